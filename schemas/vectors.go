@@ -1,0 +1,114 @@
+package schemas
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/vmihailenco/msgpack/v5"
+	"github.com/x448/float16"
+)
+
+// Float16s is a run of float16 values, little-endian, as it travels in one bin.
+type Float16s []byte
+
+// NewFloat16s rounds each value to the nearest float16 (ties to even).
+func NewFloat16s(values []float32) Float16s {
+	out := make(Float16s, 2*len(values))
+	for i, v := range values {
+		binary.LittleEndian.PutUint16(out[2*i:], float16.Fromfloat32(v).Bits())
+	}
+	return out
+}
+
+// Len is the number of values.
+func (f Float16s) Len() int { return len(f) / 2 }
+
+// AppendTo appends the values as float32 and returns the extended slice.
+func (f Float16s) AppendTo(dst []float32) []float32 {
+	for i := 0; i+1 < len(f); i += 2 {
+		dst = append(dst, float16.Frombits(binary.LittleEndian.Uint16(f[i:])).Float32())
+	}
+	return dst
+}
+
+// Floats returns the values as float32.
+func (f Float16s) Floats() []float32 { return f.AppendTo(make([]float32, 0, f.Len())) }
+
+// unitTolerance bounds | |x| - 1 |: rounding to float16 moves the norm of a unit vector by less than 2^-11 (about 0.0005).
+const unitTolerance = 1e-3
+
+// checkUnitRows verifies that f holds rows of dim finite values whose norm is 1 within unitTolerance.
+func (f Float16s) checkUnitRows(field string, rows, dim int) error {
+	if dim <= 0 || len(f) != 2*rows*dim {
+		return fmt.Errorf("%w: %s has %d bytes, want %d rows of %d float16", ErrInvalid, field, len(f), rows, dim)
+	}
+	row := make([]float32, 0, dim)
+	for r := range rows {
+		row = f[2*r*dim : 2*(r+1)*dim].AppendTo(row[:0])
+		var sum float64
+		for _, x := range row {
+			sum += float64(x) * float64(x)
+		}
+		if norm := math.Sqrt(sum); !(math.Abs(norm-1) <= unitTolerance) { // the negation also refuses NaN
+			return fmt.Errorf("%w: row %d of %s has norm %g, want 1", ErrInvalid, r, field, norm)
+		}
+	}
+	return nil
+}
+
+// Int32s is a column of integers that travels as little-endian int32 in one bin.
+type Int32s []int32
+
+// EncodeMsgpack writes the column as one bin of 4 bytes a value.
+func (c Int32s) EncodeMsgpack(e *msgpack.Encoder) error {
+	raw := make([]byte, 4*len(c))
+	for i, v := range c {
+		binary.LittleEndian.PutUint32(raw[4*i:], uint32(v))
+	}
+	return e.EncodeBytes(raw)
+}
+
+// DecodeMsgpack reads one bin of 4 bytes a value.
+func (c *Int32s) DecodeMsgpack(d *msgpack.Decoder) error {
+	raw, err := d.DecodeBytes()
+	if err != nil {
+		return fmt.Errorf("decoding int32 column: %w", err)
+	}
+	if len(raw)%4 != 0 {
+		return fmt.Errorf("decoding int32 column: %w: %d bytes is no multiple of 4", ErrInvalid, len(raw))
+	}
+	*c = make(Int32s, len(raw)/4)
+	for i := range *c {
+		(*c)[i] = int32(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+	return nil
+}
+
+// Floats32 is a column of float32 that travels little-endian in one bin.
+type Floats32 []float32
+
+// EncodeMsgpack writes the column as one bin of 4 bytes a value.
+func (c Floats32) EncodeMsgpack(e *msgpack.Encoder) error {
+	raw := make([]byte, 4*len(c))
+	for i, v := range c {
+		binary.LittleEndian.PutUint32(raw[4*i:], math.Float32bits(v))
+	}
+	return e.EncodeBytes(raw)
+}
+
+// DecodeMsgpack reads one bin of 4 bytes a value.
+func (c *Floats32) DecodeMsgpack(d *msgpack.Decoder) error {
+	raw, err := d.DecodeBytes()
+	if err != nil {
+		return fmt.Errorf("decoding float32 column: %w", err)
+	}
+	if len(raw)%4 != 0 {
+		return fmt.Errorf("decoding float32 column: %w: %d bytes is no multiple of 4", ErrInvalid, len(raw))
+	}
+	*c = make(Floats32, len(raw)/4)
+	for i := range *c {
+		(*c)[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+	return nil
+}
