@@ -1,0 +1,44 @@
+#!/bin/sh
+# Installs what pairstream builds against, from Debian's packages, and checks that the BLAS in use is a fast one.
+# Called by the Makefile; safe to run again: it does nothing when nothing is missing.
+set -eu
+
+packages="g++ make pkg-config libtorch-dev libfaiss-dev libopenblas-dev"
+
+missing=
+for package in $packages; do
+	dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing="$missing $package"
+done
+
+if [ -n "$missing" ]; then
+	install="apt-get install -y --no-install-recommends$missing"
+	if [ "$(id -u)" = 0 ]; then
+		sudo=
+	elif command -v sudo >/dev/null 2>&1; then
+		sudo=sudo
+	else
+		echo "setup: missing packages; as root, run: apt-get update && $install" >&2
+		exit 1
+	fi
+	echo "setup: installing$missing (libtorch trains, FAISS indexes, OpenBLAS multiplies, g++ builds the bindings)"
+	if ! { $sudo env DEBIAN_FRONTEND=noninteractive apt-get update -qq &&
+		$sudo env DEBIAN_FRONTEND=noninteractive $install -qq >/tmp/pairstream-setup.$$ 2>&1; }; then
+		cat /tmp/pairstream-setup.$$ >&2 2>/dev/null || true
+		rm -f /tmp/pairstream-setup.$$
+		echo "setup: could not install; run: ${sudo:+$sudo }apt-get update && ${sudo:+$sudo }$install" >&2
+		exit 1
+	fi
+	rm -f /tmp/pairstream-setup.$$
+fi
+
+if ! command -v go >/dev/null 2>&1; then
+	echo "setup: Go is missing; pairstream builds with Go 1.26 or later" >&2
+	exit 1
+fi
+
+# libtorch calls whatever libblas.so.3 the system points at; the reference BLAS is ten times slower than OpenBLAS.
+blas=$(readlink -f "/usr/lib/$(gcc -dumpmachine)/libblas.so.3" 2>/dev/null || true)
+case "$blas" in
+*openblas* | *mkl* | *blis*) ;;
+*) echo "setup: the BLAS in use is ${blas:-unknown}, ten times slower than OpenBLAS; choose it with: update-alternatives --config libblas.so.3-$(gcc -dumpmachine)" >&2 ;;
+esac
