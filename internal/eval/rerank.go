@@ -1,0 +1,90 @@
+package eval
+
+import "slices"
+
+// Pair is an image and a text by their rows.
+type Pair struct{ Image, Text int32 }
+
+// Rerank is a two-step evaluation (MAFA appendix F): the K best candidates of every query by similarity are ranked
+// again by the matching head. Candidates lists what the head has to score.
+type Rerank struct {
+	truth  Truth
+	k      int
+	i2t    Matrix
+	t2i    Matrix
+	texts  [][]int32 // candidates of every image
+	images [][]int32 // candidates of every text
+}
+
+// NewRerank chooses the candidates; k = 256 for COCO and 128 for Flickr in the papers. A k of 0 or beyond the number of
+// candidates takes all.
+func NewRerank(sim Matrix, truth Truth, k int) *Rerank {
+	if k <= 0 {
+		k = max(sim.Rows, sim.Cols)
+	}
+	r := &Rerank{truth: truth, k: k, i2t: sim, t2i: sim.Transposed()}
+	for i := range sim.Rows {
+		r.texts = append(r.texts, TopK(r.i2t.Row(i), k))
+	}
+	for j := range sim.Cols {
+		r.images = append(r.images, TopK(r.t2i.Row(j), k))
+	}
+	return r
+}
+
+// Pairs lists every candidate pair of either direction once, by image and then text.
+func (r *Rerank) Pairs() []Pair {
+	byImage := make([][]int32, len(r.texts))
+	for i, texts := range r.texts {
+		byImage[i] = slices.Clone(texts)
+	}
+	for j, images := range r.images {
+		for _, i := range images {
+			byImage[i] = append(byImage[i], int32(j))
+		}
+	}
+	var pairs []Pair
+	for i, texts := range byImage {
+		slices.Sort(texts)
+		for _, j := range slices.Compact(texts) {
+			pairs = append(pairs, Pair{int32(i), j})
+		}
+	}
+	return pairs
+}
+
+// Recalls ranks again with the matching head's score of every pair of [Rerank.Pairs] (in the reference the logit of
+// "matched"). What was no candidate stays behind the candidates in its old order.
+func (r *Rerank) Recalls(pairs []Pair, scores []float32) Retrieval {
+	byPair := make(map[Pair]float32, len(pairs))
+	for n, p := range pairs {
+		byPair[p] = scores[n]
+	}
+	var tr, ir []int
+	for i, texts := range r.texts {
+		score := func(j int32) float32 { return byPair[Pair{int32(i), j}] }
+		tr = append(tr, rerankedRank(r.i2t.Row(i), texts, score, r.truth.textsOf[i]))
+	}
+	for j, images := range r.images {
+		score := func(i int32) float32 { return byPair[Pair{i, int32(j)}] }
+		ir = append(ir, rerankedRank(r.t2i.Row(j), images, score, r.truth.imageOf[j:j+1]))
+	}
+	return Retrieval{TR: recalls(tr), IR: recalls(ir)}
+}
+
+// rerankedRank is the rank of the best relevant column after the candidates have been put in the order of their scores.
+// Equal scores keep the order that they had.
+func rerankedRank(row []float32, candidates []int32, score func(int32) float32, relevant []int32) int {
+	again := make([]float32, len(candidates)) // by place in the old order, so that equal scores keep it
+	var found []int32
+	for place, c := range candidates {
+		again[place] = score(c)
+		if slices.Contains(relevant, c) {
+			found = append(found, int32(place))
+		}
+	}
+	if len(found) == 0 {
+		return bestRank(row, relevant)
+	}
+	return bestRank(again, found)
+}

@@ -1,0 +1,116 @@
+package trainer
+
+import "github.com/pairstream/pairstream/schemas"
+
+// Class is what Con-D says of a hard negative (MAFA section 4.1).
+type Class uint8
+
+const (
+	Negative    Class = iota // probability below Low, or the batch was not scored: a true negative
+	Ambiguous                // Low..High, both included: re-sampled in ITM
+	Connection               // above High: a false negative, taken as a new positive
+	NoCandidate              // the anchor has nothing to choose from
+)
+
+// ClassOf places a probability; exactly Low and exactly High are ambiguous. (The authors' code drops a pair that sits
+// on a threshold, their Algorithm 1 would keep it as a negative.) The comparison is made in float32, the precision of
+// the record: a probability written as 0.8 is on the threshold 0.8.
+func (o ECMOptions) ClassOf(p float32) Class {
+	switch {
+	case p > float32(o.High):
+		return Connection
+	case p >= float32(o.Low):
+		return Ambiguous
+	}
+	return Negative
+}
+
+// pick is the choice of one anchor among its candidates, by the training model's current similarity.
+type pick struct {
+	hardest int32 // most similar candidate, -1: none
+	second  int32 // next most similar, -1: none
+	class   Class // of the hardest
+}
+
+// candidates lists, for every anchor of one direction, the samples that may be its negatives.
+type candidates struct {
+	samples  []schemas.Sample
+	m        int
+	list     schemas.Int32s // samples x m; -1: no more
+	prob     schemas.Floats32
+	classify func(p float32) Class
+}
+
+// directions gives the candidates of the image anchors and of the text anchors.
+func directions(b *schemas.ScoredBatch, ecm ECMOptions) (i2t, t2i candidates) {
+	i2t = candidates{samples: b.Samples, m: int(b.M), list: b.I2T, prob: b.ProbI2T, classify: ecm.ClassOf}
+	t2i = i2t
+	t2i.list, t2i.prob = b.T2I, b.ProbT2I
+	return i2t, t2i
+}
+
+// mine chooses for every anchor. sim holds one row of similarities per anchor, of which the first len(samples) columns
+// are the batch. Only scored candidates are eligible, so with fewer than N-1 of them an anchor whose true hardest was
+// not scored takes the hardest that was; in a batch that nobody scored (m = 0) every other sample is a candidate and a
+// negative. Samples that show the same image are known positives and never eligible. Equal similarities go to the
+// lower index.
+func (c candidates) mine(sim []float32, columns int) []pick {
+	picks := make([]pick, len(c.samples))
+	probs := make([]float32, len(c.samples))
+	for anchor := range c.samples {
+		eligible := c.eligible(anchor, probs)
+		row := sim[anchor*columns:]
+		p := pick{hardest: -1, second: -1, class: NoCandidate}
+		for j, ok := range eligible {
+			switch {
+			case !ok:
+			case p.hardest < 0 || row[j] > row[p.hardest]:
+				p.hardest, p.second = int32(j), p.hardest
+			case p.second < 0 || row[j] > row[p.second]:
+				p.second = int32(j)
+			}
+		}
+		if p.hardest >= 0 {
+			p.class = Negative
+			if c.m > 0 {
+				p.class = c.classify(probs[p.hardest])
+			}
+		}
+		picks[anchor] = p
+	}
+	return picks
+}
+
+// eligible marks the candidates of an anchor by sample and writes their probabilities to probs.
+func (c candidates) eligible(anchor int, probs []float32) []bool {
+	marks := make([]bool, len(c.samples))
+	if c.m == 0 {
+		for j := range marks {
+			marks[j] = j != anchor
+		}
+	} else {
+		for k := anchor * c.m; k < (anchor+1)*c.m; k++ {
+			if j := c.list[k]; j >= 0 {
+				marks[j], probs[j] = true, c.prob[k]
+			}
+		}
+	}
+	for _, j := range c.samples[anchor].Partners {
+		marks[j] = false
+	}
+	return marks
+}
+
+// scored counts the candidates that Con-D looked at, and those above High.
+func (c candidates) scored() (total, connections int) {
+	for k, j := range c.list {
+		if j < 0 {
+			continue
+		}
+		total++
+		if c.classify(c.prob[k]) == Connection {
+			connections++
+		}
+	}
+	return total, connections
+}

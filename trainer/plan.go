@@ -1,0 +1,124 @@
+package trainer
+
+import "github.com/pairstream/pairstream/schemas"
+
+// itmPlan lists the (image, text) pairs of the matching loss with their labels, in the order of the authors' code:
+// the N true pairs, negatives of the texts, negatives of the images, connections of the texts, of the images,
+// second-hardest replacements of the texts, of the images.
+type itmPlan struct {
+	images, texts, labels []int64
+	dropped               int // anchors that give no pair
+}
+
+func (p *itmPlan) add(image, text, label int64) {
+	p.images = append(p.images, image)
+	p.texts = append(p.texts, text)
+	p.labels = append(p.labels, label)
+}
+
+// planITM turns the choices into pairs. An ambiguous pair is replaced by the anchor's second-hardest candidate, taken as
+// a negative without asking Con-D (MAFA section 4.1, Algorithm 1); an anchor without a further candidate gives no
+// pair, nor does one without any. With Eliminate a connection gives no pair. With ITM off every hardest candidate is a
+// negative, as in GRIT-VLP.
+func planITM(n int, i2t, t2i []pick, ecm ECMOptions) itmPlan {
+	var p itmPlan
+	for b := range int64(n) {
+		p.add(b, b, 1)
+	}
+	p.addClass(Negative, i2t, t2i, ecm)
+	p.addClass(Connection, i2t, t2i, ecm)
+	p.addClass(Ambiguous, i2t, t2i, ecm)
+	p.dropped = 3*n - len(p.labels)
+	return p
+}
+
+// addClass adds the pairs of the anchors whose hardest candidate is of the given class, text anchors first.
+func (p *itmPlan) addClass(class Class, i2t, t2i []pick, ecm ECMOptions) {
+	choose := func(k pick) (other, label int64) {
+		c := k.class
+		if !ecm.ITM && c != NoCandidate {
+			c = Negative
+		}
+		switch {
+		case c != class || c == Connection && ecm.Eliminate:
+			return -1, 0
+		case c == Ambiguous:
+			return int64(k.second), 0
+		case c == Connection:
+			return int64(k.hardest), 1
+		}
+		return int64(k.hardest), 0
+	}
+	for text, k := range t2i {
+		if image, label := choose(k); image >= 0 {
+			p.add(image, int64(text), label)
+		}
+	}
+	for image, k := range i2t {
+		if text, label := choose(k); text >= 0 {
+			p.add(int64(image), text, label)
+		}
+	}
+}
+
+// mlmPlan lists the (image, text) rows of the masked-language loss.
+type mlmPlan struct{ images, texts []int64 }
+
+// planMLM takes the N true pairs and, as extra rows with masks of their own, the connections of the images and then
+// those of the texts (MAFA eq. 4). A pair that is a connection in both directions makes two rows, as in the authors'
+// code.
+func planMLM(n int, i2t, t2i []pick, ecm ECMOptions) mlmPlan {
+	var p mlmPlan
+	for b := range int64(n) {
+		p.images, p.texts = append(p.images, b), append(p.texts, b)
+	}
+	if !ecm.MLM || ecm.Eliminate {
+		return p
+	}
+	for image, k := range i2t {
+		if k.class == Connection {
+			p.images, p.texts = append(p.images, int64(image)), append(p.texts, int64(k.hardest))
+		}
+	}
+	for text, k := range t2i {
+		if k.class == Connection {
+			p.images, p.texts = append(p.images, int64(k.hardest)), append(p.texts, int64(text))
+		}
+	}
+	return p
+}
+
+// hardTargets gives one direction's row targets before any softening, N x N: an anchor's own pair, the samples that show
+// the same image (as ALBEF's retrieval fine-tuning does) and its connection share the row equally; a connection is not
+// mirrored into the other direction's rows. drop marks what [ECMOptions.Eliminate] takes out of a row; nil when it takes
+// out nothing.
+func hardTargets(samples []schemas.Sample, picks []pick, ecm ECMOptions) (targets []float64, drop []bool) {
+	n := len(samples)
+	targets = make([]float64, n*n)
+	for anchor := range n {
+		row := targets[anchor*n : (anchor+1)*n]
+		row[anchor] = 1
+		positives := 1
+		for _, j := range samples[anchor].Partners {
+			if row[j] == 0 {
+				row[j] = 1
+				positives++
+			}
+		}
+		if k := picks[anchor]; k.class == Connection && ecm.ITC {
+			if ecm.Eliminate {
+				if drop == nil {
+					drop = make([]bool, n*n)
+				}
+				drop[anchor*n+int(k.hardest)] = true
+			} else {
+				row[k.hardest] = 1
+				positives++
+			}
+		}
+		for j := range row {
+			row[j] /= float64(positives)
+		}
+	}
+	return targets, drop
+}

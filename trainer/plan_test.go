@@ -1,0 +1,106 @@
+package trainer
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Three samples: image 0 has a connection, image 1 an ambiguous candidate, image 2 a
+// negative; text 0 is ambiguous without a second candidate, text 1 has a connection, text 2 nothing to choose from.
+var (
+	planI2T = []pick{{1, 2, Connection}, {2, 0, Ambiguous}, {0, 1, Negative}}
+	planT2I = []pick{{2, -1, Ambiguous}, {0, 2, Connection}, {-1, -1, NoCandidate}}
+)
+
+func TestPlanITM(t *testing.T) {
+	all := MAFA().ECM
+	off, eliminate := all, all
+	off.ITM, eliminate.Eliminate = false, true
+	for _, c := range []struct {
+		name                  string
+		ecm                   ECMOptions
+		images, texts, labels []int64
+		dropped               int
+	}{
+		{"connections are positives, the ambiguous are re-sampled", all,
+			[]int64{0, 1, 2, 2, 0, 0, 1}, []int64{0, 1, 2, 0, 1, 1, 0}, []int64{1, 1, 1, 0, 1, 1, 0}, 2},
+		{"off: the hardest is a negative whatever Con-D says", off,
+			[]int64{0, 1, 2, 2, 0, 0, 1, 2}, []int64{0, 1, 2, 0, 1, 1, 2, 0}, []int64{1, 1, 1, 0, 0, 0, 0, 0}, 1},
+		{"eliminated: connections give no pair", eliminate,
+			[]int64{0, 1, 2, 2, 1}, []int64{0, 1, 2, 0, 0}, []int64{1, 1, 1, 0, 0}, 4},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := planITM(3, planI2T, planT2I, c.ecm)
+			if !slices.Equal(p.images, c.images) || !slices.Equal(p.texts, c.texts) || !slices.Equal(p.labels, c.labels) {
+				t.Errorf("images %v, texts %v, labels %v\nwant   %v, texts %v, labels %v", p.images, p.texts, p.labels, c.images, c.texts, c.labels)
+			}
+			if p.dropped != c.dropped {
+				t.Errorf("%d anchors gave no pair, want %d", p.dropped, c.dropped)
+			}
+		})
+	}
+}
+
+func TestPlanITMOfOddBatches(t *testing.T) {
+	none := []pick{{-1, -1, NoCandidate}}
+	if p := planITM(1, none, none, MAFA().ECM); !slices.Equal(p.labels, []int64{1}) || p.dropped != 2 {
+		t.Errorf("batch of one: labels %v, %d dropped, want the true pair alone", p.labels, p.dropped)
+	}
+	both := []pick{{1, -1, Connection}, {0, -1, Connection}}
+	if p := planITM(2, both, both, MAFA().ECM); !slices.Equal(p.labels, []int64{1, 1, 1, 1, 1, 1}) {
+		t.Errorf("every candidate a connection: labels %v, want six matches", p.labels)
+	}
+}
+
+func TestPlanMLM(t *testing.T) {
+	all := MAFA().ECM
+	off, eliminate := all, all
+	off.MLM, eliminate.Eliminate = false, true
+	for _, c := range []struct {
+		name          string
+		ecm           ECMOptions
+		images, texts []int64
+	}{
+		{"connections of images, then of texts", all, []int64{0, 1, 2, 0, 0}, []int64{0, 1, 2, 1, 1}},
+		{"off", off, []int64{0, 1, 2}, []int64{0, 1, 2}},
+		{"eliminated", eliminate, []int64{0, 1, 2}, []int64{0, 1, 2}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := planMLM(3, planI2T, planT2I, c.ecm)
+			if !slices.Equal(p.images, c.images) || !slices.Equal(p.texts, c.texts) {
+				t.Errorf("images %v, texts %v, want %v, %v", p.images, p.texts, c.images, c.texts)
+			}
+		})
+	}
+}
+
+func TestHardTargets(t *testing.T) {
+	plain := make([]schemas.Sample, 3)
+	paired := make([]schemas.Sample, 3)
+	paired[0].Partners, paired[2].Partners = schemas.Int32s{2}, schemas.Int32s{0}
+	all := MAFA().ECM
+	off, eliminate := all, all
+	off.ITC, eliminate.Eliminate = false, true
+	third := 1.0 / 3
+	for _, c := range []struct {
+		name    string
+		samples []schemas.Sample
+		ecm     ECMOptions
+		want    []float64
+		drop    []bool
+	}{
+		{"a connection takes half", plain, all, []float64{0.5, 0.5, 0, 0, 1, 0, 0, 0, 1}, nil},
+		{"off", plain, off, []float64{1, 0, 0, 0, 1, 0, 0, 0, 1}, nil},
+		{"eliminated", plain, eliminate, []float64{1, 0, 0, 0, 1, 0, 0, 0, 1}, []bool{false, true, false, false, false, false, false, false, false}},
+		{"partners and connection share equally", paired, all, []float64{third, third, third, 0, 1, 0, 0.5, 0, 0.5}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, drop := hardTargets(c.samples, planI2T, c.ecm)
+			if !slices.Equal(got, c.want) || !slices.Equal(drop, c.drop) {
+				t.Errorf("targets %v, dropped %v\nwant    %v, dropped %v", got, drop, c.want, c.drop)
+			}
+		})
+	}
+}
