@@ -1,12 +1,13 @@
 package schemas
 
-import (
-	"fmt"
-	"math"
-)
+import "fmt"
 
-// MaxBatch bounds the samples of a mini-batch.
-const MaxBatch = 1 << 16
+// The strategies of a batch.
+const (
+	StrategyRandom = "random" // uniformly random
+	StrategyGRIT   = "grit"   // GRIT-VLP: a walk by similarity
+	StrategyGNS    = "gns"    // GPN-S: clusters, filled up at random
+)
 
 // Sample is one pair of a mini-batch.
 type Sample struct {
@@ -34,9 +35,9 @@ type Batch struct {
 	Batches  int32    `msgpack:"batches"`  // in the epoch
 	Strategy string   `msgpack:"strategy"`
 	Samples  []Sample `msgpack:"samples"`
-	M        int32    `msgpack:"m"`   // candidates per anchor and direction
-	I2T      Int32s   `msgpack:"i2t"` // samples x M: hardest texts of each image, hardest first; -1: no more candidates
-	T2I      Int32s   `msgpack:"t2i"` // samples x M: hardest images of each text
+	M        int32    `msgpack:"m"`             // candidates per anchor and direction
+	I2T      Int32s   `msgpack:"i2t,omitempty"` // samples x M: hardest texts of each image, hardest first; -1: no more candidates
+	T2I      Int32s   `msgpack:"t2i,omitempty"` // samples x M: hardest images of each text
 }
 
 // Schema implements [Record].
@@ -44,52 +45,116 @@ func (*Batch) Schema() string { return SchemaBatch }
 
 // Validate implements [Record].
 func (b *Batch) Validate() error {
+	if err := b.Group.validate(); err != nil {
+		return err
+	}
 	n := len(b.Samples)
 	switch {
 	case n == 0 || n > MaxBatch:
-		return fmt.Errorf("%w: batch of %d samples, want 1..%d", ErrInvalid, n, MaxBatch)
+		return invalid("batch of %d samples, want 1..%d", n, MaxBatch)
 	case b.Epoch < 0 || b.Sequence < 0 || b.Sequence >= b.Batches:
-		return fmt.Errorf("%w: epoch %d, batch %d of %d", ErrInvalid, b.Epoch, b.Sequence, b.Batches)
+		return invalid("epoch %d, batch %d of %d", b.Epoch, b.Sequence, b.Batches)
 	case b.M < 0 || int64(len(b.I2T)) != int64(n)*int64(b.M) || len(b.T2I) != len(b.I2T):
-		return fmt.Errorf("%w: %d and %d candidates, want %d x %d", ErrInvalid, len(b.I2T), len(b.T2I), n, b.M)
+		return invalid("%d and %d candidates, want %d x %d", len(b.I2T), len(b.T2I), n, b.M)
+	}
+	if err := validateOneOf("strategy", b.Strategy, StrategyRandom, StrategyGRIT, StrategyGNS); err != nil {
+		return err
 	}
 	for i := range b.Samples {
-		s := &b.Samples[i]
-		if err := validateCaption("text", s.Text); err != nil {
+		if err := b.Samples[i].validate(); err != nil {
 			return fmt.Errorf("sample %d: %w", i, err)
-		}
-		if err := s.Image.validate(); err != nil {
-			return fmt.Errorf("sample %d: %w", i, err)
-		}
-		if s.Positive != nil {
-			if err := s.Positive.Image.validate(); err != nil {
-				return fmt.Errorf("positive of sample %d: %w", i, err)
-			}
-		}
-		for _, p := range s.Partners {
-			if p < 0 || int(p) >= n || int(p) == i {
-				return fmt.Errorf("%w: sample %d has partner %d", ErrInvalid, i, p)
-			}
 		}
 	}
-	for i, c := range b.I2T {
-		if anchor := int32(i / int(b.M)); !validCandidate(c, anchor, n) || !validCandidate(b.T2I[i], anchor, n) {
-			return fmt.Errorf("%w: anchor %d has candidates %d and %d of %d samples", ErrInvalid, anchor, c, b.T2I[i], n)
+	return b.validateLinks()
+}
+
+func (s *Sample) validate() error {
+	if err := validateCaption("text", s.Text); err != nil {
+		return err
+	}
+	if err := s.Image.validate(); err != nil {
+		return err
+	}
+	switch {
+	case s.Position < 0:
+		return invalid("position %d is negative", s.Position)
+	case s.Replaced && s.ID == PairID{}:
+		return invalid("pair id is missing")
+	case !s.Replaced: // the text is the caption
+		if err := s.ID.validatePair(s.ImageID, s.Text); err != nil {
+			return err
+		}
+	}
+	if err := s.ImageID.validate(); err != nil {
+		return err
+	}
+	if s.Positive == nil {
+		return nil
+	}
+	if err := s.Positive.ImageID.validate(); err != nil {
+		return fmt.Errorf("positive: %w", err)
+	}
+	if err := s.Positive.Image.validate(); err != nil {
+		return fmt.Errorf("positive: %w", err)
+	}
+	return nil
+}
+
+// validateLinks checks the references from sample to sample: partners and candidates.
+func (b *Batch) validateLinks() error {
+	n, m := len(b.Samples), int(b.M)
+	taken := make([]int32, n) // anchor+1 once a sample is the anchor's partner or candidate; negative for T2I
+	for i := range b.Samples {
+		anchor := int32(i) + 1
+		for _, p := range b.Samples[i].Partners {
+			switch {
+			case p < 0 || int(p) >= n || int(p) == i || taken[p] == anchor:
+				return invalid("sample %d of %d has partner %d, or twice", i, n, p)
+			case b.Samples[p].ImageID != b.Samples[i].ImageID:
+				return invalid("sample %d has partner %d, which shows another image", i, p)
+			}
+			taken[p] = anchor
+		}
+		if err := validateCandidates(b.I2T[i*m:(i+1)*m], i, taken, anchor); err != nil {
+			return fmt.Errorf("i2t: %w", err)
+		}
+		for _, p := range b.Samples[i].Partners {
+			taken[p] = -anchor
+		}
+		if err := validateCandidates(b.T2I[i*m:(i+1)*m], i, taken, -anchor); err != nil {
+			return fmt.Errorf("t2i: %w", err)
 		}
 	}
 	return nil
 }
 
-func validCandidate(c, anchor int32, n int) bool {
-	return c == -1 || c >= 0 && int(c) < n && c != anchor
+// validateCandidates checks the candidates of one anchor: other samples, each once, none of them a partner; after the
+// last of them only -1. It marks them in taken.
+func validateCandidates(row Int32s, anchor int, taken []int32, mark int32) error {
+	ended := false
+	for _, c := range row {
+		switch {
+		case c == -1:
+			ended = true
+			continue
+		case c < 0 || int(c) >= len(taken) || int(c) == anchor:
+			return invalid("anchor %d of %d has candidate %d", anchor, len(taken), c)
+		case ended:
+			return invalid("anchor %d has candidate %d after -1", anchor, c)
+		case taken[c] == mark:
+			return invalid("anchor %d has candidate %d twice, or as a partner too", anchor, c)
+		}
+		taken[c] = mark
+	}
+	return nil
 }
 
 // ScoredBatch is a batch with Con-D's probability of a match for every candidate (MAFA section 4.1).
 type ScoredBatch struct {
 	Batch
-	Model   string   `msgpack:"model"`    // fingerprint of Con-D's weights
-	ProbI2T Floats32 `msgpack:"prob_i2t"` // samples x M, beside I2T; 0 where there is no candidate
-	ProbT2I Floats32 `msgpack:"prob_t2i"` // samples x M, beside T2I
+	Model   string   `msgpack:"model"`              // fingerprint of Con-D's weights
+	ProbI2T Floats32 `msgpack:"prob_i2t,omitempty"` // samples x M, beside I2T; 0 where there is no candidate
+	ProbT2I Floats32 `msgpack:"prob_t2i,omitempty"` // samples x M, beside T2I
 }
 
 // Schema implements [Record].
@@ -100,63 +165,25 @@ func (s *ScoredBatch) Validate() error {
 	if err := s.Batch.Validate(); err != nil {
 		return err
 	}
-	if len(s.ProbI2T) != len(s.I2T) || len(s.ProbT2I) != len(s.T2I) {
-		return fmt.Errorf("%w: %d and %d probabilities for %d candidates", ErrInvalid, len(s.ProbI2T), len(s.ProbT2I), len(s.I2T))
-	}
-	for i := range s.ProbI2T {
-		if !isProbability(s.ProbI2T[i]) || !isProbability(s.ProbT2I[i]) {
-			return fmt.Errorf("%w: probabilities %g and %g", ErrInvalid, s.ProbI2T[i], s.ProbT2I[i])
-		}
-	}
-	return nil
-}
-
-func isProbability(p float32) bool { return p >= 0 && p <= 1 }
-
-// FeatureBlock is what the training model made of a mini-batch, in training order: the features by which the grouper
-// groups the next epoch (GRIT-VLP section 3.2).
-type FeatureBlock struct {
-	Group     GroupID  `msgpack:"group"`
-	Epoch     int32    `msgpack:"epoch"`
-	Sequence  int32    `msgpack:"sequence"`  // the batch's
-	Positions Int32s   `msgpack:"positions"` // in the group, one a row
-	Dim       int32    `msgpack:"dim"`
-	V         Float16s `msgpack:"v"` // rows x Dim, unit vectors
-	T         Float16s `msgpack:"t"`
-	Step      int64    `msgpack:"step"` // the training step that made them
-}
-
-// Schema implements [Record].
-func (*FeatureBlock) Schema() string { return SchemaFeatureBlock }
-
-// Validate implements [Record].
-func (f *FeatureBlock) Validate() error {
-	if f.Dim <= 0 || f.Dim > MaxDim || len(f.Positions) == 0 || len(f.Positions) > MaxBatch {
-		return fmt.Errorf("%w: %d rows of %d values", ErrInvalid, len(f.Positions), f.Dim)
-	}
-	if err := f.V.checkUnitRows("v", len(f.Positions), int(f.Dim)); err != nil {
+	if err := validateProbabilities("prob_i2t", s.ProbI2T, s.I2T); err != nil {
 		return err
 	}
-	return f.T.checkUnitRows("t", len(f.Positions), int(f.Dim))
+	if err := validateProbabilities("prob_t2i", s.ProbT2I, s.T2I); err != nil {
+		return err
+	}
+	return validateName("model", s.Model, MaxNameBytes)
 }
 
-// Progress is a report of the trainer or of an evaluation. Time is informative; nothing is decided by it.
-type Progress struct {
-	Kind       string             `msgpack:"kind"` // "step", "eval" or "checkpoint"
-	Step       int64              `msgpack:"step"`
-	Values     map[string]float64 `msgpack:"values,omitempty"` // losses, learning rate, counts, recalls
-	Checkpoint string             `msgpack:"checkpoint,omitempty"`
-	Time       int64              `msgpack:"time,omitempty"` // Unix milliseconds
-}
-
-// Schema implements [Record].
-func (*Progress) Schema() string { return SchemaProgress }
-
-// Validate implements [Record].
-func (p *Progress) Validate() error {
-	for name, v := range p.Values {
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return fmt.Errorf("%w: %s is %g", ErrInvalid, name, v)
+func validateProbabilities(field string, probs Floats32, candidates Int32s) error {
+	if len(probs) != len(candidates) {
+		return invalid("%s has %d values for %d candidates", field, len(probs), len(candidates))
+	}
+	for i, p := range probs {
+		switch {
+		case !(p >= 0 && p <= 1): // the negation also refuses NaN
+			return invalid("%s holds %g, want 0..1", field, p)
+		case candidates[i] == -1 && p != 0:
+			return invalid("%s holds %g where there is no candidate", field, p)
 		}
 	}
 	return nil

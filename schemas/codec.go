@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/vmihailenco/msgpack/v5"
 )
@@ -21,31 +22,59 @@ type Record interface {
 	Validate() error // wraps ErrInvalid
 }
 
+// recordType is what the codec knows of one type of record.
+type recordType struct {
+	make  func() Record
+	shape *shape
+}
+
+var recordTypes = map[string]recordType{
+	SchemaPair:          recordTypeOf[Pair](),
+	SchemaSeal:          recordTypeOf[Seal](),
+	SchemaEmbedding:     recordTypeOf[Embedding](),
+	SchemaNeighborChunk: recordTypeOf[NeighborChunk](),
+	SchemaGroup:         recordTypeOf[Group](),
+	SchemaBatch:         recordTypeOf[Batch](),
+	SchemaScoredBatch:   recordTypeOf[ScoredBatch](),
+	SchemaFeatureBlock:  recordTypeOf[FeatureBlock](),
+	SchemaProgress:      recordTypeOf[Progress](),
+}
+
+func recordTypeOf[T any, P interface {
+	*T
+	Record
+}]() recordType {
+	return recordType{make: func() Record { return P(new(T)) }, shape: shapeOf(reflect.TypeFor[T]())}
+}
+
 // Marshal validates and encodes a record; the same record always gives the same bytes.
 func Marshal(r Record) ([]byte, error) {
 	if err := r.Validate(); err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", r.Schema(), err)
 	}
 	var buf bytes.Buffer
-	e := msgpack.NewEncoder(&buf)
+	e := msgpack.GetEncoder()
+	defer msgpack.PutEncoder(e)
+	e.Reset(&buf)
 	e.UseCompactInts(true)
-	e.SetSortMapKeys(true)
 	if err := e.Encode(r); err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", r.Schema(), err)
 	}
 	return buf.Bytes(), nil
 }
 
-// Unmarshal checks, decodes and validates the value of a message whose schema header is schema.
+// Unmarshal checks, decodes and validates the value of a message whose schema header is schema. The record shares no
+// memory with value.
 func Unmarshal(schema string, value []byte) (Record, error) {
-	r := newRecord(schema)
-	if r == nil {
+	t, ok := recordTypes[schema]
+	if !ok {
 		return nil, fmt.Errorf("decoding: %w %q", ErrUnknownSchema, schema)
 	}
-	if err := checkWellFormed(value); err != nil {
+	if err := checkWellFormed(value, t.shape); err != nil {
 		return nil, fmt.Errorf("decoding %s: %w", schema, err)
 	}
-	if err := msgpack.Unmarshal(value, r); err != nil {
+	r := t.make()
+	if err := decode(value, r); err != nil {
 		if errors.Is(err, ErrInvalid) {
 			return nil, fmt.Errorf("decoding %s: %w", schema, err)
 		}
@@ -57,26 +86,11 @@ func Unmarshal(schema string, value []byte) (Record, error) {
 	return r, nil
 }
 
-func newRecord(schema string) Record {
-	switch schema {
-	case SchemaPair:
-		return new(Pair)
-	case SchemaSeal:
-		return new(Seal)
-	case SchemaEmbedding:
-		return new(Embedding)
-	case SchemaNeighborChunk:
-		return new(NeighborChunk)
-	case SchemaGroup:
-		return new(Group)
-	case SchemaBatch:
-		return new(Batch)
-	case SchemaScoredBatch:
-		return new(ScoredBatch)
-	case SchemaFeatureBlock:
-		return new(FeatureBlock)
-	case SchemaProgress:
-		return new(Progress)
-	}
-	return nil
+// decode does what msgpack.Unmarshal does, without its stock of values made in advance: that costs a goroutine for
+// ever and a channel operation a value for every type.
+func decode(value []byte, r Record) error {
+	d := msgpack.GetDecoder()
+	defer msgpack.PutDecoder(d)
+	d.Reset(bytes.NewReader(value))
+	return d.Decode(r)
 }

@@ -7,12 +7,15 @@
 //
 // Invariants:
 //
-//  1. Same value, same bytes: [Marshal] is a pure function (struct order, sorted maps, compact integers).
+//  1. Same value, same bytes: [Marshal] is a pure function (struct order, sorted maps, compact integers; what is empty and
+//     optional is left out).
 //  2. Bytes from a topic are walked by a validator before they are decoded: every declared length is checked against
-//     the bytes that are there, so decoding allocates no more than a small multiple of the input.
+//     the bytes that are there and every value against the type of its field, so decoding allocates no more than a
+//     small multiple of the input, and no number wraps.
 //  3. [Unmarshal] returns a valid record or an error that wraps [ErrMalformed], [ErrUnknownSchema] or [ErrInvalid];
 //     never both, never a panic.
-//  4. Compatibility: within a major version keys are only added, and a reader ignores keys that it does not know. A
+//  4. Compatibility: within a major version keys are only added, and a reader ignores keys that it does not know and
+//     takes a key that is absent (or nil) for the zero value of its field. A new value of an enumeration is a change. A
 //     reader refuses a major version that it does not know.
 //
 // Vectors are little-endian float16 in one bin value, rows after one another; columns of integers are little-endian

@@ -1,6 +1,6 @@
 package schemas
 
-import "fmt"
+import "math"
 
 // ChunkMembers is the number of group members in every [NeighborChunk] but a group's last.
 const ChunkMembers = 1024
@@ -9,15 +9,15 @@ const ChunkMembers = 1024
 // its index among the group's distinct pairs in offset order; every reference to another member is a position.
 type NeighborChunk struct {
 	Group   GroupID `msgpack:"group"`
-	Start   int32   `msgpack:"start"` // position of the first member
-	IDs     []byte  `msgpack:"ids"`   // 16 bytes a member: pair ids
-	K       int32   `msgpack:"k"`     // columns of V2T
-	V2T     Int32s  `msgpack:"v2t"`   // members x K: texts nearest to the image, best first; -1: no such neighbour
-	K1      int32   `msgpack:"k1"`    // columns of SE
-	SE      Int32s  `msgpack:"se"`    // members x K1: semantic-equivalent images (GPN-S eq. 9), best first, padded with -1
+	Start   int32   `msgpack:"start"`         // position of the first member
+	IDs     []byte  `msgpack:"ids"`           // 16 bytes a member: pair ids
+	K       int32   `msgpack:"k"`             // columns of V2T
+	V2T     Int32s  `msgpack:"v2t,omitempty"` // members x K: texts nearest to the image, best first; -1: no such neighbour
+	K1      int32   `msgpack:"k1"`            // columns of SE
+	SE      Int32s  `msgpack:"se,omitempty"`  // members x K1: semantic-equivalent images (GPN-S eq. 9), best first, padded with -1
 	Cluster Int32s  `msgpack:"cluster"`
-	ObjEnd  Int32s  `msgpack:"obj_end"` // a member's nouns are Obj[ObjEnd[i-1]:ObjEnd[i]]
-	Obj     Int32s  `msgpack:"obj"`     // obj(v), GPN-S eq. 7, as indices into the manifest's Nouns, ascending
+	ObjEnd  Int32s  `msgpack:"obj_end"`       // a member's nouns are Obj[ObjEnd[i-1]:ObjEnd[i]]
+	Obj     Int32s  `msgpack:"obj,omitempty"` // obj(v), GPN-S eq. 7, as indices into the manifest's Nouns, ascending
 }
 
 // Schema implements [Record].
@@ -40,33 +40,87 @@ func (c *NeighborChunk) Objects(i int) []int32 {
 
 // Validate implements [Record].
 func (c *NeighborChunk) Validate() error {
+	if err := c.Group.validate(); err != nil {
+		return err
+	}
 	n := c.Members()
 	switch {
 	case len(c.IDs)%16 != 0 || n == 0 || n > ChunkMembers:
-		return fmt.Errorf("%w: %d bytes of ids, want 16 for each of 1..%d members", ErrInvalid, len(c.IDs), ChunkMembers)
-	case c.Start < 0 || c.K < 0 || c.K1 < 0:
-		return fmt.Errorf("%w: start %d, k %d, k1 %d: want none negative", ErrInvalid, c.Start, c.K, c.K1)
-	case int64(len(c.V2T)) != int64(n)*int64(c.K):
-		return fmt.Errorf("%w: v2t has %d values, want %d x %d", ErrInvalid, len(c.V2T), n, c.K)
-	case int64(len(c.SE)) != int64(n)*int64(c.K1):
-		return fmt.Errorf("%w: se has %d values, want %d x %d", ErrInvalid, len(c.SE), n, c.K1)
+		return invalid("%d bytes of ids, want 16 for each of 1..%d members", len(c.IDs), ChunkMembers)
+	case c.Start < 0 || c.Start%ChunkMembers != 0 || int64(c.Start)+int64(n) > math.MaxInt32:
+		return invalid("%d members start at position %d, want a multiple of %d", n, c.Start, ChunkMembers)
 	case len(c.Cluster) != n:
-		return fmt.Errorf("%w: cluster has %d values, want %d", ErrInvalid, len(c.Cluster), n)
-	case len(c.ObjEnd) != n:
-		return fmt.Errorf("%w: obj_end has %d values, want %d", ErrInvalid, len(c.ObjEnd), n)
+		return invalid("cluster has %d values, want %d", len(c.Cluster), n)
 	}
-	prev := int32(0)
-	for _, end := range c.ObjEnd {
-		if end < prev {
-			return fmt.Errorf("%w: obj_end falls from %d to %d", ErrInvalid, prev, end)
+	for i := range n {
+		switch {
+		case c.ID(i) == PairID{}:
+			return invalid("pair id of member %d is missing", i)
+		case c.Cluster[i] < 0:
+			return invalid("cluster of member %d is %d", i, c.Cluster[i])
 		}
-		prev = end
 	}
-	if int(prev) != len(c.Obj) {
-		return fmt.Errorf("%w: obj has %d values, obj_end says %d", ErrInvalid, len(c.Obj), prev)
+	if err := validateNeighbors("v2t", c.V2T, n, c.K); err != nil {
+		return err
+	}
+	if err := validateNeighbors("se", c.SE, n, c.K1); err != nil {
+		return err
+	}
+	return c.validateObjects()
+}
+
+// validateNeighbors checks n rows of k positions, each row filled up with -1.
+func validateNeighbors(field string, positions Int32s, n int, k int32) error {
+	if k < 0 || int64(len(positions)) != int64(n)*int64(k) {
+		return invalid("%s has %d values, want %d x %d", field, len(positions), n, k)
+	}
+	for i, p := range positions {
+		switch {
+		case p < -1:
+			return invalid("%s of member %d holds position %d", field, i/int(k), p)
+		case p != -1 && i%int(k) > 0 && positions[i-1] == -1:
+			return invalid("%s of member %d holds position %d after -1", field, i/int(k), p)
+		}
 	}
 	return nil
 }
+
+func (c *NeighborChunk) validateObjects() error {
+	if len(c.ObjEnd) != c.Members() {
+		return invalid("obj_end has %d values, want %d", len(c.ObjEnd), c.Members())
+	}
+	from := int32(0)
+	for i, end := range c.ObjEnd {
+		if end < from || int(end) > len(c.Obj) {
+			return invalid("obj_end goes from %d to %d of %d", from, end, len(c.Obj))
+		}
+		prev := int32(-1)
+		for _, noun := range c.Obj[from:end] {
+			if noun <= prev {
+				return invalid("obj of member %d holds noun %d after %d", i, noun, prev)
+			}
+			prev = noun
+		}
+		from = end
+	}
+	if int(from) != len(c.Obj) {
+		return invalid("obj has %d values, obj_end says %d", len(c.Obj), from)
+	}
+	return nil
+}
+
+// What closes a group.
+const (
+	ClosedByCount = "count" // it is full
+	ClosedBySeal  = "seal"  // a seal record
+	ClosedByModel = "model" // the encoder changed its model
+)
+
+// What is clustered.
+const (
+	ModalityImage = "image"
+	ModalityText  = "text"
+)
 
 // Group is the manifest that follows a group's last chunk.
 type Group struct {
@@ -80,9 +134,9 @@ type Group struct {
 	Clusters      int32    `msgpack:"clusters"` // K actually used: the configured K, or Count when fewer
 	MinSimilarity float32  `msgpack:"min_similarity"`
 	MaxSimilarity float32  `msgpack:"max_similarity"`
-	Nouns         []string `msgpack:"nouns"`  // S_n, the noun vocabulary, ascending
-	Model         string   `msgpack:"model"`  // fingerprint of the encoder's weights
-	Closed        string   `msgpack:"closed"` // what closed the group: "count", "seal" or "model"
+	Nouns         []string `msgpack:"nouns,omitempty"` // S_n, the noun vocabulary, ascending
+	Model         string   `msgpack:"model"`           // fingerprint of the encoder's weights
+	Closed        string   `msgpack:"closed"`          // what closed the group: "count", "seal" or "model"
 	K             int32    `msgpack:"k"`
 	K1            int32    `msgpack:"k1"`
 	K2            int32    `msgpack:"k2"`
@@ -97,17 +151,64 @@ func (*Group) Schema() string { return SchemaGroup }
 
 // Validate implements [Record].
 func (g *Group) Validate() error {
+	if err := g.Group.validate(); err != nil {
+		return err
+	}
+	count := int64(g.Count)
 	switch {
-	case g.Count <= 0 || g.Chunks != (g.Count+ChunkMembers-1)/ChunkMembers:
-		return fmt.Errorf("%w: group of %d pairs in %d chunks", ErrInvalid, g.Count, g.Chunks)
-	case g.FirstOffset < 0 || g.EndOffset-g.FirstOffset < int64(g.Count):
-		return fmt.Errorf("%w: %d pairs between offsets %d and %d", ErrInvalid, g.Count, g.FirstOffset, g.EndOffset)
+	case count <= 0 || int64(g.Chunks) != (count+ChunkMembers-1)/ChunkMembers:
+		return invalid("group of %d pairs in %d chunks", count, g.Chunks)
+	case g.FirstOffset < 0 || g.EndOffset < g.FirstOffset:
+		return invalid("offsets from %d to %d", g.FirstOffset, g.EndOffset)
+	case g.Duplicates < 0 || g.EndOffset-g.FirstOffset-count < g.Duplicates:
+		return invalid("%d pairs and %d duplicates between offsets %d and %d", count, g.Duplicates, g.FirstOffset, g.EndOffset)
 	case g.Dim <= 0 || g.Dim > MaxDim:
-		return fmt.Errorf("%w: dim %d, want 1..%d", ErrInvalid, g.Dim, MaxDim)
-	case !(g.MinSimilarity <= g.MaxSimilarity):
-		return fmt.Errorf("%w: similarities from %g to %g", ErrInvalid, g.MinSimilarity, g.MaxSimilarity)
+		return invalid("dim %d, want 1..%d", g.Dim, MaxDim)
+	case g.Clusters <= 0 || g.Clusters > g.Count:
+		return invalid("%d clusters of %d pairs", g.Clusters, count)
+	case g.K < 0 || g.K1 < 0 || g.K2 < 0 || g.MinCount < 0:
+		return invalid("k %d, k1 %d, k2 %d, min_count %d: want none negative", g.K, g.K1, g.K2, g.MinCount)
+	case !(g.P >= 0 && g.P <= 1): // the negation also refuses NaN
+		return invalid("p is %g, want 0..1", g.P)
 	case len(g.Digest) != 32:
-		return fmt.Errorf("%w: digest of %d bytes, want 32", ErrInvalid, len(g.Digest))
+		return invalid("digest of %d bytes, want 32", len(g.Digest))
+	}
+	if err := g.validateSimilarities(); err != nil {
+		return err
+	}
+	return g.validateNames()
+}
+
+func (g *Group) validateSimilarities() error {
+	if err := validateSimilarity("min_similarity", g.MinSimilarity); err != nil {
+		return err
+	}
+	if err := validateSimilarity("max_similarity", g.MaxSimilarity); err != nil {
+		return err
+	}
+	if g.MinSimilarity > g.MaxSimilarity {
+		return invalid("similarities from %g to %g", g.MinSimilarity, g.MaxSimilarity)
 	}
 	return nil
+}
+
+func (g *Group) validateNames() error {
+	if len(g.Nouns) > MaxNouns {
+		return invalid("%d nouns, want at most %d", len(g.Nouns), MaxNouns)
+	}
+	for i, noun := range g.Nouns {
+		if err := validateName("noun", noun, MaxNameBytes); err != nil {
+			return err
+		}
+		if i > 0 && noun <= g.Nouns[i-1] {
+			return invalid("noun %q after %q", noun, g.Nouns[i-1])
+		}
+	}
+	if err := validateOneOf("closed", g.Closed, ClosedByCount, ClosedBySeal, ClosedByModel); err != nil {
+		return err
+	}
+	if err := validateOneOf("modality", g.Modality, ModalityImage, ModalityText); err != nil {
+		return err
+	}
+	return validateName("model", g.Model, MaxNameBytes)
 }

@@ -1,18 +1,6 @@
 package schemas
 
-import (
-	"fmt"
-	"math"
-	"unicode/utf8"
-)
-
-// Limits on what a pair may hold.
-const (
-	MaxCaptionBytes = 8 << 10
-	MaxImageBytes   = 20 << 20
-	MaxURIBytes     = 2 << 10
-	MaxDim          = 4096
-)
+import "math"
 
 // ImageRef points at the encoded bytes of one image inside an object of a bucket; the bytes are read with one range
 // request, and their hash is the image's [ImageID].
@@ -20,18 +8,6 @@ type ImageRef struct {
 	URI    string `msgpack:"uri"`    // object, e.g. file:///crawl/00000.tar or s3://bucket/00000.tar
 	Offset int64  `msgpack:"offset"` // first byte of the image in the object
 	Size   int64  `msgpack:"size"`   // bytes
-}
-
-func (r ImageRef) validate() error {
-	switch {
-	case r.URI == "" || len(r.URI) > MaxURIBytes || !utf8.ValidString(r.URI):
-		return fmt.Errorf("%w: image uri of %d bytes, want 1..%d bytes of UTF-8", ErrInvalid, len(r.URI), MaxURIBytes)
-	case r.Offset < 0:
-		return fmt.Errorf("%w: image offset %d is negative", ErrInvalid, r.Offset)
-	case r.Size <= 0 || r.Size > MaxImageBytes:
-		return fmt.Errorf("%w: image size %d, want 1..%d bytes", ErrInvalid, r.Size, MaxImageBytes)
-	}
-	return nil
 }
 
 // Pair is one crawled image and one of its captions. Exactly one of Image and Inline is set.
@@ -48,37 +24,30 @@ type Pair struct {
 // Schema implements [Record].
 func (*Pair) Schema() string { return SchemaPair }
 
-// Validate implements [Record].
+// Validate implements [Record]. Whether the image of a reference has the hash that ImageID says shows only when it is
+// read; that of inline bytes is checked here.
 func (p *Pair) Validate() error {
 	if err := validateCaption("caption", p.Caption); err != nil {
 		return err
 	}
 	switch {
 	case (p.Image == nil) == (len(p.Inline) == 0):
-		return fmt.Errorf("%w: a pair has either an image reference or inline bytes", ErrInvalid)
+		return invalid("a pair has either an image reference or inline bytes")
 	case p.Image != nil:
 		if err := p.Image.validate(); err != nil {
 			return err
 		}
 	case len(p.Inline) > MaxImageBytes:
-		return fmt.Errorf("%w: inline image of %d bytes, want at most %d", ErrInvalid, len(p.Inline), MaxImageBytes)
+		return invalid("inline image of %d bytes, want at most %d", len(p.Inline), MaxImageBytes)
+	default:
+		if got := NewImageID(p.Inline); got != p.ImageID {
+			return invalid("image id %s does not match the inline image (%s)", p.ImageID, got)
+		}
 	}
-	if want := NewPairID(p.ImageID, p.Caption); p.ID != want {
-		return fmt.Errorf("%w: pair id %s does not match its image id and caption (%s)", ErrInvalid, p.ID, want)
+	if err := validateText("source", p.Source, MaxURIBytes); err != nil {
+		return err
 	}
-	return nil
-}
-
-func validateCaption(field, s string) error {
-	switch {
-	case s == "":
-		return fmt.Errorf("%w: %s is empty", ErrInvalid, field)
-	case len(s) > MaxCaptionBytes:
-		return fmt.Errorf("%w: %s has %d bytes, want at most %d", ErrInvalid, field, len(s), MaxCaptionBytes)
-	case !utf8.ValidString(s):
-		return fmt.Errorf("%w: %s is not UTF-8", ErrInvalid, field)
-	}
-	return nil
+	return p.ID.validatePair(p.ImageID, p.Caption)
 }
 
 // Seal closes the open group of its lane. Stages pass it on, so that every lane topic shows where it was.
@@ -91,12 +60,7 @@ type Seal struct {
 func (*Seal) Schema() string { return SchemaSeal }
 
 // Validate implements [Record].
-func (s *Seal) Validate() error {
-	if len(s.Note) > MaxCaptionBytes || !utf8.ValidString(s.Note) {
-		return fmt.Errorf("%w: note of %d bytes, want at most %d bytes of UTF-8", ErrInvalid, len(s.Note), MaxCaptionBytes)
-	}
-	return nil
-}
+func (s *Seal) Validate() error { return validateText("note", s.Note, MaxCaptionBytes) }
 
 // Embedding is a pair with its unit vectors v = g_V(image) and t = g_T(caption) (GPN-S section 3.2).
 type Embedding struct {
@@ -121,9 +85,12 @@ func (e *Embedding) Validate() error {
 	if err := e.Image.validate(); err != nil {
 		return err
 	}
+	if err := e.ID.validatePair(e.ImageID, e.Caption); err != nil {
+		return err
+	}
 	dim := e.V.Len()
 	if dim > MaxDim {
-		return fmt.Errorf("%w: vectors of %d values, want at most %d", ErrInvalid, dim, MaxDim)
+		return invalid("vectors of %d values, want at most %d", dim, MaxDim)
 	}
 	if err := e.V.checkUnitRows("v", 1, dim); err != nil {
 		return err
@@ -131,11 +98,11 @@ func (e *Embedding) Validate() error {
 	if err := e.T.checkUnitRows("t", 1, dim); err != nil {
 		return err
 	}
-	if !(math.Abs(float64(e.Similarity)) <= 1+unitTolerance*3) {
-		return fmt.Errorf("%w: similarity %g, want -1..1", ErrInvalid, e.Similarity)
+	if err := validateSimilarity("similarity", e.Similarity); err != nil {
+		return err
 	}
-	if e.Model == "" {
-		return fmt.Errorf("%w: model fingerprint is empty", ErrInvalid)
+	if dot := e.V.dot(e.T); math.Abs(dot-float64(e.Similarity)) > similarityTolerance {
+		return invalid("similarity is %g, but v . t is %g", e.Similarity, dot)
 	}
-	return nil
+	return validateName("model", e.Model, MaxNameBytes)
 }

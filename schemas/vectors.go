@@ -35,23 +35,36 @@ func (f Float16s) AppendTo(dst []float32) []float32 {
 // Floats returns the values as float32.
 func (f Float16s) Floats() []float32 { return f.AppendTo(make([]float32, 0, f.Len())) }
 
+// at is the i-th value.
+func (f Float16s) at(i int) float64 {
+	return float64(float16.Frombits(binary.LittleEndian.Uint16(f[2*i:])).Float32())
+}
+
+// dot is the dot product with g, which has as many values.
+func (f Float16s) dot(g Float16s) float64 {
+	var sum float64
+	for i := range f.Len() {
+		sum += f.at(i) * g.at(i)
+	}
+	return sum
+}
+
 // unitTolerance bounds | |x| - 1 |: rounding to float16 moves the norm of a unit vector by less than 2^-11 (about 0.0005).
 const unitTolerance = 1e-3
+
+// similarityTolerance bounds the distance of a similarity from the dot product of the rounded vectors. A writer that
+// multiplies the vectors before it rounds them is off by 2 * 2^-11 at most.
+const similarityTolerance = 1e-3
 
 // checkUnitRows verifies that f holds rows of dim finite values whose norm is 1 within unitTolerance.
 func (f Float16s) checkUnitRows(field string, rows, dim int) error {
 	if dim <= 0 || len(f) != 2*rows*dim {
-		return fmt.Errorf("%w: %s has %d bytes, want %d rows of %d float16", ErrInvalid, field, len(f), rows, dim)
+		return invalid("%s has %d bytes, want %d rows of %d float16", field, len(f), rows, dim)
 	}
-	row := make([]float32, 0, dim)
 	for r := range rows {
-		row = f[2*r*dim : 2*(r+1)*dim].AppendTo(row[:0])
-		var sum float64
-		for _, x := range row {
-			sum += float64(x) * float64(x)
-		}
-		if norm := math.Sqrt(sum); !(math.Abs(norm-1) <= unitTolerance) { // the negation also refuses NaN
-			return fmt.Errorf("%w: row %d of %s has norm %g, want 1", ErrInvalid, r, field, norm)
+		row := f[2*r*dim : 2*(r+1)*dim]
+		if norm := math.Sqrt(row.dot(row)); !(math.Abs(norm-1) <= unitTolerance) { // the negation also refuses NaN
+			return invalid("row %d of %s has norm %g, want 1", r, field, norm)
 		}
 	}
 	return nil
@@ -77,6 +90,9 @@ func (c *Int32s) DecodeMsgpack(d *msgpack.Decoder) error {
 	}
 	if len(raw)%4 != 0 {
 		return fmt.Errorf("decoding int32 column: %w: %d bytes is no multiple of 4", ErrInvalid, len(raw))
+	}
+	if *c = nil; len(raw) == 0 {
+		return nil
 	}
 	*c = make(Int32s, len(raw)/4)
 	for i := range *c {
@@ -105,6 +121,9 @@ func (c *Floats32) DecodeMsgpack(d *msgpack.Decoder) error {
 	}
 	if len(raw)%4 != 0 {
 		return fmt.Errorf("decoding float32 column: %w: %d bytes is no multiple of 4", ErrInvalid, len(raw))
+	}
+	if *c = nil; len(raw) == 0 {
+		return nil
 	}
 	*c = make(Floats32, len(raw)/4)
 	for i := range *c {

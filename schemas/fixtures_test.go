@@ -1,0 +1,173 @@
+package schemas
+
+import (
+	"bytes"
+	"math"
+	"strings"
+)
+
+// The fixtures make a new valid record at every call, so that a test may spoil it. They are also the expected values
+// of the golden bytes: a change here must keep the golden files decoding to them.
+
+var fixtureImage = []byte("\xff\xd8\xff\xe0 stands for a JPEG file")
+
+func fixtureRef() ImageRef {
+	return ImageRef{URI: "s3://crawl/2024/00017.tar", Offset: 1536, Size: 48_211}
+}
+
+func pairByRef() *Pair {
+	ref := fixtureRef()
+	image := NewImageID([]byte("an image in the bucket"))
+	const caption = "zwei Hunde spielen am Strand – 狗"
+	return &Pair{
+		ID: NewPairID(image, caption), ImageID: image, Image: &ref, Caption: caption,
+		Source: "https://example.org/strand.html", CrawlTime: 1_700_000_000_123,
+	}
+}
+
+func pairInline() *Pair {
+	image := NewImageID(fixtureImage)
+	return &Pair{ID: NewPairID(image, "a red cup"), ImageID: image, Inline: bytes.Clone(fixtureImage), Caption: "a red cup"}
+}
+
+// unit returns rows one-hot vectors of dim values, the i-th with its 1 (or -1) at from+i.
+func unit(rows, dim, from int, sign float32) Float16s {
+	values := make([]float32, rows*dim)
+	for r := range rows {
+		values[r*dim+(from+r)%dim] = sign
+	}
+	return NewFloat16s(values)
+}
+
+func embedding() *Embedding {
+	p := pairByRef()
+	return &Embedding{
+		ID: p.ID, ImageID: p.ImageID, Image: *p.Image, Caption: p.Caption,
+		V: NewFloat16s([]float32{0.6, 0.8, 0, 0}), T: NewFloat16s([]float32{0.8, 0.6, 0, 0}), Similarity: 0.96, Model: "5e1f0c0ffee15bad",
+	}
+}
+
+func neighborChunk() *NeighborChunk {
+	var ids []byte
+	for _, caption := range []string{"one", "two", "three"} {
+		id := NewPairID(NewImageID(fixtureImage), caption)
+		ids = append(ids, id[:]...)
+	}
+	return &NeighborChunk{
+		Group: GroupID{Lane: 3, Seq: 70_000}, Start: ChunkMembers, IDs: ids,
+		K: 2, V2T: Int32s{1025, 0, 1024, -1, 5, 1025}, K1: 2, SE: Int32s{-1, -1, 1024, -1, 5, 6},
+		Cluster: Int32s{0, 999, 7}, ObjEnd: Int32s{2, 2, 3}, Obj: Int32s{0, 4, 2},
+	}
+}
+
+func group() *Group {
+	return &Group{
+		Group: GroupID{Lane: 3, Seq: 70_000}, FirstOffset: 5_000_000_000, EndOffset: 5_000_001_031, Count: 1027, Duplicates: 3,
+		Chunks: 2, Dim: 512, Clusters: 1000, MinSimilarity: -0.25, MaxSimilarity: 0.875, Nouns: []string{"ball", "dog", "strand"},
+		Model: "5e1f0c0ffee15bad", Closed: ClosedByCount, K: 10, K1: 5, K2: 500, P: 0.3, MinCount: 10, Modality: ModalityImage,
+		Digest: bytes.Repeat([]byte{0xab}, 32),
+	}
+}
+
+// batch has four samples; the first and the last show the same image.
+func batch() *Batch {
+	b := &Batch{
+		Group: GroupID{Lane: 3, Seq: 70_000}, Epoch: 2, Sequence: 1, Batches: 9, Strategy: StrategyGNS, M: 2,
+		I2T: Int32s{1, 2, 0, -1, 3, 0, 2, 1}, T2I: Int32s{2, 1, 3, 2, -1, -1, 1, 2},
+	}
+	for i, caption := range []string{"a dog runs", "a cat", "two cups", "the dog is running"} {
+		image := NewImageID([]byte{byte(i % 3)})
+		ref := fixtureRef()
+		ref.Offset += int64(i) << 33
+		b.Samples = append(b.Samples, Sample{
+			ID: NewPairID(image, caption), ImageID: image, Image: ref, Text: caption, Position: int32(i) * 100_000,
+		})
+	}
+	b.Samples[0].Partners, b.Samples[3].Partners = Int32s{3}, Int32s{0}
+	b.Samples[1].Text, b.Samples[1].Replaced = "cat sofa", true
+	b.Samples[2].Positive = &Positive{ImageID: NewImageID([]byte("like two cups")), Image: fixtureRef()}
+	return b
+}
+
+func scoredBatch() *ScoredBatch {
+	return &ScoredBatch{
+		Batch: *batch(), Model: "c0de00000000c0de",
+		ProbI2T: Floats32{0.5, 0.25, 1, 0, 0.8, 0.125, 0, 0.75}, ProbT2I: Floats32{0.9375, 0.5, 0.25, 0.125, 0, 0, 1, 0},
+	}
+}
+
+func featureBlock() *FeatureBlock {
+	return &FeatureBlock{
+		Group: GroupID{Lane: 3, Seq: 70_000}, Epoch: 2, Sequence: 1, Positions: Int32s{0, 100_000, 200_000}, Dim: 4,
+		V: unit(3, 4, 0, 1), T: unit(3, 4, 2, -1), Step: 1 << 40,
+	}
+}
+
+func progress() *Progress {
+	return &Progress{
+		Kind: ProgressStep, Step: 1200, Values: Measures{"loss_itm": 0.3125, "loss_itc": 2.5, "learning_rate": 1e-4, "tr_r1": 0},
+		Time: 1_700_000_000_123,
+	}
+}
+
+// fixtures are the golden records by name. Add to them; never take one away.
+func fixtures() map[string]Record {
+	return map[string]Record{
+		"pair-by-reference": pairByRef(),
+		"pair-inline":       pairInline(),
+		"pair-long-caption": longCaption(),
+		"seal":              &Seal{},
+		"seal-final":        &Seal{Final: true, Note: "end of the crawl of May"},
+		"embedding":         embedding(),
+		"embedding-minus":   embeddingMinus(),
+		"neighbor-chunk":    neighborChunk(),
+		"neighbor-chunk-bare": &NeighborChunk{
+			Group: GroupID{}, IDs: neighborChunk().IDs[:16], Cluster: Int32s{0}, ObjEnd: Int32s{0},
+		},
+		"group":           group(),
+		"group-bare":      groupBare(),
+		"batch":           batch(),
+		"batch-of-one":    batchOfOne(),
+		"scored-batch":    scoredBatch(),
+		"scored-bare":     &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de"},
+		"feature-block":   featureBlock(),
+		"progress-step":   progress(),
+		"progress-bare":   &Progress{Kind: ProgressEval},
+		"progress-saved":  &Progress{Kind: ProgressCheckpoint, Step: math.MaxInt64, Checkpoint: "/data/checkpoints/step-1200"},
+		"progress-values": manyValues(),
+	}
+}
+
+func longCaption() *Pair {
+	p := pairInline()
+	p.Caption = strings.Repeat("ä", MaxCaptionBytes/2)
+	p.ID = NewPairID(p.ImageID, p.Caption)
+	return p
+}
+
+func embeddingMinus() *Embedding {
+	e := embedding()
+	e.V, e.T, e.Similarity = unit(1, 300, 7, 1), unit(1, 300, 7, -1), -1
+	return e
+}
+
+func groupBare() *Group {
+	g := group()
+	g.Group, g.FirstOffset, g.EndOffset, g.Duplicates = GroupID{}, 0, 1, 0
+	g.Count, g.Chunks, g.Clusters, g.Nouns, g.Closed, g.Modality = 1, 1, 1, nil, ClosedBySeal, ModalityText
+	return g
+}
+
+func batchOfOne() *Batch {
+	b := batch()
+	b.Samples, b.M, b.I2T, b.T2I, b.Strategy = b.Samples[2:3], 0, nil, nil, StrategyRandom
+	return b
+}
+
+func manyValues() *Progress {
+	p := &Progress{Kind: ProgressEval, Values: Measures{}}
+	for i := range 40 {
+		p.Values[strings.Repeat("n", i+1)] = float64(i) / 8
+	}
+	return p
+}
