@@ -1,0 +1,80 @@
+// One AdamW step over all parameters.
+#include <ATen/Parallel.h>
+
+#include <cmath>
+
+#include "guard.hpp"
+
+using namespace pairstream;
+
+namespace {
+
+// Factors are what one parameter's update needs beside its own data.
+struct Factors {
+  double decay;      // the parameter is multiplied by it first
+  double step_size;  // rate / (1 - beta1^step)
+  double root;       // sqrt(1 - beta2^step)
+};
+
+Factors factors(const ps_adamw_options &o, int64_t step, bool decay) {
+  double steps = static_cast<double>(step);
+  return {decay ? 1 - o.rate * o.weight_decay : 1, o.rate / (1 - std::pow(o.beta1, steps)),
+          std::sqrt(1 - std::pow(o.beta2, steps))};
+}
+
+// update runs over elements [from, to): every element is read and written once, whatever the number of threads.
+template <typename T>
+void update(T *p, T *m, T *v, const T *g, int64_t from, int64_t to, const Factors &f, const ps_adamw_options &o) {
+  const T decay = f.decay, size = f.step_size, root = 1 / f.root, eps = o.eps;
+  const T b1 = o.beta1, b2 = o.beta2, c1 = 1 - o.beta1, c2 = 1 - o.beta2;
+  for (int64_t i = from; i < to; i++) {
+    T mean = b1 * m[i] + c1 * g[i];
+    T square = b2 * v[i] + c2 * g[i] * g[i];
+    m[i] = mean;
+    v[i] = square;
+    p[i] = decay * p[i] - size * mean / (std::sqrt(square) * root + eps);
+  }
+}
+
+template <typename T>
+void update_on_cpu(const at::Tensor &p, const at::Tensor &m, const at::Tensor &v, const at::Tensor &g, const Factors &f,
+                   const ps_adamw_options &o) {
+  T *pp = p.data_ptr<T>(), *mp = m.data_ptr<T>(), *vp = v.data_ptr<T>();
+  const T *gp = g.data_ptr<T>();
+  at::parallel_for(0, p.numel(), 1 << 15,
+                   [&](int64_t from, int64_t to) { update<T>(pp, mp, vp, gp, from, to, f, o); });
+}
+
+// update_anywhere is the same update in libtorch's operations, for devices and dtypes without the loop above.
+void update_anywhere(at::Tensor p, at::Tensor m, at::Tensor v, const at::Tensor &g, const Factors &f,
+                     const ps_adamw_options &o) {
+  p.mul_(f.decay);
+  m.mul_(o.beta1).add_(g, 1 - o.beta1);
+  v.mul_(o.beta2).addcmul_(g, g, 1 - o.beta2);
+  p.addcdiv_(m, v.sqrt().div_(f.root).add_(o.eps), -f.step_size);
+}
+
+}  // namespace
+
+char *ps_adamw(ps_tensor **params, ps_tensor **means, ps_tensor **squares, int64_t *steps, const uint8_t *decay, int n,
+               ps_adamw_options options) {
+  return guarded([&] {
+    at::NoGradGuard no_grad;
+    for (int i = 0; i < n; i++) {
+      const at::Tensor &p = ref(params[i]), &m = ref(means[i]), &v = ref(squares[i]);
+      if (!p.grad().defined()) {
+        continue;
+      }
+      at::Tensor g = p.grad().contiguous();
+      Factors f = factors(options, ++steps[i], decay[i] != 0);
+      bool loop = p.is_cpu() && p.is_contiguous() && g.scalar_type() == p.scalar_type();
+      if (loop && p.scalar_type() == at::kFloat) {
+        update_on_cpu<float>(p, m, v, g, f, options);
+      } else if (loop && p.scalar_type() == at::kDouble) {
+        update_on_cpu<double>(p, m, v, g, f, options);
+      } else {
+        update_anywhere(p, m, v, g, f, options);
+      }
+    }
+  });
+}

@@ -1,0 +1,63 @@
+// What the shim's files share: how handles become tensors and how exceptions become strings.
+#ifndef PAIRSTREAM_TORCH_GUARD_HPP
+#define PAIRSTREAM_TORCH_GUARD_HPP
+
+#include <ATen/ATen.h>
+
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include "shim.h"
+
+namespace pairstream {
+
+inline const at::Tensor &ref(ps_tensor *x) { return *reinterpret_cast<const at::Tensor *>(x); }
+
+// Many operations take "no tensor" (a bias that is not there) as an undefined one.
+inline at::Tensor maybe(ps_tensor *x) { return x == nullptr ? at::Tensor() : ref(x); }
+
+inline ps_tensor *own(at::Tensor x) { return reinterpret_cast<ps_tensor *>(new at::Tensor(std::move(x))); }
+
+inline std::string message(const c10::Error &e) { return e.what_without_backtrace(); }
+inline std::string message(const std::exception &e) { return e.what(); }
+
+template <typename F>
+char *guarded(F f) {
+  try {
+    f();
+    return nullptr;
+  } catch (const c10::Error &e) {
+    return strdup(message(e).c_str());
+  } catch (const std::exception &e) {
+    return strdup(message(e).c_str());
+  } catch (...) {
+    return strdup("an exception of unknown type");
+  }
+}
+
+// result runs an expression that makes one tensor.
+template <typename F>
+ps_result result(F f) {
+  ps_result r{nullptr, nullptr};
+  r.error = guarded([&] { r.tensor = own(f()); });
+  return r;
+}
+
+inline at::ScalarType scalar_type(int dtype) {
+  switch (dtype) {
+    case PS_FLOAT32: return at::kFloat;
+    case PS_FLOAT64: return at::kDouble;
+    case PS_BFLOAT16: return at::kBFloat16;
+    case PS_INT64: return at::kLong;
+    case PS_BOOL: return at::kBool;
+    case PS_UINT8: return at::kByte;
+  }
+  throw std::invalid_argument("no such dtype: " + std::to_string(dtype));
+}
+
+inline at::IntArrayRef dims_of(const int64_t *dims, int n) { return at::IntArrayRef(dims, static_cast<size_t>(n)); }
+
+}  // namespace pairstream
+
+#endif

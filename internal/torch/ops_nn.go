@@ -1,0 +1,68 @@
+package torch
+
+// #include "shim.h"
+import "C"
+
+func orNil(t *Tensor) *C.ps_tensor {
+	if t == nil {
+		return nil
+	}
+	return t.h()
+}
+
+// Softmax is e^x / sum(e^x) along a dimension.
+func (s *Scope) Softmax(x *Tensor, dim int) *Tensor {
+	return s.along(C.PS_SOFTMAX, "softmax", x, dim, 0, 0)
+}
+
+// LogSoftmax is the logarithm of the softmax along a dimension.
+func (s *Scope) LogSoftmax(x *Tensor, dim int) *Tensor {
+	return s.along(C.PS_LOG_SOFTMAX, "log_softmax", x, dim, 0, 0)
+}
+
+// Linear is x wᵀ + b, with w of shape [out, in]; b may be nil.
+func (s *Scope) Linear(x, w, b *Tensor) *Tensor {
+	return s.own("linear", C.ps_linear(x.h(), w.h(), orNil(b)))
+}
+
+// LayerNorm normalises over the last dimensions, those of w, then scales by w and adds b.
+func (s *Scope) LayerNorm(x, w, b *Tensor, eps float64) *Tensor {
+	return s.own("layer_norm", C.ps_layer_norm(x.h(), w.h(), b.h(), C.double(eps)))
+}
+
+// Embedding takes the rows of w that ids (Int64) name. The row padding, if not -1, gets no gradient from here.
+func (s *Scope) Embedding(w, ids *Tensor, padding int64) *Tensor {
+	return s.own("embedding", C.ps_embedding(w.h(), ids.h(), C.int64_t(padding)))
+}
+
+// Normalize divides by the Euclidean norm along a dimension, or by eps where the norm is smaller.
+func (s *Scope) Normalize(x *Tensor, dim int, eps float64) *Tensor {
+	return s.own("normalize", C.ps_normalize(x.h(), C.int64_t(dim), C.double(eps)))
+}
+
+// CrossEntropy is the mean over rows of -log softmax(logits)[target], for logits [rows, classes] and Int64 targets
+// [rows]. Rows whose target is ignore do not count; when no row counts the result is NaN.
+func (s *Scope) CrossEntropy(logits, targets *Tensor, ignore int64) *Tensor {
+	return s.own("cross_entropy", C.ps_cross_entropy(logits.h(), targets.h(), C.int64_t(ignore)))
+}
+
+// Attention is softmax(q kᵀ scale + mask) v, head by head. q is [batch, queries, heads*width], k and v are
+// [batch, keys, heads*width], the result is like q. mask may be nil, or [batch, queries, keys] with 1 in the place of
+// batch or queries when it is the same for all.
+func (s *Scope) Attention(q, k, v, mask *Tensor, heads int, scale float64) *Tensor {
+	return s.own("attention",
+		C.ps_attention(q.h(), k.h(), v.h(), orNil(mask), C.int64_t(heads), C.double(scale)))
+}
+
+// Backward adds the gradients of loss, a scalar, to those of the parameters that it depends on.
+func (s *Scope) Backward(loss *Tensor) { check("backward", C.ps_backward(loss.h())) }
+
+// Grad is the gradient that has been added up for t, or nil when there is none.
+func (s *Scope) Grad(t *Tensor) *Tensor {
+	r := C.ps_grad(t.h())
+	check("grad", r.error)
+	if r.tensor == nil {
+		return nil
+	}
+	return s.add(r.tensor)
+}

@@ -1,0 +1,127 @@
+// The C face of libtorch, as narrow as pairstream needs it.
+//
+// Handles are opaque pointers owned by the caller, who gives them back with ps_free. No exception crosses this
+// header: a function that can fail returns its error as a malloc'ed string (NULL: success), to be freed by the caller.
+#ifndef PAIRSTREAM_TORCH_SHIM_H
+#define PAIRSTREAM_TORCH_SHIM_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ps_tensor ps_tensor;  // an at::Tensor
+typedef struct ps_script ps_script;  // a torch::jit::Module
+
+typedef struct {
+  ps_tensor *tensor;
+  char *error;
+} ps_result;
+
+typedef struct {
+  ps_tensor *first;
+  ps_tensor *second;
+  char *error;
+} ps_results;
+
+typedef struct {
+  ps_script *script;
+  char *error;
+} ps_script_result;
+
+// The codes are pairstream's own and stay inside this package, so their values may change at any time.
+enum ps_dtype { PS_FLOAT32, PS_FLOAT64, PS_BFLOAT16, PS_INT64, PS_BOOL, PS_UINT8, PS_OTHER };
+
+enum ps_unary_op {
+  PS_NEG, PS_EXP, PS_LOG, PS_SQRT, PS_SQUARE, PS_SIGMOID, PS_TANH, PS_GELU, PS_QUICK_GELU, PS_CONTIGUOUS, PS_DETACH,
+  PS_SUM_ALL, PS_MEAN_ALL, PS_NOT, PS_ZEROS_LIKE,
+  PS_CLAMP,                                                        // to [a, b]
+  PS_ADD_SCALAR, PS_MUL_SCALAR,                                    // a
+  PS_EQ_SCALAR, PS_NE_SCALAR, PS_LT_SCALAR, PS_LE_SCALAR, PS_GT_SCALAR, PS_GE_SCALAR,  // a
+  PS_TRIL, PS_DIAGONAL,                                            // offset a
+  PS_DROPOUT                                                       // probability a
+};
+
+enum ps_binary_op {
+  PS_ADD, PS_SUB, PS_MUL, PS_DIV, PS_MATMUL, PS_EQ, PS_NE, PS_LT, PS_LE, PS_GT, PS_GE, PS_AND, PS_OR
+};
+
+enum ps_dim_op {
+  PS_SOFTMAX, PS_LOG_SOFTMAX, PS_ARGMAX, PS_UNSQUEEZE, PS_SQUEEZE,  // dim
+  PS_SELECT,                                                        // dim, index a
+  PS_NARROW,                                                        // dim, start a, length b
+  PS_TRANSPOSE,                                                     // dim and a
+  PS_SUM, PS_MEAN                                                   // dim, keep the dimension when a != 0
+};
+
+enum ps_shape_op { PS_RESHAPE, PS_PERMUTE, PS_EXPAND };
+enum ps_index_op { PS_INDEX_SELECT, PS_GATHER };
+enum ps_join_op { PS_CAT, PS_STACK };
+
+// Process and thread.
+char *ps_init(const char *device, int threads, int deterministic);
+int ps_cuda_available(void);
+const char *ps_version(void);
+char *ps_blas(void);             // caller frees
+int64_t ps_thread_mark(void);    // a number that differs between threads
+int ps_set_grad(int enabled);    // returns the previous mode of this thread
+char *ps_seed(uint64_t seed);    // of dropout
+
+// Making tensors. The data is copied.
+ps_result ps_from_data(const void *data, int dtype, const int64_t *dims, int n, const char *device);
+ps_result ps_full(double value, int dtype, const int64_t *dims, int n, const char *device);
+ps_result ps_arange(int64_t n, const char *device);
+void ps_free(ps_tensor **tensors, int n);
+
+// Looking at tensors.
+int ps_dim(ps_tensor *x);
+void ps_shape(ps_tensor *x, int64_t *dims);
+int ps_dtype_of(ps_tensor *x);
+char *ps_read(ps_tensor *x, int dtype, void *into);  // converts to dtype
+char *ps_write(ps_tensor *x, const void *data, int dtype);
+char *ps_copy(ps_tensor *into, ps_tensor *from);
+char *ps_item(ps_tensor *x, double *into);
+
+// Operations.
+ps_result ps_unary(int op, ps_tensor *x, double a, double b);
+ps_result ps_binary(int op, ps_tensor *x, ps_tensor *y);
+ps_result ps_along(int op, ps_tensor *x, int64_t dim, int64_t a, int64_t b);
+ps_result ps_reshape(int op, ps_tensor *x, const int64_t *dims, int n);
+ps_result ps_index(int op, ps_tensor *x, int64_t dim, ps_tensor *index);
+ps_result ps_join(int op, ps_tensor **xs, int n, int64_t dim);
+ps_result ps_to(ps_tensor *x, int dtype);
+ps_result ps_masked_fill(ps_tensor *x, ps_tensor *mask, double value);
+ps_result ps_where(ps_tensor *condition, ps_tensor *yes, ps_tensor *no);
+ps_results ps_topk(ps_tensor *x, int64_t k, int64_t dim);
+ps_result ps_layer_norm(ps_tensor *x, ps_tensor *weight, ps_tensor *bias, double eps);
+ps_result ps_linear(ps_tensor *x, ps_tensor *weight, ps_tensor *bias);
+ps_result ps_embedding(ps_tensor *weight, ps_tensor *ids, int64_t padding);
+ps_result ps_normalize(ps_tensor *x, int64_t dim, double eps);
+ps_result ps_cross_entropy(ps_tensor *logits, ps_tensor *targets, int64_t ignore);
+ps_result ps_attention(ps_tensor *q, ps_tensor *k, ps_tensor *v, ps_tensor *mask, int64_t heads, double scale);
+
+// Autograd and the optimiser.
+char *ps_backward(ps_tensor *loss);
+int ps_requires_grad(ps_tensor *x);
+char *ps_set_requires_grad(ps_tensor *x, int on);
+ps_result ps_grad(ps_tensor *x);  // tensor NULL when there is none
+char *ps_zero_grad(ps_tensor **xs, int n);
+
+typedef struct {
+  double rate, beta1, beta2, eps, weight_decay;
+} ps_adamw_options;
+
+char *ps_adamw(ps_tensor **params, ps_tensor **means, ps_tensor **squares, int64_t *steps, const uint8_t *decay, int n,
+               ps_adamw_options options);
+
+// TorchScript.
+ps_script_result ps_script_load(const char *path, const char *device);
+ps_result ps_script_call(ps_script *module, const char *method, ps_tensor *x);
+void ps_script_free(ps_script *module);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

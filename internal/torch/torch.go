@@ -1,0 +1,117 @@
+// Package torch binds the part of libtorch that pairstream needs: tensors, automatic differentiation, AdamW and
+// TorchScript modules.
+//
+// In and out go Go slices, which are copied. Everything between runs inside [Worker.Do], on one operating-system
+// thread, and belongs to a [Scope]:
+//
+//	err := worker.Do(ctx, func(s *torch.Scope) error {
+//		x := s.Float32s(pixels, n, 3, 64, 64)
+//		loss := s.MeanAll(s.Square(s.Linear(x, w, nil)))
+//		s.Backward(loss)
+//		return nil
+//	})
+//
+// Invariants:
+//
+//  1. A tensor belongs to the scope that made it and is freed when that scope ends, unless [Scope.Keep] gave it to the
+//     caller. There are no finalizers: [Live] counts the handles, and is zero when everything was given back.
+//  2. An operation that fails panics with an [*Error]; [Worker.Do] and [Scope.Nest] turn that into an ordinary error
+//     (as encoding/json does inside), so that mathematics reads like mathematics. Any other panic is a bug and passes.
+//  3. With Deterministic set, the same calls on the same data give the same bits on the same machine, with the same
+//     number of threads; an operation that cannot promise this on the device fails.
+//
+// Tensors, scopes and optimisers are for the worker's thread alone: use them inside Do. A Worker itself is safe for
+// concurrent use, and runs what it is given one after the other.
+//
+// The package needs cgo, libtorch 1.13 or later and a C++17 compiler. Where libtorch is not in the system's paths, set
+// CGO_CXXFLAGS and CGO_LDFLAGS.
+package torch
+
+// No -std here: it would come after, and beat, the one that a newer libtorch's user sets in CGO_CXXFLAGS. C++17 is the
+// default of GCC 11 and Clang 16.
+
+// #cgo CXXFLAGS: -O3 -fopenmp -I/usr/include/torch/csrc/api/include
+// #cgo LDFLAGS: -ltorch -ltorch_cpu -lc10 -lgomp -ldl
+// #include <stdlib.h>
+// #include "shim.h"
+import "C"
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Error says which operation failed and why.
+type Error struct {
+	Op     string
+	Reason string
+}
+
+func (e *Error) Error() string { return "torch: " + e.Op + ": " + e.Reason }
+
+// failure takes over, and frees, a message of the shim; nil stands for success.
+func failure(op string, message *C.char) error {
+	if message == nil {
+		return nil
+	}
+	defer C.free(unsafe.Pointer(message))
+	return &Error{Op: op, Reason: C.GoString(message)}
+}
+
+// check panics with what the shim has to say, if anything.
+func check(op string, message *C.char) {
+	if err := failure(op, message); err != nil {
+		panic(err)
+	}
+}
+
+// DType is the type of a tensor's elements.
+type DType int
+
+// The types that this package makes and reads.
+const (
+	Float32  DType = C.PS_FLOAT32
+	Float64  DType = C.PS_FLOAT64
+	BFloat16 DType = C.PS_BFLOAT16
+	Int64    DType = C.PS_INT64
+	Bool     DType = C.PS_BOOL
+	Uint8    DType = C.PS_UINT8
+)
+
+func (d DType) String() string {
+	switch d {
+	case Float32:
+		return "float32"
+	case Float64:
+		return "float64"
+	case BFloat16:
+		return "bfloat16"
+	case Int64:
+		return "int64"
+	case Bool:
+		return "bool"
+	case Uint8:
+		return "uint8"
+	}
+	return fmt.Sprintf("dtype(%d)", int(d))
+}
+
+var live atomic.Int64
+
+// Live is the number of native handles (tensors and scripts) that have not been given back.
+func Live() int64 { return live.Load() }
+
+// Version is the version of the libtorch headers that the program was built with.
+func Version() string { return C.GoString(C.ps_version()) }
+
+// CUDAAvailable says whether this libtorch has CUDA and finds a device.
+func CUDAAvailable() bool { return C.ps_cuda_available() != 0 }
+
+// BLAS describes the library that multiplies matrices on the CPU: "MKL", "OpenBLAS ...", or "generic ..." with a path,
+// which is some ten times slower.
+func BLAS() string {
+	name := C.ps_blas()
+	defer C.free(unsafe.Pointer(name))
+	return C.GoString(name)
+}

@@ -1,0 +1,158 @@
+package torch
+
+// #include <stdlib.h>
+// #include "shim.h"
+import "C"
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"unsafe"
+)
+
+// ErrClosed is returned for work given to a closed worker.
+var ErrClosed = errors.New("torch: the worker is closed")
+
+var (
+	errNested = errors.New("torch: Do was called from inside Do: use the scope that is at hand")
+	errExited = errors.New("torch: the function given to Do ended its goroutine (runtime.Goexit, testing's FailNow)")
+)
+
+// WorkerOptions say where and how a worker computes.
+type WorkerOptions struct {
+	Device        string // "cpu", "cuda" or "cuda:N"; empty: "cpu"
+	Threads       int    // of one operation on the CPU; 0: libtorch's choice
+	Deterministic bool   // invariant 3
+}
+
+// Worker owns the one operating-system thread that touches tensors. libtorch's thread pool belongs to the thread that
+// uses it, and its gradient mode to the thread that sets it: a second thread would mean a second pool on the same
+// cores. So a process has one worker for each device. Threads and Deterministic are settings of the whole process: the
+// worker started last decides.
+type Worker struct {
+	options WorkerOptions
+	device  *C.char
+	jobs    chan job
+	quit    chan struct{}
+	ended   chan struct{}
+	stop    sync.Once
+
+	mu   sync.Mutex
+	mark C.int64_t // of the thread
+}
+
+type job struct {
+	run    func(*Scope) error
+	result chan error
+}
+
+// NewWorker starts a worker.
+func NewWorker(o WorkerOptions) (*Worker, error) {
+	if o.Device == "" {
+		o.Device = "cpu"
+	}
+	if o.Threads < 0 {
+		return nil, fmt.Errorf("torch: starting a worker: %d threads, want 0 or more", o.Threads)
+	}
+	w := &Worker{
+		options: o,
+		device:  C.CString(o.Device),
+		jobs:    make(chan job),
+		quit:    make(chan struct{}),
+		ended:   make(chan struct{}),
+	}
+	ready := make(chan error, 1)
+	go w.loop(ready)
+	if err := <-ready; err != nil {
+		C.free(unsafe.Pointer(w.device))
+		return nil, err
+	}
+	return w, nil
+}
+
+// Device is the device that the worker was started for.
+func (w *Worker) Device() string { return w.options.Device }
+
+// Close waits for the work in hand and ends the thread. Work that has not begun gets [ErrClosed].
+func (w *Worker) Close() {
+	w.stop.Do(func() {
+		close(w.quit)
+		<-w.ended
+		C.free(unsafe.Pointer(w.device))
+	})
+}
+
+// Do runs fn on the worker's thread, after what was given to it before, and frees what fn's scope made. When ctx ends
+// first, fn is not run; once begun it runs to its end. Do returns fn's error, or the failure of an operation in it.
+func (w *Worker) Do(ctx context.Context, fn func(*Scope) error) error {
+	if w.onThread() {
+		return errNested
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	j := job{run: fn, result: make(chan error, 1)}
+	select {
+	case w.jobs <- j:
+		return <-j.result
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-w.quit:
+		return ErrClosed
+	}
+}
+
+func (w *Worker) onThread() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return C.ps_thread_mark() == w.mark
+}
+
+// loop takes the thread for itself: it ends with the goroutine, which never unlocks it.
+func (w *Worker) loop(ready chan<- error) {
+	runtime.LockOSThread()
+	w.mu.Lock()
+	w.mark = C.ps_thread_mark()
+	w.mu.Unlock()
+	deterministic := C.int(0)
+	if w.options.Deterministic {
+		deterministic = 1
+	}
+	err := failure("device "+w.options.Device, C.ps_init(w.device, C.int(w.options.Threads), deterministic))
+	ready <- err
+	if err != nil {
+		return
+	}
+	for {
+		select {
+		case j := <-w.jobs:
+			w.serve(j)
+		case <-w.quit:
+			close(w.ended)
+			return
+		}
+	}
+}
+
+// serve runs one job. A job that ends its goroutine takes the thread with it; a new one goes on, so that the caller
+// sees an error and nobody waits for ever.
+func (w *Worker) serve(j job) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		if bug := recover(); bug != nil {
+			panic(bug)
+		}
+		j.result <- errExited
+		go w.loop(make(chan error, 1))
+	}()
+	s := &Scope{worker: w}
+	err := s.run(j.run)
+	returned = true
+	j.result <- err
+}
