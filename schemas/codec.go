@@ -68,7 +68,7 @@ func Marshal(r Record) ([]byte, error) {
 func Unmarshal(schema string, value []byte) (Record, error) {
 	t, ok := recordTypes[schema]
 	if !ok {
-		return nil, fmt.Errorf("decoding: %w %q", ErrUnknownSchema, schema)
+		return nil, fmt.Errorf("decoding: %w %.64q", ErrUnknownSchema, schema)
 	}
 	if err := checkWellFormed(value, t.shape); err != nil {
 		return nil, fmt.Errorf("decoding %s: %w", schema, err)

@@ -57,7 +57,7 @@ func validateOneOf(field, s string, known ...string) error {
 			return nil
 		}
 	}
-	return invalid("%s is %q, want one of %s", field, s, strings.Join(known, ", "))
+	return invalid("%s is %.64q, want one of %s", field, s, strings.Join(known, ", "))
 }
 
 func (g GroupID) validate() error {

@@ -27,7 +27,7 @@ func (f Float16s) Len() int { return len(f) / 2 }
 // AppendTo appends the values as float32 and returns the extended slice.
 func (f Float16s) AppendTo(dst []float32) []float32 {
 	for i := 0; i+1 < len(f); i += 2 {
-		dst = append(dst, float16.Frombits(binary.LittleEndian.Uint16(f[i:])).Float32())
+		dst = append(dst, float32Of(binary.LittleEndian.Uint16(f[i:])))
 	}
 	return dst
 }
@@ -35,16 +35,20 @@ func (f Float16s) AppendTo(dst []float32) []float32 {
 // Floats returns the values as float32.
 func (f Float16s) Floats() []float32 { return f.AppendTo(make([]float32, 0, f.Len())) }
 
-// at is the i-th value.
-func (f Float16s) at(i int) float64 {
-	return float64(float16.Frombits(binary.LittleEndian.Uint16(f[2*i:])).Float32())
+// float32Of widens a float16. A finite one is the float32 with the same fields, whose exponent counts from 2^-112: one
+// multiplication puts that right, for subnormal values too.
+func float32Of(bits uint16) float32 {
+	if bits&0x7c00 == 0x7c00 { // infinite or not a number
+		return float16.Frombits(bits).Float32()
+	}
+	return math.Float32frombits(uint32(bits&0x8000)<<16|uint32(bits&0x7fff)<<13) * 0x1p112
 }
 
 // dot is the dot product with g, which has as many values.
 func (f Float16s) dot(g Float16s) float64 {
 	var sum float64
-	for i := range f.Len() {
-		sum += f.at(i) * g.at(i)
+	for i := 0; i+1 < len(f) && i+1 < len(g); i += 2 {
+		sum += float64(float32Of(binary.LittleEndian.Uint16(f[i:]))) * float64(float32Of(binary.LittleEndian.Uint16(g[i:])))
 	}
 	return sum
 }

@@ -138,7 +138,7 @@ func (w *walker) freeMap(s *shape, n int) error {
 			return err
 		}
 		if err := w.known(s.elem); err != nil {
-			return fmt.Errorf("%q: %w", w.b[key.from:key.to], err)
+			return fmt.Errorf("%.64q: %w", w.b[key.from:key.to], err)
 		}
 	}
 	w.open = base
@@ -248,7 +248,7 @@ func (w *walker) openKey(base int, key span) error {
 	text := w.b[key.from:key.to]
 	for _, k := range w.keys[base:w.open] {
 		if string(w.b[k.from:k.to]) == string(text) {
-			return w.malformed("key %q appears twice", text)
+			return w.malformed("key %.64q appears twice", text)
 		}
 	}
 	if w.open == maxOpenKeys {

@@ -1,0 +1,113 @@
+package schemas
+
+import (
+	"runtime"
+	"testing"
+)
+
+// large are records of the sizes that a run has.
+func large(t testing.TB) map[string]Record {
+	const dim, samples = 256, 96
+	e := embedding()
+	e.V, e.T, e.Similarity = unit(1, dim, 0, 1), unit(1, dim, 0, 1), 1
+	b := &Batch{Group: GroupID{Lane: 1, Seq: 2}, Batches: 1, Strategy: StrategyGRIT, M: 2}
+	for i := range samples {
+		image := NewImageID([]byte{byte(i)})
+		ref := fixtureRef()
+		b.Samples = append(b.Samples, Sample{
+			ID: NewPairID(image, "a dog runs along the beach with a ball"), ImageID: image, Image: ref,
+			Text: "a dog runs along the beach with a ball", Position: int32(i),
+		})
+		next, after := int32((i+1)%samples), int32((i+2)%samples)
+		b.I2T, b.T2I = append(b.I2T, next, after), append(b.T2I, after, next)
+	}
+	c := &NeighborChunk{IDs: make([]byte, 16*ChunkMembers), K: 10, K1: 5}
+	for i := range ChunkMembers {
+		c.IDs[16*i] = 1
+		c.Cluster, c.ObjEnd = append(c.Cluster, int32(i)), append(c.ObjEnd, int32(i+1))
+		c.Obj = append(c.Obj, int32(i))
+		c.V2T, c.SE = append(c.V2T, make(Int32s, 10)...), append(c.SE, make(Int32s, 5)...)
+	}
+	f := &FeatureBlock{Positions: make(Int32s, samples), Dim: dim, V: unit(samples, dim, 0, 1), T: unit(samples, dim, 3, 1)}
+	return map[string]Record{"pair": pairByRef(), "embedding": e, "batch": b, "neighbor-chunk": c, "feature-block": f}
+}
+
+func TestWalkerAllocatesNothing(t *testing.T) {
+	for name, r := range large(t) {
+		value, s := mustMarshal(t, r), recordTypes[r.Schema()].shape
+		allocations := testing.AllocsPerRun(100, func() {
+			if err := checkWellFormed(value, s); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if allocations != 0 {
+			t.Errorf("%s: %g allocations", name, allocations)
+		}
+	}
+}
+
+// A refused value must not have made the decoder allocate what it asked for.
+func TestRefusalAllocatesLittle(t *testing.T) {
+	hostile := map[string]string{
+		SchemaBatch:    "\x81\xa7samples\xdd\xff\xff\xff\xff",
+		SchemaPair:     "\x81\xa6inline\xc6\xff\xff\xff\xff",
+		SchemaGroup:    "\x81\xa5nouns\xdd\xff\xff\xff\xff",
+		SchemaProgress: "\x81\xa6values\xdf\xff\xff\xff\xff",
+		SchemaSeal:     "\x81\xa1x\xdf\xff\xff\xff\xff",
+	}
+	for schema, value := range hostile {
+		if allocated := allocatedBy(func() { _, _ = Unmarshal(schema, []byte(value)) }); allocated > 1<<16 {
+			t.Errorf("%s: %d bytes allocated for a value of %d", schema, allocated, len(value))
+		}
+	}
+}
+
+// allocatedBy is the number of bytes that f allocates. Nothing else may run meanwhile.
+func allocatedBy(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+func BenchmarkWalk(b *testing.B) {
+	for name, r := range large(b) {
+		value, s := mustMarshal(b, r), recordTypes[r.Schema()].shape
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(value)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := checkWellFormed(value, s); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkUnmarshal(b *testing.B) {
+	for name, r := range large(b) {
+		value := mustMarshal(b, r)
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(value)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := Unmarshal(r.Schema(), value); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkMarshal(b *testing.B) {
+	for name, r := range large(b) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				mustMarshal(b, r)
+			}
+		})
+	}
+}
