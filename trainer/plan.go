@@ -1,7 +1,5 @@
 package trainer
 
-import "github.com/pairstream/pairstream/schemas"
-
 // itmPlan lists the (image, text) pairs of the matching loss with their labels, in the order of the authors' code:
 // the N true pairs, negatives of the texts, negatives of the images, connections of the texts, of the images,
 // second-hardest replacements of the texts, of the images.
@@ -86,39 +84,4 @@ func planMLM(n int, i2t, t2i []pick, ecm ECMOptions) mlmPlan {
 		}
 	}
 	return p
-}
-
-// hardTargets gives one direction's row targets before any softening, N x N: an anchor's own pair, the samples that show
-// the same image (as ALBEF's retrieval fine-tuning does) and its connection share the row equally; a connection is not
-// mirrored into the other direction's rows. drop marks what [ECMOptions.Eliminate] takes out of a row; nil when it takes
-// out nothing.
-func hardTargets(samples []schemas.Sample, picks []pick, ecm ECMOptions) (targets []float64, drop []bool) {
-	n := len(samples)
-	targets = make([]float64, n*n)
-	for anchor := range n {
-		row := targets[anchor*n : (anchor+1)*n]
-		row[anchor] = 1
-		positives := 1
-		for _, j := range samples[anchor].Partners {
-			if row[j] == 0 {
-				row[j] = 1
-				positives++
-			}
-		}
-		if k := picks[anchor]; k.class == Connection && ecm.ITC {
-			if ecm.Eliminate {
-				if drop == nil {
-					drop = make([]bool, n*n)
-				}
-				drop[anchor*n+int(k.hardest)] = true
-			} else {
-				row[k.hardest] = 1
-				positives++
-			}
-		}
-		for j := range row {
-			row[j] /= float64(positives)
-		}
-	}
-	return targets, drop
 }

@@ -97,10 +97,21 @@ func TestHardTargets(t *testing.T) {
 		{"partners and connection share equally", paired, all, []float64{third, third, third, 0, 1, 0, 0.5, 0, 0.5}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, drop := hardTargets(c.samples, planI2T, c.ecm)
-			if !slices.Equal(got, c.want) || !slices.Equal(drop, c.drop) {
-				t.Errorf("targets %v, dropped %v\nwant    %v, dropped %v", got, drop, c.want, c.drop)
+			got := hardTargets(c.samples, nil, planI2T, c.ecm)
+			if got.columns != 3 || !slices.Equal(got.values, c.want) || !slices.Equal(got.drop, c.drop) {
+				t.Errorf("targets %v, dropped %v\nwant    %v, dropped %v", got.values, got.drop, c.want, c.drop)
 			}
 		})
+	}
+}
+
+func TestHardTargetsInTheQueue(t *testing.T) {
+	samples := make([]schemas.Sample, 2)
+	samples[0].ImageID, samples[1].ImageID = schemas.ImageID{1}, schemas.ImageID{2}
+	none := []pick{{-1, -1, NoCandidate}, {-1, -1, NoCandidate}}
+	got := hardTargets(samples, []schemas.ImageID{{9}, {2}, {2}}, none, MAFA().ECM)
+	third := 1.0 / 3
+	if want := []float64{1, 0, 0, 0, 0, 0, third, 0, third, third}; got.columns != 5 || !slices.Equal(got.values, want) {
+		t.Errorf("targets %v in %d columns, want %v", got.values, got.columns, want)
 	}
 }

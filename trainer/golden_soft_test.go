@@ -1,0 +1,66 @@
+package trainer
+
+import (
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/golden"
+	"github.com/pairstream/pairstream/internal/torch"
+)
+
+func TestGoldenSoftLabels(t *testing.T) {
+	v := openVectors(t, "soft_labels.safetensors")
+	var config struct{ B, Q int }
+	v.Config(&config)
+	cons := v.scalar("in.alpha_cons")
+	for _, c := range []struct {
+		prefix  string
+		options ITCOptions
+		alpha   float64
+		queue   bool
+		scale   float64 // what the file divides the labels by
+	}{
+		{"sitc", ITCOptions{Targets: Smoothed}, v.scalar("in.alpha_sitc"), false, 1},
+		{"cons", ITCOptions{Targets: Consistency, Form: Mix, Lambda: cons}, 0, false, 1},
+		{"cons_additive", ITCOptions{Targets: Consistency, Form: Additive, Lambda: cons}, 0, false, 1 + cons},
+		{"cons_literal", ITCOptions{Targets: Consistency, Form: Literal, Lambda: cons}, 0, false, 1},
+		{"md", ITCOptions{Targets: Distilled}, v.scalar("in.alpha_md"), true, 1},
+		{"mdnq", ITCOptions{Targets: Distilled}, v.scalar("in.alpha_md"), false, 1},
+	} {
+		t.Run(c.prefix, func(t *testing.T) {
+			onWorker(t, func(s *torch.Scope) error {
+				columns := int64(config.B)
+				if c.queue {
+					columns += int64(config.Q)
+				}
+				side := func(way string) direction {
+					d := direction{sim: v.matrix(s, "in.sim_"+way), hard: onesOnDiagonal(s, int64(config.B), columns)}
+					d.teacher = s.Narrow(v.matrix(s, "in.sim_"+way+"_m"), 1, 0, columns)
+					return d
+				}
+				i2t, t2i := side("i2t"), side("t2i")
+				labels := func(d, other direction) []float64 {
+					return s.MulScalar(c.options.targets(s, d, c.options.soft(s, d, other), c.alpha), 1/c.scale).Float64s()
+				}
+				images, texts := labels(i2t, t2i), labels(t2i, i2t)
+				golden.Close(t, "label_i2t", images, v.Float64s(c.prefix+".label_i2t"), 1e-10, 0)
+				golden.Close(t, "label_t2i", texts, v.Float64s(c.prefix+".label_t2i"), 1e-10, 0)
+				both := append(images, texts...)
+				sorted := MeanSortedLabels(both, int(columns))
+				golden.Close(t, "mean_sorted", sorted, v.Float64s(c.prefix+".mean_sorted"), 1e-10, 0)
+				groups := SoftLabelGroups(sorted, config.B)
+				golden.Close(t, "groups", groups[:], v.Float64s(c.prefix+".groups"), 1e-10, 0)
+				groups = SoftLabelGroups(MeanSortedLabels(texts, int(columns)), config.B)
+				golden.Close(t, "groups_t2i", groups[:], v.Float64s(c.prefix+".groups_t2i"), 1e-10, 0)
+				return nil
+			})
+		})
+	}
+}
+
+func onesOnDiagonal(s *torch.Scope, rows, columns int64) *torch.Tensor {
+	values := make([]float64, rows*columns)
+	for i := range rows {
+		values[i*columns+i] = 1
+	}
+	return s.Float64s(values, rows, columns)
+}

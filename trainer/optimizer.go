@@ -1,0 +1,10 @@
+package trainer
+
+import "strings"
+
+// decays says whether the weight decay applies to a parameter: to all but those of exactly one dimension and those whose
+// name ends in "bias". As in the authors' code this decays the temperature (no dimension), the class token, the position
+// embeddings and all embedding tables.
+func decays(name string, dims int) bool {
+	return dims != 1 && !strings.HasSuffix(name, "bias")
+}
