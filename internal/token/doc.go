@@ -1,0 +1,17 @@
+// Package token turns captions into token ids: BERT's uncased WordPiece, for the text and fusion encoders, and CLIP's
+// byte-pair encoding, for off-the-shelf CLIP encoders. [BuildVocab] makes a WordPiece vocabulary from captions.
+//
+// In come caption strings and a vocabulary; out come ids. Guarantees:
+//
+//  1. Same ids as the reference tokenizers (BertTokenizer of transformers, uncased; SimpleTokenizer of openai/CLIP
+//     without its optional ftfy repair), special tokens written out in a caption included.
+//  2. Any string is accepted, bytes that are not UTF-8 included; no input makes a tokenizer panic, and time grows with
+//     the length of the text alone, except for CLIP words of thousands of bytes, where it grows with the square.
+//  3. Encode never returns more than the ids asked for, and stops reading the text when it has them.
+//
+// Tokenizers are immutable and safe for concurrent use.
+//
+// Why own code: of the kept Go libraries only sugarme/tokenizer does both encodings. Its v0.3.0 gets 6 of our 107
+// reference texts wrong (accents, no-break spaces, Hangul, joiners, written-out special tokens) and panics on
+// "ß İstanbul ı", takes 77 µs a caption where this package takes 3, and brings eight modules along.
+package token

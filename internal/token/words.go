@@ -1,0 +1,122 @@
+package token
+
+import (
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// wordScanner cuts a text into the words that WordPiece splits further: BERT's "basic tokenization" with lower-casing.
+// Its buffers are reused from word to word.
+type wordScanner struct {
+	word  []byte // lower-cased runes since the last boundary
+	plain []byte // word without accents
+}
+
+// scan calls yield with each word of text, in order, until yield returns false; it reports whether text was read to its
+// end. The bytes handed to yield are valid during the call only.
+func (s *wordScanner) scan(text string, yield func(word []byte) bool) bool {
+	s.word = s.word[:0]
+	for _, r := range text {
+		switch {
+		case isBlank(r):
+			if !s.flush(yield) {
+				return false
+			}
+		case isDropped(r):
+		case isHan(r):
+			if !s.flush(yield) {
+				return false
+			}
+			s.word = utf8.AppendRune(s.word, r)
+			if !s.flush(yield) {
+				return false
+			}
+		default:
+			s.word = utf8.AppendRune(s.word, unicode.ToLower(r))
+		}
+	}
+	return s.flush(yield)
+}
+
+// flush removes accents from the pending word and yields it cut at punctuation, each mark a word of its own.
+func (s *wordScanner) flush(yield func(word []byte) bool) bool {
+	word := s.stripAccents(s.word)
+	s.word = s.word[:0]
+	start := 0
+	for i := 0; i < len(word); {
+		r, size := rune(word[i]), 1
+		if r >= utf8.RuneSelf {
+			r, size = utf8.DecodeRune(word[i:])
+		}
+		if isPunctuation(r) {
+			if start < i && !yield(word[start:i]) {
+				return false
+			}
+			if !yield(word[i : i+size]) {
+				return false
+			}
+			start = i + size
+		}
+		i += size
+	}
+	return start == len(word) || yield(word[start:])
+}
+
+// stripAccents decomposes canonically (NFD) and drops the non-spacing marks.
+func (s *wordScanner) stripAccents(word []byte) []byte {
+	ascii := true
+	for _, b := range word {
+		ascii = ascii && b < utf8.RuneSelf
+	}
+	if ascii {
+		return word
+	}
+	decomposed := norm.NFD.Append(s.plain[:0], word...)
+	s.plain = decomposed[:0]
+	for i := 0; i < len(decomposed); {
+		r, size := utf8.DecodeRune(decomposed[i:])
+		if !unicode.Is(unicode.Mn, r) {
+			s.plain = append(s.plain, decomposed[i:i+size]...) // behind the reading position: rewrites what was read
+		}
+		i += size
+	}
+	return s.plain
+}
+
+// isBlank says whether r separates words: what the reference cleans to a space, and the line and paragraph separators
+// at which its split divides.
+func isBlank(r rune) bool {
+	switch r {
+	case ' ', '\t', '\n', '\r', '\u2028', '\u2029':
+		return true
+	}
+	return r >= utf8.RuneSelf && unicode.Is(unicode.Zs, r)
+}
+
+// isDropped says whether r vanishes from a text: controls, formats, private and unassigned code points (category C),
+// and the replacement character, which also stands for bytes that are not UTF-8.
+func isDropped(r rune) bool {
+	if r < utf8.RuneSelf {
+		return r < ' ' || r == 0x7f
+	}
+	return r == utf8.RuneError || unicode.Is(unicode.C, r)
+}
+
+// isPunctuation counts every ASCII mark as punctuation, "$" and "^" included, which Unicode does not.
+func isPunctuation(r rune) bool {
+	if r < utf8.RuneSelf {
+		return r >= '!' && r <= '/' || r >= ':' && r <= '@' || r >= '[' && r <= '`' || r >= '{' && r <= '~'
+	}
+	return unicode.Is(unicode.P, r)
+}
+
+// isHan says whether r is in a block of Chinese characters, each of which is a word of its own. Kana and Hangul are not.
+func isHan(r rune) bool {
+	if r < 0x3400 {
+		return false
+	}
+	return r >= 0x4E00 && r <= 0x9FFF || r <= 0x4DBF || r >= 0xF900 && r <= 0xFAFF ||
+		r >= 0x20000 && r <= 0x2A6DF || r >= 0x2A700 && r <= 0x2CEAF || r >= 0x2F800 && r <= 0x2FA1F
+}
