@@ -1,0 +1,25 @@
+// Package imaging turns the encoded bytes of crawled images into pixels for a model.
+//
+// In go untrusted bytes (JPEG, PNG or WebP), out comes an 8-bit RGB [Image]; resizing, normalising and augmenting work
+// on that one type.
+//
+// Guarantees:
+//
+//  1. The header is read before the pixels. More than [MaxEncodedBytes] or [MaxPixels] is refused with [ErrTooLarge]
+//     before anything of the image's size is allocated; so is a JPEG of more than maxScans scans, which costs minutes
+//     of work for a few bytes each.
+//  2. Every other failure to decode wraps [ErrNotImage], whether the bytes are no image, a truncated one, or a kind
+//     that is not supported (animated WebP, 12-bit or arithmetic JPEG). A panic of a decoder is such a failure too.
+//     Both errors are permanent: the same bytes fail again.
+//  3. Everything is a pure function of its arguments; what is random draws from the generator that is passed in.
+//     Pixels are computed in integers, so they do not depend on the processor.
+//
+// Transparent pixels are laid over white, CMYK and 16-bit samples are reduced to 8-bit RGB without colour management,
+// and grey and paletted images become RGB.
+//
+// The EXIF orientation of a JPEG is applied: captions are written by people who saw the picture upright, and "left of"
+// in a caption must mean left in the pixels. (Pipelines on a plain PIL.Image.open do not apply it.) Orientation tags in
+// PNG and WebP files are rare, often ignored by viewers, and ignored here.
+//
+// Functions are safe for concurrent use; an Image is not to be changed while others read it.
+package imaging

@@ -1,0 +1,142 @@
+package imaging
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// JPEG markers.
+const (
+	markerSOF2 = 0xc2
+	markerRST0 = 0xd0
+	markerRST7 = 0xd7
+	markerEOI  = 0xd9
+	markerSOS  = 0xda
+	markerAPP1 = 0xe1
+)
+
+// jpegFacts is what the segments of a JPEG say beyond its size.
+type jpegFacts struct {
+	orientation int
+	progressive bool
+	scans       int
+}
+
+// inspectJPEG walks the segments of a JPEG. Broken files give what was found up to the break: the decoder complains.
+func inspectJPEG(b []byte) jpegFacts {
+	facts := jpegFacts{orientation: 1}
+	for {
+		at := bytes.IndexByte(b, 0xff)
+		if at < 0 || at+1 >= len(b) {
+			return facts
+		}
+		marker := b[at+1]
+		if marker == 0xff { // a fill byte before a marker
+			b = b[at+1:]
+			continue
+		}
+		b = b[at+2:]
+		if marker == markerEOI {
+			return facts
+		}
+		// SOI, restart markers and stuffed zeros inside a scan have no length.
+		if marker == 0 || marker >= markerRST0 && marker <= markerRST7+1 {
+			continue
+		}
+		if len(b) < 2 {
+			return facts
+		}
+		n := int(binary.BigEndian.Uint16(b))
+		if n < 2 || n > len(b) {
+			return facts
+		}
+		segment := b[2:n]
+		b = b[n:]
+		switch marker {
+		case markerSOF2:
+			facts.progressive = true
+		case markerSOS:
+			facts.scans++
+		case markerAPP1:
+			if o := exifOrientation(segment); o != 0 {
+				facts.orientation = o
+			}
+		}
+	}
+}
+
+// exifOrientation finds tag 0x0112 in the first directory of an Exif segment; 0: there is none that is valid.
+//
+//	"Exif\0\0" | "II" or "MM" | 42 | offset of the directory | ... | count | count x (tag, type, count, value)
+func exifOrientation(segment []byte) int {
+	tiff, ok := bytes.CutPrefix(segment, []byte("Exif\x00\x00"))
+	if !ok || len(tiff) < 8 {
+		return 0
+	}
+	var order binary.ByteOrder
+	switch string(tiff[:4]) {
+	case "II*\x00":
+		order = binary.LittleEndian
+	case "MM\x00*":
+		order = binary.BigEndian
+	default:
+		return 0
+	}
+	at := int64(order.Uint32(tiff[4:]))
+	if at+2 > int64(len(tiff)) {
+		return 0
+	}
+	entries := tiff[at+2:]
+	for range order.Uint16(tiff[at:]) {
+		if len(entries) < 12 {
+			return 0
+		}
+		const typeShort = 3
+		if order.Uint16(entries) == 0x0112 && order.Uint16(entries[2:]) == typeShort {
+			if o := int(order.Uint16(entries[8:])); o >= 1 && o <= 8 {
+				return o
+			}
+			return 0
+		}
+		entries = entries[12:]
+	}
+	return 0
+}
+
+// orient turns the stored pixels upright; EXIF numbers the eight symmetries of a rectangle from 1 (upright) to 8.
+func (im *Image) orient(orientation int) *Image {
+	if orientation < 2 || orientation > 8 {
+		return im
+	}
+	out := New(im.W, im.H)
+	if orientation >= 5 { // 5..8 swap rows and columns
+		out.W, out.H = im.H, im.W
+	}
+	for y := range out.H {
+		for x := range out.W {
+			sx, sy := uprightSource(orientation, x, y, im.W, im.H)
+			copy(out.Pix[3*(y*out.W+x):], im.Pix[3*(sy*im.W+sx):3*(sy*im.W+sx)+3])
+		}
+	}
+	return out
+}
+
+// uprightSource is the stored pixel, of w x h, that belongs at (x, y) of the upright picture.
+func uprightSource(orientation, x, y, w, h int) (int, int) {
+	switch orientation {
+	case 2: // mirrored
+		return w - 1 - x, y
+	case 3: // upside down
+		return w - 1 - x, h - 1 - y
+	case 4: // upside down, mirrored
+		return x, h - 1 - y
+	case 5: // transposed
+		return y, x
+	case 6: // to be turned clockwise
+		return y, h - 1 - x
+	case 7: // transposed over the other diagonal
+		return w - 1 - y, h - 1 - x
+	default: // 8: to be turned counter-clockwise
+		return w - 1 - y, x
+	}
+}

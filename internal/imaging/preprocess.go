@@ -1,0 +1,83 @@
+package imaging
+
+import (
+	"fmt"
+	"math"
+)
+
+// Mode says how a picture of any shape becomes a square.
+type Mode int
+
+const (
+	// Squash scales both sides to the size, as ALBEF does; nothing is cut off.
+	Squash Mode = iota
+	// CenterCrop scales the shorter side to the size and cuts the middle out, as CLIP does.
+	CenterCrop
+)
+
+// CLIP's statistics of its training pixels; ALBEF uses the same.
+var (
+	CLIPMean = [3]float32{0.48145466, 0.4578275, 0.40821073}
+	CLIPStd  = [3]float32{0.26862954, 0.26130258, 0.27577711}
+)
+
+// Preprocess makes the input of a model out of a picture.
+type Preprocess struct {
+	Size      int // pixels a side
+	Mode      Mode
+	Mean, Std [3]float32 // of the channels, with values in 0..1; both zero: CLIP's
+}
+
+// Values is the length of one picture's input.
+func (p Preprocess) Values() int { return 3 * p.Size * p.Size }
+
+// Into writes the normalised picture into dst, channel by channel (CHW), row by row. It panics when dst does not hold
+// [Preprocess.Values] values.
+func (p Preprocess) Into(dst []float32, im *Image) {
+	if len(dst) != p.Values() {
+		panic(fmt.Sprintf("imaging: %d values for a picture of %d", len(dst), p.Values()))
+	}
+	sq := p.square(im)
+	tables := p.tables()
+	plane := p.Size * p.Size
+	red, green, blue := dst[:plane], dst[plane:2*plane], dst[2*plane:]
+	pix := sq.Pix
+	for i := range plane {
+		px := pix[3*i : 3*i+3 : 3*i+3]
+		red[i] = tables[0][px[0]]
+		green[i] = tables[1][px[1]]
+		blue[i] = tables[2][px[2]]
+	}
+}
+
+// square scales and crops the picture to Size x Size.
+func (p Preprocess) square(im *Image) *Image {
+	if im.W == p.Size && im.H == p.Size {
+		return im
+	}
+	win := window{outW: p.Size, outH: p.Size, w: p.Size, h: p.Size}
+	if p.Mode == CenterCrop {
+		short := min(im.W, im.H)
+		win.outW, win.outH = p.Size*im.W/short, p.Size*im.H/short
+		win.x, win.y = centered(win.outW-p.Size), centered(win.outH-p.Size)
+	}
+	return resample(im.view(0, 0, im.W, im.H), win)
+}
+
+// centered halves what is cut off, rounding halves to even as CLIP's preprocessing does.
+func centered(surplus int) int { return int(math.RoundToEven(float64(surplus) / 2)) }
+
+// tables holds the normalised value of every byte of every channel.
+func (p Preprocess) tables() *[3][256]float32 {
+	mean, std := p.Mean, p.Std
+	if std == [3]float32{} {
+		mean, std = CLIPMean, CLIPStd
+	}
+	var t [3][256]float32
+	for c := range t {
+		for v := range t[c] {
+			t[c][v] = (float32(v)/255 - mean[c]) / std[c]
+		}
+	}
+	return &t
+}
