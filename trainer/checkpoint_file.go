@@ -1,0 +1,189 @@
+package trainer
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pairstream/pairstream/internal/safetensors"
+)
+
+// ErrTorn marks a checkpoint whose bytes are not those that were written.
+var ErrTorn = errors.New("checkpoint is damaged")
+
+const (
+	checkpointFormat  = "checkpoint-%012d.safetensors" // by step, so that names order like steps
+	checkpointPattern = "checkpoint-*.safetensors"
+	temporaryPattern  = ".checkpoint-*.tmp"
+	keptCheckpoints   = 2
+	metadataDigest    = "pairstream.sha256"
+	metadataStep      = "pairstream.step"
+	metadataPositions = "pairstream.positions"
+)
+
+// writeSealed writes a safetensors file that carries a digest of its content. The file appears under its name complete or
+// not at all, and is on the disk when the function returns: written beside its name, synced, renamed, and the folder
+// synced.
+func writeSealed(path string, tensors []safetensors.NamedTensor, metadata map[string]string) error {
+	sealed := maps.Clone(metadata)
+	sealed[metadataDigest] = digest(tensors, metadata)
+	folder := filepath.Dir(path)
+	f, err := os.CreateTemp(folder, temporaryPattern)
+	if err != nil {
+		return fmt.Errorf("writing checkpoint: %w", err)
+	}
+	err = errors.Join(writeAndSync(f, tensors, sealed), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err == nil {
+		err = syncFolder(folder)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("writing checkpoint %s: %w", path, err), removeIfThere(f.Name()))
+	}
+	return nil
+}
+
+func writeAndSync(f *os.File, tensors []safetensors.NamedTensor, metadata map[string]string) error {
+	w := bufio.NewWriterSize(f, 1<<20)
+	if err := safetensors.Write(w, tensors, metadata); err != nil {
+		return err
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+func syncFolder(folder string) error {
+	d, err := os.Open(folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// openSealed reads a file that writeSealed wrote and checks its digest.
+func openSealed(path string) (*safetensors.File, error) {
+	f, err := safetensors.Open(path)
+	if errors.Is(err, safetensors.ErrFormat) {
+		return nil, fmt.Errorf("opening checkpoint: %w: %w", ErrTorn, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening checkpoint: %w", err)
+	}
+	want, ok := f.Metadata[metadataDigest]
+	if !ok {
+		return nil, fmt.Errorf("opening checkpoint %s: no %s in its metadata: a file of weights, not a checkpoint", path, metadataDigest)
+	}
+	metadata := maps.Clone(f.Metadata)
+	delete(metadata, metadataDigest)
+	tensors := make([]safetensors.NamedTensor, 0, len(f.Names()))
+	for _, name := range f.Names() {
+		t, _ := f.Tensor(name)
+		tensors = append(tensors, safetensors.NamedTensor{Name: name, Tensor: t})
+	}
+	if got := digest(tensors, metadata); got != want {
+		return nil, fmt.Errorf("opening checkpoint %s: %w: SHA-256 is %s, want %s", path, ErrTorn, got, want)
+	}
+	return f, nil
+}
+
+// digest is the SHA-256 over metadata and tensors in order of name, every part preceded by its length.
+func digest(tensors []safetensors.NamedTensor, metadata map[string]string) string {
+	h := sha256.New()
+	put := func(part []byte) {
+		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(part))))
+		h.Write(part)
+	}
+	for _, key := range slices.Sorted(maps.Keys(metadata)) {
+		put([]byte(key))
+		put([]byte(metadata[key]))
+	}
+	sorted := slices.Clone(tensors)
+	slices.SortFunc(sorted, func(a, b safetensors.NamedTensor) int { return strings.Compare(a.Name, b.Name) })
+	for _, t := range sorted {
+		put([]byte(t.Name))
+		put([]byte(t.DType))
+		put(fmt.Append(nil, t.Shape))
+		put(t.Data)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// checkpointsIn lists the files of a folder whose name fits a pattern, last name first, which is the newest checkpoint.
+// A folder that is not there has none.
+func checkpointsIn(folder, pattern string) ([]string, error) {
+	entries, err := os.ReadDir(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing checkpoints: %w", err)
+	}
+	var paths []string
+	for _, e := range entries {
+		fits, err := filepath.Match(pattern, e.Name())
+		if err != nil {
+			return nil, fmt.Errorf("listing checkpoints: %w", err)
+		}
+		if fits {
+			paths = append(paths, filepath.Join(folder, e.Name()))
+		}
+	}
+	slices.Sort(paths)
+	slices.Reverse(paths)
+	return paths, nil
+}
+
+// prune removes all but the newest checkpoints of a folder, and what interrupted writes left behind.
+func prune(folder string) error {
+	paths, err := checkpointsIn(folder, checkpointPattern)
+	if err != nil {
+		return err
+	}
+	stale, err := checkpointsIn(folder, temporaryPattern)
+	if err != nil {
+		return err
+	}
+	stale = append(stale, paths[min(keptCheckpoints, len(paths)):]...)
+	var errs []error
+	for _, path := range stale {
+		errs = append(errs, removeIfThere(path))
+	}
+	return errors.Join(errs...)
+}
+
+// LatestCheckpoint finds the newest checkpoint of a folder that is whole. The newer ones that are not are reported in
+// bad. No checkpoint at all is the empty path.
+func LatestCheckpoint(folder string) (path string, bad []error, err error) {
+	paths, err := checkpointsIn(folder, checkpointPattern)
+	if err != nil {
+		return "", nil, err
+	}
+	for _, path := range paths {
+		if _, err := openSealed(path); err != nil {
+			bad = append(bad, err)
+			continue
+		}
+		return path, bad, nil
+	}
+	return "", bad, nil
+}

@@ -1,0 +1,129 @@
+package trainer
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/safetensors"
+)
+
+func writeTestCheckpoint(t *testing.T, folder string, step int64) string {
+	t.Helper()
+	path := filepath.Join(folder, fmt.Sprintf(checkpointFormat, step))
+	tensors := []safetensors.NamedTensor{
+		{Name: "w", Tensor: safetensors.FromFloat32s([]float32{1, 2, float32(step)}, 3)},
+		{Name: "a", Tensor: safetensors.FromInt64s([]int64{step}, 1)},
+	}
+	if err := writeSealed(path, tensors, map[string]string{metadataStep: fmt.Sprint(step)}); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestSealedFileIsCompleteOrRefused(t *testing.T) {
+	folder := t.TempDir()
+	path := writeTestCheckpoint(t, folder, 7)
+	if _, err := openSealed(path); err != nil {
+		t.Fatalf("a good file: %v", err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := func(what string, content []byte) {
+		t.Helper()
+		damaged := filepath.Join(folder, "damaged")
+		if err := os.WriteFile(damaged, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := openSealed(damaged); !errors.Is(err, ErrTorn) {
+			t.Errorf("%s: error %v, want %v", what, err, ErrTorn)
+		}
+	}
+	for n := range whole {
+		refused(fmt.Sprintf("cut to %d bytes", n), whole[:n])
+	}
+	body := len(whole) - 20 // 3 float32 and 1 int64
+	for i := body; i < len(whole); i++ {
+		flipped := append([]byte(nil), whole...)
+		flipped[i] ^= 1
+		refused(fmt.Sprintf("bit flipped in byte %d", i), flipped)
+	}
+	refused("another step", []byte(strings.Replace(string(whole), `"pairstream.step":"7"`, `"pairstream.step":"8"`, 1)))
+}
+
+func TestSealedFileIsNotAnyWeightsFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "weights.safetensors")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(safetensors.Write(f, nil, nil), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openSealed(path); err == nil || !strings.Contains(err.Error(), "not a checkpoint") {
+		t.Errorf("error %v, want one that says it is not a checkpoint", err)
+	}
+}
+
+func TestLatestCheckpoint(t *testing.T) {
+	folder := t.TempDir()
+	if path, bad, err := LatestCheckpoint(filepath.Join(folder, "absent")); path != "" || bad != nil || err != nil {
+		t.Fatalf("no folder: %q, %v, %v", path, bad, err)
+	}
+	if path, bad, err := LatestCheckpoint(folder); path != "" || bad != nil || err != nil {
+		t.Fatalf("empty folder: %q, %v, %v", path, bad, err)
+	}
+	good := writeTestCheckpoint(t, folder, 999)
+	torn := writeTestCheckpoint(t, folder, 1000)
+	if err := os.Truncate(torn, 100); err != nil {
+		t.Fatal(err)
+	}
+	path, bad, err := LatestCheckpoint(folder)
+	if path != good || err != nil || len(bad) != 1 || !strings.Contains(bad[0].Error(), torn) {
+		t.Errorf("%q, %v, %v; want %q, and %q reported", path, bad, err, good, torn)
+	}
+}
+
+func TestPruneKeepsTheLastTwo(t *testing.T) {
+	folder := t.TempDir()
+	for _, step := range []int64{5, 100, 20} {
+		writeTestCheckpoint(t, folder, step)
+	}
+	for _, name := range []string{".checkpoint-123.tmp", "notes.txt"} {
+		if err := os.WriteFile(filepath.Join(folder, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := prune(folder); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if got, want := strings.Join(left, " "), "checkpoint-000000000020.safetensors checkpoint-000000000100.safetensors notes.txt"; got != want {
+		t.Errorf("left over: %s, want %s", got, want)
+	}
+}
+
+func TestFailedWriteLeavesNothing(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "checkpoint-1.safetensors")
+	wrong := []safetensors.NamedTensor{{Name: "w", Tensor: safetensors.Tensor{DType: "F32", Shape: []int64{2}, Data: []byte{1}}}}
+	if err := writeSealed(path, wrong, map[string]string{}); err == nil {
+		t.Fatal("a tensor with too few bytes was written")
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil || len(entries) != 0 {
+		t.Errorf("left over: %v, %v", entries, err)
+	}
+}
