@@ -100,3 +100,12 @@ func FromInt64s(values []int64, shape ...int64) Tensor {
 	}
 	return Tensor{DType: "I64", Shape: shape, Data: data}
 }
+
+// FromFloat64s makes a tensor of type F64.
+func FromFloat64s(values []float64, shape ...int64) Tensor {
+	data := make([]byte, 0, 8*len(values))
+	for _, v := range values {
+		data = binary.LittleEndian.AppendUint64(data, math.Float64bits(v))
+	}
+	return Tensor{DType: "F64", Shape: shape, Data: data}
+}

@@ -1,0 +1,145 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Config is the shape of a model of the ALBEF architecture.
+type Config struct {
+	ImageSize        int `json:"image_size"` // pixels on a side
+	PatchSize        int `json:"patch_size"`
+	VisionDim        int `json:"vision_dim"`
+	VisionDepth      int `json:"vision_depth"`
+	VisionHeads      int `json:"vision_heads"`
+	TextHidden       int `json:"text_hidden"`
+	TextLayers       int `json:"text_layers"`  // text and fusion layers together
+	FusionLayer      int `json:"fusion_layer"` // the first layer with cross-attention
+	TextHeads        int `json:"text_heads"`
+	TextIntermediate int `json:"text_intermediate"`
+	VocabSize        int `json:"vocab_size"`
+	MaxPositions     int `json:"max_positions"`
+	EmbedDim         int `json:"embed_dim"`
+	TextTokens       int `json:"text_tokens"` // length that captions are cut to, [CLS] and [SEP] included
+}
+
+const (
+	visionMLPRatio = 4 // width of a vision block's hidden layer over its own
+	tokenTypes     = 2 // BERT's segments, of which captions use the first
+
+	// maxSize bounds every number of a configuration, so that one from a file cannot ask for endless work.
+	maxSize = 1 << 20
+	// maxLayers bounds the depths for the same reason.
+	maxLayers = 256
+)
+
+// Validate joins all problems.
+func (c Config) Validate() error {
+	var problems []error
+	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	for _, f := range c.fields() {
+		if f.value < f.least || f.value > f.most {
+			bad("%s is %d, want %d to %d", f.name, f.value, f.least, f.most)
+		}
+	}
+	if len(problems) > 0 {
+		return errors.Join(problems...)
+	}
+	for _, d := range []struct {
+		name, of          string
+		divisor, dividend int
+	}{
+		{"patch_size", "image_size", c.PatchSize, c.ImageSize},
+		{"vision_heads", "vision_dim", c.VisionHeads, c.VisionDim},
+		{"text_heads", "text_hidden", c.TextHeads, c.TextHidden},
+	} {
+		if d.dividend%d.divisor != 0 {
+			bad("%s is %d, want a divisor of %s, %d", d.name, d.divisor, d.of, d.dividend)
+		}
+	}
+	if c.FusionLayer > c.TextLayers {
+		bad("fusion_layer is %d, want at most text_layers, %d", c.FusionLayer, c.TextLayers)
+	}
+	if c.TextTokens > c.MaxPositions {
+		bad("text_tokens is %d, want at most max_positions, %d", c.TextTokens, c.MaxPositions)
+	}
+	return errors.Join(problems...)
+}
+
+type field struct {
+	name               string
+	value, least, most int
+}
+
+func (c Config) fields() []field {
+	return []field{
+		{"image_size", c.ImageSize, 1, 1 << 13},
+		{"patch_size", c.PatchSize, 1, 1 << 13},
+		{"vision_dim", c.VisionDim, 1, maxSize},
+		{"vision_depth", c.VisionDepth, 1, maxLayers},
+		{"vision_heads", c.VisionHeads, 1, maxSize},
+		{"text_hidden", c.TextHidden, 1, maxSize},
+		{"text_layers", c.TextLayers, 1, maxLayers},
+		{"fusion_layer", c.FusionLayer, 0, maxLayers},
+		{"text_heads", c.TextHeads, 1, maxSize},
+		{"text_intermediate", c.TextIntermediate, 1, maxSize},
+		{"vocab_size", c.VocabSize, 1, 1 << 24},
+		{"max_positions", c.MaxPositions, 1, maxSize},
+		{"embed_dim", c.EmbedDim, 1, maxSize},
+		{"text_tokens", c.TextTokens, 2, maxSize},
+	}
+}
+
+// imageTokens is the number of patches and the class token.
+func (c Config) imageTokens() int {
+	side := c.ImageSize / c.PatchSize
+	return side*side + 1
+}
+
+// presets leave the vocabulary to the caller.
+var presets = []struct {
+	name string
+	Config
+}{
+	// tiny trains within minutes on two CPU cores.
+	{"tiny", Config{
+		ImageSize: 64, PatchSize: 16, VisionDim: 128, VisionDepth: 4, VisionHeads: 4,
+		TextHidden: 128, TextLayers: 4, FusionLayer: 2, TextHeads: 4, TextIntermediate: 512,
+		MaxPositions: 64, EmbedDim: 64, TextTokens: 24,
+	}},
+	{"small", Config{
+		ImageSize: 128, PatchSize: 16, VisionDim: 384, VisionDepth: 12, VisionHeads: 6,
+		TextHidden: 384, TextLayers: 12, FusionLayer: 6, TextHeads: 6, TextIntermediate: 1536,
+		MaxPositions: 128, EmbedDim: 256, TextTokens: 25,
+	}},
+	// base is the papers' model.
+	{"base", Config{
+		ImageSize: 256, PatchSize: 16, VisionDim: 768, VisionDepth: 12, VisionHeads: 12,
+		TextHidden: 768, TextLayers: 12, FusionLayer: 6, TextHeads: 12, TextIntermediate: 3072,
+		MaxPositions: 512, EmbedDim: 256, TextTokens: 25,
+	}},
+}
+
+// PresetNames lists the presets, smallest first.
+func PresetNames() []string {
+	var names []string
+	for _, p := range presets {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// Preset is a configuration by name, for a vocabulary of the given size.
+func Preset(name string, vocabSize int) (Config, error) {
+	for _, p := range presets {
+		if p.name == name {
+			p.VocabSize = vocabSize
+			if err := p.Validate(); err != nil {
+				return Config{}, fmt.Errorf("preparing model preset %s: %w", name, err)
+			}
+			return p.Config, nil
+		}
+	}
+	return Config{}, fmt.Errorf("model preset %q is not known, want one of %s", name, strings.Join(PresetNames(), ", "))
+}

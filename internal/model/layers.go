@@ -1,0 +1,76 @@
+package model
+
+import (
+	"math"
+
+	"github.com/pairstream/pairstream/internal/torch"
+)
+
+// The epsilons of the layer normalisations, as the reference code has them.
+const (
+	visionEps = 1e-6
+	bertEps   = 1e-12
+	clipEps   = 1e-5
+)
+
+// unitFloor is the least norm that a projection is divided by.
+const unitFloor = 1e-12
+
+// linear is x wᵀ + b.
+type linear struct {
+	w, b *torch.Tensor // b may be nil
+}
+
+func newLinear(src *source, name string, in, out int, first initial) linear {
+	return linear{w: src.tensor(name+".weight", first, out, in), b: src.tensor(name+".bias", zeros, out)}
+}
+
+func (l linear) apply(s *torch.Scope, x *torch.Tensor) *torch.Tensor { return s.Linear(x, l.w, l.b) }
+
+// rows is the part of the layer that makes outputs [from, from+n).
+func (l linear) rows(s *torch.Scope, from, n int64) linear {
+	return linear{w: s.Narrow(l.w, 0, from, n), b: s.Narrow(l.b, 0, from, n)}
+}
+
+// norm is a layer normalisation.
+type norm struct {
+	w, b *torch.Tensor
+	eps  float64
+}
+
+func newNorm(src *source, name string, width int, eps float64) norm {
+	return norm{w: src.tensor(name+".weight", ones, width), b: src.tensor(name+".bias", zeros, width), eps: eps}
+}
+
+func (n norm) apply(s *torch.Scope, x *torch.Tensor) *torch.Tensor {
+	return s.LayerNorm(x, n.w, n.b, n.eps)
+}
+
+// attend is scaled dot-product attention; see [torch.Scope.Attention].
+func attend(s *torch.Scope, q, k, v, mask *torch.Tensor, heads int) *torch.Tensor {
+	width := float64(q.Size(-1)) / float64(heads)
+	return s.Attention(q, k, v, mask, heads, 1/math.Sqrt(width))
+}
+
+// firstToken is x [batch, length, width] without all but the first token: [batch, 1, width].
+func firstToken(s *torch.Scope, x *torch.Tensor) *torch.Tensor { return s.Narrow(x, 1, 0, 1) }
+
+// unit projects the first token's vector and scales it to length one.
+func unit(s *torch.Scope, x *torch.Tensor, projection linear) *torch.Tensor {
+	return s.Normalize(projection.apply(s, s.Select(x, 1, 0)), -1, unitFloor)
+}
+
+// patches cuts images [n, 3, height, width] into squares: [n, squares, 3*patch*patch], row by row, each square as the
+// convolution's weight has it.
+func patches(s *torch.Scope, images *torch.Tensor, patch int64) *torch.Tensor {
+	shape := images.Shape()
+	n, channels, down, across := shape[0], shape[1], shape[2]/patch, shape[3]/patch
+	x := s.Reshape(images, n, channels, down, patch, across, patch)
+	return s.Reshape(s.Permute(x, 0, 2, 4, 1, 3, 5), n, down*across, channels*patch*patch)
+}
+
+// embedPatches is the strided convolution of a vision transformer as one matrix product. bias may be nil.
+func embedPatches(s *torch.Scope, images, weight, bias *torch.Tensor) *torch.Tensor {
+	shape := weight.Shape()
+	return s.Linear(patches(s, images, shape[2]), s.Reshape(weight, shape[0], -1), bias)
+}

@@ -1,0 +1,156 @@
+package model
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/pairstream/pairstream/internal/torch"
+)
+
+const (
+	paddingID = 0 // of the vocabulary
+
+	minTemperature = 0.001
+	maxTemperature = 0.5
+)
+
+// Param is a named weight.
+type Param struct {
+	Name   string
+	Tensor *torch.Tensor
+}
+
+// Model is a network of the ALBEF architecture. Its owner calls Free.
+type Model struct {
+	Config Config
+	Vocab  []string // of WordPiece; may be nil when the caller tokenises
+
+	worker      *torch.Worker
+	params      []Param
+	vision      vision
+	text        text
+	visionProj  linear
+	textProj    linear
+	match       linear
+	masked      *maskedHead // nil in a model without MLM, such as a fine-tuned Con-D
+	temperature *torch.Tensor
+}
+
+// maskedHead predicts masked words; its decoder is the table of word embeddings.
+type maskedHead struct {
+	dense linear
+	norm  norm
+	bias  *torch.Tensor
+}
+
+// New makes a model with weights drawn from seed, ready to be trained.
+func New(ctx context.Context, w *torch.Worker, c Config, seed uint64) (*Model, error) {
+	m, err := build(ctx, w, c, &source{values: fromSeed(seed), dtype: torch.Float32, train: true}, true)
+	if err != nil {
+		return nil, fmt.Errorf("making a model: %w", err)
+	}
+	return m, nil
+}
+
+// build puts a model together from a source of tensors.
+func build(ctx context.Context, w *torch.Worker, c Config, src *source, withMasked bool) (*Model, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	m := &Model{Config: c, worker: w}
+	err := w.Do(ctx, func(s *torch.Scope) error {
+		src.scope = s
+		m.vision = newVision(src, c)
+		m.text = newText(src, c)
+		m.visionProj = newLinear(src, "vision_proj", c.VisionDim, c.EmbedDim, fanIn)
+		m.textProj = newLinear(src, "text_proj", c.TextHidden, c.EmbedDim, fanIn)
+		m.match = newLinear(src, "itm_head", c.TextHidden, 2, fanIn)
+		m.temperature = src.tensor("temp", warmth)
+		if withMasked {
+			m.masked = newMaskedHead(src, c)
+		}
+		return src.err()
+	})
+	m.params = src.params
+	slices.SortFunc(m.params, func(a, b Param) int { return cmp.Compare(a.Name, b.Name) })
+	if err != nil {
+		m.Free()
+		return nil, err
+	}
+	return m, nil
+}
+
+func newMaskedHead(src *source, c Config) *maskedHead {
+	const name = "text_encoder.cls.predictions."
+	return &maskedHead{
+		dense: newLinear(src, name+"transform.dense", c.TextHidden, c.TextHidden, normal),
+		norm:  newNorm(src, name+"transform.LayerNorm", c.TextHidden, bertEps),
+		bias:  src.tensor(name+"bias", zeros, c.VocabSize),
+	}
+}
+
+// Free gives the weights back.
+func (m *Model) Free() {
+	for _, p := range m.params {
+		p.Tensor.Free()
+	}
+}
+
+// Params lists the weights by name. A weight that the reference code has under several names (the MLM decoder is the
+// table of word embeddings) is listed once.
+func (m *Model) Params() []Param { return slices.Clone(m.params) }
+
+// Worker is where the model's tensors live.
+func (m *Model) Worker() *torch.Worker { return m.worker }
+
+// SetTrainable says whether the weights take gradients.
+func (m *Model) SetTrainable(on bool) {
+	for _, p := range m.params {
+		p.Tensor.SetRequiresGrad(on)
+	}
+}
+
+// Fingerprint identifies the weights, the configuration and the vocabulary.
+func (m *Model) Fingerprint(ctx context.Context) (string, error) {
+	config, err := json.Marshal(m.Config)
+	if err != nil {
+		return "", fmt.Errorf("fingerprinting a model: %w", err)
+	}
+	return fingerprint(ctx, m.worker, m.params, string(config), strings.Join(m.Vocab, "\n"))
+}
+
+// fingerprint hashes texts and weights, each with its length before it.
+func fingerprint(ctx context.Context, w *torch.Worker, params []Param, texts ...string) (string, error) {
+	h := sha256.New()
+	text := func(s string) {
+		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(s))))
+		io.WriteString(h, s) //nolint:errcheck // a hash takes everything
+	}
+	for _, t := range texts {
+		text(t)
+	}
+	err := w.Do(ctx, func(*torch.Scope) error {
+		for _, p := range params {
+			text(p.Name)
+			text(p.Tensor.DType().String() + " " + shapeString(p.Tensor.Shape()))
+			t, err := export(p.Tensor)
+			if err != nil {
+				return err
+			}
+			h.Write(t.Data)
+		}
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("fingerprinting a model: %w", err)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16]), nil
+}

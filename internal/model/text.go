@@ -1,0 +1,144 @@
+package model
+
+import (
+	"fmt"
+
+	"github.com/pairstream/pairstream/internal/torch"
+)
+
+// paddedScore is added to attention scores at padded positions, as BERT's code does.
+const paddedScore = -10000
+
+// text is the BERT-style encoder: layers below fusion see the text alone, the others the image too.
+type text struct {
+	words, positions, types *torch.Tensor
+	norm                    norm
+	layers                  []textLayer
+	fusion                  int
+}
+
+// textLayer is post-normalised; cross is nil below the fusion layer.
+type textLayer struct {
+	self           attention
+	cross          *attention
+	hidden, output linear
+	norm           norm
+}
+
+// attention is the projections around attend, the residual connection and the normalisation after it.
+type attention struct {
+	query, key, value linear
+	output            linear
+	norm              norm
+	heads             int
+}
+
+func newText(src *source, c Config) text {
+	const name = "text_encoder.bert."
+	h := c.TextHidden
+	t := text{
+		words:     src.tensor(name+"embeddings.word_embeddings.weight", normal, c.VocabSize, h),
+		positions: src.tensor(name+"embeddings.position_embeddings.weight", normal, c.MaxPositions, h),
+		types:     src.tensor(name+"embeddings.token_type_embeddings.weight", normal, tokenTypes, h),
+		norm:      newNorm(src, name+"embeddings.LayerNorm", h, bertEps),
+		fusion:    c.FusionLayer,
+	}
+	for i := range c.TextLayers {
+		layer := fmt.Sprintf("%sencoder.layer.%d.", name, i)
+		l := textLayer{
+			self:   newAttention(src, layer+"attention.", c.TextHeads, h, h),
+			hidden: newLinear(src, layer+"intermediate.dense", h, c.TextIntermediate, normal),
+			output: newLinear(src, layer+"output.dense", c.TextIntermediate, h, normal),
+			norm:   newNorm(src, layer+"output.LayerNorm", h, bertEps),
+		}
+		if i >= c.FusionLayer {
+			cross := newAttention(src, layer+"crossattention.", c.TextHeads, h, c.VisionDim)
+			l.cross = &cross
+		}
+		t.layers = append(t.layers, l)
+	}
+	return t
+}
+
+func newAttention(src *source, name string, heads, width, keyWidth int) attention {
+	return attention{
+		query:  newLinear(src, name+"self.query", width, width, normal),
+		key:    newLinear(src, name+"self.key", keyWidth, width, normal),
+		value:  newLinear(src, name+"self.value", keyWidth, width, normal),
+		output: newLinear(src, name+"output.dense", width, width, normal),
+		norm:   newNorm(src, name+"output.LayerNorm", width, bertEps),
+		heads:  heads,
+	}
+}
+
+// embed maps ids [n, length] to [n, length, hidden]. The padding row takes no gradient from here (only from the MLM
+// decoder, which shares the table).
+func (t text) embed(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
+	place := s.Add(s.Narrow(t.positions, 0, 0, ids.Size(1)), s.Narrow(t.types, 0, 0, 1))
+	return t.norm.apply(s, s.Add(s.Embedding(t.words, ids, paddingID), place))
+}
+
+// scores turns a mask [n, length], 1 for real tokens, into what attention adds to its scores: [n, 1, length].
+func (t text) scores(s *torch.Scope, mask *torch.Tensor) *torch.Tensor {
+	padded := s.AddScalar(s.Neg(s.To(mask, t.words.DType())), 1)
+	return s.Unsqueeze(s.MulScalar(padded, paddedScore), 1)
+}
+
+// alone runs the layers below fusion; with firstOnly the last of them only for the first token.
+func (t text) alone(s *torch.Scope, x, scores *torch.Tensor, firstOnly bool) *torch.Tensor {
+	for i, l := range t.layers[:t.fusion] {
+		queries := x
+		if firstOnly && i == t.fusion-1 {
+			queries = firstToken(s, x)
+		}
+		x = l.feed(s, l.self.forward(s, queries, x, scores))
+	}
+	return x
+}
+
+// fuse runs the layers from fusion on, text i with image i.
+func (t text) fuse(s *torch.Scope, x, scores, images *torch.Tensor) *torch.Tensor {
+	for _, l := range t.layers[t.fusion:] {
+		x = l.self.forward(s, x, x, scores)
+		x = l.feed(s, l.cross.forward(s, x, images, nil))
+	}
+	return x
+}
+
+// fuseFirst is fuse for pairs of the texts and images that the indices name, and only its first tokens [pairs, 1,
+// hidden]: what ITM needs. It computes the same with less work: what a text or an image brings to several pairs is
+// computed once, and the last layer has one query for each pair.
+func (t text) fuseFirst(s *torch.Scope, x, scores, images, textIndex, imageIndex *torch.Tensor) *torch.Tensor {
+	layers := t.layers[t.fusion:]
+	for i, l := range layers {
+		queries := x
+		if i == len(layers)-1 {
+			queries = firstToken(s, x)
+		}
+		attended := l.self.forward(s, queries, x, scores)
+		if i == 0 {
+			// Up to here a text knows of no image.
+			attended = s.IndexSelect(attended, 0, textIndex)
+			scores = s.IndexSelect(scores, 0, textIndex)
+		}
+		k := s.IndexSelect(l.cross.key.apply(s, images), 0, imageIndex)
+		v := s.IndexSelect(l.cross.value.apply(s, images), 0, imageIndex)
+		x = l.feed(s, l.cross.mix(s, attended, k, v, nil))
+	}
+	return x
+}
+
+func (a attention) forward(s *torch.Scope, x, source, scores *torch.Tensor) *torch.Tensor {
+	return a.mix(s, x, a.key.apply(s, source), a.value.apply(s, source), scores)
+}
+
+// mix attends from x to keys and values that were projected already.
+func (a attention) mix(s *torch.Scope, x, k, v, scores *torch.Tensor) *torch.Tensor {
+	mixed := attend(s, a.query.apply(s, x), k, v, scores, a.heads)
+	return a.norm.apply(s, s.Add(a.output.apply(s, mixed), x))
+}
+
+// feed is the layer's feed-forward half.
+func (l textLayer) feed(s *torch.Scope, x *torch.Tensor) *torch.Tensor {
+	return l.norm.apply(s, s.Add(l.output.apply(s, s.GELU(l.hidden.apply(s, x))), x))
+}

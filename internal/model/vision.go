@@ -1,0 +1,79 @@
+package model
+
+import (
+	"fmt"
+
+	"github.com/pairstream/pairstream/internal/torch"
+)
+
+// vision is the vision transformer: pre-normalised blocks, and a normalisation of all tokens at the end.
+type vision struct {
+	patch     linear // weight [dim, 3, patch, patch]
+	class     *torch.Tensor
+	positions *torch.Tensor
+	blocks    []visionBlock
+	last      norm
+}
+
+type visionBlock struct {
+	norm1, norm2   norm
+	qkv, proj      linear
+	hidden, output linear
+	heads          int
+}
+
+func newVision(src *source, c Config) vision {
+	const name = "visual_encoder."
+	d := c.VisionDim
+	v := vision{
+		patch: linear{
+			w: src.tensor(name+"patch_embed.proj.weight", fanIn, d, 3, c.PatchSize, c.PatchSize),
+			b: src.tensor(name+"patch_embed.proj.bias", zeros, d),
+		},
+		class:     src.tensor(name+"cls_token", truncated, 1, 1, d),
+		positions: src.tensor(name+"pos_embed", truncated, 1, c.imageTokens(), d),
+		last:      newNorm(src, name+"norm", d, visionEps),
+	}
+	for i := range c.VisionDepth {
+		block := fmt.Sprintf("%sblocks.%d.", name, i)
+		v.blocks = append(v.blocks, visionBlock{
+			norm1:  newNorm(src, block+"norm1", d, visionEps),
+			qkv:    newLinear(src, block+"attn.qkv", d, 3*d, truncated),
+			proj:   newLinear(src, block+"attn.proj", d, d, truncated),
+			norm2:  newNorm(src, block+"norm2", d, visionEps),
+			hidden: newLinear(src, block+"mlp.fc1", d, visionMLPRatio*d, truncated),
+			output: newLinear(src, block+"mlp.fc2", visionMLPRatio*d, d, truncated),
+			heads:  c.VisionHeads,
+		})
+	}
+	return v
+}
+
+// forward maps images [n, 3, size, size] to tokens [n, tokens, dim], the class token first; with classOnly, to the
+// class token alone [n, 1, dim], without the work that only the others need.
+func (v vision) forward(s *torch.Scope, images *torch.Tensor, classOnly bool) *torch.Tensor {
+	x := embedPatches(s, images, v.patch.w, v.patch.b)
+	shape := x.Shape()
+	x = s.Add(s.Cat(1, s.Expand(v.class, shape[0], 1, shape[2]), x), v.positions)
+	for i, b := range v.blocks {
+		x = b.forward(s, x, classOnly && i == len(v.blocks)-1)
+	}
+	return v.last.apply(s, x)
+}
+
+func (b visionBlock) forward(s *torch.Scope, x *torch.Tensor, classOnly bool) *torch.Tensor {
+	d := x.Size(-1)
+	normed := b.norm1.apply(s, x)
+	var q, k, v *torch.Tensor
+	if classOnly {
+		q = b.qkv.rows(s, 0, d).apply(s, firstToken(s, normed))
+		kv := b.qkv.rows(s, d, 2*d).apply(s, normed)
+		k, v = s.Narrow(kv, 2, 0, d), s.Narrow(kv, 2, d, d)
+		x = firstToken(s, x)
+	} else {
+		qkv := b.qkv.apply(s, normed)
+		q, k, v = s.Narrow(qkv, 2, 0, d), s.Narrow(qkv, 2, d, d), s.Narrow(qkv, 2, 2*d, d)
+	}
+	x = s.Add(x, b.proj.apply(s, attend(s, q, k, v, nil, b.heads)))
+	return s.Add(x, b.output.apply(s, s.GELU(b.hidden.apply(s, b.norm2.apply(s, x)))))
+}
