@@ -1,0 +1,106 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Bounds are the offsets that one lane of a topic holds: from Start up to but not including End.
+type Bounds struct{ Start, End int64 }
+
+// Bounds asks the broker which offsets a lane holds, and waits until it answers.
+func (l *Log) Bounds(ctx context.Context, topic schemas.Topic, lane int) (Bounds, error) {
+	var b Bounds
+	name := l.name(topic)
+	err := l.retry(ctx, fmt.Sprintf("listing offsets of %s, lane %d", name, lane), func(ctx context.Context) error {
+		resp, err := l.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
+			Topics: map[string][]kafka.OffsetRequest{name: {kafka.FirstOffsetOf(lane), kafka.LastOffsetOf(lane)}},
+		})
+		if err != nil {
+			return err
+		}
+		for _, p := range resp.Topics[name] {
+			if p.Partition == lane {
+				b = Bounds{p.FirstOffset, p.LastOffset}
+				return p.Error
+			}
+		}
+		return kafka.UnknownTopicOrPartition
+	})
+	return b, err
+}
+
+// last is what the log knows of where a stage stopped in one lane of one output.
+type last struct {
+	found bool
+	seq   int64
+	mark  Mark
+}
+
+// lastRecord reads the last record of a lane that carries a seq and a mark (invariants 4 and 6). Usually that is the
+// very last one. Looking back in windows that grow passes over what does not count: records of others, and control
+// batches of producers that use transactions.
+func (l *Log) lastRecord(ctx context.Context, topic schemas.Topic, lane int) (last, error) {
+	b, err := l.Bounds(ctx, topic, lane)
+	if err != nil {
+		return last{}, err
+	}
+	f := &fetcher{log: l, topic: topic, lane: lane, budget: maxFetchBytes}
+	for window := int64(1); b.End > b.Start; window *= 8 {
+		from := max(b.Start, b.End-window)
+		found, err := l.lastIn(ctx, f, from, b.End)
+		if err != nil || found.found {
+			return found, err
+		}
+		if from == b.Start {
+			break
+		}
+	}
+	return last{}, nil
+}
+
+// lastIn finds the last record with a seq and a mark among the offsets from..end-1.
+func (l *Log) lastIn(ctx context.Context, f *fetcher, from, end int64) (last, error) {
+	var found last
+	for from < end {
+		var records []Record
+		next := from
+		what := fmt.Sprintf("reading the end of %s, lane %d", l.name(f.topic), f.lane)
+		err := l.retry(ctx, what, func(ctx context.Context) error {
+			var err error
+			records, next, err = f.fetch(ctx, from)
+			if err == nil && next == from {
+				return fmt.Errorf("%w: no record at offset %d, although the log goes on to %d", ErrTransient, from, end)
+			}
+			return err
+		})
+		if err != nil {
+			return found, err
+		}
+		for i := range records {
+			rec := &records[i]
+			src, ok := rec.Header(schemas.HeaderSource)
+			seq, serr := parseSeq(rec)
+			mark, merr := parseMark(src)
+			if ok && serr == nil && merr == nil && rec.Offset < end {
+				found = last{found: true, seq: seq, mark: mark}
+			}
+		}
+		from = next
+	}
+	return found, nil
+}
+
+// LastSeq is the seq of the last record of a lane, -1 when it has none. Another writer may be writing still, so it is
+// a lower bound of what follows in the log.
+func (l *Log) LastSeq(ctx context.Context, topic schemas.Topic, lane int) (int64, error) {
+	found, err := l.lastRecord(ctx, topic, lane)
+	if err != nil || !found.found {
+		return -1, err
+	}
+	return found.seq, nil
+}

@@ -1,0 +1,257 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+const (
+	fetchWait     = 500 * time.Millisecond // how long a broker holds a fetch that has nothing to return
+	maxFetchBytes = 1 << 20                // a broker returns a larger batch all the same, when it is the first
+	stallAfter    = 10 * time.Second       // with records to fetch and none fetched
+)
+
+// fetcher reads one lane of a topic ahead of its user, within a budget of bytes. It knows nothing of seqs.
+type fetcher struct {
+	log    *Log
+	topic  schemas.Topic
+	lane   int
+	budget int64
+	meter  *meter
+
+	high   atomic.Int64 // offset after the last record that the broker has, as of the last fetch
+	passed atomic.Int64 // offset after all that was put into chunk or passed over
+
+	mu     sync.Mutex
+	chunk  []Record // read, not yet taken
+	bytes  int64    // in chunk and in what was taken last
+	failed error
+
+	ready  chan struct{} // signals that chunk or failed has changed
+	space  chan struct{} // signals that bytes has shrunk
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+func (l *Log) startFetcher(topic schemas.Topic, lane int, offset, budget int64, m *meter) *fetcher {
+	ctx, cancel := context.WithCancel(context.Background()) // ends with close: a reader outlives the call that opened it
+	f := &fetcher{
+		log: l, topic: topic, lane: lane, budget: budget, meter: m,
+		ready: make(chan struct{}, 1), space: make(chan struct{}, 1), cancel: cancel, done: make(chan struct{}),
+	}
+	f.high.Store(-1)
+	go func() {
+		defer close(f.done)
+		if err := f.run(ctx, offset); err != nil && ctx.Err() == nil {
+			f.mu.Lock()
+			f.failed = err
+			f.mu.Unlock()
+			signal(f.ready)
+		}
+	}()
+	return f
+}
+
+// close stops the fetcher; what it read ahead is forgotten.
+func (f *fetcher) close() {
+	f.cancel()
+	<-f.done
+	f.meter.addBytes(-f.bytes)
+	f.bytes = 0
+}
+
+// take returns what was read since the last take, and frees the budget of the records taken before. It returns nothing
+// when nothing is at hand.
+func (f *fetcher) take() ([]Record, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.chunk) == 0 {
+		return nil, f.failed
+	}
+	got := f.chunk
+	f.chunk = nil
+	freed := f.bytes - size(got)
+	f.bytes -= freed
+	f.meter.addBytes(-freed)
+	signal(f.space)
+	return got, nil
+}
+
+func size(records []Record) int64 {
+	var n int64
+	for i := range records {
+		n += records[i].size()
+	}
+	return n
+}
+
+// recordOverhead is what a record takes besides its value, roughly: headers and bookkeeping.
+const recordOverhead = 256
+
+func (r *Record) size() int64 { return int64(len(r.Value)) + int64(len(r.key)) + recordOverhead }
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func (f *fetcher) run(ctx context.Context, offset int64) error {
+	var pause backoff
+	lastRecord := time.Now()
+	for {
+		if err := f.waitForSpace(ctx); err != nil {
+			return err
+		}
+		records, next, err := f.fetch(ctx, offset)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && !passes(err):
+			return fmt.Errorf("reading %s, lane %d, from offset %d: %w", f.log.name(f.topic), f.lane, offset, err)
+		case err != nil:
+			pause.warn(f.log.logger, "fetching "+f.log.name(f.topic), err)
+			if pause.tries == reconnectAfter {
+				f.log.reconnect("fetching fails")
+			}
+			if err := pause.wait(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		pause.reset()
+		if next == offset && f.high.Load() > offset {
+			if time.Since(lastRecord) > stallAfter {
+				f.log.reconnect("a fetch returns nothing although there are records")
+				lastRecord = time.Now()
+			}
+			continue
+		}
+		lastRecord = time.Now()
+		offset = next
+		if len(records) > 0 {
+			f.put(records)
+		}
+		f.passed.Store(offset)
+		signal(f.ready)
+	}
+}
+
+// idle reports whether there is nothing to take.
+func (f *fetcher) idle() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.chunk) == 0
+}
+
+func (f *fetcher) put(records []Record) {
+	n := size(records)
+	f.mu.Lock()
+	f.chunk = append(f.chunk, records...)
+	f.bytes += n
+	f.mu.Unlock()
+	f.meter.addBytes(n)
+}
+
+func (f *fetcher) waitForSpace(ctx context.Context) error {
+	for {
+		f.mu.Lock()
+		full := f.bytes >= f.budget
+		f.mu.Unlock()
+		if !full {
+			return ctx.Err()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-f.space:
+		}
+	}
+}
+
+// fetch reads the records at offset and after; next is the offset after them, which lies further when control batches
+// were passed over.
+func (f *fetcher) fetch(ctx context.Context, offset int64) (records []Record, next int64, err error) {
+	rctx, cancel := context.WithTimeout(ctx, fetchWait+f.log.cfg.RequestTimeout)
+	defer cancel()
+	resp, err := f.log.client.Fetch(rctx, &kafka.FetchRequest{
+		Topic: f.log.name(f.topic), Partition: f.lane, Offset: offset,
+		MinBytes: 1, MaxBytes: min(maxFetchBytes, max(f.budget, 1)), MaxWait: fetchWait,
+	})
+	if err != nil {
+		return nil, offset, err
+	}
+	if resp.Error != nil {
+		return nil, offset, resp.Error
+	}
+	f.high.Store(resp.HighWatermark)
+	return f.decode(resp.Records, offset)
+}
+
+func (f *fetcher) decode(rr protocol.RecordReader, offset int64) (records []Record, next int64, err error) {
+	batches := []protocol.RecordReader{rr}
+	if s, ok := rr.(*protocol.RecordStream); ok {
+		batches = s.Records
+	}
+	next = offset
+	for _, b := range batches {
+		_, control := b.(*protocol.ControlBatch)
+		for {
+			rec, err := b.ReadRecord()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return nil, offset, fmt.Errorf("decoding a batch: %w", err)
+			}
+			if rec.Offset < offset || control { // a batch may start before the offset that was asked for
+				err = errors.Join(closeBytes(rec.Key), closeBytes(rec.Value))
+			} else {
+				var r Record
+				r, err = f.record(rec)
+				records = append(records, r)
+			}
+			if err != nil {
+				return nil, offset, fmt.Errorf("decoding offset %d: %w", rec.Offset, err)
+			}
+			next = max(next, rec.Offset+1)
+		}
+	}
+	return records, next, nil
+}
+
+func (f *fetcher) record(rec *protocol.Record) (Record, error) {
+	r := Record{Topic: f.topic, Lane: f.lane, Offset: rec.Offset, Seq: -1, Time: rec.Time, headers: rec.Headers}
+	var err error
+	if r.Value, err = readBytes(rec.Value); err != nil {
+		return r, err
+	}
+	r.key, err = readBytes(rec.Key)
+	return r, err
+}
+
+func readBytes(b protocol.Bytes) ([]byte, error) {
+	if b == nil {
+		return nil, nil
+	}
+	v, err := protocol.ReadAll(b)
+	return v, errors.Join(err, b.Close())
+}
+
+func closeBytes(b protocol.Bytes) error {
+	if b == nil {
+		return nil
+	}
+	return b.Close()
+}

@@ -1,0 +1,272 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// lane runs a stage on one lane, from its last mark until it is told to stop.
+type lane struct {
+	log     *Log
+	spec    StageSpec
+	id      int
+	meter   *meter
+	commit  func(map[schemas.Topic]int64) // offsets processed whose outputs are all acknowledged
+	stage   Stage
+	readers map[schemas.Topic]*Reader
+	out     *output
+	pos     []TopicPosition // after the records handed to Process, in the order of the spec's inputs
+	held    bool            // Process was called since the last Flush
+	pending pendingCommit
+}
+
+// open finds the point to go on from (invariants 4 to 6), and opens the inputs there.
+func (ln *lane) open(ctx context.Context, budget int64) error {
+	mark, published, err := ln.recover(ctx)
+	if err != nil {
+		return err
+	}
+	ln.log.logger.Info("taking up a lane", keyStage, ln.spec.Name, keyLane, ln.id, "from", mark.Inputs, "to", mark.Seqs)
+	if ln.stage, err = ln.spec.New(ln.id, mark.State); err != nil {
+		return fmt.Errorf("making stage: %w", err)
+	}
+	share := budget / int64(len(ln.spec.Inputs)+1)
+	ln.out = newOutput(ln, mark, published, share)
+	ln.readers = make(map[schemas.Topic]*Reader, len(ln.spec.Inputs))
+	for _, t := range ln.spec.Inputs {
+		from := mark.input(t)
+		if from, err = ln.skipTrimmed(ctx, t, from); err != nil {
+			return err
+		}
+		ln.readers[t] = ln.log.openReader(t, ln.id, from, share, ln.meter)
+		ln.pos = append(ln.pos, TopicPosition{t, from})
+	}
+	return nil
+}
+
+// recover reads the end of every output and chooses the furthest mark that is covered (invariant 5).
+func (ln *lane) recover(ctx context.Context) (Mark, map[schemas.Topic]int64, error) {
+	published := make(map[schemas.Topic]int64, len(ln.spec.Outputs))
+	var marks []Mark
+	for _, t := range ln.spec.Outputs {
+		l, err := ln.log.lastRecord(ctx, t, ln.id)
+		if err != nil {
+			return Mark{}, nil, err
+		}
+		if !l.found {
+			continue
+		}
+		if err := l.mark.check(ln.spec.Inputs, ln.spec.Outputs); err != nil {
+			return Mark{}, nil, fmt.Errorf("last record of %s: %w", ln.log.name(t), err)
+		}
+		published[t] = l.seq + 1
+		marks = append(marks, l.mark)
+	}
+	best := Mark{}
+	for _, m := range marks {
+		if m.covered(published) && m.compare(best, ln.spec.Inputs, ln.spec.Outputs) > 0 {
+			best = m
+		}
+	}
+	return best, published, nil
+}
+
+// skipTrimmed lets a lane that was never begun start with the first pair that retention has left.
+func (ln *lane) skipTrimmed(ctx context.Context, t schemas.Topic, from Position) (Position, error) {
+	if Sequenced(t) || from != (Position{}) {
+		return from, nil
+	}
+	b, err := ln.log.Bounds(ctx, t, ln.id)
+	if err != nil {
+		return from, err
+	}
+	if b.Start > 0 {
+		ln.log.logger.Warn("retention removed records before they were read", keyTopic, t, keyLane, ln.id, keyCount, b.Start)
+		ln.log.metrics.trimmed.WithLabelValues(string(t)).Add(float64(b.Start))
+	}
+	return Position{Offset: b.Start}, nil
+}
+
+// run processes records until reading ends; then it finishes what is in hand. work outlives reading by the drain time.
+func (ln *lane) run(reading, work context.Context) error {
+	for {
+		rec, err := ln.next(reading, work)
+		switch {
+		case errors.Is(err, ErrPoison):
+			if err := ln.out.DeadLetter(rec, reason(err)); err != nil {
+				return err
+			}
+			continue
+		case reading.Err() != nil:
+			return ln.drain(work)
+		case err != nil:
+			return err
+		}
+		if err := ln.step(work, rec); err != nil {
+			return err
+		}
+	}
+}
+
+// step processes one record.
+func (ln *lane) step(work context.Context, rec Record) error {
+	if err := ln.spec.at(afterRead, ln.id); err != nil {
+		return err
+	}
+	ln.advance(&rec)
+	ln.out.work = work
+	ln.held = true
+	err := ln.stage.Process(work, rec, ln.out)
+	switch {
+	case errors.Is(err, ErrPoison):
+		err = ln.out.DeadLetter(rec, reason(err))
+	case err == nil:
+		err = ln.spec.at(afterProcess, ln.id)
+	default:
+		err = fmt.Errorf("processing %s, lane %d, offset %d: %w", rec.Topic, rec.Lane, rec.Offset, err)
+	}
+	if err != nil {
+		return err
+	}
+	return ln.maybeCommit()
+}
+
+// next returns the next record of the input that the stage asks for; while there is none, the stage is flushed.
+func (ln *lane) next(reading, work context.Context) (Record, error) {
+	r, ok := ln.readers[ln.stage.Input()]
+	if !ok {
+		return Record{}, fmt.Errorf("stage asks for %q, which is none of its inputs %v", ln.stage.Input(), ln.spec.Inputs)
+	}
+	if reading.Err() != nil {
+		return Record{}, reading.Err()
+	}
+	rec, ok, err := r.poll(reading)
+	if !ok && err == nil && ln.held {
+		wait, cancel := context.WithTimeout(reading, ln.log.cfg.FlushAfter)
+		rec, err = r.Next(wait)
+		cancel()
+		if err != nil && reading.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+			if err = ln.flush(work); err == nil {
+				rec, err = ln.wait(reading, r)
+			}
+		}
+	} else if !ok && err == nil {
+		rec, err = ln.wait(reading, r)
+	}
+	return rec, err
+}
+
+// advance moves the lane's position past rec, and gives rec the positions of the other inputs. A reader's own position
+// is of no use here: it may be past a record that was read but is not processed because the lane is given up.
+func (ln *lane) advance(rec *Record) {
+	for i := range ln.pos {
+		if ln.pos[i].Topic == rec.Topic {
+			ln.pos[i].Position = rec.Next()
+		} else {
+			rec.others = append(rec.others, ln.pos[i])
+		}
+	}
+}
+
+// wait waits for a record, and commits meanwhile.
+func (ln *lane) wait(reading context.Context, r *Reader) (Record, error) {
+	for {
+		if err := ln.maybeCommit(); err != nil {
+			return Record{}, err
+		}
+		tick, cancel := context.WithTimeout(reading, commitEvery)
+		rec, err := r.Next(tick)
+		cancel()
+		if err == nil || reading.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return rec, err
+		}
+		if err := ln.out.pub.failure(); err != nil {
+			return Record{}, err
+		}
+	}
+}
+
+func (ln *lane) flush(work context.Context) error {
+	ln.out.work = work
+	ln.held = false
+	if err := ln.stage.Flush(work, ln.out); err != nil {
+		return fmt.Errorf("flushing: %w", err)
+	}
+	return nil
+}
+
+// drain finishes what is in hand before the lane is given up.
+func (ln *lane) drain(work context.Context) error {
+	if err := ln.flush(work); err != nil {
+		return err
+	}
+	if err := ln.out.pub.Flush(work); err != nil {
+		return fmt.Errorf("waiting for acks: %w", err)
+	}
+	ln.pending.take(ln.offsets(), 0)
+	return ln.commitNow()
+}
+
+// close stops reading and writing at once; after drain there is nothing left to write.
+func (ln *lane) close() {
+	if ln.out != nil {
+		ln.out.pub.abort()
+	}
+	for _, r := range ln.readers {
+		r.Close()
+	}
+}
+
+func (ln *lane) offsets() map[schemas.Topic]int64 {
+	offsets := make(map[schemas.Topic]int64, len(ln.readers))
+	for t, r := range ln.readers {
+		offsets[t] = r.Position().Offset
+	}
+	return offsets
+}
+
+const commitEvery = time.Second
+
+// pendingCommit holds offsets back until what was emitted before them is acknowledged.
+type pendingCommit struct {
+	offsets map[schemas.Topic]int64
+	after   int64 // acks to wait for
+	next    time.Time
+}
+
+func (p *pendingCommit) take(offsets map[schemas.Topic]int64, after int64) {
+	p.offsets, p.after = offsets, after
+}
+
+// maybeCommit commits about once a second the offsets of a second before.
+func (ln *lane) maybeCommit() error {
+	now := time.Now()
+	if now.Before(ln.pending.next) {
+		return nil
+	}
+	ln.pending.next = now.Add(commitEvery)
+	put, acked := ln.out.pub.progress()
+	if ln.pending.offsets != nil && acked < ln.pending.after {
+		return nil
+	}
+	var err error
+	if ln.pending.offsets != nil {
+		err = ln.commitNow()
+	}
+	ln.pending.take(ln.offsets(), put)
+	return err
+}
+
+func (ln *lane) commitNow() error {
+	if err := ln.spec.at(beforeCommit, ln.id); err != nil {
+		return err
+	}
+	ln.commit(ln.pending.offsets)
+	ln.pending.offsets = nil
+	return nil
+}
+

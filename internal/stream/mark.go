@@ -1,0 +1,197 @@
+package stream
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Position is a place in one lane of a topic.
+type Position struct {
+	Offset int64 // next offset to read
+	Seq    int64 // seq of the next record that is new; 0 on topics without seqs
+}
+
+// TopicPosition is a position in a stage's lane of one input topic.
+type TopicPosition struct {
+	Topic schemas.Topic
+	Position
+}
+
+// TopicSeq is the seq of the next record of a stage's lane of one output topic.
+type TopicSeq struct {
+	Topic schemas.Topic
+	Seq   int64
+}
+
+// Mark is a point to which a stage can go back: from where to read its inputs, which seqs its next outputs have, and a
+// few bytes of the stage's own. Stages get marks from [Output] and treat them as opaque. The zero mark is the start of
+// the lane. A mark whose Seqs is nil means: as they are after the record that carries it.
+type Mark struct {
+	Inputs []TopicPosition
+	Seqs   []TopicSeq
+	State  []byte
+}
+
+func (m Mark) input(t schemas.Topic) Position {
+	for _, p := range m.Inputs {
+		if p.Topic == t {
+			return p.Position
+		}
+	}
+	return Position{}
+}
+
+func (m Mark) seq(t schemas.Topic) int64 {
+	for _, s := range m.Seqs {
+		if s.Topic == t {
+			return s.Seq
+		}
+	}
+	return 0
+}
+
+// covered reports whether everything that the stage wrote before m is in the log (invariant 5).
+func (m Mark) covered(published map[schemas.Topic]int64) bool {
+	for _, s := range m.Seqs {
+		if s.Seq > published[s.Topic] {
+			return false
+		}
+	}
+	return true
+}
+
+// compare orders the marks of one lane of one stage by how far they are: inputs first, then outputs.
+func (m Mark) compare(n Mark, inputs, outputs []schemas.Topic) int {
+	for _, t := range inputs {
+		if a, b := m.input(t), n.input(t); a.Offset != b.Offset {
+			return sign(a.Offset - b.Offset)
+		}
+	}
+	for _, t := range outputs {
+		if a, b := m.seq(t), n.seq(t); a != b {
+			return sign(a - b)
+		}
+	}
+	return 0
+}
+
+func sign(d int64) int {
+	switch {
+	case d < 0:
+		return -1
+	case d > 0:
+		return 1
+	}
+	return 0
+}
+
+// check refuses a mark that names topics which the stage does not have: another stage wrote it.
+func (m Mark) check(inputs, outputs []schemas.Topic) error {
+	for _, p := range m.Inputs {
+		if !slices.Contains(inputs, p.Topic) {
+			return fmt.Errorf("%w: it names the input %q, which this stage does not read", errMark, p.Topic)
+		}
+	}
+	for _, s := range m.Seqs {
+		if !slices.Contains(outputs, s.Topic) {
+			return fmt.Errorf("%w: it names the output %q, which this stage does not write", errMark, s.Topic)
+		}
+	}
+	return nil
+}
+
+var errMark = errors.New("bad resume mark")
+
+const markVersion = 1
+
+// appendMark writes the value of the src header:
+//
+//	version  1 byte
+//	inputs   uvarint count, then for each: topic, uvarint offset, uvarint seq
+//	seqs     uvarint count, then for each: topic, uvarint seq
+//	state    the rest
+//
+// where a topic is a uvarint length and as many bytes.
+func appendMark(dst []byte, m Mark) []byte {
+	dst = append(dst, markVersion)
+	dst = binary.AppendUvarint(dst, uint64(len(m.Inputs)))
+	for _, p := range m.Inputs {
+		dst = appendTopic(dst, p.Topic)
+		dst = binary.AppendUvarint(dst, uint64(p.Offset))
+		dst = binary.AppendUvarint(dst, uint64(p.Seq))
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(m.Seqs)))
+	for _, s := range m.Seqs {
+		dst = appendTopic(dst, s.Topic)
+		dst = binary.AppendUvarint(dst, uint64(s.Seq))
+	}
+	return append(dst, m.State...)
+}
+
+func appendTopic(dst []byte, t schemas.Topic) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(t)))
+	return append(dst, t...)
+}
+
+// parseMark reads what appendMark wrote.
+func parseMark(src []byte) (Mark, error) {
+	if len(src) == 0 || src[0] != markVersion {
+		return Mark{}, fmt.Errorf("%w: %d bytes, want version %d", errMark, len(src), markVersion)
+	}
+	d := markDecoder{rest: src[1:]}
+	var m Mark
+	for range d.count() {
+		m.Inputs = append(m.Inputs, TopicPosition{d.topic(), Position{Offset: d.number(), Seq: d.number()}})
+	}
+	for range d.count() {
+		m.Seqs = append(m.Seqs, TopicSeq{d.topic(), d.number()})
+	}
+	if d.bad {
+		return Mark{}, fmt.Errorf("%w: cut short", errMark)
+	}
+	if len(d.rest) > 0 {
+		m.State = slices.Clone(d.rest)
+	}
+	return m, nil
+}
+
+// markDecoder reads numbers and topics until something does not fit; from then on it returns zeros.
+type markDecoder struct {
+	rest []byte
+	bad  bool
+}
+
+func (d *markDecoder) number() int64 {
+	v, n := binary.Uvarint(d.rest)
+	if d.bad || n <= 0 || v > 1<<62 {
+		d.bad, d.rest = true, nil
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return int64(v)
+}
+
+// count is a number of elements of at least two bytes each.
+func (d *markDecoder) count() int64 {
+	n := d.number()
+	if n > int64(len(d.rest)/2) {
+		d.bad, d.rest = true, nil
+		return 0
+	}
+	return n
+}
+
+func (d *markDecoder) topic() schemas.Topic {
+	n := d.number()
+	if n > int64(len(d.rest)) {
+		d.bad, d.rest = true, nil
+		return ""
+	}
+	t := schemas.Topic(d.rest[:n])
+	d.rest = d.rest[n:]
+	return t
+}

@@ -1,0 +1,157 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Counters are what a progress bar needs to know of one stage in this process. All members are safe for concurrent
+// use; the zero value is ready.
+type Counters struct {
+	In            atomic.Int64 // records read, without repetitions
+	Out           atomic.Int64 // records acknowledged by the broker
+	DeadLetters   atomic.Int64 // records set aside
+	Duplicates    atomic.Int64 // repeated records dropped
+	Lag           atomic.Int64 // records of the owned lanes that are in the inputs and not yet read
+	BytesInFlight atomic.Int64 // read ahead, or waiting for their acks
+	LastProgress  atomic.Int64 // Unix nanoseconds of the last record read or acknowledged; 0: none yet
+}
+
+func (c *Counters) progress() { c.LastProgress.Store(time.Now().UnixNano()) }
+
+// metrics are the collectors of all stages of a process.
+type metrics struct {
+	in, out, dead, duplicates, restarts, trimmed *prometheus.CounterVec
+	bytes, lag, progress                         *prometheus.GaugeVec
+	reconnects                                   prometheus.Counter
+}
+
+const metricsPrefix = "pairstream_stream_"
+
+func newMetrics(r prometheus.Registerer) (*metrics, error) {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: metricsPrefix + name, Help: help}, labels)
+	}
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: metricsPrefix + name, Help: help}, []string{"stage"})
+	}
+	m := &metrics{
+		in:         counter("records_in_total", "Records read, without repetitions.", "stage", "topic"),
+		out:        counter("records_out_total", "Records acknowledged by the broker.", "stage", "topic"),
+		dead:       counter("dead_letters_total", "Records set aside, by reason.", "stage", "reason"),
+		duplicates: counter("duplicates_dropped_total", "Repeated records dropped.", "stage", "topic"),
+		restarts:   counter("lane_restarts_total", "Times that a lane was taken up again after a fault.", "stage"),
+		trimmed:    counter("trimmed_records_total", "Records that retention removed before they were read for the first time.", "topic"),
+		bytes:      gauge("bytes_in_flight", "Bytes of records read ahead or waiting for their acks."),
+		lag:        gauge("lag_records", "Records of the owned lanes not yet read."),
+		progress:   gauge("last_progress_timestamp_seconds", "When a record was last read or acknowledged."),
+		reconnects: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: metricsPrefix + "reconnects_total", Help: "Times that all connections were dropped to cure a stall.",
+		}),
+	}
+	if r == nil {
+		return m, nil
+	}
+	for _, v := range []**prometheus.CounterVec{&m.in, &m.out, &m.dead, &m.duplicates, &m.restarts, &m.trimmed} {
+		if err := register(r, v); err != nil {
+			return nil, err
+		}
+	}
+	for _, v := range []**prometheus.GaugeVec{&m.bytes, &m.lag, &m.progress} {
+		if err := register(r, v); err != nil {
+			return nil, err
+		}
+	}
+	return m, register(r, &m.reconnects)
+}
+
+// register registers *c, or takes over the equal collector of another Log of this process.
+func register[C prometheus.Collector](r prometheus.Registerer, c *C) error {
+	err := r.Register(*c)
+	var already prometheus.AlreadyRegisteredError
+	if errors.As(err, &already) {
+		if existing, ok := already.ExistingCollector.(C); ok {
+			*c = existing
+			return nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	return nil
+}
+
+// meter counts for one stage, in metrics and counters at once.
+type meter struct {
+	m     *metrics
+	stage string
+	c     *Counters
+	bytes prometheus.Gauge
+	lag   prometheus.Gauge
+	last  prometheus.Gauge
+	in    map[schemas.Topic]prometheus.Counter
+	out   map[schemas.Topic]prometheus.Counter
+	dups  map[schemas.Topic]prometheus.Counter
+}
+
+func newMeter(m *metrics, stage string, c *Counters) *meter {
+	if c == nil {
+		c = new(Counters)
+	}
+	t := &meter{
+		m: m, stage: stage, c: c,
+		bytes: m.bytes.WithLabelValues(stage), lag: m.lag.WithLabelValues(stage), last: m.progress.WithLabelValues(stage),
+		in: map[schemas.Topic]prometheus.Counter{}, out: map[schemas.Topic]prometheus.Counter{}, dups: map[schemas.Topic]prometheus.Counter{},
+	}
+	for _, info := range schemas.Catalogue() {
+		name := string(info.Topic)
+		t.in[info.Topic] = m.in.WithLabelValues(stage, name)
+		t.out[info.Topic] = m.out.WithLabelValues(stage, name)
+		t.dups[info.Topic] = m.duplicates.WithLabelValues(stage, name)
+	}
+	return t
+}
+
+func (t *meter) read(topic schemas.Topic) {
+	t.c.In.Add(1)
+	t.in[topic].Inc()
+}
+
+func (t *meter) progressed() {
+	t.c.progress()
+	t.last.SetToCurrentTime()
+}
+
+func (t *meter) dropped(topic schemas.Topic) {
+	t.c.Duplicates.Add(1)
+	t.dups[topic].Inc()
+}
+
+func (t *meter) acked(topic schemas.Topic, n int) {
+	if topic != schemas.DeadLetters {
+		t.c.Out.Add(int64(n))
+	}
+	t.out[topic].Add(float64(n))
+	t.progressed()
+}
+
+func (t *meter) deadLettered(reason string) {
+	t.c.DeadLetters.Add(1)
+	t.m.dead.WithLabelValues(t.stage, reason).Inc()
+}
+
+func (t *meter) addBytes(n int64) {
+	t.c.BytesInFlight.Add(n)
+	t.bytes.Add(float64(n))
+}
+
+func (t *meter) addLag(n int64) {
+	t.c.Lag.Add(n)
+	t.lag.Add(float64(n))
+}

@@ -1,0 +1,102 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// output implements Output for one lane.
+type output struct {
+	ln        *lane
+	work      context.Context //nolint:containedctx // of the Process or Flush call that is going on
+	pub       *Publisher
+	seqs      []TopicSeq // next seqs, in the order of the spec's outputs
+	published map[schemas.Topic]int64
+}
+
+func newOutput(ln *lane, mark Mark, published map[schemas.Topic]int64, budget int64) *output {
+	o := &output{ln: ln, published: published, pub: ln.log.newPublisher(budget, ln.meter)}
+	for _, t := range ln.spec.Outputs {
+		o.seqs = append(o.seqs, TopicSeq{t, mark.seq(t)})
+	}
+	if ln.spec.hook != nil {
+		o.pub.writing = func(schemas.Topic) error { return ln.spec.at(beforeWrite, ln.id) }
+		o.pub.wrote = func(schemas.Topic) error { return ln.spec.at(afterWrite, ln.id) }
+	}
+	o.pub.start()
+	return o
+}
+
+func (o *output) Emit(topic schemas.Topic, rec schemas.Record, resume Mark) error {
+	return o.emit(topic, rec.Schema(), func() ([]byte, error) { return schemas.Marshal(rec) }, resume)
+}
+
+func (o *output) EmitBytes(topic schemas.Topic, schema string, value []byte, resume Mark) error {
+	return o.emit(topic, schema, func() ([]byte, error) { return value, nil }, resume)
+}
+
+func (o *output) emit(topic schemas.Topic, schema string, encode func() ([]byte, error), resume Mark) error {
+	i := slices.IndexFunc(o.seqs, func(s TopicSeq) bool { return s.Topic == topic })
+	if i < 0 {
+		return fmt.Errorf("emitting to %s: stage %s has only the outputs %v", topic, o.ln.spec.Name, o.ln.spec.Outputs)
+	}
+	seq := o.seqs[i].Seq
+	o.seqs[i].Seq++
+	if seq < o.published[topic] { // invariant 4: it is in the log already
+		return nil
+	}
+	if resume.Seqs == nil {
+		resume.Seqs = o.seqs
+	}
+	if err := o.checkResume(topic, resume); err != nil {
+		return err
+	}
+	value, err := encode()
+	if err != nil {
+		return err
+	}
+	return o.pub.enqueue(o.work, sequenced(topic, o.ln.id, seq, resume, schema, value))
+}
+
+// checkResume refuses a mark that lies ahead of what was read or emitted: records would be lost after a crash.
+func (o *output) checkResume(topic schemas.Topic, m Mark) error {
+	for _, p := range m.Inputs {
+		if p.Offset > (Mark{Inputs: o.ln.pos}).input(p.Topic).Offset {
+			return fmt.Errorf("emitting to %s: the mark lies at %s offset %d, which was not read yet", topic, p.Topic, p.Offset)
+		}
+	}
+	for i, s := range o.seqs {
+		if m.seq(s.Topic) > o.seqs[i].Seq {
+			return fmt.Errorf("emitting to %s: the mark lies at %s seq %d, which was not emitted yet", topic, s.Topic, m.seq(s.Topic))
+		}
+	}
+	return nil
+}
+
+func (o *output) Mark(state []byte) Mark {
+	return Mark{Inputs: slices.Clone(o.ln.pos), Seqs: slices.Clone(o.seqs), State: state}
+}
+
+func (o *output) Before(rec Record, state []byte) Mark {
+	return Mark{Inputs: rec.inputs(rec.Position()), Seqs: slices.Clone(o.seqs), State: state}
+}
+
+func (o *output) After(rec Record, state []byte) Mark {
+	return Mark{Inputs: rec.inputs(rec.Next()), State: state}
+}
+
+func (r Record) inputs(own Position) []TopicPosition {
+	inputs := make([]TopicPosition, 0, len(r.others)+1)
+	inputs = append(inputs, TopicPosition{r.Topic, own})
+	return append(inputs, r.others...)
+}
+
+func (o *output) DeadLetter(rec Record, reason string) error {
+	o.ln.meter.deadLettered(reasonClass(reason))
+	o.ln.log.logger.Debug("setting a record aside", keyStage, o.ln.spec.Name, keyTopic, rec.Topic, keyLane, rec.Lane,
+		keyOffset, rec.Offset, keyReason, reason)
+	return o.pub.enqueue(o.work, deadLetter(o.ln.spec.Name, rec, reason))
+}

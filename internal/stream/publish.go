@@ -1,0 +1,388 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// message is a record on its way to the broker.
+type message struct {
+	topic   schemas.Topic
+	lane    int
+	key     []byte
+	value   []byte
+	headers []header
+}
+
+func (m *message) size() int64 {
+	n := int64(len(m.value)) + int64(len(m.key)) + recordOverhead
+	for _, h := range m.headers {
+		n += int64(len(h.Value))
+	}
+	return n
+}
+
+// Publisher writes records in the background, with acks from all in-sync replicas. Records go out in rounds: a round
+// takes what has come in since the one before, and nothing of it is sent before every record of the one before has
+// been acknowledged (invariant 2). Its methods may be used by several goroutines; the order of a lane is that in which
+// they are called.
+type Publisher struct {
+	log      *Log
+	meter    *meter
+	budget   int64
+	parallel int // lanes of a round that are written at once
+	compress kafka.Compression
+	wrote    func(schemas.Topic) error // test hooks
+	writing  func(schemas.Topic) error
+
+	mu      sync.Mutex
+	queue   []message
+	bytes   int64 // queued and in the current round
+	put     int64 // messages taken over so far
+	acked   int64
+	urgent  bool // someone waits: no linger
+	closing bool
+	err     error
+
+	wake    chan struct{}
+	changed chan struct{} // closed and replaced when acked, bytes or err change
+	cancel  context.CancelFunc
+	done    chan struct{}
+}
+
+// PublisherOptions tune a publisher; the zero value is good.
+type PublisherOptions struct {
+	MaxBytes int64     // most bytes waiting for their acks, besides one record; 0: 16 MiB
+	Name     string    // what to call the publisher in metrics; empty: "publisher"
+	Counters *Counters // kept up to date when set
+}
+
+// NewPublisher starts a publisher for any lanes of any topics.
+func (l *Log) NewPublisher(opts PublisherOptions) *Publisher {
+	if opts.MaxBytes == 0 {
+		opts.MaxBytes = 16 << 20
+	}
+	if opts.Name == "" {
+		opts.Name = "publisher"
+	}
+	p := l.newPublisher(opts.MaxBytes, newMeter(l.metrics, opts.Name, opts.Counters))
+	p.parallel = 8
+	p.start()
+	return p
+}
+
+func (l *Log) newPublisher(budget int64, m *meter) *Publisher {
+	codec, err := compression(l.cfg.Compression)
+	if err != nil {
+		panic(err) // Connect has validated it
+	}
+	return &Publisher{
+		log: l, meter: m, budget: budget, parallel: 1, compress: codec,
+		wake: make(chan struct{}, 1), changed: make(chan struct{}), done: make(chan struct{}),
+	}
+}
+
+func (p *Publisher) start() {
+	ctx, cancel := context.WithCancel(context.Background()) // ends with Close or abort
+	p.cancel = cancel
+	go func() {
+		defer close(p.done)
+		p.fail(p.run(ctx))
+	}()
+}
+
+// Publish queues a record without a seq: a pair, or a report of progress.
+func (p *Publisher) Publish(ctx context.Context, topic schemas.Topic, lane int, rec schemas.Record) error {
+	if Sequenced(topic) {
+		return fmt.Errorf("publishing to %s: its records need seqs", topic)
+	}
+	value, err := schemas.Marshal(rec)
+	if err != nil {
+		return err
+	}
+	return p.enqueue(ctx, message{topic: topic, lane: lane, value: value, headers: []header{
+		{Key: schemas.HeaderSchema, Value: []byte(rec.Schema())},
+	}})
+}
+
+// PublishSeq queues record seq of a lane. The caller numbers them: without gaps, from [Log.LastSeq] or from before it.
+func (p *Publisher) PublishSeq(ctx context.Context, topic schemas.Topic, lane int, seq int64, resume Mark, rec schemas.Record) error {
+	value, err := schemas.Marshal(rec)
+	if err != nil {
+		return err
+	}
+	return p.enqueue(ctx, sequenced(topic, lane, seq, resume, rec.Schema(), value))
+}
+
+func sequenced(topic schemas.Topic, lane int, seq int64, resume Mark, schema string, value []byte) message {
+	return message{topic: topic, lane: lane, value: value, headers: []header{
+		{Key: schemas.HeaderSchema, Value: []byte(schema)},
+		{Key: schemas.HeaderSeq, Value: strconv.AppendInt(nil, seq, 10)},
+		{Key: schemas.HeaderSource, Value: appendMark(nil, resume)},
+	}}
+}
+
+// enqueue takes over m; it blocks while too many bytes are waiting.
+func (p *Publisher) enqueue(ctx context.Context, m message) error {
+	n := m.size()
+	for {
+		p.mu.Lock()
+		if p.err != nil || p.closing {
+			err := p.err
+			p.mu.Unlock()
+			return errors.Join(err, errPublisherClosed)
+		}
+		if p.bytes == 0 || p.bytes+n <= p.budget {
+			break
+		}
+		p.urgent = true
+		changed := p.changed
+		p.mu.Unlock()
+		signal(p.wake)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
+	p.queue = append(p.queue, m)
+	p.bytes += n
+	p.put++
+	first, full := len(p.queue) == 1, p.bytes >= int64(p.log.cfg.BatchBytes)
+	p.mu.Unlock()
+	p.meter.addBytes(n)
+	if first || full {
+		signal(p.wake)
+	}
+	return nil
+}
+
+var errPublisherClosed = errors.New("publisher is closed")
+
+// Flush waits until everything that was published before is acknowledged.
+func (p *Publisher) Flush(ctx context.Context) error {
+	p.mu.Lock()
+	upTo := p.put
+	for p.acked < upTo && p.err == nil {
+		p.urgent = true
+		changed := p.changed
+		p.mu.Unlock()
+		signal(p.wake)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+		p.mu.Lock()
+	}
+	defer p.mu.Unlock()
+	if p.acked < upTo {
+		return p.err
+	}
+	return nil
+}
+
+// Close flushes and stops the publisher.
+func (p *Publisher) Close(ctx context.Context) error {
+	err := p.Flush(ctx)
+	p.mu.Lock()
+	p.closing = true
+	p.mu.Unlock()
+	p.abort()
+	return err
+}
+
+// abort stops the publisher as a crash would: what is queued is forgotten, what is on its way may arrive or not.
+func (p *Publisher) abort() {
+	p.cancel()
+	<-p.done
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.meter.addBytes(-p.bytes)
+	p.bytes, p.queue = 0, nil
+}
+
+// progress returns how many messages were taken over and acknowledged.
+func (p *Publisher) progress() (put, acked int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.put, p.acked
+}
+
+// failure is what ended the publisher, nil while it runs.
+func (p *Publisher) failure() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+func (p *Publisher) fail(err error) {
+	p.mu.Lock()
+	p.err = err
+	close(p.changed)
+	p.changed = make(chan struct{})
+	p.mu.Unlock()
+}
+
+func (p *Publisher) run(ctx context.Context) error {
+	for {
+		round, err := p.nextRound(ctx)
+		if err != nil {
+			return err
+		}
+		if err := p.send(ctx, round); err != nil {
+			return err
+		}
+		var n int64
+		for i := range round {
+			n += round[i].size()
+		}
+		p.mu.Lock()
+		p.acked += int64(len(round))
+		p.bytes -= n
+		close(p.changed)
+		p.changed = make(chan struct{})
+		p.mu.Unlock()
+		p.meter.addBytes(-n)
+	}
+}
+
+// nextRound waits for messages, a little longer than for the first, and takes all that are there.
+func (p *Publisher) nextRound(ctx context.Context) ([]message, error) {
+	var linger <-chan time.Time
+	for {
+		p.mu.Lock()
+		full := p.bytes >= int64(p.log.cfg.BatchBytes) || p.urgent || p.log.cfg.Linger == 0
+		if len(p.queue) > 0 && full {
+			round := p.queue
+			p.queue, p.urgent = nil, false
+			p.mu.Unlock()
+			return round, nil
+		}
+		if len(p.queue) == 0 {
+			p.urgent = false
+		} else if linger == nil {
+			t := time.NewTimer(p.log.cfg.Linger)
+			defer t.Stop()
+			linger = t.C
+		}
+		p.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-p.wake:
+		case <-linger:
+			p.mu.Lock()
+			p.urgent = true
+			p.mu.Unlock()
+		}
+	}
+}
+
+// send writes a round: the dead letters first, so that no mark that lies after a record is in the log before the
+// record's dead letter (invariant 7), then every lane in order.
+func (p *Publisher) send(ctx context.Context, round []message) error {
+	type target struct {
+		topic schemas.Topic
+		lane  int
+	}
+	var order []target
+	byTarget := make(map[target][]message)
+	for _, m := range round {
+		t := target{m.topic, m.lane}
+		if _, ok := byTarget[t]; !ok {
+			order = append(order, t)
+		}
+		byTarget[t] = append(byTarget[t], m)
+	}
+	dead := target{schemas.DeadLetters, 0}
+	if err := p.write(ctx, dead.topic, dead.lane, byTarget[dead]); err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(p.parallel)
+	for _, t := range order {
+		if t == dead {
+			continue
+		}
+		g.Go(func() error {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return p.write(ctx, t.topic, t.lane, byTarget[t])
+		})
+	}
+	return g.Wait()
+}
+
+// write writes the messages of one lane in batches, one after the other.
+func (p *Publisher) write(ctx context.Context, topic schemas.Topic, lane int, messages []message) error {
+	for len(messages) > 0 {
+		n, bytes := 0, int64(0)
+		for n < len(messages) && (n == 0 || bytes+messages[n].size() <= int64(p.log.cfg.BatchBytes)) {
+			bytes += messages[n].size()
+			n++
+		}
+		if err := p.writeBatch(ctx, topic, lane, messages[:n]); err != nil {
+			return err
+		}
+		messages = messages[n:]
+	}
+	return nil
+}
+
+// writeBatch repeats a batch until the broker has acknowledged it. One whose answer got lost may be in the log twice.
+func (p *Publisher) writeBatch(ctx context.Context, topic schemas.Topic, lane int, batch []message) error {
+	if p.writing != nil {
+		if err := p.writing(topic); err != nil {
+			return err
+		}
+	}
+	name := p.log.name(topic)
+	err := p.log.retry(ctx, fmt.Sprintf("writing to %s, lane %d", name, lane), func(ctx context.Context) error {
+		return p.produce(ctx, name, lane, batch)
+	})
+	switch {
+	case errors.Is(err, kafka.MessageSizeTooLarge) && len(batch) > 1: // the topic's limit is lower than ours
+		half := len(batch) / 2
+		if err := p.writeBatch(ctx, topic, lane, batch[:half]); err != nil {
+			return err
+		}
+		return p.writeBatch(ctx, topic, lane, batch[half:])
+	case errors.Is(err, kafka.MessageSizeTooLarge):
+		return fmt.Errorf("record of %d bytes: raise max.message.bytes of the topic (KAFKA_MAX_MESSAGE_BYTES=%d when it is created): %w",
+			len(batch[0].value), p.log.cfg.MaxMessageBytes, err)
+	case err != nil:
+		return err
+	}
+	p.meter.acked(topic, len(batch))
+	if p.wrote != nil {
+		return p.wrote(topic)
+	}
+	return nil
+}
+
+func (p *Publisher) produce(ctx context.Context, name string, lane int, batch []message) error {
+	records := make([]kafka.Record, len(batch))
+	for i, m := range batch {
+		records[i] = kafka.Record{Key: kafka.NewBytes(m.key), Value: kafka.NewBytes(m.value), Headers: m.headers}
+	}
+	client := kafka.Client{Addr: p.log.addr, Transport: p.log.transport, Timeout: p.log.cfg.RequestTimeout}
+	resp, err := client.Produce(ctx, &kafka.ProduceRequest{
+		Topic: name, Partition: lane, RequiredAcks: kafka.RequireAll, Compression: p.compress,
+		Records: kafka.NewRecordReader(records...),
+	})
+	if err != nil {
+		return err
+	}
+	return resp.Error
+}

@@ -1,0 +1,167 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Reader reads one lane of a topic, in order and each record once. It is for one goroutine.
+type Reader struct {
+	log      *Log
+	f        *fetcher
+	meter    *meter
+	seqed    bool
+	pos      Position
+	chunk    []Record
+	lag      int64
+	ownMeter bool
+}
+
+// ReaderOptions tune a reader; the zero value is good.
+type ReaderOptions struct {
+	MaxBytes int64     // read ahead at most about this much; 0: 8 MiB
+	Name     string    // what to call the reader in metrics; empty: "reader"
+	Counters *Counters // kept up to date when set
+}
+
+// OpenReader starts to read a lane at a position: the zero position, or one that [Record.Next] or [Reader.Position] gave.
+// Nothing is waited for: a position that the log does not have is an error of Next.
+func (l *Log) OpenReader(topic schemas.Topic, lane int, from Position, opts ReaderOptions) *Reader {
+	if opts.MaxBytes == 0 {
+		opts.MaxBytes = 8 << 20
+	}
+	if opts.Name == "" {
+		opts.Name = "reader"
+	}
+	return l.openReader(topic, lane, from, opts.MaxBytes, newMeter(l.metrics, opts.Name, opts.Counters))
+}
+
+func (l *Log) openReader(topic schemas.Topic, lane int, from Position, budget int64, m *meter) *Reader {
+	return &Reader{
+		log: l, meter: m, seqed: Sequenced(topic), pos: from,
+		f: l.startFetcher(topic, lane, from.Offset, budget, m),
+	}
+}
+
+// Close stops reading.
+func (r *Reader) Close() {
+	r.f.close()
+	r.meter.addLag(-r.lag)
+	r.lag = 0
+}
+
+// Position is the place after the last record that Next returned or passed over.
+func (r *Reader) Position() Position { return r.pos }
+
+// Next returns the next record of the lane's sequence, and waits for it. An error that wraps ErrPoison comes together
+// with a record that is not part of the sequence: set it aside and call Next again. Any other error is final; a
+// [GapError] says that records are lost.
+func (r *Reader) Next(ctx context.Context) (Record, error) {
+	for {
+		rec, ok, err := r.poll(ctx)
+		if ok || err != nil {
+			return rec, err
+		}
+		select {
+		case <-ctx.Done():
+			return Record{}, ctx.Err()
+		case <-r.f.ready:
+		}
+	}
+}
+
+// poll is Next for a record that is at hand; ok is false when none is.
+func (r *Reader) poll(ctx context.Context) (rec Record, ok bool, err error) {
+	for {
+		if len(r.chunk) == 0 {
+			if r.chunk, err = r.f.take(); err != nil {
+				return Record{}, false, r.explain(ctx, err)
+			}
+			if len(r.chunk) == 0 {
+				r.updateLag()
+				return Record{}, false, nil
+			}
+			r.updateLag()
+			r.meter.progressed()
+		}
+		rec, r.chunk = r.chunk[0], r.chunk[1:]
+		isNew, err := r.accept(&rec)
+		if isNew || err != nil {
+			return rec, err == nil, err
+		}
+	}
+}
+
+// accept moves the position past rec; it reports whether rec is the next of the sequence.
+func (r *Reader) accept(rec *Record) (bool, error) {
+	schema, _ := rec.Header(schemas.HeaderSchema)
+	rec.Schema = string(schema)
+	if !r.seqed {
+		r.pos = rec.Next()
+		r.meter.read(rec.Topic)
+		return true, nil
+	}
+	seq, err := parseSeq(rec)
+	if err != nil {
+		r.pos.Offset = rec.Offset + 1
+		return false, Poison(err)
+	}
+	rec.Seq = seq
+	switch {
+	case seq < r.pos.Seq: // invariant 3: a second writing of a record that was delivered before
+		r.pos.Offset = rec.Offset + 1
+		r.meter.dropped(rec.Topic)
+		return false, nil
+	case seq > r.pos.Seq:
+		return false, &GapError{Topic: rec.Topic, Lane: rec.Lane, Offset: rec.Offset, Expected: r.pos.Seq, Found: seq}
+	}
+	r.pos = rec.Next()
+	r.meter.read(rec.Topic)
+	return true, nil
+}
+
+func parseSeq(rec *Record) (int64, error) {
+	raw, ok := rec.Header(schemas.HeaderSeq)
+	if !ok {
+		return -1, errors.New("no seq header: not written by a stage")
+	}
+	seq, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil || seq < 0 || len(raw) > 1 && raw[0] == '0' || raw[0] == '+' {
+		return -1, fmt.Errorf("bad seq header: %q is no sequence number", raw)
+	}
+	return seq, nil
+}
+
+// updateLag counts what the broker had at the last fetch and Next has not returned.
+func (r *Reader) updateLag() {
+	lag := max(r.f.high.Load()-r.pos.Offset, 0)
+	r.meter.addLag(lag - r.lag)
+	r.lag = lag
+}
+
+// explain says what an offset out of range means.
+func (r *Reader) explain(ctx context.Context, err error) error {
+	if !errors.Is(err, kafka.OffsetOutOfRange) {
+		return err
+	}
+	b, berr := r.log.Bounds(ctx, r.f.topic, r.f.lane)
+	if berr != nil {
+		return errors.Join(err, berr)
+	}
+	name := r.log.name(r.f.topic)
+	switch {
+	case r.pos.Offset < b.Start:
+		return fmt.Errorf("%w: topic %s, lane %d: offset %d is wanted, retention has removed all before %d: %w",
+			ErrGap, name, r.f.lane, r.pos.Offset, b.Start, err)
+	case r.pos.Offset > b.End:
+		return fmt.Errorf("%w: topic %s, lane %d: offset %d is wanted, the log ends at %d (was the topic made anew?): %w",
+			ErrGap, name, r.f.lane, r.pos.Offset, b.End, err)
+	}
+	return err
+}

@@ -1,0 +1,144 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Run runs a stage on the lanes that its consumer group gives to this process, until ctx ends or a lane fails for good.
+// Before a lane is given up, and when ctx ends, work in hand is finished, for at most Config.DrainTimeout.
+func (l *Log) Run(ctx context.Context, spec StageSpec) error {
+	if err := spec.validate(); err != nil {
+		return err
+	}
+	if err := l.CheckTopics(ctx); err != nil {
+		return fmt.Errorf("stage %s: %w", spec.Name, err)
+	}
+	group, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
+		ID: l.cfg.GroupID(spec.Name), Brokers: l.cfg.Brokers, Dialer: l.dialer, Topics: []string{l.name(spec.Inputs[0])},
+		HeartbeatInterval: l.cfg.SessionTimeout / 10, SessionTimeout: l.cfg.SessionTimeout,
+		RebalanceTimeout: l.cfg.DrainTimeout + 5*time.Second, JoinGroupBackoff: 500 * time.Millisecond,
+		Timeout: l.cfg.RequestTimeout,
+	})
+	if err != nil {
+		return fmt.Errorf("stage %s: joining group: %w", spec.Name, err)
+	}
+	r := &run{log: l, spec: spec, meter: newMeter(l.metrics, spec.Name, spec.Counters)}
+	r.ctx, r.stop = context.WithCancelCause(ctx)
+	defer r.stop(nil)
+	err = r.generations(group)
+	return errors.Join(err, group.Close())
+}
+
+// run is one call of Run.
+type run struct {
+	log   *Log
+	spec  StageSpec
+	meter *meter
+	ctx   context.Context //nolint:containedctx // ends when Run is to return
+	stop  context.CancelCauseFunc
+}
+
+// generations takes up the lanes of one generation of the group after the other.
+func (r *run) generations(group *kafka.ConsumerGroup) error {
+	logger := r.log.logger
+	for {
+		gen, err := group.Next(r.ctx)
+		switch {
+		case r.ctx.Err() != nil:
+			if cause := context.Cause(r.ctx); !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
+				return fmt.Errorf("stage %s: %w", r.spec.Name, cause)
+			}
+			return nil
+		case errors.Is(err, kafka.GroupAuthorizationFailed):
+			return fmt.Errorf("stage %s: joining group %s: %w", r.spec.Name, r.log.cfg.GroupID(r.spec.Name), err)
+		case err != nil: // the group pauses and joins again by itself
+			logger.Warn("joining the consumer group", keyStage, r.spec.Name, keyErr, err)
+			continue
+		}
+		assigned := gen.Assignments[r.log.name(r.spec.Inputs[0])]
+		lanes := make([]int, len(assigned))
+		for i, a := range assigned {
+			lanes[i] = a.ID
+		}
+		logger.Info("lanes assigned", keyStage, r.spec.Name, keyLanes, lanes)
+		var over sync.WaitGroup
+		over.Add(len(lanes))
+		for _, id := range lanes {
+			gen.Start(func(genCtx context.Context) {
+				defer over.Done()
+				r.lane(genCtx, gen, id, r.log.cfg.MaxBytesInFlight/int64(len(lanes)))
+			})
+		}
+		gen.Start(func(genCtx context.Context) { // the generation lasts until the group or the run ends it
+			select {
+			case <-genCtx.Done():
+			case <-r.ctx.Done():
+			}
+		})
+	}
+}
+
+// lane owns one lane for one generation. A fault that may pass takes the lane down and up again; any other ends the run.
+func (r *run) lane(genCtx context.Context, gen *kafka.Generation, id int, budget int64) {
+	reading, cancel := context.WithCancel(r.ctx)
+	defer cancel()
+	defer context.AfterFunc(genCtx, cancel)()
+	work, cancelWork := context.WithCancel(context.WithoutCancel(r.ctx))
+	defer cancelWork()
+	defer context.AfterFunc(reading, func() {
+		t := time.AfterFunc(r.log.cfg.DrainTimeout, cancelWork)
+		context.AfterFunc(work, func() { t.Stop() })
+	})()
+	var pause backoff
+	for reading.Err() == nil {
+		err := r.laneOnce(reading, work, gen, id, budget)
+		switch {
+		case err == nil:
+			return
+		case work.Err() != nil:
+			r.log.logger.Warn("giving up a lane with work in hand", keyStage, r.spec.Name, keyLane, id, keyErr, err)
+			return
+		case !isTransient(err):
+			r.stop(fmt.Errorf("lane %d: %w", id, err))
+			return
+		}
+		r.log.metrics.restarts.WithLabelValues(r.spec.Name).Inc()
+		r.log.logger.Warn("taking a lane up again", keyStage, r.spec.Name, keyLane, id, keyErr, err)
+		if pause.wait(reading) != nil {
+			return
+		}
+	}
+}
+
+func (r *run) laneOnce(reading, work context.Context, gen *kafka.Generation, id int, budget int64) error {
+	ln := &lane{log: r.log, spec: r.spec, id: id, meter: r.meter, commit: func(offsets map[schemas.Topic]int64) {
+		r.commit(gen, id, offsets)
+	}}
+	defer ln.close()
+	if err := ln.open(reading, budget); err != nil {
+		if reading.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	return ln.run(reading, work)
+}
+
+// commit tells the group how far the lane is, for lag dashboards; nothing depends on it.
+func (r *run) commit(gen *kafka.Generation, id int, offsets map[schemas.Topic]int64) {
+	byName := make(map[string]map[int]int64, len(offsets))
+	for t, o := range offsets {
+		byName[r.log.name(t)] = map[int]int64{id: o}
+	}
+	if err := gen.CommitOffsets(byName); err != nil {
+		r.log.logger.Debug("committing offsets", keyStage, r.spec.Name, keyLane, id, keyErr, err)
+	}
+}

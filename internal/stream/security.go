@@ -1,0 +1,239 @@
+package stream
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
+)
+
+const (
+	saslPlain    = "PLAIN"
+	saslScram256 = "SCRAM-SHA-256"
+	saslScram512 = "SCRAM-SHA-512"
+)
+
+const (
+	dialTimeout  = 3 * time.Second
+	probeTimeout = 4 * time.Second // leaves a second for the second look at a broker that does not answer
+)
+
+// security is how connections are made: every one goes through dial.
+type security struct {
+	tls  *tls.Config
+	sasl sasl.Mechanism
+}
+
+func newSecurity(cfg Config) (*security, error) {
+	s := &security{}
+	if cfg.TLS {
+		var err error
+		if s.tls, err = newTLS(cfg); err != nil {
+			return nil, err
+		}
+	}
+	switch cfg.SASL {
+	case saslPlain:
+		s.sasl = plain.Mechanism{Username: cfg.SASLUser, Password: string(cfg.SASLPassword)}
+	case saslScram256, saslScram512:
+		s.sasl = newScram(cfg.SASL, cfg.SASLUser, cfg.SASLPassword)
+	}
+	return s, nil
+}
+
+func newTLS(cfg Config) (*tls.Config, error) {
+	c := &tls.Config{ServerName: cfg.TLSServerName, MinVersion: tls.VersionTLS12}
+	if cfg.TLSCA != "" {
+		pem, err := os.ReadFile(cfg.TLSCA)
+		if err != nil {
+			return nil, fmt.Errorf("KAFKA_TLS_CA: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("KAFKA_TLS_CA=%s: holds no PEM certificate", cfg.TLSCA)
+		}
+	}
+	if cfg.TLSCert != "" {
+		pair, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
+		if err != nil {
+			return nil, fmt.Errorf("KAFKA_TLS_CERT=%s, KAFKA_TLS_KEY=%s: %w", cfg.TLSCert, cfg.TLSKey, err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// dial connects and, with TLS, shakes hands, so that a refused certificate is an error of its own and not a broken
+// connection later.
+func (s *security) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	d := net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
+	conn, err := d.DialContext(ctx, network, address)
+	if err != nil || s.tls == nil {
+		return conn, err
+	}
+	c := s.tls
+	if c.ServerName == "" {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("splitting broker address %q: %w", address, err), conn.Close())
+		}
+		c = c.Clone()
+		c.ServerName = host
+	}
+	hctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	tc := tls.Client(conn, c)
+	if err := tc.HandshakeContext(hctx); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return tc, nil
+}
+
+// probe asks each broker in turn for its API versions, until one answers; all of it takes at most five seconds.
+func probe(ctx context.Context, cfg Config, sec *security) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	results := make(chan error, len(cfg.Brokers))
+	for _, broker := range cfg.Brokers {
+		go func() { results <- probeBroker(ctx, broker, sec) }()
+	}
+	var first error
+	for range cfg.Brokers {
+		select {
+		case err := <-results:
+			if err == nil {
+				return nil
+			}
+			if first == nil {
+				first = err
+			}
+		case <-ctx.Done():
+			if first == nil {
+				first = ctx.Err()
+			}
+			return explain(cfg, first)
+		}
+	}
+	return explain(cfg, first)
+}
+
+func probeBroker(ctx context.Context, broker string, sec *security) error {
+	d := kafka.Dialer{ClientID: clientID, SASLMechanism: sec.sasl}
+	d.DialFunc = func(dctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := sec.dial(dctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		deadline, _ := ctx.Deadline() // kafka-go sets none while it authenticates
+		return conn, conn.SetDeadline(deadline)
+	}
+	conn, err := d.DialContext(ctx, "tcp", broker)
+	if err != nil {
+		return &brokerError{broker, err}
+	}
+	defer func() { _ = conn.Close() }() // nothing was written that could be lost
+	if _, err := conn.ApiVersions(); err != nil {
+		return &brokerError{broker, err}
+	}
+	return nil
+}
+
+type brokerError struct {
+	broker string
+	err    error
+}
+
+func (e *brokerError) Error() string { return e.broker + ": " + e.err.Error() }
+func (e *brokerError) Unwrap() error { return e.err }
+
+// explain turns a failed connection into one line that names the setting to look at.
+func explain(cfg Config, err error) error {
+	broker := joinBrokers(cfg.Brokers)
+	var be *brokerError
+	if errors.As(err, &be) {
+		broker = be.broker
+	}
+	var (
+		ca       x509.UnknownAuthorityError
+		host     x509.HostnameError
+		invalid  x509.CertificateInvalidError
+		noTLS    tls.RecordHeaderError
+		alert    tls.AlertError
+		dns      *net.DNSError
+		setting  string
+		sentence string
+	)
+	switch {
+	case errors.As(err, &ca):
+		setting, sentence = "KAFKA_TLS_CA="+cfg.TLSCA, "the broker's certificate is signed by an authority that is not in it"
+	case errors.As(err, &host):
+		setting, sentence = "KAFKA_TLS_SERVER_NAME="+cfg.TLSServerName, "the broker's certificate is for another name"
+	case errors.As(err, &invalid):
+		setting, sentence = "KAFKA_TLS=true", "the broker's certificate is not valid"
+	case errors.As(err, &noTLS):
+		setting, sentence = "KAFKA_TLS=true", "the broker's port does not speak TLS"
+	case errors.As(err, &alert):
+		setting, sentence = "KAFKA_TLS_CERT="+cfg.TLSCert, "the broker refused the TLS connection"
+	case errors.Is(err, kafka.SASLAuthenticationFailed):
+		setting, sentence = "KAFKA_SASL_USER="+cfg.SASLUser+", KAFKA_SASL_PASSWORD", "the broker refused them"
+	case errors.Is(err, kafka.UnsupportedSASLMechanism):
+		setting, sentence = "KAFKA_SASL="+cfg.SASL, "the broker does not offer this mechanism"
+	case errors.As(err, &dns):
+		setting, sentence = "KAFKA_BROKERS="+broker, "the host is not known"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		setting, sentence = "KAFKA_BROKERS="+broker, "nothing listens there"
+	default:
+		setting, sentence = explainSilence(cfg, broker, err)
+	}
+	return fmt.Errorf("connecting to Kafka: %s: %s (%s: %w)", setting, sentence, broker, oneLine(err))
+}
+
+// explainSilence looks once more at a broker that hung up or did not answer: what it is depends on what the other side
+// expects to hear.
+func explainSilence(cfg Config, broker string, err error) (setting, sentence string) {
+	switch {
+	case !cfg.TLS && speaksTLS(broker):
+		return "KAFKA_TLS=false", "the broker's port speaks TLS"
+	case cfg.SASL != "" && isHangUp(err):
+		return "KAFKA_SASL=" + cfg.SASL, "the broker hung up during authentication"
+	case cfg.SASL == "" && isHangUp(err):
+		return "KAFKA_SASL", "is empty, and the broker hung up: it may want authentication"
+	}
+	return "KAFKA_BROKERS=" + broker, "no broker answers"
+}
+
+func isHangUp(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
+}
+
+func speaksTLS(broker string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), 800*time.Millisecond)
+	defer cancel()
+	// The certificate does not matter: only whether there is one, and nothing is sent over the connection.
+	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
+	conn, err := d.DialContext(ctx, "tcp", broker)
+	var alert tls.AlertError
+	if err != nil {
+		return errors.As(err, &alert)
+	}
+	_ = conn.Close() // only opened to see whether it can be
+	return true
+}
+
+type line struct{ err error }
+
+func (l line) Error() string { return strings.Join(strings.Fields(l.err.Error()), " ") }
+func (l line) Unwrap() error { return l.err }
+
+func oneLine(err error) error { return line{err} }

@@ -1,0 +1,174 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// The kinds of failure that a stage can report; everything else is fatal and ends Run.
+var (
+	// ErrPoison marks a record that can never be processed: it goes to dead-letters, and the stage goes on.
+	ErrPoison = errors.New("record cannot be processed")
+	// ErrTransient marks a fault that may pass (a bucket that does not answer): the lane is taken down, and taken up
+	// again from its last mark after a pause, for ever.
+	ErrTransient = errors.New("transient fault")
+	// ErrGap means that a lane lost records; see [GapError].
+	ErrGap = errors.New("records are missing")
+)
+
+// Poison marks err as [ErrPoison], so that the record in hand goes to dead-letters with err's text as the reason. The
+// words before the first colon become the label of a metric when they are plain lower-case words.
+func Poison(err error) error { return poison{err} }
+
+type poison struct{ error }
+
+func (p poison) Unwrap() []error { return []error{p.error, ErrPoison} }
+
+// Transient wraps err so that the lane is tried again.
+func Transient(err error) error { return fmt.Errorf("%w: %w", ErrTransient, err) }
+
+// GapError reports a seq that skips: records between Expected and Found are lost.
+type GapError struct {
+	Topic           schemas.Topic
+	Lane            int
+	Offset          int64
+	Expected, Found int64
+}
+
+func (e *GapError) Error() string {
+	return fmt.Sprintf("records are missing: topic %s, lane %d, offset %d: expected seq %d, found %d",
+		e.Topic, e.Lane, e.Offset, e.Expected, e.Found)
+}
+
+// Is makes a GapError an [ErrGap].
+func (e *GapError) Is(target error) bool { return target == ErrGap }
+
+// Stage is the state machine of one lane: what it emits is a pure function of the records that it asks for. It is
+// driven by one goroutine.
+type Stage interface {
+	// Input names the topic that must be read next: it decides in which order several inputs are merged.
+	Input() schemas.Topic
+	// Process takes the next record of Input. An error that wraps ErrPoison sends the record to dead-letters.
+	Process(ctx context.Context, rec Record, out Output) error
+	// Flush emits what was held back for batching. It is called when no input is at hand, and before the lane is given
+	// up; what is emitted, and in which order, must not depend on when it is called.
+	Flush(ctx context.Context, out Output) error
+}
+
+// Output is where a stage writes, within its own lane. It must not be used after the call that got it returns, nor by
+// two goroutines at once. Emit and DeadLetter return before the broker has acknowledged, and block when too many bytes
+// are waiting.
+type Output interface {
+	// Emit writes rec as the next record of topic. resume is a point from which the stage produces every record that
+	// follows this one; it may lie as far back as is convenient, never ahead.
+	Emit(topic schemas.Topic, rec schemas.Record, resume Mark) error
+	// EmitBytes is Emit for a value that is encoded already.
+	EmitBytes(topic schemas.Topic, schema string, value []byte, resume Mark) error
+	// DeadLetter sets rec aside. It must be called before anything is emitted whose resume lies after rec.
+	DeadLetter(rec Record, reason string) error
+	// Mark is the point after all records processed and emitted so far. It may be used when nothing is held back, now
+	// or later.
+	Mark(state []byte) Mark
+	// Before is the point at which rec is the next record to read, with the outputs emitted so far.
+	Before(rec Record, state []byte) Mark
+	// After is the input position after rec; its Seqs are nil, so they are those after the record that it is emitted
+	// with.
+	After(rec Record, state []byte) Mark
+}
+
+// Factory makes the stage of one lane as it is at a mark; state is the mark's State, nil at the start of the lane.
+type Factory func(lane int, state []byte) (Stage, error)
+
+// StageSpec says what Run runs.
+type StageSpec struct {
+	Name    string          // also names the consumer group
+	Inputs  []schemas.Topic // the first one's partitions share out the lanes
+	Outputs []schemas.Topic
+	New     Factory
+	// Counters, when set, is kept up to date for progress bars.
+	Counters *Counters
+
+	hook func(point crashPoint, lane int) error // tests inject crashes
+}
+
+// crashPoint names a boundary at which tests make a lane crash.
+type crashPoint string
+
+const (
+	afterRead    crashPoint = "after read"
+	afterProcess crashPoint = "after process"
+	beforeWrite  crashPoint = "before write"
+	afterWrite   crashPoint = "after write"
+	beforeCommit crashPoint = "before commit"
+)
+
+func (s StageSpec) at(point crashPoint, lane int) error {
+	if s.hook == nil {
+		return nil
+	}
+	return s.hook(point, lane)
+}
+
+func (s StageSpec) validate() error {
+	switch {
+	case s.Name == "" || !isTopicName(s.Name):
+		return fmt.Errorf("stage name %q: want letters, digits, . _ -", s.Name)
+	case len(s.Inputs) == 0 || len(s.Outputs) == 0 || s.New == nil:
+		return fmt.Errorf("stage %s: want inputs, outputs and a factory", s.Name)
+	}
+	for _, t := range slices.Concat(s.Inputs, s.Outputs) {
+		if !isLaneTopic(t) {
+			return fmt.Errorf("stage %s: %q is no lane topic", s.Name, t)
+		}
+	}
+	for _, t := range s.Outputs {
+		if !Sequenced(t) {
+			return fmt.Errorf("stage %s: %q has no seqs and cannot be written by a stage", s.Name, t)
+		}
+	}
+	return nil
+}
+
+func isLaneTopic(t schemas.Topic) bool {
+	return slices.ContainsFunc(schemas.Catalogue(), func(i schemas.TopicInfo) bool { return i.Topic == t && i.Lane })
+}
+
+// Sequenced reports whether the records of t carry seqs. Those of outside producers do not, nor do those of topics
+// without lanes.
+func Sequenced(t schemas.Topic) bool { return t != schemas.Pairs && isLaneTopic(t) }
+
+// Record is one message of a lane, in order and without repetitions.
+type Record struct {
+	Topic  schemas.Topic
+	Lane   int
+	Offset int64
+	Seq    int64 // -1 on topics without seqs
+	Schema string
+	Value  []byte
+	Time   time.Time // informative; nothing may depend on it
+
+	key     []byte
+	headers []header
+	others  []TopicPosition // positions of the stage's other inputs when this record was handed out
+}
+
+// Header is the value of the named message header.
+func (r Record) Header(name string) ([]byte, bool) {
+	for _, h := range r.headers {
+		if h.Key == name {
+			return h.Value, true
+		}
+	}
+	return nil, false
+}
+
+// Position is where the record is.
+func (r Record) Position() Position { return Position{Offset: r.Offset, Seq: max(r.Seq, 0)} }
+
+// Next is the position after the record.
+func (r Record) Next() Position { return Position{Offset: r.Offset + 1, Seq: r.Seq + 1} }
