@@ -1,0 +1,121 @@
+package schemas
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestBatchValidate(t *testing.T) {
+	retext := func(b *Batch, i int, text string) {
+		b.Samples[i].Text, b.Samples[i].ID = text, NewPairID(b.Samples[i].ImageID, text)
+	}
+	checkSpoiled(t, batch, []spoiled[Batch]{
+		{"lane -1", func(b *Batch) { b.Group.Lane = -1 }, "group -1/70000"},
+		{"no samples", func(b *Batch) { b.Samples, b.I2T, b.T2I = nil, nil, nil }, "batch of 0 samples"},
+		{"too many samples", func(b *Batch) { b.Samples = make([]Sample, MaxBatch+1) }, "batch of 65537 samples"},
+		{"epoch -1", func(b *Batch) { b.Epoch = -1 }, "epoch -1"},
+		{"sequence -1", func(b *Batch) { b.Sequence = -1 }, "batch -1 of 9"},
+		{"last of the epoch", func(b *Batch) { b.Sequence = 8 }, ""},
+		{"after the last of the epoch", func(b *Batch) { b.Sequence = 9 }, "batch 9 of 9"},
+		{"strategy unknown", func(b *Batch) { b.Strategy = "best" }, `strategy is "best", want one of random, grit, gns`},
+		{"strategy missing", func(b *Batch) { b.Strategy = "" }, `strategy is ""`},
+		{"m -1", func(b *Batch) { b.M = -1 }, "want 4 x -1"},
+		{"m larger than the column", func(b *Batch) { b.M = math.MaxInt32 }, "want 4 x 2147483647"},
+		{"i2t short", func(b *Batch) { b.I2T = b.I2T[:7] }, "7 and 8 candidates"},
+		{"t2i short", func(b *Batch) { b.T2I = b.T2I[:7] }, "8 and 7 candidates"},
+		{"no candidates", func(b *Batch) { b.M, b.I2T, b.T2I = 0, nil, nil }, ""},
+		{"candidate is the anchor", func(b *Batch) { b.I2T[0] = 0 }, "i2t: invalid record: anchor 0 of 4 has candidate 0"},
+		{"candidate is the last sample", func(b *Batch) { b.I2T[2], b.I2T[3] = 3, 0 }, ""},
+		{"candidate after the last sample", func(b *Batch) { b.I2T[2] = 4 }, "anchor 1 of 4 has candidate 4"},
+		{"candidate -2", func(b *Batch) { b.T2I[2] = -2 }, "t2i: invalid record: anchor 1 of 4 has candidate -2"},
+		{"candidate twice", func(b *Batch) { b.I2T[1] = 1 }, "anchor 0 has candidate 1 twice"},
+		{"candidate twice, other direction", func(b *Batch) { b.T2I[6] = 2 }, "anchor 3 has candidate 2 twice"},
+		{"candidate is a partner", func(b *Batch) { b.I2T[0] = 3 }, "anchor 0 has candidate 3 twice, or as a partner too"},
+		{"candidate is a partner, other direction", func(b *Batch) { b.T2I[0] = 3 }, "t2i: invalid record: anchor 0 has candidate 3"},
+		{"candidate after -1", func(b *Batch) { b.I2T[2], b.I2T[3] = -1, 0 }, "anchor 1 has candidate 0 after -1"},
+		{"partner is itself", func(b *Batch) { b.Samples[0].Partners[0] = 0 }, "sample 0 of 4 has partner 0"},
+		{"partner -1", func(b *Batch) { b.Samples[0].Partners[0] = -1 }, "sample 0 of 4 has partner -1"},
+		{"partner after the last sample", func(b *Batch) { b.Samples[0].Partners[0] = 4 }, "sample 0 of 4 has partner 4"},
+		{"partner twice", func(b *Batch) { b.Samples[0].Partners = Int32s{3, 3} }, "partner 3, or twice"},
+		{"partner shows another image", func(b *Batch) { b.Samples[0].Partners[0] = 1 }, "partner 1, which shows another image"},
+		{"text empty", func(b *Batch) { retext(b, 0, "") }, "sample 0: invalid record: text is empty"},
+		{"text longest", func(b *Batch) { retext(b, 0, strings.Repeat("x", MaxCaptionBytes)) }, ""},
+		{"text too long", func(b *Batch) { retext(b, 0, strings.Repeat("x", MaxCaptionBytes+1)) }, "text has 8193"},
+		{"text is another caption", func(b *Batch) { b.Samples[0].Text = "a cow runs" }, "sample 0: invalid record: pair id"},
+		{"replaced text is another", func(b *Batch) { b.Samples[1].Text = "sofa" }, ""},
+		{"no id", func(b *Batch) { b.Samples[1].ID = PairID{} }, "sample 1: invalid record: pair id is missing"},
+		{"no image id", func(b *Batch) { b.Samples[1].ImageID = ImageID{} }, "sample 1: invalid record: image id is missing"},
+		{"no image", func(b *Batch) { b.Samples[2].Image = ImageRef{} }, "sample 2: invalid record: image uri"},
+		{"position -1", func(b *Batch) { b.Samples[0].Position = -1 }, "position -1"},
+		{"positive without image", func(b *Batch) { b.Samples[2].Positive.Image.Size = 0 }, "sample 2: positive: invalid record: image size 0"},
+		{"positive without id", func(b *Batch) { b.Samples[2].Positive.ImageID = ImageID{} }, "sample 2: positive: invalid record: image id"},
+	})
+}
+
+func TestScoredBatchValidate(t *testing.T) {
+	nan := float32(math.NaN())
+	checkSpoiled(t, scoredBatch, []spoiled[ScoredBatch]{
+		{"invalid batch", func(s *ScoredBatch) { s.Epoch = -1 }, "epoch -1"},
+		{"prob_i2t short", func(s *ScoredBatch) { s.ProbI2T = s.ProbI2T[:7] }, "prob_i2t has 7 values for 8"},
+		{"prob_t2i missing", func(s *ScoredBatch) { s.ProbT2I = nil }, "prob_t2i has 0 values for 8"},
+		{"0 and 1", func(s *ScoredBatch) { s.ProbI2T[0], s.ProbI2T[1] = 0, 1 }, ""},
+		{"below 0", func(s *ScoredBatch) { s.ProbI2T[0] = math.Nextafter32(0, -1) }, "prob_i2t holds -1"},
+		{"above 1", func(s *ScoredBatch) { s.ProbT2I[0] = math.Nextafter32(1, 2) }, "prob_t2i holds 1.0000001"},
+		{"NaN", func(s *ScoredBatch) { s.ProbT2I[0] = nan }, "prob_t2i holds NaN"},
+		{"probability of no candidate", func(s *ScoredBatch) { s.ProbI2T[3] = 0.5 }, "prob_i2t holds 0.5 where there is no candidate"},
+		{"no model", func(s *ScoredBatch) { s.Model = "" }, "model is empty"},
+		{"model not UTF-8", func(s *ScoredBatch) { s.Model = "\xff" }, "model is not UTF-8"},
+	})
+}
+
+func TestFeatureBlockValidate(t *testing.T) {
+	checkSpoiled(t, featureBlock, []spoiled[FeatureBlock]{
+		{"group -1", func(f *FeatureBlock) { f.Group.Seq = -1 }, "group 3/-1"},
+		{"no rows", func(f *FeatureBlock) { f.Positions = nil }, "0 rows of 4"},
+		{"too many rows", func(f *FeatureBlock) { f.Positions = make(Int32s, MaxBatch+1) }, "65537 rows"},
+		{"dim 0", func(f *FeatureBlock) { f.Dim, f.V, f.T = 0, nil, nil }, "rows of 0 values"},
+		{"dim largest", func(f *FeatureBlock) { f.Dim, f.V, f.T = MaxDim, unit(3, MaxDim, 0, 1), unit(3, MaxDim, 0, 1) }, ""},
+		{"dim too large", func(f *FeatureBlock) { f.Dim = MaxDim + 1 }, "rows of 4097 values"},
+		{"epoch -1", func(f *FeatureBlock) { f.Epoch = -1 }, "epoch -1"},
+		{"sequence -1", func(f *FeatureBlock) { f.Sequence = -1 }, "batch -1"},
+		{"step -1", func(f *FeatureBlock) { f.Step = -1 }, "step -1"},
+		{"position -1", func(f *FeatureBlock) { f.Positions[2] = -1 }, "position -1 of row 2"},
+		{"a row missing in v", func(f *FeatureBlock) { f.V = f.V[:16] }, "v has 16 bytes, want 3 rows of 4"},
+		{"a row too many in t", func(f *FeatureBlock) { f.T = unit(4, 4, 0, 1) }, "t has 32 bytes, want 3 rows of 4"},
+		{"last row of t not a unit vector", func(f *FeatureBlock) { clear(f.T[16:]) }, "row 2 of t has norm 0"},
+	})
+}
+
+func TestProgressValidate(t *testing.T) {
+	named := func(name string, v float64) func(*Progress) {
+		return func(p *Progress) { p.Values = Measures{name: v} }
+	}
+	checkSpoiled(t, progress, []spoiled[Progress]{
+		{"kind unknown", func(p *Progress) { p.Kind = "epoch" }, `kind is "epoch"`},
+		{"step 0", func(p *Progress) { p.Step = 0 }, ""},
+		{"step -1", func(p *Progress) { p.Step = -1 }, "step -1"},
+		{"checkpoint without a file", func(p *Progress) { p.Kind = ProgressCheckpoint }, "checkpoint is empty"},
+		{"longest file name", func(p *Progress) { p.Checkpoint = strings.Repeat("c", MaxURIBytes) }, ""},
+		{"file name too long", func(p *Progress) { p.Checkpoint = strings.Repeat("c", MaxURIBytes+1) }, "2049 bytes"},
+		{"file name not UTF-8", func(p *Progress) { p.Checkpoint = "\xff" }, "not UTF-8"},
+		{"largest value", named("x", math.MaxFloat64), ""},
+		{"NaN", named("x", math.NaN()), "x is NaN"},
+		{"infinite", named("x", math.Inf(-1)), "x is -Inf"},
+		{"no name", named("", 1), "name of a value is empty"},
+		{"longest name", named(strings.Repeat("n", MaxNameBytes), 1), ""},
+		{"name too long", named(strings.Repeat("n", MaxNameBytes+1), 1), "257 bytes"},
+		{"name not UTF-8", named("\xff", 1), "not UTF-8"},
+		{"most values", func(p *Progress) { p.Values = values(MaxMeasures) }, ""},
+		{"too many values", func(p *Progress) { p.Values = values(MaxMeasures + 1) }, "257 values"},
+		{"two errors, the first in order", func(p *Progress) { p.Values = Measures{"b": math.NaN(), "a": math.Inf(1)} }, "a is +Inf"},
+	})
+}
+
+func values(n int) Measures {
+	m := Measures{}
+	for i := range n {
+		m[strings.Repeat("v", i/2+1)+string(rune('a'+i%2))] = 1
+	}
+	return m
+}
