@@ -37,9 +37,26 @@ func (m *Model) MatchLogits(s *torch.Scope, fused *torch.Tensor) *torch.Tensor {
 // MatchPairs is MatchLogits of Fuse, for the pairs (text textIndex[i], image imageIndex[i]), with less work: nothing is
 // computed twice for a text or an image of several pairs, nor for tokens that ITM does not look at.
 func (m *Model) MatchPairs(s *torch.Scope, hidden, mask, images *torch.Tensor, textIndex, imageIndex []int64) *torch.Tensor {
+	return m.Pairing(s, hidden, mask, images).MatchLogits(s, textIndex, imageIndex)
+}
+
+// Pairing is texts and images of which many pairs are to be scored, a part at a time. It lives as long as its scope.
+type Pairing struct {
+	model *Model
+	prepared
+}
+
+// Pairing prepares texts (from [Model.Text], with their mask) and images (from [Model.Image]) for
+// [Pairing.MatchLogits].
+func (m *Model) Pairing(s *torch.Scope, hidden, mask, images *torch.Tensor) *Pairing {
+	return &Pairing{model: m, prepared: m.text.prepare(s, hidden, m.text.scores(s, mask), images)}
+}
+
+// MatchLogits are the ITM logits [n, 2] of the pairs (text textIndex[i], image imageIndex[i]).
+func (p *Pairing) MatchLogits(s *torch.Scope, textIndex, imageIndex []int64) *torch.Tensor {
 	texts := s.Int64s(textIndex, int64(len(textIndex)))
-	pictures := s.Int64s(imageIndex, int64(len(imageIndex)))
-	return m.MatchLogits(s, m.text.fuseFirst(s, hidden, m.text.scores(s, mask), images, texts, pictures))
+	images := s.Int64s(imageIndex, int64(len(imageIndex)))
+	return p.model.MatchLogits(s, p.model.text.fuseFirst(s, p.prepared, texts, images))
 }
 
 // HasMasked says whether the model has an MLM head. [Model.MaskedLogits] and [Model.MaskedLogitsAt] need one.

@@ -105,25 +105,46 @@ func (t text) fuse(s *torch.Scope, x, scores, images *torch.Tensor) *torch.Tenso
 	return x
 }
 
-// fuseFirst is fuse for pairs of the texts and images that the indices name, and only its first tokens [pairs, 1,
-// hidden]: what ITM needs. It computes the same with less work: what a text or an image brings to several pairs is
-// computed once, and the last layer has one query for each pair.
-func (t text) fuseFirst(s *torch.Scope, x, scores, images, textIndex, imageIndex *torch.Tensor) *torch.Tensor {
+// prepared is what texts and images bring to any pair of them, in the fusion layers.
+type prepared struct {
+	attended, scores *torch.Tensor   // texts after the first layer's self-attention; what attention adds to their scores
+	keys, values     []*torch.Tensor // of the images, by layer
+}
+
+// prepare computes what does not depend on who is paired with whom: up to the first cross-attention a text knows of no
+// image, and an image's keys and values know of no text.
+func (t text) prepare(s *torch.Scope, x, scores, images *torch.Tensor) prepared {
+	p := prepared{attended: firstToken(s, x), scores: scores} // without fusion layers that is all there is
 	layers := t.layers[t.fusion:]
 	for i, l := range layers {
-		queries := x
-		if i == len(layers)-1 {
-			queries = firstToken(s, x)
-		}
-		attended := l.self.forward(s, queries, x, scores)
 		if i == 0 {
-			// Up to here a text knows of no image.
-			attended = s.IndexSelect(attended, 0, textIndex)
-			scores = s.IndexSelect(scores, 0, textIndex)
+			p.attended = l.self.forward(s, firstOrAll(s, x, len(layers) == 1), x, scores)
 		}
-		k := s.IndexSelect(l.cross.key.apply(s, images), 0, imageIndex)
-		v := s.IndexSelect(l.cross.value.apply(s, images), 0, imageIndex)
-		x = l.feed(s, l.cross.mix(s, attended, k, v, nil))
+		p.keys = append(p.keys, l.cross.key.apply(s, images))
+		p.values = append(p.values, l.cross.value.apply(s, images))
+	}
+	return p
+}
+
+// fuseFirst is fuse for pairs of the texts and images that the indices name, and only its first tokens [pairs, 1,
+// hidden]: what ITM needs. It computes the same with less work: the last layer has one query for each pair.
+func (t text) fuseFirst(s *torch.Scope, p prepared, textIndex, imageIndex *torch.Tensor) *torch.Tensor {
+	layers := t.layers[t.fusion:]
+	x := s.IndexSelect(p.attended, 0, textIndex)
+	scores := s.IndexSelect(p.scores, 0, textIndex)
+	for i, l := range layers {
+		if i > 0 {
+			x = l.self.forward(s, firstOrAll(s, x, i == len(layers)-1), x, scores)
+		}
+		k, v := s.IndexSelect(p.keys[i], 0, imageIndex), s.IndexSelect(p.values[i], 0, imageIndex)
+		x = l.feed(s, l.cross.mix(s, x, k, v, nil))
+	}
+	return x
+}
+
+func firstOrAll(s *torch.Scope, x *torch.Tensor, first bool) *torch.Tensor {
+	if first {
+		return firstToken(s, x)
 	}
 	return x
 }
