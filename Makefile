@@ -5,7 +5,7 @@ BIN  := bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint fmt readme clean
+.PHONY: help setup build demo test test-kafka lint fmt readme clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ demo: build ## run the whole pipeline and show the result; DATA=folder-of-tars f
 
 test: setup ## run all tests that need no external server
 	go test ./...
+
+test-kafka: setup ## run the log's tests on a real cluster: Apache Kafka, three brokers, on Java 17 and Maven; SOAK=1 for longer
+	go test -tags kafka -count=1 -timeout 60m ./internal/kafkatest/ ./internal/stream/
 
 lint: setup ## gofmt, go vet, staticcheck
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not formatted: $$out" >&2; exit 1; }
