@@ -97,7 +97,9 @@ func TestSealValidate(t *testing.T) {
 }
 
 // vectors sets unit vectors of dim values with the given dot product's sign.
-func vectors(e *Embedding, dim int) { e.V, e.T, e.Similarity = unit(1, dim, 0, 1), unit(1, dim, 0, 1), 1 }
+func vectors(e *Embedding, dim int) {
+	e.V, e.T, e.Similarity = unit(1, dim, 0, 1), unit(1, dim, 0, 1), 1
+}
 
 func TestEmbeddingValidate(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))

@@ -1,0 +1,92 @@
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strings"
+)
+
+// Setting describes one variable.
+type Setting struct {
+	Variable string
+	Default  string
+	Meaning  string
+	Required bool
+	Secret   bool
+}
+
+// logValuer is a type that decides itself how it is logged; such a setting counts as a secret.
+var logValuer = reflect.TypeFor[slog.LogValuer]()
+
+// Settings lists the settings of structs, which may be values or pointers, in order. Structs that share settings give
+// them once, unless they differ in what they say of them.
+func Settings(structs ...any) []Setting {
+	var out []Setting
+	seen := map[Setting]bool{}
+	for _, s := range structs {
+		for _, f := range fieldsOf(structType(s)) {
+			if !seen[f.Setting] {
+				seen[f.Setting] = true
+				out = append(out, f.Setting)
+			}
+		}
+	}
+	return out
+}
+
+// Table is a Markdown table of the settings of structs.
+func Table(structs ...any) string {
+	var b strings.Builder
+	b.WriteString("| variable | default | meaning |\n|---|---|---|\n")
+	for _, s := range Settings(structs...) {
+		value := ""
+		switch {
+		case s.Required:
+			value = "*required*"
+		case s.Default != "":
+			value = "`" + s.Default + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", s.Variable, cell(value), cell(s.Meaning))
+	}
+	return b.String()
+}
+
+// cell makes a text fit into a cell of a Markdown table.
+func cell(s string) string {
+	return strings.NewReplacer("|", `\|`, "\n", " ").Replace(s)
+}
+
+// Redacted is a struct of settings as a value for slog: the effective value of every variable, those of secrets hidden.
+func Redacted(cfg any) slog.Value {
+	v := reflect.ValueOf(cfg)
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	var attrs []slog.Attr
+	for _, f := range fieldsOf(v.Type()) {
+		attrs = append(attrs, slog.Attr{Key: f.Variable, Value: shown(v.FieldByIndex(f.index), f.Secret)})
+	}
+	return slog.GroupValue(attrs...)
+}
+
+// shown is what a log may see of a value. That a secret is not set is no secret, and good to know.
+func shown(v reflect.Value, secret bool) slog.Value {
+	switch {
+	case secret && v.IsZero():
+		return slog.StringValue("")
+	case secret:
+		return slog.StringValue(hidden)
+	case v.Type() == reflect.TypeFor[[]string]():
+		return slog.StringValue(strings.Join(v.Interface().([]string), ","))
+	}
+	return slog.AnyValue(v.Interface())
+}
+
+func structType(s any) reflect.Type {
+	t := reflect.TypeOf(s)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t
+}
