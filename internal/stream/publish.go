@@ -41,8 +41,9 @@ type Publisher struct {
 	budget   int64
 	parallel int // lanes of a round that are written at once
 	compress kafka.Compression
-	wrote    func(schemas.Topic) error // test hooks
-	writing  func(schemas.Topic) error
+	failed   func()                    // called when writing ends with an error, if set
+	writing  func(schemas.Topic) error // called around every batch, if set: tests inject crashes
+	wrote    func(schemas.Topic) error
 
 	mu      sync.Mutex
 	queue   []message
@@ -102,15 +103,20 @@ func (p *Publisher) start() {
 
 // Publish queues a record without a seq: a pair, or a report of progress.
 func (p *Publisher) Publish(ctx context.Context, topic schemas.Topic, lane int, rec schemas.Record) error {
-	if Sequenced(topic) {
-		return fmt.Errorf("publishing to %s: its records need seqs", topic)
-	}
 	value, err := schemas.Marshal(rec)
 	if err != nil {
 		return err
 	}
+	return p.PublishBytes(ctx, topic, lane, rec.Schema(), value)
+}
+
+// PublishBytes is Publish for a value that is encoded already, valid or not: what is not will be set aside by its reader.
+func (p *Publisher) PublishBytes(ctx context.Context, topic schemas.Topic, lane int, schema string, value []byte) error {
+	if Sequenced(topic) {
+		return fmt.Errorf("publishing to %s: its records need seqs", topic)
+	}
 	return p.enqueue(ctx, message{topic: topic, lane: lane, value: value, headers: []header{
-		{Key: schemas.HeaderSchema, Value: []byte(rec.Schema())},
+		{Key: schemas.HeaderSchema, Value: []byte(schema)},
 	}})
 }
 
@@ -231,6 +237,9 @@ func (p *Publisher) fail(err error) {
 	close(p.changed)
 	p.changed = make(chan struct{})
 	p.mu.Unlock()
+	if p.failed != nil {
+		p.failed()
+	}
 }
 
 func (p *Publisher) run(ctx context.Context) error {
