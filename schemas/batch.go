@@ -11,33 +11,33 @@ const (
 
 // Sample is one pair of a mini-batch.
 type Sample struct {
-	ID       PairID    `msgpack:"id"`
-	ImageID  ImageID   `msgpack:"image_id"`
-	Image    ImageRef  `msgpack:"image"`
+	ID       PairID    `msgpack:"id"`                 // the pair's
+	ImageID  ImageID   `msgpack:"image_id"`           // the pair's
+	Image    ImageRef  `msgpack:"image"`              // where the image is
 	Text     string    `msgpack:"text"`               // the text to train on: the caption, or obj(v) when Replaced
 	Replaced bool      `msgpack:"replaced"`           // GPN-S eq. 8: similarity <= alpha(e)
-	Position int32     `msgpack:"position"`           // in the group
-	Positive *Positive `msgpack:"positive,omitempty"` // one of SE; absent: use an augmentation of the image itself
+	Position int32     `msgpack:"position"`           // of the pair in the group
+	Positive *Positive `msgpack:"positive,omitempty"` // one of the anchor's SE; absent: use an augmentation of the image itself
 	Partners Int32s    `msgpack:"partners,omitempty"` // samples of this batch that show the same image: known positives
 }
 
 // Positive is an image that shows the same as the anchor's (GPN-S eq. 9).
 type Positive struct {
-	ImageID ImageID  `msgpack:"image_id"`
-	Image   ImageRef `msgpack:"image"`
+	ImageID ImageID  `msgpack:"image_id"` // of the other image
+	Image   ImageRef `msgpack:"image"`    // where it is
 }
 
 // Batch is one mini-batch of one epoch of a group, in training order.
 type Batch struct {
-	Group    GroupID  `msgpack:"group"`
-	Epoch    int32    `msgpack:"epoch"`
-	Sequence int32    `msgpack:"sequence"` // in the epoch
-	Batches  int32    `msgpack:"batches"`  // in the epoch
-	Strategy string   `msgpack:"strategy"`
-	Samples  []Sample `msgpack:"samples"`
+	Group    GroupID  `msgpack:"group"`         // whose pairs these are
+	Epoch    int32    `msgpack:"epoch"`         // of the group: 0, 1, 2, ...
+	Sequence int32    `msgpack:"sequence"`      // number of the batch in the epoch: 0..Batches-1
+	Batches  int32    `msgpack:"batches"`       // batches in the epoch
+	Strategy string   `msgpack:"strategy"`      // how its samples were chosen
+	Samples  []Sample `msgpack:"samples"`       // in training order
 	M        int32    `msgpack:"m"`             // candidates per anchor and direction
-	I2T      Int32s   `msgpack:"i2t,omitempty"` // samples x M: hardest texts of each image, hardest first; -1: no more candidates
-	T2I      Int32s   `msgpack:"t2i,omitempty"` // samples x M: hardest images of each text
+	I2T      Int32s   `msgpack:"i2t,omitempty"` // samples x M: samples with the hardest texts for each image, hardest first; -1: no more candidates
+	T2I      Int32s   `msgpack:"t2i,omitempty"` // samples x M: samples with the hardest images for each text
 }
 
 // Schema implements [Record].

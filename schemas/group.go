@@ -8,14 +8,14 @@ const ChunkMembers = 1024
 // NeighborChunk holds what the indexer found for consecutive members of a group, as columns. A member's position is
 // its index among the group's distinct pairs in offset order; every reference to another member is a position.
 type NeighborChunk struct {
-	Group   GroupID `msgpack:"group"`
+	Group   GroupID `msgpack:"group"`         // the members' group
 	Start   int32   `msgpack:"start"`         // position of the first member
 	IDs     []byte  `msgpack:"ids"`           // 16 bytes a member: pair ids
 	K       int32   `msgpack:"k"`             // columns of V2T
 	V2T     Int32s  `msgpack:"v2t,omitempty"` // members x K: texts nearest to the image, best first; -1: no such neighbour
 	K1      int32   `msgpack:"k1"`            // columns of SE
 	SE      Int32s  `msgpack:"se,omitempty"`  // members x K1: semantic-equivalent images (GPN-S eq. 9), best first, padded with -1
-	Cluster Int32s  `msgpack:"cluster"`
+	Cluster Int32s  `msgpack:"cluster"`       // a member's k-means cluster
 	ObjEnd  Int32s  `msgpack:"obj_end"`       // a member's nouns are Obj[ObjEnd[i-1]:ObjEnd[i]]
 	Obj     Int32s  `msgpack:"obj,omitempty"` // obj(v), GPN-S eq. 7, as indices into the manifest's Nouns, ascending
 }
@@ -124,26 +124,26 @@ const (
 
 // Group is the manifest that follows a group's last chunk.
 type Group struct {
-	Group         GroupID  `msgpack:"group"`
-	FirstOffset   int64    `msgpack:"first_offset"` // of the group's first embedding
-	EndOffset     int64    `msgpack:"end_offset"`   // the offset after the group's last embedding
-	Count         int32    `msgpack:"count"`        // distinct pairs
-	Duplicates    int64    `msgpack:"duplicates"`   // embeddings in the range that repeat an earlier pair
-	Chunks        int32    `msgpack:"chunks"`
-	Dim           int32    `msgpack:"dim"`
-	Clusters      int32    `msgpack:"clusters"` // K actually used: the configured K, or Count when fewer
-	MinSimilarity float32  `msgpack:"min_similarity"`
-	MaxSimilarity float32  `msgpack:"max_similarity"`
+	Group         GroupID  `msgpack:"group"`           // the group's id
+	FirstOffset   int64    `msgpack:"first_offset"`    // of the group's first embedding
+	EndOffset     int64    `msgpack:"end_offset"`      // the offset after the group's last embedding
+	Count         int32    `msgpack:"count"`           // distinct pairs
+	Duplicates    int64    `msgpack:"duplicates"`      // embeddings in the range that repeat an earlier pair
+	Chunks        int32    `msgpack:"chunks"`          // neighbor chunks of the group
+	Dim           int32    `msgpack:"dim"`             // values of a vector
+	Clusters      int32    `msgpack:"clusters"`        // k-means clusters: as many as configured, or Count when that is fewer
+	MinSimilarity float32  `msgpack:"min_similarity"`  // smallest v . t of a pair
+	MaxSimilarity float32  `msgpack:"max_similarity"`  // largest v . t of a pair
 	Nouns         []string `msgpack:"nouns,omitempty"` // S_n, the noun vocabulary, ascending
 	Model         string   `msgpack:"model"`           // fingerprint of the encoder's weights
-	Closed        string   `msgpack:"closed"`          // what closed the group: "count", "seal" or "model"
-	K             int32    `msgpack:"k"`
-	K1            int32    `msgpack:"k1"`
-	K2            int32    `msgpack:"k2"`
-	P             float64  `msgpack:"p"`
-	MinCount      int32    `msgpack:"min_count"`
-	Modality      string   `msgpack:"modality"` // what was clustered: "image" or "text"
-	Digest        []byte   `msgpack:"digest"`   // SHA-256 over the chunks' bytes, in order
+	Closed        string   `msgpack:"closed"`          // what closed the group
+	K             int32    `msgpack:"k"`               // parameter: nearest texts of an image
+	K1            int32    `msgpack:"k1"`              // parameter: nearest images of an image, of which SE is chosen
+	K2            int32    `msgpack:"k2"`              // parameter: nearest images of a text, in which SE must lie
+	P             float64  `msgpack:"p"`               // parameter: obj(v) holds the nouns of more than this share of the K texts
+	MinCount      int32    `msgpack:"min_count"`       // parameter: a noun occurs more often than this in the group
+	Modality      string   `msgpack:"modality"`        // which vectors were clustered
+	Digest        []byte   `msgpack:"digest"`          // SHA-256 over the chunks' bytes, in order
 }
 
 // Schema implements [Record].

@@ -72,8 +72,8 @@ func decodeID(d *msgpack.Decoder, into []byte) error {
 
 // GroupID names a group: the lane and the group's number in that lane.
 type GroupID struct {
-	Lane int32 `msgpack:"lane"`
-	Seq  int64 `msgpack:"seq"`
+	Lane int32 `msgpack:"lane"` // partition
+	Seq  int64 `msgpack:"seq"`  // 0, 1, 2, ... in the lane
 }
 
 func (g GroupID) String() string { return fmt.Sprintf("%d/%d", g.Lane, g.Seq) }

@@ -12,11 +12,11 @@ type ImageRef struct {
 
 // Pair is one crawled image and one of its captions. Exactly one of Image and Inline is set.
 type Pair struct {
-	ID        PairID    `msgpack:"id"`
-	ImageID   ImageID   `msgpack:"image_id"`
-	Image     *ImageRef `msgpack:"image,omitempty"`
-	Inline    []byte    `msgpack:"inline,omitempty"` // encoded image bytes of a producer that has no bucket
-	Caption   string    `msgpack:"caption"`
+	ID        PairID    `msgpack:"id"`                   // of ImageID and Caption
+	ImageID   ImageID   `msgpack:"image_id"`             // of the encoded image
+	Image     *ImageRef `msgpack:"image,omitempty"`      // where the image is, if it is in a bucket
+	Inline    []byte    `msgpack:"inline,omitempty"`     // encoded image bytes of a producer that has no bucket
+	Caption   string    `msgpack:"caption"`              // in any language
 	Source    string    `msgpack:"source,omitempty"`     // informative: where the pair was crawled
 	CrawlTime int64     `msgpack:"crawl_time,omitempty"` // informative: Unix milliseconds
 }
@@ -53,7 +53,7 @@ func (p *Pair) Validate() error {
 // Seal closes the open group of its lane. Stages pass it on, so that every lane topic shows where it was.
 type Seal struct {
 	Final bool   `msgpack:"final"`          // the crawl is finite and ends here: no pair follows in this lane
-	Note  string `msgpack:"note,omitempty"` // informative
+	Note  string `msgpack:"note,omitempty"` // informative: why, or by whom
 }
 
 // Schema implements [Record].
@@ -64,12 +64,12 @@ func (s *Seal) Validate() error { return validateText("note", s.Note, MaxCaption
 
 // Embedding is a pair with its unit vectors v = g_V(image) and t = g_T(caption) (GPN-S section 3.2).
 type Embedding struct {
-	ID         PairID   `msgpack:"id"`
-	ImageID    ImageID  `msgpack:"image_id"`
-	Image      ImageRef `msgpack:"image"`
-	Caption    string   `msgpack:"caption"`
-	V          Float16s `msgpack:"v"`
-	T          Float16s `msgpack:"t"`
+	ID         PairID   `msgpack:"id"`         // the pair's
+	ImageID    ImageID  `msgpack:"image_id"`   // the pair's
+	Image      ImageRef `msgpack:"image"`      // where the image is; inline bytes have been written to a bucket
+	Caption    string   `msgpack:"caption"`    // the pair's
+	V          Float16s `msgpack:"v"`          // unit vector of the image
+	T          Float16s `msgpack:"t"`          // unit vector of the caption, as long as V
 	Similarity float32  `msgpack:"similarity"` // v . t of the rounded vectors, in [-1, 1] up to rounding
 	Model      string   `msgpack:"model"`      // fingerprint of the encoder's weights
 }

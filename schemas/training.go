@@ -11,14 +11,14 @@ import (
 // FeatureBlock is what the training model made of a mini-batch, in training order: the features by which the grouper
 // groups the next epoch (GRIT-VLP section 3.2).
 type FeatureBlock struct {
-	Group     GroupID  `msgpack:"group"`
-	Epoch     int32    `msgpack:"epoch"`
+	Group     GroupID  `msgpack:"group"`     // the batch's
+	Epoch     int32    `msgpack:"epoch"`     // the batch's
 	Sequence  int32    `msgpack:"sequence"`  // the batch's
-	Positions Int32s   `msgpack:"positions"` // in the group, one a row
-	Dim       int32    `msgpack:"dim"`
-	V         Float16s `msgpack:"v"` // rows x Dim, unit vectors
-	T         Float16s `msgpack:"t"`
-	Step      int64    `msgpack:"step"` // the training step that made them
+	Positions Int32s   `msgpack:"positions"` // of the samples in the group, one a row
+	Dim       int32    `msgpack:"dim"`       // values of a vector
+	V         Float16s `msgpack:"v"`         // rows x Dim: unit vectors of the images
+	T         Float16s `msgpack:"t"`         // rows x Dim: unit vectors of the texts
+	Step      int64    `msgpack:"step"`      // the training step that made them
 }
 
 // Schema implements [Record].
@@ -53,13 +53,13 @@ const (
 	ProgressCheckpoint = "checkpoint"
 )
 
-// Progress is a report of the trainer or of an evaluation. Time is informative; nothing is decided by it.
+// Progress is a report of the trainer or of an evaluation, for people and dashboards: nothing is decided by it.
 type Progress struct {
-	Kind       string   `msgpack:"kind"` // "step", "eval" or "checkpoint"
-	Step       int64    `msgpack:"step"`
+	Kind       string   `msgpack:"kind"`                 // what is reported
+	Step       int64    `msgpack:"step"`                 // training steps done
 	Values     Measures `msgpack:"values,omitempty"`     // losses, learning rate, counts, recalls
 	Checkpoint string   `msgpack:"checkpoint,omitempty"` // file that was written
-	Time       int64    `msgpack:"time,omitempty"`       // Unix milliseconds
+	Time       int64    `msgpack:"time,omitempty"`       // informative: Unix milliseconds
 }
 
 // Schema implements [Record].
