@@ -1,0 +1,177 @@
+// Package discriminator is the core of the discriminating stage: Con-D, the model that tells false negatives from true
+// ones (MAFA section 4.1).
+//
+// In comes a [schemas.Batch] with the pixels and token ids of its samples, out goes the [schemas.ScoredBatch]: the batch
+// itself and, for every candidate of either direction, the probability that Con-D gives to a match.
+//
+// Invariants:
+//
+//  1. A probability is a function of Con-D's weights and the batch, and to the last bit: every image and text is encoded
+//     once, and pairs go through the fusion encoder in the order of the candidate lists and in parts of one fixed size, so
+//     that a pair's value depends on its image, its text and its place, and on nothing that the other pairs hold. (A BLAS
+//     kernel may round differently at different places, which moves a probability by about 1e-7.)
+//  2. With all N-1 others as candidates the trainer's choice is exactly MAFA's, whatever its current similarities are.
+//  3. A pair that is a candidate in both directions is scored once and has one value.
+//
+// Con-D is any model with a matching head, as a rule one that was pre-trained and then fine-tuned for retrieval; it does
+// not change here. A [Discriminator] is safe for concurrent use in so far as its model's worker does one thing after the
+// other. It reads no files and no topics.
+package discriminator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/pairstream/pairstream/internal/match"
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// ErrNotFinite marks a batch for which Con-D gave something that is no probability.
+var ErrNotFinite = errors.New("score is not a finite number")
+
+// DefaultPart is the number of pairs that go through the fusion encoder at once.
+const DefaultPart = 128
+
+// Options are the settings of the discriminator's core.
+type Options struct {
+	// Part is the number of pairs that go through the fusion encoder at once; 0 is [DefaultPart]. It bounds memory. Another
+	// part may change the last bits of a probability, so a replay needs the same.
+	Part int
+}
+
+// Input is what a batch's references and texts have become.
+type Input struct {
+	// Pixels are the preprocessed training images, one after another: 3 x S x S float32 each. The papers' Con-D looks at the
+	// same augmented images as the model in training.
+	Pixels []float32
+	// IDs are the token ids of each sample's text by Con-D's vocabulary: [CLS] ... [SEP], not padded.
+	IDs [][]int32
+}
+
+// Discriminator scores batches.
+type Discriminator struct {
+	model       *model.Model
+	fingerprint string
+	pad         int32
+	part        int
+}
+
+// New prepares to score with m, which stays the caller's.
+func New(ctx context.Context, m *model.Model, o Options) (*Discriminator, error) {
+	if o.Part < 0 {
+		return nil, fmt.Errorf("preparing Con-D: Part %d, want 0 or more", o.Part)
+	}
+	if o.Part == 0 {
+		o.Part = DefaultPart
+	}
+	pad := slices.Index(m.Vocab, "[PAD]")
+	if pad < 0 {
+		return nil, fmt.Errorf("preparing Con-D: its vocabulary of %d tokens has no [PAD]", len(m.Vocab))
+	}
+	fingerprint, err := m.Fingerprint(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("preparing Con-D: %w", err)
+	}
+	return &Discriminator{model: m, fingerprint: fingerprint, pad: int32(pad), part: o.Part}, nil
+}
+
+// Fingerprint identifies Con-D's weights.
+func (d *Discriminator) Fingerprint() string { return d.fingerprint }
+
+// Score asks Con-D about every candidate of a batch.
+func (d *Discriminator) Score(ctx context.Context, b *schemas.Batch, in Input) (*schemas.ScoredBatch, error) {
+	scored := &schemas.ScoredBatch{
+		Batch: *b, Model: d.fingerprint,
+		ProbI2T: make(schemas.Floats32, len(b.I2T)), ProbT2I: make(schemas.Floats32, len(b.T2I)),
+	}
+	pairs, at := candidatePairs(b)
+	logits, err := d.logits(ctx, b, in, pairs)
+	if err == nil {
+		err = fill(scored, at, logits)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("scoring batch %d of group %s, epoch %d: %w", b.Sequence, b.Group, b.Epoch, err)
+	}
+	return scored, nil
+}
+
+// places says where in the candidates of the two directions the pairs of a batch stand; -1: no candidate.
+type places struct{ i2t, t2i []int32 }
+
+// candidatePairs lists the pairs of both directions, each once.
+func candidatePairs(b *schemas.Batch) ([]match.Pair, places) {
+	at := places{i2t: make([]int32, len(b.I2T)), t2i: make([]int32, len(b.T2I))}
+	seen := make(map[match.Pair]int32)
+	var pairs []match.Pair
+	place := func(p match.Pair) int32 {
+		if p.Image < 0 || p.Text < 0 {
+			return -1
+		}
+		i, known := seen[p]
+		if !known {
+			i = int32(len(pairs))
+			seen[p] = i
+			pairs = append(pairs, p)
+		}
+		return i
+	}
+	for k := range b.I2T {
+		anchor := int32(k / int(b.M))
+		at.i2t[k] = place(match.Pair{Image: anchor, Text: b.I2T[k]})
+		at.t2i[k] = place(match.Pair{Image: b.T2I[k], Text: anchor})
+	}
+	return pairs, at
+}
+
+// logits encodes the batch and scores pairs. A batch without candidates needs neither.
+func (d *Discriminator) logits(ctx context.Context, b *schemas.Batch, in Input, pairs []match.Pair) ([]match.Logits, error) {
+	if len(in.IDs) != len(b.Samples) {
+		return nil, fmt.Errorf("%w: %d texts for %d samples", match.ErrInput, len(in.IDs), len(b.Samples))
+	}
+	if len(pairs) == 0 {
+		return nil, nil
+	}
+	var logits []match.Logits
+	err := d.model.Worker().Do(ctx, func(s *torch.Scope) error {
+		pixels, err := match.Images(s, in.Pixels, len(b.Samples), d.model)
+		if err != nil {
+			return err
+		}
+		ids, mask, err := match.Texts(s, in.IDs, d.pad, d.model.Config)
+		if err != nil {
+			return err
+		}
+		var e match.Encoded
+		s.NoGrad(func() {
+			e = match.Encoded{Hidden: d.model.Text(s, ids, mask), Mask: mask, Tokens: d.model.Image(s, pixels)}
+		})
+		logits, err = match.Score(s, d.model, e, pairs, d.part)
+		return err
+	})
+	return logits, err
+}
+
+// fill writes the probabilities beside the candidates.
+func fill(scored *schemas.ScoredBatch, at places, logits []match.Logits) error {
+	for _, way := range []struct {
+		places []int32
+		prob   schemas.Floats32
+	}{{at.i2t, scored.ProbI2T}, {at.t2i, scored.ProbT2I}} {
+		for k, i := range way.places {
+			if i < 0 {
+				continue
+			}
+			p := logits[i].Probability()
+			if math.IsNaN(float64(p)) {
+				return fmt.Errorf("%w: logits %v", ErrNotFinite, logits[i])
+			}
+			way.prob[k] = p
+		}
+	}
+	return nil
+}

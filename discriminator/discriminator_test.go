@@ -1,0 +1,212 @@
+package discriminator
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/match"
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+var smallConfig = model.Config{
+	ImageSize: 32, PatchSize: 16, VisionDim: 32, VisionDepth: 2, VisionHeads: 2,
+	TextHidden: 32, TextLayers: 4, FusionLayer: 2, TextHeads: 2, TextIntermediate: 64,
+	VocabSize: 40, MaxPositions: 16, EmbedDim: 16, TextTokens: 12,
+}
+
+func newConD(t *testing.T, part int) *Discriminator {
+	t.Helper()
+	before := torch.Live()
+	w, err := torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 2, Deterministic: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		w.Close()
+		if n := torch.Live() - before; n != 0 {
+			t.Errorf("%d tensors were not given back", n)
+		}
+	})
+	m, err := model.New(context.Background(), w, smallConfig, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Free)
+	m.Vocab = make([]string, smallConfig.VocabSize)
+	m.Vocab[0] = "[PAD]"
+	d, err := New(context.Background(), m, Options{Part: part})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// randomInput is n samples of noise.
+func randomInput(n int) Input {
+	r := rng.New(1, "input", int64(n))
+	in := Input{Pixels: make([]float32, n*3*smallConfig.ImageSize*smallConfig.ImageSize)}
+	for i := range in.Pixels {
+		in.Pixels[i] = float32(r.NormFloat64())
+	}
+	for range n {
+		ids := []int32{1}
+		for range 3 + r.IntN(8) {
+			ids = append(ids, int32(4+r.IntN(36)))
+		}
+		in.IDs = append(in.IDs, ids)
+	}
+	return in
+}
+
+// allCandidates is a batch with the N-1 others as candidates.
+func allCandidates(n int) *schemas.Batch {
+	b := &schemas.Batch{Samples: make([]schemas.Sample, n), M: int32(n - 1), Batches: 1}
+	for anchor := range int32(n) {
+		for j := range int32(n) {
+			if j != anchor {
+				b.I2T, b.T2I = append(b.I2T, j), append(b.T2I, j)
+			}
+		}
+	}
+	return b
+}
+
+func score(t *testing.T, d *Discriminator, b *schemas.Batch, in Input) *schemas.ScoredBatch {
+	t.Helper()
+	scored, err := d.Score(context.Background(), b, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return scored
+}
+
+func TestBothDirectionsShareAPairsValue(t *testing.T) {
+	const n = 7
+	scored := score(t, newConD(t, 16), allCandidates(n), randomInput(n))
+	if scored.Model == "" {
+		t.Error("the scored batch does not name Con-D's weights")
+	}
+	value := map[match.Pair]float32{}
+	for k, j := range scored.I2T {
+		value[match.Pair{Image: int32(k / (n - 1)), Text: j}] = scored.ProbI2T[k]
+	}
+	distinct := map[float32]bool{}
+	for k, j := range scored.T2I {
+		p := match.Pair{Image: j, Text: int32(k / (n - 1))}
+		if scored.ProbT2I[k] != value[p] {
+			t.Errorf("pair %v: %v from the text, %v from the image", p, scored.ProbT2I[k], value[p])
+		}
+		distinct[value[p]] = true
+	}
+	if len(distinct) < n {
+		t.Errorf("%d different probabilities for %d pairs", len(distinct), n*(n-1))
+	}
+}
+
+// The value of a pair has to be the same bits whatever the other pairs of its part hold: here all other images and texts
+// change, while pair (0, 1) keeps its place.
+func TestAPairsValueDependsOnNoOther(t *testing.T) {
+	const n = 9
+	d := newConD(t, 16)
+	in := randomInput(n)
+	other := Input{Pixels: slices.Clone(in.Pixels), IDs: slices.Clone(in.IDs)}
+	image := len(in.Pixels) / n
+	for i := image; i < len(other.Pixels); i++ {
+		other.Pixels[i] = -other.Pixels[i]
+	}
+	for i := range other.IDs {
+		if i != 1 {
+			other.IDs[i] = slices.Clone(other.IDs[i])
+			other.IDs[i][1] = 3
+		}
+	}
+	a, b := score(t, d, allCandidates(n), in), score(t, d, allCandidates(n), other)
+	if a.ProbI2T[0] != b.ProbI2T[0] {
+		t.Errorf("image 0, text 1: %v among some pairs, %v among others", a.ProbI2T[0], b.ProbI2T[0])
+	}
+	if a.ProbI2T[1] == b.ProbI2T[1] {
+		t.Errorf("image 0, text 2: %v before and after text 2 changed", a.ProbI2T[1])
+	}
+}
+
+// With fewer candidates and with parts of another size a pair may stand in another place: the same value but for rounding.
+func TestFewerCandidatesGetTheSameValues(t *testing.T) {
+	const n = 9
+	in := randomInput(n)
+	d := newConD(t, 16)
+	all := score(t, d, allCandidates(n), in)
+	value := map[match.Pair]float32{}
+	for k, j := range all.I2T {
+		value[match.Pair{Image: int32(k / (n - 1)), Text: j}] = all.ProbI2T[k]
+	}
+	few := &schemas.Batch{Samples: make([]schemas.Sample, n), M: 2, Batches: 1}
+	for anchor := range int32(n) {
+		few.I2T = append(few.I2T, (anchor+5)%n, (anchor+2)%n)
+		few.T2I = append(few.T2I, -1, (anchor+8)%n)
+	}
+	for name, scored := range map[string]*schemas.ScoredBatch{
+		"few": score(t, d, few, in), "parts of 5": score(t, newConD(t, 5), few, in), "one part": score(t, newConD(t, 500), few, in),
+	} {
+		check := func(p match.Pair, got float32) {
+			t.Helper()
+			want := value[p]
+			if p.Image < 0 {
+				want = 0
+			}
+			if math.Abs(float64(got-want)) > 1e-6 {
+				t.Errorf("%s: pair %v: %v, want %v", name, p, got, want)
+			}
+		}
+		for k := range few.I2T {
+			anchor := int32(k / 2)
+			check(match.Pair{Image: anchor, Text: few.I2T[k]}, scored.ProbI2T[k])
+			check(match.Pair{Image: few.T2I[k], Text: anchor}, scored.ProbT2I[k])
+		}
+	}
+}
+
+func TestScoringTwiceGivesTheSameBits(t *testing.T) {
+	in, batch := randomInput(9), allCandidates(9)
+	a, b := score(t, newConD(t, 16), batch, in), score(t, newConD(t, 16), batch, in)
+	if !slices.Equal(a.ProbI2T, b.ProbI2T) || !slices.Equal(a.ProbT2I, b.ProbT2I) || a.Model != b.Model {
+		t.Error("the same batch got two scores")
+	}
+}
+
+func TestScoreOddBatches(t *testing.T) {
+	d := newConD(t, 16)
+	one := score(t, d, &schemas.Batch{Samples: make([]schemas.Sample, 1), Batches: 1}, randomInput(1))
+	if len(one.ProbI2T) != 0 {
+		t.Errorf("a batch of one has probabilities %v", one.ProbI2T)
+	}
+	none := &schemas.Batch{Samples: make([]schemas.Sample, 2), M: 1, I2T: []int32{-1, -1}, T2I: []int32{-1, -1}, Batches: 1}
+	if got := score(t, d, none, randomInput(2)); !slices.Equal(got.ProbI2T, schemas.Floats32{0, 0}) {
+		t.Errorf("a batch without candidates has probabilities %v", got.ProbI2T)
+	}
+}
+
+func TestScoreRefuses(t *testing.T) {
+	d := newConD(t, 16)
+	good := randomInput(3)
+	for name, change := range map[string]func(in *Input){
+		"3 texts":      func(in *Input) { in.IDs = in.IDs[:2] },
+		"pixel values": func(in *Input) { in.Pixels = in.Pixels[1:] },
+		"token id 40":  func(in *Input) { in.IDs = [][]int32{{1, 40}, {1}, {1}} },
+		"0 tokens":     func(in *Input) { in.IDs = [][]int32{{}, {1}, {1}} },
+		"17 tokens":    func(in *Input) { in.IDs = [][]int32{make([]int32, 17), {1}, {1}} },
+	} {
+		in := good
+		change(&in)
+		_, err := d.Score(context.Background(), allCandidates(3), in)
+		if !errors.Is(err, match.ErrInput) || !strings.Contains(err.Error(), strings.TrimPrefix(name, "3 ")) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package match
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/torch"
+)
+
+// ErrInput marks texts or images that do not fit the model.
+var ErrInput = errors.New("input does not fit the model")
+
+// CheckTexts verifies that every row has tokens, no more than the model has positions, and ids within its vocabulary.
+func CheckTexts(rows [][]int32, c model.Config) error {
+	for i, row := range rows {
+		if len(row) == 0 || len(row) > c.MaxPositions {
+			return fmt.Errorf("%w: text %d has %d tokens, want 1..%d", ErrInput, i, len(row), c.MaxPositions)
+		}
+		for _, id := range row {
+			if id < 0 || int(id) >= c.VocabSize {
+				return fmt.Errorf("%w: text %d has token id %d, want 0..%d", ErrInput, i, id, c.VocabSize-1)
+			}
+		}
+	}
+	if len(rows) == 0 {
+		return fmt.Errorf("%w: no texts", ErrInput)
+	}
+	return nil
+}
+
+// Texts pads rows of token ids to the longest of them and marks the tokens with 1 and the padding with 0, both [N, L]
+// Int64. Padding is never attended to, so a shorter padding gives the same features for less work.
+func Texts(s *torch.Scope, rows [][]int32, pad int32, c model.Config) (ids, mask *torch.Tensor, err error) {
+	if err := CheckTexts(rows, c); err != nil {
+		return nil, nil, err
+	}
+	longest := 0
+	for _, row := range rows {
+		longest = max(longest, len(row))
+	}
+	padded := make([]int64, 0, len(rows)*longest)
+	marks := make([]int64, len(rows)*longest)
+	for i, row := range rows {
+		for j, id := range row {
+			padded = append(padded, int64(id))
+			marks[i*longest+j] = 1
+		}
+		for range longest - len(row) {
+			padded = append(padded, int64(pad))
+		}
+	}
+	n, l := int64(len(rows)), int64(longest)
+	return s.Int64s(padded, n, l), s.Int64s(marks, n, l), nil
+}
+
+// Images makes [N, 3, S, S] of pixels, in the precision of the model.
+func Images(s *torch.Scope, pixels []float32, n int, m *model.Model) (*torch.Tensor, error) {
+	side := m.Config.ImageSize
+	if n <= 0 || len(pixels) != n*3*side*side {
+		return nil, fmt.Errorf("%w: %d pixel values, want %d x 3 x %d x %d", ErrInput, len(pixels), n, side, side)
+	}
+	x := s.Float32s(pixels, int64(n), 3, int64(side), int64(side))
+	return s.To(x, m.Params()[0].Tensor.DType()), nil
+}
