@@ -1,0 +1,113 @@
+package trainer
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/safetensors"
+	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// momentum is an exponential average of the model, whose features are the keys of the contrastive loss, and a queue of
+// the latest of them (ALBEF section 3.2, as GRIT-VLP and MAFA use it when they fine-tune for retrieval). All methods take
+// a nil receiver: no momentum encoder.
+type momentum struct {
+	model       *model.Model
+	decay       float64
+	limit       int               // of the queue
+	image, text *torch.Tensor     // the queue [filled, E], newest first; nil: empty
+	ids         []schemas.ImageID // of its rows
+}
+
+// newMomentum starts from a copy of the weights.
+func newMomentum(ctx context.Context, m *model.Model, o MomentumOptions) (*momentum, error) {
+	tensors, err := m.Export(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("copying the model: %w", err)
+	}
+	var file bytes.Buffer
+	if err := safetensors.Write(&file, tensors, nil); err != nil {
+		return nil, fmt.Errorf("copying the model: %w", err)
+	}
+	f, err := safetensors.Parse(file.Bytes())
+	if err != nil {
+		return nil, fmt.Errorf("copying the model: %w", err)
+	}
+	return momentumFrom(ctx, m, f, "", o)
+}
+
+// momentumFrom takes the average from the tensors of a file whose names begin with prefix.
+func momentumFrom(ctx context.Context, m *model.Model, f *safetensors.File, prefix string, o MomentumOptions) (*momentum, error) {
+	average, err := model.FromFile(ctx, m.Worker(), f, model.LoadOptions{
+		Prefix: prefix, Config: &m.Config, Vocab: m.Vocab, DType: m.Params()[0].Tensor.DType(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the momentum encoder: %w", err)
+	}
+	return &momentum{model: average, decay: o.Decay, limit: o.Queue}, nil
+}
+
+func (a *momentum) free() {
+	if a == nil {
+		return
+	}
+	a.model.Free()
+	a.image.Free()
+	a.text.Free()
+}
+
+// follow moves the average towards the weights, before every step, as ALBEF does.
+func (a *momentum) follow(s *torch.Scope, m *model.Model) {
+	if a == nil {
+		return
+	}
+	s.NoGrad(func() {
+		weights := m.Params()
+		for i, p := range a.model.Params() { // both are sorted by name
+			p.Tensor.CopyFrom(s.Add(s.MulScalar(p.Tensor, a.decay), s.MulScalar(weights[i].Tensor, 1-a.decay)))
+		}
+	})
+}
+
+// keys are the average's features of the batch, and the queue behind them; without an average the model's own.
+func (a *momentum) keys(s *torch.Scope, f *forward, pixels, ids *torch.Tensor) keys {
+	if a == nil {
+		return keys{image: f.image, text: f.text, batchImage: f.image, batchText: f.text}
+	}
+	var k keys
+	s.NoGrad(func() {
+		k.batchImage = a.model.ImageFeature(s, a.model.Image(s, pixels))
+		k.batchText = a.model.TextFeature(s, a.model.Text(s, ids, f.attention))
+		k.image, k.text = k.batchImage, k.batchText
+		if a.image != nil {
+			k.image, k.text, k.queue = s.Cat(0, k.image, a.image), s.Cat(0, k.text, a.text), a.ids
+		}
+	})
+	return k
+}
+
+// enqueue puts the batch's keys in front of the queue and lets the oldest fall out.
+func (a *momentum) enqueue(s *torch.Scope, b *schemas.ScoredBatch, f *forward) {
+	if a == nil || a.limit == 0 {
+		return
+	}
+	filled := min(int64(a.limit), f.keys.image.Size(0))
+	s.NoGrad(func() {
+		newest := func(rows *torch.Tensor) *torch.Tensor {
+			return s.Keep(s.Contiguous(s.Narrow(rows, 0, 0, filled)))
+		}
+		image, text := newest(f.keys.image), newest(f.keys.text)
+		a.image.Free()
+		a.text.Free()
+		a.image, a.text = image, text
+	})
+	ids := make([]schemas.ImageID, 0, len(b.Samples)+len(a.ids))
+	for i := range b.Samples {
+		ids = append(ids, b.Samples[i].ImageID)
+	}
+	a.ids = slices.Clip(append(ids, a.ids...)[:filled])
+}

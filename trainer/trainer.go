@@ -1,0 +1,79 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/torch"
+)
+
+// Trainer holds a model in training: weights, optimiser, momentum encoder if any, and the number of steps done.
+type Trainer struct {
+	model      *model.Model
+	worker     *torch.Worker
+	vocabulary Vocabulary
+	options    Options
+	optimizer  *torch.AdamW
+	momentum   *momentum // nil: off
+	step       int64
+}
+
+// New takes over a model with trainable weights and a vocabulary; [Trainer.Free] frees it.
+func New(ctx context.Context, m *model.Model, o Options) (*Trainer, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	v, err := VocabularyOf(m.Vocab)
+	if err != nil {
+		return nil, err
+	}
+	return newTrainer(ctx, m, v, o)
+}
+
+func newTrainer(ctx context.Context, m *model.Model, v Vocabulary, o Options) (*Trainer, error) {
+	if o.MLMWeight > 0 && !m.HasMasked() {
+		return nil, errors.New("preparing to train: MLMWeight is above 0 and the model has no head for masked words")
+	}
+	t := &Trainer{model: m, worker: m.Worker(), vocabulary: v, options: o}
+	m.SetTrainable(true)
+	var params []*torch.Tensor
+	var decay []bool
+	for _, p := range m.Params() {
+		params = append(params, p.Tensor)
+		decay = append(decay, decays(p.Name, len(p.Tensor.Shape())))
+	}
+	err := t.worker.Do(ctx, func(*torch.Scope) error {
+		var err error
+		t.optimizer, err = torch.NewAdamW(params, decay, torch.AdamWOptions(o.AdamW))
+		return err
+	})
+	if err == nil && o.Momentum.Enabled {
+		t.momentum, err = newMomentum(ctx, m, o.Momentum)
+	}
+	if err != nil {
+		t.freeState()
+		return nil, fmt.Errorf("preparing to train: %w", err)
+	}
+	return t, nil
+}
+
+// Model is the model in training; its weights change with every step.
+func (t *Trainer) Model() *model.Model { return t.model }
+
+// Steps is the number of steps done.
+func (t *Trainer) Steps() int64 { return t.step }
+
+// Free gives all tensors back, those of the model too.
+func (t *Trainer) Free() {
+	t.freeState()
+	t.model.Free()
+}
+
+func (t *Trainer) freeState() {
+	if t.optimizer != nil {
+		t.optimizer.Free()
+	}
+	t.momentum.free()
+}
