@@ -1,0 +1,84 @@
+// Package faiss binds libfaiss, and adds the two exact algorithms that a group needs and libfaiss does slowly.
+//
+// From libfaiss come k-means ([KMeans]), flat inner-product search ([Flat]) and inverted lists ([IVF]). Ours are the
+// exact neighbours and the k-means of [Engine], which share its C++ side: they walk over tiles of V V^T and V T^T, never
+// hold a D x D matrix, and decide by the canonical scores of internal/knn.
+//
+// How the engine is quick and exact at once: candidates are found with rows rounded to 16-bit fixed point, whose dot
+// products are exact integers, four times as fast as FAISS's float32 products; the rounding error of an integer product
+// is bounded by the rows' measured residuals (Cauchy-Schwarz); what the bound leaves open is decided by the canonical
+// float64 score. V V^T is symmetric, so only half of it is computed, and membership in T2V_k2 is a count of larger
+// scores against at most k1 thresholds per text.
+//
+// Guarantees:
+//
+//  1. What the engine returns is what [knn.Reference] returns, on every processor and with any number of threads.
+//  2. A C++ exception becomes an error; handles are closed explicitly, and [Live] counts those that are not.
+//  3. Row numbers are int64, and -1 from FAISS (no such neighbour) is left out of the hits.
+//
+// Threads: the C++ code runs on the calling thread and starts none; the engine spreads tiles over goroutines. OpenMP is
+// held to one thread per call, as Go calls from ever changing threads and each would get a team of its own.
+package faiss
+
+/*
+#cgo CXXFLAGS: -O3 -std=c++17 -Wno-psabi
+#cgo LDFLAGS: -lfaiss -lopenblas -lgomp
+#include <stdlib.h>
+#include "faiss.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"github.com/pairstream/pairstream/internal/knn"
+)
+
+// Live is the number of C++ handles that were not closed.
+func Live() int64 { return int64(C.ps_live_handles()) }
+
+// Instructions names the instruction set that the engine uses on this processor: "avx512", "avx2" or "portable".
+func Instructions() string { return C.GoString(C.ps_ops_name()) }
+
+// UseInstructions makes the engine use another instruction set that this processor has; "" goes back to the widest. It
+// exists for tests and benchmarks: results are the same with all of them.
+func UseInstructions(name string) error {
+	text := C.CString(name)
+	defer C.free(unsafe.Pointer(text))
+	if C.ps_select_ops(text) == 0 {
+		return fmt.Errorf("choosing instructions %q: this processor has none", name)
+	}
+	return nil
+}
+
+// check turns the text of an exception into an error.
+func check(doing string, text *C.char) error {
+	if text == nil {
+		return nil
+	}
+	defer C.ps_free_text(text)
+	return fmt.Errorf("%s: %w", doing, errors.New(C.GoString(text)))
+}
+
+func floats(x []float32) *C.float { return (*C.float)(unsafe.SliceData(x)) }
+func ints(x []int32) *C.int32_t   { return (*C.int32_t)(unsafe.SliceData(x)) }
+func longs(x []int64) *C.int64_t  { return (*C.int64_t)(unsafe.SliceData(x)) }
+func doubles(x []float64) *C.double {
+	return (*C.double)(unsafe.SliceData(x))
+}
+
+// pinned is the matrix for C++, which may keep the pointer until the pinner lets go.
+func pinned(pin *runtime.Pinner, m knn.Matrix) C.ps_rows {
+	rows := C.ps_rows{n: C.int64_t(m.Rows), d: C.int32_t(m.Dim)}
+	if m.Floats != nil {
+		rows.data = unsafe.Pointer(unsafe.SliceData(m.Floats))
+	} else {
+		rows.data = unsafe.Pointer(unsafe.SliceData(m.Halves))
+		rows.half = 1
+	}
+	pin.Pin(rows.data)
+	return rows
+}

@@ -1,0 +1,188 @@
+// libfaiss: k-means, flat inner product, and inverted lists whose entries refer to float16 rows kept elsewhere.
+#include <faiss/Clustering.h>
+#include <faiss/IndexFlat.h>
+#include <faiss/IndexIVF.h>
+#include <faiss/utils/Heap.h>
+#include <omp.h>
+
+#include "guard.h"
+
+namespace ps {
+
+std::atomic<int64_t> live_handles{0};
+
+namespace {
+
+// one_thread keeps OpenMP from making a team per calling thread: Go calls from many threads, and spreads work itself.
+void one_thread() { omp_set_num_threads(1); }
+
+// HalfScanner compares a query with float16 rows: an entry of a list is an id, and the row with that number is compared.
+struct HalfScanner : faiss::InvertedListScanner {
+  HalfScanner(const Rows& rows) : rows_(rows) { keep_max = true; }
+  void set_query(const float* q) override { query_ = q; }
+  void set_list(idx_t list, float) override { list_no = list; }
+  float distance_to_code(const uint8_t*) const override { throw std::logic_error("entries have no codes"); }
+
+  size_t scan_codes(size_t n, const uint8_t*, const idx_t* ids, float* scores, idx_t* labels, size_t k) const override {
+    const Ops& o = ops();
+    size_t updates = 0;
+    for (size_t i = 0; i < n; i++) {
+      if (i + 4 < n) __builtin_prefetch(rows_.h(ids[i + 4]));
+      const float s = o.similarity(query_, rows_.h(ids[i]), rows_.d);
+      if (s <= scores[0]) continue;
+      faiss::minheap_replace_top(k, scores, labels, s, ids[i]);
+      updates++;
+    }
+    return updates;
+  }
+
+ private:
+  const Rows rows_;
+  const float* query_ = nullptr;
+};
+
+// HalfIVF is a FAISS inverted file whose lists hold ids, and one unused byte of code as FAISS wants some. It is searched
+// with a scanner made for the rows at hand.
+struct HalfIVF : faiss::IndexIVF {
+  HalfIVF(faiss::Index* quantizer, int d, int lists)
+      : IndexIVF(quantizer, d, lists, /*code_size=*/1, faiss::METRIC_INNER_PRODUCT) {
+    is_trained = true;
+  }
+  void encode_vectors(idx_t, const float*, const idx_t*, uint8_t*, bool) const override {}
+};
+
+void begin_heap(int k, float* scores, int64_t* ids) {
+  std::fill(scores, scores + k, -std::numeric_limits<float>::infinity());
+  std::fill(ids, ids + k, int64_t{-1});
+}
+
+void end_heap(int k, float* scores, int64_t* ids) { faiss::minheap_reorder(k, scores, ids); }
+
+void check_rows(const Rows& rows) {
+  if (!rows.half) throw std::invalid_argument("live search wants float16 rows");
+}
+
+}  // namespace
+}  // namespace ps
+
+using namespace ps;
+
+struct ps_flat : Handle {
+  explicit ps_flat(int d) : index(d) {}
+  faiss::IndexFlatIP index;
+};
+
+struct ps_ivf : Handle {
+  ps_ivf(int d, int lists, const float* centroids) : quantizer(d), index(&quantizer, d, lists) {
+    quantizer.add(lists, centroids);
+  }
+  faiss::IndexFlatIP quantizer;
+  HalfIVF index;
+};
+
+void ps_free_text(char* text) { std::free(text); }
+int64_t ps_live_handles(void) { return live_handles.load(std::memory_order_relaxed); }
+const char* ps_ops_name(void) { return ops().name; }
+int ps_select_ops(const char* name) { return select_ops(name); }
+
+char* ps_kmeans(int64_t n, int32_t d, const float* x, int32_t k, int32_t iterations, int32_t seed, float* centroids,
+                double* inertia) {
+  return guarded([&] {
+    one_thread();
+    faiss::ClusteringParameters p;
+    p.niter = iterations;
+    p.seed = seed;
+    p.min_points_per_centroid = 1;
+    p.max_points_per_centroid = static_cast<int>(std::min<int64_t>(n, HIGHEST));  // no sampling
+    faiss::Clustering c(d, k, p);
+    faiss::IndexFlatL2 index(d);
+    c.train(n, x, index);
+    std::copy(c.centroids.begin(), c.centroids.end(), centroids);
+    *inertia = c.iteration_stats.empty() ? 0 : c.iteration_stats.back().obj;
+  });
+}
+
+char* ps_flat_new(int32_t d, ps_flat** out) {
+  return guarded([&] { *out = new ps_flat(d); });
+}
+void ps_flat_free(ps_flat* h) { delete h; }
+char* ps_flat_add(ps_flat* h, int64_t n, const float* x) {
+  return guarded([&] { h->index.add(n, x); });
+}
+char* ps_flat_search(ps_flat* h, int64_t n, const float* q, int32_t k, float* scores, int64_t* ids) {
+  return guarded([&] {
+    one_thread();
+    h->index.search(n, q, k, scores, ids);
+  });
+}
+
+char* ps_ivf_new(int32_t d, int32_t lists, const float* centroids, ps_ivf** out) {
+  return guarded([&] { *out = new ps_ivf(d, lists, centroids); });
+}
+void ps_ivf_free(ps_ivf* h) { delete h; }
+
+char* ps_ivf_add(ps_ivf* h, int64_t n, const int64_t* ids, const int64_t* lists) {
+  return guarded([&] {
+    static const uint8_t no_code = 0;
+    for (int64_t i = 0; i < n; i++) h->index.invlists->add_entries(lists[i], 1, &ids[i], &no_code);
+    h->index.ntotal += n;
+  });
+}
+
+char* ps_ivf_merge(ps_ivf* h, const ps_ivf* other) {
+  return guarded([&] {
+    if (h->index.nlist != other->index.nlist) throw std::invalid_argument("lists of different quantizers");
+    for (size_t l = 0; l < other->index.nlist; l++) {
+      const size_t n = other->index.invlists->list_size(l);
+      faiss::InvertedLists::ScopedIds ids(other->index.invlists, l);
+      faiss::InvertedLists::ScopedCodes codes(other->index.invlists, l);
+      if (n) h->index.invlists->add_entries(l, n, ids.get(), codes.get());
+    }
+    h->index.ntotal += other->index.ntotal;
+  });
+}
+
+char* ps_ivf_search(const ps_ivf* h, ps_rows r, const float* q, int32_t k, int32_t probes, float* scores,
+                    int64_t* ids) {
+  return guarded([&] {
+    one_thread();
+    const Rows rows = rows_of(r);
+    check_rows(rows);
+    probes = std::min<int32_t>(probes, h->index.nlist);
+    std::vector<float> near(probes);
+    std::vector<int64_t> lists(probes);
+    h->quantizer.search(1, q, probes, near.data(), lists.data());
+    HalfScanner scanner(rows);
+    scanner.set_query(q);
+    begin_heap(k, scores, ids);
+    for (int64_t l : lists) {
+      if (l < 0) continue;
+      faiss::InvertedLists::ScopedIds entries(h->index.invlists, l);
+      scanner.set_list(l, 0);
+      scanner.scan_codes(h->index.invlists->list_size(l), nullptr, entries.get(), scores, ids, k);
+    }
+    end_heap(k, scores, ids);
+  });
+}
+
+char* ps_ivf_probe(const ps_ivf* h, const float* q, int32_t probes, int64_t* lists) {
+  return guarded([&] {
+    one_thread();
+    std::vector<float> near(probes);
+    h->quantizer.search(1, q, probes, near.data(), lists);
+  });
+}
+
+char* ps_scan(ps_rows r, int64_t from, const float* q, int32_t k, float* scores, int64_t* ids) {
+  return guarded([&] {
+    const Rows rows = rows_of(r);
+    check_rows(rows);
+    const Ops& o = ops();
+    begin_heap(k, scores, ids);
+    for (int64_t i = from; i < rows.n; i++) {
+      const float s = o.similarity(q, rows.h(i), rows.d);
+      if (s > scores[0]) faiss::minheap_replace_top(k, scores, ids, s, i);
+    }
+    end_heap(k, scores, ids);
+  });
+}

@@ -1,0 +1,93 @@
+package knn
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Scan implements [Searcher].
+func (Reference) Scan(m Matrix, from int, q []float32, k int) ([]Hit, error) {
+	rows := make([]int64, 0, m.Rows)
+	for i := from; i < m.Rows; i++ {
+		rows = append(rows, int64(i))
+	}
+	return bestOf(m, rows, q, k)
+}
+
+func bestOf(m Matrix, rows []int64, q []float32, k int) ([]Hit, error) {
+	if len(q) != m.Dim {
+		return nil, fmt.Errorf("query of %d values for rows of %d", len(q), m.Dim)
+	}
+	hits := make([]Hit, len(rows))
+	for i, row := range rows {
+		hits[i] = Hit{Row: row, Similarity: float32(Score(m.Row(int(row), nil), q))}
+	}
+	slices.SortFunc(hits, func(a, b Hit) int {
+		return cmp.Or(cmp.Compare(b.Similarity, a.Similarity), cmp.Compare(a.Row, b.Row))
+	})
+	return hits[:min(k, len(hits))], nil
+}
+
+// NewLists implements [Searcher].
+func (Reference) NewLists(centroids []float32, dim int) (Lists, error) {
+	m := FloatMatrix(centroids, dim)
+	if err := m.Check(); err != nil {
+		return nil, err
+	}
+	return &plainLists{centroids: m, lists: make([][]int64, m.Rows)}, nil
+}
+
+type plainLists struct {
+	centroids Matrix
+	lists     [][]int64
+}
+
+func (l *plainLists) Add(rows, lists []int64) error {
+	for i, list := range lists {
+		l.lists[list] = append(l.lists[list], rows[i])
+	}
+	return nil
+}
+
+func (l *plainLists) Merge(other Lists) error {
+	o, ok := other.(*plainLists)
+	if !ok || len(o.lists) != len(l.lists) {
+		return errors.New("merging lists of another kind")
+	}
+	for i, rows := range o.lists {
+		l.lists[i] = append(l.lists[i], rows...)
+	}
+	return nil
+}
+
+func (l *plainLists) Probe(q []float32, probes int) ([]int64, error) {
+	all := make([]int64, len(l.lists))
+	for i := range all {
+		all[i] = int64(i)
+	}
+	hits, err := bestOf(l.centroids, all, q, probes)
+	if err != nil {
+		return nil, err
+	}
+	order := make([]int64, len(hits))
+	for i, h := range hits {
+		order[i] = h.Row
+	}
+	return order, nil
+}
+
+func (l *plainLists) Search(m Matrix, q []float32, k, probes int) ([]Hit, error) {
+	order, err := l.Probe(q, probes)
+	if err != nil {
+		return nil, err
+	}
+	var rows []int64
+	for _, list := range order {
+		rows = append(rows, l.lists[list]...)
+	}
+	return bestOf(m, rows, q, k)
+}
+
+func (l *plainLists) Close() {}
