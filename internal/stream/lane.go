@@ -24,8 +24,9 @@ type lane struct {
 	pending pendingCommit
 }
 
-// open finds the point to go on from (invariants 4 to 6), and opens the inputs there.
-func (ln *lane) open(ctx context.Context, budget int64) error {
+// open finds the point to go on from (invariants 4 to 6), and opens the inputs there. failed is called when writing
+// fails for good.
+func (ln *lane) open(ctx context.Context, budget int64, failed func()) error {
 	mark, published, err := ln.recover(ctx)
 	if err != nil {
 		return err
@@ -35,7 +36,7 @@ func (ln *lane) open(ctx context.Context, budget int64) error {
 		return fmt.Errorf("making stage: %w", err)
 	}
 	share := budget / int64(len(ln.spec.Inputs)+1)
-	ln.out = newOutput(ln, mark, published, share)
+	ln.out = newOutput(ln, mark, published, share, failed)
 	ln.readers = make(map[schemas.Topic]*Reader, len(ln.spec.Inputs))
 	for _, t := range ln.spec.Inputs {
 		from := mark.input(t)
@@ -184,9 +185,6 @@ func (ln *lane) wait(reading context.Context, r *Reader) (Record, error) {
 		if err == nil || reading.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 			return rec, err
 		}
-		if err := ln.out.pub.failure(); err != nil {
-			return Record{}, err
-		}
 	}
 }
 
@@ -201,6 +199,9 @@ func (ln *lane) flush(work context.Context) error {
 
 // drain finishes what is in hand before the lane is given up.
 func (ln *lane) drain(work context.Context) error {
+	if err := ln.out.pub.failure(); err != nil {
+		return err
+	}
 	if err := ln.flush(work); err != nil {
 		return err
 	}
@@ -269,4 +270,3 @@ func (ln *lane) commitNow() error {
 	ln.pending.offsets = nil
 	return nil
 }
-

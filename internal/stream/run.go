@@ -19,6 +19,9 @@ func (l *Log) Run(ctx context.Context, spec StageSpec) error {
 		return err
 	}
 	if err := l.CheckTopics(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		return fmt.Errorf("stage %s: %w", spec.Name, err)
 	}
 	group, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
@@ -31,10 +34,16 @@ func (l *Log) Run(ctx context.Context, spec StageSpec) error {
 		return fmt.Errorf("stage %s: joining group: %w", spec.Name, err)
 	}
 	r := &run{log: l, spec: spec, meter: newMeter(l.metrics, spec.Name, spec.Counters)}
-	r.ctx, r.stop = context.WithCancelCause(ctx)
-	defer r.stop(nil)
+	r.ctx, r.stop = context.WithCancel(ctx)
+	defer r.stop()
 	err = r.generations(group)
-	return errors.Join(err, group.Close())
+	err = errors.Join(err, group.Close()) // waits until the lanes are given up
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err = errors.Join(r.failed, err); err != nil {
+		return fmt.Errorf("stage %s: %w", spec.Name, err)
+	}
+	return nil
 }
 
 // run is one call of Run.
@@ -43,7 +52,20 @@ type run struct {
 	spec  StageSpec
 	meter *meter
 	ctx   context.Context //nolint:containedctx // ends when Run is to return
-	stop  context.CancelCauseFunc
+	stop  context.CancelFunc
+
+	mu     sync.Mutex
+	failed error // what the first lane failed with
+}
+
+// fail ends the run with err, unless something else has failed before.
+func (r *run) fail(err error) {
+	r.mu.Lock()
+	if r.failed == nil {
+		r.failed = err
+	}
+	r.mu.Unlock()
+	r.stop()
 }
 
 // generations takes up the lanes of one generation of the group after the other.
@@ -53,12 +75,9 @@ func (r *run) generations(group *kafka.ConsumerGroup) error {
 		gen, err := group.Next(r.ctx)
 		switch {
 		case r.ctx.Err() != nil:
-			if cause := context.Cause(r.ctx); !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
-				return fmt.Errorf("stage %s: %w", r.spec.Name, cause)
-			}
 			return nil
 		case errors.Is(err, kafka.GroupAuthorizationFailed):
-			return fmt.Errorf("stage %s: joining group %s: %w", r.spec.Name, r.log.cfg.GroupID(r.spec.Name), err)
+			return fmt.Errorf("joining group %s: %w", r.log.cfg.GroupID(r.spec.Name), err)
 		case err != nil: // the group pauses and joins again by itself
 			logger.Warn("joining the consumer group", keyStage, r.spec.Name, keyErr, err)
 			continue
@@ -69,11 +88,8 @@ func (r *run) generations(group *kafka.ConsumerGroup) error {
 			lanes[i] = a.ID
 		}
 		logger.Info("lanes assigned", keyStage, r.spec.Name, keyLanes, lanes)
-		var over sync.WaitGroup
-		over.Add(len(lanes))
 		for _, id := range lanes {
 			gen.Start(func(genCtx context.Context) {
-				defer over.Done()
 				r.lane(genCtx, gen, id, r.log.cfg.MaxBytesInFlight/int64(len(lanes)))
 			})
 		}
@@ -107,7 +123,7 @@ func (r *run) lane(genCtx context.Context, gen *kafka.Generation, id int, budget
 			r.log.logger.Warn("giving up a lane with work in hand", keyStage, r.spec.Name, keyLane, id, keyErr, err)
 			return
 		case !isTransient(err):
-			r.stop(fmt.Errorf("lane %d: %w", id, err))
+			r.fail(fmt.Errorf("lane %d: %w", id, err))
 			return
 		}
 		r.log.metrics.restarts.WithLabelValues(r.spec.Name).Inc()
@@ -123,7 +139,9 @@ func (r *run) laneOnce(reading, work context.Context, gen *kafka.Generation, id 
 		r.commit(gen, id, offsets)
 	}}
 	defer ln.close()
-	if err := ln.open(reading, budget); err != nil {
+	reading, cancel := context.WithCancel(reading)
+	defer cancel()
+	if err := ln.open(reading, budget, cancel); err != nil {
 		if reading.Err() != nil {
 			return nil
 		}

@@ -1,0 +1,169 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// scenario is a stage, its input, and how its outputs end when all of it is processed.
+type scenario struct {
+	name  string
+	spec  func() StageSpec
+	input []message
+	ends  map[schemas.Topic]int64
+	dead  int
+}
+
+func scenarios() []scenario {
+	var pairs, embeddings, joined []message
+	for i := range 8 {
+		pairs = append(pairs, pair(0, fmt.Sprint("pair ", i)))
+		embeddings = append(embeddings, numbered(schemas.Embeddings, 0, int64(i), fmt.Sprint("embedding ", i)))
+	}
+	pairs = append(pairs, pair(0, "poison"), pair(0, "pair 8"), pair(0, "late poison"), pair(0, "pair 9"))
+	features := int64(0)
+	for i, n := range []int{2, 1, 3} {
+		joined = append(joined, numbered(schemas.Groups, 0, int64(i), fmt.Sprintf("take %d", n)))
+		for range n {
+			joined = append(joined, numbered(schemas.Features, 0, features, fmt.Sprint("feature ", features)))
+			features++
+		}
+	}
+	return []scenario{
+		{"one to one, in batches", batcherSpec, pairs, map[schemas.Topic]int64{schemas.Embeddings: 9}, 2},
+		{"groups, two outputs", grouperSpec, embeddings, map[schemas.Topic]int64{schemas.Neighbors: 5, schemas.Groups: 1}, 0},
+		{"two inputs", joinerSpec, joined, map[schemas.Topic]int64{schemas.Batches: 5}, 0},
+	}
+}
+
+// open makes a namespace with the scenario's input. Every record is a batch of its own, so that there is a boundary
+// between any two.
+func (s scenario) open(t *testing.T, broker, namespace string) *Log {
+	cfg := testConfig(broker, namespace, 1)
+	cfg.BatchBytes = 1
+	l := openLog(t, cfg)
+	put(t, l, s.input...)
+	return l
+}
+
+func (s scenario) outcome(t *testing.T, l *Log) map[schemas.Topic]string {
+	got := make(map[schemas.Topic]string)
+	for topic := range s.ends {
+		got[topic] = digest(t, l, topic, 0)
+	}
+	dead := 0
+	for d, err := range l.DeadLetters(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		dead++
+		got[schemas.DeadLetters] += fmt.Sprintf("%s/%d/%d %s: %s %q\n", d.Topic, d.Lane, d.Offset, d.Stage, d.Reason, d.Value)
+	}
+	if dead != s.dead {
+		t.Errorf("%d dead letters, want %d", dead, s.dead)
+	}
+	return got
+}
+
+// undisturbed runs the scenario without a crash, counting the boundaries that it passes.
+func (s scenario) undisturbed(t *testing.T, broker string) (want map[schemas.Topic]string, passed map[crashPoint]int) {
+	l := s.open(t, broker, "undisturbed")
+	spec := s.spec()
+	passed = make(map[crashPoint]int)
+	counts := make(chan crashPoint, 1000)
+	spec.hook = func(p crashPoint, _ int) error { counts <- p; return nil }
+	r := start(l, spec)
+	awaitSeqs(t, l, s.ends, 0)
+	r.stop(t)
+	close(counts)
+	for p := range counts {
+		passed[p]++
+	}
+	return s.outcome(t, l), passed
+}
+
+// crashAt makes the n-th passing of a boundary fail, for one run of a stage.
+func crashAt(spec StageSpec, point crashPoint, n int) StageSpec {
+	passed := 0
+	ch := make(chan struct{}, 1) // the lane and its publisher both pass boundaries
+	spec.hook = func(p crashPoint, _ int) error {
+		if p != point {
+			return nil
+		}
+		ch <- struct{}{}
+		defer func() { <-ch }()
+		if passed++; passed-1 == n {
+			return errCrash
+		}
+		return nil
+	}
+	return spec
+}
+
+// TestCrashAtEveryBoundary crashes a stage at each boundary that an undisturbed run passes, starts it again, crashes it
+// at the same kind of boundary once more, and lets the third run end.
+func TestCrashAtEveryBoundary(t *testing.T) {
+	for _, s := range scenarios() {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			b := startBroker(t, BrokerOptions{})
+			want, passed := s.undisturbed(t, b.Addr())
+			for _, point := range []crashPoint{afterRead, afterProcess, beforeWrite, afterWrite, beforeCommit} {
+				if passed[point] == 0 {
+					t.Errorf("the undisturbed run never passes %q", point)
+				}
+				for n := range passed[point] {
+					t.Run(fmt.Sprintf("%s %d", point, n), func(t *testing.T) {
+						s.crash(t, b.Addr(), point, n, want)
+					})
+				}
+			}
+		})
+	}
+}
+
+func (s scenario) crash(t *testing.T, broker string, point crashPoint, n int, want map[schemas.Topic]string) {
+	namespace := fmt.Sprintf("crash-%d-%d", n, map[crashPoint]int{afterRead: 0, afterProcess: 1, beforeWrite: 2, afterWrite: 3, beforeCommit: 4}[point])
+	l := s.open(t, broker, namespace)
+	for i, at := range []int{n, n / 2} { // the second run may have less to do than the boundary is away
+		err := s.finish(t, l, start(l, crashAt(s.spec(), point, at)))
+		if err != nil && !errors.Is(err, errCrash) {
+			t.Fatal(err)
+		}
+		if err == nil && i == 0 {
+			t.Fatal("the run did not crash")
+		}
+	}
+	r := start(l, s.spec())
+	awaitSeqs(t, l, s.ends, 0)
+	r.stop(t)
+	for topic, got := range s.outcome(t, l) {
+		if got != want[topic] {
+			t.Errorf("%s: %s\nundisturbed: %s", topic, got, want[topic])
+		}
+	}
+}
+
+// finish waits until the run crashes or has written all that is due, and stops it then.
+func (s scenario) finish(t *testing.T, l *Log, r *stageRun) error {
+	t.Helper()
+	for topic, seq := range s.ends {
+		for {
+			select {
+			case err := <-r.done:
+				return err
+			default:
+			}
+			if got, err := l.LastSeq(t.Context(), topic, 0); err != nil {
+				t.Fatal(err)
+			} else if got >= seq {
+				break
+			}
+		}
+	}
+	r.cancel()
+	return <-r.done
+}

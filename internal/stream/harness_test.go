@@ -1,0 +1,280 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// testConfig points at broker, in a namespace of its own.
+func testConfig(broker, namespace string, lanes int) Config {
+	cfg := DefaultConfig()
+	cfg.Brokers, cfg.Namespace, cfg.Lanes = []string{broker}, namespace, lanes
+	cfg.Linger, cfg.FlushAfter = 0, time.Millisecond
+	cfg.SessionTimeout = 2 * time.Second
+	return cfg
+}
+
+func startBroker(t *testing.T, o BrokerOptions) *Broker {
+	t.Helper()
+	b, err := StartBroker(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func openLog(t *testing.T, cfg Config) *Log {
+	t.Helper()
+	opts := Options{}
+	if os.Getenv("STREAM_TEST_LOG") != "" {
+		opts.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	l, err := Connect(t.Context(), cfg, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	if err := l.EnsureTopics(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// put writes raw messages, in order.
+func put(t *testing.T, l *Log, messages ...message) {
+	t.Helper()
+	p := l.NewPublisher(PublisherOptions{})
+	for _, m := range messages {
+		if err := p.enqueue(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const testSchema = "pairstream.test/1"
+
+// pair is a message as an outside producer writes it.
+func pair(lane int, value string) message {
+	return message{topic: schemas.Pairs, lane: lane, value: []byte(value), headers: []header{
+		{Key: schemas.HeaderSchema, Value: []byte(testSchema)},
+	}}
+}
+
+// numbered is a message as a stage writes it.
+func numbered(topic schemas.Topic, lane int, seq int64, value string) message {
+	return sequenced(topic, lane, seq, Mark{}, testSchema, []byte(value))
+}
+
+// stageRun is a stage that runs in the background.
+type stageRun struct {
+	cancel context.CancelFunc
+	done   chan error
+}
+
+func start(l *Log, spec StageSpec) *stageRun {
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &stageRun{cancel, make(chan error, 1)}
+	go func() { r.done <- l.Run(ctx, spec) }()
+	return r
+}
+
+func (r *stageRun) stop(t *testing.T) {
+	t.Helper()
+	r.cancel()
+	if err := <-r.done; err != nil {
+		t.Error(err)
+	}
+}
+
+// await polls until ok holds; the test's own deadline ends a wait that is in vain.
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for !ok() {
+		select {
+		case <-t.Context().Done():
+			t.Fatalf("waiting until %s", what)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// awaitSeqs waits until every output lane has the records up to its last seq.
+func awaitSeqs(t *testing.T, l *Log, want map[schemas.Topic]int64, lanes ...int) {
+	t.Helper()
+	for topic, seq := range want {
+		for _, lane := range lanes {
+			await(t, fmt.Sprintf("%s/%d has seq %d", topic, lane, seq), func() bool {
+				got, err := l.LastSeq(t.Context(), topic, lane)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return got >= seq
+			})
+		}
+	}
+}
+
+// lines are the values of a lane as a reader sees them.
+func lines(t *testing.T, l *Log, topic schemas.Topic, lane int) []string {
+	t.Helper()
+	var values []string
+	for rec, err := range l.Records(t.Context(), topic, lane, Position{}, -1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		values = append(values, string(rec.Value))
+	}
+	return values
+}
+
+func digest(t *testing.T, l *Log, topic schemas.Topic, lane int) string {
+	t.Helper()
+	d, err := l.Digest(t.Context(), topic, lane, Position{}, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%d records, %s", d.Records, d.Sum())
+}
+
+var errCrash = errors.New("injected crash")
+
+// batcher is a 1:1 stage that works on batches, as the encoder does. Some records are poison at once, some only turn out
+// to be when their batch is worked on.
+type batcher struct {
+	size int
+	held []Record
+}
+
+func (b *batcher) Input() schemas.Topic { return schemas.Pairs }
+
+func (b *batcher) Process(ctx context.Context, rec Record, out Output) error {
+	if strings.HasPrefix(string(rec.Value), "poison") {
+		return Poison(errors.New("bad pair: it says so"))
+	}
+	if b.held = append(b.held, rec); len(b.held) < b.size {
+		return nil
+	}
+	return b.Flush(ctx, out)
+}
+
+func (b *batcher) Flush(_ context.Context, out Output) error {
+	for _, rec := range b.held {
+		if strings.HasPrefix(string(rec.Value), "late poison") {
+			if err := out.DeadLetter(rec, "bad image: it turned out so"); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := out.EmitBytes(schemas.Embeddings, testSchema, append([]byte("embedding of "), rec.Value...), out.After(rec, nil)); err != nil {
+			return err
+		}
+	}
+	b.held = b.held[:0]
+	return nil
+}
+
+func batcherSpec() StageSpec {
+	return StageSpec{
+		Name: "batcher", Inputs: []schemas.Topic{schemas.Pairs}, Outputs: []schemas.Topic{schemas.Embeddings},
+		New: func(int, []byte) (Stage, error) { return &batcher{size: 3}, nil },
+	}
+}
+
+// grouper collects groups, and writes for each a chunk per member and then a manifest to a second topic, as the indexer
+// does. Only the manifest lets a restart pass over a group.
+type grouper struct {
+	size, group int
+	start       Mark
+	members     []string
+}
+
+func (g *grouper) Input() schemas.Topic { return schemas.Embeddings }
+
+func (g *grouper) Process(_ context.Context, rec Record, out Output) error {
+	if len(g.members) == 0 {
+		g.start = out.Before(rec, fmt.Append(nil, g.group))
+	}
+	g.members = append(g.members, string(rec.Value))
+	if len(g.members) < g.size {
+		return nil
+	}
+	for i, m := range g.members {
+		if err := out.EmitBytes(schemas.Neighbors, testSchema, fmt.Appendf(nil, "group %d member %d: %s", g.group, i, m), g.start); err != nil {
+			return err
+		}
+	}
+	g.group++
+	manifest := fmt.Appendf(nil, "group %d: %s", g.group-1, strings.Join(g.members, ", "))
+	g.members = nil
+	return out.EmitBytes(schemas.Groups, testSchema, manifest, out.After(rec, fmt.Append(nil, g.group)))
+}
+
+func (g *grouper) Flush(context.Context, Output) error { return nil }
+
+func grouperSpec() StageSpec {
+	return StageSpec{
+		Name: "grouper", Inputs: []schemas.Topic{schemas.Embeddings}, Outputs: []schemas.Topic{schemas.Neighbors, schemas.Groups},
+		New: func(_ int, state []byte) (Stage, error) {
+			g := &grouper{size: 3}
+			if state != nil {
+				if _, err := fmt.Sscan(string(state), &g.group); err != nil {
+					return nil, fmt.Errorf("reading state %q: %w", state, err)
+				}
+			}
+			return g, nil
+		},
+	}
+}
+
+// joiner reads a record of one input, and then as many of the other as it says, and writes one record for each.
+type joiner struct {
+	start Mark
+	head  string
+	want  int
+}
+
+func (j *joiner) Input() schemas.Topic {
+	if j.want == 0 {
+		return schemas.Groups
+	}
+	return schemas.Features
+}
+
+func (j *joiner) Process(_ context.Context, rec Record, out Output) error {
+	if rec.Topic == schemas.Groups {
+		j.start = out.Before(rec, nil)
+		j.head = string(rec.Value)
+		_, err := fmt.Sscanf(j.head, "take %d", &j.want)
+		return err
+	}
+	resume := j.start
+	if j.want--; j.want == 0 {
+		resume = out.After(rec, nil)
+	}
+	return out.EmitBytes(schemas.Batches, testSchema, fmt.Appendf(nil, "%s: %s", j.head, rec.Value), resume)
+}
+
+func (j *joiner) Flush(context.Context, Output) error { return nil }
+
+func joinerSpec() StageSpec {
+	return StageSpec{
+		Name: "joiner", Inputs: []schemas.Topic{schemas.Groups, schemas.Features}, Outputs: []schemas.Topic{schemas.Batches},
+		New: func(int, []byte) (Stage, error) { return new(joiner), nil },
+	}
+}
