@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/pairstream/pairstream/schemas"
@@ -219,6 +220,11 @@ func (ln *lane) close() {
 	}
 	for _, r := range ln.readers {
 		r.Close()
+	}
+	if c, ok := ln.stage.(io.Closer); ok {
+		if err := c.Close(); err != nil {
+			ln.log.logger.Warn("closing a stage", keyStage, ln.spec.Name, keyLane, ln.id, keyErr, err)
+		}
 	}
 }
 

@@ -49,7 +49,7 @@ func (e *GapError) Error() string {
 func (e *GapError) Is(target error) bool { return target == ErrGap }
 
 // Stage is the state machine of one lane: what it emits is a pure function of the records that it asks for. It is
-// driven by one goroutine.
+// driven by one goroutine. A stage that implements io.Closer is closed when its lane is given up.
 type Stage interface {
 	// Input names the topic that must be read next: it decides in which order several inputs are merged.
 	Input() schemas.Topic
