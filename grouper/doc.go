@@ -1,0 +1,26 @@
+// Package grouper decides which pairs of a group are trained on together, and in what order: the core of the stage that
+// turns groups into mini-batches.
+//
+// In come, for each group of a lane, its manifest, its neighbor chunks, its embeddings and, where the strategy asks for
+// them, the features that the training model made of the epoch before; out come the mini-batches of every epoch, with
+// the text to train on, a positive image, known partners and the hardest candidates of each sample. [Lane] is that state
+// machine; everything that it decides with is a function of its own: [Random], [GRIT] and [GNS] plan an epoch, [Walk]
+// orders pairs by similarity, [HardCandidates] and [Alpha] fill a mini-batch.
+//
+// Guarantees:
+//
+//  1. Same records, options and seed, same mini-batches, on every machine and for every number of workers. Every draw
+//     comes from a generator keyed by (seed, purpose, lane, group, epoch, ...); similarities have one order of summation
+//     (package dot); equals go to the lower index.
+//  2. In every epoch each pair of the group is in exactly one mini-batch. All mini-batches have the configured size but
+//     the last, which has what is left over.
+//  3. Two pairs that show the same image are in one mini-batch only when nothing else is left: see [Walk] and [Random].
+//  4. A sample is never its own candidate, and neither is a partner, a sample that shows the same image.
+//
+// Memory: a group of n pairs with encoder vectors of d values takes about n * (170 + 4d) bytes while it is open (170
+// covers ids, a caption of 60 bytes, references, neighbours and the order), and GRIT on training features of another
+// width w takes n * 4w in place of the vectors. A walk over M pairs adds M * (8d + 16 sqrt(M)) bytes for each worker.
+//
+// A Lane is used by one goroutine; functions are safe for concurrent use. Nothing here reads a clock, talks to Kafka or
+// needs cgo.
+package grouper

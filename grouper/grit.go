@@ -1,0 +1,153 @@
+package grouper
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/internal/dot"
+)
+
+// Features gives the unit features of a group's pairs.
+type Features interface {
+	Dim() int
+	// Read fills v and t, of Dim values each, for the pair at a position of the group. It is called concurrently.
+	Read(position int32, v, t []float32)
+}
+
+// GRITRule is how GRIT-VLP forms the mini-batches of an epoch (section 4.1, Algorithm 1).
+type GRITRule struct {
+	BatchSize   int // N
+	QueueSize   int // L, a multiple of M; 0: the whole group
+	SearchSpace int // M, a multiple of N; 0: the whole queue
+	// StartAsReleased draws the first pair of a walk as the released code does, which never starts with the last pair of
+	// the search space; the paper (and the default) draws from all.
+	StartAsReleased bool
+	Workers         int
+}
+
+// GRITDraws are the random choices of GRIT. [Key.Draws] are those of production; a test plays back recorded ones.
+type GRITDraws interface {
+	// Examples is the example-level shuffle of a queue of n pairs: what comes to place p was at place Examples[p].
+	Examples(queue, n int) []int32
+	// Start is the first pair of a walk, below n.
+	Start(walk, n int) int
+	// Cuts is the mini-batch-level shuffle of the n full mini-batches of the epoch, in the sense of Examples.
+	Cuts(n int) []int32
+}
+
+// Draws are the random choices of GRIT for an epoch of a group.
+func (k Key) Draws() GRITDraws { return keyedDraws{k} }
+
+type keyedDraws struct{ Key }
+
+func (k keyedDraws) Examples(queue, n int) []int32 {
+	return permutation(n, k.generator("example shuffle", int64(queue)))
+}
+
+func (k keyedDraws) Start(walk, n int) int { return k.generator("walk start", int64(walk)).IntN(n) }
+
+func (k keyedDraws) Cuts(n int) []int32 { return permutation(n, k.generator("mini-batch shuffle")) }
+
+// GRIT plans an epoch: pairs are collected, in the given order, into queues of L; each queue is shuffled and cut into
+// search spaces of M; each of them is ordered by a [Walk]; the walks, one after another, are cut into mini-batches of N,
+// and the mini-batches are shuffled over the whole epoch.
+//
+// The last queue holds what is left over: it too is shuffled and cut into search spaces, of which the last is shorter
+// when the left-over is no multiple of M. (The released code fails on such a multiple.) A last mini-batch of fewer than
+// N pairs stays the last.
+func GRIT(ctx context.Context, order []int32, features Features, image []int32, rule GRITRule, draws GRITDraws) (Plan, error) {
+	grouped := make([]int32, 0, len(order)) // never reallocated: spaces are parts of it
+	var spaces [][]int32
+	for number, queue := range queues(order, rule.QueueSize) {
+		from := len(grouped)
+		for _, old := range draws.Examples(number, len(queue)) {
+			grouped = append(grouped, queue[old])
+		}
+		for _, space := range queues(grouped[from:], rule.SearchSpace) {
+			spaces = append(spaces, space)
+		}
+	}
+	starts := make([]int, len(spaces))
+	for i, space := range spaces {
+		n := len(space)
+		if rule.StartAsReleased && n > 1 {
+			n--
+		}
+		starts[i] = draws.Start(i, n)
+	}
+	if err := walkAll(ctx, spaces, starts, features, image, rule); err != nil {
+		return Plan{}, err
+	}
+	whole := Plan{grouped, rule.BatchSize}
+	shuffled := make([]int32, 0, len(grouped))
+	full := len(grouped) / rule.BatchSize
+	for _, old := range draws.Cuts(full) {
+		shuffled = append(shuffled, whole.Batch(int(old))...)
+	}
+	return Plan{append(shuffled, grouped[full*rule.BatchSize:]...), rule.BatchSize}, nil
+}
+
+// queues cuts pairs into numbered parts of a size, the last one shorter when there are fewer left; size 0: one part.
+func queues(pairs []int32, size int) iter.Seq2[int, []int32] {
+	return func(yield func(int, []int32) bool) {
+		number := 0
+		for part := range slices.Chunk(pairs, max(1, cmp.Or(size, len(pairs)))) {
+			if !yield(number, part) {
+				return
+			}
+			number++
+		}
+	}
+}
+
+// walkAll brings each search space into the order of its walk. Several walks go on at once when there are several; the
+// workers that are left over help inside the walks.
+func walkAll(ctx context.Context, spaces [][]int32, starts []int, features Features, image []int32, rule GRITRule) error {
+	walks, ctx := errgroup.WithContext(ctx)
+	atOnce := max(1, min(rule.Workers, len(spaces)))
+	walks.SetLimit(atOnce)
+	each := WalkRule{BatchSize: rule.BatchSize, Workers: max(1, rule.Workers/atOnce)}
+	for i, space := range spaces {
+		walks.Go(func() error {
+			if err := walkSpace(ctx, space, starts[i], features, image, each); err != nil {
+				return fmt.Errorf("grouping search space %d of %d: %w", i, len(spaces), err)
+			}
+			return nil
+		})
+	}
+	return walks.Wait()
+}
+
+func walkSpace(ctx context.Context, space []int32, start int, features Features, image []int32, rule WalkRule) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	v, t := read(features, space)
+	rule.Images = make([]int32, len(space))
+	for i, p := range space {
+		rule.Images[i] = image[p]
+	}
+	order, err := Walk(ctx, v, t, start, rule)
+	if err != nil {
+		return err
+	}
+	before := slices.Clone(space)
+	for i, old := range order {
+		space[i] = before[old]
+	}
+	return nil
+}
+
+// read collects the features of pairs.
+func read(features Features, pairs []int32) (v, t *dot.Matrix) {
+	v, t = dot.NewMatrix(len(pairs), features.Dim()), dot.NewMatrix(len(pairs), features.Dim())
+	for i, p := range pairs {
+		features.Read(p, v.Row(i), t.Row(i))
+	}
+	return v, t
+}

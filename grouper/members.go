@@ -1,0 +1,208 @@
+package grouper
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// ErrUnexpected marks a record that cannot be what the lane needs next: of another lane or of a later group, out of
+// order, or at odds with what was read before. The lane is unchanged.
+var ErrUnexpected = errors.New("unexpected record")
+
+func unexpected(format string, values ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrUnexpected}, values...)...)
+}
+
+// members holds what is known of the pairs of the open group, as columns by position.
+type members struct {
+	manifest *schemas.Group
+	chunks   int // that were read
+
+	// From the neighbor chunks.
+	ids     []schemas.PairID
+	cluster []int32
+	se      []int32 // K1 of the manifest for each pair
+	obj     []int32 // indices into the manifest's nouns
+	objEnd  []int32 // objects of pair p are obj[objEnd[p-1]:objEnd[p]]
+
+	// From the embeddings, in the order of position.
+	imageIDs   []schemas.ImageID
+	image      []int32 // equal for pairs of the same image, numbered in order of appearance
+	refs       []imageRef
+	captions   []string
+	similarity []float32
+	vectors    *vectors // nil: nobody needs them
+
+	uris       []string
+	uriNumbers map[string]int32
+	images     map[schemas.ImageID]int32
+}
+
+// imageRef is a schemas.ImageRef whose URI, shared by thousands of images, is a number.
+type imageRef struct {
+	offset    int64
+	uri, size int32
+}
+
+func newMembers(manifest *schemas.Group) *members {
+	return &members{
+		manifest:   manifest,
+		uriNumbers: make(map[string]int32),
+		images:     make(map[schemas.ImageID]int32),
+	}
+}
+
+func (m *members) count() int { return int(m.manifest.Count) }
+
+// addChunk takes the next chunk of the group.
+func (m *members) addChunk(c *schemas.NeighborChunk) error {
+	g, n := m.manifest, c.Members()
+	switch {
+	case int(c.Start) != len(m.ids):
+		return unexpected("chunk of group %s begins at pair %d, want %d", g.Group, c.Start, len(m.ids))
+	case n != min(schemas.ChunkMembers, m.count()-len(m.ids)):
+		return unexpected("chunk at pair %d of group %s has %d of %d pairs", c.Start, g.Group, n, g.Count)
+	case c.K1 != g.K1:
+		return unexpected("chunk at pair %d of group %s has k1 = %d, its manifest %d", c.Start, g.Group, c.K1, g.K1)
+	}
+	if err := errors.Join(
+		m.checkRange(c, "equivalent image", c.SE, -1, g.Count),
+		m.checkRange(c, "cluster", c.Cluster, 0, g.Clusters),
+		m.checkRange(c, "object", c.Obj, 0, int32(len(g.Nouns))),
+	); err != nil {
+		return err
+	}
+	base := int32(len(m.obj))
+	for i := range n {
+		m.ids = append(m.ids, c.ID(i))
+		m.objEnd = append(m.objEnd, base+c.ObjEnd[i])
+	}
+	m.cluster = append(m.cluster, c.Cluster...)
+	m.se = append(m.se, c.SE...)
+	m.obj = append(m.obj, c.Obj...)
+	m.chunks++
+	return nil
+}
+
+// checkRange makes sure that all values of a chunk's column are at least from and below to.
+func (m *members) checkRange(c *schemas.NeighborChunk, what string, values []int32, from, to int32) error {
+	for _, v := range values {
+		if v < from || v >= to {
+			return unexpected("chunk at pair %d of group %s has %s %d, want below %d", c.Start, m.manifest.Group, what, v, to)
+		}
+	}
+	return nil
+}
+
+// reserve makes room for the embeddings, once the chunks have shown that there are as many as the manifest says.
+func (m *members) reserve(withVectors bool) {
+	n := m.count()
+	m.imageIDs = make([]schemas.ImageID, 0, n)
+	m.image = make([]int32, 0, n)
+	m.refs = make([]imageRef, 0, n)
+	m.captions = make([]string, 0, n)
+	m.similarity = make([]float32, 0, n)
+	if withVectors {
+		m.vectors = newVectors(n, int(m.manifest.Dim))
+	}
+}
+
+// addEmbedding takes the embedding at an offset of the topic when it is that of the group's next pair; others in the
+// range repeat an earlier pair and are passed over.
+func (m *members) addEmbedding(e *schemas.Embedding, offset int64) error {
+	g, next := m.manifest, len(m.image)
+	switch {
+	case offset < g.FirstOffset:
+		return nil // of an earlier group
+	case offset >= g.EndOffset:
+		return unexpected("embedding at offset %d while group %s, which ends before %d, lacks pair %d", offset, g.Group, g.EndOffset, next)
+	case e.Model != g.Model:
+		return unexpected("embedding of pair %s comes from model %s, group %s from %s", e.ID, e.Model, g.Group, g.Model)
+	case e.V.Len() != int(g.Dim):
+		return unexpected("embedding of pair %s has %d values, group %s %d", e.ID, e.V.Len(), g.Group, g.Dim)
+	case e.ID != m.ids[next]:
+		return nil
+	}
+	number, ok := m.images[e.ImageID]
+	if !ok {
+		number = int32(len(m.images))
+		m.images[e.ImageID] = number
+	}
+	uri, ok := m.uriNumbers[e.Image.URI]
+	if !ok {
+		uri = int32(len(m.uris))
+		m.uriNumbers[e.Image.URI] = uri
+		m.uris = append(m.uris, e.Image.URI)
+	}
+	m.imageIDs = append(m.imageIDs, e.ImageID)
+	m.image = append(m.image, number)
+	m.refs = append(m.refs, imageRef{e.Image.Offset, uri, int32(e.Image.Size)})
+	m.captions = append(m.captions, e.Caption)
+	m.similarity = append(m.similarity, e.Similarity)
+	if m.vectors != nil {
+		m.vectors.write(int32(next), e.V, e.T)
+	}
+	return nil
+}
+
+// complete says whether all embeddings are there; then the tables that only reading needs are let go.
+func (m *members) complete() bool {
+	if len(m.image) < m.count() {
+		return false
+	}
+	m.uriNumbers, m.images = nil, nil
+	return true
+}
+
+func (m *members) ref(p int32) schemas.ImageRef {
+	r := m.refs[p]
+	return schemas.ImageRef{URI: m.uris[r.uri], Offset: r.offset, Size: int64(r.size)}
+}
+
+// equivalents is SE of a pair without the padding.
+func (m *members) equivalents(p int32) []int32 {
+	k1 := int(m.manifest.K1)
+	se := m.se[int(p)*k1 : (int(p)+1)*k1]
+	for i, j := range se {
+		if j < 0 {
+			return se[:i]
+		}
+	}
+	return se
+}
+
+func (m *members) objects(p int32) []int32 {
+	from := int32(0)
+	if p > 0 {
+		from = m.objEnd[p-1]
+	}
+	return m.obj[from:m.objEnd[p]]
+}
+
+// vectors are the features of the group's pairs as they travel: float16, v then t of each pair.
+type vectors struct {
+	dim  int
+	bits schemas.Float16s
+}
+
+func newVectors(pairs, dim int) *vectors {
+	return &vectors{dim, make(schemas.Float16s, 4*pairs*dim)}
+}
+
+func (x *vectors) write(p int32, v, t schemas.Float16s) {
+	row := x.bits[4*int(p)*x.dim:]
+	copy(row[:2*x.dim], v)
+	copy(row[2*x.dim:4*x.dim], t)
+}
+
+// Dim implements [Features].
+func (x *vectors) Dim() int { return x.dim }
+
+// Read implements [Features].
+func (x *vectors) Read(p int32, v, t []float32) {
+	row := x.bits[4*int(p)*x.dim:]
+	row[:2*x.dim].AppendTo(v[:0])
+	row[2*x.dim : 4*x.dim].AppendTo(t[:0])
+}

@@ -1,0 +1,157 @@
+package grouper
+
+import (
+	"context"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/pairstream/pairstream/internal/dot"
+)
+
+// nearestLists holds for every anchor its best few partners: those of the greatest similarity, the lowest index first
+// among equals. A list is a heap with its worst entry at the root.
+type nearestLists struct {
+	size   int       // entries of a full list
+	counts []int32   // entries that a list has so far
+	scores []float32 // size a list
+	items  []int32   // size a list, beside scores
+	floor  []float32 // the score of the worst entry of a full list, -Inf of another: less need not be offered
+}
+
+func newNearestLists(anchors, size int) *nearestLists {
+	l := &nearestLists{
+		size:   size,
+		counts: make([]int32, anchors),
+		scores: make([]float32, anchors*size),
+		items:  make([]int32, anchors*size),
+		floor:  make([]float32, anchors),
+	}
+	for i := range l.floor {
+		l.floor[i] = float32(math.Inf(-1))
+	}
+	return l
+}
+
+// list is what was found for an anchor, in no order.
+func (l *nearestLists) list(anchor int32) (scores []float32, items []int32) {
+	from := int(anchor) * l.size
+	to := from + int(l.counts[anchor])
+	return l.scores[from:to], l.items[from:to]
+}
+
+// ahead is the order of partners: the greater similarity, then the lower index.
+func ahead(score float32, item int32, thanScore float32, thanItem int32) bool {
+	return score > thanScore || score == thanScore && item < thanItem
+}
+
+// offer adds a partner to an anchor's list when it belongs there; the result does not depend on the order of offers.
+func (l *nearestLists) offer(anchor, item int32, score float32) {
+	from := int(anchor) * l.size
+	scores, items := l.scores[from:from+l.size], l.items[from:from+l.size]
+	if n := int(l.counts[anchor]); n < l.size {
+		for n > 0 { // up from the new leaf, while the entry above is the better one
+			up := (n - 1) / 2
+			if !ahead(scores[up], items[up], score, item) {
+				break
+			}
+			scores[n], items[n] = scores[up], items[up]
+			n = up
+		}
+		scores[n], items[n] = score, item
+		l.counts[anchor]++
+		if int(l.counts[anchor]) == l.size {
+			l.floor[anchor] = scores[0]
+		}
+		return
+	}
+	if !ahead(score, item, scores[0], items[0]) {
+		return
+	}
+	n := 0
+	for { // down from the root, while an entry below is the worse one
+		down := 2*n + 1
+		if down >= l.size {
+			break
+		}
+		if right := down + 1; right < l.size && ahead(scores[down], items[down], scores[right], items[right]) {
+			down = right
+		}
+		if !ahead(score, item, scores[down], items[down]) {
+			break
+		}
+		scores[n], items[n] = scores[down], items[down]
+		n = down
+	}
+	scores[n], items[n] = score, item
+	l.floor[anchor] = scores[0]
+}
+
+// tileRows is the side of the square of products that is worked on at a time: two blocks of rows and the products
+// between them stay in a megabyte of cache.
+func tileRows(dim int) int { return max(64, min(256, (1<<16)/max(dim, 1)/4*4)) }
+
+// nearest finds the lists of all images (their best texts) and of all texts (their best images) in one pass over the
+// products, which it never holds all at once. A pair is not in its own list; nor, when numbers of the pairs' images are
+// given, in that of a pair with the same image.
+func nearest(ctx context.Context, v, t *dot.Matrix, image []int32, size, workers int) (images, texts *nearestLists, err error) {
+	n := v.Rows()
+	side := min(tileRows(v.Dim()), n)
+	tiles := (n + side - 1) / max(side, 1)
+	images, texts = newNearestLists(n, size), newNearestLists(n, size)
+	// A tile changes the lists of its rows and of its columns. Whoever holds both locks took the row's first, so nobody
+	// who waits for a column's lock holds one that its holder waits for.
+	rowLocks, columnLocks := make([]sync.Mutex, tiles), make([]sync.Mutex, tiles)
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for range max(1, min(workers, tiles)) {
+		group.Go(func() {
+			products := make([]float32, side*side)
+			for ctx.Err() == nil {
+				k := int(next.Add(1) - 1)
+				if k >= tiles*tiles {
+					return
+				}
+				row := k % tiles
+				column := (row + k/tiles) % tiles // along the diagonals: neighbours in time share no lock
+				at := tile{row * side, min(n, (row+1)*side), column * side, min(n, (column+1)*side), image}
+				dot.Block(products, v, at.i0, at.i1-at.i0, t, at.j0, at.j1-at.j0)
+				rowLocks[row].Lock()
+				columnLocks[column].Lock()
+				at.offer(products, images, texts)
+				columnLocks[column].Unlock()
+				rowLocks[row].Unlock()
+			}
+		})
+	}
+	group.Wait()
+	return images, texts, ctx.Err()
+}
+
+// tile is images i0..i1 against texts j0..j1.
+type tile struct {
+	i0, i1, j0, j1 int
+	image          []int32
+}
+
+// strangers says whether two pairs may be in each other's lists.
+func (at tile) strangers(i, j int) bool {
+	return i != j && (at.image == nil || at.image[i] != at.image[j])
+}
+
+func (at tile) offer(products []float32, images, texts *nearestLists) {
+	floors := texts.floor[at.j0:at.j1]
+	for i := at.i0; i < at.i1; i++ {
+		row := products[(i-at.i0)*len(floors):][:len(floors)]
+		floor := images.floor[i]
+		for j, score := range row {
+			if score >= floor && at.strangers(i, at.j0+j) {
+				images.offer(int32(i), int32(at.j0+j), score)
+				floor = images.floor[i]
+			}
+			if score >= floors[j] && at.strangers(i, at.j0+j) {
+				texts.offer(int32(at.j0+j), int32(i), score)
+			}
+		}
+	}
+}
