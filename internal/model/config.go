@@ -36,59 +36,54 @@ const (
 
 // Validate joins all problems.
 func (c Config) Validate() error {
-	var problems []error
-	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	for _, f := range c.fields() {
-		if f.value < f.least || f.value > f.most {
-			bad("%s is %d, want %d to %d", f.name, f.value, f.least, f.most)
-		}
-	}
-	if len(problems) > 0 {
-		return errors.Join(problems...)
-	}
-	for _, d := range []struct {
-		name, of          string
-		divisor, dividend int
-	}{
-		{"patch_size", "image_size", c.PatchSize, c.ImageSize},
-		{"vision_heads", "vision_dim", c.VisionHeads, c.VisionDim},
-		{"text_heads", "text_hidden", c.TextHeads, c.TextHidden},
-	} {
-		if d.dividend%d.divisor != 0 {
-			bad("%s is %d, want a divisor of %s, %d", d.name, d.divisor, d.of, d.dividend)
-		}
-	}
-	if c.FusionLayer > c.TextLayers {
-		bad("fusion_layer is %d, want at most text_layers, %d", c.FusionLayer, c.TextLayers)
-	}
-	if c.TextTokens > c.MaxPositions {
-		bad("text_tokens is %d, want at most max_positions, %d", c.TextTokens, c.MaxPositions)
-	}
-	return errors.Join(problems...)
-}
-
-type field struct {
-	name               string
-	value, least, most int
-}
-
-func (c Config) fields() []field {
-	return []field{
+	fields := []field{
 		{"image_size", c.ImageSize, 1, 1 << 13},
 		{"patch_size", c.PatchSize, 1, 1 << 13},
 		{"vision_dim", c.VisionDim, 1, maxSize},
 		{"vision_depth", c.VisionDepth, 1, maxLayers},
 		{"vision_heads", c.VisionHeads, 1, maxSize},
 		{"text_hidden", c.TextHidden, 1, maxSize},
-		{"text_layers", c.TextLayers, 1, maxLayers},
-		{"fusion_layer", c.FusionLayer, 0, maxLayers},
+		{"text_layers", c.TextLayers, 2, maxLayers},
+		{"fusion_layer", c.FusionLayer, 1, c.TextLayers - 1},
 		{"text_heads", c.TextHeads, 1, maxSize},
 		{"text_intermediate", c.TextIntermediate, 1, maxSize},
 		{"vocab_size", c.VocabSize, 1, 1 << 24},
 		{"max_positions", c.MaxPositions, 1, maxSize},
 		{"embed_dim", c.EmbedDim, 1, maxSize},
-		{"text_tokens", c.TextTokens, 2, maxSize},
+		{"text_tokens", c.TextTokens, 2, c.MaxPositions},
 	}
+	return checkSizes(fields, []division{
+		{"patch_size", "image_size", c.PatchSize, c.ImageSize},
+		{"vision_heads", "vision_dim", c.VisionHeads, c.VisionDim},
+		{"text_heads", "text_hidden", c.TextHeads, c.TextHidden},
+	})
+}
+
+// field is a number and its bounds.
+type field struct {
+	name               string
+	value, least, most int
+}
+
+// division is a number that must divide another.
+type division struct {
+	name, of          string
+	divisor, dividend int
+}
+
+func checkSizes(fields []field, divisions []division) error {
+	var problems []error
+	for _, f := range fields {
+		if f.value < f.least || f.value > f.most {
+			problems = append(problems, fmt.Errorf("%s is %d, want %d to %d", f.name, f.value, f.least, f.most))
+		}
+	}
+	for _, d := range divisions {
+		if d.divisor > 0 && d.dividend%d.divisor != 0 {
+			problems = append(problems, fmt.Errorf("%s is %d, want a divisor of %s, %d", d.name, d.divisor, d.of, d.dividend))
+		}
+	}
+	return errors.Join(problems...)
 }
 
 // imageTokens is the number of patches and the class token.

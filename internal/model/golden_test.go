@@ -27,8 +27,13 @@ func (g goldenConfig) model() *model.Config {
 // worker is a deterministic CPU worker whose handles are all given back by the end of the test.
 func worker(t testing.TB) *torch.Worker {
 	t.Helper()
+	return workerOf(t, 2)
+}
+
+func workerOf(t testing.TB, threads int) *torch.Worker {
+	t.Helper()
 	before := torch.Live()
-	w, err := torch.NewWorker(torch.WorkerOptions{Threads: 2, Deterministic: true})
+	w, err := torch.NewWorker(torch.WorkerOptions{Threads: threads, Deterministic: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,9 @@ const (
 	clipEps   = 1e-5
 )
 
+// minusInfinity takes a score out of a softmax.
+var minusInfinity = math.Inf(-1)
+
 // unitFloor is the least norm that a projection is divided by.
 const unitFloor = 1e-12
 

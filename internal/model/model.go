@@ -80,7 +80,7 @@ func build(ctx context.Context, w *torch.Worker, c Config, src *source, withMask
 		return src.err()
 	})
 	m.params = src.params
-	slices.SortFunc(m.params, func(a, b Param) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(m.params, byName)
 	if err != nil {
 		m.Free()
 		return nil, err
@@ -98,11 +98,15 @@ func newMaskedHead(src *source, c Config) *maskedHead {
 }
 
 // Free gives the weights back.
-func (m *Model) Free() {
-	for _, p := range m.params {
+func (m *Model) Free() { free(m.params) }
+
+func free(params []Param) {
+	for _, p := range params {
 		p.Tensor.Free()
 	}
 }
+
+func byName(a, b Param) int { return cmp.Compare(a.Name, b.Name) }
 
 // Params lists the weights by name. A weight that the reference code has under several names (the MLM decoder is the
 // table of word embeddings) is listed once.

@@ -8,71 +8,80 @@ import (
 )
 
 const (
-	headWidth         = 64 // of BERT and of the vision transformers, in all published sizes
+	headWidth         = 64 // of BERT, of CLIP and of the vision transformers, in all published sizes
 	defaultTextTokens = 25 // of GRIT-VLP and MAFA
 )
+
+// shapeReader reads sizes off a file's tensors, and keeps the first problem.
+type shapeReader struct {
+	file  *safetensors.File
+	names func(string) []string // under which a tensor is looked up
+	err   error
+}
+
+func (r *shapeReader) find(name string) (safetensors.Tensor, bool) {
+	for _, candidate := range r.names(name) {
+		if t, ok := r.file.Tensor(candidate); ok {
+			return t, true
+		}
+	}
+	return safetensors.Tensor{}, false
+}
+
+// shape is the shape of a tensor of the given rank; zeros when there is a problem.
+func (r *shapeReader) shape(name string, rank int) []int {
+	sizes := make([]int, rank)
+	t, ok := r.find(name)
+	switch {
+	case r.err != nil:
+	case !ok:
+		r.err = fmt.Errorf("tensor %s is missing", r.names(name)[0])
+	case len(t.Shape) != rank:
+		r.err = fmt.Errorf("tensor %s has shape %s, want %d dimensions", r.names(name)[0], shapeString(t.Shape), rank)
+	default:
+		for i, d := range t.Shape {
+			sizes[i] = int(d)
+		}
+	}
+	return sizes
+}
+
+// count is the number of layers 0, 1, ... that have (or do not have) the tensor of the format.
+func (r *shapeReader) count(format string, present bool) int {
+	n := 0
+	for ; n < maxLayers; n++ {
+		if _, ok := r.find(fmt.Sprintf(format, n)); ok != present {
+			break
+		}
+	}
+	return n
+}
+
+// sideOf is the side of a square of so many patches.
+func sideOf(patches int) int { return int(math.Sqrt(float64(max(patches, 0))) + 0.5) }
 
 // configFromShapes reads a configuration off the tensors of a converted checkpoint. The number of heads cannot be seen
 // in the shapes.
 func configFromShapes(f *safetensors.File, prefix string) (Config, error) {
-	shape := func(name string, rank int) ([]int, error) {
-		for _, candidate := range namesOf(prefix, name) {
-			t, ok := f.Tensor(candidate)
-			if !ok {
-				continue
-			}
-			if len(t.Shape) != rank {
-				return nil, fmt.Errorf("tensor %s has shape %s, want %d dimensions", candidate, shapeString(t.Shape), rank)
-			}
-			sizes := make([]int, rank)
-			for i, d := range t.Shape {
-				sizes[i] = int(d)
-			}
-			return sizes, nil
-		}
-		return nil, fmt.Errorf("tensor %s is missing, and so is metadata %s", prefix+name, configKey)
+	r := &shapeReader{file: f, names: func(name string) []string { return namesOf(prefix, name) }}
+	patch := r.shape("visual_encoder.patch_embed.proj.weight", 4)
+	places := r.shape("visual_encoder.pos_embed", 3)
+	words := r.shape("text_encoder.bert.embeddings.word_embeddings.weight", 2)
+	positions := r.shape("text_encoder.bert.embeddings.position_embeddings.weight", 2)
+	hidden := r.shape("text_encoder.bert.encoder.layer.0.intermediate.dense.weight", 2)
+	embed := r.shape("vision_proj.weight", 2)
+	if r.err != nil {
+		return Config{}, r.err
 	}
-	has := func(format string, i int) bool {
-		for _, candidate := range namesOf(prefix, fmt.Sprintf(format, i)) {
-			if _, ok := f.Tensor(candidate); ok {
-				return true
-			}
-		}
-		return false
-	}
-	var sizes [6][]int
-	for i, want := range []struct {
-		name string
-		rank int
-	}{
-		{"visual_encoder.patch_embed.proj.weight", 4},
-		{"visual_encoder.pos_embed", 3},
-		{"text_encoder.bert.embeddings.word_embeddings.weight", 2},
-		{"text_encoder.bert.embeddings.position_embeddings.weight", 2},
-		{"text_encoder.bert.encoder.layer.0.intermediate.dense.weight", 2},
-		{"vision_proj.weight", 2},
-	} {
-		var err error
-		if sizes[i], err = shape(want.name, want.rank); err != nil {
-			return Config{}, err
-		}
-	}
-	patch, places, words, positions, hidden, embed := sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5]
-	c := Config{
-		PatchSize: patch[3], VisionDim: patch[0], VisionHeads: max(1, patch[0]/headWidth),
-		ImageSize:  int(math.Sqrt(float64(places[1]-1))+0.5) * patch[3],
-		TextHidden: words[1], TextHeads: max(1, words[1]/headWidth), TextIntermediate: hidden[0],
+	layers := r.count("text_encoder.bert.encoder.layer.%d.output.dense.weight", true)
+	alone := r.count("text_encoder.bert.encoder.layer.%d.crossattention.output.dense.weight", false)
+	return Config{
+		ImageSize: sideOf(places[1]-1) * patch[3], PatchSize: patch[3],
+		VisionDim: patch[0], VisionHeads: max(1, patch[0]/headWidth),
+		VisionDepth: r.count("visual_encoder.blocks.%d.norm1.weight", true),
+		TextHidden:  words[1], TextHeads: max(1, words[1]/headWidth), TextIntermediate: hidden[0],
+		TextLayers: layers, FusionLayer: min(alone, layers),
 		VocabSize: words[0], MaxPositions: positions[0], EmbedDim: embed[0],
 		TextTokens: min(defaultTextTokens, positions[0]),
-	}
-	for c.VisionDepth < maxLayers && has("visual_encoder.blocks.%d.norm1.weight", c.VisionDepth) {
-		c.VisionDepth++
-	}
-	for c.TextLayers < maxLayers && has("text_encoder.bert.encoder.layer.%d.output.dense.weight", c.TextLayers) {
-		c.TextLayers++
-	}
-	for c.FusionLayer < c.TextLayers && !has("text_encoder.bert.encoder.layer.%d.crossattention.output.dense.weight", c.FusionLayer) {
-		c.FusionLayer++
-	}
-	return c, nil
+	}, nil
 }

@@ -1,0 +1,212 @@
+package model
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pairstream/pairstream/internal/imaging"
+	"github.com/pairstream/pairstream/internal/token"
+	"github.com/pairstream/pairstream/internal/torch"
+)
+
+// DualEncoder embeds images and captions as unit vectors of the same space. See invariant 4 of the package.
+type DualEncoder interface {
+	// EncodeImages maps n images (n x 3 x size x size, normalised) to n unit rows of Dim values.
+	EncodeImages(ctx context.Context, pixels []float32, n int) ([]float32, error)
+	// EncodeTexts maps captions to unit rows of Dim values.
+	EncodeTexts(ctx context.Context, captions []string) ([]float32, error)
+	Dim() int
+	ImageSize() int
+	// Preprocessing makes the pixels that EncodeImages wants.
+	Preprocessing() imaging.Preprocess
+	// Fingerprint names the weights; embeddings of different fingerprints do not compare.
+	Fingerprint() string
+	// Free gives the weights back.
+	Free()
+}
+
+var _ DualEncoder = (*Encoder)(nil)
+
+// Encoder runs a network's two towers on batches of one fixed size, the last of a call filled up with blanks. The size
+// decides how libtorch cuts the work, and so the last bits of the results: with it fixed, and every operation of the
+// towers going row by row, a row's bits are its input's alone. A call with few inputs costs as much as a full batch.
+type Encoder struct {
+	worker      *torch.Worker
+	towers      towers
+	batch       int
+	dim         int
+	size        imaging.Preprocess
+	fingerprint string
+}
+
+// towers is what an Encoder needs of a network.
+type towers struct {
+	image func(s *torch.Scope, pixels *torch.Tensor) *torch.Tensor    // [n, 3, size, size] to [n, dim]
+	text  func(s *torch.Scope, ids, mask *torch.Tensor) *torch.Tensor // [n, length] to [n, dim]; mask: 1 for real tokens
+	// tokens is a caption's ids, at least one and at most length of them.
+	tokens func(caption string) []int32
+	length int
+	free   func()
+}
+
+// DefaultBatchSize is that of encoders whose caller does not choose.
+const DefaultBatchSize = 32
+
+// newEncoder finds the dimension out by running both towers once.
+func newEncoder(ctx context.Context, w *torch.Worker, t towers, size imaging.Preprocess, fingerprint string, batch int) (*Encoder, error) {
+	if batch == 0 {
+		batch = DefaultBatchSize
+	}
+	if batch < 1 {
+		return nil, fmt.Errorf("making an encoder: a batch of %d, want at least 1", batch)
+	}
+	e := &Encoder{worker: w, towers: t, batch: batch, size: size, fingerprint: fingerprint}
+	var dims [2]int
+	for i, tower := range []func(*torch.Scope) *torch.Tensor{
+		func(s *torch.Scope) *torch.Tensor { return e.images(s, nil) },
+		func(s *torch.Scope) *torch.Tensor { return e.texts(s, nil) },
+	} {
+		err := e.run(ctx, func(s *torch.Scope) error {
+			shape := tower(s).Shape()
+			if len(shape) != 2 || shape[0] != int64(batch) {
+				return fmt.Errorf("a tower gives shape %s, want %d rows", shapeString(shape), batch)
+			}
+			dims[i] = int(shape[1])
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("making an encoder: %w", err)
+		}
+	}
+	if dims[0] != dims[1] {
+		return nil, fmt.Errorf("making an encoder: image vectors of %d values and text vectors of %d", dims[0], dims[1])
+	}
+	e.dim = dims[0]
+	return e, nil
+}
+
+// Dim is the number of values of a vector.
+func (e *Encoder) Dim() int { return e.dim }
+
+// ImageSize is the side of the images in pixels.
+func (e *Encoder) ImageSize() int { return e.size.Size }
+
+// Preprocessing makes the pixels that EncodeImages wants.
+func (e *Encoder) Preprocessing() imaging.Preprocess { return e.size }
+
+// Fingerprint names the weights.
+func (e *Encoder) Fingerprint() string { return e.fingerprint }
+
+// Free gives the weights back.
+func (e *Encoder) Free() { e.towers.free() }
+
+// EncodeImages embeds n images.
+func (e *Encoder) EncodeImages(ctx context.Context, pixels []float32, n int) ([]float32, error) {
+	values := e.size.Values()
+	if n < 0 || len(pixels) != n*values {
+		return nil, fmt.Errorf("encoding images: %d values, want %d images of %d", len(pixels), n, values)
+	}
+	return e.inBatches(ctx, n, func(s *torch.Scope, from, to int) *torch.Tensor {
+		return e.images(s, pixels[from*values:to*values])
+	})
+}
+
+// EncodeTexts embeds captions.
+func (e *Encoder) EncodeTexts(ctx context.Context, captions []string) ([]float32, error) {
+	return e.inBatches(ctx, len(captions), func(s *torch.Scope, from, to int) *torch.Tensor {
+		return e.texts(s, captions[from:to])
+	})
+}
+
+// inBatches collects the rows of n inputs. Every batch is a job of its own, so that others get their turn on the worker.
+func (e *Encoder) inBatches(ctx context.Context, n int, rows func(s *torch.Scope, from, to int) *torch.Tensor) ([]float32, error) {
+	out := make([]float32, 0, n*e.dim)
+	for from := 0; from < n; from += e.batch {
+		to := min(from+e.batch, n)
+		err := e.run(ctx, func(s *torch.Scope) error {
+			out = append(out, rows(s, from, to).Float32s()[:(to-from)*e.dim]...)
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("encoding inputs %d to %d: %w", from, to, err)
+		}
+	}
+	return out, nil
+}
+
+// run is Do without gradients.
+func (e *Encoder) run(ctx context.Context, fn func(*torch.Scope) error) error {
+	return e.worker.Do(ctx, func(s *torch.Scope) (err error) {
+		s.NoGrad(func() { err = fn(s) })
+		return err
+	})
+}
+
+// images embeds up to a batch of images, and black ones in the places that are left.
+func (e *Encoder) images(s *torch.Scope, pixels []float32) *torch.Tensor {
+	full := make([]float32, e.batch*e.size.Values())
+	copy(full, pixels)
+	side := int64(e.size.Size)
+	return s.Normalize(e.towers.image(s, s.Float32s(full, int64(e.batch), 3, side, side)), -1, unitFloor)
+}
+
+// texts embeds up to a batch of captions, and empty ones in the places that are left.
+func (e *Encoder) texts(s *torch.Scope, captions []string) *torch.Tensor {
+	n, length := int64(e.batch), int64(e.towers.length)
+	ids, mask := make([]int64, n*length), make([]int64, n*length)
+	for i := range e.batch {
+		caption := ""
+		if i < len(captions) {
+			caption = captions[i]
+		}
+		row := i * e.towers.length
+		for k, id := range e.towers.tokens(caption) {
+			ids[row+k], mask[row+k] = int64(id), 1
+		}
+	}
+	return s.Normalize(e.towers.text(s, s.Int64s(ids, n, length), s.Int64s(mask, n, length)), -1, unitFloor)
+}
+
+// NewEncoder makes an encoder of a model, which it then owns. The model's vocabulary must be known.
+func NewEncoder(ctx context.Context, m *Model, batch int) (*Encoder, error) {
+	words, err := token.NewWordPiece(m.Vocab)
+	if err != nil {
+		return nil, fmt.Errorf("making an encoder: %w", err)
+	}
+	name, err := m.Fingerprint(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := towers{
+		image: func(s *torch.Scope, pixels *torch.Tensor) *torch.Tensor {
+			return m.visionProj.apply(s, s.Select(m.vision.forward(s, pixels, true), 1, 0))
+		},
+		text: func(s *torch.Scope, ids, mask *torch.Tensor) *torch.Tensor {
+			hidden := m.text.alone(s, m.text.embed(s, ids), m.text.scores(s, mask), true)
+			return m.textProj.apply(s, s.Select(hidden, 1, 0))
+		},
+		tokens: func(caption string) []int32 { return words.Encode(caption, m.Config.TextTokens) },
+		length: m.Config.TextTokens,
+		free:   m.Free,
+	}
+	return newEncoder(ctx, m.worker, t, imaging.Preprocess{Size: m.Config.ImageSize, Mode: imaging.Squash}, name, batch)
+}
+
+// NewCLIPEncoder makes an encoder of a CLIP model, which it then owns.
+func NewCLIPEncoder(ctx context.Context, m *CLIP, words *token.CLIP, batch int) (*Encoder, error) {
+	if words.Size() > m.Config.VocabSize {
+		return nil, fmt.Errorf("making an encoder: %d tokens in the merges, want at most vocab_size, %d", words.Size(), m.Config.VocabSize)
+	}
+	name, err := fingerprint(ctx, m.worker, m.params, fmt.Sprintf("CLIP %+v", m.Config))
+	if err != nil {
+		return nil, err
+	}
+	t := towers{
+		image:  m.Image,
+		text:   func(s *torch.Scope, ids, _ *torch.Tensor) *torch.Tensor { return m.Text(s, ids) },
+		tokens: func(caption string) []int32 { return words.Encode(caption, m.Config.Positions) },
+		length: m.Config.Positions,
+		free:   m.Free,
+	}
+	return newEncoder(ctx, m.worker, t, imaging.Preprocess{Size: m.Config.ImageSize, Mode: imaging.CenterCrop}, name, batch)
+}

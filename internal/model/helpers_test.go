@@ -1,0 +1,65 @@
+package model_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/torch"
+)
+
+// smallVocab has the special tokens and a letter each.
+func smallVocab() []string {
+	vocab := []string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
+	for c := 'a'; c <= 'z'; c++ {
+		vocab = append(vocab, string(c), "##"+string(c))
+	}
+	return vocab
+}
+
+// smallConfig has odd sizes, where the code of kernels for whole vectors and for what is left over meet.
+func smallConfig() model.Config {
+	return model.Config{
+		ImageSize: 20, PatchSize: 4, VisionDim: 36, VisionDepth: 2, VisionHeads: 3,
+		TextHidden: 28, TextLayers: 4, FusionLayer: 2, TextHeads: 2, TextIntermediate: 50,
+		VocabSize: len(smallVocab()), MaxPositions: 11, EmbedDim: 13, TextTokens: 9,
+	}
+}
+
+func newModel(t testing.TB, w *torch.Worker, c model.Config, seed uint64) *model.Model {
+	t.Helper()
+	m, err := model.New(context.Background(), w, c, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Free)
+	return m
+}
+
+func newEncoder(t testing.TB, w *torch.Worker, c model.Config, batch int) *model.Encoder {
+	t.Helper()
+	m := newModel(t, w, c, 3)
+	m.Vocab = smallVocab()
+	e, err := model.NewEncoder(context.Background(), m, batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func noise(r *rand.Rand, n int) []float32 {
+	out := make([]float32, n)
+	for i := range out {
+		out[i] = float32(r.NormFloat64())
+	}
+	return out
+}
+
+func words(r *rand.Rand) string {
+	out := make([]byte, r.IntN(14))
+	for i := range out {
+		out[i] = "abcdefgh   "[r.IntN(11)]
+	}
+	return string(out)
+}
