@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"testing"
 
@@ -278,21 +277,3 @@ func TestNeighborsStopWhenAsked(t *testing.T) {
 	}
 }
 
-func BenchmarkNeighbors(b *testing.B) {
-	const dim = 256
-	for _, n := range []int{12_500, 25_000, 50_000, 100_000} {
-		b.Run(fmt.Sprintf("D=%d", n), func(b *testing.B) {
-			r := rng.New(5, "bench")
-			v, t := halves(unitRows(r, n, dim, 500, 0.5), dim), halves(unitRows(r, n, dim, 500, 0.5), dim)
-			b.ResetTimer()
-			for range b.N {
-				if _, err := (faiss.Engine{}).Neighbors(context.Background(), v, t, knn.Params{K: 10, K1: 5, K2: 500}); err != nil {
-					b.Fatal(err)
-				}
-			}
-			products := 3 * float64(n) * float64(n) * dim // of V V^T half, of V T^T all, two operations each
-			b.ReportMetric(products*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
-			b.ReportMetric(float64(runtime.GOMAXPROCS(0)), "threads")
-		})
-	}
-}

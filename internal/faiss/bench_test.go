@@ -1,0 +1,62 @@
+package faiss_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"syscall"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/faiss"
+	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/rng"
+)
+
+// cpuSeconds is the processor time that this process has used: on a shared machine it says more than the clock.
+func cpuSeconds() float64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return math.NaN()
+	}
+	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+}
+
+// benchPairs draws images around centres, and texts that are half their image and half noise.
+func benchPairs(n, dim int) (v, t []float32) {
+	r := rng.New(5, "bench", int64(n))
+	v = unitRows(r, n, dim, 1000, 0.5)
+	t = make([]float32, len(v))
+	for i := range n {
+		norm := 0.0
+		row := t[i*dim : (i+1)*dim]
+		for j := range row {
+			row[j] = 0.5*v[i*dim+j] + float32(0.5*r.NormFloat64()/math.Sqrt(float64(dim)))
+			norm += float64(row[j]) * float64(row[j])
+		}
+		for j := range row {
+			row[j] /= float32(math.Sqrt(norm))
+		}
+	}
+	return v, t
+}
+
+func BenchmarkNeighbors(b *testing.B) {
+	const dim = 256
+	for _, n := range []int{12_500, 25_000, 50_000, 100_000} {
+		b.Run(fmt.Sprintf("D=%d", n), func(b *testing.B) {
+			images, texts := benchPairs(n, dim)
+			v, t := halves(images, dim), halves(texts, dim)
+			b.ResetTimer()
+			cpu := cpuSeconds()
+			for range b.N {
+				if _, err := (faiss.Engine{}).Neighbors(context.Background(), v, t, knn.Params{K: 10, K1: 5, K2: 500}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			products := 3 * float64(n) * float64(n) * dim // half of V V^T, all of V T^T, two operations each
+			used := (cpuSeconds() - cpu) / float64(b.N)
+			b.ReportMetric(products/used/1e9, "GFLOP/cpu-s")
+			b.ReportMetric(used, "cpu-s/op")
+		})
+	}
+}

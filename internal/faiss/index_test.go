@@ -1,0 +1,171 @@
+package faiss_test
+
+import (
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/faiss"
+	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/rng"
+)
+
+// sameHits compares rows exactly and similarities within float32 rounding.
+func sameHits(t *testing.T, what string, got, want []knn.Hit) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d hits, want %d", what, len(got), len(want))
+	}
+	for i := range got {
+		if e := got[i].Similarity - want[i].Similarity; got[i].Row != want[i].Row || e > 1e-5 || e < -1e-5 {
+			t.Fatalf("%s: hit %d is %+v, want %+v", what, i, got[i], want[i])
+		}
+	}
+}
+
+func TestFlatIsTheReference(t *testing.T) {
+	const n, dim = 500, 24
+	before := faiss.Live()
+	rows := unitRows(rng.New(1, "flat"), n, dim, 5, 0.5)
+	index, err := faiss.NewFlat(dim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := index.Add(rows[:200*dim]); err != nil {
+		t.Fatal(err)
+	}
+	if err := index.Add(rows[200*dim:]); err != nil {
+		t.Fatal(err)
+	}
+	const queries = 30
+	got, err := index.Search(rows[:queries*dim], 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range queries {
+		want, err := knn.Reference{}.Scan(knn.FloatMatrix(rows, dim), 0, rows[i*dim:(i+1)*dim], 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameHits(t, "flat search", got[i], want)
+	}
+	all, err := index.Search(rows[:dim], n+5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all[0]) != n {
+		t.Errorf("asked for more rows than there are: %d hits, want %d", len(all[0]), n)
+	}
+	if err := index.Add(rows[:dim+1]); err == nil {
+		t.Error("a row and a bit was added")
+	}
+	if _, err := index.Search(rows[:dim], 0); err == nil {
+		t.Error("no neighbours were found without an error")
+	}
+	index.Close()
+	if after := faiss.Live(); after != before {
+		t.Errorf("%d handles live after, %d before", after, before)
+	}
+}
+
+func TestListsAreTheReference(t *testing.T) {
+	const n, dim, lists = 900, 20, 17
+	before := faiss.Live()
+	m := halves(unitRows(rng.New(2, "lists"), n, dim, 9, 0.5), dim)
+	centroids := unitRows(rng.New(3, "lists"), lists, dim, 1, 0)
+	queries := unitRows(rng.New(4, "lists"), 25, dim, 9, 0.5)
+	var rows, where []int64
+	for i := range n {
+		rows, where = append(rows, int64(i)), append(where, int64(i*7%lists))
+	}
+	build := func(s knn.Searcher) knn.Lists {
+		t.Helper()
+		first, err := s.NewLists(centroids, dim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := s.NewLists(centroids, dim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer second.Close()
+		for _, err := range []error{first.Add(rows[:500], where[:500]), second.Add(rows[500:], where[500:]), first.Merge(second)} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		return first
+	}
+	ours, oracle := build(faiss.Engine{}), build(knn.Reference{})
+	for i := range 25 {
+		q := queries[i*dim : (i+1)*dim]
+		for _, probes := range []int{1, 4, lists, lists + 3} {
+			got, err := ours.Search(m, q, 10, probes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := oracle.Search(m, q, 10, probes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameHits(t, "search in lists", got, want)
+		}
+	}
+	if err := ours.Add([]int64{1}, []int64{lists}); err == nil {
+		t.Error("a row was added to a list that is not there")
+	}
+	if _, err := ours.Search(m, queries[:3], 10, 1); err == nil {
+		t.Error("a query of another width found something")
+	}
+	if err := ours.Merge(oracle); err == nil {
+		t.Error("lists of another engine were merged")
+	}
+	ours.Close()
+	if after := faiss.Live(); after != before {
+		t.Errorf("%d handles live after, %d before", after, before)
+	}
+}
+
+func TestScanIsTheReference(t *testing.T) {
+	const n, dim = 400, 37
+	m := halves(unitRows(rng.New(5, "scan"), n, dim, 9, 0.5), dim)
+	q := unitRows(rng.New(6, "scan"), 1, dim, 1, 0)
+	eachInstructionSet(t, func(t *testing.T) {
+		for _, from := range []int{0, 100, n - 3, n} {
+			got, err := (faiss.Engine{}).Scan(m, from, q, 10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := knn.Reference{}.Scan(m, from, q, 10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameHits(t, "scan", got, want)
+		}
+	})
+	for name, err := range map[string]error{
+		"float32 rows": scanError(knn.FloatMatrix(make([]float32, 8), 4), 0, make([]float32, 4), 1),
+		"query width":  scanError(m, 0, q[1:], 1),
+		"no k":         scanError(m, 0, q, 0),
+		"from beyond":  scanError(m, n+1, q, 1),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func scanError(m knn.Matrix, from int, q []float32, k int) error {
+	_, err := faiss.Engine{}.Scan(m, from, q, k)
+	return err
+}
+
+func TestNewIndexesRefuseBadInput(t *testing.T) {
+	if _, err := faiss.NewFlat(0); err == nil {
+		t.Error("a flat index of no dimensions was made")
+	}
+	if _, err := faiss.NewIVF(make([]float32, 7), 3); err == nil {
+		t.Error("lists were made of two centroids and a bit")
+	}
+	if err := faiss.UseInstructions("abacus"); err == nil {
+		t.Error("unknown instructions were chosen")
+	}
+}
