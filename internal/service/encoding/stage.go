@@ -1,0 +1,158 @@
+// Package encoding is the encoder as a service: it reads pairs, lets the core embed them in batches, and writes
+// embeddings. One input gives at most one output, in order; what cannot be embedded goes to dead-letters.
+package encoding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pairstream/pairstream/encoder"
+	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Core is the part of [encoder.Encoder] that the stage drives.
+type Core interface {
+	Encode(ctx context.Context, pairs []*schemas.Pair) ([]encoder.Result, error)
+	BatchSize() int
+}
+
+var _ Core = (*encoder.Encoder)(nil)
+
+// spoolBytes ends a tar of spooled images.
+const spoolBytes = 256 << 20
+
+// stage holds pairs back until a batch is full or no input is at hand. Held records are remembered with their
+// positions, so every embedding carries the mark of its own pair.
+type stage struct {
+	core  Core
+	spool *shard.Spool // nil: inline images are refused
+	held  []held
+	dirty bool // the spool holds images that are not synced
+}
+
+// held is a pair that waits for its batch.
+type held struct {
+	rec   stream.Record
+	pair  *schemas.Pair
+	state []byte // of the spool after the pair
+}
+
+func newFactory(core Core, spoolDir string) stream.Factory {
+	return func(lane int, state []byte) (stream.Stage, error) {
+		s := &stage{core: core}
+		if spoolDir == "" {
+			return s, nil
+		}
+		spool, err := shard.OpenSpool(spoolDir, lane, spoolBytes, state)
+		if err != nil {
+			return nil, fmt.Errorf("SPOOL_DIR is %q: %w", spoolDir, err)
+		}
+		s.spool = spool
+		return s, nil
+	}
+}
+
+// Input implements [stream.Stage].
+func (s *stage) Input() schemas.Topic { return schemas.Pairs }
+
+// Process implements [stream.Stage].
+func (s *stage) Process(ctx context.Context, rec stream.Record, out stream.Output) error {
+	value, err := schemas.Unmarshal(rec.Schema, rec.Value)
+	if err != nil {
+		return s.refuse(ctx, rec, err, out)
+	}
+	switch r := value.(type) {
+	case *schemas.Pair:
+		return s.add(ctx, rec, r, out)
+	case *schemas.Seal:
+		if err := s.Flush(ctx, out); err != nil {
+			return err
+		}
+		return out.Emit(schemas.Embeddings, r, out.After(rec, s.state()))
+	default:
+		return s.refuse(ctx, rec, errors.New("foreign record: "+rec.Schema+" does not belong on this topic"), out)
+	}
+}
+
+// refuse sets rec aside after what was held back before it, so that no mark runs ahead of a dead letter.
+func (s *stage) refuse(ctx context.Context, rec stream.Record, reason error, out stream.Output) error {
+	if err := s.Flush(ctx, out); err != nil {
+		return err
+	}
+	return out.DeadLetter(rec, reason.Error())
+}
+
+// add takes a pair up. An inline image is spooled first, so that the stages behind can refer to it.
+func (s *stage) add(ctx context.Context, rec stream.Record, p *schemas.Pair, out stream.Output) error {
+	if len(p.Inline) > 0 {
+		switch {
+		case s.spool == nil:
+			return s.refuse(ctx, rec, errors.New("image came inline: SPOOL_DIR is not set"), out)
+		case schemas.NewImageID(p.Inline) != p.ImageID:
+			return s.refuse(ctx, rec, fmt.Errorf("image bytes do not have the image id: %s", p.ImageID), out)
+		}
+		ref, err := s.spool.Put(rec.Offset, p.Inline)
+		if err != nil {
+			return stream.Transient(err)
+		}
+		p.Image, p.Inline, s.dirty = &ref, nil, true
+	}
+	s.held = append(s.held, held{rec, p, s.state()})
+	if len(s.held) < s.core.BatchSize() {
+		return nil
+	}
+	return s.Flush(ctx, out)
+}
+
+func (s *stage) state() []byte {
+	if s.spool == nil {
+		return nil
+	}
+	return s.spool.State()
+}
+
+// Flush implements [stream.Stage].
+func (s *stage) Flush(ctx context.Context, out stream.Output) error {
+	if len(s.held) == 0 {
+		return nil
+	}
+	if s.dirty {
+		if err := s.spool.Sync(); err != nil {
+			return stream.Transient(err)
+		}
+		s.dirty = false
+	}
+	pairs := make([]*schemas.Pair, len(s.held))
+	for i, h := range s.held {
+		pairs[i] = h.pair
+	}
+	results, err := s.core.Encode(ctx, pairs)
+	if err != nil {
+		return stream.Transient(err)
+	}
+	for i, r := range results {
+		h := s.held[i]
+		if r.Unusable != nil {
+			err = out.DeadLetter(h.rec, r.Unusable.Error())
+		} else {
+			err = out.Emit(schemas.Embeddings, r.Embedding, out.After(h.rec, h.state))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	clear(s.held)
+	s.held = s.held[:0]
+	return nil
+}
+
+// Close implements [io.Closer].
+func (s *stage) Close() error {
+	if s.spool == nil {
+		return nil
+	}
+	return s.spool.Close()
+}

@@ -1,0 +1,134 @@
+package training
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/trainer"
+)
+
+// prepared is the number of batches that are read, decoded and augmented ahead of the step that trains on them.
+const prepared = 2
+
+// reportEvery is the number of steps between two records on the progress topic.
+const reportEvery = 10
+
+// Step is told to an observer after every step.
+type Step struct {
+	Lane   int
+	Result *trainer.Result
+	Took   time.Duration
+}
+
+// loop trains on what the rotation prepares, publishes the features and writes checkpoints.
+type loop struct {
+	core      *trainer.Trainer
+	publisher *stream.Publisher
+	logger    *slog.Logger
+	published map[int]int64 // last seq in features, by lane
+	dir       string
+	every     int64
+	at        positions
+	observe   func(Step)
+	trained   bool // a step was made since the last checkpoint
+}
+
+// run trains until every lane has ended or ctx ends, and leaves a checkpoint behind in both cases.
+func (l *loop) run(ctx context.Context, r *rotation) error {
+	both, working := errgroup.WithContext(ctx)
+	ready := make(chan work, prepared)
+	both.Go(func() error { return r.run(working, ready) })
+	both.Go(func() error {
+		for w := range ready {
+			if err := l.step(working, w); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	err := both.Wait()
+	if err != nil && ctx.Err() == nil {
+		return err
+	}
+	if !l.trained {
+		return err
+	}
+	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	if saveErr := l.checkpoint(final); saveErr != nil {
+		return saveErr
+	}
+	return err
+}
+
+func (l *loop) step(ctx context.Context, w work) error {
+	started := time.Now()
+	result, err := l.core.Step(ctx, w.batch, w.input)
+	if err != nil {
+		return err
+	}
+	l.trained, l.at = true, w.after
+	if w.seq > l.published[w.lane] {
+		if err := l.publisher.PublishSeq(ctx, schemas.Features, w.lane, w.seq, stream.Mark{}, &result.Features); err != nil {
+			return fmt.Errorf("publishing features of lane %d: %w", w.lane, err)
+		}
+	}
+	took := time.Since(started)
+	l.observe(Step{Lane: w.lane, Result: result, Took: took})
+	if result.Step%reportEvery == 0 {
+		if err := l.report(ctx, result, took); err != nil {
+			return err
+		}
+	}
+	if l.every > 0 && l.core.Steps()%l.every == 0 {
+		return l.checkpoint(ctx)
+	}
+	return nil
+}
+
+func (l *loop) report(ctx context.Context, r *trainer.Result, took time.Duration) error {
+	err := l.publisher.Publish(ctx, schemas.ProgressLog, 0, &schemas.Progress{
+		Kind: "step", Step: r.Step, Time: time.Now().UnixMilli(),
+		Values: map[string]float64{
+			"loss": r.Losses.Total, "loss_itc": r.Losses.ITC, "loss_itm": r.Losses.ITM, "loss_mlm": r.Losses.MLM, "loss_uni": r.Losses.Uni,
+			"learning_rate": r.Rate, "pairs_per_second": float64(r.Counts.Samples) / took.Seconds(),
+			"candidates": float64(r.Counts.Candidates), "connections": float64(r.Counts.Confirmed),
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("publishing progress: %w", err)
+	}
+	return nil
+}
+
+// checkpoint saves weights and positions once every feature block up to the positions is acknowledged: after a crash
+// the trainer does not come back to blocks that were lost.
+func (l *loop) checkpoint(ctx context.Context) error {
+	if err := l.publisher.Flush(ctx); err != nil {
+		return fmt.Errorf("publishing features: %w", err)
+	}
+	raw, err := json.Marshal(l.at)
+	if err != nil {
+		return fmt.Errorf("encoding positions: %w", err)
+	}
+	path, err := l.core.Save(ctx, l.dir, raw)
+	if err != nil {
+		return err
+	}
+	l.trained = false
+	l.logger.Info("checkpoint written", "step", l.core.Steps(), "path", path)
+	err = l.publisher.Publish(ctx, schemas.ProgressLog, 0, &schemas.Progress{
+		Kind: "checkpoint", Step: l.core.Steps(), Checkpoint: path, Time: time.Now().UnixMilli(),
+	})
+	if err != nil {
+		return fmt.Errorf("publishing progress: %w", err)
+	}
+	return nil
+}
