@@ -1,0 +1,377 @@
+package lint
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var cores = []string{"encoder", "indexer", "grouper", "discriminator", "trainer"}
+
+// pure are the packages that build without cgo.
+var pure = []string{
+	"schemas", "internal/stream", "internal/shard", "internal/imaging", "internal/token", "internal/rng", "internal/safetensors",
+	"internal/config", "internal/golden", "grouper", "testdata/scenes",
+}
+
+// kafkaClients are modules that speak Kafka's protocol, and the packages that may import them. Besides internal/stream,
+// the tests' cluster looks at brokers with a client of another make.
+var kafkaClients = map[string][]string{
+	"github.com/segmentio/kafka-go":      {"internal/stream"},
+	"github.com/twmb/franz-go/pkg/kfake": {"internal/stream"},
+	"github.com/twmb/franz-go":           {"internal/stream", "internal/kafkatest"},
+}
+
+// kafkaClient is the module that an import belongs to, the longest that fits; "" if it has nothing to do with Kafka.
+func kafkaClient(importPath string) string {
+	longest := ""
+	for c := range kafkaClients {
+		if (importPath == c || strings.HasPrefix(importPath, c+"/")) && len(c) > len(longest) {
+			longest = c
+		}
+	}
+	return longest
+}
+
+// below tells whether a folder is parent or lies in it.
+func below(dir, parent string) bool { return dir == parent || strings.HasPrefix(dir, parent+"/") }
+
+const (
+	maxFileLines = 399
+	maxFuncLines = 60
+)
+
+func TestImportsPointOneWay(t *testing.T) {
+	r := load(t)
+	for _, dir := range r.dirs(cores...) {
+		core, _, _ := strings.Cut(dir, "/")
+		for i, chain := range r.reach(dir) {
+			local, ok := r.local(i)
+			if !ok {
+				continue
+			}
+			top, _, _ := strings.Cut(local, "/")
+			switch {
+			case top == "services":
+				t.Errorf("core imports a service: %s", chain)
+			case slices.Contains(cores, top) && top != core:
+				t.Errorf("core imports another core: %s", chain)
+			}
+		}
+	}
+	for i, file := range r.pkgs["schemas"].imports() {
+		if _, ok := r.local(i); ok {
+			t.Errorf("%s imports %s: schemas stands below everything else", file, i)
+		}
+	}
+	for _, dir := range r.dirs("internal") {
+		for i, file := range r.pkgs[dir].imports() {
+			local, ok := r.local(i)
+			if ok && below(dir, "internal/service") {
+				ok = strings.HasPrefix(local, "services/") // these wire cores to the log, as far as a main may
+			}
+			if ok && (below(local, "services") || slices.Contains(cores, local)) {
+				t.Errorf("%s imports %s: internal stands below cores and services", file, i)
+			}
+		}
+	}
+}
+
+// The tests' cluster, and the harnesses like it, are for tests.
+func TestNoProgramReachesTestPackages(t *testing.T) {
+	r := load(t)
+	for _, dir := range r.dirs("services", "internal/service") {
+		for i, chain := range r.reach(dir) {
+			if i == r.module+"/internal/kafkatest" || i == r.module+"/internal/golden" || i == "testing" {
+				t.Errorf("a program reaches a package for tests: %s", chain)
+			}
+		}
+	}
+}
+
+func TestCoresArePure(t *testing.T) {
+	r := load(t)
+	for _, dir := range r.dirs(cores...) {
+		for i, chain := range r.reach(dir) {
+			switch {
+			case kafkaClient(i) != "" || i == r.module+"/internal/stream":
+				t.Errorf("core reaches the log: %s", chain)
+			case strings.HasPrefix(i, "github.com/caarlos0/env") || i == r.module+"/internal/config":
+				t.Errorf("core reads settings: %s", chain)
+			}
+		}
+		for _, f := range r.pkgs[dir].files {
+			if f.test {
+				continue
+			}
+			for _, i := range f.imports {
+				if i == "C" {
+					t.Errorf("%s/%s imports \"C\"", dir, f.name)
+				}
+			}
+			for _, problem := range impurities(f) {
+				t.Error(problem)
+			}
+		}
+	}
+}
+
+// impure are the functions that make a result depend on more than the arguments.
+var impure = map[string][]string{
+	"os":   {"Getenv", "LookupEnv", "Environ", "ExpandEnv"},
+	"time": {"Now", "Since", "Until", "After", "Tick", "NewTimer", "NewTicker", "Sleep"},
+	"math/rand/v2": {
+		"Int", "IntN", "Int32", "Int32N", "Int64", "Int64N", "Uint32", "Uint64", "Float32", "Float64", "NormFloat64", "Perm", "Shuffle", "N",
+	},
+	"math/rand":   nil, // any use: it is the old one
+	"crypto/rand": nil,
+}
+
+// impurities lists where a file makes its results depend on more than the arguments of its functions.
+func impurities(f source) []string {
+	var out []string
+	names := map[string]string{} // identifier of an import: its path
+	for i, spec := range f.ast.Imports {
+		name := path.Base(strings.TrimSuffix(f.imports[i], "/v2"))
+		if spec.Name != nil {
+			name = spec.Name.Name
+		}
+		names[name] = f.imports[i]
+		if list, ok := impure[f.imports[i]]; ok && list == nil {
+			out = append(out, fmt.Sprintf("%s imports %s", f.at(spec), f.imports[i]))
+		}
+	}
+	ast.Inspect(f.ast, func(n ast.Node) bool {
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		if id, ok := sel.X.(*ast.Ident); ok && slices.Contains(impure[names[id.Name]], sel.Sel.Name) {
+			out = append(out, fmt.Sprintf("%s uses %s.%s", f.at(n), id.Name, sel.Sel.Name))
+		}
+		return true
+	})
+	return out
+}
+
+func TestKafkaClientsStayInStream(t *testing.T) {
+	r := load(t)
+	for dir, p := range r.pkgs {
+		for _, f := range p.files {
+			for _, i := range f.imports {
+				if c := kafkaClient(i); c != "" && !slices.Contains(kafkaClients[c], dir) {
+					t.Errorf("%s/%s imports %s: only %s may", dir, f.name, i, strings.Join(kafkaClients[c], " and "))
+				}
+			}
+		}
+	}
+}
+
+func TestCgoStaysInBindings(t *testing.T) {
+	r := load(t)
+	for dir, p := range r.pkgs {
+		if dir == "internal/torch" || dir == "internal/faiss" {
+			continue
+		}
+		for _, f := range p.files {
+			if slices.Contains(f.imports, "C") {
+				t.Errorf("%s/%s imports \"C\": only internal/torch and internal/faiss may", dir, f.name)
+			}
+		}
+	}
+}
+
+func TestPurePackagesNeedNoCgo(t *testing.T) {
+	r := load(t)
+	for _, dir := range r.dirs(pure...) {
+		if err := r.buildsWithoutCgo(dir); err != nil && len(r.pkgs[dir].imports()) > 0 {
+			t.Errorf("%s without cgo: %v", dir, err)
+		}
+		for i, chain := range r.reach(dir) {
+			if local, ok := r.local(i); ok && r.pkgs[local] != nil && r.pkgs[local].usesCgo() {
+				t.Errorf("needs cgo: %s", chain)
+			}
+		}
+	}
+}
+
+func TestPackagesHaveDocComments(t *testing.T) {
+	r := load(t)
+	for dir, p := range r.pkgs {
+		documented := slices.ContainsFunc(p.files, func(f source) bool {
+			return f.ast.Doc != nil && strings.TrimSpace(f.ast.Doc.Text()) != ""
+		})
+		if !documented {
+			t.Errorf("%s: package %s has no doc comment", dir, p.files[0].ast.Name.Name)
+		}
+	}
+}
+
+func TestSizes(t *testing.T) {
+	r := load(t)
+	for dir, p := range r.pkgs {
+		for _, f := range p.files {
+			if f.test {
+				continue
+			}
+			if f.lines > maxFileLines {
+				t.Errorf("%s/%s has %d lines, want at most %d", dir, f.name, f.lines, maxFileLines)
+			}
+			for _, problem := range longFunctions(f) {
+				t.Error(problem)
+			}
+		}
+	}
+}
+
+func longFunctions(f source) []string {
+	var out []string
+	for _, decl := range f.ast.Decls {
+		if fn, ok := decl.(*ast.FuncDecl); ok {
+			if lines := f.fset.Position(fn.End()).Line - f.fset.Position(fn.Pos()).Line + 1; lines > maxFuncLines {
+				out = append(out, fmt.Sprintf("%s: function %s has %d lines, want at most %d", f.at(fn), fn.Name.Name, lines, maxFuncLines))
+			}
+		}
+	}
+	return out
+}
+
+func TestLogKeysAreConstants(t *testing.T) {
+	r := load(t)
+	for _, p := range r.pkgs {
+		if !slices.ContainsFunc(p.files, func(f source) bool { return f.name == "keys.go" }) {
+			continue
+		}
+		for _, f := range p.files {
+			if f.test {
+				continue
+			}
+			for _, problem := range literalKeys(f) {
+				t.Error(problem)
+			}
+		}
+	}
+}
+
+// logMethods are those of slog.Logger that take keys, with the index of the first key among their arguments.
+var logMethods = map[string]int{"Debug": 1, "Info": 1, "Warn": 1, "Error": 1, "DebugContext": 2, "InfoContext": 2, "WarnContext": 2, "ErrorContext": 2}
+
+// literalKeys lists the log calls of a file that spell a key out.
+func literalKeys(f source) []string {
+	var out []string
+	ast.Inspect(f.ast, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		sel, ok := call.Fun.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		first, ok := logMethods[sel.Sel.Name]
+		if !ok {
+			return true
+		}
+		for i := first; i < len(call.Args); i += 2 {
+			if text, ok := stringLiteral(call.Args[i]); ok {
+				out = append(out, fmt.Sprintf("%s: log key %q is not a constant of keys.go", f.at(call.Args[i]), text))
+			}
+		}
+		return true
+	})
+	return out
+}
+
+func stringLiteral(e ast.Expr) (string, bool) {
+	lit, ok := e.(*ast.BasicLit)
+	if !ok || lit.Kind != token.STRING {
+		return "", false
+	}
+	text, err := strconv.Unquote(lit.Value)
+	return text, err == nil
+}
+
+// The rules must be able to fail: a repository that breaks each of them.
+func TestRulesSeeWhatTheyForbid(t *testing.T) {
+	r := load(t)
+	r.pkgs["encoder"] = &pkg{dir: "encoder", files: []source{{name: "x.go", imports: []string{r.module + "/internal/broken"}}}}
+	r.pkgs["internal/broken"] = &pkg{dir: "internal/broken", files: []source{
+		{name: "a.go", imports: []string{r.module + "/internal/torch", "github.com/segmentio/kafka-go/sasl"}},
+		{name: "a_test.go", test: true, imports: []string{r.module + "/trainer"}},
+	}}
+	r.pkgs["internal/torch"] = &pkg{dir: "internal/torch", files: []source{{name: "t.go", imports: []string{"C"}}}}
+	reached := r.reach("encoder")
+	for _, want := range []string{r.module + "/internal/torch", "github.com/segmentio/kafka-go/sasl", "C"} {
+		if reached[want] == "" {
+			t.Errorf("%s is not reached: %v", want, reached)
+		}
+	}
+	if got, want := reached["C"], "encoder -> internal/broken -> internal/torch -> C"; got != want {
+		t.Errorf("chain is %s, want %s", got, want)
+	}
+	if reached[r.module+"/trainer"] != "" {
+		t.Error("test files count")
+	}
+	if !r.pkgs["internal/torch"].usesCgo() || r.pkgs["schemas"].usesCgo() {
+		t.Error("cgo is not told from Go")
+	}
+	for name, want := range map[string]string{
+		"github.com/segmentio/kafka-go":            "github.com/segmentio/kafka-go",
+		"github.com/segmentio/kafka-go/sasl/plain": "github.com/segmentio/kafka-go",
+		"github.com/segmentio/kafka-gopher":        "",
+		"github.com/twmb/franz-go/pkg/kfake":       "github.com/twmb/franz-go/pkg/kfake",
+		"github.com/twmb/franz-go/pkg/kgo":         "github.com/twmb/franz-go",
+		r.module + "/internal/stream":              "",
+	} {
+		if got := kafkaClient(name); got != want {
+			t.Errorf("%s belongs to %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestFileRulesSeeWhatTheyForbid(t *testing.T) {
+	body := strings.Repeat("\n\t_ = 0", maxFuncLines-1) // with the lines of func and brace, one too many
+	text := `package x
+
+import (
+	"crypto/rand"
+	clock "time"
+	"math/rand/v2"
+)
+
+type T struct{ Now int }
+
+func (t T) f(log Logger, r *rand.Rand) {
+	_, _, _ = clock.Now(), rand.IntN(3), r.IntN(3)
+	_ = t.Now
+	log.Info("done", "lane", 1, keyErr, "text")
+	log.WarnContext(nil, "done", keyErr, "text", "seq", 1)
+}
+
+func long() {` + body + "\n}\n\nfunc just() {" + body[len("\n\t_ = 0"):] + "\n}\n"
+	f, err := parse("x.go", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name string
+		got  []string
+		want []string
+	}{
+		{"purity", impurities(f), []string{"x.go:4:2 imports crypto/rand", "x.go:12:12 uses clock.Now", "x.go:12:25 uses rand.IntN"}},
+		{"log keys", literalKeys(f), []string{
+			`x.go:14:19: log key "lane" is not a constant of keys.go`, `x.go:15:47: log key "seq" is not a constant of keys.go`,
+		}},
+		{"functions", longFunctions(f), []string{"x.go:18:1: function long has 61 lines, want at most 60"}},
+	}
+	for _, tt := range tests {
+		if !slices.Equal(tt.got, tt.want) {
+			t.Errorf("%s: found %q, want %q", tt.name, tt.got, tt.want)
+		}
+	}
+}
