@@ -42,7 +42,7 @@ func ReadHeader(encoded []byte) (Header, error) {
 	if len(encoded) > MaxEncodedBytes {
 		return Header{}, fmt.Errorf("reading image header: %w: %d bytes, want at most %d", ErrTooLarge, len(encoded), MaxEncodedBytes)
 	}
-	h := Header{Format: sniff(encoded), orientation: 1}
+	h := Header{Format: Sniff(encoded), orientation: 1}
 	var config func(io.Reader) (image.Config, error)
 	switch h.Format {
 	case "jpeg":
@@ -90,7 +90,8 @@ func (h *Header) inspect(encoded []byte) error {
 	return nil
 }
 
-func sniff(b []byte) string {
+// Sniff names the format that the first bytes claim: "jpeg", "png", "webp", or "" for anything else.
+func Sniff(b []byte) string {
 	switch {
 	case bytes.HasPrefix(b, []byte("\xff\xd8")):
 		return "jpeg"

@@ -1,0 +1,273 @@
+package shard_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+func openBucket(t testing.TB, roots ...string) *shard.Bucket {
+	t.Helper()
+	b, err := shard.OpenBucket(context.Background(), roots, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func TestBucketReadsOnlyBelowItsRoots(t *testing.T) {
+	base := t.TempDir()
+	for _, d := range []string{"data/sub", "data-2", "secret"} {
+		if err := os.MkdirAll(filepath.Join(base, d), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	content := []byte("0123456789")
+	inside := writeFile(t, filepath.Join(base, "data"), "a b%.tar", content)
+	data := filepath.Dir(inside)
+	writeFile(t, filepath.Join(base, "data/sub"), "s.tar", content)
+	writeFile(t, filepath.Join(base, "data-2"), "a.tar", content)
+	writeFile(t, filepath.Join(base, "secret"), "key", content)
+	secret := filepath.Join(filepath.Dir(data), "secret")
+	for name, target := range map[string]string{
+		"out": secret, "out-relative": "../secret", "in": "sub", "in-absolute": filepath.Join(data, "sub"), "loop": "loop", "dangling": "nowhere",
+	} {
+		if err := os.Symlink(target, filepath.Join(data, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mkfifo(filepath.Join(data, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := openBucket(t, shard.FileURI(data))
+	root := shard.FileURI(data)
+	for _, c := range []struct {
+		name string
+		uri  string
+		off  int64
+		size int64
+		want error
+	}{
+		{"a file", shard.FileURI(inside), 2, 3, nil},
+		{"the whole file", shard.FileURI(inside), 0, 10, nil},
+		{"below", root + "/sub/s.tar", 9, 1, nil},
+		{"localhost", "file://localhost" + shard.FileURI(inside)[len("file://"):], 2, 3, nil},
+		{"through a link inside", root + "/in/s.tar", 0, 1, nil},
+		{"one byte too many", shard.FileURI(inside), 8, 3, shard.ErrTruncated},
+		{"behind the end", shard.FileURI(inside), 11, 1, shard.ErrTruncated},
+		{"far behind the end", shard.FileURI(inside), 1<<63 - 1, 1, shard.ErrTruncated},
+		{"missing", root + "/none.tar", 0, 1, shard.ErrMissing},
+		{"a folder", root + "/sub", 0, 1, shard.ErrMissing},
+		{"below a file", shard.FileURI(inside) + "/x", 0, 1, shard.ErrMissing},
+		{"a pipe", root + "/pipe", 0, 1, shard.ErrMissing},
+		{"a dangling link", root + "/dangling", 0, 1, shard.ErrMissing},
+		{"a link to itself", root + "/loop", 0, 1, shard.ErrMissing},
+		{"a link out", root + "/out/key", 0, 1, shard.ErrForbidden},
+		{"a relative link out", root + "/out-relative/key", 0, 1, shard.ErrForbidden},
+		{"an absolute link", root + "/in-absolute/s.tar", 0, 1, shard.ErrForbidden},
+		{"dots", root + "/../secret/key", 0, 1, shard.ErrForbidden},
+		{"dots that come back", root + "/sub/../sub/s.tar", 0, 1, shard.ErrForbidden},
+		{"escaped dots", root + "/%2e%2e/secret/key", 0, 1, shard.ErrForbidden},
+		{"a neighbour of like name", root + "-2/a.tar", 0, 1, shard.ErrForbidden},
+		{"outside", shard.FileURI(secret + "/key"), 0, 1, shard.ErrForbidden},
+		{"the root itself", root, 0, 1, shard.ErrForbidden},
+		{"another host", "file://elsewhere" + root[len("file://"):] + "/sub/s.tar", 0, 1, shard.ErrForbidden},
+		{"another scheme", "s3://bucket/a.tar", 0, 1, shard.ErrForbidden},
+		{"a plain path", inside, 0, 1, shard.ErrForbidden},
+		{"a zero byte", root + "/a%00b", 0, 1, shard.ErrForbidden},
+		{"no URL", "file://%zz", 0, 1, shard.ErrForbidden},
+		{"negative offset", shard.FileURI(inside), -1, 1, shard.ErrForbidden},
+		{"no size", shard.FileURI(inside), 0, 0, shard.ErrForbidden},
+		{"too large", shard.FileURI(inside), 0, schemas.MaxImageBytes + 1, shard.ErrForbidden},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ref := schemas.ImageRef{URI: c.uri, Offset: c.off, Size: c.size}
+			if c.want == nil {
+				want := content[c.off : c.off+c.size]
+				got, err := b.ReadRange(context.Background(), ref, schemas.NewImageID(want))
+				if err != nil || !bytes.Equal(got, want) {
+					t.Fatalf("got %q, %v, want %q", got, err, want)
+				}
+				return
+			}
+			got, err := b.ReadRange(context.Background(), ref, schemas.ImageID{})
+			if got != nil || !errors.Is(err, c.want) || !shard.Permanent(err) {
+				t.Fatalf("got %q, %v (permanent %v), want %v", got, err, shard.Permanent(err), c.want)
+			}
+		})
+	}
+}
+
+func TestBucketChecksTheHash(t *testing.T) {
+	path := writeFile(t, t.TempDir(), "a.tar", []byte("0123456789"))
+	b := openBucket(t, shard.FileURI(filepath.Dir(path)))
+	ref := schemas.ImageRef{URI: shard.FileURI(path), Offset: 1, Size: 3}
+	if _, err := b.ReadRange(context.Background(), ref, schemas.NewImageID([]byte("124"))); !errors.Is(err, shard.ErrHashMismatch) {
+		t.Fatalf("%v, want %v", err, shard.ErrHashMismatch)
+	}
+}
+
+// TestBucketSeesFilesChange covers open files that were replaced, grew or vanished behind the bucket's back.
+func TestBucketSeesFilesChange(t *testing.T) {
+	path := writeFile(t, t.TempDir(), "a.tar", []byte("old"))
+	b := openBucket(t, shard.FileURI(filepath.Dir(path)))
+	read := func(want string) error {
+		ref := schemas.ImageRef{URI: shard.FileURI(path), Size: int64(len(want))}
+		_, err := b.ReadRange(context.Background(), ref, schemas.NewImageID([]byte(want)))
+		return err
+	}
+	if err := read("old"); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString("er"); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Close(), read("older")); err != nil {
+		t.Fatalf("after growing: %v", err)
+	}
+	replacement := writeFile(t, filepath.Dir(path), "b", []byte("brand new"))
+	if err := errors.Join(os.Rename(replacement, path), read("new?")); !errors.Is(err, shard.ErrHashMismatch) {
+		t.Fatalf("wrong bytes after replacing: %v", err)
+	}
+	if err := read("brand new"); err != nil {
+		t.Fatalf("after replacing: %v", err)
+	}
+	if err := errors.Join(os.Remove(path), read("old")); !errors.Is(err, shard.ErrMissing) {
+		t.Fatalf("after removing: %v", err)
+	}
+}
+
+// TestBucketKeepsFewFilesOpen reads more tars than are kept open, from several goroutines.
+func TestBucketKeepsFewFilesOpen(t *testing.T) {
+	dir := t.TempDir()
+	var refs []schemas.ImageRef
+	for i := range 300 {
+		path := writeFile(t, dir, fmt.Sprintf("%03d.tar", i), fmt.Appendf(nil, "content %03d", i))
+		refs = append(refs, schemas.ImageRef{URI: shard.FileURI(path), Offset: 8, Size: 3})
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := openFiles(t)
+	b := openBucket(t, shard.FileURI(real))
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 600 {
+				n := (i*7 + g*31) % len(refs)
+				if _, err := b.ReadRange(context.Background(), refs[n], schemas.NewImageID(fmt.Appendf(nil, "%03d", n))); err != nil {
+					t.Errorf("file %d: %v", n, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := openFiles(t) - before; n > 140 {
+		t.Errorf("%d files are open, want about 128", n)
+	}
+}
+
+func openFiles(t testing.TB) int {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip("counting open files needs /proc: ", err)
+	}
+	return len(entries)
+}
+
+func TestOpenBucketNamesTheBadRoot(t *testing.T) {
+	dir := t.TempDir()
+	for _, root := range []string{dir, "data", "file://" + dir + "/none", "file://host/data", "file:relative", "s3://bucket/x", "file://" + writeFile(t, dir, "file", nil), ":"} {
+		b, err := shard.OpenBucket(context.Background(), []string{root}, nil)
+		if err == nil || b != nil {
+			t.Errorf("root %q: opened", root)
+		}
+	}
+}
+
+// flaky is a remote place whose answers a test decides.
+type flaky struct {
+	err    error
+	closed bool
+}
+
+func (f *flaky) ReadRange(_ context.Context, name string, _, size int64) ([]byte, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	return bytes.Repeat([]byte(name[len(name)-1:]), int(size)), nil
+}
+
+func (f *flaky) Close() error { f.closed = true; return nil }
+
+func TestBucketOfRemoteRoots(t *testing.T) {
+	wide, narrow := &flaky{}, &flaky{}
+	b, err := shard.OpenBucket(context.Background(), []string{"s3://bucket/a?region=x", "s3://bucket/a/b/"},
+		func(_ context.Context, root *url.URL) (shard.Objects, error) {
+			if root.Path == "/a" && root.RawQuery == "region=x" {
+				return wide, nil
+			}
+			return narrow, nil
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(uri, want string) error {
+		_, err := b.ReadRange(context.Background(), schemas.ImageRef{URI: uri, Size: 2}, schemas.NewImageID([]byte(want)))
+		return err
+	}
+	passing := errors.New("connection reset")
+	narrow.err = passing
+	for _, c := range []struct {
+		uri, content string
+		want         error
+	}{
+		{"s3://bucket/a/x", "xx", nil},
+		{"s3://bucket/a/bc", "cc", nil},
+		{"s3://bucket/a/b/y", "yy", passing}, // the narrower root answers
+		{"s3://bucket/ab", "bb", shard.ErrForbidden},
+		{"s3://bucket/a/../secret", "tt", shard.ErrForbidden},
+		{"s3://bucket/a//x", "xx", shard.ErrForbidden},
+		{"s3://other/a/x", "xx", shard.ErrForbidden},
+		{"gs://bucket/a/x", "xx", shard.ErrForbidden},
+	} {
+		if err := get(c.uri, c.content); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.uri, err, c.want)
+		}
+	}
+	if shard.Permanent(get("s3://bucket/a/b/y", "yy")) {
+		t.Error("a lost connection passes for a fault of the image")
+	}
+	if err := b.Close(); err != nil || !wide.closed || !narrow.closed {
+		t.Errorf("closing: %v, closed %v and %v", err, wide.closed, narrow.closed)
+	}
+}
+
+func TestPermanent(t *testing.T) {
+	for _, err := range []error{nil, context.Canceled, os.ErrPermission, syscall.EIO, errors.New("x")} {
+		if shard.Permanent(err) {
+			t.Errorf("%v passes for permanent", err)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package shard
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// caption is a text found for an image, with what is wrong with it, if anything.
+type caption struct {
+	text   string
+	reason Reason // empty: it is good
+	detail string
+}
+
+// checkCaption trims white space at both ends and judges what is left.
+func checkCaption(raw []byte) caption {
+	c := caption{text: string(bytes.TrimSpace(raw))}
+	switch {
+	case c.text == "":
+		c.reason, c.detail = ReasonNoText, "the caption is empty"
+	case len(c.text) > schemas.MaxCaptionBytes:
+		c.reason = ReasonLong
+		c.detail = fmt.Sprintf("the caption has %d bytes, at most %d are allowed", len(c.text), schemas.MaxCaptionBytes)
+		c.text = c.text[:schemas.MaxCaptionBytes+1] // still too long, so that no reader takes it for a caption
+	case !utf8.ValidString(c.text):
+		c.reason, c.detail = ReasonEncoding, "the caption is not UTF-8"
+	}
+	return c
+}
+
+// jsonCaptions returns "caption" and then "captions" of a JSON object. null stands for no caption, as img2dataset
+// writes it.
+func jsonCaptions(meta []byte) []caption {
+	var fields struct {
+		Caption  json.RawMessage `json:"caption"`
+		Captions json.RawMessage `json:"captions"`
+	}
+	if err := json.Unmarshal(meta, &fields); err != nil {
+		return []caption{{reason: ReasonJSON, detail: "no JSON object: " + err.Error()}}
+	}
+	var list []json.RawMessage
+	var out []caption
+	if present(fields.Caption) {
+		list = append(list, fields.Caption)
+	}
+	if present(fields.Captions) {
+		var many []json.RawMessage
+		if err := json.Unmarshal(fields.Captions, &many); err != nil {
+			out = append(out, caption{reason: ReasonJSON, detail: `"captions" is no list`})
+		}
+		list = append(list, many...)
+	}
+	for _, raw := range list {
+		out = append(out, jsonCaption(raw))
+	}
+	return out
+}
+
+func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+
+func jsonCaption(raw json.RawMessage) caption {
+	if len(raw) == 0 || raw[0] != '"' {
+		return caption{reason: ReasonJSON, detail: "a caption is no string"}
+	}
+	// encoding/json replaces bytes that are not UTF-8 without a word, so they are looked for before.
+	if !utf8.Valid(raw) {
+		return caption{text: string(raw[1 : len(raw)-1]), reason: ReasonEncoding, detail: "the caption is not UTF-8"}
+	}
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return caption{reason: ReasonJSON, detail: "a caption is no string: " + err.Error()}
+	}
+	return checkCaption([]byte(text))
+}
+
+// distinct drops captions that say again what an earlier one said.
+func distinct(all []caption) []caption {
+	seen := make(map[string]bool, len(all))
+	var out []caption
+	for _, c := range all {
+		key := string(c.reason) + "\x00" + c.text
+		if !seen[key] {
+			seen[key] = true
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// sourceOf is where the pair was crawled: "url" of key.json, as img2dataset writes it, or the place in the tar.
+func sourceOf(meta json.RawMessage, uri, key string) string {
+	var fields struct {
+		URL string `json:"url"`
+	}
+	if json.Unmarshal(meta, &fields) == nil && fields.URL != "" && len(fields.URL) <= schemas.MaxURIBytes {
+		return strings.ToValidUTF8(fields.URL, "\uFFFD")
+	}
+	return strings.ToValidUTF8(uri[strings.LastIndexByte(uri, '/')+1:]+"#"+key, "\uFFFD")
+}

@@ -1,0 +1,110 @@
+// Package cloud opens object stores as roots of a shard.Bucket: s3:// (Amazon S3 and what speaks its protocol) and
+// gs:// (Google Cloud Storage), through gocloud.dev/blob.
+//
+// A root is a URL of gocloud.dev: s3://bucket/prefix?region=eu-central-1, with endpoint and the like as query
+// parameters; credentials come from where the stores' own tools take them. The package is apart from internal/shard
+// because the clients of the stores are large, and only programs that read from them need to carry them.
+//
+// Everything is safe for concurrent use.
+package cloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path"
+	"strings"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/blob/gcsblob"
+	"gocloud.dev/blob/s3blob"
+	"gocloud.dev/gcerrors"
+
+	"github.com/pairstream/pairstream/internal/shard"
+)
+
+var _ shard.OpenRemote = Open
+
+// Open opens the bucket of a root.
+func Open(ctx context.Context, root *url.URL) (shard.Objects, error) {
+	var mux blob.URLMux
+	mux.RegisterBucket(s3blob.Scheme, new(s3blob.URLOpener))
+	mux.RegisterBucket(gcsblob.Scheme, new(gcsblob.URLOpener))
+	bucketURL := *root
+	bucketURL.Path = ""
+	b, err := mux.OpenBucketURL(ctx, &bucketURL)
+	if err != nil {
+		return nil, err
+	}
+	o := &objects{bucket: b, prefix: strings.Trim(root.Path, "/")}
+	if err := o.checkExists(ctx); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return o, nil
+}
+
+// objects are those of a bucket whose keys begin with prefix and a slash.
+type objects struct {
+	bucket *blob.Bucket
+	prefix string
+}
+
+// checkExists asks for the bucket, because later a bucket that does not exist looks like an object that does not. Who
+// may read objects need not be allowed to list them.
+func (o *objects) checkExists(ctx context.Context) error {
+	ok, err := o.bucket.IsAccessible(ctx)
+	switch {
+	case err != nil && gcerrors.Code(err) != gcerrors.PermissionDenied:
+		return err
+	case err == nil && !ok:
+		return errors.New("the bucket does not exist")
+	}
+	return nil
+}
+
+// ReadRange implements [shard.Objects] with one range request.
+func (o *objects) ReadRange(ctx context.Context, name string, offset, size int64) ([]byte, error) {
+	key := path.Join(o.prefix, name)
+	r, err := o.bucket.NewRangeReader(ctx, key, offset, size, nil)
+	if err != nil {
+		return nil, o.classify(ctx, key, offset, size, err)
+	}
+	defer r.Close()
+	if r.Size() >= 0 && offset > r.Size()-size {
+		return nil, truncated(r.Size())
+	}
+	data := make([]byte, size)
+	if _, err := io.ReadFull(r, data); err != nil {
+		return nil, o.classify(ctx, key, offset, size, err)
+	}
+	return data, nil
+}
+
+// classify tells an object that is missing or too short from a fault that may pass. Stores answer a range behind the
+// end, and a connection that broke off, in ways of their own, so the object's size is asked for.
+func (o *objects) classify(ctx context.Context, key string, offset, size int64, cause error) error {
+	if gcerrors.Code(cause) == gcerrors.NotFound {
+		return fmt.Errorf("%w: %w", shard.ErrMissing, cause)
+	}
+	if ctx.Err() != nil {
+		return cause
+	}
+	switch attrs, err := o.bucket.Attributes(ctx, key); {
+	case err == nil && offset > attrs.Size-size:
+		return truncated(attrs.Size)
+	case err != nil && gcerrors.Code(err) == gcerrors.NotFound:
+		return fmt.Errorf("%w: %w", shard.ErrMissing, err)
+	case err != nil:
+		return errors.Join(cause, err)
+	}
+	return cause
+}
+
+func truncated(size int64) error {
+	return fmt.Errorf("%w: the object has %d bytes", shard.ErrTruncated, size)
+}
+
+// Close implements [shard.Objects].
+func (o *objects) Close() error { return o.bucket.Close() }

@@ -1,0 +1,28 @@
+// Package shard reads and writes image-text pairs in WebDataset tars, and reads single images out of them by range.
+//
+// [Scan] walks tars and hands out examples: an image, its captions and where the image lies. [Bucket] reads such an
+// image again, wherever the bucket is; [Images] keeps decoded ones. [Writer] and [DirWriter] write tars, [Spool] the
+// images that came inline.
+//
+// A tar holds the files of one example next to one another, in any order, under one key: the entry's name up to the
+// first dot of its last element. key.jpg, key.jpeg, key.png or key.webp is the image; captions come from key.txt and
+// from "caption" and "captions" in key.json. Other files are counted and ignored.
+//
+// Invariants:
+//
+//  1. Everything is counted once. A scan gives an [Example] for every usable image with a usable caption, and a
+//     [Problem] for everything else that was meant as a pair: what is published is the pairs of the examples plus one
+//     record for each problem ([Problem.Record]), which no encoder can accept.
+//  2. One bad entry costs that entry. After a damaged header the scan goes on at the next sound one; what a tar cut in
+//     the middle still holds goes through. Only a fault of the disk stops a scan.
+//  3. Memory is bounded whatever a tar declares: one image of schemas.MaxImageBytes, one caption file and one JSON
+//     file of maxMetaBytes are held at a time, and never more than the tar has bytes.
+//  4. No entry is ever written to disk by its name, and a [Bucket] opens nothing outside its roots, whether asked by
+//     "..", by an absolute path or through a symbolic link.
+//  5. What a [Bucket] returns has the hash that was asked for. Its permanent errors are told from passing faults by
+//     [Permanent].
+//  6. Same input, same bytes: tars carry no time, user or machine, and a [Spool] that resumes writes the same bytes at
+//     the same places.
+//
+// Bucket and Images are safe for concurrent use, the writers and Spool are not.
+package shard

@@ -1,0 +1,196 @@
+package shard
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// maxOpenFiles bounds the tars of one root that are kept open: a training run reads a few at a time, over and over.
+const maxOpenFiles = 128
+
+// folder is a root on a file system. It opens files through an os.Root, so that no symbolic link leads out of it, and
+// keeps the latest open: a read then costs two system calls.
+type folder struct {
+	root *os.Root
+	path string // without symbolic links
+
+	mu   sync.Mutex
+	open map[string]*openFile
+	used *list.List // of *openFile, the latest in front
+}
+
+// openFile is a file that is kept open. It is closed by whoever comes last: its eviction or its last reader.
+type openFile struct {
+	name    string
+	f       *os.File
+	readers int
+	evicted bool
+	at      *list.Element
+}
+
+func openFolder(path string) (*folder, error) {
+	real, err := filepath.EvalSymlinks(filepath.FromSlash(path))
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(real)
+	if err != nil {
+		return nil, err
+	}
+	return &folder{root: root, path: real, open: map[string]*openFile{}, used: list.New()}, nil
+}
+
+// prefix is the folder's path as it begins the paths of references.
+func (d *folder) prefix() string { return strings.TrimSuffix(filepath.ToSlash(d.path), "/") }
+
+// ReadRange implements [Objects].
+func (d *folder) ReadRange(ctx context.Context, name string, offset, size int64) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	h, err := d.acquire(name)
+	if err != nil {
+		return nil, err
+	}
+	defer d.release(h)
+	info, err := h.f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	// Compared with the file before anything of that size is allocated; offset+size may overflow.
+	if offset > info.Size()-size {
+		return nil, fmt.Errorf("%w: the file has %d bytes", ErrTruncated, info.Size())
+	}
+	data := make([]byte, size)
+	if _, err := h.f.ReadAt(data, offset); err != nil {
+		if errors.Is(err, io.EOF) { // it shrank in between
+			return nil, fmt.Errorf("%w: %w", ErrTruncated, err)
+		}
+		return nil, err
+	}
+	return data, nil
+}
+
+func (d *folder) acquire(name string) (*openFile, error) {
+	d.mu.Lock()
+	if h := d.open[name]; h != nil {
+		h.readers++
+		d.used.MoveToFront(h.at)
+		d.mu.Unlock()
+		return h, nil
+	}
+	d.mu.Unlock()
+
+	// Opened without the lock: on a network file system it takes its time. Two may open the same file; the second to
+	// come back closes its own and takes the first's.
+	f, err := d.openRegular(name)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if h := d.open[name]; h != nil {
+		h.readers++
+		_ = f.Close() // it was only opened
+		return h, nil
+	}
+	h := &openFile{name: name, f: f, readers: 1}
+	h.at = d.used.PushFront(h)
+	d.open[name] = h
+	for d.used.Len() > maxOpenFiles {
+		d.evict(d.used.Back().Value.(*openFile))
+	}
+	return h, nil
+}
+
+// openRegular opens a file and classifies the reasons for which it cannot be.
+func (d *folder) openRegular(name string) (*os.File, error) {
+	info, err := d.root.Stat(name) // before opening, which would wait for the writer of a pipe
+	if err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%w: it is no regular file", ErrMissing)
+	}
+	var f *os.File
+	if err == nil {
+		f, err = d.root.Open(name)
+	}
+	switch {
+	case err == nil:
+		return f, nil
+	case isAny(err, fs.ErrNotExist, syscall.ENOTDIR, syscall.ENAMETOOLONG, syscall.ELOOP):
+		return nil, fmt.Errorf("%w: %w", ErrMissing, err)
+	case d.throughLink(name):
+		return nil, fmt.Errorf("%w: %w", ErrForbidden, err)
+	}
+	return nil, err
+}
+
+// throughLink reports whether symbolic links take part in a name. os.Root refuses those that lead out of the folder, or
+// might, with an error that has no name.
+func (d *folder) throughLink(name string) bool {
+	plain := filepath.Join(d.path, filepath.FromSlash(name))
+	real, err := filepath.EvalSymlinks(plain)
+	return err == nil && real != plain
+}
+
+func isAny(err error, targets ...error) bool {
+	for _, t := range targets {
+		if errors.Is(err, t) {
+			return true
+		}
+	}
+	return false
+}
+
+func (d *folder) release(h *openFile) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h.readers--
+	h.closeIfUnused()
+}
+
+// evict forgets a file; the caller holds the lock.
+func (d *folder) evict(h *openFile) {
+	delete(d.open, h.name)
+	d.used.Remove(h.at)
+	h.evicted = true
+	h.closeIfUnused()
+}
+
+// closeIfUnused closes an evicted file after its last reader. The file was only read, so that closing has nothing to
+// say that matters.
+func (h *openFile) closeIfUnused() {
+	if h.evicted && h.readers == 0 {
+		_ = h.f.Close()
+	}
+}
+
+// forget implements forgetter.
+func (d *folder) forget(name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	h := d.open[name]
+	if h == nil {
+		return false
+	}
+	d.evict(h)
+	return true
+}
+
+// Close implements [Objects]. Reads that are under way finish on their open files.
+func (d *folder) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, h := range d.open {
+		d.evict(h)
+	}
+	return d.root.Close()
+}

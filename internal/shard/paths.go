@@ -1,0 +1,107 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Tars lists the tars that paths name, in order: a file is one, whatever it is called; a folder stands for the files
+// *.tar in it and below it, in lexical order. Paths come back absolute and without symbolic links, as references name
+// them.
+func Tars(paths []string) ([]string, error) {
+	var out []string
+	for _, p := range paths {
+		found, err := tarsOf(p)
+		if err != nil {
+			return nil, fmt.Errorf("looking for tars in %s: %w", p, err)
+		}
+		out = append(out, found...)
+	}
+	return out, nil
+}
+
+func tarsOf(path string) ([]string, error) {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		real, err := realTar(path)
+		return []string{real}, err
+	}
+	var out []string
+	err = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.EqualFold(filepath.Ext(p), ".tar") {
+			return err
+		}
+		real, err := realTar(p)
+		out = append(out, real)
+		return err
+	})
+	if err == nil && len(out) == 0 {
+		err = errors.New("the folder holds no *.tar")
+	}
+	return out, err
+}
+
+// realTar resolves the path of a tar and checks that references to it can be written.
+func realTar(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	real, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(real)
+	switch {
+	case err != nil:
+		return "", err
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("%s is no regular file", real)
+	}
+	if n := len(FileURI(real)); n > schemas.MaxURIBytes {
+		return "", fmt.Errorf("the reference to %s would have %d bytes, at most %d are allowed", real, n, schemas.MaxURIBytes)
+	}
+	return real, nil
+}
+
+// FileURI is the file:// form of an absolute path.
+func FileURI(path string) string {
+	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(path)}).String()
+}
+
+// Roots returns the bucket roots that cover what a scan of paths refers to: the folders of the tars, without those that
+// lie inside another one.
+func Roots(paths []string) ([]string, error) {
+	tars, err := Tars(paths)
+	if err != nil {
+		return nil, err
+	}
+	var dirs []string
+	for _, t := range tars {
+		dirs = append(dirs, filepath.Dir(t))
+	}
+	slices.Sort(dirs) // a folder comes before those inside it
+	var kept, out []string
+	for _, d := range slices.Compact(dirs) {
+		inside := func(outer string) bool { return strings.HasPrefix(d, strings.TrimSuffix(outer, "/")+"/") }
+		if !slices.ContainsFunc(kept, inside) {
+			kept, out = append(kept, d), append(out, FileURI(d))
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,150 @@
+package shard
+
+import (
+	"archive/tar"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// flush hands out what the current key came to.
+func (s *scanner) flush() error {
+	cur := s.cur
+	s.cur = sample{}
+	if cur.key == "" {
+		return nil
+	}
+	captions := distinct(append(cur.textCaption, cur.metaCaption...))
+	reason, detail := imageFault(cur.image)
+	var good []string
+	for _, c := range captions {
+		if c.reason == "" && reason != "" {
+			c.reason, c.detail = reason, detail
+		}
+		if c.reason == "" {
+			good = append(good, c.text)
+			continue
+		}
+		if err := s.reject(cur, c); err != nil {
+			return err
+		}
+	}
+	if len(captions) == 0 {
+		return s.captionless(cur, reason, detail)
+	}
+	if len(good) == 0 {
+		return nil
+	}
+	ref, id := s.imageRef(cur.image)
+	s.totals.Examples++
+	s.totals.Pairs += len(good)
+	return s.v.Example(Example{Key: cur.key, Image: *ref, ImageID: id, Encoded: s.image, Captions: good, Meta: cur.metaBytes})
+}
+
+// captionless reports an image to which no caption, good or bad, belongs. When its captions could not be read, that was
+// its report.
+func (s *scanner) captionless(cur sample, reason Reason, detail string) error {
+	switch {
+	case cur.image == nil:
+		if cur.meta != nil {
+			s.totals.Ignored++ // a key.json that describes no pair
+		}
+		return nil
+	case reason == "" && cur.lostCaptions:
+		return nil
+	case reason == "":
+		reason, detail = ReasonNoCaption, "no caption belongs to the image"
+	}
+	return s.reject(cur, caption{reason: reason, detail: detail})
+}
+
+// reject reports one caption of a key, with its image where there is one.
+func (s *scanner) reject(cur sample, c caption) error {
+	p := Problem{Offset: cur.first.header, Entry: cur.first.name, Reason: c.reason, Detail: c.detail, Caption: c.text}
+	if cur.image != nil {
+		p.Offset, p.Entry = cur.image.header, cur.image.name
+		p.Image, p.ImageID = s.imageRef(cur.image)
+	}
+	return s.report(p)
+}
+
+// imageRef is the reference to the current key's image and the hash of its bytes, as far as they are there. An image
+// that is too large was not read and has no hash.
+func (s *scanner) imageRef(e *entry) (*schemas.ImageRef, schemas.ImageID) {
+	ref := &schemas.ImageRef{URI: s.uri, Offset: e.data, Size: e.size}
+	if e.size > schemas.MaxImageBytes {
+		return ref, schemas.ImageID{}
+	}
+	return ref, schemas.NewImageID(s.image)
+}
+
+// imageFault says what is wrong with a key's image.
+func imageFault(e *entry) (Reason, string) {
+	switch {
+	case e == nil:
+		return ReasonNoImage, "no image belongs to the caption"
+	case e.size == 0:
+		return ReasonEmpty, "the image has no bytes"
+	case e.size > schemas.MaxImageBytes:
+		return ReasonOversize, fmt.Sprintf("an image of %d bytes, at most %d are allowed", e.size, schemas.MaxImageBytes)
+	case e.present < e.size:
+		return ReasonCut, cutDetail(*e)
+	}
+	return "", ""
+}
+
+// refuse says why an entry must not be touched, whatever it is called.
+func refuse(e entry) (Reason, string) {
+	switch {
+	case e.sparse:
+		return ReasonType, "sparse files have no contiguous bytes to refer to"
+	case e.typeflag != tar.TypeReg:
+		return ReasonType, fmt.Sprintf("entry of type %q, only regular files are read", e.typeflag)
+	}
+	name := strings.ReplaceAll(e.name, `\`, "/")
+	if strings.HasPrefix(name, "/") {
+		return ReasonName, "the name is absolute"
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == ".." {
+			return ReasonName, `the name has ".."`
+		}
+	}
+	return "", ""
+}
+
+// splitName parts an entry's name at the first dot of its last element: "a/b.seg.PNG" has the key "a/b" and the
+// extension "seg.png". Names without either have no key.
+func splitName(name string) (key, ext string) {
+	name = strings.TrimPrefix(name, "./")
+	dir, base := path.Split(name)
+	stem, ext, found := strings.Cut(base, ".")
+	if !found || stem == "" {
+		return "", ""
+	}
+	return dir + stem, strings.ToLower(ext)
+}
+
+// fileKind is what an entry is to an example.
+type fileKind int
+
+const (
+	other fileKind = iota
+	picture
+	text
+	meta
+)
+
+func kindOf(ext string) fileKind {
+	switch ext {
+	case "jpg", "jpeg", "png", "webp":
+		return picture
+	case "txt":
+		return text
+	case "json":
+		return meta
+	}
+	return other
+}

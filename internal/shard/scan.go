@@ -1,0 +1,264 @@
+package shard
+
+import (
+	"archive/tar"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// maxMetaBytes bounds key.json.
+const maxMetaBytes = 1 << 20
+
+// Example is one image with its captions. Its bytes are valid only until the callback returns: the next image
+// overwrites them.
+type Example struct {
+	Key      string
+	Image    schemas.ImageRef
+	ImageID  schemas.ImageID
+	Encoded  []byte          // the image file
+	Captions []string        // distinct and valid, at least one: key.txt's first, then those of key.json
+	Meta     json.RawMessage // key.json, or nil
+}
+
+// Visitor receives what a scan finds, in the order of the tars. An error that it returns stops the scan.
+type Visitor struct {
+	Example func(Example) error
+	Problem func(Problem) error
+}
+
+// Totals counts what a scan went through.
+type Totals struct {
+	Tars     int
+	Entries  int // members of the tars with a sound header
+	Ignored  int // of these: folders, and files that are neither image nor caption
+	Examples int
+	Pairs    int // captions of examples
+	Problems map[Reason]int
+}
+
+// ProblemCount is the number of problems of all reasons.
+func (t Totals) ProblemCount() int {
+	n := 0
+	for _, c := range t.Problems {
+		n += c
+	}
+	return n
+}
+
+// Scan visits the examples and problems of tars, given by path or by folder (see [Tars]), in order. Problems do not
+// stop it; it returns an error when a file cannot be read, when the visitor does, or when ctx ends.
+func Scan(ctx context.Context, paths []string, v Visitor) (Totals, error) {
+	totals := Totals{Problems: map[Reason]int{}}
+	tars, err := Tars(paths)
+	if err != nil {
+		return totals, err
+	}
+	var image []byte // shared by all tars: its capacity grows to the largest image
+	for _, path := range tars {
+		s := &scanner{v: v, totals: &totals, uri: FileURI(path), image: image}
+		if err := s.file(ctx, path); err != nil {
+			return totals, fmt.Errorf("scanning %s: %w", path, err)
+		}
+		image = s.image
+		totals.Tars++
+	}
+	return totals, nil
+}
+
+// scanner walks one tar and puts the entries of a key together.
+type scanner struct {
+	v      Visitor
+	totals *Totals
+	uri    string
+	tar    *tarReader
+
+	image []byte // contents of the current key's image
+	cur   sample
+}
+
+// sample is what was seen so far of one key.
+type sample struct {
+	key         string
+	first       entry // the first of its entries
+	image       *entry
+	text, meta  *entry
+	textCaption []caption
+	metaCaption []caption
+	metaBytes   json.RawMessage
+
+	lostCaptions bool // a text or json was reported and left out
+}
+
+func (s *scanner) file(ctx context.Context, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return s.walk(ctx, f, info.Size())
+}
+
+func (s *scanner) walk(ctx context.Context, src io.ReaderAt, size int64) error {
+	s.tar = newTarReader(src, size)
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		e, err := s.tar.next()
+		var fault *headerFault
+		switch {
+		case errors.Is(err, io.EOF):
+			return s.flush()
+		case errors.As(err, &fault):
+			err = s.damaged(fault)
+		case err == nil:
+			s.totals.Entries++
+			err = s.entry(e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// damaged reports a fault between entries. The key before it is complete as far as it will ever be.
+func (s *scanner) damaged(fault *headerFault) error {
+	if err := s.flush(); err != nil {
+		return err
+	}
+	return s.report(Problem{Offset: fault.offset, Reason: fault.reason, Detail: fault.detail})
+}
+
+// entry takes one member of the tar in.
+func (s *scanner) entry(e entry) error {
+	switch e.typeflag {
+	case tar.TypeDir, tar.TypeXGlobalHeader:
+		s.totals.Ignored++
+		return nil
+	}
+	if reason, detail := refuse(e); reason != "" {
+		return s.report(Problem{Offset: e.header, Entry: e.name, Reason: reason, Detail: detail})
+	}
+	key, ext := splitName(e.name)
+	kind := kindOf(ext)
+	if kind == other {
+		s.totals.Ignored++
+		return s.cutShort(e)
+	}
+	if key != s.cur.key {
+		if err := s.flush(); err != nil {
+			return err
+		}
+		s.cur = sample{key: key, first: e}
+	}
+	switch kind {
+	case picture:
+		return s.takeImage(e)
+	case text:
+		return s.takeText(e)
+	default:
+		return s.takeMeta(e)
+	}
+}
+
+// cutShort reports that the tar ends inside an entry whose contents are of no interest.
+func (s *scanner) cutShort(e entry) error {
+	if e.present == e.size {
+		return nil
+	}
+	return s.report(Problem{Offset: e.header, Entry: e.name, Reason: ReasonCut, Detail: cutDetail(e)})
+}
+
+func cutDetail(e entry) string {
+	return fmt.Sprintf("the tar ends after %d of the entry's %d bytes", e.present, e.size)
+}
+
+func (s *scanner) takeImage(e entry) error {
+	if s.cur.image != nil {
+		return s.complain(e, ReasonDuplicate, "a second image under the same key")
+	}
+	s.cur.image = &e
+	s.image = s.image[:0]
+	if e.size > schemas.MaxImageBytes {
+		return nil
+	}
+	var err error
+	s.image, err = s.contents(e, s.image)
+	return err
+}
+
+func (s *scanner) takeText(e entry) error {
+	if reason, detail := readable(e, s.cur.text, "text"); reason != "" {
+		s.cur.lostCaptions = true
+		return s.complain(e, reason, detail)
+	}
+	s.cur.text = &e
+	raw, err := s.contents(e, nil)
+	if err == nil {
+		s.cur.textCaption = []caption{checkCaption(raw)}
+	}
+	return err
+}
+
+func (s *scanner) takeMeta(e entry) error {
+	if reason, detail := readable(e, s.cur.meta, "json"); reason != "" {
+		s.cur.lostCaptions = true
+		return s.complain(e, reason, detail)
+	}
+	s.cur.meta = &e
+	raw, err := s.contents(e, nil)
+	if err == nil {
+		s.cur.metaBytes, s.cur.metaCaption = raw, jsonCaptions(raw)
+	}
+	return err
+}
+
+// readable says why the text or json of a key is not read; earlier is the one already seen.
+func readable(e entry, earlier *entry, what string) (Reason, string) {
+	switch {
+	case earlier != nil:
+		return ReasonDuplicate, "a second " + what + " under the same key"
+	case e.present < e.size:
+		return ReasonCut, cutDetail(e)
+	case e.size > maxMetaBytes:
+		return ReasonOversize, fmt.Sprintf("a %s of %d bytes, at most %d are allowed", what, e.size, maxMetaBytes)
+	}
+	return "", ""
+}
+
+// complain reports an entry of the current key.
+func (s *scanner) complain(e entry, reason Reason, detail string) error {
+	p := Problem{Offset: e.header, Entry: e.name, Reason: reason, Detail: detail}
+	if s.cur.image != nil {
+		p.Image, p.ImageID = s.imageRef(s.cur.image)
+	}
+	return s.report(p)
+}
+
+// contents reads what the tar holds of an entry into buf's memory.
+func (s *scanner) contents(e entry, buf []byte) ([]byte, error) {
+	if int64(cap(buf)) < e.present {
+		buf = make([]byte, e.present)
+	}
+	buf = buf[:e.present]
+	if err := s.tar.read(buf); err != nil {
+		return buf[:0], fmt.Errorf("reading %q at offset %d: %w", e.name, e.data, err)
+	}
+	return buf, nil
+}
+
+func (s *scanner) report(p Problem) error {
+	p.URI = s.uri
+	s.totals.Problems[p.Reason]++
+	return s.v.Problem(p)
+}
