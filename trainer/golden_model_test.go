@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/golden"
@@ -123,7 +124,7 @@ func goldenMasker(t *testing.T, v vectors, texts []int64) masker {
 // checkGradients compares all gradients that the file has: norms under norms, full ones under full.
 func checkGradients(t *testing.T, s *torch.Scope, v vectors, tr *Trainer, p precision, norms, full string) {
 	t.Helper()
-	compared := 0
+	compared := map[string]bool{}
 	for _, param := range tr.model.Params() {
 		if !v.has(norms+param.Name) && !v.has(full+param.Name) {
 			continue
@@ -133,7 +134,7 @@ func checkGradients(t *testing.T, s *torch.Scope, v vectors, tr *Trainer, p prec
 			t.Errorf("%s has no gradient", param.Name)
 			continue
 		}
-		compared++
+		compared[param.Name] = true
 		if v.has(full + param.Name) {
 			golden.Close(t, full+param.Name, grad.Float64s(), v.Float64s(full+param.Name), p.gradient, p.abs)
 		}
@@ -142,7 +143,14 @@ func checkGradients(t *testing.T, s *torch.Scope, v vectors, tr *Trainer, p prec
 			golden.Close(t, norms+param.Name, []float64{norm}, v.Float64s(norms+param.Name), p.gradient, p.abs)
 		}
 	}
-	if compared == 0 {
+	for _, tensor := range v.Names() {
+		for _, prefix := range []string{norms, full} {
+			if name, ok := strings.CutPrefix(tensor, prefix); ok && !compared[name] {
+				t.Errorf("%s was not compared: the model has no such weight", tensor)
+			}
+		}
+	}
+	if len(compared) == 0 {
 		t.Errorf("no gradient was compared with %s* or %s*", norms, full)
 	}
 }

@@ -1,0 +1,170 @@
+package trainer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/model"
+)
+
+func withQueue() Options {
+	o := everything()
+	o.ITC = ITCOptions{Targets: Distilled, Alpha: 0.4, AlphaRampSteps: 10}
+	o.Momentum = MomentumOptions{Enabled: true, Decay: 0.9, Queue: 20}
+	return o
+}
+
+func save(t *testing.T, tr *Trainer, folder, positions string) string {
+	t.Helper()
+	path, err := tr.Save(context.Background(), folder, json.RawMessage(positions))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestResumingChangesNothing(t *testing.T) {
+	for name, o := range map[string]Options{"MAFA": everything(), "momentum encoder and queue": withQueue()} {
+		t.Run(name, func(t *testing.T) {
+			const steps, stop = 6, 4
+			train := func(tr *Trainer, from, to int) {
+				for i := from; i < to; i++ {
+					mustStep(t, tr, testBatch(8, i), testInput(8, i))
+				}
+			}
+			straight := testTrainer(t, o)
+			train(straight, 0, steps)
+			stopped := testTrainer(t, o)
+			train(stopped, 0, stop)
+			path := save(t, stopped, t.TempDir(), `{"lanes":[3,4]}`)
+			resumed, positions, err := Resume(context.Background(), newWorker(t), path, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resumed.Free()
+			if string(positions) != `{"lanes":[3,4]}` || resumed.Steps() != stop {
+				t.Errorf("resumed at step %d with positions %s", resumed.Steps(), positions)
+			}
+			train(resumed, stop, steps)
+			a, b := save(t, straight, t.TempDir(), "{}"), save(t, resumed, t.TempDir(), "{}")
+			if fa, fb := readFile(t, a), readFile(t, b); fa != fb {
+				t.Error("the checkpoints of a straight and of an interrupted run differ")
+			}
+		})
+	}
+}
+
+func readFile(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func TestACheckpointIsAWeightsFile(t *testing.T) {
+	tr := testTrainer(t, withQueue())
+	mustStep(t, tr, testBatch(8, 0), testInput(8, 0))
+	path := save(t, tr, filepath.Join(t.TempDir(), "new", "folder"), "")
+	m, err := model.Load(context.Background(), newWorker(t), path, model.LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Free()
+	got, err := m.Fingerprint(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fingerprint(t, tr); got != want || len(m.Vocab) != testConfig.VocabSize {
+		t.Errorf("loaded weights %s with %d words, want %s", got, len(m.Vocab), want)
+	}
+}
+
+func TestSavingTwiceGivesTheSameBytes(t *testing.T) {
+	tr := testTrainer(t, withQueue())
+	mustStep(t, tr, testBatch(8, 0), testInput(8, 0))
+	a, b := save(t, tr, t.TempDir(), "{}"), save(t, tr, t.TempDir(), "{}")
+	if readFile(t, a) != readFile(t, b) {
+		t.Error("one state was saved as two files")
+	}
+}
+
+func TestSaveKeepsTheLastTwo(t *testing.T) {
+	tr := testTrainer(t, MAFA())
+	folder := t.TempDir()
+	var newest string
+	for i := range 3 {
+		mustStep(t, tr, testBatch(4, i), testInput(4, i))
+		newest = save(t, tr, folder, "")
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil || len(entries) != 2 {
+		t.Errorf("%d files, %v, want 2", len(entries), err)
+	}
+	if latest, bad, err := LatestCheckpoint(folder); latest != newest || bad != nil || err != nil {
+		t.Errorf("latest is %q, %v, %v, want %q", latest, bad, err, newest)
+	}
+}
+
+func TestResumeWithOtherOptions(t *testing.T) {
+	plain := testTrainer(t, MAFA())
+	mustStep(t, plain, testBatch(4, 0), testInput(4, 0))
+	withAverage := testTrainer(t, withQueue())
+	mustStep(t, withAverage, testBatch(4, 0), testInput(4, 0))
+	shorter := withQueue()
+	shorter.Momentum.Queue = 3
+	for _, c := range []struct {
+		name  string
+		from  *Trainer
+		o     Options
+		queue int // entries right after resuming; -1: no momentum encoder
+	}{
+		{"a momentum encoder is switched on", plain, withQueue(), 0},
+		{"a momentum encoder is switched off", withAverage, MAFA(), -1},
+		{"the queue is shortened", withAverage, shorter, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tr, _, err := Resume(context.Background(), newWorker(t), save(t, c.from, t.TempDir(), ""), c.o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tr.Free()
+			switch {
+			case (tr.momentum == nil) != (c.queue < 0):
+				t.Errorf("momentum encoder %v", tr.momentum)
+			case c.queue >= 0 && len(tr.momentum.ids) != c.queue:
+				t.Errorf("%d entries in the queue, want %d", len(tr.momentum.ids), c.queue)
+			}
+			mustStep(t, tr, testBatch(4, 1), testInput(4, 1))
+		})
+	}
+}
+
+func TestResumeRefuses(t *testing.T) {
+	tr := testTrainer(t, MAFA())
+	mustStep(t, tr, testBatch(4, 0), testInput(4, 0))
+	path := save(t, tr, t.TempDir(), "")
+	if err := os.Truncate(path, 5000); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Resume(context.Background(), newWorker(t), path, MAFA()); !errors.Is(err, ErrTorn) {
+		t.Errorf("a torn file: error %v, want %v", err, ErrTorn)
+	}
+	weights := filepath.Join(t.TempDir(), "weights.safetensors")
+	if err := tr.model.Save(context.Background(), weights); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Resume(context.Background(), newWorker(t), weights, MAFA()); err == nil || !strings.Contains(err.Error(), "not a checkpoint") {
+		t.Errorf("a file of weights: error %v", err)
+	}
+	absent := filepath.Join(t.TempDir(), "absent")
+	if _, _, err := Resume(context.Background(), newWorker(t), absent, MAFA()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no file: error %v", err)
+	}
+}
