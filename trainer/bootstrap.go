@@ -1,0 +1,144 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Examples are plain pairs, without groups or candidates. Their methods are called from several goroutines.
+type Examples interface {
+	// Len is the number of pairs.
+	Len() int
+	// ImageID tells pairs that show the same image.
+	ImageID(i int) schemas.ImageID
+	// Load writes the preprocessed image of a pair to pixels (3 x S x S) and returns the token ids of its caption. What it
+	// draws, for an augmentation, it draws from r, which belongs to this pair in this epoch.
+	Load(i int, pixels []float32, r *rand.Rand) ([]int32, error)
+}
+
+// BootstrapOptions set the training of a first model.
+type BootstrapOptions struct {
+	Steps   int64
+	Batch   int    // samples a step; all examples when there are fewer
+	Seed    uint64 // of the order and the augmentations
+	Loaders int    // examples loaded at a time; 0: 2
+	// Report, if set, is told of every step.
+	Report func(*Result)
+}
+
+// Bootstrap trains on random mini-batches of plain pairs: what a pipeline's first encoder and Con-D come from, before
+// there are embeddings to group by. It reuses [Trainer.Step] on batches that nobody scored, which is ALBEF's or
+// GRIT-VLP's step: every other sample is a candidate, none a connection. Every epoch goes through the examples in an
+// order of its own and leaves an incomplete last batch out. The next batch is loaded while one is trained on.
+func (t *Trainer) Bootstrap(ctx context.Context, data Examples, o BootstrapOptions) error {
+	switch {
+	case t.options.UniWeight > 0:
+		return errors.New("bootstrapping: UniWeight is above 0 and plain pairs have no positives")
+	case data.Len() == 0 || o.Batch <= 0 || o.Loaders < 0:
+		return fmt.Errorf("bootstrapping: %d examples in batches of %d with %d loaders, want at least 1, 1 and 0", data.Len(), o.Batch, o.Loaders)
+	}
+	if o.Loaders == 0 {
+		o.Loaders = 2
+	}
+	o.Batch = min(o.Batch, data.Len())
+	loaded := make(chan loadedBatch)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		defer close(loaded)
+		return t.load(ctx, data, o, loaded)
+	})
+	group.Go(func() error {
+		for l := range loaded {
+			r, err := t.Step(ctx, l.batch, l.input)
+			if err != nil {
+				return err
+			}
+			if o.Report != nil {
+				o.Report(r)
+			}
+		}
+		return nil
+	})
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("bootstrapping: %w", err)
+	}
+	return nil
+}
+
+type loadedBatch struct {
+	batch *schemas.ScoredBatch
+	input Input
+}
+
+// load sends the batches of all steps.
+func (t *Trainer) load(ctx context.Context, data Examples, o BootstrapOptions, to chan<- loadedBatch) error {
+	perEpoch := data.Len() / o.Batch
+	var order []int
+	for step := range o.Steps {
+		epoch, sequence := step/int64(perEpoch), int(step%int64(perEpoch))
+		if sequence == 0 {
+			order = rng.New(o.Seed, "bootstrap order", epoch).Perm(data.Len())
+		}
+		members := order[sequence*o.Batch : (sequence+1)*o.Batch]
+		l := loadedBatch{batch: plainBatch(data, members, epoch, sequence, perEpoch)}
+		var err error
+		if l.input, err = t.loadInput(data, members, o, epoch); err != nil {
+			return err
+		}
+		select {
+		case to <- l:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// plainBatch is a batch without candidates; pairs that show the same image know each other.
+func plainBatch(data Examples, members []int, epoch int64, sequence, perEpoch int) *schemas.ScoredBatch {
+	b := &schemas.ScoredBatch{Batch: schemas.Batch{
+		Epoch: int32(epoch), Sequence: int32(sequence), Batches: int32(perEpoch), Strategy: "random",
+		Samples: make([]schemas.Sample, len(members)),
+	}}
+	shows := make(map[schemas.ImageID][]int32)
+	for i, member := range members {
+		id := data.ImageID(member)
+		b.Samples[i].ImageID, b.Samples[i].Position = id, int32(member)
+		shows[id] = append(shows[id], int32(i))
+	}
+	for i := range b.Samples {
+		for _, j := range shows[b.Samples[i].ImageID] {
+			if int(j) != i {
+				b.Samples[i].Partners = append(b.Samples[i].Partners, j)
+			}
+		}
+	}
+	return b
+}
+
+func (t *Trainer) loadInput(data Examples, members []int, o BootstrapOptions, epoch int64) (Input, error) {
+	side := t.model.Config.ImageSize
+	size := 3 * side * side
+	in := Input{Pixels: make([]float32, len(members)*size), IDs: make([][]int32, len(members))}
+	var group errgroup.Group
+	group.SetLimit(o.Loaders)
+	for i, member := range members {
+		group.Go(func() error {
+			r := rng.New(o.Seed, "bootstrap augmentation", epoch, int64(member))
+			ids, err := data.Load(member, in.Pixels[i*size:(i+1)*size], r)
+			if err != nil {
+				return fmt.Errorf("loading example %d: %w", member, err)
+			}
+			in.IDs[i] = ids
+			return nil
+		})
+	}
+	return in, group.Wait()
+}

@@ -1,0 +1,140 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// stripes are pairs that a model can learn: the caption names the image's brightness. Two captions an image.
+type stripes struct {
+	pairs  int
+	broken int // example that cannot be loaded; -1: none
+
+	mu     sync.Mutex
+	loaded map[int]int
+}
+
+func (d *stripes) Len() int { return d.pairs }
+
+func (d *stripes) ImageID(i int) schemas.ImageID { return schemas.ImageID{byte(i / 2)} }
+
+func (d *stripes) Load(i int, pixels []float32, r *rand.Rand) ([]int32, error) {
+	d.mu.Lock()
+	d.loaded[i]++
+	d.mu.Unlock()
+	if i == d.broken {
+		return nil, errors.New("no such image")
+	}
+	shade := float32(i/2)/float32(d.pairs/2)*4 - 2
+	for j := range pixels {
+		pixels[j] = shade + 0.1*float32(r.NormFloat64())
+	}
+	return []int32{2, int32(5 + i%2), int32(7 + i/2), 3}, nil
+}
+
+func newStripes(pairs int) *stripes { return &stripes{pairs: pairs, broken: -1, loaded: map[int]int{}} }
+
+func bootstrapOptions() Options {
+	o := GRITVLP()
+	o.Schedule = Schedule{Kind: CosineSteps, Rate: 2e-3, WarmupRate: 2e-3, TotalSteps: 100}
+	return o
+}
+
+func TestBootstrapLearns(t *testing.T) {
+	tr := testTrainer(t, bootstrapOptions())
+	data := newStripes(32)
+	var itc []float64
+	err := tr.Bootstrap(context.Background(), data, BootstrapOptions{Steps: 80, Batch: 8, Report: func(r *Result) {
+		itc = append(itc, r.Losses.ITC)
+		if r.Counts.Connections != 0 || r.Counts.Candidates != 0 {
+			t.Errorf("a batch that nobody scored has %+v", r.Counts)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mean := func(values []float64) (sum float64) {
+		for _, v := range values {
+			sum += v / float64(len(values))
+		}
+		return sum
+	}
+	if first, last := mean(itc[:8]), mean(itc[72:]); last > 0.8*first {
+		t.Errorf("ITC fell from %.3f to %.3f only", first, last)
+	}
+	for i, times := range data.loaded { // 80 steps of 8 are 20 epochs of 32
+		if times != 20 {
+			t.Errorf("example %d was loaded %d times in 20 epochs", i, times)
+		}
+	}
+}
+
+func TestBootstrapRepeats(t *testing.T) {
+	run := func(loaders int) string {
+		tr := testTrainer(t, bootstrapOptions())
+		if err := tr.Bootstrap(context.Background(), newStripes(10), BootstrapOptions{Steps: 5, Batch: 4, Seed: 3, Loaders: loaders}); err != nil {
+			t.Fatal(err)
+		}
+		return fingerprint(t, tr)
+	}
+	if a, b := run(1), run(4); a != b {
+		t.Errorf("one loader and four end in weights %s and %s", a, b)
+	}
+}
+
+func TestPlainBatchKnowsSameImages(t *testing.T) {
+	b := plainBatch(newStripes(8), []int{0, 5, 1, 4}, 2, 1, 2)
+	for i, want := range []int32{2, 3, 0, 1} {
+		if got := b.Samples[i].Partners; len(got) != 1 || got[0] != want {
+			t.Errorf("sample %d has partners %v, want %d", i, got, want)
+		}
+	}
+	if b.M != 0 || b.Epoch != 2 || b.Sequence != 1 || b.Batches != 2 {
+		t.Errorf("batch %+v", b.Batch)
+	}
+}
+
+func TestBootstrapWithFewExamples(t *testing.T) {
+	tr := testTrainer(t, bootstrapOptions())
+	var samples int
+	err := tr.Bootstrap(context.Background(), newStripes(3), BootstrapOptions{Steps: 2, Batch: 96, Report: func(r *Result) { samples = r.Counts.Samples }})
+	if err != nil || samples != 3 {
+		t.Errorf("batches of %d samples, error %v", samples, err)
+	}
+}
+
+func TestBootstrapStops(t *testing.T) {
+	broken := newStripes(8)
+	broken.broken = 3
+	cancelled, cancel := context.WithCancel(context.Background())
+	cancel()
+	withUni := bootstrapOptions()
+	withUni.UniWeight = 1
+	for _, c := range []struct {
+		name    string
+		ctx     context.Context
+		options Options
+		data    *stripes
+		batch   int
+		want    string
+	}{
+		{"an example cannot be loaded", context.Background(), bootstrapOptions(), broken, 4, "loading example 3: no such image"},
+		{"cancelled", cancelled, bootstrapOptions(), newStripes(8), 4, "context canceled"},
+		{"no examples", context.Background(), bootstrapOptions(), newStripes(0), 4, "0 examples"},
+		{"no batch", context.Background(), bootstrapOptions(), newStripes(8), 0, "batches of 0"},
+		{"positives wanted", context.Background(), withUni, newStripes(8), 4, "no positives"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := testTrainer(t, c.options).Bootstrap(c.ctx, c.data, BootstrapOptions{Steps: 100, Batch: c.batch})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want one that says %q", err, c.want)
+			}
+		})
+	}
+}
