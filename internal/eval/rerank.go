@@ -19,8 +19,8 @@ type Rerank struct {
 // NewRerank chooses the candidates; k = 256 for COCO and 128 for Flickr in the papers. A k of 0 or beyond the number of
 // candidates takes all.
 func NewRerank(sim Matrix, truth Truth, k int) *Rerank {
-	if k <= 0 {
-		k = max(sim.Rows, sim.Cols)
+	if all := max(sim.Rows, sim.Cols); k <= 0 || k > all {
+		k = all
 	}
 	r := &Rerank{truth: truth, k: k, i2t: sim, t2i: sim.Transposed()}
 	for i := range sim.Rows {

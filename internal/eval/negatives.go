@@ -1,0 +1,40 @@
+package eval
+
+// pairs lists every text with its image.
+func (t Truth) pairs() []Pair {
+	pairs := make([]Pair, len(t.imageOf))
+	for text, image := range t.imageOf {
+		pairs[text] = Pair{Image: image, Text: int32(text)}
+	}
+	return pairs
+}
+
+// hardestNegatives lists, for every image, the most similar text that is not its own, and for every text the most similar
+// image that is not its own: ITM's hard negatives over the whole set. With a single image there are none.
+func (t Truth) hardestNegatives(sim Matrix) []Pair {
+	var pairs []Pair
+	for image := range t.textsOf {
+		row := sim.Row(image)
+		best := int32(-1)
+		for text := range row {
+			if t.imageOf[text] != int32(image) && (best < 0 || row[text] > row[best]) {
+				best = int32(text)
+			}
+		}
+		if best >= 0 {
+			pairs = append(pairs, Pair{Image: int32(image), Text: best})
+		}
+	}
+	for text, own := range t.imageOf {
+		best := int32(-1)
+		for image := range t.textsOf {
+			if int32(image) != own && (best < 0 || sim.Row(image)[text] > sim.Row(int(best))[text]) {
+				best = int32(image)
+			}
+		}
+		if best >= 0 {
+			pairs = append(pairs, Pair{Image: best, Text: int32(text)})
+		}
+	}
+	return pairs
+}
