@@ -4,7 +4,7 @@
 //
 //  1. One order of summation: product k of a row is rounded to float32 and added to the sum of lane k mod 8; the eight
 //     lanes l0..l7 are then added as ((l0+l4)+(l2+l6)) + ((l1+l5)+(l3+l7)). Nothing is fused. The vector code for amd64
-//     with AVX2 and the portable code give the same bits, for every block shape, so a product depends on its two rows
+//     with AVX2 or AVX-512 and the portable code give the same bits, for every block shape, so a product depends on its two rows
 //     alone, and a . b has the bits of b . a.
 //  2. No cgo.
 //

@@ -126,3 +126,91 @@ gatherChunk:
 	VMOVUPS X8, (DI)
 	VZEROUPPER
 	RET
+
+// func rows4wide(dst *float32, dstStride int, a, b *float32, chunks, quads int)
+// A register of 512 bits holds the lanes of two rows of b; the row of a is in both of its halves.
+TEXT ·rows4wide(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), DI
+	MOVQ dstStride+8(FP), R8
+	MOVQ a+16(FP), SI
+	MOVQ b+24(FP), BX
+	MOVQ chunks+32(FP), R9
+	MOVQ quads+40(FP), R10
+	SHLQ $2, R8                  // bytes between rows of dst
+	LEAQ (R8)(R8*2), R13
+	MOVQ R9, R12
+	SHLQ $5, R12                 // bytes of a row
+	LEAQ (R12)(R12*2), R11
+
+nextQuad:
+	VXORPS Y8, Y8, Y8            // clears all 512 bits
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	VXORPS Y12, Y12, Y12
+	VXORPS Y13, Y13, Y13
+	VXORPS Y14, Y14, Y14
+	VXORPS Y15, Y15, Y15
+	MOVQ   SI, AX
+	MOVQ   R9, CX
+
+wideChunk:
+	VMOVUPS        (BX), Y0
+	VMOVUPS        (BX)(R12*2), Y1
+	VINSERTF64X4   $1, (BX)(R12*1), Z0, Z0
+	VINSERTF64X4   $1, (BX)(R11*1), Z1, Z1
+	VBROADCASTF64X4 (AX), Z2
+	VBROADCASTF64X4 (AX)(R12*1), Z3
+	VMULPS         Z0, Z2, Z4
+	VMULPS         Z1, Z2, Z5
+	VMULPS         Z0, Z3, Z6
+	VMULPS         Z1, Z3, Z7
+	VADDPS         Z4, Z8, Z8
+	VADDPS         Z5, Z12, Z12
+	VADDPS         Z6, Z9, Z9
+	VADDPS         Z7, Z13, Z13
+	VBROADCASTF64X4 (AX)(R12*2), Z2
+	VBROADCASTF64X4 (AX)(R11*1), Z3
+	VMULPS         Z0, Z2, Z4
+	VMULPS         Z1, Z2, Z5
+	VMULPS         Z0, Z3, Z6
+	VMULPS         Z1, Z3, Z7
+	VADDPS         Z4, Z10, Z10
+	VADDPS         Z5, Z14, Z14
+	VADDPS         Z6, Z11, Z11
+	VADDPS         Z7, Z15, Z15
+	ADDQ           $32, AX
+	ADDQ           $32, BX
+	DECQ           CX
+	JNZ            wideChunk
+
+	VEXTRACTF64X4 $1, Z8, Y4
+	VEXTRACTF64X4 $1, Z9, Y5
+	VEXTRACTF64X4 $1, Z10, Y6
+	VEXTRACTF64X4 $1, Z11, Y7
+	FOLD4(Y8, X8, Y9, X9, Y10, X10, Y11, X11)  // X8: a0..a3 . b0
+	FOLD4(Y4, X4, Y5, X5, Y6, X6, Y7, X7)      // X4: a0..a3 . b1
+	VEXTRACTF64X4 $1, Z12, Y5
+	VEXTRACTF64X4 $1, Z13, Y6
+	VEXTRACTF64X4 $1, Z14, Y7
+	VEXTRACTF64X4 $1, Z15, Y9
+	FOLD4(Y12, X12, Y13, X13, Y14, X14, Y15, X15) // X12: a0..a3 . b2
+	FOLD4(Y5, X5, Y6, X6, Y7, X7, Y9, X9)         // X5: a0..a3 . b3
+	VUNPCKLPS X4, X8, X0         // a0.b0 a0.b1 a1.b0 a1.b1
+	VUNPCKHPS X4, X8, X1         // a2.b0 a2.b1 a3.b0 a3.b1
+	VUNPCKLPS X5, X12, X2        // a0.b2 a0.b3 a1.b2 a1.b3
+	VUNPCKHPS X5, X12, X3        // a2.b2 a2.b3 a3.b2 a3.b3
+	VMOVLHPS  X2, X0, X6
+	VMOVHLPS  X0, X2, X7
+	VMOVUPS   X6, (DI)
+	VMOVUPS   X7, (DI)(R8*1)
+	VMOVLHPS  X3, X1, X6
+	VMOVHLPS  X1, X3, X7
+	VMOVUPS   X6, (DI)(R8*2)
+	VMOVUPS   X7, (DI)(R13*1)
+	ADDQ      $16, DI
+	ADDQ      R11, BX            // over the other three rows of b
+	DECQ      R10
+	JNZ       nextQuad
+	VZEROUPPER
+	RET

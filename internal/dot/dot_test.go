@@ -39,9 +39,9 @@ func TestOrderOfSummation(t *testing.T) {
 // TestBlocksHaveTheBitsOfTheDefinition covers every remainder of rows that the 4 x 2 blocks leave over.
 func TestBlocksHaveTheBitsOfTheDefinition(t *testing.T) {
 	for _, dim := range []int{0, 1, 8, 33, 256} {
-		a, b := random(12, dim, 1), random(12, dim, 2)
+		a, b := random(14, dim, 1), random(14, dim, 2)
 		for na := range 10 {
-			for nb := range 6 {
+			for nb := range 11 {
 				t.Run(fmt.Sprintf("dim %d, %dx%d", dim, na, nb), func(t *testing.T) {
 					dst := make([]float32, na*nb+1)
 					dst[na*nb] = 42
