@@ -3,6 +3,7 @@ package stream
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/pairstream/pairstream/schemas"
@@ -15,6 +16,15 @@ type scenario struct {
 	input []message
 	ends  map[schemas.Topic]int64
 	dead  int
+
+	more     []message // what may come after the input
+	moreEnds map[schemas.Topic]int64
+}
+
+// extended is the scenario with all of its input.
+func (s scenario) extended() scenario {
+	s.input, s.ends, s.more = slices.Concat(s.input, s.more), s.moreEnds, nil
+	return s
 }
 
 func scenarios() []scenario {
@@ -33,9 +43,19 @@ func scenarios() []scenario {
 		}
 	}
 	return []scenario{
-		{"one to one, in batches", batcherSpec, pairs, map[schemas.Topic]int64{schemas.Embeddings: 9}, 2},
-		{"groups, two outputs", grouperSpec, embeddings, map[schemas.Topic]int64{schemas.Neighbors: 5, schemas.Groups: 1}, 0},
-		{"two inputs", joinerSpec, joined, map[schemas.Topic]int64{schemas.Batches: 5}, 0},
+		{
+			"one to one, in batches", batcherSpec, pairs, map[schemas.Topic]int64{schemas.Embeddings: 9}, 2,
+			[]message{pair(0, "pair 10"), pair(0, "pair 11")}, map[schemas.Topic]int64{schemas.Embeddings: 11},
+		},
+		{
+			"groups, two outputs", grouperSpec, embeddings, map[schemas.Topic]int64{schemas.Neighbors: 5, schemas.Groups: 1}, 0,
+			[]message{numbered(schemas.Embeddings, 0, 8, "embedding 8")}, map[schemas.Topic]int64{schemas.Neighbors: 8, schemas.Groups: 2},
+		},
+		{
+			"two inputs", joinerSpec, joined, map[schemas.Topic]int64{schemas.Batches: 5}, 0,
+			[]message{numbered(schemas.Groups, 0, 3, "take 1"), numbered(schemas.Features, 0, 6, "feature 6")},
+			map[schemas.Topic]int64{schemas.Batches: 6},
+		},
 	}
 }
 
@@ -69,8 +89,8 @@ func (s scenario) outcome(t *testing.T, l *Log) map[schemas.Topic]string {
 }
 
 // undisturbed runs the scenario without a crash, counting the boundaries that it passes.
-func (s scenario) undisturbed(t *testing.T, broker string) (want map[schemas.Topic]string, passed map[crashPoint]int) {
-	l := s.open(t, broker, "undisturbed")
+func (s scenario) undisturbed(t *testing.T, broker, namespace string) (want map[schemas.Topic]string, passed map[crashPoint]int) {
+	l := s.open(t, broker, namespace)
 	spec := s.spec()
 	passed = make(map[crashPoint]int)
 	counts := make(chan crashPoint, 1000)
@@ -110,7 +130,7 @@ func TestCrashAtEveryBoundary(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			b := startBroker(t, BrokerOptions{})
-			want, passed := s.undisturbed(t, b.Addr())
+			want, passed := s.undisturbed(t, b.Addr(), "undisturbed")
 			for _, point := range []crashPoint{afterRead, afterProcess, beforeWrite, afterWrite, beforeCommit} {
 				if passed[point] == 0 {
 					t.Errorf("the undisturbed run never passes %q", point)

@@ -23,16 +23,16 @@ const (
 
 // fetcher reads one lane of a topic ahead of its user, within a budget of bytes. It knows nothing of seqs.
 type fetcher struct {
-	log    *Log
-	topic  schemas.Topic
-	lane   int
-	budget int64
-	meter  *meter
+	log   *Log
+	topic schemas.Topic
+	lane  int
+	meter *meter
 
 	high   atomic.Int64 // offset after the last record that the broker has, as of the last fetch
 	passed atomic.Int64 // offset after all that was put into chunk or passed over
 
 	mu     sync.Mutex
+	budget int64    // most bytes to hold, besides one fetch
 	chunk  []Record // read, not yet taken
 	bytes  int64    // in chunk and in what was taken last
 	failed error
@@ -75,15 +75,15 @@ func (f *fetcher) close() {
 func (f *fetcher) take() ([]Record, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.chunk) == 0 {
-		return nil, f.failed
-	}
 	got := f.chunk
 	f.chunk = nil
 	freed := f.bytes - size(got)
 	f.bytes -= freed
 	f.meter.addBytes(-freed)
 	signal(f.space)
+	if len(got) == 0 {
+		return nil, f.failed
+	}
 	return got, nil
 }
 
@@ -164,6 +164,21 @@ func (f *fetcher) put(records []Record) {
 	f.meter.addBytes(n)
 }
 
+// setBudget changes the most bytes to hold.
+func (f *fetcher) setBudget(budget int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.budget = budget
+	signal(f.space)
+}
+
+// fetchBytes is how much to ask for at once.
+func (f *fetcher) fetchBytes() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return min(maxFetchBytes, max(f.budget, 1))
+}
+
 func (f *fetcher) waitForSpace(ctx context.Context) error {
 	for {
 		f.mu.Lock()
@@ -187,7 +202,7 @@ func (f *fetcher) fetch(ctx context.Context, offset int64) (records []Record, ne
 	defer cancel()
 	resp, err := f.log.client.Fetch(rctx, &kafka.FetchRequest{
 		Topic: f.log.name(f.topic), Partition: f.lane, Offset: offset,
-		MinBytes: 1, MaxBytes: min(maxFetchBytes, max(f.budget, 1)), MaxWait: fetchWait,
+		MinBytes: 1, MaxBytes: f.fetchBytes(), MaxWait: fetchWait,
 	})
 	if err != nil {
 		return nil, offset, err

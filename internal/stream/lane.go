@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/pairstream/pairstream/schemas"
@@ -23,11 +24,13 @@ type lane struct {
 	pos     []TopicPosition // after the records handed to Process, in the order of the spec's inputs
 	held    bool            // Process was called since the last Flush
 	pending pendingCommit
+
+	mu   sync.Mutex
+	stop context.CancelFunc // ends reading when the publisher fails
 }
 
-// open finds the point to go on from (invariants 4 to 6), and opens the inputs there. failed is called when writing
-// fails for good.
-func (ln *lane) open(ctx context.Context, budget int64, failed func()) error {
+// open finds the point to go on from (invariants 4 to 6), and opens the inputs there.
+func (ln *lane) open(ctx context.Context, budget int64) error {
 	mark, published, err := ln.recover(ctx)
 	if err != nil {
 		return err
@@ -37,7 +40,7 @@ func (ln *lane) open(ctx context.Context, budget int64, failed func()) error {
 		return fmt.Errorf("making stage: %w", err)
 	}
 	share := budget / int64(len(ln.spec.Inputs)+1)
-	ln.out = newOutput(ln, mark, published, share, failed)
+	ln.out = newOutput(ln, mark, published, share)
 	ln.readers = make(map[schemas.Topic]*Reader, len(ln.spec.Inputs))
 	for _, t := range ln.spec.Inputs {
 		from := mark.input(t)
@@ -93,17 +96,57 @@ func (ln *lane) skipTrimmed(ctx context.Context, t schemas.Topic, from Position)
 	return Position{Offset: b.Start}, nil
 }
 
-// run processes records until reading ends; then it finishes what is in hand. work outlives reading by the drain time.
+// current reports whether nobody has written to the outputs since this lane did, so that it may go on as it is.
+func (ln *lane) current(ctx context.Context) (bool, error) {
+	if ln.out.pub.failure() != nil {
+		return false, nil
+	}
+	for _, s := range ln.out.seqs {
+		l, err := ln.log.lastRecord(ctx, s.Topic, ln.id)
+		if err != nil {
+			return false, err
+		}
+		next := int64(0)
+		if l.found {
+			next = l.seq + 1
+		}
+		if next != max(s.Seq, ln.out.published[s.Topic]) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// setBudget divides a lane's share of the bytes in flight among its inputs and its output.
+func (ln *lane) setBudget(budget int64) {
+	share := budget / int64(len(ln.spec.Inputs)+1)
+	ln.out.pub.setBudget(share)
+	for _, r := range ln.readers {
+		r.f.setBudget(share)
+	}
+}
+
+// run processes records until reading ends; then it finishes what is in hand, and may be called again. work outlives
+// reading by the drain time. A record that was read is processed even if reading ends meanwhile: its reader will not
+// return it again.
 func (ln *lane) run(reading, work context.Context) error {
+	reading, stop := context.WithCancel(reading)
+	defer stop()
+	ln.mu.Lock()
+	ln.stop = stop
+	ln.mu.Unlock()
+	if err := ln.out.pub.failure(); err != nil { // it failed before there was something to stop
+		return err
+	}
 	for {
 		rec, err := ln.next(reading, work)
 		switch {
 		case errors.Is(err, ErrPoison):
-			if err := ln.out.DeadLetter(rec, reason(err)); err != nil {
+			if err := ln.deadLetter(work, rec, err); err != nil {
 				return err
 			}
 			continue
-		case reading.Err() != nil:
+		case err != nil && reading.Err() != nil:
 			return ln.drain(work)
 		case err != nil:
 			return err
@@ -112,6 +155,20 @@ func (ln *lane) run(reading, work context.Context) error {
 			return err
 		}
 	}
+}
+
+// writingFailed ends reading, so that the failure is noticed while there is nothing to read.
+func (ln *lane) writingFailed() {
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	if ln.stop != nil {
+		ln.stop()
+	}
+}
+
+func (ln *lane) deadLetter(work context.Context, rec Record, err error) error {
+	ln.out.work = work
+	return ln.out.DeadLetter(rec, reason(err))
 }
 
 // step processes one record.
@@ -125,7 +182,7 @@ func (ln *lane) step(work context.Context, rec Record) error {
 	err := ln.stage.Process(work, rec, ln.out)
 	switch {
 	case errors.Is(err, ErrPoison):
-		err = ln.out.DeadLetter(rec, reason(err))
+		err = ln.deadLetter(work, rec, err)
 	case err == nil:
 		err = ln.spec.at(afterProcess, ln.id)
 	default:

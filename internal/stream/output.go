@@ -17,7 +17,7 @@ type output struct {
 	published map[schemas.Topic]int64
 }
 
-func newOutput(ln *lane, mark Mark, published map[schemas.Topic]int64, budget int64, failed func()) *output {
+func newOutput(ln *lane, mark Mark, published map[schemas.Topic]int64, budget int64) *output {
 	o := &output{ln: ln, published: published, pub: ln.log.newPublisher(budget, ln.meter)}
 	for _, t := range ln.spec.Outputs {
 		o.seqs = append(o.seqs, TopicSeq{t, mark.seq(t)})
@@ -26,7 +26,7 @@ func newOutput(ln *lane, mark Mark, published map[schemas.Topic]int64, budget in
 		o.pub.writing = func(schemas.Topic) error { return ln.spec.at(beforeWrite, ln.id) }
 		o.pub.wrote = func(schemas.Topic) error { return ln.spec.at(afterWrite, ln.id) }
 	}
-	o.pub.failed = failed
+	o.pub.failed = ln.writingFailed
 	o.pub.start()
 	return o
 }

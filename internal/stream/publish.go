@@ -224,6 +224,13 @@ func (p *Publisher) progress() (put, acked int64) {
 	return p.put, p.acked
 }
 
+// setBudget changes the most bytes that may wait.
+func (p *Publisher) setBudget(budget int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.budget = budget
+}
+
 // failure is what ended the publisher, nil while it runs.
 func (p *Publisher) failure() error {
 	p.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,8 +25,10 @@ func (l *Log) Run(ctx context.Context, spec StageSpec) error {
 		}
 		return fmt.Errorf("stage %s: %w", spec.Name, err)
 	}
+	share := new(balancer)
 	group, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
-		ID: l.cfg.GroupID(spec.Name), Brokers: l.cfg.Brokers, Dialer: l.dialer, Topics: []string{l.name(spec.Inputs[0])},
+		GroupBalancers: []kafka.GroupBalancer{share},
+		ID:             l.cfg.GroupID(spec.Name), Brokers: l.cfg.Brokers, Dialer: l.dialer, Topics: []string{l.name(spec.Inputs[0])},
 		HeartbeatInterval: l.cfg.SessionTimeout / 10, SessionTimeout: l.cfg.SessionTimeout,
 		RebalanceTimeout: l.cfg.DrainTimeout + 5*time.Second, JoinGroupBackoff: 500 * time.Millisecond,
 		Timeout: l.cfg.RequestTimeout,
@@ -33,11 +36,12 @@ func (l *Log) Run(ctx context.Context, spec StageSpec) error {
 	if err != nil {
 		return fmt.Errorf("stage %s: joining group: %w", spec.Name, err)
 	}
-	r := &run{log: l, spec: spec, meter: newMeter(l.metrics, spec.Name, spec.Counters)}
+	r := &run{log: l, spec: spec, share: share, meter: newMeter(l.metrics, spec.Name, spec.Counters), parked: make(map[int]*lane)}
 	r.ctx, r.stop = context.WithCancel(ctx)
 	defer r.stop()
 	err = r.generations(group)
 	err = errors.Join(err, group.Close()) // waits until the lanes are given up
+	r.forget(nil)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err = errors.Join(r.failed, err); err != nil {
@@ -50,12 +54,42 @@ func (l *Log) Run(ctx context.Context, spec StageSpec) error {
 type run struct {
 	log   *Log
 	spec  StageSpec
+	share *balancer
 	meter *meter
 	ctx   context.Context //nolint:containedctx // ends when Run is to return
 	stop  context.CancelFunc
 
 	mu     sync.Mutex
-	failed error // what the first lane failed with
+	failed error         // what the first lane failed with
+	parked map[int]*lane // lanes between two generations, with nothing in hand
+}
+
+// park keeps a lane for the next generation.
+func (r *run) park(ln *lane) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.parked[ln.id] = ln
+}
+
+// unpark returns the lane if it was kept.
+func (r *run) unpark(id int) *lane {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ln := r.parked[id]
+	delete(r.parked, id)
+	return ln
+}
+
+// forget closes all lanes that are kept, but for some.
+func (r *run) forget(but []int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, ln := range r.parked {
+		if !slices.Contains(but, id) {
+			ln.close()
+			delete(r.parked, id)
+		}
+	}
 }
 
 // fail ends the run with err, unless something else has failed before.
@@ -88,6 +122,8 @@ func (r *run) generations(group *kafka.ConsumerGroup) error {
 			lanes[i] = a.ID
 		}
 		logger.Info("lanes assigned", keyStage, r.spec.Name, keyLanes, lanes)
+		r.share.hold(lanes)
+		r.forget(lanes)
 		for _, id := range lanes {
 			gen.Start(func(genCtx context.Context) {
 				r.lane(genCtx, gen, id, r.log.cfg.MaxBytesInFlight/int64(len(lanes)))
@@ -134,20 +170,44 @@ func (r *run) lane(genCtx context.Context, gen *kafka.Generation, id int, budget
 	}
 }
 
+// laneOnce runs the lane until it is given up, or fails. One that was given up with nothing left in hand is kept: the
+// next generation may bring it back.
 func (r *run) laneOnce(reading, work context.Context, gen *kafka.Generation, id int, budget int64) error {
-	ln := &lane{log: r.log, spec: r.spec, id: id, meter: r.meter, commit: func(offsets map[schemas.Topic]int64) {
-		r.commit(gen, id, offsets)
-	}}
-	defer ln.close()
-	reading, cancel := context.WithCancel(reading)
-	defer cancel()
-	if err := ln.open(reading, budget, cancel); err != nil {
+	ln, err := r.takeUp(reading, id, budget)
+	if err != nil {
 		if reading.Err() != nil {
 			return nil
 		}
 		return err
 	}
-	return ln.run(reading, work)
+	ln.commit = func(offsets map[schemas.Topic]int64) { r.commit(gen, id, offsets) }
+	if err := ln.run(reading, work); err != nil {
+		ln.close()
+		return err
+	}
+	r.park(ln)
+	return nil
+}
+
+// takeUp returns the lane as it was left, if this process had it last, or makes it from its last mark.
+func (r *run) takeUp(ctx context.Context, id int, budget int64) (*lane, error) {
+	if ln := r.unpark(id); ln != nil {
+		current, err := ln.current(ctx)
+		if err == nil && current {
+			ln.setBudget(budget)
+			return ln, nil
+		}
+		ln.close()
+		if err != nil {
+			return nil, err
+		}
+	}
+	ln := &lane{log: r.log, spec: r.spec, id: id, meter: r.meter}
+	if err := ln.open(ctx, budget); err != nil {
+		ln.close()
+		return nil, err
+	}
+	return ln, nil
 }
 
 // commit tells the group how far the lane is, for lag dashboards; nothing depends on it.

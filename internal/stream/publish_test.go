@@ -1,0 +1,188 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// TestProduceThatTimedOutIsRepeated lets the broker take batches and then answer that it did not.
+func TestProduceThatTimedOutIsRepeated(t *testing.T) {
+	for _, answer := range []*kerr.Error{kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend, kerr.NotLeaderForPartition} {
+		t.Run(answer.Message, func(t *testing.T) {
+			b := startBroker(t, BrokerOptions{})
+			cfg := testConfig(b.Addr(), "", 1)
+			cfg.BatchBytes = 1
+			l := openLog(t, cfg)
+			h := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: answer, Topic: "scored", Count: 3})
+			var m []message
+			var want []string
+			for i := range 10 {
+				want = append(want, fmt.Sprint("value ", i))
+				m = append(m, numbered(schemas.Scored, 0, int64(i), want[i]))
+			}
+			put(t, l, m...)
+			if h.Hits() != 3 {
+				t.Errorf("%d requests failed, want 3", h.Hits())
+			}
+			if got := lines(t, l, schemas.Scored, 0); !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// TestFaultsOfTheBrokerPass runs a stage while requests of every kind fail now and then.
+func TestFaultsOfTheBrokerPass(t *testing.T) {
+	b := startBroker(t, BrokerOptions{})
+	cfg := testConfig(b.Addr(), "", 1)
+	cfg.BatchBytes = 500
+	l := openLog(t, cfg)
+	const n = 200
+	b.cluster.Fault(
+		kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.RequestTimedOut, Topic: "embeddings", Count: 5},
+		kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Topic: "embeddings", Count: 3},
+		kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.NotLeaderForPartition, Topic: "pairs", Count: 3},
+		kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.UnknownTopicOrPartition, Topic: "pairs", Count: 3},
+		kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Err: kerr.LeaderNotAvailable, Topic: "embeddings", Count: 3},
+		kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Err: kerr.CoordinatorLoadInProgress, Count: 1},
+	)
+	var m []message
+	for i := range n {
+		m = append(m, pair(0, fmt.Sprint("pair ", i)))
+	}
+	put(t, l, m...)
+	r := start(l, batcherSpec())
+	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: n - 1}, 0)
+	r.stop(t)
+	if got := lines(t, l, schemas.Embeddings, 0); len(got) != n || got[n-1] != fmt.Sprint("embedding of pair ", n-1) {
+		t.Errorf("got %d records, the last is %q", len(got), got[len(got)-1])
+	}
+}
+
+func TestPublisherHoldsItsWritersBack(t *testing.T) {
+	b := startBroker(t, BrokerOptions{})
+	l := openLog(t, testConfig(b.Addr(), "", 1))
+	var c Counters
+	p := l.NewPublisher(PublisherOptions{MaxBytes: 10_000, Counters: &c})
+	defer p.abort()
+	stall, release := make(chan struct{}), make(chan struct{})
+	p.writing = func(schemas.Topic) error {
+		select {
+		case stall <- struct{}{}:
+		default:
+		}
+		<-release
+		return nil
+	}
+	m := pair(0, strings.Repeat("x", 1000))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	held := make(chan error)
+	go func() {
+		for {
+			if err := p.enqueue(ctx, m); err != nil {
+				held <- err
+				return
+			}
+		}
+	}()
+	<-stall
+	await(t, "the budget is used up", func() bool { return c.BytesInFlight.Load()+m.size() > 10_000 })
+	if got := c.BytesInFlight.Load(); got > 10_000 {
+		t.Errorf("%d bytes in flight, want at most 10,000", got)
+	}
+	cancel()
+	if err := <-held; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v from a writer that is held back and cancelled", err)
+	}
+	close(release)
+	if err := p.Flush(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := c.BytesInFlight.Load(); got != 0 {
+		t.Errorf("%d bytes in flight after all is acknowledged", got)
+	}
+	if put, acked := p.progress(); put != acked || c.Out.Load() != acked {
+		t.Errorf("%d put, %d acknowledged, %d counted", put, acked, c.Out.Load())
+	}
+}
+
+func TestPublisherTakesARecordLargerThanItsBudget(t *testing.T) {
+	b := startBroker(t, BrokerOptions{})
+	l := openLog(t, testConfig(b.Addr(), "", 1))
+	p := l.NewPublisher(PublisherOptions{MaxBytes: 1000})
+	for range 2 {
+		if err := p.enqueue(t.Context(), pair(0, strings.Repeat("x", 5<<20))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := lines(t, l, schemas.Pairs, 0); len(got) != 2 || len(got[1]) != 5<<20 {
+		t.Errorf("got %d records", len(got))
+	}
+}
+
+func TestRecordTooLargeForItsTopic(t *testing.T) {
+	b := startBroker(t, BrokerOptions{})
+	cfg := testConfig(b.Addr(), "", 1)
+	cfg.MaxMessageBytes, cfg.BatchBytes, cfg.Linger = 1<<20, 1<<20, 20*time.Millisecond
+	l := openLog(t, cfg)
+	half := strings.Repeat("x", 1<<19)
+	put(t, l, pair(0, half), pair(0, half), pair(0, half)) // a batch of two is a little too large, and is split
+	if got := lines(t, l, schemas.Pairs, 0); len(got) != 3 {
+		t.Errorf("got %d records, want 3", len(got))
+	}
+	p := l.NewPublisher(PublisherOptions{})
+	if err := p.enqueue(t.Context(), pair(0, strings.Repeat("x", 1<<20))); err != nil {
+		t.Fatal(err)
+	}
+	err := p.Close(t.Context())
+	if !errors.Is(err, kafka.MessageSizeTooLarge) || !strings.Contains(err.Error(), "KAFKA_MAX_MESSAGE_BYTES=1048576") {
+		t.Errorf("got %v, want an error that names the setting", err)
+	}
+	if err := p.enqueue(t.Context(), pair(0, "x")); !errors.Is(err, kafka.MessageSizeTooLarge) {
+		t.Errorf("got %v from a publisher that has failed", err)
+	}
+}
+
+func TestPublishChecksSeqs(t *testing.T) {
+	b := startBroker(t, BrokerOptions{})
+	l := openLog(t, testConfig(b.Addr(), "", 1))
+	p := l.NewPublisher(PublisherOptions{})
+	seal := &schemas.Seal{Final: true}
+	if err := p.Publish(t.Context(), schemas.Groups, 0, seal); err == nil {
+		t.Error("published a record without a seq to groups")
+	}
+	if err := p.Publish(t.Context(), schemas.Pairs, 0, seal); err != nil {
+		t.Error(err)
+	}
+	if err := p.PublishSeq(t.Context(), schemas.Groups, 0, 0, Mark{}, seal); err != nil {
+		t.Error(err)
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for rec, err := range l.Records(t.Context(), schemas.Groups, 0, Position{}, -1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := schemas.Unmarshal(rec.Schema, rec.Value)
+		if s, ok := got.(*schemas.Seal); err != nil || !ok || !s.Final {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	}
+}

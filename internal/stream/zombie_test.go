@@ -1,0 +1,108 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// owner runs a stage on lane 0 without a consumer group, as a process does that does not know yet that it has lost the
+// lane.
+type owner struct {
+	cancel context.CancelFunc
+	done   chan error
+}
+
+func own(l *Log, spec StageSpec) *owner {
+	ctx, cancel := context.WithCancel(context.Background())
+	o := &owner{cancel, make(chan error, 1)}
+	ln := &lane{log: l, spec: spec, meter: newMeter(l.metrics, spec.Name, nil), commit: func(map[schemas.Topic]int64) {}}
+	go func() {
+		defer ln.close()
+		if err := ln.open(ctx, 1<<20); err != nil {
+			o.done <- err
+			return
+		}
+		o.done <- ln.run(ctx, context.WithoutCancel(ctx))
+	}()
+	return o
+}
+
+func (o *owner) stop(t *testing.T) {
+	t.Helper()
+	o.cancel()
+	if err := <-o.done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTwoOwners pauses an owner before each of its writes, lets a second owner finish the lane, and wakes the first one:
+// it writes on at the end of the lane what is there already. A third owner then resumes from what it finds, and gets more
+// to do.
+func TestTwoOwners(t *testing.T) {
+	for _, s := range scenarios() {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			b := startBroker(t, BrokerOptions{})
+			_, passed := s.undisturbed(t, b.Addr(), "counting")
+			want, _ := s.extended().undisturbed(t, b.Addr(), "undisturbed")
+			for n := range passed[beforeWrite] {
+				t.Run(fmt.Sprint("paused before write ", n), func(t *testing.T) {
+					l := s.open(t, b.Addr(), fmt.Sprint("zombie-", n))
+					paused, wake := make(chan struct{}), make(chan struct{})
+					spec, writes := s.spec(), 0
+					spec.hook = func(p crashPoint, _ int) error {
+						if p == beforeWrite {
+							if writes == n {
+								close(paused)
+								<-wake
+							}
+							writes++
+						}
+						return nil
+					}
+					first := own(l, spec)
+					<-paused
+					second := own(l, s.spec())
+					awaitSeqs(t, l, s.ends, 0)
+					second.stop(t)
+					close(wake)
+					first.stop(t)
+					s.checkRepeated(t, l)
+					third := own(l, s.spec())
+					put(t, l, s.more...)
+					awaitSeqs(t, l, s.moreEnds, 0)
+					third.stop(t)
+					for topic, got := range s.outcome(t, l) {
+						if got != want[topic] {
+							t.Errorf("%s: %s\nundisturbed: %s", topic, got, want[topic])
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+// checkRepeated makes sure that the zombie has done what the test is about.
+func (s scenario) checkRepeated(t *testing.T, l *Log) {
+	t.Helper()
+	held, distinct := int64(0), int64(0)
+	for topic, seq := range s.ends {
+		b, err := l.Bounds(t.Context(), topic, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held += b.End
+		distinct += seq + 1
+	}
+	b, err := l.Bounds(t.Context(), schemas.DeadLetters, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held+b.End <= distinct+int64(s.dead) {
+		t.Errorf("the log holds %d records, all of them distinct: nothing was written twice", held)
+	}
+}
