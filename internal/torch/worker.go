@@ -24,7 +24,7 @@ var (
 // WorkerOptions say where and how a worker computes.
 type WorkerOptions struct {
 	Device        string // "cpu", "cuda" or "cuda:N"; empty: "cpu"
-	Threads       int    // of one operation on the CPU; 0: libtorch's choice
+	Threads       int    // that share an operation on the CPU; 0: GOMAXPROCS
 	Deterministic bool   // invariant 3
 }
 
@@ -53,6 +53,9 @@ type job struct {
 func NewWorker(o WorkerOptions) (*Worker, error) {
 	if o.Device == "" {
 		o.Device = "cpu"
+	}
+	if o.Threads == 0 {
+		o.Threads = runtime.GOMAXPROCS(0)
 	}
 	if o.Threads < 0 {
 		return nil, fmt.Errorf("torch: starting a worker: %d threads, want 0 or more", o.Threads)
@@ -94,7 +97,7 @@ func (w *Worker) Do(ctx context.Context, fn func(*Scope) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	j := job{run: fn, result: make(chan error, 1)}
+	j := job{run: timed(ctx, fn), result: make(chan error, 1)}
 	select {
 	case w.jobs <- j:
 		return <-j.result
