@@ -142,12 +142,15 @@ func (d *document) root() node {
 	return node{
 		{"asyncapi", "3.0.0"},
 		{"info", node{
-			{"title", "pairstream"}, {"version", "1.0.0"}, {"description", strings.TrimSpace(string(info))},
+			{"title", "pairstream"},
+			{"version", "1.0.0"},
+			{"description", strings.TrimSpace(string(info))},
 			{"license", node{{"name", "Apache-2.0"}, {"url", "https://www.apache.org/licenses/LICENSE-2.0"}}},
 		}},
 		{"defaultContentType", "application/msgpack"},
 		{"servers", node{{"kafka", node{
-			{"host", "{broker}"}, {"protocol", "kafka"},
+			{"host", "{broker}"},
+			{"protocol", "kafka"},
 			{"description", "Any broker that speaks Kafka's protocol; setting KAFKA_BROKERS. With KAFKA_TLS the protocol is kafka-secure."},
 			{"variables", node{{"broker", node{{"default", "localhost:9092"}}}}},
 		}}}},
@@ -192,7 +195,8 @@ func (d *document) topics() (channels, operations, messages node) {
 			action = "receive"
 		}
 		operations = append(operations, entry{action + strings.ToUpper(id[:1]) + id[1:], node{
-			{"action", action}, {"channel", node{{"$ref", "#/channels/" + id}}},
+			{"action", action},
+			{"channel", node{{"$ref", "#/channels/" + id}}},
 			{"summary", map[string]string{"receive": "pairstream reads what " + topic.WrittenBy + " write.", "send": "Written by: " + topic.WrittenBy + "."}[action]},
 		}})
 	}
@@ -210,14 +214,22 @@ func channel(topic TopicInfo, text string, messages node) node {
 	}
 	kafka = append(kafka, entry{"topicConfiguration", node{{"cleanup.policy", []any{"delete"}}}}, entry{"bindingVersion", "0.5.0"})
 	return node{
-		{"address", string(topic.Topic)}, {"description", text}, {"messages", messages},
-		{"bindings", node{{"kafka", kafka}}}, {"x-lane-topic", topic.Lane}, {"x-partitions", partitions}, {"x-written-by", topic.WrittenBy},
+		{"address", string(topic.Topic)},
+		{"description", text},
+		{"messages", messages},
+		{"bindings", node{{"kafka", kafka}}},
+		{"x-lane-topic", topic.Lane},
+		{"x-partitions", partitions},
+		{"x-written-by", topic.WrittenBy},
 	}
 }
 
 func (d *document) message(schema, name, headers string) node {
 	return node{
-		{"name", schema}, {"title", name}, {"summary", d.comment(name)}, {"contentType", "application/msgpack"},
+		{"name", schema},
+		{"title", name},
+		{"summary", d.comment(name)},
+		{"contentType", "application/msgpack"},
 		{"headers", node{{"allOf", []any{
 			node{{"$ref", "#/components/schemas/" + headers}},
 			node{{"type", "object"}, {"properties", node{{HeaderSchema, node{{"const", schema}}}}}},
@@ -272,7 +284,8 @@ func (d *document) deadLetter() node {
 		properties = append(properties, entry{h.name, node{{"type", "string"}, {"description", h.text}}})
 	}
 	return node{
-		{"name", "dead letter"}, {"summary", "A record that was set aside: its bytes, untouched, and its own headers."},
+		{"name", "dead letter"},
+		{"summary", "A record that was set aside: its bytes, untouched, and its own headers."},
 		{"contentType", "application/octet-stream"},
 		{"headers", node{{"type", "object"}, {"required", []any{"dl-topic", "dl-lane", "dl-offset", "dl-stage", "dl-reason"}}, {"properties", properties}}},
 		{"payload", node{{"type", "string"}, {"format", "binary"}}},

@@ -248,7 +248,7 @@ func TestUnmarshalRefuses(t *testing.T) {
 				t.Fatalf("error is %v, want one that wraps %q", err, tt.want)
 			}
 			for _, other := range []error{ErrMalformed, ErrInvalid, ErrUnknownSchema} {
-				if other != tt.want && errors.Is(err, other) {
+				if !errors.Is(other, tt.want) && errors.Is(err, other) {
 					t.Errorf("error %v wraps %q too", err, other)
 				}
 			}

@@ -52,7 +52,7 @@ type settings struct {
 }
 
 type connection2 struct {
-	X string `env:"NOT_READ"` //nolint:unused // unexported embedded structs hold no settings
+	X string `env:"NOT_READ"`
 }
 
 func (s settings) Validate() error {
