@@ -1,0 +1,138 @@
+{{/* How Kafka is reached: by values.kafka, or as the Strimzi objects of this chart offer it. */}}
+
+{{- define "pairstream.strimziCluster" -}}
+{{- printf "%s-kafka" (include "pairstream.fullname" .) -}}
+{{- end -}}
+
+{{/* YAML with brokers, tls, caSecret, caKey, clientSecret, certKey, keyKey, serverName, mechanism, user, secret, passwordKey. */}}
+{{- define "pairstream.kafka" -}}
+{{- $k := .Values.kafka -}}
+{{- if .Values.strimzi.enabled -}}
+brokers: {{ printf "%s-kafka-bootstrap:9093" (include "pairstream.strimziCluster" .) }}
+tls: true
+caSecret: {{ include "pairstream.strimziCluster" . }}-cluster-ca-cert
+caKey: ca.crt
+clientSecret: ""
+certKey: ""
+keyKey: ""
+serverName: ""
+mechanism: SCRAM-SHA-512
+user: {{ include "pairstream.fullname" . }}
+secret: {{ include "pairstream.fullname" . }}
+passwordKey: password
+{{- else -}}
+{{- if not $k.brokers }}{{ fail "kafka.brokers is empty: name the brokers of your cluster, or set strimzi.enabled" }}{{ end -}}
+{{- if and $k.sasl.mechanism (or (not $k.sasl.user) (not $k.sasl.secret)) }}{{ fail (printf "kafka.sasl.mechanism is %s: kafka.sasl.user and kafka.sasl.secret are needed too" $k.sasl.mechanism) }}{{ end -}}
+{{- if and (not $k.tls.enabled) (or $k.tls.caSecret $k.tls.clientSecret $k.tls.serverName) }}{{ fail "kafka.tls.caSecret, clientSecret and serverName have no effect without kafka.tls.enabled" }}{{ end -}}
+brokers: {{ join "," $k.brokers }}
+tls: {{ $k.tls.enabled }}
+caSecret: {{ $k.tls.caSecret | quote }}
+caKey: {{ $k.tls.caKey }}
+clientSecret: {{ $k.tls.clientSecret | quote }}
+certKey: {{ $k.tls.certKey }}
+keyKey: {{ $k.tls.keyKey }}
+serverName: {{ $k.tls.serverName | quote }}
+mechanism: {{ $k.sasl.mechanism | quote }}
+user: {{ $k.sasl.user | quote }}
+secret: {{ $k.sasl.secret | quote }}
+passwordKey: {{ $k.sasl.passwordKey }}
+{{- end -}}
+{{- end -}}
+
+{{/* Settings of every process, as lines of a ConfigMap. */}}
+{{- define "pairstream.commonSettings" -}}
+{{- $k := include "pairstream.kafka" . | fromYaml -}}
+KAFKA_BROKERS: {{ $k.brokers | quote }}
+KAFKA_REPLICATION: {{ .Values.kafka.replication | quote }}
+KAFKA_MIN_INSYNC: {{ .Values.kafka.minInsync | quote }}
+{{- if $k.tls }}
+KAFKA_TLS: "true"
+{{- with $k.serverName }}
+KAFKA_TLS_SERVER_NAME: {{ . | quote }}
+{{- end }}
+{{- if $k.caSecret }}
+KAFKA_TLS_CA: /etc/kafka-ca/{{ $k.caKey }}
+{{- end }}
+{{- if $k.clientSecret }}
+KAFKA_TLS_CERT: /etc/kafka-client/{{ $k.certKey }}
+KAFKA_TLS_KEY: /etc/kafka-client/{{ $k.keyKey }}
+{{- end }}
+{{- end }}
+{{- with $k.mechanism }}
+KAFKA_SASL: {{ . }}
+KAFKA_SASL_USER: {{ $k.user | quote }}
+{{- end }}
+NAMESPACE: {{ .Values.topicNamespace | quote }}
+LANES: {{ .Values.lanes | quote }}
+SEED: {{ .Values.seed | int64 | quote }}
+LOG_LEVEL: {{ .Values.log.level }}
+LOG_FORMAT: {{ .Values.log.format }}
+HTTP_ADDR: ":9090"
+{{- with .Values.bucket.roots }}
+BUCKET_ROOTS: {{ concat . (ternary (list "file:///spool") (list) (not (empty $.Values.spool.volume))) | join "," | quote }}
+{{- else }}{{ if .Values.spool.volume }}
+BUCKET_ROOTS: file:///spool
+{{- end }}{{ end }}
+{{ include "pairstream.settings" (dict "root" . "of" "settings" "settings" .Values.settings) }}
+{{- end -}}
+
+{{/* Settings that the user wrote: dict "root" $ "of" name of the value "settings" map. A secret among them is refused. */}}
+{{- define "pairstream.settings" -}}
+{{- $of := .of -}}
+{{- range $name, $value := .settings }}
+{{- if regexMatch "PASSWORD|SECRET|TOKEN|CREDENTIAL|ACCESS_KEY" $name }}{{ fail (printf "%s.%s looks like a secret: put it into a Secret and name that in secretName" $of $name) }}{{ end }}
+{{ $name }}: {{ ternary (printf "%v" ($value | int64)) (toString $value) (and (kindIs "float64" $value) (eq (floor $value) $value)) | quote }}
+{{- end }}
+{{- end -}}
+
+{{/* The password, as an entry of env. */}}
+{{- define "pairstream.password" -}}
+{{- $k := include "pairstream.kafka" . | fromYaml -}}
+{{- if $k.mechanism }}
+- name: KAFKA_SASL_PASSWORD
+  valueFrom:
+    secretKeyRef: {name: {{ $k.secret }}, key: {{ $k.passwordKey }}}
+{{- end }}
+{{- end -}}
+
+{{- define "pairstream.kafkaMounts" -}}
+{{- $k := include "pairstream.kafka" . | fromYaml -}}
+{{- if and $k.tls $k.caSecret }}
+- {name: kafka-ca, mountPath: /etc/kafka-ca, readOnly: true}
+{{- end }}
+{{- if and $k.tls $k.clientSecret }}
+- {name: kafka-client, mountPath: /etc/kafka-client, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{- define "pairstream.kafkaVolumes" -}}
+{{- $k := include "pairstream.kafka" . | fromYaml -}}
+{{- if and $k.tls $k.caSecret }}
+- name: kafka-ca
+  secret:
+    secretName: {{ $k.caSecret }}
+    items: [{key: {{ $k.caKey }}, path: {{ $k.caKey }}}]
+{{- end }}
+{{- if and $k.tls $k.clientSecret }}
+- name: kafka-client
+  secret:
+    secretName: {{ $k.clientSecret }}
+    items:
+      - {key: {{ $k.certKey }}, path: {{ $k.certKey }}}
+      - {key: {{ $k.keyKey }}, path: {{ $k.keyKey }}}
+{{- end }}
+{{- end -}}
+
+{{/* Every topic of the catalogue (schemas.Catalogue); those without lanes have one partition. */}}
+{{- define "pairstream.topics" -}}
+{{- $lanes := .Values.lanes -}}
+pairs: {{ $lanes }}
+embeddings: {{ $lanes }}
+neighbors: {{ $lanes }}
+groups: {{ $lanes }}
+batches: {{ $lanes }}
+scored: {{ $lanes }}
+features: {{ $lanes }}
+progress: 1
+dead-letters: 1
+{{- end -}}
