@@ -117,6 +117,9 @@ func (b *Bucket) read(ctx context.Context, ref schemas.ImageRef, id schemas.Imag
 	if err != nil {
 		return nil, err
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	data, err := readChecked(ctx, root.objects, name, ref, id)
 	if errors.Is(err, ErrTruncated) || errors.Is(err, ErrHashMismatch) {
 		if f, ok := root.objects.(forgetter); ok && f.forget(name) {

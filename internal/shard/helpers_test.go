@@ -105,6 +105,10 @@ func scan(t testing.TB, raw []byte) found {
 
 func scanFile(t testing.TB, path string) found {
 	t.Helper()
+	path, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -222,6 +222,22 @@ func TestScanGoesOnBehindADamagedHeader(t *testing.T) {
 	}
 }
 
+// TestScanOfOtherWriters reads tars that Python's tarfile and GNU tar wrote, with long names and sparse files.
+func TestScanOfOtherWriters(t *testing.T) {
+	for file, c := range map[string]struct{ captions, reasons string }{
+		"ustar.tar":      {"000: six squares|red, green and blue", "caption_encoding"},
+		"gnu.tar":        {strings.Repeat("d", 150) + "/a: a long name", "entry_type"},
+		"pax.tar":        {strings.Repeat("ü", 120) + ": grün", ""},
+		"sparse_gnu.tar": {"", "entry_type"},
+		"sparse_pax.tar": {"", "entry_type"},
+	} {
+		f := scanFile(t, filepath.Join("testdata", "tars", file))
+		if f.captions() != c.captions || f.reasons() != c.reasons {
+			t.Errorf("%s: examples %q, problems %v", file, f.captions(), f.problems)
+		}
+	}
+}
+
 func TestScanOfWhatIsNoTar(t *testing.T) {
 	for name, c := range map[string]struct {
 		raw  []byte

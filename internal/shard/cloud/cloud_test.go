@@ -1,0 +1,112 @@
+package cloud
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/url"
+	"testing"
+
+	"gocloud.dev/blob/memblob"
+
+	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+func TestReadRange(t *testing.T) {
+	ctx := context.Background()
+	mem := memblob.OpenBucket(nil)
+	if err := mem.WriteAll(ctx, "crawl/sub/a.tar", []byte("0123456789"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := mem.WriteAll(ctx, "other.tar", []byte("secret"), nil); err != nil {
+		t.Fatal(err)
+	}
+	b, err := shard.OpenBucket(ctx, []string{"s3://bucket/crawl"}, func(_ context.Context, root *url.URL) (shard.Objects, error) {
+		return &objects{bucket: mem, prefix: "crawl"}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name         string
+		uri          string
+		offset, size int64
+		content      string
+		want         error
+	}{
+		{"a part", "s3://bucket/crawl/sub/a.tar", 3, 4, "3456", nil},
+		{"the end", "s3://bucket/crawl/sub/a.tar", 9, 1, "9", nil},
+		{"over the end", "s3://bucket/crawl/sub/a.tar", 8, 3, "", shard.ErrTruncated},
+		{"at the end", "s3://bucket/crawl/sub/a.tar", 10, 1, "", shard.ErrTruncated},
+		{"far behind the end", "s3://bucket/crawl/sub/a.tar", 1 << 40, 1, "", shard.ErrTruncated},
+		{"missing", "s3://bucket/crawl/none.tar", 0, 1, "", shard.ErrMissing},
+		{"outside the prefix", "s3://bucket/other.tar", 0, 1, "", shard.ErrForbidden},
+		{"dots", "s3://bucket/crawl/../other.tar", 0, 1, "", shard.ErrForbidden},
+		{"other bytes", "s3://bucket/crawl/sub/a.tar", 3, 4, "xxxx", shard.ErrHashMismatch},
+	} {
+		ref := schemas.ImageRef{URI: c.uri, Offset: c.offset, Size: c.size}
+		got, err := b.ReadRange(ctx, ref, schemas.NewImageID([]byte(c.content)))
+		if !errors.Is(err, c.want) || err == nil && string(got) != c.content {
+			t.Errorf("%s: %q, %v, want %q, %v", c.name, got, err, c.content, c.want)
+		}
+	}
+	called, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = b.ReadRange(called, schemas.ImageRef{URI: "s3://bucket/crawl/sub/a.tar", Size: 1}, schemas.ImageID{})
+	if err == nil || shard.Permanent(err) {
+		t.Errorf("called off: %v passes for a fault of the image", err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = b.ReadRange(ctx, schemas.ImageRef{URI: "s3://bucket/crawl/sub/a.tar", Size: 1}, schemas.ImageID{})
+	if err == nil || shard.Permanent(err) {
+		t.Errorf("after closing: %v passes for a fault of the image", err)
+	}
+}
+
+// TestClassify covers faults that the in-memory bucket does not have: a connection that breaks off.
+func TestClassify(t *testing.T) {
+	ctx := context.Background()
+	mem := memblob.OpenBucket(nil)
+	defer mem.Close()
+	if err := mem.WriteAll(ctx, "a", []byte("0123456789"), nil); err != nil {
+		t.Fatal(err)
+	}
+	o := &objects{bucket: mem}
+	if err := o.classify(ctx, "a", 2, 8, io.ErrUnexpectedEOF); !errors.Is(err, io.ErrUnexpectedEOF) || shard.Permanent(err) {
+		t.Errorf("a broken connection: %v", err)
+	}
+	if err := o.classify(ctx, "a", 2, 9, io.ErrUnexpectedEOF); !errors.Is(err, shard.ErrTruncated) {
+		t.Errorf("a short object: %v", err)
+	}
+	if err := o.classify(ctx, "b", 0, 1, io.ErrUnexpectedEOF); !errors.Is(err, shard.ErrMissing) {
+		t.Errorf("an object that vanished: %v", err)
+	}
+}
+
+func TestOpenRefusesAnUnknownScheme(t *testing.T) {
+	for _, root := range []string{"ftp://host/dir", "azblob://container", "mem://"} {
+		u, err := url.Parse(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o, err := Open(context.Background(), u); err == nil {
+			t.Errorf("%s: opened %v", root, o)
+		}
+	}
+}
+
+func TestCheckExists(t *testing.T) {
+	none := memblob.OpenBucket(nil)
+	if err := (&objects{bucket: none}).checkExists(context.Background()); err != nil {
+		t.Errorf("an empty bucket: %v", err)
+	}
+	if err := none.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&objects{bucket: none}).checkExists(context.Background()); err == nil {
+		t.Error("a closed bucket exists")
+	}
+}

@@ -1,0 +1,219 @@
+package shard
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"image"
+	"image/color"
+	"image/png"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/pairstream/pairstream/internal/imaging"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// square is a PNG of side x side pixels, one colour for each n.
+func square(t testing.TB, side, n int) []byte {
+	t.Helper()
+	m := image.NewRGBA(image.Rect(0, 0, side, side))
+	for i := range side * side {
+		m.Set(i%side, i/side, color.RGBA{byte(n), byte(n), byte(n), 255})
+	}
+	var buf bytes.Buffer
+	if err := png.Encode(&buf, m); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+// imagesOver serves encoded images by their ids, calling before each read.
+func imagesOver(o ImagesOptions, before func(context.Context) error, encoded ...[]byte) *Images {
+	byID := map[schemas.ImageID][]byte{}
+	for _, e := range encoded {
+		byID[schemas.NewImageID(e)] = e
+	}
+	c := NewImages(&Bucket{}, o)
+	c.read = func(ctx context.Context, ref schemas.ImageRef, id schemas.ImageID) ([]byte, error) {
+		if ref.URI == "broken" {
+			return nil, ErrMissing
+		}
+		if err := before(ctx); err != nil {
+			return nil, err
+		}
+		return byID[id], nil
+	}
+	return c
+}
+
+func TestImagesKeepsTheLatestUsed(t *testing.T) {
+	var encoded [][]byte
+	for n := range 4 {
+		encoded = append(encoded, square(t, 10, n))
+	}
+	reads := 0
+	c := imagesOver(ImagesOptions{MaxBytes: 3 * 300}, func(context.Context) error { reads++; return nil }, encoded...)
+	get := func(n int) {
+		t.Helper()
+		im, err := c.Get(context.Background(), schemas.ImageRef{}, schemas.NewImageID(encoded[n]))
+		if err != nil || im.W != 10 || im.Pix[0] != byte(n) {
+			t.Fatalf("image %d: %v, %v", n, im, err)
+		}
+	}
+	for _, step := range []struct{ n, reads int }{
+		{0, 1}, {1, 2}, {2, 3}, {0, 3}, {3, 4}, // 1 is the oldest now and has to go
+		{0, 4}, {2, 4}, {3, 4}, {1, 5}, // then 0
+		{2, 5}, {3, 5}, {0, 6},
+	} {
+		get(step.n)
+		if reads != step.reads {
+			t.Fatalf("after image %d: %d reads, want %d", step.n, reads, step.reads)
+		}
+	}
+	if s := c.Stats(); s != (ImagesStats{Hits: 6, Misses: 6, Images: 3, Bytes: 900}) {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+func TestImagesDoesNotKeepWhatIsTooLarge(t *testing.T) {
+	big := square(t, 20, 1)
+	c := imagesOver(ImagesOptions{MaxBytes: 1199}, func(context.Context) error { return nil }, big)
+	for range 2 {
+		if _, err := c.Get(context.Background(), schemas.ImageRef{}, schemas.NewImageID(big)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := c.Stats(); s.Images != 0 || s.Bytes != 0 || s.Misses != 2 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+func TestImagesShrinksAlike(t *testing.T) {
+	big := square(t, 60, 9)
+	for _, keep := range []int64{0, 1 << 20} {
+		c := imagesOver(ImagesOptions{MaxBytes: keep, MinSide: 20}, func(context.Context) error { return nil }, big)
+		for range 2 {
+			im, err := c.Get(context.Background(), schemas.ImageRef{}, schemas.NewImageID(big))
+			if err != nil || im.W != 20 || im.Pix[0] != 9 {
+				t.Fatalf("keeping %d bytes: %v, %v", keep, im, err)
+			}
+		}
+	}
+}
+
+// TestImagesReadsOnceForAll asks from many goroutines while the first read is held up. Nothing is kept, so that only
+// the read under way can be shared.
+func TestImagesReadsOnceForAll(t *testing.T) {
+	e := square(t, 10, 5)
+	id := schemas.NewImageID(e)
+	synctest.Test(t, func(t *testing.T) {
+		reads := 0
+		proceed := make(chan struct{})
+		c := imagesOver(ImagesOptions{}, func(context.Context) error { reads++; <-proceed; return nil }, e)
+		results := make([]*imaging.Image, 20)
+		for n := range results {
+			go func() {
+				im, err := c.Get(context.Background(), schemas.ImageRef{}, id)
+				if err != nil {
+					t.Error(err)
+				}
+				results[n] = im
+			}()
+		}
+		synctest.Wait() // all wait, the first for the read, the others for the first
+		if _, err := c.Get(context.Background(), schemas.ImageRef{URI: "broken"}, id); !errors.Is(err, ErrMissing) {
+			t.Errorf("a broken reference to the same image: %v", err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if _, err := c.Get(ctx, schemas.ImageRef{}, id); !errors.Is(err, context.Canceled) {
+			t.Errorf("one who was called off: %v", err)
+		}
+		close(proceed)
+		synctest.Wait()
+		for n, im := range results {
+			if im == nil || im != results[0] {
+				t.Errorf("asker %d got %p, the first %p", n, im, results[0])
+			}
+		}
+		if reads != 1 {
+			t.Errorf("%d reads", reads)
+		}
+	})
+}
+
+// TestImagesSurvivesACancelledLeader lets the one who reads be called off while others wait.
+func TestImagesSurvivesACancelledLeader(t *testing.T) {
+	e := square(t, 10, 5)
+	id := schemas.NewImageID(e)
+	synctest.Test(t, func(t *testing.T) {
+		reads := 0
+		var answers atomic.Int32
+		c := imagesOver(ImagesOptions{MaxBytes: 1 << 20}, func(ctx context.Context) error {
+			if reads++; reads == 1 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}, e)
+		ctx, cancel := context.WithCancel(context.Background())
+		go func() {
+			if _, err := c.Get(ctx, schemas.ImageRef{}, id); !errors.Is(err, context.Canceled) {
+				t.Errorf("the leader: %v", err)
+			}
+		}()
+		synctest.Wait()
+		for range 3 {
+			go func() {
+				if im, err := c.Get(context.Background(), schemas.ImageRef{}, id); err != nil || im == nil {
+					t.Errorf("who waited: %v, %v", im, err)
+				}
+				answers.Add(1)
+			}()
+			synctest.Wait()
+		}
+		cancel()
+		synctest.Wait()
+		if reads != 2 || answers.Load() != 3 {
+			t.Errorf("%d reads and %d answers, want 2 and 3", reads, answers.Load())
+		}
+	})
+}
+
+func TestImagesErrors(t *testing.T) {
+	text, cut := []byte("<html>"), square(t, 10, 1)[:60]
+	c := imagesOver(ImagesOptions{MaxBytes: 1 << 20}, func(context.Context) error { return nil }, text, cut)
+	for _, e := range [][]byte{text, cut} {
+		if _, err := c.Get(context.Background(), schemas.ImageRef{}, schemas.NewImageID(e)); !errors.Is(err, imaging.ErrNotImage) || !Permanent(err) {
+			t.Errorf("%q: %v", e, err)
+		}
+	}
+}
+
+func TestImagesBoundsTheDecoders(t *testing.T) {
+	var encoded [][]byte
+	for n := range 8 {
+		encoded = append(encoded, square(t, 50, n))
+	}
+	h, err := imaging.ReadHeader(encoded[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Less than one image needs: each runs alone, and none waits for ever.
+	c := imagesOver(ImagesOptions{MaxBytes: 1 << 20, MaxWorkBytes: h.WorkBytes / 2}, func(context.Context) error { return nil }, encoded...)
+	var wg sync.WaitGroup
+	for _, e := range encoded {
+		wg.Go(func() {
+			if _, err := c.Get(context.Background(), schemas.ImageRef{}, schemas.NewImageID(e)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if s := c.Stats(); s.Images != 8 {
+		t.Errorf("stats %+v", s)
+	}
+}

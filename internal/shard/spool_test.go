@@ -1,0 +1,227 @@
+package shard_test
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// spooled is a lane: the images of its pairs in order, and after which pairs it is sealed.
+type spooled struct {
+	images []string
+	seals  map[int]bool
+}
+
+func lane(t testing.TB) spooled {
+	l := spooled{seals: map[int]bool{11: true, 12: true}}
+	for i := range 24 {
+		n := i%4 + 4*(i/8) // four images, again, and then four others
+		l.images = append(l.images, picture(t, n)+strings.Repeat("p", 200*n))
+	}
+	return l
+}
+
+// run spools the pairs from..to and returns their references and the state after each.
+func (l spooled) run(t testing.TB, dir string, from, to int, state []byte) (refs []schemas.ImageRef, states [][]byte) {
+	t.Helper()
+	s, err := shard.OpenSpool(dir, 3, 6000, state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := from; i < to; i++ {
+		ref, err := s.Put(int64(100+i), []byte(l.images[i]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.seals[i] {
+			if err := s.Roll(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		refs, states = append(refs, ref), append(states, s.State())
+	}
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return refs, states
+}
+
+func files(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		out[strings.TrimPrefix(path, dir)] = string(raw)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestSpoolRefersToWhatItWrote(t *testing.T) {
+	l, dir := lane(t), realDir(t)
+	refs, _ := l.run(t, dir, 0, len(l.images), nil)
+	b := openBucket(t, shard.FileURI(dir))
+	distinct := map[schemas.ImageRef]bool{}
+	for i, ref := range refs {
+		got, err := b.ReadRange(context.Background(), ref, schemas.NewImageID([]byte(l.images[i])))
+		if err != nil || string(got) != l.images[i] {
+			t.Errorf("pair %d: %v", i, err)
+		}
+		distinct[ref] = true
+	}
+	if len(distinct) == len(refs) {
+		t.Error("an image that came again was written again into the same tar")
+	}
+	names := slices.Sorted(maps.Keys(files(t, dir)))
+	if len(names) < 4 || names[0] != "/lane-00003/00000000000000000100.tar" {
+		t.Errorf("tars %v", names)
+	}
+	for _, name := range names[:len(names)-1] { // the last is open
+		for _, p := range scanFile(t, dir+name).problems {
+			if p.Reason != shard.ReasonNoCaption {
+				t.Errorf("%s: %v", name, p)
+			}
+		}
+	}
+}
+
+func realDir(t testing.TB) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestSpoolResumesAnywhere stops after some pair, goes back to the state after an earlier one, and goes on: the
+// references and, in the end, the files are those of a run that was not disturbed. Between the two lives, what was
+// written after the state is lost, as by a machine that went down: zeros or nothing.
+func TestSpoolResumesAnywhere(t *testing.T) {
+	l := lane(t)
+	n := len(l.images)
+	straight := realDir(t)
+	wantRefs, states := l.run(t, straight, 0, n, nil)
+	want := files(t, straight)
+	for back := 0; back <= n; back += 4 {
+		var state []byte
+		safe := realDir(t)
+		if back > 0 {
+			state = states[back-1]
+			l.run(t, safe, 0, back, nil)
+		}
+		for stop := back; stop <= n; stop += 9 {
+			dir := realDir(t)
+			l.run(t, dir, 0, stop, nil)
+			tear(t, dir, files(t, safe), stop%2 == 0)
+			refs, _ := l.run(t, dir, back, n, state)
+			for i, ref := range refs {
+				if got := strings.Replace(ref.URI, dir, straight, 1); got != wantRefs[back+i].URI || ref.Offset != wantRefs[back+i].Offset {
+					t.Fatalf("stopped after %d, back to %d: pair %d is at %+v, want %+v", stop, back, back+i, ref, wantRefs[back+i])
+				}
+			}
+			if got := files(t, dir); !maps.Equal(got, want) {
+				t.Fatalf("stopped after %d, back to %d: other files", stop, back)
+			}
+		}
+	}
+}
+
+// tear loses what the files of a folder hold beyond those that are safe.
+func tear(t testing.TB, dir string, safe map[string]string, zeros bool) {
+	t.Helper()
+	for name, raw := range files(t, dir) {
+		kept := []byte(safe[name])
+		if zeros {
+			kept = append(kept, make([]byte, len(raw)-len(kept))...)
+		}
+		if err := os.WriteFile(dir+name, kept, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSpoolOfTwoOwners(t *testing.T) {
+	l, dir, straight := lane(t), realDir(t), realDir(t)
+	l.run(t, straight, 0, len(l.images), nil)
+	// The fenced owner is ahead of the state from which the new one goes on, and goes on writing in between.
+	fenced, err := shard.OpenSpool(dir, 3, 6000, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner, err := shard.OpenSpool(dir, 3, 6000, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(s *shard.Spool, i int) {
+		if _, err := s.Put(int64(100+i), []byte(l.images[i])); err != nil {
+			t.Fatal(err)
+		}
+		if l.seals[i] {
+			if err := s.Roll(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i := range l.images {
+		if i < 20 {
+			put(fenced, i)
+		}
+		if i >= 5 {
+			put(owner, i-5)
+		}
+	}
+	for i := len(l.images) - 5; i < len(l.images); i++ {
+		put(owner, i)
+	}
+	if err := fenced.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := owner.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(files(t, dir), files(t, straight)) {
+		t.Error("two owners of a lane left other files than one")
+	}
+}
+
+func TestSpoolRefusesWhatIsNotItsOwn(t *testing.T) {
+	l, dir := lane(t), realDir(t)
+	_, states := l.run(t, dir, 0, 2, nil)
+	for name, c := range map[string]struct {
+		root  string
+		state []byte
+	}{
+		"a store":             {"s3://bucket/spool", nil},
+		"a broken state":      {dir, []byte{0xff}},
+		"a long state":        {dir, append(bytes.Clone(states[1]), 0)},
+		"a state not aligned": {dir, []byte{101, 7}},
+		"a tar that is gone":  {realDir(t), states[1]},
+	} {
+		if s, err := shard.OpenSpool(c.root, 3, 6000, c.state); err == nil {
+			t.Errorf("%s: opened %+v", name, s)
+		}
+	}
+	if s, err := shard.OpenSpool("file://"+dir, 3, 6000, states[1]); err != nil {
+		t.Errorf("as a URL: %v", err)
+	} else if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
