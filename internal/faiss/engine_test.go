@@ -276,4 +276,3 @@ func TestNeighborsStopWhenAsked(t *testing.T) {
 		t.Fatalf("got %v, want that the context was canceled", err)
 	}
 }
-

@@ -57,6 +57,9 @@ char* ps_lloyd_means(ps_lloyd* h, const int32_t* order, const int64_t* from, int
 // Squared distances of a block's rows to the centres that they are assigned to.
 char* ps_lloyd_distances(ps_lloyd* h, int64_t block, const int32_t* assign, const double* centres, double* distances);
 
+// Canonical scores of n pairs of rows.
+char* ps_scores(ps_rows x, int64_t n, const int32_t* left, const int32_t* right, double* scores);
+
 // libfaiss: k-means, flat search, and inverted lists over float16 rows that lie elsewhere.
 char* ps_kmeans(int64_t n, int32_t d, const float* x, int32_t k, int32_t iterations, int32_t seed, float* centroids,
                 double* inertia);

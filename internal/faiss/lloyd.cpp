@@ -167,3 +167,9 @@ char* ps_lloyd_means(ps_lloyd* h, const int32_t* order, const int64_t* from, int
 char* ps_lloyd_distances(ps_lloyd* h, int64_t block, const int32_t* assign, const double* centres, double* distances) {
   return guarded([&] { h->distances(block, assign, centres, distances); });
 }
+char* ps_scores(ps_rows x, int64_t n, const int32_t* left, const int32_t* right, double* scores) {
+  return guarded([&] {
+    const Rows rows = rows_of(x);
+    for (int64_t i = 0; i < n; i++) scores[i] = dot(rows, left[i], rows, right[i]);
+  });
+}

@@ -56,6 +56,33 @@ func (Engine) Assign(ctx context.Context, x knn.Matrix, centroids []float32, thr
 	return assign, nil
 }
 
+// scoresChunk is how many scores one call computes.
+const scoresChunk = 4096
+
+// Scores implements [knn.Scorer].
+func (Engine) Scores(ctx context.Context, x knn.Matrix, left, right []int32, scores []float64) error {
+	if err := x.Check(); err != nil {
+		return fmt.Errorf("scoring: %w", err)
+	}
+	if len(left) != len(scores) || len(right) != len(scores) {
+		return fmt.Errorf("scoring %d and %d rows into %d places", len(left), len(right), len(scores))
+	}
+	for i := range scores {
+		if left[i] < 0 || int(left[i]) >= x.Rows || right[i] < 0 || int(right[i]) >= x.Rows {
+			return fmt.Errorf("scoring rows %d and %d of %d", left[i], right[i], x.Rows)
+		}
+	}
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	rows := pinned(&pin, x)
+	chunks := (len(scores) + scoresChunk - 1) / scoresChunk
+	return spread(ctx, threads(0, chunks), chunks, func(_, i int) error {
+		from, to := i*scoresChunk, min((i+1)*scoresChunk, len(scores))
+		return check("scoring pairs of rows",
+			C.ps_scores(rows, C.int64_t(to-from), ints(left[from:to]), ints(right[from:to]), doubles(scores[from:to])))
+	})
+}
+
 // lloyd is a [knn.Kernel].
 type lloyd struct {
 	handle          *C.ps_lloyd

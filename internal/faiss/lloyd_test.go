@@ -128,20 +128,30 @@ func TestKMeansRefusesBadInput(t *testing.T) {
 	}
 }
 
-// TestKMeansIsAsGoodAsFAISS compares inertias from random starts.
+// TestKMeansIsAsGoodAsFAISS compares inertias; ours starts from k-means++, libfaiss from random rows.
 func TestKMeansIsAsGoodAsFAISS(t *testing.T) {
 	const n, dim, k, rounds = 3000, 16, 40, 20
+	ctx := context.Background()
 	rows := unitRows(rng.New(6, "inertia"), n, dim, 60, 0.6)
 	_, theirs, err := faiss.KMeans(rows, dim, k, rounds, 1234)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, err := (faiss.Engine{}).KMeans(context.Background(), knn.FloatMatrix(rows, dim),
-		knn.KMeansParams{Init: starts(7, n, k), Iterations: rounds})
+	x := knn.FloatMatrix(rows, dim)
+	seeds, err := knn.Seeds(ctx, faiss.Engine{}, x, k, rng.New(7, "seeds"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ratio := ours.Inertia / theirs; ratio > 1.03 || ratio < 0.9 {
+	plain, err := knn.Seeds(ctx, knn.Reference{}, x, k, rng.New(7, "seeds"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "seeds", seeds, plain, k)
+	ours, err := (faiss.Engine{}).KMeans(ctx, x, knn.KMeansParams{Init: seeds, Iterations: rounds})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ratio := ours.Inertia / theirs; ratio > 1.005 || ratio < 0.9 {
 		t.Errorf("inertia %g, libfaiss %g: ratio %.4f", ours.Inertia, theirs, ratio)
 	}
 }
@@ -150,11 +160,15 @@ func BenchmarkKMeans(b *testing.B) {
 	const n, dim, k, rounds = 100_000, 256, 1000, 20
 	images, _ := benchPairs(n, dim)
 	b.Run("ours", func(b *testing.B) {
-		x, p := halves(images, dim), knn.KMeansParams{Init: starts(1, n, k), Iterations: rounds}
+		x := halves(images, dim)
 		b.ResetTimer()
 		cpu := cpuSeconds()
 		for range b.N {
-			got, err := (faiss.Engine{}).KMeans(context.Background(), x, p)
+			seeds, err := knn.Seeds(context.Background(), faiss.Engine{}, x, k, rng.New(1, "seeds"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			got, err := (faiss.Engine{}).KMeans(context.Background(), x, knn.KMeansParams{Init: seeds, Iterations: rounds})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -141,6 +141,7 @@ type Clusters struct {
 
 // Engine solves both problems.
 type Engine interface {
+	Scorer
 	// Neighbors finds the neighbours of the pairs whose image and text vectors are the rows of v and t.
 	Neighbors(ctx context.Context, v, t Matrix, p Params) (Result, error)
 	// KMeans clusters the rows of x.
