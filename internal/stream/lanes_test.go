@@ -28,7 +28,9 @@ func TestLanesAreRedistributed(t *testing.T) {
 		cfg.BatchBytes = 1000
 		return openLog(t, cfg)
 	}
-	ends := func(n int) map[schemas.Topic]int64 { return map[schemas.Topic]int64{schemas.Embeddings: int64(n/lanes - 1)} }
+	ends := func(n int) map[schemas.Topic]int64 {
+		return map[schemas.Topic]int64{schemas.Embeddings: int64(n/lanes - 1)}
+	}
 
 	l := open("moving")
 	var mu sync.Mutex

@@ -146,7 +146,7 @@ type backoff struct {
 
 const (
 	firstPause = 50 * time.Millisecond
-	lastPause  = 5 * time.Second
+	lastPause  = 2 * time.Second
 )
 
 func (b *backoff) wait(ctx context.Context) error {
@@ -178,6 +178,7 @@ var forGood = []error{
 	kafka.SASLAuthenticationFailed, kafka.UnsupportedSASLMechanism, kafka.InvalidTopic, kafka.MessageSizeTooLarge,
 	kafka.RecordListTooLarge, kafka.UnsupportedVersion, kafka.PolicyViolation, kafka.InvalidRecord,
 	kafka.OffsetOutOfRange, kafka.InvalidConfiguration, kafka.UnsupportedForMessageFormat,
+	kafka.InvalidReplicationFactor, kafka.InvalidPartitionNumber,
 }
 
 // passes reports whether a failed request to a broker is worth repeating.

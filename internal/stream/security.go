@@ -26,7 +26,7 @@ const (
 
 const (
 	dialTimeout  = 3 * time.Second
-	probeTimeout = 4 * time.Second // leaves a second for the second look at a broker that does not answer
+	probeTimeout = 3500 * time.Millisecond // leaves time for the second look at a broker that does not answer
 )
 
 // security is how connections are made: every one goes through dial.
@@ -95,14 +95,19 @@ func (s *security) dial(ctx context.Context, network, address string) (net.Conn,
 	defer cancel()
 	tc := tls.Client(conn, c)
 	if err := tc.HandshakeContext(hctx); err != nil {
-		return nil, errors.Join(err, conn.Close())
+		return nil, errors.Join(&handshakeError{err}, conn.Close())
 	}
 	return tc, nil
 }
 
-// probe asks each broker in turn for its API versions, until one answers; all of it takes at most five seconds.
-func probe(ctx context.Context, cfg Config, sec *security) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+type handshakeError struct{ err error }
+
+func (e *handshakeError) Error() string { return "TLS handshake: " + e.err.Error() }
+func (e *handshakeError) Unwrap() error { return e.err }
+
+// probe asks all brokers for the cluster's members, until one answers. With explain, it takes at most five seconds.
+func probe(caller context.Context, cfg Config, sec *security) error {
+	ctx, cancel := context.WithTimeout(caller, probeTimeout)
 	defer cancel()
 	results := make(chan error, len(cfg.Brokers))
 	for _, broker := range cfg.Brokers {
@@ -119,6 +124,9 @@ func probe(ctx context.Context, cfg Config, sec *security) error {
 				first = err
 			}
 		case <-ctx.Done():
+			if caller.Err() != nil {
+				return caller.Err()
+			}
 			if first == nil {
 				first = ctx.Err()
 			}
@@ -143,7 +151,7 @@ func probeBroker(ctx context.Context, broker string, sec *security) error {
 		return &brokerError{broker, err}
 	}
 	defer func() { _ = conn.Close() }() // nothing was written that could be lost
-	if _, err := conn.ApiVersions(); err != nil {
+	if _, err := conn.Brokers(); err != nil {
 		return &brokerError{broker, err}
 	}
 	return nil
@@ -168,8 +176,7 @@ func explain(cfg Config, err error) error {
 		ca       x509.UnknownAuthorityError
 		host     x509.HostnameError
 		invalid  x509.CertificateInvalidError
-		noTLS    tls.RecordHeaderError
-		alert    tls.AlertError
+		greeting *handshakeError
 		dns      *net.DNSError
 		setting  string
 		sentence string
@@ -181,12 +188,12 @@ func explain(cfg Config, err error) error {
 		setting, sentence = "KAFKA_TLS_SERVER_NAME="+cfg.TLSServerName, "the broker's certificate is for another name"
 	case errors.As(err, &invalid):
 		setting, sentence = "KAFKA_TLS=true", "the broker's certificate is not valid"
-	case errors.As(err, &noTLS):
-		setting, sentence = "KAFKA_TLS=true", "the broker's port does not speak TLS"
-	case errors.As(err, &alert):
+	case isAlert(err):
 		setting, sentence = "KAFKA_TLS_CERT="+cfg.TLSCert, "the broker refused the TLS connection"
+	case errors.As(err, &greeting):
+		setting, sentence = "KAFKA_TLS=true", "the broker's port does not speak TLS"
 	case errors.Is(err, kafka.SASLAuthenticationFailed):
-		setting, sentence = "KAFKA_SASL_USER="+cfg.SASLUser+", KAFKA_SASL_PASSWORD", "the broker refused them"
+		setting, sentence = fmt.Sprintf("KAFKA_SASL=%s, KAFKA_SASL_USER=%s, KAFKA_SASL_PASSWORD", cfg.SASL, cfg.SASLUser), "the broker refused them"
 	case errors.Is(err, kafka.UnsupportedSASLMechanism):
 		setting, sentence = "KAFKA_SASL="+cfg.SASL, "the broker does not offer this mechanism"
 	case errors.As(err, &dns):
@@ -217,15 +224,20 @@ func isHangUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
+// isAlert reports whether the other side ended a TLS connection with an alert; crypto/tls has no better name for it.
+func isAlert(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error"
+}
+
 func speaksTLS(broker string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 800*time.Millisecond)
 	defer cancel()
 	// The certificate does not matter: only whether there is one, and nothing is sent over the connection.
 	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
 	conn, err := d.DialContext(ctx, "tcp", broker)
-	var alert tls.AlertError
 	if err != nil {
-		return errors.As(err, &alert)
+		return isAlert(err)
 	}
 	_ = conn.Close() // only opened to see whether it can be
 	return true

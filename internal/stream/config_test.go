@@ -1,0 +1,102 @@
+package stream
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+)
+
+func TestConfigFromTheEnvironment(t *testing.T) {
+	var empty Config
+	if err := env.ParseWithOptions(&empty, env.Options{Environment: map[string]string{}}); err != nil {
+		t.Fatal(err)
+	}
+	if want := DefaultConfig(); !reflect.DeepEqual(empty, want) {
+		t.Errorf("an empty environment gives %+v\nDefaultConfig gives %+v", empty, want)
+	}
+	if err := empty.Validate(); err != nil {
+		t.Error(err)
+	}
+	var cfg Config
+	if err := env.ParseWithOptions(&cfg, env.Options{Environment: map[string]string{
+		"KAFKA_BROKERS": "a:1,b:2", "KAFKA_SASL": "PLAIN", "KAFKA_SASL_USER": "u", "KAFKA_SASL_PASSWORD": "p", "KAFKA_TLS": "true",
+		"LANES": "8", "STREAM_LINGER": "7ms", "NAMESPACE": "exp2",
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := cfg.Validate(); err != nil {
+		t.Error(err)
+	}
+	if !slices.Equal(cfg.Brokers, []string{"a:1", "b:2"}) || cfg.SASLPassword != "p" || !cfg.TLS || cfg.Lanes != 8 || cfg.Linger != 7*time.Millisecond {
+		t.Errorf("got %+v", cfg)
+	}
+	if got := cfg.GroupID("encoder"); got != "exp2.pairstream-encoder" {
+		t.Errorf("group is %q", got)
+	}
+}
+
+func TestConfigValidate(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Config)
+		want   string // empty: valid
+	}{
+		"defaults":               {func(*Config) {}, ""},
+		"one lane":               {func(c *Config) { c.Lanes = 1 }, ""},
+		"no lanes":               {func(c *Config) { c.Lanes = 0 }, "LANES=0: want 1..10000"},
+		"most lanes":             {func(c *Config) { c.Lanes = 10_000 }, ""},
+		"too many lanes":         {func(c *Config) { c.Lanes = 10_001 }, "LANES=10001"},
+		"broker without port":    {func(c *Config) { c.Brokers = []string{"kafka"} }, "KAFKA_BROKERS=kafka: want host:port"},
+		"broker with port 0":     {func(c *Config) { c.Brokers = []string{"kafka:0"} }, "KAFKA_BROKERS=kafka:0"},
+		"broker without host":    {func(c *Config) { c.Brokers = []string{":9092"} }, "KAFKA_BROKERS=:9092"},
+		"namespace":              {func(c *Config) { c.Namespace = "a b" }, `NAMESPACE="a b"`},
+		"long namespace":         {func(c *Config) { c.Namespace = strings.Repeat("x", 101) }, "at most 100"},
+		"replication":            {func(c *Config) { c.Replication = 0 }, "KAFKA_REPLICATION=0"},
+		"more in sync than are":  {func(c *Config) { c.Replication, c.MinInsync = 2, 3 }, "KAFKA_MIN_INSYNC=3: want at most KAFKA_REPLICATION=2"},
+		"as many in sync as are": {func(c *Config) { c.Replication, c.MinInsync = 3, 3 }, ""},
+		"little memory":          {func(c *Config) { c.MaxBytesInFlight = 1<<20 - 1 }, "STREAM_MAX_BYTES_IN_FLIGHT=1048575: want 1048576.."},
+		"least memory":           {func(c *Config) { c.MaxBytesInFlight = 1 << 20 }, ""},
+		"batch over the limit":   {func(c *Config) { c.BatchBytes = c.MaxMessageBytes + 1 }, "STREAM_BATCH_BYTES"},
+		"negative linger":        {func(c *Config) { c.Linger = -1 }, "STREAM_LINGER=-1ns: want 0s..1s"},
+		"no patience":            {func(c *Config) { c.RequestTimeout = 0 }, "STREAM_REQUEST_TIMEOUT=0s: want 100ms..5m0s"},
+		"compression":            {func(c *Config) { c.Compression = "rar" }, "STREAM_COMPRESSION=rar: want none, gzip, snappy, lz4 or zstd"},
+		"CA without TLS":         {func(c *Config) { c.TLSCA = "ca.pem" }, "KAFKA_TLS_CA=ca.pem: has no effect without KAFKA_TLS=true"},
+		"cert without key":       {func(c *Config) { c.TLS, c.TLSCert = true, "c.pem" }, "set both or none"},
+		"mechanism":              {func(c *Config) { c.SASL = "GSSAPI" }, "KAFKA_SASL=GSSAPI: want PLAIN"},
+		"no user":                {func(c *Config) { c.SASL, c.SASLPassword = "PLAIN", "x" }, "KAFKA_SASL_USER: is empty"},
+		"no password":            {func(c *Config) { c.SASL, c.SASLUser = "PLAIN", "x" }, "KAFKA_SASL_PASSWORD: is empty"},
+		"user without mechanism": {func(c *Config) { c.SASLUser = "x" }, "have no effect without KAFKA_SASL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := DefaultConfig()
+			c.change(&cfg)
+			err := cfg.Validate()
+			switch {
+			case c.want == "" && err != nil:
+				t.Error(err)
+			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+				t.Errorf("got %v, want %s", err, c.want)
+			}
+		})
+	}
+	t.Run("all problems at once", func(t *testing.T) {
+		cfg := DefaultConfig()
+		cfg.Lanes, cfg.Linger, cfg.Compression = 0, -1, "rar"
+		if err := cfg.Validate(); err == nil || strings.Count(err.Error(), "\n") != 2 {
+			t.Errorf("got %v, want three lines", err)
+		}
+	})
+}
+
+func TestConfigDescribesEverySetting(t *testing.T) {
+	typ := reflect.TypeFor[Config]()
+	for i := range typ.NumField() {
+		f := typ.Field(i)
+		if f.Tag.Get("env") == "" || f.Tag.Get("desc") == "" {
+			t.Errorf("%s has no env or desc tag", f.Name)
+		}
+	}
+}

@@ -1,0 +1,263 @@
+package stream
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// authority signs certificates for tests; files are in dir.
+type authority struct {
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{dir: t.TempDir()}
+	a.cert, a.key = a.issue(t, "ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	return a
+}
+
+// issue writes name.pem and name.key.
+func (a *authority) issue(t *testing.T, name string, c *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.SerialNumber, c.Subject = big.NewInt(1), pkix.Name{CommonName: name}
+	c.NotBefore = time.Now().Add(-time.Hour)
+	if c.NotAfter.IsZero() {
+		c.NotAfter = time.Now().Add(time.Hour)
+	}
+	parent, signer := a.cert, a.key
+	if parent == nil {
+		parent, signer = c, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{
+		name + ".pem": {Type: "CERTIFICATE", Bytes: der}, name + ".key": {Type: "EC PRIVATE KEY", Bytes: keyDER},
+	} {
+		if err := os.WriteFile(filepath.Join(a.dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed, key
+}
+
+func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
+
+// server is a configuration that serves the certificate that was issued under name.
+func (a *authority) server(t *testing.T, name string) *tls.Config {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(a.file(name+".pem"), a.file(name+".key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}}
+}
+
+const testPassword = "correct horse"
+
+func TestConnectRefuses(t *testing.T) {
+	ca, other := newAuthority(t), newAuthority(t)
+	loopback := []net.IP{net.IPv4(127, 0, 0, 1)}
+	ca.issue(t, "good", &x509.Certificate{IPAddresses: loopback})
+	ca.issue(t, "elsewhere", &x509.Certificate{DNSNames: []string{"kafka.example"}})
+	ca.issue(t, "expired", &x509.Certificate{IPAddresses: loopback, NotAfter: time.Now().Add(-time.Minute)})
+	plain := startBroker(t, BrokerOptions{})
+	good := startBroker(t, BrokerOptions{TLS: ca.server(t, "good")})
+	elsewhere := startBroker(t, BrokerOptions{TLS: ca.server(t, "elsewhere")})
+	expired := startBroker(t, BrokerOptions{TLS: ca.server(t, "expired")})
+	wantsCert := ca.server(t, "good")
+	wantsCert.ClientAuth, wantsCert.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
+	wantsCert.ClientCAs.AddCert(ca.cert)
+	mutual := startBroker(t, BrokerOptions{TLS: wantsCert})
+	password := startBroker(t, BrokerOptions{SASL: saslPlain, User: "user", Pass: testPassword})
+	scram := startBroker(t, BrokerOptions{SASL: saslScram512, User: "user", Pass: testPassword})
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+
+	with := func(addr string, set ...func(*Config)) Config {
+		cfg := testConfig(addr, "", 1)
+		for _, f := range set {
+			f(&cfg)
+		}
+		return cfg
+	}
+	useTLS := func(ca string) func(*Config) { return func(c *Config) { c.TLS, c.TLSCA = true, ca } }
+	useSASL := func(mechanism, pass string) func(*Config) {
+		return func(c *Config) { c.SASL, c.SASLUser, c.SASLPassword = mechanism, "user", Secret(pass) }
+	}
+	noCert := other.file("ca.key") // PEM, but no certificate
+	for name, c := range map[string]struct {
+		cfg  Config
+		want string
+	}{
+		"nothing listens":         {with("127.0.0.1:1"), "KAFKA_BROKERS=127.0.0.1:1: nothing listens there"},
+		"nobody answers":          {with(silent.Addr().String()), "KAFKA_BROKERS=" + silent.Addr().String() + ": no broker answers"},
+		"no brokers":              {with("127.0.0.1:1", func(c *Config) { c.Brokers = nil }), "KAFKA_BROKERS is empty"},
+		"another authority":       {with(good.Addr(), useTLS(other.file("ca.pem"))), "KAFKA_TLS_CA=" + other.file("ca.pem")},
+		"no authority":            {with(good.Addr(), useTLS("")), "KAFKA_TLS_CA="},
+		"missing file":            {with(good.Addr(), useTLS(ca.file("none.pem"))), "KAFKA_TLS_CA: open " + ca.file("none.pem")},
+		"file without a cert":     {with(good.Addr(), useTLS(noCert)), "KAFKA_TLS_CA=" + noCert + ": holds no PEM certificate"},
+		"wrong host name":         {with(elsewhere.Addr(), useTLS(ca.file("ca.pem"))), "KAFKA_TLS_SERVER_NAME=: the broker's certificate is for another name"},
+		"wrong server name":       {with(good.Addr(), useTLS(ca.file("ca.pem")), func(c *Config) { c.TLSServerName = "kafka.example" }), "KAFKA_TLS_SERVER_NAME=kafka.example"},
+		"expired":                 {with(expired.Addr(), useTLS(ca.file("ca.pem"))), "certificate is not valid"},
+		"plaintext to a TLS port": {with(good.Addr()), "KAFKA_TLS=false: the broker's port speaks TLS"},
+		"TLS to a plaintext port": {with(plain.Addr(), useTLS(ca.file("ca.pem"))), "KAFKA_TLS=true"},
+		"no client certificate":   {with(mutual.Addr(), useTLS(ca.file("ca.pem"))), "KAFKA_TLS_CERT=: the broker refused the TLS connection"},
+		"bad client certificate": {with(mutual.Addr(), useTLS(ca.file("ca.pem")), func(c *Config) { c.TLSCert, c.TLSKey = other.file("ca.pem"), other.file("ca.key") }),
+			"KAFKA_TLS_CERT=" + other.file("ca.pem")},
+		"key of another":       {with(good.Addr(), useTLS(ca.file("ca.pem")), func(c *Config) { c.TLSCert, c.TLSKey = ca.file("good.pem"), ca.file("ca.key") }), "KAFKA_TLS_KEY="},
+		"wrong password":       {with(password.Addr(), useSASL(saslPlain, "wrong horse")), "KAFKA_SASL_USER=user, KAFKA_SASL_PASSWORD: the broker refused them"},
+		"wrong SCRAM password": {with(scram.Addr(), useSASL(saslScram512, "wrong horse")), "KAFKA_SASL_USER=user, KAFKA_SASL_PASSWORD: the broker refused them"},
+		"wrong mechanism":      {with(scram.Addr(), useSASL(saslPlain, testPassword)), "KAFKA_SASL=PLAIN"},
+		"no password":          {with(scram.Addr()), "KAFKA_SASL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, err := Connect(t.Context(), c.cfg, Options{})
+			if err == nil {
+				l.Close()
+				t.Fatal("connected")
+			}
+			if !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got  %s\nwant %s", err, c.want)
+			}
+			if strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), " horse") {
+				t.Errorf("want one line without the password, got %q", err)
+			}
+		})
+	}
+}
+
+func TestExplainNamesAnUnknownHost(t *testing.T) {
+	err := explain(Config{}, &brokerError{"nowhere:9092", &net.DNSError{Name: "nowhere", IsNotFound: true}})
+	if want := "KAFKA_BROKERS=nowhere:9092: the host is not known"; !strings.Contains(err.Error(), want) {
+		t.Errorf("got %s, want %s", err, want)
+	}
+}
+
+// TestSecureLog runs a stage over TLS and each kind of authentication: every part of the package connects by itself.
+func TestSecureLog(t *testing.T) {
+	ca := newAuthority(t)
+	ca.issue(t, "broker", &x509.Certificate{DNSNames: []string{"kafka.example"}})
+	ca.issue(t, "client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	for _, mechanism := range []string{saslPlain, saslScram256, saslScram512} {
+		t.Run(mechanism, func(t *testing.T) {
+			server := ca.server(t, "broker")
+			server.ClientAuth, server.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
+			server.ClientCAs.AddCert(ca.cert)
+			b := startBroker(t, BrokerOptions{TLS: server, SASL: mechanism, User: "us,er=", Pass: testPassword})
+			cfg := testConfig(b.Addr(), "", 2)
+			cfg.TLS, cfg.TLSCA, cfg.TLSServerName = true, ca.file("ca.pem"), "kafka.example"
+			cfg.TLSCert, cfg.TLSKey = ca.file("client.pem"), ca.file("client.key")
+			cfg.SASL, cfg.SASLUser, cfg.SASLPassword = mechanism, "us,er=", testPassword
+			l := openLog(t, cfg)
+			put(t, l, pair(0, "one"), pair(1, "two"))
+			r := start(l, batcherSpec())
+			awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 0}, 0, 1)
+			r.stop(t)
+		})
+	}
+}
+
+func TestSecretsAreNotPrinted(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.SASLPassword = testPassword
+	var log strings.Builder
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	logger.Info("configuration", "cfg", cfg, "password", cfg.SASLPassword)
+	json, err := cfg.SASLPassword.MarshalText()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, got := range []string{
+		fmt.Sprint(cfg), fmt.Sprintf("%v", cfg), fmt.Sprintf("%+v", cfg), fmt.Sprintf("%#v", cfg), fmt.Sprintf("%s", cfg.SASLPassword),
+		fmt.Sprintf("%q", cfg.SASLPassword), log.String(), string(json),
+	} {
+		if strings.Contains(got, "horse") {
+			t.Errorf("the password is in %q", got)
+		}
+	}
+}
+
+// TestScram checks the exchanges that RFC 7677 (SHA-256) gives as its example, and what a false broker may say.
+func TestScram(t *testing.T) {
+	exchange := func(challenge, verifier string) (response string, done bool, err error) {
+		m := newScram(saslScram256, "user", "pencil")
+		m.nonce = func() string { return "rOprNGfwEbeRWgbNEkqO" }
+		s, first, err := m.Start(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(first) != "n,,n=user,r=rOprNGfwEbeRWgbNEkqO" {
+			t.Errorf("first message is %q", first)
+		}
+		_, answer, err := s.Next(t.Context(), []byte(challenge))
+		if err != nil {
+			return "", false, err
+		}
+		done, _, err = s.Next(t.Context(), []byte(verifier))
+		return string(answer), done, err
+	}
+	const nonce, salt = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0", "W22ZaJ0SNY7soEsUEjb6gQ=="
+	const challenge, verifier = "r=" + nonce + ",s=" + salt + ",i=4096", "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+	response, done, err := exchange(challenge, verifier)
+	if err != nil || !done {
+		t.Fatalf("done %v, error %v", done, err)
+	}
+	if want := "c=biws,r=" + nonce + ",p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="; response != want {
+		t.Errorf("got  %s\nwant %s", response, want)
+	}
+	for name, c := range map[string][2]string{
+		"a wrong proof":             {challenge, "v=7rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="},
+		"no proof":                  {challenge, "v="},
+		"an error":                  {challenge, "e=other-error"},
+		"a nonce of its own":        {"r=abc,s=" + salt + ",i=4096", verifier},
+		"our nonce only":            {"r=rOprNGfwEbeRWgbNEkqO,s=" + salt + ",i=4096", verifier},
+		"no salt":                   {"r=" + nonce + ",i=4096", verifier},
+		"few iterations":            {"r=" + nonce + ",s=" + salt + ",i=1", verifier},
+		"iterations without end":    {"r=" + nonce + ",s=" + salt + ",i=2000000000", verifier},
+		"a strange iteration count": {"r=" + nonce + ",s=" + salt + ",i=many", verifier},
+		"nothing":                   {"", verifier},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, done, err := exchange(c[0], c[1]); err == nil || done {
+				t.Errorf("done %v, error %v", done, err)
+			}
+		})
+	}
+}
