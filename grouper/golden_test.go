@@ -44,7 +44,7 @@ func TestGoldenWalks(t *testing.T) {
 		for _, lists := range []int{2, 64} {
 			t.Run(fmt.Sprintf("%s, lists of %d", name, lists), func(t *testing.T) {
 				v, tt := matrix(f, name+".image_feat"), matrix(f, name+".text_feat")
-				got, err := walk(context.Background(), v, tt, int(f.Int64s(name + ".start")[0]), WalkRule{Workers: 2}, lists)
+				got, err := walk(context.Background(), v, tt, int(f.Int64s(name + ".start")[0]), WalkRule{Workers: 2}, tuning{lists, 100})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -50,10 +50,12 @@ func shareAlpha(share float64, similarities []float32) float64 {
 func objectText(objects []int32, nouns []string) string {
 	var b strings.Builder
 	for _, o := range objects {
-		if noun := nouns[o]; b.Len()+1+len(noun) <= schemas.MaxCaptionBytes {
-			if b.Len() > 0 {
-				b.WriteByte(' ')
-			}
+		separator := ""
+		if b.Len() > 0 {
+			separator = " "
+		}
+		if noun := nouns[o]; b.Len()+len(separator)+len(noun) <= schemas.MaxCaptionBytes {
+			b.WriteString(separator)
 			b.WriteString(noun)
 		}
 	}

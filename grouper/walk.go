@@ -34,10 +34,16 @@ func listSize(n int) int { return max(16, min(128, int(math.Sqrt(float64(n))/3))
 // products; when the walk has visited them all, the pair is compared with everything that is left. No matrix of M x M
 // similarities is ever held, and the time is near that of one product of v and t.
 func Walk(ctx context.Context, v, t *dot.Matrix, start int, rule WalkRule) ([]int32, error) {
-	return walk(ctx, v, t, start, rule, listSize(v.Rows()))
+	return walk(ctx, v, t, start, rule, tuning{lists: listSize(v.Rows()), grain: 2048})
 }
 
-func walk(ctx context.Context, v, t *dot.Matrix, start int, rule WalkRule, lists int) ([]int32, error) {
+// tuning changes how fast a walk is, never its order.
+type tuning struct {
+	lists int // partners looked up for each pair
+	grain int // products that take longer than starting a goroutine for them
+}
+
+func walk(ctx context.Context, v, t *dot.Matrix, start int, rule WalkRule, tune tuning) ([]int32, error) {
 	n := v.Rows()
 	if n == 0 {
 		return nil, nil
@@ -46,11 +52,11 @@ func walk(ctx context.Context, v, t *dot.Matrix, start int, rule WalkRule, lists
 		return nil, fmt.Errorf("walking from pair %d: %d x %d images, %d x %d texts, %d image numbers",
 			start, n, v.Dim(), t.Rows(), t.Dim(), len(rule.Images))
 	}
-	images, texts, err := nearest(ctx, v, t, nil, max(1, min(lists, n-1)), rule.Workers)
+	images, texts, err := nearest(ctx, v, t, nil, max(1, min(tune.lists, n-1)), rule.Workers)
 	if err != nil {
 		return nil, fmt.Errorf("walking %d pairs: %w", n, err)
 	}
-	w := newWalker(n, rule)
+	w := newWalker(n, rule, tune.grain)
 	order := make([]int32, 0, n)
 	current := int32(start)
 	w.visit(current, 0)
@@ -78,6 +84,7 @@ func walk(ctx context.Context, v, t *dot.Matrix, start int, rule WalkRule, lists
 type walker struct {
 	batchSize int
 	workers   int
+	grain     int
 	image     []int32 // of each pair, numbered from 0; nil: no pair is passed over
 	filling   []int32 // of each image: 1 + the last mini-batch that it is in
 	batch     int32   // 1 + the mini-batch that is being filled
@@ -86,8 +93,11 @@ type walker struct {
 	scores    []float32
 }
 
-func newWalker(n int, rule WalkRule) *walker {
-	w := &walker{batchSize: rule.BatchSize, workers: rule.Workers, left: make([]int32, n), place: make([]int32, n), batch: 1}
+func newWalker(n int, rule WalkRule, grain int) *walker {
+	w := &walker{
+		batchSize: rule.BatchSize, workers: rule.Workers, grain: grain,
+		left: make([]int32, n), place: make([]int32, n), batch: 1,
+	}
 	for i := range w.left {
 		w.left[i], w.place[i] = int32(i), int32(i)
 	}
@@ -142,8 +152,7 @@ func (w *walker) scan(anchor []float32, partners *dot.Matrix) int32 {
 		w.scores = make([]float32, len(w.left))
 	}
 	scores := w.scores[:len(w.left)]
-	const grain = 2048 // fewer products take less time than starting a goroutine for them
-	pieces := max(1, min(w.workers, len(scores)/grain))
+	pieces := max(1, min(w.workers, len(scores)/w.grain))
 	piece := (len(scores) + pieces - 1) / pieces
 	var group sync.WaitGroup
 	for from := piece; from < len(scores); from += piece {

@@ -102,7 +102,7 @@ func TestWalkIsTheGreedyOne(t *testing.T) {
 				name := fmt.Sprintf("%s/images %t, batch %d, workers %d, lists %d", data.name, rule.Images != nil, rule.BatchSize, rule.Workers, lists)
 				t.Run(name, func(t *testing.T) {
 					start := data.n / 2
-					got, err := walk(context.Background(), v, tt, start, rule, lists)
+					got, err := walk(context.Background(), v, tt, start, rule, tuning{lists, 10})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -173,21 +173,5 @@ func TestWalkRefuses(t *testing.T) {
 	}
 	if order, err := Walk(context.Background(), dot.NewMatrix(0, 4), dot.NewMatrix(0, 4), 0, WalkRule{}); err != nil || len(order) != 0 {
 		t.Errorf("no pairs: got %v, %v", order, err)
-	}
-}
-
-func BenchmarkWalk(b *testing.B) {
-	for _, size := range []struct {
-		n, centres int
-		spread     float64
-	}{{960, 1, 100}, {4800, 1, 100}, {4800, 48, 0.5}, {48000, 480, 0.5}} {
-		b.Run(fmt.Sprintf("M=%d/centres=%d", size.n, size.centres), func(b *testing.B) {
-			v, t := features(size.n, 256, size.centres, size.spread, 1), features(size.n, 256, size.centres, size.spread, 2)
-			for b.Loop() {
-				if _, err := Walk(context.Background(), v, t, 0, WalkRule{Workers: 2}); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }

@@ -1,0 +1,67 @@
+package grouper
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+func BenchmarkWalk(b *testing.B) {
+	for _, size := range []struct {
+		n, centres int
+		spread     float64
+	}{{960, 1, 100}, {4800, 1, 100}, {4800, 48, 0.5}, {48000, 1, 100}, {48000, 480, 0.5}} {
+		b.Run(fmt.Sprintf("M=%d,centres=%d", size.n, size.centres), func(b *testing.B) {
+			v, t := features(size.n, 256, size.centres, size.spread, 1), features(size.n, 256, size.centres, size.spread, 2)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := Walk(context.Background(), v, t, 0, WalkRule{Workers: runtime.GOMAXPROCS(0)}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkEpoch plans and makes the mini-batches of an epoch of 19,200 pairs whose vectors have 256 values.
+func BenchmarkEpoch(b *testing.B) {
+	const n = 19_200
+	for _, strategy := range []Strategy{StrategyRandom, StrategyGNS, StrategyGRIT} {
+		b.Run(string(strategy), func(b *testing.B) {
+			o := Defaults()
+			o.Strategy, o.Epochs, o.Workers = strategy, 1, runtime.GOMAXPROCS(0)
+			lane := Lane{options: o, lane: testLane, members: benchMembers(n)}
+			lane.features = lane.members.vectors
+			for b.Loop() {
+				if err := lane.emitEpoch(context.Background(), func(schemas.Record) error { return nil }); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(n*float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
+		})
+	}
+}
+
+// benchMembers are n pairs, five captions to an image.
+func benchMembers(n int) *members {
+	m := newMembers(&schemas.Group{Count: int32(n), Dim: 256, K1: 5, MaxSimilarity: 1, Nouns: []string{"dog"}})
+	m.reserve(true)
+	v, t := features(n, 256, n/100, 0.5, 1), features(n, 256, n/100, 0.5, 2)
+	m.uris = []string{"file:///shard.tar"}
+	for i := range n {
+		m.ids = append(m.ids, schemas.PairID{})
+		m.cluster = append(m.cluster, int32(i%200))
+		m.se = append(m.se, int32(i), -1, -1, -1, -1)
+		m.objEnd = append(m.objEnd, 0)
+		m.imageIDs = append(m.imageIDs, schemas.ImageID{})
+		m.image = append(m.image, int32(i/5))
+		m.refs = append(m.refs, imageRef{size: 1})
+		m.captions = append(m.captions, "a dog runs over the grass")
+		m.similarity = append(m.similarity, 0.5)
+		m.vectors.write(int32(i), schemas.NewFloat16s(v.Row(i)), schemas.NewFloat16s(t.Row(i)))
+	}
+	return m
+}

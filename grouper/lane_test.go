@@ -1,0 +1,399 @@
+package grouper
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+func allOptions() map[string]Options {
+	encoder := testOptions(StrategyGRIT)
+	encoder.Features = SourceEncoder
+	whole := testOptions(StrategyGRIT)
+	whole.QueueSize, whole.SearchSpace = 0, 0
+	plain := testOptions(StrategyRandom)
+	plain.Candidates, plain.Texts = 0, TextNone
+	return map[string]Options{
+		"random": testOptions(StrategyRandom), "random without candidates": plain, "gns": testOptions(StrategyGNS),
+		"grit": testOptions(StrategyGRIT), "grit on the encoder": encoder, "grit on the whole group": whole,
+	}
+}
+
+// twoGroups is a log with two groups, one of them of more than one chunk, and seals around them.
+func twoGroups() *log {
+	l := newLog()
+	l.add(schemas.Groups, &schemas.Seal{Note: "before"})
+	l.addGroup(0, 203, 5)
+	l.add(schemas.Embeddings, &schemas.Seal{Note: "between"})
+	l.add(schemas.Groups, &schemas.Seal{Note: "between"})
+	l.addGroup(2, schemas.ChunkMembers+5, 1)
+	l.add(schemas.Embeddings, &schemas.Seal{Final: true})
+	l.add(schemas.Groups, &schemas.Seal{Final: true})
+	return l
+}
+
+func TestLaneEmitsEveryEpochOfEveryGroup(t *testing.T) {
+	for name, o := range allOptions() {
+		t.Run(name, func(t *testing.T) {
+			l := twoGroups()
+			lane := newTestLane(t, o)
+			out := drive(t, lane, l)
+			if !lane.BetweenGroups() {
+				t.Error("the lane is not between groups at the end")
+			}
+			wire(t, out) // checks every record
+			first, last := out[0].(*schemas.Seal), out[len(out)-1].(*schemas.Seal)
+			if first.Note != "before" || first.Final || !last.Final || len(out) != 3+len(batches(out)) {
+				t.Errorf("seals are not passed on in their places: %v ... %v", first, last)
+			}
+			rest := batches(out)
+			for _, group := range []struct{ seq, pairs int }{{0, 203}, {2, schemas.ChunkMembers + 5}} {
+				for epoch := range o.Epochs {
+					n := (group.pairs + o.BatchSize - 1) / o.BatchSize
+					checkEpoch(t, o, rest[:n], group.seq, epoch, group.pairs)
+					rest = rest[n:]
+				}
+			}
+			if len(rest) > 0 {
+				t.Errorf("%d batches too many", len(rest))
+			}
+		})
+	}
+}
+
+func checkEpoch(t *testing.T, o Options, epoch []*schemas.Batch, seq, number, pairs int) {
+	t.Helper()
+	var positions []int32
+	for i, b := range epoch {
+		if b.Group != (schemas.GroupID{Lane: testLane, Seq: int64(seq)}) || int(b.Epoch) != number || int(b.Sequence) != i ||
+			int(b.Batches) != len(epoch) || b.Strategy != string(o.Strategy) || int(b.M) != o.Candidates {
+			t.Fatalf("batch %d of epoch %d of group %d is labelled %s, epoch %d, %d of %d, %s, m = %d",
+				i, number, seq, b.Group, b.Epoch, b.Sequence, b.Batches, b.Strategy, b.M)
+		}
+		for _, s := range b.Samples {
+			positions = append(positions, s.Position)
+		}
+	}
+	slices.Sort(positions)
+	if !slices.Equal(positions, distinct(pairs)) {
+		t.Errorf("epoch %d of group %d does not hold every pair once", number, seq)
+	}
+}
+
+// TestSamples holds the samples against the embeddings and chunks that they were made of.
+func TestSamples(t *testing.T) {
+	const n, captions = 240, 5
+	o := testOptions(StrategyRandom)
+	l := newLog()
+	g := l.addGroup(0, n, captions)
+	chunk := l.records[schemas.Neighbors][0].(*schemas.NeighborChunk)
+	pairs := map[schemas.PairID]*schemas.Embedding{}
+	byPosition := make([]*schemas.Embedding, n)
+	for _, r := range l.records[schemas.Embeddings] {
+		pairs[r.(*schemas.Embedding).ID] = r.(*schemas.Embedding)
+	}
+	for i := range byPosition {
+		byPosition[i] = pairs[chunk.ID(i)]
+	}
+	replaced, positives, different := 0, 0, map[string]bool{}
+	for _, b := range batches(drive(t, newTestLane(t, o), l)) {
+		alpha := Alpha(int(b.Epoch), o.Epochs, float64(g.MinSimilarity), float64(g.MaxSimilarity))
+		for i, s := range b.Samples {
+			e := byPosition[s.Position]
+			if s.ID != e.ID || s.ImageID != e.ImageID || s.Image != e.Image {
+				t.Fatalf("sample %d is %s, %s, %v, want %s, %s, %v", s.Position, s.ID, s.ImageID, s.Image, e.ID, e.ImageID, e.Image)
+			}
+			wantText, due := e.Caption, float64(e.Similarity) <= alpha
+			if due && s.Position%4 != 0 { // pairs with a position of 4k have no objects
+				wantText = []string{"", "dog", "dog grass", "dog grass man"}[s.Position%4]
+			}
+			if s.Text != wantText || s.Replaced != (wantText != e.Caption) {
+				t.Errorf("epoch %d: pair %d has the text %q, replaced %t, want %q", b.Epoch, s.Position, s.Text, s.Replaced, wantText)
+			}
+			if s.Replaced {
+				replaced++
+			}
+			for j, other := range b.Samples {
+				if partner := slices.Contains(s.Partners, int32(j)); partner != (i != j && other.ImageID == s.ImageID) {
+					t.Errorf("batch %d: sample %d has the partners %d", b.Sequence, i, s.Partners)
+				}
+			}
+			var allowed []schemas.Positive
+			for _, j := range chunk.SE[3*s.Position : 3*s.Position+3] {
+				if j >= 0 && byPosition[j].ImageID != s.ImageID {
+					allowed = append(allowed, schemas.Positive{ImageID: byPosition[j].ImageID, Image: byPosition[j].Image})
+				}
+			}
+			switch {
+			case s.Positive == nil && len(allowed) > 0, s.Positive != nil && !slices.Contains(allowed, *s.Positive):
+				t.Errorf("pair %d has the positive %v, want one of %v", s.Position, s.Positive, allowed)
+			case s.Positive != nil:
+				positives++
+				different[fmt.Sprint(s.Position, s.Positive.ImageID)] = true
+			}
+		}
+	}
+	if replaced == 0 || positives < 200 || len(different) <= positives/o.Epochs {
+		t.Errorf("%d texts replaced, %d positives, %d different: the test says nothing", replaced, positives, len(different))
+	}
+}
+
+// TestGRITGroupsByTheFeaturesOfTheEpochBefore plans every epoch anew, from the features that went in.
+func TestGRITGroupsByTheFeaturesOfTheEpochBefore(t *testing.T) {
+	const n = 203
+	o := testOptions(StrategyGRIT)
+	l := newLog()
+	g := l.addGroup(0, n, 5)
+	all := batches(drive(t, newTestLane(t, o), l))
+	image := make([]int32, n)
+	v, tt := make([]schemas.Float16s, n), make([]schemas.Float16s, n)
+	for _, r := range l.records[schemas.Embeddings] {
+		e := r.(*schemas.Embedding)
+		var i int
+		if _, err := fmt.Sscanf(e.Caption, "caption %d", &i); err != nil {
+			t.Fatal(err)
+		}
+		v[i], tt[i], image[i] = e.V, e.T, int32(i/5)
+	}
+	order := permutation(n, Key{o.Seed, g.Group, 0}.generator("collecting order"))
+	for epoch := range o.Epochs {
+		a, b := rounded(v, tt)
+		key := Key{o.Seed, g.Group, epoch}
+		plan, err := GRIT(context.Background(), order, rows{a, b}, image, GRITRule{o.BatchSize, o.QueueSize, o.SearchSpace, false, 1}, key.Draws())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range plan.Batches() {
+			batch := all[0]
+			all = all[1:]
+			var got []int32
+			for _, s := range batch.Samples {
+				got = append(got, s.Position)
+			}
+			if want := plan.Batch(i); !slices.Equal(got, want) {
+				t.Fatalf("epoch %d, batch %d: pairs %d, want %d", epoch, i, got, want)
+			}
+			checkCandidates(t, batch, rows{a, b}, image, o.Candidates)
+			for row, block := 0, train(batch); row < len(got); row++ { // for the epoch after
+				v[got[row]], tt[got[row]] = block.V[2*trainDim*row:][:2*trainDim], block.T[2*trainDim*row:][:2*trainDim]
+			}
+		}
+		order = plan.Order
+	}
+}
+
+func checkCandidates(t *testing.T, b *schemas.Batch, f Features, image []int32, m int) {
+	t.Helper()
+	var pairs, images []int32
+	for _, s := range b.Samples {
+		pairs, images = append(pairs, s.Position), append(images, image[s.Position])
+	}
+	v, tt := read(f, pairs)
+	if !slices.Equal(b.I2T, hardByDefinition(v, tt, images, m)) || !slices.Equal(b.T2I, hardByDefinition(tt, v, images, m)) {
+		t.Errorf("epoch %d, batch %d: candidates %d and %d are not the hardest", b.Epoch, b.Sequence, b.I2T, b.T2I)
+	}
+}
+
+func TestLaneIsAFunctionOfItsRecords(t *testing.T) {
+	for name, o := range allOptions() {
+		t.Run(name, func(t *testing.T) {
+			want := wire(t, drive(t, newTestLane(t, o), twoGroups()))
+			o.Workers = 3
+			if got := wire(t, drive(t, newTestLane(t, o), twoGroups())); !slices.EqualFunc(got, want, bytes.Equal) {
+				t.Error("a second run, with more workers, emits other records")
+			}
+			o.Seed++
+			if got := wire(t, drive(t, newTestLane(t, o), twoGroups())); slices.EqualFunc(got, want, bytes.Equal) {
+				t.Error("another seed emits the same records")
+			}
+		})
+	}
+}
+
+// TestLaneStartsAgainBetweenGroups begins the second group with a new Lane, at the positions where the first one was
+// between groups: features of the first group's last epoch are still to come.
+func TestLaneStartsAgainBetweenGroups(t *testing.T) {
+	for name, o := range allOptions() {
+		t.Run(name, func(t *testing.T) {
+			want := wire(t, drive(t, newTestLane(t, o), twoGroups()))
+			l := twoGroups()
+			groups := l.records[schemas.Groups]
+			l.records[schemas.Groups] = groups[:3]
+			got := drive(t, newTestLane(t, o), l)
+			l.records[schemas.Groups] = groups
+			got = append(got, drive(t, newTestLane(t, o), l)...)
+			if !slices.EqualFunc(wire(t, got), want, bytes.Equal) {
+				t.Error("the second group's records are others after a new start")
+			}
+		})
+	}
+}
+
+func TestLaneKeepsWhatTheTrainerLeftOut(t *testing.T) {
+	o := testOptions(StrategyGRIT)
+	o.Epochs = 3
+	l := newLog()
+	l.addGroup(0, 40, 1)
+	lane := newTestLane(t, o)
+	emitted := 0
+	for {
+		topic := lane.Needs()
+		if l.next[topic] == len(l.records[topic]) {
+			break
+		}
+		record := l.records[topic][l.next[topic]]
+		l.next[topic]++
+		err := lane.Add(context.Background(), record, int64(l.next[topic]-1), func(r schemas.Record) error {
+			f := train(r.(*schemas.Batch))
+			f.Positions, f.V, f.T = f.Positions[1:], f.V[2*trainDim:], f.T[2*trainDim:]
+			l.add(schemas.Features, f)
+			emitted++
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := 3 * 5; emitted != want || !lane.BetweenGroups() {
+		t.Errorf("%d batches, want %d", emitted, want)
+	}
+}
+
+func TestLaneRefusesWhatIsUnexpected(t *testing.T) {
+	o := testOptions(StrategyGRIT)
+	l := newLog()
+	g := l.addGroup(3, schemas.ChunkMembers+40, 2)
+	chunk := func(change func(*schemas.NeighborChunk)) schemas.Record {
+		c := *l.records[schemas.Neighbors][0].(*schemas.NeighborChunk)
+		change(&c)
+		return &c
+	}
+	embedded := func(change func(*schemas.Embedding)) schemas.Record {
+		e := *l.records[schemas.Embeddings][0].(*schemas.Embedding)
+		change(&e)
+		return &e
+	}
+	cases := map[schemas.Topic]map[string]schemas.Record{
+		schemas.Groups: {
+			"another record": &schemas.FeatureBlock{},
+			"another lane":   &schemas.Group{Group: schemas.GroupID{Lane: 2, Seq: 9}, Count: 1},
+		},
+		schemas.Neighbors: {
+			"another record":      g,
+			"a later group":       chunk(func(c *schemas.NeighborChunk) { c.Group.Seq = 4 }),
+			"another lane":        chunk(func(c *schemas.NeighborChunk) { c.Group.Lane = 0 }),
+			"a gap":               chunk(func(c *schemas.NeighborChunk) { c.Start = schemas.ChunkMembers }),
+			"too few members":     chunk(func(c *schemas.NeighborChunk) { c.IDs = c.IDs[16:] }),
+			"another k1":          chunk(func(c *schemas.NeighborChunk) { c.K1 = 2 }),
+			"a cluster too many":  chunk(func(c *schemas.NeighborChunk) { c.Cluster = schemas.Int32s{6} }),
+			"no cluster":          chunk(func(c *schemas.NeighborChunk) { c.Cluster = schemas.Int32s{-1} }),
+			"an image not there":  chunk(func(c *schemas.NeighborChunk) { c.SE = schemas.Int32s{g.Count} }),
+			"an object not there": chunk(func(c *schemas.NeighborChunk) { c.Obj = schemas.Int32s{3} }),
+		},
+		schemas.Embeddings: {
+			"another record": g,
+			"another model":  embedded(func(e *schemas.Embedding) { e.Model = "n" }),
+			"another width":  embedded(func(e *schemas.Embedding) { e.V = e.V[2:] }),
+		},
+	}
+	lane := newTestLane(t, o)
+	var first *schemas.Batch
+	tried := 0
+	try := func(records map[string]schemas.Record, offset int) {
+		t.Helper()
+		topic := lane.Needs()
+		for name, record := range records {
+			tried++
+			if err := lane.Add(context.Background(), record, int64(offset), nil); !errors.Is(err, ErrUnexpected) || lane.Needs() != topic {
+				t.Errorf("%s: %s: got %v", topic, name, err)
+			}
+		}
+	}
+	for lane.Needs() != schemas.Features {
+		topic := lane.Needs()
+		offset := l.next[topic]
+		if offset == 0 {
+			try(cases[topic], offset)
+		}
+		if topic == schemas.Embeddings && offset == 5 {
+			try(map[string]schemas.Record{"the end of the group": l.records[topic][5]}, int(g.EndOffset))
+		}
+		l.next[topic]++
+		err := lane.Add(context.Background(), l.records[topic][offset], int64(offset), func(r schemas.Record) error {
+			if first == nil {
+				first = r.(*schemas.Batch)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	block := func(change func(*schemas.FeatureBlock)) schemas.Record {
+		f := train(first)
+		change(f)
+		return f
+	}
+	try(map[string]schemas.Record{
+		"another record":    g,
+		"a later group":     block(func(f *schemas.FeatureBlock) { f.Group.Seq++ }),
+		"a later epoch":     block(func(f *schemas.FeatureBlock) { f.Epoch++ }),
+		"a gap":             block(func(f *schemas.FeatureBlock) { f.Sequence++ }),
+		"a pair twice":      block(func(f *schemas.FeatureBlock) { f.Positions[0] = f.Positions[1] }),
+		"a pair not in it":  block(func(f *schemas.FeatureBlock) { f.Positions[0] = -1 }),
+		"another's batches": block(func(f *schemas.FeatureBlock) { f.Positions[0] = absent(first) }),
+	}, 0)
+	good := train(first)
+	if err := lane.Add(context.Background(), good, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	try(map[string]schemas.Record{"again": good}, 1)
+	if want := 2 + 10 + 4 + 7 + 1; tried != want {
+		t.Errorf("tried %d records, want %d", tried, want)
+	}
+	for _, old := range []schemas.Record{
+		block(func(f *schemas.FeatureBlock) { f.Group.Seq-- }), block(func(f *schemas.FeatureBlock) { f.Epoch = -1 }),
+	} {
+		if err := lane.Add(context.Background(), old, 2, nil); err != nil {
+			t.Errorf("features of an earlier group or epoch: %v", err)
+		}
+	}
+}
+
+// absent is a pair that is not in a batch.
+func absent(b *schemas.Batch) int32 {
+	for p := int32(0); ; p++ {
+		if !slices.ContainsFunc(b.Samples, func(s schemas.Sample) bool { return s.Position == p }) {
+			return p
+		}
+	}
+}
+
+func TestLanePassesErrorsOn(t *testing.T) {
+	full := errors.New("disk full")
+	for name, ctxErr := range map[string]bool{"emit": false, "context": true} {
+		l := newLog()
+		l.addGroup(0, 100, 1)
+		lane := newTestLane(t, testOptions(StrategyGRIT))
+		ctx, cancel := context.WithCancel(context.Background())
+		if ctxErr {
+			cancel()
+		}
+		var err error
+		for err == nil {
+			topic := lane.Needs()
+			offset := l.next[topic]
+			l.next[topic]++
+			err = lane.Add(ctx, l.records[topic][offset], int64(offset), func(schemas.Record) error { return full })
+		}
+		if want := map[bool]error{false: full, true: context.Canceled}[ctxErr]; !errors.Is(err, want) || errors.Is(err, ErrUnexpected) {
+			t.Errorf("%s: got %v, want %v", name, err, want)
+		}
+		cancel()
+	}
+}

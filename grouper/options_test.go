@@ -1,0 +1,67 @@
+package grouper
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestDefaultsAreValid(t *testing.T) {
+	for _, s := range []Strategy{StrategyRandom, StrategyGRIT, StrategyGNS} {
+		o := Defaults()
+		o.Strategy = s
+		if err := o.Validate(); err != nil {
+			t.Errorf("%s: %v", s, err)
+		}
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Options)
+		want   string // "": valid
+	}{
+		"strategy":                 {func(o *Options) { o.Strategy = "gnp" }, `strategy is "gnp"`},
+		"no epochs":                {func(o *Options) { o.Epochs = 0 }, "epochs is 0, want at least 1"},
+		"no batch size":            {func(o *Options) { o.BatchSize = 0 }, "batch size (N) is 0"},
+		"batch size":               {func(o *Options) { o.BatchSize = 1<<16 + 1 }, "batch size (N) is 65537"},
+		"all others":               {func(o *Options) { o.Candidates = 95 }, ""},
+		"more than all others":     {func(o *Options) { o.Candidates = 96 }, "candidates (m) is 96, want 0..95"},
+		"texts":                    {func(o *Options) { o.Texts = "some" }, `texts is "some"`},
+		"share above one":          {func(o *Options) { o.Texts, o.TextShare = TextShare, 1.01 }, "text share is 1.01"},
+		"share that is none":       {func(o *Options) { o.Texts, o.TextShare = TextShare, math.NaN() }, "text share is NaN"},
+		"share of everything":      {func(o *Options) { o.Texts, o.TextShare = TextShare, 1 }, ""},
+		"no workers":               {func(o *Options) { o.Workers = 0 }, "workers is 0"},
+		"features":                 {func(o *Options) { o.Features = "momentum" }, `features is "momentum"`},
+		"queue of no spaces":       {func(o *Options) { o.QueueSize = 5000 }, "queue size (L) is 5000, want a multiple of the search space 4800"},
+		"search space of no cuts":  {func(o *Options) { o.SearchSpace = 1000 }, "search space (M) is 1000, want a multiple of the batch size 96"},
+		"search space of one":      {func(o *Options) { o.SearchSpace, o.BatchSize, o.Candidates = 1, 1, 0 }, "search space (M) is 1, want 0 or more than 1"},
+		"the group at once":        {func(o *Options) { o.QueueSize, o.SearchSpace = 0, 0 }, ""},
+		"spaces in the group":      {func(o *Options) { o.QueueSize = 0 }, ""},
+		"queue without spaces":     {func(o *Options) { o.QueueSize, o.SearchSpace = 960, 0 }, ""},
+		"queue of no mini-batches": {func(o *Options) { o.QueueSize, o.SearchSpace = 1000, 0 }, "queue size (L) is 1000, want a multiple of the batch size 96"},
+		"clusters":                 {func(o *Options) { o.Strategy, o.Clusters = StrategyGNS, 0 }, "clusters (c) is 0"},
+		"samples of a cluster":     {func(o *Options) { o.Strategy, o.PerCluster = StrategyGNS, 1 }, "samples per cluster (s) is 1"},
+		"exactly full of clusters": {func(o *Options) { o.Strategy, o.Clusters = StrategyGNS, 32 }, ""},
+		"too many clusters":        {func(o *Options) { o.Strategy, o.Clusters = StrategyGNS, 33 }, "want c * s of at most the batch size 96"},
+		"another strategy's":       {func(o *Options) { o.Clusters, o.PerCluster = 0, 0 }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Defaults()
+			c.change(&o)
+			err := o.Validate()
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+			if lane, laneErr := NewLane(o, 0); (laneErr == nil) != (err == nil) || (lane == nil) != (err != nil) {
+				t.Errorf("Validate says %v, NewLane %v", err, laneErr)
+			}
+		})
+	}
+	err := Options{}.Validate()
+	for _, want := range []string{"strategy", "epochs", "batch size", "texts", "workers"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("no options at all: %v says nothing about %s", err, want)
+		}
+	}
+}
