@@ -151,9 +151,8 @@ func causalMask(s *torch.Scope, length int64, dtype torch.DType) *torch.Tensor {
 }
 
 func (l clipLayer) forward(s *torch.Scope, x, mask *torch.Tensor) *torch.Tensor {
-	normed := l.norm1.apply(s, x)
-	q, k, v := l.query.apply(s, normed), l.key.apply(s, normed), l.value.apply(s, normed)
-	x = s.Add(x, l.mixed.apply(s, attend(s, q, k, v, mask, l.heads)))
+	qkv := linears(s, l.norm1.apply(s, x), l.query, l.key, l.value)
+	x = s.Add(x, l.mixed.apply(s, s.SelfAttention(qkv, mask, l.heads, scaleOf(x.Size(-1), l.heads))))
 	hidden := l.hidden.apply(s, l.norm2.apply(s, x))
 	if l.exact {
 		hidden = s.GELU(hidden)

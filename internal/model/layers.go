@@ -49,11 +49,17 @@ func (n norm) apply(s *torch.Scope, x *torch.Tensor) *torch.Tensor {
 	return s.LayerNorm(x, n.w, n.b, n.eps)
 }
 
-// attend is scaled dot-product attention; see [torch.Scope.Attention].
-func attend(s *torch.Scope, q, k, v, mask *torch.Tensor, heads int) *torch.Tensor {
-	width := float64(q.Size(-1)) / float64(heads)
-	return s.Attention(q, k, v, mask, heads, 1/math.Sqrt(width))
+// linears is several layers of the same input, their outputs side by side.
+func linears(s *torch.Scope, x *torch.Tensor, layers ...linear) *torch.Tensor {
+	ws, bs := make([]*torch.Tensor, len(layers)), make([]*torch.Tensor, len(layers))
+	for i, l := range layers {
+		ws[i], bs[i] = l.w, l.b
+	}
+	return s.Linears(x, ws, bs)
 }
+
+// scaleOf is the factor of attention scores: 1 over the root of a head's width.
+func scaleOf(width int64, heads int) float64 { return 1 / math.Sqrt(float64(width)/float64(heads)) }
 
 // firstToken is x [batch, length, width] without all but the first token: [batch, 1, width].
 func firstToken(s *torch.Scope, x *torch.Tensor) *torch.Tensor { return s.Narrow(x, 1, 0, 1) }

@@ -25,7 +25,7 @@ type textLayer struct {
 	norm           norm
 }
 
-// attention is the projections around attend, the residual connection and the normalisation after it.
+// attention is the projections around it, the residual connection and the normalisation after it.
 type attention struct {
 	query, key, value linear
 	output            linear
@@ -87,11 +87,7 @@ func (t text) scores(s *torch.Scope, mask *torch.Tensor) *torch.Tensor {
 // alone runs the layers below fusion; with firstOnly the last of them only for the first token.
 func (t text) alone(s *torch.Scope, x, scores *torch.Tensor, firstOnly bool) *torch.Tensor {
 	for i, l := range t.layers[:t.fusion] {
-		queries := x
-		if firstOnly && i == t.fusion-1 {
-			queries = firstToken(s, x)
-		}
-		x = l.feed(s, l.self.forward(s, queries, x, scores))
+		x = l.feed(s, l.self.among(s, x, scores, firstOnly && i == t.fusion-1))
 	}
 	return x
 }
@@ -99,8 +95,8 @@ func (t text) alone(s *torch.Scope, x, scores *torch.Tensor, firstOnly bool) *to
 // fuse runs the layers from fusion on, text i with image i.
 func (t text) fuse(s *torch.Scope, x, scores, images *torch.Tensor) *torch.Tensor {
 	for _, l := range t.layers[t.fusion:] {
-		x = l.self.forward(s, x, x, scores)
-		x = l.feed(s, l.cross.forward(s, x, images, nil))
+		x = l.self.among(s, x, scores, false)
+		x = l.feed(s, l.cross.from(s, x, l.cross.keysAndValues(s, images), nil))
 	}
 	return x
 }
@@ -108,20 +104,16 @@ func (t text) fuse(s *torch.Scope, x, scores, images *torch.Tensor) *torch.Tenso
 // prepared is what texts and images bring to any pair of them, in the fusion layers.
 type prepared struct {
 	attended, scores *torch.Tensor   // texts after the first layer's self-attention; what attention adds to their scores
-	keys, values     []*torch.Tensor // of the images, by layer
+	images           []*torch.Tensor // keys and values of the images, by layer
 }
 
 // prepare computes what does not depend on who is paired with whom: up to the first cross-attention a text knows of no
 // image, and an image's keys and values know of no text.
 func (t text) prepare(s *torch.Scope, x, scores, images *torch.Tensor) prepared {
-	p := prepared{attended: firstToken(s, x), scores: scores} // without fusion layers that is all there is
 	layers := t.layers[t.fusion:]
-	for i, l := range layers {
-		if i == 0 {
-			p.attended = l.self.forward(s, firstOrAll(s, x, len(layers) == 1), x, scores)
-		}
-		p.keys = append(p.keys, l.cross.key.apply(s, images))
-		p.values = append(p.values, l.cross.value.apply(s, images))
+	p := prepared{attended: layers[0].self.among(s, x, scores, len(layers) == 1), scores: scores}
+	for _, l := range layers {
+		p.images = append(p.images, l.cross.keysAndValues(s, images))
 	}
 	return p
 }
@@ -134,28 +126,33 @@ func (t text) fuseFirst(s *torch.Scope, p prepared, textIndex, imageIndex *torch
 	scores := s.IndexSelect(p.scores, 0, textIndex)
 	for i, l := range layers {
 		if i > 0 {
-			x = l.self.forward(s, firstOrAll(s, x, i == len(layers)-1), x, scores)
+			x = l.self.among(s, x, scores, i == len(layers)-1)
 		}
-		k, v := s.IndexSelect(p.keys[i], 0, imageIndex), s.IndexSelect(p.values[i], 0, imageIndex)
-		x = l.feed(s, l.cross.mix(s, x, k, v, nil))
+		x = l.feed(s, l.cross.from(s, x, s.IndexSelect(p.images[i], 0, imageIndex), nil))
 	}
 	return x
 }
 
-func firstOrAll(s *torch.Scope, x *torch.Tensor, first bool) *torch.Tensor {
-	if first {
-		return firstToken(s, x)
+// among attends from the tokens of x, or from the first alone, to those of x.
+func (a attention) among(s *torch.Scope, x, scores *torch.Tensor, firstOnly bool) *torch.Tensor {
+	if firstOnly {
+		return a.from(s, firstToken(s, x), a.keysAndValues(s, x), scores)
 	}
-	return x
+	qkv := linears(s, x, a.query, a.key, a.value)
+	return a.finish(s, x, s.SelfAttention(qkv, scores, a.heads, scaleOf(x.Size(-1), a.heads)))
 }
 
-func (a attention) forward(s *torch.Scope, x, source, scores *torch.Tensor) *torch.Tensor {
-	return a.mix(s, x, a.key.apply(s, source), a.value.apply(s, source), scores)
+// from attends from the tokens of x to keys and values side by side.
+func (a attention) from(s *torch.Scope, x, kv, scores *torch.Tensor) *torch.Tensor {
+	q := a.query.apply(s, x)
+	return a.finish(s, x, s.CrossAttention(q, kv, scores, a.heads, scaleOf(x.Size(-1), a.heads)))
 }
 
-// mix attends from x to keys and values that were projected already.
-func (a attention) mix(s *torch.Scope, x, k, v, scores *torch.Tensor) *torch.Tensor {
-	mixed := attend(s, a.query.apply(s, x), k, v, scores, a.heads)
+func (a attention) keysAndValues(s *torch.Scope, x *torch.Tensor) *torch.Tensor {
+	return linears(s, x, a.key, a.value)
+}
+
+func (a attention) finish(s *torch.Scope, x, mixed *torch.Tensor) *torch.Tensor {
 	return a.norm.apply(s, s.Add(a.output.apply(s, mixed), x))
 }
 

@@ -63,17 +63,15 @@ func (v vision) forward(s *torch.Scope, images *torch.Tensor, classOnly bool) *t
 
 func (b visionBlock) forward(s *torch.Scope, x *torch.Tensor, classOnly bool) *torch.Tensor {
 	d := x.Size(-1)
-	normed := b.norm1.apply(s, x)
-	var q, k, v *torch.Tensor
+	normed, scale := b.norm1.apply(s, x), scaleOf(d, b.heads)
+	var mixed *torch.Tensor
 	if classOnly {
-		q = b.qkv.rows(s, 0, d).apply(s, firstToken(s, normed))
-		kv := b.qkv.rows(s, d, 2*d).apply(s, normed)
-		k, v = s.Narrow(kv, 2, 0, d), s.Narrow(kv, 2, d, d)
+		q := b.qkv.rows(s, 0, d).apply(s, firstToken(s, normed))
+		mixed = s.CrossAttention(q, b.qkv.rows(s, d, 2*d).apply(s, normed), nil, b.heads, scale)
 		x = firstToken(s, x)
 	} else {
-		qkv := b.qkv.apply(s, normed)
-		q, k, v = s.Narrow(qkv, 2, 0, d), s.Narrow(qkv, 2, d, d), s.Narrow(qkv, 2, 2*d, d)
+		mixed = s.SelfAttention(b.qkv.apply(s, normed), nil, b.heads, scale)
 	}
-	x = s.Add(x, b.proj.apply(s, attend(s, q, k, v, nil, b.heads)))
+	x = s.Add(x, b.proj.apply(s, mixed))
 	return s.Add(x, b.output.apply(s, s.GELU(b.hidden.apply(s, b.norm2.apply(s, x)))))
 }

@@ -1,13 +1,15 @@
 // One AdamW step over all parameters.
-#include <ATen/Parallel.h>
-
+#include <algorithm>
 #include <cmath>
 
 #include "guard.hpp"
+#include "pool.hpp"
 
 using namespace pairstream;
 
 namespace {
+
+constexpr int64_t kElements = 1 << 14;  // in one part of the work
 
 // Factors are what one parameter's update needs beside its own data.
 struct Factors {
@@ -41,8 +43,10 @@ void update_on_cpu(const at::Tensor &p, const at::Tensor &m, const at::Tensor &v
                    const ps_adamw_options &o) {
   T *pp = p.data_ptr<T>(), *mp = m.data_ptr<T>(), *vp = v.data_ptr<T>();
   const T *gp = g.data_ptr<T>();
-  at::parallel_for(0, p.numel(), 1 << 15,
-                   [&](int64_t from, int64_t to) { update<T>(pp, mp, vp, gp, from, to, f, o); });
+  const int64_t n = p.numel();
+  parallel((n + kElements - 1) / kElements, [&](int64_t part) {
+    update<T>(pp, mp, vp, gp, part * kElements, std::min(n, (part + 1) * kElements), f, o);
+  });
 }
 
 // update_anywhere is the same update in libtorch's operations, for devices and dtypes without the loop above.

@@ -17,6 +17,13 @@ inline const at::Tensor &ref(ps_tensor *x) { return *reinterpret_cast<const at::
 // Many operations take "no tensor" (a bias that is not there) as an undefined one.
 inline at::Tensor maybe(ps_tensor *x) { return x == nullptr ? at::Tensor() : ref(x); }
 
+// none stands for an absent tensor where an undefined one will not do: among the inputs of an autograd function.
+inline const at::Tensor &none() {
+  static const at::Tensor *empty = new at::Tensor(at::empty({0}));
+  return *empty;
+}
+inline bool present(const at::Tensor &x) { return x.defined() && !x.is_same(none()); }
+
 inline ps_tensor *own(at::Tensor x) { return reinterpret_cast<ps_tensor *>(new at::Tensor(std::move(x))); }
 
 inline std::string message(const c10::Error &e) { return e.what_without_backtrace(); }

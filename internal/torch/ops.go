@@ -60,10 +60,10 @@ func (s *Scope) Sigmoid(x *Tensor) *Tensor { return s.unary(C.PS_SIGMOID, "sigmo
 func (s *Scope) Tanh(x *Tensor) *Tensor { return s.unary(C.PS_TANH, "tanh", x, 0, 0) }
 
 // GELU is x times the normal distribution function at x, by the error function.
-func (s *Scope) GELU(x *Tensor) *Tensor { return s.unary(C.PS_GELU, "gelu", x, 0, 0) }
+func (s *Scope) GELU(x *Tensor) *Tensor { return s.own("gelu", C.ps_gelu(x.h(), 0)) }
 
 // QuickGELU is x * sigmoid(1.702 x), as CLIP uses it.
-func (s *Scope) QuickGELU(x *Tensor) *Tensor { return s.unary(C.PS_QUICK_GELU, "quick_gelu", x, 0, 0) }
+func (s *Scope) QuickGELU(x *Tensor) *Tensor { return s.own("quick_gelu", C.ps_gelu(x.h(), 1)) }
 
 // Clamp bounds the elements to [lo, hi]; no gradient passes where a bound is exceeded.
 func (s *Scope) Clamp(x *Tensor, lo, hi float64) *Tensor {

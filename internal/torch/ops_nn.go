@@ -22,7 +22,16 @@ func (s *Scope) LogSoftmax(x *Tensor, dim int) *Tensor {
 
 // Linear is x wᵀ + b, with w of shape [out, in]; b may be nil.
 func (s *Scope) Linear(x, w, b *Tensor) *Tensor {
-	return s.own("linear", C.ps_linear(x.h(), w.h(), orNil(b)))
+	return s.Linears(x, []*Tensor{w}, []*Tensor{b})
+}
+
+// Linears is up to three linear layers of the same input, their outputs side by side: [..., out1 + out2 + out3].
+func (s *Scope) Linears(x *Tensor, ws, bs []*Tensor) *Tensor {
+	weights, biases := make([]*C.ps_tensor, len(ws)), make([]*C.ps_tensor, len(ws))
+	for i := range ws {
+		weights[i], biases[i] = ws[i].h(), orNil(bs[i])
+	}
+	return s.own("linear", C.ps_linear(x.h(), &weights[0], &biases[0], C.int(len(ws))))
 }
 
 // LayerNorm normalises over the last dimensions, those of w, then scales by w and adds b.
@@ -46,12 +55,17 @@ func (s *Scope) CrossEntropy(logits, targets *Tensor, ignore int64) *Tensor {
 	return s.own("cross_entropy", C.ps_cross_entropy(logits.h(), targets.h(), C.int64_t(ignore)))
 }
 
-// Attention is softmax(q kᵀ scale + mask) v, head by head. q is [batch, queries, heads*width], k and v are
-// [batch, keys, heads*width], the result is like q. mask may be nil, or [batch, queries, keys] with 1 in the place of
-// batch or queries when it is the same for all.
-func (s *Scope) Attention(q, k, v, mask *Tensor, heads int, scale float64) *Tensor {
-	return s.own("attention",
-		C.ps_attention(q.h(), k.h(), v.h(), orNil(mask), C.int64_t(heads), C.double(scale)))
+// SelfAttention is softmax(q kᵀ scale + mask) v, head by head, of queries, keys and values side by side: qkv is [batch,
+// length, 3*heads*width], the result [batch, length, heads*width]. mask may be nil, or [batch, queries, keys] with 1 in
+// the place of batch or queries when it is the same for all; no gradient reaches it.
+func (s *Scope) SelfAttention(qkv, mask *Tensor, heads int, scale float64) *Tensor {
+	return s.own("attention", C.ps_attention(nil, qkv.h(), orNil(mask), C.int64_t(heads), C.double(scale)))
+}
+
+// CrossAttention is [Scope.SelfAttention] with queries of their own: q is [batch, queries, heads*width], kv is [batch,
+// keys, 2*heads*width].
+func (s *Scope) CrossAttention(q, kv, mask *Tensor, heads int, scale float64) *Tensor {
+	return s.own("attention", C.ps_attention(q.h(), kv.h(), orNil(mask), C.int64_t(heads), C.double(scale)))
 }
 
 // Backward adds the gradients of loss, a scalar, to those of the parameters that it depends on.

@@ -7,7 +7,9 @@
 
 #include <cstdlib>
 
+#include "gemm.hpp"
 #include "guard.hpp"
+#include "pool.hpp"
 
 using namespace pairstream;
 
@@ -17,14 +19,13 @@ char *ps_init(const char *device, int threads, int deterministic) {
     if (d.is_cuda() && !at::hasCUDA()) {
       throw std::runtime_error("this libtorch was built without CUDA, or finds no CUDA device");
     }
-    if (threads > 0) {
-      at::set_num_threads(threads);
-      // OpenBLAS has threads of its own, which libtorch does not know of.
-      using set_fn = void (*)(int);
-      if (auto set = reinterpret_cast<set_fn>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads"))) {
-        set(threads);
-      }
+    // libtorch's own operations and the BLAS run on the calling thread; see pool.cc for why.
+    at::set_num_threads(1);
+    using set_fn = void (*)(int);
+    if (auto set = reinterpret_cast<set_fn>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads"))) {
+      set(1);
     }
+    start_pool(threads);
     if (deterministic) {
       // cuBLAS reads this when its first handle is made; without it matrix products are refused in this mode.
       setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
@@ -68,6 +69,8 @@ int ps_set_grad(int enabled) {
 char *ps_seed(uint64_t seed) {
   return guarded([&] { at::manual_seed(seed); });
 }
+
+const char *ps_multiplier(void) { return gemm_name(); }
 
 ps_result ps_from_data(const void *data, int dtype, const int64_t *dims, int n, const char *device) {
   return result([&] {
@@ -159,8 +162,6 @@ ps_result ps_unary(int op, ps_tensor *handle, double a, double b) {
       case PS_SQUARE: return at::mul(x, x);
       case PS_SIGMOID: return at::sigmoid(x);
       case PS_TANH: return at::tanh(x);
-      case PS_GELU: return at::gelu(x);
-      case PS_QUICK_GELU: return at::mul(x, at::sigmoid(at::mul(x, 1.702)));
       case PS_CONTIGUOUS: return x.contiguous();
       case PS_DETACH: return x.detach();
       case PS_SUM_ALL: return at::sum(x);
@@ -287,10 +288,6 @@ ps_result ps_layer_norm(ps_tensor *x, ps_tensor *weight, ps_tensor *bias, double
   return result([&] { return at::layer_norm(ref(x), ref(weight).sizes(), ref(weight), ref(bias), eps); });
 }
 
-ps_result ps_linear(ps_tensor *x, ps_tensor *weight, ps_tensor *bias) {
-  return result([&] { return at::linear(ref(x), ref(weight), maybe(bias)); });
-}
-
 ps_result ps_embedding(ps_tensor *weight, ps_tensor *ids, int64_t padding) {
   return result([&] { return at::embedding(ref(weight), ref(ids), padding); });
 }
@@ -304,7 +301,7 @@ ps_result ps_normalize(ps_tensor *handle, int64_t dim, double eps) {
 
 ps_result ps_cross_entropy(ps_tensor *logits, ps_tensor *targets, int64_t ignore) {
   return result([&] {
-    return at::nll_loss(at::log_softmax(ref(logits), 1), ref(targets), c10::nullopt, at::Reduction::Mean, ignore);
+    return at::nll_loss(at::log_softmax(ref(logits), 1), ref(targets), {}, at::Reduction::Mean, ignore);
   });
 }
 

@@ -34,7 +34,7 @@ typedef struct {
 enum ps_dtype { PS_FLOAT32, PS_FLOAT64, PS_BFLOAT16, PS_INT64, PS_BOOL, PS_UINT8, PS_OTHER };
 
 enum ps_unary_op {
-  PS_NEG, PS_EXP, PS_LOG, PS_SQRT, PS_SQUARE, PS_SIGMOID, PS_TANH, PS_GELU, PS_QUICK_GELU, PS_CONTIGUOUS, PS_DETACH,
+  PS_NEG, PS_EXP, PS_LOG, PS_SQRT, PS_SQUARE, PS_SIGMOID, PS_TANH, PS_CONTIGUOUS, PS_DETACH,
   PS_SUM_ALL, PS_MEAN_ALL, PS_NOT, PS_ZEROS_LIKE,
   PS_CLAMP,                                                        // to [a, b]
   PS_ADD_SCALAR, PS_MUL_SCALAR,                                    // a
@@ -64,6 +64,7 @@ char *ps_init(const char *device, int threads, int deterministic);
 int ps_cuda_available(void);
 const char *ps_version(void);
 char *ps_blas(void);             // caller frees
+const char *ps_multiplier(void);  // what multiplies float32 matrices on the CPU
 int64_t ps_thread_mark(void);    // a number that differs between threads
 int ps_set_grad(int enabled);    // returns the previous mode of this thread
 char *ps_seed(uint64_t seed);    // of dropout
@@ -95,11 +96,12 @@ ps_result ps_masked_fill(ps_tensor *x, ps_tensor *mask, double value);
 ps_result ps_where(ps_tensor *condition, ps_tensor *yes, ps_tensor *no);
 ps_results ps_topk(ps_tensor *x, int64_t k, int64_t dim);
 ps_result ps_layer_norm(ps_tensor *x, ps_tensor *weight, ps_tensor *bias, double eps);
-ps_result ps_linear(ps_tensor *x, ps_tensor *weight, ps_tensor *bias);
+ps_result ps_linear(ps_tensor *x, ps_tensor **weights, ps_tensor **biases, int n);  // results side by side
+ps_result ps_gelu(ps_tensor *x, int quick);
 ps_result ps_embedding(ps_tensor *weight, ps_tensor *ids, int64_t padding);
 ps_result ps_normalize(ps_tensor *x, int64_t dim, double eps);
 ps_result ps_cross_entropy(ps_tensor *logits, ps_tensor *targets, int64_t ignore);
-ps_result ps_attention(ps_tensor *q, ps_tensor *k, ps_tensor *v, ps_tensor *mask, int64_t heads, double scale);
+ps_result ps_attention(ps_tensor *q, ps_tensor *packed, ps_tensor *mask, int64_t heads, double scale);
 
 // Autograd and the optimiser.
 char *ps_backward(ps_tensor *loss);

@@ -30,8 +30,8 @@ package torch
 // No -std here: it would come after, and beat, the one that a newer libtorch's user sets in CGO_CXXFLAGS. C++17 is the
 // default of GCC 11 and Clang 16.
 
-// #cgo CXXFLAGS: -O3 -fopenmp -I/usr/include/torch/csrc/api/include
-// #cgo LDFLAGS: -ltorch -ltorch_cpu -lc10 -lgomp -ldl
+// #cgo CXXFLAGS: -O3 -I/usr/include/torch/csrc/api/include
+// #cgo LDFLAGS: -ltorch -ltorch_cpu -lc10 -ldl
 // #include <stdlib.h>
 // #include "shim.h"
 import "C"

@@ -1,0 +1,136 @@
+package model_test
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/torch"
+)
+
+// batchOf is a synthetic batch for a model.
+type batchOf struct {
+	n         int
+	pixels    []float32
+	ids, mask []int64
+	own, next []int64
+	positions []int64
+	targets   []int64
+}
+
+func newBatch(c model.Config, n int) batchOf {
+	r := rng.New(2, "synthetic batch")
+	b := batchOf{n: n, pixels: noise(r, n*3*c.ImageSize*c.ImageSize)}
+	for i := range n {
+		length := 8 + r.IntN(c.TextTokens-7)
+		for k := range c.TextTokens {
+			id, real := int64(0), int64(0)
+			if k < length {
+				id, real = int64(1+r.IntN(c.VocabSize-1)), 1
+			}
+			b.ids, b.mask = append(b.ids, id), append(b.mask, real)
+			if real == 1 && k > 0 && r.IntN(2) == 0 {
+				b.positions = append(b.positions, int64(i*c.TextTokens+k))
+				b.targets = append(b.targets, id)
+			}
+		}
+		b.own = append(b.own, int64(i))
+		b.next = append(b.next, int64((i+1)%n))
+	}
+	return b
+}
+
+// step is a training step as GRIT-VLP takes it, and returns the loss.
+func step(s *torch.Scope, m *model.Model, b batchOf) *torch.Tensor {
+	c := m.Config
+	n, size := int64(b.n), int64(c.ImageSize)
+	ids, mask := s.Int64s(b.ids, n, int64(c.TextTokens)), s.Int64s(b.mask, n, int64(c.TextTokens))
+	images := m.Image(s, s.Float32s(b.pixels, n, 3, size, size))
+	texts := m.Text(s, ids, mask)
+	v, t := m.ImageFeature(s, images), m.TextFeature(s, texts)
+	own := s.Int64s(b.own, n)
+	similarity := s.Div(s.MatMul(v, s.Transpose(s.Detach(t), 0, 1)), m.Temperature(s))
+	other := s.Div(s.MatMul(t, s.Transpose(s.Detach(v), 0, 1)), m.Temperature(s))
+	itc := s.Add(s.CrossEntropy(similarity, own, -100), s.CrossEntropy(other, own, -100))
+	pairs := func(a, b []int64) []int64 { return append(append([]int64(nil), a...), b...) }
+	logits := m.MatchPairs(s, texts, mask, images, pairs(pairs(b.own, b.next), b.own), pairs(pairs(b.own, b.own), b.next))
+	labels := make([]int64, 3*b.n)
+	for i := range b.n {
+		labels[i] = 1
+	}
+	itm := s.CrossEntropy(logits, s.Int64s(labels, 3*n), -100)
+	masked := m.MaskedLogitsAt(s, ids, mask, images, b.positions)
+	mlm := s.CrossEntropy(masked, s.Int64s(b.targets, int64(len(b.targets))), -100)
+	return s.Add(s.Add(itc, itm), mlm)
+}
+
+func benchmarkStep(b *testing.B, preset string, vocab, batch int) {
+	c, err := model.Preset(preset, vocab)
+	if err != nil {
+		b.Fatal(err)
+	}
+	w := workerOf(b, benchThreads())
+	m := newModel(b, w, c, 1)
+	data := newBatch(c, batch)
+	var params []*torch.Tensor
+	values := int64(0)
+	for _, p := range m.Params() {
+		params = append(params, p.Tensor)
+	}
+	err = w.Do(context.Background(), func(s *torch.Scope) error {
+		for _, p := range params {
+			values += p.Numel()
+		}
+		optimiser, err := torch.NewAdamW(params, make([]bool, len(params)), torch.DefaultAdamW)
+		if err != nil {
+			return err
+		}
+		defer optimiser.Free()
+		before := cpuSeconds(b)
+		for b.Loop() {
+			if err := s.Nest(func(s *torch.Scope) error {
+				s.Backward(step(s, m, data))
+				return optimiser.Step(1e-4)
+			}); err != nil {
+				return err
+			}
+			if err := optimiser.ZeroGrad(); err != nil {
+				return err
+			}
+		}
+		b.ReportMetric((cpuSeconds(b)-before)/float64(b.N), "cpu-s/op")
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(batch)*float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
+	b.ReportMetric(float64(values)/1e6, "Mparams")
+}
+
+// cpuSeconds is what the process has used so far; on a busy machine it says more than the clock.
+func cpuSeconds(b *testing.B) float64 {
+	b.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	seconds := func(t syscall.Timeval) float64 { return float64(t.Sec) + float64(t.Usec)/1e6 }
+	return seconds(usage.Utime) + seconds(usage.Stime)
+}
+
+func BenchmarkStepTiny48(b *testing.B)  { benchmarkStep(b, "tiny", 2000, 48) }
+func BenchmarkStepTiny96(b *testing.B)  { benchmarkStep(b, "tiny", 2000, 96) }
+func BenchmarkStepSmall16(b *testing.B) { benchmarkStep(b, "small", 8000, 16) }
+
+func benchThreads() int {
+	n, err := strconv.Atoi(os.Getenv("BENCH_THREADS"))
+	if err != nil {
+		return 2
+	}
+	return n
+}

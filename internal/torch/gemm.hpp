@@ -1,0 +1,25 @@
+// Products of float32 matrices on the CPU, on the calling thread alone.
+#ifndef PAIRSTREAM_TORCH_GEMM_HPP
+#define PAIRSTREAM_TORCH_GEMM_HPP
+
+#include <cstdint>
+
+namespace pairstream {
+
+// Matrix is rows x columns within a larger one: element (i, j) is at data[i * stride + j]; transposed, at
+// data[j * stride + i].
+struct Matrix {
+  const float *data;
+  int64_t stride;
+  bool transposed = false;
+};
+
+// gemm adds a (rows x inner) times b (inner x columns) to c, or puts it there when add is false.
+void gemm(int64_t rows, int64_t columns, int64_t inner, Matrix a, Matrix b, bool add, float *c, int64_t stride);
+
+// gemm_name says what multiplies.
+const char *gemm_name();
+
+}  // namespace pairstream
+
+#endif
