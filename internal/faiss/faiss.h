@@ -72,14 +72,15 @@ char* ps_flat_search(ps_flat* h, int64_t n, const float* q, int32_t k, float* sc
 
 typedef struct ps_ivf ps_ivf;
 char* ps_ivf_new(int32_t d, int32_t lists, const float* centroids, ps_ivf** out);
+char* ps_ivf_like(const ps_ivf* h, ps_ivf** out);  // empty lists that share the centroids
 void ps_ivf_free(ps_ivf* h);
 char* ps_ivf_add(ps_ivf* h, int64_t n, const int64_t* ids, const int64_t* lists);
 char* ps_ivf_merge(ps_ivf* h, const ps_ivf* other);
-// Searches the probes nearest lists; id i is row i of rows.
-char* ps_ivf_search(const ps_ivf* h, ps_rows rows, const float* q, int32_t k, int32_t probes, float* scores,
-                    int64_t* ids);
 // The probes lists nearest to the query, nearest first, then -1.
 char* ps_ivf_probe(const ps_ivf* h, const float* q, int32_t probes, int64_t* lists);
+// Searches n lists; id i is row i of rows.
+char* ps_ivf_search(const ps_ivf* h, ps_rows rows, const float* q, int32_t n, const int64_t* lists, int32_t k,
+                    float* scores, int64_t* ids);
 
 // The k rows of [from, rows.n) with the largest inner products, best first, then -1.
 char* ps_scan(ps_rows rows, int64_t from, const float* q, int32_t k, float* scores, int64_t* ids);

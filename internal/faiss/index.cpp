@@ -5,6 +5,8 @@
 #include <faiss/utils/Heap.h>
 #include <omp.h>
 
+#include <memory>
+
 #include "guard.h"
 
 namespace ps {
@@ -73,10 +75,9 @@ struct ps_flat : Handle {
 };
 
 struct ps_ivf : Handle {
-  ps_ivf(int d, int lists, const float* centroids) : quantizer(d), index(&quantizer, d, lists) {
-    quantizer.add(lists, centroids);
-  }
-  faiss::IndexFlatIP quantizer;
+  using Quantizer = std::shared_ptr<faiss::IndexFlatIP>;
+  explicit ps_ivf(Quantizer q) : quantizer(std::move(q)), index(quantizer.get(), quantizer->d, quantizer->ntotal) {}
+  const Quantizer quantizer;  // of all lists that were made from it
   HalfIVF index;
 };
 
@@ -117,7 +118,14 @@ char* ps_flat_search(ps_flat* h, int64_t n, const float* q, int32_t k, float* sc
 }
 
 char* ps_ivf_new(int32_t d, int32_t lists, const float* centroids, ps_ivf** out) {
-  return guarded([&] { *out = new ps_ivf(d, lists, centroids); });
+  return guarded([&] {
+    auto quantizer = std::make_shared<faiss::IndexFlatIP>(d);
+    quantizer->add(lists, centroids);
+    *out = new ps_ivf(std::move(quantizer));
+  });
+}
+char* ps_ivf_like(const ps_ivf* h, ps_ivf** out) {
+  return guarded([&] { *out = new ps_ivf(h->quantizer); });
 }
 void ps_ivf_free(ps_ivf* h) { delete h; }
 
@@ -131,7 +139,7 @@ char* ps_ivf_add(ps_ivf* h, int64_t n, const int64_t* ids, const int64_t* lists)
 
 char* ps_ivf_merge(ps_ivf* h, const ps_ivf* other) {
   return guarded([&] {
-    if (h->index.nlist != other->index.nlist) throw std::invalid_argument("lists of different quantizers");
+    if (h->quantizer != other->quantizer) throw std::invalid_argument("the lists have different centroids");
     for (size_t l = 0; l < other->index.nlist; l++) {
       const size_t n = other->index.invlists->list_size(l);
       faiss::InvertedLists::ScopedIds ids(other->index.invlists, l);
@@ -142,34 +150,29 @@ char* ps_ivf_merge(ps_ivf* h, const ps_ivf* other) {
   });
 }
 
-char* ps_ivf_search(const ps_ivf* h, ps_rows r, const float* q, int32_t k, int32_t probes, float* scores,
-                    int64_t* ids) {
-  return guarded([&] {
-    one_thread();
-    const Rows rows = rows_of(r);
-    check_rows(rows);
-    probes = std::min<int32_t>(probes, h->index.nlist);
-    std::vector<float> near(probes);
-    std::vector<int64_t> lists(probes);
-    h->quantizer.search(1, q, probes, near.data(), lists.data());
-    HalfScanner scanner(rows);
-    scanner.set_query(q);
-    begin_heap(k, scores, ids);
-    for (int64_t l : lists) {
-      if (l < 0) continue;
-      faiss::InvertedLists::ScopedIds entries(h->index.invlists, l);
-      scanner.set_list(l, 0);
-      scanner.scan_codes(h->index.invlists->list_size(l), nullptr, entries.get(), scores, ids, k);
-    }
-    end_heap(k, scores, ids);
-  });
-}
-
 char* ps_ivf_probe(const ps_ivf* h, const float* q, int32_t probes, int64_t* lists) {
   return guarded([&] {
     one_thread();
     std::vector<float> near(probes);
-    h->quantizer.search(1, q, probes, near.data(), lists);
+    h->quantizer->search(1, q, probes, near.data(), lists);
+  });
+}
+
+char* ps_ivf_search(const ps_ivf* h, ps_rows r, const float* q, int32_t n, const int64_t* lists, int32_t k,
+                    float* scores, int64_t* ids) {
+  return guarded([&] {
+    const Rows rows = rows_of(r);
+    check_rows(rows);
+    HalfScanner scanner(rows);
+    scanner.set_query(q);
+    begin_heap(k, scores, ids);
+    for (int32_t i = 0; i < n; i++) {
+      if (lists[i] < 0 || static_cast<size_t>(lists[i]) >= h->index.nlist) throw std::out_of_range("no such list");
+      faiss::InvertedLists::ScopedIds entries(h->index.invlists, lists[i]);
+      scanner.set_list(lists[i], 0);
+      scanner.scan_codes(h->index.invlists->list_size(lists[i]), nullptr, entries.get(), scores, ids, k);
+    }
+    end_heap(k, scores, ids);
   });
 }
 

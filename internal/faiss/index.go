@@ -104,6 +104,15 @@ func NewIVF(centroids []float32, dim int) (*IVF, error) {
 	return v, nil
 }
 
+// Empty implements [knn.Lists].
+func (v *IVF) Empty() (knn.Lists, error) {
+	empty := &IVF{dim: v.dim, lists: v.lists}
+	if err := check("making inverted lists", C.ps_ivf_like(v.handle, &empty.handle)); err != nil {
+		return nil, err
+	}
+	return empty, nil
+}
+
 // Close implements [knn.Lists].
 func (v *IVF) Close() {
 	C.ps_ivf_free(v.handle)
@@ -132,38 +141,35 @@ func (v *IVF) Merge(other knn.Lists) error {
 	return check("merging inverted lists", C.ps_ivf_merge(v.handle, o.handle))
 }
 
-func (v *IVF) checkQuery(q []float32, k int) error {
-	if len(q) != v.dim || k < 1 {
-		return fmt.Errorf("searching inverted lists of %d dimensions for %d rows with a query of %d values", v.dim, k, len(q))
-	}
-	return nil
-}
-
-// Search implements [knn.Lists].
-func (v *IVF) Search(m knn.Matrix, q []float32, k, probes int) ([]knn.Hit, error) {
-	if err := errors.Join(m.Check(), v.checkQuery(q, min(k, probes))); err != nil {
-		return nil, err
-	}
-	var pin runtime.Pinner
-	defer pin.Unpin()
-	scores, ids := make([]float32, k), make([]int64, k)
-	text := C.ps_ivf_search(v.handle, pinned(&pin, m), floats(q), C.int32_t(k), C.int32_t(probes), floats(scores), longs(ids))
-	if err := check("searching inverted lists", text); err != nil {
-		return nil, err
-	}
-	return hits(scores, ids), nil
-}
-
 // Probe implements [knn.Lists].
 func (v *IVF) Probe(q []float32, probes int) ([]int64, error) {
-	if err := v.checkQuery(q, probes); err != nil {
-		return nil, err
+	if len(q) != v.dim || probes < 1 {
+		return nil, fmt.Errorf("ranking %d lists of %d dimensions for a query of %d values", probes, v.dim, len(q))
 	}
 	lists := make([]int64, min(probes, v.lists))
 	if err := check("ranking lists", C.ps_ivf_probe(v.handle, floats(q), C.int32_t(len(lists)), longs(lists))); err != nil {
 		return nil, err
 	}
 	return lists, nil
+}
+
+// Search implements [knn.Lists].
+func (v *IVF) Search(m knn.Matrix, q []float32, k int, lists []int64) ([]knn.Hit, error) {
+	if err := m.Check(); err != nil {
+		return nil, fmt.Errorf("searching inverted lists: %w", err)
+	}
+	if len(q) != v.dim || m.Dim != v.dim || k < 1 {
+		return nil, fmt.Errorf("searching inverted lists of %d dimensions for %d rows of %d values with a query of %d", v.dim, k, m.Dim, len(q))
+	}
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	scores, ids := make([]float32, k), make([]int64, k)
+	text := C.ps_ivf_search(v.handle, pinned(&pin, m), floats(q), C.int32_t(len(lists)), longs(lists), C.int32_t(k),
+		floats(scores), longs(ids))
+	if err := check("searching inverted lists", text); err != nil {
+		return nil, err
+	}
+	return hits(scores, ids), nil
 }
 
 // Scan implements [knn.Searcher].

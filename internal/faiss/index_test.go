@@ -1,6 +1,7 @@
 package faiss_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/faiss"
@@ -82,7 +83,7 @@ func TestListsAreTheReference(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		second, err := s.NewLists(centroids, dim)
+		second, err := first.Empty()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,11 +99,22 @@ func TestListsAreTheReference(t *testing.T) {
 	for i := range 25 {
 		q := queries[i*dim : (i+1)*dim]
 		for _, probes := range []int{1, 4, lists, lists + 3} {
-			got, err := ours.Search(m, q, 10, probes)
+			near, err := ours.Probe(q, probes)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := oracle.Search(m, q, 10, probes)
+			wantNear, err := oracle.Probe(q, probes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(near, wantNear) {
+				t.Fatalf("%d nearest lists %v, want %v", probes, near, wantNear)
+			}
+			got, err := ours.Search(m, q, 10, near)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := oracle.Search(m, q, 10, near)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -112,16 +124,32 @@ func TestListsAreTheReference(t *testing.T) {
 	if err := ours.Add([]int64{1}, []int64{lists}); err == nil {
 		t.Error("a row was added to a list that is not there")
 	}
-	if _, err := ours.Search(m, queries[:3], 10, 1); err == nil {
+	if _, err := ours.Search(m, queries[:3], 10, []int64{0}); err == nil {
 		t.Error("a query of another width found something")
+	}
+	if _, err := ours.Search(m, queries[:dim], 10, []int64{lists}); err == nil {
+		t.Error("a list that is not there was searched")
+	}
+	if _, err := ours.Probe(queries[:dim], 0); err == nil {
+		t.Error("no lists were ranked without an error")
+	}
+	strange, err := faiss.NewIVF(centroids, dim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		strange.Close()
+		if after := faiss.Live(); after != before {
+			t.Errorf("%d handles live after, %d before", after, before)
+		}
+	}()
+	if err := ours.Merge(strange); err == nil {
+		t.Error("lists with centroids of their own were merged")
 	}
 	if err := ours.Merge(oracle); err == nil {
 		t.Error("lists of another engine were merged")
 	}
 	ours.Close()
-	if after := faiss.Live(); after != before {
-		t.Errorf("%d handles live after, %d before", after, before)
-	}
 }
 
 func TestScanIsTheReference(t *testing.T) {

@@ -164,14 +164,16 @@ type Searcher interface {
 	NewLists(centroids []float32, dim int) (Lists, error)
 }
 
-// Lists are inverted lists of row numbers. Searches may run concurrently with each other, not with Add.
+// Lists are inverted lists of row numbers. Searches may run concurrently with each other, not with Add and Merge.
 type Lists interface {
+	// Empty makes lists with the same centroids and no entries.
+	Empty() (Lists, error)
 	Add(rows, lists []int64) error
-	// Merge adds the entries of other, which has the same centroids and stays as it is.
+	// Merge adds the entries of other, which comes from the same NewLists and stays as it is.
 	Merge(other Lists) error
-	// Search finds the k best rows of m in the lists of the probes nearest centroids.
-	Search(m Matrix, q []float32, k, probes int) ([]Hit, error)
-	// Probe is the order in which Search visits lists.
+	// Probe finds the lists whose centroids have the largest inner products with the query, best first.
 	Probe(q []float32, probes int) ([]int64, error)
+	// Search finds the k best rows of m in the given lists.
+	Search(m Matrix, q []float32, k int, lists []int64) ([]Hit, error)
 	Close()
 }

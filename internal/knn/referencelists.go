@@ -78,16 +78,16 @@ func (l *plainLists) Probe(q []float32, probes int) ([]int64, error) {
 	return order, nil
 }
 
-func (l *plainLists) Search(m Matrix, q []float32, k, probes int) ([]Hit, error) {
-	order, err := l.Probe(q, probes)
-	if err != nil {
-		return nil, err
-	}
+func (l *plainLists) Search(m Matrix, q []float32, k int, lists []int64) ([]Hit, error) {
 	var rows []int64
-	for _, list := range order {
+	for _, list := range lists {
 		rows = append(rows, l.lists[list]...)
 	}
 	return bestOf(m, rows, q, k)
+}
+
+func (l *plainLists) Empty() (Lists, error) {
+	return &plainLists{centroids: l.centroids, lists: make([][]int64, len(l.lists))}, nil
 }
 
 func (l *plainLists) Close() {}

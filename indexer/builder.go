@@ -1,0 +1,183 @@
+package indexer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Verdict is what Add says about the open group.
+type Verdict int
+
+// The verdicts of Add.
+const (
+	Open     Verdict = iota // the embedding was taken, or counted as a duplicate
+	Complete                // the embedding was taken as the group's last: Close it before the next Add
+	NewModel                // the embedding was not taken, as other weights made it: Close the group, then Add it again
+)
+
+// Builder assembles the groups of one lane.
+type Builder struct {
+	o      Options
+	engine knn.Engine
+	nouns  NounFinder
+	live   *Live
+	next   schemas.GroupID // of the open group
+	open   *openGroup      // nil between groups
+}
+
+// openGroup is the group that is being assembled.
+type openGroup struct {
+	*members
+	images     idTable[schemas.ImageID]
+	owner      []int32 // number of every member's image
+	nouns      nounTable
+	first, end int64 // offsets
+	duplicates int64
+	low, high  float32 // similarities
+}
+
+// NewBuilder makes the builder of a lane whose next group is first. Live may be nil: then nothing can be searched.
+func NewBuilder(first schemas.GroupID, o Options, engine knn.Engine, nouns NounFinder, live *Live) (*Builder, error) {
+	if err := o.Validate(); err != nil {
+		return nil, fmt.Errorf("checking the indexer's options: %w", err)
+	}
+	return &Builder{o: o, engine: engine, nouns: nouns, live: live, next: first}, nil
+}
+
+// Next is the id of the open group.
+func (b *Builder) Next() schemas.GroupID { return b.next }
+
+// Pending is the number of distinct pairs in the open group.
+func (b *Builder) Pending() int {
+	if b.open == nil {
+		return 0
+	}
+	return b.open.v.Len()
+}
+
+// FirstOffset is the offset of the open group's first embedding: from where to add again after a crash. Without an open
+// group there is none.
+func (b *Builder) FirstOffset() (int64, bool) {
+	if b.open == nil {
+		return 0, false
+	}
+	return b.open.first, true
+}
+
+// Add takes the embedding at an offset of the lane. An error that wraps [schemas.ErrInvalid] is about the embedding
+// alone: it was not taken, and the group goes on.
+func (b *Builder) Add(e *schemas.Embedding, offset int64) (Verdict, error) {
+	g := b.open
+	switch {
+	case g == nil:
+	case e.Model != g.model:
+		return NewModel, nil
+	case offset < g.end:
+		return Open, fmt.Errorf("adding pair %s: offset %d comes after offset %d", e.ID, offset, g.end-1)
+	case g.v.Len() == b.o.GroupSize:
+		return Open, fmt.Errorf("adding pair %s: group %s is complete and was not closed", e.ID, b.next)
+	}
+	if err := b.check(e); err != nil {
+		return Open, fmt.Errorf("adding pair %s: %w", e.ID, err)
+	}
+	if g == nil {
+		var err error
+		if g, err = b.begin(e, offset); err != nil {
+			return Open, err
+		}
+	}
+	g.end = offset + 1
+	if g.position(e.ID) >= 0 {
+		g.duplicates++
+		return Open, nil
+	}
+	if err := g.take(e, b.nouns.Nouns(e.Caption)); err != nil {
+		return Open, err
+	}
+	if b.live != nil {
+		b.live.grew(g.members)
+	}
+	if g.v.Len() == b.o.GroupSize {
+		return Complete, nil
+	}
+	return Open, nil
+}
+
+// check verifies what the codec cannot: that the widths are those of the group. It looks at the widths of a first
+// embedding too, as the vectors need not have come through the codec.
+func (b *Builder) check(e *schemas.Embedding) error {
+	dim := e.V.Len()
+	if b.open != nil {
+		dim = b.open.dim
+	}
+	if dim < 1 || dim > schemas.MaxDim || len(e.V) != 2*dim || len(e.T) != 2*dim {
+		return fmt.Errorf("%w: vectors of %d and %d bytes, want %d", schemas.ErrInvalid, len(e.V), len(e.T), 2*dim)
+	}
+	return nil
+}
+
+// begin opens a group with its first embedding.
+func (b *Builder) begin(e *schemas.Embedding, offset int64) (*openGroup, error) {
+	m, err := newMembers(b.next, e.Model, b.o.GroupSize, e.V.Len())
+	if err != nil {
+		return nil, err
+	}
+	b.open = &openGroup{members: m, first: offset, low: float32(math.Inf(1)), high: float32(math.Inf(-1))}
+	if b.live != nil {
+		b.live.open(m)
+	}
+	return b.open, nil
+}
+
+func (g *openGroup) take(e *schemas.Embedding, nouns []string) error {
+	if err := g.add(e); err != nil {
+		return err
+	}
+	image, _ := g.images.add(e.ImageID)
+	g.owner = append(g.owner, int32(image))
+	g.nouns.add(nouns)
+	g.low, g.high = min(g.low, e.Similarity), max(g.high, e.Similarity)
+	return nil
+}
+
+// Close computes the open group and begins the next one. Without an open group it returns nil: there is nothing to
+// publish, and the group's number stays. After an error the group is still open, and Close may be called again.
+func (b *Builder) Close(ctx context.Context, why Reason) (*Group, error) {
+	g := b.open
+	if g == nil {
+		return nil, nil
+	}
+	group, err := b.compute(ctx, g, why)
+	if err != nil {
+		return nil, fmt.Errorf("closing group %s: %w", b.next, err)
+	}
+	if b.live != nil {
+		if err := b.live.seal(g.members); err != nil {
+			return nil, fmt.Errorf("closing group %s: %w", b.next, err)
+		}
+	}
+	b.open = nil
+	b.next.Seq++
+	if err := g.release(); err != nil {
+		return nil, fmt.Errorf("closing group %s: %w", group.Manifest.Group, err)
+	}
+	return group, nil
+}
+
+// Free gives up the open group and what live search holds of this lane, when the lane goes to another owner.
+func (b *Builder) Free() error {
+	var err error
+	if b.live != nil {
+		err = b.live.drop(b.next.Lane)
+	}
+	if b.open != nil {
+		err = errors.Join(err, b.open.release())
+		b.open = nil
+	}
+	return err
+}

@@ -1,0 +1,370 @@
+package indexer_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/indexer"
+	"github.com/pairstream/pairstream/internal/faiss"
+	"github.com/pairstream/pairstream/internal/halves"
+	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// nouns takes every word of four letters and more for a noun.
+type nouns struct{}
+
+func (nouns) Nouns(caption string) []string {
+	var found []string
+	for _, word := range strings.Fields(strings.ToLower(caption)) {
+		if len(word) >= 4 {
+			found = append(found, word)
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+const dim = 24
+
+var things = []string{"beach", "bicycle", "bridge", "castle", "forest", "horse", "kitchen", "train"}
+
+// lane makes n embeddings around eight things; perImage pairs in a row share an image.
+func lane(seed uint64, n, perImage int) []*schemas.Embedding {
+	r := rng.New(seed, "lane")
+	around := func(thing int, spread float64) []float32 {
+		row, norm := make([]float32, dim), 0.0
+		for j := range row {
+			row[j] = float32(spread * r.NormFloat64() / math.Sqrt(dim))
+			if j == thing {
+				row[j]++
+			}
+			norm += float64(row[j]) * float64(row[j])
+		}
+		for j := range row {
+			row[j] /= float32(math.Sqrt(norm))
+		}
+		return row
+	}
+	out := make([]*schemas.Embedding, n)
+	var image []float32
+	thing := 0
+	for i := range out {
+		if i%perImage == 0 {
+			thing = r.IntN(len(things))
+			image = around(thing, 0.5)
+		}
+		e := &schemas.Embedding{
+			Caption: fmt.Sprintf("a %s by the %s no %d", things[thing], things[r.IntN(len(things))], i),
+			Image:   schemas.ImageRef{URI: "file:///x.tar", Size: 1},
+			V:       schemas.NewFloat16s(image), T: schemas.NewFloat16s(around(thing, 0.7)), Model: "m1",
+		}
+		binary.LittleEndian.PutUint64(e.ImageID[:], seed<<32+uint64(i/perImage)+1)
+		e.ID = schemas.NewPairID(e.ImageID, e.Caption)
+		e.Similarity = float32(knn.Score(e.V.Floats(), e.T.Floats()))
+		out[i] = e
+	}
+	return out
+}
+
+func options() indexer.Options {
+	o := indexer.DefaultOptions()
+	o.GroupSize, o.K2, o.Clusters, o.MinCount, o.Seed = 500, 50, 12, 10, 42
+	return o
+}
+
+func newBuilder(t *testing.T, o indexer.Options, engine knn.Engine) *indexer.Builder {
+	t.Helper()
+	b, err := indexer.NewBuilder(schemas.GroupID{Lane: 3, Seq: 7}, o, engine, nouns{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Free(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// add adds an embedding and demands a verdict.
+func add(t *testing.T, b *indexer.Builder, e *schemas.Embedding, offset int64, want indexer.Verdict) {
+	t.Helper()
+	got, err := b.Add(e, offset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != want {
+		t.Fatalf("adding offset %d: verdict %d, want %d", offset, got, want)
+	}
+}
+
+func closeGroup(t *testing.T, b *indexer.Builder, why indexer.Reason) *indexer.Group {
+	t.Helper()
+	g, err := b.Close(context.Background(), why)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// encoded is the bytes of a group's records.
+func encoded(t *testing.T, g *indexer.Group) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	for _, c := range g.Chunks {
+		raw, err := schemas.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Write(raw)
+	}
+	raw, err := schemas.Marshal(g.Manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(out.Bytes(), raw...)
+}
+
+// build makes one sealed group.
+func build(t *testing.T, o indexer.Options, engine knn.Engine, pairs []*schemas.Embedding) *indexer.Group {
+	t.Helper()
+	b := newBuilder(t, o, engine)
+	for i, e := range pairs {
+		if _, err := b.Add(e, int64(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return closeGroup(t, b, indexer.BySeal)
+}
+
+func TestOneGroup(t *testing.T) {
+	before := halves.Live()
+	o := options()
+	o.GroupSize = 2000
+	pairs := lane(1, 1500, 3)
+	g := build(t, o, faiss.Engine{}, pairs)
+	m := g.Manifest
+	low, high := pairs[0].Similarity, pairs[0].Similarity
+	for _, e := range pairs {
+		low, high = min(low, e.Similarity), max(high, e.Similarity)
+	}
+	want := schemas.Group{
+		Group: schemas.GroupID{Lane: 3, Seq: 7}, EndOffset: 1500, Count: 1500, Chunks: 2, Dim: dim, Clusters: 12,
+		MinSimilarity: low, MaxSimilarity: high, Nouns: slices.Sorted(slices.Values(things)), Model: "m1", Closed: "seal", K: 10, K1: 5,
+		K2: 50, P: 0.3, MinCount: 10, Modality: "image", Digest: m.Digest,
+	}
+	if fmt.Sprintf("%+v", *m) != fmt.Sprintf("%+v", want) {
+		t.Errorf("manifest\n%+v, want\n%+v", *m, want)
+	}
+	objects, sameThing := 0, 0
+	for _, c := range g.Chunks {
+		for i := range c.Members() {
+			at := int(c.Start) + i
+			if c.ID(i) != pairs[at].ID {
+				t.Fatalf("member %d is %s, want %s", at, c.ID(i), pairs[at].ID)
+			}
+			for _, j := range c.SE[i*5 : (i+1)*5] {
+				if j >= 0 && pairs[j].ImageID == pairs[at].ImageID {
+					t.Fatalf("SE of %d has %d, a pair of the same image", at, j)
+				}
+			}
+			for _, place := range c.Objects(i) {
+				objects++
+				if strings.Contains(pairs[at].Caption, "a "+m.Nouns[place]+" ") {
+					sameThing++
+				}
+			}
+		}
+	}
+	if objects < 1000 || sameThing*10 < objects*6 {
+		t.Errorf("%d objects, %d of them what the picture shows", objects, sameThing)
+	}
+	if after := halves.Live(); after != before {
+		t.Errorf("%d matrices live after, %d before", after, before)
+	}
+}
+
+// TestSameGroupForAnyEngine: the bytes depend on nothing but the embeddings and the options.
+func TestSameGroupForAnyEngine(t *testing.T) {
+	for _, change := range []struct {
+		name   string
+		change func(*indexer.Options)
+	}{
+		{"images", func(*indexer.Options) {}},
+		{"texts", func(o *indexer.Options) { o.Modality = indexer.Text }},
+		{"same image kept", func(o *indexer.Options) { o.KeepSameImage = true }},
+		{"more clusters than pairs", func(o *indexer.Options) { o.Clusters = 10_000 }},
+	} {
+		t.Run(change.name, func(t *testing.T) {
+			o := options()
+			change.change(&o)
+			pairs := lane(2, 300, 2)
+			want := encoded(t, build(t, o, knn.Reference{}, pairs))
+			for _, threads := range []int{1, 3} {
+				o.Threads = threads
+				if got := encoded(t, build(t, o, faiss.Engine{}, pairs)); !bytes.Equal(got, want) {
+					t.Errorf("with %d threads the records differ from the reference's", threads)
+				}
+			}
+			o.Seed++
+			if got := encoded(t, build(t, o, faiss.Engine{}, pairs)); bytes.Equal(got, want) && change.name != "more clusters than pairs" {
+				t.Error("another seed gave the same records")
+			}
+		})
+	}
+}
+
+func TestSameImageOption(t *testing.T) {
+	o := options()
+	pairs := lane(3, 200, 5)
+	has := func(keep bool) bool {
+		o.KeepSameImage = keep
+		for _, c := range build(t, o, faiss.Engine{}, pairs).Chunks {
+			for i, j := range c.SE {
+				if j >= 0 && pairs[j].ImageID == pairs[i/5].ImageID {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	if has(false) {
+		t.Error("SE holds pairs of the same image")
+	}
+	if !has(true) {
+		t.Error("SE holds no pair of the same image although it was told to")
+	}
+}
+
+func TestGroupsRoll(t *testing.T) {
+	o := options()
+	o.GroupSize = 100
+	b := newBuilder(t, o, faiss.Engine{})
+	pairs := lane(4, 350, 1)
+	offset := int64(1000)
+	if g := closeGroup(t, b, indexer.BySeal); g != nil {
+		t.Fatalf("a group came of nothing: %+v", g.Manifest)
+	}
+	if _, ok := b.FirstOffset(); ok {
+		t.Error("an empty builder has a first offset")
+	}
+	for i := range 99 {
+		add(t, b, pairs[i], offset, indexer.Open)
+		offset++
+		add(t, b, pairs[i/2], offset, indexer.Open) // again
+		offset++
+	}
+	if first, ok := b.FirstOffset(); !ok || first != 1000 || b.Pending() != 99 {
+		t.Errorf("first offset %d, %d pending, want 1000 and 99", first, b.Pending())
+	}
+	add(t, b, pairs[99], offset, indexer.Complete)
+	if _, err := b.Add(pairs[100], offset+1); err == nil {
+		t.Error("a complete group took another pair")
+	}
+	m := closeGroup(t, b, indexer.ByCount).Manifest
+	if m.Group.Seq != 7 || m.Count != 100 || m.Duplicates != 99 || m.FirstOffset != 1000 || m.EndOffset != offset+1 || m.Closed != "count" {
+		t.Errorf("manifest %+v", *m)
+	}
+	// A pair of the last group is new in this one.
+	offset += 10
+	add(t, b, pairs[0], offset, indexer.Open)
+	for i := range 40 {
+		offset++
+		add(t, b, pairs[100+i], offset, indexer.Open)
+	}
+	other := *pairs[0]
+	other.Model = "m2"
+	add(t, b, &other, offset+1, indexer.NewModel)
+	m = closeGroup(t, b, indexer.ByModel).Manifest
+	if m.Group.Seq != 8 || m.Count != 41 || m.Duplicates != 0 || m.EndOffset != offset+1 || m.Closed != "model" || m.Model != "m1" {
+		t.Errorf("manifest %+v", *m)
+	}
+	add(t, b, &other, offset+1, indexer.Open)
+	m = closeGroup(t, b, indexer.BySeal).Manifest
+	if m.Group.Seq != 9 || m.Count != 1 || m.Model != "m2" || m.Clusters != 1 || m.Closed != "seal" {
+		t.Errorf("manifest %+v", *m)
+	}
+}
+
+// TestAddingAgainGivesTheSameGroup is a crash in the middle of a group: a new builder starts at its first offset.
+func TestAddingAgainGivesTheSameGroup(t *testing.T) {
+	pairs := lane(5, 120, 1)
+	whole := encoded(t, build(t, options(), faiss.Engine{}, pairs))
+	crashed := newBuilder(t, options(), faiss.Engine{})
+	for i := range 70 {
+		add(t, crashed, pairs[i], int64(i), indexer.Open)
+	}
+	if err := crashed.Free(); err != nil {
+		t.Fatal(err)
+	}
+	if again := encoded(t, build(t, options(), faiss.Engine{}, pairs)); !bytes.Equal(again, whole) {
+		t.Error("the records differ after a crash")
+	}
+}
+
+func TestCloseCanBeCalledAgain(t *testing.T) {
+	pairs := lane(6, 80, 1)
+	want := encoded(t, build(t, options(), faiss.Engine{}, pairs))
+	b := newBuilder(t, options(), faiss.Engine{})
+	for i, e := range pairs {
+		add(t, b, e, int64(i), indexer.Open)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := b.Close(ctx, indexer.BySeal); !errors.Is(err, context.Canceled) {
+		t.Fatalf("closing while stopped: %v", err)
+	}
+	if got := encoded(t, closeGroup(t, b, indexer.BySeal)); !bytes.Equal(got, want) {
+		t.Error("the records differ after a close that was stopped")
+	}
+}
+
+func TestAddRefuses(t *testing.T) {
+	b := newBuilder(t, options(), faiss.Engine{})
+	pairs := lane(7, 10, 1)
+	add(t, b, pairs[0], 5, indexer.Open)
+	narrow, uneven, empty := *pairs[1], *pairs[1], *pairs[1]
+	narrow.V, narrow.T = narrow.V[:8], narrow.T[:8]
+	uneven.T = uneven.T[:8]
+	empty.V, empty.T = nil, nil
+	for name, e := range map[string]*schemas.Embedding{"another width": &narrow, "two widths": &uneven, "no vectors": &empty} {
+		if _, err := b.Add(e, 6); !errors.Is(err, schemas.ErrInvalid) {
+			t.Errorf("%s: %v, want an invalid record", name, err)
+		}
+		if _, err := newBuilder(t, options(), faiss.Engine{}).Add(e, 6); name != "another width" && !errors.Is(err, schemas.ErrInvalid) {
+			t.Errorf("%s first: %v, want an invalid record", name, err)
+		}
+	}
+	if _, err := b.Add(pairs[1], 5); err == nil || errors.Is(err, schemas.ErrInvalid) {
+		t.Errorf("an offset for the second time: %v", err)
+	}
+	add(t, b, pairs[1], 6, indexer.Open)
+	if m := closeGroup(t, b, indexer.BySeal).Manifest; m.Count != 2 {
+		t.Errorf("%d pairs, want 2", m.Count)
+	}
+}
+
+func TestOptionsNameWhatIsWrong(t *testing.T) {
+	bad := indexer.Options{K: 0, K1: -1, K2: 0, Modality: "sound", P: math.NaN(), MinCount: -1, Threads: -1}
+	err := bad.Validate()
+	for _, word := range []string{"group size", "k is", "k1", "k2", "clusters", "iterations", "modality", "p is", "min count", "threads"} {
+		if err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("no word of %q in %v", word, err)
+		}
+	}
+	if err := indexer.DefaultOptions().Validate(); err != nil {
+		t.Errorf("the defaults: %v", err)
+	}
+	if _, err := indexer.NewBuilder(schemas.GroupID{}, bad, faiss.Engine{}, nouns{}, nil); err == nil {
+		t.Error("a builder was made with bad options")
+	}
+}

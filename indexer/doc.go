@@ -1,0 +1,38 @@
+// Package indexer turns the embeddings of a lane into groups with their neighbours, clusters and objects (GPN-S sections
+// 3.2 to 3.5), and answers searches over the pairs that it holds.
+//
+// In go embeddings in offset order; out come, per group, neighbour chunks and a manifest:
+//
+//	b.Add(embedding, offset) -> Open                 go on
+//	                         -> Complete             Close(ByCount), then go on
+//	                         -> NewModel             Close(ByModel), then Add the same embedding again
+//	seal record              -> Close(BySeal)
+//	Close                    -> chunks and manifest of the group; the next one begins
+//
+// What a group holds:
+//
+//   - V2T_k: the k texts nearest to an image, its own text among them.
+//   - SE = V2V_k1 n T2V_k2 (eq. 9): V2V leaves out the image itself and, unless told otherwise, other pairs of the same
+//     image, which are known positives and could only find themselves; T2V is as printed, over the images of all pairs,
+//     so that an image with five captions takes five places.
+//   - The cluster of every member: plain k-means, squared L2, not spherical, from k-means++ starts; K is the smaller of
+//     the configured number and the group's size.
+//   - obj(v) (eq. 7): nouns in more than a share p of the neighbour texts, out of those in more than MinCount captions of
+//     the group. The share is count/k > p in float64, k being the neighbours there are (fewer in a tiny group). Nouns
+//     are those of internal/nouns, lower-cased; the manifest lists them ascending, and obj refers to that list,
+//     ascending too.
+//
+// Guarantees:
+//
+//  1. A group's records are a function of its embeddings, the options and the group's id: the same bytes on every
+//     machine, with any number of threads. Scores are exact (internal/knn), and ties go to the lower position.
+//  2. The first embedding of a pair id within the open group is kept, later ones are counted and dropped. Positions are
+//     given in offset order.
+//  3. After a crash, adding the embeddings from the open group's first offset again gives the same state.
+//  4. Memory per pair of dimension d is 4d bytes of vectors, outside the Go heap, about 60 bytes of ids and 4 bytes per
+//     noun; Close takes about 500 bytes more per pair while it runs (k=10, k1=5).
+//
+// Concurrency: a Builder belongs to one goroutine. A [Live] may be searched and added to by any number.
+//
+// The package does not read topics, does not know time, and leaves heavy arithmetic to a [knn.Engine].
+package indexer

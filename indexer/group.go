@@ -1,0 +1,95 @@
+package indexer
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+
+	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// compute makes the records of a group.
+func (b *Builder) compute(ctx context.Context, g *openGroup, why Reason) (*Group, error) {
+	n := g.v.Len()
+	params := knn.Params{K: b.o.K, K1: b.o.K1, K2: b.o.K2, Threads: b.o.Threads}
+	if !b.o.KeepSameImage {
+		params.Owner = g.owner
+	}
+	near, err := b.engine.Neighbors(ctx, g.matrix(Image, n), g.matrix(Text, n), params)
+	if err != nil {
+		return nil, err
+	}
+	near.V2V = nil // only SE is published; free it before the next step
+	clusters, err := b.cluster(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	words, places := g.nouns.vocabulary(b.o.MinCount)
+	counter := newObjectCounter(&g.nouns, places, len(words), b.o.P)
+	group := &Group{}
+	for start := 0; start < n; start += schemas.ChunkMembers {
+		group.Chunks = append(group.Chunks, b.chunk(g, start, near, clusters.Assign, counter))
+	}
+	group.Manifest = b.manifest(g, why, words)
+	group.Manifest.Chunks = int32(len(group.Chunks))
+	if group.Manifest.Digest, err = digest(group.Chunks); err != nil {
+		return nil, err
+	}
+	return group, nil
+}
+
+func (b *Builder) clusters(n int) int { return min(b.o.Clusters, n) }
+
+func (b *Builder) cluster(ctx context.Context, g *openGroup) (knn.Clusters, error) {
+	x := g.matrix(b.o.Modality, g.v.Len())
+	draws := rng.New(b.o.Seed, "indexer.clusters", int64(g.group.Lane), g.group.Seq)
+	seeds, err := knn.Seeds(ctx, b.engine, x, b.clusters(x.Rows), draws)
+	if err != nil {
+		return knn.Clusters{}, fmt.Errorf("choosing first centroids: %w", err)
+	}
+	return b.engine.KMeans(ctx, x, knn.KMeansParams{Init: seeds, Iterations: b.o.Iterations, Threads: b.o.Threads})
+}
+
+// chunk is the part of the group that begins at position start.
+func (b *Builder) chunk(g *openGroup, start int, near knn.Result, assign []int32, counter *objectCounter) *schemas.NeighborChunk {
+	end := min(start+schemas.ChunkMembers, g.v.Len())
+	k, k1 := b.o.K, b.o.K1
+	c := &schemas.NeighborChunk{
+		Group: g.group, Start: int32(start),
+		K: int32(k), V2T: near.V2T[start*k : end*k],
+		K1: int32(k1), SE: near.SE[start*k1 : end*k1],
+		Cluster: assign[start:end],
+	}
+	for i := start; i < end; i++ {
+		id := g.pairs.keys[i] // no lock: only this goroutine adds
+		c.IDs = append(c.IDs, id[:]...)
+		c.Obj = counter.objects(c.Obj, near.V2T[i*k:(i+1)*k])
+		c.ObjEnd = append(c.ObjEnd, int32(len(c.Obj)))
+	}
+	return c
+}
+
+func (b *Builder) manifest(g *openGroup, why Reason, words []string) *schemas.Group {
+	n := g.v.Len()
+	return &schemas.Group{
+		Group: g.group, FirstOffset: g.first, EndOffset: g.end, Count: int32(n), Duplicates: g.duplicates, Dim: int32(g.dim),
+		Clusters: int32(b.clusters(n)), MinSimilarity: g.low, MaxSimilarity: g.high, Nouns: words, Model: g.model,
+		Closed: string(why), K: int32(b.o.K), K1: int32(b.o.K1), K2: int32(b.o.K2), P: b.o.P, MinCount: int32(b.o.MinCount),
+		Modality: b.o.Modality,
+	}
+}
+
+// digest is the SHA-256 over the bytes of the chunks, in order.
+func digest(chunks []*schemas.NeighborChunk) ([]byte, error) {
+	h := sha256.New()
+	for _, c := range chunks {
+		raw, err := schemas.Marshal(c)
+		if err != nil {
+			return nil, fmt.Errorf("encoding the chunk at position %d: %w", c.Start, err)
+		}
+		h.Write(raw)
+	}
+	return h.Sum(nil), nil
+}

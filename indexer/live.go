@@ -1,0 +1,297 @@
+package indexer
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// What is wrong with a search that Live cannot answer.
+var (
+	ErrQuery   = errors.New("bad query")
+	ErrNoPairs = errors.New("no such pairs")
+)
+
+// MaxNeighbors is the most that a search may ask for.
+const MaxNeighbors = 1000
+
+// LiveOptions decide what can be searched, and how.
+type LiveOptions struct {
+	KeepGroups int     // latest closed groups of every lane that stay searchable
+	TailRows   int     // pairs that are searched one by one until they go into inverted lists together
+	Recall     float64 // share of the exact ten nearest that a search in lists should find
+	Seed       uint64
+}
+
+// DefaultLiveOptions keep one closed group.
+func DefaultLiveOptions() LiveOptions {
+	return LiveOptions{KeepGroups: 1, TailRows: 8192, Recall: 0.97}
+}
+
+// Validate names every option that is out of range.
+func (o LiveOptions) Validate() error {
+	var problems []error
+	if o.KeepGroups < 0 {
+		problems = append(problems, fmt.Errorf("keep groups is %d, want at least 0", o.KeepGroups))
+	}
+	if o.TailRows < 1 {
+		problems = append(problems, fmt.Errorf("tail rows is %d, want at least 1", o.TailRows))
+	}
+	if !(o.Recall > 0 && o.Recall <= 1) {
+		problems = append(problems, fmt.Errorf("recall is %g, want more than 0 and at most 1", o.Recall))
+	}
+	return errors.Join(problems...)
+}
+
+// LiveEngine is the arithmetic that live search needs.
+type LiveEngine interface {
+	knn.Engine
+	knn.Searcher
+}
+
+// Live searches the open group and the latest closed groups of every lane while they grow.
+//
+// The vectors are those that the builders hold, not copies. The newest pairs of a group are compared one by one; a
+// background goroutine ([Live.Run]) puts them into inverted lists, some thousand at a time, and trains new lists when a
+// group has outgrown the old ones. How many lists a search visits is measured then, so that searches find the wanted
+// share of the exact nearest. Without Run everything is found exactly, only more slowly.
+//
+// Adding a pair takes no lock that a search holds for longer than a look-up. Vectors of different encoders cannot be
+// compared, so a search looks only at groups of one model.
+type Live struct {
+	o      LiveOptions
+	engine LiveEngine
+	wake   chan struct{}
+
+	mu         sync.RWMutex                // of groups
+	groups     []*liveGroup                // oldest first
+	quantizers map[quantizerKey]*quantizer // of the goroutine of Run
+}
+
+// NewLive makes an empty index.
+func NewLive(o LiveOptions, engine LiveEngine) (*Live, error) {
+	if err := o.Validate(); err != nil {
+		return nil, fmt.Errorf("checking the options of live search: %w", err)
+	}
+	return &Live{o: o, engine: engine, wake: make(chan struct{}, 1), quantizers: make(map[quantizerKey]*quantizer)}, nil
+}
+
+// liveGroup is a group as live search sees it.
+type liveGroup struct {
+	*members
+	closed bool // by its builder; under Live.mu
+
+	mu    sync.RWMutex // held by searches for their duration, by others for a swap
+	gone  bool         // the vectors may not be read any more
+	sides map[string]*side
+}
+
+// Neighbor is one found pair.
+type Neighbor struct {
+	Pair       schemas.PairID
+	Group      schemas.GroupID
+	Position   int
+	Similarity float32
+}
+
+// Answer is what a search found, best first.
+type Answer struct {
+	Model     string // fingerprint of the encoder whose vectors were compared
+	Searched  int    // pairs that were searched
+	Neighbors []Neighbor
+}
+
+// open takes a group that begins.
+func (l *Live) open(m *members) {
+	m.retain()
+	g := &liveGroup{members: m, sides: map[string]*side{Image: {}, Text: {}}}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.groups = append(l.groups, g)
+}
+
+// grew wakes the background when a tail is complete.
+func (l *Live) grew(m *members) {
+	if m.v.Len()%l.o.TailRows == 0 {
+		select {
+		case l.wake <- struct{}{}:
+		default: // it is awake
+		}
+	}
+}
+
+// seal marks a group as closed, and lets the lane's oldest closed groups go.
+func (l *Live) seal(m *members) error {
+	l.mu.Lock()
+	closed := 0
+	for _, g := range l.groups {
+		g.closed = g.closed || g.members == m
+		if g.closed && g.group.Lane == m.group.Lane {
+			closed++
+		}
+	}
+	excess := closed - l.o.KeepGroups
+	gone := l.remove(func(g *liveGroup) bool {
+		if !g.closed || g.group.Lane != m.group.Lane || excess <= 0 {
+			return false
+		}
+		excess--
+		return true
+	})
+	l.mu.Unlock()
+	return free(gone)
+}
+
+// drop lets all groups of a lane go.
+func (l *Live) drop(lane int32) error {
+	l.mu.Lock()
+	gone := l.remove(func(g *liveGroup) bool { return g.group.Lane == lane })
+	l.mu.Unlock()
+	return free(gone)
+}
+
+// Close lets everything go. Run must have returned.
+func (l *Live) Close() error {
+	l.mu.Lock()
+	gone := l.remove(func(*liveGroup) bool { return true })
+	l.mu.Unlock()
+	for _, q := range l.quantizers {
+		q.base.Close()
+	}
+	clear(l.quantizers)
+	return free(gone)
+}
+
+// remove takes groups out of the list, the oldest first. The caller holds mu.
+func (l *Live) remove(leaves func(*liveGroup) bool) []*liveGroup {
+	var gone []*liveGroup
+	stay := make([]*liveGroup, 0, len(l.groups))
+	for _, g := range l.groups {
+		if leaves(g) {
+			gone = append(gone, g)
+		} else {
+			stay = append(stay, g)
+		}
+	}
+	l.groups = stay
+	return gone
+}
+
+// free waits for the searches that still look at the groups, and frees what they hold.
+func free(groups []*liveGroup) error {
+	var problems []error
+	for _, g := range groups {
+		g.mu.Lock()
+		g.gone = true
+		for _, s := range g.sides {
+			s.close()
+		}
+		g.mu.Unlock()
+		problems = append(problems, g.release())
+	}
+	return errors.Join(problems...)
+}
+
+func (l *Live) snapshot() []*liveGroup {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.groups // remove makes a new list, and open appends beyond its end
+}
+
+// Search finds the k pairs whose vectors of a modality have the largest inner products with the vector, which is
+// normalised first, among the groups of the newest group's model.
+func (l *Live) Search(vector []float32, k int, modality string) (Answer, error) {
+	groups := l.snapshot()
+	if len(groups) == 0 {
+		return Answer{}, fmt.Errorf("%w: nothing was indexed yet", ErrNoPairs)
+	}
+	newest := groups[len(groups)-1]
+	if len(vector) != newest.dim {
+		return Answer{}, fmt.Errorf("%w: vector of %d values, want %d", ErrQuery, len(vector), newest.dim)
+	}
+	unit, err := normalised(vector)
+	if err != nil {
+		return Answer{}, err
+	}
+	return l.search(groups, newest.model, unit, k, modality, schemas.PairID{}, false)
+}
+
+// Neighbors finds the k pairs nearest to the image of a pair: by their texts as in V2T, the pair's own among them, or by
+// their images as in V2V, without the pair itself.
+func (l *Live) Neighbors(pair schemas.PairID, k int, modality string) (Neighbor, Answer, error) {
+	groups := l.snapshot()
+	for _, g := range slices.Backward(groups) {
+		position := g.position(pair)
+		if position < 0 {
+			continue
+		}
+		vector, ok := g.image(position)
+		if !ok {
+			continue
+		}
+		self := Neighbor{Pair: pair, Group: g.group, Position: position, Similarity: 1}
+		answer, err := l.search(groups, g.model, vector, k, modality, pair, modality == Image)
+		return self, answer, err
+	}
+	return Neighbor{}, Answer{}, fmt.Errorf("%w: pair %s is in no group that is open or was closed lately", ErrNoPairs, pair)
+}
+
+// image is the image vector at a position; false when the group is gone or the vector is still being written.
+func (g *liveGroup) image(position int) ([]float32, bool) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if g.gone || position >= g.v.Len() {
+		return nil, false
+	}
+	return g.matrix(Image, position+1).Row(position, nil), true
+}
+
+func (l *Live) search(groups []*liveGroup, model string, q []float32, k int, modality string, self schemas.PairID, leaveOut bool) (Answer, error) {
+	switch {
+	case k < 1 || k > MaxNeighbors:
+		return Answer{}, fmt.Errorf("%w: %d neighbours, want 1..%d", ErrQuery, k, MaxNeighbors)
+	case modality != Image && modality != Text:
+		return Answer{}, fmt.Errorf("%w: modality %q, want %q or %q", ErrQuery, modality, Image, Text)
+	}
+	answer := Answer{Model: model}
+	for _, g := range groups {
+		if g.model != model || g.dim != len(q) {
+			continue
+		}
+		hits, searched, err := g.search(l.engine, modality, q, k+1) // one more, as the pair itself may be left out
+		if err != nil {
+			return Answer{}, fmt.Errorf("searching group %s: %w", g.group, err)
+		}
+		answer.Searched += searched
+		for _, h := range hits {
+			pair := g.pair(h.Row)
+			if leaveOut && pair == self {
+				continue
+			}
+			answer.Neighbors = append(answer.Neighbors, Neighbor{pair, g.group, int(h.Row), h.Similarity})
+		}
+	}
+	slices.SortStableFunc(answer.Neighbors, func(a, b Neighbor) int {
+		return cmp.Or(cmp.Compare(b.Similarity, a.Similarity), cmp.Compare(b.Group.Seq, a.Group.Seq), cmp.Compare(a.Position, b.Position))
+	})
+	answer.Neighbors = answer.Neighbors[:min(k, len(answer.Neighbors))]
+	return answer, nil
+}
+
+func normalised(vector []float32) ([]float32, error) {
+	norm := math.Sqrt(knn.Score(vector, vector))
+	if !(norm > 0) || math.IsInf(norm, 0) {
+		return nil, fmt.Errorf("%w: the vector's norm is %g", ErrQuery, norm)
+	}
+	unit := make([]float32, len(vector))
+	for i, x := range vector {
+		unit[i] = float32(float64(x) / norm)
+	}
+	return unit, nil
+}

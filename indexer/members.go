@@ -1,0 +1,126 @@
+package indexer
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"sync"
+
+	"github.com/pairstream/pairstream/internal/halves"
+	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// idTable numbers distinct 128-bit ids in the order of their coming: 24 bytes each, where a Go map takes twice that.
+type idTable[K ~[16]byte] struct {
+	keys  []K
+	slots []int32 // position+1 of a key, 0 for none; open addressing, at most half full
+}
+
+func (t *idTable[K]) slot(key K) int {
+	// Ids are hashes, but not all come from us: the multiplication spreads them whatever they are.
+	hash := (binary.LittleEndian.Uint64(key[:8]) ^ binary.LittleEndian.Uint64(key[8:])) * 0x9e3779b97f4a7c15
+	at := int(hash >> (64 - uint(bits.TrailingZeros(uint(len(t.slots))))))
+	for t.slots[at] != 0 && t.keys[t.slots[at]-1] != key {
+		at = (at + 1) & (len(t.slots) - 1)
+	}
+	return at
+}
+
+// find returns the number of a key, or -1.
+func (t *idTable[K]) find(key K) int {
+	if len(t.slots) == 0 {
+		return -1
+	}
+	return int(t.slots[t.slot(key)]) - 1
+}
+
+// add returns the number of a key, and whether it is new.
+func (t *idTable[K]) add(key K) (int, bool) {
+	if 2*(len(t.keys)+1) > len(t.slots) {
+		t.slots = make([]int32, max(64, 2*len(t.slots)))
+		for i, k := range t.keys {
+			t.slots[t.slot(k)] = int32(i) + 1
+		}
+	}
+	at := t.slot(key)
+	if t.slots[at] != 0 {
+		return int(t.slots[at]) - 1, false
+	}
+	t.keys = append(t.keys, key)
+	t.slots[at] = int32(len(t.keys))
+	return len(t.keys) - 1, true
+}
+
+// members are the pairs of a group: what the group's builder fills and live search reads.
+type members struct {
+	group schemas.GroupID
+	model string
+	dim   int
+	v, t  *halves.Rows
+
+	mu    sync.RWMutex // of pairs; held for a lookup or one addition
+	pairs idTable[schemas.PairID]
+}
+
+func newMembers(group schemas.GroupID, model string, capacity, dim int) (*members, error) {
+	v, err := halves.New(capacity, dim)
+	if err != nil {
+		return nil, fmt.Errorf("opening group %s: %w", group, err)
+	}
+	t, err := halves.New(capacity, dim)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening group %s: %w", group, err), v.Release())
+	}
+	return &members{group: group, model: model, dim: dim, v: v, t: t}, nil
+}
+
+// position is where a pair stands in the group, or -1.
+func (m *members) position(pair schemas.PairID) int {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.pairs.find(pair)
+}
+
+// pair is the id at a position.
+func (m *members) pair(position int64) schemas.PairID {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.pairs.keys[position]
+}
+
+// add takes a pair that the group does not hold yet. The id comes first: a reader that sees a row finds its id.
+func (m *members) add(e *schemas.Embedding) error {
+	m.mu.Lock()
+	m.pairs.add(e.ID)
+	m.mu.Unlock()
+	if err := m.v.Append(e.V); err != nil {
+		return fmt.Errorf("adding the image of pair %s: %w", e.ID, err)
+	}
+	if err := m.t.Append(e.T); err != nil {
+		return fmt.Errorf("adding the text of pair %s: %w", e.ID, err)
+	}
+	return nil
+}
+
+// rows are the vectors of a modality.
+func (m *members) rows(modality string) *halves.Rows {
+	if modality == Text {
+		return m.t
+	}
+	return m.v
+}
+
+// matrix is the first n rows of a modality.
+func (m *members) matrix(modality string, n int) knn.Matrix {
+	return knn.HalfMatrix(m.rows(modality).Values(n), m.dim)
+}
+
+// retain and release count the users of the vectors.
+func (m *members) retain() {
+	m.v.Retain()
+	m.t.Retain()
+}
+
+func (m *members) release() error { return errors.Join(m.v.Release(), m.t.Release()) }

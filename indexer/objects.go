@@ -1,0 +1,99 @@
+package indexer
+
+import "slices"
+
+// nounTable holds the nouns of every caption of a group.
+type nounTable struct {
+	numbers map[string]int32 // of a noun, in the order of their coming
+	words   []string
+	counts  []int32 // captions that have the noun
+	ids     []int32 // nouns of all captions, one after another
+	ends    []int64 // of a caption's nouns in ids
+}
+
+// add takes the distinct nouns of the next caption.
+func (t *nounTable) add(nouns []string) {
+	if t.numbers == nil {
+		t.numbers = make(map[string]int32)
+	}
+	for _, noun := range nouns {
+		id, ok := t.numbers[noun]
+		if !ok {
+			id = int32(len(t.words))
+			t.numbers[noun] = id
+			t.words = append(t.words, noun)
+			t.counts = append(t.counts, 0)
+		}
+		t.counts[id]++
+		t.ids = append(t.ids, id)
+	}
+	t.ends = append(t.ends, int64(len(t.ids)))
+}
+
+func (t *nounTable) of(position int32) []int32 {
+	from := int64(0)
+	if position > 0 {
+		from = t.ends[position-1]
+	}
+	return t.ids[from:t.ends[position]]
+}
+
+// vocabulary is S_n, the nouns in more than minCount captions, ascending, and the place of every noun in it, or -1.
+func (t *nounTable) vocabulary(minCount int) (words []string, places []int32) {
+	places = make([]int32, len(t.words))
+	for id, word := range t.words {
+		places[id] = -1
+		if int(t.counts[id]) > minCount {
+			words = append(words, word)
+		}
+	}
+	slices.Sort(words)
+	for place, word := range words {
+		places[t.numbers[word]] = int32(place)
+	}
+	return words, places
+}
+
+// objectCounter computes obj(v) image by image.
+type objectCounter struct {
+	table  *nounTable
+	places []int32
+	p      float64
+	seen   []int32 // by place, zero between calls
+	found  []int32
+}
+
+// objects appends to dst the places of the nouns in more than a share p of the neighbour texts, ascending.
+func (c *objectCounter) objects(dst, neighbours []int32) []int32 {
+	c.found = c.found[:0]
+	texts := 0
+	for _, j := range neighbours {
+		if j < 0 {
+			continue
+		}
+		texts++
+		for _, id := range c.table.of(j) {
+			place := c.places[id]
+			if place < 0 {
+				continue
+			}
+			if c.seen[place] == 0 {
+				c.found = append(c.found, place)
+			}
+			c.seen[place]++
+		}
+	}
+	first := len(dst)
+	for _, place := range c.found {
+		if float64(c.seen[place])/float64(texts) > c.p {
+			dst = append(dst, place)
+		}
+		c.seen[place] = 0
+	}
+	slices.Sort(dst[first:])
+	return dst
+}
+
+func newObjectCounter(t *nounTable, places []int32, vocabulary int, p float64) *objectCounter {
+	return &objectCounter{table: t, places: places, p: p, seen: make([]int32, vocabulary)}
+}
