@@ -1,0 +1,168 @@
+package chart
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// pod is a Pod or the template of one.
+type pod struct {
+	of     object
+	labels map[string]string
+	spec   object
+}
+
+func pods(objects []object) (found []pod) {
+	for _, o := range objects {
+		switch o.kind() {
+		case "Pod":
+			found = append(found, pod{o, o.labels("metadata", "labels"), o.sub("spec")})
+		case "Deployment", "StatefulSet", "Job":
+			found = append(found, pod{o, o.labels("spec", "template", "metadata", "labels"), o.sub("spec", "template", "spec")})
+		}
+	}
+	return found
+}
+
+func (p pod) containers() (found []object) {
+	for _, c := range append(p.spec.list("initContainers"), p.spec.list("containers")...) {
+		found = append(found, c.(map[string]any))
+	}
+	return found
+}
+
+// serves reports whether the Pod is one of a stage, and not a Job or a test.
+func (p pod) serves() bool { return p.of.kind() == "Deployment" || p.of.kind() == "StatefulSet" }
+
+func TestStages(t *testing.T) {
+	want := map[string]string{
+		"encoder": "Deployment", "grouper": "Deployment", "discriminator": "Deployment",
+		"indexer": "StatefulSet", "trainer": "StatefulSet",
+	}
+	eachCase(t, func(t *testing.T, objects []object) {
+		for stage, kind := range want {
+			o := find(objects, kind, fullname+"-"+stage)
+			if o == nil {
+				t.Errorf("%s %s is missing", kind, stage)
+				continue
+			}
+			if disk := len(o.list("spec", "volumeClaimTemplates")) == 1; disk != (kind == "StatefulSet") {
+				t.Errorf("%s: has a disk: %v", stage, disk)
+			}
+			if find(objects, "PodDisruptionBudget", o.name()) == nil {
+				t.Errorf("%s: no PodDisruptionBudget", stage)
+			}
+			c := pod{spec: o.sub("spec", "template", "spec")}.containers()[0]
+			if command := c.list("command"); len(command) != 1 || command[0] != "/usr/local/bin/"+stage {
+				t.Errorf("%s: command %v", stage, command)
+			}
+		}
+	})
+}
+
+func TestContainersAreConfined(t *testing.T) {
+	eachCase(t, func(t *testing.T, objects []object) {
+		for _, p := range pods(objects) {
+			if p.spec.at("securityContext", "runAsNonRoot") != true || p.spec.at("securityContext", "runAsUser") == float64(0) ||
+				p.spec.text("securityContext", "seccompProfile", "type") != "RuntimeDefault" {
+				t.Errorf("%s: may run as root, or without seccomp", p.of.id())
+			}
+			if p.spec.at("automountServiceAccountToken") != false || p.spec.at("hostNetwork") != nil || p.spec.at("hostPID") != nil {
+				t.Errorf("%s: gets a token or the host's namespaces", p.of.id())
+			}
+			for _, c := range p.containers() {
+				checkContainer(t, p, c)
+			}
+		}
+	})
+}
+
+func checkContainer(t *testing.T, p pod, c object) {
+	t.Helper()
+	at := p.of.id() + "/" + c.text("name")
+	s := c.sub("securityContext")
+	drop := s.list("capabilities", "drop")
+	if s["allowPrivilegeEscalation"] != false || s["readOnlyRootFilesystem"] != true || len(drop) != 1 || drop[0] != "ALL" {
+		t.Errorf("%s: security context %v", at, s)
+	}
+	for _, bound := range []string{"requests", "limits"} {
+		for _, resource := range []string{"cpu", "memory"} {
+			if c.text("resources", bound, resource) == "" {
+				t.Errorf("%s: no %s of %s", at, bound, resource)
+			}
+		}
+	}
+	for _, probe := range []string{"startupProbe", "livenessProbe", "readinessProbe"} {
+		if p.serves() && c.text(probe, "httpGet", "port") != "http" {
+			t.Errorf("%s: no %s", at, probe)
+		}
+	}
+	if ready := c.text("readinessProbe", "httpGet", "path"); p.serves() && ready != "/readyz" {
+		t.Errorf("%s: readiness is asked at %q", at, ready)
+	}
+	image := c.text("image")
+	if strings.HasSuffix(image, ":latest") || strings.HasSuffix(image, ":") || !strings.ContainsAny(image, ":@") {
+		t.Errorf("%s: image %q has no fixed version", at, image)
+	}
+	mounts := map[any]bool{}
+	for _, m := range c.list("volumeMounts") {
+		mounts[m.(map[string]any)["name"]] = true
+	}
+	for _, v := range p.spec.list("volumes") {
+		delete(mounts, v.(map[string]any)["name"])
+	}
+	for _, v := range p.of.list("spec", "volumeClaimTemplates") {
+		delete(mounts, object(v.(map[string]any)).text("metadata", "name"))
+	}
+	if len(mounts) > 0 {
+		t.Errorf("%s: mounts without a volume: %v", at, mounts)
+	}
+}
+
+func TestGPUs(t *testing.T) {
+	for _, p := range pods(render(t, cases["gpu"])) {
+		if !p.serves() {
+			continue
+		}
+		stage := p.labels["app.kubernetes.io/component"]
+		want := map[string]any{"encoder": float64(1), "indexer": float64(1), "discriminator": float64(1), "trainer": float64(8)}[stage]
+		c := p.containers()[0]
+		if got := c.at("resources", "limits", "nvidia.com/gpu"); got != want {
+			t.Errorf("%s: %v GPUs, want %v", stage, got, want)
+		}
+		if onGPU := strings.HasSuffix(c.text("image"), "-cuda"); onGPU != (want != nil) {
+			t.Errorf("%s: image %s", stage, c.text("image"))
+		}
+	}
+}
+
+var secretName = regexp.MustCompile(`(?i)password|secret|token|credential|private|access_key`)
+
+func TestSecretsAreNotInConfigMaps(t *testing.T) {
+	eachCase(t, func(t *testing.T, objects []object) {
+		for _, o := range objects {
+			if o.kind() == "Secret" {
+				t.Errorf("%s: the chart makes no Secret, it is told their names", o.id())
+			}
+			if o.kind() != "ConfigMap" {
+				continue
+			}
+			for key := range o.sub("data") {
+				if secretName.MatchString(key) {
+					t.Errorf("%s holds %s", o.id(), key)
+				}
+			}
+		}
+		for _, p := range pods(objects) {
+			for _, c := range p.containers() {
+				for _, e := range c.list("env") {
+					entry := object(e.(map[string]any))
+					if secretName.MatchString(entry.text("name")) && entry.text("valueFrom", "secretKeyRef", "name") == "" {
+						t.Errorf("%s: %s does not come from a Secret", p.of.id(), entry.text("name"))
+					}
+				}
+			}
+		}
+	})
+}

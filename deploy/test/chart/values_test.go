@@ -1,0 +1,47 @@
+package chart
+
+import (
+	"strings"
+	"testing"
+)
+
+// A wrong value is refused before anything is installed, with its name and what it should be.
+func TestWrongValuesAreRefused(t *testing.T) {
+	tests := map[string]struct {
+		values string
+		says   []string
+	}{
+		"no lanes":           {"lanes: 0", []string{"/lanes", "want 1"}},
+		"lanes as text":      {"lanes: many", []string{"/lanes", "want integer"}},
+		"unknown name":       {"encoder: {replica: 2}", []string{"/encoder", "'replica' not allowed"}},
+		"strategy":           {"grouper: {strategy: best}", []string{"/grouper/strategy", "'random', 'grit', 'gns'"}},
+		"broker":             {"kafka: {brokers: [kafka]}", []string{"/kafka/brokers/0", "'kafka'"}},
+		"mechanism":          {"kafka: {sasl: {mechanism: plain}}", []string{"/kafka/sasl/mechanism", "'SCRAM-SHA-512'"}},
+		"bucket root":        {"bucket: {roots: [/data]}", []string{"/bucket/roots/0", "'/data'"}},
+		"digest":             {"image: {digest: abc}", []string{"/image/digest", "'abc'"}},
+		"name of a setting":  {"settings: {batchSize: 3}", []string{"'batchSize'"}},
+		"quantity":           {"trainer: {storage: big}", []string{"/trainer/storage", "'big'"}},
+		"no memory limit":    {"trainer: {resources: {limits: null}}", []string{"/trainer/resources", "limits"}},
+		"root":               {"podSecurityContext: {runAsUser: 0}", []string{"/podSecurityContext/runAsUser", "want 1"}},
+		"privileged port":    {"indexer: {livePort: 80}", []string{"/indexer/livePort"}},
+		"secret in settings": {"settings: {AWS_SECRET_ACCESS_KEY: x}", []string{"settings.AWS_SECRET_ACCESS_KEY looks like a secret", "secretName"}},
+		"no brokers":         {"kafka: {brokers: []}", []string{"kafka.brokers is empty", "strimzi.enabled"}},
+		"no password":        {"kafka: {sasl: {mechanism: PLAIN, user: bob}}", []string{"kafka.sasl.secret"}},
+		"CA without TLS":     {"kafka: {tls: {caSecret: ca}}", []string{"no effect without kafka.tls.enabled"}},
+		"ranks":              {"lanes: 2\ntrainer: {replicas: 3}", []string{"trainer.replicas is 3", "lanes (2)"}},
+		"replication":        {"strimzi: {enabled: true, replicas: 1}", []string{"kafka.replication is 3", "strimzi.replicas (1)"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, problems, err := helm(t, "template", release, chartDir, "--kube-version", kubeVersion, "--values", valuesFile(t, test.values))
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, part := range test.says {
+				if !strings.Contains(problems, part) {
+					t.Errorf("says %q, want %q in it", problems, part)
+				}
+			}
+		})
+	}
+}
