@@ -6,10 +6,10 @@
 //
 // Invariants:
 //
-//  1. A probability is a function of Con-D's weights and the batch, and to the last bit: every image and text is encoded
-//     once, and pairs go through the fusion encoder in the order of the candidate lists and in parts of one fixed size, so
-//     that a pair's value depends on its image, its text and its place, and on nothing that the other pairs hold. (A BLAS
-//     kernel may round differently at different places, which moves a probability by about 1e-7.)
+//  1. A probability is a function of Con-D's weights and the pair, to the last bit on a CPU: every image and text is encoded
+//     once, and pairs go through the fusion encoder in parts of one fixed size, so that neither the other candidates nor
+//     the pair's place among them have a part in its value. Only the length that the batch's texts are padded to may move
+//     it, by a rounding.
 //  2. With all N-1 others as candidates the trainer's choice is exactly MAFA's, whatever its current similarities are.
 //  3. A pair that is a candidate in both directions is scored once and has one value.
 //
@@ -35,12 +35,12 @@ import (
 var ErrNotFinite = errors.New("score is not a finite number")
 
 // DefaultPart is the number of pairs that go through the fusion encoder at once.
-const DefaultPart = 128
+const DefaultPart = 64
 
 // Options are the settings of the discriminator's core.
 type Options struct {
-	// Part is the number of pairs that go through the fusion encoder at once; 0 is [DefaultPart]. It bounds memory. Another
-	// part may change the last bits of a probability, so a replay needs the same.
+	// Part is the number of pairs that go through the fusion encoder at once; 0 is [DefaultPart]. It bounds memory and
+	// changes no value.
 	Part int
 }
 

@@ -112,7 +112,8 @@ type Options struct {
 	ECM                                        ECMOptions
 	// MaskProbability of masked language modelling: 0.5 in GRIT-VLP section 4.2 and MAFA, 0.15 in ALBEF.
 	MaskProbability float64
-	// Uni is the reading of GPN-S eq. 10.
+	// Uni is the reading of GPN-S eq. 10. Its vectors are the unit features of ITC and its temperature is theirs; the paper
+	// leaves both open.
 	Uni      UniReading
 	Momentum MomentumOptions
 	AdamW    AdamWOptions

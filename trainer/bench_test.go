@@ -1,0 +1,50 @@
+package trainer
+
+import (
+	"context"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/torch"
+)
+
+// BenchmarkStep is a step of the smallest preset on 96 pairs with captions of 8 to 14 tokens, as in the demo.
+func BenchmarkStep(b *testing.B) {
+	w, err := torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 2, Deterministic: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer w.Close()
+	config, err := model.Preset("tiny", 500)
+	if err != nil {
+		b.Fatal(err)
+	}
+	m, err := model.New(context.Background(), w, config, 7)
+	if err != nil {
+		b.Fatal(err)
+	}
+	tr, err := newTrainer(context.Background(), m, Vocabulary{Size: 500, Pad: 0, CLS: 2, Mask: 4}, MAFA())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer tr.Free()
+	const n = 96
+	r := rng.New(1, "input")
+	in := Input{Pixels: make([]float32, n*3*config.ImageSize*config.ImageSize)}
+	for i := range in.Pixels {
+		in.Pixels[i] = float32(r.NormFloat64())
+	}
+	for range n {
+		ids := []int32{2}
+		for range 6 + r.IntN(7) {
+			ids = append(ids, int32(5+r.IntN(495)))
+		}
+		in.IDs = append(in.IDs, append(ids, 3))
+	}
+	for b.Loop() {
+		if _, err := tr.Step(context.Background(), testBatch(n, 0), in); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
