@@ -59,6 +59,14 @@ func (d *folder) ReadRange(_ context.Context, name string, offset, size int64) (
 		return nil, err
 	}
 	defer d.release(h)
+	data, err := h.read(offset, size)
+	if err != nil && !errors.Is(err, ErrTruncated) {
+		d.forget(name) // an open file may have gone stale, on a network file system; the next try opens it anew
+	}
+	return data, err
+}
+
+func (h *openFile) read(offset, size int64) ([]byte, error) {
 	info, err := h.f.Stat()
 	if err != nil {
 		return nil, err

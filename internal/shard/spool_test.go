@@ -202,6 +202,35 @@ func TestSpoolOfTwoOwners(t *testing.T) {
 	}
 }
 
+// TestSpoolTriesAgain lets the file system refuse a tar once.
+func TestSpoolTriesAgain(t *testing.T) {
+	l, dir, straight := lane(t), realDir(t), realDir(t)
+	l.run(t, straight, 0, 1, nil)
+	inTheWay := filepath.Join(dir, "lane-00003", "00000000000000000100.tar")
+	if err := os.MkdirAll(inTheWay, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s, err := shard.OpenSpool(dir, 3, 6000, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Put(100, []byte(l.images[0])); err == nil {
+		t.Fatal("wrote into a folder")
+	}
+	if err := os.Remove(inTheWay); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Put(100, []byte(l.images[0])); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(files(t, dir), files(t, straight)) {
+		t.Error("other files than without the fault")
+	}
+}
+
 func TestSpoolRefusesWhatIsNotItsOwn(t *testing.T) {
 	l, dir := lane(t), realDir(t)
 	_, states := l.run(t, dir, 0, 2, nil)
