@@ -39,33 +39,33 @@ const (
 	TextNone       TextRule = "none"
 )
 
-// Options are the settings of a [Lane].
+// Options are the settings of a [Lane]. The defaults are those of [Defaults].
 type Options struct {
-	Seed      uint64
-	Strategy  Strategy
-	Epochs    int // E, for every group
-	BatchSize int // N
+	Seed      uint64   `env:"SEED" envDefault:"0" desc:"seed of the run: keys every shuffle, mask, augmentation and initial weight"`
+	Strategy  Strategy `env:"STRATEGY" envDefault:"grit" desc:"how mini-batches are formed: random, grit (GRIT-VLP) or gns (GPN-S)"`
+	Epochs    int      `env:"EPOCHS" envDefault:"20" desc:"E: times that a group is trained on"`
+	BatchSize int      `env:"BATCH_SIZE" envDefault:"96" desc:"N: pairs of a mini-batch"`
 
-	QueueSize       int    // grit: L; 0: the whole group
-	SearchSpace     int    // grit: M; 0: the whole queue
-	StartAsReleased bool   // grit: see [GRITRule]
-	Features        Source // grit
+	QueueSize       int    `env:"QUEUE_SIZE" envDefault:"48000" desc:"L of grit: pairs collected before they are grouped; 0: the whole group"`
+	SearchSpace     int    `env:"SEARCH_SPACE" envDefault:"4800" desc:"M of grit: pairs of a walk; 0: the whole queue"`
+	StartAsReleased bool   `env:"GRIT_START_AS_RELEASED" envDefault:"false" desc:"never start a walk at the last pair, as GRIT-VLP's released code"` // see [GRITRule]
+	Features        Source `env:"GRIT_FEATURES" envDefault:"training" desc:"features that group the epochs after the first: training or encoder"`
 
-	Clusters   int // gns: c
-	PerCluster int // gns: s
+	Clusters   int `env:"GNS_CLUSTERS" envDefault:"8" desc:"c of gns: clusters that a mini-batch draws from"`
+	PerCluster int `env:"GNS_PER_CLUSTER" envDefault:"3" desc:"s of gns: pairs drawn from each of them"`
 
-	Candidates int // m, for each sample and direction
-	Texts      TextRule
-	TextShare  float64 // for TextShare: 0..1
+	Candidates int      `env:"CANDIDATES" envDefault:"2" desc:"m: hardest candidates of each pair and direction that Con-D scores"`
+	Texts      TextRule `env:"TEXTS" envDefault:"curriculum" desc:"captions replaced by obj(v): curriculum (GPN-S eq. 8), share, all or none"`
+	TextShare  float64  `env:"TEXT_SHARE" envDefault:"0" desc:"share of captions replaced by TEXTS=share"`
 
-	Workers int // goroutines for similarities; the mini-batches do not depend on it
+	Workers int `env:"GROUPER_WORKERS" envDefault:"1" desc:"goroutines for similarities; changes no mini-batch"`
 }
 
 // Defaults are the papers' settings: N = 96 and L = 48,000 of GRIT-VLP, M = 4,800 and m = 2 of MAFA, and c * s = N/4
-// with s = 3 of GPN-S. The seed is 1, the number of epochs MAFA's 20.
+// with s = 3 of GPN-S. The number of epochs is MAFA's 20.
 func Defaults() Options {
 	return Options{
-		Seed: 1, Strategy: StrategyGRIT, Epochs: 20, BatchSize: 96,
+		Strategy: StrategyGRIT, Epochs: 20, BatchSize: 96,
 		QueueSize: 48_000, SearchSpace: 4_800, Features: SourceTraining,
 		Clusters: 8, PerCluster: 3,
 		Candidates: 2, Texts: TextCurriculum, Workers: 1,
@@ -82,29 +82,26 @@ func (o Options) Validate() error {
 		}
 	}
 	want(slices.Contains([]Strategy{StrategyRandom, StrategyGRIT, StrategyGNS}, o.Strategy),
-		"strategy is %q, want random, grit or gns", o.Strategy)
-	want(o.Epochs >= 1, "epochs is %d, want at least 1", o.Epochs)
-	want(o.BatchSize >= 1 && o.BatchSize <= schemas.MaxBatch, "batch size (N) is %d, want 1..%d", o.BatchSize, schemas.MaxBatch)
+		"STRATEGY is %q, want random, grit or gns", o.Strategy)
+	want(o.Epochs >= 1, "EPOCHS is %d, want at least 1", o.Epochs)
+	want(o.BatchSize >= 1 && o.BatchSize <= schemas.MaxBatch, "BATCH_SIZE (N) is %d, want 1..%d", o.BatchSize, schemas.MaxBatch)
 	want(o.Candidates >= 0 && o.Candidates < max(o.BatchSize, 1),
-		"candidates (m) is %d, want 0..%d, one less than the batch size", o.Candidates, max(o.BatchSize, 1)-1)
+		"CANDIDATES (m) is %d, want 0..%d, one less than BATCH_SIZE", o.Candidates, max(o.BatchSize, 1)-1)
 	want(slices.Contains([]TextRule{TextCurriculum, TextShare, TextAll, TextNone}, o.Texts),
-		"texts is %q, want curriculum, share, all or none", o.Texts)
-	want(o.Texts != TextShare || o.TextShare >= 0 && o.TextShare <= 1, "text share is %g, want 0..1", o.TextShare)
-	want(o.Workers >= 1, "workers is %d, want at least 1", o.Workers)
+		"TEXTS is %q, want curriculum, share, all or none", o.Texts)
+	want(o.Texts != TextShare || o.TextShare >= 0 && o.TextShare <= 1, "TEXT_SHARE is %g, want 0..1", o.TextShare)
+	want(o.Workers >= 1, "GROUPER_WORKERS is %d, want at least 1", o.Workers)
 	switch o.Strategy {
 	case StrategyGRIT:
 		problems = append(problems, o.validateGRIT()...)
 	case StrategyGNS:
-		want(o.Clusters >= 1, "clusters (c) is %d, want at least 1", o.Clusters)
-		want(o.PerCluster >= 2, "samples per cluster (s) is %d, want at least 2", o.PerCluster)
+		want(o.Clusters >= 1, "GNS_CLUSTERS (c) is %d, want at least 1", o.Clusters)
+		want(o.PerCluster >= 2, "GNS_PER_CLUSTER (s) is %d, want at least 2", o.PerCluster)
 		want(int64(o.Clusters)*int64(o.PerCluster) <= int64(o.BatchSize),
-			"clusters (c) is %d and samples per cluster (s) %d, want c * s of at most the batch size %d", o.Clusters, o.PerCluster, o.BatchSize)
+			"GNS_CLUSTERS (c) is %d and GNS_PER_CLUSTER (s) %d, want c * s of at most BATCH_SIZE, %d", o.Clusters, o.PerCluster, o.BatchSize)
 	case StrategyRandom:
 	}
-	if len(problems) == 0 {
-		return nil
-	}
-	return fmt.Errorf("checking the grouper's options: %w", errors.Join(problems...))
+	return errors.Join(problems...)
 }
 
 func (o Options) validateGRIT() []error {
@@ -115,14 +112,14 @@ func (o Options) validateGRIT() []error {
 		}
 	}
 	batch := max(o.BatchSize, 1)
-	want(o.Features == SourceTraining || o.Features == SourceEncoder, "features is %q, want training or encoder", o.Features)
-	want(o.QueueSize >= 0, "queue size (L) is %d, want 0 or more", o.QueueSize)
-	want(o.SearchSpace == 0 || o.SearchSpace > 1, "search space (M) is %d, want 0 or more than 1", o.SearchSpace)
-	want(o.SearchSpace%batch == 0, "search space (M) is %d, want a multiple of the batch size %d", o.SearchSpace, batch)
+	want(o.Features == SourceTraining || o.Features == SourceEncoder, "GRIT_FEATURES is %q, want training or encoder", o.Features)
+	want(o.QueueSize >= 0, "QUEUE_SIZE (L) is %d, want 0 or more", o.QueueSize)
+	want(o.SearchSpace == 0 || o.SearchSpace > 1, "SEARCH_SPACE (M) is %d, want 0 or more than 1", o.SearchSpace)
+	want(o.SearchSpace%batch == 0, "SEARCH_SPACE (M) is %d, want a multiple of BATCH_SIZE, %d", o.SearchSpace, batch)
 	if o.SearchSpace > 0 {
-		want(o.QueueSize%o.SearchSpace == 0, "queue size (L) is %d, want a multiple of the search space %d", o.QueueSize, o.SearchSpace)
+		want(o.QueueSize%o.SearchSpace == 0, "QUEUE_SIZE (L) is %d, want a multiple of SEARCH_SPACE, %d", o.QueueSize, o.SearchSpace)
 	} else {
-		want(o.QueueSize%batch == 0, "queue size (L) is %d, want a multiple of the batch size %d", o.QueueSize, batch)
+		want(o.QueueSize%batch == 0, "QUEUE_SIZE (L) is %d, want a multiple of BATCH_SIZE, %d", o.QueueSize, batch)
 	}
 	return problems
 }

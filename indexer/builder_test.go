@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caarlos0/env/v11"
+
 	"github.com/pairstream/pairstream/indexer"
 	"github.com/pairstream/pairstream/internal/faiss"
 	"github.com/pairstream/pairstream/internal/halves"
@@ -354,17 +356,41 @@ func TestAddRefuses(t *testing.T) {
 }
 
 func TestOptionsNameWhatIsWrong(t *testing.T) {
-	bad := indexer.Options{K: 0, K1: -1, K2: 0, Modality: "sound", P: math.NaN(), MinCount: -1, Threads: -1}
-	err := bad.Validate()
-	for _, word := range []string{"group size", "k is", "k1", "k2", "clusters", "iterations", "modality", "p is", "min count", "threads"} {
-		if err == nil || !strings.Contains(err.Error(), word) {
-			t.Errorf("no word of %q in %v", word, err)
-		}
+	for _, word := range []string{"GROUP_SIZE", "NEIGHBORS_K is", "NEIGHBORS_K1", "NEIGHBORS_K2", "CLUSTERS", "CLUSTER_ITERATIONS", "CLUSTER_MODALITY", "OBJECT_SHARE is", "NOUN_MIN_COUNT", "INDEXER_THREADS"} {
+	names := []string{
+		"GROUP_SIZE", "NEIGHBORS_K is", "NEIGHBORS_K1", "NEIGHBORS_K2", "CLUSTERS", "CLUSTER_ITERATIONS", "CLUSTER_MODALITY", "OBJECT_SHARE",
+		"NOUN_MIN_COUNT", "INDEXER_THREADS",
 	}
-	if err := indexer.DefaultOptions().Validate(); err != nil {
-		t.Errorf("the defaults: %v", err)
-	}
+	wants(t, bad.Validate(), names)
+	wants(t, indexer.LiveOptions{KeepGroups: -1}.Validate(), []string{"LIVE_GROUPS", "LIVE_TAIL", "LIVE_RECALL"})
 	if _, err := indexer.NewBuilder(schemas.GroupID{}, bad, faiss.Engine{}, nouns{}, nil); err == nil {
 		t.Error("a builder was made with bad options")
+	}
+}
+
+// wants demands that an error names all of the settings.
+func wants(t *testing.T, err error, names []string) {
+	t.Helper()
+	for _, name := range names {
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("no word of %q in %v", name, err)
+		}
+	}
+}
+
+// TestDefaults: the settings' defaults are those of the code, and they are in range.
+func TestDefaults(t *testing.T) {
+	var o indexer.Options
+	var live indexer.LiveOptions
+	for _, into := range []any{&o, &live} {
+		if err := env.ParseWithOptions(into, env.Options{Environment: map[string]string{}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if o != indexer.DefaultOptions() || live != indexer.DefaultLiveOptions() {
+		t.Errorf("the settings' defaults are %+v and %+v", o, live)
+	}
+	if err := errors.Join(o.Validate(), live.Validate()); err != nil {
+		t.Errorf("the defaults: %v", err)
 	}
 }

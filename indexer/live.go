@@ -23,28 +23,26 @@ const MaxNeighbors = 1000
 
 // LiveOptions decide what can be searched, and how.
 type LiveOptions struct {
-	KeepGroups int     // latest closed groups of every lane that stay searchable
-	TailRows   int     // pairs that are searched one by one until they go into inverted lists together
-	Recall     float64 // share of the exact ten nearest that a search in lists should find
-	Seed       uint64
+	KeepGroups int     `env:"LIVE_GROUPS" envDefault:"1" desc:"latest closed groups of each lane that stay searchable, besides the open one"`
+	TailRows   int     `env:"LIVE_TAIL" envDefault:"8192" desc:"pairs that searches compare one by one until they go into inverted lists together"`
+	Recall     float64 `env:"LIVE_RECALL" envDefault:"0.97" desc:"share of the exact ten nearest that a search in inverted lists should find"`
+	Seed       uint64  `env:"SEED" envDefault:"0" desc:"seed of the run: keys every shuffle, mask, augmentation and initial weight"`
 }
 
 // DefaultLiveOptions keep one closed group.
-func DefaultLiveOptions() LiveOptions {
-	return LiveOptions{KeepGroups: 1, TailRows: 8192, Recall: 0.97}
-}
+func DefaultLiveOptions() LiveOptions { return LiveOptions{KeepGroups: 1, TailRows: 8192, Recall: 0.97} }
 
 // Validate names every option that is out of range.
 func (o LiveOptions) Validate() error {
 	var problems []error
 	if o.KeepGroups < 0 {
-		problems = append(problems, fmt.Errorf("keep groups is %d, want at least 0", o.KeepGroups))
+		problems = append(problems, fmt.Errorf("LIVE_GROUPS is %d, want at least 0", o.KeepGroups))
 	}
 	if o.TailRows < 1 {
-		problems = append(problems, fmt.Errorf("tail rows is %d, want at least 1", o.TailRows))
+		problems = append(problems, fmt.Errorf("LIVE_TAIL is %d, want at least 1", o.TailRows))
 	}
 	if !(o.Recall > 0 && o.Recall <= 1) {
-		problems = append(problems, fmt.Errorf("recall is %g, want more than 0 and at most 1", o.Recall))
+		problems = append(problems, fmt.Errorf("LIVE_RECALL is %g, want more than 0 and at most 1", o.Recall))
 	}
 	return errors.Join(problems...)
 }
@@ -90,6 +88,23 @@ type liveGroup struct {
 	mu    sync.RWMutex // held by searches for their duration, by others for a swap
 	gone  bool         // the vectors may not be read any more
 	sides map[string]*side
+}
+
+// Query says what to search for.
+type Query struct {
+	K        int    // pairs to find, 1 to MaxNeighbors
+	Modality string // which vectors of the pairs to compare with: Image or Text
+	Exact    bool   // compare with every pair, instead of those in the nearest inverted lists
+}
+
+func (q Query) check() error {
+	switch {
+	case q.K < 1 || q.K > MaxNeighbors:
+		return fmt.Errorf("%w: %d neighbours, want 1..%d", ErrQuery, q.K, MaxNeighbors)
+	case q.Modality != Image && q.Modality != Text:
+		return fmt.Errorf("%w: modality %q, want %q or %q", ErrQuery, q.Modality, Image, Text)
+	}
+	return nil
 }
 
 // Neighbor is one found pair.
@@ -204,9 +219,9 @@ func (l *Live) snapshot() []*liveGroup {
 	return l.groups // remove makes a new list, and open appends beyond its end
 }
 
-// Search finds the k pairs whose vectors of a modality have the largest inner products with the vector, which is
-// normalised first, among the groups of the newest group's model.
-func (l *Live) Search(vector []float32, k int, modality string) (Answer, error) {
+// Search finds the pairs whose vectors have the largest inner products with the vector, which is normalised first, among
+// the groups of the newest group's model.
+func (l *Live) Search(vector []float32, query Query) (Answer, error) {
 	groups := l.snapshot()
 	if len(groups) == 0 {
 		return Answer{}, fmt.Errorf("%w: nothing was indexed yet", ErrNoPairs)
@@ -219,12 +234,12 @@ func (l *Live) Search(vector []float32, k int, modality string) (Answer, error) 
 	if err != nil {
 		return Answer{}, err
 	}
-	return l.search(groups, newest.model, unit, k, modality, schemas.PairID{}, false)
+	return l.search(groups, newest.model, unit, query, nil)
 }
 
-// Neighbors finds the k pairs nearest to the image of a pair: by their texts as in V2T, the pair's own among them, or by
+// Neighbors finds the pairs nearest to the image of a pair: by their texts as in V2T, the pair's own among them, or by
 // their images as in V2V, without the pair itself.
-func (l *Live) Neighbors(pair schemas.PairID, k int, modality string) (Neighbor, Answer, error) {
+func (l *Live) Neighbors(pair schemas.PairID, query Query) (Neighbor, Answer, error) {
 	groups := l.snapshot()
 	for _, g := range slices.Backward(groups) {
 		position := g.position(pair)
@@ -235,11 +250,41 @@ func (l *Live) Neighbors(pair schemas.PairID, k int, modality string) (Neighbor,
 		if !ok {
 			continue
 		}
-		self := Neighbor{Pair: pair, Group: g.group, Position: position, Similarity: 1}
-		answer, err := l.search(groups, g.model, vector, k, modality, pair, modality == Image)
-		return self, answer, err
+		var leaveOut *schemas.PairID
+		if query.Modality == Image {
+			leaveOut = &pair
+		}
+		answer, err := l.search(groups, g.model, vector, query, leaveOut)
+		return Neighbor{Pair: pair, Group: g.group, Position: position, Similarity: 1}, answer, err
 	}
 	return Neighbor{}, Answer{}, fmt.Errorf("%w: pair %s is in no group that is open or was closed lately", ErrNoPairs, pair)
+}
+
+// GroupStatus tells how far a group is indexed.
+type GroupStatus struct {
+	Group   schemas.GroupID
+	Closed  bool
+	Pairs   int
+	InLists int // pairs in inverted lists of both modalities; the others are compared one by one
+	Probes  int // lists that a search for images visits; 0: none yet
+}
+
+// Status lists the groups that can be searched, oldest first.
+func (l *Live) Status() []GroupStatus {
+	var out []GroupStatus
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for _, g := range l.groups {
+		g.mu.RLock()
+		status := GroupStatus{Group: g.group, Closed: g.closed, Pairs: g.t.Len(), InLists: g.sides[Image].covered}
+		status.InLists = min(status.InLists, g.sides[Text].covered)
+		if q := g.sides[Image].quantizer; q != nil {
+			status.Probes = q.probes
+		}
+		g.mu.RUnlock()
+		out = append(out, status)
+	}
+	return out
 }
 
 // image is the image vector at a position; false when the group is gone or the vector is still being written.
@@ -252,29 +297,27 @@ func (g *liveGroup) image(position int) ([]float32, bool) {
 	return g.matrix(Image, position+1).Row(position, nil), true
 }
 
-func (l *Live) search(groups []*liveGroup, model string, q []float32, k int, modality string, self schemas.PairID, leaveOut bool) (Answer, error) {
-	switch {
-	case k < 1 || k > MaxNeighbors:
-		return Answer{}, fmt.Errorf("%w: %d neighbours, want 1..%d", ErrQuery, k, MaxNeighbors)
-	case modality != Image && modality != Text:
-		return Answer{}, fmt.Errorf("%w: modality %q, want %q or %q", ErrQuery, modality, Image, Text)
+// search asks every group of a model for its best pairs, and keeps the best of them all.
+func (l *Live) search(groups []*liveGroup, model string, vector []float32, query Query, leaveOut *schemas.PairID) (Answer, error) {
+	if err := query.check(); err != nil {
+		return Answer{}, err
 	}
+	k := query.K
+	query.K++ // as one may be left out
 	answer := Answer{Model: model}
 	for _, g := range groups {
-		if g.model != model || g.dim != len(q) {
+		if g.model != model || g.dim != len(vector) {
 			continue
 		}
-		hits, searched, err := g.search(l.engine, modality, q, k+1) // one more, as the pair itself may be left out
+		hits, searched, err := g.search(l.engine, vector, query)
 		if err != nil {
 			return Answer{}, fmt.Errorf("searching group %s: %w", g.group, err)
 		}
 		answer.Searched += searched
 		for _, h := range hits {
-			pair := g.pair(h.Row)
-			if leaveOut && pair == self {
-				continue
+			if pair := g.pair(h.Row); leaveOut == nil || pair != *leaveOut {
+				answer.Neighbors = append(answer.Neighbors, Neighbor{pair, g.group, int(h.Row), h.Similarity})
 			}
-			answer.Neighbors = append(answer.Neighbors, Neighbor{pair, g.group, int(h.Row), h.Similarity})
 		}
 	}
 	slices.SortStableFunc(answer.Neighbors, func(a, b Neighbor) int {

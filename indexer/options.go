@@ -16,17 +16,18 @@ const (
 
 // Options decide what a group is and what is computed for it. The defaults are those of GPN-S.
 type Options struct {
-	GroupSize     int     // pairs of a full group
-	K             int     // V2T neighbours
-	K1, K2        int     // SE = V2V_K1 n T2V_K2
-	KeepSameImage bool    // let V2V and SE find other pairs of the same image
-	Clusters      int     // K of k-means
-	Iterations    int     // of k-means, at most
-	Modality      string  // what is clustered: Image or Text
-	P             float64 // a noun is an object of an image when it is in more than this share of the neighbour texts
-	MinCount      int     // a noun is one of the group's when more captions than this have it
-	Seed          uint64
-	Threads       int // 0: as many as there are processors
+	GroupSize     int     `env:"GROUP_SIZE" envDefault:"5000000" desc:"distinct pairs of a lane that are indexed and clustered together"`
+	K             int     `env:"NEIGHBORS_K" envDefault:"10" desc:"k: texts nearest to each image, V2T"`
+	K1            int     `env:"NEIGHBORS_K1" envDefault:"5" desc:"k1: images nearest to each image, V2V, from which its positives come (GPN-S eq. 9)"`
+	K2            int     `env:"NEIGHBORS_K2" envDefault:"500" desc:"k2: images nearest to each text, T2V, among which positives must be"`
+	KeepSameImage bool    `env:"NEIGHBORS_SAME_IMAGE" envDefault:"false" desc:"let an image's other captions count among its V2V neighbours"`
+	Clusters      int     `env:"CLUSTERS" envDefault:"1000" desc:"K of k-means; no more than the group has pairs"`
+	Iterations    int     `env:"CLUSTER_ITERATIONS" envDefault:"20" desc:"most iterations of k-means"`
+	Modality      string  `env:"CLUSTER_MODALITY" envDefault:"image" desc:"vectors that are clustered: image or text"`
+	P             float64 `env:"OBJECT_SHARE" envDefault:"0.3" desc:"p: a noun in more than this share of the neighbour texts is an object of the image (GPN-S eq. 7)"`
+	MinCount      int     `env:"NOUN_MIN_COUNT" envDefault:"10" desc:"a noun counts when more captions of the group than this have it"`
+	Seed          uint64  `env:"SEED" envDefault:"0" desc:"seed of the run: keys every shuffle, mask, augmentation and initial weight"`
+	Threads       int     `env:"INDEXER_THREADS" envDefault:"0" desc:"threads of neighbour search and k-means; 0: all processors; changes no record"`
 }
 
 // DefaultOptions are the settings of the GPN-S paper.
@@ -47,19 +48,19 @@ func (o Options) Validate() error {
 			problems = append(problems, fmt.Errorf("%s is %d, want %d..%d", name, value, low, high))
 		}
 	}
-	within("group size", o.GroupSize, 1, maxGroupSize)
-	within("k", o.K, 1, 1000)
-	within("k1", o.K1, 1, 1000)
-	within("k2", o.K2, 1, maxGroupSize)
-	within("clusters", o.Clusters, 1, 1_000_000)
-	within("iterations", o.Iterations, 1, 10_000)
-	within("min count", o.MinCount, 0, math.MaxInt32)
-	within("threads", o.Threads, 0, 4096)
+	within("GROUP_SIZE", o.GroupSize, 1, maxGroupSize)
+	within("NEIGHBORS_K", o.K, 1, 1000)
+	within("NEIGHBORS_K1", o.K1, 1, 1000)
+	within("NEIGHBORS_K2", o.K2, 1, maxGroupSize)
+	within("CLUSTERS", o.Clusters, 1, 1_000_000)
+	within("CLUSTER_ITERATIONS", o.Iterations, 1, 10_000)
+	within("NOUN_MIN_COUNT", o.MinCount, 0, math.MaxInt32)
+	within("INDEXER_THREADS", o.Threads, 0, 4096)
 	if o.Modality != Image && o.Modality != Text {
-		problems = append(problems, fmt.Errorf("modality is %q, want %q or %q", o.Modality, Image, Text))
+		problems = append(problems, fmt.Errorf("CLUSTER_MODALITY is %q, want %q or %q", o.Modality, Image, Text))
 	}
 	if !(o.P >= 0 && o.P <= 1) {
-		problems = append(problems, fmt.Errorf("p is %g, want 0..1", o.P))
+		problems = append(problems, fmt.Errorf("OBJECT_SHARE is %g, want 0..1", o.P))
 	}
 	return errors.Join(problems...)
 }
