@@ -37,7 +37,8 @@ type neighborsJSON struct {
 type searchRequest struct {
 	Vector   []float32 `json:"vector"`   // any length but zero
 	K        *int      `json:"k"`        // 10 unless given
-	Modality string    `json:"modality"` // what to compare with: "image" or "text"
+	Modality string    `json:"modality"` // what to compare with: "image", unless given, or "text"
+	Exact    bool      `json:"exact"`    // compare with every pair, which takes longer
 }
 
 type searchJSON struct {
@@ -49,7 +50,7 @@ type searchJSON struct {
 // NewHandler answers searches over HTTP, in JSON:
 //
 //	GET /neighbors?pair=ID&k=10&modality=image   pairs near the image of a pair; without modality both kinds
-//	POST /search {"vector": [...], "k": 10, "modality": "text"}
+//	POST /search {"vector": [...], "k": 10, "modality": "text", "exact": false}
 //
 // Errors are {"error": "..."}: 400 for a bad request, 404 for a pair that is not held, 405 and 413 as usual.
 func NewHandler(live *Live) http.Handler {
@@ -110,7 +111,7 @@ func (l *Live) neighborsJSON(r *http.Request) (any, error) {
 		if wanted != "" && wanted != modality {
 			continue
 		}
-		self, found, err := l.Neighbors(pair, k, modality)
+		self, found, err := l.Neighbors(pair, Query{K: k, Modality: modality})
 		if err != nil {
 			return nil, err
 		}
@@ -142,7 +143,7 @@ func (l *Live) searchJSON(r *http.Request) (any, error) {
 	if request.K != nil {
 		k = *request.K
 	}
-	found, err := l.Search(request.Vector, k, request.Modality)
+	found, err := l.Search(request.Vector, Query{K: k, Modality: request.Modality, Exact: request.Exact})
 	if err != nil {
 		return nil, err
 	}

@@ -52,32 +52,32 @@ type quantizer struct {
 	probes    int       // lists to visit
 }
 
-// search looks into the lists and through the tail.
-func (g *liveGroup) search(engine knn.Searcher, modality string, q []float32, k int) ([]knn.Hit, int, error) {
+// search looks into the lists, unless told to be exact, and through the tail.
+func (g *liveGroup) search(engine knn.Searcher, vector []float32, query Query) (hits []knn.Hit, searched int, err error) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	n := g.rows(modality).Len()
+	n := g.rows(query.Modality).Len()
 	if g.gone || n == 0 {
 		return nil, 0, nil
 	}
-	m, s := g.matrix(modality, n), g.sides[modality]
-	var hits []knn.Hit
-	var near []int64
-	for _, p := range s.parts {
-		if near == nil {
-			var err error
-			if near, err = p.lists.Probe(q, s.quantizer.probes); err != nil {
-				return nil, 0, err
-			}
-		}
-		found, err := p.lists.Search(m, q, k, near)
+	m, s := g.matrix(query.Modality, n), g.sides[query.Modality]
+	covered := 0
+	if !query.Exact && len(s.parts) > 0 {
+		covered = s.covered
+		near, err := s.parts[0].lists.Probe(vector, s.quantizer.probes)
 		if err != nil {
 			return nil, 0, err
 		}
-		hits = append(hits, found...)
+		for _, p := range s.parts {
+			found, err := p.lists.Search(m, vector, query.K, near)
+			if err != nil {
+				return nil, 0, err
+			}
+			hits = append(hits, found...)
+		}
 	}
-	if s.covered < n {
-		found, err := engine.Scan(m, s.covered, q, k)
+	if covered < n {
+		found, err := engine.Scan(m, covered, vector, query.K)
 		if err != nil {
 			return nil, 0, err
 		}

@@ -1,0 +1,259 @@
+package indexer_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pairstream/pairstream/indexer"
+	"github.com/pairstream/pairstream/internal/faiss"
+	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+const benchDim = 256
+
+// crawl draws pairs one by one: images around ten thousand centres, some of them close to one another, and texts around
+// their image.
+type crawl struct {
+	r       *rand.Rand
+	centres []float32
+	drawn   uint64
+}
+
+func newCrawl(seed uint64) *crawl {
+	c := &crawl{r: rng.New(seed, "crawl")}
+	const topics, perTopic = 500, 20
+	topic := make([]float32, benchDim)
+	for i := range topics * perTopic {
+		if i%perTopic == 0 {
+			for j := range topic {
+				topic[j] = float32(c.r.NormFloat64())
+			}
+		}
+		for _, x := range topic {
+			c.centres = append(c.centres, x+float32(0.7*c.r.NormFloat64()))
+		}
+	}
+	return c
+}
+
+// near is a unit vector around another one.
+func (c *crawl) near(x []float32, spread float64) []float32 {
+	out, norm, scale := make([]float32, len(x)), 0.0, 0.0
+	for _, v := range x {
+		scale += float64(v) * float64(v)
+	}
+	scale = spread * math.Sqrt(scale/float64(len(x)))
+	for j, v := range x {
+		out[j] = v + float32(scale*c.r.NormFloat64())
+		norm += float64(out[j]) * float64(out[j])
+	}
+	for j := range out {
+		out[j] /= float32(math.Sqrt(norm))
+	}
+	return out
+}
+
+func (c *crawl) next() *schemas.Embedding {
+	at := c.r.IntN(len(c.centres)/benchDim) * benchDim
+	v := c.near(c.centres[at:at+benchDim], 0.8)
+	e := &schemas.Embedding{V: schemas.NewFloat16s(v), T: schemas.NewFloat16s(c.near(v, 0.8)), Model: "m", Caption: "a dog on a beach"}
+	c.drawn++
+	binary.LittleEndian.PutUint64(e.ImageID[:], c.drawn)
+	e.ID = schemas.NewPairID(e.ImageID, e.Caption)
+	return e
+}
+
+// status reads a size from /proc/self/status, in bytes.
+func status(b *testing.B, name string) float64 {
+	b.Helper()
+	file, err := os.Open("/proc/self/status")
+	if err != nil {
+		b.Skip(err)
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if rest, ok := strings.CutPrefix(lines.Text(), name+":"); ok {
+			kilobytes, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+			if err != nil {
+				b.Fatal(err)
+			}
+			return kilobytes * 1024
+		}
+	}
+	b.Skipf("no %s in /proc/self/status", name)
+	return 0
+}
+
+func benchBuilder(b *testing.B, o indexer.Options, live *indexer.Live) *indexer.Builder {
+	b.Helper()
+	builder, err := indexer.NewBuilder(schemas.GroupID{}, o, faiss.Engine{}, nouns{}, live)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return builder
+}
+
+// BenchmarkGroup assembles and closes a group, and reports its memory: resident at the end of adding and at the peak.
+func BenchmarkGroup(b *testing.B) {
+	for _, n := range []int{12_500, 25_000, 50_000, 100_000} {
+		b.Run(fmt.Sprintf("D=%d", n), func(b *testing.B) {
+			o := indexer.DefaultOptions()
+			o.GroupSize = n
+			for range b.N {
+				b.StopTimer()
+				c := newCrawl(1)
+				runtime.GC()
+				before := status(b, "VmRSS")
+				b.StartTimer()
+				builder := benchBuilder(b, o, nil)
+				for i := range n {
+					b.StopTimer()
+					e := c.next()
+					b.StartTimer()
+					if _, err := builder.Add(e, int64(i)); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric((status(b, "VmRSS")-before)/float64(n), "B/pair-added")
+				if _, err := builder.Close(context.Background(), indexer.ByCount); err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric((status(b, "VmHWM")-before)/float64(n), "B/pair-peak")
+			}
+		})
+	}
+}
+
+// BenchmarkLive fills a group, then searches it while pairs are added at a steady rate; it reports recall against exact
+// search, and the times of searches and of additions.
+func BenchmarkLive(b *testing.B) {
+	const addsPerSecond, k = 2000, 10
+	for _, n := range []int{50_000, 200_000, 1_000_000} {
+		b.Run(fmt.Sprintf("D=%d", n), func(b *testing.B) {
+			live, err := indexer.NewLive(indexer.DefaultLiveOptions(), faiss.Engine{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(context.Background())
+			var background sync.WaitGroup
+			background.Go(func() {
+				if err := live.Run(ctx); err != nil {
+					b.Error(err)
+				}
+			})
+			o := indexer.DefaultOptions()
+			builder, c := benchBuilder(b, o, live), newCrawl(2)
+			var queries []*schemas.Embedding
+			for i := range n {
+				e := c.next()
+				if i%(n/500) == 0 {
+					queries = append(queries, e)
+				}
+				if _, err := builder.Add(e, int64(i)); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for live.Status()[0].InLists < n-indexer.DefaultLiveOptions().TailRows {
+				time.Sleep(10 * time.Millisecond)
+			}
+			b.ReportMetric(float64(live.Status()[0].Probes), "probes")
+			b.ReportMetric(status(b, "VmRSS")/float64(n), "B/pair")
+			b.ReportMetric(liveRecall(b, live, queries, k), "recall@10")
+
+			done := make(chan struct{})
+			adding := make(chan []time.Duration)
+			go func() { adding <- steadily(b, builder, c, n, addsPerSecond, done) }()
+			b.ResetTimer()
+			var searches []time.Duration
+			for i := 0; b.Loop(); i++ {
+				start := time.Now()
+				if _, err := live.Search(queries[i%len(queries)].V.Floats(), indexer.Query{K: k, Modality: indexer.Text}); err != nil {
+					b.Fatal(err)
+				}
+				searches = append(searches, time.Since(start))
+			}
+			b.StopTimer()
+			close(done)
+			report(b, "search", searches)
+			report(b, "add", <-adding)
+			stop()
+			background.Wait()
+			if err := builder.Free(); err != nil {
+				b.Fatal(err)
+			}
+			if err := live.Close(); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
+// steadily adds pairs at a rate until it is told to stop, and returns how long each addition took.
+func steadily(b *testing.B, builder *indexer.Builder, c *crawl, offset, perSecond int, done <-chan struct{}) (times []time.Duration) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return times
+		case <-tick.C:
+		}
+		for range perSecond / 100 {
+			e := c.next()
+			start := time.Now()
+			if _, err := builder.Add(e, int64(offset)); err != nil {
+				b.Error(err)
+				return times
+			}
+			times = append(times, time.Since(start))
+			offset++
+		}
+	}
+}
+
+func report(b *testing.B, what string, times []time.Duration) {
+	if len(times) == 0 {
+		return
+	}
+	slices.Sort(times)
+	b.ReportMetric(times[len(times)/2].Seconds()*1e3, what+"-p50-ms")
+	b.ReportMetric(times[len(times)*99/100].Seconds()*1e3, what+"-p99-ms")
+}
+
+// liveRecall compares with a search that looks at everything.
+func liveRecall(b *testing.B, live *indexer.Live, queries []*schemas.Embedding, k int) float64 {
+	b.Helper()
+	found, wanted := 0, 0
+	for _, e := range queries[:100] {
+		for _, modality := range []string{indexer.Text, indexer.Image} {
+			got, err := live.Search(e.V.Floats(), indexer.Query{K: k, Modality: modality})
+			if err != nil {
+				b.Fatal(err)
+			}
+			want, err := live.Search(e.V.Floats(), indexer.Query{K: k, Modality: modality, Exact: true})
+			if err != nil {
+				b.Fatal(err)
+			}
+			for _, w := range want.Neighbors {
+				wanted++
+				if slices.ContainsFunc(got.Neighbors, func(n indexer.Neighbor) bool { return n.Pair == w.Pair }) {
+					found++
+				}
+			}
+		}
+	}
+	return float64(found) / float64(wanted)
+}
