@@ -356,7 +356,7 @@ func TestAddRefuses(t *testing.T) {
 }
 
 func TestOptionsNameWhatIsWrong(t *testing.T) {
-	for _, word := range []string{"GROUP_SIZE", "NEIGHBORS_K is", "NEIGHBORS_K1", "NEIGHBORS_K2", "CLUSTERS", "CLUSTER_ITERATIONS", "CLUSTER_MODALITY", "OBJECT_SHARE is", "NOUN_MIN_COUNT", "INDEXER_THREADS"} {
+	bad := indexer.Options{K: 0, K1: -1, K2: 0, Modality: "sound", P: math.NaN(), MinCount: -1, Threads: -1}
 	names := []string{
 		"GROUP_SIZE", "NEIGHBORS_K is", "NEIGHBORS_K1", "NEIGHBORS_K2", "CLUSTERS", "CLUSTER_ITERATIONS", "CLUSTER_MODALITY", "OBJECT_SHARE",
 		"NOUN_MIN_COUNT", "INDEXER_THREADS",

@@ -30,7 +30,9 @@ type LiveOptions struct {
 }
 
 // DefaultLiveOptions keep one closed group.
-func DefaultLiveOptions() LiveOptions { return LiveOptions{KeepGroups: 1, TailRows: 8192, Recall: 0.97} }
+func DefaultLiveOptions() LiveOptions {
+	return LiveOptions{KeepGroups: 1, TailRows: 8192, Recall: 0.97}
+}
 
 // Validate names every option that is out of range.
 func (o LiveOptions) Validate() error {
