@@ -4,12 +4,14 @@ package stream
 const (
 	keyCount  = "count"
 	keyErr    = "err"
+	keyFrom   = "from"
 	keyLane   = "lane"
 	keyLanes  = "lanes"
 	keyOffset = "offset"
 	keyReason = "reason"
 	keySeq    = "seq"
 	keyStage  = "stage"
+	keyTo     = "to"
 	keyTopic  = "topic"
 	keyWhat   = "what"
 )

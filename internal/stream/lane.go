@@ -35,7 +35,7 @@ func (ln *lane) open(ctx context.Context, budget int64) error {
 	if err != nil {
 		return err
 	}
-	ln.log.logger.Info("taking up a lane", keyStage, ln.spec.Name, keyLane, ln.id, "from", mark.Inputs, "to", mark.Seqs)
+	ln.log.logger.Info("taking up a lane", keyStage, ln.spec.Name, keyLane, ln.id, keyFrom, mark.Inputs, keyTo, mark.Seqs)
 	if ln.stage, err = ln.spec.New(ln.id, mark.State); err != nil {
 		return fmt.Errorf("making stage: %w", err)
 	}
