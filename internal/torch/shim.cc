@@ -1,6 +1,9 @@
 // Process, data in and out, and the operations that libtorch has ready.
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/version.h>
@@ -12,6 +15,16 @@
 #include "pool.hpp"
 
 using namespace pairstream;
+
+void ps_prepare(void) {
+#ifdef __GLIBC__
+  // A step makes and frees the same tensors again and again. By default the large ones go back to the system each time,
+  // and their pages are zeroed and mapped anew: a tenth of the time of a step.
+  mallopt(M_ARENA_MAX, 1);
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+#endif
+}
 
 char *ps_init(const char *device, int threads, int deterministic) {
   return guarded([&] {

@@ -60,6 +60,7 @@ enum ps_index_op { PS_INDEX_SELECT, PS_GATHER };
 enum ps_join_op { PS_CAT, PS_STACK };
 
 // Process and thread.
+void ps_prepare(void);  // before anything else, once
 char *ps_init(const char *device, int threads, int deterministic);
 int ps_cuda_available(void);
 const char *ps_version(void);

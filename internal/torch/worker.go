@@ -49,6 +49,9 @@ type job struct {
 	result chan error
 }
 
+// prepare sets what is the whole process's, before the first worker's thread begins.
+var prepare = sync.OnceFunc(func() { C.ps_prepare() })
+
 // NewWorker starts a worker.
 func NewWorker(o WorkerOptions) (*Worker, error) {
 	if o.Device == "" {
@@ -67,6 +70,7 @@ func NewWorker(o WorkerOptions) (*Worker, error) {
 		quit:    make(chan struct{}),
 		ended:   make(chan struct{}),
 	}
+	prepare()
 	ready := make(chan error, 1)
 	go w.loop(ready)
 	if err := <-ready; err != nil {
