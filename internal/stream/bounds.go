@@ -41,31 +41,52 @@ type last struct {
 	mark  Mark
 }
 
-// lastRecord reads the last record of a lane that carries a seq and a mark (invariants 4 and 6). Usually that is the
-// very last one. Looking back in windows that grow passes over what does not count: records of others, and control
-// batches of producers that use transactions.
+// lastRecord reads where a stage stopped from the last record of a lane that carries a seq and a mark (invariants 4 and
+// 6). Usually that is the very last one.
 func (l *Log) lastRecord(ctx context.Context, topic schemas.Topic, lane int) (last, error) {
+	rec, found, err := l.lastWhere(ctx, topic, lane, isSequenced)
+	if err != nil || !found {
+		return last{}, err
+	}
+	mark, err := rec.Mark()
+	return last{found: err == nil, seq: rec.Seq, mark: mark}, err
+}
+
+// isSequenced reports whether a stage wrote the record, and sets its Seq.
+func isSequenced(rec *Record) bool {
+	_, err := rec.Mark()
+	if err != nil {
+		return false
+	}
+	rec.Seq, err = parseSeq(rec)
+	return err == nil
+}
+
+// lastWhere reads the last record of a lane that counts. Looking back in windows that grow passes over what does not:
+// records of others, and control batches of producers that use transactions.
+func (l *Log) lastWhere(ctx context.Context, topic schemas.Topic, lane int, counts func(*Record) bool) (Record, bool, error) {
 	b, err := l.Bounds(ctx, topic, lane)
 	if err != nil {
-		return last{}, err
+		return Record{}, false, err
 	}
 	f := &fetcher{log: l, topic: topic, lane: lane, budget: maxFetchBytes}
 	for window := int64(1); b.End > b.Start; window *= 8 {
 		from := max(b.Start, b.End-window)
-		found, err := l.lastIn(ctx, f, from, b.End)
-		if err != nil || found.found {
-			return found, err
+		rec, found, err := l.lastIn(ctx, f, from, b.End, counts)
+		if err != nil || found {
+			return rec, found, err
 		}
 		if from == b.Start {
 			break
 		}
 	}
-	return last{}, nil
+	return Record{}, false, nil
 }
 
-// lastIn finds the last record with a seq and a mark among the offsets from..end-1.
-func (l *Log) lastIn(ctx context.Context, f *fetcher, from, end int64) (last, error) {
-	var found last
+// lastIn finds the last record that counts among the offsets from..end-1.
+func (l *Log) lastIn(ctx context.Context, f *fetcher, from, end int64, counts func(*Record) bool) (Record, bool, error) {
+	var latest Record
+	found := false
 	for from < end {
 		var records []Record
 		next := from
@@ -79,20 +100,16 @@ func (l *Log) lastIn(ctx context.Context, f *fetcher, from, end int64) (last, er
 			return err
 		})
 		if err != nil {
-			return found, err
+			return latest, false, err
 		}
 		for i := range records {
-			rec := &records[i]
-			src, ok := rec.Header(schemas.HeaderSource)
-			seq, serr := parseSeq(rec)
-			mark, merr := parseMark(src)
-			if ok && serr == nil && merr == nil && rec.Offset < end {
-				found = last{found: true, seq: seq, mark: mark}
+			if rec := &records[i]; rec.Offset < end && counts(rec) {
+				latest, found = *rec, true
 			}
 		}
 		from = next
 	}
-	return found, nil
+	return latest, found, nil
 }
 
 // LastSeq is the seq of the last record of a lane, -1 when it has none. Another writer may be writing still, so it is

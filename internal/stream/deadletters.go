@@ -27,6 +27,7 @@ const maxReasonBytes = 1 << 10
 
 // DeadLetter is a record that a stage set aside.
 type DeadLetter struct {
+	Number int64 // its offset in dead-letters
 	Topic  schemas.Topic
 	Lane   int
 	Offset int64
@@ -106,6 +107,11 @@ func reasonClass(reason string) string {
 // DeadLetters yields the dead letters that are in the log now, oldest first and each record once: what a stage set
 // aside again after a crash is passed over, and so is what another stage set aside as well.
 func (l *Log) DeadLetters(ctx context.Context) iter.Seq2[DeadLetter, error] {
+	return l.DeadLettersFrom(ctx, 0)
+}
+
+// DeadLettersFrom is DeadLetters for those with a number not below first.
+func (l *Log) DeadLettersFrom(ctx context.Context, first int64) iter.Seq2[DeadLetter, error] {
 	return func(yield func(DeadLetter, error) bool) {
 		type key struct {
 			topic  schemas.Topic
@@ -113,7 +119,7 @@ func (l *Log) DeadLetters(ctx context.Context) iter.Seq2[DeadLetter, error] {
 			offset int64
 		}
 		seen := make(map[key]bool)
-		for rec, err := range l.Records(ctx, schemas.DeadLetters, 0, Position{}, -1) {
+		for rec, err := range l.Records(ctx, schemas.DeadLetters, 0, Position{Offset: first}, -1) {
 			if err != nil {
 				yield(DeadLetter{}, err)
 				return
@@ -141,7 +147,8 @@ func parseDeadLetter(rec Record) (DeadLetter, error) {
 		return string(v)
 	}
 	d := DeadLetter{
-		Topic: schemas.Topic(text(headerDeadTopic)), Stage: text(headerDeadStage), Reason: text(headerDeadReason),
+		Number: rec.Offset,
+		Topic:  schemas.Topic(text(headerDeadTopic)), Stage: text(headerDeadStage), Reason: text(headerDeadReason),
 		Schema: rec.Schema, Value: rec.Value, Time: rec.Time,
 	}
 	var lerr, oerr error

@@ -1,10 +1,13 @@
 package stream
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/segmentio/kafka-go"
 
@@ -125,5 +128,84 @@ func TestBalancer(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestGroupWithABrokerThatHangs lists a broker first that accepts connections and never answers.
+func TestGroupWithABrokerThatHangs(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	b := startBroker(t, BrokerOptions{})
+	cfg := testConfig(b.Addr(), "", 1)
+	cfg.Brokers = []string{silent.Addr().String(), b.Addr()}
+	l := openLog(t, cfg)
+	put(t, l, pair(0, "one"))
+	r := start(l, batcherSpec())
+	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 0}, 0)
+	r.stop(t)
+}
+
+// TestLeavingWhileOthersAreAwaited stops an owner while its group waits for a member that is gone without a word.
+func TestLeavingWhileOthersAreAwaited(t *testing.T) {
+	b := startBroker(t, BrokerOptions{})
+	cfg := testConfig(b.Addr(), "", 2)
+	cfg.SessionTimeout = time.Minute
+	l := openLog(t, cfg)
+	put(t, l, pair(0, "one"), pair(1, "two"))
+	spec := batcherSpec()
+	group := cfg.GroupID(spec.Name)
+	ghost := kafka.JoinGroupRequest{
+		GroupID: group, SessionTimeout: time.Minute, RebalanceTimeout: time.Minute, ProtocolType: "consumer",
+		Protocols: []kafka.GroupProtocol{{Name: new(balancer).ProtocolName(), Metadata: kafka.GroupProtocolSubscription{Topics: []string{"pairs"}}}},
+	}
+	for ghost.MemberID == "" { // the first answer may only give it
+		resp, err := l.client.JoinGroup(t.Context(), &ghost)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ghost.MemberID = resp.MemberID
+		if errors.Is(resp.Error, kafka.MemberIDRequired) {
+			if resp, err = l.client.JoinGroup(t.Context(), &ghost); err != nil || resp.Error != nil {
+				t.Fatal(err, resp.Error)
+			}
+		}
+	}
+	r := start(l, spec)
+	await(t, "the group waits for the ghost", func() bool {
+		resp, err := l.client.DescribeGroups(t.Context(), &kafka.DescribeGroupsRequest{GroupIDs: []string{group}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.Groups[0].GroupState == "PreparingRebalance"
+	})
+	r.stop(t)
+}
+
+func TestLag(t *testing.T) {
+	b := startBroker(t, BrokerOptions{})
+	l := openLog(t, testConfig(b.Addr(), "", 2))
+	put(t, l, pair(0, "one"), pair(0, "two"), pair(1, "three"))
+	if got, err := l.Lag(t.Context(), "batcher", schemas.Pairs); err != nil || !slices.Equal(got, []LaneLag{
+		{schemas.Pairs, 0, -1, 2}, {schemas.Pairs, 1, -1, 1},
+	}) {
+		t.Errorf("before: %+v, %v", got, err)
+	}
+	r := start(l, batcherSpec())
+	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 1}, 0)
+	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 0}, 1)
+	r.stop(t)
+	if got, err := l.Lag(t.Context(), "batcher", schemas.Pairs); err != nil || !slices.Equal(got, []LaneLag{
+		{schemas.Pairs, 0, 2, 2}, {schemas.Pairs, 1, 1, 1},
+	}) {
+		t.Errorf("after: %+v, %v", got, err)
+	}
+	if err := l.Commit(t.Context(), "trainer", schemas.Scored, map[int]int64{0: 7, 1: 8}); err != nil {
+		t.Error(err)
+	}
+	if got, err := l.Lag(t.Context(), "trainer", schemas.Scored); err != nil || got[0].Committed != 7 || got[1].Committed != 8 {
+		t.Errorf("of the trainer: %+v, %v", got, err)
 	}
 }

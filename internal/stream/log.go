@@ -29,7 +29,7 @@ type Log struct {
 	addr      net.Addr
 	transport *kafka.Transport
 	client    *kafka.Client
-	dialer    *kafka.Dialer
+	security  *security
 }
 
 // Options are what a Log shares with the rest of its process; nil members are left out.
@@ -65,13 +65,9 @@ func Connect(ctx context.Context, cfg Config, opts Options) (*Log, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	l := &Log{cfg: cfg, logger: logger, metrics: m, addr: kafka.TCP(cfg.Brokers...)}
+	l := &Log{cfg: cfg, logger: logger, metrics: m, addr: kafka.TCP(cfg.Brokers...), security: sec}
 	l.transport = newTransport(cfg, sec)
 	l.client = &kafka.Client{Addr: l.addr, Transport: l.transport}
-	l.dialer = &kafka.Dialer{
-		ClientID: clientID, Timeout: dialTimeout, DualStack: true, KeepAlive: 30 * time.Second,
-		DialFunc: sec.dial, SASLMechanism: sec.sasl,
-	}
 	return l, nil
 }
 
@@ -81,10 +77,10 @@ func newTransport(cfg Config, sec *security) *kafka.Transport {
 		names = append(names, t.Topic.Name(cfg.Namespace))
 	}
 	return &kafka.Transport{
-		ClientID: clientID, DialTimeout: dialTimeout, IdleTimeout: time.Minute,
+		ClientID: clientID, DialTimeout: dialTimeout + 2*aliveTimeout, IdleTimeout: time.Minute,
 		// Until the cached metadata is refreshed, requests go to a leader that may be gone.
 		MetadataTTL: 2 * time.Second, MetadataTopics: names,
-		Dial: sec.dial, SASL: sec.sasl,
+		Dial: sec.dialAlive, SASL: sec.sasl,
 	}
 }
 

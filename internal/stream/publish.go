@@ -142,10 +142,13 @@ func (p *Publisher) enqueue(ctx context.Context, m message) error {
 	n := m.size()
 	for {
 		p.mu.Lock()
-		if p.err != nil || p.closing {
+		if p.closing || p.err != nil {
 			err := p.err
+			if err == nil || errors.Is(err, context.Canceled) {
+				err = errPublisherClosed
+			}
 			p.mu.Unlock()
-			return errors.Join(err, errPublisherClosed)
+			return err
 		}
 		if p.bytes == 0 || p.bytes+n <= p.budget {
 			break

@@ -26,21 +26,14 @@ func (l *Log) Run(ctx context.Context, spec StageSpec) error {
 		return fmt.Errorf("stage %s: %w", spec.Name, err)
 	}
 	share := new(balancer)
-	group, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
-		GroupBalancers: []kafka.GroupBalancer{share},
-		ID:             l.cfg.GroupID(spec.Name), Brokers: l.cfg.Brokers, Dialer: l.dialer, Topics: []string{l.name(spec.Inputs[0])},
-		HeartbeatInterval: l.cfg.SessionTimeout / 10, SessionTimeout: l.cfg.SessionTimeout,
-		RebalanceTimeout: l.cfg.DrainTimeout + 5*time.Second, JoinGroupBackoff: 500 * time.Millisecond,
-		Timeout: l.cfg.RequestTimeout,
-	})
+	group, dialer, err := l.joinGroup(spec, share)
 	if err != nil {
-		return fmt.Errorf("stage %s: joining group: %w", spec.Name, err)
+		return fmt.Errorf("stage %s: %w", spec.Name, err)
 	}
 	r := &run{log: l, spec: spec, share: share, meter: newMeter(l.metrics, spec.Name, spec.Counters), parked: make(map[int]*lane)}
 	r.ctx, r.stop = context.WithCancel(ctx)
 	defer r.stop()
-	err = r.generations(group)
-	err = errors.Join(err, group.Close()) // waits until the lanes are given up
+	err = errors.Join(r.generations(group), r.leave(group, dialer))
 	r.forget(nil)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,6 +41,23 @@ func (l *Log) Run(ctx context.Context, spec StageSpec) error {
 		return fmt.Errorf("stage %s: %w", spec.Name, err)
 	}
 	return nil
+}
+
+// leave waits until the lanes are given up, and leaves the group.
+func (r *run) leave(group *kafka.ConsumerGroup, dialer *groupDialer) error {
+	r.stop()
+	left := make(chan error, 1)
+	go func() { left <- group.Close() }()
+	r.lanes.Wait()
+	t := time.NewTimer(lastWords)
+	defer t.Stop()
+	select {
+	case err := <-left:
+		return err
+	case <-t.C:
+		dialer.hangUp()
+		return <-left
+	}
 }
 
 // run is one call of Run.
@@ -58,6 +68,7 @@ type run struct {
 	meter *meter
 	ctx   context.Context //nolint:containedctx // ends when Run is to return
 	stop  context.CancelFunc
+	lanes sync.WaitGroup // those that are run
 
 	mu     sync.Mutex
 	failed error         // what the first lane failed with
@@ -124,22 +135,55 @@ func (r *run) generations(group *kafka.ConsumerGroup) error {
 		logger.Info("lanes assigned", keyStage, r.spec.Name, keyLanes, lanes)
 		r.share.hold(lanes)
 		r.forget(lanes)
-		for _, id := range lanes {
-			gen.Start(func(genCtx context.Context) {
-				r.lane(genCtx, gen, id, r.log.cfg.MaxBytesInFlight/int64(len(lanes)))
-			})
-		}
-		gen.Start(func(genCtx context.Context) { // the generation lasts until the group or the run ends it
-			select {
-			case <-genCtx.Done():
-			case <-r.ctx.Done():
-			}
+		r.generation(gen, lanes)
+	}
+}
+
+// generation runs lanes until the generation ends. The functions given to Start must not return before: that would end
+// the generation, and kafka-go would join the group again although the run is over.
+func (r *run) generation(gen *kafka.Generation, lanes []int) {
+	var offsets commits
+	over := make(chan struct{}) // all lanes are given up
+	var running sync.WaitGroup
+	running.Add(len(lanes))
+	r.lanes.Add(len(lanes))
+	go func() {
+		running.Wait()
+		close(over)
+	}()
+	for _, id := range lanes {
+		gen.Start(func(genCtx context.Context) {
+			r.lane(genCtx, &offsets, id, r.log.cfg.MaxBytesInFlight/int64(len(lanes)))
+			running.Done()
+			r.lanes.Done()
+			<-genCtx.Done()
 		})
+	}
+	gen.Start(func(genCtx context.Context) {
+		tick := time.NewTicker(commitEvery)
+		defer tick.Stop()
+		for ended := genCtx.Done(); ; {
+			select {
+			case <-tick.C:
+			case <-ended: // the lanes have something left to commit
+				<-over
+				r.commit(gen, offsets.take())
+				return
+			}
+			r.commit(gen, offsets.take())
+		}
+	})
+}
+
+// commit tells the group how far the lanes are, for lag dashboards; nothing depends on it.
+func (r *run) commit(gen *kafka.Generation, offsets map[string]map[int]int64) {
+	if err := gen.CommitOffsets(offsets); err != nil {
+		r.log.logger.Debug("committing offsets", keyStage, r.spec.Name, keyErr, err)
 	}
 }
 
 // lane owns one lane for one generation. A fault that may pass takes the lane down and up again; any other ends the run.
-func (r *run) lane(genCtx context.Context, gen *kafka.Generation, id int, budget int64) {
+func (r *run) lane(genCtx context.Context, offsets *commits, id int, budget int64) {
 	reading, cancel := context.WithCancel(r.ctx)
 	defer cancel()
 	defer context.AfterFunc(genCtx, cancel)()
@@ -151,7 +195,8 @@ func (r *run) lane(genCtx context.Context, gen *kafka.Generation, id int, budget
 	})()
 	var pause backoff
 	for reading.Err() == nil {
-		err := r.laneOnce(reading, work, gen, id, budget)
+		begun := time.Now()
+		err := r.laneOnce(reading, work, offsets, id, budget)
 		switch {
 		case err == nil:
 			return
@@ -164,6 +209,9 @@ func (r *run) lane(genCtx context.Context, gen *kafka.Generation, id int, budget
 		}
 		r.log.metrics.restarts.WithLabelValues(r.spec.Name).Inc()
 		r.log.logger.Warn("taking a lane up again", keyStage, r.spec.Name, keyLane, id, keyErr, err)
+		if time.Since(begun) > time.Minute { // not the fault of before
+			pause.reset()
+		}
 		if pause.wait(reading) != nil {
 			return
 		}
@@ -172,7 +220,7 @@ func (r *run) lane(genCtx context.Context, gen *kafka.Generation, id int, budget
 
 // laneOnce runs the lane until it is given up, or fails. One that was given up with nothing left in hand is kept: the
 // next generation may bring it back.
-func (r *run) laneOnce(reading, work context.Context, gen *kafka.Generation, id int, budget int64) error {
+func (r *run) laneOnce(reading, work context.Context, offsets *commits, id int, budget int64) error {
 	ln, err := r.takeUp(reading, id, budget)
 	if err != nil {
 		if reading.Err() != nil {
@@ -180,7 +228,11 @@ func (r *run) laneOnce(reading, work context.Context, gen *kafka.Generation, id 
 		}
 		return err
 	}
-	ln.commit = func(offsets map[schemas.Topic]int64) { r.commit(gen, id, offsets) }
+	ln.commit = func(at map[schemas.Topic]int64) {
+		for t, o := range at {
+			offsets.add(r.log.name(t), id, o)
+		}
+	}
 	if err := ln.run(reading, work); err != nil {
 		ln.close()
 		return err
@@ -208,15 +260,4 @@ func (r *run) takeUp(ctx context.Context, id int, budget int64) (*lane, error) {
 		return nil, err
 	}
 	return ln, nil
-}
-
-// commit tells the group how far the lane is, for lag dashboards; nothing depends on it.
-func (r *run) commit(gen *kafka.Generation, id int, offsets map[schemas.Topic]int64) {
-	byName := make(map[string]map[int]int64, len(offsets))
-	for t, o := range offsets {
-		byName[r.log.name(t)] = map[int]int64{id: o}
-	}
-	if err := gen.CommitOffsets(byName); err != nil {
-		r.log.logger.Debug("committing offsets", keyStage, r.spec.Name, keyLane, id, keyErr, err)
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -29,14 +30,24 @@ const (
 	probeTimeout = 3500 * time.Millisecond // leaves time for the second look at a broker that does not answer
 )
 
+// aliveTimeout is how long a broker may take to answer the first question.
+const aliveTimeout = 1500 * time.Millisecond
+
+// aliveFor is how long an answer counts.
+const aliveFor = 5 * time.Second
+
 // security is how connections are made: every one goes through dial.
 type security struct {
 	tls  *tls.Config
 	sasl sasl.Mechanism
+	many bool // there are several brokers to choose from
+
+	mu    sync.Mutex
+	alive map[string]time.Time // when a broker has answered last
 }
 
 func newSecurity(cfg Config) (*security, error) {
-	s := &security{}
+	s := &security{many: len(cfg.Brokers) > 1, alive: make(map[string]time.Time)}
 	if cfg.TLS {
 		var err error
 		if s.tls, err = newTLS(cfg); err != nil {
@@ -100,6 +111,28 @@ func (s *security) dial(ctx context.Context, network, address string) (net.Conn,
 	return tc, nil
 }
 
+// dialAlive is dial for a broker that answers. kafka-go is content with the first of several brokers that accepts a
+// connection, and a process that hangs still accepts some: it would keep a client from finding its leaders or its group.
+func (s *security) dialAlive(ctx context.Context, network, address string) (net.Conn, error) {
+	if s.many && !s.answered(address) {
+		actx, cancel := context.WithTimeout(ctx, aliveTimeout)
+		defer cancel()
+		if err := probeBroker(actx, address, s); err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		s.alive[address] = time.Now()
+		s.mu.Unlock()
+	}
+	return s.dial(ctx, network, address)
+}
+
+func (s *security) answered(address string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.alive[address]) < aliveFor
+}
+
 type handshakeError struct{ err error }
 
 func (e *handshakeError) Error() string { return "TLS handshake: " + e.err.Error() }
@@ -108,7 +141,7 @@ func (e *handshakeError) Unwrap() error { return e.err }
 // probe asks all brokers for the cluster's members, until one answers. With explain, it takes at most five seconds.
 func probe(caller context.Context, cfg Config, sec *security) error {
 	ctx, cancel := context.WithTimeout(caller, probeTimeout)
-	defer cancel()
+	defer cancel() // also ends the questions that are still open
 	results := make(chan error, len(cfg.Brokers))
 	for _, broker := range cfg.Brokers {
 		go func() { results <- probeBroker(ctx, broker, sec) }()
@@ -140,11 +173,11 @@ func probeBroker(ctx context.Context, broker string, sec *security) error {
 	d := kafka.Dialer{ClientID: clientID, SASLMechanism: sec.sasl}
 	d.DialFunc = func(dctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := sec.dial(dctx, network, address)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			// kafka-go waits without end while it authenticates, and takes back deadlines that are set here.
+			context.AfterFunc(ctx, func() { _ = conn.Close() })
 		}
-		deadline, _ := ctx.Deadline() // kafka-go sets none while it authenticates
-		return conn, conn.SetDeadline(deadline)
+		return conn, err
 	}
 	conn, err := d.DialContext(ctx, "tcp", broker)
 	if err != nil {

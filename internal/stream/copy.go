@@ -1,0 +1,15 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+)
+
+// Copy queues a record of an outside producer for the same lane of this publisher's namespace: key, headers and value as
+// they are.
+func (p *Publisher) Copy(ctx context.Context, rec Record) error {
+	if Sequenced(rec.Topic) {
+		return fmt.Errorf("copying %s, lane %d, offset %d: its records are numbered by the stage that writes them", rec.Topic, rec.Lane, rec.Offset)
+	}
+	return p.enqueue(ctx, message{topic: rec.Topic, lane: rec.Lane, key: rec.key, value: rec.Value, headers: rec.headers})
+}

@@ -1,0 +1,199 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// groupDialer makes the connections of one consumer group. kafka-go waits for the answer to a join as long as a
+// rebalance may last, even when the group is closed meanwhile; then hangUp ends the wait.
+type groupDialer struct {
+	sec    *security
+	mu     sync.Mutex
+	conns  map[*groupConn]bool
+	hungUp bool
+}
+
+// lastWords is how long leaving a group may take.
+const lastWords = 2 * time.Second
+
+func (d *groupDialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := d.sec.dialAlive(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := &groupConn{Conn: conn, d: d}
+	d.conns[c] = true
+	patience := dialTimeout // kafka-go would wait without end for the first answer when it authenticates
+	if d.hungUp {           // to leave the group is all that is left to do
+		patience = lastWords
+	}
+	c.silence = time.AfterFunc(patience, func() { _ = c.Close() })
+	return c, nil
+}
+
+// hangUp closes all connections; those made later live shortly.
+func (d *groupDialer) hangUp() {
+	d.mu.Lock()
+	d.hungUp = true
+	conns := maps.Clone(d.conns)
+	d.mu.Unlock()
+	for c := range conns {
+		_ = c.Close() // whoever uses it sees the error
+	}
+}
+
+type groupConn struct {
+	net.Conn
+	d       *groupDialer
+	silence *time.Timer // ends the connection if nothing is heard
+}
+
+func (c *groupConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.d.mu.Lock()
+		if !c.d.hungUp {
+			c.silence.Stop()
+		}
+		c.d.mu.Unlock()
+	}
+	return n, err
+}
+
+func (c *groupConn) Close() error {
+	c.d.mu.Lock()
+	delete(c.d.conns, c)
+	c.silence.Stop()
+	c.d.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// joinGroup starts to take part in the consumer group of a stage.
+func (l *Log) joinGroup(spec StageSpec, share *balancer) (*kafka.ConsumerGroup, *groupDialer, error) {
+	d := &groupDialer{sec: l.security, conns: make(map[*groupConn]bool)}
+	group, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
+		ID: l.cfg.GroupID(spec.Name), Brokers: l.cfg.Brokers, Topics: []string{l.name(spec.Inputs[0])},
+		Dialer: &kafka.Dialer{
+			ClientID: clientID, Timeout: dialTimeout + aliveTimeout, DialFunc: d.dial, SASLMechanism: l.security.sasl,
+		},
+		GroupBalancers:    []kafka.GroupBalancer{share},
+		HeartbeatInterval: l.cfg.SessionTimeout / 10, SessionTimeout: l.cfg.SessionTimeout,
+		RebalanceTimeout: l.cfg.DrainTimeout + 5*time.Second, JoinGroupBackoff: 500 * time.Millisecond,
+		Timeout: l.cfg.RequestTimeout,
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("joining group: %w", err)
+	}
+	return group, d, nil
+}
+
+// commits collects the offsets of all lanes of a generation, to be committed in one request.
+type commits struct {
+	mu      sync.Mutex
+	offsets map[string]map[int]int64
+}
+
+func (c *commits) add(name string, lane int, offset int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.offsets == nil {
+		c.offsets = make(map[string]map[int]int64)
+	}
+	if c.offsets[name] == nil {
+		c.offsets[name] = make(map[int]int64)
+	}
+	c.offsets[name][lane] = offset
+}
+
+func (c *commits) take() map[string]map[int]int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	offsets := c.offsets
+	c.offsets = nil
+	return offsets
+}
+
+// LaneLag says how far a stage is in one lane of one of its inputs.
+type LaneLag struct {
+	Topic     schemas.Topic
+	Lane      int
+	Committed int64 // offset that the stage has come to, -1 when it has not begun; about a second old
+	End       int64 // offset after the last record
+}
+
+// Lag reads what a stage has committed, for dashboards.
+func (l *Log) Lag(ctx context.Context, stage string, inputs ...schemas.Topic) ([]LaneLag, error) {
+	lanes := make([]int, l.cfg.Lanes)
+	for i := range lanes {
+		lanes[i] = i
+	}
+	req := &kafka.OffsetFetchRequest{GroupID: l.cfg.GroupID(stage), Topics: make(map[string][]int)}
+	for _, t := range inputs {
+		req.Topics[l.name(t)] = lanes
+	}
+	var resp *kafka.OffsetFetchResponse
+	err := l.retry(ctx, "reading offsets of "+req.GroupID, func(ctx context.Context) (err error) {
+		if resp, err = l.client.OffsetFetch(ctx, req); err == nil && !errors.Is(resp.Error, kafka.GroupIdNotFound) {
+			err = resp.Error
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var lags []LaneLag
+	for _, t := range inputs {
+		committed := make(map[int]int64)
+		for _, p := range resp.Topics[l.name(t)] {
+			if p.Error != nil {
+				return nil, fmt.Errorf("reading offsets of %s, %s, lane %d: %w", req.GroupID, t, p.Partition, p.Error)
+			}
+			committed[p.Partition] = p.CommittedOffset
+		}
+		for _, lane := range lanes {
+			b, err := l.Bounds(ctx, t, lane)
+			if err != nil {
+				return nil, err
+			}
+			at, ok := committed[lane]
+			if !ok {
+				at = -1
+			}
+			lags = append(lags, LaneLag{Topic: t, Lane: lane, Committed: at, End: b.End})
+		}
+	}
+	return lags, nil
+}
+
+// Commit says for dashboards how far a stage is that reads its lanes by itself and not through [Log.Run].
+func (l *Log) Commit(ctx context.Context, stage string, topic schemas.Topic, offsets map[int]int64) error {
+	name := l.name(topic)
+	req := &kafka.OffsetCommitRequest{GroupID: l.cfg.GroupID(stage), GenerationID: -1, Topics: make(map[string][]kafka.OffsetCommit)}
+	for lane, offset := range offsets {
+		req.Topics[name] = append(req.Topics[name], kafka.OffsetCommit{Partition: lane, Offset: offset})
+	}
+	rctx, cancel := l.request(ctx)
+	defer cancel()
+	resp, err := l.client.OffsetCommit(rctx, req)
+	if err != nil {
+		return fmt.Errorf("committing offsets of %s: %w", stage, err)
+	}
+	for _, p := range resp.Topics[name] {
+		if p.Error != nil {
+			return fmt.Errorf("committing offsets of %s, %s, lane %d: %w", stage, name, p.Partition, p.Error)
+		}
+	}
+	return nil
+}

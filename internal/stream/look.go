@@ -1,0 +1,47 @@
+package stream
+
+import (
+	"context"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// LastRecord reads the last record of a lane, false when it has none. Where records have seqs it is the last one that a
+// stage wrote.
+func (l *Log) LastRecord(ctx context.Context, topic schemas.Topic, lane int) (Record, bool, error) {
+	counts := isSequenced
+	if !Sequenced(topic) {
+		counts = func(*Record) bool { return true }
+	}
+	rec, found, err := l.lastWhere(ctx, topic, lane, counts)
+	schema, _ := rec.Header(schemas.HeaderSchema)
+	rec.Schema = string(schema)
+	return rec, found, err
+}
+
+// Mark is the point from which the stage that wrote the record makes the records behind it.
+func (r Record) Mark() (Mark, error) {
+	src, _ := r.Header(schemas.HeaderSource)
+	return parseMark(src)
+}
+
+// Input is how far the stage had read one of its inputs; the start of the lane for one that the mark does not name.
+func (m Mark) Input(t schemas.Topic) Position { return m.input(t) }
+
+// Header is one header of a message.
+type Header struct {
+	Name  string
+	Value []byte
+}
+
+// Headers are those of the record that was set aside.
+func (d DeadLetter) Headers() []Header {
+	var headers []Header
+	for _, h := range d.headers {
+		headers = append(headers, Header{Name: h.Key, Value: h.Value})
+	}
+	return headers
+}
+
+// Class is the part of the reason that many dead letters share.
+func (d DeadLetter) Class() string { return reasonClass(d.Reason) }
