@@ -7,7 +7,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-func TestLastRecordOfLanes(t *testing.T) {
+func TestLastRecordIsWhole(t *testing.T) {
 	l := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "last", 2))
 	if rec, found, err := l.LastRecord(t.Context(), schemas.Groups, 0); found || err != nil {
 		t.Errorf("an empty lane has the record %+v, %v", rec, err)
