@@ -21,10 +21,12 @@ type Equal func(path string, a, b any) bool
 // Diff finds the first difference of a and b, in their order. What same accepts is none; it may be nil.
 func Diff(a, b any, same Equal) (Difference, bool) {
 	if same == nil {
-		same = func(string, any, any) bool { return false }
+		same = never
 	}
 	return diff("", a, b, same)
 }
+
+func never(string, any, any) bool { return false }
 
 func diff(path string, a, b any, same Equal) (Difference, bool) {
 	switch va := a.(type) {
@@ -92,7 +94,10 @@ func diffMaps(path string, a, b Map, same Equal) (Difference, bool) {
 		switch {
 		case i >= len(a):
 			return Difference{join(path, b[i].Key), Missing{}, b[i].Value}, true
-		case i >= len(b) || !identical(a[i].Key, b[i].Key):
+		case i >= len(b):
+			return Difference{join(path, a[i].Key), a[i].Value, Missing{}}, true
+		}
+		if _, other := diff("", a[i].Key, b[i].Key, never); other {
 			return Difference{join(path, a[i].Key), a[i].Value, Missing{}}, true
 		}
 		if d, found := diff(join(path, a[i].Key), a[i].Value, b[i].Value, same); found {
