@@ -169,9 +169,7 @@ func BenchmarkLive(b *testing.B) {
 			for live.Status()[0].InLists < n-indexer.DefaultLiveOptions().TailRows {
 				time.Sleep(10 * time.Millisecond)
 			}
-			b.ReportMetric(float64(live.Status()[0].Probes), "probes")
-			b.ReportMetric(status(b, "VmRSS")/float64(n), "B/pair")
-			b.ReportMetric(liveRecall(b, live, queries, k), "recall@10")
+			probes, resident, recall := live.Status()[0].Probes, status(b, "VmRSS"), liveRecall(b, live, queries, k)
 
 			done := make(chan struct{})
 			adding := make(chan []time.Duration)
@@ -187,6 +185,9 @@ func BenchmarkLive(b *testing.B) {
 			}
 			b.StopTimer()
 			close(done)
+			b.ReportMetric(float64(probes), "probes")
+			b.ReportMetric(resident/float64(n), "B/pair")
+			b.ReportMetric(recall, "recall@10")
 			report(b, "search", searches)
 			report(b, "add", <-adding)
 			stop()

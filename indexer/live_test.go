@@ -237,6 +237,16 @@ func TestLiveKeepsTheLatestGroups(t *testing.T) {
 	}
 }
 
+func TestLiveKeepsNoClosedGroup(t *testing.T) {
+	live := newLive(t, indexer.LiveOptions{KeepGroups: 0, TailRows: 16, Recall: 1}, faiss.Engine{})
+	b := newLane(t, live, 0, options())
+	addAll(t, b, lane(8, 30, 1), 0)
+	closeGroup(t, b, indexer.BySeal)
+	if s := live.Status(); len(s) != 0 {
+		t.Errorf("groups %+v are kept", s)
+	}
+}
+
 func TestLiveComparesOnlyVectorsOfOneModel(t *testing.T) {
 	live := newLive(t, indexer.DefaultLiveOptions(), faiss.Engine{})
 	b := newLane(t, live, 0, options())

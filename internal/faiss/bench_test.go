@@ -60,3 +60,40 @@ func BenchmarkNeighbors(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkFlatNeighbors is what people do today: three exhaustive searches of FAISS, here with a sample of the queries;
+// cpu-s/op is for all of them.
+func BenchmarkFlatNeighbors(b *testing.B) {
+	const n, dim, sample = 100_000, 256, 2000
+	v, t := benchPairs(n, dim)
+	images, err := faiss.NewFlat(dim)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer images.Close()
+	texts, err := faiss.NewFlat(dim)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer texts.Close()
+	if err := images.Add(v); err != nil {
+		b.Fatal(err)
+	}
+	if err := texts.Add(t); err != nil {
+		b.Fatal(err)
+	}
+	b.ResetTimer()
+	cpu := cpuSeconds()
+	for range b.N {
+		for _, search := range []struct {
+			index   *faiss.Flat
+			queries []float32
+			k       int
+		}{{texts, v, 10}, {images, v, 6}, {images, t, 500}} {
+			if _, err := search.index.Search(search.queries[:sample*dim], search.k); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric((cpuSeconds()-cpu)/float64(b.N)*n/sample, "cpu-s/op")
+}

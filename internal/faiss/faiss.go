@@ -5,7 +5,7 @@
 // hold a D x D matrix, and decide by the canonical scores of internal/knn.
 //
 // How the engine is quick and exact at once: candidates are found with rows rounded to 16-bit fixed point, whose dot
-// products are exact integers, four times as fast as FAISS's float32 products; the rounding error of an integer product
+// products are exact integers and twice as fast as those of float32; the rounding error of an integer product
 // is bounded by the rows' measured residuals (Cauchy-Schwarz); what the bound leaves open is decided by the canonical
 // float64 score. V V^T is symmetric, so only half of it is computed, and membership in T2V_k2 is a count of larger
 // scores against at most k1 thresholds per text.

@@ -185,13 +185,13 @@ struct ps_neighbors : Handle {
   }
 
   // count adds image to the counts of the thresholds of text that it scores above: surely by its integer value, or,
-  // within the bound, by its canonical score, ties going to the lower position.
+  // within the bound, by its canonical score, ties going to the lower position. It does not score above its own.
   void count(int64_t text, int32_t image, int32_t value, int32_t* counts) const {
     double score = 0;
     bool scored = false;
     for (int m = 0; m < p_.k1; m++) {
       const int64_t at = text * p_.k1 + m;
-      if (!counting(at) || v2v_[at] == image) continue;
+      if (!counting(at)) continue;
       const double threshold = threshold_[at];
       if (value > threshold * unit_ + bound_) {
         counts[m]++;

@@ -52,7 +52,7 @@ func pad(positions []int32, k int) []int32 {
 
 // Neighbors implements [Engine].
 func (Reference) Neighbors(ctx context.Context, v, t Matrix, p Params) (Result, error) {
-	if err := checkPair(v, t, p); err != nil {
+	if err := CheckNeighbors(v, t, p); err != nil {
 		return Result{}, err
 	}
 	images, texts := rowsOf(v), rowsOf(t)
@@ -81,7 +81,8 @@ func (Reference) Neighbors(ctx context.Context, v, t Matrix, p Params) (Result, 
 	return out, nil
 }
 
-func checkPair(v, t Matrix, p Params) error {
+// CheckNeighbors verifies the arguments of [Engine.Neighbors].
+func CheckNeighbors(v, t Matrix, p Params) error {
 	if err := errors.Join(v.Check(), t.Check()); err != nil {
 		return err
 	}
@@ -90,9 +91,6 @@ func checkPair(v, t Matrix, p Params) error {
 	}
 	return p.Check(v.Rows)
 }
-
-// CheckNeighbors verifies the arguments of [Engine.Neighbors].
-func CheckNeighbors(v, t Matrix, p Params) error { return checkPair(v, t, p) }
 
 // KMeans implements [Engine].
 func (Reference) KMeans(ctx context.Context, x Matrix, p KMeansParams) (Clusters, error) {
