@@ -2,10 +2,11 @@
 
 DATA ?=
 BIN  := bin
+TOOLS := $(CURDIR)/$(BIN)/tools
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-kafka lint fmt readme clean
+.PHONY: help setup build demo test test-kafka test-compose test-helm helm-readme lint fmt readme clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +26,22 @@ test: setup ## run all tests that need no external server
 
 test-kafka: setup ## run the log's tests on a real cluster: Apache Kafka, three brokers, on Java 17 and Maven; SOAK=1 for longer
 	go test -tags kafka -count=1 -timeout 60m ./internal/kafkatest/ ./internal/stream/
+
+test-compose: ## build the images, bring the compose stack up, kill containers and account for every pair; needs root or a Docker engine
+	deploy/test/prepare-images.sh
+	cd deploy/test && go test -tags compose -count=1 -timeout 30m -v ./compose; status=$$?; ./prepare-images.sh stop; exit $$status
+
+test-helm: $(TOOLS)/helm $(TOOLS)/kubeconform ## lint and render the Helm chart, check every object; check alerts and dashboard
+	cd deploy/test && PATH="$(TOOLS):$$PATH" go test -count=1 ./chart ./rules
+
+helm-readme: ## write the chart's README anew from its values
+	cd deploy/test && go test -count=1 ./chart -run TestReadmeIsMadeFromValues -rewrite
+
+$(TOOLS)/helm:
+	GOBIN=$(TOOLS) go install helm.sh/helm/v3/cmd/helm@v3.19.0
+
+$(TOOLS)/kubeconform:
+	GOBIN=$(TOOLS) go install github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
 
 lint: setup ## gofmt, go vet, staticcheck
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not formatted: $$out" >&2; exit 1; }

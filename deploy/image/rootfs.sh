@@ -1,19 +1,16 @@
 #!/bin/sh
-# Makes the root filesystem of the image: the binaries, the shared libraries that they load and their copyright notes,
-# certificates, and the user that everything runs as. Runs inside the build stage of deploy/Dockerfile.
+# Makes the root filesystem of the CPU image: the binaries, the shared libraries that they load and their copyright
+# notes, certificates, and the user that everything runs as. Runs inside the build stage of deploy/Dockerfile.
 #
 #   rootfs.sh BINARIES ROOTFS      BINARIES/static and BINARIES/shared hold what was built
 set -eu
 binaries=$1 root=$2
 
-mkdir -p "$root/usr/lib" "$root/usr/lib64" "$root/usr/local/bin" "$root/etc/ssl/certs" "$root/tmp"
+mkdir -p "$root/usr/lib" "$root/usr/lib64" "$root/etc/ssl/certs" "$root/tmp"
 ln -s usr/lib "$root/lib"
 ln -s usr/lib64 "$root/lib64"
 chmod 1777 "$root/tmp"
-
-cp "$binaries"/shared/* "$root/usr/local/bin/"
-cp "$binaries/static/pairstream" "$root/usr/local/bin/pairstream-static"
-cp "$binaries/static/grouper" "$root/usr/local/bin/grouper"
+"$(dirname "$0")/names.sh" "$binaries" "$root"
 
 # ldd prints "name => path (address)", and a bare path for the loader. Each library is copied under the name by which it
 # is looked up, not the name of the file behind its links: the choice among several BLAS libraries is such a link.
@@ -37,8 +34,3 @@ cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 echo 'hosts: files dns' >"$root/etc/nsswitch.conf"
 echo 'pairstream:x:65532:65532:pairstream:/tmp:/usr/sbin/nologin' >"$root/etc/passwd"
 echo 'pairstream:x:65532:' >"$root/etc/group"
-
-# Mount points of the volumes; deploy/Dockerfile copies them with their owner.
-for folder in data spool models checkpoints state; do
-	mkdir -p "/volumes/$folder"
-done

@@ -73,6 +73,11 @@ compose() {
 	docker compose version >/dev/null || die "compose was built but does not run"
 }
 
+build_image() { # like docker build, silent unless it fails
+	local out
+	out=$(docker build "$@" 2>&1) || die "docker build $*: $out"
+}
+
 base() {
 	{ have "$base_image" || can_pull; } && return
 	packages debootstrap
@@ -90,7 +95,7 @@ base() {
 golang() {
 	{ have "$go_image" || { can_pull && docker pull -q "$go_image"; }; } && return
 	say "making $go_image from $base_image and $(go version)"
-	docker build -q -t "$go_image" -f "$here/golang.Dockerfile" "$(go env GOROOT)" >/dev/null
+	build_image -t "$go_image" -f "$here/golang.Dockerfile" "$(go env GOROOT)"
 }
 
 kafka() {
@@ -99,16 +104,16 @@ kafka() {
 	local context
 	context=$(mktemp -d)
 	cp "$here"/kafka-image/* "$root/deploy/kafka/log4j2.properties" "$context/"
-	mvn -q -B -f "$root/deploy/kafka/pom.xml" dependency:copy-dependencies -DoutputDirectory="$context/libs" >/dev/null ||
+	mvn -q -B -Dstyle.color=never -f "$root/deploy/kafka/pom.xml" dependency:copy-dependencies -DoutputDirectory="$context/libs" >/dev/null ||
 		die "Maven could not resolve Kafka"
-	docker build -q -t "$kafka_image" "$context" >/dev/null
+	build_image -t "$kafka_image" "$context"
 	rm -rf "$context"
 }
 
 mkdir -p "$cache"
 case ${1:-} in
 stop)
-	[ -e "$pidfile" ] && kill "$(cat "$pidfile")"
+	[ ! -e "$pidfile" ] || kill "$(cat "$pidfile")"
 	;;
 "")
 	engine

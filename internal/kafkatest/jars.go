@@ -121,7 +121,7 @@ func runMaven(ctx context.Context, pom, cache, jars string) error {
 	if err != nil {
 		return fmt.Errorf("making the folder of Kafka's jars: %w", err)
 	}
-	out, err := exec.CommandContext(ctx, mvn, "-q", "-B", "-f", pom, "dependency:copy-dependencies",
+	out, err := exec.CommandContext(ctx, mvn, "-q", "-B", "-Dstyle.color=never", "-f", pom, "dependency:copy-dependencies",
 		"-DoutputDirectory="+partial).CombinedOutput()
 	if err != nil {
 		return errors.Join(fmt.Errorf("resolving Kafka's jars with Maven: %w: %s", err, bytes.TrimSpace(out)), os.RemoveAll(partial))

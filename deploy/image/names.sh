@@ -1,0 +1,21 @@
+#!/bin/sh
+# Puts the binaries of an image where they belong, and makes the folders on which volumes are mounted. Runs inside the
+# build stages of deploy/Dockerfile and deploy/Dockerfile.cuda.
+#
+#   names.sh BINARIES ROOTFS      BINARIES/static and BINARIES/shared hold what was built
+set -eu
+binaries=$1 root=$2
+
+bin=$root/usr/local/bin
+mkdir -p "$bin"
+cp "$binaries/static/grouper" "$bin/grouper"
+cp "$binaries/static/pairstream" "$bin/pairstream-static"
+cp "$binaries/shared/pairstream" "$bin/pairstream"
+cp "$binaries/shared/stages" "$bin/stages"
+for stage in encoder indexer discriminator trainer; do
+	ln -s stages "$bin/$stage"
+done
+
+for folder in data spool models checkpoints state; do
+	mkdir -p "/volumes/$folder"
+done

@@ -1,0 +1,226 @@
+//go:build compose
+
+package compose
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+var stages = []string{"encoder", "indexer", "grouper", "discriminator", "trainer"}
+
+// The stack comes up from nothing, survives the death of a container of every stage and being scaled in the middle of
+// its work, and at the end every pair is in a mini-batch that was trained on, once an epoch, or among the dead letters.
+func TestStack(t *testing.T) {
+	s := newStack(t, shards(t))
+	s.run("build", "--quiet", "topics")
+	s.run("up", "--detach", "--no-build")
+	log := s.connect()
+	t.Log(strings.TrimSpace(s.run("run", "--rm", "pairstream", "produce", "/data", "--final")))
+	pairs := idsOfPairs(t, log)
+	if len(pairs) == 0 {
+		t.Fatal("nothing was published")
+	}
+
+	eventually(t, "first step of the trainer", func(ctx context.Context) bool { return steps(ctx, t, log) > 0 })
+	for _, stage := range stages {
+		s.kill(stage)
+	}
+	s.run("up", "--detach", "--no-build", "--no-recreate", "--scale", "encoder=3", "encoder")
+	eventually(t, "killed containers run again", func(context.Context) bool {
+		for _, stage := range stages {
+			if len(s.containers(stage)) == 0 {
+				return false
+			}
+		}
+		return len(s.containers("encoder")) == 3
+	})
+	eventually(t, "every lane to end", func(ctx context.Context) bool { return ended(ctx, t, log) == lanes })
+	s.account(log, pairs)
+	s.checkMetrics()
+}
+
+// read calls each with every record of every lane, without repetitions.
+func read(t *testing.T, log *stream.Log, topic schemas.Topic, each func(lane int, value any)) {
+	t.Helper()
+	for lane := range lanes {
+		for rec, err := range log.Records(t.Context(), topic, lane, stream.Position{}, -1) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			value, err := schemas.Unmarshal(rec.Schema, rec.Value)
+			if err != nil {
+				if topic == schemas.Pairs {
+					continue // what is no pair is set aside by the encoder
+				}
+				t.Fatalf("%s, lane %d, offset %d: %v", topic, lane, rec.Offset, err)
+			}
+			each(lane, value)
+		}
+	}
+}
+
+type idSet map[schemas.PairID]bool
+
+func idsOfPairs(t *testing.T, log *stream.Log) idSet {
+	t.Helper()
+	ids := idSet{}
+	read(t, log, schemas.Pairs, func(_ int, value any) {
+		if p, ok := value.(*schemas.Pair); ok {
+			ids[p.ID] = true
+		}
+	})
+	return ids
+}
+
+// steps is the highest training step that was reported.
+func steps(ctx context.Context, t *testing.T, log *stream.Log) (most int64) {
+	t.Helper()
+	for rec, err := range log.Records(ctx, schemas.ProgressLog, 0, stream.Position{}, -1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		value, err := schemas.Unmarshal(rec.Schema, rec.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, value.(*schemas.Progress).Step)
+	}
+	return most
+}
+
+// ended counts the lanes whose scored batches have all been trained on: as many feature blocks as scored batches,
+// after the final seal.
+func ended(ctx context.Context, t *testing.T, log *stream.Log) (n int) {
+	t.Helper()
+	for lane := range lanes {
+		scored, features, final := 0, 0, false
+		for rec, err := range log.Records(ctx, schemas.Scored, lane, stream.Position{}, -1) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch value, err := schemas.Unmarshal(rec.Schema, rec.Value); v := value.(type) {
+			case *schemas.ScoredBatch:
+				scored++
+			case *schemas.Seal:
+				final = v.Final
+			default:
+				t.Fatalf("scored, lane %d, offset %d: %T, %v", lane, rec.Offset, value, err)
+			}
+		}
+		for _, err := range log.Records(ctx, schemas.Features, lane, stream.Position{}, -1) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			features++
+		}
+		if final && features == scored {
+			n++
+		}
+	}
+	return n
+}
+
+// account compares sets of ids, not counts.
+func (s *stack) account(log *stream.Log, pairs idSet) {
+	s.t.Helper()
+	embedded, members := idSet{}, idSet{}
+	read(s.t, log, schemas.Embeddings, func(_ int, value any) {
+		if e, ok := value.(*schemas.Embedding); ok {
+			embedded[e.ID] = true
+		}
+	})
+	aside := idSet{}
+	for d, err := range log.DeadLetters(s.t.Context()) {
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if value, err := schemas.Unmarshal(d.Schema, d.Value); err == nil {
+			aside[value.(*schemas.Pair).ID] = true
+		}
+	}
+	for id := range pairs {
+		if embedded[id] == aside[id] {
+			s.t.Errorf("pair %s: embedded is %v, set aside is %v: want exactly one", id, embedded[id], aside[id])
+		}
+	}
+	read(s.t, log, schemas.Neighbors, func(_ int, value any) {
+		c := value.(*schemas.NeighborChunk)
+		for i := range c.Members() {
+			members[c.ID(i)] = true
+		}
+	})
+	if !maps.Equal(members, embedded) {
+		s.t.Errorf("groups have %d pairs, %d were embedded", len(members), len(embedded))
+	}
+	s.accountBatches(log, members)
+}
+
+// accountBatches checks that an epoch of a group is a permutation of its pairs, but for those that fill no mini-batch.
+func (s *stack) accountBatches(log *stream.Log, members idSet) {
+	s.t.Helper()
+	type epoch struct {
+		group schemas.GroupID
+		epoch int32
+	}
+	seen := map[epoch]map[int32]bool{}
+	sizes := map[schemas.GroupID]int{}
+	read(s.t, log, schemas.Groups, func(_ int, value any) {
+		if g, ok := value.(*schemas.Group); ok {
+			sizes[g.Group] = int(g.Count)
+		}
+	})
+	largest := 0
+	read(s.t, log, schemas.Scored, func(_ int, value any) {
+		b, ok := value.(*schemas.ScoredBatch)
+		if !ok {
+			return
+		}
+		e := epoch{b.Batch.Group, b.Batch.Epoch}
+		if seen[e] == nil {
+			seen[e] = map[int32]bool{}
+		}
+		largest = max(largest, len(b.Batch.Samples))
+		for _, sample := range b.Batch.Samples {
+			if seen[e][sample.Position] {
+				s.t.Errorf("group %v, epoch %d: position %d is there twice", e.group, e.epoch, sample.Position)
+			}
+			seen[e][sample.Position] = true
+			if !sample.Replaced && !members[sample.ID] {
+				s.t.Errorf("pair %s was trained on, but is in no group", sample.ID)
+			}
+		}
+	})
+	for e, positions := range seen {
+		if missing := sizes[e.group] - len(positions); missing < 0 || missing >= max(largest, 1) {
+			s.t.Errorf("group %v, epoch %d: %d of %d pairs are in mini-batches", e.group, e.epoch, len(positions), sizes[e.group])
+		}
+	}
+	if len(seen) != len(sizes) {
+		s.t.Errorf("%d epochs of %d groups, want one each", len(seen), len(sizes))
+	}
+}
+
+// Every service reports what the dashboard shows.
+func (s *stack) checkMetrics() {
+	s.t.Helper()
+	for _, stage := range stages {
+		for _, container := range s.containers(stage) {
+			text, err := s.metrics(container)
+			if err != nil {
+				s.t.Errorf("metrics of %s: %v", stage, err)
+				continue
+			}
+			for _, name := range []string{"pairstream_stream_records_in_total", "pairstream_stream_lag_records", "process_resident_memory_bytes"} {
+				if !strings.Contains(text, "\n"+name) {
+					s.t.Errorf("%s does not report %s", stage, name)
+				}
+			}
+		}
+	}
+}
