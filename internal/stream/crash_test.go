@@ -90,7 +90,7 @@ func (s scenario) outcome(t *testing.T, l *Log) map[schemas.Topic]string {
 
 // undisturbed runs the scenario without a crash, counting the boundaries that it passes.
 func (s scenario) undisturbed(t *testing.T, broker, namespace string) (want map[schemas.Topic]string, passed map[crashPoint]int) {
-	l := s.open(t, broker, namespace)
+	l := s.open(t, broker, s.spec().Name+"-"+namespace)
 	spec := s.spec()
 	passed = make(map[crashPoint]int)
 	counts := make(chan crashPoint, 1000)
@@ -146,7 +146,7 @@ func TestCrashAtEveryBoundary(t *testing.T) {
 }
 
 func (s scenario) crash(t *testing.T, broker string, point crashPoint, n int, want map[schemas.Topic]string) {
-	namespace := fmt.Sprintf("crash-%d-%d", n, map[crashPoint]int{afterRead: 0, afterProcess: 1, beforeWrite: 2, afterWrite: 3, beforeCommit: 4}[point])
+	namespace := fmt.Sprintf("%s-crash-%d-%d", s.spec().Name, n, map[crashPoint]int{afterRead: 0, afterProcess: 1, beforeWrite: 2, afterWrite: 3, beforeCommit: 4}[point])
 	l := s.open(t, broker, namespace)
 	for i, at := range []int{n, n / 2} { // the second run may have less to do than the boundary is away
 		err := s.finish(t, l, start(l, crashAt(s.spec(), point, at)))

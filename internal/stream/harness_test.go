@@ -13,10 +13,10 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// testConfig points at broker, in a namespace of its own.
+// testConfig points at a broker, or several with commas between, in a namespace of its own.
 func testConfig(broker, namespace string, lanes int) Config {
 	cfg := DefaultConfig()
-	cfg.Brokers, cfg.Namespace, cfg.Lanes = []string{broker}, namespace, lanes
+	cfg.Brokers, cfg.Namespace, cfg.Lanes = strings.Split(broker, ","), namespace, lanes
 	cfg.Linger, cfg.FlushAfter = 0, time.Millisecond
 	cfg.SessionTimeout = 2 * time.Second
 	return cfg

@@ -49,40 +49,43 @@ func TestTwoOwners(t *testing.T) {
 			_, passed := s.undisturbed(t, b.Addr(), "counting")
 			want, _ := s.extended().undisturbed(t, b.Addr(), "undisturbed")
 			for n := range passed[beforeWrite] {
-				t.Run(fmt.Sprint("paused before write ", n), func(t *testing.T) {
-					l := s.open(t, b.Addr(), fmt.Sprint("zombie-", n))
-					paused, wake := make(chan struct{}), make(chan struct{})
-					spec, writes := s.spec(), 0
-					spec.hook = func(p crashPoint, _ int) error {
-						if p == beforeWrite {
-							if writes == n {
-								close(paused)
-								<-wake
-							}
-							writes++
-						}
-						return nil
-					}
-					first := own(l, spec)
-					<-paused
-					second := own(l, s.spec())
-					awaitSeqs(t, l, s.ends, 0)
-					second.stop(t)
-					close(wake)
-					first.stop(t)
-					s.checkRepeated(t, l)
-					third := own(l, s.spec())
-					put(t, l, s.more...)
-					awaitSeqs(t, l, s.moreEnds, 0)
-					third.stop(t)
-					for topic, got := range s.outcome(t, l) {
-						if got != want[topic] {
-							t.Errorf("%s: %s\nundisturbed: %s", topic, got, want[topic])
-						}
-					}
-				})
+				t.Run(fmt.Sprint("paused before write ", n), func(t *testing.T) { s.twoOwners(t, b.Addr(), n, want) })
 			}
 		})
+	}
+}
+
+// twoOwners pauses the first owner before its n-th write.
+func (s scenario) twoOwners(t *testing.T, broker string, n int, want map[schemas.Topic]string) {
+	l := s.open(t, broker, fmt.Sprint(s.spec().Name, "-zombie-", n))
+	paused, wake := make(chan struct{}), make(chan struct{})
+	spec, writes := s.spec(), 0
+	spec.hook = func(p crashPoint, _ int) error {
+		if p == beforeWrite {
+			if writes == n {
+				close(paused)
+				<-wake
+			}
+			writes++
+		}
+		return nil
+	}
+	first := own(l, spec)
+	<-paused
+	second := own(l, s.spec())
+	awaitSeqs(t, l, s.ends, 0)
+	second.stop(t)
+	close(wake)
+	first.stop(t)
+	s.checkRepeated(t, l)
+	third := own(l, s.spec())
+	put(t, l, s.more...)
+	awaitSeqs(t, l, s.moreEnds, 0)
+	third.stop(t)
+	for topic, got := range s.outcome(t, l) {
+		if got != want[topic] {
+			t.Errorf("%s: %s\nundisturbed: %s", topic, got, want[topic])
+		}
 	}
 }
 

@@ -1,0 +1,131 @@
+//go:build kafka
+
+package stream
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/internal/kafkatest"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// TestScenariosOnKafka repeats a sample of the crashes and pauses of the embedded broker's tests on Apache Kafka.
+func TestScenariosOnKafka(t *testing.T) {
+	cluster := kafkatest.Start(t, kafkatest.Options{Settings: map[string]string{"group.min.session.timeout.ms": "1000"}})
+	brokers := strings.Join(cluster.Brokers(), ",")
+	const seed = 4
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for _, s := range scenarios() {
+		t.Run(s.name, func(t *testing.T) {
+			want, passed := s.undisturbed(t, brokers, "undisturbed")
+			for _, point := range []crashPoint{afterRead, afterProcess, beforeWrite, afterWrite, beforeCommit} {
+				n := r.IntN(passed[point])
+				t.Run(fmt.Sprintf("%s %d", point, n), func(t *testing.T) { s.crash(t, brokers, point, n, want) })
+			}
+			more, _ := s.extended().undisturbed(t, brokers, "extended")
+			n := r.IntN(passed[beforeWrite])
+			t.Run(fmt.Sprint("paused before write ", n), func(t *testing.T) { s.twoOwners(t, brokers, n, more) })
+		})
+	}
+}
+
+// TestFaultsOfKafkaPass kills, pauses and restarts brokers while two processes' worth of owners run a stage under load.
+// In the end every pair that was acknowledged has been processed, once and in order.
+func TestFaultsOfKafkaPass(t *testing.T) {
+	cluster := kafkatest.Start(t, kafkatest.Options{Settings: map[string]string{"group.min.session.timeout.ms": "1000"}})
+	const lanes = 3
+	all := []int{0, 1, 2}
+	cfg := testConfig(strings.Join(cluster.Brokers(), ","), "faults", lanes)
+	cfg.Linger, cfg.RequestTimeout = 5*time.Millisecond, 3*time.Second
+	l := openLog(t, cfg)
+	first, second := start(l, batcherSpec()), start(openLog(t, cfg), batcherSpec())
+
+	sent := 0
+	ctx, stopLoad := context.WithCancel(t.Context())
+	loaded := make(chan error, 1)
+	p := l.NewPublisher(PublisherOptions{})
+	go func() {
+		for ctx.Err() == nil {
+			if err := p.enqueue(t.Context(), pair(sent%lanes, fmt.Sprint("pair ", sent))); err != nil {
+				loaded <- err
+				return
+			}
+			sent++
+			time.Sleep(time.Millisecond)
+		}
+		loaded <- p.Close(t.Context())
+	}()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	goesOn := func(what string) {
+		t.Helper()
+		since := time.Now()
+		for _, lane := range all {
+			b, err := l.Bounds(t.Context(), schemas.Pairs, lane)
+			must(err)
+			awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: b.End}, lane)
+		}
+		t.Logf("%s: all lanes have caught up after %v", what, time.Since(since).Round(10*time.Millisecond))
+		must(cluster.WaitInSync(t.Context()))
+	}
+	goesOn("undisturbed")
+	for lane := range lanes {
+		leader, err := cluster.Leader("faults.embeddings", lane)
+		must(err)
+		must(cluster.Kill(leader))
+		time.Sleep(time.Second)
+		must(cluster.Restart(leader))
+		goesOn(fmt.Sprint("leader of lane ", lane, " killed"))
+	}
+	leader, err := cluster.Leader("faults.pairs", 0)
+	must(err)
+	must(cluster.Pause(leader))
+	time.Sleep(20 * time.Second)
+	must(cluster.Resume(leader))
+	goesOn("a broker paused for 20 s")
+	var restarts errgroup.Group // at once: one broker alone has no quorum to become ready with
+	for i := range cluster.Size() {
+		must(cluster.Kill(i))
+	}
+	for i := range cluster.Size() {
+		restarts.Go(func() error { return cluster.Restart(i) })
+	}
+	must(restarts.Wait())
+	goesOn("all brokers killed and restarted")
+
+	stopLoad()
+	must(<-loaded)
+	found := make(map[string]bool)
+	for _, lane := range all {
+		b, err := l.Bounds(t.Context(), schemas.Pairs, lane)
+		must(err)
+		awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: b.End - 1}, lane)
+		pairs, embeddings := lines(t, l, schemas.Pairs, lane), lines(t, l, schemas.Embeddings, lane)
+		for i, v := range pairs {
+			found[v] = true
+			pairs[i] = "embedding of " + v
+		}
+		if !slices.Equal(pairs, embeddings) {
+			t.Errorf("lane %d: %d pairs, %d embeddings, or another order", lane, len(pairs), len(embeddings))
+		}
+	}
+	first.stop(t)
+	second.stop(t)
+	if len(found) != sent {
+		t.Errorf("%d different pairs in the log, want %d", len(found), sent)
+	}
+	t.Logf("%d pairs", sent)
+}
