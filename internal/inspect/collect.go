@@ -1,0 +1,247 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Collector reads the state of a run, once or again and again: it counts every dead letter only once. It is for one
+// goroutine.
+type Collector struct {
+	log       *stream.Log
+	groupSize int
+	dead      deadCounter
+}
+
+// NewCollector makes a collector; groupSize is the setting GROUP_SIZE of the run.
+func NewCollector(log *stream.Log, groupSize int) *Collector {
+	return &Collector{log: log, groupSize: groupSize, dead: newDeadCounter()}
+}
+
+// questions is the number of lanes that are asked about at once.
+const questions = 8
+
+// Collect reads the state; now is the time that goes with it.
+func (c *Collector) Collect(ctx context.Context, now time.Time) (*Status, error) {
+	lanes := make([]snapshot, c.log.Config().Lanes)
+	for i := range lanes {
+		lanes[i] = snapshot{topics: make(map[schemas.Topic]laneTopic), committed: make(map[string]int64)}
+	}
+	// Committed offsets go first: a lag that is a little too large passes, one that hides records does not.
+	if err := c.readCommits(ctx, lanes); err != nil {
+		return nil, err
+	}
+	if err := c.readLanes(ctx, lanes); err != nil {
+		return nil, err
+	}
+	if err := c.dead.read(ctx, c.log); err != nil {
+		return nil, err
+	}
+	s := c.summarize(lanes, now)
+	var err error
+	s.Training, err = c.training(ctx)
+	return s, err
+}
+
+func (c *Collector) readCommits(ctx context.Context, lanes []snapshot) error {
+	var mu sync.Mutex
+	all, ctx := errgroup.WithContext(ctx)
+	for _, stage := range stageTopics {
+		all.Go(func() error {
+			lags, err := c.log.Lag(ctx, stage.name, stage.reads)
+			if err != nil {
+				return fmt.Errorf("asking how far the %s is: %w", stage.name, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, l := range lags {
+				lanes[l.Lane].committed[stage.name] = l.Committed
+			}
+			return nil
+		})
+	}
+	return all.Wait()
+}
+
+func (c *Collector) readLanes(ctx context.Context, lanes []snapshot) error {
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(questions)
+	for lane := range lanes {
+		all.Go(func() error { return c.readLane(ctx, lane, &lanes[lane]) })
+	}
+	return all.Wait()
+}
+
+func (c *Collector) readLane(ctx context.Context, lane int, s *snapshot) error {
+	for _, info := range schemas.Catalogue() {
+		if !info.Lane {
+			continue
+		}
+		var t laneTopic
+		var err error
+		if t.last, t.found, err = c.log.LastRecord(ctx, info.Topic, lane); err != nil {
+			return err
+		}
+		if t.bounds, err = c.log.Bounds(ctx, info.Topic, lane); err != nil {
+			return err
+		}
+		s.topics[info.Topic] = t
+	}
+	chunks := s.topics[schemas.Neighbors]
+	if !chunks.found {
+		return nil
+	}
+	r, err := schemas.Unmarshal(chunks.last.Schema, chunks.last.Value)
+	if err != nil {
+		return fmt.Errorf("reading the last group of lane %d: %w", lane, err)
+	}
+	if chunk, ok := r.(*schemas.NeighborChunk); ok {
+		s.number = chunk.Group.Seq + 1
+	}
+	return nil
+}
+
+func (c *Collector) summarize(lanes []snapshot, now time.Time) *Status {
+	s := &Status{Namespace: c.log.Config().Namespace, Time: now, DeadLetters: c.dead.counts()}
+	for lane, l := range lanes {
+		out := Lane{Lane: lane, Pairs: l.topics[schemas.Pairs].records(), Lag: make(map[string]int64), Group: l.openGroup(c.groupSize), State: StateOpen}
+		behind := int64(0)
+		for _, stage := range stageTopics {
+			lag := l.lag(stage.name, stage.reads, stage.writes)
+			out.Lag[stage.name] = lag
+			behind += lag
+		}
+		switch {
+		case l.topics[schemas.Scored].sealed() && behind == 0:
+			out.State = StateDone
+		case l.topics[schemas.Pairs].sealed():
+			out.State = StateEnded
+		}
+		s.Lanes = append(s.Lanes, out)
+		s.Waiting.Scoring += out.Lag["discriminator"]
+		s.Waiting.Training += out.Lag[trainer]
+	}
+	for _, stage := range stageTopics {
+		out := Stage{Name: stage.name, Reads: stage.reads, WorstLane: -1}
+		worst := int64(0)
+		for _, l := range s.Lanes {
+			lag := l.Lag[stage.name]
+			out.Lag += lag
+			if lag > worst {
+				worst, out.WorstLane = lag, l.Lane
+			}
+		}
+		for _, t := range stage.writes {
+			out.LastProgress = latest(out.LastProgress, lastOf(lanes, t))
+		}
+		s.Stages = append(s.Stages, out)
+	}
+	s.Topics = topicsOf(lanes)
+	return s
+}
+
+func topicsOf(lanes []snapshot) []Topic {
+	var topics []Topic
+	for _, info := range schemas.Catalogue() {
+		if !info.Lane {
+			continue
+		}
+		out := Topic{Topic: info.Topic, Last: lastOf(lanes, info.Topic)}
+		for _, l := range lanes {
+			t := l.topics[info.Topic]
+			out.Records += t.records()
+			if stream.Sequenced(info.Topic) { // seqs and offsets both count what retention has removed
+				out.Repeated += t.bounds.End - t.records()
+			}
+		}
+		topics = append(topics, out)
+	}
+	return topics
+}
+
+// lastOf is the time of the latest record of a topic.
+func lastOf(lanes []snapshot, topic schemas.Topic) *time.Time {
+	var last *time.Time
+	for _, l := range lanes {
+		if t := l.topics[topic]; t.found {
+			last = latest(last, &t.last.Time)
+		}
+	}
+	return last
+}
+
+func latest(a, b *time.Time) *time.Time {
+	if a == nil || b != nil && b.After(*a) {
+		return b
+	}
+	return a
+}
+
+// training reads the last report of the trainer.
+func (c *Collector) training(ctx context.Context) (*Training, error) {
+	rec, found, err := c.log.LastRecord(ctx, schemas.ProgressLog, 0)
+	if err != nil || !found {
+		return nil, err
+	}
+	r, err := schemas.Unmarshal(rec.Schema, rec.Value)
+	p, ok := r.(*schemas.Progress)
+	if err != nil || !ok { // anyone may write there, and nothing is decided by it
+		return nil, nil //nolint:nilerr,nilnil // a report that cannot be read is no report
+	}
+	return &Training{Kind: p.Kind, Step: p.Step, Values: p.Values, Checkpoint: p.Checkpoint, Time: rec.Time}, nil
+}
+
+// deadCounter counts dead letters by stage and reason, each record once.
+type deadCounter struct {
+	next int64 // number of the first one that was not read yet
+	seen map[deadRecord]bool
+	by   map[DeadCount]int64 // with a Count of 0
+}
+
+// deadRecord names the record that was set aside.
+type deadRecord struct {
+	topic  schemas.Topic
+	lane   int
+	offset int64
+}
+
+func newDeadCounter() deadCounter {
+	return deadCounter{seen: make(map[deadRecord]bool), by: make(map[DeadCount]int64)}
+}
+
+func (d *deadCounter) read(ctx context.Context, log *stream.Log) error {
+	for letter, err := range log.DeadLettersFrom(ctx, d.next) {
+		if err != nil {
+			return fmt.Errorf("counting dead letters: %w", err)
+		}
+		d.next = letter.Number + 1
+		key := deadRecord{letter.Topic, letter.Lane, letter.Offset}
+		if !d.seen[key] {
+			d.seen[key] = true
+			d.by[DeadCount{Stage: letter.Stage, Reason: letter.Class()}]++
+		}
+	}
+	return nil
+}
+
+// counts lists them, the most frequent first.
+func (d *deadCounter) counts() []DeadCount {
+	counts := []DeadCount{}
+	for key, n := range d.by {
+		key.Count = n
+		counts = append(counts, key)
+	}
+	slices.SortFunc(counts, func(a, b DeadCount) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Reason, b.Reason))
+	})
+	return counts
+}

@@ -1,0 +1,174 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+func collect(t *testing.T, c *Collector) *Status {
+	t.Helper()
+	s, err := c.Collect(t.Context(), noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestCollectNothing(t *testing.T) {
+	s := collect(t, NewCollector(openLog(t, 2), 100))
+	for _, stage := range s.Stages {
+		if stage.Lag != 0 || stage.WorstLane != -1 || stage.LastProgress != nil {
+			t.Errorf("stage %+v", stage)
+		}
+	}
+	want := Lane{
+		Lane: 1, State: StateOpen, Group: OpenGroup{Size: 100},
+		Lag: map[string]int64{"encoder": 0, "indexer": 0, "grouper": 0, "discriminator": 0, "trainer": 0},
+	}
+	if len(s.Lanes) != 2 || !reflect.DeepEqual(s.Lanes[1], want) {
+		t.Errorf("lanes %+v", s.Lanes)
+	}
+	if s.Training != nil || len(s.DeadLetters) != 0 || s.Waiting != (Waiting{}) || s.Namespace != "test" {
+		t.Errorf("status %+v", s)
+	}
+}
+
+// run writes a run in the middle of its work: lane 0 has 11 pairs and an end, lane 1 three pairs.
+func run(t *testing.T, log *stream.Log) writer {
+	w := newWriter(t, log)
+	w.pairs(0, 10)
+	w.seal(0, true)
+	w.pairs(1, 3)
+	for seq := range int64(7) { // the encoder has embedded seven of eight pairs that it read
+		w.stage(schemas.Embeddings, 0, seq, filler, schemas.Pairs, at(seq+1, 0))
+	}
+	w.stage(schemas.Embeddings, 0, 6, filler, schemas.Pairs, at(7, 0)) // a restart wrote it again
+	for g := range int64(2) {                                          // groups of two pairs
+		w.stage(schemas.Neighbors, 0, g, chunk(0, g), schemas.Embeddings, at(2*g, 2*g))
+		w.stage(schemas.Groups, 0, g, filler, schemas.Embeddings, at(2*g+2, 2*g+2))
+	}
+	for seq := range int64(6) {
+		w.stage(schemas.Batches, 0, seq, filler, schemas.Groups, at(1, 1))
+	}
+	for seq := range int64(5) {
+		w.stage(schemas.Scored, 0, seq, filler, schemas.Batches, at(seq+1, seq+1))
+	}
+	w.check(w.p.PublishSeq(t.Context(), schemas.Features, 0, 0, stream.Mark{}, &schemas.Seal{}))
+	w.check(w.p.Publish(t.Context(), schemas.ProgressLog, 0, &schemas.Progress{Kind: schemas.ProgressStep, Step: 7, Values: schemas.Measures{"loss": 2.5}}))
+	w.check(w.p.Flush(t.Context()))
+	w.check(log.Commit(t.Context(), "encoder", schemas.Pairs, map[int]int64{0: 8}))
+	w.check(log.Commit(t.Context(), "discriminator", schemas.Batches, map[int]int64{0: 2})) // older than the last mark
+	return w
+}
+
+func TestCollect(t *testing.T) {
+	log := openLog(t, 2)
+	w := run(t, log)
+	c := NewCollector(log, 100)
+	s := collect(t, c)
+
+	wantLag := []map[string]int64{
+		// 12 records less 8 committed; 8 embeddings in the log less 4; 2 manifests less 1; 6 batches less 5; the trainer
+		// has not committed: 5 scored less 1 block, less the seal at the end.
+		{"encoder": 3, "indexer": 4, "grouper": 1, "discriminator": 1, "trainer": 3},
+		{"encoder": 3, "indexer": 0, "grouper": 0, "discriminator": 0, "trainer": 0},
+	}
+	for lane, want := range wantLag {
+		if !maps.Equal(s.Lanes[lane].Lag, want) {
+			t.Errorf("lane %d lags by %v, want %v", lane, s.Lanes[lane].Lag, want)
+		}
+	}
+	if got, want := s.Lanes[0].Group, (OpenGroup{Number: 2, Pairs: 3, Size: 100}); got != want {
+		t.Errorf("open group %+v, want %+v", got, want)
+	}
+	if s.Lanes[0].State != StateEnded || s.Lanes[1].State != StateOpen || s.Lanes[0].Pairs != 11 {
+		t.Errorf("lanes %+v", s.Lanes)
+	}
+	if e := s.Stages[0]; e.Name != "encoder" || e.Lag != 6 || e.WorstLane != 0 || e.LastProgress == nil || time.Since(*e.LastProgress) > time.Hour {
+		t.Errorf("encoder %+v", e)
+	}
+	if e := s.Topics[1]; e.Topic != schemas.Embeddings || e.Records != 7 || e.Repeated != 1 {
+		t.Errorf("embeddings %+v", e)
+	}
+	if got := s.Topics[0]; got.Records != 14 || got.Repeated != 0 {
+		t.Errorf("pairs %+v", got)
+	}
+	if want := (Waiting{Scoring: 1, Training: 3}); s.Waiting != want {
+		t.Errorf("waiting %+v, want %+v", s.Waiting, want)
+	}
+	if tr := s.Training; tr == nil || tr.Step != 7 || tr.Values["loss"] != 2.5 {
+		t.Errorf("training %+v", tr)
+	}
+
+	w.check(log.Commit(t.Context(), "trainer", schemas.Scored, map[int]int64{0: 3}))
+	if got := collect(t, c).Lanes[0].Lag["trainer"]; got != 2 {
+		t.Errorf("the trainer has committed and lags by %d, want 2", got)
+	}
+	raw, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Status
+	if err := json.Unmarshal(raw, &back); err != nil || !reflect.DeepEqual(back.Lanes, s.Lanes) {
+		t.Errorf("JSON %s reads back as %+v, %v", raw, back, err)
+	}
+}
+
+func TestCollectEnd(t *testing.T) {
+	log := openLog(t, 1)
+	w := newWriter(t, log)
+	w.seal(0, true)
+	final := &schemas.Seal{Final: true}
+	w.stage(schemas.Embeddings, 0, 0, final, schemas.Pairs, at(1, 0))
+	w.stage(schemas.Groups, 0, 0, final, schemas.Embeddings, at(1, 1))
+	w.stage(schemas.Batches, 0, 0, final, schemas.Groups, at(1, 1))
+	w.check(w.p.Flush(t.Context()))
+	c := NewCollector(log, 100)
+	if got := collect(t, c).Lanes[0]; got.State != StateEnded || got.Lag["discriminator"] != 1 || got.Group.Pairs != 0 {
+		t.Errorf("lane %+v, want it ended with a batch to score", got)
+	}
+	w.stage(schemas.Scored, 0, 0, final, schemas.Batches, at(1, 1))
+	w.check(w.p.Flush(t.Context()))
+	if got := collect(t, c).Lanes[0].State; got != StateDone {
+		t.Errorf("lane is %s, want it done", got)
+	}
+}
+
+func TestCollectDeadLettersOnce(t *testing.T) {
+	log := openLog(t, 2)
+	w := newWriter(t, log)
+	w.pairs(0, 4)
+	w.pairs(1, 1)
+	w.aside(log, "encoder", 0, "image missing: a", "", "image missing: b", "Broken in a way of its own")
+	w.aside(log, "encoder", 0, "image missing: a") // again, after a crash
+	c := NewCollector(log, 100)
+	want := []DeadCount{{"encoder", "image missing", 2}, {"encoder", "other", 1}}
+	for range 2 {
+		if got := collect(t, c).DeadLetters; !slices.Equal(got, want) {
+			t.Errorf("dead letters %+v, want %+v", got, want)
+		}
+	}
+	w.aside(log, "encoder", 1, "image missing: c")
+	w.aside(log, "trainer", 0, "", "foreign record: x", "image missing: b")
+	want = []DeadCount{{"encoder", "image missing", 3}, {"encoder", "other", 1}, {"trainer", "foreign record", 1}}
+	if got := collect(t, c).DeadLetters; !slices.Equal(got, want) {
+		t.Errorf("dead letters %+v, want %+v", got, want)
+	}
+}
+
+func TestCollectEnds(t *testing.T) {
+	log := openLog(t, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if s, err := NewCollector(log, 1).Collect(ctx, noon); err == nil {
+		t.Errorf("status %+v of a cancelled call", s)
+	}
+}

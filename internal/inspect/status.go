@@ -1,0 +1,170 @@
+package inspect
+
+import (
+	"time"
+
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Status is the state of a run at one moment.
+type Status struct {
+	Namespace   string      `json:"namespace"`
+	Time        time.Time   `json:"time"`
+	Stages      []Stage     `json:"stages"`
+	Lanes       []Lane      `json:"lanes"`
+	Topics      []Topic     `json:"topics"`
+	Waiting     Waiting     `json:"batches_waiting"`
+	DeadLetters []DeadCount `json:"dead_letters"`
+	Training    *Training   `json:"training,omitempty"`
+}
+
+// Stage says how far one stage is in all lanes.
+type Stage struct {
+	Name         string        `json:"name"`
+	Reads        schemas.Topic `json:"reads"`
+	Lag          int64         `json:"lag"`
+	WorstLane    int           `json:"worst_lane"` // the one with the largest lag; -1: none has any
+	LastProgress *time.Time    `json:"last_progress,omitempty"`
+}
+
+// Lane says how far the stages are in one lane.
+type Lane struct {
+	Lane  int              `json:"lane"`
+	Pairs int64            `json:"pairs"`
+	Lag   map[string]int64 `json:"lag"` // by stage
+	Group OpenGroup        `json:"open_group"`
+	State State            `json:"state"`
+}
+
+// State says what a lane waits for.
+type State string
+
+// The states of a lane.
+const (
+	StateOpen  State = "open"  // more pairs may come
+	StateEnded State = "ended" // a final seal was written, stages are still at work
+	StateDone  State = "done"  // and every stage has come to it
+)
+
+// OpenGroup is the group that a lane is filling.
+type OpenGroup struct {
+	Number int64 `json:"number"` // and so many were closed before it
+	Pairs  int64 `json:"pairs"`
+	Size   int64 `json:"size"` // pairs at which it closes by itself
+}
+
+// Waiting counts batches that were made and not used yet.
+type Waiting struct {
+	Scoring  int64 `json:"scoring"`
+	Training int64 `json:"training"`
+}
+
+// Topic says what one topic holds.
+type Topic struct {
+	Topic    schemas.Topic `json:"topic"`
+	Records  int64         `json:"records"`  // without repetitions
+	Repeated int64         `json:"repeated"` // records that are in the log twice or more, foreign ones and control records
+	Last     *time.Time    `json:"last,omitempty"`
+}
+
+// DeadCount counts the dead letters of a stage that have a reason in common.
+type DeadCount struct {
+	Stage  string `json:"stage"`
+	Reason string `json:"reason"`
+	Count  int64  `json:"count"`
+}
+
+// Training is the last report on the progress topic.
+type Training struct {
+	Kind       string             `json:"kind"`
+	Step       int64              `json:"step"`
+	Values     map[string]float64 `json:"values,omitempty"`
+	Checkpoint string             `json:"checkpoint,omitempty"`
+	Time       time.Time          `json:"time"`
+}
+
+// stageTopics are the stages, what each follows and what it writes.
+var stageTopics = []struct {
+	name   string
+	reads  schemas.Topic
+	writes []schemas.Topic
+}{
+	{"encoder", schemas.Pairs, []schemas.Topic{schemas.Embeddings}},
+	{"indexer", schemas.Embeddings, []schemas.Topic{schemas.Neighbors, schemas.Groups}},
+	{"grouper", schemas.Groups, []schemas.Topic{schemas.Batches}},
+	{"discriminator", schemas.Batches, []schemas.Topic{schemas.Scored}},
+	{trainer, schemas.Scored, []schemas.Topic{schemas.Features}},
+}
+
+const trainer = "trainer"
+
+// snapshot is what was read of one lane.
+type snapshot struct {
+	topics    map[schemas.Topic]laneTopic
+	committed map[string]int64 // by stage: offset in what it reads; -1: none
+	number    int64            // of the open group
+}
+
+// laneTopic is what was read of one lane of a topic.
+type laneTopic struct {
+	bounds stream.Bounds
+	last   stream.Record
+	found  bool // there is a last record
+}
+
+// records is the number of records, without repetitions.
+func (t laneTopic) records() int64 {
+	switch {
+	case !t.found:
+		return 0
+	case t.last.Seq < 0:
+		return t.bounds.End - t.bounds.Start
+	}
+	return t.last.Seq + 1
+}
+
+// sealed reports whether the lane's last record is a final seal.
+func (t laneTopic) sealed() bool {
+	if !t.found || t.last.Schema != schemas.SchemaSeal {
+		return false
+	}
+	r, err := schemas.Unmarshal(t.last.Schema, t.last.Value)
+	seal, ok := r.(*schemas.Seal)
+	return err == nil && ok && seal.Final
+}
+
+// lag is how many records of what the stage reads lie behind the point that it has come to.
+func (s snapshot) lag(stage string, reads schemas.Topic, writes []schemas.Topic) int64 {
+	in := s.topics[reads]
+	at, known := in.bounds.Start, false
+	if c, ok := s.committed[stage]; ok && c >= 0 {
+		at, known = max(at, c), true
+	}
+	for _, t := range writes {
+		if out := s.topics[t]; out.found {
+			if mark, err := out.last.Mark(); err == nil {
+				at = max(at, mark.Input(reads).Offset)
+			}
+		}
+	}
+	if stage == trainer && !known { // its outputs carry no marks, but there is one for every batch
+		lag := in.records() - s.topics[schemas.Features].records()
+		if in.found && in.last.Schema == schemas.SchemaSeal {
+			lag--
+		}
+		return max(lag, 0)
+	}
+	return max(in.bounds.End-at, 0)
+}
+
+func (s snapshot) openGroup(size int) OpenGroup {
+	g := OpenGroup{Number: s.number, Pairs: s.topics[schemas.Embeddings].records(), Size: int64(size)}
+	if closed := s.topics[schemas.Groups]; closed.found {
+		if mark, err := closed.last.Mark(); err == nil {
+			g.Pairs -= mark.Input(schemas.Embeddings).Seq
+		}
+	}
+	g.Pairs = max(g.Pairs, 0)
+	return g
+}
