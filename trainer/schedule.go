@@ -25,18 +25,18 @@ const (
 // the optimiser's step, so that the rate first changes at iteration WarmupStride+1; an epoch 0 that is shorter than
 // that cuts the warm-up short.
 type Schedule struct {
-	Kind       ScheduleKind
-	Rate       float64 // peak; ALBEF, GRIT-VLP, MAFA: 1e-4 (retrieval fine-tuning 1e-5)
-	Min        float64 // end of the cosine; 1e-5 in the papers' configuration
-	WarmupRate float64 // rate of the first step; 1e-5 in the papers' configuration
+	Kind       ScheduleKind `env:"LR_SCHEDULE" envDefault:"cosine" desc:"cosine: warm-up and cosine over steps; reference: the papers' tables over epochs"`
+	Rate       float64      `env:"LR" envDefault:"1e-4" desc:"highest learning rate"`                  // ALBEF, GRIT-VLP, MAFA: 1e-4 (retrieval fine-tuning 1e-5)
+	Min        float64      `env:"LR_MIN" envDefault:"1e-5" desc:"learning rate at the end"`           // 1e-5 in the papers' configuration
+	WarmupRate float64      `env:"LR_WARMUP" envDefault:"1e-5" desc:"learning rate of the first step"` // 1e-5 in the papers' configuration
 
 	// WarmupSteps is the number of steps (CosineSteps) or of rate updates (ReferenceEpochs: 20) from WarmupRate to Rate.
-	WarmupSteps int64
-	TotalSteps  int64 // CosineSteps: the step at which the rate has reached Min
+	WarmupSteps int64 `env:"LR_WARMUP_STEPS" envDefault:"2000" desc:"steps of warm-up; updates of the rate with LR_SCHEDULE=reference, where the papers have 20"`
+	TotalSteps  int64 `env:"LR_TOTAL_STEPS" envDefault:"100000" desc:"LR_SCHEDULE=cosine: step that reaches LR_MIN; later ones stay there"`
 
-	Epochs       int64 // ReferenceEpochs: length of the cosine; 30 in the papers' configuration
-	EpochSteps   int64 // ReferenceEpochs: steps that make one epoch
-	WarmupStride int64 // ReferenceEpochs: iterations between two updates; 100 in the papers' code
+	Epochs       int64 `env:"LR_EPOCHS" envDefault:"30" desc:"LR_SCHEDULE=reference: length of the cosine in epochs"`
+	EpochSteps   int64 `env:"LR_EPOCH_STEPS" envDefault:"10000" desc:"LR_SCHEDULE=reference: steps of an epoch"`
+	WarmupStride int64 `env:"LR_WARMUP_STRIDE" envDefault:"100" desc:"LR_SCHEDULE=reference: iterations between two updates of the warm-up"`
 }
 
 // Validate reports every setting that makes no schedule.
@@ -47,19 +47,19 @@ func (s Schedule) Validate() []error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	bad(s.Rate > 0, "schedule: Rate %g, want more than 0", s.Rate)
-	bad(s.Min >= 0 && s.Min <= s.Rate, "schedule: Min %g, want 0..%g (Rate)", s.Min, s.Rate)
-	bad(s.WarmupRate >= 0, "schedule: WarmupRate %g is negative", s.WarmupRate)
-	bad(s.WarmupSteps >= 0, "schedule: WarmupSteps %d is negative", s.WarmupSteps)
+	bad(s.Rate > 0, "LR is %g, want more than 0", s.Rate)
+	bad(s.Min >= 0 && s.Min <= s.Rate, "LR_MIN is %g, want 0..%g (LR)", s.Min, s.Rate)
+	bad(s.WarmupRate >= 0, "LR_WARMUP is %g, want 0 or more", s.WarmupRate)
+	bad(s.WarmupSteps >= 0, "LR_WARMUP_STEPS is %d, want 0 or more", s.WarmupSteps)
 	switch s.Kind {
 	case CosineSteps:
-		bad(s.TotalSteps > s.WarmupSteps, "schedule: TotalSteps %d, want more than WarmupSteps %d", s.TotalSteps, s.WarmupSteps)
+		bad(s.TotalSteps > s.WarmupSteps, "LR_TOTAL_STEPS is %d, want more than LR_WARMUP_STEPS=%d", s.TotalSteps, s.WarmupSteps)
 	case ReferenceEpochs:
-		bad(s.Epochs > 0, "schedule: Epochs %d, want at least 1", s.Epochs)
-		bad(s.EpochSteps > 0, "schedule: EpochSteps %d, want at least 1", s.EpochSteps)
-		bad(s.WarmupStride > 0, "schedule: WarmupStride %d, want at least 1", s.WarmupStride)
+		bad(s.Epochs > 0, "LR_EPOCHS is %d, want at least 1", s.Epochs)
+		bad(s.EpochSteps > 0, "LR_EPOCH_STEPS is %d, want at least 1", s.EpochSteps)
+		bad(s.WarmupStride > 0, "LR_WARMUP_STRIDE is %d, want at least 1", s.WarmupStride)
 	default:
-		bad(false, "schedule: Kind %q, want %q or %q", s.Kind, CosineSteps, ReferenceEpochs)
+		bad(false, "LR_SCHEDULE is %q, want %q or %q", s.Kind, CosineSteps, ReferenceEpochs)
 	}
 	return errs
 }
