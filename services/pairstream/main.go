@@ -32,7 +32,7 @@ func newRoot() *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newBrokerCommand(), newTopicsCommand(), newProduceCommand(), newSealCommand(), newSynthCommand(),
-		newVocabCommand(), newSettingsCommand(), newHealthcheckCommand())
+		newStatusCommand(), newDeadLettersCommand(), newVocabCommand(), newHealthcheckCommand())
 	root.AddCommand(tensorCommands()...)
 	return root
 }

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/pairstream/pairstream/indexer"
+	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/inspect"
+	"github.com/pairstream/pairstream/internal/stream"
+)
+
+func newStatusCommand() *cobra.Command {
+	var dir string
+	var watch, asJSON bool
+	var interval time.Duration
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "show how far every stage is, lane by lane, and what was set aside",
+		Long: "Shows the lag of every stage in every lane, how full the open groups are, how many batches wait, dead letters by\n" +
+			"reason and each stage's last progress. All of it is read from the log, so any machine that reaches it will do.",
+		Args: cobra.NoArgs,
+	}
+	cmd.RunE = looking(&dir, func(cmd *cobra.Command, log *stream.Log, _ []string) error {
+		o, err := config.Parse[indexer.Options](config.Environ())
+		if err != nil {
+			return err
+		}
+		s := statusPrinter{out: cmd.OutOrStdout(), collector: inspect.NewCollector(log, o.GroupSize), json: asJSON}
+		if !watch {
+			return s.print(cmd.Context())
+		}
+		return s.watch(cmd.Context(), interval)
+	})
+	f := cmd.Flags()
+	f.BoolVar(&watch, "watch", false, "go on until interrupted")
+	f.DurationVar(&interval, "interval", 2*time.Second, "pause of --watch")
+	f.BoolVar(&asJSON, "json", false, "print JSON; with --watch an object a line")
+	dataFlag(cmd, &dir)
+	return cmd
+}
+
+type statusPrinter struct {
+	out       io.Writer
+	collector *inspect.Collector
+	json      bool
+	before    *inspect.Status
+	watching  bool
+}
+
+func (s *statusPrinter) print(ctx context.Context) error {
+	status, err := s.collector.Collect(ctx, time.Now())
+	if err != nil {
+		return err
+	}
+	before := s.before
+	s.before = status
+	if !s.json {
+		return status.Print(s.out, before)
+	}
+	e := json.NewEncoder(s.out)
+	if !s.watching {
+		e.SetIndent("", "  ")
+	}
+	return e.Encode(status)
+}
+
+// watch prints again and again, on a terminal in the same place.
+func (s *statusPrinter) watch(ctx context.Context, interval time.Duration) error {
+	if interval < 100*time.Millisecond {
+		return fmt.Errorf("--interval is %s, want at least 100ms", interval)
+	}
+	s.watching = true
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	file, ok := s.out.(*os.File)
+	clear := ok && term.IsTerminal(int(file.Fd())) && !s.json
+	for {
+		if clear {
+			fmt.Fprint(s.out, "\x1b[H\x1b[2J")
+		}
+		if err := s.print(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
