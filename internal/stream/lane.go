@@ -179,7 +179,9 @@ func (ln *lane) step(work context.Context, rec Record) error {
 	ln.advance(&rec)
 	ln.out.work = work
 	ln.held = true
+	started := time.Now()
 	err := ln.stage.Process(work, rec, ln.out)
+	ln.meter.worked(started)
 	switch {
 	case errors.Is(err, ErrPoison):
 		err = ln.deadLetter(work, rec, err)
@@ -249,7 +251,10 @@ func (ln *lane) wait(reading context.Context, r *Reader) (Record, error) {
 func (ln *lane) flush(work context.Context) error {
 	ln.out.work = work
 	ln.held = false
-	if err := ln.stage.Flush(work, ln.out); err != nil {
+	started := time.Now()
+	err := ln.stage.Flush(work, ln.out)
+	ln.meter.worked(started)
+	if err != nil {
 		return fmt.Errorf("flushing: %w", err)
 	}
 	return nil

@@ -20,6 +20,7 @@ type Counters struct {
 	Duplicates    atomic.Int64 // repeated records dropped
 	Lag           atomic.Int64 // records of the owned lanes that are in the inputs and not yet read
 	BytesInFlight atomic.Int64 // read ahead, or waiting for their acks
+	Busy          atomic.Int64 // nanoseconds that the stage has worked on records, all lanes together
 	LastProgress  atomic.Int64 // Unix nanoseconds of the last record read or acknowledged; 0: none yet
 }
 
@@ -127,6 +128,8 @@ func (t *meter) progressed() {
 	t.c.progress()
 	t.last.SetToCurrentTime()
 }
+
+func (t *meter) worked(since time.Time) { t.c.Busy.Add(int64(time.Since(since))) }
 
 func (t *meter) dropped(topic schemas.Topic) {
 	t.c.Duplicates.Add(1)
