@@ -16,6 +16,6 @@ for stage in encoder indexer discriminator trainer; do
 	ln -s stages "$bin/$stage"
 done
 
-for folder in data spool models checkpoints state; do
+for folder in data spool models checkpoints; do
 	mkdir -p "/volumes/$folder"
 done

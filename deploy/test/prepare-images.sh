@@ -95,7 +95,13 @@ base() {
 golang() {
 	{ have "$go_image" || { can_pull && docker pull -q "$go_image"; }; } && return
 	say "making $go_image from $base_image and $(go version)"
-	build_image -t "$go_image" -f "$here/golang.Dockerfile" "$(go env GOROOT)"
+	local context
+	context=$(mktemp -d)
+	cp -a "$(go env GOROOT)" "$context/go"
+	cp "$here/golang.Dockerfile" "$context/Dockerfile"
+	cp /etc/ssl/certs/ca-certificates.crt "$context/" # what this machine trusts, its proxy's authority perhaps
+	build_image -t "$go_image" "$context"
+	rm -rf "$context"
 }
 
 kafka() {

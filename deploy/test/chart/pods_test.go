@@ -47,7 +47,7 @@ func TestStages(t *testing.T) {
 				t.Errorf("%s %s is missing", kind, stage)
 				continue
 			}
-			if disk := len(o.list("spec", "volumeClaimTemplates")) == 1; disk != (kind == "StatefulSet") {
+			if disk := len(o.list("spec", "volumeClaimTemplates")) == 1; disk != (stage == "trainer") {
 				t.Errorf("%s: has a disk: %v", stage, disk)
 			}
 			if find(objects, "PodDisruptionBudget", o.name()) == nil {
@@ -126,7 +126,7 @@ func TestGPUs(t *testing.T) {
 			continue
 		}
 		stage := p.labels["app.kubernetes.io/component"]
-		want := map[string]any{"encoder": float64(1), "indexer": float64(1), "discriminator": float64(1), "trainer": float64(8)}[stage]
+		want := map[string]any{"encoder": float64(1), "discriminator": float64(1), "trainer": float64(8)}[stage]
 		c := p.containers()[0]
 		if got := c.at("resources", "limits", "nvidia.com/gpu"); got != want {
 			t.Errorf("%s: %v GPUs, want %v", stage, got, want)

@@ -1,0 +1,78 @@
+package chart
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var tag = regexp.MustCompile(`env:"([A-Z][A-Z0-9_]*)"`)
+
+// variables are the settings that the sources read: the tags of their configuration structs.
+func variables(t *testing.T) map[string]bool {
+	t.Helper()
+	found := map[string]bool{}
+	for _, dir := range []string{"encoder", "indexer", "grouper", "discriminator", "trainer", "internal", "services"} {
+		err := filepath.WalkDir(filepath.Join("../../..", dir), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, match := range tag.FindAllSubmatch(text, -1) {
+				found[string(match[1])] = true
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return found
+}
+
+// A variable that nobody reads would be a value without effect.
+func TestSettingsAreKnown(t *testing.T) {
+	known := variables(t)
+	if !known["KAFKA_BROKERS"] {
+		t.Fatal("no setting was found in the sources")
+	}
+	eachCase(t, func(t *testing.T, objects []object) {
+		given := map[string]bool{}
+		for _, o := range objects {
+			for key := range o.sub("data") {
+				given[key] = given[key] || o.kind() == "ConfigMap"
+			}
+		}
+		for _, p := range pods(objects) {
+			for _, c := range p.containers() {
+				for _, e := range c.list("env") {
+					given[object(e.(map[string]any)).text("name")] = true
+				}
+			}
+		}
+		delete(given, "pairstream.json") // the dashboard
+		for name := range maps.Keys(given) {
+			if !known[name] {
+				t.Errorf("no service reads %s", name)
+			}
+		}
+	})
+}
+
+// Numbers reach the services as they were written: not as 1e+06, and true not as 1.
+func TestSettingsKeepTheirForm(t *testing.T) {
+	data := find(render(t, cases["gpu"]), "ConfigMap", fullname+"-trainer").sub("data")
+	for name, want := range map[string]string{"LR": "0.0001", "MOMENTUM": "true", "LR_TOTAL_STEPS": "1000000", "WORLD_SIZE": "4"} {
+		if got := data.text(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	indexer := find(render(t, ""), "ConfigMap", fullname+"-indexer")
+	if got := indexer.text("data", "GROUP_SIZE"); got != "5000000" {
+		t.Errorf("GROUP_SIZE is %q", got)
+	}
+}
