@@ -1,0 +1,185 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/untyped"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Result says what came out in one lane of a topic.
+type Result struct {
+	Topic   schemas.Topic `json:"topic"`
+	Lane    int           `json:"lane"`
+	Records int64         `json:"records"`           // that are equal, from the first on
+	Equal   bool          `json:"equal"`             // all of them
+	Moved   int64         `json:"moved,omitempty"`   // references to spooled images that name another folder or offset
+	Differs string        `json:"differs,omitempty"` // what the first record has that differs, or why nothing can be said
+}
+
+// follower compares one lane of a topic while the replay writes it.
+type follower struct {
+	topic    schemas.Topic
+	want     Lane
+	ended    bool // nothing follows in the original
+	original *stream.Log
+	replayed *stream.Log
+	places   *places
+
+	compared func()          // called for every record of the replay
+	enough   func()          // called when what is left to do needs no more records
+	stopped  <-chan struct{} // closed when the stages write no more
+
+	digest *stream.Digest // of the replay
+	seen   *stream.Digest // of the original
+	blind  error          // why the original cannot be read
+}
+
+// follow compares until every record is there, one differs, or live ends; then with what is there.
+func (f *follower) follow(ctx, live context.Context) (Result, error) {
+	defer f.enough()
+	f.digest, f.seen = stream.NewDigest(), stream.NewDigest()
+	if f.want.Records > 0 { // or its reader would wait for the others
+		last, err := f.original.LastSeq(ctx, f.topic, f.want.Lane)
+		if err != nil {
+			return Result{}, fmt.Errorf("reading the original: %w", err)
+		}
+		if last+1 < f.want.Records {
+			return Result{}, fmt.Errorf("comparing %s, lane %d: the original has only %d records, the manifest says %d: it is of another log", f.topic, f.want.Lane, last+1, f.want.Records)
+		}
+	}
+	original := open(f.original, f.topic, f.want.Lane)
+	defer original.Close()
+	r := Result{Topic: f.topic, Lane: f.want.Lane}
+	for rec, err := range f.replay(ctx, live) {
+		if err != nil {
+			return r, fmt.Errorf("reading the replay: %w", err)
+		}
+		if r.Records == f.want.Records {
+			r.Differs = fmt.Sprintf("record %d: the original has only %d", r.Records, f.want.Records)
+			return r, nil
+		}
+		f.digest.Add(rec)
+		what, err := f.compare(ctx, rec, original)
+		if err != nil {
+			return r, err
+		}
+		if what != "" {
+			r.Differs = fmt.Sprintf("record %d: %s", r.Records, what)
+			return r, nil
+		}
+		r.Records++
+		f.compared()
+	}
+	return f.conclude(r)
+}
+
+// conclude decides about a lane none of whose records differs by itself.
+func (f *follower) conclude(r Result) (Result, error) {
+	r.Moved = f.places.moved
+	switch {
+	case r.Records < f.want.Records:
+		r.Differs = fmt.Sprintf("record %d: the replay has only %d of %d", r.Records, r.Records, f.want.Records)
+	case f.blind != nil && f.digest.Sum() != f.want.Digest:
+		r.Differs = fmt.Sprintf("some record: the digests are not equal, and the original cannot be read any more: %v", f.blind)
+	case f.blind == nil && f.seen.Sum() != f.want.Digest:
+		return r, fmt.Errorf("comparing %s, lane %d: the original's digest is %s, the manifest says %s: it is of another log", f.topic, f.want.Lane, f.seen.Sum(), f.want.Digest)
+	default:
+		r.Equal = true
+	}
+	return r, nil
+}
+
+// replay yields the records of the replay as they come, and when live ends those that are there: as many as are wanted,
+// and where the original has ended also those that are too many.
+func (f *follower) replay(ctx, live context.Context) iter.Seq2[stream.Record, error] {
+	return func(yield func(stream.Record, error) bool) {
+		r := open(f.replayed, f.topic, f.want.Lane)
+		defer r.Close()
+		n := int64(0)
+		for n < f.want.Records {
+			rec, err := nextOf(live, r)
+			if err != nil && live.Err() != nil && ctx.Err() == nil {
+				break
+			}
+			if !yield(rec, err) || err != nil {
+				return
+			}
+			n++
+		}
+		f.enough()
+		if n == f.want.Records && !f.ended {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			yield(stream.Record{}, ctx.Err())
+			return
+		case <-f.stopped:
+		}
+		for rec, err := range f.replayed.Records(ctx, f.topic, f.want.Lane, r.Position(), -1) {
+			if !yield(rec, err) || n == f.want.Records && !f.ended {
+				return
+			}
+			n++
+		}
+	}
+}
+
+// followBytes are read ahead on each side of a comparison. There is one for every lane of every topic.
+const followBytes = 256 << 10
+
+func open(log *stream.Log, topic schemas.Topic, lane int) *stream.Reader {
+	return log.OpenReader(topic, lane, stream.Position{}, stream.ReaderOptions{MaxBytes: followBytes, Name: "replay"})
+}
+
+// nextOf is Next without what is not of the sequence.
+func nextOf(ctx context.Context, r *stream.Reader) (stream.Record, error) {
+	for {
+		rec, err := r.Next(ctx)
+		if !errors.Is(err, stream.ErrPoison) {
+			return rec, err
+		}
+	}
+}
+
+// compare returns what differs between a record of the replay and the next of the original.
+func (f *follower) compare(ctx context.Context, rec stream.Record, original *stream.Reader) (string, error) {
+	if f.blind != nil {
+		return "", nil
+	}
+	want, err := nextOf(ctx, original)
+	switch {
+	case errors.Is(err, stream.ErrGap):
+		f.blind = err
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("reading the original: %w", err)
+	}
+	f.seen.Add(want)
+	switch {
+	case want.Schema != rec.Schema:
+		return fmt.Sprintf("schema: %q, not %q", want.Schema, rec.Schema), nil
+	case bytes.Equal(want.Value, rec.Value):
+		return "", nil
+	}
+	a, aerr := untyped.Decode(want.Value)
+	b, berr := untyped.Decode(rec.Value)
+	if aerr != nil || berr != nil {
+		a, b = want.Value, rec.Value
+	}
+	moved := f.places.moved
+	d, found := untyped.Diff(a, b, f.places.same)
+	switch {
+	case found:
+		return d.String(), nil
+	case f.places.moved == moved: // the same values, written in another way
+		return untyped.Difference{A: want.Value, B: rec.Value}.String(), nil
+	}
+	return "", nil
+}

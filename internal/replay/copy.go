@@ -1,0 +1,107 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// copyPairs copies the pairs of a manifest from one namespace to the other, goes on with a copy that was interrupted,
+// and checks that it is whole.
+func copyPairs(ctx context.Context, m *Manifest, from, to *stream.Log) ([]shifts, error) {
+	all := make([]shifts, m.Lanes)
+	publisher := to.NewPublisher(stream.PublisherOptions{Name: "replay"})
+	lanes, lctx := errgroup.WithContext(ctx)
+	lanes.SetLimit(lanesAtOnce)
+	for _, r := range m.Pairs {
+		lanes.Go(func() error {
+			var err error
+			if all[r.Lane], err = copyLane(lctx, r, from, to, publisher); err != nil {
+				return fmt.Errorf("copying pairs of lane %d: %w", r.Lane, err)
+			}
+			return nil
+		})
+	}
+	err := lanes.Wait()
+	if err = errors.Join(err, publisher.Close(ctx)); err != nil {
+		return nil, err
+	}
+	for _, r := range m.Pairs {
+		if err := checkCopy(ctx, r, to); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func copyLane(ctx context.Context, r Range, from, to *stream.Log, publisher *stream.Publisher) (shifts, error) {
+	b, err := from.Bounds(ctx, schemas.Pairs, r.Lane)
+	switch {
+	case err != nil:
+		return nil, err
+	case r.Records > 0 && b.Start > r.Start:
+		return nil, fmt.Errorf("retention has removed what lay before offset %d, the run begins at %d", b.Start, r.Start)
+	case b.End < r.End:
+		return nil, fmt.Errorf("the log ends at offset %d, the run at %d: the manifest is of another log", b.End, r.End)
+	}
+	there, stop := iter.Pull2(to.Records(ctx, schemas.Pairs, r.Lane, stream.Position{}, -1))
+	defer stop()
+	var found shifts
+	copied := int64(0)
+	for rec, err := range from.Records(ctx, schemas.Pairs, r.Lane, stream.Position{Offset: r.Start}, r.End) {
+		if err != nil {
+			return nil, err
+		}
+		if n := len(found); n == 0 || rec.Offset-found[n-1].original != copied-found[n-1].copied {
+			found = append(found, shift{copied, rec.Offset})
+		}
+		copied++
+		if done, err := isCopied(rec, there); done || err != nil {
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if err := publisher.Copy(ctx, rec); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// isCopied reports whether the next record of the copy is this one; false: there is none.
+func isCopied(rec stream.Record, there func() (stream.Record, error, bool)) (bool, error) {
+	got, err, ok := there()
+	switch {
+	case !ok || err != nil:
+		return false, err
+	case got.Schema != rec.Schema || !bytes.Equal(got.Value, rec.Value):
+		return false, fmt.Errorf("%w: offset %d there holds another record than offset %d of the original", ErrNamespace, got.Offset, rec.Offset)
+	}
+	return true, nil
+}
+
+// ErrNamespace is what the refusal of a namespace wraps.
+var ErrNamespace = errors.New("choose another namespace")
+
+// checkCopy compares a lane of the copy with the manifest. A produce request that was repeated after its answer got lost
+// leaves pairs behind twice, and they would be counted as duplicates of their group.
+func checkCopy(ctx context.Context, r Range, to *stream.Log) error {
+	d, err := to.Digest(ctx, schemas.Pairs, r.Lane, stream.Position{}, -1)
+	switch {
+	case err != nil:
+		return fmt.Errorf("checking the copy of lane %d: %w", r.Lane, err)
+	case d.Records > r.Records:
+		return fmt.Errorf("checking the copy of lane %d: %w: it holds %d pairs, want %d; somebody else wrote there, or a request was repeated", r.Lane, ErrNamespace, d.Records, r.Records)
+	case d.Records < r.Records || d.Sum() != r.Digest:
+		return fmt.Errorf("checking the copy of lane %d: %d pairs with digest %s, want %d with %s: the manifest is of another log", r.Lane, d.Records, d.Sum(), r.Records, r.Digest)
+	}
+	return nil
+}

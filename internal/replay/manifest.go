@@ -1,0 +1,141 @@
+package replay
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// manifestVersion changes when a manifest cannot be read as before.
+const manifestVersion = 1
+
+// Manifest describes a run.
+type Manifest struct {
+	Version    int               `json:"version"`
+	Pairstream string            `json:"pairstream"` // informative: the program that wrote the manifest
+	Namespace  string            `json:"namespace"`
+	Lanes      int               `json:"lanes"`
+	Seed       string            `json:"seed"`
+	Settings   map[string]string `json:"settings"` // effective values; no secrets, nothing about connections
+	Models     []Model           `json:"models"`   // fingerprints of the models whose results are in the records
+	Pairs      []Range           `json:"pairs"`    // by lane
+	Topics     []Topic           `json:"topics"`
+}
+
+// Model is a model that left its fingerprint in the records of a topic.
+type Model struct {
+	Topic       schemas.Topic `json:"topic"`
+	Fingerprint string        `json:"fingerprint"`
+}
+
+// Range is what the run read of one lane of `pairs`.
+type Range struct {
+	Lane    int    `json:"lane"`
+	Start   int64  `json:"start"` // offset of the first record
+	End     int64  `json:"end"`   // offset after the last one
+	Records int64  `json:"records"`
+	Digest  string `json:"digest"`
+	Ended   bool   `json:"ended"` // with a final seal, and every stage has come to it
+}
+
+// Topic is what the run wrote to one topic.
+type Topic struct {
+	Topic schemas.Topic `json:"topic"`
+	Lanes []Lane        `json:"lanes"`
+}
+
+// Lane is what the run wrote to one lane of a topic.
+type Lane struct {
+	Lane    int    `json:"lane"`
+	Records int64  `json:"records"`
+	Digest  string `json:"digest"`
+}
+
+// outputs are the topics that stages write, in the order of the pipeline.
+func outputs() []schemas.Topic {
+	var topics []schemas.Topic
+	for _, info := range schemas.Catalogue() {
+		if stream.Sequenced(info.Topic) {
+			topics = append(topics, info.Topic)
+		}
+	}
+	return topics
+}
+
+// ReadManifest reads and checks a manifest.
+func ReadManifest(path string) (*Manifest, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the manifest: %w", err)
+	}
+	var m Manifest
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return nil, fmt.Errorf("reading the manifest %s: %w", path, err)
+	}
+	if err := m.check(); err != nil {
+		return nil, fmt.Errorf("reading the manifest %s: %w", path, err)
+	}
+	return &m, nil
+}
+
+// Write writes the manifest as JSON.
+func (m *Manifest) Write(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	if err := e.Encode(m); err != nil {
+		return fmt.Errorf("writing the manifest: %w", err)
+	}
+	return nil
+}
+
+func (m *Manifest) check() error {
+	if m.Version != manifestVersion {
+		return fmt.Errorf("its version is %d, this program reads version %d", m.Version, manifestVersion)
+	}
+	if m.Lanes < 1 || len(m.Pairs) != m.Lanes {
+		return fmt.Errorf("%d lanes, but %d ranges of pairs", m.Lanes, len(m.Pairs))
+	}
+	var problems []error
+	for i, r := range m.Pairs {
+		if r.Lane != i || r.Start < 0 || r.Records < 0 || r.End-r.Start < r.Records || !isDigest(r.Digest) {
+			problems = append(problems, fmt.Errorf("pairs, lane %d: %d records from offset %d to %d with digest %q", i, r.Records, r.Start, r.End, r.Digest))
+		}
+	}
+	want := outputs()
+	if len(m.Topics) != len(want) {
+		return fmt.Errorf("%d topics, want %v", len(m.Topics), want)
+	}
+	for i, t := range m.Topics {
+		if t.Topic != want[i] || len(t.Lanes) != m.Lanes {
+			problems = append(problems, fmt.Errorf("topic %q with %d lanes where %s belongs", t.Topic, len(t.Lanes), want[i]))
+			continue
+		}
+		for lane, l := range t.Lanes {
+			if l.Lane != lane || l.Records < 0 || !isDigest(l.Digest) {
+				problems = append(problems, fmt.Errorf("%s, lane %d: %d records with digest %q", t.Topic, lane, l.Records, l.Digest))
+			}
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func isDigest(s string) bool {
+	raw, err := hex.DecodeString(s)
+	return err == nil && len(raw) == 32
+}
+
+// ended reports whether every lane of the run has ended.
+func (m *Manifest) ended() bool {
+	for _, r := range m.Pairs {
+		if !r.Ended {
+			return false
+		}
+	}
+	return true
+}

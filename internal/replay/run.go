@@ -1,0 +1,205 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Runner runs all stages in the replay's namespace until training has come to the end of every lane, or ctx ends.
+type Runner func(ctx context.Context) error
+
+// Options say what to replay, where and how.
+type Options struct {
+	Manifest *Manifest
+	Original *stream.Log // in the manifest's namespace
+	Replayed *stream.Log // in another one, whose topics exist
+	Stages   Runner
+	// Patience is how long nothing may come before the replay is taken to have stopped short.
+	Patience time.Duration
+
+	Progress func([]Progress) // told now and then, if not nil
+	Differs  func(Result)     // told at once of a lane that differs, if not nil
+}
+
+// Progress is how much of a topic was compared.
+type Progress struct {
+	Topic        schemas.Topic
+	Done, Wanted int64
+}
+
+// Report is the result of a replay.
+type Report struct {
+	Copied  int64    `json:"copied"` // pairs
+	Results []Result `json:"results"`
+	Stalled bool     `json:"stalled,omitempty"` // patience came to its end
+}
+
+// Equal reports whether every lane came out equal.
+func (r *Report) Equal() bool { return r.differing() == 0 }
+
+func (r *Report) differing() int {
+	n := 0
+	for _, x := range r.Results {
+		if !x.Equal {
+			n++
+		}
+	}
+	return n
+}
+
+func (o *Options) check() error {
+	from, to := o.Original.Config(), o.Replayed.Config()
+	switch {
+	case from.Namespace != o.Manifest.Namespace:
+		return fmt.Errorf("the manifest is of namespace %q, the original's is %q", o.Manifest.Namespace, from.Namespace)
+	case to.Namespace == from.Namespace:
+		return fmt.Errorf("%w than %q: it is the original's", ErrNamespace, to.Namespace)
+	case from.Lanes != o.Manifest.Lanes || to.Lanes != o.Manifest.Lanes:
+		return fmt.Errorf("LANES=%d and %d: the manifest has %d lanes", from.Lanes, to.Lanes, o.Manifest.Lanes)
+	}
+	return nil
+}
+
+// Run copies the pairs, runs the stages and compares what they write.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	moved, err := copyPairs(ctx, o.Manifest, o.Original, o.Replayed)
+	if err != nil {
+		return nil, err
+	}
+	r := newRunning(o, moved)
+	if err := r.run(ctx); err != nil {
+		return nil, err
+	}
+	report := &Report{Results: r.results, Stalled: r.stalled}
+	for _, p := range o.Manifest.Pairs {
+		report.Copied += p.Records
+	}
+	return report, nil
+}
+
+// running is a replay whose pairs are copied.
+type running struct {
+	o         Options
+	followers []*follower
+	results   []Result
+	done      []atomic.Int64 // records compared, by topic
+	last      atomic.Int64   // Unix nanoseconds of the last of them
+	stalled   bool
+	stopped   chan struct{} // closed when the stages write no more
+	waiting   sync.WaitGroup
+}
+
+func newRunning(o Options, moved []shifts) *running {
+	r := &running{o: o, stopped: make(chan struct{}), done: make([]atomic.Int64, len(o.Manifest.Topics))}
+	for i, t := range o.Manifest.Topics {
+		for _, lane := range t.Lanes {
+			r.waiting.Add(1)
+			r.followers = append(r.followers, &follower{
+				topic: t.Topic, want: lane, ended: o.Manifest.Pairs[lane.Lane].Ended, original: o.Original, replayed: o.Replayed,
+				places:  &places{namespace: o.Replayed.Config().Namespace, lane: lane.Lane, shifts: moved[lane.Lane]},
+				stopped: r.stopped, enough: sync.OnceFunc(r.waiting.Done),
+				compared: func() {
+					r.done[i].Add(1)
+					r.last.Store(time.Now().UnixNano())
+				},
+			})
+		}
+	}
+	r.results = make([]Result, len(r.followers))
+	return r
+}
+
+// run lets stages and followers work until the followers have enough, the stages are through, or patience ends.
+func (r *running) run(ctx context.Context) error {
+	all, ctx := errgroup.WithContext(ctx)
+	live, end := context.WithCancel(ctx)
+	defer end()
+	all.Go(func() error {
+		defer close(r.stopped)
+		defer end()
+		// A stage that is asked to stop may say so, which is no failure.
+		if err := r.o.Stages(live); err != nil && live.Err() == nil {
+			return fmt.Errorf("running the stages: %w", err)
+		}
+		return nil
+	})
+	for i, f := range r.followers {
+		all.Go(func() error {
+			result, err := f.follow(ctx, live)
+			r.results[i] = result
+			if err == nil && !result.Equal && r.o.Differs != nil {
+				r.o.Differs(result)
+			}
+			return err
+		})
+	}
+	go func() { // ends with the followers
+		r.waiting.Wait()
+		end()
+	}()
+	all.Go(func() error {
+		r.watch(live, end)
+		return nil
+	})
+	return all.Wait()
+}
+
+// watchEvery is the time between two reports of progress.
+const watchEvery = 5 * time.Second
+
+// watch reports progress, and ends a replay in which nothing happens.
+func (r *running) watch(live context.Context, end func()) {
+	r.last.Store(time.Now().UnixNano())
+	tick := time.NewTicker(min(watchEvery, max(r.o.Patience/4, time.Millisecond)))
+	defer tick.Stop()
+	for {
+		select {
+		case <-live.Done():
+			return
+		case <-tick.C:
+		}
+		if r.o.Progress != nil {
+			r.o.Progress(r.progress())
+		}
+		if time.Since(time.Unix(0, r.last.Load())) > r.o.Patience {
+			r.stalled = true
+			end()
+			return
+		}
+	}
+}
+
+func (r *running) progress() []Progress {
+	var p []Progress
+	for i, t := range r.o.Manifest.Topics {
+		wanted := int64(0)
+		for _, l := range t.Lanes {
+			wanted += l.Records
+		}
+		p = append(p, Progress{Topic: t.Topic, Done: r.done[i].Load(), Wanted: wanted})
+	}
+	return p
+}
+
+// errDiffers is what the error of a replay that differs wraps.
+var errDiffers = errors.New("the replay differs")
+
+// Err is nil if every lane came out equal.
+func (r *Report) Err() error {
+	if n := r.differing(); n > 0 {
+		return fmt.Errorf("%w in %d of %d lanes", errDiffers, n, len(r.Results))
+	}
+	return nil
+}
