@@ -3,6 +3,8 @@ package torch
 // #include "shim.h"
 import "C"
 
+import "fmt"
+
 func orNil(t *Tensor) *C.ps_tensor {
 	if t == nil {
 		return nil
@@ -27,6 +29,9 @@ func (s *Scope) Linear(x, w, b *Tensor) *Tensor {
 
 // Linears is up to three linear layers of the same input, their outputs side by side: [..., out1 + out2 + out3].
 func (s *Scope) Linears(x *Tensor, ws, bs []*Tensor) *Tensor {
+	if len(ws) == 0 || len(ws) != len(bs) {
+		panic(&Error{Op: "linear", Reason: fmt.Sprintf("%d weights and %d biases", len(ws), len(bs))})
+	}
 	weights, biases := make([]*C.ps_tensor, len(ws)), make([]*C.ps_tensor, len(ws))
 	for i := range ws {
 		weights[i], biases[i] = ws[i].h(), orNil(bs[i])

@@ -118,26 +118,33 @@ func (w *Worker) onThread() bool {
 	return C.ps_thread_mark() == w.mark
 }
 
+func (w *Worker) setMark(mark C.int64_t) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mark = mark
+}
+
 // loop takes the thread for itself: it ends with the goroutine, which never unlocks it.
 func (w *Worker) loop(ready chan<- error) {
 	runtime.LockOSThread()
-	w.mu.Lock()
-	w.mark = C.ps_thread_mark()
-	w.mu.Unlock()
+	w.setMark(C.ps_thread_mark())
 	deterministic := C.int(0)
 	if w.options.Deterministic {
 		deterministic = 1
 	}
 	err := failure("device "+w.options.Device, C.ps_init(w.device, C.int(w.options.Threads), deterministic))
-	ready <- err
 	if err != nil {
+		w.setMark(0)
+		ready <- err
 		return
 	}
+	ready <- nil
 	for {
 		select {
 		case j := <-w.jobs:
 			w.serve(j)
 		case <-w.quit:
+			w.setMark(0) // the next thread may get the same number
 			close(w.ended)
 			return
 		}
@@ -155,6 +162,7 @@ func (w *Worker) serve(j job) {
 		if bug := recover(); bug != nil {
 			panic(bug)
 		}
+		w.setMark(0)
 		j.result <- errExited
 		go w.loop(make(chan error, 1))
 	}()
