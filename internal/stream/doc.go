@@ -11,7 +11,9 @@
 // The sequence of records in a lane, as readers of this package see it, is the one that the stage's code defines on its
 // inputs: nothing is lost, nothing is there twice, whatever process is killed or paused, and whenever. It rests on the
 // stage being a pure function of its input records, on brokers keeping what they have acknowledged, and on nobody
-// else writing records with seqs to a stage's outputs.
+// else writing records with seqs to a stage's outputs. Where a record lies in the log is not part of the promise:
+// repetitions shift offsets, so two runs agree in seqs and values but not in offsets. (On `pairs`, which no stage writes,
+// an offset is as good as a seq.)
 //
 // # Invariants
 //

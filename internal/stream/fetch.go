@@ -28,6 +28,8 @@ type fetcher struct {
 	lane  int
 	meter *meter
 
+	expect int // how many records the last fetch had
+
 	high   atomic.Int64 // offset after the last record that the broker has, as of the last fetch
 	passed atomic.Int64 // offset after all that was put into chunk or passed over
 
@@ -158,7 +160,11 @@ func (f *fetcher) idle() bool {
 func (f *fetcher) put(records []Record) {
 	n := size(records)
 	f.mu.Lock()
-	f.chunk = append(f.chunk, records...)
+	if len(f.chunk) == 0 {
+		f.chunk = records
+	} else {
+		f.chunk = append(f.chunk, records...)
+	}
 	f.bytes += n
 	f.mu.Unlock()
 	f.meter.addBytes(n)
@@ -220,6 +226,8 @@ func (f *fetcher) decode(rr protocol.RecordReader, offset int64) (records []Reco
 		batches = s.Records
 	}
 	next = offset
+	records = make([]Record, 0, f.expect)
+	defer func() { f.expect = len(records) }()
 	for _, b := range batches {
 		_, control := b.(*protocol.ControlBatch)
 		for {

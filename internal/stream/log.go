@@ -135,10 +135,7 @@ func (l *Log) retry(ctx context.Context, what string, op func(ctx context.Contex
 const reconnectAfter = 5
 
 // backoff is a pause that doubles, with a little noise so that owners of many lanes do not retry in step.
-type backoff struct {
-	tries int
-	first time.Time
-}
+type backoff struct{ tries int }
 
 const (
 	firstPause = 50 * time.Millisecond

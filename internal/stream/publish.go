@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/segmentio/kafka-go"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -130,10 +130,16 @@ func (p *Publisher) PublishSeq(ctx context.Context, topic schemas.Topic, lane in
 }
 
 func sequenced(topic schemas.Topic, lane int, seq int64, resume Mark, schema string, value []byte) message {
+	var room [256]byte // one allocation for all three headers
+	raw := append(room[:0], schema...)
+	a := len(raw)
+	raw = strconv.AppendInt(raw, seq, 10)
+	b := len(raw)
+	raw = slices.Clone(appendMark(raw, resume))
 	return message{topic: topic, lane: lane, value: value, headers: []header{
-		{Key: schemas.HeaderSchema, Value: []byte(schema)},
-		{Key: schemas.HeaderSeq, Value: strconv.AppendInt(nil, seq, 10)},
-		{Key: schemas.HeaderSource, Value: appendMark(nil, resume)},
+		{Key: schemas.HeaderSchema, Value: raw[:a:a]},
+		{Key: schemas.HeaderSeq, Value: raw[a:b:b]},
+		{Key: schemas.HeaderSource, Value: raw[b:]},
 	}}
 }
 
@@ -305,103 +311,4 @@ func (p *Publisher) nextRound(ctx context.Context) ([]message, error) {
 			p.mu.Unlock()
 		}
 	}
-}
-
-// send writes a round: the dead letters first, so that no mark that lies after a record is in the log before the
-// record's dead letter (invariant 7), then every lane in order.
-func (p *Publisher) send(ctx context.Context, round []message) error {
-	type target struct {
-		topic schemas.Topic
-		lane  int
-	}
-	var order []target
-	byTarget := make(map[target][]message)
-	for _, m := range round {
-		t := target{m.topic, m.lane}
-		if _, ok := byTarget[t]; !ok {
-			order = append(order, t)
-		}
-		byTarget[t] = append(byTarget[t], m)
-	}
-	dead := target{schemas.DeadLetters, 0}
-	if err := p.write(ctx, dead.topic, dead.lane, byTarget[dead]); err != nil {
-		return err
-	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(p.parallel)
-	for _, t := range order {
-		if t == dead {
-			continue
-		}
-		g.Go(func() error {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			return p.write(ctx, t.topic, t.lane, byTarget[t])
-		})
-	}
-	return g.Wait()
-}
-
-// write writes the messages of one lane in batches, one after the other.
-func (p *Publisher) write(ctx context.Context, topic schemas.Topic, lane int, messages []message) error {
-	for len(messages) > 0 {
-		n, bytes := 0, int64(0)
-		for n < len(messages) && (n == 0 || bytes+messages[n].size() <= int64(p.log.cfg.BatchBytes)) {
-			bytes += messages[n].size()
-			n++
-		}
-		if err := p.writeBatch(ctx, topic, lane, messages[:n]); err != nil {
-			return err
-		}
-		messages = messages[n:]
-	}
-	return nil
-}
-
-// writeBatch repeats a batch until the broker has acknowledged it. One whose answer got lost may be in the log twice.
-func (p *Publisher) writeBatch(ctx context.Context, topic schemas.Topic, lane int, batch []message) error {
-	if p.writing != nil {
-		if err := p.writing(topic); err != nil {
-			return err
-		}
-	}
-	name := p.log.name(topic)
-	err := p.log.retry(ctx, fmt.Sprintf("writing to %s, lane %d", name, lane), func(ctx context.Context) error {
-		return p.produce(ctx, name, lane, batch)
-	})
-	switch {
-	case errors.Is(err, kafka.MessageSizeTooLarge) && len(batch) > 1: // the topic's limit is lower than ours
-		half := len(batch) / 2
-		if err := p.writeBatch(ctx, topic, lane, batch[:half]); err != nil {
-			return err
-		}
-		return p.writeBatch(ctx, topic, lane, batch[half:])
-	case errors.Is(err, kafka.MessageSizeTooLarge):
-		return fmt.Errorf("record of %d bytes: raise max.message.bytes of the topic (KAFKA_MAX_MESSAGE_BYTES=%d when it is created): %w",
-			len(batch[0].value), p.log.cfg.MaxMessageBytes, err)
-	case err != nil:
-		return err
-	}
-	p.meter.acked(topic, len(batch))
-	if p.wrote != nil {
-		return p.wrote(topic)
-	}
-	return nil
-}
-
-func (p *Publisher) produce(ctx context.Context, name string, lane int, batch []message) error {
-	records := make([]kafka.Record, len(batch))
-	for i, m := range batch {
-		records[i] = kafka.Record{Key: kafka.NewBytes(m.key), Value: kafka.NewBytes(m.value), Headers: m.headers}
-	}
-	client := kafka.Client{Addr: p.log.addr, Transport: p.log.transport, Timeout: p.log.cfg.RequestTimeout}
-	resp, err := client.Produce(ctx, &kafka.ProduceRequest{
-		Topic: name, Partition: lane, RequiredAcks: kafka.RequireAll, Compression: p.compress,
-		Records: kafka.NewRecordReader(records...),
-	})
-	if err != nil {
-		return err
-	}
-	return resp.Error
 }

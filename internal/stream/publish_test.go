@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -184,5 +185,40 @@ func TestPublishChecksSeqs(t *testing.T) {
 		if s, ok := got.(*schemas.Seal); err != nil || !ok || !s.Final {
 			t.Errorf("got %+v, %v", got, err)
 		}
+	}
+}
+
+// TestMemoryInFlightIsBounded gives a stage much more input than it may hold, and lets it take its time: at every record
+// it looks at how much is in flight.
+func TestMemoryInFlightIsBounded(t *testing.T) {
+	b := startBroker(t, BrokerOptions{})
+	cfg := testConfig(b.Addr(), "", 2)
+	cfg.MaxBytesInFlight, cfg.BatchBytes = 1<<20, 32<<10
+	l := openLog(t, cfg)
+	value := strings.Repeat("x", 10_000)
+	var m []message
+	for i := range 2000 {
+		m = append(m, pair(i%2, value))
+	}
+	put(t, l, m...)
+	var peak atomic.Int64
+	var c Counters
+	spec := faultySpec(func(Record, Output) error {
+		for now := c.BytesInFlight.Load(); ; {
+			if old := peak.Load(); now <= old || peak.CompareAndSwap(old, now) {
+				return nil
+			}
+		}
+	})
+	spec.Counters = &c
+	r := start(l, spec)
+	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 999}, 0, 1)
+	r.stop(t)
+	// A lane's input may exceed its share by one fetch, which is no larger than the share.
+	if limit := cfg.MaxBytesInFlight * 3 / 2; peak.Load() > limit || peak.Load() < cfg.MaxBytesInFlight/8 {
+		t.Errorf("%d bytes in flight at the peak, want at most %d, and more than nothing", peak.Load(), limit)
+	}
+	if c.BytesInFlight.Load() != 0 {
+		t.Errorf("%d bytes in flight at the end", c.BytesInFlight.Load())
 	}
 }

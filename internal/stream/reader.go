@@ -13,14 +13,13 @@ import (
 
 // Reader reads one lane of a topic, in order and each record once. It is for one goroutine.
 type Reader struct {
-	log      *Log
-	f        *fetcher
-	meter    *meter
-	seqed    bool
-	pos      Position
-	chunk    []Record
-	lag      int64
-	ownMeter bool
+	log   *Log
+	f     *fetcher
+	meter *meter
+	seqed bool
+	pos   Position
+	chunk []Record // taken from the fetcher, not yet returned
+	lag   int64    // as last counted
 }
 
 // ReaderOptions tune a reader; the zero value is good.

@@ -205,7 +205,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, got := range []string{
-		fmt.Sprint(cfg), fmt.Sprintf("%v", cfg), fmt.Sprintf("%+v", cfg), fmt.Sprintf("%#v", cfg), fmt.Sprintf("%s", cfg.SASLPassword),
+		fmt.Sprint(cfg), fmt.Sprintf("%v", cfg), fmt.Sprintf("%+v", cfg), fmt.Sprintf("%#v", cfg), cfg.SASLPassword.String(),
 		fmt.Sprintf("%q", cfg.SASLPassword), log.String(), string(json),
 	} {
 		if strings.Contains(got, "horse") {

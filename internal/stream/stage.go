@@ -65,14 +65,16 @@ type Stage interface {
 // are waiting.
 type Output interface {
 	// Emit writes rec as the next record of topic. resume is a point from which the stage produces every record that
-	// follows this one; it may lie as far back as is convenient, never ahead.
+	// follows this one, on all of its outputs; it may lie as far back as is convenient, never ahead. So of several
+	// records that come of the same input, only the last may carry After; the others carry a Mark or Before that was
+	// taken before the first of them.
 	Emit(topic schemas.Topic, rec schemas.Record, resume Mark) error
 	// EmitBytes is Emit for a value that is encoded already.
 	EmitBytes(topic schemas.Topic, schema string, value []byte, resume Mark) error
 	// DeadLetter sets rec aside. It must be called before anything is emitted whose resume lies after rec.
 	DeadLetter(rec Record, reason string) error
-	// Mark is the point after all records processed and emitted so far. It may be used when nothing is held back, now
-	// or later.
+	// Mark is the point after all records processed and emitted so far, and so before what is emitted next: that is
+	// still to come for a stage that starts from it. It may be taken when nothing is held back, and used later.
 	Mark(state []byte) Mark
 	// Before is the point at which rec is the next record to read, with the outputs emitted so far.
 	Before(rec Record, state []byte) Mark
@@ -146,7 +148,7 @@ func Sequenced(t schemas.Topic) bool { return t != schemas.Pairs && isLaneTopic(
 type Record struct {
 	Topic  schemas.Topic
 	Lane   int
-	Offset int64
+	Offset int64 // for messages; repetitions in the log shift it, so what a stage emits may depend on Seq, not on it
 	Seq    int64 // -1 on topics without seqs
 	Schema string
 	Value  []byte

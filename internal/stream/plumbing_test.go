@@ -1,0 +1,73 @@
+package stream
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// BenchmarkPlumbing sends records of 1 KB through four stages that only pass them on, over the embedded broker with its
+// data directory: what the log itself costs. It reports pairs per second, and processor time for each pair.
+func BenchmarkPlumbing(b *testing.B) {
+	const lanes = 4
+	broker, err := StartBroker(BrokerOptions{DataDir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = broker.Close() }()
+	cfg := DefaultConfig()
+	cfg.Brokers, cfg.Lanes = []string{broker.Addr()}, lanes
+	l, err := Connect(b.Context(), cfg, Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer l.Close()
+	if err := l.EnsureTopics(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	chain := []schemas.Topic{schemas.Pairs, schemas.Embeddings, schemas.Groups, schemas.Batches, schemas.Scored}
+	counters := make([]Counters, len(chain)-1)
+	var runs []*stageRun
+	for i := range counters {
+		in, out := chain[i], chain[i+1]
+		runs = append(runs, start(l, StageSpec{
+			Name: fmt.Sprint("stage-", i), Inputs: []schemas.Topic{in}, Outputs: []schemas.Topic{out}, Counters: &counters[i],
+			New: func(int, []byte) (Stage, error) { return copier{in, out}, nil },
+		}))
+	}
+	value := make([]byte, 1000)
+	before := processorTime(b)
+	b.ResetTimer()
+	p := l.NewPublisher(PublisherOptions{})
+	for i := range b.N {
+		if err := p.PublishBytes(b.Context(), schemas.Pairs, i%lanes, schemas.SchemaPair, value); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := p.Close(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	for counters[len(counters)-1].Out.Load() < int64(b.N) {
+		time.Sleep(100 * time.Microsecond)
+	}
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
+	b.ReportMetric(float64((processorTime(b)-before).Microseconds())/float64(b.N), "cpu-µs/pair")
+	for _, r := range runs {
+		r.cancel()
+		if err := <-r.done; err != nil {
+			b.Error(err)
+		}
+	}
+}
+
+func processorTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
