@@ -1,0 +1,198 @@
+//go:build cgo
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/eval"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/trainer"
+)
+
+// lossCurve collects what the steps report.
+type lossCurve struct {
+	mu     sync.Mutex
+	losses []trainer.Losses
+	counts trainer.Counts
+}
+
+func (c *lossCurve) add(r *trainer.Result) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.losses = append(c.losses, r.Losses)
+	c.counts.Samples += r.Counts.Samples
+	c.counts.Candidates += r.Counts.Candidates
+	c.counts.Confirmed += r.Counts.Confirmed
+	c.counts.Ambiguous += r.Counts.Ambiguous
+	c.counts.Connections += r.Counts.Connections
+}
+
+func (c *lossCurve) count() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return int64(len(c.losses))
+}
+
+// ends are the means over the first and the last tenth of the steps.
+func (c *lossCurve) ends(pick func(trainer.Losses) float64) (first, last float64) {
+	n := max(len(c.losses)/10, 1)
+	if len(c.losses) == 0 {
+		return math.NaN(), math.NaN()
+	}
+	for i := range n {
+		first += pick(c.losses[i]) / float64(n)
+		last += pick(c.losses[len(c.losses)-1-i]) / float64(n)
+	}
+	return first, last
+}
+
+// objective is a loss by name.
+type objective struct {
+	name string
+	of   func(trainer.Losses) float64
+}
+
+// objectives are the losses that the settings train on.
+func (d *demo) objectives() []objective {
+	o := d.settings.Trainer.Core
+	var list []objective
+	add := func(weight float64, name string, of func(trainer.Losses) float64) {
+		if weight > 0 {
+			list = append(list, objective{name, of})
+		}
+	}
+	add(o.ITCWeight, "ITC", func(l trainer.Losses) float64 { return l.ITC })
+	add(o.ITMWeight, "ITM", func(l trainer.Losses) float64 { return l.ITM })
+	add(o.MLMWeight, "MLM", func(l trainer.Losses) float64 { return l.MLM })
+	add(o.UniWeight, "uni-modal", func(l trainer.Losses) float64 { return l.Uni })
+	return list
+}
+
+// recordCounts are what the topics hold, each record once.
+type recordCounts struct {
+	embeddings, groups, batches, scored, features, deadLetters int
+	reasons                                                    map[string]int
+	samples                                                    int // of all batches
+}
+
+func countRecords(ctx context.Context, log *stream.Log) (recordCounts, error) {
+	c := recordCounts{reasons: map[string]int{}}
+	for lane := range log.Config().Lanes {
+		for topic, n := range map[schemas.Topic]*int{
+			schemas.Embeddings: &c.embeddings, schemas.Groups: &c.groups, schemas.Batches: &c.batches,
+			schemas.Scored: &c.scored, schemas.Features: &c.features,
+		} {
+			for rec, err := range log.Records(ctx, topic, lane, stream.Position{}, -1) {
+				if err != nil {
+					return c, fmt.Errorf("counting %s in lane %d: %w", topic, lane, err)
+				}
+				if rec.Schema != schemas.SchemaSeal {
+					*n++
+				}
+			}
+		}
+	}
+	for d, err := range log.DeadLetters(ctx) {
+		if err != nil {
+			return c, fmt.Errorf("counting dead letters: %w", err)
+		}
+		c.deadLetters++
+		reason, _, _ := strings.Cut(d.Reason, ":")
+		c.reasons[reason]++
+	}
+	return c, nil
+}
+
+// report prints the table.
+func (d *demo) report(c recordCounts, checkpoint string) {
+	t := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	share := func(part, whole int) float64 { return 100 * float64(part) / float64(max(whole, 1)) }
+	fmt.Fprintln(t)
+	row("pairs published", "%d", d.summary.Messages-d.summary.Seals)
+	row("  encoded", "%d", c.embeddings)
+	row("  dead-lettered", "%d%s", c.deadLetters, reasonList(c.reasons))
+	row("groups", "%d in %d lanes", c.groups, len(d.summary.PerLane))
+	row("mini-batches", "%d", c.batches)
+	n := d.steps.counts
+	row("candidates scored by Con-D", "%d", n.Candidates)
+	row("  connections", "%d (%.1f %%)", n.Confirmed, share(n.Confirmed, n.Candidates))
+	row("training steps", "%d", d.steps.count())
+	row("pairs/s", "producer %.0f, encoder %.0f, indexer %.0f, grouper %.0f, discriminator %.0f, trainer %.0f",
+		d.gauges["producer"].rate(), d.gauges["encoder"].rate(), d.gauges["indexer"].rate(),
+		d.gauges["grouper"].rate()*demoBatch, d.gauges["discriminator"].rate()*demoBatch, d.gauges["trainer"].rate()*demoBatch)
+	row("time on sampling", "%s", d.sampling())
+	for _, o := range d.objectives() {
+		first, last := d.steps.ends(o.of)
+		row("loss "+o.name, "%.3f at the start, %.3f at the end", first, last)
+	}
+	row("checkpoint", "%s", checkpoint)
+	row("everything else", "%s", d.dir)
+	row("time", "%.0f s in all, %.0f s of it streaming", time.Since(d.started).Seconds(), d.streaming.Seconds())
+	t.Flush()
+	fmt.Fprintf(d.out, "\nretrieval on %d held-out images with %d captions, by ITC alone\n", d.after.Images, d.after.Texts)
+	r := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(r, "\tTR@1\tTR@5\tTR@10\tIR@1\tIR@5\tIR@10\tmatching error\t")
+	line := func(name string, x eval.Retrieval, matching float64) {
+		fmt.Fprintf(r, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", name,
+			x.TR.R1, x.TR.R5, x.TR.R10, x.IR.R1, x.IR.R5, x.IR.R10, matching)
+	}
+	line("before", d.before.ITC, d.before.Match.Error)
+	line("after", d.after.ITC, d.after.Match.Error)
+	line("chance", d.after.Chance, 50)
+	r.Flush()
+}
+
+func reasonList(reasons map[string]int) string {
+	if len(reasons) == 0 {
+		return ""
+	}
+	var parts []string
+	for reason, n := range reasons {
+		parts = append(parts, fmt.Sprintf("%s %d", reason, n))
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
+}
+
+// sampling is the time that encoder, indexer, grouper and discriminator worked, without waiting for the device, as a
+// share of the training's device time.
+func (d *demo) sampling() string {
+	s := &d.stages
+	encoding := time.Duration(s.encoder.Busy.Load()) - s.encoding.Waited()
+	indexing := time.Duration(s.indexer.Busy.Load())
+	grouping := time.Duration(s.grouper.Busy.Load())
+	scoring := time.Duration(s.discriminator.Busy.Load()) - s.scoring.Waited()
+	training := s.training.Busy()
+	all := encoding + indexing + grouping + scoring
+	return fmt.Sprintf("%.1f %% of training's %.0f s (encode %.1f s, index %.1f s, group %.1f s, discriminate %.1f s)",
+		100*all.Seconds()/training.Seconds(), training.Seconds(), encoding.Seconds(), indexing.Seconds(), grouping.Seconds(), scoring.Seconds())
+}
+
+// verify is what must hold after every demo.
+func (d *demo) verify(c recordCounts) error {
+	var problems []error
+	must := func(ok bool, format string, args ...any) {
+		if !ok {
+			problems = append(problems, fmt.Errorf(format, args...))
+		}
+	}
+	published := d.summary.Messages - d.summary.Seals
+	must(c.embeddings+c.deadLetters == published, "%d pairs were published, %d encoded and %d dead-lettered", published, c.embeddings, c.deadLetters)
+	must(d.steps.counts.Samples == c.embeddings*d.epochs, "%d pairs were trained on, want %d in each of %d epochs", d.steps.counts.Samples, c.embeddings, d.epochs)
+	must(c.batches == c.scored && c.scored == c.features && int64(c.features) == d.steps.count(),
+		"%d batches, %d scored, %d steps, %d feature blocks: want as many of each", c.batches, c.scored, d.steps.count(), c.features)
+	for _, o := range d.objectives() {
+		first, last := d.steps.ends(o.of)
+		must(last < first, "loss %s did not fall: %.3f at the start, %.3f at the end", o.name, first, last)
+	}
+	return errors.Join(problems...)
+}

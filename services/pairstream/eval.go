@@ -1,0 +1,120 @@
+//go:build cgo
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/eval"
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/service/bootstrap"
+	"github.com/pairstream/pairstream/internal/service/corpus"
+	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/token"
+	"github.com/pairstream/pairstream/internal/torch"
+)
+
+func newEvalCommand() *cobra.Command {
+	var checkpoint string
+	var heldOut, topK int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "eval DIR|TAR...",
+		Short: "measure a checkpoint's retrieval (TR, IR) and its image-text matching",
+		Long: "Measures a checkpoint on the pairs of tars: text and image retrieval R@1/5/10 by ITC alone and with the\n" +
+			"first candidates ranked again by ITM, next to chance, and the error of the matching head.",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			s, err := config.Parse[bootstrapSettings](config.Environ())
+			if err != nil {
+				return err
+			}
+			worker, err := s.Device.NewWorker()
+			if err != nil {
+				return err
+			}
+			defer worker.Close()
+			report, err := evaluate(cmd.Context(), worker, checkpoint, paths, evaluation{heldOut: heldOut, topK: topK, cache: s.Cache})
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				e := json.NewEncoder(cmd.OutOrStdout())
+				e.SetIndent("", "  ")
+				return e.Encode(report)
+			}
+			return printReport(cmd.OutOrStdout(), report)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&checkpoint, "checkpoint", "data/bootstrap.safetensors", "weights or checkpoint to measure")
+	f.IntVar(&heldOut, "holdout", 0, "measure on this many images, those that `produce --holdout` kept back; 0: all")
+	f.IntVar(&topK, "rerank", 0, "candidates ranked again by ITM (the papers: 256 on COCO, 128 on Flickr30k); 0: all, -1: none")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// evaluation says what to evaluate on.
+type evaluation struct {
+	heldOut, topK int
+	cache         int64
+}
+
+// evaluate loads a checkpoint and measures it.
+func evaluate(ctx context.Context, w *torch.Worker, checkpoint string, paths []string, e evaluation) (*eval.Report, error) {
+	data, held, err := corpus.Read(ctx, paths, e.heldOut)
+	if err != nil {
+		return nil, err
+	}
+	if e.heldOut > 0 {
+		data = held
+	}
+	m, err := model.Load(ctx, w, checkpoint, model.LoadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer m.Free()
+	images, closeImages, err := bootstrap.Images(ctx, paths, m.Config.ImageSize, e.cache)
+	if err != nil {
+		return nil, err
+	}
+	report, err := evaluateModel(ctx, m, images, data, e.topK)
+	return report, errors.Join(err, closeImages())
+}
+
+func evaluateModel(ctx context.Context, m *model.Model, images *shard.Images, data *corpus.Corpus, topK int) (*eval.Report, error) {
+	words, err := token.NewWordPiece(m.Vocab)
+	if err != nil {
+		return nil, err
+	}
+	return eval.Evaluate(ctx, m, data.Evaluation(ctx, images, words, m.Config.ImageSize, m.Config.TextTokens), eval.Options{TopK: topK})
+}
+
+func printReport(w io.Writer, r *eval.Report) error {
+	fmt.Fprintf(w, "%d images, %d texts\n", r.Images, r.Texts)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "\tTR@1\tTR@5\tTR@10\tIR@1\tIR@5\tIR@10\tRSUM\t")
+	row := func(name string, x eval.Retrieval) {
+		fmt.Fprintf(t, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", name,
+			x.TR.R1, x.TR.R5, x.TR.R10, x.IR.R1, x.IR.R5, x.IR.R10, x.RSUM())
+	}
+	row("ITC", r.ITC)
+	if r.ITM != nil {
+		row(fmt.Sprintf("ITM, top %d", r.TopK), *r.ITM)
+	}
+	row("chance", r.Chance)
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "matching error %.1f %% (true pairs refused %.1f %%, hardest negatives accepted %.1f %%)\n",
+		r.Match.Error, r.Match.Positive, r.Match.Negative)
+	return err
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// defaultBroker is where `pairstream broker` and `pairstream up` listen, and where the other commands look for them.
+const defaultBroker = "127.0.0.1:9092"
+
+// connect opens the log that the environment names; without KAFKA_BROKERS, that of an embedded broker on this machine.
+func connect(ctx context.Context) (*stream.Log, error) {
+	cfg, err := config.Parse[stream.Config](config.Environ())
+	if err != nil {
+		return nil, err
+	}
+	return connectTo(ctx, cfg)
+}
+
+func connectTo(ctx context.Context, cfg stream.Config) (*stream.Log, error) {
+	if len(cfg.Brokers) == 0 {
+		cfg.Brokers = []string{defaultBroker}
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	return stream.Connect(ctx, cfg, stream.Options{Logger: log})
+}
+
+func newBrokerCommand() *cobra.Command {
+	var addr, dir string
+	cmd := &cobra.Command{
+		Use:   "broker",
+		Short: "run the embedded broker by itself, for one machine",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			broker, err := stream.StartBroker(stream.BrokerOptions{Addr: addr, DataDir: dir})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "broker listens on %s, data in %s; connect with KAFKA_BROKERS=%s\n", broker.Addr(), dir, broker.Addr())
+			<-cmd.Context().Done()
+			return broker.Close()
+		},
+	}
+	cmd.Flags().StringVar(&addr, "addr", defaultBroker, "address to listen on, on loopback")
+	cmd.Flags().StringVar(&dir, "data", "data/broker", "folder of the log")
+	return cmd
+}
+
+func newTopicsCommand() *cobra.Command {
+	topics := &cobra.Command{Use: "topics", Short: "create or check the topics of the namespace"}
+	do := func(use, short string, act func(*stream.Log, context.Context) error) *cobra.Command {
+		return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer log.Close()
+			if err := act(log, cmd.Context()); err != nil {
+				return err
+			}
+			return printTopics(cmd, log)
+		}}
+	}
+	topics.AddCommand(
+		do("create", "create what is missing; refuse a wrong partition count", (*stream.Log).EnsureTopics),
+		do("check", "report what is missing or has a wrong partition count", (*stream.Log).CheckTopics))
+	return topics
+}
+
+func printTopics(cmd *cobra.Command, log *stream.Log) error {
+	cfg := log.Config()
+	for _, info := range schemas.Catalogue() {
+		partitions := 1
+		if info.Lane {
+			partitions = cfg.Lanes
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%-32s %5d partitions  written by %s\n", info.Topic.Name(cfg.Namespace), partitions, info.WrittenBy)
+	}
+	return nil
+}
+
+func newSealCommand() *cobra.Command {
+	var lane int
+	var final bool
+	cmd := &cobra.Command{
+		Use:   "seal",
+		Short: "close the open group of a lane, or of all lanes",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer log.Close()
+			lanes := log.Config().Lanes
+			if lane >= lanes {
+				return fmt.Errorf("--lane is %d, want less than LANES=%d", lane, lanes)
+			}
+			publisher := log.NewPublisher(stream.PublisherOptions{})
+			err = seal(cmd.Context(), publisher, lanes, lane, final)
+			return errors.Join(err, closePublisher(publisher))
+		},
+	}
+	cmd.Flags().IntVar(&lane, "lane", -1, "lane to seal; -1: all")
+	cmd.Flags().BoolVar(&final, "final", false, "the crawl ends here: nothing follows in the lane")
+	return cmd
+}
+
+// seal writes a seal to one lane, or to all when lane is negative.
+func seal(ctx context.Context, p *stream.Publisher, lanes, lane int, final bool) error {
+	for l := range lanes {
+		if lane >= 0 && l != lane {
+			continue
+		}
+		if err := p.Publish(ctx, schemas.Pairs, l, &schemas.Seal{Final: final}); err != nil {
+			return fmt.Errorf("sealing lane %d: %w", l, err)
+		}
+	}
+	return p.Flush(ctx)
+}
+
+// closePublisher waits for outstanding acks even when the command was interrupted.
+func closePublisher(p *stream.Publisher) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return p.Close(ctx)
+}

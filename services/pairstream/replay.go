@@ -1,0 +1,225 @@
+//go:build cgo
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/inspect"
+	"github.com/pairstream/pairstream/internal/replay"
+	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/stream"
+)
+
+func newRunManifestCommand() *cobra.Command {
+	var out, env, dir string
+	var open bool
+	cmd := &cobra.Command{
+		Use:   "run-manifest",
+		Short: "describe a finished run: offsets, settings, models and a digest of every lane of every topic",
+		Long: "Writes what `pairstream replay` needs to run a run again. The settings are taken from the environment, so it must\n" +
+			"be that of the run (or --env names a file of it). Secrets and connections are left out.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			environ, err := environOf(env)
+			if err != nil {
+				return err
+			}
+			cfg, err := config.Parse[stream.Config](environ)
+			if err != nil {
+				return err
+			}
+			log, closeLog, err := openExisting(cmd.Context(), cfg, dir)
+			if err != nil {
+				return err
+			}
+			m, err := replay.Describe(cmd.Context(), log, replay.DescribeOptions{
+				Settings: replay.Settings(config.Settings(pipeline{}), environ), Open: open,
+			})
+			if err = errors.Join(err, closeLog()); err != nil {
+				return err
+			}
+			return writeManifest(m, out, cmd.OutOrStdout())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&out, "out", "", "file to write; empty: print it")
+	f.StringVar(&env, "env", "", "file of settings, NAME=VALUE a line; those of the environment go first")
+	f.BoolVar(&open, "open", false, "describe a run that has not ended, as far as it has come")
+	dataFlag(cmd, &dir)
+	return cmd
+}
+
+func writeManifest(m *replay.Manifest, path string, stdout io.Writer) error {
+	if path == "" {
+		return m.Write(stdout)
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("writing the manifest: %w", err)
+	}
+	if err := errors.Join(m.Write(file), file.Close()); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(stdout, "wrote %s: %d lanes, seed %s, models %s\n", path, m.Lanes, m.Seed, fingerprints(m))
+	return err
+}
+
+func fingerprints(m *replay.Manifest) string {
+	var names []string
+	for _, model := range m.Models {
+		names = append(names, model.Fingerprint)
+	}
+	return strings.Join(names, ", ")
+}
+
+// environOf is the environment, and below it what a file sets.
+func environOf(path string) (map[string]string, error) {
+	values := make(map[string]string)
+	if path != "" {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("reading --env: %w", err)
+		}
+		for line := range strings.Lines(string(raw)) {
+			line = strings.TrimSpace(line)
+			if line == "" || strings.HasPrefix(line, "#") {
+				continue
+			}
+			name, value, ok := strings.Cut(line, "=")
+			if !ok {
+				return nil, fmt.Errorf("reading --env %s: want NAME=VALUE in %q", path, line)
+			}
+			values[name] = value
+		}
+	}
+	maps.Copy(values, config.Environ())
+	return values, nil
+}
+
+// replayOptions are the flags of `pairstream replay`.
+type replayOptions struct {
+	namespace, checkpoints, dir string
+	set                         []string
+	patience                    time.Duration
+	json                        bool
+}
+
+func newReplayCommand() *cobra.Command {
+	var o replayOptions
+	cmd := &cobra.Command{
+		Use:   "replay MANIFEST",
+		Short: "run a run again in another namespace, and say what comes out differently",
+		Long: "Copies the pairs of a manifest to topics of their own, runs all stages on them in this process with the settings\n" +
+			"of the manifest, and compares what they write with the original: equal, or the first record that differs. The\n" +
+			"original is only read. An interrupted replay goes on when it is started again.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			m, err := replay.ReadManifest(args[0])
+			if err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), m, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.namespace, "namespace", "", "prefix of the replay's topics")
+	f.StringVar(&o.checkpoints, "checkpoints", "", "folder of the replay's checkpoints; empty: replay/NAMESPACE in --data")
+	f.StringArrayVar(&o.set, "set", nil, "NAME=VALUE: a setting that shall not be as in the manifest, such as a file that was moved")
+	f.DurationVar(&o.patience, "patience", 10*time.Minute, "how long to wait for a next record before the replay counts as stopped")
+	f.BoolVar(&o.json, "json", false, "print JSON")
+	dataFlag(cmd, &o.dir)
+	return cmd
+}
+
+// run replays a manifest; an error tells of lanes that differ as well.
+func (o replayOptions) run(ctx context.Context, m *replay.Manifest, out, progress io.Writer) error {
+	p, err := o.settings(m, progress)
+	if err != nil {
+		return err
+	}
+	cfg := p.Stream
+	cfg.Namespace = m.Namespace
+	original, closeOriginal, err := openExisting(ctx, cfg, o.dir)
+	if err != nil {
+		return err
+	}
+	rt := service.NewRuntime(p.Process.NewLogger(os.Stderr))
+	p.Stream.Brokers = original.Config().Brokers
+	report, err := o.replay(ctx, m, original, p, rt, progress)
+	if err = errors.Join(err, closeOriginal()); err != nil {
+		return err
+	}
+	if o.json {
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		err = e.Encode(report)
+	} else {
+		err = report.Print(out)
+	}
+	return errors.Join(err, report.Err())
+}
+
+// settings are those of the replay.
+func (o replayOptions) settings(m *replay.Manifest, warn io.Writer) (pipeline, error) {
+	place := replay.Place{Namespace: o.namespace, Checkpoints: o.checkpoints, Overrides: make(map[string]string)}
+	if o.namespace == "" {
+		return pipeline{}, errors.New("--namespace is empty, want a prefix for the replay's topics")
+	}
+	if place.Checkpoints == "" {
+		place.Checkpoints = filepath.Join(o.dir, "replay", o.namespace)
+	}
+	for _, s := range o.set {
+		name, value, ok := strings.Cut(s, "=")
+		if !ok {
+			return pipeline{}, fmt.Errorf("--set is %q, want NAME=VALUE", s)
+		}
+		place.Overrides[name] = value
+	}
+	environ, warnings := m.Environ(config.Settings(pipeline{}), config.Environ(), place)
+	for _, w := range warnings {
+		fmt.Fprintf(warn, "warning: %s\n", w)
+	}
+	if environ["LOG_LEVEL"] == "" {
+		environ["LOG_LEVEL"] = "warn"
+	}
+	return config.Parse[pipeline](environ)
+}
+
+func (o replayOptions) replay(ctx context.Context, m *replay.Manifest, original *stream.Log, p pipeline, rt service.Runtime, progress io.Writer) (*replay.Report, error) {
+	log, err := stream.Connect(ctx, p.Stream, stream.Options{Logger: rt.Log, Registerer: rt.Registry})
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	if err := log.EnsureTopics(ctx); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(progress, "replaying %d lanes as %s\n", m.Lanes, o.namespace)
+	return replay.Run(ctx, replay.Options{
+		Manifest: m, Original: original, Replayed: log, Patience: o.patience,
+		Stages: func(ctx context.Context) error { return runStages(ctx, log, rt, p, new(stages), nil) },
+		Progress: func(now []replay.Progress) {
+			var parts []string
+			for _, t := range now {
+				parts = append(parts, fmt.Sprintf("%s %s/%s", t.Topic, inspect.Count(t.Done), inspect.Count(t.Wanted)))
+			}
+			fmt.Fprintf(progress, "equal so far: %s\n", strings.Join(parts, ", "))
+		},
+		Differs: func(r replay.Result) {
+			fmt.Fprintf(progress, "%s, lane %d differs at %s\n", r.Topic, r.Lane, r.Differs)
+		},
+	})
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pairstream/pairstream/testdata/scenes"
+)
+
+func newSynthCommand() *cobra.Command {
+	o := scenes.Defaults()
+	cmd := &cobra.Command{
+		Use:   "synth DIR",
+		Short: "write shards of captioned scenes: drawn pictures whose true captions are known",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.Validate(); err != nil {
+				return err
+			}
+			if err := scenes.WriteDir(cmd.Context(), args[0], o, nil); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "wrote %d scenes with %d captions each to %s\n", o.Scenes, o.Captions, args[0])
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.Uint64Var(&o.Seed, "seed", o.Seed, "seed; the same seed gives the same bytes")
+	f.IntVar(&o.Scenes, "scenes", o.Scenes, "number of scenes")
+	f.IntVar(&o.Captions, "captions", o.Captions, "captions of each scene")
+	f.IntVar(&o.Side, "side", o.Side, "pixels on a side of the pictures")
+	f.StringVar(&o.Format, "format", o.Format, "png or jpeg")
+	f.IntVar(&o.PerShard, "per-shard", o.PerShard, "scenes in a tar")
+	f.Float64Var(&o.WrongShare, "wrong", o.WrongShare, "share of captions that are false of their picture, marked in key.json")
+	f.Float64Var(&o.IrrelevantShare, "irrelevant", o.IrrelevantShare, "share of captions that are not about the picture, marked in key.json")
+	return cmd
+}

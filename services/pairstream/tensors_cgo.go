@@ -1,0 +1,13 @@
+//go:build cgo
+
+package main
+
+import "github.com/spf13/cobra"
+
+// tensorCommands are the commands that need libtorch or FAISS.
+func tensorCommands() []*cobra.Command {
+	return []*cobra.Command{
+		newUpCommand(), newDemoCommand(), newBootstrapCommand(), newEvalCommand(), newSettingsCommand(),
+		newRunManifestCommand(), newReplayCommand(),
+	}
+}

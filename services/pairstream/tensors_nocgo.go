@@ -1,0 +1,24 @@
+//go:build !cgo
+
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+)
+
+// tensorCommands stands in for the commands that need libtorch or FAISS.
+func tensorCommands() []*cobra.Command {
+	var commands []*cobra.Command
+	for _, name := range []string{"up", "demo", "bootstrap", "eval", "settings", "run-manifest", "replay"} {
+		commands = append(commands, &cobra.Command{
+			Use:   name,
+			Short: "not in this build, which has no tensors",
+			RunE: func(*cobra.Command, []string) error {
+				return errors.New(name + " needs libtorch: build pairstream with CGO_ENABLED=1")
+			},
+		})
+	}
+	return commands
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/token"
+)
+
+func newVocabCommand() *cobra.Command {
+	var size, minCount int
+	var out string
+	cmd := &cobra.Command{
+		Use:   "vocab DIR|TAR...",
+		Short: "make a WordPiece vocabulary from captions",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			var failed error
+			vocab := token.BuildVocab(captions(cmd.Context(), paths, &failed), size, minCount)
+			if failed != nil {
+				return failed
+			}
+			if err := os.WriteFile(out, []byte(strings.Join(vocab, "\n")+"\n"), 0o644); err != nil {
+				return fmt.Errorf("writing the vocabulary: %w", err)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "wrote %d tokens to %s\n", len(vocab), out)
+			return nil
+		},
+	}
+	cmd.Flags().IntVar(&size, "size", 30522, "most tokens")
+	cmd.Flags().IntVar(&minCount, "min-count", 2, "least occurrences of a word")
+	cmd.Flags().StringVar(&out, "out", "vocab.txt", "file to write, a token a line")
+	return cmd
+}
+
+// captions yields every caption of the tars; a failure of the scan is left in failed.
+func captions(ctx context.Context, paths []string, failed *error) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		_, *failed = shard.Scan(ctx, paths, shard.Visitor{
+			Example: func(ex shard.Example) error {
+				for _, text := range ex.Captions {
+					yield(text)
+				}
+				return nil
+			},
+			Problem: func(shard.Problem) error { return nil },
+		})
+	}
+}
+
+func newHealthcheckCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "healthcheck [/healthz|/readyz]",
+		Short: "ask the service at HTTP_ADDR whether it is well, for containers without a shell",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := "/healthz"
+			if len(args) == 1 {
+				path = args[0]
+			}
+			return healthcheck(cmd.Context(), os.Getenv("HTTP_ADDR"), path)
+		},
+	}
+}
+
+func healthcheck(ctx context.Context, addr, path string) error {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("HTTP_ADDR is %q, want host:port or :port", addr)
+	}
+	if host == "" || host == "0.0.0.0" || host == "::" {
+		host = "127.0.0.1"
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+path, nil)
+	if err != nil {
+		return fmt.Errorf("asking %s: %w", addr, err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("asking %s: %w", addr, err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", path, response.Status)
+	}
+	return nil
+}
