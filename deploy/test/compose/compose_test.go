@@ -161,7 +161,7 @@ func (s *stack) account(log *stream.Log, pairs idSet) {
 	s.accountBatches(log, members)
 }
 
-// accountBatches checks that an epoch of a group is a permutation of its pairs, but for those that fill no mini-batch.
+// accountBatches checks that an epoch of a group is a permutation of its pairs.
 func (s *stack) accountBatches(log *stream.Log, members idSet) {
 	s.t.Helper()
 	type epoch struct {
@@ -175,7 +175,6 @@ func (s *stack) accountBatches(log *stream.Log, members idSet) {
 			sizes[g.Group] = int(g.Count)
 		}
 	})
-	largest := 0
 	read(s.t, log, schemas.Scored, func(_ int, value any) {
 		b, ok := value.(*schemas.ScoredBatch)
 		if !ok {
@@ -185,7 +184,6 @@ func (s *stack) accountBatches(log *stream.Log, members idSet) {
 		if seen[e] == nil {
 			seen[e] = map[int32]bool{}
 		}
-		largest = max(largest, len(b.Batch.Samples))
 		for _, sample := range b.Batch.Samples {
 			if seen[e][sample.Position] {
 				s.t.Errorf("group %v, epoch %d: position %d is there twice", e.group, e.epoch, sample.Position)
@@ -197,7 +195,7 @@ func (s *stack) accountBatches(log *stream.Log, members idSet) {
 		}
 	})
 	for e, positions := range seen {
-		if missing := sizes[e.group] - len(positions); missing < 0 || missing >= max(largest, 1) {
+		if len(positions) != sizes[e.group] {
 			s.t.Errorf("group %v, epoch %d: %d of %d pairs are in mini-batches", e.group, e.epoch, len(positions), sizes[e.group])
 		}
 	}

@@ -32,8 +32,13 @@ func readRules(t *testing.T) []rulefmt.Rule {
 	return groups.Groups[0].Rules
 }
 
+// Every alert says what it means, and where it is written what to do.
 func TestRulesAreComplete(t *testing.T) {
+	manual := strings.ToLower(readFile(t, "../../../docs/operations.md"))
 	for _, r := range readRules(t) {
+		if _, anchor, ok := strings.Cut(r.Annotations["runbook_url"], "docs/operations.md#"); !ok || !strings.Contains(manual, "### "+anchor+"\n") {
+			t.Errorf("%s: docs/operations.md has no section for %q", r.Alert, r.Annotations["runbook_url"])
+		}
 		if r.Labels["severity"] != "warning" && r.Labels["severity"] != "critical" {
 			t.Errorf("%s: severity %q", r.Alert, r.Labels["severity"])
 		}
