@@ -45,11 +45,25 @@ type last struct {
 // 6). Usually that is the very last one.
 func (l *Log) lastRecord(ctx context.Context, topic schemas.Topic, lane int) (last, error) {
 	rec, found, err := l.lastWhere(ctx, topic, lane, isSequenced)
-	if err != nil || !found {
+	if err != nil {
 		return last{}, err
+	}
+	if !found {
+		return last{}, l.checkNeverWritten(ctx, topic, lane)
 	}
 	mark, err := rec.Mark()
 	return last{found: err == nil, seq: rec.Seq, mark: mark}, err
+}
+
+// checkNeverWritten refuses a lane whose records are all gone: a stage that began it anew would number its records from 0,
+// and its readers would take them for repetitions.
+func (l *Log) checkNeverWritten(ctx context.Context, topic schemas.Topic, lane int) error {
+	b, err := l.Bounds(ctx, topic, lane)
+	if err == nil && b.Start > 0 {
+		err = fmt.Errorf("%w: topic %s, lane %d: retention has removed all %d records, and with them where their stage stopped "+
+			"(set retention.ms of the topic to -1)", ErrGap, l.name(topic), lane, b.Start)
+	}
+	return err
 }
 
 // isSequenced reports whether a stage wrote the record, and sets its Seq.

@@ -16,8 +16,15 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestMain also is the broker process of TestBrokerKilled.
+// TestMain also is the broker process of TestBrokerKilled, and the worker of TestProcessesKilled.
 func TestMain(m *testing.M) {
+	if broker, namespace, ok := strings.Cut(os.Getenv("STREAM_TEST_WORKER"), " "); ok {
+		if err := workerMain(broker, namespace); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if dir := os.Getenv("STREAM_TEST_BROKER_DIR"); dir != "" {
 		b, err := StartBroker(BrokerOptions{Addr: os.Getenv("STREAM_TEST_BROKER_ADDR"), DataDir: dir})
 		if err != nil {
@@ -76,6 +83,7 @@ func (b *brokerProcess) kill(t *testing.T) {
 // directory and port. Every record that was acknowledged is there in the end, and a stage that never stopped has
 // processed it.
 func TestBrokerKilled(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	b := startBrokerProcess(t, dir, "")
 	cfg := testConfig(b.addr, "", 2)

@@ -52,6 +52,8 @@ type Config struct {
 	MinInsync       int `env:"KAFKA_MIN_INSYNC" envDefault:"0" desc:"min.insync.replicas of topics that are created; 0: the brokers' default"`
 	MaxMessageBytes int `env:"KAFKA_MAX_MESSAGE_BYTES" envDefault:"23068672" desc:"max.message.bytes of topics that are created"`
 
+	Retention time.Duration `env:"KAFKA_RETENTION" envDefault:"0s" desc:"retention.ms of topics that are created; 0: records are kept for ever"`
+
 	MaxBytesInFlight int64         `env:"STREAM_MAX_BYTES_IN_FLIGHT" envDefault:"268435456" desc:"bytes of records read ahead or waiting for their acks, per stage and process"`
 	BatchBytes       int           `env:"STREAM_BATCH_BYTES" envDefault:"786432" desc:"most bytes of records in one produce request (a larger record goes alone)"`
 	Linger           time.Duration `env:"STREAM_LINGER" envDefault:"5ms" desc:"longest wait for more records before a produce request"`
@@ -119,6 +121,7 @@ func (c Config) validateTimes() []error {
 		value     time.Duration
 		low, high time.Duration
 	}{
+		{"KAFKA_RETENTION", c.Retention, 0, 100 * 365 * 24 * time.Hour},
 		{"STREAM_LINGER", c.Linger, 0, time.Second},
 		{"STREAM_FLUSH_AFTER", c.FlushAfter, 0, time.Minute},
 		{"STREAM_REQUEST_TIMEOUT", c.RequestTimeout, 100 * time.Millisecond, 5 * time.Minute},

@@ -16,6 +16,7 @@ import (
 
 // TestLanesAreRedistributed lets one owner of all lanes become three and one again, under load.
 func TestLanesAreRedistributed(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t, BrokerOptions{})
 	const lanes, n = 6, 600
 	all := []int{0, 1, 2, 3, 4, 5}
@@ -133,6 +134,7 @@ func TestBalancer(t *testing.T) {
 
 // TestGroupWithABrokerThatHangs lists a broker first that accepts connections and never answers.
 func TestGroupWithABrokerThatHangs(t *testing.T) {
+	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -150,6 +152,7 @@ func TestGroupWithABrokerThatHangs(t *testing.T) {
 
 // TestLeavingWhileOthersAreAwaited stops an owner while its group waits for a member that is gone without a word.
 func TestLeavingWhileOthersAreAwaited(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t, BrokerOptions{})
 	cfg := testConfig(b.Addr(), "", 2)
 	cfg.SessionTimeout = time.Minute

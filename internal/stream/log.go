@@ -171,7 +171,7 @@ var forGood = []error{
 	kafka.SASLAuthenticationFailed, kafka.UnsupportedSASLMechanism, kafka.InvalidTopic, kafka.MessageSizeTooLarge,
 	kafka.RecordListTooLarge, kafka.UnsupportedVersion, kafka.PolicyViolation, kafka.InvalidRecord,
 	kafka.OffsetOutOfRange, kafka.InvalidConfiguration, kafka.UnsupportedForMessageFormat,
-	kafka.InvalidReplicationFactor, kafka.InvalidPartitionNumber,
+	kafka.InvalidReplicationFactor, kafka.InvalidPartitionNumber, kafka.InvalidTimestamp,
 }
 
 // passes reports whether a failed request to a broker is worth repeating.

@@ -20,6 +20,7 @@ import (
 
 // TestProduceThatTimedOutIsRepeated lets the broker take batches and then answer that it did not.
 func TestProduceThatTimedOutIsRepeated(t *testing.T) {
+	t.Parallel()
 	for _, answer := range []*kerr.Error{kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend, kerr.NotLeaderForPartition} {
 		t.Run(answer.Message, func(t *testing.T) {
 			b := startBroker(t, BrokerOptions{})
@@ -46,6 +47,7 @@ func TestProduceThatTimedOutIsRepeated(t *testing.T) {
 
 // TestFaultsOfTheBrokerPass runs a stage while requests of every kind fail now and then.
 func TestFaultsOfTheBrokerPass(t *testing.T) {
+	t.Parallel()
 	b := startBroker(t, BrokerOptions{})
 	cfg := testConfig(b.Addr(), "", 1)
 	cfg.BatchBytes = 500

@@ -215,9 +215,14 @@ func TestTrimmedTopics(t *testing.T) {
 		if seq, err := l.LastSeq(t.Context(), schemas.Embeddings, 0); err != nil || seq != 9 {
 			t.Errorf("got seq %d, error %v, want 9", seq, err)
 		}
+	})
+	t.Run("a stage does not number its records anew", func(t *testing.T) {
 		deleteRecords(t, l, schemas.Embeddings, 10)
-		if seq, err := l.LastSeq(t.Context(), schemas.Embeddings, 0); err != nil || seq != -1 {
-			t.Errorf("got seq %d, error %v, want -1 for an empty lane", seq, err)
+		if _, err := l.LastSeq(t.Context(), schemas.Embeddings, 0); !errors.Is(err, ErrGap) || !strings.Contains(err.Error(), "retention.ms") {
+			t.Errorf("got %v, want an error that names the setting", err)
+		}
+		if err := <-start(l, batcherSpec()).done; !errors.Is(err, ErrGap) {
+			t.Errorf("got %v, want that the stage refuses to start", err)
 		}
 	})
 }

@@ -88,6 +88,7 @@ func (a *authority) server(t *testing.T, name string) *tls.Config {
 const testPassword = "correct horse"
 
 func TestConnectRefuses(t *testing.T) {
+	t.Parallel()
 	ca, other := newAuthority(t), newAuthority(t)
 	loopback := []net.IP{net.IPv4(127, 0, 0, 1)}
 	ca.issue(t, "good", &x509.Certificate{IPAddresses: loopback})

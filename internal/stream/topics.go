@@ -66,7 +66,16 @@ func (l *Log) topicConfigs(topics []schemas.TopicInfo) []kafka.TopicConfig {
 		if t.Topic == schemas.DeadLetters {
 			limit += deadLetterRoom
 		}
-		entries := []kafka.ConfigEntry{{ConfigName: "max.message.bytes", ConfigValue: strconv.Itoa(limit)}}
+		retention := int64(-1)
+		if l.cfg.Retention > 0 {
+			retention = l.cfg.Retention.Milliseconds()
+		}
+		entries := []kafka.ConfigEntry{
+			{ConfigName: "max.message.bytes", ConfigValue: strconv.Itoa(limit)},
+			{ConfigName: "retention.ms", ConfigValue: strconv.FormatInt(retention, 10)},
+			// A broker refuses what a clock that is an hour fast has stamped, unless the stamps are its own.
+			{ConfigName: "message.timestamp.type", ConfigValue: "LogAppendTime"},
+		}
 		if l.cfg.MinInsync > 0 {
 			entries = append(entries, kafka.ConfigEntry{ConfigName: "min.insync.replicas", ConfigValue: strconv.Itoa(l.cfg.MinInsync)})
 		}
