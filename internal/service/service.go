@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/version"
 )
 
 // Process holds the settings that every process has.
@@ -74,8 +75,11 @@ type Configuration interface {
 }
 
 // Main parses the environment into C, runs the service until it ends or a signal comes, and exits: 0 after a clean end,
-// 1 with one clear line a problem otherwise.
+// 1 with one clear line a problem otherwise. `NAME --version` says which build it is.
 func Main[C Configuration](name string, run func(context.Context, Runtime, C) error) {
+	if version.Asked(os.Stdout, name, os.Args[1:]) {
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := runMain(ctx, name, run)
 	stop()

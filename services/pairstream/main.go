@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/version"
 )
 
 func main() {
@@ -27,6 +28,7 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "pairstream",
 		Short:         "Stream image-text pairs into grouped mini-batches and train on them",
+		Version:       version.String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
