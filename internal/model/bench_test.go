@@ -2,8 +2,7 @@ package model_test
 
 import (
 	"context"
-	"os"
-	"strconv"
+	"fmt"
 	"syscall"
 	"testing"
 
@@ -68,12 +67,12 @@ func step(s *torch.Scope, m *model.Model, b batchOf) *torch.Tensor {
 	return s.Add(s.Add(itc, itm), mlm)
 }
 
-func benchmarkStep(b *testing.B, preset string, vocab, batch int) {
+func benchmarkStep(b *testing.B, preset string, vocab, batch, threads int) {
 	c, err := model.Preset(preset, vocab)
 	if err != nil {
 		b.Fatal(err)
 	}
-	w := workerOf(b, benchThreads())
+	w := workerOf(b, threads)
 	m := newModel(b, w, c, 1)
 	data := newBatch(c, batch)
 	var params []*torch.Tensor
@@ -123,14 +122,15 @@ func cpuSeconds(b *testing.B) float64 {
 	return seconds(usage.Utime) + seconds(usage.Stime)
 }
 
-func BenchmarkStepTiny48(b *testing.B)  { benchmarkStep(b, "tiny", 2000, 48) }
-func BenchmarkStepTiny96(b *testing.B)  { benchmarkStep(b, "tiny", 2000, 96) }
-func BenchmarkStepSmall16(b *testing.B) { benchmarkStep(b, "small", 8000, 16) }
-
-func benchThreads() int {
-	n, err := strconv.Atoi(os.Getenv("BENCH_THREADS"))
-	if err != nil {
-		return 2
+func BenchmarkStep(b *testing.B) {
+	for _, size := range []struct {
+		preset       string
+		vocab, batch int
+	}{{"tiny", 2000, 48}, {"tiny", 2000, 96}, {"small", 8000, 16}} {
+		for _, threads := range []int{1, 2} {
+			b.Run(fmt.Sprintf("%s/batch=%d/threads=%d", size.preset, size.batch, threads), func(b *testing.B) {
+				benchmarkStep(b, size.preset, size.vocab, size.batch, threads)
+			})
+		}
 	}
-	return n
 }

@@ -37,7 +37,7 @@ func checkRows(t *testing.T, e *model.Encoder, n int) {
 	pixels := noise(r, n*values)
 	captions := make([]string, n)
 	for i := range captions {
-		captions[i] = words(r)
+		captions[i] = caption(r)
 	}
 	encode := func(order []int) (v, u []float32) {
 		t.Helper()

@@ -56,7 +56,7 @@ func noise(r *rand.Rand, n int) []float32 {
 	return out
 }
 
-func words(r *rand.Rand) string {
+func caption(r *rand.Rand) string {
 	out := make([]byte, r.IntN(14))
 	for i := range out {
 		out[i] = "abcdefgh   "[r.IntN(11)]

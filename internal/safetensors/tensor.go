@@ -73,7 +73,7 @@ func convert[T any](t Tensor, from map[string]func([]byte) T) ([]T, error) {
 	one, ok := from[t.DType]
 	if !ok {
 		var want T
-		return nil, fmt.Errorf("converting elements of type %s to %T: not offered", t.DType, want)
+		return nil, fmt.Errorf("has type %s, which does not convert to %T", t.DType, want)
 	}
 	width := int(elementBytes[t.DType])
 	out := make([]T, len(t.Data)/width)

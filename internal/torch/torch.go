@@ -38,6 +38,7 @@ import "C"
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"unsafe"
 )
@@ -50,13 +51,13 @@ type Error struct {
 
 func (e *Error) Error() string { return "torch: " + e.Op + ": " + e.Reason }
 
-// failure takes over, and frees, a message of the shim; nil stands for success.
+// failure takes over, and frees, a message of the shim; nil stands for success. Messages of several lines become one.
 func failure(op string, message *C.char) error {
 	if message == nil {
 		return nil
 	}
 	defer C.free(unsafe.Pointer(message))
-	return &Error{Op: op, Reason: C.GoString(message)}
+	return &Error{Op: op, Reason: strings.Join(strings.Fields(C.GoString(message)), " ")}
 }
 
 // check panics with what the shim has to say, if anything.

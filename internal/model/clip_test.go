@@ -1,0 +1,237 @@
+package model_test
+
+import (
+	"compress/gzip"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/safetensors"
+	"github.com/pairstream/pairstream/internal/token"
+)
+
+// mergesPath writes a merge file with four merges; the vocabulary then has 518 tokens.
+func mergesPath(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "merges.txt.gz")
+	out, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := gzip.NewWriter(out)
+	if _, err := w.Write([]byte("#version\na b\na b</w>\nab ab</w>\na a\n")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func clipWords(t testing.TB) *token.CLIP {
+	t.Helper()
+	in, err := os.Open(mergesPath(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close() //nolint:errcheck // it was only read
+	words, err := token.NewCLIP(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return words
+}
+
+const clipVocab = 518
+
+// writeCLIP writes a small CLIP with random weights, and returns the path.
+func writeCLIP(t testing.TB, folder string) string {
+	t.Helper()
+	r := rng.New(4, "CLIP of a test")
+	var tensors []safetensors.NamedTensor
+	add := func(name string, shape ...int64) {
+		n := int64(1)
+		for _, d := range shape {
+			n *= d
+		}
+		values := noise(r, int(n))
+		for i := range values {
+			values[i] *= 0.2
+		}
+		tensors = append(tensors, safetensors.NamedTensor{Name: name, Tensor: safetensors.FromFloat32s(values, shape...)})
+	}
+	layer := func(name string, d, hidden int64) {
+		for _, part := range []string{"layer_norm1", "layer_norm2"} {
+			add(name+part+".weight", d)
+			add(name+part+".bias", d)
+		}
+		for _, part := range []string{"q_proj", "k_proj", "v_proj", "out_proj"} {
+			add(name+"self_attn."+part+".weight", d, d)
+			add(name+"self_attn."+part+".bias", d)
+		}
+		add(name+"mlp.fc1.weight", hidden, d)
+		add(name+"mlp.fc1.bias", hidden)
+		add(name+"mlp.fc2.weight", d, hidden)
+		add(name+"mlp.fc2.bias", d)
+	}
+	add("vision_model.embeddings.class_embedding", 64)
+	add("vision_model.embeddings.patch_embedding.weight", 64, 3, 5, 5)
+	add("vision_model.embeddings.position_embedding.weight", 10, 64)
+	for _, name := range []string{"pre_layrnorm", "post_layernorm"} {
+		add("vision_model."+name+".weight", 64)
+		add("vision_model."+name+".bias", 64)
+	}
+	layer("vision_model.encoder.layers.0.", 64, 96)
+	add("visual_projection.weight", 11, 64)
+	add("text_model.embeddings.token_embedding.weight", clipVocab, 32)
+	add("text_model.embeddings.position_embedding.weight", 7, 32)
+	layer("text_model.encoder.layers.0.", 32, 40)
+	layer("text_model.encoder.layers.1.", 32, 40)
+	add("text_model.final_layer_norm.weight", 32)
+	add("text_model.final_layer_norm.bias", 32)
+	add("text_projection.weight", 11, 32)
+	add("logit_scale")
+	path := filepath.Join(folder, "model.safetensors")
+	if err := safetensors.WriteFile(path, tensors, nil); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestCLIPConfiguration(t *testing.T) {
+	tests := []struct {
+		name, json string
+		heads      int
+		exact      bool
+		problem    string
+	}{
+		{name: "no config.json", heads: 1},
+		{name: "heads", json: `{"text_config": {"num_attention_heads": 2}, "vision_config": {"num_attention_heads": 4}}`, heads: 4},
+		{name: "activation", json: `{"text_config": {"hidden_act": "gelu"}}`, heads: 1, exact: true},
+		{name: "an activation that is not known", json: `{"text_config": {"hidden_act": "relu"}}`, problem: "relu"},
+		{name: "heads that do not divide", json: `{"vision_config": {"num_attention_heads": 5}}`, problem: "vision_heads is 5"},
+		{name: "not JSON", json: `{`, problem: "config.json"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			folder := t.TempDir()
+			path := writeCLIP(t, folder)
+			if test.json != "" {
+				if err := os.WriteFile(filepath.Join(folder, "config.json"), []byte(test.json), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m, err := model.LoadCLIP(context.Background(), worker(t), path, model.CLIPOptions{})
+			if test.problem != "" {
+				if err == nil || !strings.Contains(err.Error(), test.problem) || !strings.Contains(err.Error(), path) {
+					t.Errorf("error %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Free()
+			c := m.Config
+			if c.VisionHeads != test.heads || c.ExactGELU != test.exact || c.ImageSize != 15 || c.TextLayers != 2 {
+				t.Errorf("configuration %+v", c)
+			}
+		})
+	}
+}
+
+// Every kind of file makes an encoder whose rows are independent, with a fingerprint of its own.
+func TestOpenEncoder(t *testing.T) {
+	ctx := context.Background()
+	w := worker(t)
+	folder := t.TempDir()
+	albef := filepath.Join(folder, "albef.safetensors")
+	m := newModel(t, w, smallConfig(), 5)
+	m.Vocab = smallVocab()
+	if err := m.Save(ctx, albef); err != nil {
+		t.Fatal(err)
+	}
+	merges := mergesPath(t)
+	seen := map[string]string{}
+	for name, file := range map[string]struct {
+		path    string
+		options model.EncoderOptions
+		dim     int
+	}{
+		"ALBEF":       {albef, model.EncoderOptions{BatchSize: 3}, 13},
+		"CLIP":        {writeCLIP(t, folder), model.EncoderOptions{BatchSize: 3, MergesPath: merges}, 11},
+		"TorchScript": {writeScript(t, fmt.Sprintf(towersCode, 6)), model.EncoderOptions{MergesPath: merges, ImageSize: 6, TextTokens: 9}, 6},
+	} {
+		e, err := model.OpenEncoder(ctx, w, file.path, file.options)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if e.Dim() != file.dim {
+			t.Errorf("%s: %d values, want %d", name, e.Dim(), file.dim)
+		}
+		if other, taken := seen[e.Fingerprint()]; taken || len(e.Fingerprint()) != 32 {
+			t.Errorf("%s: fingerprint %q, %s has it too", name, e.Fingerprint(), other)
+		}
+		seen[e.Fingerprint()] = name
+		checkRows(t, e, 5)
+		e.Free()
+	}
+}
+
+func TestOpenEncoderRefuses(t *testing.T) {
+	ctx := context.Background()
+	w := worker(t)
+	folder := t.TempDir()
+	m := newModel(t, w, smallConfig(), 5)
+	wordless := filepath.Join(folder, "wordless.safetensors")
+	if err := m.Save(ctx, wordless); err != nil {
+		t.Fatal(err)
+	}
+	clip, merges := writeCLIP(t, folder), mergesPath(t)
+	uneven := strings.Replace(towersCode, "torch.slice(_0, 1, 0, %d)", "torch.slice(_0, 1, 0, 4)", 1)
+	oneTower := strings.Replace(towersCode, "encode_text", "encode", 1)
+	for name, test := range map[string]struct {
+		path    string
+		options model.EncoderOptions
+		want    string
+	}{
+		"a file that is not there":      {filepath.Join(folder, "none"), model.EncoderOptions{}, "no such file"},
+		"a file of something else":      {merges, model.EncoderOptions{}, "not a safetensors file"},
+		"no vocabulary":                 {wordless, model.EncoderOptions{}, "no vocabulary"},
+		"another vocabulary":            {wordless, model.EncoderOptions{VocabPath: merges}, "the vocabulary has"},
+		"CLIP without merges":           {clip, model.EncoderOptions{}, "merges"},
+		"CLIP with merges of something": {clip, model.EncoderOptions{MergesPath: clip}, "merges"},
+		"a script without image size":   {writeScript(t, towersCode), model.EncoderOptions{MergesPath: merges}, "image size 0"},
+		"a script with uneven towers":   {writeScript(t, uneven), model.EncoderOptions{MergesPath: merges, ImageSize: 6}, "image vectors of 6 values and text vectors of 4"},
+		"a script with one tower":       {writeScript(t, fmt.Sprintf(oneTower, 6)), model.EncoderOptions{MergesPath: merges, ImageSize: 6}, "encode_text"},
+		"a script that is none":         {brokenScript(t), model.EncoderOptions{MergesPath: merges, ImageSize: 6}, "broken.pt"},
+		"a batch of less than one":      {clip, model.EncoderOptions{MergesPath: merges, BatchSize: -1}, "a batch of -1"},
+	} {
+		e, err := model.OpenEncoder(ctx, w, test.path, test.options)
+		if err == nil {
+			e.Free()
+			t.Errorf("%s: opened", name)
+			continue
+		}
+		if !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), test.path) {
+			t.Errorf("%s: error %q, want one with %q and the path", name, err, test.want)
+		}
+	}
+}
+
+func brokenScript(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "broken.pt")
+	if err := os.WriteFile(path, []byte("PK\x03\x04 and nothing more"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
