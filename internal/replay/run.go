@@ -26,8 +26,9 @@ type Options struct {
 	// Patience is how long nothing may come before the replay is taken to have stopped short.
 	Patience time.Duration
 
-	Progress func([]Progress) // told now and then, if not nil
-	Differs  func(Result)     // told at once of a lane that differs, if not nil
+	// Told now and then, and at once of a lane that differs; nil: nobody is. One call at a time.
+	Progress func([]Progress)
+	Differs  func(Result)
 }
 
 // Progress is how much of a topic was compared.
@@ -99,6 +100,7 @@ type running struct {
 	stalled   bool
 	stopped   chan struct{} // closed when the stages write no more
 	waiting   sync.WaitGroup
+	telling   sync.Mutex
 }
 
 func newRunning(o Options, moved []shifts) *running {
@@ -140,6 +142,8 @@ func (r *running) run(ctx context.Context) error {
 			result, err := f.follow(ctx, live)
 			r.results[i] = result
 			if err == nil && !result.Equal && r.o.Differs != nil {
+				r.telling.Lock()
+				defer r.telling.Unlock()
 				r.o.Differs(result)
 			}
 			return err
@@ -171,7 +175,9 @@ func (r *running) watch(live context.Context, end func()) {
 		case <-tick.C:
 		}
 		if r.o.Progress != nil {
+			r.telling.Lock()
 			r.o.Progress(r.progress())
+			r.telling.Unlock()
 		}
 		if time.Since(time.Unix(0, r.last.Load())) > r.o.Patience {
 			r.stalled = true

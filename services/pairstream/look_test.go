@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 
@@ -18,6 +19,7 @@ func command(t *testing.T, args ...string) (string, error) {
 	root := newRoot()
 	root.SetArgs(args)
 	root.SetOut(&out)
+	root.SetErr(io.Discard)
 	err := root.ExecuteContext(t.Context())
 	return out.String(), err
 }

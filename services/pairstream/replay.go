@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -105,7 +104,11 @@ func environOf(path string) (map[string]string, error) {
 			values[name] = value
 		}
 	}
-	maps.Copy(values, config.Environ())
+	for name, value := range config.Environ() {
+		if value != "" { // set to nothing is as not set, for settings
+			values[name] = value
+		}
+	}
 	return values, nil
 }
 

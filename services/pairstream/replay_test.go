@@ -1,0 +1,100 @@
+//go:build cgo
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/replay"
+	"github.com/pairstream/pairstream/internal/stream"
+)
+
+// A run of the real stages, from pictures to features, comes out the same when it is run again.
+func TestRunManifestAndReplay(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	broker, err := stream.StartBroker(stream.BrokerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := broker.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	settings := map[string]string{
+		"LANES": "2", "SEED": "3", "BUCKET_ROOTS": "file://" + dir, "TRAIN_EXIT_AT_END": "true", "CHECKPOINT_DIR": in("checkpoints"),
+		"ENCODER_CHECKPOINT": in("w.safetensors"), "COND_CHECKPOINT": in("w.safetensors"), "TRAIN_INIT": in("w.safetensors"),
+		"GROUP_SIZE": "9", "CLUSTERS": "3", "NEIGHBORS_K2": "8", "NOUN_MIN_COUNT": "1", "EPOCHS": "2", "BATCH_SIZE": "4", "QUEUE_SIZE": "8",
+		"SEARCH_SPACE": "8", "LR_WARMUP_STEPS": "2", "LR_TOTAL_STEPS": "100", "TORCH_THREADS": "1",
+	}
+	var env strings.Builder
+	for name, value := range settings {
+		env.WriteString(name + "=" + value + "\n")
+		t.Setenv(name, value)
+	}
+	t.Setenv("KAFKA_BROKERS", broker.Addr())
+	t.Setenv("NAMESPACE", "production")
+	t.Setenv("LOG_LEVEL", "error")
+	if err := os.WriteFile(in("run.env"), []byte("# the run\n\n"+env.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+
+	mustCommand(t, "synth", in("scenes"), "--scenes", "10", "--side", "64")
+	mustCommand(t, "bootstrap", in("scenes"), "--steps", "1", "--batch", "4", "--out", in("w.safetensors"))
+	mustCommand(t, "produce", in("scenes"))
+	if _, err := command(t, "run-manifest"); err == nil || !strings.Contains(err.Error(), "has not ended: `pairstream seal --final` ends it") {
+		t.Errorf("manifest of a run that goes on: error %v", err)
+	}
+	mustCommand(t, "seal", "--final")
+	mustCommand(t, "up")
+	if out := mustCommand(t, "run-manifest", "--out", in("run.json")); !strings.Contains(out, "2 lanes, seed 3, models ") {
+		t.Errorf("run-manifest prints %s", out)
+	}
+
+	for name := range settings { // all that a replay needs is in the manifest
+		t.Setenv(name, "")
+	}
+	t.Setenv("LANES", "2")
+	if out := mustCommand(t, "run-manifest", "--env", in("run.env")); out == "" || !strings.Contains(out, `"GROUP_SIZE": "9"`) {
+		t.Errorf("run-manifest prints %s", out)
+	}
+	out := mustCommand(t, "replay", in("run.json"), "--namespace", "again", "--data", dir)
+	if !strings.Contains(out, "32 pairs were copied") || strings.Contains(out, "differ") {
+		t.Errorf("replay prints\n%s", out)
+	}
+	out, err = command(t, "replay", in("run.json"), "--namespace", "other", "--data", dir, "--set", "SEED=4", "--json")
+	var report replay.Report
+	if jerr := json.Unmarshal([]byte(out), &report); jerr != nil || len(report.Results) != 12 {
+		t.Fatalf("replay prints %s (%v)", out, jerr)
+	}
+	if err == nil || !strings.HasPrefix(err.Error(), "the replay differs in ") || !report.Results[0].Equal || report.Results[2].Equal {
+		t.Errorf("another seed: error %v, results %+v", err, report.Results)
+	}
+}
+
+func TestReplayCommandRefuses(t *testing.T) {
+	testLog(t)
+	path := filepath.Join(t.TempDir(), "run.json")
+	if err := os.WriteFile(path, []byte(`{"version": 9}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	good := filepath.Join(t.TempDir(), "good.json")
+	mustCommand(t, "run-manifest", "--open", "--out", good)
+	for args, want := range map[string]string{
+		"replay " + path: "its version is 9, this program reads version 1",
+		"replay " + good: "--namespace is empty, want a prefix for the replay's topics",
+		"replay " + good + " --namespace x --set LANES":      `--set is "LANES", want NAME=VALUE`,
+		"replay " + good + " --namespace x --set LANES=many": "BUCKET_ROOTS is empty",
+		"run-manifest --env " + path:                         "want NAME=VALUE in",
+		"run-manifest --env /nowhere":                        "reading --env: open /nowhere",
+	} {
+		if _, err := command(t, strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q in it", args, err, want)
+		}
+	}
+}
