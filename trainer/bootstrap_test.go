@@ -42,7 +42,7 @@ func newStripes(pairs int) *stripes { return &stripes{pairs: pairs, broken: -1, 
 
 func bootstrapOptions() Options {
 	o := GRITVLP()
-	o.Schedule = Schedule{Kind: CosineSteps, Rate: 2e-3, WarmupRate: 2e-3, TotalSteps: 100}
+	o.Schedule = Schedule{Kind: CosineSteps, Rate: 1e-3, WarmupRate: 1e-3, TotalSteps: 100}
 	return o
 }
 
@@ -65,6 +65,7 @@ func TestBootstrapLearns(t *testing.T) {
 		}
 		return sum
 	}
+
 	if first, last := mean(itc[:8]), mean(itc[72:]); last > 0.8*first {
 		t.Errorf("ITC fell from %.3f to %.3f only", first, last)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/schemas"
 )
 
 var testVocabulary = Vocabulary{Size: 1000, Pad: 0, CLS: 1, Mask: 3}
@@ -80,5 +81,36 @@ func TestVocabularyOf(t *testing.T) {
 	}
 	if _, err := VocabularyOf([]string{"[PAD]", "[CLS]"}); err == nil {
 		t.Error("a vocabulary without [MASK] was accepted")
+	}
+}
+
+// Every part of a batch's name keys its masks, and so does the seed.
+func TestMaskerIsKeyedByTheBatch(t *testing.T) {
+	texts := [][]int32{make([]int32, 200)}
+	for i := range texts[0] {
+		texts[0][i] = int32(5 + i%30)
+	}
+	labels := func(seed uint64, change func(b *schemas.ScoredBatch)) []int64 {
+		o := MAFA()
+		o.Seed = seed
+		b := unscored(1)
+		change(b)
+		return (&Trainer{options: o, vocabulary: testVocabulary}).masker(b)(texts).labels[0]
+	}
+	same := func(*schemas.ScoredBatch) {}
+	base := labels(7, same)
+	if !slices.Equal(base, labels(7, same)) {
+		t.Error("the same batch gets two masks")
+	}
+	for name, other := range map[string][]int64{
+		"seed":     labels(8, same),
+		"lane":     labels(7, func(b *schemas.ScoredBatch) { b.Group.Lane = 1 }),
+		"group":    labels(7, func(b *schemas.ScoredBatch) { b.Group.Seq = 1 }),
+		"epoch":    labels(7, func(b *schemas.ScoredBatch) { b.Epoch = 1 }),
+		"sequence": labels(7, func(b *schemas.ScoredBatch) { b.Sequence = 1 }),
+	} {
+		if slices.Equal(base, other) {
+			t.Errorf("another %s gets the same mask", name)
+		}
 	}
 }
