@@ -26,7 +26,8 @@ type BrokerOptions struct {
 }
 
 // Broker is a Kafka-protocol broker in this process, for one machine. With a data directory, what it has acknowledged
-// is on disk and survives a kill.
+// is on disk and survives a kill. When it starts it reads all of its log, and takes about as much memory meanwhile as
+// the log is large (1 GB in 2 s).
 type Broker struct {
 	cluster *kfake.Cluster
 	addr    string

@@ -129,3 +129,49 @@ func TestFaultsOfKafkaPass(t *testing.T) {
 	}
 	t.Logf("%d pairs", sent)
 }
+
+// TestKafkaRefuses checks that what Apache Kafka says when it refuses a connection ends in the same lines as with the
+// embedded broker.
+func TestKafkaRefuses(t *testing.T) {
+	cluster := kafkatest.Start(t, kafkatest.Options{
+		Brokers: 1, TLS: true, ClientAuth: true, SASL: []string{saslPlain, saslScram512}, Users: map[string]string{"user": testPassword},
+		Settings: map[string]string{"group.min.session.timeout.ms": "1000"},
+	})
+	cert, key := cluster.ClientCertificate()
+	good := testConfig(cluster.Brokers()[0], "", 1)
+	good.TLS, good.TLSCA, good.TLSCert, good.TLSKey = true, cluster.CA(), cert, key
+	good.SASL, good.SASLUser, good.SASLPassword = saslScram512, "user", testPassword
+	r := start(openLog(t, good), batcherSpec())
+	openPlain := good
+	openPlain.SASL = saslPlain
+	l := openLog(t, openPlain)
+	put(t, l, pair(0, "one"))
+	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 0}, 0)
+	r.stop(t)
+	for name, c := range map[string]struct {
+		change func(*Config)
+		want   string
+	}{
+		"wrong password":          {func(c *Config) { c.SASLPassword = "wrong horse" }, "KAFKA_SASL_USER=user, KAFKA_SASL_PASSWORD: the broker refused them"},
+		"wrong PLAIN password":    {func(c *Config) { c.SASL, c.SASLPassword = saslPlain, "wrong horse" }, "KAFKA_SASL_USER=user, KAFKA_SASL_PASSWORD: the broker refused them"},
+		"mechanism not offered":   {func(c *Config) { c.SASL = saslScram256 }, "KAFKA_SASL=SCRAM-SHA-256: the broker does not offer this mechanism"},
+		"no password":             {func(c *Config) { c.SASL, c.SASLUser, c.SASLPassword = "", "", "" }, "KAFKA_SASL: is empty, and the broker hung up"},
+		"another authority":       {func(c *Config) { c.TLSCA = cluster.OtherCA() }, "KAFKA_TLS_CA=" + cluster.OtherCA()},
+		"another name":            {func(c *Config) { c.TLSServerName = "kafka.example" }, "KAFKA_TLS_SERVER_NAME=kafka.example"},
+		"no client certificate":   {func(c *Config) { c.TLSCert, c.TLSKey = "", "" }, "KAFKA_TLS_CERT=: the broker refused the TLS connection"},
+		"plaintext to a TLS port": {func(c *Config) { c.TLS, c.TLSCA, c.TLSCert, c.TLSKey = false, "", "", "" }, "KAFKA_TLS=false: the broker's port speaks TLS"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := good
+			c.change(&cfg)
+			l, err := Connect(t.Context(), cfg, Options{})
+			if err == nil {
+				l.Close()
+				t.Fatal("connected")
+			}
+			if !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got  %s\nwant %s", err, c.want)
+			}
+		})
+	}
+}

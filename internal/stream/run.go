@@ -121,7 +121,10 @@ func (r *run) generations(group *kafka.ConsumerGroup) error {
 		switch {
 		case r.ctx.Err() != nil:
 			return nil
-		case errors.Is(err, kafka.GroupAuthorizationFailed):
+		case errors.Is(err, kafka.InvalidSessionTimeout):
+			return fmt.Errorf("STREAM_SESSION_TIMEOUT=%v: not within what the brokers allow (group.min.session.timeout.ms, group.max.session.timeout.ms): %w",
+				r.log.cfg.SessionTimeout, err)
+		case errors.Is(err, kafka.GroupAuthorizationFailed), errors.Is(err, kafka.InconsistentGroupProtocol):
 			return fmt.Errorf("joining group %s: %w", r.log.cfg.GroupID(r.spec.Name), err)
 		case err != nil: // the group pauses and joins again by itself
 			logger.Warn("joining the consumer group", keyStage, r.spec.Name, keyErr, err)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/segmentio/kafka-go"
@@ -246,6 +247,15 @@ func TestRunRefuses(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+func TestSessionTimeoutThatTheBrokersDoNotAllow(t *testing.T) {
+	b := startBroker(t, BrokerOptions{})
+	cfg := testConfig(b.Addr(), "", 1)
+	cfg.SessionTimeout = 20 * time.Minute
+	if err := openLog(t, cfg).Run(t.Context(), batcherSpec()); err == nil || !strings.Contains(err.Error(), "STREAM_SESSION_TIMEOUT=20m0s") {
+		t.Errorf("got %v, want an error that names the setting", err)
+	}
 }
 
 func TestEnsureTopics(t *testing.T) {
