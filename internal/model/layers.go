@@ -49,6 +49,11 @@ func (n norm) apply(s *torch.Scope, x *torch.Tensor) *torch.Tensor {
 	return s.LayerNorm(x, n.w, n.b, n.eps)
 }
 
+// applySum normalises x + y.
+func (n norm) applySum(s *torch.Scope, x, y *torch.Tensor) *torch.Tensor {
+	return s.AddLayerNorm(x, y, n.w, n.b, n.eps)
+}
+
 // linears is several layers of the same input, their outputs side by side.
 func linears(s *torch.Scope, x *torch.Tensor, layers ...linear) *torch.Tensor {
 	ws, bs := make([]*torch.Tensor, len(layers)), make([]*torch.Tensor, len(layers))

@@ -153,10 +153,10 @@ func (a attention) keysAndValues(s *torch.Scope, x *torch.Tensor) *torch.Tensor 
 }
 
 func (a attention) finish(s *torch.Scope, x, mixed *torch.Tensor) *torch.Tensor {
-	return a.norm.apply(s, s.Add(a.output.apply(s, mixed), x))
+	return a.norm.applySum(s, a.output.apply(s, mixed), x)
 }
 
 // feed is the layer's feed-forward half.
 func (l textLayer) feed(s *torch.Scope, x *torch.Tensor) *torch.Tensor {
-	return l.norm.apply(s, s.Add(l.output.apply(s, s.GELU(l.hidden.apply(s, x))), x))
+	return l.norm.applySum(s, l.output.apply(s, s.GELU(l.hidden.apply(s, x))), x)
 }

@@ -46,6 +46,14 @@ func kernels() []kernel {
 				}},
 			kernel{fmt.Sprint("gelu ", sizes), [][]int64{{rows, in, 3}},
 				func(s *torch.Scope, x []*torch.Tensor) *torch.Tensor { return s.GELU(s.MulScalar(x[0], 3)) }},
+			kernel{fmt.Sprint("layer norm ", sizes), [][]int64{{rows, in + 4}, {in + 4}, {in + 4}},
+				func(s *torch.Scope, x []*torch.Tensor) *torch.Tensor { return s.LayerNorm(x[0], x[1], x[2], 1e-3) }},
+			kernel{fmt.Sprint("layer norm of a sum ", sizes), [][]int64{{2, rows, in + 4}, {2, rows, in + 4}, {in + 4}, {in + 4}},
+				func(s *torch.Scope, x []*torch.Tensor) *torch.Tensor {
+					// The terms are used again, so that their gradients have more than one source.
+					y := s.AddLayerNorm(x[0], x[1], x[2], x[3], 1e-3)
+					return s.Add(y, s.AddLayerNorm(s.Square(x[0]), x[0], x[2], x[3], 1e-3))
+				}},
 			kernel{fmt.Sprint("quick gelu ", sizes), [][]int64{{rows, in, 3}},
 				func(s *torch.Scope, x []*torch.Tensor) *torch.Tensor { return s.QuickGELU(s.MulScalar(x[0], 3)) }},
 		)

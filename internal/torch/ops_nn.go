@@ -39,9 +39,14 @@ func (s *Scope) Linears(x *Tensor, ws, bs []*Tensor) *Tensor {
 	return s.own("linear", C.ps_linear(x.h(), &weights[0], &biases[0], C.int(len(ws))))
 }
 
-// LayerNorm normalises over the last dimensions, those of w, then scales by w and adds b.
+// LayerNorm normalises the rows of x, scales them by w and adds b.
 func (s *Scope) LayerNorm(x, w, b *Tensor, eps float64) *Tensor {
-	return s.own("layer_norm", C.ps_layer_norm(x.h(), w.h(), b.h(), C.double(eps)))
+	return s.AddLayerNorm(x, nil, w, b, eps)
+}
+
+// AddLayerNorm is LayerNorm of x + y; y may be nil.
+func (s *Scope) AddLayerNorm(x, y, w, b *Tensor, eps float64) *Tensor {
+	return s.own("layer_norm", C.ps_layer_norm(x.h(), orNil(y), w.h(), b.h(), C.double(eps)))
 }
 
 // Embedding takes the rows of w that ids (Int64) name. The row padding, if not -1, gets no gradient from here.

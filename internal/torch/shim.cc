@@ -297,10 +297,6 @@ ps_results ps_topk(ps_tensor *x, int64_t k, int64_t dim) {
   return r;
 }
 
-ps_result ps_layer_norm(ps_tensor *x, ps_tensor *weight, ps_tensor *bias, double eps) {
-  return result([&] { return at::layer_norm(ref(x), ref(weight).sizes(), ref(weight), ref(bias), eps); });
-}
-
 ps_result ps_embedding(ps_tensor *weight, ps_tensor *ids, int64_t padding) {
   return result([&] { return at::embedding(ref(weight), ref(ids), padding); });
 }

@@ -96,7 +96,7 @@ ps_result ps_to(ps_tensor *x, int dtype);
 ps_result ps_masked_fill(ps_tensor *x, ps_tensor *mask, double value);
 ps_result ps_where(ps_tensor *condition, ps_tensor *yes, ps_tensor *no);
 ps_results ps_topk(ps_tensor *x, int64_t k, int64_t dim);
-ps_result ps_layer_norm(ps_tensor *x, ps_tensor *weight, ps_tensor *bias, double eps);
+ps_result ps_layer_norm(ps_tensor *x, ps_tensor *other, ps_tensor *weight, ps_tensor *bias, double eps);
 ps_result ps_linear(ps_tensor *x, ps_tensor **weights, ps_tensor **biases, int n);  // results side by side
 ps_result ps_gelu(ps_tensor *x, int quick);
 ps_result ps_embedding(ps_tensor *weight, ps_tensor *ids, int64_t padding);
