@@ -33,69 +33,76 @@ func (s bootstrapSettings) Validate() error {
 	return errors.Join(s.Device.Validate(), s.Augment.Validate())
 }
 
+// bootstrapJob is what the command line asks for.
+type bootstrapJob struct {
+	bootstrap.Options
+	vocab, out     string
+	slice          float64
+	heldOut, words int
+	ifMissing      bool
+}
+
 func newBootstrapCommand() *cobra.Command {
-	var o bootstrap.Options
-	var vocab, out string
-	var slice float64
-	var heldOut, words int
-	var ifMissing bool
+	var j bootstrapJob
 	cmd := &cobra.Command{
 		Use:   "bootstrap DIR|TAR...",
 		Short: "train a first model on a slice of the data, for the encoder, Con-D and the trainer's start",
 		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, paths []string) error {
-			if _, err := os.Stat(out); err == nil && ifMissing {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s is there already\n", out)
-				return nil
-			}
-			s, err := config.Parse[bootstrapSettings](config.Environ())
-			if err != nil {
-				return err
-			}
-			o.Seed, o.Augment = s.Seed, s.Augment
-			ctx := cmd.Context()
-			data, _, err := corpus.Read(ctx, paths, heldOut)
-			if err != nil {
-				return err
-			}
-			if o.Vocab, err = vocabulary(vocab, data, words); err != nil {
-				return err
-			}
-			size, err := model.Preset(o.Preset, len(o.Vocab))
-			if err != nil {
-				return err
-			}
-			images, closeImages, err := bootstrap.Images(ctx, paths, size.ImageSize, s.Cache)
-			if err != nil {
-				return err
-			}
-			worker, err := s.Device.NewWorker()
-			if err != nil {
-				return errors.Join(err, closeImages())
-			}
-			defer worker.Close()
-			data = data.Slice(slice)
-			fmt.Fprintf(cmd.OutOrStdout(), "bootstrapping %s on %d images with %d captions, %d steps of %d\n", o.Preset, data.Images(), data.Pairs(), o.Steps, o.Batch)
-			o.Report = func(r *trainer.Result) { reportStep(cmd.OutOrStdout(), r, o.Steps) }
-			if err := errors.Join(bootstrap.Train(ctx, worker, images, data, o, out), closeImages()); err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "wrote %s\n", out)
-			return nil
-		},
+		RunE:  j.run,
 	}
 	f := cmd.Flags()
-	f.StringVar(&out, "out", "data/bootstrap.safetensors", "file of the weights")
-	f.BoolVar(&ifMissing, "if-missing", false, "do nothing when the file is there")
-	f.StringVar(&o.Preset, "preset", "tiny", "size of the model: tiny, small or base")
-	f.StringVar(&vocab, "vocab", "", "WordPiece vocabulary, a token a line; empty: made from the captions")
-	f.IntVar(&words, "vocab-size", 2000, "tokens of a vocabulary made from the captions")
-	f.Float64Var(&slice, "slice", 0.5, "share of the images to train on")
-	f.IntVar(&heldOut, "holdout", 0, "images to keep back for evaluation")
-	f.Int64Var(&o.Steps, "steps", 500, "training steps")
-	f.IntVar(&o.Batch, "batch", 48, "pairs in a step")
-	f.Float64Var(&o.Rate, "lr", 5e-4, "highest learning rate")
+	f.StringVar(&j.out, "out", "data/bootstrap.safetensors", "file of the weights")
+	f.BoolVar(&j.ifMissing, "if-missing", false, "do nothing when the file is there")
+	f.StringVar(&j.Preset, "preset", "tiny", "size of the model: tiny, small or base")
+	f.StringVar(&j.vocab, "vocab", "", "WordPiece vocabulary, a token a line; empty: made from the captions")
+	f.IntVar(&j.words, "vocab-size", 2000, "tokens of a vocabulary made from the captions")
+	f.Float64Var(&j.slice, "slice", 0.5, "share of the images to train on")
+	f.IntVar(&j.heldOut, "holdout", 0, "images to keep back for evaluation")
+	f.Int64Var(&j.Steps, "steps", 500, "training steps")
+	f.IntVar(&j.Batch, "batch", 48, "pairs in a step")
+	f.Float64Var(&j.Rate, "lr", 5e-4, "highest learning rate")
 	return cmd
+}
+
+func (j *bootstrapJob) run(cmd *cobra.Command, paths []string) error {
+	if _, err := os.Stat(j.out); err == nil && j.ifMissing {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s is there already\n", j.out)
+		return nil
+	}
+	s, err := config.Parse[bootstrapSettings](config.Environ())
+	if err != nil {
+		return err
+	}
+	j.Seed, j.Augment = s.Seed, s.Augment
+	ctx := cmd.Context()
+	data, _, err := corpus.Read(ctx, paths, j.heldOut)
+	if err != nil {
+		return err
+	}
+	if j.Vocab, err = vocabulary(j.vocab, data, j.words); err != nil {
+		return err
+	}
+	size, err := model.Preset(j.Preset, len(j.Vocab))
+	if err != nil {
+		return err
+	}
+	images, closeImages, err := bootstrap.Images(ctx, paths, size.ImageSize, s.Cache)
+	if err != nil {
+		return err
+	}
+	worker, err := s.Device.NewWorker()
+	if err != nil {
+		return errors.Join(err, closeImages())
+	}
+	defer worker.Close()
+	data = data.Slice(j.slice)
+	fmt.Fprintf(cmd.OutOrStdout(), "bootstrapping %s on %d images with %d captions, %d steps of %d\n", j.Preset, data.Images(), data.Pairs(), j.Steps, j.Batch)
+	j.Report = func(r *trainer.Result) { reportStep(cmd.OutOrStdout(), r, j.Steps) }
+	if err := errors.Join(bootstrap.Train(ctx, worker, images, data, j.Options, j.out), closeImages()); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "wrote %s\n", j.out)
+	return nil
 }
 
 // vocabulary reads the file, or makes one from the captions.
