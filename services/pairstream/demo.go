@@ -150,7 +150,7 @@ func (d *demo) run(ctx context.Context) error {
 
 // prepare generates or reads the data and settles the settings.
 func (d *demo) prepare(ctx context.Context) error {
-	if err := os.RemoveAll(d.dir); err != nil {
+	if err := errors.Join(os.RemoveAll(d.dir), os.MkdirAll(d.dir, 0o755)); err != nil {
 		return fmt.Errorf("emptying --dir: %w", err)
 	}
 	if d.short {

@@ -51,20 +51,26 @@ type stages struct {
 	encoding, scoring, training torch.Meter
 }
 
-// runStages runs the five stages in this process, on one worker and one connection, until training ends or ctx does.
+// runStages runs the five stages in this process, until training ends or ctx does. The trainer has a worker to itself:
+// a step and the scoring of the batches after it run side by side.
 func runStages(ctx context.Context, log *stream.Log, rt service.Runtime, p pipeline, s *stages, observe func(training.Step)) error {
-	worker, err := p.Device.NewWorker()
+	sampling, err := p.Device.NewWorker()
 	if err != nil {
 		return err
 	}
-	defer worker.Close()
+	defer sampling.Close()
+	trainers, err := p.Device.NewWorker()
+	if err != nil {
+		return err
+	}
+	defer trainers.Close()
 	bucket, err := p.Bucket.Open(ctx)
 	if err != nil {
 		return err
 	}
 	all, ctx := errgroup.WithContext(ctx)
 	ctx, stop := context.WithCancel(ctx)
-	shared := engine.Shared{Log: log, Logger: rt.Log, Worker: worker, Bucket: bucket, Ready: func() { rt.Ready.Set(true) }}
+	shared := engine.Shared{Log: log, Logger: rt.Log, Worker: sampling, Bucket: bucket, Ready: func() { rt.Ready.Set(true) }}
 	run := func(name string, work func(context.Context) error) {
 		all.Go(func() error {
 			if err := work(ctx); err != nil && ctx.Err() == nil {
@@ -85,7 +91,9 @@ func runStages(ctx context.Context, log *stream.Log, rt service.Runtime, p pipel
 	})
 	run("trainer", func(ctx context.Context) error {
 		defer stop() // with every lane ended, the others have nothing left to do
-		return training.Run(torch.WithMeter(ctx, &s.training), shared.ForStage(&s.trainer), p.Bucket, p.Trainer, observe)
+		own := shared.ForStage(&s.trainer)
+		own.Worker = trainers
+		return training.Run(torch.WithMeter(ctx, &s.training), own, p.Bucket, p.Trainer, observe)
 	})
 	return errors.Join(all.Wait(), bucket.Close())
 }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/internal/model"
@@ -83,6 +85,9 @@ func Train(ctx context.Context, w *torch.Worker, source *shard.Images, data *cor
 	}, trainer.BootstrapOptions{Steps: o.Steps, Batch: o.Batch, Seed: o.Seed, Loaders: o.Augment.Workers, Report: o.Report})
 	if err != nil {
 		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("writing weights: %w", err)
 	}
 	return m.Save(ctx, path)
 }

@@ -1,0 +1,200 @@
+//go:build cgo
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/service/encoding"
+	"github.com/pairstream/pairstream/internal/service/grouping"
+	"github.com/pairstream/pairstream/internal/service/indexing"
+	"github.com/pairstream/pairstream/internal/service/scoring"
+	"github.com/pairstream/pairstream/internal/service/training"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// asService makes this test's binary one of the services, so that the tests need not build the binaries.
+const asService = "PAIRSTREAM_TEST_AS"
+
+func TestMain(m *testing.M) {
+	switch name := os.Getenv(asService); name {
+	case "":
+		os.Exit(m.Run())
+	case "broker":
+		os.Args = []string{"pairstream", "broker", "--addr", "127.0.0.1:0", "--data", os.Getenv("BROKER_DATA")}
+		main()
+	case "encoder":
+		service.Main(name, encoding.Main)
+	case "indexer":
+		service.Main(name, indexing.Main)
+	case "grouper":
+		service.Main(name, grouping.Main)
+	case "discriminator":
+		service.Main(name, scoring.Main)
+	case "trainer":
+		service.Main(name, training.Main)
+	}
+}
+
+// process is a service that runs as a process of its own.
+type process struct {
+	name string
+	cmd  *exec.Cmd
+	log  *bytes.Buffer
+}
+
+func start(t *testing.T, name string, env ...string) *process {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{name: name, cmd: exec.CommandContext(context.WithoutCancel(t.Context()), self), log: new(bytes.Buffer)}
+	p.cmd.Env = append(append(os.Environ(), asService+"="+name), env...)
+	p.cmd.Stderr = p.log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if name != "broker" {
+		if err := p.cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return p
+}
+
+// stop asks the process to end and checks that it does so cleanly.
+func (p *process) stop(t *testing.T) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Error(err)
+	}
+	if err := p.cmd.Wait(); err != nil {
+		t.Errorf("%s: %v\n%s", p.name, err, p.log)
+	}
+}
+
+// startBroker starts the broker as a process and returns its address.
+func startBroker(t *testing.T) string {
+	t.Helper()
+	p := start(t, "broker", "BROKER_DATA="+t.TempDir())
+	out, err := p.cmd.StdoutPipe()
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.stop(t) })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	_, addr, ok := strings.Cut(strings.TrimSpace(line), "KAFKA_BROKERS=")
+	if err != nil || !ok {
+		t.Fatalf("the broker says %q (%v)\n%s", line, err, p.log)
+	}
+	return addr
+}
+
+// outcome is what a run left behind: digests of the lane topics, and the hash of the last checkpoint.
+func outcome(t *testing.T, namespace, checkpoints string) map[string]string {
+	t.Helper()
+	t.Setenv("NAMESPACE", namespace)
+	log, err := connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	found := map[string]string{}
+	for _, info := range schemas.Catalogue() {
+		if !info.Lane {
+			continue
+		}
+		for lane := range log.Config().Lanes {
+			digest, err := log.Digest(t.Context(), info.Topic, lane, stream.Position{}, -1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if digest.Records == 0 {
+				t.Errorf("namespace %s: %s has no records in lane %d", namespace, info.Topic, lane)
+			}
+			found[fmt.Sprintf("%s, lane %d", info.Topic, lane)] = fmt.Sprintf("%d records %s", digest.Records, digest.Sum())
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(checkpoints, "checkpoint-*.safetensors"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no checkpoint in %s (%v)", checkpoints, err)
+	}
+	raw, err := os.ReadFile(files[len(files)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	found["checkpoint"] = fmt.Sprintf("%s %x", filepath.Base(files[len(files)-1]), sha256.Sum256(raw))
+	return found
+}
+
+// The same seed gives the same records and the same weights: twice in one process, and with every stage in a process of
+// its own beside a broker in another.
+func TestSameRecordsHoweverTheStagesRun(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	for name, value := range map[string]string{
+		"LANES": "2", "SEED": "3", "BUCKET_ROOTS": "file://" + dir, "TRAIN_EXIT_AT_END": "true", "LOG_LEVEL": "warn",
+		"ENCODER_CHECKPOINT": in("w.safetensors"), "COND_CHECKPOINT": in("w.safetensors"), "TRAIN_INIT": in("w.safetensors"),
+		"GROUP_SIZE": "16", "CLUSTERS": "3", "NEIGHBORS_K2": "8", "NOUN_MIN_COUNT": "1", "EPOCHS": "2", "BATCH_SIZE": "4", "QUEUE_SIZE": "8",
+		"SEARCH_SPACE": "8", "UNI_WEIGHT": "1", "LR_WARMUP_STEPS": "2", "LR_TOTAL_STEPS": "100", "TORCH_THREADS": "1",
+	} {
+		t.Setenv(name, value)
+	}
+	t.Setenv("KAFKA_BROKERS", startBroker(t))
+	mustCommand(t, "synth", in("scenes"), "--scenes", "24", "--side", "64")
+	mustCommand(t, "bootstrap", in("scenes"), "--steps", "1", "--batch", "4", "--out", in("w.safetensors"))
+
+	var first map[string]string
+	for _, namespace := range []string{"one", "two"} {
+		t.Setenv("NAMESPACE", namespace)
+		t.Setenv("CHECKPOINT_DIR", in(namespace))
+		mustCommand(t, "produce", in("scenes"), "--final")
+		mustCommand(t, "up")
+		compare(t, "a second run", &first, outcome(t, namespace, in(namespace)))
+	}
+
+	t.Setenv("NAMESPACE", "five")
+	t.Setenv("CHECKPOINT_DIR", in("five"))
+	mustCommand(t, "produce", in("scenes"), "--final")
+	var others []*process
+	for _, name := range []string{"encoder", "indexer", "grouper", "discriminator"} {
+		others = append(others, start(t, name))
+	}
+	trainer := start(t, "trainer")
+	if err := trainer.cmd.Wait(); err != nil {
+		t.Errorf("trainer: %v\n%s", err, trainer.log)
+	}
+	for _, p := range others {
+		p.stop(t)
+	}
+	compare(t, "five processes", &first, outcome(t, "five", in("five")))
+}
+
+// compare remembers the first outcome and holds the others against it.
+func compare(t *testing.T, what string, first *map[string]string, got map[string]string) {
+	t.Helper()
+	if *first == nil {
+		*first = got
+		return
+	}
+	for name, want := range *first {
+		if got[name] != want {
+			t.Errorf("%s: %s is %s, want %s", what, name, got[name], want)
+		}
+	}
+}
