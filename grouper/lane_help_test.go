@@ -37,7 +37,7 @@ func (l *log) addGroup(seq int64, n, captions int) *schemas.Group {
 	r := rng.New(17, "group", seq)
 	v, t := features(n, testDim, 9, 0.5, 2*seq), features(n, testDim, 9, 0.5, 2*seq+1)
 	g := &schemas.Group{
-		Group: schemas.GroupID{Lane: testLane, Seq: seq}, FirstOffset: int64(len(l.records[schemas.Embeddings])),
+		Group: schemas.GroupID{Lane: testLane, Seq: seq}, FirstSeq: int64(len(l.records[schemas.Embeddings])),
 		Count: int32(n), Chunks: int32((n + schemas.ChunkMembers - 1) / schemas.ChunkMembers), Dim: testDim, Clusters: 6,
 		MinSimilarity: 1, MaxSimilarity: -1, Nouns: []string{"dog", "grass", "man"}, Model: "m", Closed: "count",
 		K: 1, K1: 3, K2: 10, P: 0.3, MinCount: 10, Modality: "image", Digest: make([]byte, sha256.Size),
@@ -54,7 +54,7 @@ func (l *log) addGroup(seq int64, n, captions int) *schemas.Group {
 		}
 		g.MinSimilarity, g.MaxSimilarity = min(g.MinSimilarity, e.Similarity), max(g.MaxSimilarity, e.Similarity)
 	}
-	g.EndOffset = int64(len(l.records[schemas.Embeddings]))
+	g.EndSeq = int64(len(l.records[schemas.Embeddings]))
 	for from := 0; from < n; from += schemas.ChunkMembers {
 		c := &schemas.NeighborChunk{Group: g.Group, Start: int32(from), K: g.K, K1: g.K1}
 		for i := from; i < min(n, from+schemas.ChunkMembers); i++ {

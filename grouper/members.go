@@ -114,10 +114,10 @@ func (m *members) reserve(withVectors bool) {
 func (m *members) addEmbedding(e *schemas.Embedding, offset int64) error {
 	g, next := m.manifest, len(m.image)
 	switch {
-	case offset < g.FirstOffset:
+	case offset < g.FirstSeq:
 		return nil // of an earlier group
-	case offset >= g.EndOffset:
-		return unexpected("embedding at offset %d while group %s, which ends before %d, lacks pair %d", offset, g.Group, g.EndOffset, next)
+	case offset >= g.EndSeq:
+		return unexpected("embedding at offset %d while group %s, which ends before %d, lacks pair %d", offset, g.Group, g.EndSeq, next)
 	case e.Model != g.Model:
 		return unexpected("embedding of pair %s comes from model %s, group %s from %s", e.ID, e.Model, g.Group, g.Model)
 	case e.V.Len() != int(g.Dim):

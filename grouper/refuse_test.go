@@ -107,7 +107,7 @@ func TestLaneRefusesEmbeddings(t *testing.T) {
 		"another width":  embedded(func(e *schemas.Embedding) { e.V = e.V[2:] }),
 	})
 	r.read()
-	r.try(r.group.EndOffset, map[string]schemas.Record{"the end of the group": r.log.records[schemas.Embeddings][1]})
+	r.try(r.group.EndSeq, map[string]schemas.Record{"the end of the group": r.log.records[schemas.Embeddings][1]})
 	r.until(schemas.Features)
 }
 

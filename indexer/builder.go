@@ -60,9 +60,9 @@ func (b *Builder) Pending() int {
 	return b.open.v.Len()
 }
 
-// FirstOffset is the offset of the open group's first embedding: from where to add again after a crash. Without an open
+// FirstSeq is the place of the open group's first embedding: from where to add again after a crash. Without an open
 // group there is none.
-func (b *Builder) FirstOffset() (int64, bool) {
+func (b *Builder) FirstSeq() (int64, bool) {
 	if b.open == nil {
 		return 0, false
 	}

@@ -160,7 +160,7 @@ func TestOneGroup(t *testing.T) {
 		low, high = min(low, e.Similarity), max(high, e.Similarity)
 	}
 	want := schemas.Group{
-		Group: schemas.GroupID{Lane: 3, Seq: 7}, EndOffset: 1500, Count: 1500, Chunks: 2, Dim: dim, Clusters: 12,
+		Group: schemas.GroupID{Lane: 3, Seq: 7}, EndSeq: 1500, Count: 1500, Chunks: 2, Dim: dim, Clusters: 12,
 		MinSimilarity: low, MaxSimilarity: high, Nouns: slices.Sorted(slices.Values(things)), Model: "m1", Closed: "seal", K: 10, K1: 5,
 		K2: 50, P: 0.3, MinCount: 10, Modality: "image", Digest: m.Digest,
 	}
@@ -256,7 +256,7 @@ func TestGroupsRoll(t *testing.T) {
 	if g := closeGroup(t, b, indexer.BySeal); g != nil {
 		t.Fatalf("a group came of nothing: %+v", g.Manifest)
 	}
-	if _, ok := b.FirstOffset(); ok {
+	if _, ok := b.FirstSeq(); ok {
 		t.Error("an empty builder has a first offset")
 	}
 	for i := range 99 {
@@ -265,7 +265,7 @@ func TestGroupsRoll(t *testing.T) {
 		add(t, b, pairs[i/2], offset, indexer.Open) // again
 		offset++
 	}
-	if first, ok := b.FirstOffset(); !ok || first != 1000 || b.Pending() != 99 {
+	if first, ok := b.FirstSeq(); !ok || first != 1000 || b.Pending() != 99 {
 		t.Errorf("first offset %d, %d pending, want 1000 and 99", first, b.Pending())
 	}
 	add(t, b, pairs[99], offset, indexer.Complete)
@@ -273,7 +273,7 @@ func TestGroupsRoll(t *testing.T) {
 		t.Error("a complete group took another pair")
 	}
 	m := closeGroup(t, b, indexer.ByCount).Manifest
-	if m.Group.Seq != 7 || m.Count != 100 || m.Duplicates != 99 || m.FirstOffset != 1000 || m.EndOffset != offset+1 || m.Closed != "count" {
+	if m.Group.Seq != 7 || m.Count != 100 || m.Duplicates != 99 || m.FirstSeq != 1000 || m.EndSeq != offset+1 || m.Closed != "count" {
 		t.Errorf("manifest %+v", *m)
 	}
 	// A pair of the last group is new in this one.
@@ -287,7 +287,7 @@ func TestGroupsRoll(t *testing.T) {
 	other.Model = "m2"
 	add(t, b, &other, offset+1, indexer.NewModel)
 	m = closeGroup(t, b, indexer.ByModel).Manifest
-	if m.Group.Seq != 8 || m.Count != 41 || m.Duplicates != 0 || m.EndOffset != offset+1 || m.Closed != "model" || m.Model != "m1" {
+	if m.Group.Seq != 8 || m.Count != 41 || m.Duplicates != 0 || m.EndSeq != offset+1 || m.Closed != "model" || m.Model != "m1" {
 		t.Errorf("manifest %+v", *m)
 	}
 	add(t, b, &other, offset+1, indexer.Open)

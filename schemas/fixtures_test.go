@@ -62,7 +62,7 @@ func neighborChunk() *NeighborChunk {
 
 func group() *Group {
 	return &Group{
-		Group: GroupID{Lane: 3, Seq: 70_000}, FirstOffset: 5_000_000_000, EndOffset: 5_000_001_031, Count: 1027, Duplicates: 3,
+		Group: GroupID{Lane: 3, Seq: 70_000}, FirstSeq: 5_000_000_000, EndSeq: 5_000_001_031, Count: 1027, Duplicates: 3,
 		Chunks: 2, Dim: 512, Clusters: 1000, MinSimilarity: -0.25, MaxSimilarity: 0.875, Nouns: []string{"ball", "dog", "strand"},
 		Model: "5e1f0c0ffee15bad", Closed: ClosedByCount, K: 10, K1: 5, K2: 500, P: 0.3, MinCount: 10, Modality: ModalityImage,
 		Digest: bytes.Repeat([]byte{0xab}, 32),
@@ -153,7 +153,7 @@ func embeddingMinus() *Embedding {
 
 func groupBare() *Group {
 	g := group()
-	g.Group, g.FirstOffset, g.EndOffset, g.Duplicates = GroupID{}, 0, 1, 0
+	g.Group, g.FirstSeq, g.EndSeq, g.Duplicates = GroupID{}, 0, 1, 0
 	g.Count, g.Chunks, g.Clusters, g.Nouns, g.Closed, g.Modality = 1, 1, 1, nil, ClosedBySeal, ModalityText
 	return g
 }

@@ -125,8 +125,8 @@ const (
 // Group is the manifest that follows a group's last chunk.
 type Group struct {
 	Group         GroupID  `msgpack:"group"`           // the group's id
-	FirstOffset   int64    `msgpack:"first_offset"`    // of the group's first embedding
-	EndOffset     int64    `msgpack:"end_offset"`      // the offset after the group's last embedding
+	FirstSeq   int64    `msgpack:"first_seq"`    // place of the group's first embedding in its lane, without repetitions: its seq
+	EndSeq     int64    `msgpack:"end_seq"`      // the place after the group's last embedding
 	Count         int32    `msgpack:"count"`           // distinct pairs
 	Duplicates    int64    `msgpack:"duplicates"`      // embeddings in the range that repeat an earlier pair
 	Chunks        int32    `msgpack:"chunks"`          // neighbor chunks of the group
@@ -158,10 +158,10 @@ func (g *Group) Validate() error {
 	switch {
 	case count <= 0 || int64(g.Chunks) != (count+ChunkMembers-1)/ChunkMembers:
 		return invalid("group of %d pairs in %d chunks", count, g.Chunks)
-	case g.FirstOffset < 0 || g.EndOffset < g.FirstOffset:
-		return invalid("offsets from %d to %d", g.FirstOffset, g.EndOffset)
-	case g.Duplicates < 0 || g.EndOffset-g.FirstOffset-count < g.Duplicates:
-		return invalid("%d pairs and %d duplicates between offsets %d and %d", count, g.Duplicates, g.FirstOffset, g.EndOffset)
+	case g.FirstSeq < 0 || g.EndSeq < g.FirstSeq:
+		return invalid("places from %d to %d", g.FirstSeq, g.EndSeq)
+	case g.Duplicates < 0 || g.EndSeq-g.FirstSeq-count < g.Duplicates:
+		return invalid("%d pairs and %d duplicates between places %d and %d", count, g.Duplicates, g.FirstSeq, g.EndSeq)
 	case g.Dim <= 0 || g.Dim > MaxDim:
 		return invalid("dim %d, want 1..%d", g.Dim, MaxDim)
 	case g.Clusters <= 0 || g.Clusters > g.Count:

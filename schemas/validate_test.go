@@ -184,14 +184,14 @@ func TestGroupValidate(t *testing.T) {
 		{"a chunk missing", func(g *Group) { g.Chunks = 1 }, "1027 pairs in 1 chunks"},
 		{"a chunk exactly full", func(g *Group) { g.Count, g.Chunks = 1024, 1 }, ""},
 		{"count at the end of int32", func(g *Group) {
-			g.Count, g.Chunks, g.EndOffset = math.MaxInt32, 1<<21, g.FirstOffset+math.MaxInt32+3
+			g.Count, g.Chunks, g.EndSeq = math.MaxInt32, 1<<21, g.FirstSeq+math.MaxInt32+3
 		}, ""},
 		{"chunks that wrapped", func(g *Group) { g.Count, g.Chunks = math.MaxInt32, -1<<21+1 }, "chunks"},
-		{"offset -1", func(g *Group) { g.FirstOffset = -1 }, "offsets from -1"},
-		{"end before start", func(g *Group) { g.EndOffset = g.FirstOffset - 1 }, "offsets from"},
-		{"end before start by more than int64", func(g *Group) { g.EndOffset = math.MinInt64 }, "offsets from"},
-		{"fewer offsets than pairs", func(g *Group) { g.EndOffset-- }, ""},
-		{"no room for the duplicates", func(g *Group) { g.EndOffset -= 2 }, "1027 pairs and 3 duplicates"},
+		{"offset -1", func(g *Group) { g.FirstSeq = -1 }, "offsets from -1"},
+		{"end before start", func(g *Group) { g.EndSeq = g.FirstSeq - 1 }, "offsets from"},
+		{"end before start by more than int64", func(g *Group) { g.EndSeq = math.MinInt64 }, "offsets from"},
+		{"fewer offsets than pairs", func(g *Group) { g.EndSeq-- }, ""},
+		{"no room for the duplicates", func(g *Group) { g.EndSeq -= 2 }, "1027 pairs and 3 duplicates"},
 		{"duplicates -1", func(g *Group) { g.Duplicates = -1 }, "-1 duplicates"},
 		{"dim 0", func(g *Group) { g.Dim = 0 }, "dim 0"},
 		{"dim largest", func(g *Group) { g.Dim = MaxDim }, ""},

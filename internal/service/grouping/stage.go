@@ -42,7 +42,7 @@ func (s *stage) Process(ctx context.Context, rec stream.Record, out stream.Outpu
 	if s.core.BetweenGroups() {
 		s.start = out.Before(rec, nil)
 	}
-	err = s.core.Add(ctx, value, rec.Offset, func(made schemas.Record) error {
+	err = s.core.Add(ctx, value, rec.Seq, func(made schemas.Record) error {
 		return out.Emit(schemas.Batches, made, s.resume(made, rec, out))
 	})
 	if errors.Is(err, grouper.ErrUnexpected) {

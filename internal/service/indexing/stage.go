@@ -76,7 +76,7 @@ func (s *stage) add(ctx context.Context, rec stream.Record, e *schemas.Embedding
 	if s.core.Pending() == 0 {
 		s.start = out.Before(rec, s.state())
 	}
-	verdict, err := s.core.Add(e, rec.Offset)
+	verdict, err := s.core.Add(e, rec.Seq) // not its offset, which a repetition before it would move
 	switch {
 	case errors.Is(err, schemas.ErrInvalid):
 		return stream.Poison(err)
