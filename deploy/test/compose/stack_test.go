@@ -24,6 +24,7 @@ import (
 const (
 	composeFile = "../../compose.yaml"
 	lanes       = 2
+	epochs      = 4
 	kafkaPort   = "29192" // not the default, so that a stack of the user's is left alone
 )
 
@@ -37,7 +38,7 @@ type stack struct {
 func settings(data string) []string {
 	return append(os.Environ(),
 		"COMPOSE_PROJECT_NAME=pairstream-test", "DATA="+data, "KAFKA_PORT="+kafkaPort, "LANES="+strconv.Itoa(lanes),
-		"VERSION=test", "GROUP_SIZE=400", "EPOCHS=1", "BATCH_SIZE=16", "QUEUE_SIZE=128", "SEARCH_SPACE=64", "BOOTSTRAP_STEPS=20",
+		"VERSION=test", "GROUP_SIZE=400", "EPOCHS="+strconv.Itoa(epochs), "BATCH_SIZE=16", "QUEUE_SIZE=128", "SEARCH_SPACE=64", "BOOTSTRAP_STEPS=20",
 		"DOCKER_BUILDKIT="+os.Getenv("DOCKER_BUILDKIT"))
 }
 
