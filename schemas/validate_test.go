@@ -187,9 +187,9 @@ func TestGroupValidate(t *testing.T) {
 			g.Count, g.Chunks, g.EndSeq = math.MaxInt32, 1<<21, g.FirstSeq+math.MaxInt32+3
 		}, ""},
 		{"chunks that wrapped", func(g *Group) { g.Count, g.Chunks = math.MaxInt32, -1<<21+1 }, "chunks"},
-		{"offset -1", func(g *Group) { g.FirstSeq = -1 }, "offsets from -1"},
-		{"end before start", func(g *Group) { g.EndSeq = g.FirstSeq - 1 }, "offsets from"},
-		{"end before start by more than int64", func(g *Group) { g.EndSeq = math.MinInt64 }, "offsets from"},
+		{"offset -1", func(g *Group) { g.FirstSeq = -1 }, "places from -1"},
+		{"end before start", func(g *Group) { g.EndSeq = g.FirstSeq - 1 }, "places from"},
+		{"end before start by more than int64", func(g *Group) { g.EndSeq = math.MinInt64 }, "places from"},
 		{"fewer offsets than pairs", func(g *Group) { g.EndSeq-- }, ""},
 		{"no room for the duplicates", func(g *Group) { g.EndSeq -= 2 }, "1027 pairs and 3 duplicates"},
 		{"duplicates -1", func(g *Group) { g.Duplicates = -1 }, "-1 duplicates"},

@@ -24,6 +24,7 @@ import (
 type bootstrapSettings struct {
 	Device  engine.Device
 	Augment samples.Augmentation
+	Weights bootstrap.Weights
 	Seed    uint64 `env:"SEED" envDefault:"0" desc:"seed of the run: keys every shuffle, mask, augmentation and initial weight"`
 	Cache   int64  `env:"IMAGE_CACHE_BYTES" envDefault:"268435456" desc:"decoded images kept in memory"`
 }
@@ -73,7 +74,7 @@ func (j *bootstrapJob) run(cmd *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	j.Seed, j.Augment = s.Seed, s.Augment
+	j.Seed, j.Augment, j.Weights = s.Seed, s.Augment, s.Weights
 	ctx := cmd.Context()
 	data, _, err := corpus.Read(ctx, paths, j.heldOut)
 	if err != nil {

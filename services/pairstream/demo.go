@@ -221,14 +221,16 @@ func (d *demo) bootstrap(ctx context.Context, w *torch.Worker) error {
 	_ = closeImages // the bucket stays open for the evaluations, until the process ends
 	slice := d.train.Slice(demoSlice)
 	fmt.Fprintf(d.out, "training a first model on %d images with %d captions\n", slice.Images(), slice.Pairs())
+	core := d.settings.Trainer.Core
 	var done atomic.Int64
 	stop := watch(d.out, d.terminal, []*gauge{{
 		name: "bootstrap", unit: "steps", done: done.Load, all: func() int64 { return d.boot },
 	}})
 	defer stop()
 	return bootstrap.Train(ctx, w, d.images, slice, bootstrap.Options{
-		Preset: "tiny", Vocab: d.vocab, Steps: d.boot, Batch: demoBatch, Rate: demoRate, Seed: d.settings.Trainer.Core.Seed,
-		Augment: d.settings.Trainer.Augment, Report: func(r *trainer.Result) { done.Store(r.Step + 1) },
+		Preset: "tiny", Vocab: d.vocab, Steps: d.boot, Batch: demoBatch, Rate: demoRate, Seed: core.Seed,
+		Augment: d.settings.Trainer.Augment, Weights: bootstrap.Weights{ITC: core.ITCWeight, ITM: core.ITMWeight, MLM: core.MLMWeight},
+		Report: func(r *trainer.Result) { done.Store(r.Step + 1) },
 	}, d.weights())
 }
 

@@ -20,6 +20,13 @@ import (
 	"github.com/pairstream/pairstream/trainer"
 )
 
+// Weights of the objectives, the settings of the trainer.
+type Weights struct {
+	ITC float64 `env:"ITC_WEIGHT" envDefault:"1" desc:"weight of ITC in the loss"`
+	ITM float64 `env:"ITM_WEIGHT" envDefault:"1" desc:"weight of ITM in the loss"`
+	MLM float64 `env:"MLM_WEIGHT" envDefault:"1" desc:"weight of MLM in the loss"`
+}
+
 // Options of a bootstrap.
 type Options struct {
 	Preset  string   // size of the model, see model.Preset
@@ -29,6 +36,7 @@ type Options struct {
 	Rate    float64 // highest learning rate
 	Seed    uint64
 	Augment samples.Augmentation
+	Weights Weights
 	Report  func(*trainer.Result) // told of every step; may be nil
 }
 
@@ -49,6 +57,7 @@ func (o Options) training() trainer.Options {
 	t := trainer.GRITVLP()
 	t.Seed = o.Seed
 	t.ITC.Targets = trainer.OneHot
+	t.ITCWeight, t.ITMWeight, t.MLMWeight = o.Weights.ITC, o.Weights.ITM, o.Weights.MLM
 	t.MaskProbability = 0.15
 	t.Schedule.Rate, t.Schedule.Min, t.Schedule.WarmupRate = o.Rate, o.Rate/10, o.Rate/10
 	t.Schedule.WarmupSteps, t.Schedule.TotalSteps = min(o.Steps/10, 2000), o.Steps
