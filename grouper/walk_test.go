@@ -85,9 +85,15 @@ func TestWalkIsTheGreedyOne(t *testing.T) {
 		n, centres int
 		spread     float64
 	}{
-		{"one pair", 1, 1, 1}, {"two pairs", 2, 1, 1}, {"three", 3, 2, 1},
-		{"random", 300, 1, 100}, {"clustered", 301, 5, 0.3}, {"tight clusters", 260, 7, 0.01},
-		{"ties only", 120, 4, 0}, {"all equal", 70, 1, 0}, {"several tiles", 700, 9, 0.2},
+		{"one pair", 1, 1, 1},
+		{"two pairs", 2, 1, 1},
+		{"three", 3, 2, 1},
+		{"random", 300, 1, 100},
+		{"clustered", 301, 5, 0.3},
+		{"tight clusters", 260, 7, 0.01},
+		{"ties only", 120, 4, 0},
+		{"all equal", 70, 1, 0},
+		{"several tiles", 700, 9, 0.2},
 	} {
 		v, tt := features(data.n, 20, data.centres, data.spread, 1), features(data.n, 20, data.centres, data.spread, 2)
 		byFive := make([]int32, data.n)

@@ -125,8 +125,8 @@ const (
 // Group is the manifest that follows a group's last chunk.
 type Group struct {
 	Group         GroupID  `msgpack:"group"`           // the group's id
-	FirstSeq   int64    `msgpack:"first_seq"`    // place of the group's first embedding in its lane, without repetitions: its seq
-	EndSeq     int64    `msgpack:"end_seq"`      // the place after the group's last embedding
+	FirstSeq      int64    `msgpack:"first_seq"`       // place of the group's first embedding in its lane, without repetitions: its seq
+	EndSeq        int64    `msgpack:"end_seq"`         // the place after the group's last embedding
 	Count         int32    `msgpack:"count"`           // distinct pairs
 	Duplicates    int64    `msgpack:"duplicates"`      // embeddings in the range that repeat an earlier pair
 	Chunks        int32    `msgpack:"chunks"`          // neighbor chunks of the group

@@ -119,7 +119,7 @@ func TestBootstrapStops(t *testing.T) {
 	withUni.UniWeight = 1
 	for _, c := range []struct {
 		name    string
-		ctx     context.Context
+		ctx     context.Context //nolint:containedctx // a case of the table
 		options Options
 		data    *stripes
 		batch   int

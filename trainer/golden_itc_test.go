@@ -121,13 +121,12 @@ func goldenDirections(v vectors, s *torch.Scope, c itcCase) (i2t, t2i direction)
 
 func TestGoldenITCConnections(t *testing.T) {
 	v := openVectors(t, "itc_losses.safetensors")
-	sim, sizes := v.Float64s("in.sim_i2t"), v.Must("in.sim_i2t").Shape
-	n := int(sizes[0])
+	n := int(v.Must("in.sim_i2t").Shape[0])
 	for _, d := range []struct{ sim, hardest, prob, fresh string }{
 		{"in.sim_i2t", "ecm.hard_text_for_image", "ecm.cond_prob_i2t", "ecm.new_pos_i2t"},
 		{"in.sim_t2i", "ecm.hard_image_for_text", "ecm.cond_prob_t2i", "ecm.new_pos_t2i"},
 	} {
-		sim = v.Float64s(d.sim)
+		sim := v.Float64s(d.sim)
 		b := batchOf(n, 0, nil, nil)
 		i2t, _ := directions(b, MAFA().ECM)
 		hardest, fresh := v.Int64s(d.hardest), v.Int64s(d.fresh)

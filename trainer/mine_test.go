@@ -54,16 +54,26 @@ func TestMine(t *testing.T) {
 		batch *schemas.ScoredBatch
 		want  []pick
 	}{
-		{"not scored: all others, none a connection", batchOf(4, 0, nil, nil),
-			[]pick{{2, 3, Negative}, {0, 2, Negative}, {3, 1, Negative}, {0, 1, Negative}}},
-		{"the scored hardest, though the true hardest is another", batchOf(4, 1, []int32{1, 3, 0, 2}, []float32{0.9, 0.6, 0.1, 0.8}),
-			[]pick{{1, -1, Connection}, {3, -1, Ambiguous}, {0, -1, Negative}, {2, -1, Ambiguous}}},
-		{"order by the current similarity, not by the list", batchOf(4, 2, []int32{1, 2, 2, 0, 0, 3, 1, 2}, []float32{0.9, 0.1, 0.9, 0.6, 0.6, 0.9, 0, 0.9}),
-			[]pick{{2, 1, Negative}, {0, 2, Ambiguous}, {3, 0, Connection}, {1, 2, Negative}}},
-		{"no candidate", batchOf(4, 1, []int32{-1, 0, -1, 0}, []float32{0, 0.9, 0, 0}),
-			[]pick{none, {0, -1, Connection}, none, {0, -1, Negative}}},
-		{"partners are never negatives", partners,
-			[]pick{{3, 1, Negative}, {0, 2, Negative}, {3, 1, Negative}, {0, 1, Negative}}},
+		{
+			"not scored: all others, none a connection", batchOf(4, 0, nil, nil),
+			[]pick{{2, 3, Negative}, {0, 2, Negative}, {3, 1, Negative}, {0, 1, Negative}},
+		},
+		{
+			"the scored hardest, though the true hardest is another", batchOf(4, 1, []int32{1, 3, 0, 2}, []float32{0.9, 0.6, 0.1, 0.8}),
+			[]pick{{1, -1, Connection}, {3, -1, Ambiguous}, {0, -1, Negative}, {2, -1, Ambiguous}},
+		},
+		{
+			"order by the current similarity, not by the list", batchOf(4, 2, []int32{1, 2, 2, 0, 0, 3, 1, 2}, []float32{0.9, 0.1, 0.9, 0.6, 0.6, 0.9, 0, 0.9}),
+			[]pick{{2, 1, Negative}, {0, 2, Ambiguous}, {3, 0, Connection}, {1, 2, Negative}},
+		},
+		{
+			"no candidate", batchOf(4, 1, []int32{-1, 0, -1, 0}, []float32{0, 0.9, 0, 0}),
+			[]pick{none, {0, -1, Connection}, none, {0, -1, Negative}},
+		},
+		{
+			"partners are never negatives", partners,
+			[]pick{{3, 1, Negative}, {0, 2, Negative}, {3, 1, Negative}, {0, 1, Negative}},
+		},
 		{"all others are partners", alone, []pick{none, none, none, none}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -24,12 +24,27 @@ func TestPlanITM(t *testing.T) {
 		images, texts, labels []int64
 		dropped               int
 	}{
-		{"connections are positives, the ambiguous are re-sampled", all,
-			[]int64{0, 1, 2, 2, 0, 0, 1}, []int64{0, 1, 2, 0, 1, 1, 0}, []int64{1, 1, 1, 0, 1, 1, 0}, 2},
-		{"off: the hardest is a negative whatever Con-D says", off,
-			[]int64{0, 1, 2, 2, 0, 0, 1, 2}, []int64{0, 1, 2, 0, 1, 1, 2, 0}, []int64{1, 1, 1, 0, 0, 0, 0, 0}, 1},
-		{"eliminated: connections give no pair", eliminate,
-			[]int64{0, 1, 2, 2, 1}, []int64{0, 1, 2, 0, 0}, []int64{1, 1, 1, 0, 0}, 4},
+		{
+			"connections are positives, the ambiguous are re-sampled", all,
+			[]int64{0, 1, 2, 2, 0, 0, 1},
+			[]int64{0, 1, 2, 0, 1, 1, 0},
+			[]int64{1, 1, 1, 0, 1, 1, 0},
+			2,
+		},
+		{
+			"off: the hardest is a negative whatever Con-D says", off,
+			[]int64{0, 1, 2, 2, 0, 0, 1, 2},
+			[]int64{0, 1, 2, 0, 1, 1, 2, 0},
+			[]int64{1, 1, 1, 0, 0, 0, 0, 0},
+			1,
+		},
+		{
+			"eliminated: connections give no pair", eliminate,
+			[]int64{0, 1, 2, 2, 1},
+			[]int64{0, 1, 2, 0, 0},
+			[]int64{1, 1, 1, 0, 0},
+			4,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := planITM(3, planI2T, planT2I, c.ecm)

@@ -27,9 +27,7 @@ func testModel(t *testing.T) *model.Model {
 		t.Fatal(err)
 	}
 	m.Vocab = make([]string, testConfig.VocabSize)
-	for i, word := range []string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"} {
-		m.Vocab[i] = word
-	}
+	copy(m.Vocab, []string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"})
 	for i := 5; i < len(m.Vocab); i++ {
 		m.Vocab[i] = name("word%d", i)
 	}
@@ -189,8 +187,10 @@ func TestStepOfOddBatches(t *testing.T) {
 		want  Counts
 	}{
 		{"one sample", unscored(1), Counts{Samples: 1, Alone: 2, MatchPairs: 1, Dropped: 2, MaskedRows: 1}},
-		{"every candidate is a connection", connected,
-			Counts{Samples: 6, Candidates: 36, Confirmed: 36, Connections: 12, MatchPairs: 18, MaskedRows: 18}},
+		{
+			"every candidate is a connection", connected,
+			Counts{Samples: 6, Candidates: 36, Confirmed: 36, Connections: 12, MatchPairs: 18, MaskedRows: 18},
+		},
 		{"all show the same image", partners, Counts{Samples: 2, Alone: 4, MatchPairs: 2, Dropped: 4, MaskedRows: 2}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -24,18 +24,34 @@ func TestByITC(t *testing.T) {
 		want    Retrieval
 		columns int
 	}{
-		{"every own pair is the nearest", truthOf(t, 2, 0, 1), []float32{3, 1, 1, 3},
-			Retrieval{Recalls{100, 100, 100}, Recalls{100, 100, 100}}, 2},
-		{"every own pair is the farthest", truthOf(t, 2, 0, 1), []float32{1, 3, 3, 1},
-			Retrieval{Recalls{0, 100, 100}, Recalls{0, 100, 100}}, 2},
+		{
+			"every own pair is the nearest", truthOf(t, 2, 0, 1),
+			[]float32{3, 1, 1, 3},
+			Retrieval{Recalls{100, 100, 100}, Recalls{100, 100, 100}},
+			2,
+		},
+		{
+			"every own pair is the farthest", truthOf(t, 2, 0, 1),
+			[]float32{1, 3, 3, 1},
+			Retrieval{Recalls{0, 100, 100}, Recalls{0, 100, 100}},
+			2,
+		},
 		{"the best of two captions counts", truthOf(t, 2, 0, 0, 1, 1), []float32{
 			0, 9, 1, 1, // image 0: its second caption is the nearest
 			5, 5, 1, 2, // image 1: rank 2
 		}, Retrieval{Recalls{50, 100, 100}, Recalls{50, 100, 100}}, 4},
-		{"equal scores rank by position", truthOf(t, 2, 0, 1), []float32{1, 1, 1, 1},
-			Retrieval{Recalls{50, 100, 100}, Recalls{50, 100, 100}}, 2},
-		{"no number is last", truthOf(t, 1, 0, 0), []float32{nan, nan},
-			Retrieval{Recalls{0, 100, 100}, Recalls{100, 100, 100}}, 2},
+		{
+			"equal scores rank by position", truthOf(t, 2, 0, 1),
+			[]float32{1, 1, 1, 1},
+			Retrieval{Recalls{50, 100, 100}, Recalls{50, 100, 100}},
+			2,
+		},
+		{
+			"no number is last", truthOf(t, 1, 0, 0),
+			[]float32{nan, nan},
+			Retrieval{Recalls{0, 100, 100}, Recalls{100, 100, 100}},
+			2,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := ByITC(Matrix{c.truth.Images(), c.columns, c.sim}, c.truth); got != c.want {

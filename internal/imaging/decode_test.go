@@ -88,7 +88,8 @@ func TestDecodesEveryPNGLayout(t *testing.T) {
 	fill := func(m interface {
 		image.Image
 		Set(x, y int, c color.Color)
-	}, c color.Color) image.Image {
+	}, c color.Color,
+	) image.Image {
 		for y := range 2 {
 			for x := range 3 {
 				m.Set(x, y, c)

@@ -119,6 +119,7 @@ func (k *yuvMatrix) row(m *image.YCbCr, y int, dst []byte) {
 	cb, cr := m.Cb[co:], m.Cr[co:]
 	span := 1 // luma samples for one chroma sample
 	switch m.SubsampleRatio {
+	case image.YCbCrSubsampleRatio444, image.YCbCrSubsampleRatio440:
 	case image.YCbCrSubsampleRatio422, image.YCbCrSubsampleRatio420:
 		span = 2
 	case image.YCbCrSubsampleRatio411, image.YCbCrSubsampleRatio410:

@@ -115,7 +115,7 @@ func resolveJars(ctx context.Context, root string) (jars string, err error) {
 func runMaven(ctx context.Context, pom, cache, jars string) error {
 	mvn, err := exec.LookPath("mvn")
 	if err != nil {
-		return fmt.Errorf("Kafka's jars are resolved by Maven (Debian: maven): %w", err)
+		return fmt.Errorf("resolving Kafka's jars needs Maven (Debian: maven): %w", err)
 	}
 	partial, err := os.MkdirTemp(cache, "partial-")
 	if err != nil {

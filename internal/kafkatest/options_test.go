@@ -63,8 +63,10 @@ func TestProperties(t *testing.T) {
 		"advertised":       {secure, "advertised.listeners", "CLIENT://localhost:100,INTERNAL://127.0.0.1:200"},
 		"client auth":      {secure, "listener.name.client.ssl.client.auth", "none"},
 		"setting":          {secure, "num.io.threads", "9"},
-		"users": {secure, "listener.name.client.plain.sasl.jaas.config",
-			`org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="1" user_bob="2";`},
+		"users": {
+			secure, "listener.name.client.plain.sasl.jaas.config",
+			`org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="1" user_bob="2";`,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package kafkatest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -48,7 +49,7 @@ func (l *launcher) start(logPath, program string, args ...string) (*process, err
 	if err != nil {
 		return nil, fmt.Errorf("opening the log of %s: %w", program, err)
 	}
-	p := &process{cmd: exec.Command(program, args...), done: make(chan struct{})}
+	p := &process{cmd: exec.CommandContext(context.Background(), program, args...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error)

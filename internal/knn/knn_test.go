@@ -64,7 +64,8 @@ func TestNeighborsByHand(t *testing.T) {
 		want knn.Result
 	}{
 		{
-			"plain", knn.Params{K: 2, K1: 2, K2: 2},
+			"plain",
+			knn.Params{K: 2, K1: 2, K2: 2},
 			knn.Result{
 				V2T: []int32{3, 0, 0, 3, 1, 0, 2, 1},
 				V2V: []int32{1, 2, 0, 2, 1, 0, 2, 1},
@@ -73,7 +74,8 @@ func TestNeighborsByHand(t *testing.T) {
 			},
 		},
 		{
-			"images 0 and 1 are one image", knn.Params{K: 1, K1: 1, K2: 2, Owner: []int32{7, 7, 8, 9}},
+			"images 0 and 1 are one image",
+			knn.Params{K: 1, K1: 1, K2: 2, Owner: []int32{7, 7, 8, 9}},
 			knn.Result{
 				V2T: []int32{3, 0, 1, 2},
 				V2V: []int32{2, 2, 1, 2},
@@ -81,7 +83,8 @@ func TestNeighborsByHand(t *testing.T) {
 			},
 		},
 		{
-			"fewer members than neighbours", knn.Params{K: 5, K1: 4, K2: 9},
+			"fewer members than neighbours",
+			knn.Params{K: 5, K1: 4, K2: 9},
 			knn.Result{
 				V2T: []int32{3, 0, 1, 2, -1, 0, 3, 1, 2, -1, 1, 0, 3, 2, -1, 2, 1, 0, 3, -1},
 				V2V: []int32{1, 2, 3, -1, 0, 2, 3, -1, 1, 0, 3, -1, 2, 1, 0, -1},

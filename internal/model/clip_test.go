@@ -42,7 +42,7 @@ func clipWords(t testing.TB) *token.CLIP {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer in.Close() //nolint:errcheck // it was only read
+	defer in.Close()
 	words, err := token.NewCLIP(in)
 	if err != nil {
 		t.Fatal(err)

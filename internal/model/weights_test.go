@@ -146,10 +146,14 @@ func TestLoadRefuses(t *testing.T) {
 		"a decoder of its own": {func(x tensors, _ map[string]string) {
 			x["text_encoder.cls.predictions.decoder.weight"] = safetensors.FromFloat32s(make([]float32, 57*28), 57, 28)
 		}, "tensor text_encoder.cls.predictions.decoder.weight differs from " + words},
-		"a vocabulary of another size": {func(_ tensors, m map[string]string) { m["pairstream.vocab"] = "a\nb" },
-			"the vocabulary has 2 tokens, want vocab_size, 57"},
-		"a configuration that is not JSON": {func(_ tensors, m map[string]string) { m["pairstream.config"] = "{" },
-			"decoding metadata pairstream.config"},
+		"a vocabulary of another size": {
+			func(_ tensors, m map[string]string) { m["pairstream.vocab"] = "a\nb" },
+			"the vocabulary has 2 tokens, want vocab_size, 57",
+		},
+		"a configuration that is not JSON": {
+			func(_ tensors, m map[string]string) { m["pairstream.config"] = "{" },
+			"decoding metadata pairstream.config",
+		},
 		"an endless configuration": {func(_ tensors, m map[string]string) {
 			m["pairstream.config"] = strings.Replace(m["pairstream.config"], `"vision_depth":2`, `"vision_depth":2000000000`, 1)
 		}, "vision_depth is 2000000000, want 1 to 256"},

@@ -76,10 +76,22 @@ func TestManifestCheck(t *testing.T) {
 }
 
 var known = []config.Setting{
-	{Variable: "KAFKA_BROKERS"}, {Variable: "KAFKA_SASL_PASSWORD", Secret: true}, {Variable: "TOKEN", Secret: true}, {Variable: "NAMESPACE"},
-	{Variable: "LANES", Default: "4"}, {Variable: "LOG_LEVEL", Default: "info"}, {Variable: "HTTP_ADDR"}, {Variable: "LIVE_ADDR"},
-	{Variable: "SEED", Default: "0"}, {Variable: "EPOCHS", Default: "20"}, {Variable: "SPOOL_DIR"}, {Variable: "CHECKPOINT_DIR", Default: "data/checkpoints"},
-	{Variable: "RANK", Default: "0"}, {Variable: "WORLD_SIZE", Default: "1"}, {Variable: "TRAIN_EXIT_AT_END", Default: "false"}, {Variable: "COLOUR"},
+	{Variable: "KAFKA_BROKERS"},
+	{Variable: "KAFKA_SASL_PASSWORD", Secret: true},
+	{Variable: "TOKEN", Secret: true},
+	{Variable: "NAMESPACE"},
+	{Variable: "LANES", Default: "4"},
+	{Variable: "LOG_LEVEL", Default: "info"},
+	{Variable: "HTTP_ADDR"},
+	{Variable: "LIVE_ADDR"},
+	{Variable: "SEED", Default: "0"},
+	{Variable: "EPOCHS", Default: "20"},
+	{Variable: "SPOOL_DIR"},
+	{Variable: "CHECKPOINT_DIR", Default: "data/checkpoints"},
+	{Variable: "RANK", Default: "0"},
+	{Variable: "WORLD_SIZE", Default: "1"},
+	{Variable: "TRAIN_EXIT_AT_END", Default: "false"},
+	{Variable: "COLOUR"},
 }
 
 func TestSettings(t *testing.T) {
@@ -129,7 +141,7 @@ func TestShifts(t *testing.T) {
 			t.Errorf("offset %d is a copy of %d, want %d", copied, got, want)
 		}
 	}
-	if got := (shifts)(nil).original(4); got != 4 {
+	if got := shifts(nil).original(4); got != 4 {
 		t.Errorf("without shifts, offset 4 is a copy of %d", got)
 	}
 }

@@ -100,12 +100,12 @@ type entry struct {
 func parseHeader(header []byte) (map[string]string, []entry, error) {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(header, &raw); err != nil {
-		return nil, nil, fmt.Errorf("%w: parsing the header: %v", ErrFormat, err)
+		return nil, nil, fmt.Errorf("%w: parsing the header: %w", ErrFormat, err)
 	}
 	metadata := map[string]string{}
 	if text, ok := raw[metadataKey]; ok {
 		if err := json.Unmarshal(text, &metadata); err != nil {
-			return nil, nil, fmt.Errorf("%w: parsing the metadata: %v", ErrFormat, err)
+			return nil, nil, fmt.Errorf("%w: parsing the metadata: %w", ErrFormat, err)
 		}
 		delete(raw, metadataKey)
 	}
@@ -113,7 +113,7 @@ func parseHeader(header []byte) (map[string]string, []entry, error) {
 	for name, text := range raw {
 		e := entry{name: name}
 		if err := json.Unmarshal(text, &e); err != nil {
-			return nil, nil, fmt.Errorf("%w: parsing the entry of tensor %q: %v", ErrFormat, name, err)
+			return nil, nil, fmt.Errorf("%w: parsing the entry of tensor %q: %w", ErrFormat, name, err)
 		}
 		entries = append(entries, e)
 	}
@@ -137,7 +137,7 @@ func checkLayout(entries []entry, size int64) error {
 		}
 		want, err := byteSize(e.DType, e.Shape, size)
 		if err != nil {
-			return fmt.Errorf("%w: tensor %q: %v", ErrFormat, e.name, err)
+			return fmt.Errorf("%w: tensor %q: %w", ErrFormat, e.name, err)
 		}
 		if want != end-begin {
 			return fmt.Errorf("%w: tensor %q of shape %v and type %s has %d bytes, want %d",

@@ -81,7 +81,6 @@ func (d *demo) objectives() []objective {
 type recordCounts struct {
 	embeddings, groups, batches, scored, features, deadLetters int
 	reasons                                                    map[string]int
-	samples                                                    int // of all batches
 }
 
 func countRecords(ctx context.Context, log *stream.Log) (recordCounts, error) {

@@ -1,7 +1,5 @@
 package scenes
 
-import "slices"
-
 // Thing is one part of a statement: some objects of a kind.
 type Thing struct {
 	Count  int    `json:"count"` // exactly so many; 0: at least one
@@ -100,11 +98,6 @@ func assign(s Scene, things []Thing, taken uint) bool {
 		}
 	}
 	return false
-}
-
-// equal reports whether two statements are the same word for word.
-func (st Statement) equal(other Statement) bool {
-	return st.Relation == other.Relation && slices.Equal(st.Things, other.Things)
 }
 
 // Matches decides whether a caption of the grammar is true of a scene. A caption that is not of the grammar is not.
