@@ -5,6 +5,9 @@ BIN  := bin
 TOOLS := $(CURDIR)/$(BIN)/tools
 ARGS ?=
 
+# ./... leaves folders named testdata out.
+PACKAGES := ./... ./testdata/scenes
+
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test test-kafka test-compose test-helm helm-readme lint fmt readme clean
 
@@ -22,7 +25,7 @@ demo: build ## run the whole pipeline and show the result; DATA=folder-of-tars f
 	@$(BIN)/pairstream demo $(if $(DATA),--data $(DATA)) $(ARGS)
 
 test: setup ## run all tests that need no external server
-	go test ./...
+	go test $(PACKAGES)
 
 test-kafka: setup ## run the log's tests on a real cluster: Apache Kafka, three brokers, on Java 17 and Maven; SOAK=1 for longer
 	go test -tags kafka -count=1 -timeout 60m ./internal/kafkatest/ ./internal/stream/
@@ -43,13 +46,16 @@ $(TOOLS)/helm:
 $(TOOLS)/kubeconform:
 	GOBIN=$(TOOLS) go install github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
 
-lint: setup ## gofmt, go vet, staticcheck
-	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not formatted: $$out" >&2; exit 1; }
-	go vet ./...
-	go run honnef.co/go/tools/cmd/staticcheck@2026.1 ./...
+$(TOOLS)/golangci-lint:
+	GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-fmt: ## format the sources
-	gofmt -w $$(git ls-files '*.go')
+lint: setup $(TOOLS)/golangci-lint ## gofmt, go vet and the linters of .golangci.yml
+	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not formatted: $$out" >&2; exit 1; }
+	go vet $(PACKAGES)
+	$(TOOLS)/golangci-lint run $(PACKAGES)
+
+fmt: $(TOOLS)/golangci-lint ## format the sources
+	$(TOOLS)/golangci-lint fmt $(PACKAGES)
 
 readme: build ## write the README's settings table anew from the env structs
 	$(BIN)/pairstream settings --write README.md
