@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -67,11 +68,23 @@ func start(t *testing.T, name string, env ...string) *process {
 	p.cmd.Stderr = p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if name != "broker" {
-		if err := p.cmd.Start(); err != nil {
+		if err := startLocked(p.cmd); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return p
+}
+
+// startLocked starts a process from a thread that lasts as long as this one: Linux sends Pdeathsig when the starting
+// thread ends, not the process.
+func startLocked(cmd *exec.Cmd) error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		started <- cmd.Start()
+		select {}
+	}()
+	return <-started
 }
 
 // stop asks the process to end and checks that it does so cleanly.
@@ -91,7 +104,7 @@ func startBroker(t *testing.T) string {
 	p := start(t, "broker", "BROKER_DATA="+t.TempDir())
 	out, err := p.cmd.StdoutPipe()
 	if err == nil {
-		err = p.cmd.Start()
+		err = startLocked(p.cmd)
 	}
 	if err != nil {
 		t.Fatal(err)
