@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -29,6 +30,10 @@ type BootstrapOptions struct {
 	Batch   int    // samples a step; all examples when there are fewer
 	Seed    uint64 // of the order and the augmentations
 	Loaders int    // examples loaded at a time; 0: 2
+	// Candidates is the number of other samples, drawn at random, among which a pair's hard negatives are looked for; 0:
+	// all. A model that knows nothing yet finds the same few samples nearest to everything; were they every pair's
+	// negatives, the matching head would learn to tell them by themselves. ALBEF draws its negatives for the same reason.
+	Candidates int
 	// Report, if set, is told of every step.
 	Report func(*Result)
 }
@@ -88,6 +93,7 @@ func (t *Trainer) load(ctx context.Context, data Examples, o BootstrapOptions, t
 		}
 		members := order[sequence*o.Batch : (sequence+1)*o.Batch]
 		l := loadedBatch{batch: plainBatch(data, members, epoch, sequence, perEpoch)}
+		drawCandidates(l.batch, o.Candidates, rng.New(o.Seed, "bootstrap candidates", step))
 		var err error
 		if l.input, err = t.loadInput(data, members, o, epoch); err != nil {
 			return err
@@ -121,6 +127,30 @@ func plainBatch(data Examples, members []int, epoch int64, sequence, perEpoch in
 		}
 	}
 	return b
+}
+
+// drawCandidates gives every sample m others as candidates in both directions, none of which is a connection.
+func drawCandidates(b *schemas.ScoredBatch, m int, r *rand.Rand) {
+	if m <= 0 {
+		return
+	}
+	draw := func() (column schemas.Int32s) {
+		for i := range b.Samples {
+			row := schemas.Int32s{}
+			for _, j := range r.Perm(len(b.Samples)) {
+				if len(row) < m && j != i && !slices.Contains(b.Samples[i].Partners, int32(j)) {
+					row = append(row, int32(j))
+				}
+			}
+			for len(row) < m {
+				row = append(row, -1)
+			}
+			column = append(column, row...)
+		}
+		return column
+	}
+	b.M, b.I2T, b.T2I = int32(m), draw(), draw()
+	b.ProbI2T, b.ProbT2I = make(schemas.Floats32, len(b.I2T)), make(schemas.Floats32, len(b.T2I))
 }
 
 func (t *Trainer) loadInput(data Examples, members []int, o BootstrapOptions, epoch int64) (Input, error) {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -137,5 +138,31 @@ func TestBootstrapStops(t *testing.T) {
 				t.Errorf("error %v, want one that says %q", err, c.want)
 			}
 		})
+	}
+}
+
+func TestDrawCandidates(t *testing.T) {
+	const n, m = 6, 3
+	b := &schemas.ScoredBatch{Batch: schemas.Batch{Samples: make([]schemas.Sample, n)}}
+	b.Samples[0].Partners, b.Samples[1].Partners = schemas.Int32s{1}, schemas.Int32s{0}
+	drawCandidates(b, m, rng.New(1, "test"))
+	if int(b.M) != m || len(b.ProbI2T) != n*m || len(b.ProbT2I) != n*m {
+		t.Fatalf("M %d with %d and %d probabilities, want %d with %d", b.M, len(b.ProbI2T), len(b.ProbT2I), m, n*m)
+	}
+	for _, column := range []schemas.Int32s{b.I2T, b.T2I} {
+		for i := range n {
+			seen := map[int32]bool{}
+			for _, j := range column[i*m : (i+1)*m] {
+				if j < 0 || int(j) == i || seen[j] || i+int(j) == 1 {
+					t.Errorf("sample %d has candidate %d: want others, each once, and no partner", i, j)
+				}
+				seen[j] = true
+			}
+		}
+	}
+	few := &schemas.ScoredBatch{Batch: schemas.Batch{Samples: make([]schemas.Sample, 2)}}
+	drawCandidates(few, m, rng.New(1, "test"))
+	if got := few.I2T[:m]; got[0] != 1 || got[1] != -1 || got[2] != -1 {
+		t.Errorf("one other sample gives candidates %v, want 1, -1, -1", got)
 	}
 }

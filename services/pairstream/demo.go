@@ -70,7 +70,7 @@ func newDemoCommand() *cobra.Command {
 	f.StringVar(&o.data, "data", "", "folder of WebDataset tars; empty: scenes are generated")
 	f.StringVar(&o.dir, "dir", "data/demo", "folder of everything that the demo writes; emptied first")
 	f.IntVar(&o.heldOut, "holdout", 0, "images to keep back for evaluation; 0: 200 of scenes, else a seventh of the images, 100 at most")
-	f.Int64Var(&o.boot, "bootstrap-steps", 400, "training steps of the first model")
+	f.Int64Var(&o.boot, "bootstrap-steps", 500, "training steps of the first model")
 	f.IntVar(&o.epochs, "epochs", 12, "times that a group is trained on")
 	f.BoolVar(&o.short, "short", false, "half of the training, for checks")
 	f.BoolVar(&o.check, "check", false, "fail when a pair is not accounted for or a loss did not fall")
@@ -203,6 +203,8 @@ func (d *demo) settle(overrides map[string]string) error {
 		"LR_WARMUP_STEPS": "20", "LR_TOTAL_STEPS": strconv.FormatInt(max(d.batches, 21), 10), "MLM_PROBABILITY": "0.15",
 		// A model this small learns to align first: with equal weights the words to be guessed take most of the gradient.
 		"ITM_WEIGHT": "0.3", "MLM_WEIGHT": "0.05", "AUGMENT_MIN_SCALE": "0.35", "TORCH_THREADS": "1",
+		// Con-D has seen a few thousand pairs: only what it is sure of is a connection, and targets stay sharp throughout.
+		"ECM_HIGH": "0.95", "ITC_ALPHA": "0.1", "ITC_SOFT_FROM_EPOCH": "0",
 	}
 	maps.Copy(settings, overrides)
 	maps.Copy(settings, config.Environ())

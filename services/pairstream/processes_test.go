@@ -211,3 +211,18 @@ func compare(t *testing.T, what string, first *map[string]string, got map[string
 		}
 	}
 }
+
+// What is wrong with the start is said with the setting's name, and the process does not go on.
+func TestUpRefusesMissingWeights(t *testing.T) {
+	dir := t.TempDir()
+	for name, value := range map[string]string{
+		"LANES": "2", "BUCKET_ROOTS": "file://" + dir, "LOG_LEVEL": "error", "CHECKPOINT_DIR": dir, "KAFKA_BROKERS": "", "NAMESPACE": "",
+		"ENCODER_CHECKPOINT": "/nowhere", "COND_CHECKPOINT": "/nowhere", "TRAIN_INIT": "/nowhere",
+	} {
+		t.Setenv(name, value)
+	}
+	_, err := command(t, "up", "--addr", "127.0.0.1:0", "--data", dir)
+	if err == nil || !strings.Contains(err.Error(), `is "/nowhere"`) {
+		t.Errorf("got %v, want an error that names the setting and its value", err)
+	}
+}

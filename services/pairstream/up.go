@@ -73,10 +73,11 @@ func runStages(ctx context.Context, log *stream.Log, rt service.Runtime, p pipel
 	shared := engine.Shared{Log: log, Logger: rt.Log, Worker: sampling, Bucket: bucket, Ready: func() { rt.Ready.Set(true) }}
 	run := func(name string, work func(context.Context) error) {
 		all.Go(func() error {
-			if err := work(ctx); err != nil && ctx.Err() == nil {
-				return fmt.Errorf("%s: %w", name, err)
+			err := work(ctx)
+			if err == nil || ctx.Err() != nil && errors.Is(err, context.Canceled) {
+				return nil
 			}
-			return nil
+			return fmt.Errorf("%s: %w", name, err)
 		})
 	}
 	run("encoder", func(ctx context.Context) error {
@@ -90,10 +91,13 @@ func runStages(ctx context.Context, log *stream.Log, rt service.Runtime, p pipel
 		return scoring.Run(torch.WithMeter(ctx, &s.scoring), shared.ForStage(&s.discriminator), p.Bucket, p.Discriminator)
 	})
 	run("trainer", func(ctx context.Context) error {
-		defer stop() // with every lane ended, the others have nothing left to do
 		own := shared.ForStage(&s.trainer)
 		own.Worker = trainers
-		return training.Run(torch.WithMeter(ctx, &s.training), own, p.Bucket, p.Trainer, observe)
+		err := training.Run(torch.WithMeter(ctx, &s.training), own, p.Bucket, p.Trainer, observe)
+		if err == nil {
+			stop() // with every lane ended, the others have nothing left to do
+		}
+		return err
 	})
 	return errors.Join(all.Wait(), bucket.Close())
 }

@@ -40,6 +40,9 @@ type Options struct {
 	Report  func(*trainer.Result) // told of every step; may be nil
 }
 
+// candidates is the number of samples among which a pair's hard negatives are looked for.
+const candidates = 4
+
 // Validate joins all problems.
 func (o Options) Validate() error {
 	var problems []error
@@ -91,7 +94,7 @@ func Train(ctx context.Context, w *torch.Worker, source *shard.Images, data *cor
 	err = t.Bootstrap(ctx, &corpus.Training{
 		Corpus: data, Ctx: ctx, Source: source, Words: words, Length: size.TextTokens, Size: size.ImageSize,
 		Augment: imaging.AugmentOptions{MinScale: o.Augment.MinScale, Flip: o.Augment.Flip, Color: o.Augment.Color},
-	}, trainer.BootstrapOptions{Steps: o.Steps, Batch: o.Batch, Seed: o.Seed, Loaders: o.Augment.Workers, Report: o.Report})
+	}, trainer.BootstrapOptions{Steps: o.Steps, Batch: o.Batch, Seed: o.Seed, Loaders: o.Augment.Workers, Candidates: candidates, Report: o.Report})
 	if err != nil {
 		return err
 	}
