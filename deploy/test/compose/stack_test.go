@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -141,7 +142,7 @@ func (s *stack) connect() *stream.Log {
 	s.t.Helper()
 	cfg := stream.DefaultConfig()
 	cfg.Brokers, cfg.Lanes = []string{"localhost:" + kafkaPort}, lanes
-	log, err := stream.Connect(s.t.Context(), cfg, stream.Options{})
+	log, err := stream.Connect(s.t.Context(), cfg, stream.Options{Logger: slog.New(slog.NewTextHandler(s.t.Output(), nil))})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -74,9 +74,11 @@ var firing = map[string]struct{ series, alert string }{
 		pairstream_stream_lag_records{stage="encoder",instance="a"} 9000+100x120`, "PairstreamLagGrowing"},
 	"one dead letter": {`
 		pairstream_stream_dead_letters_total{stage="encoder",reason="image missing",instance="a"} 0+0x113 1+0x7`, "PairstreamDeadLetters"},
-	"two per cent dead letters": {`
+	"two per cent dead letters": {
+		`
 		pairstream_stream_dead_letters_total{stage="encoder",reason="image missing",instance="a"} 0+120x120`,
-		"PairstreamDeadLetters PairstreamManyDeadLetters"},
+		"PairstreamDeadLetters PairstreamManyDeadLetters",
+	},
 	"idle device": {`
 		pairstream_stage_device_busy_seconds_total{stage="encoder",instance="a"} 0+6x120
 		pairstream_stage_device_waiting_seconds_total{stage="encoder",instance="a"} 0+54x120`, "PairstreamDeviceIdle"},
