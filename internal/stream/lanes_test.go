@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -210,5 +211,50 @@ func TestLag(t *testing.T) {
 	}
 	if got, err := l.Lag(t.Context(), "trainer", schemas.Scored); err != nil || got[0].Committed != 7 || got[1].Committed != 8 {
 		t.Errorf("of the trainer: %+v, %v", got, err)
+	}
+}
+
+// TestBusyLaneIsKept lets another owner join while one lane of the first has a large piece of work in hand: the group
+// goes on without waiting for it, and it is not lost.
+func TestBusyLaneIsKept(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, BrokerOptions{})
+	cfg := testConfig(b.Addr(), "", 2)
+	cfg.DrainTimeout = 10 * time.Millisecond
+	l := openLog(t, cfg)
+	put(t, l, pair(0, "large"), pair(0, "after"), pair(1, "small"))
+	busy, release := make(chan struct{}), make(chan struct{})
+	var made, aborted atomic.Int32 // of lane 0
+	spec := faultySpec(nil)
+	spec.New = func(lane int, _ []byte) (Stage, error) {
+		if lane == 0 {
+			made.Add(1)
+		}
+		return faulty{copier{schemas.Pairs, schemas.Embeddings}, func(rec Record, out Output) error {
+			if string(rec.Value) != "large" {
+				return nil
+			}
+			close(busy)
+			select {
+			case <-release:
+			case <-out.(*output).work.Done():
+				aborted.Add(1)
+			}
+			return nil
+		}}, nil
+	}
+	first := start(l, spec)
+	<-busy
+	other := faultySpec(func(Record, Output) error { return nil })
+	other.Counters = new(Counters)
+	second := start(l, other)
+	put(t, l, pair(1, "more"))
+	await(t, "the second owner has a lane", func() bool { return other.Counters.In.Load() > 0 })
+	close(release)
+	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 1}, 0, 1)
+	first.stop(t)
+	second.stop(t)
+	if made.Load() != 1 || aborted.Load() != 0 {
+		t.Errorf("the busy lane was begun %d times, and given up %d times", made.Load(), aborted.Load())
 	}
 }
