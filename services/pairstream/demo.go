@@ -70,8 +70,8 @@ func newDemoCommand() *cobra.Command {
 	f.StringVar(&o.data, "data", "", "folder of WebDataset tars; empty: scenes are generated")
 	f.StringVar(&o.dir, "dir", "data/demo", "folder of everything that the demo writes; emptied first")
 	f.IntVar(&o.heldOut, "holdout", 0, "images to keep back for evaluation; 0: 200 of scenes, else a seventh of the images, 100 at most")
-	f.Int64Var(&o.boot, "bootstrap-steps", 500, "training steps of the first model")
-	f.IntVar(&o.epochs, "epochs", 12, "times that a group is trained on")
+	f.Int64Var(&o.boot, "bootstrap-steps", 0, "training steps of the first model; 0: 500, or 600 on your own data")
+	f.IntVar(&o.epochs, "epochs", 0, "times that a group is trained on; 0: 12, or 14 on your own data")
 	f.BoolVar(&o.short, "short", false, "half of the training, for checks")
 	f.BoolVar(&o.check, "check", false, "fail when a pair is not accounted for or a loss did not fall")
 	return cmd
@@ -153,11 +153,10 @@ func (d *demo) prepare(ctx context.Context) error {
 	if err := errors.Join(os.RemoveAll(d.dir), os.MkdirAll(d.dir, 0o755)); err != nil {
 		return fmt.Errorf("emptying --dir: %w", err)
 	}
-	if d.short {
-		d.boot, d.epochs = d.boot/2, max(d.epochs/2, 1)
-	}
-	overrides := map[string]string{}
-	if d.data == "" {
+	overrides := map[string]string{"AUGMENT_COLOR": "0.1"}
+	generated := d.data == ""
+	d.lengths(generated)
+	if generated {
 		d.data = filepath.Join(d.dir, "scenes")
 		o := scenes.Defaults()
 		o.Scenes, o.Captions = 1200, 3
@@ -167,7 +166,7 @@ func (d *demo) prepare(ctx context.Context) error {
 		}
 		d.heldOut = max(d.heldOut, 200)
 		// A crop changes counts, a flip left and right, and captions speak of both.
-		overrides["AUGMENT_FLIP"], overrides["AUGMENT_MIN_SCALE"], overrides["AUGMENT_COLOR"] = "0", "1", "0.1"
+		overrides["AUGMENT_FLIP"], overrides["AUGMENT_MIN_SCALE"] = "0", "1"
 	}
 	if d.heldOut == 0 {
 		all, _, err := corpus.Read(ctx, []string{d.data}, 0)
@@ -182,6 +181,23 @@ func (d *demo) prepare(ctx context.Context) error {
 	}
 	d.vocab = token.BuildVocab(d.train.Captions, demoVocab, 2)
 	return d.settle(overrides)
+}
+
+// lengths fills in how long to train: photographs take longer to learn from than drawings.
+func (d *demo) lengths(generated bool) {
+	boot, epochs := int64(600), 14
+	if generated {
+		boot, epochs = 500, 12
+	}
+	if d.boot == 0 {
+		d.boot = boot
+	}
+	if d.epochs == 0 {
+		d.epochs = epochs
+	}
+	if d.short {
+		d.boot, d.epochs = max(d.boot/2, 1), max(d.epochs/2, 1)
+	}
 }
 
 // settle makes the settings: the demo's own, under those of the environment.
