@@ -187,7 +187,7 @@ func TestStartBrokerRefuses(t *testing.T) {
 			}
 		})
 	}
-	if errno := (syscall.EADDRINUSE); !errors.Is(explainStart(BrokerOptions{}, errno), errno) {
+	if errno := syscall.EADDRINUSE; !errors.Is(explainStart(BrokerOptions{}, errno), errno) {
 		t.Error("the cause is lost")
 	}
 }

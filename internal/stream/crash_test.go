@@ -44,15 +44,23 @@ func scenarios() []scenario {
 	}
 	return []scenario{
 		{
-			"one to one, in batches", batcherSpec, pairs, map[schemas.Topic]int64{schemas.Embeddings: 9}, 2,
-			[]message{pair(0, "pair 10"), pair(0, "pair 11")}, map[schemas.Topic]int64{schemas.Embeddings: 11},
+			"one to one, in batches", batcherSpec, pairs,
+			map[schemas.Topic]int64{schemas.Embeddings: 9},
+			2,
+			[]message{pair(0, "pair 10"), pair(0, "pair 11")},
+			map[schemas.Topic]int64{schemas.Embeddings: 11},
 		},
 		{
-			"groups, two outputs", grouperSpec, embeddings, map[schemas.Topic]int64{schemas.Neighbors: 5, schemas.Groups: 1}, 0,
-			[]message{numbered(schemas.Embeddings, 0, 8, "embedding 8")}, map[schemas.Topic]int64{schemas.Neighbors: 8, schemas.Groups: 2},
+			"groups, two outputs", grouperSpec, embeddings,
+			map[schemas.Topic]int64{schemas.Neighbors: 5, schemas.Groups: 1},
+			0,
+			[]message{numbered(schemas.Embeddings, 0, 8, "embedding 8")},
+			map[schemas.Topic]int64{schemas.Neighbors: 8, schemas.Groups: 2},
 		},
 		{
-			"two inputs", joinerSpec, joined, map[schemas.Topic]int64{schemas.Batches: 5}, 0,
+			"two inputs", joinerSpec, joined,
+			map[schemas.Topic]int64{schemas.Batches: 5},
+			0,
 			[]message{numbered(schemas.Groups, 0, 3, "take 1"), numbered(schemas.Features, 0, 6, "feature 6")},
 			map[schemas.Topic]int64{schemas.Batches: 6},
 		},

@@ -184,7 +184,7 @@ func TestTrimmedTopics(t *testing.T) {
 	deleteRecords(t, l, schemas.Embeddings, 4)
 
 	t.Run("a stage starts with the first pair that is left", func(t *testing.T) {
-		var spec = batcherSpec()
+		spec := batcherSpec()
 		spec.Outputs = []schemas.Topic{schemas.Groups}
 		spec.New = func(int, []byte) (Stage, error) { return copier{schemas.Pairs, schemas.Groups}, nil }
 		r := start(l, spec)

@@ -139,8 +139,10 @@ func TestConnectRefuses(t *testing.T) {
 		"plaintext to a TLS port": {with(good.Addr()), "KAFKA_TLS=false: the broker's port speaks TLS"},
 		"TLS to a plaintext port": {with(plain.Addr(), useTLS(ca.file("ca.pem"))), "KAFKA_TLS=true"},
 		"no client certificate":   {with(mutual.Addr(), useTLS(ca.file("ca.pem"))), "KAFKA_TLS_CERT=: the broker refused the TLS connection"},
-		"bad client certificate": {with(mutual.Addr(), useTLS(ca.file("ca.pem")), func(c *Config) { c.TLSCert, c.TLSKey = other.file("ca.pem"), other.file("ca.key") }),
-			"KAFKA_TLS_CERT=" + other.file("ca.pem")},
+		"bad client certificate": {
+			with(mutual.Addr(), useTLS(ca.file("ca.pem")), func(c *Config) { c.TLSCert, c.TLSKey = other.file("ca.pem"), other.file("ca.key") }),
+			"KAFKA_TLS_CERT=" + other.file("ca.pem"),
+		},
 		"key of another":       {with(good.Addr(), useTLS(ca.file("ca.pem")), func(c *Config) { c.TLSCert, c.TLSKey = ca.file("good.pem"), ca.file("ca.key") }), "KAFKA_TLS_KEY="},
 		"wrong password":       {with(password.Addr(), useSASL(saslPlain, "wrong horse")), "KAFKA_SASL_USER=user, KAFKA_SASL_PASSWORD: the broker refused them"},
 		"wrong SCRAM password": {with(scram.Addr(), useSASL(saslScram512, "wrong horse")), "KAFKA_SASL_USER=user, KAFKA_SASL_PASSWORD: the broker refused them"},

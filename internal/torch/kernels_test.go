@@ -34,47 +34,77 @@ func kernels() []kernel {
 	for _, sizes := range [][3]int64{{1, 1, 1}, {3, 7, 5}, {300, 33, 130}, {129, 64, 64}} {
 		rows, in, out := sizes[0], sizes[1], sizes[2]
 		all = append(all,
-			kernel{fmt.Sprint("linear ", sizes), [][]int64{{rows, in}, {out, in}, {out}},
-				func(s *torch.Scope, x []*torch.Tensor) *torch.Tensor { return s.Linear(x[0], x[1], x[2]) }},
-			kernel{fmt.Sprint("linear without bias ", sizes), [][]int64{{2, rows, in}, {out, in}},
-				func(s *torch.Scope, x []*torch.Tensor) *torch.Tensor { return s.Linear(x[0], x[1], nil) }},
-			kernel{fmt.Sprint("two and three layers ", sizes), [][]int64{{rows, in}, {out, in}, {3, in}, {out + 1, in}, {out}, {3}, {out + 1}},
+			kernel{
+				fmt.Sprint("linear ", sizes),
+				[][]int64{{rows, in}, {out, in}, {out}},
+				func(s *torch.Scope, x []*torch.Tensor) *torch.Tensor { return s.Linear(x[0], x[1], x[2]) },
+			},
+			kernel{
+				fmt.Sprint("linear without bias ", sizes),
+				[][]int64{{2, rows, in}, {out, in}},
+				func(s *torch.Scope, x []*torch.Tensor) *torch.Tensor { return s.Linear(x[0], x[1], nil) },
+			},
+			kernel{
+				fmt.Sprint("two and three layers ", sizes),
+				[][]int64{{rows, in}, {out, in}, {3, in}, {out + 1, in}, {out}, {3}, {out + 1}},
 				func(s *torch.Scope, x []*torch.Tensor) *torch.Tensor {
 					two := s.Linears(x[0], x[1:3], x[4:6])
 					three := s.Linears(x[0], x[1:4], x[4:7])
 					return s.Cat(1, two, three)
-				}},
-			kernel{fmt.Sprint("gelu ", sizes), [][]int64{{rows, in, 3}},
-				func(s *torch.Scope, x []*torch.Tensor) *torch.Tensor { return s.GELU(s.MulScalar(x[0], 3)) }},
-			kernel{fmt.Sprint("layer norm ", sizes), [][]int64{{rows, in + 4}, {in + 4}, {in + 4}},
-				func(s *torch.Scope, x []*torch.Tensor) *torch.Tensor { return s.LayerNorm(x[0], x[1], x[2], 1e-3) }},
-			kernel{fmt.Sprint("layer norm of a sum ", sizes), [][]int64{{2, rows, in + 4}, {2, rows, in + 4}, {in + 4}, {in + 4}},
+				},
+			},
+			kernel{
+				fmt.Sprint("gelu ", sizes),
+				[][]int64{{rows, in, 3}},
+				func(s *torch.Scope, x []*torch.Tensor) *torch.Tensor { return s.GELU(s.MulScalar(x[0], 3)) },
+			},
+			kernel{
+				fmt.Sprint("layer norm ", sizes),
+				[][]int64{{rows, in + 4}, {in + 4}, {in + 4}},
+				func(s *torch.Scope, x []*torch.Tensor) *torch.Tensor { return s.LayerNorm(x[0], x[1], x[2], 1e-3) },
+			},
+			kernel{
+				fmt.Sprint("layer norm of a sum ", sizes),
+				[][]int64{{2, rows, in + 4}, {2, rows, in + 4}, {in + 4}, {in + 4}},
 				func(s *torch.Scope, x []*torch.Tensor) *torch.Tensor {
 					// The terms are used again, so that their gradients have more than one source.
 					y := s.AddLayerNorm(x[0], x[1], x[2], x[3], 1e-3)
 					return s.Add(y, s.AddLayerNorm(s.Square(x[0]), x[0], x[2], x[3], 1e-3))
-				}},
-			kernel{fmt.Sprint("quick gelu ", sizes), [][]int64{{rows, in, 3}},
-				func(s *torch.Scope, x []*torch.Tensor) *torch.Tensor { return s.QuickGELU(s.MulScalar(x[0], 3)) }},
+				},
+			},
+			kernel{
+				fmt.Sprint("quick gelu ", sizes),
+				[][]int64{{rows, in, 3}},
+				func(s *torch.Scope, x []*torch.Tensor) *torch.Tensor { return s.QuickGELU(s.MulScalar(x[0], 3)) },
+			},
 		)
 	}
 	for _, sizes := range [][4]int64{{1, 1, 1, 1}, {3, 5, 2, 7}, {2, 17, 3, 8}, {2, 40, 4, 16}} {
 		batch, length, heads, width := sizes[0], sizes[1], sizes[2], sizes[3]
 		all = append(all,
-			kernel{fmt.Sprint("self-attention ", sizes), [][]int64{{batch, length, 3 * heads * width}, {batch, 1, length}},
+			kernel{
+				fmt.Sprint("self-attention ", sizes),
+				[][]int64{{batch, length, 3 * heads * width}, {batch, 1, length}},
 				func(s *torch.Scope, x []*torch.Tensor) *torch.Tensor {
 					return s.SelfAttention(x[0], s.Detach(x[1]), int(heads), 0.5)
-				}},
-			kernel{fmt.Sprint("causal self-attention ", sizes), [][]int64{{batch, length, 3 * heads * width}},
+				},
+			},
+			kernel{
+				fmt.Sprint("causal self-attention ", sizes),
+				[][]int64{{batch, length, 3 * heads * width}},
 				func(s *torch.Scope, x []*torch.Tensor) *torch.Tensor {
 					later := s.EqScalar(s.Tril(s.Full(1, x[0].DType(), length, length), 0), 0)
 					mask := s.MaskedFill(s.Zeros(x[0].DType(), length, length), later, math.Inf(-1))
 					return s.SelfAttention(x[0], s.Unsqueeze(mask, 0), int(heads), 0.5)
-				}},
-			kernel{fmt.Sprint("cross-attention ", sizes), [][]int64{{batch, 3, heads * width}, {batch, length, 2 * heads * width}},
+				},
+			},
+			kernel{
+				fmt.Sprint("cross-attention ", sizes),
+				[][]int64{{batch, 3, heads * width}, {batch, length, 2 * heads * width}},
 				func(s *torch.Scope, x []*torch.Tensor) *torch.Tensor {
 					return s.CrossAttention(x[0], x[1], nil, int(heads), 0.5)
-				}},
+				},
+			},
 		)
 	}
 	return all

@@ -54,10 +54,16 @@ func TestOperations(t *testing.T) {
 			return s.Linear(s.Float64s([]float64{1, 2}, 1, 2), s.Float64s([]float64{1, 0, 1, 1, 0, 2}, 3, 2),
 				s.Float64s([]float64{0, 0, 1}, 3))
 		}, []int64{1, 3}, []float64{1, 3, 5}},
-		{"gelu is exact", func(s *torch.Scope) *torch.Tensor { return s.GELU(s.Float64s([]float64{-1, 0, 2}, 3)) },
-			[]int64{3}, []float64{-0.15865525393145707, 0, 1.9544997361036416}},
-		{"quick gelu", func(s *torch.Scope) *torch.Tensor { return s.QuickGELU(s.Float64s([]float64{1}, 1)) },
-			[]int64{1}, []float64{1 / (1 + math.Exp(-1.702))}},
+		{
+			"gelu is exact", func(s *torch.Scope) *torch.Tensor { return s.GELU(s.Float64s([]float64{-1, 0, 2}, 3)) },
+			[]int64{3},
+			[]float64{-0.15865525393145707, 0, 1.9544997361036416},
+		},
+		{
+			"quick gelu", func(s *torch.Scope) *torch.Tensor { return s.QuickGELU(s.Float64s([]float64{1}, 1)) },
+			[]int64{1},
+			[]float64{1 / (1 + math.Exp(-1.702))},
+		},
 		{"normalize", func(s *torch.Scope) *torch.Tensor {
 			return s.Normalize(s.Float64s([]float64{3, 4, 0, 0}, 2, 2), 1, 1e-12)
 		}, []int64{2, 2}, []float64{0.6, 0.8, 0, 0}},
