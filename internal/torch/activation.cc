@@ -124,7 +124,7 @@ ps_result ps_gelu(ps_tensor *handle, int quick) {
     if (!x.is_cpu() || x.scalar_type() != at::kFloat) {
       return quick ? at::mul(x, at::sigmoid(at::mul(x, 1.702))) : at::gelu(x);
     }
-    if (!at::GradMode::is_enabled()) {
+    if (!c10::GradMode::is_enabled()) {
       return forward(x, quick != 0);
     }
     return ActivationFunction::apply(x, quick != 0);

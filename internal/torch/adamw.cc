@@ -63,7 +63,7 @@ void update_anywhere(at::Tensor p, at::Tensor m, at::Tensor v, const at::Tensor 
 char *ps_adamw(ps_tensor **params, ps_tensor **means, ps_tensor **squares, int64_t *steps, const uint8_t *decay, int n,
                ps_adamw_options options) {
   return guarded([&] {
-    at::NoGradGuard no_grad;
+    c10::NoGradGuard no_grad;
     for (int i = 0; i < n; i++) {
       const at::Tensor &p = ref(params[i]), &m = ref(means[i]), &v = ref(squares[i]);
       if (!p.grad().defined()) {

@@ -236,7 +236,7 @@ ps_result ps_attention(ps_tensor *query, ps_tensor *packed_handle, ps_tensor *ma
     if (!fits(q) || !fits(packed) || !fits(mask)) {
       return anywhere(q, packed, mask, heads, scale);
     }
-    if (!at::GradMode::is_enabled()) {
+    if (!c10::GradMode::is_enabled()) {
       return AttentionFunction::run(q, packed, mask, heads, scale, nullptr);
     }
     return AttentionFunction::apply(q, packed, mask, heads, scale);

@@ -4,6 +4,7 @@
 #include "gemm.hpp"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <dlfcn.h>
 
 #include <stdexcept>
@@ -36,7 +37,7 @@ at::Tensor view(Matrix m, int64_t rows, int64_t columns) {
 
 void with_libtorch(int64_t rows, int64_t columns, int64_t inner, Matrix a, Matrix b, bool add, float *c,
                    int64_t stride) {
-  at::NoGradGuard no_grad;
+  c10::NoGradGuard no_grad;
   at::Tensor product = at::mm(view(a, rows, inner), view(b, inner, columns));
   at::Tensor into = view({c, stride}, rows, columns);
   add ? into.add_(product) : into.copy_(product);

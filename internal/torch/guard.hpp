@@ -3,6 +3,7 @@
 #define PAIRSTREAM_TORCH_GUARD_HPP
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 
 #include <cstring>
 #include <exception>

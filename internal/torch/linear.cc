@@ -44,7 +44,7 @@ void add_bias(float *out, int64_t stride, int64_t rows, const at::Tensor &bias) 
 // rows_at_once is the size of the parts that forward is cut into. Without gradients it is one sample: a sample's bits
 // then depend on no other, since whatever the library does with a matrix, it does to that sample alone.
 int64_t rows_at_once(const at::Tensor &x) {
-  if (at::GradMode::is_enabled()) {
+  if (c10::GradMode::is_enabled()) {
     return kRows;
   }
   return x.dim() > 2 ? x.size(-2) : 1;
@@ -191,7 +191,7 @@ ps_result ps_linear(ps_tensor *input, ps_tensor **weights, ps_tensor **biases, i
     if (!fast || !fits(x)) {
       return anywhere(x, Layers(pairs));
     }
-    if (!at::GradMode::is_enabled()) {
+    if (!c10::GradMode::is_enabled()) {
       return forward(x, Layers(pairs));
     }
     return LinearFunction::apply(x, pairs[0], pairs[1], pairs[2], pairs[3], pairs[4], pairs[5]);

@@ -145,7 +145,7 @@ ps_result ps_layer_norm(ps_tensor *handle, ps_tensor *other_handle, ps_tensor *w
     if (!fits(x) || !fits(w) || !fits(b) || (present(other) && !fits(other))) {
       return at::layer_norm(present(other) ? at::add(x, other) : x, w.sizes(), w, b, eps);
     }
-    if (!at::GradMode::is_enabled()) {
+    if (!c10::GradMode::is_enabled()) {
       return forward(x, other, w, b, eps).y;
     }
     return NormFunction::apply(x, other, w, b, eps);

@@ -74,8 +74,8 @@ int64_t ps_thread_mark(void) {
 }
 
 int ps_set_grad(int enabled) {
-  bool before = at::GradMode::is_enabled();
-  at::GradMode::set_enabled(enabled != 0);
+  bool before = c10::GradMode::is_enabled();
+  c10::GradMode::set_enabled(enabled != 0);
   return before ? 1 : 0;
 }
 
@@ -144,7 +144,7 @@ char *ps_read(ps_tensor *x, int dtype, void *into) {
 
 char *ps_write(ps_tensor *x, const void *data, int dtype) {
   return guarded([&] {
-    at::NoGradGuard no_grad;
+    c10::NoGradGuard no_grad;
     const at::Tensor &t = ref(x);
     if (t.numel() > 0) {
       t.copy_(at::from_blob(const_cast<void *>(data), t.sizes(), at::TensorOptions().dtype(scalar_type(dtype))));
@@ -154,7 +154,7 @@ char *ps_write(ps_tensor *x, const void *data, int dtype) {
 
 char *ps_copy(ps_tensor *into, ps_tensor *from) {
   return guarded([&] {
-    at::NoGradGuard no_grad;
+    c10::NoGradGuard no_grad;
     TORCH_CHECK(ref(into).sizes() == ref(from).sizes(), "copying ", ref(from).sizes(), " into ", ref(into).sizes());
     ref(into).copy_(ref(from));
   });
