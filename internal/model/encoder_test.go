@@ -9,6 +9,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/torch"
 )
 
 // Invariant 4: every input alone, among others, and in other places gives the same bits.
@@ -26,6 +27,20 @@ func TestEncoderRowsDependOnNothingElse(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// The same where oneDNN is not to be had.
+func TestEncoderRowsDependOnNothingElseWithOtherMultipliers(t *testing.T) {
+	for _, multiplier := range []string{"BLAS", "libtorch"} {
+		t.Run(multiplier, func(t *testing.T) {
+			w, err := torch.NewWorker(torch.WorkerOptions{Threads: 2, Deterministic: true, Multiplier: multiplier})
+			if err != nil {
+				t.Skip(err)
+			}
+			t.Cleanup(w.Close)
+			checkRows(t, newEncoder(t, w, smallConfig(), 5), 11)
+		})
 	}
 }
 

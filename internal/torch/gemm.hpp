@@ -3,6 +3,7 @@
 #define PAIRSTREAM_TORCH_GEMM_HPP
 
 #include <cstdint>
+#include <string>
 
 namespace pairstream {
 
@@ -17,7 +18,11 @@ struct Matrix {
 // gemm adds a (rows x inner) times b (inner x columns) to c, or puts it there when add is false.
 void gemm(int64_t rows, int64_t columns, int64_t inner, Matrix a, Matrix b, bool add, float *c, int64_t stride);
 
-// gemm_name says what multiplies.
+// choose_gemm says what multiplies: "oneDNN", "BLAS" or "libtorch"; "" is the first of them that is there. It throws
+// when there is no such thing.
+void choose_gemm(const std::string &name);
+
+// gemm_name is the name of what multiplies.
 const char *gemm_name();
 
 }  // namespace pairstream

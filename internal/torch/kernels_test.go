@@ -135,26 +135,42 @@ func (k kernel) result(s *torch.Scope, dtype torch.DType) (out [][]float64) {
 }
 
 func TestKernelsAgreeWithLibtorch(t *testing.T) {
-	for _, k := range kernels() {
-		t.Run(k.name, func(t *testing.T) {
-			if err := do(t, func(s *torch.Scope) error {
-				want, got := k.result(s, torch.Float64), k.result(s, torch.Float32)
+	for _, multiplier := range []string{"oneDNN", "BLAS", "libtorch"} {
+		w, err := torch.NewWorker(torch.WorkerOptions{Threads: 2, Deterministic: true, Multiplier: multiplier})
+		if err != nil {
+			t.Logf("not tested: %v", err)
+			continue
+		}
+		t.Cleanup(w.Close)
+		if got := w.Multiplier(); got != multiplier {
+			t.Errorf("%s multiplies, want %s", got, multiplier)
+		}
+		for _, k := range kernels() {
+			t.Run(multiplier+" "+k.name, func(t *testing.T) {
+				var want, got [][]float64
+				if err := w.Do(context.Background(), func(s *torch.Scope) error {
+					want, got = k.result(s, torch.Float64), k.result(s, torch.Float32)
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
 				if len(want) != len(got) {
 					t.Fatalf("%d gradients, want %d", len(got)-1, len(want)-1)
 				}
 				for i := range want {
-					scale := 1e-3
-					for _, v := range want[i] {
-						scale = max(scale, math.Abs(v))
-					}
-					near(t, fmt.Sprintf("result %d", i), got[i], want[i], 2e-6*scale)
+					near(t, fmt.Sprintf("result %d", i), got[i], want[i], 2e-6*max(1e-3, largest(want[i])))
 				}
-				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
-		})
+			})
+		}
 	}
+}
+
+func largest(values []float64) float64 {
+	most := 0.0
+	for _, v := range values {
+		most = max(most, math.Abs(v))
+	}
+	return most
 }
 
 func TestKernelsDoNotDependOnTheThreads(t *testing.T) {

@@ -26,7 +26,7 @@ void ps_prepare(void) {
 #endif
 }
 
-char *ps_init(const char *device, int threads, int deterministic) {
+char *ps_init(const char *device, int threads, int deterministic, const char *multiplier) {
   return guarded([&] {
     at::Device d{std::string(device)};
     if (d.is_cuda() && !at::hasCUDA()) {
@@ -38,6 +38,7 @@ char *ps_init(const char *device, int threads, int deterministic) {
     if (auto set = reinterpret_cast<set_fn>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads"))) {
       set(1);
     }
+    choose_gemm(multiplier);
     start_pool(threads);
     if (deterministic) {
       // cuBLAS reads this when its first handle is made; without it matrix products are refused in this mode.

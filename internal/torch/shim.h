@@ -61,7 +61,7 @@ enum ps_join_op { PS_CAT, PS_STACK };
 
 // Process and thread.
 void ps_prepare(void);  // before anything else, once
-char *ps_init(const char *device, int threads, int deterministic);
+char *ps_init(const char *device, int threads, int deterministic, const char *multiplier);
 int ps_cuda_available(void);
 const char *ps_version(void);
 char *ps_blas(void);             // caller frees

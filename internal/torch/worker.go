@@ -26,11 +26,13 @@ type WorkerOptions struct {
 	Device        string // "cpu", "cuda" or "cuda:N"; empty: "cpu"
 	Threads       int    // that share an operation on the CPU; 0: GOMAXPROCS
 	Deterministic bool   // invariant 3
+	// Multiplier of float32 matrices on the CPU: "oneDNN", "BLAS" or "libtorch"; empty: the first of them that is there.
+	Multiplier string
 }
 
-// Worker owns the one operating-system thread that touches tensors. libtorch's thread pool belongs to the thread that
-// uses it, and its gradient mode to the thread that sets it: a second thread would mean a second pool on the same
-// cores. So a process has one worker for each device. Threads and Deterministic are settings of the whole process: the
+// Worker owns the one operating-system thread that touches tensors: libtorch's gradient mode belongs to the thread that
+// sets it, and operations that ran side by side would only take the cores from one another. So a process has one worker
+// for each device. Everything but the device is a setting of the whole process: the
 // worker started last decides.
 type Worker struct {
 	options WorkerOptions
@@ -83,6 +85,9 @@ func NewWorker(o WorkerOptions) (*Worker, error) {
 // Device is the device that the worker was started for.
 func (w *Worker) Device() string { return w.options.Device }
 
+// Multiplier is what multiplies float32 matrices on the CPU; see [WorkerOptions]. Where it is "BLAS", [BLAS] says which.
+func (w *Worker) Multiplier() string { return C.GoString(C.ps_multiplier()) }
+
 // Close waits for the work in hand and ends the thread. Work that has not begun gets [ErrClosed].
 func (w *Worker) Close() {
 	w.stop.Do(func() {
@@ -132,7 +137,9 @@ func (w *Worker) loop(ready chan<- error) {
 	if w.options.Deterministic {
 		deterministic = 1
 	}
-	err := failure("device "+w.options.Device, C.ps_init(w.device, C.int(w.options.Threads), deterministic))
+	multiplier := C.CString(w.options.Multiplier)
+	err := failure("device "+w.options.Device, C.ps_init(w.device, C.int(w.options.Threads), deterministic, multiplier))
+	C.free(unsafe.Pointer(multiplier))
 	if err != nil {
 		w.setMark(0)
 		ready <- err

@@ -30,6 +30,7 @@ func TestNewWorkerRefuses(t *testing.T) {
 	}{
 		{"an unknown device", torch.WorkerOptions{Device: "abacus"}, "device abacus"},
 		{"a negative number of threads", torch.WorkerOptions{Threads: -1}, "-1 threads"},
+		{"an unknown multiplier", torch.WorkerOptions{Multiplier: "abacus"}, "no abacus to multiply"},
 		{"cuda where there is none", torch.WorkerOptions{Device: "cuda"}, "device cuda: this libtorch was built without CUDA"},
 	}
 	for _, test := range tests {
