@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -256,5 +258,72 @@ func TestBusyLaneIsKept(t *testing.T) {
 	second.stop(t)
 	if made.Load() != 1 || aborted.Load() != 0 {
 		t.Errorf("the busy lane was begun %d times, and given up %d times", made.Load(), aborted.Load())
+	}
+}
+
+// TestMemberThatDiesWhileItJoinsIsExpired breaks the connection of a member that waits for the answer to its join. The
+// broker must not let it keep lanes for longer than its session lasts. (What it does by itself is a matter of chance.)
+func TestMemberThatDiesWhileItJoinsIsExpired(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, BrokerOptions{})
+	for i := range 4 {
+		t.Run(fmt.Sprint("try ", i), func(t *testing.T) {
+			t.Parallel()
+			dieWhileJoining(t, testConfig(b.Addr(), fmt.Sprint("try-", i), 4))
+		})
+	}
+}
+
+func dieWhileJoining(t *testing.T, cfg Config) {
+	cfg.SessionTimeout = time.Second
+	l := openLog(t, cfg)
+	spec := batcherSpec()
+	group := cfg.GroupID(spec.Name)
+	// A first member takes part, and takes its time when the group is to be rebalanced.
+	first, _, err := l.joinGroup(spec, new(balancer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gen, err := first.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := make(chan struct{})
+	gen.Start(func(context.Context) { <-release })
+	// Meanwhile a second one asks to join, and dies.
+	conn, err := net.Dial("tcp", cfg.Brokers[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	join := kmsg.NewPtrJoinGroupRequest()
+	join.Version, join.Group, join.SessionTimeoutMillis, join.RebalanceTimeoutMillis, join.ProtocolType = 2, group, 1000, 3000, "consumer"
+	protocol := kmsg.NewJoinGroupRequestProtocol()
+	protocol.Name = new(balancer).ProtocolName()
+	pairs := l.name(schemas.Pairs)
+	protocol.Metadata = slices.Concat([]byte{0, 1, 0, 0, 0, 1, 0, byte(len(pairs))}, []byte(pairs), make([]byte, 4)) // version 1, one topic, no user data
+	join.Protocols = append(join.Protocols, protocol)
+	if _, err := conn.Write(kmsg.NewRequestFormatter().AppendRequest(nil, join, 1)); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the second member waits", func() bool {
+		resp, err := l.client.DescribeGroups(t.Context(), &kafka.DescribeGroupsRequest{GroupIDs: []string{group}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(resp.Groups[0].Members) == 2 && resp.Groups[0].GroupState == "PreparingRebalance"
+	})
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	close(release)
+	for lanes := 0; lanes != 4; { // the first generations may give it some
+		gen, err := first.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		lanes = len(gen.Assignments[pairs])
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
