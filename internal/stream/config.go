@@ -61,7 +61,7 @@ type Config struct {
 	Compression      string        `env:"STREAM_COMPRESSION" envDefault:"none" desc:"none, gzip, snappy, lz4 or zstd"`
 	RequestTimeout   time.Duration `env:"STREAM_REQUEST_TIMEOUT" envDefault:"10s" desc:"time after which a request to a broker is given up and tried again"`
 	SessionTimeout   time.Duration `env:"STREAM_SESSION_TIMEOUT" envDefault:"10s" desc:"silence after which a process loses its lanes"`
-	DrainTimeout     time.Duration `env:"STREAM_DRAIN_TIMEOUT" envDefault:"5s" desc:"longest time to finish work in hand before a lane is given up"`
+	DrainTimeout     time.Duration `env:"STREAM_DRAIN_TIMEOUT" envDefault:"20s" desc:"longest time to finish work in hand before a lane is given up"`
 }
 
 // DefaultConfig is what an empty environment gives.
@@ -70,7 +70,7 @@ func DefaultConfig() Config {
 		Lanes: 4, Replication: -1, MaxMessageBytes: 22 << 20,
 		MaxBytesInFlight: 256 << 20, BatchBytes: 768 << 10, Linger: 5 * time.Millisecond,
 		FlushAfter: 20 * time.Millisecond, Compression: "none", RequestTimeout: 10 * time.Second,
-		SessionTimeout: 10 * time.Second, DrainTimeout: 5 * time.Second,
+		SessionTimeout: 10 * time.Second, DrainTimeout: 20 * time.Second,
 	}
 }
 

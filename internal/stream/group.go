@@ -90,7 +90,7 @@ func (l *Log) joinGroup(spec StageSpec, share *balancer) (*kafka.ConsumerGroup, 
 		},
 		GroupBalancers:    []kafka.GroupBalancer{share},
 		HeartbeatInterval: l.cfg.SessionTimeout / 10, SessionTimeout: l.cfg.SessionTimeout,
-		RebalanceTimeout: l.cfg.DrainTimeout + 2*time.Second, JoinGroupBackoff: 500 * time.Millisecond,
+		RebalanceTimeout: l.cfg.DrainTimeout + 5*time.Second, JoinGroupBackoff: 500 * time.Millisecond,
 		Timeout: l.cfg.RequestTimeout,
 	})
 	if err != nil {
