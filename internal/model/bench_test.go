@@ -134,3 +134,31 @@ func BenchmarkStep(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkEncoder(b *testing.B) {
+	for _, preset := range model.PresetNames()[:2] {
+		c, err := model.Preset(preset, len(smallVocab()))
+		if err != nil {
+			b.Fatal(err)
+		}
+		w := worker(b)
+		e := newEncoder(b, w, c, model.DefaultBatchSize)
+		r := rng.New(3, "encoder benchmark")
+		pixels := noise(r, model.DefaultBatchSize*e.Preprocessing().Values())
+		captions := make([]string, model.DefaultBatchSize)
+		for i := range captions {
+			captions[i] = caption(r)
+		}
+		b.Run(preset, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := e.EncodeImages(context.Background(), pixels, len(captions)); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := e.EncodeTexts(context.Background(), captions); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(len(captions))*float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
+		})
+	}
+}
