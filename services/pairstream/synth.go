@@ -34,5 +34,8 @@ func newSynthCommand() *cobra.Command {
 	f.IntVar(&o.PerShard, "per-shard", o.PerShard, "scenes in a tar")
 	f.Float64Var(&o.WrongShare, "wrong", o.WrongShare, "share of captions that are false of their picture, marked in key.json")
 	f.Float64Var(&o.IrrelevantShare, "irrelevant", o.IrrelevantShare, "share of captions that are not about the picture, marked in key.json")
+	f.IntVar(&o.Kinds.Shapes, "shapes", 0, "number of shapes; fewer make more captions true of more pictures; 0: all")
+	f.IntVar(&o.Kinds.Colours, "colours", 0, "number of colours; 0: all")
+	f.IntVar(&o.Kinds.Objects, "objects", 0, "most objects of a scene; 0: four")
 	return cmd
 }

@@ -29,6 +29,7 @@ type Options struct {
 	PerShard        int     // scenes in a tar
 	WrongShare      float64 // of captions that are false
 	IrrelevantShare float64 // of captions that are not about the picture
+	Kinds           Kinds   // of scenes
 }
 
 // Defaults are 1,000 scenes of 96 pixels with three true captions each.
@@ -52,6 +53,9 @@ func (o Options) Validate() error {
 	check(o.Side >= 16 && o.Side <= 1024, "side is %d, want 16..1024 pixels", o.Side)
 	check(o.Format == "png" || o.Format == "jpeg", "format is %q, want png or jpeg", o.Format)
 	check(o.PerShard >= 1, "scenes per shard is %d, want at least 1", o.PerShard)
+	check(o.Kinds.Shapes >= 0 && o.Kinds.Shapes <= len(Shapes), "shapes is %d, want 0..%d", o.Kinds.Shapes, len(Shapes))
+	check(o.Kinds.Colours >= 0 && o.Kinds.Colours <= len(Colours), "colours is %d, want 0..%d", o.Kinds.Colours, len(Colours))
+	check(o.Kinds.Objects >= 0 && o.Kinds.Objects <= len(countShares), "objects is %d, want 0..%d", o.Kinds.Objects, len(countShares))
 	check(o.WrongShare >= 0 && o.IrrelevantShare >= 0 && o.WrongShare+o.IrrelevantShare <= 1,
 		"shares of wrong and irrelevant captions are %g and %g, want a sum in 0..1", o.WrongShare, o.IrrelevantShare)
 	return errors.Join(errs...)
@@ -76,7 +80,7 @@ func ReadRecord(meta []byte) (Record, error) {
 // Make makes the scene of an index: its record and its encoded picture. Options must be valid.
 func Make(o Options, index int) (Record, []byte, error) {
 	r := rng.New(o.Seed, "scenes", int64(index))
-	record := Record{Scene: Random(r)}
+	record := Record{Scene: o.Kinds.Random(r)}
 	record.Labels = record.Scene.labels(o.Captions, o.WrongShare, o.IrrelevantShare, r)
 	for _, l := range record.Labels {
 		record.Captions = append(record.Captions, l.Caption)

@@ -50,8 +50,19 @@ type Scene struct {
 // shares of scenes with one, two, three and four objects, in percent.
 var countShares = []int{20, 35, 25, 20}
 
+// Kinds narrows what scenes are made of, so that more captions are true of more pictures. The zero value narrows nothing.
+type Kinds struct {
+	Shapes  int // the first so many of Shapes; 0: all
+	Colours int // the first so many of Colours; 0: all
+	Objects int // most objects of a scene; 0: four
+}
+
 // Random draws a scene.
-func Random(rng *rand.Rand) Scene {
+func Random(rng *rand.Rand) Scene { return Kinds{}.Random(rng) }
+
+// Random draws a scene of these kinds.
+func (k Kinds) Random(rng *rand.Rand) Scene {
+	shapes, colours := firstOf(Shapes, k.Shapes), firstOf(Colours, k.Colours)
 	s := Scene{Slope: [2]int{rng.IntN(25) - 12, rng.IntN(25) - 12}}
 	for c := range s.Background {
 		s.Background[c] = 222 + rng.IntN(22)
@@ -61,10 +72,13 @@ func Random(rng *rand.Rand) Scene {
 		share -= countShares[n-1]
 		n++
 	}
+	if k.Objects > 0 {
+		n = min(n, k.Objects)
+	}
 	s.Objects = make([]Object, n)
 	for i := range s.Objects {
 		o := &s.Objects[i]
-		o.Shape, o.Colour, o.Size = pick(rng, Shapes), pick(rng, Colours), pick(rng, Sizes)
+		o.Shape, o.Colour, o.Size = pick(rng, shapes), pick(rng, colours), pick(rng, Sizes)
 		// Every third object is like the one before it, so that there is something to count.
 		if i > 0 && rng.IntN(3) == 0 {
 			last := s.Objects[i-1]
@@ -98,3 +112,11 @@ func (s *Scene) place(rng *rand.Rand) {
 func jitter(rng *rand.Rand, room int) int { return rng.IntN(2*room+1) - room }
 
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
+
+// firstOf is the first n of a list, or all of it when n is 0.
+func firstOf[T any](list []T, n int) []T {
+	if n == 0 {
+		return list
+	}
+	return list[:n]
+}

@@ -270,3 +270,45 @@ func BenchmarkMake(b *testing.B) {
 		makeScene(b, o, i)
 	}
 }
+
+// Fewer kinds of objects make more captions true of more pictures, and nothing else changes.
+func TestKindsNarrowScenes(t *testing.T) {
+	shared := func(k scenes.Kinds) int {
+		o := options()
+		o.Kinds, o.Captions = k, 1
+		var records []scenes.Record
+		for i := range o.Scenes {
+			r, _ := makeScene(t, o, i)
+			for _, ob := range r.Scene.Objects {
+				if k.Shapes > 0 && slices.Index(scenes.Shapes, ob.Shape) >= k.Shapes || k.Colours > 0 && slices.Index(scenes.Colours, ob.Colour) >= k.Colours {
+					t.Fatalf("%+v: scene %d has %+v", k, i, ob)
+				}
+			}
+			if n := len(r.Scene.Objects); k.Objects > 0 && n > k.Objects {
+				t.Fatalf("%+v: scene %d has %d objects", k, i, n)
+			}
+			records = append(records, r)
+		}
+		n := 0
+		for i, a := range records {
+			for j, b := range records {
+				if i != j && scenes.Matches(a.Scene, b.Captions[0]) {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	if all, few := shared(scenes.Kinds{}), shared(scenes.Kinds{Shapes: 2, Colours: 3, Objects: 1}); few < 10*all || few == 0 {
+		t.Errorf("%d captions are true of other scenes, and %d of few kinds, want far more", all, few)
+	}
+	for want, k := range map[string]scenes.Kinds{
+		"shapes is 7, want 0..6": {Shapes: 7}, "colours is -1, want 0..8": {Colours: -1}, "objects is 5, want 0..4": {Objects: 5},
+	} {
+		o := options()
+		o.Kinds = k
+		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one that says %q", err, want)
+		}
+	}
+}
