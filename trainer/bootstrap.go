@@ -24,9 +24,9 @@ type Examples interface {
 	Load(i int, pixels []float32, r *rand.Rand) ([]int32, error)
 }
 
-// BootstrapOptions set the training of a first model.
+// BootstrapOptions set a training on plain pairs.
 type BootstrapOptions struct {
-	Steps   int64
+	Steps   int64  // in all, those that the trainer has done already among them
 	Batch   int    // samples a step; all examples when there are fewer
 	Seed    uint64 // of the order and the augmentations
 	Loaders int    // examples loaded at a time; 0: 2
@@ -36,12 +36,19 @@ type BootstrapOptions struct {
 	Candidates int
 	// Report, if set, is told of every step.
 	Report func(*Result)
+	// Checkpoints is the folder to which [Trainer.Save] writes after every CheckpointEvery steps; empty, or 0 steps: none.
+	Checkpoints     string
+	CheckpointEvery int64
 }
 
 // Bootstrap trains on random mini-batches of plain pairs: what a pipeline's first encoder and Con-D come from, before
-// there are embeddings to group by. It reuses [Trainer.Step] on batches that nobody scored, which is ALBEF's or
-// GRIT-VLP's step: every other sample is a candidate, none a connection. Every epoch goes through the examples in an
-// order of its own and leaves an incomplete last batch out. The next batch is loaded while one is trained on.
+// there are embeddings to group by, and, with [RetrievalFineTuning], what Con-D is fine-tuned by. It reuses
+// [Trainer.Step] on batches that nobody scored, which is ALBEF's or GRIT-VLP's step: every other sample is a candidate,
+// none a connection. Every epoch goes through the examples in an order of its own and leaves an incomplete last batch
+// out. The next batch is loaded while one is trained on.
+//
+// Batch and epoch are functions of the step: a trainer that was resumed from a checkpoint goes on where it was, and ends
+// in the bytes of a run that was never interrupted.
 func (t *Trainer) Bootstrap(ctx context.Context, data Examples, o BootstrapOptions) error {
 	switch {
 	case t.options.UniWeight > 0:
@@ -53,20 +60,17 @@ func (t *Trainer) Bootstrap(ctx context.Context, data Examples, o BootstrapOptio
 		o.Loaders = 2
 	}
 	o.Batch = min(o.Batch, data.Len())
+	first := t.step // the steps below move it while batches are loaded
 	loaded := make(chan loadedBatch)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		defer close(loaded)
-		return t.load(ctx, data, o, loaded)
+		return t.load(ctx, data, o, first, loaded)
 	})
 	group.Go(func() error {
 		for l := range loaded {
-			r, err := t.Step(ctx, l.batch, l.input)
-			if err != nil {
+			if err := t.bootstrapStep(ctx, l, o); err != nil {
 				return err
-			}
-			if o.Report != nil {
-				o.Report(r)
 			}
 		}
 		return nil
@@ -77,18 +81,33 @@ func (t *Trainer) Bootstrap(ctx context.Context, data Examples, o BootstrapOptio
 	return nil
 }
 
+func (t *Trainer) bootstrapStep(ctx context.Context, l loadedBatch, o BootstrapOptions) error {
+	r, err := t.Step(ctx, l.batch, l.input)
+	if err != nil {
+		return err
+	}
+	if o.Report != nil {
+		o.Report(r)
+	}
+	if o.Checkpoints == "" || o.CheckpointEvery == 0 || t.step%o.CheckpointEvery != 0 {
+		return nil
+	}
+	_, err = t.Save(ctx, o.Checkpoints, nil)
+	return err
+}
+
 type loadedBatch struct {
 	batch *schemas.ScoredBatch
 	input Input
 }
 
-// load sends the batches of all steps.
-func (t *Trainer) load(ctx context.Context, data Examples, o BootstrapOptions, to chan<- loadedBatch) error {
+// load sends the batches of all steps from the first.
+func (t *Trainer) load(ctx context.Context, data Examples, o BootstrapOptions, first int64, to chan<- loadedBatch) error {
 	perEpoch := data.Len() / o.Batch
 	var order []int
-	for step := range o.Steps {
+	for step := first; step < o.Steps; step++ {
 		epoch, sequence := step/int64(perEpoch), int(step%int64(perEpoch))
-		if sequence == 0 {
+		if sequence == 0 || order == nil {
 			order = rng.New(o.Seed, "bootstrap order", epoch).Perm(data.Len())
 		}
 		members := order[sequence*o.Batch : (sequence+1)*o.Batch]

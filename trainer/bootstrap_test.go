@@ -90,6 +90,49 @@ func TestBootstrapRepeats(t *testing.T) {
 	}
 }
 
+// A run that is interrupted in the middle of an epoch ends in the same checkpoint, queue and all.
+func TestBootstrapGoesOnFromACheckpoint(t *testing.T) {
+	o := RetrievalFineTuning()
+	o.Schedule = bootstrapOptions().Schedule
+	o.Momentum.Queue = 12
+	run := func(tr *Trainer, steps int64, folder string) {
+		t.Helper()
+		err := tr.Bootstrap(context.Background(), newStripes(26), BootstrapOptions{
+			Steps: steps, Batch: 8, Seed: 3, Candidates: 4, Checkpoints: folder, CheckpointEvery: 4,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	straight, interrupted := t.TempDir(), t.TempDir()
+	run(testTrainer(t, o), 8, straight)
+	run(testTrainer(t, o), 6, interrupted)
+	path, bad, err := LatestCheckpoint(interrupted)
+	if err != nil || bad != nil {
+		t.Fatal(err, bad)
+	}
+	resumed, _, err := Resume(context.Background(), newWorker(t), path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resumed.Free()
+	if resumed.Steps() != 4 {
+		t.Errorf("the last checkpoint is of step %d, want 4", resumed.Steps())
+	}
+	run(resumed, 8, interrupted)
+	last, _, err := LatestCheckpoint(straight)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, _, err := LatestCheckpoint(interrupted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if readFile(t, last) != readFile(t, again) {
+		t.Error("the checkpoints of a straight and of an interrupted run differ")
+	}
+}
+
 func TestPlainBatchKnowsSameImages(t *testing.T) {
 	b := plainBatch(newStripes(8), []int{0, 5, 1, 4}, 2, 1, 2)
 	for i, want := range []int32{2, 3, 0, 1} {

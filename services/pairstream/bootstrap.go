@@ -62,6 +62,7 @@ func newBootstrapCommand() *cobra.Command {
 	f.Int64Var(&j.Steps, "steps", 500, "training steps")
 	f.IntVar(&j.Batch, "batch", 48, "pairs in a step")
 	f.Float64Var(&j.Rate, "lr", 5e-4, "highest learning rate")
+	addCheckpointFlags(cmd, &j.Checkpoints)
 	return cmd
 }
 

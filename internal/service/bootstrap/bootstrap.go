@@ -1,8 +1,13 @@
-// Package bootstrap trains a first model from tars, before there is an encoder to embed pairs or a Con-D to score
-// candidates. Its weights serve as both, and as the start of the trainer.
+// Package bootstrap trains on tars alone, without the log. [Train] makes a first model, before there is an encoder to
+// embed pairs or a Con-D to score candidates; its weights serve as both, and as the start of the trainer. [FineTune]
+// fine-tunes a model for retrieval, which is how the papers make Con-D.
+//
+// With [Checkpoints] a run that was interrupted goes on from its newest checkpoint, and ends in the weights of a run that
+// was not.
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,11 +42,20 @@ type Options struct {
 	Seed    uint64
 	Augment samples.Augmentation
 	Weights Weights
-	Report  func(*trainer.Result) // told of every step; may be nil
+	// Candidates is the number of other samples among which a pair's hard negatives are looked for; 0: [Candidates].
+	Candidates  int
+	Checkpoints Checkpoints
+	Report      func(*trainer.Result) // told of every step; may be nil
 }
 
-// candidates is the number of samples among which a pair's hard negatives are looked for.
-const candidates = 4
+// Checkpoints say where a run leaves its state, and from where it goes on. Without a folder it does neither.
+type Checkpoints struct {
+	Dir   string
+	Every int64 // steps between two of them; 0: none are written
+}
+
+// Candidates are few: see [trainer.BootstrapOptions].
+const Candidates = 4
 
 // Validate joins all problems.
 func (o Options) Validate() error {
@@ -76,25 +90,45 @@ func Train(ctx context.Context, w *torch.Worker, source *shard.Images, data *cor
 	if err != nil {
 		return err
 	}
-	words, err := token.NewWordPiece(o.Vocab)
-	if err != nil {
-		return err
-	}
 	m, err := model.New(ctx, w, size, o.Seed)
 	if err != nil {
 		return err
 	}
 	m.Vocab = o.Vocab
-	t, err := trainer.New(ctx, m, o.training())
+	f := fitting{
+		model: m, checkpoints: o.Checkpoints, options: o.training(), augment: o.Augment,
+		loop: trainer.BootstrapOptions{Steps: o.Steps, Batch: o.Batch, Candidates: cmp.Or(o.Candidates, Candidates), Report: o.Report},
+	}
+	return f.run(ctx, source, data, path)
+}
+
+// fitting is a training on tars.
+type fitting struct {
+	model       *model.Model // to begin with; freed in any case
+	checkpoints Checkpoints
+	options     trainer.Options
+	loop        trainer.BootstrapOptions
+	augment     samples.Augmentation
+}
+
+// run trains to the end and writes the weights to path.
+func (f fitting) run(ctx context.Context, source *shard.Images, data *corpus.Corpus, path string) error {
+	t, err := f.open(ctx)
 	if err != nil {
-		m.Free()
 		return err
 	}
 	defer t.Free()
+	m := t.Model()
+	words, err := token.NewWordPiece(m.Vocab)
+	if err != nil {
+		return err
+	}
+	f.loop.Seed, f.loop.Loaders = f.options.Seed, f.augment.Workers
+	f.loop.Checkpoints, f.loop.CheckpointEvery = f.checkpoints.Dir, f.checkpoints.Every
 	err = t.Bootstrap(ctx, &corpus.Training{
-		Corpus: data, Ctx: ctx, Source: source, Words: words, Length: size.TextTokens, Size: size.ImageSize,
-		Augment: imaging.AugmentOptions{MinScale: o.Augment.MinScale, Flip: o.Augment.Flip, Color: o.Augment.Color},
-	}, trainer.BootstrapOptions{Steps: o.Steps, Batch: o.Batch, Seed: o.Seed, Loaders: o.Augment.Workers, Candidates: candidates, Report: o.Report})
+		Corpus: data, Ctx: ctx, Source: source, Words: words, Length: m.Config.TextTokens, Size: m.Config.ImageSize,
+		Augment: imaging.AugmentOptions{MinScale: f.augment.MinScale, Flip: f.augment.Flip, Color: f.augment.Color},
+	}, f.loop)
 	if err != nil {
 		return err
 	}
@@ -102,6 +136,35 @@ func Train(ctx context.Context, w *torch.Worker, source *shard.Images, data *cor
 		return fmt.Errorf("writing weights: %w", err)
 	}
 	return m.Save(ctx, path)
+}
+
+// open goes on from the newest checkpoint, or begins with the model.
+func (f fitting) open(ctx context.Context) (*trainer.Trainer, error) {
+	path, err := f.checkpoints.latest()
+	if err == nil && path == "" {
+		var t *trainer.Trainer
+		if t, err = trainer.New(ctx, f.model, f.options); err == nil {
+			return t, nil
+		}
+	}
+	f.model.Free()
+	if err != nil {
+		return nil, err
+	}
+	t, _, err := trainer.Resume(ctx, f.model.Worker(), path, f.options)
+	return t, err
+}
+
+// latest is the checkpoint to go on from; empty: none. Where there are broken ones alone it does not begin anew.
+func (c Checkpoints) latest() (string, error) {
+	if c.Dir == "" {
+		return "", nil
+	}
+	path, bad, err := trainer.LatestCheckpoint(c.Dir)
+	if err == nil && path == "" && len(bad) > 0 {
+		err = fmt.Errorf("looking for a checkpoint to go on from: %w", errors.Join(bad...))
+	}
+	return path, err
 }
 
 // Images opens the places where the tars are, and keeps images for a model of a preset.
