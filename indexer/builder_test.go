@@ -195,6 +195,52 @@ func TestOneGroup(t *testing.T) {
 	}
 }
 
+// A group may have fewer pairs than k, k1 and K: columns end in -1, clusters are as many as pairs, and a noun's share is
+// that of the neighbours there are.
+func TestGroupsSmallerThanTheirNumbers(t *testing.T) {
+	for n := 1; n <= 4; n++ {
+		o := options()
+		o.MinCount, o.P = 0, 0.5
+		pairs := lane(3, n, 1)
+		for i, e := range pairs {
+			e.Caption = fmt.Sprintf("a %s no %d", things[i/2], i) // the first thing twice
+		}
+		g := build(t, o, faiss.Engine{}, pairs)
+		c := g.Chunks[0]
+		if g.Manifest.Clusters != int32(n) || c.Members() != n || int(slices.Max(c.Cluster)) != n-1 {
+			t.Errorf("%d pairs: %d clusters %v of %d members", n, g.Manifest.Clusters, c.Cluster, c.Members())
+		}
+		for i := range n {
+			row := func(column []int32, k int) (real []int32) {
+				full := column[i*k : (i+1)*k]
+				end := slices.Index(full, -1)
+				if end < 0 || slices.ContainsFunc(full[end:], func(j int32) bool { return j >= 0 }) {
+					t.Fatalf("%d pairs: member %d has %v, want fewer, and -1 behind them", n, i, full)
+				}
+				return full[:end]
+			}
+			if texts := row(c.V2T, o.K); len(texts) != n {
+				t.Errorf("%d pairs: image %d has the texts %v, want all", n, i, texts)
+			}
+			if se := row(c.SE, o.K1); len(se) != n-1 || slices.Contains(se, int32(i)) {
+				t.Errorf("%d pairs: image %d has the equivalents %v, want all others", n, i, se)
+			}
+			var objects []string
+			for _, place := range c.Objects(i) {
+				objects = append(objects, g.Manifest.Nouns[place])
+			}
+			// Of 1, 2, 3, 4 neighbours the first thing has 1, 2, 2, 2: more than half, but for the last.
+			want := []string{things[0]}
+			if n == 4 {
+				want = nil
+			}
+			if !slices.Equal(objects, want) {
+				t.Errorf("%d pairs: image %d has the objects %v, want %v", n, i, objects, want)
+			}
+		}
+	}
+}
+
 // TestSameGroupForAnyEngine: the bytes depend on nothing but the embeddings and the options.
 func TestSameGroupForAnyEngine(t *testing.T) {
 	for _, change := range []struct {
