@@ -36,6 +36,7 @@ func newSynthCommand() *cobra.Command {
 	f.Float64Var(&o.IrrelevantShare, "irrelevant", o.IrrelevantShare, "share of captions that are not about the picture, marked in key.json")
 	f.IntVar(&o.Kinds.Shapes, "shapes", 0, "number of shapes; fewer make more captions true of more pictures; 0: all")
 	f.IntVar(&o.Kinds.Colours, "colours", 0, "number of colours; 0: all")
+	f.IntVar(&o.Kinds.Sizes, "sizes", 0, "number of sizes; 0: all")
 	f.IntVar(&o.Kinds.Objects, "objects", 0, "most objects of a scene; 0: four")
 	return cmd
 }

@@ -54,6 +54,7 @@ var countShares = []int{20, 35, 25, 20}
 type Kinds struct {
 	Shapes  int // the first so many of Shapes; 0: all
 	Colours int // the first so many of Colours; 0: all
+	Sizes   int // the first so many of Sizes; 0: all
 	Objects int // most objects of a scene; 0: four
 }
 
@@ -62,7 +63,7 @@ func Random(rng *rand.Rand) Scene { return Kinds{}.Random(rng) }
 
 // Random draws a scene of these kinds.
 func (k Kinds) Random(rng *rand.Rand) Scene {
-	shapes, colours := firstOf(Shapes, k.Shapes), firstOf(Colours, k.Colours)
+	shapes, colours, sizes := firstOf(Shapes, k.Shapes), firstOf(Colours, k.Colours), firstOf(Sizes, k.Sizes)
 	s := Scene{Slope: [2]int{rng.IntN(25) - 12, rng.IntN(25) - 12}}
 	for c := range s.Background {
 		s.Background[c] = 222 + rng.IntN(22)
@@ -78,7 +79,7 @@ func (k Kinds) Random(rng *rand.Rand) Scene {
 	s.Objects = make([]Object, n)
 	for i := range s.Objects {
 		o := &s.Objects[i]
-		o.Shape, o.Colour, o.Size = pick(rng, shapes), pick(rng, colours), pick(rng, Sizes)
+		o.Shape, o.Colour, o.Size = pick(rng, shapes), pick(rng, colours), pick(rng, sizes)
 		// Every third object is like the one before it, so that there is something to count.
 		if i > 0 && rng.IntN(3) == 0 {
 			last := s.Objects[i-1]
