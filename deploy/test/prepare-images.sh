@@ -5,19 +5,23 @@
 # Where all that is there already, it does nothing. Needs root on Debian 12 for what is missing.
 #
 #   prepare-images.sh          prepare
-#   prepare-images.sh stop     stop the dockerd that it started
+#   prepare-images.sh stop     stop the dockerd that it started, and with it every container
+#   prepare-images.sh clean    stop it, and remove its images and volumes
+#
+# A dockerd that it starts keeps its data in PAIRSTREAM_DOCKER_DATA, apart from those of an installation of yours.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-cache=$root/bin/images
-pidfile=$cache/dockerd.pid
+data=${PAIRSTREAM_DOCKER_DATA:-/var/tmp/pairstream-docker}
+logs=$data/logs
+pidfile=$data/dockerd.pid
 
 base_image=debian:bookworm-slim
 go_image=golang:1.26-bookworm
 kafka_image=$(sed -n 's/^ *image: *\(apache\/kafka:.*\)$/\1/p' "$root/deploy/compose.yaml")
 compose_version=v2.40.3
 
-say() { echo "prepare-images: $*"; }
+say() { printf 'prepare-images: %4d s  %s\n' $SECONDS "$*"; }
 die() { echo "prepare-images: $*" >&2; exit 1; }
 have() { docker image inspect "$1" >/dev/null 2>&1; }
 # can_pull asks once whether there is a registry at all: waiting for it again for every image takes minutes.
@@ -39,21 +43,39 @@ packages() { # install the missing ones of "$@"
 	[ ${#missing[@]} = 0 ] && return
 	say "installing ${missing[*]}"
 	as_root apt-get update -qq
-	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >"$logs/apt.log" 2>&1 ||
+		die "could not install ${missing[*]}: $(tail -n 5 "$logs/apt.log")"
 }
 
 engine() {
 	docker info >/dev/null 2>&1 && return
 	command -v dockerd >/dev/null || packages docker.io iptables
-	say "starting dockerd (log: $cache/dockerd.log)"
+	docker info >/dev/null 2>&1 && return # its package may have started it
+	say "starting dockerd, with its data in $data"
 	# Its own session, so that an interrupt of a test does not stop it in the middle of tearing down.
-	as_root setsid dockerd --pidfile "$pidfile" >"$cache/dockerd.log" 2>&1 </dev/null &
+	as_root setsid dockerd --data-root "$data/root" --pidfile "$pidfile" >"$logs/dockerd.log" 2>&1 </dev/null &
+	local started=$!
 	for _ in $(seq 60); do
 		docker info >/dev/null 2>&1 && return
+		kill -0 "$started" 2>/dev/null || break
 		sleep 1
 	done
-	tail -n 20 "$cache/dockerd.log" >&2
-	die "dockerd does not start"
+	echo "prepare-images: the end of $logs/dockerd.log:" >&2
+	tail -n 10 "$logs/dockerd.log" >&2
+	stop
+	die "the Docker engine does not start: dockerd needs root, control groups, overlayfs and iptables"
+}
+
+stop() {
+	[ -e "$pidfile" ] || return 0
+	local pid
+	pid=$(cat "$pidfile")
+	kill "$pid" 2>/dev/null || true
+	for _ in $(seq 60); do
+		kill -0 "$pid" 2>/dev/null || { rm -f "$pidfile"; return 0; }
+		sleep 1
+	done
+	die "dockerd, process $pid, does not end"
 }
 
 compose() {
@@ -63,14 +85,15 @@ compose() {
 	module=$(mktemp -d)
 	(
 		cd "$module"
-		go mod init throwaway >/dev/null 2>&1
-		go get "github.com/docker/compose/v2/cmd@$compose_version" >/dev/null 2>&1
-		go build -trimpath -o docker-compose github.com/docker/compose/v2/cmd
-	) || die "compose could not be built"
+		go mod init throwaway
+		go get "github.com/docker/compose/v2/cmd@$compose_version"
+		go build -trimpath -ldflags '-s -w' -o docker-compose github.com/docker/compose/v2/cmd
+	) >"$logs/compose.log" 2>&1 || die "compose could not be built: $(tail -n 5 "$logs/compose.log")"
 	mkdir -p "$plugins"
 	mv "$module/docker-compose" "$plugins/docker-compose"
 	rm -rf "$module"
 	docker compose version >/dev/null || die "compose was built but does not run"
+	say "compose is built"
 }
 
 build_image() { # like docker build, silent unless it fails
@@ -84,8 +107,8 @@ base() {
 	say "making $base_image from Debian's packages"
 	local tree
 	tree=$(mktemp -d)
-	as_root debootstrap --variant=minbase --include=ca-certificates bookworm "$tree" >"$cache/debootstrap.log" 2>&1 ||
-		die "debootstrap failed: see $cache/debootstrap.log"
+	as_root debootstrap --variant=minbase --include=ca-certificates bookworm "$tree" >"$logs/debootstrap.log" 2>&1 ||
+		die "debootstrap failed: $(tail -n 5 "$logs/debootstrap.log")"
 	cp /etc/apt/sources.list.d/debian.sources "$tree/etc/apt/sources.list.d/" 2>/dev/null && rm -f "$tree/etc/apt/sources.list"
 	rm -rf "$tree"/var/cache/apt/archives/*.deb "$tree"/var/lib/apt/lists/*
 	tar -C "$tree" -c . | docker import - "$base_image" >/dev/null
@@ -94,39 +117,54 @@ base() {
 
 golang() {
 	{ have "$go_image" || { can_pull && docker pull -q "$go_image"; }; } && return
-	say "making $go_image from $base_image and $(go version)"
+	say "making $go_image from $base_image and $(go version), with what is compiled here already"
 	local context
 	context=$(mktemp -d)
+	(cd "$here" && go run ./gocache "$context" "$root" ./services/grouper,./services/pairstream ./services/stages,./services/pairstream) ||
+		die "the caches of Go could not be copied"
 	cp -a "$(go env GOROOT)" "$context/go"
 	cp "$here/golang.Dockerfile" "$context/Dockerfile"
 	cp /etc/ssl/certs/ca-certificates.crt "$context/" # what this machine trusts, its proxy's authority perhaps
-	build_image -t "$go_image" "$context"
+	build_image -t "$go_image" --build-arg GOMODCACHE="$(go env GOMODCACHE)" "$context"
 	rm -rf "$context"
+	say "$go_image is made"
 }
 
 kafka() {
 	{ have "$kafka_image" || { can_pull && docker pull -q "$kafka_image"; }; } && return
+	packages maven
 	say "making a stand-in for $kafka_image from Kafka's Maven artifacts"
 	local context
 	context=$(mktemp -d)
 	cp "$here"/kafka-image/* "$root/deploy/kafka/log4j2.properties" "$context/"
-	mvn -q -B -Dstyle.color=never -f "$root/deploy/kafka/pom.xml" dependency:copy-dependencies -DoutputDirectory="$context/libs" >/dev/null ||
-		die "Maven could not resolve Kafka"
+	mvn -q -B -Dstyle.color=never -f "$root/deploy/kafka/pom.xml" dependency:copy-dependencies -DoutputDirectory="$context/libs" >"$logs/maven.log" 2>&1 ||
+		die "Maven could not resolve Kafka: $(tail -n 5 "$logs/maven.log")"
 	build_image -t "$kafka_image" "$context"
 	rm -rf "$context"
+	say "$kafka_image is made"
 }
 
-mkdir -p "$cache"
-case ${1:-} in
-stop)
-	[ ! -e "$pidfile" ] || kill "$(cat "$pidfile")"
-	;;
-"")
+prepare() {
+	mkdir -p "$logs"
 	engine
-	compose
+	# Compose is compiled while Debian's packages are downloaded.
+	compose &
+	local compiling=$!
 	base
+	kafka &
+	local downloading=$!
 	golang
-	kafka
+	wait $downloading
+	wait $compiling
+	say "ready"
+}
+
+case ${1:-} in
+stop) stop ;;
+clean)
+	stop
+	[ ! -e "$data" ] || as_root rm -rf "$data"
 	;;
-*) die "unknown argument $1: want nothing, or stop" ;;
+"") prepare ;;
+*) die "unknown argument $1: want nothing, stop or clean" ;;
 esac

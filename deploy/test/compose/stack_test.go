@@ -3,6 +3,7 @@
 package compose
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"errors"
@@ -25,7 +26,8 @@ import (
 const (
 	composeFile = "../../compose.yaml"
 	lanes       = 2
-	epochs      = 4
+	epochs      = 2
+	version     = "v0.0.0-test"
 	kafkaPort   = "29192" // not the default, so that a stack of the user's is left alone
 )
 
@@ -39,7 +41,7 @@ type stack struct {
 func settings(data string) []string {
 	return append(os.Environ(),
 		"COMPOSE_PROJECT_NAME=pairstream-test", "DATA="+data, "KAFKA_PORT="+kafkaPort, "LANES="+strconv.Itoa(lanes),
-		"VERSION=test", "GROUP_SIZE=400", "EPOCHS="+strconv.Itoa(epochs), "BATCH_SIZE=16", "QUEUE_SIZE=128", "SEARCH_SPACE=64", "BOOTSTRAP_STEPS=20",
+		"VERSION="+version, "REVISION=1234567", "GROUP_SIZE=400", "EPOCHS="+strconv.Itoa(epochs), "BATCH_SIZE=16", "QUEUE_SIZE=128", "SEARCH_SPACE=64", "BOOTSTRAP_STEPS=20",
 		"DOCKER_BUILDKIT="+os.Getenv("DOCKER_BUILDKIT"))
 }
 
@@ -101,8 +103,8 @@ func (s *stack) containers(service string) []string {
 	return strings.Fields(s.run("ps", "--quiet", "--status", "running", service))
 }
 
-// kill ends one container's process as a crash would.
-func (s *stack) kill(service string) {
+// kill ends the process of one container as a crash would, and returns the container's id.
+func (s *stack) kill(service string) string {
 	s.t.Helper()
 	all := s.containers(service)
 	if len(all) == 0 {
@@ -116,12 +118,18 @@ func (s *stack) kill(service string) {
 		s.t.Fatalf("killing %s: %v", service, err)
 	}
 	s.t.Logf("killed %s", service)
+	return all[0]
 }
 
-// metrics are what a container reports, as text.
-func (s *stack) metrics(container string) (string, error) {
-	address := docker(s.t, "inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", container)
-	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+address+":9090/metrics", nil)
+// address is where a container answers HTTP.
+func address(t *testing.T, container string) string {
+	t.Helper()
+	return "http://" + docker(t, "inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", container) + ":9090"
+}
+
+// get asks for a page; an answer that is not 200 is an error with the page's text.
+func get(ctx context.Context, url string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return "", err
 	}
@@ -132,7 +140,7 @@ func (s *stack) metrics(container string) (string, error) {
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != http.StatusOK {
-		err = errors.New(response.Status)
+		err = fmt.Errorf("%s: %s", response.Status, text)
 	}
 	return string(text), err
 }
@@ -153,19 +161,35 @@ func (s *stack) connect() *stream.Log {
 // eventually polls until done reports true. The limit is no promise: it ends a test that hangs.
 func eventually(t *testing.T, what string, done func(ctx context.Context) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	eventuallyEvery(t, time.Second, what, done)
+}
+
+func eventuallyEvery(t *testing.T, pause time.Duration, what string, done func(ctx context.Context) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	defer cancel()
 	started := time.Now()
 	for !done(ctx) {
 		select {
 		case <-ctx.Done():
 			t.Fatalf("waiting for %s: %v", what, ctx.Err())
-		case <-time.After(time.Second):
+		case <-time.After(pause):
 		}
 	}
 	t.Logf("%s: after %v", what, time.Since(started).Round(time.Second))
 }
 
+// checkout is the folder of the sources, where what this machine has compiled of them counts.
+func checkout(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// shards is a folder with a copy of the photographs, and with one pair more, whose image is broken.
 func shards(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("PAIRSTREAM_FLICKR")
@@ -176,8 +200,34 @@ func shards(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tars, _ := filepath.Glob(filepath.Join(dir, "*.tar")); len(tars) == 0 {
-		t.Fatalf("no shards in %s: set PAIRSTREAM_FLICKR to a folder of WebDataset tars", dir)
+	tars, err := filepath.Glob(filepath.Join(dir, "*.tar"))
+	if err != nil || len(tars) == 0 {
+		t.Fatalf("no shards in %s: set PAIRSTREAM_FLICKR to a folder of WebDataset tars (%v)", dir, err)
 	}
-	return dir
+	to := t.TempDir()
+	for _, path := range tars {
+		content, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, filepath.Base(path)), content, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var broken bytes.Buffer
+	w := tar.NewWriter(&broken)
+	for _, entry := range []struct{ name, content string }{{"broken.jpg", "\xff\xd8\xff no picture"}, {"broken.txt", "a picture of nothing"}} {
+		if err := w.WriteHeader(&tar.Header{Name: entry.name, Mode: 0o644, Size: int64(len(entry.content))}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, entry.content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err = errors.Join(w.Close(), os.WriteFile(filepath.Join(to, "broken.tar"), broken.Bytes(), 0o644))
+	// The containers run as somebody else.
+	if err = errors.Join(err, os.Chmod(filepath.Dir(to), 0o755), os.Chmod(to, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return to
 }
