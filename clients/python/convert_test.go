@@ -1,0 +1,99 @@
+package python
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/torch"
+)
+
+// makeCheckpoint writes the weights of a safetensors file as the authors' code does: with momentum copies, queues and
+// aliases, and the optimiser beside them. Argument 3 is what the text encoder's names begin with.
+const makeCheckpoint = `
+import sys, torch
+from safetensors.torch import load_file
+state = {}
+for name, x in load_file(sys.argv[1]).items():
+    name = name.replace("text_encoder.bert.", sys.argv[3])
+    state["module." + name] = x
+    top, _, rest = name.partition(".")
+    state["module." + top + "_m" + ("." + rest if rest else "")] = torch.zeros_like(x)
+words = state["module." + sys.argv[3] + "embeddings.word_embeddings.weight"]
+state["module.text_encoder.cls.predictions.decoder.weight"] = words
+state["module." + sys.argv[3] + "embeddings.position_ids"] = torch.arange(64).unsqueeze(0)
+state["module.image_queue"] = torch.zeros(64, 8)
+state["module.queue_ptr"] = torch.zeros(1, dtype=torch.long)
+torch.save({"model": state, "optimizer": {"step": 3}, "epoch": 2}, sys.argv[2])
+`
+
+func TestConvertCheckpoint(t *testing.T) {
+	run := python(t, "torch", "safetensors")
+	w, err := torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	vocab := strings.Fields("[PAD] [UNK] [CLS] [SEP] [MASK] cat dog")
+	config, err := model.Preset("tiny", len(vocab))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.VisionHeads, config.TextHeads = 2, 2 // the authors' are 64 wide, which shapes do not tell
+	original, err := model.New(t.Context(), w, config, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer original.Free()
+	original.Vocab = vocab
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := original.Save(t.Context(), at("weights")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(at("vocab.txt"), []byte(strings.Join(vocab, "\n")+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, prefix := range map[string]string{"pre-training": "text_encoder.bert.", "retrieval": "text_encoder."} {
+		t.Run(name, func(t *testing.T) {
+			mustRun(t, run, "-c", makeCheckpoint, at("weights"), at("their.pth"), prefix)
+			mustRun(t, run, "convert_checkpoint.py", at("their.pth"), at("ours"), "--vocab", at("vocab.txt"))
+			m, err := model.Load(t.Context(), w, at("ours"), model.LoadOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Free()
+			m.Config.TextTokens = original.Config.TextTokens // a choice of the user's, which shapes do not tell either
+			got, err := m.Fingerprint(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := original.Fingerprint(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != want {
+				t.Errorf("fingerprint %s of %+v, want %s of %+v", got, m.Config, want, original.Config)
+			}
+		})
+	}
+	mustRun(t, run, "convert_checkpoint.py", at("their.pth"), at("large"), "--vocab", at("vocab.txt"), "--image-size", "96")
+	m, err := model.Load(t.Context(), w, at("large"), model.LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Free()
+	if m.Config.ImageSize != 96 {
+		t.Errorf("images of %d pixels, want 96", m.Config.ImageSize)
+	}
+	for want, args := range map[string][]string{
+		"the vocabulary has 0 tokens, the model 7": {at("their.pth"), at("bad"), "--vocab", os.DevNull},
+		"want a multiple of the patch size, 16":    {at("their.pth"), at("bad"), "--vocab", at("vocab.txt"), "--image-size", "100"},
+	} {
+		if _, err := run("", append([]string{"convert_checkpoint.py"}, args...)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one that says %q", err, want)
+		}
+	}
+}
