@@ -50,6 +50,10 @@ func TestStages(t *testing.T) {
 			if disk := len(o.list("spec", "volumeClaimTemplates")) == 1; disk != (stage == "trainer") {
 				t.Errorf("%s: has a disk: %v", stage, disk)
 			}
+			// A Pod beyond the number of lanes never becomes ready: an update that starts one first would wait for ever.
+			if surge := o.at("spec", "strategy", "rollingUpdate", "maxSurge"); kind == "Deployment" && surge != float64(0) {
+				t.Errorf("%s: an update starts %v Pods more", stage, surge)
+			}
 			if find(objects, "PodDisruptionBudget", o.name()) == nil {
 				t.Errorf("%s: no PodDisruptionBudget", stage)
 			}
@@ -130,6 +134,9 @@ func TestGPUs(t *testing.T) {
 		c := p.containers()[0]
 		if got := c.at("resources", "limits", "nvidia.com/gpu"); got != want {
 			t.Errorf("%s: %v GPUs, want %v", stage, got, want)
+		}
+		if selected := p.spec.text("nodeSelector", "accelerator") == "h100" && len(p.spec.list("tolerations")) == 1; selected != (stage == "encoder") {
+			t.Errorf("%s: is sent to nodes %v, tolerates %v", stage, p.spec["nodeSelector"], p.spec["tolerations"])
 		}
 		if onGPU := strings.HasSuffix(c.text("image"), "-cuda"); onGPU != (want != nil) {
 			t.Errorf("%s: image %s", stage, c.text("image"))

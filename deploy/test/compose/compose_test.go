@@ -23,11 +23,13 @@ func TestStack(t *testing.T) {
 		s.run("build", "--quiet", "--build-arg", "SRC="+checkout(t), "topics")
 	}
 	checkImage(t)
-	s.run("up", "--detach", "--no-build")
+	s.run("--profile", "*", "config", "--quiet")
+	s.asWritten("up -d")
 	s.awaitReady()
 	s.reportMemory()
 	log := s.connect()
-	t.Log(strings.TrimSpace(s.run("run", "--rm", "pairstream", "produce", "/data", "--final")))
+	t.Log(strings.TrimSpace(s.asWritten("run --rm pairstream produce /data")))
+	s.asWritten("run --rm pairstream seal --final")
 	pairs := idsOfPairs(t, log)
 	if len(pairs) == 0 {
 		t.Fatal("nothing was published")
@@ -41,7 +43,7 @@ func TestStack(t *testing.T) {
 	if ended(t.Context(), t, log) == lanes {
 		t.Error("the run was over before the last container was killed: it shows nothing about kills")
 	}
-	s.run("up", "--detach", "--no-build", "--no-recreate", "--scale", "encoder=3", "encoder")
+	s.asWritten("up -d --scale encoder=3")
 	eventually(t, "killed containers run again", func(context.Context) bool {
 		for _, id := range killed {
 			if docker(t, "inspect", "--format", "{{.RestartCount}} {{.State.Running}}", id) != "1 true" {
@@ -54,6 +56,8 @@ func TestStack(t *testing.T) {
 	s.account(log, pairs)
 	s.checkMetrics()
 	s.awaitHealthy()
+	t.Log(s.asWritten("run --rm pairstream status"))
+	s.asWritten("down")
 }
 
 // read calls each with every record of every lane, without repetitions.

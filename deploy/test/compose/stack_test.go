@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -82,6 +83,28 @@ func (s *stack) run(args ...string) string {
 	}
 	s.t.Logf("docker compose %s: %v", strings.Join(args, " "), time.Since(started).Round(time.Second))
 	return out
+}
+
+// asWritten runs a command of the README, which must be there to the letter.
+func (s *stack) asWritten(args string) string {
+	s.t.Helper()
+	line := "docker compose -f deploy/compose.yaml " + args
+	readme, err := os.ReadFile(filepath.Join(checkout(s.t), "README.md"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if !regexp.MustCompile(`(?m)^    ` + regexp.QuoteMeta(line) + `(?: +#.*)?$`).Match(readme) {
+		s.t.Errorf("README.md has no line %q", line)
+	}
+	cmd := exec.Command("sh", "-c", line)
+	cmd.Dir, cmd.Env = checkout(s.t), s.env
+	started := time.Now()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("%s: %v\n%s", line, err, out)
+	}
+	s.t.Logf("%s: %v", line, time.Since(started).Round(time.Second))
+	return string(out)
 }
 
 func docker(t *testing.T, args ...string) string {
