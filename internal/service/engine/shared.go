@@ -13,19 +13,19 @@ import (
 
 // Shared is what the stages of one process use together. Members that a stage does not need are nil.
 type Shared struct {
-	Log      *stream.Log
-	Logger   *slog.Logger
-	Worker   *torch.Worker
-	Bucket   *shard.Bucket
-	Images   *shard.Images
-	Counters *stream.Counters // of the stage; nil: nobody looks
-	Ready    func()           // called once the stage's model is loaded
+	Log    *stream.Log
+	Logger *slog.Logger
+	Worker *torch.Worker
+	Bucket *shard.Bucket
+	Images *shard.Images
+	Stage  *service.Stage // of the one stage that runs with it
 }
 
-// ForStage is the same with the counters of one stage.
-func (s Shared) ForStage(c *stream.Counters) Shared {
-	s.Counters = c
-	return s
+// ForStage is the same for one stage, and a context in which the worker's time is counted as the stage's.
+func (s Shared) ForStage(ctx context.Context, stage *service.Stage, m *torch.Meter) (context.Context, Shared) {
+	stage.UseDevice(m.Busy)
+	s.Stage = stage
+	return torch.WithMeter(ctx, m), s
 }
 
 // Needs says what a service that runs on its own must open.
@@ -35,21 +35,21 @@ type Needs struct {
 	Bucket *Bucket
 }
 
-// Open connects to the log and opens what is needed; close frees all of it. Images wait for the size of the model's
+// Open connects to the log and opens what is needed; closeAll frees all of it. Images wait for the size of the model's
 // input: see [Bucket.Images].
 func Open(ctx context.Context, rt service.Runtime, n Needs) (shared Shared, closeAll func(), err error) {
 	var closers []func()
-	closeAll = func() {
+	closeOpened := func() {
 		for i := len(closers) - 1; i >= 0; i-- {
 			closers[i]()
 		}
 	}
 	defer func() {
 		if err != nil {
-			closeAll()
+			closeOpened()
 		}
 	}()
-	shared = Shared{Logger: rt.Log, Ready: func() { rt.Ready.Set(true) }}
+	shared = Shared{Logger: rt.Log}
 	if shared.Log, err = service.OpenLog(ctx, rt, n.Stream); err != nil {
 		return shared, nil, err
 	}
@@ -70,5 +70,5 @@ func Open(ctx context.Context, rt service.Runtime, n Needs) (shared Shared, clos
 			}
 		})
 	}
-	return shared, closeAll, nil
+	return shared, closeOpened, nil
 }
