@@ -36,7 +36,7 @@ func newSynthCommand() *cobra.Command {
 	f.Float64Var(&o.IrrelevantShare, "irrelevant", o.IrrelevantShare, "share of captions that are not about the picture, marked in key.json")
 	f.IntVar(&o.Kinds.Shapes, "shapes", 0, "number of shapes; fewer make more captions true of more pictures; 0: all")
 	f.IntVar(&o.Kinds.Colours, "colours", 0, "number of colours; 0: all")
-	f.IntVar(&o.Kinds.Sizes, "sizes", 0, "number of sizes; 0: all")
-	f.IntVar(&o.Kinds.Objects, "objects", 0, "most objects of a scene; 0: four")
+	f.BoolVar(&o.Kinds.Large, "large", false, "leave small objects out")
+	f.IntVar(&o.Kinds.Objects, "objects", 0, "objects of every scene; 0: one to four")
 	return cmd
 }

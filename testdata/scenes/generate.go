@@ -55,7 +55,6 @@ func (o Options) Validate() error {
 	check(o.PerShard >= 1, "scenes per shard is %d, want at least 1", o.PerShard)
 	check(o.Kinds.Shapes >= 0 && o.Kinds.Shapes <= len(Shapes), "shapes is %d, want 0..%d", o.Kinds.Shapes, len(Shapes))
 	check(o.Kinds.Colours >= 0 && o.Kinds.Colours <= len(Colours), "colours is %d, want 0..%d", o.Kinds.Colours, len(Colours))
-	check(o.Kinds.Sizes >= 0 && o.Kinds.Sizes <= len(Sizes), "sizes is %d, want 0..%d", o.Kinds.Sizes, len(Sizes))
 	check(o.Kinds.Objects >= 0 && o.Kinds.Objects <= len(countShares), "objects is %d, want 0..%d", o.Kinds.Objects, len(countShares))
 	check(o.WrongShare >= 0 && o.IrrelevantShare >= 0 && o.WrongShare+o.IrrelevantShare <= 1,
 		"shares of wrong and irrelevant captions are %g and %g, want a sum in 0..1", o.WrongShare, o.IrrelevantShare)

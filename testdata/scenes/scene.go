@@ -54,8 +54,9 @@ var countShares = []int{20, 35, 25, 20}
 type Kinds struct {
 	Shapes  int // the first so many of Shapes; 0: all
 	Colours int // the first so many of Colours; 0: all
-	Sizes   int // the first so many of Sizes; 0: all
-	Objects int // most objects of a scene; 0: four
+	Objects int // objects of every scene; 0: one to four
+	// Large leaves the small objects out.
+	Large bool
 }
 
 // Random draws a scene.
@@ -63,7 +64,10 @@ func Random(rng *rand.Rand) Scene { return Kinds{}.Random(rng) }
 
 // Random draws a scene of these kinds.
 func (k Kinds) Random(rng *rand.Rand) Scene {
-	shapes, colours, sizes := firstOf(Shapes, k.Shapes), firstOf(Colours, k.Colours), firstOf(Sizes, k.Sizes)
+	shapes, colours, sizes := firstOf(Shapes, k.Shapes), firstOf(Colours, k.Colours), Sizes
+	if k.Large {
+		sizes = []Size{"large"}
+	}
 	s := Scene{Slope: [2]int{rng.IntN(25) - 12, rng.IntN(25) - 12}}
 	for c := range s.Background {
 		s.Background[c] = 222 + rng.IntN(22)
@@ -74,7 +78,7 @@ func (k Kinds) Random(rng *rand.Rand) Scene {
 		n++
 	}
 	if k.Objects > 0 {
-		n = min(n, k.Objects)
+		n = k.Objects
 	}
 	s.Objects = make([]Object, n)
 	for i := range s.Objects {

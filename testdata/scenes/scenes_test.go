@@ -281,11 +281,11 @@ func TestKindsNarrowScenes(t *testing.T) {
 			r, _ := makeScene(t, o, i)
 			for _, ob := range r.Scene.Objects {
 				if k.Shapes > 0 && slices.Index(scenes.Shapes, ob.Shape) >= k.Shapes || k.Colours > 0 && slices.Index(scenes.Colours, ob.Colour) >= k.Colours ||
-					k.Sizes > 0 && slices.Index(scenes.Sizes, ob.Size) >= k.Sizes {
+					k.Large && ob.Size != "large" {
 					t.Fatalf("%+v: scene %d has %+v", k, i, ob)
 				}
 			}
-			if n := len(r.Scene.Objects); k.Objects > 0 && n > k.Objects {
+			if n := len(r.Scene.Objects); k.Objects > 0 && n != k.Objects {
 				t.Fatalf("%+v: scene %d has %d objects", k, i, n)
 			}
 			records = append(records, r)
@@ -300,11 +300,11 @@ func TestKindsNarrowScenes(t *testing.T) {
 		}
 		return n
 	}
-	if all, few := shared(scenes.Kinds{}), shared(scenes.Kinds{Shapes: 2, Colours: 3, Sizes: 1, Objects: 1}); few < 10*all || few == 0 {
+	if all, few := shared(scenes.Kinds{}), shared(scenes.Kinds{Shapes: 2, Colours: 3, Objects: 1, Large: true}); few < 10*all || few == 0 {
 		t.Errorf("%d captions are true of other scenes, and %d of few kinds, want far more", all, few)
 	}
 	for want, k := range map[string]scenes.Kinds{
-		"shapes is 7, want 0..6": {Shapes: 7}, "colours is -1, want 0..8": {Colours: -1}, "sizes is 3, want 0..2": {Sizes: 3}, "objects is 5, want 0..4": {Objects: 5},
+		"shapes is 7, want 0..6": {Shapes: 7}, "colours is -1, want 0..8": {Colours: -1}, "objects is 5, want 0..4": {Objects: 5},
 	} {
 		o := options()
 		o.Kinds = k
