@@ -124,10 +124,11 @@ func TestBrokerKilled(t *testing.T) {
 	r.stop(t)
 	found := make(map[string]bool)
 	for lane := range end {
+		embeddings := lines(t, l, schemas.Embeddings, lane)
 		for i, v := range lines(t, l, schemas.Pairs, lane) {
 			found[v] = true
-			if got := lines(t, l, schemas.Embeddings, lane)[i]; got != "embedding of "+v {
-				t.Fatalf("lane %d: record %d is %q, its input %q", lane, i, got, v)
+			if embeddings[i] != "embedding of "+v {
+				t.Fatalf("lane %d: record %d is %q, its input %q", lane, i, embeddings[i], v)
 			}
 		}
 	}
@@ -241,7 +242,7 @@ func FuzzGuard(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"), 7)
 	f.Fuzz(func(t *testing.T, stream []byte, step int) {
 		step = max(step, 1)
-		whole, parts := &guardedConn{}, &guardedConn{}
+		whole, parts := newGuardedConn(nil), newGuardedConn(nil)
 		want := whole.look(stream)
 		var got error
 		for rest := stream; len(rest) > 0 && got == nil; {

@@ -61,7 +61,8 @@ type Config struct {
 	Compression      string        `env:"STREAM_COMPRESSION" envDefault:"none" desc:"none, gzip, snappy, lz4 or zstd"`
 	RequestTimeout   time.Duration `env:"STREAM_REQUEST_TIMEOUT" envDefault:"10s" desc:"time after which a request to a broker is given up and tried again"`
 	SessionTimeout   time.Duration `env:"STREAM_SESSION_TIMEOUT" envDefault:"10s" desc:"silence after which a process loses its lanes"`
-	DrainTimeout     time.Duration `env:"STREAM_DRAIN_TIMEOUT" envDefault:"20s" desc:"longest time to finish work in hand before a lane is given up"`
+	DrainTimeout     time.Duration `env:"STREAM_DRAIN_TIMEOUT" envDefault:"5s" desc:"longest time to finish work in hand before a lane is given up"`
+	StallAfter       time.Duration `env:"STREAM_STALL_AFTER" envDefault:"10m" desc:"time without progress, with input at hand, after which a lane is reported as stalled"`
 }
 
 // DefaultConfig is what an empty environment gives.
@@ -70,7 +71,7 @@ func DefaultConfig() Config {
 		Lanes: 4, Replication: -1, MaxMessageBytes: 22 << 20,
 		MaxBytesInFlight: 256 << 20, BatchBytes: 768 << 10, Linger: 5 * time.Millisecond,
 		FlushAfter: 20 * time.Millisecond, Compression: "none", RequestTimeout: 10 * time.Second,
-		SessionTimeout: 10 * time.Second, DrainTimeout: 20 * time.Second,
+		SessionTimeout: 10 * time.Second, DrainTimeout: 5 * time.Second, StallAfter: 10 * time.Minute,
 	}
 }
 
@@ -127,6 +128,7 @@ func (c Config) validateTimes() []error {
 		{"STREAM_REQUEST_TIMEOUT", c.RequestTimeout, 100 * time.Millisecond, 5 * time.Minute},
 		{"STREAM_SESSION_TIMEOUT", c.SessionTimeout, time.Second, 30 * time.Minute},
 		{"STREAM_DRAIN_TIMEOUT", c.DrainTimeout, 0, 10 * time.Minute},
+		{"STREAM_STALL_AFTER", c.StallAfter, time.Millisecond, 24 * time.Hour},
 	} {
 		if t.value < t.low || t.value > t.high {
 			problems = append(problems, fmt.Errorf("%s=%v: want %v..%v", t.variable, t.value, t.low, t.high))

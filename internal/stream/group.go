@@ -80,6 +80,14 @@ func (c *groupConn) Close() error {
 	return c.Conn.Close()
 }
 
+// A member learns of a rebalance by its next heartbeat, drains, and joins again; one that takes longer than the time for
+// rebalancing loses its lanes with its work. So heartbeats are frequent whatever the session timeout is, and the margin
+// leaves time for a machine that is busy with other things.
+const (
+	slowestHeartbeat = time.Second
+	rejoinMargin     = 5 * time.Second
+)
+
 // joinGroup starts to take part in the consumer group of a stage.
 func (l *Log) joinGroup(spec StageSpec, share *balancer) (*kafka.ConsumerGroup, *groupDialer, error) {
 	d := &groupDialer{sec: l.security, conns: make(map[*groupConn]bool)}
@@ -89,8 +97,8 @@ func (l *Log) joinGroup(spec StageSpec, share *balancer) (*kafka.ConsumerGroup, 
 			ClientID: clientID, Timeout: dialTimeout + aliveTimeout, DialFunc: d.dial, SASLMechanism: l.security.sasl,
 		},
 		GroupBalancers:    []kafka.GroupBalancer{share},
-		HeartbeatInterval: l.cfg.SessionTimeout / 10, SessionTimeout: l.cfg.SessionTimeout,
-		RebalanceTimeout: l.cfg.DrainTimeout + 5*time.Second, JoinGroupBackoff: 500 * time.Millisecond,
+		HeartbeatInterval: min(l.cfg.SessionTimeout/10, slowestHeartbeat), SessionTimeout: l.cfg.SessionTimeout,
+		RebalanceTimeout: l.cfg.DrainTimeout + rejoinMargin, JoinGroupBackoff: 500 * time.Millisecond,
 		Timeout: l.cfg.RequestTimeout,
 	})
 	if err != nil {

@@ -105,7 +105,11 @@ func (r *stageRun) stop(t *testing.T) {
 // await polls until ok holds; the test's own deadline ends a wait that is in vain.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
+	deadline, limited := t.Deadline()
 	for !ok() {
+		if t.Failed() || limited && time.Until(deadline) < 5*time.Second { // the test's own end would say nothing
+			t.Fatalf("giving up to wait until %s", what)
+		}
 		select {
 		case <-t.Context().Done():
 			t.Fatalf("waiting until %s", what)

@@ -3,6 +3,7 @@ package stream
 // Keys of log attributes.
 const (
 	keyCount  = "count"
+	keyDur    = "dur"
 	keyErr    = "err"
 	keyFrom   = "from"
 	keyLane   = "lane"

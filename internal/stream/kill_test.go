@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +23,7 @@ const killLanes = 4
 func killConfig(broker, namespace string) Config {
 	cfg := testConfig(broker, namespace, killLanes)
 	cfg.BatchBytes = 2000
+	cfg.DrainTimeout = time.Second
 	cfg.SessionTimeout = time.Second // the least that the embedded broker allows
 	return cfg
 }
@@ -29,7 +32,8 @@ func killConfig(broker, namespace string) Config {
 func workerMain(broker, namespace string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	l, err := Connect(ctx, killConfig(broker, namespace), Options{})
+	logger := slog.New(slog.NewTextHandler(os.Stdout, nil))
+	l, err := Connect(ctx, killConfig(broker, namespace), Options{Logger: logger})
 	if err != nil {
 		return err
 	}
@@ -54,15 +58,27 @@ func startWorker(t *testing.T, broker, namespace string) (kill func()) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	var killed atomic.Bool
+	done := make(chan struct{})
+	t.Cleanup(func() {
+		<-done
+		if t.Failed() {
+			t.Logf("a worker said\n%s", out.String())
+		}
+	})
+	go func() {
+		defer close(done)
+		if err := cmd.Wait(); !killed.Load() {
+			t.Errorf("a worker ended by itself: %v, %s", err, out.String())
+		}
+	}()
 	return func() {
 		t.Helper()
+		killed.Store(true)
 		if err := cmd.Process.Kill(); err != nil {
 			t.Error(err)
 		}
-		var exit *exec.ExitError
-		if err := cmd.Wait(); !errors.As(err, &exit) || exit.Exited() {
-			t.Errorf("a worker ended by itself: %v, %s", err, out.String())
-		}
+		<-done
 	}
 }
 

@@ -17,6 +17,7 @@ type lane struct {
 	spec    StageSpec
 	id      int
 	meter   *meter
+	pulse   *Pulse
 	commit  func(map[schemas.Topic]int64) // offsets processed whose outputs are all acknowledged
 	stage   Stage
 	readers map[schemas.Topic]*Reader
@@ -177,6 +178,7 @@ func (ln *lane) step(work context.Context, rec Record) error {
 		return err
 	}
 	ln.advance(&rec)
+	ln.pulse.Take()
 	ln.out.work = work
 	ln.held = true
 	started := time.Now()
@@ -193,6 +195,7 @@ func (ln *lane) step(work context.Context, rec Record) error {
 	if err != nil {
 		return err
 	}
+	ln.pulse.Done()
 	return ln.maybeCommit()
 }
 

@@ -1,15 +1,18 @@
 package stream
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -210,5 +213,124 @@ func TestLag(t *testing.T) {
 	}
 	if got, err := l.Lag(t.Context(), "trainer", schemas.Scored); err != nil || got[0].Committed != 7 || got[1].Committed != 8 {
 		t.Errorf("of the trainer: %+v, %v", got, err)
+	}
+}
+
+// TestBusyLaneIsKept lets another owner join while one lane of the first has a large piece of work in hand: the group
+// goes on without waiting for it, and it is not lost.
+func TestBusyLaneIsKept(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, BrokerOptions{})
+	cfg := testConfig(b.Addr(), "", 2)
+	cfg.DrainTimeout = 10 * time.Millisecond
+	cfg.SessionTimeout = time.Minute // nobody is expelled however slow the machine is
+	l := openLog(t, cfg)
+	put(t, l, pair(0, "large"), pair(0, "after"), pair(1, "small"))
+	busy, release := make(chan struct{}), make(chan struct{})
+	var made, aborted atomic.Int32 // of lane 0
+	spec := faultySpec(nil)
+	spec.New = func(lane int, _ []byte) (Stage, error) {
+		if lane == 0 {
+			made.Add(1)
+		}
+		return faulty{copier{schemas.Pairs, schemas.Embeddings}, func(rec Record, out Output) error {
+			if string(rec.Value) != "large" {
+				return nil
+			}
+			close(busy)
+			select {
+			case <-release:
+			case <-out.(*output).work.Done():
+				aborted.Add(1)
+			}
+			return nil
+		}}, nil
+	}
+	first := start(l, spec)
+	<-busy
+	taken := make(chan int, 2) // lanes of the second owner
+	other := faultySpec(nil)
+	other.New = func(lane int, _ []byte) (Stage, error) {
+		taken <- lane
+		return copier{schemas.Pairs, schemas.Embeddings}, nil
+	}
+	second := start(l, other)
+	if lane := <-taken; lane != 1 {
+		t.Errorf("the second owner got lane %d, which is busy", lane)
+	}
+	put(t, l, pair(1, "more"))
+	close(release)
+	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 1}, 0, 1)
+	first.stop(t)
+	second.stop(t)
+	if made.Load() != 1 || aborted.Load() != 0 {
+		t.Errorf("the busy lane was begun %d times, and given up %d times", made.Load(), aborted.Load())
+	}
+}
+
+// TestMemberThatDiesWhileItJoinsIsExpired breaks the connection of a member that waits for the answer to its join. The
+// broker must not let it keep lanes for longer than its session lasts. (What it does by itself is a matter of chance.)
+func TestMemberThatDiesWhileItJoinsIsExpired(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, BrokerOptions{})
+	for i := range 4 {
+		t.Run(fmt.Sprint("try ", i), func(t *testing.T) {
+			t.Parallel()
+			dieWhileJoining(t, testConfig(b.Addr(), fmt.Sprint("try-", i), 4))
+		})
+	}
+}
+
+func dieWhileJoining(t *testing.T, cfg Config) {
+	cfg.SessionTimeout = time.Minute // of the first: only the second is to be expelled, however slow the machine is
+	l := openLog(t, cfg)
+	spec := batcherSpec()
+	group := cfg.GroupID(spec.Name)
+	// A first member takes part, and takes its time when the group is to be rebalanced.
+	first, _, err := l.joinGroup(spec, new(balancer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gen, err := first.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := make(chan struct{})
+	gen.Start(func(context.Context) { <-release })
+	// Meanwhile a second one asks to join, and dies.
+	conn, err := net.Dial("tcp", cfg.Brokers[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	join := kmsg.NewPtrJoinGroupRequest()
+	join.Version, join.Group, join.SessionTimeoutMillis, join.RebalanceTimeoutMillis, join.ProtocolType = 2, group, 1000, 3000, "consumer"
+	protocol := kmsg.NewJoinGroupRequestProtocol()
+	protocol.Name = new(balancer).ProtocolName()
+	pairs := l.name(schemas.Pairs)
+	protocol.Metadata = slices.Concat([]byte{0, 1, 0, 0, 0, 1, 0, byte(len(pairs))}, []byte(pairs), make([]byte, 4)) // version 1, one topic, no user data
+	join.Protocols = append(join.Protocols, protocol)
+	if _, err := conn.Write(kmsg.NewRequestFormatter().AppendRequest(nil, join, 1)); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the second member waits", func() bool {
+		resp, err := l.client.DescribeGroups(t.Context(), &kafka.DescribeGroupsRequest{GroupIDs: []string{group}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(resp.Groups[0].Members) == 2 && resp.Groups[0].GroupState == "PreparingRebalance"
+	})
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	close(release)
+	for lanes := 0; lanes != 4; { // the first generations may give it some
+		gen, err := first.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		lanes = len(gen.Assignments[pairs])
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -21,6 +21,7 @@ type Counters struct {
 	Lag           atomic.Int64 // records of the owned lanes that are in the inputs and not yet read
 	BytesInFlight atomic.Int64 // read ahead, or waiting for their acks
 	Busy          atomic.Int64 // nanoseconds that the stage has worked on records, all lanes together
+	Lanes         atomic.Int64 // owned by this process
 	LastProgress  atomic.Int64 // Unix nanoseconds of the last record read or acknowledged; 0: none yet
 }
 
@@ -28,9 +29,9 @@ func (c *Counters) progress() { c.LastProgress.Store(time.Now().UnixNano()) }
 
 // metrics are the collectors of all stages of a process.
 type metrics struct {
-	in, out, dead, duplicates, restarts, trimmed *prometheus.CounterVec
-	bytes, lag, progress                         *prometheus.GaugeVec
-	reconnects                                   prometheus.Counter
+	in, out, dead, duplicates, restarts, trimmed, stalls *prometheus.CounterVec
+	bytes, lag, progress, stalled                        *prometheus.GaugeVec
+	reconnects                                           prometheus.Counter
 }
 
 const metricsPrefix = "pairstream_stream_"
@@ -49,9 +50,11 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		duplicates: counter("duplicates_dropped_total", "Repeated records dropped.", "stage", "topic"),
 		restarts:   counter("lane_restarts_total", "Times that a lane was taken up again after a fault.", "stage"),
 		trimmed:    counter("trimmed_records_total", "Records that retention removed before they were read for the first time.", "topic"),
+		stalls:     counter("stalls_total", "Times that a lane had input and made no progress for STREAM_STALL_AFTER.", "stage"),
 		bytes:      gauge("bytes_in_flight", "Bytes of records read ahead or waiting for their acks."),
 		lag:        gauge("lag_records", "Records of the owned lanes not yet read."),
 		progress:   gauge("last_progress_timestamp_seconds", "When a record was last read or acknowledged."),
+		stalled:    gauge("stalled_lanes", "Lanes that have input and have made no progress for STREAM_STALL_AFTER."),
 		reconnects: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: metricsPrefix + "reconnects_total", Help: "Times that all connections were dropped to cure a stall.",
 		}),
@@ -59,12 +62,12 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	if r == nil {
 		return m, nil
 	}
-	for _, v := range []**prometheus.CounterVec{&m.in, &m.out, &m.dead, &m.duplicates, &m.restarts, &m.trimmed} {
+	for _, v := range []**prometheus.CounterVec{&m.in, &m.out, &m.dead, &m.duplicates, &m.restarts, &m.trimmed, &m.stalls} {
 		if err := register(r, v); err != nil {
 			return nil, err
 		}
 	}
-	for _, v := range []**prometheus.GaugeVec{&m.bytes, &m.lag, &m.progress} {
+	for _, v := range []**prometheus.GaugeVec{&m.bytes, &m.lag, &m.progress, &m.stalled} {
 		if err := register(r, v); err != nil {
 			return nil, err
 		}

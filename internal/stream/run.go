@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
-
-	"github.com/pairstream/pairstream/schemas"
 )
 
 // Run runs a stage on the lanes that its consumer group gives to this process, until ctx ends or a lane fails for good.
@@ -30,11 +28,13 @@ func (l *Log) Run(ctx context.Context, spec StageSpec) error {
 	if err != nil {
 		return fmt.Errorf("stage %s: %w", spec.Name, err)
 	}
-	r := &run{log: l, spec: spec, share: share, meter: newMeter(l.metrics, spec.Name, spec.Counters), parked: make(map[int]*lane)}
+	r := &run{log: l, spec: spec, share: share, meter: newMeter(l.metrics, spec.Name, spec.Counters), watchdog: l.NewWatchdog(spec.Name), workers: make(map[int]*worker)}
 	r.ctx, r.stop = context.WithCancel(ctx)
 	defer r.stop()
+	watching := r.watch()
 	err = errors.Join(r.generations(group), r.leave(group, dialer))
-	r.forget(nil)
+	r.end()
+	watching()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err = errors.Join(r.failed, err); err != nil {
@@ -48,7 +48,7 @@ func (r *run) leave(group *kafka.ConsumerGroup, dialer *groupDialer) error {
 	r.stop()
 	left := make(chan error, 1)
 	go func() { left <- group.Close() }()
-	r.lanes.Wait()
+	r.turns.Wait()
 	t := time.NewTimer(lastWords)
 	defer t.Stop()
 	select {
@@ -68,39 +68,54 @@ type run struct {
 	meter *meter
 	ctx   context.Context //nolint:containedctx // ends when Run is to return
 	stop  context.CancelFunc
-	lanes sync.WaitGroup // those that are run
+	turns sync.WaitGroup // those that go on
+	ended sync.WaitGroup // all workers there ever were
+
+	watchdog *Watchdog
+	workers  map[int]*worker // of the lanes of the latest generation
 
 	mu     sync.Mutex
-	failed error         // what the first lane failed with
-	parked map[int]*lane // lanes between two generations, with nothing in hand
+	failed error // what the first lane failed with
 }
 
-// park keeps a lane for the next generation.
-func (r *run) park(ln *lane) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.parked[ln.id] = ln
+// watch starts the watchdog; the function that it returns ends it.
+func (r *run) watch() (end func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.watchdog.Run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
 }
 
-// unpark returns the lane if it was kept.
-func (r *run) unpark(id int) *lane {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	ln := r.parked[id]
-	delete(r.parked, id)
-	return ln
-}
-
-// forget closes all lanes that are kept, but for some.
-func (r *run) forget(but []int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for id, ln := range r.parked {
-		if !slices.Contains(but, id) {
-			ln.close()
-			delete(r.parked, id)
+// keep lets go of the workers whose lanes are not ours any more. They had their time to finish what was in hand.
+func (r *run) keep(lanes []int) {
+	for id, w := range r.workers {
+		if !slices.Contains(lanes, id) {
+			w.kill()
+			delete(r.workers, id)
 		}
 	}
+}
+
+// end waits until the workers have nothing in hand, for as long as draining may take, and ends them.
+func (r *run) end() {
+	patience := time.NewTimer(r.log.cfg.DrainTimeout)
+	defer patience.Stop()
+	for _, w := range r.workers {
+		select {
+		case <-w.last.over:
+		case <-patience.C:
+			patience.Reset(0) // for those that follow
+		}
+	}
+	r.keep(nil)
+	r.meter.c.Lanes.Store(0)
+	r.ended.Wait()
 }
 
 // fail ends the run with err, unless something else has failed before.
@@ -137,45 +152,66 @@ func (r *run) generations(group *kafka.ConsumerGroup) error {
 		}
 		logger.Info("lanes assigned", keyStage, r.spec.Name, keyLanes, lanes)
 		r.share.hold(lanes)
-		r.forget(lanes)
+		r.meter.c.Lanes.Store(int64(len(lanes)))
+		r.keep(lanes)
 		r.generation(gen, lanes)
 	}
 }
 
-// generation runs lanes until the generation ends. The functions given to Start must not return before: that would end
-// the generation, and kafka-go would join the group again although the run is over.
+// generation gives each lane's worker a turn until the generation ends. The functions given to Start must not return
+// before: that would end the generation, and kafka-go would join the group again although the run is over. Afterwards
+// they wait for what is in hand, but not longer than the drain time: one large piece of work must not keep the whole
+// group from going on. If its lane stays here, it is not lost.
 func (r *run) generation(gen *kafka.Generation, lanes []int) {
 	var offsets commits
-	over := make(chan struct{}) // all lanes are given up
-	var running sync.WaitGroup
-	running.Add(len(lanes))
-	r.lanes.Add(len(lanes))
-	go func() {
-		running.Wait()
-		close(over)
-	}()
+	var turns sync.WaitGroup
+	turns.Add(len(lanes))
+	r.turns.Add(len(lanes))
 	for _, id := range lanes {
+		w := r.workers[id]
+		if w == nil {
+			w = r.newWorker(id)
+			r.workers[id] = w
+		}
+		reading, cancel := context.WithCancel(r.ctx)
+		t := turn{reading: reading, offsets: &offsets, budget: r.log.cfg.MaxBytesInFlight / int64(len(lanes)), over: make(chan struct{})}
+		w.give(t)
 		gen.Start(func(genCtx context.Context) {
-			r.lane(genCtx, &offsets, id, r.log.cfg.MaxBytesInFlight/int64(len(lanes)))
-			running.Done()
-			r.lanes.Done()
+			select {
+			case <-genCtx.Done():
+			case <-r.ctx.Done():
+			}
+			cancel()
+			r.drain(w.id, t)
+			turns.Done()
+			r.turns.Done()
 			<-genCtx.Done()
 		})
 	}
 	gen.Start(func(genCtx context.Context) {
 		tick := time.NewTicker(commitEvery)
 		defer tick.Stop()
-		for ended := genCtx.Done(); ; {
+		for {
 			select {
 			case <-tick.C:
-			case <-ended: // the lanes have something left to commit
-				<-over
+				r.commit(gen, offsets.take())
+			case <-genCtx.Done():
+				turns.Wait() // the lanes have something left to commit
 				r.commit(gen, offsets.take())
 				return
 			}
-			r.commit(gen, offsets.take())
 		}
 	})
+}
+
+func (r *run) drain(lane int, t turn) {
+	patience := time.NewTimer(r.log.cfg.DrainTimeout)
+	defer patience.Stop()
+	select {
+	case <-t.over:
+	case <-patience.C:
+		r.log.logger.Warn("a lane has work in hand still", keyStage, r.spec.Name, keyLane, lane)
+	}
 }
 
 // commit tells the group how far the lanes are, for lag dashboards; nothing depends on it.
@@ -183,84 +219,4 @@ func (r *run) commit(gen *kafka.Generation, offsets map[string]map[int]int64) {
 	if err := gen.CommitOffsets(offsets); err != nil {
 		r.log.logger.Debug("committing offsets", keyStage, r.spec.Name, keyErr, err)
 	}
-}
-
-// lane owns one lane for one generation. A fault that may pass takes the lane down and up again; any other ends the run.
-func (r *run) lane(genCtx context.Context, offsets *commits, id int, budget int64) {
-	reading, cancel := context.WithCancel(r.ctx)
-	defer cancel()
-	defer context.AfterFunc(genCtx, cancel)()
-	work, cancelWork := context.WithCancel(context.WithoutCancel(r.ctx))
-	defer cancelWork()
-	defer context.AfterFunc(reading, func() {
-		t := time.AfterFunc(r.log.cfg.DrainTimeout, cancelWork)
-		context.AfterFunc(work, func() { t.Stop() })
-	})()
-	var pause backoff
-	for reading.Err() == nil {
-		begun := time.Now()
-		err := r.laneOnce(reading, work, offsets, id, budget)
-		switch {
-		case err == nil:
-			return
-		case work.Err() != nil:
-			r.log.logger.Warn("giving up a lane with work in hand", keyStage, r.spec.Name, keyLane, id, keyErr, err)
-			return
-		case !isTransient(err):
-			r.fail(fmt.Errorf("lane %d: %w", id, err))
-			return
-		}
-		r.log.metrics.restarts.WithLabelValues(r.spec.Name).Inc()
-		r.log.logger.Warn("taking a lane up again", keyStage, r.spec.Name, keyLane, id, keyErr, err)
-		if time.Since(begun) > time.Minute { // not the fault of before
-			pause.reset()
-		}
-		if pause.wait(reading) != nil {
-			return
-		}
-	}
-}
-
-// laneOnce runs the lane until it is given up, or fails. One that was given up with nothing left in hand is kept: the
-// next generation may bring it back.
-func (r *run) laneOnce(reading, work context.Context, offsets *commits, id int, budget int64) error {
-	ln, err := r.takeUp(reading, id, budget)
-	if err != nil {
-		if reading.Err() != nil {
-			return nil
-		}
-		return err
-	}
-	ln.commit = func(at map[schemas.Topic]int64) {
-		for t, o := range at {
-			offsets.add(r.log.name(t), id, o)
-		}
-	}
-	if err := ln.run(reading, work); err != nil {
-		ln.close()
-		return err
-	}
-	r.park(ln)
-	return nil
-}
-
-// takeUp returns the lane as it was left, if this process had it last, or makes it from its last mark.
-func (r *run) takeUp(ctx context.Context, id int, budget int64) (*lane, error) {
-	if ln := r.unpark(id); ln != nil {
-		current, err := ln.current(ctx)
-		if err == nil && current {
-			ln.setBudget(budget)
-			return ln, nil
-		}
-		ln.close()
-		if err != nil {
-			return nil, err
-		}
-	}
-	ln := &lane{log: r.log, spec: r.spec, id: id, meter: r.meter}
-	if err := ln.open(ctx, budget); err != nil {
-		ln.close()
-		return nil, err
-	}
-	return ln, nil
 }

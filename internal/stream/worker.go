@@ -1,0 +1,141 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// worker owns one lane in this process, over any number of generations of the group, until the lane goes to another
+// owner. Each generation gives it a turn.
+type worker struct {
+	run   *run
+	id    int
+	work  context.Context //nolint:containedctx // ends when the lane is not ours any more
+	kill  context.CancelFunc
+	turns chan turn // the latest one that was not begun
+	last  turn      // the latest one, begun or not
+	lane  *lane     // as the turn before has left it, nil when it is to be made from its last mark
+}
+
+// turn is the time for which a generation lets a worker read.
+type turn struct {
+	reading context.Context //nolint:containedctx // ends with the generation
+	offsets *commits
+	budget  int64
+	over    chan struct{} // closed when nothing is in hand any more
+}
+
+func (r *run) newWorker(id int) *worker {
+	w := &worker{run: r, id: id, turns: make(chan turn, 1), last: turn{over: make(chan struct{})}}
+	close(w.last.over)
+	w.work, w.kill = context.WithCancel(context.WithoutCancel(r.ctx))
+	r.ended.Go(w.loop)
+	return w
+}
+
+// give lets the worker read. When it is busy still with what it had in hand at the end of the turn before, it goes on
+// from there afterwards. Only the goroutine that goes through the generations calls it.
+func (w *worker) give(t turn) {
+	select {
+	case missed := <-w.turns:
+		close(missed.over)
+	default:
+	}
+	w.last = t
+	w.turns <- t
+}
+
+func (w *worker) loop() {
+	defer func() {
+		if w.lane != nil {
+			w.lane.close()
+		}
+	}()
+	for {
+		select {
+		case <-w.work.Done():
+			return
+		case t := <-w.turns:
+			w.turn(t)
+			close(t.over)
+		}
+	}
+}
+
+// turn runs the lane until the turn is over. A fault that may pass takes the lane down and up again; any other ends the
+// run.
+func (w *worker) turn(t turn) {
+	r := w.run
+	var pause backoff
+	for t.reading.Err() == nil {
+		begun := time.Now()
+		err := w.once(t)
+		switch {
+		case err == nil:
+			return
+		case w.work.Err() != nil:
+			r.watchdog.Lane(w.id).rest()
+			r.log.logger.Warn("giving up a lane with work in hand", keyStage, r.spec.Name, keyLane, w.id, keyErr, err)
+			return
+		case !isTransient(err):
+			r.fail(fmt.Errorf("lane %d: %w", w.id, err))
+			return
+		}
+		r.watchdog.Lane(w.id).retry()
+		r.log.metrics.restarts.WithLabelValues(r.spec.Name).Inc()
+		r.log.logger.Warn("taking a lane up again", keyStage, r.spec.Name, keyLane, w.id, keyErr, err)
+		if time.Since(begun) > time.Minute { // not the fault of before
+			pause.reset()
+		}
+		if pause.wait(t.reading) != nil {
+			return
+		}
+	}
+}
+
+// once runs the lane until the turn is over, or it fails. After a turn nothing is in hand, and the next may go on.
+func (w *worker) once(t turn) error {
+	if err := w.takeUp(t); err != nil {
+		if t.reading.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	w.lane.commit = func(at map[schemas.Topic]int64) {
+		for topic, o := range at {
+			t.offsets.add(w.run.log.name(topic), w.id, o)
+		}
+	}
+	err := w.lane.run(t.reading, w.work)
+	if err != nil {
+		w.lane.close()
+		w.lane = nil
+	}
+	return err
+}
+
+// takeUp makes the lane from its last mark, unless it can go on as the turn before has left it.
+func (w *worker) takeUp(t turn) error {
+	if w.lane != nil {
+		current, err := w.lane.current(t.reading)
+		if err == nil && current {
+			w.lane.setBudget(t.budget)
+			return nil
+		}
+		w.lane.close()
+		w.lane = nil
+		if err != nil {
+			return err
+		}
+	}
+	ln := &lane{log: w.run.log, spec: w.run.spec, id: w.id, meter: w.run.meter, pulse: w.run.watchdog.Lane(w.id)}
+	if err := ln.open(t.reading, t.budget); err != nil {
+		ln.close()
+		return err
+	}
+	w.lane = ln
+	return nil
+}
