@@ -6,17 +6,40 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"sync/atomic"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Readiness says whether a service owns its lanes and has its model loaded.
-type Readiness struct{ ready atomic.Bool }
+// Readiness says whether every stage of the process owns lanes and has its model loaded. It is safe for concurrent use.
+type Readiness struct {
+	mu     sync.Mutex
+	stages []*Stage
+}
 
-// Set records that the service is ready, or no longer is.
-func (r *Readiness) Set(ready bool) { r.ready.Store(ready) }
+func (r *Readiness) add(s *Stage) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stages = append(r.stages, s)
+}
+
+// missing is what the process waits for before it is ready.
+func (r *Readiness) missing() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.stages) == 0 {
+		return []string{"no stage has begun"}
+	}
+	var missing []string
+	for _, s := range r.stages {
+		if m := s.missing(); m != "" {
+			missing = append(missing, m)
+		}
+	}
+	return missing
+}
 
 type httpServer struct {
 	listener net.Listener
@@ -33,8 +56,8 @@ func newHTTPServer(process Process, rt Runtime) (*httpServer, error) {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(rt.Registry, promhttp.HandlerOpts{Registry: rt.Registry}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "alive") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !rt.Ready.ready.Load() {
-			answer(w, http.StatusServiceUnavailable, "starting: no lanes owned yet")
+		if missing := rt.Ready.missing(); len(missing) > 0 {
+			answer(w, http.StatusServiceUnavailable, "not ready: "+strings.Join(missing, ", "))
 			return
 		}
 		answer(w, http.StatusOK, "ready")

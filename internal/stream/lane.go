@@ -255,11 +255,13 @@ func (ln *lane) flush(work context.Context) error {
 	ln.out.work = work
 	ln.held = false
 	started := time.Now()
+	ln.pulse.Take()
 	err := ln.stage.Flush(work, ln.out)
 	ln.meter.worked(started)
 	if err != nil {
 		return fmt.Errorf("flushing: %w", err)
 	}
+	ln.pulse.Done()
 	return nil
 }
 

@@ -70,30 +70,37 @@ func runStages(ctx context.Context, log *stream.Log, rt service.Runtime, p pipel
 	}
 	all, ctx := errgroup.WithContext(ctx)
 	ctx, stop := context.WithCancel(ctx)
-	shared := engine.Shared{Log: log, Logger: rt.Log, Worker: sampling, Bucket: bucket, Ready: func() { rt.Ready.Set(true) }}
-	run := func(name string, work func(context.Context) error) {
+	shared := engine.Shared{Log: log, Logger: rt.Log, Worker: sampling, Bucket: bucket}
+	run := func(name string, counters *stream.Counters, work func(context.Context, *service.Stage) error) {
+		stage, err := rt.NewStage(name, counters)
 		all.Go(func() error {
-			err := work(ctx)
+			if err == nil {
+				err = work(ctx, stage)
+			}
 			if err == nil || ctx.Err() != nil && errors.Is(err, context.Canceled) {
 				return nil
 			}
 			return fmt.Errorf("%s: %w", name, err)
 		})
 	}
-	run("encoder", func(ctx context.Context) error {
-		return encoding.Run(torch.WithMeter(ctx, &s.encoding), shared.ForStage(&s.encoder), p.Bucket, p.Encoder)
+	run(encoding.Name, &s.encoder, func(ctx context.Context, stage *service.Stage) error {
+		ctx, own := shared.ForStage(ctx, stage, &s.encoding)
+		return encoding.Run(ctx, own, p.Bucket, p.Encoder)
 	})
-	run("indexer", func(ctx context.Context) error {
-		return indexing.Run(ctx, log, p.Indexer, &s.indexer, shared.Ready)
+	run(indexing.Name, &s.indexer, func(ctx context.Context, stage *service.Stage) error {
+		return indexing.Run(ctx, log, p.Indexer, stage)
 	})
-	run("grouper", func(ctx context.Context) error { return grouping.Run(ctx, log, p.Grouper, &s.grouper) })
-	run("discriminator", func(ctx context.Context) error {
-		return scoring.Run(torch.WithMeter(ctx, &s.scoring), shared.ForStage(&s.discriminator), p.Bucket, p.Discriminator)
+	run(grouping.Name, &s.grouper, func(ctx context.Context, stage *service.Stage) error {
+		return grouping.Run(ctx, log, p.Grouper, stage)
 	})
-	run("trainer", func(ctx context.Context) error {
-		own := shared.ForStage(&s.trainer)
+	run(scoring.Name, &s.discriminator, func(ctx context.Context, stage *service.Stage) error {
+		ctx, own := shared.ForStage(ctx, stage, &s.scoring)
+		return scoring.Run(ctx, own, p.Bucket, p.Discriminator)
+	})
+	run(training.Name, &s.trainer, func(ctx context.Context, stage *service.Stage) error {
+		ctx, own := shared.ForStage(ctx, stage, &s.training)
 		own.Worker = trainers
-		err := training.Run(torch.WithMeter(ctx, &s.training), own, p.Bucket, p.Trainer, observe)
+		err := training.Run(ctx, own, p.Bucket, p.Trainer, observe)
 		if err == nil {
 			stop() // with every lane ended, the others have nothing left to do
 		}

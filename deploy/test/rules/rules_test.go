@@ -53,7 +53,7 @@ func TestRulesAreComplete(t *testing.T) {
 // Two hours of a run, a sample each minute: a healthy one, and what each alert is for.
 const healthy = `
 	pairstream_stream_lag_records{stage="encoder",instance="a"} 0+0x60 500+0x60
-	pairstream_stream_last_progress_timestamp_seconds{stage="encoder",instance="a"} 0+60x120
+	pairstream_stream_stalled_lanes{stage="encoder",instance="a"} 0+0x60 1 0+0x59
 	pairstream_stream_records_in_total{stage="encoder",topic="pairs",instance="a"} 0+6000x120
 	pairstream_stream_dead_letters_total{stage="encoder",reason="image missing",instance="a"} 0+0x120
 	pairstream_stream_trimmed_records_total{topic="pairs",instance="a"} 0+0x120
@@ -65,11 +65,7 @@ const healthy = `
 // firing are the series, in place of those of the healthy run, on which alerts must fire at the end.
 var firing = map[string]struct{ series, alert string }{
 	"no progress": {`
-		pairstream_stream_lag_records{stage="encoder",instance="a"} 500+0x120
-		pairstream_stream_last_progress_timestamp_seconds{stage="encoder",instance="a"} 0+60x100 6000+0x20`, "PairstreamStageStalled"},
-	"no progress ever": {`
-		pairstream_stream_lag_records{stage="encoder",instance="a"} 500+0x120
-		pairstream_stream_last_progress_timestamp_seconds{stage="encoder",instance="a"} 0+0x120`, "PairstreamStageStalled"},
+		pairstream_stream_stalled_lanes{stage="encoder",instance="a"} 0+0x110 2+0x10`, "PairstreamStageStalled"},
 	"growing lag": {`
 		pairstream_stream_lag_records{stage="encoder",instance="a"} 9000+100x120`, "PairstreamLagGrowing"},
 	"one dead letter": {`
@@ -89,7 +85,6 @@ var firing = map[string]struct{ series, alert string }{
 	"healthy": {"", ""},
 	"idle without input": {`
 		pairstream_stream_lag_records{stage="encoder",instance="a"} 0+0x120
-		pairstream_stream_last_progress_timestamp_seconds{stage="encoder",instance="a"} 0+0x120
 		pairstream_stage_device_busy_seconds_total{stage="encoder",instance="a"} 0+0x120
 		pairstream_stage_device_waiting_seconds_total{stage="encoder",instance="a"} 0+60x120`, ""},
 	"catching up": {`

@@ -12,8 +12,12 @@ import (
 	"github.com/pairstream/pairstream/internal/service/engine"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
+
+// Name is the stage's, in metrics and consumer groups.
+const Name = "encoder"
 
 // Settings are those of the encoder alone.
 type Settings struct {
@@ -58,6 +62,11 @@ func Main(ctx context.Context, rt service.Runtime, cfg Config) error {
 		return err
 	}
 	defer closeAll()
+	stage, err := rt.NewStage(Name, nil)
+	if err != nil {
+		return err
+	}
+	ctx, shared = shared.ForStage(ctx, stage, new(torch.Meter))
 	return Run(ctx, shared, cfg.Bucket, cfg.Encoder)
 }
 
@@ -77,10 +86,10 @@ func Run(ctx context.Context, shared engine.Shared, bucket engine.Bucket, s Sett
 	if err != nil {
 		return err
 	}
-	shared.Ready()
+	shared.Stage.Loaded()
 	return shared.Log.Run(ctx, stream.StageSpec{
-		Name: "encoder", Inputs: []schemas.Topic{schemas.Pairs}, Outputs: []schemas.Topic{schemas.Embeddings},
-		New: newFactory(core, s.SpoolDir), Counters: shared.Counters,
+		Name: Name, Inputs: []schemas.Topic{schemas.Pairs}, Outputs: []schemas.Topic{schemas.Embeddings},
+		New: newFactory(core, s.SpoolDir, shared.Stage), Counters: shared.Stage.Counters(),
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/pairstream/pairstream/encoder"
+	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
@@ -28,6 +29,7 @@ const spoolBytes = 256 << 20
 // positions, so every embedding carries the mark of its own pair.
 type stage struct {
 	core  Core
+	meter *service.Stage
 	spool *shard.Spool // nil: inline images are refused
 	held  []held
 	dirty bool // the spool holds images that are not synced
@@ -40,9 +42,9 @@ type held struct {
 	state []byte // of the spool after the pair
 }
 
-func newFactory(core Core, spoolDir string) stream.Factory {
+func newFactory(core Core, spoolDir string, meter *service.Stage) stream.Factory {
 	return func(lane int, state []byte) (stream.Stage, error) {
-		s := &stage{core: core}
+		s := &stage{core: core, meter: meter}
 		if spoolDir == "" {
 			return s, nil
 		}
@@ -129,15 +131,19 @@ func (s *stage) Flush(ctx context.Context, out stream.Output) error {
 	for i, h := range s.held {
 		pairs[i] = h.pair
 	}
+	end := s.meter.Batch()
 	results, err := s.core.Encode(ctx, pairs)
+	end()
 	if err != nil {
 		return stream.Transient(err)
 	}
+	s.meter.PairsIn(len(pairs))
 	for i, r := range results {
 		h := s.held[i]
 		if r.Unusable != nil {
 			err = out.DeadLetter(h.rec, r.Unusable.Error())
 		} else {
+			s.meter.PairsOut(1)
 			err = out.Emit(schemas.Embeddings, r.Embedding, out.After(h.rec, h.state))
 		}
 		if err != nil {

@@ -10,6 +10,9 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
+// Name is the stage's, in metrics and consumer groups.
+const Name = "grouper"
+
 // Config is what the grouper reads from its environment.
 type Config struct {
 	Process service.Process
@@ -32,17 +35,21 @@ func Main(ctx context.Context, rt service.Runtime, cfg Config) error {
 		return err
 	}
 	defer log.Close()
-	rt.Ready.Set(true)
-	return Run(ctx, log, cfg.Grouper, nil)
+	stage, err := rt.NewStage(Name, nil)
+	if err != nil {
+		return err
+	}
+	return Run(ctx, log, cfg.Grouper, stage)
 }
 
-// Run groups the lanes that this process is given, until ctx ends. Counters may be nil.
-func Run(ctx context.Context, log *stream.Log, o grouper.Options, counters *stream.Counters) error {
+// Run groups the lanes that this process is given, until ctx ends.
+func Run(ctx context.Context, log *stream.Log, o grouper.Options, meter *service.Stage) error {
+	meter.Loaded()
 	return log.Run(ctx, stream.StageSpec{
-		Name:     "grouper",
+		Name:     Name,
 		Inputs:   []schemas.Topic{schemas.Groups, schemas.Neighbors, schemas.Embeddings, schemas.Features},
 		Outputs:  []schemas.Topic{schemas.Batches},
-		New:      newFactory(o),
-		Counters: counters,
+		New:      newFactory(o, meter),
+		Counters: meter.Counters(),
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 
 	"github.com/pairstream/pairstream/grouper"
+	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -17,16 +18,17 @@ import (
 type stage struct {
 	core    *grouper.Lane
 	options grouper.Options
+	meter   *service.Stage
 	start   stream.Mark // of the group in hand
 }
 
-func newFactory(o grouper.Options) stream.Factory {
+func newFactory(o grouper.Options, meter *service.Stage) stream.Factory {
 	return func(lane int, _ []byte) (stream.Stage, error) {
 		core, err := grouper.NewLane(o, lane)
 		if err != nil {
 			return nil, err
 		}
-		return &stage{core: core, options: o}, nil
+		return &stage{core: core, options: o, meter: meter}, nil
 	}
 }
 
@@ -42,7 +44,14 @@ func (s *stage) Process(ctx context.Context, rec stream.Record, out stream.Outpu
 	if s.core.BetweenGroups() {
 		s.start = out.Before(rec, nil)
 	}
+	defer s.meter.Batch()()
+	if g, ok := value.(*schemas.Group); ok {
+		s.meter.PairsIn(int(g.Count))
+	}
 	err = s.core.Add(ctx, value, rec.Seq, func(made schemas.Record) error {
+		if b, ok := made.(*schemas.Batch); ok {
+			s.meter.PairsOut(len(b.Samples))
+		}
 		return out.Emit(schemas.Batches, made, s.resume(made, rec, out))
 	})
 	if errors.Is(err, grouper.ErrUnexpected) {

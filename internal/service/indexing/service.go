@@ -18,6 +18,9 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
+// Name is the stage's, in metrics and consumer groups.
+const Name = "indexer"
+
 // Settings are those of the indexer alone.
 type Settings struct {
 	LiveAddr string `env:"LIVE_ADDR" desc:"address of live search (GET /neighbors, POST /search), such as :8080; empty: none"`
@@ -50,11 +53,15 @@ func Main(ctx context.Context, rt service.Runtime, cfg Config) error {
 		return err
 	}
 	defer log.Close()
-	return Run(ctx, log, cfg.Indexer, nil, func() { rt.Ready.Set(true) })
+	stage, err := rt.NewStage(Name, nil)
+	if err != nil {
+		return err
+	}
+	return Run(ctx, log, cfg.Indexer, stage)
 }
 
-// Run indexes the lanes that this process is given, until ctx ends. Counters may be nil.
-func Run(ctx context.Context, log *stream.Log, s Settings, counters *stream.Counters, ready func()) error {
+// Run indexes the lanes that this process is given, until ctx ends.
+func Run(ctx context.Context, log *stream.Log, s Settings, meter *service.Stage) error {
 	tagger, err := nouns.Load()
 	if err != nil {
 		return err
@@ -70,11 +77,15 @@ func Run(ctx context.Context, log *stream.Log, s Settings, counters *stream.Coun
 			return err
 		}
 	}
-	ready()
+	fill := newFill(s.Core.GroupSize)
+	if err := meter.Register(fill.ratio); err != nil {
+		return err
+	}
+	meter.Loaded()
 	all.Go(func() error {
 		err := log.Run(running, stream.StageSpec{
-			Name: "indexer", Inputs: []schemas.Topic{schemas.Embeddings}, Outputs: []schemas.Topic{schemas.Neighbors, schemas.Groups},
-			New: newFactory(s.Core, engine, tagger, live), Counters: counters,
+			Name: Name, Inputs: []schemas.Topic{schemas.Embeddings}, Outputs: []schemas.Topic{schemas.Neighbors, schemas.Groups},
+			New: newFactory(s.Core, engine, tagger, live, meter, fill), Counters: meter.Counters(),
 		})
 		if err == nil {
 			err = context.Cause(running) // ends the other goroutines too

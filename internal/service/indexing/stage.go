@@ -10,19 +10,44 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pairstream/pairstream/indexer"
 	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 type stage struct {
 	core  *indexer.Builder
+	lane  int
+	meter *service.Stage
+	fill  fill
 	start stream.Mark // of the open group
 }
 
-func newFactory(o indexer.Options, engine knn.Engine, nouns indexer.NounFinder, live *indexer.Live) stream.Factory {
+// fill reports how full the open groups are.
+type fill struct {
+	ratio *prometheus.GaugeVec
+	size  float64
+}
+
+func newFill(groupSize int) fill {
+	return fill{prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "pairstream_indexer_group_fill_ratio", Help: "Pairs of the lane's open group, as a share of GROUP_SIZE.",
+	}, []string{"lane"}), float64(groupSize)}
+}
+
+func (f fill) set(lane, pending int) {
+	f.ratio.WithLabelValues(strconv.Itoa(lane)).Set(float64(pending) / f.size)
+}
+
+func newFactory(o indexer.Options, engine knn.Engine, nouns indexer.NounFinder, live *indexer.Live,
+	meter *service.Stage, full fill,
+) stream.Factory {
 	return func(lane int, state []byte) (stream.Stage, error) {
 		next, err := parseState(state)
 		if err != nil {
@@ -32,7 +57,7 @@ func newFactory(o indexer.Options, engine knn.Engine, nouns indexer.NounFinder, 
 		if err != nil {
 			return nil, err
 		}
-		return &stage{core: core}, nil
+		return &stage{core: core, lane: lane, meter: meter, fill: full}, nil
 	}
 }
 
@@ -61,6 +86,7 @@ func (s *stage) Process(ctx context.Context, rec stream.Record, out stream.Outpu
 	}
 	switch r := value.(type) {
 	case *schemas.Embedding:
+		s.meter.PairsIn(1)
 		return s.add(ctx, rec, r, out)
 	case *schemas.Seal:
 		if err := s.close(ctx, indexer.BySeal, out, func() stream.Mark { return out.Before(rec, s.state()) }); err != nil {
@@ -83,6 +109,7 @@ func (s *stage) add(ctx context.Context, rec stream.Record, e *schemas.Embedding
 	case err != nil:
 		return err
 	}
+	s.fill.set(s.lane, s.core.Pending())
 	switch verdict {
 	case indexer.Complete:
 		return s.close(ctx, indexer.ByCount, out, func() stream.Mark { return out.After(rec, s.state()) })
@@ -100,10 +127,14 @@ func (s *stage) add(ctx context.Context, rec stream.Record, e *schemas.Embedding
 // close publishes the open group, if there is one. Chunks lead back to the group's start; the manifest leads to after,
 // where the next group begins.
 func (s *stage) close(ctx context.Context, why indexer.Reason, out stream.Output, after func() stream.Mark) error {
+	end := s.meter.Batch()
 	group, err := s.core.Close(ctx, why)
+	end()
 	if err != nil || group == nil {
 		return err
 	}
+	s.fill.set(s.lane, 0)
+	s.meter.PairsOut(int(group.Manifest.Count))
 	for _, c := range group.Chunks {
 		if err := out.Emit(schemas.Neighbors, c, s.start); err != nil {
 			return err
@@ -118,4 +149,7 @@ func (s *stage) close(ctx context.Context, why indexer.Reason, out stream.Output
 func (s *stage) Flush(context.Context, stream.Output) error { return nil }
 
 // Close implements [io.Closer].
-func (s *stage) Close() error { return s.core.Free() }
+func (s *stage) Close() error {
+	s.fill.ratio.DeleteLabelValues(strconv.Itoa(s.lane))
+	return s.core.Free()
+}

@@ -11,8 +11,12 @@ import (
 	"github.com/pairstream/pairstream/internal/service/engine"
 	"github.com/pairstream/pairstream/internal/service/samples"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
+
+// Name is the stage's, in metrics and consumer groups.
+const Name = "discriminator"
 
 // Settings are those of the discriminator alone.
 type Settings struct {
@@ -58,6 +62,11 @@ func Main(ctx context.Context, rt service.Runtime, cfg Config) error {
 		return err
 	}
 	defer closeAll()
+	stage, err := rt.NewStage(Name, nil)
+	if err != nil {
+		return err
+	}
+	ctx, shared = shared.ForStage(ctx, stage, new(torch.Meter))
 	return Run(ctx, shared, cfg.Bucket, cfg.Discriminator)
 }
 
@@ -79,9 +88,9 @@ func Run(ctx context.Context, shared engine.Shared, bucket engine.Bucket, s Sett
 	if err != nil {
 		return fmt.Errorf("COND_CHECKPOINT is %q: %w", s.Checkpoint, err)
 	}
-	shared.Ready()
+	shared.Stage.Loaded()
 	return shared.Log.Run(ctx, stream.StageSpec{
-		Name: "discriminator", Inputs: []schemas.Topic{schemas.Batches}, Outputs: []schemas.Topic{schemas.Scored},
-		New: newFactory(core, loader), Counters: shared.Counters,
+		Name: Name, Inputs: []schemas.Topic{schemas.Batches}, Outputs: []schemas.Topic{schemas.Scored},
+		New: newFactory(core, loader, shared.Stage), Counters: shared.Stage.Counters(),
 	})
 }

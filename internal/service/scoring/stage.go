@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/pairstream/pairstream/discriminator"
+	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/service/samples"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
@@ -15,10 +16,11 @@ import (
 type stage struct {
 	core   *discriminator.Discriminator
 	loader *samples.Loader
+	meter  *service.Stage
 }
 
-func newFactory(core *discriminator.Discriminator, loader *samples.Loader) stream.Factory {
-	return func(int, []byte) (stream.Stage, error) { return &stage{core, loader}, nil }
+func newFactory(core *discriminator.Discriminator, loader *samples.Loader, meter *service.Stage) stream.Factory {
+	return func(int, []byte) (stream.Stage, error) { return &stage{core, loader, meter}, nil }
 }
 
 // Input implements [stream.Stage].
@@ -32,10 +34,14 @@ func (s *stage) Process(ctx context.Context, rec stream.Record, out stream.Outpu
 	}
 	switch r := value.(type) {
 	case *schemas.Batch:
+		end := s.meter.Batch()
 		scored, err := s.score(ctx, r)
+		end()
 		if err != nil {
 			return err
 		}
+		s.meter.PairsIn(len(r.Samples))
+		s.meter.PairsOut(len(scored.Samples))
 		return out.Emit(schemas.Scored, scored, out.After(rec, nil))
 	case *schemas.Seal:
 		return out.Emit(schemas.Scored, r, out.After(rec, nil))

@@ -37,19 +37,28 @@ type loop struct {
 	every     int64
 	at        positions
 	observe   func(Step)
+	meter     *meter
+	watchdog  *stream.Watchdog
 	trained   bool // a step was made since the last checkpoint
 }
 
 // run trains until every lane has ended or ctx ends, and leaves a checkpoint behind in both cases.
 func (l *loop) run(ctx context.Context, r *rotation) error {
 	both, working := errgroup.WithContext(ctx)
+	watching, over := context.WithCancel(working)
+	both.Go(func() error {
+		l.watchdog.Run(watching)
+		return nil
+	})
 	ready := make(chan work, prepared)
 	both.Go(func() error { return r.run(working, ready) })
 	both.Go(func() error {
+		defer over()
 		for w := range ready {
 			if err := l.step(working, w); err != nil {
 				return err
 			}
+			l.watchdog.Lane(w.lane).Done()
 		}
 		return nil
 	})
@@ -70,7 +79,9 @@ func (l *loop) run(ctx context.Context, r *rotation) error {
 
 func (l *loop) step(ctx context.Context, w work) error {
 	started := time.Now()
+	end := l.meter.Batch()
 	result, err := l.core.Step(ctx, w.batch, w.input)
+	end()
 	if err != nil {
 		return err
 	}
@@ -81,6 +92,7 @@ func (l *loop) step(ctx context.Context, w work) error {
 		}
 	}
 	took := time.Since(started)
+	l.meter.step(result)
 	l.observe(Step{Lane: w.lane, Result: result, Took: took})
 	if result.Step%reportEvery == 0 {
 		if err := l.report(ctx, result, took); err != nil {

@@ -31,7 +31,8 @@ type rotation struct {
 	loader    *samples.Loader
 	positives bool
 	at        positions
-	counters  *stream.Counters
+	meter     *meter
+	watchdog  *stream.Watchdog
 	readers   map[int]*stream.Reader
 }
 
@@ -40,7 +41,7 @@ func (r *rotation) run(ctx context.Context, out chan<- work) error {
 	defer close(out)
 	r.readers = make(map[int]*stream.Reader)
 	for _, l := range r.at.Lanes {
-		r.readers[l.Lane] = r.log.OpenReader(schemas.Scored, l.Lane, l.Scored, stream.ReaderOptions{Name: "trainer", Counters: r.counters})
+		r.readers[l.Lane] = r.log.OpenReader(schemas.Scored, l.Lane, l.Scored, stream.ReaderOptions{Name: Name, Counters: r.meter.Counters()})
 		defer r.readers[l.Lane].Close()
 	}
 	if r.at.Lanes[r.at.Turn].Ended && !r.at.advance() {
@@ -78,6 +79,8 @@ func (r *rotation) next(ctx context.Context) (*work, error) {
 			}
 			continue
 		}
+		r.watchdog.Lane(lane.Lane).Take()
+		r.meter.PairsIn(len(batch.Samples))
 		w := &work{lane: lane.Lane, batch: batch, seq: lane.Features}
 		lane.Features++
 		r.at.advance()
@@ -111,7 +114,7 @@ func (r *rotation) read(ctx context.Context, lane int) (batch *schemas.ScoredBat
 		if !errors.Is(err, stream.ErrPoison) {
 			return nil, false, fmt.Errorf("reading lane %d: %w", lane, err)
 		}
-		if err := r.publisher.DeadLetter(ctx, "trainer", rec, err.Error()); err != nil {
+		if err := r.publisher.DeadLetter(ctx, Name, rec, err.Error()); err != nil {
 			return nil, false, fmt.Errorf("setting a record of lane %d aside: %w", lane, err)
 		}
 	}

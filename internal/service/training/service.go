@@ -17,9 +17,13 @@ import (
 	"github.com/pairstream/pairstream/internal/service/engine"
 	"github.com/pairstream/pairstream/internal/service/samples"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )
+
+// Name is the stage's, in metrics and consumer groups.
+const Name = "trainer"
 
 // Settings are those of the trainer alone.
 type Settings struct {
@@ -84,6 +88,11 @@ func Main(ctx context.Context, rt service.Runtime, cfg Config) error {
 		return err
 	}
 	defer closeAll()
+	stage, err := rt.NewStage(Name, nil)
+	if err != nil {
+		return err
+	}
+	ctx, shared = shared.ForStage(ctx, stage, new(torch.Meter))
 	return Run(ctx, shared, cfg.Bucket, cfg.Trainer, nil)
 }
 
@@ -112,18 +121,25 @@ func Run(ctx context.Context, shared engine.Shared, bucket engine.Bucket, s Sett
 			return fmt.Errorf("looking for the last features of lane %d: %w", lane, err)
 		}
 	}
-	publisher := shared.Log.NewPublisher(stream.PublisherOptions{Name: "trainer", Counters: shared.Counters})
-	shared.Ready()
 	if observe == nil {
 		observe = func(Step) {}
 	}
+	meter, err := newMeter(shared.Stage)
+	if err != nil {
+		return err
+	}
+	counters := shared.Stage.Counters()
+	publisher := shared.Log.NewPublisher(stream.PublisherOptions{Name: Name, Counters: counters})
+	watchdog := shared.Log.NewWatchdog(Name)
+	counters.Lanes.Store(int64(len(lanes)))
+	shared.Stage.Loaded()
 	l := &loop{
 		core: core, publisher: publisher, logger: shared.Logger, published: published,
-		dir: s.Dir, every: s.Every, at: at, observe: observe,
+		dir: s.Dir, every: s.Every, at: at, observe: observe, meter: meter, watchdog: watchdog,
 	}
 	err = l.run(ctx, &rotation{
 		log: shared.Log, logger: shared.Logger, publisher: publisher, loader: loader,
-		positives: s.Core.UniWeight > 0, at: at.clone(), counters: shared.Counters,
+		positives: s.Core.UniWeight > 0, at: at.clone(), meter: meter, watchdog: watchdog,
 	})
 	if err == nil && !s.ExitAtEnd {
 		shared.Logger.Info("every lane has ended", "step", core.Steps())
