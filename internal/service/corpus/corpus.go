@@ -77,6 +77,12 @@ func (c *Corpus) Images() int { return len(c.images) }
 // Pairs is the number of captions.
 func (c *Corpus) Pairs() int { return len(c.captions) }
 
+// Pair is the caption of a number, and its image by number and id.
+func (c *Corpus) Pair(i int) (text string, image int, id schemas.ImageID) {
+	x := c.captions[i]
+	return x.text, int(x.image), c.images[x.image].id
+}
+
 // Captions yields every caption.
 func (c *Corpus) Captions(yield func(string) bool) {
 	for _, x := range c.captions {

@@ -1,0 +1,112 @@
+package experiments
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/pairstream/pairstream/discriminator"
+	"github.com/pairstream/pairstream/grouper"
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/trainer"
+)
+
+// Connections compares Con-D's verdicts with the truth.
+type Connections struct {
+	Seed       uint64    `json:"seed"`
+	CondSteps  int64     `json:"con_d_steps"`
+	Candidates int       `json:"candidates"` // hardest of every pair and direction
+	True       int       `json:"true"`       // of these: captions that hold for the picture
+	Above      []Verdict `json:"above"`      // by threshold
+}
+
+// Verdict is what a threshold gives.
+type Verdict struct {
+	High      float64 `json:"high"`
+	Confirmed int     `json:"confirmed"` // candidates with a probability above High
+	True      int     `json:"true"`      // of these
+	Precision float64 `json:"precision"` // true of confirmed
+	Recall    float64 `json:"recall"`    // confirmed of true
+}
+
+// Connections trains Con-D and lets it judge the two hardest candidates of every pair in an epoch of GRIT's mini-batches,
+// which is what the trainer of MAFA is given.
+func (s *Setup) Connections(ctx context.Context) (*Connections, error) {
+	cond := filepath.Join(s.dir, "con-d.safetensors")
+	if err := s.first(ctx, s.sizes.CondSteps, cond); err != nil {
+		return nil, err
+	}
+	g, err := newGroup(ctx, s.worker, cond, s.data.images, s.data.pairs, s.seed)
+	if err != nil {
+		return nil, err
+	}
+	m, err := model.Load(ctx, s.worker, cond, model.LoadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer m.Free()
+	core, err := discriminator.New(ctx, m, discriminator.Options{})
+	if err != nil {
+		return nil, err
+	}
+	loader, err := s.loader(m)
+	if err != nil {
+		return nil, err
+	}
+	out := &Connections{Seed: s.seed, CondSteps: s.sizes.CondSteps}
+	thresholds := []float64{0.5, trainer.MAFA().ECM.High, 0.9, 0.95}
+	for _, high := range thresholds {
+		out.Above = append(out.Above, Verdict{High: high})
+	}
+	o := s.sampling(grouper.StrategyGRIT, 1, grouper.Defaults().Candidates)
+	err = g.batches(ctx, o, func(b *schemas.Batch) (*schemas.FeatureBlock, error) {
+		pixels, err := loader.Images(ctx, b)
+		if err != nil {
+			return nil, err
+		}
+		scored, err := core.Score(ctx, b, discriminator.Input{Pixels: pixels, IDs: loader.IDs(b)})
+		if err == nil {
+			s.count(out, scored)
+		}
+		return nil, err
+	})
+	for i := range out.Above {
+		out.Above[i].finish(out.True)
+	}
+	return out, err
+}
+
+// count adds the candidates of a batch.
+func (s *Setup) count(c *Connections, b *schemas.ScoredBatch) {
+	for k := range b.I2T {
+		anchor := int32(k / int(b.M))
+		s.countOne(c, b, anchor, b.I2T[k], b.ProbI2T[k])
+		s.countOne(c, b, b.T2I[k], anchor, b.ProbT2I[k])
+	}
+}
+
+func (s *Setup) countOne(c *Connections, b *schemas.ScoredBatch, image, text int32, p float32) {
+	if image < 0 || text < 0 {
+		return
+	}
+	holds := s.data.matches(b.Samples[image].ImageID, b.Samples[text].Text)
+	c.Candidates++
+	if holds {
+		c.True++
+	}
+	for i := range c.Above {
+		v := &c.Above[i]
+		if (trainer.ECMOptions{High: v.High}).ClassOf(p) != trainer.Connection {
+			continue
+		}
+		v.Confirmed++
+		if holds {
+			v.True++
+		}
+	}
+}
+
+func (v *Verdict) finish(all int) {
+	v.Precision = float64(v.True) / float64(max(v.Confirmed, 1))
+	v.Recall = float64(v.True) / float64(max(all, 1))
+}

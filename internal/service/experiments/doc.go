@@ -1,0 +1,15 @@
+// Package experiments repeats two claims of the papers about training on generated scenes, whose truth is known.
+//
+// [Setup.Sampling]: with equal steps, mini-batches by GRIT leave a lower held-out ITM error than random ones (GRIT-VLP
+// Tables 1 and 4). Both trainings begin with the same first model, see every pair equally often and differ in the order
+// alone. Both models are asked about the same hard negatives: those that the two find hardest together, less the captions
+// that happen to be true of the picture.
+//
+// [Setup.Connections]: what Con-D confirms among the hardest candidates of GRIT's mini-batches is true (MAFA section 4.1).
+// The generator tells for every candidate whether the caption holds for the picture, so precision and recall are exact.
+//
+// Everything goes through the cores of the stages, one after the other in this process, without a log: pairs through the
+// encoder and the indexer into a group, the group through a lane of the grouper, its mini-batches through the discriminator
+// or the trainer, and the trainer's features back into the grouper. On a CPU a result is a function of the sizes, the seed
+// and the number of threads.
+package experiments

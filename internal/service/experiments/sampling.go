@@ -1,0 +1,164 @@
+package experiments
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/pairstream/pairstream/grouper"
+	"github.com/pairstream/pairstream/internal/eval"
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/service/samples"
+	"github.com/pairstream/pairstream/internal/token"
+	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/trainer"
+)
+
+// Sampling compares random mini-batches with GRIT's.
+type Sampling struct {
+	Seed   uint64 `json:"seed"`
+	Steps  int64  `json:"steps"` // of either training, after the first model's
+	Start  Held   `json:"start"` // the first model
+	Random Held   `json:"random"`
+	GRIT   Held   `json:"grit"`
+}
+
+// Held is what a model is worth on the held-out pairs.
+type Held struct {
+	Match eval.MatchError `json:"matching_error"` // of the same pairs for all models
+	RSUM  float64         `json:"rsum"`           // of retrieval by ITC alone
+}
+
+// Sampling trains twice from the same first model, on random mini-batches and on GRIT's.
+func (s *Setup) Sampling(ctx context.Context) (*Sampling, error) {
+	start := filepath.Join(s.dir, "start.safetensors")
+	if err := s.first(ctx, s.sizes.StartSteps, start); err != nil {
+		return nil, err
+	}
+	g, err := newGroup(ctx, s.worker, start, s.data.images, s.data.pairs, s.seed)
+	if err != nil {
+		return nil, err
+	}
+	batches := (len(s.data.pairs) + s.sizes.Batch - 1) / s.sizes.Batch
+	out := &Sampling{Seed: s.seed, Steps: int64(s.sizes.Epochs * batches)}
+	weights := map[grouper.Strategy]string{"": start}
+	for _, strategy := range []grouper.Strategy{grouper.StrategyRandom, grouper.StrategyGRIT} {
+		weights[strategy] = filepath.Join(s.dir, string(strategy)+".safetensors")
+		if err := s.train(ctx, start, g, s.sampling(strategy, s.sizes.Epochs, 0), out.Steps, weights[strategy]); err != nil {
+			return nil, err
+		}
+	}
+	mining, err := s.mining(ctx, weights[grouper.StrategyRandom], weights[grouper.StrategyGRIT])
+	if err != nil {
+		return nil, err
+	}
+	for strategy, held := range map[grouper.Strategy]*Held{"": &out.Start, grouper.StrategyRandom: &out.Random, grouper.StrategyGRIT: &out.GRIT} {
+		r, err := s.evaluate(ctx, weights[strategy], mining)
+		if err != nil {
+			return nil, err
+		}
+		*held = Held{Match: r.Match, RSUM: r.ITC.RSUM()}
+	}
+	return out, nil
+}
+
+// sampling are the grouper's settings.
+func (s *Setup) sampling(strategy grouper.Strategy, epochs, candidates int) grouper.Options {
+	o := grouper.Defaults()
+	o.Seed, o.Strategy, o.Epochs, o.BatchSize, o.Candidates = s.seed, strategy, epochs, s.sizes.Batch, candidates
+	o.QueueSize, o.SearchSpace, o.Texts, o.Workers = 0, s.sizes.Space*s.sizes.Batch, grouper.TextNone, 2
+	return o
+}
+
+// training are GRIT-VLP's settings, for either strategy.
+func (s *Setup) training(steps int64) trainer.Options {
+	o := trainer.GRITVLP()
+	o.Seed, o.MLMWeight = s.seed, mlmWeight
+	o.Schedule.Rate, o.Schedule.Min, o.Schedule.WarmupRate = highestRate, highestRate/20, highestRate/10
+	o.Schedule.WarmupSteps, o.Schedule.TotalSteps = min(20, steps-1), steps
+	return o
+}
+
+// train trains on a group's mini-batches and writes the weights to out.
+func (s *Setup) train(ctx context.Context, start string, g *group, sampling grouper.Options, steps int64, out string) error {
+	m, err := model.Load(ctx, s.worker, start, model.LoadOptions{})
+	if err != nil {
+		return err
+	}
+	t, err := trainer.New(ctx, m, s.training(steps))
+	if err != nil {
+		m.Free()
+		return err
+	}
+	defer t.Free()
+	loader, err := s.loader(m)
+	if err != nil {
+		return err
+	}
+	report := s.report(string(sampling.Strategy), steps)
+	err = g.batches(ctx, sampling, func(b *schemas.Batch) (*schemas.FeatureBlock, error) {
+		pixels, err := loader.Images(ctx, b)
+		if err != nil {
+			return nil, err
+		}
+		r, err := t.Step(ctx, &schemas.ScoredBatch{Batch: *b}, trainer.Input{Pixels: pixels, IDs: loader.IDs(b)})
+		if err != nil {
+			return nil, err
+		}
+		report(r)
+		return &r.Features, nil
+	})
+	if err != nil {
+		return err
+	}
+	return m.Save(ctx, out)
+}
+
+func (s *Setup) loader(m *model.Model) (*samples.Loader, error) {
+	return samples.NewLoader(s.data.images, m.Config.ImageSize, m.Config.TextTokens, m.Vocab, s.seed, augmentation())
+}
+
+// evaluate measures weights on the held-out pairs, with the hard negatives of mining where it is given.
+func (s *Setup) evaluate(ctx context.Context, weights string, mining *eval.Matrix) (*eval.Report, error) {
+	m, err := model.Load(ctx, s.worker, weights, model.LoadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer m.Free()
+	words, err := token.NewWordPiece(m.Vocab)
+	if err != nil {
+		return nil, err
+	}
+	held := s.data.held.Evaluation(ctx, s.data.images, words, m.Config.ImageSize, m.Config.TextTokens)
+	return eval.Evaluate(ctx, m, held, eval.Options{TopK: eval.NoRerank, Mining: mining})
+}
+
+// mining adds the similarities of two models up, and puts captions that are true of a picture by chance last.
+func (s *Setup) mining(ctx context.Context, a, b string) (*eval.Matrix, error) {
+	first, err := s.evaluate(ctx, a, nil)
+	if err != nil {
+		return nil, err
+	}
+	second, err := s.evaluate(ctx, b, nil)
+	if err != nil {
+		return nil, err
+	}
+	sum := first.Sim
+	for i, v := range second.Sim.Data {
+		sum.Data[i] += v
+	}
+	ids := make([]schemas.ImageID, sum.Rows)
+	for i := range s.data.held.Pairs() {
+		_, image, id := s.data.held.Pair(i)
+		ids[image] = id
+	}
+	const last = -10 // similarities are within -1..1
+	for text := range sum.Cols {
+		caption, own, _ := s.data.held.Pair(text)
+		for image, id := range ids {
+			if image != own && s.data.matches(id, caption) {
+				sum.Row(image)[text] = last
+			}
+		}
+	}
+	return &sum, nil
+}
