@@ -9,7 +9,7 @@ ARGS ?=
 PACKAGES := ./... ./testdata/scenes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-kafka test-compose test-helm helm-readme lint fmt readme clean
+.PHONY: help setup build demo experiments test test-kafka test-compose test-helm helm-readme bench bench-short lint fmt readme clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,15 +24,18 @@ build: setup ## build every binary into bin/
 demo: build ## run the whole pipeline and show the result; DATA=folder-of-tars for your own pairs
 	@$(BIN)/pairstream demo $(if $(DATA),--data $(DATA)) $(ARGS)
 
+experiments: build ## repeat two claims of the papers on generated scenes, three seeds; up to half an hour; results in data/experiments.json
+	@$(BIN)/pairstream experiments $(ARGS)
+
 test: setup ## run all tests that need no external server
 	go test $(PACKAGES)
 
 test-kafka: setup ## run the log's tests on a real cluster: Apache Kafka, three brokers, on Java 17 and Maven; SOAK=1 for longer
 	go test -tags kafka -count=1 -timeout 60m ./internal/kafkatest/ ./internal/stream/
 
-test-compose: ## build the images, bring the compose stack up, kill containers and account for every pair; needs root or a Docker engine
-	deploy/test/prepare-images.sh
-	cd deploy/test && go test -tags compose -count=1 -timeout 30m -v ./compose; status=$$?; ./prepare-images.sh stop; exit $$status
+test-compose: setup ## build the images, bring the compose stack up, kill containers and account for every pair; needs root or a Docker engine
+	@trap '$(CURDIR)/deploy/test/prepare-images.sh stop' EXIT; trap 'exit 130' INT TERM; \
+	deploy/test/prepare-images.sh && cd deploy/test && go test -tags compose -count=1 -timeout 30m -v ./compose
 
 test-helm: $(TOOLS)/helm $(TOOLS)/kubeconform ## lint and render the Helm chart, check every object; check alerts and dashboard
 	cd deploy/test && PATH="$(TOOLS):$$PATH" go test -count=1 ./chart ./rules
@@ -48,6 +51,18 @@ $(TOOLS)/kubeconform:
 
 $(TOOLS)/golangci-lint:
 	GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+bench: build ## measure everything beside its peers, an hour on two cores; installs Debian's python3-torch, python3-faiss, python3-pil; ARGS=--only=row,row
+	@deploy/setup.sh peers
+	go build -o $(BIN)/bench ./bench
+	$(BIN)/bench $(ARGS)
+	$(BIN)/bench --write README.md,docs/scaling.md
+
+bench-short: setup ## run every measurement once at a small size, for its results alone
+	@deploy/setup.sh peers
+	@mkdir -p $(BIN)
+	go build -o $(BIN)/bench ./bench
+	$(BIN)/bench --short $(ARGS)
 
 lint: setup $(TOOLS)/golangci-lint ## gofmt, go vet and the linters of .golangci.yml
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not formatted: $$out" >&2; exit 1; }

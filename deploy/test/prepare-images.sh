@@ -47,13 +47,24 @@ packages() { # install the missing ones of "$@"
 		die "could not install ${missing[*]}: $(tail -n 5 "$logs/apt.log")"
 }
 
+# daemon runs a command in a session of its own, so that an interrupt of a test does not stop it in the middle of tearing
+# down, and without the files that its caller has open: a lock among them would last as long as the daemon.
+daemon() {
+	local fd
+	for fd in /proc/self/fd/*; do
+		fd=${fd##*/}
+		[ "$fd" -le 2 ] || [ "$fd" = 255 ] || eval "exec $fd>&-"
+	done
+	exec setsid "$@"
+}
+
 engine() {
 	docker info >/dev/null 2>&1 && return
 	command -v dockerd >/dev/null || packages docker.io iptables
 	docker info >/dev/null 2>&1 && return # its package may have started it
 	say "starting dockerd, with its data in $data"
-	# Its own session, so that an interrupt of a test does not stop it in the middle of tearing down.
-	as_root setsid dockerd --data-root "$data/root" --pidfile "$pidfile" >"$logs/dockerd.log" 2>&1 </dev/null &
+	as_root true
+	daemon dockerd --data-root "$data/root" --pidfile "$pidfile" >"$logs/dockerd.log" 2>&1 </dev/null &
 	local started=$!
 	for _ in $(seq 60); do
 		docker info >/dev/null 2>&1 && return
