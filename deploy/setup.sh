@@ -1,9 +1,23 @@
 #!/bin/sh
 # Installs what pairstream builds against, from Debian's packages, and checks that the BLAS in use is a fast one.
-# Called by the Makefile; safe to run again: it does nothing when nothing is missing.
+# Called by the Makefile; safe to run again: it does nothing when nothing is missing. "setup.sh peers" installs instead
+# what `make bench` measures pairstream beside.
 set -eu
 
-packages="g++ make pkg-config libtorch-dev libfaiss-dev libopenblas-dev"
+case "${1:-}" in
+"")
+	packages="g++ make pkg-config libtorch-dev libfaiss-dev libopenblas-dev"
+	why="libtorch trains, FAISS indexes, OpenBLAS multiplies, g++ builds the bindings"
+	;;
+peers)
+	packages="python3-torch python3-faiss python3-pil"
+	why="pairstream is measured beside PyTorch, FAISS and PIL"
+	;;
+*)
+	echo "setup: $1 is no set of packages; want nothing or peers" >&2
+	exit 2
+	;;
+esac
 
 missing=
 for package in $packages; do
@@ -20,7 +34,7 @@ if [ -n "$missing" ]; then
 		echo "setup: missing packages; as root, run: apt-get update && $install" >&2
 		exit 1
 	fi
-	echo "setup: installing$missing (libtorch trains, FAISS indexes, OpenBLAS multiplies, g++ builds the bindings)"
+	echo "setup: installing$missing ($why)"
 	if ! { $sudo env DEBIAN_FRONTEND=noninteractive apt-get update -qq &&
 		$sudo env DEBIAN_FRONTEND=noninteractive $install -qq >/tmp/pairstream-setup.$$ 2>&1; }; then
 		cat /tmp/pairstream-setup.$$ >&2 2>/dev/null || true

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// worker is pairstream's side of a row. Do fills in Values and Series; times are taken around it.
+type worker interface {
+	do(ctx context.Context, command string, a *answer) error
+}
+
+// workers makes the worker of a kind; what it does before it returns is not measured.
+var workers = map[string]func(context.Context, job) (worker, error){
+	"group":    newGroupWorker,
+	"kmeans":   newKMeansWorker,
+	"live":     newLiveWorker,
+	"walk":     newWalkWorker,
+	"step":     newStepWorker,
+	"decode":   newDecodeWorker,
+	"encode":   newEncodeWorker,
+	"plumbing": newPlumbingWorker,
+	"base":     newBaseWorker,
+	"memory":   newMemoryWorker,
+}
+
+// serve answers commands until there are no more.
+func serve(ctx context.Context, kind string, in io.Reader, out io.Writer) error {
+	lines := bufio.NewReader(in)
+	encoder := json.NewEncoder(out)
+	first, err := lines.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("reading the job: %w", err)
+	}
+	var j job
+	if err := json.Unmarshal(first, &j); err != nil {
+		return fmt.Errorf("reading the job: %w", err)
+	}
+	begin, ok := workers[kind]
+	if !ok {
+		return fmt.Errorf("no work is called %q", kind)
+	}
+	w, err := begin(ctx, j)
+	if err != nil {
+		return encoder.Encode(answer{Error: err.Error()})
+	}
+	if closer, ok := w.(io.Closer); ok {
+		defer func() { err = closer.Close() }()
+	}
+	if err := encoder.Encode(answer{}); err != nil {
+		return err
+	}
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return nil
+		}
+		if err := encoder.Encode(measured(ctx, w, strings.TrimSpace(line))); err != nil {
+			return err
+		}
+	}
+}
+
+// measured does one command.
+func measured(ctx context.Context, w worker, command string) answer {
+	a := answer{Values: map[string]float64{}, Series: map[string][]float64{}}
+	cpu, started := cpuSeconds(), time.Now()
+	err := w.do(ctx, command, &a)
+	if a.Seconds == 0 {
+		a.Seconds = time.Since(started).Seconds()
+	}
+	a.CPUSeconds = cpuSeconds() - cpu
+	if err == nil {
+		a.PeakBytes, err = memory("VmHWM")
+	}
+	if err != nil {
+		a.Error = err.Error()
+	}
+	return a
+}
+
+func cpuSeconds() float64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+}
+
+// memory reads a size from /proc/self/status, in bytes.
+func memory(name string) (float64, error) {
+	raw, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(raw)) {
+		if rest, ok := strings.CutPrefix(line, name+":"); ok {
+			kilobytes, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+			return kilobytes * 1024, err
+		}
+	}
+	return 0, fmt.Errorf("no %s in /proc/self/status", name)
+}
+
+// unknown is what a worker says to a command that it does not know.
+func unknown(command string) error { return fmt.Errorf("no command is called %q", command) }

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/pairstream/pairstream/encoder"
+	"github.com/pairstream/pairstream/internal/imaging"
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+func decodeRow(size int) func(context.Context, *bench) (*Result, error) {
+	return func(ctx context.Context, b *bench) (*Result, error) {
+		n := b.size(32, 3)
+		j := job{Folder: b.folder, Options: map[string]float64{"images": float64(n), "size": float64(size)}}
+		bytesEach, err := writePhotos(j, n)
+		if err != nil {
+			return nil, err
+		}
+		one := *b
+		one.threads = 1
+		out, err := duel{
+			kind: "decode", script: "decode.py", job: j, unit: "ms/image", warmUp: 1,
+			value: func(a answer) float64 { return a.Seconds * 1000 / float64(n) },
+			check: func(_, peer answer) ([]string, error) {
+				// Filters and what is averaged first differ, by a level or two of 255.
+				if d := peer.Values["mean_levels"]; !(d < 3) {
+					return nil, fmt.Errorf("pixels differ by %.2f levels on average", d)
+				}
+				return []string{fmt.Sprintf("pixels within %.2f levels of 255 of the peer's on average", peer.Values["mean_levels"])}, nil
+			},
+		}.run(ctx, &one)
+		if err != nil {
+			return nil, err
+		}
+		out.Size = fmt.Sprintf("%d × %d, %.0f KB, to %d", photoWidth, photoHeight, bytesEach/1000, size)
+		out.Against, out.Bound = "PIL decode, bicubic resize, normalised in PyTorch", "Huffman codes, one after the other"
+		out.Met = out.Ratio >= 3
+		return out, nil
+	}
+}
+
+// decodeWorker turns files into a model's pixels, one after the other.
+type decodeWorker struct {
+	job    job
+	files  [][]byte
+	size   imaging.Preprocess
+	pixels []float32
+}
+
+func newDecodeWorker(_ context.Context, j job) (worker, error) {
+	w := &decodeWorker{job: j, size: imaging.Preprocess{Size: j.option("size"), Mode: imaging.Squash}}
+	for i := range j.option("images") {
+		raw, err := os.ReadFile(photoFile(j, i))
+		if err != nil {
+			return nil, err
+		}
+		w.files = append(w.files, raw)
+	}
+	w.pixels = make([]float32, len(w.files)*w.size.Values())
+	return w, nil
+}
+
+// load is how the encoder's service gets the pixels of an image.
+func (w *decodeWorker) load(i int, dst []float32) error {
+	im, err := imaging.DecodeShrunk(w.files[i], 2*w.size.Size)
+	if err != nil {
+		return err
+	}
+	w.size.Into(dst, im)
+	return nil
+}
+
+func (w *decodeWorker) do(_ context.Context, command string, _ *answer) error {
+	switch command {
+	case "run":
+		for i := range w.files {
+			if err := w.load(i, w.pixels[i*w.size.Values():(i+1)*w.size.Values()]); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "check":
+		return writeFloats(w.job.path("decoded.f32"), w.pixels)
+	}
+	return unknown(command)
+}
+
+func encodeRow(ctx context.Context, b *bench) (*Result, error) {
+	n := b.size(128, 4)
+	j := job{Folder: b.folder, Preset: "small", Options: map[string]float64{"images": float64(n), "size": 128, "batch": 32}}
+	if _, err := writePhotos(j, n); err != nil {
+		return nil, err
+	}
+	out, err := duel{
+		kind: "encode", script: "encode.py", job: j, unit: "pairs/s", warmUp: 1, higher: true,
+		value: func(a answer) float64 { return float64(n) / a.Seconds },
+		check: func(_, peer answer) ([]string, error) {
+			if c := peer.Values["least_cosine"]; !(c > 0.98) {
+				return nil, fmt.Errorf("a vector has cosine %.4f with the peer's", c)
+			}
+			return []string{fmt.Sprintf("vectors with cosines of %.4f or more with the peer's", peer.Values["least_cosine"])}, nil
+		},
+	}.run(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	out.Size, out.Against = fmt.Sprintf("%d × %d JPEG and a caption, batches of 32", photoWidth, photoHeight), "PIL on a pool, the same model in PyTorch"
+	out.Met, out.Bound = out.Ratio >= 1, "float32 products of the model"
+	return out, nil
+}
+
+// encodeWorker embeds pairs by the encoder's core.
+type encodeWorker struct {
+	decodeWorker
+	worker  *torch.Worker
+	encoder *encoder.Encoder
+	pairs   []*schemas.Pair
+	found   []encoder.Result
+}
+
+func newEncodeWorker(ctx context.Context, j job) (worker, error) {
+	decoder, err := newDecodeWorker(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	w := &encodeWorker{decodeWorker: *decoder.(*decodeWorker)}
+	if w.worker, err = torch.NewWorker(torch.WorkerOptions{Threads: j.Threads, Deterministic: true}); err != nil {
+		return nil, err
+	}
+	vocabulary := []string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "dog"}
+	c, err := model.Preset(j.Preset, len(vocabulary))
+	if err != nil {
+		return nil, err
+	}
+	m, err := model.New(ctx, w.worker, c, 1)
+	if err != nil {
+		return nil, err
+	}
+	m.Vocab = vocabulary
+	if err := m.Save(ctx, j.path("encode.safetensors")); err != nil {
+		return nil, err
+	}
+	e, err := model.NewEncoder(ctx, m, j.option("batch"))
+	if err != nil {
+		return nil, err
+	}
+	for range w.files {
+		w.pairs = append(w.pairs, &schemas.Pair{Caption: strings.TrimSpace(strings.Repeat("dog ", 10))})
+	}
+	o := encoder.Options{BatchSize: j.option("batch"), Workers: j.Threads}
+	w.encoder, err = encoder.New(e, w, o)
+	return w, err
+}
+
+// Load implements [encoder.Images].
+func (w *encodeWorker) Load(_ context.Context, p *schemas.Pair, dst []float32) (schemas.ImageRef, error) {
+	for i := range w.pairs {
+		if w.pairs[i] == p {
+			return schemas.ImageRef{}, w.load(i, dst)
+		}
+	}
+	return schemas.ImageRef{}, errors.New("a pair that is none of the row's")
+}
+
+func (w *encodeWorker) do(ctx context.Context, command string, _ *answer) error {
+	switch command {
+	case "run":
+		w.found = w.found[:0]
+		for from := 0; from < len(w.pairs); from += w.encoder.BatchSize() {
+			results, err := w.encoder.Encode(ctx, w.pairs[from:min(from+w.encoder.BatchSize(), len(w.pairs))])
+			if err != nil {
+				return err
+			}
+			w.found = append(w.found, results...)
+		}
+		return nil
+	case "check":
+		var vectors []float32
+		for i, r := range w.found {
+			if r.Unusable != nil {
+				return fmt.Errorf("image %d: %w", i, r.Unusable)
+			}
+			vectors = append(vectors, r.Embedding.V.Floats()...)
+			vectors = append(vectors, r.Embedding.T.Floats()...)
+		}
+		return writeFloats(w.job.path("encoded.f32"), vectors)
+	}
+	return unknown(command)
+}

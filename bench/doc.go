@@ -1,0 +1,15 @@
+// Bench measures pairstream beside what people use today, in one run on one machine.
+//
+// A row of its table is a piece of work done twice: by pairstream's own code and by a peer, a program of ours in peers/
+// for the libraries that a user would pick instead. Both sides are processes of their own, pinned to the same processors
+// and told to use the same number of threads; they get the same inputs as files and answer over a pipe. The sides take
+// turns, and a figure is the median of at least five turns (a row that takes fewer says so). The figure to read is the
+// ratio of the two: it is free of most of what differs from machine to machine and from hour to hour.
+//
+// Every row also compares what the two sides computed, and a row whose results differ fails: the sets of neighbours up
+// to ties, the order of a walk, the inertia of clusters, the losses of training steps.
+//
+// Results go to results.json, row by row, so that a run can be made in parts; --write puts the table into a document
+// between its marks. With --short the sizes are small, everything is computed and compared once, and nothing is
+// concluded from the times.
+package main

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pairstream/pairstream/internal/faiss"
+	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/rng"
+)
+
+// groupParams are GPN-S's.
+func groupParams(threads int) knn.Params { return knn.Params{K: 10, K1: 5, K2: 500, Threads: threads} }
+
+func groupRow(ctx context.Context, b *bench) (*Result, error) {
+	n := b.size(100_000, 3_000)
+	j := job{Folder: b.folder, Options: map[string]float64{"rows": float64(n), "dim": benchDim}}
+	if err := writePairs(j, n); err != nil {
+		return nil, err
+	}
+	out, err := duel{
+		kind: "group", script: "group.py", job: j, unit: "s", turns: 3,
+		check: func(_, peer answer) ([]string, error) {
+			for _, name := range []string{"v2t_wrong", "v2v_wrong", "se_wrong"} {
+				if wrong := peer.Values[name]; wrong != 0 {
+					return nil, fmt.Errorf("%s: %.0f entries differ by more than a tie", name, wrong)
+				}
+			}
+			return []string{fmt.Sprintf("the same sets, up to ties within 1e-6 (%.0f entries of %d)", peer.Values["ties"], 20*n)}, nil
+		},
+	}.run(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	out.Size, out.Against = fmt.Sprintf("%s × %d", thousands(n), benchDim), "FAISS IndexFlatIP, searches k = 10, 6, 500"
+	out.Met, out.Bound = out.Ratio >= 3, "products of float16 rows in float32 and bf16"
+	return out, nil
+}
+
+// groupWorker finds the neighbours of a group.
+type groupWorker struct {
+	job   job
+	v, t  knn.Matrix
+	found knn.Result
+}
+
+func newGroupWorker(_ context.Context, j job) (worker, error) {
+	w := &groupWorker{job: j}
+	var err error
+	if w.v, err = readHalves(j.path(imagesFile)); err != nil {
+		return nil, err
+	}
+	w.t, err = readHalves(j.path(textsFile))
+	return w, err
+}
+
+func (w *groupWorker) do(ctx context.Context, command string, _ *answer) (err error) {
+	switch command {
+	case "run":
+		w.found, err = faiss.Engine{}.Neighbors(ctx, w.v, w.t, groupParams(w.job.Threads))
+		return err
+	case "check":
+		for name, values := range map[string][]int32{"v2t.i32": w.found.V2T, "v2v.i32": w.found.V2V, "se.i32": w.found.SE} {
+			if err := writeInts(w.job.path(name), values); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return unknown(command)
+}
+
+func kmeansRow(ctx context.Context, b *bench) (*Result, error) {
+	n, clusters := b.size(100_000, 4_000), b.size(1000, 100)
+	j := job{Folder: b.folder, Options: map[string]float64{
+		"rows": float64(n), "dim": benchDim, "clusters": float64(clusters), "iterations": 20,
+	}}
+	if err := writePairs(j, n); err != nil {
+		return nil, err
+	}
+	out, err := duel{
+		kind: "kmeans", script: "kmeans.py", job: j, unit: "s", warmUp: 1,
+		check: func(ours, peer answer) ([]string, error) {
+			share := ours.Values["inertia"]/peer.Values["peer_inertia"] - 1
+			if share > 0.005 && !b.short { // few rows in few clusters depend on where they begin
+				return nil, fmt.Errorf("inertia is %.2f %% above the peer's", 100*share)
+			}
+			return []string{fmt.Sprintf("inertia %+.2f %% of the peer's (at most +0.5 %% is allowed)", 100*share)}, nil
+		},
+	}.run(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	out.Size, out.Against = fmt.Sprintf("%s × %d, K = %s", thousands(n), benchDim, thousands(clusters)), "faiss.Kmeans, all rows"
+	out.Met, out.Bound = out.Ratio >= 1.5, "products of rows and centroids"
+	return out, nil
+}
+
+// kmeansWorker clusters the images of a group.
+type kmeansWorker struct {
+	job   job
+	x     knn.Matrix
+	found knn.Clusters
+}
+
+func newKMeansWorker(_ context.Context, j job) (worker, error) {
+	x, err := readHalves(j.path(imagesFile))
+	return &kmeansWorker{job: j, x: x}, err
+}
+
+func (w *kmeansWorker) do(ctx context.Context, command string, a *answer) error {
+	switch command {
+	case "run":
+		seeds, err := knn.Seeds(ctx, faiss.Engine{}, w.x, w.job.option("clusters"), rng.New(1, "bench.kmeans"))
+		if err != nil {
+			return err
+		}
+		w.found, err = faiss.Engine{}.KMeans(ctx, w.x, knn.KMeansParams{
+			Init: seeds, Iterations: w.job.option("iterations"), Threads: w.job.Threads,
+		})
+		return err
+	case "check":
+		a.Values["inertia"], a.Values["rounds"] = w.found.Inertia, float64(w.found.Rounds)
+		return nil
+	}
+	return unknown(command)
+}

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pairstream/pairstream/indexer"
+	"github.com/pairstream/pairstream/internal/faiss"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+const (
+	addsPerSecond = 2000
+	liveK         = 10
+	liveQueries   = 200 // whose exact neighbours are known
+)
+
+func liveIVFRow(ctx context.Context, b *bench) (*Result, error) {
+	return liveRow(ctx, b, b.size(1_000_000, 20_000), "live_ivf.py", "FAISS IVF at no lower recall, adds and searches under one lock")
+}
+
+// liveHNSWRow has fewer pairs: at a million, building the peer's graph takes most of an hour.
+func liveHNSWRow(ctx context.Context, b *bench) (*Result, error) {
+	return liveRow(ctx, b, b.size(100_000, 4_000), "live_hnsw.py", "FAISS HNSW (M = 32) at no lower recall, adds and searches under one lock")
+}
+
+func liveRow(ctx context.Context, b *bench, n int, script, against string) (*Result, error) {
+	spare := addsPerSecond * 10 * (b.repeats + 1) // pairs to be added while searches go on, more than can be
+	if b.short {
+		spare = addsPerSecond
+	}
+	j := job{Folder: b.folder, Options: map[string]float64{
+		"rows": float64(n), "spare": float64(spare), "dim": benchDim, "k": liveK, "queries": liveQueries,
+		"searches": float64(b.size(1000, 50)), "adds_per_second": addsPerSecond, "recall": 0.95,
+	}}
+	if err := writePairs(j, n+spare); err != nil {
+		return nil, err
+	}
+	var checks []string
+	out, err := duel{
+		kind: "live", script: script, job: j, unit: "ms p99", warmUp: 1,
+		value: func(a answer) float64 { return a.Values["p99_ms"] },
+		check: func(ours, peer answer) ([]string, error) {
+			if r := ours.Values["recall"]; !(r >= 0.95) {
+				return nil, fmt.Errorf("recall@10 is %.3f", r)
+			}
+			checks = append(checks, fmt.Sprintf("recall@10 %.3f, the peer's %.3f", ours.Values["recall"], peer.Values["peer_recall"]))
+			return checks, nil
+		},
+	}.run(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	out.Size, out.Against = fmt.Sprintf("%s × %d", thousands(n), benchDim), against
+	out.Met, out.Bound = out.Extra["recall"] >= 0.95 && out.Ours.Value < 10, "reading the vectors of the lists that are visited"
+	return out, nil
+}
+
+// liveWorker searches a group while pairs are added to it.
+type liveWorker struct {
+	job     job
+	v, t    []byte
+	stride  int
+	builder *indexer.Builder
+	live    *indexer.Live
+	added   int
+	queries [][]float32
+	stop    context.CancelFunc
+	running sync.WaitGroup
+	failed  error
+}
+
+// noNouns finds nothing: captions play no part.
+type noNouns struct{}
+
+// Nouns implements [indexer.NounFinder].
+func (noNouns) Nouns(string) []string { return nil }
+
+func newLiveWorker(ctx context.Context, j job) (_ worker, err error) {
+	w := &liveWorker{job: j, stride: 2 * benchDim}
+	if w.v, w.t, err = readPairs(j); err != nil {
+		return nil, err
+	}
+	if w.live, err = indexer.NewLive(indexer.DefaultLiveOptions(), faiss.Engine{}); err != nil {
+		return nil, err
+	}
+	o := indexer.DefaultOptions()
+	if w.builder, err = indexer.NewBuilder(schemas.GroupID{}, o, faiss.Engine{}, noNouns{}, w.live); err != nil {
+		return nil, err
+	}
+	running, stop := context.WithCancel(ctx)
+	w.stop = stop
+	w.running.Go(func() { w.failed = w.live.Run(running) })
+	n := j.option("rows")
+	for range n {
+		if err := w.add(); err != nil {
+			return nil, err
+		}
+	}
+	for i := range j.option("queries") {
+		row := i * (n / j.option("queries"))
+		w.queries = append(w.queries, schemas.Float16s(w.v[row*w.stride:(row+1)*w.stride]).Floats())
+	}
+	return w, w.settled(ctx)
+}
+
+// settled waits until the lists hold what they are to hold.
+func (w *liveWorker) settled(ctx context.Context) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for w.live.Status()[0].InLists < w.added-indexer.DefaultLiveOptions().TailRows {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// Close gives everything back.
+func (w *liveWorker) Close() error {
+	w.stop()
+	w.running.Wait()
+	return errors.Join(w.failed, w.builder.Free(), w.live.Close())
+}
+
+// add adds the next pair of the files.
+func (w *liveWorker) add() error {
+	at := w.added * w.stride
+	e := &schemas.Embedding{V: w.v[at : at+w.stride], T: w.t[at : at+w.stride], Model: "m", Caption: "a dog"}
+	binary.LittleEndian.PutUint64(e.ImageID[:], uint64(w.added)+1)
+	e.ID = schemas.NewPairID(e.ImageID, e.Caption)
+	_, err := w.builder.Add(e, int64(w.added))
+	w.added++
+	return err
+}
+
+func (w *liveWorker) do(ctx context.Context, command string, a *answer) error {
+	switch command {
+	case "run":
+		return w.searches(ctx, a)
+	case "check":
+		return w.recall(a)
+	}
+	return unknown(command)
+}
+
+// searches measures searches, one after the other, and additions beside them.
+func (w *liveWorker) searches(ctx context.Context, a *answer) error {
+	adding, stop := context.WithCancel(ctx)
+	var adds []time.Duration
+	var failed error
+	var group sync.WaitGroup
+	group.Go(func() { adds, failed = w.steadily(adding) })
+	var times []time.Duration
+	started := time.Now()
+	for i := range w.job.option("searches") {
+		start := time.Now()
+		query := indexer.Query{K: w.job.option("k"), Modality: indexer.Text}
+		if _, err := w.live.Search(w.queries[i%len(w.queries)], query); err != nil {
+			failed = errors.Join(failed, err)
+			break
+		}
+		times = append(times, time.Since(start))
+	}
+	took := time.Since(started).Seconds()
+	stop()
+	group.Wait()
+	a.Values["p50_ms"], a.Values["p99_ms"] = percentile(times, 50), percentile(times, 99)
+	a.Values["add_p99_ms"], a.Values["adds_per_second"] = percentile(adds, 99), float64(len(adds))/took
+	return failed
+}
+
+// steadily adds pairs at the row's rate until ctx ends.
+func (w *liveWorker) steadily(ctx context.Context) (times []time.Duration, err error) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return times, nil
+		case <-tick.C:
+		}
+		for range w.job.option("adds_per_second") / 100 {
+			if w.added == len(w.v)/w.stride {
+				return times, nil
+			}
+			start := time.Now()
+			if err := w.add(); err != nil {
+				return times, err
+			}
+			times = append(times, time.Since(start))
+		}
+	}
+}
+
+// percentile is in milliseconds.
+func percentile(times []time.Duration, p int) float64 {
+	if len(times) == 0 {
+		return 0
+	}
+	slices.Sort(times)
+	return times[min(len(times)-1, len(times)*p/100)].Seconds() * 1000
+}
+
+// recall compares with searches that look at every pair.
+func (w *liveWorker) recall(a *answer) error {
+	found, wanted := 0, 0
+	for _, q := range w.queries {
+		query := indexer.Query{K: w.job.option("k"), Modality: indexer.Text}
+		got, err := w.live.Search(q, query)
+		if err != nil {
+			return err
+		}
+		query.Exact = true
+		want, err := w.live.Search(q, query)
+		if err != nil {
+			return err
+		}
+		for _, n := range want.Neighbors {
+			wanted++
+			if slices.ContainsFunc(got.Neighbors, func(m indexer.Neighbor) bool { return m.Pair == n.Pair }) {
+				found++
+			}
+		}
+	}
+	a.Values["recall"] = float64(found) / float64(wanted)
+	return nil
+}

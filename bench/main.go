@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if len(os.Args) == 3 && os.Args[1] == childCommand {
+		exit(serve(ctx, os.Args[2], os.Stdin, os.Stdout))
+	}
+	exit(run(ctx, os.Args[1:], os.Stdout))
+}
+
+func exit(err error) {
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// bench is one run of the program.
+type bench struct {
+	short   bool
+	threads int
+	repeats int
+	python  string
+	peers   string // folder of the peers' programs
+	folder  string // of this run's files
+	out     io.Writer
+}
+
+func run(ctx context.Context, args []string, out io.Writer) (err error) {
+	b := &bench{out: out}
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	only := f.String("only", "", "rows to measure, comma separated; empty: all")
+	list := f.Bool("list", false, "list the rows")
+	results := f.String("results", "bench/results.json", "file that the results are merged into; empty: none")
+	write := f.String("write", "", "measure nothing; write the tables of the results into these files, comma separated, between their marks")
+	f.BoolVar(&b.short, "short", false, "small sizes, for correctness alone; the results are not kept")
+	f.IntVar(&b.threads, "threads", min(2, runtime.NumCPU()), "threads of either side, and processors that it is pinned to")
+	f.IntVar(&b.repeats, "repeats", 5, "turns of either side")
+	f.StringVar(&b.python, "python", "/usr/bin/python3", "Python with Debian's python3-torch, python3-faiss and python3-pil")
+	f.StringVar(&b.peers, "peers", "bench/peers", "folder of the peers' programs")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	switch {
+	case *list:
+		for _, r := range rows {
+			fmt.Fprintf(out, "%-16s %s\n", r.name, r.what)
+		}
+		return nil
+	case *write != "":
+		return writeTables(*results, strings.Split(*write, ","))
+	}
+	if b.short {
+		b.repeats, *results = 1, ""
+	}
+	chosen, err := choose(*only)
+	if err != nil {
+		return err
+	}
+	if b.folder, err = os.MkdirTemp("", "pairstream-bench-"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(b.folder)) }()
+	return b.measure(ctx, chosen, *results)
+}
+
+// choose finds rows by name.
+func choose(names string) ([]row, error) {
+	if names == "" {
+		return rows, nil
+	}
+	var chosen []row
+	for name := range strings.SplitSeq(names, ",") {
+		i := slices.IndexFunc(rows, func(r row) bool { return r.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("row %q is not known; --list lists them", name)
+		}
+		chosen = append(chosen, rows[i])
+	}
+	return chosen, nil
+}
+
+// measure takes row after row, and keeps what it has when one fails.
+func (b *bench) measure(ctx context.Context, chosen []row, results string) error {
+	var failed error
+	for _, r := range chosen {
+		started := time.Now()
+		result, err := r.measure(ctx, b)
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("row %s: %w", r.name, err))
+			fmt.Fprintf(b.out, "%-16s failed after %.0f s: %v\n", r.name, time.Since(started).Seconds(), err)
+			continue
+		}
+		r.describe(ctx, result, b)
+		fmt.Fprintf(b.out, "%-16s %s (%.0f s)\n", r.name, result.line(), time.Since(started).Seconds())
+		if results != "" {
+			if err := merge(results, result); err != nil {
+				return errors.Join(failed, err)
+			}
+		}
+	}
+	return failed
+}

@@ -1,0 +1,65 @@
+"""Searches in a FAISS index while pairs are added; FAISS's indexes take one or the other at a time, so a lock guards them."""
+
+import threading
+import time
+
+import faiss
+import numpy
+
+
+class Live:
+    """A subclass makes self.index of the first rows, and sets how thoroughly it searches."""
+
+    def __init__(self, job):
+        faiss.omp_set_num_threads(job.threads)
+        self.job = job
+        rows, dim = job.option("rows"), job.option("dim")
+        self.texts = job.halves("texts.f16", dim)
+        images = numpy.fromfile(job.path("images.f16"), dtype="<f2", count=rows * dim).reshape(-1, dim)
+        self.queries = images[:: rows // job.option("queries")][: job.option("queries")].astype("float32")
+        self.k, self.added, self.lock = job.option("k"), rows, threading.Lock()
+        started = time.perf_counter()
+        self.build(self.texts[:rows])
+        self.build_seconds = time.perf_counter() - started
+        exact = faiss.IndexFlatIP(dim)
+        exact.add(self.texts[:rows])
+        self.want = exact.search(self.queries, self.k)[1]
+        for self.effort in self.efforts():
+            if self.recall(self.effort) >= job.options["recall"]:
+                break
+
+    def recall(self, effort):
+        self.set_effort(effort)
+        got = self.index.search(self.queries, self.k)[1]
+        self.reached = float((got[:, :, None] == self.want[:, None, :]).any(axis=1).mean())
+        return self.reached
+
+    def add_steadily(self, stop):
+        step = self.job.option("adds_per_second") // 100
+        begun, turns, first = time.perf_counter(), 0, self.added
+        while not stop.is_set() and self.added + step <= len(self.texts):
+            with self.lock:
+                self.index.add(self.texts[self.added : self.added + step])
+            self.added += step
+            turns += 1
+            time.sleep(max(0, begun + 0.01 * turns - time.perf_counter()))
+        self.adds = (self.added - first) / (time.perf_counter() - begun)
+
+    def run(self):
+        stop = threading.Event()
+        adder = threading.Thread(target=self.add_steadily, args=(stop,))
+        adder.start()
+        times = []
+        for i in range(self.job.option("searches")):
+            query = self.queries[i % len(self.queries)][None]
+            started = time.perf_counter()
+            with self.lock:
+                self.index.search(query, self.k)
+            times.append(time.perf_counter() - started)
+        stop.set()
+        adder.join()
+        p50, p99 = numpy.percentile(times, [50, 99]) * 1000
+        return {"p50_ms": p50, "p99_ms": p99, "adds_per_second": self.adds}
+
+    def check(self):
+        return {"peer_recall": self.reached, "peer_effort": self.effort, "peer_build_seconds": self.build_seconds}

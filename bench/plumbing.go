@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+const (
+	plumbingLanes = 4
+	recordBytes   = 1000
+)
+
+func plumbingRow(ctx context.Context, b *bench) (*Result, error) {
+	pairs := b.size(300_000, 20_000)
+	answers, err := b.alone(ctx, "plumbing", job{Options: map[string]float64{"pairs": float64(pairs)}}, min(1, b.repeats-1))
+	if err != nil {
+		return nil, err
+	}
+	out := &Result{
+		Size:    fmt.Sprintf("%s pairs of 1 KB, %d lanes, embedded broker", thousands(pairs), plumbingLanes),
+		Against: "none", Unit: "pairs/s", Ours: figure(answers, func(a answer) float64 { return float64(pairs) / a.Seconds }),
+		Checks: []string{"every pair in scored, once and in order"},
+		Bound:  "the embedded broker: one goroutine serves every request, and syncs what it writes",
+	}
+	out.Extra = map[string]float64{"cpu_us_per_pair": out.Ours.CPU / float64(pairs) * 1e6}
+	out.Met = out.Ours.Value >= 50_000
+	return out, nil
+}
+
+// plumbingWorker sends pairs through four stages that only pass them on. Every turn has topics of its own.
+type plumbingWorker struct {
+	job    job
+	broker *stream.Broker
+	turn   int
+	last   *stream.Log
+}
+
+func newPlumbingWorker(_ context.Context, j job) (worker, error) {
+	dir, err := os.MkdirTemp(j.Folder, "broker-")
+	if err != nil {
+		return nil, err
+	}
+	broker, err := stream.StartBroker(stream.BrokerOptions{DataDir: dir})
+	return &plumbingWorker{job: j, broker: broker}, err
+}
+
+// Close ends the broker.
+func (w *plumbingWorker) Close() error {
+	if w.last != nil {
+		w.last.Close()
+	}
+	return w.broker.Close()
+}
+
+func (w *plumbingWorker) do(ctx context.Context, command string, a *answer) error {
+	switch command {
+	case "run":
+		return w.run(ctx, a)
+	case "check":
+		return w.check(ctx)
+	}
+	return unknown(command)
+}
+
+// chain is what the pairs go through.
+var chain = []schemas.Topic{schemas.Pairs, schemas.Embeddings, schemas.Groups, schemas.Batches, schemas.Scored}
+
+func (w *plumbingWorker) run(ctx context.Context, a *answer) error {
+	w.turn++
+	cfg := stream.DefaultConfig()
+	cfg.Brokers, cfg.Lanes, cfg.Namespace = []string{w.broker.Addr()}, plumbingLanes, fmt.Sprint("turn", w.turn)
+	if w.last != nil {
+		w.last.Close()
+	}
+	l, err := stream.Connect(ctx, cfg, stream.Options{})
+	if err != nil {
+		return err
+	}
+	w.last = l
+	if err := l.EnsureTopics(ctx); err != nil {
+		return err
+	}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	var stages errgroup.Group
+	counters := make([]stream.Counters, len(chain)-1)
+	for i := range counters {
+		in, out := chain[i], chain[i+1]
+		spec := stream.StageSpec{
+			Name: fmt.Sprint("stage-", i), Inputs: []schemas.Topic{in}, Outputs: []schemas.Topic{out}, Counters: &counters[i],
+			New: func(int, []byte) (stream.Stage, error) { return passing{in, out}, nil },
+		}
+		stages.Go(func() error { return l.Run(running, spec) })
+	}
+	started := time.Now()
+	n := w.job.option("pairs")
+	err = publish(ctx, l, n)
+	if err == nil {
+		err = reached(ctx, &counters[len(counters)-1], int64(n))
+	}
+	a.Seconds = time.Since(started).Seconds()
+	stop()
+	return errors.Join(err, stages.Wait())
+}
+
+// publish writes pairs with a number in their first bytes, to the lanes in turn.
+func publish(ctx context.Context, l *stream.Log, n int) error {
+	p := l.NewPublisher(stream.PublisherOptions{})
+	for i := range n {
+		value := make([]byte, recordBytes)
+		binary.LittleEndian.PutUint64(value, uint64(i))
+		if err := p.PublishBytes(ctx, schemas.Pairs, i%plumbingLanes, schemas.SchemaPair, value); err != nil {
+			return errors.Join(err, p.Close(ctx))
+		}
+	}
+	return p.Close(ctx)
+}
+
+// reached waits until a stage has written n records.
+func reached(ctx context.Context, c *stream.Counters, n int64) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for c.Out.Load() < n {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// check reads what the last stage wrote in the last turn.
+func (w *plumbingWorker) check(ctx context.Context) error {
+	n := w.job.option("pairs")
+	for lane := range plumbingLanes {
+		next := lane
+		for rec, err := range w.last.Records(ctx, schemas.Scored, lane, stream.Position{}, -1) {
+			if err != nil {
+				return err
+			}
+			if got := int(binary.LittleEndian.Uint64(rec.Value)); got != next {
+				return fmt.Errorf("lane %d of scored has pair %d, want %d", lane, got, next)
+			}
+			next += plumbingLanes
+		}
+		if next < n {
+			return fmt.Errorf("lane %d of scored ends before pair %d", lane, next)
+		}
+	}
+	return nil
+}
+
+// passing is a stage that passes records on.
+type passing struct{ in, out schemas.Topic }
+
+// Input implements [stream.Stage].
+func (s passing) Input() schemas.Topic { return s.in }
+
+// Process implements [stream.Stage].
+func (s passing) Process(_ context.Context, rec stream.Record, out stream.Output) error {
+	return out.EmitBytes(s.out, rec.Schema, rec.Value, out.After(rec, nil))
+}
+
+// Flush implements [stream.Stage]; nothing is held back.
+func (s passing) Flush(context.Context, stream.Output) error { return nil }

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Figure is what one side took.
+type Figure struct {
+	Value   float64   `json:"value"` // the median, in the result's unit
+	Samples []float64 `json:"samples"`
+	CPU     float64   `json:"cpu_seconds,omitempty"` // the median
+	Peak    float64   `json:"peak_bytes,omitempty"`  // the largest
+}
+
+// Result is a row of the table.
+type Result struct {
+	Row     string  `json:"row"`
+	What    string  `json:"what"`
+	Size    string  `json:"size"`
+	Against string  `json:"against"`
+	Unit    string  `json:"unit"`
+	Ours    Figure  `json:"ours"`
+	Peer    *Figure `json:"peer,omitempty"`
+	// Ratio is how many times faster ours is than the peer; 0: there is no peer.
+	Ratio  float64            `json:"ratio,omitempty"`
+	Target string             `json:"target"`
+	Met    bool               `json:"met"`
+	Bound  string             `json:"bound"`            // what the time goes into
+	Checks []string           `json:"checks,omitempty"` // what was compared, and held
+	Notes  []string           `json:"notes,omitempty"`
+	Extra  map[string]float64 `json:"extra,omitempty"`
+	Growth []Point            `json:"growth,omitempty"`
+
+	Threads int     `json:"threads"`
+	Turns   int     `json:"turns"`
+	When    string  `json:"when"`
+	Load    float64 `json:"load"` // average of the last minute, at the end
+	Machine Machine `json:"machine"`
+}
+
+// Point is a cost at a size.
+type Point struct {
+	Size    float64 `json:"size"`
+	Seconds float64 `json:"seconds"`
+	CPU     float64 `json:"cpu_seconds"`
+	Peak    float64 `json:"peak_bytes"`
+}
+
+// Machine is where a result was measured.
+type Machine struct {
+	Processor  string `json:"processor"`
+	Processors int    `json:"processors"`
+	Memory     string `json:"memory"`
+	System     string `json:"system"`
+	Revision   string `json:"revision"`
+}
+
+// figure summarises a side's answers; value picks the figure of one.
+func figure(answers []answer, value func(answer) float64) Figure {
+	var f Figure
+	var cpu []float64
+	for _, a := range answers {
+		f.Samples = append(f.Samples, value(a))
+		cpu = append(cpu, a.CPUSeconds)
+		f.Peak = max(f.Peak, a.PeakBytes)
+	}
+	f.Value, f.CPU = median(f.Samples), median(cpu)
+	return f
+}
+
+func seconds(a answer) float64 { return a.Seconds }
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	switch {
+	case n == 0:
+		return 0
+	case n%2 == 0:
+		return (sorted[n/2-1] + sorted[n/2]) / 2
+	}
+	return sorted[n/2]
+}
+
+// describe adds what is the same for all rows of a run.
+func (r row) describe(ctx context.Context, out *Result, b *bench) {
+	out.Row, out.What, out.Target = r.name, r.what, r.target
+	out.Threads, out.Turns = b.threads, len(out.Ours.Samples)
+	out.When = time.Now().UTC().Format(time.DateOnly)
+	if raw, err := os.ReadFile("/proc/loadavg"); err == nil {
+		_, _ = fmt.Sscan(string(raw), &out.Load)
+	}
+	out.Machine = thisMachine(ctx)
+}
+
+func thisMachine(ctx context.Context) Machine {
+	m := Machine{Processors: runtime.NumCPU(), System: runtime.GOOS + "/" + runtime.GOARCH + ", " + runtime.Version()}
+	field := func(path, name string) string {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return ""
+		}
+		for line := range strings.Lines(string(raw)) {
+			if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
+				return strings.TrimSpace(value)
+			}
+		}
+		return ""
+	}
+	m.Processor = field("/proc/cpuinfo", "model name")
+	m.Memory = field("/proc/meminfo", "MemTotal")
+	if out, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output(); err == nil {
+		m.Revision = strings.TrimSpace(string(out))
+	}
+	return m
+}
+
+// line is a result for the terminal.
+func (r *Result) line() string {
+	text := fmt.Sprintf("%s: ours %s", r.Size, amount(r.Ours.Value, r.Unit))
+	if r.Peer != nil {
+		text += fmt.Sprintf(", %s %s, ratio %.2f", r.Against, amount(r.Peer.Value, r.Unit), r.Ratio)
+	}
+	return text
+}
+
+// load reads the results that are there, by row.
+func load(path string) (map[string]*Result, error) {
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return map[string]*Result{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var list []*Result
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	byRow := map[string]*Result{}
+	for _, r := range list {
+		byRow[r.Row] = r
+	}
+	return byRow, nil
+}
+
+// merge replaces a row of a file of results.
+func merge(path string, result *Result) error {
+	byRow, err := load(path)
+	if err != nil {
+		return err
+	}
+	byRow[result.Row] = result
+	var list []*Result
+	for _, r := range rows {
+		if result := byRow[r.name]; result != nil {
+			list = append(list, result)
+		}
+	}
+	raw, err := json.MarshalIndent(list, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(raw, '\n'), 0o644)
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// row is one line of the table.
+type row struct {
+	name   string
+	what   string
+	target string
+	// measure runs both sides and compares their results.
+	measure func(ctx context.Context, b *bench) (*Result, error)
+}
+
+// rows are in the order of the table.
+var rows = []row{
+	{"group", "group build: V2T, V2V, SE (T2V by counting), exact", "3 times faster, aim 6", groupRow},
+	{"kmeans", "k-means, K = 1,000, 20 iterations, with its choice of first centroids", "1.5 times faster, aim 3", kmeansRow},
+	{"live-ivf", "live search, k = 10, while 2,000 pairs/s are added", "recall ≥ 0.95, p99 < 10 ms", liveIVFRow},
+	{"live-hnsw", "live search, k = 10, while 2,000 pairs/s are added", "recall ≥ 0.95, p99 < 10 ms", liveHNSWRow},
+	{"walk", "GRIT walk, exact greedy order", "6 times faster", walkRow},
+	{"walk-large", "GRIT walk over a whole queue, exact greedy order", "< 15 s, < 1 GiB", walkLargeRow},
+	{"step-tiny", "training step, preset tiny, GRIT-VLP's losses, forward, backward, AdamW", "1.0, aim 1.3", stepRow("tiny", 96)},
+	{"step-small", "training step, preset small, GRIT-VLP's losses, forward, backward, AdamW", "1.0, aim 1.3", stepRow("small", 16)},
+	{"decode-128", "decode and resize a JPEG of 500 × 375 pixels, one core", "3 times faster", decodeRow(128)},
+	{"decode-224", "decode and resize a JPEG of 500 × 375 pixels, one core", "3 times faster", decodeRow(224)},
+	{"encode", "encoder: decode, resize and embed, preset small", "-", encodeRow},
+	{"plumbing", "pairs → embeddings → groups → batches → scored, cores that do nothing", "50,000 pairs/s", plumbingRow},
+	{"sampling", "share of sampling in a demo's time", "the papers' 10 %", samplingRow},
+	{"memory", "memory of the indexer at its peak", "< 2.5 GiB", memoryRow},
+	{"growth-group", "group build at growing sizes", "quadratic", growthRow("group", 25_000)},
+	{"growth-kmeans", "k-means at growing sizes", "linear", growthRow("kmeans", 25_000)},
+	{"growth-walk", "walk at growing sizes", "quadratic", growthRow("walk", 6_000)},
+	{"growth-plumbing", "plumbing at growing sizes", "linear", growthRow("plumbing", 100_000)},
+}
+
+// duel is a row in which pairstream and a peer do the same work on the same files, and the peer then looks at what
+// pairstream found.
+type duel struct {
+	kind, script string
+	job          job
+	unit         string
+	warmUp       int
+	turns        int // 0: as the program was told
+	// value is what is compared; nil: seconds. higher says that more is better.
+	value  func(answer) float64
+	higher bool
+	// check compares the results, given both sides' answers to the command "check".
+	check func(ours, peer answer) ([]string, error)
+}
+
+// run measures a duel.
+func (d duel) run(ctx context.Context, b *bench) (out *Result, err error) {
+	ours, err := b.ours(ctx, d.kind, d.job)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, ours.close()) }()
+	peer, err := b.peer(ctx, d.script, d.job)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, peer.close()) }()
+	turns := b.repeats
+	if d.turns > 0 {
+		turns = min(turns, d.turns)
+	}
+	if b.short {
+		d.warmUp = 0
+	}
+	answers, err := race(d.warmUp, turns, "run", ours, peer)
+	if err != nil {
+		return nil, err
+	}
+	value := d.value
+	if value == nil {
+		value = seconds
+	}
+	theirs := figure(answers[1], value)
+	out = &Result{Unit: d.unit, Ours: figure(answers[0], value), Peer: &theirs, Extra: map[string]float64{}}
+	out.Ratio = theirs.Value / out.Ours.Value
+	if d.higher {
+		out.Ratio = 1 / out.Ratio
+	}
+	found, err := ours.ask("check")
+	if err != nil {
+		return nil, err
+	}
+	seen, err := peer.ask("check")
+	if err != nil {
+		return nil, err
+	}
+	if out.Checks, err = d.check(found, seen); err != nil {
+		return nil, fmt.Errorf("comparing the results: %w", err)
+	}
+	for _, values := range []map[string]float64{found.Values, seen.Values} {
+		for name, v := range values {
+			out.Extra[name] = v
+		}
+	}
+	return out, nil
+}
+
+// size picks a size by the kind of the run.
+func (b *bench) size(full, short int) int {
+	if b.short {
+		return short
+	}
+	return full
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/pairstream/pairstream/discriminator"
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// samplingRow reads what the demo says of itself, and measures what a pair of the papers' model costs in each stage that
+// runs a model.
+func samplingRow(ctx context.Context, b *bench) (*Result, error) {
+	base, err := baseCosts(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	out := &Result{Size: "scenes, preset tiny; once", Against: "the papers' 10 %", Unit: "%", Extra: base, Bound: "Con-D's own encoders and fusion layers"}
+	if b.short {
+		out.Notes = []string{"the demo is left out"}
+		return out, nil
+	}
+	demo, err := demoTimes(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	for name, v := range demo {
+		out.Extra["demo_"+name] = v
+	}
+	training := demo["training"]
+	grouping := (demo["encode"] + demo["index"] + demo["group"]) / training
+	out.Ours.Value = 100 * (grouping + demo["discriminate"]/training)
+	out.Ours.Samples = []float64{out.Ours.Value}
+	out.Extra["demo_share_without_cond"] = 100 * grouping
+	out.Met = out.Ours.Value <= 10
+	return out, nil
+}
+
+// demoLine is the line of the demo's report that says what sampling took.
+var demoLine = regexp.MustCompile(`of training's ([\d.]+) s \(encode ([\d.]+) s, index ([\d.]+) s, group ([\d.]+) s, discriminate ([\d.]+) s\)`)
+
+// demoTimes runs the demo.
+func demoTimes(ctx context.Context, b *bench) (map[string]float64, error) {
+	cpus := "0-" + strconv.Itoa(b.threads-1)
+	cmd := exec.CommandContext(ctx, "taskset", "-c", cpus, "bin/pairstream", "demo", "--dir", filepath.Join(b.folder, "demo"))
+	cmd.Env = append(os.Environ(), "TORCH_THREADS="+strconv.Itoa(b.threads))
+	cmd.Stderr = os.Stderr
+	text, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("running the demo: %w", err)
+	}
+	found := demoLine.FindStringSubmatch(string(text))
+	if found == nil {
+		return nil, fmt.Errorf("the demo does not say what sampling took: %s", text)
+	}
+	times := map[string]float64{}
+	for i, name := range []string{"training", "encode", "index", "group", "discriminate"} {
+		if times[name], err = strconv.ParseFloat(found[i+1], 64); err != nil {
+			return nil, err
+		}
+	}
+	return times, nil
+}
+
+// baseCosts are milliseconds per pair, and what follows from them: the share of sampling in training a group for E
+// epochs, with the papers' two candidates per direction and with none.
+func baseCosts(ctx context.Context, b *bench) (costs map[string]float64, err error) {
+	preset := map[bool]string{false: "base", true: "tiny"}[b.short]
+	j := job{Folder: b.folder, Preset: preset, Options: map[string]float64{"batch": float64(b.size(8, 4)), "steps": 1}}
+	some := *b
+	some.repeats = min(b.repeats, 3)
+	s, err := some.ours(ctx, "base", j)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if ended := s.close(); err == nil {
+			err = ended
+		}
+	}()
+	costs = map[string]float64{}
+	for _, stage := range []string{"train", "encode", "discriminate"} {
+		answers, err := race(1, some.repeats, stage, s)
+		if err != nil {
+			return nil, err
+		}
+		costs[stage+"_ms_per_pair"] = figure(answers[0], seconds).Value / j.Options["batch"] * 1000
+	}
+	const epochs = 20 // of GRIT-VLP and MAFA
+	train := costs["train_ms_per_pair"]
+	costs["share_encode"] = 100 * costs["encode_ms_per_pair"] / epochs / train
+	costs["share_discriminate"] = 100 * costs["discriminate_ms_per_pair"] / train
+	return costs, nil
+}
+
+// baseWorker has a model that trains, and encodes and discriminates as if it were frozen.
+type baseWorker struct {
+	*stepWorker
+	encoder *model.Encoder
+	conD    *discriminator.Discriminator
+	batch   *schemas.Batch
+	pixels  []float32
+	texts   []string
+}
+
+func newBaseWorker(ctx context.Context, j job) (worker, error) {
+	made, err := newStepWorker(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	w := &baseWorker{stepWorker: made.(*stepWorker)}
+	m := w.trainer.Model()
+	if w.encoder, err = frozen(ctx, w.stepWorker, m, j); err != nil {
+		return nil, err
+	}
+	if w.conD, err = discriminator.New(ctx, m, discriminator.Options{}); err != nil {
+		return nil, err
+	}
+	w.batch = hardest(w.stepWorker.batch, 2)
+	for range w.input.IDs {
+		w.texts = append(w.texts, strings.Repeat("w7 ", 10))
+	}
+	w.pixels = w.input.Pixels
+	return w, nil
+}
+
+// frozen is the encoder of the same shape as the model in training.
+func frozen(ctx context.Context, w *stepWorker, m *model.Model, j job) (*model.Encoder, error) {
+	twin, err := model.New(ctx, w.worker, m.Config, 2)
+	if err != nil {
+		return nil, err
+	}
+	twin.Vocab = m.Vocab
+	return model.NewEncoder(ctx, twin, j.option("batch"))
+}
+
+// hardest gives every anchor its next samples as candidates.
+func hardest(scored *schemas.ScoredBatch, m int) *schemas.Batch {
+	b := scored.Batch
+	n := len(b.Samples)
+	b.M = int32(m)
+	for i := range n {
+		for k := range m {
+			b.I2T = append(b.I2T, int32((i+1+k)%n))
+			b.T2I = append(b.T2I, int32((i+n-1-k)%n))
+		}
+	}
+	return &b
+}
+
+func (w *baseWorker) do(ctx context.Context, command string, _ *answer) error {
+	switch command {
+	case "train":
+		return w.step(ctx)
+	case "encode":
+		if _, err := w.encoder.EncodeImages(ctx, w.pixels, len(w.texts)); err != nil {
+			return err
+		}
+		_, err := w.encoder.EncodeTexts(ctx, w.texts)
+		return err
+	case "discriminate":
+		_, err := w.conD.Score(ctx, w.batch, discriminator.Input{Pixels: w.pixels, IDs: w.input.IDs})
+		return err
+	}
+	return unknown(command)
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// childCommand, followed by a kind of work, makes this program one side of a row.
+const childCommand = "child"
+
+// job is the first line that a side reads: what it will be asked to do.
+type job struct {
+	Threads int                `json:"threads"`
+	Folder  string             `json:"folder"` // of inputs and outputs
+	Options map[string]float64 `json:"options"`
+	Preset  string             `json:"preset,omitempty"` // of the model
+}
+
+func (j job) option(name string) int { return int(j.Options[name]) }
+
+func (j job) path(name string) string { return filepath.Join(j.Folder, name) }
+
+// answer is a line that a side writes after each command. A side that measures itself says how long the piece of work
+// took; Values are whatever the row wants to know beyond that.
+type answer struct {
+	Seconds    float64              `json:"seconds"`
+	CPUSeconds float64              `json:"cpu_seconds"`
+	PeakBytes  float64              `json:"peak_bytes"` // resident, since the side began
+	Values     map[string]float64   `json:"values,omitempty"`
+	Series     map[string][]float64 `json:"series,omitempty"`
+	Error      string               `json:"error,omitempty"`
+}
+
+// side is a running process that does one side's work.
+type side struct {
+	name string
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	out  *bufio.Reader
+}
+
+// ours starts this program as a side.
+func (b *bench) ours(ctx context.Context, kind string, j job) (*side, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return b.start(ctx, "pairstream's "+kind, j, self, childCommand, kind)
+}
+
+// peer starts a peer's program.
+func (b *bench) peer(ctx context.Context, script string, j job) (*side, error) {
+	return b.start(ctx, "the peer "+script, j, b.python, filepath.Join(b.peers, script))
+}
+
+func (b *bench) start(ctx context.Context, name string, j job, command ...string) (*side, error) {
+	j.Threads = b.threads
+	if j.Folder == "" {
+		j.Folder = b.folder
+	}
+	cpus := "0-" + strconv.Itoa(b.threads-1)
+	s := &side{name: name, cmd: exec.CommandContext(ctx, "taskset", append([]string{"-c", cpus}, command...)...)}
+	threads := strconv.Itoa(b.threads)
+	s.cmd.Env = os.Environ()
+	for _, variable := range []string{"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "GOMAXPROCS"} {
+		s.cmd.Env = append(s.cmd.Env, variable+"="+threads)
+	}
+	s.cmd.Stderr = os.Stderr
+	var err error
+	if s.in, err = s.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	s.out = bufio.NewReader(out)
+	if err := s.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", name, err)
+	}
+	line, err := json.Marshal(j)
+	if err == nil {
+		_, err = s.ask(string(line))
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// ask sends one line and waits for the answer.
+func (s *side) ask(line string) (answer, error) {
+	if _, err := io.WriteString(s.in, line+"\n"); err != nil {
+		return answer{}, fmt.Errorf("asking %s: %w", s.name, err)
+	}
+	raw, err := s.out.ReadBytes('\n')
+	if err != nil {
+		return answer{}, fmt.Errorf("waiting for %s: %w", s.name, err)
+	}
+	var a answer
+	if err := json.Unmarshal(raw, &a); err != nil {
+		return answer{}, fmt.Errorf("reading the answer of %s: %w", s.name, err)
+	}
+	if a.Error != "" {
+		return answer{}, fmt.Errorf("%s: %s", s.name, a.Error)
+	}
+	return a, nil
+}
+
+// close ends the process; it may still be at work when its row has failed.
+func (s *side) close() error {
+	if s == nil {
+		return nil
+	}
+	err := s.in.Close()
+	if waited := s.cmd.Wait(); waited != nil && !strings.Contains(waited.Error(), "signal") {
+		err = errors.Join(err, fmt.Errorf("ending %s: %w", s.name, waited))
+	}
+	return err
+}
+
+// race lets the sides do a command in turns and returns their answers. The first turns, warmUp of them, do not count.
+func race(warmUp, turns int, command string, sides ...*side) ([][]answer, error) {
+	answers := make([][]answer, len(sides))
+	for turn := range warmUp + turns {
+		for i, s := range sides {
+			a, err := s.ask(command)
+			if err != nil {
+				return nil, err
+			}
+			if turn >= warmUp {
+				answers[i] = append(answers[i], a)
+			}
+		}
+	}
+	return answers, nil
+}
