@@ -94,7 +94,14 @@ func TestOptionsChangeWhatIsLearned(t *testing.T) {
 		want   string
 	}{
 		{"rate", base, func(o *Options) { o.Schedule.Rate = 1e-3 }, "ITC ITM MLM uni total"},
+		{"schedule", base, func(o *Options) {
+			o.Schedule.Kind, o.Schedule.Epochs, o.Schedule.EpochSteps, o.Schedule.WarmupStride = ReferenceEpochs, 2, 1, 1
+		}, "ITC ITM MLM uni total"},
+		{"lowest rate", base, func(o *Options) { o.Schedule.TotalSteps, o.Schedule.Min = 1, 1e-3 }, "ITC ITM MLM uni total"},
 		{"weight decay", base, func(o *Options) { o.AdamW.WeightDecay = 0.5 }, "ITC ITM MLM uni total"},
+		{"AdamW's first decay", base, func(o *Options) { o.AdamW.Beta1 = 0.5 }, "ITC ITM MLM uni total"},
+		{"AdamW's second decay", base, func(o *Options) { o.AdamW.Beta2 = 0.5 }, "ITC ITM MLM uni total"},
+		{"AdamW's epsilon", base, func(o *Options) { o.AdamW.Eps = 1e-3 }, "ITC ITM MLM uni total"},
 		{"momentum encoder", base, func(o *Options) { o.Momentum.Enabled = true }, "ITC ITM MLM uni total"},
 		{"momentum decay", distilled, func(o *Options) { o.Momentum.Decay = 0.1 }, "ITC ITM MLM uni total"},
 		{"queue", distilled, func(o *Options) { o.Momentum.Queue = 16 }, "ITC ITM MLM uni total"},
