@@ -13,11 +13,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/figures"
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestMain also is the broker process of TestBrokerKilled, and the worker of TestProcessesKilled.
+// TestMain also is the broker process of the tests, and the stages' processes of scenarios.
 func TestMain(m *testing.M) {
+	if slow := strings.Fields(os.Getenv("STREAM_TEST_SLOW")); len(slow) == 3 {
+		pause, err := time.ParseDuration(slow[1])
+		lasts, err2 := time.ParseDuration(slow[2])
+		if err = errors.Join(err, err2); err == nil {
+			err = slowMain(slow[0], pause, lasts)
+		}
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if broker, namespace, ok := strings.Cut(os.Getenv("STREAM_TEST_WORKER"), " "); ok {
 		if err := workerMain(broker, namespace); err != nil {
 			fmt.Println(err)
@@ -25,7 +38,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	if dir := os.Getenv("STREAM_TEST_BROKER_DIR"); dir != "" {
+	if dir, ok := os.LookupEnv("STREAM_TEST_BROKER_DIR"); ok {
 		b, err := StartBroker(BrokerOptions{Addr: os.Getenv("STREAM_TEST_BROKER_ADDR"), DataDir: dir})
 		if err != nil {
 			fmt.Println(err)
@@ -38,7 +51,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// brokerProcess is an embedded broker in a process of its own.
+// brokerProcess is an embedded broker in a process of its own, in memory only when dir is empty.
 type brokerProcess struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
@@ -95,16 +108,21 @@ func TestBrokerKilled(t *testing.T) {
 	r := start(l, spec)
 	p := l.NewPublisher(PublisherOptions{})
 	sent := 0
-	for round := range 4 {
+	rounds := soak(3, 40)
+	var longest time.Duration
+	for round := range rounds + 1 {
 		for range 300 {
 			if err := p.enqueue(t.Context(), pair(sent%2, fmt.Sprint("pair ", sent))); err != nil {
 				t.Fatal(err)
 			}
 			sent++
 		}
-		seen := c.Out.Load()
+		seen, since := c.Out.Load(), time.Now()
 		await(t, "the stage goes on", func() bool { return c.Out.Load() > seen })
-		if round < 3 {
+		if round > 0 {
+			longest = max(longest, time.Since(since))
+		}
+		if round < rounds {
 			b.kill(t)
 			b = startBrokerProcess(t, dir, b.addr)
 		}
@@ -136,6 +154,9 @@ func TestBrokerKilled(t *testing.T) {
 		t.Errorf("%d different pairs in the log, want %d", len(found), sent)
 	}
 	b.kill(t)
+	figures.Record(t, figures.Figures{
+		Scenario: "broker killed, restarted on its directory", Broker: "embedded", Faults: rounds, Records: len(found), Recovery: longest,
+	})
 }
 
 func TestBrokerReopensItsDataDirectory(t *testing.T) {

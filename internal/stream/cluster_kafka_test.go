@@ -13,29 +13,51 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pairstream/pairstream/internal/figures"
 	"github.com/pairstream/pairstream/internal/kafkatest"
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestScenariosOnKafka repeats a sample of the crashes and pauses of the embedded broker's tests on Apache Kafka.
-func TestScenariosOnKafka(t *testing.T) {
+// TestSuiteOnKafka runs on Apache Kafka what TestSuite runs on the embedded broker, and a sample of the injected crashes
+// and of the owners that wake up after they have lost their lane; with SOAK=1 all of them.
+func TestSuiteOnKafka(t *testing.T) {
 	cluster := kafkatest.Start(t, kafkatest.Options{Settings: map[string]string{"group.min.session.timeout.ms": "1000"}})
-	brokers := strings.Join(cluster.Brokers(), ",")
+	on := broker{"cluster", strings.Join(cluster.Brokers(), ",")}
+	for _, s := range suite {
+		t.Run(s.name, func(t *testing.T) { s.run(t, on) })
+	}
 	const seed = 4
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
-			want, passed := s.undisturbed(t, brokers, "undisturbed")
+			want, passed := s.undisturbed(t, on.brokers, "undisturbed")
+			more, _ := s.extended().undisturbed(t, on.brokers, "extended")
+			faults, records := 0, 0
 			for _, point := range []crashPoint{afterRead, afterProcess, beforeWrite, afterWrite, beforeCommit} {
-				n := r.IntN(passed[point])
-				t.Run(fmt.Sprintf("%s %d", point, n), func(t *testing.T) { s.crash(t, brokers, point, n, want) })
+				for _, n := range soak([]int{r.IntN(passed[point])}, upTo(passed[point])) {
+					t.Run(fmt.Sprintf("%s %d", point, n), func(t *testing.T) { s.crash(t, on.brokers, point, n, want) })
+					faults += 2
+				}
 			}
-			more, _ := s.extended().undisturbed(t, brokers, "extended")
-			n := r.IntN(passed[beforeWrite])
-			t.Run(fmt.Sprint("paused before write ", n), func(t *testing.T) { s.twoOwners(t, brokers, n, more) })
+			for _, n := range soak([]int{r.IntN(passed[beforeWrite])}, upTo(passed[beforeWrite])) {
+				t.Run(fmt.Sprint("paused before write ", n), func(t *testing.T) { s.twoOwners(t, on.brokers, n, more) })
+				faults++
+			}
+			for topic := range s.ends {
+				records += faults * recordsOf(t, want[topic])
+			}
+			on.record(t, figures.Figures{Scenario: "crashes and two owners: " + s.name, Faults: faults, Records: records})
 		})
 	}
+}
+
+func upTo(n int) []int {
+	numbers := make([]int, n)
+	for i := range numbers {
+		numbers[i] = i
+	}
+	return numbers
 }
 
 // TestFaultsOfKafkaPass kills, pauses and restarts brokers while two processes' worth of owners run a stage under load.
@@ -70,6 +92,8 @@ func TestFaultsOfKafkaPass(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var longest time.Duration
+	faults := -1 // the first time, nothing has happened
 	goesOn := func(what string) {
 		t.Helper()
 		since := time.Now()
@@ -78,7 +102,10 @@ func TestFaultsOfKafkaPass(t *testing.T) {
 			must(err)
 			awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: b.End}, lane)
 		}
-		t.Logf("%s: all lanes have caught up after %v", what, time.Since(since).Round(10*time.Millisecond))
+		took := time.Since(since)
+		t.Logf("%s: all lanes have caught up after %v", what, took.Round(10*time.Millisecond))
+		longest = max(longest, took)
+		faults++
 		must(cluster.WaitInSync(t.Context()))
 	}
 	goesOn("undisturbed")
@@ -127,7 +154,9 @@ func TestFaultsOfKafkaPass(t *testing.T) {
 	if len(found) != sent {
 		t.Errorf("%d different pairs in the log, want %d", len(found), sent)
 	}
-	t.Logf("%d pairs", sent)
+	figures.Record(t, figures.Figures{
+		Scenario: "brokers killed, paused, restarted", Broker: "cluster", Faults: faults, Records: len(found), Recovery: longest,
+	})
 }
 
 // TestKafkaRefuses checks that what Apache Kafka says when it refuses a connection ends in the same lines as with the

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/figures"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -139,6 +140,7 @@ func TestCrashAtEveryBoundary(t *testing.T) {
 			t.Parallel()
 			b := startBroker(t, BrokerOptions{})
 			want, passed := s.undisturbed(t, b.Addr(), "undisturbed")
+			faults, records := 0, 0
 			for _, point := range []crashPoint{afterRead, afterProcess, beforeWrite, afterWrite, beforeCommit} {
 				if passed[point] == 0 {
 					t.Errorf("the undisturbed run never passes %q", point)
@@ -147,8 +149,13 @@ func TestCrashAtEveryBoundary(t *testing.T) {
 					t.Run(fmt.Sprintf("%s %d", point, n), func(t *testing.T) {
 						s.crash(t, b.Addr(), point, n, want)
 					})
+					faults += 2
 				}
 			}
+			for topic := range s.ends {
+				records += faults / 2 * recordsOf(t, want[topic])
+			}
+			figures.Record(t, figures.Figures{Scenario: "crash at every boundary: " + s.name, Broker: "embedded", Faults: faults, Records: records})
 		})
 	}
 }

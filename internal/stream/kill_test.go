@@ -11,29 +11,31 @@ import (
 	"os/exec"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/figures"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 const killLanes = 4
 
-// killConfig is the configuration of TestProcessesKilled and of its processes.
-func killConfig(broker, namespace string) Config {
-	cfg := testConfig(broker, namespace, killLanes)
+// killConfig is the configuration of the scenario killed and of its processes.
+func killConfig(brokers, namespace string) Config {
+	cfg := testConfig(brokers, namespace, killLanes)
 	cfg.BatchBytes = 2000
 	cfg.DrainTimeout = time.Second
-	cfg.SessionTimeout = time.Second // the least that the embedded broker allows
+	cfg.SessionTimeout = time.Second // the least that the brokers of the tests allow
 	return cfg
 }
 
 // workerMain is a process that runs two stages until its standard input ends, or it is killed.
-func workerMain(broker, namespace string) error {
+func workerMain(brokers, namespace string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	logger := slog.New(slog.NewTextHandler(os.Stdout, nil))
-	l, err := Connect(ctx, killConfig(broker, namespace), Options{Logger: logger})
+	l, err := Connect(ctx, killConfig(brokers, namespace), Options{Logger: logger})
 	if err != nil {
 		return err
 	}
@@ -46,121 +48,175 @@ func workerMain(broker, namespace string) error {
 	return err
 }
 
-func startWorker(t *testing.T, broker, namespace string) (kill func()) {
+// worker is a process of workerMain.
+type workerProcess struct {
+	cmd    *exec.Cmd
+	out    strings.Builder
+	killed atomic.Bool
+	done   chan struct{}
+}
+
+func startWorker(t *testing.T, brokers, namespace string) *workerProcess {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), "STREAM_TEST_WORKER="+broker+" "+namespace)
-	var out strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if _, err := cmd.StdinPipe(); err != nil {
+	w := &workerProcess{cmd: exec.CommandContext(t.Context(), os.Args[0]), done: make(chan struct{})}
+	w.cmd.Env = append(os.Environ(), "STREAM_TEST_WORKER="+brokers+" "+namespace)
+	w.cmd.Stdout, w.cmd.Stderr = &w.out, &w.out
+	if _, err := w.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := w.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var killed atomic.Bool
-	done := make(chan struct{})
 	t.Cleanup(func() {
-		<-done
+		<-w.done
 		if t.Failed() {
-			t.Logf("a worker said\n%s", out.String())
+			t.Logf("a worker said\n%s", w.out.String())
 		}
 	})
 	go func() {
-		defer close(done)
-		if err := cmd.Wait(); !killed.Load() {
-			t.Errorf("a worker ended by itself: %v, %s", err, out.String())
+		defer close(w.done)
+		if err := w.cmd.Wait(); !w.killed.Load() && t.Context().Err() == nil {
+			t.Errorf("a worker ended by itself: %v, %s", err, w.out.String())
 		}
 	}()
-	return func() {
-		t.Helper()
-		killed.Store(true)
-		if err := cmd.Process.Kill(); err != nil {
-			t.Error(err)
-		}
-		<-done
+	return w
+}
+
+func (w *workerProcess) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := w.cmd.Process.Signal(s); err != nil {
+		t.Error(err)
 	}
 }
 
-// TestProcessesKilled kills the processes that run two stages, at random points under load.
-func TestProcessesKilled(t *testing.T) {
-	t.Parallel()
-	kills := 8
-	if os.Getenv("SOAK") != "" {
-		kills = 200
+func (w *workerProcess) kill(t *testing.T) {
+	t.Helper()
+	w.killed.Store(true)
+	w.signal(t, syscall.SIGKILL)
+	<-w.done
+}
+
+// killInput is the i-th pair of the scenario killed.
+func killInput(i int) message {
+	if i%97 == 0 {
+		return pair(i%killLanes, fmt.Sprint("late poison ", i))
 	}
+	return pair(i%killLanes, fmt.Sprint("pair ", i))
+}
+
+// killEnds are the last seqs of a lane when so many of its pairs are processed.
+func killEnds(lane, pairs int) map[schemas.Topic]int64 {
+	good := int64(0)
+	for k := range pairs {
+		if (lane+k*killLanes)%97 != 0 {
+			good++
+		}
+	}
+	return map[schemas.Topic]int64{schemas.Embeddings: good - 1, schemas.Neighbors: good/3*3 - 1, schemas.Groups: good/3 - 1}
+}
+
+// load writes pairs until it is told to stop.
+type load struct {
+	sent atomic.Int64
+	stop context.CancelFunc
+	done chan error
+}
+
+func startLoad(t *testing.T, l *Log) *load {
+	ctx, cancel := context.WithCancel(t.Context())
+	o := &load{stop: cancel, done: make(chan error, 1)}
+	p := l.NewPublisher(PublisherOptions{})
+	go func() {
+		for ctx.Err() == nil {
+			for range 10 {
+				if err := p.enqueue(t.Context(), killInput(int(o.sent.Load()))); err != nil {
+					o.done <- err
+					return
+				}
+				o.sent.Add(1)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		o.done <- p.Close(t.Context())
+	}()
+	return o
+}
+
+// killed kills processes that run two stages at random points under load, and pauses some until others have taken their
+// lanes over: then they wake up and write on.
+func killed(t *testing.T, b broker) {
+	faults := soak(8, 120)
 	const seed = 11
 	r := rand.New(rand.NewPCG(seed, 0))
-	t.Logf("seed %d, %d kills", seed, kills)
-	b := startBroker(t, BrokerOptions{})
-	l := openLog(t, killConfig(b.Addr(), "killed"))
-	workers := []func(){startWorker(t, b.Addr(), "killed"), startWorker(t, b.Addr(), "killed")}
-
-	sent := 0
-	send := func(l *Log, from, to int) {
-		var m []message
-		for i := from; i < to; i++ {
-			value := fmt.Sprint("pair ", i)
-			if i%97 == 0 {
-				value = fmt.Sprint("late poison ", i)
-			}
-			m = append(m, pair(i%killLanes, value))
-		}
-		put(t, l, m...)
-	}
-	seqs := func() (sum int64) {
+	t.Logf("seed %d, %d faults", seed, faults)
+	l := openLog(t, killConfig(b.brokers, "killed"))
+	workers := []*workerProcess{startWorker(t, b.brokers, "killed"), startWorker(t, b.brokers, "killed")}
+	feed := startLoad(t, l)
+	catchUp := func() time.Duration {
+		since, sent := time.Now(), int(feed.sent.Load())
 		for lane := range killLanes {
-			seq, err := l.LastSeq(t.Context(), schemas.Neighbors, lane)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sum += seq
+			awaitSeqs(t, l, killEnds(lane, sent/killLanes), lane)
 		}
-		return sum
+		return time.Since(since)
 	}
-	for range kills {
-		send(l, sent, sent+400)
-		sent += 400
-		target := seqs() + 1 + r.Int64N(100) // somewhere in the middle of the work
-		await(t, "the stages go on", func() bool { return seqs() >= target })
+	catchUp()
+	var longest time.Duration
+	for fault := range faults {
+		time.Sleep(time.Duration(r.IntN(300)) * time.Millisecond)
 		i := r.IntN(len(workers))
-		workers[i]()
-		workers[i] = startWorker(t, b.Addr(), "killed")
+		if fault%4 == 3 {
+			workers[i].signal(t, syscall.SIGSTOP)
+			longest = max(longest, catchUp())
+			workers[i].signal(t, syscall.SIGCONT)
+			continue
+		}
+		workers[i].kill(t)
+		workers[i] = startWorker(t, b.brokers, "killed")
+		longest = max(longest, catchUp())
 	}
+	feed.stop()
+	if err := <-feed.done; err != nil {
+		t.Fatal(err)
+	}
+	records := compareKilled(t, b, l, int(feed.sent.Load()))
+	for _, w := range workers {
+		w.kill(t)
+	}
+	b.record(t, figures.Figures{
+		Scenario: "kill -9 and SIGSTOP of two stages", Faults: faults, Records: records, Recovery: longest,
+	})
+}
 
-	quiet := openLog(t, killConfig(b.Addr(), "quiet"))
-	send(quiet, 0, sent)
+// compareKilled holds the outcome against that of an undisturbed run on the same pairs.
+func compareKilled(t *testing.T, b broker, l *Log, sent int) (records int) {
+	quiet := openLog(t, killConfig(b.brokers, "killed-quiet"))
+	var m []message
+	for i := range sent {
+		m = append(m, killInput(i))
+	}
+	put(t, quiet, m...)
 	runs := []*stageRun{start(quiet, batcherSpec()), start(quiet, grouperSpec())}
 	for lane := range killLanes {
-		want := int64(len(lines(t, quiet, schemas.Pairs, lane)))
-		for _, v := range lines(t, quiet, schemas.Pairs, lane) {
-			if strings.HasPrefix(v, "late poison") {
-				want--
-			}
-		}
-		ends := map[schemas.Topic]int64{schemas.Embeddings: want - 1, schemas.Neighbors: want/3*3 - 1, schemas.Groups: want/3 - 1}
+		ends := killEnds(lane, (sent-lane+killLanes-1)/killLanes)
 		awaitSeqs(t, quiet, ends, lane)
 		awaitSeqs(t, l, ends, lane)
 	}
 	for _, r := range runs {
 		r.stop(t)
 	}
-	for _, kill := range workers {
-		kill()
-	}
-	records := 0
 	for _, topic := range []schemas.Topic{schemas.Embeddings, schemas.Neighbors, schemas.Groups} {
 		for lane := range killLanes {
-			records += len(lines(t, l, topic, lane))
-			if got, want := digest(t, l, topic, lane), digest(t, quiet, topic, lane); got != want {
+			got, want := digest(t, l, topic, lane), digest(t, quiet, topic, lane)
+			if got != want {
 				t.Errorf("%s, lane %d: %s\nundisturbed: %s", topic, lane, got, want)
 			}
+			records += recordsOf(t, got)
 		}
 	}
 	if got, want := deadValues(t, l), deadValues(t, quiet); got != want {
 		t.Errorf("dead letters: %s\nundisturbed: %s", got, want)
 	}
-	t.Logf("%d records compared", records)
+	return records
 }
 
 // deadValues counts the dead letters, and sums up where they come from.

@@ -30,6 +30,7 @@ type Log struct {
 	transport *kafka.Transport
 	client    *kafka.Client
 	security  *security
+	clock     func() time.Time // stamps what is written; brokers put their own time in its place
 }
 
 // Options are what a Log shares with the rest of its process; nil members are left out.
@@ -65,7 +66,7 @@ func Connect(ctx context.Context, cfg Config, opts Options) (*Log, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	l := &Log{cfg: cfg, logger: logger, metrics: m, addr: kafka.TCP(cfg.Brokers...), security: sec}
+	l := &Log{cfg: cfg, logger: logger, metrics: m, addr: kafka.TCP(cfg.Brokers...), security: sec, clock: time.Now}
 	l.transport = newTransport(cfg, sec)
 	l.client = &kafka.Client{Addr: l.addr, Transport: l.transport}
 	return l, nil

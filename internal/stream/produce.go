@@ -95,9 +95,9 @@ func (p *Publisher) writeBatch(ctx context.Context, topic schemas.Topic, lane in
 }
 
 func (p *Publisher) produce(ctx context.Context, name string, lane int, batch []message) error {
-	records := make([]kafka.Record, len(batch))
+	records, now := make([]kafka.Record, len(batch)), p.log.clock()
 	for i, m := range batch {
-		records[i] = kafka.Record{Key: kafka.NewBytes(m.key), Value: kafka.NewBytes(m.value), Headers: m.headers}
+		records[i] = kafka.Record{Time: now, Key: kafka.NewBytes(m.key), Value: kafka.NewBytes(m.value), Headers: m.headers}
 	}
 	client := kafka.Client{Addr: p.log.addr, Transport: p.log.transport, Timeout: p.log.cfg.RequestTimeout}
 	resp, err := client.Produce(ctx, &kafka.ProduceRequest{

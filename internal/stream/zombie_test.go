@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/figures"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -52,6 +53,11 @@ func TestTwoOwners(t *testing.T) {
 			for n := range passed[beforeWrite] {
 				t.Run(fmt.Sprint("paused before write ", n), func(t *testing.T) { s.twoOwners(t, b.Addr(), n, want) })
 			}
+			records := 0
+			for topic := range s.ends {
+				records += passed[beforeWrite] * recordsOf(t, want[topic])
+			}
+			figures.Record(t, figures.Figures{Scenario: "two owners: " + s.name, Broker: "embedded", Faults: passed[beforeWrite], Records: records})
 		})
 	}
 }

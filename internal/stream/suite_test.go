@@ -1,0 +1,228 @@
+package stream
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/figures"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// broker is what a scenario runs against.
+type broker struct {
+	kind    string // embedded or cluster, for figures
+	brokers string
+}
+
+func (b broker) record(t *testing.T, f figures.Figures) {
+	t.Helper()
+	f.Broker = b.kind
+	figures.Record(t, f)
+}
+
+// suite are the scenarios that hold whatever broker is there. With the embedded one, each has a broker of its own, in a
+// process of its own; on Apache Kafka all share a cluster.
+var suite = []struct {
+	name string
+	run  func(*testing.T, broker)
+}{
+	{"processes are killed and paused", killed},
+	{"owners come and go", redistributed},
+	{"repetitions and junk on every lane topic", injected},
+	{"poison is cheap", poisoned},
+	{"a slow consumer", slowConsumer},
+	{"clocks are wrong", wrongClocks},
+}
+
+func TestSuite(t *testing.T) {
+	for _, s := range suite {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			s.run(t, broker{"embedded", startBrokerProcess(t, "", "").addr})
+		})
+	}
+}
+
+// soak chooses between a short form and the longer one of SOAK=1.
+func soak[T any](short, long T) T {
+	if os.Getenv("SOAK") != "" {
+		return long
+	}
+	return short
+}
+
+// recordsOf is the count in what digest returns.
+func recordsOf(t *testing.T, digest string) int {
+	t.Helper()
+	count, _, _ := strings.Cut(digest, " ")
+	n, err := strconv.Atoi(count)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// redistributed lets one owner of all lanes become four and one again, under load.
+func redistributed(t *testing.T, b broker) {
+	const lanes, n, others = 6, 600, 3
+	all := []int{0, 1, 2, 3, 4, 5}
+	open := func(namespace string) *Log {
+		cfg := testConfig(b.brokers, namespace, lanes)
+		cfg.BatchBytes = 1000
+		return openLog(t, cfg)
+	}
+	send := func(l *Log, from, to int) {
+		var m []message
+		for i := from; i < to; i++ {
+			m = append(m, pair(i%lanes, fmt.Sprint("pair ", i)))
+		}
+		put(t, l, m...)
+	}
+	ends := func(n int) map[schemas.Topic]int64 {
+		return map[schemas.Topic]int64{schemas.Embeddings: int64(n/lanes - 1)}
+	}
+
+	l := open("moving")
+	var mu sync.Mutex
+	made := make(map[int]int) // how often each lane was begun anew
+	owner := func() (*stageRun, *Counters) {
+		spec, c := batcherSpec(), new(Counters)
+		inner := spec.New
+		spec.Counters = c
+		spec.New = func(lane int, state []byte) (Stage, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			made[lane]++
+			return inner(lane, state)
+		}
+		return start(l, spec), c
+	}
+	first, _ := owner()
+	send(l, 0, n)
+	awaitSeqs(t, l, ends(n), all...)
+	sent, rounds := n, soak(1, 10)
+	for range rounds {
+		var runs []*stageRun
+		var counters []*Counters
+		for range others {
+			r, c := owner()
+			runs, counters = append(runs, r), append(counters, c)
+		}
+		await(t, "all owners have work", func() bool {
+			send(l, sent, sent+lanes)
+			sent += lanes
+			return !slices.ContainsFunc(counters, func(c *Counters) bool { return c.In.Load() == 0 })
+		})
+		for _, r := range runs {
+			r.stop(t)
+		}
+		send(l, sent, sent+n)
+		sent += n
+		awaitSeqs(t, l, ends(sent), all...)
+	}
+	first.stop(t)
+
+	quiet := open("moving-quiet")
+	send(quiet, 0, sent)
+	r := start(quiet, batcherSpec())
+	awaitSeqs(t, quiet, ends(sent), all...)
+	r.stop(t)
+	for _, lane := range all {
+		if got, want := digest(t, l, schemas.Embeddings, lane), digest(t, quiet, schemas.Embeddings, lane); got != want {
+			t.Errorf("lane %d: %s\nwith one owner: %s", lane, got, want)
+		}
+	}
+	if rounds == 1 && !slices.Contains(slices.Collect(maps.Values(made)), 1) {
+		t.Errorf("lanes were begun anew %v times: want that the first owner keeps one", made)
+	}
+	b.record(t, figures.Figures{Scenario: fmt.Sprintf("1 -> %d -> 1 owners", others+1), Faults: rounds * 2 * others, Records: sent})
+}
+
+// poisoned measures what setting aside one record in a hundred costs.
+func poisoned(t *testing.T, b broker) {
+	n := soak(20_000, 100_000)
+	run := func(namespace string, poison int) (time.Duration, int) {
+		l := openLog(t, testConfig(b.brokers, namespace, 1))
+		var m []message
+		bad := 0
+		for i := range n {
+			value := fmt.Sprint("pair ", i)
+			if poison > 0 && i%poison == 0 {
+				value = fmt.Sprint("poison ", i)
+				bad++
+			}
+			m = append(m, pair(0, value))
+		}
+		put(t, l, m...)
+		spec := batcherSpec()
+		spec.Counters = new(Counters)
+		r := start(l, spec)
+		await(t, "the first record", func() bool { return spec.Counters.In.Load() > 0 })
+		began := time.Now()
+		await(t, "the last record", func() bool { return spec.Counters.Out.Load() >= int64(n-bad) })
+		took := time.Since(began)
+		r.stop(t)
+		if got := spec.Counters.DeadLetters.Load(); got != int64(bad) {
+			t.Errorf("%d records were set aside, want %d", got, bad)
+		}
+		return took, n - bad
+	}
+	var clean, dirty time.Duration
+	cleaned, dirtied := 0, 0
+	rounds := soak(1, 5)
+	for i := range rounds { // alternating, so that a busy moment of the machine meets both
+		d, got := run(fmt.Sprint("clean-", i), 0)
+		clean, cleaned = clean+d, cleaned+got
+		d, got = run(fmt.Sprint("dirty-", i), 100)
+		dirty, dirtied = dirty+d, dirtied+got
+	}
+	cost := 100 * (1 - float64(rounds*n)/dirty.Seconds()/(float64(cleaned)/clean.Seconds()))
+	b.record(t, figures.Figures{
+		Scenario: "1 % poison", Faults: rounds*n - dirtied, Records: cleaned + dirtied,
+		Note: fmt.Sprintf("%.0f records/s without, %.0f with: costs %.1f %%", float64(cleaned)/clean.Seconds(), float64(rounds*n)/dirty.Seconds(), cost),
+	})
+}
+
+// wrongClocks lets writers and owners run with clocks that are an hour off: no record is refused or differs but in its
+// time stamp, and on Apache Kafka not even there.
+func wrongClocks(t *testing.T, b broker) {
+	compared := 0
+	for _, s := range scenarios() {
+		var want map[schemas.Topic]string
+		for _, off := range []time.Duration{0, time.Hour, -time.Hour} {
+			cfg := testConfig(b.brokers, fmt.Sprintf("%s-clock-%.0f", s.spec().Name, 2+off.Hours()), 1)
+			l := openLog(t, cfg)
+			l.clock = func() time.Time { return time.Now().Add(off) }
+			put(t, l, s.input...)
+			r := start(l, s.spec())
+			awaitSeqs(t, l, s.ends, 0)
+			r.stop(t)
+			got := s.outcome(t, l)
+			if want == nil {
+				want = got
+			}
+			if !maps.Equal(got, want) {
+				t.Errorf("%s: a clock that is off by %v: %v\nright: %v", s.name, off, got, want)
+			}
+			for topic := range s.ends {
+				last, _, err := l.LastRecord(t.Context(), topic, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				// The embedded broker keeps the writer's time stamps, and refuses none.
+				if wrong := time.Since(last.Time).Abs(); b.kind == "cluster" && wrong > 30*time.Minute {
+					t.Errorf("%s: a record of a clock that is off by %v is %v old", s.name, off, wrong)
+				}
+				compared += recordsOf(t, got[topic])
+			}
+		}
+	}
+	b.record(t, figures.Figures{Scenario: "clocks off by an hour", Faults: 2 * len(scenarios()), Records: compared})
+}
