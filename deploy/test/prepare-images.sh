@@ -122,6 +122,9 @@ base() {
 		die "debootstrap failed: $(tail -n 5 "$logs/debootstrap.log")"
 	cp /etc/apt/sources.list.d/debian.sources "$tree/etc/apt/sources.list.d/" 2>/dev/null && rm -f "$tree/etc/apt/sources.list"
 	rm -rf "$tree"/var/cache/apt/archives/*.deb "$tree"/var/lib/apt/lists/*
+	# As in the real image: nothing is synced while packages are installed, and their manuals are left out.
+	printf '%s\n' force-unsafe-io 'path-exclude /usr/share/doc/*' 'path-include /usr/share/doc/*/copyright' \
+		'path-exclude /usr/share/man/*' 'path-exclude /usr/share/locale/*' >"$tree/etc/dpkg/dpkg.cfg.d/docker"
 	tar -C "$tree" -c . | docker import - "$base_image" >/dev/null
 	rm -rf "$tree"
 }
@@ -129,15 +132,22 @@ base() {
 golang() {
 	{ have "$go_image" || { can_pull && docker pull -q "$go_image"; }; } && return
 	say "making $go_image from $base_image and $(go version), with what is compiled here already"
-	local context
-	context=$(mktemp -d)
-	(cd "$here" && go run ./gocache "$context" "$root" ./services/grouper,./services/pairstream ./services/stages,./services/pairstream) ||
+	local tree container
+	tree=$(mktemp -d)
+	(cd "$here" && go run ./gocache "$tree/opt" "$root" ./services/grouper,./services/pairstream ./services/stages,./services/pairstream) ||
 		die "the caches of Go could not be copied"
-	cp -a "$(go env GOROOT)" "$context/go"
-	cp "$here/golang.Dockerfile" "$context/Dockerfile"
-	cp /etc/ssl/certs/ca-certificates.crt "$context/" # what this machine trusts, its proxy's authority perhaps
-	build_image -t "$go_image" --build-arg GOMODCACHE="$(go env GOMODCACHE)" "$context"
-	rm -rf "$context"
+	mkdir "$tree/opt/go"
+	cp /etc/ssl/certs/ca-certificates.crt "$tree/opt/machine.crt" # whom this machine trusts, its proxy's authority perhaps
+	# Not docker build, which would write each of the thousands of files four times. The caches are not where
+	# deploy/Dockerfile mounts its own; a compiled package counts only if the sources of modules are in the same folder.
+	container=$(docker create "$base_image" true)
+	tar -C "$tree" -c opt | docker cp - "$container":/
+	tar -C "$(go env GOROOT)" -c . | docker cp - "$container":/opt/go/
+	docker commit --change 'ENV PATH=/opt/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' \
+		--change "ENV GOPATH=/go GOTOOLCHAIN=local GOMODCACHE=$(go env GOMODCACHE) GOCACHE=/opt/build GOPROXY=file:///opt/modules" \
+		--change 'ENV SSL_CERT_FILE=/opt/machine.crt' "$container" "$go_image" >/dev/null
+	docker rm "$container" >/dev/null
+	rm -rf "$tree"
 	say "$go_image is made"
 }
 

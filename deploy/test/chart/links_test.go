@@ -168,6 +168,10 @@ func TestScaledObjects(t *testing.T) {
 		if got := trigger.text("metadata", "consumerGroup"); got != "pairstream-"+stage {
 			t.Errorf("%s looks at group %q", o.id(), got)
 		}
+		want := map[string]string{"encoder": "1000", "grouper": "1", "discriminator": "1000"}[stage]
+		if got := trigger.text("metadata", "lagThreshold"); got != want {
+			t.Errorf("%s: one more Pod for a lag of %q, want %q", o.id(), got, want)
+		}
 		if find(objects, "TriggerAuthentication", trigger.text("authenticationRef", "name")) == nil {
 			t.Errorf("%s: no TriggerAuthentication", o.id())
 		}
