@@ -43,6 +43,7 @@ func newStripes(pairs int) *stripes { return &stripes{pairs: pairs, broken: -1, 
 
 func bootstrapOptions() Options {
 	o := GRITVLP()
+	o.Dropout = 0 // a model of a few thousand weights needs all of them
 	o.Schedule = Schedule{Kind: CosineSteps, Rate: 1e-3, WarmupRate: 1e-3, TotalSteps: 100}
 	return o
 }

@@ -26,6 +26,12 @@ func smoothed() Options {
 	return o
 }
 
+func undropped() Options {
+	o := smoothed()
+	o.Dropout = 0
+	return o
+}
+
 func consistent() Options {
 	o := smoothed()
 	o.ITC.Targets = Consistency
@@ -55,7 +61,9 @@ func TestOptionsChangeWhatTheyShould(t *testing.T) {
 		{"high threshold", smoothed(), func(o *Options) { o.ECM.High = 1 }, "ITC ITM MLM total"},
 		{"low threshold", smoothed(), func(o *Options) { o.ECM.Low = 0.8 }, "ITM total"},
 		{"masking probability", smoothed(), func(o *Options) { o.MaskProbability = 0.15 }, "MLM total"},
-		{"seed", smoothed(), func(o *Options) { o.Seed = 1 }, "MLM total"},
+		{"seed", smoothed(), func(o *Options) { o.Seed = 1 }, "ITC ITM MLM total"},
+		{"seed without dropout", undropped(), func(o *Options) { o.Seed = 1 }, "MLM total"},
+		{"dropout", smoothed(), func(o *Options) { o.Dropout = 0.5 }, "ITC ITM MLM total"},
 		{"L_uni off", smoothed(), func(o *Options) { o.UniWeight = 0 }, "uni total"},
 		{"L_uni as printed", smoothed(), func(o *Options) { o.Uni = UniPrinted }, "uni total"},
 		{"L_uni with the positive", smoothed(), func(o *Options) { o.Uni = UniWithPositive }, "uni total"},

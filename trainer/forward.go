@@ -44,6 +44,7 @@ func (t *Trainer) forward(s *torch.Scope, b *schemas.ScoredBatch, in Input, mask
 	if err != nil {
 		return nil, err
 	}
+	t.seedDropout(s, b, "texts")
 	f := &forward{attention: attention, temperature: t.model.Temperature(s)}
 	f.tokens, f.hidden = t.model.Image(s, pixels), t.model.Text(s, ids, attention)
 	f.image, f.text = t.model.ImageFeature(s, f.tokens), t.model.TextFeature(s, f.hidden)
@@ -55,9 +56,11 @@ func (t *Trainer) forward(s *torch.Scope, b *schemas.ScoredBatch, in Input, mask
 		f.itc = t.contrastive(s, f, b)
 	}
 	if t.options.ITMWeight > 0 {
+		t.seedDropout(s, b, "itm")
 		t.matching(s, f)
 	}
 	if t.options.MLMWeight > 0 {
+		t.seedDropout(s, b, "mlm")
 		if err := t.maskedLanguage(s, f, in.IDs, mask); err != nil {
 			return nil, err
 		}

@@ -64,6 +64,7 @@ func goldenTrainer(t *testing.T, v vectors, dtype torch.DType, o Options) *Train
 			t.Errorf("%d tensors were not given back", n)
 		}
 	})
+	o.Dropout = 0 // as the reference vectors
 	m := goldenModel(t, v, newWorker(t), "w.", dtype)
 	tr, err := New(context.Background(), m, o)
 	if err != nil {

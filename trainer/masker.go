@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -24,6 +25,14 @@ func (t *Trainer) masker(b *schemas.ScoredBatch) masker {
 			rows.ids, rows.labels = append(rows.ids, masked), append(rows.labels, labels)
 		}
 		return rows
+	}
+}
+
+// seedDropout starts dropout for a part of a step on a batch: like the masks, what is dropped is the same whenever the
+// batch is trained on, and whatever the other parts do.
+func (t *Trainer) seedDropout(s *torch.Scope, b *schemas.ScoredBatch, part string) {
+	if t.options.Dropout > 0 {
+		s.Seed(rng.New(t.options.Seed, "dropout "+part, int64(b.Group.Lane), b.Group.Seq, int64(b.Epoch), int64(b.Sequence)).Uint64())
 	}
 }
 

@@ -48,6 +48,7 @@ func momentumFrom(ctx context.Context, m *model.Model, f *safetensors.File, pref
 	if err != nil {
 		return nil, fmt.Errorf("making the momentum encoder: %w", err)
 	}
+	average.SetDropout(m.Dropout()) // ALBEF's average runs in training mode, too
 	return &momentum{model: average, decay: o.Decay, limit: o.Queue}, nil
 }
 

@@ -106,7 +106,7 @@ type AdamWOptions struct {
 
 // Options are all settings of the trainer's core.
 type Options struct {
-	// Seed keys the masks, together with lane, group, epoch and sequence of the batch.
+	// Seed keys the masks and dropout, together with lane, group, epoch and sequence of the batch.
 	Seed uint64 `env:"SEED" envDefault:"0" desc:"seed of the run: keys every shuffle, mask, augmentation and initial weight"`
 	// ITCWeight, ITMWeight, MLMWeight and UniWeight multiply the losses in the sum; 1 in the papers (GRIT-VLP eq. 7, MAFA
 	// eq. 6, GPN-S eq. 11). A loss of weight 0 is not computed. UniWeight is 0 unless GPN-S positives are trained on.
@@ -116,6 +116,9 @@ type Options struct {
 	UniWeight float64 `env:"UNI_WEIGHT" envDefault:"0" desc:"weight of GPN-S's uni-modal loss, eq. 10 (eq. 11: 1); 0: its positives are not even loaded"`
 	ITC       ITCOptions
 	ECM       ECMOptions
+	// Dropout is the share of the text encoder's activations and attention that a step drops: 0.1 in the papers'
+	// configuration of BERT, in both of its halves; their vision transformer drops nothing. Keyed as the masks are.
+	Dropout float64 `env:"DROPOUT" envDefault:"0.1" desc:"share of the text encoder's activations that training drops"`
 	// MaskProbability of masked language modelling: 0.5 in GRIT-VLP section 4.2 and MAFA, 0.15 in ALBEF.
 	MaskProbability float64 `env:"MLM_PROBABILITY" envDefault:"0.5" desc:"probability that a token is masked: 0.5 in GRIT-VLP and MAFA, 0.15 in ALBEF"`
 	// Uni is the reading of GPN-S eq. 10. Its vectors are the unit features of ITC and its temperature is theirs; the paper
@@ -132,6 +135,7 @@ func GRITVLP() Options {
 		ITCWeight: 1, ITMWeight: 1, MLMWeight: 1,
 		ITC:             ITCOptions{Targets: Consistency, Lambda: 0.2, Form: Additive, Alpha: 0.5, SoftFromEpoch: 1},
 		ECM:             ECMOptions{High: 0.8, Low: 0.5},
+		Dropout:         0.1,
 		MaskProbability: 0.5,
 		Uni:             UniInfoNCE,
 		Momentum:        MomentumOptions{Decay: 0.995},
@@ -179,6 +183,7 @@ func (o Options) Validate() error {
 	within("MLM_WEIGHT", o.MLMWeight, 0, 1e6)
 	within("UNI_WEIGHT", o.UniWeight, 0, 1e6)
 	bad(o.ITCWeight+o.ITMWeight+o.MLMWeight+o.UniWeight > 0, "ITC_WEIGHT, ITM_WEIGHT, MLM_WEIGHT and UNI_WEIGHT are all 0, want one above")
+	bad(o.Dropout >= 0 && o.Dropout < 1, "DROPOUT is %g, want 0..1, 1 excluded", o.Dropout)
 	within("MLM_PROBABILITY", o.MaskProbability, 0, 1)
 	within("ECM_HIGH", o.ECM.High, 0, 1)
 	within("ECM_LOW", o.ECM.Low, 0, o.ECM.High)

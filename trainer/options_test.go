@@ -16,6 +16,7 @@ func TestPresetsAreValid(t *testing.T) {
 
 func TestValidateNamesWhatIsWrong(t *testing.T) {
 	for want, change := range map[string]func(*Options){
+		"DROPOUT is 1, want":                       func(o *Options) { o.Dropout = 1 },
 		"MLM_PROBABILITY":                          func(o *Options) { o.MaskProbability = math.NaN() },
 		"ITM_WEIGHT is -1":                         func(o *Options) { o.ITMWeight = -1 },
 		"are all 0, want one above":                func(o *Options) { o.ITCWeight, o.ITMWeight, o.MLMWeight = 0, 0, 0 },

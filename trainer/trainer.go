@@ -38,6 +38,7 @@ func newTrainer(ctx context.Context, m *model.Model, v Vocabulary, o Options) (*
 	}
 	t := &Trainer{model: m, worker: m.Worker(), vocabulary: v, options: o}
 	m.SetTrainable(true)
+	m.SetDropout(o.Dropout)
 	var params []*torch.Tensor
 	var decay []bool
 	for _, p := range m.Params() {

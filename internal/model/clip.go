@@ -152,7 +152,7 @@ func causalMask(s *torch.Scope, length int64, dtype torch.DType) *torch.Tensor {
 
 func (l clipLayer) forward(s *torch.Scope, x, mask *torch.Tensor) *torch.Tensor {
 	qkv := linears(s, l.norm1.apply(s, x), l.query, l.key, l.value)
-	x = s.Add(x, l.mixed.apply(s, s.SelfAttention(qkv, mask, l.heads, scaleOf(x.Size(-1), l.heads))))
+	x = s.Add(x, l.mixed.apply(s, s.SelfAttention(qkv, mask, l.heads, scaleOf(x.Size(-1), l.heads), 0)))
 	hidden := l.hidden.apply(s, l.norm2.apply(s, x))
 	if l.exact {
 		hidden = s.GELU(hidden)

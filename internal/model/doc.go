@@ -19,5 +19,5 @@
 // The forward methods take a scope and run inside [torch.Worker.Do]; the others go to the worker themselves. A model is
 // safe for concurrent use in so far as its worker does one thing after the other.
 //
-// There is no dropout: a step is a function of its inputs.
+// There is no dropout unless [Model.SetDropout] asks for it; what it drops then is a function of [torch.Scope.Seed].
 package model

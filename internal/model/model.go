@@ -122,6 +122,13 @@ func (m *Model) SetTrainable(on bool) {
 	}
 }
 
+// SetDropout sets the share that the text encoder drops from now on, in [0, 1): 0.1 in the training of the papers, 0 when a
+// model is used. The vision transformer drops nothing.
+func (m *Model) SetDropout(share float64) { m.text.drop.share = share }
+
+// Dropout is what [Model.SetDropout] set; 0 at first.
+func (m *Model) Dropout() float64 { return m.text.drop.share }
+
 // Fingerprint identifies the weights, the configuration and the vocabulary.
 func (m *Model) Fingerprint(ctx context.Context) (string, error) {
 	config, err := json.Marshal(m.Config)

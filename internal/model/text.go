@@ -15,6 +15,20 @@ type text struct {
 	norm                    norm
 	layers                  []textLayer
 	fusion                  int
+	drop                    *dropout
+}
+
+// dropout is what training drops, one for all layers of an encoder; 0 outside of training. It stands where BERT has it:
+// behind the embeddings, on attention's probabilities, and on what every half of a layer adds.
+type dropout struct {
+	share float64
+}
+
+func (d *dropout) apply(s *torch.Scope, x *torch.Tensor) *torch.Tensor {
+	if d.share == 0 {
+		return x
+	}
+	return s.Dropout(x, d.share)
 }
 
 // textLayer is post-normalised; cross is nil below the fusion layer.
@@ -23,6 +37,7 @@ type textLayer struct {
 	cross          *attention
 	hidden, output linear
 	norm           norm
+	drop           *dropout
 }
 
 // attention is the projections around it, the residual connection and the normalisation after it.
@@ -31,12 +46,14 @@ type attention struct {
 	output            linear
 	norm              norm
 	heads             int
+	drop              *dropout
 }
 
 func newText(src *source, c Config) text {
 	const name = "text_encoder.bert."
-	h := c.TextHidden
+	h, drop := c.TextHidden, new(dropout)
 	t := text{
+		drop:      drop,
 		words:     src.tensor(name+"embeddings.word_embeddings.weight", normal, c.VocabSize, h),
 		positions: src.tensor(name+"embeddings.position_embeddings.weight", normal, c.MaxPositions, h),
 		types:     src.tensor(name+"embeddings.token_type_embeddings.weight", normal, tokenTypes, h),
@@ -46,13 +63,14 @@ func newText(src *source, c Config) text {
 	for i := range c.TextLayers {
 		layer := fmt.Sprintf("%sencoder.layer.%d.", name, i)
 		l := textLayer{
-			self:   newAttention(src, layer+"attention.", c.TextHeads, h, h),
+			drop:   drop,
+			self:   newAttention(src, layer+"attention.", c.TextHeads, h, h, drop),
 			hidden: newLinear(src, layer+"intermediate.dense", h, c.TextIntermediate, normal),
 			output: newLinear(src, layer+"output.dense", c.TextIntermediate, h, normal),
 			norm:   newNorm(src, layer+"output.LayerNorm", h, bertEps),
 		}
 		if i >= c.FusionLayer {
-			cross := newAttention(src, layer+"crossattention.", c.TextHeads, h, c.VisionDim)
+			cross := newAttention(src, layer+"crossattention.", c.TextHeads, h, c.VisionDim, drop)
 			l.cross = &cross
 		}
 		t.layers = append(t.layers, l)
@@ -60,7 +78,7 @@ func newText(src *source, c Config) text {
 	return t
 }
 
-func newAttention(src *source, name string, heads, width, keyWidth int) attention {
+func newAttention(src *source, name string, heads, width, keyWidth int, drop *dropout) attention {
 	return attention{
 		query:  newLinear(src, name+"self.query", width, width, normal),
 		key:    newLinear(src, name+"self.key", keyWidth, width, normal),
@@ -68,6 +86,7 @@ func newAttention(src *source, name string, heads, width, keyWidth int) attentio
 		output: newLinear(src, name+"output.dense", width, width, normal),
 		norm:   newNorm(src, name+"output.LayerNorm", width, bertEps),
 		heads:  heads,
+		drop:   drop,
 	}
 }
 
@@ -75,7 +94,7 @@ func newAttention(src *source, name string, heads, width, keyWidth int) attentio
 // decoder, which shares the table).
 func (t text) embed(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
 	place := s.Add(s.Narrow(t.positions, 0, 0, ids.Size(1)), s.Narrow(t.types, 0, 0, 1))
-	return t.norm.apply(s, s.Add(s.Embedding(t.words, ids, paddingID), place))
+	return t.drop.apply(s, t.norm.apply(s, s.Add(s.Embedding(t.words, ids, paddingID), place)))
 }
 
 // scores turns a mask [n, length], 1 for real tokens, into what attention adds to its scores: [n, 1, length].
@@ -139,13 +158,13 @@ func (a attention) among(s *torch.Scope, x, scores *torch.Tensor, firstOnly bool
 		return a.from(s, firstToken(s, x), a.keysAndValues(s, x), scores)
 	}
 	qkv := linears(s, x, a.query, a.key, a.value)
-	return a.finish(s, x, s.SelfAttention(qkv, scores, a.heads, scaleOf(x.Size(-1), a.heads)))
+	return a.finish(s, x, s.SelfAttention(qkv, scores, a.heads, scaleOf(x.Size(-1), a.heads), a.drop.share))
 }
 
 // from attends from the tokens of x to keys and values side by side.
 func (a attention) from(s *torch.Scope, x, kv, scores *torch.Tensor) *torch.Tensor {
 	q := a.query.apply(s, x)
-	return a.finish(s, x, s.CrossAttention(q, kv, scores, a.heads, scaleOf(x.Size(-1), a.heads)))
+	return a.finish(s, x, s.CrossAttention(q, kv, scores, a.heads, scaleOf(x.Size(-1), a.heads), a.drop.share))
 }
 
 func (a attention) keysAndValues(s *torch.Scope, x *torch.Tensor) *torch.Tensor {
@@ -153,10 +172,10 @@ func (a attention) keysAndValues(s *torch.Scope, x *torch.Tensor) *torch.Tensor 
 }
 
 func (a attention) finish(s *torch.Scope, x, mixed *torch.Tensor) *torch.Tensor {
-	return a.norm.applySum(s, a.output.apply(s, mixed), x)
+	return a.norm.applySum(s, a.drop.apply(s, a.output.apply(s, mixed)), x)
 }
 
 // feed is the layer's feed-forward half.
 func (l textLayer) feed(s *torch.Scope, x *torch.Tensor) *torch.Tensor {
-	return l.norm.applySum(s, l.output.apply(s, s.GELU(l.hidden.apply(s, x))), x)
+	return l.norm.applySum(s, l.drop.apply(s, l.output.apply(s, s.GELU(l.hidden.apply(s, x)))), x)
 }

@@ -67,10 +67,10 @@ func (b visionBlock) forward(s *torch.Scope, x *torch.Tensor, classOnly bool) *t
 	var mixed *torch.Tensor
 	if classOnly {
 		q := b.qkv.rows(s, 0, d).apply(s, firstToken(s, normed))
-		mixed = s.CrossAttention(q, b.qkv.rows(s, d, 2*d).apply(s, normed), nil, b.heads, scale)
+		mixed = s.CrossAttention(q, b.qkv.rows(s, d, 2*d).apply(s, normed), nil, b.heads, scale, 0)
 		x = firstToken(s, x)
 	} else {
-		mixed = s.SelfAttention(b.qkv.apply(s, normed), nil, b.heads, scale)
+		mixed = s.SelfAttention(b.qkv.apply(s, normed), nil, b.heads, scale, 0)
 	}
 	x = s.Add(x, b.proj.apply(s, mixed))
 	return s.Add(x, b.output.apply(s, s.GELU(b.hidden.apply(s, b.norm2.apply(s, x)))))

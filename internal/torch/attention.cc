@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "dropout.hpp"
 #include "gemm.hpp"
 #include "guard.hpp"
 #include "pool.hpp"
@@ -115,18 +116,20 @@ std::array<Rows, 3> operands(const at::Tensor &q, const at::Tensor &packed, bool
 
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   static at::Tensor forward(AutogradContext *ctx, const at::Tensor &q, const at::Tensor &packed,
-                            const at::Tensor &mask, int64_t heads, double scale) {
+                            const at::Tensor &mask, int64_t heads, double scale, const Draw &draw) {
     at::Tensor probabilities;
-    at::Tensor out = run(q, packed, mask, heads, scale, &probabilities);
+    at::Tensor out = run(q, packed, mask, heads, scale, draw, &probabilities);
     ctx->save_for_backward({q, packed, probabilities});
     ctx->saved_data["heads"] = heads;
     ctx->saved_data["scale"] = scale;
+    ctx->saved_data["key"] = static_cast<int64_t>(draw.key);
+    ctx->saved_data["share"] = draw.share;
     return out;
   }
 
-  // run computes all; the probabilities are kept for backward when asked for.
+  // run computes all; the probabilities are kept for backward, as they are before dropout, when asked for.
   static at::Tensor run(const at::Tensor &q, const at::Tensor &packed, const at::Tensor &mask, int64_t heads,
-                        double scale, at::Tensor *keep) {
+                        double scale, const Draw &draw, at::Tensor *keep) {
     const bool self = !present(q);
     const Sizes z = sizes_of(q, packed, heads, scale, self);
     const auto [query, key, value] = operands(q, packed, self);
@@ -134,8 +137,9 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     const int64_t all = z.heads * z.width, square = z.queries * z.keys;
     at::Tensor out = at::empty({z.batch, z.queries, all}, packed.options());
     at::Tensor p = at::empty({z.batch, keep == nullptr ? 1 : z.heads, z.queries, z.keys}, packed.options());
+    at::Tensor thinned = at::empty({draw.drops() ? z.batch : 0, square}, packed.options());
     const Rows mixed(out, 0);
-    float *pp = p.data_ptr<float>();
+    float *pp = p.data_ptr<float>(), *tp = thinned.data_ptr<float>();
     parallel(z.batch, [&, query = query, key = key, value = value](int64_t b) {
       for (int64_t h = 0; h < z.heads; h++) {
         float *scores = pp + (keep == nullptr ? b : b * z.heads + h) * square;
@@ -144,6 +148,10 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
              {key.head(b, column), key.stride, true}, false, scores, z.keys);
         for (int64_t i = 0; i < z.queries; i++) {
           softmax(scores + i * z.keys, masks.row(b, i), z.keys, z.scale);
+        }
+        if (draw.drops()) {
+          drop(scores, tp + b * square, square, draw, b * z.heads + h);
+          scores = tp + b * square;
         }
         gemm(z.queries, z.width, z.keys, {scores, z.keys}, {value.head(b, column), value.stride}, false,
              mixed.head(b, column), mixed.stride);
@@ -164,24 +172,35 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     const auto from = operands(q, packed, self), to = operands(dq, dpacked, self);
     const Rows mixed(g, 0);
     const int64_t square = z.queries * z.keys;
+    const Draw draw{static_cast<uint64_t>(ctx->saved_data["key"].toInt()), ctx->saved_data["share"].toDouble()};
     at::Tensor scratch = at::empty({z.batch, square}, packed.options());
     const float *pp = p.data_ptr<float>();
     float *sp = scratch.data_ptr<float>();
     parallel(z.batch, [&](int64_t b) {
       for (int64_t h = 0; h < z.heads; h++) {
-        head_back(z, b, h * z.width, from, to, mixed, pp + (b * z.heads + h) * square, sp + b * square);
+        head_back(z, b, h, from, to, mixed, pp + (b * z.heads + h) * square, sp + b * square, draw);
       }
     });
-    return {dq, dpacked, at::Tensor(), at::Tensor(), at::Tensor()};
+    return {dq, dpacked, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 
-  static void head_back(const Sizes &z, int64_t b, int64_t column, const std::array<Rows, 3> &from,
-                        const std::array<Rows, 3> &to, const Rows &mixed, const float *p, float *scores) {
+  static void head_back(const Sizes &z, int64_t b, int64_t h, const std::array<Rows, 3> &from,
+                        const std::array<Rows, 3> &to, const Rows &mixed, const float *p, float *scores,
+                        const Draw &draw) {
     const auto &[q, k, v] = from;
     const auto &[dq, dk, dv] = to;
+    const int64_t column = h * z.width, square = z.queries * z.keys, part = b * z.heads + h;
     const Matrix g{mixed.head(b, column), mixed.stride};
-    gemm(z.keys, z.width, z.queries, {p, z.keys, true}, g, false, dv.head(b, column), dv.stride);
+    const float *used = p;
+    if (draw.drops()) {
+      drop(p, scores, square, draw, part);
+      used = scores;
+    }
+    gemm(z.keys, z.width, z.queries, {used, z.keys, true}, g, false, dv.head(b, column), dv.stride);
     gemm(z.queries, z.keys, z.width, g, {v.head(b, column), v.stride, true}, false, scores, z.keys);
+    if (draw.drops()) {
+      drop(scores, scores, square, draw, part);
+    }
     for (int64_t i = 0; i < z.queries; i++) {
       softmax_back(scores + i * z.keys, p + i * z.keys, z.keys, z.scale);
     }
@@ -193,7 +212,8 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
 };
 
 // anywhere is the same in libtorch's operations, for other devices and types.
-at::Tensor anywhere(const at::Tensor &q, const at::Tensor &packed, const at::Tensor &mask, int64_t heads, double scale) {
+at::Tensor anywhere(const at::Tensor &q, const at::Tensor &packed, const at::Tensor &mask, int64_t heads, double scale,
+                    const Draw &draw) {
   auto parts = packed.chunk(present(q) ? 2 : 3, 2);
   if (present(q)) {
     parts.insert(parts.begin(), q);
@@ -205,7 +225,8 @@ at::Tensor anywhere(const at::Tensor &q, const at::Tensor &packed, const at::Ten
   if (present(mask)) {
     scores = scores + mask.unsqueeze(1);
   }
-  at::Tensor mixed = at::matmul(at::softmax(scores, 3), parts[2]).transpose(1, 2);
+  const at::Tensor p = at::dropout(at::softmax(scores, 3), draw.share, draw.drops());
+  at::Tensor mixed = at::matmul(p, parts[2]).transpose(1, 2);
   return mixed.reshape({mixed.size(0), mixed.size(1), -1});
 }
 
@@ -227,18 +248,20 @@ bool fits(const at::Tensor &t) {
 
 }  // namespace
 
-ps_result ps_attention(ps_tensor *query, ps_tensor *packed_handle, ps_tensor *mask_handle, int64_t heads, double scale) {
+ps_result ps_attention(ps_tensor *query, ps_tensor *packed_handle, ps_tensor *mask_handle, int64_t heads, double scale,
+                       double dropout) {
   return result([&] {
     const at::Tensor q = query == nullptr ? none() : ref(query).contiguous();
     const at::Tensor packed = ref(packed_handle).contiguous();
     const at::Tensor mask = mask_handle == nullptr ? none() : ref(mask_handle).detach().contiguous();
     check_shapes(q, packed, mask, heads);
+    const Draw draw = dropout > 0 ? next_draw(dropout) : Draw{};
     if (!fits(q) || !fits(packed) || !fits(mask)) {
-      return anywhere(q, packed, mask, heads, scale);
+      return anywhere(q, packed, mask, heads, scale, draw);
     }
     if (!c10::GradMode::is_enabled()) {
-      return AttentionFunction::run(q, packed, mask, heads, scale, nullptr);
+      return AttentionFunction::run(q, packed, mask, heads, scale, draw, nullptr);
     }
-    return AttentionFunction::apply(q, packed, mask, heads, scale);
+    return AttentionFunction::apply(q, packed, mask, heads, scale, draw);
   });
 }

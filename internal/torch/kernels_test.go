@@ -86,7 +86,7 @@ func kernels() []kernel {
 				fmt.Sprint("self-attention ", sizes),
 				[][]int64{{batch, length, 3 * heads * width}, {batch, 1, length}},
 				func(s *torch.Scope, x []*torch.Tensor) *torch.Tensor {
-					return s.SelfAttention(x[0], s.Detach(x[1]), int(heads), 0.5)
+					return s.SelfAttention(x[0], s.Detach(x[1]), int(heads), 0.5, 0)
 				},
 			},
 			kernel{
@@ -95,14 +95,14 @@ func kernels() []kernel {
 				func(s *torch.Scope, x []*torch.Tensor) *torch.Tensor {
 					later := s.EqScalar(s.Tril(s.Full(1, x[0].DType(), length, length), 0), 0)
 					mask := s.MaskedFill(s.Zeros(x[0].DType(), length, length), later, math.Inf(-1))
-					return s.SelfAttention(x[0], s.Unsqueeze(mask, 0), int(heads), 0.5)
+					return s.SelfAttention(x[0], s.Unsqueeze(mask, 0), int(heads), 0.5, 0)
 				},
 			},
 			kernel{
 				fmt.Sprint("cross-attention ", sizes),
 				[][]int64{{batch, 3, heads * width}, {batch, length, 2 * heads * width}},
 				func(s *torch.Scope, x []*torch.Tensor) *torch.Tensor {
-					return s.CrossAttention(x[0], x[1], nil, int(heads), 0.5)
+					return s.CrossAttention(x[0], x[1], nil, int(heads), 0.5, 0)
 				},
 			},
 		)
@@ -205,7 +205,7 @@ func TestExtremes(t *testing.T) {
 		near(t, "quick gelu", quick, []float64{0, 0, 0, 0, 20}, 1e-6)
 		qkv := s.Float32s([]float32{100, 1, 3, 100, -1, 5, 100, 0.5, 7}, 1, 3, 3)
 		mask := s.Float32s([]float32{0, -10000, -inf}, 1, 1, 3)
-		near(t, "masked attention", s.SelfAttention(qkv, mask, 1, 1).Float64s(), []float64{3, 3, 3}, 0)
+		near(t, "masked attention", s.SelfAttention(qkv, mask, 1, 1, 0).Float64s(), []float64{3, 3, 3}, 0)
 		return nil
 	}); err != nil {
 		t.Fatal(err)

@@ -70,10 +70,10 @@ func (s *Scope) Clamp(x *Tensor, lo, hi float64) *Tensor {
 	return s.unary(C.PS_CLAMP, "clamp", x, lo, hi)
 }
 
-// Dropout zeroes elements with probability p and scales the others by 1/(1-p). It draws from the generator that
-// [Scope.Seed] starts.
+// Dropout zeroes elements with probability p, 0 <= p < 1, and multiplies the others by 1/(1-p). On the CPU what it drops
+// is a function of [Scope.Seed], the number of drops since, and the element's place.
 func (s *Scope) Dropout(x *Tensor, p float64) *Tensor {
-	return s.unary(C.PS_DROPOUT, "dropout", x, p, 0)
+	return s.own("dropout", C.ps_dropout(x.h(), C.double(p)))
 }
 
 // Detach is x as a constant.

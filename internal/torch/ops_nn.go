@@ -67,15 +67,16 @@ func (s *Scope) CrossEntropy(logits, targets *Tensor, ignore int64) *Tensor {
 
 // SelfAttention is softmax(q kᵀ scale + mask) v, head by head, of queries, keys and values side by side: qkv is [batch,
 // length, 3*heads*width], the result [batch, length, heads*width]. mask may be nil, or [batch, queries, keys] with 1 in
-// the place of batch or queries when it is the same for all; no gradient reaches it.
-func (s *Scope) SelfAttention(qkv, mask *Tensor, heads int, scale float64) *Tensor {
-	return s.own("attention", C.ps_attention(nil, qkv.h(), orNil(mask), C.int64_t(heads), C.double(scale)))
+// the place of batch or queries when it is the same for all; no gradient reaches it. A share of dropout, if not 0, of the
+// softmax's elements is dropped as by [Scope.Dropout].
+func (s *Scope) SelfAttention(qkv, mask *Tensor, heads int, scale, dropout float64) *Tensor {
+	return s.own("attention", C.ps_attention(nil, qkv.h(), orNil(mask), C.int64_t(heads), C.double(scale), C.double(dropout)))
 }
 
 // CrossAttention is [Scope.SelfAttention] with queries of their own: q is [batch, queries, heads*width], kv is [batch,
 // keys, 2*heads*width].
-func (s *Scope) CrossAttention(q, kv, mask *Tensor, heads int, scale float64) *Tensor {
-	return s.own("attention", C.ps_attention(q.h(), kv.h(), orNil(mask), C.int64_t(heads), C.double(scale)))
+func (s *Scope) CrossAttention(q, kv, mask *Tensor, heads int, scale, dropout float64) *Tensor {
+	return s.own("attention", C.ps_attention(q.h(), kv.h(), orNil(mask), C.int64_t(heads), C.double(scale), C.double(dropout)))
 }
 
 // Backward adds the gradients of loss, a scalar, to those of the parameters that it depends on.

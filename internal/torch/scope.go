@@ -95,7 +95,7 @@ func (s *Scope) add(handle *C.ps_tensor) *Tensor {
 	return t
 }
 
-// Seed starts the generator that [Scope.Dropout] draws from, which is the whole process's.
+// Seed starts what [Scope.Dropout] draws from: on the CPU this worker's alone, on other devices the whole process's.
 func (s *Scope) Seed(seed uint64) { check("seed", C.ps_seed(C.uint64_t(seed))) }
 
 // Float32s makes a tensor of a copy of data.

@@ -80,10 +80,6 @@ int ps_set_grad(int enabled) {
   return before ? 1 : 0;
 }
 
-char *ps_seed(uint64_t seed) {
-  return guarded([&] { at::manual_seed(seed); });
-}
-
 const char *ps_multiplier(void) { return gemm_name(); }
 
 ps_result ps_from_data(const void *data, int dtype, const int64_t *dims, int n, const char *device) {
@@ -193,7 +189,6 @@ ps_result ps_unary(int op, ps_tensor *handle, double a, double b) {
       case PS_GE_SCALAR: return at::ge(x, a);
       case PS_TRIL: return at::tril(x, static_cast<int64_t>(a));
       case PS_DIAGONAL: return at::diagonal(x, static_cast<int64_t>(a));
-      case PS_DROPOUT: return at::dropout(x, a, true);
     }
     throw std::invalid_argument("no such unary operation: " + std::to_string(op));
   });

@@ -39,8 +39,7 @@ enum ps_unary_op {
   PS_CLAMP,                                                        // to [a, b]
   PS_ADD_SCALAR, PS_MUL_SCALAR,                                    // a
   PS_EQ_SCALAR, PS_NE_SCALAR, PS_LT_SCALAR, PS_LE_SCALAR, PS_GT_SCALAR, PS_GE_SCALAR,  // a
-  PS_TRIL, PS_DIAGONAL,                                            // offset a
-  PS_DROPOUT                                                       // probability a
+  PS_TRIL, PS_DIAGONAL                                             // offset a
 };
 
 enum ps_binary_op {
@@ -68,7 +67,7 @@ char *ps_blas(void);             // caller frees
 const char *ps_multiplier(void);  // what multiplies float32 matrices on the CPU
 int64_t ps_thread_mark(void);    // a number that differs between threads
 int ps_set_grad(int enabled);    // returns the previous mode of this thread
-char *ps_seed(uint64_t seed);    // of dropout
+char *ps_seed(uint64_t seed);    // of this thread's dropout; of everybody's on other devices
 
 // Making tensors. The data is copied.
 ps_result ps_from_data(const void *data, int dtype, const int64_t *dims, int n, const char *device);
@@ -102,7 +101,8 @@ ps_result ps_gelu(ps_tensor *x, int quick);
 ps_result ps_embedding(ps_tensor *weight, ps_tensor *ids, int64_t padding);
 ps_result ps_normalize(ps_tensor *x, int64_t dim, double eps);
 ps_result ps_cross_entropy(ps_tensor *logits, ps_tensor *targets, int64_t ignore);
-ps_result ps_attention(ps_tensor *q, ps_tensor *packed, ps_tensor *mask, int64_t heads, double scale);
+ps_result ps_dropout(ps_tensor *x, double share);
+ps_result ps_attention(ps_tensor *q, ps_tensor *packed, ps_tensor *mask, int64_t heads, double scale, double dropout);
 
 // Autograd and the optimiser.
 char *ps_backward(ps_tensor *loss);

@@ -199,9 +199,9 @@ func TestTensorsRefuse(t *testing.T) {
 		"joining nothing":                   func(s *torch.Scope) { s.Cat(0) },
 		"no layers":                         func(s *torch.Scope) { s.Linears(s.Zeros(torch.Float32, 1, 1), nil, nil) },
 		"a layer of another width":          func(s *torch.Scope) { s.Linear(s.Zeros(torch.Float32, 1, 2), s.Zeros(torch.Float32, 3, 4), nil) },
-		"heads that do not divide":          func(s *torch.Scope) { s.SelfAttention(s.Zeros(torch.Float32, 1, 2, 12), nil, 3, 1) },
+		"heads that do not divide":          func(s *torch.Scope) { s.SelfAttention(s.Zeros(torch.Float32, 1, 2, 12), nil, 3, 1, 0) },
 		"a mask of another length": func(s *torch.Scope) {
-			s.SelfAttention(s.Zeros(torch.Float32, 1, 2, 12), s.Zeros(torch.Float32, 1, 1, 3), 2, 1)
+			s.SelfAttention(s.Zeros(torch.Float32, 1, 2, 12), s.Zeros(torch.Float32, 1, 1, 3), 2, 1, 0)
 		},
 		"a copy of another shape": func(s *torch.Scope) { s.Zeros(torch.Float32, 2).CopyFrom(s.Zeros(torch.Float32, 3)) },
 		"an index out of range":   func(s *torch.Scope) { s.Embedding(s.Zeros(torch.Float32, 2, 2), s.Int64s([]int64{2}, 1), -1) },
