@@ -91,7 +91,7 @@ func (s *stack) awaitReady() {
 	}
 	open := map[string]waiting{}
 	for _, stage := range stages {
-		id := s.containers(stage)[0]
+		id := s.container(stage)
 		started, err := time.Parse(time.RFC3339Nano, docker(s.t, "inspect", "--format", "{{.State.StartedAt}}", id))
 		if err != nil {
 			s.t.Fatal(err)
@@ -128,13 +128,13 @@ func (s *stack) awaitHealthy() {
 func (s *stack) reportMemory() {
 	s.t.Helper()
 	for _, stage := range stages {
-		text, err := get(s.t.Context(), address(s.t, s.containers(stage)[0])+"/metrics")
+		text, err := get(s.t.Context(), address(s.t, s.container(stage))+"/metrics")
 		if err != nil {
 			s.t.Fatal(err)
 		}
 		s.t.Logf("MEASURED idle memory of %s: %.0f MB", stage, value(s.t, text, "process_resident_memory_bytes")/1e6)
 	}
-	usage := docker(s.t, "stats", "--no-stream", "--format", "{{.MemUsage}}", s.containers("kafka")[0])
+	usage := docker(s.t, "stats", "--no-stream", "--format", "{{.MemUsage}}", s.container("kafka"))
 	s.t.Logf("MEASURED idle memory of kafka: %s", usage)
 }
 

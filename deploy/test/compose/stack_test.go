@@ -123,17 +123,28 @@ func docker(t *testing.T, args ...string) string {
 // containers are the ids of a service's running containers.
 func (s *stack) containers(service string) []string {
 	s.t.Helper()
-	return strings.Fields(s.run("ps", "--quiet", "--status", "running", service))
+	out, err := s.try("ps", "--quiet", "--status", "running", service) // too often to be worth a line in the log
+	if err != nil {
+		s.t.Fatalf("looking for containers of %s: %v\n%s", service, err, out)
+	}
+	return strings.Fields(out)
 }
 
-// kill ends the process of one container as a crash would, and returns the container's id.
-func (s *stack) kill(service string) string {
+// container is the id of one of a service's running containers.
+func (s *stack) container(service string) string {
 	s.t.Helper()
 	all := s.containers(service)
 	if len(all) == 0 {
 		s.t.Fatalf("%s is not running", service)
 	}
-	pid, err := strconv.Atoi(docker(s.t, "inspect", "--format", "{{.State.Pid}}", all[0]))
+	return all[0]
+}
+
+// kill ends the process of one container as a crash would, and returns the container's id.
+func (s *stack) kill(service string) string {
+	s.t.Helper()
+	id := s.container(service)
+	pid, err := strconv.Atoi(docker(s.t, "inspect", "--format", "{{.State.Pid}}", id))
 	if err != nil || pid <= 1 {
 		s.t.Fatalf("process of %s: %d, %v", service, pid, err)
 	}
@@ -141,7 +152,7 @@ func (s *stack) kill(service string) string {
 		s.t.Fatalf("killing %s: %v", service, err)
 	}
 	s.t.Logf("killed %s", service)
-	return all[0]
+	return id
 }
 
 // address is where a container answers HTTP.
