@@ -31,7 +31,7 @@ var rows = []row{
 	{"plumbing", "pairs → embeddings → groups → batches → scored, cores that do nothing", "50,000 pairs/s", plumbingRow},
 	{"sampling", "share of sampling in a demo's time", "the papers' 10 %", samplingRow},
 	{"memory", "memory of the indexer at its peak", "< 2.5 GiB", memoryRow},
-	{"growth-group", "group build at growing sizes", "quadratic", growthRow("group", 25_000)},
+	{"growth-group", "group build at growing sizes", "quadratic", growthRow("group", 12_500)},
 	{"growth-kmeans", "k-means at growing sizes", "linear", growthRow("kmeans", 25_000)},
 	{"growth-walk", "walk at growing sizes", "quadratic", growthRow("walk", 6_000)},
 	{"growth-plumbing", "plumbing at growing sizes", "linear", growthRow("plumbing", 100_000)},

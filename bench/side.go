@@ -57,9 +57,10 @@ func (b *bench) ours(ctx context.Context, kind string, j job) (*side, error) {
 	return b.start(ctx, "pairstream's "+kind, j, self, childCommand, kind)
 }
 
-// peer starts a peer's program.
+// peer starts a peer's program. Its OpenMP threads sleep while they wait: spinning, their default, they would take the
+// processors from the threads of OpenBLAS, and the peers would be up to four times slower.
 func (b *bench) peer(ctx context.Context, script string, j job) (*side, error) {
-	return b.start(ctx, "the peer "+script, j, b.python, filepath.Join(b.peers, script))
+	return b.start(ctx, "the peer "+script, j, "env", "OMP_WAIT_POLICY=PASSIVE", b.python, filepath.Join(b.peers, script))
 }
 
 func (b *bench) start(ctx context.Context, name string, j job, command ...string) (*side, error) {

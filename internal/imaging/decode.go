@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"image"
-	"image/jpeg"
 	"image/png"
 
 	"golang.org/x/image/webp"
+
+	"github.com/pairstream/pairstream/internal/jpeg"
 )
 
 // Decode returns the upright RGB pixels of an encoded image. Its errors wrap [ErrTooLarge] or [ErrNotImage].
@@ -51,7 +52,7 @@ func decodePixels(format string, encoded []byte) (m image.Image, err error) {
 	r := bytes.NewReader(encoded)
 	switch format {
 	case "jpeg":
-		return jpeg.Decode(r)
+		return jpeg.Decode(encoded)
 	case "png":
 		return png.Decode(r)
 	default:

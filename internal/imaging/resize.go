@@ -45,6 +45,7 @@ func resample(v view, win window) *Image {
 		spanX, spanY = spanX/float64(fx), spanY/float64(fy)
 	}
 	cols := newKernel(v.w, spanX, win.outW, win.x, win.w)
+	cols.paired()
 	rows := newKernel(v.h, spanY, win.outH, win.y, win.h)
 	// Only the source rows that the second pass reads go through the first.
 	first, end := rows.first[0], rows.first[win.h-1]+rows.taps
@@ -65,6 +66,7 @@ type kernel struct {
 	taps    int
 	first   []int
 	weights []int32 // taps for each position
+	pairs   []int32 // for the vector code: the weights of two taps, each four times; the last of an odd number has a zero beside it
 }
 
 // weightBits is the binary point of the weights: a sum of weighted bytes, with the overshoot of the negative lobes,
@@ -100,6 +102,18 @@ func newKernel(size int, span float64, out, from, n int) kernel {
 	return k
 }
 
+// paired fills in the pairs.
+func (k *kernel) paired() {
+	width := (k.taps + 1) / 2 * 8
+	k.pairs = make([]int32, len(k.first)*width)
+	for i := range k.first {
+		for t, w := range k.weights[i*k.taps : (i+1)*k.taps] {
+			four := k.pairs[i*width+4*t : i*width+4*t+4]
+			four[0], four[1], four[2], four[3] = w, w, w, w
+		}
+	}
+}
+
 // bicubic is Keys' kernel with a = -0.5. The conversions forbid fused multiply-adds, whose results differ by machine.
 func bicubic(x float64) float64 {
 	const a = -0.5
@@ -116,7 +130,9 @@ func bicubic(x float64) float64 {
 // horizontal filters one row of pixels.
 func (k kernel) horizontal(dst, src []byte) {
 	const half = 1 << (weightBits - 1)
-	for i, first := range k.first {
+	done := k.horizontalVector(dst, src)
+	for i := done; i < len(k.first); i++ {
+		first := k.first[i]
 		weights := k.weights[i*k.taps : (i+1)*k.taps]
 		p := src[3*first : 3*(first+k.taps)]
 		r, g, b := int32(half), int32(half), int32(half)
@@ -133,10 +149,12 @@ func (k kernel) horizontal(dst, src []byte) {
 
 // vertical filters row y of the result out of rows of len(dst) bytes, the first of which is source row base.
 func (k kernel) vertical(dst, src []byte, y, base int, sums []int32) {
+	done := k.verticalVector(dst, src, y, base)
+	sums = sums[:len(dst)-done]
 	for i := range sums {
 		sums[i] = 1 << (weightBits - 1)
 	}
-	at := (k.first[y] - base) * len(dst)
+	at := (k.first[y]-base)*len(dst) + done
 	for _, w := range k.weights[y*k.taps : (y+1)*k.taps] {
 		row := src[at : at+len(sums)]
 		for i, s := range row {
@@ -145,7 +163,7 @@ func (k kernel) vertical(dst, src []byte, y, base int, sums []int32) {
 		at += len(dst)
 	}
 	for i, s := range sums {
-		dst[i] = clampWeighted(s)
+		dst[done+i] = clampWeighted(s)
 	}
 }
 

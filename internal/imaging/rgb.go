@@ -125,6 +125,10 @@ func (k *yuvMatrix) row(m *image.YCbCr, y int, dst []byte) {
 	case image.YCbCrSubsampleRatio411, image.YCbCrSubsampleRatio410:
 		span = 4
 	}
+	if span == 2 {
+		done := k.rowVector(dst, luma, cb, cr)
+		luma, cb, cr, dst = luma[done:], cb[done/2:], cr[done/2:], dst[3*done:]
+	}
 	mat := *k
 	for c := 0; len(luma) > 0; c++ {
 		u, v := int32(cb[c])-128, int32(cr[c])-128

@@ -15,7 +15,7 @@ var cores = []string{"encoder", "indexer", "grouper", "discriminator", "trainer"
 
 // pure are the packages that build without cgo.
 var pure = []string{
-	"schemas", "internal/stream", "internal/shard", "internal/imaging", "internal/token", "internal/rng", "internal/safetensors",
+	"schemas", "internal/stream", "internal/shard", "internal/imaging", "internal/jpeg", "internal/token", "internal/rng", "internal/safetensors",
 	"internal/config", "internal/golden", "grouper", "testdata/scenes",
 }
 

@@ -1,0 +1,58 @@
+package imaging
+
+import "golang.org/x/sys/cpu"
+
+// hasVector says whether the processor runs the vector code; tests switch it off to compare.
+var hasVector = cpu.X86.HasAVX2
+
+// horizontalVector filters the first pixels of a row, and returns how many: all whose reading and writing of whole words
+// stays within src and dst.
+func (k kernel) horizontalVector(dst, src []byte) int {
+	const overread = 2 // a pair of pixels is read as 8 bytes
+	n := len(k.first) - 1
+	for n > 0 && 3*(k.first[n-1]+len(k.pairs)/(8*len(k.first))*2)+overread > len(src) {
+		n--
+	}
+	if !hasVector || n <= 0 {
+		return 0
+	}
+	filterRow(&dst[0], &src[0], &k.first[0], &k.pairs[0], n, len(k.pairs)/(8*len(k.first)))
+	return n
+}
+
+// verticalVector filters the first bytes of row y of the result, and returns how many.
+func (k kernel) verticalVector(dst, src []byte, y, base int) int {
+	n := len(dst) / 32 * 32
+	if !hasVector || n == 0 {
+		return 0
+	}
+	filterColumns(&dst[0], &src[(k.first[y]-base)*len(dst)], len(dst), &k.weights[y*k.taps], k.taps, n/32)
+	return n
+}
+
+// rowVector converts the first pixels of a row in which two share their chroma, and returns how many.
+func (k *yuvMatrix) rowVector(dst, luma, cb, cr []byte) int {
+	n := min(len(luma)/16*16, len(dst)/48*16, min(len(cb), len(cr))/8*16)
+	if !hasVector || n == 0 {
+		return 0
+	}
+	convertRow(&dst[0], &luma[0], &cb[0], &cr[0], n/16, k)
+	return n
+}
+
+// filterRow writes n pixels of dst, each the sum of 2*pairs pixels of src from first on, weighted; 8 weights a pair,
+// those of its four bytes twice. It reads 2 bytes, and writes 1, beyond the last. It needs AVX2.
+//
+//go:noescape
+func filterRow(dst, src *byte, first *int, weights *int32, n, pairs int)
+
+// filterColumns writes 32*blocks bytes of dst, each the weighted sum of the bytes at its place in taps rows that lie
+// stride bytes apart. It needs AVX2.
+//
+//go:noescape
+func filterColumns(dst, src *byte, stride int, weights *int32, taps, blocks int)
+
+// convertRow turns 16*blocks samples of luma, and half as many of either chroma, into RGB. It needs AVX2.
+//
+//go:noescape
+func convertRow(dst, luma, cb, cr *byte, blocks int, m *yuvMatrix)

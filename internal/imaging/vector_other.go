@@ -1,0 +1,11 @@
+//go:build !amd64
+
+package imaging
+
+func (k kernel) horizontalVector([]byte, []byte) int { return 0 }
+
+func (k kernel) verticalVector([]byte, []byte, int, int) int { return 0 }
+
+func (k *yuvMatrix) rowVector([]byte, []byte, []byte, []byte) int { return 0 }
+
+var hasVector = false // tests look at it

@@ -1,0 +1,69 @@
+package imaging
+
+import (
+	"bytes"
+	"image"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/rng"
+)
+
+// scalar runs f without the vector code.
+func scalar(f func()) {
+	before := hasVector
+	hasVector = false
+	defer func() { hasVector = before }()
+	f()
+}
+
+func noise(w, h int) *Image {
+	r := rng.New(1, "noise", int64(w), int64(h))
+	im := New(w, h)
+	for i := range im.Pix {
+		im.Pix[i] = byte(r.IntN(256))
+		if r.IntN(3) == 0 { // what overshoots the filter, and saturates
+			im.Pix[i] = byte(255 * r.IntN(2))
+		}
+	}
+	return im
+}
+
+func TestResizingHasTheSameBytesWithoutVectors(t *testing.T) {
+	if !hasVector {
+		t.Skip("this processor runs no vector code")
+	}
+	for _, size := range [][2]int{{1, 1}, {2, 3}, {7, 5}, {11, 40}, {33, 17}, {64, 64}, {101, 57}, {500, 375}} {
+		im := noise(size[0], size[1])
+		for _, to := range [][2]int{{1, 1}, {3, 2}, {10, 11}, {11, 12}, {32, 32}, {64, 48}, {224, 224}} {
+			var want *Image
+			scalar(func() { want = im.Resize(to[0], to[1]) })
+			if got := im.Resize(to[0], to[1]); !bytes.Equal(got.Pix, want.Pix) {
+				t.Errorf("%v to %v: other bytes", size, to)
+			}
+		}
+	}
+}
+
+func TestColoursAreTheSameWithoutVectors(t *testing.T) {
+	if !hasVector {
+		t.Skip("this processor runs no vector code")
+	}
+	r := rng.New(2, "noise")
+	for _, ratio := range []image.YCbCrSubsampleRatio{image.YCbCrSubsampleRatio420, image.YCbCrSubsampleRatio422, image.YCbCrSubsampleRatio444} {
+		for w := 1; w < 70; w++ {
+			m := image.NewYCbCr(image.Rect(0, 0, w, 5), ratio)
+			for _, plane := range [][]byte{m.Y, m.Cb, m.Cr} {
+				for i := range plane {
+					plane[i] = byte(r.IntN(256))
+				}
+			}
+			for name, matrix := range map[string]*yuvMatrix{"jpeg": &jpegMatrix, "webp": &webpMatrix} {
+				var want *Image
+				scalar(func() { want = toRGB(m, matrix, 1) })
+				if got := toRGB(m, matrix, 1); !bytes.Equal(got.Pix, want.Pix) {
+					t.Errorf("%s, ratio %v, width %d: other bytes", name, ratio, w)
+				}
+			}
+		}
+	}
+}
