@@ -88,6 +88,10 @@ const (
 	rejoinMargin     = 5 * time.Second
 )
 
+// patience is how long a rebalance waits for work in hand. No heartbeat goes out meanwhile, so it is well below the
+// session timeout: a lane that is busy for longer goes on beside the rebalance (see worker).
+func (c Config) patience() time.Duration { return min(c.DrainTimeout, c.SessionTimeout/2) }
+
 // joinGroup starts to take part in the consumer group of a stage.
 func (l *Log) joinGroup(spec StageSpec, share *balancer) (*kafka.ConsumerGroup, *groupDialer, error) {
 	d := &groupDialer{sec: l.security, conns: make(map[*groupConn]bool)}
@@ -98,7 +102,7 @@ func (l *Log) joinGroup(spec StageSpec, share *balancer) (*kafka.ConsumerGroup, 
 		},
 		GroupBalancers:    []kafka.GroupBalancer{share},
 		HeartbeatInterval: min(l.cfg.SessionTimeout/10, slowestHeartbeat), SessionTimeout: l.cfg.SessionTimeout,
-		RebalanceTimeout: l.cfg.DrainTimeout + rejoinMargin, JoinGroupBackoff: 500 * time.Millisecond,
+		RebalanceTimeout: l.cfg.patience() + rejoinMargin, JoinGroupBackoff: 500 * time.Millisecond,
 		Timeout: l.cfg.RequestTimeout,
 	})
 	if err != nil {

@@ -205,7 +205,7 @@ func (r *run) generation(gen *kafka.Generation, lanes []int) {
 }
 
 func (r *run) drain(lane int, t turn) {
-	patience := time.NewTimer(r.log.cfg.DrainTimeout)
+	patience := time.NewTimer(r.log.cfg.patience())
 	defer patience.Stop()
 	select {
 	case <-t.over:
