@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   float64
+	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{4, 1}, 2.5}, {[]float64{9, 1, 5}, 5}, {[]float64{1, 100, 2, 3}, 2.5}} {
+		if got := median(c.values); got != c.want {
+			t.Errorf("median of %v is %v, want %v", c.values, got, c.want)
+		}
+	}
+}
+
+func TestAmounts(t *testing.T) {
+	for _, c := range []struct {
+		value float64
+		want  string
+	}{{0.0123, "0.012 s"}, {1.234, "1.23 s"}, {12.34, "12.3 s"}, {123.4, "123 s"}, {1234.5, "1,235 s"}, {1234567, "1,234,567 s"}} {
+		if got := amount(c.value, "s"); got != c.want {
+			t.Errorf("%v is written %q, want %q", c.value, got, c.want)
+		}
+	}
+}
+
+func TestRowsAreKnownByName(t *testing.T) {
+	seen := map[string]bool{}
+	for _, r := range rows {
+		if seen[r.name] {
+			t.Errorf("two rows are called %s", r.name)
+		}
+		seen[r.name] = true
+	}
+	if all, err := choose(""); err != nil || len(all) != len(rows) {
+		t.Errorf("%d rows, %v", len(all), err)
+	}
+	if two, err := choose("walk,group"); err != nil || len(two) != 2 || two[0].name != "walk" || two[1].name != "group" {
+		t.Errorf("%v, %v", two, err)
+	}
+	if _, err := choose("walk,run"); err == nil {
+		t.Error("a row that is not there is taken")
+	}
+}
+
+// echo answers with what it is told.
+type echo struct{ said string }
+
+func (e *echo) do(_ context.Context, command string, a *answer) error {
+	if command == "fail" {
+		return errors.New("as told")
+	}
+	e.said += command
+	a.Values["length"] = float64(len(e.said))
+	return nil
+}
+
+func TestAWorkerAnswersLineByLine(t *testing.T) {
+	workers["echo"] = func(_ context.Context, j job) (worker, error) { return &echo{said: j.Preset}, nil }
+	defer delete(workers, "echo")
+	var out bytes.Buffer
+	if err := serve(t.Context(), "echo", strings.NewReader(`{"preset":"abc"}`+"\nde\nfail\nf\n"), &out); err != nil {
+		t.Fatal(err)
+	}
+	var answers []answer
+	for decoder := json.NewDecoder(&out); decoder.More(); {
+		var a answer
+		if err := decoder.Decode(&a); err != nil {
+			t.Fatal(err)
+		}
+		answers = append(answers, a)
+	}
+	if len(answers) != 4 || answers[1].Values["length"] != 5 || answers[2].Error != "as told" || answers[3].Values["length"] != 6 {
+		t.Errorf("answers %+v", answers)
+	}
+	if err := serve(t.Context(), "nobody", strings.NewReader("{}\n"), &out); err == nil {
+		t.Error("work that nobody does is done")
+	}
+}
+
+func TestLosses(t *testing.T) {
+	series := func(itc ...float64) answer {
+		return answer{Series: map[string][]float64{"itc": itc, "itm": {1}, "mlm": {1}}}
+	}
+	for _, c := range []struct {
+		name      string
+		ours, its answer
+		ok        bool
+	}{
+		{"the same", series(2, 1), series(2, 1), true},
+		{"close at first", series(2, 1), series(2.00009, 1), true},
+		{"too far at first", series(2, 1), series(2.0002, 1), false},
+		{"close later", series(2, 1), series(2, 1.0009), true},
+		{"too far later", series(2, 1), series(2, 1.0011), false},
+		{"not a number", series(math.NaN()), series(2), false},
+		{"fewer steps", series(2), series(2, 1), false},
+		{"none", series(), series(), false},
+	} {
+		if _, err := sameLosses(c.ours, c.its); (err == nil) != c.ok {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+func TestTablesAreWrittenBetweenTheirMarks(t *testing.T) {
+	dir := t.TempDir()
+	results, document := filepath.Join(dir, "results.json"), filepath.Join(dir, "page.md")
+	for _, r := range []*Result{
+		{Row: "walk", What: "GRIT walk", Size: "M = 5", Unit: "s", Against: "a program", Target: "6", Ours: Figure{Value: 2}, Peer: &Figure{Value: 4}, Ratio: 2, Turns: 5},
+		{Row: "growth-walk", Growth: []Point{{Size: 10, Seconds: 1}, {Size: 20, Seconds: 4}}},
+		{Row: "group", What: "group build", Unit: "s", Ours: Figure{Value: 1}, Met: true, Turns: 3},
+	} {
+		if err := merge(results, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page := "before\n" + sections[0].begin + "old\n" + sections[0].end + "\nbetween\n" + sections[1].begin + sections[1].end + "\nafter\n"
+	for range 2 { // writing again changes nothing
+		if err := os.WriteFile(document, []byte(page), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := writeTables(results, []string{document}); err != nil {
+			t.Fatal(err)
+		}
+		written, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{
+			"before\n", "between\n", "after\n", "| GRIT walk | M = 5 | 2.00 s", "4.00 s (a program) | 2.00 | 6 (missed) |", "group: 3 turns",
+			"| walk | 20 | 4.00 s | 4.00 × |",
+		} {
+			if !strings.Contains(string(written), want) {
+				t.Errorf("the page has no %q:\n%s", want, written)
+			}
+		}
+		if strings.Contains(string(written), "old") || strings.Index(string(written), "group build") > strings.Index(string(written), "GRIT walk") {
+			t.Errorf("the page keeps what was there, or rows are out of order:\n%s", written)
+		}
+		page = string(written)
+	}
+	if err := os.WriteFile(document, []byte("no marks"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeTables(results, []string{document}); err == nil {
+		t.Error("a page without marks is taken")
+	}
+}
