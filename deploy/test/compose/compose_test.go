@@ -20,7 +20,7 @@ var stages = []string{"encoder", "indexer", "grouper", "discriminator", "trainer
 func TestStack(t *testing.T) {
 	s := newStack(t, shards(t))
 	if os.Getenv("PAIRSTREAM_IMAGE_IS_BUILT") == "" { // set it to try the test again and again
-		s.run("build", "--progress", "plain", "--build-arg", "SRC="+checkout(t), "topics")
+		s.reportSteps(s.run("build", "--progress", "plain", "--build-arg", "SRC="+checkout(t), "topics"))
 	}
 	checkImage(t)
 	s.run("--profile", "*", "config", "--quiet")

@@ -18,6 +18,30 @@ import (
 
 const image = "pairstream:" + version
 
+var (
+	stepBegins = regexp.MustCompile(`^#(\d+) \[[^\]]*\] (.{1,60})`)
+	stepEnds   = regexp.MustCompile(`^#(\d+) DONE (\S+)s$`)
+)
+
+// reportSteps prints the steps of a build that took a second or longer.
+func (s *stack) reportSteps(log string) {
+	s.t.Helper()
+	names := map[string]string{}
+	for line := range strings.Lines(log) {
+		line = strings.TrimSpace(line)
+		if m := stepBegins.FindStringSubmatch(line); m != nil && names[m[1]] == "" {
+			names[m[1]] = m[2]
+		}
+		m := stepEnds.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		if took, err := strconv.ParseFloat(m[2], 64); err == nil && took >= 1 {
+			s.t.Logf("MEASURED step of the build: %5.1f s  %s", took, names[m[1]])
+		}
+	}
+}
+
 // The image runs as nobody in particular, says what it is and whether it is well, has no shell, and what needs no tensors
 // in it is static.
 func checkImage(t *testing.T) {
