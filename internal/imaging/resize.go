@@ -45,7 +45,7 @@ func resample(v view, win window) *Image {
 		spanX, spanY = spanX/float64(fx), spanY/float64(fy)
 	}
 	cols := newKernel(v.w, spanX, win.outW, win.x, win.w)
-	cols.paired()
+	cols.spreadOut()
 	rows := newKernel(v.h, spanY, win.outH, win.y, win.h)
 	// Only the source rows that the second pass reads go through the first.
 	first, end := rows.first[0], rows.first[win.h-1]+rows.taps
@@ -66,7 +66,7 @@ type kernel struct {
 	taps    int
 	first   []int
 	weights []int32 // taps for each position
-	pairs   []int32 // for the vector code: the weights of two taps, each four times; the last of an odd number has a zero beside it
+	spread  []int32 // for the vector code: every weight four times, and zeros up to a multiple of four taps
 }
 
 // weightBits is the binary point of the weights: a sum of weighted bytes, with the overshoot of the negative lobes,
@@ -102,13 +102,13 @@ func newKernel(size int, span float64, out, from, n int) kernel {
 	return k
 }
 
-// paired fills in the pairs.
-func (k *kernel) paired() {
-	width := (k.taps + 1) / 2 * 8
-	k.pairs = make([]int32, len(k.first)*width)
+// spreadOut fills in spread.
+func (k *kernel) spreadOut() {
+	width := (k.taps + 3) / 4 * 16
+	k.spread = make([]int32, len(k.first)*width)
 	for i := range k.first {
 		for t, w := range k.weights[i*k.taps : (i+1)*k.taps] {
-			four := k.pairs[i*width+4*t : i*width+4*t+4]
+			four := k.spread[i*width+4*t : i*width+4*t+4]
 			four[0], four[1], four[2], four[3] = w, w, w, w
 		}
 	}

@@ -2,21 +2,28 @@ package imaging
 
 import "golang.org/x/sys/cpu"
 
-// hasVector says whether the processor runs the vector code; tests switch it off to compare.
-var hasVector = cpu.X86.HasAVX2
+// hasVector and hasWide say whether the processor runs the vector code; tests switch them off to compare.
+var (
+	hasVector = cpu.X86.HasAVX2
+	hasWide   = cpu.X86.HasAVX2 && cpu.X86.HasAVX512F
+)
 
 // horizontalVector filters the first pixels of a row, and returns how many: all whose reading and writing of whole words
 // stays within src and dst.
 func (k kernel) horizontalVector(dst, src []byte) int {
-	const overread = 2 // a pair of pixels is read as 8 bytes
-	n := len(k.first) - 1
-	for n > 0 && 3*(k.first[n-1]+len(k.pairs)/(8*len(k.first))*2)+overread > len(src) {
+	const overread = 4 // four pixels, of three bytes each, are read as 16 bytes
+	n, fours := len(k.first)-1, len(k.spread)/(16*len(k.first))
+	for n > 0 && 3*(k.first[n-1]+4*fours)+overread > len(src) {
 		n--
 	}
-	if !hasVector || n <= 0 {
+	switch {
+	case !hasVector || n <= 0:
 		return 0
+	case hasWide:
+		filterRowWide(&dst[0], &src[0], &k.first[0], &k.spread[0], n, fours)
+	default:
+		filterRow(&dst[0], &src[0], &k.first[0], &k.spread[0], n, 2*fours)
 	}
-	filterRow(&dst[0], &src[0], &k.first[0], &k.pairs[0], n, len(k.pairs)/(8*len(k.first)))
 	return n
 }
 
@@ -40,11 +47,16 @@ func (k *yuvMatrix) rowVector(dst, luma, cb, cr []byte) int {
 	return n
 }
 
-// filterRow writes n pixels of dst, each the sum of 2*pairs pixels of src from first on, weighted; 8 weights a pair,
-// those of its four bytes twice. It reads 2 bytes, and writes 1, beyond the last. It needs AVX2.
+// filterRow writes n pixels of dst, each the weighted sum of 2*pairs pixels of src from first on; a pixel's weight is there
+// four times. It reads 2 bytes, and writes 1, beyond the last. It needs AVX2.
 //
 //go:noescape
 func filterRow(dst, src *byte, first *int, weights *int32, n, pairs int)
+
+// filterRowWide is filterRow for 4*fours pixels. It reads 4 bytes, and writes 1, beyond the last. It needs AVX-512F.
+//
+//go:noescape
+func filterRowWide(dst, src *byte, first *int, weights *int32, n, fours int)
 
 // filterColumns writes 32*blocks bytes of dst, each the weighted sum of the bytes at its place in taps rows that lie
 // stride bytes apart. It needs AVX2.

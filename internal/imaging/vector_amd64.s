@@ -51,6 +51,56 @@ nextPair:
 	VZEROUPPER
 	RET
 
+// Four RGB pixels, 12 bytes of 16, as four times four bytes with a zero.
+DATA spread4<>+0(SB)/8, $0x8005040380020100
+DATA spread4<>+8(SB)/8, $0x800b0a0980080706
+GLOBL spread4<>(SB), RODATA|NOPTR, $16
+
+// func filterRowWide(dst, src *byte, first *int, weights *int32, n, fours int)
+TEXT ·filterRowWide(SB), NOSPLIT, $0-48
+	MOVQ         dst+0(FP), DI
+	MOVQ         src+8(FP), SI
+	MOVQ         first+16(FP), BX
+	MOVQ         weights+24(FP), DX
+	MOVQ         n+32(FP), R8
+	MOVQ         fours+40(FP), R9
+	VMOVDQU      spread4<>(SB), X6
+	VPBROADCASTD half<>(SB), X7
+
+nextPixel:
+	MOVQ   (BX), AX
+	LEAQ   (AX)(AX*2), AX        // three bytes a pixel
+	ADDQ   SI, AX
+	VPXORD Z0, Z0, Z0
+	MOVQ   R9, CX
+
+nextFour:
+	VMOVDQU   (AX), X1
+	VPSHUFB   X6, X1, X1
+	VPMOVZXBD X1, Z1
+	VPMULLD   (DX), Z1, Z1
+	VPADDD    Z1, Z0, Z0
+	ADDQ      $12, AX
+	ADDQ      $64, DX
+	DECQ      CX
+	JNZ       nextFour
+
+	VEXTRACTI64X4 $1, Z0, Y1
+	VPADDD        Y1, Y0, Y0
+	VEXTRACTI128  $1, Y0, X1
+	VPADDD        X1, X0, X0
+	VPADDD        X7, X0, X0
+	VPSRAD        $22, X0, X0
+	VPACKSSDW     X0, X0, X0
+	VPACKUSWB     X0, X0, X0
+	VMOVD         X0, (DI)       // the fourth byte is the next pixel's, which comes later
+	ADDQ          $3, DI
+	ADDQ          $8, BX
+	DECQ          R8
+	JNZ           nextPixel
+	VZEROUPPER
+	RET
+
 // WEIGH adds the weighted bytes at P to A.
 #define WEIGH(P, A) \
 	VPMOVZXBD P, Y5;      \

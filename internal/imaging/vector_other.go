@@ -8,4 +8,4 @@ func (k kernel) verticalVector([]byte, []byte, int, int) int { return 0 }
 
 func (k *yuvMatrix) rowVector([]byte, []byte, []byte, []byte) int { return 0 }
 
-var hasVector = false // tests look at it
+var hasVector, hasWide = false, false // tests look at them

@@ -8,11 +8,11 @@ import (
 	"github.com/pairstream/pairstream/internal/rng"
 )
 
-// scalar runs f without the vector code.
-func scalar(f func()) {
-	before := hasVector
-	hasVector = false
-	defer func() { hasVector = before }()
+// without runs f without some of the vector code.
+func without(vector, wide bool, f func()) {
+	before, beforeWide := hasVector, hasWide
+	hasVector, hasWide = hasVector && vector, hasWide && wide
+	defer func() { hasVector, hasWide = before, beforeWide }()
 	f()
 }
 
@@ -36,9 +36,13 @@ func TestResizingHasTheSameBytesWithoutVectors(t *testing.T) {
 		im := noise(size[0], size[1])
 		for _, to := range [][2]int{{1, 1}, {3, 2}, {10, 11}, {11, 12}, {32, 32}, {64, 48}, {224, 224}} {
 			var want *Image
-			scalar(func() { want = im.Resize(to[0], to[1]) })
-			if got := im.Resize(to[0], to[1]); !bytes.Equal(got.Pix, want.Pix) {
-				t.Errorf("%v to %v: other bytes", size, to)
+			without(false, false, func() { want = im.Resize(to[0], to[1]) })
+			for _, wide := range []bool{false, true} {
+				without(true, wide, func() {
+					if got := im.Resize(to[0], to[1]); !bytes.Equal(got.Pix, want.Pix) {
+						t.Errorf("%v to %v, wide %v: other bytes", size, to, wide)
+					}
+				})
 			}
 		}
 	}
@@ -59,7 +63,7 @@ func TestColoursAreTheSameWithoutVectors(t *testing.T) {
 			}
 			for name, matrix := range map[string]*yuvMatrix{"jpeg": &jpegMatrix, "webp": &webpMatrix} {
 				var want *Image
-				scalar(func() { want = toRGB(m, matrix, 1) })
+				without(false, false, func() { want = toRGB(m, matrix, 1) })
 				if got := toRGB(m, matrix, 1); !bytes.Equal(got.Pix, want.Pix) {
 					t.Errorf("%s, ratio %v, width %d: other bytes", name, ratio, w)
 				}
