@@ -25,6 +25,7 @@ type bootstrapSettings struct {
 	Device  engine.Device
 	Augment samples.Augmentation
 	Weights bootstrap.Weights
+	Dropout float64 `env:"DROPOUT" envDefault:"0.1" desc:"share of the text encoder's activations that training drops"`
 	Seed    uint64 `env:"SEED" envDefault:"0" desc:"seed of the run: keys every shuffle, mask, augmentation and initial weight"`
 	Cache   int64  `env:"IMAGE_CACHE_BYTES" envDefault:"268435456" desc:"decoded images kept in memory"`
 }
@@ -75,7 +76,7 @@ func (j *bootstrapJob) run(cmd *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	j.Seed, j.Augment, j.Weights = s.Seed, s.Augment, s.Weights
+	j.Seed, j.Augment, j.Weights, j.Dropout = s.Seed, s.Augment, s.Weights, s.Dropout
 	ctx := cmd.Context()
 	data, _, err := corpus.Read(ctx, paths, j.heldOut)
 	if err != nil {

@@ -8,17 +8,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/eval"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/produce"
@@ -28,9 +25,7 @@ import (
 	"github.com/pairstream/pairstream/internal/service/training"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
-	"github.com/pairstream/pairstream/internal/token"
 	"github.com/pairstream/pairstream/internal/torch"
-	"github.com/pairstream/pairstream/testdata/scenes"
 	"github.com/pairstream/pairstream/trainer"
 )
 
@@ -44,14 +39,6 @@ type demoOptions struct {
 	short   bool
 	check   bool
 }
-
-const (
-	demoBatch = 48
-	demoVocab = 2000
-	demoSlice = 0.5 // share of the images that the first model is trained on
-	demoRate  = 1.5e-3
-	demoLanes = 2
-)
 
 func newDemoCommand() *cobra.Command {
 	var o demoOptions
@@ -70,8 +57,8 @@ func newDemoCommand() *cobra.Command {
 	f.StringVar(&o.data, "data", "", "folder of WebDataset tars; empty: scenes are generated")
 	f.StringVar(&o.dir, "dir", "data/demo", "folder of everything that the demo writes; emptied first")
 	f.IntVar(&o.heldOut, "holdout", 0, "images to keep back for evaluation; 0: 200 of scenes, else a seventh of the images, 100 at most")
-	f.Int64Var(&o.boot, "bootstrap-steps", 0, "training steps of the first model; 0: 500, or 600 on your own data")
-	f.IntVar(&o.epochs, "epochs", 0, "times that a group is trained on; 0: 12, or 14 on your own data")
+	f.Int64Var(&o.boot, "bootstrap-steps", 0, "training steps of the first model; 0: 800, or 900 on your own data")
+	f.IntVar(&o.epochs, "epochs", 0, "times that a group is trained on; 0: 12, or 10 on your own data")
 	f.BoolVar(&o.short, "short", false, "half of the training, for checks")
 	f.BoolVar(&o.check, "check", false, "fail when a pair is not accounted for or a loss did not fall")
 	return cmd
@@ -83,7 +70,10 @@ type demo struct {
 	out      io.Writer
 	terminal bool
 
+	recipe    recipe
 	settings  pipeline
+	drawn     string         // folder of the generated scenes
+	first     *corpus.Corpus // what the first model is trained on
 	train     *corpus.Corpus
 	held      *corpus.Corpus
 	images    *shard.Images // for the first model and the evaluations
@@ -94,6 +84,7 @@ type demo struct {
 	stages    stages
 	gauges    map[string]*gauge
 	steps     lossCurve
+	truth     *truth // of scenes
 	before    *eval.Report
 	after     *eval.Report
 	started   time.Time
@@ -109,7 +100,9 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.prepare(ctx); err != nil {
 		return err
 	}
-	worker, err := d.settings.Device.NewWorker()
+	alone := d.settings.Device
+	alone.Threads *= 2 // no other stage runs yet
+	worker, err := alone.NewWorker()
 	if err != nil {
 		return err
 	}
@@ -127,6 +120,9 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 	counts, err := countRecords(ctx, log)
+	if err == nil && d.data == d.drawn {
+		err = d.compare(ctx, log)
+	}
 	if err = errors.Join(err, closeLog()); err != nil {
 		return err
 	}
@@ -148,86 +144,6 @@ func (d *demo) run(ctx context.Context) error {
 	return nil
 }
 
-// prepare generates or reads the data and settles the settings.
-func (d *demo) prepare(ctx context.Context) error {
-	if err := errors.Join(os.RemoveAll(d.dir), os.MkdirAll(d.dir, 0o755)); err != nil {
-		return fmt.Errorf("emptying --dir: %w", err)
-	}
-	overrides := map[string]string{"AUGMENT_COLOR": "0.1"}
-	generated := d.data == ""
-	d.lengths(generated)
-	if generated {
-		d.data = filepath.Join(d.dir, "scenes")
-		o := scenes.Defaults()
-		o.Scenes, o.Captions = 1200, 3
-		fmt.Fprintf(d.out, "generating %d captioned scenes in %s\n", o.Scenes, d.data)
-		if err := scenes.WriteDir(ctx, d.data, o, nil); err != nil {
-			return err
-		}
-		d.heldOut = max(d.heldOut, 200)
-		// A crop changes counts, a flip left and right, and captions speak of both.
-		overrides["AUGMENT_FLIP"], overrides["AUGMENT_MIN_SCALE"] = "0", "1"
-	}
-	if d.heldOut == 0 {
-		all, _, err := corpus.Read(ctx, []string{d.data}, 0)
-		if err != nil {
-			return err
-		}
-		d.heldOut = min(100, all.Images()/7)
-	}
-	var err error
-	if d.train, d.held, err = corpus.Read(ctx, []string{d.data}, d.heldOut); err != nil {
-		return err
-	}
-	d.vocab = token.BuildVocab(d.train.Captions, demoVocab, 2)
-	return d.settle(overrides)
-}
-
-// lengths fills in how long to train: photographs take longer to learn from than drawings.
-func (d *demo) lengths(generated bool) {
-	boot, epochs := int64(600), 14
-	if generated {
-		boot, epochs = 500, 12
-	}
-	if d.boot == 0 {
-		d.boot = boot
-	}
-	if d.epochs == 0 {
-		d.epochs = epochs
-	}
-	if d.short {
-		d.boot, d.epochs = max(d.boot/2, 1), max(d.epochs/2, 1)
-	}
-}
-
-// settle makes the settings: the demo's own, under those of the environment.
-func (d *demo) settle(overrides map[string]string) error {
-	perGroup := d.train.Pairs()/(2*demoLanes) + d.train.Pairs()/(8*demoLanes)
-	d.batches = int64(d.epochs * d.train.Pairs() / demoBatch)
-	roots, err := shard.Roots([]string{d.data})
-	if err != nil {
-		return err
-	}
-	settings := map[string]string{
-		"LOG_LEVEL": "warn", "LANES": strconv.Itoa(demoLanes), "SEED": "1", "BUCKET_ROOTS": roots[0],
-		"ENCODER_CHECKPOINT": d.weights(), "COND_CHECKPOINT": d.weights(), "TRAIN_INIT": d.weights(),
-		"CHECKPOINT_DIR": d.checkpoints(), "TRAIN_EXIT_AT_END": "true", "CHECKPOINT_EVERY": "500",
-		"GROUP_SIZE": strconv.Itoa(max(perGroup, 2)), "CLUSTERS": "32", "NEIGHBORS_K2": "100", "NOUN_MIN_COUNT": "5",
-		"EPOCHS": strconv.Itoa(d.epochs), "BATCH_SIZE": strconv.Itoa(demoBatch),
-		"QUEUE_SIZE": strconv.Itoa(8 * demoBatch), "SEARCH_SPACE": strconv.Itoa(4 * demoBatch), "GROUPER_WORKERS": "2",
-		"TEXTS": "none", "LR": fmt.Sprint(demoRate), "LR_MIN": fmt.Sprint(demoRate / 20), "LR_WARMUP": fmt.Sprint(demoRate / 10),
-		"LR_WARMUP_STEPS": "20", "LR_TOTAL_STEPS": strconv.FormatInt(max(d.batches, 21), 10), "MLM_PROBABILITY": "0.15",
-		// A model this small learns to align first: with equal weights the words to be guessed take most of the gradient.
-		"ITM_WEIGHT": "0.3", "MLM_WEIGHT": "0.05", "AUGMENT_MIN_SCALE": "0.35", "TORCH_THREADS": "1",
-		// Con-D has seen a few thousand pairs: only what it is sure of is a connection, and targets stay sharp throughout.
-		"ECM_HIGH": "0.95", "ITC_ALPHA": "0.1", "ITC_SOFT_FROM_EPOCH": "0",
-	}
-	maps.Copy(settings, overrides)
-	maps.Copy(settings, config.Environ())
-	d.settings, err = config.Parse[pipeline](settings)
-	return err
-}
-
 // bootstrap trains the first model, for the encoder, Con-D and the trainer's start.
 func (d *demo) bootstrap(ctx context.Context, w *torch.Worker) error {
 	size, err := model.Preset("tiny", len(d.vocab))
@@ -235,21 +151,20 @@ func (d *demo) bootstrap(ctx context.Context, w *torch.Worker) error {
 		return err
 	}
 	var closeImages func() error
-	if d.images, closeImages, err = bootstrap.Images(ctx, []string{d.data}, size.ImageSize, d.settings.Bucket.CacheBytes); err != nil {
+	if d.images, closeImages, err = bootstrap.Images(ctx, []string{d.data, d.drawn}, size.ImageSize, d.settings.Bucket.CacheBytes); err != nil {
 		return err
 	}
 	_ = closeImages // the bucket stays open for the evaluations, until the process ends
-	slice := d.train.Slice(demoSlice)
-	fmt.Fprintf(d.out, "training a first model on %d images with %d captions\n", slice.Images(), slice.Pairs())
+	fmt.Fprintf(d.out, "training a first model on %d images with %d captions\n", d.first.Images(), d.first.Pairs())
 	core := d.settings.Trainer.Core
 	var done atomic.Int64
 	stop := watch(d.out, d.terminal, []*gauge{{
 		name: "bootstrap", unit: "steps", done: done.Load, all: func() int64 { return d.boot },
 	}})
 	defer stop()
-	return bootstrap.Train(ctx, w, d.images, slice, bootstrap.Options{
-		Preset: "tiny", Vocab: d.vocab, Steps: d.boot, Batch: demoBatch, Rate: demoRate, Seed: core.Seed,
-		Augment: d.settings.Trainer.Augment, Weights: bootstrap.Weights{ITC: core.ITCWeight, ITM: core.ITMWeight, MLM: core.MLMWeight},
+	return bootstrap.Train(ctx, w, d.images, d.first, bootstrap.Options{
+		Preset: "tiny", Vocab: d.vocab, Steps: d.boot, Batch: demoBatch, Rate: demoFirstRate, Seed: core.Seed, Dropout: core.Dropout,
+		Augment: d.settings.Trainer.Augment, Weights: bootstrap.Weights{ITC: core.ITCWeight, ITM: d.recipe.matching, MLM: core.MLMWeight},
 		Report: func(r *trainer.Result) { done.Store(r.Step + 1) },
 	}, d.weights())
 }
@@ -286,6 +201,14 @@ func (d *demo) stream(ctx context.Context) (*stream.Log, func() error, error) {
 		return nil, nil, errors.Join(err, closeLog())
 	}
 	return log, closeLog, nil
+}
+
+// compare holds the connections against what the scenes show.
+func (d *demo) compare(ctx context.Context, log *stream.Log) (err error) {
+	if d.truth, err = newTruth(ctx, d.data, d.settings.Trainer.Core.ECM); err != nil {
+		return err
+	}
+	return d.truth.read(ctx, log)
 }
 
 func (d *demo) newGauges() []*gauge {

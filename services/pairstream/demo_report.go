@@ -125,6 +125,9 @@ func (d *demo) report(c recordCounts, checkpoint string) {
 	n := d.steps.counts
 	row("candidates scored by Con-D", "%d", n.Candidates)
 	row("  connections", "%d (%.1f %%)", n.Confirmed, share(n.Confirmed, n.Candidates))
+	if d.truth != nil && d.truth.confirmed > 0 {
+		row("", "%s", d.truth)
+	}
 	row("training steps", "%d", d.steps.count())
 	row("pairs/s", "producer %.0f, encoder %.0f, indexer %.0f, grouper %.0f, discriminator %.0f, trainer %.0f",
 		d.gauges["producer"].rate(), d.gauges["encoder"].rate(), d.gauges["indexer"].rate(),

@@ -42,6 +42,7 @@ type Options struct {
 	Seed    uint64
 	Augment samples.Augmentation
 	Weights Weights
+	Dropout float64 // of the text encoder
 	// Candidates is the number of other samples among which a pair's hard negatives are looked for; 0: [Candidates].
 	Candidates  int
 	Checkpoints Checkpoints
@@ -75,7 +76,7 @@ func (o Options) training() trainer.Options {
 	t.Seed = o.Seed
 	t.ITC.Targets = trainer.OneHot
 	t.ITCWeight, t.ITMWeight, t.MLMWeight = o.Weights.ITC, o.Weights.ITM, o.Weights.MLM
-	t.MaskProbability = 0.15
+	t.MaskProbability, t.Dropout = 0.15, o.Dropout
 	t.Schedule.Rate, t.Schedule.Min, t.Schedule.WarmupRate = o.Rate, o.Rate/10, o.Rate/10
 	t.Schedule.WarmupSteps, t.Schedule.TotalSteps = min(o.Steps/10, 2000), o.Steps
 	return t

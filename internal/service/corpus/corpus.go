@@ -71,6 +71,19 @@ func Read(ctx context.Context, paths []string, heldOut int) (rest, held *Corpus,
 	return rest, held, nil
 }
 
+// Join is the pairs of several corpora, one after another.
+func Join(parts ...*Corpus) *Corpus {
+	all := new(Corpus)
+	for _, c := range parts {
+		first := int32(len(all.images))
+		all.images = append(all.images, c.images...)
+		for _, x := range c.captions {
+			all.captions = append(all.captions, caption{x.text, first + x.image})
+		}
+	}
+	return all
+}
+
 // Images is the number of images.
 func (c *Corpus) Images() int { return len(c.images) }
 

@@ -1,0 +1,83 @@
+//go:build cgo
+
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/testdata/scenes"
+	"github.com/pairstream/pairstream/trainer"
+)
+
+// truth compares Con-D's connections with what generated pictures show.
+type truth struct {
+	ecm                trainer.ECMOptions
+	shows              map[schemas.ImageID]scenes.Scene
+	candidates, trues  int // in all, and those whose caption holds for the picture
+	confirmed, correct int // connections, and those of them
+}
+
+// newTruth reads what the pictures of generated tars show.
+func newTruth(ctx context.Context, dir string, ecm trainer.ECMOptions) (*truth, error) {
+	t := &truth{ecm: ecm, shows: map[schemas.ImageID]scenes.Scene{}}
+	_, err := shard.Scan(ctx, []string{dir}, shard.Visitor{
+		Example: func(ex shard.Example) error {
+			r, err := scenes.ReadRecord(ex.Meta)
+			t.shows[ex.ImageID] = r.Scene
+			return err
+		},
+		Problem: func(p shard.Problem) error { return fmt.Errorf("reading generated scenes: %s", p) },
+	})
+	return t, err
+}
+
+// read judges every candidate of every scored batch.
+func (t *truth) read(ctx context.Context, log *stream.Log) error {
+	for lane := range log.Config().Lanes {
+		for rec, err := range log.Records(ctx, schemas.Scored, lane, stream.Position{}, -1) {
+			if err != nil {
+				return fmt.Errorf("comparing connections with the scenes in lane %d: %w", lane, err)
+			}
+			decoded, err := schemas.Unmarshal(rec.Schema, rec.Value)
+			if err != nil {
+				return fmt.Errorf("comparing connections with the scenes in lane %d: %w", lane, err)
+			}
+			b, ok := decoded.(*schemas.ScoredBatch)
+			if !ok {
+				continue
+			}
+			for k := range b.I2T {
+				anchor := int32(k / int(b.M))
+				t.judge(b, anchor, b.I2T[k], b.ProbI2T[k])
+				t.judge(b, b.T2I[k], anchor, b.ProbT2I[k])
+			}
+		}
+	}
+	return nil
+}
+
+func (t *truth) judge(b *schemas.ScoredBatch, image, text int32, p float32) {
+	if image < 0 || text < 0 {
+		return
+	}
+	holds := scenes.Matches(t.shows[b.Samples[image].ImageID], b.Samples[text].Text)
+	connection := t.ecm.ClassOf(p) == trainer.Connection
+	for _, c := range []struct {
+		n  *int
+		is bool
+	}{{&t.candidates, true}, {&t.trues, holds}, {&t.confirmed, connection}, {&t.correct, connection && holds}} {
+		if c.is {
+			*c.n++
+		}
+	}
+}
+
+// String is the precision and the recall of connections.
+func (t *truth) String() string {
+	return fmt.Sprintf("%.1f %% of them are true of their picture; they are %.1f %% of all that are",
+		100*float64(t.correct)/float64(max(t.confirmed, 1)), 100*float64(t.correct)/float64(max(t.trues, 1)))
+}
