@@ -26,8 +26,8 @@ type bootstrapSettings struct {
 	Augment samples.Augmentation
 	Weights bootstrap.Weights
 	Dropout float64 `env:"DROPOUT" envDefault:"0.1" desc:"share of the text encoder's activations that training drops"`
-	Seed    uint64 `env:"SEED" envDefault:"0" desc:"seed of the run: keys every shuffle, mask, augmentation and initial weight"`
-	Cache   int64  `env:"IMAGE_CACHE_BYTES" envDefault:"268435456" desc:"decoded images kept in memory"`
+	Seed    uint64  `env:"SEED" envDefault:"0" desc:"seed of the run: keys every shuffle, mask, augmentation and initial weight"`
+	Cache   int64   `env:"IMAGE_CACHE_BYTES" envDefault:"268435456" desc:"decoded images kept in memory"`
 }
 
 // Validate joins all problems.
