@@ -213,6 +213,8 @@ func (d *demo) compare(ctx context.Context, log *stream.Log) (err error) {
 
 func (d *demo) newGauges() []*gauge {
 	pairs := func() int64 { return int64(d.train.Pairs()) }
+	// The stages count seals, too, which come last.
+	counted := func(n *atomic.Int64) func() int64 { return func() int64 { return min(n.Load(), pairs()) } }
 	batches := func() int64 { return d.batches }
 	d.gauges = map[string]*gauge{}
 	var list []*gauge
@@ -220,9 +222,9 @@ func (d *demo) newGauges() []*gauge {
 		d.gauges[name] = &gauge{name: name, unit: unit, done: done, all: all}
 		list = append(list, d.gauges[name])
 	}
-	add("producer", "pairs", d.published.Out.Load, pairs)
-	add("encoder", "pairs", d.stages.encoder.In.Load, pairs)
-	add("indexer", "pairs", d.stages.indexer.In.Load, pairs)
+	add("producer", "pairs", counted(&d.published.Out), pairs)
+	add("encoder", "pairs", counted(&d.stages.encoder.In), pairs)
+	add("indexer", "pairs", counted(&d.stages.indexer.In), pairs)
 	add("grouper", "batches", d.stages.grouper.Out.Load, batches)
 	add("discriminator", "batches", d.stages.discriminator.Out.Load, batches)
 	add("trainer", "steps", d.steps.count, batches)

@@ -59,6 +59,7 @@ func watch(w io.Writer, terminal bool, gauges []*gauge) (stop func()) {
 				mpb.AppendDecorators(decor.Percentage(decor.WC{W: 5})))
 		}
 	}
+	show(time.Now(), gauges)
 	quit := make(chan struct{})
 	var over sync.WaitGroup
 	over.Add(1)
@@ -103,7 +104,11 @@ func finishBars(bars *mpb.Progress, gauges []*gauge) {
 		return
 	}
 	for _, g := range gauges {
-		g.bar.SetTotal(g.seen, true)
+		if g.seen >= g.all() {
+			g.bar.SetTotal(g.seen, true)
+		} else {
+			g.bar.Abort(false) // what was cut short does not look done
+		}
 	}
 	bars.Wait()
 }
