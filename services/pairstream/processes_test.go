@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -13,10 +14,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/safetensors"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/service/encoding"
 	"github.com/pairstream/pairstream/internal/service/grouping"
@@ -35,7 +38,7 @@ func TestMain(m *testing.M) {
 	case "":
 		os.Exit(m.Run())
 	case "broker":
-		os.Args = []string{"pairstream", "broker", "--addr", "127.0.0.1:0", "--data", os.Getenv("BROKER_DATA")}
+		os.Args = []string{"pairstream", "broker", "--addr", cmp.Or(os.Getenv("BROKER_ADDR"), "127.0.0.1:0"), "--data", os.Getenv("BROKER_DATA")}
 		main()
 	case "encoder":
 		service.Main(name, encoding.Main)
@@ -55,24 +58,40 @@ type process struct {
 	name string
 	cmd  *exec.Cmd
 	log  *bytes.Buffer
+	done chan struct{} // closed when it has ended
+	err  error         // how it ended; may be read after done
 }
 
 func start(t *testing.T, name string, env ...string) *process {
+	t.Helper()
+	p := prepare(t, name, env...)
+	if err := startLocked(p.cmd); err != nil {
+		t.Fatal(err)
+	}
+	p.wait()
+	return p
+}
+
+func prepare(t *testing.T, name string, env ...string) *process {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{name: name, cmd: exec.CommandContext(context.WithoutCancel(t.Context()), self), log: new(bytes.Buffer)}
+	p := &process{
+		name: name, cmd: exec.CommandContext(context.WithoutCancel(t.Context()), self), log: new(bytes.Buffer), done: make(chan struct{}),
+	}
 	p.cmd.Env = append(append(os.Environ(), asService+"="+name), env...)
 	p.cmd.Stderr = p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if name != "broker" {
-		if err := startLocked(p.cmd); err != nil {
-			t.Fatal(err)
-		}
-	}
 	return p
+}
+
+func (p *process) wait() {
+	go func() {
+		defer close(p.done)
+		p.err = p.cmd.Wait()
+	}()
 }
 
 // startLocked starts a process from a thread that lasts as long as this one: Linux sends Pdeathsig when the starting
@@ -93,15 +112,37 @@ func (p *process) stop(t *testing.T) {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Error(err)
 	}
-	if err := p.cmd.Wait(); err != nil {
-		t.Errorf("%s: %v\n%s", p.name, err, p.log)
+	if <-p.done; p.err != nil {
+		t.Errorf("%s: %v\n%s", p.name, p.err, p.log)
 	}
+}
+
+// kill ends the process without a warning.
+func (p *process) kill(t *testing.T) {
+	t.Helper()
+	select {
+	case <-p.done:
+		t.Errorf("%s ended by itself: %v\n%s", p.name, p.err, p.log)
+	default:
+	}
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Error(err)
+	}
+	<-p.done
 }
 
 // startBroker starts the broker as a process and returns its address.
 func startBroker(t *testing.T) string {
 	t.Helper()
-	p := start(t, "broker", "BROKER_DATA="+t.TempDir())
+	p, addr := startBrokerOn(t, t.TempDir(), "")
+	t.Cleanup(func() { p.stop(t) })
+	return addr
+}
+
+// startBrokerOn starts the broker on a data directory, at an address unless any will do.
+func startBrokerOn(t *testing.T, dir, addr string) (*process, string) {
+	t.Helper()
+	p := prepare(t, "broker", "BROKER_DATA="+dir, "BROKER_ADDR="+addr)
 	out, err := p.cmd.StdoutPipe()
 	if err == nil {
 		err = startLocked(p.cmd)
@@ -109,13 +150,13 @@ func startBroker(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { p.stop(t) })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	_, addr, ok := strings.Cut(strings.TrimSpace(line), "KAFKA_BROKERS=")
+	p.wait()
 	if err != nil || !ok {
 		t.Fatalf("the broker says %q (%v)\n%s", line, err, p.log)
 	}
-	return addr
+	return p, addr
 }
 
 // outcome is what a run left behind: digests of the lane topics, and the hash of the last checkpoint.
@@ -147,19 +188,31 @@ func outcome(t *testing.T, namespace, checkpoints string) map[string]string {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no checkpoint in %s (%v)", checkpoints, err)
 	}
-	raw, err := os.ReadFile(files[len(files)-1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	found["checkpoint"] = fmt.Sprintf("%s %x", filepath.Base(files[len(files)-1]), sha256.Sum256(raw))
+	found["checkpoint"] = checkpointDigest(t, files[len(files)-1])
 	return found
 }
 
-// The same seed gives the same records and the same weights: twice in one process, and with every stage in a process of
-// its own beside a broker in another.
-func TestSameRecordsHoweverTheStagesRun(t *testing.T) {
+// checkpointDigest sums up the whole state of a training but for its places in the log: repetitions shift offsets.
+func checkpointDigest(t *testing.T, path string) string {
+	t.Helper()
+	file, err := safetensors.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := sha256.New()
+	for _, name := range slices.Sorted(slices.Values(file.Names())) {
+		tensor, _ := file.Tensor(name)
+		fmt.Fprintf(h, "%s %s %v %d\n", name, tensor.DType, tensor.Shape, len(tensor.Data))
+		h.Write(tensor.Data)
+	}
+	return fmt.Sprintf("%s, %d tensors %x", filepath.Base(path), len(file.Names()), h.Sum(nil))
+}
+
+// setUpPipeline draws scenes, makes a first model and sets the settings of all stages; it returns where things are.
+func setUpPipeline(t *testing.T, scenes int) (in func(name string) string) {
+	t.Helper()
 	dir := t.TempDir()
-	in := func(name string) string { return filepath.Join(dir, name) }
+	in = func(name string) string { return filepath.Join(dir, name) }
 	for name, value := range map[string]string{
 		"LANES": "2", "SEED": "3", "BUCKET_ROOTS": "file://" + dir, "TRAIN_EXIT_AT_END": "true", "LOG_LEVEL": "warn",
 		"ENCODER_CHECKPOINT": in("w.safetensors"), "COND_CHECKPOINT": in("w.safetensors"), "TRAIN_INIT": in("w.safetensors"),
@@ -168,9 +221,16 @@ func TestSameRecordsHoweverTheStagesRun(t *testing.T) {
 	} {
 		t.Setenv(name, value)
 	}
-	t.Setenv("KAFKA_BROKERS", startBroker(t))
-	mustCommand(t, "synth", in("scenes"), "--scenes", "24", "--side", "64")
+	mustCommand(t, "synth", in("scenes"), "--scenes", fmt.Sprint(scenes), "--side", "64")
 	mustCommand(t, "bootstrap", in("scenes"), "--steps", "1", "--batch", "4", "--out", in("w.safetensors"))
+	return in
+}
+
+// The same seed gives the same records and the same weights: twice in one process, and with every stage in a process of
+// its own beside a broker in another.
+func TestSameRecordsHoweverTheStagesRun(t *testing.T) {
+	t.Setenv("KAFKA_BROKERS", startBroker(t))
+	in := setUpPipeline(t, 24)
 
 	var first map[string]string
 	for _, namespace := range []string{"one", "two"} {
@@ -189,8 +249,8 @@ func TestSameRecordsHoweverTheStagesRun(t *testing.T) {
 		others = append(others, start(t, name))
 	}
 	trainer := start(t, "trainer")
-	if err := trainer.cmd.Wait(); err != nil {
-		t.Errorf("trainer: %v\n%s", err, trainer.log)
+	if <-trainer.done; trainer.err != nil {
+		t.Errorf("trainer: %v\n%s", trainer.err, trainer.log)
 	}
 	for _, p := range others {
 		p.stop(t)

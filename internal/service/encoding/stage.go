@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/pairstream/pairstream/encoder"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/untyped"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -84,7 +86,29 @@ func (s *stage) refuse(ctx context.Context, rec stream.Record, reason error, out
 	if err := s.Flush(ctx, out); err != nil {
 		return err
 	}
-	return out.DeadLetter(rec, reason.Error())
+	return stream.Poison(explained(rec, reason))
+}
+
+const maxProblemBytes = 512
+
+// explained puts what a producer has found wrong with a record before our own reason: `pairstream produce` publishes what
+// is no pair with the key "problem".
+func explained(rec stream.Record, reason error) error {
+	value, err := untyped.Decode(rec.Value)
+	if err != nil {
+		return reason
+	}
+	fields, _ := value.(untyped.Map)
+	field, _ := fields.Get("problem")
+	problem, _ := field.(string)
+	if len(problem) > maxProblemBytes {
+		problem = problem[:maxProblemBytes]
+	}
+	if problem = strings.ToValidUTF8(problem, ""); problem == "" {
+		return reason
+	}
+	class, detail, _ := strings.Cut(problem, ":")
+	return fmt.Errorf("%s:%s (%s)", strings.ReplaceAll(class, "_", " "), detail, reason.Error())
 }
 
 // add takes a pair up. An inline image is spooled first, so that the stages behind can refer to it.
@@ -141,7 +165,7 @@ func (s *stage) Flush(ctx context.Context, out stream.Output) error {
 	for i, r := range results {
 		h := s.held[i]
 		if r.Unusable != nil {
-			err = out.DeadLetter(h.rec, r.Unusable.Error())
+			err = out.DeadLetter(h.rec, explained(h.rec, r.Unusable).Error())
 		} else {
 			s.meter.PairsOut(1)
 			err = out.Emit(schemas.Embeddings, r.Embedding, out.After(h.rec, h.state))

@@ -1,0 +1,32 @@
+//go:build cgo && kafka
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/kafkatest"
+)
+
+// TestEveryStageKilledOnKafka is TestEveryStageKilled on Apache Kafka; after every round of kills another broker is
+// killed and comes back.
+func TestEveryStageKilledOnKafka(t *testing.T) {
+	cluster := kafkatest.Start(t, kafkatest.Options{Settings: map[string]string{"group.min.session.timeout.ms": "1000"}})
+	t.Setenv("KAFKA_REPLICATION", "3")
+	t.Setenv("KAFKA_MIN_INSYNC", "2")
+	next := 0
+	everyStageKilled(t, "cluster", strings.Join(cluster.Brokers(), ","), func() {
+		i := next % cluster.Size()
+		next++
+		if err := cluster.Kill(i); err != nil {
+			t.Fatal(err)
+		}
+		if err := cluster.Restart(i); err != nil {
+			t.Fatal(err)
+		}
+		if err := cluster.WaitInSync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,251 @@
+//go:build cgo
+
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/figures"
+	"github.com/pairstream/pairstream/internal/kafkatest"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// stageNames are the services that the tests kill.
+var stageNames = []string{"encoder", "indexer", "grouper", "discriminator", "trainer"}
+
+// TestEveryStageKilled kills the process of every stage at random points under load, and in between the broker; junk is
+// written into every lane topic that stages write. All records and the final checkpoint are those of an undisturbed run.
+func TestEveryStageKilled(t *testing.T) {
+	dir := t.TempDir()
+	broker, addr := startBrokerOn(t, dir, "")
+	t.Cleanup(func() { broker.stop(t) })
+	everyStageKilled(t, "embedded", addr, func() {
+		broker.kill(t)
+		broker, _ = startBrokerOn(t, dir, addr)
+	})
+}
+
+// everyStageKilled calls breakBrokers once in every round of kills.
+func everyStageKilled(t *testing.T, kind, brokers string, breakBrokers func()) {
+	const perKill = 6 // pairs
+	rounds := 3
+	if os.Getenv("SOAK") != "" {
+		rounds = 40
+	}
+	const seed = 7
+	t.Logf("seed %d, %d kills of each stage", seed, rounds)
+	r := rand.New(rand.NewPCG(seed, 0))
+	t.Setenv("KAFKA_BROKERS", brokers)
+	t.Setenv("CHECKPOINT_EVERY", "3")
+	t.Setenv("STREAM_SESSION_TIMEOUT", map[string]string{"embedded": "1s", "cluster": "3s"}[kind])
+	in := setUpPipeline(t, rounds*len(stageNames)*perKill/2)
+
+	var want map[string]string
+	t.Setenv("NAMESPACE", "calm")
+	t.Setenv("CHECKPOINT_DIR", in("calm"))
+	mustCommand(t, "produce", in("scenes"), "--final")
+	calm := openNamespace(t)
+	mustCommand(t, "up")
+	compare(t, "", &want, outcome(t, "calm", in("calm")))
+
+	t.Setenv("NAMESPACE", "killed")
+	t.Setenv("CHECKPOINT_DIR", in("killed"))
+	log := openNamespace(t)
+	if err := log.EnsureTopics(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	feed := newFeed(t, calm, log)
+	running := make(map[string]*fleetMember)
+	for _, name := range stageNames {
+		running[name] = startMember(t, name)
+	}
+	var longest time.Duration
+	for round := range rounds {
+		for _, i := range r.Perm(len(stageNames)) {
+			feed.publish(t, perKill)
+			time.Sleep(time.Duration(r.IntN(300)) * time.Millisecond)
+			name := stageNames[i]
+			since := time.Now()
+			running[name].kill(t)
+			running[name] = startMember(t, name)
+			running[name].awaitReady(t)
+			longest = max(longest, time.Since(since))
+		}
+		if round == 0 {
+			writeJunk(t, log)
+		}
+		breakBrokers()
+	}
+	feed.publish(t, -1)
+	trainer := running["trainer"]
+	if <-trainer.done; trainer.err != nil {
+		t.Errorf("trainer: %v\n%s", trainer.err, trainer.log)
+	}
+	for _, name := range stageNames[:len(stageNames)-1] {
+		running[name].stop(t)
+	}
+	compare(t, "after kills", &want, outcome(t, "killed", in("killed")))
+	checkJunk(t, log)
+	figures.Record(t, figures.Figures{
+		Scenario: fmt.Sprintf("kill -9 of each of %d services %d times", len(stageNames), rounds), Broker: kind,
+		Faults: rounds * (len(stageNames) + 1), Records: recordsIn(t, want), Recovery: longest,
+	})
+}
+
+// recordsIn adds up the counts of an outcome.
+func recordsIn(t *testing.T, outcome map[string]string) (sum int) {
+	t.Helper()
+	for name, digest := range outcome {
+		n := 0
+		if _, err := fmt.Sscan(digest, &n); err != nil && name != "checkpoint" {
+			t.Errorf("%s is %q: %v", name, digest, err)
+		} else if name != "checkpoint" {
+			sum += n
+		}
+	}
+	return sum
+}
+
+func openNamespace(t *testing.T) *stream.Log {
+	t.Helper()
+	log, err := connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(log.Close)
+	return log
+}
+
+// feed publishes what another namespace has in its pairs, lane by lane in the same order, a little at a time.
+type feed struct {
+	publisher *stream.Publisher
+	lanes     [][]stream.Record
+}
+
+func newFeed(t *testing.T, from, to *stream.Log) *feed {
+	t.Helper()
+	f := &feed{publisher: to.NewPublisher(stream.PublisherOptions{}), lanes: make([][]stream.Record, from.Config().Lanes)}
+	for lane := range f.lanes {
+		for rec, err := range from.Records(t.Context(), schemas.Pairs, lane, stream.Position{}, -1) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.lanes[lane] = append(f.lanes[lane], rec)
+		}
+	}
+	return f
+}
+
+// publish writes n records, -1 for all that are left. The last one of each lane, its seal, comes only then.
+func (f *feed) publish(t *testing.T, n int) {
+	t.Helper()
+	for lane := range f.lanes {
+		part := min(n/len(f.lanes), len(f.lanes[lane])-1)
+		if n < 0 {
+			part = len(f.lanes[lane])
+		}
+		for _, rec := range f.lanes[lane][:part] {
+			if err := f.publisher.Copy(t.Context(), rec); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.lanes[lane] = f.lanes[lane][part:]
+	}
+	if err := f.publisher.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fleetMember is a service whose readiness can be asked for.
+type fleetMember struct {
+	*process
+	addr string
+}
+
+func startMember(t *testing.T, name string) *fleetMember {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return &fleetMember{start(t, name, "HTTP_ADDR="+addr), addr}
+}
+
+// awaitReady waits until the service has its model and owns lanes.
+func (m *fleetMember) awaitReady(t *testing.T) {
+	t.Helper()
+	for {
+		if resp, err := http.Get("http://" + m.addr + "/readyz"); err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		select {
+		case <-m.done:
+			t.Fatalf("%s ended by itself: %v\n%s", m.name, m.err, m.log)
+		case <-t.Context().Done():
+			t.Fatalf("%s is never ready\n%s", m.name, m.log)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+const junk = "junk that no stage has written"
+
+// writeJunk puts one message into every lane of every topic that a stage writes.
+func writeJunk(t *testing.T, log *stream.Log) {
+	t.Helper()
+	cfg := log.Config()
+	for _, info := range schemas.Catalogue() {
+		if !stream.Sequenced(info.Topic) {
+			continue
+		}
+		for lane := range cfg.Lanes {
+			if err := kafkatest.Write(t.Context(), cfg.Brokers, info.Topic.Name(cfg.Namespace), lane, []byte(junk)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// checkJunk wants each piece of junk among the dead letters, from the stage that reads the topic, and nothing else.
+func checkJunk(t *testing.T, log *stream.Log) {
+	t.Helper()
+	reads := map[schemas.Topic]string{
+		schemas.Embeddings: "indexer", schemas.Neighbors: "grouper", schemas.Groups: "grouper", schemas.Features: "grouper",
+		schemas.Batches: "discriminator", schemas.Scored: "trainer",
+	}
+	lanes := log.Config().Lanes
+	left := make(map[string]bool)
+	for topic := range reads {
+		for lane := range lanes {
+			left[fmt.Sprint(topic, lane)] = true
+		}
+	}
+	for d, err := range log.DeadLetters(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		place := fmt.Sprint(d.Topic, d.Lane)
+		if !left[place] || d.Stage != reads[d.Topic] || string(d.Value) != junk || !strings.HasPrefix(d.Reason, "no seq header") {
+			t.Errorf("set aside: %s/%d/%d by %s: %s: %q", d.Topic, d.Lane, d.Offset, d.Stage, d.Reason, d.Value)
+		}
+		delete(left, place)
+	}
+	for place := range left {
+		t.Errorf("the junk in %s was not set aside", place)
+	}
+}
