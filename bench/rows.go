@@ -44,7 +44,6 @@ type duel struct {
 	job          job
 	unit         string
 	warmUp       int
-	turns        int // 0: as the program was told
 	// value is what is compared; nil: seconds. higher says that more is better.
 	value  func(answer) float64
 	higher bool
@@ -64,14 +63,10 @@ func (d duel) run(ctx context.Context, b *bench) (out *Result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, peer.close()) }()
-	turns := b.repeats
-	if d.turns > 0 {
-		turns = min(turns, d.turns)
-	}
 	if b.short {
 		d.warmUp = 0
 	}
-	answers, err := race(d.warmUp, turns, "run", ours, peer)
+	answers, err := race(d.warmUp, b.repeats, "run", ours, peer)
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,8 @@
 """What the peers share: the line protocol with the bench program, and its files.
 
 A peer reads a job (one line of JSON), makes its side, and answers every further line, the name of a method, with a line
-that says how long the method took. What a method returns are further values; "seconds" among them replaces the measured
-time.
+that says how long the method took. What a method returns are further values; "seconds" and "cpu_seconds" among them
+replace the measured times.
 """
 
 import json
@@ -63,12 +63,12 @@ def serve(make):
         except Exception as e:
             say({"error": f"{type(e).__name__}: {e}"})
             continue
-        seconds = time.perf_counter() - started
+        seconds, cpu = time.perf_counter() - started, cpu_seconds() - cpu
         series = {k: v for k, v in values.items() if isinstance(v, list)}
         numbers = {k: float(v) for k, v in values.items() if not isinstance(v, list)}
         say({
             "seconds": numbers.pop("seconds", seconds),
-            "cpu_seconds": cpu_seconds() - cpu,
+            "cpu_seconds": numbers.pop("cpu_seconds", cpu),
             "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             "values": numbers,
             "series": series,
