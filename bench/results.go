@@ -31,15 +31,17 @@ type Result struct {
 	Unit    string  `json:"unit"`
 	Ours    Figure  `json:"ours"`
 	Peer    *Figure `json:"peer,omitempty"`
-	// Ratio is how many times faster ours is than the peer; 0: there is no peer.
-	Ratio  float64            `json:"ratio,omitempty"`
-	Target string             `json:"target"`
-	Met    bool               `json:"met"`
-	Bound  string             `json:"bound"`            // what the time goes into
-	Checks []string           `json:"checks,omitempty"` // what was compared, and held
-	Notes  []string           `json:"notes,omitempty"`
-	Extra  map[string]float64 `json:"extra,omitempty"`
-	Growth []Point            `json:"growth,omitempty"`
+	// Ratio is how many times faster ours is than the peer by the clock, CPURatio by processor time, which other programs
+	// on the machine distort less; 0: there is no peer, or the work is not the same.
+	Ratio    float64            `json:"ratio,omitempty"`
+	CPURatio float64            `json:"cpu_ratio,omitempty"`
+	Target   string             `json:"target"`
+	Met      bool               `json:"met"`
+	Bound    string             `json:"bound"`            // what the time goes into
+	Checks   []string           `json:"checks,omitempty"` // what was compared, and held
+	Notes    []string           `json:"notes,omitempty"`
+	Extra    map[string]float64 `json:"extra,omitempty"`
+	Growth   []Point            `json:"growth,omitempty"`
 
 	Threads int     `json:"threads"`
 	Turns   int     `json:"turns"`
@@ -77,6 +79,9 @@ func figure(answers []answer, value func(answer) float64) Figure {
 	f.Value, f.CPU = median(f.Samples), median(cpu)
 	return f
 }
+
+// least is the smaller ratio.
+func (r *Result) least() float64 { return min(r.Ratio, r.CPURatio) }
 
 func seconds(a answer) float64 { return a.Seconds }
 
@@ -129,7 +134,7 @@ func thisMachine(ctx context.Context) Machine {
 func (r *Result) line() string {
 	text := fmt.Sprintf("%s: ours %s", r.Size, amount(r.Ours.Value, r.Unit))
 	if r.Peer != nil {
-		text += fmt.Sprintf(", %s %s, ratio %.2f", r.Against, amount(r.Peer.Value, r.Unit), r.Ratio)
+		text += fmt.Sprintf(", %s %s, ratio %.2f, of processor time %.2f", r.Against, amount(r.Peer.Value, r.Unit), r.Ratio, r.CPURatio)
 	}
 	return text
 }

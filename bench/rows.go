@@ -80,6 +80,7 @@ func (d duel) run(ctx context.Context, b *bench) (out *Result, err error) {
 	if d.higher {
 		out.Ratio = 1 / out.Ratio
 	}
+	out.CPURatio = theirs.CPU / out.Ours.CPU // of a turn each, which is the same work
 	found, err := ours.ask("check")
 	if err != nil {
 		return nil, err

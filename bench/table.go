@@ -64,8 +64,8 @@ func mainTable(byRow map[string]*Result) string {
 		if result.Peer != nil {
 			peer = amount(result.Peer.Value, result.Unit) + " (" + result.Against + ")"
 			ratio = fmt.Sprintf("%.2f", result.Ratio)
-			if ours, theirs := result.Ours.CPU, result.Peer.CPU; ours > 0 && theirs > 0 && !strings.HasPrefix(r.name, "live") {
-				ratio += fmt.Sprintf(" (%.2f)", theirs/ours) // of one turn each, which are the same work
+			if result.CPURatio > 0 {
+				ratio += fmt.Sprintf(" (%.2f)", result.CPURatio)
 			}
 		}
 		if !result.Met {
@@ -82,7 +82,7 @@ func mainTable(byRow map[string]*Result) string {
 	if last == nil {
 		return t.String()
 	}
-	fmt.Fprintf(&t, "\nMedians of five turns on %d threads of %s (%d processors, %s); in brackets the ratio of processor time. %s\n",
+	fmt.Fprintf(&t, "\nMedians of five turns on %d threads of %s (%d processors, %s); in brackets the ratio of processor time, which other programs distort less. %s\n",
 		last.Threads, last.Machine.Processor, last.Machine.Processors, last.Machine.Memory, strings.Join(notes, "; "))
 	return t.String()
 }
