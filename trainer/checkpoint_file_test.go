@@ -1,13 +1,17 @@
 package trainer
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/fulldisk"
 	"github.com/pairstream/pairstream/internal/safetensors"
 )
 
@@ -125,5 +129,77 @@ func TestFailedWriteLeavesNothing(t *testing.T) {
 	entries, err := os.ReadDir(folder)
 	if err != nil || len(entries) != 0 {
 		t.Errorf("left over: %v, %v", entries, err)
+	}
+}
+
+// TestTornCheckpointIsPassedOver tears the newest checkpoint at every 4 KiB boundary, in the ways in which disks do: the
+// one before is found, and the damage is told.
+func TestTornCheckpointIsPassedOver(t *testing.T) {
+	const page = 4096
+	folder := t.TempDir()
+	good, newest := writeTestCheckpoint(t, folder, 1), filepath.Join(folder, fmt.Sprintf(checkpointFormat, 2))
+	weights := make([]float32, 20_000)
+	for i := range weights {
+		weights[i] = float32(i + 1)
+	}
+	tensors := []safetensors.NamedTensor{{Name: "w", Tensor: safetensors.FromFloat32s(weights, int64(len(weights)))}}
+	if err := writeSealed(newest, tensors, map[string]string{metadataStep: "2"}); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(newest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tear := range map[string]func(at int) []byte{
+		"ends there":             func(at int) []byte { return whole[:at] },
+		"is empty from there on": func(at int) []byte { return append(bytes.Clone(whole[:at]), make([]byte, len(whole)-at)...) },
+		"is empty up to there":   func(at int) []byte { return append(make([]byte, at), whole[at:]...) },
+		"has an empty page there": func(at int) []byte {
+			return slices.Replace(bytes.Clone(whole), at, min(at+page, len(whole)), make([]byte, min(page, len(whole)-at))...)
+		},
+	} {
+		for at := 0; at < len(whole); at += page {
+			torn := tear(at)
+			if bytes.Equal(torn, whole) { // nothing comes before the first boundary
+				continue
+			}
+			if err := os.WriteFile(newest, torn, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			path, bad, err := LatestCheckpoint(folder)
+			if path != good || err != nil || len(bad) != 1 || !strings.Contains(bad[0].Error(), newest) {
+				t.Errorf("a file that %s at %d: %q, %v, %v; want %q, and %q reported", name, at, path, bad, err, good, newest)
+			}
+		}
+	}
+}
+
+// TestCheckpointOnAFullDisk lets the disk be full at every 4 KiB of a checkpoint: the error names the file, nothing is
+// left behind, the checkpoint before is the latest, and once there is room the same bytes are written.
+func TestCheckpointOnAFullDisk(t *testing.T) {
+	if !fulldisk.Alone(t) {
+		return
+	}
+	folder := t.TempDir()
+	good := writeTestCheckpoint(t, folder, 1)
+	path := filepath.Join(folder, fmt.Sprintf(checkpointFormat, 2))
+	tensors := []safetensors.NamedTensor{{Name: "w", Tensor: safetensors.FromFloat32s(make([]float32, 5000), 5000)}}
+	write := func() error { return writeSealed(path, tensors, map[string]string{metadataStep: "2"}) }
+	for room := uint64(0); room < 20_000; room += 4096 {
+		var err error
+		fulldisk.With(t, room, func() { err = write() })
+		if !errors.Is(err, syscall.EFBIG) || !strings.Contains(err.Error(), path) {
+			t.Errorf("room for %d bytes: error %v", room, err)
+		}
+		entries, err := os.ReadDir(folder)
+		if latest, bad, lerr := LatestCheckpoint(folder); len(entries) != 1 || err != nil || latest != good || bad != nil || lerr != nil {
+			t.Errorf("room for %d bytes: %d files, latest %q, %v, %v", room, len(entries), latest, bad, lerr)
+		}
+	}
+	if err := write(); err != nil {
+		t.Fatal(err)
+	}
+	if latest, _, err := LatestCheckpoint(folder); latest != path || err != nil {
+		t.Errorf("latest %q, %v", latest, err)
 	}
 }

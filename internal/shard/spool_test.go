@@ -3,13 +3,16 @@ package shard_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/fulldisk"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -228,6 +231,69 @@ func TestSpoolTriesAgain(t *testing.T) {
 	}
 	if !maps.Equal(files(t, dir), files(t, straight)) {
 		t.Error("other files than without the fault")
+	}
+}
+
+// TestSpoolOnAFullDisk runs out of disk while an image is written, synced or the last of its tar, wherever that is. The
+// stage then gives its lane up; with room again, a spool that resumes from the state before leaves the same files and
+// references as without the fault.
+func TestSpoolOnAFullDisk(t *testing.T) {
+	if !fulldisk.Alone(t) {
+		return
+	}
+	l, straight := lane(t), realDir(t)
+	want, _ := l.run(t, straight, 0, len(l.images), nil)
+	failures := 0
+	for room := uint64(0); room < 8000; room += 500 {
+		dir := realDir(t)
+		s, err := shard.OpenSpool(dir, 3, 6000, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		put := func(i int) (schemas.ImageRef, error) {
+			ref, err := s.Put(int64(100+i), []byte(l.images[i]))
+			if err == nil {
+				err = s.Sync()
+			}
+			if err == nil && l.seals[i] {
+				err = s.Roll()
+			}
+			return ref, err
+		}
+		full := true
+		for i := range l.images {
+			state := s.State()
+			var ref schemas.ImageRef
+			if full {
+				fulldisk.With(t, room, func() { ref, err = put(i) })
+			} else {
+				ref, err = put(i)
+			}
+			if full && err != nil {
+				if !errors.Is(err, syscall.EFBIG) {
+					t.Fatalf("room for %d bytes, image %d: %v", room, i, err)
+				}
+				full = false
+				failures++
+				_ = s.Close() // it may not be able to
+				if s, err = shard.OpenSpool(dir, 3, 6000, state); err == nil {
+					ref, err = put(i)
+				}
+			}
+			ref.URI = strings.Replace(ref.URI, dir, straight, 1)
+			if err != nil || ref != want[i] {
+				t.Fatalf("room for %d bytes, image %d: %+v, %v; want %+v", room, i, ref, err, want[i])
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if !maps.Equal(files(t, dir), files(t, straight)) {
+			t.Errorf("room for %d bytes: other files than without the fault", room)
+		}
+	}
+	if failures == 0 {
+		t.Error("the disk was never full")
 	}
 }
 
