@@ -4,12 +4,13 @@ DATA ?=
 BIN  := bin
 TOOLS := $(CURDIR)/$(BIN)/tools
 ARGS ?=
+FIGURES := $(CURDIR)/$(BIN)/figures.txt
 
 # ./... leaves folders named testdata out.
 PACKAGES := ./... ./testdata/scenes
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo experiments test test-kafka test-compose test-helm helm-readme bench bench-short lint fmt readme clean
+.PHONY: help setup build demo experiments test test-log test-kafka test-python test-compose test-helm helm-readme bench bench-short lint fmt readme clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,8 +31,21 @@ experiments: build ## repeat two claims of the papers on generated scenes, three
 test: setup ## run all tests that need no external server
 	go test $(PACKAGES)
 
-test-kafka: setup ## run the log's tests on a real cluster: Apache Kafka, three brokers, on Java 17 and Maven; SOAK=1 for longer
-	go test -tags kafka -count=1 -timeout 60m ./internal/kafkatest/ ./internal/stream/
+test-log: setup ## run the log's scenarios on the embedded broker and print what they survived; SOAK=1 for many more faults
+	@mkdir -p $(BIN) && rm -f $(FIGURES)
+	PAIRSTREAM_FIGURES=$(FIGURES) go test -p 1 -count=1 -timeout 120m -run 'TestSuite|TestCrash|TestTwoOwners|TestBrokerKilled|TestEveryStageKilled' ./internal/stream ./services/pairstream
+	@cat $(FIGURES)
+
+test-kafka: setup ## run the same scenarios on a real cluster: Apache Kafka, three brokers, on Java 17 and Maven; SOAK=1 for longer
+	@mkdir -p $(BIN) && rm -f $(FIGURES)
+	go test -tags kafka -count=1 -timeout 20m ./internal/kafkatest/
+	PAIRSTREAM_FIGURES=$(FIGURES) go test -tags kafka -p 1 -count=1 -timeout 120m -run Kafka ./internal/stream ./services/pairstream
+	@cat $(FIGURES)
+
+test-python: setup ## test the Python clients in a virtual environment, but for what needs torch; skipped with a message where pip cannot install its packages
+	@if python3 -m venv $(BIN)/venv && $(BIN)/venv/bin/pip install -q --disable-pip-version-check -r clients/python/requirements.txt; \
+		then PAIRSTREAM_PYTHON=$(CURDIR)/$(BIN)/venv/bin/python go test -count=1 -skip Convert ./clients/python; \
+		else echo "skipped: python3 with venv and pip could not install clients/python/requirements.txt"; fi
 
 test-compose: setup ## build the images, bring the compose stack up, kill containers and account for every pair; needs root or a Docker engine
 	@trap '$(CURDIR)/deploy/test/prepare-images.sh stop' EXIT; trap 'exit 130' INT TERM; \

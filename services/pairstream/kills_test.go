@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +92,9 @@ func everyStageKilled(t *testing.T, kind, brokers string, breakBrokers func()) {
 	}
 	for _, name := range stageNames[:len(stageNames)-1] {
 		running[name].stop(t)
+	}
+	if lags, err := log.Lag(t.Context(), "trainer", schemas.Scored); err != nil || slices.ContainsFunc(lags, func(l stream.LaneLag) bool { return l.Committed != l.End }) {
+		t.Errorf("the trainer has committed %+v, %v: want the ends of its lanes", lags, err)
 	}
 	compare(t, "after kills", &want, outcome(t, "killed", in("killed")))
 	checkJunk(t, log)

@@ -39,6 +39,7 @@ type loop struct {
 	observe   func(Step)
 	meter     *meter
 	watchdog  *stream.Watchdog
+	lag       *lag
 	trained   bool // a step was made since the last checkpoint
 }
 
@@ -50,6 +51,10 @@ func (l *loop) run(ctx context.Context, r *rotation) error {
 		l.watchdog.Run(watching)
 		return nil
 	})
+	both.Go(func() error {
+		l.lag.run(watching)
+		return nil
+	})
 	ready := make(chan work, prepared)
 	both.Go(func() error { return r.run(working, ready) })
 	both.Go(func() error {
@@ -59,6 +64,9 @@ func (l *loop) run(ctx context.Context, r *rotation) error {
 				return err
 			}
 			l.watchdog.Lane(w.lane).Done()
+		}
+		if r.at.ended() { // and not cut short with batches read ahead
+			l.lag.at(r.at.clone())
 		}
 		return nil
 	})
@@ -86,6 +94,7 @@ func (l *loop) step(ctx context.Context, w work) error {
 		return err
 	}
 	l.trained, l.at = true, w.after
+	l.lag.at(w.after)
 	if w.seq > l.published[w.lane] {
 		if err := l.publisher.PublishSeq(ctx, schemas.Features, w.lane, w.seq, stream.Mark{}, &result.Features); err != nil {
 			return fmt.Errorf("publishing features of lane %d: %w", w.lane, err)

@@ -3,6 +3,7 @@ package training
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/pairstream/pairstream/internal/stream"
 )
@@ -60,4 +61,9 @@ func (p *positions) advance() bool {
 		}
 	}
 	return false
+}
+
+// ended reports whether every lane has.
+func (p positions) ended() bool {
+	return !slices.ContainsFunc(p.Lanes, func(l lanePosition) bool { return !l.Ended })
 }

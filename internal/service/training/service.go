@@ -136,7 +136,9 @@ func Run(ctx context.Context, shared engine.Shared, bucket engine.Bucket, s Sett
 	l := &loop{
 		core: core, publisher: publisher, logger: shared.Logger, published: published,
 		dir: s.Dir, every: s.Every, at: at, observe: observe, meter: meter, watchdog: watchdog,
+		lag: &lag{log: shared.Log, logger: shared.Logger},
 	}
+	l.lag.at(at.clone())
 	err = l.run(ctx, &rotation{
 		log: shared.Log, logger: shared.Logger, publisher: publisher, loader: loader,
 		positives: s.Core.UniWeight > 0, at: at.clone(), meter: meter, watchdog: watchdog,
