@@ -19,7 +19,8 @@ import (
 const image = "pairstream:" + version
 
 var (
-	stepBegins = regexp.MustCompile(`^#(\d+) \[[^\]]*\] (.{1,60})`)
+	stepBegins = regexp.MustCompile(`^#(\d+) \[[^\]]*\] (.*)`)
+	stepMounts = regexp.MustCompile(`--mount=\S+ +`)
 	stepEnds   = regexp.MustCompile(`^#(\d+) DONE (\S+)s$`)
 )
 
@@ -37,7 +38,7 @@ func (s *stack) reportSteps(log string) {
 			continue
 		}
 		if took, err := strconv.ParseFloat(m[2], 64); err == nil && took >= 1 {
-			s.t.Logf("MEASURED step of the build: %5.1f s  %s", took, names[m[1]])
+			s.t.Logf("MEASURED step of the build: %5.1f s  %.70s", took, stepMounts.ReplaceAllString(names[m[1]], ""))
 		}
 	}
 }
