@@ -52,7 +52,7 @@ test-compose: setup ## build the images, bring the compose stack up, kill contai
 	deploy/test/prepare-images.sh && cd deploy/test && go test -tags compose -count=1 -timeout 30m -v ./compose
 
 test-helm: $(TOOLS)/helm $(TOOLS)/kubeconform ## lint and render the Helm chart, check every object; check alerts and dashboard
-	cd deploy/test && PATH="$(TOOLS):$$PATH" go test -count=1 ./chart ./rules
+	cd deploy/test && PATH="$(TOOLS):$$PATH" go test -count=1 ./chart ./rules ./gocache
 
 helm-readme: ## write the chart's README anew from its values
 	cd deploy/test && go test -count=1 ./chart -run TestReadmeIsMadeFromValues -rewrite
