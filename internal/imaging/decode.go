@@ -38,7 +38,11 @@ func DecodeShrunk(encoded []byte, minSide int) (*Image, error) {
 	if h.Format == "webp" {
 		matrix = &webpMatrix
 	}
-	return toRGB(m, matrix, factor).orient(h.orientation), nil
+	rgb := toRGB(m, matrix, factor)
+	if h.Format == "jpeg" {
+		jpeg.Recycle(m)
+	}
+	return rgb.orient(h.orientation), nil
 }
 
 // decodePixels runs the decoder of the format. The decoders read hostile bytes, so a panic of theirs is an error of the

@@ -1,6 +1,10 @@
 package imaging
 
-import "math"
+import (
+	"math"
+	"slices"
+	"sync"
+)
 
 // reducingGap is how much larger than the result an image may be before box averages shrink it ahead of the bicubic
 // filter: by whole factors, to no less than reducingGap times the result. At 3 the difference is hardly measurable.
@@ -44,21 +48,63 @@ func resample(v view, win window) *Image {
 		v = small.view(0, 0, small.W, small.H)
 		spanX, spanY = spanX/float64(fx), spanY/float64(fy)
 	}
-	cols := newKernel(v.w, spanX, win.outW, win.x, win.w)
-	cols.spreadOut()
-	rows := newKernel(v.h, spanY, win.outH, win.y, win.h)
+	cols := kernels.get(axis{v.w, spanX, win.outW, win.x, win.w})
+	rows := kernels.get(axis{v.h, spanY, win.outH, win.y, win.h})
 	// Only the source rows that the second pass reads go through the first.
 	first, end := rows.first[0], rows.first[win.h-1]+rows.taps
-	between := New(win.w, end-first)
-	for y := range between.H {
-		cols.horizontal(between.Pix[3*y*win.w:3*(y+1)*win.w], v.pix[(first+y)*v.stride:])
+	room := between.Get().(*[]byte)
+	defer between.Put(room)
+	*room = slices.Grow((*room)[:0], 3*win.w*(end-first))
+	filtered := (*room)[:3*win.w*(end-first)]
+	for y := range end - first {
+		cols.horizontal(filtered[3*y*win.w:3*(y+1)*win.w], v.pix[(first+y)*v.stride:])
 	}
 	out := New(win.w, win.h)
 	sums := make([]int32, 3*win.w)
 	for y := range win.h {
-		rows.vertical(out.Pix[3*y*win.w:3*(y+1)*win.w], between.Pix, y, first, sums)
+		rows.vertical(out.Pix[3*y*win.w:3*(y+1)*win.w], filtered, y, first, sums)
 	}
 	return out
+}
+
+// between has rooms for rows between the two passes.
+var between = sync.Pool{New: func() any { return new([]byte) }}
+
+// axis is what a kernel is made for: span of size samples are scaled to out positions, of which n from from on are wanted.
+type axis struct {
+	size         int
+	span         float64
+	out, from, n int
+}
+
+// kernels keeps the kernels that were made last: many pictures of a crawl have the same size, and a kernel takes as long
+// to make as a tenth of a picture does to resize.
+var kernels = kernelCache{made: map[axis]kernel{}}
+
+type kernelCache struct {
+	mu   sync.Mutex
+	made map[axis]kernel
+}
+
+// maxKernels bounds what is kept, to a few megabytes.
+const maxKernels = 64
+
+func (c *kernelCache) get(a axis) kernel {
+	c.mu.Lock()
+	k, ok := c.made[a]
+	c.mu.Unlock()
+	if ok {
+		return k
+	}
+	k = newKernel(a.size, a.span, a.out, a.from, a.n)
+	k.spreadOut()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.made) == maxKernels {
+		clear(c.made) // whatever is in use comes back at once
+	}
+	c.made[a] = k
+	return k
 }
 
 // kernel holds, for each wanted position of one axis, where its taps begin and their weights in fixed point.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"image"
 	"image/jpeg"
+	"sync"
 )
 
 // Decode returns the image of a file.
@@ -13,6 +14,36 @@ func Decode(encoded []byte) (image.Image, error) {
 		return m, nil
 	}
 	return jpeg.Decode(bytes.NewReader(encoded))
+}
+
+// Recycle gives the planes of an image that [Decode] returned back, for the next Decode to use. The image must not be used
+// any more.
+func Recycle(m image.Image) {
+	if m, ok := m.(*image.YCbCr); ok {
+		// The three planes are one piece, as image.NewYCbCr makes them, and the first of them reaches to its end.
+		room := m.Y[:cap(m.Y)]
+		spare.Put(&room)
+	}
+}
+
+// spare has planes that are in use no more.
+var spare sync.Pool
+
+// newYCbCr is image.NewYCbCr, whose pixels may be anything: every block is going to be written.
+func newYCbCr(size image.Rectangle, ratio image.YCbCrSubsampleRatio, chromaWidth, chromaHeight int) *image.YCbCr {
+	w, h := size.Dx(), size.Dy()
+	luma, chroma := w*h, chromaWidth*chromaHeight
+	total := luma + 2*chroma
+	room, ok := spare.Get().(*[]byte)
+	if !ok || cap(*room) < total {
+		fresh := make([]byte, total)
+		room = &fresh
+	}
+	pix := (*room)[:total]
+	return &image.YCbCr{
+		Y: pix[:luma], Cb: pix[luma : luma+chroma : luma+chroma], Cr: pix[luma+chroma : total : total],
+		SubsampleRatio: ratio, YStride: w, CStride: chromaWidth, Rect: size,
+	}
 }
 
 // Markers, each after a byte 0xff.
@@ -208,7 +239,7 @@ func (f *file) planes(across, down int) {
 		1: {1: image.YCbCrSubsampleRatio444, 2: image.YCbCrSubsampleRatio440},
 		2: {1: image.YCbCrSubsampleRatio422, 2: image.YCbCrSubsampleRatio420},
 	}[f.components[0].across][f.components[0].down]
-	m := image.NewYCbCr(size, ratio)
+	m := newYCbCr(size, ratio, 8*across, 8*down)
 	for i, plane := range [][]byte{m.Y, m.Cb, m.Cr} {
 		f.components[i].pix, f.components[i].stride = plane, m.CStride
 	}
