@@ -124,7 +124,7 @@ func newKernel(size int, span float64, out, from, n int) kernel {
 	scale := span / float64(out)
 	widen := max(1, scale)
 	support := 2 * widen
-	k := kernel{taps: min(size, int(math.Ceil(support))*2+1), first: make([]int, n)}
+	k := kernel{taps: min(size, int(2*support)+1), first: make([]int, n)}
 	k.weights = make([]int32, n*k.taps)
 	weights := make([]float64, k.taps)
 	for i := range n {
