@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -55,7 +56,7 @@ func newBootstrapCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&j.out, "out", "data/bootstrap.safetensors", "file of the weights")
 	f.BoolVar(&j.ifMissing, "if-missing", false, "do nothing when the file is there")
-	f.StringVar(&j.Preset, "preset", "tiny", "size of the model: tiny, small or base")
+	f.StringVar(&j.Preset, "preset", "tiny", "size of the model: "+strings.Join(model.PresetNames(), ", "))
 	f.StringVar(&j.vocab, "vocab", "", "WordPiece vocabulary, a token a line; empty: made from the captions")
 	f.IntVar(&j.words, "vocab-size", 2000, "tokens of a vocabulary made from the captions")
 	f.Float64Var(&j.slice, "slice", 0.5, "share of the images to train on")

@@ -2,19 +2,20 @@ package experiments
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/testdata/scenes"
 	"github.com/pairstream/pairstream/trainer"
 )
 
 // Connections compares Con-D's verdicts with the truth.
 type Connections struct {
 	Seed       uint64    `json:"seed"`
-	CondSteps  int64     `json:"con_d_steps"`
 	Candidates int       `json:"candidates"` // hardest of every pair and direction
 	True       int       `json:"true"`       // of these: captions that hold for the picture
 	Above      []Verdict `json:"above"`      // by threshold
@@ -29,17 +30,33 @@ type Verdict struct {
 	Recall    float64 `json:"recall"`    // confirmed of true
 }
 
-// Connections trains Con-D and lets it judge the two hardest candidates of every pair in an epoch of GRIT's mini-batches,
-// which is what the trainer of MAFA is given.
-func (s *Setup) Connections(ctx context.Context) (*Connections, error) {
+const (
+	// condCandidates are few: of many, a false negative would be the hardest, and Con-D learn to doubt what is true.
+	condCandidates = 2
+	// judged are the hardest candidates of every pair and direction that Con-D is asked about.
+	judged = 8
+)
+
+// RunConnections trains Con-D and lets it judge the hardest candidates of every pair in an epoch of GRIT's mini-batches.
+func RunConnections(ctx context.Context, j Job) (out *Connections, err error) {
+	// Circles of eight colours: every caption is true of a few dozen other scenes.
+	s, err := j.setup(ctx, scenes.Kinds{Shapes: 1, Objects: 2, Large: true})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
 	cond := filepath.Join(s.dir, "con-d.safetensors")
-	if err := s.first(ctx, s.sizes.CondSteps, cond); err != nil {
+	if err := s.first(ctx, condCandidates, cond); err != nil {
 		return nil, err
 	}
 	g, err := newGroup(ctx, s.worker, cond, s.data.images, s.data.pairs, s.seed)
 	if err != nil {
 		return nil, err
 	}
+	return s.judge(ctx, g, cond)
+}
+
+func (s *setup) judge(ctx context.Context, g *group, cond string) (*Connections, error) {
 	m, err := model.Load(ctx, s.worker, cond, model.LoadOptions{})
 	if err != nil {
 		return nil, err
@@ -53,12 +70,12 @@ func (s *Setup) Connections(ctx context.Context) (*Connections, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Connections{Seed: s.seed, CondSteps: s.sizes.CondSteps}
+	out := &Connections{Seed: s.seed}
 	thresholds := []float64{0.5, trainer.MAFA().ECM.High, 0.9, 0.95}
 	for _, high := range thresholds {
 		out.Above = append(out.Above, Verdict{High: high})
 	}
-	o := s.sampling(grouper.StrategyGRIT, 1, grouper.Defaults().Candidates)
+	o := s.sampling(grouper.StrategyGRIT, s.sizes.FirstBatch, 1, min(judged, s.sizes.FirstBatch-1))
 	err = g.batches(ctx, o, func(b *schemas.Batch) (*schemas.FeatureBlock, error) {
 		pixels, err := loader.Images(ctx, b)
 		if err != nil {
@@ -77,7 +94,7 @@ func (s *Setup) Connections(ctx context.Context) (*Connections, error) {
 }
 
 // count adds the candidates of a batch.
-func (s *Setup) count(c *Connections, b *schemas.ScoredBatch) {
+func (s *setup) count(c *Connections, b *schemas.ScoredBatch) {
 	for k := range b.I2T {
 		anchor := int32(k / int(b.M))
 		s.countOne(c, b, anchor, b.I2T[k], b.ProbI2T[k])
@@ -85,7 +102,7 @@ func (s *Setup) count(c *Connections, b *schemas.ScoredBatch) {
 	}
 }
 
-func (s *Setup) countOne(c *Connections, b *schemas.ScoredBatch, image, text int32, p float32) {
+func (s *setup) countOne(c *Connections, b *schemas.ScoredBatch, image, text int32, p float32) {
 	if image < 0 || text < 0 {
 		return
 	}

@@ -1,12 +1,13 @@
 // Package experiments repeats two claims of the papers about training on generated scenes, whose truth is known.
 //
-// [Setup.Sampling]: with equal steps, mini-batches by GRIT leave a lower held-out ITM error than random ones (GRIT-VLP
-// Tables 1 and 4). Both trainings begin with the same first model, see every pair equally often and differ in the order
-// alone. Both models are asked about the same hard negatives: those that the two find hardest together, less the captions
-// that happen to be true of the picture.
+// [Sampling]: with equal steps, mini-batches by GRIT leave a lower held-out ITM error than random ones (GRIT-VLP Tables 1
+// and 4). Both trainings begin with the same first model, see every pair equally often and differ in the order alone. All
+// models are asked about the same hard negatives: those that the two find hardest together, less the captions that happen
+// to be true of the picture.
 //
-// [Setup.Connections]: what Con-D confirms among the hardest candidates of GRIT's mini-batches is true (MAFA section 4.1).
-// The generator tells for every candidate whether the caption holds for the picture, so precision and recall are exact.
+// [Connections]: what Con-D confirms among the hardest candidates of GRIT's mini-batches is true (MAFA section 4.1). Con-D
+// is the model that GRIT's mini-batches made, as in the paper. The generator tells for every candidate whether the caption
+// holds for the picture, so precision and recall are exact.
 //
 // Everything goes through the cores of the stages, one after the other in this process, without a log: pairs through the
 // encoder and the indexer into a group, the group through a lane of the grouper, its mini-batches through the discriminator

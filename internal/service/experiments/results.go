@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/pairstream/pairstream/trainer"
@@ -48,27 +50,23 @@ func (r *Results) Write(path string) error {
 	if err := os.WriteFile(temporary, append(text, '\n'), 0o644); err != nil {
 		return fmt.Errorf("writing results: %w", err)
 	}
-	return os.Rename(temporary, path)
+	if err := os.Rename(temporary, path); err != nil {
+		return fmt.Errorf("writing results: %w", err)
+	}
+	return nil
 }
 
-// HasSampling and HasConnections say whether the seed's result is there.
-func (r *Results) HasSampling(seed uint64) bool {
-	for _, s := range r.Sampling {
-		if s.Seed == seed {
-			return true
-		}
-	}
-	return false
+// Add takes the results of a seed in, and keeps the order of the seeds.
+func (r *Results) Add(s *Sampling, c *Connections) {
+	r.Sampling = append(r.Sampling, s)
+	r.Connections = append(r.Connections, c)
+	slices.SortFunc(r.Sampling, func(a, b *Sampling) int { return cmp.Compare(a.Seed, b.Seed) })
+	slices.SortFunc(r.Connections, func(a, b *Connections) int { return cmp.Compare(a.Seed, b.Seed) })
 }
 
-// HasConnections is HasSampling for the other experiment.
-func (r *Results) HasConnections(seed uint64) bool {
-	for _, c := range r.Connections {
-		if c.Seed == seed {
-			return true
-		}
-	}
-	return false
+// Has says whether a seed's results are there.
+func (r *Results) Has(seed uint64) bool {
+	return slices.ContainsFunc(r.Sampling, func(s *Sampling) bool { return s.Seed == seed })
 }
 
 // Print writes the tables.
@@ -91,10 +89,10 @@ func (r *Results) Print(w io.Writer) error {
 		return err
 	}
 	if len(r.Connections) > 0 {
-		fmt.Fprintln(t, "connections\tCon-D's steps\tcandidates\tof them true\tabove\tconfirmed\tprecision\trecall\t")
+		fmt.Fprintln(t, "connections\tcandidates\tof them true\tabove\tconfirmed\tprecision\trecall\t")
 		for _, c := range r.Connections {
 			for _, v := range c.Above {
-				fmt.Fprintf(t, "seed %d\t%d\t%d\t%.1f %%\t%.2f\t%d\t%.3f\t%.3f\t\n", c.Seed, c.CondSteps, c.Candidates,
+				fmt.Fprintf(t, "seed %d\t%d\t%.1f %%\t%.2f\t%d\t%.3f\t%.3f\t\n", c.Seed, c.Candidates,
 					100*float64(c.True)/float64(max(c.Candidates, 1)), v.High, v.Confirmed, v.Precision, v.Recall)
 			}
 		}

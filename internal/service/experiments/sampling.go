@@ -2,14 +2,17 @@ package experiments
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/eval"
 	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/service/bootstrap"
 	"github.com/pairstream/pairstream/internal/service/samples"
 	"github.com/pairstream/pairstream/internal/token"
 	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/testdata/scenes"
 	"github.com/pairstream/pairstream/trainer"
 )
 
@@ -28,22 +31,32 @@ type Held struct {
 	RSUM  float64         `json:"rsum"`           // of retrieval by ITC alone
 }
 
-// Sampling trains twice from the same first model, on random mini-batches and on GRIT's.
-func (s *Setup) Sampling(ctx context.Context) (*Sampling, error) {
+// RunSampling trains a first model and goes on from it twice, on random mini-batches and on GRIT's.
+func RunSampling(ctx context.Context, j Job) (out *Sampling, err error) {
+	// Two objects of any shape and colour: a caption is true of few other scenes, and almost true of many.
+	s, err := j.setup(ctx, scenes.Kinds{Objects: 2, Large: true})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
 	start := filepath.Join(s.dir, "start.safetensors")
-	if err := s.first(ctx, s.sizes.StartSteps, start); err != nil {
+	if err := s.first(ctx, bootstrap.Candidates, start); err != nil {
 		return nil, err
 	}
 	g, err := newGroup(ctx, s.worker, start, s.data.images, s.data.pairs, s.seed)
 	if err != nil {
 		return nil, err
 	}
+	return s.compare(ctx, g, map[grouper.Strategy]string{"": start})
+}
+
+// compare trains by either strategy from weights[""] on, and measures all three.
+func (s *setup) compare(ctx context.Context, g *group, weights map[grouper.Strategy]string) (*Sampling, error) {
 	batches := (len(s.data.pairs) + s.sizes.Batch - 1) / s.sizes.Batch
 	out := &Sampling{Seed: s.seed, Steps: int64(s.sizes.Epochs * batches)}
-	weights := map[grouper.Strategy]string{"": start}
 	for _, strategy := range []grouper.Strategy{grouper.StrategyRandom, grouper.StrategyGRIT} {
 		weights[strategy] = filepath.Join(s.dir, string(strategy)+".safetensors")
-		if err := s.train(ctx, start, g, s.sampling(strategy, s.sizes.Epochs, 0), out.Steps, weights[strategy]); err != nil {
+		if err := s.train(ctx, weights[""], g, s.sampling(strategy, s.sizes.Batch, s.sizes.Epochs, 0), out.Steps, weights[strategy]); err != nil {
 			return nil, err
 		}
 	}
@@ -62,24 +75,24 @@ func (s *Setup) Sampling(ctx context.Context) (*Sampling, error) {
 }
 
 // sampling are the grouper's settings.
-func (s *Setup) sampling(strategy grouper.Strategy, epochs, candidates int) grouper.Options {
+func (s *setup) sampling(strategy grouper.Strategy, batch, epochs, candidates int) grouper.Options {
 	o := grouper.Defaults()
-	o.Seed, o.Strategy, o.Epochs, o.BatchSize, o.Candidates = s.seed, strategy, epochs, s.sizes.Batch, candidates
-	o.QueueSize, o.SearchSpace, o.Texts, o.Workers = 0, s.sizes.Space*s.sizes.Batch, grouper.TextNone, 2
+	o.Seed, o.Strategy, o.Epochs, o.BatchSize, o.Candidates = s.seed, strategy, epochs, batch, candidates
+	o.QueueSize, o.SearchSpace, o.Texts, o.Workers = 0, s.sizes.Space*batch, grouper.TextNone, 2
 	return o
 }
 
 // training are GRIT-VLP's settings, for either strategy.
-func (s *Setup) training(steps int64) trainer.Options {
+func (s *setup) training(steps int64) trainer.Options {
 	o := trainer.GRITVLP()
-	o.Seed, o.MLMWeight = s.seed, mlmWeight
-	o.Schedule.Rate, o.Schedule.Min, o.Schedule.WarmupRate = highestRate, highestRate/20, highestRate/10
+	o.Seed, o.MLMWeight, o.Dropout = s.seed, mlmWeight, 0
+	o.Schedule.Rate, o.Schedule.Min, o.Schedule.WarmupRate = rate, rate/20, rate/10
 	o.Schedule.WarmupSteps, o.Schedule.TotalSteps = min(20, steps-1), steps
 	return o
 }
 
 // train trains on a group's mini-batches and writes the weights to out.
-func (s *Setup) train(ctx context.Context, start string, g *group, sampling grouper.Options, steps int64, out string) error {
+func (s *setup) train(ctx context.Context, start string, g *group, sampling grouper.Options, steps int64, out string) error {
 	m, err := model.Load(ctx, s.worker, start, model.LoadOptions{})
 	if err != nil {
 		return err
@@ -113,12 +126,12 @@ func (s *Setup) train(ctx context.Context, start string, g *group, sampling grou
 	return m.Save(ctx, out)
 }
 
-func (s *Setup) loader(m *model.Model) (*samples.Loader, error) {
+func (s *setup) loader(m *model.Model) (*samples.Loader, error) {
 	return samples.NewLoader(s.data.images, m.Config.ImageSize, m.Config.TextTokens, m.Vocab, s.seed, augmentation())
 }
 
 // evaluate measures weights on the held-out pairs, with the hard negatives of mining where it is given.
-func (s *Setup) evaluate(ctx context.Context, weights string, mining *eval.Matrix) (*eval.Report, error) {
+func (s *setup) evaluate(ctx context.Context, weights string, mining *eval.Matrix) (*eval.Report, error) {
 	m, err := model.Load(ctx, s.worker, weights, model.LoadOptions{})
 	if err != nil {
 		return nil, err
@@ -132,8 +145,12 @@ func (s *Setup) evaluate(ctx context.Context, weights string, mining *eval.Matri
 	return eval.Evaluate(ctx, m, held, eval.Options{TopK: eval.NoRerank, Mining: mining})
 }
 
-// mining adds the similarities of two models up, and puts captions that are true of a picture by chance last.
-func (s *Setup) mining(ctx context.Context, a, b string) (*eval.Matrix, error) {
+// block is the number of held-out pictures among which the hard negatives of a pair are looked for.
+const block = 25
+
+// mining adds the similarities of two models up. Captions of other blocks come last, and those that are true of a picture
+// by chance.
+func (s *setup) mining(ctx context.Context, a, b string) (*eval.Matrix, error) {
 	first, err := s.evaluate(ctx, a, nil)
 	if err != nil {
 		return nil, err
@@ -155,7 +172,7 @@ func (s *Setup) mining(ctx context.Context, a, b string) (*eval.Matrix, error) {
 	for text := range sum.Cols {
 		caption, own, _ := s.data.held.Pair(text)
 		for image, id := range ids {
-			if image != own && s.data.matches(id, caption) {
+			if image/block != own/block || image != own && s.data.matches(id, caption) {
 				sum.Row(image)[text] = last
 			}
 		}

@@ -2,8 +2,9 @@ package experiments
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
+	"os"
 	"path/filepath"
 
 	"github.com/pairstream/pairstream/internal/service/bootstrap"
@@ -15,52 +16,65 @@ import (
 
 // Sizes say how much is generated and how long is trained.
 type Sizes struct {
-	Scenes     int   // with one caption each
-	HeldOut    int   // of these
-	StartSteps int64 // of the first model of Sampling
-	CondSteps  int64 // of the first model of Connections, which is its Con-D
-	Batch      int
-	Space      int // search space of GRIT, in mini-batches
-	Epochs     int // of Sampling
+	Scenes     int   // of either experiment, with one caption each
+	HeldOut    int   // of these, for Sampling
+	FirstSteps int64 // of the first model of either
+	FirstBatch int   // pairs of its mini-batches, and of those whose candidates are judged
+	Batch      int   // pairs of the mini-batches that are compared
+	Space      int   // search space of GRIT, in mini-batches
+	Epochs     int   // of either training that is compared
 }
 
-// DefaultSizes take two cores a few minutes a seed and experiment.
+// DefaultSizes take a core one or two minutes a seed. The mini-batches that are compared are small: among 48 scenes of so
+// few kinds there is always one that is almost like another, as there is not in the papers' millions.
 func DefaultSizes() Sizes {
-	return Sizes{Scenes: 2600, HeldOut: 200, StartSteps: 800, CondSteps: 2000, Batch: 48, Space: 8, Epochs: 6}
+	return Sizes{Scenes: 2600, HeldOut: 200, FirstSteps: 500, FirstBatch: 48, Batch: 8, Space: 3, Epochs: 8}
 }
 
-// Setup is what both experiments of a seed share.
-type Setup struct {
+// setup is an experiment's seed: its scenes, and where its weights go.
+type setup struct {
 	sizes  Sizes
 	seed   uint64
 	dir    string
 	worker *torch.Worker
 	data   *data
-	log    io.Writer
+	log    func(line string)
 }
 
-// New generates the scenes of a seed in a folder that holds none yet. Close follows.
-func New(ctx context.Context, w *torch.Worker, dir string, seed uint64, sizes Sizes, log io.Writer) (*Setup, error) {
+// Job is what the experiments are run with.
+type Job struct {
+	Worker *torch.Worker
+	Dir    string // for scenes and weights
+	Seed   uint64
+	Sizes  Sizes
+	Log    func(line string) // is told how trainings go
+}
+
+// setup generates scenes of some kinds; the images are to be closed.
+func (j Job) setup(ctx context.Context, kinds scenes.Kinds) (*setup, error) {
 	o := scenes.Defaults()
-	o.Seed, o.Scenes, o.Captions, o.Side, o.PerShard = seed, sizes.Scenes, 1, side, 1000
-	// Few kinds, so that captions are true of other scenes too; large ones, which a small model tells apart.
-	o.Kinds = scenes.Kinds{Shapes: 4, Colours: 4, Objects: 2, Large: true}
-	d, err := generate(ctx, filepath.Join(dir, "scenes"), o, sizes.HeldOut)
+	o.Seed, o.Scenes, o.Captions, o.Side, o.PerShard, o.Kinds = j.Seed, j.Sizes.Scenes, 1, side, 1000, kinds
+	dir, err := os.MkdirTemp(j.Dir, "experiment-")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("making a folder for scenes and weights: %w", err)
 	}
-	return &Setup{sizes: sizes, seed: seed, dir: dir, worker: w, data: d, log: log}, nil
+	d, err := generate(ctx, filepath.Join(dir, "scenes"), o, j.Sizes.HeldOut)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return &setup{sizes: j.Sizes, seed: j.Seed, dir: dir, worker: j.Worker, data: d, log: j.Log}, nil
 }
 
-// Close gives the images back.
-func (s *Setup) Close() error { return s.data.closeImages() }
+// close gives the images back and removes scenes and weights.
+func (s *setup) close() error { return errors.Join(s.data.closeImages(), os.RemoveAll(s.dir)) }
 
 const (
-	preset = "tiny"
-	side   = 64 // pixels of the preset, and of the scenes
+	preset = "micro"
+	side   = 32 // pixels of the preset, and of the scenes
 
-	highestRate = 1.5e-3
-	mlmWeight   = 0.2 // a small model guesses words long before it matches pairs
+	firstRate = 1.5e-3
+	rate      = 5e-4
+	mlmWeight = 0.2 // a small model guesses words long before it matches pairs
 )
 
 // augmentation leaves out crops and mirroring, which change counts and places.
@@ -68,25 +82,24 @@ func augmentation() samples.Augmentation {
 	return samples.Augmentation{MinScale: 1, Color: 0.1, Workers: 2}
 }
 
-// first trains a model on random mini-batches, for the encoder, Con-D and the trainer's start.
-func (s *Setup) first(ctx context.Context, steps int64, path string) error {
-	fmt.Fprintf(s.log, "seed %d: training a first model, %d steps of %d\n", s.seed, steps, s.sizes.Batch)
+// first trains a model on random mini-batches; hard negatives are the most similar of so many candidates.
+func (s *setup) first(ctx context.Context, candidates int, path string) error {
 	return bootstrap.Train(ctx, s.worker, s.data.images, s.data.train, bootstrap.Options{
-		Preset: preset, Vocab: s.data.vocab, Steps: steps, Batch: s.sizes.Batch, Rate: highestRate, Seed: s.seed,
-		Augment: augmentation(), Weights: bootstrap.Weights{ITC: 1, ITM: 1, MLM: mlmWeight}, Candidates: 8,
-		Report: s.report("first model", steps),
+		Preset: preset, Vocab: s.data.vocab, Steps: s.sizes.FirstSteps, Batch: s.sizes.FirstBatch, Rate: firstRate, Seed: s.seed,
+		Augment: augmentation(), Weights: bootstrap.Weights{ITC: 1, ITM: 1, MLM: mlmWeight}, Candidates: candidates,
+		Report: s.report("first model", s.sizes.FirstSteps),
 	}, path)
 }
 
 // report prints every tenth part of a training, with the mean losses of its steps.
-func (s *Setup) report(name string, steps int64) func(*trainer.Result) {
+func (s *setup) report(name string, steps int64) func(*trainer.Result) {
 	every := max(steps/10, 1)
 	var itc, itm float64
 	return func(r *trainer.Result) {
 		itc += r.Losses.ITC / float64(every)
 		itm += r.Losses.ITM / float64(every)
 		if (r.Step+1)%every == 0 {
-			fmt.Fprintf(s.log, "  %-11s step %5d of %d  itc %.3f  itm %.3f\n", name, r.Step+1, steps, itc, itm)
+			s.log(fmt.Sprintf("%-11s step %5d of %d  itc %.3f  itm %.3f", name, r.Step+1, steps, itc, itm))
 			itc, itm = 0, 0
 		}
 	}
