@@ -2,7 +2,6 @@ package stream
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/pairstream/pairstream/internal/figures"
 	"github.com/pairstream/pairstream/schemas"
@@ -41,13 +42,15 @@ func workerMain(brokers, namespace string) error {
 	if err != nil {
 		return err
 	}
-	runs := []*stageRun{start(l, batcherSpec()), start(l, grouperSpec())}
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	for _, r := range runs {
-		r.cancel()
-		err = errors.Join(err, <-r.done)
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	g, ctx := errgroup.WithContext(ctx) // a stage that ends by itself ends the process
+	for _, spec := range []StageSpec{batcherSpec(), grouperSpec()} {
+		g.Go(func() error { return l.Run(ctx, spec) })
 	}
-	return err
+	return g.Wait()
 }
 
 // worker is a process of workerMain.
@@ -146,18 +149,18 @@ func killed(t *testing.T, b broker) {
 	catchUp()
 	var longest time.Duration
 	for fault := range faults {
-		send(600)
+		send(300)
 		time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond) // somewhere in the middle of the work
 		i := r.IntN(len(workers))
 		if fault%4 == 3 {
 			workers[i].signal(t, syscall.SIGSTOP)
-			send(200)
+			send(100)
 			longest = max(longest, catchUp())
 			workers[i].signal(t, syscall.SIGCONT)
 			continue
 		}
 		workers[i].kill(t)
-		send(200)
+		send(100)
 		workers[i] = startWorker(t, b.brokers, "killed")
 		longest = max(longest, catchUp())
 	}

@@ -17,7 +17,7 @@ func (l *Log) Run(ctx context.Context, spec StageSpec) error {
 	if err := spec.validate(); err != nil {
 		return err
 	}
-	if err := l.CheckTopics(ctx); err != nil {
+	if err := l.awaitChecked(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}

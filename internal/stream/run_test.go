@@ -238,7 +238,9 @@ func TestRunRefuses(t *testing.T) {
 		})
 	}
 	t.Run("topics that are missing", func(t *testing.T) {
-		l, err := Connect(t.Context(), testConfig(b.Addr(), "elsewhere", 1), Options{})
+		cfg := testConfig(b.Addr(), "elsewhere", 1)
+		cfg.RequestTimeout = 200 * time.Millisecond // which also bounds the patience
+		l, err := Connect(t.Context(), cfg, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -93,6 +93,25 @@ func (l *Log) partitions(t schemas.TopicInfo) int {
 	return 1
 }
 
+var errNoTopic = errors.New("does not exist")
+
+// topicsPatience is how long a stage waits for topics when it starts: brokers learn of those that were just created one
+// after the other, so what one has told, another may not know yet.
+const topicsPatience = 5 * time.Second
+
+// awaitChecked is CheckTopics with that patience.
+func (l *Log) awaitChecked(ctx context.Context) error {
+	wait, cancel := context.WithTimeout(ctx, min(topicsPatience, l.cfg.RequestTimeout))
+	defer cancel()
+	var pause backoff
+	for {
+		err := l.CheckTopics(ctx)
+		if !errors.Is(err, errNoTopic) || pause.wait(wait) != nil {
+			return err
+		}
+	}
+}
+
 // CheckTopics reports topics that are missing or have the wrong number of partitions.
 func (l *Log) CheckTopics(ctx context.Context) error {
 	missing, err := l.checkTopics(ctx)
@@ -101,7 +120,7 @@ func (l *Log) CheckTopics(ctx context.Context) error {
 	}
 	var problems []error
 	for _, t := range missing {
-		problems = append(problems, fmt.Errorf("topic %s does not exist (NAMESPACE=%s)", l.name(t.Topic), l.cfg.Namespace))
+		problems = append(problems, fmt.Errorf("topic %s %w (NAMESPACE=%s)", l.name(t.Topic), errNoTopic, l.cfg.Namespace))
 	}
 	return errors.Join(problems...)
 }
