@@ -19,8 +19,10 @@ type owner struct {
 func own(l *Log, spec StageSpec) *owner {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &owner{cancel, make(chan error, 1)}
-	ln := &lane{log: l, spec: spec, meter: newMeter(l.metrics, spec.Name, nil), commit: func(map[schemas.Topic]int64) {},
-		pulse: l.NewWatchdog(spec.Name).Lane(0)}
+	ln := &lane{
+		log: l, spec: spec, meter: newMeter(l.metrics, spec.Name, nil), commit: func(map[schemas.Topic]int64) {},
+		pulse: l.NewWatchdog(spec.Name).Lane(0),
+	}
 	go func() {
 		defer ln.close()
 		if err := ln.open(ctx, 1<<20); err != nil {
