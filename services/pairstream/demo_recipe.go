@@ -145,6 +145,8 @@ func (d *demo) settle() error {
 	}
 	maps.Copy(settings, d.recipe.settings)
 	maps.Copy(settings, config.Environ())
-	d.settings, err = config.Parse[pipeline](settings)
-	return err
+	if d.settings, err = config.Parse[pipeline](settings); err != nil {
+		return err
+	}
+	return leaveRunEnv(d.dir, d.settings.Stream, settings)
 }

@@ -62,7 +62,11 @@ func listens(ctx context.Context, addr string) bool {
 // looking runs a command on a log that must be there.
 func looking(dir *string, do func(cmd *cobra.Command, log *stream.Log, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
-		cfg, err := config.Parse[stream.Config](config.Environ())
+		environ, err := environIn(*dir)
+		if err != nil {
+			return err
+		}
+		cfg, err := config.Parse[stream.Config](environ)
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,11 +29,15 @@ func newRunManifestCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run-manifest",
 		Short: "describe a finished run: offsets, settings, models and a digest of every lane of every topic",
-		Long: "Writes what `pairstream replay` needs to run a run again. The settings are taken from the environment, so it must\n" +
-			"be that of the run (or --env names a file of it). Secrets and connections are left out.",
+		Long: "Writes what `pairstream replay` needs to run a run again. The settings are taken from the environment and, where it\n" +
+			"sets nothing, from the run.env that `pairstream up` and `pairstream demo` leave in the folder of --data, or from\n" +
+			"the file of --env. Secrets and connections are left out.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			environ, err := environOf(env)
+			environ, err := environIn(dir)
+			if env != "" {
+				environ, err = environOf(env)
+			}
 			if err != nil {
 				return err
 			}
@@ -45,7 +50,7 @@ func newRunManifestCommand() *cobra.Command {
 				return err
 			}
 			m, err := replay.Describe(cmd.Context(), log, replay.DescribeOptions{
-				Settings: replay.Settings(config.Settings(pipeline{}), environ), Open: open,
+				Settings: runSettings(environ), Open: open,
 			})
 			if err = errors.Join(err, closeLog()); err != nil {
 				return err
@@ -84,32 +89,19 @@ func fingerprints(m *replay.Manifest) string {
 	return strings.Join(names, ", ")
 }
 
-// environOf is the environment, and below it what a file sets.
-func environOf(path string) (map[string]string, error) {
-	values := make(map[string]string)
-	if path != "" {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			return nil, fmt.Errorf("reading --env: %w", err)
-		}
-		for line := range strings.Lines(string(raw)) {
-			line = strings.TrimSpace(line)
-			if line == "" || strings.HasPrefix(line, "#") {
-				continue
-			}
-			name, value, ok := strings.Cut(line, "=")
-			if !ok {
-				return nil, fmt.Errorf("reading --env %s: want NAME=VALUE in %q", path, line)
-			}
-			values[name] = value
-		}
+// runSettings are what a replay of a run needs to know of its settings.
+func runSettings(environ map[string]string) map[string]string {
+	return replay.Settings(config.Settings(pipeline{}), environ)
+}
+
+// leaveRunEnv writes the settings of a run into the folder of its log.
+func leaveRunEnv(dir string, cfg stream.Config, environ map[string]string) error {
+	settings := runSettings(environ)
+	settings["LANES"] = strconv.Itoa(cfg.Lanes)
+	if cfg.Namespace != "" {
+		settings["NAMESPACE"] = cfg.Namespace
 	}
-	for name, value := range config.Environ() {
-		if value != "" { // set to nothing is as not set, for settings
-			values[name] = value
-		}
-	}
-	return values, nil
+	return writeRunEnv(dir, cfg.Namespace, settings)
 }
 
 // replayOptions are the flags of `pairstream replay`.

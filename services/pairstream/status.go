@@ -29,7 +29,11 @@ func newStatusCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	cmd.RunE = looking(&dir, func(cmd *cobra.Command, log *stream.Log, _ []string) error {
-		o, err := config.Parse[indexer.Options](config.Environ())
+		environ, err := environIn(dir)
+		if err != nil {
+			return err
+		}
+		o, err := config.Parse[indexer.Options](environ)
 		if err != nil {
 			return err
 		}

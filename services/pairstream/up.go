@@ -145,6 +145,11 @@ func newUpCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if len(p.Stream.Brokers) == 0 { // the log will lie in dir
+				if err := leaveRunEnv(dir, p.Stream, config.Environ()); err != nil {
+					return err
+				}
+			}
 			ctx := cmd.Context()
 			rt := service.NewRuntime(p.Process.NewLogger(os.Stderr))
 			rt.Log.Info("starting", "config", config.Redacted(p))

@@ -1,0 +1,50 @@
+//go:build cgo
+
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/stream"
+)
+
+// What a run leaves is found by namespace, carries what a manifest needs and no secret, and the environment goes first.
+func TestRunEnv(t *testing.T) {
+	dir := t.TempDir()
+	for _, s := range config.Settings(pipeline{}) { // whatever the tests are run with
+		t.Setenv(s.Variable, "")
+	}
+	cfg := stream.DefaultConfig()
+	cfg.Lanes = 2
+	for _, namespace := range []string{"", "exp"} {
+		cfg.Namespace = namespace
+		run := map[string]string{"SEED": "7" + namespace, "GROUP_SIZE": "9", "KAFKA_SASL_PASSWORD": "open sesame", "KAFKA_SASL_USER": "alice"}
+		if err := leaveRunEnv(dir, cfg, run); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for namespace, seed := range map[string]string{"": "7", "exp": "7exp"} {
+		t.Setenv("NAMESPACE", namespace)
+		got, err := environIn(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got["SEED"] != seed || got["GROUP_SIZE"] != "9" || got["LANES"] != "2" || got["BATCH_SIZE"] != "96" || got["NAMESPACE"] != namespace {
+			t.Errorf("namespace %q: SEED=%s GROUP_SIZE=%s LANES=%s BATCH_SIZE=%s", namespace, got["SEED"], got["GROUP_SIZE"], got["LANES"], got["BATCH_SIZE"])
+		}
+		raw, err := os.ReadFile(runEnvFile(dir, namespace))
+		if err != nil || strings.Contains(string(raw), "sesame") || strings.Contains(string(raw), "alice") {
+			t.Errorf("%v: %s", err, raw)
+		}
+	}
+	t.Setenv("GROUP_SIZE", "11")
+	if got, err := environIn(dir); err != nil || got["GROUP_SIZE"] != "11" {
+		t.Errorf("GROUP_SIZE=%s, %v: want that of the environment", got["GROUP_SIZE"], err)
+	}
+	if got, err := environIn(t.TempDir()); err != nil || got["SEED"] != "" {
+		t.Errorf("SEED=%s, %v: want the environment alone", got["SEED"], err)
+	}
+}
