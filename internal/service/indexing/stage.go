@@ -57,6 +57,7 @@ func newFactory(o indexer.Options, engine knn.Engine, nouns indexer.NounFinder, 
 		if err != nil {
 			return nil, err
 		}
+		full.set(lane, 0)
 		return &stage{core: core, lane: lane, meter: meter, fill: full}, nil
 	}
 }
