@@ -6,8 +6,8 @@ set -eu
 
 case "${1:-}" in
 "")
-	packages="g++ make pkg-config libtorch-dev libfaiss-dev libopenblas-dev"
-	why="libtorch trains, FAISS indexes, OpenBLAS multiplies, g++ builds the bindings"
+	packages="g++ make pkg-config libtorch-dev libfaiss-dev libopenblas-dev libturbojpeg0-dev"
+	why="libtorch trains, FAISS indexes, OpenBLAS multiplies, libjpeg-turbo decodes photographs, g++ builds the bindings"
 	;;
 peers)
 	packages="python3-torch python3-faiss python3-pil"

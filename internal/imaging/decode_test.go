@@ -3,10 +3,12 @@ package imaging_test
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"image"
 	"image/color"
 	"image/jpeg"
 	"image/png"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -149,6 +151,53 @@ func TestDecodeShrunkAverages(t *testing.T) {
 	}
 	wantPixel(t, half, 5, 7, mean(10, 14, 11, 14, 10, 15, 11, 15), 0)
 	wantPixel(t, half, 30, 23, mean(60, 46), 0) // the corner that fills no square
+}
+
+// TestShrinkingAJPEGShowsNoMoreThanAveraging compares what a model sees, without cgo too, with the reduction of all pixels.
+func TestShrinkingAJPEGShowsNoMoreThanAveraging(t *testing.T) {
+	picture := decode(t, read(t, "picture.png")).Resize(500, 375)
+	m := image.NewRGBA(image.Rect(0, 0, picture.W, picture.H))
+	for i := range picture.W * picture.H {
+		copy(m.Pix[4*i:4*i+3], picture.Pix[3*i:])
+		m.Pix[4*i+3] = 255
+	}
+	var photo, lossless bytes.Buffer
+	if err := errors.Join(jpeg.Encode(&photo, m, &jpeg.Options{Quality: 90}), png.Encode(&lossless, m)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ minSide, w, h int }{
+		{0, 500, 375}, {188, 500, 375}, {187, 250, 188}, {128, 250, 188}, {93, 125, 94}, {46, 63, 47}, {20, 32, 24}, {3, 5, 4},
+	} {
+		im, err := imaging.DecodeShrunk(photo.Bytes(), c.minSide)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if jpegShrinks && (im.W != c.w || im.H != c.h) || min(im.W, im.H) < c.minSide {
+			t.Errorf("shorter side at least %d: %d x %d, want %d x %d", c.minSide, im.W, im.H, c.w, c.h)
+		}
+		if c.minSide < 40 { // squares that lie half outside shift such small pictures visibly
+			continue
+		}
+		averaged, err := imaging.DecodeShrunk(lossless.Bytes(), c.minSide)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size := c.minSide / 2
+		want := picture.Resize(size, size)
+		ours, theirs := differ(im.Resize(size, size), want), differ(averaged.Resize(size, size), want)
+		if ours > theirs+0.7 { // 0.6 is what the JPEG itself loses
+			t.Errorf("shorter side at least %d: levels differ by %.2f on average, by %.2f after averages over squares", c.minSide, ours, theirs)
+		}
+	}
+}
+
+// differ is by how much the levels of two pictures differ on average.
+func differ(a, b *imaging.Image) float64 {
+	var sum float64
+	for i := range a.Pix {
+		sum += math.Abs(float64(a.Pix[i]) - float64(b.Pix[i]))
+	}
+	return sum / float64(len(a.Pix))
 }
 
 // withOrientation inserts an Exif segment with the orientation behind the start marker of a JPEG.

@@ -12,7 +12,8 @@
 //     that is not supported (animated WebP, 12-bit or arithmetic JPEG). A panic of a decoder is such a failure too.
 //     Both errors are permanent: the same bytes fail again.
 //  3. Everything is a pure function of its arguments; what is random draws from the generator that is passed in.
-//     Pixels are computed in integers, so they do not depend on the processor.
+//     Pixels are computed in integers, so they do not depend on the processor; those of a JPEG depend on the release of
+//     libjpeg-turbo, and on whether there is cgo (see internal/jpeg).
 //
 // Transparent pixels are laid over white, CMYK and 16-bit samples are reduced to 8-bit RGB without colour management,
 // and grey and paletted images become RGB.

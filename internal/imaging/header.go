@@ -81,7 +81,7 @@ func (h *Header) inspect(encoded []byte) error {
 			return fmt.Errorf("reading jpeg header: %w: %d scans, want at most %d", ErrTooLarge, facts.scans, maxScans)
 		}
 		h.orientation = facts.orientation
-		perPixel = 4
+		perPixel = 6 // RGB and, where libjpeg-turbo gives up at the end, image/jpeg's planes
 		if facts.progressive {
 			perPixel = 20 // int32 coefficients of up to four components
 		}

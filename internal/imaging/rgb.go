@@ -3,6 +3,8 @@ package imaging
 import (
 	"image"
 	"image/color"
+
+	"github.com/pairstream/pairstream/internal/jpeg"
 )
 
 // rowReader writes row y of an image, counted from 0, as RGB.
@@ -12,6 +14,9 @@ type rowReader func(y int, dst []byte)
 // at the right and lower edge form smaller ones.
 func toRGB(m image.Image, matrix *yuvMatrix, factor int) *Image {
 	w, h := m.Bounds().Dx(), m.Bounds().Dy()
+	if ready, ok := m.(*jpeg.RGB); ok && factor == 1 {
+		return &Image{W: w, H: h, Pix: ready.Pix}
+	}
 	rows := rowsOf(m, matrix)
 	if factor == 1 {
 		out := New(w, h)
@@ -68,6 +73,8 @@ func addColumns(sums []uint32, row []byte, fx int) {
 // serves whatever else they may learn to return.
 func rowsOf(m image.Image, matrix *yuvMatrix) rowReader {
 	switch m := m.(type) {
+	case *jpeg.RGB:
+		return func(y int, dst []byte) { copy(dst, m.Pix[y*len(dst):]) }
 	case *image.YCbCr:
 		return func(y int, dst []byte) { matrix.row(m, y, dst) }
 	case *image.NYCbCrA:
@@ -124,10 +131,6 @@ func (k *yuvMatrix) row(m *image.YCbCr, y int, dst []byte) {
 		span = 2
 	case image.YCbCrSubsampleRatio411, image.YCbCrSubsampleRatio410:
 		span = 4
-	}
-	if span == 2 {
-		done := k.rowVector(dst, luma, cb, cr)
-		luma, cb, cr, dst = luma[done:], cb[done/2:], cr[done/2:], dst[3*done:]
 	}
 	mat := *k
 	for c := 0; len(luma) > 0; c++ {

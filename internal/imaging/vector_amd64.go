@@ -37,16 +37,6 @@ func (k kernel) verticalVector(dst, src []byte, y, base int) int {
 	return n
 }
 
-// rowVector converts the first pixels of a row in which two share their chroma, and returns how many.
-func (k *yuvMatrix) rowVector(dst, luma, cb, cr []byte) int {
-	n := min(len(luma)/16*16, len(dst)/48*16, min(len(cb), len(cr))/8*16)
-	if !hasVector || n == 0 {
-		return 0
-	}
-	convertRow(&dst[0], &luma[0], &cb[0], &cr[0], n/16, k)
-	return n
-}
-
 // filterRow writes n pixels of dst, each the weighted sum of 2*pairs pixels of src from first on; a pixel's weight is there
 // four times. It reads 2 bytes, and writes 1, beyond the last. It needs AVX2.
 //
@@ -63,8 +53,3 @@ func filterRowWide(dst, src *byte, first *int, weights *int32, n, fours int)
 //
 //go:noescape
 func filterColumns(dst, src *byte, stride int, weights *int32, taps, blocks int)
-
-// convertRow turns 16*blocks samples of luma, and half as many of either chroma, into RGB. It needs AVX2.
-//
-//go:noescape
-func convertRow(dst, luma, cb, cr *byte, blocks int, m *yuvMatrix)

@@ -6,6 +6,4 @@ func (k kernel) horizontalVector([]byte, []byte) int { return 0 }
 
 func (k kernel) verticalVector([]byte, []byte, int, int) int { return 0 }
 
-func (k *yuvMatrix) rowVector([]byte, []byte, []byte, []byte) int { return 0 }
-
 var hasVector, hasWide = false, false // tests look at them

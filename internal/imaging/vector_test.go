@@ -2,7 +2,6 @@ package imaging
 
 import (
 	"bytes"
-	"image"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/rng"
@@ -43,30 +42,6 @@ func TestResizingHasTheSameBytesWithoutVectors(t *testing.T) {
 						t.Errorf("%v to %v, wide %v: other bytes", size, to, wide)
 					}
 				})
-			}
-		}
-	}
-}
-
-func TestColoursAreTheSameWithoutVectors(t *testing.T) {
-	if !hasVector {
-		t.Skip("this processor runs no vector code")
-	}
-	r := rng.New(2, "noise")
-	for _, ratio := range []image.YCbCrSubsampleRatio{image.YCbCrSubsampleRatio420, image.YCbCrSubsampleRatio422, image.YCbCrSubsampleRatio444} {
-		for w := 1; w < 70; w++ {
-			m := image.NewYCbCr(image.Rect(0, 0, w, 5), ratio)
-			for _, plane := range [][]byte{m.Y, m.Cb, m.Cr} {
-				for i := range plane {
-					plane[i] = byte(r.IntN(256))
-				}
-			}
-			for name, matrix := range map[string]*yuvMatrix{"jpeg": &jpegMatrix, "webp": &webpMatrix} {
-				var want *Image
-				without(false, false, func() { want = toRGB(m, matrix, 1) })
-				if got := toRGB(m, matrix, 1); !bytes.Equal(got.Pix, want.Pix) {
-					t.Errorf("%s, ratio %v, width %d: other bytes", name, ratio, w)
-				}
 			}
 		}
 	}

@@ -1,15 +1,19 @@
-// Package jpeg decodes the usual kind of JPEG in a third of the time that the standard library's image/jpeg takes.
+// Package jpeg decodes JPEG files with libjpeg-turbo.
 //
-// In go the bytes of a file, out comes what image/jpeg makes of them.
+// In go the bytes of a file, and its size as image/jpeg's DecodeConfig reads it; out comes an image.
 //
 // Guarantees:
 //
-//  1. The pixels, and the errors, are those of image/jpeg, bit for bit. What this package decodes itself is decoded by the
-//     same integer arithmetic (that of Go 1.26); a test and a fuzz target compare the two.
-//  2. Decoded here are sequential files of 8 bits, grey or in three components, with chroma in full or half, whose
-//     components come in one scan: what cameras and web sites write when they do not write progressive files. At the first
-//     thing that is anything else, or wrong in any way, the file goes to image/jpeg from its beginning.
-//  3. The vector code for amd64 with AVX2 and the portable code give the same bits. No cgo.
+//  1. image/jpeg is the judge of what is a file: whatever libjpeg-turbo refuses, so much as warns about, or cannot give as
+//     RGB (CMYK, rare samplings, a size that it reads otherwise) is decoded by image/jpeg from its beginning, whose
+//     image or error it is then. A file that is cut short is refused, as libjpeg-turbo warns of it; one with stray bytes
+//     between segments is not, though it warns of that too.
+//  2. Pixels are a function of the file, the release of libjpeg-turbo and [Decode]'s arguments: transforms are the accurate
+//     ones in integers, whose bits are the same with and without vector instructions.
+//  3. No memory is taken for more pixels than the size that is passed in. Sizes are not limited here: read the header first.
 //
-// Sizes are not limited here: read the header first. Functions are safe for concurrent use.
+// Without cgo every file is image/jpeg's, whose pixels differ by a level or two, more where chroma has half the resolution:
+// libjpeg-turbo interpolates it. Tools without tensors are built so; they look at whether a file can be decoded, no more.
+//
+// Functions are safe for concurrent use. libjpeg-turbo is not told to stop: a file is decoded to its end.
 package jpeg
