@@ -25,7 +25,7 @@ build: setup ## build every binary into bin/
 demo: build ## run the whole pipeline and show the result; DATA=folder-of-tars for your own pairs
 	@$(BIN)/pairstream demo $(if $(DATA),--data $(DATA)) $(ARGS)
 
-experiments: build ## repeat two claims of the papers on generated scenes, three seeds; up to half an hour; results in data/experiments.json
+experiments: build ## repeat two claims of the papers on generated scenes, three seeds, about ten minutes; results in data/experiments.json
 	@$(BIN)/pairstream experiments $(ARGS)
 
 test: setup ## run all tests that need no external server

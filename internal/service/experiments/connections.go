@@ -46,7 +46,7 @@ func RunConnections(ctx context.Context, j Job) (out *Connections, err error) {
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	cond := filepath.Join(s.dir, "con-d.safetensors")
-	if err := s.first(ctx, condCandidates, cond); err != nil {
+	if err := s.first(ctx, s.sizes.CondSteps, condCandidates, cond); err != nil {
 		return nil, err
 	}
 	g, err := newGroup(ctx, s.worker, cond, s.data.images, s.data.pairs, s.seed)

@@ -22,7 +22,7 @@ func newJob(t *testing.T, seed uint64) Job {
 		t.Fatal(err)
 	}
 	j := Job{Worker: w, Dir: t.TempDir(), Seed: seed, Log: func(string) {}, Sizes: Sizes{
-		Scenes: 78, HeldOut: 30, FirstSteps: 3, FirstBatch: 12, Batch: 8, Space: 3, Epochs: 2,
+		Scenes: 78, HeldOut: 30, FirstSteps: 3, CondSteps: 3, FirstBatch: 12, Batch: 8, Space: 3, Epochs: 2,
 	}}
 	t.Cleanup(func() {
 		w.Close()
@@ -99,7 +99,7 @@ func TestMiningPassesOverWhatIsTrue(t *testing.T) {
 	ctx := context.Background()
 	s := newSetup(t, 2)
 	start := filepath.Join(t.TempDir(), "start")
-	if err := s.first(ctx, 4, start); err != nil {
+	if err := s.first(ctx, 2, 4, start); err != nil {
 		t.Fatal(err)
 	}
 	plain, err := s.evaluate(ctx, start, nil)
@@ -183,21 +183,22 @@ func TestResultsAreCheckedAndKept(t *testing.T) {
 	if err := r.Check(); err != nil {
 		t.Errorf("GRIT is better on average: %v", err)
 	}
-	r.Add(&Sampling{Seed: 0}, &Connections{Seed: 0})
+	r.Add(&Sampling{Seed: 0}, nil)
+	r.Add(nil, &Connections{Seed: 0})
 	if r.Sampling[0].Seed != 0 || r.Connections[0].Seed != 0 {
 		t.Errorf("added to the end, and not in the order of the seeds: %+v, %+v", r.Sampling, r.Connections)
 	}
 	r.Sampling, r.Connections = r.Sampling[1:], r.Connections[1:]
 	path := filepath.Join(t.TempDir(), "new", "results.json")
 	none, err := ReadResults(path)
-	if err != nil || none.Has(1) {
+	if err != nil || none.HasSampling(1) || none.HasConnections(1) {
 		t.Fatalf("results that are not there: %+v, %v", none, err)
 	}
 	if err := r.Write(path); err != nil {
 		t.Fatal(err)
 	}
 	again, err := ReadResults(path)
-	if err != nil || !reflect.DeepEqual(r, again) || !again.Has(2) || again.Has(3) {
+	if err != nil || !reflect.DeepEqual(r, again) || !again.HasSampling(2) || again.HasSampling(3) || !again.HasConnections(1) || again.HasConnections(2) {
 		t.Errorf("read back %+v, %v", again, err)
 	}
 	var out strings.Builder

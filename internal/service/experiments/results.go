@@ -56,17 +56,26 @@ func (r *Results) Write(path string) error {
 	return nil
 }
 
-// Add takes the results of a seed in, and keeps the order of the seeds.
+// Add takes results in, those that are not nil, and keeps the order of the seeds.
 func (r *Results) Add(s *Sampling, c *Connections) {
-	r.Sampling = append(r.Sampling, s)
-	r.Connections = append(r.Connections, c)
+	if s != nil {
+		r.Sampling = append(r.Sampling, s)
+	}
+	if c != nil {
+		r.Connections = append(r.Connections, c)
+	}
 	slices.SortFunc(r.Sampling, func(a, b *Sampling) int { return cmp.Compare(a.Seed, b.Seed) })
 	slices.SortFunc(r.Connections, func(a, b *Connections) int { return cmp.Compare(a.Seed, b.Seed) })
 }
 
-// Has says whether a seed's results are there.
-func (r *Results) Has(seed uint64) bool {
+// HasSampling says whether a seed's result is there.
+func (r *Results) HasSampling(seed uint64) bool {
 	return slices.ContainsFunc(r.Sampling, func(s *Sampling) bool { return s.Seed == seed })
+}
+
+// HasConnections says whether a seed's result is there.
+func (r *Results) HasConnections(seed uint64) bool {
+	return slices.ContainsFunc(r.Connections, func(c *Connections) bool { return c.Seed == seed })
 }
 
 // Print writes the tables.

@@ -40,7 +40,7 @@ func RunSampling(ctx context.Context, j Job) (out *Sampling, err error) {
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	start := filepath.Join(s.dir, "start.safetensors")
-	if err := s.first(ctx, bootstrap.Candidates, start); err != nil {
+	if err := s.first(ctx, s.sizes.FirstSteps, bootstrap.Candidates, start); err != nil {
 		return nil, err
 	}
 	g, err := newGroup(ctx, s.worker, start, s.data.images, s.data.pairs, s.seed)

@@ -18,17 +18,18 @@ import (
 type Sizes struct {
 	Scenes     int   // of either experiment, with one caption each
 	HeldOut    int   // of these, for Sampling
-	FirstSteps int64 // of the first model of either
+	FirstSteps int64 // of the first model of Sampling
+	CondSteps  int64 // of Con-D
 	FirstBatch int   // pairs of its mini-batches, and of those whose candidates are judged
 	Batch      int   // pairs of the mini-batches that are compared
 	Space      int   // search space of GRIT, in mini-batches
 	Epochs     int   // of either training that is compared
 }
 
-// DefaultSizes take a core one or two minutes a seed. The mini-batches that are compared are small: among 48 scenes of so
+// DefaultSizes take a core half a minute for Connections and about three for Sampling. The mini-batches that are compared are small: among 48 scenes of so
 // few kinds there is always one that is almost like another, as there is not in the papers' millions.
 func DefaultSizes() Sizes {
-	return Sizes{Scenes: 2600, HeldOut: 200, FirstSteps: 500, FirstBatch: 48, Batch: 8, Space: 3, Epochs: 8}
+	return Sizes{Scenes: 2600, HeldOut: 200, FirstSteps: 1200, CondSteps: 500, FirstBatch: 48, Batch: 8, Space: 3, Epochs: 8}
 }
 
 // setup is an experiment's seed: its scenes, and where its weights go.
@@ -83,11 +84,11 @@ func augmentation() samples.Augmentation {
 }
 
 // first trains a model on random mini-batches; hard negatives are the most similar of so many candidates.
-func (s *setup) first(ctx context.Context, candidates int, path string) error {
+func (s *setup) first(ctx context.Context, steps int64, candidates int, path string) error {
 	return bootstrap.Train(ctx, s.worker, s.data.images, s.data.train, bootstrap.Options{
-		Preset: preset, Vocab: s.data.vocab, Steps: s.sizes.FirstSteps, Batch: s.sizes.FirstBatch, Rate: firstRate, Seed: s.seed,
+		Preset: preset, Vocab: s.data.vocab, Steps: steps, Batch: s.sizes.FirstBatch, Rate: firstRate, Seed: s.seed,
 		Augment: augmentation(), Weights: bootstrap.Weights{ITC: 1, ITM: 1, MLM: mlmWeight}, Candidates: candidates,
-		Report: s.report("first model", s.sizes.FirstSteps),
+		Report: s.report("first model", steps),
 	}, path)
 }
 
