@@ -12,7 +12,9 @@ import (
 )
 
 // Run runs a stage on the lanes that its consumer group gives to this process, until ctx ends or a lane fails for good.
-// Before a lane is given up, and when ctx ends, work in hand is finished, for at most Config.DrainTimeout.
+// When the group is to be shared out anew, and when ctx ends, work in hand is finished, for at most Config.DrainTimeout
+// (and half of the session, in which a member must be heard of). A lane that is busy for longer goes on beside the group,
+// and is only cut short when it comes to another owner.
 func (l *Log) Run(ctx context.Context, spec StageSpec) error {
 	if err := spec.validate(); err != nil {
 		return err
