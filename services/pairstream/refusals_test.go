@@ -59,8 +59,8 @@ func TestServicesRefuseBadSettings(t *testing.T) {
 				started := time.Now()
 				p := start(t, service, slices.Concat(base, c.env)...)
 				var exit *exec.ExitError
-				if err := p.cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() < 1 {
-					t.Errorf("got %v, want an exit status of its own", err)
+				if <-p.done; !errors.As(p.err, &exit) || exit.ExitCode() < 1 {
+					t.Errorf("got %v, want an exit status of its own", p.err)
 				}
 				t.Logf("after %v", time.Since(started).Round(time.Millisecond))
 				lines := strings.Split(strings.TrimSpace(p.log.String()), "\n")
