@@ -80,9 +80,6 @@ func figure(answers []answer, value func(answer) float64) Figure {
 	return f
 }
 
-// least is the smaller ratio.
-func (r *Result) least() float64 { return min(r.Ratio, r.CPURatio) }
-
 func seconds(a answer) float64 { return a.Seconds }
 
 func median(values []float64) float64 {

@@ -92,12 +92,27 @@ func (d duel) run(ctx context.Context, b *bench) (out *Result, err error) {
 	if out.Checks, err = d.check(found, seen); err != nil {
 		return nil, fmt.Errorf("comparing the results: %w", err)
 	}
-	for _, values := range []map[string]float64{found.Values, seen.Values} {
+	for _, values := range []map[string]float64{medians(answers[0], "ours_"), medians(answers[1], "peer_"), found.Values, seen.Values} {
 		for name, v := range values {
 			out.Extra[name] = v
 		}
 	}
 	return out, nil
+}
+
+// medians are those of all values that the answers have.
+func medians(answers []answer, prefix string) map[string]float64 {
+	all := map[string][]float64{}
+	for _, a := range answers {
+		for name, v := range a.Values {
+			all[name] = append(all[name], v)
+		}
+	}
+	out := map[string]float64{}
+	for name, values := range all {
+		out[prefix+name] = median(values)
+	}
+	return out
 }
 
 // size picks a size by the kind of the run.
