@@ -3,11 +3,11 @@ package main
 import (
 	"encoding/binary"
 	"math"
-	"math/rand/v2"
 	"os"
 
 	"github.com/pairstream/pairstream/internal/dot"
 	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/knn/knntest"
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -21,61 +21,16 @@ const (
 	textsFile  = "texts.f16"
 )
 
-// crawl draws pairs one by one: images around centres that lie around topics, so that some centres are close to one
-// another, and texts around their image.
-type crawl struct {
-	r       *rand.Rand
-	centres []float32
-}
-
-func newCrawl(seed uint64) *crawl {
-	const topics, perTopic = 200, 10
-	c := &crawl{r: rng.New(seed, "bench.crawl")}
-	topic := make([]float32, benchDim)
-	for i := range topics * perTopic {
-		if i%perTopic == 0 {
-			for j := range topic {
-				topic[j] = float32(c.r.NormFloat64())
-			}
-		}
-		for _, x := range topic {
-			c.centres = append(c.centres, x+float32(0.7*c.r.NormFloat64()))
-		}
-	}
-	return c
-}
-
-// near is a unit vector around another one.
-func (c *crawl) near(x []float32, spread float64) []float32 {
-	out, norm, scale := make([]float32, len(x)), 0.0, 0.0
-	for _, v := range x {
-		scale += float64(v) * float64(v)
-	}
-	scale = spread * math.Sqrt(scale/float64(len(x)))
-	for j, v := range x {
-		out[j] = v + float32(scale*c.r.NormFloat64())
-		norm += float64(out[j]) * float64(out[j])
-	}
-	for j := range out {
-		out[j] /= float32(math.Sqrt(norm))
-	}
-	return out
-}
-
-// next is an image and its text, as they travel.
-func (c *crawl) next() (v, t schemas.Float16s) {
-	at := c.r.IntN(len(c.centres)/benchDim) * benchDim
-	image := c.near(c.centres[at:at+benchDim], 0.8)
-	return schemas.NewFloat16s(image), schemas.NewFloat16s(c.near(image, 0.8))
-}
+// newCrawl draws the pairs of every row that searches among them: around two thousand centres.
+func newCrawl() *knntest.Crawl { return knntest.New(rng.New(1, "bench.crawl"), 200, 10, benchDim) }
 
 // writePairs draws n pairs into the files of a folder.
 func writePairs(j job, n int) error {
-	c := newCrawl(1)
+	c := newCrawl()
 	var images, texts []byte
 	for range n {
-		v, t := c.next()
-		images, texts = append(images, v...), append(texts, t...)
+		v, t := c.Next()
+		images, texts = append(images, schemas.NewFloat16s(v)...), append(texts, schemas.NewFloat16s(t)...)
 	}
 	if err := os.WriteFile(j.path(imagesFile), images, 0o644); err != nil {
 		return err

@@ -78,10 +78,11 @@ func (w *memoryWorker) run(ctx context.Context, a *answer) error {
 	if err != nil {
 		return err
 	}
-	c := newCrawl(1)
+	c := newCrawl()
 	for i := range o.GroupSize {
 		e := &schemas.Embedding{Model: "m", Caption: "a dog runs along the beach"}
-		e.V, e.T = c.next()
+		v, t := c.Next()
+		e.V, e.T = schemas.NewFloat16s(v), schemas.NewFloat16s(t)
 		binary.LittleEndian.PutUint64(e.ImageID[:], uint64(i)+1)
 		e.ID = schemas.NewPairID(e.ImageID, e.Caption)
 		if _, err := builder.Add(e, int64(i)); err != nil {

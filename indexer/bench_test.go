@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
@@ -18,58 +16,27 @@ import (
 
 	"github.com/pairstream/pairstream/indexer"
 	"github.com/pairstream/pairstream/internal/faiss"
+	"github.com/pairstream/pairstream/internal/knn/knntest"
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 const benchDim = 256
 
-// crawl draws pairs one by one: images around ten thousand centres, some of them close to one another, and texts around
-// their image.
+// crawl makes embeddings of what is drawn.
 type crawl struct {
-	r       *rand.Rand
-	centres []float32
-	drawn   uint64
+	*knntest.Crawl
+	drawn uint64
 }
 
+// newCrawl draws around ten thousand centres.
 func newCrawl(seed uint64) *crawl {
-	c := &crawl{r: rng.New(seed, "crawl")}
-	const topics, perTopic = 500, 20
-	topic := make([]float32, benchDim)
-	for i := range topics * perTopic {
-		if i%perTopic == 0 {
-			for j := range topic {
-				topic[j] = float32(c.r.NormFloat64())
-			}
-		}
-		for _, x := range topic {
-			c.centres = append(c.centres, x+float32(0.7*c.r.NormFloat64()))
-		}
-	}
-	return c
-}
-
-// near is a unit vector around another one.
-func (c *crawl) near(x []float32, spread float64) []float32 {
-	out, norm, scale := make([]float32, len(x)), 0.0, 0.0
-	for _, v := range x {
-		scale += float64(v) * float64(v)
-	}
-	scale = spread * math.Sqrt(scale/float64(len(x)))
-	for j, v := range x {
-		out[j] = v + float32(scale*c.r.NormFloat64())
-		norm += float64(out[j]) * float64(out[j])
-	}
-	for j := range out {
-		out[j] /= float32(math.Sqrt(norm))
-	}
-	return out
+	return &crawl{Crawl: knntest.New(rng.New(seed, "crawl"), 500, 20, benchDim)}
 }
 
 func (c *crawl) next() *schemas.Embedding {
-	at := c.r.IntN(len(c.centres)/benchDim) * benchDim
-	v := c.near(c.centres[at:at+benchDim], 0.8)
-	e := &schemas.Embedding{V: schemas.NewFloat16s(v), T: schemas.NewFloat16s(c.near(v, 0.8)), Model: "m", Caption: "a dog on a beach"}
+	v, t := c.Next()
+	e := &schemas.Embedding{V: schemas.NewFloat16s(v), T: schemas.NewFloat16s(t), Model: "m", Caption: "a dog on a beach"}
 	c.drawn++
 	binary.LittleEndian.PutUint64(e.ImageID[:], c.drawn)
 	e.ID = schemas.NewPairID(e.ImageID, e.Caption)
