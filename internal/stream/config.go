@@ -56,7 +56,7 @@ type Config struct {
 
 	MaxBytesInFlight int64         `env:"STREAM_MAX_BYTES_IN_FLIGHT" envDefault:"268435456" desc:"bytes of records read ahead or waiting for their acks, per stage and process"`
 	BatchBytes       int           `env:"STREAM_BATCH_BYTES" envDefault:"786432" desc:"most bytes of records in one produce request (a larger record goes alone)"`
-	Linger           time.Duration `env:"STREAM_LINGER" envDefault:"5ms" desc:"longest wait for more records before a produce request"`
+	Linger           time.Duration `env:"STREAM_LINGER" envDefault:"5ms" desc:"wait for more records before a produce request; as long as the last one took, up to 50ms, when that is longer"`
 	FlushAfter       time.Duration `env:"STREAM_FLUSH_AFTER" envDefault:"20ms" desc:"wait for more input before a stage emits what it holds back for batching"`
 	Compression      string        `env:"STREAM_COMPRESSION" envDefault:"none" desc:"none, gzip, snappy, lz4 or zstd"`
 	RequestTimeout   time.Duration `env:"STREAM_REQUEST_TIMEOUT" envDefault:"10s" desc:"time after which a request to a broker is given up and tried again"`

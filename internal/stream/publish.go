@@ -39,7 +39,8 @@ type Publisher struct {
 	log      *Log
 	meter    *meter
 	budget   int64
-	parallel int // lanes of a round that are written at once
+	parallel int           // lanes of a round that are written at once
+	linger   time.Duration // for the next round to come together
 	compress kafka.Compression
 	failed   func()                    // called when writing ends with an error, if set
 	writing  func(schemas.Topic) error // called around every batch, if set: tests inject crashes
@@ -87,7 +88,7 @@ func (l *Log) newPublisher(budget int64, m *meter) *Publisher {
 		panic(err) // Connect has validated it
 	}
 	return &Publisher{
-		log: l, meter: m, budget: budget, parallel: 1, compress: codec,
+		log: l, meter: m, budget: budget, parallel: 1, linger: l.cfg.Linger, compress: codec,
 		wake: make(chan struct{}, 1), changed: make(chan struct{}), done: make(chan struct{}),
 	}
 }
@@ -264,9 +265,11 @@ func (p *Publisher) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		begun := time.Now()
 		if err := p.send(ctx, round); err != nil {
 			return err
 		}
+		p.linger = p.log.cfg.lingerAfter(time.Since(begun))
 		var n int64
 		for i := range round {
 			n += round[i].size()
@@ -279,6 +282,18 @@ func (p *Publisher) run(ctx context.Context) error {
 		p.mu.Unlock()
 		p.meter.addBytes(-n)
 	}
+}
+
+// maxLinger bounds what a slow broker adds to a record's time in one stage.
+const maxLinger = 50 * time.Millisecond
+
+// lingerAfter is how long the round after one that took this long to be written comes together: a broker that is busy
+// gets fewer and larger requests, each of which costs it a sync of its files.
+func (c *Config) lingerAfter(written time.Duration) time.Duration {
+	if c.Linger == 0 {
+		return 0
+	}
+	return max(c.Linger, min(written, maxLinger))
 }
 
 // nextRound waits for messages, a little longer than for the first, and takes all that are there.
@@ -296,7 +311,7 @@ func (p *Publisher) nextRound(ctx context.Context) ([]message, error) {
 		if len(p.queue) == 0 {
 			p.urgent = false
 		} else if linger == nil {
-			t := time.NewTimer(p.log.cfg.Linger)
+			t := time.NewTimer(p.linger)
 			defer t.Stop()
 			linger = t.C
 		}

@@ -224,3 +224,22 @@ func TestMemoryInFlightIsBounded(t *testing.T) {
 		t.Errorf("%d bytes in flight at the end", c.BytesInFlight.Load())
 	}
 }
+
+func TestLingerGrowsWithTheBrokersTime(t *testing.T) {
+	tests := map[string]struct{ linger, written, want time.Duration }{
+		"quick broker":     {5 * time.Millisecond, time.Millisecond, 5 * time.Millisecond},
+		"as quick":         {5 * time.Millisecond, 5 * time.Millisecond, 5 * time.Millisecond},
+		"busy broker":      {5 * time.Millisecond, 30 * time.Millisecond, 30 * time.Millisecond},
+		"stalled broker":   {5 * time.Millisecond, time.Minute, maxLinger},
+		"longer than that": {time.Second, time.Minute, time.Second},
+		"none":             {0, 30 * time.Millisecond, 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			cfg := Config{Linger: tt.linger}
+			if got := cfg.lingerAfter(tt.written); got != tt.want {
+				t.Errorf("lingerAfter(%v) with a linger of %v = %v, want %v", tt.written, tt.linger, got, tt.want)
+			}
+		})
+	}
+}
