@@ -36,29 +36,39 @@ func plumbingRow(ctx context.Context, b *bench) (*Result, error) {
 	return out, nil
 }
 
-// plumbingWorker sends pairs through four stages that only pass them on. Every turn has topics of its own.
+// plumbingWorker sends pairs through four stages that only pass them on. Every turn has a broker and a folder of its own:
+// a turn writes 1.5 GB, and beside those of the turns before it would be the disk that is measured.
 type plumbingWorker struct {
 	job    job
+	folder string
 	broker *stream.Broker
-	turn   int
 	last   *stream.Log
 }
 
-func newPlumbingWorker(_ context.Context, j job) (worker, error) {
-	dir, err := os.MkdirTemp(j.Folder, "broker-")
-	if err != nil {
-		return nil, err
+func newPlumbingWorker(_ context.Context, j job) (worker, error) { return &plumbingWorker{job: j}, nil }
+
+// renew ends the broker of the turn before, with its files, and starts another.
+func (w *plumbingWorker) renew() (err error) {
+	if err := w.Close(); err != nil {
+		return err
 	}
-	broker, err := stream.StartBroker(stream.BrokerOptions{DataDir: dir})
-	return &plumbingWorker{job: j, broker: broker}, err
+	if w.folder, err = os.MkdirTemp(w.job.Folder, "broker-"); err != nil {
+		return err
+	}
+	w.broker, err = stream.StartBroker(stream.BrokerOptions{DataDir: w.folder})
+	return err
 }
 
 // Close ends the broker.
-func (w *plumbingWorker) Close() error {
+func (w *plumbingWorker) Close() (err error) {
 	if w.last != nil {
 		w.last.Close()
 	}
-	return w.broker.Close()
+	if w.broker != nil {
+		err = w.broker.Close()
+	}
+	w.last, w.broker = nil, nil
+	return errors.Join(err, os.RemoveAll(w.folder))
 }
 
 func (w *plumbingWorker) do(ctx context.Context, command string, a *answer) error {
@@ -75,12 +85,11 @@ func (w *plumbingWorker) do(ctx context.Context, command string, a *answer) erro
 var chain = []schemas.Topic{schemas.Pairs, schemas.Embeddings, schemas.Groups, schemas.Batches, schemas.Scored}
 
 func (w *plumbingWorker) run(ctx context.Context, a *answer) error {
-	w.turn++
-	cfg := stream.DefaultConfig()
-	cfg.Brokers, cfg.Lanes, cfg.Namespace = []string{w.broker.Addr()}, plumbingLanes, fmt.Sprint("turn", w.turn)
-	if w.last != nil {
-		w.last.Close()
+	if err := w.renew(); err != nil {
+		return err
 	}
+	cfg := stream.DefaultConfig()
+	cfg.Brokers, cfg.Lanes = []string{w.broker.Addr()}, plumbingLanes
 	l, err := stream.Connect(ctx, cfg, stream.Options{})
 	if err != nil {
 		return err
