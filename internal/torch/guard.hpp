@@ -60,6 +60,7 @@ inline at::ScalarType scalar_type(int dtype) {
     case PS_INT64: return at::kLong;
     case PS_BOOL: return at::kBool;
     case PS_UINT8: return at::kByte;
+    case PS_FLOAT16: return at::kHalf;
   }
   throw std::invalid_argument("no such dtype: " + std::to_string(dtype));
 }

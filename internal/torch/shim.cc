@@ -126,6 +126,7 @@ int ps_dtype_of(ps_tensor *x) {
     case at::kLong: return PS_INT64;
     case at::kBool: return PS_BOOL;
     case at::kByte: return PS_UINT8;
+    case at::kHalf: return PS_FLOAT16;
     default: return PS_OTHER;
   }
 }

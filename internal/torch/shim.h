@@ -31,7 +31,7 @@ typedef struct {
 } ps_script_result;
 
 // The codes are pairstream's own and stay inside this package, so their values may change at any time.
-enum ps_dtype { PS_FLOAT32, PS_FLOAT64, PS_BFLOAT16, PS_INT64, PS_BOOL, PS_UINT8, PS_OTHER };
+enum ps_dtype { PS_FLOAT32, PS_FLOAT64, PS_BFLOAT16, PS_INT64, PS_BOOL, PS_UINT8, PS_FLOAT16, PS_OTHER };
 
 enum ps_unary_op {
   PS_NEG, PS_EXP, PS_LOG, PS_SQRT, PS_SQUARE, PS_SIGMOID, PS_TANH, PS_CONTIGUOUS, PS_DETACH,
@@ -103,6 +103,12 @@ ps_result ps_normalize(ps_tensor *x, int64_t dim, double eps);
 ps_result ps_cross_entropy(ps_tensor *logits, ps_tensor *targets, int64_t ignore);
 ps_result ps_dropout(ps_tensor *x, double share);
 ps_result ps_attention(ps_tensor *q, ps_tensor *packed, ps_tensor *mask, int64_t heads, double scale, double dropout);
+
+// Selection (select.cc).
+ps_result ps_max(ps_tensor *x, int64_t dim);  // the largest elements; the dimension disappears
+ps_result ps_nonzero(ps_tensor *x);           // the places of elements that are not zero, in order: Int64 [found, dims]
+char *ps_index_fill(ps_tensor *x, int64_t dim, ps_tensor *index, double value);               // in place
+char *ps_index_add(ps_tensor *into, int64_t dim, ps_tensor *index, ps_tensor *values);        // in place
 
 // Autograd and the optimiser.
 char *ps_backward(ps_tensor *loss);

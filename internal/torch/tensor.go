@@ -92,7 +92,11 @@ func (t *Tensor) SetFloat32s(data []float32) { overwrite(t, data, Float32) }
 // SetFloat64s overwrites the elements in place, converted to the tensor's type, without recording for gradients.
 func (t *Tensor) SetFloat64s(data []float64) { overwrite(t, data, Float64) }
 
-func overwrite[T float32 | float64](t *Tensor, data []T, dtype DType) {
+// SetFloat16s overwrites the elements in place by the float16 values of these bits, converted to the tensor's type,
+// without recording for gradients.
+func (t *Tensor) SetFloat16s(bits []uint16) { overwrite(t, bits, Float16) }
+
+func overwrite[T float32 | float64 | uint16](t *Tensor, data []T, dtype DType) {
 	if n := t.Numel(); n != int64(len(data)) {
 		panic(&Error{Op: "writing a tensor", Reason: "wrong number of values"})
 	}

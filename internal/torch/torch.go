@@ -78,6 +78,7 @@ const (
 	Int64    DType = C.PS_INT64
 	Bool     DType = C.PS_BOOL
 	Uint8    DType = C.PS_UINT8
+	Float16  DType = C.PS_FLOAT16
 )
 
 func (d DType) String() string {
@@ -94,6 +95,8 @@ func (d DType) String() string {
 		return "bool"
 	case Uint8:
 		return "uint8"
+	case Float16:
+		return "float16"
 	}
 	return fmt.Sprintf("dtype(%d)", int(d))
 }
