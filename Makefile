@@ -4,13 +4,20 @@ DATA ?=
 BIN  := bin
 TOOLS := $(CURDIR)/$(BIN)/tools
 ARGS ?=
+TORCH ?=
 FIGURES := $(CURDIR)/$(BIN)/figures.txt
 
 # ./... leaves folders named testdata out.
 PACKAGES := ./... ./testdata/scenes
+# What computes with tensors, and the flags of deploy/Dockerfile.cuda for a libtorch that is not the system's.
+TENSORS := ./internal/torch ./internal/model ./internal/match ./encoder ./discriminator ./trainer
+TORCH_LIB = $(abspath $(TORCH))/lib
+TORCH_FLAGS = CGO_CXXFLAGS="-O3 -std=c++17 -I$(abspath $(TORCH))/include -I$(abspath $(TORCH))/include/torch/csrc/api/include" \
+	CGO_LDFLAGS="-L$(TORCH_LIB) -Wl,-rpath,$(TORCH_LIB)$(if $(wildcard $(TORCH_LIB)/libtorch_cuda.so), -Wl$(comma)--no-as-needed -ltorch_cuda -lc10_cuda -Wl$(comma)--as-needed)"
+comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo experiments test test-log test-kafka test-python test-compose test-helm helm-readme bench bench-short lint fmt readme clean
+.PHONY: help setup build demo experiments test test-torch test-log test-kafka test-python test-compose test-helm helm-readme bench bench-short lint fmt readme clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +37,10 @@ experiments: build ## repeat two claims of the papers on generated scenes, three
 
 test: setup ## run all tests that need no external server
 	go test $(PACKAGES)
+
+test-torch: setup ## run the tests of what computes with tensors on another libtorch: TORCH=folder with its include and lib, such as torch in a PyTorch wheel
+	@[ -f "$(TORCH_LIB)/libtorch_cpu.so" ] || { echo "no $(TORCH_LIB)/libtorch_cpu.so: want TORCH=folder with include and lib; pip install --target DIR torch makes DIR/torch" >&2; exit 2; }
+	$(TORCH_FLAGS) LD_LIBRARY_PATH="$(TORCH_LIB)" go test $(TENSORS)
 
 test-log: setup ## run the log's scenarios on the embedded broker and print what they survived; SOAK=1 for many more faults
 	@mkdir -p $(BIN) && rm -f $(FIGURES)
