@@ -9,6 +9,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/faiss"
 	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/knn/knntest"
 	"github.com/pairstream/pairstream/internal/rng"
 )
 
@@ -24,7 +25,7 @@ func cpuSeconds() float64 {
 // benchPairs draws images around centres, and texts that are half their image and half noise.
 func benchPairs(n, dim int) (v, t []float32) {
 	r := rng.New(5, "bench", int64(n))
-	v = unitRows(r, n, dim, 1000, 0.5)
+	v = knntest.UnitRows(r, n, dim, 1000, 0.5)
 	t = make([]float32, len(v))
 	for i := range n {
 		norm := 0.0
@@ -45,7 +46,7 @@ func BenchmarkNeighbors(b *testing.B) {
 	for _, n := range []int{12_500, 25_000, 50_000, 100_000} {
 		b.Run(fmt.Sprintf("D=%d", n), func(b *testing.B) {
 			images, texts := benchPairs(n, dim)
-			v, t := halves(images, dim), halves(texts, dim)
+			v, t := knntest.Halves(images, dim), knntest.Halves(texts, dim)
 			b.ResetTimer()
 			cpu := cpuSeconds()
 			for range b.N {

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
-	"github.com/x448/float16"
-
 	"github.com/pairstream/pairstream/internal/faiss"
 	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/knn/knntest"
 	"github.com/pairstream/pairstream/internal/rng"
 )
 
@@ -33,110 +31,28 @@ func eachInstructionSet(t *testing.T, run func(t *testing.T)) {
 	}
 }
 
-// unitRows draws n unit rows around some centres; crowd is the share of a row that is its centre's.
-func unitRows(r *rand.Rand, n, dim, centres int, crowd float64) []float32 {
-	centre := make([]float64, centres*dim)
-	for i := range centre {
-		centre[i] = r.NormFloat64()
-	}
-	rows := make([]float32, 0, n*dim)
-	for range n {
-		c := r.IntN(centres) * dim
-		row, norm := make([]float64, dim), 0.0
-		for j := range row {
-			row[j] = crowd*centre[c+j] + (1-crowd)*r.NormFloat64()
-			norm += row[j] * row[j]
-		}
-		for _, x := range row {
-			rows = append(rows, float32(x/math.Sqrt(norm)))
-		}
-	}
-	return rows
-}
-
-func halves(rows []float32, dim int) knn.Matrix {
-	bits := make([]uint16, len(rows))
-	for i, x := range rows {
-		bits[i] = float16.Fromfloat32(x).Bits()
-	}
-	return knn.HalfMatrix(bits, dim)
-}
-
-// group is a problem with its name.
-type group struct {
-	name string
-	v, t knn.Matrix
-	p    knn.Params
-}
-
-func groups() []group {
-	make2 := func(n, dim, centres int, crowd float64) (v, t []float32) {
-		r := rng.New(1, "groups", int64(n), int64(dim))
-		return unitRows(r, n, dim, centres, crowd), unitRows(r, n, dim, centres, crowd)
-	}
-	var out []group
-	add := func(name string, n, dim, centres int, crowd float64, p knn.Params, change func(v, t []float32, p *knn.Params)) {
-		v, t := make2(n, dim, centres, crowd)
-		if change != nil {
-			change(v, t, &p)
-		}
-		out = append(out,
-			group{name + "/float16", halves(v, dim), halves(t, dim), p},
-			group{name + "/float32", knn.FloatMatrix(v, dim), knn.FloatMatrix(t, dim), p})
-	}
-	usual := knn.Params{K: 10, K1: 5, K2: 50}
-	add("one", 1, 8, 1, 0, usual, nil)
-	add("two", 2, 8, 1, 0, usual, nil)
-	add("smaller than every k", 7, 16, 2, 0.3, usual, nil)
-	add("odd width", 200, 33, 5, 0.4, usual, nil)
-	add("width below a lane", 150, 3, 5, 0.4, usual, nil)
-	add("not a multiple of anything", 301, 77, 9, 0.5, usual, nil)
-	add("crowded", 400, 48, 4, 0.9, usual, nil)
-	add("k1 above k", 200, 24, 4, 0.5, knn.Params{K: 3, K1: 40, K2: 7}, nil)
-	add("k2 of one", 200, 24, 4, 0.5, knn.Params{K: 1, K1: 1, K2: 1}, nil)
-	add("equal rows", 300, 16, 3, 0.5, usual, func(v, t []float32, _ *knn.Params) {
-		for i := 16; i < 200*16; i++ { // ties by the hundred, for images and texts
-			v[i], t[i] = v[i%16], t[i%16]
-		}
-	})
-	add("all equal", 260, 16, 1, 0.5, usual, func(v, t []float32, _ *knn.Params) {
-		for i := range v {
-			v[i], t[i] = v[i%16], v[i%16]
-		}
-	})
-	add("images of five captions", 300, 32, 6, 0.5, usual, func(v, _ []float32, p *knn.Params) {
-		p.Owner = make([]int32, 300)
-		for i := range 300 {
-			p.Owner[i] = int32(i % 60)
-			copy(v[i*32:(i+1)*32], v[i%60*32:(i%60+1)*32])
-		}
-	})
-	add("one image", 50, 32, 6, 0.5, usual, func(_, _ []float32, p *knn.Params) { p.Owner = make([]int32, 50) })
-	return out
-}
-
 func TestNeighborsAreTheReferences(t *testing.T) {
-	all := groups()
+	all := knntest.Groups()
 	want := make([]knn.Result, len(all))
 	for i, g := range all {
 		var err error
-		if want[i], err = (knn.Reference{}).Neighbors(context.Background(), g.v, g.t, g.p); err != nil {
-			t.Fatalf("%s: %v", g.name, err)
+		if want[i], err = (knn.Reference{}).Neighbors(context.Background(), g.V, g.T, g.P); err != nil {
+			t.Fatalf("%s: %v", g.Name, err)
 		}
 	}
 	eachInstructionSet(t, func(t *testing.T) {
 		for i, g := range all {
 			for _, threads := range []int{1, 3} {
-				t.Run(fmt.Sprintf("%s/%d threads", g.name, threads), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/%d threads", g.Name, threads), func(t *testing.T) {
 					before := faiss.Live()
-					g.p.Threads = threads
-					got, err := (faiss.Engine{}).Neighbors(context.Background(), g.v, g.t, g.p)
+					g.P.Threads = threads
+					got, err := (faiss.Engine{}).Neighbors(context.Background(), g.V, g.T, g.P)
 					if err != nil {
 						t.Fatal(err)
 					}
-					same(t, "v2t", got.V2T, want[i].V2T, g.p.K)
-					same(t, "v2v", got.V2V, want[i].V2V, g.p.K1)
-					same(t, "se", got.SE, want[i].SE, g.p.K1)
+					same(t, "v2t", got.V2T, want[i].V2T, g.P.K)
+					same(t, "v2v", got.V2V, want[i].V2V, g.P.K1)
+					same(t, "se", got.SE, want[i].SE, g.P.K1)
 					if after := faiss.Live(); after != before {
 						t.Errorf("%d handles live after, %d before", after, before)
 					}
@@ -164,17 +80,17 @@ func same(t *testing.T, what string, got, want []int32, width int) {
 func TestNeighborsAcrossBlocks(t *testing.T) {
 	const n, dim = 4500, 20
 	r := rng.New(2, "blocks")
-	v, texts := unitRows(r, n, dim, 40, 0.6), unitRows(r, n, dim, 40, 0.6)
+	v, texts := knntest.UnitRows(r, n, dim, 40, 0.6), knntest.UnitRows(r, n, dim, 40, 0.6)
 	for i := 2000 * dim; i < 2300*dim; i++ { // equal rows on both sides of a block's edge
 		v[i] = v[2000*dim+i%dim]
 	}
-	g := group{"", halves(v, dim), halves(texts, dim), knn.Params{K: 10, K1: 5, K2: 300}}
+	g := knntest.Group{V: knntest.Halves(v, dim), T: knntest.Halves(texts, dim), P: knn.Params{K: 10, K1: 5, K2: 300}}
 	rows := sampleRows(n)
 	want := oracleRows(t, g, rows)
 	eachInstructionSet(t, func(t *testing.T) {
 		for _, threads := range []int{1, 4} {
-			g.p.Threads = threads
-			got, err := (faiss.Engine{}).Neighbors(context.Background(), g.v, g.t, g.p)
+			g.P.Threads = threads
+			got, err := (faiss.Engine{}).Neighbors(context.Background(), g.V, g.T, g.P)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -197,11 +113,11 @@ func sampleRows(n int) []int {
 }
 
 // oracleRows computes the neighbours of some rows by sorting all scores.
-func oracleRows(t *testing.T, g group, rows []int) knn.Result {
+func oracleRows(t *testing.T, g knntest.Group, rows []int) knn.Result {
 	t.Helper()
-	images, texts := make([][]float32, g.v.Rows), make([][]float32, g.v.Rows)
+	images, texts := make([][]float32, g.V.Rows), make([][]float32, g.V.Rows)
 	for i := range images {
-		images[i], texts[i] = g.v.Row(i, nil), g.t.Row(i, nil)
+		images[i], texts[i] = g.V.Row(i, nil), g.T.Row(i, nil)
 	}
 	best := func(score func(j int) float64, skip int) []int32 {
 		order, scores := []int32{}, make([]float64, len(images))
@@ -224,9 +140,9 @@ func oracleRows(t *testing.T, g group, rows []int) knn.Result {
 	}
 	var out knn.Result
 	for _, i := range rows {
-		v2v := best(func(j int) float64 { return knn.Score(images[i], images[j]) }, i)[:g.p.K1]
-		t2v := best(func(j int) float64 { return knn.Score(texts[i], images[j]) }, -1)[:g.p.K2]
-		out.V2T = append(out.V2T, best(func(j int) float64 { return knn.Score(images[i], texts[j]) }, -1)[:g.p.K]...)
+		v2v := best(func(j int) float64 { return knn.Score(images[i], images[j]) }, i)[:g.P.K1]
+		t2v := best(func(j int) float64 { return knn.Score(texts[i], images[j]) }, -1)[:g.P.K2]
+		out.V2T = append(out.V2T, best(func(j int) float64 { return knn.Score(images[i], texts[j]) }, -1)[:g.P.K]...)
 		out.V2V = append(out.V2V, v2v...)
 		found := 0
 		for _, j := range v2v {
@@ -235,7 +151,7 @@ func oracleRows(t *testing.T, g group, rows []int) knn.Result {
 				found++
 			}
 		}
-		for ; found < g.p.K1; found++ {
+		for ; found < g.P.K1; found++ {
 			out.SE = append(out.SE, -1)
 		}
 	}
@@ -243,22 +159,22 @@ func oracleRows(t *testing.T, g group, rows []int) knn.Result {
 }
 
 func TestNeighborsRefusesBadInput(t *testing.T) {
-	rows := unitRows(rng.New(3, "bad"), 10, 8, 1, 0)
+	rows := knntest.UnitRows(rng.New(3, "bad"), 10, 8, 1, 0)
 	good := knn.FloatMatrix(rows, 8)
 	nan := slices.Clone(rows)
 	nan[42] = float32(math.NaN())
 	p := knn.Params{K: 1, K1: 1, K2: 1}
-	for name, g := range map[string]group{
-		"rows differ":    {"", good, knn.FloatMatrix(rows[8:], 8), p},
-		"widths differ":  {"", good, knn.FloatMatrix(rows[:40], 4), p},
-		"no rows":        {"", knn.Matrix{Dim: 8}, knn.Matrix{Dim: 8}, p},
-		"no k":           {"", good, good, knn.Params{K: 0, K1: 1, K2: 1}},
-		"too few owners": {"", good, good, knn.Params{K: 1, K1: 1, K2: 1, Owner: make([]int32, 3)}},
-		"not a number":   {"", knn.FloatMatrix(nan, 8), good, p},
-		"both kinds":     {"", knn.Matrix{Halves: make([]uint16, 80), Floats: rows, Rows: 10, Dim: 8}, good, p},
+	for name, g := range map[string]knntest.Group{
+		"rows differ":    {V: good, T: knn.FloatMatrix(rows[8:], 8), P: p},
+		"widths differ":  {V: good, T: knn.FloatMatrix(rows[:40], 4), P: p},
+		"no rows":        {V: knn.Matrix{Dim: 8}, T: knn.Matrix{Dim: 8}, P: p},
+		"no k":           {V: good, T: good, P: knn.Params{K: 0, K1: 1, K2: 1}},
+		"too few owners": {V: good, T: good, P: knn.Params{K: 1, K1: 1, K2: 1, Owner: make([]int32, 3)}},
+		"not a number":   {V: knn.FloatMatrix(nan, 8), T: good, P: p},
+		"both kinds":     {V: knn.Matrix{Halves: make([]uint16, 80), Floats: rows, Rows: 10, Dim: 8}, T: good, P: p},
 	} {
 		before := faiss.Live()
-		if _, err := (faiss.Engine{}).Neighbors(context.Background(), g.v, g.t, g.p); err == nil {
+		if _, err := (faiss.Engine{}).Neighbors(context.Background(), g.V, g.T, g.P); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 		if after := faiss.Live(); after != before {
@@ -268,7 +184,7 @@ func TestNeighborsRefusesBadInput(t *testing.T) {
 }
 
 func TestNeighborsStopWhenAsked(t *testing.T) {
-	rows := halves(unitRows(rng.New(4, "stop"), 100, 8, 1, 0), 8)
+	rows := knntest.Halves(knntest.UnitRows(rng.New(4, "stop"), 100, 8, 1, 0), 8)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err := (faiss.Engine{}).Neighbors(ctx, rows, rows, knn.Params{K: 1, K1: 1, K2: 1})

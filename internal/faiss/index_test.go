@@ -6,6 +6,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/faiss"
 	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/knn/knntest"
 	"github.com/pairstream/pairstream/internal/rng"
 )
 
@@ -25,7 +26,7 @@ func sameHits(t *testing.T, what string, got, want []knn.Hit) {
 func TestFlatIsTheReference(t *testing.T) {
 	const n, dim = 500, 24
 	before := faiss.Live()
-	rows := unitRows(rng.New(1, "flat"), n, dim, 5, 0.5)
+	rows := knntest.UnitRows(rng.New(1, "flat"), n, dim, 5, 0.5)
 	index, err := faiss.NewFlat(dim)
 	if err != nil {
 		t.Fatal(err)
@@ -70,9 +71,9 @@ func TestFlatIsTheReference(t *testing.T) {
 func TestListsAreTheReference(t *testing.T) {
 	const n, dim, lists = 900, 20, 17
 	before := faiss.Live()
-	m := halves(unitRows(rng.New(2, "lists"), n, dim, 9, 0.5), dim)
-	centroids := unitRows(rng.New(3, "lists"), lists, dim, 1, 0)
-	queries := unitRows(rng.New(4, "lists"), 25, dim, 9, 0.5)
+	m := knntest.Halves(knntest.UnitRows(rng.New(2, "lists"), n, dim, 9, 0.5), dim)
+	centroids := knntest.UnitRows(rng.New(3, "lists"), lists, dim, 1, 0)
+	queries := knntest.UnitRows(rng.New(4, "lists"), 25, dim, 9, 0.5)
 	var rows, where []int64
 	for i := range n {
 		rows, where = append(rows, int64(i)), append(where, int64(i*7%lists))
@@ -154,8 +155,8 @@ func TestListsAreTheReference(t *testing.T) {
 
 func TestScanIsTheReference(t *testing.T) {
 	const n, dim = 400, 37
-	m := halves(unitRows(rng.New(5, "scan"), n, dim, 9, 0.5), dim)
-	q := unitRows(rng.New(6, "scan"), 1, dim, 1, 0)
+	m := knntest.Halves(knntest.UnitRows(rng.New(5, "scan"), n, dim, 9, 0.5), dim)
+	q := knntest.UnitRows(rng.New(6, "scan"), 1, dim, 1, 0)
 	eachInstructionSet(t, func(t *testing.T) {
 		for _, from := range []int{0, 100, n - 3, n} {
 			got, err := (faiss.Engine{}).Scan(m, from, q, 10)

@@ -1,0 +1,150 @@
+// Package tiled finds exact neighbours and clusters by tiles of matrix products on a device: a GPU, or the processor by
+// way of libtorch.
+//
+// In go matrices of rows and parameters; out come the positions that internal/knn defines. How the device's fast and
+// rounded products lead to exact results:
+//
+//   - The vectors are copied to the device once. It multiplies a tile, rows of one matrix by rows of another, and keeps
+//     of every product that can still matter its place and its value. Nothing of size members x members exists.
+//   - A product's value is within a bound eps of the score (see bound.go). With k products of value A or more, their
+//     scores are at least A-eps, so whatever belongs to the best k has a value of at least A-2eps. A is the k-th
+//     largest of maxima over disjoint groups of products, which are cheap to find.
+//   - What is left goes to the processor, a few more than k products a row, and is decided by [knn.Score]. There is no
+//     limit to how many may be left: ties by the thousand only take their time.
+//   - Whether an image is in a text's T2V_k2 is a count of larger scores: V T^T serves V2T by rows and these counts by
+//     columns. Values outside thr +- eps are counted on the device, those within are scored on the processor.
+//   - k-means finds each row's nearest centroid the same way, and averages on the processor, in knn.Lloyd's order.
+//
+// Guarantees:
+//
+//  1. What the engine returns is what [knn.Reference] returns, whatever the device, the tiles and the threads.
+//  2. Every product that is re-scored is also compared with its score: a device that is less exact than the bound says
+//     ends the computation with an error instead of a wrong result.
+//  3. Memory on the device is the vectors (2 bytes a value on a GPU, 4 on the processor), 16*k1 bytes a member, and a few
+//     tiles. The tensors are gone when a call returns.
+//
+// An Engine is safe for concurrent use. It occupies its worker for a tile at a time, so that others get their turn.
+// It refuses rows of which a value is not finite, or whose norms are so large that products overflow.
+package tiled
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/torch"
+)
+
+// Options are the sizes of a tile, which change no result. Zero: a choice that suits the device.
+type Options struct {
+	Rows, Columns int
+}
+
+// Engine computes on the device of a worker.
+type Engine struct {
+	worker *torch.Worker
+	o      Options
+	cuda   bool
+	// halves makes the processor round products to float16, as a GPU does, so that tests meet the wider bound.
+	halves bool
+}
+
+var _ knn.Engine = (*Engine)(nil)
+
+// New makes an engine of a worker, which stays the caller's.
+func New(worker *torch.Worker, o Options) *Engine {
+	e := &Engine{worker: worker, o: o, cuda: strings.HasPrefix(worker.Device(), "cuda")}
+	rows, columns := 1024, 4096 // 16 MiB of products, which libtorch's allocator keeps for the next tile
+	if e.cuda {
+		rows, columns = 1<<14, 1<<16 // 2 GiB in float16: long enough that starting a kernel costs nothing beside it
+	}
+	if e.o.Rows <= 0 {
+		e.o.Rows = rows
+	}
+	if e.o.Columns <= 0 {
+		e.o.Columns = columns
+	}
+	return e
+}
+
+// limit is how many places and values are gathered on the device at a time.
+func (e *Engine) limit() int64 {
+	return int64(max(e.o.Rows*e.o.Columns/16, e.o.Columns))
+}
+
+// block is rows [from, from+n) of a matrix.
+type block struct{ from, n int64 }
+
+// blocks cuts rows into blocks of a size.
+func blocks(rows, size int) []block {
+	var out []block
+	for from := 0; from < rows; from += size {
+		out = append(out, block{int64(from), int64(min(size, rows-from))})
+	}
+	return out
+}
+
+// threads is how many goroutines to use for a number of tasks.
+func threads(asked, tasks int) int {
+	if asked <= 0 {
+		asked = runtime.GOMAXPROCS(0)
+	}
+	return max(1, min(asked, tasks))
+}
+
+// spread runs the tasks 0..n-1 on the workers. It stops at the first error, and between tasks when ctx ends.
+func spread(ctx context.Context, workers, n int, task func(i int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	var next atomic.Int64
+	for range threads(workers, n) {
+		group.Go(func() error {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return nil
+				}
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				if err := task(i); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	return group.Wait()
+}
+
+// job is work for the processor that the device has prepared.
+type job func(context.Context) error
+
+// overlapped runs the jobs that produce submits one after the other, while produce goes on: the processor scores what the
+// device found in one tile while the device is at the next.
+func overlapped(ctx context.Context, produce func(ctx context.Context, submit func(job) error) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	jobs := make(chan job, 2)
+	group.Go(func() error {
+		for j := range jobs {
+			if err := j(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	group.Go(func() error {
+		defer close(jobs)
+		return produce(ctx, func(j job) error {
+			select {
+			case jobs <- j:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	})
+	return group.Wait()
+}

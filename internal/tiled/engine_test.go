@@ -1,0 +1,297 @@
+package tiled
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/faiss"
+	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/knn/knntest"
+	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/torch"
+)
+
+func newWorker(t testing.TB, threads int) *torch.Worker {
+	t.Helper()
+	w, err := torch.NewWorker(torch.WorkerOptions{Threads: threads})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return w
+}
+
+// engines are tiles of several sizes, so that few and many borders are crossed, and products as a GPU rounds them.
+func engines(w *torch.Worker) map[string]*Engine {
+	out := map[string]*Engine{}
+	for _, o := range []Options{{}, {Rows: 64, Columns: 96}, {Rows: 37, Columns: 53}, {Rows: 5, Columns: 300}} {
+		name := fmt.Sprintf("tiles of %d x %d", o.Rows, o.Columns)
+		out[name] = New(w, o)
+		rounded := New(w, o)
+		rounded.halves = true
+		out[name+", products in float16"] = rounded
+	}
+	return out
+}
+
+func same(t *testing.T, what string, got, want []int32, width int) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d values, want %d", what, len(got), len(want))
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			row := i / width
+			t.Fatalf("%s of %d: got %v, want %v", what, row, got[row*width:(row+1)*width], want[row*width:(row+1)*width])
+		}
+	}
+}
+
+// leaves runs a test and expects the device to be left as it was.
+func leaves(t *testing.T, run func()) {
+	t.Helper()
+	before := torch.Live()
+	run()
+	if after := torch.Live(); after != before {
+		t.Errorf("%d handles live after, %d before", after, before)
+	}
+}
+
+func sameResult(t *testing.T, got, want knn.Result, p knn.Params) {
+	t.Helper()
+	same(t, "v2t", got.V2T, want.V2T, p.K)
+	same(t, "v2v", got.V2V, want.V2V, p.K1)
+	same(t, "se", got.SE, want.SE, p.K1)
+}
+
+func TestNeighborsAreTheReferences(t *testing.T) {
+	all := engines(newWorker(t, 2))
+	for _, g := range knntest.Groups() {
+		want, err := (knn.Reference{}).Neighbors(context.Background(), g.V, g.T, g.P)
+		if err != nil {
+			t.Fatalf("%s: %v", g.Name, err)
+		}
+		for name, e := range all {
+			t.Run(g.Name+"/"+name, func(t *testing.T) {
+				leaves(t, func() {
+					got, err := e.Neighbors(context.Background(), g.V, g.T, g.P)
+					if err != nil {
+						t.Fatal(err)
+					}
+					sameResult(t, got, want, g.P)
+				})
+			})
+		}
+	}
+}
+
+// TestNeighborsAcrossTiles is too much for the reference: internal/faiss knows the answer.
+func TestNeighborsAcrossTiles(t *testing.T) {
+	const n, dim = 4500, 20
+	r := rng.New(2, "blocks")
+	v, texts := knntest.UnitRows(r, n, dim, 40, 0.6), knntest.UnitRows(r, n, dim, 40, 0.6)
+	for i := 2000 * dim; i < 2300*dim; i++ { // equal rows on both sides of an edge
+		v[i] = v[2000*dim+i%dim]
+	}
+	images, captions := knntest.Halves(v, dim), knntest.Halves(texts, dim)
+	owners := make([]int32, n)
+	for i := range owners {
+		owners[i] = int32(i / 3)
+		if i > n/2 {
+			owners[i] = -int32(i % 7) // hundreds of each: compared on the device
+		}
+	}
+	w := newWorker(t, 2)
+	for name, p := range map[string]knn.Params{
+		"small k2":       {K: 10, K1: 5, K2: 20},
+		"usual":          {K: 10, K1: 5, K2: 300},
+		"k2 above group": {K: 2, K1: 3, K2: n + 1},
+		"owners":         {K: 4, K1: 9, K2: 400, Owner: owners},
+	} {
+		want, err := (faiss.Engine{}).Neighbors(context.Background(), images, captions, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range []Options{{}, {Rows: 512, Columns: 512}, {Rows: 700, Columns: 1000}} {
+			for _, rounded := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/tiles of %d x %d, float16 %v", name, o.Rows, o.Columns, rounded), func(t *testing.T) {
+					e := New(w, o)
+					e.halves = rounded
+					p.Threads = 1 + o.Rows%3
+					got, err := e.Neighbors(context.Background(), images, captions, p)
+					if err != nil {
+						t.Fatal(err)
+					}
+					sameResult(t, got, want, p)
+				})
+			}
+		}
+	}
+}
+
+func TestNeighborsRefuse(t *testing.T) {
+	rows := knntest.UnitRows(rng.New(3, "bad"), 10, 8, 1, 0)
+	good := knn.FloatMatrix(rows, 8)
+	nan, long := slices.Clone(rows), slices.Clone(rows)
+	nan[42] = float32(math.NaN())
+	for i := range long {
+		long[i] *= 1e20
+	}
+	p := knn.Params{K: 1, K1: 1, K2: 1}
+	e := New(newWorker(t, 1), Options{})
+	for name, g := range map[string]knntest.Group{
+		"rows differ":    {V: good, T: knn.FloatMatrix(rows[8:], 8), P: p},
+		"widths differ":  {V: good, T: knn.FloatMatrix(rows[:40], 4), P: p},
+		"no rows":        {V: knn.Matrix{Dim: 8}, T: knn.Matrix{Dim: 8}, P: p},
+		"no k":           {V: good, T: good, P: knn.Params{K: 0, K1: 1, K2: 1}},
+		"too few owners": {V: good, T: good, P: knn.Params{K: 1, K1: 1, K2: 1, Owner: make([]int32, 3)}},
+		"not a number":   {V: knn.FloatMatrix(nan, 8), T: good, P: p},
+		"a text is none": {V: good, T: knn.FloatMatrix(nan, 8), P: p},
+		"too long":       {V: knn.FloatMatrix(long, 8), T: good, P: p},
+		"both kinds":     {V: knn.Matrix{Halves: make([]uint16, 80), Floats: rows, Rows: 10, Dim: 8}, T: good, P: p},
+	} {
+		leaves(t, func() {
+			if _, err := e.Neighbors(context.Background(), g.V, g.T, g.P); err == nil {
+				t.Errorf("%s: no error", name)
+			}
+		})
+	}
+}
+
+// TestLongRowsAreNotRounded has products beyond float16's largest value.
+func TestLongRowsAreNotRounded(t *testing.T) {
+	rows := knntest.UnitRows(rng.New(4, "long"), 90, 12, 3, 0.5)
+	for i := range rows {
+		rows[i] *= 3000
+	}
+	m, p := knntest.Halves(rows, 12), knn.Params{K: 4, K1: 3, K2: 9}
+	want, err := (knn.Reference{}).Neighbors(context.Background(), m, m, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, e := range engines(newWorker(t, 1)) {
+		got, err := e.Neighbors(context.Background(), m, m, p)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		sameResult(t, got, want, p)
+	}
+}
+
+// TestAWorseDeviceIsNoticed rounds products to float16 and says that they are float32's.
+func TestAWorseDeviceIsNoticed(t *testing.T) {
+	rows := knntest.Halves(knntest.UnitRows(rng.New(5, "worse"), 200, 32, 3, 0.5), 32)
+	e := New(newWorker(t, 1), Options{})
+	images, err := e.upload(context.Background(), rows, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer images.free()
+	a, err := e.arithmetic(32, true, images.norm, images.norm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.round = true
+	q := &search{e: e, x: images, y: images, a: a, k: 5, columns: make([]int32, 200*5)}
+	if err := q.run(context.Background()); err == nil {
+		t.Error("products were further from their scores than the bound, without an error")
+	}
+}
+
+func TestEndsWhenAsked(t *testing.T) {
+	rows := knntest.Halves(knntest.UnitRows(rng.New(6, "stop"), 100, 8, 1, 0), 8)
+	e := New(newWorker(t, 1), Options{})
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	leaves(t, func() {
+		if _, err := e.Neighbors(ctx, rows, rows, knn.Params{K: 1, K1: 1, K2: 1}); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want that the context was canceled", err)
+		}
+		if _, err := e.KMeans(ctx, rows, knn.KMeansParams{Init: []int32{0}, Iterations: 1}); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want that the context was canceled", err)
+		}
+	})
+}
+
+// TestAFailureOnTheProcessorEndsTheDevicesWork lets the second job of many fail.
+func TestAFailureOnTheProcessorEndsTheDevicesWork(t *testing.T) {
+	failure := errors.New("no")
+	submitted := 0
+	err := overlapped(context.Background(), func(_ context.Context, submit func(job) error) error {
+		for {
+			if err := submit(func(context.Context) error {
+				if submitted++; submitted == 2 {
+					return failure
+				}
+				return nil
+			}); err != nil {
+				return err
+			}
+		}
+	})
+	if !errors.Is(err, failure) || submitted != 2 {
+		t.Errorf("got %v after %d jobs, want the failure of the second", err, submitted)
+	}
+}
+
+// TestFloat32Neighbours are the bounds that the device gets.
+func TestBoundsAreRoundedOutwards(t *testing.T) {
+	for _, x := range []float64{0, 1, 0.1, -0.1, 1e-50, -1e-50, 0.5 + 1e-12, math.Inf(1), math.Inf(-1)} {
+		if low, high := float64(below(x)), float64(above(x)); low > x || high < x || math.IsNaN(low) || math.IsNaN(high) {
+			t.Errorf("%g is between %g and %g", x, low, high)
+		}
+	}
+	if below(0.25) != 0.25 || above(0.25) != 0.25 {
+		t.Error("a float32 value was moved")
+	}
+}
+
+// TestTheBound compares real products with their scores: the bound must hold, and not by orders of magnitude.
+func TestTheBound(t *testing.T) {
+	const n, dim = 200, 256
+	rows := knntest.UnitRows(rng.New(7, "bound"), n, dim, 4, 0.7)
+	w := newWorker(t, 2)
+	for name, c := range map[string]struct {
+		m       knn.Matrix
+		rounded bool
+		atMost  float64 // of eps for unit rows
+	}{
+		"float32":             {knn.FloatMatrix(rows, dim), false, 1.6e-5},
+		"float16 in float32":  {knntest.Halves(rows, dim), false, 1.6e-5},
+		"products in float16": {knntest.Halves(rows, dim), true, 5.2e-4},
+	} {
+		e := New(w, Options{})
+		e.halves = c.rounded
+		x, err := e.upload(context.Background(), c.m, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer x.free()
+		a, err := e.arithmetic(dim, c.m.Halves != nil, x.norm, x.norm)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.eps > c.atMost {
+			t.Errorf("%s: the bound is %g, want at most %g", name, a.eps, c.atMost)
+		}
+		var values []float32
+		err = w.Do(context.Background(), func(s *torch.Scope) error {
+			values = a.multiply(s, x, x, block{0, n}, block{0, n}, n, 0).products.Float32s()
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			for j := range n {
+				if err := a.verify(int64(i), int64(j), values[i*n+j], knn.Score(c.m.Row(i, nil), c.m.Row(j, nil))); err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+			}
+		}
+	}
+}
