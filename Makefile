@@ -17,7 +17,7 @@ TORCH_FLAGS = CGO_CXXFLAGS="-O3 -std=c++17 -I$(abspath $(TORCH))/include -I$(abs
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo experiments test test-torch test-log test-kafka test-python test-compose test-helm helm-readme bench bench-short lint fmt readme clean
+.PHONY: help setup build demo experiments test test-torch test-log test-kafka test-python test-compose test-helm helm-readme bench bench-gpu bench-short lint fmt readme clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,11 +83,16 @@ bench: build ## measure everything beside its peers, an hour on two cores; insta
 	$(BIN)/bench $(ARGS)
 	$(BIN)/bench --write README.md,docs/scaling.md
 
+bench-gpu: build ## measure on a GPU what GPUs are for, up to groups of five million pairs, and write bench/gpu.md; DEVICE=cuda:N, ARGS=--only=row,row
+	go build -o $(BIN)/bench ./bench
+	$(BIN)/bench --device $(or $(DEVICE),cuda) $(ARGS)
+
 bench-short: setup ## run every measurement once at a small size, for its results alone
 	@deploy/setup.sh peers
 	@mkdir -p $(BIN)
 	go build -o $(BIN)/bench ./bench
 	$(BIN)/bench --short $(ARGS)
+	$(BIN)/bench --short --device cpu
 
 lint: setup $(TOOLS)/golangci-lint ## gofmt, go vet and the linters of .golangci.yml
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not formatted: $$out" >&2; exit 1; }

@@ -42,13 +42,13 @@ func TestRowsAreKnownByName(t *testing.T) {
 		}
 		seen[r.name] = true
 	}
-	if all, err := choose(""); err != nil || len(all) != len(rows) {
+	if all, err := choose(rows, ""); err != nil || len(all) != len(rows) {
 		t.Errorf("%d rows, %v", len(all), err)
 	}
-	if two, err := choose("walk,group"); err != nil || len(two) != 2 || two[0].name != "walk" || two[1].name != "group" {
+	if two, err := choose(rows, "walk,group"); err != nil || len(two) != 2 || two[0].name != "walk" || two[1].name != "group" {
 		t.Errorf("%v, %v", two, err)
 	}
-	if _, err := choose("walk,run"); err == nil {
+	if _, err := choose(rows, "walk,run"); err == nil {
 		t.Error("a row that is not there is taken")
 	}
 }
@@ -112,6 +112,38 @@ func TestLosses(t *testing.T) {
 	}
 }
 
+func TestADevicesPageHasItsRows(t *testing.T) {
+	dir := t.TempDir()
+	results, page := filepath.Join(dir, "gpu.json"), filepath.Join(dir, "gpu.md")
+	machine := Machine{Processor: "a processor", Device: "a GPU, libtorch 2", Revision: "abc"}
+	for _, r := range []*Result{
+		{Row: "gpu-train", What: "training", Size: "batch 96", Unit: "pairs/s", Target: "600", Ours: Figure{Value: 500}, Bound: "40 %", Turns: 5, When: "2026-01-02", Machine: machine},
+		{Row: "gpu-kmeans", What: "k-means", Size: "5,000,000", Unit: "s", Target: "-", Met: true, Ours: Figure{Value: 2}, Turns: 3, Machine: machine},
+	} {
+		if err := merge(results, deviceRows, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := writeDevice(results, page); err != nil {
+		t.Fatal(err)
+	}
+	written, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"| k-means | 5,000,000 | 2.00 s | 3 | - |",
+		"| training | batch 96 | 500 pairs/s | 5 | 600 (missed) | 40 % | a GPU, libtorch 2, a processor | 2026-01-02, abc |",
+	} {
+		if !strings.Contains(string(written), want) {
+			t.Errorf("the page has no %q:\n%s", want, written)
+		}
+	}
+	if strings.Index(string(written), "k-means") > strings.Index(string(written), "training |") {
+		t.Errorf("rows are out of order:\n%s", written)
+	}
+}
+
 func TestTablesAreWrittenBetweenTheirMarks(t *testing.T) {
 	dir := t.TempDir()
 	results, document := filepath.Join(dir, "results.json"), filepath.Join(dir, "page.md")
@@ -120,7 +152,7 @@ func TestTablesAreWrittenBetweenTheirMarks(t *testing.T) {
 		{Row: "growth-walk", Growth: []Point{{Size: 10, Seconds: 1}, {Size: 20, Seconds: 4}}},
 		{Row: "group", What: "group build", Unit: "s", Ours: Figure{Value: 1}, Met: true, Turns: 3},
 	} {
-		if err := merge(results, r); err != nil {
+		if err := merge(results, rows, r); err != nil {
 			t.Fatal(err)
 		}
 	}

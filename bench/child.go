@@ -30,6 +30,7 @@ var workers = map[string]func(context.Context, job) (worker, error){
 	"plumbing": newPlumbingWorker,
 	"base":     newBaseWorker,
 	"memory":   newMemoryWorker,
+	"products": newProductsWorker,
 }
 
 // serve answers commands until there are no more.

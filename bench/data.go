@@ -22,11 +22,11 @@ const (
 )
 
 // newCrawl draws the pairs of every row that searches among them: around two thousand centres.
-func newCrawl() *knntest.Crawl { return knntest.New(rng.New(1, "bench.crawl"), 200, 10, benchDim) }
+func newCrawl(dim int) *knntest.Crawl { return knntest.New(rng.New(1, "bench.crawl"), 200, 10, dim) }
 
 // writePairs draws n pairs into the files of a folder.
 func writePairs(j job, n int) error {
-	c := newCrawl()
+	c := newCrawl(j.option("dim"))
 	var images, texts []byte
 	for range n {
 		v, t := c.Next()
@@ -39,8 +39,8 @@ func writePairs(j job, n int) error {
 }
 
 // readHalves is a matrix of float16 rows from a file.
-func readHalves(path string) (knn.Matrix, error) {
-	raw, err := os.ReadFile(path)
+func readHalves(j job, name string) (knn.Matrix, error) {
+	raw, err := os.ReadFile(j.path(name))
 	if err != nil {
 		return knn.Matrix{}, err
 	}
@@ -48,12 +48,12 @@ func readHalves(path string) (knn.Matrix, error) {
 	for i := range values {
 		values[i] = binary.LittleEndian.Uint16(raw[2*i:])
 	}
-	return knn.HalfMatrix(values, benchDim), nil
+	return knn.HalfMatrix(values, j.option("dim")), nil
 }
 
 // readFloats is a matrix of float16 rows from a file, as the walk takes them.
-func readFloats(path string) (*dot.Matrix, error) {
-	halves, err := readHalves(path)
+func readFloats(j job, name string) (*dot.Matrix, error) {
+	halves, err := readHalves(j, name)
 	if err != nil {
 		return nil, err
 	}

@@ -130,11 +130,11 @@ func newEncodeWorker(ctx context.Context, j job) (worker, error) {
 		return nil, err
 	}
 	w := &encodeWorker{decodeWorker: *decoder.(*decodeWorker)}
-	if w.worker, err = torch.NewWorker(torch.WorkerOptions{Threads: j.Threads, Deterministic: true}); err != nil {
+	if w.worker, err = j.tensors(); err != nil {
 		return nil, err
 	}
 	vocabulary := []string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "dog"}
-	c, err := model.Preset(j.Preset, len(vocabulary))
+	c, err := j.shape(len(vocabulary))
 	if err != nil {
 		return nil, err
 	}

@@ -12,4 +12,8 @@
 // Results go to results.json, row by row, so that a run can be made in parts; --write puts the table into a document
 // between its marks. With --short the sizes are small, everything is computed and compared once, and nothing is
 // concluded from the times.
+//
+// With --device the rows are what GPUs are for, up to groups of five million pairs. No peer runs beside them; the limit
+// that they are held against, large products on the same device, is measured in the same run. Results go to gpu.json and
+// gpu.md.
 package main

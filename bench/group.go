@@ -40,26 +40,32 @@ func groupRow(ctx context.Context, b *bench) (*Result, error) {
 
 // groupWorker finds the neighbours of a group.
 type groupWorker struct {
-	job   job
-	v, t  knn.Matrix
-	found knn.Result
+	job    job
+	engine knn.Engine
+	v, t   knn.Matrix
+	found  knn.Result
 }
 
 func newGroupWorker(_ context.Context, j job) (worker, error) {
 	w := &groupWorker{job: j}
 	var err error
-	if w.v, err = readHalves(j.path(imagesFile)); err != nil {
+	if w.engine, err = j.engine(); err != nil {
 		return nil, err
 	}
-	w.t, err = readHalves(j.path(textsFile))
+	if w.v, err = readHalves(j, imagesFile); err != nil {
+		return nil, err
+	}
+	w.t, err = readHalves(j, textsFile)
 	return w, err
 }
 
 func (w *groupWorker) do(ctx context.Context, command string, _ *answer) (err error) {
 	switch command {
 	case "run":
-		w.found, err = faiss.Engine{}.Neighbors(ctx, w.v, w.t, groupParams(w.job.Threads))
+		w.found, err = w.engine.Neighbors(ctx, w.v, w.t, groupParams(w.job.Threads))
 		return err
+	case "sample":
+		return w.sample()
 	case "check":
 		for name, values := range map[string][]int32{"v2t.i32": w.found.V2T, "v2v.i32": w.found.V2V, "se.i32": w.found.SE} {
 			if err := writeInts(w.job.path(name), values); err != nil {
@@ -69,6 +75,24 @@ func (w *groupWorker) do(ctx context.Context, command string, _ *answer) (err er
 		return nil
 	}
 	return unknown(command)
+}
+
+// sample compares the nearest texts of some images with what a search through all texts finds.
+func (w *groupWorker) sample() error {
+	k := groupParams(0).K
+	for i := range w.job.option("sample") {
+		at := i * (w.v.Rows / w.job.option("sample"))
+		hits, err := faiss.Engine{}.Scan(w.t, 0, w.v.Row(at, nil), k)
+		if err != nil {
+			return err
+		}
+		for place, h := range hits {
+			if got := w.found.V2T[at*k+place]; int64(got) != int64(h.Row) {
+				return fmt.Errorf("text %d of image %d is that of pair %d, want %d", place, at, got, h.Row)
+			}
+		}
+	}
+	return nil
 }
 
 func kmeansRow(ctx context.Context, b *bench) (*Result, error) {
@@ -100,14 +124,19 @@ func kmeansRow(ctx context.Context, b *bench) (*Result, error) {
 
 // kmeansWorker clusters the images of a group.
 type kmeansWorker struct {
-	job   job
-	x     knn.Matrix
-	found knn.Clusters
+	job    job
+	engine knn.Engine
+	x      knn.Matrix
+	found  knn.Clusters
 }
 
 func newKMeansWorker(_ context.Context, j job) (worker, error) {
-	x, err := readHalves(j.path(imagesFile))
-	return &kmeansWorker{job: j, x: x}, err
+	engine, err := j.engine()
+	if err != nil {
+		return nil, err
+	}
+	x, err := readHalves(j, imagesFile)
+	return &kmeansWorker{job: j, engine: engine, x: x}, err
 }
 
 func (w *kmeansWorker) do(ctx context.Context, command string, a *answer) error {
@@ -117,11 +146,11 @@ func (w *kmeansWorker) do(ctx context.Context, command string, a *answer) error 
 		if err != nil {
 			return err
 		}
-		w.found, err = faiss.Engine{}.KMeans(ctx, w.x, knn.KMeansParams{
+		w.found, err = w.engine.KMeans(ctx, w.x, knn.KMeansParams{
 			Init: seeds, Iterations: w.job.option("iterations"), Threads: w.job.Threads,
 		})
 		return err
-	case "check":
+	case "check", "sample":
 		a.Values["inertia"], a.Values["rounds"] = w.found.Inertia, float64(w.found.Rounds)
 		return nil
 	}

@@ -35,6 +35,7 @@ func exit(err error) {
 type bench struct {
 	short   bool
 	threads int
+	device  string // of the rows that a device has; empty: the table's rows
 	repeats int
 	python  string
 	peers   string // folder of the peers' programs
@@ -47,30 +48,35 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	only := f.String("only", "", "rows to measure, comma separated; empty: all")
 	list := f.Bool("list", false, "list the rows")
-	results := f.String("results", "bench/results.json", "file that the results are merged into; empty: none")
+	results := f.String("results", "", "file that the results are merged into; empty: bench/results.json, or "+deviceResults+" with --device")
 	write := f.String("write", "", "measure nothing; write the tables of the results into these files, comma separated, between their marks")
+	f.StringVar(&b.device, "device", "", "measure on this device (cpu, cuda, cuda:N) what GPUs are for, instead of the table, and write "+deviceTable)
 	f.BoolVar(&b.short, "short", false, "small sizes, for correctness alone; the results are not kept")
-	f.IntVar(&b.threads, "threads", min(2, runtime.NumCPU()), "threads of either side, and processors that it is pinned to")
+	f.IntVar(&b.threads, "threads", min(2, runtime.NumCPU()), "threads of either side, and processors that it is pinned to; all of them with --device")
 	f.IntVar(&b.repeats, "repeats", 5, "turns of either side")
 	f.StringVar(&b.python, "python", "/usr/bin/python3", "Python with Debian's python3-torch, python3-faiss and python3-pil")
 	f.StringVar(&b.peers, "peers", "bench/peers", "folder of the peers' programs")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
+	table := b.table(results)
 	switch {
 	case *list:
-		for _, r := range rows {
+		for _, r := range table {
 			fmt.Fprintf(out, "%-16s %s\n", r.name, r.what)
 		}
 		return nil
 	case *write != "":
 		return writeTables(*results, strings.Split(*write, ","))
 	}
+	if b.device != "" {
+		b.threads = runtime.NumCPU()
+	}
 	if b.short {
 		b.repeats, *results = 1, ""
 		b.threads = 1 // on a busy machine the threads of a side wait for one another more than they work
 	}
-	chosen, err := choose(*only)
+	chosen, err := choose(table, *only)
 	if err != nil {
 		return err
 	}
@@ -78,27 +84,42 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.folder)) }()
-	return b.measure(ctx, chosen, *results)
+	if err := b.measure(ctx, table, chosen, *results); err != nil || b.device == "" || b.short {
+		return err
+	}
+	return writeDevice(*results, deviceTable)
+}
+
+// table is the rows to choose from, and the file that their results go to unless it is given.
+func (b *bench) table(results *string) []row {
+	table, file := rows, "bench/results.json"
+	if b.device != "" {
+		table, file = deviceRows, deviceResults
+	}
+	if *results == "" {
+		*results = file
+	}
+	return table
 }
 
 // choose finds rows by name.
-func choose(names string) ([]row, error) {
+func choose(table []row, names string) ([]row, error) {
 	if names == "" {
-		return rows, nil
+		return table, nil
 	}
 	var chosen []row
 	for name := range strings.SplitSeq(names, ",") {
-		i := slices.IndexFunc(rows, func(r row) bool { return r.name == name })
+		i := slices.IndexFunc(table, func(r row) bool { return r.name == name })
 		if i < 0 {
 			return nil, fmt.Errorf("row %q is not known; --list lists them", name)
 		}
-		chosen = append(chosen, rows[i])
+		chosen = append(chosen, table[i])
 	}
 	return chosen, nil
 }
 
 // measure takes row after row, and keeps what it has when one fails.
-func (b *bench) measure(ctx context.Context, chosen []row, results string) error {
+func (b *bench) measure(ctx context.Context, table, chosen []row, results string) error {
 	var failed error
 	for _, r := range chosen {
 		started := time.Now()
@@ -111,7 +132,7 @@ func (b *bench) measure(ctx context.Context, chosen []row, results string) error
 		r.describe(ctx, result, b)
 		fmt.Fprintf(b.out, "%-16s %s (%.0f s)\n", r.name, result.line(), time.Since(started).Seconds())
 		if results != "" {
-			if err := merge(results, result); err != nil {
+			if err := merge(results, table, result); err != nil {
 				return errors.Join(failed, err)
 			}
 		}

@@ -78,7 +78,7 @@ func (w *memoryWorker) run(ctx context.Context, a *answer) error {
 	if err != nil {
 		return err
 	}
-	c := newCrawl()
+	c := newCrawl(benchDim)
 	for i := range o.GroupSize {
 		e := &schemas.Embedding{Model: "m", Caption: "a dog runs along the beach"}
 		v, t := c.Next()

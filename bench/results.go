@@ -65,6 +65,7 @@ type Machine struct {
 	Memory     string `json:"memory"`
 	System     string `json:"system"`
 	Revision   string `json:"revision"`
+	Device     string `json:"device,omitempty"`
 }
 
 // figure summarises a side's answers; value picks the figure of one.
@@ -103,6 +104,9 @@ func (r row) describe(ctx context.Context, out *Result, b *bench) {
 		_, _ = fmt.Sscan(string(raw), &out.Load)
 	}
 	out.Machine = thisMachine(ctx)
+	if b.device != "" {
+		out.Machine.Device = deviceName(ctx, b.device)
+	}
 }
 
 func thisMachine(ctx context.Context) Machine {
@@ -156,15 +160,15 @@ func load(path string) (map[string]*Result, error) {
 	return byRow, nil
 }
 
-// merge replaces a row of a file of results.
-func merge(path string, result *Result) error {
+// merge replaces a row of a table in a file of results.
+func merge(path string, table []row, result *Result) error {
 	byRow, err := load(path)
 	if err != nil {
 		return err
 	}
 	byRow[result.Row] = result
 	var list []*Result
-	for _, r := range rows {
+	for _, r := range table {
 		if result := byRow[r.name]; result != nil {
 			list = append(list, result)
 		}

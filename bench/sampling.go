@@ -80,11 +80,7 @@ func baseCosts(ctx context.Context, b *bench) (costs map[string]float64, err err
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if ended := s.close(); err == nil {
-			err = ended
-		}
-	}()
+	defer closing(s, &err)
 	costs = map[string]float64{}
 	for _, stage := range []string{"train", "encode", "discriminate"} {
 		answers, err := race(1, some.repeats, stage, s)
@@ -159,6 +155,9 @@ func (w *baseWorker) do(ctx context.Context, command string, _ *answer) error {
 	switch command {
 	case "train":
 		return w.step(ctx)
+	case "images":
+		_, err := w.encoder.EncodeImages(ctx, w.pixels, len(w.texts))
+		return err
 	case "encode":
 		if _, err := w.encoder.EncodeImages(ctx, w.pixels, len(w.texts)); err != nil {
 			return err

@@ -23,6 +23,7 @@ type job struct {
 	Folder  string             `json:"folder"` // of inputs and outputs
 	Options map[string]float64 `json:"options"`
 	Preset  string             `json:"preset,omitempty"` // of the model
+	Device  string             `json:"device,omitempty"` // that tensors are computed on; empty: the processor
 }
 
 func (j job) option(name string) int { return int(j.Options[name]) }
@@ -64,7 +65,7 @@ func (b *bench) peer(ctx context.Context, script string, j job) (*side, error) {
 }
 
 func (b *bench) start(ctx context.Context, name string, j job, command ...string) (*side, error) {
-	j.Threads = b.threads
+	j.Threads, j.Device = b.threads, b.device
 	if j.Folder == "" {
 		j.Folder = b.folder
 	}
@@ -127,6 +128,13 @@ func (s *side) close() error {
 		err = errors.Join(err, fmt.Errorf("ending %s: %w", s.name, waited))
 	}
 	return err
+}
+
+// closing ends a side, and keeps the error of that unless there is one already.
+func closing(s *side, err *error) {
+	if ended := s.close(); *err == nil {
+		*err = ended
+	}
 }
 
 // race lets the sides do a command in turns and returns their answers. The first turns, warmUp of them, do not count.

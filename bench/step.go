@@ -84,10 +84,10 @@ type stepWorker struct {
 
 func newStepWorker(ctx context.Context, j job) (_ worker, err error) {
 	w := &stepWorker{steps: j.option("steps"), losses: map[string][]float64{}}
-	if w.worker, err = torch.NewWorker(torch.WorkerOptions{Threads: j.Threads, Deterministic: true}); err != nil {
+	if w.worker, err = j.tensors(); err != nil {
 		return nil, err
 	}
-	c, err := model.Preset(j.Preset, stepVocabulary(j.Preset))
+	c, err := j.shape(stepVocabulary(j.Preset))
 	if err != nil {
 		return nil, err
 	}

@@ -105,6 +105,37 @@ func ownFigure(r *Result) string {
 	return text
 }
 
+// deviceTable is where the results of a GPU are written, and deviceResults where they are kept.
+const (
+	deviceTable   = "bench/gpu.md"
+	deviceResults = "bench/gpu.json"
+)
+
+// writeDevice writes the page of a device.
+func writeDevice(results, page string) error {
+	byRow, err := load(results)
+	if err != nil {
+		return err
+	}
+	var t strings.Builder
+	t.WriteString("# On a GPU\n\nMedians, written by `make bench-gpu`. In the last column, what the row's operations per second are of those that\n" +
+		"large products of bfloat16 reached in the same run; operations are counted from the shapes ([flops.go](flops.go)).\n\n" +
+		"| what | size | measured | turns | to reach | of the device's products | on | when |\n|---|---|---|---|---|---|---|---|\n")
+	for _, r := range deviceRows {
+		result := byRow[r.name]
+		if result == nil {
+			continue
+		}
+		verdict := result.Target
+		if !result.Met {
+			verdict += " (missed)"
+		}
+		fmt.Fprintf(&t, "| %s | %s | %s | %d | %s | %s | %s, %s | %s, %s |\n", result.What, result.Size, amount(result.Ours.Value, result.Unit),
+			result.Turns, verdict, result.Bound, result.Machine.Device, result.Machine.Processor, result.When, result.Machine.Revision)
+	}
+	return os.WriteFile(page, []byte(t.String()), 0o644)
+}
+
 // growthTable has a line for every kind of work and size.
 func growthTable(byRow map[string]*Result) string {
 	var t strings.Builder

@@ -59,11 +59,7 @@ func (b *bench) alone(ctx context.Context, kind string, j job, warmUp int) (answ
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if ended := s.close(); err == nil {
-			err = ended
-		}
-	}()
+	defer closing(s, &err)
 	all, err := race(warmUp, b.repeats, "run", s)
 	if err != nil {
 		return nil, err
@@ -82,10 +78,10 @@ type walkWorker struct {
 func newWalkWorker(_ context.Context, j job) (worker, error) {
 	w := &walkWorker{job: j}
 	var err error
-	if w.v, err = readFloats(j.path(imagesFile)); err != nil {
+	if w.v, err = readFloats(j, imagesFile); err != nil {
 		return nil, err
 	}
-	w.t, err = readFloats(j.path(textsFile))
+	w.t, err = readFloats(j, textsFile)
 	return w, err
 }
 
