@@ -20,6 +20,7 @@ import (
 	"github.com/pairstream/pairstream/internal/inspect"
 	"github.com/pairstream/pairstream/internal/replay"
 	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/service/training"
 	"github.com/pairstream/pairstream/internal/stream"
 )
 
@@ -203,6 +204,9 @@ func (o replayOptions) replay(ctx context.Context, m *replay.Manifest, original 
 		return nil, err
 	}
 	fmt.Fprintf(progress, "replaying %d lanes as %s\n", m.Lanes, o.namespace)
+	if err := followOrder(ctx, m, original, p.Trainer, o.namespace, progress); err != nil {
+		return nil, err
+	}
 	return replay.Run(ctx, replay.Options{
 		Manifest: m, Original: original, Replayed: log, Patience: o.patience,
 		Stages: func(ctx context.Context) error { return runStages(ctx, log, rt, p, new(stages), nil) },
@@ -217,4 +221,18 @@ func (o replayOptions) replay(ctx context.Context, m *replay.Manifest, original 
 			fmt.Fprintf(progress, "%s, lane %d differs at %s\n", r.Topic, r.Lane, r.Differs)
 		},
 	})
+}
+
+// followOrder lets the replay's trainer take its lanes in the order of the original's, where that depended on when
+// batches arrived. Several trainers had an order each.
+func followOrder(ctx context.Context, m *replay.Manifest, original *stream.Log, s training.Settings, namespace string, progress io.Writer) error {
+	if n := m.Settings["WORLD_SIZE"]; s.Order != training.Arrival || n != "" && n != "1" {
+		return nil
+	}
+	steps, err := training.CopyOrder(ctx, original, s.Dir, namespace)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(progress, "taking lanes in the order of the original's %d steps\n", steps)
+	return nil
 }

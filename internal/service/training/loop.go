@@ -27,12 +27,20 @@ type Step struct {
 	Took   time.Duration
 }
 
+// core is what the loop needs of a [trainer.Trainer].
+type core interface {
+	Step(context.Context, *schemas.ScoredBatch, trainer.Input) (*trainer.Result, error)
+	Steps() int64
+	Save(ctx context.Context, folder string, positions json.RawMessage) (path string, err error)
+}
+
 // loop trains on what the rotation prepares, publishes the features and writes checkpoints.
 type loop struct {
-	core      *trainer.Trainer
+	core      core
 	publisher *stream.Publisher
 	logger    *slog.Logger
 	published map[int]int64 // last seq in features, by lane
+	inOrder   bool          // features appear in the log in the order of their steps
 	dir       string
 	every     int64
 	at        positions
@@ -95,10 +103,8 @@ func (l *loop) step(ctx context.Context, w work) error {
 	}
 	l.trained, l.at = true, w.after
 	l.lag.at(w.after)
-	if w.seq > l.published[w.lane] {
-		if err := l.publisher.PublishSeq(ctx, schemas.Features, w.lane, w.seq, stream.Mark{}, &result.Features); err != nil {
-			return fmt.Errorf("publishing features of lane %d: %w", w.lane, err)
-		}
+	if err := l.publish(ctx, w, &result.Features); err != nil {
+		return fmt.Errorf("publishing features of lane %d: %w", w.lane, err)
 	}
 	took := time.Since(started)
 	l.meter.step(result)
@@ -112,6 +118,19 @@ func (l *loop) step(ctx context.Context, w work) error {
 		return l.checkpoint(ctx)
 	}
 	return nil
+}
+
+// publish publishes the features of a step, unless they are in the log already.
+func (l *loop) publish(ctx context.Context, w work, features *schemas.FeatureBlock) error {
+	if w.seq <= l.published[w.lane] {
+		return nil
+	}
+	if l.inOrder { // the block before, of another lane perhaps, was on its way during the step
+		if err := l.publisher.Flush(ctx); err != nil {
+			return err
+		}
+	}
+	return l.publisher.PublishSeq(ctx, schemas.Features, w.lane, w.seq, stream.Mark{}, features)
 }
 
 func (l *loop) report(ctx context.Context, r *trainer.Result, took time.Duration) error {

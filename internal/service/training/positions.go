@@ -19,7 +19,7 @@ type lanePosition struct {
 // positions is what a checkpoint says about the log: from it training goes on as if it had never stopped.
 type positions struct {
 	Lanes []lanePosition `json:"lanes"`
-	Turn  int            `json:"turn"` // index in Lanes of the lane whose turn it is
+	Turn  int            `json:"turn"` // index in Lanes of the first lane to be considered for the next step
 }
 
 // startOf is the position of a trainer that has read nothing.
@@ -50,17 +50,6 @@ func parsePositions(raw json.RawMessage, lanes []int) (positions, error) {
 func (p positions) clone() positions {
 	p.Lanes = append([]lanePosition(nil), p.Lanes...)
 	return p
-}
-
-// advance gives the turn to the next lane that has not ended; false: there is none.
-func (p *positions) advance() bool {
-	for range p.Lanes {
-		p.Turn = (p.Turn + 1) % len(p.Lanes)
-		if !p.Lanes[p.Turn].Ended {
-			return true
-		}
-	}
-	return false
 }
 
 // ended reports whether every lane has.

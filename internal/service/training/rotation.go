@@ -2,12 +2,11 @@ package training
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
-	"time"
+	"slices"
 
-	"github.com/pairstream/pairstream/internal/service/samples"
+	"golang.org/x/sync/errgroup"
+
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
@@ -22,125 +21,104 @@ type work struct {
 	seq   int64 // of the batch's feature block
 }
 
-// rotation reads the lanes in strict turn, one batch each, leaving out lanes that have ended: the order of steps is a
-// function of the lanes' content alone. It reads and loads ahead of the training.
+// rotation takes the lanes in the order that is set, one batch each, and loads its images, ahead of the training.
 type rotation struct {
 	log       *stream.Log
-	logger    *slog.Logger
 	publisher *stream.Publisher
-	loader    *samples.Loader
-	positives bool
+	load      func(context.Context, *schemas.ScoredBatch) (trainer.Input, error)
+	order     LaneOrder
+	trail     trail
 	at        positions
+	step      int64 // the next one
 	meter     *meter
 	watchdog  *stream.Watchdog
-	readers   map[int]*stream.Reader
 }
 
 // run sends work until every lane has ended, then closes out.
 func (r *rotation) run(ctx context.Context, out chan<- work) error {
 	defer close(out)
-	r.readers = make(map[int]*stream.Reader)
-	for _, l := range r.at.Lanes {
-		r.readers[l.Lane] = r.log.OpenReader(schemas.Scored, l.Lane, l.Scored, stream.ReaderOptions{Name: Name, Counters: r.meter.Counters()})
-		defer r.readers[l.Lane].Close()
-	}
-	if r.at.Lanes[r.at.Turn].Ended && !r.at.advance() {
-		return nil
-	}
-	for {
-		w, err := r.next(ctx)
-		if err != nil {
-			return err
+	reading, ctx := errgroup.WithContext(ctx)
+	in := startIntake(ctx, reading, r.log, r.publisher, r.at, stream.ReaderOptions{Name: Name, Counters: r.meter.Counters()})
+	reading.Go(func() error {
+		for {
+			w, err := r.next(ctx, in)
+			if w == nil || err != nil {
+				return err
+			}
+			select {
+			case out <- *w:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
 		}
-		if w == nil {
-			return nil
-		}
-		select {
-		case out <- *w:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	})
+	return reading.Wait()
 }
 
 // next prepares the next batch; nil: every lane has ended.
-func (r *rotation) next(ctx context.Context) (*work, error) {
+func (r *rotation) next(ctx context.Context, in *intake) (*work, error) {
 	for {
-		lane := &r.at.Lanes[r.at.Turn]
-		batch, ended, err := r.read(ctx, lane.Lane)
-		if err != nil {
-			return nil, err
+		i, err := r.choose(in)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("choosing the lane of step %d: %w", r.step, err)
+		case i != nobody:
+			return r.take(ctx, i, in.take(i))
+		case r.at.ended():
+			return nil, nil
 		}
-		lane.Scored = r.readers[lane.Lane].Position()
-		if ended {
-			lane.Ended = true
-			if !r.at.advance() {
-				return nil, nil
-			}
-			continue
-		}
-		r.watchdog.Lane(lane.Lane).Take()
-		r.meter.PairsIn(len(batch.Samples))
-		w := &work{lane: lane.Lane, batch: batch, seq: lane.Features}
-		lane.Features++
-		r.at.advance()
-		w.after = r.at.clone()
-		w.input, err = r.load(ctx, batch)
-		return w, err
-	}
-}
-
-// read returns the next batch of a lane, or that the lane has ended. What is neither batch nor seal is set aside.
-func (r *rotation) read(ctx context.Context, lane int) (batch *schemas.ScoredBatch, ended bool, err error) {
-	for {
-		rec, err := r.readers[lane].Next(ctx)
-		if err == nil {
-			var value schemas.Record
-			value, err = schemas.Unmarshal(rec.Schema, rec.Value)
-			switch v := value.(type) {
-			case *schemas.ScoredBatch:
-				return v, false, nil
-			case *schemas.Seal:
-				if v.Final {
-					return nil, true, nil
-				}
-				continue
-			case nil:
-				err = stream.Poison(err)
-			default:
-				err = stream.Poison(errors.New("foreign record: " + rec.Schema + " does not belong on this topic"))
-			}
-		}
-		if !errors.Is(err, stream.ErrPoison) {
-			return nil, false, fmt.Errorf("reading lane %d: %w", lane, err)
-		}
-		if err := r.publisher.DeadLetter(ctx, Name, rec, err.Error()); err != nil {
-			return nil, false, fmt.Errorf("setting a record of lane %d aside: %w", lane, err)
-		}
-	}
-}
-
-// loadPause is the wait between two tries to load a batch's images.
-const loadPause = 2 * time.Second
-
-// load makes the inputs of a batch. The encoder has read every image before, so one that cannot be had now is a fault of
-// the bucket: it is tried again until the bucket is back.
-func (r *rotation) load(ctx context.Context, b *schemas.ScoredBatch) (trainer.Input, error) {
-	for {
-		in := trainer.Input{IDs: r.loader.IDs(&b.Batch)}
-		var err error
-		in.Pixels, err = r.loader.Images(ctx, &b.Batch)
-		if err == nil && r.positives {
-			in.Positives, err = r.loader.Positives(ctx, &b.Batch)
-		}
-		if err == nil {
-			return in, nil
-		}
-		r.logger.Warn("loading images again", "stage", "trainer", "group_id", b.Group.String(), "err", err)
 		select {
-		case <-time.After(loadPause):
+		case <-in.news:
 		case <-ctx.Done():
-			return in, ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
+}
+
+// choose is the index of the lane to take, nobody as long as it has to be waited for.
+func (r *rotation) choose(in *intake) (int, error) {
+	states := make([]laneState, len(r.at.Lanes))
+	for i := range r.at.Lanes {
+		lane := &r.at.Lanes[i]
+		switch head := in.look(i); {
+		case head != nil && head.batch == nil:
+			lane.Scored, lane.Ended = in.take(i).after, true
+			states[i] = ended
+		case lane.Ended:
+			states[i] = ended
+		case head != nil:
+			states[i] = ready
+		}
+	}
+	written := nobody
+	if lane, ok := r.trail.lane(r.step); ok {
+		written = slices.IndexFunc(r.at.Lanes, func(l lanePosition) bool { return l.Lane == lane })
+		if written == nobody {
+			return nobody, fmt.Errorf("it was made on lane %d, which is not among those of this trainer (LANES, RANK, WORLD_SIZE)", lane)
+		}
+	}
+	i, err := r.order.next(written, r.at.Turn, states)
+	if err != nil {
+		return nobody, fmt.Errorf("it was made on lane %d: %w", r.at.Lanes[written].Lane, err)
+	}
+	return i, nil
+}
+
+// take makes work of a batch.
+func (r *rotation) take(ctx context.Context, i int, a *arrived) (*work, error) {
+	lane := &r.at.Lanes[i]
+	if err := r.trail.took(r.step, lane.Lane); err != nil {
+		return nil, err
+	}
+	r.step++
+	r.watchdog.Lane(lane.Lane).Take()
+	r.meter.PairsIn(len(a.batch.Samples))
+	w := &work{lane: lane.Lane, batch: a.batch, seq: lane.Features}
+	lane.Scored = a.after
+	lane.Features++
+	r.at.Turn = (i + 1) % len(r.at.Lanes)
+	w.after = r.at.clone()
+	var err error
+	w.input, err = r.load(ctx, a.batch)
+	return w, err
 }

@@ -1,9 +1,28 @@
-// Package training is the trainer as a service: it reads scored batches of its lanes in strict rotation, trains one step
-// on each, publishes the features, reports progress and writes checkpoints.
+// Package training is the trainer as a service: it reads scored batches of its lanes, trains one step on each, publishes
+// the features, reports progress and writes checkpoints.
 //
 // The checkpoint is what the trainer resumes from: weights, optimiser and, for every lane, the place of the next batch.
 // After a crash it repeats the steps since the checkpoint; feature blocks that are in the log already are not published
-// again, so the first published ones count.
+// again, so the first published ones count. Block s of a lane is that of the lane's batch s, whatever happened in other
+// lanes meanwhile; its values are those of the weights at its step.
+//
+// # The order of lanes
+//
+// A step is a function of the steps before it, so everything depends on the order in which lanes are taken. With
+// [Rotation] it follows from the lanes' content. With [Arrival] it depends on when batches arrive, and:
+//
+//  1. Before a step is made, its lane is in the file lane-order of CHECKPOINT_DIR, synced. A step whose lane is there is
+//     never made on another lane, by this process or one after it. So all that a step has an effect on (features in the
+//     log, checkpoints) was made in the order of the file, wherever a crash comes: between writing and training, the
+//     batch is trained on when it comes again; between training and the checkpoint, the step is repeated.
+//  2. Blocks name their step, and appear in the log in the order of steps: one is sent when the one before is
+//     acknowledged. So the features of all lanes, up to any moment, tell the order without gaps as well. From there a
+//     replay takes it ([CopyOrder]), and a trainer whose file was lost. What the file knows and the log does not are the
+//     last few steps, whose features were not acknowledged; they may be in the log later, if a broker executes a
+//     request of a process that is gone. So the file comes first.
+//  3. One process writes the file: it is locked.
+//
+// What is written down is followed whatever the setting is.
 package training
 
 import (
@@ -27,12 +46,13 @@ const Name = "trainer"
 
 // Settings are those of the trainer alone.
 type Settings struct {
-	Dir       string `env:"CHECKPOINT_DIR" envDefault:"data/checkpoints" desc:"folder of checkpoints; training goes on from the newest one in it"`
-	Init      string `env:"TRAIN_INIT" desc:"weights to start from when CHECKPOINT_DIR has no checkpoint, with their vocabulary inside"`
-	Every     int64  `env:"CHECKPOINT_EVERY" envDefault:"1000" desc:"steps between two checkpoints; 0: only at the end"`
-	ExitAtEnd bool   `env:"TRAIN_EXIT_AT_END" envDefault:"false" desc:"end the process when every lane has ended with a final seal"`
-	Rank      int    `env:"RANK" envDefault:"0" desc:"this trainer's number; it trains on the lanes that leave this rest by WORLD_SIZE"`
-	WorldSize int    `env:"WORLD_SIZE" envDefault:"1" desc:"number of trainers"`
+	Dir       string    `env:"CHECKPOINT_DIR" envDefault:"data/checkpoints" desc:"folder of checkpoints; training goes on from the newest one in it"`
+	Init      string    `env:"TRAIN_INIT" desc:"weights to start from when CHECKPOINT_DIR has no checkpoint, with their vocabulary inside"`
+	Every     int64     `env:"CHECKPOINT_EVERY" envDefault:"1000" desc:"steps between two checkpoints; 0: only at the end"`
+	ExitAtEnd bool      `env:"TRAIN_EXIT_AT_END" envDefault:"false" desc:"end the process when every lane has ended with a final seal"`
+	Order     LaneOrder `env:"TRAIN_LANE_ORDER" envDefault:"rotation" desc:"rotation: lanes in strict turn; arrival: without waiting for a lane whose batch is late, in an order that is written down in CHECKPOINT_DIR and that replays follow"`
+	Rank      int       `env:"RANK" envDefault:"0" desc:"this trainer's number; it trains on the lanes that leave this rest by WORLD_SIZE"`
+	WorldSize int       `env:"WORLD_SIZE" envDefault:"1" desc:"number of trainers"`
 	Augment   samples.Augmentation
 	Core      trainer.Options
 }
@@ -45,6 +65,9 @@ func (s Settings) Validate() error {
 	}
 	if s.Every < 0 {
 		problems = append(problems, fmt.Errorf("CHECKPOINT_EVERY is %d, want 0 or more", s.Every))
+	}
+	if !s.Order.valid() {
+		problems = append(problems, fmt.Errorf("TRAIN_LANE_ORDER is %q, want %q or %q", s.Order, Rotation, Arrival))
 	}
 	if s.WorldSize < 1 || s.Rank < 0 || s.Rank >= s.WorldSize {
 		problems = append(problems, fmt.Errorf("RANK is %d of WORLD_SIZE %d, want 0 or more and less than it", s.Rank, s.WorldSize))
@@ -115,33 +138,36 @@ func Run(ctx context.Context, shared engine.Shared, bucket engine.Bucket, s Sett
 	if err != nil {
 		return fmt.Errorf("TRAIN_INIT is %q: %w", s.Init, err)
 	}
-	published := make(map[int]int64)
-	for _, lane := range lanes {
-		if published[lane], err = shared.Log.LastSeq(ctx, schemas.Features, lane); err != nil {
-			return fmt.Errorf("looking for the last features of lane %d: %w", lane, err)
-		}
-	}
-	if observe == nil {
-		observe = func(Step) {}
-	}
 	meter, err := newMeter(shared.Stage)
 	if err != nil {
 		return err
 	}
-	counters := shared.Stage.Counters()
-	publisher := shared.Log.NewPublisher(stream.PublisherOptions{Name: Name, Counters: counters})
+	last := make(map[int]int64)
+	for _, lane := range lanes {
+		if last[lane], err = shared.Log.LastSeq(ctx, schemas.Features, lane); err != nil {
+			return fmt.Errorf("looking for the last features of lane %d: %w", lane, err)
+		}
+	}
+	trail, err := openTrail(ctx, shared.Log, s, at, core.Steps(), last)
+	if err != nil {
+		return fmt.Errorf("CHECKPOINT_DIR is %q: %w", s.Dir, err)
+	}
+	if observe == nil {
+		observe = func(Step) {}
+	}
+	publisher := shared.Log.NewPublisher(stream.PublisherOptions{Name: Name, Counters: shared.Stage.Counters()})
 	watchdog := shared.Log.NewWatchdog(Name)
-	counters.Lanes.Store(int64(len(lanes)))
+	shared.Stage.Counters().Lanes.Store(int64(len(lanes)))
 	shared.Stage.Loaded()
 	l := &loop{
-		core: core, publisher: publisher, logger: shared.Logger, published: published,
+		core: core, publisher: publisher, logger: shared.Logger, published: last, inOrder: s.Order == Arrival,
 		dir: s.Dir, every: s.Every, at: at, observe: observe, meter: meter, watchdog: watchdog,
 		lag: &lag{log: shared.Log, logger: shared.Logger},
 	}
 	l.lag.at(at.clone())
 	err = l.run(ctx, &rotation{
-		log: shared.Log, logger: shared.Logger, publisher: publisher, loader: loader,
-		positives: s.Core.UniWeight > 0, at: at.clone(), meter: meter, watchdog: watchdog,
+		log: shared.Log, publisher: publisher, order: s.Order, trail: trail, at: at.clone(), step: core.Steps(),
+		load: inputs{loader, shared.Logger, s.Core.UniWeight > 0}.load, meter: meter, watchdog: watchdog,
 	})
 	if err == nil && !s.ExitAtEnd {
 		shared.Logger.Info("every lane has ended", "step", core.Steps())
@@ -149,7 +175,7 @@ func Run(ctx context.Context, shared engine.Shared, bucket engine.Bucket, s Sett
 	}
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	return errors.Join(err, publisher.Close(closing))
+	return errors.Join(err, publisher.Close(closing), trail.close())
 }
 
 // open resumes from the newest whole checkpoint, or begins with the initial weights.

@@ -1,0 +1,131 @@
+//go:build cgo
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// In the order of arrival, with a lane that is late and a trainer that is killed again and again: a replay, in one
+// process and undisturbed, comes to the same records and the same weights bit for bit.
+func TestArrivalIsReplayedAfterKills(t *testing.T) {
+	t.Setenv("KAFKA_BROKERS", startBroker(t))
+	in := setUpPipeline(t, 48)
+	t.Setenv("TRAIN_LANE_ORDER", "arrival")
+	t.Setenv("CHECKPOINT_EVERY", "4")
+
+	t.Setenv("NAMESPACE", "source")
+	source := openNamespace(t)
+	mustCommand(t, "produce", in("scenes"), "--final")
+	t.Setenv("NAMESPACE", "killed")
+	t.Setenv("CHECKPOINT_DIR", in("killed"))
+	log := openNamespace(t)
+	if err := log.EnsureTopics(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	feed := newFeed(t, source, log)
+	var others []*process
+	for _, name := range []string{"encoder", "indexer", "grouper", "discriminator"} {
+		others = append(others, start(t, name))
+	}
+	trainer := start(t, "trainer")
+	late := feed.lanes[1]
+	feed.lanes[1] = late[:1] // it keeps one back
+	feed.publish(t, 2*len(feed.lanes[0]))
+	for _, steps := range []int64{3, 6} { // of lane 0 alone
+		awaitFeatures(t, log, 0, steps)
+		trainer.kill(t)
+		trainer = start(t, "trainer")
+	}
+	feed.lanes[1] = late
+	feed.publish(t, -1)
+	awaitFeatures(t, log, 1, 2)
+	trainer.kill(t)
+	trainer = start(t, "trainer")
+	if <-trainer.done; trainer.err != nil {
+		t.Errorf("trainer: %v\n%s", trainer.err, trainer.log)
+	}
+	for _, p := range others {
+		p.stop(t)
+	}
+
+	lanes := trained(t, log)
+	if len(lanes) < 8 || slices.Contains(lanes[:6], 1) {
+		t.Errorf("steps were made on lanes %v, want lane 1 to come later", lanes)
+	}
+	t.Setenv("SPOOL_DIR", "")
+	mustCommand(t, "run-manifest", "--out", in("run.json"))
+	for _, name := range []string{"TRAIN_LANE_ORDER", "CHECKPOINT_DIR", "NAMESPACE"} {
+		t.Setenv(name, "")
+	}
+	out := mustCommand(t, "replay", in("run.json"), "--namespace", "again", "--checkpoints", in("again"))
+	if strings.Contains(out, "differ") {
+		t.Errorf("replay prints\n%s", out)
+	}
+	if a, b := lastCheckpoint(t, in("killed")), lastCheckpoint(t, in("again")); a != b {
+		t.Errorf("the original's last checkpoint is %s, the replay's %s", a, b)
+	}
+	if out, err := command(t, "replay", in("run.json"), "--namespace", "turns", "--checkpoints", in("turns"), "--set", "TRAIN_LANE_ORDER=rotation"); err == nil {
+		t.Errorf("in strict rotation comes out the same\n%s", out)
+	}
+}
+
+// awaitFeatures waits until a lane has that many blocks.
+func awaitFeatures(t *testing.T, log *stream.Log, lane int, blocks int64) {
+	t.Helper()
+	for {
+		last, err := log.LastSeq(t.Context(), schemas.Features, lane)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last+1 >= blocks {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// trained is the lane of every step, as the features tell.
+func trained(t *testing.T, log *stream.Log) []int {
+	t.Helper()
+	lanes := make(map[int64]int)
+	for lane := range log.Config().Lanes {
+		for rec, err := range log.Records(t.Context(), schemas.Features, lane, stream.Position{}, -1) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			value, err := schemas.Unmarshal(rec.Schema, rec.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lanes[value.(*schemas.FeatureBlock).Step] = lane
+		}
+	}
+	order := make([]int, len(lanes))
+	for step, lane := range lanes {
+		if step >= int64(len(order)) {
+			t.Fatalf("step %d of %d", step, len(order))
+		}
+		order[step] = lane
+	}
+	return order
+}
+
+func lastCheckpoint(t *testing.T, dir string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "checkpoint-*.safetensors"))
+	if err != nil || len(files) == 0 {
+		entries, rerr := os.ReadDir(dir)
+		t.Fatal(fmt.Errorf("no checkpoint in %s: %v, %v, %v", dir, err, entries, rerr))
+	}
+	return checkpointDigest(t, files[len(files)-1])
+}
