@@ -50,7 +50,7 @@ func newBootstrapCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bootstrap DIR|TAR...",
 		Short: "train a first model on a slice of the data, for the encoder, Con-D and the trainer's start",
-		Args:  cobra.MinimumNArgs(1),
+		Args:  wantArgs(1, anyNumber),
 		RunE:  j.run,
 	}
 	f := cmd.Flags()

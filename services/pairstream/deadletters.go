@@ -94,7 +94,7 @@ func listJSON(ctx context.Context, log *stream.Log, f inspect.Filter, limit int,
 func newDeadLettersShowCommand() *cobra.Command {
 	var dir string
 	var whole, asJSON, raw bool
-	cmd := &cobra.Command{Use: "show NUMBER", Short: "show one dead letter: its headers, and its bytes as JSON where they can be read", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "show NUMBER", Short: "show one dead letter: its headers, and its bytes as JSON where they can be read", Args: wantArgs(1, 1)}
 	cmd.RunE = looking(&dir, func(cmd *cobra.Command, log *stream.Log, args []string) error {
 		d, err := findLetter(cmd.Context(), log, args[0])
 		if err != nil {

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -152,6 +154,9 @@ func (d *demo) report(c recordCounts, checkpoint string) {
 	line("after", d.after.ITC, d.after.Match.Error)
 	line("chance", d.after.Chance, 50)
 	r.Flush()
+	fmt.Fprintf(d.out, "\nto run it again and compare:\n"+
+		"  pairstream run-manifest --data %[1]s --out run.json\n"+
+		"  pairstream replay run.json --data %[1]s --namespace again\n", d.dir)
 }
 
 func reasonList(reasons map[string]int) string {
@@ -159,8 +164,8 @@ func reasonList(reasons map[string]int) string {
 		return ""
 	}
 	var parts []string
-	for reason, n := range reasons {
-		parts = append(parts, fmt.Sprintf("%s %d", reason, n))
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		parts = append(parts, fmt.Sprintf("%s %d", reason, reasons[reason]))
 	}
 	return " (" + strings.Join(parts, ", ") + ")"
 }

@@ -31,7 +31,7 @@ func newEvalCommand() *cobra.Command {
 		Short: "measure a checkpoint's retrieval (TR, IR) and its image-text matching",
 		Long: "Measures a checkpoint on the pairs of tars: text and image retrieval R@1/5/10 by ITC alone and with the\n" +
 			"first candidates ranked again by ITM, next to chance, and the error of the matching head.",
-		Args: cobra.MinimumNArgs(1),
+		Args: wantArgs(1, anyNumber),
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			s, err := config.Parse[bootstrapSettings](config.Environ())
 			if err != nil {

@@ -29,7 +29,7 @@ func newFineTuneCommand() *cobra.Command {
 		Short: "fine-tune a model for retrieval, as the papers make Con-D",
 		Long: "Fine-tunes a model on the pairs of tars with ITC against a queue of momentum features and ITM with the hardest\n" +
 			"negatives (GRIT-VLP supplement 3, MAFA appendix F): what the papers evaluate retrieval with, and their Con-D.",
-		Args: cobra.MinimumNArgs(1),
+		Args: wantArgs(1, anyNumber),
 		RunE: j.run,
 	}
 	f := cmd.Flags()

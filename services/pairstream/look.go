@@ -25,7 +25,11 @@ func openExisting(ctx context.Context, cfg stream.Config, dir string) (*stream.L
 	if len(cfg.Brokers) == 0 && !listens(ctx, defaultBroker) {
 		data := filepath.Join(dir, "broker")
 		if _, err := os.Stat(data); err != nil {
-			return nil, nil, fmt.Errorf("KAFKA_BROKERS is empty, nothing listens on %s, and there is no log in %s: name a broker, or the folder with --data", defaultBroker, data)
+			hint := "name a broker, or the folder with --data"
+			if filepath.Base(filepath.Clean(dir)) == "broker" {
+				hint = "--data wants the folder above " + dir
+			}
+			return nil, nil, fmt.Errorf("KAFKA_BROKERS is empty, nothing listens on %s, and there is no log in %s: %s", defaultBroker, data, hint)
 		}
 		broker, err := stream.StartBroker(stream.BrokerOptions{DataDir: data})
 		if err != nil {

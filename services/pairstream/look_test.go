@@ -187,4 +187,7 @@ func TestCommandsFindTheLogOfUp(t *testing.T) {
 	if out := mustCommand(t, "status", "--data", dir); !strings.Contains(out, "left, 1 lane") {
 		t.Errorf("status prints\n%s", out)
 	}
+	if _, err := command(t, "status", "--data", dir+"/broker"); err == nil || !strings.Contains(err.Error(), "--data wants the folder above "+dir+"/broker") {
+		t.Errorf("the log's own folder: error %v", err)
+	}
 }

@@ -7,6 +7,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"syscall"
@@ -22,6 +24,19 @@ func main() {
 	err := newRoot().ExecuteContext(ctx)
 	stop()
 	service.Exit("pairstream", err)
+}
+
+// anyNumber of arguments will do.
+const anyNumber = math.MaxInt
+
+// wantArgs refuses another number of arguments, and says how the command is used.
+func wantArgs(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if n := len(args); n < least || n > most {
+			return fmt.Errorf("got %d arguments, want: %s", n, cmd.UseLine())
+		}
+		return nil
+	}
 }
 
 func newRoot() *cobra.Command {

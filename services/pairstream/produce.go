@@ -23,7 +23,7 @@ func newProduceCommand() *cobra.Command {
 		Long: "Publishes every caption of every image of the tars (key.jpg/.jpeg/.png/.webp with key.txt and/or key.json) as a\n" +
 			"pair. Images stay in the tars; the services must be able to read them (BUCKET_ROOTS). Entries that are no pair are\n" +
 			"published too, so that the encoder counts them and sets them aside with a reason.",
-		Args: cobra.MinimumNArgs(1),
+		Args: wantArgs(1, anyNumber),
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			log, err := connect(cmd.Context())
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -82,12 +83,20 @@ func writeManifest(m *replay.Manifest, path string, stdout io.Writer) error {
 	return err
 }
 
+// fingerprints are those of the models, each with the topics that it has written.
 func fingerprints(m *replay.Manifest) string {
-	var names []string
+	var models []string
+	topics := make(map[string][]string)
 	for _, model := range m.Models {
-		names = append(names, model.Fingerprint)
+		if topics[model.Fingerprint] == nil {
+			models = append(models, model.Fingerprint)
+		}
+		topics[model.Fingerprint] = append(topics[model.Fingerprint], string(model.Topic))
 	}
-	return strings.Join(names, ", ")
+	for i, name := range models {
+		models[i] = fmt.Sprintf("%s (%s)", name, strings.Join(topics[name], ", "))
+	}
+	return strings.Join(models, ", ")
 }
 
 // runSettings are what a replay of a run needs to know of its settings.
@@ -121,7 +130,7 @@ func newReplayCommand() *cobra.Command {
 		Long: "Copies the pairs of a manifest to topics of their own, runs all stages on them in this process with the settings\n" +
 			"of the manifest, and compares what they write with the original: equal, or the first record that differs. The\n" +
 			"original is only read. An interrupted replay goes on when it is started again.",
-		Args: cobra.ExactArgs(1),
+		Args: wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m, err := replay.ReadManifest(args[0])
 			if err != nil {
@@ -142,7 +151,7 @@ func newReplayCommand() *cobra.Command {
 
 // run replays a manifest; an error tells of lanes that differ as well.
 func (o replayOptions) run(ctx context.Context, m *replay.Manifest, out, progress io.Writer) error {
-	p, err := o.settings(m, progress)
+	p, environ, err := o.settings(m, progress)
 	if err != nil {
 		return err
 	}
@@ -151,6 +160,9 @@ func (o replayOptions) run(ctx context.Context, m *replay.Manifest, out, progres
 	original, closeOriginal, err := openExisting(ctx, cfg, o.dir)
 	if err != nil {
 		return err
+	}
+	if err := o.leaveRunEnv(p.Stream, environ); err != nil {
+		return errors.Join(err, closeOriginal())
 	}
 	rt := service.NewRuntime(p.Process.NewLogger(os.Stderr))
 	p.Stream.Brokers = original.Config().Brokers
@@ -168,11 +180,21 @@ func (o replayOptions) run(ctx context.Context, m *replay.Manifest, out, progres
 	return errors.Join(err, report.Err())
 }
 
-// settings are those of the replay.
-func (o replayOptions) settings(m *replay.Manifest, warn io.Writer) (pipeline, error) {
+// leaveRunEnv leaves the settings of the replay beside a log in the folder of --data. Settings that are there are those
+// of the same replay, or of a run that has the namespace, which will be refused.
+func (o replayOptions) leaveRunEnv(cfg stream.Config, environ map[string]string) error {
+	_, err := os.Stat(runEnvFile(o.dir, o.namespace))
+	if len(cfg.Brokers) > 0 || !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return leaveRunEnv(o.dir, cfg, environ)
+}
+
+// settings are those of the replay, and the environment that they are read from.
+func (o replayOptions) settings(m *replay.Manifest, warn io.Writer) (pipeline, map[string]string, error) {
 	place := replay.Place{Namespace: o.namespace, Checkpoints: o.checkpoints, Overrides: make(map[string]string)}
 	if o.namespace == "" {
-		return pipeline{}, errors.New("--namespace is empty, want a prefix for the replay's topics")
+		return pipeline{}, nil, errors.New("--namespace is empty, want a prefix for the replay's topics")
 	}
 	if place.Checkpoints == "" {
 		place.Checkpoints = filepath.Join(o.dir, "replay", o.namespace)
@@ -180,7 +202,7 @@ func (o replayOptions) settings(m *replay.Manifest, warn io.Writer) (pipeline, e
 	for _, s := range o.set {
 		name, value, ok := strings.Cut(s, "=")
 		if !ok {
-			return pipeline{}, fmt.Errorf("--set is %q, want NAME=VALUE", s)
+			return pipeline{}, nil, fmt.Errorf("--set is %q, want NAME=VALUE", s)
 		}
 		place.Overrides[name] = value
 	}
@@ -191,7 +213,8 @@ func (o replayOptions) settings(m *replay.Manifest, warn io.Writer) (pipeline, e
 	if environ["LOG_LEVEL"] == "" {
 		environ["LOG_LEVEL"] = "warn"
 	}
-	return config.Parse[pipeline](environ)
+	p, err := config.Parse[pipeline](environ)
+	return p, environ, err
 }
 
 func (o replayOptions) replay(ctx context.Context, m *replay.Manifest, original *stream.Log, p pipeline, rt service.Runtime, progress io.Writer) (*replay.Report, error) {
@@ -203,7 +226,7 @@ func (o replayOptions) replay(ctx context.Context, m *replay.Manifest, original 
 	if err := log.EnsureTopics(ctx); err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(progress, "replaying %d lanes as %s\n", m.Lanes, o.namespace)
+	fmt.Fprintf(progress, "replaying %d lanes as %s, checkpoints in %s\n", m.Lanes, o.namespace, p.Trainer.Dir)
 	if err := followOrder(ctx, m, original, p.Trainer, o.namespace, progress); err != nil {
 		return nil, err
 	}

@@ -67,6 +67,9 @@ func TestRunManifestAndReplay(t *testing.T) {
 	if !strings.Contains(out, "32 pairs were copied") || strings.Contains(out, "differ") {
 		t.Errorf("replay prints\n%s", out)
 	}
+	if out := mustCommand(t, "replay", in("run.json"), "--namespace", "again", "--data", dir); strings.Contains(out, "differ") {
+		t.Errorf("once more, replay prints\n%s", out)
+	}
 	out, err = command(t, "replay", in("run.json"), "--namespace", "other", "--data", dir, "--set", "SEED=4", "--json")
 	var report replay.Report
 	if jerr := json.Unmarshal([]byte(out), &report); jerr != nil || len(report.Results) != 12 {
@@ -74,6 +77,50 @@ func TestRunManifestAndReplay(t *testing.T) {
 	}
 	if err == nil || !strings.HasPrefix(err.Error(), "the replay differs in ") || !report.Results[0].Equal || report.Results[2].Equal {
 		t.Errorf("another seed: error %v, results %+v", err, report.Results)
+	}
+}
+
+// A replay of a run whose log lies in a folder leaves its settings there, for the commands that look at it, and leaves
+// those of another run alone.
+func TestReplayLeavesItsSettings(t *testing.T) {
+	t.Setenv("NAMESPACE", "exp")
+	cfg := stream.DefaultConfig()
+	cfg.Namespace, cfg.Lanes = "exp", 2
+	dir := t.TempDir()
+	o := replayOptions{namespace: "exp", dir: dir}
+	leave := func(cfg stream.Config, seed string) string {
+		t.Helper()
+		if err := o.leaveRunEnv(cfg, map[string]string{"SEED": seed}); err != nil {
+			t.Fatal(err)
+		}
+		environ, err := environIn(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return environ["LANES"] + " " + environ["SEED"]
+	}
+	t.Setenv("LANES", "")
+	t.Setenv("SEED", "")
+	cluster := cfg
+	cluster.Brokers = []string{"kafka:9092"}
+	for _, c := range []struct {
+		name, seed, want string
+		cfg              stream.Config
+	}{
+		{"on a cluster", "6", " ", cluster},
+		{"in a folder", "7", "2 7", cfg},
+		{"of another run", "8", "2 7", cfg},
+	} {
+		if got := leave(c.cfg, c.seed); got != c.want {
+			t.Errorf("%s: LANES and SEED are %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestModelsAreNamedOnce(t *testing.T) {
+	m := &replay.Manifest{Models: []replay.Model{{Topic: "embeddings", Fingerprint: "a"}, {Topic: "scored", Fingerprint: "b"}, {Topic: "scored", Fingerprint: "a"}}}
+	if got, want := fingerprints(m), "a (embeddings, scored), b (scored)"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
@@ -90,8 +137,10 @@ func TestReplayCommandRefuses(t *testing.T) {
 		"replay " + good: "--namespace is empty, want a prefix for the replay's topics",
 		"replay " + good + " --namespace x --set LANES":      `--set is "LANES", want NAME=VALUE`,
 		"replay " + good + " --namespace x --set LANES=many": "BUCKET_ROOTS is empty",
-		"run-manifest --env " + path:                         "want NAME=VALUE in",
-		"run-manifest --env /nowhere":                        "reading --env: open /nowhere",
+		"replay":                      "got 0 arguments, want: pairstream replay MANIFEST [flags]",
+		"replay " + good + " x":       "got 2 arguments, want: pairstream replay MANIFEST",
+		"run-manifest --env " + path:  "want NAME=VALUE in",
+		"run-manifest --env /nowhere": "reading --env: open /nowhere",
 	} {
 		if _, err := command(t, strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q in it", args, err, want)

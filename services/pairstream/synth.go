@@ -13,7 +13,7 @@ func newSynthCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "synth DIR",
 		Short: "write shards of captioned scenes: drawn pictures whose true captions are known",
-		Args:  cobra.ExactArgs(1),
+		Args:  wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.Validate(); err != nil {
 				return err

@@ -22,7 +22,7 @@ func newVocabCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "vocab DIR|TAR...",
 		Short: "make a WordPiece vocabulary from captions",
-		Args:  cobra.MinimumNArgs(1),
+		Args:  wantArgs(1, anyNumber),
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			var failed error
 			vocab := token.BuildVocab(captions(cmd.Context(), paths, &failed), size, minCount)
