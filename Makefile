@@ -10,7 +10,7 @@ FIGURES := $(CURDIR)/$(BIN)/figures.txt
 # ./... leaves folders named testdata out.
 PACKAGES := ./... ./testdata/scenes
 # What computes with tensors, and the flags of deploy/Dockerfile.cuda for a libtorch that is not the system's.
-TENSORS := ./internal/torch ./internal/model ./internal/match ./encoder ./discriminator ./trainer
+TENSORS := ./internal/torch ./internal/tiled ./internal/model ./internal/match ./encoder ./discriminator ./trainer
 TORCH_LIB = $(abspath $(TORCH))/lib
 TORCH_FLAGS = CGO_CXXFLAGS="-O3 -std=c++17 -I$(abspath $(TORCH))/include -I$(abspath $(TORCH))/include/torch/csrc/api/include" \
 	CGO_LDFLAGS="-L$(TORCH_LIB) -Wl,-rpath,$(TORCH_LIB)$(if $(wildcard $(TORCH_LIB)/libtorch_cuda.so), -Wl$(comma)--no-as-needed -ltorch_cuda -lc10_cuda -Wl$(comma)--as-needed)"

@@ -9,6 +9,8 @@ import (
 	"github.com/pairstream/pairstream/internal/faiss"
 	"github.com/pairstream/pairstream/internal/golden"
 	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/tiled"
+	"github.com/pairstream/pairstream/internal/torch"
 )
 
 // vectors are the reference's, with int32 and matrices as the indexer wants them.
@@ -54,10 +56,23 @@ func (v vectors) params() knn.Params {
 	return knn.Params{K: v.number("in.k"), K1: v.number("in.k1"), K2: v.number("in.k2")}
 }
 
+// engines are all that there are; small tiles, so that the vectors fill many.
+func engines(t *testing.T) map[string]knn.Engine {
+	t.Helper()
+	w, err := torch.NewWorker(torch.WorkerOptions{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return map[string]knn.Engine{
+		"faiss": faiss.Engine{}, "tiled": tiled.New(w, tiled.Options{Rows: 100, Columns: 90}), "reference": knn.Reference{},
+	}
+}
+
 func TestGoldenNeighbors(t *testing.T) {
 	v := gpns(t)
 	images, texts, p := v.matrix("in.image_feat"), v.matrix("in.text_feat"), v.params()
-	for name, engine := range map[string]knn.Engine{"faiss": faiss.Engine{}, "reference": knn.Reference{}} {
+	for name, engine := range engines(t) {
 		t.Run(name, func(t *testing.T) {
 			got, err := engine.Neighbors(context.Background(), images, texts, p)
 			if err != nil {
@@ -96,7 +111,7 @@ func TestGoldenKMeans(t *testing.T) {
 	v := gpns(t)
 	x := v.matrix("in.image_feat")
 	p := knn.KMeansParams{Init: v.ints("in.kmeans_init"), Iterations: v.number("in.kmeans_iters")}
-	for name, engine := range map[string]knn.Engine{"faiss": faiss.Engine{}, "reference": knn.Reference{}} {
+	for name, engine := range engines(t) {
 		t.Run(name, func(t *testing.T) {
 			got, err := engine.KMeans(context.Background(), x, p)
 			if err != nil {

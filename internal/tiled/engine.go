@@ -23,7 +23,8 @@
 //  3. Memory on the device is the vectors (2 bytes a value on a GPU, 4 on the processor), 16*k1 bytes a member, and a few
 //     tiles. The tensors are gone when a call returns.
 //
-// An Engine is safe for concurrent use. It occupies its worker for a tile at a time, so that others get their turn.
+// An Engine is safe for concurrent use. Calls follow one another, so that the device holds one group at a time; the worker
+// is occupied for a tile at a time, so that others get their turn.
 // It refuses rows of which a value is not finite, or whose norms are so large that products overflow.
 package tiled
 
@@ -49,6 +50,7 @@ type Engine struct {
 	worker *torch.Worker
 	o      Options
 	cuda   bool
+	turn   chan struct{} // held by the call that has its vectors on the device
 	// halves makes the processor round products to float16, as a GPU does, so that tests meet the wider bound.
 	halves bool
 }
@@ -57,7 +59,7 @@ var _ knn.Engine = (*Engine)(nil)
 
 // New makes an engine of a worker, which stays the caller's.
 func New(worker *torch.Worker, o Options) *Engine {
-	e := &Engine{worker: worker, o: o, cuda: strings.HasPrefix(worker.Device(), "cuda")}
+	e := &Engine{worker: worker, o: o, turn: make(chan struct{}, 1), cuda: strings.HasPrefix(worker.Device(), "cuda")}
 	rows, columns := 1024, 4096 // 16 MiB of products, which libtorch's allocator keeps for the next tile
 	if e.cuda {
 		rows, columns = 1<<14, 1<<16 // 2 GiB in float16: long enough that starting a kernel costs nothing beside it
@@ -69,6 +71,16 @@ func New(worker *torch.Worker, o Options) *Engine {
 		e.o.Columns = columns
 	}
 	return e
+}
+
+// wait waits until no other call has its vectors on the device; done lets the next one in.
+func (e *Engine) wait(ctx context.Context) (done func(), err error) {
+	select {
+	case e.turn <- struct{}{}:
+		return func() { <-e.turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // limit is how many places and values are gathered on the device at a time.

@@ -89,6 +89,11 @@ type lloyd struct {
 var _ knn.Kernel = (*lloyd)(nil)
 
 func (e *Engine) withLloyd(ctx context.Context, x knn.Matrix, workers int, use func(*lloyd) error) error {
+	done, err := e.wait(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	rows, err := e.upload(ctx, x, workers)
 	if err != nil {
 		return err

@@ -22,6 +22,11 @@ func (e *Engine) Neighbors(ctx context.Context, v, t knn.Matrix, p knn.Params) (
 }
 
 func (e *Engine) neighbors(ctx context.Context, v, t knn.Matrix, p knn.Params) (knn.Result, error) {
+	done, err := e.wait(ctx)
+	if err != nil {
+		return knn.Result{}, err
+	}
+	defer done()
 	images, err := e.upload(ctx, v, p.Threads)
 	if err != nil {
 		return knn.Result{}, fmt.Errorf("images: %w", err)

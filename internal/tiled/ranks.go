@@ -104,7 +104,7 @@ func (r *ranks) count(s *torch.Scope, t *tile, submit func(job) error) error {
 	return side.each(s, lowest, func(s *torch.Scope, h hits) error {
 		lines, values := s.Sub(h.lines, number(s, t.columns.from)), s.Unsqueeze(h.values, 1)
 		surely := s.Gt(values, s.IndexSelect(high, 0, lines))
-		sums.IndexAdd(0, lines, s.To(surely, torch.Int64))
+		r.add(s, sums, lines, surely)
 		open := s.And(s.Ge(values, s.IndexSelect(low, 0, lines)), s.Not(surely))
 		index := s.Select(s.NonZero(s.Sum(open, 1, false)), 1, 0)
 		if index.Size(0) == 0 {
@@ -113,6 +113,15 @@ func (r *ranks) count(s *torch.Scope, t *tile, submit func(job) error) error {
 		f := h.only(s, index).pull()
 		return submit(func(ctx context.Context) error { return r.decide(ctx, f, t.columns) })
 	})
+}
+
+// add counts what is true in surely [hits, k1]. Every count is a number of its own in memory, since libtorch adds whole
+// rows, on the processor, a thousand times slower.
+func (r *ranks) add(s *torch.Scope, sums, lines, surely *torch.Tensor) {
+	found := s.NonZero(surely)
+	line := s.IndexSelect(lines, 0, s.Select(found, 1, 0))
+	at := s.Add(s.Mul(line, number(s, int64(r.k1))), s.Select(found, 1, 1))
+	s.Reshape(sums, -1).IndexAdd(0, at, s.Full(1, torch.Int64, found.Size(0)))
 }
 
 // part is a tensor's rows for the columns of a tile; writing to it changes the tensor.

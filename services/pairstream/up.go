@@ -88,7 +88,9 @@ func runStages(ctx context.Context, log *stream.Log, rt service.Runtime, p pipel
 		return encoding.Run(ctx, own, p.Bucket, p.Encoder)
 	})
 	run(indexing.Name, &s.indexer, func(ctx context.Context, stage *service.Stage) error {
-		return indexing.Run(ctx, log, p.Indexer, stage)
+		own := shared
+		own.Stage = stage
+		return indexing.Run(ctx, own, p.Indexer)
 	})
 	run(grouping.Name, &s.grouper, func(ctx context.Context, stage *service.Stage) error {
 		return grouping.Run(ctx, log, p.Grouper, stage)

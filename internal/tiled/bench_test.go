@@ -1,0 +1,82 @@
+package tiled
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"syscall"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/faiss"
+	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/knn/knntest"
+	"github.com/pairstream/pairstream/internal/rng"
+)
+
+// cpuSeconds is the processor time that this process has used: on a shared machine it says more than the clock.
+func cpuSeconds() float64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return math.NaN()
+	}
+	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+}
+
+// benchPairs draws pairs such as a crawl brings.
+func benchPairs(n, dim int) (v, t knn.Matrix) {
+	crawl := knntest.New(rng.New(1, "bench", int64(n)), 100, 10, dim)
+	var images, texts []float32
+	for range n {
+		image, text := crawl.Next()
+		images, texts = append(images, image...), append(texts, text...)
+	}
+	return knntest.Halves(images, dim), knntest.Halves(texts, dim)
+}
+
+// eachEngine runs a benchmark with the processor's engine and with this one on the processor, which is slower: it is made
+// for a GPU, whose products and passes over tiles cost next to nothing.
+func eachEngine(b *testing.B, run func(b *testing.B, e knn.Engine)) {
+	w := newWorker(b, 0)
+	rounded := New(w, Options{})
+	rounded.halves = true
+	for _, e := range []struct {
+		name   string
+		engine knn.Engine
+	}{{"faiss", faiss.Engine{}}, {"tiled", New(w, Options{})}, {"tiled, products in float16", rounded}} {
+		b.Run(e.name, func(b *testing.B) {
+			cpu := cpuSeconds()
+			for range b.N {
+				run(b, e.engine)
+			}
+			b.ReportMetric((cpuSeconds()-cpu)/float64(b.N), "cpu-s/op")
+		})
+	}
+}
+
+func BenchmarkNeighbors(b *testing.B) {
+	const dim = 256
+	for _, n := range []int{12_500, 25_000} {
+		b.Run(fmt.Sprintf("D=%d", n), func(b *testing.B) {
+			v, t := benchPairs(n, dim)
+			eachEngine(b, func(b *testing.B, e knn.Engine) {
+				if _, err := e.Neighbors(context.Background(), v, t, knn.Params{K: 10, K1: 5, K2: 500}); err != nil {
+					b.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+func BenchmarkKMeans(b *testing.B) {
+	const n, dim, clusters, rounds = 25_000, 256, 1000, 20
+	x, _ := benchPairs(n, dim)
+	eachEngine(b, func(b *testing.B, e knn.Engine) {
+		seeds, err := knn.Seeds(context.Background(), e, x, clusters, rng.New(1, "seeds"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := e.KMeans(context.Background(), x, knn.KMeansParams{Init: seeds, Iterations: rounds}); err != nil {
+			b.Fatal(err)
+		}
+	})
+}
