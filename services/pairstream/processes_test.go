@@ -227,7 +227,7 @@ func setUpPipeline(t *testing.T, scenes int) (in func(name string) string) {
 }
 
 // The same seed gives the same records and the same weights: twice in one process, and with every stage in a process of
-// its own beside a broker in another.
+// its own beside a broker in another. After the first run neighbours and clusters are computed by tiles on the device.
 func TestSameRecordsHoweverTheStagesRun(t *testing.T) {
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	in := setUpPipeline(t, 24)
@@ -239,6 +239,7 @@ func TestSameRecordsHoweverTheStagesRun(t *testing.T) {
 		mustCommand(t, "produce", in("scenes"), "--final")
 		mustCommand(t, "up")
 		compare(t, "a second run", &first, outcome(t, namespace, in(namespace)))
+		t.Setenv("NEIGHBORS_ENGINE", "device")
 	}
 
 	t.Setenv("NAMESPACE", "five")

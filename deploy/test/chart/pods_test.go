@@ -130,7 +130,7 @@ func TestGPUs(t *testing.T) {
 			continue
 		}
 		stage := p.labels["app.kubernetes.io/component"]
-		want := map[string]any{"encoder": float64(1), "discriminator": float64(1), "trainer": float64(8)}[stage]
+		want := map[string]any{"encoder": float64(1), "indexer": float64(1), "discriminator": float64(1), "trainer": float64(8)}[stage]
 		c := p.containers()[0]
 		if got := c.at("resources", "limits", "nvidia.com/gpu"); got != want {
 			t.Errorf("%s: %v GPUs, want %v", stage, got, want)

@@ -24,7 +24,7 @@ var cases = map[string]string{
 	"gpu": `
 gpuImage: {repository: registry.example/pairstream, tag: v1-cuda}
 encoder: {gpus: 1, nodeSelector: {accelerator: h100}, tolerations: [{key: nvidia.com/gpu, operator: Exists}]}
-indexer: {livePort: 9100}
+indexer: {livePort: 9100, gpus: 1}
 discriminator: {gpus: 1}
 trainer: {gpus: 8, replicas: 4, settings: {LR: 0.0001, MOMENTUM: true, LR_TOTAL_STEPS: 1000000}}
 `,
