@@ -55,8 +55,7 @@ type search struct {
 	k       int
 	workers int
 	columns []int32 // of the result: rows x k
-	// mask, if any, takes products out of a tile.
-	mask func(*torch.Scope, *tile)
+	owners  *owners // of members that are no neighbours of one another; nil: x and y are of different kinds
 	// also, if any, does more with a tile, which then has groups of this size by columns.
 	also    func(s *torch.Scope, t *tile, submit func(job) error) error
 	foldCol int64
@@ -81,11 +80,18 @@ func (q *search) block(ctx context.Context, rows block, submit func(job) error) 
 		return submit(func(ctx context.Context) error { return l.merge(ctx, f) })
 	}}
 	defer b.free()
-	for _, columns := range blocks(q.y.Rows, q.e.o.Columns) {
+	tiles := blocks(q.y.Rows, q.e.o.Columns)
+	same, many := make([][]member, len(tiles)), false
+	if q.owners != nil {
+		same, many = q.owners.masks(rows, tiles)
+	}
+	for i, columns := range tiles {
 		err := q.e.worker.Do(ctx, func(s *torch.Scope) error {
 			t := q.a.multiply(s, q.x, q.y, rows, columns, q.k, q.foldCol)
-			if q.mask != nil {
-				q.mask(s, t)
+			if many {
+				q.owners.maskAll(s, t)
+			} else {
+				mask(s, t, same[i])
 			}
 			if err := b.take(s, t); err != nil {
 				return err

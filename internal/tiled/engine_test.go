@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/faiss"
@@ -87,6 +90,36 @@ func TestNeighborsAreTheReferences(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// peakBytes is the most memory that this process has had.
+func peakBytes(t *testing.T) int64 {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Skip(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "VmHWM:")
+	number, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	kib, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kib << 10
+}
+
+// TestMemoryIsThatOfTiles has a group whose products take a gigabyte, twice.
+func TestMemoryIsThatOfTiles(t *testing.T) {
+	const n, dim = 16_000, 4
+	rows := knntest.Halves(knntest.UnitRows(rng.New(8, "memory"), n, dim, 40, 0.1), dim)
+	e := New(newWorker(t, 1), Options{})
+	before := peakBytes(t)
+	if _, err := e.Neighbors(context.Background(), rows, rows, knn.Params{K: 10, K1: 5, K2: 500}); err != nil {
+		t.Fatal(err)
+	}
+	if took := peakBytes(t) - before; took > n*n*4/3 {
+		t.Errorf("a group of %d took %d MiB, and a matrix of its products would take %d", n, took>>20, n*n*4>>20)
 	}
 }
 

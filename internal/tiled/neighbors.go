@@ -58,7 +58,7 @@ func (e *Engine) amongImages(ctx context.Context, images *matrix, p knn.Params, 
 	if err != nil {
 		return err
 	}
-	q := &search{e: e, x: images, y: images, a: a, k: p.K1, workers: p.Threads, columns: v2v, mask: newOwners(p.Owner).mask}
+	q := &search{e: e, x: images, y: images, a: a, k: p.K1, workers: p.Threads, columns: v2v, owners: newOwners(p.Owner)}
 	return q.run(ctx)
 }
 

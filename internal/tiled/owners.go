@@ -37,39 +37,58 @@ func newOwners(owner []int32) *owners {
 	return o
 }
 
-// same lists the members of b that show member i's image, ascending.
-func (o *owners) same(i int64, b block) []int32 {
+// same lists the members that show member i's image.
+func (o *owners) same(i int64) []int32 {
 	if o.owner == nil {
-		if i < b.from || i >= b.from+b.n {
-			return nil
-		}
 		return []int32{int32(i)}
 	}
-	run := o.order[o.from[i]:o.to[i]]
-	from, _ := slices.BinarySearch(run, int32(b.from))
-	to, _ := slices.BinarySearch(run, int32(b.from+b.n))
-	return run[from:to]
+	return o.order[o.from[i]:o.to[i]]
 }
 
-// mask overwrites the products of members that show the same image by -inf: one by one, as they are few. Where they are
-// not, the device compares all owners.
-func (o *owners) mask(s *torch.Scope, t *tile) {
-	width := t.width()
-	var places []int64
-	for i := range t.rows.n {
-		for _, j := range o.same(t.rows.from+i, t.columns) {
-			places = append(places, i*width+int64(j)-t.columns.from)
-		}
-		if int64(len(places)) > t.rows.n*t.columns.n/16+t.rows.n {
-			o.maskAll(s, t)
-			return
-		}
-	}
-	if len(places) > 0 {
-		s.Reshape(t.products, -1).IndexFill(0, s.Int64s(places, int64(len(places))), math.Inf(-1))
-	}
+// member is a row of a block, and a member that shows its image.
+type member struct {
+	row  int32
+	same int32
 }
 
+// few is how many members there may be to an image, on the average of a block, to be masked one by one.
+const few = 64
+
+// masks lists, for every block of columns, the members that show the image of one of the rows. all says that they are too
+// many to list.
+func (o *owners) masks(rows block, columns []block) (out [][]member, all bool) {
+	if o.owner != nil {
+		total := int64(0)
+		for i := rows.from; i < rows.from+rows.n; i++ {
+			total += int64(o.to[i] - o.from[i])
+		}
+		if total > few*rows.n {
+			return nil, true
+		}
+	}
+	out = make([][]member, len(columns))
+	for i := rows.from; i < rows.from+rows.n; i++ {
+		for _, j := range o.same(i) {
+			at := int64(j) / columns[0].n
+			out[at] = append(out[at], member{int32(i - rows.from), j})
+		}
+	}
+	return out, false
+}
+
+// mask overwrites products of members that show the same image by -inf.
+func mask(s *torch.Scope, t *tile, members []member) {
+	if len(members) == 0 {
+		return
+	}
+	places, width := make([]int64, len(members)), t.width()
+	for i, m := range members {
+		places[i] = int64(m.row)*width + int64(m.same) - t.columns.from
+	}
+	s.Reshape(t.products, -1).IndexFill(0, s.Int64s(places, int64(len(places))), math.Inf(-1))
+}
+
+// maskAll does so by comparing the owners of all rows and columns of a tile.
 func (o *owners) maskAll(s *torch.Scope, t *tile) {
 	numbers := func(b block, places int64) *torch.Tensor {
 		out := make([]int64, places)
