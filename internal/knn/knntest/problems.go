@@ -81,6 +81,12 @@ func Groups() []Group {
 			v[i], t[i] = v[i%16], v[i%16]
 		}
 	})
+	add("almost equal", 260, 16, 1, 0.5, usual, func(v, t []float32, _ *knn.Params) {
+		for i := range v { // scores differ by less than float32 products are wrong
+			v[i] = math.Nextafter32(v[i%16], v[i])
+			t[i] = math.Nextafter32(t[i%16], t[i])
+		}
+	})
 	add("images of five captions", 300, 32, 6, 0.5, usual, func(v, _ []float32, p *knn.Params) {
 		p.Owner = make([]int32, 300)
 		for i := range 300 {
