@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -23,7 +24,16 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := newRoot().ExecuteContext(ctx)
 	stop()
-	service.Exit("pairstream", err)
+	service.Exit("pairstream", unfinished(err))
+}
+
+// unfinished makes a failure of an interruption: whoever waits for the command has not got what it was for. Commands
+// that run until they are interrupted end without an error.
+func unfinished(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted")
+	}
+	return err
 }
 
 // anyNumber of arguments will do.

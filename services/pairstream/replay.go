@@ -136,7 +136,11 @@ func newReplayCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.run(cmd.Context(), m, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			err = o.run(cmd.Context(), m, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			if err != nil && cmd.Context().Err() != nil {
+				return errors.New("interrupted; the same command goes on")
+			}
+			return err
 		},
 	}
 	f := cmd.Flags()

@@ -3,7 +3,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -121,6 +123,24 @@ func TestModelsAreNamedOnce(t *testing.T) {
 	m := &replay.Manifest{Models: []replay.Model{{Topic: "embeddings", Fingerprint: "a"}, {Topic: "scored", Fingerprint: "b"}, {Topic: "scored", Fingerprint: "a"}}}
 	if got, want := fingerprints(m), "a (embeddings, scored), b (scored)"; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// What was interrupted has not come out equal.
+func TestInterruptedReplayFails(t *testing.T) {
+	testLog(t)
+	t.Setenv("BUCKET_ROOTS", "file://"+t.TempDir())
+	path := filepath.Join(t.TempDir(), "run.json")
+	mustCommand(t, "run-manifest", "--open", "--out", path)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	root := newRoot()
+	root.SetArgs([]string{"replay", path, "--namespace", "x"})
+	if err := unfinished(root.ExecuteContext(ctx)); err == nil || err.Error() != "interrupted; the same command goes on" {
+		t.Errorf("error %v", err)
+	}
+	if err := unfinished(fmt.Errorf("reading: %w", context.Canceled)); err == nil || err.Error() != "interrupted" {
+		t.Errorf("error %v", err)
 	}
 }
 

@@ -95,7 +95,7 @@ func (s *statusPrinter) watch(ctx context.Context, interval time.Duration) error
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil
 		case <-tick.C:
 		}
 	}
