@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -318,7 +319,7 @@ func TestArrivalIsFollowedAfterCrashes(t *testing.T) {
 		if !slices.Equal(lanes[:len(first)], first) || slices.Contains(first[:min(len(first), late)], 1) {
 			t.Errorf("point %d: first %v, in the end %v: want lane 1 to come later, and the first steps to stay", dieAt, first, lanes)
 		}
-		known, err := readOrder(dir, log.Config().Namespace)
+		known, err := readOrder(dir, log.Config().Namespace, 0)
 		for i, lane := range lanes {
 			if known[int64(i)] != lane {
 				t.Errorf("point %d: in the file step %d is made on lane %d, in fact on %d (%v)", dieAt, i, known[int64(i)], lane, err)
@@ -407,9 +408,33 @@ func TestCopyOrderAgain(t *testing.T) {
 		dir := t.TempDir()
 		writeTurns(t, dir, c.there...)
 		n, err := CopyOrder(t.Context(), log, dir, "exp")
-		got, rerr := readOrder(dir, "exp")
+		got, rerr := readOrder(dir, "exp", 0)
 		if n != c.want || len(got) != c.want || err != nil || rerr != nil {
 			t.Errorf("%s: %d steps (%v), the file has %v (%v), want %d", c.name, n, err, got, rerr, c.want)
+		}
+	}
+}
+
+// An order that cannot be this training's ends it, and says what to do.
+func TestOrderOfAnotherRunIsRefused(t *testing.T) {
+	log := testLogs(t)("exp")
+	putScored(t, log, 0, 1, 2)
+	ends := make([]turn, testBatches+1)
+	for i := range ends {
+		ends[i] = turn{int64(i), 1}
+	}
+	for _, c := range []struct {
+		name  string
+		there []turn
+		want  string
+	}{
+		{"a lane of others", []turn{{0, 7}}, "choosing the lane of step 0: it was made on lane 7, which is not among those of this trainer (LANES, RANK, WORLD_SIZE)"},
+		{"more batches than there are", ends, "choosing the lane of step 4: it was made on lane 1: the lane has ended: the order of lanes is that of another run"},
+	} {
+		dir := t.TempDir()
+		writeTurns(t, dir, c.there...)
+		if _, err := live(t, log, new(disk), dir, life{order: Arrival, dieAt: -1}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q in it", c.name, err, c.want)
 		}
 	}
 }

@@ -31,8 +31,8 @@ var errOtherRun = errors.New("the order of lanes is that of another run; give th
 // order.
 type orderFile struct{ file *os.File }
 
-// openOrderFile opens the file of a folder, which is made if need be, and returns what is in it.
-func openOrderFile(dir, namespace string) (*orderFile, order, error) {
+// openOrderFile opens the file of a folder, which is made if need be, and returns what it says from a step on.
+func openOrderFile(dir, namespace string, from int64) (*orderFile, order, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, nil, fmt.Errorf("opening the order of lanes: %w", err)
 	}
@@ -40,14 +40,14 @@ func openOrderFile(dir, namespace string) (*orderFile, order, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("opening the order of lanes: %w", err)
 	}
-	o, err := takeOver(f, dir, namespace)
+	o, err := takeOver(f, dir, namespace, from)
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("opening the order of lanes %s: %w", f.Name(), err), f.Close())
 	}
 	return &orderFile{f}, o, nil
 }
 
-func takeOver(f *os.File, dir, namespace string) (order, error) {
+func takeOver(f *os.File, dir, namespace string, from int64) (order, error) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, errors.New("another trainer is writing it: want a CHECKPOINT_DIR for each")
@@ -58,7 +58,7 @@ func takeOver(f *os.File, dir, namespace string) (order, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, whole, err := parseOrder(raw, namespace)
+	o, whole, err := parseOrder(raw, namespace, from)
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +75,8 @@ func takeOver(f *os.File, dir, namespace string) (order, error) {
 	return o, errors.Join(f.Sync(), syncFolder(dir))
 }
 
-// readOrder reads the file of a folder without writing to it; no file is no order.
-func readOrder(dir, namespace string) (order, error) {
+// readOrder is openOrderFile for someone who writes nothing; no file is no order.
+func readOrder(dir, namespace string, from int64) (order, error) {
 	path := filepath.Join(dir, orderFileName)
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -85,15 +85,15 @@ func readOrder(dir, namespace string) (order, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the order of lanes: %w", err)
 	}
-	o, _, err := parseOrder(raw, namespace)
+	o, _, err := parseOrder(raw, namespace, from)
 	if err != nil {
 		return nil, fmt.Errorf("reading the order of lanes %s: %w", path, err)
 	}
 	return o, nil
 }
 
-// parseOrder returns the order and how many bytes have it: all but a line that does not end.
-func parseOrder(raw []byte, namespace string) (o order, whole int, err error) {
+// parseOrder returns the order from a step on, and how many bytes are whole lines.
+func parseOrder(raw []byte, namespace string, from int64) (o order, whole int, err error) {
 	o = make(order)
 	whole = bytes.LastIndexByte(raw, '\n') + 1
 	n := 0
@@ -109,6 +109,9 @@ func parseOrder(raw []byte, namespace string) (o order, whole int, err error) {
 		var t turn
 		if _, err := fmt.Sscanf(line, "%d %d", &t.step, &t.lane); err != nil || line != t.String() || t.step < 0 || t.lane < 0 {
 			return nil, 0, fmt.Errorf("line %d is %q, want a step and a lane; without the file the order is that of the features in the log", n, line)
+		}
+		if t.step < from {
+			continue
 		}
 		if err := o.add(t); err != nil {
 			return nil, 0, fmt.Errorf("line %d: %w", n, err)

@@ -11,7 +11,7 @@ import (
 // writeTurns writes turns down and returns the file.
 func writeTurns(t *testing.T, dir string, turns ...turn) string {
 	t.Helper()
-	f, _, err := openOrderFile(dir, "exp")
+	f, _, err := openOrderFile(dir, "exp", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestOrderFileCutAtEveryByte(t *testing.T) {
 		if err := os.WriteFile(path, whole[:n], 0o644); err != nil {
 			t.Fatal(err)
 		}
-		f, got, err := openOrderFile(dir, "exp")
+		f, got, err := openOrderFile(dir, "exp", 0)
 		if err != nil {
 			t.Fatalf("%d bytes: %v", n, err)
 		}
@@ -56,7 +56,7 @@ func TestOrderFileCutAtEveryByte(t *testing.T) {
 			t.Fatal(err)
 		}
 		got[int64(want)] = 7
-		again, err := readOrder(dir, "exp")
+		again, err := readOrder(dir, "exp", 0)
 		if err != nil || !maps.Equal(again, got) {
 			t.Errorf("%d bytes, continued: %v (%v), want %v", n, again, err, got)
 		}
@@ -79,10 +79,10 @@ func TestOrderFileRefuses(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, orderFileName), []byte(c.text), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := openOrderFile(dir, "exp"); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, _, err := openOrderFile(dir, "exp", 0); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("opening: error %v, want %q in it", err, c.want)
 			}
-			if _, err := readOrder(dir, "exp"); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := readOrder(dir, "exp", 0); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("reading: error %v, want %q in it", err, c.want)
 			}
 		})
@@ -91,11 +91,11 @@ func TestOrderFileRefuses(t *testing.T) {
 
 func TestOrderFileHasOneWriter(t *testing.T) {
 	dir := t.TempDir()
-	f, _, err := openOrderFile(dir, "exp")
+	f, _, err := openOrderFile(dir, "exp", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := openOrderFile(dir, "exp"); err == nil || !strings.Contains(err.Error(), "another trainer is writing it") {
+	if _, _, err := openOrderFile(dir, "exp", 0); err == nil || !strings.Contains(err.Error(), "another trainer is writing it") {
 		t.Errorf("a second writer: error %v", err)
 	}
 	if err := f.Close(); err != nil {
@@ -105,7 +105,32 @@ func TestOrderFileHasOneWriter(t *testing.T) {
 }
 
 func TestNoOrderFileIsNoOrder(t *testing.T) {
-	if o, err := readOrder(t.TempDir(), "exp"); len(o) != 0 || err != nil {
+	if o, err := readOrder(t.TempDir(), "exp", 0); len(o) != 0 || err != nil {
 		t.Errorf("got %v, %v", o, err)
+	}
+}
+
+func TestOrderFileFromAStepOn(t *testing.T) {
+	dir := t.TempDir()
+	writeTurns(t, dir, turn{0, 0}, turn{1, 4}, turn{2, 0}, turn{3, 4})
+	if o, err := readOrder(dir, "exp", 2); err != nil || !maps.Equal(o, order{2: 0, 3: 4}) {
+		t.Errorf("got %v, %v: want steps 2 and 3", o, err)
+	}
+}
+
+func BenchmarkOrderFile(b *testing.B) {
+	f, _, err := openOrderFile(b.TempDir(), "exp", 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	step := int64(0)
+	for b.Loop() {
+		if err := f.add(turn{step, 3}); err != nil {
+			b.Fatal(err)
+		}
+		step++
+	}
+	if err := f.Close(); err != nil {
+		b.Fatal(err)
 	}
 }

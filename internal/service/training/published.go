@@ -57,7 +57,7 @@ func CopyOrder(ctx context.Context, from *stream.Log, dir, namespace string) (st
 	if err != nil {
 		return 0, err
 	}
-	file, known, err := openOrderFile(dir, namespace)
+	file, known, err := openOrderFile(dir, namespace, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -79,10 +79,10 @@ type trail struct {
 func openTrail(ctx context.Context, log *stream.Log, s Settings, at positions, step int64, last map[int]int64) (trail, error) {
 	namespace := log.Config().Namespace
 	if s.Order != Arrival { // it follows what was written while the setting was another
-		known, err := readOrder(s.Dir, namespace)
+		known, err := readOrder(s.Dir, namespace, step)
 		return trail{known: known}, err
 	}
-	file, known, err := openOrderFile(s.Dir, namespace)
+	file, known, err := openOrderFile(s.Dir, namespace, step)
 	if err != nil {
 		return trail{}, err
 	}
