@@ -3,6 +3,7 @@ package discriminator
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -22,8 +23,13 @@ var smallConfig = model.Config{
 
 func newConD(t *testing.T, part int) *Discriminator {
 	t.Helper()
+	return conDOn(t, part, torch.WorkerOptions{Device: "cpu", Threads: 2, Deterministic: true})
+}
+
+func conDOn(t *testing.T, part int, o torch.WorkerOptions) *Discriminator {
+	t.Helper()
 	before := torch.Live()
-	w, err := torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 2, Deterministic: true})
+	w, err := torch.NewWorker(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,6 +212,33 @@ func TestScoreRefuses(t *testing.T) {
 		_, err := d.Score(context.Background(), allCandidates(3), in)
 		if !errors.Is(err, match.ErrInput) || !strings.Contains(err.Error(), strings.TrimPrefix(name, "3 ")) {
 			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
+
+// Probabilities in mixed precision are those of float32 within a hundredth. Where the package's own kernels multiply they
+// are as independent of the other candidates.
+func TestScoresInMixedPrecision(t *testing.T) {
+	const n = 9
+	in := randomInput(n)
+	want := score(t, newConD(t, 16), allCandidates(n), in)
+	for _, multiplier := range []string{"", "libtorch"} {
+		o := torch.WorkerOptions{Threads: 2, Deterministic: true, Precision: torch.BFloat16, Multiplier: multiplier}
+		got := score(t, conDOn(t, 16, o), allCandidates(n), in)
+		for k, p := range got.ProbI2T {
+			if math.Abs(float64(p-want.ProbI2T[k])) > 0.01 {
+				t.Errorf("multiplier %q: candidate %d has %v, in float32 %v", multiplier, k, p, want.ProbI2T[k])
+			}
+		}
+		if slices.Equal(got.ProbI2T, want.ProbI2T) || got.Model != want.Model {
+			t.Errorf("multiplier %q: the bits of float32, or another Con-D", multiplier)
+		}
+		d := conDOn(t, 5, o)
+		if d.model.Worker().Multiplier() == "libtorch" {
+			continue // which promises no bits
+		}
+		if parts := score(t, d, allCandidates(n), in); !slices.Equal(parts.ProbT2I, got.ProbT2I) {
+			t.Errorf("multiplier %q: parts of another size change the scores", multiplier)
 		}
 	}
 }

@@ -26,12 +26,17 @@ func testModel(t *testing.T) *model.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Vocab = make([]string, testConfig.VocabSize)
-	copy(m.Vocab, []string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"})
-	for i := 5; i < len(m.Vocab); i++ {
-		m.Vocab[i] = name("word%d", i)
-	}
+	m.Vocab = testVocab()
 	return m
+}
+
+func testVocab() []string {
+	vocab := make([]string, testConfig.VocabSize)
+	copy(vocab, []string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"})
+	for i := 5; i < len(vocab); i++ {
+		vocab[i] = name("word%d", i)
+	}
+	return vocab
 }
 
 func testTrainer(t *testing.T, o Options) *Trainer {

@@ -67,12 +67,12 @@ func step(s *torch.Scope, m *model.Model, b batchOf) *torch.Tensor {
 	return s.Add(s.Add(itc, itm), mlm)
 }
 
-func benchmarkStep(b *testing.B, preset string, vocab, batch, threads int) {
+func benchmarkStep(b *testing.B, preset string, vocab, batch, threads int, precision torch.DType) {
 	c, err := model.Preset(preset, vocab)
 	if err != nil {
 		b.Fatal(err)
 	}
-	w := workerOf(b, threads)
+	w := preciseWorker(b, threads, precision)
 	m := newModel(b, w, c, 1)
 	data := newBatch(c, batch)
 	var params []*torch.Tensor
@@ -127,38 +127,43 @@ func BenchmarkStep(b *testing.B) {
 		preset       string
 		vocab, batch int
 	}{{"tiny", 2000, 48}, {"tiny", 2000, 96}, {"small", 8000, 16}} {
-		for _, threads := range []int{1, 2} {
-			b.Run(fmt.Sprintf("%s/batch=%d/threads=%d", size.preset, size.batch, threads), func(b *testing.B) {
-				benchmarkStep(b, size.preset, size.vocab, size.batch, threads)
-			})
+		for _, precision := range []torch.DType{torch.Float32, torch.BFloat16} {
+			for _, threads := range []int{1, 2} {
+				b.Run(fmt.Sprintf("%s/batch=%d/%s/threads=%d", size.preset, size.batch, precision, threads), func(b *testing.B) {
+					benchmarkStep(b, size.preset, size.vocab, size.batch, threads, precision)
+				})
+			}
 		}
 	}
 }
 
 func BenchmarkEncoder(b *testing.B) {
-	for _, preset := range model.PresetNames()[:2] {
-		c, err := model.Preset(preset, len(smallVocab()))
-		if err != nil {
+	for _, preset := range model.PresetNames() {
+		for _, precision := range []torch.DType{torch.Float32, torch.BFloat16} {
+			b.Run(fmt.Sprintf("%s/%s", preset, precision), func(b *testing.B) { benchmarkEncoder(b, preset, precision) })
+		}
+	}
+}
+
+func benchmarkEncoder(b *testing.B, preset string, precision torch.DType) {
+	c, err := model.Preset(preset, len(smallVocab()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	e := newEncoder(b, preciseWorker(b, 2, precision), c, model.DefaultBatchSize)
+	r := rng.New(3, "encoder benchmark")
+	pixels := noise(r, model.DefaultBatchSize*e.Preprocessing().Values())
+	captions := make([]string, model.DefaultBatchSize)
+	for i := range captions {
+		captions[i] = caption(r)
+	}
+	for b.Loop() {
+		if _, err := e.EncodeImages(context.Background(), pixels, len(captions)); err != nil {
 			b.Fatal(err)
 		}
-		w := worker(b)
-		e := newEncoder(b, w, c, model.DefaultBatchSize)
-		r := rng.New(3, "encoder benchmark")
-		pixels := noise(r, model.DefaultBatchSize*e.Preprocessing().Values())
-		captions := make([]string, model.DefaultBatchSize)
-		for i := range captions {
-			captions[i] = caption(r)
+		if _, err := e.EncodeTexts(context.Background(), captions); err != nil {
+			b.Fatal(err)
 		}
-		b.Run(preset, func(b *testing.B) {
-			for b.Loop() {
-				if _, err := e.EncodeImages(context.Background(), pixels, len(captions)); err != nil {
-					b.Fatal(err)
-				}
-				if _, err := e.EncodeTexts(context.Background(), captions); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(float64(len(captions))*float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
-		})
 	}
+	b.ReportMetric(float64(len(captions))*float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
 }

@@ -125,7 +125,7 @@ func (m *CLIP) Image(s *torch.Scope, images *torch.Tensor) *torch.Tensor {
 	for _, l := range v.layers {
 		x = l.forward(s, x, nil)
 	}
-	return s.Linear(v.after.apply(s, s.Select(x, 1, 0)), v.projection, nil)
+	return linear{w: v.projection}.exact(s, v.after.apply(s, s.Select(x, 1, 0)))
 }
 
 // Text projects ids [n, length] to [n, embed], not of unit length. The state at the end token stands for the text; that
@@ -141,7 +141,7 @@ func (m *CLIP) Text(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
 	width := x.Size(2)
 	end := s.Expand(s.Reshape(s.ArgMax(ids, 1), n, 1, 1), n, 1, width)
 	pooled := s.Squeeze(s.Gather(x, 1, end), 1)
-	return s.Linear(t.last.apply(s, pooled), t.projection, nil)
+	return linear{w: t.projection}.exact(s, t.last.apply(s, pooled))
 }
 
 // causalMask keeps a token from seeing the later ones: [1, length, length].

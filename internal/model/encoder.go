@@ -179,11 +179,11 @@ func NewEncoder(ctx context.Context, m *Model, batch int) (*Encoder, error) {
 	}
 	t := towers{
 		image: func(s *torch.Scope, pixels *torch.Tensor) *torch.Tensor {
-			return m.visionProj.apply(s, s.Select(m.vision.forward(s, pixels, true), 1, 0))
+			return m.visionProj.exact(s, s.Select(m.vision.forward(s, pixels, true), 1, 0))
 		},
 		text: func(s *torch.Scope, ids, mask *torch.Tensor) *torch.Tensor {
 			hidden := m.text.alone(s, m.text.embed(s, ids), m.text.scores(s, mask), true)
-			return m.textProj.apply(s, s.Select(hidden, 1, 0))
+			return m.textProj.exact(s, s.Select(hidden, 1, 0))
 		},
 		tokens: func(caption string) []int32 { return words.Encode(caption, m.Config.TextTokens) },
 		length: m.Config.TextTokens,

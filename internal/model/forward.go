@@ -31,7 +31,7 @@ func (m *Model) Fuse(s *torch.Scope, hidden, mask, images *torch.Tensor) *torch.
 
 // MatchLogits are the ITM logits [n, 2] of fused pairs; class 1 is a match.
 func (m *Model) MatchLogits(s *torch.Scope, fused *torch.Tensor) *torch.Tensor {
-	return m.match.apply(s, s.Select(fused, 1, 0))
+	return m.match.exact(s, s.Select(fused, 1, 0))
 }
 
 // MatchPairs is MatchLogits of Fuse, for the pairs (text textIndex[i], image imageIndex[i]), with less work: nothing is

@@ -63,3 +63,13 @@ func caption(r *rand.Rand) string {
 	}
 	return string(out)
 }
+
+func preciseWorker(t testing.TB, threads int, precision torch.DType) *torch.Worker {
+	t.Helper()
+	w, err := torch.NewWorker(torch.WorkerOptions{Threads: threads, Deterministic: true, Precision: precision})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return w
+}

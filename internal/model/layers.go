@@ -30,6 +30,12 @@ func newLinear(src *source, name string, in, out int, first initial) linear {
 
 func (l linear) apply(s *torch.Scope, x *torch.Tensor) *torch.Tensor { return s.Linear(x, l.w, l.b) }
 
+// exact is apply in float32, whatever the worker's precision: for the small last layers, whose results leave the network.
+func (l linear) exact(s *torch.Scope, x *torch.Tensor) (y *torch.Tensor) {
+	s.InFloat32(func() { y = l.apply(s, x) })
+	return y
+}
+
 // rows is the part of the layer that makes outputs [from, from+n).
 func (l linear) rows(s *torch.Scope, from, n int64) linear {
 	return linear{w: s.Narrow(l.w, 0, from, n), b: s.Narrow(l.b, 0, from, n)}
@@ -71,7 +77,7 @@ func firstToken(s *torch.Scope, x *torch.Tensor) *torch.Tensor { return s.Narrow
 
 // unit projects the first token's vector and scales it to length one.
 func unit(s *torch.Scope, x *torch.Tensor, projection linear) *torch.Tensor {
-	return s.Normalize(projection.apply(s, s.Select(x, 1, 0)), -1, unitFloor)
+	return s.Normalize(projection.exact(s, s.Select(x, 1, 0)), -1, unitFloor)
 }
 
 // patches cuts images [n, 3, height, width] into squares: [n, squares, 3*patch*patch], row by row, each square as the

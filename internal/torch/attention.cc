@@ -10,6 +10,7 @@
 #include "gemm.hpp"
 #include "guard.hpp"
 #include "pool.hpp"
+#include "precision.hpp"
 #include "simd.hpp"
 
 using namespace pairstream;
@@ -211,9 +212,13 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   }
 };
 
-// anywhere is the same in libtorch's operations, for other devices and types.
-at::Tensor anywhere(const at::Tensor &q, const at::Tensor &packed, const at::Tensor &mask, int64_t heads, double scale,
-                    const Draw &draw) {
+// anywhere is the same in libtorch's operations, for other devices and types. Halves are multiplied as such, their
+// products are scaled and normalised in float32.
+at::Tensor anywhere(const at::Tensor &query, const at::Tensor &keys, const at::Tensor &mask, int64_t heads,
+                    double scale, const Draw &draw) {
+  const bool halves = multiplies_halves();
+  const at::Tensor q = !present(query) ? query : halves ? half(query) : wide(query);
+  const at::Tensor packed = halves ? half(keys) : wide(keys);
   auto parts = packed.chunk(present(q) ? 2 : 3, 2);
   if (present(q)) {
     parts.insert(parts.begin(), q);
@@ -221,12 +226,12 @@ at::Tensor anywhere(const at::Tensor &q, const at::Tensor &packed, const at::Ten
   for (at::Tensor &x : parts) {  // [batch, length, heads*width] to [batch, heads, length, width]
     x = x.reshape({x.size(0), x.size(1), heads, x.size(2) / heads}).transpose(1, 2);
   }
-  at::Tensor scores = at::matmul(parts[0], parts[1].transpose(2, 3)) * scale;
+  at::Tensor scores = wide(at::matmul(parts[0], parts[1].transpose(2, 3))) * scale;
   if (present(mask)) {
     scores = scores + mask.unsqueeze(1);
   }
   const at::Tensor p = at::dropout(at::softmax(scores, 3), draw.share, draw.drops());
-  at::Tensor mixed = at::matmul(p, parts[2]).transpose(1, 2);
+  at::Tensor mixed = at::matmul(halves ? half(p) : p, parts[2]).transpose(1, 2);
   return mixed.reshape({mixed.size(0), mixed.size(1), -1});
 }
 
@@ -256,7 +261,8 @@ ps_result ps_attention(ps_tensor *query, ps_tensor *packed_handle, ps_tensor *ma
     const at::Tensor mask = mask_handle == nullptr ? none() : ref(mask_handle).detach().contiguous();
     check_shapes(q, packed, mask, heads);
     const Draw draw = dropout > 0 ? next_draw(dropout) : Draw{};
-    if (!fits(q) || !fits(packed) || !fits(mask)) {
+    // On the CPU these products are a few hundredths of a network's, and rounding costs what it would win.
+    if (!fits(q) || !fits(packed) || !fits(mask) || (multiplies_halves() && !gemm_takes_halves())) {
       return anywhere(q, packed, mask, heads, scale, draw);
     }
     if (!c10::GradMode::is_enabled()) {

@@ -8,37 +8,87 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <initializer_list>
 #include <stdexcept>
 
 namespace pairstream {
 namespace {
 
-using dnnl_fn = int (*)(char, char, int64_t, int64_t, int64_t, float, const float *, int64_t, const float *, int64_t,
-                        float, float *, int64_t);
-using blas_fn = void (*)(const char *, const char *, const int *, const int *, const int *, const float *,
-                         const float *, const int *, const float *, const int *, const float *, float *, const int *);
+template <typename T>
+using dnnl_fn = int (*)(char, char, int64_t, int64_t, int64_t, float, const T *, int64_t, const T *, int64_t, float,
+                        float *, int64_t);
+template <typename T>
+using blas_fn = void (*)(const char *, const char *, const int *, const int *, const int *, const float *, const T *,
+                         const int *, const T *, const int *, const float *, float *, const int *);
+using half = c10::BFloat16;
 
-const auto dnnl = reinterpret_cast<dnnl_fn>(dlsym(RTLD_DEFAULT, "dnnl_sgemm"));
-const auto blas = reinterpret_cast<blas_fn>(dlsym(RTLD_DEFAULT, "sgemm_"));
+// find is the first of the functions that is there, or null.
+template <typename F>
+F find(std::initializer_list<const char *> names) {
+  for (const char *name : names) {
+    if (void *f = dlsym(RTLD_DEFAULT, name)) {
+      return reinterpret_cast<F>(f);
+    }
+  }
+  return nullptr;
+}
+
+const auto dnnl = find<dnnl_fn<float>>({"dnnl_sgemm"});
+const auto dnnl_halves = find<dnnl_fn<half>>({"dnnl_gemm_bf16bf16f32"});
+const auto blas = find<blas_fn<float>>({"sgemm_"});
+const auto blas_halves = find<blas_fn<half>>({"gemm_bf16bf16f32_", "sbgemm_"});  // MKL's and OpenBLAS's
+
+template <typename T>
+const T *of(const Matrix &m) {
+  return static_cast<const T *>(m.data);
+}
+
+template <typename T>
+int call_dnnl(dnnl_fn<T> f, int64_t rows, int64_t columns, int64_t inner, Matrix a, Matrix b, bool add, float *c,
+              int64_t stride) {
+  return f(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', rows, columns, inner, 1, of<T>(a), a.stride, of<T>(b),
+           b.stride, add ? 1 : 0, c, stride);
+}
 
 void with_dnnl(int64_t rows, int64_t columns, int64_t inner, Matrix a, Matrix b, bool add, float *c, int64_t stride) {
-  if (dnnl(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', rows, columns, inner, 1, a.data, a.stride, b.data,
-           b.stride, add ? 1 : 0, c, stride) != 0) {
+  const int failed = a.half ? call_dnnl(dnnl_halves, rows, columns, inner, a, b, add, c, stride)
+                            : call_dnnl(dnnl, rows, columns, inner, a, b, add, c, stride);
+  if (failed != 0) {
     throw std::runtime_error("oneDNN refuses a matrix product");
   }
 }
 
-void with_blas(int64_t rows, int64_t columns, int64_t inner, Matrix a, Matrix b, bool add, float *c, int64_t stride) {
+// dnnl_takes_halves asks: oneDNN refuses bfloat16 on a processor without vector units for it.
+bool dnnl_takes_halves() {
+  static const bool takes = [] {
+    const half one(1);
+    float product = 0;
+    return dnnl_halves != nullptr && call_dnnl(dnnl_halves, 1, 1, 1, {&one, 1}, {&one, 1}, false, &product, 1) == 0 &&
+           product == 1;
+  }();
+  return takes;
+}
+
+template <typename T>
+void call_blas(blas_fn<T> f, int64_t rows, int64_t columns, int64_t inner, Matrix a, Matrix b, bool add, float *c,
+               int64_t stride) {
   // BLAS has columns where we have rows: it multiplies the transposed matrices, the other way round.
   const int m = static_cast<int>(columns), n = static_cast<int>(rows), k = static_cast<int>(inner);
   const int ldb = static_cast<int>(b.stride), lda = static_cast<int>(a.stride), ldc = static_cast<int>(stride);
   const float one = 1, beta = add ? 1 : 0;
-  blas(b.transposed ? "T" : "N", a.transposed ? "T" : "N", &m, &n, &k, &one, b.data, &ldb, a.data, &lda, &beta, c,
-       &ldc);
+  f(b.transposed ? "T" : "N", a.transposed ? "T" : "N", &m, &n, &k, &one, of<T>(b), &ldb, of<T>(a), &lda, &beta, c,
+    &ldc);
 }
 
+void with_blas(int64_t rows, int64_t columns, int64_t inner, Matrix a, Matrix b, bool add, float *c, int64_t stride) {
+  a.half ? call_blas(blas_halves, rows, columns, inner, a, b, add, c, stride)
+         : call_blas(blas, rows, columns, inner, a, b, add, c, stride);
+}
+
+bool blas_takes_halves() { return blas_halves != nullptr; }
+
 at::Tensor view(Matrix m, int64_t rows, int64_t columns) {
-  auto *data = const_cast<float *>(m.data);
+  auto *data = const_cast<void *>(m.data);
   return m.transposed ? at::from_blob(data, {rows, columns}, {1, m.stride}, at::kFloat)
                       : at::from_blob(data, {rows, columns}, {m.stride, 1}, at::kFloat);
 }
@@ -55,10 +105,15 @@ struct Multiplier {
   const char *name;
   bool there;
   void (*multiply)(int64_t, int64_t, int64_t, Matrix, Matrix, bool, float *, int64_t);
+  bool (*takes_halves)();
 };
 
+bool never() { return false; }  // libtorch's own operations are as well called for the whole product
+
 const Multiplier multipliers[] = {
-    {"oneDNN", dnnl != nullptr, with_dnnl}, {"BLAS", blas != nullptr, with_blas}, {"libtorch", true, with_libtorch}};
+    {"oneDNN", dnnl != nullptr, with_dnnl, dnnl_takes_halves},
+    {"BLAS", blas != nullptr, with_blas, blas_takes_halves},
+    {"libtorch", true, with_libtorch, never}};
 
 std::atomic<const Multiplier *> chosen{nullptr};
 
@@ -73,6 +128,8 @@ void choose_gemm(const std::string &name) {
   }
   throw std::invalid_argument("no " + name + " to multiply matrices with");
 }
+
+bool gemm_takes_halves() { return chosen.load()->takes_halves(); }
 
 const char *gemm_name() { return chosen.load()->name; }
 

@@ -1,6 +1,8 @@
-// Products of float32 matrices on the CPU, on the calling thread alone.
+// Products of matrices on the CPU, on the calling thread alone: of float32, or of bfloat16 with sums in float32.
 #ifndef PAIRSTREAM_TORCH_GEMM_HPP
 #define PAIRSTREAM_TORCH_GEMM_HPP
+
+#include <c10/util/BFloat16.h>
 
 #include <cstdint>
 #include <string>
@@ -10,12 +12,15 @@ namespace pairstream {
 // Matrix is rows x columns within a larger one: element (i, j) is at data[i * stride + j]; transposed, at
 // data[j * stride + i].
 struct Matrix {
-  const float *data;
+  const void *data;  // of at::BFloat16 when half is set, of float otherwise
   int64_t stride;
-  bool transposed = false;
+  bool transposed, half;
+
+  Matrix(const float *d, int64_t s, bool t = false) : data(d), stride(s), transposed(t), half(false) {}
+  Matrix(const c10::BFloat16 *d, int64_t s, bool t = false) : data(d), stride(s), transposed(t), half(true) {}
 };
 
-// gemm adds a (rows x inner) times b (inner x columns) to c, or puts it there when add is false.
+// gemm adds a (rows x inner) times b (inner x columns), both of one type, to c, or puts it there when add is false.
 void gemm(int64_t rows, int64_t columns, int64_t inner, Matrix a, Matrix b, bool add, float *c, int64_t stride);
 
 // choose_gemm says what multiplies: "oneDNN", "BLAS" or "libtorch"; "" is the first of them that is there. It throws
@@ -24,6 +29,9 @@ void choose_gemm(const std::string &name);
 
 // gemm_name is the name of what multiplies.
 const char *gemm_name();
+
+// gemm_takes_halves says whether what multiplies knows bfloat16.
+bool gemm_takes_halves();
 
 }  // namespace pairstream
 

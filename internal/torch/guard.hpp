@@ -67,6 +67,15 @@ inline at::ScalarType scalar_type(int dtype) {
 
 inline at::IntArrayRef dims_of(const int64_t *dims, int n) { return at::IntArrayRef(dims, static_cast<size_t>(n)); }
 
+// host_copy is a tensor of a copy of data on the host; pinned, a device copies from it while the host goes on.
+inline at::Tensor host_copy(const void *data, int dtype, const int64_t *dims, int n, bool pinned) {
+  at::Tensor t = at::empty(dims_of(dims, n), at::TensorOptions().dtype(scalar_type(dtype)).pinned_memory(pinned));
+  if (t.numel() > 0) {
+    std::memcpy(t.data_ptr(), data, t.nbytes());
+  }
+  return t;
+}
+
 }  // namespace pairstream
 
 #endif

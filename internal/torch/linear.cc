@@ -6,6 +6,7 @@
 #include "gemm.hpp"
 #include "guard.hpp"
 #include "pool.hpp"
+#include "precision.hpp"
 
 using namespace pairstream;
 
@@ -50,27 +51,43 @@ int64_t rows_at_once(const at::Tensor &x) {
   return x.dim() > 2 ? x.size(-2) : 1;
 }
 
+// part is a matrix within a tensor of float32 or bfloat16: its rows begin at offset.
+Matrix part(const at::Tensor &t, int64_t offset, int64_t stride, bool transposed = false) {
+  if (t.scalar_type() == at::kBFloat16) {
+    return {t.data_ptr<at::BFloat16>() + offset, stride, transposed};
+  }
+  return {t.data_ptr<float>() + offset, stride, transposed};
+}
+
+// forward multiplies x by the weights, which have its type, float32 or bfloat16; the result is of float32.
 at::Tensor forward(const at::Tensor &x, const Layers &layers) {
   const int64_t inputs = x.size(-1), rows = x.numel() / std::max<int64_t>(inputs, 1), stride = layers.outputs();
   auto shape = x.sizes().vec();
   shape.back() = stride;
-  at::Tensor y = at::empty(shape, x.options());
-  const float *from = x.data_ptr<float>();
+  at::Tensor y = at::empty(shape, x.options().dtype(at::kFloat));
   float *to = y.data_ptr<float>();
   const int64_t step = std::max<int64_t>(rows_at_once(x), 1);
-  parallel((rows + step - 1) / step, [&](int64_t part) {
-    const int64_t first = part * step, n = std::min(step, rows - first);
+  parallel((rows + step - 1) / step, [&](int64_t index) {
+    const int64_t first = index * step, n = std::min(step, rows - first);
     for (size_t i = 0; i < layers.size(); i++) {
       float *out = to + first * stride + layers.offsets[i];
       const bool bias = present(layers.biases[i]);
       if (bias) {
         add_bias(out, stride, n, layers.biases[i]);
       }
-      gemm(n, layers.weights[i].size(0), inputs, {from + first * inputs, inputs},
-           {layers.weights[i].data_ptr<float>(), inputs, true}, bias, out, stride);
+      gemm(n, layers.weights[i].size(0), inputs, part(x, first * inputs, inputs),
+           part(layers.weights[i], 0, inputs, true), bias, out, stride);
     }
   });
   return y;
+}
+
+// halves_of are the pairs with their weights rounded.
+std::vector<at::Tensor> halves_of(std::vector<at::Tensor> pairs) {
+  for (size_t i = 0; i < pairs.size() && present(pairs[i]); i += 2) {
+    pairs[i] = rounded(pairs[i]);
+  }
+  return pairs;
 }
 
 // add_columns sums up columns [0, n) of rows of g, in blocks, so that the rounding errors of long sums stay small.
@@ -99,9 +116,15 @@ struct Part {
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static at::Tensor forward(AutogradContext *ctx, const at::Tensor &x, const at::Tensor &w0, const at::Tensor &b0,
                             const at::Tensor &w1, const at::Tensor &b1, const at::Tensor &w2, const at::Tensor &b2) {
-    ctx->save_for_backward({x, w0, w1, w2});
     ctx->saved_data["biases"] = (present(b0) ? 1 : 0) | (present(b1) ? 2 : 0) | (present(b2) ? 4 : 0);
-    return ::forward(x, Layers({w0, b0, w1, b1, w2, b2}));
+    if (!multiplies_halves()) {
+      ctx->save_for_backward({x, w0, w1, w2});
+      return ::forward(x, Layers({w0, b0, w1, b1, w2, b2}));
+    }
+    const at::Tensor input = rounded(x);
+    const std::vector<at::Tensor> pairs = halves_of({w0, b0, w1, b1, w2, b2});
+    ctx->save_for_backward({input, pairs[0], pairs[2], pairs[4]});
+    return ::forward(input, Layers(pairs));
   }
 
   static variable_list backward(AutogradContext *ctx, const variable_list &grads) {
@@ -111,16 +134,16 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const Layers layers({saved[1], none(), saved[2], none(), saved[3], none()});
     variable_list out(1 + 2 * kMaxLayers);
     if (ctx->needs_input_grad(0)) {
-      out[0] = at::empty_like(x);
+      out[0] = at::empty(x.sizes(), g.options());
     }
     std::vector<Part> parts;
     for (size_t i = 0; i < layers.size(); i++) {
       if (!ctx->needs_input_grad(1 + 2 * i)) {
         continue;
       }
-      out[1 + 2 * i] = at::empty_like(layers.weights[i]);
+      out[1 + 2 * i] = at::empty(layers.weights[i].sizes(), g.options());
       if ((biases >> i & 1) != 0) {
-        out[2 + 2 * i] = at::empty({layers.weights[i].size(0)}, x.options());
+        out[2 + 2 * i] = at::empty({layers.weights[i].size(0)}, g.options());
       }
       for (int64_t from = 0; from < layers.weights[i].size(0); from += kOutputs) {
         parts.push_back({i, from, std::min(kOutputs, layers.weights[i].size(0) - from)});
@@ -130,28 +153,30 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     return out;
   }
 
-  // run computes the gradients of weights first, whose parts are the larger ones, and then that of the input.
+  // run computes the gradients of weights first, whose parts are the larger ones, and then that of the input. Products
+  // are of the type of x, sums over rows of float32.
   static void run(const at::Tensor &x, const at::Tensor &g, const Layers &layers, const std::vector<Part> &parts,
                   variable_list &out) {
     const int64_t inputs = x.size(-1), rows = x.numel() / std::max<int64_t>(inputs, 1), stride = layers.outputs();
-    const float *gp = g.data_ptr<float>(), *xp = x.data_ptr<float>();
+    const at::Tensor factor = x.scalar_type() == at::kBFloat16 ? rounded(g) : g;
+    const float *gp = g.data_ptr<float>();
     const auto weight_parts = static_cast<int64_t>(parts.size());
     const int64_t input_parts = out[0].defined() ? (rows + kRows - 1) / kRows : 0;
     parallel(weight_parts + input_parts, [&](int64_t index) {
       if (index < weight_parts) {
         const Part &p = parts[index];
-        const float *columns = gp + layers.offsets[p.layer] + p.from;
-        gemm(p.n, inputs, rows, {columns, stride, true}, {xp, inputs}, false,
+        const int64_t column = layers.offsets[p.layer] + p.from;
+        gemm(p.n, inputs, rows, part(factor, column, stride, true), part(x, 0, inputs), false,
              out[1 + 2 * p.layer].data_ptr<float>() + p.from * inputs, inputs);
         if (out[2 + 2 * p.layer].defined()) {
-          add_columns(columns, stride, rows, p.n, out[2 + 2 * p.layer].data_ptr<float>() + p.from);
+          add_columns(gp + column, stride, rows, p.n, out[2 + 2 * p.layer].data_ptr<float>() + p.from);
         }
         return;
       }
       const int64_t first = (index - weight_parts) * kRows, n = std::min(kRows, rows - first);
       for (size_t i = 0; i < layers.size(); i++) {
-        gemm(n, inputs, layers.weights[i].size(0), {gp + first * stride + layers.offsets[i], stride},
-             {layers.weights[i].data_ptr<float>(), inputs}, i > 0, out[0].data_ptr<float>() + first * inputs, inputs);
+        gemm(n, inputs, layers.weights[i].size(0), part(factor, first * stride + layers.offsets[i], stride),
+             part(layers.weights[i], 0, inputs), i > 0, out[0].data_ptr<float>() + first * inputs, inputs);
       }
     });
   }
@@ -166,8 +191,15 @@ void check_shapes(const at::Tensor &x, const at::Tensor &w, const at::Tensor &b)
               " do not fit");
 }
 
-// anywhere is the same in libtorch's operations, for other devices and types.
-at::Tensor anywhere(const at::Tensor &x, const Layers &layers) {
+// anywhere is the same in libtorch's operations, for other devices and types. Of halves the result is of halves too.
+at::Tensor anywhere(const at::Tensor &input, std::vector<at::Tensor> pairs) {
+  const at::Tensor x = multiplies_halves() ? half(input) : wide(input);
+  if (x.scalar_type() == at::kBFloat16) {
+    for (at::Tensor &t : pairs) {
+      t = present(t) ? half(t) : t;
+    }
+  }
+  const Layers layers(pairs);
   if (layers.size() == 1) {
     return at::linear(x, layers.weights[0], present(layers.biases[0]) ? layers.biases[0] : at::Tensor());
   }
@@ -188,11 +220,11 @@ ps_result ps_linear(ps_tensor *input, ps_tensor **weights, ps_tensor **biases, i
       fast = fast && fits(pairs[2 * i]) && fits(pairs[2 * i + 1]);
     }
     const at::Tensor x = ref(input).contiguous();
-    if (!fast || !fits(x)) {
-      return anywhere(x, Layers(pairs));
+    if (!fast || !fits(x) || (multiplies_halves() && !gemm_takes_halves())) {
+      return anywhere(x, pairs);
     }
     if (!c10::GradMode::is_enabled()) {
-      return forward(x, Layers(pairs));
+      return multiplies_halves() ? forward(rounded(x), Layers(halves_of(pairs))) : forward(x, Layers(pairs));
     }
     return LinearFunction::apply(x, pairs[0], pairs[1], pairs[2], pairs[3], pairs[4], pairs[5]);
   });

@@ -6,6 +6,7 @@
 
 #include "guard.hpp"
 #include "pool.hpp"
+#include "precision.hpp"
 #include "simd.hpp"
 
 using namespace pairstream;
@@ -137,8 +138,8 @@ bool fits(const at::Tensor &t) { return t.is_cpu() && t.scalar_type() == at::kFl
 
 ps_result ps_layer_norm(ps_tensor *handle, ps_tensor *other_handle, ps_tensor *weight, ps_tensor *bias, double eps) {
   return result([&] {
-    const at::Tensor x = ref(handle).contiguous(), &w = ref(weight), &b = ref(bias);
-    const at::Tensor other = other_handle == nullptr ? none() : ref(other_handle).contiguous();
+    const at::Tensor x = wide(ref(handle)).contiguous(), &w = ref(weight), &b = ref(bias);
+    const at::Tensor other = other_handle == nullptr ? none() : wide(ref(other_handle)).contiguous();
     TORCH_CHECK(w.dim() == 1 && b.sizes() == w.sizes() && x.dim() > 0 && x.size(-1) == w.size(0) && w.size(0) > 0,
                 "rows of ", x.sizes(), ", weight ", w.sizes(), " and bias ", b.sizes(), " do not fit");
     TORCH_CHECK(!present(other) || other.sizes() == x.sizes(), "adding ", other.sizes(), " to ", x.sizes());

@@ -66,6 +66,13 @@ func (s *Scope) NoGrad(fn func()) {
 	fn()
 }
 
+// InFloat32 runs fn with products of float32, whatever the worker's precision.
+func (s *Scope) InFloat32(fn func()) {
+	before := C.ps_set_halves(0)
+	defer C.ps_set_halves(before)
+	fn()
+}
+
 // Keep gives t to the caller, who frees it with [Tensor.Free]. It returns t.
 func (s *Scope) Keep(t *Tensor) *Tensor {
 	t.kept = true

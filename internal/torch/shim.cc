@@ -13,6 +13,7 @@
 #include "gemm.hpp"
 #include "guard.hpp"
 #include "pool.hpp"
+#include "precision.hpp"
 
 using namespace pairstream;
 
@@ -82,13 +83,20 @@ int ps_set_grad(int enabled) {
 
 const char *ps_multiplier(void) { return gemm_name(); }
 
+// Ids, masks and targets of a step go to the device without making the host wait. More than this, such as weights, is
+// not pinned: libtorch keeps pinned memory for good.
+constexpr int64_t kPinned = 1 << 20;
+
 ps_result ps_from_data(const void *data, int dtype, const int64_t *dims, int n, const char *device) {
   return result([&] {
-    at::Tensor t = at::empty(dims_of(dims, n), at::TensorOptions().dtype(scalar_type(dtype)));
-    if (t.numel() > 0) {
-      std::memcpy(t.data_ptr(), data, t.nbytes());
+    const at::Device to{std::string(device)};
+    int64_t bytes = static_cast<int64_t>(at::elementSize(scalar_type(dtype)));
+    for (int64_t d : dims_of(dims, n)) {
+      bytes *= d;
     }
-    return t.to(at::Device(std::string(device)));
+    const bool pinned = !to.is_cpu() && bytes <= kPinned;
+    const at::Tensor t = host_copy(data, dtype, dims, n, pinned);
+    return t.to(to, t.scalar_type(), /*non_blocking=*/pinned);
   });
 }
 
@@ -221,8 +229,8 @@ ps_result ps_along(int op, ps_tensor *handle, int64_t dim, int64_t a, int64_t b)
   return result([&]() -> at::Tensor {
     const at::Tensor &x = ref(handle);
     switch (op) {
-      case PS_SOFTMAX: return at::softmax(x, dim);
-      case PS_LOG_SOFTMAX: return at::log_softmax(x, dim);
+      case PS_SOFTMAX: return at::softmax(wide(x), dim);
+      case PS_LOG_SOFTMAX: return at::log_softmax(wide(x), dim);
       case PS_ARGMAX: return at::argmax(x, dim);
       case PS_UNSQUEEZE: return at::unsqueeze(x, dim);
       case PS_SQUEEZE: return at::squeeze(x, dim);
@@ -300,14 +308,14 @@ ps_result ps_embedding(ps_tensor *weight, ps_tensor *ids, int64_t padding) {
 
 ps_result ps_normalize(ps_tensor *handle, int64_t dim, double eps) {
   return result([&] {
-    const at::Tensor &x = ref(handle);
+    const at::Tensor x = wide(ref(handle));
     return at::div(x, at::clamp_min(at::norm(x, 2, at::IntArrayRef(dim), true), eps));
   });
 }
 
 ps_result ps_cross_entropy(ps_tensor *logits, ps_tensor *targets, int64_t ignore) {
   return result([&] {
-    return at::nll_loss(at::log_softmax(ref(logits), 1), ref(targets), {}, at::Reduction::Mean, ignore);
+    return at::nll_loss(at::log_softmax(wide(ref(logits)), 1), ref(targets), {}, at::Reduction::Mean, ignore);
   });
 }
 

@@ -13,6 +13,7 @@ extern "C" {
 
 typedef struct ps_tensor ps_tensor;  // an at::Tensor
 typedef struct ps_script ps_script;  // a torch::jit::Module
+typedef struct ps_upload ps_upload;  // a tensor on its way to a device
 
 typedef struct {
   ps_tensor *tensor;
@@ -29,6 +30,11 @@ typedef struct {
   ps_script *script;
   char *error;
 } ps_script_result;
+
+typedef struct {
+  ps_upload *upload;
+  char *error;
+} ps_upload_result;
 
 // The codes are pairstream's own and stay inside this package, so their values may change at any time.
 enum ps_dtype { PS_FLOAT32, PS_FLOAT64, PS_BFLOAT16, PS_INT64, PS_BOOL, PS_UINT8, PS_FLOAT16, PS_OTHER };
@@ -67,6 +73,7 @@ char *ps_blas(void);             // caller frees
 const char *ps_multiplier(void);  // what multiplies float32 matrices on the CPU
 int64_t ps_thread_mark(void);    // a number that differs between threads
 int ps_set_grad(int enabled);    // returns the previous mode of this thread
+int ps_set_halves(int on);       // whether this thread's products are of bfloat16 (precision.cc); returns the previous
 char *ps_seed(uint64_t seed);    // of this thread's dropout; of everybody's on other devices
 
 // Making tensors. The data is copied.
@@ -74,6 +81,12 @@ ps_result ps_from_data(const void *data, int dtype, const int64_t *dims, int n, 
 ps_result ps_full(double value, int dtype, const int64_t *dims, int n, const char *device);
 ps_result ps_arange(int64_t n, const char *device);
 void ps_free(ps_tensor **tensors, int n);
+
+// Making tensors ahead of their use (upload.cc), from any thread. Whoever started an upload either receives its tensor on
+// the thread that computes, which ends it, or ends it without.
+ps_upload_result ps_upload_start(const void *data, int dtype, const int64_t *dims, int n, const char *device);
+ps_result ps_upload_receive(ps_upload *upload);
+void ps_upload_free(ps_upload *upload);
 
 // Looking at tensors.
 int ps_dim(ps_tensor *x);

@@ -20,6 +20,12 @@
 //  3. With Deterministic set, the same calls on the same data give the same bits on the same machine, with the same
 //     number of threads; an operation that cannot promise this on the device fails.
 //
+// A worker of precision BFloat16 trains and infers in mixed precision: what linear layers and attentions multiply is rounded
+// to bfloat16, and the products are summed up in float32. Weights, their gradients and moments, normalisations, softmax
+// and losses are of float32 as before. On the CPU the results of linear layers are of float32, too, and attention's
+// products, a small part of the work, are not rounded. On other devices results stay bfloat16 until an operation wants
+// float32: what PyTorch's autocast does.
+//
 // Tensors, scopes and optimisers are for the worker's thread alone: use them inside Do. A Worker itself is safe for
 // concurrent use, and runs what it is given one after the other.
 //

@@ -26,14 +26,15 @@ type WorkerOptions struct {
 	Device        string // "cpu", "cuda" or "cuda:N"; empty: "cpu"
 	Threads       int    // that share an operation on the CPU; 0: GOMAXPROCS
 	Deterministic bool   // invariant 3
-	// Multiplier of float32 matrices on the CPU: "oneDNN", "BLAS" or "libtorch"; empty: the first of them that is there.
+	// Multiplier of matrices on the CPU: "oneDNN", "BLAS" or "libtorch"; empty: the first of them that is there.
 	Multiplier string
+	// Precision is the type of what linear layers and attentions multiply, Float32 or BFloat16. See the package.
+	Precision DType
 }
 
 // Worker owns the one operating-system thread that touches tensors: libtorch's gradient mode belongs to the thread that
 // sets it, and operations that ran side by side would only take the cores from one another. So a process has one worker
-// for each device. Everything but the device is a setting of the whole process: the
-// worker started last decides.
+// for each device. Everything but device and precision is a setting of the whole process: the worker started last decides.
 type Worker struct {
 	options WorkerOptions
 	device  *C.char
@@ -65,6 +66,9 @@ func NewWorker(o WorkerOptions) (*Worker, error) {
 	if o.Threads < 0 {
 		return nil, fmt.Errorf("torch: starting a worker: %d threads, want 0 or more", o.Threads)
 	}
+	if o.Precision != Float32 && o.Precision != BFloat16 {
+		return nil, fmt.Errorf("torch: starting a worker: products of %s, want %s or %s", o.Precision, Float32, BFloat16)
+	}
 	w := &Worker{
 		options: o,
 		device:  C.CString(o.Device),
@@ -82,10 +86,13 @@ func NewWorker(o WorkerOptions) (*Worker, error) {
 	return w, nil
 }
 
+// Precision is the type of what linear layers and attentions multiply.
+func (w *Worker) Precision() DType { return w.options.Precision }
+
 // Device is the device that the worker was started for.
 func (w *Worker) Device() string { return w.options.Device }
 
-// Multiplier is what multiplies float32 matrices on the CPU; see [WorkerOptions]. Where it is "BLAS", [BLAS] says which.
+// Multiplier is what multiplies matrices on the CPU; see [WorkerOptions]. Where it is "BLAS", [BLAS] says which.
 func (w *Worker) Multiplier() string { return C.GoString(C.ps_multiplier()) }
 
 // Close waits for the work in hand and ends the thread. Work that has not begun gets [ErrClosed].
@@ -145,6 +152,7 @@ func (w *Worker) loop(ready chan<- error) {
 		ready <- err
 		return
 	}
+	C.ps_set_halves(C.int(flag(w.options.Precision == BFloat16)))
 	ready <- nil
 	for {
 		select {

@@ -1,0 +1,121 @@
+package torch_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/torch"
+)
+
+// The data is the caller's again at once: a loader may fill the same buffer with the next batch while earlier ones are
+// under way, and whoever computes gets each as it was.
+func TestUploadsKeepWhatTheyWereGiven(t *testing.T) {
+	w := newWorker(t, 2)
+	before := torch.Live()
+	const batches, n = 6, 1000
+	buffer := make([]float32, n)
+	under := make(chan *torch.Upload, 2) // double buffering: two batches ahead
+	var loader sync.WaitGroup
+	loader.Go(func() {
+		defer close(under)
+		for b := range batches {
+			for i := range buffer {
+				buffer[i] = float32(b*n + i)
+			}
+			u, err := w.Upload(buffer, 10, n/10)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			under <- u
+		}
+	})
+	batch := 0
+	for u := range under {
+		run(t, w, func(s *torch.Scope) {
+			x := s.Receive(u)
+			if !slices.Equal(x.Shape(), []int64{10, n / 10}) || x.DType() != torch.Float32 {
+				t.Fatalf("shape %v of %s", x.Shape(), x.DType())
+			}
+			for i, v := range s.AddScalar(x, 0).Float32s() {
+				if v != float32(batch*n+i) {
+					t.Fatalf("batch %d: value %d is %v", batch, i, v)
+				}
+			}
+		})
+		batch++
+	}
+	loader.Wait()
+	if batch != batches {
+		t.Errorf("%d batches, want %d", batch, batches)
+	}
+	if n := torch.Live() - before; n != 0 {
+		t.Errorf("%d handles were not given back", n)
+	}
+}
+
+// Uploads are received in any order, while their worker is busy, and by whom they belong to.
+func TestUploadsInAnyOrder(t *testing.T) {
+	w := newWorker(t, 1)
+	run(t, w, func(s *torch.Scope) {
+		var all [3]*torch.Upload
+		for i := range all {
+			u, err := w.Upload([]float32{float32(i)}, 1) // from inside Do: it does not wait for the worker
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[i] = u
+		}
+		for _, i := range []int{2, 0, 1} {
+			if got := s.Receive(all[i]).Item(); got != float64(i) {
+				t.Errorf("upload %d has %v", i, got)
+			}
+		}
+	})
+}
+
+func TestUploadsAreGivenBack(t *testing.T) {
+	before := torch.Live()
+	w := newWorker(t, 1)
+	unused, err := w.Upload(nil, 0, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	late, err := w.Upload([]float32{1}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if err := w.Do(context.Background(), func(*torch.Scope) error { return nil }); !errors.Is(err, torch.ErrClosed) {
+		t.Fatalf("error %v", err)
+	}
+	after, err := w.Upload([]float32{2}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range []*torch.Upload{unused, late, after, unused, nil} {
+		u.Free()
+	}
+	if n := torch.Live() - before; n != 0 {
+		t.Errorf("%d handles were not given back", n)
+	}
+	defer func() {
+		if p, ok := recover().(string); !ok || !strings.Contains(p, "received twice, or after it was freed") {
+			t.Errorf("panic %v", p)
+		}
+	}()
+	new(torch.Scope).Receive(late)
+}
+
+func TestUploadRefuses(t *testing.T) {
+	w := newWorker(t, 1)
+	for want, shape := range map[string][]int64{"3 values for shape [2]": {2}, "impossible shape": {-1, 3}} {
+		if _, err := w.Upload(make([]float32, 3), shape...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one that says %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package trainer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/safetensors"
+	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// preciseWorker computes in mixed precision, if asked to; with multiplier libtorch as other devices than the CPU do.
+func preciseWorker(t *testing.T, precision torch.DType, multiplier string) *torch.Worker {
+	t.Helper()
+	w, err := torch.NewWorker(torch.WorkerOptions{Threads: 2, Deterministic: true, Precision: precision, Multiplier: multiplier})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return w
+}
+
+func preciseTrainer(t *testing.T, precision torch.DType, multiplier string, o Options) *Trainer {
+	t.Helper()
+	before := torch.Live()
+	t.Cleanup(func() {
+		if n := torch.Live() - before; n != 0 {
+			t.Errorf("%d tensors were not given back", n)
+		}
+	})
+	m, err := model.New(context.Background(), preciseWorker(t, precision, multiplier), testConfig, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Vocab = testVocab()
+	tr, err := New(context.Background(), m, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tr.Free)
+	return tr
+}
+
+// objectives are the settings of the papers, each with losses that no other has. Dropout is off: libtorch's own operations
+// draw otherwise.
+func objectives() map[string]Options {
+	fine, distilled := RetrievalFineTuning(), withQueue()
+	fine.Momentum.Queue, distilled.ITC.AlphaRampSteps = 20, 0
+	all := map[string]Options{"GRIT-VLP": GRITVLP(), "MAFA": MAFA(), "with GPN-S": everything(), "distilled": distilled, "fine-tuning": fine}
+	for name, o := range all {
+		o.Dropout = 0
+		all[name] = o
+	}
+	return all
+}
+
+// choiceless is a batch with one candidate for each anchor, so that roundings cannot choose another.
+func choiceless(n int) *schemas.ScoredBatch {
+	b := testBatch(n, 0)
+	m := int(b.M)
+	first := func(k int) bool { return k%m == 0 }
+	keep := func(list schemas.Int32s, prob schemas.Floats32) (schemas.Int32s, schemas.Floats32) {
+		var l schemas.Int32s
+		var p schemas.Floats32
+		for k := range list {
+			if first(k) {
+				l, p = append(l, list[k]), append(p, prob[k])
+			}
+		}
+		return l, p
+	}
+	b.I2T, b.ProbI2T = keep(b.I2T, b.ProbI2T)
+	b.T2I, b.ProbT2I = keep(b.T2I, b.ProbT2I)
+	b.M = 1
+	return b
+}
+
+// gradients runs a batch forward and backward.
+func gradients(t *testing.T, tr *Trainer, b *schemas.ScoredBatch, in Input) (losses Losses, all []float64) {
+	t.Helper()
+	err := tr.worker.Do(context.Background(), func(s *torch.Scope) error {
+		f, err := tr.forward(s, b, in, tr.masker(b))
+		if err != nil {
+			return err
+		}
+		total := f.total(s, tr.options)
+		losses = f.losses(total)
+		s.Backward(total)
+		for _, p := range tr.model.Params() {
+			g := s.Grad(p.Tensor)
+			switch {
+			case g == nil:
+			case g.DType() != torch.Float32:
+				t.Errorf("the gradient of %s is of %s", p.Name, g.DType())
+			default:
+				all = append(all, g.Float64s()...)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return losses, all
+}
+
+// Losses are within half a hundredth of float32's, and the whole gradient points the same way: it is off by less than
+// a twentieth of its length.
+func TestAStepInMixedPrecision(t *testing.T) {
+	b, in := choiceless(8), testInput(8, 0)
+	for name, o := range objectives() {
+		want, wantGradient := gradients(t, preciseTrainer(t, torch.Float32, "", o), b, in)
+		for _, multiplier := range []string{"", "libtorch"} {
+			t.Run(fmt.Sprintf("%s, multiplier %s", name, multiplier), func(t *testing.T) {
+				got, gradient := gradients(t, preciseTrainer(t, torch.BFloat16, multiplier, o), b, in)
+				for loss, pair := range map[string][2]float64{
+					"ITC": {got.ITC, want.ITC}, "ITM": {got.ITM, want.ITM}, "MLM": {got.MLM, want.MLM},
+					"L_uni": {got.Uni, want.Uni}, "total": {got.Total, want.Total},
+				} {
+					if math.Abs(pair[0]-pair[1]) > 0.005*pair[1] {
+						t.Errorf("%s is %v, want %v", loss, pair[0], pair[1])
+					}
+				}
+				if got == want {
+					t.Error("the losses have the bits of float32")
+				}
+				if len(gradient) != len(wantGradient) {
+					t.Fatalf("gradients of %d values, want %d", len(gradient), len(wantGradient))
+				}
+				off, length := 0.0, 0.0
+				for i, v := range wantGradient {
+					off += (gradient[i] - v) * (gradient[i] - v)
+					length += v * v
+				}
+				t.Logf("losses %+v and %+v, gradient off by %.4f", got, want, math.Sqrt(off/length))
+				if math.Sqrt(off/length) > 0.05 {
+					t.Errorf("the gradient is off by %.3f of its length", math.Sqrt(off/length))
+				}
+			})
+		}
+	}
+}
+
+func TestMixedPrecisionConverges(t *testing.T) {
+	o := MAFA()
+	o.Dropout = 0
+	o.Schedule = Schedule{Kind: CosineSteps, Rate: 3e-3, WarmupRate: 3e-3, TotalSteps: 80}
+	const steps = 60
+	train := func(precision torch.DType, multiplier string) (first, last float64) {
+		tr := preciseTrainer(t, precision, multiplier, o)
+		for i := range steps {
+			r := mustStep(t, tr, testBatch(8, i%2), testInput(8, i%2))
+			switch {
+			case i < 2:
+				first += r.Losses.Total / 2
+			case i >= steps-2:
+				last += r.Losses.Total / 2
+			}
+		}
+		return first, last
+	}
+	first, want := train(torch.Float32, "")
+	for _, multiplier := range []string{"", "libtorch"} {
+		_, got := train(torch.BFloat16, multiplier)
+		t.Logf("multiplier %q: from %.3f to %.3f, in float32 to %.3f", multiplier, first, got, want)
+		if fell := first - want; fell < 1 || math.Abs(got-want) > 0.1*fell {
+			t.Errorf("multiplier %q: %d steps end at a loss of %.3f, from %.3f; in float32 at %.3f", multiplier, steps, got, first, want)
+		}
+	}
+}
+
+// Checkpoints know nothing of the precision: master weights and moments are of float32. Training goes on from one as if it
+// had never stopped.
+func TestCheckpointsInMixedPrecision(t *testing.T) {
+	o := withQueue()
+	types := func(path string) (all []string) {
+		f, err := safetensors.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range f.Names() {
+			tensor, _ := f.Tensor(name)
+			all = append(all, fmt.Sprint(name, tensor.DType, tensor.Shape))
+		}
+		return all
+	}
+	trained := func(precision torch.DType) (*Trainer, string) {
+		tr := preciseTrainer(t, precision, "", o)
+		mustStep(t, tr, testBatch(8, 0), testInput(8, 0))
+		return tr, save(t, tr, t.TempDir(), "{}")
+	}
+	_, full := trained(torch.Float32)
+	mixed, path := trained(torch.BFloat16)
+	if got, want := types(path), types(full); !slices.Equal(got, want) {
+		t.Errorf("a checkpoint of %v, want %v", got, want)
+	}
+	resumed, positions, err := Resume(context.Background(), preciseWorker(t, torch.BFloat16, ""), path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resumed.Free()
+	if !json.Valid(positions) {
+		t.Errorf("positions %s", positions)
+	}
+	for _, tr := range []*Trainer{mixed, resumed} {
+		mustStep(t, tr, testBatch(8, 1), testInput(8, 1))
+	}
+	if readFile(t, save(t, mixed, t.TempDir(), "{}")) != readFile(t, save(t, resumed, t.TempDir(), "{}")) {
+		t.Error("the checkpoints of a straight and of an interrupted run differ")
+	}
+}
