@@ -59,9 +59,10 @@
 //     offset that it wants; the search for the last record does not need to, as earlier records cannot be the last.
 //     Control batches and records without a seq (foreign ones) at the end of the log are passed over, backwards.
 //
-//  7. A record that is set aside is in dead-letters, acknowledged, before a mark that lies after it is sent: dead letters
-//     are the first that a round writes, and a round is sent when the one before is acknowledged. So a crash may repeat
-//     a dead letter, but not lose one; [Log.DeadLetters] passes over repetitions.
+//  7. A record that is set aside is in dead-letters, acknowledged, before a mark that lies after it is sent: no record is
+//     sent while a dead letter that was given to the same publisher before it has no ack. Dead letters may be ahead of
+//     records that were given before them; those have marks that lie before, or are written again by the next owner. So
+//     a crash may repeat a dead letter, but not lose one; [Log.DeadLetters] passes over repetitions.
 //
 //  8. Offsets committed to the consumer group are for lag dashboards. Nothing is read from there. The group decides only
 //     who runs a lane, and correctness does not depend on that being one process at a time (2).

@@ -11,8 +11,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// send writes a round: the dead letters first, so that no mark that lies after a record is in the log before the
-// record's dead letter (invariant 7), then every lane in order.
+// send writes a round, every lane in order.
 func (p *Publisher) send(ctx context.Context, round []message) error {
 	type target struct {
 		topic schemas.Topic
@@ -27,16 +26,9 @@ func (p *Publisher) send(ctx context.Context, round []message) error {
 		}
 		byTarget[t] = append(byTarget[t], m)
 	}
-	dead := target{schemas.DeadLetters, 0}
-	if err := p.write(ctx, dead.topic, dead.lane, byTarget[dead]); err != nil {
-		return err
-	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(p.parallel)
 	for _, t := range order {
-		if t == dead {
-			continue
-		}
 		g.Go(func() error {
 			if ctx.Err() != nil {
 				return ctx.Err()

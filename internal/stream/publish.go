@@ -16,6 +16,7 @@ import (
 
 // message is a record on its way to the broker.
 type message struct {
+	number  int64 // of all that its publisher has taken over, in order
 	topic   schemas.Topic
 	lane    int
 	key     []byte
@@ -33,8 +34,8 @@ func (m *message) size() int64 {
 
 // Publisher writes records in the background, with acks from all in-sync replicas. Records go out in rounds: a round
 // takes what has come in since the one before, and nothing of it is sent before every record of the one before has
-// been acknowledged (invariant 2). Its methods may be used by several goroutines; the order of a lane is that in which
-// they are called.
+// been acknowledged (invariant 2). Dead letters are written beside the rounds, and hold back the records that come after
+// them (invariant 7). Its methods may be used by several goroutines; the order of a lane is that in which they are called.
 type Publisher struct {
 	log      *Log
 	meter    *meter
@@ -47,16 +48,16 @@ type Publisher struct {
 	wrote    func(schemas.Topic) error
 
 	mu      sync.Mutex
-	queue   []message
-	bytes   int64 // queued and in the current round
+	records backlog
+	dead    backlog
+	bytes   int64 // in both backlogs
 	put     int64 // messages taken over so far
-	acked   int64
-	urgent  bool // someone waits: no linger
+	urgent  bool  // someone waits: no linger
 	closing bool
 	err     error
 
 	wake    chan struct{}
-	changed chan struct{} // closed and replaced when acked, bytes or err change
+	changed chan struct{} // closed and replaced when there are acks, or an error
 	cancel  context.CancelFunc
 	done    chan struct{}
 }
@@ -170,10 +171,10 @@ func (p *Publisher) enqueue(ctx context.Context, m message) error {
 		case <-changed:
 		}
 	}
-	p.queue = append(p.queue, m)
-	p.bytes += n
+	m.number = p.put
 	p.put++
-	first, full := len(p.queue) == 1, p.bytes >= int64(p.log.cfg.BatchBytes)
+	p.bytes += n
+	first, full := p.backlogOf(m.topic).add(m), p.bytes >= int64(p.log.cfg.BatchBytes)
 	p.mu.Unlock()
 	p.meter.addBytes(n)
 	if first || full {
@@ -188,7 +189,7 @@ var errPublisherClosed = errors.New("publisher is closed")
 func (p *Publisher) Flush(ctx context.Context) error {
 	p.mu.Lock()
 	upTo := p.put
-	for p.acked < upTo && p.err == nil {
+	for p.acked() < upTo && p.err == nil {
 		p.urgent = true
 		changed := p.changed
 		p.mu.Unlock()
@@ -201,7 +202,7 @@ func (p *Publisher) Flush(ctx context.Context) error {
 		p.mu.Lock()
 	}
 	defer p.mu.Unlock()
-	if p.acked < upTo {
+	if p.acked() < upTo {
 		return p.err
 	}
 	return nil
@@ -224,14 +225,14 @@ func (p *Publisher) abort() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.meter.addBytes(-p.bytes)
-	p.bytes, p.queue = 0, nil
+	p.bytes, p.records, p.dead = 0, backlog{}, backlog{}
 }
 
-// progress returns how many messages were taken over and acknowledged.
+// progress returns how many messages were taken over, and how many of them are acknowledged with all before them.
 func (p *Publisher) progress() (put, acked int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.put, p.acked
+	return p.put, p.acked()
 }
 
 // setBudget changes the most bytes that may wait.
@@ -256,74 +257,5 @@ func (p *Publisher) fail(err error) {
 	p.mu.Unlock()
 	if p.failed != nil {
 		p.failed()
-	}
-}
-
-func (p *Publisher) run(ctx context.Context) error {
-	for {
-		round, err := p.nextRound(ctx)
-		if err != nil {
-			return err
-		}
-		begun := time.Now()
-		if err := p.send(ctx, round); err != nil {
-			return err
-		}
-		p.linger = p.log.cfg.lingerAfter(time.Since(begun))
-		var n int64
-		for i := range round {
-			n += round[i].size()
-		}
-		p.mu.Lock()
-		p.acked += int64(len(round))
-		p.bytes -= n
-		close(p.changed)
-		p.changed = make(chan struct{})
-		p.mu.Unlock()
-		p.meter.addBytes(-n)
-	}
-}
-
-// maxLinger bounds what a slow broker adds to a record's time in one stage.
-const maxLinger = 50 * time.Millisecond
-
-// lingerAfter is how long the round after one that took this long to be written comes together: a broker that is busy
-// gets fewer and larger requests, each of which costs it a sync of its files.
-func (c *Config) lingerAfter(written time.Duration) time.Duration {
-	if c.Linger == 0 {
-		return 0
-	}
-	return max(c.Linger, min(written, maxLinger))
-}
-
-// nextRound waits for messages, a little longer than for the first, and takes all that are there.
-func (p *Publisher) nextRound(ctx context.Context) ([]message, error) {
-	var linger <-chan time.Time
-	for {
-		p.mu.Lock()
-		full := p.bytes >= int64(p.log.cfg.BatchBytes) || p.urgent || p.log.cfg.Linger == 0
-		if len(p.queue) > 0 && full {
-			round := p.queue
-			p.queue, p.urgent = nil, false
-			p.mu.Unlock()
-			return round, nil
-		}
-		if len(p.queue) == 0 {
-			p.urgent = false
-		} else if linger == nil {
-			t := time.NewTimer(p.linger)
-			defer t.Stop()
-			linger = t.C
-		}
-		p.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-p.wake:
-		case <-linger:
-			p.mu.Lock()
-			p.urgent = true
-			p.mu.Unlock()
-		}
 	}
 }

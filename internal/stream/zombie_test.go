@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/figures"
@@ -68,14 +69,18 @@ func TestTwoOwners(t *testing.T) {
 func (s scenario) twoOwners(t *testing.T, broker string, n int, want map[schemas.Topic]string) {
 	l := s.open(t, broker, fmt.Sprint(s.spec().Name, "-zombie-", n))
 	paused, wake := make(chan struct{}), make(chan struct{})
-	spec, writes := s.spec(), 0
+	spec := s.spec()
+	var writes atomic.Int64 // of records and of dead letters, which go their own ways
 	spec.hook = func(p crashPoint, _ int) error {
-		if p == beforeWrite {
-			if writes == n {
-				close(paused)
-				<-wake
-			}
-			writes++
+		if p != beforeWrite {
+			return nil
+		}
+		before := writes.Add(1) - 1
+		if before == int64(n) {
+			close(paused)
+		}
+		if before >= int64(n) {
+			<-wake
 		}
 		return nil
 	}

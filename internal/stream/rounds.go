@@ -1,0 +1,184 @@
+package stream
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// backlog is what a publisher has to write of one kind, in the order of its numbers.
+type backlog struct {
+	waiting []message
+	sending []message // not acknowledged yet
+}
+
+// add reports whether nothing was waiting before.
+func (q *backlog) add(m message) bool {
+	q.waiting = append(q.waiting, m)
+	return len(q.waiting) == 1
+}
+
+// oldest is the number of the first message without an ack, next if there is none.
+func (q *backlog) oldest(next int64) int64 {
+	switch {
+	case len(q.sending) > 0:
+		return q.sending[0].number
+	case len(q.waiting) > 0:
+		return q.waiting[0].number
+	}
+	return next
+}
+
+// reach is how many of the messages that wait have numbers below limit, and how many bytes: no more than most, but for a
+// first one that is larger. It is held when the next one has a number above the limit.
+func (q *backlog) reach(limit, most int64) (n int, bytes int64, held bool) {
+	for i := range q.waiting {
+		if q.waiting[i].number > limit {
+			return n, bytes, true
+		}
+		size := q.waiting[i].size()
+		if n > 0 && bytes+size > most {
+			break
+		}
+		n, bytes = n+1, bytes+size
+	}
+	return n, bytes, false
+}
+
+// send takes the first n messages that wait.
+func (q *backlog) send(n int) []message {
+	q.sending, q.waiting = q.waiting[:n:n], q.waiting[n:]
+	return q.sending
+}
+
+func (p *Publisher) backlogOf(topic schemas.Topic) *backlog {
+	if topic == schemas.DeadLetters {
+		return &p.dead
+	}
+	return &p.records
+}
+
+// acked is the number of the first message without an ack. Dead letters may be ahead of records.
+func (p *Publisher) acked() int64 {
+	return min(p.records.oldest(p.put), p.dead.oldest(p.put))
+}
+
+// run writes until it fails.
+func (p *Publisher) run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		for {
+			round, dead, err := p.nextRound(ctx)
+			if err != nil {
+				return err
+			}
+			if len(dead) > 0 {
+				g.Go(func() error {
+					if err := p.write(ctx, schemas.DeadLetters, 0, dead); err != nil {
+						return err
+					}
+					p.sent(&p.dead)
+					return nil
+				})
+			}
+			if len(round) == 0 {
+				continue
+			}
+			begun := time.Now()
+			if err := p.send(ctx, round); err != nil {
+				return err
+			}
+			p.linger = p.log.cfg.lingerAfter(time.Since(begun))
+			p.sent(&p.records)
+		}
+	})
+	return g.Wait()
+}
+
+// maxLinger bounds what a slow broker adds to a record's time in one stage.
+const maxLinger = 50 * time.Millisecond
+
+// lingerAfter is how long the round after one that took this long to be written comes together: a broker that is busy
+// gets fewer and larger requests, each of which costs it a sync of its files.
+func (c *Config) lingerAfter(written time.Duration) time.Duration {
+	if c.Linger == 0 {
+		return 0
+	}
+	return max(c.Linger, min(written, maxLinger))
+}
+
+// sent takes note that what was on its way is acknowledged.
+func (p *Publisher) sent(q *backlog) {
+	var n int64
+	p.mu.Lock()
+	for i := range q.sending {
+		n += q.sending[i].size()
+	}
+	clear(q.sending) // what waits may lie behind them in the same array
+	q.sending = nil
+	p.bytes -= n
+	close(p.changed)
+	p.changed = make(chan struct{})
+	p.mu.Unlock()
+	p.meter.addBytes(-n)
+	signal(p.wake) // records may have waited for a dead letter
+}
+
+// nextRound waits for messages, a little longer than for the first, until there is something to write.
+func (p *Publisher) nextRound(ctx context.Context) (round, dead []message, err error) {
+	var linger <-chan time.Time
+	for {
+		p.mu.Lock()
+		if p.bytes >= int64(p.log.cfg.BatchBytes) || p.urgent || p.log.cfg.Linger == 0 {
+			round, dead = p.take()
+		}
+		took, idle := len(round)+len(dead) > 0, len(p.records.waiting)+len(p.dead.waiting) == 0
+		if took || idle {
+			p.urgent = false
+		}
+		if took {
+			p.mu.Unlock()
+			return round, dead, nil
+		}
+		if !idle && linger == nil {
+			t := time.NewTimer(p.linger)
+			defer t.Stop()
+			linger = t.C
+		}
+		p.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		case <-p.wake:
+		case <-linger:
+			p.mu.Lock()
+			p.urgent = true
+			p.mu.Unlock()
+		}
+	}
+}
+
+// take takes a round from the records before which every dead letter has its ack (invariant 7), and all dead letters
+// when records are to wait for them.
+//
+// A request costs about the same however small it is. So a round of less than half a batch waits for the dead
+// letters that hold back the rest. Where batches fill without waiting, the dead letters go out beside the last batch
+// before them: then they have their acks when the next is due, and what has come in up to here can follow in full batches
+// without another wait. With fewer records they would only make for smaller rounds.
+func (p *Publisher) take() (round, dead []message) {
+	batch, limit := int64(p.log.cfg.BatchBytes), p.dead.oldest(p.put)
+	n, bytes, held := p.records.reach(limit, batch*int64(p.parallel))
+	if !held || bytes >= batch/2 {
+		round = p.records.send(n)
+	}
+	if len(p.dead.sending) > 0 {
+		return round, nil
+	}
+	if _, _, held = p.records.reach(limit, batch); len(round) == 0 || held && p.bytes-bytes >= batch {
+		dead = p.dead.send(len(p.dead.waiting))
+	}
+	return round, dead
+}

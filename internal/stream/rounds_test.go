@@ -1,0 +1,161 @@
+package stream
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+func setAside(offset int) message {
+	rec := Record{Topic: schemas.Pairs, Offset: int64(offset), Value: []byte("bad")}
+	return deadLetter("test", rec, "test: it is bad")
+}
+
+// TestRecordsWaitForTheDeadLettersBeforeThem checks invariant 7 at every batch, each of one record. The first dead letter
+// is held up until the records before it are in the log: those do not wait for it.
+func TestRecordsWaitForTheDeadLettersBeforeThem(t *testing.T) {
+	b := startBroker(t, BrokerOptions{})
+	for _, seed := range []uint64{1, 2, 3} {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			cfg := testConfig(b.Addr(), fmt.Sprint("aside-", seed), 1)
+			cfg.BatchBytes = 1
+			l := openLog(t, cfg)
+			r := rand.New(rand.NewPCG(seed, 0))
+			const n, first = 300, 5
+			var messages []message
+			var before []int // for each record, how many dead letters there are before it
+			var want []string
+			dead := 0
+			for i := range n {
+				if i == first || i > first && r.IntN(4) == 0 {
+					messages = append(messages, setAside(i))
+					dead++
+					continue
+				}
+				messages = append(messages, pair(0, fmt.Sprint("pair ", i)))
+				want = append(want, fmt.Sprint("pair ", i))
+				before = append(before, dead)
+			}
+			var mu sync.Mutex
+			begun, written := map[schemas.Topic]int{}, map[schemas.Topic]int{}
+			free := make(chan struct{})
+			p := l.newPublisher(1<<20, newMeter(l.metrics, "test", nil))
+			p.writing = func(topic schemas.Topic) error {
+				mu.Lock()
+				i := begun[topic]
+				begun[topic]++
+				if topic == schemas.Pairs && written[schemas.DeadLetters] < before[i] {
+					t.Errorf("record %d is written when %d of the %d dead letters before it are", i, written[schemas.DeadLetters], before[i])
+				}
+				mu.Unlock()
+				if topic == schemas.DeadLetters && i == 0 {
+					<-free
+				}
+				return nil
+			}
+			p.wrote = func(topic schemas.Topic) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if written[topic]++; topic == schemas.Pairs && written[topic] == first {
+					close(free)
+				}
+				return nil
+			}
+			p.start()
+			for _, m := range messages {
+				if err := p.enqueue(t.Context(), m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := p.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := lines(t, l, schemas.Pairs, 0); !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			if got := len(lines(t, l, schemas.DeadLetters, 0)); got != dead {
+				t.Errorf("got %d dead letters, want %d", got, dead)
+			}
+		})
+	}
+}
+
+// TestAcksOfDeadLettersDoNotCountForRecords lets a dead letter get its ack while the record before it has none.
+func TestAcksOfDeadLettersDoNotCountForRecords(t *testing.T) {
+	b := startBroker(t, BrokerOptions{})
+	cfg := testConfig(b.Addr(), "", 1)
+	cfg.BatchBytes = 1
+	l := openLog(t, cfg)
+	p := l.newPublisher(1<<20, newMeter(l.metrics, "test", nil))
+	free, acked := make(chan struct{}), make(chan struct{})
+	p.writing = func(topic schemas.Topic) error {
+		if topic == schemas.Pairs {
+			<-free
+		}
+		return nil
+	}
+	p.wrote = func(topic schemas.Topic) error {
+		if topic == schemas.DeadLetters {
+			close(acked)
+		}
+		return nil
+	}
+	// All are there when the first round begins.
+	for _, m := range []message{pair(0, "pair"), setAside(0), pair(0, "another")} {
+		if err := p.enqueue(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.start()
+	<-acked
+	await(t, "the ack is noted", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.dead.oldest(p.put) == p.put
+	})
+	if put, acked := p.progress(); put != 3 || acked != 0 {
+		t.Errorf("%d put, %d acknowledged, want 3 and 0", put, acked)
+	}
+	close(free)
+	if err := p.Flush(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if put, acked := p.progress(); put != 3 || acked != 3 {
+		t.Errorf("%d put, %d acknowledged, want 3 and 3", put, acked)
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDeadLetterThatCannotBeWritten ends the publisher although its records could be.
+func TestDeadLetterThatCannotBeWritten(t *testing.T) {
+	b := startBroker(t, BrokerOptions{})
+	l := openLog(t, testConfig(b.Addr(), "", 1))
+	p := l.newPublisher(1<<20, newMeter(l.metrics, "test", nil))
+	failed := make(chan struct{})
+	p.failed = func() { close(failed) }
+	p.writing = func(topic schemas.Topic) error {
+		if topic == schemas.DeadLetters {
+			return errCrash
+		}
+		return nil
+	}
+	p.start()
+	defer p.abort()
+	if err := p.enqueue(t.Context(), setAside(0)); err != nil {
+		t.Fatal(err)
+	}
+	<-failed
+	for what, err := range map[string]error{
+		"a record after it": p.enqueue(t.Context(), pair(0, "pair")), "a flush": p.Flush(t.Context()), "the publisher": p.failure(),
+	} {
+		if err == nil || err.Error() != errCrash.Error() {
+			t.Errorf("%s: got %v, want %v", what, err, errCrash)
+		}
+	}
+}
