@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/figures"
+	"github.com/pairstream/pairstream/internal/soak"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -108,7 +109,7 @@ func TestBrokerKilled(t *testing.T) {
 	r := start(l, spec)
 	p := l.NewPublisher(PublisherOptions{})
 	sent := 0
-	rounds := soak(3, 40)
+	rounds := soak.Choose(3, 40)
 	var longest time.Duration
 	for round := range rounds + 1 {
 		for range 300 {

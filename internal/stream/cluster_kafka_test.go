@@ -15,6 +15,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/figures"
 	"github.com/pairstream/pairstream/internal/kafkatest"
+	"github.com/pairstream/pairstream/internal/soak"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -26,21 +27,19 @@ func TestSuiteOnKafka(t *testing.T) {
 	for _, s := range suite {
 		t.Run(s.name, func(t *testing.T) { s.run(t, on) })
 	}
-	const seed = 4
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := rand.New(rand.NewPCG(soak.Seed(t, 4), 0))
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
 			want, passed := s.undisturbed(t, on.brokers, "undisturbed")
 			more, _ := s.extended().undisturbed(t, on.brokers, "extended")
 			faults, records := 0, 0
 			for _, point := range []crashPoint{afterRead, afterProcess, beforeWrite, afterWrite, beforeCommit} {
-				for _, n := range soak([]int{r.IntN(passed[point])}, upTo(passed[point])) {
+				for _, n := range soak.Choose([]int{r.IntN(passed[point])}, upTo(passed[point])) {
 					t.Run(fmt.Sprintf("%s %d", point, n), func(t *testing.T) { s.crash(t, on.brokers, point, n, want) })
 					faults += 2
 				}
 			}
-			for _, n := range soak([]int{r.IntN(passed[beforeWrite])}, upTo(passed[beforeWrite])) {
+			for _, n := range soak.Choose([]int{r.IntN(passed[beforeWrite])}, upTo(passed[beforeWrite])) {
 				t.Run(fmt.Sprint("paused before write ", n), func(t *testing.T) { s.twoOwners(t, on.brokers, n, more) })
 				faults++
 			}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pairstream/pairstream/internal/figures"
+	"github.com/pairstream/pairstream/internal/soak"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -123,10 +124,8 @@ func killEnds(lane, pairs int) map[schemas.Topic]int64 {
 // killed kills processes that run two stages at random points under load, and pauses some until others have taken their
 // lanes over: then they wake up and write on.
 func killed(t *testing.T, b broker) {
-	faults := soak(8, 120)
-	const seed = 11
-	r := rand.New(rand.NewPCG(seed, 0))
-	t.Logf("seed %d, %d faults", seed, faults)
+	faults := soak.Choose(8, 120)
+	r := rand.New(rand.NewPCG(soak.Seed(t, 11), 0))
 	l := openLog(t, killConfig(b.brokers, "killed"))
 	workers := []*workerProcess{startWorker(t, b.brokers, "killed"), startWorker(t, b.brokers, "killed")}
 	sent := 0

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/figures"
+	"github.com/pairstream/pairstream/internal/soak"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -19,8 +20,8 @@ import (
 // reads them: repetitions in any order, a stretch written anew by an owner that was fenced, and what no stage wrote. Only
 // the last is set aside, and the next stage writes what it writes without all this.
 func injected(t *testing.T, b broker) {
-	const seed, n = 5, 400
-	t.Logf("seed %d", seed)
+	const n = 400
+	seed := soak.Seed(t, 5)
 	records, faults := 0, 0
 	for _, info := range schemas.Catalogue() {
 		if !Sequenced(info.Topic) {
@@ -133,7 +134,7 @@ func slowMain(brokers string, pause, lasts time.Duration) error {
 // slowConsumer lets a producer be ten times faster than the process that reads: its memory stays within the bound, however
 // much is waiting.
 func slowConsumer(t *testing.T, b broker) {
-	pause, lasts := soak(10*time.Millisecond, 100*time.Millisecond), soak(4*time.Second, 5*time.Minute)
+	pause, lasts := soak.Choose(10*time.Millisecond, 100*time.Millisecond), soak.Choose(4*time.Second, 10*time.Minute)
 	cfg := testConfig(b.brokers, "slow", 2)
 	cfg.BatchBytes = 32 << 10 // a broker returns whole batches
 	l := openLog(t, cfg)

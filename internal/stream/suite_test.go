@@ -3,7 +3,6 @@ package stream
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/figures"
+	"github.com/pairstream/pairstream/internal/soak"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -48,14 +48,6 @@ func TestSuite(t *testing.T) {
 			s.run(t, broker{"embedded", startBrokerProcess(t, "", "").addr})
 		})
 	}
-}
-
-// soak chooses between a short form and the longer one of SOAK=1.
-func soak[T any](short, long T) T {
-	if os.Getenv("SOAK") != "" {
-		return long
-	}
-	return short
 }
 
 // recordsOf is the count in what digest returns.
@@ -107,7 +99,7 @@ func redistributed(t *testing.T, b broker) {
 	first, _ := owner()
 	send(l, 0, n)
 	awaitSeqs(t, l, ends(n), all...)
-	sent, rounds := n, soak(1, 10)
+	sent, rounds := n, soak.Choose(1, 10)
 	for range rounds {
 		var runs []*stageRun
 		var counters []*Counters
@@ -148,7 +140,7 @@ func redistributed(t *testing.T, b broker) {
 // poisoned measures what setting aside one record in a hundred costs, from the medians of runs with poison and without
 // it, in turns; the first of each only warms up what it meets.
 func poisoned(t *testing.T, b broker) {
-	n, turns := soak(50_000, 200_000), soak(5, 15)
+	n, turns := soak.Choose(50_000, 200_000), soak.Choose(5, 15)
 	var took [2][]time.Duration
 	bad, records := 0, 0
 	for i := range turns + 1 {
