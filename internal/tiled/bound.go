@@ -62,8 +62,7 @@ type arithmetic struct {
 //     result is subnormal.
 //   - float32 rows may be cut to ten bits first (TF32, which is a setting of the whole process): (2 2^-10 + 2^-20) n.
 //
-// Where products vanish as subnormals d 2^-126 is lost, which 1e-30 n covers down to rows of norm 2^-10, and an absolute
-// 1e-30 the others.
+// Where products vanish as subnormals d 2^-126 is lost: 1e-30 covers that.
 func (e *Engine) arithmetic(dim int, halves bool, x, y float64) (arithmetic, error) {
 	n := x * y
 	if !(n <= longestFloat) {
@@ -86,7 +85,7 @@ func (e *Engine) arithmetic(dim int, halves bool, x, y float64) (arithmetic, err
 	if a.round = e.halves && halves && !e.cuda; a.round || a.dtype == torch.Float16 {
 		a.eps = sum*n + (1+sum)*n*0x1p-11 + 0x1p-25
 	}
-	a.eps = a.eps*(1+1e-9) + 1e-30*(1+n)
+	a.eps = a.eps*(1+1e-9) + 1e-30
 	return a, nil
 }
 

@@ -217,6 +217,36 @@ func TestLongRowsAreNotRounded(t *testing.T) {
 	}
 }
 
+// TestPrecisionIsTheNetworks computes on a worker whose networks multiply bfloat16.
+func TestPrecisionIsTheNetworks(t *testing.T) {
+	w, err := torch.NewWorker(torch.WorkerOptions{Threads: 1, Precision: torch.BFloat16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	m := knntest.Halves(knntest.UnitRows(rng.New(9, "precision"), 200, 24, 4, 0.6), 24)
+	p, q := knn.Params{K: 4, K1: 3, K2: 9}, knn.KMeansParams{Init: knntest.Starts(1, 200, 9), Iterations: 5}
+	e := New(w, Options{})
+	got, err := e.Neighbors(context.Background(), m, m, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := (faiss.Engine{}).Neighbors(context.Background(), m, m, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameResult(t, got, want, p)
+	clusters, err := e.KMeans(context.Background(), m, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	others, err := (faiss.Engine{}).KMeans(context.Background(), m, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "assignments", clusters.Assign, others.Assign, 200)
+}
+
 // TestAWorseDeviceIsNoticed rounds products to float16 and says that they are float32's.
 func TestAWorseDeviceIsNoticed(t *testing.T) {
 	rows := knntest.Halves(knntest.UnitRows(rng.New(5, "worse"), 200, 32, 3, 0.5), 32)

@@ -67,8 +67,12 @@ func (e *Engine) Scores(ctx context.Context, x knn.Matrix, left, right []int32, 
 	chunks := blocks(len(scores), scoresChunk)
 	return spread(ctx, 0, len(chunks), func(c int) error {
 		a, b := newReader(x), newReader(x)
+		var row []float32
 		for i := chunks[c].from; i < chunks[c].from+chunks[c].n; i++ {
-			scores[i] = knn.Score(a.row(int(left[i])), b.row(int(right[i])))
+			if i == chunks[c].from || left[i] != left[i-1] { // Seeds asks for one row's scores with many
+				row = a.row(int(left[i]))
+			}
+			scores[i] = knn.Score(row, b.row(int(right[i])))
 		}
 		return nil
 	})
@@ -165,7 +169,7 @@ func (l *lloyd) Assign(ctx context.Context, assign []int32) (changed int64, err 
 // candidates finds the centroids whose value is within reach of the row's best one. Lines are counted from the block's
 // first row, places are centroids.
 func (l *lloyd) candidates(s *torch.Scope, rows block, centroids, halves *torch.Tensor) hits {
-	values := s.Sub(s.Linear(l.x.block(s, rows, torch.Float32), centroids, nil), halves)
+	values := s.Sub(product(s, l.x.block(s, rows, torch.Float32), centroids), halves)
 	floors := s.AddScalar(s.Max(values, 1), -l.a.reach())
 	found := s.NonZero(s.Ge(values, s.Unsqueeze(floors, 1)))
 	line, centroid := s.Select(found, 1, 0), s.Select(found, 1, 1)

@@ -40,13 +40,19 @@ type side struct {
 // multiply computes a tile. best is how many per row will be asked for; foldCol is 0 when nobody asks by columns.
 func (a arithmetic) multiply(s *torch.Scope, x, y *matrix, rows, columns block, best int, foldCol int64) *tile {
 	t := &tile{rows: rows, columns: columns, foldRow: fold(columns.n, best), foldCol: max(foldCol, 1)}
-	t.products = s.Linear(x.block(s, rows, a.dtype), y.block(s, columns, a.dtype), nil)
+	t.products = product(s, x.block(s, rows, a.dtype), y.block(s, columns, a.dtype))
 	if a.round {
 		t.products = s.To(s.To(t.products, torch.Float16), torch.Float32)
 	}
 	t.pad(s, 1, t.foldRow)
 	t.pad(s, 0, t.foldCol)
 	return t
+}
+
+// product is x times y transposed, whatever the precision that the worker has for networks.
+func product(s *torch.Scope, x, y *torch.Tensor) (out *torch.Tensor) {
+	s.InFloat32(func() { out = s.Linear(x, y, nil) })
+	return out
 }
 
 func (t *tile) pad(s *torch.Scope, dim int, fold int64) {

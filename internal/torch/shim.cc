@@ -41,6 +41,8 @@ char *ps_init(const char *device, int threads, int deterministic, const char *mu
     }
     choose_gemm(multiplier);
     start_pool(threads);
+    // Products of float16 are summed up in float32 to the end, also where cuBLAS splits a sum.
+    at::globalContext().setAllowFP16ReductionCuBLAS(false);
     if (deterministic) {
       // cuBLAS reads this when its first handle is made; without it matrix products are refused in this mode.
       setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
