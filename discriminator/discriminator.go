@@ -136,12 +136,14 @@ func (d *Discriminator) logits(ctx context.Context, b *schemas.Batch, in Input, 
 	if len(pairs) == 0 {
 		return nil, nil
 	}
+	images, err := match.Send(in.Pixels, len(b.Samples), d.model) // while the worker scores another lane's batch
+	if err != nil {
+		return nil, err
+	}
+	defer images.Free()
 	var logits []match.Logits
-	err := d.model.Worker().Do(ctx, func(s *torch.Scope) error {
-		pixels, err := match.Images(s, in.Pixels, len(b.Samples), d.model)
-		if err != nil {
-			return err
-		}
+	err = d.model.Worker().Do(ctx, func(s *torch.Scope) error {
+		pixels := match.Received(s, images, d.model)
 		ids, mask, err := match.Texts(s, in.IDs, d.pad, d.model.Config)
 		if err != nil {
 			return err

@@ -35,8 +35,7 @@ type keys struct {
 // forward runs the model and every loss that is on. Images and texts are encoded once; the fusion encoder sees the 3N
 // pairs of ITM in one go.
 func (t *Trainer) forward(s *torch.Scope, b *schemas.ScoredBatch, in Input, mask masker) (*forward, error) {
-	n := len(b.Samples)
-	pixels, err := match.Images(s, in.Pixels, n, t.model)
+	pixels, err := t.images(s, in)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +65,7 @@ func (t *Trainer) forward(s *torch.Scope, b *schemas.ScoredBatch, in Input, mask
 		}
 	}
 	if t.options.UniWeight > 0 {
-		positives, err := match.Images(s, in.Positives, n, t.model)
+		positives, err := t.positives(s, in)
 		if err != nil {
 			return nil, err
 		}

@@ -41,8 +41,9 @@ type Result struct {
 	Features schemas.FeatureBlock // of the weights before the step's update
 }
 
-// Step trains on one batch.
+// Step trains on one batch. An input that was sent is used up.
 func (t *Trainer) Step(ctx context.Context, b *schemas.ScoredBatch, in Input) (*Result, error) {
+	defer in.Free()
 	if err := t.check(b, in); err != nil {
 		return nil, fmt.Errorf("training on batch %d of group %s, epoch %d: %w", b.Sequence, b.Group, b.Epoch, err)
 	}

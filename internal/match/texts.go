@@ -56,10 +56,23 @@ func Texts(s *torch.Scope, rows [][]int32, pad int32, c model.Config) (ids, mask
 
 // Images makes [N, 3, S, S] of pixels, in the precision of the model.
 func Images(s *torch.Scope, pixels []float32, n int, m *model.Model) (*torch.Tensor, error) {
+	u, err := Send(pixels, n, m)
+	if err != nil {
+		return nil, err
+	}
+	return Received(s, u, m), nil
+}
+
+// Send starts to copy the pixels of n images to the model's device, for [Received]. It does not wait for the model's worker.
+func Send(pixels []float32, n int, m *model.Model) (*torch.Upload, error) {
 	side := m.Config.ImageSize
 	if n <= 0 || len(pixels) != n*3*side*side {
 		return nil, fmt.Errorf("%w: %d pixel values, want %d x 3 x %d x %d", ErrInput, len(pixels), n, side, side)
 	}
-	x := s.Float32s(pixels, int64(n), 3, int64(side), int64(side))
-	return s.To(x, m.Params()[0].Tensor.DType()), nil
+	return m.Worker().Upload(pixels, int64(n), 3, int64(side), int64(side))
+}
+
+// Received is what [Images] makes, of images that were sent.
+func Received(s *torch.Scope, u *torch.Upload, m *model.Model) *torch.Tensor {
+	return s.To(s.Receive(u), m.Params()[0].Tensor.DType())
 }

@@ -63,7 +63,10 @@ func newEncoder(ctx context.Context, w *torch.Worker, t towers, size imaging.Pre
 	e := &Encoder{worker: w, towers: t, batch: batch, size: size, fingerprint: fingerprint}
 	var dims [2]int
 	for i, tower := range []func(*torch.Scope) *torch.Tensor{
-		func(s *torch.Scope) *torch.Tensor { return e.images(s, nil) },
+		func(s *torch.Scope) *torch.Tensor {
+			side := int64(size.Size)
+			return e.images(s, s.Zeros(torch.Float32, int64(batch), 3, side, side))
+		},
 		func(s *torch.Scope) *torch.Tensor { return e.texts(s, nil) },
 	} {
 		err := e.run(ctx, func(s *torch.Scope) error {
@@ -100,31 +103,47 @@ func (e *Encoder) Fingerprint() string { return e.fingerprint }
 // Free gives the weights back.
 func (e *Encoder) Free() { e.towers.free() }
 
-// EncodeImages embeds n images.
+// EncodeImages embeds n images. While the device computes a batch, the next one is on its way to it.
 func (e *Encoder) EncodeImages(ctx context.Context, pixels []float32, n int) ([]float32, error) {
 	values := e.size.Values()
 	if n < 0 || len(pixels) != n*values {
 		return nil, fmt.Errorf("encoding images: %d values, want %d images of %d", len(pixels), n, values)
 	}
-	return e.inBatches(ctx, n, func(s *torch.Scope, from, to int) *torch.Tensor {
-		return e.images(s, pixels[from*values:to*values])
+	var next *torch.Upload
+	defer func() { next.Free() }()
+	send := func(from int) (err error) {
+		if from < n {
+			next, err = e.send(pixels[from*values : min(from+e.batch, n)*values])
+		}
+		return err
+	}
+	if err := send(0); err != nil {
+		return nil, fmt.Errorf("encoding images: %w", err)
+	}
+	return e.inBatches(ctx, n, func(s *torch.Scope, _, to int) (*torch.Tensor, error) {
+		rows := e.images(s, s.Receive(next))
+		return rows, send(to)
 	})
 }
 
 // EncodeTexts embeds captions.
 func (e *Encoder) EncodeTexts(ctx context.Context, captions []string) ([]float32, error) {
-	return e.inBatches(ctx, len(captions), func(s *torch.Scope, from, to int) *torch.Tensor {
-		return e.texts(s, captions[from:to])
+	return e.inBatches(ctx, len(captions), func(s *torch.Scope, from, to int) (*torch.Tensor, error) {
+		return e.texts(s, captions[from:to]), nil
 	})
 }
 
 // inBatches collects the rows of n inputs. Every batch is a job of its own, so that others get their turn on the worker.
-func (e *Encoder) inBatches(ctx context.Context, n int, rows func(s *torch.Scope, from, to int) *torch.Tensor) ([]float32, error) {
+func (e *Encoder) inBatches(ctx context.Context, n int, encode func(s *torch.Scope, from, to int) (*torch.Tensor, error)) ([]float32, error) {
 	out := make([]float32, 0, n*e.dim)
 	for from := 0; from < n; from += e.batch {
 		to := min(from+e.batch, n)
 		err := e.run(ctx, func(s *torch.Scope) error {
-			out = append(out, rows(s, from, to).Float32s()[:(to-from)*e.dim]...)
+			rows, err := encode(s, from, to)
+			if err != nil {
+				return err
+			}
+			out = append(out, rows.Float32s()[:(to-from)*e.dim]...)
 			return nil
 		})
 		if err != nil {
@@ -142,12 +161,20 @@ func (e *Encoder) run(ctx context.Context, fn func(*torch.Scope) error) error {
 	})
 }
 
-// images embeds up to a batch of images, and black ones in the places that are left.
-func (e *Encoder) images(s *torch.Scope, pixels []float32) *torch.Tensor {
-	full := make([]float32, e.batch*e.size.Values())
-	copy(full, pixels)
+// send starts to copy up to a batch of images to the device, and black ones for the places that are left.
+func (e *Encoder) send(pixels []float32) (*torch.Upload, error) {
+	if values := e.batch * e.size.Values(); len(pixels) < values {
+		full := make([]float32, values)
+		copy(full, pixels)
+		pixels = full
+	}
 	side := int64(e.size.Size)
-	return s.Normalize(e.towers.image(s, s.Float32s(full, int64(e.batch), 3, side, side)), -1, unitFloor)
+	return e.worker.Upload(pixels, int64(e.batch), 3, side, side)
+}
+
+// images embeds a batch of images.
+func (e *Encoder) images(s *torch.Scope, pixels *torch.Tensor) *torch.Tensor {
+	return s.Normalize(e.towers.image(s, pixels), -1, unitFloor)
 }
 
 // texts embeds up to a batch of captions, and empty ones in the places that are left.

@@ -18,9 +18,10 @@ type inputs struct {
 	loader    *samples.Loader
 	logger    *slog.Logger
 	positives bool
+	send      func(trainer.Input) (trainer.Input, error) // to the device
 }
 
-// load makes the inputs of a batch. The encoder has read every image before, so one that cannot be had now is a fault of
+// load makes the inputs of a batch and sends them on. The encoder has read every image before, so one that cannot be had now is a fault of
 // the bucket: it is tried again until the bucket is back.
 func (l inputs) load(ctx context.Context, b *schemas.ScoredBatch) (trainer.Input, error) {
 	for {
@@ -31,7 +32,7 @@ func (l inputs) load(ctx context.Context, b *schemas.ScoredBatch) (trainer.Input
 			in.Positives, err = l.loader.Positives(ctx, &b.Batch)
 		}
 		if err == nil {
-			return in, nil
+			return l.send(in)
 		}
 		l.logger.Warn("loading images again", "stage", Name, "group_id", b.Group.String(), "err", err)
 		select {

@@ -79,6 +79,9 @@ func (l *loop) run(ctx context.Context, r *rotation) error {
 		return nil
 	})
 	err := both.Wait()
+	for w := range ready { // what was read ahead and not trained on
+		w.input.Free()
+	}
 	if err != nil && ctx.Err() == nil {
 		return err
 	}

@@ -21,7 +21,8 @@ type work struct {
 	seq   int64 // of the batch's feature block
 }
 
-// rotation takes the lanes in the order that is set, one batch each, and loads its images, ahead of the training.
+// rotation takes the lanes in the order that is set, one batch each, loads its images and sends them to the device, ahead
+// of the training.
 type rotation struct {
 	log       *stream.Log
 	publisher *stream.Publisher
@@ -48,6 +49,7 @@ func (r *rotation) run(ctx context.Context, out chan<- work) error {
 			select {
 			case out <- *w:
 			case <-ctx.Done():
+				w.input.Free()
 				return ctx.Err()
 			}
 		}

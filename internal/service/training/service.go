@@ -167,7 +167,7 @@ func Run(ctx context.Context, shared engine.Shared, bucket engine.Bucket, s Sett
 	l.lag.at(at.clone())
 	err = l.run(ctx, &rotation{
 		log: shared.Log, publisher: publisher, order: s.Order, trail: trail, at: at.clone(), step: core.Steps(),
-		load: inputs{loader, shared.Logger, s.Core.UniWeight > 0}.load, meter: meter, watchdog: watchdog,
+		load: inputs{loader, shared.Logger, s.Core.UniWeight > 0, core.Send}.load, meter: meter, watchdog: watchdog,
 	})
 	if err == nil && !s.ExitAtEnd {
 		shared.Logger.Info("every lane has ended", "step", core.Steps())

@@ -1,0 +1,73 @@
+package trainer
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/match"
+)
+
+// Steps on inputs that were sent two ahead, from another goroutine and out of one buffer that is filled again at once, end
+// in the bytes of steps that copy for themselves.
+func TestSendingAheadChangesNothing(t *testing.T) {
+	const steps, n = 5, 8
+	straight, ahead := testTrainer(t, everything()), testTrainer(t, everything())
+	ready := make(chan Input, 2)
+	go func() {
+		defer close(ready)
+		var buffer Input
+		for i := range steps {
+			in := testInput(n, i)
+			buffer.Pixels = append(buffer.Pixels[:0], in.Pixels...)
+			buffer.Positives = append(buffer.Positives[:0], in.Positives...)
+			buffer.IDs = in.IDs
+			sent, err := ahead.Send(buffer)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			clear(buffer.Pixels)
+			clear(buffer.Positives)
+			ready <- sent
+		}
+	}()
+	i := 0
+	for in := range ready {
+		a, b := mustStep(t, straight, testBatch(n, i), testInput(n, i)), mustStep(t, ahead, testBatch(n, i), in)
+		if a.Losses != b.Losses || !slices.Equal(a.Features.V, b.Features.V) {
+			t.Errorf("step %d: %+v, and on an input that was sent %+v", i, a.Losses, b.Losses)
+		}
+		i++
+	}
+	if fa, fb := fingerprint(t, straight), fingerprint(t, ahead); i != steps || fa != fb {
+		t.Errorf("%d steps end in weights %s and %s", i, fa, fb)
+	}
+}
+
+// Whatever becomes of it, an input that was sent is given back: testTrainer counts.
+func TestSentInputsAreGivenBack(t *testing.T) {
+	tr := testTrainer(t, everything())
+	send := func(in Input) Input {
+		sent, err := tr.Send(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sent
+	}
+	send(testInput(4, 0)).Free()
+	Input{}.Free()
+	in := send(testInput(4, 0))
+	if _, err := tr.Step(t.Context(), testBatch(5, 0), in); !errors.Is(err, ErrInput) {
+		t.Errorf("a batch of another size: error %v", err)
+	}
+	in = send(testInput(4, 0))
+	mustStep(t, tr, testBatch(4, 0), in)
+	in.Free()
+	short := testInput(4, 0)
+	short.Positives = short.Positives[1:]
+	if _, err := tr.Send(short); !errors.Is(err, match.ErrInput) || !strings.Contains(err.Error(), "pixel values") {
+		t.Errorf("positives that do not fit: error %v", err)
+	}
+}
