@@ -1,5 +1,7 @@
-// Package fulldisk lets tests run out of disk: with a limit on the size of files, which needs no privileges and no file
-// system of its own. It is for tests only. The limit is that of a process, so such a test runs in one of its own.
+// Package fulldisk lets tests run out of disk. It is for tests only.
+//
+// [With] limits the size of files, which needs no privileges and no file system of its own. The limit is that of a process,
+// so such a test runs in one of its own. [Mount] makes a small file system, for processes that a test starts.
 //
 //	func TestOnAFullDisk(t *testing.T) {
 //		if !fulldisk.Alone(t) {

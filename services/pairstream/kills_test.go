@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/figures"
 	"github.com/pairstream/pairstream/internal/kafkatest"
+	"github.com/pairstream/pairstream/internal/soak"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -36,28 +36,31 @@ func TestEveryStageKilled(t *testing.T) {
 
 // everyStageKilled calls breakBrokers once in every round of kills.
 func everyStageKilled(t *testing.T, kind, brokers string, breakBrokers func()) {
-	const perKill = 6 // pairs
-	rounds := 3
-	if os.Getenv("SOAK") != "" {
-		rounds = 40
-	}
-	const seed = 7
-	t.Logf("seed %d, %d kills of each stage", seed, rounds)
-	r := rand.New(rand.NewPCG(seed, 0))
 	t.Setenv("KAFKA_BROKERS", brokers)
+	first := soak.Seed(t, 7)
+	for seed := first; seed < first+soak.Choose[uint64](1, 4); seed++ {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { stagesKilled(t, seed, kind, breakBrokers) })
+	}
+}
+
+func stagesKilled(t *testing.T, seed uint64, kind string, breakBrokers func()) {
+	const perKill = 6 // pairs
+	rounds := soak.Choose(3, 10)
+	r := rand.New(rand.NewPCG(seed, 0))
 	t.Setenv("CHECKPOINT_EVERY", "3")
 	t.Setenv("STREAM_SESSION_TIMEOUT", map[string]string{"embedded": "1s", "cluster": "3s"}[kind])
 	in := setUpPipeline(t, rounds*len(stageNames)*perKill/2)
 
 	var want map[string]string
-	t.Setenv("NAMESPACE", "calm")
+	calmly, disturbed := fmt.Sprint("calm-", seed), fmt.Sprint("killed-", seed)
+	t.Setenv("NAMESPACE", calmly)
 	t.Setenv("CHECKPOINT_DIR", in("calm"))
 	mustCommand(t, "produce", in("scenes"), "--final")
 	calm := openNamespace(t)
 	mustCommand(t, "up")
-	compare(t, "", &want, outcome(t, "calm", in("calm")))
+	compare(t, "", &want, outcome(t, calmly, in("calm")))
 
-	t.Setenv("NAMESPACE", "killed")
+	t.Setenv("NAMESPACE", disturbed)
 	t.Setenv("CHECKPOINT_DIR", in("killed"))
 	log := openNamespace(t)
 	if err := log.EnsureTopics(t.Context()); err != nil {
@@ -96,7 +99,7 @@ func everyStageKilled(t *testing.T, kind, brokers string, breakBrokers func()) {
 	if lags, err := log.Lag(t.Context(), "trainer", schemas.Scored); err != nil || slices.ContainsFunc(lags, func(l stream.LaneLag) bool { return l.Committed != l.End }) {
 		t.Errorf("the trainer has committed %+v, %v: want the ends of its lanes", lags, err)
 	}
-	compare(t, "after kills", &want, outcome(t, "killed", in("killed")))
+	compare(t, "after kills", &want, outcome(t, disturbed, in("killed")))
 	checkJunk(t, log)
 	figures.Record(t, figures.Figures{
 		Scenario: fmt.Sprintf("kill -9 of each of %d services %d times", len(stageNames), rounds), Broker: kind,

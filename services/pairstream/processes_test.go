@@ -160,7 +160,7 @@ func startBrokerOn(t *testing.T, dir, addr string) (*process, string) {
 }
 
 // outcome is what a run left behind: digests of the lane topics, and the hash of the last checkpoint.
-func outcome(t *testing.T, namespace, checkpoints string) map[string]string {
+func outcome(t *testing.T, namespace, folder string) map[string]string {
 	t.Helper()
 	t.Setenv("NAMESPACE", namespace)
 	log, err := connect(t.Context())
@@ -184,10 +184,7 @@ func outcome(t *testing.T, namespace, checkpoints string) map[string]string {
 			found[fmt.Sprintf("%s, lane %d", info.Topic, lane)] = fmt.Sprintf("%d records %s", digest.Records, digest.Sum())
 		}
 	}
-	files, err := filepath.Glob(filepath.Join(checkpoints, "checkpoint-*.safetensors"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no checkpoint in %s (%v)", checkpoints, err)
-	}
+	files := checkpoints(t, folder)
 	found["checkpoint"] = checkpointDigest(t, files[len(files)-1])
 	return found
 }
