@@ -37,6 +37,7 @@ func (o LaneOrder) next(written, turn int, lanes []laneState) (int, error) {
 			return written, nil
 		case ended:
 			return nobody, errNoBatchLeft
+		case waiting:
 		}
 		return nobody, nil
 	}
