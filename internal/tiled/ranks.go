@@ -69,7 +69,7 @@ func (r *ranks) score(ctx context.Context, texts block) error {
 		for i := chunks[c].from; i < chunks[c].from+chunks[c].n; i++ {
 			text := own.row(int(texts.from + i))
 			for m := range r.k1 {
-				at, here := (int(texts.from+i))*r.k1+m, int(i)*r.k1+m
+				at, here := int(texts.from+i)*r.k1+m, int(i)*r.k1+m
 				low[here], high[here] = float32(math.Inf(1)), float32(math.Inf(1))
 				if j := r.v2v[at]; j >= 0 {
 					r.scores[at] = knn.Score(images.row(int(j)), text)

@@ -12,9 +12,13 @@ func TestWhoComputesGroups(t *testing.T) {
 		engine, device string
 		want           bool
 	}{
-		{"auto", "cpu", false}, {"auto", "cuda", true}, {"auto", "cuda:1", true},
-		{"faiss", "cpu", false}, {"faiss", "cuda", false},
-		{"device", "cpu", true}, {"device", "cuda", true},
+		{"auto", "cpu", false},
+		{"auto", "cuda", true},
+		{"auto", "cuda:1", true},
+		{"faiss", "cpu", false},
+		{"faiss", "cuda", false},
+		{"device", "cpu", true},
+		{"device", "cuda", true},
 	}
 	for _, tt := range tests {
 		if got := (Settings{Engine: tt.engine}).onDevice(tt.device); got != tt.want {
