@@ -56,10 +56,14 @@ func (v vectors) params() knn.Params {
 	return knn.Params{K: v.number("in.k"), K1: v.number("in.k1"), K2: v.number("in.k2")}
 }
 
-// engines are all that there are; small tiles, so that the vectors fill many.
+// engines are all that there are; small tiles, so that the vectors fill many, and on a GPU where there is one.
 func engines(t *testing.T) map[string]knn.Engine {
 	t.Helper()
-	w, err := torch.NewWorker(torch.WorkerOptions{Threads: 1})
+	device := "cpu"
+	if torch.CUDAAvailable() {
+		device = "cuda"
+	}
+	w, err := torch.NewWorker(torch.WorkerOptions{Device: device, Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

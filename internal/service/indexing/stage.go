@@ -1,5 +1,7 @@
 // Package indexing is the indexer as a service: it reads embeddings, lets the core assemble and compute groups, and
-// writes their neighbour chunks and manifests. It also answers live searches over HTTP.
+// writes their neighbour chunks and manifests. It also answers live searches over HTTP. Groups are computed on the
+// processor (internal/faiss) or, by the same binary, on the device (internal/tiled), with the same records; live search is
+// the processor's.
 //
 // A crash takes a lane back to the first embedding of its open group: every chunk carries the mark of that place, and the
 // core, given the same embeddings again, makes the same chunks.
