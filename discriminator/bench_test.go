@@ -1,0 +1,60 @@
+package discriminator
+
+import (
+	"context"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/torch"
+)
+
+// BenchmarkScore is a batch of 16 with all others as candidates, by a Con-D of preset small.
+func BenchmarkScore(b *testing.B) {
+	for _, precision := range []torch.DType{torch.Float32, torch.BFloat16} {
+		b.Run(precision.String(), func(b *testing.B) { benchmarkScore(b, precision) })
+	}
+}
+
+func benchmarkScore(b *testing.B, precision torch.DType) {
+	const n, vocab = 16, 8000
+	w, err := torch.NewWorker(torch.WorkerOptions{Threads: 2, Deterministic: true, Precision: precision})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer w.Close()
+	config, err := model.Preset("small", vocab)
+	if err != nil {
+		b.Fatal(err)
+	}
+	m, err := model.New(context.Background(), w, config, 7)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer m.Free()
+	m.Vocab = make([]string, vocab)
+	m.Vocab[0] = "[PAD]"
+	d, err := New(context.Background(), m, Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := rng.New(1, "benchmark")
+	in := Input{Pixels: make([]float32, n*3*config.ImageSize*config.ImageSize)}
+	for i := range in.Pixels {
+		in.Pixels[i] = float32(r.NormFloat64())
+	}
+	for range n {
+		ids := make([]int32, 8+r.IntN(10))
+		for i := range ids {
+			ids[i] = int32(1 + r.IntN(vocab-1))
+		}
+		in.IDs = append(in.IDs, ids)
+	}
+	batch := allCandidates(n)
+	for b.Loop() {
+		if _, err := d.Score(context.Background(), batch, in); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(n*(n-1)*b.N)/b.Elapsed().Seconds(), "candidates/s")
+}
