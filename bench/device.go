@@ -44,9 +44,14 @@ func (j job) shape(vocabulary int) (model.Config, error) {
 	return c, err
 }
 
-// tensors is a worker for the job's device. On a GPU it may choose its kernels, as in production.
+// tensors is a worker for the job's device: what is held against peers computes as they do, in float32; a GPU in bfloat16
+// and with the kernels that it likes best.
 func (j job) tensors() (*torch.Worker, error) {
-	return torch.NewWorker(torch.WorkerOptions{Device: j.Device, Threads: j.Threads, Deterministic: j.Device == ""})
+	o := torch.WorkerOptions{Threads: j.Threads, Deterministic: true}
+	if j.Device != "" {
+		o = torch.WorkerOptions{Device: j.Device, Threads: j.Threads, Precision: torch.BFloat16}
+	}
+	return torch.NewWorker(o)
 }
 
 // deviceName says what a device is, with the libtorch that computes on it.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -155,8 +156,8 @@ func (d *demo) report(c recordCounts, checkpoint string) {
 	line("chance", d.after.Chance, 50)
 	r.Flush()
 	fmt.Fprintf(d.out, "\nto run it again and compare:\n"+
-		"  pairstream run-manifest --data %[1]s --out run.json\n"+
-		"  pairstream replay run.json --data %[1]s --namespace again\n", d.dir)
+		"  %[1]s run-manifest --data %[2]s --out run.json\n"+
+		"  %[1]s replay run.json --data %[2]s --namespace again\n", os.Args[0], d.dir)
 }
 
 func reasonList(reasons map[string]int) string {
