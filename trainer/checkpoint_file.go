@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pairstream/pairstream/internal/durable"
 	"github.com/pairstream/pairstream/internal/safetensors"
 )
 
@@ -46,7 +47,7 @@ func writeSealed(path string, tensors []safetensors.NamedTensor, metadata map[st
 		err = os.Rename(f.Name(), path)
 	}
 	if err == nil {
-		err = syncFolder(folder)
+		err = durable.SyncFolder(folder)
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("writing checkpoint %s: %w", path, err), removeIfThere(f.Name()))
@@ -63,14 +64,6 @@ func writeAndSync(f *os.File, tensors []safetensors.NamedTensor, metadata map[st
 		return err
 	}
 	return f.Sync()
-}
-
-func syncFolder(folder string) error {
-	d, err := os.Open(folder)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 func removeIfThere(path string) error {

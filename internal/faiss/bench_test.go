@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"syscall"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/faiss"
@@ -12,15 +11,6 @@ import (
 	"github.com/pairstream/pairstream/internal/knn/knntest"
 	"github.com/pairstream/pairstream/internal/rng"
 )
-
-// cpuSeconds is the processor time that this process has used: on a shared machine it says more than the clock.
-func cpuSeconds() float64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return math.NaN()
-	}
-	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
-}
 
 // benchPairs draws images around centres, and texts that are half their image and half noise.
 func benchPairs(n, dim int) (v, t []float32) {
@@ -48,14 +38,14 @@ func BenchmarkNeighbors(b *testing.B) {
 			images, texts := benchPairs(n, dim)
 			v, t := knntest.Halves(images, dim), knntest.Halves(texts, dim)
 			b.ResetTimer()
-			cpu := cpuSeconds()
+			cpu := knntest.CPUSeconds()
 			for range b.N {
 				if _, err := (faiss.Engine{}).Neighbors(context.Background(), v, t, knn.Params{K: 10, K1: 5, K2: 500}); err != nil {
 					b.Fatal(err)
 				}
 			}
 			products := 3 * float64(n) * float64(n) * dim // half of V V^T, all of V T^T, two operations each
-			used := (cpuSeconds() - cpu) / float64(b.N)
+			used := (knntest.CPUSeconds() - cpu) / float64(b.N)
 			b.ReportMetric(products/used/1e9, "GFLOP/cpu-s")
 			b.ReportMetric(used, "cpu-s/op")
 		})
@@ -84,7 +74,7 @@ func BenchmarkFlatNeighbors(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.ResetTimer()
-	cpu := cpuSeconds()
+	cpu := knntest.CPUSeconds()
 	for range b.N {
 		for _, search := range []struct {
 			index   *faiss.Flat
@@ -96,5 +86,5 @@ func BenchmarkFlatNeighbors(b *testing.B) {
 			}
 		}
 	}
-	b.ReportMetric((cpuSeconds()-cpu)/float64(b.N)*n/sample, "cpu-s/op")
+	b.ReportMetric((knntest.CPUSeconds()-cpu)/float64(b.N)*n/sample, "cpu-s/op")
 }

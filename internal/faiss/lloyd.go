@@ -61,16 +61,8 @@ const scoresChunk = 4096
 
 // Scores implements [knn.Scorer].
 func (Engine) Scores(ctx context.Context, x knn.Matrix, left, right []int32, scores []float64) error {
-	if err := x.Check(); err != nil {
-		return fmt.Errorf("scoring: %w", err)
-	}
-	if len(left) != len(scores) || len(right) != len(scores) {
-		return fmt.Errorf("scoring %d and %d rows into %d places", len(left), len(right), len(scores))
-	}
-	for i := range scores {
-		if left[i] < 0 || int(left[i]) >= x.Rows || right[i] < 0 || int(right[i]) >= x.Rows {
-			return fmt.Errorf("scoring rows %d and %d of %d", left[i], right[i], x.Rows)
-		}
+	if err := knn.CheckScores(x, left, right, scores); err != nil {
+		return err
 	}
 	var pin runtime.Pinner
 	defer pin.Unpin()

@@ -123,7 +123,7 @@ func BenchmarkKMeans(b *testing.B) {
 	b.Run("ours", func(b *testing.B) {
 		x := knntest.Halves(images, dim)
 		b.ResetTimer()
-		cpu := cpuSeconds()
+		cpu := knntest.CPUSeconds()
 		for range b.N {
 			seeds, err := knn.Seeds(context.Background(), faiss.Engine{}, x, k, rng.New(1, "seeds"))
 			if err != nil {
@@ -136,10 +136,10 @@ func BenchmarkKMeans(b *testing.B) {
 			b.ReportMetric(got.Inertia, "inertia")
 			b.ReportMetric(float64(got.Rounds), "rounds")
 		}
-		b.ReportMetric((cpuSeconds()-cpu)/float64(b.N), "cpu-s/op")
+		b.ReportMetric((knntest.CPUSeconds()-cpu)/float64(b.N), "cpu-s/op")
 	})
 	b.Run("libfaiss", func(b *testing.B) {
-		cpu := cpuSeconds()
+		cpu := knntest.CPUSeconds()
 		for range b.N {
 			_, inertia, err := faiss.KMeans(images, dim, k, rounds, 1)
 			if err != nil {
@@ -147,6 +147,6 @@ func BenchmarkKMeans(b *testing.B) {
 			}
 			b.ReportMetric(inertia, "inertia")
 		}
-		b.ReportMetric((cpuSeconds()-cpu)/float64(b.N), "cpu-s/op")
+		b.ReportMetric((knntest.CPUSeconds()-cpu)/float64(b.N), "cpu-s/op")
 	})
 }

@@ -17,6 +17,22 @@ type Scorer interface {
 	Scores(ctx context.Context, x Matrix, left, right []int32, scores []float64) error
 }
 
+// CheckScores verifies the arguments of [Scorer].Scores.
+func CheckScores(x Matrix, left, right []int32, scores []float64) error {
+	if err := x.Check(); err != nil {
+		return fmt.Errorf("scoring: %w", err)
+	}
+	if len(left) != len(scores) || len(right) != len(scores) {
+		return fmt.Errorf("scoring %d and %d rows into %d places", len(left), len(right), len(scores))
+	}
+	for i := range scores {
+		if left[i] < 0 || int(left[i]) >= x.Rows || right[i] < 0 || int(right[i]) >= x.Rows {
+			return fmt.Errorf("scoring rows %d and %d of %d", left[i], right[i], x.Rows)
+		}
+	}
+	return nil
+}
+
 // Seeds draws rows of x to start k-means from: by k-means++ over a random sample of a few rows per cluster, which costs
 // less than one iteration and leads to less inertia than random rows. The rows are distinct, and the same for the same r.
 func Seeds(ctx context.Context, scorer Scorer, x Matrix, clusters int, r *rand.Rand) ([]int32, error) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/pairstream/pairstream/internal/durable"
 )
 
 // WriteFile writes a file that appears whole or not at all: under a temporary name in the same folder, synced, then
@@ -30,14 +32,5 @@ func writeFile(path string, tensors []NamedTensor, metadata map[string]string) e
 	if err != nil {
 		return errors.Join(err, os.Remove(out.Name()))
 	}
-	return syncFolder(filepath.Dir(path))
-}
-
-// syncFolder makes a rename in the folder last.
-func syncFolder(path string) error {
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
+	return durable.SyncFolder(filepath.Dir(path))
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/pairstream/pairstream/internal/durable"
 	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -93,7 +94,7 @@ func laneFolder(root string, lane int) (string, error) {
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return "", err
 	}
-	return dir, syncFolder(filepath.Dir(dir))
+	return dir, durable.SyncFolder(filepath.Dir(dir))
 }
 
 // parseSpoolState reads two varints: first + 1 and bytes.
@@ -170,7 +171,7 @@ func (s *Spool) put(offset int64, id schemas.ImageID, encoded []byte) (ref schem
 		if err := s.open(); err != nil {
 			return ref, err
 		}
-		if err := syncFolder(s.dir); err != nil {
+		if err := durable.SyncFolder(s.dir); err != nil {
 			return ref, errors.Join(err, s.Close())
 		}
 	}
@@ -242,12 +243,4 @@ func (s *Spool) Close() error {
 	f := s.file
 	s.file = nil
 	return f.Close()
-}
-
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -3,8 +3,6 @@ package tiled
 import (
 	"context"
 	"fmt"
-	"math"
-	"syscall"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/faiss"
@@ -12,15 +10,6 @@ import (
 	"github.com/pairstream/pairstream/internal/knn/knntest"
 	"github.com/pairstream/pairstream/internal/rng"
 )
-
-// cpuSeconds is the processor time that this process has used: on a shared machine it says more than the clock.
-func cpuSeconds() float64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return math.NaN()
-	}
-	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
-}
 
 // benchPairs draws pairs such as a crawl brings.
 func benchPairs(n, dim int) (v, t knn.Matrix) {
@@ -44,11 +33,11 @@ func eachEngine(b *testing.B, run func(b *testing.B, e knn.Engine)) {
 		engine knn.Engine
 	}{{"faiss", faiss.Engine{}}, {"tiled", New(w, Options{})}, {"tiled, products in float16", rounded}} {
 		b.Run(e.name, func(b *testing.B) {
-			cpu := cpuSeconds()
+			cpu := knntest.CPUSeconds()
 			for range b.N {
 				run(b, e.engine)
 			}
-			b.ReportMetric((cpuSeconds()-cpu)/float64(b.N), "cpu-s/op")
+			b.ReportMetric((knntest.CPUSeconds()-cpu)/float64(b.N), "cpu-s/op")
 		})
 	}
 }

@@ -32,7 +32,6 @@ import (
 	"context"
 	"runtime"
 	"strings"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -111,21 +110,13 @@ func threads(asked, tasks int) int {
 // spread runs the tasks 0..n-1 on the workers. It stops at the first error, and between tasks when ctx ends.
 func spread(ctx context.Context, workers, n int, task func(i int) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	var next atomic.Int64
-	for range threads(workers, n) {
+	group.SetLimit(threads(workers, n))
+	for i := range n {
 		group.Go(func() error {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return nil
-				}
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				if err := task(i); err != nil {
-					return err
-				}
+			if err := ctx.Err(); err != nil {
+				return err
 			}
+			return task(i)
 		})
 	}
 	return group.Wait()

@@ -53,16 +53,8 @@ const scoresChunk = 1024
 
 // Scores implements [knn.Scorer], on the processor.
 func (e *Engine) Scores(ctx context.Context, x knn.Matrix, left, right []int32, scores []float64) error {
-	if err := x.Check(); err != nil {
-		return fmt.Errorf("scoring: %w", err)
-	}
-	if len(left) != len(scores) || len(right) != len(scores) {
-		return fmt.Errorf("scoring %d and %d rows into %d places", len(left), len(right), len(scores))
-	}
-	for i := range scores {
-		if left[i] < 0 || int(left[i]) >= x.Rows || right[i] < 0 || int(right[i]) >= x.Rows {
-			return fmt.Errorf("scoring rows %d and %d of %d", left[i], right[i], x.Rows)
-		}
+	if err := knn.CheckScores(x, left, right, scores); err != nil {
+		return err
 	}
 	chunks := blocks(len(scores), scoresChunk)
 	return spread(ctx, 0, len(chunks), func(c int) error {

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/pairstream/pairstream/internal/durable"
 )
 
 // orderFileName is the file in CHECKPOINT_DIR that has the order in which lanes were taken. After a first line that names
@@ -72,7 +74,7 @@ func takeOver(f *os.File, dir, namespace string, from int64) (order, error) {
 			return nil, err
 		}
 	}
-	return o, errors.Join(f.Sync(), syncFolder(dir))
+	return o, errors.Join(f.Sync(), durable.SyncFolder(dir))
 }
 
 // readOrder is openOrderFile for someone who writes nothing; no file is no order.
@@ -143,11 +145,3 @@ func (f *orderFile) add(turns ...turn) error {
 
 // Close gives the lock back.
 func (f *orderFile) Close() error { return f.file.Close() }
-
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
