@@ -200,10 +200,10 @@ func (e *brokerError) Unwrap() error { return e.err }
 
 // explain turns a failed connection into one line that names the setting to look at.
 func explain(cfg Config, err error) error {
-	broker := joinBrokers(cfg.Brokers)
+	broker, cause := joinBrokers(cfg.Brokers), err
 	var be *brokerError
 	if errors.As(err, &be) {
-		broker = be.broker
+		broker, cause = be.broker, be.err
 	}
 	var (
 		ca       x509.UnknownAuthorityError
@@ -236,7 +236,10 @@ func explain(cfg Config, err error) error {
 	default:
 		setting, sentence = explainSilence(cfg, broker, err)
 	}
-	return fmt.Errorf("connecting to Kafka: %s: %s (%s: %w)", setting, sentence, broker, oneLine(err))
+	if !strings.Contains(setting+cause.Error(), broker) {
+		cause = &brokerError{broker, cause}
+	}
+	return fmt.Errorf("connecting to Kafka: %s: %s (%w)", setting, sentence, oneLine(cause))
 }
 
 // explainSilence looks once more at a broker that hung up or did not answer: what it is depends on what the other side
