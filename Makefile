@@ -77,7 +77,7 @@ $(TOOLS)/kubeconform:
 $(TOOLS)/golangci-lint:
 	GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-bench: build ## measure everything beside its peers, an hour on two cores; installs Debian's python3-torch, python3-faiss, python3-pil; ARGS=--only=row,row
+bench: build ## measure everything beside its peers, half an hour on two cores; installs Debian's python3-torch, python3-faiss, python3-pil; ARGS=--only=row,row
 	@deploy/setup.sh peers
 	go build -o $(BIN)/bench ./bench
 	$(BIN)/bench $(ARGS)
