@@ -157,7 +157,7 @@ func live(t *testing.T, log *stream.Log, d *disk, dir string, o life) (lanes []i
 			}
 		},
 	}
-	err = l.run(t.Context(), &rotation{
+	err = l.run(t.Context(), &feed{
 		log: log, publisher: publisher, load: p.load, order: o.order, trail: trail, at: at.clone(), step: d.Steps, meter: meter, watchdog: watchdog,
 	})
 	closing, cancel := context.WithCancel(t.Context())

@@ -34,7 +34,7 @@ type core interface {
 	Save(ctx context.Context, folder string, positions json.RawMessage) (path string, err error)
 }
 
-// loop trains on what the rotation prepares, publishes the features and writes checkpoints.
+// loop trains on what its feed prepares, publishes the features and writes checkpoints.
 type loop struct {
 	core      core
 	publisher *stream.Publisher
@@ -52,7 +52,7 @@ type loop struct {
 }
 
 // run trains until every lane has ended or ctx ends, and leaves a checkpoint behind in both cases.
-func (l *loop) run(ctx context.Context, r *rotation) error {
+func (l *loop) run(ctx context.Context, f *feed) error {
 	both, working := errgroup.WithContext(ctx)
 	watching, over := context.WithCancel(working)
 	both.Go(func() error {
@@ -64,7 +64,7 @@ func (l *loop) run(ctx context.Context, r *rotation) error {
 		return nil
 	})
 	ready := make(chan work, prepared)
-	both.Go(func() error { return r.run(working, ready) })
+	both.Go(func() error { return f.run(working, ready) })
 	both.Go(func() error {
 		defer over()
 		for w := range ready {
@@ -73,8 +73,8 @@ func (l *loop) run(ctx context.Context, r *rotation) error {
 			}
 			l.watchdog.Lane(w.lane).Done()
 		}
-		if r.at.ended() { // and not cut short with batches read ahead
-			l.lag.at(r.at.clone())
+		if f.at.ended() { // and not cut short with batches read ahead
+			l.lag.at(f.at.clone())
 		}
 		return nil
 	})

@@ -165,7 +165,7 @@ func Run(ctx context.Context, shared engine.Shared, bucket engine.Bucket, s Sett
 		lag: &lag{log: shared.Log, logger: shared.Logger},
 	}
 	l.lag.at(at.clone())
-	err = l.run(ctx, &rotation{
+	err = l.run(ctx, &feed{
 		log: shared.Log, publisher: publisher, order: s.Order, trail: trail, at: at.clone(), step: core.Steps(),
 		load: inputs{loader, shared.Logger, s.Core.UniWeight > 0, core.Send}.load, meter: meter, watchdog: watchdog,
 	})

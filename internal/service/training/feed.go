@@ -21,9 +21,9 @@ type work struct {
 	seq   int64 // of the batch's feature block
 }
 
-// rotation takes the lanes in the order that is set, one batch each, loads its images and sends them to the device, ahead
+// feed takes the lanes in the order that is set, one batch each, loads its images and sends them to the device, ahead
 // of the training.
-type rotation struct {
+type feed struct {
 	log       *stream.Log
 	publisher *stream.Publisher
 	load      func(context.Context, *schemas.ScoredBatch) (trainer.Input, error)
@@ -36,13 +36,13 @@ type rotation struct {
 }
 
 // run sends work until every lane has ended, then closes out.
-func (r *rotation) run(ctx context.Context, out chan<- work) error {
+func (f *feed) run(ctx context.Context, out chan<- work) error {
 	defer close(out)
 	reading, ctx := errgroup.WithContext(ctx)
-	in := startIntake(ctx, reading, r.log, r.publisher, r.at, stream.ReaderOptions{Name: Name, Counters: r.meter.Counters()})
+	in := startIntake(ctx, reading, f.log, f.publisher, f.at, stream.ReaderOptions{Name: Name, Counters: f.meter.Counters()})
 	reading.Go(func() error {
 		for {
-			w, err := r.next(ctx, in)
+			w, err := f.next(ctx, in)
 			if w == nil || err != nil {
 				return err
 			}
@@ -58,15 +58,15 @@ func (r *rotation) run(ctx context.Context, out chan<- work) error {
 }
 
 // next prepares the next batch; nil: every lane has ended.
-func (r *rotation) next(ctx context.Context, in *intake) (*work, error) {
+func (f *feed) next(ctx context.Context, in *intake) (*work, error) {
 	for {
-		i, err := r.choose(in)
+		i, err := f.choose(in)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("choosing the lane of step %d: %w", r.step, err)
+			return nil, fmt.Errorf("choosing the lane of step %d: %w", f.step, err)
 		case i != nobody:
-			return r.take(ctx, i, in.take(i))
-		case r.at.ended():
+			return f.take(ctx, i, in.take(i))
+		case f.at.ended():
 			return nil, nil
 		}
 		select {
@@ -78,10 +78,10 @@ func (r *rotation) next(ctx context.Context, in *intake) (*work, error) {
 }
 
 // choose is the index of the lane to take, nobody as long as it has to be waited for.
-func (r *rotation) choose(in *intake) (int, error) {
-	states := make([]laneState, len(r.at.Lanes))
-	for i := range r.at.Lanes {
-		lane := &r.at.Lanes[i]
+func (f *feed) choose(in *intake) (int, error) {
+	states := make([]laneState, len(f.at.Lanes))
+	for i := range f.at.Lanes {
+		lane := &f.at.Lanes[i]
 		switch head := in.look(i); {
 		case head != nil && head.batch == nil:
 			lane.Scored, lane.Ended = in.take(i).after, true
@@ -93,34 +93,34 @@ func (r *rotation) choose(in *intake) (int, error) {
 		}
 	}
 	written := nobody
-	if lane, ok := r.trail.lane(r.step); ok {
-		written = slices.IndexFunc(r.at.Lanes, func(l lanePosition) bool { return l.Lane == lane })
+	if lane, ok := f.trail.lane(f.step); ok {
+		written = slices.IndexFunc(f.at.Lanes, func(l lanePosition) bool { return l.Lane == lane })
 		if written == nobody {
 			return nobody, fmt.Errorf("it was made on lane %d, which is not among those of this trainer (LANES, RANK, WORLD_SIZE)", lane)
 		}
 	}
-	i, err := r.order.next(written, r.at.Turn, states)
+	i, err := f.order.next(written, f.at.Turn, states)
 	if err != nil {
-		return nobody, fmt.Errorf("it was made on lane %d: %w", r.at.Lanes[written].Lane, err)
+		return nobody, fmt.Errorf("it was made on lane %d: %w", f.at.Lanes[written].Lane, err)
 	}
 	return i, nil
 }
 
 // take makes work of a batch.
-func (r *rotation) take(ctx context.Context, i int, a *arrived) (*work, error) {
-	lane := &r.at.Lanes[i]
-	if err := r.trail.took(r.step, lane.Lane); err != nil {
+func (f *feed) take(ctx context.Context, i int, a *arrived) (*work, error) {
+	lane := &f.at.Lanes[i]
+	if err := f.trail.took(f.step, lane.Lane); err != nil {
 		return nil, err
 	}
-	r.step++
-	r.watchdog.Lane(lane.Lane).Take()
-	r.meter.PairsIn(len(a.batch.Samples))
+	f.step++
+	f.watchdog.Lane(lane.Lane).Take()
+	f.meter.PairsIn(len(a.batch.Samples))
 	w := &work{lane: lane.Lane, batch: a.batch, seq: lane.Features}
 	lane.Scored = a.after
 	lane.Features++
-	r.at.Turn = (i + 1) % len(r.at.Lanes)
-	w.after = r.at.clone()
+	f.at.Turn = (i + 1) % len(f.at.Lanes)
+	w.after = f.at.clone()
 	var err error
-	w.input, err = r.load(ctx, a.batch)
+	w.input, err = f.load(ctx, a.batch)
 	return w, err
 }
