@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"testing"
 
@@ -159,20 +158,7 @@ func oracleRows(t *testing.T, g knntest.Group, rows []int) knn.Result {
 }
 
 func TestNeighborsRefusesBadInput(t *testing.T) {
-	rows := knntest.UnitRows(rng.New(3, "bad"), 10, 8, 1, 0)
-	good := knn.FloatMatrix(rows, 8)
-	nan := slices.Clone(rows)
-	nan[42] = float32(math.NaN())
-	p := knn.Params{K: 1, K1: 1, K2: 1}
-	for name, g := range map[string]knntest.Group{
-		"rows differ":    {V: good, T: knn.FloatMatrix(rows[8:], 8), P: p},
-		"widths differ":  {V: good, T: knn.FloatMatrix(rows[:40], 4), P: p},
-		"no rows":        {V: knn.Matrix{Dim: 8}, T: knn.Matrix{Dim: 8}, P: p},
-		"no k":           {V: good, T: good, P: knn.Params{K: 0, K1: 1, K2: 1}},
-		"too few owners": {V: good, T: good, P: knn.Params{K: 1, K1: 1, K2: 1, Owner: make([]int32, 3)}},
-		"not a number":   {V: knn.FloatMatrix(nan, 8), T: good, P: p},
-		"both kinds":     {V: knn.Matrix{Halves: make([]uint16, 80), Floats: rows, Rows: 10, Dim: 8}, T: good, P: p},
-	} {
+	for name, g := range knntest.Refused() {
 		before := faiss.Live()
 		if _, err := (faiss.Engine{}).Neighbors(context.Background(), g.V, g.T, g.P); err == nil {
 			t.Errorf("%s: no error", name)

@@ -178,7 +178,7 @@ func TestNeighborsAcrossTiles(t *testing.T) {
 	}
 }
 
-func TestNeighborsRefuse(t *testing.T) {
+func TestNeighborsRefusesBadInput(t *testing.T) {
 	rows := knntest.UnitRows(rng.New(3, "bad"), 10, 8, 1, 0)
 	good := knn.FloatMatrix(rows, 8)
 	nan, long := slices.Clone(rows), slices.Clone(rows)
@@ -187,18 +187,11 @@ func TestNeighborsRefuse(t *testing.T) {
 		long[i] *= 1e20
 	}
 	p := knn.Params{K: 1, K1: 1, K2: 1}
+	refused := knntest.Refused()
+	refused["a text is none"] = knntest.Group{V: good, T: knn.FloatMatrix(nan, 8), P: p}
+	refused["too long"] = knntest.Group{V: knn.FloatMatrix(long, 8), T: good, P: p}
 	e := New(newWorker(t, 1), Options{})
-	for name, g := range map[string]knntest.Group{
-		"rows differ":    {V: good, T: knn.FloatMatrix(rows[8:], 8), P: p},
-		"widths differ":  {V: good, T: knn.FloatMatrix(rows[:40], 4), P: p},
-		"no rows":        {V: knn.Matrix{Dim: 8}, T: knn.Matrix{Dim: 8}, P: p},
-		"no k":           {V: good, T: good, P: knn.Params{K: 0, K1: 1, K2: 1}},
-		"too few owners": {V: good, T: good, P: knn.Params{K: 1, K1: 1, K2: 1, Owner: make([]int32, 3)}},
-		"not a number":   {V: knn.FloatMatrix(nan, 8), T: good, P: p},
-		"a text is none": {V: good, T: knn.FloatMatrix(nan, 8), P: p},
-		"too long":       {V: knn.FloatMatrix(long, 8), T: good, P: p},
-		"both kinds":     {V: knn.Matrix{Halves: make([]uint16, 80), Floats: rows, Rows: 10, Dim: 8}, T: good, P: p},
-	} {
+	for name, g := range refused {
 		leaves(t, func() {
 			if _, err := e.Neighbors(context.Background(), g.V, g.T, g.P); err == nil {
 				t.Errorf("%s: no error", name)

@@ -3,6 +3,7 @@ package knntest
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/x448/float16"
 
@@ -143,4 +144,21 @@ func Starts(seed uint64, n, k int) []int32 {
 		rows[i] = int32(row)
 	}
 	return rows
+}
+
+// Refused are groups whose neighbours no engine looks for, by what is wrong with them.
+func Refused() map[string]Group {
+	rows := UnitRows(rng.New(3, "bad"), 10, 8, 1, 0)
+	good, nan := knn.FloatMatrix(rows, 8), slices.Clone(rows)
+	nan[42] = float32(math.NaN())
+	p := knn.Params{K: 1, K1: 1, K2: 1}
+	return map[string]Group{
+		"rows differ":    {V: good, T: knn.FloatMatrix(rows[8:], 8), P: p},
+		"widths differ":  {V: good, T: knn.FloatMatrix(rows[:40], 4), P: p},
+		"no rows":        {V: knn.Matrix{Dim: 8}, T: knn.Matrix{Dim: 8}, P: p},
+		"no k":           {V: good, T: good, P: knn.Params{K: 0, K1: 1, K2: 1}},
+		"too few owners": {V: good, T: good, P: knn.Params{K: 1, K1: 1, K2: 1, Owner: make([]int32, 3)}},
+		"not a number":   {V: knn.FloatMatrix(nan, 8), T: good, P: p},
+		"both kinds":     {V: knn.Matrix{Halves: make([]uint16, 80), Floats: rows, Rows: 10, Dim: 8}, T: good, P: p},
+	}
 }
