@@ -53,7 +53,7 @@ func TestRowsAreKnownByName(t *testing.T) {
 	}
 }
 
-// echo answers with what it is told.
+// echo is a worker that answers with what it was told.
 type echo struct{ said string }
 
 func (e *echo) do(_ context.Context, command string, a *answer) error {
@@ -186,5 +186,31 @@ func TestTablesAreWrittenBetweenTheirMarks(t *testing.T) {
 	}
 	if err := writeTables(results, []string{document}); err == nil {
 		t.Error("a page without marks is taken")
+	}
+}
+
+func TestPagesHoldTheResults(t *testing.T) {
+	for page, least := range map[string]int{"docs/benchmarks.md": 10, "docs/scaling.md": 10} {
+		committed, err := os.ReadFile(filepath.Join("..", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		copied := filepath.Join(t.TempDir(), filepath.Base(page))
+		if err := os.WriteFile(copied, committed, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := writeTables("results.json", []string{copied}); err != nil {
+			t.Fatal(err)
+		}
+		written, err := os.ReadFile(copied)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(committed, written) {
+			t.Errorf("%s is not what bench/results.json says: run `make docs`", page)
+		}
+		if rows := bytes.Count(written, []byte("\n| ")); rows < least {
+			t.Errorf("%s has %d rows of tables, want at least %d", page, rows, least)
+		}
 	}
 }

@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// worker is pairstream's side of a row. Do fills in Values and Series; times are taken around it.
+// worker is pairstream's side of a row. Do fills in Values and Series; the caller measures how long it takes.
 type worker interface {
 	do(ctx context.Context, command string, a *answer) error
 }
 
-// workers makes the worker of a kind; what it does before it returns is not measured.
+// workers maps a kind to a function that makes its worker. What that function does before it returns is not measured.
 var workers = map[string]func(context.Context, job) (worker, error){
 	"group":    newGroupWorker,
 	"kmeans":   newKMeansWorker,
@@ -70,7 +70,7 @@ func serve(ctx context.Context, kind string, in io.Reader, out io.Writer) error 
 	}
 }
 
-// measured does one command.
+// measured runs one command and measures it.
 func measured(ctx context.Context, w worker, command string) answer {
 	a := answer{Values: map[string]float64{}, Series: map[string][]float64{}}
 	cpu, started := cpuSeconds(), time.Now()
@@ -111,5 +111,5 @@ func memory(name string) (float64, error) {
 	return 0, fmt.Errorf("no %s in /proc/self/status", name)
 }
 
-// unknown is what a worker says to a command that it does not know.
+// unknown returns a worker's error for a command that it does not know.
 func unknown(command string) error { return fmt.Errorf("no command is called %q", command) }

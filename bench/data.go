@@ -5,7 +5,7 @@ import (
 	"math"
 	"os"
 
-	"github.com/pairstream/pairstream/internal/dot"
+	"github.com/pairstream/pairstream/internal/dotproduct"
 	"github.com/pairstream/pairstream/internal/knn"
 	"github.com/pairstream/pairstream/internal/knn/knntest"
 	"github.com/pairstream/pairstream/internal/rng"
@@ -15,7 +15,7 @@ import (
 // benchDim is the width of embeddings in the papers.
 const benchDim = 256
 
-// Files of the vectors of a row's pairs: float16 rows, as they travel.
+// These files hold the vectors of a row's pairs: float16 rows, as they travel.
 const (
 	imagesFile = "images.f16"
 	textsFile  = "texts.f16"
@@ -38,7 +38,7 @@ func writePairs(j job, n int) error {
 	return os.WriteFile(j.path(textsFile), texts, 0o644)
 }
 
-// readHalves is a matrix of float16 rows from a file.
+// readHalves reads a matrix of float16 rows from a file.
 func readHalves(j job, name string) (knn.Matrix, error) {
 	raw, err := os.ReadFile(j.path(name))
 	if err != nil {
@@ -51,13 +51,13 @@ func readHalves(j job, name string) (knn.Matrix, error) {
 	return knn.HalfMatrix(values, j.option("dim")), nil
 }
 
-// readFloats is a matrix of float16 rows from a file, as the walk takes them.
-func readFloats(j job, name string) (*dot.Matrix, error) {
+// readFloats reads a matrix of float16 rows from a file, as the walk takes them.
+func readFloats(j job, name string) (*dotproduct.Matrix, error) {
 	halves, err := readHalves(j, name)
 	if err != nil {
 		return nil, err
 	}
-	m := dot.NewMatrix(halves.Rows, halves.Dim)
+	m := dotproduct.NewMatrix(halves.Rows, halves.Dim)
 	for i := range halves.Rows {
 		halves.Row(i, m.Row(i)[:0])
 	}

@@ -28,7 +28,7 @@ func decodeRow(size int) func(context.Context, *bench) (*Result, error) {
 			kind: "decode", script: "decode.py", job: j, unit: "ms/image", warmUp: 1,
 			value: func(a answer) float64 { return a.Seconds * 1000 / float64(n) },
 			check: func(_, peer answer) ([]string, error) {
-				// Filters and what is averaged first differ, by a level or two of 255.
+				// The sides filter differently and average different things first, which makes a level or two of 255.
 				if d := peer.Values["mean_levels"]; !(d < 3) {
 					return nil, fmt.Errorf("pixels differ by %.2f levels on average", d)
 				}
@@ -66,7 +66,7 @@ func newDecodeWorker(_ context.Context, j job) (worker, error) {
 	return w, nil
 }
 
-// load is how the encoder's service gets the pixels of an image.
+// load gets the pixels of an image as the encoder's service does.
 func (w *decodeWorker) load(i int, dst []float32) error {
 	im, err := imaging.DecodeShrunk(w.files[i], 2*w.size.Size)
 	if err != nil {
@@ -115,7 +115,7 @@ func encodeRow(ctx context.Context, b *bench) (*Result, error) {
 	return out, nil
 }
 
-// encodeWorker embeds pairs by the encoder's core.
+// encodeWorker embeds pairs with the encoder's core.
 type encodeWorker struct {
 	decodeWorker
 	worker  *torch.Worker

@@ -7,15 +7,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/faiss"
 	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/knn/cpu"
+	"github.com/pairstream/pairstream/internal/knn/device"
 	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/tiled"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
-// deviceRows are what a GPU computes. No peer runs beside them: what others report of their machines is the target's
-// text, and how near a row comes to what the device can do is measured in the same run.
+// deviceRows are the rows that a GPU computes. No peer runs beside them. What others report of their machines is the
+// target's text. The same run measures what the device can do, and how near a row comes to it.
 var deviceRows = []row{
 	{"gpu-group-256", "group build: V2T, V2V, SE (T2V by counting), exact", "5 minutes; the papers: two hours on two RTX 3090", deviceGroupRow(256)},
 	{"gpu-group-512", "group build: V2T, V2V, SE (T2V by counting), exact", "-", deviceGroupRow(512)},
@@ -28,14 +28,14 @@ var deviceRows = []row{
 	{"gpu-train", "training step, preset base, GRIT-VLP's losses", "600 pairs/s; the papers: 139 on an A100", deviceTrainRow},
 }
 
-// vit is a model whose image encoder is ViT-B, as CLIP has it.
+// vit returns a model whose image encoder is ViT-B, as CLIP has it.
 func vit(patch int) (model.Config, error) {
 	c, err := model.Preset("base", stepVocabulary("base"))
 	c.ImageSize, c.PatchSize = 224, patch
 	return c, err
 }
 
-// shape is the model of a job: its preset, with the patches that it asks for.
+// shape returns the model of a job: its preset, with the patches that the job asks for.
 func (j job) shape(vocabulary int) (model.Config, error) {
 	c, err := model.Preset(j.Preset, vocabulary)
 	if patch := j.option("patch"); patch > 0 {
@@ -44,8 +44,8 @@ func (j job) shape(vocabulary int) (model.Config, error) {
 	return c, err
 }
 
-// tensors is a worker for the job's device: what is held against peers computes as they do, in float32; a GPU in bfloat16
-// and with the kernels that it likes best.
+// tensors makes a worker for the job's device. On the processor it computes in float32, as the peers do. A GPU computes in
+// bfloat16, with the kernels that it likes best.
 func (j job) tensors() (*torch.Worker, error) {
 	o := torch.WorkerOptions{Threads: j.Threads, Deterministic: true}
 	if j.Device != "" {
@@ -54,7 +54,7 @@ func (j job) tensors() (*torch.Worker, error) {
 	return torch.NewWorker(o)
 }
 
-// deviceName says what a device is, with the libtorch that computes on it.
+// deviceName returns the name of a device and of the libtorch that computes on it.
 func deviceName(ctx context.Context, device string) string {
 	library := "libtorch " + torch.Version()
 	if device == "cpu" {
@@ -68,19 +68,19 @@ func deviceName(ctx context.Context, device string) string {
 	return strings.TrimSpace(first) + ", " + library
 }
 
-// engine finds neighbours and clusters on the job's device.
+// engine returns an engine that finds neighbours and clusters on the job's device.
 func (j job) engine() (knn.Engine, error) {
 	if j.Device == "" {
-		return faiss.Engine{}, nil
+		return cpu.Engine{}, nil
 	}
 	w, err := j.tensors()
 	if err != nil {
 		return nil, err
 	}
-	return tiled.New(w, tiled.Options{}), nil
+	return device.New(w, device.Options{}), nil
 }
 
-// against holds a row's operations against what the device can do.
+// against compares a row's operations with what the device can do.
 func (b *bench) against(ctx context.Context, out *Result, operations float64) error {
 	answers, err := b.alone(ctx, "products", job{Folder: b.folder, Options: map[string]float64{"side": float64(b.size(8192, 256))}}, 1)
 	if err != nil {
@@ -120,7 +120,7 @@ func deviceKMeansRow(ctx context.Context, b *bench) (*Result, error) {
 	return out, b.against(ctx, out, 2*benchDim*float64(n)*float64(clusters)*rounds/out.Ours.Value)
 }
 
-// deviceSearch measures work on a group's vectors, and looks at some of what was found.
+// deviceSearch measures work on a group's vectors and checks some of the results.
 func deviceSearch(ctx context.Context, b *bench, kind string, j job) (out *Result, err error) {
 	if err := writePairs(j, j.option("rows")); err != nil {
 		return nil, err

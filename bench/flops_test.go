@@ -21,7 +21,7 @@ func TestImageOperationsAreThoseOfThePapers(t *testing.T) {
 }
 
 func TestOperationsOfAModelByHand(t *testing.T) {
-	// One patch and the class token, all widths 1: a block costs 2(4+8)n + 4n^2 with n tokens.
+	// There are one patch and the class token, and all widths are 1. A block costs 2(4+8)n + 4n^2 with n tokens.
 	c := model.Config{
 		ImageSize: 1, PatchSize: 1, VisionDim: 1, VisionDepth: 1, TextHidden: 1, TextLayers: 2, FusionLayer: 1, TextIntermediate: 4,
 	}

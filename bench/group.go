@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/pairstream/pairstream/internal/faiss"
 	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/knn/cpu"
 	"github.com/pairstream/pairstream/internal/rng"
 )
 
-// groupParams are GPN-S's.
+// groupParams returns GPN-S's parameters.
 func groupParams(threads int) knn.Params { return knn.Params{K: 10, K1: 5, K2: 500, Threads: threads} }
 
 func groupRow(ctx context.Context, b *bench) (*Result, error) {
@@ -82,7 +82,7 @@ func (w *groupWorker) sample() error {
 	k := groupParams(0).K
 	for i := range w.job.option("sample") {
 		at := i * (w.v.Rows / w.job.option("sample"))
-		hits, err := faiss.Engine{}.Scan(w.t, 0, w.v.Row(at, nil), k)
+		hits, err := cpu.Engine{}.Scan(w.t, 0, w.v.Row(at, nil), k)
 		if err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func kmeansRow(ctx context.Context, b *bench) (*Result, error) {
 		kind: "kmeans", script: "kmeans.py", job: j, unit: "s", warmUp: 1,
 		check: func(ours, peer answer) ([]string, error) {
 			share := ours.Values["inertia"]/peer.Values["peer_inertia"] - 1
-			if share > 0.005 && !b.short { // few rows in few clusters depend on where they begin
+			if share > 0.005 && !b.short { // the result for few rows in few clusters depends on where they begin
 				return nil, fmt.Errorf("inertia is %.2f %% above the peer's", 100*share)
 			}
 			return []string{fmt.Sprintf("inertia %+.2f %% of the peer's (at most +0.5 %% is allowed)", 100*share)}, nil
@@ -142,7 +142,7 @@ func newKMeansWorker(_ context.Context, j job) (worker, error) {
 func (w *kmeansWorker) do(ctx context.Context, command string, a *answer) error {
 	switch command {
 	case "run":
-		seeds, err := knn.Seeds(ctx, faiss.Engine{}, w.x, w.job.option("clusters"), rng.New(1, "bench.kmeans"))
+		seeds, err := knn.Seeds(ctx, cpu.Engine{}, w.x, w.job.option("clusters"), rng.New(1, "bench.kmeans"))
 		if err != nil {
 			return err
 		}

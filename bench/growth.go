@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// growthRow measures a kind of work at 1, 2, 4 and 8 times a size, each in a process of its own for the sake of its
+// growthRow measures a kind of work at 1, 2, 4 and 8 times a size. Each size runs in a process of its own, which shows its
 // peak memory.
 func growthRow(kind string, unit int) func(context.Context, *bench) (*Result, error) {
 	return func(ctx context.Context, b *bench) (*Result, error) {

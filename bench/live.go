@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/indexer"
-	"github.com/pairstream/pairstream/internal/faiss"
+	"github.com/pairstream/pairstream/internal/knn/cpu"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -24,14 +24,14 @@ func liveIVFRow(ctx context.Context, b *bench) (*Result, error) {
 	return liveRow(ctx, b, b.size(1_000_000, 20_000), b.size(1000, 50), "live_ivf.py", "FAISS IVF at a recall of 0.95 or more, adds and searches under one lock")
 }
 
-// liveHNSWRow has fewer pairs, and fewer searches: at a million, building the peer's graph takes most of an hour, and
-// additions to it leave little time for searches.
+// liveHNSWRow has fewer pairs and fewer searches. With a million pairs, building the peer's graph takes most of an hour,
+// and additions to it leave little time for searches.
 func liveHNSWRow(ctx context.Context, b *bench) (*Result, error) {
 	return liveRow(ctx, b, b.size(100_000, 4_000), b.size(200, 20), "live_hnsw.py", "FAISS HNSW (M = 32) at a recall of 0.95 or more, adds and searches under one lock")
 }
 
 func liveRow(ctx context.Context, b *bench, n, searches int, script, against string) (*Result, error) {
-	spare := addsPerSecond * 10 * (b.repeats + 1) // pairs to be added while searches go on, more than can be
+	spare := addsPerSecond * 10 * (b.repeats + 1) // more pairs than can be added while searches go on
 	if b.short {
 		spare = addsPerSecond
 	}
@@ -57,7 +57,7 @@ func liveRow(ctx context.Context, b *bench, n, searches int, script, against str
 	if err != nil {
 		return nil, err
 	}
-	out.CPURatio = 0 // a side that is slower adds more pairs meanwhile
+	out.CPURatio = 0 // the slower side adds more pairs meanwhile
 	out.Size, out.Against = fmt.Sprintf("%s × %d", thousands(n), benchDim), against
 	out.Met, out.Bound = out.Extra["recall"] >= 0.95 && out.Ours.Value < 10, "reading the vectors of the lists that are visited"
 	out.Notes = []string{fmt.Sprintf("additions %.0f/s (FAISS %.0f/s), p99 of one %.2f ms; p50 of searches %.2f ms (FAISS %.2f ms)",
@@ -80,7 +80,7 @@ type liveWorker struct {
 	failed  error
 }
 
-// noNouns finds nothing: captions play no part.
+// noNouns finds no nouns, because captions play no part.
 type noNouns struct{}
 
 // Nouns implements [indexer.NounFinder].
@@ -91,11 +91,11 @@ func newLiveWorker(ctx context.Context, j job) (_ worker, err error) {
 	if w.v, w.t, err = readPairs(j); err != nil {
 		return nil, err
 	}
-	if w.live, err = indexer.NewLive(indexer.DefaultLiveOptions(), faiss.Engine{}); err != nil {
+	if w.live, err = indexer.NewLive(indexer.DefaultLiveOptions(), cpu.Engine{}); err != nil {
 		return nil, err
 	}
 	o := indexer.DefaultOptions()
-	if w.builder, err = indexer.NewBuilder(schemas.GroupID{}, o, faiss.Engine{}, noNouns{}, w.live); err != nil {
+	if w.builder, err = indexer.NewBuilder(schemas.GroupID{}, o, cpu.Engine{}, noNouns{}, w.live); err != nil {
 		return nil, err
 	}
 	running, stop := context.WithCancel(ctx)
@@ -114,7 +114,7 @@ func newLiveWorker(ctx context.Context, j job) (_ worker, err error) {
 	return w, w.settled(ctx)
 }
 
-// settled waits until the lists hold what they are to hold.
+// settled waits until the lists hold everything that they will hold.
 func (w *liveWorker) settled(ctx context.Context) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -128,7 +128,7 @@ func (w *liveWorker) settled(ctx context.Context) error {
 	return nil
 }
 
-// Close gives everything back.
+// Close frees everything.
 func (w *liveWorker) Close() error {
 	w.stop()
 	w.running.Wait()
@@ -156,7 +156,7 @@ func (w *liveWorker) do(ctx context.Context, command string, a *answer) error {
 	return unknown(command)
 }
 
-// searches measures searches, one after the other, and additions beside them.
+// searches measures searches, one after the other, with additions beside them.
 func (w *liveWorker) searches(ctx context.Context, a *answer) error {
 	adding, stop := context.WithCancel(ctx)
 	var adds []time.Duration
@@ -205,7 +205,7 @@ func (w *liveWorker) steadily(ctx context.Context) (times []time.Duration, err e
 	}
 }
 
-// percentile is in milliseconds.
+// percentile returns a percentile of times in milliseconds.
 func percentile(times []time.Duration, p int) float64 {
 	if len(times) == 0 {
 		return 0
@@ -214,7 +214,7 @@ func percentile(times []time.Duration, p int) float64 {
 	return times[min(len(times)-1, len(times)*p/100)].Seconds() * 1000
 }
 
-// recall compares with searches that look at every pair.
+// recall compares the results with searches that look at every pair.
 func (w *liveWorker) recall(a *answer) error {
 	found, wanted := 0, 0
 	for _, q := range w.queries {

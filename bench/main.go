@@ -35,7 +35,7 @@ func exit(err error) {
 type bench struct {
 	short   bool
 	threads int
-	device  string // of the rows that a device has; empty: the table's rows
+	device  string // device of the rows; empty: the table's rows
 	repeats int
 	python  string
 	peers   string // folder of the peers' programs
@@ -90,7 +90,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	return writeDevice(*results, deviceTable)
 }
 
-// table is the rows to choose from, and the file that their results go to unless it is given.
+// table returns the rows to choose from. It also sets the file for their results, unless the user gave one.
 func (b *bench) table(results *string) []row {
 	table, file := rows, "bench/results.json"
 	if b.device != "" {
@@ -118,7 +118,7 @@ func choose(table []row, names string) ([]row, error) {
 	return chosen, nil
 }
 
-// measure takes row after row, and keeps what it has when one fails.
+// measure measures row after row. When one fails, it keeps the results so far.
 func (b *bench) measure(ctx context.Context, table, chosen []row, results string) error {
 	var failed error
 	for _, r := range chosen {

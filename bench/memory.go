@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/indexer"
-	"github.com/pairstream/pairstream/internal/faiss"
 	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/knn/cpu"
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// memoryRow closes a group of a million pairs. All memory is taken as in production, but the search for neighbours, a
-// quarter of an hour on two cores, is broken off after a minute and its result made up: it takes all its memory at its
-// start.
+// memoryRow closes a group of a million pairs. All memory is taken as in production. The search for neighbours would take
+// a quarter of an hour on two cores. So the worker stops it after a minute and makes its result up: the search takes all
+// its memory at its start.
 func memoryRow(ctx context.Context, b *bench) (*Result, error) {
 	n := b.size(1_000_000, 5_000)
 	one := *b
@@ -101,9 +101,9 @@ func (w *memoryWorker) run(ctx context.Context, a *answer) error {
 	return err
 }
 
-// hurried is the engine, but for a search for neighbours that may take only so long.
+// hurried is the engine with a time limit for its search for neighbours.
 type hurried struct {
-	faiss.Engine
+	cpu.Engine
 	limit time.Duration
 }
 

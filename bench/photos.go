@@ -11,14 +11,14 @@ import (
 	"github.com/pairstream/pairstream/internal/rng"
 )
 
-// The pictures of the decoding rows have the size of Flickr8k's, and files about as large.
+// The pictures of the decoding rows have the size of Flickr8k's pictures, and their files are about as large.
 const (
 	photoWidth   = 500
 	photoHeight  = 375
 	photoQuality = 88
 )
 
-// photoFile is where a picture of a row is.
+// photoFile returns the path of a picture of a row.
 func photoFile(j job, i int) string { return j.path(fmt.Sprintf("photo-%03d.jpg", i)) }
 
 // writePhotos draws n pictures and encodes them.
@@ -36,8 +36,8 @@ func writePhotos(j job, n int) (bytesEach float64, err error) {
 	return bytesEach, nil
 }
 
-// photo is a picture with detail at all scales, falling off with the frequency as it does in photographs, and less of it
-// in colour than in brightness.
+// photo returns a picture with detail at all scales. Detail falls off with the frequency as in photographs, and there is
+// less of it in colour than in brightness.
 func photo(key int64) image.Image {
 	r := rng.New(1, "bench.photo", key)
 	var planes [3][]float64 // brightness, blue against it, red against it
@@ -61,7 +61,7 @@ func photo(key int64) image.Image {
 	return m
 }
 
-// addSmooth adds values given at the corners of cells, interpolated in between.
+// addSmooth adds values that are given at the corners of cells and interpolated in between.
 func addSmooth(plane, corners []float64, across, cell int, strength float64) {
 	for y := range photoHeight {
 		fy := float64(y%cell) / float64(cell)

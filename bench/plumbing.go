@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/vmihailenco/msgpack/v5"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pairstream/pairstream/internal/stream"
@@ -36,8 +37,8 @@ func plumbingRow(ctx context.Context, b *bench) (*Result, error) {
 	return out, nil
 }
 
-// plumbingWorker sends pairs through four stages that only pass them on. Every turn has a broker and a folder of its own:
-// a turn writes 1.5 GB, and beside those of the turns before it would be the disk that is measured.
+// plumbingWorker sends pairs through four stages that only pass them on. Every turn has a broker and a folder of its own.
+// A turn writes 1.5 GB; with the files of earlier turns beside it, the row would measure the disk.
 type plumbingWorker struct {
 	job    job
 	folder string
@@ -47,7 +48,7 @@ type plumbingWorker struct {
 
 func newPlumbingWorker(_ context.Context, j job) (worker, error) { return &plumbingWorker{job: j}, nil }
 
-// renew ends the broker of the turn before, with its files, and starts another.
+// renew ends the broker of the last turn, removes its files, and starts another.
 func (w *plumbingWorker) renew() (err error) {
 	if err := w.Close(); err != nil {
 		return err
@@ -81,7 +82,7 @@ func (w *plumbingWorker) do(ctx context.Context, command string, a *answer) erro
 	return unknown(command)
 }
 
-// chain is what the pairs go through.
+// chain lists the topics that the pairs go through.
 var chain = []schemas.Topic{schemas.Pairs, schemas.Embeddings, schemas.Groups, schemas.Batches, schemas.Scored}
 
 func (w *plumbingWorker) run(ctx context.Context, a *answer) error {
@@ -121,7 +122,7 @@ func (w *plumbingWorker) run(ctx context.Context, a *answer) error {
 	return errors.Join(err, stages.Wait())
 }
 
-// publish writes pairs with a number in their first bytes, to the lanes in turn.
+// publish writes pairs to the lanes in turn, with a number in their first bytes.
 func publish(ctx context.Context, l *stream.Log, n int) error {
 	p := l.NewPublisher(stream.PublisherOptions{})
 	for i := range n {
@@ -169,6 +170,24 @@ func (w *plumbingWorker) check(ctx context.Context) error {
 	return nil
 }
 
+// raw is a record of any bytes.
+type raw struct {
+	schema string
+	value  []byte
+}
+
+// Schema implements [schemas.Record].
+func (r raw) Schema() string { return r.schema }
+
+// Validate implements [schemas.Record].
+func (raw) Validate() error { return nil }
+
+// EncodeMsgpack writes the bytes as they are.
+func (r raw) EncodeMsgpack(e *msgpack.Encoder) error {
+	_, err := e.Writer().Write(r.value)
+	return err
+}
+
 // passing is a stage that passes records on.
 type passing struct{ in, out schemas.Topic }
 
@@ -177,7 +196,7 @@ func (s passing) Input() schemas.Topic { return s.in }
 
 // Process implements [stream.Stage].
 func (s passing) Process(_ context.Context, rec stream.Record, out stream.Output) error {
-	return out.EmitBytes(s.out, rec.Schema, rec.Value, out.After(rec, nil))
+	return out.Emit(s.out, raw{rec.Schema, rec.Value}, out.After(rec, nil))
 }
 
 // Flush implements [stream.Stage]; nothing is held back.

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Figure is what one side took.
+// Figure is the cost of one side.
 type Figure struct {
 	Value   float64   `json:"value"` // the median, in the result's unit
 	Samples []float64 `json:"samples"`
@@ -31,14 +31,15 @@ type Result struct {
 	Unit    string  `json:"unit"`
 	Ours    Figure  `json:"ours"`
 	Peer    *Figure `json:"peer,omitempty"`
-	// Ratio is how many times faster ours is than the peer by the clock, CPURatio by processor time, which other programs
-	// on the machine distort less; 0: there is no peer, or the work is not the same.
+	// Ratio is how many times faster our side is than the peer by the clock. CPURatio says the same by processor time,
+	// which other programs on the machine distort less. A ratio is 0 when there is no peer, or when the work is not the
+	// same.
 	Ratio    float64            `json:"ratio,omitempty"`
 	CPURatio float64            `json:"cpu_ratio,omitempty"`
 	Target   string             `json:"target"`
 	Met      bool               `json:"met"`
-	Bound    string             `json:"bound"`            // what the time goes into
-	Checks   []string           `json:"checks,omitempty"` // what was compared, and held
+	Bound    string             `json:"bound"`            // what takes the time
+	Checks   []string           `json:"checks,omitempty"` // what was compared and agreed
 	Notes    []string           `json:"notes,omitempty"`
 	Extra    map[string]float64 `json:"extra,omitempty"`
 	Growth   []Point            `json:"growth,omitempty"`
@@ -58,7 +59,7 @@ type Point struct {
 	Peak    float64 `json:"peak_bytes"`
 }
 
-// Machine is where a result was measured.
+// Machine describes the machine of a result.
 type Machine struct {
 	Processor  string `json:"processor"`
 	Processors int    `json:"processors"`
@@ -68,7 +69,7 @@ type Machine struct {
 	Device     string `json:"device,omitempty"`
 }
 
-// figure summarises a side's answers; value picks the figure of one.
+// figure summarises a side's answers; value picks the figure of one answer.
 func figure(answers []answer, value func(answer) float64) Figure {
 	var f Figure
 	var cpu []float64
@@ -131,7 +132,7 @@ func thisMachine(ctx context.Context) Machine {
 	return m
 }
 
-// line is a result for the terminal.
+// line returns a result for the terminal.
 func (r *Result) line() string {
 	text := fmt.Sprintf("%s: ours %s", r.Size, amount(r.Ours.Value, r.Unit))
 	if r.Peer != nil {
@@ -140,7 +141,7 @@ func (r *Result) line() string {
 	return text
 }
 
-// load reads the results that are there, by row.
+// load reads the results of a file, by row.
 func load(path string) (map[string]*Result, error) {
 	raw, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -15,7 +15,7 @@ type row struct {
 	measure func(ctx context.Context, b *bench) (*Result, error)
 }
 
-// rows are in the order of the table.
+// rows lists the rows in the order of the table.
 var rows = []row{
 	{"group", "group build: V2T, V2V, SE (T2V by counting), exact", "3 times faster, aim 6", groupRow},
 	{"kmeans", "k-means, K = 1,000, 20 iterations, with its choice of first centroids", "1.5 times faster, aim 3", kmeansRow},
@@ -37,14 +37,14 @@ var rows = []row{
 	{"growth-plumbing", "plumbing at growing sizes", "linear", growthRow("plumbing", 100_000)},
 }
 
-// duel is a row in which pairstream and a peer do the same work on the same files, and the peer then looks at what
-// pairstream found.
+// duel is a row in which pairstream and a peer do the same work on the same files. The peer then looks at what pairstream
+// found.
 type duel struct {
 	kind, script string
 	job          job
 	unit         string
 	warmUp       int
-	// value is what is compared; nil: seconds. higher says that more is better.
+	// value returns what is compared; nil: seconds. higher says that more is better.
 	value  func(answer) float64
 	higher bool
 	// check compares the results, given both sides' answers to the command "check".
@@ -100,7 +100,7 @@ func (d duel) run(ctx context.Context, b *bench) (out *Result, err error) {
 	return out, nil
 }
 
-// medians are those of all values that the answers have.
+// medians returns the median of every value in the answers.
 func medians(answers []answer, prefix string) map[string]float64 {
 	all := map[string][]float64{}
 	for _, a := range answers {
@@ -115,7 +115,7 @@ func medians(answers []answer, prefix string) map[string]float64 {
 	return out
 }
 
-// size picks a size by the kind of the run.
+// size returns the full size, or the short one in a short run.
 func (b *bench) size(full, short int) int {
 	if b.short {
 		return short

@@ -15,8 +15,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// samplingRow reads what the demo says of itself, and measures what a pair of the papers' model costs in each stage that
-// runs a model.
+// samplingRow reads what the demo says of itself. It also measures what a pair of the papers' model costs in each stage
+// that runs a model.
 func samplingRow(ctx context.Context, b *bench) (*Result, error) {
 	base, err := baseCosts(ctx, b)
 	if err != nil {
@@ -43,10 +43,10 @@ func samplingRow(ctx context.Context, b *bench) (*Result, error) {
 	return out, nil
 }
 
-// demoLine is the line of the demo's report that says what sampling took.
+// demoLine matches the line of the demo's report that gives the times of sampling.
 var demoLine = regexp.MustCompile(`of training's ([\d.]+) s \(encode ([\d.]+) s, index ([\d.]+) s, group ([\d.]+) s, discriminate ([\d.]+) s\)`)
 
-// demoTimes runs the demo.
+// demoTimes runs the demo and returns its times.
 func demoTimes(ctx context.Context, b *bench) (map[string]float64, error) {
 	cpus := "0-" + strconv.Itoa(b.threads-1)
 	cmd := exec.CommandContext(ctx, "taskset", "-c", cpus, "bin/pairstream", "demo", "--dir", filepath.Join(b.folder, "demo"))
@@ -69,8 +69,8 @@ func demoTimes(ctx context.Context, b *bench) (map[string]float64, error) {
 	return times, nil
 }
 
-// baseCosts are milliseconds per pair, and what follows from them: the share of sampling in training a group for E
-// epochs, with the papers' two candidates per direction and with none.
+// baseCosts returns costs in milliseconds per pair, and what follows from them. That is the share of sampling in training
+// a group for E epochs. It gives this share for the papers' two candidates per direction, and for none.
 func baseCosts(ctx context.Context, b *bench) (costs map[string]float64, err error) {
 	preset := map[bool]string{false: "base", true: "tiny"}[b.short]
 	j := job{Folder: b.folder, Preset: preset, Options: map[string]float64{"batch": float64(b.size(8, 4)), "steps": 1}}
@@ -96,7 +96,7 @@ func baseCosts(ctx context.Context, b *bench) (costs map[string]float64, err err
 	return costs, nil
 }
 
-// baseWorker has a model that trains, and encodes and discriminates as if it were frozen.
+// baseWorker has a model that trains, encodes and discriminates. For the last two it acts as if it were frozen.
 type baseWorker struct {
 	*stepWorker
 	encoder *model.Encoder
@@ -127,7 +127,7 @@ func newBaseWorker(ctx context.Context, j job) (worker, error) {
 	return w, nil
 }
 
-// frozen is the encoder of the same shape as the model in training.
+// frozen returns the encoder of the same shape as the model in training.
 func frozen(ctx context.Context, w *stepWorker, m *model.Model, j job) (*model.Encoder, error) {
 	twin, err := model.New(ctx, w.worker, m.Config, 2)
 	if err != nil {

@@ -17,13 +17,13 @@ import (
 // childCommand, followed by a kind of work, makes this program one side of a row.
 const childCommand = "child"
 
-// job is the first line that a side reads: what it will be asked to do.
+// job is the first line that a side reads. It describes the work that follows.
 type job struct {
 	Threads int                `json:"threads"`
 	Folder  string             `json:"folder"` // of inputs and outputs
 	Options map[string]float64 `json:"options"`
 	Preset  string             `json:"preset,omitempty"` // of the model
-	Device  string             `json:"device,omitempty"` // that tensors are computed on; empty: the processor
+	Device  string             `json:"device,omitempty"` // computes tensors; empty: the processor
 }
 
 func (j job) option(name string) int { return int(j.Options[name]) }
@@ -31,7 +31,7 @@ func (j job) option(name string) int { return int(j.Options[name]) }
 func (j job) path(name string) string { return filepath.Join(j.Folder, name) }
 
 // answer is a line that a side writes after each command. A side that measures itself says how long the piece of work
-// took; Values are whatever the row wants to know beyond that.
+// took. Values hold whatever else the row wants to know.
 type answer struct {
 	Seconds    float64              `json:"seconds"`
 	CPUSeconds float64              `json:"cpu_seconds"`
@@ -58,8 +58,8 @@ func (b *bench) ours(ctx context.Context, kind string, j job) (*side, error) {
 	return b.start(ctx, "pairstream's "+kind, j, self, childCommand, kind)
 }
 
-// peer starts a peer's program. Its OpenMP threads sleep while they wait: spinning, their default, they would take the
-// processors from the threads of OpenBLAS, and the peers would be up to four times slower.
+// peer starts a peer's program. Its OpenMP threads sleep while they wait. By default they spin and take the processors
+// from the threads of OpenBLAS. The peers would then be up to four times slower.
 func (b *bench) peer(ctx context.Context, script string, j job) (*side, error) {
 	return b.start(ctx, "the peer "+script, j, "env", "OMP_WAIT_POLICY=PASSIVE", b.python, filepath.Join(b.peers, script))
 }
@@ -118,7 +118,7 @@ func (s *side) ask(line string) (answer, error) {
 	return a, nil
 }
 
-// close ends the process; it may still be at work when its row has failed.
+// close ends the process, which may still be at work when its row has failed.
 func (s *side) close() error {
 	if s == nil {
 		return nil
@@ -130,14 +130,14 @@ func (s *side) close() error {
 	return err
 }
 
-// closing ends a side, and keeps the error of that unless there is one already.
+// closing closes a side, and keeps the error of that unless there is one already.
 func closing(s *side, err *error) {
 	if ended := s.close(); *err == nil {
 		*err = ended
 	}
 }
 
-// race lets the sides do a command in turns and returns their answers. The first turns, warmUp of them, do not count.
+// race lets the sides run a command in turns and returns their answers. The first warmUp turns do not count.
 func race(warmUp, turns int, command string, sides ...*side) ([][]answer, error) {
 	answers := make([][]answer, len(sides))
 	for turn := range warmUp + turns {

@@ -15,7 +15,7 @@ import (
 	"github.com/pairstream/pairstream/trainer"
 )
 
-// The first ids of the vocabulary of a training step; the others are words.
+// These are the first ids of the vocabulary of a training step; the others are words.
 const (
 	padID = iota
 	clsID
@@ -25,7 +25,7 @@ const (
 	firstWord
 )
 
-// stepVocabulary is the size of the vocabulary for a preset, about what its data has.
+// stepVocabulary returns the size of the vocabulary for a preset, which is about that of its data.
 func stepVocabulary(preset string) int {
 	if preset == "tiny" {
 		return 2000
@@ -53,7 +53,7 @@ func stepRow(preset string, batch int) func(context.Context, *bench) (*Result, e
 }
 
 // sameLosses compares every loss of the first steps. Rounding differs from the first step on, and training amplifies
-// differences: the first step is compared within 1e-4, the others within 1e-3.
+// differences. So it compares the first step within 1e-4 and the others within 1e-3.
 func sameLosses(ours, peer answer) ([]string, error) {
 	worst := 0.0
 	for _, name := range []string{"itc", "itm", "mlm"} {
@@ -127,19 +127,19 @@ func (w *stepWorker) draw(c model.Config, n int) {
 	}
 }
 
-// shared is what the peer needs to take the same steps, beside the weights and the pixels.
+// shared is what the peer needs to take the same steps, besides the weights and the pixels.
 type shared struct {
 	Config model.Config `json:"config"`
 	IDs    [][]int32    `json:"ids"`
 	Masked [][]int32    `json:"masked"`
 	Labels [][]int64    `json:"labels"`
-	Rates  []float64    `json:"rates"` // of the first steps, and then the last of them for ever
+	Rates  []float64    `json:"rates"` // of the first steps; the last one stays for all later steps
 	Pad    int32        `json:"pad"`
 	Lambda float64      `json:"lambda"`
 	Decay  float64      `json:"decay"`
 }
 
-// share writes weights, pixels, and everything that is drawn: the masks are those that the trainer draws, which are the
+// share writes weights, pixels, and everything that is drawn. The masks are those that the trainer draws, which are the
 // same for the same batch.
 func (w *stepWorker) share(ctx context.Context, m *model.Model, j job) error {
 	o, b := trainer.GRITVLP(), w.batch
@@ -164,7 +164,7 @@ func (w *stepWorker) share(ctx context.Context, m *model.Model, j job) error {
 		writeFloats(j.path("pixels.f32"), w.input.Pixels), m.Save(ctx, j.path("step.safetensors")))
 }
 
-// comparedSteps are the first steps, whose losses are compared.
+// comparedSteps is the number of first steps whose losses are compared.
 const comparedSteps = 5
 
 func (w *stepWorker) do(ctx context.Context, command string, a *answer) error {

@@ -19,7 +19,7 @@ var sections = []section{
 	{"<!-- growth: begin -->\n", "<!-- growth: end -->", growthTable},
 }
 
-// writeTables replaces the sections that a document has; it must have one.
+// writeTables replaces the sections that a document has. Every document must have one.
 func writeTables(results string, documents []string) error {
 	byRow, err := load(results)
 	if err != nil {
@@ -48,7 +48,7 @@ func writeTables(results string, documents []string) error {
 	return nil
 }
 
-// mainTable is the table of rows, and what stands below it.
+// mainTable returns the table of rows, and what stands below it.
 func mainTable(byRow map[string]*Result) string {
 	var t strings.Builder
 	t.WriteString("| what | size | pairstream | peer | ratio | to reach | bound by |\n|---|---|---|---|---|---|---|\n")
@@ -87,7 +87,7 @@ func mainTable(byRow map[string]*Result) string {
 	return t.String()
 }
 
-// ownFigure is pairstream's side, with what else has a target.
+// ownFigure returns pairstream's figure, with other values that have a target.
 func ownFigure(r *Result) string {
 	text := amount(r.Ours.Value, r.Unit)
 	if recall, ok := r.Extra["recall"]; ok {
@@ -105,7 +105,7 @@ func ownFigure(r *Result) string {
 	return text
 }
 
-// deviceTable is where the results of a GPU are written, and deviceResults where they are kept.
+// deviceTable is the file to which the results of a GPU are written, and deviceResults the file that keeps them.
 const (
 	deviceTable   = "bench/gpu.md"
 	deviceResults = "bench/gpu.json"
@@ -136,7 +136,7 @@ func writeDevice(results, page string) error {
 	return os.WriteFile(page, []byte(t.String()), 0o644)
 }
 
-// growthTable has a line for every kind of work and size.
+// growthTable returns a table with a line for every kind of work and size.
 func growthTable(byRow map[string]*Result) string {
 	var t strings.Builder
 	t.WriteString("| work | size | seconds | over the size before | processor seconds | peak memory |\n|---|---|---|---|---|---|\n")
@@ -157,7 +157,7 @@ func growthTable(byRow map[string]*Result) string {
 	return t.String()
 }
 
-// thousands writes a number with commas.
+// thousands returns a number with commas.
 func thousands(n int) string {
 	digits := strconv.Itoa(n)
 	for i := len(digits) - 3; i > 0; i -= 3 {
@@ -166,7 +166,7 @@ func thousands(n int) string {
 	return digits
 }
 
-// amount writes a figure with its unit and three digits.
+// amount returns a figure with its unit and three digits.
 func amount(v float64, unit string) string {
 	switch {
 	case v >= 1000:

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pairstream/pairstream/grouper"
-	"github.com/pairstream/pairstream/internal/dot"
+	"github.com/pairstream/pairstream/internal/dotproduct"
 )
 
 func walkRow(ctx context.Context, b *bench) (*Result, error) {
@@ -71,7 +71,7 @@ func (b *bench) alone(ctx context.Context, kind string, j job, warmUp int) (answ
 // walkWorker walks over all pairs.
 type walkWorker struct {
 	job   job
-	v, t  *dot.Matrix
+	v, t  *dotproduct.Matrix
 	order []int32
 }
 

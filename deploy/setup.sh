@@ -1,7 +1,11 @@
 #!/bin/sh
 # Installs what pairstream builds against, from Debian's packages, and checks that the BLAS in use is a fast one.
-# Called by the Makefile; safe to run again: it does nothing when nothing is missing. "setup.sh peers" installs instead
-# what `make bench` measures pairstream beside.
+# Called by the Makefile; safe to run again: it does nothing when nothing is missing.
+#
+#   setup.sh            what pairstream builds against
+#   setup.sh peers      what `make bench` measures pairstream beside
+#   setup.sh kafka      what runs Apache Kafka for `make test-kafka`
+#   setup.sh python     what the tests of the Python clients need beside pip's packages
 set -eu
 
 case "${1:-}" in
@@ -13,8 +17,16 @@ peers)
 	packages="python3-torch python3-faiss python3-pil"
 	why="pairstream is measured beside PyTorch, FAISS and PIL"
 	;;
+kafka)
+	packages="openjdk-17-jre-headless maven"
+	why="Apache Kafka runs on Java, and Maven resolves it"
+	;;
+python)
+	packages="python3-venv python3-pip python3-torch"
+	why="the clients' packages go into a virtual environment, and checkpoints are converted with PyTorch"
+	;;
 *)
-	echo "setup: $1 is no set of packages; want nothing or peers" >&2
+	echo "setup: $1 is no set of packages; want nothing, peers, kafka or python" >&2
 	exit 2
 	;;
 esac

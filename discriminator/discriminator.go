@@ -12,6 +12,8 @@
 //     it, by a rounding.
 //  2. With all N-1 others as candidates the trainer's choice is exactly MAFA's, whatever its current similarities are.
 //  3. A pair that is a candidate in both directions is scored once and has one value.
+//  4. A sample whose image cannot be had is masked in the record, its candidates have probability 0, and all others have
+//     the values that they have without it.
 //
 // Con-D is any model with a matching head, as a rule one that was pre-trained and then fine-tuned for retrieval; it does
 // not change here. A [Discriminator] is safe for concurrent use in so far as its model's worker does one thing after the
@@ -25,7 +27,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/pairstream/pairstream/internal/match"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
@@ -51,6 +52,8 @@ type Input struct {
 	Pixels []float32
 	// IDs are the token ids of each sample's text by Con-D's vocabulary: [CLS] ... [SEP], not padded.
 	IDs [][]int32
+	// Masked are the samples without a usable image, in order. Con-D is not asked about them.
+	Masked []schemas.Mask
 }
 
 // Discriminator scores batches.
@@ -86,10 +89,10 @@ func (d *Discriminator) Fingerprint() string { return d.fingerprint }
 // Score asks Con-D about every candidate of a batch.
 func (d *Discriminator) Score(ctx context.Context, b *schemas.Batch, in Input) (*schemas.ScoredBatch, error) {
 	scored := &schemas.ScoredBatch{
-		Batch: *b, Model: d.fingerprint,
+		Batch: *b, Model: d.fingerprint, Masked: in.Masked,
 		ProbI2T: make(schemas.Floats32, len(b.I2T)), ProbT2I: make(schemas.Floats32, len(b.T2I)),
 	}
-	pairs, at := candidatePairs(b)
+	pairs, at := candidatePairs(b, in.Masked)
 	logits, err := d.logits(ctx, b, in, pairs)
 	if err == nil {
 		err = fill(scored, at, logits)
@@ -103,13 +106,17 @@ func (d *Discriminator) Score(ctx context.Context, b *schemas.Batch, in Input) (
 // places says where in the candidates of the two directions the pairs of a batch stand; -1: no candidate.
 type places struct{ i2t, t2i []int32 }
 
-// candidatePairs lists the pairs of both directions, each once.
-func candidatePairs(b *schemas.Batch) ([]match.Pair, places) {
+// candidatePairs lists the pairs of both directions, each once; none that has a masked sample.
+func candidatePairs(b *schemas.Batch, masks []schemas.Mask) ([]model.Pair, places) {
+	masked := make([]bool, len(b.Samples))
+	for _, m := range masks {
+		masked[m.Sample] = masked[m.Sample] || !m.Positive
+	}
 	at := places{i2t: make([]int32, len(b.I2T)), t2i: make([]int32, len(b.T2I))}
-	seen := make(map[match.Pair]int32)
-	var pairs []match.Pair
-	place := func(p match.Pair) int32 {
-		if p.Image < 0 || p.Text < 0 {
+	seen := make(map[model.Pair]int32)
+	var pairs []model.Pair
+	place := func(p model.Pair) int32 {
+		if p.Image < 0 || p.Text < 0 || masked[p.Image] || masked[p.Text] {
 			return -1
 		}
 		i, known := seen[p]
@@ -122,44 +129,44 @@ func candidatePairs(b *schemas.Batch) ([]match.Pair, places) {
 	}
 	for k := range b.I2T {
 		anchor := int32(k / int(b.M))
-		at.i2t[k] = place(match.Pair{Image: anchor, Text: b.I2T[k]})
-		at.t2i[k] = place(match.Pair{Image: b.T2I[k], Text: anchor})
+		at.i2t[k] = place(model.Pair{Image: anchor, Text: b.I2T[k]})
+		at.t2i[k] = place(model.Pair{Image: b.T2I[k], Text: anchor})
 	}
 	return pairs, at
 }
 
 // logits encodes the batch and scores pairs. A batch without candidates needs neither.
-func (d *Discriminator) logits(ctx context.Context, b *schemas.Batch, in Input, pairs []match.Pair) ([]match.Logits, error) {
+func (d *Discriminator) logits(ctx context.Context, b *schemas.Batch, in Input, pairs []model.Pair) ([]model.Logits, error) {
 	if len(in.IDs) != len(b.Samples) {
-		return nil, fmt.Errorf("%w: %d texts for %d samples", match.ErrInput, len(in.IDs), len(b.Samples))
+		return nil, fmt.Errorf("%w: %d texts for %d samples", model.ErrInput, len(in.IDs), len(b.Samples))
 	}
 	if len(pairs) == 0 {
 		return nil, nil
 	}
-	images, err := match.Send(in.Pixels, len(b.Samples), d.model) // while the worker scores another lane's batch
+	images, err := model.Send(in.Pixels, len(b.Samples), d.model) // while the worker scores another lane's batch
 	if err != nil {
 		return nil, err
 	}
 	defer images.Free()
-	var logits []match.Logits
+	var logits []model.Logits
 	err = d.model.Worker().Do(ctx, func(s *torch.Scope) error {
-		pixels := match.Received(s, images, d.model)
-		ids, mask, err := match.Texts(s, in.IDs, d.pad, d.model.Config)
+		pixels := model.Received(s, images, d.model)
+		ids, mask, err := model.Texts(s, in.IDs, d.pad, d.model.Config)
 		if err != nil {
 			return err
 		}
-		var e match.Encoded
+		var e model.Encoded
 		s.NoGrad(func() {
-			e = match.Encoded{Hidden: d.model.Text(s, ids, mask), Mask: mask, Tokens: d.model.Image(s, pixels)}
+			e = model.Encoded{Hidden: d.model.Text(s, ids, mask), Mask: mask, Tokens: d.model.Image(s, pixels)}
 		})
-		logits, err = match.Score(s, d.model, e, pairs, d.part)
+		logits, err = model.Score(s, d.model, e, pairs, d.part)
 		return err
 	})
 	return logits, err
 }
 
 // fill writes the probabilities beside the candidates.
-func fill(scored *schemas.ScoredBatch, at places, logits []match.Logits) error {
+func fill(scored *schemas.ScoredBatch, at places, logits []model.Logits) error {
 	for _, way := range []struct {
 		places []int32
 		prob   schemas.Floats32

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/match"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/torch"
@@ -98,13 +97,13 @@ func TestBothDirectionsShareAPairsValue(t *testing.T) {
 	if scored.Model == "" {
 		t.Error("the scored batch does not name Con-D's weights")
 	}
-	value := map[match.Pair]float32{}
+	value := map[model.Pair]float32{}
 	for k, j := range scored.I2T {
-		value[match.Pair{Image: int32(k / (n - 1)), Text: j}] = scored.ProbI2T[k]
+		value[model.Pair{Image: int32(k / (n - 1)), Text: j}] = scored.ProbI2T[k]
 	}
 	distinct := map[float32]bool{}
 	for k, j := range scored.T2I {
-		p := match.Pair{Image: j, Text: int32(k / (n - 1))}
+		p := model.Pair{Image: j, Text: int32(k / (n - 1))}
 		if scored.ProbT2I[k] != value[p] {
 			t.Errorf("pair %v: %v from the text, %v from the image", p, scored.ProbT2I[k], value[p])
 		}
@@ -147,9 +146,9 @@ func TestFewerCandidatesGetTheSameValues(t *testing.T) {
 	in := randomInput(n)
 	d := newConD(t, 16)
 	all := score(t, d, allCandidates(n), in)
-	value := map[match.Pair]float32{}
+	value := map[model.Pair]float32{}
 	for k, j := range all.I2T {
-		value[match.Pair{Image: int32(k / (n - 1)), Text: j}] = all.ProbI2T[k]
+		value[model.Pair{Image: int32(k / (n - 1)), Text: j}] = all.ProbI2T[k]
 	}
 	few := &schemas.Batch{Samples: make([]schemas.Sample, n), M: 2, Batches: 1}
 	for anchor := range int32(n) {
@@ -159,7 +158,7 @@ func TestFewerCandidatesGetTheSameValues(t *testing.T) {
 	for name, scored := range map[string]*schemas.ScoredBatch{
 		"few": score(t, d, few, in), "parts of 5": score(t, newConD(t, 5), few, in), "one part": score(t, newConD(t, 500), few, in),
 	} {
-		check := func(p match.Pair, got float32) {
+		check := func(p model.Pair, got float32) {
 			t.Helper()
 			want := value[p]
 			if p.Image < 0 {
@@ -171,9 +170,36 @@ func TestFewerCandidatesGetTheSameValues(t *testing.T) {
 		}
 		for k := range few.I2T {
 			anchor := int32(k / 2)
-			check(match.Pair{Image: anchor, Text: few.I2T[k]}, scored.ProbI2T[k])
-			check(match.Pair{Image: few.T2I[k], Text: anchor}, scored.ProbT2I[k])
+			check(model.Pair{Image: anchor, Text: few.I2T[k]}, scored.ProbI2T[k])
+			check(model.Pair{Image: few.T2I[k], Text: anchor}, scored.ProbT2I[k])
 		}
+	}
+}
+
+// TestMaskedSamplesAreNotScored masks a sample: it has no probabilities, and those of all others keep their bits.
+func TestMaskedSamplesAreNotScored(t *testing.T) {
+	const n, lost = 7, 3
+	d, in, batch := newConD(t, 16), randomInput(n), allCandidates(n)
+	all := score(t, d, batch, in)
+	image := len(in.Pixels) / n
+	in.Pixels = slices.Clone(in.Pixels)
+	clear(in.Pixels[lost*image : (lost+1)*image])
+	in.Masked = []schemas.Mask{{Sample: 1, Positive: true, Reason: schemas.MaskMissing}, {Sample: lost, Reason: schemas.MaskChanged}}
+	got := score(t, d, batch, in)
+	if !slices.Equal(got.Masked, in.Masked) {
+		t.Errorf("the record masks %v, want %v", got.Masked, in.Masked)
+	}
+	check := func(way string, k int, candidate int32, prob, want float32) {
+		if k/(n-1) == lost || candidate == lost {
+			want = 0
+		}
+		if prob != want {
+			t.Errorf("%s: anchor %d, candidate %d: %v, want %v", way, k/(n-1), candidate, prob, want)
+		}
+	}
+	for k := range batch.I2T {
+		check("i2t", k, batch.I2T[k], got.ProbI2T[k], all.ProbI2T[k])
+		check("t2i", k, batch.T2I[k], got.ProbT2I[k], all.ProbT2I[k])
 	}
 }
 
@@ -210,7 +236,7 @@ func TestScoreRefuses(t *testing.T) {
 		in := good
 		change(&in)
 		_, err := d.Score(context.Background(), allCandidates(3), in)
-		if !errors.Is(err, match.ErrInput) || !strings.Contains(err.Error(), strings.TrimPrefix(name, "3 ")) {
+		if !errors.Is(err, model.ErrInput) || !strings.Contains(err.Error(), strings.TrimPrefix(name, "3 ")) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pairstream/pairstream/internal/invalid"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -44,20 +45,16 @@ type Images interface {
 
 // Options of an [Encoder].
 type Options struct {
-	BatchSize int `env:"ENCODER_BATCH_SIZE" envDefault:"32" desc:"pairs embedded in one call of the device"`
-	Workers   int `env:"ENCODER_WORKERS" envDefault:"2" desc:"goroutines that load and decode images"`
+	BatchSize int // pairs embedded in one call of the device
+	Workers   int // goroutines that load and decode images
 }
 
-// Validate joins all problems.
+// Validate returns every invalid option, joined.
 func (o Options) Validate() error {
-	var problems []error
-	if o.BatchSize < 1 {
-		problems = append(problems, fmt.Errorf("ENCODER_BATCH_SIZE is %d, want at least 1", o.BatchSize))
-	}
-	if o.Workers < 1 {
-		problems = append(problems, fmt.Errorf("ENCODER_WORKERS is %d, want at least 1", o.Workers))
-	}
-	return errors.Join(problems...)
+	var l invalid.List
+	invalid.AtLeast(&l, "BatchSize", o.BatchSize, 1)
+	invalid.AtLeast(&l, "Workers", o.Workers, 1)
+	return l.Err()
 }
 
 // Result is what became of one pair: exactly one of the fields is set.
@@ -81,7 +78,7 @@ func New(model Model, images Images, opts Options) (*Encoder, error) {
 	return &Encoder{model: model, images: images, opts: opts}, nil
 }
 
-// BatchSize is the number of pairs that Encode likes to be given at once.
+// BatchSize returns the number of pairs that Encode likes to be given at once.
 func (e *Encoder) BatchSize() int { return e.opts.BatchSize }
 
 // Encode embeds pairs, in order. An error is a fault that may pass (the bucket or the device is out of reach); a pair

@@ -45,7 +45,7 @@ func BenchmarkEpoch(b *testing.B) {
 	}
 }
 
-// benchMembers are n pairs, five captions to an image.
+// benchMembers returns n pairs, five captions to an image.
 func benchMembers(n int) *members {
 	m := newMembers(&schemas.Group{Count: int32(n), Dim: 256, K1: 5, MaxSimilarity: 1, Nouns: []string{"dog"}})
 	m.reserve(true)

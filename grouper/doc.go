@@ -1,11 +1,12 @@
 // Package grouper decides which pairs of a group are trained on together, and in what order: the core of the stage that
 // turns groups into mini-batches.
 //
-// In come, for each group of a lane, its manifest, its neighbor chunks, its embeddings and, where the strategy asks for
-// them, the features that the training model made of the epoch before; out come the mini-batches of every epoch, with
-// the text to train on, a positive image, known partners and the hardest candidates of each sample. [Lane] is that state
-// machine; everything that it decides with is a function of its own: [Random], [GRIT] and [GNS] plan an epoch, [Walk]
-// orders pairs by similarity, [HardCandidates] and [Alpha] fill a mini-batch.
+// In come the records of a lane: for each group its manifest, its neighbour chunks and its embeddings. Where the strategy
+// asks for them, the features follow that the training model made of the epoch before. Out come the mini-batches of every
+// epoch. Each sample has the text to train on, a positive image, known partners and its hardest candidates.
+//
+// [Lane] is the state machine. [Random], [GRIT] and [GNS] plan an epoch, [Walk] orders pairs by similarity, and
+// [HardCandidates] and [Alpha] fill a mini-batch.
 //
 // Guarantees:
 //

@@ -9,7 +9,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// outcome is what a run over one group decides, in parts.
+// outcome returns what a run over one group decides, in parts.
 func outcome(t *testing.T, o Options) map[string]string {
 	t.Helper()
 	l := newLog()

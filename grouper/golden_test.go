@@ -6,15 +6,15 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/dot"
-	"github.com/pairstream/pairstream/internal/golden"
+	"github.com/pairstream/pairstream/internal/dotproduct"
+	"github.com/pairstream/pairstream/internal/testing/golden"
 )
 
 // matrix reads a tensor of feature rows.
-func matrix(f *golden.File, name string) *dot.Matrix {
+func matrix(f *golden.File, name string) *dotproduct.Matrix {
 	shape := f.Must(name).Shape
 	values := f.Float32s(name)
-	m := dot.NewMatrix(int(shape[0]), int(shape[1]))
+	m := dotproduct.NewMatrix(int(shape[0]), int(shape[1]))
 	for i := range m.Rows() {
 		copy(m.Row(i), values[i*m.Dim():])
 	}
@@ -57,7 +57,7 @@ func TestGoldenWalks(t *testing.T) {
 }
 
 // rows are features by row of two matrices.
-type rows struct{ v, t *dot.Matrix }
+type rows struct{ v, t *dotproduct.Matrix }
 
 func (r rows) Dim() int { return r.v.Dim() }
 

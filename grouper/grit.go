@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pairstream/pairstream/internal/dot"
+	"github.com/pairstream/pairstream/internal/dotproduct"
 )
 
 // Features gives the unit features of a group's pairs.
@@ -40,7 +40,7 @@ type GRITDraws interface {
 	Cuts(n int) []int32
 }
 
-// Draws are the random choices of GRIT for an epoch of a group.
+// Draws returns the random choices of GRIT for an epoch of a group.
 func (k Key) Draws() GRITDraws { return keyedDraws{k} }
 
 type keyedDraws struct{ Key }
@@ -144,8 +144,8 @@ func walkSpace(ctx context.Context, space []int32, start int, features Features,
 }
 
 // read collects the features of pairs.
-func read(features Features, pairs []int32) (v, t *dot.Matrix) {
-	v, t = dot.NewMatrix(len(pairs), features.Dim()), dot.NewMatrix(len(pairs), features.Dim())
+func read(features Features, pairs []int32) (v, t *dotproduct.Matrix) {
+	v, t = dotproduct.NewMatrix(len(pairs), features.Dim()), dotproduct.NewMatrix(len(pairs), features.Dim())
 	for i, p := range pairs {
 		features.Read(p, v.Row(i), t.Row(i))
 	}

@@ -6,16 +6,16 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/dot"
+	"github.com/pairstream/pairstream/internal/dotproduct"
 )
 
 // hardByDefinition sorts all candidates of every sample.
-func hardByDefinition(anchors, others *dot.Matrix, image []int32, m int) []int32 {
+func hardByDefinition(anchors, others *dotproduct.Matrix, image []int32, m int) []int32 {
 	var out []int32
 	n := anchors.Rows()
 	for i := range n {
 		scores := make([]float32, n)
-		dot.Block(scores, anchors, i, 1, others, 0, n)
+		dotproduct.Block(scores, anchors, i, 1, others, 0, n)
 		var candidates []int32
 		for j := range int32(n) {
 			if image[j] != image[i] {
@@ -66,7 +66,7 @@ func TestHardCandidates(t *testing.T) {
 			}
 		})
 	}
-	if i2t, t2i, err := HardCandidates(context.Background(), dot.NewMatrix(3, 2), dot.NewMatrix(3, 2), distinct(3), 0); i2t != nil || t2i != nil || err != nil {
+	if i2t, t2i, err := HardCandidates(context.Background(), dotproduct.NewMatrix(3, 2), dotproduct.NewMatrix(3, 2), distinct(3), 0); i2t != nil || t2i != nil || err != nil {
 		t.Errorf("no candidates: got %v, %v, %v", i2t, t2i, err)
 	}
 }

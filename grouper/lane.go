@@ -1,6 +1,7 @@
 package grouper
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -14,15 +15,19 @@ type Emit func(schemas.Record) error
 //
 //  1. groups: the manifest (a seal is passed on);
 //  2. neighbors: the group's chunks;
-//  3. embeddings: the group's range of offsets, until every pair was seen; then it emits the batches of epoch 0;
+//  3. embeddings: the group's range of seqs, until every pair was seen; then it emits the batches of epoch 0;
 //  4. features, for GRIT on training features only: a block for each batch of the epoch before; then it emits the
 //     batches of the next epoch, and so on until the last. Other strategies emit all epochs at once.
 //
 // Records of an earlier group, or features of an earlier epoch, are passed over, so the features of a group's last epoch
 // need not be read before the next group. Between groups a Lane holds nothing: started anew at the same positions of its
 // topics it emits the same records.
+//
+// A group whose chunks are not those of its manifest, or of which a chunk or an embedding is missing, is set aside: Add
+// returns a [SetAsideError], and the lane goes on with the next group.
 type Lane struct {
-	options Options
+	options Options // of the open group
+	next    Options // of the groups after it
 	lane    int32
 	stage   stage
 	last    int64 // sequence number of the last group that was begun; -1: none
@@ -32,6 +37,16 @@ type Lane struct {
 	plan     Plan     // of the epoch before
 	block    int      // feature blocks read of the epoch before
 	features *vectors // the features that the next plan uses
+
+	// The first records of a later group, which came where the open one lacks some.
+	heldChunk, heldEmbedding *Input
+}
+
+// Input is a record as it was read.
+type Input struct {
+	Record schemas.Record
+	Value  []byte // the record's bytes: the manifest has a digest of the chunks'
+	Seq    int64
 }
 
 type stage int
@@ -48,10 +63,23 @@ func NewLane(options Options, lane int) (*Lane, error) {
 	if err := options.Validate(); err != nil {
 		return nil, err
 	}
-	return &Lane{options: options, lane: int32(lane), last: -1}, nil
+	return &Lane{options: options, next: options, lane: int32(lane), last: -1}, nil
 }
 
-// Needs is the topic of which the lane must be given the next record.
+// Finish makes the next group with the options of the owner that began it. The groups after it have the lane's own.
+func (l *Lane) Finish(begun Options) error {
+	begun.Workers = l.next.Workers
+	if err := begun.Validate(); err != nil {
+		return err
+	}
+	l.options = begun
+	return nil
+}
+
+// Options returns those of the open group, or of the next one.
+func (l *Lane) Options() Options { return l.options }
+
+// Needs returns the topic of which the lane must be given the next record.
 func (l *Lane) Needs() schemas.Topic {
 	switch l.stage {
 	case readGroup:
@@ -67,26 +95,42 @@ func (l *Lane) Needs() schemas.Topic {
 }
 
 // BetweenGroups says whether the lane holds nothing of any group: a place to start again from.
-func (l *Lane) BetweenGroups() bool { return l.stage == readGroup }
+func (l *Lane) BetweenGroups() bool {
+	return l.stage == readGroup && l.heldChunk == nil && l.heldEmbedding == nil
+}
 
-// Add takes the next record of the topic that Needs names, and its offset there, and emits what follows from it: nothing,
-// a seal, or all batches of one or more epochs. Only one batch at a time is in memory. An error that wraps
-// [ErrUnexpected] leaves the lane as it was; after any other (of emit, or of the context) the lane cannot be used again.
-func (l *Lane) Add(ctx context.Context, record schemas.Record, offset int64, emit Emit) error {
+// WaitsFor says what the next record has to be, for people who wonder why a lane stands still.
+func (l *Lane) WaitsFor() string {
+	switch l.stage {
+	case readChunks:
+		return fmt.Sprintf("chunk %d of %d of group %s", l.members.chunks, l.members.manifest.Chunks, l.members.manifest.Group)
+	case readEmbeddings:
+		return fmt.Sprintf("the embedding of pair %d of %d of group %s", len(l.members.image), l.members.count(), l.members.manifest.Group)
+	case readFeatures:
+		return fmt.Sprintf("features of epoch %d, batch %d of %d, group %s", l.epoch-1, l.block, l.plan.Batches(), l.members.manifest.Group)
+	case readGroup:
+	}
+	return fmt.Sprintf("a group after group %d", l.last)
+}
+
+// Add takes the next record of the topic that Needs names and emits what follows from it: nothing, a seal, or all batches
+// of one or more epochs. Only one batch at a time is in memory. An error that wraps [ErrUnexpected] leaves the lane as it
+// was, and after a [SetAsideError] it goes on. After any other (of emit, or of the context) it cannot be used again.
+func (l *Lane) Add(ctx context.Context, in Input, emit Emit) error {
 	switch l.stage {
 	case readGroup:
-		return l.addGroup(record, emit)
+		return l.addGroup(ctx, in.Record, emit)
 	case readChunks:
-		return l.addChunk(record)
+		return l.addChunk(ctx, in, emit)
 	case readEmbeddings:
-		return l.addEmbedding(ctx, record, offset, emit)
+		return l.addEmbedding(ctx, in, emit)
 	case readFeatures:
-		return l.addFeatures(ctx, record, emit)
+		return l.addFeatures(ctx, in.Record, emit)
 	}
 	panic(fmt.Sprintf("grouper: lane in stage %d", l.stage))
 }
 
-func (l *Lane) addGroup(record schemas.Record, emit Emit) error {
+func (l *Lane) addGroup(ctx context.Context, record schemas.Record, emit Emit) error {
 	switch r := record.(type) {
 	case *schemas.Seal:
 		return emit(&schemas.Seal{Final: r.Final, Note: r.Note})
@@ -97,36 +141,54 @@ func (l *Lane) addGroup(record schemas.Record, emit Emit) error {
 		l.last = r.Group.Seq
 		l.members = newMembers(r)
 		l.stage = readChunks
-		return nil
+		return l.addHeld(ctx, &l.heldChunk, l.addChunk, emit)
 	default:
 		return l.misplaced(record)
 	}
 }
 
-func (l *Lane) addChunk(record schemas.Record) error {
-	c, ok := record.(*schemas.NeighborChunk)
+// end forgets the open group.
+func (l *Lane) end(options Options) {
+	*l = Lane{options: options, next: l.next, lane: l.lane, last: l.last, heldChunk: l.heldChunk, heldEmbedding: l.heldEmbedding}
+}
+
+func (l *Lane) addChunk(ctx context.Context, in Input, emit Emit) error {
+	c, ok := in.Record.(*schemas.NeighborChunk)
 	if !ok {
-		return l.misplaced(record)
+		return l.misplaced(in.Record)
+	}
+	m := l.members
+	if c.Group.Lane == l.lane && c.Group.Seq > l.last {
+		l.heldChunk = &in
+		return l.setAside(fmt.Sprintf("chunk %d of %d is missing", m.chunks, m.manifest.Chunks))
 	}
 	if open, err := l.isOpen(c.Group); !open {
 		return err
 	}
-	if err := l.members.addChunk(c); err != nil {
+	if err := m.addChunk(c, in.Value); err != nil {
 		return err
 	}
-	if len(l.members.ids) == l.members.count() {
-		l.members.reserve(l.options.needsVectors())
-		l.stage = readEmbeddings
+	if len(m.ids) < m.count() {
+		return nil
 	}
-	return nil
+	if got := m.digest.Sum(nil); !bytes.Equal(got, m.manifest.Digest) {
+		return l.setAside(fmt.Sprintf("its chunks have the digest %x, its manifest says %x", got, m.manifest.Digest))
+	}
+	m.reserve(l.options.needsVectors())
+	l.stage = readEmbeddings
+	return l.addHeld(ctx, &l.heldEmbedding, l.addEmbedding, emit)
 }
 
-func (l *Lane) addEmbedding(ctx context.Context, record schemas.Record, offset int64, emit Emit) error {
-	switch r := record.(type) {
-	case *schemas.Seal:
-		return nil // it comes back behind the group's manifest
+func (l *Lane) addEmbedding(ctx context.Context, in Input, emit Emit) error {
+	switch r := in.Record.(type) {
+	case *schemas.Seal, *schemas.Refusal:
+		return nil // a seal comes back behind the group's manifest, and a refused pair is in no group
 	case *schemas.Embedding:
-		if err := l.members.addEmbedding(r, offset); err != nil {
+		if m := l.members; in.Seq >= m.manifest.EndSeq {
+			l.heldEmbedding = &in
+			return l.setAside(fmt.Sprintf("pair %d of %d has no embedding before seq %d", len(m.image), m.count(), m.manifest.EndSeq))
+		}
+		if err := l.members.addEmbedding(r, in.Seq); err != nil {
 			return err
 		}
 		if !l.members.complete() {
@@ -135,7 +197,7 @@ func (l *Lane) addEmbedding(ctx context.Context, record schemas.Record, offset i
 		l.features = l.members.vectors
 		return l.emitEpochs(ctx, emit)
 	default:
-		return l.misplaced(record)
+		return l.misplaced(in.Record)
 	}
 }
 
@@ -212,7 +274,7 @@ func (l *Lane) emitEpochs(ctx context.Context, emit Emit) error {
 		}
 		l.epoch++
 		if l.epoch == l.options.Epochs {
-			*l = Lane{options: l.options, lane: l.lane, last: l.last}
+			l.end(l.next)
 			return nil
 		}
 		if l.options.needsFeatures(l.epoch) {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/dot"
+	"github.com/pairstream/pairstream/internal/dotproduct"
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -18,7 +18,7 @@ const (
 	trainDim = 10
 )
 
-// log is what the topics of a lane hold, and how far each was read; the index of a record is its offset.
+// log is what the topics of a lane hold, and how far each was read; the index of a record is its seq.
 type log struct {
 	records map[schemas.Topic][]schemas.Record
 	next    map[schemas.Topic]int
@@ -32,6 +32,19 @@ func (l *log) add(topic schemas.Topic, records ...schemas.Record) {
 	l.records[topic] = append(l.records[topic], records...)
 }
 
+// input returns the record with a seq, as a lane takes it.
+func (l *log) input(topic schemas.Topic, seq int) Input {
+	return input(l.records[topic][seq], int64(seq))
+}
+
+func input(r schemas.Record, seq int64) Input {
+	raw, err := schemas.Marshal(r)
+	if err != nil {
+		raw = nil // a record that a lane has to refuse
+	}
+	return Input{r, raw, seq}
+}
+
 // addGroup writes the records of a group of n pairs, captions of them to an image, some of them published twice.
 func (l *log) addGroup(seq int64, n, captions int) *schemas.Group {
 	r := rng.New(17, "group", seq)
@@ -40,7 +53,7 @@ func (l *log) addGroup(seq int64, n, captions int) *schemas.Group {
 		Group: schemas.GroupID{Lane: testLane, Seq: seq}, FirstSeq: int64(len(l.records[schemas.Embeddings])),
 		Count: int32(n), Chunks: int32((n + schemas.ChunkMembers - 1) / schemas.ChunkMembers), Dim: testDim, Clusters: 6,
 		MinSimilarity: 1, MaxSimilarity: -1, Nouns: []string{"dog", "grass", "man"}, Model: "m", Closed: "count",
-		K: 1, K1: 3, K2: 10, P: 0.3, MinCount: 10, Modality: "image", Digest: make([]byte, sha256.Size),
+		K: 1, K1: 3, K2: 10, P: 0.3, MinCount: 10, Modality: "image",
 	}
 	var embeddings []*schemas.Embedding
 	for i := range n {
@@ -55,6 +68,7 @@ func (l *log) addGroup(seq int64, n, captions int) *schemas.Group {
 		g.MinSimilarity, g.MaxSimilarity = min(g.MinSimilarity, e.Similarity), max(g.MaxSimilarity, e.Similarity)
 	}
 	g.EndSeq = int64(len(l.records[schemas.Embeddings]))
+	digest := sha256.New()
 	for from := 0; from < n; from += schemas.ChunkMembers {
 		c := &schemas.NeighborChunk{Group: g.Group, Start: int32(from), K: g.K, K1: g.K1}
 		for i := from; i < min(n, from+schemas.ChunkMembers); i++ {
@@ -66,8 +80,14 @@ func (l *log) addGroup(seq int64, n, captions int) *schemas.Group {
 			c.Obj = append(c.Obj, []int32{0, 1, 2}[:i%4]...)
 			c.ObjEnd = append(c.ObjEnd, int32(len(c.Obj)))
 		}
+		raw, err := schemas.Marshal(c)
+		if err != nil {
+			panic(err)
+		}
+		digest.Write(raw)
 		l.add(schemas.Neighbors, c)
 	}
+	g.Digest = digest.Sum(nil)
 	l.add(schemas.Groups, g)
 	return g
 }
@@ -109,9 +129,9 @@ func drive(t *testing.T, lane *Lane, l *log) []schemas.Record {
 		if l.next[topic] == len(l.records[topic]) {
 			return out
 		}
-		offset := l.next[topic]
+		seq := l.next[topic]
 		l.next[topic]++
-		err := lane.Add(context.Background(), l.records[topic][offset], int64(offset), func(r schemas.Record) error {
+		err := lane.Add(context.Background(), l.input(topic, seq), func(r schemas.Record) error {
 			if b, ok := r.(*schemas.Batch); ok {
 				l.add(schemas.Features, train(b))
 			}
@@ -141,7 +161,7 @@ func testOptions(strategy Strategy) Options {
 	}
 }
 
-// wire is the bytes of records.
+// wire returns the bytes of records.
 func wire(t *testing.T, records []schemas.Record) [][]byte {
 	t.Helper()
 	var out [][]byte
@@ -155,7 +175,7 @@ func wire(t *testing.T, records []schemas.Record) [][]byte {
 	return out
 }
 
-// batches are the batches among records.
+// batches returns the batches among records.
 func batches(records []schemas.Record) []*schemas.Batch {
 	var out []*schemas.Batch
 	for _, r := range records {
@@ -167,8 +187,8 @@ func batches(records []schemas.Record) []*schemas.Batch {
 }
 
 // rounded gives matrices of the float16 rows of pairs.
-func rounded(v, t []schemas.Float16s) (*dot.Matrix, *dot.Matrix) {
-	a, b := dot.NewMatrix(len(v), v[0].Len()), dot.NewMatrix(len(t), t[0].Len())
+func rounded(v, t []schemas.Float16s) (*dotproduct.Matrix, *dotproduct.Matrix) {
+	a, b := dotproduct.NewMatrix(len(v), v[0].Len()), dotproduct.NewMatrix(len(t), t[0].Len())
 	for i := range v {
 		copy(a.Row(i), v[i].Floats())
 		copy(b.Row(i), t[i].Floats())

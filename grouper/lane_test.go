@@ -24,7 +24,7 @@ func allOptions() map[string]Options {
 	}
 }
 
-// twoGroups is a log with two groups, one of them of more than one chunk, and seals around them.
+// twoGroups returns a log with two groups, one of them of more than one chunk, and seals around them.
 func twoGroups() *log {
 	l := newLog()
 	l.add(schemas.Groups, &schemas.Seal{Note: "before"})
@@ -246,9 +246,9 @@ func TestLaneKeepsWhatTheTrainerLeftOut(t *testing.T) {
 		if l.next[topic] == len(l.records[topic]) {
 			break
 		}
-		record := l.records[topic][l.next[topic]]
+		in := l.input(topic, l.next[topic])
 		l.next[topic]++
-		err := lane.Add(context.Background(), record, int64(l.next[topic]-1), func(r schemas.Record) error {
+		err := lane.Add(context.Background(), in, func(r schemas.Record) error {
 			f := train(r.(*schemas.Batch))
 			f.Positions, f.V, f.T = f.Positions[1:], f.V[2*trainDim:], f.T[2*trainDim:]
 			l.add(schemas.Features, f)
@@ -277,9 +277,9 @@ func TestLanePassesErrorsOn(t *testing.T) {
 		var err error
 		for err == nil {
 			topic := lane.Needs()
-			offset := l.next[topic]
+			seq := l.next[topic]
 			l.next[topic]++
-			err = lane.Add(ctx, l.records[topic][offset], int64(offset), func(schemas.Record) error { return full })
+			err = lane.Add(ctx, l.input(topic, seq), func(schemas.Record) error { return full })
 		}
 		if want := map[bool]error{false: full, true: context.Canceled}[ctxErr]; !errors.Is(err, want) || errors.Is(err, ErrUnexpected) {
 			t.Errorf("%s: got %v, want %v", name, err, want)

@@ -1,8 +1,10 @@
 package grouper
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -18,7 +20,8 @@ func unexpected(format string, values ...any) error {
 // members holds what is known of the pairs of the open group, as columns by position.
 type members struct {
 	manifest *schemas.Group
-	chunks   int // that were read
+	chunks   int       // that were read
+	digest   hash.Hash // of their bytes
 
 	// From the neighbor chunks.
 	ids     []schemas.PairID
@@ -49,6 +52,7 @@ type imageRef struct {
 func newMembers(manifest *schemas.Group) *members {
 	return &members{
 		manifest:   manifest,
+		digest:     sha256.New(),
 		uriNumbers: make(map[string]int32),
 		images:     make(map[schemas.ImageID]int32),
 	}
@@ -56,8 +60,8 @@ func newMembers(manifest *schemas.Group) *members {
 
 func (m *members) count() int { return int(m.manifest.Count) }
 
-// addChunk takes the next chunk of the group.
-func (m *members) addChunk(c *schemas.NeighborChunk) error {
+// addChunk takes the next chunk of the group, with its bytes.
+func (m *members) addChunk(c *schemas.NeighborChunk, value []byte) error {
 	g, n := m.manifest, c.Members()
 	switch {
 	case int(c.Start) != len(m.ids):
@@ -83,6 +87,7 @@ func (m *members) addChunk(c *schemas.NeighborChunk) error {
 	m.se = append(m.se, c.SE...)
 	m.obj = append(m.obj, c.Obj...)
 	m.chunks++
+	m.digest.Write(value)
 	return nil
 }
 
@@ -109,15 +114,13 @@ func (m *members) reserve(withVectors bool) {
 	}
 }
 
-// addEmbedding takes the embedding at an offset of the topic when it is that of the group's next pair; others in the
-// range repeat an earlier pair and are passed over.
-func (m *members) addEmbedding(e *schemas.Embedding, offset int64) error {
+// addEmbedding takes the embedding with this seq when it is that of the group's next pair. Others in the range repeat an
+// earlier pair and are passed over.
+func (m *members) addEmbedding(e *schemas.Embedding, seq int64) error {
 	g, next := m.manifest, len(m.image)
 	switch {
-	case offset < g.FirstSeq:
+	case seq < g.FirstSeq:
 		return nil // of an earlier group
-	case offset >= g.EndSeq:
-		return unexpected("embedding at offset %d while group %s, which ends before %d, lacks pair %d", offset, g.Group, g.EndSeq, next)
 	case e.Model != g.Model:
 		return unexpected("embedding of pair %s comes from model %s, group %s from %s", e.ID, e.Model, g.Group, g.Model)
 	case e.V.Len() != int(g.Dim):
@@ -161,7 +164,7 @@ func (m *members) ref(p int32) schemas.ImageRef {
 	return schemas.ImageRef{URI: m.uris[r.uri], Offset: r.offset, Size: int64(r.size)}
 }
 
-// equivalents is SE of a pair without the padding.
+// equivalents returns SE of a pair without the padding.
 func (m *members) equivalents(p int32) []int32 {
 	k1 := int(m.manifest.K1)
 	se := m.se[int(p)*k1 : (int(p)+1)*k1]

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/pairstream/pairstream/internal/dot"
+	"github.com/pairstream/pairstream/internal/dotproduct"
 )
 
 // nearestLists holds for every anchor its best few partners: those of the greatest similarity, the lowest index first
@@ -33,7 +33,7 @@ func newNearestLists(anchors, size int) *nearestLists {
 	return l
 }
 
-// list is what was found for an anchor, in no order.
+// list returns what was found for an anchor, in no order.
 func (l *nearestLists) list(anchor int32) (scores []float32, items []int32) {
 	from := int(anchor) * l.size
 	to := from + int(l.counts[anchor])
@@ -87,14 +87,14 @@ func (l *nearestLists) offer(anchor, item int32, score float32) {
 	l.floor[anchor] = scores[0]
 }
 
-// tileRows is the side of the square of products that is worked on at a time: two blocks of rows and the products
+// tileRows returns the side of the square of products that is worked on at a time: two blocks of rows and the products
 // between them stay in a megabyte of cache.
 func tileRows(dim int) int { return max(64, min(256, (1<<16)/max(dim, 1)/4*4)) }
 
 // nearest finds the lists of all images (their best texts) and of all texts (their best images) in one pass over the
 // products, which it never holds all at once. A pair is not in its own list; nor, when numbers of the pairs' images are
 // given, in that of a pair with the same image.
-func nearest(ctx context.Context, v, t *dot.Matrix, image []int32, size, workers int) (images, texts *nearestLists, err error) {
+func nearest(ctx context.Context, v, t *dotproduct.Matrix, image []int32, size, workers int) (images, texts *nearestLists, err error) {
 	n := v.Rows()
 	side := min(tileRows(v.Dim()), n)
 	tiles := (n + side - 1) / max(side, 1)
@@ -115,7 +115,7 @@ func nearest(ctx context.Context, v, t *dot.Matrix, image []int32, size, workers
 				row := k % tiles
 				column := (row + k/tiles) % tiles // along the diagonals: neighbours in time share no lock
 				at := tile{row * side, min(n, (row+1)*side), column * side, min(n, (column+1)*side), image}
-				dot.Block(products, v, at.i0, at.i1-at.i0, t, at.j0, at.j1-at.j0)
+				dotproduct.Block(products, v, at.i0, at.i1-at.i0, t, at.j0, at.j1-at.j0)
 				rowLocks[row].Lock()
 				columnLocks[column].Lock()
 				at.offer(products, images, texts)

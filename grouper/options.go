@@ -1,10 +1,9 @@
 package grouper
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 
+	"github.com/pairstream/pairstream/internal/invalid"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -41,87 +40,92 @@ const (
 
 // Options are the settings of a [Lane]. The defaults are those of [Defaults].
 type Options struct {
-	Seed      uint64   `env:"SEED" envDefault:"0" desc:"seed of the run: keys every shuffle, mask, augmentation and initial weight"`
-	Strategy  Strategy `env:"STRATEGY" envDefault:"grit" desc:"how mini-batches are formed: random, grit (GRIT-VLP) or gns (GPN-S)"`
-	Epochs    int      `env:"EPOCHS" envDefault:"20" desc:"E: times that a group is trained on"`
-	BatchSize int      `env:"BATCH_SIZE" envDefault:"96" desc:"N: pairs of a mini-batch"`
+	Seed      uint64
+	Strategy  Strategy
+	Epochs    int // E: times that a group is trained on
+	BatchSize int // N: pairs of a mini-batch
 
-	QueueSize       int    `env:"QUEUE_SIZE" envDefault:"48000" desc:"L of grit: pairs collected before they are grouped; 0: the whole group"`
-	SearchSpace     int    `env:"SEARCH_SPACE" envDefault:"4800" desc:"M of grit: pairs of a walk; 0: the whole queue"`
-	StartAsReleased bool   `env:"GRIT_START_AS_RELEASED" envDefault:"false" desc:"never start a walk at the last pair, as GRIT-VLP's released code"` // see [GRITRule]
-	Features        Source `env:"GRIT_FEATURES" envDefault:"training" desc:"features that group the epochs after the first: training or encoder"`
+	QueueSize       int    // L of GRIT: pairs collected before they are grouped; 0: the whole group
+	SearchSpace     int    // M of GRIT: pairs of a walk; 0: the whole queue
+	StartAsReleased bool   // see [GRITRule]
+	Features        Source // of GRIT
 
-	Clusters   int `env:"GNS_CLUSTERS" envDefault:"8" desc:"c of gns: clusters that a mini-batch draws from"`
-	PerCluster int `env:"GNS_PER_CLUSTER" envDefault:"3" desc:"s of gns: pairs drawn from each of them"`
+	Clusters   int // c of GNS: clusters that a mini-batch draws from
+	PerCluster int // s of GNS: pairs drawn from each of them
 
-	Candidates int      `env:"CANDIDATES" envDefault:"2" desc:"m: hardest candidates of each pair and direction that Con-D scores"`
-	Texts      TextRule `env:"TEXTS" envDefault:"curriculum" desc:"captions replaced by obj(v): curriculum (GPN-S eq. 8), share, all or none"`
-	TextShare  float64  `env:"TEXT_SHARE" envDefault:"0" desc:"share of captions replaced by TEXTS=share"`
+	Candidates int      // m: hardest candidates of each pair and direction that Con-D scores
+	Texts      TextRule // which captions are replaced
+	TextShare  float64  // share of captions that TextShare replaces
 
-	Workers int `env:"GROUPER_WORKERS" envDefault:"1" desc:"goroutines for similarities; changes no mini-batch"`
+	Workers int // goroutines for similarities; changes no mini-batch
 }
 
-// Defaults are the papers' settings: N = 96 and L = 48,000 of GRIT-VLP, M = 4,800 and m = 2 of MAFA, and c * s = N/4
-// with s = 3 of GPN-S. The number of epochs is MAFA's 20.
+// Defaults returns the papers' settings: N = 96 and L = 48,000 of GRIT-VLP, M = 4,800 and m = 2 of MAFA, and c * s = N/4
+// with s = 3 of GPN-S. The number of epochs is MAFA's 20. Captions stay as they are, as in GRIT-VLP and MAFA.
 func Defaults() Options {
 	return Options{
 		Strategy: StrategyGRIT, Epochs: 20, BatchSize: 96,
 		QueueSize: 48_000, SearchSpace: 4_800, Features: SourceTraining,
 		Clusters: 8, PerCluster: 3,
-		Candidates: 2, Texts: TextCurriculum, Workers: 1,
+		Candidates: 2, Texts: TextNone, Workers: 1,
 	}
 }
 
-// Validate reports every setting that cannot be used, all at once. Settings of other strategies than the chosen one are
-// not looked at.
+// Validate reports every setting that cannot be used, all at once. It passes over settings of other strategies than the
+// chosen one.
 func (o Options) Validate() error {
-	var problems []error
-	want := func(ok bool, format string, values ...any) {
-		if !ok {
-			problems = append(problems, fmt.Errorf(format, values...))
-		}
+	const strategy, batchSize, clusters, perCluster = invalid.Field("Strategy"), invalid.Field("BatchSize"), invalid.Field("Clusters"), invalid.Field("PerCluster")
+	var l invalid.List
+	l.Want(slices.Contains([]Strategy{StrategyRandom, StrategyGRIT, StrategyGNS}, o.Strategy),
+		"%s is %q, want random, grit or gns", strategy, o.Strategy)
+	invalid.AtLeast(&l, "Epochs", o.Epochs, 1)
+	l.Want(o.BatchSize >= 1 && o.BatchSize <= schemas.MaxBatch, "%s (N) is %d, want 1..%d", batchSize, o.BatchSize, schemas.MaxBatch)
+	l.Want(o.Candidates >= 0 && o.Candidates < max(o.BatchSize, 1),
+		"%s (m) is %d, want 0..%d, one less than %s", invalid.Field("Candidates"), o.Candidates, max(o.BatchSize, 1)-1, batchSize)
+	l.Want(slices.Contains([]TextRule{TextCurriculum, TextShare, TextAll, TextNone}, o.Texts),
+		"%s is %q, want curriculum, share, all or none", invalid.Field("Texts"), o.Texts)
+	if o.Texts == TextShare {
+		invalid.Within(&l, "TextShare", o.TextShare, 0, 1)
 	}
-	want(slices.Contains([]Strategy{StrategyRandom, StrategyGRIT, StrategyGNS}, o.Strategy),
-		"STRATEGY is %q, want random, grit or gns", o.Strategy)
-	want(o.Epochs >= 1, "EPOCHS is %d, want at least 1", o.Epochs)
-	want(o.BatchSize >= 1 && o.BatchSize <= schemas.MaxBatch, "BATCH_SIZE (N) is %d, want 1..%d", o.BatchSize, schemas.MaxBatch)
-	want(o.Candidates >= 0 && o.Candidates < max(o.BatchSize, 1),
-		"CANDIDATES (m) is %d, want 0..%d, one less than BATCH_SIZE", o.Candidates, max(o.BatchSize, 1)-1)
-	want(slices.Contains([]TextRule{TextCurriculum, TextShare, TextAll, TextNone}, o.Texts),
-		"TEXTS is %q, want curriculum, share, all or none", o.Texts)
-	want(o.Texts != TextShare || o.TextShare >= 0 && o.TextShare <= 1, "TEXT_SHARE is %g, want 0..1", o.TextShare)
-	want(o.Workers >= 1, "GROUPER_WORKERS is %d, want at least 1", o.Workers)
+	invalid.AtLeast(&l, "Workers", o.Workers, 1)
 	switch o.Strategy {
 	case StrategyGRIT:
-		problems = append(problems, o.validateGRIT()...)
+		o.validateGRIT(&l)
 	case StrategyGNS:
-		want(o.Clusters >= 1, "GNS_CLUSTERS (c) is %d, want at least 1", o.Clusters)
-		want(o.PerCluster >= 2, "GNS_PER_CLUSTER (s) is %d, want at least 2", o.PerCluster)
-		want(int64(o.Clusters)*int64(o.PerCluster) <= int64(o.BatchSize),
-			"GNS_CLUSTERS (c) is %d and GNS_PER_CLUSTER (s) %d, want c * s of at most BATCH_SIZE, %d", o.Clusters, o.PerCluster, o.BatchSize)
+		l.Want(o.Clusters >= 1, "%s (c) is %d, want at least 1", clusters, o.Clusters)
+		l.Want(o.PerCluster >= 2, "%s (s) is %d, want at least 2", perCluster, o.PerCluster)
+		l.Want(int64(o.Clusters)*int64(o.PerCluster) <= int64(o.BatchSize),
+			"%s (c) is %d and %s (s) %d, want c * s of at most %s, %d", clusters, o.Clusters, perCluster, o.PerCluster, batchSize, o.BatchSize)
 	case StrategyRandom:
 	}
-	return errors.Join(problems...)
+	return l.Err()
 }
 
-func (o Options) validateGRIT() []error {
-	var problems []error
-	want := func(ok bool, format string, values ...any) {
-		if !ok {
-			problems = append(problems, fmt.Errorf(format, values...))
-		}
-	}
+func (o Options) validateGRIT(l *invalid.List) {
+	const queue, space, batchSize = invalid.Field("QueueSize"), invalid.Field("SearchSpace"), invalid.Field("BatchSize")
 	batch := max(o.BatchSize, 1)
-	want(o.Features == SourceTraining || o.Features == SourceEncoder, "GRIT_FEATURES is %q, want training or encoder", o.Features)
-	want(o.QueueSize >= 0, "QUEUE_SIZE (L) is %d, want 0 or more", o.QueueSize)
-	want(o.SearchSpace == 0 || o.SearchSpace > 1, "SEARCH_SPACE (M) is %d, want 0 or more than 1", o.SearchSpace)
-	want(o.SearchSpace%batch == 0, "SEARCH_SPACE (M) is %d, want a multiple of BATCH_SIZE, %d", o.SearchSpace, batch)
+	l.Want(o.Features == SourceTraining || o.Features == SourceEncoder, "%s is %q, want training or encoder", invalid.Field("Features"), o.Features)
+	l.Want(o.QueueSize >= 0, "%s (L) is %d, want 0 or more", queue, o.QueueSize)
+	l.Want(o.SearchSpace == 0 || o.SearchSpace > 1, "%s (M) is %d, want 0 or more than 1", space, o.SearchSpace)
+	l.Want(o.SearchSpace%batch == 0, "%s (M) is %d, want a multiple of %s, %d", space, o.SearchSpace, batchSize, batch)
 	if o.SearchSpace > 0 {
-		want(o.QueueSize%o.SearchSpace == 0, "QUEUE_SIZE (L) is %d, want a multiple of SEARCH_SPACE, %d", o.QueueSize, o.SearchSpace)
+		l.Want(o.QueueSize%o.SearchSpace == 0, "%s (L) is %d, want a multiple of %s, %d", queue, o.QueueSize, space, o.SearchSpace)
 	} else {
-		want(o.QueueSize%batch == 0, "QUEUE_SIZE (L) is %d, want a multiple of BATCH_SIZE, %d", o.QueueSize, batch)
+		l.Want(o.QueueSize%batch == 0, "%s (L) is %d, want a multiple of %s, %d", queue, o.QueueSize, batchSize, batch)
 	}
-	return problems
+}
+
+// LargestRecord returns how many bytes the largest batch can have when Con-D has scored it: captions and addresses as long
+// as they may be, and one image for all samples.
+func (o Options) LargestRecord() int64 {
+	const (
+		record    = 1 << 10 // what comes once
+		sample    = schemas.MaxCaptionBytes + 2*schemas.MaxURIBytes + 512
+		candidate = 2 * (4 + 4) // both directions, with its probability
+		partner   = 4
+	)
+	n, m := int64(o.BatchSize), int64(o.Candidates)
+	return record + n*(sample+m*candidate+(n-1)*partner)
 }
 
 // needsFeatures says whether the plan of an epoch waits for the features of the epoch before.

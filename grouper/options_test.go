@@ -21,29 +21,29 @@ func TestValidate(t *testing.T) {
 		change func(*Options)
 		want   string // "": valid
 	}{
-		"strategy":                 {func(o *Options) { o.Strategy = "gnp" }, `STRATEGY is "gnp"`},
-		"no epochs":                {func(o *Options) { o.Epochs = 0 }, "EPOCHS is 0, want at least 1"},
-		"no batch size":            {func(o *Options) { o.BatchSize = 0 }, "BATCH_SIZE (N) is 0"},
-		"batch size":               {func(o *Options) { o.BatchSize = 1<<16 + 1 }, "BATCH_SIZE (N) is 65537"},
+		"strategy":                 {func(o *Options) { o.Strategy = "gnp" }, `Strategy is "gnp"`},
+		"no epochs":                {func(o *Options) { o.Epochs = 0 }, "Epochs is 0, want at least 1"},
+		"no batch size":            {func(o *Options) { o.BatchSize = 0 }, "BatchSize (N) is 0"},
+		"batch size":               {func(o *Options) { o.BatchSize = 1<<16 + 1 }, "BatchSize (N) is 65537"},
 		"all others":               {func(o *Options) { o.Candidates = 95 }, ""},
-		"more than all others":     {func(o *Options) { o.Candidates = 96 }, "CANDIDATES (m) is 96, want 0..95"},
-		"texts":                    {func(o *Options) { o.Texts = "some" }, `TEXTS is "some"`},
-		"share above one":          {func(o *Options) { o.Texts, o.TextShare = TextShare, 1.01 }, "TEXT_SHARE is 1.01"},
-		"share that is none":       {func(o *Options) { o.Texts, o.TextShare = TextShare, math.NaN() }, "TEXT_SHARE is NaN"},
+		"more than all others":     {func(o *Options) { o.Candidates = 96 }, "Candidates (m) is 96, want 0..95"},
+		"texts":                    {func(o *Options) { o.Texts = "some" }, `Texts is "some"`},
+		"share above one":          {func(o *Options) { o.Texts, o.TextShare = TextShare, 1.01 }, "TextShare is 1.01"},
+		"share that is none":       {func(o *Options) { o.Texts, o.TextShare = TextShare, math.NaN() }, "TextShare is NaN"},
 		"share of everything":      {func(o *Options) { o.Texts, o.TextShare = TextShare, 1 }, ""},
-		"no workers":               {func(o *Options) { o.Workers = 0 }, "GROUPER_WORKERS is 0"},
-		"features":                 {func(o *Options) { o.Features = "momentum" }, `GRIT_FEATURES is "momentum"`},
-		"queue of no spaces":       {func(o *Options) { o.QueueSize = 5000 }, "QUEUE_SIZE (L) is 5000, want a multiple of SEARCH_SPACE, 4800"},
-		"search space of no cuts":  {func(o *Options) { o.SearchSpace = 1000 }, "SEARCH_SPACE (M) is 1000, want a multiple of BATCH_SIZE, 96"},
-		"search space of one":      {func(o *Options) { o.SearchSpace, o.BatchSize, o.Candidates = 1, 1, 0 }, "SEARCH_SPACE (M) is 1, want 0 or more than 1"},
+		"no workers":               {func(o *Options) { o.Workers = 0 }, "Workers is 0"},
+		"features":                 {func(o *Options) { o.Features = "momentum" }, `Features is "momentum"`},
+		"queue of no spaces":       {func(o *Options) { o.QueueSize = 5000 }, "QueueSize (L) is 5000, want a multiple of SearchSpace, 4800"},
+		"search space of no cuts":  {func(o *Options) { o.SearchSpace = 1000 }, "SearchSpace (M) is 1000, want a multiple of BatchSize, 96"},
+		"search space of one":      {func(o *Options) { o.SearchSpace, o.BatchSize, o.Candidates = 1, 1, 0 }, "SearchSpace (M) is 1, want 0 or more than 1"},
 		"the group at once":        {func(o *Options) { o.QueueSize, o.SearchSpace = 0, 0 }, ""},
 		"spaces in the group":      {func(o *Options) { o.QueueSize = 0 }, ""},
 		"queue without spaces":     {func(o *Options) { o.QueueSize, o.SearchSpace = 960, 0 }, ""},
-		"queue of no mini-batches": {func(o *Options) { o.QueueSize, o.SearchSpace = 1000, 0 }, "QUEUE_SIZE (L) is 1000, want a multiple of BATCH_SIZE, 96"},
-		"clusters":                 {func(o *Options) { o.Strategy, o.Clusters = StrategyGNS, 0 }, "GNS_CLUSTERS (c) is 0"},
-		"samples of a cluster":     {func(o *Options) { o.Strategy, o.PerCluster = StrategyGNS, 1 }, "GNS_PER_CLUSTER (s) is 1"},
+		"queue of no mini-batches": {func(o *Options) { o.QueueSize, o.SearchSpace = 1000, 0 }, "QueueSize (L) is 1000, want a multiple of BatchSize, 96"},
+		"clusters":                 {func(o *Options) { o.Strategy, o.Clusters = StrategyGNS, 0 }, "Clusters (c) is 0"},
+		"samples of a cluster":     {func(o *Options) { o.Strategy, o.PerCluster = StrategyGNS, 1 }, "PerCluster (s) is 1"},
 		"exactly full of clusters": {func(o *Options) { o.Strategy, o.Clusters = StrategyGNS, 32 }, ""},
-		"too many clusters":        {func(o *Options) { o.Strategy, o.Clusters = StrategyGNS, 33 }, "want c * s of at most BATCH_SIZE, 96"},
+		"too many clusters":        {func(o *Options) { o.Strategy, o.Clusters = StrategyGNS, 33 }, "want c * s of at most BatchSize, 96"},
 		"another strategy's":       {func(o *Options) { o.Clusters, o.PerCluster = 0, 0 }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestValidate(t *testing.T) {
 		})
 	}
 	err := Options{}.Validate()
-	for _, want := range []string{"STRATEGY", "EPOCHS", "BATCH_SIZE", "TEXTS", "GROUPER_WORKERS"} {
+	for _, want := range []string{"Strategy", "Epochs", "BatchSize", "Texts", "Workers"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no options at all: %v says nothing about %s", err, want)
 		}

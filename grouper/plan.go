@@ -13,15 +13,15 @@ type Plan struct {
 	BatchSize int
 }
 
-// Batches is the number of mini-batches; the last may be short.
+// Batches returns the number of mini-batches; the last may be short.
 func (p Plan) Batches() int { return (len(p.Order) + p.BatchSize - 1) / p.BatchSize }
 
-// Batch is mini-batch i.
+// Batch returns mini-batch i.
 func (p Plan) Batch(i int) []int32 {
 	return p.Order[i*p.BatchSize : min((i+1)*p.BatchSize, len(p.Order))]
 }
 
-// Key says which epoch of which group a plan is for; each purpose has a generator of its own.
+// Key says which epoch of which group a plan is for. Every purpose has its own generator.
 type Key struct {
 	Seed  uint64
 	Group schemas.GroupID
@@ -34,9 +34,9 @@ func (k Key) generator(purpose string, numbers ...int64) *rand.Rand {
 
 // Random plans an epoch in random order. image[p] numbers the image of pair p, from 0.
 //
-// Pairs that share a mini-batch with their image change places with others: of two such pairs the later one goes to the
-// next mini-batch (after the last comes the first) that has no pair of its image, in exchange for that one's first pair
-// whose image is not in the mini-batch it comes to. A pair for which there is none stays.
+// No mini-batch has two pairs of one image if that can be avoided. Of two such pairs the later one moves. It goes to the
+// next mini-batch without a pair of its image; after the last mini-batch comes the first. From there it sends back the
+// first pair whose image is not in the mini-batch that it left. If no mini-batch takes it, it stays.
 func Random(image []int32, batchSize int, key Key) Plan {
 	order := permutation(len(image), key.generator("random order"))
 	separate(order, image, batchSize, func(int) bool { return true })
@@ -56,7 +56,7 @@ func shuffle(order []int32, r *rand.Rand) {
 	r.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 }
 
-// numbersIn is one more than the highest of numbers that begin at 0.
+// numbersIn returns one more than the highest of numbers that begin at 0.
 func numbersIn(numbers []int32) int {
 	count := int32(0)
 	for _, n := range numbers {

@@ -8,7 +8,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Alpha is the threshold of GPN-S eq. (8): the greatest similarity of the group in epoch 0, falling linearly to the
+// Alpha returns the threshold of GPN-S eq. (8): the greatest similarity of the group in epoch 0, falling linearly to the
 // smallest at half of the epochs, and below afterwards. At half of the epochs exactly the pair of the smallest
 // similarity is still replaced, as the formula has it, although the paper says that none is.
 func Alpha(epoch, epochs int, smallest, greatest float64) float64 {
@@ -19,7 +19,7 @@ func Alpha(epoch, epochs int, smallest, greatest float64) float64 {
 // Replaced says whether a text is due for replacement: when its similarity is alpha or less.
 func Replaced(similarity, alpha float64) bool { return similarity <= alpha }
 
-// alpha is the threshold of a rule in an epoch of a group.
+// alpha returns the threshold of a rule in an epoch of a group.
 func (o Options) alpha(epoch int, group *schemas.Group, similarities []float32) float64 {
 	switch o.Texts {
 	case TextCurriculum:
@@ -33,8 +33,8 @@ func (o Options) alpha(epoch int, group *schemas.Group, similarities []float32) 
 	return math.Inf(-1)
 }
 
-// shareAlpha is the similarity at or below which a share of the pairs lies: that of pair floor(share * n), counted from
-// the lowest. Pairs of the same similarity are replaced together.
+// shareAlpha returns the similarity at or below which a share of the pairs lies: that of pair floor(share * n), counted
+// from the lowest. Pairs of the same similarity are replaced together.
 func shareAlpha(share float64, similarities []float32) float64 {
 	n := int(share * float64(len(similarities)))
 	if n == 0 {
@@ -45,8 +45,8 @@ func shareAlpha(share float64, similarities []float32) float64 {
 	return float64(sorted[n-1])
 }
 
-// objectText is the revised text of an image: its objects in ascending order of their nouns, with spaces between them.
-// Nouns that no caption has room for are left out; without objects the text is empty.
+// objectText returns the revised text of an image: its objects in ascending order of their nouns, with spaces between
+// them. Nouns that no caption has room for are left out; without objects the text is empty.
 func objectText(objects []int32, nouns []string) string {
 	var b strings.Builder
 	for _, o := range objects {

@@ -6,7 +6,7 @@ import (
 	"math"
 	"sync"
 
-	"github.com/pairstream/pairstream/internal/dot"
+	"github.com/pairstream/pairstream/internal/dotproduct"
 )
 
 // WalkRule says how a walk is made, beyond equation (5) of GRIT-VLP.
@@ -20,7 +20,7 @@ type WalkRule struct {
 	Workers int
 }
 
-// listSize is how many partners of every pair are looked up before a walk over n. Longer lists take longer to make,
+// listSize returns how many partners of every pair are looked up before a walk over n. Longer lists take longer to make,
 // about in proportion to their length; shorter ones run out more often, about n / (length + 1) times, and then all that
 // is left has to be looked at. The square root balances the two.
 func listSize(n int) int { return max(16, min(128, int(math.Sqrt(float64(n))/3))) }
@@ -33,7 +33,7 @@ func listSize(n int) int { return max(16, min(128, int(math.Sqrt(float64(n))/3))
 // The order is exactly the greedy one. Each pair needs only its best few partners, found in one pass over blocks of
 // products; when the walk has visited them all, the pair is compared with everything that is left. No matrix of M x M
 // similarities is ever held, and the time is near that of one product of v and t.
-func Walk(ctx context.Context, v, t *dot.Matrix, start int, rule WalkRule) ([]int32, error) {
+func Walk(ctx context.Context, v, t *dotproduct.Matrix, start int, rule WalkRule) ([]int32, error) {
 	return walk(ctx, v, t, start, rule, tuning{lists: listSize(v.Rows()), grain: 2048})
 }
 
@@ -43,7 +43,7 @@ type tuning struct {
 	grain int // products that take longer than starting a goroutine for them
 }
 
-func walk(ctx context.Context, v, t *dot.Matrix, start int, rule WalkRule, tune tuning) ([]int32, error) {
+func walk(ctx context.Context, v, t *dotproduct.Matrix, start int, rule WalkRule, tune tuning) ([]int32, error) {
 	n := v.Rows()
 	if n == 0 {
 		return nil, nil
@@ -147,7 +147,7 @@ func (w *walker) listed(scores []float32, items []int32) int32 {
 }
 
 // scan picks the best of all that are left; of those passed over only when nothing else is left.
-func (w *walker) scan(anchor []float32, partners *dot.Matrix) int32 {
+func (w *walker) scan(anchor []float32, partners *dotproduct.Matrix) int32 {
 	if w.scores == nil {
 		w.scores = make([]float32, len(w.left))
 	}
@@ -157,9 +157,9 @@ func (w *walker) scan(anchor []float32, partners *dot.Matrix) int32 {
 	var group sync.WaitGroup
 	for from := piece; from < len(scores); from += piece {
 		to := min(from+piece, len(scores))
-		group.Go(func() { dot.Gather(scores[from:to], anchor, partners, w.left[from:to]) })
+		group.Go(func() { dotproduct.Gather(scores[from:to], anchor, partners, w.left[from:to]) })
 	}
-	dot.Gather(scores[:min(piece, len(scores))], anchor, partners, w.left[:min(piece, len(scores))])
+	dotproduct.Gather(scores[:min(piece, len(scores))], anchor, partners, w.left[:min(piece, len(scores))])
 	group.Wait()
 	best, bestPassed := -1, -1
 	for k, item := range w.left {

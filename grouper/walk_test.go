@@ -7,12 +7,12 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/dot"
+	"github.com/pairstream/pairstream/internal/dotproduct"
 	"github.com/pairstream/pairstream/internal/rng"
 )
 
 // walkByDefinition is the walk written down as the paper has it: look at every pair, in order of index.
-func walkByDefinition(v, t *dot.Matrix, start int, rule WalkRule) []int32 {
+func walkByDefinition(v, t *dotproduct.Matrix, start int, rule WalkRule) []int32 {
 	n := v.Rows()
 	visited := make([]bool, n)
 	score := make([]float32, 1)
@@ -36,7 +36,7 @@ func walkByDefinition(v, t *dot.Matrix, start int, rule WalkRule) []int32 {
 			if len(order)%2 == 0 {
 				i, k = j, current
 			}
-			dot.Block(score, v, i, 1, t, k, 1)
+			dotproduct.Block(score, v, i, 1, t, k, 1)
 			if rule.Images != nil && inBatch[rule.Images[j]] {
 				if bestPassed < 0 || score[0] > bestPassedScore {
 					bestPassed, bestPassedScore = j, score[0]
@@ -55,7 +55,7 @@ func walkByDefinition(v, t *dot.Matrix, start int, rule WalkRule) []int32 {
 }
 
 // features draws n unit rows around a number of centres; spread 0 makes all rows of a centre equal, so that ties decide.
-func features(n, dim, centres int, spread float64, key int64) *dot.Matrix {
+func features(n, dim, centres int, spread float64, key int64) *dotproduct.Matrix {
 	r := rng.New(3, "features", key)
 	c := rng.New(3, "centres") // the same for images and texts
 	middle := make([][]float64, centres)
@@ -64,7 +64,7 @@ func features(n, dim, centres int, spread float64, key int64) *dot.Matrix {
 			middle[i] = append(middle[i], c.NormFloat64())
 		}
 	}
-	m := dot.NewMatrix(n, dim)
+	m := dotproduct.NewMatrix(n, dim)
 	for i := range n {
 		var sum float64
 		row := make([]float64, dim)
@@ -161,7 +161,7 @@ func sharedImages(order, images []int32, batch int) int {
 }
 
 func TestWalkRefuses(t *testing.T) {
-	m, other := dot.NewMatrix(3, 4), dot.NewMatrix(2, 4)
+	m, other := dotproduct.NewMatrix(3, 4), dotproduct.NewMatrix(2, 4)
 	for name, f := range map[string]func() ([]int32, error){
 		"fewer texts":         func() ([]int32, error) { return Walk(context.Background(), m, other, 0, WalkRule{}) },
 		"a start behind":      func() ([]int32, error) { return Walk(context.Background(), m, m, 3, WalkRule{}) },
@@ -177,7 +177,7 @@ func TestWalkRefuses(t *testing.T) {
 			t.Errorf("%s: got %v, %v", name, order, err)
 		}
 	}
-	if order, err := Walk(context.Background(), dot.NewMatrix(0, 4), dot.NewMatrix(0, 4), 0, WalkRule{}); err != nil || len(order) != 0 {
+	if order, err := Walk(context.Background(), dotproduct.NewMatrix(0, 4), dotproduct.NewMatrix(0, 4), 0, WalkRule{}); err != nil || len(order) != 0 {
 		t.Errorf("no pairs: got %v, %v", order, err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/indexer"
-	"github.com/pairstream/pairstream/internal/faiss"
+	"github.com/pairstream/pairstream/internal/knn/cpu"
 	"github.com/pairstream/pairstream/internal/knn/knntest"
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/schemas"
@@ -66,7 +66,7 @@ func status(b *testing.B, name string) float64 {
 
 func benchBuilder(b *testing.B, o indexer.Options, live *indexer.Live) *indexer.Builder {
 	b.Helper()
-	builder, err := indexer.NewBuilder(schemas.GroupID{}, o, faiss.Engine{}, nouns{}, live)
+	builder, err := indexer.NewBuilder(schemas.GroupID{}, o, cpu.Engine{}, nouns{}, live)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func BenchmarkLive(b *testing.B) {
 	const addsPerSecond, k = 2000, 10
 	for _, n := range []int{50_000, 200_000, 1_000_000} {
 		b.Run(fmt.Sprintf("D=%d", n), func(b *testing.B) {
-			live, err := indexer.NewLive(indexer.DefaultLiveOptions(), faiss.Engine{})
+			live, err := indexer.NewLive(indexer.DefaultLiveOptions(), cpu.Engine{})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -22,12 +22,20 @@ const (
 
 // Builder assembles the groups of one lane.
 type Builder struct {
-	o      Options
+	o      Options // of the open group
+	later  Options // of the groups after it
 	engine knn.Engine
 	nouns  NounFinder
 	live   *Live
 	next   schemas.GroupID // of the open group
 	open   *openGroup      // nil between groups
+	window window
+	left   leftOut // between groups
+}
+
+// leftOut counts the embeddings that repeat a pair of an earlier group.
+type leftOut struct {
+	count, first int64 // first: the seq of the first of them
 }
 
 // openGroup is the group that is being assembled.
@@ -36,8 +44,9 @@ type openGroup struct {
 	images     idTable[schemas.ImageID]
 	owner      []int32 // number of every member's image
 	nouns      nounTable
-	first, end int64 // offsets
+	first, end int64 // seqs: of the first embedding, and after the last one
 	duplicates int64
+	repeats    int64
 	low, high  float32 // similarities
 }
 
@@ -46,13 +55,39 @@ func NewBuilder(first schemas.GroupID, o Options, engine knn.Engine, nouns NounF
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("checking the indexer's options: %w", err)
 	}
-	return &Builder{o: o, engine: engine, nouns: nouns, live: live, next: first}, nil
+	return &Builder{o: o, later: o, engine: engine, nouns: nouns, live: live, next: first, window: newWindow(o.Window)}, nil
 }
 
-// Next is the id of the open group.
+// Finish makes the next group with the options of the owner that began it. The groups after it have the builder's own.
+func (b *Builder) Finish(begun Options) error {
+	begun.Threads = b.later.Threads
+	if begun.Window != b.later.Window {
+		return fmt.Errorf("pairs count once in %d embeddings here, and in %d where the group was begun", b.later.Window, begun.Window)
+	}
+	if err := begun.Validate(); err != nil {
+		return err
+	}
+	b.o = begun
+	return nil
+}
+
+// Options returns those of the open group, or of the next one.
+func (b *Builder) Options() Options { return b.o }
+
+// Remember takes the pair of an embedding that came before the first one to Add, from [Options.WindowBlocks] on.
+func (b *Builder) Remember(pair schemas.PairID, seq int64) { b.window.see(pair, seq) }
+
+// Repeats returns how many embeddings were left out since the last group, and forgets them: a seal says it.
+func (b *Builder) Repeats() int64 {
+	count := b.left.count
+	b.left = leftOut{}
+	return count
+}
+
+// Next returns the id of the open group.
 func (b *Builder) Next() schemas.GroupID { return b.next }
 
-// Pending is the number of distinct pairs in the open group.
+// Pending returns the number of distinct pairs in the open group.
 func (b *Builder) Pending() int {
 	if b.open == nil {
 		return 0
@@ -60,38 +95,43 @@ func (b *Builder) Pending() int {
 	return b.open.v.Len()
 }
 
-// FirstSeq is the place of the open group's first embedding: from where to add again after a crash. Without an open
-// group there is none.
+// FirstSeq returns the seq of the open group's first embedding, from where to add again after a crash; an embedding that
+// was left out before it counts. Without an open group there is none.
 func (b *Builder) FirstSeq() (int64, bool) {
 	if b.open == nil {
-		return 0, false
+		return b.left.first, b.left.count > 0
 	}
 	return b.open.first, true
 }
 
-// Add takes the embedding at an offset of the lane. An error that wraps [schemas.ErrInvalid] is about the embedding
-// alone: it was not taken, and the group goes on.
-func (b *Builder) Add(e *schemas.Embedding, offset int64) (Verdict, error) {
+// Add takes the lane's embedding with this seq. An error that wraps [schemas.ErrInvalid] is about the embedding alone:
+// it was not taken, and the group goes on.
+func (b *Builder) Add(e *schemas.Embedding, seq int64) (Verdict, error) {
 	g := b.open
 	switch {
 	case g == nil:
-	case e.Model != g.model:
-		return NewModel, nil
-	case offset < g.end:
-		return Open, fmt.Errorf("adding pair %s: offset %d comes after offset %d", e.ID, offset, g.end-1)
+	case seq < g.end:
+		return Open, fmt.Errorf("adding pair %s: seq %d comes after seq %d", e.ID, seq, g.end-1)
 	case g.v.Len() == b.o.GroupSize:
 		return Open, fmt.Errorf("adding pair %s: group %s is complete and was not closed", e.ID, b.next)
+	}
+	if b.window.see(e.ID, seq) && (g == nil || g.position(e.ID) < 0) {
+		b.leaveOut(seq)
+		return Open, nil
+	}
+	if g != nil && e.Model != g.model {
+		return NewModel, nil
 	}
 	if err := b.check(e); err != nil {
 		return Open, fmt.Errorf("adding pair %s: %w", e.ID, err)
 	}
 	if g == nil {
 		var err error
-		if g, err = b.begin(e, offset); err != nil {
+		if g, err = b.begin(e, seq); err != nil {
 			return Open, err
 		}
 	}
-	g.end = offset + 1
+	g.end = seq + 1
 	if g.position(e.ID) >= 0 {
 		g.duplicates++
 		return Open, nil
@@ -108,8 +148,21 @@ func (b *Builder) Add(e *schemas.Embedding, offset int64) (Verdict, error) {
 	return Open, nil
 }
 
-// check verifies what the codec cannot: that the widths are those of the group. It looks at the widths of a first
-// embedding too, as the vectors need not have come through the codec.
+// leaveOut counts an embedding whose pair an earlier group has.
+func (b *Builder) leaveOut(seq int64) {
+	if b.open != nil {
+		b.open.end = seq + 1
+		b.open.repeats++
+		return
+	}
+	if b.left.count == 0 {
+		b.left.first = seq
+	}
+	b.left.count++
+}
+
+// check verifies what the codec cannot: the vectors are as wide as those of the group. It also looks at the widths of a
+// first embedding, because the vectors need not have come through the codec.
 func (b *Builder) check(e *schemas.Embedding) error {
 	dim := e.V.Len()
 	if b.open != nil {
@@ -122,12 +175,15 @@ func (b *Builder) check(e *schemas.Embedding) error {
 }
 
 // begin opens a group with its first embedding.
-func (b *Builder) begin(e *schemas.Embedding, offset int64) (*openGroup, error) {
+func (b *Builder) begin(e *schemas.Embedding, seq int64) (*openGroup, error) {
 	m, err := newMembers(b.next, e.Model, b.o.GroupSize, e.V.Len())
 	if err != nil {
 		return nil, err
 	}
-	b.open = &openGroup{members: m, first: offset, low: float32(math.Inf(1)), high: float32(math.Inf(-1))}
+	b.open = &openGroup{members: m, first: seq, low: float32(math.Inf(1)), high: float32(math.Inf(-1))}
+	if b.left.count > 0 {
+		b.open.first, b.open.repeats, b.left = b.left.first, b.left.count, leftOut{}
+	}
 	if b.live != nil {
 		b.live.open(m)
 	}
@@ -161,7 +217,7 @@ func (b *Builder) Close(ctx context.Context, why Reason) (*Group, error) {
 			return nil, fmt.Errorf("closing group %s: %w", b.next, err)
 		}
 	}
-	b.open = nil
+	b.open, b.o = nil, b.later
 	b.next.Seq++
 	if err := g.release(); err != nil {
 		return nil, fmt.Errorf("closing group %s: %w", group.Manifest.Group, err)

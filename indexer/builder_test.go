@@ -11,12 +11,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caarlos0/env/v11"
-
 	"github.com/pairstream/pairstream/indexer"
-	"github.com/pairstream/pairstream/internal/faiss"
-	"github.com/pairstream/pairstream/internal/halves"
+	"github.com/pairstream/pairstream/internal/float16rows"
 	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/knn/cpu"
+	"github.com/pairstream/pairstream/internal/knn/reference"
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -98,14 +97,14 @@ func newBuilder(t *testing.T, o indexer.Options, engine knn.Engine) *indexer.Bui
 }
 
 // add adds an embedding and demands a verdict.
-func add(t *testing.T, b *indexer.Builder, e *schemas.Embedding, offset int64, want indexer.Verdict) {
+func add(t *testing.T, b *indexer.Builder, e *schemas.Embedding, seq int64, want indexer.Verdict) {
 	t.Helper()
-	got, err := b.Add(e, offset)
+	got, err := b.Add(e, seq)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got != want {
-		t.Fatalf("adding offset %d: verdict %d, want %d", offset, got, want)
+		t.Fatalf("adding seq %d: verdict %d, want %d", seq, got, want)
 	}
 }
 
@@ -118,7 +117,7 @@ func closeGroup(t *testing.T, b *indexer.Builder, why indexer.Reason) *indexer.G
 	return g
 }
 
-// encoded is the bytes of a group's records.
+// encoded returns the bytes of a group's records.
 func encoded(t *testing.T, g *indexer.Group) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -149,11 +148,11 @@ func build(t *testing.T, o indexer.Options, engine knn.Engine, pairs []*schemas.
 }
 
 func TestOneGroup(t *testing.T) {
-	before := halves.Live()
+	before := float16rows.Live()
 	o := options()
 	o.GroupSize = 2000
 	pairs := lane(1, 1500, 3)
-	g := build(t, o, faiss.Engine{}, pairs)
+	g := build(t, o, cpu.Engine{}, pairs)
 	m := g.Manifest
 	low, high := pairs[0].Similarity, pairs[0].Similarity
 	for _, e := range pairs {
@@ -190,7 +189,7 @@ func TestOneGroup(t *testing.T) {
 	if objects < 1000 || sameThing*10 < objects*6 {
 		t.Errorf("%d objects, %d of them what the picture shows", objects, sameThing)
 	}
-	if after := halves.Live(); after != before {
+	if after := float16rows.Live(); after != before {
 		t.Errorf("%d matrices live after, %d before", after, before)
 	}
 }
@@ -205,7 +204,7 @@ func TestGroupsSmallerThanTheirNumbers(t *testing.T) {
 		for i, e := range pairs {
 			e.Caption = fmt.Sprintf("a %s no %d", things[i/2], i) // the first thing twice
 		}
-		g := build(t, o, faiss.Engine{}, pairs)
+		g := build(t, o, cpu.Engine{}, pairs)
 		c := g.Chunks[0]
 		if g.Manifest.Clusters != int32(n) || c.Members() != n || int(slices.Max(c.Cluster)) != n-1 {
 			t.Errorf("%d pairs: %d clusters %v of %d members", n, g.Manifest.Clusters, c.Cluster, c.Members())
@@ -256,15 +255,15 @@ func TestSameGroupForAnyEngine(t *testing.T) {
 			o := options()
 			change.change(&o)
 			pairs := lane(2, 300, 2)
-			want := encoded(t, build(t, o, knn.Reference{}, pairs))
+			want := encoded(t, build(t, o, reference.Engine{}, pairs))
 			for _, threads := range []int{1, 3} {
 				o.Threads = threads
-				if got := encoded(t, build(t, o, faiss.Engine{}, pairs)); !bytes.Equal(got, want) {
+				if got := encoded(t, build(t, o, cpu.Engine{}, pairs)); !bytes.Equal(got, want) {
 					t.Errorf("with %d threads the records differ from the reference's", threads)
 				}
 			}
 			o.Seed++
-			if got := encoded(t, build(t, o, faiss.Engine{}, pairs)); bytes.Equal(got, want) && change.name != "more clusters than pairs" {
+			if got := encoded(t, build(t, o, cpu.Engine{}, pairs)); bytes.Equal(got, want) && change.name != "more clusters than pairs" {
 				t.Error("another seed gave the same records")
 			}
 		})
@@ -276,7 +275,7 @@ func TestSameImageOption(t *testing.T) {
 	pairs := lane(3, 200, 5)
 	has := func(keep bool) bool {
 		o.KeepSameImage = keep
-		for _, c := range build(t, o, faiss.Engine{}, pairs).Chunks {
+		for _, c := range build(t, o, cpu.Engine{}, pairs).Chunks {
 			for i, j := range c.SE {
 				if j >= 0 && pairs[j].ImageID == pairs[i/5].ImageID {
 					return true
@@ -295,74 +294,100 @@ func TestSameImageOption(t *testing.T) {
 
 func TestGroupsRoll(t *testing.T) {
 	o := options()
-	o.GroupSize = 100
-	b := newBuilder(t, o, faiss.Engine{})
+	o.GroupSize, o.Window = 100, 0
+	b := newBuilder(t, o, cpu.Engine{})
 	pairs := lane(4, 350, 1)
-	offset := int64(1000)
+	seq := int64(1000)
 	if g := closeGroup(t, b, indexer.BySeal); g != nil {
 		t.Fatalf("a group came of nothing: %+v", g.Manifest)
 	}
 	if _, ok := b.FirstSeq(); ok {
-		t.Error("an empty builder has a first offset")
+		t.Error("an empty builder has a first seq")
 	}
 	for i := range 99 {
-		add(t, b, pairs[i], offset, indexer.Open)
-		offset++
-		add(t, b, pairs[i/2], offset, indexer.Open) // again
-		offset++
+		add(t, b, pairs[i], seq, indexer.Open)
+		seq++
+		add(t, b, pairs[i/2], seq, indexer.Open) // again
+		seq++
 	}
 	if first, ok := b.FirstSeq(); !ok || first != 1000 || b.Pending() != 99 {
-		t.Errorf("first offset %d, %d pending, want 1000 and 99", first, b.Pending())
+		t.Errorf("first seq %d, %d pending, want 1000 and 99", first, b.Pending())
 	}
-	add(t, b, pairs[99], offset, indexer.Complete)
-	if _, err := b.Add(pairs[100], offset+1); err == nil {
+	add(t, b, pairs[99], seq, indexer.Complete)
+	if _, err := b.Add(pairs[100], seq+1); err == nil {
 		t.Error("a complete group took another pair")
 	}
 	m := closeGroup(t, b, indexer.ByCount).Manifest
-	if m.Group.Seq != 7 || m.Count != 100 || m.Duplicates != 99 || m.FirstSeq != 1000 || m.EndSeq != offset+1 || m.Closed != "count" {
+	if m.Group.Seq != 7 || m.Count != 100 || m.Duplicates != 99 || m.FirstSeq != 1000 || m.EndSeq != seq+1 || m.Closed != "count" {
 		t.Errorf("manifest %+v", *m)
 	}
-	// A pair of the last group is new in this one.
-	offset += 10
-	add(t, b, pairs[0], offset, indexer.Open)
+	// Without a window, a pair of the last group is new in this one.
+	seq += 10
+	add(t, b, pairs[0], seq, indexer.Open)
 	for i := range 40 {
-		offset++
-		add(t, b, pairs[100+i], offset, indexer.Open)
+		seq++
+		add(t, b, pairs[100+i], seq, indexer.Open)
 	}
 	other := *pairs[0]
 	other.Model = "m2"
-	add(t, b, &other, offset+1, indexer.NewModel)
+	add(t, b, &other, seq+1, indexer.NewModel)
 	m = closeGroup(t, b, indexer.ByModel).Manifest
-	if m.Group.Seq != 8 || m.Count != 41 || m.Duplicates != 0 || m.EndSeq != offset+1 || m.Closed != "model" || m.Model != "m1" {
+	if m.Group.Seq != 8 || m.Count != 41 || m.Duplicates != 0 || m.EndSeq != seq+1 || m.Closed != "model" || m.Model != "m1" {
 		t.Errorf("manifest %+v", *m)
 	}
-	add(t, b, &other, offset+1, indexer.Open)
+	add(t, b, &other, seq+1, indexer.Open)
 	m = closeGroup(t, b, indexer.BySeal).Manifest
 	if m.Group.Seq != 9 || m.Count != 1 || m.Model != "m2" || m.Clusters != 1 || m.Closed != "seal" {
 		t.Errorf("manifest %+v", *m)
 	}
 }
 
-// TestAddingAgainGivesTheSameGroup is a crash in the middle of a group: a new builder starts at its first offset.
+// TestAddingAgainGivesTheSameGroup crashes in the middle of the second group. A new builder of that group's id begins at
+// its first seq and makes the same records, whatever stood there before.
 func TestAddingAgainGivesTheSameGroup(t *testing.T) {
-	pairs := lane(5, 120, 1)
-	whole := encoded(t, build(t, options(), faiss.Engine{}, pairs))
-	crashed := newBuilder(t, options(), faiss.Engine{})
-	for i := range 70 {
-		add(t, crashed, pairs[i], int64(i), indexer.Open)
+	const size, crash = 50, 80
+	o := options()
+	o.GroupSize = size
+	pairs := lane(5, 2*size, 1)
+	// run adds the pairs from seq on, closes what is full, and returns the groups and where a new builder has to begin.
+	run := func(b *indexer.Builder, seq, end int64) (groups [][]byte, first int64) {
+		for ; seq < end; seq++ {
+			verdict, err := b.Add(pairs[seq], seq)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if verdict == indexer.Complete {
+				groups = append(groups, encoded(t, closeGroup(t, b, indexer.ByCount)))
+			}
+		}
+		first, _ = b.FirstSeq()
+		return groups, first
 	}
+	whole, _ := run(newBuilder(t, o, cpu.Engine{}), 0, 2*size)
+
+	crashed := newBuilder(t, o, cpu.Engine{})
+	before, first := run(crashed, 0, crash)
+	next := crashed.Next()
 	if err := crashed.Free(); err != nil {
 		t.Fatal(err)
 	}
-	if again := encoded(t, build(t, options(), faiss.Engine{}, pairs)); !bytes.Equal(again, whole) {
-		t.Error("the records differ after a crash")
+	if first != size {
+		t.Fatalf("the open group begins at seq %d, want %d", first, size)
+	}
+	resumed, err := indexer.NewBuilder(next, o, cpu.Engine{}, nouns{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, _ := run(resumed, first, 2*size)
+	if got := append(before, after...); !slices.EqualFunc(got, whole, bytes.Equal) {
+		t.Errorf("%d and then %d groups with other records than the %d of a run without a crash", len(before), len(after), len(whole))
 	}
 }
 
 func TestCloseCanBeCalledAgain(t *testing.T) {
 	pairs := lane(6, 80, 1)
-	want := encoded(t, build(t, options(), faiss.Engine{}, pairs))
-	b := newBuilder(t, options(), faiss.Engine{})
+	want := encoded(t, build(t, options(), cpu.Engine{}, pairs))
+	b := newBuilder(t, options(), cpu.Engine{})
 	for i, e := range pairs {
 		add(t, b, e, int64(i), indexer.Open)
 	}
@@ -377,7 +402,7 @@ func TestCloseCanBeCalledAgain(t *testing.T) {
 }
 
 func TestAddRefuses(t *testing.T) {
-	b := newBuilder(t, options(), faiss.Engine{})
+	b := newBuilder(t, options(), cpu.Engine{})
 	pairs := lane(7, 10, 1)
 	add(t, b, pairs[0], 5, indexer.Open)
 	narrow, uneven, empty := *pairs[1], *pairs[1], *pairs[1]
@@ -388,12 +413,12 @@ func TestAddRefuses(t *testing.T) {
 		if _, err := b.Add(e, 6); !errors.Is(err, schemas.ErrInvalid) {
 			t.Errorf("%s: %v, want an invalid record", name, err)
 		}
-		if _, err := newBuilder(t, options(), faiss.Engine{}).Add(e, 6); name != "another width" && !errors.Is(err, schemas.ErrInvalid) {
+		if _, err := newBuilder(t, options(), cpu.Engine{}).Add(e, 6); name != "another width" && !errors.Is(err, schemas.ErrInvalid) {
 			t.Errorf("%s first: %v, want an invalid record", name, err)
 		}
 	}
 	if _, err := b.Add(pairs[1], 5); err == nil || errors.Is(err, schemas.ErrInvalid) {
-		t.Errorf("an offset for the second time: %v", err)
+		t.Errorf("a seq for the second time: %v", err)
 	}
 	add(t, b, pairs[1], 6, indexer.Open)
 	if m := closeGroup(t, b, indexer.BySeal).Manifest; m.Count != 2 {
@@ -403,13 +428,10 @@ func TestAddRefuses(t *testing.T) {
 
 func TestOptionsNameWhatIsWrong(t *testing.T) {
 	bad := indexer.Options{K: 0, K1: -1, K2: 0, Modality: "sound", P: math.NaN(), MinCount: -1, Threads: -1}
-	names := []string{
-		"GROUP_SIZE", "NEIGHBORS_K is", "NEIGHBORS_K1", "NEIGHBORS_K2", "CLUSTERS", "CLUSTER_ITERATIONS", "CLUSTER_MODALITY", "OBJECT_SHARE",
-		"NOUN_MIN_COUNT", "INDEXER_THREADS",
-	}
+	names := []string{"GroupSize", "K is", "K1", "K2", "Clusters", "Iterations", "Modality", "P is NaN", "MinCount", "Threads"}
 	wants(t, bad.Validate(), names)
-	wants(t, indexer.LiveOptions{KeepGroups: -1}.Validate(), []string{"LIVE_GROUPS", "LIVE_TAIL", "LIVE_RECALL"})
-	if _, err := indexer.NewBuilder(schemas.GroupID{}, bad, faiss.Engine{}, nouns{}, nil); err == nil {
+	wants(t, indexer.LiveOptions{KeepGroups: -1}.Validate(), []string{"KeepGroups", "TailRows", "Recall"})
+	if _, err := indexer.NewBuilder(schemas.GroupID{}, bad, cpu.Engine{}, nouns{}, nil); err == nil {
 		t.Error("a builder was made with bad options")
 	}
 }
@@ -424,19 +446,72 @@ func wants(t *testing.T, err error, names []string) {
 	}
 }
 
-// TestDefaults: the settings' defaults are those of the code, and they are in range.
-func TestDefaults(t *testing.T) {
-	var o indexer.Options
-	var live indexer.LiveOptions
-	for _, into := range []any{&o, &live} {
-		if err := env.ParseWithOptions(into, env.Options{Environment: map[string]string{}}); err != nil {
+func TestDefaultsAreInRange(t *testing.T) {
+	if err := errors.Join(indexer.DefaultOptions().Validate(), indexer.DefaultLiveOptions().Validate()); err != nil {
+		t.Error(err)
+	}
+}
+
+// hostileCaptions gives every pair a caption of 8 KB of words that many others share, 130 of them each.
+func hostileCaptions(pairs []*schemas.Embedding) {
+	for i, e := range pairs {
+		var b strings.Builder
+		for j := range 130 {
+			fmt.Fprintf(&b, "%s%07d ", strings.Repeat("x", 53), i/12*130+j)
+		}
+		e.Caption = b.String()
+		e.ID = schemas.NewPairID(e.ImageID, e.Caption)
+	}
+}
+
+// TestRecordsStayBelowTheLeastLimit has captions that would make a vocabulary of 1.5 MB, and chunks of several.
+func TestRecordsStayBelowTheLeastLimit(t *testing.T) {
+	const least = 1 << 20 // a topic takes records of this size whatever the settings say
+	pairs := lane(9, 2048, 1)
+	hostileCaptions(pairs)
+	o := options()
+	o.GroupSize, o.P = len(pairs), 0
+	g := build(t, o, cpu.Engine{}, pairs)
+	records := []schemas.Record{g.Manifest}
+	for _, c := range g.Chunks {
+		records = append(records, c)
+	}
+	for _, r := range records {
+		raw, err := schemas.Marshal(r)
+		if err != nil {
 			t.Fatal(err)
 		}
+		if len(raw) > least || int64(len(raw)) > o.LargestRecord() {
+			t.Errorf("%s of %d bytes, want at most %d and %d", r.Schema(), len(raw), least, o.LargestRecord())
+		}
 	}
-	if o != indexer.DefaultOptions() || live != indexer.DefaultLiveOptions() {
-		t.Errorf("the settings' defaults are %+v and %+v", o, live)
+	o.K, o.K1 = 1000, 1000
+	if got := o.LargestRecord(); got < 8<<20 || got > 9<<20 {
+		t.Errorf("a chunk with a thousand neighbours has at most %d bytes, want 8 to 9 MiB", got)
 	}
-	if err := errors.Join(o.Validate(), live.Validate()); err != nil {
-		t.Errorf("the defaults: %v", err)
+	if len(g.Manifest.Nouns) < 5000 || g.Chunks[0].Objects(0) == nil {
+		t.Errorf("%d nouns, objects %d: the bound left too little", len(g.Manifest.Nouns), g.Chunks[0].Objects(0))
+	}
+}
+
+// TestTheMostFrequentNounsStay shares one word among all captions: it stays in the vocabulary and in every obj(v).
+func TestTheMostFrequentNounsStay(t *testing.T) {
+	pairs := lane(10, 2048, 1)
+	hostileCaptions(pairs)
+	for _, e := range pairs {
+		e.Caption = "zebra " + e.Caption[:7900]
+		e.ID = schemas.NewPairID(e.ImageID, e.Caption)
+	}
+	o := options()
+	o.GroupSize, o.P = len(pairs), 0
+	g := build(t, o, cpu.Engine{}, pairs)
+	at, ok := slices.BinarySearch(g.Manifest.Nouns, "zebra")
+	if !ok {
+		t.Fatal("the noun of every caption is not in the vocabulary")
+	}
+	for i := range g.Chunks[0].Members() {
+		if !slices.Contains(g.Chunks[0].Objects(i), int32(at)) {
+			t.Fatalf("the noun of all neighbours is no object of pair %d", i)
+		}
 	}
 }

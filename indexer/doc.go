@@ -1,9 +1,9 @@
 // Package indexer turns the embeddings of a lane into groups with their neighbours, clusters and objects (GPN-S sections
 // 3.2 to 3.5), and answers searches over the pairs that it holds.
 //
-// In go embeddings in offset order; out come, per group, neighbour chunks and a manifest:
+// In go embeddings in seq order; out come, per group, neighbour chunks and a manifest:
 //
-//	b.Add(embedding, offset) -> Open                 go on
+//	b.Add(embedding, seq)    -> Open                 go on
 //	                         -> Complete             Close(ByCount), then go on
 //	                         -> NewModel             Close(ByModel), then Add the same embedding again
 //	seal record              -> Close(BySeal)
@@ -19,18 +19,25 @@
 //     the configured number and the group's size.
 //   - obj(v) (eq. 7): nouns in more than a share p of the neighbour texts, out of those in more than MinCount captions of
 //     the group. The share is count/k > p in float64, k being the neighbours there are (fewer in a tiny group). Nouns
-//     are those of internal/nouns, lower-cased; the manifest lists them ascending, and obj refers to that list,
-//     ascending too.
+//     are those of internal/nouns, lower-cased. The manifest lists them ascending, and obj refers to that list in
+//     ascending order.
+//     Captions of strangers do not make records that no topic takes: a manifest has the most frequent nouns, up to 768
+//     KiB of them, and obj(v) at most 64, those in the most texts.
 //
 // Guarantees:
 //
 //  1. A group's records are a function of its embeddings, the options and the group's id: the same bytes on every
 //     machine, with any number of threads. Scores are exact (internal/knn), and ties go to the lower position.
-//  2. The first embedding of a pair id within the open group is kept, later ones are counted and dropped. Positions are
-//     given in offset order.
-//  3. After a crash, adding the embeddings from the open group's first offset again gives the same state.
+//  2. The first embedding of a pair is kept. Later ones are left out and counted in the manifest: those of the same group
+//     as duplicates, and those of a pair that an earlier group has as repeats. A pair counts once in 1,048,576 embeddings
+//     of its lane at least, and in half as many again at most: the window is cut into blocks by seq, and is a function of
+//     the embeddings alone. What was left out is in the log, between the manifest's seqs and in none of its chunks.
+//     Repeats that no group follows are counted by the seal. Positions are given in seq order.
+//  3. After a crash, remembering the embeddings of the window before the open group's first seq, and adding those from
+//     there on again, gives the same state.
 //  4. Memory per pair of dimension d is 4d bytes of vectors, outside the Go heap, about 60 bytes of ids and 4 bytes per
-//     noun; Close takes about 500 bytes more per pair while it runs (k=10, k1=5).
+//     noun; Close takes about 500 bytes more per pair while it runs (k=10, k1=5). The window takes about 28 bytes an
+//     embedding, 45 MB a lane at most.
 //
 // Concurrency: a Builder belongs to one goroutine. A [Live] may be searched and added to by any number.
 //

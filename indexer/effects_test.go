@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/indexer"
-	"github.com/pairstream/pairstream/internal/faiss"
+	"github.com/pairstream/pairstream/internal/knn/cpu"
 )
 
-// columns are the parts of a group's records.
+// columns returns the parts of a group's records.
 func columns(g *indexer.Group) map[string]string {
 	out := map[string]string{"nouns": fmt.Sprint(g.Manifest.Nouns)}
 	for _, c := range g.Chunks {
@@ -51,7 +51,7 @@ func TestOptionsChangeWhatTheyShould(t *testing.T) {
 			changed := base
 			c.change(&changed)
 			pairs := lane(4, 300, 2)
-			before, after := columns(build(t, base, faiss.Engine{}, pairs)), columns(build(t, changed, faiss.Engine{}, pairs))
+			before, after := columns(build(t, base, cpu.Engine{}, pairs)), columns(build(t, changed, cpu.Engine{}, pairs))
 			var parts []string
 			for _, part := range []string{"v2t", "se", "cluster", "objects", "nouns"} {
 				if before[part] != after[part] {

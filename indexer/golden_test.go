@@ -6,10 +6,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/faiss"
-	"github.com/pairstream/pairstream/internal/golden"
 	"github.com/pairstream/pairstream/internal/knn"
-	"github.com/pairstream/pairstream/internal/tiled"
+	"github.com/pairstream/pairstream/internal/knn/cpu"
+	"github.com/pairstream/pairstream/internal/knn/device"
+	"github.com/pairstream/pairstream/internal/knn/reference"
+	"github.com/pairstream/pairstream/internal/testing/golden"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -56,20 +57,20 @@ func (v vectors) params() knn.Params {
 	return knn.Params{K: v.number("in.k"), K1: v.number("in.k1"), K2: v.number("in.k2")}
 }
 
-// engines are all that there are; small tiles, so that the vectors fill many, and on a GPU where there is one.
+// engines returns all that there are; small tiles, so that the vectors fill many, and on a GPU where there is one.
 func engines(t *testing.T) map[string]knn.Engine {
 	t.Helper()
-	device := "cpu"
+	name := "cpu"
 	if torch.CUDAAvailable() {
-		device = "cuda"
+		name = "cuda"
 	}
-	w, err := torch.NewWorker(torch.WorkerOptions{Device: device, Threads: 1})
+	w, err := torch.NewWorker(torch.WorkerOptions{Device: name, Threads: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.Close)
 	return map[string]knn.Engine{
-		"faiss": faiss.Engine{}, "tiled": tiled.New(w, tiled.Options{Rows: 100, Columns: 90}), "reference": knn.Reference{},
+		"cpu": cpu.Engine{}, "device": device.New(w, device.Options{Rows: 100, Columns: 90}), "reference": reference.Engine{},
 	}
 }
 

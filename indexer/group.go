@@ -52,7 +52,7 @@ func (b *Builder) cluster(ctx context.Context, g *openGroup) (knn.Clusters, erro
 	return b.engine.KMeans(ctx, x, knn.KMeansParams{Init: seeds, Iterations: b.o.Iterations, Threads: b.o.Threads})
 }
 
-// chunk is the part of the group that begins at position start.
+// chunk returns the part of the group that begins at position start.
 func (b *Builder) chunk(g *openGroup, start int, near knn.Result, assign []int32, counter *objectCounter) *schemas.NeighborChunk {
 	end := min(start+schemas.ChunkMembers, g.v.Len())
 	k, k1 := b.o.K, b.o.K1
@@ -74,14 +74,14 @@ func (b *Builder) chunk(g *openGroup, start int, near knn.Result, assign []int32
 func (b *Builder) manifest(g *openGroup, why Reason, words []string) *schemas.Group {
 	n := g.v.Len()
 	return &schemas.Group{
-		Group: g.group, FirstSeq: g.first, EndSeq: g.end, Count: int32(n), Duplicates: g.duplicates, Dim: int32(g.dim),
+		Group: g.group, FirstSeq: g.first, EndSeq: g.end, Count: int32(n), Duplicates: g.duplicates, Repeats: g.repeats, Dim: int32(g.dim),
 		Clusters: int32(b.clusters(n)), MinSimilarity: g.low, MaxSimilarity: g.high, Nouns: words, Model: g.model,
 		Closed: string(why), K: int32(b.o.K), K1: int32(b.o.K1), K2: int32(b.o.K2), P: b.o.P, MinCount: int32(b.o.MinCount),
 		Modality: b.o.Modality,
 	}
 }
 
-// digest is the SHA-256 over the bytes of the chunks, in order.
+// digest returns the SHA-256 over the bytes of the chunks, in order.
 func digest(chunks []*schemas.NeighborChunk) ([]byte, error) {
 	h := sha256.New()
 	for _, c := range chunks {

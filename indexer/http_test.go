@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/indexer"
-	"github.com/pairstream/pairstream/internal/faiss"
+	"github.com/pairstream/pairstream/internal/knn/cpu"
 )
 
 // ask sends a request and decodes the answer.
@@ -29,7 +29,7 @@ func ask(t *testing.T, h http.Handler, method, target, body string, into any) in
 }
 
 func TestHTTP(t *testing.T) {
-	live := newLive(t, indexer.DefaultLiveOptions(), faiss.Engine{})
+	live := newLive(t, indexer.DefaultLiveOptions(), cpu.Engine{})
 	pairs := lane(1, 50, 1)
 	addAll(t, newLane(t, live, 2, options()), pairs, 0)
 	h := indexer.NewHandler(live)
@@ -89,7 +89,7 @@ func TestHTTP(t *testing.T) {
 }
 
 func TestHTTPErrors(t *testing.T) {
-	live := newLive(t, indexer.DefaultLiveOptions(), faiss.Engine{})
+	live := newLive(t, indexer.DefaultLiveOptions(), cpu.Engine{})
 	pairs := lane(1, 20, 1)
 	addAll(t, newLane(t, live, 2, options()), pairs, 0)
 	h := indexer.NewHandler(live)

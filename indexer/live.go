@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/pairstream/pairstream/internal/invalid"
 	"github.com/pairstream/pairstream/internal/knn"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -23,10 +24,10 @@ const MaxNeighbors = 1000
 
 // LiveOptions decide what can be searched, and how.
 type LiveOptions struct {
-	KeepGroups int     `env:"LIVE_GROUPS" envDefault:"1" desc:"latest closed groups of each lane that stay searchable, besides the open one"`
-	TailRows   int     `env:"LIVE_TAIL" envDefault:"8192" desc:"pairs that searches compare one by one until they go into inverted lists together"`
-	Recall     float64 `env:"LIVE_RECALL" envDefault:"0.97" desc:"share of the exact ten nearest that a search in inverted lists should find"`
-	Seed       uint64  `env:"SEED" envDefault:"0" desc:"seed of the run: keys every shuffle, mask, augmentation and initial weight"`
+	KeepGroups int     // latest closed groups of each lane that stay searchable, besides the open one
+	TailRows   int     // pairs that searches compare one by one until they go into inverted lists together
+	Recall     float64 // share of the exact ten nearest that a search in inverted lists should find
+	Seed       uint64
 }
 
 // DefaultLiveOptions keep one closed group.
@@ -34,19 +35,13 @@ func DefaultLiveOptions() LiveOptions {
 	return LiveOptions{KeepGroups: 1, TailRows: 8192, Recall: 0.97}
 }
 
-// Validate names every option that is out of range.
+// Validate returns every option that is out of range, joined.
 func (o LiveOptions) Validate() error {
-	var problems []error
-	if o.KeepGroups < 0 {
-		problems = append(problems, fmt.Errorf("LIVE_GROUPS is %d, want at least 0", o.KeepGroups))
-	}
-	if o.TailRows < 1 {
-		problems = append(problems, fmt.Errorf("LIVE_TAIL is %d, want at least 1", o.TailRows))
-	}
-	if !(o.Recall > 0 && o.Recall <= 1) {
-		problems = append(problems, fmt.Errorf("LIVE_RECALL is %g, want more than 0 and at most 1", o.Recall))
-	}
-	return errors.Join(problems...)
+	var l invalid.List
+	invalid.AtLeast(&l, "KeepGroups", o.KeepGroups, 0)
+	invalid.AtLeast(&l, "TailRows", o.TailRows, 1)
+	l.Want(o.Recall > 0 && o.Recall <= 1, "%s is %g, want more than 0 and at most 1", invalid.Field("Recall"), o.Recall)
+	return l.Err()
 }
 
 // LiveEngine is the arithmetic that live search needs.
@@ -289,7 +284,7 @@ func (l *Live) Status() []GroupStatus {
 	return out
 }
 
-// image is the image vector at a position; false when the group is gone or the vector is still being written.
+// image returns the image vector at a position; false when the group is gone or the vector is still being written.
 func (g *liveGroup) image(position int) ([]float32, bool) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()

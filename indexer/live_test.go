@@ -12,15 +12,16 @@ import (
 
 	"github.com/pairstream/pairstream/indexer"
 	"github.com/pairstream/pairstream/internal/faiss"
-	"github.com/pairstream/pairstream/internal/halves"
+	"github.com/pairstream/pairstream/internal/float16rows"
 	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/knn/cpu"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 // newLive makes an index that the test closes, and checks that nothing native is left.
 func newLive(t testing.TB, o indexer.LiveOptions, engine indexer.LiveEngine) *indexer.Live {
 	t.Helper()
-	handles, matrices := faiss.Live(), halves.Live()
+	handles, matrices := faiss.Live(), float16rows.Live()
 	live, err := indexer.NewLive(o, engine)
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +30,7 @@ func newLive(t testing.TB, o indexer.LiveOptions, engine indexer.LiveEngine) *in
 		if err := live.Close(); err != nil {
 			t.Error(err)
 		}
-		if h, m := faiss.Live(), halves.Live(); h != handles || m != matrices {
+		if h, m := faiss.Live(), float16rows.Live(); h != handles || m != matrices {
 			t.Errorf("%d handles and %d matrices live after, %d and %d before", h, m, handles, matrices)
 		}
 	})
@@ -38,7 +39,7 @@ func newLive(t testing.TB, o indexer.LiveOptions, engine indexer.LiveEngine) *in
 
 func newLane(t testing.TB, live *indexer.Live, lane int32, o indexer.Options) *indexer.Builder {
 	t.Helper()
-	b, err := indexer.NewBuilder(schemas.GroupID{Lane: lane}, o, faiss.Engine{}, nouns{}, live)
+	b, err := indexer.NewBuilder(schemas.GroupID{Lane: lane}, o, cpu.Engine{}, nouns{}, live)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,7 @@ func addAll(t testing.TB, b *indexer.Builder, pairs []*schemas.Embedding, offset
 	}
 }
 
-// best are the positions of the k largest inner products, found by the book.
+// best returns the positions of the k largest inner products, found by the book.
 func best(pairs []*schemas.Embedding, rows func(*schemas.Embedding) schemas.Float16s, q []float32, k, leaveOut int) []int {
 	var order []int
 	scores := make([]float64, len(pairs))
@@ -100,7 +101,7 @@ func best(pairs []*schemas.Embedding, rows func(*schemas.Embedding) schemas.Floa
 func images(e *schemas.Embedding) schemas.Float16s { return e.V }
 func texts(e *schemas.Embedding) schemas.Float16s  { return e.T }
 
-// share is how many of the wanted positions were found.
+// share returns how many of the wanted positions were found.
 func share(t *testing.T, got []indexer.Neighbor, pairs []*schemas.Embedding, want []int) (found int) {
 	t.Helper()
 	for _, n := range got {
@@ -166,7 +167,7 @@ func TestLiveFindsTheNearest(t *testing.T) {
 
 // countingEngine tells how many rows went into lists, so that a test can wait for it.
 type countingEngine struct {
-	faiss.Engine
+	cpu.Engine
 	rows atomic.Int64
 	grew sync.Cond
 	lock sync.Mutex
@@ -200,7 +201,7 @@ func TestLiveKeepsTheLatestGroups(t *testing.T) {
 	group.GroupSize = 100
 	o := indexer.DefaultLiveOptions()
 	o.KeepGroups = 2
-	live := newLive(t, o, faiss.Engine{})
+	live := newLive(t, o, cpu.Engine{})
 	b := newLane(t, live, 0, group)
 	other := newLane(t, live, 1, group)
 	addAll(t, other, lane(3, 7, 1), 0)
@@ -238,7 +239,7 @@ func TestLiveKeepsTheLatestGroups(t *testing.T) {
 }
 
 func TestLiveKeepsNoClosedGroup(t *testing.T) {
-	live := newLive(t, indexer.LiveOptions{KeepGroups: 0, TailRows: 16, Recall: 1}, faiss.Engine{})
+	live := newLive(t, indexer.LiveOptions{KeepGroups: 0, TailRows: 16, Recall: 1}, cpu.Engine{})
 	b := newLane(t, live, 0, options())
 	addAll(t, b, lane(8, 30, 1), 0)
 	closeGroup(t, b, indexer.BySeal)
@@ -248,7 +249,7 @@ func TestLiveKeepsNoClosedGroup(t *testing.T) {
 }
 
 func TestLiveComparesOnlyVectorsOfOneModel(t *testing.T) {
-	live := newLive(t, indexer.DefaultLiveOptions(), faiss.Engine{})
+	live := newLive(t, indexer.DefaultLiveOptions(), cpu.Engine{})
 	b := newLane(t, live, 0, options())
 	old, young := lane(4, 30, 1), lane(5, 20, 1)
 	addAll(t, b, old, 0)
@@ -273,7 +274,7 @@ func TestLiveComparesOnlyVectorsOfOneModel(t *testing.T) {
 }
 
 func TestLiveRefuses(t *testing.T) {
-	live := newLive(t, indexer.DefaultLiveOptions(), faiss.Engine{})
+	live := newLive(t, indexer.DefaultLiveOptions(), cpu.Engine{})
 	unit := make([]float32, dim)
 	unit[0] = 1
 	if _, err := live.Search(unit, indexer.Query{K: 5, Modality: indexer.Image}); !errors.Is(err, indexer.ErrNoPairs) {
@@ -301,7 +302,7 @@ func TestLiveRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want a bad query", name, err)
 		}
 	}
-	if _, err := indexer.NewLive(indexer.LiveOptions{KeepGroups: -1, Recall: 2}, faiss.Engine{}); err == nil {
+	if _, err := indexer.NewLive(indexer.LiveOptions{KeepGroups: -1, Recall: 2}, cpu.Engine{}); err == nil {
 		t.Error("bad options were taken")
 	}
 }
@@ -311,7 +312,7 @@ func TestLiveRefuses(t *testing.T) {
 func TestSearchesWhileGroupsGrowAndGo(t *testing.T) {
 	o := indexer.DefaultLiveOptions()
 	o.TailRows, o.KeepGroups = 64, 1
-	live := newLive(t, o, faiss.Engine{})
+	live := newLive(t, o, cpu.Engine{})
 	running(t, live)
 	group := options()
 	group.GroupSize, group.K2, group.Clusters, group.Iterations = 400, 20, 5, 2
@@ -321,7 +322,7 @@ func TestSearchesWhileGroupsGrowAndGo(t *testing.T) {
 	for number := range int32(2) {
 		adders.Go(func() {
 			for round := range 3 {
-				b, err := indexer.NewBuilder(schemas.GroupID{Lane: number}, group, faiss.Engine{}, nouns{}, live)
+				b, err := indexer.NewBuilder(schemas.GroupID{Lane: number}, group, cpu.Engine{}, nouns{}, live)
 				if err != nil {
 					t.Error(err)
 					return
@@ -368,7 +369,7 @@ func TestSearchesWhileGroupsGrowAndGo(t *testing.T) {
 }
 
 // failingEngine cannot assign rows to lists.
-type failingEngine struct{ faiss.Engine }
+type failingEngine struct{ cpu.Engine }
 
 var errBroken = errors.New("broken engine")
 

@@ -162,7 +162,7 @@ func (l *Live) extend(ctx context.Context, g *liveGroup, modality string) error 
 	return nil
 }
 
-// quantizer is the present one of the group's model, or one trained anew when the group has outgrown it.
+// quantizer returns the present one of the group's model, or one trained anew when the group has outgrown it.
 func (l *Live) quantizer(ctx context.Context, g *liveGroup, modality string, n int) (*quantizer, error) {
 	key := quantizerKey{g.model, modality}
 	old := l.quantizers[key]
@@ -254,7 +254,7 @@ func (l *Live) assign(ctx context.Context, g *liveGroup, modality string, q *qua
 	return part{entries, to - from}, nil
 }
 
-// listsFor is about 4 sqrt(n), a power of two, and leaves some rows for each list.
+// listsFor returns about 4 sqrt(n), a power of two, and leaves some rows for each list.
 func listsFor(n int) int {
 	wanted := 4 * int(math.Sqrt(float64(n)))
 	return max(1, min(1<<bits.Len(uint(wanted-1)), n/trainPerList))

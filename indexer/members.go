@@ -7,7 +7,7 @@ import (
 	"math/bits"
 	"sync"
 
-	"github.com/pairstream/pairstream/internal/halves"
+	"github.com/pairstream/pairstream/internal/float16rows"
 	"github.com/pairstream/pairstream/internal/knn"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -58,32 +58,32 @@ type members struct {
 	group schemas.GroupID
 	model string
 	dim   int
-	v, t  *halves.Rows
+	v, t  *float16rows.Rows
 
 	mu    sync.RWMutex // of pairs; held for a lookup or one addition
 	pairs idTable[schemas.PairID]
 }
 
 func newMembers(group schemas.GroupID, model string, capacity, dim int) (*members, error) {
-	v, err := halves.New(capacity, dim)
+	v, err := float16rows.New(capacity, dim)
 	if err != nil {
 		return nil, fmt.Errorf("opening group %s: %w", group, err)
 	}
-	t, err := halves.New(capacity, dim)
+	t, err := float16rows.New(capacity, dim)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening group %s: %w", group, err), v.Release())
 	}
 	return &members{group: group, model: model, dim: dim, v: v, t: t}, nil
 }
 
-// position is where a pair stands in the group, or -1.
+// position returns where a pair stands in the group, or -1.
 func (m *members) position(pair schemas.PairID) int {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.pairs.find(pair)
 }
 
-// pair is the id at a position.
+// pair returns the id at a position.
 func (m *members) pair(position int64) schemas.PairID {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -104,15 +104,15 @@ func (m *members) add(e *schemas.Embedding) error {
 	return nil
 }
 
-// rows are the vectors of a modality.
-func (m *members) rows(modality string) *halves.Rows {
+// rows returns the vectors of a modality.
+func (m *members) rows(modality string) *float16rows.Rows {
 	if modality == Text {
 		return m.t
 	}
 	return m.v
 }
 
-// matrix is the first n rows of a modality.
+// matrix returns the first n rows of a modality.
 func (m *members) matrix(modality string, n int) knn.Matrix {
 	return knn.HalfMatrix(m.rows(modality).Values(n), m.dim)
 }

@@ -1,8 +1,18 @@
 package indexer
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
-// nounTable holds the nouns of every caption of a group.
+// Bounds on what captions of strangers put into a group's records and into memory. They leave ordinary groups alone.
+const (
+	maxVocabularyBytes = 768 << 10 // of a manifest's nouns, so that it fits the least topic
+	maxDistinctNouns   = 1 << 20   // of a group, frequent or not
+	maxObjects         = 64        // of an image: obj(v) is a text of which the models read the first words
+)
+
+// nounTable holds the nouns of every caption of a group. When it is full, nouns that it does not know are left out.
 type nounTable struct {
 	numbers map[string]int32 // of a noun, in the order of their coming
 	words   []string
@@ -18,6 +28,9 @@ func (t *nounTable) add(nouns []string) {
 	}
 	for _, noun := range nouns {
 		id, ok := t.numbers[noun]
+		if !ok && len(t.words) == maxDistinctNouns {
+			continue
+		}
 		if !ok {
 			id = int32(len(t.words))
 			t.numbers[noun] = id
@@ -38,7 +51,8 @@ func (t *nounTable) of(position int32) []int32 {
 	return t.ids[from:t.ends[position]]
 }
 
-// vocabulary is S_n, the nouns in more than minCount captions, ascending, and the place of every noun in it, or -1.
+// vocabulary returns S_n, the nouns in more than minCount captions, ascending, and the place of every noun in it, or -1.
+// Where they have no room in a manifest, the most frequent stay, and of equals the first in the alphabet.
 func (t *nounTable) vocabulary(minCount int) (words []string, places []int32) {
 	places = make([]int32, len(t.words))
 	for id, word := range t.words {
@@ -47,11 +61,33 @@ func (t *nounTable) vocabulary(minCount int) (words []string, places []int32) {
 			words = append(words, word)
 		}
 	}
+	words = t.mostFrequent(words, maxVocabularyBytes)
 	slices.Sort(words)
 	for place, word := range words {
 		places[t.numbers[word]] = int32(place)
 	}
 	return words, places
+}
+
+// mostFrequent cuts words to those with the most captions that fit into as many bytes of a manifest.
+func (t *nounTable) mostFrequent(words []string, most int) []string {
+	const head = 2 // bytes that the wire puts before a word
+	total := 0
+	for _, word := range words {
+		total += head + len(word)
+	}
+	if total <= most {
+		return words
+	}
+	slices.SortFunc(words, func(a, b string) int {
+		return cmp.Or(cmp.Compare(t.counts[t.numbers[b]], t.counts[t.numbers[a]]), cmp.Compare(a, b))
+	})
+	for total > most {
+		last := len(words) - 1
+		total -= head + len(words[last])
+		words = words[:last]
+	}
+	return words
 }
 
 // objectCounter computes obj(v) image by image.
@@ -63,7 +99,8 @@ type objectCounter struct {
 	found  []int32
 }
 
-// objects appends to dst the places of the nouns in more than a share p of the neighbour texts, ascending.
+// objects appends to dst the places of the nouns in more than a share p of the neighbour texts, ascending. Of more than
+// maxObjects it takes those in the most texts, and of equals the first.
 func (c *objectCounter) objects(dst, neighbours []int32) []int32 {
 	c.found = c.found[:0]
 	texts := 0
@@ -88,6 +125,14 @@ func (c *objectCounter) objects(dst, neighbours []int32) []int32 {
 		if float64(c.seen[place])/float64(texts) > c.p {
 			dst = append(dst, place)
 		}
+	}
+	if len(dst)-first > maxObjects {
+		slices.SortFunc(dst[first:], func(a, b int32) int {
+			return cmp.Or(cmp.Compare(c.seen[b], c.seen[a]), cmp.Compare(a, b))
+		})
+		dst = dst[:first+maxObjects]
+	}
+	for _, place := range c.found {
 		c.seen[place] = 0
 	}
 	slices.Sort(dst[first:])

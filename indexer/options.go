@@ -1,10 +1,9 @@
 package indexer
 
 import (
-	"errors"
-	"fmt"
 	"math"
 
+	"github.com/pairstream/pairstream/internal/invalid"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -16,53 +15,57 @@ const (
 
 // Options decide what a group is and what is computed for it. The defaults are those of GPN-S.
 type Options struct {
-	GroupSize     int     `env:"GROUP_SIZE" envDefault:"5000000" desc:"distinct pairs of a lane that are indexed and clustered together"`
-	K             int     `env:"NEIGHBORS_K" envDefault:"10" desc:"k: texts nearest to each image, V2T"`
-	K1            int     `env:"NEIGHBORS_K1" envDefault:"5" desc:"k1: images nearest to each image, V2V, from which its positives come (GPN-S eq. 9)"`
-	K2            int     `env:"NEIGHBORS_K2" envDefault:"500" desc:"k2: images nearest to each text, T2V, among which positives must be"`
-	KeepSameImage bool    `env:"NEIGHBORS_SAME_IMAGE" envDefault:"false" desc:"let an image's other captions count among its V2V neighbours"`
-	Clusters      int     `env:"CLUSTERS" envDefault:"1000" desc:"K of k-means; no more than the group has pairs"`
-	Iterations    int     `env:"CLUSTER_ITERATIONS" envDefault:"20" desc:"most iterations of k-means"`
-	Modality      string  `env:"CLUSTER_MODALITY" envDefault:"image" desc:"vectors that are clustered: image or text"`
-	P             float64 `env:"OBJECT_SHARE" envDefault:"0.3" desc:"p: a noun in more than this share of the neighbour texts is an object of the image (GPN-S eq. 7)"`
-	MinCount      int     `env:"NOUN_MIN_COUNT" envDefault:"10" desc:"a noun counts when more captions of the group than this have it"`
-	Seed          uint64  `env:"SEED" envDefault:"0" desc:"seed of the run: keys every shuffle, mask, augmentation and initial weight"`
-	Threads       int     `env:"INDEXER_THREADS" envDefault:"0" desc:"threads of neighbour search and k-means; 0: all processors; changes no record"`
+	GroupSize     int     // distinct pairs of a lane that are indexed and clustered together
+	K             int     // k: texts nearest to each image, V2T
+	K1            int     // k1: images nearest to each image, V2V, from which its positives come (GPN-S eq. 9)
+	K2            int     // k2: images nearest to each text, T2V, among which positives must be
+	KeepSameImage bool    // lets an image's other captions count among its V2V neighbours
+	Clusters      int     // K of k-means; no more than the group has pairs
+	Iterations    int     // most iterations of k-means
+	Modality      string  // vectors that are clustered: Image or Text
+	P             float64 // p: a noun in more than this share of the neighbour texts is an object of the image (GPN-S eq. 7)
+	MinCount      int     // a noun counts when more captions of the group than this have it
+	Window        int     // embeddings back from each within which a pair counts once, whatever its group; 0: within its group only
+	Seed          uint64
+	Threads       int // of neighbour search and k-means; 0: all processors; changes no record
 }
 
-// DefaultOptions are the settings of the GPN-S paper.
+// DefaultOptions returns the settings of the GPN-S paper.
 func DefaultOptions() Options {
 	return Options{
 		GroupSize: 5_000_000, K: 10, K1: 5, K2: 500, Clusters: 1000, Iterations: 20, Modality: Image, P: 0.3, MinCount: 10,
+		Window: 1 << 20,
 	}
 }
 
 // maxGroupSize keeps positions in int32 columns, and the reservation for vectors within the address space.
 const maxGroupSize = 100_000_000
 
-// Validate names every option that is out of range.
+// Validate returns every option that is out of range, joined.
 func (o Options) Validate() error {
-	var problems []error
-	within := func(name string, value, low, high int) {
-		if value < low || value > high {
-			problems = append(problems, fmt.Errorf("%s is %d, want %d..%d", name, value, low, high))
-		}
-	}
-	within("GROUP_SIZE", o.GroupSize, 1, maxGroupSize)
-	within("NEIGHBORS_K", o.K, 1, 1000)
-	within("NEIGHBORS_K1", o.K1, 1, 1000)
-	within("NEIGHBORS_K2", o.K2, 1, maxGroupSize)
-	within("CLUSTERS", o.Clusters, 1, 1_000_000)
-	within("CLUSTER_ITERATIONS", o.Iterations, 1, 10_000)
-	within("NOUN_MIN_COUNT", o.MinCount, 0, math.MaxInt32)
-	within("INDEXER_THREADS", o.Threads, 0, 4096)
-	if o.Modality != Image && o.Modality != Text {
-		problems = append(problems, fmt.Errorf("CLUSTER_MODALITY is %q, want %q or %q", o.Modality, Image, Text))
-	}
-	if !(o.P >= 0 && o.P <= 1) {
-		problems = append(problems, fmt.Errorf("OBJECT_SHARE is %g, want 0..1", o.P))
-	}
-	return errors.Join(problems...)
+	var l invalid.List
+	invalid.Within(&l, "GroupSize", o.GroupSize, 1, maxGroupSize)
+	invalid.Within(&l, "K", o.K, 1, 1000)
+	invalid.Within(&l, "K1", o.K1, 1, 1000)
+	invalid.Within(&l, "K2", o.K2, 1, maxGroupSize)
+	invalid.Within(&l, "Clusters", o.Clusters, 1, 1_000_000)
+	invalid.Within(&l, "Iterations", o.Iterations, 1, 10_000)
+	invalid.Within(&l, "MinCount", o.MinCount, 0, math.MaxInt32)
+	invalid.Within(&l, "Window", o.Window, 0, maxGroupSize)
+	invalid.Within(&l, "Threads", o.Threads, 0, 4096)
+	l.Want(o.Modality == Image || o.Modality == Text, "%s is %q, want %q or %q", invalid.Field("Modality"), o.Modality, Image, Text)
+	invalid.Within(&l, "P", o.P, 0, 1)
+	return l.Err()
+}
+
+// LargestRecord returns how many bytes the largest record of a group can have: a chunk, or a manifest.
+func (o Options) LargestRecord() int64 {
+	const (
+		record = 4 << 10 // what comes once
+		member = 16 + 4 + 4 + 4*maxObjects
+	)
+	chunk := int64(schemas.ChunkMembers) * (member + 4*int64(o.K) + 4*int64(o.K1))
+	return record + max(chunk, maxVocabularyBytes)
 }
 
 // NounFinder tells the distinct nouns of a caption, lower-cased; internal/nouns does. It must always answer the same.

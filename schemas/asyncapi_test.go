@@ -15,11 +15,11 @@ import (
 	"testing"
 )
 
-// asyncapi.yaml is made from the record types: names from the struct tags, types by reflection, descriptions from the
-// comments in the source, limits from the constants that Validate uses. So it cannot say anything else than the code;
-// what the code does not say about topics is below and in testdata/asyncapi/info.md.
+// asyncapi.yaml is made from the record types. Names come from the struct tags, types from reflection, descriptions from
+// the comments in the source, and limits from the constants that Validate uses. So it cannot differ from the code. What
+// the code does not say about topics is below and in testdata/asyncapi/info.md.
 
-// topicTexts says of every topic what it is for.
+// topicTexts says for every topic what it is for.
 var topicTexts = map[Topic]string{
 	Pairs: "What the crawl found: an image, as a reference or inline, and one caption. An image with five captions is five pairs. " +
 		"A seal closes the open group of its lane; publish one to each lane at the end of a finite crawl. The only topic that outside programs write.",
@@ -31,6 +31,8 @@ var topicTexts = map[Topic]string{
 	Scored:      "The mini-batches, with the probability that each candidate is a match after all.",
 	Features:    "What the training model made of the samples of each mini-batch, in training order.",
 	ProgressLog: "Reports of the trainer and of evaluations. Several programs write here, and the records have no seq.",
+	Control: "Decisions of operators, and which dead letters were put back. It is compacted: retention does not reach it. " +
+		"Readers of a lane follow the skips in it.",
 	DeadLetters: "Records that a stage could not process: the value and the headers are those of the original, with the headers " +
 		"below besides. The same record may be there twice; topic, lane and offset tell.",
 }
@@ -43,6 +45,7 @@ var limits = map[string]node{
 	"Pair.inline":           {{"x-max-bytes", MaxImageBytes}},
 	"Pair.caption":          {{"minLength", 1}, {"x-max-bytes", MaxCaptionBytes}},
 	"Pair.source":           {{"x-max-bytes", MaxURIBytes}},
+	"Seal.repeats":          {{"minimum", 0}},
 	"Seal.note":             {{"x-max-bytes", MaxCaptionBytes}},
 	"Embedding.caption":     {{"minLength", 1}, {"x-max-bytes", MaxCaptionBytes}},
 	"Embedding.v":           {{"x-max-bytes", 2 * MaxDim}},
@@ -58,6 +61,7 @@ var limits = map[string]node{
 	"Group.end_seq":         {{"minimum", 1}},
 	"Group.count":           {{"minimum", 1}},
 	"Group.duplicates":      {{"minimum", 0}},
+	"Group.repeats":         {{"minimum", 0}},
 	"Group.chunks":          {{"minimum", 1}},
 	"Group.dim":             {{"minimum", 1}, {"maximum", MaxDim}},
 	"Group.clusters":        {{"minimum", 1}},
@@ -185,6 +189,9 @@ func (d *document) topics() (channels, operations, messages node) {
 				messages = append(messages, entry{message, d.message(schema, name, headers)})
 			}
 		}
+		if topic.Topic == Control {
+			messages = append(messages, entry{"note", note})
+		}
 		if topic.Topic == DeadLetters {
 			carried = node{{"dead_letter", node{{"$ref", "#/components/messages/dead_letter"}}}}
 			messages = append(messages, entry{"dead_letter", d.deadLetter()})
@@ -256,7 +263,7 @@ func goldenNames(schema string) []any {
 	return out
 }
 
-// headers describes the headers of messages; all values are bytes, of ASCII text where there is a pattern.
+// headers describes the headers of messages. All values are bytes, of ASCII text where there is a pattern.
 func (d *document) headers(name string, stage bool) {
 	properties := node{{HeaderSchema, node{{"type", "string"}, {"description", "Type of the value and its major version."}}}}
 	required := []any{HeaderSchema}
@@ -276,6 +283,16 @@ var deadLetterHeaders = []struct{ name, text string }{
 	{"dl-stage", "The stage that set it aside."},
 	{"dl-reason", "Why: a few words up to the first colon, then the particulars."},
 	{"dl-key", "The record's own key, if it had one."},
+	{"dl-cut", "How many bytes the value had, if it did not fit and this is its beginning."},
+}
+
+// note is what the control topic holds.
+var note = node{
+	{"name", "note"},
+	{"summary", "What is to be known for as long as the log is there. The last one of a key counts."},
+	{"contentType", "application/json"},
+	{"payload", node{{"type", "object"}}},
+	{"bindings", node{{"kafka", node{{"key", node{{"type", "string"}, {"description", "KIND/..., such as skip/TOPIC/LANE/SEQ/OFFSET."}}}, {"bindingVersion", "0.5.0"}}}}},
 }
 
 func (d *document) deadLetter() node {
@@ -293,7 +310,8 @@ func (d *document) deadLetter() node {
 	}
 }
 
-// The stream package writes the headers of dead letters; they are named here for readers elsewhere.
+// TestDeadLetterHeadersAreThoseOfStream compares the headers of dead letters that are named here, for readers
+// elsewhere, with those that the stream package writes.
 func TestDeadLetterHeadersAreThoseOfStream(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "../internal/stream/deadletters.go", nil, 0)
 	if os.IsNotExist(err) {
@@ -320,7 +338,7 @@ func TestDeadLetterHeadersAreThoseOfStream(t *testing.T) {
 	}
 }
 
-// ref refers to the schema of a struct or named type, and describes it if that has not been done.
+// ref returns a reference to the schema of a struct or named type. It describes the type if that has not been done.
 func (d *document) ref(t reflect.Type) node {
 	name := snake(t.Name())
 	if _, ok := d.types[name]; !ok {
@@ -363,7 +381,7 @@ func (d *document) addFields(t reflect.Type, required *[]any, properties *node) 
 	}
 }
 
-// typeOf gives the JSON type and the msgpack type; open: of the type itself where it has a name.
+// typeOf returns the JSON type and the msgpack type. With open, it describes the type itself where it has a name.
 func (d *document) typeOf(t reflect.Type, open bool) node {
 	if t.Kind() == reflect.Pointer {
 		return d.typeOf(t.Elem(), open)

@@ -103,7 +103,7 @@ func (s *Sample) validate() error {
 // validateLinks checks the references from sample to sample: partners and candidates.
 func (b *Batch) validateLinks() error {
 	n, m := len(b.Samples), int(b.M)
-	taken := make([]int32, n) // anchor+1 once a sample is the anchor's partner or candidate; negative for T2I
+	taken := make([]int32, n) // anchor+1 when a sample is the anchor's partner or candidate; negative for T2I
 	for i := range b.Samples {
 		anchor := int32(i) + 1
 		for _, p := range b.Samples[i].Partners {
@@ -128,8 +128,8 @@ func (b *Batch) validateLinks() error {
 	return nil
 }
 
-// validateCandidates checks the candidates of one anchor: other samples, each once, none of them a partner; after the
-// last of them only -1. It marks them in taken.
+// validateCandidates checks the candidates of one anchor: other samples, each once, none of them a partner. After the
+// last candidate there may be only -1. It marks the candidates in taken.
 func validateCandidates(row Int32s, anchor int, taken []int32, mark int32) error {
 	ended := false
 	for _, c := range row {
@@ -155,6 +155,8 @@ type ScoredBatch struct {
 	Model   string   `msgpack:"model"`              // fingerprint of Con-D's weights
 	ProbI2T Floats32 `msgpack:"prob_i2t,omitempty"` // samples x M, beside I2T; 0 where there is no candidate
 	ProbT2I Floats32 `msgpack:"prob_t2i,omitempty"` // samples x M, beside T2I
+	Masked  []Mask   `msgpack:"masked,omitempty"`   // samples that no step may learn from, in their order; their probabilities are 0
+	Drawn   string   `msgpack:"drawn,omitempty"`    // seed and augmentation by which Con-D's images were drawn; absent: it saw none, or they were not recorded
 }
 
 // Schema implements [Record].
@@ -171,7 +173,38 @@ func (s *ScoredBatch) Validate() error {
 	if err := validateProbabilities("prob_t2i", s.ProbT2I, s.T2I); err != nil {
 		return err
 	}
-	return validateName("model", s.Model, MaxNameBytes)
+	if err := validateName("model", s.Model, MaxNameBytes); err != nil {
+		return err
+	}
+	if err := validateMasks(s.Masked, len(s.Samples)); err != nil {
+		return err
+	}
+	if s.Drawn != "" {
+		if err := validateName("drawn", s.Drawn, MaxNameBytes); err != nil {
+			return err
+		}
+	}
+	return s.validateMasked()
+}
+
+// validateMasked checks that Con-D was asked nothing about a masked sample.
+func (s *ScoredBatch) validateMasked() error {
+	masked := make([]bool, len(s.Samples))
+	for _, m := range s.Masked {
+		masked[m.Sample] = masked[m.Sample] || !m.Positive
+	}
+	for k := range s.I2T {
+		anchor := k / int(s.M)
+		for _, way := range []struct {
+			candidate int32
+			prob      float32
+		}{{s.I2T[k], s.ProbI2T[k]}, {s.T2I[k], s.ProbT2I[k]}} {
+			if way.prob != 0 && (masked[anchor] || masked[way.candidate]) {
+				return invalid("sample %d or %d is masked, but their probability is %g", anchor, way.candidate, way.prob)
+			}
+		}
+	}
+	return nil
 }
 
 func validateProbabilities(field string, probs Floats32, candidates Int32s) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 )
 
-// The ways in which bytes fail to be a record; a caller tells them apart to name the reason of a dead letter.
+// The ways in which bytes fail to be a record. A caller tells them apart to name the reason of a dead letter.
 var (
 	ErrMalformed     = errors.New("not well-formed msgpack")
 	ErrUnknownSchema = errors.New("unknown schema")
@@ -32,6 +32,7 @@ var recordTypes = map[string]recordType{
 	SchemaPair:          recordTypeOf[Pair](),
 	SchemaSeal:          recordTypeOf[Seal](),
 	SchemaEmbedding:     recordTypeOf[Embedding](),
+	SchemaRefusal:       recordTypeOf[Refusal](),
 	SchemaNeighborChunk: recordTypeOf[NeighborChunk](),
 	SchemaGroup:         recordTypeOf[Group](),
 	SchemaBatch:         recordTypeOf[Batch](),
@@ -47,7 +48,7 @@ func recordTypeOf[T any, P interface {
 	return recordType{make: func() Record { return P(new(T)) }, shape: shapeOf(reflect.TypeFor[T]())}
 }
 
-// Marshal validates and encodes a record; the same record always gives the same bytes.
+// Marshal validates and encodes a record. The same record always gives the same bytes.
 func Marshal(r Record) ([]byte, error) {
 	if err := r.Validate(); err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", r.Schema(), err)
@@ -86,8 +87,8 @@ func Unmarshal(schema string, value []byte) (Record, error) {
 	return r, nil
 }
 
-// decode does what msgpack.Unmarshal does, without its stock of values made in advance: that costs a goroutine for
-// ever and a channel operation a value for every type.
+// decode does what msgpack.Unmarshal does, without its stock of values made in advance. The stock costs a goroutine
+// for ever, and a channel operation for each value of every type.
 func decode(value []byte, r Record) error {
 	d := msgpack.GetDecoder()
 	defer msgpack.PutDecoder(d)

@@ -43,7 +43,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// A column or list without elements is left out, whether the program made it nil or empty.
+// TestEmptyIsLikeNil encodes a column or list without elements. It is left out, whether the program made it nil or
+// empty.
 func TestEmptyIsLikeNil(t *testing.T) {
 	bare, empty := batchOfOne(), batchOfOne()
 	empty.I2T, empty.T2I, empty.Samples[0].Partners = Int32s{}, Int32s{}, Int32s{}
@@ -61,7 +62,7 @@ func TestEmptyIsLikeNil(t *testing.T) {
 	}
 }
 
-// The wire form of a record, read without this package's types: one flat map, vectors and ids as bin.
+// TestWireForm reads the wire form of a record without this package's types: one flat map, vectors and ids as bin.
 func TestWireForm(t *testing.T) {
 	var flat map[string]any
 	if err := msgpack.Unmarshal(mustMarshal(t, scoredBatch()), &flat); err != nil {
@@ -92,7 +93,7 @@ func TestWireForm(t *testing.T) {
 	}
 }
 
-// pack encodes any value; a map is written in the order of its keys.
+// pack encodes any value. It writes a map in the order of its keys.
 func pack(t testing.TB, v any) []byte {
 	t.Helper()
 	var buf bytes.Buffer
@@ -267,7 +268,7 @@ func tooMany() map[string]any {
 	return m
 }
 
-// Every proper prefix of a record is refused.
+// TestUnmarshalRefusesPrefixes checks that every proper prefix of a record is refused.
 func TestUnmarshalRefusesPrefixes(t *testing.T) {
 	for name, r := range fixtures() {
 		value := mustMarshal(t, r)

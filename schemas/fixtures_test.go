@@ -7,7 +7,7 @@ import (
 )
 
 // The fixtures make a new valid record at every call, so that a test may spoil it. They are also the expected values
-// of the golden bytes: a change here must keep the golden files decoding to them.
+// of the golden bytes. A change here must keep the golden files decoding to them.
 
 var fixtureImage = []byte("\xff\xd8\xff\xe0 stands for a JPEG file")
 
@@ -47,6 +47,11 @@ func embedding() *Embedding {
 	}
 }
 
+func refusal() *Refusal {
+	p := pairByRef()
+	return &Refusal{ID: p.ID, ImageID: p.ImageID, Reason: MaskMissing}
+}
+
 func neighborChunk() *NeighborChunk {
 	var ids []byte
 	for _, caption := range []string{"one", "two", "three"} {
@@ -69,7 +74,13 @@ func group() *Group {
 	}
 }
 
-// batch has four samples; the first and the last show the same image.
+func groupRepeats() *Group {
+	g := group()
+	g.EndSeq, g.Repeats = g.EndSeq+300, 300
+	return g
+}
+
+// batch has four samples. The first and the last show the same image.
 func batch() *Batch {
 	b := &Batch{
 		Group: GroupID{Lane: 3, Seq: 70_000}, Epoch: 2, Sequence: 1, Batches: 9, Strategy: StrategyGNS, M: 2,
@@ -96,6 +107,27 @@ func scoredBatch() *ScoredBatch {
 	}
 }
 
+// scoredMasked has no image of sample 1, which is replaced, and none of sample 2's positive.
+func scoredMasked() *ScoredBatch {
+	s := scoredBatch()
+	s.Masked = []Mask{{Sample: 1, Reason: MaskMissing}, {Sample: 2, Positive: true, Reason: MaskChanged}}
+	for k := range s.I2T {
+		if k/2 == 1 || s.I2T[k] == 1 {
+			s.ProbI2T[k] = 0
+		}
+		if k/2 == 1 || s.T2I[k] == 1 {
+			s.ProbT2I[k] = 0
+		}
+	}
+	return s
+}
+
+func featuresMasked() *FeatureBlock {
+	f := featureBlock()
+	f.Masked = []Mask{{Sample: 0, Reason: MaskForbidden}, {Sample: 0, Positive: true, Reason: MaskUnusable}}
+	return f
+}
+
 func featureBlock() *FeatureBlock {
 	return &FeatureBlock{
 		Group: GroupID{Lane: 3, Seq: 70_000}, Epoch: 2, Sequence: 1, Positions: Int32s{0, 100_000, 200_000}, Dim: 4,
@@ -110,7 +142,7 @@ func progress() *Progress {
 	}
 }
 
-// fixtures are the golden records by name. Add to them; never take one away.
+// fixtures returns the golden records by name. Add to them, and never take one away.
 func fixtures() map[string]Record {
 	return map[string]Record{
 		"pair-by-reference": pairByRef(),
@@ -118,19 +150,25 @@ func fixtures() map[string]Record {
 		"pair-long-caption": longCaption(),
 		"seal":              &Seal{},
 		"seal-final":        &Seal{Final: true, Note: "end of the crawl of May"},
+		"seal-repeats":      &Seal{Final: true, Repeats: 70_000},
 		"embedding":         embedding(),
 		"embedding-minus":   embeddingMinus(),
+		"refusal":           refusal(),
 		"neighbor-chunk":    neighborChunk(),
 		"neighbor-chunk-bare": &NeighborChunk{
 			Group: GroupID{}, IDs: neighborChunk().IDs[:16], Cluster: Int32s{0}, ObjEnd: Int32s{0},
 		},
 		"group":           group(),
 		"group-bare":      groupBare(),
+		"group-repeats":   groupRepeats(),
 		"batch":           batch(),
 		"batch-of-one":    batchOfOne(),
 		"scored-batch":    scoredBatch(),
 		"scored-bare":     &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de"},
+		"scored-masked":   scoredMasked(),
+		"scored-drawn":    &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", Drawn: "seed 7, crop 0.5, flip 0.5, color 0.2"},
 		"feature-block":   featureBlock(),
+		"feature-masked":  featuresMasked(),
 		"progress-step":   progress(),
 		"progress-bare":   &Progress{Kind: ProgressEval},
 		"progress-saved":  &Progress{Kind: ProgressCheckpoint, Step: math.MaxInt64, Checkpoint: "/data/checkpoints/step-1200"},

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A refused or accepted value may cost this much memory: an empty map of one byte stands for a Sample at most, which
+// A refused or accepted value may cost this much memory. An empty map of one byte stands for a Sample at most, which
 // the decoder makes twice when it grows a slice.
 const (
 	allocPerByte = 2*uint64(reflectSampleSize) + 64
@@ -25,8 +25,8 @@ func TestSampleSize(t *testing.T) {
 	}
 }
 
-// fuzzRecord checks, for any value: no panic, bounded memory, a record or an error but not both; and that encoding the
-// record gives bytes which decode to the same record and encode to the same bytes again.
+// fuzzRecord checks any value: no panic, bounded memory, a record or an error but not both. If there is a record, its
+// encoding decodes to the same record and encodes to the same bytes again.
 func fuzzRecord(f *testing.F, schema string) {
 	f.Fuzz(func(t *testing.T, value []byte) {
 		var got Record
@@ -61,14 +61,15 @@ func FuzzNeighborChunk(f *testing.F) { fuzzRecord(f, SchemaNeighborChunk) }
 func FuzzGroup(f *testing.F)         { fuzzRecord(f, SchemaGroup) }
 func FuzzBatch(f *testing.F)         { fuzzRecord(f, SchemaBatch) }
 func FuzzScoredBatch(f *testing.F)   { fuzzRecord(f, SchemaScoredBatch) }
+func FuzzRefusal(f *testing.F)       { fuzzRecord(f, SchemaRefusal) }
 func FuzzFeatureBlock(f *testing.F)  { fuzzRecord(f, SchemaFeatureBlock) }
 func FuzzProgress(f *testing.F)      { fuzzRecord(f, SchemaProgress) }
 
-// fuzzTarget names the target of a record: FuzzScoredBatch for pairstream.scored_batch/1.
+// fuzzTarget returns the name of a record's target: FuzzScoredBatch for pairstream.scored_batch/1.
 func fuzzTarget(r Record) string { return "Fuzz" + reflect.TypeOf(r).Elem().Name() }
 
-// seeds are the values with which the search starts: every fixture, and for each type of record the tricks that the
-// walker has to see through.
+// seeds returns the values with which the search starts. They are every fixture and, for each type of record, the
+// tricks that the walker has to see through.
 func seeds(t *testing.T) map[string]map[string][]byte {
 	out := map[string]map[string][]byte{}
 	for name, r := range fixtures() {
@@ -100,7 +101,8 @@ func seeds(t *testing.T) map[string]map[string][]byte {
 	return out
 }
 
-// Every target has its seeds in the repository: without them the search starts from nothing and nobody sees it.
+// TestFuzzSeedsAreThere checks that every target has its seeds in the repository. Without them the search starts from
+// nothing and nobody sees it.
 func TestFuzzSeedsAreThere(t *testing.T) {
 	for target, values := range seeds(t) {
 		dir := filepath.Join("testdata/fuzz", target)

@@ -20,7 +20,7 @@ var rewrite = flag.Bool("rewrite", false, "write the golden bytes, the fuzz seed
 // the same record for ever. Another major version gets a folder of its own beside it.
 const goldenDir = "testdata/golden/v1"
 
-// A golden file is a line with the schema, then the bytes in lines of 32.
+// writeGolden writes a golden file: a line with the schema, then the bytes in lines of 32.
 func writeGolden(t *testing.T, name, schema string, value []byte) {
 	t.Helper()
 	var b strings.Builder

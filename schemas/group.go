@@ -23,13 +23,13 @@ type NeighborChunk struct {
 // Schema implements [Record].
 func (*NeighborChunk) Schema() string { return SchemaNeighborChunk }
 
-// Members is the number of group members in the chunk.
+// Members returns the number of group members in the chunk.
 func (c *NeighborChunk) Members() int { return len(c.IDs) / 16 }
 
-// ID is the pair id of the chunk's i-th member.
+// ID returns the pair id of the chunk's i-th member.
 func (c *NeighborChunk) ID(i int) PairID { return PairID(c.IDs[16*i : 16*i+16]) }
 
-// Objects is obj(v) of the chunk's i-th member, as indices into the manifest's Nouns.
+// Objects returns obj(v) of the chunk's i-th member, as indices into the manifest's Nouns.
 func (c *NeighborChunk) Objects(i int) []int32 {
 	from := int32(0)
 	if i > 0 {
@@ -109,14 +109,14 @@ func (c *NeighborChunk) validateObjects() error {
 	return nil
 }
 
-// What closes a group.
+// The events that close a group.
 const (
 	ClosedByCount = "count" // it is full
 	ClosedBySeal  = "seal"  // a seal record
 	ClosedByModel = "model" // the encoder changed its model
 )
 
-// What is clustered.
+// The vectors that are clustered.
 const (
 	ModalityImage = "image"
 	ModalityText  = "text"
@@ -124,26 +124,27 @@ const (
 
 // Group is the manifest that follows a group's last chunk.
 type Group struct {
-	Group         GroupID  `msgpack:"group"`           // the group's id
-	FirstSeq      int64    `msgpack:"first_seq"`       // place of the group's first embedding in its lane, without repetitions: its seq
-	EndSeq        int64    `msgpack:"end_seq"`         // the place after the group's last embedding
-	Count         int32    `msgpack:"count"`           // distinct pairs
-	Duplicates    int64    `msgpack:"duplicates"`      // embeddings in the range that repeat an earlier pair
-	Chunks        int32    `msgpack:"chunks"`          // neighbor chunks of the group
-	Dim           int32    `msgpack:"dim"`             // values of a vector
-	Clusters      int32    `msgpack:"clusters"`        // k-means clusters: as many as configured, or Count when that is fewer
-	MinSimilarity float32  `msgpack:"min_similarity"`  // smallest v . t of a pair
-	MaxSimilarity float32  `msgpack:"max_similarity"`  // largest v . t of a pair
-	Nouns         []string `msgpack:"nouns,omitempty"` // S_n, the noun vocabulary, ascending
-	Model         string   `msgpack:"model"`           // fingerprint of the encoder's weights
-	Closed        string   `msgpack:"closed"`          // what closed the group
-	K             int32    `msgpack:"k"`               // parameter: nearest texts of an image
-	K1            int32    `msgpack:"k1"`              // parameter: nearest images of an image, of which SE is chosen
-	K2            int32    `msgpack:"k2"`              // parameter: nearest images of a text, in which SE must lie
-	P             float64  `msgpack:"p"`               // parameter: obj(v) holds the nouns of more than this share of the K texts
-	MinCount      int32    `msgpack:"min_count"`       // parameter: a noun occurs more often than this in the group
-	Modality      string   `msgpack:"modality"`        // which vectors were clustered
-	Digest        []byte   `msgpack:"digest"`          // SHA-256 over the chunks' bytes, in order
+	Group         GroupID  `msgpack:"group"`             // the group's id
+	FirstSeq      int64    `msgpack:"first_seq"`         // place of the group's first embedding in its lane, without repetitions: its seq
+	EndSeq        int64    `msgpack:"end_seq"`           // the place after the group's last embedding
+	Count         int32    `msgpack:"count"`             // distinct pairs
+	Duplicates    int64    `msgpack:"duplicates"`        // embeddings in the range that repeat an earlier pair of the group
+	Repeats       int64    `msgpack:"repeats,omitempty"` // embeddings in the range that repeat a pair of an earlier group, and were left out
+	Chunks        int32    `msgpack:"chunks"`            // neighbor chunks of the group
+	Dim           int32    `msgpack:"dim"`               // values of a vector
+	Clusters      int32    `msgpack:"clusters"`          // k-means clusters: as many as configured, or Count when that is fewer
+	MinSimilarity float32  `msgpack:"min_similarity"`    // smallest v . t of a pair
+	MaxSimilarity float32  `msgpack:"max_similarity"`    // largest v . t of a pair
+	Nouns         []string `msgpack:"nouns,omitempty"`   // S_n, the noun vocabulary, ascending
+	Model         string   `msgpack:"model"`             // fingerprint of the encoder's weights
+	Closed        string   `msgpack:"closed"`            // what closed the group
+	K             int32    `msgpack:"k"`                 // parameter: nearest texts of an image
+	K1            int32    `msgpack:"k1"`                // parameter: nearest images of an image, of which SE is chosen
+	K2            int32    `msgpack:"k2"`                // parameter: nearest images of a text, in which SE must lie
+	P             float64  `msgpack:"p"`                 // parameter: obj(v) holds the nouns of more than this share of the K texts
+	MinCount      int32    `msgpack:"min_count"`         // parameter: a noun occurs more often than this in the group
+	Modality      string   `msgpack:"modality"`          // which vectors were clustered
+	Digest        []byte   `msgpack:"digest"`            // SHA-256 over the chunks' bytes, in order
 }
 
 // Schema implements [Record].
@@ -160,8 +161,8 @@ func (g *Group) Validate() error {
 		return invalid("group of %d pairs in %d chunks", count, g.Chunks)
 	case g.FirstSeq < 0 || g.EndSeq < g.FirstSeq:
 		return invalid("places from %d to %d", g.FirstSeq, g.EndSeq)
-	case g.Duplicates < 0 || g.EndSeq-g.FirstSeq-count < g.Duplicates:
-		return invalid("%d pairs and %d duplicates between places %d and %d", count, g.Duplicates, g.FirstSeq, g.EndSeq)
+	case g.Duplicates < 0 || g.Repeats < 0 || g.Repeats > g.EndSeq-g.FirstSeq || g.EndSeq-g.FirstSeq-g.Repeats-count < g.Duplicates:
+		return invalid("%d pairs, %d duplicates and %d repeats between places %d and %d", count, g.Duplicates, g.Repeats, g.FirstSeq, g.EndSeq)
 	case g.Dim <= 0 || g.Dim > MaxDim:
 		return invalid("dim %d, want 1..%d", g.Dim, MaxDim)
 	case g.Clusters <= 0 || g.Clusters > g.Count:

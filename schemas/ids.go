@@ -28,8 +28,8 @@ func NewPairID(image ImageID, caption string) PairID {
 	return PairID(h.Sum(nil)[:16])
 }
 
-// Lane is the partition, out of lanes, that a pair belongs to: a random sample of the crawl, as GPN-S section 3.5 asks
-// for when it divides the data at random into groups.
+// Lane returns the partition, out of lanes, that a pair belongs to. A lane is a random sample of the crawl. GPN-S
+// section 3.5 asks for that when it divides the data at random into groups.
 func (id PairID) Lane(lanes int) int {
 	return int((uint64(id[0])<<24 | uint64(id[1])<<16 | uint64(id[2])<<8 | uint64(id[3])) % uint64(lanes))
 }

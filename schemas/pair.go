@@ -24,8 +24,8 @@ type Pair struct {
 // Schema implements [Record].
 func (*Pair) Schema() string { return SchemaPair }
 
-// Validate implements [Record]. Whether the image of a reference has the hash that ImageID says shows only when it is
-// read; that of inline bytes is checked here.
+// Validate implements [Record]. It checks the hash of inline bytes against ImageID. The hash of a reference's image
+// shows only when the image is read.
 func (p *Pair) Validate() error {
 	if err := validateCaption("caption", p.Caption); err != nil {
 		return err
@@ -54,13 +54,42 @@ func (p *Pair) Validate() error {
 type Seal struct {
 	Final bool   `msgpack:"final"`          // the crawl is finite and ends here: no pair follows in this lane
 	Note  string `msgpack:"note,omitempty"` // informative: why, or by whom
+
+	Repeats int64 `msgpack:"repeats,omitempty"` // on groups: embeddings since the last group that were left out, as they repeat pairs of earlier groups
 }
 
 // Schema implements [Record].
 func (*Seal) Schema() string { return SchemaSeal }
 
 // Validate implements [Record].
-func (s *Seal) Validate() error { return validateText("note", s.Note, MaxCaptionBytes) }
+func (s *Seal) Validate() error {
+	if s.Repeats < 0 {
+		return invalid("%d repeats", s.Repeats)
+	}
+	return validateText("note", s.Note, MaxCaptionBytes)
+}
+
+// Refusal stands in the place of an embedding for a pair whose image cannot be had. Whether it can depends on the bucket
+// and on its roots, so two owners of a lane may disagree. The first record of a place counts, and none moves another.
+type Refusal struct {
+	ID      PairID  `msgpack:"id"`       // the pair's
+	ImageID ImageID `msgpack:"image_id"` // the pair's
+	Reason  string  `msgpack:"reason"`   // in a word; the dead letter of the pair has the whole story
+}
+
+// Schema implements [Record].
+func (*Refusal) Schema() string { return SchemaRefusal }
+
+// Validate implements [Record].
+func (r *Refusal) Validate() error {
+	if r.ID == (PairID{}) {
+		return invalid("pair id is missing")
+	}
+	if err := r.ImageID.validate(); err != nil {
+		return err
+	}
+	return validateName("reason", r.Reason, MaxNameBytes)
+}
 
 // Embedding is a pair with its unit vectors v = g_V(image) and t = g_T(caption) (GPN-S section 3.2).
 type Embedding struct {

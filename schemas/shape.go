@@ -40,31 +40,31 @@ type shapeField struct {
 	shape *shape
 }
 
-// accepts tells whether a value of class c can be decoded into the shape. Any integer is taken for a float: some
+// accepts reports whether a value of class c can be decoded into the shape. Any integer is taken for a float: some
 // writers shorten whole numbers.
-func (s *shape) accepts(c class) bool {
+func (s *shape) accepts(c Class) bool {
 	switch s.kind {
 	case kindBool:
-		return c == classBool
+		return c == ClassBool
 	case kindInt32, kindInt64:
-		return c == classInt
+		return c == ClassInt
 	case kindFloat32:
-		return c == classFloat32 || c == classInt
+		return c == ClassFloat32 || c == ClassInt
 	case kindFloat64:
-		return c == classFloat64 || c == classFloat32 || c == classInt
+		return c == ClassFloat64 || c == ClassFloat32 || c == ClassInt
 	case kindString:
-		return c == classString
+		return c == ClassString
 	case kindBytes:
-		return c == classBytes
+		return c == ClassBytes
 	case kindList:
-		return c == classArray
+		return c == ClassArray
 	case kindMap, kindStruct:
-		return c == classMap
+		return c == ClassMap
 	}
 	return false
 }
 
-// field finds a key among the fields, -1 if it is unknown. Writers mostly keep the order: next is tried first.
+// field finds a key among the fields, -1 if it is unknown. Writers mostly keep the order, so field tries next first.
 func (s *shape) field(key []byte, next int) int {
 	for i := next; i < len(s.fields); i++ {
 		if s.fields[i].name == string(key) {

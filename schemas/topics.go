@@ -14,6 +14,7 @@ const (
 	Features    Topic = "features"
 	ProgressLog Topic = "progress"
 	DeadLetters Topic = "dead-letters"
+	Control     Topic = "control"
 )
 
 // TopicInfo describes one topic of the catalogue.
@@ -28,7 +29,7 @@ type TopicInfo struct {
 func Catalogue() []TopicInfo {
 	return []TopicInfo{
 		{Pairs, true, []string{SchemaPair, SchemaSeal}, "producers"},
-		{Embeddings, true, []string{SchemaEmbedding, SchemaSeal}, "encoder"},
+		{Embeddings, true, []string{SchemaEmbedding, SchemaRefusal, SchemaSeal}, "encoder"},
 		{Neighbors, true, []string{SchemaNeighborChunk}, "indexer"},
 		{Groups, true, []string{SchemaGroup, SchemaSeal}, "indexer"},
 		{Batches, true, []string{SchemaBatch, SchemaSeal}, "grouper"},
@@ -36,10 +37,11 @@ func Catalogue() []TopicInfo {
 		{Features, true, []string{SchemaFeatureBlock}, "trainer"},
 		{ProgressLog, false, []string{SchemaProgress}, "trainer, eval"},
 		{DeadLetters, false, nil, "all"},
+		{Control, false, nil, "stages, operators"},
 	}
 }
 
-// Name is the topic's name on the broker: "NAMESPACE.topic", or the bare topic when the namespace is empty.
+// Name returns the topic's name on the broker: "NAMESPACE.topic", or the bare topic when the namespace is empty.
 func (t Topic) Name(namespace string) string {
 	if namespace == "" {
 		return string(t)
@@ -59,6 +61,7 @@ const (
 	SchemaPair          = "pairstream.pair/1"
 	SchemaSeal          = "pairstream.seal/1"
 	SchemaEmbedding     = "pairstream.embedding/1"
+	SchemaRefusal       = "pairstream.refusal/1"
 	SchemaNeighborChunk = "pairstream.neighbor_chunk/1"
 	SchemaGroup         = "pairstream.group/1"
 	SchemaBatch         = "pairstream.batch/1"

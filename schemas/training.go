@@ -11,14 +11,15 @@ import (
 // FeatureBlock is what the training model made of a mini-batch, in training order: the features by which the grouper
 // groups the next epoch (GRIT-VLP section 3.2).
 type FeatureBlock struct {
-	Group     GroupID  `msgpack:"group"`     // the batch's
-	Epoch     int32    `msgpack:"epoch"`     // the batch's
-	Sequence  int32    `msgpack:"sequence"`  // the batch's
-	Positions Int32s   `msgpack:"positions"` // of the samples in the group, one a row
-	Dim       int32    `msgpack:"dim"`       // values of a vector
-	V         Float16s `msgpack:"v"`         // rows x Dim: unit vectors of the images
-	T         Float16s `msgpack:"t"`         // rows x Dim: unit vectors of the texts
-	Step      int64    `msgpack:"step"`      // the training step that made them
+	Group     GroupID  `msgpack:"group"`            // the batch's
+	Epoch     int32    `msgpack:"epoch"`            // the batch's
+	Sequence  int32    `msgpack:"sequence"`         // the batch's
+	Positions Int32s   `msgpack:"positions"`        // of the samples in the group, one a row
+	Dim       int32    `msgpack:"dim"`              // values of a vector
+	V         Float16s `msgpack:"v"`                // rows x Dim: unit vectors of the images
+	T         Float16s `msgpack:"t"`                // rows x Dim: unit vectors of the texts
+	Step      int64    `msgpack:"step"`             // the training step that made them
+	Masked    []Mask   `msgpack:"masked,omitempty"` // samples that the step did not learn from: those that Con-D's record masks, and those whose images were gone by then
 }
 
 // Schema implements [Record].
@@ -43,7 +44,10 @@ func (f *FeatureBlock) Validate() error {
 	if err := f.V.checkUnitRows("v", len(f.Positions), int(f.Dim)); err != nil {
 		return err
 	}
-	return f.T.checkUnitRows("t", len(f.Positions), int(f.Dim))
+	if err := f.T.checkUnitRows("t", len(f.Positions), int(f.Dim)); err != nil {
+		return err
+	}
+	return validateMasks(f.Masked, len(f.Positions))
 }
 
 // The kinds of a progress report.
@@ -85,7 +89,7 @@ func (p *Progress) Validate() error {
 // Measures are named numbers. They travel as a map in the order of the names.
 type Measures map[string]float64
 
-// EncodeMsgpack writes the map in the order of the names; the codec sorts maps of strings only.
+// EncodeMsgpack writes the map in the order of the names. The codec sorts only maps of strings.
 func (m Measures) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeMapLen(len(m)); err != nil {
 		return err

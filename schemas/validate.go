@@ -3,6 +3,7 @@ package schemas
 import (
 	"fmt"
 	"math"
+	"net/url"
 	"strings"
 	"unicode/utf8"
 )
@@ -12,14 +13,15 @@ const (
 	MaxCaptionBytes = 8 << 10
 	MaxImageBytes   = 20 << 20
 	MaxURIBytes     = 2 << 10
-	MaxNameBytes    = 256 // fingerprints, nouns and names of measures
+	MaxKeyBytes     = 1 << 10 // of an object in a bucket, as S3 and its kin have it
+	MaxNameBytes    = 256     // fingerprints, nouns and names of measures
 	MaxDim          = 4096
 	MaxBatch        = 1 << 16 // samples of a mini-batch
 	MaxNouns        = 1 << 20 // noun vocabulary of a group
 	MaxMeasures     = 256     // values of a progress report
 )
 
-// invalid is an error that wraps ErrInvalid.
+// invalid returns an error that wraps ErrInvalid.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
@@ -50,7 +52,7 @@ func validateText(field, s string, most int) error {
 	return nil
 }
 
-// validateOneOf checks an enumeration. A new value of one needs a new major version: an old reader would refuse it.
+// validateOneOf checks an enumeration. A new value needs a new major version, because an old reader would refuse it.
 func validateOneOf(field, s string, known ...string) error {
 	for _, k := range known {
 		if s == k {
@@ -89,6 +91,9 @@ func (r ImageRef) validate() error {
 	if err := validateName("image uri", r.URI, MaxURIBytes); err != nil {
 		return err
 	}
+	if err := r.validateKey(); err != nil {
+		return err
+	}
 	switch {
 	case r.Size <= 0 || r.Size > MaxImageBytes:
 		return invalid("image size %d, want 1..%d bytes", r.Size, MaxImageBytes)
@@ -98,7 +103,25 @@ func (r ImageRef) validate() error {
 	return nil
 }
 
-// validateSimilarity checks a dot product of unit vectors; the negation also refuses NaN.
+// validateKey refuses a reference whose object no store can have. A request for it would fail for ever.
+func (r ImageRef) validateKey() error {
+	if len(r.URI) <= MaxKeyBytes && !strings.Contains(r.URI, "%") {
+		return nil
+	}
+	u, err := url.Parse(r.URI)
+	if err != nil {
+		return nil //nolint:nilerr // whoever resolves the reference refuses it, and says why
+	}
+	switch key := strings.TrimPrefix(u.Path, "/"); {
+	case !utf8.ValidString(key):
+		return invalid("the key in image uri %q is not UTF-8", r.URI)
+	case u.Scheme != "file" && len(key) > MaxKeyBytes:
+		return invalid("the key in image uri has %d bytes, want at most %d", len(key), MaxKeyBytes)
+	}
+	return nil
+}
+
+// validateSimilarity checks a dot product of unit vectors. The negation also refuses NaN.
 func validateSimilarity(field string, s float32) error {
 	if !(math.Abs(float64(s)) <= 1+3*unitTolerance) { // |v| |t| and the rounding of s
 		return invalid("%s is %g, want -1..1", field, s)

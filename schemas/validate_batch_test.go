@@ -69,6 +69,26 @@ func TestScoredBatchValidate(t *testing.T) {
 	})
 }
 
+func TestScoredBatchValidatesMasks(t *testing.T) {
+	mask := func(m ...Mask) func(*ScoredBatch) { return func(s *ScoredBatch) { s.Masked = m } }
+	gone := func(sample int32) Mask { return Mask{Sample: sample, Reason: MaskMissing} }
+	positive := func(sample int32) Mask { return Mask{Sample: sample, Positive: true, Reason: MaskMissing} }
+	checkSpoiled(t, scoredMasked, []spoiled[ScoredBatch]{
+		{"sample -1", mask(gone(-1)), "sample -1 of 4 is masked"},
+		{"last sample's positive", mask(gone(1), positive(3)), ""},
+		{"after the last sample", mask(gone(1), gone(4)), "sample 4 of 4 is masked"},
+		{"sample twice", mask(gone(1), gone(1)), "mask 1 is of sample 1, after sample 1"},
+		{"out of order", mask(gone(1), gone(0)), "mask 1 is of sample 0, after sample 1"},
+		{"sample and positive", mask(gone(1), positive(1)), ""},
+		{"positive before its sample", mask(positive(1), gone(1)), "mask 1 is of sample 1"},
+		{"without reason", mask(Mask{Sample: 1}), "reason of a mask is empty"},
+		{"reason of a later version", mask(Mask{Sample: 1, Reason: "melted"}), ""},
+		{"anchor with a probability", func(s *ScoredBatch) { s.ProbI2T[2] = 0.5 }, "sample 1 or 0 is masked, but their probability is 0.5"},
+		{"candidate with a probability", func(s *ScoredBatch) { s.ProbT2I[1] = 0.5 }, "sample 0 or 1 is masked"},
+		{"only a positive is masked", func(s *ScoredBatch) { s.Masked = s.Masked[1:]; s.ProbI2T[2] = 0.5 }, ""},
+	})
+}
+
 func TestFeatureBlockValidate(t *testing.T) {
 	checkSpoiled(t, featureBlock, []spoiled[FeatureBlock]{
 		{"group -1", func(f *FeatureBlock) { f.Group.Seq = -1 }, "group 3/-1"},
@@ -78,6 +98,8 @@ func TestFeatureBlockValidate(t *testing.T) {
 		{"dim largest", func(f *FeatureBlock) { f.Dim, f.V, f.T = MaxDim, unit(3, MaxDim, 0, 1), unit(3, MaxDim, 0, 1) }, ""},
 		{"dim too large", func(f *FeatureBlock) { f.Dim = MaxDim + 1 }, "rows of 4097 values"},
 		{"epoch -1", func(f *FeatureBlock) { f.Epoch = -1 }, "epoch -1"},
+		{"last row masked", func(f *FeatureBlock) { f.Masked = []Mask{{Sample: 2, Reason: MaskMissing}} }, ""},
+		{"row 3 of 3 masked", func(f *FeatureBlock) { f.Masked = []Mask{{Sample: 3, Reason: MaskMissing}} }, "sample 3 of 3 is masked"},
 		{"sequence -1", func(f *FeatureBlock) { f.Sequence = -1 }, "batch -1"},
 		{"step -1", func(f *FeatureBlock) { f.Step = -1 }, "step -1"},
 		{"position -1", func(f *FeatureBlock) { f.Positions[2] = -1 }, "position -1 of row 2"},

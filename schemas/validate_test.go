@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// spoiled is one change of a valid record: want is a part of the error, "" if the record stays valid.
+// spoiled is one change of a valid record. want is a part of the error, "" if the record stays valid.
 type spoiled[T any] struct {
 	name string
 	edit func(*T)
@@ -50,7 +50,14 @@ func reinline(p *Pair, inline []byte) {
 }
 
 func TestPairValidate(t *testing.T) {
+	key := strings.Repeat("k", MaxKeyBytes)
 	checkSpoiled(t, pairByRef, []spoiled[Pair]{
+		{"longest key", func(p *Pair) { p.Image.URI = "s3://bucket/" + key }, ""},
+		{"key a byte too long", func(p *Pair) { p.Image.URI = "s3://bucket/k" + key }, "key in image uri has 1025 bytes"},
+		{"longest key, escaped", func(p *Pair) { p.Image.URI = "s3://bucket/%6b" + key[1:] }, ""},
+		{"path of a file as long", func(p *Pair) { p.Image.URI = "file:///k" + key }, ""},
+		{"key that is no UTF-8", func(p *Pair) { p.Image.URI = "s3://bucket/a%ffb" }, "is not UTF-8"},
+		{"key with an escaped letter", func(p *Pair) { p.Image.URI = "s3://bucket/a%C3%A4b" }, ""},
 		{"empty caption", func(p *Pair) { recaption(p, "") }, "caption is empty"},
 		{"blank caption", func(p *Pair) { recaption(p, " \t\n\u00a0") }, "caption is empty"},
 		{"shortest caption", func(p *Pair) { recaption(p, "x") }, ""},
@@ -64,7 +71,7 @@ func TestPairValidate(t *testing.T) {
 		{"no image", func(p *Pair) { p.Image = nil }, "either"},
 		{"both images", func(p *Pair) { p.Inline = []byte{1} }, "either"},
 		{"uri empty", func(p *Pair) { p.Image.URI = "" }, "uri is empty"},
-		{"uri longest", func(p *Pair) { p.Image.URI = strings.Repeat("u", MaxURIBytes) }, ""},
+		{"uri longest", func(p *Pair) { p.Image.URI = "file:///" + strings.Repeat("u", MaxURIBytes-8) }, ""},
 		{"uri too long", func(p *Pair) { p.Image.URI = strings.Repeat("u", MaxURIBytes+1) }, "2049 bytes"},
 		{"uri not UTF-8", func(p *Pair) { p.Image.URI = "\xff" }, "not UTF-8"},
 		{"offset 0", func(p *Pair) { p.Image.Offset = 0 }, ""},
@@ -92,6 +99,8 @@ func TestSealValidate(t *testing.T) {
 	checkSpoiled(t, func() *Seal { return &Seal{} }, []spoiled[Seal]{
 		{"longest note", func(s *Seal) { s.Note = strings.Repeat("n", MaxCaptionBytes) }, ""},
 		{"note too long", func(s *Seal) { s.Note = strings.Repeat("n", MaxCaptionBytes+1) }, "8193 bytes"},
+		{"repeats", func(s *Seal) { s.Repeats = math.MaxInt64 }, ""},
+		{"repeats -1", func(s *Seal) { s.Repeats = -1 }, "-1 repeats"},
 		{"note not UTF-8", func(s *Seal) { s.Note = "\xff" }, "not UTF-8"},
 	})
 }
@@ -167,7 +176,7 @@ func TestNeighborChunkValidate(t *testing.T) {
 	})
 }
 
-// full is c with as many members as a chunk may have.
+// full returns c with as many members as a chunk may have.
 func full(c *NeighborChunk) *NeighborChunk {
 	f := &NeighborChunk{Group: c.Group, Start: c.Start, Cluster: make(Int32s, ChunkMembers), ObjEnd: make(Int32s, ChunkMembers)}
 	for range ChunkMembers {
@@ -191,8 +200,12 @@ func TestGroupValidate(t *testing.T) {
 		{"end before start", func(g *Group) { g.EndSeq = g.FirstSeq - 1 }, "places from"},
 		{"end before start by more than int64", func(g *Group) { g.EndSeq = math.MinInt64 }, "places from"},
 		{"fewer offsets than pairs", func(g *Group) { g.EndSeq-- }, ""},
-		{"no room for the duplicates", func(g *Group) { g.EndSeq -= 2 }, "1027 pairs and 3 duplicates"},
+		{"no room for the duplicates", func(g *Group) { g.EndSeq -= 2 }, "1027 pairs, 3 duplicates and 0 repeats"},
 		{"duplicates -1", func(g *Group) { g.Duplicates = -1 }, "-1 duplicates"},
+		{"room for a repeat", func(g *Group) { g.Repeats = 1 }, ""},
+		{"no room for the repeats", func(g *Group) { g.Repeats = 2 }, "3 duplicates and 2 repeats"},
+		{"repeats -1", func(g *Group) { g.Repeats = -1 }, "-1 repeats"},
+		{"repeats beyond int64", func(g *Group) { g.Repeats = math.MaxInt64 }, "repeats"},
 		{"dim 0", func(g *Group) { g.Dim = 0 }, "dim 0"},
 		{"dim largest", func(g *Group) { g.Dim = MaxDim }, ""},
 		{"dim too large", func(g *Group) { g.Dim = MaxDim + 1 }, "dim 4097"},
@@ -228,5 +241,15 @@ func TestGroupValidate(t *testing.T) {
 		{"p NaN", func(g *Group) { g.P = nan }, "p is NaN"},
 		{"digest short", func(g *Group) { g.Digest = g.Digest[:31] }, "31 bytes"},
 		{"digest missing", func(g *Group) { g.Digest = nil }, "0 bytes"},
+	})
+}
+
+func TestRefusalValidate(t *testing.T) {
+	checkSpoiled(t, refusal, []spoiled[Refusal]{
+		{"no id", func(r *Refusal) { r.ID = PairID{} }, "pair id is missing"},
+		{"no image id", func(r *Refusal) { r.ImageID = ImageID{} }, "image id is missing"},
+		{"no reason", func(r *Refusal) { r.Reason = "" }, "reason is empty"},
+		{"longest reason", func(r *Refusal) { r.Reason = strings.Repeat("r", MaxNameBytes) }, ""},
+		{"reason too long", func(r *Refusal) { r.Reason = strings.Repeat("r", MaxNameBytes+1) }, "reason has 257 bytes"},
 	})
 }

@@ -21,7 +21,7 @@ func NewFloat16s(values []float32) Float16s {
 	return out
 }
 
-// Len is the number of values.
+// Len returns the number of values.
 func (f Float16s) Len() int { return len(f) / 2 }
 
 // AppendTo appends the values as float32 and returns the extended slice.
@@ -35,8 +35,8 @@ func (f Float16s) AppendTo(dst []float32) []float32 {
 // Floats returns the values as float32.
 func (f Float16s) Floats() []float32 { return f.AppendTo(make([]float32, 0, f.Len())) }
 
-// float32Of widens a float16. A finite one is the float32 with the same fields, whose exponent counts from 2^-112: one
-// multiplication puts that right, for subnormal values too.
+// float32Of widens a float16. A finite one is the float32 with the same fields, whose exponent counts from 2^-112.
+// One multiplication puts that right, for subnormal values as well.
 func float32Of(bits uint16) float32 {
 	if bits&0x7c00 == 0x7c00 { // infinite or not a number
 		return float16.Frombits(bits).Float32()
@@ -44,7 +44,7 @@ func float32Of(bits uint16) float32 {
 	return math.Float32frombits(uint32(bits&0x8000)<<16|uint32(bits&0x7fff)<<13) * 0x1p112
 }
 
-// dot is the dot product with g, which has as many values.
+// dot returns the dot product with g, which has as many values.
 func (f Float16s) dot(g Float16s) float64 {
 	var sum float64
 	for i := 0; i+1 < len(f) && i+1 < len(g); i += 2 {

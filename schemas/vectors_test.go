@@ -7,7 +7,7 @@ import (
 	"github.com/x448/float16"
 )
 
-// Every float16 there is, against the library.
+// TestFloat32Of compares every float16 there is with the library's result.
 func TestFloat32Of(t *testing.T) {
 	for bits := range 1 << 16 {
 		got, want := float32Of(uint16(bits)), float16.Frombits(uint16(bits)).Float32()
@@ -44,7 +44,8 @@ func TestNewFloat16s(t *testing.T) {
 	}
 }
 
-// A unit vector stays one within the tolerance when it is rounded, whatever its width; and so does a dot product.
+// TestRoundedVectorsAreWithinTolerance rounds unit vectors of several widths. Each stays a unit vector within the
+// tolerance, and so does a dot product.
 func TestRoundedVectorsAreWithinTolerance(t *testing.T) {
 	for _, dim := range []int{1, 2, 3, 64, 511, 4096} {
 		exact, other := make([]float64, dim), make([]float64, dim)

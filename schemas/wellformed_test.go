@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// large are records of the sizes that a run has.
+// large returns records of the sizes that a run has.
 func large(t testing.TB) map[string]Record {
 	const dim, samples = 256, 96
 	e := embedding()
@@ -46,7 +46,7 @@ func TestWalkerAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A refused value must not have made the decoder allocate what it asked for.
+// TestRefusalAllocatesLittle checks that a refused value does not make the decoder allocate what the value asked for.
 func TestRefusalAllocatesLittle(t *testing.T) {
 	hostile := map[string]string{
 		SchemaBatch:    "\x81\xa7samples\xdd\xff\xff\xff\xff",
@@ -62,7 +62,7 @@ func TestRefusalAllocatesLittle(t *testing.T) {
 	}
 }
 
-// allocatedBy is the number of bytes that f allocates. Nothing else may run meanwhile.
+// allocatedBy returns the number of bytes that f allocates. Nothing else may run meanwhile.
 func allocatedBy(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// node is a YAML map in the order in which it is to be written; a value is a node, a list, a text, a number or a bool.
+// node is a YAML map in the order in which it is written. A value is a node, a list, a text, a number or a bool.
 type node []entry
 
 type entry struct {
@@ -40,7 +40,7 @@ func writeValue(b *bytes.Buffer, value any, indent int) {
 	}
 }
 
-// writeItem writes an element of a list; a map's first key stands beside the dash.
+// writeItem writes an element of a list. A map's first key stands beside the dash.
 func writeItem(b *bytes.Buffer, item any, indent int) {
 	pad := strings.Repeat("  ", indent)
 	m, ok := item.(node)

@@ -9,7 +9,7 @@ import (
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
-// BenchmarkStep is a step of the smallest preset on 96 pairs with captions of 8 to 14 tokens, as in the demo.
+// BenchmarkStep measures a step of the smallest preset on 96 pairs with captions of 8 to 14 tokens, as in the demo.
 func BenchmarkStep(b *testing.B) {
 	w, err := torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 2, Deterministic: true})
 	if err != nil {

@@ -15,40 +15,41 @@ import (
 
 // Examples are plain pairs, without groups or candidates. Their methods are called from several goroutines.
 type Examples interface {
-	// Len is the number of pairs.
+	// Len returns the number of pairs.
 	Len() int
-	// ImageID tells pairs that show the same image.
+	// ImageID returns the same id for pairs that show the same image.
 	ImageID(i int) schemas.ImageID
-	// Load writes the preprocessed image of a pair to pixels (3 x S x S) and returns the token ids of its caption. What it
-	// draws, for an augmentation, it draws from r, which belongs to this pair in this epoch.
+	// Load writes the preprocessed image of a pair to pixels (3 x S x S) and returns the token ids of its caption. It
+	// draws augmentations from r, which belongs to this pair in this epoch.
 	Load(i int, pixels []float32, r *rand.Rand) ([]int32, error)
 }
 
-// BootstrapOptions set a training on plain pairs.
+// BootstrapOptions are the options of a training on plain pairs.
 type BootstrapOptions struct {
-	Steps   int64  // in all, those that the trainer has done already among them
+	Steps   int64  // in all, including those that the trainer has done already
 	Batch   int    // samples a step; all examples when there are fewer
 	Seed    uint64 // of the order and the augmentations
 	Loaders int    // examples loaded at a time; 0: 2
 	// Candidates is the number of other samples, drawn at random, among which a pair's hard negatives are looked for; 0:
-	// all. A model that knows nothing yet finds the same few samples nearest to everything; were they every pair's
-	// negatives, the matching head would learn to tell them by themselves. ALBEF draws its negatives for the same reason.
+	// all. A model that knows nothing yet finds the same few samples nearest to everything. If these were every pair's
+	// negatives, the matching head would learn to recognise them by themselves. ALBEF draws its negatives for the same
+	// reason.
 	Candidates int
-	// Report, if set, is told of every step.
+	// Report, if set, is called with the result of every step.
 	Report func(*Result)
 	// Checkpoints is the folder to which [Trainer.Save] writes after every CheckpointEvery steps; empty, or 0 steps: none.
 	Checkpoints     string
 	CheckpointEvery int64
 }
 
-// Bootstrap trains on random mini-batches of plain pairs: what a pipeline's first encoder and Con-D come from, before
-// there are embeddings to group by, and, with [RetrievalFineTuning], what Con-D is fine-tuned by. It reuses
-// [Trainer.Step] on batches that nobody scored, which is ALBEF's or GRIT-VLP's step: every other sample is a candidate,
-// none a connection. Every epoch goes through the examples in an order of its own and leaves an incomplete last batch
-// out. The next batch is loaded while one is trained on.
+// Bootstrap trains on random mini-batches of plain pairs. It makes a pipeline's first encoder and Con-D, before there are
+// embeddings to group by. With [RetrievalFineTuning] it fine-tunes Con-D. It runs [Trainer.Step] on batches that nobody
+// scored, which is ALBEF's or GRIT-VLP's step: every other sample is a candidate, none a connection. Every epoch goes
+// through the examples in an order of its own and leaves an incomplete last batch out. The next batch is loaded while one
+// is trained on.
 //
-// Batch and epoch are functions of the step: a trainer that was resumed from a checkpoint goes on where it was, and ends
-// in the bytes of a run that was never interrupted.
+// Batch and epoch are functions of the step. So a trainer that was resumed from a checkpoint goes on where it was, and
+// ends in the bytes of a run without interruption.
 func (t *Trainer) Bootstrap(ctx context.Context, data Examples, o BootstrapOptions) error {
 	switch {
 	case t.options.UniWeight > 0:
@@ -60,7 +61,7 @@ func (t *Trainer) Bootstrap(ctx context.Context, data Examples, o BootstrapOptio
 		o.Loaders = 2
 	}
 	o.Batch = min(o.Batch, data.Len())
-	first := t.step // the steps below move it while batches are loaded
+	first := t.step // the steps below move it while load runs
 	loaded := make(chan loadedBatch)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -85,6 +86,9 @@ func (t *Trainer) bootstrapStep(ctx context.Context, l loadedBatch, o BootstrapO
 	r, err := t.Step(ctx, l.batch, l.input)
 	if err != nil {
 		return err
+	}
+	if r.SetAside != "" {
+		return fmt.Errorf("at step %d: %w: %s", r.Step, ErrNotFinite, r.SetAside)
 	}
 	if o.Report != nil {
 		o.Report(r)
@@ -126,7 +130,7 @@ func (t *Trainer) load(ctx context.Context, data Examples, o BootstrapOptions, f
 	return nil
 }
 
-// plainBatch is a batch without candidates; pairs that show the same image know each other.
+// plainBatch returns a batch without candidates. Pairs that show the same image know each other.
 func plainBatch(data Examples, members []int, epoch int64, sequence, perEpoch int) *schemas.ScoredBatch {
 	b := &schemas.ScoredBatch{Batch: schemas.Batch{
 		Epoch: int32(epoch), Sequence: int32(sequence), Batches: int32(perEpoch), Strategy: "random",
@@ -148,7 +152,7 @@ func plainBatch(data Examples, members []int, epoch int64, sequence, perEpoch in
 	return b
 }
 
-// drawCandidates gives every sample m others as candidates in both directions, none of which is a connection.
+// drawCandidates gives every sample m others as candidates in both directions. None of them is a connection.
 func drawCandidates(b *schemas.ScoredBatch, m int, r *rand.Rand) {
 	if m <= 0 {
 		return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,7 +13,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// stripes are pairs that a model can learn: the caption names the image's brightness. Two captions an image.
+// stripes are pairs that a model can learn: the caption names the image's brightness. An image has two captions.
 type stripes struct {
 	pairs  int
 	broken int // example that cannot be loaded; -1: none
@@ -78,6 +79,40 @@ func TestBootstrapLearns(t *testing.T) {
 	}
 }
 
+// Every epoch goes through all examples in an order of its own, which the seed decides.
+func TestBootstrapShufflesEveryEpoch(t *testing.T) {
+	orders := func(seed uint64) (epochs [][]int32) {
+		tr := testTrainer(t, bootstrapOptions())
+		o := BootstrapOptions{Steps: 6, Batch: 4, Seed: seed, Report: func(r *Result) {
+			if r.Step%2 == 0 {
+				epochs = append(epochs, nil)
+			}
+			last := &epochs[len(epochs)-1]
+			*last = append(*last, r.Features.Positions...)
+		}}
+		if err := tr.Bootstrap(context.Background(), newStripes(8), o); err != nil {
+			t.Fatal(err)
+		}
+		return epochs
+	}
+	first, again, other := orders(3), orders(3), orders(4)
+	for e := range first {
+		sorted := slices.Sorted(slices.Values(first[e]))
+		if !slices.Equal(sorted, []int32{0, 1, 2, 3, 4, 5, 6, 7}) {
+			t.Errorf("epoch %d has the examples %v, want each once", e, first[e])
+		}
+		if !slices.Equal(first[e], again[e]) || slices.Equal(first[e], other[e]) {
+			t.Errorf("epoch %d is %v, again %v, and %v with another seed", e, first[e], again[e], other[e])
+		}
+		if e > 0 && slices.Equal(first[e], first[e-1]) {
+			t.Errorf("epochs %d and %d have the same order %v", e-1, e, first[e])
+		}
+	}
+	if len(first) != 3 {
+		t.Errorf("%d epochs, want 3", len(first))
+	}
+}
+
 func TestBootstrapRepeats(t *testing.T) {
 	run := func(loaders int) string {
 		tr := testTrainer(t, bootstrapOptions())
@@ -91,7 +126,7 @@ func TestBootstrapRepeats(t *testing.T) {
 	}
 }
 
-// A run that is interrupted in the middle of an epoch ends in the same checkpoint, queue and all.
+// A run that is interrupted in the middle of an epoch ends in the same checkpoint, queue included.
 func TestBootstrapGoesOnFromACheckpoint(t *testing.T) {
 	o := RetrievalFineTuning()
 	o.Schedule = bootstrapOptions().Schedule

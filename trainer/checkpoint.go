@@ -24,7 +24,7 @@ import (
 //	queue.image, queue.text  its queue, if any, newest first
 //	queue.ids                image ids of the queue, 16 bytes a row
 //
-// Beside the model's, its metadata has the step, the caller's positions and the SHA-256 of everything.
+// In addition to the model's metadata, it holds the step, the caller's positions and the SHA-256 of everything.
 const (
 	optimMeanPrefix   = "optim.mean."
 	optimSquarePrefix = "optim.square."
@@ -35,8 +35,8 @@ const (
 	queueIDs          = "queue.ids"
 )
 
-// Save writes the whole state to a new checkpoint in folder, which is made if need be, and removes all but the last two.
-// positions is the caller's: how far each lane has been trained on.
+// Save writes the whole state to a new checkpoint in folder and removes all but the last two. It makes the folder if need
+// be. positions belongs to the caller and says how far the training is in each lane.
 func (t *Trainer) Save(ctx context.Context, folder string, positions json.RawMessage) (path string, err error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", fmt.Errorf("saving checkpoint: %w", err)
@@ -58,7 +58,7 @@ func (t *Trainer) Save(ctx context.Context, folder string, positions json.RawMes
 	return path, prune(folder)
 }
 
-// state copies every tensor out.
+// state copies every tensor out of the worker.
 func (t *Trainer) state(ctx context.Context) ([]safetensors.NamedTensor, error) {
 	tensors, err := t.model.Export(ctx)
 	if err != nil {
@@ -88,9 +88,9 @@ func (t *Trainer) state(ctx context.Context) ([]safetensors.NamedTensor, error) 
 	return append(tensors, averages...), err
 }
 
-// Resume goes on from a checkpoint with the given options. It returns the positions that were saved with it. Options may
-// differ from those of the run that saved it: a momentum encoder that the checkpoint does not have starts from its
-// weights, one that the options do not want is left out.
+// Resume makes a trainer from a checkpoint with the given options, and returns the positions that were saved with it. The
+// options may differ from those of the run that saved it. A momentum encoder that the checkpoint does not have starts from
+// its weights. One that the options do not want is left out.
 func Resume(ctx context.Context, w *torch.Worker, path string, o Options) (*Trainer, json.RawMessage, error) {
 	f, err := openSealed(path)
 	if err != nil {
@@ -125,7 +125,7 @@ func resume(ctx context.Context, w *torch.Worker, f *safetensors.File, o Options
 	return t, nil
 }
 
-// restore brings optimiser, momentum encoder and queue back.
+// restore restores optimiser, momentum encoder and queue.
 func (t *Trainer) restore(ctx context.Context, f *safetensors.File) error {
 	var state torch.AdamWState
 	var err error
@@ -171,7 +171,7 @@ func lookUp[T any](f *safetensors.File, name string, read func(safetensors.Tenso
 	return values, nil
 }
 
-// export copies the average and the queue out.
+// export copies the average and the queue out of the worker.
 func (a *momentum) export(ctx context.Context) ([]safetensors.NamedTensor, error) {
 	if a == nil {
 		return nil, nil

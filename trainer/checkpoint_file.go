@@ -1,7 +1,6 @@
 package trainer
 
 import (
-	"bufio"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -14,7 +13,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pairstream/pairstream/internal/durable"
 	"github.com/pairstream/pairstream/internal/safetensors"
 )
 
@@ -22,9 +20,9 @@ import (
 var ErrTorn = errors.New("checkpoint is damaged")
 
 const (
-	checkpointFormat  = "checkpoint-%012d.safetensors" // by step, so that names order like steps
+	checkpointFormat  = "checkpoint-%012d.safetensors" // by step, so that the order of names is that of steps
 	checkpointPattern = "checkpoint-*.safetensors"
-	temporaryPattern  = ".checkpoint-*.tmp"
+	temporaryPattern  = ".checkpoint-*.tmp" // as package atomicfile names them
 	keptCheckpoints   = 2
 	metadataDigest    = "pairstream.sha256"
 	metadataStep      = "pairstream.step"
@@ -32,38 +30,14 @@ const (
 )
 
 // writeSealed writes a safetensors file that carries a digest of its content. The file appears under its name complete or
-// not at all, and is on the disk when the function returns: written beside its name, synced, renamed, and the folder
-// synced.
+// not at all. It is on the disk when the function returns.
 func writeSealed(path string, tensors []safetensors.NamedTensor, metadata map[string]string) error {
 	sealed := maps.Clone(metadata)
 	sealed[metadataDigest] = digest(tensors, metadata)
-	folder := filepath.Dir(path)
-	f, err := os.CreateTemp(folder, temporaryPattern)
-	if err != nil {
+	if err := safetensors.WriteFile(path, tensors, sealed); err != nil {
 		return fmt.Errorf("writing checkpoint: %w", err)
 	}
-	err = errors.Join(writeAndSync(f, tensors, sealed), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err == nil {
-		err = durable.SyncFolder(folder)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("writing checkpoint %s: %w", path, err), removeIfThere(f.Name()))
-	}
 	return nil
-}
-
-func writeAndSync(f *os.File, tensors []safetensors.NamedTensor, metadata map[string]string) error {
-	w := bufio.NewWriterSize(f, 1<<20)
-	if err := safetensors.Write(w, tensors, metadata); err != nil {
-		return err
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	return f.Sync()
 }
 
 func removeIfThere(path string) error {
@@ -99,7 +73,7 @@ func openSealed(path string) (*safetensors.File, error) {
 	return f, nil
 }
 
-// digest is the SHA-256 over metadata and tensors in order of name, every part preceded by its length.
+// digest returns the SHA-256 over metadata and tensors in order of name. The length of every part precedes it.
 func digest(tensors []safetensors.NamedTensor, metadata map[string]string) string {
 	h := sha256.New()
 	put := func(part []byte) {
@@ -121,8 +95,8 @@ func digest(tensors []safetensors.NamedTensor, metadata map[string]string) strin
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// checkpointsIn lists the files of a folder whose name fits a pattern, last name first, which is the newest checkpoint.
-// A folder that is not there has none.
+// checkpointsIn lists the files of a folder whose name fits a pattern. The last name comes first, which is the newest
+// checkpoint. A missing folder has none.
 func checkpointsIn(folder, pattern string) ([]string, error) {
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -164,8 +138,8 @@ func prune(folder string) error {
 	return errors.Join(errs...)
 }
 
-// LatestCheckpoint finds the newest checkpoint of a folder that is whole. The newer ones that are not are reported in
-// bad. No checkpoint at all is the empty path.
+// LatestCheckpoint returns the newest checkpoint of a folder that is whole. bad reports the newer ones that are not whole.
+// The path is empty when there is no checkpoint at all.
 func LatestCheckpoint(folder string) (path string, bad []error, err error) {
 	paths, err := checkpointsIn(folder, checkpointPattern)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/fulldisk"
 	"github.com/pairstream/pairstream/internal/safetensors"
+	"github.com/pairstream/pairstream/internal/testing/fulldisk"
 )
 
 func writeTestCheckpoint(t *testing.T, folder string, step int64) string {
@@ -132,8 +132,8 @@ func TestFailedWriteLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestTornCheckpointIsPassedOver tears the newest checkpoint at every 4 KiB boundary, in the ways in which disks do: the
-// one before is found, and the damage is told.
+// TestTornCheckpointIsPassedOver tears the newest checkpoint at every 4 KiB boundary, in the ways in which disks do. The
+// one before is found, and the damage is reported.
 func TestTornCheckpointIsPassedOver(t *testing.T) {
 	const page = 4096
 	folder := t.TempDir()
@@ -174,8 +174,8 @@ func TestTornCheckpointIsPassedOver(t *testing.T) {
 	}
 }
 
-// TestCheckpointOnAFullDisk lets the disk be full at every 4 KiB of a checkpoint: the error names the file, nothing is
-// left behind, the checkpoint before is the latest, and once there is room the same bytes are written.
+// TestCheckpointOnAFullDisk lets the disk be full at every 4 KiB of a checkpoint. The error names the file, nothing is
+// left behind, and the checkpoint before is the latest. Once there is room, the same bytes are written.
 func TestCheckpointOnAFullDisk(t *testing.T) {
 	if !fulldisk.Alone(t) {
 		return

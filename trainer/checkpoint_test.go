@@ -19,6 +19,13 @@ func withQueue() Options {
 	return o
 }
 
+// withTCL draws its negatives, distils MLM and contrasts as TCL does.
+func withTCL() Options {
+	o := withQueue()
+	o.ITC.Triple, o.MLMDistill, o.ITMNegatives = true, 0.4, MultinomialNegatives
+	return o
+}
+
 func save(t *testing.T, tr *Trainer, folder, positions string) string {
 	t.Helper()
 	path, err := tr.Save(context.Background(), folder, json.RawMessage(positions))
@@ -29,12 +36,18 @@ func save(t *testing.T, tr *Trainer, folder, positions string) string {
 }
 
 func TestResumingChangesNothing(t *testing.T) {
-	for name, o := range map[string]Options{"MAFA": everything(), "momentum encoder and queue": withQueue()} {
+	for name, o := range map[string]Options{
+		"MAFA": everything(), "momentum encoder and queue": withQueue(), "TCL with drawn negatives": withTCL(),
+	} {
 		t.Run(name, func(t *testing.T) {
 			const steps, stop = 6, 4
 			train := func(tr *Trainer, from, to int) {
 				for i := from; i < to; i++ {
-					mustStep(t, tr, testBatch(8, i), testInput(8, i))
+					b := testBatch(8, i)
+					if i%2 == 1 {
+						b = maskSamples(b, 3)
+					}
+					mustStep(t, tr, b, testInput(8, i))
 				}
 			}
 			straight := testTrainer(t, o)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// affected names the losses that differ.
+// affected returns the names of the losses that differ.
 func affected(a, b Losses) string {
 	var names []string
 	for _, l := range []struct {
@@ -19,7 +19,7 @@ func affected(a, b Losses) string {
 	return strings.Join(names, " ")
 }
 
-// smoothed is MAFA with softening from the first epoch and L_uni on.
+// smoothed returns MAFA's settings with softening from the first epoch, and with L_uni on.
 func smoothed() Options {
 	o := everything()
 	o.ITC.SoftFromEpoch = 0
@@ -38,7 +38,7 @@ func consistent() Options {
 	return o
 }
 
-// Every option changes the losses that it is about, and no other, in a first step on the same batch.
+// In a first step on the same batch, every option changes the losses that it is about, and no other.
 func TestOptionsChangeWhatTheyShould(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -89,7 +89,7 @@ func TestOptionsChangeWhatTheyShould(t *testing.T) {
 	}
 }
 
-// What a step learns is seen in the next one.
+// The next step shows what a step has learned.
 func TestOptionsChangeWhatIsLearned(t *testing.T) {
 	base := smoothed()
 	base.Schedule = Schedule{Kind: CosineSteps, Rate: 1e-2, WarmupRate: 1e-2, TotalSteps: 60}

@@ -1,56 +1,73 @@
 package trainer
 
 import (
-	"github.com/pairstream/pairstream/internal/match"
+	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// forward is a batch's way through the model: features, and the losses that are on (nil: off).
+// forward holds a batch's way through the model: features, and the losses that are on (nil: off).
 type forward struct {
+	allImages, allTexts *torch.Tensor    // unit features of every sample [batch, E], to be published
+	masks               []schemas.Mask   // of the batch and its input
+	samples             []schemas.Sample // that are not masked; everything below is of these N alone
+	texts               [][]int32        // their token ids
+
 	image, text        *torch.Tensor // unit features [N, E]
 	keys               keys
 	itc, itm, mlm, uni *torch.Tensor
 	counts             Counts
 
-	// What the losses are made of.
+	// These are the inputs of the losses.
 	temperature        *torch.Tensor
 	tokens             *torch.Tensor // of the images
 	hidden, attention  *torch.Tensor // of the texts
 	simI2T, simT2I     *torch.Tensor // [N, N + queue]
+	simI2I, simT2T     *torch.Tensor // the same within a modality, for TCL
+	itcTerms           []*torch.Tensor
 	picksI2T, picksT2I []pick
 	itmLogits          *torch.Tensor
 	pairs              itmPlan
 	rows               mlmPlan
+	mlmHard, mlmSoft   *torch.Tensor // MLM before distillation, and the distilled part
 }
 
-// keys are the constants that the contrastive loss compares with: the batch's own features, or the momentum encoder's
-// and behind them the queue.
+// keys are the constants that the contrastive loss compares with. They are the batch's own features, or the momentum
+// encoder's features with the queue behind them.
 type keys struct {
 	image, text           *torch.Tensor     // [N + queue, E]
 	batchImage, batchText *torch.Tensor     // [N, E]
 	queue                 []schemas.ImageID // of the rows behind the batch
+	tokens, hidden        *torch.Tensor     // of the batch's images and texts in the momentum encoder; nil without one
 }
 
-// forward runs the model and every loss that is on. Images and texts are encoded once; the fusion encoder sees the 3N
-// pairs of ITM in one go.
-func (t *Trainer) forward(s *torch.Scope, b *schemas.ScoredBatch, in Input, mask masker) (*forward, error) {
-	pixels, err := t.images(s, in)
-	if err != nil {
-		return nil, err
-	}
-	ids, attention, err := match.Texts(s, in.IDs, t.vocabulary.Pad, t.model.Config)
-	if err != nil {
-		return nil, err
-	}
+// forward runs the model and every loss that is on. It encodes images and texts once. The fusion encoder sees the 3N pairs
+// of ITM in one go. Masked samples are encoded for their features, and have no part in anything else.
+func (t *Trainer) forward(s *torch.Scope, b *schemas.ScoredBatch, x tensors, masks []schemas.Mask, mask masker) (*forward, error) {
 	t.seedDropout(s, b, "texts")
-	f := &forward{attention: attention, temperature: t.model.Temperature(s)}
-	f.tokens, f.hidden = t.model.Image(s, pixels), t.model.Text(s, ids, attention)
+	f := &forward{masks: masks, temperature: t.model.Temperature(s)}
+	f.tokens, f.hidden = t.model.Image(s, x.pixels), t.model.Text(s, x.ids, x.attention)
 	f.image, f.text = t.model.ImageFeature(s, f.tokens), t.model.TextFeature(s, f.hidden)
-	f.keys = t.momentum.keys(s, f, pixels, ids)
+	f.allImages, f.allTexts = f.image, f.text
+	if kept := unmasked(len(b.Samples), masks); len(kept) < len(b.Samples) {
+		f.counts.Masked = len(b.Samples) - len(kept)
+		b, x = f.restrict(s, b, x, kept)
+	}
+	if f.samples, f.texts, f.attention = b.Samples, x.texts, x.attention; len(f.samples) == 0 {
+		return f, nil
+	}
+	f.keys = t.momentum.keys(s, x)
+	if t.momentum == nil {
+		f.keys = keys{image: f.image, text: f.text, batchImage: f.image, batchText: f.text}
+	}
 	f.simI2T = similarities(s, f.image, f.keys.text, f.temperature)
 	f.simT2I = similarities(s, f.text, f.keys.image, f.temperature)
 	t.mine(s, f, b)
+	return f, t.losses(s, f, b, x, mask)
+}
+
+// losses computes the losses that are on.
+func (t *Trainer) losses(s *torch.Scope, f *forward, b *schemas.ScoredBatch, x tensors, mask masker) error {
 	if t.options.ITCWeight > 0 {
 		f.itc = t.contrastive(s, f, b)
 	}
@@ -60,26 +77,34 @@ func (t *Trainer) forward(s *torch.Scope, b *schemas.ScoredBatch, in Input, mask
 	}
 	if t.options.MLMWeight > 0 {
 		t.seedDropout(s, b, "mlm")
-		if err := t.maskedLanguage(s, f, in.IDs, mask); err != nil {
-			return nil, err
+		if err := t.maskedLanguage(s, f, mask); err != nil {
+			return err
 		}
 	}
 	if t.options.UniWeight > 0 {
-		positives, err := t.positives(s, in)
-		if err != nil {
-			return nil, err
-		}
-		f.uni = t.options.Uni.loss(s, f.image, t.model.ImageFeature(s, t.model.Image(s, positives)), f.temperature)
+		positives := t.model.ImageFeature(s, t.model.Image(s, x.positives))
+		f.uni = t.options.Uni.loss(s, f.image, positives, f.temperature)
 	}
-	return f, nil
+	return nil
 }
 
-// mine chooses every anchor's hardest candidates by the current similarities and counts them.
+// mine chooses every anchor's negatives by the current similarities and counts them.
 func (t *Trainer) mine(s *torch.Scope, f *forward, b *schemas.ScoredBatch) {
 	n := len(b.Samples)
 	i2t, t2i := directions(b, t.options.ECM)
 	inBatch := func(sim *torch.Tensor) []float32 { return s.Narrow(sim, 1, 0, int64(n)).Float32s() }
-	f.picksI2T, f.picksT2I = i2t.mine(inBatch(f.simI2T), n), t2i.mine(inBatch(f.simT2I), n)
+	choose := t.options.ITMNegatives.chooser(t.options.Seed, b)
+	for _, way := range []struct {
+		candidates
+		sim   *torch.Tensor
+		picks *[]pick
+	}{{i2t, f.simI2T, &f.picksI2T}, {t2i, f.simT2I, &f.picksT2I}} {
+		sim := inBatch(way.sim)
+		*way.picks = way.mine(sim, n, choose)
+		anchors, scored := way.hardestScored(sim, n)
+		f.counts.Anchors += anchors
+		f.counts.HardestScored += scored
+	}
 	f.counts.Samples = n
 	for _, c := range []candidates{i2t, t2i} {
 		total, confirmed := c.scored()
@@ -102,7 +127,7 @@ func (t *Trainer) mine(s *torch.Scope, f *forward, b *schemas.ScoredBatch) {
 	}
 }
 
-// contrastive is ITC.
+// contrastive computes ITC.
 func (t *Trainer) contrastive(s *torch.Scope, f *forward, b *schemas.ScoredBatch) *torch.Tensor {
 	i2t := t.direction(s, f.simI2T, hardTargets(b.Samples, f.keys.queue, f.picksI2T, t.options.ECM))
 	t2i := t.direction(s, f.simT2I, hardTargets(b.Samples, f.keys.queue, f.picksT2I, t.options.ECM))
@@ -110,7 +135,11 @@ func (t *Trainer) contrastive(s *torch.Scope, f *forward, b *schemas.ScoredBatch
 		i2t.teacher = similarities(s, f.keys.batchImage, f.keys.text, f.temperature)
 		t2i.teacher = similarities(s, f.keys.batchText, f.keys.image, f.temperature)
 	}
-	return t.options.ITC.loss(s, i2t, t2i, t.options.ITC.alpha(b.Epoch, t.step))
+	alpha := t.options.ITC.alpha(b.Epoch, t.step)
+	if t.options.ITC.Triple {
+		return t.tripleContrastive(s, f, i2t, t2i, alpha)
+	}
+	return t.options.ITC.loss(s, i2t, t2i, alpha)
 }
 
 func (t *Trainer) direction(s *torch.Scope, sim *torch.Tensor, targets rowTargets) direction {
@@ -122,7 +151,7 @@ func (t *Trainer) direction(s *torch.Scope, sim *torch.Tensor, targets rowTarget
 	return d
 }
 
-// matching is ITM over the planned pairs.
+// matching computes ITM over the planned pairs.
 func (t *Trainer) matching(s *torch.Scope, f *forward) {
 	f.pairs = planITM(f.counts.Samples, f.picksI2T, f.picksT2I, t.options.ECM)
 	f.counts.MatchPairs, f.counts.Dropped = len(f.pairs.labels), f.pairs.dropped
@@ -130,15 +159,15 @@ func (t *Trainer) matching(s *torch.Scope, f *forward) {
 	f.itm = s.CrossEntropy(f.itmLogits, s.Int64s(f.pairs.labels, int64(len(f.pairs.labels))), IgnoreLabel)
 }
 
-// maskedLanguage is MLM over the planned rows; without a hidden token it is left out.
-func (t *Trainer) maskedLanguage(s *torch.Scope, f *forward, ids [][]int32, mask masker) error {
+// maskedLanguage computes MLM over the planned rows. Without a hidden token it leaves MLM out.
+func (t *Trainer) maskedLanguage(s *torch.Scope, f *forward, mask masker) error {
 	f.rows = planMLM(f.counts.Samples, f.picksI2T, f.picksT2I, t.options.ECM)
 	texts := make([][]int32, len(f.rows.texts))
 	for i, text := range f.rows.texts {
-		texts[i] = ids[text]
+		texts[i] = f.texts[text]
 	}
 	masked := mask(texts)
-	tokenIDs, attention, err := match.Texts(s, masked.ids, t.vocabulary.Pad, t.model.Config)
+	tokenIDs, attention, err := model.Texts(s, masked.ids, t.vocabulary.Pad, t.model.Config)
 	if err != nil {
 		return err
 	}
@@ -147,16 +176,27 @@ func (t *Trainer) maskedLanguage(s *torch.Scope, f *forward, ids [][]int32, mask
 	if len(labels) == 0 {
 		return nil
 	}
-	tokens := f.tokens
-	if len(texts) > f.counts.Samples {
-		tokens = s.IndexSelect(tokens, 0, s.Int64s(f.rows.images, int64(len(texts))))
+	images := func(tokens *torch.Tensor) *torch.Tensor {
+		if len(texts) > f.counts.Samples {
+			return s.IndexSelect(tokens, 0, s.Int64s(f.rows.images, int64(len(texts))))
+		}
+		return tokens
 	}
-	logits := t.model.MaskedLogitsAt(s, tokenIDs, attention, tokens, positions)
-	f.mlm = s.CrossEntropy(logits, s.Int64s(labels, int64(len(labels))), IgnoreLabel)
+	logits := t.model.MaskedLogitsAt(s, tokenIDs, attention, images(f.tokens), positions)
+	f.mlmHard = s.CrossEntropy(logits, s.Int64s(labels, int64(len(labels))), IgnoreLabel)
+	f.mlm = f.mlmHard
+	if share := t.options.mlmShare(t.step); share > 0 {
+		var teacher *torch.Tensor
+		s.NoGrad(func() {
+			teacher = s.Softmax(t.momentum.model.MaskedLogitsAt(s, tokenIDs, attention, images(f.keys.tokens), positions), 1)
+		})
+		f.mlmSoft = rowCrossEntropy(s, teacher, s.LogSoftmax(logits, 1))
+		f.mlm = s.Add(s.MulScalar(f.mlmHard, 1-share), s.MulScalar(f.mlmSoft, share))
+	}
 	return nil
 }
 
-// total is the weighted sum of the losses that are there; nil when none is.
+// total returns the weighted sum of the losses that are there, or nil when there is none.
 func (f *forward) total(s *torch.Scope, o Options) *torch.Tensor {
 	var total *torch.Tensor
 	for _, term := range []struct {
@@ -176,7 +216,7 @@ func (f *forward) total(s *torch.Scope, o Options) *torch.Tensor {
 	return total
 }
 
-// losses reads the values.
+// losses reads the values of the losses.
 func (f *forward) losses(total *torch.Tensor) Losses {
 	value := func(x *torch.Tensor) float64 {
 		if x == nil {

@@ -4,7 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/golden"
+	"github.com/pairstream/pairstream/internal/invalid"
+	"github.com/pairstream/pairstream/internal/testing/golden"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -30,7 +31,9 @@ func TestGoldenLearningRates(t *testing.T) {
 			Kind: ReferenceEpochs, Rate: c.LR, Min: c.MinLR, WarmupRate: c.WarmupLR, WarmupSteps: c.WarmupEpochs,
 			Epochs: c.Epochs, WarmupStride: config.StepSize, EpochSteps: 1_000_000,
 		}
-		if err := s.Validate(); err != nil {
+		var l invalid.List
+		s.validate(&l)
+		if err := l.Err(); err != nil {
 			t.Fatal(err)
 		}
 		iterations := make([]float64, len(v.Float64s(prefix+".epoch0_iteration")))

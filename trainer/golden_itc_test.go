@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/golden"
+	"github.com/pairstream/pairstream/internal/testing/golden"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -57,7 +57,7 @@ func itcCases(t *testing.T, v vectors) []itcCase {
 	return cases
 }
 
-// ecmPicks are the choices that the file's case with connections starts from.
+// ecmPicks returns the choices from which the file's case with connections starts.
 func ecmPicks(v vectors, hardest, fresh string) []pick {
 	flags := v.Int64s(fresh)
 	picks := make([]pick, len(flags))
@@ -130,7 +130,7 @@ func TestGoldenITCConnections(t *testing.T) {
 		b := batchOf(n, 0, nil, nil)
 		i2t, _ := directions(b, MAFA().ECM)
 		hardest, fresh := v.Int64s(d.hardest), v.Int64s(d.fresh)
-		for i, p := range i2t.mine(float32s(sim), n) {
+		for i, p := range i2t.mine(float32s(sim), n, twoHardest) {
 			if int64(p.hardest) != hardest[i] {
 				t.Errorf("%s of anchor %d: %d, want %d", d.hardest, i, p.hardest, hardest[i])
 			}

@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/discriminator"
-	"github.com/pairstream/pairstream/internal/golden"
+	"github.com/pairstream/pairstream/internal/testing/golden"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// goldenScored puts the file's batch through the discriminator's core with all N-1 others as candidates: the first half
-// of the decoupled path.
+// goldenScored puts the file's batch through the discriminator's core with all N-1 others as candidates. That is the first
+// half of the decoupled path.
 func goldenScored(t *testing.T, v vectors, dtype torch.DType) *schemas.ScoredBatch {
 	t.Helper()
 	w := newWorker(t)
@@ -81,7 +81,7 @@ func TestGoldenMAFAStep(t *testing.T) {
 				scored.Epoch = epoch
 				tr := goldenTrainer(t, v, p.dtype, o)
 				err := tr.worker.Do(context.Background(), func(s *torch.Scope) error {
-					f, err := tr.forward(s, scored, in, goldenMasker(t, v, v.Int64s("out.mlm_text_index")))
+					f, err := tr.forwardOf(s, scored, in, goldenMasker(t, v, v.Int64s("out.mlm_text_index")))
 					if err != nil {
 						return err
 					}

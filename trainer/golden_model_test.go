@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/golden"
 	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/testing/golden"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -19,14 +19,14 @@ type goldenConfig struct {
 	Pad, CLS, Mask                                             int32
 }
 
-// vocab is a vocabulary with the special tokens in their places.
+// vocab returns a vocabulary with the special tokens in their places.
 func (g goldenConfig) vocab() []string {
 	words := make([]string, g.Vocab)
 	words[g.Pad], words[g.CLS], words[g.Mask] = "[PAD]", "[CLS]", "[MASK]"
 	return words
 }
 
-// precision is one of the reference's two runs, and what is allowed when it is compared with.
+// precision is one of the reference's two runs, with the tolerances of a comparison with it.
 type precision struct {
 	dtype                        torch.DType
 	out, grad                    string // prefixes
@@ -55,7 +55,7 @@ func goldenModel(t *testing.T, v vectors, w *torch.Worker, prefix string, dtype 
 	return m
 }
 
-// goldenTrainer trains the file's model; everything is given back by the end of the test.
+// goldenTrainer trains the file's model. It frees everything by the end of the test.
 func goldenTrainer(t *testing.T, v vectors, dtype torch.DType, o Options) *Trainer {
 	t.Helper()
 	before := torch.Live()
@@ -100,7 +100,16 @@ func goldenInput(v vectors) Input {
 	}
 }
 
-// goldenMasker hides what the file says was hidden, checking that it is asked for the rows that the file has.
+// forwardOf runs the forward pass of a whole batch.
+func (t *Trainer) forwardOf(s *torch.Scope, b *schemas.ScoredBatch, in Input, mask masker) (*forward, error) {
+	x, err := t.receive(s, in)
+	if err != nil {
+		return nil, err
+	}
+	return t.forward(s, b, x, masksOf(b, in), mask)
+}
+
+// goldenMasker hides what the file says was hidden. It checks that its rows are those of the file.
 func goldenMasker(t *testing.T, v vectors, texts []int64) masker {
 	width := int(v.Must("in.mlm_input_ids").Shape[1])
 	rowOf := func(row int) int { return int(texts[row]) }
@@ -122,7 +131,7 @@ func goldenMasker(t *testing.T, v vectors, texts []int64) masker {
 	}
 }
 
-// checkGradients compares all gradients that the file has: norms under norms, full ones under full.
+// checkGradients compares all gradients in the file: norms under norms, full ones under full.
 func checkGradients(t *testing.T, s *torch.Scope, v vectors, tr *Trainer, p precision, norms, full string) {
 	t.Helper()
 	compared := map[string]bool{}
@@ -156,7 +165,7 @@ func checkGradients(t *testing.T, s *torch.Scope, v vectors, tr *Trainer, p prec
 	}
 }
 
-// unscored is a batch that no Con-D has seen.
+// unscored returns a batch that no Con-D has seen.
 func unscored(n int) *schemas.ScoredBatch {
 	b := batchOf(n, 0, nil, nil)
 	for i := range b.Samples {

@@ -1,9 +1,10 @@
 package trainer
 
 import (
+	"slices"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/golden"
+	"github.com/pairstream/pairstream/internal/testing/golden"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -45,11 +46,11 @@ func TestGoldenSoftLabels(t *testing.T) {
 				golden.Close(t, "label_i2t", images, v.Float64s(c.prefix+".label_i2t"), 1e-10, 0)
 				golden.Close(t, "label_t2i", texts, v.Float64s(c.prefix+".label_t2i"), 1e-10, 0)
 				both := append(images, texts...)
-				sorted := MeanSortedLabels(both, int(columns))
+				sorted := meanSortedLabels(both, int(columns))
 				golden.Close(t, "mean_sorted", sorted, v.Float64s(c.prefix+".mean_sorted"), 1e-10, 0)
-				groups := SoftLabelGroups(sorted, config.B)
+				groups := softLabelGroups(sorted, config.B)
 				golden.Close(t, "groups", groups[:], v.Float64s(c.prefix+".groups"), 1e-10, 0)
-				groups = SoftLabelGroups(MeanSortedLabels(texts, int(columns)), config.B)
+				groups = softLabelGroups(meanSortedLabels(texts, int(columns)), config.B)
 				golden.Close(t, "groups_t2i", groups[:], v.Float64s(c.prefix+".groups_t2i"), 1e-10, 0)
 				return nil
 			})
@@ -63,4 +64,36 @@ func onesOnDiagonal(s *torch.Scope, rows, columns int64) *torch.Tensor {
 		values[i*columns+i] = 1
 	}
 	return s.Float64s(values, rows, columns)
+}
+
+// meanSortedLabels sorts the soft labels of every anchor in descending order and averages them over the anchors (MAFA
+// appendix D, steps 1 to 3). labels holds one row of the given number of columns per anchor. It does not change.
+func meanSortedLabels(labels []float64, columns int) []float64 {
+	mean := make([]float64, columns)
+	rows := len(labels) / columns
+	for r := range rows {
+		row := slices.Clone(labels[r*columns : (r+1)*columns])
+		slices.Sort(row)
+		for i, v := range row {
+			mean[columns-1-i] += v / float64(rows)
+		}
+	}
+	return mean
+}
+
+// softLabelGroups sums the labels of [meanSortedLabels] over three groups of ranks. These are 1..5, 6..batch, and the
+// ranks beyond, which are the queue's (MAFA appendix D, steps 4 and 5; Table 2).
+func softLabelGroups(sorted []float64, batch int) [3]float64 {
+	var groups [3]float64
+	for rank, v := range sorted {
+		switch {
+		case rank < 5:
+			groups[0] += v
+		case rank < batch:
+			groups[1] += v
+		default:
+			groups[2] += v
+		}
+	}
+	return groups
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/golden"
+	"github.com/pairstream/pairstream/internal/testing/golden"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -48,7 +48,7 @@ func TestGoldenITMHard(t *testing.T) {
 			tr := goldenTrainer(t, v, p.dtype, o)
 			err := tr.worker.Do(context.Background(), func(s *torch.Scope) error {
 				b := unscored(n)
-				f, err := tr.forward(s, b, goldenInput(v), tr.masker(b))
+				f, err := tr.forwardOf(s, b, goldenInput(v), tr.masker(b))
 				if err != nil {
 					return err
 				}
@@ -95,7 +95,7 @@ func TestGoldenITMSecondHardest(t *testing.T) {
 					}
 				}
 				b.T2I, b.ProbT2I = b.I2T, b.ProbI2T
-				f, err := tr.forward(s, b, goldenInput(v), tr.masker(b))
+				f, err := tr.forwardOf(s, b, goldenInput(v), tr.masker(b))
 				if err != nil {
 					return err
 				}
@@ -127,7 +127,7 @@ func TestGoldenGRITStep(t *testing.T) {
 			tr := goldenTrainer(t, v, p.dtype, o)
 			err := tr.worker.Do(context.Background(), func(s *torch.Scope) error {
 				b := unscored(len(in.IDs))
-				f, err := tr.forward(s, b, in, goldenMasker(t, v, iota64(len(in.IDs))))
+				f, err := tr.forwardOf(s, b, in, goldenMasker(t, v, iota64(len(in.IDs))))
 				if err != nil {
 					return err
 				}
@@ -151,7 +151,7 @@ func TestGoldenGRITStep(t *testing.T) {
 	}
 }
 
-// checkSimilarityGradients takes the similarity matrices as independent variables.
+// checkSimilarityGradients treats the similarity matrices as independent variables.
 func checkSimilarityGradients(t *testing.T, s *torch.Scope, v vectors, p precision, f *forward, o Options) {
 	t.Helper()
 	leaf := func(sim *torch.Tensor) direction {

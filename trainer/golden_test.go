@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/golden"
+	"github.com/pairstream/pairstream/internal/testing/golden"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -30,7 +30,7 @@ func (v vectors) matrix(s *torch.Scope, name string) *torch.Tensor {
 	return s.Float64s(v.Float64s(name), v.Must(name).Shape...)
 }
 
-// variable is matrix as an independent variable.
+// variable puts a tensor on the scope as matrix does, as an independent variable.
 func (v vectors) variable(s *torch.Scope, name string) *torch.Tensor {
 	x := v.matrix(s, name)
 	x.SetRequiresGrad(true)

@@ -4,36 +4,54 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/pairstream/pairstream/internal/match"
+	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Input is what a batch's references and texts have become.
+// Input holds a batch's references and texts in the form that a step takes.
 type Input struct {
 	// Pixels are the preprocessed training images, one after another: 3 x S x S float32 each.
 	Pixels []float32
-	// Positives are the images to be pulled towards them, as Pixels: a sample's positive, or another augmentation of its own
-	// image where it has none. Needed when UniWeight is above 0; else not looked at.
+	// Positives are the images that should come close to them, in the form of Pixels. Each is a sample's positive, or
+	// another augmentation of its own image where it has none. They are needed when UniWeight is above 0; else they are
+	// ignored.
 	Positives []float32
+	// Second holds other augmentations of the images, in the form of Pixels. They are needed with ITC.Triple; else they
+	// are ignored.
+	Second []float32
 	// IDs are the token ids of each sample's text: [CLS] ... [SEP], not padded.
 	IDs [][]int32
+	// Masked names the samples whose images could not be had, beyond those that the batch masks. Their pixels are 0.
+	Masked []schemas.Mask
 
 	sent *sent // the images, when [Trainer.Send] has taken them; else nil
 }
 
 // sent are images on their way to the device.
-type sent struct{ pixels, positives *torch.Upload }
+type sent struct{ pixels, positives, second *torch.Upload }
 
-// Send starts to copy an input's images to the device, where they arrive while it computes the step before. It may be
-// called on another goroutine than Step is. The pixels are the caller's again; the input that Send returns has none, and
-// goes to one Step, or back by [Input.Free].
+// tensors are a batch's images and texts on the device; positives and second are nil where no loss wants them.
+type tensors struct {
+	pixels, positives, second *torch.Tensor // [n, 3, S, S]
+	ids, attention            *torch.Tensor // [n, length]
+	texts                     [][]int32
+}
+
+// Send starts to copy an input's images to the device, where they arrive while it computes the step before. It may run on
+// another goroutine than Step. The pixels belong to the caller again when it returns. The input that Send returns has
+// none, and goes to one Step, or back by [Input.Free].
 func (t *Trainer) Send(in Input) (Input, error) {
-	out := Input{IDs: in.IDs, sent: new(sent)}
+	out := Input{IDs: in.IDs, Masked: in.Masked, sent: new(sent)}
 	var err error
-	if out.sent.pixels, err = match.Send(in.Pixels, len(in.IDs), t.model); err == nil && t.options.UniWeight > 0 {
-		out.sent.positives, err = match.Send(in.Positives, len(in.IDs), t.model)
+	send := func(to **torch.Upload, pixels []float32, wanted bool) {
+		if wanted && err == nil {
+			*to, err = model.Send(pixels, len(in.IDs), t.model)
+		}
 	}
+	send(&out.sent.pixels, in.Pixels, true)
+	send(&out.sent.positives, in.Positives, t.options.UniWeight > 0)
+	send(&out.sent.second, in.Second, t.options.ITC.Triple)
 	if err != nil {
 		out.Free()
 		return Input{}, fmt.Errorf("sending images to the device: %w", err)
@@ -41,30 +59,36 @@ func (t *Trainer) Send(in Input) (Input, error) {
 	return out, nil
 }
 
-// Free gives back what Send has taken and no step has received.
+// Free frees what Send has sent and no step has received.
 func (in Input) Free() {
 	if in.sent != nil {
 		in.sent.pixels.Free()
 		in.sent.positives.Free()
+		in.sent.second.Free()
 	}
 }
 
-// images and positives are the input's on the device.
-func (t *Trainer) images(s *torch.Scope, in Input) (*torch.Tensor, error) {
-	if in.sent != nil {
-		return match.Received(s, in.sent.pixels, t.model), nil
+// receive puts an input on the device.
+func (t *Trainer) receive(s *torch.Scope, in Input) (x tensors, err error) {
+	if in.sent == nil {
+		if in, err = t.Send(in); err != nil {
+			return x, err
+		}
+		defer in.Free()
 	}
-	return match.Images(s, in.Pixels, len(in.IDs), t.model)
+	x.texts = in.IDs
+	x.pixels = model.Received(s, in.sent.pixels, t.model)
+	if in.sent.positives != nil {
+		x.positives = model.Received(s, in.sent.positives, t.model)
+	}
+	if in.sent.second != nil {
+		x.second = model.Received(s, in.sent.second, t.model)
+	}
+	x.ids, x.attention, err = model.Texts(s, in.IDs, t.vocabulary.Pad, t.model.Config)
+	return x, err
 }
 
-func (t *Trainer) positives(s *torch.Scope, in Input) (*torch.Tensor, error) {
-	if in.sent != nil {
-		return match.Received(s, in.sent.positives, t.model), nil
-	}
-	return match.Images(s, in.Positives, len(in.IDs), t.model)
-}
-
-// ErrInput marks a batch or an input that does not fit the model; another attempt would fail alike.
+// ErrInput marks a batch or an input that does not fit the model. Another attempt would fail in the same way.
 var ErrInput = errors.New("input does not fit")
 
 // check compares the batch and its input with the model's sizes.
@@ -78,11 +102,18 @@ func (t *Trainer) check(b *schemas.ScoredBatch, in Input) error {
 		return fmt.Errorf("%w: %d pixel values for %d images of %d", ErrInput, len(in.Pixels), n, image)
 	case in.sent == nil && t.options.UniWeight > 0 && len(in.Positives) != n*image:
 		return fmt.Errorf("%w: %d pixel values for %d positives of %d", ErrInput, len(in.Positives), n, image)
+	case in.sent == nil && t.options.ITC.Triple && len(in.Second) != n*image:
+		return fmt.Errorf("%w: %d pixel values for %d second views of %d", ErrInput, len(in.Second), n, image)
 	case len(in.IDs) != n:
 		return fmt.Errorf("%w: %d texts for %d samples", ErrInput, len(in.IDs), n)
 	case len(b.I2T) != n*int(b.M) || len(b.T2I) != len(b.I2T) || len(b.ProbI2T) != len(b.I2T) || len(b.ProbT2I) != len(b.I2T):
 		return fmt.Errorf("%w: %d and %d candidates with %d and %d probabilities, want %d x %d",
 			ErrInput, len(b.I2T), len(b.T2I), len(b.ProbI2T), len(b.ProbT2I), n, b.M)
+	}
+	for _, m := range masksOf(b, in) {
+		if m.Sample < 0 || int(m.Sample) >= n {
+			return fmt.Errorf("%w: sample %d of %d is masked", ErrInput, m.Sample, n)
+		}
 	}
 	for i := range b.Samples {
 		for _, j := range b.Samples[i].Partners {

@@ -9,7 +9,7 @@ import (
 // IgnoreLabel marks a token that the masked-language loss does not ask for.
 const IgnoreLabel = -100
 
-// Vocabulary is what masking and padding need to know of a tokenizer.
+// Vocabulary holds what masking and padding need to know of a tokenizer.
 type Vocabulary struct {
 	Size int   // ids are 0..Size-1
 	Pad  int32 // [PAD]
@@ -30,10 +30,10 @@ func VocabularyOf(tokens []string) (Vocabulary, error) {
 	return v, nil
 }
 
-// MaskTokens hides tokens for masked language modelling as BERT and the papers' code do: every token but [CLS] and
-// padding is selected with the given probability ([SEP] can be); of the selected 80 % become [MASK], 10 % an id drawn
-// from the whole vocabulary (special tokens included) and 10 % stay as they are. The labels are the original ids at
-// selected tokens and [IgnoreLabel] elsewhere. A row may end up with nothing selected.
+// MaskTokens hides tokens for masked language modelling as BERT and the papers' code do. It selects every token but [CLS]
+// and padding with the given probability; [SEP] can be selected. Of the selected, 80 % become [MASK] and 10 % stay as they
+// are. The other 10 % become an id drawn from the whole vocabulary, special tokens included. The labels are the original
+// ids at selected tokens and [IgnoreLabel] elsewhere. A row may end up with nothing selected.
 func (v Vocabulary) MaskTokens(ids []int32, probability float64, r *rand.Rand) (masked []int32, labels []int64) {
 	masked = slices.Clone(ids)
 	labels = make([]int64, len(ids))

@@ -12,8 +12,8 @@ const (
 	NoCandidate              // the anchor has nothing to choose from
 )
 
-// ClassOf places a probability; exactly Low and exactly High are ambiguous. (The authors' code drops a pair that sits
-// on a threshold, their Algorithm 1 would keep it as a negative.) The comparison is made in float32, the precision of
+// ClassOf returns the class of a probability. Exactly Low and exactly High are ambiguous. (The authors' code drops a pair
+// on a threshold, and their Algorithm 1 would keep it as a negative.) The comparison is made in float32, the precision of
 // the record: a probability written as 0.8 is on the threshold 0.8.
 func (o ECMOptions) ClassOf(p float32) Class {
 	switch {
@@ -27,9 +27,9 @@ func (o ECMOptions) ClassOf(p float32) Class {
 
 // pick is the choice of one anchor among its candidates, by the training model's current similarity.
 type pick struct {
-	hardest int32 // most similar candidate, -1: none
-	second  int32 // next most similar, -1: none
-	class   Class // of the hardest
+	hardest int32 // most similar candidate, or the one that was drawn; -1: none
+	second  int32 // the next one; -1: none
+	class   Class // of the first
 }
 
 // candidates lists, for every anchor of one direction, the samples that may be its negatives.
@@ -41,7 +41,7 @@ type candidates struct {
 	classify func(p float32) Class
 }
 
-// directions gives the candidates of the image anchors and of the text anchors.
+// directions returns the candidates of the image anchors and of the text anchors.
 func directions(b *schemas.ScoredBatch, ecm ECMOptions) (i2t, t2i candidates) {
 	i2t = candidates{samples: b.Samples, m: int(b.M), list: b.I2T, prob: b.ProbI2T, classify: ecm.ClassOf}
 	t2i = i2t
@@ -49,27 +49,17 @@ func directions(b *schemas.ScoredBatch, ecm ECMOptions) (i2t, t2i candidates) {
 	return i2t, t2i
 }
 
-// mine chooses for every anchor. sim holds one row of similarities per anchor, of which the first len(samples) columns
-// are the batch. Only scored candidates are eligible, so with fewer than N-1 of them an anchor whose true hardest was
-// not scored takes the hardest that was; in a batch that nobody scored (m = 0) every other sample is a candidate and a
-// negative. Samples that show the same image are known positives and never eligible. Equal similarities go to the
-// lower index.
-func (c candidates) mine(sim []float32, columns int) []pick {
+// mine chooses for every anchor. sim holds one row of similarities per anchor; its first len(samples) columns are the
+// batch. Only scored candidates are eligible. If there are fewer than N-1 of them and an anchor's true hardest was not
+// scored, it takes the hardest that was. In a batch that nobody scored (m = 0) every other sample is a candidate and a
+// negative. Samples that show the same image are known positives and never eligible.
+func (c candidates) mine(sim []float32, columns int, choose chooser) []pick {
 	picks := make([]pick, len(c.samples))
 	probs := make([]float32, len(c.samples))
 	for anchor := range c.samples {
 		eligible := c.eligible(anchor, probs)
-		row := sim[anchor*columns:]
-		p := pick{hardest: -1, second: -1, class: NoCandidate}
-		for j, ok := range eligible {
-			switch {
-			case !ok:
-			case p.hardest < 0 || row[j] > row[p.hardest]:
-				p.hardest, p.second = int32(j), p.hardest
-			case p.second < 0 || row[j] > row[p.second]:
-				p.second = int32(j)
-			}
-		}
+		p := pick{class: NoCandidate}
+		p.hardest, p.second = choose(sim[anchor*columns:], eligible)
 		if p.hardest >= 0 {
 			p.class = Negative
 			if c.m > 0 {
@@ -79,6 +69,29 @@ func (c candidates) mine(sim []float32, columns int) []pick {
 		picks[anchor] = p
 	}
 	return picks
+}
+
+// hardestScored counts the anchors of a scored batch that have a hardest sample, and those of them that have it among
+// their candidates. The counts tell how well Con-D's few candidates cover what the current model finds hardest. sim is as
+// in mine.
+func (c candidates) hardestScored(sim []float32, columns int) (anchors, scored int) {
+	if c.m == 0 {
+		return 0, 0
+	}
+	all := c
+	all.m = 0
+	probs := make([]float32, len(c.samples))
+	for anchor := range c.samples {
+		hardest, _ := twoHardest(sim[anchor*columns:], all.eligible(anchor, probs))
+		if hardest < 0 {
+			continue
+		}
+		anchors++
+		if c.eligible(anchor, probs)[hardest] {
+			scored++
+		}
+	}
+	return anchors, scored
 }
 
 // eligible marks the candidates of an anchor by sample and writes their probabilities to probs.

@@ -78,10 +78,10 @@ func TestMine(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			i2t, t2i := directions(c.batch, MAFA().ECM)
-			if got := i2t.mine(sim, 4); !slices.Equal(got, c.want) {
+			if got := i2t.mine(sim, 4, twoHardest); !slices.Equal(got, c.want) {
 				t.Errorf("images: %v, want %v", got, c.want)
 			}
-			if got := t2i.mine(sim, 4); !slices.Equal(got, c.want) {
+			if got := t2i.mine(sim, 4, twoHardest); !slices.Equal(got, c.want) {
 				t.Errorf("texts: %v, want %v", got, c.want)
 			}
 		})
@@ -91,7 +91,7 @@ func TestMine(t *testing.T) {
 func TestMineReadsOnlyTheBatchColumns(t *testing.T) {
 	i2t, _ := directions(batchOf(2, 0, nil, nil), MAFA().ECM)
 	sim := []float32{1, 0, 7, 7, 0, 1, 7, 7} // two queue columns
-	if got, want := i2t.mine(sim, 4), []pick{{1, -1, Negative}, {0, -1, Negative}}; !slices.Equal(got, want) {
+	if got, want := i2t.mine(sim, 4, twoHardest), []pick{{1, -1, Negative}, {0, -1, Negative}}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
@@ -100,5 +100,26 @@ func TestScoredCounts(t *testing.T) {
 	i2t, _ := directions(batchOf(2, 2, []int32{1, -1, 0, -1}, []float32{0.9, 0, 0.8, 0}), MAFA().ECM)
 	if total, connections := i2t.scored(); total != 2 || connections != 1 {
 		t.Errorf("%d candidates, %d connections, want 2 and 1", total, connections)
+	}
+}
+
+// The hardest of all samples is looked for among the candidates. Partners are never anyone's hardest.
+func TestHardestScored(t *testing.T) {
+	sim := []float32{
+		9, 1, 3, 2,
+		4, 9, 4, 1,
+		1, 2, 9, 3,
+		0, 5, 8, 9,
+	}
+	b := batchOf(4, 1, []int32{2, 3, 3, 1}, []float32{0, 0, 0, 0}) // without partners the hardest are 2, 0, 3 and 2
+	b.Samples[3].Partners, b.Samples[2].Partners = schemas.Int32s{2}, schemas.Int32s{3}
+	b.I2T[2] = 1 // the hardest of sample 2 besides its partner
+	i2t, _ := directions(b, MAFA().ECM)
+	if anchors, scored := i2t.hardestScored(sim, 4); anchors != 4 || scored != 3 {
+		t.Errorf("the hardest of %d of %d anchors were scored, want 3 of 4", scored, anchors)
+	}
+	i2t, _ = directions(batchOf(4, 0, nil, nil), MAFA().ECM)
+	if anchors, scored := i2t.hardestScored(sim, 4); anchors != 0 || scored != 0 {
+		t.Errorf("a batch that nobody scored has %d anchors, %d scored", anchors, scored)
 	}
 }

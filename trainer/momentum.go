@@ -12,9 +12,9 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// momentum is an exponential average of the model, whose features are the keys of the contrastive loss, and a queue of
-// the latest of them (ALBEF section 3.2, as GRIT-VLP and MAFA use it when they fine-tune for retrieval). All methods take
-// a nil receiver: no momentum encoder.
+// momentum is an exponential average of the model, whose features are the keys of the contrastive loss, and a queue of the
+// latest keys. ALBEF section 3.2 describes it; GRIT-VLP and MAFA use it when they fine-tune for retrieval. All methods
+// take a nil receiver: no momentum encoder.
 type momentum struct {
 	model       *model.Model
 	decay       float64
@@ -23,7 +23,7 @@ type momentum struct {
 	ids         []schemas.ImageID // of its rows
 }
 
-// newMomentum starts from a copy of the weights.
+// newMomentum makes an average that starts from a copy of the weights.
 func newMomentum(ctx context.Context, m *model.Model, o MomentumOptions) (*momentum, error) {
 	tensors, err := m.Export(ctx)
 	if err != nil {
@@ -40,7 +40,7 @@ func newMomentum(ctx context.Context, m *model.Model, o MomentumOptions) (*momen
 	return momentumFrom(ctx, m, f, "", o)
 }
 
-// momentumFrom takes the average from the tensors of a file whose names begin with prefix.
+// momentumFrom reads the average from the tensors of a file whose names begin with prefix.
 func momentumFrom(ctx context.Context, m *model.Model, f *safetensors.File, prefix string, o MomentumOptions) (*momentum, error) {
 	average, err := model.FromFile(ctx, m.Worker(), f, model.LoadOptions{
 		Prefix: prefix, Config: &m.Config, Vocab: m.Vocab, DType: m.Params()[0].Tensor.DType(),
@@ -48,7 +48,7 @@ func momentumFrom(ctx context.Context, m *model.Model, f *safetensors.File, pref
 	if err != nil {
 		return nil, fmt.Errorf("making the momentum encoder: %w", err)
 	}
-	average.SetDropout(m.Dropout()) // ALBEF's average runs in training mode, too
+	average.SetDropout(m.Dropout()) // ALBEF's average runs in training mode as well
 	return &momentum{model: average, decay: o.Decay, limit: o.Queue}, nil
 }
 
@@ -61,7 +61,7 @@ func (a *momentum) free() {
 	a.text.Free()
 }
 
-// follow moves the average towards the weights, before every step, as ALBEF does.
+// follow moves the average towards the weights before every step, as ALBEF does.
 func (a *momentum) follow(s *torch.Scope, m *model.Model) {
 	if a == nil {
 		return
@@ -74,15 +74,21 @@ func (a *momentum) follow(s *torch.Scope, m *model.Model) {
 	})
 }
 
-// keys are the average's features of the batch, and the queue behind them; without an average the model's own.
-func (a *momentum) keys(s *torch.Scope, f *forward, pixels, ids *torch.Tensor) keys {
+// keys returns the average's features of the batch, with the queue behind them. TCL shows the average a second view of the
+// images.
+func (a *momentum) keys(s *torch.Scope, x tensors) (k keys) {
 	if a == nil {
-		return keys{image: f.image, text: f.text, batchImage: f.image, batchText: f.text}
+		return k
 	}
-	var k keys
+	pixels := x.pixels
+	if x.second != nil {
+		pixels = x.second
+	}
 	s.NoGrad(func() {
-		k.batchImage = a.model.ImageFeature(s, a.model.Image(s, pixels))
-		k.batchText = a.model.TextFeature(s, a.model.Text(s, ids, f.attention))
+		k.tokens = a.model.Image(s, pixels)
+		k.batchImage = a.model.ImageFeature(s, k.tokens)
+		k.hidden = a.model.Text(s, x.ids, x.attention)
+		k.batchText = a.model.TextFeature(s, k.hidden)
 		k.image, k.text = k.batchImage, k.batchText
 		if a.image != nil {
 			k.image, k.text, k.queue = s.Cat(0, k.image, a.image), s.Cat(0, k.text, a.text), a.ids
@@ -92,8 +98,8 @@ func (a *momentum) keys(s *torch.Scope, f *forward, pixels, ids *torch.Tensor) k
 }
 
 // enqueue puts the batch's keys in front of the queue and lets the oldest fall out.
-func (a *momentum) enqueue(s *torch.Scope, b *schemas.ScoredBatch, f *forward) {
-	if a == nil || a.limit == 0 {
+func (a *momentum) enqueue(s *torch.Scope, f *forward) {
+	if a == nil || a.limit == 0 || len(f.samples) == 0 {
 		return
 	}
 	filled := min(int64(a.limit), f.keys.image.Size(0))
@@ -106,9 +112,9 @@ func (a *momentum) enqueue(s *torch.Scope, b *schemas.ScoredBatch, f *forward) {
 		a.text.Free()
 		a.image, a.text = image, text
 	})
-	ids := make([]schemas.ImageID, 0, len(b.Samples)+len(a.ids))
-	for i := range b.Samples {
-		ids = append(ids, b.Samples[i].ImageID)
+	ids := make([]schemas.ImageID, 0, len(f.samples)+len(a.ids))
+	for i := range f.samples {
+		ids = append(ids, f.samples[i].ImageID)
 	}
 	a.ids = slices.Clip(append(ids, a.ids...)[:filled])
 }

@@ -25,7 +25,7 @@ func weightsOf(t *testing.T, tr *Trainer, name string) (own, average []float64) 
 	return own, average
 }
 
-// The average moves before every step: after the second it has seen the weights that the first one made.
+// The average moves before every step. So after the second step it has seen the weights that the first one made.
 func TestMomentumFollowsTheWeights(t *testing.T) {
 	o := withQueue()
 	o.Schedule = Schedule{Kind: CosineSteps, Rate: 1e-2, WarmupRate: 1e-2, TotalSteps: 60}
@@ -48,7 +48,7 @@ func TestMomentumFollowsTheWeights(t *testing.T) {
 	}
 }
 
-// In the first step average and weights are the same, so the keys put into the queue are the published features.
+// In the first step average and weights are the same. So the keys in the queue are the published features.
 func TestQueueHoldsFeatures(t *testing.T) {
 	o := withQueue()
 	o.Dropout = 0 // or the two would drop different elements

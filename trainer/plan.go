@@ -1,8 +1,8 @@
 package trainer
 
-// itmPlan lists the (image, text) pairs of the matching loss with their labels, in the order of the authors' code:
-// the N true pairs, negatives of the texts, negatives of the images, connections of the texts, of the images,
-// second-hardest replacements of the texts, of the images.
+// itmPlan lists the (image, text) pairs of the matching loss with their labels, in the order of the authors' code. First
+// come the N true pairs. Then follow negatives, connections and second-hardest replacements, each of the texts and then of
+// the images.
 type itmPlan struct {
 	images, texts, labels []int64
 	dropped               int // anchors that give no pair
@@ -14,10 +14,10 @@ func (p *itmPlan) add(image, text, label int64) {
 	p.labels = append(p.labels, label)
 }
 
-// planITM turns the choices into pairs. An ambiguous pair is replaced by the anchor's second-hardest candidate, taken as
-// a negative without asking Con-D (MAFA section 4.1, Algorithm 1); an anchor without a further candidate gives no
-// pair, nor does one without any. With Eliminate a connection gives no pair. With ITM off every hardest candidate is a
-// negative, as in GRIT-VLP.
+// planITM turns the choices into pairs. An ambiguous pair is replaced by the anchor's second-hardest candidate, taken as a
+// negative without asking Con-D (MAFA section 4.1, Algorithm 1). An anchor without a further candidate, or without any,
+// gives no pair. With Eliminate a connection gives no pair. With ITM off every hardest candidate is a negative, as in
+// GRIT-VLP.
 func planITM(n int, i2t, t2i []pick, ecm ECMOptions) itmPlan {
 	var p itmPlan
 	for b := range int64(n) {
@@ -62,9 +62,8 @@ func (p *itmPlan) addClass(class Class, i2t, t2i []pick, ecm ECMOptions) {
 // mlmPlan lists the (image, text) rows of the masked-language loss.
 type mlmPlan struct{ images, texts []int64 }
 
-// planMLM takes the N true pairs and, as extra rows with masks of their own, the connections of the images and then
-// those of the texts (MAFA eq. 4). A pair that is a connection in both directions makes two rows, as in the authors'
-// code.
+// planMLM takes the N true pairs. Extra rows with masks of their own are the connections of the images and then those of
+// the texts (MAFA eq. 4). A pair that is a connection in both directions makes two rows, as in the authors' code.
 func planMLM(n int, i2t, t2i []pick, ecm ECMOptions) mlmPlan {
 	var p mlmPlan
 	for b := range int64(n) {

@@ -7,8 +7,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Three samples: image 0 has a connection, image 1 an ambiguous candidate, image 2 a
-// negative; text 0 is ambiguous without a second candidate, text 1 has a connection, text 2 nothing to choose from.
+// There are three samples. Image 0 has a connection, image 1 an ambiguous candidate, image 2 a negative. Text 0 is
+// ambiguous without a second candidate, text 1 has a connection, and text 2 has nothing to choose from.
 var (
 	planI2T = []pick{{1, 2, Connection}, {2, 0, Ambiguous}, {0, 1, Negative}}
 	planT2I = []pick{{2, -1, Ambiguous}, {0, 2, Connection}, {-1, -1, NoCandidate}}

@@ -14,7 +14,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// preciseWorker computes in mixed precision, if asked to; with multiplier libtorch as other devices than the CPU do.
+// preciseWorker returns a worker, in mixed precision if asked to. With multiplier libtorch it computes as devices other
+// than the CPU do.
 func preciseWorker(t *testing.T, precision torch.DType, multiplier string) *torch.Worker {
 	t.Helper()
 	w, err := torch.NewWorker(torch.WorkerOptions{Threads: 2, Deterministic: true, Precision: precision, Multiplier: multiplier})
@@ -46,8 +47,8 @@ func preciseTrainer(t *testing.T, precision torch.DType, multiplier string, o Op
 	return tr
 }
 
-// objectives are the settings of the papers, each with losses that no other has. Dropout is off: libtorch's own operations
-// draw otherwise.
+// objectives returns the settings of the papers, each with losses that no other has. Dropout is off, because libtorch's
+// own operations draw in another way.
 func objectives() map[string]Options {
 	fine, distilled := RetrievalFineTuning(), withQueue()
 	fine.Momentum.Queue, distilled.ITC.AlphaRampSteps = 20, 0
@@ -59,7 +60,7 @@ func objectives() map[string]Options {
 	return all
 }
 
-// choiceless is a batch with one candidate for each anchor, so that roundings cannot choose another.
+// choiceless returns a batch with one candidate for each anchor, so that roundings cannot choose another.
 func choiceless(n int) *schemas.ScoredBatch {
 	b := testBatch(n, 0)
 	m := int(b.M)
@@ -84,7 +85,7 @@ func choiceless(n int) *schemas.ScoredBatch {
 func gradients(t *testing.T, tr *Trainer, b *schemas.ScoredBatch, in Input) (losses Losses, all []float64) {
 	t.Helper()
 	err := tr.worker.Do(context.Background(), func(s *torch.Scope) error {
-		f, err := tr.forward(s, b, in, tr.masker(b))
+		f, err := tr.forwardOf(s, b, in, tr.masker(b))
 		if err != nil {
 			return err
 		}
@@ -109,8 +110,8 @@ func gradients(t *testing.T, tr *Trainer, b *schemas.ScoredBatch, in Input) (los
 	return losses, all
 }
 
-// Losses are within half a hundredth of float32's, and the whole gradient points the same way: it is off by less than
-// a twentieth of its length.
+// Losses are within half a hundredth of float32's. The whole gradient points the same way: it is off by less than a
+// twentieth of its length.
 func TestAStepInMixedPrecision(t *testing.T) {
 	b, in := choiceless(8), testInput(8, 0)
 	for name, o := range objectives() {
@@ -174,8 +175,8 @@ func TestMixedPrecisionConverges(t *testing.T) {
 	}
 }
 
-// Checkpoints know nothing of the precision: master weights and moments are of float32. Training goes on from one as if it
-// had never stopped.
+// Checkpoints are independent of the precision: master weights and moments are in float32. Training resumes from one as if
+// it had never stopped.
 func TestCheckpointsInMixedPrecision(t *testing.T) {
 	o := withQueue()
 	types := func(path string) (all []string) {

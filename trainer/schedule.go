@@ -1,70 +1,67 @@
 package trainer
 
 import (
-	"fmt"
 	"math"
+
+	"github.com/pairstream/pairstream/internal/invalid"
 )
 
 // ScheduleKind names a learning-rate schedule.
 type ScheduleKind string
 
 const (
-	// CosineSteps warms up linearly over WarmupSteps and then follows half a cosine down to Min at TotalSteps, where it
-	// stays: the schedule for a stream, which has steps but no epochs over a fixed data set.
+	// CosineSteps warms up linearly over WarmupSteps. It then follows half a cosine down to Min at TotalSteps, where it
+	// stays. It is the schedule for a stream, which has steps but no epochs over a fixed data set.
 	CosineSteps ScheduleKind = "cosine"
 	// ReferenceEpochs is the schedule of the ALBEF, GRIT-VLP and MAFA pre-training drivers, see [Schedule].
 	ReferenceEpochs ScheduleKind = "reference"
 )
 
-// Schedule gives the learning rate of every step, counted from 0. It depends on nothing but the step, so a restarted
-// trainer needs no schedule state.
+// Schedule gives the learning rate of every step, counted from 0. It depends only on the step, so a restarted trainer
+// needs no schedule state.
 //
-// ReferenceEpochs does what the authors' drivers do, oddities included: the cosine is a function of the epoch alone and
-// spans Epochs epochs even when fewer are trained (30 and 20 in GRIT-VLP, so that the rate ends at 3.67e-5); the
-// "warm-up epochs" are WarmupSteps updates of the rate inside epoch 0, one after every WarmupStride iterations and after
-// the optimiser's step, so that the rate first changes at iteration WarmupStride+1; an epoch 0 that is shorter than
-// that cuts the warm-up short.
+// ReferenceEpochs does what the authors' drivers do, oddities included:
+//
+//   - The cosine is a function of the epoch alone. It spans Epochs epochs even when fewer are trained (30 and 20 in
+//     GRIT-VLP, so that the rate ends at 3.67e-5).
+//   - The "warm-up epochs" are WarmupSteps updates of the rate inside epoch 0. One follows every WarmupStride iterations,
+//     after the optimiser's step, so the rate first changes at iteration WarmupStride+1.
+//   - An epoch 0 that is shorter than that cuts the warm-up short.
 type Schedule struct {
-	Kind       ScheduleKind `env:"LR_SCHEDULE" envDefault:"cosine" desc:"cosine: warm-up and cosine over steps; reference: the papers' tables over epochs"`
-	Rate       float64      `env:"LR" envDefault:"1e-4" desc:"highest learning rate"`                  // ALBEF, GRIT-VLP, MAFA: 1e-4 (retrieval fine-tuning 1e-5)
-	Min        float64      `env:"LR_MIN" envDefault:"1e-5" desc:"learning rate at the end"`           // 1e-5 in the papers' configuration
-	WarmupRate float64      `env:"LR_WARMUP" envDefault:"1e-5" desc:"learning rate of the first step"` // 1e-5 in the papers' configuration
+	Kind       ScheduleKind
+	Rate       float64 // ALBEF, GRIT-VLP, MAFA: 1e-4 (retrieval fine-tuning 1e-5)
+	Min        float64 // 1e-5 in the papers' configuration
+	WarmupRate float64 // 1e-5 in the papers' configuration
 
 	// WarmupSteps is the number of steps (CosineSteps) or of rate updates (ReferenceEpochs: 20) from WarmupRate to Rate.
-	WarmupSteps int64 `env:"LR_WARMUP_STEPS" envDefault:"2000" desc:"steps of warm-up; updates of the rate with LR_SCHEDULE=reference, where the papers have 20"`
-	TotalSteps  int64 `env:"LR_TOTAL_STEPS" envDefault:"100000" desc:"LR_SCHEDULE=cosine: step that reaches LR_MIN; later ones stay there"`
+	WarmupSteps int64
+	TotalSteps  int64
 
-	Epochs       int64 `env:"LR_EPOCHS" envDefault:"30" desc:"LR_SCHEDULE=reference: length of the cosine in epochs"`
-	EpochSteps   int64 `env:"LR_EPOCH_STEPS" envDefault:"10000" desc:"LR_SCHEDULE=reference: steps of an epoch"`
-	WarmupStride int64 `env:"LR_WARMUP_STRIDE" envDefault:"100" desc:"LR_SCHEDULE=reference: iterations between two updates of the warm-up"`
+	Epochs       int64
+	EpochSteps   int64
+	WarmupStride int64
 }
 
-// Validate reports every setting that makes no schedule.
-func (s Schedule) Validate() []error {
-	var errs []error
-	bad := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	bad(s.Rate > 0, "LR is %g, want more than 0", s.Rate)
-	bad(s.Min >= 0 && s.Min <= s.Rate, "LR_MIN is %g, want 0..%g (LR)", s.Min, s.Rate)
-	bad(s.WarmupRate >= 0, "LR_WARMUP is %g, want 0 or more", s.WarmupRate)
-	bad(s.WarmupSteps >= 0, "LR_WARMUP_STEPS is %d, want 0 or more", s.WarmupSteps)
+// validate reports every setting that makes no schedule.
+func (s Schedule) validate(l *invalid.List) {
+	const rate, warmupSteps = invalid.Field("Schedule.Rate"), invalid.Field("Schedule.WarmupSteps")
+	l.Want(s.Rate > 0, "%s is %g, want more than 0", rate, s.Rate)
+	l.Want(s.Min >= 0 && s.Min <= s.Rate, "%s is %g, want 0..%g (%s)", invalid.Field("Schedule.Min"), s.Min, s.Rate, rate)
+	l.Want(s.WarmupRate >= 0, "%s is %g, want 0 or more", invalid.Field("Schedule.WarmupRate"), s.WarmupRate)
+	l.Want(s.WarmupSteps >= 0, "%s is %d, want 0 or more", warmupSteps, s.WarmupSteps)
 	switch s.Kind {
 	case CosineSteps:
-		bad(s.TotalSteps > s.WarmupSteps, "LR_TOTAL_STEPS is %d, want more than LR_WARMUP_STEPS=%d", s.TotalSteps, s.WarmupSteps)
+		l.Want(s.TotalSteps > s.WarmupSteps, "%s is %d, want more than %s=%d", invalid.Field("Schedule.TotalSteps"), s.TotalSteps, warmupSteps, s.WarmupSteps)
 	case ReferenceEpochs:
-		bad(s.Epochs > 0, "LR_EPOCHS is %d, want at least 1", s.Epochs)
-		bad(s.EpochSteps > 0, "LR_EPOCH_STEPS is %d, want at least 1", s.EpochSteps)
-		bad(s.WarmupStride > 0, "LR_WARMUP_STRIDE is %d, want at least 1", s.WarmupStride)
+		invalid.AtLeast(l, "Schedule.Epochs", s.Epochs, 1)
+		invalid.AtLeast(l, "Schedule.EpochSteps", s.EpochSteps, 1)
+		invalid.AtLeast(l, "Schedule.WarmupStride", s.WarmupStride, 1)
 	default:
-		bad(false, "LR_SCHEDULE is %q, want %q or %q", s.Kind, CosineSteps, ReferenceEpochs)
+		l.Want(false, "%s is %q, want %q or %q", invalid.Field("Schedule.Kind"), s.Kind, CosineSteps, ReferenceEpochs)
 	}
-	return errs
 }
 
-// At is the rate that the optimiser uses at the given step.
+// At returns the rate that the optimiser uses at the given step.
 func (s Schedule) At(step int64) float64 {
 	if s.Kind == ReferenceEpochs {
 		return s.AtIteration(step/s.EpochSteps, step%s.EpochSteps)
@@ -75,7 +72,7 @@ func (s Schedule) At(step int64) float64 {
 	return s.cosine(float64(step-s.WarmupSteps) / float64(s.TotalSteps-s.WarmupSteps))
 }
 
-// AtIteration is the rate of the ReferenceEpochs schedule at an iteration of an epoch.
+// AtIteration returns the rate of the ReferenceEpochs schedule at an iteration of an epoch.
 func (s Schedule) AtIteration(epoch, iteration int64) float64 {
 	if epoch > 0 {
 		return s.cosine(float64(epoch) / float64(s.Epochs))

@@ -10,38 +10,44 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// ErrNotFinite marks a step whose loss is no finite number; the weights are as before it.
-var ErrNotFinite = errors.New("loss is not a finite number")
+// ErrNotFinite marks a model whose features are no longer finite numbers. The weights are as before the step.
+var ErrNotFinite = errors.New("not a finite number")
 
-// Losses are a step's losses before their weights, and their weighted sum. A loss of weight 0 is 0.
+// Losses are a step's losses before weighting, and their weighted sum. A loss of weight 0 is 0.
 type Losses struct {
 	ITC, ITM, MLM, Uni, Total float64
 }
 
-// Counts are what a step's batch was made of.
+// Counts describe the batch of a step.
 type Counts struct {
-	Samples int
-	// Candidates were scored by Con-D, Confirmed of them above High.
+	// Samples had a part in the losses; Masked had none.
+	Samples, Masked int
+	// Candidates were scored by Con-D; Confirmed counts those of them above High.
 	Candidates, Confirmed int
-	// Negatives, Ambiguous and Connections are anchors of both directions by the class of their hardest candidate;
-	// Alone are those that had none.
+	// Anchors counts the anchors of a scored batch that have a hardest sample. HardestScored counts those of them that
+	// have it among their candidates.
+	Anchors, HardestScored int
+	// Negatives, Ambiguous and Connections count anchors of both directions by the class of their hardest candidate. Alone
+	// counts the anchors that had none.
 	Negatives, Ambiguous, Connections, Alone int
-	// MatchPairs went into ITM; Dropped anchors gave none.
+	// MatchPairs went into ITM; Dropped counts the anchors that gave none.
 	MatchPairs, Dropped int
 	// MaskedRows and MaskedTokens went into MLM.
 	MaskedRows, MaskedTokens int
 }
 
-// Result is what came of a step.
+// Result is the outcome of a step.
 type Result struct {
 	Step     int64   // its number, from 0
 	Rate     float64 // learning rate
 	Losses   Losses
 	Counts   Counts
 	Features schemas.FeatureBlock // of the weights before the step's update
+	// SetAside says why the step learned nothing from the batch; empty: it did. Its features then mask every sample.
+	SetAside string
 }
 
-// Step trains on one batch. An input that was sent is used up.
+// Step trains on one batch. It uses up an input that was sent.
 func (t *Trainer) Step(ctx context.Context, b *schemas.ScoredBatch, in Input) (*Result, error) {
 	defer in.Free()
 	if err := t.check(b, in); err != nil {
@@ -67,14 +73,17 @@ func (t *Trainer) update(s *torch.Scope, r *Result, b *schemas.ScoredBatch, in I
 		return err
 	}
 	t.momentum.follow(s, t.model)
-	f, err := t.forward(s, b, in, t.masker(b))
+	x, err := t.receive(s, in)
 	if err != nil {
 		return err
 	}
-	total := f.total(s, t.options)
-	r.Losses = f.losses(total)
-	if math.IsNaN(r.Losses.Total) || math.IsInf(r.Losses.Total, 0) {
-		return fmt.Errorf("%w: %+v", ErrNotFinite, r.Losses)
+	f, total, err := t.tryForward(s, r, b, x, masksOf(b, in))
+	if err != nil {
+		return err
+	}
+	r.Counts = f.counts
+	if r.Features = features(b, f, r.Step); r.SetAside != "" {
+		return r.Features.Validate() // a row that is not a unit vector must not travel
 	}
 	if total != nil {
 		s.Backward(total)
@@ -82,20 +91,58 @@ func (t *Trainer) update(s *torch.Scope, r *Result, b *schemas.ScoredBatch, in I
 	if err := t.optimizer.Step(r.Rate); err != nil {
 		return err
 	}
-	r.Counts = f.counts
-	r.Features = features(b, f, r.Step)
-	t.momentum.enqueue(s, b, f)
+	t.momentum.enqueue(s, f)
 	return nil
 }
 
-// features publishes the unit features that the batch had before the update, in training order.
+// tryForward computes the losses. Where they are not finite it tries again, and in the end sets the batch aside. A fault
+// of the device may pass; one of the batch comes back for ever. Features that are not finite mean broken weights, which no
+// other batch would mend.
+func (t *Trainer) tryForward(s *torch.Scope, r *Result, b *schemas.ScoredBatch, x tensors, masks []schemas.Mask) (*forward, *torch.Tensor, error) {
+	for try := 1; ; try++ {
+		f, err := t.forward(s, b, x, masks, t.masker(b))
+		if err != nil {
+			return nil, nil, err
+		}
+		total := f.total(s, t.options)
+		r.Losses = f.losses(total)
+		if finite(r.Losses.Total) {
+			return f, total, nil
+		}
+		if !finite(s.SumAll(f.allImages).Item() + s.SumAll(f.allTexts).Item()) {
+			return nil, nil, fmt.Errorf("features: %w: %+v: the weights are broken; go back to an earlier checkpoint, with a lower learning rate", ErrNotFinite, r.Losses)
+		}
+		if try >= t.options.Tries {
+			r.SetAside = fmt.Sprintf("loss is not a finite number in %d tries: %+v", try, r.Losses)
+			r.Losses = Losses{}
+			f.masks = allMasked(len(b.Samples))
+			return f, nil, nil
+		}
+	}
+}
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+
+// reasonNotFinite is the reason in the masks of a batch that was set aside.
+const reasonNotFinite = "not_finite"
+
+func allMasked(n int) []schemas.Mask {
+	masks := make([]schemas.Mask, n)
+	for i := range masks {
+		masks[i] = schemas.Mask{Sample: int32(i), Reason: reasonNotFinite}
+	}
+	return masks
+}
+
+// features returns the unit features that the batch had before the update, in training order.
 func features(b *schemas.ScoredBatch, f *forward, step int64) schemas.FeatureBlock {
 	block := schemas.FeatureBlock{
 		Group: b.Group, Epoch: b.Epoch, Sequence: b.Sequence, Step: step,
 		Positions: make(schemas.Int32s, len(b.Samples)),
-		Dim:       int32(f.image.Size(1)),
-		V:         schemas.NewFloat16s(f.image.Float32s()),
-		T:         schemas.NewFloat16s(f.text.Float32s()),
+		Dim:       int32(f.allImages.Size(1)),
+		V:         schemas.NewFloat16s(f.allImages.Float32s()),
+		T:         schemas.NewFloat16s(f.allTexts.Float32s()),
+		Masked:    f.masks,
 	}
 	for i := range b.Samples {
 		block.Positions[i] = b.Samples[i].Position

@@ -55,7 +55,7 @@ func testTrainer(t *testing.T, o Options) *Trainer {
 	return tr
 }
 
-// testInput is n samples of noise, another for every sequence.
+// testInput returns n samples of noise, others for every sequence.
 func testInput(n, sequence int) Input {
 	r := rng.New(1, "input", int64(sequence))
 	noise := func() []float32 {
@@ -73,10 +73,11 @@ func testInput(n, sequence int) Input {
 		}
 		in.IDs = append(in.IDs, append(ids, 3))
 	}
+	in.Second = noise()
 	return in
 }
 
-// testBatch is n samples with three candidates each, of which Con-D takes some for connections and some for ambiguous.
+// testBatch returns n samples with three candidates each. Con-D takes some for connections and some for ambiguous.
 func testBatch(n, sequence int) *schemas.ScoredBatch {
 	b := unscored(n)
 	b.Sequence, b.Batches, b.M = int32(sequence), 100, int32(min(3, n-1))
@@ -157,6 +158,16 @@ func TestStepReports(t *testing.T) {
 	}
 }
 
+// Every loss goes into the total with its own weight.
+func TestTotalWeighsEachLoss(t *testing.T) {
+	o := everything()
+	o.ITCWeight, o.ITMWeight, o.MLMWeight, o.UniWeight = 2, 3, 5, 7
+	l := mustStep(t, testTrainer(t, o), testBatch(8, 0), testInput(8, 0)).Losses
+	if want := 2*l.ITC + 3*l.ITM + 5*l.MLM + 7*l.Uni; math.Abs(l.Total-want) > 1e-5*want {
+		t.Errorf("losses %+v add up to %g, want %g", l, l.Total, want)
+	}
+}
+
 func TestLossesFallOnOneBatch(t *testing.T) {
 	o := MAFA()
 	o.ITC.Targets = OneHot
@@ -194,13 +205,13 @@ func TestStepOfOddBatches(t *testing.T) {
 		{"one sample", unscored(1), Counts{Samples: 1, Alone: 2, MatchPairs: 1, Dropped: 2, MaskedRows: 1}},
 		{
 			"every candidate is a connection", connected,
-			Counts{Samples: 6, Candidates: 36, Confirmed: 36, Connections: 12, MatchPairs: 18, MaskedRows: 18},
+			Counts{Samples: 6, Candidates: 36, Confirmed: 36, Anchors: 12, Connections: 12, MatchPairs: 18, MaskedRows: 18},
 		},
 		{"all show the same image", partners, Counts{Samples: 2, Alone: 4, MatchPairs: 2, Dropped: 4, MaskedRows: 2}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := mustStep(t, testTrainer(t, MAFA()), c.batch, testInput(c.want.Samples, 0))
-			r.Counts.MaskedTokens = 0
+			r.Counts.MaskedTokens, r.Counts.HardestScored = 0, 0
 			if r.Counts != c.want {
 				t.Errorf("counts %+v, want %+v", r.Counts, c.want)
 			}
@@ -225,12 +236,12 @@ func TestStepWithoutAMaskedToken(t *testing.T) {
 	}
 }
 
-func TestALossThatIsNoNumberLeavesTheWeights(t *testing.T) {
+func TestFeaturesThatAreNoNumbersEndTheStep(t *testing.T) {
 	tr := testTrainer(t, MAFA())
 	before := fingerprint(t, tr)
 	in := testInput(4, 0)
 	in.Pixels[0] = float32(math.NaN())
-	if _, err := tr.Step(context.Background(), testBatch(4, 0), in); !errors.Is(err, ErrNotFinite) {
+	if _, err := tr.Step(context.Background(), testBatch(4, 0), in); !errors.Is(err, ErrNotFinite) || !strings.Contains(err.Error(), "the weights are broken") {
 		t.Fatalf("error %v, want %v", err, ErrNotFinite)
 	}
 	if fingerprint(t, tr) != before || tr.Steps() != 0 {

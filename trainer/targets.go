@@ -2,17 +2,17 @@ package trainer
 
 import "github.com/pairstream/pairstream/schemas"
 
-// rowTargets are one direction's hard targets: a row per anchor, a column per sample of the batch and then per entry of
-// the queue.
+// rowTargets are one direction's hard targets. They have a row per anchor, and a column per sample of the batch and then
+// per entry of the queue.
 type rowTargets struct {
 	columns int
 	values  []float64 // every row sums to 1
 	drop    []bool    // what [ECMOptions.Eliminate] takes out of a row; nil: nothing
 }
 
-// hardTargets gives the targets before any softening. An anchor's own pair, the samples and queue entries that show the
-// same image (as in ALBEF's retrieval fine-tuning) and its connection share the row equally. A connection is not mirrored
-// into the other direction's rows, in MAFA's paper and code alike.
+// hardTargets returns the targets before any softening. An anchor's row is shared equally by its own pair, its connection,
+// and the samples and queue entries that show the same image. The last are as in ALBEF's retrieval fine-tuning. A
+// connection is not mirrored into the other direction's rows, in MAFA's paper and code alike.
 func hardTargets(samples []schemas.Sample, queue []schemas.ImageID, picks []pick, ecm ECMOptions) rowTargets {
 	n := len(samples)
 	t := rowTargets{columns: n + len(queue)}

@@ -9,7 +9,8 @@ import (
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
-// Trainer holds a model in training: weights, optimiser, momentum encoder if any, and the number of steps done.
+// Trainer holds a model in training: weights, optimiser, the momentum encoder if there is one, and the number of steps
+// done.
 type Trainer struct {
 	model      *model.Model
 	worker     *torch.Worker
@@ -60,13 +61,13 @@ func newTrainer(ctx context.Context, m *model.Model, v Vocabulary, o Options) (*
 	return t, nil
 }
 
-// Model is the model in training; its weights change with every step.
+// Model returns the model in training. Its weights change with every step.
 func (t *Trainer) Model() *model.Model { return t.model }
 
-// Steps is the number of steps done.
+// Steps returns the number of steps done.
 func (t *Trainer) Steps() int64 { return t.step }
 
-// Free gives all tensors back, those of the model too.
+// Free frees all tensors, those of the model included.
 func (t *Trainer) Free() {
 	t.freeState()
 	t.model.Free()

@@ -2,13 +2,13 @@ package trainer
 
 import "github.com/pairstream/pairstream/internal/torch"
 
-// loss is the mean of GPN-S eq. 10 over the batch.
+// loss returns the mean of GPN-S eq. 10 over the batch.
 func (u UniReading) loss(s *torch.Scope, image, positive, temperature *torch.Tensor) *torch.Tensor {
 	return s.MeanAll(u.rows(s, image, positive, temperature))
 }
 
-// rows is GPN-S eq. 10 for every anchor, with unit features: the image pulls its positive, against the other images of the
-// batch. Gradients reach all of them, and the temperature.
+// rows returns GPN-S eq. 10 for every anchor, with unit features. It pulls the image to its positive, against the other
+// images of the batch. Gradients reach all of them, and the temperature.
 func (u UniReading) rows(s *torch.Scope, image, positive, temperature *torch.Tensor) *torch.Tensor {
 	n := image.Shape()[0]
 	near := s.Div(s.Sum(s.Mul(image, positive), 1, true), temperature)      // [n, 1]

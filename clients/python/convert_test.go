@@ -30,7 +30,7 @@ torch.save({"model": state, "optimizer": {"step": 3}, "epoch": 2}, sys.argv[2])
 `
 
 func TestConvertCheckpoint(t *testing.T) {
-	run := python(t, "torch", "safetensors")
+	run := python(t, "torch", "safetensors", "confluent_kafka", "msgpack")
 	w, err := torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -42,6 +42,7 @@ func TestConvertCheckpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	config.VisionHeads, config.TextHeads = 2, 2 // the authors' are 64 wide, which shapes do not tell
+	config.CaptionWords = 30                    // as the authors prepare captions
 	original, err := model.New(t.Context(), w, config, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +60,7 @@ func TestConvertCheckpoint(t *testing.T) {
 	for name, prefix := range map[string]string{"pre-training": "text_encoder.bert.", "retrieval": "text_encoder."} {
 		t.Run(name, func(t *testing.T) {
 			mustRun(t, run, "-c", makeCheckpoint, at("weights"), at("their.pth"), prefix)
-			mustRun(t, run, "convert_checkpoint.py", at("their.pth"), at("ours"), "--vocab", at("vocab.txt"))
+			mustRun(t, run, "-m", "pairstream", "convert", at("their.pth"), at("ours"), "--vocab", at("vocab.txt"))
 			m, err := model.Load(t.Context(), w, at("ours"), model.LoadOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -79,7 +80,7 @@ func TestConvertCheckpoint(t *testing.T) {
 			}
 		})
 	}
-	mustRun(t, run, "convert_checkpoint.py", at("their.pth"), at("large"), "--vocab", at("vocab.txt"), "--image-size", "96")
+	mustRun(t, run, "-m", "pairstream", "convert", at("their.pth"), at("large"), "--vocab", at("vocab.txt"), "--image-size", "96")
 	m, err := model.Load(t.Context(), w, at("large"), model.LoadOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +93,7 @@ func TestConvertCheckpoint(t *testing.T) {
 		"the vocabulary has 0 tokens, the model 7": {at("their.pth"), at("bad"), "--vocab", os.DevNull},
 		"want a multiple of the patch size, 16":    {at("their.pth"), at("bad"), "--vocab", at("vocab.txt"), "--image-size", "100"},
 	} {
-		if _, err := run("", append([]string{"convert_checkpoint.py"}, args...)...); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := run("", append([]string{"-m", "pairstream", "convert"}, args...)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one that says %q", err, want)
 		}
 	}

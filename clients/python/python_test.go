@@ -1,5 +1,5 @@
-// Package python holds examples of programs in Python that publish pairs and read batches. Its tests run them against
-// the embedded broker; they are skipped where python3 or the packages of requirements.txt are missing.
+// Package python tests the Python package beside it: against the embedded broker, and against the codec of package schemas.
+// The tests are skipped where python3 or a package that pyproject.toml asks for is missing.
 package python
 
 import (
@@ -7,10 +7,13 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +40,7 @@ func python(t *testing.T, packages ...string) func(stdin string, args ...string)
 	for _, p := range packages {
 		if out, err := exec.CommandContext(t.Context(), path, "-c", "import "+p).CombinedOutput(); err != nil {
 			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-			missing("%s has no package %s (pip install -r clients/python/requirements.txt): %s", path, p, lines[len(lines)-1])
+			missing("%s has no package %s (pip install clients/python): %s", path, p, lines[len(lines)-1])
 		}
 	}
 	return func(stdin string, args ...string) (string, error) {
@@ -45,7 +48,7 @@ func python(t *testing.T, packages ...string) func(stdin string, args ...string)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, path, args...)
 		cmd.Stdin = strings.NewReader(stdin)
-		cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
+		cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONPATH=src", "OMP_NUM_THREADS=1")
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		if err := cmd.Run(); err != nil {
@@ -108,7 +111,7 @@ func TestPublishPair(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			args := []string{"publish_pair.py", "--brokers", cfg.Brokers[0], "--namespace", cfg.Namespace, file, tt.caption}
+			args := []string{"-m", "pairstream", "publish", "--brokers", cfg.Brokers[0], "--namespace", cfg.Namespace, file, tt.caption}
 			mustRun(t, run, append(args, tt.args...)...)
 			id := schemas.NewPairID(image, tt.caption)
 			p := lastPair(t, log, id.Lane(cfg.Lanes))
@@ -181,7 +184,7 @@ func TestReadBatches(t *testing.T) {
 	if err := p.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"read_batches.py", "--brokers", cfg.Brokers[0], "--namespace", cfg.Namespace, "--topic", "scored", "--lane", fmt.Sprint(lane)}
+	args := []string{"-m", "pairstream", "read", "--brokers", cfg.Brokers[0], "--namespace", cfg.Namespace, "--topic", "scored", "--lane", fmt.Sprint(lane)}
 	lines := strings.Split(strings.TrimSpace(mustRun(t, run, args...)), "\n")
 	if len(lines) != 2 {
 		t.Fatalf("%d batches, want 2:\n%s", len(lines), strings.Join(lines, "\n"))
@@ -225,27 +228,116 @@ func TestReadBatchesStopsAtGap(t *testing.T) {
 	if err := p.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_, err := run("", "read_batches.py", "--brokers", cfg.Brokers[0], "--namespace", cfg.Namespace)
+	_, err := run("", "-m", "pairstream", "read", "--brokers", cfg.Brokers[0], "--namespace", cfg.Namespace)
 	if err == nil || !strings.Contains(err.Error(), "records 1 to 1 are missing") {
 		t.Errorf("error is %v", err)
 	}
 }
 
-// Python's msgpack writes the bytes that Go's writes, for every record without floats.
-func TestPythonEncodesTheSameBytes(t *testing.T) {
-	run := python(t, "msgpack")
-	const script = "import sys, records\nfor line in sys.stdin:\n    print(records.pack(records.unpack(bytes.fromhex(line))).hex())"
-	for _, name := range []string{
-		"pair-by-reference", "pair-inline", "pair-long-caption", "seal", "seal-final", "neighbor-chunk", "batch", "batch-of-one",
-		"scored-batch", "feature-block",
-	} {
-		_, value := golden(t, name)
-		out, err := run(hex.EncodeToString(value)+"\n", "-c", script)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.TrimSpace(out); got != hex.EncodeToString(value) {
-			t.Errorf("%s: Python encodes\n%s\nwant\n%x", name, got, value)
+// refereed is what either codec makes of a value: its bytes written again, or the kind of its error.
+const refereed = `
+import sys
+from pairstream import errors, marshal, unmarshal
+for line in sys.stdin:
+    schema, _, digits = line.strip().partition(" ")
+    try:
+        print(marshal(unmarshal(schema, bytes.fromhex(digits))).hex())
+    except errors.RecordError as err:
+        print(type(err).__name__)
+`
+
+// Python accepts and refuses what Go does, and writes the same bytes: every golden record with every byte changed or
+// cut off, and every seed of the fuzz targets.
+func TestPythonDecodesAsGoDoes(t *testing.T) {
+	run := python(t, "msgpack", "confluent_kafka")
+	var lines, want []string
+	add := func(schema string, value []byte) {
+		lines, want = append(lines, schema+" "+hex.EncodeToString(value)), append(want, verdict(schema, value))
+	}
+	paths, err := filepath.Glob("../../schemas/testdata/golden/v1/*.hex")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("%d golden records (%v)", len(paths), err)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, path := range paths {
+		rec, value := golden(t, strings.TrimSuffix(filepath.Base(path), ".hex"))
+		add(rec.Schema(), value)
+		for range 400 {
+			at := r.IntN(len(value))
+			changed := bytes.Clone(value)
+			changed[at] = []byte{0, 0x7f, 0x80, 0xc0, 0xff, changed[at] ^ 1, changed[at] ^ 0x80}[r.IntN(7)]
+			add(rec.Schema(), changed)
+			add(rec.Schema(), value[:at])
 		}
 	}
+	seeds, err := filepath.Glob("../../schemas/testdata/fuzz/*/*")
+	if err != nil || len(seeds) == 0 {
+		t.Fatalf("%d seeds (%v)", len(seeds), err)
+	}
+	for _, path := range seeds {
+		add(seed(t, path))
+	}
+	out, err := run(strings.Join(lines, "\n")+"\n", "-c", refereed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Fields(out)
+	if len(got) != len(want) {
+		t.Fatalf("%d verdicts on %d values", len(got), len(want))
+	}
+	kinds := map[string]int{}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("%.3000s: Python says %.80s, Go says %.80s", lines[i], got[i], want[i])
+		}
+		if len(want[i]) > 20 {
+			want[i] = "accepted"
+		}
+		kinds[want[i]]++
+	}
+	if kinds["accepted"] < 1000 || kinds["MalformedError"] < 1000 || kinds["InvalidError"] < 1000 {
+		t.Errorf("verdicts %v, want many of each", kinds)
+	}
+}
+
+// verdict is what [refereed] prints for a value, according to Go.
+func verdict(schema string, value []byte) string {
+	rec, err := schemas.Unmarshal(schema, value)
+	switch {
+	case errors.Is(err, schemas.ErrMalformed):
+		return "MalformedError"
+	case errors.Is(err, schemas.ErrUnknownSchema):
+		return "UnknownSchemaError"
+	case err != nil:
+		return "InvalidError"
+	}
+	again, err := schemas.Marshal(rec)
+	if err != nil {
+		return err.Error()
+	}
+	return hex.EncodeToString(again)
+}
+
+// seed reads a file of the fuzz corpus, whose folder is named after the record.
+func seed(t *testing.T, path string) (schema string, value []byte) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, literal, _ := strings.Cut(string(text), "[]byte(")
+	raw, err := strconv.Unquote(strings.TrimSuffix(strings.TrimSpace(literal), ")"))
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	of := map[string]string{
+		"FuzzPair": schemas.SchemaPair, "FuzzSeal": schemas.SchemaSeal, "FuzzRefusal": schemas.SchemaRefusal, "FuzzEmbedding": schemas.SchemaEmbedding,
+		"FuzzNeighborChunk": schemas.SchemaNeighborChunk, "FuzzGroup": schemas.SchemaGroup, "FuzzBatch": schemas.SchemaBatch,
+		"FuzzScoredBatch": schemas.SchemaScoredBatch, "FuzzFeatureBlock": schemas.SchemaFeatureBlock, "FuzzProgress": schemas.SchemaProgress,
+	}
+	schema, ok := of[filepath.Base(filepath.Dir(path))]
+	if !ok {
+		t.Fatalf("%s: no record of that name", path)
+	}
+	return schema, []byte(raw)
 }

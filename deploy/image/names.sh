@@ -10,10 +10,8 @@ bin=$root/usr/local/bin
 mkdir -p "$bin"
 cp "$binaries/static/grouper" "$bin/grouper"
 cp "$binaries/static/pairstream" "$bin/pairstream-static"
-cp "$binaries/shared/pairstream" "$bin/pairstream"
-cp "$binaries/shared/stages" "$bin/stages"
-for stage in encoder indexer discriminator trainer; do
-	ln -s stages "$bin/$stage"
+for name in encoder indexer discriminator trainer pairstream; do
+	cp "$binaries/shared/$name" "$bin/$name"
 done
 
 for folder in data spool models checkpoints; do

@@ -134,17 +134,17 @@ golang() {
 	say "making $go_image from $base_image and $(go version), with what is compiled here already"
 	local tree container
 	tree=$(mktemp -d)
-	(cd "$here" && go run ./gocache "$tree/opt" "$root" ./services/grouper,./services/pairstream ./services/stages,./services/pairstream) ||
+	(cd "$here" && go run ./gocache "$tree/opt" "$root" ./services/grouper,./services/pairstream ./services/encoder,./services/indexer,./services/discriminator,./services/trainer,./services/pairstream) ||
 		die "the caches of Go could not be copied"
-	mkdir "$tree/opt/go"
+	mkdir -p "$tree/usr/local/go" # where the real image has it
 	cp /etc/ssl/certs/ca-certificates.crt "$tree/opt/machine.crt" # whom this machine trusts, its proxy's authority perhaps
 	# Not docker build, which would write each of the thousands of files four times. The caches are not where
-	# deploy/Dockerfile mounts its own; a compiled package counts only if the sources of modules are in the same folder.
+	# deploy/Dockerfile mounts its own.
 	container=$(docker create "$base_image" true)
-	tar -C "$tree" -c opt | docker cp - "$container":/
-	tar -C "$(go env GOROOT)" -c . | docker cp - "$container":/opt/go/
-	docker commit --change 'ENV PATH=/opt/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' \
-		--change "ENV GOPATH=/go GOTOOLCHAIN=local GOMODCACHE=$(go env GOMODCACHE) GOCACHE=/opt/build GOPROXY=file:///opt/modules" \
+	tar -C "$tree" -c opt usr | docker cp - "$container":/
+	tar -C "$(go env GOROOT)" -c . | docker cp - "$container":/usr/local/go/
+	docker commit --change 'ENV PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' \
+		--change "ENV GOPATH=/go GOTOOLCHAIN=local GOCACHE=/opt/build GOPROXY=file:///opt/modules" \
 		--change 'ENV SSL_CERT_FILE=/opt/machine.crt' "$container" "$go_image" >/dev/null
 	docker rm "$container" >/dev/null
 	rm -rf "$tree"

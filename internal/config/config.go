@@ -2,8 +2,11 @@
 //
 // A settings struct has exported fields with the tags of caarlos0/env (env, envDefault, envPrefix), and two of ours:
 // desc says what the setting means, and secret:"true" keeps its value out of logs and errors. [Parse] fills such a
-// struct, [Redacted] prepares it for the log, and [Table] is the README's table of all settings, so that none of the
+// struct, [Redacted] prepares it for the log, and [Table] is the table of docs/settings.md, so that none of the
 // three can contradict another.
+//
+// Cores know no variables: the problems that they find name fields of their options (see internal/invalid). A settings
+// struct has fields of the same names, and [Variables] puts its variables in their place.
 //
 // The same environment always gives the same result and the same errors in the same order. Only [Environ] looks at the
 // process; everything else is a function of its arguments.
@@ -19,26 +22,27 @@ import (
 	"time"
 
 	"github.com/caarlos0/env/v11"
+
+	"github.com/pairstream/pairstream/internal/recipe"
 )
 
-// Environ is the process's environment, as [Parse] takes it.
+// Environ returns the process's environment, as [Parse] takes it.
 func Environ() map[string]string { return env.ToMap(os.Environ()) }
 
-// Parse fills a T from environ. A setting that does not parse is an error of one line with the variable, its value and
-// what it wants; the lines of several are joined. If T or *T has a method Validate() error, its verdict is Parse's,
-// once all settings have parsed.
+// Parse fills a T from environ and, for what it does not set, from the recipe that it names (see internal/recipe). A setting that does not parse is an error of one line with the variable, its value and
+// what it wants; the lines of several are joined. Once all have parsed, every struct of settings that has a method
+// Validate() error is asked, T first, then the structs in it.
 func Parse[T any](environ map[string]string) (T, error) {
-	var cfg T
-	options := parseOptions(environ, "")
-	if err := env.ParseWithOptions(&cfg, options); err != nil {
-		var none T
+	var cfg, none T
+	environ, err := recipe.Overlay(environ)
+	if err != nil {
+		return none, err
+	}
+	if err := env.ParseWithOptions(&cfg, parseOptions(environ, "")); err != nil {
 		return none, explain(reflect.TypeFor[T](), environ, err)
 	}
-	if v, ok := any(&cfg).(interface{ Validate() error }); ok {
-		if err := v.Validate(); err != nil {
-			var none T
-			return none, err
-		}
+	if err := validate(reflect.ValueOf(&cfg).Elem(), ""); err != nil {
+		return none, err
 	}
 	return cfg, nil
 }
@@ -71,10 +75,10 @@ func explain(t reflect.Type, environ map[string]string, whole error) error {
 	if len(problems) == 0 { // not the environment's fault: a field that env cannot parse at all
 		return fmt.Errorf("parsing settings: %w", whole)
 	}
-	return errors.Join(problems...)
+	return joinOnce(problems)
 }
 
-// problem is the line for a field that does not parse.
+// problem returns the line for a field that does not parse.
 func (f field) problem(environ map[string]string, err error) error {
 	value := environ[f.Variable]
 	if value == "" {

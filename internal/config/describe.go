@@ -16,11 +16,11 @@ type Setting struct {
 	Secret   bool
 }
 
-// logValuer is a type that decides itself how it is logged; such a setting counts as a secret.
+// logValuer is implemented by types that decide themselves how they are logged. Such a setting counts as a secret.
 var logValuer = reflect.TypeFor[slog.LogValuer]()
 
-// Settings lists the settings of structs, which may be values or pointers, in order. Structs that share settings give
-// them once, unless they differ in what they say of them.
+// Settings lists the settings of structs, which may be values or pointers, in order. A setting that several structs share
+// is listed once, unless they describe it differently.
 func Settings(structs ...any) []Setting {
 	var out []Setting
 	seen := map[Setting]bool{}
@@ -35,7 +35,7 @@ func Settings(structs ...any) []Setting {
 	return out
 }
 
-// Table is a Markdown table of the settings of structs.
+// Table returns a Markdown table of the settings of structs.
 func Table(structs ...any) string {
 	var b strings.Builder
 	b.WriteString("| variable | default | meaning |\n|---|---|---|\n")
@@ -52,12 +52,12 @@ func Table(structs ...any) string {
 	return b.String()
 }
 
-// cell makes a text fit into a cell of a Markdown table.
+// cell escapes a text for a cell of a Markdown table.
 func cell(s string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ").Replace(s)
 }
 
-// Redacted is a struct of settings as a value for slog: the effective value of every variable, those of secrets hidden.
+// Redacted returns a struct of settings as a value for slog: the value of every variable, with those of secrets hidden.
 func Redacted(cfg any) slog.Value {
 	v := reflect.ValueOf(cfg)
 	if v.Kind() == reflect.Pointer {
@@ -70,7 +70,7 @@ func Redacted(cfg any) slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// shown is what a log may see of a value. That a secret is not set is no secret, and good to know.
+// shown returns what a log may see of a value. An empty secret is shown to be empty.
 func shown(v reflect.Value, secret bool) slog.Value {
 	switch {
 	case secret && v.IsZero():

@@ -1,6 +1,6 @@
-// Package eval measures a model on held-out pairs: retrieval in both directions, as the papers report it, and the errors
-// of the matching head.
+// Package eval measures a model on held-out pairs. It measures retrieval in both directions, as the papers report it, and
+// the errors of the matching head.
 //
 // The metrics are pure functions over matrices of scores. [Evaluate] is the driver that makes the scores with a model.
-// Recalls are in percent. Equal scores rank by position, and a score that is no number ranks last.
+// Recalls are in percent. Equal scores rank by position, and a NaN score ranks last.
 package eval

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/pairstream/pairstream/internal/match"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/torch"
 )
@@ -21,7 +20,7 @@ type Data struct {
 	ImageOf []int32
 }
 
-// Values of [Options.TopK] that are no number of candidates.
+// Values of [Options.TopK] that are not a number of candidates.
 const (
 	NoRerank  = -1 // similarities alone
 	RerankAll = 0
@@ -33,18 +32,18 @@ type Options struct {
 	Batch int
 	// Part is the number of pairs that the matching head scores at once; 0: 128.
 	Part int
-	// TopK is the number of candidates that the matching head ranks again: 256 for COCO and 128 for Flickr in the papers,
-	// or [RerankAll], or [NoRerank].
+	// TopK is the number of candidates that the matching head ranks again. The papers use 256 for COCO and 128 for Flickr.
+	// [RerankAll] and [NoRerank] are other values.
 	TopK int
-	// Mining, if set, chooses the hard negatives of the matching error in place of the model's own similarities, so that
-	// models are asked about the same pairs. A row for every image, a column for every text.
+	// Mining, if set, chooses the hard negatives of the matching error in place of the model's own similarities. Several
+	// models are then asked about the same pairs. It has a row for every image and a column for every text.
 	Mining *Matrix
 }
 
-// MatchError are shares of wrong decisions of the matching head, in percent; 50 is chance.
+// MatchError holds the shares of wrong decisions of the matching head, in percent; 50 is chance.
 type MatchError struct {
 	Positive float64 `json:"positive"` // true pairs taken for mismatches
-	Negative float64 `json:"negative"` // hardest wrong pairs, of every image and every text, taken for matches
+	Negative float64 `json:"negative"` // hardest wrong pairs of every image and every text, taken for matches
 	Error    float64 `json:"error"`    // the mean of both: as many true pairs as hardest negatives
 }
 
@@ -55,7 +54,7 @@ type Report struct {
 	ITC    Retrieval  `json:"itc"`             // by similarity alone
 	ITM    *Retrieval `json:"itm,omitempty"`   // with the candidates ranked again; nil: not asked for
 	TopK   int        `json:"top_k,omitempty"` // candidates ranked again
-	Chance Retrieval  `json:"chance"`          // what scores drawn at random would give
+	Chance Retrieval  `json:"chance"`          // what random scores would give
 	Match  MatchError `json:"matching_error"`  // of the matching head
 	Sim    Matrix     `json:"-"`               // similarities, for [Options.Mining] of another model
 }
@@ -97,7 +96,7 @@ type evaluation struct {
 	options Options
 	truth   Truth
 	report  *Report
-	encoded match.Encoded
+	encoded model.Encoded
 }
 
 func (e *evaluation) run(ctx context.Context, s *torch.Scope) error {
@@ -128,7 +127,7 @@ func (e *evaluation) run(ctx context.Context, s *torch.Scope) error {
 
 // encode encodes everything once, in batches, and compares every image with every text.
 func (e *evaluation) encode(ctx context.Context, s *torch.Scope) error {
-	ids, mask, err := match.Texts(s, e.data.Texts, int32(max(0, slices.Index(e.model.Vocab, "[PAD]"))), e.model.Config)
+	ids, mask, err := model.Texts(s, e.data.Texts, int32(max(0, slices.Index(e.model.Vocab, "[PAD]"))), e.model.Config)
 	if err != nil {
 		return err
 	}
@@ -143,7 +142,7 @@ func (e *evaluation) encode(ctx context.Context, s *torch.Scope) error {
 	if err != nil {
 		return err
 	}
-	e.encoded = match.Encoded{Hidden: hidden, Mask: mask, Tokens: tokens}
+	e.encoded = model.Encoded{Hidden: hidden, Mask: mask, Tokens: tokens}
 	e.report.Sim = Matrix{Rows: e.data.Images, Cols: len(e.data.Texts), Data: s.MatMul(images, s.Transpose(texts, 0, 1)).Float32s()}
 	return nil
 }
@@ -157,7 +156,7 @@ func (e *evaluation) encodeImages(s *torch.Scope, from, n int) (rows, features *
 			return nil, nil, fmt.Errorf("loading image %d: %w", from+i, err)
 		}
 	}
-	input, err := match.Images(s, pixels, n, e.model)
+	input, err := model.Images(s, pixels, n, e.model)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -165,10 +164,10 @@ func (e *evaluation) encodeImages(s *torch.Scope, from, n int) (rows, features *
 	return rows, e.model.ImageFeature(s, rows), nil
 }
 
-// encoder encodes inputs [from, from+n) and gives their rows and features.
+// encoder encodes inputs [from, from+n) and returns their rows and features.
 type encoder func(s *torch.Scope, from, n int) (rows, features *torch.Tensor, err error)
 
-// inBatches joins what encode makes of all inputs.
+// inBatches encodes all inputs in batches and joins the results.
 func (e *evaluation) inBatches(ctx context.Context, s *torch.Scope, inputs int, encode encoder) (rows, features *torch.Tensor, err error) {
 	var all, allFeatures []*torch.Tensor
 	for from := 0; from < inputs; from += e.options.Batch {
@@ -192,12 +191,12 @@ func (e *evaluation) inBatches(ctx context.Context, s *torch.Scope, inputs int, 
 	return s.Cat(0, all...), s.Cat(0, allFeatures...), nil
 }
 
-// blockPairs bounds the pairs whose images and texts are prepared together.
+// blockPairs is the largest number of pairs whose images and texts are prepared together.
 const blockPairs = 4096
 
 // score runs the matching head over pairs, block by block.
-func (e *evaluation) score(ctx context.Context, s *torch.Scope, pairs []Pair) ([]match.Logits, error) {
-	logits := make([]match.Logits, 0, len(pairs))
+func (e *evaluation) score(ctx context.Context, s *torch.Scope, pairs []Pair) ([]model.Logits, error) {
+	logits := make([]model.Logits, 0, len(pairs))
 	for len(pairs) > 0 {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -209,7 +208,7 @@ func (e *evaluation) score(ctx context.Context, s *torch.Scope, pairs []Pair) ([
 			rows := func(x *torch.Tensor, of []int64) *torch.Tensor {
 				return s.IndexSelect(x, 0, s.Int64s(of, int64(len(of))))
 			}
-			part, err := match.Score(s, e.model, match.Encoded{
+			part, err := model.Score(s, e.model, model.Encoded{
 				Hidden: rows(e.encoded.Hidden, texts), Mask: rows(e.encoded.Mask, texts), Tokens: rows(e.encoded.Tokens, images),
 			}, local, e.options.Part)
 			logits = append(logits, part...)
@@ -223,7 +222,7 @@ func (e *evaluation) score(ctx context.Context, s *torch.Scope, pairs []Pair) ([
 }
 
 // localise renumbers the images and texts of some pairs from 0.
-func localise(pairs []Pair) (local []match.Pair, images, texts []int64) {
+func localise(pairs []Pair) (local []model.Pair, images, texts []int64) {
 	number := func(seen map[int32]int32, list *[]int64, row int32) int32 {
 		i, known := seen[row]
 		if !known {
@@ -235,7 +234,7 @@ func localise(pairs []Pair) (local []match.Pair, images, texts []int64) {
 	}
 	seenImages, seenTexts := map[int32]int32{}, map[int32]int32{}
 	for _, p := range pairs {
-		local = append(local, match.Pair{Image: number(seenImages, &images, p.Image), Text: number(seenTexts, &texts, p.Text)})
+		local = append(local, model.Pair{Image: number(seenImages, &images, p.Image), Text: number(seenTexts, &texts, p.Text)})
 	}
 	return local, images, texts
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/match"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/torch"
@@ -44,7 +43,7 @@ func testModel(t *testing.T) *model.Model {
 	return m
 }
 
-// testData is noise.
+// testData returns noise.
 func testData() Data {
 	r := rng.New(1, "held out")
 	d := Data{Images: testImages}
@@ -79,20 +78,20 @@ func oneByOne(t *testing.T, m *model.Model, d Data) (sim, matched, margin Matrix
 			if err := d.Pixels(i, pixels); err != nil {
 				return err
 			}
-			image, err := match.Images(s, pixels, 1, m)
+			image, err := model.Images(s, pixels, 1, m)
 			if err != nil {
 				return err
 			}
 			tokens := m.Image(s, image)
 			for j := range d.Texts {
-				ids, mask, err := match.Texts(s, d.Texts[j:j+1], 0, m.Config)
+				ids, mask, err := model.Texts(s, d.Texts[j:j+1], 0, m.Config)
 				if err != nil {
 					return err
 				}
 				hidden := m.Text(s, ids, mask)
-				logits := m.MatchLogits(s, m.Fuse(s, hidden, mask, tokens)).Float32s()
+				logits := m.MatchPairs(s, hidden, mask, tokens, []int64{0}, []int64{0}).Float32s()
 				at := i*len(d.Texts) + j
-				sim.Data[at] = float32(s.SumAll(s.Mul(m.ImageFeature(s, tokens), m.TextFeature(s, hidden))).Item())
+				sim.Data[at] = float32(s.MatMul(m.ImageFeature(s, tokens), s.Transpose(m.TextFeature(s, hidden), 0, 1)).Item())
 				matched.Data[at], margin.Data[at] = logits[1], logits[1]-logits[0]
 			}
 		}
@@ -161,7 +160,7 @@ func TestEvaluateWithoutRerank(t *testing.T) {
 	}
 }
 
-// Negatives chosen by another model's similarities are other negatives.
+// A model's similarities choose the negatives: those of another model choose others.
 func TestEvaluateMinesByGivenSimilarities(t *testing.T) {
 	m, d := testModel(t), testData()
 	other := Matrix{Rows: testImages, Cols: testImages * perImage, Data: make([]float32, testImages*testImages*perImage)}

@@ -9,8 +9,8 @@ func (t Truth) pairs() []Pair {
 	return pairs
 }
 
-// hardestNegatives lists, for every image, the most similar text that is not its own, and for every text the most similar
-// image that is not its own: ITM's hard negatives over the whole set. With a single image there are none.
+// hardestNegatives lists ITM's hard negatives over the whole set. They are, for every image, the most similar text that is
+// not its own, and for every text the most similar such image. With a single image there are none.
 func (t Truth) hardestNegatives(sim Matrix) []Pair {
 	var pairs []Pair
 	for image := range t.textsOf {

@@ -12,10 +12,10 @@ type Matrix struct {
 	Data       []float32
 }
 
-// Row is one row of the matrix, not a copy.
+// Row returns one row of the matrix, not a copy.
 func (m Matrix) Row(i int) []float32 { return m.Data[i*m.Cols : (i+1)*m.Cols] }
 
-// Transposed is the matrix with rows and columns exchanged.
+// Transposed returns the matrix with rows and columns exchanged.
 func (m Matrix) Transposed() Matrix {
 	t := Matrix{Rows: m.Cols, Cols: m.Rows, Data: make([]float32, len(m.Data))}
 	for i := range m.Rows {
@@ -32,7 +32,7 @@ type Truth struct {
 	textsOf [][]int32 // by image
 }
 
-// NewTruth takes the image of every text. Every image must have a text.
+// NewTruth makes a truth of the image of every text. Every image must have a text.
 func NewTruth(images int, imageOf []int32) (Truth, error) {
 	t := Truth{imageOf: imageOf, textsOf: make([][]int32, images)}
 	for text, image := range imageOf {
@@ -49,41 +49,41 @@ func NewTruth(images int, imageOf []int32) (Truth, error) {
 	return t, nil
 }
 
-// Images is the number of images.
+// Images returns the number of images.
 func (t Truth) Images() int { return len(t.textsOf) }
 
-// Texts is the number of texts.
+// Texts returns the number of texts.
 func (t Truth) Texts() int { return len(t.imageOf) }
 
-// Recalls are the shares, in percent, of the queries whose true partner is among the first 1, 5 and 10 answers.
+// Recalls holds the shares of the queries whose true partner is among the first 1, 5 and 10 answers, in percent.
 type Recalls struct {
 	R1  float64 `json:"r1"`
 	R5  float64 `json:"r5"`
 	R10 float64 `json:"r10"`
 }
 
-// Sum adds the three.
+// Sum returns the sum of the three recalls.
 func (r Recalls) Sum() float64 { return r.R1 + r.R5 + r.R10 }
 
-// Retrieval is the papers' table row: TR asks with an image for its texts (the best ranked of several captions counts),
-// IR asks with a text for its image.
+// Retrieval is a row of the papers' tables. TR asks with an image for its texts, and the best ranked of several captions
+// counts. IR asks with a text for its image.
 type Retrieval struct {
 	TR Recalls `json:"tr"`
 	IR Recalls `json:"ir"`
 }
 
-// RSUM adds all six recalls; 600 is perfect.
+// RSUM returns the sum of all six recalls; 600 is perfect.
 func (r Retrieval) RSUM() float64 { return r.TR.Sum() + r.IR.Sum() }
 
-// ByITC evaluates from similarities alone; sim has a row for every image and a column for every text.
+// ByITC evaluates from similarities alone. sim has a row for every image and a column for every text.
 func ByITC(sim Matrix, truth Truth) Retrieval {
 	return Retrieval{TR: recalls(textRanks(sim, truth)), IR: recalls(imageRanks(sim.Transposed(), truth))}
 }
 
-// Chance is what [ByITC] is expected to give for scores drawn at random.
+// Chance returns the result that [ByITC] is expected to give for random scores.
 func Chance(truth Truth) Retrieval {
 	var r Retrieval
-	share := func(all, relevant, k int) float64 { // probability that k out of all hold one that is relevant
+	share := func(all, relevant, k int) float64 { // probability that a relevant one is among k of all
 		miss := 1.0
 		for i := range min(k, all) {
 			miss *= max(0, float64(all-relevant-i)/float64(all-i))
@@ -100,7 +100,7 @@ func Chance(truth Truth) Retrieval {
 	return r
 }
 
-// textRanks is, for every image, the rank (0 = first) of its best ranked text.
+// textRanks returns, for every image, the rank (0 = first) of its best ranked text.
 func textRanks(sim Matrix, truth Truth) []int {
 	ranks := make([]int, sim.Rows)
 	for i := range ranks {
@@ -109,7 +109,7 @@ func textRanks(sim Matrix, truth Truth) []int {
 	return ranks
 }
 
-// imageRanks is, for every text, the rank of its image; sim has a row for every text.
+// imageRanks returns, for every text, the rank of its image. sim has a row for every text.
 func imageRanks(sim Matrix, truth Truth) []int {
 	ranks := make([]int, sim.Rows)
 	for j := range ranks {
@@ -118,8 +118,8 @@ func imageRanks(sim Matrix, truth Truth) []int {
 	return ranks
 }
 
-// bestRank is the rank of the best of the relevant columns; equal scores rank by column. A score that is no number is
-// never ranked before anything, so that a model gone bad cannot look perfect.
+// bestRank returns the rank of the best of the relevant columns. Equal scores rank by column. A NaN score never ranks
+// before anything, so a broken model cannot look perfect.
 func bestRank(row []float32, relevant []int32) int {
 	best := relevant[0]
 	for _, j := range relevant[1:] {
@@ -141,7 +141,7 @@ func before(row []float32, a, b int32) bool {
 	return row[a] > row[b] || row[a] == row[b] && a < b
 }
 
-// TopK lists the k best columns of a row, best first; all of them when there are fewer.
+// TopK lists the k best columns of a row, best first, or all of them when there are fewer.
 func TopK(row []float32, k int) []int32 {
 	columns := make([]int32, len(row))
 	for j := range columns {

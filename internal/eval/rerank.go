@@ -2,11 +2,11 @@ package eval
 
 import "slices"
 
-// Pair is an image and a text by their rows.
+// Pair names an image and a text by their rows.
 type Pair struct{ Image, Text int32 }
 
-// Rerank is a two-step evaluation (MAFA appendix F): the K best candidates of every query by similarity are ranked
-// again by the matching head. Candidates lists what the head has to score.
+// Rerank is a two-step evaluation (MAFA appendix F): the matching head ranks again the K candidates of every query that
+// are best by similarity. Candidates lists what the head has to score.
 type Rerank struct {
 	truth  Truth
 	k      int
@@ -16,8 +16,8 @@ type Rerank struct {
 	images [][]int32 // candidates of every text
 }
 
-// NewRerank chooses the candidates; k = 256 for COCO and 128 for Flickr in the papers. A k of 0 or beyond the number of
-// candidates takes all.
+// NewRerank chooses the k best candidates of every query. The papers use k = 256 for COCO and 128 for Flickr. A k of 0, or
+// beyond the number of candidates, takes all.
 func NewRerank(sim Matrix, truth Truth, k int) *Rerank {
 	if all := max(sim.Rows, sim.Cols); k <= 0 || k > all {
 		k = all
@@ -32,7 +32,7 @@ func NewRerank(sim Matrix, truth Truth, k int) *Rerank {
 	return r
 }
 
-// Pairs lists every candidate pair of either direction once, by image and then text.
+// Pairs lists every candidate pair of either direction once, sorted by image and then by text.
 func (r *Rerank) Pairs() []Pair {
 	byImage := make([][]int32, len(r.texts))
 	for i, texts := range r.texts {
@@ -53,8 +53,8 @@ func (r *Rerank) Pairs() []Pair {
 	return pairs
 }
 
-// Recalls ranks again with the matching head's score of every pair of [Rerank.Pairs] (in the reference the logit of
-// "matched"). What was no candidate stays behind the candidates in its old order.
+// Recalls ranks again with the matching head's score of every pair of [Rerank.Pairs]. In the reference the score is the
+// logit of "matched". Whatever was not a candidate stays behind the candidates in its old order.
 func (r *Rerank) Recalls(pairs []Pair, scores []float32) Retrieval {
 	byPair := make(map[Pair]float32, len(pairs))
 	for n, p := range pairs {
@@ -72,8 +72,8 @@ func (r *Rerank) Recalls(pairs []Pair, scores []float32) Retrieval {
 	return Retrieval{TR: recalls(tr), IR: recalls(ir)}
 }
 
-// rerankedRank is the rank of the best relevant column after the candidates have been put in the order of their scores.
-// Equal scores keep the order that they had.
+// rerankedRank returns the rank of the best relevant column once the candidates are sorted by their scores. Equal scores
+// keep their old order.
 func rerankedRank(row []float32, candidates []int32, score func(int32) float32, relevant []int32) int {
 	again := make([]float32, len(candidates)) // by place in the old order, so that equal scores keep it
 	var found []int32

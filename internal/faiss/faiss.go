@@ -1,29 +1,22 @@
-// Package faiss binds libfaiss, and adds the two exact algorithms that a group needs and libfaiss does slowly.
+// Package faiss binds libfaiss: k-means ([KMeans]), and inverted lists ([IVF]) with the scan of what no list holds yet
+// ([Scan]).
 //
-// From libfaiss come k-means ([KMeans]), flat inner-product search ([Flat]) and inverted lists ([IVF]). Ours are the
-// exact neighbours and the k-means of [Engine], which share its C++ side: they walk over tiles of V V^T and V T^T, never
-// hold a D x D matrix, and decide by the canonical scores of internal/knn.
-//
-// How the engine is quick and exact at once: candidates are found with rows rounded to 16-bit fixed point, whose dot
-// products are exact integers and twice as fast as those of float32; the rounding error of an integer product
-// is bounded by the rows' measured residuals (Cauchy-Schwarz); what the bound leaves open is decided by the canonical
-// float64 score. V V^T is symmetric, so only half of it is computed, and membership in T2V_k2 is a count of larger
-// scores against at most k1 thresholds per text.
+// In go float32 centroids and queries, and float16 rows that the caller keeps; out come row numbers and inner products.
+// FAISS keeps the lists, ranks them, and keeps the best hits. The caller brings the function that compares a query with
+// a float16 row ([Similarity]).
 //
 // Guarantees:
 //
-//  1. What the engine returns is what [knn.Reference] returns, on every processor and with any number of threads.
-//  2. A C++ exception becomes an error; handles are closed explicitly, and [Live] counts those that are not.
-//  3. Row numbers are int64, and -1 from FAISS (no such neighbour) is left out of the hits.
+//  1. A C++ exception becomes an error. Handles are closed explicitly, and [Live] counts those that are not.
+//  2. Row numbers are int64, and -1 from FAISS (no such neighbour) is left out of the hits.
 //
-// Threads: the C++ code runs on the calling thread and starts none; the engine spreads tiles over goroutines. OpenMP is
-// held to one thread per call, as Go calls from ever changing threads and each would get a team of its own.
+// The C++ code runs on the calling thread. OpenMP is held to one thread a call, as Go calls from ever changing threads
+// and each would get a team of its own.
 package faiss
 
 /*
 #cgo CXXFLAGS: -O3 -std=c++17 -Wno-psabi
 #cgo LDFLAGS: -lfaiss -lopenblas -lgomp
-#include <stdlib.h>
 #include "faiss.h"
 */
 import "C"
@@ -37,48 +30,36 @@ import (
 	"github.com/pairstream/pairstream/internal/knn"
 )
 
-// Live is the number of C++ handles that were not closed.
-func Live() int64 { return int64(C.ps_live_handles()) }
+// Similarity is a C function float(const float* query, const uint16_t* row, int dim): the inner product of a query with
+// a float16 row. A pointer carries it over, because cgo links the objects of every package alone.
+type Similarity unsafe.Pointer
 
-// Instructions names the instruction set that the engine uses on this processor: "avx512", "avx2" or "portable".
-func Instructions() string { return C.GoString(C.ps_ops_name()) }
-
-// UseInstructions makes the engine use another instruction set that this processor has; "" goes back to the widest. It
-// exists for tests and benchmarks: results are the same with all of them.
-func UseInstructions(name string) error {
-	text := C.CString(name)
-	defer C.free(unsafe.Pointer(text))
-	if C.ps_select_ops(text) == 0 {
-		return fmt.Errorf("choosing instructions %q: this processor has none", name)
-	}
-	return nil
-}
+// Live returns the number of C++ handles that were not closed.
+func Live() int64 { return int64(C.fs_live_handles()) }
 
 // check turns the text of an exception into an error.
 func check(doing string, text *C.char) error {
 	if text == nil {
 		return nil
 	}
-	defer C.ps_free_text(text)
+	defer C.fs_free_text(text)
 	return fmt.Errorf("%s: %w", doing, errors.New(C.GoString(text)))
 }
 
 func floats(x []float32) *C.float { return (*C.float)(unsafe.SliceData(x)) }
-func ints(x []int32) *C.int32_t   { return (*C.int32_t)(unsafe.SliceData(x)) }
 func longs(x []int64) *C.int64_t  { return (*C.int64_t)(unsafe.SliceData(x)) }
-func doubles(x []float64) *C.double {
-	return (*C.double)(unsafe.SliceData(x))
-}
 
-// pinned is the matrix for C++, which may keep the pointer until the pinner lets go.
-func pinned(pin *runtime.Pinner, m knn.Matrix) C.ps_rows {
-	rows := C.ps_rows{n: C.int64_t(m.Rows), d: C.int32_t(m.Dim)}
-	if m.Floats != nil {
-		rows.data = unsafe.Pointer(unsafe.SliceData(m.Floats))
-	} else {
-		rows.data = unsafe.Pointer(unsafe.SliceData(m.Halves))
-		rows.half = 1
+// pinned returns the float16 matrix for C++, which keeps the pointer until the pinner lets go.
+func pinned(pin *runtime.Pinner, m knn.Matrix, similarity Similarity) (C.fs_rows, error) {
+	if err := m.Check(); err != nil {
+		return C.fs_rows{}, err
 	}
-	pin.Pin(rows.data)
-	return rows
+	if m.Halves == nil {
+		return C.fs_rows{}, errors.New("rows are float32: live search wants float16")
+	}
+	data := unsafe.SliceData(m.Halves)
+	pin.Pin(data)
+	return C.fs_rows{
+		data: (*C.uint16_t)(data), n: C.int64_t(m.Rows), d: C.int32_t(m.Dim), similarity: C.fs_similarity(similarity),
+	}, nil
 }

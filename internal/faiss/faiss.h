@@ -1,6 +1,6 @@
 // The C interface of this package's C++ code: opaque handles, plain arrays, errors as text.
 //
-// A function that can fail returns NULL or a message that the caller frees with ps_free_text. No C++ exception leaves
+// A function that can fail returns NULL or a message that the caller frees with fs_free_text. No C++ exception leaves
 // it. Arrays are lent for the call, except where a comment says that a handle keeps the pointer.
 #pragma once
 #include <stddef.h>
@@ -10,80 +10,37 @@
 extern "C" {
 #endif
 
-// A row-major matrix of n x d values: float16 when half is not 0, else float32.
+typedef float (*fs_similarity)(const float* q, const uint16_t* row, int d);
+
+// Rows is a row-major matrix of n x d float16 values, and the function that compares a query with one of them.
 typedef struct {
-  const void* data;
+  const uint16_t* data;
   int64_t n;
   int32_t d;
-  int32_t half;
-} ps_rows;
+  fs_similarity similarity;
+} fs_rows;
 
-void ps_free_text(char* text);
-int64_t ps_live_handles(void);
-const char* ps_ops_name(void);
-int ps_select_ops(const char* name);  // 0 when this processor has no such instructions; "" chooses the widest
+void fs_free_text(char* text);
+int64_t fs_live_handles(void);
 
-// Exact neighbours of a group. The handle keeps the pointers of v, t and owner. Calls of one phase may run concurrently,
-// a worker number in one call at a time; the phases follow one another in the order in which they stand here.
-typedef struct ps_neighbors ps_neighbors;
-typedef struct {
-  int32_t k, k1, k2;
-  int32_t workers;
-  const int32_t* owner;  // n numbers: members with equal numbers are no neighbours of each other in V2V; or NULL
-} ps_neighbor_params;
-
-char* ps_neighbors_new(ps_rows v, ps_rows t, ps_neighbor_params p, ps_neighbors** out);
-void ps_neighbors_free(ps_neighbors* h);
-int32_t ps_neighbors_block(void);                                        // rows of a block; a tile is block x block
-char* ps_neighbors_norms(ps_neighbors* h, int64_t block);                // each block once
-char* ps_neighbors_residuals(ps_neighbors* h, int64_t block);            // each block once
-char* ps_neighbors_begin_images(ps_neighbors* h);
-char* ps_neighbors_images(ps_neighbors* h, int32_t worker, int64_t i, int64_t j);  // each i <= j once
-char* ps_neighbors_end_images(ps_neighbors* h, int64_t block, int32_t* v2v);       // n x k1
-char* ps_neighbors_begin_texts(ps_neighbors* h);
-char* ps_neighbors_texts(ps_neighbors* h, int32_t worker, int64_t i, int64_t j);   // each i, j once
-char* ps_neighbors_end_texts(ps_neighbors* h, int64_t block, int32_t* v2t, int32_t* se);  // n x k, n x k1
-
-// Plain k-means (Lloyd, squared L2). The handle keeps the pointer of x.
-typedef struct ps_lloyd ps_lloyd;
-char* ps_lloyd_new(ps_rows x, int32_t k, int32_t workers, ps_lloyd** out);
-void ps_lloyd_free(ps_lloyd* h);
-char* ps_lloyd_norms(ps_lloyd* h, int64_t block);
-char* ps_lloyd_residuals(ps_lloyd* h, int64_t block);
-char* ps_lloyd_set_centroids(ps_lloyd* h, const float* centroids);          // k x d
-char* ps_lloyd_assign(ps_lloyd* h, int32_t worker, int64_t block, int32_t* assign, int64_t* changed);
-// Mean of the member rows order[from[c]:from[c+1]] of each cluster c in [c0, c1), into mean (float64, k x d).
-char* ps_lloyd_means(ps_lloyd* h, const int32_t* order, const int64_t* from, int32_t c0, int32_t c1, double* mean);
-// Squared distances of a block's rows to the centres that they are assigned to.
-char* ps_lloyd_distances(ps_lloyd* h, int64_t block, const int32_t* assign, const double* centres, double* distances);
-
-// Canonical scores of n pairs of rows.
-char* ps_scores(ps_rows x, int64_t n, const int32_t* left, const int32_t* right, double* scores);
-
-// libfaiss: k-means, flat search, and inverted lists over float16 rows that lie elsewhere.
-char* ps_kmeans(int64_t n, int32_t d, const float* x, int32_t k, int32_t iterations, int32_t seed, float* centroids,
+// k-means, and inverted lists over float16 rows that lie elsewhere.
+char* fs_kmeans(int64_t n, int32_t d, const float* x, int32_t k, int32_t iterations, int32_t seed, float* centroids,
                 double* inertia);
 
-typedef struct ps_flat ps_flat;
-char* ps_flat_new(int32_t d, ps_flat** out);
-void ps_flat_free(ps_flat* h);
-char* ps_flat_add(ps_flat* h, int64_t n, const float* x);
-char* ps_flat_search(ps_flat* h, int64_t n, const float* q, int32_t k, float* scores, int64_t* ids);
-
-typedef struct ps_ivf ps_ivf;
-char* ps_ivf_new(int32_t d, int32_t lists, const float* centroids, ps_ivf** out);
-char* ps_ivf_like(const ps_ivf* h, ps_ivf** out);  // empty lists that share the centroids
-void ps_ivf_free(ps_ivf* h);
-char* ps_ivf_add(ps_ivf* h, int64_t n, const int64_t* ids, const int64_t* lists);
-char* ps_ivf_merge(ps_ivf* h, const ps_ivf* other);
+typedef struct fs_ivf fs_ivf;
+char* fs_ivf_new(int32_t d, int32_t lists, const float* centroids, fs_ivf** out);
+char* fs_ivf_like(const fs_ivf* h, fs_ivf** out);  // empty lists that share the centroids
+void fs_ivf_free(fs_ivf* h);
+char* fs_ivf_add(fs_ivf* h, int64_t n, const int64_t* ids, const int64_t* lists);
+char* fs_ivf_merge(fs_ivf* h, const fs_ivf* other);
 // The probes lists nearest to the query, nearest first, then -1.
-char* ps_ivf_probe(const ps_ivf* h, const float* q, int32_t probes, int64_t* lists);
+char* fs_ivf_probe(const fs_ivf* h, const float* q, int32_t probes, int64_t* lists);
 // Searches n lists; id i is row i of rows.
-char* ps_ivf_search(const ps_ivf* h, ps_rows rows, const float* q, int32_t n, const int64_t* lists, int32_t k,
+char* fs_ivf_search(const fs_ivf* h, fs_rows rows, const float* q, int32_t n, const int64_t* lists, int32_t k,
                     float* scores, int64_t* ids);
 
 // The k rows of [from, rows.n) with the largest inner products, best first, then -1.
-char* ps_scan(ps_rows rows, int64_t from, const float* q, int32_t k, float* scores, int64_t* ids);
+char* fs_scan(fs_rows rows, int64_t from, const float* q, int32_t k, float* scores, int64_t* ids);
 
 #ifdef __cplusplus
 }

@@ -1,36 +1,71 @@
-// libfaiss: k-means, flat inner product, and inverted lists whose entries refer to float16 rows kept elsewhere.
+// k-means, and inverted lists whose entries refer to float16 rows kept elsewhere.
 #include <faiss/Clustering.h>
 #include <faiss/IndexFlat.h>
 #include <faiss/IndexIVF.h>
 #include <faiss/utils/Heap.h>
 #include <omp.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
 #include <memory>
+#include <new>
+#include <stdexcept>
+#include <vector>
 
-#include "guard.h"
+#include "faiss.h"
 
-namespace ps {
+namespace {
 
 std::atomic<int64_t> live_handles{0};
 
-namespace {
+// Handle is a base of everything that Go holds by pointer.
+struct Handle {
+  Handle() { live_handles.fetch_add(1, std::memory_order_relaxed); }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  ~Handle() { live_handles.fetch_sub(1, std::memory_order_relaxed); }
+};
+
+char* text(const char* what) {
+  char* copy = strdup(what);
+  return copy ? copy : strdup("out of memory");
+}
+
+// guarded turns an exception into text.
+template <class F>
+char* guarded(F&& f) noexcept {
+  try {
+    f();
+    return nullptr;
+  } catch (const std::bad_alloc&) {
+    return text("out of memory");
+  } catch (const std::exception& e) {
+    return text(e.what());
+  } catch (...) {
+    return text("unknown exception");
+  }
+}
+
+const uint16_t* row(const fs_rows& rows, int64_t i) { return rows.data + i * rows.d; }
 
 // one_thread keeps OpenMP from making a team per calling thread: Go calls from many threads, and spreads work itself.
 void one_thread() { omp_set_num_threads(1); }
 
-// HalfScanner compares a query with float16 rows: an entry of a list is an id, and the row with that number is compared.
-struct HalfScanner : faiss::InvertedListScanner {
-  HalfScanner(const Rows& rows) : rows_(rows) { keep_max = true; }
+// RowScanner compares a query with float16 rows: an entry of a list is an id, and the row with that number is compared.
+struct RowScanner : faiss::InvertedListScanner {
+  explicit RowScanner(const fs_rows& rows) : rows_(rows) { keep_max = true; }
   void set_query(const float* q) override { query_ = q; }
   void set_list(idx_t list, float) override { list_no = list; }
   float distance_to_code(const uint8_t*) const override { throw std::logic_error("entries have no codes"); }
 
   size_t scan_codes(size_t n, const uint8_t*, const idx_t* ids, float* scores, idx_t* labels, size_t k) const override {
-    const Ops& o = ops();
     size_t updates = 0;
     for (size_t i = 0; i < n; i++) {
-      if (i + 4 < n) __builtin_prefetch(rows_.h(ids[i + 4]));
-      const float s = o.similarity(query_, rows_.h(ids[i]), rows_.d);
+      if (i + 4 < n) __builtin_prefetch(row(rows_, ids[i + 4]));
+      const float s = rows_.similarity(query_, row(rows_, ids[i]), rows_.d);
       if (s <= scores[0]) continue;
       faiss::minheap_replace_top(k, scores, labels, s, ids[i]);
       updates++;
@@ -39,14 +74,14 @@ struct HalfScanner : faiss::InvertedListScanner {
   }
 
  private:
-  const Rows rows_;
+  const fs_rows rows_;
   const float* query_ = nullptr;
 };
 
-// HalfIVF is a FAISS inverted file whose lists hold ids, and one unused byte of code as FAISS wants some. It is searched
+// RowIVF is a FAISS inverted file whose lists hold ids, and one unused byte of code as FAISS wants some. It is searched
 // with a scanner made for the rows at hand.
-struct HalfIVF : faiss::IndexIVF {
-  HalfIVF(faiss::Index* quantizer, int d, int lists)
+struct RowIVF : faiss::IndexIVF {
+  RowIVF(faiss::Index* quantizer, int d, int lists)
       : IndexIVF(quantizer, d, lists, /*code_size=*/1, faiss::METRIC_INNER_PRODUCT) {
     is_trained = true;
   }
@@ -60,33 +95,19 @@ void begin_heap(int k, float* scores, int64_t* ids) {
 
 void end_heap(int k, float* scores, int64_t* ids) { faiss::minheap_reorder(k, scores, ids); }
 
-void check_rows(const Rows& rows) {
-  if (!rows.half) throw std::invalid_argument("live search wants float16 rows");
-}
-
 }  // namespace
-}  // namespace ps
 
-using namespace ps;
-
-struct ps_flat : Handle {
-  explicit ps_flat(int d) : index(d) {}
-  faiss::IndexFlatIP index;
-};
-
-struct ps_ivf : Handle {
+struct fs_ivf : Handle {
   using Quantizer = std::shared_ptr<faiss::IndexFlatIP>;
-  explicit ps_ivf(Quantizer q) : quantizer(std::move(q)), index(quantizer.get(), quantizer->d, quantizer->ntotal) {}
+  explicit fs_ivf(Quantizer q) : quantizer(std::move(q)), index(quantizer.get(), quantizer->d, quantizer->ntotal) {}
   const Quantizer quantizer;  // of all lists that were made from it
-  HalfIVF index;
+  RowIVF index;
 };
 
-void ps_free_text(char* text) { std::free(text); }
-int64_t ps_live_handles(void) { return live_handles.load(std::memory_order_relaxed); }
-const char* ps_ops_name(void) { return ops().name; }
-int ps_select_ops(const char* name) { return select_ops(name); }
+void fs_free_text(char* text) { std::free(text); }
+int64_t fs_live_handles(void) { return live_handles.load(std::memory_order_relaxed); }
 
-char* ps_kmeans(int64_t n, int32_t d, const float* x, int32_t k, int32_t iterations, int32_t seed, float* centroids,
+char* fs_kmeans(int64_t n, int32_t d, const float* x, int32_t k, int32_t iterations, int32_t seed, float* centroids,
                 double* inertia) {
   return guarded([&] {
     one_thread();
@@ -94,7 +115,7 @@ char* ps_kmeans(int64_t n, int32_t d, const float* x, int32_t k, int32_t iterati
     p.niter = iterations;
     p.seed = seed;
     p.min_points_per_centroid = 1;
-    p.max_points_per_centroid = static_cast<int>(std::min<int64_t>(n, HIGHEST));  // no sampling
+    p.max_points_per_centroid = static_cast<int>(std::min<int64_t>(n, std::numeric_limits<int32_t>::max()));  // no sampling
     faiss::Clustering c(d, k, p);
     faiss::IndexFlatL2 index(d);
     c.train(n, x, index);
@@ -103,33 +124,19 @@ char* ps_kmeans(int64_t n, int32_t d, const float* x, int32_t k, int32_t iterati
   });
 }
 
-char* ps_flat_new(int32_t d, ps_flat** out) {
-  return guarded([&] { *out = new ps_flat(d); });
-}
-void ps_flat_free(ps_flat* h) { delete h; }
-char* ps_flat_add(ps_flat* h, int64_t n, const float* x) {
-  return guarded([&] { h->index.add(n, x); });
-}
-char* ps_flat_search(ps_flat* h, int64_t n, const float* q, int32_t k, float* scores, int64_t* ids) {
-  return guarded([&] {
-    one_thread();
-    h->index.search(n, q, k, scores, ids);
-  });
-}
-
-char* ps_ivf_new(int32_t d, int32_t lists, const float* centroids, ps_ivf** out) {
+char* fs_ivf_new(int32_t d, int32_t lists, const float* centroids, fs_ivf** out) {
   return guarded([&] {
     auto quantizer = std::make_shared<faiss::IndexFlatIP>(d);
     quantizer->add(lists, centroids);
-    *out = new ps_ivf(std::move(quantizer));
+    *out = new fs_ivf(std::move(quantizer));
   });
 }
-char* ps_ivf_like(const ps_ivf* h, ps_ivf** out) {
-  return guarded([&] { *out = new ps_ivf(h->quantizer); });
+char* fs_ivf_like(const fs_ivf* h, fs_ivf** out) {
+  return guarded([&] { *out = new fs_ivf(h->quantizer); });
 }
-void ps_ivf_free(ps_ivf* h) { delete h; }
+void fs_ivf_free(fs_ivf* h) { delete h; }
 
-char* ps_ivf_add(ps_ivf* h, int64_t n, const int64_t* ids, const int64_t* lists) {
+char* fs_ivf_add(fs_ivf* h, int64_t n, const int64_t* ids, const int64_t* lists) {
   return guarded([&] {
     static const uint8_t no_code = 0;
     for (int64_t i = 0; i < n; i++) h->index.invlists->add_entries(lists[i], 1, &ids[i], &no_code);
@@ -137,7 +144,7 @@ char* ps_ivf_add(ps_ivf* h, int64_t n, const int64_t* ids, const int64_t* lists)
   });
 }
 
-char* ps_ivf_merge(ps_ivf* h, const ps_ivf* other) {
+char* fs_ivf_merge(fs_ivf* h, const fs_ivf* other) {
   return guarded([&] {
     if (h->quantizer != other->quantizer) throw std::invalid_argument("the lists have different centroids");
     for (size_t l = 0; l < other->index.nlist; l++) {
@@ -150,7 +157,7 @@ char* ps_ivf_merge(ps_ivf* h, const ps_ivf* other) {
   });
 }
 
-char* ps_ivf_probe(const ps_ivf* h, const float* q, int32_t probes, int64_t* lists) {
+char* fs_ivf_probe(const fs_ivf* h, const float* q, int32_t probes, int64_t* lists) {
   return guarded([&] {
     one_thread();
     std::vector<float> near(probes);
@@ -158,12 +165,10 @@ char* ps_ivf_probe(const ps_ivf* h, const float* q, int32_t probes, int64_t* lis
   });
 }
 
-char* ps_ivf_search(const ps_ivf* h, ps_rows r, const float* q, int32_t n, const int64_t* lists, int32_t k,
+char* fs_ivf_search(const fs_ivf* h, fs_rows rows, const float* q, int32_t n, const int64_t* lists, int32_t k,
                     float* scores, int64_t* ids) {
   return guarded([&] {
-    const Rows rows = rows_of(r);
-    check_rows(rows);
-    HalfScanner scanner(rows);
+    RowScanner scanner(rows);
     scanner.set_query(q);
     begin_heap(k, scores, ids);
     for (int32_t i = 0; i < n; i++) {
@@ -176,14 +181,11 @@ char* ps_ivf_search(const ps_ivf* h, ps_rows r, const float* q, int32_t n, const
   });
 }
 
-char* ps_scan(ps_rows r, int64_t from, const float* q, int32_t k, float* scores, int64_t* ids) {
+char* fs_scan(fs_rows rows, int64_t from, const float* q, int32_t k, float* scores, int64_t* ids) {
   return guarded([&] {
-    const Rows rows = rows_of(r);
-    check_rows(rows);
-    const Ops& o = ops();
     begin_heap(k, scores, ids);
     for (int64_t i = from; i < rows.n; i++) {
-      const float s = o.similarity(q, rows.h(i), rows.d);
+      const float s = rows.similarity(q, row(rows, i), rows.d);
       if (s > scores[0]) faiss::minheap_replace_top(k, scores, ids, s, i);
     }
     end_heap(k, scores, ids);

@@ -24,81 +24,24 @@ func hits(scores []float32, ids []int64) []knn.Hit {
 	return out
 }
 
-// Flat is a FAISS index of float32 rows, searched exhaustively by inner product (IndexFlatIP).
-//
-// Searches may run concurrently with each other, not with Add or Close.
-type Flat struct {
-	handle *C.ps_flat
-	dim    int
-}
-
-// NewFlat makes an empty index of rows of dim values.
-func NewFlat(dim int) (*Flat, error) {
-	if dim <= 0 {
-		return nil, fmt.Errorf("making a flat index of %d dimensions: want at least 1", dim)
-	}
-	f := &Flat{dim: dim}
-	if err := check("making a flat index", C.ps_flat_new(C.int32_t(dim), &f.handle)); err != nil {
-		return nil, err
-	}
-	return f, nil
-}
-
-// Close frees the index.
-func (f *Flat) Close() {
-	C.ps_flat_free(f.handle)
-	f.handle = nil
-}
-
-// Add appends rows; they are numbered in the order of their coming.
-func (f *Flat) Add(rows []float32) error {
-	m := knn.FloatMatrix(rows, f.dim)
-	if err := m.Check(); err != nil {
-		return fmt.Errorf("adding to a flat index: %w", err)
-	}
-	return check("adding to a flat index", C.ps_flat_add(f.handle, C.int64_t(m.Rows), floats(rows)))
-}
-
-// Search finds, for each query, the k rows with the largest inner products, best first.
-func (f *Flat) Search(queries []float32, k int) ([][]knn.Hit, error) {
-	m := knn.FloatMatrix(queries, f.dim)
-	if err := m.Check(); err != nil || k < 1 {
-		return nil, errors.Join(fmt.Errorf("searching a flat index for %d neighbours", k), err)
-	}
-	scores, ids := make([]float32, m.Rows*k), make([]int64, m.Rows*k)
-	text := C.ps_flat_search(f.handle, C.int64_t(m.Rows), floats(queries), C.int32_t(k), floats(scores), longs(ids))
-	if err := check("searching a flat index", text); err != nil {
-		return nil, err
-	}
-	out := make([][]knn.Hit, m.Rows)
-	for i := range out {
-		out[i] = hits(scores[i*k:(i+1)*k], ids[i*k:(i+1)*k])
-	}
-	return out, nil
-}
-
 // IVF is a FAISS inverted file by inner product over float16 rows that lie elsewhere: a list holds row numbers, eight
 // bytes and one each, and a search is given the matrix. So a million vectors are not held twice.
 type IVF struct {
-	handle     *C.ps_ivf
+	handle     *C.fs_ivf
+	similarity Similarity
 	dim, lists int
 }
 
 var _ knn.Lists = (*IVF)(nil)
 
-// NewLists implements [knn.Searcher].
-func (Engine) NewLists(centroids []float32, dim int) (knn.Lists, error) {
-	return NewIVF(centroids, dim)
-}
-
-// NewIVF makes empty lists, one per centroid.
-func NewIVF(centroids []float32, dim int) (*IVF, error) {
+// NewIVF makes empty lists, one per centroid (rows of dim values). Searches compare rows by similarity.
+func NewIVF(centroids []float32, dim int, similarity Similarity) (*IVF, error) {
 	m := knn.FloatMatrix(centroids, dim)
 	if err := m.Check(); err != nil {
 		return nil, fmt.Errorf("making inverted lists: %w", err)
 	}
-	v := &IVF{dim: dim, lists: m.Rows}
-	if err := check("making inverted lists", C.ps_ivf_new(C.int32_t(dim), C.int32_t(m.Rows), floats(centroids), &v.handle)); err != nil {
+	v := &IVF{dim: dim, lists: m.Rows, similarity: similarity}
+	if err := check("making inverted lists", C.fs_ivf_new(C.int32_t(dim), C.int32_t(m.Rows), floats(centroids), &v.handle)); err != nil {
 		return nil, err
 	}
 	return v, nil
@@ -106,8 +49,8 @@ func NewIVF(centroids []float32, dim int) (*IVF, error) {
 
 // Empty implements [knn.Lists].
 func (v *IVF) Empty() (knn.Lists, error) {
-	empty := &IVF{dim: v.dim, lists: v.lists}
-	if err := check("making inverted lists", C.ps_ivf_like(v.handle, &empty.handle)); err != nil {
+	empty := &IVF{dim: v.dim, lists: v.lists, similarity: v.similarity}
+	if err := check("making inverted lists", C.fs_ivf_like(v.handle, &empty.handle)); err != nil {
 		return nil, err
 	}
 	return empty, nil
@@ -115,7 +58,7 @@ func (v *IVF) Empty() (knn.Lists, error) {
 
 // Close implements [knn.Lists].
 func (v *IVF) Close() {
-	C.ps_ivf_free(v.handle)
+	C.fs_ivf_free(v.handle)
 	v.handle = nil
 }
 
@@ -129,7 +72,7 @@ func (v *IVF) Add(rows, lists []int64) error {
 			return fmt.Errorf("adding row %d to list %d of %d", rows[i], l, v.lists)
 		}
 	}
-	return check("adding to inverted lists", C.ps_ivf_add(v.handle, C.int64_t(len(rows)), longs(rows), longs(lists)))
+	return check("adding to inverted lists", C.fs_ivf_add(v.handle, C.int64_t(len(rows)), longs(rows), longs(lists)))
 }
 
 // Merge implements [knn.Lists].
@@ -138,7 +81,7 @@ func (v *IVF) Merge(other knn.Lists) error {
 	if !ok {
 		return errors.New("merging inverted lists of another engine")
 	}
-	return check("merging inverted lists", C.ps_ivf_merge(v.handle, o.handle))
+	return check("merging inverted lists", C.fs_ivf_merge(v.handle, o.handle))
 }
 
 // Probe implements [knn.Lists].
@@ -147,7 +90,7 @@ func (v *IVF) Probe(q []float32, probes int) ([]int64, error) {
 		return nil, fmt.Errorf("ranking %d lists of %d dimensions for a query of %d values", probes, v.dim, len(q))
 	}
 	lists := make([]int64, min(probes, v.lists))
-	if err := check("ranking lists", C.ps_ivf_probe(v.handle, floats(q), C.int32_t(len(lists)), longs(lists))); err != nil {
+	if err := check("ranking lists", C.fs_ivf_probe(v.handle, floats(q), C.int32_t(len(lists)), longs(lists))); err != nil {
 		return nil, err
 	}
 	return lists, nil
@@ -155,36 +98,36 @@ func (v *IVF) Probe(q []float32, probes int) ([]int64, error) {
 
 // Search implements [knn.Lists].
 func (v *IVF) Search(m knn.Matrix, q []float32, k int, lists []int64) ([]knn.Hit, error) {
-	if err := m.Check(); err != nil {
-		return nil, fmt.Errorf("searching inverted lists: %w", err)
-	}
 	if len(q) != v.dim || m.Dim != v.dim || k < 1 {
 		return nil, fmt.Errorf("searching inverted lists of %d dimensions for %d rows of %d values with a query of %d", v.dim, k, m.Dim, len(q))
 	}
 	var pin runtime.Pinner
 	defer pin.Unpin()
+	rows, err := pinned(&pin, m, v.similarity)
+	if err != nil {
+		return nil, fmt.Errorf("searching inverted lists: %w", err)
+	}
 	scores, ids := make([]float32, k), make([]int64, k)
-	text := C.ps_ivf_search(v.handle, pinned(&pin, m), floats(q), C.int32_t(len(lists)), longs(lists), C.int32_t(k),
-		floats(scores), longs(ids))
+	text := C.fs_ivf_search(v.handle, rows, floats(q), C.int32_t(len(lists)), longs(lists), C.int32_t(k), floats(scores), longs(ids))
 	if err := check("searching inverted lists", text); err != nil {
 		return nil, err
 	}
 	return hits(scores, ids), nil
 }
 
-// Scan implements [knn.Searcher].
-func (Engine) Scan(m knn.Matrix, from int, q []float32, k int) ([]knn.Hit, error) {
-	if err := m.Check(); err != nil {
-		return nil, fmt.Errorf("scanning rows: %w", err)
-	}
+// Scan finds the k rows of [from, m.Rows) that are most similar to the query, best first.
+func Scan(m knn.Matrix, from int, q []float32, k int, similarity Similarity) ([]knn.Hit, error) {
 	if len(q) != m.Dim || k < 1 || from < 0 || from > m.Rows {
 		return nil, fmt.Errorf("scanning rows %d..%d of %d values for %d with a query of %d values", from, m.Rows, m.Dim, k, len(q))
 	}
 	var pin runtime.Pinner
 	defer pin.Unpin()
+	rows, err := pinned(&pin, m, similarity)
+	if err != nil {
+		return nil, fmt.Errorf("scanning rows: %w", err)
+	}
 	scores, ids := make([]float32, k), make([]int64, k)
-	text := C.ps_scan(pinned(&pin, m), C.int64_t(from), floats(q), C.int32_t(k), floats(scores), longs(ids))
-	if err := check("scanning rows", text); err != nil {
+	if err := check("scanning rows", C.fs_scan(rows, C.int64_t(from), floats(q), C.int32_t(k), floats(scores), longs(ids))); err != nil {
 		return nil, err
 	}
 	return hits(scores, ids), nil

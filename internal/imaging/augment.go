@@ -11,6 +11,8 @@ type AugmentOptions struct {
 	MinScale float64 // smallest share of the area that a random crop keeps, in (0, 1); 0 or 1: no crop
 	Flip     float64 // probability of mirroring left to right; 0 where captions speak of left and right
 	Color    float64 // brightness, contrast and saturation vary by factors within 1-Color..1+Color
+	Ops      int     // operations of [RandAugment]; 0: none
+	Level    int     // their level, 0..10
 }
 
 // cropAttempts is how often a random shape is tried before the largest allowed crop from the middle is taken.
@@ -34,17 +36,21 @@ func Augment(im *Image, o AugmentOptions, rng *rand.Rand) *Image {
 	if o.Color > 0 {
 		out.jitter(factor(o.Color, rng), factor(o.Color, rng), factor(o.Color, rng))
 	}
+	if o.Ops > 0 {
+		out = RandAugment(out, o.Ops, o.Level, rng)
+	}
 	return out
 }
 
-// randomCrop draws a rectangle of minScale..1 of the area and of a shape between 3:4 and 4:3.
+// widest is the largest width of a crop by its height, and the largest height by its width.
+const widest = 4.0 / 3
+
+// randomCrop draws a rectangle of minScale..1 of the area. Its shape is between 3:4 and 4:3, and as likely to be so much
+// wider as so much higher: the logarithm of the ratio is uniform (RandomResizedCrop, as the authors use it).
 func randomCrop(w, h int, minScale float64, rng *rand.Rand) (x, y, cw, ch int) {
 	for range cropAttempts {
 		area := float64(w*h) * (minScale + (1-minScale)*rng.Float64())
-		ratio := 0.75 + 0.25*rng.Float64()
-		if rng.IntN(2) == 1 {
-			ratio = 1 / ratio
-		}
+		ratio := math.Exp(math.Log(widest) * (2*rng.Float64() - 1))
 		cw = int(math.Round(math.Sqrt(area * ratio)))
 		ch = int(math.Round(math.Sqrt(area / ratio)))
 		if cw >= 1 && ch >= 1 && cw <= w && ch <= h {
@@ -87,7 +93,7 @@ func (im *Image) jitter(brightness, contrast, saturation int32) {
 
 func scaled(v, factor int32) int32 { return (v*factor + 1<<15) >> 16 }
 
-// grey is the luma of ITU-R BT.601, whose weights are given here in 1/2^16.
+// grey returns the luma of ITU-R BT.601, whose weights are given here in 1/2^16.
 func grey(r, g, b int32) int32 { return (19595*r + 38470*g + 7471*b + 1<<15) >> 16 }
 
 func clampByte(v int32) int32 { return min(255, max(0, v)) }

@@ -13,11 +13,13 @@ import (
 	"github.com/pairstream/pairstream/internal/imaging"
 )
 
-// pngHeader is a PNG that declares w x h pixels of 16-bit RGBA and ends there.
-func pngHeader(w, h uint32) []byte {
+// pngHeader is a PNG that declares w x h pixels of RGB and ends there.
+func pngHeader(w, h uint32) []byte { return pngOf(w, h, 8, 2, 0) }
+
+func pngOf(w, h uint32, depth, colour, interlaced byte) []byte {
 	ihdr := binary.BigEndian.AppendUint32([]byte("IHDR"), w)
 	ihdr = binary.BigEndian.AppendUint32(ihdr, h)
-	ihdr = append(ihdr, 16, 6, 0, 0, 0)
+	ihdr = append(ihdr, depth, colour, 0, 0, interlaced)
 	out := append([]byte("\x89PNG\r\n\x1a\n"), 0, 0, 0, 13)
 	out = append(out, ihdr...)
 	return binary.BigEndian.AppendUint32(out, crc32.ChecksumIEEE(ihdr))
@@ -54,12 +56,12 @@ func vp8lHeader(w, h uint32) []byte {
 	return append(binary.LittleEndian.AppendUint32([]byte("RIFF"), uint32(len(body))), body...)
 }
 
-// manyScans is a progressive JPEG with n empty scans before its end.
-func manyScans(t testing.TB, n int) []byte {
+// manyScans is a progressive JPEG with n empty scans before its end, and before them what between says.
+func manyScans(t testing.TB, n int, between ...byte) []byte {
 	b := read(t, "blocks_progressive.jpg")
 	sos := bytes.LastIndex(b, []byte{0xff, 0xda})
 	scan := b[sos : sos+2+int(binary.BigEndian.Uint16(b[sos+2:]))]
-	out := bytes.Clone(b[:len(b)-2])
+	out := append(bytes.Clone(b[:len(b)-2]), between...)
 	for range n {
 		out = append(out, scan...)
 	}
@@ -96,6 +98,15 @@ func TestRefusesBadInput(t *testing.T) {
 		{"one pixel too many", pngHeader(8_000, 8_001), imaging.ErrTooLarge},
 		{"one byte too many", append(bytes.Clone(jpg), make([]byte, imaging.MaxEncodedBytes+1-len(jpg))...), imaging.ErrTooLarge},
 		{"jpeg of 200 scans", manyScans(t, 200), imaging.ErrTooLarge},
+		{"jpeg of 200 scans behind a marker without length", manyScans(t, 200, 0xff, 0x01), imaging.ErrTooLarge},
+		{"jpeg of 200 scans behind fill bytes", manyScans(t, 200, 0xff, 0xff, 0xff), imaging.ErrTooLarge},
+		{"jpeg of 50 scans of many pixels", largeFrame(t, manyScans(t, 50), 8000, 8000), imaging.ErrTooLarge},
+		{"png of 64,000,000 x 1", pngHeader(64_000_000, 1), imaging.ErrTooLarge},
+		{"png of 1 x 65,536", pngHeader(1, 65_536), imaging.ErrTooLarge},
+		{"png of a row more than 40 megapixels", pngHeader(8000, 5001), imaging.ErrTooLarge},
+		{"png of a row more than 20 megapixels, 16-bit RGBA", pngOf(8000, 2501, 16, 6, 0), imaging.ErrTooLarge},
+		{"png of 64 megapixels, 16-bit grey and alpha", pngOf(8000, 8000, 16, 4, 1), imaging.ErrTooLarge},
+		{"lossless webp of 25 megapixels", vp8lHeader(5000, 5000), imaging.ErrTooLarge},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			im, err := imaging.Decode(c.encoded)
@@ -110,6 +121,15 @@ func TestRefusesBadInput(t *testing.T) {
 	}
 }
 
+// largeFrame is a progressive JPEG whose frame header declares w x h pixels.
+func largeFrame(t testing.TB, b []byte, w, h uint16) []byte {
+	t.Helper()
+	sof := bytes.Index(b, []byte{0xff, 0xc2})
+	binary.BigEndian.PutUint16(b[sof+5:], h)
+	binary.BigEndian.PutUint16(b[sof+7:], w)
+	return b
+}
+
 func flip(b []byte, at int) []byte {
 	b = bytes.Clone(b)
 	b[at] ^= 0x10
@@ -117,9 +137,18 @@ func flip(b []byte, at int) []byte {
 }
 
 func TestAcceptsTheLimits(t *testing.T) {
-	h, err := imaging.ReadHeader(pngHeader(8_000, 8_000))
-	if err != nil || h.Width != 8_000 || h.Format != "png" {
-		t.Fatalf("64 megapixels: %+v, %v", h, err)
+	for name, encoded := range map[string][]byte{
+		"64 megapixels":                  pngOf(8_000, 8_000, 8, 0, 0),
+		"32 megapixels":                  pngHeader(8_000, 4_000),
+		"16 megapixels, 16-bit RGBA":     pngOf(8_000, 2_000, 16, 6, 0),
+		"32 megapixels, 16-bit grey":     pngOf(8_000, 4_000, 16, 0, 1),
+		"65,535 pixels on a side":        pngOf(65_535, 976, 8, 0, 0),
+		"lossless WebP of 16 megapixels": vp8lHeader(6_250, 2_560),
+		"progressive JPEG":               largeFrame(t, read(t, "blocks_progressive.jpg"), 6_500, 6_500),
+	} {
+		if h, err := imaging.ReadHeader(encoded); err != nil || h.Width < 6_000 || h.WorkBytes > imaging.MaxWorkBytes {
+			t.Errorf("%s: %+v, %v", name, h, err)
+		}
 	}
 	padded := append(bytes.Clone(read(t, "blocks.jpg")), make([]byte, imaging.MaxEncodedBytes-len(read(t, "blocks.jpg")))...)
 	if _, err := imaging.Decode(padded); err != nil {

@@ -1,10 +1,14 @@
 package imaging
 
 import (
-	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"image"
 	"image/png"
+	"runtime"
+
+	"golang.org/x/sync/semaphore"
 
 	"golang.org/x/image/webp"
 
@@ -14,37 +18,90 @@ import (
 // Decode returns the upright RGB pixels of an encoded image. Its errors wrap [ErrTooLarge] or [ErrNotImage].
 func Decode(encoded []byte) (*Image, error) { return DecodeShrunk(encoded, 0) }
 
-// DecodeShrunk is [Decode] of a picture whose shorter side is reduced, by a whole factor, to no less than minSide pixels,
+// DecodeShrunk returns [Decode] of a picture whose shorter side is reduced, by a whole factor, to no less than minSide pixels,
 // and to less than twice that; minSide 0 leaves the picture as it is. A JPEG is decoded at a half, a quarter or an eighth
 // if that is enough; what remains, and other formats, are averaged over squares of pixels. It never holds the RGB pixels
 // of the full size of a picture that it reduces, so a photograph of many megapixels costs little more than its decoder.
 func DecodeShrunk(encoded []byte, minSide int) (*Image, error) {
+	im, _, err := DecodeReduced(encoded, minSide)
+	return im, err
+}
+
+// DecodeReduced decodes as [DecodeShrunk] does, and also returns how the picture was reduced.
+func DecodeReduced(encoded []byte, minSide int) (*Image, Reduction, error) {
 	h, err := ReadHeader(encoded)
 	if err != nil {
-		return nil, err
+		return nil, Reduction{}, err
 	}
-	shrink := 1
-	for minSide > 0 && h.Format == "jpeg" && shrink < jpeg.MaxShrink && min(h.Width, h.Height)/(2*shrink) >= minSide {
-		shrink *= 2
+	r := Reduction{jpeg: h.Format == "jpeg", stored: min(h.Width, h.Height)}
+	factor := factorFor(r.stored, minSide)
+	r.shrink = shrinkFor(r.jpeg, factor)
+	if need := h.WorkBytes + 3*h.pixels()/int64(factor*factor); need > MaxWorkBytes {
+		return nil, r, h.tooLarge("%d x %d pixels, which take %d bytes, want at most %d", h.Width, h.Height, need, MaxWorkBytes)
 	}
-	m, err := decodePixels(h, encoded, shrink)
+	if err := working.Acquire(context.Background(), h.WorkBytes); err != nil {
+		return nil, r, err // never: the bound has room for every file
+	}
+	defer working.Release(h.WorkBytes)
+	m, err := decodePixels(h, encoded, r.shrink)
+	if errors.Is(err, ErrTooLarge) {
+		return nil, r, fmt.Errorf("decoding %s of %d x %d pixels: %w", h.Format, h.Width, h.Height, err)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("decoding %s of %d x %d pixels: %w: %w", h.Format, h.Width, h.Height, ErrNotImage, err)
+		return nil, r, fmt.Errorf("decoding %s of %d x %d pixels: %w: %w", h.Format, h.Width, h.Height, ErrNotImage, err)
 	}
 	b := m.Bounds()
 	if _, isShrunk := m.(*jpeg.RGB); !isShrunk && (b.Dx() != h.Width || b.Dy() != h.Height) {
-		return nil, fmt.Errorf("decoding %s: %w: %v pixels, the header says %d x %d", h.Format, ErrNotImage, b.Size(), h.Width, h.Height)
+		return nil, r, fmt.Errorf("decoding %s: %w: %v pixels, the header says %d x %d", h.Format, ErrNotImage, b.Size(), h.Width, h.Height)
 	}
-	factor := 1
-	if minSide > 0 {
-		factor = max(1, min(b.Dx(), b.Dy())/minSide)
-	}
+	r.decoded = min(b.Dx(), b.Dy())
+	r.factor = factorFor(r.decoded, minSide)
 	matrix := &jpegMatrix
 	if h.Format == "webp" {
 		matrix = &webpMatrix
 	}
-	return toRGB(m, matrix, factor).orient(h.orientation), nil
+	out := toRGB(m, matrix, r.factor).orient(h.orientation)
+	if h.WorkBytes > collectAbove {
+		m = nil
+		runtime.GC() // else the next large image comes on top of what this one leaves behind
+	}
+	return out, r, nil
 }
+
+// Reduction is how a picture was made smaller.
+type Reduction struct {
+	jpeg            bool
+	stored, decoded int // shorter side in the file, and as the decoder gave it
+	shrink, factor  int // of the decoder, and of the averaging after it
+}
+
+// Serves tells whether the same picture reduced for minSide has the same pixels.
+func (r Reduction) Serves(minSide int) bool {
+	return r.shrink == shrinkFor(r.jpeg, factorFor(r.stored, minSide)) && r.factor == factorFor(r.decoded, minSide)
+}
+
+// factorFor returns by what a picture of the given shorter side is reduced.
+func factorFor(side, minSide int) int {
+	if minSide == 0 {
+		return 1
+	}
+	return max(1, side/minSide)
+}
+
+// shrinkFor returns the part of the factor that the decoder takes.
+func shrinkFor(isJPEG bool, factor int) int {
+	shrink := 1
+	for isJPEG && shrink < jpeg.MaxShrink && 2*shrink <= factor {
+		shrink *= 2
+	}
+	return shrink
+}
+
+// working bounds the memory of all decoders of the process: together they take what one file may take.
+var working = semaphore.NewWeighted(MaxWorkBytes)
+
+// collectAbove is the memory of a decoder behind which the garbage is collected at once. Few images take as much.
+const collectAbove = 32 << 20
 
 // decodePixels runs the decoder of the format. The decoders read hostile bytes, so a panic of theirs is an error of the
 // image and does not take the process down.
@@ -54,13 +111,12 @@ func decodePixels(h Header, encoded []byte, shrink int) (m image.Image, err erro
 			m, err = nil, fmt.Errorf("decoder panicked: %v", p)
 		}
 	}()
-	r := bytes.NewReader(encoded)
 	switch h.Format {
 	case "jpeg":
-		return jpeg.Decode(encoded, image.Pt(h.Width, h.Height), shrink)
+		return jpeg.Decode(encoded, image.Pt(h.Width, h.Height), shrink, h.judgeBytes <= MaxWorkBytes)
 	case "png":
-		return png.Decode(r)
+		return decodeWithin(encoded, png.Decode)
 	default:
-		return webp.Decode(r)
+		return decodeWithin(encoded, webp.Decode)
 	}
 }

@@ -191,6 +191,46 @@ func TestShrinkingAJPEGShowsNoMoreThanAveraging(t *testing.T) {
 	}
 }
 
+// A picture that is kept for one size is given for another only if it has the pixels that decoding for that size gives.
+func TestReductionServesOnlyEqualPixels(t *testing.T) {
+	m := image.NewRGBA(image.Rect(0, 0, 203, 131))
+	for i := range m.Pix {
+		m.Pix[i] = byte(i * i / 7)
+	}
+	var photo, lossless bytes.Buffer
+	if err := errors.Join(jpeg.Encode(&photo, m, &jpeg.Options{Quality: 90}), png.Encode(&lossless, m)); err != nil {
+		t.Fatal(err)
+	}
+	for name, encoded := range map[string][]byte{"jpeg": photo.Bytes(), "png": lossless.Bytes()} {
+		served := 0
+		for kept := range 140 {
+			im, how, err := imaging.DecodeReduced(encoded, kept)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !how.Serves(kept) {
+				t.Fatalf("%s kept for %d does not serve %d", name, kept, kept)
+			}
+			for _, minSide := range []int{0, 1, 3, 7, 16, 32, 43, 44, 65, 66, 131, 132} {
+				fresh, err := imaging.DecodeShrunk(encoded, minSide)
+				if err != nil {
+					t.Fatal(err)
+				}
+				equal := im.W == fresh.W && im.H == fresh.H && bytes.Equal(im.Pix, fresh.Pix)
+				if how.Serves(minSide) && !equal {
+					t.Errorf("%s kept for %d serves %d, whose pixels are others", name, kept, minSide)
+				}
+				if how.Serves(minSide) && minSide != kept {
+					served++
+				}
+			}
+		}
+		if served == 0 {
+			t.Errorf("%s kept for one size serves no other", name)
+		}
+	}
+}
+
 // differ is by how much the levels of two pictures differ on average.
 func differ(a, b *imaging.Image) float64 {
 	var sum float64

@@ -5,13 +5,14 @@
 //
 // Guarantees:
 //
-//  1. The header is read before the pixels. More than [MaxEncodedBytes] or [MaxPixels] is refused with [ErrTooLarge]
-//     before anything of the image's size is allocated; so is a JPEG of more than maxScans scans, which costs minutes
-//     of work for a few bytes each.
+//  1. No file takes more than two seconds of one core or 256 MiB, whatever its bytes say. All decoders of a process
+//     together take 128 MiB beside their results. The header is read before the pixels. Too many bytes or pixels, too wide samples, and a JPEG of too many scans for its size are refused with
+//     [ErrTooLarge] before anything of the image's size is allocated. Compressed data that costs much and gives nothing
+//     is given up after a second and a half of the processor's time; that alone depends on the machine.
 //  2. Every other failure to decode wraps [ErrNotImage], whether the bytes are no image, a truncated one, or a kind
 //     that is not supported (animated WebP, 12-bit or arithmetic JPEG). A panic of a decoder is such a failure too.
 //     Both errors are permanent: the same bytes fail again.
-//  3. Everything is a pure function of its arguments; what is random draws from the generator that is passed in.
+//  3. Everything else is a pure function of its arguments; what is random draws from the generator that is passed in.
 //     Pixels are computed in integers, so they do not depend on the processor; those of a JPEG depend on the release of
 //     libjpeg-turbo, and on whether there is cgo (see internal/jpeg).
 //

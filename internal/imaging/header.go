@@ -12,13 +12,22 @@ import (
 	"golang.org/x/image/webp"
 )
 
-// Limits on what is decoded.
+// Limits on what is decoded. Together they keep every file below two seconds of one core and 256 MiB, whatever its bytes
+// say; internal/testing/torture has the measurements.
 const (
 	MaxEncodedBytes = 20 << 20
 	MaxPixels       = 64_000_000
+	MaxSide         = 1<<16 - 1
+	MaxWorkBytes    = 128 << 20 // memory that decoding may take at its peak
 
-	// maxScans bounds the passes over the pixels that a progressive JPEG may ask for; encoders write about ten.
-	maxScans = 100
+	// maxScans bounds the passes over the pixels that a JPEG may ask for, maxVisits the coefficients that they touch
+	// one after another. Encoders write about ten scans, which touch each coefficient two or three times.
+	maxScans  = 100
+	maxVisits = 600_000_000
+	// maxPNGBytes bounds the samples of a PNG, which are the more work the wider they are: 32 megapixels in colour.
+	maxPNGBytes = 128_000_000
+	// maxWebPPixels is below MaxPixels because a lossless WebP of a few bytes may have any size.
+	maxWebPPixels = 16_000_000
 )
 
 // The ways in which bytes fail to be a usable image.
@@ -31,10 +40,11 @@ var (
 type Header struct {
 	Format        string // "jpeg", "png" or "webp"
 	Width, Height int    // as stored, before the EXIF orientation
-	// WorkBytes bounds, roughly, the memory that decoding takes at its peak.
+	// WorkBytes bounds the memory that a decoder takes at its peak, without that of the result.
 	WorkBytes int64
 
-	orientation int // EXIF, 1..8
+	orientation int   // EXIF, 1..8
+	judgeBytes  int64 // what image/jpeg takes for a file that libjpeg-turbo refuses
 }
 
 // ReadHeader reads and checks the header; it allocates no pixels.
@@ -63,30 +73,80 @@ func ReadHeader(encoded []byte) (Header, error) {
 	if h.Width <= 0 || h.Height <= 0 {
 		return Header{}, fmt.Errorf("reading %s header: %w: %d x %d pixels", h.Format, ErrNotImage, h.Width, h.Height)
 	}
-	if int64(h.Width)*int64(h.Height) > MaxPixels {
-		return Header{}, fmt.Errorf("reading %s header: %w: %d x %d pixels, want at most %d", h.Format, ErrTooLarge, h.Width, h.Height, MaxPixels)
+	if max(h.Width, h.Height) > MaxSide || h.pixels() > MaxPixels {
+		return Header{}, h.tooLarge("%d x %d pixels, want at most %d and %d on a side", h.Width, h.Height, MaxPixels, MaxSide)
 	}
 	return h, h.inspect(encoded)
 }
 
-// inspect adds what the size does not tell: the memory that decoding takes and, for a JPEG, scans and orientation.
+func (h *Header) pixels() int64 { return int64(h.Width) * int64(h.Height) }
+
+func (h *Header) tooLarge(format string, values ...any) error {
+	return fmt.Errorf("reading %s header: %w: %s", h.Format, ErrTooLarge, fmt.Sprintf(format, values...))
+}
+
+// inspect adds what the size does not tell, and refuses files that ask for too much time or memory.
 func (h *Header) inspect(encoded []byte) error {
-	perPixel := int64(8) // WebP: NRGBA and a transformed copy
+	var err error
 	switch h.Format {
 	case "png":
-		perPixel = 16 // 16-bit RGBA, twice when interlaced
+		err = h.inspectPNG(encoded)
 	case "jpeg":
-		facts := inspectJPEG(encoded)
-		if facts.scans > maxScans {
-			return fmt.Errorf("reading jpeg header: %w: %d scans, want at most %d", ErrTooLarge, facts.scans, maxScans)
-		}
-		h.orientation = facts.orientation
-		perPixel = 6 // RGB and, where libjpeg-turbo gives up at the end, image/jpeg's planes
-		if facts.progressive {
-			perPixel = 20 // int32 coefficients of up to four components
+		err = h.inspectJPEG(encoded)
+	default:
+		h.WorkBytes = 8 * h.pixels() // NRGBA, and a transformed copy
+		if h.pixels() > maxWebPPixels {
+			err = h.tooLarge("%d x %d pixels, want at most %d", h.Width, h.Height, maxWebPPixels)
 		}
 	}
-	h.WorkBytes = (perPixel + 3) * int64(h.Width) * int64(h.Height)
+	if err == nil && h.WorkBytes > MaxWorkBytes {
+		err = h.tooLarge("%d x %d pixels, which take %d bytes, want at most %d", h.Width, h.Height, h.WorkBytes, MaxWorkBytes)
+	}
+	return err
+}
+
+// inspectPNG reads the header chunk, which image/png has checked.
+//
+//	8 signature | 4 length | "IHDR" | 4 width | 4 height | depth | colour type | compression | filter | interlacing
+func (h *Header) inspectPNG(encoded []byte) error {
+	depth, colour, interlaced := encoded[24], encoded[25], encoded[28] != 0
+	const grey, palette = 0, 3
+	perPixel := int64(4)
+	switch single := colour == grey || colour == palette; {
+	case single && depth == 16:
+		perPixel = 2
+	case single:
+		perPixel = 1
+	case depth == 16:
+		perPixel = 8
+	}
+	h.WorkBytes = perPixel * h.pixels()
+	if h.WorkBytes > maxPNGBytes {
+		return h.tooLarge("%d x %d pixels of %d bytes, want at most %d bytes", h.Width, h.Height, perPixel, maxPNGBytes)
+	}
+	if interlaced { // the seven pictures that it consists of, the last of which has half of the pixels
+		h.WorkBytes *= 2
+	}
+	return nil
+}
+
+func (h *Header) inspectJPEG(encoded []byte) error {
+	facts := inspectJPEG(encoded)
+	switch {
+	case facts.scans > maxScans:
+		return h.tooLarge("%d scans, want at most %d", facts.scans, maxScans)
+	case facts.scans > 1 && facts.visits > maxVisits:
+		return h.tooLarge("%d scans touch %d coefficients, want at most %d", facts.scans, facts.visits, maxVisits)
+	}
+	h.orientation = facts.orientation
+	h.judgeBytes = facts.coefficients // the planes
+	if facts.progressive || facts.scans > 1 {
+		h.WorkBytes = 2 * facts.coefficients
+		h.judgeBytes += 4 * facts.coefficients
+	}
+	if facts.components == 4 { // libjpeg-turbo has no part in it
+		h.WorkBytes = h.judgeBytes
+	}
 	return nil
 }
 

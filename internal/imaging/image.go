@@ -9,22 +9,13 @@ type Image struct {
 // New returns a black image.
 func New(w, h int) *Image { return &Image{W: w, H: h, Pix: make([]byte, 3*w*h)} }
 
-// Bytes is the memory that the pixels take.
+// Bytes returns the memory that the pixels take.
 func (im *Image) Bytes() int64 { return int64(len(im.Pix)) }
 
 // At returns the colour of one pixel.
 func (im *Image) At(x, y int) (r, g, b byte) {
 	i := 3 * (y*im.W + x)
 	return im.Pix[i], im.Pix[i+1], im.Pix[i+2]
-}
-
-// Crop copies the rectangle of w x h pixels whose upper left corner is (x, y).
-func (im *Image) Crop(x, y, w, h int) *Image {
-	out := New(w, h)
-	for r := range h {
-		copy(out.Pix[3*r*w:3*(r+1)*w], im.Pix[3*((y+r)*im.W+x):])
-	}
-	return out
 }
 
 // mirror flips the image left to right, in place.

@@ -7,9 +7,12 @@ import (
 
 // JPEG markers.
 const (
+	markerTEM  = 0x01
+	markerSOF0 = 0xc0
 	markerSOF2 = 0xc2
 	markerRST0 = 0xd0
 	markerRST7 = 0xd7
+	markerSOI  = 0xd8
 	markerEOI  = 0xd9
 	markerSOS  = 0xda
 	markerAPP1 = 0xe1
@@ -17,12 +20,18 @@ const (
 
 // jpegFacts is what the segments of a JPEG say beyond its size.
 type jpegFacts struct {
-	orientation int
-	progressive bool
-	scans       int
+	orientation  int
+	progressive  bool
+	components   int
+	coefficients int64 // of all components
+	scans        int
+	visits       int64 // of coefficients, in all scans
+
+	planes map[byte]int64 // coefficients of each component
 }
 
-// inspectJPEG walks the segments of a JPEG. Broken files give what was found up to the break: the decoder complains.
+// inspectJPEG walks the segments of a JPEG as its decoders do. Broken files give what was found up to the break: the
+// decoder complains.
 func inspectJPEG(b []byte) jpegFacts {
 	facts := jpegFacts{orientation: 1}
 	for {
@@ -39,8 +48,7 @@ func inspectJPEG(b []byte) jpegFacts {
 		if marker == markerEOI {
 			return facts
 		}
-		// SOI, restart markers and stuffed zeros inside a scan have no length.
-		if marker == 0 || marker >= markerRST0 && marker <= markerRST7+1 {
+		if !hasLength(marker) {
 			continue
 		}
 		if len(b) < 2 {
@@ -50,19 +58,74 @@ func inspectJPEG(b []byte) jpegFacts {
 		if n < 2 || n > len(b) {
 			return facts
 		}
-		segment := b[2:n]
+		facts.segment(marker, b[2:n])
 		b = b[n:]
-		switch marker {
-		case markerSOF2:
-			facts.progressive = true
-		case markerSOS:
-			facts.scans++
-		case markerAPP1:
-			if o := exifOrientation(segment); o != 0 {
-				facts.orientation = o
-			}
+	}
+}
+
+// hasLength reports whether a segment follows a marker. Nothing follows SOI, TEM and the restart markers, and a zero is
+// no marker but a byte of the pixels.
+func hasLength(marker byte) bool {
+	return marker != 0 && marker != markerTEM && marker != markerSOI && (marker < markerRST0 || marker > markerRST7)
+}
+
+func (f *jpegFacts) segment(marker byte, body []byte) {
+	switch {
+	case marker >= markerSOF0 && marker <= markerSOF2:
+		f.progressive = marker == markerSOF2
+		f.frame(body)
+	case marker == markerSOS:
+		f.scans++
+		f.visits += f.visited(body)
+	case marker == markerAPP1:
+		if o := exifOrientation(body); o != 0 {
+			f.orientation = o
 		}
 	}
+}
+
+// frame reads the components.
+//
+//	precision | 2 height | 2 width | components | components x (id, sampling across and down, table)
+func (f *jpegFacts) frame(body []byte) {
+	if len(body) < 6 || len(body) < 6+3*int(body[5]) || f.planes != nil {
+		return
+	}
+	height, width := int64(binary.BigEndian.Uint16(body[1:])), int64(binary.BigEndian.Uint16(body[3:]))
+	components := body[6 : 6+3*int(body[5])]
+	across, down := int64(1), int64(1)
+	for c := 0; c < len(components); c += 3 {
+		across, down = max(across, int64(components[c+1]>>4)), max(down, int64(components[c+1]&15))
+	}
+	units := ((width + 8*across - 1) / (8 * across)) * ((height + 8*down - 1) / (8 * down))
+	f.components, f.planes = int(body[5]), map[byte]int64{}
+	for c := 0; c < len(components); c += 3 {
+		plane := 64 * units * int64(components[c+1]>>4) * int64(components[c+1]&15)
+		f.planes[components[c]] = plane
+		f.coefficients += plane
+	}
+}
+
+// leastBand is the number of coefficients that passing over a block costs.
+const leastBand = 8
+
+// visited counts the coefficients that a scan touches.
+//
+//	components | components x (id, tables) | first and last coefficient | bits
+func (f *jpegFacts) visited(body []byte) int64 {
+	if len(body) < 1 || len(body) < 3+2*int(body[0]) {
+		return 0
+	}
+	var planes int64
+	for c := range int(body[0]) {
+		planes += f.planes[body[1+2*c]]
+	}
+	band := int64(64)
+	if f.progressive {
+		first, last := int64(body[1+2*int(body[0])]), int64(body[2+2*int(body[0])])
+		band = min(64, max(leastBand, last-first+1))
+	}
+	return planes / 64 * band
 }
 
 // exifOrientation finds tag 0x0112 in the first directory of an Exif segment; 0: there is none that is valid.
@@ -121,7 +184,7 @@ func (im *Image) orient(orientation int) *Image {
 	return out
 }
 
-// uprightSource is the stored pixel, of w x h, that belongs at (x, y) of the upright picture.
+// uprightSource returns the stored pixel, of w x h, that belongs at (x, y) of the upright picture.
 func uprightSource(orientation, x, y, w, h int) (int, int) {
 	switch orientation {
 	case 2: // mirrored

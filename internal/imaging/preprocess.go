@@ -28,7 +28,7 @@ type Preprocess struct {
 	Mean, Std [3]float32 // of the channels, with values in 0..1; both zero: CLIP's
 }
 
-// Values is the length of one picture's input.
+// Values returns the length of one picture's input.
 func (p Preprocess) Values() int { return 3 * p.Size * p.Size }
 
 // Into writes the normalised picture into dst, channel by channel (CHW), row by row. It panics when dst does not hold

@@ -160,7 +160,7 @@ func (k *kernel) spreadOut() {
 	}
 }
 
-// bicubic is Keys' kernel with a = -0.5. The conversions forbid fused multiply-adds, whose results differ by machine.
+// bicubic evaluates Keys' kernel with a = -0.5. The conversions forbid fused multiply-adds, whose results differ by machine.
 func bicubic(x float64) float64 {
 	const a = -0.5
 	x = math.Abs(x)

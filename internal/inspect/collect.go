@@ -14,7 +14,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Collector reads the state of a run, once or again and again: it counts every dead letter only once. It is for one
+// Collector reads the state of a run, once or again and again. It counts every dead letter only once. It is for one
 // goroutine.
 type Collector struct {
 	log       *stream.Log
@@ -22,7 +22,7 @@ type Collector struct {
 	dead      deadCounter
 }
 
-// NewCollector makes a collector; groupSize is the setting GROUP_SIZE of the run.
+// NewCollector makes a collector. groupSize is the setting GROUP_SIZE of the run.
 func NewCollector(log *stream.Log, groupSize int) *Collector {
 	return &Collector{log: log, groupSize: groupSize, dead: newDeadCounter()}
 }
@@ -30,13 +30,13 @@ func NewCollector(log *stream.Log, groupSize int) *Collector {
 // questions is the number of lanes that are asked about at once.
 const questions = 8
 
-// Collect reads the state; now is the time that goes with it.
+// Collect reads the state. now is the time that goes with it.
 func (c *Collector) Collect(ctx context.Context, now time.Time) (*Status, error) {
 	lanes := make([]snapshot, c.log.Config().Lanes)
 	for i := range lanes {
 		lanes[i] = snapshot{topics: make(map[schemas.Topic]laneTopic), committed: make(map[string]int64)}
 	}
-	// Committed offsets go first: a lag that is a little too large passes, one that hides records does not.
+	// Committed offsets go first. A lag that is a little too large does no harm, but one that hides records does.
 	if err := c.readCommits(ctx, lanes); err != nil {
 		return nil, err
 	}
@@ -65,6 +65,9 @@ func (c *Collector) readCommits(ctx context.Context, lanes []snapshot) error {
 			defer mu.Unlock()
 			for _, l := range lags {
 				lanes[l.Lane].committed[stage.name] = l.Committed
+				if l.State != "" {
+					lanes[l.Lane].says = append(lanes[l.Lane].says, LaneState{stage.name, l.Lane, l.State})
+				}
 			}
 			return nil
 		})
@@ -113,7 +116,8 @@ func (c *Collector) readLane(ctx context.Context, lane int, s *snapshot) error {
 func (c *Collector) summarize(lanes []snapshot, now time.Time) *Status {
 	s := &Status{Namespace: c.log.Config().Namespace, Time: now, DeadLetters: c.dead.counts()}
 	for lane, l := range lanes {
-		out := Lane{Lane: lane, Pairs: l.topics[schemas.Pairs].records(), Lag: make(map[string]int64), Group: l.openGroup(c.groupSize), State: StateOpen}
+		slices.SortFunc(l.says, func(a, b LaneState) int { return cmp.Compare(a.Stage, b.Stage) })
+		out := Lane{Lane: lane, Pairs: l.topics[schemas.Pairs].records(), Lag: make(map[string]int64), Group: l.openGroup(c.groupSize), State: StateOpen, Says: l.says}
 		behind := int64(0)
 		for _, stage := range stageTopics {
 			lag := l.lag(stage.name, stage.reads, stage.writes)
@@ -168,7 +172,7 @@ func topicsOf(lanes []snapshot) []Topic {
 	return topics
 }
 
-// lastOf is the time of the latest record of a topic.
+// lastOf returns the time of the latest record of a topic.
 func lastOf(lanes []snapshot, topic schemas.Topic) *time.Time {
 	var last *time.Time
 	for _, l := range lanes {
@@ -194,7 +198,7 @@ func (c *Collector) training(ctx context.Context) (*Training, error) {
 	}
 	r, err := schemas.Unmarshal(rec.Schema, rec.Value)
 	p, ok := r.(*schemas.Progress)
-	if err != nil || !ok { // anyone may write there, and nothing is decided by it
+	if err != nil || !ok { // anyone may write there, and nothing depends on it
 		return nil, nil //nolint:nilerr,nilnil // a report that cannot be read is no report
 	}
 	return &Training{Kind: p.Kind, Step: p.Step, Values: p.Values, Checkpoint: p.Checkpoint, Time: rec.Time}, nil
@@ -202,7 +206,7 @@ func (c *Collector) training(ctx context.Context) (*Training, error) {
 
 // deadCounter counts dead letters by stage and reason, each record once.
 type deadCounter struct {
-	next int64 // number of the first one that was not read yet
+	next int64 // number of the first letter that was not read yet
 	seen map[deadRecord]bool
 	by   map[DeadCount]int64 // with a Count of 0
 }
@@ -233,7 +237,7 @@ func (d *deadCounter) read(ctx context.Context, log *stream.Log) error {
 	return nil
 }
 
-// counts lists them, the most frequent first.
+// counts lists the counts, the most frequent first.
 func (d *deadCounter) counts() []DeadCount {
 	counts := []DeadCount{}
 	for key, n := range d.by {

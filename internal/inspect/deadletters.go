@@ -9,13 +9,13 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/pairstream/pairstream/internal/msgvalue"
 	"github.com/pairstream/pairstream/internal/stream"
-	"github.com/pairstream/pairstream/internal/untyped"
 )
 
-// Filter chooses dead letters; what is empty chooses all.
+// Filter chooses dead letters. An empty field chooses all.
 type Filter struct {
-	Stage  string // that set the record aside
+	Stage  string // the stage that set the record aside
 	Reason string // or a part of it
 }
 
@@ -45,7 +45,7 @@ func NewLetter(d stream.DeadLetter) Letter {
 	}
 }
 
-// longestReason in a list; the whole is shown with the letter itself.
+// longestReason is the most of a reason that a list shows. The whole is shown with the letter itself.
 const longestReason = 100
 
 // PrintLetters writes dead letters as a table.
@@ -65,7 +65,7 @@ func PrintLetters(w io.Writer, letters []stream.DeadLetter, now time.Time) error
 	return p.err
 }
 
-// printable keeps a terminal from obeying what an unknown producer wrote.
+// printable replaces what an unknown producer wrote to control the terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -75,8 +75,8 @@ func printable(s string) string {
 	}, s)
 }
 
-// PrintLetter writes all that is known of a dead letter: headers, and the value as JSON where it can be read, else as
-// hexadecimal digits, of which most are left out unless whole is set.
+// PrintLetter writes all that is known of a dead letter: the headers and the value. It shows the value as JSON where
+// it can read it, else as hexadecimal digits. It leaves most digits out unless whole is set.
 func PrintLetter(w io.Writer, d stream.DeadLetter, whole bool) error {
 	p := printer{w: w}
 	p.line("dead letter  %d", d.Number)
@@ -84,19 +84,19 @@ func PrintLetter(w io.Writer, d stream.DeadLetter, whole bool) error {
 	p.line("reason       %s", printable(d.Reason))
 	p.line("was          %s, lane %d, offset %d", printable(string(d.Topic)), d.Lane, d.Offset)
 	if d.Key != nil {
-		p.line("key          %s", untyped.Short(text(d.Key)))
+		p.line("key          %s", msgvalue.Short(text(d.Key)))
 	}
 	for _, h := range d.Headers() {
-		p.line("header       %s = %s", printable(h.Name), untyped.Short(text(h.Value)))
+		p.line("header       %s = %s", printable(h.Name), msgvalue.Short(text(h.Value)))
 	}
-	v, err := untyped.Decode(d.Value)
+	v, err := msgvalue.Decode(d.Value)
 	if err != nil {
 		p.line("value        %s bytes, %s", Count(int64(len(d.Value))), printable(err.Error()))
 		p.line("%s", dump(d.Value, whole))
 		return p.err
 	}
 	p.line("value        %s bytes of msgpack", Count(int64(len(d.Value))))
-	for line := range strings.Lines(string(untyped.JSON(v))) {
+	for line := range strings.Lines(string(msgvalue.JSON(v))) {
 		p.line("%s", printable(strings.TrimSuffix(line, "\n")))
 	}
 	return p.err
@@ -110,7 +110,7 @@ func text(b []byte) any {
 	return b
 }
 
-// shownOfValue is what a dump shows of a value unless all of it is wanted.
+// shownOfValue is the number of bytes that a dump shows of a value, unless all of it is wanted.
 const shownOfValue = 256
 
 func dump(value []byte, whole bool) string {
@@ -120,11 +120,11 @@ func dump(value []byte, whole bool) string {
 	return hex.Dump(value[:shownOfValue]) + fmt.Sprintf("… and %s more (--whole)", Count(int64(len(value)-shownOfValue)))
 }
 
-// JSONLetter is all that is known of a dead letter; the value is JSON where it can be read.
+// JSONLetter returns all that is known of a dead letter. The value is JSON where it can be read.
 func JSONLetter(d stream.DeadLetter) ([]byte, error) {
 	headers := make(map[string]any)
 	for _, h := range d.Headers() {
-		headers[h.Name] = json.RawMessage(untyped.JSON(text(h.Value)))
+		headers[h.Name] = json.RawMessage(msgvalue.JSON(text(h.Value)))
 	}
 	whole := struct {
 		Letter
@@ -132,8 +132,8 @@ func JSONLetter(d stream.DeadLetter) ([]byte, error) {
 		Value   json.RawMessage `json:"value,omitempty"`
 		Hex     string          `json:"hex,omitempty"`
 	}{Letter: NewLetter(d), Headers: headers}
-	if v, err := untyped.Decode(d.Value); err == nil {
-		whole.Value = untyped.JSON(v)
+	if v, err := msgvalue.Decode(d.Value); err == nil {
+		whole.Value = msgvalue.JSON(v)
 	} else {
 		whole.Hex = hex.EncodeToString(d.Value)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// letters sets two records aside, one of them no msgpack, and reads the dead letters back.
+// letters sets two records aside and reads the dead letters back. One of the records is no msgpack.
 func letters(t *testing.T, log *stream.Log) []stream.DeadLetter {
 	t.Helper()
 	w := newWriter(t, log)
@@ -107,7 +107,7 @@ func TestPutBack(t *testing.T) {
 	w.pairs(1, 1)
 	w.seal(1, true)
 	w.check(w.p.Flush(t.Context()))
-	b, err := NewPutBack(t.Context(), log)
+	b, err := NewPutBack(t.Context(), log, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func (w writer) seal(lane int, final bool) {
 	w.check(w.p.Publish(w.t.Context(), schemas.Pairs, lane, &schemas.Seal{Final: final}))
 }
 
-// stage writes a record of a stage that had come to the position of its input.
+// stage writes a record of a stage that had reached the position of its input.
 func (w writer) stage(topic schemas.Topic, lane int, seq int64, rec schemas.Record, input schemas.Topic, at stream.Position) {
 	w.t.Helper()
 	mark := stream.Mark{Inputs: []stream.TopicPosition{{Topic: input, Position: at}}}

@@ -35,23 +35,24 @@ type Lane struct {
 	Lag   map[string]int64 `json:"lag"` // by stage
 	Group OpenGroup        `json:"open_group"`
 	State State            `json:"state"`
+	Says  []LaneState      `json:"says,omitempty"` // of stages that have parked the lane, or wait in it
 }
 
-// State says what a lane waits for.
+// State is what a lane waits for.
 type State string
 
 // The states of a lane.
 const (
 	StateOpen  State = "open"  // more pairs may come
 	StateEnded State = "ended" // a final seal was written, stages are still at work
-	StateDone  State = "done"  // and every stage has come to it
+	StateDone  State = "done"  // and every stage has reached it
 )
 
 // OpenGroup is the group that a lane is filling.
 type OpenGroup struct {
-	Number int64 `json:"number"` // and so many were closed before it
+	Number int64 `json:"number"` // this many groups were closed before it
 	Pairs  int64 `json:"pairs"`
-	Size   int64 `json:"size"` // pairs at which it closes by itself
+	Size   int64 `json:"size"` // number of pairs at which it closes by itself
 }
 
 // Waiting counts batches that were made and not used yet.
@@ -64,7 +65,7 @@ type Waiting struct {
 type Topic struct {
 	Topic    schemas.Topic `json:"topic"`
 	Records  int64         `json:"records"`  // without repetitions
-	Repeated int64         `json:"repeated"` // records that are in the log twice or more, foreign ones and control records
+	Repeated int64         `json:"repeated"` // repetitions in the log, foreign records and control records
 	Last     *time.Time    `json:"last,omitempty"`
 }
 
@@ -84,7 +85,7 @@ type Training struct {
 	Time       time.Time          `json:"time"`
 }
 
-// stageTopics are the stages, what each follows and what it writes.
+// stageTopics lists the stages, what each follows and what it writes.
 var stageTopics = []struct {
 	name   string
 	reads  schemas.Topic
@@ -102,6 +103,7 @@ const trainer = "trainer"
 // snapshot is what was read of one lane.
 type snapshot struct {
 	topics    map[schemas.Topic]laneTopic
+	says      []LaneState
 	committed map[string]int64 // by stage: offset in what it reads; -1: none
 	number    int64            // of the open group
 }
@@ -113,7 +115,7 @@ type laneTopic struct {
 	found  bool // there is a last record
 }
 
-// records is the number of records, without repetitions.
+// records returns the number of records, without repetitions.
 func (t laneTopic) records() int64 {
 	switch {
 	case !t.found:
@@ -134,7 +136,7 @@ func (t laneTopic) sealed() bool {
 	return err == nil && ok && seal.Final
 }
 
-// lag is how many records of what the stage reads lie behind the point that it has come to.
+// lag returns how many records of its input the stage has still to read.
 func (s snapshot) lag(stage string, reads schemas.Topic, writes []schemas.Topic) int64 {
 	in := s.topics[reads]
 	at, known := in.bounds.Start, false
@@ -156,7 +158,7 @@ func (s snapshot) lag(stage string, reads schemas.Topic, writes []schemas.Topic)
 		return max(lag, 0)
 	}
 	if stage == trainer && in.bounds.End-at == 1 && in.found && in.last.Schema == schemas.SchemaSeal {
-		return 0 // it says where its batches end, not whether it has read what follows them
+		return 0 // the trainer says where its batches end, not whether it has read what follows them
 	}
 	return max(in.bounds.End-at, 0)
 }

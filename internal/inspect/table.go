@@ -42,7 +42,7 @@ func (p *printer) line(format string, args ...any) {
 	}
 }
 
-// table writes rows of cells, numbers to the right. Columns whose title begins with a space are text.
+// table writes rows of cells, with numbers to the right. Columns whose title begins with a space are text.
 func (p *printer) table(titles []string, rows [][]string) {
 	if p.err != nil {
 		return
@@ -99,6 +99,11 @@ func (p *printer) lanes(s *Status) {
 	}
 	p.line("lag by lane")
 	p.table(titles, rows)
+	var says []LaneState
+	for _, l := range s.Lanes {
+		says = append(says, l.Says...)
+	}
+	p.states(says)
 }
 
 // fill shows a group as a bar and in numbers.

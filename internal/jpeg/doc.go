@@ -4,10 +4,10 @@
 //
 // Guarantees:
 //
-//  1. image/jpeg is the judge of what is a file: whatever libjpeg-turbo refuses, so much as warns about, or cannot give as
-//     RGB (CMYK, rare samplings, a size that it reads otherwise) is decoded by image/jpeg from its beginning, whose
-//     image or error it is then. A file that is cut short is refused, as libjpeg-turbo warns of it; one with stray bytes
-//     between segments is not, though it warns of that too.
+//  1. image/jpeg decides what a file is. It decodes, from the beginning, whatever libjpeg-turbo refuses, warns about, or
+//     cannot give as RGB (CMYK, rare samplings, a size that it reads otherwise); its image or error is the result. A
+//     caller may rule that out for a file for which image/jpeg takes too much memory. A file that is cut short is refused,
+//     as libjpeg-turbo warns of it. One with stray bytes between segments is not.
 //  2. Pixels are a function of the file, the release of libjpeg-turbo and [Decode]'s arguments: transforms are the accurate
 //     ones in integers, whose bits are the same with and without vector instructions.
 //  3. No memory is taken for more pixels than the size that is passed in. Sizes are not limited here: read the header first.

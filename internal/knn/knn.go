@@ -1,8 +1,8 @@
 // Package knn states the two problems that the indexer solves over a group, exact neighbours and k-means, so that their
 // answers do not depend on who solves them.
 //
-// In go matrices of unit rows and parameters; out come positions. An [Engine] solves the problems: internal/faiss does
-// so quickly, [Reference] plainly, and tests compare the two.
+// In go matrices of unit rows and parameters; out come positions. An [Engine] solves the problems. There are three:
+// knn/cpu is quick on a processor, knn/device on a GPU, and knn/reference is the plain one that tests compare them with.
 //
 // Guarantees that every engine gives:
 //
@@ -17,6 +17,7 @@ package knn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/x448/float16"
@@ -30,12 +31,12 @@ type Matrix struct {
 	Dim    int
 }
 
-// HalfMatrix is the matrix of float16 rows whose bits are in values.
+// HalfMatrix returns the matrix of float16 rows whose bits are in values.
 func HalfMatrix(values []uint16, dim int) Matrix {
 	return Matrix{Halves: values, Rows: len(values) / max(dim, 1), Dim: dim}
 }
 
-// FloatMatrix is the matrix of float32 rows in values.
+// FloatMatrix returns the matrix of float32 rows in values.
 func FloatMatrix(values []float32, dim int) Matrix {
 	return Matrix{Floats: values, Rows: len(values) / max(dim, 1), Dim: dim}
 }
@@ -99,6 +100,17 @@ func (p Params) Check(n int) error {
 		return fmt.Errorf("%d owners for %d members", len(p.Owner), n)
 	}
 	return nil
+}
+
+// CheckNeighbors verifies the arguments of [Engine.Neighbors].
+func CheckNeighbors(v, t Matrix, p Params) error {
+	if err := errors.Join(v.Check(), t.Check()); err != nil {
+		return err
+	}
+	if v.Rows != t.Rows || v.Dim != t.Dim {
+		return fmt.Errorf("images are %d x %d, texts %d x %d", v.Rows, v.Dim, t.Rows, t.Dim)
+	}
+	return p.Check(v.Rows)
 }
 
 // maxNeighbors keeps candidate lists, which are a few times longer, within reason.

@@ -9,6 +9,7 @@ import (
 	"github.com/x448/float16"
 
 	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/knn/reference"
 	"github.com/pairstream/pairstream/internal/rng"
 )
 
@@ -94,7 +95,7 @@ func TestNeighborsByHand(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := knn.Reference{}.Neighbors(context.Background(), images, texts, test.p)
+			got, err := reference.Engine{}.Neighbors(context.Background(), images, texts, test.p)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +108,7 @@ func TestNeighborsByHand(t *testing.T) {
 
 func TestTiesGoToTheLowerPosition(t *testing.T) {
 	rows := knn.FloatMatrix([]float32{1, 0, 1, 0, 1, 0, 1, 0}, 2)
-	got, err := knn.Reference{}.Neighbors(context.Background(), rows, rows, knn.Params{K: 2, K1: 2, K2: 2})
+	got, err := reference.Engine{}.Neighbors(context.Background(), rows, rows, knn.Params{K: 2, K1: 2, K2: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,14 +125,14 @@ func TestTiesGoToTheLowerPosition(t *testing.T) {
 // TestAnEmptyClusterTakesTheFarthestRow starts two clusters from the same place, so the higher one gets nothing.
 func TestAnEmptyClusterTakesTheFarthestRow(t *testing.T) {
 	x := knn.FloatMatrix([]float32{0, 0, 0, 0, 1, 0, 10, 0, 12, 0}, 2)
-	got, err := knn.Reference{}.KMeans(context.Background(), x, knn.KMeansParams{Init: []int32{0, 1}, Iterations: 1})
+	got, err := reference.Engine{}.KMeans(context.Background(), x, knn.KMeansParams{Init: []int32{0, 1}, Iterations: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := []int32{0, 0, 0, 0, 1}; !slices.Equal(got.Assign, want) {
 		t.Errorf("assignments %v, want %v", got.Assign, want)
 	}
-	got, err = knn.Reference{}.KMeans(context.Background(), x, knn.KMeansParams{Init: []int32{0, 1}, Iterations: 10})
+	got, err = reference.Engine{}.KMeans(context.Background(), x, knn.KMeansParams{Init: []int32{0, 1}, Iterations: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +153,7 @@ func TestSeeds(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			draw := func(seed uint64) []int32 {
 				t.Helper()
-				rows, err := knn.Seeds(context.Background(), knn.Reference{}, test.x, test.clusters, rng.New(seed, "seeds"))
+				rows, err := knn.Seeds(context.Background(), reference.Engine{}, test.x, test.clusters, rng.New(seed, "seeds"))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -172,7 +173,7 @@ func TestSeeds(t *testing.T) {
 		})
 	}
 	for _, clusters := range []int{0, n + 1} {
-		if _, err := knn.Seeds(context.Background(), knn.Reference{}, distinct, clusters, rng.New(1, "seeds")); err == nil {
+		if _, err := knn.Seeds(context.Background(), reference.Engine{}, distinct, clusters, rng.New(1, "seeds")); err == nil {
 			t.Errorf("%d of %d rows were chosen", clusters, n)
 		}
 	}
@@ -185,7 +186,7 @@ func TestSeedsSpread(t *testing.T) {
 		place := max(0, i-30) // nine rows are each elsewhere
 		rows = append(rows, float32(100*place), float32(i%7)*0.01)
 	}
-	seeds, err := knn.Seeds(context.Background(), knn.Reference{}, knn.FloatMatrix(rows, 2), 10, rng.New(3, "seeds"))
+	seeds, err := knn.Seeds(context.Background(), reference.Engine{}, knn.FloatMatrix(rows, 2), 10, rng.New(3, "seeds"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -115,11 +115,3 @@ func sample(n, size int, r *rand.Rand) []int32 {
 	slices.Sort(rows)
 	return rows
 }
-
-// Scores implements [Scorer].
-func (Reference) Scores(_ context.Context, x Matrix, left, right []int32, scores []float64) error {
-	for i := range left {
-		scores[i] = Score(x.Row(int(left[i]), nil), x.Row(int(right[i]), nil))
-	}
-	return nil
-}

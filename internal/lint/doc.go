@@ -1,16 +1,20 @@
-// Package lint holds no code: its tests guard the rules of this repository that no compiler knows. They read the source
+// Package lint holds no code. Its tests guard the rules of this repository that no compiler knows. They read the source
 // with go/parser, build nothing and need no network.
 //
 // The rules:
 //
-//  1. Imports point one way: services and internal/service, then cores, then the rest of internal, then schemas. Cores
-//     (encoder, indexer, grouper, discriminator, trainer) never import one another or a service; schemas imports no
-//     other package of this module. No program reaches a package that is for tests.
-//  2. Cores are functions of records, options and a seed: they reach no Kafka client, read no environment, ask no clock,
-//     draw from no global generator and hold no cgo.
-//  3. Only internal/stream imports a Kafka client (internal/kafkatest, the tests' cluster, has one of another make); only
-//     internal/torch, internal/faiss and internal/jpeg import "C".
-//  4. What needs no tensors builds without cgo. internal/jpeg does too: image/jpeg then does what libjpeg-turbo does faster.
+//  1. Imports point one way: services, then adapters, then cores, then internal, then schemas. Cores (encoder, indexer,
+//     grouper, discriminator, trainer) never import one another, a service or their own adapter. A core's adapter is the
+//     folder named service beside it. Schemas imports no other package of this module. No program reaches
+//     internal/testing.
+//  2. Cores are functions of records, options and a seed. They reach no Kafka client, read no environment, ask no clock,
+//     draw from no global generator and hold no cgo. They declare no variable of the environment and name none, tests
+//     included. Settings belong to the adapters, which may do all of this except cgo.
+//  3. Only internal/stream imports a Kafka client, with two exceptions. internal/testing/kafkatest, the tests' cluster,
+//     has a client of another make. The examples, which outsiders copy, have the same client as internal/stream.
+//     Only internal/torch, internal/faiss, internal/knn/cpu and internal/jpeg import "C".
+//  4. What needs no tensors builds without cgo. internal/jpeg builds without it as well: image/jpeg then replaces the
+//     faster libjpeg-turbo.
 //  5. Every package has a doc comment; files stay below 400 lines and functions within 60, tests aside.
 //  6. Where a package keeps its log keys in keys.go, its log calls use them.
 package lint

@@ -11,23 +11,35 @@ import (
 	"testing"
 )
 
+// cores are the stages. The adapter of each core to the log is in the folder of that name beside it.
 var cores = []string{"encoder", "indexer", "grouper", "discriminator", "trainer"}
 
-// pure are the packages that build without cgo.
+const adapter = "service"
+
+// above are the folders that internal knows nothing of, besides the cores.
+var above = []string{"services", "experiments", "bench"}
+
+// cores returns the folders of the stages, without adapters.
+func (r *repository) cores() []string {
+	return slices.DeleteFunc(r.dirs(cores...), func(dir string) bool { return path.Base(dir) == adapter })
+}
+
+// pure lists the packages that build without cgo.
 var pure = []string{
 	"schemas", "internal/stream", "internal/shard", "internal/imaging", "internal/jpeg", "internal/token", "internal/rng", "internal/safetensors",
-	"internal/config", "internal/golden", "grouper", "testdata/scenes",
+	"internal/config", "internal/dataset", "internal/testing/golden", "grouper", "internal/scenes",
 }
 
-// kafkaClients are modules that speak Kafka's protocol, and the packages that may import them. Besides internal/stream,
-// the tests' cluster looks at brokers with a client of another make.
+// kafkaClients maps modules that speak Kafka's protocol to the packages that may import them. Besides internal/stream, the
+// tests' cluster looks at brokers with a client of another make.
 var kafkaClients = map[string][]string{
-	"github.com/segmentio/kafka-go":      {"internal/stream"},
+	"github.com/segmentio/kafka-go":      {"internal/stream", "examples/producer", "examples/scored"},
 	"github.com/twmb/franz-go/pkg/kfake": {"internal/stream"},
-	"github.com/twmb/franz-go":           {"internal/stream", "internal/kafkatest"},
+	"github.com/twmb/franz-go":           {"internal/stream", "internal/testing/kafkatest"},
 }
 
-// kafkaClient is the module that an import belongs to, the longest that fits; "" if it has nothing to do with Kafka.
+// kafkaClient returns the module of an import, the longest that fits. It returns "" if the import has nothing to do with
+// Kafka.
 func kafkaClient(importPath string) string {
 	longest := ""
 	for c := range kafkaClients {
@@ -38,7 +50,7 @@ func kafkaClient(importPath string) string {
 	return longest
 }
 
-// below tells whether a folder is parent or lies in it.
+// below reports whether a folder is parent or lies in it.
 func below(dir, parent string) bool { return dir == parent || strings.HasPrefix(dir, parent+"/") }
 
 const (
@@ -49,7 +61,7 @@ const (
 func TestImportsPointOneWay(t *testing.T) {
 	r := load(t)
 	for _, dir := range r.dirs(cores...) {
-		core, _, _ := strings.Cut(dir, "/")
+		core, rest, _ := strings.Cut(dir, "/")
 		for i, chain := range r.reach(dir) {
 			local, ok := r.local(i)
 			if !ok {
@@ -61,6 +73,8 @@ func TestImportsPointOneWay(t *testing.T) {
 				t.Errorf("core imports a service: %s", chain)
 			case slices.Contains(cores, top) && top != core:
 				t.Errorf("core imports another core: %s", chain)
+			case rest != adapter && local == core+"/"+adapter:
+				t.Errorf("core imports its adapter: %s", chain)
 			}
 		}
 	}
@@ -72,10 +86,8 @@ func TestImportsPointOneWay(t *testing.T) {
 	for _, dir := range r.dirs("internal") {
 		for i, file := range r.pkgs[dir].imports() {
 			local, ok := r.local(i)
-			if ok && below(dir, "internal/service") {
-				ok = strings.HasPrefix(local, "services/") // these wire cores to the log, as far as a main may
-			}
-			if ok && (below(local, "services") || slices.Contains(cores, local)) {
+			top, _, _ := strings.Cut(local, "/")
+			if ok && (slices.Contains(above, top) || slices.Contains(cores, top)) {
 				t.Errorf("%s imports %s: internal stands below cores and services", file, i)
 			}
 		}
@@ -85,9 +97,9 @@ func TestImportsPointOneWay(t *testing.T) {
 // The tests' cluster, and the harnesses like it, are for tests.
 func TestNoProgramReachesTestPackages(t *testing.T) {
 	r := load(t)
-	for _, dir := range r.dirs("services", "internal/service") {
+	for _, dir := range r.dirs(append(above, cores...)...) {
 		for i, chain := range r.reach(dir) {
-			if i == r.module+"/internal/kafkatest" || i == r.module+"/internal/golden" || i == "testing" {
+			if local, ok := r.local(i); ok && below(local, "internal/testing") || i == "testing" {
 				t.Errorf("a program reaches a package for tests: %s", chain)
 			}
 		}
@@ -96,7 +108,7 @@ func TestNoProgramReachesTestPackages(t *testing.T) {
 
 func TestCoresArePure(t *testing.T) {
 	r := load(t)
-	for _, dir := range r.dirs(cores...) {
+	for _, dir := range r.cores() {
 		for i, chain := range r.reach(dir) {
 			switch {
 			case kafkaClient(i) != "" || i == r.module+"/internal/stream":
@@ -121,7 +133,7 @@ func TestCoresArePure(t *testing.T) {
 	}
 }
 
-// impure are the functions that make a result depend on more than the arguments.
+// impure lists the functions that make a result depend on more than the arguments.
 var impure = map[string][]string{
 	"os":   {"Getenv", "LookupEnv", "Environ", "ExpandEnv"},
 	"time": {"Now", "Since", "Until", "After", "Tick", "NewTimer", "NewTicker", "Sleep"},
@@ -172,8 +184,8 @@ func TestKafkaClientsStayInStream(t *testing.T) {
 	}
 }
 
-// bindings are the packages that may import "C". That of libjpeg-turbo has image/jpeg in its place where there is no cgo.
-var bindings = []string{"internal/torch", "internal/faiss", "internal/jpeg"}
+// bindings lists the packages that may import "C". Without cgo, image/jpeg replaces the binding of libjpeg-turbo.
+var bindings = []string{"internal/torch", "internal/faiss", "internal/knn/cpu", "internal/jpeg"}
 
 func TestCgoStaysInBindings(t *testing.T) {
 	r := load(t)
@@ -261,10 +273,10 @@ func TestLogKeysAreConstants(t *testing.T) {
 	}
 }
 
-// logMethods are those of slog.Logger that take keys, with the index of the first key among their arguments.
+// logMethods lists the methods of slog.Logger that take keys, with the index of the first key among their arguments.
 var logMethods = map[string]int{"Debug": 1, "Info": 1, "Warn": 1, "Error": 1, "DebugContext": 2, "InfoContext": 2, "WarnContext": 2, "ErrorContext": 2}
 
-// literalKeys lists the log calls of a file that spell a key out.
+// literalKeys lists the log calls of a file that spell out a key.
 func literalKeys(f source) []string {
 	var out []string
 	ast.Inspect(f.ast, func(n ast.Node) bool {
@@ -299,7 +311,7 @@ func stringLiteral(e ast.Expr) (string, bool) {
 	return text, err == nil
 }
 
-// The rules must be able to fail: a repository that breaks each of them.
+// The rules must be able to fail, so this repository breaks each of them.
 func TestRulesSeeWhatTheyForbid(t *testing.T) {
 	r := load(t)
 	r.pkgs["encoder"] = &pkg{dir: "encoder", files: []source{{name: "x.go", imports: []string{r.module + "/internal/broken"}}}}

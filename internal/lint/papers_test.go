@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// papersPage maps the papers to the code. What it names must be there.
+// papersPage maps the papers to the code. Everything that it names must be there.
 const papersPage = "docs/papers.md"
 
 var (
@@ -24,7 +24,7 @@ var (
 	setting = regexp.MustCompile("`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*)`(?: \\(`([^`]*)`\\))?")
 )
 
-// settings are the defaults of all variables that the environment is read for.
+// settings returns the defaults of all variables that the program reads from the environment.
 func (r *repository) settings() map[string]string {
 	out := map[string]string{}
 	for _, p := range r.pkgs {
@@ -52,7 +52,8 @@ func (r *repository) settings() map[string]string {
 	return out
 }
 
-// declares reports whether a file declares a name: a function, type, constant or variable, or Type.Method or Type.Field.
+// declares reports whether a file declares a name. A name is a function, type, constant or variable, or Type.Method or
+// Type.Field.
 func (s source) declares(name string) bool {
 	owner, member, ofType := strings.Cut(name, ".")
 	found := false
@@ -92,7 +93,7 @@ func hasField(e ast.Expr, name string) bool {
 	})
 }
 
-// wrongInPage lists what a page in docs names that is not there.
+// wrongInPage lists the names in a page of docs that do not exist.
 func (r *repository) wrongInPage(page string) []string {
 	var out []string
 	wrong := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -139,7 +140,7 @@ func TestPapersPageNamesWhatIsThere(t *testing.T) {
 	for _, problem := range r.wrongInPage(page) {
 		t.Errorf("%s: %s", papersPage, problem)
 	}
-	// Every hyper-parameter of the cores that decide what is learned is on the page; live search decides nothing.
+	// The page has every hyper-parameter of the cores that decide what is learned. Live search decides nothing.
 	mentioned := setting.FindAllStringSubmatch(page, -1)
 	for _, core := range []string{"trainer", "grouper", "indexer"} {
 		for name := range (&repository{pkgs: map[string]*pkg{core: r.pkgs[core]}}).settings() {

@@ -109,10 +109,10 @@ func parse(name string, text []byte) (source, error) {
 	return s, nil
 }
 
-// at is where a node stands, for messages.
+// at returns the place of a node, for messages.
 func (s source) at(n ast.Node) string { return s.fset.Position(n.Pos()).String() }
 
-// dirs lists the packages at or below any of the folders; folders that are not there yet have none.
+// dirs lists the packages at or below any of the folders. A missing folder has none.
 func (r *repository) dirs(folders ...string) []string {
 	var out []string
 	for dir := range r.pkgs {
@@ -126,7 +126,7 @@ func (r *repository) dirs(folders ...string) []string {
 	return out
 }
 
-// local is the folder of an import path of this module.
+// local returns the folder of an import path of this module.
 func (r *repository) local(importPath string) (string, bool) {
 	if importPath == r.module {
 		return ".", true
@@ -148,7 +148,7 @@ func (p *pkg) imports() map[string]string {
 	return out
 }
 
-// reach lists what a package imports, directly or through packages of this module, each with the chain that leads there.
+// reach lists what a package imports, directly or through packages of this module. Each has the chain that leads there.
 func (r *repository) reach(dir string) map[string]string {
 	out := map[string]string{}
 	var visit func(dir, chain string)
@@ -171,13 +171,13 @@ func (r *repository) reach(dir string) map[string]string {
 	return out
 }
 
-// usesCgo tells whether a package has files that import "C".
+// usesCgo reports whether a package has files that import "C".
 func (p *pkg) usesCgo() bool {
 	_, ok := p.imports()["C"]
 	return ok
 }
 
-// buildsWithoutCgo tells whether any file of the folder is left when cgo is off.
+// buildsWithoutCgo returns an error if no file of the folder is left when cgo is off.
 func (r *repository) buildsWithoutCgo(dir string) error {
 	c := build.Default
 	c.CgoEnabled = false

@@ -43,7 +43,7 @@ func newBatch(c model.Config, n int) batchOf {
 	return b
 }
 
-// step is a training step as GRIT-VLP takes it, and returns the loss.
+// step takes a training step of GRIT-VLP and returns the loss.
 func step(s *torch.Scope, m *model.Model, b batchOf) *torch.Tensor {
 	c := m.Config
 	n, size := int64(b.n), int64(c.ImageSize)
@@ -111,7 +111,7 @@ func benchmarkStep(b *testing.B, preset string, vocab, batch, threads int, preci
 	b.ReportMetric(float64(values)/1e6, "Mparams")
 }
 
-// cpuSeconds is what the process has used so far; on a busy machine it says more than the clock.
+// cpuSeconds returns the processor time of this process so far. On a busy machine it says more than the clock.
 func cpuSeconds(b *testing.B) float64 {
 	b.Helper()
 	var usage syscall.Rusage

@@ -39,7 +39,7 @@ type clipLayer struct {
 	mixed             linear
 	hidden, output    linear
 	heads             int
-	exact             bool // GELU by the error function; otherwise the quick one
+	exact             bool // GELU by the error function; otherwise the quick form
 }
 
 func buildCLIP(ctx context.Context, w *torch.Worker, c CLIPConfig, src *source) (*CLIP, error) {
@@ -112,7 +112,7 @@ func newCLIPLayer(src *source, name string, width, hidden, heads int, exact bool
 	}
 }
 
-// Free gives the weights back.
+// Free frees the weights.
 func (m *CLIP) Free() { free(m.params) }
 
 // Image projects normalised images [n, 3, size, size] to [n, embed], not of unit length.
@@ -128,7 +128,7 @@ func (m *CLIP) Image(s *torch.Scope, images *torch.Tensor) *torch.Tensor {
 	return linear{w: v.projection}.exact(s, v.after.apply(s, s.Select(x, 1, 0)))
 }
 
-// Text projects ids [n, length] to [n, embed], not of unit length. The state at the end token stands for the text; that
+// Text projects ids [n, length] to [n, embed], not of unit length. The state at the end token stands for the text. That
 // token has the highest id, and what follows it has no influence.
 func (m *CLIP) Text(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
 	t := m.text

@@ -28,10 +28,10 @@ type CLIPConfig struct {
 	VocabSize   int  `json:"vocab_size"`
 	Positions   int  `json:"positions"` // length of every text
 	EmbedDim    int  `json:"embed_dim"`
-	ExactGELU   bool `json:"exact_gelu"` // as some later CLIP models; OpenAI's have the quick one
+	ExactGELU   bool `json:"exact_gelu"` // as in some later CLIP models; OpenAI's have the quick form
 }
 
-// Validate joins all problems.
+// Validate returns every invalid setting, joined.
 func (c CLIPConfig) Validate() error {
 	fields := []field{
 		{"image_size", c.ImageSize, 1, 1 << 13},
@@ -55,7 +55,7 @@ func (c CLIPConfig) Validate() error {
 	})
 }
 
-// CLIPOptions are needed where the file and a config.json beside it do not say enough.
+// CLIPOptions supply what the file and a config.json beside it do not say.
 type CLIPOptions struct {
 	Prefix string      // what the names of the tensors begin with
 	Config *CLIPConfig // nil: from the shapes, and from config.json in the file's folder if there is one
@@ -87,7 +87,7 @@ func LoadCLIP(ctx context.Context, w *torch.Worker, path string, o CLIPOptions) 
 	return m, nil
 }
 
-// huggingFace is what matters here of Hugging Face's config.json.
+// huggingFace has the fields of Hugging Face's config.json that matter here.
 type huggingFace struct {
 	Vision huggingFaceTower `json:"vision_config"`
 	Text   huggingFaceTower `json:"text_config"`
@@ -98,8 +98,8 @@ type huggingFaceTower struct {
 	Activation string `json:"hidden_act"`
 }
 
-// clipConfigOf reads the configuration off the shapes; heads and activation, which do not show there, are in
-// config.json, and without it OpenAI's.
+// clipConfigOf reads the configuration off the shapes. Heads and activation do not show in shapes. They are read from
+// config.json; without it they are OpenAI's.
 func clipConfigOf(f *safetensors.File, prefix, configPath string) (CLIPConfig, error) {
 	c, err := clipConfigFromShapes(f, prefix)
 	if err != nil {

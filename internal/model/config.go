@@ -22,19 +22,23 @@ type Config struct {
 	MaxPositions     int `json:"max_positions"`
 	EmbedDim         int `json:"embed_dim"`
 	TextTokens       int `json:"text_tokens"` // length that captions are cut to, [CLS] and [SEP] included
+
+	// CaptionWords is the number of words that the authors' pre_caption leaves of a caption before tokenization; 0:
+	// captions stay as they are. A model is always fed as it was trained.
+	CaptionWords int `json:"caption_words,omitempty"`
 }
 
 const (
 	visionMLPRatio = 4 // width of a vision block's hidden layer over its own
 	tokenTypes     = 2 // BERT's segments, of which captions use the first
 
-	// maxSize bounds every number of a configuration, so that one from a file cannot ask for endless work.
+	// maxSize bounds every number of a configuration, so that a file cannot ask for endless work.
 	maxSize = 1 << 20
 	// maxLayers bounds the depths for the same reason.
 	maxLayers = 256
 )
 
-// Validate joins all problems.
+// Validate returns every invalid setting, joined.
 func (c Config) Validate() error {
 	fields := []field{
 		{"image_size", c.ImageSize, 1, 1 << 13},
@@ -51,6 +55,7 @@ func (c Config) Validate() error {
 		{"max_positions", c.MaxPositions, 1, maxSize},
 		{"embed_dim", c.EmbedDim, 1, maxSize},
 		{"text_tokens", c.TextTokens, 2, c.MaxPositions},
+		{"caption_words", c.CaptionWords, 0, maxSize},
 	}
 	return checkSizes(fields, []division{
 		{"patch_size", "image_size", c.PatchSize, c.ImageSize},
@@ -86,7 +91,7 @@ func checkSizes(fields []field, divisions []division) error {
 	return errors.Join(problems...)
 }
 
-// imageTokens is the number of patches and the class token.
+// imageTokens returns the number of patches and the class token.
 func (c Config) imageTokens() int {
 	side := c.ImageSize / c.PatchSize
 	return side*side + 1
@@ -131,7 +136,7 @@ func PresetNames() []string {
 	return names
 }
 
-// Preset is a configuration by name, for a vocabulary of the given size.
+// Preset returns a configuration by name, for a vocabulary of the given size.
 func Preset(name string, vocabSize int) (Config, error) {
 	for _, p := range presets {
 		if p.name == name {

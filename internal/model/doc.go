@@ -1,9 +1,10 @@
-// Package model holds the networks: the ALBEF architecture that GRIT-VLP and MAFA train (a vision transformer, a
-// BERT-style text encoder whose upper half fuses text with image by cross-attention, projections for ITC, heads for ITM
-// and MLM), CLIP, and TorchScript dual encoders.
+// Package model holds the networks. These are the ALBEF architecture that GRIT-VLP and MAFA train, CLIP, and TorchScript
+// dual encoders. ALBEF has a vision transformer, and a BERT-style text encoder whose upper layers fuse text with image by
+// cross-attention. It has projections for ITC and heads for ITM and MLM.
 //
-// In go weights files (safetensors; the names are those of the authors' PyTorch code, and Hugging Face's for CLIP) or a
-// seed; images as normalised pixels, texts as ids. Out come tensors of internal/torch, with gradients where wanted.
+// Weights come from safetensors files or from a seed. The names in the files are those of the authors' PyTorch code, and
+// Hugging Face's for CLIP. Images go in as normalised pixels, texts as ids. Out come tensors of internal/torch, with
+// gradients where wanted.
 //
 // Invariants:
 //
@@ -11,13 +12,17 @@
 //     configuration does not change them.
 //  2. The same weights, configuration and vocabulary give the same fingerprint, and different ones another.
 //  3. A weights file that was written by [Model.Save] needs nothing beside it: configuration and vocabulary are inside.
-//  4. Row i of what a [DualEncoder] returns is a function of input i and the weights, bit for bit: neither the other
-//     inputs of the call nor input i's place among them, nor earlier calls, have a part in it.
+//  4. Row i of what a [Encoder] returns is a function of input i and the weights, bit for bit. It does not depend on the
+//     other inputs of the call, on input i's place among them, or on earlier calls.
 //  5. Files may come from anywhere: sizes are checked before memory is taken. TorchScript is the exception: such a file
 //     is a program.
 //
-// The forward methods take a scope and run inside [torch.Worker.Do]; the others go to the worker themselves. A model is
-// safe for concurrent use in so far as its worker does one thing after the other.
+// The forward methods take a scope and run inside [torch.Worker.Do]; the other methods go to the worker themselves. The
+// worker does one thing after another, and so a model is safe for concurrent use.
 //
-// There is no dropout unless [Model.SetDropout] asks for it; what it drops then is a function of [torch.Scope.Seed].
+// [Score] matches many pairs of texts and images. Pairs go through the fusion encoder in chunks of one fixed size. The
+// last chunk is filled up, so memory is bounded. On a CPU a pair's score is a function of its image and its text to the
+// last bit. Work that does not depend on the pairing is done once for each text and each image.
+//
+// There is no dropout unless [Model.SetDropout] asks for it; [torch.Scope.Seed] then decides what is dropped.
 package model

@@ -9,27 +9,10 @@ import (
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
-// DualEncoder embeds images and captions as unit vectors of the same space. See invariant 4 of the package.
-type DualEncoder interface {
-	// EncodeImages maps n images (n x 3 x size x size, normalised) to n unit rows of Dim values.
-	EncodeImages(ctx context.Context, pixels []float32, n int) ([]float32, error)
-	// EncodeTexts maps captions to unit rows of Dim values.
-	EncodeTexts(ctx context.Context, captions []string) ([]float32, error)
-	Dim() int
-	ImageSize() int
-	// Preprocessing makes the pixels that EncodeImages wants.
-	Preprocessing() imaging.Preprocess
-	// Fingerprint names the weights; embeddings of different fingerprints do not compare.
-	Fingerprint() string
-	// Free gives the weights back.
-	Free()
-}
-
-var _ DualEncoder = (*Encoder)(nil)
-
-// Encoder runs a network's two towers on batches of one fixed size, the last of a call filled up with blanks. The size
-// decides how libtorch cuts the work, and so the last bits of the results: with it fixed, and every operation of the
-// towers going row by row, a row's bits are its input's alone. A call with few inputs costs as much as a full batch.
+// Encoder embeds images and captions as unit vectors of one space. It runs a network's two towers on batches of one fixed
+// size and fills the last batch of a call with blanks. The size decides how libtorch cuts the work, and so the last bits
+// of the results. With a fixed size a row's bits depend on its input alone (invariant 4 of the package). A call with few
+// inputs costs as much as a full batch.
 type Encoder struct {
 	worker      *torch.Worker
 	towers      towers
@@ -43,16 +26,16 @@ type Encoder struct {
 type towers struct {
 	image func(s *torch.Scope, pixels *torch.Tensor) *torch.Tensor    // [n, 3, size, size] to [n, dim]
 	text  func(s *torch.Scope, ids, mask *torch.Tensor) *torch.Tensor // [n, length] to [n, dim]; mask: 1 for real tokens
-	// tokens is a caption's ids, at least one and at most length of them.
+	// tokens returns a caption's ids, at least one and at most length of them.
 	tokens func(caption string) []int32
 	length int
 	free   func()
 }
 
-// DefaultBatchSize is that of encoders whose caller does not choose.
+// DefaultBatchSize is the batch size of encoders whose caller chooses none.
 const DefaultBatchSize = 32
 
-// newEncoder finds the dimension out by running both towers once.
+// newEncoder makes an encoder. It finds the dimension by running both towers once.
 func newEncoder(ctx context.Context, w *torch.Worker, t towers, size imaging.Preprocess, fingerprint string, batch int) (*Encoder, error) {
 	if batch == 0 {
 		batch = DefaultBatchSize
@@ -88,22 +71,23 @@ func newEncoder(ctx context.Context, w *torch.Worker, t towers, size imaging.Pre
 	return e, nil
 }
 
-// Dim is the number of values of a vector.
+// Dim returns the number of values of a vector.
 func (e *Encoder) Dim() int { return e.dim }
 
-// ImageSize is the side of the images in pixels.
+// ImageSize returns the side of the images in pixels.
 func (e *Encoder) ImageSize() int { return e.size.Size }
 
-// Preprocessing makes the pixels that EncodeImages wants.
+// Preprocessing returns what makes the pixels for EncodeImages.
 func (e *Encoder) Preprocessing() imaging.Preprocess { return e.size }
 
-// Fingerprint names the weights.
+// Fingerprint returns an identifier of the weights. Embeddings of different fingerprints cannot be compared.
 func (e *Encoder) Fingerprint() string { return e.fingerprint }
 
-// Free gives the weights back.
+// Free frees the weights.
 func (e *Encoder) Free() { e.towers.free() }
 
-// EncodeImages embeds n images. While the device computes a batch, the next one is on its way to it.
+// EncodeImages maps n images (n x 3 x size x size, normalised) to n unit rows of Dim values. While the device computes a
+// batch, the next one is on its way to it.
 func (e *Encoder) EncodeImages(ctx context.Context, pixels []float32, n int) ([]float32, error) {
 	values := e.size.Values()
 	if n < 0 || len(pixels) != n*values {
@@ -126,14 +110,14 @@ func (e *Encoder) EncodeImages(ctx context.Context, pixels []float32, n int) ([]
 	})
 }
 
-// EncodeTexts embeds captions.
+// EncodeTexts maps captions to unit rows of Dim values.
 func (e *Encoder) EncodeTexts(ctx context.Context, captions []string) ([]float32, error) {
 	return e.inBatches(ctx, len(captions), func(s *torch.Scope, from, to int) (*torch.Tensor, error) {
 		return e.texts(s, captions[from:to]), nil
 	})
 }
 
-// inBatches collects the rows of n inputs. Every batch is a job of its own, so that others get their turn on the worker.
+// inBatches collects the rows of n inputs. Every batch is a separate job, so that others get their turn on the worker.
 func (e *Encoder) inBatches(ctx context.Context, n int, encode func(s *torch.Scope, from, to int) (*torch.Tensor, error)) ([]float32, error) {
 	out := make([]float32, 0, n*e.dim)
 	for from := 0; from < n; from += e.batch {
@@ -153,7 +137,7 @@ func (e *Encoder) inBatches(ctx context.Context, n int, encode func(s *torch.Sco
 	return out, nil
 }
 
-// run is Do without gradients.
+// run calls Do without gradients.
 func (e *Encoder) run(ctx context.Context, fn func(*torch.Scope) error) error {
 	return e.worker.Do(ctx, func(s *torch.Scope) (err error) {
 		s.NoGrad(func() { err = fn(s) })
@@ -161,7 +145,7 @@ func (e *Encoder) run(ctx context.Context, fn func(*torch.Scope) error) error {
 	})
 }
 
-// send starts to copy up to a batch of images to the device, and black ones for the places that are left.
+// send starts to copy up to a batch of images to the device, and black ones for the free places.
 func (e *Encoder) send(pixels []float32) (*torch.Upload, error) {
 	if values := e.batch * e.size.Values(); len(pixels) < values {
 		full := make([]float32, values)
@@ -177,7 +161,7 @@ func (e *Encoder) images(s *torch.Scope, pixels *torch.Tensor) *torch.Tensor {
 	return s.Normalize(e.towers.image(s, pixels), -1, unitFloor)
 }
 
-// texts embeds up to a batch of captions, and empty ones in the places that are left.
+// texts embeds up to a batch of captions, and empty ones in the free places.
 func (e *Encoder) texts(s *torch.Scope, captions []string) *torch.Tensor {
 	n, length := int64(e.batch), int64(e.towers.length)
 	ids, mask := make([]int64, n*length), make([]int64, n*length)
@@ -194,9 +178,9 @@ func (e *Encoder) texts(s *torch.Scope, captions []string) *torch.Tensor {
 	return s.Normalize(e.towers.text(s, s.Int64s(ids, n, length), s.Int64s(mask, n, length)), -1, unitFloor)
 }
 
-// NewEncoder makes an encoder of a model, which it then owns. The model's vocabulary must be known.
+// NewEncoder makes an encoder of a model, which the encoder then owns. The model must have its vocabulary.
 func NewEncoder(ctx context.Context, m *Model, batch int) (*Encoder, error) {
-	words, err := token.NewWordPiece(m.Vocab)
+	words, err := m.Words()
 	if err != nil {
 		return nil, fmt.Errorf("making an encoder: %w", err)
 	}
@@ -209,7 +193,7 @@ func NewEncoder(ctx context.Context, m *Model, batch int) (*Encoder, error) {
 			return m.visionProj.exact(s, s.Select(m.vision.forward(s, pixels, true), 1, 0))
 		},
 		text: func(s *torch.Scope, ids, mask *torch.Tensor) *torch.Tensor {
-			hidden := m.text.alone(s, m.text.embed(s, ids), m.text.scores(s, mask), true)
+			hidden := m.text.encode(s, m.text.embed(s, ids), m.text.scores(s, mask), true)
 			return m.textProj.exact(s, s.Select(hidden, 1, 0))
 		},
 		tokens: func(caption string) []int32 { return words.Encode(caption, m.Config.TextTokens) },
@@ -219,7 +203,7 @@ func NewEncoder(ctx context.Context, m *Model, batch int) (*Encoder, error) {
 	return newEncoder(ctx, m.worker, t, imaging.Preprocess{Size: m.Config.ImageSize, Mode: imaging.Squash}, name, batch)
 }
 
-// NewCLIPEncoder makes an encoder of a CLIP model, which it then owns.
+// NewCLIPEncoder makes an encoder of a CLIP model, which the encoder then owns.
 func NewCLIPEncoder(ctx context.Context, m *CLIP, words *token.CLIP, batch int) (*Encoder, error) {
 	if words.Size() > m.Config.VocabSize {
 		return nil, fmt.Errorf("making an encoder: %d tokens in the merges, want at most vocab_size, %d", words.Size(), m.Config.VocabSize)

@@ -12,7 +12,7 @@ import (
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
-// Invariant 4: every input alone, among others, and in other places gives the same bits.
+// By invariant 4, every input alone, among others, and in other places gives the same bits.
 func TestEncoderRowsDependOnNothingElse(t *testing.T) {
 	tiny, err := model.Preset("tiny", len(smallVocab()))
 	if err != nil {
@@ -30,7 +30,7 @@ func TestEncoderRowsDependOnNothingElse(t *testing.T) {
 	}
 }
 
-// The same where oneDNN is not to be had.
+// The same holds where oneDNN is missing.
 func TestEncoderRowsDependOnNothingElseWithOtherMultipliers(t *testing.T) {
 	for _, multiplier := range []string{"BLAS", "libtorch"} {
 		t.Run(multiplier, func(t *testing.T) {

@@ -11,36 +11,31 @@ func (m *Model) Image(s *torch.Scope, images *torch.Tensor) *torch.Tensor {
 
 // Text encodes ids [n, length] as hidden states [n, length, hidden]. mask [n, length] is 1 for real tokens.
 func (m *Model) Text(s *torch.Scope, ids, mask *torch.Tensor) *torch.Tensor {
-	return m.text.alone(s, m.text.embed(s, ids), m.text.scores(s, mask), false)
+	return m.text.encode(s, m.text.embed(s, ids), m.text.scores(s, mask), false)
 }
 
-// ImageFeature is the unit vector [n, embed] of images encoded by [Model.Image].
+// ImageFeature returns the unit vectors [n, embed] of images encoded by [Model.Image].
 func (m *Model) ImageFeature(s *torch.Scope, tokens *torch.Tensor) *torch.Tensor {
 	return unit(s, tokens, m.visionProj)
 }
 
-// TextFeature is the unit vector [n, embed] of texts encoded by [Model.Text].
+// TextFeature returns the unit vectors [n, embed] of texts encoded by [Model.Text].
 func (m *Model) TextFeature(s *torch.Scope, hidden *torch.Tensor) *torch.Tensor {
 	return unit(s, hidden, m.textProj)
 }
 
-// Fuse lets text i (from [Model.Text], with its mask) see image i (from [Model.Image]): [n, length, hidden].
-func (m *Model) Fuse(s *torch.Scope, hidden, mask, images *torch.Tensor) *torch.Tensor {
-	return m.text.fuse(s, hidden, m.text.scores(s, mask), images)
-}
-
-// MatchLogits are the ITM logits [n, 2] of fused pairs; class 1 is a match.
-func (m *Model) MatchLogits(s *torch.Scope, fused *torch.Tensor) *torch.Tensor {
+// matchLogits returns the ITM logits [n, 2] of fused pairs; class 1 is a match.
+func (m *Model) matchLogits(s *torch.Scope, fused *torch.Tensor) *torch.Tensor {
 	return m.match.exact(s, s.Select(fused, 1, 0))
 }
 
-// MatchPairs is MatchLogits of Fuse, for the pairs (text textIndex[i], image imageIndex[i]), with less work: nothing is
-// computed twice for a text or an image of several pairs, nor for tokens that ITM does not look at.
+// MatchPairs returns the ITM logits [n, 2] of the pairs (text textIndex[i], image imageIndex[i]); class 1 is a match. It
+// computes nothing twice for a text or an image of several pairs, and nothing for tokens that ITM does not look at.
 func (m *Model) MatchPairs(s *torch.Scope, hidden, mask, images *torch.Tensor, textIndex, imageIndex []int64) *torch.Tensor {
 	return m.Pairing(s, hidden, mask, images).MatchLogits(s, textIndex, imageIndex)
 }
 
-// Pairing is texts and images of which many pairs are to be scored, a part at a time. It lives as long as its scope.
+// Pairing holds texts and images of which many pairs will be scored, a part at a time. It lives as long as its scope.
 type Pairing struct {
 	model *Model
 	prepared
@@ -52,23 +47,18 @@ func (m *Model) Pairing(s *torch.Scope, hidden, mask, images *torch.Tensor) *Pai
 	return &Pairing{model: m, prepared: m.text.prepare(s, hidden, m.text.scores(s, mask), images)}
 }
 
-// MatchLogits are the ITM logits [n, 2] of the pairs (text textIndex[i], image imageIndex[i]).
+// MatchLogits returns the ITM logits [n, 2] of the pairs (text textIndex[i], image imageIndex[i]).
 func (p *Pairing) MatchLogits(s *torch.Scope, textIndex, imageIndex []int64) *torch.Tensor {
 	texts := s.Int64s(textIndex, int64(len(textIndex)))
 	images := s.Int64s(imageIndex, int64(len(imageIndex)))
-	return p.model.MatchLogits(s, p.model.text.fuseFirst(s, p.prepared, texts, images))
+	return p.model.matchLogits(s, p.model.text.fuseFirst(s, p.prepared, texts, images))
 }
 
-// HasMasked says whether the model has an MLM head. [Model.MaskedLogits] and [Model.MaskedLogitsAt] need one.
+// HasMasked reports whether the model has an MLM head. [Model.MaskedLogitsAt] needs one.
 func (m *Model) HasMasked() bool { return m.masked != nil }
 
-// MaskedLogits are the logits of every word at every position [n, length, vocab], text i seeing image i.
-func (m *Model) MaskedLogits(s *torch.Scope, ids, mask, images *torch.Tensor) *torch.Tensor {
-	return m.decode(s, m.fuseWords(s, ids, mask, images))
-}
-
-// MaskedLogitsAt is MaskedLogits at the given positions alone, row*length + column each: [positions, vocab]. The product
-// with the vocabulary is made for these positions only.
+// MaskedLogitsAt returns the logits of every word at the given positions, row*length + column each: [positions, vocab].
+// Text i sees image i. It computes the product with the vocabulary for these positions only.
 func (m *Model) MaskedLogitsAt(s *torch.Scope, ids, mask, images *torch.Tensor, positions []int64) *torch.Tensor {
 	fused := m.fuseWords(s, ids, mask, images)
 	rows := s.Reshape(fused, -1, fused.Size(-1))
@@ -77,7 +67,7 @@ func (m *Model) MaskedLogitsAt(s *torch.Scope, ids, mask, images *torch.Tensor, 
 
 func (m *Model) fuseWords(s *torch.Scope, ids, mask, images *torch.Tensor) *torch.Tensor {
 	scores := m.text.scores(s, mask)
-	return m.text.fuse(s, m.text.alone(s, m.text.embed(s, ids), scores, false), scores, images)
+	return m.text.fuse(s, m.text.encode(s, m.text.embed(s, ids), scores, false), scores, images)
 }
 
 func (m *Model) decode(s *torch.Scope, x *torch.Tensor) *torch.Tensor {
@@ -85,8 +75,8 @@ func (m *Model) decode(s *torch.Scope, x *torch.Tensor) *torch.Tensor {
 	return s.Linear(x, m.text.words, m.masked.bias)
 }
 
-// Temperature is the learned divisor of similarities. A value that has left [0.001, 0.5] is brought back first, in the
-// weight itself, as the reference code does: so that its gradient never vanishes at a bound.
+// Temperature returns the learned divisor of similarities. It first brings back a value that has left [0.001, 0.5], in the
+// weight itself, as the reference code does. So the gradient never vanishes at a bound.
 func (m *Model) Temperature(*torch.Scope) *torch.Tensor {
 	v := m.temperature.Item()
 	if bounded := min(max(v, minTemperature), maxTemperature); bounded != v {

@@ -5,8 +5,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/golden"
 	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/testing/golden"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -58,7 +58,7 @@ func TestGoldenCLIPForward(t *testing.T) {
 	}
 }
 
-// The shapes alone give the same configuration but for the heads.
+// The shapes alone give the same configuration except for the heads.
 func TestGoldenCLIPConfigurationFromShapes(t *testing.T) {
 	f := golden.Open(t, "clip_forward.safetensors")
 	var config goldenCLIP

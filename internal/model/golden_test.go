@@ -4,8 +4,8 @@ import (
 	"context"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/golden"
 	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/testing/golden"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -24,7 +24,7 @@ func (g goldenConfig) model() *model.Config {
 	}
 }
 
-// worker is a deterministic CPU worker whose handles are all given back by the end of the test.
+// worker returns a deterministic CPU worker, and checks at the end of the test that all its handles were freed.
 func worker(t testing.TB) *torch.Worker {
 	t.Helper()
 	return workerOf(t, 2)

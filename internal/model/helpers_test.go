@@ -9,7 +9,7 @@ import (
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
-// smallVocab has the special tokens and a letter each.
+// smallVocab returns the special tokens and a letter each.
 func smallVocab() []string {
 	vocab := []string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}
 	for c := 'a'; c <= 'z'; c++ {
@@ -18,7 +18,7 @@ func smallVocab() []string {
 	return vocab
 }
 
-// smallConfig has odd sizes, where the code of kernels for whole vectors and for what is left over meet.
+// smallConfig returns odd sizes, where a kernel's code for whole vectors meets its code for the rest.
 func smallConfig() model.Config {
 	return model.Config{
 		ImageSize: 20, PatchSize: 4, VisionDim: 36, VisionDepth: 2, VisionHeads: 3,

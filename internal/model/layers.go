@@ -6,7 +6,7 @@ import (
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
-// The epsilons of the layer normalisations, as the reference code has them.
+// These are the epsilons of the layer normalisations, as in the reference code.
 const (
 	visionEps = 1e-6
 	bertEps   = 1e-12
@@ -19,7 +19,7 @@ var minusInfinity = math.Inf(-1)
 // unitFloor is the least norm that a projection is divided by.
 const unitFloor = 1e-12
 
-// linear is x wᵀ + b.
+// linear computes x wᵀ + b.
 type linear struct {
 	w, b *torch.Tensor // b may be nil
 }
@@ -30,13 +30,14 @@ func newLinear(src *source, name string, in, out int, first initial) linear {
 
 func (l linear) apply(s *torch.Scope, x *torch.Tensor) *torch.Tensor { return s.Linear(x, l.w, l.b) }
 
-// exact is apply in float32, whatever the worker's precision: for the small last layers, whose results leave the network.
+// exact does what apply does in float32, whatever the worker's precision. It is for the small last layers, whose results
+// leave the network.
 func (l linear) exact(s *torch.Scope, x *torch.Tensor) (y *torch.Tensor) {
 	s.InFloat32(func() { y = l.apply(s, x) })
 	return y
 }
 
-// rows is the part of the layer that makes outputs [from, from+n).
+// rows returns the part of the layer that makes outputs [from, from+n).
 func (l linear) rows(s *torch.Scope, from, n int64) linear {
 	return linear{w: s.Narrow(l.w, 0, from, n), b: s.Narrow(l.b, 0, from, n)}
 }
@@ -60,7 +61,7 @@ func (n norm) applySum(s *torch.Scope, x, y *torch.Tensor) *torch.Tensor {
 	return s.AddLayerNorm(x, y, n.w, n.b, n.eps)
 }
 
-// linears is several layers of the same input, their outputs side by side.
+// linears applies several layers to the same input and puts their outputs side by side.
 func linears(s *torch.Scope, x *torch.Tensor, layers ...linear) *torch.Tensor {
 	ws, bs := make([]*torch.Tensor, len(layers)), make([]*torch.Tensor, len(layers))
 	for i, l := range layers {
@@ -69,10 +70,10 @@ func linears(s *torch.Scope, x *torch.Tensor, layers ...linear) *torch.Tensor {
 	return s.Linears(x, ws, bs)
 }
 
-// scaleOf is the factor of attention scores: 1 over the root of a head's width.
+// scaleOf returns the factor of attention scores: 1 over the root of a head's width.
 func scaleOf(width int64, heads int) float64 { return 1 / math.Sqrt(float64(width)/float64(heads)) }
 
-// firstToken is x [batch, length, width] without all but the first token: [batch, 1, width].
+// firstToken returns the first token of x [batch, length, width]: [batch, 1, width].
 func firstToken(s *torch.Scope, x *torch.Tensor) *torch.Tensor { return s.Narrow(x, 1, 0, 1) }
 
 // unit projects the first token's vector and scales it to length one.
@@ -80,8 +81,8 @@ func unit(s *torch.Scope, x *torch.Tensor, projection linear) *torch.Tensor {
 	return s.Normalize(projection.exact(s, s.Select(x, 1, 0)), -1, unitFloor)
 }
 
-// patches cuts images [n, 3, height, width] into squares: [n, squares, 3*patch*patch], row by row, each square as the
-// convolution's weight has it.
+// patches cuts images [n, 3, height, width] into squares: [n, squares, 3*patch*patch], row by row. Each square has the
+// layout of the convolution's weight.
 func patches(s *torch.Scope, images *torch.Tensor, patch int64) *torch.Tensor {
 	shape := images.Shape()
 	n, channels, down, across := shape[0], shape[1], shape[2]/patch, shape[3]/patch
@@ -89,7 +90,7 @@ func patches(s *torch.Scope, images *torch.Tensor, patch int64) *torch.Tensor {
 	return s.Reshape(s.Permute(x, 0, 2, 4, 1, 3, 5), n, down*across, channels*patch*patch)
 }
 
-// embedPatches is the strided convolution of a vision transformer as one matrix product. bias may be nil.
+// embedPatches computes the strided convolution of a vision transformer as one matrix product. bias may be nil.
 func embedPatches(s *torch.Scope, images, weight, bias *torch.Tensor) *torch.Tensor {
 	shape := weight.Shape()
 	return s.Linear(patches(s, images, shape[2]), s.Reshape(weight, shape[0], -1), bias)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pairstream/pairstream/internal/token"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -60,7 +61,7 @@ func New(ctx context.Context, w *torch.Worker, c Config, seed uint64) (*Model, e
 	return m, nil
 }
 
-// build puts a model together from a source of tensors.
+// build makes a model of the tensors of a source.
 func build(ctx context.Context, w *torch.Worker, c Config, src *source, withMasked bool) (*Model, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -97,7 +98,7 @@ func newMaskedHead(src *source, c Config) *maskedHead {
 	}
 }
 
-// Free gives the weights back.
+// Free frees the weights.
 func (m *Model) Free() { free(m.params) }
 
 func free(params []Param) {
@@ -108,28 +109,38 @@ func free(params []Param) {
 
 func byName(a, b Param) int { return cmp.Compare(a.Name, b.Name) }
 
-// Params lists the weights by name. A weight that the reference code has under several names (the MLM decoder is the
-// table of word embeddings) is listed once.
+// Params lists the weights by name. It lists a weight once that the reference code has under several names. The MLM
+// decoder is one: it is the table of word embeddings.
 func (m *Model) Params() []Param { return slices.Clone(m.params) }
 
-// Worker is where the model's tensors live.
+// Worker returns the worker that holds the model's tensors.
 func (m *Model) Worker() *torch.Worker { return m.worker }
 
-// SetTrainable says whether the weights take gradients.
+// SetTrainable sets whether the weights take gradients.
 func (m *Model) SetTrainable(on bool) {
 	for _, p := range m.params {
 		p.Tensor.SetRequiresGrad(on)
 	}
 }
 
-// SetDropout sets the share that the text encoder drops from now on, in [0, 1): 0.1 in the training of the papers, 0 when a
-// model is used. The vision transformer drops nothing.
+// SetDropout sets the share that the text encoder drops from now on, in [0, 1). It is 0.1 in the training of the papers,
+// and 0 when a model is used. The vision transformer drops nothing.
 func (m *Model) SetDropout(share float64) { m.text.drop.share = share }
 
-// Dropout is what [Model.SetDropout] set; 0 at first.
+// Dropout returns what [Model.SetDropout] set; 0 at first.
 func (m *Model) Dropout() float64 { return m.text.drop.share }
 
-// Fingerprint identifies the weights, the configuration and the vocabulary.
+// Words returns the tokenizer of the model, which prepares captions as in the model's training.
+func (m *Model) Words() (*token.WordPiece, error) {
+	words, err := token.NewWordPiece(m.Vocab)
+	if err != nil {
+		return nil, err
+	}
+	words.PrepareCaptions(m.Config.CaptionWords)
+	return words, nil
+}
+
+// Fingerprint returns an identifier of the weights, the configuration and the vocabulary.
 func (m *Model) Fingerprint(ctx context.Context) (string, error) {
 	config, err := json.Marshal(m.Config)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
-// EncoderOptions say how to use a file that holds an off-the-shelf encoder. Which ones are needed depends on the file.
+// EncoderOptions say how to use a file that holds an off-the-shelf encoder. The kind of file decides which ones are
+// needed.
 type EncoderOptions struct {
 	BatchSize  int    // 0: DefaultBatchSize
 	MergesPath string // CLIP's gzipped merges, for CLIP and TorchScript
@@ -25,8 +26,8 @@ type EncoderOptions struct {
 
 const clipTextTokens = 77
 
-// OpenEncoder loads an encoder from a file: TorchScript from *.pt, *.ts and *.torchscript; otherwise safetensors, with
-// Hugging Face's CLIP names or with ALBEF's.
+// OpenEncoder loads an encoder from a file. *.pt, *.ts and *.torchscript are TorchScript. Any other file is safetensors,
+// with Hugging Face's CLIP names or with ALBEF's.
 func OpenEncoder(ctx context.Context, w *torch.Worker, path string, o EncoderOptions) (*Encoder, error) {
 	if slices.Contains([]string{".pt", ".ts", ".torchscript"}, filepath.Ext(path)) {
 		return openScript(ctx, w, path, o)
@@ -108,7 +109,7 @@ func readMerges(path string) (*token.CLIP, error) {
 	return words, nil
 }
 
-// readVocab reads a vocabulary; no path, no vocabulary.
+// readVocab reads a vocabulary. An empty path gives none.
 func readVocab(path string) ([]string, error) {
 	if path == "" {
 		return nil, nil

@@ -4,13 +4,13 @@ import (
 	"context"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/golden"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/golden"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
-// mixed workers, the second of which computes as other devices than the CPU do.
+// mixed runs a test on two workers in mixed precision. The second computes as devices other than the CPU do.
 func mixed(t *testing.T, run func(t *testing.T, w *torch.Worker)) {
 	t.Helper()
 	for _, multiplier := range []string{"", "libtorch"} {
@@ -52,8 +52,8 @@ func TestGoldenALBEFForwardInMixedPrecision(t *testing.T) {
 // mixedTolerance is twelve roundings to bfloat16, relative to the largest value of a result.
 const mixedTolerance = 12.0 / 512
 
-// Embeddings in mixed precision are those of float32 within a cosine of 0.999, and unit vectors whose bits depend on
-// nothing else (invariant 4).
+// Embeddings in mixed precision agree with those of float32 within a cosine of 0.999. They are unit vectors whose bits
+// depend on nothing else (invariant 4).
 func TestEncoderInMixedPrecision(t *testing.T) {
 	tiny, err := model.Preset("tiny", len(smallVocab()))
 	if err != nil {
@@ -89,7 +89,7 @@ func TestEncoderInMixedPrecision(t *testing.T) {
 				gotV, gotU := embed(e)
 				checkCosines(t, "image", gotV, v, e.Dim())
 				checkCosines(t, "caption", gotU, u, e.Dim())
-				if w.Multiplier() != "libtorch" { // which promises no bits
+				if w.Multiplier() != "libtorch" { // libtorch promises no bits
 					checkRows(t, e, 11)
 				}
 			})

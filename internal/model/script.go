@@ -12,7 +12,7 @@ import (
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
-// ScriptOptions say what a TorchScript archive does not: what its methods want to be given.
+// ScriptOptions say what a TorchScript archive does not: the inputs of its methods.
 type ScriptOptions struct {
 	ImageSize  int // pixels on a side, cropped and normalised as for CLIP
 	TextTokens int // length of the ids, filled up with zeros
@@ -21,8 +21,8 @@ type ScriptOptions struct {
 }
 
 // NewScriptEncoder makes an encoder of a TorchScript archive with methods encode_image (float32 [n, 3, size, size]) and
-// encode_text (int64 [n, length]), both giving [n, dim]. The archive is a program: load only one that you trust. Whether
-// its rows are independent (invariant 4 of the package) is the archive's affair.
+// encode_text (int64 [n, length]). Both return [n, dim]. The archive is a program: load only one that you trust. The
+// archive decides whether its rows are independent (invariant 4 of the package).
 func NewScriptEncoder(ctx context.Context, w *torch.Worker, path string, o ScriptOptions) (*Encoder, error) {
 	archive, err := os.ReadFile(path)
 	if err != nil {

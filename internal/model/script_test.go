@@ -11,8 +11,8 @@ import (
 	"github.com/pairstream/pairstream/internal/model"
 )
 
-// towersCode is the program of a TorchScript module without weights: an image's vector is the mean of its rows of the
-// red channel, a text's the first numbers of its ids.
+// towersCode is the program of a TorchScript module without weights. An image's vector is the mean of its rows of the red
+// channel. A text's vector is the first numbers of its ids.
 const towersCode = `class Towers(Module):
   __parameters__ = []
   __buffers__ = []
@@ -27,8 +27,8 @@ const towersCode = `class Towers(Module):
     return torch.slice(_0, 1, 0, %d)
 `
 
-// writeScript makes a TorchScript archive by hand: a zip file of the pickled module (its only attribute says that it is
-// not in training) and its code.
+// writeScript makes a TorchScript archive by hand. It is a zip file of the code and the pickled module, whose only
+// attribute says that it is not in training.
 func writeScript(t *testing.T, code string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "towers.pt")

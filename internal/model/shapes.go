@@ -10,6 +10,7 @@ import (
 const (
 	headWidth         = 64 // of BERT, of CLIP and of the vision transformers, in all published sizes
 	defaultTextTokens = 25 // of GRIT-VLP and MAFA
+	captionWords      = 30 // of the authors' pre_caption, in pre-training and in evaluation
 )
 
 // shapeReader reads sizes off a file's tensors, and keeps the first problem.
@@ -28,7 +29,7 @@ func (r *shapeReader) find(name string) (safetensors.Tensor, bool) {
 	return safetensors.Tensor{}, false
 }
 
-// shape is the shape of a tensor of the given rank; zeros when there is a problem.
+// shape returns the shape of a tensor of the given rank, or zeros when there is a problem.
 func (r *shapeReader) shape(name string, rank int) []int {
 	sizes := make([]int, rank)
 	t, ok := r.find(name)
@@ -46,7 +47,7 @@ func (r *shapeReader) shape(name string, rank int) []int {
 	return sizes
 }
 
-// count is the number of layers 0, 1, ... that have (or do not have) the tensor of the format.
+// count returns the number of layers 0, 1, ... that have (or do not have) the tensor of the format.
 func (r *shapeReader) count(format string, present bool) int {
 	n := 0
 	for ; n < maxLayers; n++ {
@@ -57,11 +58,11 @@ func (r *shapeReader) count(format string, present bool) int {
 	return n
 }
 
-// sideOf is the side of a square of so many patches.
+// sideOf returns the side of a square of so many patches.
 func sideOf(patches int) int { return int(math.Sqrt(float64(max(patches, 0))) + 0.5) }
 
-// configFromShapes reads a configuration off the tensors of a converted checkpoint. The number of heads cannot be seen
-// in the shapes.
+// configFromShapes reads a configuration off the tensors of a converted checkpoint. The shapes do not show the number of
+// heads.
 func configFromShapes(f *safetensors.File, prefix string) (Config, error) {
 	r := &shapeReader{file: f, names: func(name string) []string { return namesOf(prefix, name) }}
 	patch := r.shape("visual_encoder.patch_embed.proj.weight", 4)
@@ -82,6 +83,6 @@ func configFromShapes(f *safetensors.File, prefix string) (Config, error) {
 		TextHidden:  words[1], TextHeads: max(1, words[1]/headWidth), TextIntermediate: hidden[0],
 		TextLayers: layers, FusionLayer: min(alone, layers),
 		VocabSize: words[0], MaxPositions: positions[0], EmbedDim: embed[0],
-		TextTokens: min(defaultTextTokens, positions[0]),
+		TextTokens: min(defaultTextTokens, positions[0]), CaptionWords: captionWords,
 	}, nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
-// initial says how a tensor's first values are drawn.
+// initial names the distribution of a tensor's first values.
 type initial int
 
 const (
@@ -28,8 +28,8 @@ const (
 	initialTemperature = 0.07
 )
 
-// source provides a network's tensors while the network is put together, one call for each: so that names, shapes and
-// first values stand in one place, the constructors of the layers.
+// source provides a network's tensors while the network is put together, one call for each. So names, shapes and first
+// values stand in one place, the constructors of the layers.
 type source struct {
 	values   func(name string, shape []int64, first initial) (safetensors.Tensor, error)
 	scope    *torch.Scope
@@ -39,7 +39,7 @@ type source struct {
 	problems []error
 }
 
-// tensor is the tensor of the given name. After a problem it is nil; the caller looks at err before using any.
+// tensor returns the tensor of the given name. After a problem it returns nil; the caller looks at err before it uses any.
 func (src *source) tensor(name string, first initial, shape ...int) *torch.Tensor {
 	dims := make([]int64, len(shape))
 	for i, d := range shape {
@@ -81,7 +81,7 @@ func (src *source) make(values safetensors.Tensor, shape []int64) (*torch.Tensor
 	return src.scope.Float32s(v, shape...), nil
 }
 
-// err is the first problem and the number of others: a file of another model has a problem with every tensor.
+// err returns the first problem and the number of others. A file of another model has a problem with every tensor.
 func (src *source) err() error {
 	switch n := len(src.problems); n {
 	case 0:
@@ -106,7 +106,8 @@ func finite(t safetensors.Tensor) error {
 	return nil
 }
 
-// fromFile takes values from a weights file. The names are looked up by rename, which may offer several.
+// fromFile returns a function that takes values from a weights file. rename gives the names in the file, and may offer
+// several.
 func fromFile(f *safetensors.File, rename func(string) []string) func(string, []int64, initial) (safetensors.Tensor, error) {
 	return func(name string, shape []int64, _ initial) (safetensors.Tensor, error) {
 		for _, candidate := range rename(name) {
@@ -134,7 +135,7 @@ func shapeString(shape []int64) string {
 	return strings.Join(parts, "x")
 }
 
-// fromSeed draws values (invariant 1 of the package).
+// fromSeed returns a function that draws values (invariant 1 of the package).
 func fromSeed(seed uint64) func(string, []int64, initial) (safetensors.Tensor, error) {
 	return func(name string, shape []int64, first initial) (safetensors.Tensor, error) {
 		n, inputs := int64(1), int64(1)

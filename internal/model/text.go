@@ -9,7 +9,7 @@ import (
 // paddedScore is added to attention scores at padded positions, as BERT's code does.
 const paddedScore = -10000
 
-// text is the BERT-style encoder: layers below fusion see the text alone, the others the image too.
+// text is the BERT-style encoder. Layers below fusion see the text alone; the others see the image as well.
 type text struct {
 	words, positions, types *torch.Tensor
 	norm                    norm
@@ -18,8 +18,8 @@ type text struct {
 	drop                    *dropout
 }
 
-// dropout is what training drops, one for all layers of an encoder; 0 outside of training. It stands where BERT has it:
-// behind the embeddings, on attention's probabilities, and on what every half of a layer adds.
+// dropout drops a share of the activations in training, one share for all layers; 0 otherwise. It acts where BERT has it:
+// behind the embeddings, on attention's probabilities, and on what attention and ffn add.
 type dropout struct {
 	share float64
 }
@@ -40,7 +40,7 @@ type textLayer struct {
 	drop           *dropout
 }
 
-// attention is the projections around it, the residual connection and the normalisation after it.
+// attention holds the projections, the residual connection and the normalisation after it.
 type attention struct {
 	query, key, value linear
 	output            linear
@@ -103,10 +103,11 @@ func (t text) scores(s *torch.Scope, mask *torch.Tensor) *torch.Tensor {
 	return s.Unsqueeze(s.MulScalar(padded, paddedScore), 1)
 }
 
-// alone runs the layers below fusion; with firstOnly the last of them only for the first token.
-func (t text) alone(s *torch.Scope, x, scores *torch.Tensor, firstOnly bool) *torch.Tensor {
+// encode runs the text encoder: the layers below fusion. With firstOnly the last of these layers computes only the first
+// token.
+func (t text) encode(s *torch.Scope, x, scores *torch.Tensor, firstOnly bool) *torch.Tensor {
 	for i, l := range t.layers[:t.fusion] {
-		x = l.feed(s, l.self.among(s, x, scores, firstOnly && i == t.fusion-1))
+		x = l.ffn(s, l.self.selfAttend(s, x, scores, firstOnly && i == t.fusion-1))
 	}
 	return x
 }
@@ -114,8 +115,8 @@ func (t text) alone(s *torch.Scope, x, scores *torch.Tensor, firstOnly bool) *to
 // fuse runs the layers from fusion on, text i with image i.
 func (t text) fuse(s *torch.Scope, x, scores, images *torch.Tensor) *torch.Tensor {
 	for _, l := range t.layers[t.fusion:] {
-		x = l.self.among(s, x, scores, false)
-		x = l.feed(s, l.cross.from(s, x, l.cross.keysAndValues(s, images), nil))
+		x = l.self.selfAttend(s, x, scores, false)
+		x = l.ffn(s, l.cross.crossAttend(s, x, l.cross.keysAndValues(s, images), nil))
 	}
 	return x
 }
@@ -126,43 +127,43 @@ type prepared struct {
 	images           []*torch.Tensor // keys and values of the images, by layer
 }
 
-// prepare computes what does not depend on who is paired with whom: up to the first cross-attention a text knows of no
+// prepare computes what does not depend on who is paired with whom. Up to the first cross-attention a text knows of no
 // image, and an image's keys and values know of no text.
 func (t text) prepare(s *torch.Scope, x, scores, images *torch.Tensor) prepared {
 	layers := t.layers[t.fusion:]
-	p := prepared{attended: layers[0].self.among(s, x, scores, len(layers) == 1), scores: scores}
+	p := prepared{attended: layers[0].self.selfAttend(s, x, scores, len(layers) == 1), scores: scores}
 	for _, l := range layers {
 		p.images = append(p.images, l.cross.keysAndValues(s, images))
 	}
 	return p
 }
 
-// fuseFirst is fuse for pairs of the texts and images that the indices name, and only its first tokens [pairs, 1,
-// hidden]: what ITM needs. It computes the same with less work: the last layer has one query for each pair.
+// fuseFirst fuses the pairs of texts and images that the indices name. It returns only the first tokens [pairs, 1,
+// hidden], which ITM needs. It computes the same as fuse with less work: the last layer has one query for each pair.
 func (t text) fuseFirst(s *torch.Scope, p prepared, textIndex, imageIndex *torch.Tensor) *torch.Tensor {
 	layers := t.layers[t.fusion:]
 	x := s.IndexSelect(p.attended, 0, textIndex)
 	scores := s.IndexSelect(p.scores, 0, textIndex)
 	for i, l := range layers {
 		if i > 0 {
-			x = l.self.among(s, x, scores, i == len(layers)-1)
+			x = l.self.selfAttend(s, x, scores, i == len(layers)-1)
 		}
-		x = l.feed(s, l.cross.from(s, x, s.IndexSelect(p.images[i], 0, imageIndex), nil))
+		x = l.ffn(s, l.cross.crossAttend(s, x, s.IndexSelect(p.images[i], 0, imageIndex), nil))
 	}
 	return x
 }
 
-// among attends from the tokens of x, or from the first alone, to those of x.
-func (a attention) among(s *torch.Scope, x, scores *torch.Tensor, firstOnly bool) *torch.Tensor {
+// selfAttend attends from the tokens of x, or from the first alone, to the tokens of x.
+func (a attention) selfAttend(s *torch.Scope, x, scores *torch.Tensor, firstOnly bool) *torch.Tensor {
 	if firstOnly {
-		return a.from(s, firstToken(s, x), a.keysAndValues(s, x), scores)
+		return a.crossAttend(s, firstToken(s, x), a.keysAndValues(s, x), scores)
 	}
 	qkv := linears(s, x, a.query, a.key, a.value)
 	return a.finish(s, x, s.SelfAttention(qkv, scores, a.heads, scaleOf(x.Size(-1), a.heads), a.drop.share))
 }
 
-// from attends from the tokens of x to keys and values side by side.
-func (a attention) from(s *torch.Scope, x, kv, scores *torch.Tensor) *torch.Tensor {
+// crossAttend attends from the tokens of x to keys and values side by side.
+func (a attention) crossAttend(s *torch.Scope, x, kv, scores *torch.Tensor) *torch.Tensor {
 	q := a.query.apply(s, x)
 	return a.finish(s, x, s.CrossAttention(q, kv, scores, a.heads, scaleOf(x.Size(-1), a.heads), a.drop.share))
 }
@@ -175,7 +176,7 @@ func (a attention) finish(s *torch.Scope, x, mixed *torch.Tensor) *torch.Tensor 
 	return a.norm.applySum(s, a.drop.apply(s, a.output.apply(s, mixed)), x)
 }
 
-// feed is the layer's feed-forward half.
-func (l textLayer) feed(s *torch.Scope, x *torch.Tensor) *torch.Tensor {
+// ffn applies the layer's feed-forward network.
+func (l textLayer) ffn(s *torch.Scope, x *torch.Tensor) *torch.Tensor {
 	return l.norm.applySum(s, l.drop.apply(s, l.output.apply(s, s.GELU(l.hidden.apply(s, x)))), x)
 }

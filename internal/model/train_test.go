@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/golden"
 	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/testing/golden"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -63,7 +63,7 @@ func TestTrainingLearnsAndRepeatsItself(t *testing.T) {
 	}
 }
 
-// Invariant 1: what a seed draws for a tensor.
+// This test checks invariant 1: the values that a seed draws for a tensor.
 func TestInitialWeights(t *testing.T) {
 	w := worker(t)
 	values := func(c model.Config, seed uint64) map[string][]float32 {
@@ -118,7 +118,7 @@ func TestInitialWeights(t *testing.T) {
 	}
 }
 
-// The ways that save work compute what the plain ways do.
+// The methods that save work compute what the plain ones do.
 func TestShortcuts(t *testing.T) {
 	w := worker(t)
 	c := smallConfig()

@@ -6,7 +6,7 @@ import (
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
-// vision is the vision transformer: pre-normalised blocks, and a normalisation of all tokens at the end.
+// vision is the vision transformer. It has pre-normalised blocks, and a normalisation of all tokens at the end.
 type vision struct {
 	patch     linear // weight [dim, 3, patch, patch]
 	class     *torch.Tensor
@@ -49,7 +49,7 @@ func newVision(src *source, c Config) vision {
 	return v
 }
 
-// forward maps images [n, 3, size, size] to tokens [n, tokens, dim], the class token first; with classOnly, to the
+// forward maps images [n, 3, size, size] to tokens [n, tokens, dim], the class token first. With classOnly it returns the
 // class token alone [n, 1, dim], without the work that only the others need.
 func (v vision) forward(s *torch.Scope, images *torch.Tensor, classOnly bool) *torch.Tensor {
 	x := embedPatches(s, images, v.patch.w, v.patch.b)

@@ -11,13 +11,13 @@ import (
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
-// The metadata of a weights file.
+// These are the keys in the metadata of a weights file.
 const (
 	configKey = "pairstream.config" // JSON of Config
 	vocabKey  = "pairstream.vocab"  // the vocabulary, a token a line
 )
 
-// LoadOptions are needed for files that [Model.Save] did not write.
+// LoadOptions supply what files lack that [Model.Save] did not write.
 type LoadOptions struct {
 	Prefix    string      // what the names of the tensors begin with
 	Config    *Config     // nil: from the metadata, or else from the shapes (heads of 64)
@@ -39,8 +39,8 @@ func Load(ctx context.Context, w *torch.Worker, path string, o LoadOptions) (*Mo
 	return m, nil
 }
 
-// FromFile makes a model of an opened weights file. Tensors that the model does not know (queues and momentum copies of
-// ALBEF's checkpoints) are left alone.
+// FromFile makes a model of an open weights file. It ignores tensors that the model does not know (queues and momentum
+// copies of ALBEF's checkpoints).
 func FromFile(ctx context.Context, w *torch.Worker, f *safetensors.File, o LoadOptions) (*Model, error) {
 	c, err := configOf(f, o)
 	if err != nil {
@@ -66,8 +66,8 @@ func FromFile(ctx context.Context, w *torch.Worker, f *safetensors.File, o LoadO
 	return m, nil
 }
 
-// namesOf lists the names that a tensor may have in a file: models that were fine-tuned without MLM have the text
-// encoder one level higher.
+// namesOf lists the names that a tensor may have in a file. Models that were fine-tuned without MLM have the text encoder
+// one level higher.
 func namesOf(prefix, name string) []string {
 	const deep, high = "text_encoder.bert.", "text_encoder."
 	names := []string{prefix + name}
@@ -89,7 +89,7 @@ func hasMasked(f *safetensors.File, rename func(string) []string) bool {
 	return false
 }
 
-// checkTied refuses a model whose MLM decoder is not the table of word embeddings: the other one would be lost.
+// checkTied refuses a model whose MLM decoder is not the table of word embeddings, since one of the two would be lost.
 func checkTied(f *safetensors.File, rename func(string) []string) error {
 	for alias, name := range map[string]string{
 		maskedHeadName + "decoder.weight": "text_encoder.bert.embeddings.word_embeddings.weight",
@@ -136,7 +136,7 @@ func (m *Model) Save(ctx context.Context, path string) error {
 	return safetensors.WriteFile(path, tensors, metadata)
 }
 
-// Metadata is what a weights file says about the model beside its tensors.
+// Metadata returns what a weights file says about the model besides its tensors.
 func (m *Model) Metadata() (map[string]string, error) {
 	config, err := json.Marshal(m.Config)
 	if err != nil {
@@ -149,7 +149,7 @@ func (m *Model) Metadata() (map[string]string, error) {
 	return metadata, nil
 }
 
-// Export copies the weights out, for a file.
+// Export returns copies of the weights, for a file.
 func (m *Model) Export(ctx context.Context) ([]safetensors.NamedTensor, error) {
 	var tensors []safetensors.NamedTensor
 	err := m.worker.Do(ctx, func(*torch.Scope) error {

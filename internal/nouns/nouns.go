@@ -14,7 +14,7 @@
 // A noun is a word tagged NN, NNS, NNP or NNPS, lower-cased as it stands: no lemmas, as in GPN-S, so "dog" and "dogs" are
 // two nouns. It has 2 or more letters, digits, hyphens and apostrophes, the first one a letter, in at most 64 bytes;
 // addresses of web pages and the like, which the tagger also calls nouns, are not nouns here, since nouns are joined by
-// spaces to make a text.
+// spaces to make a text. A caption has at most 64 of them, so that one of 8 KB does not fill a group's vocabulary.
 //
 // A Tagger is safe for concurrent use.
 package nouns
@@ -32,21 +32,25 @@ import (
 const (
 	minRunes    = 2
 	maxBytes    = 64
+	maxNouns    = 64 // of a caption
 	maxRunBytes = 256
 )
 
-// Nouns are the distinct nouns of a caption, ascending.
+// Nouns returns the distinct nouns of a caption, ascending. Of a longer list, the first 64 of the text count.
 func (t *Tagger) Nouns(caption string) []string {
 	words := Words(caption)
 	tags := t.Tags(words)
 	var found []string
 	for i, word := range words {
-		if isNounTag(tags[i]) && isWord(word) {
-			found = append(found, strings.ToLower(word))
+		if !isNounTag(tags[i]) || !isWord(word) || len(found) == maxNouns {
+			continue
+		}
+		if noun := strings.ToLower(word); !slices.Contains(found, noun) {
+			found = append(found, noun)
 		}
 	}
 	slices.Sort(found)
-	return slices.Compact(found)
+	return found
 }
 
 // Words splits a text into tokens as prose does, after leaving out runs of more than 256 bytes without a space: prose's

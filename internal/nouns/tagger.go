@@ -57,7 +57,7 @@ func Load() (*Tagger, error) {
 	return t, nil
 }
 
-// Tags are the part-of-speech tags of the words of a text.
+// Tags returns the part-of-speech tags of the words of a text.
 func (t *Tagger) Tags(words []string) []string {
 	const first, second = "-START-", "-START2-"
 	context := make([]string, 0, len(words)+4)
@@ -133,7 +133,7 @@ func isUpper(s string) bool {
 	return true
 }
 
-// normalize is how the model sees a word among its neighbours.
+// normalize returns a word as the model sees it among its neighbours.
 func normalize(word string) string {
 	first := string(rune(word[0])) // the first byte, as the model was trained
 	if strings.Contains(word, "-") && first != "-" {

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/pairstream/pairstream/internal/msgvalue"
 	"github.com/pairstream/pairstream/internal/stream"
-	"github.com/pairstream/pairstream/internal/untyped"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -16,10 +16,10 @@ import (
 type Result struct {
 	Topic   schemas.Topic `json:"topic"`
 	Lane    int           `json:"lane"`
-	Records int64         `json:"records"`           // that are equal, from the first on
-	Equal   bool          `json:"equal"`             // all of them
+	Records int64         `json:"records"`           // equal records, from the first on
+	Equal   bool          `json:"equal"`             // all records are equal
 	Moved   int64         `json:"moved,omitempty"`   // references to spooled images that name another folder or offset
-	Differs string        `json:"differs,omitempty"` // what the first record has that differs, or why nothing can be said
+	Differs string        `json:"differs,omitempty"` // what differs in the first record that differs, or why nothing can be said
 }
 
 // follower compares one lane of a topic while the replay writes it.
@@ -32,7 +32,7 @@ type follower struct {
 	places   *places
 
 	compared func()          // called for every record of the replay
-	enough   func()          // called when what is left to do needs no more records
+	enough   func()          // called when the rest of the work needs no more records
 	stopped  <-chan struct{} // closed when the stages write no more
 
 	digest *stream.Digest // of the replay
@@ -40,11 +40,11 @@ type follower struct {
 	blind  error          // why the original cannot be read
 }
 
-// follow compares until every record is there, one differs, or live ends; then with what is there.
+// follow compares until every record is there, one differs, or live ends. Then it concludes from what is there.
 func (f *follower) follow(ctx, live context.Context) (Result, error) {
 	defer f.enough()
 	f.digest, f.seen = stream.NewDigest(), stream.NewDigest()
-	if f.want.Records > 0 { // or its reader would wait for the others
+	if f.want.Records > 0 { // without this check, its reader would wait for the others
 		last, err := f.original.LastSeq(ctx, f.topic, f.want.Lane)
 		if err != nil {
 			return Result{}, fmt.Errorf("reading the original: %w", err)
@@ -79,7 +79,7 @@ func (f *follower) follow(ctx, live context.Context) (Result, error) {
 	return f.conclude(r)
 }
 
-// conclude decides about a lane none of whose records differs by itself.
+// conclude decides about a lane in which no single record differs.
 func (f *follower) conclude(r Result) (Result, error) {
 	r.Moved = f.places.moved
 	switch {
@@ -95,8 +95,8 @@ func (f *follower) conclude(r Result) (Result, error) {
 	return r, nil
 }
 
-// replay yields the records of the replay as they come, and when live ends those that are there: as many as are wanted,
-// and where the original has ended also those that are too many.
+// replay yields the records of the replay as they come. When live ends, it yields the records that are there. It
+// stops after as many as are wanted, unless the original has ended. Then it also yields those that are too many.
 func (f *follower) replay(ctx, live context.Context) iter.Seq2[stream.Record, error] {
 	return func(yield func(stream.Record, error) bool) {
 		r := open(f.replayed, f.topic, f.want.Lane)
@@ -131,14 +131,15 @@ func (f *follower) replay(ctx, live context.Context) iter.Seq2[stream.Record, er
 	}
 }
 
-// followBytes are read ahead on each side of a comparison. There is one for every lane of every topic.
+// followBytes is the number of bytes read ahead on each side of a comparison. There is one comparison for every lane
+// of every topic.
 const followBytes = 256 << 10
 
 func open(log *stream.Log, topic schemas.Topic, lane int) *stream.Reader {
 	return log.OpenReader(topic, lane, stream.Position{}, stream.ReaderOptions{MaxBytes: followBytes, Name: "replay"})
 }
 
-// nextOf is Next without what is not of the sequence.
+// nextOf returns the next record like Next, but drops what is not of the sequence.
 func nextOf(ctx context.Context, r *stream.Reader) (stream.Record, error) {
 	for {
 		rec, err := r.Next(ctx)
@@ -168,18 +169,18 @@ func (f *follower) compare(ctx context.Context, rec stream.Record, original *str
 	case bytes.Equal(want.Value, rec.Value):
 		return "", nil
 	}
-	a, aerr := untyped.Decode(want.Value)
-	b, berr := untyped.Decode(rec.Value)
+	a, aerr := msgvalue.Decode(want.Value)
+	b, berr := msgvalue.Decode(rec.Value)
 	if aerr != nil || berr != nil {
 		a, b = want.Value, rec.Value
 	}
 	moved := f.places.moved
-	d, found := untyped.Diff(a, b, f.places.same)
+	d, found := msgvalue.Diff(a, b, f.places.same)
 	switch {
 	case found:
 		return d.String(), nil
-	case f.places.moved == moved: // the same values, written in another way
-		return untyped.Difference{A: want.Value, B: rec.Value}.String(), nil
+	case f.places.moved == moved: // the same values, encoded in another way
+		return msgvalue.Difference{A: want.Value, B: rec.Value}.String(), nil
 	}
 	return "", nil
 }

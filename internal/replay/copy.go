@@ -13,8 +13,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// copyPairs copies the pairs of a manifest from one namespace to the other, goes on with a copy that was interrupted,
-// and checks that it is whole.
+// copyPairs copies the pairs of a manifest from one namespace to the other. It goes on with a copy that was
+// interrupted, and checks that the copy is whole.
 func copyPairs(ctx context.Context, m *Manifest, from, to *stream.Log) ([]shifts, error) {
 	all := make([]shifts, m.Lanes)
 	publisher := to.NewPublisher(stream.PublisherOptions{Name: "replay"})
@@ -76,7 +76,7 @@ func copyLane(ctx context.Context, r Range, from, to *stream.Log, publisher *str
 	return found, nil
 }
 
-// isCopied reports whether the next record of the copy is this one; false: there is none.
+// isCopied reports whether the next record of the copy is this one. It returns false when there is none.
 func isCopied(rec stream.Record, there func() (stream.Record, error, bool)) (bool, error) {
 	got, err, ok := there()
 	switch {
@@ -88,11 +88,11 @@ func isCopied(rec stream.Record, there func() (stream.Record, error, bool)) (boo
 	return true, nil
 }
 
-// ErrNamespace is what the refusal of a namespace wraps.
+// ErrNamespace marks the refusal of a namespace.
 var ErrNamespace = errors.New("choose another namespace")
 
-// checkCopy compares a lane of the copy with the manifest. A produce request that was repeated after its answer got lost
-// leaves pairs behind twice, and they would be counted as duplicates of their group.
+// checkCopy compares a lane of the copy with the manifest. A produce request that was repeated after its answer got
+// lost leaves pairs behind twice, and they would be counted as duplicates of their group.
 func checkCopy(ctx context.Context, r Range, to *stream.Log) error {
 	d, err := to.Digest(ctx, schemas.Pairs, r.Lane, stream.Position{}, -1)
 	switch {

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pairstream/pairstream/internal/msgvalue"
 	"github.com/pairstream/pairstream/internal/stream"
-	"github.com/pairstream/pairstream/internal/untyped"
 	"github.com/pairstream/pairstream/internal/version"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -24,8 +24,8 @@ type DescribeOptions struct {
 // lanesAtOnce is the number of lanes that are read at one time.
 const lanesAtOnce = 8
 
-// Describe makes the manifest of the run in a log's namespace. The stages may be running; of a run that has not ended,
-// what they write meanwhile may be in it or not.
+// Describe makes the manifest of the run in a log's namespace. The stages may be running. If the run has not ended,
+// the manifest may hold what they write meanwhile, or not.
 func Describe(ctx context.Context, log *stream.Log, o DescribeOptions) (*Manifest, error) {
 	cfg := log.Config()
 	m := &Manifest{
@@ -58,8 +58,8 @@ type describer struct {
 	mu sync.Mutex // guards manifest.Models
 }
 
-// lane describes one lane, from its end to its beginning: what an output holds comes from inputs that are read later, and
-// so are all there.
+// lane describes one lane, from its end to its beginning. What an output holds comes from inputs that lane reads
+// later, and so they are all there.
 func (d *describer) lane(ctx context.Context, lane int) error {
 	ended := true
 	var unfinished error
@@ -105,7 +105,7 @@ func (d *describer) lane(ctx context.Context, lane int) error {
 	return nil
 }
 
-// pairs describes a lane of `pairs`. Retention must not have removed what the run began with.
+// pairs describes a lane of `pairs`. It refuses a lane if retention has removed what the run began with.
 func (d *describer) pairs(ctx context.Context, lane int) (Range, bool, error) {
 	b, err := d.log.Bounds(ctx, schemas.Pairs, lane)
 	if err != nil {
@@ -163,18 +163,18 @@ func (d *describer) addModel(m Model) {
 	}
 }
 
-// fingerprint is that of the model which made a record, "" when it names none.
+// fingerprint returns that of the model which made a record, "" when the record names none.
 func fingerprint(rec stream.Record) string {
 	switch rec.Schema {
 	case schemas.SchemaEmbedding, schemas.SchemaScoredBatch:
 	default:
 		return ""
 	}
-	v, err := untyped.Decode(rec.Value)
+	v, err := msgvalue.Decode(rec.Value)
 	if err != nil {
 		return ""
 	}
-	fields, _ := v.(untyped.Map)
+	fields, _ := v.(msgvalue.Map)
 	model, _ := fields.Get("model")
 	name, _ := model.(string)
 	return name

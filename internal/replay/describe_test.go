@@ -8,7 +8,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// A lane is finished when its end has come through every topic, and there are features for every batch.
+// TestDescribeRefusesWhatIsNotFinished describes lanes that are not finished. A lane is finished when its end has
+// come through every topic, and there are features for every batch.
 func TestDescribeRefusesWhatIsNotFinished(t *testing.T) {
 	log := openLog(t, startBroker(t), "production")
 	refused := func(want string) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,8 +14,8 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pairstream/pairstream/internal/msgvalue"
 	"github.com/pairstream/pairstream/internal/stream"
-	"github.com/pairstream/pairstream/internal/untyped"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -84,7 +85,7 @@ type pipeline struct {
 	model   string
 	spool   string
 	refuse  string // pairs with this text are set aside
-	owners  int    // of every stage
+	owners  int    // owners of every stage
 	seals   int    // stop when the trainer has seen so many in every lane; it sees the last one again when it goes on
 	failing error
 }
@@ -179,7 +180,23 @@ func (p pipeline) specs(trained func(stream.Record)) []stream.StageSpec {
 	}
 }
 
-// mapper makes records of one topic from those of another, and passes seals on unless it has no seals to pass on to.
+// raw is a record of any bytes.
+type raw struct {
+	schema string
+	value  []byte
+}
+
+func (r raw) Schema() string { return r.schema }
+
+func (raw) Validate() error { return nil }
+
+// EncodeMsgpack writes the bytes as they are.
+func (r raw) EncodeMsgpack(e *msgpack.Encoder) error {
+	_, err := e.Writer().Write(r.value)
+	return err
+}
+
+// mapper makes records of one topic from those of another. It passes seals on, unless it has no seals to pass on to.
 type mapper struct {
 	in, out schemas.Topic
 	make    func(rec stream.Record, emit func(schema string, value []byte)) error
@@ -192,7 +209,7 @@ func (m *mapper) Process(_ context.Context, rec stream.Record, out stream.Output
 	if to == "" {
 		to = schemas.Features
 	} else if rec.Schema == schemas.SchemaSeal {
-		return out.EmitBytes(to, rec.Schema, rec.Value, out.After(rec, nil))
+		return out.Emit(to, raw{rec.Schema, rec.Value}, out.After(rec, nil))
 	}
 	var made [][2]string
 	if err := m.make(rec, func(schema string, value []byte) { made = append(made, [2]string{schema, string(value)}) }); err != nil {
@@ -206,7 +223,7 @@ func (m *mapper) Process(_ context.Context, rec stream.Record, out stream.Output
 		if i > 0 && i < len(made)-1 {
 			panic("the mark of a record in the middle is not sound")
 		}
-		if err := out.EmitBytes(to, r[0], []byte(r[1]), resume); err != nil {
+		if err := out.Emit(to, raw{r[0], []byte(r[1])}, resume); err != nil {
 			return err
 		}
 	}
@@ -229,15 +246,15 @@ func (x *indexer) Process(_ context.Context, rec stream.Record, out stream.Outpu
 		x.start = out.Before(rec, nil)
 	}
 	if !seal {
-		v, err := untyped.Decode(rec.Value)
+		v, err := msgvalue.Decode(rec.Value)
 		if err != nil {
 			return err
 		}
-		caption, _ := v.(untyped.Map).Get("caption")
+		caption, _ := v.(msgvalue.Map).Get("caption")
 		x.members = append(x.members, caption.([]byte))
 	}
 	if len(x.members) == 3 || seal && len(x.members) > 0 {
-		if err := out.EmitBytes(schemas.Neighbors, schemas.SchemaNeighborChunk, value("ids", x.members), x.start); err != nil {
+		if err := out.Emit(schemas.Neighbors, raw{schemas.SchemaNeighborChunk, value("ids", x.members)}, x.start); err != nil {
 			return err
 		}
 		resume := out.After(rec, nil)
@@ -245,15 +262,20 @@ func (x *indexer) Process(_ context.Context, rec stream.Record, out stream.Outpu
 			resume = out.Before(rec, nil)
 			resume.Seqs = nil
 		}
-		if err := out.EmitBytes(schemas.Groups, schemas.SchemaGroup, value("count", len(x.members), "end_seq", rec.Seq), resume); err != nil {
+		if err := out.Emit(schemas.Groups, raw{schemas.SchemaGroup, value("count", len(x.members), "end_seq", rec.Seq)}, resume); err != nil {
 			return err
 		}
 		x.members = nil
 	}
 	if seal {
-		return out.EmitBytes(schemas.Groups, rec.Schema, rec.Value, out.After(rec, nil))
+		return out.Emit(schemas.Groups, raw{rec.Schema, rec.Value}, out.After(rec, nil))
 	}
 	return nil
 }
 
 func (x *indexer) Flush(context.Context, stream.Output) error { return nil }
+
+// ended reports whether every lane of the run has ended.
+func (m *Manifest) ended() bool {
+	return !slices.ContainsFunc(m.Pairs, func(r Range) bool { return !r.Ended })
+}

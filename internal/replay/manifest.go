@@ -41,7 +41,7 @@ type Range struct {
 	End     int64  `json:"end"`   // offset after the last one
 	Records int64  `json:"records"`
 	Digest  string `json:"digest"`
-	Ended   bool   `json:"ended"` // with a final seal, and every stage has come to it
+	Ended   bool   `json:"ended"` // with a final seal that every stage has reached
 }
 
 // Topic is what the run wrote to one topic.
@@ -57,7 +57,7 @@ type Lane struct {
 	Digest  string `json:"digest"`
 }
 
-// outputs are the topics that stages write, in the order of the pipeline.
+// outputs returns the topics that stages write, in the order of the pipeline.
 func outputs() []schemas.Topic {
 	var topics []schemas.Topic
 	for _, info := range schemas.Catalogue() {
@@ -128,14 +128,4 @@ func (m *Manifest) check() error {
 func isDigest(s string) bool {
 	raw, err := hex.DecodeString(s)
 	return err == nil && len(raw) == 32
-}
-
-// ended reports whether every lane of the run has ended.
-func (m *Manifest) ended() bool {
-	for _, r := range m.Pairs {
-		if !r.Ended {
-			return false
-		}
-	}
-	return true
 }

@@ -120,7 +120,7 @@ func TestEnviron(t *testing.T) {
 	want := map[string]string{
 		"KAFKA_BROKERS": "a:1", "TOKEN": "t", "NAMESPACE": "exp", "LANES": "1", "LOG_LEVEL": "debug", // from here
 		"SEED": "7", "EPOCHS": "5", // from the manifest and the override; COLOUR was not set in the run
-		"SPOOL_DIR": "/data/spool/replay-exp", "CHECKPOINT_DIR": "/tmp/exp", "TRAIN_EXIT_AT_END": "true", "RANK": "0", "WORLD_SIZE": "1",
+		"SPOOL_DIR": "/data/spool/", "CHECKPOINT_DIR": "/tmp/exp", "TRAIN_EXIT_AT_END": "true", "RANK": "0", "WORLD_SIZE": "1",
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("environment\n%v\nwant\n%v", got, want)
@@ -156,13 +156,13 @@ func TestPlaces(t *testing.T) {
 		replayed any
 		want     bool
 	}{
-		"copy of the same pair":   {"image.uri", tar("/data/spool/replay-exp", "00003", "3"), true},
-		"whole value":             {"uri", tar("/data/spool/replay-exp", "00003", "3"), true},
-		"elsewhere":               {"uri", tar("/other/replay-exp", "00003", "3"), true},
-		"another pair":            {"uri", tar("/data/spool/replay-exp", "00003", "4"), false},
-		"another lane":            {"uri", tar("/data/spool/replay-exp", "00002", "3"), false},
+		"copy of the same pair":   {"image.uri", tar("/data/spool/exp", "00003", "3"), true},
+		"whole value":             {"uri", tar("/data/spool/exp", "00003", "3"), true},
+		"elsewhere":               {"uri", tar("/other/exp", "00003", "3"), true},
+		"another pair":            {"uri", tar("/data/spool/exp", "00003", "4"), false},
+		"another lane":            {"uri", tar("/data/spool/exp", "00002", "3"), false},
 		"not the replay's folder": {"uri", tar("/data/spool", "00003", "3"), false},
-		"another field":           {"caption", tar("/data/spool/replay-exp", "00003", "3"), false},
+		"another field":           {"caption", tar("/data/spool/exp", "00003", "3"), false},
 		"no tar":                  {"uri", "s3://bucket/3.tar", false},
 		"no text":                 {"uri", int64(3), false},
 	} {
@@ -173,7 +173,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// What cannot be compared record by record any more is decided by digests.
+// TestConcludeBlind decides by digests, because the original's records cannot be compared any more.
 func TestConcludeBlind(t *testing.T) {
 	rec := stream.Record{Schema: "s", Value: []byte("v")}
 	one := stream.NewDigest()

@@ -6,7 +6,7 @@ import (
 	"text/tabwriter"
 )
 
-// Print writes a line for every lane of every topic, and what it amounts to.
+// Print writes a line for every lane of every topic, and a summary.
 func (r *Report) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "topic\tlane\trecords\tresult")

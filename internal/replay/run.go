@@ -23,15 +23,15 @@ type Options struct {
 	Original *stream.Log // in the manifest's namespace
 	Replayed *stream.Log // in another one, whose topics exist
 	Stages   Runner
-	// Patience is how long nothing may come before the replay is taken to have stopped short.
+	// Patience is the longest time without a record. After it, the replay counts as having stopped short.
 	Patience time.Duration
 
-	// Told now and then, and at once of a lane that differs; nil: nobody is. One call at a time.
+	// Progress is called now and then, and at once when a lane differs. One call at a time. It may be nil.
 	Progress func([]Progress)
 	Differs  func(Result)
 }
 
-// Progress is how much of a topic was compared.
+// Progress is the part of a topic that was compared.
 type Progress struct {
 	Topic        schemas.Topic
 	Done, Wanted int64
@@ -41,7 +41,7 @@ type Progress struct {
 type Report struct {
 	Copied  int64    `json:"copied"` // pairs
 	Results []Result `json:"results"`
-	Stalled bool     `json:"stalled,omitempty"` // patience came to its end
+	Stalled bool     `json:"stalled,omitempty"` // patience ran out
 }
 
 // Equal reports whether every lane came out equal.
@@ -123,7 +123,7 @@ func newRunning(o Options, moved []shifts) *running {
 	return r
 }
 
-// run lets stages and followers work until the followers have enough, the stages are through, or patience ends.
+// run lets stages and followers work until the followers have enough, the stages are done, or patience ends.
 func (r *running) run(ctx context.Context) error {
 	all, ctx := errgroup.WithContext(ctx)
 	live, end := context.WithCancel(ctx)
@@ -199,10 +199,10 @@ func (r *running) progress() []Progress {
 	return p
 }
 
-// errDiffers is what the error of a replay that differs wraps.
+// errDiffers marks the error of a replay that differs.
 var errDiffers = errors.New("the replay differs")
 
-// Err is nil if every lane came out equal.
+// Err returns nil if every lane came out equal.
 func (r *Report) Err() error {
 	if n := r.differing(); n > 0 {
 		return fmt.Errorf("%w in %d of %d lanes", errDiffers, n, len(r.Results))

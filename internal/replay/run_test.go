@@ -21,8 +21,8 @@ func pairs(lane, from, to int) []any {
 	return out
 }
 
-// original runs a pipeline to its end, in two parts: between them, records are repeated in every topic that has seals, so
-// that offsets and seqs part ways.
+// original runs a pipeline to its end, in two parts. Between them it repeats records in every topic that has seals,
+// so that offsets and seqs differ.
 func original(t *testing.T, broker string) (*stream.Log, *Manifest) {
 	t.Helper()
 	log := openLog(t, broker, "production")
@@ -72,7 +72,7 @@ func TestReplay(t *testing.T) {
 	}
 	// The spool has another folder in a replay.
 	like := func(namespace string) pipeline {
-		return pipeline{model: "m1", spool: "/spool/replay-" + namespace, seals: 2}
+		return pipeline{model: "m1", spool: "/spool/" + namespace, seals: 2}
 	}
 
 	t.Run("equal, with two owners of each stage", func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestReplay(t *testing.T) {
 		t.Parallel()
 		to := openLog(t, broker, "folder")
 		r := run(t, m, from, to, like("elsewhere").run(to))
-		want := `record 0: image.uri: "file:///spool/lane-00000/00000000000000000000.tar", not "file:///spool/replay-el…`
+		want := `record 0: image.uri: "file:///spool/lane-00000/00000000000000000000.tar", not "file:///spool/elsewhere…`
 		if got := r.Results[0]; got.Differs[:60] != want[:60] {
 			t.Errorf("embeddings %+v", got)
 		}
@@ -203,7 +203,7 @@ func TestReplayRefuses(t *testing.T) {
 	try("failing", "running the stages: the stages were started", m)
 }
 
-// Of another manifest's outputs, digests and counts do not fit the original.
+// TestReplayChecksTheOriginal replays with a manifest whose digests and counts do not fit the original.
 func TestReplayChecksTheOriginal(t *testing.T) {
 	broker := startBroker(t)
 	from, m := original(t, broker)
@@ -225,7 +225,7 @@ func TestReplayChecksTheOriginal(t *testing.T) {
 	}
 }
 
-// A run that goes on is replayed as far as it was described.
+// TestReplayOfAnOpenRun replays a run that goes on, as far as it was described.
 func TestReplayOfAnOpenRun(t *testing.T) {
 	broker := startBroker(t)
 	from := openLog(t, broker, "production")
@@ -276,7 +276,7 @@ func TestReplayReportsProgress(t *testing.T) {
 	_, err := Run(t.Context(), Options{
 		Manifest: m, Original: from, Replayed: to, Patience: 4 * time.Second, // a quarter of it passes between reports
 		Stages: func(ctx context.Context) error {
-			select { // nothing is done before somebody was told so
+			select { // nothing is done before Progress was called
 			case first := <-told:
 				if len(first) != 6 || first[0] != (Progress{schemas.Embeddings, 0, 23}) {
 					t.Errorf("progress %+v", first)

@@ -9,8 +9,8 @@ import (
 	"github.com/pairstream/pairstream/internal/config"
 )
 
-// Settings are the effective values of the settings that a run depends on: no secrets, and nothing about connections,
-// addresses and logs.
+// Settings returns the effective values of the settings that a run depends on: no secrets, and nothing about
+// connections, addresses and logs.
 func Settings(known []config.Setting, environ map[string]string) map[string]string {
 	values := make(map[string]string)
 	for _, s := range known {
@@ -39,11 +39,11 @@ func isPlace(variable string) bool {
 type Place struct {
 	Namespace   string
 	Checkpoints string            // folder of its own for the trainer
-	Overrides   map[string]string // settings that shall not be those of the manifest
+	Overrides   map[string]string // settings that differ from those of the manifest
 }
 
-// Environ is the environment of a replay: connections from environ, everything else from the manifest and the overrides.
-// Warnings say what may make the replay differ.
+// Environ returns the environment of a replay: connections from environ, everything else from the manifest and the
+// overrides. Warnings say what may make the replay differ.
 func (m *Manifest) Environ(known []config.Setting, environ map[string]string, p Place) (values map[string]string, warnings []string) {
 	values = make(map[string]string)
 	isKnown := make(map[string]bool)
@@ -70,8 +70,6 @@ func (m *Manifest) Environ(known []config.Setting, environ map[string]string, p 
 	values["RANK"], values["WORLD_SIZE"] = "0", "1"
 	delete(values, "LIVE_ADDR")
 	delete(values, "HTTP_ADDR")
-	if dir := values["SPOOL_DIR"]; dir != "" {
-		values["SPOOL_DIR"] = strings.TrimSuffix(dir, "/") + spoolFolder(p.Namespace)
-	}
+	delete(values, "HEALTH_ADDR")
 	return values, warnings
 }

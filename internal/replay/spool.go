@@ -6,19 +6,16 @@ import (
 	"strings"
 )
 
-// spoolFolder is the folder of a replay below the original's spool.
-func spoolFolder(namespace string) string { return "/replay-" + namespace }
-
 // spooled is the URI of a tar of spooled images: a lane's folder, and the offset of the pair that began the tar.
 var spooled = regexp.MustCompile(`^(file://.*)/lane-([0-9]{5,})/([0-9]{20})\.tar$`)
 
 // shift says how offsets of the copied pairs relate to those of the original, from one offset of the copy on.
 type shift struct{ copied, original int64 }
 
-// shifts are those of one lane, ascending; there are several if the original has gaps.
+// shifts are the shifts of one lane, ascending. There are several if the original has gaps.
 type shifts []shift
 
-// original is the offset of which the record at an offset of the copy is a copy.
+// original returns the offset in the original of the record at an offset of the copy.
 func (s shifts) original(copied int64) int64 {
 	at := copied
 	for _, x := range s {
@@ -46,7 +43,7 @@ func (p *places) same(path string, original, replayed any) bool {
 		return false
 	}
 	from, to := spooled.FindStringSubmatch(a), spooled.FindStringSubmatch(b)
-	if from == nil || to == nil || from[2] != to[2] || !strings.HasSuffix(to[1], spoolFolder(p.namespace)) {
+	if from == nil || to == nil || from[2] != to[2] || !strings.HasSuffix(to[1], "/"+p.namespace) {
 		return false
 	}
 	lane, lerr := strconv.Atoi(to[2])

@@ -8,24 +8,24 @@ import (
 	"net/http/pprof"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
 )
 
-// Readiness says whether every stage of the process owns lanes and has its model loaded. It is safe for concurrent use.
+// Readiness knows whether every stage of the process owns lanes and has its model loaded. It is safe for concurrent use.
 type Readiness struct {
 	mu     sync.Mutex
-	stages []*Stage
+	stages []*Instruments
 }
 
-func (r *Readiness) add(s *Stage) {
+func (r *Readiness) add(s *Instruments) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stages = append(r.stages, s)
 }
 
-// missing is what the process waits for before it is ready.
+// missing lists what the process waits for before it is ready.
 func (r *Readiness) missing() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,34 +41,67 @@ func (r *Readiness) missing() []string {
 	return missing
 }
 
+// httpServer answers at HTTP_ADDR and HEALTH_ADDR. Health has a listener of its own, so that readers of metrics who take
+// every connection do not make the process look dead.
+// states are what lanes have to say: that they are parked, or what they wait for. The process is ready all the same, for
+// its other lanes; a restart would not help.
+func (r *Readiness) states() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var states []string
+	for _, s := range r.stages {
+		for _, state := range s.counters.States() {
+			states = append(states, s.name+": "+state)
+		}
+	}
+	return states
+}
+
 type httpServer struct {
-	listener net.Listener
-	server   *http.Server
+	listeners []net.Listener
+	servers   []*http.Server
 }
 
 // newHTTPServer listens at once, so that a port in use is an error at the start.
 func newHTTPServer(process Process, rt Runtime) (*httpServer, error) {
-	listener, err := net.Listen("tcp", process.HTTPAddr)
-	if err != nil {
-		return nil, fmt.Errorf("HTTP_ADDR is %q: %w", process.HTTPAddr, err)
+	s := &httpServer{}
+	health, all := http.NewServeMux(), http.NewServeMux()
+	for _, mux := range []*http.ServeMux{health, all} {
+		mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "alive") })
+		mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+			if missing := rt.Ready.missing(); len(missing) > 0 {
+				answer(w, http.StatusServiceUnavailable, "not ready: "+strings.Join(missing, ", "))
+				return
+			}
+			answer(w, http.StatusOK, strings.Join(append([]string{"ready"}, rt.Ready.states()...), "\n"))
+		})
 	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(rt.Registry, promhttp.HandlerOpts{Registry: rt.Registry}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "alive") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if missing := rt.Ready.missing(); len(missing) > 0 {
-			answer(w, http.StatusServiceUnavailable, "not ready: "+strings.Join(missing, ", "))
-			return
-		}
-		answer(w, http.StatusOK, "ready")
-	})
+	all.Handle("GET /metrics", promhttp.HandlerFor(rt.Registry, promhttp.HandlerOpts{Registry: rt.Registry}))
 	if process.Pprof {
-		mux.HandleFunc("/debug/pprof/", pprof.Index)
-		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		all.HandleFunc("/debug/pprof/", pprof.Index)
+		all.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		all.HandleFunc("/debug/pprof/trace", pprof.Trace)
+		all.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	}
-	return &httpServer{listener, &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}}, nil
+	if err := errors.Join(s.listen("HTTP_ADDR", process.HTTPAddr, all), s.listen("HEALTH_ADDR", process.HealthAddr, health)); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// listen adds an address, unless it is empty.
+func (s *httpServer) listen(setting, addr string, handler http.Handler) error {
+	if addr == "" {
+		return nil
+	}
+	listener, err := ListenHTTP(addr)
+	if err != nil {
+		return fmt.Errorf("%s is %q: %w", setting, addr, err)
+	}
+	s.listeners = append(s.listeners, listener)
+	s.servers = append(s.servers, NewHTTPServer(handler))
+	return nil
 }
 
 func answer(w http.ResponseWriter, status int, text string) {
@@ -77,10 +110,22 @@ func answer(w http.ResponseWriter, status int, text string) {
 }
 
 func (s *httpServer) serve() error {
-	if err := s.server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving HTTP on %s: %w", s.listener.Addr(), err)
+	var all errgroup.Group
+	for i, server := range s.servers {
+		all.Go(func() error {
+			if err := server.Serve(s.listeners[i]); !errors.Is(err, http.ErrServerClosed) {
+				s.close()
+				return fmt.Errorf("serving HTTP on %s: %w", s.listeners[i].Addr(), err)
+			}
+			return nil
+		})
 	}
-	return nil
+	return all.Wait()
 }
 
-func (s *httpServer) close() { s.server.Close() }
+func (s *httpServer) close() {
+	for i, server := range s.servers {
+		server.Close()
+		s.listeners[i].Close()
+	}
+}

@@ -1,7 +1,8 @@
 // Package service is what every pairstream process has around its stage: settings from the environment, a logger, an
-// HTTP server for metrics and health, an end on SIGINT and SIGTERM, and one place that turns errors into an exit code.
+// HTTP server for metrics and health, a clean end on SIGINT and SIGTERM, and one place that turns errors into an exit code.
 //
-// A main calls [Main] with the stage's configuration type and its run function; nothing else exits the process.
+// The main of a stage calls [Main] with the stage's run function, or that of internal/service/device if it needs tensors.
+// Nothing else exits the process.
 package service
 
 import (
@@ -20,18 +21,22 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/recipe"
+	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/version"
 )
 
 // Process holds the settings that every process has.
 type Process struct {
-	LogLevel  string `env:"LOG_LEVEL" envDefault:"info" desc:"debug, info, warn or error"`
-	LogFormat string `env:"LOG_FORMAT" envDefault:"text" desc:"text or json"`
-	HTTPAddr  string `env:"HTTP_ADDR" desc:"address of /metrics, /healthz and /readyz, such as :9090; empty: none"`
-	Pprof     bool   `env:"HTTP_PPROF" envDefault:"false" desc:"serve profiles under /debug/pprof"`
+	LogLevel   string `env:"LOG_LEVEL" envDefault:"info" desc:"debug, info, warn or error"`
+	LogFormat  string `env:"LOG_FORMAT" envDefault:"text" desc:"text or json"`
+	HTTPAddr   string `env:"HTTP_ADDR" desc:"address of /metrics, /healthz and /readyz, such as :9090; empty: none"`
+	HealthAddr string `env:"HEALTH_ADDR" desc:"address of /healthz and /readyz alone, which readers of metrics cannot keep busy; empty: none"`
+	Pprof      bool   `env:"HTTP_PPROF" envDefault:"false" desc:"serve profiles under /debug/pprof"`
+	Recipe     string `env:"RECIPE" envDefault:"mafa" desc:"paper whose settings hold where the environment sets none: albef, tcl, grit-vlp, mafa, gpn-s or gpn-s-tcl; pairstream settings --recipe NAME prints them"`
 }
 
-// Validate joins all problems.
+// Validate returns every invalid setting, joined.
 func (p Process) Validate() error {
 	var problems []error
 	var level slog.Level
@@ -55,35 +60,87 @@ func (p Process) NewLogger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// Runtime is what a run function gets besides its configuration.
+// Runtime is what the stages of a process are seen by: one logger, one registry of metrics, one answer to /readyz.
 type Runtime struct {
 	Log      *slog.Logger
 	Registry *prometheus.Registry
 	Ready    *Readiness
 }
 
-// NewRuntime returns a runtime with an own registry that also reports the Go process.
+// NewRuntime returns a runtime whose registry also reports the Go process.
 func NewRuntime(log *slog.Logger) Runtime {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return Runtime{Log: log, Registry: r, Ready: new(Readiness)}
 }
 
-// Configuration is what a stage's settings must offer.
-type Configuration interface {
-	Common() Process
+// LogStart logs the effective settings, and how the environment departs from its recipe.
+func (rt Runtime) LogStart(cfg any, environ map[string]string) error {
+	differences, err := recipe.Differences(environ)
+	if err != nil {
+		return err
+	}
+	rt.Log.Info("starting", "config", config.Redacted(cfg))
+	if len(differences) > 0 {
+		rt.Log.Info("settings differ from the recipe", "differences", strings.Join(differences, "; "))
+	}
+	return nil
 }
 
-// Main parses the environment into C, runs the service until it ends or a signal comes, and exits: 0 after a clean end,
-// 1 with one clear line a problem otherwise. `NAME --version` says which build it is.
-func Main[C Configuration](name string, run func(context.Context, Runtime, C) error) {
+// Config is what the process of one stage reads from its environment; S are the stage's own settings.
+type Config[S any] struct {
+	Process Process
+	Stream  stream.Config
+	Stage   S
+}
+
+// Validate refuses settings of the stage with which a record can be larger than its topic takes.
+func (c Config[S]) Validate() error { return ValidateRecords(c.Stage, c.Stream) }
+
+// ValidateRecords refuses settings of a stage with which a record can be larger than its topic takes. It passes over
+// settings that say nothing about the size of records.
+func ValidateRecords(stage any, log stream.Config) error {
+	if s, ok := stage.(interface{ ValidateRecords(most int) error }); ok {
+		return s.ValidateRecords(log.MaxMessageBytes)
+	}
+	return nil
+}
+
+// Main parses the environment, connects to the log and runs a stage as a process of its own, until the stage ends or a
+// signal comes. It exits: with 0 after a clean end, else with 1 and one clear line for each problem. `NAME --version`
+// says which build it is.
+func Main[S any](name string, run func(context.Context, *stream.Log, *Instruments, S) error) {
 	if version.Asked(os.Stdout, name, os.Args[1:]) {
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := runMain(ctx, name, run)
+	err := runAlone(ctx, name, run)
 	stop()
 	Exit(name, err)
+}
+
+func runAlone[S any](ctx context.Context, name string, run func(context.Context, *stream.Log, *Instruments, S) error) error {
+	environ := config.Environ()
+	cfg, err := config.Parse[Config[S]](environ)
+	if err != nil {
+		return err
+	}
+	rt := NewRuntime(cfg.Process.NewLogger(os.Stderr).With("stage", name))
+	if err := rt.LogStart(cfg, environ); err != nil {
+		return err
+	}
+	return Serve(ctx, cfg.Process, rt, func(ctx context.Context) error {
+		log, err := OpenLog(ctx, rt, cfg.Stream)
+		if err != nil {
+			return err
+		}
+		defer log.Close()
+		instruments, err := rt.NewInstruments(name, nil)
+		if err != nil {
+			return err
+		}
+		return run(ctx, log, instruments, cfg.Stage)
+	})
 }
 
 // Exit ends the process: with 0 when err is nil or the process was asked to stop, else with 1 after printing err, a line
@@ -98,20 +155,9 @@ func Exit(name string, err error) {
 	os.Exit(1)
 }
 
-func runMain[C Configuration](ctx context.Context, name string, run func(context.Context, Runtime, C) error) error {
-	cfg, err := config.Parse[C](config.Environ())
-	if err != nil {
-		return err
-	}
-	process := cfg.Common()
-	rt := NewRuntime(process.NewLogger(os.Stderr).With("stage", name))
-	rt.Log.Info("starting", "config", config.Redacted(cfg))
-	return Serve(ctx, process, rt, func(ctx context.Context) error { return run(ctx, rt, cfg) })
-}
-
 // Serve runs work beside the HTTP server; the server ends when the work does.
 func Serve(ctx context.Context, process Process, rt Runtime, work func(context.Context) error) error {
-	if process.HTTPAddr == "" {
+	if process.HTTPAddr == "" && process.HealthAddr == "" {
 		return work(ctx)
 	}
 	server, err := newHTTPServer(process, rt)

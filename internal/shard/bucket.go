@@ -19,16 +19,31 @@ var (
 	ErrMissing      = errors.New("image object does not exist")
 	ErrTruncated    = errors.New("image object ends before the image")
 	ErrHashMismatch = errors.New("image bytes do not have the image id")
+	ErrDenied       = errors.New("image object may not be read") // for as long as [DeniedFor]; see there
 )
 
-// Permanent reports whether an error of a [Bucket] or of [Images] is one of the image, which belongs among the dead
-// letters, and not a fault of the bucket, which may pass and is to be tried again.
-func Permanent(err error) bool {
-	return isAny(err, ErrForbidden, ErrMissing, ErrTruncated, ErrHashMismatch, imaging.ErrNotImage, imaging.ErrTooLarge)
+// Permanent reports whether an error of a [Bucket] or of [Images] is one of the image and will not pass. All other
+// errors are faults of the bucket, worth another try.
+func Permanent(err error) bool { return MaskReason(err) != "" }
+
+// MaskReason returns the reason of a [schemas.Mask] for a permanent error, and "" for any other.
+func MaskReason(err error) string {
+	switch {
+	case isAny(err, ErrMissing, ErrTruncated):
+		return schemas.MaskMissing
+	case isAny(err, ErrHashMismatch):
+		return schemas.MaskChanged
+	case isAny(err, ErrForbidden, ErrDenied):
+		return schemas.MaskForbidden
+	case isAny(err, imaging.ErrNotImage, imaging.ErrTooLarge):
+		return schemas.MaskUnusable
+	}
+	return ""
 }
 
-// Objects is a place that holds objects by name; names are relative to it. Errors other than those that wrap
-// [ErrMissing], [ErrTruncated] or [ErrForbidden] are faults that may pass.
+// Objects is a place that holds objects by name; names are relative to it. Errors that wrap [ErrMissing],
+// [ErrTruncated] or [ErrForbidden] are final. One that wraps [ErrDenied] says that an object may not be read now; the
+// bucket decides when that is final. All others are faults that may pass.
 type Objects interface {
 	// ReadRange returns exactly size bytes from offset.
 	ReadRange(ctx context.Context, name string, offset, size int64) ([]byte, error)
@@ -51,6 +66,7 @@ type bucketRoot struct {
 	scheme, host string
 	prefix       string // path without slash at the end
 	objects      Objects
+	denials      *denials
 }
 
 // OpenBucket opens the places that references may name: URLs such as file:///data or s3://bucket/prefix. Those that
@@ -73,7 +89,7 @@ func openRoot(ctx context.Context, raw string, remote OpenRemote) (bucketRoot, e
 	if err != nil {
 		return bucketRoot{}, err
 	}
-	root := bucketRoot{scheme: u.Scheme, host: u.Host, prefix: strings.TrimSuffix(u.Path, "/")}
+	root := bucketRoot{scheme: u.Scheme, host: u.Host, prefix: strings.TrimSuffix(u.Path, "/"), denials: new(denials)}
 	switch {
 	case u.Scheme == "":
 		return root, errors.New("want a URL such as file:///data or s3://bucket/prefix")
@@ -123,10 +139,10 @@ func (b *Bucket) read(ctx context.Context, ref schemas.ImageRef, id schemas.Imag
 	data, err := readChecked(ctx, root.objects, name, ref, id)
 	if errors.Is(err, ErrTruncated) || errors.Is(err, ErrHashMismatch) {
 		if f, ok := root.objects.(forgetter); ok && f.forget(name) {
-			return readChecked(ctx, root.objects, name, ref, id)
+			data, err = readChecked(ctx, root.objects, name, ref, id)
 		}
 	}
-	return data, err
+	return data, root.denials.judge(err)
 }
 
 func readChecked(ctx context.Context, o Objects, name string, ref schemas.ImageRef, id schemas.ImageID) ([]byte, error) {

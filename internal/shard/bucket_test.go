@@ -8,10 +8,14 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -268,6 +272,111 @@ func TestPermanent(t *testing.T) {
 	for _, err := range []error{nil, context.Canceled, os.ErrPermission, syscall.EIO, errors.New("x")} {
 		if shard.Permanent(err) {
 			t.Errorf("%v passes for permanent", err)
+		}
+	}
+}
+
+// TestBucketGivesUpWhatItMayNotRead tells an object that is kept from us from credentials that have run out: the first is
+// given up, the second is waited for.
+func TestBucketGivesUpWhatItMayNotRead(t *testing.T) {
+	refusal := fmt.Errorf("%w: 403", shard.ErrDenied)
+	open := func(t *testing.T) (*flaky, func(name string) error) {
+		remote := &flaky{}
+		b, err := shard.OpenBucket(t.Context(), []string{"s3://bucket"}, func(context.Context, *url.URL) (shard.Objects, error) { return remote, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return remote, func(name string) error {
+			_, err := b.ReadRange(t.Context(), schemas.ImageRef{URI: "s3://bucket/" + name, Size: 1}, schemas.NewImageID([]byte(name)))
+			return err
+		}
+	}
+	for name, c := range map[string]struct {
+		wait      time.Duration
+		between   func(remote *flaky, read func(string) error) error // something else that is read meanwhile
+		permanent bool
+	}{
+		"at once":                      {0, nil, false},
+		"nothing else was read, early": {shard.DeniedFor - time.Nanosecond, nil, false},
+		"nothing else was read, late":  {shard.DeniedFor, nil, true},
+		"another object was read": {time.Second, func(remote *flaky, read func(string) error) error {
+			remote.err = nil
+			err := read("b")
+			remote.err = refusal
+			return err
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				remote, read := open(t)
+				remote.err = refusal
+				if err := read("a"); err == nil || shard.Permanent(err) {
+					t.Fatalf("the first refusal: %v", err)
+				}
+				if c.between != nil {
+					if err := c.between(remote, read); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(c.wait)
+				err := read("a")
+				if err == nil || shard.Permanent(err) != c.permanent {
+					t.Errorf("after %v: %v, permanent %v, want %v", c.wait, err, shard.Permanent(err), c.permanent)
+				}
+				if c.permanent && (!errors.Is(err, shard.ErrDenied) || shard.MaskReason(err) != schemas.MaskForbidden) {
+					t.Errorf("reason of %v: %q", err, shard.MaskReason(err))
+				}
+			})
+		})
+	}
+	t.Run("credentials run out long after an object was refused", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			remote, read := open(t)
+			remote.err = refusal
+			_ = read("a") // waits; the cases above
+			time.Sleep(time.Hour)
+			remote.err = nil
+			if err := read("b"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			remote.err = refusal
+			if err := read("c"); err == nil || shard.Permanent(err) {
+				t.Errorf("the first refusal after an hour: %v", err)
+			}
+		})
+	})
+}
+
+// TestBucketWaitsForALostRoot takes the whole folder away: that is a fault of the bucket, not of every image in it.
+func TestBucketWaitsForALostRoot(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := writeFile(t, dir, "a.tar", []byte("x"))
+	b := openBucket(t, shard.FileURI(filepath.Dir(path)))
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.ReadRange(t.Context(), schemas.ImageRef{URI: shard.FileURI(path), Size: 1}, schemas.NewImageID([]byte("x")))
+	if err == nil || shard.Permanent(err) || !strings.Contains(err.Error(), filepath.Dir(path)) {
+		t.Errorf("error %v, want a passing one that names the root", err)
+	}
+}
+
+func TestMaskReason(t *testing.T) {
+	for want, errs := range map[string][]error{
+		schemas.MaskMissing:   {shard.ErrMissing, shard.ErrTruncated},
+		schemas.MaskChanged:   {shard.ErrHashMismatch},
+		schemas.MaskForbidden: {shard.ErrForbidden, shard.ErrDenied},
+		schemas.MaskUnusable:  {imaging.ErrNotImage, imaging.ErrTooLarge},
+		"":                    {nil, context.Canceled, syscall.EIO},
+	} {
+		for _, err := range errs {
+			if got := shard.MaskReason(fmt.Errorf("wrapped: %w", err)); got != want {
+				t.Errorf("%v: %q, want %q", err, got, want)
+			}
 		}
 	}
 }

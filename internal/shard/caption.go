@@ -33,15 +33,15 @@ func checkCaption(raw []byte) caption {
 	return c
 }
 
-// jsonCaptions returns "caption" and then "captions" of a JSON object. null stands for no caption, as img2dataset
-// writes it.
-func jsonCaptions(meta []byte) []caption {
+// jsonCaptions returns "caption" and then "captions" of a JSON object, MaxCaptions of them at most, and how many there
+// are. null stands for no caption, as img2dataset writes it.
+func jsonCaptions(meta []byte) (captions []caption, found int) {
 	var fields struct {
 		Caption  json.RawMessage `json:"caption"`
 		Captions json.RawMessage `json:"captions"`
 	}
 	if err := json.Unmarshal(meta, &fields); err != nil {
-		return []caption{{reason: ReasonJSON, detail: "no JSON object: " + err.Error()}}
+		return []caption{{reason: ReasonJSON, detail: "no JSON object: " + err.Error()}}, 1
 	}
 	var list []json.RawMessage
 	var out []caption
@@ -55,10 +55,10 @@ func jsonCaptions(meta []byte) []caption {
 		}
 		list = append(list, many...)
 	}
-	for _, raw := range list {
+	for _, raw := range list[:min(len(list), MaxCaptions)] {
 		out = append(out, jsonCaption(raw))
 	}
-	return out
+	return out, len(list)
 }
 
 func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
@@ -92,13 +92,13 @@ func distinct(all []caption) []caption {
 	return out
 }
 
-// sourceOf is where the pair was crawled: "url" of key.json, as img2dataset writes it, or the place in the tar.
+// sourceOf returns where the pair was crawled: "url" of key.json, as img2dataset writes it, or the place in the tar.
 func sourceOf(meta json.RawMessage, uri, key string) string {
 	var fields struct {
 		URL string `json:"url"`
 	}
 	if json.Unmarshal(meta, &fields) == nil && fields.URL != "" && len(fields.URL) <= schemas.MaxURIBytes {
-		return strings.ToValidUTF8(fields.URL, "\uFFFD")
+		return cut(fields.URL, schemas.MaxURIBytes)
 	}
-	return strings.ToValidUTF8(uri[strings.LastIndexByte(uri, '/')+1:]+"#"+key, "\uFFFD")
+	return cut(uri[strings.LastIndexByte(uri, '/')+1:]+"#"+key, schemas.MaxURIBytes)
 }

@@ -14,13 +14,15 @@
 //     [Problem] for everything else that was meant as a pair: what is published is the pairs of the examples plus one
 //     record for each problem ([Problem.Record]), which no encoder can accept.
 //  2. One bad entry costs that entry. After a damaged header the scan goes on at the next sound one; what a tar cut in
-//     the middle still holds goes through. Only a fault of the disk stops a scan.
+//     the middle still holds goes through. A tar or folder that cannot be read is a problem among others. A tar gives at
+//     most MaxCaptions pairs for an image and MaxProblems problems; what was cut is a problem of its own.
 //  3. Memory is bounded whatever a tar declares: one image of schemas.MaxImageBytes, one caption file and one JSON
 //     file of maxMetaBytes are held at a time, and never more than the tar has bytes.
 //  4. No entry is ever written to disk by its name, and a [Bucket] opens nothing outside its roots, whether asked by
 //     "..", by an absolute path or through a symbolic link.
-//  5. What a [Bucket] returns has the hash that was asked for. Its permanent errors are told from passing faults by
-//     [Permanent].
+//  5. What a [Bucket] returns has the hash that was asked for, and [Images] vouches for no reference but the one that was
+//     read. [Permanent] tells errors that stay from faults that may pass; what a store or file system refuses to hand
+//     out becomes permanent after [DeniedFor].
 //  6. Same input, same bytes: tars carry no time, user or machine, and a [Spool] that resumes writes the same bytes at
 //     the same places.
 //

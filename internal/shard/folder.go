@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
 // maxOpenFiles bounds the tars of one root that are kept open: a training run reads a few at a time, over and over.
@@ -24,17 +25,14 @@ type folder struct {
 	path string // without symbolic links
 
 	mu   sync.Mutex
-	open map[string]*openFile
-	used *list.List // of *openFile, the latest in front
+	open *simplelru.LRU[string, *openFile]
 }
 
 // openFile is a file that is kept open. It is closed by whoever comes last: its eviction or its last reader.
 type openFile struct {
-	name    string
 	f       *os.File
 	readers int
 	evicted bool
-	at      *list.Element
 }
 
 func openFolder(path string) (*folder, error) {
@@ -46,10 +44,12 @@ func openFolder(path string) (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &folder{root: root, path: real, open: map[string]*openFile{}, used: list.New()}, nil
+	d := &folder{root: root, path: real}
+	d.open, err = simplelru.NewLRU(maxOpenFiles, evict)
+	return d, err
 }
 
-// prefix is the folder's path as it begins the paths of references.
+// prefix returns the folder's path as it begins the paths of references.
 func (d *folder) prefix() string { return strings.TrimSuffix(filepath.ToSlash(d.path), "/") }
 
 // ReadRange implements [Objects].
@@ -80,16 +80,15 @@ func (h *openFile) read(offset, size int64) ([]byte, error) {
 		if errors.Is(err, io.EOF) { // it shrank in between
 			return nil, fmt.Errorf("%w: %w", ErrTruncated, err)
 		}
-		return nil, err
+		return nil, unreadable(err)
 	}
 	return data, nil
 }
 
 func (d *folder) acquire(name string) (*openFile, error) {
 	d.mu.Lock()
-	if h := d.open[name]; h != nil {
+	if h, ok := d.open.Get(name); ok {
 		h.readers++
-		d.used.MoveToFront(h.at)
 		d.mu.Unlock()
 		return h, nil
 	}
@@ -103,17 +102,13 @@ func (d *folder) acquire(name string) (*openFile, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if h := d.open[name]; h != nil {
+	if h, ok := d.open.Get(name); ok {
 		h.readers++
 		_ = f.Close() // it was only opened
 		return h, nil
 	}
-	h := &openFile{name: name, f: f, readers: 1}
-	h.at = d.used.PushFront(h)
-	d.open[name] = h
-	for d.used.Len() > maxOpenFiles {
-		d.evict(d.used.Back().Value.(*openFile))
-	}
+	h := &openFile{f: f, readers: 1}
+	d.open.Add(name, h)
 	return h, nil
 }
 
@@ -131,11 +126,36 @@ func (d *folder) openRegular(name string) (*os.File, error) {
 	case err == nil:
 		return f, nil
 	case isAny(err, fs.ErrNotExist, syscall.ENOTDIR, syscall.ENAMETOOLONG, syscall.ELOOP):
+		if gone := d.gone(); gone != nil {
+			return nil, gone
+		}
 		return nil, fmt.Errorf("%w: %w", ErrMissing, err)
 	case d.throughLink(name):
 		return nil, fmt.Errorf("%w: %w", ErrForbidden, err)
 	}
-	return nil, err
+	return nil, unreadable(err)
+}
+
+// gone returns an error when the folder is no longer at its path: a file system that was unmounted would otherwise pass
+// for one that has lost every image.
+func (d *folder) gone() error {
+	now, err := os.Stat(d.path)
+	if err != nil {
+		return fmt.Errorf("the bucket root %s is gone: %s", d.path, err.Error())
+	}
+	opened, err := d.root.Stat(".")
+	if err != nil || !os.SameFile(now, opened) {
+		return fmt.Errorf("the bucket root %s is another folder than the one that was opened", d.path)
+	}
+	return nil
+}
+
+// unreadable marks the faults of a file system that may be those of one file.
+func unreadable(err error) error {
+	if isAny(err, fs.ErrPermission, syscall.EIO) {
+		return fmt.Errorf("%w: %w", ErrDenied, err)
+	}
+	return err
 }
 
 // throughLink reports whether symbolic links take part in a name. os.Root refuses those that lead out of the folder, or
@@ -146,15 +166,6 @@ func (d *folder) throughLink(name string) bool {
 	return err == nil && real != plain
 }
 
-func isAny(err error, targets ...error) bool {
-	for _, t := range targets {
-		if errors.Is(err, t) {
-			return true
-		}
-	}
-	return false
-}
-
 func (d *folder) release(h *openFile) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -162,10 +173,8 @@ func (d *folder) release(h *openFile) {
 	h.closeIfUnused()
 }
 
-// evict forgets a file; the caller holds the lock.
-func (d *folder) evict(h *openFile) {
-	delete(d.open, h.name)
-	d.used.Remove(h.at)
+// evict lets go of a file that is no longer kept; the caller holds the folder's lock.
+func evict(_ string, h *openFile) {
 	h.evicted = true
 	h.closeIfUnused()
 }
@@ -182,20 +191,13 @@ func (h *openFile) closeIfUnused() {
 func (d *folder) forget(name string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	h := d.open[name]
-	if h == nil {
-		return false
-	}
-	d.evict(h)
-	return true
+	return d.open.Remove(name)
 }
 
 // Close implements [Objects]. Reads that are under way finish on their open files.
 func (d *folder) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, h := range d.open {
-		d.evict(h)
-	}
+	d.open.Purge()
 	return d.root.Close()
 }

@@ -1,13 +1,16 @@
 package shard
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"sync"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/sync/semaphore"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/schemas"
@@ -18,15 +21,14 @@ type ImagesOptions struct {
 	// MaxBytes bounds the pixels that are kept.
 	MaxBytes int64
 	// MinSide shrinks images on the way in, by box averages over whole factors, to a shorter side of no less than
-	// this; 0 keeps them as they are. Twice the model's input leaves room for crops. Every image is shrunk alike,
-	// whether it was in the cache or not.
+	// this; 0 keeps them as they are. Every image is shrunk alike, whether it was in the cache or not.
 	MinSide int
 	// MaxWorkBytes bounds the memory of the decoders that run at the same time; an image that needs more runs alone.
-	// 0: 1 GiB.
+	// 0: that of the largest image that may be decoded.
 	MaxWorkBytes int64
 }
 
-// ImagesStats counts what [Images] did.
+// ImagesStats counts what [Images] and all views of it did.
 type ImagesStats struct {
 	Hits, Misses int64
 	Images       int
@@ -35,76 +37,93 @@ type ImagesStats struct {
 
 // Images reads and decodes images and keeps the latest used. Images that it returns are shared and must not be
 // changed. An image that several ask for at the same time is read once.
+//
+// Models of other input sizes take views of it ([Images.ForInput]). Views share what is kept: an image is decoded again
+// only where two sizes reduce it by other factors.
 type Images struct {
-	read func(context.Context, schemas.ImageRef, schemas.ImageID) ([]byte, error)
-	o    ImagesOptions
-	work *semaphore.Weighted
-
-	mu      sync.Mutex
-	kept    map[schemas.ImageID]*list.Element // of keptImage
-	used    *list.List                        // the latest in front
-	flights map[flightKey]*flight
-	stats   ImagesStats
+	*cache
+	minSide int
 }
 
-type keptImage struct {
-	id schemas.ImageID
-	im *imaging.Image
+// ForInput returns a view for a model whose input has side pixels. Images keep twice that, which leaves room for crops.
+func (c *Images) ForInput(side int) *Images { return &Images{c.cache, 2 * side} }
+
+// cache is what the views share.
+type cache struct {
+	read    func(context.Context, schemas.ImageRef, schemas.ImageID) ([]byte, error)
+	o       ImagesOptions
+	work    *semaphore.Weighted
+	flights singleflight.Group
+
+	mu    sync.Mutex
+	kept  *simplelru.LRU[imageKey, []answer]
+	stats ImagesStats
 }
 
-// flightKey has the reference too: where one reference to an image is broken another may be good.
-type flightKey struct {
+// imageKey has the reference beside the id: one good reference to an image says nothing about another.
+type imageKey struct {
 	id  schemas.ImageID
 	ref schemas.ImageRef
 }
 
-// flight is a read under way; the rest is set when done is closed.
-type flight struct {
-	done chan struct{}
-	im   *imaging.Image
-	err  error
+func (k imageKey) String() string {
+	return fmt.Sprintf("%s at %d+%d of %s", k.id, k.ref.Offset, k.ref.Size, k.ref.URI)
+}
+
+// answer is what a reference leads to for ever: an image, or why its bytes are none.
+type answer struct {
+	minSide int // asked for
+	im      *imaging.Image
+	how     imaging.Reduction
+	err     error
+}
+
+// serves tells whether the answer for another size is the same.
+func (a answer) serves(minSide int) bool {
+	return a.minSide == minSide || a.err == nil && a.how.Serves(minSide)
+}
+
+// errorBytes is what a kept error counts for, with its text and its place in the cache.
+const errorBytes = 1 << 10
+
+func (a answer) bytes() int64 {
+	if a.err != nil {
+		return errorBytes
+	}
+	return a.im.Bytes()
 }
 
 // NewImages keeps images of a bucket.
 func NewImages(b *Bucket, o ImagesOptions) *Images {
 	if o.MaxWorkBytes <= 0 {
-		o.MaxWorkBytes = 1 << 30
+		o.MaxWorkBytes = imaging.MaxWorkBytes
 	}
-	return &Images{
-		read: b.ReadRange, o: o, work: semaphore.NewWeighted(o.MaxWorkBytes),
-		kept: map[schemas.ImageID]*list.Element{}, used: list.New(), flights: map[flightKey]*flight{},
-	}
+	c := &cache{read: b.ReadRange, o: o, work: semaphore.NewWeighted(o.MaxWorkBytes)}
+	c.kept, _ = simplelru.NewLRU(math.MaxInt, c.dropped) // refuses only sizes below 1; the bound is in bytes
+	return &Images{c, o.MinSide}
 }
 
-// Get returns the decoded image of a reference. See [Permanent] for its errors; no error is kept.
+// Get returns the decoded image of a reference. See [Permanent] for its errors. Those of the bytes are kept, as it may
+// cost much to find them; those of the bucket are not, as an object that is missing may come back.
 func (c *Images) Get(ctx context.Context, ref schemas.ImageRef, id schemas.ImageID) (*imaging.Image, error) {
-	key := flightKey{id, ref}
+	key := imageKey{id, ref}
 	for {
-		c.mu.Lock()
-		if at := c.kept[id]; at != nil {
-			c.used.MoveToFront(at)
-			c.stats.Hits++
-			c.mu.Unlock()
-			return at.Value.(keptImage).im, nil
+		if a, ok := c.look(key, c.minSide); ok {
+			return a.im, a.err
 		}
-		f := c.flights[key]
-		if f == nil {
-			f = &flight{done: make(chan struct{})}
-			c.flights[key] = f
-			c.stats.Misses++
-			c.mu.Unlock()
-			c.lead(ctx, key, f)
-			return f.im, f.err
-		}
-		c.mu.Unlock()
+		flight := c.flights.DoChan(fmt.Sprintf("%s for %d", key, c.minSide), func() (any, error) {
+			im, err := c.load(ctx, key, c.minSide)
+			return im, err
+		})
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-f.done:
-		}
-		// Whoever led may have been called off, which is no answer for those who waited: they try again.
-		if !errors.Is(f.err, context.Canceled) && !errors.Is(f.err, context.DeadlineExceeded) {
-			return f.im, f.err
+		case done := <-flight:
+			// Whoever led may have been called off, which is no answer for those who waited: they try again.
+			if !isAny(done.Err, context.Canceled, context.DeadlineExceeded) {
+				im, _ := done.Val.(*imaging.Image)
+				return im, done.Err
+			}
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -112,59 +131,98 @@ func (c *Images) Get(ctx context.Context, ref schemas.ImageRef, id schemas.Image
 	}
 }
 
-// lead reads the image for all who wait for the flight.
-func (c *Images) lead(ctx context.Context, key flightKey, f *flight) {
-	f.im, f.err = c.load(ctx, key.ref, key.id)
+func (c *cache) look(key imageKey, minSide int) (answer, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.flights, key)
-	if f.err == nil {
-		c.keep(key.id, f.im)
+	answers, _ := c.kept.Get(key)
+	for _, a := range answers {
+		if a.serves(minSide) {
+			c.stats.Hits++
+			return a, true
+		}
 	}
-	close(f.done)
+	return answer{}, false
 }
 
-func (c *Images) load(ctx context.Context, ref schemas.ImageRef, id schemas.ImageID) (*imaging.Image, error) {
-	encoded, err := c.read(ctx, ref, id)
+// load reads and decodes the image, and keeps what came of it.
+func (c *cache) load(ctx context.Context, key imageKey, minSide int) (*imaging.Image, error) {
+	if a, ok := c.look(key, minSide); ok { // whoever led before has just ended
+		return a.im, a.err
+	}
+	c.mu.Lock()
+	c.stats.Misses++
+	c.mu.Unlock()
+	encoded, err := c.read(ctx, key.ref, key.id)
 	if err != nil {
 		return nil, err
 	}
+	a := answer{minSide: minSide}
+	a.im, a.how, err = c.decode(ctx, encoded, minSide)
+	if err != nil {
+		a.err = fmt.Errorf("image %s: %w", key.id, err)
+	}
+	if err == nil || isAny(err, imaging.ErrNotImage, imaging.ErrTooLarge) {
+		c.keep(key, a)
+	}
+	return a.im, a.err
+}
+
+func (c *cache) decode(ctx context.Context, encoded []byte, minSide int) (*imaging.Image, imaging.Reduction, error) {
 	h, err := imaging.ReadHeader(encoded)
 	if err != nil {
-		return nil, fmt.Errorf("image %s: %w", id, err)
+		return nil, imaging.Reduction{}, err
 	}
 	need := min(h.WorkBytes, c.o.MaxWorkBytes)
 	if err := c.work.Acquire(ctx, need); err != nil {
-		return nil, err
+		return nil, imaging.Reduction{}, err
 	}
 	defer c.work.Release(need)
-	im, err := imaging.DecodeShrunk(encoded, c.o.MinSide)
-	if err != nil {
-		return nil, fmt.Errorf("image %s: %w", id, err)
-	}
-	return im, nil
+	return imaging.DecodeReduced(encoded, minSide)
 }
 
-// keep adds an image and drops the least recently used beyond the bound; the caller holds the lock. The image may be
-// there already, when two references to it were read at the same time.
-func (c *Images) keep(id schemas.ImageID, im *imaging.Image) {
-	if c.kept[id] != nil || im.Bytes() > c.o.MaxBytes {
+// keep adds an answer and drops the least recently used beyond the bound.
+func (c *cache) keep(key imageKey, a answer) {
+	if a.bytes() > c.o.MaxBytes {
 		return
 	}
-	c.kept[id] = c.used.PushFront(keptImage{id, im})
-	c.stats.Bytes += im.Bytes()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	others, _ := c.kept.Peek(key)
+	if slices.ContainsFunc(others, func(o answer) bool { return o.serves(a.minSide) }) {
+		return // two sizes that reduce the image alike were asked for at the same time
+	}
+	c.kept.Add(key, append(slices.Clip(others), a))
+	c.stats.Bytes += a.bytes()
+	if a.err == nil {
+		c.stats.Images++
+	}
 	for c.stats.Bytes > c.o.MaxBytes {
-		oldest := c.used.Remove(c.used.Back()).(keptImage)
-		delete(c.kept, oldest.id)
-		c.stats.Bytes -= oldest.im.Bytes()
+		c.kept.RemoveOldest()
+	}
+}
+
+// dropped takes the answers for a reference out of the counts; the caller holds the lock.
+func (c *cache) dropped(_ imageKey, answers []answer) {
+	for _, a := range answers {
+		c.stats.Bytes -= a.bytes()
+		if a.err == nil {
+			c.stats.Images--
+		}
 	}
 }
 
 // Stats returns the counts so far.
-func (c *Images) Stats() ImagesStats {
+func (c *cache) Stats() ImagesStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.stats
-	s.Images = len(c.kept)
-	return s
+	return c.stats
+}
+
+func isAny(err error, targets ...error) bool {
+	for _, t := range targets {
+		if errors.Is(err, t) {
+			return true
+		}
+	}
+	return false
 }

@@ -7,6 +7,7 @@ import (
 	"image"
 	"image/color"
 	"image/png"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -102,6 +103,77 @@ func TestImagesShrinksAlike(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Two models share an image that their sizes reduce alike; where they do not, each has the pixels of a cache of its own.
+func TestViewsShareImages(t *testing.T) {
+	big := noisy(t, 200, 130)
+	id := schemas.NewImageID(big)
+	get := func(c *Images) *imaging.Image {
+		t.Helper()
+		im, err := c.Get(context.Background(), schemas.ImageRef{}, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return im
+	}
+	nothing := func(context.Context) error { return nil }
+	shared := imagesOver(ImagesOptions{MaxBytes: 1 << 20}, nothing, big)
+	for _, tt := range []struct {
+		input   int // 130 pixels are reduced to no less than twice of it
+		side    int
+		decodes int64
+	}{
+		{16, 33, 1}, {32, 65, 2}, {16, 33, 2}, {30, 65, 2}, {33, 130, 3}, {100, 130, 3}, {21, 44, 4}, {32, 65, 4},
+	} {
+		im := get(shared.ForInput(tt.input))
+		if alone := get(imagesOver(ImagesOptions{MinSide: 2 * tt.input}, nothing, big)); !slices.Equal(im.Pix, alone.Pix) || im.W != alone.W {
+			t.Errorf("for an input of %d: not the pixels of a cache of its own", tt.input)
+		}
+		if got := shared.Stats().Misses; im.H != tt.side || got != tt.decodes {
+			t.Errorf("for an input of %d: %d pixels high after %d decodes, want %d and %d", tt.input, im.H, got, tt.side, tt.decodes)
+		}
+	}
+	if s := shared.Stats(); s.Images != 4 || s.Bytes != 3*(50*33+100*65+200*130+67*44) {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+// All sizes of an image leave together, and are counted out.
+func TestSizesLeaveTogether(t *testing.T) {
+	first, second := square(t, 40, 1), square(t, 40, 2)
+	c := imagesOver(ImagesOptions{MaxBytes: 3 * (1600 + 400)}, func(context.Context) error { return nil }, first, second)
+	for _, step := range []struct {
+		encoded []byte
+		input   int
+		want    ImagesStats
+	}{
+		{first, 20, ImagesStats{Misses: 1, Images: 1, Bytes: 4800}},
+		{first, 10, ImagesStats{Misses: 2, Images: 2, Bytes: 6000}},
+		{second, 10, ImagesStats{Misses: 3, Images: 1, Bytes: 1200}},
+		{second, 8, ImagesStats{Hits: 1, Misses: 3, Images: 1, Bytes: 1200}},
+	} {
+		if _, err := c.ForInput(step.input).Get(context.Background(), schemas.ImageRef{}, schemas.NewImageID(step.encoded)); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Stats(); got != step.want {
+			t.Errorf("stats %+v, want %+v", got, step.want)
+		}
+	}
+}
+
+// noisy is a PNG of w x h pixels, all different.
+func noisy(t testing.TB, w, h int) []byte {
+	t.Helper()
+	m := image.NewRGBA(image.Rect(0, 0, w, h))
+	for i := range w * h {
+		m.Set(i%w, i/w, color.RGBA{byte(i), byte(i * 7 / 5), byte(i >> 8), 255})
+	}
+	var buf bytes.Buffer
+	if err := png.Encode(&buf, m); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
 }
 
 // TestImagesReadsOnceForAll asks from many goroutines while the first read is held up. Nothing is kept, so that only
@@ -215,5 +287,61 @@ func TestImagesBoundsTheDecoders(t *testing.T) {
 	wg.Wait()
 	if s := c.Stats(); s.Images != 8 {
 		t.Errorf("stats %+v", s)
+	}
+}
+
+// TestImagesVerifiesEveryReference asks for a kept image by references that are broken: another pair's good reference
+// must not vouch for them.
+func TestImagesVerifiesEveryReference(t *testing.T) {
+	e := square(t, 10, 5)
+	id := schemas.NewImageID(e)
+	c := imagesOver(ImagesOptions{MaxBytes: 1 << 20}, func(context.Context) error { return nil }, e)
+	good := schemas.ImageRef{URI: "good", Offset: 512, Size: 100}
+	for range 2 {
+		if _, err := c.Get(t.Context(), good, id); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Get(t.Context(), schemas.ImageRef{URI: "broken", Offset: 512, Size: 100}, id); !errors.Is(err, ErrMissing) {
+			t.Errorf("a broken reference to a kept image: %v", err)
+		}
+	}
+	for name, ref := range map[string]schemas.ImageRef{
+		"object": {URI: "elsewhere", Offset: 512, Size: 100}, "offset": {URI: "good", Offset: 1024, Size: 100}, "size": {URI: "good", Offset: 512, Size: 99},
+	} {
+		before := c.Stats().Misses
+		if _, err := c.Get(t.Context(), ref, id); err != nil || c.Stats().Misses != before+1 {
+			t.Errorf("another %s was taken for the kept reference: error %v", name, err)
+		}
+	}
+}
+
+// TestImagesRemembersWhatIsNoImage counts reads: a crawl may have thousands of captions for one file that costs much to
+// refuse.
+func TestImagesRemembersWhatIsNoImage(t *testing.T) {
+	cut := square(t, 10, 1)[:60]
+	id := schemas.NewImageID(cut)
+	reads := 0
+	c := imagesOver(ImagesOptions{MaxBytes: 1 << 20}, func(context.Context) error { reads++; return nil }, cut)
+	var first error
+	for range 3 {
+		_, err := c.Get(t.Context(), schemas.ImageRef{URI: "cut"}, id)
+		if !errors.Is(err, imaging.ErrNotImage) || first != nil && err.Error() != first.Error() {
+			t.Fatalf("error %v, first %v", err, first)
+		}
+		first = err
+	}
+	if reads != 1 {
+		t.Errorf("%d reads of a file that is no image", reads)
+	}
+	if s := c.Stats(); s.Images != 0 || s.Bytes == 0 {
+		t.Errorf("stats %+v: an error is no image, but takes memory", s)
+	}
+	for range 2 {
+		if _, err := c.Get(t.Context(), schemas.ImageRef{URI: "broken"}, id); !errors.Is(err, ErrMissing) {
+			t.Errorf("error %v", err)
+		}
+	}
+	if s := c.Stats(); s.Misses != 3 {
+		t.Errorf("%d misses: an object that is missing now may come back, and has to be looked for again", s.Misses)
 	}
 }

@@ -60,7 +60,7 @@ func (h *HeldOut) Add(id schemas.ImageID) {
 // Has reports whether the id is among the smallest so far.
 func (h *HeldOut) Has(id schemas.ImageID) bool { return h.set[id] }
 
-// Len is the number of ids held out so far.
+// Len returns the number of ids held out so far.
 func (h *HeldOut) Len() int { return len(h.heap) }
 
 // idHeap implements heap.Interface.

@@ -15,45 +15,61 @@ import (
 
 // Tars lists the tars that paths name, in order: a file is one, whatever it is called; a folder stands for the files
 // *.tar in it and below it, in lexical order. Paths come back absolute and without symbolic links, as references name
-// them.
+// them. What cannot be read below a folder is left out; [Scan] reports it.
 func Tars(paths []string) ([]string, error) {
-	var out []string
-	for _, p := range paths {
-		found, err := tarsOf(p)
-		if err != nil {
-			return nil, fmt.Errorf("looking for tars in %s: %w", p, err)
-		}
-		out = append(out, found...)
-	}
-	return out, nil
+	tars, _, err := findTars(paths)
+	return tars, err
 }
 
-func tarsOf(path string) ([]string, error) {
-	path, err := filepath.EvalSymlinks(path)
+// findTars also returns what is no tar that can be read.
+func findTars(paths []string) (tars []string, lost []Problem, err error) {
+	for _, p := range paths {
+		found, more, err := tarsOf(p)
+		if err != nil {
+			return nil, nil, fmt.Errorf("looking for tars in %s: %w", p, err)
+		}
+		tars, lost = append(tars, found...), append(lost, more...)
+	}
+	return tars, lost, nil
+}
+
+func tarsOf(path string) (tars []string, lost []Problem, err error) {
+	if path, err = filepath.Abs(path); err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if !info.IsDir() {
 		real, err := realTar(path)
-		return []string{real}, err
+		return []string{real}, nil, err
 	}
-	var out []string
 	err = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.EqualFold(filepath.Ext(p), ".tar") {
+		switch {
+		case err != nil && p == path:
 			return err
+		case err != nil:
+			lost = append(lost, lostFile(p, err)) // a folder below
+			return nil
+		case d.IsDir() || !strings.EqualFold(filepath.Ext(p), ".tar"):
+			return nil
 		}
 		real, err := realTar(p)
-		out = append(out, real)
-		return err
+		if err != nil {
+			lost = append(lost, lostFile(p, err))
+			return nil
+		}
+		tars = append(tars, real)
+		return nil
 	})
-	if err == nil && len(out) == 0 {
-		err = errors.New("the folder holds no *.tar")
+	if err == nil && len(tars) == 0 {
+		err = errors.New("the folder holds no *.tar that can be read")
 	}
-	return out, err
+	return tars, lost, err
 }
 
 // realTar resolves the path of a tar and checks that references to it can be written.
@@ -79,7 +95,7 @@ func realTar(path string) (string, error) {
 	return real, nil
 }
 
-// FileURI is the file:// form of an absolute path.
+// FileURI returns the file:// form of an absolute path.
 func FileURI(path string) string {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(path)}).String()
 }

@@ -31,6 +31,19 @@ const (
 	ReasonLong      Reason = "caption_long"     // more than schemas.MaxCaptionBytes
 	ReasonNoCaption Reason = "caption_missing"  // an image without any caption
 	ReasonNoImage   Reason = "image_missing"    // a caption without an image
+	ReasonMany      Reason = "captions_cut"     // more than MaxCaptions under one key: the others were left out
+	ReasonMore      Reason = "problems_cut"     // more than MaxProblems in one tar: the others have no record
+	ReasonFile      Reason = "file_unreadable"  // a tar or a folder that cannot be read: a link to nowhere, a bad disk
+	ReasonImage     Reason = "image_unreadable" // no image that can be decoded; only readers that decode report it
+)
+
+// Limits on what one tar gives, so that a few bytes of it do not become many on the log.
+const (
+	MaxCaptions = 256   // of one key
+	MaxProblems = 10000 // records of one tar
+
+	maxEntryBytes  = 256 // of an entry's name in a problem
+	maxDetailBytes = 512
 )
 
 // Problem is one thing in a tar that was meant as a pair, or hides some, and cannot be one.
@@ -56,7 +69,7 @@ type problemRecord struct {
 	Problem string `msgpack:"problem"`
 }
 
-// ID is the pair id under which the problem's record travels. A problem without image gets one of its own, so that
+// ID returns the pair id under which the problem's record travels. A problem without image gets one of its own, so that
 // problems spread over the lanes.
 func (p Problem) ID() schemas.PairID { return schemas.NewPairID(p.imageID(), p.Caption) }
 
@@ -68,6 +81,14 @@ func (p Problem) imageID() schemas.ImageID {
 	h.Write([]byte(p.URI))
 	h.Write(binary.LittleEndian.AppendUint64([]byte{0}, uint64(p.Offset)))
 	return schemas.ImageID(h.Sum(nil)[:16])
+}
+
+// cut shortens a text to a number of bytes of UTF-8.
+func cut(s string, most int) string {
+	if len(s) > most {
+		s = s[:most]
+	}
+	return strings.ToValidUTF8(s, "")
 }
 
 // Record encodes the problem as a value for the topic "pairs" under schemas.SchemaPair. It is not validated, and its
@@ -83,10 +104,10 @@ func (p Problem) Record() ([]byte, error) {
 			Caption: p.Caption,
 			Source:  fmt.Sprintf("%s#%d", p.URI, p.Offset),
 		},
-		Problem: fmt.Sprintf("%s: %s", p.Reason, p.Detail),
+		Problem: fmt.Sprintf("%s: %s", p.Reason, cut(p.Detail, maxDetailBytes)),
 	}
 	if p.Entry != "" {
-		r.Source += ":" + strings.ToValidUTF8(p.Entry, "\uFFFD")
+		r.Source += ":" + cut(p.Entry, maxEntryBytes)
 	}
 	var buf bytes.Buffer
 	e := msgpack.NewEncoder(&buf)

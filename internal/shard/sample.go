@@ -17,6 +17,12 @@ func (s *scanner) flush() error {
 		return nil
 	}
 	captions := distinct(append(cur.textCaption, cur.metaCaption...))
+	if cur.found > MaxCaptions {
+		detail := fmt.Sprintf("%d captions under one key, only the first %d are taken", cur.found, MaxCaptions)
+		if err := s.reject(cur, caption{reason: ReasonMany, detail: detail}); err != nil {
+			return err
+		}
+	}
 	reason, detail := imageFault(cur.image)
 	var good []string
 	for _, c := range captions {
@@ -70,7 +76,7 @@ func (s *scanner) reject(cur sample, c caption) error {
 	return s.report(p)
 }
 
-// imageRef is the reference to the current key's image and the hash of its bytes, as far as they are there. An image
+// imageRef returns the reference to the current key's image and the hash of its bytes, as far as they are there. An image
 // that is too large was not read and has no hash.
 func (s *scanner) imageRef(e *entry) (*schemas.ImageRef, schemas.ImageID) {
 	ref := &schemas.ImageRef{URI: s.uri, Offset: e.data, Size: e.size}
@@ -80,7 +86,7 @@ func (s *scanner) imageRef(e *entry) (*schemas.ImageRef, schemas.ImageID) {
 	return ref, schemas.NewImageID(s.image)
 }
 
-// imageFault says what is wrong with a key's image.
+// imageFault returns what is wrong with a key's image.
 func imageFault(e *entry) (Reason, string) {
 	switch {
 	case e == nil:
@@ -95,7 +101,7 @@ func imageFault(e *entry) (Reason, string) {
 	return "", ""
 }
 
-// refuse says why an entry must not be touched, whatever it is called.
+// refuse returns why an entry must not be touched, whatever it is called.
 func refuse(e entry) (Reason, string) {
 	switch {
 	case e.sparse:

@@ -42,34 +42,49 @@ type Totals struct {
 	Problems map[Reason]int
 }
 
-// ProblemCount is the number of problems of all reasons.
-func (t Totals) ProblemCount() int {
-	n := 0
-	for _, c := range t.Problems {
-		n += c
-	}
-	return n
-}
-
 // Scan visits the examples and problems of tars, given by path or by folder (see [Tars]), in order. Problems do not
-// stop it; it returns an error when a file cannot be read, when the visitor does, or when ctx ends.
+// stop it, a tar that cannot be read is one. It returns an error when the visitor does, when ctx ends, or when no tar at
+// all can be read.
 func Scan(ctx context.Context, paths []string, v Visitor) (Totals, error) {
 	totals := Totals{Problems: map[Reason]int{}}
-	tars, err := Tars(paths)
+	tars, lost, err := findTars(paths)
 	if err != nil {
 		return totals, err
 	}
 	var image []byte // shared by all tars: its capacity grows to the largest image
 	for _, path := range tars {
 		s := &scanner{v: v, totals: &totals, uri: FileURI(path), image: image}
-		if err := s.file(ctx, path); err != nil {
+		switch err := s.file(ctx, path); {
+		case errors.As(err, new(*unreadableError)):
+			lost = append(lost, lostFile(path, err))
+		case err != nil:
 			return totals, fmt.Errorf("scanning %s: %w", path, err)
+		default:
+			totals.Tars++
 		}
 		image = s.image
-		totals.Tars++
+	}
+	for _, p := range lost {
+		totals.Problems[p.Reason]++
+		if err := v.Problem(p); err != nil {
+			return totals, err
+		}
+	}
+	if totals.Tars == 0 {
+		return totals, fmt.Errorf("none of %d tars can be read: %s", len(lost), lost[0].Detail)
 	}
 	return totals, nil
 }
+
+// lostFile returns the problem of a tar or folder that cannot be read.
+func lostFile(path string, why error) Problem {
+	return Problem{URI: FileURI(path), Reason: ReasonFile, Detail: why.Error()}
+}
+
+// unreadableError is a fault of a tar's file, not of a visitor.
+type unreadableError struct{ error }
+
+func (e *unreadableError) Unwrap() error { return e.error }
 
 // scanner walks one tar and puts the entries of a key together.
 type scanner struct {
@@ -80,6 +95,8 @@ type scanner struct {
 
 	image []byte // contents of the current key's image
 	cur   sample
+
+	reported int // problems of this tar
 }
 
 // sample is what was seen so far of one key.
@@ -91,6 +108,7 @@ type sample struct {
 	textCaption []caption
 	metaCaption []caption
 	metaBytes   json.RawMessage
+	found       int // captions in the json, before any were left out
 
 	lostCaptions bool // a text or json was reported and left out
 }
@@ -98,14 +116,17 @@ type sample struct {
 func (s *scanner) file(ctx context.Context, path string) error {
 	f, err := os.Open(path)
 	if err != nil {
-		return err
+		return &unreadableError{err}
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
+		return &unreadableError{err}
+	}
+	if err := s.walk(ctx, f, info.Size()); err != nil {
 		return err
 	}
-	return s.walk(ctx, f, info.Size())
+	return s.more()
 }
 
 func (s *scanner) walk(ctx context.Context, src io.ReaderAt, size int64) error {
@@ -124,6 +145,8 @@ func (s *scanner) walk(ctx context.Context, src io.ReaderAt, size int64) error {
 		case err == nil:
 			s.totals.Entries++
 			err = s.entry(e)
+		default:
+			err = errors.Join(s.flush(), &unreadableError{err})
 		}
 		if err != nil {
 			return err
@@ -218,12 +241,13 @@ func (s *scanner) takeMeta(e entry) error {
 	s.cur.meta = &e
 	raw, err := s.contents(e, nil)
 	if err == nil {
-		s.cur.metaBytes, s.cur.metaCaption = raw, jsonCaptions(raw)
+		s.cur.metaBytes = raw
+		s.cur.metaCaption, s.cur.found = jsonCaptions(raw)
 	}
 	return err
 }
 
-// readable says why the text or json of a key is not read; earlier is the one already seen.
+// readable returns why the text or json of a key is not read; earlier is the one already seen.
 func readable(e entry, earlier *entry, what string) (Reason, string) {
 	switch {
 	case earlier != nil:
@@ -252,13 +276,29 @@ func (s *scanner) contents(e entry, buf []byte) ([]byte, error) {
 	}
 	buf = buf[:e.present]
 	if err := s.tar.read(buf); err != nil {
-		return buf[:0], fmt.Errorf("reading %q at offset %d: %w", e.name, e.data, err)
+		return buf[:0], &unreadableError{fmt.Errorf("reading %q at offset %d: %w", cut(e.name, maxEntryBytes), e.data, err)}
 	}
 	return buf, nil
 }
 
+// report hands a problem out, as long as the tar has not had too many.
 func (s *scanner) report(p Problem) error {
+	if s.reported++; s.reported > MaxProblems {
+		return nil
+	}
 	p.URI = s.uri
 	s.totals.Problems[p.Reason]++
 	return s.v.Problem(p)
+}
+
+// more returns how many problems of the tar were not handed out.
+func (s *scanner) more() error {
+	surplus := s.reported - MaxProblems
+	if surplus <= 0 {
+		return nil
+	}
+	s.totals.Problems[ReasonMore]++
+	return s.v.Problem(Problem{
+		URI: s.uri, Offset: s.tar.end, Reason: ReasonMore, Detail: fmt.Sprintf("%d more problems in this tar, after the first %d", surplus, MaxProblems),
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/shard"
@@ -351,5 +352,102 @@ func TestTarsAndRoots(t *testing.T) {
 		if _, err := shard.Tars([]string{bad}); err == nil || !strings.Contains(err.Error(), bad) {
 			t.Errorf("%s: error %v, want one that names it", bad, err)
 		}
+	}
+}
+
+// TestScanPassesOverFilesThatCannotBeRead: a crawl's folder has links to nowhere, pipes and folders of somebody else.
+func TestScanPassesOverFilesThatCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	writeFile(t, dir, "good.tar", buildTar(t, member{name: "a.jpg", data: picture(t, 1)}, member{name: "a.txt", data: "one"}))
+	if err := errors.Join(
+		os.Symlink("nowhere", filepath.Join(dir, "dangling.tar")), os.Symlink("loop.tar", filepath.Join(dir, "loop.tar")),
+		syscall.Mkfifo(filepath.Join(dir, "pipe.tar"), 0o600), os.Mkdir(filepath.Join(dir, "locked"), 0),
+	); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, dir, "zz.tar", buildTar(t, member{name: "z.jpg", data: picture(t, 2)}, member{name: "z.txt", data: "two"}))
+	want := 3
+	if os.Geteuid() != 0 { // root reads the locked folder
+		want++
+	}
+	examples := 0
+	totals, err := shard.Scan(t.Context(), []string{dir}, shard.Visitor{
+		Example: func(shard.Example) error { examples++; return nil },
+		Problem: func(p shard.Problem) error {
+			if p.URI == "" || p.Detail == "" {
+				t.Errorf("problem %+v", p)
+			}
+			wantRefused(t, p)
+			return nil
+		},
+	})
+	if err != nil || examples != 2 || totals.Tars != 2 || totals.Problems[shard.ReasonFile] != want {
+		t.Errorf("%d examples, totals %+v, %v; want 2 examples and %d files that cannot be read", examples, totals, err, want)
+	}
+	if roots, err := shard.Roots([]string{dir}); err != nil || len(roots) != 1 {
+		t.Errorf("roots %v, %v", roots, err)
+	}
+	if _, err := shard.Scan(t.Context(), []string{filepath.Join(dir, "dangling.tar")}, shard.Visitor{}); err == nil {
+		t.Error("a file that the command line names, and that is not there, is no error")
+	}
+}
+
+// TestScanBoundsWhatATarGives holds that a few bytes of a tar do not become many on the log.
+func TestScanBoundsWhatATarGives(t *testing.T) {
+	captions := func(n int, text string) string {
+		var list []string
+		for i := range n {
+			list = append(list, fmt.Sprintf(text, i))
+		}
+		return `{"captions":[` + strings.Join(list, ",") + `]}`
+	}
+	long := strings.Repeat("n", 5000)
+	var broken []member
+	for i := range shard.MaxProblems + 7 {
+		broken = append(broken, member{name: fmt.Sprintf("%06d.txt", i), data: "x"})
+	}
+	for _, c := range []struct {
+		name            string
+		members         []member
+		pairs, problems int // records
+		reason          shard.Reason
+		say             string
+	}{
+		{"as many captions as allowed", []member{{name: "a.jpg", data: picture(t, 1)}, {name: "a.json", data: captions(shard.MaxCaptions, `"%d"`)}}, shard.MaxCaptions, 0, "", ""},
+		{"too many captions", []member{{name: "a.jpg", data: picture(t, 1)}, {name: "a.json", data: captions(100_000, `"%d"`)}}, shard.MaxCaptions, 1, shard.ReasonMany, "100000 captions"},
+		{"too many bad captions", []member{{name: "a.jpg", data: picture(t, 1)}, {name: "a.json", data: captions(100_000, `%d`)}}, 0, 2, shard.ReasonMany, "100000 captions"},
+		{"too many problems", broken, 0, shard.MaxProblems + 1, shard.ReasonMore, "7 more problems"},
+		{"long names", []member{{name: long + ".jpg", data: picture(t, 1)}, {name: long + ".txt", data: "good"}, {name: long + ".png", data: "second"}}, 1, 1, shard.ReasonDuplicate, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			raw := buildTar(t, c.members...)
+			pairs, problems, bytes, said := 0, 0, 0, ""
+			totals, err := shard.Scan(t.Context(), []string{writeFile(t, t.TempDir(), "a.tar", raw)}, shard.Visitor{
+				Example: func(ex shard.Example) error {
+					for _, p := range shard.Pairs(ex) {
+						value, err := schemas.Marshal(p)
+						if err != nil {
+							return err
+						}
+						pairs, bytes = pairs+1, bytes+len(value)
+					}
+					return nil
+				},
+				Problem: func(p shard.Problem) error {
+					value, err := p.Record()
+					problems, bytes = problems+1, bytes+len(value)
+					if said == "" && p.Reason == c.reason {
+						said = p.Detail
+					}
+					return err
+				},
+			})
+			if err != nil || pairs != c.pairs || problems != c.problems || !strings.HasPrefix(said, c.say) || c.reason != "" && totals.Problems[c.reason] == 0 {
+				t.Errorf("%d pairs, %d problems, said %q, totals %+v, %v; want %d, %d, %q", pairs, problems, said, totals, err, c.pairs, c.problems, c.say)
+			}
+			if bytes > 20*len(raw) {
+				t.Errorf("%d bytes of a tar became %d", len(raw), bytes)
+			}
+		})
 	}
 }

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
-	"github.com/pairstream/pairstream/internal/durable"
+	"github.com/pairstream/pairstream/internal/atomicfile"
 	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -24,13 +26,25 @@ import (
 // behind it again, the same at the same places. It overwrites and cuts nothing off on the way: another owner of the lane,
 // fenced but still writing, writes those very bytes, and references to them may be on their way.
 //
+// Where a tar begins that is there already, and begins with another image, the folder belongs to another log. The spool
+// refuses it, as references to that log's images may be in use.
+//
 // Not safe for concurrent use.
 type Spool struct {
-	dir      string // of the lane
-	maxBytes int64
-	at       spoolState
-	file     *os.File // the open tar; nil: none
-	images   map[schemas.ImageID]schemas.ImageRef
+	dir    string // of the lane
+	o      SpoolOptions
+	at     spoolState
+	file   *os.File // the open tar; nil: none
+	images map[schemas.ImageID]schemas.ImageRef
+}
+
+// SpoolOptions says where a spool is and how large it grows.
+type SpoolOptions struct {
+	Root      string // folder, which is created if need be, or its file:// URL
+	Namespace string // of the log; a folder below the root, unless it is empty
+	Lane      int
+	TarBytes  int64 // a tar ends with the entry that takes it to this size
+	KeepBytes int64 // the oldest tars beyond these bytes are deleted when a tar ends; 0: none are
 }
 
 // spoolState is where the next entry goes.
@@ -39,26 +53,28 @@ type spoolState struct {
 	bytes int64 // of the open tar
 }
 
-// OpenSpool opens the spool of a lane below a folder, which it creates, or which is given as a file:// URL. A tar ends
-// with the entry that takes it to maxBytes. state is empty for the start of the lane.
-func OpenSpool(root string, lane int, maxBytes int64, state []byte) (*Spool, error) {
-	s, err := openSpool(root, lane, maxBytes, state)
+// ErrForeignSpool means that a spool's folder holds the images of another log.
+var ErrForeignSpool = errors.New("the folder holds the images of another log")
+
+// OpenSpool opens the spool of a lane. state is empty for the start of the lane.
+func OpenSpool(o SpoolOptions, state []byte) (*Spool, error) {
+	s, err := openSpool(o, state)
 	if err != nil {
-		return nil, fmt.Errorf("opening the spool of lane %d in %s: %w", lane, root, err)
+		return nil, fmt.Errorf("opening the spool of lane %d in %s: %w", o.Lane, o.Root, err)
 	}
 	return s, nil
 }
 
-func openSpool(root string, lane int, maxBytes int64, state []byte) (*Spool, error) {
+func openSpool(o SpoolOptions, state []byte) (*Spool, error) {
 	at, err := parseSpoolState(state)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := laneFolder(root, lane)
+	dir, err := laneFolder(o)
 	if err != nil {
 		return nil, err
 	}
-	s := &Spool{dir: dir, maxBytes: maxBytes, at: at}
+	s := &Spool{dir: dir, o: o, at: at}
 	if at.first < 0 {
 		return s, nil
 	}
@@ -73,7 +89,11 @@ func openSpool(root string, lane int, maxBytes int64, state []byte) (*Spool, err
 
 // laneFolder creates the folder of a lane and returns its real path, which references name because a [Bucket] follows no
 // links.
-func laneFolder(root string, lane int) (string, error) {
+func laneFolder(o SpoolOptions) (string, error) {
+	root := o.Root
+	if o.Namespace == "." || o.Namespace == ".." {
+		return "", fmt.Errorf("the namespace %q cannot name a folder", o.Namespace)
+	}
 	if strings.Contains(root, "://") {
 		u, err := url.Parse(root)
 		if err != nil {
@@ -84,7 +104,7 @@ func laneFolder(root string, lane int) (string, error) {
 		}
 		root = u.Path
 	}
-	dir, err := filepath.Abs(filepath.Join(root, fmt.Sprintf("lane-%05d", lane)))
+	dir, err := filepath.Abs(filepath.Join(root, o.Namespace, fmt.Sprintf("lane-%05d", o.Lane)))
 	if err != nil {
 		return "", err
 	}
@@ -94,7 +114,7 @@ func laneFolder(root string, lane int) (string, error) {
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return "", err
 	}
-	return dir, durable.SyncFolder(filepath.Dir(dir))
+	return dir, atomicfile.SyncFolder(filepath.Dir(dir))
 }
 
 // parseSpoolState reads two varints: first + 1 and bytes.
@@ -110,14 +130,17 @@ func parseSpoolState(state []byte) (spoolState, error) {
 	return spoolState{first: int64(first) - 1, bytes: int64(bytes)}, nil
 }
 
-// State says where the spool stands after the latest [Spool.Put] or [Spool.Roll].
+// State returns where the spool stands after the latest [Spool.Put] or [Spool.Roll].
 func (s *Spool) State() []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(nil, uint64(s.at.first+1)), uint64(s.at.bytes))
 }
 
+// tarName returns the file of a tar in its lane's folder.
+func tarName(first int64) string { return fmt.Sprintf("%020d.tar", first) }
+
 // open opens the tar of the state, creating it if need be.
 func (s *Spool) open() error {
-	f, err := os.OpenFile(filepath.Join(s.dir, fmt.Sprintf("%020d.tar", s.at.first)), os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(filepath.Join(s.dir, tarName(s.at.first)), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
 	}
@@ -166,19 +189,15 @@ func (s *Spool) Put(offset int64, encoded []byte) (schemas.ImageRef, error) {
 }
 
 func (s *Spool) put(offset int64, id schemas.ImageID, encoded []byte) (ref schemas.ImageRef, err error) {
-	if s.file == nil {
-		s.at = spoolState{first: offset}
-		if err := s.open(); err != nil {
-			return ref, err
-		}
-		if err := durable.SyncFolder(s.dir); err != nil {
-			return ref, errors.Join(err, s.Close())
-		}
-	}
 	var entry bytes.Buffer
 	at, err := NewWriter(&entry).Write(id.String(), File{Ext: extensionOf(encoded), Data: encoded})
 	if err != nil {
 		return ref, err
+	}
+	if s.file == nil {
+		if err := s.begin(offset, entry.Bytes()); err != nil {
+			return ref, err
+		}
 	}
 	if _, err := s.file.WriteAt(entry.Bytes(), s.at.bytes); err != nil {
 		return ref, err
@@ -186,10 +205,41 @@ func (s *Spool) put(offset int64, id schemas.ImageID, encoded []byte) (ref schem
 	ref = schemas.ImageRef{URI: FileURI(s.file.Name()), Offset: s.at.bytes + at[0], Size: int64(len(encoded))}
 	s.images[id] = ref
 	s.at.bytes += int64(entry.Len())
-	if s.at.bytes >= s.maxBytes {
+	if s.at.bytes >= s.o.TarBytes {
 		return ref, s.Roll()
 	}
 	return ref, nil
+}
+
+// begin opens the tar that begins at an offset. One that is there was begun before a crash, with the same entry.
+func (s *Spool) begin(offset int64, entry []byte) error {
+	s.at = spoolState{first: offset}
+	if err := s.open(); err != nil {
+		return err
+	}
+	err := s.own(entry[:blockSize])
+	if err == nil {
+		err = atomicfile.SyncFolder(s.dir)
+	}
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	return nil
+}
+
+// own checks that the open tar begins as this log's does, or not at all.
+func (s *Spool) own(header []byte) error {
+	there := make([]byte, blockSize)
+	if _, err := s.file.ReadAt(there, 0); errors.Is(err, io.EOF) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if soundHeader(there) && !bytes.Equal(there, header) {
+		return fmt.Errorf("%w: %s begins with the image %s; set a folder that no other log has used, or delete this one",
+			ErrForeignSpool, s.file.Name(), bytes.TrimRight(there[:100], "\x00"))
+	}
+	return nil
 }
 
 func extensionOf(encoded []byte) string {
@@ -220,6 +270,35 @@ func (s *Spool) Roll() error {
 	s.file, s.images, s.at = nil, nil, spoolState{first: -1}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("ending the spool's tar %s: %w", f.Name(), err)
+	}
+	return s.collect()
+}
+
+// collect deletes the oldest tars beyond the bytes to keep. Their images are masked where they are asked for again.
+func (s *Spool) collect() error {
+	if s.o.KeepBytes <= 0 {
+		return nil
+	}
+	entries, err := os.ReadDir(s.dir) // sorted by name, which is by age
+	if err != nil {
+		return fmt.Errorf("looking for old tars of the spool: %w", err)
+	}
+	left := s.o.KeepBytes
+	for i, e := range slices.Backward(entries) {
+		info, err := e.Info()
+		switch {
+		case errors.Is(err, fs.ErrNotExist), err == nil && !e.Type().IsRegular():
+			continue
+		case err != nil:
+			return fmt.Errorf("looking at a tar of the spool: %w", err)
+		}
+		left -= info.Size()
+		if left >= 0 || i >= len(entries)-2 { // pairs in hand may refer to the last two
+			continue
+		}
+		if err := os.Remove(filepath.Join(s.dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("deleting an old tar of the spool: %w", err)
+		}
 	}
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/fulldisk"
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/fulldisk"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -32,10 +32,14 @@ func lane(t testing.TB) spooled {
 	return l
 }
 
+func spoolIn(root string) shard.SpoolOptions {
+	return shard.SpoolOptions{Root: root, Lane: 3, TarBytes: 6000}
+}
+
 // run spools the pairs from..to and returns their references and the state after each.
 func (l spooled) run(t testing.TB, dir string, from, to int, state []byte) (refs []schemas.ImageRef, states [][]byte) {
 	t.Helper()
-	s, err := shard.OpenSpool(dir, 3, 6000, state)
+	s, err := shard.OpenSpool(spoolIn(dir), state)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,11 +169,11 @@ func TestSpoolOfTwoOwners(t *testing.T) {
 	l, dir, straight := lane(t), realDir(t), realDir(t)
 	l.run(t, straight, 0, len(l.images), nil)
 	// The fenced owner is ahead of the state from which the new one goes on, and goes on writing in between.
-	fenced, err := shard.OpenSpool(dir, 3, 6000, nil)
+	fenced, err := shard.OpenSpool(spoolIn(dir), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	owner, err := shard.OpenSpool(dir, 3, 6000, nil)
+	owner, err := shard.OpenSpool(spoolIn(dir), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +217,7 @@ func TestSpoolTriesAgain(t *testing.T) {
 	if err := os.MkdirAll(inTheWay, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	s, err := shard.OpenSpool(dir, 3, 6000, nil)
+	s, err := shard.OpenSpool(spoolIn(dir), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +250,7 @@ func TestSpoolOnAFullDisk(t *testing.T) {
 	failures := 0
 	for room := uint64(0); room < 8000; room += 500 {
 		dir := realDir(t)
-		s, err := shard.OpenSpool(dir, 3, 6000, nil)
+		s, err := shard.OpenSpool(spoolIn(dir), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -276,7 +280,7 @@ func TestSpoolOnAFullDisk(t *testing.T) {
 				full = false
 				failures++
 				_ = s.Close() // it may not be able to
-				if s, err = shard.OpenSpool(dir, 3, 6000, state); err == nil {
+				if s, err = shard.OpenSpool(spoolIn(dir), state); err == nil {
 					ref, err = put(i)
 				}
 			}
@@ -310,13 +314,97 @@ func TestSpoolRefusesWhatIsNotItsOwn(t *testing.T) {
 		"a state not aligned": {dir, []byte{101, 7}},
 		"a tar that is gone":  {realDir(t), states[1]},
 	} {
-		if s, err := shard.OpenSpool(c.root, 3, 6000, c.state); err == nil {
+		if s, err := shard.OpenSpool(spoolIn(c.root), c.state); err == nil {
 			t.Errorf("%s: opened %+v", name, s)
 		}
 	}
-	if s, err := shard.OpenSpool("file://"+dir, 3, 6000, states[1]); err != nil {
+	if s, err := shard.OpenSpool(spoolIn("file://"+dir), states[1]); err != nil {
 		t.Errorf("as a URL: %v", err)
 	} else if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSpoolKeepsNamespacesApart spools two logs into one folder.
+func TestSpoolKeepsNamespacesApart(t *testing.T) {
+	dir := realDir(t)
+	var refs []schemas.ImageRef
+	for i, namespace := range []string{"", "one", "two"} {
+		o := spoolIn(dir)
+		o.Namespace = namespace
+		s, err := shard.OpenSpool(o, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref, err := s.Put(7, []byte(picture(t, i)))
+		if err := errors.Join(err, s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		refs = append(refs, ref)
+	}
+	b := openBucket(t, shard.FileURI(dir))
+	for i, ref := range refs {
+		if _, err := b.ReadRange(t.Context(), ref, schemas.NewImageID([]byte(picture(t, i)))); err != nil {
+			t.Errorf("the image of log %d: %v", i, err)
+		}
+	}
+	for _, namespace := range []string{".", ".."} {
+		o := spoolIn(dir)
+		o.Namespace = namespace
+		if _, err := shard.OpenSpool(o, nil); err == nil {
+			t.Errorf("namespace %q leads out of the folder and is accepted", namespace)
+		}
+	}
+}
+
+// TestSpoolRefusesTheFolderOfAnotherLog begins a lane anew where another lane of the same number has left its tars.
+func TestSpoolRefusesTheFolderOfAnotherLog(t *testing.T) {
+	dir := realDir(t)
+	l := lane(t)
+	l.run(t, dir, 0, len(l.images), nil)
+	before := files(t, dir)
+	l.run(t, dir, 0, len(l.images), nil) // the same log, from its start
+	if !maps.Equal(before, files(t, dir)) {
+		t.Error("spooling the same pairs again changed a tar")
+	}
+	s, err := shard.OpenSpool(spoolIn(dir), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if _, err := s.Put(100, []byte(picture(t, 77))); !errors.Is(err, shard.ErrForeignSpool) || !strings.Contains(err.Error(), "00100.tar") {
+		t.Errorf("error %v, want %v and the name of the tar", err, shard.ErrForeignSpool)
+	}
+	if !maps.Equal(before, files(t, dir)) {
+		t.Error("the tars of the other log changed")
+	}
+	if _, err := s.Put(101, []byte(picture(t, 77))); err != nil {
+		t.Errorf("a tar of a name that was free: %v", err)
+	}
+}
+
+// TestSpoolDeletesTheOldest holds the quota: what is left is what was written last, and never less than two tars.
+func TestSpoolDeletesTheOldest(t *testing.T) {
+	for _, keep := range []int64{0, 1, 30_000} {
+		dir := realDir(t)
+		o := spoolIn(dir)
+		o.KeepBytes = keep
+		s, err := shard.OpenSpool(o, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 20 {
+			if _, err := s.Put(int64(i), []byte(picture(t, i)+strings.Repeat("p", 6000))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		names := slices.Sorted(maps.Keys(files(t, dir)))
+		want := map[int64]int{0: 20, 1: 2, 30_000: 3}[keep] // 8,192 bytes each
+		if len(names) != want || !strings.HasSuffix(names[len(names)-1], "00019.tar") {
+			t.Errorf("keeping %d bytes: %v, want the last %d", keep, names, want)
+		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/pairstream/pairstream/internal/atomicfile"
 )
 
 // File is one file of an example: its extension without dot, and its contents.
@@ -69,7 +71,7 @@ func (w *Writer) add(name string, data []byte) (int64, error) {
 	return at, w.tar.Flush()
 }
 
-// Bytes is the length of the tar so far.
+// Bytes returns the length of the tar so far.
 func (w *Writer) Bytes() int64 { return w.out.n }
 
 // Close writes the end marker.
@@ -82,7 +84,7 @@ type DirWriter struct {
 	perShard int
 	shards   int
 	examples int // in the open tar
-	file     *os.File
+	file     *atomicfile.File
 	tar      *Writer
 }
 
@@ -100,7 +102,7 @@ func NewDirWriter(dir string, perShard int) (*DirWriter, error) {
 // Write adds the files of one example.
 func (d *DirWriter) Write(key string, files ...File) error {
 	if d.file == nil {
-		f, err := os.CreateTemp(d.dir, ".shard-*")
+		f, err := atomicfile.Create(d.path(), 0o644)
 		if err != nil {
 			return fmt.Errorf("creating a shard: %w", err)
 		}
@@ -115,24 +117,23 @@ func (d *DirWriter) Write(key string, files ...File) error {
 	return d.finish()
 }
 
+// path returns that of the open tar once it is complete.
+func (d *DirWriter) path() string { return filepath.Join(d.dir, fmt.Sprintf("%05d.tar", d.shards)) }
+
 // finish completes the open tar and gives it its name.
 func (d *DirWriter) finish() error {
-	path := filepath.Join(d.dir, fmt.Sprintf("%05d.tar", d.shards))
 	f := d.file
 	d.file = nil
-	err := errors.Join(d.tar.Close(), f.Chmod(0o644), f.Close())
+	err := d.tar.Close()
 	if err == nil {
-		err = os.Rename(f.Name(), path)
+		err = f.Commit()
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("finishing shard %s: %w", path, err), os.Remove(f.Name()))
+		return errors.Join(fmt.Errorf("finishing shard %s: %w", d.path(), err), f.Abort())
 	}
 	d.shards++
 	return nil
 }
-
-// Shards is the number of complete tars.
-func (d *DirWriter) Shards() int { return d.shards }
 
 // Close completes the last tar.
 func (d *DirWriter) Close() error {
@@ -149,5 +150,5 @@ func (d *DirWriter) Abort() error {
 	}
 	f := d.file
 	d.file = nil
-	return errors.Join(f.Close(), os.Remove(f.Name()))
+	return f.Abort()
 }

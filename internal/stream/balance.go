@@ -9,9 +9,9 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// balancer shares out lanes so that each owner has the same number, one more or less, and keeps as many as it can of
-// those that it had: a lane that changes hands is rebuilt from the start of its open group. Every member says in its
-// user data which lanes it has.
+// balancer shares out lanes so that each owner has the same number, one more or less. An owner keeps as many as it
+// can of the lanes that it had. A lane that changes hands is rebuilt from the start of its open group. Every member
+// says in its user data which lanes it has.
 type balancer struct {
 	mu   sync.Mutex
 	held []int
@@ -45,14 +45,14 @@ func (*balancer) AssignGroups(members []kafka.GroupMember, partitions []kafka.Pa
 		topic, free[p.ID] = p.Topic, true
 	}
 	lanes := make([][]int, len(members))
-	quota := func(extra bool) int { // how many lanes a member has when all are shared out
+	quota := func(extra bool) int { // the number of lanes of a member when all are shared out
 		n := len(partitions) / len(members)
 		if extra {
 			n++
 		}
 		return n
 	}
-	larger := len(partitions) % len(members) // so many members have one lane more
+	larger := len(partitions) % len(members) // this many members have one lane more
 	for i, m := range members {
 		for _, lane := range heldLanes(m.UserData) {
 			if n := len(lanes[i]); free[lane] && (n < quota(false) || n == quota(false) && larger > 0) {
@@ -89,7 +89,7 @@ func heldLanes(data []byte) []int {
 	for len(data) > 0 {
 		lane, n := binary.Uvarint(data)
 		if n <= 0 {
-			return nil // not ours: as if it had none
+			return nil // another program's data: the member counts as having no lanes
 		}
 		lanes = append(lanes, int(lane))
 		data = data[n:]

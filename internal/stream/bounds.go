@@ -18,7 +18,8 @@ func (l *Log) Bounds(ctx context.Context, topic schemas.Topic, lane int) (Bounds
 	name := l.name(topic)
 	err := l.retry(ctx, fmt.Sprintf("listing offsets of %s, lane %d", name, lane), func(ctx context.Context) error {
 		resp, err := l.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
-			Topics: map[string][]kafka.OffsetRequest{name: {kafka.FirstOffsetOf(lane), kafka.LastOffsetOf(lane)}},
+			IsolationLevel: kafka.ReadCommitted,
+			Topics:         map[string][]kafka.OffsetRequest{name: {kafka.FirstOffsetOf(lane), kafka.LastOffsetOf(lane)}},
 		})
 		if err != nil {
 			return err
@@ -34,15 +35,16 @@ func (l *Log) Bounds(ctx context.Context, topic schemas.Topic, lane int) (Bounds
 	return b, err
 }
 
-// last is what the log knows of where a stage stopped in one lane of one output.
+// last is what the log knows of the place where a stage stopped, in one lane of one output.
 type last struct {
 	found bool
 	seq   int64
 	mark  Mark
+	rec   Record
 }
 
-// lastRecord reads where a stage stopped from the last record of a lane that carries a seq and a mark (invariants 4 and
-// 6). Usually that is the very last one.
+// lastRecord reads where a stage stopped. It takes the last record of a lane that carries a seq and a mark
+// (invariants 4 and 6). Usually that is the very last one.
 func (l *Log) lastRecord(ctx context.Context, topic schemas.Topic, lane int) (last, error) {
 	rec, found, err := l.lastWhere(ctx, topic, lane, isSequenced)
 	if err != nil {
@@ -52,11 +54,11 @@ func (l *Log) lastRecord(ctx context.Context, topic schemas.Topic, lane int) (la
 		return last{}, l.checkNeverWritten(ctx, topic, lane)
 	}
 	mark, err := rec.Mark()
-	return last{found: err == nil, seq: rec.Seq, mark: mark}, err
+	return last{found: err == nil, seq: rec.Seq, mark: mark, rec: rec}, err
 }
 
-// checkNeverWritten refuses a lane whose records are all gone: a stage that began it anew would number its records from 0,
-// and its readers would take them for repetitions.
+// checkNeverWritten refuses a lane whose records are all gone. A stage that began it anew would number its records
+// from 0, and its readers would take them for repetitions.
 func (l *Log) checkNeverWritten(ctx context.Context, topic schemas.Topic, lane int) error {
 	b, err := l.Bounds(ctx, topic, lane)
 	if err == nil && b.Start > 0 {
@@ -76,8 +78,8 @@ func isSequenced(rec *Record) bool {
 	return err == nil
 }
 
-// lastWhere reads the last record of a lane that counts. Looking back in windows that grow passes over what does not:
-// records of others, and control batches of producers that use transactions.
+// lastWhere reads the last record of a lane that counts. It looks back in windows that grow. So it passes over
+// records of others, and over control batches of producers that use transactions.
 func (l *Log) lastWhere(ctx context.Context, topic schemas.Topic, lane int, counts func(*Record) bool) (Record, bool, error) {
 	b, err := l.Bounds(ctx, topic, lane)
 	if err != nil {
@@ -126,8 +128,8 @@ func (l *Log) lastIn(ctx context.Context, f *fetcher, from, end int64, counts fu
 	return latest, found, nil
 }
 
-// LastSeq is the seq of the last record of a lane, -1 when it has none. Another writer may be writing still, so it is
-// a lower bound of what follows in the log.
+// LastSeq returns the seq of the last record of a lane, -1 when it has none. Another writer may still be writing, so
+// the result is a lower bound of what follows in the log.
 func (l *Log) LastSeq(ctx context.Context, topic schemas.Topic, lane int) (int64, error) {
 	found, err := l.lastRecord(ctx, topic, lane)
 	if err != nil || !found.found {

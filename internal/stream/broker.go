@@ -26,15 +26,15 @@ type BrokerOptions struct {
 }
 
 // Broker is a Kafka-protocol broker in this process, for one machine. With a data directory, what it has acknowledged
-// is on disk and survives a kill. When it starts it reads all of its log, and takes about as much memory meanwhile as
-// the log is large (1 GB in 2 s).
+// is on disk and survives a kill. When it starts, it reads all of its log, 1 GB in 2 s. Meanwhile it takes about as
+// much memory as the log is large.
 type Broker struct {
 	cluster *kfake.Cluster
 	addr    string
 	lock    *os.File
 }
 
-// maxRequestBytes bounds what one request may claim to be long.
+// maxRequestBytes bounds the length that one request may claim.
 const maxRequestBytes = 128 << 20
 
 // StartBroker starts the embedded broker.
@@ -82,6 +82,7 @@ func StartBroker(o BrokerOptions) (*Broker, error) {
 	if b.cluster, err = kfake.NewCluster(opts...); err != nil {
 		return nil, errors.Join(explainStart(o, err), b.unlock())
 	}
+	guardBatches(b.cluster)
 	b.addr = b.cluster.ListenAddrs()[0]
 	return b, nil
 }
@@ -96,10 +97,10 @@ func explainStart(o BrokerOptions, err error) error {
 	return fmt.Errorf("starting the embedded broker on %s: %w", o.Addr, err)
 }
 
-// Addr is the host:port that clients connect to.
+// Addr returns the host:port that clients connect to.
 func (b *Broker) Addr() string { return b.addr }
 
-// Close stops the broker; its data directory can be opened again afterwards.
+// Close stops the broker. Its data directory can be opened again afterwards.
 func (b *Broker) Close() error {
 	b.cluster.Close()
 	return b.unlock()

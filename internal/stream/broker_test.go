@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/figures"
-	"github.com/pairstream/pairstream/internal/soak"
+	"github.com/pairstream/pairstream/internal/testing/figures"
+	"github.com/pairstream/pairstream/internal/testing/soak"
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestMain also is the broker process of the tests, and the stages' processes of scenarios.
+// TestMain runs the tests. In other processes it is the broker of the tests, or the stages of a scenario.
 func TestMain(m *testing.M) {
 	if slow := strings.Fields(os.Getenv("STREAM_TEST_SLOW")); len(slow) == 3 {
 		pause, err := time.ParseDuration(slow[1])
@@ -94,7 +94,7 @@ func (b *brokerProcess) kill(t *testing.T) {
 }
 
 // TestBrokerKilled kills the broker again and again under load, without a warning, and starts it again on its data
-// directory and port. Every record that was acknowledged is there in the end, and a stage that never stopped has
+// directory and port. In the end every record that was acknowledged is there, and a stage that never stopped has
 // processed it.
 func TestBrokerKilled(t *testing.T) {
 	t.Parallel()
@@ -215,7 +215,7 @@ func TestStartBrokerRefuses(t *testing.T) {
 	}
 }
 
-// TestGarbageOnTheBrokersPort sends what is not the Kafka protocol; the broker must survive it and serve others.
+// TestGarbageOnTheBrokersPort sends what is not the Kafka protocol. The broker must survive it and serve others.
 func TestGarbageOnTheBrokersPort(t *testing.T) {
 	b := startBroker(t, BrokerOptions{})
 	for name, garbage := range map[string]string{

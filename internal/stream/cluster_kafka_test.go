@@ -13,14 +13,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pairstream/pairstream/internal/figures"
-	"github.com/pairstream/pairstream/internal/kafkatest"
-	"github.com/pairstream/pairstream/internal/soak"
+	"github.com/pairstream/pairstream/internal/testing/figures"
+	"github.com/pairstream/pairstream/internal/testing/kafkatest"
+	"github.com/pairstream/pairstream/internal/testing/soak"
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestSuiteOnKafka runs on Apache Kafka what TestSuite runs on the embedded broker, and a sample of the injected crashes
-// and of the owners that wake up after they have lost their lane; with SOAK=1 all of them.
+// TestSuiteOnKafka runs on Apache Kafka what TestSuite runs on the embedded broker. It also runs a sample of the
+// injected crashes, and of the owners that wake up after they have lost their lane. With SOAK=1 it runs all of them.
 func TestSuiteOnKafka(t *testing.T) {
 	cluster := kafkatest.Start(t, kafkatest.Options{Settings: map[string]string{"group.min.session.timeout.ms": "1000"}})
 	on := broker{"cluster", strings.Join(cluster.Brokers(), ",")}
@@ -59,8 +59,8 @@ func upTo(n int) []int {
 	return numbers
 }
 
-// TestFaultsOfKafkaPass kills, pauses and restarts brokers while two processes' worth of owners run a stage under load.
-// In the end every pair that was acknowledged has been processed, once and in order.
+// TestFaultsOfKafkaPass kills, pauses and restarts brokers while two processes' worth of owners run a stage under
+// load. In the end every pair that was acknowledged has been processed, once and in order.
 func TestFaultsOfKafkaPass(t *testing.T) {
 	cluster := kafkatest.Start(t, kafkatest.Options{Settings: map[string]string{"group.min.session.timeout.ms": "1000"}})
 	const lanes = 3
@@ -122,7 +122,7 @@ func TestFaultsOfKafkaPass(t *testing.T) {
 	time.Sleep(20 * time.Second)
 	must(cluster.Resume(leader))
 	goesOn("a broker paused for 20 s")
-	var restarts errgroup.Group // at once: one broker alone has no quorum to become ready with
+	var restarts errgroup.Group // all at once: one broker alone has no quorum to become ready with
 	for i := range cluster.Size() {
 		must(cluster.Kill(i))
 	}
@@ -158,7 +158,7 @@ func TestFaultsOfKafkaPass(t *testing.T) {
 	})
 }
 
-// TestKafkaRefuses checks that what Apache Kafka says when it refuses a connection ends in the same lines as with the
+// TestKafkaRefuses checks the lines that a refused connection ends in. They are the same on Apache Kafka as with the
 // embedded broker.
 func TestKafkaRefuses(t *testing.T) {
 	cluster := kafkatest.Start(t, kafkatest.Options{

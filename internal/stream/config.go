@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -65,7 +66,7 @@ type Config struct {
 	StallAfter       time.Duration `env:"STREAM_STALL_AFTER" envDefault:"10m" desc:"time without progress, with input at hand, after which a lane is reported as stalled"`
 }
 
-// DefaultConfig is what an empty environment gives.
+// DefaultConfig returns the configuration that an empty environment gives.
 func DefaultConfig() Config {
 	return Config{
 		Lanes: 4, Replication: -1, MaxMessageBytes: 22 << 20,
@@ -150,7 +151,7 @@ func (c Config) validateSecurity() []error {
 		} {
 			need(value == "", variable+"="+value, "has no effect without KAFKA_TLS=true")
 		}
-		slices.SortFunc(problems, func(a, b error) int { return compareStrings(a.Error(), b.Error()) })
+		slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	}
 	need((c.TLSCert == "") == (c.TLSKey == ""), "KAFKA_TLS_CERT and KAFKA_TLS_KEY", "set both or none")
 	switch c.SASL {
@@ -163,16 +164,6 @@ func (c Config) validateSecurity() []error {
 		need(false, "KAFKA_SASL="+c.SASL, "want PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or nothing")
 	}
 	return problems
-}
-
-func compareStrings(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 func isPort(s string) bool {
@@ -205,7 +196,7 @@ func compression(name string) (kafka.Compression, error) {
 	return 0, fmt.Errorf("STREAM_COMPRESSION=%s: want none, gzip, snappy, lz4 or zstd", name)
 }
 
-// GroupID is the consumer group that shares out the lanes of a stage.
+// GroupID returns the name of the consumer group that shares out the lanes of a stage.
 func (c Config) GroupID(stage string) string {
 	return schemas.Topic("pairstream-" + stage).Name(c.Namespace)
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/figures"
+	"github.com/pairstream/pairstream/internal/testing/figures"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -22,7 +22,7 @@ type scenario struct {
 	moreEnds map[schemas.Topic]int64
 }
 
-// extended is the scenario with all of its input.
+// extended returns the scenario with all of its input.
 func (s scenario) extended() scenario {
 	s.input, s.ends, s.more = slices.Concat(s.input, s.more), s.moreEnds, nil
 	return s
@@ -132,8 +132,8 @@ func crashAt(spec StageSpec, point crashPoint, n int) StageSpec {
 	return spec
 }
 
-// TestCrashAtEveryBoundary crashes a stage at each boundary that an undisturbed run passes, starts it again, crashes it
-// at the same kind of boundary once more, and lets the third run end.
+// TestCrashAtEveryBoundary crashes a stage at each boundary that an undisturbed run passes, and starts it again. It
+// crashes the stage once more at the same kind of boundary, and lets the third run end.
 func TestCrashAtEveryBoundary(t *testing.T) {
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
@@ -182,7 +182,7 @@ func (s scenario) crash(t *testing.T, broker string, point crashPoint, n int, wa
 	}
 }
 
-// finish waits until the run crashes or has written all that is due, and stops it then.
+// finish waits until the run crashes or has written all that is due. Then it stops the run.
 func (s scenario) finish(t *testing.T, l *Log, r *stageRun) error {
 	t.Helper()
 	for topic, seq := range s.ends {

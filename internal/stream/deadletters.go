@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,7 +21,11 @@ const (
 	headerDeadStage  = "dl-stage"
 	headerDeadReason = "dl-reason"
 	headerDeadKey    = "dl-key" // the record's own key, when it has one
+	headerDeadCut    = "dl-cut" // how many bytes the value had, when the dead letter lacks a part of the value, the key or the headers
 )
+
+// maxDeadKeyBytes is the most that a dead letter keeps of its record's key.
+const maxDeadKeyBytes = 4 << 10
 
 // maxReasonBytes keeps a reason that quotes its record from making the dead letter much larger than the record.
 const maxReasonBytes = 1 << 10
@@ -34,15 +39,16 @@ type DeadLetter struct {
 	Stage  string
 	Reason string
 	Key    []byte
-	Value  []byte // untouched
+	Value  []byte // untouched, or the beginning
+	Cut    int64  // how many bytes the whole value had, when this is the beginning
 	Schema string
 	Time   time.Time // informative
 
 	headers []header
 }
 
-// deadLetter makes the message that sets rec aside. Its key names the record, so that what is written again after a
-// crash can be told from another dead letter.
+// deadLetter makes the message that sets rec aside. The key names the record, so that a reader can tell a second
+// writing after a crash from another dead letter.
 func deadLetter(stage string, rec Record, reason string) message {
 	if len(reason) > maxReasonBytes {
 		reason = strings.ToValidUTF8(reason[:maxReasonBytes], "")
@@ -60,22 +66,65 @@ func deadLetter(stage string, rec Record, reason string) message {
 		},
 	}
 	if rec.key != nil {
-		m.headers = append(m.headers, header{Key: headerDeadKey, Value: rec.key})
+		m.headers = append(m.headers, header{Key: headerDeadKey, Value: rec.key[:min(len(rec.key), maxDeadKeyBytes)]})
 	}
-	m.headers = append(m.headers, rec.headers...)
+	if !m.addHeaders(rec.headers) || len(rec.key) > maxDeadKeyBytes {
+		m.headers = append(m.headers, header{Key: headerDeadCut, Value: strconv.AppendInt(nil, int64(len(rec.Value)), 10)})
+	}
 	return m
+}
+
+// addHeaders appends as many headers as a reader takes, with room for [headerDeadCut]. It reports whether these are
+// all.
+func (m *message) addHeaders(more []header) bool {
+	const room = 64
+	size := room
+	for _, h := range m.headers {
+		size += len(h.Key) + len(h.Value)
+	}
+	for _, h := range more {
+		size += len(h.Key) + len(h.Value)
+		if size > maxHeaderBytes || len(m.headers)+1 >= maxRecordHeaders {
+			return false
+		}
+		m.headers = append(m.headers, h)
+	}
+	return true
+}
+
+// cut shortens a dead letter to about most bytes, and notes how long its record was. It reports whether that was possible.
+func (m *message) cut(most int64) bool {
+	if m.topic != schemas.DeadLetters || m.wireSize() <= most {
+		return false
+	}
+	m.headers = slices.Clone(m.headers)
+	whole := int64(len(m.value))
+	noted := false
+	for i, h := range m.headers {
+		switch h.Key {
+		case headerDeadKey:
+			m.headers[i].Value = h.Value[:min(len(h.Value), maxReasonBytes)]
+		case headerDeadCut:
+			noted = true
+		}
+	}
+	if !noted {
+		m.headers = append(m.headers, header{Key: headerDeadCut, Value: strconv.AppendInt(nil, whole, 10)})
+	}
+	m.value = m.value[:min(whole, max(0, whole-(m.wireSize()-most)))]
+	return int64(len(m.value)) < whole || m.wireSize() <= most
 }
 
 // DeadLetter sets aside a record that was read with a [Reader], and waits for the ack.
 func (p *Publisher) DeadLetter(ctx context.Context, stage string, rec Record, reason string) error {
-	p.meter.deadLettered(reasonClass(reason))
+	p.instruments.deadLettered(reasonClass(reason))
 	if err := p.enqueue(ctx, deadLetter(stage, rec, reason)); err != nil {
 		return err
 	}
 	return p.Flush(ctx)
 }
 
-// reason is the text of a dead letter's reason.
+// reason returns the text of a dead letter's reason.
 func reason(err error) string {
 	for class, sentinel := range map[string]error{
 		"malformed": schemas.ErrMalformed, "unknown schema": schemas.ErrUnknownSchema, "invalid record": schemas.ErrInvalid,
@@ -87,30 +136,33 @@ func reason(err error) string {
 	return err.Error()
 }
 
-const maxReasonClass = 32
-
-// reasonClass is the part of a reason that may label a metric: its words up to the first colon, if they are plain
-// enough to be a class and not to name a record.
-func reasonClass(reason string) string {
-	class, _, _ := strings.Cut(reason, ":")
-	if class == "" || len(class) > maxReasonClass {
-		return "other"
-	}
-	for _, r := range class {
-		if !(r >= 'a' && r <= 'z' || r == ' ' || r == '-') {
-			return "other"
-		}
-	}
-	return class
+// reasonClasses are the reasons that may label a metric. The words of a reason can come from a record, so any other
+// reason counts as "other".
+var reasonClasses = []string{
+	"malformed", "unknown schema", "invalid record", "foreign record", "unexpected record", "no seq header", "bad seq header",
+	"broken batch", "oversized batch", "oversized headers", "record too large",
+	"unusable image", "image came inline", "image bytes do not have the image id", "image missing", "image empty", "image forbidden",
+	"image masked", "tar header", "tar cut", "tar no end", "entry name", "entry type", "entry oversize", "entry duplicate", "entry cut",
+	"caption json", "caption empty", "caption encoding", "caption long", "caption missing", "caption many", "problems many",
+	"behind the final seal", "duplicate pair",
 }
 
-// DeadLetters yields the dead letters that are in the log now, oldest first and each record once: what a stage set
-// aside again after a crash is passed over, and so is what another stage set aside as well.
+// reasonClass returns the part of a reason up to the first colon, if it is one of the known classes.
+func reasonClass(reason string) string {
+	class, _, _ := strings.Cut(reason, ":")
+	if slices.Contains(reasonClasses, class) {
+		return class
+	}
+	return "other"
+}
+
+// DeadLetters yields the dead letters that are in the log now, oldest first and each record once. It passes over what
+// a stage set aside again after a crash, and over what another stage set aside as well.
 func (l *Log) DeadLetters(ctx context.Context) iter.Seq2[DeadLetter, error] {
 	return l.DeadLettersFrom(ctx, 0)
 }
 
-// DeadLettersFrom is DeadLetters for those with a number not below first.
+// DeadLettersFrom yields the same as DeadLetters, but only letters whose number is at least first.
 func (l *Log) DeadLettersFrom(ctx context.Context, first int64) iter.Seq2[DeadLetter, error] {
 	return func(yield func(DeadLetter, error) bool) {
 		type key struct {
@@ -151,7 +203,7 @@ func parseDeadLetter(rec Record) (DeadLetter, error) {
 		Topic:  schemas.Topic(text(headerDeadTopic)), Stage: text(headerDeadStage), Reason: text(headerDeadReason),
 		Schema: rec.Schema, Value: rec.Value, Time: rec.Time,
 	}
-	var lerr, oerr error
+	var err, lerr, oerr error
 	d.Lane, lerr = strconv.Atoi(text(headerDeadLane))
 	d.Offset, oerr = strconv.ParseInt(text(headerDeadOffset), 10, 64)
 	if d.Topic == "" || lerr != nil || oerr != nil {
@@ -161,6 +213,10 @@ func parseDeadLetter(rec Record) (DeadLetter, error) {
 		switch {
 		case h.Key == headerDeadKey:
 			d.Key = h.Value
+		case h.Key == headerDeadCut:
+			if d.Cut, err = strconv.ParseInt(string(h.Value), 10, 64); err != nil {
+				return d, fmt.Errorf("header %s: %w", headerDeadCut, err)
+			}
 		case !strings.HasPrefix(h.Key, "dl-"):
 			d.headers = append(d.headers, h)
 		}
@@ -168,9 +224,13 @@ func parseDeadLetter(rec Record) (DeadLetter, error) {
 	return d, nil
 }
 
-// Republish puts a dead letter back at the end of the lane that it came from, as it was: to be used after a fix. Only
-// what outside producers wrote can go back; the place of a stage's record is in a sequence that is gone by.
+// Republish writes a dead letter's record again, at the end of the lane that it came from. Only the records of
+// outside producers can go back. A stage's record has a seq, and its place is taken.
 func (p *Publisher) Republish(ctx context.Context, d DeadLetter) error {
+	if d.Cut > 0 {
+		return fmt.Errorf("republishing %s, lane %d, offset %d: the dead letter has only %d of its %d bytes",
+			d.Topic, d.Lane, d.Offset, len(d.Value), d.Cut)
+	}
 	if Sequenced(d.Topic) {
 		return fmt.Errorf("republishing %s, lane %d, offset %d: its records are numbered by the stage that wrote them",
 			d.Topic, d.Lane, d.Offset)

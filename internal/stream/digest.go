@@ -12,8 +12,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Records yields the records of a lane from a position up to but not including the offset end, or up to what the log
-// holds now when end is negative; each record once. Records that are not part of the lane's sequence are passed over.
+// Records yields the records of a lane from a position up to but not including the offset end, each once. A negative
+// end means all that the log holds now. Records passes over what is not part of the lane's sequence.
 func (l *Log) Records(ctx context.Context, topic schemas.Topic, lane int, from Position, end int64) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		b, err := l.Bounds(ctx, topic, lane)
@@ -30,7 +30,14 @@ func (l *Log) Records(ctx context.Context, topic schemas.Topic, lane int, from P
 		if from.Offset >= end {
 			return
 		}
-		r := l.OpenReader(topic, lane, from, ReaderOptions{Name: "scan"})
+		var skips []Skip
+		if isLaneTopic(topic) {
+			if skips, err = l.skipsOf(ctx, topic, lane); err != nil {
+				yield(Record{}, err)
+				return
+			}
+		}
+		r := l.newReader(topic, lane, from, 8<<20, newInstruments(l.metrics, "scan", nil), skips)
 		defer r.Close()
 		for r.Position().Offset < end {
 			rec, ok, err := r.nextBelow(ctx, end)
@@ -48,7 +55,8 @@ func (l *Log) Records(ctx context.Context, topic schemas.Topic, lane int, from P
 	}
 }
 
-// nextBelow is Next, but stops at the offset end, which may come after duplicates or control batches only.
+// nextBelow returns the next record, but stops at the offset end. It stops there even when only duplicates or control
+// batches lie before the end.
 func (r *Reader) nextBelow(ctx context.Context, end int64) (Record, bool, error) {
 	for {
 		rec, ok, err := r.poll(ctx)
@@ -68,14 +76,14 @@ func (r *Reader) nextBelow(ctx context.Context, end int64) (Record, bool, error)
 	}
 }
 
-// Digest is a running hash over the records of a lane: their schemas, seqs and values, in order and each once. Where
-// they lie in the log does not count, so equal digests mean equal sequences.
+// Digest is a running hash over the records of a lane: their schemas, seqs and values, in order and each once. Places
+// in the log do not count, so equal digests mean equal sequences.
 type Digest struct {
 	Records int64
 	h       hash.Hash
 }
 
-// NewDigest is the digest of no records.
+// NewDigest returns the digest of no records.
 func NewDigest() *Digest { return &Digest{h: sha256.New()} }
 
 // Add takes up the next record.
@@ -90,10 +98,11 @@ func (d *Digest) Add(rec Record) {
 	d.Records++
 }
 
-// Sum is the digest as 64 hexadecimal digits.
+// Sum returns the digest as 64 hexadecimal digits.
 func (d *Digest) Sum() string { return hex.EncodeToString(d.h.Sum(nil)) }
 
-// Digest reads a lane from a position up to the offset end (negative: all that is there) and returns its digest.
+// Digest reads a lane from a position up to the offset end and returns its digest. A negative end means all that is
+// there.
 func (l *Log) Digest(ctx context.Context, topic schemas.Topic, lane int, from Position, end int64) (*Digest, error) {
 	d := NewDigest()
 	for rec, err := range l.Records(ctx, topic, lane, from, end) {

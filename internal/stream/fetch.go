@@ -2,31 +2,26 @@ package stream
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
 
 	"github.com/pairstream/pairstream/schemas"
 )
 
 const (
 	fetchWait     = 500 * time.Millisecond // how long a broker holds a fetch that has nothing to return
-	maxFetchBytes = 1 << 20                // a broker returns a larger batch all the same, when it is the first
-	stallAfter    = 10 * time.Second       // with records to fetch and none fetched
+	maxFetchBytes = 1 << 20                // a broker still returns a larger batch when it is the first
+	stallAfter    = 10 * time.Second       // without a record fetched, though there are records to fetch
 )
 
 // fetcher reads one lane of a topic ahead of its user, within a budget of bytes. It knows nothing of seqs.
 type fetcher struct {
-	log   *Log
-	topic schemas.Topic
-	lane  int
-	meter *meter
+	log         *Log
+	topic       schemas.Topic
+	lane        int
+	instruments *instruments
 
 	expect int // how many records the last fetch had
 
@@ -45,10 +40,10 @@ type fetcher struct {
 	done   chan struct{}
 }
 
-func (l *Log) startFetcher(topic schemas.Topic, lane int, offset, budget int64, m *meter) *fetcher {
+func (l *Log) startFetcher(topic schemas.Topic, lane int, offset, budget int64, m *instruments) *fetcher {
 	ctx, cancel := context.WithCancel(context.Background()) // ends with close: a reader outlives the call that opened it
 	f := &fetcher{
-		log: l, topic: topic, lane: lane, budget: budget, meter: m,
+		log: l, topic: topic, lane: lane, budget: budget, instruments: m,
 		ready: make(chan struct{}, 1), space: make(chan struct{}, 1), cancel: cancel, done: make(chan struct{}),
 	}
 	f.high.Store(-1)
@@ -64,16 +59,16 @@ func (l *Log) startFetcher(topic schemas.Topic, lane int, offset, budget int64, 
 	return f
 }
 
-// close stops the fetcher; what it read ahead is forgotten.
+// close stops the fetcher. It forgets what it read ahead.
 func (f *fetcher) close() {
 	f.cancel()
 	<-f.done
-	f.meter.addBytes(-f.bytes)
+	f.instruments.addBytes(-f.bytes)
 	f.bytes = 0
 }
 
-// take returns what was read since the last take, and frees the budget of the records taken before. It returns nothing
-// when nothing is at hand.
+// take returns what was read since the last take, and frees the budget of the records taken before. It returns
+// nothing when nothing is at hand.
 func (f *fetcher) take() ([]Record, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -81,7 +76,7 @@ func (f *fetcher) take() ([]Record, error) {
 	f.chunk = nil
 	freed := f.bytes - size(got)
 	f.bytes -= freed
-	f.meter.addBytes(-freed)
+	f.instruments.addBytes(-freed)
 	signal(f.space)
 	if len(got) == 0 {
 		return nil, f.failed
@@ -97,10 +92,19 @@ func size(records []Record) int64 {
 	return n
 }
 
-// recordOverhead is what a record takes besides its value, roughly: headers and bookkeeping.
-const recordOverhead = 256
+const (
+	recordOverhead = 256     // what a record takes besides its bytes, roughly
+	headerOverhead = 64      // what a header takes besides its bytes
+	batchRoom      = 1 << 20 // how much larger than a record a decompressed batch may be
+)
 
-func (r *Record) size() int64 { return int64(len(r.Value)) + int64(len(r.key)) + recordOverhead }
+func (r *Record) size() int64 {
+	n := int64(len(r.Value)) + int64(len(r.key)) + recordOverhead
+	for _, h := range r.headers {
+		n += int64(len(h.Key)) + int64(len(h.Value)) + headerOverhead
+	}
+	return n
+}
 
 func signal(c chan struct{}) {
 	select {
@@ -167,7 +171,7 @@ func (f *fetcher) put(records []Record) {
 	}
 	f.bytes += n
 	f.mu.Unlock()
-	f.meter.addBytes(n)
+	f.instruments.addBytes(n)
 }
 
 // setBudget changes the most bytes to hold.
@@ -178,7 +182,7 @@ func (f *fetcher) setBudget(budget int64) {
 	signal(f.space)
 }
 
-// fetchBytes is how much to ask for at once.
+// fetchBytes returns the number of bytes to ask for at once.
 func (f *fetcher) fetchBytes() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -201,80 +205,23 @@ func (f *fetcher) waitForSpace(ctx context.Context) error {
 	}
 }
 
-// fetch reads the records at offset and after; next is the offset after them, which lies further when control batches
-// were passed over.
+// fetch reads the records at offset and after. It returns as next the offset after them, which lies further when
+// fetch passed over control batches.
 func (f *fetcher) fetch(ctx context.Context, offset int64) (records []Record, next int64, err error) {
 	rctx, cancel := context.WithTimeout(ctx, fetchWait+f.log.cfg.RequestTimeout)
 	defer cancel()
-	resp, err := f.log.client.Fetch(rctx, &kafka.FetchRequest{
-		Topic: f.log.name(f.topic), Partition: f.lane, Offset: offset,
-		MinBytes: 1, MaxBytes: f.fetchBytes(), MaxWait: fetchWait,
-	})
+	resp, err := f.log.fetchRaw(rctx, f.log.name(f.topic), f.lane, offset, f.fetchBytes())
 	if err != nil {
 		return nil, offset, err
 	}
-	if resp.Error != nil {
-		return nil, offset, resp.Error
+	f.high.Store(resp.LastStableOffset)
+	d := batchDecoder{
+		topic: f.topic, lane: f.lane, offset: offset, limit: f.log.cfg.MaxMessageBytes + batchRoom,
+		aborted: resp.AbortedTransactions, records: make([]Record, 0, min(f.expect, maxDecodedBytes/recordOverhead)),
 	}
-	f.high.Store(resp.HighWatermark)
-	return f.decode(resp.Records, offset)
-}
-
-func (f *fetcher) decode(rr protocol.RecordReader, offset int64) (records []Record, next int64, err error) {
-	batches := []protocol.RecordReader{rr}
-	if s, ok := rr.(*protocol.RecordStream); ok {
-		batches = s.Records
+	if err := d.decode(resp.Records); err != nil {
+		return nil, offset, err
 	}
-	next = offset
-	records = make([]Record, 0, f.expect)
-	defer func() { f.expect = len(records) }()
-	for _, b := range batches {
-		_, control := b.(*protocol.ControlBatch)
-		for {
-			rec, err := b.ReadRecord()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				return nil, offset, fmt.Errorf("decoding a batch: %w", err)
-			}
-			if rec.Offset < offset || control { // a batch may start before the offset that was asked for
-				err = errors.Join(closeBytes(rec.Key), closeBytes(rec.Value))
-			} else {
-				var r Record
-				r, err = f.record(rec)
-				records = append(records, r)
-			}
-			if err != nil {
-				return nil, offset, fmt.Errorf("decoding offset %d: %w", rec.Offset, err)
-			}
-			next = max(next, rec.Offset+1)
-		}
-	}
-	return records, next, nil
-}
-
-func (f *fetcher) record(rec *protocol.Record) (Record, error) {
-	r := Record{Topic: f.topic, Lane: f.lane, Offset: rec.Offset, Seq: -1, Time: rec.Time, headers: rec.Headers}
-	var err error
-	if r.Value, err = readBytes(rec.Value); err != nil {
-		return r, err
-	}
-	r.key, err = readBytes(rec.Key)
-	return r, err
-}
-
-func readBytes(b protocol.Bytes) ([]byte, error) {
-	if b == nil {
-		return nil, nil
-	}
-	v, err := protocol.ReadAll(b)
-	return v, errors.Join(err, b.Close())
-}
-
-func closeBytes(b protocol.Bytes) error {
-	if b == nil {
-		return nil
-	}
-	return b.Close()
+	f.expect = len(d.records)
+	return d.records, d.offset, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 )
 
 // groupDialer makes the connections of one consumer group. kafka-go waits for the answer to a join as long as a
-// rebalance may last, even when the group is closed meanwhile; then hangUp ends the wait.
+// rebalance may last, even when the group is closed meanwhile. hangUp then ends the wait.
 type groupDialer struct {
 	sec    *security
 	mu     sync.Mutex
@@ -23,7 +24,7 @@ type groupDialer struct {
 	hungUp bool
 }
 
-// lastWords is how long leaving a group may take.
+// lastWords is the most time that leaving a group may take.
 const lastWords = 2 * time.Second
 
 func (d *groupDialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -36,14 +37,14 @@ func (d *groupDialer) dial(ctx context.Context, network, address string) (net.Co
 	c := &groupConn{Conn: conn, d: d}
 	d.conns[c] = true
 	patience := dialTimeout // kafka-go would wait without end for the first answer when it authenticates
-	if d.hungUp {           // to leave the group is all that is left to do
+	if d.hungUp {           // only leaving the group is left to do
 		patience = lastWords
 	}
 	c.silence = time.AfterFunc(patience, func() { _ = c.Close() })
 	return c, nil
 }
 
-// hangUp closes all connections; those made later live shortly.
+// hangUp closes all connections. Connections made later live shortly.
 func (d *groupDialer) hangUp() {
 	d.mu.Lock()
 	d.hungUp = true
@@ -80,16 +81,16 @@ func (c *groupConn) Close() error {
 	return c.Conn.Close()
 }
 
-// A member learns of a rebalance by its next heartbeat, drains, and joins again; one that takes longer than the time for
-// rebalancing loses its lanes with its work. So heartbeats are frequent whatever the session timeout is, and the margin
-// leaves time for a machine that is busy with other things.
+// A member learns of a rebalance by its next heartbeat, drains, and joins again. A member that takes longer than the
+// time for rebalancing loses its lanes with its work. So heartbeats are frequent whatever the session timeout is. The
+// margin leaves time for a machine that is busy with other things.
 const (
 	slowestHeartbeat = time.Second
 	rejoinMargin     = 5 * time.Second
 )
 
-// patience is how long a rebalance waits for work in hand. No heartbeat goes out meanwhile, so it is well below the
-// session timeout: a lane that is busy for longer goes on beside the rebalance (see worker).
+// patience returns how long a rebalance waits for work in hand. No heartbeat goes out meanwhile, so it is well below
+// the session timeout. A lane that is busy for longer goes on beside the rebalance (see worker).
 func (c Config) patience() time.Duration { return min(c.DrainTimeout, c.SessionTimeout/2) }
 
 // joinGroup starts to take part in the consumer group of a stage.
@@ -111,38 +112,76 @@ func (l *Log) joinGroup(spec StageSpec, share *balancer) (*kafka.ConsumerGroup, 
 	return group, d, nil
 }
 
-// commits collects the offsets of all lanes of a generation, to be committed in one request.
+// commits collects the offsets of all lanes of a generation, to be committed in one request. It also collects what
+// each lane has to say of itself. That goes with the offset, so that whoever asks for a stage's lag sees it.
 type commits struct {
 	mu      sync.Mutex
-	offsets map[string]map[int]int64
+	offsets map[place]int64
+	states  map[place]string
+	changed map[place]bool
+}
+
+// place is a lane of a topic, by its name on the brokers.
+type place struct {
+	name string
+	lane int
+}
+
+// newCommits makes the commits of a generation. It knows what the generation before has committed.
+func newCommits(before *commits) *commits {
+	c := &commits{offsets: make(map[place]int64), states: make(map[place]string), changed: make(map[place]bool)}
+	if before != nil {
+		before.mu.Lock()
+		defer before.mu.Unlock()
+		maps.Copy(c.offsets, before.offsets)
+		maps.Copy(c.states, before.states)
+	}
+	return c
 }
 
 func (c *commits) add(name string, lane int, offset int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.offsets == nil {
-		c.offsets = make(map[string]map[int]int64)
-	}
-	if c.offsets[name] == nil {
-		c.offsets[name] = make(map[int]int64)
-	}
-	c.offsets[name][lane] = offset
+	p := place{name, lane}
+	c.offsets[p], c.changed[p] = offset, true
 }
 
-func (c *commits) take() map[string]map[int]int64 {
+func (c *commits) say(name string, lane int, state string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	offsets := c.offsets
-	c.offsets = nil
-	return offsets
+	if p := (place{name, lane}); c.states[p] != state {
+		c.states[p], c.changed[p] = state, true
+	}
+}
+
+// maxState is the most bytes of a lane's state. Brokers take 4096 with an offset.
+const maxState = 1000
+
+// take returns what has changed since the last call.
+func (c *commits) take() map[string][]kafka.OffsetCommit {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	topics := make(map[string][]kafka.OffsetCommit)
+	for p := range c.changed {
+		offset, ok := c.offsets[p]
+		if !ok {
+			offset = -1 // nothing was processed yet
+		}
+		state := c.states[p]
+		state = strings.ToValidUTF8(state[:min(len(state), maxState)], "")
+		topics[p.name] = append(topics[p.name], kafka.OffsetCommit{Partition: p.lane, Offset: offset, Metadata: state})
+	}
+	clear(c.changed)
+	return topics
 }
 
 // LaneLag says how far a stage is in one lane of one of its inputs.
 type LaneLag struct {
 	Topic     schemas.Topic
 	Lane      int
-	Committed int64 // offset that the stage has come to, -1 when it has not begun; about a second old
-	End       int64 // offset after the last record
+	Committed int64  // offset that the stage has reached, -1 when it has not begun; about a second old
+	End       int64  // offset after the last record
+	State     string // what the lane has to say: that it is parked, or what it waits for; empty: it is at work
 }
 
 // Lag reads what a stage has committed, for dashboards.
@@ -167,12 +206,12 @@ func (l *Log) Lag(ctx context.Context, stage string, inputs ...schemas.Topic) ([
 	}
 	var lags []LaneLag
 	for _, t := range inputs {
-		committed := make(map[int]int64)
+		committed := make(map[int]kafka.OffsetFetchPartition)
 		for _, p := range resp.Topics[l.name(t)] {
 			if p.Error != nil {
 				return nil, fmt.Errorf("reading offsets of %s, %s, lane %d: %w", req.GroupID, t, p.Partition, p.Error)
 			}
-			committed[p.Partition] = p.CommittedOffset
+			committed[p.Partition] = p
 		}
 		for _, lane := range lanes {
 			b, err := l.Bounds(ctx, t, lane)
@@ -181,15 +220,16 @@ func (l *Log) Lag(ctx context.Context, stage string, inputs ...schemas.Topic) ([
 			}
 			at, ok := committed[lane]
 			if !ok {
-				at = -1
+				at.CommittedOffset = -1
 			}
-			lags = append(lags, LaneLag{Topic: t, Lane: lane, Committed: at, End: b.End})
+			lags = append(lags, LaneLag{Topic: t, Lane: lane, Committed: at.CommittedOffset, End: b.End, State: at.Metadata})
 		}
 	}
 	return lags, nil
 }
 
-// Commit says for dashboards how far a stage is that reads its lanes by itself and not through [Log.Run].
+// Commit says, for dashboards, how far a stage is. It is for a stage that reads its lanes by itself and not through
+// [Log.Run].
 func (l *Log) Commit(ctx context.Context, stage string, topic schemas.Topic, offsets map[int]int64) error {
 	name := l.name(topic)
 	req := &kafka.OffsetCommitRequest{GroupID: l.cfg.GroupID(stage), GenerationID: -1, Topics: make(map[string][]kafka.OffsetCommit)}
@@ -198,13 +238,19 @@ func (l *Log) Commit(ctx context.Context, stage string, topic schemas.Topic, off
 	}
 	rctx, cancel := l.request(ctx)
 	defer cancel()
-	resp, err := l.client.OffsetCommit(rctx, req)
+	return l.commitOffsets(rctx, req)
+}
+
+func (l *Log) commitOffsets(ctx context.Context, req *kafka.OffsetCommitRequest) error {
+	resp, err := l.client.OffsetCommit(ctx, req)
 	if err != nil {
-		return fmt.Errorf("committing offsets of %s: %w", stage, err)
+		return fmt.Errorf("committing offsets of %s: %w", req.GroupID, err)
 	}
-	for _, p := range resp.Topics[name] {
-		if p.Error != nil {
-			return fmt.Errorf("committing offsets of %s, %s, lane %d: %w", stage, name, p.Partition, p.Error)
+	for name, partitions := range resp.Topics {
+		for _, p := range partitions {
+			if p.Error != nil {
+				return fmt.Errorf("committing offsets of %s, %s, lane %d: %w", req.GroupID, name, p.Partition, p.Error)
+			}
 		}
 	}
 	return nil

@@ -9,10 +9,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// guardedListener protects the embedded broker from its clients. kfake believes the length at the head of a request, and
-// allocates as much (a TLS greeting claims 369 MB); it panics at a request key that it does not know; and it forgets to
-// expire a member of a consumer group whose connection breaks while it waits for an answer: such a ghost keeps its lanes
-// for ever.
+// guardedListener protects the embedded broker from its clients. kfake has three weaknesses. It allocates the length at
+// the head of a request, and a TLS greeting claims 369 MB. It panics at a request key that it does not know. It does not
+// expire a member of a consumer group whose connection breaks during a join: such a ghost keeps its lanes for ever.
 type guardedListener struct{ net.Listener }
 
 func (l *guardedListener) Accept() (net.Conn, error) {
@@ -40,8 +39,9 @@ func newGuardedConn(conn net.Conn) *guardedConn {
 	return c
 }
 
-// Read passes on what is the Kafka protocol. That the client is gone is held back until a join or sync of its is
-// answered: then kfake takes the member for one that has the answer, and expires it when no heartbeat follows.
+// Read passes on what is the Kafka protocol. When the client is gone, Read waits with the error until kfake has
+// answered the client's join or sync. kfake then believes that the member has the answer, and expires it for want of
+// heartbeats.
 func (c *guardedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if gerr := c.look(p[:n]); gerr != nil {

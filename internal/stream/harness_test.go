@@ -10,10 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmihailenco/msgpack/v5"
+
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// testConfig points at a broker, or several with commas between, in a namespace of its own.
+// testConfig returns a configuration that points at a broker, or at several with commas between. It has a namespace
+// of its own.
 func testConfig(broker, namespace string, lanes int) Config {
 	cfg := DefaultConfig()
 	cfg.Brokers, cfg.Namespace, cfg.Lanes = strings.Split(broker, ","), namespace, lanes
@@ -69,14 +72,14 @@ func put(t *testing.T, l *Log, messages ...message) {
 
 const testSchema = "pairstream.test/1"
 
-// pair is a message as an outside producer writes it.
+// pair returns a message as an outside producer writes it.
 func pair(lane int, value string) message {
 	return message{topic: schemas.Pairs, lane: lane, value: []byte(value), headers: []header{
 		{Key: schemas.HeaderSchema, Value: []byte(testSchema)},
 	}}
 }
 
-// numbered is a message as a stage writes it.
+// numbered returns a message as a stage writes it.
 func numbered(topic schemas.Topic, lane int, seq int64, value string) message {
 	return sequenced(topic, lane, seq, Mark{}, testSchema, []byte(value))
 }
@@ -94,6 +97,17 @@ func start(l *Log, spec StageSpec) *stageRun {
 	return r
 }
 
+// parked runs a stage of one lane until the lane is parked, and returns why.
+func parked(t *testing.T, l *Log, spec StageSpec) string {
+	t.Helper()
+	spec.Counters = new(Counters)
+	r := start(l, spec)
+	await(t, "the lane is parked", func() bool { return len(spec.Counters.States()) > 0 })
+	state := spec.Counters.States()[0]
+	r.stop(t)
+	return state
+}
+
 func (r *stageRun) stop(t *testing.T) {
 	t.Helper()
 	r.cancel()
@@ -102,7 +116,7 @@ func (r *stageRun) stop(t *testing.T) {
 	}
 }
 
-// await polls until ok holds; the test's own deadline ends a wait that is in vain.
+// await polls until ok holds. The test's own deadline ends a wait that is in vain.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	deadline, limited := t.Deadline()
@@ -134,7 +148,7 @@ func awaitSeqs(t *testing.T, l *Log, want map[schemas.Topic]int64, lanes ...int)
 	}
 }
 
-// lines are the values of a lane as a reader sees them.
+// lines returns the values of a lane as a reader sees them.
 func lines(t *testing.T, l *Log, topic schemas.Topic, lane int) []string {
 	t.Helper()
 	var values []string
@@ -158,8 +172,24 @@ func digest(t *testing.T, l *Log, topic schemas.Topic, lane int) string {
 
 var errCrash = errors.New("injected crash")
 
-// batcher is a 1:1 stage that works on batches, as the encoder does. Some records are poison at once, some only turn out
-// to be when their batch is worked on.
+// raw is a record of any bytes.
+type raw struct {
+	schema string
+	value  []byte
+}
+
+func (r raw) Schema() string { return r.schema }
+
+func (raw) Validate() error { return nil }
+
+// EncodeMsgpack writes the bytes as they are.
+func (r raw) EncodeMsgpack(e *msgpack.Encoder) error {
+	_, err := e.Writer().Write(r.value)
+	return err
+}
+
+// batcher is a 1:1 stage that works on batches, as the encoder does. Some records are poison at once. Others only
+// turn out to be poison when their batch is worked on.
 type batcher struct {
 	size int
 	held []Record
@@ -185,7 +215,7 @@ func (b *batcher) Flush(_ context.Context, out Output) error {
 			}
 			continue
 		}
-		if err := out.EmitBytes(schemas.Embeddings, testSchema, append([]byte("embedding of "), rec.Value...), out.After(rec, nil)); err != nil {
+		if err := out.Emit(schemas.Embeddings, raw{testSchema, append([]byte("embedding of "), rec.Value...)}, out.After(rec, nil)); err != nil {
 			return err
 		}
 	}
@@ -200,8 +230,8 @@ func batcherSpec() StageSpec {
 	}
 }
 
-// grouper collects groups, and writes for each a chunk per member and then a manifest to a second topic, as the indexer
-// does. Only the manifest lets a restart pass over a group.
+// grouper collects groups, as the indexer does. For each group it writes a chunk per member, and then a manifest to a
+// second topic. Only the manifest lets a restart pass over a group.
 type grouper struct {
 	size, group int
 	start       Mark
@@ -219,14 +249,14 @@ func (g *grouper) Process(_ context.Context, rec Record, out Output) error {
 		return nil
 	}
 	for i, m := range g.members {
-		if err := out.EmitBytes(schemas.Neighbors, testSchema, fmt.Appendf(nil, "group %d member %d: %s", g.group, i, m), g.start); err != nil {
+		if err := out.Emit(schemas.Neighbors, raw{testSchema, fmt.Appendf(nil, "group %d member %d: %s", g.group, i, m)}, g.start); err != nil {
 			return err
 		}
 	}
 	g.group++
 	manifest := fmt.Appendf(nil, "group %d: %s", g.group-1, strings.Join(g.members, ", "))
 	g.members = nil
-	return out.EmitBytes(schemas.Groups, testSchema, manifest, out.After(rec, fmt.Append(nil, g.group)))
+	return out.Emit(schemas.Groups, raw{testSchema, manifest}, out.After(rec, fmt.Append(nil, g.group)))
 }
 
 func (g *grouper) Flush(context.Context, Output) error { return nil }
@@ -271,7 +301,7 @@ func (j *joiner) Process(_ context.Context, rec Record, out Output) error {
 	if j.want--; j.want == 0 {
 		resume = out.After(rec, nil)
 	}
-	return out.EmitBytes(schemas.Batches, testSchema, fmt.Appendf(nil, "%s: %s", j.head, rec.Value), resume)
+	return out.Emit(schemas.Batches, raw{testSchema, fmt.Appendf(nil, "%s: %s", j.head, rec.Value)}, resume)
 }
 
 func (j *joiner) Flush(context.Context, Output) error { return nil }

@@ -16,14 +16,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pairstream/pairstream/internal/figures"
-	"github.com/pairstream/pairstream/internal/soak"
+	"github.com/pairstream/pairstream/internal/testing/figures"
+	"github.com/pairstream/pairstream/internal/testing/soak"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 const killLanes = 4
 
-// killConfig is the configuration of the scenario killed and of its processes.
+// killConfig returns the configuration of the scenario killed and of its processes.
 func killConfig(brokers, namespace string) Config {
 	cfg := testConfig(brokers, namespace, killLanes)
 	cfg.BatchBytes = 2000
@@ -34,7 +34,7 @@ func killConfig(brokers, namespace string) Config {
 	return cfg
 }
 
-// workerMain is a process that runs two stages until its standard input ends, or it is killed.
+// workerMain runs two stages in a process until its standard input ends, or it is killed.
 func workerMain(brokers, namespace string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -54,7 +54,7 @@ func workerMain(brokers, namespace string) error {
 	return g.Wait()
 }
 
-// worker is a process of workerMain.
+// workerProcess is a process of workerMain.
 type workerProcess struct {
 	cmd    *exec.Cmd
 	out    strings.Builder
@@ -102,7 +102,7 @@ func (w *workerProcess) kill(t *testing.T) {
 	<-w.done
 }
 
-// killInput is the i-th pair of the scenario killed.
+// killInput returns the i-th pair of the scenario killed.
 func killInput(i int) message {
 	if i%97 == 0 {
 		return pair(i%killLanes, fmt.Sprint("late poison ", i))
@@ -110,7 +110,7 @@ func killInput(i int) message {
 	return pair(i%killLanes, fmt.Sprint("pair ", i))
 }
 
-// killEnds are the last seqs of a lane when so many of its pairs are processed.
+// killEnds returns the last seqs of a lane when so many of its pairs are processed.
 func killEnds(lane, pairs int) map[schemas.Topic]int64 {
 	good := int64(0)
 	for k := range pairs {
@@ -121,8 +121,8 @@ func killEnds(lane, pairs int) map[schemas.Topic]int64 {
 	return map[schemas.Topic]int64{schemas.Embeddings: good - 1, schemas.Neighbors: good/3*3 - 1, schemas.Groups: good/3 - 1}
 }
 
-// killed kills processes that run two stages at random points under load, and pauses some until others have taken their
-// lanes over: then they wake up and write on.
+// killed kills processes that run two stages, at random points under load. It pauses some until others have taken
+// their lanes over. Then they wake up and write on.
 func killed(t *testing.T, b broker) {
 	faults := soak.Choose(8, 120)
 	r := rand.New(rand.NewPCG(soak.Seed(t, 11), 0))
@@ -172,8 +172,8 @@ func killed(t *testing.T, b broker) {
 	})
 }
 
-// compareKilled holds the outcome against that of an undisturbed run on the same pairs: those in the log, in which a batch
-// may be twice when its producer did not hear of the ack.
+// compareKilled compares the outcome with that of an undisturbed run on the same pairs. The pairs are those in the
+// log. A batch may be there twice when its producer did not hear of the ack.
 func compareKilled(t *testing.T, b broker, l *Log, sent int) (records int) {
 	quiet := openLog(t, killConfig(b.brokers, "killed-quiet"))
 	var m []message

@@ -11,20 +11,29 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
+// errMaking marks a stage that cannot be made. Its settings or its models are at fault, and the process is of no use.
+var errMaking = errors.New("making stage")
+
 // lane runs a stage on one lane, from its last mark until it is told to stop.
 type lane struct {
-	log     *Log
-	spec    StageSpec
-	id      int
-	meter   *meter
-	pulse   *Pulse
-	commit  func(map[schemas.Topic]int64) // offsets processed whose outputs are all acknowledged
-	stage   Stage
-	readers map[schemas.Topic]*Reader
-	out     *output
-	pos     []TopicPosition // after the records handed to Process, in the order of the spec's inputs
-	held    bool            // Process was called since the last Flush
-	pending pendingCommit
+	log         *Log
+	spec        StageSpec
+	id          int
+	instruments *instruments
+	pulse       *Pulse
+	healthy     func()                        // called now and then while the lane does its work
+	say         func(state string)            // tells what the lane waits for; empty: nothing
+	commit      func(map[schemas.Topic]int64) // takes the processed offsets whose outputs are all acknowledged
+	stage       Stage
+	readers     map[schemas.Topic]*Reader
+	out         *output
+	pos         []TopicPosition         // after the records handed to Process, in the order of the spec's inputs
+	kept        map[schemas.Topic]int64 // number of the message whose place was noted in the control topic
+	keepNext    time.Time
+	blocked     bool   // and another input has records
+	waits       string // what the lane has said that it waits for
+	held        bool   // Process was called since the last Flush
+	pending     pendingCommit
 
 	mu   sync.Mutex
 	stop context.CancelFunc // ends reading when the publisher fails
@@ -32,15 +41,16 @@ type lane struct {
 
 // open finds the point to go on from (invariants 4 to 6), and opens the inputs there.
 func (ln *lane) open(ctx context.Context, budget int64) error {
-	mark, published, err := ln.recover(ctx)
+	mark, published, wrote, err := ln.recover(ctx)
 	if err != nil {
 		return err
 	}
 	ln.log.logger.Info("taking up a lane", keyStage, ln.spec.Name, keyLane, ln.id, keyFrom, mark.Inputs, keyTo, mark.Seqs)
 	if ln.stage, err = ln.spec.New(ln.id, mark.State); err != nil {
-		return fmt.Errorf("making stage: %w", err)
+		return fmt.Errorf("%w: %w", errMaking, err)
 	}
 	share := budget / int64(len(ln.spec.Inputs)+1)
+	ln.kept, ln.keepNext = make(map[schemas.Topic]int64), time.Now().Add(ln.log.keepEvery)
 	ln.out = newOutput(ln, mark, published, share)
 	ln.readers = make(map[schemas.Topic]*Reader, len(ln.spec.Inputs))
 	for _, t := range ln.spec.Inputs {
@@ -48,37 +58,42 @@ func (ln *lane) open(ctx context.Context, budget int64) error {
 		if from, err = ln.skipTrimmed(ctx, t, from); err != nil {
 			return err
 		}
-		ln.readers[t] = ln.log.openReader(t, ln.id, from, share, ln.meter)
+		skips, err := ln.log.skipsOf(ctx, t, ln.id)
+		if err != nil {
+			return err
+		}
+		if err := ln.log.checkSame(ctx, t, ln.id, from, wrote, skips); err != nil {
+			return err
+		}
+		ln.readers[t] = ln.log.newReader(t, ln.id, from, share, ln.instruments, skips)
 		ln.pos = append(ln.pos, TopicPosition{t, from})
 	}
 	return nil
 }
 
-// recover reads the end of every output and chooses the furthest mark that is covered (invariant 5).
-func (ln *lane) recover(ctx context.Context) (Mark, map[schemas.Topic]int64, error) {
-	published := make(map[schemas.Topic]int64, len(ln.spec.Outputs))
+// recover reads the end of every output and chooses the furthest mark that is covered (invariant 5). It also returns
+// the latest record of all outputs.
+func (ln *lane) recover(ctx context.Context) (best Mark, published map[schemas.Topic]int64, wrote Record, err error) {
+	published = make(map[schemas.Topic]int64, len(ln.spec.Outputs))
 	var marks []Mark
 	for _, t := range ln.spec.Outputs {
-		l, err := ln.log.lastRecord(ctx, t, ln.id)
+		l, err := ln.stopped(ctx, t)
 		if err != nil {
-			return Mark{}, nil, err
+			return best, nil, wrote, err
 		}
 		if !l.found {
 			continue
 		}
 		if err := l.mark.check(ln.spec.Inputs, ln.spec.Outputs); err != nil {
-			return Mark{}, nil, fmt.Errorf("last record of %s: %w", ln.log.name(t), err)
+			return best, nil, wrote, fmt.Errorf("last record of %s: %w", ln.log.name(t), err)
 		}
 		published[t] = l.seq + 1
 		marks = append(marks, l.mark)
-	}
-	best := Mark{}
-	for _, m := range marks {
-		if m.covered(published) && m.compare(best, ln.spec.Inputs, ln.spec.Outputs) > 0 {
-			best = m
+		if l.rec.Time.After(wrote.Time) {
+			wrote = l.rec
 		}
 	}
-	return best, published, nil
+	return furthest(marks, published, ln.spec.Inputs, ln.spec.Outputs), published, wrote, nil
 }
 
 // skipTrimmed lets a lane that was never begun start with the first pair that retention has left.
@@ -97,13 +112,13 @@ func (ln *lane) skipTrimmed(ctx context.Context, t schemas.Topic, from Position)
 	return Position{Offset: b.Start}, nil
 }
 
-// current reports whether nobody has written to the outputs since this lane did, so that it may go on as it is.
+// current reports whether nobody has written to the outputs since this lane did. The lane may then go on as it is.
 func (ln *lane) current(ctx context.Context) (bool, error) {
 	if ln.out.pub.failure() != nil {
 		return false, nil
 	}
 	for _, s := range ln.out.seqs {
-		l, err := ln.log.lastRecord(ctx, s.Topic, ln.id)
+		l, err := ln.stopped(ctx, s.Topic)
 		if err != nil {
 			return false, err
 		}
@@ -127,16 +142,16 @@ func (ln *lane) setBudget(budget int64) {
 	}
 }
 
-// run processes records until reading ends; then it finishes what is in hand, and may be called again. work outlives
-// reading by the drain time. A record that was read is processed even if reading ends meanwhile: its reader will not
-// return it again.
+// run processes records until reading ends. Then it finishes what is in hand, and may be called again. work outlives
+// reading by the drain time. run processes a record that was read even if reading ends meanwhile, because its reader
+// will not return it again.
 func (ln *lane) run(reading, work context.Context) error {
 	reading, stop := context.WithCancel(reading)
 	defer stop()
 	ln.mu.Lock()
 	ln.stop = stop
 	ln.mu.Unlock()
-	if err := ln.out.pub.failure(); err != nil { // it failed before there was something to stop
+	if err := ln.out.pub.failure(); err != nil { // the publisher failed before there was anything to stop
 		return err
 	}
 	for {
@@ -158,7 +173,7 @@ func (ln *lane) run(reading, work context.Context) error {
 	}
 }
 
-// writingFailed ends reading, so that the failure is noticed while there is nothing to read.
+// writingFailed ends reading, so that the lane notices the failure while there is nothing to read.
 func (ln *lane) writingFailed() {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
@@ -183,8 +198,10 @@ func (ln *lane) step(work context.Context, rec Record) error {
 	ln.held = true
 	started := time.Now()
 	err := ln.stage.Process(work, rec, ln.out)
-	ln.meter.worked(started)
+	ln.instruments.worked(started)
 	switch {
+	case newer(&rec, err):
+		err = Damaged(fmt.Errorf("%s, lane %d, seq %d is of a newer version: it waits for a newer program: %w", rec.Topic, rec.Lane, rec.Seq, err))
 	case errors.Is(err, ErrPoison):
 		err = ln.deadLetter(work, rec, err)
 	case err == nil:
@@ -199,7 +216,7 @@ func (ln *lane) step(work context.Context, rec Record) error {
 	return ln.maybeCommit()
 }
 
-// next returns the next record of the input that the stage asks for; while there is none, the stage is flushed.
+// next returns the next record of the input that the stage asks for. While there is none, next flushes the stage.
 func (ln *lane) next(reading, work context.Context) (Record, error) {
 	r, ok := ln.readers[ln.stage.Input()]
 	if !ok {
@@ -224,8 +241,9 @@ func (ln *lane) next(reading, work context.Context) (Record, error) {
 	return rec, err
 }
 
-// advance moves the lane's position past rec, and gives rec the positions of the other inputs. A reader's own position
-// is of no use here: it may be past a record that was read but is not processed because the lane is given up.
+// advance moves the lane's position past rec, and gives rec the positions of the other inputs. A reader's own
+// position would be wrong here. It may lie past a record that was read but not processed, because the lane is given
+// up.
 func (ln *lane) advance(rec *Record) {
 	for i := range ln.pos {
 		if ln.pos[i].Topic == rec.Topic {
@@ -236,8 +254,10 @@ func (ln *lane) advance(rec *Record) {
 	}
 }
 
-// wait waits for a record, and commits meanwhile.
+// wait waits for a record, and commits meanwhile. After a while it says what it waits for.
 func (ln *lane) wait(reading context.Context, r *Reader) (Record, error) {
+	since := time.Now()
+	defer ln.waited()
 	for {
 		if err := ln.maybeCommit(); err != nil {
 			return Record{}, err
@@ -248,6 +268,9 @@ func (ln *lane) wait(reading context.Context, r *Reader) (Record, error) {
 		if err == nil || reading.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 			return rec, err
 		}
+		if time.Since(since) >= ln.log.saidAfter {
+			ln.sayWaiting(r)
+		}
 	}
 }
 
@@ -257,7 +280,7 @@ func (ln *lane) flush(work context.Context) error {
 	started := time.Now()
 	ln.pulse.Take()
 	err := ln.stage.Flush(work, ln.out)
-	ln.meter.worked(started)
+	ln.instruments.worked(started)
 	if err != nil {
 		return fmt.Errorf("flushing: %w", err)
 	}
@@ -276,11 +299,14 @@ func (ln *lane) drain(work context.Context) error {
 	if err := ln.out.pub.Flush(work); err != nil {
 		return fmt.Errorf("waiting for acks: %w", err)
 	}
+	if err := ln.keep(work); err != nil {
+		return err
+	}
 	ln.pending.take(ln.offsets(), 0)
 	return ln.commitNow()
 }
 
-// close stops reading and writing at once; after drain there is nothing left to write.
+// close stops reading and writing at once. After drain there is nothing left to write.
 func (ln *lane) close() {
 	if ln.out != nil {
 		ln.out.pub.abort()
@@ -316,13 +342,19 @@ func (p *pendingCommit) take(offsets map[schemas.Topic]int64, after int64) {
 	p.offsets, p.after = offsets, after
 }
 
-// maybeCommit commits about once a second the offsets of a second before.
+// maybeCommit commits, about once a second, the offsets of a second before.
 func (ln *lane) maybeCommit() error {
 	now := time.Now()
 	if now.Before(ln.pending.next) {
 		return nil
 	}
 	ln.pending.next = now.Add(commitEvery)
+	ln.healthy()
+	if now.After(ln.keepNext) {
+		if err := ln.keep(ln.out.work); err != nil {
+			return err
+		}
+	}
 	put, acked := ln.out.pub.progress()
 	if ln.pending.offsets != nil && acked < ln.pending.after {
 		return nil

@@ -118,7 +118,7 @@ func TestLag(t *testing.T) {
 	l := openLog(t, testConfig(b.Addr(), "", 2))
 	put(t, l, pair(0, "one"), pair(0, "two"), pair(1, "three"))
 	if got, err := l.Lag(t.Context(), "batcher", schemas.Pairs); err != nil || !slices.Equal(got, []LaneLag{
-		{schemas.Pairs, 0, -1, 2}, {schemas.Pairs, 1, -1, 1},
+		{schemas.Pairs, 0, -1, 2, ""}, {schemas.Pairs, 1, -1, 1, ""},
 	}) {
 		t.Errorf("before: %+v, %v", got, err)
 	}
@@ -127,7 +127,7 @@ func TestLag(t *testing.T) {
 	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 0}, 1)
 	r.stop(t)
 	if got, err := l.Lag(t.Context(), "batcher", schemas.Pairs); err != nil || !slices.Equal(got, []LaneLag{
-		{schemas.Pairs, 0, 2, 2}, {schemas.Pairs, 1, 1, 1},
+		{schemas.Pairs, 0, 2, 2, ""}, {schemas.Pairs, 1, 1, 1, ""},
 	}) {
 		t.Errorf("after: %+v, %v", got, err)
 	}
@@ -139,8 +139,8 @@ func TestLag(t *testing.T) {
 	}
 }
 
-// TestBusyLaneIsKept lets another owner join while one lane of the first has a large piece of work in hand: the group
-// goes on without waiting for it, and it is not lost.
+// TestBusyLaneIsKept lets another owner join while one lane of the first has a large piece of work in hand. The group
+// goes on without waiting for the work, and the work is not lost.
 func TestBusyLaneIsKept(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t, BrokerOptions{})
@@ -191,8 +191,9 @@ func TestBusyLaneIsKept(t *testing.T) {
 	}
 }
 
-// TestMemberThatDiesWhileItJoinsIsExpired breaks the connection of a member that waits for the answer to its join. The
-// broker must not let it keep lanes for longer than its session lasts. (What it does by itself is a matter of chance.)
+// TestMemberThatDiesWhileItJoinsIsExpired breaks the connection of a member that waits for the answer to its join.
+// The broker must not let it keep lanes for longer than its session lasts. (What the broker does by itself is a
+// matter of chance.)
 func TestMemberThatDiesWhileItJoinsIsExpired(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t, BrokerOptions{})
@@ -220,7 +221,7 @@ func dieWhileJoining(t *testing.T, cfg Config) {
 	}
 	release := make(chan struct{})
 	gen.Start(func(context.Context) { <-release })
-	// Meanwhile a second one asks to join, and dies.
+	// Meanwhile a second member asks to join, and dies.
 	conn, err := net.Dial("tcp", cfg.Brokers[0])
 	if err != nil {
 		t.Fatal(err)

@@ -11,14 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/figures"
-	"github.com/pairstream/pairstream/internal/soak"
+	"github.com/pairstream/pairstream/internal/testing/figures"
+	"github.com/pairstream/pairstream/internal/testing/soak"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 // injected writes into every lane topic that a stage writes, between the stage's own records and while the next stage
-// reads them: repetitions in any order, a stretch written anew by an owner that was fenced, and what no stage wrote. Only
-// the last is set aside, and the next stage writes what it writes without all this.
+// reads them. It writes repetitions in any order, a stretch written anew by an owner that was fenced, and what no
+// stage wrote. Only the last is set aside. The output of the next stage is the same as without all this.
 func injected(t *testing.T, b broker) {
 	const n = 400
 	seed := soak.Seed(t, 5)
@@ -66,7 +66,7 @@ func injected(t *testing.T, b broker) {
 	b.record(t, figures.Figures{Scenario: "repetitions and junk on every lane topic", Faults: faults, Records: records})
 }
 
-// disturbed is n records of a topic, and the same with others between them.
+// disturbed returns n records of a topic, and the same with others between them.
 func disturbed(r *rand.Rand, topic schemas.Topic, n int) (clean, dirty []message, junk int) {
 	record := func(seq int) message { return numbered(topic, 0, int64(seq), fmt.Sprint("value ", seq)) }
 	for i := range n {
@@ -104,7 +104,7 @@ const (
 	slowBacklog = 4000 // records that are there when the slow consumer starts
 )
 
-// slowMain is a process with a stage that takes its time over each record; it prints its largest live heap.
+// slowMain runs a stage that takes its time over each record. It prints the process's largest live heap.
 func slowMain(brokers string, pause, lasts time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), lasts)
 	defer cancel()
@@ -131,8 +131,8 @@ func slowMain(brokers string, pause, lasts time.Duration) error {
 	return <-r.done
 }
 
-// slowConsumer lets a producer be ten times faster than the process that reads: its memory stays within the bound, however
-// much is waiting.
+// slowConsumer lets a producer be ten times faster than the process that reads. The process's memory stays within the
+// bound, however much is waiting.
 func slowConsumer(t *testing.T, b broker) {
 	pause, lasts := soak.Choose(10*time.Millisecond, 100*time.Millisecond), soak.Choose(4*time.Second, 10*time.Minute)
 	cfg := testConfig(b.brokers, "slow", 2)

@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,27 +23,30 @@ type header = protocol.Header
 
 // Log is a connection to the topics of one namespace. It is safe for concurrent use.
 type Log struct {
-	cfg       Config
-	logger    *slog.Logger
-	metrics   *metrics
-	addr      net.Addr
-	transport *kafka.Transport
-	client    *kafka.Client
-	security  *security
-	clock     func() time.Time // stamps what is written; brokers put their own time in its place
+	cfg                                                       Config
+	logger                                                    *slog.Logger
+	metrics                                                   *metrics
+	addr                                                      net.Addr
+	transport                                                 *kafka.Transport
+	client                                                    *kafka.Client
+	security                                                  *security
+	limits                                                    sync.Map // max.message.bytes by topic, as the brokers say
+	stamped                                                   sync.Map // topics whose records have the brokers\' time
+	parkedPause, saidAfter, topicsEvery, clockSkew, keepEvery time.Duration
+	clock                                                     func() time.Time // stamps what is written; brokers replace it by their own time
 }
 
-// Options are what a Log shares with the rest of its process; nil members are left out.
+// Options are what a Log shares with the rest of its process. Members that are nil are left out.
 type Options struct {
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
 
-// clientID is how the brokers see this program.
+// clientID is the name of this program for the brokers.
 const clientID = "pairstream"
 
-// Connect checks the configuration and that a broker can be reached with it. It gives up within five seconds with one
-// line that names the setting to look at.
+// Connect checks the configuration, and that it reaches a broker. It gives up within five seconds with one line that
+// names the setting to look at.
 func Connect(ctx context.Context, cfg Config, opts Options) (*Log, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -66,7 +69,10 @@ func Connect(ctx context.Context, cfg Config, opts Options) (*Log, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	l := &Log{cfg: cfg, logger: logger, metrics: m, addr: kafka.TCP(cfg.Brokers...), security: sec, clock: time.Now}
+	if cfg.SASL == saslPlain && !cfg.TLS {
+		logger.Warn("KAFKA_SASL=PLAIN without KAFKA_TLS=true: the password goes over the network in clear text")
+	}
+	l := &Log{cfg: cfg, logger: logger, metrics: m, addr: kafka.TCP(cfg.Brokers...), security: sec, parkedPause: parkedPause, saidAfter: saidAfter, topicsEvery: topicsEvery, clockSkew: clockSkew, keepEvery: keepEvery, clock: time.Now}
 	l.transport = newTransport(cfg, sec)
 	l.client = &kafka.Client{Addr: l.addr, Transport: l.transport}
 	return l, nil
@@ -88,13 +94,13 @@ func newTransport(cfg Config, sec *security) *kafka.Transport {
 // Close frees the idle connections. Readers and publishers that are still open connect again.
 func (l *Log) Close() { l.transport.CloseIdleConnections() }
 
-// Config is the configuration that the log was opened with.
+// Config returns the configuration that the log was opened with.
 func (l *Log) Config() Config { return l.cfg }
 
-// name is the topic's name on the broker.
+// name returns the topic's name on the broker.
 func (l *Log) name(t schemas.Topic) string { return t.Name(l.cfg.Namespace) }
 
-// reconnect drops every connection and all cached metadata: the cure for a client that hangs on to a broker which is
+// reconnect drops every connection and all cached metadata. This cures a client that hangs on to a broker which is
 // gone (kafka-go #387, #955).
 func (l *Log) reconnect(why string) {
 	l.logger.Warn("reconnecting to the brokers", keyReason, why)
@@ -102,7 +108,8 @@ func (l *Log) reconnect(why string) {
 	l.transport.CloseIdleConnections()
 }
 
-// requestTimeout bounds one request; the deadline is also set on the socket, so that no read hangs.
+// request returns a context that ends after RequestTimeout. The deadline is also set on the socket, so that no read
+// hangs.
 func (l *Log) request(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, l.cfg.RequestTimeout)
 }
@@ -132,7 +139,7 @@ func (l *Log) retry(ctx context.Context, what string, op func(ctx context.Contex
 	}
 }
 
-// reconnectAfter failures in a row, the connections themselves are taken for the cause.
+// reconnectAfter is the number of failures in a row after which the connections themselves count as the cause.
 const reconnectAfter = 5
 
 // backoff is a pause that doubles, with a little noise so that owners of many lanes do not retry in step.
@@ -172,7 +179,9 @@ var forGood = []error{
 	kafka.SASLAuthenticationFailed, kafka.UnsupportedSASLMechanism, kafka.InvalidTopic, kafka.MessageSizeTooLarge,
 	kafka.RecordListTooLarge, kafka.UnsupportedVersion, kafka.PolicyViolation, kafka.InvalidRecord,
 	kafka.OffsetOutOfRange, kafka.InvalidConfiguration, kafka.UnsupportedForMessageFormat,
-	kafka.InvalidReplicationFactor, kafka.InvalidPartitionNumber, kafka.InvalidTimestamp,
+	kafka.InvalidReplicationFactor, kafka.InvalidPartitionNumber, kafka.InvalidTimestamp, kafka.InvalidRequiredAcks,
+	kafka.TransactionalIDAuthorizationFailed, kafka.SecurityDisabled, kafka.BrokerAuthorizationFailed, kafka.IllegalSASLState,
+	kafka.UnsupportedCompressionType, kafka.InvalidRequest,
 }
 
 // passes reports whether a failed request to a broker is worth repeating.
@@ -185,17 +194,18 @@ func passes(err error) bool {
 	return true
 }
 
-// isTransient reports whether a stage's error is a fault that may pass.
+// isTransient reports whether a stage's error is a fault that may pass. It asks for a kafka.Error first, which has
+// the methods of a net.Error but is none.
 func isTransient(err error) bool {
 	var netErr net.Error
 	var kafkaErr kafka.Error
 	switch {
-	case errors.Is(err, ErrTransient), errors.As(err, &netErr):
+	case errors.Is(err, ErrDamaged), errors.Is(err, ErrGap), errors.Is(err, ErrTooLarge):
+		return false
+	case errors.Is(err, ErrTransient):
 		return true
 	case errors.As(err, &kafkaErr):
 		return passes(err)
 	}
-	return errors.Is(err, io.ErrUnexpectedEOF)
+	return errors.As(err, &netErr) || errors.Is(err, io.ErrUnexpectedEOF)
 }
-
-func joinBrokers(brokers []string) string { return strings.Join(brokers, ",") }

@@ -6,8 +6,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// LastRecord reads the last record of a lane, false when it has none. Where records have seqs it is the last one that a
-// stage wrote.
+// LastRecord reads the last record of a lane. It returns false when there is none. Where records have seqs, it is the
+// last one that a stage wrote.
 func (l *Log) LastRecord(ctx context.Context, topic schemas.Topic, lane int) (Record, bool, error) {
 	counts := isSequenced
 	if !Sequenced(topic) {
@@ -19,13 +19,14 @@ func (l *Log) LastRecord(ctx context.Context, topic schemas.Topic, lane int) (Re
 	return rec, found, err
 }
 
-// Mark is the point from which the stage that wrote the record makes the records behind it.
+// Mark returns the point from which the stage that wrote the record makes the records behind it.
 func (r Record) Mark() (Mark, error) {
 	src, _ := r.Header(schemas.HeaderSource)
 	return parseMark(src)
 }
 
-// Input is how far the stage had read one of its inputs; the start of the lane for one that the mark does not name.
+// Input returns how far the stage had read one of its inputs. For an input that the mark does not name, that is the
+// start of the lane.
 func (m Mark) Input(t schemas.Topic) Position { return m.input(t) }
 
 // Header is one header of a message.
@@ -34,7 +35,7 @@ type Header struct {
 	Value []byte
 }
 
-// Headers are those of the record that was set aside.
+// Headers returns the headers of the record that was set aside.
 func (d DeadLetter) Headers() []Header {
 	var headers []Header
 	for _, h := range d.headers {
@@ -43,5 +44,5 @@ func (d DeadLetter) Headers() []Header {
 	return headers
 }
 
-// Class is the part of the reason that many dead letters share.
+// Class returns the part of the reason that many dead letters share.
 func (d DeadLetter) Class() string { return reasonClass(d.Reason) }

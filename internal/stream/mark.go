@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -27,9 +28,10 @@ type TopicSeq struct {
 	Seq   int64
 }
 
-// Mark is a point to which a stage can go back: from where to read its inputs, which seqs its next outputs have, and a
-// few bytes of the stage's own. Stages get marks from [Output] and treat them as opaque. The zero mark is the start of
-// the lane. A mark whose Seqs is nil means: as they are after the record that carries it.
+// Mark is a point to which a stage can go back. It says from where to read the stage's inputs and which seqs its next
+// outputs have, and holds a few bytes of the stage's own. Stages get marks from [Output] and treat them as opaque.
+// The zero mark is the start of the lane. In a mark without Seqs (nil), the seqs are those after the record that
+// carries it.
 type Mark struct {
 	Inputs []TopicPosition
 	Seqs   []TopicSeq
@@ -64,27 +66,30 @@ func (m Mark) covered(published map[schemas.Topic]int64) bool {
 	return true
 }
 
+// furthest returns the furthest mark that is covered, or the zero mark if there is none. Of marks of the same place
+// it returns the first. A mark at the start of the lane is not the zero mark: it has a state.
+func furthest(marks []Mark, published map[schemas.Topic]int64, inputs, outputs []schemas.Topic) Mark {
+	var best Mark
+	found := false
+	for _, m := range marks {
+		if m.covered(published) && (!found || m.compare(best, inputs, outputs) > 0) {
+			best, found = m, true
+		}
+	}
+	return best
+}
+
 // compare orders the marks of one lane of one stage by how far they are: inputs first, then outputs.
 func (m Mark) compare(n Mark, inputs, outputs []schemas.Topic) int {
 	for _, t := range inputs {
 		if a, b := m.input(t), n.input(t); a.Offset != b.Offset {
-			return sign(a.Offset - b.Offset)
+			return cmp.Compare(a.Offset, b.Offset)
 		}
 	}
 	for _, t := range outputs {
 		if a, b := m.seq(t), n.seq(t); a != b {
-			return sign(a - b)
+			return cmp.Compare(a, b)
 		}
-	}
-	return 0
-}
-
-func sign(d int64) int {
-	switch {
-	case d < 0:
-		return -1
-	case d > 0:
-		return 1
 	}
 	return 0
 }
@@ -159,7 +164,7 @@ func parseMark(src []byte) (Mark, error) {
 	return m, nil
 }
 
-// markDecoder reads numbers and topics until something does not fit; from then on it returns zeros.
+// markDecoder reads numbers and topics until something does not fit. From then on it returns zeros.
 type markDecoder struct {
 	rest []byte
 	bad  bool
@@ -175,7 +180,7 @@ func (d *markDecoder) number() int64 {
 	return int64(v)
 }
 
-// count is a number of elements of at least two bytes each.
+// count reads a number of elements of at least two bytes each.
 func (d *markDecoder) count() int64 {
 	n := d.number()
 	if n > int64(len(d.rest)/2) {

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"reflect"
 	"strings"
@@ -75,7 +76,7 @@ func TestMarkOrder(t *testing.T) {
 	ordered := []Mark{{}, mark(0, 0, 1), mark(1, 0, 1), mark(1, 1, 1), mark(1, 1, 2), mark(1, 7, 2), mark(2, 7, 2)}
 	for i, a := range ordered {
 		for j, b := range ordered {
-			if got, want := a.compare(b, inputs, outputs), sign(int64(i-j)); got != want {
+			if got, want := a.compare(b, inputs, outputs), cmp.Compare(i, j); got != want {
 				t.Errorf("marks %d and %d compare as %d, want %d", i, j, got, want)
 			}
 		}
@@ -107,5 +108,36 @@ func TestMarkOfAnotherStage(t *testing.T) {
 	err := <-start(l, batcherSpec()).done
 	if !errors.Is(err, errMark) || !strings.Contains(err.Error(), `"groups"`) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestTheFurthestCoveredMarkIsChosen has marks at the ends of two outputs.
+func TestTheFurthestCoveredMarkIsChosen(t *testing.T) {
+	mark := func(offset, chunks, groups int64, state string) Mark {
+		return Mark{
+			Inputs: []TopicPosition{{schemas.Embeddings, Position{offset, offset}}},
+			Seqs:   []TopicSeq{{schemas.Neighbors, chunks}, {schemas.Groups, groups}}, State: []byte(state),
+		}
+	}
+	published := map[schemas.Topic]int64{schemas.Neighbors: 4, schemas.Groups: 2}
+	for name, test := range map[string]struct {
+		marks []Mark
+		want  string
+	}{
+		"none":                           {nil, ""},
+		"the start of the lane":          {[]Mark{mark(0, 0, 0, "begun")}, "begun"},
+		"further in its input":           {[]Mark{mark(7, 2, 1, "a"), mark(8, 2, 1, "b")}, "b"},
+		"further in an output":           {[]Mark{mark(7, 2, 1, "a"), mark(7, 2, 2, "b")}, "b"},
+		"the same place: the first":      {[]Mark{mark(7, 2, 1, "a"), mark(7, 2, 1, "b")}, "a"},
+		"all that was written":           {[]Mark{mark(7, 2, 1, "a"), mark(9, 4, 2, "b")}, "b"},
+		"ahead of what was acknowledged": {[]Mark{mark(7, 2, 1, "a"), mark(9, 5, 2, "b")}, "a"},
+		"all of them ahead":              {[]Mark{mark(9, 4, 3, "a")}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := furthest(test.marks, published, []schemas.Topic{schemas.Embeddings}, []schemas.Topic{schemas.Neighbors, schemas.Groups})
+			if string(got.State) != test.want {
+				t.Errorf("got the mark %q, want %q", got.State, test.want)
+			}
+		})
 	}
 }

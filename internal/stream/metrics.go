@@ -3,6 +3,8 @@ package stream
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,7 +14,7 @@ import (
 )
 
 // Counters are what a progress bar needs to know of one stage in this process. All members are safe for concurrent
-// use; the zero value is ready.
+// use. The zero value is ready.
 type Counters struct {
 	In            atomic.Int64 // records read, without repetitions
 	Out           atomic.Int64 // records acknowledged by the broker
@@ -20,9 +22,37 @@ type Counters struct {
 	Duplicates    atomic.Int64 // repeated records dropped
 	Lag           atomic.Int64 // records of the owned lanes that are in the inputs and not yet read
 	BytesInFlight atomic.Int64 // read ahead, or waiting for their acks
-	Busy          atomic.Int64 // nanoseconds that the stage has worked on records, all lanes together
+	Busy          atomic.Int64 // nanoseconds that the stage has worked on records, in all lanes together
 	Lanes         atomic.Int64 // owned by this process
+	states        sync.Map     // by lane
 	LastProgress  atomic.Int64 // Unix nanoseconds of the last record read or acknowledged; 0: none yet
+}
+
+// allLanes stands for a state of the whole stage.
+const allLanes = -1
+
+// say notes the state of a lane. An empty state means that the lane is at work.
+func (c *Counters) say(lane int, state string) {
+	if state == "" {
+		c.states.Delete(lane)
+	} else {
+		c.states.Store(lane, state)
+	}
+}
+
+// States returns what lanes of this process have to say: that they are parked, or what they wait for.
+func (c *Counters) States() []string {
+	var out []string
+	c.states.Range(func(lane, state any) bool {
+		text := fmt.Sprintf("lane %d %s", lane, state)
+		if lane == allLanes {
+			text = fmt.Sprint(state)
+		}
+		out = append(out, text)
+		return true
+	})
+	slices.Sort(out)
+	return out
 }
 
 func (c *Counters) progress() { c.LastProgress.Store(time.Now().UnixNano()) }
@@ -30,7 +60,7 @@ func (c *Counters) progress() { c.LastProgress.Store(time.Now().UnixNano()) }
 // metrics are the collectors of all stages of a process.
 type metrics struct {
 	in, out, dead, duplicates, restarts, trimmed, stalls *prometheus.CounterVec
-	bytes, lag, progress, stalled                        *prometheus.GaugeVec
+	bytes, lag, progress, stalled, parked, waiting       *prometheus.GaugeVec
 	reconnects                                           prometheus.Counter
 }
 
@@ -55,6 +85,8 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		lag:        gauge("lag_records", "Records of the owned lanes not yet read."),
 		progress:   gauge("last_progress_timestamp_seconds", "When a record was last read or acknowledged."),
 		stalled:    gauge("stalled_lanes", "Lanes that have input and have made no progress for STREAM_STALL_AFTER."),
+		parked:     gauge("parked_lanes", "Lanes that are out of service until someone puts them right."),
+		waiting:    gauge("waiting_lanes", "Lanes that have waited for an input for more than a minute while another input had records."),
 		reconnects: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: metricsPrefix + "reconnects_total", Help: "Times that all connections were dropped to cure a stall.",
 		}),
@@ -67,7 +99,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			return nil, err
 		}
 	}
-	for _, v := range []**prometheus.GaugeVec{&m.bytes, &m.lag, &m.progress, &m.stalled} {
+	for _, v := range []**prometheus.GaugeVec{&m.bytes, &m.lag, &m.progress, &m.stalled, &m.parked, &m.waiting} {
 		if err := register(r, v); err != nil {
 			return nil, err
 		}
@@ -91,8 +123,8 @@ func register[C prometheus.Collector](r prometheus.Registerer, c *C) error {
 	return nil
 }
 
-// meter counts for one stage, in metrics and counters at once.
-type meter struct {
+// instruments counts for one stage, in metrics and counters at once.
+type instruments struct {
 	m     *metrics
 	stage string
 	c     *Counters
@@ -104,11 +136,11 @@ type meter struct {
 	dups  map[schemas.Topic]prometheus.Counter
 }
 
-func newMeter(m *metrics, stage string, c *Counters) *meter {
+func newInstruments(m *metrics, stage string, c *Counters) *instruments {
 	if c == nil {
 		c = new(Counters)
 	}
-	t := &meter{
+	t := &instruments{
 		m: m, stage: stage, c: c,
 		bytes: m.bytes.WithLabelValues(stage), lag: m.lag.WithLabelValues(stage), last: m.progress.WithLabelValues(stage),
 		in: map[schemas.Topic]prometheus.Counter{}, out: map[schemas.Topic]prometheus.Counter{}, dups: map[schemas.Topic]prometheus.Counter{},
@@ -122,24 +154,24 @@ func newMeter(m *metrics, stage string, c *Counters) *meter {
 	return t
 }
 
-func (t *meter) read(topic schemas.Topic) {
+func (t *instruments) read(topic schemas.Topic) {
 	t.c.In.Add(1)
 	t.in[topic].Inc()
 }
 
-func (t *meter) progressed() {
+func (t *instruments) progressed() {
 	t.c.progress()
 	t.last.SetToCurrentTime()
 }
 
-func (t *meter) worked(since time.Time) { t.c.Busy.Add(int64(time.Since(since))) }
+func (t *instruments) worked(since time.Time) { t.c.Busy.Add(int64(time.Since(since))) }
 
-func (t *meter) dropped(topic schemas.Topic) {
+func (t *instruments) dropped(topic schemas.Topic) {
 	t.c.Duplicates.Add(1)
 	t.dups[topic].Inc()
 }
 
-func (t *meter) acked(topic schemas.Topic, n int) {
+func (t *instruments) acked(topic schemas.Topic, n int) {
 	if topic != schemas.DeadLetters {
 		t.c.Out.Add(int64(n))
 	}
@@ -147,17 +179,17 @@ func (t *meter) acked(topic schemas.Topic, n int) {
 	t.progressed()
 }
 
-func (t *meter) deadLettered(reason string) {
+func (t *instruments) deadLettered(reason string) {
 	t.c.DeadLetters.Add(1)
 	t.m.dead.WithLabelValues(t.stage, reason).Inc()
 }
 
-func (t *meter) addBytes(n int64) {
+func (t *instruments) addBytes(n int64) {
 	t.c.BytesInFlight.Add(n)
 	t.bytes.Add(float64(n))
 }
 
-func (t *meter) addLag(n int64) {
+func (t *instruments) addLag(n int64) {
 	t.c.Lag.Add(n)
 	t.lag.Add(float64(n))
 }

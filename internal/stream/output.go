@@ -18,7 +18,7 @@ type output struct {
 }
 
 func newOutput(ln *lane, mark Mark, published map[schemas.Topic]int64, budget int64) *output {
-	o := &output{ln: ln, published: published, pub: ln.log.newPublisher(budget, ln.meter)}
+	o := &output{ln: ln, published: published, pub: ln.log.newPublisher(budget, ln.instruments)}
 	for _, t := range ln.spec.Outputs {
 		o.seqs = append(o.seqs, TopicSeq{t, mark.seq(t)})
 	}
@@ -32,14 +32,6 @@ func newOutput(ln *lane, mark Mark, published map[schemas.Topic]int64, budget in
 }
 
 func (o *output) Emit(topic schemas.Topic, rec schemas.Record, resume Mark) error {
-	return o.emit(topic, rec.Schema(), func() ([]byte, error) { return schemas.Marshal(rec) }, resume)
-}
-
-func (o *output) EmitBytes(topic schemas.Topic, schema string, value []byte, resume Mark) error {
-	return o.emit(topic, schema, func() ([]byte, error) { return value, nil }, resume)
-}
-
-func (o *output) emit(topic schemas.Topic, schema string, encode func() ([]byte, error), resume Mark) error {
 	i := slices.IndexFunc(o.seqs, func(s TopicSeq) bool { return s.Topic == topic })
 	if i < 0 {
 		return fmt.Errorf("emitting to %s: stage %s has only the outputs %v", topic, o.ln.spec.Name, o.ln.spec.Outputs)
@@ -55,14 +47,15 @@ func (o *output) emit(topic schemas.Topic, schema string, encode func() ([]byte,
 	if err := o.checkResume(topic, resume); err != nil {
 		return err
 	}
-	value, err := encode()
+	value, err := schemas.Marshal(rec)
 	if err != nil {
 		return err
 	}
-	return o.pub.enqueue(o.work, sequenced(topic, o.ln.id, seq, resume, schema, value))
+	return o.pub.enqueue(o.work, sequenced(topic, o.ln.id, seq, resume, rec.Schema(), value))
 }
 
-// checkResume refuses a mark that lies ahead of what was read or emitted: records would be lost after a crash.
+// checkResume refuses a mark that lies ahead of what was read or emitted. After a crash, such a mark would lose
+// records.
 func (o *output) checkResume(topic schemas.Topic, m Mark) error {
 	for _, p := range m.Inputs {
 		if p.Offset > (Mark{Inputs: o.ln.pos}).input(p.Topic).Offset {
@@ -75,10 +68,6 @@ func (o *output) checkResume(topic schemas.Topic, m Mark) error {
 		}
 	}
 	return nil
-}
-
-func (o *output) Mark(state []byte) Mark {
-	return Mark{Inputs: slices.Clone(o.ln.pos), Seqs: slices.Clone(o.seqs), State: state}
 }
 
 func (o *output) Before(rec Record, state []byte) Mark {
@@ -96,7 +85,7 @@ func (r Record) inputs(own Position) []TopicPosition {
 }
 
 func (o *output) DeadLetter(rec Record, reason string) error {
-	o.ln.meter.deadLettered(reasonClass(reason))
+	o.ln.instruments.deadLettered(reasonClass(reason))
 	o.ln.log.logger.Debug("setting a record aside", keyStage, o.ln.spec.Name, keyTopic, rec.Topic, keyLane, rec.Lane,
 		keyOffset, rec.Offset, keyReason, reason)
 	return o.pub.enqueue(o.work, deadLetter(o.ln.spec.Name, rec, reason))

@@ -9,8 +9,9 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// BenchmarkPlumbing sends records of 1 KB through four stages that only pass them on, over the embedded broker with its
-// data directory: what the log itself costs. It reports pairs per second, and processor time for each pair.
+// BenchmarkPlumbing measures what the log itself costs. It sends records of 1 KB through four stages that only pass
+// them on, over the embedded broker with its data directory. It reports pairs per second, and processor time for each
+// pair.
 func BenchmarkPlumbing(b *testing.B) {
 	const lanes = 4
 	broker, err := StartBroker(BrokerOptions{DataDir: b.TempDir()})

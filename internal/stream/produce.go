@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/segmentio/kafka-go"
 	"golang.org/x/sync/errgroup"
@@ -11,7 +12,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// send writes a round, every lane in order.
+// send writes a round and keeps the order within every lane.
 func (p *Publisher) send(ctx context.Context, round []message) error {
 	type target struct {
 		topic schemas.Topic
@@ -55,17 +56,15 @@ func (p *Publisher) write(ctx context.Context, topic schemas.Topic, lane int, me
 	return nil
 }
 
-// writeBatch repeats a batch until the broker has acknowledged it. One whose answer got lost may be in the log twice.
+// writeBatch repeats a batch until the broker has acknowledged it. A batch whose answer got lost may be in the log
+// twice.
 func (p *Publisher) writeBatch(ctx context.Context, topic schemas.Topic, lane int, batch []message) error {
 	if p.writing != nil {
 		if err := p.writing(topic); err != nil {
 			return err
 		}
 	}
-	name := p.log.name(topic)
-	err := p.log.retry(ctx, fmt.Sprintf("writing to %s, lane %d", name, lane), func(ctx context.Context) error {
-		return p.produce(ctx, name, lane, batch)
-	})
+	err := p.deliver(ctx, topic, lane, batch)
 	switch {
 	case errors.Is(err, kafka.MessageSizeTooLarge) && len(batch) > 1: // the topic's limit is lower than ours
 		half := len(batch) / 2
@@ -74,26 +73,37 @@ func (p *Publisher) writeBatch(ctx context.Context, topic schemas.Topic, lane in
 		}
 		return p.writeBatch(ctx, topic, lane, batch[half:])
 	case errors.Is(err, kafka.MessageSizeTooLarge):
-		return fmt.Errorf("record of %d bytes: raise max.message.bytes of the topic (KAFKA_MAX_MESSAGE_BYTES=%d when it is created): %w",
-			len(batch[0].value), p.log.cfg.MaxMessageBytes, err)
+		if shorter := batch[0]; shorter.cut(shorter.wireSize() / 2) {
+			return p.writeBatch(ctx, topic, lane, []message{shorter})
+		}
+		return fmt.Errorf("%w: %d bytes: raise max.message.bytes of the topic (KAFKA_MAX_MESSAGE_BYTES=%d when it is created): %w",
+			ErrTooLarge, batch[0].wireSize(), p.log.cfg.MaxMessageBytes, err)
 	case err != nil:
 		return err
 	}
-	p.meter.acked(topic, len(batch))
+	p.instruments.acked(topic, len(batch))
+	final := batch[len(batch)-1]
+	final.value = nil // only its place is needed from here on
+	p.mu.Lock()
+	p.last[topic] = final
+	p.mu.Unlock()
 	if p.wrote != nil {
 		return p.wrote(topic)
 	}
 	return nil
 }
 
-func (p *Publisher) produce(ctx context.Context, name string, lane int, batch []message) error {
+// produce sends a batch once.
+func (p *Publisher) produce(ctx context.Context, topic schemas.Topic, lane int, batch []message, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	records, now := make([]kafka.Record, len(batch)), p.log.clock()
 	for i, m := range batch {
 		records[i] = kafka.Record{Time: now, Key: kafka.NewBytes(m.key), Value: kafka.NewBytes(m.value), Headers: m.headers}
 	}
-	client := kafka.Client{Addr: p.log.addr, Transport: p.log.transport, Timeout: p.log.cfg.RequestTimeout}
+	client := kafka.Client{Addr: p.log.addr, Transport: p.log.transport, Timeout: timeout}
 	resp, err := client.Produce(ctx, &kafka.ProduceRequest{
-		Topic: name, Partition: lane, RequiredAcks: kafka.RequireAll, Compression: p.compress,
+		Topic: p.log.name(topic), Partition: lane, RequiredAcks: kafka.RequireAll, Compression: p.compress,
 		Records: kafka.NewRecordReader(records...),
 	})
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 // message is a record on its way to the broker.
 type message struct {
-	number  int64 // of all that its publisher has taken over, in order
+	number  int64 // its place in the order of all messages that its publisher has taken over
 	topic   schemas.Topic
 	lane    int
 	key     []byte
@@ -27,25 +27,42 @@ type message struct {
 func (m *message) size() int64 {
 	n := int64(len(m.value)) + int64(len(m.key)) + recordOverhead
 	for _, h := range m.headers {
-		n += int64(len(h.Value))
+		n += int64(len(h.Key)) + int64(len(h.Value))
 	}
 	return n
 }
 
-// Publisher writes records in the background, with acks from all in-sync replicas. Records go out in rounds: a round
-// takes what has come in since the one before, and nothing of it is sent before every record of the one before has
-// been acknowledged (invariant 2). Dead letters are written beside the rounds, and hold back the records that come after
-// them (invariant 7). Its methods may be used by several goroutines; the order of a lane is that in which they are called.
+// wireSize returns the size of a batch of this message alone. The result is exact or a little too large.
+func (m *message) wireSize() int64 {
+	n := int64(len(m.value)) + int64(len(m.key)) + wireOverhead
+	for _, h := range m.headers {
+		n += int64(len(h.Key)) + int64(len(h.Value)) + headerWire
+	}
+	return n
+}
+
+const (
+	wireOverhead = batchHead + 64 // of a batch and its only record
+	headerWire   = 10
+)
+
+// ErrTooLarge marks a record that its topic does not take.
+var ErrTooLarge = errors.New("record is larger than its topic takes")
+
+// Publisher writes records in the background, with acks from all in-sync replicas. Records go out in rounds. A round
+// takes what has come in since the one before. Nothing of it is sent before every record of the one before has been
+// acknowledged (invariant 2). Dead letters are written beside the rounds, and hold back the records that come after
+// them (invariant 7). Several goroutines may use its methods. The order of a lane is the order of the calls.
 type Publisher struct {
-	log      *Log
-	meter    *meter
-	budget   int64
-	parallel int           // lanes of a round that are written at once
-	linger   time.Duration // for the next round to come together
-	compress kafka.Compression
-	failed   func()                    // called when writing ends with an error, if set
-	writing  func(schemas.Topic) error // called around every batch, if set: tests inject crashes
-	wrote    func(schemas.Topic) error
+	log         *Log
+	instruments *instruments
+	budget      int64
+	parallel    int           // lanes of a round that are written at once
+	linger      time.Duration // how long the next round collects messages
+	compress    kafka.Compression
+	failed      func()                    // if set, called when writing ends with an error
+	writing     func(schemas.Topic) error // if set, called around every batch: tests inject crashes
+	wrote       func(schemas.Topic) error
 
 	mu      sync.Mutex
 	records backlog
@@ -54,6 +71,7 @@ type Publisher struct {
 	put     int64 // messages taken over so far
 	urgent  bool  // someone waits: no linger
 	closing bool
+	last    map[schemas.Topic]message // the message that was acknowledged last
 	err     error
 
 	wake    chan struct{}
@@ -62,7 +80,7 @@ type Publisher struct {
 	done    chan struct{}
 }
 
-// PublisherOptions tune a publisher; the zero value is good.
+// PublisherOptions tune a publisher. The zero value is good.
 type PublisherOptions struct {
 	MaxBytes int64     // most bytes waiting for their acks, besides one record; 0: 16 MiB
 	Name     string    // what to call the publisher in metrics; empty: "publisher"
@@ -77,20 +95,20 @@ func (l *Log) NewPublisher(opts PublisherOptions) *Publisher {
 	if opts.Name == "" {
 		opts.Name = "publisher"
 	}
-	p := l.newPublisher(opts.MaxBytes, newMeter(l.metrics, opts.Name, opts.Counters))
+	p := l.newPublisher(opts.MaxBytes, newInstruments(l.metrics, opts.Name, opts.Counters))
 	p.parallel = 8
 	p.start()
 	return p
 }
 
-func (l *Log) newPublisher(budget int64, m *meter) *Publisher {
+func (l *Log) newPublisher(budget int64, m *instruments) *Publisher {
 	codec, err := compression(l.cfg.Compression)
 	if err != nil {
 		panic(err) // Connect has validated it
 	}
 	return &Publisher{
-		log: l, meter: m, budget: budget, parallel: 1, linger: l.cfg.Linger, compress: codec,
-		wake: make(chan struct{}, 1), changed: make(chan struct{}), done: make(chan struct{}),
+		log: l, instruments: m, budget: budget, parallel: 1, linger: l.cfg.Linger, compress: codec,
+		wake: make(chan struct{}, 1), changed: make(chan struct{}), last: make(map[schemas.Topic]message), done: make(chan struct{}),
 	}
 }
 
@@ -112,7 +130,7 @@ func (p *Publisher) Publish(ctx context.Context, topic schemas.Topic, lane int, 
 	return p.PublishBytes(ctx, topic, lane, rec.Schema(), value)
 }
 
-// PublishBytes is Publish for a value that is encoded already, valid or not: what is not will be set aside by its reader.
+// PublishBytes queues a value that is encoded already, valid or not. A reader sets aside what is not valid.
 func (p *Publisher) PublishBytes(ctx context.Context, topic schemas.Topic, lane int, schema string, value []byte) error {
 	if Sequenced(topic) {
 		return fmt.Errorf("publishing to %s: its records need seqs", topic)
@@ -122,7 +140,8 @@ func (p *Publisher) PublishBytes(ctx context.Context, topic schemas.Topic, lane 
 	}})
 }
 
-// PublishSeq queues record seq of a lane. The caller numbers them: without gaps, from [Log.LastSeq] or from before it.
+// PublishSeq queues record seq of a lane. The caller numbers the records without gaps, from [Log.LastSeq] or from
+// before it.
 func (p *Publisher) PublishSeq(ctx context.Context, topic schemas.Topic, lane int, seq int64, resume Mark, rec schemas.Record) error {
 	value, err := schemas.Marshal(rec)
 	if err != nil {
@@ -145,8 +164,15 @@ func sequenced(topic schemas.Topic, lane int, seq int64, resume Mark, schema str
 	}}
 }
 
-// enqueue takes over m; it blocks while too many bytes are waiting.
+// enqueue takes over m. It blocks while too many bytes are waiting. It cuts a dead letter that its topic does not
+// take.
 func (p *Publisher) enqueue(ctx context.Context, m message) error {
+	limit := int64(p.log.maxMessage(m.topic))
+	m.cut(limit)
+	if size := m.wireSize(); size > limit && p.compress == 0 {
+		return fmt.Errorf("%w: %d bytes for %s, lane %d, which takes %d: raise max.message.bytes of the topic, KAFKA_MAX_MESSAGE_BYTES when it is created",
+			ErrTooLarge, size, p.log.name(m.topic), m.lane, limit)
+	}
 	n := m.size()
 	for {
 		p.mu.Lock()
@@ -176,7 +202,7 @@ func (p *Publisher) enqueue(ctx context.Context, m message) error {
 	p.bytes += n
 	first, full := p.backlogOf(m.topic).add(m), p.bytes >= int64(p.log.cfg.BatchBytes)
 	p.mu.Unlock()
-	p.meter.addBytes(n)
+	p.instruments.addBytes(n)
 	if first || full {
 		signal(p.wake)
 	}
@@ -218,17 +244,18 @@ func (p *Publisher) Close(ctx context.Context) error {
 	return err
 }
 
-// abort stops the publisher as a crash would: what is queued is forgotten, what is on its way may arrive or not.
+// abort stops the publisher as a crash would. What is queued is forgotten. What is on its way may arrive or not.
 func (p *Publisher) abort() {
 	p.cancel()
 	<-p.done
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.meter.addBytes(-p.bytes)
+	p.instruments.addBytes(-p.bytes)
 	p.bytes, p.records, p.dead = 0, backlog{}, backlog{}
 }
 
-// progress returns how many messages were taken over, and how many of them are acknowledged with all before them.
+// progress returns the number of messages that were taken over. It also returns how many of them are acknowledged
+// together with all before them.
 func (p *Publisher) progress() (put, acked int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -242,7 +269,15 @@ func (p *Publisher) setBudget(budget int64) {
 	p.budget = budget
 }
 
-// failure is what ended the publisher, nil while it runs.
+// lastAcked returns the message of a topic that was acknowledged last.
+func (p *Publisher) lastAcked(t schemas.Topic) (message, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m, ok := p.last[t]
+	return m, ok
+}
+
+// failure returns the error that ended the publisher, nil while it runs.
 func (p *Publisher) failure() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -150,14 +149,33 @@ func TestRecordTooLargeForItsTopic(t *testing.T) {
 		t.Errorf("got %d records, want 3", len(got))
 	}
 	p := l.NewPublisher(PublisherOptions{})
+	err := p.enqueue(t.Context(), pair(0, strings.Repeat("x", 1<<20)))
+	if !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "KAFKA_MAX_MESSAGE_BYTES") {
+		t.Errorf("got %v, want an error that names the setting", err)
+	}
+	if err := p.enqueue(t.Context(), pair(0, "x")); err != nil {
+		t.Errorf("the publisher does not go on behind it: %v", err)
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := lines(t, l, schemas.Pairs, 0); len(got) != 4 {
+		t.Errorf("got %d records, want 4", len(got))
+	}
+
+	// The topic takes less than this process knows.
+	other := cfg
+	other.MaxMessageBytes = 8 << 20
+	l = openLog(t, other)
+	l.limits.Clear()
+	p = l.NewPublisher(PublisherOptions{})
 	if err := p.enqueue(t.Context(), pair(0, strings.Repeat("x", 1<<20))); err != nil {
 		t.Fatal(err)
 	}
-	err := p.Close(t.Context())
-	if !errors.Is(err, kafka.MessageSizeTooLarge) || !strings.Contains(err.Error(), "KAFKA_MAX_MESSAGE_BYTES=1048576") {
+	if err := p.Close(t.Context()); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "KAFKA_MAX_MESSAGE_BYTES=8388608") {
 		t.Errorf("got %v, want an error that names the setting", err)
 	}
-	if err := p.enqueue(t.Context(), pair(0, "x")); !errors.Is(err, kafka.MessageSizeTooLarge) {
+	if err := p.enqueue(t.Context(), pair(0, "x")); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("got %v from a publisher that has failed", err)
 	}
 }
@@ -190,8 +208,8 @@ func TestPublishChecksSeqs(t *testing.T) {
 	}
 }
 
-// TestMemoryInFlightIsBounded gives a stage much more input than it may hold, and lets it take its time: at every record
-// it looks at how much is in flight.
+// TestMemoryInFlightIsBounded gives a stage much more input than it may hold, and lets it take its time. At every
+// record the stage looks at how much is in flight.
 func TestMemoryInFlightIsBounded(t *testing.T) {
 	b := startBroker(t, BrokerOptions{})
 	cfg := testConfig(b.Addr(), "", 2)

@@ -13,24 +13,26 @@ import (
 
 // Reader reads one lane of a topic, in order and each record once. It is for one goroutine.
 type Reader struct {
-	log   *Log
-	f     *fetcher
-	meter *meter
-	seqed bool
-	pos   Position
-	chunk []Record // taken from the fetcher, not yet returned
-	lag   int64    // as last counted
+	log         *Log
+	f           *fetcher
+	instruments *instruments
+	skips       []Skip // that operators have ordered
+	asked       bool   // whether skips was read
+	seqed       bool
+	pos         Position
+	chunk       []Record // taken from the fetcher, not yet returned
+	lag         int64    // as last counted
 }
 
-// ReaderOptions tune a reader; the zero value is good.
+// ReaderOptions tune a reader. The zero value is good.
 type ReaderOptions struct {
 	MaxBytes int64     // read ahead at most about this much; 0: 8 MiB
 	Name     string    // what to call the reader in metrics; empty: "reader"
 	Counters *Counters // kept up to date when set
 }
 
-// OpenReader starts to read a lane at a position: the zero position, or one that [Record.Next] or [Reader.Position] gave.
-// Nothing is waited for: a position that the log does not have is an error of Next.
+// OpenReader starts to read a lane at a position: the zero position, or one that [Record.Next] or [Reader.Position]
+// gave. It waits for nothing. A position that the log does not have is an error of Next.
 func (l *Log) OpenReader(topic schemas.Topic, lane int, from Position, opts ReaderOptions) *Reader {
 	if opts.MaxBytes == 0 {
 		opts.MaxBytes = 8 << 20
@@ -38,29 +40,29 @@ func (l *Log) OpenReader(topic schemas.Topic, lane int, from Position, opts Read
 	if opts.Name == "" {
 		opts.Name = "reader"
 	}
-	return l.openReader(topic, lane, from, opts.MaxBytes, newMeter(l.metrics, opts.Name, opts.Counters))
+	return l.newReader(topic, lane, from, opts.MaxBytes, newInstruments(l.metrics, opts.Name, opts.Counters), nil)
 }
 
-func (l *Log) openReader(topic schemas.Topic, lane int, from Position, budget int64, m *meter) *Reader {
-	return &Reader{
-		log: l, meter: m, seqed: Sequenced(topic), pos: from,
-		f: l.startFetcher(topic, lane, from.Offset, budget, m),
-	}
+func (l *Log) newReader(topic schemas.Topic, lane int, from Position, budget int64, m *instruments, skips []Skip) *Reader {
+	r := &Reader{log: l, instruments: m, seqed: Sequenced(topic), pos: from, skips: skips, asked: skips != nil}
+	r.follow()
+	r.f = l.startFetcher(topic, lane, r.pos.Offset, budget, m)
+	return r
 }
 
 // Close stops reading.
 func (r *Reader) Close() {
 	r.f.close()
-	r.meter.addLag(-r.lag)
+	r.instruments.addLag(-r.lag)
 	r.lag = 0
 }
 
-// Position is the place after the last record that Next returned or passed over.
+// Position returns the place after the last record that Next returned or passed over.
 func (r *Reader) Position() Position { return r.pos }
 
 // Next returns the next record of the lane's sequence, and waits for it. An error that wraps ErrPoison comes together
-// with a record that is not part of the sequence: set it aside and call Next again. Any other error is final; a
-// [GapError] says that records are lost.
+// with a record that is not part of the sequence. Set the record aside and call Next again. Any other error is final.
+// A [GapError] says that records are lost.
 func (r *Reader) Next(ctx context.Context) (Record, error) {
 	for {
 		rec, ok, err := r.poll(ctx)
@@ -75,35 +77,51 @@ func (r *Reader) Next(ctx context.Context) (Record, error) {
 	}
 }
 
-// poll is Next for a record that is at hand; ok is false when none is.
+// poll returns the next record like Next, but does not wait. ok is false when no record is at hand.
 func (r *Reader) poll(ctx context.Context) (rec Record, ok bool, err error) {
 	for {
 		if len(r.chunk) == 0 {
 			if r.chunk, err = r.f.take(); err != nil {
-				return Record{}, false, r.explain(ctx, err)
+				if err = r.explain(ctx, err); !errors.Is(err, ErrGap) || !r.ask(ctx) {
+					return Record{}, false, err
+				}
+				r.f.close()
+				r.f = r.log.startFetcher(r.f.topic, r.f.lane, r.pos.Offset, r.f.budget, r.instruments)
 			}
 			if len(r.chunk) == 0 {
 				r.updateLag()
 				return Record{}, false, nil
 			}
 			r.updateLag()
-			r.meter.progressed()
+			r.instruments.progressed()
 		}
 		rec, r.chunk = r.chunk[0], r.chunk[1:]
 		isNew, err := r.accept(&rec)
+		if errors.Is(err, ErrGap) && r.ask(ctx) {
+			isNew, err = r.accept(&rec)
+		}
 		if isNew || err != nil {
 			return rec, err == nil, err
 		}
 	}
 }
 
-// accept moves the position past rec; it reports whether rec is the next of the sequence.
+// accept moves the position past rec. It reports whether rec is the next of the sequence.
 func (r *Reader) accept(rec *Record) (bool, error) {
 	schema, _ := rec.Header(schemas.HeaderSchema)
 	rec.Schema = string(schema)
+	if len(r.skips) > 0 && r.dropped(rec.Offset) {
+		r.pos.Offset = rec.Offset + 1
+		r.instruments.dropped(rec.Topic)
+		return false, nil
+	}
+	if rec.unreadable != nil {
+		r.pos.Offset = rec.Offset + 1
+		return false, Poison(rec.unreadable)
+	}
 	if !r.seqed {
 		r.pos = rec.Next()
-		r.meter.read(rec.Topic)
+		r.instruments.read(rec.Topic)
 		return true, nil
 	}
 	seq, err := parseSeq(rec)
@@ -113,15 +131,16 @@ func (r *Reader) accept(rec *Record) (bool, error) {
 	}
 	rec.Seq = seq
 	switch {
-	case seq < r.pos.Seq: // invariant 3: a second writing of a record that was delivered before
+	case seq < r.pos.Seq: // invariant 3: a repetition of a record that was delivered before
 		r.pos.Offset = rec.Offset + 1
-		r.meter.dropped(rec.Topic)
+		r.instruments.dropped(rec.Topic)
 		return false, nil
 	case seq > r.pos.Seq:
 		return false, &GapError{Topic: rec.Topic, Lane: rec.Lane, Offset: rec.Offset, Expected: r.pos.Seq, Found: seq}
 	}
 	r.pos = rec.Next()
-	r.meter.read(rec.Topic)
+	r.follow()
+	r.instruments.read(rec.Topic)
 	return true, nil
 }
 
@@ -137,10 +156,10 @@ func parseSeq(rec *Record) (int64, error) {
 	return seq, nil
 }
 
-// updateLag counts what the broker had at the last fetch and Next has not returned.
+// updateLag counts the records that the broker had at the last fetch and Next has not returned.
 func (r *Reader) updateLag() {
 	lag := max(r.f.high.Load()-r.pos.Offset, 0)
-	r.meter.addLag(lag - r.lag)
+	r.instruments.addLag(lag - r.lag)
 	r.lag = lag
 }
 

@@ -221,8 +221,8 @@ func TestTrimmedTopics(t *testing.T) {
 		if _, err := l.LastSeq(t.Context(), schemas.Embeddings, 0); !errors.Is(err, ErrGap) || !strings.Contains(err.Error(), "retention.ms") {
 			t.Errorf("got %v, want an error that names the setting", err)
 		}
-		if err := <-start(l, batcherSpec()).done; !errors.Is(err, ErrGap) {
-			t.Errorf("got %v, want that the stage refuses to start", err)
+		if got := parked(t, l, batcherSpec()); !strings.Contains(got, "retention.ms") {
+			t.Errorf("got %v, want that the lane is parked", got)
 		}
 	})
 }
@@ -232,7 +232,7 @@ type copier struct{ in, out schemas.Topic }
 
 func (s copier) Input() schemas.Topic { return s.in }
 func (s copier) Process(_ context.Context, rec Record, out Output) error {
-	return out.EmitBytes(s.out, rec.Schema, rec.Value, out.After(rec, nil))
+	return out.Emit(s.out, raw{rec.Schema, rec.Value}, out.After(rec, nil))
 }
 func (s copier) Flush(context.Context, Output) error { return nil }
 
@@ -283,7 +283,7 @@ func TestReaderStaysWithinItsBudget(t *testing.T) {
 		peak = max(peak, c.BytesInFlight.Load())
 	}
 	r.Close()
-	// One fetch may come on top of a budget that is nearly used up; it is limited to the budget as well.
+	// One fetch may come on top of a budget that is nearly used up. The budget limits that fetch as well.
 	if peak > 2*budget+(9<<10) {
 		t.Errorf("%d bytes in flight, want at most %d", peak, 2*budget)
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestResumeDoesNoWorkTwice stops a stage in order, again and again: nothing is written twice, and it goes on behind the
-// last record that it has processed, or from the start of its open group.
+// TestResumeDoesNoWorkTwice stops a stage in order, again and again. The stage writes nothing twice. It goes on
+// behind the last record that it has processed, or from the start of its open group.
 func TestResumeDoesNoWorkTwice(t *testing.T) {
 	b := startBroker(t, BrokerOptions{})
 	from := map[string]map[schemas.Topic]int64{
@@ -23,7 +23,7 @@ func TestResumeDoesNoWorkTwice(t *testing.T) {
 				awaitSeqs(t, l, s.ends, 0)
 				r.stop(t)
 				ln := &lane{log: l, spec: spec}
-				mark, published, err := ln.recover(t.Context())
+				mark, published, _, err := ln.recover(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -43,8 +43,8 @@ func TestResumeDoesNoWorkTwice(t *testing.T) {
 	}
 }
 
-// TestPoisonIsCheap checks that set-aside records travel in the batches of the others instead of being waited for one
-// by one.
+// TestPoisonIsCheap checks that set-aside records travel in the batches of the others. The stage does not wait for
+// them one by one.
 func TestPoisonIsCheap(t *testing.T) {
 	b := startBroker(t, BrokerOptions{})
 	cfg := testConfig(b.Addr(), "", 1)

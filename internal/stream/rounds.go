@@ -9,19 +9,19 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// backlog is what a publisher has to write of one kind, in the order of its numbers.
+// backlog holds what a publisher has to write of one kind, in the order of its numbers.
 type backlog struct {
 	waiting []message
 	sending []message // not acknowledged yet
 }
 
-// add reports whether nothing was waiting before.
+// add appends a message. It reports whether nothing was waiting before.
 func (q *backlog) add(m message) bool {
 	q.waiting = append(q.waiting, m)
 	return len(q.waiting) == 1
 }
 
-// oldest is the number of the first message without an ack, next if there is none.
+// oldest returns the number of the first message without an ack, or next if there is none.
 func (q *backlog) oldest(next int64) int64 {
 	switch {
 	case len(q.sending) > 0:
@@ -32,8 +32,8 @@ func (q *backlog) oldest(next int64) int64 {
 	return next
 }
 
-// reach is how many of the messages that wait have numbers below limit, and how many bytes: no more than most, but for a
-// first one that is larger. It is held when the next one has a number above the limit.
+// reach counts the messages that wait and have numbers up to limit, and their bytes. It stops before the bytes exceed
+// most, but takes a first message that is larger. held means that the limit has stopped it.
 func (q *backlog) reach(limit, most int64) (n int, bytes int64, held bool) {
 	for i := range q.waiting {
 		if q.waiting[i].number > limit {
@@ -61,7 +61,7 @@ func (p *Publisher) backlogOf(topic schemas.Topic) *backlog {
 	return &p.records
 }
 
-// acked is the number of the first message without an ack. Dead letters may be ahead of records.
+// acked returns the number of the first message without an ack. Dead letters may be ahead of records.
 func (p *Publisher) acked() int64 {
 	return min(p.records.oldest(p.put), p.dead.oldest(p.put))
 }
@@ -101,8 +101,8 @@ func (p *Publisher) run(ctx context.Context) error {
 // maxLinger bounds what a slow broker adds to a record's time in one stage.
 const maxLinger = 50 * time.Millisecond
 
-// lingerAfter is how long the round after one that took this long to be written comes together: a broker that is busy
-// gets fewer and larger requests, each of which costs it a sync of its files.
+// lingerAfter returns how long the next round waits for messages, when the last one took this long to be written. A busy
+// broker then gets fewer and larger requests; each costs it a sync of its files.
 func (c *Config) lingerAfter(written time.Duration) time.Duration {
 	if c.Linger == 0 {
 		return 0
@@ -110,24 +110,24 @@ func (c *Config) lingerAfter(written time.Duration) time.Duration {
 	return max(c.Linger, min(written, maxLinger))
 }
 
-// sent takes note that what was on its way is acknowledged.
+// sent notes that what was on its way is acknowledged.
 func (p *Publisher) sent(q *backlog) {
 	var n int64
 	p.mu.Lock()
 	for i := range q.sending {
 		n += q.sending[i].size()
 	}
-	clear(q.sending) // what waits may lie behind them in the same array
+	clear(q.sending) // the messages that wait may lie behind them in the same array
 	q.sending = nil
 	p.bytes -= n
 	close(p.changed)
 	p.changed = make(chan struct{})
 	p.mu.Unlock()
-	p.meter.addBytes(-n)
+	p.instruments.addBytes(-n)
 	signal(p.wake) // records may have waited for a dead letter
 }
 
-// nextRound waits for messages, a little longer than for the first, until there is something to write.
+// nextRound waits until there is something to write. After the first message it waits a little for others.
 func (p *Publisher) nextRound(ctx context.Context) (round, dead []message, err error) {
 	var linger <-chan time.Time
 	for {
@@ -161,13 +161,13 @@ func (p *Publisher) nextRound(ctx context.Context) (round, dead []message, err e
 	}
 }
 
-// take takes a round from the records before which every dead letter has its ack (invariant 7), and all dead letters
-// when records are to wait for them.
+// take returns a round of records that no dead letter without an ack precedes (invariant 7). It also returns the dead
+// letters that hold back records.
 //
-// A request costs about the same however small it is. So a round of less than half a batch waits for the dead
-// letters that hold back the rest. Where batches fill without waiting, the dead letters go out beside the last batch
-// before them: then they have their acks when the next is due, and what has come in up to here can follow in full batches
-// without another wait. With fewer records they would only make for smaller rounds.
+// A request costs about the same however small it is. So a round of less than half a batch waits for the dead letters
+// that hold back the rest. When batches fill without waiting, the dead letters go out beside the last batch before
+// them. Their acks are then there when the next batch is due. With fewer records, they would only make rounds
+// smaller.
 func (p *Publisher) take() (round, dead []message) {
 	batch, limit := int64(p.log.cfg.BatchBytes), p.dead.oldest(p.put)
 	n, bytes, held := p.records.reach(limit, batch*int64(p.parallel))

@@ -15,8 +15,8 @@ func setAside(offset int) message {
 	return deadLetter("test", rec, "test: it is bad")
 }
 
-// TestRecordsWaitForTheDeadLettersBeforeThem checks invariant 7 at every batch, each of one record. The first dead letter
-// is held up until the records before it are in the log: those do not wait for it.
+// TestRecordsWaitForTheDeadLettersBeforeThem checks invariant 7 at every batch, each of one record. It holds up the
+// first dead letter until the records before it are in the log. Those records do not wait for it.
 func TestRecordsWaitForTheDeadLettersBeforeThem(t *testing.T) {
 	b := startBroker(t, BrokerOptions{})
 	for _, seed := range []uint64{1, 2, 3} {
@@ -43,7 +43,7 @@ func TestRecordsWaitForTheDeadLettersBeforeThem(t *testing.T) {
 			var mu sync.Mutex
 			begun, written := map[schemas.Topic]int{}, map[schemas.Topic]int{}
 			free := make(chan struct{})
-			p := l.newPublisher(1<<20, newMeter(l.metrics, "test", nil))
+			p := l.newPublisher(1<<20, newInstruments(l.metrics, "test", nil))
 			p.writing = func(topic schemas.Topic) error {
 				mu.Lock()
 				i := begun[topic]
@@ -90,7 +90,7 @@ func TestAcksOfDeadLettersDoNotCountForRecords(t *testing.T) {
 	cfg := testConfig(b.Addr(), "", 1)
 	cfg.BatchBytes = 1
 	l := openLog(t, cfg)
-	p := l.newPublisher(1<<20, newMeter(l.metrics, "test", nil))
+	p := l.newPublisher(1<<20, newInstruments(l.metrics, "test", nil))
 	free, acked := make(chan struct{}), make(chan struct{})
 	p.writing = func(topic schemas.Topic) error {
 		if topic == schemas.Pairs {
@@ -104,7 +104,7 @@ func TestAcksOfDeadLettersDoNotCountForRecords(t *testing.T) {
 		}
 		return nil
 	}
-	// All are there when the first round begins.
+	// All messages are there when the first round begins.
 	for _, m := range []message{pair(0, "pair"), setAside(0), pair(0, "another")} {
 		if err := p.enqueue(t.Context(), m); err != nil {
 			t.Fatal(err)
@@ -136,7 +136,7 @@ func TestAcksOfDeadLettersDoNotCountForRecords(t *testing.T) {
 func TestDeadLetterThatCannotBeWritten(t *testing.T) {
 	b := startBroker(t, BrokerOptions{})
 	l := openLog(t, testConfig(b.Addr(), "", 1))
-	p := l.newPublisher(1<<20, newMeter(l.metrics, "test", nil))
+	p := l.newPublisher(1<<20, newInstruments(l.metrics, "test", nil))
 	failed := make(chan struct{})
 	p.failed = func() { close(failed) }
 	p.writing = func(topic schemas.Topic) error {

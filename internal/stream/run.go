@@ -6,15 +6,16 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/segmentio/kafka-go"
 )
 
-// Run runs a stage on the lanes that its consumer group gives to this process, until ctx ends or a lane fails for good.
-// When the group is to be shared out anew, and when ctx ends, work in hand is finished, for at most Config.DrainTimeout
-// (and half of the session, in which a member must be heard of). A lane that is busy for longer goes on beside the group,
-// and is only cut short when it comes to another owner.
+// Run runs a stage on the lanes that its consumer group gives to this process, until ctx ends or a lane fails for
+// good. When the group shares out its lanes anew, and when ctx ends, Run finishes the work in hand. That takes at
+// most Config.DrainTimeout (and half of the session, in which the group must hear of a member). A lane that is busy
+// for longer goes on beside the group. It is cut short only when it comes to another owner.
 func (l *Log) Run(ctx context.Context, spec StageSpec) error {
 	if err := spec.validate(); err != nil {
 		return err
@@ -30,9 +31,11 @@ func (l *Log) Run(ctx context.Context, spec StageSpec) error {
 	if err != nil {
 		return fmt.Errorf("stage %s: %w", spec.Name, err)
 	}
-	r := &run{log: l, spec: spec, share: share, meter: newMeter(l.metrics, spec.Name, spec.Counters), watchdog: l.NewWatchdog(spec.Name), workers: make(map[int]*worker)}
+	r := &run{log: l, spec: spec, share: share, instruments: newInstruments(l.metrics, spec.Name, spec.Counters), watchdog: l.NewWatchdog(spec.Name), workers: make(map[int]*worker), parked: make(map[int]error)}
 	r.ctx, r.stop = context.WithCancel(ctx)
 	defer r.stop()
+	l.metrics.parked.WithLabelValues(spec.Name).Set(0)
+	l.metrics.waiting.WithLabelValues(spec.Name).Set(0)
 	watching := r.watch()
 	err = errors.Join(r.generations(group), r.leave(group, dialer))
 	r.end()
@@ -64,33 +67,34 @@ func (r *run) leave(group *kafka.ConsumerGroup, dialer *groupDialer) error {
 
 // run is one call of Run.
 type run struct {
-	log   *Log
-	spec  StageSpec
-	share *balancer
-	meter *meter
-	ctx   context.Context //nolint:containedctx // ends when Run is to return
-	stop  context.CancelFunc
-	turns sync.WaitGroup // those that go on
-	ended sync.WaitGroup // all workers there ever were
+	log         *Log
+	spec        StageSpec
+	share       *balancer
+	instruments *instruments
+	ctx         context.Context //nolint:containedctx // ends when Run is to return
+	stop        context.CancelFunc
+	turns       sync.WaitGroup // those that go on
+	ended       sync.WaitGroup // all workers that there ever were
 
 	watchdog *Watchdog
 	workers  map[int]*worker // of the lanes of the latest generation
 
+	saying atomic.Pointer[commits] // of the latest generation
+
 	mu     sync.Mutex
-	failed error // what the first lane failed with
+	failed error         // why the run failed
+	parked map[int]error // lanes that are out of service, and why
 }
 
-// watch starts the watchdog; the function that it returns ends it.
+// watch starts the watchdog. The function that it returns ends the watchdog.
 func (r *run) watch() (end func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		r.watchdog.Run(ctx)
-	}()
+	var watching sync.WaitGroup
+	watching.Go(func() { r.watchdog.Run(ctx) })
+	watching.Go(func() { r.watchTopics(ctx) })
 	return func() {
 		cancel()
-		<-done
+		watching.Wait()
 	}
 }
 
@@ -100,6 +104,7 @@ func (r *run) keep(lanes []int) {
 		if !slices.Contains(lanes, id) {
 			w.kill()
 			delete(r.workers, id)
+			r.forget(id)
 		}
 	}
 }
@@ -116,7 +121,7 @@ func (r *run) end() {
 		}
 	}
 	r.keep(nil)
-	r.meter.c.Lanes.Store(0)
+	r.instruments.c.Lanes.Store(0)
 	r.ended.Wait()
 }
 
@@ -130,7 +135,7 @@ func (r *run) fail(err error) {
 	r.stop()
 }
 
-// generations takes up the lanes of one generation of the group after the other.
+// generations takes up the lanes of the group's generations, one generation after the other.
 func (r *run) generations(group *kafka.ConsumerGroup) error {
 	logger := r.log.logger
 	for {
@@ -154,18 +159,20 @@ func (r *run) generations(group *kafka.ConsumerGroup) error {
 		}
 		logger.Info("lanes assigned", keyStage, r.spec.Name, keyLanes, lanes)
 		r.share.hold(lanes)
-		r.meter.c.Lanes.Store(int64(len(lanes)))
+		r.instruments.c.Lanes.Store(int64(len(lanes)))
 		r.keep(lanes)
 		r.generation(gen, lanes)
 	}
 }
 
 // generation gives each lane's worker a turn until the generation ends. The functions given to Start must not return
-// before: that would end the generation, and kafka-go would join the group again although the run is over. Afterwards
-// they wait for what is in hand, but not longer than the drain time: one large piece of work must not keep the whole
-// group from going on. If its lane stays here, it is not lost.
+// before. That would end the generation, and kafka-go would join the group again although the run is over.
+//
+// Afterwards they wait for what is in hand, but not longer than the drain time. One large piece of work must not keep
+// the whole group from going on. If its lane stays here, the work is not lost.
 func (r *run) generation(gen *kafka.Generation, lanes []int) {
-	var offsets commits
+	offsets := newCommits(r.saying.Load())
+	r.saying.Store(offsets)
 	var turns sync.WaitGroup
 	turns.Add(len(lanes))
 	r.turns.Add(len(lanes))
@@ -176,7 +183,7 @@ func (r *run) generation(gen *kafka.Generation, lanes []int) {
 			r.workers[id] = w
 		}
 		reading, cancel := context.WithCancel(r.ctx)
-		t := turn{reading: reading, offsets: &offsets, budget: r.log.cfg.MaxBytesInFlight / int64(len(lanes)), over: make(chan struct{})}
+		t := turn{reading: reading, offsets: offsets, budget: r.log.cfg.MaxBytesInFlight / int64(len(lanes)), over: make(chan struct{})}
 		w.give(t)
 		gen.Start(func(genCtx context.Context) {
 			select {
@@ -216,9 +223,17 @@ func (r *run) drain(lane int, t turn) {
 	}
 }
 
-// commit tells the group how far the lanes are, for lag dashboards; nothing depends on it.
-func (r *run) commit(gen *kafka.Generation, offsets map[string]map[int]int64) {
-	if err := gen.CommitOffsets(offsets); err != nil {
+// commit tells the group how far the lanes are, for lag dashboards. Nothing depends on it.
+func (r *run) commit(gen *kafka.Generation, offsets map[string][]kafka.OffsetCommit) {
+	if len(offsets) == 0 {
+		return
+	}
+	ctx, cancel := r.log.request(context.WithoutCancel(r.ctx))
+	defer cancel()
+	err := r.log.commitOffsets(ctx, &kafka.OffsetCommitRequest{
+		GroupID: r.log.cfg.GroupID(r.spec.Name), GenerationID: int(gen.ID), MemberID: gen.MemberID, Topics: offsets,
+	})
+	if err != nil {
 		r.log.logger.Debug("committing offsets", keyStage, r.spec.Name, keyErr, err)
 	}
 }

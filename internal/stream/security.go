@@ -30,20 +30,20 @@ const (
 	probeTimeout = 3500 * time.Millisecond // leaves time for the second look at a broker that does not answer
 )
 
-// aliveTimeout is how long a broker may take to answer the first question.
+// aliveTimeout is the longest that a broker may take to answer the first question.
 const aliveTimeout = 1500 * time.Millisecond
 
-// aliveFor is how long an answer counts.
+// aliveFor is the time for which an answer counts.
 const aliveFor = 5 * time.Second
 
-// security is how connections are made: every one goes through dial.
+// security says how to make connections. Every connection goes through dial.
 type security struct {
 	tls  *tls.Config
 	sasl sasl.Mechanism
 	many bool // there are several brokers to choose from
 
 	mu    sync.Mutex
-	alive map[string]time.Time // when a broker has answered last
+	alive map[string]time.Time // the time of each broker's last answer
 }
 
 func newSecurity(cfg Config) (*security, error) {
@@ -58,7 +58,10 @@ func newSecurity(cfg Config) (*security, error) {
 	case saslPlain:
 		s.sasl = plain.Mechanism{Username: cfg.SASLUser, Password: string(cfg.SASLPassword)}
 	case saslScram256, saslScram512:
-		s.sasl = newScram(cfg.SASL, cfg.SASLUser, cfg.SASLPassword)
+		var err error
+		if s.sasl, err = newScram(cfg.SASL, cfg.SASLUser, cfg.SASLPassword); err != nil {
+			return nil, err
+		}
 	}
 	return s, nil
 }
@@ -85,7 +88,7 @@ func newTLS(cfg Config) (*tls.Config, error) {
 	return c, nil
 }
 
-// dial connects and, with TLS, shakes hands, so that a refused certificate is an error of its own and not a broken
+// dial connects and, with TLS, shakes hands. A refused certificate is then an error of its own, not a broken
 // connection later.
 func (s *security) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
@@ -111,8 +114,9 @@ func (s *security) dial(ctx context.Context, network, address string) (net.Conn,
 	return tc, nil
 }
 
-// dialAlive is dial for a broker that answers. kafka-go is content with the first of several brokers that accepts a
-// connection, and a process that hangs still accepts some: it would keep a client from finding its leaders or its group.
+// dialAlive dials a broker and checks that it answers. kafka-go is content with the first of several brokers that
+// accepts a connection. But a process that hangs still accepts some, and would keep a client from finding its leaders
+// or its group.
 func (s *security) dialAlive(ctx context.Context, network, address string) (net.Conn, error) {
 	if s.many && !s.answered(address) {
 		actx, cancel := context.WithTimeout(ctx, aliveTimeout)
@@ -183,7 +187,7 @@ func probeBroker(ctx context.Context, broker string, sec *security) error {
 	if err != nil {
 		return &brokerError{broker, err}
 	}
-	defer func() { _ = conn.Close() }() // nothing was written that could be lost
+	defer func() { _ = conn.Close() }() // nothing was written, so nothing can be lost
 	if _, err := conn.Brokers(); err != nil {
 		return &brokerError{broker, err}
 	}
@@ -200,7 +204,7 @@ func (e *brokerError) Unwrap() error { return e.err }
 
 // explain turns a failed connection into one line that names the setting to look at.
 func explain(cfg Config, err error) error {
-	broker, cause := joinBrokers(cfg.Brokers), err
+	broker, cause := strings.Join(cfg.Brokers, ","), err
 	var be *brokerError
 	if errors.As(err, &be) {
 		broker, cause = be.broker, be.err
@@ -242,7 +246,7 @@ func explain(cfg Config, err error) error {
 	return fmt.Errorf("connecting to Kafka: %s: %s (%w)", setting, sentence, oneLine(cause))
 }
 
-// explainSilence looks once more at a broker that hung up or did not answer: what it is depends on what the other side
+// explainSilence looks once more at a broker that hung up or did not answer. The cause depends on what the other side
 // expects to hear.
 func explainSilence(cfg Config, broker string, err error) (setting, sentence string) {
 	switch {
@@ -260,7 +264,7 @@ func isHangUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// isAlert reports whether the other side ended a TLS connection with an alert; crypto/tls has no better name for it.
+// isAlert reports whether the other side ended a TLS connection with an alert. crypto/tls has no better name for it.
 func isAlert(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "remote error"
@@ -269,7 +273,7 @@ func isAlert(err error) bool {
 func speaksTLS(broker string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), 800*time.Millisecond)
 	defer cancel()
-	// The certificate does not matter: only whether there is one, and nothing is sent over the connection.
+	// The certificate does not matter, only whether there is one. Nothing is sent over the connection.
 	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
 	conn, err := d.DialContext(ctx, "tcp", broker)
 	if err != nil {

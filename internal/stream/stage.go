@@ -10,19 +10,19 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// The kinds of failure that a stage can report; everything else is fatal and ends Run.
+// The kinds of failure that a stage can report. The package comment says what follows from these and from other errors.
 var (
 	// ErrPoison marks a record that can never be processed: it goes to dead-letters, and the stage goes on.
 	ErrPoison = errors.New("record cannot be processed")
-	// ErrTransient marks a fault that may pass (a bucket that does not answer): the lane is taken down, and taken up
-	// again from its last mark after a pause, for ever.
+	// ErrTransient marks a fault that may pass (a bucket that does not answer). The lane is taken down. After a pause
+	// it is taken up again from its last mark, for ever.
 	ErrTransient = errors.New("transient fault")
 	// ErrGap means that a lane lost records; see [GapError].
 	ErrGap = errors.New("records are missing")
 )
 
-// Poison marks err as [ErrPoison], so that the record in hand goes to dead-letters with err's text as the reason. The
-// words before the first colon become the label of a metric when they are plain lower-case words.
+// Poison marks err as [ErrPoison]: the record in hand goes to dead-letters, with err's text as the reason. The words
+// before the first colon label a metric when they are one of the known classes.
 func Poison(err error) error { return poison{err} }
 
 type poison struct{ error }
@@ -48,48 +48,43 @@ func (e *GapError) Error() string {
 // Is makes a GapError an [ErrGap].
 func (e *GapError) Is(target error) bool { return target == ErrGap }
 
-// Stage is the state machine of one lane: what it emits is a pure function of the records that it asks for. It is
-// driven by one goroutine. A stage that implements io.Closer is closed when its lane is given up.
+// Stage is the state machine of one lane. Its output is a pure function of the records that it asks for. One
+// goroutine drives it. A stage that implements io.Closer is closed when its lane is given up.
 type Stage interface {
-	// Input names the topic that must be read next: it decides in which order several inputs are merged.
+	// Input names the topic that must be read next. So it decides in which order several inputs are merged.
 	Input() schemas.Topic
 	// Process takes the next record of Input. An error that wraps ErrPoison sends the record to dead-letters.
 	Process(ctx context.Context, rec Record, out Output) error
-	// Flush emits what was held back for batching. It is called when no input is at hand, and before the lane is given
-	// up; what is emitted, and in which order, must not depend on when it is called.
+	// Flush emits what was held back for batching. It is called when no input is at hand, and before the lane is
+	// given up. The records that a stage emits, and their order, must not depend on the moment of the call.
 	Flush(ctx context.Context, out Output) error
 }
 
-// Output is where a stage writes, within its own lane. It must not be used after the call that got it returns, nor by
-// two goroutines at once. Emit and DeadLetter return before the broker has acknowledged, and block when too many bytes
-// are waiting.
+// Output is the place where a stage writes, within its own lane. Nobody may use it after the call that got it
+// returns, nor two goroutines at once. Emit and DeadLetter return before the broker has acknowledged, and block when
+// too many bytes are waiting.
 type Output interface {
 	// Emit writes rec as the next record of topic. resume is a point from which the stage produces every record that
-	// follows this one, on all of its outputs; it may lie as far back as is convenient, never ahead. So of several
-	// records that come of the same input, only the last may carry After; the others carry a Mark or Before that was
-	// taken before the first of them.
+	// follows this one, on all of its outputs. It may lie as far back as is convenient, never ahead. So of several
+	// records made of the same input, only the last may carry After. The others carry a Before that was taken before
+	// the first of them.
 	Emit(topic schemas.Topic, rec schemas.Record, resume Mark) error
-	// EmitBytes is Emit for a value that is encoded already.
-	EmitBytes(topic schemas.Topic, schema string, value []byte, resume Mark) error
-	// DeadLetter sets rec aside. It must be called before anything is emitted whose resume lies after rec.
+	// DeadLetter sets rec aside. A stage must call it before it emits anything whose resume lies after rec.
 	DeadLetter(rec Record, reason string) error
-	// Mark is the point after all records processed and emitted so far, and so before what is emitted next: that is
-	// still to come for a stage that starts from it. It may be taken when nothing is held back, and used later.
-	Mark(state []byte) Mark
-	// Before is the point at which rec is the next record to read, with the outputs emitted so far.
+	// Before returns the point at which rec is the next record to read, with the outputs emitted so far.
 	Before(rec Record, state []byte) Mark
-	// After is the input position after rec; its Seqs are nil, so they are those after the record that it is emitted
-	// with.
+	// After returns the input position after rec. Its Seqs are nil, so they are those after the record that it is
+	// emitted with.
 	After(rec Record, state []byte) Mark
 }
 
-// Factory makes the stage of one lane as it is at a mark; state is the mark's State, nil at the start of the lane.
+// Factory makes the stage of one lane as it is at a mark. state is the mark's State, nil at the start of the lane.
 type Factory func(lane int, state []byte) (Stage, error)
 
 // StageSpec says what Run runs.
 type StageSpec struct {
 	Name    string          // also names the consumer group
-	Inputs  []schemas.Topic // the first one's partitions share out the lanes
+	Inputs  []schemas.Topic // the partitions of the first one share out the lanes
 	Outputs []schemas.Topic
 	New     Factory
 	// Counters, when set, is kept up to date for progress bars.
@@ -140,8 +135,8 @@ func isLaneTopic(t schemas.Topic) bool {
 	return slices.ContainsFunc(schemas.Catalogue(), func(i schemas.TopicInfo) bool { return i.Topic == t && i.Lane })
 }
 
-// Sequenced reports whether the records of t carry seqs. Those of outside producers do not, nor do those of topics
-// without lanes.
+// Sequenced reports whether the records of t carry seqs. The records of outside producers do not, and neither do
+// those of topics without lanes.
 func Sequenced(t schemas.Topic) bool { return t != schemas.Pairs && isLaneTopic(t) }
 
 // Record is one message of a lane, in order and without repetitions.
@@ -154,12 +149,13 @@ type Record struct {
 	Value  []byte
 	Time   time.Time // informative; nothing may depend on it
 
-	key     []byte
-	headers []header
-	others  []TopicPosition // positions of the stage's other inputs when this record was handed out
+	key        []byte
+	headers    []header
+	unreadable error           // why what is here cannot be read; the record is set aside
+	others     []TopicPosition // positions of the stage's other inputs when this record was handed out
 }
 
-// Header is the value of the named message header.
+// Header returns the value of the named message header.
 func (r Record) Header(name string) ([]byte, bool) {
 	for _, h := range r.headers {
 		if h.Key == name {
@@ -169,8 +165,8 @@ func (r Record) Header(name string) ([]byte, bool) {
 	return nil, false
 }
 
-// Position is where the record is.
+// Position returns the place of the record.
 func (r Record) Position() Position { return Position{Offset: r.Offset, Seq: max(r.Seq, 0)} }
 
-// Next is the position after the record.
+// Next returns the position after the record.
 func (r Record) Next() Position { return Position{Offset: r.Offset + 1, Seq: r.Seq + 1} }

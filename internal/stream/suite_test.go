@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/figures"
-	"github.com/pairstream/pairstream/internal/soak"
+	"github.com/pairstream/pairstream/internal/testing/figures"
+	"github.com/pairstream/pairstream/internal/testing/soak"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -27,8 +27,8 @@ func (b broker) record(t *testing.T, f figures.Figures) {
 	figures.Record(t, f)
 }
 
-// suite are the scenarios that hold whatever broker is there. With the embedded one, each has a broker of its own, in a
-// process of its own; on Apache Kafka all share a cluster.
+// suite lists the scenarios that hold whatever broker is there. On the embedded broker, each scenario has a broker of
+// its own, in a process of its own. On Apache Kafka all share a cluster.
 var suite = []struct {
 	name string
 	run  func(*testing.T, broker)
@@ -50,7 +50,7 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// recordsOf is the count in what digest returns.
+// recordsOf returns the count in what digest returns.
 func recordsOf(t *testing.T, digest string) int {
 	t.Helper()
 	count, _, _ := strings.Cut(digest, " ")
@@ -137,8 +137,8 @@ func redistributed(t *testing.T, b broker) {
 	b.record(t, figures.Figures{Scenario: fmt.Sprintf("1 -> %d -> 1 owners", others+1), Faults: rounds * 2 * others, Records: sent})
 }
 
-// poisoned measures what setting aside one record in a hundred costs, from the medians of runs with poison and without
-// it, in turns; the first of each only warms up what it meets.
+// poisoned measures the cost of setting aside one record in a hundred. It compares the medians of runs with poison
+// and without it, in turns. The first run of each kind only warms up what it meets.
 func poisoned(t *testing.T, b broker) {
 	n, turns := soak.Choose(100_000, 400_000), soak.Choose(5, 11)
 	var took [2][]time.Duration
@@ -163,10 +163,11 @@ func poisoned(t *testing.T, b broker) {
 	})
 }
 
-// timed is how long a stage takes for n records, one in so many of them poison if it is not 0, and how many were poison.
-// The time begins when a tenth is done: connections are made by then. Every write is late, as it is with brokers that are
-// far away: then waits count, and not what else the machine has to do. The bytes in flight are so few that acks are waited
-// for, as in a run without end.
+// timed returns the time that a stage takes for n records, and how many of them were poison. One record in so many is
+// poison, if poison is not 0. The time begins when a tenth is done, because connections are made by then.
+//
+// Every write is late, as it is with brokers that are far away. Then waits count, and not the machine's other work.
+// The bytes in flight are so few that the stage waits for acks, as in a run without end.
 func timed(t *testing.T, b broker, namespace string, n, poison int) (took time.Duration, bad int) {
 	cfg := testConfig(b.brokers, namespace, 1)
 	cfg.Linger, cfg.MaxBytesInFlight = DefaultConfig().Linger, 32<<20
@@ -206,8 +207,9 @@ func timed(t *testing.T, b broker, namespace string, n, poison int) (took time.D
 	return took, bad
 }
 
-// wrongClocks lets writers and owners run with clocks that are a little more than an hour off: no record is refused or
-// differs. (Apache Kafka refuses what is stamped more than an hour ahead, unless a topic has its brokers' own time.)
+// wrongClocks lets writers and owners run with clocks that are a little more than an hour off. No record is refused
+// or differs. (Apache Kafka refuses what is stamped more than an hour ahead, unless a topic has its brokers' own
+// time.)
 func wrongClocks(t *testing.T, b broker) {
 	compared := 0
 	for _, s := range scenarios() {

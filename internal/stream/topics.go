@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -12,18 +13,37 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// deadLetterRoom is how much larger than its record a dead letter may be.
+// deadLetterRoom is the most by which a dead letter may be larger than its record.
 const deadLetterRoom = 1 << 20
 
-// EnsureTopics creates the topics of the catalogue that are missing, and refuses those that have another number of
-// partitions than the configuration asks for.
+// EnsureTopics creates the topics of the catalogue that are missing. It refuses those that have another number of
+// partitions than the configuration asks for, or a setting that would lose records.
 func (l *Log) EnsureTopics(ctx context.Context) error {
 	missing, err := l.checkTopics(ctx)
-	if err != nil || len(missing) == 0 {
+	if err != nil {
 		return err
 	}
-	err = l.retry(ctx, "creating topics", func(ctx context.Context) error {
-		resp, err := l.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: l.topicConfigs(missing)})
+	if len(missing) > 0 {
+		err := l.createTopics(ctx, missing, true)
+		if errors.Is(err, kafka.InvalidConfiguration) {
+			err = l.createTopics(ctx, missing, false)
+		}
+		if errors.Is(err, kafka.InvalidReplicationFactor) {
+			return fmt.Errorf("KAFKA_REPLICATION=%d: %w", l.cfg.Replication, err)
+		}
+		if err != nil {
+			return err
+		}
+		if err := l.awaitTopics(ctx); err != nil {
+			return err
+		}
+	}
+	return l.checkSettings(ctx)
+}
+
+func (l *Log) createTopics(ctx context.Context, missing []schemas.TopicInfo, unclean bool) error {
+	return l.retry(ctx, "creating topics", func(ctx context.Context) error {
+		resp, err := l.client.CreateTopics(ctx, &kafka.CreateTopicsRequest{Topics: l.topicConfigs(missing, unclean)})
 		if err != nil {
 			return err
 		}
@@ -34,16 +54,9 @@ func (l *Log) EnsureTopics(ctx context.Context) error {
 		}
 		return nil
 	})
-	if errors.Is(err, kafka.InvalidReplicationFactor) {
-		return fmt.Errorf("KAFKA_REPLICATION=%d: %w", l.cfg.Replication, err)
-	}
-	if err != nil {
-		return err
-	}
-	return l.awaitTopics(ctx)
 }
 
-// awaitTopics waits until the new topics can be seen: a cluster learns of them a little after they are created.
+// awaitTopics waits until the new topics can be seen. A cluster learns of them a little after they are created.
 func (l *Log) awaitTopics(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*l.cfg.RequestTimeout)
 	defer cancel()
@@ -59,31 +72,35 @@ func (l *Log) awaitTopics(ctx context.Context) error {
 	}
 }
 
-func (l *Log) topicConfigs(topics []schemas.TopicInfo) []kafka.TopicConfig {
+// topicConfigs returns the topics to create. The embedded broker has no replicas, and knows no unclean election.
+func (l *Log) topicConfigs(topics []schemas.TopicInfo, unclean bool) []kafka.TopicConfig {
 	var configs []kafka.TopicConfig
 	for _, t := range topics {
-		limit := l.cfg.MaxMessageBytes
-		if t.Topic == schemas.DeadLetters {
-			limit += deadLetterRoom
-		}
-		retention := int64(-1)
-		if l.cfg.Retention > 0 {
-			retention = l.cfg.Retention.Milliseconds()
-		}
-		entries := []kafka.ConfigEntry{
-			{ConfigName: "max.message.bytes", ConfigValue: strconv.Itoa(limit)},
-			{ConfigName: "retention.ms", ConfigValue: strconv.FormatInt(retention, 10)},
-			// A broker refuses what a clock that is an hour fast has stamped, unless the stamps are its own.
-			{ConfigName: "message.timestamp.type", ConfigValue: "LogAppendTime"},
-		}
-		if l.cfg.MinInsync > 0 {
-			entries = append(entries, kafka.ConfigEntry{ConfigName: "min.insync.replicas", ConfigValue: strconv.Itoa(l.cfg.MinInsync)})
+		entries := l.wanted(t.Topic)
+		if !unclean {
+			entries = slices.DeleteFunc(entries, func(e kafka.ConfigEntry) bool { return e.ConfigName == configUnclean })
 		}
 		configs = append(configs, kafka.TopicConfig{
 			Topic: l.name(t.Topic), NumPartitions: l.partitions(t), ReplicationFactor: l.cfg.Replication, ConfigEntries: entries,
 		})
 	}
 	return configs
+}
+
+// wantedMaxMessage returns max.message.bytes of a topic that is created.
+func (l *Log) wantedMaxMessage(t schemas.Topic) int {
+	if t == schemas.DeadLetters {
+		return l.cfg.MaxMessageBytes + deadLetterRoom
+	}
+	return l.cfg.MaxMessageBytes
+}
+
+// maxMessage returns the size of the largest batch that a topic takes, as far as this process knows.
+func (l *Log) maxMessage(t schemas.Topic) int {
+	if limit, ok := l.limits.Load(t); ok {
+		return limit.(int)
+	}
+	return l.wantedMaxMessage(t)
 }
 
 func (l *Log) partitions(t schemas.TopicInfo) int {
@@ -95,11 +112,11 @@ func (l *Log) partitions(t schemas.TopicInfo) int {
 
 var errNoTopic = errors.New("does not exist")
 
-// topicsPatience is how long a stage waits for topics when it starts: brokers learn of those that were just created one
-// after the other, so what one has told, another may not know yet.
+// topicsPatience is the time that a stage waits for topics when it starts. Brokers learn of new topics one after the
+// other. So one broker may not know yet what another has told.
 const topicsPatience = 5 * time.Second
 
-// awaitChecked is CheckTopics with that patience.
+// awaitChecked does the same as CheckTopics, with that patience.
 func (l *Log) awaitChecked(ctx context.Context) error {
 	wait, cancel := context.WithTimeout(ctx, min(topicsPatience, l.cfg.RequestTimeout))
 	defer cancel()
@@ -112,7 +129,8 @@ func (l *Log) awaitChecked(ctx context.Context) error {
 	}
 }
 
-// CheckTopics reports topics that are missing or have the wrong number of partitions.
+// CheckTopics reports topics that are missing, have the wrong number of partitions, or a setting that would lose
+// records.
 func (l *Log) CheckTopics(ctx context.Context) error {
 	missing, err := l.checkTopics(ctx)
 	if err != nil {
@@ -122,7 +140,40 @@ func (l *Log) CheckTopics(ctx context.Context) error {
 	for _, t := range missing {
 		problems = append(problems, fmt.Errorf("topic %s %w (NAMESPACE=%s)", l.name(t.Topic), errNoTopic, l.cfg.Namespace))
 	}
+	if len(problems) == 0 {
+		return l.checkSettings(ctx)
+	}
 	return errors.Join(problems...)
+}
+
+// topicsEvery is the time between two looks of a running stage at its topics, which may have changed.
+const topicsEvery = time.Minute
+
+// watchTopics says while a stage runs that its topics have changed. Nobody reads partitions that were added.
+func (r *run) watchTopics(ctx context.Context) {
+	tick := time.NewTicker(r.log.topicsEvery)
+	defer tick.Stop()
+	said := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		_, err := r.log.checkTopics(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		text := ""
+		if err != nil {
+			text = strings.ReplaceAll(err.Error(), "\n", ", ")
+		}
+		if text != said && text != "" {
+			r.log.logger.Error("the topics are not as they were when this stage began", keyStage, r.spec.Name, keyErr, err)
+		}
+		said = text
+		r.instruments.c.say(allLanes, text)
+	}
 }
 
 func (l *Log) checkTopics(ctx context.Context) (missing []schemas.TopicInfo, err error) {

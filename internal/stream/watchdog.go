@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Watchdog notices lanes of a stage that have input and make no progress: each is logged and counted once it has been
-// so for Config.StallAfter, and logged again when it goes on. A lane that waits for input is never one of them.
+// Watchdog notices lanes of a stage that have input and make no progress. It logs and counts a lane once it has been
+// so for Config.StallAfter, and logs it again when it goes on. A lane that waits for input is never one of them.
 type Watchdog struct {
 	stage   string
 	after   time.Duration
@@ -23,7 +23,7 @@ type Watchdog struct {
 	lanes map[int]*Pulse
 }
 
-// NewWatchdog makes the watchdog of a stage that reads its lanes by itself; [Log.Run] has its own.
+// NewWatchdog makes the watchdog of a stage that reads its lanes by itself. [Log.Run] has its own.
 func (l *Log) NewWatchdog(stage string) *Watchdog {
 	return &Watchdog{
 		stage: stage, after: l.cfg.StallAfter, logger: l.logger, now: time.Now, lanes: make(map[int]*Pulse),
@@ -31,7 +31,7 @@ func (l *Log) NewWatchdog(stage string) *Watchdog {
 	}
 }
 
-// Lane is the pulse of a lane.
+// Lane returns the pulse of a lane.
 func (w *Watchdog) Lane(id int) *Pulse {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,7 +111,7 @@ func (p *Pulse) Done() {
 	}
 }
 
-// retry says that what was in hand has failed and will be taken again: that is no progress.
+// retry says that what was in hand has failed and will be taken again. That is no progress.
 func (p *Pulse) retry() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

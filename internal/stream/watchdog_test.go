@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// testWatchdog has a clock that stands until it is moved.
+// testWatchdog returns a watchdog whose clock stands until the test moves it.
 func testWatchdog(t *testing.T, log *bytes.Buffer) (w *Watchdog, reg *prometheus.Registry, after func(time.Duration)) {
 	t.Helper()
 	reg = prometheus.NewRegistry()
@@ -112,7 +112,8 @@ func TestWatchdog(t *testing.T) {
 	}
 }
 
-// A stage that hangs on a record is noticed, and so is its going on; while it waits for records, nothing is.
+// TestStalledStageIsNoticed hangs a stage on a record. The watchdog notices it, and notices when the stage goes on.
+// While the stage waits for records, the watchdog notices nothing.
 func TestStalledStageIsNoticed(t *testing.T) {
 	b := startBroker(t, BrokerOptions{})
 	reg := prometheus.NewRegistry()
@@ -148,7 +149,7 @@ func TestStalledStageIsNoticed(t *testing.T) {
 	}
 }
 
-// sample is the value of a metric that has one series.
+// sample returns the value of a metric that has one series.
 func sample(t *testing.T, reg *prometheus.Registry, name string) float64 {
 	t.Helper()
 	families, err := reg.Gather()

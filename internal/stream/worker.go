@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,9 +16,9 @@ type worker struct {
 	id    int
 	work  context.Context //nolint:containedctx // ends when the lane is not ours any more
 	kill  context.CancelFunc
-	turns chan turn // the latest one that was not begun
-	last  turn      // the latest one, begun or not
-	lane  *lane     // as the turn before has left it, nil when it is to be made from its last mark
+	turns chan turn // the latest turn, until it is begun
+	last  turn      // the latest turn, begun or not
+	lane  *lane     // as the turn before has left it; nil when it has to be made from its last mark
 }
 
 // turn is the time for which a generation lets a worker read.
@@ -36,8 +37,8 @@ func (r *run) newWorker(id int) *worker {
 	return w
 }
 
-// give lets the worker read. When it is busy still with what it had in hand at the end of the turn before, it goes on
-// from there afterwards. Only the goroutine that goes through the generations calls it.
+// give lets the worker read. The worker may still be busy with what it had in hand at the end of the turn before. It
+// then goes on from there afterwards. Only the goroutine that goes through the generations calls give.
 func (w *worker) give(t turn) {
 	select {
 	case missed := <-w.turns:
@@ -65,8 +66,8 @@ func (w *worker) loop() {
 	}
 }
 
-// turn runs the lane until the turn is over. A fault that may pass takes the lane down and up again; any other ends the
-// run.
+// turn runs the lane until the turn is over. A fault that may pass takes the lane down and up again. Any other fault
+// parks it.
 func (w *worker) turn(t turn) {
 	r := w.run
 	var pause backoff
@@ -80,14 +81,19 @@ func (w *worker) turn(t turn) {
 			r.watchdog.Lane(w.id).rest()
 			r.log.logger.Warn("giving up a lane with work in hand", keyStage, r.spec.Name, keyLane, w.id, keyErr, err)
 			return
-		case !isTransient(err):
+		case errors.Is(err, errMaking):
 			r.fail(fmt.Errorf("lane %d: %w", w.id, err))
 			return
+		case !isTransient(err):
+			if !r.park(t.reading, w.id, err) {
+				return
+			}
+			continue
 		}
 		r.watchdog.Lane(w.id).retry()
 		r.log.metrics.restarts.WithLabelValues(r.spec.Name).Inc()
 		r.log.logger.Warn("taking a lane up again", keyStage, r.spec.Name, keyLane, w.id, keyErr, err)
-		if time.Since(begun) > time.Minute { // not the fault of before
+		if time.Since(begun) > time.Minute { // this is another fault than the one before
 			pause.reset()
 		}
 		if pause.wait(t.reading) != nil {
@@ -96,7 +102,8 @@ func (w *worker) turn(t turn) {
 	}
 }
 
-// once runs the lane until the turn is over, or it fails. After a turn nothing is in hand, and the next may go on.
+// once runs the lane until the turn is over, or it fails. After a turn nothing is in hand, and the next turn may go
+// on.
 func (w *worker) once(t turn) error {
 	if err := w.takeUp(t); err != nil {
 		if t.reading.Err() != nil {
@@ -104,6 +111,8 @@ func (w *worker) once(t turn) error {
 		}
 		return err
 	}
+	w.lane.healthy = func() { w.run.unpark(w.id) }
+	w.lane.say = func(state string) { w.run.say(w.id, state) }
 	w.lane.commit = func(at map[schemas.Topic]int64) {
 		for topic, o := range at {
 			t.offsets.add(w.run.log.name(topic), w.id, o)
@@ -131,7 +140,7 @@ func (w *worker) takeUp(t turn) error {
 			return err
 		}
 	}
-	ln := &lane{log: w.run.log, spec: w.run.spec, id: w.id, meter: w.run.meter, pulse: w.run.watchdog.Lane(w.id)}
+	ln := &lane{log: w.run.log, spec: w.run.spec, id: w.id, instruments: w.run.instruments, pulse: w.run.watchdog.Lane(w.id)}
 	if err := ln.open(t.reading, t.budget); err != nil {
 		ln.close()
 		return err

@@ -6,11 +6,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/figures"
+	"github.com/pairstream/pairstream/internal/testing/figures"
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// owner runs a stage on lane 0 without a consumer group, as a process does that does not know yet that it has lost the
+// owner runs a stage on lane 0 without a consumer group. So does a process that does not know yet that it has lost the
 // lane.
 type owner struct {
 	cancel context.CancelFunc
@@ -21,7 +21,7 @@ func own(l *Log, spec StageSpec) *owner {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &owner{cancel, make(chan error, 1)}
 	ln := &lane{
-		log: l, spec: spec, meter: newMeter(l.metrics, spec.Name, nil), commit: func(map[schemas.Topic]int64) {},
+		log: l, spec: spec, instruments: newInstruments(l.metrics, spec.Name, nil), commit: func(map[schemas.Topic]int64) {}, healthy: func() {}, say: func(string) {},
 		pulse: l.NewWatchdog(spec.Name).Lane(0),
 	}
 	go func() {
@@ -43,9 +43,9 @@ func (o *owner) stop(t *testing.T) {
 	}
 }
 
-// TestTwoOwners pauses an owner before each of its writes, lets a second owner finish the lane, and wakes the first one:
-// it writes on at the end of the lane what is there already. A third owner then resumes from what it finds, and gets more
-// to do.
+// TestTwoOwners pauses an owner before each of its writes, lets a second owner finish the lane, and wakes the first
+// one. The first owner then writes, at the end of the lane, what is there already. A third owner resumes from what it
+// finds, and gets more to do.
 func TestTwoOwners(t *testing.T) {
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {

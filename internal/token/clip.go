@@ -94,7 +94,7 @@ func (c *CLIP) byteSymbols() map[string]int32 {
 	return ids
 }
 
-// Size is the number of ids.
+// Size returns the number of ids.
 func (c *CLIP) Size() int { return int(c.EndID) + 1 }
 
 // IDs encodes text without the start and end tokens.

@@ -16,7 +16,7 @@ func cleanCLIP(text string) string {
 	return lowerFull(strings.ToValidUTF8(text, "\uFFFD"))
 }
 
-// clipWord is the length of the first word of text under CLIP's pattern
+// clipWord returns the length of the first word of text under CLIP's pattern
 //
 //	<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+
 //
@@ -148,7 +148,7 @@ func numericReference(s string) (text string, size int) {
 	return referenced(code), i
 }
 
-// referenced is the text of a numeric reference: Windows-1252 for the C1 controls, nothing for other code points that
+// referenced returns the text of a numeric reference: Windows-1252 for the C1 controls, nothing for other code points that
 // are not characters, U+FFFD for what is no code point at all.
 func referenced(code rune) string {
 	switch {

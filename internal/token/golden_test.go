@@ -2,26 +2,18 @@ package token_test
 
 import (
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/golden"
+	"github.com/pairstream/pairstream/internal/testing/golden"
 	"github.com/pairstream/pairstream/internal/token"
 )
 
-// vocabFolder holds the published vocabularies, beside the repository.
-var vocabFolder = filepath.Join("..", "..", "..", "shared", "data", "vocab")
-
 func openVocab(t testing.TB, name string) *os.File {
 	t.Helper()
-	f, err := os.Open(filepath.Join(vocabFolder, name))
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("no published vocabulary: %v", err)
-	}
+	f, err := os.Open(filepath.Join(golden.Testdata(t, "vocab"), name))
 	if err != nil {
 		t.Fatal(err)
 	}

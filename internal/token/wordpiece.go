@@ -30,12 +30,13 @@ type WordPiece struct {
 	// The ids of the special tokens.
 	PadID, UnknownID, ClassID, SeparatorID, MaskID int32
 
-	vocab      []string
-	starts     map[string]int32 // pieces that start a word, and the special tokens
-	rest       map[string]int32 // pieces that go on with a word, without their "##"
-	maxStart   int              // bytes of the longest of starts
-	maxRest    int              // bytes of the longest of rest
-	specialIDs [len(specials)]int32
+	vocab        []string
+	starts       map[string]int32 // pieces that start a word, and the special tokens
+	rest         map[string]int32 // pieces that go on with a word, without their "##"
+	maxStart     int              // bytes of the longest of starts
+	maxRest      int              // bytes of the longest of rest
+	specialIDs   [len(specials)]int32
+	captionWords int // of PrepareCaptions
 }
 
 // ReadVocab reads a vocabulary file: one token a line, its id the number of the line.
@@ -84,13 +85,16 @@ func NewWordPiece(vocab []string) (*WordPiece, error) {
 	return w, nil
 }
 
-// Size is the number of tokens in the vocabulary.
+// PrepareCaptions makes Encode apply [PreCaption] first, with at most words words; 0: texts are encoded as they are.
+func (w *WordPiece) PrepareCaptions(words int) { w.captionWords = words }
+
+// Size returns the number of tokens in the vocabulary.
 func (w *WordPiece) Size() int { return len(w.vocab) }
 
-// Vocab is the vocabulary in id order; the caller must not change it.
+// Vocab returns the vocabulary in id order; the caller must not change it.
 func (w *WordPiece) Vocab() []string { return w.vocab }
 
-// ID is the id of a token, pieces with their "##"; false when the vocabulary does not hold it.
+// ID returns the id of a token, pieces with their "##"; false when the vocabulary does not hold it.
 func (w *WordPiece) ID(tok string) (int32, bool) {
 	if after, ok := strings.CutPrefix(tok, continuation); ok && after != "" {
 		id, found := w.rest[after]
@@ -114,6 +118,9 @@ func (w *WordPiece) Tokens(text string) []string {
 // most limit ids. A limit below 2 is taken as 2. Nothing is padded.
 func (w *WordPiece) Encode(text string, limit int) []int32 {
 	limit = max(limit, 2)
+	if w.captionWords > 0 {
+		text = PreCaption(text, w.captionWords)
+	}
 	ids := make([]int32, 1, min(limit, 2+len(text)))
 	ids[0] = w.ClassID
 	if limit > 2 {

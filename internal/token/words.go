@@ -85,7 +85,7 @@ func (s *wordScanner) stripAccents(word []byte) []byte {
 	return s.plain
 }
 
-// isBlank says whether r separates words: what the reference cleans to a space, and the line and paragraph separators
+// isBlank reports whether r separates words: what the reference cleans to a space, and the line and paragraph separators
 // at which its split divides.
 func isBlank(r rune) bool {
 	switch r {
@@ -95,7 +95,7 @@ func isBlank(r rune) bool {
 	return r >= utf8.RuneSelf && unicode.Is(unicode.Zs, r)
 }
 
-// isDropped says whether r vanishes from a text: controls, formats, private and unassigned code points (category C),
+// isDropped reports whether r vanishes from a text: controls, formats, private and unassigned code points (category C),
 // and the replacement character, which also stands for bytes that are not UTF-8.
 func isDropped(r rune) bool {
 	if r < utf8.RuneSelf {
@@ -112,7 +112,7 @@ func isPunctuation(r rune) bool {
 	return unicode.Is(unicode.P, r)
 }
 
-// isHan says whether r is in a block of Chinese characters, each of which is a word of its own. Kana and Hangul are not.
+// isHan reports whether r is in a block of Chinese characters, each of which is a word of its own. Kana and Hangul are not.
 func isHan(r rune) bool {
 	if r < 0x3400 {
 		return false

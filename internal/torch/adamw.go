@@ -13,7 +13,7 @@ type AdamWOptions struct {
 	Beta1, Beta2, Eps, WeightDecay float64
 }
 
-// DefaultAdamW is what ALBEF, GRIT-VLP and MAFA train with.
+// DefaultAdamW holds the constants with which ALBEF, GRIT-VLP and MAFA train.
 var DefaultAdamW = AdamWOptions{Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.02}
 
 // AdamW is Adam with decoupled weight decay. It borrows the parameters and owns their moments.
@@ -26,7 +26,7 @@ type AdamW struct {
 	options AdamWOptions
 }
 
-// AdamWState is what a checkpoint needs to go on with the same steps: for each parameter, in the order given to
+// AdamWState is what a checkpoint needs to go on with the same steps. It has, for each parameter in the order given to
 // [NewAdamW], the number of its steps and its moments.
 type AdamWState struct {
 	Steps   []int64
@@ -34,7 +34,7 @@ type AdamWState struct {
 	Squares [][]float32
 }
 
-// NewAdamW makes an optimiser of params; decay says which of them the weight decay applies to. To be called inside Do.
+// NewAdamW makes an optimiser of params; decay says which of them the weight decay applies to. Call it inside Do.
 func NewAdamW(params []*Tensor, decay []bool, o AdamWOptions) (*AdamW, error) {
 	if len(params) != len(decay) {
 		return nil, fmt.Errorf("torch: making an optimiser: %d parameters and %d decay flags", len(params), len(decay))
@@ -55,14 +55,14 @@ func NewAdamW(params []*Tensor, decay []bool, o AdamWOptions) (*AdamW, error) {
 	return a, nil
 }
 
-// Free gives the moments back.
+// Free frees the moments.
 func (a *AdamW) Free() {
 	for _, t := range append(a.means, a.squares...) {
 		t.Free()
 	}
 }
 
-// Step updates every parameter that has a gradient; the others stay as they are, and so do their moments.
+// Step updates every parameter that has a gradient. The others and their moments stay as they are.
 func (a *AdamW) Step(rate float64) error {
 	if len(a.params) == 0 {
 		return nil
@@ -84,7 +84,7 @@ func handlesOf(ts []*Tensor) []*C.ps_tensor {
 	return handles
 }
 
-// ZeroGrad forgets the gradients of all parameters.
+// ZeroGrad clears the gradients of all parameters.
 func (a *AdamW) ZeroGrad() error {
 	if len(a.params) == 0 {
 		return nil
@@ -93,7 +93,7 @@ func (a *AdamW) ZeroGrad() error {
 	return failure("zero_grad", C.ps_zero_grad(&params[0], C.int(len(params))))
 }
 
-// State copies the optimiser's state out.
+// State returns a copy of the optimiser's state.
 func (a *AdamW) State() AdamWState {
 	state := AdamWState{Steps: append([]int64(nil), a.steps...)}
 	for i := range a.params {
@@ -103,7 +103,7 @@ func (a *AdamW) State() AdamWState {
 	return state
 }
 
-// SetState goes back to a state that [AdamW.State] returned for the same parameters.
+// SetState restores a state that [AdamW.State] returned for the same parameters.
 func (a *AdamW) SetState(state AdamWState) error {
 	n := len(a.params)
 	if len(state.Steps) != n || len(state.Means) != n || len(state.Squares) != n {

@@ -9,7 +9,7 @@ import (
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
-// oracle is AdamW as its paper has it, in float64.
+// oracle is AdamW as in its paper, in float64.
 type oracle struct{ p, m, v []float64 }
 
 func (a *oracle) step(g []float64, step int, rate float64, decay bool, o torch.AdamWOptions) {
@@ -25,7 +25,7 @@ func (a *oracle) step(g []float64, step int, rate float64, decay bool, o torch.A
 	}
 }
 
-// trained are two parameters, one decayed and one not, with an optimiser.
+// trained returns two parameters with an optimiser; one decays and one does not.
 func trained(s *torch.Scope, dtype torch.DType) []*torch.Tensor {
 	a := s.To(s.Float32s(ramp(40000), 200, 200), dtype)
 	b := s.To(s.Float32s(ramp(17), 17), dtype)
@@ -107,7 +107,7 @@ func TestAdamWLeavesParametersWithoutGradientAlone(t *testing.T) {
 	}
 }
 
-// Two steps are one step, its state carried to a new optimiser, and one step.
+// Two steps equal one step, a new optimiser with its state, and one more step.
 func TestAdamWGoesOnFromItsState(t *testing.T) {
 	train := func(restart bool) (out []float32) {
 		if err := do(t, func(s *torch.Scope) error {

@@ -212,13 +212,13 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   }
 };
 
-// anywhere is the same in libtorch's operations, for other devices and types. Halves are multiplied as such, their
+// anywhere is the same in libtorch's operations, for other devices and types. bfloat16 is multiplied as such, its
 // products are scaled and normalised in float32.
 at::Tensor anywhere(const at::Tensor &query, const at::Tensor &keys, const at::Tensor &mask, int64_t heads,
                     double scale, const Draw &draw) {
-  const bool halves = multiplies_halves();
-  const at::Tensor q = !present(query) ? query : halves ? half(query) : wide(query);
-  const at::Tensor packed = halves ? half(keys) : wide(keys);
+  const bool in_bfloat16 = multiplies_bfloat16();
+  const at::Tensor q = !present(query) ? query : in_bfloat16 ? to_bfloat16(query) : wide(query);
+  const at::Tensor packed = in_bfloat16 ? to_bfloat16(keys) : wide(keys);
   auto parts = packed.chunk(present(q) ? 2 : 3, 2);
   if (present(q)) {
     parts.insert(parts.begin(), q);
@@ -231,7 +231,7 @@ at::Tensor anywhere(const at::Tensor &query, const at::Tensor &keys, const at::T
     scores = scores + mask.unsqueeze(1);
   }
   const at::Tensor p = at::dropout(at::softmax(scores, 3), draw.share, draw.drops());
-  at::Tensor mixed = at::matmul(halves ? half(p) : p, parts[2]).transpose(1, 2);
+  at::Tensor mixed = at::matmul(in_bfloat16 ? to_bfloat16(p) : p, parts[2]).transpose(1, 2);
   return mixed.reshape({mixed.size(0), mixed.size(1), -1});
 }
 
@@ -262,7 +262,7 @@ ps_result ps_attention(ps_tensor *query, ps_tensor *packed_handle, ps_tensor *ma
     check_shapes(q, packed, mask, heads);
     const Draw draw = dropout > 0 ? next_draw(dropout) : Draw{};
     // On the CPU these products are a few hundredths of a network's, and rounding costs what it would win.
-    if (!fits(q) || !fits(packed) || !fits(mask) || (multiplies_halves() && !gemm_takes_halves())) {
+    if (!fits(q) || !fits(packed) || !fits(mask) || (multiplies_bfloat16() && !gemm_takes_bfloat16())) {
       return anywhere(q, packed, mask, heads, scale, draw);
     }
     if (!c10::GradMode::is_enabled()) {

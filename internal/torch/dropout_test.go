@@ -47,7 +47,8 @@ func TestDropoutDropsItsShare(t *testing.T) {
 				t.Fatalf("dropout of %g makes %v of 1, want %v", p, v, 1/(1-p))
 			}
 		}
-		// Six deviations of a binomial distribution; the second is that of neighbours dropped together.
+		// The bounds are six deviations of a binomial distribution. The second is for neighbours that are dropped
+		// together.
 		for what, count := range map[string][2]float64{
 			"elements":                     {float64(dropped), p},
 			"elements after a dropped one": {float64(afterDropped), p * p},
@@ -84,8 +85,8 @@ func TestDropoutIsAFunctionOfSeedAndDraw(t *testing.T) {
 	}
 }
 
-// With unit vectors as values attention shows the probabilities that it used; the gradients are those of the same
-// computation in libtorch's operations with these probabilities dropped.
+// With unit vectors as values, attention shows the probabilities that it used. The gradients equal those of the same
+// computation in libtorch's operations, with these probabilities dropped.
 func TestAttentionDropsProbabilities(t *testing.T) {
 	const length, heads = 8, 2
 	err := do(t, func(s *torch.Scope) error {

@@ -20,7 +20,7 @@ using dnnl_fn = int (*)(char, char, int64_t, int64_t, int64_t, float, const T *,
 template <typename T>
 using blas_fn = void (*)(const char *, const char *, const int *, const int *, const int *, const float *, const T *,
                          const int *, const T *, const int *, const float *, float *, const int *);
-using half = c10::BFloat16;
+using bfloat16 = c10::BFloat16;
 
 // find is the first of the functions that is there, or null.
 template <typename F>
@@ -34,9 +34,9 @@ F find(std::initializer_list<const char *> names) {
 }
 
 const auto dnnl = find<dnnl_fn<float>>({"dnnl_sgemm"});
-const auto dnnl_halves = find<dnnl_fn<half>>({"dnnl_gemm_bf16bf16f32"});
+const auto dnnl_bfloat16 = find<dnnl_fn<bfloat16>>({"dnnl_gemm_bf16bf16f32"});
 const auto blas = find<blas_fn<float>>({"sgemm_"});
-const auto blas_halves = find<blas_fn<half>>({"gemm_bf16bf16f32_", "sbgemm_"});  // MKL's and OpenBLAS's
+const auto blas_bfloat16 = find<blas_fn<bfloat16>>({"gemm_bf16bf16f32_", "sbgemm_"});  // MKL's and OpenBLAS's
 
 template <typename T>
 const T *of(const Matrix &m) {
@@ -51,19 +51,19 @@ int call_dnnl(dnnl_fn<T> f, int64_t rows, int64_t columns, int64_t inner, Matrix
 }
 
 void with_dnnl(int64_t rows, int64_t columns, int64_t inner, Matrix a, Matrix b, bool add, float *c, int64_t stride) {
-  const int failed = a.half ? call_dnnl(dnnl_halves, rows, columns, inner, a, b, add, c, stride)
+  const int failed = a.bfloat16 ? call_dnnl(dnnl_bfloat16, rows, columns, inner, a, b, add, c, stride)
                             : call_dnnl(dnnl, rows, columns, inner, a, b, add, c, stride);
   if (failed != 0) {
     throw std::runtime_error("oneDNN refuses a matrix product");
   }
 }
 
-// dnnl_takes_halves asks: oneDNN refuses bfloat16 on a processor without vector units for it.
-bool dnnl_takes_halves() {
+// dnnl_takes_bfloat16 asks: oneDNN refuses bfloat16 on a processor without vector units for it.
+bool dnnl_takes_bfloat16() {
   static const bool takes = [] {
-    const half one(1);
+    const bfloat16 one(1);
     float product = 0;
-    return dnnl_halves != nullptr && call_dnnl(dnnl_halves, 1, 1, 1, {&one, 1}, {&one, 1}, false, &product, 1) == 0 &&
+    return dnnl_bfloat16 != nullptr && call_dnnl(dnnl_bfloat16, 1, 1, 1, {&one, 1}, {&one, 1}, false, &product, 1) == 0 &&
            product == 1;
   }();
   return takes;
@@ -81,11 +81,11 @@ void call_blas(blas_fn<T> f, int64_t rows, int64_t columns, int64_t inner, Matri
 }
 
 void with_blas(int64_t rows, int64_t columns, int64_t inner, Matrix a, Matrix b, bool add, float *c, int64_t stride) {
-  a.half ? call_blas(blas_halves, rows, columns, inner, a, b, add, c, stride)
+  a.bfloat16 ? call_blas(blas_bfloat16, rows, columns, inner, a, b, add, c, stride)
          : call_blas(blas, rows, columns, inner, a, b, add, c, stride);
 }
 
-bool blas_takes_halves() { return blas_halves != nullptr; }
+bool blas_takes_bfloat16() { return blas_bfloat16 != nullptr; }
 
 at::Tensor view(Matrix m, int64_t rows, int64_t columns) {
   auto *data = const_cast<void *>(m.data);
@@ -105,14 +105,14 @@ struct Multiplier {
   const char *name;
   bool there;
   void (*multiply)(int64_t, int64_t, int64_t, Matrix, Matrix, bool, float *, int64_t);
-  bool (*takes_halves)();
+  bool (*takes_bfloat16)();
 };
 
 bool never() { return false; }  // libtorch's own operations are as well called for the whole product
 
 const Multiplier multipliers[] = {
-    {"oneDNN", dnnl != nullptr, with_dnnl, dnnl_takes_halves},
-    {"BLAS", blas != nullptr, with_blas, blas_takes_halves},
+    {"oneDNN", dnnl != nullptr, with_dnnl, dnnl_takes_bfloat16},
+    {"BLAS", blas != nullptr, with_blas, blas_takes_bfloat16},
     {"libtorch", true, with_libtorch, never}};
 
 std::atomic<const Multiplier *> chosen{nullptr};
@@ -129,7 +129,7 @@ void choose_gemm(const std::string &name) {
   throw std::invalid_argument("no " + name + " to multiply matrices with");
 }
 
-bool gemm_takes_halves() { return chosen.load()->takes_halves(); }
+bool gemm_takes_bfloat16() { return chosen.load()->takes_bfloat16(); }
 
 const char *gemm_name() { return chosen.load()->name; }
 

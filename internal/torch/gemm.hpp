@@ -12,12 +12,12 @@ namespace pairstream {
 // Matrix is rows x columns within a larger one: element (i, j) is at data[i * stride + j]; transposed, at
 // data[j * stride + i].
 struct Matrix {
-  const void *data;  // of at::BFloat16 when half is set, of float otherwise
+  const void *data;  // of at::BFloat16 when bfloat16 is set, of float otherwise
   int64_t stride;
-  bool transposed, half;
+  bool transposed, bfloat16;
 
-  Matrix(const float *d, int64_t s, bool t = false) : data(d), stride(s), transposed(t), half(false) {}
-  Matrix(const c10::BFloat16 *d, int64_t s, bool t = false) : data(d), stride(s), transposed(t), half(true) {}
+  Matrix(const float *d, int64_t s, bool t = false) : data(d), stride(s), transposed(t), bfloat16(false) {}
+  Matrix(const c10::BFloat16 *d, int64_t s, bool t = false) : data(d), stride(s), transposed(t), bfloat16(true) {}
 };
 
 // gemm adds a (rows x inner) times b (inner x columns), both of one type, to c, or puts it there when add is false.
@@ -30,8 +30,8 @@ void choose_gemm(const std::string &name);
 // gemm_name is the name of what multiplies.
 const char *gemm_name();
 
-// gemm_takes_halves says whether what multiplies knows bfloat16.
-bool gemm_takes_halves();
+// gemm_takes_bfloat16 says whether what multiplies knows bfloat16.
+bool gemm_takes_bfloat16();
 
 }  // namespace pairstream
 

@@ -11,7 +11,7 @@ import (
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
-// ramp is some values of both signs, none too large.
+// ramp returns some values of both signs, none too large.
 func ramp(n int) []float32 {
 	r := rng.New(1, "torch test", int64(n))
 	out := make([]float32, n)
@@ -21,8 +21,8 @@ func ramp(n int) []float32 {
 	return out
 }
 
-// kernel is an operation of this package's own for float32 on the CPU, on inputs of the given shapes. libtorch's own
-// operations compute it in float64.
+// kernel is one of this package's own operations for float32 on the CPU, on inputs of the given shapes. The test computes
+// it in float64 with libtorch's own operations.
 type kernel struct {
 	name   string
 	shapes [][]int64
@@ -110,7 +110,7 @@ func kernels() []kernel {
 	return all
 }
 
-// result is an operation's output and the gradients of its inputs, under a loss that weighs the outputs differently.
+// result returns an operation's output and the gradients of its inputs, under a loss that weighs the outputs differently.
 func (k kernel) result(s *torch.Scope, dtype torch.DType) (out [][]float64) {
 	var in []*torch.Tensor
 	for i, shape := range k.shapes {
@@ -193,7 +193,7 @@ func TestKernelsDoNotDependOnTheThreads(t *testing.T) {
 	}
 }
 
-// The values that activations and softmax must not stumble over.
+// Activations and softmax must handle these values.
 func TestExtremes(t *testing.T) {
 	inf := float32(math.Inf(1))
 	if err := do(t, func(s *torch.Scope) error {

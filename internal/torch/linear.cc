@@ -82,8 +82,8 @@ at::Tensor forward(const at::Tensor &x, const Layers &layers) {
   return y;
 }
 
-// halves_of are the pairs with their weights rounded.
-std::vector<at::Tensor> halves_of(std::vector<at::Tensor> pairs) {
+// round_weights returns the pairs with their weights rounded.
+std::vector<at::Tensor> round_weights(std::vector<at::Tensor> pairs) {
   for (size_t i = 0; i < pairs.size() && present(pairs[i]); i += 2) {
     pairs[i] = rounded(pairs[i]);
   }
@@ -117,12 +117,12 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static at::Tensor forward(AutogradContext *ctx, const at::Tensor &x, const at::Tensor &w0, const at::Tensor &b0,
                             const at::Tensor &w1, const at::Tensor &b1, const at::Tensor &w2, const at::Tensor &b2) {
     ctx->saved_data["biases"] = (present(b0) ? 1 : 0) | (present(b1) ? 2 : 0) | (present(b2) ? 4 : 0);
-    if (!multiplies_halves()) {
+    if (!multiplies_bfloat16()) {
       ctx->save_for_backward({x, w0, w1, w2});
       return ::forward(x, Layers({w0, b0, w1, b1, w2, b2}));
     }
     const at::Tensor input = rounded(x);
-    const std::vector<at::Tensor> pairs = halves_of({w0, b0, w1, b1, w2, b2});
+    const std::vector<at::Tensor> pairs = round_weights({w0, b0, w1, b1, w2, b2});
     ctx->save_for_backward({input, pairs[0], pairs[2], pairs[4]});
     return ::forward(input, Layers(pairs));
   }
@@ -191,12 +191,12 @@ void check_shapes(const at::Tensor &x, const at::Tensor &w, const at::Tensor &b)
               " do not fit");
 }
 
-// anywhere is the same in libtorch's operations, for other devices and types. Of halves the result is of halves too.
+// anywhere is the same in libtorch's operations, for other devices and types. Inputs of bfloat16 give results of bfloat16.
 at::Tensor anywhere(const at::Tensor &input, std::vector<at::Tensor> pairs) {
-  const at::Tensor x = multiplies_halves() ? half(input) : wide(input);
+  const at::Tensor x = multiplies_bfloat16() ? to_bfloat16(input) : wide(input);
   if (x.scalar_type() == at::kBFloat16) {
     for (at::Tensor &t : pairs) {
-      t = present(t) ? half(t) : t;
+      t = present(t) ? to_bfloat16(t) : t;
     }
   }
   const Layers layers(pairs);
@@ -220,11 +220,11 @@ ps_result ps_linear(ps_tensor *input, ps_tensor **weights, ps_tensor **biases, i
       fast = fast && fits(pairs[2 * i]) && fits(pairs[2 * i + 1]);
     }
     const at::Tensor x = ref(input).contiguous();
-    if (!fast || !fits(x) || (multiplies_halves() && !gemm_takes_halves())) {
+    if (!fast || !fits(x) || (multiplies_bfloat16() && !gemm_takes_bfloat16())) {
       return anywhere(x, pairs);
     }
     if (!c10::GradMode::is_enabled()) {
-      return multiplies_halves() ? forward(rounded(x), Layers(halves_of(pairs))) : forward(x, Layers(pairs));
+      return multiplies_bfloat16() ? forward(rounded(x), Layers(round_weights(pairs))) : forward(x, Layers(pairs));
     }
     return LinearFunction::apply(x, pairs[0], pairs[1], pairs[2], pairs[3], pairs[4], pairs[5]);
   });

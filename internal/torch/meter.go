@@ -9,15 +9,16 @@ import (
 // Meter adds up how long a worker was busy for somebody. It is safe for concurrent use; the zero value is ready.
 type Meter struct{ busy, waited atomic.Int64 }
 
-// Busy is the time that the worker has spent on jobs of contexts that carry the meter; waiting for a turn does not count.
+// Busy returns the time that the worker has spent on jobs of contexts that carry the meter. Waiting for a turn does not
+// count.
 func (m *Meter) Busy() time.Duration { return time.Duration(m.busy.Load()) }
 
-// Waited is the time that such jobs have waited for their turn.
+// Waited returns the time that such jobs have waited for their turn.
 func (m *Meter) Waited() time.Duration { return time.Duration(m.waited.Load()) }
 
 type meterKey struct{}
 
-// WithMeter returns a context whose jobs are counted by m.
+// WithMeter returns a context whose jobs m counts.
 func WithMeter(ctx context.Context, m *Meter) context.Context {
 	return context.WithValue(ctx, meterKey{}, m)
 }

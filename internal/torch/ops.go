@@ -13,59 +13,53 @@ func (s *Scope) binary(op C.int, name string, x, y *Tensor) *Tensor {
 	return s.own(name, C.ps_binary(op, x.h(), y.h()))
 }
 
-// Add is x + y.
+// Add returns x + y.
 func (s *Scope) Add(x, y *Tensor) *Tensor { return s.binary(C.PS_ADD, "add", x, y) }
 
-// Sub is x - y.
+// Sub returns x - y.
 func (s *Scope) Sub(x, y *Tensor) *Tensor { return s.binary(C.PS_SUB, "sub", x, y) }
 
-// Mul is x * y, element by element.
+// Mul returns x * y, element by element.
 func (s *Scope) Mul(x, y *Tensor) *Tensor { return s.binary(C.PS_MUL, "mul", x, y) }
 
-// Div is x / y.
+// Div returns x / y.
 func (s *Scope) Div(x, y *Tensor) *Tensor { return s.binary(C.PS_DIV, "div", x, y) }
 
-// MatMul is the matrix product, over the last two dimensions.
+// MatMul returns the matrix product, over the last two dimensions.
 func (s *Scope) MatMul(x, y *Tensor) *Tensor { return s.binary(C.PS_MATMUL, "matmul", x, y) }
 
-// AddScalar is x + v.
+// AddScalar returns x + v.
 func (s *Scope) AddScalar(x *Tensor, v float64) *Tensor {
 	return s.unary(C.PS_ADD_SCALAR, "add_scalar", x, v, 0)
 }
 
-// MulScalar is x * v.
+// MulScalar returns x * v.
 func (s *Scope) MulScalar(x *Tensor, v float64) *Tensor {
 	return s.unary(C.PS_MUL_SCALAR, "mul_scalar", x, v, 0)
 }
 
-// Neg is -x.
+// Neg returns -x.
 func (s *Scope) Neg(x *Tensor) *Tensor { return s.unary(C.PS_NEG, "neg", x, 0, 0) }
 
-// Exp is e^x.
+// Exp returns e^x.
 func (s *Scope) Exp(x *Tensor) *Tensor { return s.unary(C.PS_EXP, "exp", x, 0, 0) }
 
-// Log is the natural logarithm.
+// Log returns the natural logarithm.
 func (s *Scope) Log(x *Tensor) *Tensor { return s.unary(C.PS_LOG, "log", x, 0, 0) }
 
-// Sqrt is the square root.
+// Sqrt returns the square root.
 func (s *Scope) Sqrt(x *Tensor) *Tensor { return s.unary(C.PS_SQRT, "sqrt", x, 0, 0) }
 
-// Square is x * x.
+// Square returns x * x.
 func (s *Scope) Square(x *Tensor) *Tensor { return s.unary(C.PS_SQUARE, "square", x, 0, 0) }
 
-// Sigmoid is 1 / (1 + e^-x).
-func (s *Scope) Sigmoid(x *Tensor) *Tensor { return s.unary(C.PS_SIGMOID, "sigmoid", x, 0, 0) }
-
-// Tanh is the hyperbolic tangent.
-func (s *Scope) Tanh(x *Tensor) *Tensor { return s.unary(C.PS_TANH, "tanh", x, 0, 0) }
-
-// GELU is x times the normal distribution function at x, by the error function.
+// GELU returns x times the normal distribution function at x, by the error function.
 func (s *Scope) GELU(x *Tensor) *Tensor { return s.own("gelu", C.ps_gelu(x.h(), 0)) }
 
-// QuickGELU is x * sigmoid(1.702 x), as CLIP uses it.
+// QuickGELU returns x * sigmoid(1.702 x), as CLIP uses it.
 func (s *Scope) QuickGELU(x *Tensor) *Tensor { return s.own("quick_gelu", C.ps_gelu(x.h(), 1)) }
 
-// Clamp bounds the elements to [lo, hi]; no gradient passes where a bound is exceeded.
+// Clamp bounds the elements to [lo, hi]. No gradient passes where a bound is exceeded.
 func (s *Scope) Clamp(x *Tensor, lo, hi float64) *Tensor {
 	return s.unary(C.PS_CLAMP, "clamp", x, lo, hi)
 }
@@ -76,10 +70,10 @@ func (s *Scope) Dropout(x *Tensor, p float64) *Tensor {
 	return s.own("dropout", C.ps_dropout(x.h(), C.double(p)))
 }
 
-// Detach is x as a constant.
+// Detach returns x as a constant.
 func (s *Scope) Detach(x *Tensor) *Tensor { return s.unary(C.PS_DETACH, "detach", x, 0, 0) }
 
-// Contiguous is x with its elements row by row in memory.
+// Contiguous returns x with its elements row by row in memory.
 func (s *Scope) Contiguous(x *Tensor) *Tensor { return s.unary(C.PS_CONTIGUOUS, "contiguous", x, 0, 0) }
 
 // To converts the elements' type.
@@ -90,60 +84,36 @@ func (s *Scope) Tril(x *Tensor, offset int) *Tensor {
 	return s.unary(C.PS_TRIL, "tril", x, float64(offset), 0)
 }
 
-// Diagonal is the diagonal of a matrix.
+// Diagonal returns the diagonal of a matrix.
 func (s *Scope) Diagonal(x *Tensor) *Tensor { return s.unary(C.PS_DIAGONAL, "diagonal", x, 0, 0) }
 
-// Eq is x == y as Bool.
+// Eq returns x == y as Bool.
 func (s *Scope) Eq(x, y *Tensor) *Tensor { return s.binary(C.PS_EQ, "eq", x, y) }
 
-// Ne is x != y as Bool.
-func (s *Scope) Ne(x, y *Tensor) *Tensor { return s.binary(C.PS_NE, "ne", x, y) }
-
-// Lt is x < y as Bool.
-func (s *Scope) Lt(x, y *Tensor) *Tensor { return s.binary(C.PS_LT, "lt", x, y) }
-
-// Le is x <= y as Bool.
-func (s *Scope) Le(x, y *Tensor) *Tensor { return s.binary(C.PS_LE, "le", x, y) }
-
-// Gt is x > y as Bool.
+// Gt returns x > y as Bool.
 func (s *Scope) Gt(x, y *Tensor) *Tensor { return s.binary(C.PS_GT, "gt", x, y) }
 
-// Ge is x >= y as Bool.
+// Ge returns x >= y as Bool.
 func (s *Scope) Ge(x, y *Tensor) *Tensor { return s.binary(C.PS_GE, "ge", x, y) }
 
-// And is the logical and, as Bool.
+// And returns the logical and, as Bool.
 func (s *Scope) And(x, y *Tensor) *Tensor { return s.binary(C.PS_AND, "and", x, y) }
 
-// Or is the logical or, as Bool.
+// Or returns the logical or, as Bool.
 func (s *Scope) Or(x, y *Tensor) *Tensor { return s.binary(C.PS_OR, "or", x, y) }
 
-// Not is the logical not, as Bool.
+// Not returns the logical not, as Bool.
 func (s *Scope) Not(x *Tensor) *Tensor { return s.unary(C.PS_NOT, "not", x, 0, 0) }
 
-// EqScalar is x == v as Bool.
+// EqScalar returns x == v as Bool.
 func (s *Scope) EqScalar(x *Tensor, v float64) *Tensor { return s.unary(C.PS_EQ_SCALAR, "eq", x, v, 0) }
 
-// NeScalar is x != v as Bool.
-func (s *Scope) NeScalar(x *Tensor, v float64) *Tensor { return s.unary(C.PS_NE_SCALAR, "ne", x, v, 0) }
-
-// LtScalar is x < v as Bool.
-func (s *Scope) LtScalar(x *Tensor, v float64) *Tensor { return s.unary(C.PS_LT_SCALAR, "lt", x, v, 0) }
-
-// LeScalar is x <= v as Bool.
-func (s *Scope) LeScalar(x *Tensor, v float64) *Tensor { return s.unary(C.PS_LE_SCALAR, "le", x, v, 0) }
-
-// GtScalar is x > v as Bool.
-func (s *Scope) GtScalar(x *Tensor, v float64) *Tensor { return s.unary(C.PS_GT_SCALAR, "gt", x, v, 0) }
-
-// GeScalar is x >= v as Bool.
-func (s *Scope) GeScalar(x *Tensor, v float64) *Tensor { return s.unary(C.PS_GE_SCALAR, "ge", x, v, 0) }
-
-// MaskedFill is x with v where mask is true.
+// MaskedFill returns x with v where mask is true.
 func (s *Scope) MaskedFill(x, mask *Tensor, v float64) *Tensor {
 	return s.own("masked_fill", C.ps_masked_fill(x.h(), mask.h(), C.double(v)))
 }
 
-// Where is yes where condition is true, and no elsewhere.
+// Where returns yes where condition is true, and no elsewhere.
 func (s *Scope) Where(condition, yes, no *Tensor) *Tensor {
 	return s.own("where", C.ps_where(condition.h(), yes.h(), no.h()))
 }

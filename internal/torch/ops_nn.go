@@ -12,22 +12,23 @@ func orNil(t *Tensor) *C.ps_tensor {
 	return t.h()
 }
 
-// Softmax is e^x / sum(e^x) along a dimension.
+// Softmax returns e^x / sum(e^x) along a dimension.
 func (s *Scope) Softmax(x *Tensor, dim int) *Tensor {
 	return s.along(C.PS_SOFTMAX, "softmax", x, dim, 0, 0)
 }
 
-// LogSoftmax is the logarithm of the softmax along a dimension.
+// LogSoftmax returns the logarithm of the softmax along a dimension.
 func (s *Scope) LogSoftmax(x *Tensor, dim int) *Tensor {
 	return s.along(C.PS_LOG_SOFTMAX, "log_softmax", x, dim, 0, 0)
 }
 
-// Linear is x wᵀ + b, with w of shape [out, in]; b may be nil.
+// Linear returns x wᵀ + b, with w of shape [out, in]; b may be nil.
 func (s *Scope) Linear(x, w, b *Tensor) *Tensor {
 	return s.Linears(x, []*Tensor{w}, []*Tensor{b})
 }
 
-// Linears is up to three linear layers of the same input, their outputs side by side: [..., out1 + out2 + out3].
+// Linears applies up to three linear layers to the same input. It returns their outputs side by side: [..., out1 + out2 +
+// out3].
 func (s *Scope) Linears(x *Tensor, ws, bs []*Tensor) *Tensor {
 	if len(ws) == 0 || len(ws) != len(bs) {
 		panic(&Error{Op: "linear", Reason: fmt.Sprintf("%d weights and %d biases", len(ws), len(bs))})
@@ -44,7 +45,7 @@ func (s *Scope) LayerNorm(x, w, b *Tensor, eps float64) *Tensor {
 	return s.AddLayerNorm(x, nil, w, b, eps)
 }
 
-// AddLayerNorm is LayerNorm of x + y; y may be nil.
+// AddLayerNorm applies LayerNorm to x + y; y may be nil.
 func (s *Scope) AddLayerNorm(x, y, w, b *Tensor, eps float64) *Tensor {
 	return s.own("layer_norm", C.ps_layer_norm(x.h(), orNil(y), w.h(), b.h(), C.double(eps)))
 }
@@ -59,22 +60,22 @@ func (s *Scope) Normalize(x *Tensor, dim int, eps float64) *Tensor {
 	return s.own("normalize", C.ps_normalize(x.h(), C.int64_t(dim), C.double(eps)))
 }
 
-// CrossEntropy is the mean over rows of -log softmax(logits)[target], for logits [rows, classes] and Int64 targets
+// CrossEntropy returns the mean over rows of -log softmax(logits)[target], for logits [rows, classes] and Int64 targets
 // [rows]. Rows whose target is ignore do not count; when no row counts the result is NaN.
 func (s *Scope) CrossEntropy(logits, targets *Tensor, ignore int64) *Tensor {
 	return s.own("cross_entropy", C.ps_cross_entropy(logits.h(), targets.h(), C.int64_t(ignore)))
 }
 
-// SelfAttention is softmax(q kᵀ scale + mask) v, head by head, of queries, keys and values side by side: qkv is [batch,
-// length, 3*heads*width], the result [batch, length, heads*width]. mask may be nil, or [batch, queries, keys] with 1 in
-// the place of batch or queries when it is the same for all; no gradient reaches it. A share of dropout, if not 0, of the
-// softmax's elements is dropped as by [Scope.Dropout].
+// SelfAttention returns softmax(q kᵀ scale + mask) v, head by head. qkv holds queries, keys and values side by side:
+// [batch, length, 3*heads*width]. The result is [batch, length, heads*width]. mask may be nil, or [batch, queries, keys].
+// It has 1 in the place of batch or queries when it is the same for all. No gradient reaches it. A dropout above 0 is the
+// share of the softmax's elements that are dropped as by [Scope.Dropout].
 func (s *Scope) SelfAttention(qkv, mask *Tensor, heads int, scale, dropout float64) *Tensor {
 	return s.own("attention", C.ps_attention(nil, qkv.h(), orNil(mask), C.int64_t(heads), C.double(scale), C.double(dropout)))
 }
 
-// CrossAttention is [Scope.SelfAttention] with queries of their own: q is [batch, queries, heads*width], kv is [batch,
-// keys, 2*heads*width].
+// CrossAttention does what [Scope.SelfAttention] does with separate queries: q is [batch, queries, heads*width], kv is
+// [batch, keys, 2*heads*width].
 func (s *Scope) CrossAttention(q, kv, mask *Tensor, heads int, scale, dropout float64) *Tensor {
 	return s.own("attention", C.ps_attention(q.h(), kv.h(), orNil(mask), C.int64_t(heads), C.double(scale), C.double(dropout)))
 }
@@ -82,7 +83,7 @@ func (s *Scope) CrossAttention(q, kv, mask *Tensor, heads int, scale, dropout fl
 // Backward adds the gradients of loss, a scalar, to those of the parameters that it depends on.
 func (s *Scope) Backward(loss *Tensor) { check("backward", C.ps_backward(loss.h())) }
 
-// Grad is the gradient that has been added up for t, or nil when there is none.
+// Grad returns the gradient that has been added up for t, or nil when there is none.
 func (s *Scope) Grad(t *Tensor) *Tensor {
 	r := C.ps_grad(t.h())
 	check("grad", r.error)

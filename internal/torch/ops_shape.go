@@ -3,7 +3,7 @@ package torch
 // #include "shim.h"
 import "C"
 
-// Dimensions may be negative, counting from the last.
+// A negative dimension counts from the last.
 
 func (s *Scope) along(op C.int, name string, x *Tensor, dim int, a, b int64) *Tensor {
 	return s.own(name, C.ps_along(op, x.h(), C.int64_t(dim), C.int64_t(a), C.int64_t(b)))
@@ -44,12 +44,12 @@ func (s *Scope) Squeeze(x *Tensor, dim int) *Tensor {
 	return s.along(C.PS_SQUEEZE, "squeeze", x, dim, 0, 0)
 }
 
-// Select is the slice at index i of a dimension, which disappears.
+// Select returns the slice at index i of a dimension, which disappears.
 func (s *Scope) Select(x *Tensor, dim int, i int64) *Tensor {
 	return s.along(C.PS_SELECT, "select", x, dim, i, 0)
 }
 
-// Narrow is the slice [start, start+n) of a dimension.
+// Narrow returns the slice [start, start+n) of a dimension.
 func (s *Scope) Narrow(x *Tensor, dim int, start, n int64) *Tensor {
 	return s.along(C.PS_NARROW, "narrow", x, dim, start, n)
 }
@@ -71,18 +71,18 @@ func flag(on bool) int64 {
 	return 0
 }
 
-// SumAll is the sum of all elements.
+// SumAll returns the sum of all elements.
 func (s *Scope) SumAll(x *Tensor) *Tensor { return s.unary(C.PS_SUM_ALL, "sum_all", x, 0, 0) }
 
-// MeanAll is the mean of all elements.
+// MeanAll returns the mean of all elements.
 func (s *Scope) MeanAll(x *Tensor) *Tensor { return s.unary(C.PS_MEAN_ALL, "mean_all", x, 0, 0) }
 
-// ArgMax is the index of the largest element along a dimension, which disappears.
+// ArgMax returns the index of the largest element along a dimension, which disappears.
 func (s *Scope) ArgMax(x *Tensor, dim int) *Tensor {
 	return s.along(C.PS_ARGMAX, "argmax", x, dim, 0, 0)
 }
 
-// TopK gives the k largest elements along a dimension, largest first, and their indices.
+// TopK returns the k largest elements along a dimension, largest first, and their indices.
 func (s *Scope) TopK(x *Tensor, k int64, dim int) (values, indices *Tensor) {
 	r := C.ps_topk(x.h(), C.int64_t(k), C.int64_t(dim))
 	check("topk", r.error)
@@ -100,18 +100,10 @@ func (s *Scope) Gather(x *Tensor, dim int, index *Tensor) *Tensor {
 }
 
 // Cat joins tensors along a dimension.
-func (s *Scope) Cat(dim int, xs ...*Tensor) *Tensor { return s.join(C.PS_CAT, "cat", dim, xs) }
-
-// Stack joins tensors along a new dimension.
-func (s *Scope) Stack(dim int, xs ...*Tensor) *Tensor { return s.join(C.PS_STACK, "stack", dim, xs) }
-
-func (s *Scope) join(op C.int, name string, dim int, xs []*Tensor) *Tensor {
+func (s *Scope) Cat(dim int, xs ...*Tensor) *Tensor {
 	if len(xs) == 0 {
-		panic(&Error{Op: name, Reason: "no tensors"})
+		panic(&Error{Op: "cat", Reason: "no tensors"})
 	}
-	handles := make([]*C.ps_tensor, len(xs))
-	for i, x := range xs {
-		handles[i] = x.h()
-	}
-	return s.own(name, C.ps_join(op, &handles[0], C.int(len(handles)), C.int64_t(dim)))
+	handles := handlesOf(xs)
+	return s.own("cat", C.ps_cat(&handles[0], C.int(len(handles)), C.int64_t(dim)))
 }

@@ -6,17 +6,17 @@
 
 namespace pairstream {
 
-// multiplies_halves says whether the calling thread's linear layers and attentions round what they multiply to
+// multiplies_bfloat16 says whether the calling thread's linear layers and attentions round what they multiply to
 // bfloat16. It is theirs to carry over to backward, which may run on another thread.
-bool multiplies_halves();
+bool multiplies_bfloat16();
 
 // rounded is a contiguous float32 tensor of the CPU as bfloat16: to the nearest, ties to even.
 at::Tensor rounded(const at::Tensor &x);
 
-// half is x as bfloat16 when it is float32; other types stay. Gradients pass, on any device.
-inline at::Tensor half(const at::Tensor &x) { return x.scalar_type() == at::kFloat ? x.to(at::kBFloat16) : x; }
+// to_bfloat16 is x as bfloat16 when it is float32; other types stay. Gradients pass, on any device.
+inline at::Tensor to_bfloat16(const at::Tensor &x) { return x.scalar_type() == at::kFloat ? x.to(at::kBFloat16) : x; }
 
-// wide is x as float32 when it is bfloat16: for what must not be computed in halves.
+// wide is x as float32 when it is bfloat16: for what must not be computed in bfloat16.
 inline at::Tensor wide(const at::Tensor &x) { return x.scalar_type() == at::kBFloat16 ? x.to(at::kFloat) : x; }
 
 }  // namespace pairstream

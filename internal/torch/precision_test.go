@@ -11,7 +11,7 @@ import (
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
-// halved is a worker of precision BFloat16; with multiplier libtorch it computes as other devices do.
+// halved returns a worker of precision BFloat16. With multiplier libtorch it computes as devices other than the CPU do.
 func halved(t testing.TB, threads int, multiplier string) *torch.Worker {
 	t.Helper()
 	w, err := torch.NewWorker(torch.WorkerOptions{
@@ -34,7 +34,7 @@ func run(t testing.TB, w *torch.Worker, fn func(s *torch.Scope)) {
 	}
 }
 
-// A bfloat16 has 8 bits, so a factor is off by at most 1/512 of itself. Of sums of random signs the error is about that
+// A bfloat16 has 8 bits, so a factor is off by at most 1/512 of itself. For sums of random signs the error is about that
 // share of the largest, over a few products one behind the other.
 func TestKernelsInMixedPrecision(t *testing.T) {
 	for _, multiplier := range []string{"", "oneDNN", "BLAS", "libtorch"} {
@@ -69,8 +69,8 @@ func TestMixedPrecisionDoesNotDependOnTheThreads(t *testing.T) {
 	}
 }
 
-// Factors that bfloat16 holds exactly give products as exact as float32's, forward and backward: nothing but the factors
-// is rounded where the CPU's own kernels multiply.
+// Factors that bfloat16 holds exactly give products as exact as float32's, forward and backward. Only the factors are
+// rounded where the CPU's own kernels multiply.
 func TestMixedPrecisionRoundsOnlyFactors(t *testing.T) {
 	if w := halved(t, 2, ""); w.Multiplier() == "libtorch" {
 		t.Skip("libtorch's own operations round results, too")
@@ -126,7 +126,7 @@ func TestRoundingIsToTheNearest(t *testing.T) {
 	}
 }
 
-// What must not be computed in halves is not, where results of linear layers stay halves.
+// Some operations must not compute in bfloat16. They do not, even where results of linear layers stay bfloat16.
 func TestWhatStaysFloat32(t *testing.T) {
 	run(t, halved(t, 1, "libtorch"), func(s *torch.Scope) {
 		x, w := s.Float32s(ramp(12), 3, 4), s.Float32s(ramp(16), 4, 4)
@@ -160,7 +160,7 @@ func TestWhatStaysFloat32(t *testing.T) {
 	})
 }
 
-// One worker's precision is not another's, and an exception ends with its function.
+// Every worker has its own precision, and an exception ends with its function.
 func TestPrecisionIsTheWorkers(t *testing.T) {
 	product := func(s *torch.Scope) []float32 {
 		return s.Linear(s.Float32s(ramp(300), 20, 15), s.Float32s(ramp(60), 4, 15), nil).Float32s()

@@ -52,8 +52,8 @@ func freeHandles(handles []*C.ps_tensor) {
 	live.Add(-int64(len(handles)))
 }
 
-// Nest runs fn with a scope of its own, so that what it makes is freed when it returns. An error of an operation in fn
-// is returned, not passed on as a panic.
+// Nest runs fn with a scope of its own, and frees what fn made when fn returns. It returns an error of an operation in fn,
+// and does not pass it on as a panic.
 func (s *Scope) Nest(fn func(*Scope) error) error {
 	inner := &Scope{worker: s.worker}
 	return inner.run(fn)
@@ -66,10 +66,10 @@ func (s *Scope) NoGrad(fn func()) {
 	fn()
 }
 
-// InFloat32 runs fn with products of float32, whatever the worker's precision.
+// InFloat32 runs fn with products in float32, whatever the worker's precision.
 func (s *Scope) InFloat32(fn func()) {
-	before := C.ps_set_halves(0)
-	defer C.ps_set_halves(before)
+	before := C.ps_set_bfloat16(0)
+	defer C.ps_set_bfloat16(before)
 	fn()
 }
 
@@ -79,14 +79,14 @@ func (s *Scope) Keep(t *Tensor) *Tensor {
 	return t
 }
 
-// Adopt makes s the owner of a tensor that was kept, of an inner scope for instance. It returns t.
+// Adopt makes s the owner of a tensor that was kept, for instance by an inner scope. It returns t.
 func (s *Scope) Adopt(t *Tensor) *Tensor {
 	t.kept = false
 	s.made = append(s.made, t)
 	return t
 }
 
-// own takes over what an operation made.
+// own takes over the tensor that an operation made.
 func (s *Scope) own(op string, r C.ps_result) *Tensor {
 	check(op, r.error)
 	return s.add(r.tensor)
@@ -102,7 +102,8 @@ func (s *Scope) add(handle *C.ps_tensor) *Tensor {
 	return t
 }
 
-// Seed starts what [Scope.Dropout] draws from: on the CPU this worker's alone, on other devices the whole process's.
+// Seed starts the generator of [Scope.Dropout]. On the CPU it is this worker's alone, on other devices the whole
+// process's.
 func (s *Scope) Seed(seed uint64) { check("seed", C.ps_seed(C.uint64_t(seed))) }
 
 // Float32s makes a tensor of a copy of data.
@@ -121,10 +122,7 @@ func (s *Scope) Int64s(data []int64, shape ...int64) *Tensor { return fromSlice(
 // Bools makes a tensor of a copy of data.
 func (s *Scope) Bools(data []bool, shape ...int64) *Tensor { return fromSlice(s, data, Bool, shape) }
 
-// Uint8s makes a tensor of a copy of data.
-func (s *Scope) Uint8s(data []uint8, shape ...int64) *Tensor { return fromSlice(s, data, Uint8, shape) }
-
-func fromSlice[T float32 | float64 | int64 | bool | uint8](s *Scope, data []T, dtype DType, shape []int64) *Tensor {
+func fromSlice[T float32 | float64 | int64 | bool](s *Scope, data []T, dtype DType, shape []int64) *Tensor {
 	n, err := elements(shape)
 	if err == nil && n != int64(len(data)) {
 		err = fmt.Errorf("%d values for shape %v", len(data), shape)
@@ -140,7 +138,7 @@ func fromSlice[T float32 | float64 | int64 | bool | uint8](s *Scope, data []T, d
 	return s.own("making a tensor", C.ps_from_data(first, C.int(dtype), dims, rank, s.worker.device))
 }
 
-// elements is the product of a shape, checked for overflow.
+// elements returns the product of a shape, checked for overflow.
 func elements(shape []int64) (int64, error) {
 	n := int64(1)
 	for _, d := range shape {

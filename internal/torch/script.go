@@ -11,7 +11,7 @@ type Script struct {
 	handle *C.ps_script
 }
 
-// LoadScript reads a TorchScript archive to the scope's device, ready for inference. The caller frees it.
+// LoadScript loads a TorchScript archive onto the scope's device, ready for inference. The caller frees it.
 func (s *Scope) LoadScript(path string) (*Script, error) {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
@@ -33,7 +33,7 @@ func (s *Scope) Call(m *Script, method string, x *Tensor) *Tensor {
 	return s.own("calling "+method, C.ps_script_call(m.handle, name, x.h()))
 }
 
-// Free gives the module back. Freeing it twice does nothing.
+// Free frees the module. Freeing it twice does nothing.
 func (m *Script) Free() {
 	if m == nil || m.handle == nil {
 		return

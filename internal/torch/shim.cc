@@ -181,8 +181,6 @@ ps_result ps_unary(int op, ps_tensor *handle, double a, double b) {
       case PS_LOG: return at::log(x);
       case PS_SQRT: return at::sqrt(x);
       case PS_SQUARE: return at::mul(x, x);
-      case PS_SIGMOID: return at::sigmoid(x);
-      case PS_TANH: return at::tanh(x);
       case PS_CONTIGUOUS: return x.contiguous();
       case PS_DETACH: return x.detach();
       case PS_SUM_ALL: return at::sum(x);
@@ -193,11 +191,6 @@ ps_result ps_unary(int op, ps_tensor *handle, double a, double b) {
       case PS_ADD_SCALAR: return at::add(x, a);
       case PS_MUL_SCALAR: return at::mul(x, a);
       case PS_EQ_SCALAR: return at::eq(x, a);
-      case PS_NE_SCALAR: return at::ne(x, a);
-      case PS_LT_SCALAR: return at::lt(x, a);
-      case PS_LE_SCALAR: return at::le(x, a);
-      case PS_GT_SCALAR: return at::gt(x, a);
-      case PS_GE_SCALAR: return at::ge(x, a);
       case PS_TRIL: return at::tril(x, static_cast<int64_t>(a));
       case PS_DIAGONAL: return at::diagonal(x, static_cast<int64_t>(a));
     }
@@ -215,9 +208,6 @@ ps_result ps_binary(int op, ps_tensor *left, ps_tensor *right) {
       case PS_DIV: return at::div(x, y);
       case PS_MATMUL: return at::matmul(x, y);
       case PS_EQ: return at::eq(x, y);
-      case PS_NE: return at::ne(x, y);
-      case PS_LT: return at::lt(x, y);
-      case PS_LE: return at::le(x, y);
       case PS_GT: return at::gt(x, y);
       case PS_GE: return at::ge(x, y);
       case PS_AND: return at::logical_and(x, y);
@@ -268,17 +258,13 @@ ps_result ps_index(int op, ps_tensor *handle, int64_t dim, ps_tensor *index) {
   });
 }
 
-ps_result ps_join(int op, ps_tensor **handles, int n, int64_t dim) {
-  return result([&]() -> at::Tensor {
+ps_result ps_cat(ps_tensor **handles, int n, int64_t dim) {
+  return result([&] {
     std::vector<at::Tensor> xs;
     for (int i = 0; i < n; i++) {
       xs.push_back(ref(handles[i]));
     }
-    switch (op) {
-      case PS_CAT: return at::cat(xs, dim);
-      case PS_STACK: return at::stack(xs, dim);
-    }
-    throw std::invalid_argument("no such operation on several tensors: " + std::to_string(op));
+    return at::cat(xs, dim);
   });
 }
 

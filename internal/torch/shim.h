@@ -40,16 +40,16 @@ typedef struct {
 enum ps_dtype { PS_FLOAT32, PS_FLOAT64, PS_BFLOAT16, PS_INT64, PS_BOOL, PS_UINT8, PS_FLOAT16, PS_OTHER };
 
 enum ps_unary_op {
-  PS_NEG, PS_EXP, PS_LOG, PS_SQRT, PS_SQUARE, PS_SIGMOID, PS_TANH, PS_CONTIGUOUS, PS_DETACH,
+  PS_NEG, PS_EXP, PS_LOG, PS_SQRT, PS_SQUARE, PS_CONTIGUOUS, PS_DETACH,
   PS_SUM_ALL, PS_MEAN_ALL, PS_NOT, PS_ZEROS_LIKE,
   PS_CLAMP,                                                        // to [a, b]
   PS_ADD_SCALAR, PS_MUL_SCALAR,                                    // a
-  PS_EQ_SCALAR, PS_NE_SCALAR, PS_LT_SCALAR, PS_LE_SCALAR, PS_GT_SCALAR, PS_GE_SCALAR,  // a
+  PS_EQ_SCALAR,                                                    // a
   PS_TRIL, PS_DIAGONAL                                             // offset a
 };
 
 enum ps_binary_op {
-  PS_ADD, PS_SUB, PS_MUL, PS_DIV, PS_MATMUL, PS_EQ, PS_NE, PS_LT, PS_LE, PS_GT, PS_GE, PS_AND, PS_OR
+  PS_ADD, PS_SUB, PS_MUL, PS_DIV, PS_MATMUL, PS_EQ, PS_GT, PS_GE, PS_AND, PS_OR
 };
 
 enum ps_dim_op {
@@ -62,7 +62,6 @@ enum ps_dim_op {
 
 enum ps_shape_op { PS_RESHAPE, PS_PERMUTE, PS_EXPAND };
 enum ps_index_op { PS_INDEX_SELECT, PS_GATHER };
-enum ps_join_op { PS_CAT, PS_STACK };
 
 // Process and thread.
 void ps_prepare(void);  // before anything else, once
@@ -73,7 +72,7 @@ char *ps_blas(void);             // caller frees
 const char *ps_multiplier(void);  // what multiplies float32 matrices on the CPU
 int64_t ps_thread_mark(void);    // a number that differs between threads
 int ps_set_grad(int enabled);    // returns the previous mode of this thread
-int ps_set_halves(int on);       // whether this thread's products are of bfloat16 (precision.cc); returns the previous
+int ps_set_bfloat16(int on);       // whether this thread multiplies in bfloat16 (precision.cc); returns the previous
 char *ps_seed(uint64_t seed);    // of this thread's dropout; of everybody's on other devices
 
 // Making tensors. The data is copied.
@@ -103,7 +102,7 @@ ps_result ps_binary(int op, ps_tensor *x, ps_tensor *y);
 ps_result ps_along(int op, ps_tensor *x, int64_t dim, int64_t a, int64_t b);
 ps_result ps_reshape(int op, ps_tensor *x, const int64_t *dims, int n);
 ps_result ps_index(int op, ps_tensor *x, int64_t dim, ps_tensor *index);
-ps_result ps_join(int op, ps_tensor **xs, int n, int64_t dim);
+ps_result ps_cat(ps_tensor **xs, int n, int64_t dim);
 ps_result ps_to(ps_tensor *x, int dtype);
 ps_result ps_masked_fill(ps_tensor *x, ps_tensor *mask, double value);
 ps_result ps_where(ps_tensor *condition, ps_tensor *yes, ps_tensor *no);

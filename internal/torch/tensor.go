@@ -11,7 +11,7 @@ type Tensor struct {
 	kept   bool
 }
 
-// h is the native handle; a tensor that was freed is a bug, better met here than as a crash in C++.
+// h returns the native handle. It panics for a freed tensor: such a bug is better met here than as a crash in C++.
 func (t *Tensor) h() *C.ps_tensor {
 	if t.handle == nil {
 		panic("torch: a tensor was used after it was freed")
@@ -19,7 +19,7 @@ func (t *Tensor) h() *C.ps_tensor {
 	return t.handle
 }
 
-// Free gives back a tensor that was kept. Freeing it twice does nothing.
+// Free frees a tensor that was kept. Freeing it twice does nothing.
 func (t *Tensor) Free() {
 	if t == nil || t.handle == nil {
 		return
@@ -28,7 +28,7 @@ func (t *Tensor) Free() {
 	t.handle = nil
 }
 
-// Shape is the size of each dimension.
+// Shape returns the size of each dimension.
 func (t *Tensor) Shape() []int64 {
 	n := int(C.ps_dim(t.h()))
 	shape := make([]int64, n)
@@ -38,7 +38,7 @@ func (t *Tensor) Shape() []int64 {
 	return shape
 }
 
-// Size is the size of one dimension; a negative one counts from the last.
+// Size returns the size of one dimension; a negative one counts from the last.
 func (t *Tensor) Size(dim int) int64 {
 	shape := t.Shape()
 	if dim < 0 {
@@ -47,7 +47,7 @@ func (t *Tensor) Size(dim int) int64 {
 	return shape[dim]
 }
 
-// Numel is the number of elements.
+// Numel returns the number of elements.
 func (t *Tensor) Numel() int64 {
 	n := int64(1)
 	for _, d := range t.Shape() {
@@ -56,19 +56,19 @@ func (t *Tensor) Numel() int64 {
 	return n
 }
 
-// DType is the type of the elements.
+// DType returns the type of the elements.
 func (t *Tensor) DType() DType { return DType(C.ps_dtype_of(t.h())) }
 
-// Float32s copies the elements out, row by row, converted when they are of another type.
+// Float32s returns a copy of the elements, row by row, converted when they are of another type.
 func (t *Tensor) Float32s() []float32 { return read[float32](t, Float32) }
 
-// Float64s copies the elements out, converted when they are of another type.
+// Float64s returns a copy of the elements, converted when they are of another type.
 func (t *Tensor) Float64s() []float64 { return read[float64](t, Float64) }
 
-// Int64s copies the elements out, converted when they are of another type.
+// Int64s returns a copy of the elements, converted when they are of another type.
 func (t *Tensor) Int64s() []int64 { return read[int64](t, Int64) }
 
-// Bools copies the elements out; what is not zero is true.
+// Bools returns a copy of the elements; what is not zero is true.
 func (t *Tensor) Bools() []bool { return read[bool](t, Bool) }
 
 func read[T float32 | float64 | int64 | bool](t *Tensor, dtype DType) []T {
@@ -79,21 +79,21 @@ func read[T float32 | float64 | int64 | bool](t *Tensor, dtype DType) []T {
 	return data
 }
 
-// Item is the value of a tensor with one element.
+// Item returns the value of a tensor with one element.
 func (t *Tensor) Item() float64 {
 	var v C.double
 	check("item", C.ps_item(t.h(), &v))
 	return float64(v)
 }
 
-// SetFloat32s overwrites the elements in place, converted to the tensor's type, without recording for gradients.
+// SetFloat32s overwrites the elements in place, converted to the tensor's type. It records nothing for gradients.
 func (t *Tensor) SetFloat32s(data []float32) { overwrite(t, data, Float32) }
 
-// SetFloat64s overwrites the elements in place, converted to the tensor's type, without recording for gradients.
+// SetFloat64s overwrites the elements in place, converted to the tensor's type. It records nothing for gradients.
 func (t *Tensor) SetFloat64s(data []float64) { overwrite(t, data, Float64) }
 
-// SetFloat16s overwrites the elements in place by the float16 values of these bits, converted to the tensor's type,
-// without recording for gradients.
+// SetFloat16s overwrites the elements in place with the float16 values of these bits, converted to the tensor's type. It
+// records nothing for gradients.
 func (t *Tensor) SetFloat16s(bits []uint16) { overwrite(t, bits, Float16) }
 
 func overwrite[T float32 | float64 | uint16](t *Tensor, data []T, dtype DType) {
@@ -105,10 +105,10 @@ func overwrite[T float32 | float64 | uint16](t *Tensor, data []T, dtype DType) {
 	}
 }
 
-// CopyFrom overwrites the elements with those of a tensor of the same shape, without recording for gradients.
+// CopyFrom overwrites the elements with those of a tensor of the same shape. It records nothing for gradients.
 func (t *Tensor) CopyFrom(from *Tensor) { check("copy", C.ps_copy(t.h(), from.h())) }
 
-// RequiresGrad says whether gradients flow to or through the tensor.
+// RequiresGrad reports whether gradients flow to or through the tensor.
 func (t *Tensor) RequiresGrad() bool { return C.ps_requires_grad(t.h()) != 0 }
 
 // SetRequiresGrad makes the tensor a parameter, or a constant again.
@@ -120,7 +120,7 @@ func (t *Tensor) SetRequiresGrad(on bool) {
 	check("set_requires_grad", C.ps_set_requires_grad(t.h(), flag))
 }
 
-// ZeroGrad forgets the tensor's gradient.
+// ZeroGrad clears the tensor's gradient.
 func (t *Tensor) ZeroGrad() {
 	handle := t.h()
 	check("zero_grad", C.ps_zero_grad(&handle, 1))

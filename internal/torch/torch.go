@@ -1,12 +1,12 @@
 // Package torch binds the part of libtorch that pairstream needs: tensors, automatic differentiation, AdamW and
 // TorchScript modules.
 //
-// In and out go Go slices, which are copied. Everything between runs inside [Worker.Do], on one operating-system
-// thread, and belongs to a [Scope]:
+// Go slices go in and out, and are copied. Everything between runs inside [Worker.Do], on one operating-system thread, and
+// belongs to a [Scope]:
 //
 //	err := worker.Do(ctx, func(s *torch.Scope) error {
 //		x := s.Float32s(pixels, n, 3, 64, 64)
-//		loss := s.MeanAll(s.Square(s.Linear(x, w, nil)))
+//		loss := s.MeanAll(s.GELU(s.Linear(x, w, nil)))
 //		s.Backward(loss)
 //		return nil
 //	})
@@ -14,20 +14,19 @@
 // Invariants:
 //
 //  1. A tensor belongs to the scope that made it and is freed when that scope ends, unless [Scope.Keep] gave it to the
-//     caller. There are no finalizers: [Live] counts the handles, and is zero when everything was given back.
-//  2. An operation that fails panics with an [*Error]; [Worker.Do] and [Scope.Nest] turn that into an ordinary error
-//     (as encoding/json does inside), so that mathematics reads like mathematics. Any other panic is a bug and passes.
-//  3. With Deterministic set, the same calls on the same data give the same bits on the same machine, with the same
-//     number of threads; an operation that cannot promise this on the device fails.
+//     caller. There are no finalizers. [Live] counts the handles; it is zero once everything was freed.
+//  2. An operation that fails panics with an [*Error]. [Worker.Do] and [Scope.Nest] turn it into an ordinary error, so
+//     that mathematics reads like mathematics. Any other panic is a bug and passes through.
+//  3. With Deterministic set, the same calls on the same data give the same bits, on one machine with one number of
+//     threads. An operation that cannot promise this on the device fails.
 //
-// A worker of precision BFloat16 trains and infers in mixed precision: what linear layers and attentions multiply is rounded
-// to bfloat16, and the products are summed up in float32. Weights, their gradients and moments, normalisations, softmax
-// and losses are of float32 as before. On the CPU the results of linear layers are of float32, too, and attention's
-// products, a small part of the work, are not rounded. On other devices results stay bfloat16 until an operation wants
-// float32: what PyTorch's autocast does.
+// A worker of precision BFloat16 trains and infers in mixed precision. Linear layers and attentions round their inputs to
+// bfloat16 and sum the products in float32. Everything else stays float32: weights, gradients, moments, normalisations,
+// softmax and losses. On the CPU a linear layer returns float32, and attention does not round, since it is a small part
+// of the work. On other devices results stay bfloat16 until an operation wants float32, as under PyTorch's autocast.
 //
 // Tensors, scopes and optimisers are for the worker's thread alone: use them inside Do. A Worker itself is safe for
-// concurrent use, and runs what it is given one after the other.
+// concurrent use, and runs its jobs one after the other.
 //
 // The package needs cgo, libtorch 1.13 or later and a C++17 compiler. Where libtorch is not in the system's paths, set
 // CGO_CXXFLAGS and CGO_LDFLAGS.
@@ -57,7 +56,8 @@ type Error struct {
 
 func (e *Error) Error() string { return "torch: " + e.Op + ": " + e.Reason }
 
-// failure takes over, and frees, a message of the shim; nil stands for success. Messages of several lines become one.
+// failure turns a message of the shim into an error and frees the message. A nil message means success. Several lines
+// become one.
 func failure(op string, message *C.char) error {
 	if message == nil {
 		return nil
@@ -66,7 +66,7 @@ func failure(op string, message *C.char) error {
 	return &Error{Op: op, Reason: strings.Join(strings.Fields(C.GoString(message)), " ")}
 }
 
-// check panics with what the shim has to say, if anything.
+// check panics if the shim has a message.
 func check(op string, message *C.char) {
 	if err := failure(op, message); err != nil {
 		panic(err)
@@ -76,7 +76,7 @@ func check(op string, message *C.char) {
 // DType is the type of a tensor's elements.
 type DType int
 
-// The types that this package makes and reads.
+// These are the types that this package makes and reads.
 const (
 	Float32  DType = C.PS_FLOAT32
 	Float64  DType = C.PS_FLOAT64
@@ -109,17 +109,17 @@ func (d DType) String() string {
 
 var live atomic.Int64
 
-// Live is the number of native handles (tensors and scripts) that have not been given back.
+// Live returns the number of native handles (tensors and scripts) that have not been freed.
 func Live() int64 { return live.Load() }
 
-// Version is the version of the libtorch headers that the program was built with.
+// Version returns the version of the libtorch headers that the program was built with.
 func Version() string { return C.GoString(C.ps_version()) }
 
-// CUDAAvailable says whether this libtorch has CUDA and finds a device.
+// CUDAAvailable reports whether this libtorch has CUDA and finds a device.
 func CUDAAvailable() bool { return C.ps_cuda_available() != 0 }
 
-// BLAS describes the library that multiplies matrices on the CPU: "MKL", "OpenBLAS ...", or "generic ..." with a path,
-// which is some ten times slower.
+// BLAS names the library that multiplies matrices on the CPU: "MKL", "OpenBLAS ...", or "generic ..." with a path. The
+// last is some ten times slower.
 func BLAS() string {
 	name := C.ps_blas()
 	defer C.free(unsafe.Pointer(name))

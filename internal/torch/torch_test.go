@@ -72,7 +72,7 @@ func TestOperations(t *testing.T) {
 		}, nil, []float64{math.Ln2}},
 		{"masked fill and where", func(s *torch.Scope) *torch.Tensor {
 			x := s.Float64s([]float64{1, 2, 3}, 3)
-			mask := s.GtScalar(x, 1.5)
+			mask := s.Gt(x, s.Full(1.5, torch.Float64))
 			return s.Add(s.MaskedFill(x, mask, 0), s.Where(mask, x, s.Zeros(torch.Float64, 3)))
 		}, []int64{3}, []float64{1, 2, 3}},
 		{"gather, select, narrow, cat", func(s *torch.Scope) *torch.Tensor {

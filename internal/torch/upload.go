@@ -9,15 +9,15 @@ import (
 	"unsafe"
 )
 
-// Upload is data on its way to a worker's device. Where the device is not the CPU it travels from pinned memory, while
-// the device computes something else, and what [Scope.Receive] gives waits for it there, not here. Its owner hands it to
-// Receive or gives it back with Free.
+// Upload is data on its way to a worker's device. For a device other than the CPU it travels from pinned memory while the
+// device computes something else. The tensor of [Scope.Receive] then waits for it on the device, not in Go. Its owner
+// hands it to Receive or frees it with Free.
 type Upload struct {
 	handle *C.ps_upload
 }
 
-// Upload starts to copy data to the worker's device. It may be called on any goroutine, and before the worker is free; data
-// is the caller's again when it returns.
+// Upload starts to copy data to the worker's device. It may be called on any goroutine, and before the worker is free.
+// data belongs to the caller again when it returns.
 func (w *Worker) Upload(data []float32, shape ...int64) (*Upload, error) {
 	n, err := elements(shape)
 	if err == nil && n != int64(len(data)) {
@@ -30,7 +30,7 @@ func (w *Worker) Upload(data []float32, shape ...int64) (*Upload, error) {
 	if len(data) > 0 {
 		first = unsafe.Pointer(&data[0])
 	}
-	device := C.CString(w.options.Device) // the worker's own is gone once it is closed
+	device := C.CString(w.options.Device) // the worker's own copy is gone once the worker is closed
 	defer C.free(unsafe.Pointer(device))
 	dims, rank := dimsOf(shape)
 	r := C.ps_upload_start(first, C.int(Float32), dims, rank, device)
@@ -41,7 +41,7 @@ func (w *Worker) Upload(data []float32, shape ...int64) (*Upload, error) {
 	return &Upload{handle: r.upload}, nil
 }
 
-// Receive makes the tensor that u has become; u is used up.
+// Receive returns the tensor that u has become, and uses u up.
 func (s *Scope) Receive(u *Upload) *Tensor {
 	if u.handle == nil {
 		panic("torch: an upload was received twice, or after it was freed")
@@ -52,7 +52,7 @@ func (s *Scope) Receive(u *Upload) *Tensor {
 	return s.own("receiving a tensor", C.ps_upload_receive(handle))
 }
 
-// Free gives back an upload that nobody received. Afterwards, and for a nil upload, it does nothing.
+// Free frees an upload that nobody received. Afterwards, and for a nil upload, it does nothing.
 func (u *Upload) Free() {
 	if u == nil || u.handle == nil {
 		return

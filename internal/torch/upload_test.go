@@ -11,8 +11,8 @@ import (
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
-// The data is the caller's again at once: a loader may fill the same buffer with the next batch while earlier ones are
-// under way, and whoever computes gets each as it was.
+// The data belongs to the caller again at once. A loader may fill the same buffer with the next batch while earlier ones
+// are under way. The receiver gets each batch as it was.
 func TestUploadsKeepWhatTheyWereGiven(t *testing.T) {
 	w := newWorker(t, 2)
 	before := torch.Live()
@@ -58,7 +58,7 @@ func TestUploadsKeepWhatTheyWereGiven(t *testing.T) {
 	}
 }
 
-// Uploads are received in any order, while their worker is busy, and by whom they belong to.
+// Uploads are received in any order, while their worker is busy, and by their owners.
 func TestUploadsInAnyOrder(t *testing.T) {
 	w := newWorker(t, 1)
 	run(t, w, func(s *torch.Scope) {

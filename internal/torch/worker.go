@@ -32,9 +32,9 @@ type WorkerOptions struct {
 	Precision DType
 }
 
-// Worker owns the one operating-system thread that touches tensors: libtorch's gradient mode belongs to the thread that
-// sets it, and operations that ran side by side would only take the cores from one another. So a process has one worker
-// for each device. Everything but device and precision is a setting of the whole process: the worker started last decides.
+// Worker owns the one operating-system thread that touches tensors. libtorch's gradient mode belongs to the thread that
+// sets it, and parallel operations would only take the cores from one another. So a process has one worker for each
+// device. Everything but device and precision is a setting of the whole process: the last worker to start decides.
 type Worker struct {
 	options WorkerOptions
 	device  *C.char
@@ -52,7 +52,7 @@ type job struct {
 	result chan error
 }
 
-// prepare sets what is the whole process's, before the first worker's thread begins.
+// prepare makes the settings of the whole process, before the first worker's thread begins.
 var prepare = sync.OnceFunc(func() { C.ps_prepare() })
 
 // NewWorker starts a worker.
@@ -86,13 +86,13 @@ func NewWorker(o WorkerOptions) (*Worker, error) {
 	return w, nil
 }
 
-// Precision is the type of what linear layers and attentions multiply.
+// Precision returns the type of what linear layers and attentions multiply.
 func (w *Worker) Precision() DType { return w.options.Precision }
 
-// Device is the device that the worker was started for.
+// Device returns the device that the worker was started for.
 func (w *Worker) Device() string { return w.options.Device }
 
-// Multiplier is what multiplies matrices on the CPU; see [WorkerOptions]. Where it is "BLAS", [BLAS] says which.
+// Multiplier returns what multiplies matrices on the CPU; see [WorkerOptions]. Where it is "BLAS", [BLAS] says which.
 func (w *Worker) Multiplier() string { return C.GoString(C.ps_multiplier()) }
 
 // Close waits for the work in hand and ends the thread. Work that has not begun gets [ErrClosed].
@@ -104,8 +104,8 @@ func (w *Worker) Close() {
 	})
 }
 
-// Do runs fn on the worker's thread, after what was given to it before, and frees what fn's scope made. When ctx ends
-// first, fn is not run; once begun it runs to its end. Do returns fn's error, or the failure of an operation in it.
+// Do runs fn on the worker's thread, after earlier jobs, and frees what fn's scope made. If ctx ends first, fn does not
+// run; once begun it runs to its end. Do returns fn's error, or the failure of an operation in it.
 func (w *Worker) Do(ctx context.Context, fn func(*Scope) error) error {
 	if w.onThread() {
 		return errNested
@@ -136,7 +136,7 @@ func (w *Worker) setMark(mark C.int64_t) {
 	w.mark = mark
 }
 
-// loop takes the thread for itself: it ends with the goroutine, which never unlocks it.
+// loop takes the thread for itself. The thread ends with the goroutine, which never unlocks it.
 func (w *Worker) loop(ready chan<- error) {
 	runtime.LockOSThread()
 	w.setMark(C.ps_thread_mark())
@@ -152,7 +152,7 @@ func (w *Worker) loop(ready chan<- error) {
 		ready <- err
 		return
 	}
-	C.ps_set_halves(C.int(flag(w.options.Precision == BFloat16)))
+	C.ps_set_bfloat16(C.int(flag(w.options.Precision == BFloat16)))
 	ready <- nil
 	for {
 		select {
@@ -166,8 +166,8 @@ func (w *Worker) loop(ready chan<- error) {
 	}
 }
 
-// serve runs one job. A job that ends its goroutine takes the thread with it; a new one goes on, so that the caller
-// sees an error and nobody waits for ever.
+// serve runs one job. A job that ends its goroutine takes the thread with it. A new goroutine then goes on, so that the
+// caller sees an error and nobody waits for ever.
 func (w *Worker) serve(j job) {
 	returned := false
 	defer func() {

@@ -1,9 +1,9 @@
-// Command discriminator runs the discriminator stage as a service of its own. Settings come from the environment.
+// Command discriminator runs the discriminator as a process of its own. Settings come from the environment.
 package main
 
 import (
-	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/service/scoring"
+	discriminatorservice "github.com/pairstream/pairstream/discriminator/service"
+	"github.com/pairstream/pairstream/internal/service/device"
 )
 
-func main() { service.Main("discriminator", scoring.Main) }
+func main() { device.Main(discriminatorservice.Name, discriminatorservice.Run) }

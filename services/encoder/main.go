@@ -1,9 +1,9 @@
-// Command encoder runs the encoder stage as a service of its own. Settings come from the environment.
+// Command encoder runs the encoder as a process of its own. Settings come from the environment.
 package main
 
 import (
-	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/service/encoding"
+	encoderservice "github.com/pairstream/pairstream/encoder/service"
+	"github.com/pairstream/pairstream/internal/service/device"
 )
 
-func main() { service.Main("encoder", encoding.Main) }
+func main() { device.Main(encoderservice.Name, encoderservice.Run) }

@@ -1,9 +1,9 @@
-// Command grouper runs the grouper stage as a service of its own. Settings come from the environment.
+// Command grouper runs the grouper as a process of its own. Settings come from the environment.
 package main
 
 import (
+	grouperservice "github.com/pairstream/pairstream/grouper/service"
 	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/service/grouping"
 )
 
-func main() { service.Main("grouper", grouping.Main) }
+func main() { service.Main(grouperservice.Name, grouperservice.Run) }

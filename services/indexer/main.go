@@ -1,9 +1,9 @@
-// Command indexer runs the indexer stage as a service of its own. Settings come from the environment.
+// Command indexer runs the indexer as a process of its own. Settings come from the environment.
 package main
 
 import (
-	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/service/indexing"
+	indexerservice "github.com/pairstream/pairstream/indexer/service"
+	"github.com/pairstream/pairstream/internal/service/device"
 )
 
-func main() { service.Main("indexer", indexing.Main) }
+func main() { device.Main(indexerservice.Name, indexerservice.Run) }

@@ -39,7 +39,7 @@ func tarOf(t *testing.T, entries ...entry) []byte {
 	return out.Bytes()
 }
 
-// picture is a good image, another one for every shade.
+// picture returns a good image, another one for every shade.
 func picture(t *testing.T, shade byte) string {
 	t.Helper()
 	im := image.NewGray(image.Rect(0, 0, 40, 40))
@@ -53,7 +53,7 @@ func picture(t *testing.T, shade byte) string {
 	return out.String()
 }
 
-// hugePNG declares 60,000 pixels each way, and is 57 bytes long.
+// hugePNG returns an image that declares 60,000 pixels each way, and is 57 bytes long.
 func hugePNG() string {
 	chunk := func(kind string, data []byte) string {
 		body := append([]byte(kind), data...)
@@ -64,8 +64,8 @@ func hugePNG() string {
 	return "\x89PNG\r\n\x1a\n" + chunk("IHDR", append(header, 8, 2, 0, 0, 0)) + chunk("IDAT", nil) + chunk("IEND", nil)
 }
 
-// TestBadInputIsSetAside publishes what a crawl may hold of broken things, between good pairs: each ends among the dead
-// letters with its place and a reason, everything else goes through, and the counts add up.
+// TestBadInputIsSetAside publishes broken things that a crawl may hold, between good pairs. Each ends among the dead
+// letters with its place and a reason. Everything else goes through, and the counts add up.
 func TestBadInputIsSetAside(t *testing.T) {
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	t.Setenv("NAMESPACE", "bad")
@@ -160,20 +160,21 @@ func awaitFinalSeal(t *testing.T, log *stream.Log, p *process, topic schemas.Top
 	}
 }
 
+// countWithoutSeals counts records of a lane. It leaves out seals, and the refusals in the places of pairs set aside.
 func countWithoutSeals(t *testing.T, log *stream.Log, topic schemas.Topic, lane int) (n int) {
 	t.Helper()
 	for rec, err := range log.Records(t.Context(), topic, lane, stream.Position{}, -1) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if rec.Schema != schemas.SchemaSeal {
+		if rec.Schema != schemas.SchemaSeal && rec.Schema != schemas.SchemaRefusal {
 			n++
 		}
 	}
 	return n
 }
 
-// valueAt is the value of the pair at an offset.
+// valueAt returns the value of the pair at an offset.
 func valueAt(t *testing.T, log *stream.Log, lane int, offset int64) []byte {
 	t.Helper()
 	for rec, err := range log.Records(t.Context(), schemas.Pairs, lane, stream.Position{Offset: offset}, offset+1) {

@@ -12,31 +12,34 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/service/bootstrap"
-	"github.com/pairstream/pairstream/internal/service/corpus"
-	"github.com/pairstream/pairstream/internal/service/engine"
-	"github.com/pairstream/pairstream/internal/service/samples"
+	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/token"
 	"github.com/pairstream/pairstream/trainer"
+	"github.com/pairstream/pairstream/trainer/bootstrap"
+	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
 
-// bootstrapSettings are those that the stages share.
+// bootstrapSettings are the settings that training on tars shares with the stages.
 type bootstrapSettings struct {
-	Device  engine.Device
-	Augment samples.Augmentation
-	Weights bootstrap.Weights
+	Device  device.Settings
+	Run     service.Run
+	Augment device.Augmentation
+	Weights lossWeights
 	Dropout float64 `env:"DROPOUT" envDefault:"0.1" desc:"share of the text encoder's activations that training drops"`
-	Seed    uint64  `env:"SEED" envDefault:"0" desc:"seed of the run: keys every shuffle, mask, augmentation and initial weight"`
 	Cache   int64   `env:"IMAGE_CACHE_BYTES" envDefault:"268435456" desc:"decoded images kept in memory"`
 }
 
-// Validate joins all problems.
-func (s bootstrapSettings) Validate() error {
-	return errors.Join(s.Device.Validate(), s.Augment.Validate())
+// lossWeights has the fields of [bootstrap.Weights].
+type lossWeights struct {
+	ITC float64 `env:"ITC_WEIGHT" envDefault:"1" desc:"weight of ITC in the loss"`
+	ITM float64 `env:"ITM_WEIGHT" envDefault:"1" desc:"weight of ITM in the loss"`
+	MLM float64 `env:"MLM_WEIGHT" envDefault:"1" desc:"weight of MLM in the loss"`
 }
 
-// bootstrapJob is what the command line asks for.
+// bootstrapJob holds what the command line asks for.
 type bootstrapJob struct {
 	bootstrap.Options
 	vocab, out     string
@@ -77,12 +80,14 @@ func (j *bootstrapJob) run(cmd *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	j.Seed, j.Augment, j.Weights, j.Dropout = s.Seed, s.Augment, s.Weights, s.Dropout
+	j.Seed, j.Augment = s.Run.Seed, dataset.Augmentation(s.Augment)
+	j.Weights, j.Dropout = bootstrap.Weights(s.Weights), s.Dropout
 	ctx := cmd.Context()
-	data, _, err := corpus.Read(ctx, paths, j.heldOut)
+	data, _, err := dataset.Read(ctx, paths, j.heldOut)
 	if err != nil {
 		return err
 	}
+	printPassedOver(cmd.ErrOrStderr(), data.Totals())
 	if j.Vocab, err = vocabulary(j.vocab, data, j.words); err != nil {
 		return err
 	}
@@ -103,14 +108,14 @@ func (j *bootstrapJob) run(cmd *cobra.Command, paths []string) error {
 	fmt.Fprintf(cmd.OutOrStdout(), "bootstrapping %s on %d images with %d captions, %d steps of %d\n", j.Preset, data.Images(), data.Pairs(), j.Steps, j.Batch)
 	j.Report = func(r *trainer.Result) { reportStep(cmd.OutOrStdout(), r, j.Steps) }
 	if err := errors.Join(bootstrap.Train(ctx, worker, images, data, j.Options, j.out), closeImages()); err != nil {
-		return err
+		return config.Variables(trainerservice.Core{}, err)
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "wrote %s\n", j.out)
 	return nil
 }
 
-// vocabulary reads the file, or makes one from the captions.
-func vocabulary(path string, data *corpus.Corpus, size int) ([]string, error) {
+// vocabulary reads a vocabulary from the file, or makes one from the captions.
+func vocabulary(path string, data *dataset.Corpus, size int) ([]string, error) {
 	if path == "" {
 		return token.BuildVocab(data.Captions, size, 2), nil
 	}
@@ -122,7 +127,7 @@ func vocabulary(path string, data *corpus.Corpus, size int) ([]string, error) {
 	return token.ReadVocab(file)
 }
 
-// reportStep prints every twentieth part of a training.
+// reportStep prints a step, twenty times in a training.
 func reportStep(w io.Writer, r *trainer.Result, steps int64) {
 	if every := max(steps/20, 1); (r.Step+1)%every == 0 {
 		fmt.Fprintf(w, "step %5d of %d  loss %.3f  itc %.3f  itm %.3f  mlm %.3f\n",

@@ -6,11 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/kafkatest"
+	"github.com/pairstream/pairstream/internal/testing/kafkatest"
+	"github.com/pairstream/pairstream/internal/testing/torture"
 )
 
-// TestEveryStageKilledOnKafka is TestEveryStageKilled on Apache Kafka; after every round of kills another broker is
-// killed and comes back.
+// TestEveryStageKilledOnKafka does the same as TestEveryStageKilled on Apache Kafka. After every round of kills it
+// kills another broker, which comes back.
 func TestEveryStageKilledOnKafka(t *testing.T) {
 	cluster := kafkatest.Start(t, kafkatest.Options{Settings: map[string]string{"group.min.session.timeout.ms": "1000"}})
 	t.Setenv("KAFKA_REPLICATION", "3")
@@ -29,4 +30,12 @@ func TestEveryStageKilledOnKafka(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestTortureOnKafka sends the hostile records to Apache Kafka.
+func TestTortureOnKafka(t *testing.T) {
+	cluster := kafkatest.Start(t, kafkatest.Options{})
+	t.Setenv("KAFKA_REPLICATION", "3")
+	t.Setenv("KAFKA_MIN_INSYNC", "2")
+	tortured(t, "cluster", strings.Join(cluster.Brokers(), ","), nil, torture.Records())
 }

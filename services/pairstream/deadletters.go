@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -155,7 +156,7 @@ func newDeadLettersReplayCommand() *cobra.Command {
 		Use:   "replay [NUMBER...]",
 		Short: "put pairs back at the end of their lane, after what made them fail was put right",
 		Long: "Publishes dead letters again, as they were, at the end of the lane of `pairs` that they came from. Only pairs can go\n" +
-			"back, and only while their lane has not ended with a final seal. Published twice, a pair counts once.",
+			"back, and only while their lane has not ended with a final seal. A letter goes back once, unless its number is given.",
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		p.numbers = args
@@ -174,15 +175,16 @@ func newDeadLettersReplayCommand() *cobra.Command {
 	return cmd
 }
 
-// run publishes what was chosen. Of letters that were named, one that cannot go back is an error, before any is sent; of
-// those that a filter has chosen, it is counted.
+// run publishes the chosen letters. If a letter that the user named cannot go back, run fails before it sends any. If
+// a filter chose the letter, run counts it.
 func (p putBack) run(ctx context.Context, log *stream.Log, out io.Writer) error {
-	check, err := inspect.NewPutBack(ctx, log)
+	check, err := inspect.NewPutBack(ctx, log, len(p.numbers) > 0)
 	if err != nil {
 		return err
 	}
 	publisher := log.NewPublisher(stream.PublisherOptions{Name: "dead-letters"})
-	var sent, stay int64
+	var sent []int64
+	var stay int64
 	var why error
 	send := func(d stream.DeadLetter) error {
 		if err := check.Check(d); err != nil {
@@ -190,28 +192,35 @@ func (p putBack) run(ctx context.Context, log *stream.Log, out io.Writer) error 
 			why = err
 			return nil
 		}
-		sent++
-		if p.dryRun {
-			return nil
+		if !p.dryRun {
+			if err := publisher.Republish(ctx, d); err != nil {
+				return err
+			}
 		}
-		return publisher.Republish(ctx, d)
+		sent = append(sent, d.Number)
+		return nil
 	}
 	err = p.each(ctx, log, check, send)
-	if err = errors.Join(err, closePublisher(publisher)); err != nil {
+	err = errors.Join(err, closePublisher(publisher))
+	if !p.dryRun { // after a failure half-way as well: the letters before it are on their way
+		slices.Sort(sent)
+		err = errors.Join(err, log.RememberPutBack(context.WithoutCancel(ctx), sent))
+	}
+	if err != nil {
 		return err
 	}
 	verb := "put back"
 	if p.dryRun {
 		verb = "would put back"
 	}
-	fmt.Fprintf(out, "%s %s\n", verb, inspect.Count(sent))
+	fmt.Fprintf(out, "%s %s\n", verb, inspect.Count(int64(len(sent))))
 	if stay > 0 {
 		fmt.Fprintf(out, "%s cannot be put back; the last of them: %v\n", inspect.Count(stay), why)
 	}
 	return nil
 }
 
-// each calls send for every letter that was chosen.
+// each calls send for every chosen letter.
 func (p putBack) each(ctx context.Context, log *stream.Log, check *inspect.PutBack, send func(stream.DeadLetter) error) error {
 	var named []stream.DeadLetter
 	for _, number := range p.numbers {

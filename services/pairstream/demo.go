@@ -16,17 +16,17 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/eval"
 	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/produce"
 	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/service/bootstrap"
-	"github.com/pairstream/pairstream/internal/service/corpus"
-	"github.com/pairstream/pairstream/internal/service/training"
+	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/trainer"
+	"github.com/pairstream/pairstream/trainer/bootstrap"
+	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
 
 // demoOptions say what the demo runs on and how long.
@@ -64,22 +64,23 @@ func newDemoCommand() *cobra.Command {
 	return cmd
 }
 
-// demo is one run of it.
+// demo is one run of the demo.
 type demo struct {
 	demoOptions
 	out      io.Writer
 	terminal bool
 
-	recipe    recipe
+	plan      demoPlan
 	settings  pipeline
-	drawn     string         // folder of the generated scenes
-	first     *corpus.Corpus // what the first model is trained on
-	train     *corpus.Corpus
-	held      *corpus.Corpus
-	images    *shard.Images // for the first model and the evaluations
+	drawn     string          // folder of the generated scenes
+	first     *dataset.Corpus // what the first model is trained on
+	train     *dataset.Corpus
+	held      *dataset.Corpus
+	cache     *shard.Images // of decoded images, for the stages and what comes before and after them
+	images    *shard.Images // the cache as the first model and the evaluations see it
 	vocab     []string
 	batches   int64 // expected
-	summary   produce.Summary
+	summary   dataset.Summary
 	published stream.Counters
 	stages    stages
 	gauges    map[string]*gauge
@@ -94,12 +95,33 @@ type demo struct {
 func (d *demo) weights() string     { return filepath.Join(d.dir, "bootstrap.safetensors") }
 func (d *demo) checkpoints() string { return filepath.Join(d.dir, "checkpoints") }
 
-// run goes through the demo from data to table.
+// run makes the data and settles the settings, then goes on with [demo.runOn].
 func (d *demo) run(ctx context.Context) error {
 	d.started = time.Now()
 	if err := d.prepare(ctx); err != nil {
 		return err
 	}
+	closeImages, err := d.openImages(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.runOn(ctx), closeImages())
+}
+
+// openImages opens the one cache of decoded images. Drawings may lie outside the folder of the pairs.
+func (d *demo) openImages(ctx context.Context) (closeImages func() error, err error) {
+	bucket := d.settings.Encoder.Bucket
+	roots, err := shard.Roots([]string{d.data, d.drawn})
+	if err != nil {
+		return nil, err
+	}
+	bucket.Roots = append(roots, bucket.Roots...)
+	d.cache, closeImages, err = bucket.OpenImages(ctx)
+	return closeImages, err
+}
+
+// runOn trains, streams, measures and prints the table.
+func (d *demo) runOn(ctx context.Context) error {
 	alone := d.settings.Device
 	alone.Threads *= 2 // no other stage runs yet
 	worker, err := alone.NewWorker()
@@ -150,13 +172,9 @@ func (d *demo) bootstrap(ctx context.Context, w *torch.Worker) error {
 	if err != nil {
 		return err
 	}
-	var closeImages func() error
-	if d.images, closeImages, err = bootstrap.Images(ctx, []string{d.data, d.drawn}, size.ImageSize, d.settings.Bucket.CacheBytes); err != nil {
-		return err
-	}
-	_ = closeImages // the bucket stays open for the evaluations, until the process ends
+	d.images = d.cache.ForInput(size.ImageSize)
 	fmt.Fprintf(d.out, "training a first model on %d images with %d captions\n", d.first.Images(), d.first.Pairs())
-	core := d.settings.Trainer.Core
+	core := d.settings.Trainer.Options()
 	var done atomic.Int64
 	stop := watch(d.out, d.terminal, []*gauge{{
 		name: "bootstrap", unit: "steps", done: done.Load, all: func() int64 { return d.boot },
@@ -164,7 +182,7 @@ func (d *demo) bootstrap(ctx context.Context, w *torch.Worker) error {
 	defer stop()
 	return bootstrap.Train(ctx, w, d.images, d.first, bootstrap.Options{
 		Preset: "tiny", Vocab: d.vocab, Steps: d.boot, Batch: demoBatch, Rate: demoFirstRate, Seed: core.Seed, Dropout: core.Dropout,
-		Augment: d.settings.Trainer.Augment, Weights: bootstrap.Weights{ITC: core.ITCWeight, ITM: d.recipe.matching, MLM: core.MLMWeight},
+		Augment: dataset.Augmentation(d.settings.Trainer.Augment), Weights: bootstrap.Weights{ITC: core.ITCWeight, ITM: d.plan.matching, MLM: core.MLMWeight},
 		Report: func(r *trainer.Result) { done.Store(r.Step + 1) },
 	}, d.weights())
 }
@@ -188,9 +206,11 @@ func (d *demo) stream(ctx context.Context) (*stream.Log, func() error, error) {
 	}
 	fmt.Fprintf(d.out, "streaming %d pairs through %d lanes; log on %s\n", d.train.Pairs(), log.Config().Lanes, log.Config().Brokers[0])
 	stop := watch(d.out, d.terminal, d.newGauges())
-	d.summary, err = publish(ctx, log, []string{d.data}, produce.Options{HeldOut: d.heldOut, Final: true}, &d.published)
+	d.summary, err = publish(ctx, log, []string{d.data}, dataset.ProduceOptions{Held: d.held, Final: true}, &d.published)
 	if err == nil {
-		err = runStages(ctx, log, rt, d.settings, &d.stages, func(s training.Step) { d.steps.add(s.Result) })
+		shared := device.NewShared(d.settings.Device, d.cache)
+		err = runStages(ctx, log, rt, shared, d.settings, &d.stages, func(s trainerservice.Step) { d.steps.add(s.Result) })
+		err = errors.Join(err, shared.Close())
 	}
 	stop()
 	d.streaming = time.Since(began)
@@ -203,9 +223,9 @@ func (d *demo) stream(ctx context.Context) (*stream.Log, func() error, error) {
 	return log, closeLog, nil
 }
 
-// compare holds the connections against what the scenes show.
+// compare judges the connections by what the scenes show.
 func (d *demo) compare(ctx context.Context, log *stream.Log) (err error) {
-	if d.truth, err = newTruth(ctx, d.data, d.settings.Trainer.Core.ECM); err != nil {
+	if d.truth, err = newTruth(ctx, d.data, d.settings.Trainer.Options().ECM); err != nil {
 		return err
 	}
 	return d.truth.read(ctx, log)
@@ -213,7 +233,7 @@ func (d *demo) compare(ctx context.Context, log *stream.Log) (err error) {
 
 func (d *demo) newGauges() []*gauge {
 	pairs := func() int64 { return int64(d.train.Pairs()) }
-	// The stages count seals, too, which come last.
+	// The stages also count seals, which come last.
 	counted := func(n *atomic.Int64) func() int64 { return func() int64 { return min(n.Load(), pairs()) } }
 	batches := func() int64 { return d.batches }
 	d.gauges = map[string]*gauge{}

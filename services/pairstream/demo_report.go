@@ -45,7 +45,7 @@ func (c *lossCurve) count() int64 {
 	return int64(len(c.losses))
 }
 
-// ends are the means over the first and the last tenth of the steps.
+// ends returns the means over the first and the last tenth of the steps.
 func (c *lossCurve) ends(pick func(trainer.Losses) float64) (first, last float64) {
 	n := max(len(c.losses)/10, 1)
 	if len(c.losses) == 0 {
@@ -64,9 +64,9 @@ type objective struct {
 	of   func(trainer.Losses) float64
 }
 
-// objectives are the losses that the settings train on.
+// objectives lists the losses that the settings train on.
 func (d *demo) objectives() []objective {
-	o := d.settings.Trainer.Core
+	o := d.settings.Trainer.Options()
 	var list []objective
 	add := func(weight float64, name string, of func(trainer.Losses) float64) {
 		if weight > 0 {
@@ -80,7 +80,7 @@ func (d *demo) objectives() []objective {
 	return list
 }
 
-// recordCounts are what the topics hold, each record once.
+// recordCounts says how many records the topics hold, repetitions left out.
 type recordCounts struct {
 	embeddings, groups, batches, scored, features, deadLetters int
 	reasons                                                    map[string]int
@@ -97,7 +97,7 @@ func countRecords(ctx context.Context, log *stream.Log) (recordCounts, error) {
 				if err != nil {
 					return c, fmt.Errorf("counting %s in lane %d: %w", topic, lane, err)
 				}
-				if rec.Schema != schemas.SchemaSeal {
+				if rec.Schema != schemas.SchemaSeal && rec.Schema != schemas.SchemaRefusal {
 					*n++
 				}
 			}
@@ -171,8 +171,8 @@ func reasonList(reasons map[string]int) string {
 	return " (" + strings.Join(parts, ", ") + ")"
 }
 
-// sampling is the time that encoder, indexer, grouper and discriminator worked, without waiting for the device, as a
-// share of the training's device time.
+// sampling returns the working time of encoder, indexer, grouper and discriminator as a share of the training's
+// device time. It does not count the time that they wait for the device.
 func (d *demo) sampling() string {
 	s := &d.stages
 	encoding := time.Duration(s.encoder.Busy.Load()) - s.encoding.Waited()
@@ -185,7 +185,7 @@ func (d *demo) sampling() string {
 		100*all.Seconds()/training.Seconds(), training.Seconds(), encoding.Seconds(), indexing.Seconds(), grouping.Seconds(), scoring.Seconds())
 }
 
-// verify is what must hold after every demo.
+// verify checks what must hold after every demo.
 func (d *demo) verify(c recordCounts) error {
 	var problems []error
 	must := func(ok bool, format string, args ...any) {

@@ -6,10 +6,10 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/pairstream/pairstream/internal/scenes"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
-	"github.com/pairstream/pairstream/testdata/scenes"
 	"github.com/pairstream/pairstream/trainer"
 )
 
@@ -17,8 +17,8 @@ import (
 type truth struct {
 	ecm                trainer.ECMOptions
 	shows              map[schemas.ImageID]scenes.Scene
-	candidates, trues  int // in all, and those whose caption holds for the picture
-	confirmed, correct int // connections, and those of them
+	candidates, trues  int // all candidates, and those whose caption holds for the picture
+	confirmed, correct int // all connections, and those whose caption holds
 }
 
 // newTruth reads what the pictures of generated tars show.
@@ -76,7 +76,7 @@ func (t *truth) judge(b *schemas.ScoredBatch, image, text int32, p float32) {
 	}
 }
 
-// String is the precision and the recall of connections.
+// String returns the precision and the recall of connections.
 func (t *truth) String() string {
 	return fmt.Sprintf("%.1f %% of them are true of their picture; they are %.1f %% of all that are",
 		100*float64(t.correct)/float64(max(t.confirmed, 1)), 100*float64(t.correct)/float64(max(t.trues, 1)))

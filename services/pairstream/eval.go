@@ -13,13 +13,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/eval"
 	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/service/bootstrap"
-	"github.com/pairstream/pairstream/internal/service/corpus"
 	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/token"
 	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/trainer/bootstrap"
 )
 
 func newEvalCommand() *cobra.Command {
@@ -42,7 +41,7 @@ func newEvalCommand() *cobra.Command {
 				return err
 			}
 			defer worker.Close()
-			report, err := evaluate(cmd.Context(), worker, checkpoint, paths, evaluation{heldOut: heldOut, topK: topK, cache: s.Cache})
+			report, err := evaluate(cmd.Context(), worker, checkpoint, paths, evaluation{heldOut: heldOut, topK: topK, cache: s.Cache, log: cmd.ErrOrStderr()})
 			if err != nil {
 				return err
 			}
@@ -66,14 +65,16 @@ func newEvalCommand() *cobra.Command {
 type evaluation struct {
 	heldOut, topK int
 	cache         int64
+	log           io.Writer // receives what was passed over
 }
 
 // evaluate loads a checkpoint and measures it.
 func evaluate(ctx context.Context, w *torch.Worker, checkpoint string, paths []string, e evaluation) (*eval.Report, error) {
-	data, held, err := corpus.Read(ctx, paths, e.heldOut)
+	data, held, err := dataset.Read(ctx, paths, e.heldOut)
 	if err != nil {
 		return nil, err
 	}
+	printPassedOver(e.log, data.Totals())
 	if e.heldOut > 0 {
 		data = held
 	}
@@ -90,12 +91,12 @@ func evaluate(ctx context.Context, w *torch.Worker, checkpoint string, paths []s
 	return report, errors.Join(err, closeImages())
 }
 
-func evaluateModel(ctx context.Context, m *model.Model, images *shard.Images, data *corpus.Corpus, topK int) (*eval.Report, error) {
-	words, err := token.NewWordPiece(m.Vocab)
+func evaluateModel(ctx context.Context, m *model.Model, images *shard.Images, data *dataset.Corpus, topK int) (*eval.Report, error) {
+	words, err := m.Words()
 	if err != nil {
 		return nil, err
 	}
-	return eval.Evaluate(ctx, m, data.Evaluation(ctx, images, words, m.Config.ImageSize, m.Config.TextTokens), eval.Options{TopK: topK})
+	return eval.Evaluate(ctx, m, eval.FromCorpus(ctx, data, images, words, m.Config.ImageSize, m.Config.TextTokens), eval.Options{TopK: topK})
 }
 
 func printReport(w io.Writer, r *eval.Report) error {

@@ -15,13 +15,13 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pairstream/pairstream/experiments"
 	"github.com/pairstream/pairstream/internal/config"
-	"github.com/pairstream/pairstream/internal/service/engine"
-	"github.com/pairstream/pairstream/internal/service/experiments"
+	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
-// experimentJob is what the command line asks for.
+// experimentJob holds what the command line asks for.
 type experimentJob struct {
 	seeds []uint
 	out   string
@@ -54,7 +54,7 @@ func newExperimentsCommand() *cobra.Command {
 }
 
 func (j *experimentJob) run(cmd *cobra.Command, _ []string) error {
-	device, err := config.Parse[engine.Device](config.Environ())
+	device, err := config.Parse[device.Settings](config.Environ())
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (j *experimentJob) run(cmd *cobra.Command, _ []string) error {
 	return errors.Join(j.results.Print(cmd.OutOrStdout()), j.results.Check())
 }
 
-// job is a seed's, but for the worker.
+// job returns the job of a seed, without its worker.
 func (j *experimentJob) job(seed uint64, out io.Writer) experiments.Job {
 	return experiments.Job{Dir: filepath.Dir(j.out), Seed: seed, Sizes: j.sizes, Log: func(line string) {
 		j.mu.Lock()
@@ -115,7 +115,7 @@ func (j *experimentJob) job(seed uint64, out io.Writer) experiments.Job {
 	}}
 }
 
-// keep writes a result down beside the others.
+// keep adds a result to the file.
 func (j *experimentJob) keep(s *experiments.Sampling, c *experiments.Connections, err error) error {
 	if err != nil {
 		return err

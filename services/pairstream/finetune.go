@@ -9,13 +9,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/service/bootstrap"
-	"github.com/pairstream/pairstream/internal/service/corpus"
 	"github.com/pairstream/pairstream/trainer"
+	"github.com/pairstream/pairstream/trainer/bootstrap"
+	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
 
-// fineTuneJob is what the command line asks for.
+// fineTuneJob holds what the command line asks for.
 type fineTuneJob struct {
 	bootstrap.FineTuning
 	start, vocab, out string
@@ -46,23 +47,28 @@ func newFineTuneCommand() *cobra.Command {
 	return cmd
 }
 
-// addCheckpointFlags lets a training be interrupted.
+// addCheckpointFlags adds the flags with which an interrupted training goes on.
 func addCheckpointFlags(cmd *cobra.Command, c *bootstrap.Checkpoints) {
 	cmd.Flags().StringVar(&c.Dir, "checkpoint-dir", "", "folder of checkpoints, from the newest of which an interrupted run goes on; empty: none")
 	cmd.Flags().Int64Var(&c.Every, "checkpoint-every", 500, "steps between two checkpoints")
 }
 
 func (j *fineTuneJob) run(cmd *cobra.Command, paths []string) error {
-	s, err := config.Parse[bootstrapSettings](config.Environ())
+	environ := config.Environ()
+	if environ["AUGMENT_MIN_SCALE"] == "" {
+		environ["AUGMENT_MIN_SCALE"] = "0.5" // the authors' fine-tuning crops less than their pre-training
+	}
+	s, err := config.Parse[bootstrapSettings](environ)
 	if err != nil {
 		return err
 	}
-	j.Seed, j.Augment = s.Seed, s.Augment
+	j.Seed, j.Augment = s.Run.Seed, dataset.Augmentation(s.Augment)
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
-	data, _, err := corpus.Read(ctx, paths, j.heldOut)
+	data, _, err := dataset.Read(ctx, paths, j.heldOut)
 	if err != nil {
 		return err
 	}
+	printPassedOver(cmd.ErrOrStderr(), data.Totals())
 	var vocab []string
 	if j.vocab != "" {
 		if vocab, err = vocabulary(j.vocab, data, 0); err != nil {
@@ -86,7 +92,7 @@ func (j *fineTuneJob) run(cmd *cobra.Command, paths []string) error {
 	fmt.Fprintf(out, "fine-tuning %s on %d images with %d captions, %d epochs in steps of %d\n", j.start, data.Images(), data.Pairs(), j.Epochs, j.Batch)
 	j.Report = func(r *trainer.Result, steps int64) { reportStep(out, r, steps) }
 	if err := errors.Join(bootstrap.FineTune(ctx, m, images, data, j.FineTuning, j.out), closeImages()); err != nil {
-		return err
+		return config.Variables(trainerservice.Core{}, err)
 	}
 	fmt.Fprintf(out, "wrote %s\n", j.out)
 	return nil

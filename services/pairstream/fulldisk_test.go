@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/figures"
-	"github.com/pairstream/pairstream/internal/fulldisk"
+	"github.com/pairstream/pairstream/internal/testing/figures"
+	"github.com/pairstream/pairstream/internal/testing/fulldisk"
 )
 
-// TestTrainerOnAFullDisk gives the process of the trainer a disk with room for one checkpoint and a half. It ends with the
-// name of the file and the reason, however often it is started, and keeps the checkpoint that it has. When there is room,
-// records and weights come out as those of a run that never was without.
+// TestTrainerOnAFullDisk gives the process of the trainer a disk with room for one checkpoint and a half. The process
+// ends with the name of the file and the reason, however often it is started, and keeps the checkpoint that it has.
+// When there is room, it makes the same records and weights as a run that always had room.
 func TestTrainerOnAFullDisk(t *testing.T) {
 	disk := fulldisk.Mount(t, 1<<20)
 	t.Setenv("KAFKA_BROKERS", startBroker(t))

@@ -12,18 +12,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/figures"
-	"github.com/pairstream/pairstream/internal/kafkatest"
-	"github.com/pairstream/pairstream/internal/soak"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/figures"
+	"github.com/pairstream/pairstream/internal/testing/kafkatest"
+	"github.com/pairstream/pairstream/internal/testing/soak"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 // stageNames are the services that the tests kill.
 var stageNames = []string{"encoder", "indexer", "grouper", "discriminator", "trainer"}
 
-// TestEveryStageKilled kills the process of every stage at random points under load, and in between the broker; junk is
-// written into every lane topic that stages write. All records and the final checkpoint are those of an undisturbed run.
+// TestEveryStageKilled kills the process of every stage at random points under load, and in between the broker. It
+// writes junk into every lane topic that stages write. All records and the final checkpoint are those of an
+// undisturbed run.
 func TestEveryStageKilled(t *testing.T) {
 	dir := t.TempDir()
 	broker, addr := startBrokerOn(t, dir, "")
@@ -151,7 +152,8 @@ func newFeed(t *testing.T, from, to *stream.Log) *feed {
 	return f
 }
 
-// publish writes n records, -1 for all that are left. The last one of each lane, its seal, comes only then.
+// publish writes n records, or all that are left when n is -1. Only then it writes the last one of each lane, its
+// seal.
 func (f *feed) publish(t *testing.T, n int) {
 	t.Helper()
 	for lane := range f.lanes {
@@ -171,7 +173,7 @@ func (f *feed) publish(t *testing.T, n int) {
 	}
 }
 
-// fleetMember is a service whose readiness can be asked for.
+// fleetMember is a service that can be asked whether it is ready.
 type fleetMember struct {
 	*process
 	addr string

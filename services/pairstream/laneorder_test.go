@@ -13,8 +13,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// In the order of arrival, with a lane that is late and a trainer that is killed again and again: a replay, in one
-// process and undisturbed, comes to the same records and the same weights bit for bit.
+// TestArrivalIsReplayedAfterKills trains in the order of arrival. One lane is late, and the trainer is killed again
+// and again. A replay, in one process and undisturbed, makes the same records and the same weights bit for bit.
 func TestArrivalIsReplayedAfterKills(t *testing.T) {
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	in := setUpPipeline(t, 28)
@@ -88,7 +88,7 @@ func awaitFeatures(t *testing.T, log *stream.Log, lane int, blocks int64) {
 	}
 }
 
-// trained is the lane of every step, as the features tell.
+// trained returns the lane of every step, as the features tell.
 func trained(t *testing.T, log *stream.Log) []int {
 	t.Helper()
 	lanes := make(map[int64]int)

@@ -15,10 +15,12 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// defaultBroker is where `pairstream broker` and `pairstream up` listen, and where the other commands look for them.
+// defaultBroker is the address where `pairstream broker` and `pairstream up` listen. The other commands look for them
+// there.
 const defaultBroker = "127.0.0.1:9092"
 
-// connect opens the log that the environment names; without KAFKA_BROKERS, that of an embedded broker on this machine.
+// connect opens the log that the environment names. Without KAFKA_BROKERS, it opens that of an embedded broker on
+// this machine.
 func connect(ctx context.Context) (*stream.Log, error) {
 	cfg, err := config.Parse[stream.Config](config.Environ())
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 // defaultData is the folder in which `pairstream up` keeps its log.
 const defaultData = "data"
 
-// openExisting is connect for commands that look at a log that must be there. Without KAFKA_BROKERS, and with no embedded
-// broker running on this machine, it runs one on the log that `pairstream up` has left in dir.
+// openExisting connects like [connect], for commands that look at an existing log. Without KAFKA_BROKERS, and with no
+// embedded broker running on this machine, it runs one on the log that `pairstream up` has left in dir.
 func openExisting(ctx context.Context, cfg stream.Config, dir string) (*stream.Log, func() error, error) {
 	closeBroker := func() error { return nil }
 	if len(cfg.Brokers) == 0 && !listens(ctx, defaultBroker) {
@@ -59,11 +59,11 @@ func listens(ctx context.Context, addr string) bool {
 	if err != nil {
 		return false
 	}
-	_ = conn.Close() // only opened to see whether it can be
+	_ = conn.Close() // opened only to see whether it can be
 	return true
 }
 
-// looking runs a command on a log that must be there.
+// looking runs a command on an existing log.
 func looking(dir *string, do func(cmd *cobra.Command, log *stream.Log, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		environ, err := environIn(*dir)

@@ -33,8 +33,8 @@ func mustCommand(t *testing.T, args ...string) string {
 	return out
 }
 
-// testLog starts a broker for the commands of a test, with three pairs in lane 0, two of them set aside, and a lane 1
-// that has ended with one set aside.
+// testLog starts a broker for the commands of a test. Lane 0 has three pairs, two of them set aside. Lane 1 has ended
+// with one set aside.
 func testLog(t *testing.T) *stream.Log {
 	t.Helper()
 	broker, err := stream.StartBroker(stream.BrokerOptions{})
@@ -129,6 +129,8 @@ func TestDeadLettersCommands(t *testing.T) {
 		{"replay --all --dry-run", "would put back 2\n1 cannot be put back; the last of them: dead letter 2 cannot be put back: lane 1 has ended", ""},
 		{"replay 1", "put back 1\n", "cannot"},
 		{"replay --reason missing", "put back 1\n1 cannot be put back", ""},
+		{"replay --all", "put back 0\n3 cannot be put back", ""},
+		{"replay --reason missing", "put back 0\n2 cannot be put back", ""},
 	} {
 		out := mustCommand(t, append([]string{"dead-letters"}, strings.Fields(tt.args)...)...)
 		if !strings.Contains(out, tt.want) || tt.not != "" && strings.Contains(out, tt.not) {

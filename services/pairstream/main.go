@@ -1,8 +1,9 @@
-// Command pairstream is the user's command: it runs the whole pipeline on one machine (up, demo), feeds it (produce,
-// synth, seal), looks into it (status, dead-letters, topics, eval) and repeats it (run-manifest, replay).
+// Command pairstream is the user's command. It runs the whole pipeline on one machine (up, demo) and feeds it
+// (produce, synth, seal). It looks into it (status, dead-letters, topics, eval) and repeats it (run-manifest,
+// replay).
 //
-// Settings come from the environment, as for the services; flags say what to do now. Built with CGO_ENABLED=0 it lacks
-// the commands that need tensors and says so.
+// Settings come from the environment, as for the services. Flags say what to do now. Built with CGO_ENABLED=0, the
+// command lacks the commands that need tensors and says so.
 package main
 
 import (
@@ -27,8 +28,8 @@ func main() {
 	service.Exit("pairstream", unfinished(err))
 }
 
-// unfinished makes a failure of an interruption: whoever waits for the command has not got what it was for. Commands
-// that run until they are interrupted end without an error.
+// unfinished turns an interruption into a failure, because the command has not done its work. Commands that run until
+// they are interrupted end without an error.
 func unfinished(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted")
@@ -36,10 +37,10 @@ func unfinished(err error) error {
 	return err
 }
 
-// anyNumber of arguments will do.
+// anyNumber is the bound for commands that take any number of arguments.
 const anyNumber = math.MaxInt
 
-// wantArgs refuses another number of arguments, and says how the command is used.
+// wantArgs refuses another number of arguments, and says how to use the command.
 func wantArgs(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if n := len(args); n < least || n > most {
@@ -59,7 +60,7 @@ func newRoot() *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newBrokerCommand(), newTopicsCommand(), newProduceCommand(), newSealCommand(), newSynthCommand(),
-		newStatusCommand(), newDeadLettersCommand(), newVocabCommand(), newHealthcheckCommand())
+		newStatusCommand(), newDeadLettersCommand(), newLanesCommand(), newVocabCommand(), newHealthcheckCommand())
 	root.AddCommand(tensorCommands()...)
 	return root
 }

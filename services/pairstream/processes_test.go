@@ -19,15 +19,16 @@ import (
 	"syscall"
 	"testing"
 
+	discriminatorservice "github.com/pairstream/pairstream/discriminator/service"
+	encoderservice "github.com/pairstream/pairstream/encoder/service"
+	grouperservice "github.com/pairstream/pairstream/grouper/service"
+	indexerservice "github.com/pairstream/pairstream/indexer/service"
 	"github.com/pairstream/pairstream/internal/safetensors"
 	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/service/encoding"
-	"github.com/pairstream/pairstream/internal/service/grouping"
-	"github.com/pairstream/pairstream/internal/service/indexing"
-	"github.com/pairstream/pairstream/internal/service/scoring"
-	"github.com/pairstream/pairstream/internal/service/training"
+	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
+	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
 
 // asService makes this test's binary one of the services, so that the tests need not build the binaries.
@@ -41,15 +42,15 @@ func TestMain(m *testing.M) {
 		os.Args = []string{"pairstream", "broker", "--addr", cmp.Or(os.Getenv("BROKER_ADDR"), "127.0.0.1:0"), "--data", os.Getenv("BROKER_DATA")}
 		main()
 	case "encoder":
-		service.Main(name, encoding.Main)
+		device.Main(name, encoderservice.Run)
 	case "indexer":
-		service.Main(name, indexing.Main)
+		device.Main(name, indexerservice.Run)
 	case "grouper":
-		service.Main(name, grouping.Main)
+		service.Main(name, grouperservice.Run)
 	case "discriminator":
-		service.Main(name, scoring.Main)
+		device.Main(name, discriminatorservice.Run)
 	case "trainer":
-		service.Main(name, training.Main)
+		device.Main(name, trainerservice.Run)
 	}
 }
 
@@ -94,7 +95,7 @@ func (p *process) wait() {
 	}()
 }
 
-// startLocked starts a process from a thread that lasts as long as this one: Linux sends Pdeathsig when the starting
+// startLocked starts a process from a thread that lasts as long as this one. Linux sends Pdeathsig when the starting
 // thread ends, not the process.
 func startLocked(cmd *exec.Cmd) error {
 	started := make(chan error)
@@ -159,7 +160,7 @@ func startBrokerOn(t *testing.T, dir, addr string) (*process, string) {
 	return p, addr
 }
 
-// outcome is what a run left behind: digests of the lane topics, and the hash of the last checkpoint.
+// outcome returns what a run left behind: digests of the lane topics, and the hash of the last checkpoint.
 func outcome(t *testing.T, namespace, folder string) map[string]string {
 	t.Helper()
 	t.Setenv("NAMESPACE", namespace)
@@ -189,7 +190,8 @@ func outcome(t *testing.T, namespace, folder string) map[string]string {
 	return found
 }
 
-// checkpointDigest sums up the whole state of a training but for its places in the log: repetitions shift offsets.
+// checkpointDigest sums up the whole state of a training except its places in the log, because repetitions shift
+// offsets.
 func checkpointDigest(t *testing.T, path string) string {
 	t.Helper()
 	file, err := safetensors.Open(path)
@@ -205,7 +207,8 @@ func checkpointDigest(t *testing.T, path string) string {
 	return fmt.Sprintf("%s, %d tensors %x", filepath.Base(path), len(file.Names()), h.Sum(nil))
 }
 
-// setUpPipeline draws scenes, makes a first model and sets the settings of all stages; it returns where things are.
+// setUpPipeline draws scenes, makes a first model and sets the settings of all stages. It returns the paths of its
+// files.
 func setUpPipeline(t *testing.T, scenes int) (in func(name string) string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -223,8 +226,9 @@ func setUpPipeline(t *testing.T, scenes int) (in func(name string) string) {
 	return in
 }
 
-// The same seed gives the same records and the same weights: twice in one process, and with every stage in a process of
-// its own beside a broker in another. After the first run neighbours and clusters are computed by tiles on the device.
+// TestSameRecordsHoweverTheStagesRun compares runs with the same seed, which give the same records and the same
+// weights. Two runs share one process. Another has every stage in a process of its own beside a broker in another.
+// After the first run neighbours and clusters are computed by tiles on the device.
 func TestSameRecordsHoweverTheStagesRun(t *testing.T) {
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	in := setUpPipeline(t, 24)
@@ -256,7 +260,7 @@ func TestSameRecordsHoweverTheStagesRun(t *testing.T) {
 	compare(t, "five processes", &first, outcome(t, "five", in("five")))
 }
 
-// compare remembers the first outcome and holds the others against it.
+// compare remembers the first outcome and compares the others with it.
 func compare(t *testing.T, what string, first *map[string]string, got map[string]string) {
 	t.Helper()
 	if *first == nil {
@@ -270,7 +274,7 @@ func compare(t *testing.T, what string, first *map[string]string, got map[string
 	}
 }
 
-// What is wrong with the start is said with the setting's name, and the process does not go on.
+// TestUpRefusesMissingWeights starts without weights. The error names the setting, and the process does not go on.
 func TestUpRefusesMissingWeights(t *testing.T) {
 	dir := t.TempDir()
 	for name, value := range map[string]string{

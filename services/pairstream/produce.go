@@ -10,13 +10,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pairstream/pairstream/internal/produce"
+	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 func newProduceCommand() *cobra.Command {
-	var o produce.Options
+	var o dataset.ProduceOptions
 	cmd := &cobra.Command{
 		Use:   "produce DIR|TAR...",
 		Short: "publish the pairs of WebDataset tars, by reference",
@@ -46,17 +47,17 @@ func newProduceCommand() *cobra.Command {
 	return cmd
 }
 
-// publish sends what produce makes of the tars; counters may be nil.
-func publish(ctx context.Context, log *stream.Log, paths []string, o produce.Options, counters *stream.Counters) (produce.Summary, error) {
+// publish sends the pairs of the tars to the log. counters may be nil.
+func publish(ctx context.Context, log *stream.Log, paths []string, o dataset.ProduceOptions, counters *stream.Counters) (dataset.Summary, error) {
 	o.Lanes = log.Config().Lanes
 	publisher := log.NewPublisher(stream.PublisherOptions{Name: "producer", Counters: counters})
-	sum, _, err := produce.Run(ctx, paths, o, func(m produce.Message) error {
+	sum, _, err := dataset.Produce(ctx, paths, o, func(m dataset.Message) error {
 		return publisher.PublishBytes(ctx, schemas.Pairs, m.Lane, m.Schema, m.Value)
 	})
 	return sum, errors.Join(err, closePublisher(publisher))
 }
 
-func printSummary(w io.Writer, sum produce.Summary) {
+func printSummary(w io.Writer, sum dataset.Summary) {
 	fmt.Fprintf(w, "published %d pairs of %d images from %d tars", sum.Pairs, sum.Scan.Examples-sum.HeldOutImages, sum.Scan.Tars)
 	if sum.HeldOutImages > 0 {
 		fmt.Fprintf(w, "; kept %d images with %d captions back for evaluation", sum.HeldOutImages, sum.HeldOutPairs)
@@ -64,5 +65,12 @@ func printSummary(w io.Writer, sum produce.Summary) {
 	fmt.Fprintln(w)
 	for _, reason := range slices.Sorted(maps.Keys(sum.Scan.Problems)) {
 		fmt.Fprintf(w, "  %6d  %s (goes to dead-letters)\n", sum.Scan.Problems[reason], reason)
+	}
+}
+
+// printPassedOver says what a command that reads tars itself has left out.
+func printPassedOver(w io.Writer, totals shard.Totals) {
+	for _, reason := range slices.Sorted(maps.Keys(totals.Problems)) {
+		fmt.Fprintf(w, "passed over %d: %s\n", totals.Problems[reason], reason)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// gauge is a piece of long work as a watcher sees it.
+// gauge shows the progress of a long piece of work.
 type gauge struct {
 	name string
 	unit string
@@ -24,7 +24,7 @@ type gauge struct {
 	bar         *mpb.Bar
 }
 
-// rate is units a second between the first and the last movement.
+// rate returns the units a second between the first and the last movement.
 func (g *gauge) rate() float64 {
 	if took := g.last.Sub(g.first).Seconds(); took > 0 {
 		return float64(g.seen) / took
@@ -48,7 +48,8 @@ const (
 	lineEvery = 15 * time.Second
 )
 
-// watch shows the gauges until the returned function is called: bars on a terminal, else a line now and then.
+// watch shows the gauges until the returned function is called. It draws bars on a terminal, else it writes a line
+// now and then.
 func watch(w io.Writer, terminal bool, gauges []*gauge) (stop func()) {
 	var bars *mpb.Progress
 	if terminal {
@@ -107,7 +108,7 @@ func finishBars(bars *mpb.Progress, gauges []*gauge) {
 		if g.seen >= g.all() {
 			g.bar.SetTotal(g.seen, true)
 		} else {
-			g.bar.Abort(false) // what was cut short does not look done
+			g.bar.Abort(false) // a bar of work that was cut short does not look done
 		}
 	}
 	bars.Wait()

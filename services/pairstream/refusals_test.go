@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// A service that cannot start says in its last line which setting is to blame and what its value is, and exits non-zero.
+// TestServicesRefuseBadSettings starts services that cannot start. Each exits non-zero, and its last line says which
+// setting is to blame and what its value is.
 func TestServicesRefuseBadSettings(t *testing.T) {
 	dir := t.TempDir()
 	broker := startBroker(t)

@@ -21,8 +21,8 @@ import (
 	"github.com/pairstream/pairstream/internal/inspect"
 	"github.com/pairstream/pairstream/internal/replay"
 	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/service/training"
 	"github.com/pairstream/pairstream/internal/stream"
+	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
 
 func newRunManifestCommand() *cobra.Command {
@@ -83,7 +83,7 @@ func writeManifest(m *replay.Manifest, path string, stdout io.Writer) error {
 	return err
 }
 
-// fingerprints are those of the models, each with the topics that it has written.
+// fingerprints lists the fingerprints of the models, each with the topics that its model has written.
 func fingerprints(m *replay.Manifest) string {
 	var models []string
 	topics := make(map[string][]string)
@@ -99,7 +99,7 @@ func fingerprints(m *replay.Manifest) string {
 	return strings.Join(models, ", ")
 }
 
-// runSettings are what a replay of a run needs to know of its settings.
+// runSettings returns what a replay needs to know of the settings of a run.
 func runSettings(environ map[string]string) map[string]string {
 	return replay.Settings(config.Settings(pipeline{}), environ)
 }
@@ -120,6 +120,7 @@ type replayOptions struct {
 	set                         []string
 	patience                    time.Duration
 	json                        bool
+	withoutTrainer              bool
 }
 
 func newReplayCommand() *cobra.Command {
@@ -146,14 +147,15 @@ func newReplayCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.namespace, "namespace", "", "prefix of the replay's topics")
 	f.StringVar(&o.checkpoints, "checkpoints", "", "folder of the replay's checkpoints; empty: replay/NAMESPACE in --data")
-	f.StringArrayVar(&o.set, "set", nil, "NAME=VALUE: a setting that shall not be as in the manifest, such as a file that was moved")
+	f.StringArrayVar(&o.set, "set", nil, "NAME=VALUE: a setting that differs from the manifest, such as a file that was moved")
 	f.DurationVar(&o.patience, "patience", 10*time.Minute, "how long to wait for a next record before the replay counts as stopped")
 	f.BoolVar(&o.json, "json", false, "print JSON")
+	f.BoolVar(&o.withoutTrainer, "without-trainer", false, withoutTrainerUsage)
 	dataFlag(cmd, &o.dir)
 	return cmd
 }
 
-// run replays a manifest; an error tells of lanes that differ as well.
+// run replays a manifest. It returns an error if lanes differ.
 func (o replayOptions) run(ctx context.Context, m *replay.Manifest, out, progress io.Writer) error {
 	p, environ, err := o.settings(m, progress)
 	if err != nil {
@@ -184,8 +186,8 @@ func (o replayOptions) run(ctx context.Context, m *replay.Manifest, out, progres
 	return errors.Join(err, report.Err())
 }
 
-// leaveRunEnv leaves the settings of the replay beside a log in the folder of --data. Settings that are there are those
-// of the same replay, or of a run that has the namespace, which will be refused.
+// leaveRunEnv leaves the settings of the replay beside a log in the folder of --data. It keeps a file that is there.
+// The file is this replay's, or that of a run in the same namespace, which is refused later.
 func (o replayOptions) leaveRunEnv(cfg stream.Config, environ map[string]string) error {
 	_, err := os.Stat(runEnvFile(o.dir, o.namespace))
 	if len(cfg.Brokers) > 0 || !errors.Is(err, fs.ErrNotExist) {
@@ -194,7 +196,7 @@ func (o replayOptions) leaveRunEnv(cfg stream.Config, environ map[string]string)
 	return leaveRunEnv(o.dir, cfg, environ)
 }
 
-// settings are those of the replay, and the environment that they are read from.
+// settings returns the settings of the replay, and the environment that they are read from.
 func (o replayOptions) settings(m *replay.Manifest, warn io.Writer) (pipeline, map[string]string, error) {
 	place := replay.Place{Namespace: o.namespace, Checkpoints: o.checkpoints, Overrides: make(map[string]string)}
 	if o.namespace == "" {
@@ -236,7 +238,7 @@ func (o replayOptions) replay(ctx context.Context, m *replay.Manifest, original 
 	}
 	return replay.Run(ctx, replay.Options{
 		Manifest: m, Original: original, Replayed: log, Patience: o.patience,
-		Stages: func(ctx context.Context) error { return runStages(ctx, log, rt, p, new(stages), nil) },
+		Stages: func(ctx context.Context) error { return runPipeline(ctx, log, rt, p, o.withoutTrainer) },
 		Progress: func(now []replay.Progress) {
 			var parts []string
 			for _, t := range now {
@@ -250,13 +252,13 @@ func (o replayOptions) replay(ctx context.Context, m *replay.Manifest, original 
 	})
 }
 
-// followOrder lets the replay's trainer take its lanes in the order of the original's, where that depended on when
-// batches arrived. Several trainers had an order each.
-func followOrder(ctx context.Context, m *replay.Manifest, original *stream.Log, s training.Settings, namespace string, progress io.Writer) error {
-	if n := m.Settings["WORLD_SIZE"]; s.Order != training.Arrival || n != "" && n != "1" {
+// followOrder lets the replay's trainer take its lanes in the order of the original's, where that order depended on
+// when batches arrived. Several trainers had an order each.
+func followOrder(ctx context.Context, m *replay.Manifest, original *stream.Log, s trainerservice.Settings, namespace string, progress io.Writer) error {
+	if n := m.Settings["WORLD_SIZE"]; s.Order != trainerservice.Arrival || n != "" && n != "1" {
 		return nil
 	}
-	steps, err := training.CopyOrder(ctx, original, s.Dir, namespace)
+	steps, err := trainerservice.CopyOrder(ctx, original, s.Dir, namespace)
 	if err != nil {
 		return err
 	}

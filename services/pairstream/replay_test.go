@@ -15,7 +15,7 @@ import (
 	"github.com/pairstream/pairstream/internal/stream"
 )
 
-// A run of the real stages, from pictures to features, comes out the same when it is run again.
+// TestRunManifestAndReplay runs the real stages again, from pictures to features. The same comes out.
 func TestRunManifestAndReplay(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -82,8 +82,8 @@ func TestRunManifestAndReplay(t *testing.T) {
 	}
 }
 
-// A replay of a run whose log lies in a folder leaves its settings there, for the commands that look at it, and leaves
-// those of another run alone.
+// TestReplayLeavesItsSettings replays a run whose log lies in a folder. The replay leaves its settings there, for the
+// commands that look at it. It leaves those of another run alone.
 func TestReplayLeavesItsSettings(t *testing.T) {
 	t.Setenv("NAMESPACE", "exp")
 	cfg := stream.DefaultConfig()
@@ -126,7 +126,7 @@ func TestModelsAreNamedOnce(t *testing.T) {
 	}
 }
 
-// What was interrupted has not come out equal.
+// TestInterruptedReplayFails interrupts a replay, which then has not come out equal.
 func TestInterruptedReplayFails(t *testing.T) {
 	testLog(t)
 	t.Setenv("BUCKET_ROOTS", "file://"+t.TempDir())

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -11,11 +11,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pairstream/pairstream/internal/atomicfile"
 	"github.com/pairstream/pairstream/internal/config"
 )
 
-// runEnvFile is the file that `pairstream up` and `pairstream demo` leave beside the log: the settings of the run, a
-// NAME=VALUE a line, for the commands that look at it later.
+// runEnvFile returns the file that `pairstream up` and `pairstream demo` leave beside the log. It has the settings of the
+// run, NAME=VALUE in each line, for the commands that look at the run later.
 func runEnvFile(dir, namespace string) string {
 	if namespace == "" {
 		return filepath.Join(dir, "run.env")
@@ -28,26 +29,21 @@ func writeRunEnv(dir, namespace string, settings map[string]string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("writing the run's settings: %w", err)
 	}
-	path := runEnvFile(dir, namespace)
-	f, err := os.CreateTemp(dir, ".run.env-*")
+	err := atomicfile.Write(runEnvFile(dir, namespace), 0o600, func(w io.Writer) error {
+		_, err := fmt.Fprintln(w, "# settings of the run whose log lies beside this file; see pairstream run-manifest")
+		for _, name := range slices.Sorted(maps.Keys(settings)) {
+			_, lineErr := fmt.Fprintf(w, "%s=%s\n", name, settings[name])
+			err = errors.Join(err, lineErr)
+		}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("writing the run's settings: %w", err)
-	}
-	w := bufio.NewWriter(f)
-	fmt.Fprintln(w, "# settings of the run whose log lies beside this file; see pairstream run-manifest")
-	for _, name := range slices.Sorted(maps.Keys(settings)) {
-		fmt.Fprintf(w, "%s=%s\n", name, settings[name])
-	}
-	if err = errors.Join(w.Flush(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("writing the run's settings: %w", err), os.Remove(f.Name()))
 	}
 	return nil
 }
 
-// environOf is the environment, and below it what a file sets.
+// environOf returns the environment, completed by what a file sets. The environment takes precedence.
 func environOf(path string) (map[string]string, error) {
 	values := make(map[string]string)
 	if path != "" {
@@ -68,14 +64,15 @@ func environOf(path string) (map[string]string, error) {
 		}
 	}
 	for name, value := range config.Environ() {
-		if value != "" { // set to nothing is as not set, for settings
+		if value != "" { // for settings, an empty value is as good as none
 			values[name] = value
 		}
 	}
 	return values, nil
 }
 
-// environIn is the environment, and below it the settings of the run whose log lies in dir, if it has left them.
+// environIn returns the environment, completed by the settings that the run left whose log lies in dir, if it left
+// any.
 func environIn(dir string) (map[string]string, error) {
 	path := runEnvFile(dir, os.Getenv("NAMESPACE"))
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {

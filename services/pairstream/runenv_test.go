@@ -11,7 +11,8 @@ import (
 	"github.com/pairstream/pairstream/internal/stream"
 )
 
-// What a run leaves is found by namespace, carries what a manifest needs and no secret, and the environment goes first.
+// TestRunEnv finds by namespace what a run leaves. It carries what a manifest needs and no secret. The environment
+// takes precedence.
 func TestRunEnv(t *testing.T) {
 	dir := t.TempDir()
 	for _, s := range config.Settings(pipeline{}) { // whatever the tests are run with

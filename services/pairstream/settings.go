@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/recipe"
 )
 
 // The table of settings stands between these marks.
@@ -19,12 +20,20 @@ const (
 )
 
 func newSettingsCommand() *cobra.Command {
-	var file string
+	var file, name string
 	cmd := &cobra.Command{
 		Use:   "settings",
 		Short: "list every setting, its default and its meaning",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if name != "" {
+				table, err := recipe.Table(name, config.Environ())
+				if err != nil {
+					return err
+				}
+				fmt.Fprint(cmd.OutOrStdout(), table)
+				return nil
+			}
 			table := config.Table(pipeline{})
 			if file == "" {
 				fmt.Fprint(cmd.OutOrStdout(), table)
@@ -33,6 +42,7 @@ func newSettingsCommand() *cobra.Command {
 			return writeBetween(file, settingsBegin, settingsEnd, table)
 		},
 	}
+	cmd.Flags().StringVar(&name, "recipe", "", "list instead what a recipe sets, with the place in the paper: "+strings.Join(recipe.Names(), ", "))
 	cmd.Flags().StringVar(&file, "write", "", "write the table into this file, between its marks")
 	return cmd
 }

@@ -33,7 +33,7 @@ func newStatusCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		o, err := config.Parse[indexer.Options](environ)
+		o, err := config.Parse[groupSettings](environ)
 		if err != nil {
 			return err
 		}
@@ -49,6 +49,18 @@ func newStatusCommand() *cobra.Command {
 	f.BoolVar(&asJSON, "json", false, "print JSON; with --watch an object a line")
 	dataFlag(cmd, &dir)
 	return cmd
+}
+
+// groupSettings holds the indexer's settings that status needs. A build without cgo does not have the indexer's own.
+type groupSettings struct {
+	GroupSize int `env:"GROUP_SIZE" envDefault:"5000000" desc:"distinct pairs of a lane that are indexed and clustered together"`
+}
+
+// Validate refuses what the indexer would refuse.
+func (s groupSettings) Validate() error {
+	o := indexer.DefaultOptions()
+	o.GroupSize = s.GroupSize
+	return o.Validate()
 }
 
 type statusPrinter struct {
@@ -76,7 +88,7 @@ func (s *statusPrinter) print(ctx context.Context) error {
 	return e.Encode(status)
 }
 
-// watch prints again and again, on a terminal in the same place.
+// watch prints the state again and again, on a terminal in the same place.
 func (s *statusPrinter) watch(ctx context.Context, interval time.Duration) error {
 	if interval < 100*time.Millisecond {
 		return fmt.Errorf("--interval is %s, want at least 100ms", interval)

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pairstream/pairstream/testdata/scenes"
+	"github.com/pairstream/pairstream/internal/scenes"
 )
 
 func newSynthCommand() *cobra.Command {

@@ -4,7 +4,7 @@ package main
 
 import "github.com/spf13/cobra"
 
-// tensorCommands are the commands that need libtorch or FAISS.
+// tensorCommands returns the commands that need libtorch or FAISS.
 func tensorCommands() []*cobra.Command {
 	return []*cobra.Command{
 		newUpCommand(), newDemoCommand(), newBootstrapCommand(), newFineTuneCommand(), newEvalCommand(), newExperimentsCommand(), newSettingsCommand(),

@@ -25,10 +25,12 @@ func newVocabCommand() *cobra.Command {
 		Args:  wantArgs(1, anyNumber),
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			var failed error
-			vocab := token.BuildVocab(captions(cmd.Context(), paths, &failed), size, minCount)
+			var totals shard.Totals
+			vocab := token.BuildVocab(captions(cmd.Context(), paths, &totals, &failed), size, minCount)
 			if failed != nil {
 				return failed
 			}
+			printPassedOver(cmd.ErrOrStderr(), totals)
 			if err := os.WriteFile(out, []byte(strings.Join(vocab, "\n")+"\n"), 0o644); err != nil {
 				return fmt.Errorf("writing the vocabulary: %w", err)
 			}
@@ -42,10 +44,10 @@ func newVocabCommand() *cobra.Command {
 	return cmd
 }
 
-// captions yields every caption of the tars; a failure of the scan is left in failed.
-func captions(ctx context.Context, paths []string, failed *error) iter.Seq[string] {
+// captions yields every caption of the tars. It leaves its counts in totals and its failure in failed.
+func captions(ctx context.Context, paths []string, totals *shard.Totals, failed *error) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		_, *failed = shard.Scan(ctx, paths, shard.Visitor{
+		*totals, *failed = shard.Scan(ctx, paths, shard.Visitor{
 			Example: func(ex shard.Example) error {
 				for _, text := range ex.Captions {
 					yield(text)
@@ -60,22 +62,26 @@ func captions(ctx context.Context, paths []string, failed *error) iter.Seq[strin
 func newHealthcheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "healthcheck [/healthz|/readyz]",
-		Short: "ask the service at HTTP_ADDR whether it is well, for containers without a shell",
+		Short: "ask the service at HEALTH_ADDR, or HTTP_ADDR, whether it is well, for containers without a shell",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := "/healthz"
 			if len(args) == 1 {
 				path = args[0]
 			}
-			return healthcheck(cmd.Context(), os.Getenv("HTTP_ADDR"), path)
+			name := "HEALTH_ADDR"
+			if os.Getenv(name) == "" {
+				name = "HTTP_ADDR"
+			}
+			return healthcheck(cmd.Context(), name, os.Getenv(name), path)
 		},
 	}
 }
 
-func healthcheck(ctx context.Context, addr, path string) error {
+func healthcheck(ctx context.Context, setting, addr, path string) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return fmt.Errorf("HTTP_ADDR is %q, want host:port or :port", addr)
+		return fmt.Errorf("%s is %q, want host:port or :port", setting, addr)
 	}
 	if host == "" || host == "0.0.0.0" || host == "::" {
 		host = "127.0.0.1"

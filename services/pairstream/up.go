@@ -12,70 +12,57 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pairstream/pairstream/grouper"
+	discriminatorservice "github.com/pairstream/pairstream/discriminator/service"
+	encoderservice "github.com/pairstream/pairstream/encoder/service"
+	grouperservice "github.com/pairstream/pairstream/grouper/service"
+	indexerservice "github.com/pairstream/pairstream/indexer/service"
 	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/recipe"
 	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/service/encoding"
-	"github.com/pairstream/pairstream/internal/service/engine"
-	"github.com/pairstream/pairstream/internal/service/grouping"
-	"github.com/pairstream/pairstream/internal/service/indexing"
-	"github.com/pairstream/pairstream/internal/service/scoring"
-	"github.com/pairstream/pairstream/internal/service/training"
+	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/torch"
+	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
 
-// pipeline is the settings of all five stages in one process: those of the services together.
+// pipeline holds the settings of all five stages in one process: those of the services together.
 type pipeline struct {
 	Process       service.Process
 	Stream        stream.Config
-	Device        engine.Device
-	Bucket        engine.Bucket
-	Encoder       encoding.Settings
-	Indexer       indexing.Settings
-	Grouper       grouper.Options
-	Discriminator scoring.Settings
-	Trainer       training.Settings
+	Device        device.Settings
+	Encoder       encoderservice.Settings
+	Indexer       indexerservice.Settings
+	Grouper       grouperservice.Settings
+	Discriminator discriminatorservice.Settings
+	Trainer       trainerservice.Settings
 }
 
-// Validate joins all problems.
+// Validate refuses settings that allow a record to be larger than its topic takes.
 func (p pipeline) Validate() error {
-	return errors.Join(p.Process.Validate(), p.Stream.Validate(), p.Device.Validate(), p.Bucket.Validate(), p.Encoder.Validate(),
-		p.Indexer.Validate(), p.Grouper.Validate(), p.Discriminator.Validate(), p.Trainer.Validate())
+	return errors.Join(service.ValidateRecords(p.Indexer, p.Stream), service.ValidateRecords(p.Grouper, p.Stream))
 }
 
-// stages are the counters and meters of a running pipeline.
+// stages holds the counters of a running pipeline.
 type stages struct {
 	encoder, indexer, grouper, discriminator, trainer stream.Counters
 
-	encoding, scoring, training torch.Meter
+	encoding, indexing, scoring, training torch.Meter
 }
 
-// runStages runs the five stages in this process, until training ends or ctx does. The trainer has a worker to itself:
-// a step and the scoring of the batches after it run side by side.
-func runStages(ctx context.Context, log *stream.Log, rt service.Runtime, p pipeline, s *stages, observe func(training.Step)) error {
-	sampling, err := p.Device.NewWorker()
-	if err != nil {
-		return err
-	}
-	defer sampling.Close()
-	trainers, err := p.Device.NewWorker()
-	if err != nil {
-		return err
-	}
-	defer trainers.Close()
-	bucket, err := p.Bucket.Open(ctx)
-	if err != nil {
-		return err
-	}
+// runStages runs the five stages in this process, until training ends or ctx does. They share what is in shared. Only
+// the trainer has a worker to itself, so that a step and the scoring of the batches after it run side by side.
+//
+// runStages tells observe of every step. Without observe, another program is the trainer, and the stages run until
+// ctx ends.
+func runStages(ctx context.Context, log *stream.Log, rt service.Runtime, shared *device.Shared, p pipeline, s *stages, observe func(trainerservice.Step)) error {
 	all, ctx := errgroup.WithContext(ctx)
 	ctx, stop := context.WithCancel(ctx)
-	shared := engine.Shared{Log: log, Logger: rt.Log, Worker: sampling, Bucket: bucket}
-	run := func(name string, counters *stream.Counters, work func(context.Context, *service.Stage) error) {
-		stage, err := rt.NewStage(name, counters)
+	defer stop()
+	run := func(name string, counters *stream.Counters, work func(context.Context, *service.Instruments) error) {
+		instruments, err := rt.NewInstruments(name, counters)
 		all.Go(func() error {
 			if err == nil {
-				err = work(ctx, stage)
+				err = work(ctx, instruments)
 			}
 			if err == nil || ctx.Err() != nil && errors.Is(err, context.Canceled) {
 				return nil
@@ -83,32 +70,44 @@ func runStages(ctx context.Context, log *stream.Log, rt service.Runtime, p pipel
 			return fmt.Errorf("%s: %w", name, err)
 		})
 	}
-	run(encoding.Name, &s.encoder, func(ctx context.Context, stage *service.Stage) error {
-		ctx, own := shared.ForStage(ctx, stage, &s.encoding)
-		return encoding.Run(ctx, own, p.Bucket, p.Encoder)
+	run(encoderservice.Name, &s.encoder, func(ctx context.Context, i *service.Instruments) error {
+		ctx, tools := shared.For(ctx, log, i, &s.encoding)
+		return encoderservice.Run(ctx, tools, p.Encoder)
 	})
-	run(indexing.Name, &s.indexer, func(ctx context.Context, stage *service.Stage) error {
-		own := shared
-		own.Stage = stage
-		return indexing.Run(ctx, own, p.Indexer)
+	run(indexerservice.Name, &s.indexer, func(ctx context.Context, i *service.Instruments) error {
+		ctx, tools := shared.For(ctx, log, i, &s.indexing)
+		return indexerservice.Run(ctx, tools, p.Indexer)
 	})
-	run(grouping.Name, &s.grouper, func(ctx context.Context, stage *service.Stage) error {
-		return grouping.Run(ctx, log, p.Grouper, stage)
+	run(grouperservice.Name, &s.grouper, func(ctx context.Context, i *service.Instruments) error {
+		return grouperservice.Run(ctx, log, i, p.Grouper)
 	})
-	run(scoring.Name, &s.discriminator, func(ctx context.Context, stage *service.Stage) error {
-		ctx, own := shared.ForStage(ctx, stage, &s.scoring)
-		return scoring.Run(ctx, own, p.Bucket, p.Discriminator)
+	run(discriminatorservice.Name, &s.discriminator, func(ctx context.Context, i *service.Instruments) error {
+		ctx, tools := shared.For(ctx, log, i, &s.scoring)
+		return discriminatorservice.Run(ctx, tools, p.Discriminator)
 	})
-	run(training.Name, &s.trainer, func(ctx context.Context, stage *service.Stage) error {
-		ctx, own := shared.ForStage(ctx, stage, &s.training)
-		own.Worker = trainers
-		err := training.Run(ctx, own, p.Bucket, p.Trainer, observe)
+	if observe == nil {
+		return all.Wait()
+	}
+	run(trainerservice.Name, &s.trainer, func(ctx context.Context, i *service.Instruments) error {
+		ctx, tools := shared.For(ctx, log, i, &s.training)
+		err := trainerservice.RunObserved(ctx, tools.Alone(), p.Trainer, observe)
 		if err == nil {
-			stop() // with every lane ended, the others have nothing left to do
+			stop() // when every lane has ended, the others have nothing left to do
 		}
 		return err
 	})
-	return errors.Join(all.Wait(), bucket.Close())
+	return all.Wait()
+}
+
+// runPipeline runs the stages like [runStages], with a worker and a cache of images that nobody else has.
+func runPipeline(ctx context.Context, log *stream.Log, rt service.Runtime, p pipeline, withoutTrainer bool) error {
+	observe := func(trainerservice.Step) {}
+	if withoutTrainer {
+		observe = nil
+	}
+	shared := device.NewShared(p.Device, nil)
+	err := runStages(ctx, log, rt, shared, p, new(stages), observe)
+	return errors.Join(err, shared.Close())
 }
 
 // openLog connects to KAFKA_BROKERS, or starts the embedded broker with its data in dir.
@@ -136,36 +135,46 @@ func openLog(ctx context.Context, rt service.Runtime, cfg stream.Config, addr, d
 	}, nil
 }
 
+const withoutTrainerUsage = "leave the trainer to another program, such as one of the Python package"
+
 func newUpCommand() *cobra.Command {
 	var addr, dir string
+	var withoutTrainer bool
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "run all stages in this process, with the embedded broker unless KAFKA_BROKERS is set",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := config.Parse[pipeline](config.Environ())
+			environ, err := recipe.Overlay(config.Environ())
+			if err != nil {
+				return err
+			}
+			p, err := config.Parse[pipeline](environ)
 			if err != nil {
 				return err
 			}
 			if len(p.Stream.Brokers) == 0 { // the log will lie in dir
-				if err := leaveRunEnv(dir, p.Stream, config.Environ()); err != nil {
+				if err := leaveRunEnv(dir, p.Stream, environ); err != nil {
 					return err
 				}
 			}
 			ctx := cmd.Context()
 			rt := service.NewRuntime(p.Process.NewLogger(os.Stderr))
-			rt.Log.Info("starting", "config", config.Redacted(p))
+			if err := rt.LogStart(p, config.Environ()); err != nil {
+				return err
+			}
 			log, closeLog, err := openLog(ctx, rt, p.Stream, addr, filepath.Join(dir, "broker"))
 			if err != nil {
 				return err
 			}
 			err = service.Serve(ctx, p.Process, rt, func(ctx context.Context) error {
-				return runStages(ctx, log, rt, p, new(stages), nil)
+				return runPipeline(ctx, log, rt, p, withoutTrainer)
 			})
 			return errors.Join(err, closeLog())
 		},
 	}
 	cmd.Flags().StringVar(&addr, "addr", defaultBroker, "address of the embedded broker, on loopback")
 	cmd.Flags().StringVar(&dir, "data", "data", "folder of the embedded broker's log")
+	cmd.Flags().BoolVar(&withoutTrainer, "without-trainer", false, withoutTrainerUsage)
 	return cmd
 }

@@ -1,9 +1,9 @@
-// Command trainer runs the trainer stage as a service of its own. Settings come from the environment.
+// Command trainer runs the trainer as a process of its own. Settings come from the environment.
 package main
 
 import (
-	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/service/training"
+	"github.com/pairstream/pairstream/internal/service/device"
+	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
 
-func main() { service.Main("trainer", training.Main) }
+func main() { device.Main(trainerservice.Name, trainerservice.Run) }

@@ -30,7 +30,7 @@ func selector(o object) map[string]string {
 	return nil
 }
 
-// Every selector finds what it is for, and a workload's finds its own Pods alone.
+// Every selector finds what it is for, and a workload's selector finds its own Pods alone.
 func TestSelectorsMatch(t *testing.T) {
 	eachCase(t, func(t *testing.T, objects []object) {
 		all := pods(objects)
@@ -64,7 +64,7 @@ func TestSelectorsMatch(t *testing.T) {
 	})
 }
 
-// Every ConfigMap and service account that a Pod names is there; a StatefulSet's Service too.
+// Every ConfigMap and service account that a Pod names exists, and so does a StatefulSet's Service.
 func TestReferencesExist(t *testing.T) {
 	eachCase(t, func(t *testing.T, objects []object) {
 		for _, p := range pods(objects) {
@@ -188,7 +188,7 @@ func TestConnectionSettings(t *testing.T) {
 			"KAFKA_BROKERS": "b0.example:9094,b1.example:9094", "KAFKA_TLS": "true", "KAFKA_TLS_CA": "/etc/kafka-ca/ca.crt",
 			"KAFKA_TLS_CERT": "/etc/kafka-client/tls.crt", "KAFKA_TLS_KEY": "/etc/kafka-client/tls.key",
 			"KAFKA_TLS_SERVER_NAME": "kafka.example", "KAFKA_SASL": "SCRAM-SHA-256", "KAFKA_SASL_USER": "alice", "NAMESPACE": "exp2",
-			"BUCKET_ROOTS": "s3://shards/crawl?region=eu-west-1,file:///data,file:///spool",
+			"BUCKET_ROOTS": "s3://shards/crawl?region=eu-west-1,s3://own?endpoint=http://minio:9000&s3ForcePathStyle=true,file:///data,file:///spool",
 		},
 		"strimzi": {
 			"KAFKA_BROKERS": "rel-pairstream-kafka-kafka-bootstrap:9093", "KAFKA_TLS": "true", "KAFKA_SASL": "SCRAM-SHA-512",

@@ -50,7 +50,7 @@ func TestStages(t *testing.T) {
 			if disk := len(o.list("spec", "volumeClaimTemplates")) == 1; disk != (stage == "trainer") {
 				t.Errorf("%s: has a disk: %v", stage, disk)
 			}
-			// A Pod beyond the number of lanes never becomes ready: an update that starts one first would wait for ever.
+			// A Pod beyond the number of lanes never becomes ready. An update that starts one first would wait for ever.
 			if surge := o.at("spec", "strategy", "rollingUpdate", "maxSurge"); kind == "Deployment" && surge != float64(0) {
 				t.Errorf("%s: an update starts %v Pods more", stage, surge)
 			}
@@ -98,7 +98,7 @@ func checkContainer(t *testing.T, p pod, c object) {
 		}
 	}
 	for _, probe := range []string{"startupProbe", "livenessProbe", "readinessProbe"} {
-		if p.serves() && c.text(probe, "httpGet", "port") != "http" {
+		if p.serves() && c.text(probe, "httpGet", "port") != "health" {
 			t.Errorf("%s: no %s", at, probe)
 		}
 	}

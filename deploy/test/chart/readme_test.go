@@ -39,7 +39,7 @@ This table is made from values.yaml by ` + "`make helm-readme`" + `.
 // described is one value with the description that its comment gives.
 type described struct{ path, value, meaning string }
 
-// describe walks values.yaml; a comment that begins with "# --" describes the value below it and all that is in it.
+// describe walks values.yaml. A comment that begins with "# --" describes the value below it and all that is in it.
 func describe(path string, n *yaml.Node) (found []described, err error) {
 	if n.Kind != yaml.MappingNode {
 		return nil, nil

@@ -18,15 +18,16 @@ const (
 	fullname    = "rel-pairstream"
 )
 
-// cases are the sets of values that every check runs on. The first is the chart as it is.
+// cases are the sets of values for every check. The first is the chart as it is.
 var cases = map[string]string{
 	"default": "",
 	"gpu": `
 gpuImage: {repository: registry.example/pairstream, tag: v1-cuda}
 encoder: {gpus: 1, nodeSelector: {accelerator: h100}, tolerations: [{key: nvidia.com/gpu, operator: Exists}]}
 indexer: {livePort: 9100, gpus: 1}
+secretName: live-token
 discriminator: {gpus: 1}
-trainer: {gpus: 8, replicas: 4, settings: {LR: 0.0001, MOMENTUM: true, LR_TOTAL_STEPS: 1000000}}
+trainer: {gpus: 8, settings: {LR: 0.0001, MOMENTUM: true, LR_TOTAL_STEPS: 1000000}}
 `,
 	"tls": `
 topicNamespace: exp2
@@ -34,7 +35,7 @@ kafka:
   brokers: [b0.example:9094, b1.example:9094]
   tls: {enabled: true, caSecret: kafka-ca, clientSecret: kafka-client, serverName: kafka.example}
   sasl: {mechanism: SCRAM-SHA-256, user: alice, secret: kafka-password}
-bucket: {roots: ["s3://shards/crawl?region=eu-west-1", "file:///data"], volume: {nfs: {server: nas, path: /shards}}}
+bucket: {roots: ["s3://shards/crawl?region=eu-west-1", "s3://own?endpoint=http://minio:9000&s3ForcePathStyle=true", "file:///data"], volume: {nfs: {server: nas, path: /shards}}}
 spool: {volume: {persistentVolumeClaim: {claimName: spool}}}
 secretName: bucket-credentials
 image: {digest: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", pullSecrets: [registry]}
@@ -65,7 +66,7 @@ func (o object) kind() string { return o["kind"].(string) }
 func (o object) name() string { return o.text("metadata", "name") }
 func (o object) id() string   { return o.kind() + "/" + o.name() }
 
-// at walks maps by key; it is nil where there is nothing.
+// at walks maps by key. It returns nil where there is nothing.
 func (o object) at(path ...string) any {
 	var here any = map[string]any(o)
 	for _, key := range path {

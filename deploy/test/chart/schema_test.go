@@ -22,8 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// types are the kinds that the chart may render. The Go types are the API's own; those of Strimzi and KEDA, which have
-// none that can be imported lightly, are in crds_test.go.
+// types lists the kinds that the chart may render. The Go types are the API's own. Strimzi and KEDA have none that are
+// light to import; theirs are in crds_test.go.
 var types = map[string]reflect.Type{
 	"configmap-v1":                        reflect.TypeFor[corev1.ConfigMap](),
 	"pod-v1":                              reflect.TypeFor[corev1.Pod](),
@@ -46,7 +46,7 @@ var types = map[string]reflect.Type{
 
 type schema map[string]any
 
-// special are types that encode themselves.
+// special lists types that encode themselves.
 var special = map[reflect.Type]schema{
 	reflect.TypeFor[metav1.Time]():        {"type": []string{"string", "null"}},
 	reflect.TypeFor[metav1.MicroTime]():   {"type": []string{"string", "null"}},
@@ -59,8 +59,8 @@ var special = map[reflect.Type]schema{
 	reflect.TypeFor[any]():                {},
 }
 
-// generator makes a strict JSON schema of a Go type: a property that the type does not have is refused. A field without
-// omitempty is required, which is how the API's types mark what must be there.
+// generator makes a strict JSON schema of a Go type, which refuses a property that the type does not have. A field without
+// omitempty is required; the API's types mark so what must be there.
 type generator struct {
 	definitions map[string]schema
 	names       map[reflect.Type]string
@@ -178,7 +178,7 @@ func TestObjectsFollowTheirSchemas(t *testing.T) {
 	}
 }
 
-// The schemas refuse what an API server would.
+// The schemas refuse what an API server would refuse.
 func TestSchemasRefuse(t *testing.T) {
 	location := writeSchemas(t)
 	good := `{apiVersion: v1, kind: Service, metadata: {name: a}, spec: {ports: [{port: 80}]}}`

@@ -28,7 +28,8 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"no brokers":         {"kafka: {brokers: []}", []string{"kafka.brokers is empty", "strimzi.enabled"}},
 		"no password":        {"kafka: {sasl: {mechanism: PLAIN, user: bob}}", []string{"kafka.sasl.secret"}},
 		"CA without TLS":     {"kafka: {tls: {caSecret: ca}}", []string{"no effect without kafka.tls.enabled"}},
-		"ranks":              {"lanes: 2\ntrainer: {replicas: 3}", []string{"trainer.replicas is 3", "lanes (2)"}},
+		"live search open":   {"indexer: {livePort: 9100}", []string{"LIVE_TOKEN", "secretName"}},
+		"ranks":              {"trainer: {replicas: 2}", []string{"trainer.replicas is 2: want 1", "do not share gradients"}},
 		"replication":        {"strimzi: {enabled: true, replicas: 1}", []string{"kafka.replication is 3", "strimzi.replicas (1)"}},
 	}
 	for name, test := range tests {

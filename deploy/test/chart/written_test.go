@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// commands are the indented lines of a document that begin with prefix, with those that continue them.
+// commands returns the indented lines of a document that begin with prefix, with those that continue them.
 func commands(t *testing.T, path, prefix string) (found []string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -24,10 +24,10 @@ func commands(t *testing.T, path, prefix string) (found []string) {
 	return found
 }
 
-// What the documents tell users to install renders: with `helm template` in place of a cluster.
+// Every installation command of the documents renders, with `helm template` in place of a cluster.
 func TestWrittenCommands(t *testing.T) {
 	const root = "../../.."
-	for file, least := range map[string]int{"README.md": 3, "deploy/helm/pairstream/README.md": 1} {
+	for file, least := range map[string]int{"README.md": 1, "docs/deploy.md": 3, "deploy/helm/pairstream/README.md": 1} {
 		written := commands(t, filepath.Join(root, file), "helm install ")
 		if len(written) < least {
 			t.Errorf("%s: %d commands that install, want %d", file, len(written), least)

@@ -15,12 +15,12 @@ import (
 
 var stages = []string{"encoder", "indexer", "grouper", "discriminator", "trainer"}
 
-// The stack comes up from nothing, survives the death of a container of every stage and being scaled in the middle of
-// its work, and at the end every pair is in a mini-batch that was trained on, once an epoch, or among the dead letters.
+// The stack comes up from nothing. It survives the death of a container of every stage, and being scaled in the middle of
+// its work. At the end every pair was in a trained mini-batch once an epoch, or is among the dead letters.
 func TestStack(t *testing.T) {
 	s := newStack(t, shards(t))
 	if os.Getenv("PAIRSTREAM_IMAGE_IS_BUILT") == "" { // set it to try the test again and again
-		s.reportSteps(s.run("build", "--progress", "plain", "--build-arg", "SRC="+checkout(t), "topics"))
+		s.reportSteps(s.run("build", "--progress", "plain", "topics"))
 	}
 	checkImage(t)
 	s.run("--profile", "*", "config", "--quiet")
@@ -71,7 +71,7 @@ func read(t *testing.T, log *stream.Log, topic schemas.Topic, each func(lane int
 			value, err := schemas.Unmarshal(rec.Schema, rec.Value)
 			if err != nil {
 				if topic == schemas.Pairs {
-					continue // what is no pair is set aside by the encoder
+					continue // the encoder sets aside what is not a pair
 				}
 				t.Fatalf("%s, lane %d, offset %d: %v", topic, lane, rec.Offset, err)
 			}
@@ -93,7 +93,7 @@ func idsOfPairs(t *testing.T, log *stream.Log) idSet {
 	return ids
 }
 
-// steps is the highest training step that was reported.
+// steps returns the highest training step that was reported.
 func steps(ctx context.Context, t *testing.T, log *stream.Log) (most int64) {
 	t.Helper()
 	for rec, err := range log.Records(ctx, schemas.ProgressLog, 0, stream.Position{}, -1) {
@@ -109,8 +109,8 @@ func steps(ctx context.Context, t *testing.T, log *stream.Log) (most int64) {
 	return most
 }
 
-// ended counts the lanes whose scored batches have all been trained on: as many feature blocks as scored batches,
-// after the final seal.
+// ended counts the lanes whose scored batches have all been trained on. Such a lane has as many feature blocks as scored
+// batches, after the final seal.
 func ended(ctx context.Context, t *testing.T, log *stream.Log) (n int) {
 	t.Helper()
 	for lane := range lanes {
@@ -201,11 +201,11 @@ func (s *stack) accountBatches(log *stream.Log, members idSet) {
 		if !ok {
 			return
 		}
-		e := epoch{b.Batch.Group, b.Batch.Epoch}
+		e := epoch{b.Group, b.Epoch}
 		if seen[e] == nil {
 			seen[e] = map[int32]bool{}
 		}
-		for _, sample := range b.Batch.Samples {
+		for _, sample := range b.Samples {
 			if seen[e][sample.Position] {
 				s.t.Errorf("group %v, epoch %d: position %d is there twice", e.group, e.epoch, sample.Position)
 			}

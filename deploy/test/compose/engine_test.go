@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Where no engine can be started, the preparation says so and why, and leaves nothing behind that runs.
+// Where no engine can be started, the preparation says so and why. It leaves nothing behind that runs.
 func TestEngineThatDoesNotStart(t *testing.T) {
 	const reason = "failed to start daemon: Devices cgroup isn't mounted"
 	bin, data := t.TempDir(), t.TempDir()

@@ -43,8 +43,8 @@ func (s *stack) reportSteps(log string) {
 	}
 }
 
-// The image runs as nobody in particular, says what it is and whether it is well, has no shell, and what needs no tensors
-// in it is static.
+// The image runs as nobody in particular, says what it is and whether it is well, and has no shell. Its programs that need
+// no tensors are static.
 func checkImage(t *testing.T) {
 	t.Helper()
 	var found []struct {
@@ -84,7 +84,7 @@ func checkImage(t *testing.T) {
 	t.Logf("MEASURED image: %d MB", found[0].Size/1_000_000)
 }
 
-// checkStatic looks at programs of the image from outside: a static one names no loader.
+// checkStatic looks at programs of the image from outside. A static one names no loader.
 func checkStatic(t *testing.T, programs ...string) {
 	t.Helper()
 	container := docker(t, "create", image)
@@ -134,7 +134,7 @@ func (s *stack) awaitReady() {
 	})
 }
 
-// awaitHealthy waits until the engine's own health checks say so.
+// awaitHealthy waits until the engine's own health checks succeed.
 func (s *stack) awaitHealthy() {
 	s.t.Helper()
 	eventuallyEvery(s.t, time.Second, "every container to be healthy", func(context.Context) bool {
@@ -149,7 +149,7 @@ func (s *stack) awaitHealthy() {
 	})
 }
 
-// reportMemory prints what the services take while there is nothing to do.
+// reportMemory prints how much memory the services take while there is nothing to do.
 func (s *stack) reportMemory() {
 	s.t.Helper()
 	for _, stage := range stages {
@@ -163,7 +163,7 @@ func (s *stack) reportMemory() {
 	s.t.Logf("MEASURED idle memory of kafka: %s", usage)
 }
 
-// value is a metric's, which has one series.
+// value returns the value of a metric that has one series.
 func value(t *testing.T, text, name string) float64 {
 	t.Helper()
 	line := regexp.MustCompile(`(?m)^` + name + `(?:\{[^}]*\})? (\S+)$`).FindStringSubmatch(text)
@@ -177,8 +177,8 @@ func value(t *testing.T, text, name string) float64 {
 	return v
 }
 
-// shareLanes reports whether so many containers of a stage run and each lane has one owner among them; a container
-// without a lane is alive, but not ready.
+// shareLanes reports whether so many containers of a stage run and each lane has one owner among them. A container without
+// a lane is alive, but not ready.
 func (s *stack) shareLanes(stage string, n int) bool {
 	s.t.Helper()
 	all := s.containers(stage)
@@ -202,7 +202,7 @@ func (s *stack) shareLanes(stage string, n int) bool {
 	return owned == lanes
 }
 
-// everywhere are metrics of each service, special those of one. Dead letters have no series before the first one.
+// everywhere lists the metrics of each service, special those of one. Dead letters have no series before the first one.
 var (
 	everywhere = []string{
 		"pairstream_stage_pairs_in_total", "pairstream_stage_pairs_out_total", "pairstream_stage_batch_seconds_count",

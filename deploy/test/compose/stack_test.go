@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/scenes"
 	"github.com/pairstream/pairstream/internal/stream"
 )
 
@@ -29,7 +30,7 @@ const (
 	lanes       = 2
 	epochs      = 2
 	version     = "v0.0.0-test"
-	kafkaPort   = "29192" // not the default, so that a stack of the user's is left alone
+	kafkaPort   = "29192" // not the default, so that a user's stack is left alone
 )
 
 // stack is a compose project of its own, with its own volumes.
@@ -38,7 +39,7 @@ type stack struct {
 	env []string
 }
 
-// settings make a run that takes a minute or two on two cores.
+// settings returns settings for a run of a minute or two on two cores.
 func settings(data string) []string {
 	return append(os.Environ(),
 		"COMPOSE_PROJECT_NAME=pairstream-test", "DATA="+data, "KAFKA_PORT="+kafkaPort, "LANES="+strconv.Itoa(lanes),
@@ -85,16 +86,16 @@ func (s *stack) run(args ...string) string {
 	return out
 }
 
-// asWritten runs a command of the README, which must be there to the letter.
+// asWritten runs a command of docs/deploy.md, which must contain it to the letter.
 func (s *stack) asWritten(args string) string {
 	s.t.Helper()
 	line := "docker compose -f deploy/compose.yaml " + args
-	readme, err := os.ReadFile(filepath.Join(checkout(s.t), "README.md"))
+	page, err := os.ReadFile(filepath.Join(checkout(s.t), "docs/deploy.md"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if !regexp.MustCompile(`(?m)^    ` + regexp.QuoteMeta(line) + `(?: +#.*)?$`).Match(readme) {
-		s.t.Errorf("README.md has no line %q", line)
+	if !regexp.MustCompile(`(?m)^    ` + regexp.QuoteMeta(line) + `(?: +#.*)?$`).Match(page) {
+		s.t.Errorf("docs/deploy.md has no line %q", line)
 	}
 	cmd := exec.Command("sh", "-c", line)
 	cmd.Dir, cmd.Env = checkout(s.t), s.env
@@ -120,7 +121,7 @@ func docker(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// containers are the ids of a service's running containers.
+// containers returns the ids of a service's running containers.
 func (s *stack) containers(service string) []string {
 	s.t.Helper()
 	out, err := s.try("ps", "--quiet", "--status", "running", service) // too often to be worth a line in the log
@@ -130,7 +131,7 @@ func (s *stack) containers(service string) []string {
 	return strings.Fields(out)
 }
 
-// container is the id of one of a service's running containers.
+// container returns the id of one of a service's running containers.
 func (s *stack) container(service string) string {
 	s.t.Helper()
 	all := s.containers(service)
@@ -155,13 +156,13 @@ func (s *stack) kill(service string) string {
 	return id
 }
 
-// address is where a container answers HTTP.
+// address returns where a container answers HTTP.
 func address(t *testing.T, container string) string {
 	t.Helper()
 	return "http://" + docker(t, "inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", container) + ":9090"
 }
 
-// get asks for a page; an answer that is not 200 is an error with the page's text.
+// get asks for a page. For an answer that is not 200 it returns an error with the page's text.
 func get(ctx context.Context, url string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -192,7 +193,7 @@ func (s *stack) connect() *stream.Log {
 	return log
 }
 
-// eventually polls until done reports true. The limit is no promise: it ends a test that hangs.
+// eventually polls until done reports true. The limit is not a promise: it ends a test that hangs.
 func eventually(t *testing.T, what string, done func(ctx context.Context) bool) {
 	t.Helper()
 	eventuallyEvery(t, time.Second, what, done)
@@ -213,7 +214,7 @@ func eventuallyEvery(t *testing.T, pause time.Duration, what string, done func(c
 	t.Logf("%s: after %v", what, time.Since(started).Round(time.Second))
 }
 
-// checkout is the folder of the sources, where what this machine has compiled of them counts.
+// checkout returns the folder of the sources, where Go finds what this machine has compiled of them.
 func checkout(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("../../..")
@@ -223,22 +224,34 @@ func checkout(t *testing.T) string {
 	return dir
 }
 
-// shards is a folder with a copy of the photographs, and with one pair more, whose image is broken.
+// shards returns a folder with a copy of the photographs in the folder that PAIRSTREAM_FLICKR names, or else with
+// generated scenes. It adds one pair whose image is broken.
 func shards(t *testing.T) string {
 	t.Helper()
-	dir := os.Getenv("PAIRSTREAM_FLICKR")
-	if dir == "" {
-		dir = "../../../../shared/data/flickr8k-mini"
+	to := t.TempDir()
+	if from := os.Getenv("PAIRSTREAM_FLICKR"); from != "" {
+		copyShards(t, to, from)
+	} else {
+		o := scenes.Defaults()
+		o.Scenes, o.Captions, o.Side, o.Format = 1750, 2, 128, "jpeg"
+		if err := scenes.WriteDir(t.Context(), to, o, nil); err != nil {
+			t.Fatal(err)
+		}
 	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
+	addBrokenPair(t, to)
+	// The containers run as another user.
+	if err := errors.Join(os.Chmod(filepath.Dir(to), 0o755), os.Chmod(to, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	tars, err := filepath.Glob(filepath.Join(dir, "*.tar"))
+	return to
+}
+
+func copyShards(t *testing.T, to, from string) {
+	t.Helper()
+	tars, err := filepath.Glob(filepath.Join(from, "*.tar"))
 	if err != nil || len(tars) == 0 {
-		t.Fatalf("no shards in %s: set PAIRSTREAM_FLICKR to a folder of WebDataset tars (%v)", dir, err)
+		t.Fatalf("no shards in %s: let PAIRSTREAM_FLICKR name a folder of WebDataset tars (%v)", from, err)
 	}
-	to := t.TempDir()
 	for _, path := range tars {
 		content, err := os.ReadFile(path)
 		if err == nil {
@@ -248,6 +261,10 @@ func shards(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
+}
+
+func addBrokenPair(t *testing.T, to string) {
+	t.Helper()
 	var broken bytes.Buffer
 	w := tar.NewWriter(&broken)
 	for _, entry := range []struct{ name, content string }{{"broken.jpg", "\xff\xd8\xff no picture"}, {"broken.txt", "a picture of nothing"}} {
@@ -258,10 +275,7 @@ func shards(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	err = errors.Join(w.Close(), os.WriteFile(filepath.Join(to, "broken.tar"), broken.Bytes(), 0o644))
-	// The containers run as somebody else.
-	if err = errors.Join(err, os.Chmod(filepath.Dir(to), 0o755), os.Chmod(to, 0o755)); err != nil {
+	if err := errors.Join(w.Close(), os.WriteFile(filepath.Join(to, "broken.tar"), broken.Bytes(), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	return to
 }

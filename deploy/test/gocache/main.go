@@ -1,16 +1,18 @@
-// Command gocache copies what this machine has of modules and compiled packages, as far as building a module's programs
-// needs it, for an image that has nowhere to download from and where compiling anew would take minutes.
+// Command gocache copies this machine's modules and compiled packages for an image that has nowhere to download from.
+// Compiling anew there would take minutes. It copies only what building a module's programs needs.
 //
 //	gocache OUT DIR STATIC SHARED      what building packages of the module in DIR needs: those of the list STATIC, with
 //	                                   commas between, without cgo, and those of SHARED with it
 //
-// OUT/modules is a module proxy (GOPROXY=file://...): go.sum says what belongs into it. OUT/build is a build cache: for
-// each package the result of compiling it, and the entry by which Go finds that. What is missing here is compiled first.
-// An entry that does not fit there, because a tool differs, say, does no harm: the package is compiled again.
+// OUT/modules is a module proxy (GOPROXY=file://...) that has all that `go mod download` asks for. OUT/build is a build
+// cache. It has the compiled result of each package, and the entry by which Go finds it. What is missing on this machine
+// is downloaded and compiled first. Compilers run with -trimpath, since otherwise a result does not count in another
+// folder. An entry that does not fit there, because a tool differs, does no harm: the package is compiled again.
 package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -35,27 +37,39 @@ func main() {
 }
 
 func run(out, dir, static, shared string) error {
-	at, err := goOutput(dir, nil, "env", "GOMODCACHE", "GOCACHE")
+	if err := storeModules(filepath.Join(out, "modules"), dir, nil); err != nil {
+		return err
+	}
+	cache, err := goOutput(dir, nil, "env", "GOCACHE")
 	if err != nil {
 		return err
 	}
-	modules, cache, _ := strings.Cut(strings.TrimSpace(at), "\n")
-	if err := copyModules(filepath.Join(out, "modules"), filepath.Join(modules, "cache", "download"), filepath.Join(dir, "go.sum")); err != nil {
-		return err
-	}
-	build := filepath.Join(out, "build")
+	cache, build := strings.TrimSpace(cache), filepath.Join(out, "build")
 	if err := copyCompiled(build, cache, dir, "CGO_ENABLED=0", strings.Split(static, ",")); err != nil {
 		return err
 	}
 	return copyCompiled(build, cache, dir, "CGO_ENABLED=1", strings.Split(shared, ","))
 }
 
+// storeModules makes a module proxy of what the module in dir needs. It downloads all of that first. A build fills the
+// module cache only as far as it looks at modules, and an image has nowhere to get the others from.
+func storeModules(to, dir string, env []string) error {
+	if _, err := goOutput(dir, env, "mod", "download"); err != nil {
+		return err
+	}
+	cache, err := goOutput(dir, env, "env", "GOMODCACHE")
+	if err != nil {
+		return err
+	}
+	return copyModules(to, filepath.Join(strings.TrimSpace(cache), "cache", "download"), filepath.Join(dir, "go.sum"))
+}
+
 func goOutput(dir string, env []string, args ...string) (string, error) {
-	cmd := exec.Command("go", args...)
+	cmd := exec.CommandContext(context.Background(), "go", args...)
 	cmd.Dir, cmd.Env, cmd.Stderr = dir, append(os.Environ(), env...), os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("running go %s: %w", args[0], err)
+		return "", fmt.Errorf("running go %s: %w", strings.Join(args, " "), err)
 	}
 	return string(out), nil
 }
@@ -87,7 +101,8 @@ func copyModules(to, from, sums string) error {
 	return nil
 }
 
-// escape writes a module's path as the proxy protocol does: a capital letter as an exclamation mark and the small one.
+// escape writes a module's path as the proxy protocol does. A capital letter becomes an exclamation mark and the small
+// letter.
 func escape(path string) string {
 	var b strings.Builder
 	for _, r := range path {
@@ -103,7 +118,7 @@ func escape(path string) string {
 // copyCompiled copies the entries of all packages that the given ones need. The first half of a build ID is the
 // beginning of the entry's name, in another alphabet.
 func copyCompiled(to, from, dir, env string, packages []string) error {
-	list := append([]string{"list", "-export", "-deps", "-f", "{{with .BuildID}}{{.}} {{$.Export}}{{end}}"}, packages...)
+	list := append([]string{"list", "-trimpath", "-export", "-deps", "-f", "{{with .BuildID}}{{.}} {{$.Export}}{{end}}"}, packages...)
 	out, err := goOutput(dir, []string{env}, list...)
 	if err != nil {
 		return err

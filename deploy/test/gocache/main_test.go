@@ -2,8 +2,10 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -19,7 +21,8 @@ func TestEscape(t *testing.T) {
 	}
 }
 
-// Of a module that is built the cache's files are copied, of one that is only in the graph its go.mod.
+// copyModules copies the cache's files of a module that is built. Of a module that is only in the graph it copies its
+// go.mod.
 func TestCopyModules(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
 	write := func(path string) {
@@ -63,7 +66,7 @@ func TestCopyModules(t *testing.T) {
 	}
 }
 
-// What was copied is found by Go: nothing is compiled a second time.
+// Go finds what was copied: it compiles nothing a second time.
 func TestCopiedPackagesAreFound(t *testing.T) {
 	dir, out := t.TempDir(), t.TempDir()
 	for name, text := range map[string]string{"go.mod": "module example.org/m\n\ngo 1.26\n", "m.go": "package m\n"} {
@@ -97,7 +100,7 @@ func TestCopiedPackagesAreFound(t *testing.T) {
 	}
 }
 
-// count is the number of results in a build cache.
+// count returns the number of results in a build cache.
 func count(t *testing.T, dir string) int {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, "*", "*-d"))
@@ -105,4 +108,58 @@ func count(t *testing.T, dir string) int {
 		t.Fatal(err)
 	}
 	return len(found)
+}
+
+// An ordinary build fills the module cache in part. The store made beside it still serves a full download.
+func TestStoreAfterAnOrdinaryBuild(t *testing.T) {
+	here, err := exec.Command("go", "env", "GOMODCACHE", "GOPROXY").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache, proxy, _ := strings.Cut(strings.TrimSpace(string(here)), "\n")
+	env := func(proxy string) []string {
+		return []string{"GOMODCACHE=" + t.TempDir(), "GOPROXY=" + proxy, "GONOSUMDB=*", "GOFLAGS=-modcacherw", "GOWORK=off"}
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod": moduleText(t), "m.go": "package m\n\nimport _ \"github.com/spf13/pflag\"\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sums, err := os.ReadFile("../../../go.sum")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go.sum"), sums, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	partly := env("file://" + filepath.Join(cache, "cache", "download") + "," + proxy)
+	if _, err := goOutput(dir, partly, "list", "-deps", "."); err != nil {
+		t.Fatal(err)
+	}
+	store := t.TempDir()
+	if err := storeModules(store, dir, partly); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := goOutput(dir, env("file://"+store), "mod", "download"); err != nil {
+		t.Error(err)
+	}
+}
+
+// moduleText returns a go.mod that needs cobra, of which only pflag is compiled.
+func moduleText(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := "module example.org/m\n\ngo 1.26\n\nrequire (\n"
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, "spf13/") || strings.Contains(line, "inconshreveable/") {
+			out += line
+		}
+	}
+	return out + ")\n"
 }

@@ -33,7 +33,7 @@ func readDashboard(t *testing.T) dashboard {
 	return d
 }
 
-// variables are what Grafana puts in place of its own names.
+// variables replaces Grafana's own names with values, as Grafana does.
 var variables = strings.NewReplacer("$__rate_interval", "1m", "$stage", ".*")
 
 func TestDashboardQueriesParse(t *testing.T) {
@@ -63,39 +63,51 @@ var (
 	histogram  = regexp.MustCompile(`_(bucket|sum|count)$`)
 )
 
-// sources is all Go text that may register a metric.
-func sources(t *testing.T) string {
+// These patterns match the names under which code registers metrics. A name is whole, or follows a prefix that the same
+// package declares.
+var (
+	prefixLiteral = regexp.MustCompile(`"(pairstream_[a-z_]*_)"`)
+	nameLiteral   = regexp.MustCompile(`"([a-z][a-z_]*)"`)
+)
+
+// registered lists the metrics that the code of the repository can register.
+func registered(t *testing.T) map[string]bool {
 	t.Helper()
-	var b strings.Builder
-	for _, dir := range []string{"../../../internal", "../../../services"} {
-		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-			if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
-				b.WriteString(readFile(t, path))
+	packages := map[string]*strings.Builder{}
+	err := filepath.WalkDir("../../..", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
+			dir := filepath.Dir(path)
+			if packages[dir] == nil {
+				packages[dir] = &strings.Builder{}
 			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
+			packages[dir].WriteString(readFile(t, path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, code := range packages {
+		for _, name := range nameLiteral.FindAllStringSubmatch(code.String(), -1) {
+			found[name[1]] = true
+			for _, prefix := range prefixLiteral.FindAllStringSubmatch(code.String(), -1) {
+				found[prefix[1]+name[1]] = true
+			}
 		}
 	}
-	return b.String()
+	return found
 }
 
-// A metric is registered under its whole name, or under what follows a common prefix such as pairstream_stream_.
 func TestMetricsExist(t *testing.T) {
-	code := sources(t)
-	asked := metricName.FindAllString(readFile(t, rulesFile)+readFile(t, dashboardFile), -1)
-	seen := map[string]bool{}
-	for _, name := range asked {
-		name = histogram.ReplaceAllString(name, "")
-		if seen[name] {
-			continue
-		}
-		seen[name] = true
-		_, area, _ := strings.Cut(name, "_")
-		_, rest, _ := strings.Cut(area, "_")
-		if !strings.Contains(code, `"`+name+`"`) && !strings.Contains(code, `"`+rest+`"`) {
+	code := registered(t)
+	if code["pairstream_stream_loss"] || !code["pairstream_trainer_loss"] {
+		t.Error("a prefix of one package counts for another, or for none")
+	}
+	for _, name := range metricName.FindAllString(readFile(t, rulesFile)+readFile(t, dashboardFile), -1) {
+		if name = histogram.ReplaceAllString(name, ""); !code[name] {
 			t.Errorf("%s is not a metric of pairstream", name)
+			code[name] = true // said once
 		}
 	}
 }

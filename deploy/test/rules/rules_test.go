@@ -32,7 +32,7 @@ func readRules(t *testing.T) []rulefmt.Rule {
 	return groups.Groups[0].Rules
 }
 
-// Every alert says what it means, and where it is written what to do.
+// Every alert says what it means, and which document says what to do.
 func TestRulesAreComplete(t *testing.T) {
 	manual := strings.ToLower(readFile(t, "../../../docs/operations.md"))
 	for _, r := range readRules(t) {
@@ -50,7 +50,7 @@ func TestRulesAreComplete(t *testing.T) {
 	}
 }
 
-// Two hours of a run, a sample each minute: a healthy one, and what each alert is for.
+// healthy is two hours of a healthy run, with a sample each minute.
 const healthy = `
 	pairstream_stream_lag_records{stage="encoder",instance="a"} 0+0x60 500+0x60
 	pairstream_stream_stalled_lanes{stage="encoder",instance="a"} 0+0x60 1 0+0x59
@@ -62,10 +62,14 @@ const healthy = `
 	pairstream_stage_device_waiting_seconds_total{stage="encoder",instance="a"} 0+20x120
 `
 
-// firing are the series, in place of those of the healthy run, on which alerts must fire at the end.
+// firing holds the series, in place of those of the healthy run, on which alerts must fire at the end.
 var firing = map[string]struct{ series, alert string }{
 	"no progress": {`
 		pairstream_stream_stalled_lanes{stage="encoder",instance="a"} 0+0x110 2+0x10`, "PairstreamStageStalled"},
+	"parked lanes": {`
+		pairstream_stream_parked_lanes{stage="encoder",instance="a"} 0+0x110 1+0x10`, "PairstreamLanesParked"},
+	"waiting lanes": {`
+		pairstream_stream_waiting_lanes{stage="grouper",instance="a"} 0+0x80 1+0x40`, "PairstreamLanesWaiting"},
 	"growing lag": {`
 		pairstream_stream_lag_records{stage="encoder",instance="a"} 9000+100x120`, "PairstreamLagGrowing"},
 	"one dead letter": {`
@@ -91,7 +95,7 @@ var firing = map[string]struct{ series, alert string }{
 		pairstream_stream_lag_records{stage="encoder",instance="a"} 900000-100x120`, ""},
 }
 
-// load replaces series of the healthy run by those of series that have the same name.
+// load replaces series of the healthy run with the given series of the same name.
 func load(series string) string {
 	name := func(line string) string { before, _, _ := strings.Cut(strings.TrimSpace(line), "{"); return before }
 	lines := []string{"load 1m"}

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// CPUSeconds is the processor time that this process has used: on a shared machine it says more than the clock.
+// CPUSeconds returns the processor time that this process has used: on a shared machine it says more than the clock.
 func CPUSeconds() float64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -34,14 +34,14 @@ func New(r *rand.Rand, topics, perTopic, dim int) *Crawl {
 	return c
 }
 
-// Next is the unit vectors of an image and of its text.
+// Next returns the unit vectors of an image and of its text.
 func (c *Crawl) Next() (image, text []float32) {
 	at := c.r.IntN(len(c.centres)/c.dim) * c.dim
 	image = c.near(c.centres[at : at+c.dim])
 	return image, c.near(image)
 }
 
-// near is a unit vector around another vector, at 0.8 of its length from it.
+// near returns a unit vector around another vector, at 0.8 of its length from it.
 func (c *Crawl) near(x []float32) []float32 {
 	out, norm, scale := make([]float32, len(x)), 0.0, 0.0
 	for _, v := range x {

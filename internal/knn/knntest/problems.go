@@ -48,8 +48,8 @@ type Group struct {
 	P    knn.Params
 }
 
-// Groups are searches that an engine may get wrong, small enough for [knn.Reference]. Every one comes in float16 and in
-// float32.
+// Groups returns searches that an engine may get wrong, small enough for package reference. Every one comes in float16
+// and in float32.
 func Groups() []Group {
 	var out []Group
 	add := func(name string, n, dim, centres int, crowd float64, p knn.Params, change func(v, t []float32, p *knn.Params)) {
@@ -106,7 +106,7 @@ type Clustering struct {
 	P    knn.KMeansParams
 }
 
-// Clusterings are k-means that an engine may get wrong, in float16 and in float32.
+// Clusterings returns k-means that an engine may get wrong, in float16 and in float32.
 func Clusterings() []Clustering {
 	var out []Clustering
 	add := func(name string, n, dim, k, rounds int, change func(rows []float32)) {
@@ -146,7 +146,7 @@ func Starts(seed uint64, n, k int) []int32 {
 	return rows
 }
 
-// Refused are groups whose neighbours no engine looks for, by what is wrong with them.
+// Refused returns groups whose neighbours no engine looks for, by what is wrong with them.
 func Refused() map[string]Group {
 	rows := UnitRows(rng.New(3, "bad"), 10, 8, 1, 0)
 	good, nan := knn.FloatMatrix(rows, 8), slices.Clone(rows)

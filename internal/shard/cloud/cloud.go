@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"unicode/utf8"
 
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/gcsblob"
@@ -64,9 +65,15 @@ func (o *objects) checkExists(ctx context.Context) error {
 	return nil
 }
 
+// maxKeyBytes is the length of the longest key that a store can hold. Asking for others is an error that never passes.
+const maxKeyBytes = 1024
+
 // ReadRange implements [shard.Objects] with one range request.
 func (o *objects) ReadRange(ctx context.Context, name string, offset, size int64) ([]byte, error) {
 	key := path.Join(o.prefix, name)
+	if len(key) > maxKeyBytes || !utf8.ValidString(key) {
+		return nil, fmt.Errorf("%w: a key is UTF-8 of at most %d bytes", shard.ErrMissing, maxKeyBytes)
+	}
 	r, err := o.bucket.NewRangeReader(ctx, key, offset, size, nil)
 	if err != nil {
 		return nil, o.classify(ctx, key, offset, size, err)
@@ -85,8 +92,12 @@ func (o *objects) ReadRange(ctx context.Context, name string, offset, size int64
 // classify tells an object that is missing or too short from a fault that may pass. Stores answer a range behind the
 // end, and a connection that broke off, in ways of their own, so the object's size is asked for.
 func (o *objects) classify(ctx context.Context, key string, offset, size int64, cause error) error {
-	if gcerrors.Code(cause) == gcerrors.NotFound {
+	switch gcerrors.Code(cause) {
+	case gcerrors.NotFound:
 		return fmt.Errorf("%w: %w", shard.ErrMissing, cause)
+	case gcerrors.PermissionDenied, gcerrors.InvalidArgument:
+		return fmt.Errorf("%w: %w", shard.ErrDenied, cause)
+	default: // the object's size tells more
 	}
 	if ctx.Err() != nil {
 		return cause

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 
 	"gocloud.dev/blob/memblob"
@@ -41,6 +44,8 @@ func TestReadRange(t *testing.T) {
 		{"at the end", "s3://bucket/crawl/sub/a.tar", 10, 1, "", shard.ErrTruncated},
 		{"far behind the end", "s3://bucket/crawl/sub/a.tar", 1 << 40, 1, "", shard.ErrTruncated},
 		{"missing", "s3://bucket/crawl/none.tar", 0, 1, "", shard.ErrMissing},
+		{"key of 1,025 bytes", "s3://bucket/crawl/" + strings.Repeat("k", 1025-len("crawl/")), 0, 1, "", shard.ErrMissing},
+		{"key that is not UTF-8", "s3://bucket/crawl/%ff.tar", 0, 1, "", shard.ErrMissing},
 		{"outside the prefix", "s3://bucket/other.tar", 0, 1, "", shard.ErrForbidden},
 		{"dots", "s3://bucket/crawl/../other.tar", 0, 1, "", shard.ErrForbidden},
 		{"other bytes", "s3://bucket/crawl/sub/a.tar", 3, 4, "xxxx", shard.ErrHashMismatch},
@@ -83,6 +88,25 @@ func TestClassify(t *testing.T) {
 	}
 	if err := o.classify(ctx, "b", 0, 1, io.ErrUnexpectedEOF); !errors.Is(err, shard.ErrMissing) {
 		t.Errorf("an object that vanished: %v", err)
+	}
+}
+
+// TestForbiddenObjectsAreDenied: the answer 403 is about one object, which the bucket gives up after a time.
+func TestForbiddenObjectsAreDenied(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+	defer server.Close()
+	t.Setenv("AWS_ACCESS_KEY_ID", "key")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	root, err := url.Parse("s3://bucket/crawl?region=eu-central-1&use_path_style=true&disable_https=true&endpoint=" + server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := Open(t.Context(), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.ReadRange(t.Context(), "a.tar", 0, 1); !errors.Is(err, shard.ErrDenied) {
+		t.Errorf("error %v, want %v", err, shard.ErrDenied)
 	}
 }
 

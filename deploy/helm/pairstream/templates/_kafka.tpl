@@ -68,6 +68,7 @@ SEED: {{ .Values.seed | int64 | quote }}
 LOG_LEVEL: {{ .Values.log.level }}
 LOG_FORMAT: {{ .Values.log.format }}
 HTTP_ADDR: ":9090"
+HEALTH_ADDR: ":9091"
 {{- with .Values.bucket.roots }}
 BUCKET_ROOTS: {{ concat . (ternary (list "file:///spool") (list) (not (empty $.Values.spool.volume))) | join "," | quote }}
 {{- else }}{{ if .Values.spool.volume }}
@@ -85,13 +86,13 @@ BUCKET_ROOTS: file:///spool
 {{- end }}
 {{- end -}}
 
-{{/* The password, as an entry of env. */}}
+{{/* The password, as an entry of env: dict "root" $ "stage" name. With Strimzi every stage is a user of its own. */}}
 {{- define "pairstream.password" -}}
-{{- $k := include "pairstream.kafka" . | fromYaml -}}
+{{- $k := include "pairstream.kafka" .root | fromYaml -}}
 {{- if $k.mechanism }}
 - name: KAFKA_SASL_PASSWORD
   valueFrom:
-    secretKeyRef: {name: {{ $k.secret }}, key: {{ $k.passwordKey }}}
+    secretKeyRef: {name: {{ $k.secret }}{{ if and .root.Values.strimzi.enabled .stage }}-{{ .stage }}{{ end }}, key: {{ $k.passwordKey }}}
 {{- end }}
 {{- end -}}
 
@@ -123,16 +124,17 @@ BUCKET_ROOTS: file:///spool
 {{- end }}
 {{- end -}}
 
-{{/* Every topic of the catalogue (schemas.Catalogue); those without lanes have one partition. */}}
+{{/* Every topic of the catalogue (schemas.Catalogue): its partitions, and the users with Strimzi that write it. */}}
 {{- define "pairstream.topics" -}}
 {{- $lanes := .Values.lanes -}}
-pairs: {{ $lanes }}
-embeddings: {{ $lanes }}
-neighbors: {{ $lanes }}
-groups: {{ $lanes }}
-batches: {{ $lanes }}
-scored: {{ $lanes }}
-features: {{ $lanes }}
-progress: 1
-dead-letters: 1
+pairs: {partitions: {{ $lanes }}, writers: [producer, operator]}
+embeddings: {partitions: {{ $lanes }}, writers: [encoder]}
+neighbors: {partitions: {{ $lanes }}, writers: [indexer]}
+groups: {partitions: {{ $lanes }}, writers: [indexer]}
+batches: {partitions: {{ $lanes }}, writers: [grouper]}
+scored: {partitions: {{ $lanes }}, writers: [discriminator]}
+features: {partitions: {{ $lanes }}, writers: [trainer]}
+progress: {partitions: 1, writers: [trainer]}
+dead-letters: {partitions: 1, writers: [encoder, indexer, grouper, discriminator, trainer, operator]}
+control: {partitions: 1, writers: [encoder, indexer, grouper, discriminator, trainer, operator]}
 {{- end -}}

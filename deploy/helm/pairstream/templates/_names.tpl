@@ -55,3 +55,22 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "pairstream.group" -}}
 {{- with .root.Values.topicNamespace }}{{ . }}.{{ end }}pairstream-{{ .stage }}
 {{- end -}}
+
+{{/* The ports at which buckets are reached, as a YAML list: of the endpoints that roots and settings name, else 443. */}}
+{{- define "pairstream.bucketPorts" -}}
+{{- $ports := list -}}
+{{- $v := .Values -}}
+{{- $all := merge dict $v.encoder.settings $v.discriminator.settings $v.trainer.settings $v.settings -}}
+{{- $shared := toString (default (default "" (get $all "AWS_ENDPOINT_URL")) (get $all "AWS_ENDPOINT_URL_S3")) -}}
+{{- range $v.bucket.roots -}}
+{{- if regexMatch "^(s3|gs)://" . -}}
+{{- $endpoint := regexReplaceAll "^[?&]endpoint=" (regexFind "[?&]endpoint=[^&]+" .) "" -}}
+{{- $endpoint = $endpoint | replace "%3A" ":" | replace "%3a" ":" | replace "%2F" "/" | replace "%2f" "/" -}}
+{{- if not $endpoint -}}{{- $endpoint = ternary $shared "" (hasPrefix "s3://" .) -}}{{- end -}}
+{{- $port := regexFind ":[0-9]+(/|$)" $endpoint | trimSuffix "/" | trimPrefix ":" -}}
+{{- $ports = append $ports (int (default (ternary 80 443 (hasPrefix "http://" $endpoint)) $port)) -}}
+{{- end -}}
+{{- end -}}
+{{- if and $ports $v.serviceAccount.annotations -}}{{- $ports = append $ports 443 -}}{{- end -}}
+{{- uniq $ports | toYaml -}}
+{{- end -}}

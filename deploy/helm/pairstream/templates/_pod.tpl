@@ -59,32 +59,27 @@ spec:
         {{- with $v.secretName }}
         - secretRef: {name: {{ . }}}
         {{- end }}
-      {{- $env := include "pairstream.password" $root }}
-      {{- if or $env (eq .stage "trainer") }}
+      {{- with include "pairstream.password" (dict "root" $root "stage" .stage) }}
       env:
-        {{- $env | nindent 8 }}
-        {{- if eq .stage "trainer" }}
-        - name: RANK
-          valueFrom:
-            fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}
-        {{- end }}
+        {{- . | nindent 8 }}
       {{- end }}
       ports:
         - {name: http, containerPort: 9090}
+        - {name: health, containerPort: 9091}
         {{- if and (eq .stage "indexer") $s.livePort }}
         - {name: live, containerPort: {{ $s.livePort }}}
         {{- end }}
       startupProbe:
-        httpGet: {path: /healthz, port: http}
+        httpGet: {path: /healthz, port: health}
         periodSeconds: 5
         failureThreshold: {{ $v.startupFailureThreshold }}
       livenessProbe:
-        httpGet: {path: /healthz, port: http}
+        httpGet: {path: /healthz, port: health}
         periodSeconds: 10
         timeoutSeconds: 5
         failureThreshold: 6
       readinessProbe:
-        httpGet: {path: /readyz, port: http}
+        httpGet: {path: /readyz, port: health}
         periodSeconds: 5
         timeoutSeconds: 5
       resources:
@@ -133,6 +128,9 @@ spec:
 {{- if gt (int (default 0 $s.gpus)) 0 }}
 DEVICE: cuda
 {{- end }}
+{{- if $v.strimzi.enabled }}
+KAFKA_SASL_USER: {{ include "pairstream.fullname" .root }}-{{ .stage }}
+{{- end }}
 {{- if eq .stage "encoder" }}
 ENCODER_CHECKPOINT: {{ $s.checkpoint | quote }}
 {{- if $v.spool.volume }}
@@ -141,6 +139,7 @@ SPOOL_DIR: /spool
 {{- else if eq .stage "indexer" }}
 GROUP_SIZE: {{ $s.groupSize | int64 | quote }}
 {{- if $s.livePort }}
+{{- if not $v.secretName }}{{ fail "indexer.livePort is set: live search needs LIVE_TOKEN in a Secret that secretName names" }}{{ end }}
 LIVE_ADDR: ":{{ $s.livePort }}"
 {{- end }}
 {{- else if eq .stage "grouper" }}
@@ -152,7 +151,6 @@ COND_CHECKPOINT: {{ $s.checkpoint | quote }}
 {{- else if eq .stage "trainer" }}
 TRAIN_INIT: {{ $s.init | quote }}
 CHECKPOINT_DIR: /checkpoints
-WORLD_SIZE: {{ $s.replicas | quote }}
 {{- end }}
 {{ include "pairstream.settings" (dict "root" .root "of" (printf "%s.settings" .stage) "settings" $s.settings) }}
 {{- end -}}

@@ -23,7 +23,7 @@ containers:
       {{- with $v.secretName }}
       - secretRef: {name: {{ . }}}
       {{- end }}
-    {{- with include "pairstream.password" .root }}
+    {{- with include "pairstream.password" (dict "root" .root "stage" "") }}
     env:
       {{- . | nindent 6 }}
     {{- end }}

@@ -1,0 +1,154 @@
+"""Hugging Face's BLIP on pairstream's mini-batches: ITC, ITM with hard negatives, and LM, with MAFA's connections.
+
+    python examples/blip.py --model Salesforce/blip-itm-base-coco --checkpoints data/blip
+    python examples/blip.py --model Salesforce/blip-itm-base-coco --export judge.pt
+
+What it takes from where: the image encoder, the text encoder with cross-attention and the projections of BLIP (Li et al.
+2022, BlipForImageTextRetrieval); a text decoder for LM (BlipForConditionalGeneration's, which shares the image encoder);
+ITC with smoothed targets and connections, ITM with connections and re-sampling, and connections as extra rows of LM from
+MAFA (eqs. 4 to 6, and table 16, which trains BLIP); grouped mini-batches from GRIT-VLP. BLIP's momentum encoder and queue
+are left out, as MAFA leaves them out: the mini-batch has the hard negatives.
+
+--export writes BLIP's ITM head as TorchScript with match(pixels, ids, mask), the probability that each pair matches.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import BertTokenizerFast, BlipConfig, BlipForConditionalGeneration, BlipForImageTextRetrieval
+
+from pairstream import Config
+from pairstream.torch import Batch, Output, ScoredBatches, Trainer, augment, losses
+
+
+class BLIP(nn.Module):
+    """BLIP's parts, and one step's losses as its forward."""
+
+    def __init__(self, retrieval: BlipForImageTextRetrieval, decoder: nn.Module | None, *, bos: int, enc: int, pad: int, alpha: float = 0.5) -> None:
+        super().__init__()
+        self.retrieval, self.decoder = retrieval, decoder
+        self.bos, self.enc, self.pad, self.alpha = bos, enc, pad, alpha
+        self.temperature = nn.Parameter(torch.tensor(0.07))
+
+    @classmethod
+    def at_random(cls, vocabulary: int = 100, size: int = 32) -> BLIP:
+        """A small model for tests."""
+        text = {
+            "vocab_size": vocabulary, "hidden_size": 32, "encoder_hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
+            "projection_dim": 16, "max_position_embeddings": 32, "is_decoder": True,
+        }  # fmt: skip
+        vision = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": size, "patch_size": 8}
+        config = BlipConfig(text_config=text, vision_config=vision, projection_dim=16, image_text_hidden_size=16)
+        return cls(BlipForImageTextRetrieval(config), BlipForConditionalGeneration(config).text_decoder, bos=2, enc=2, pad=0)
+
+    def text_states(self, ids: Tensor, mask: Tensor, image: Tensor | None = None) -> Tensor:
+        """Hidden states of texts, alone or with their images."""
+        out = self.retrieval.text_encoder(input_ids=ids, attention_mask=mask, encoder_hidden_states=image, return_dict=True)
+        return out.last_hidden_state
+
+    def match_logits(self, pixels_states: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
+        """ITM's logits [pairs, 2]; class 1 is a match. The first token says that the text is encoded with an image."""
+        ids = torch.cat([torch.full_like(ids[:, :1], self.enc), ids[:, 1:]], 1)
+        return self.retrieval.itm_head(self.text_states(ids, mask, pixels_states)[:, 0])
+
+    def lm(self, image: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
+        """The loss of telling the texts from the images, over their tokens."""
+        assert self.decoder is not None
+        ids = torch.cat([torch.full_like(ids[:, :1], self.bos), ids[:, 1:]], 1)
+        logits = self.decoder(input_ids=ids, attention_mask=mask, encoder_hidden_states=image, return_dict=True).logits
+        labels = ids.masked_fill(mask == 0, losses.IGNORE_LABEL)[:, 1:]
+        return losses.mlm(logits[:, :-1], labels)
+
+    def forward(self, batch: Batch) -> Output:
+        with torch.no_grad():
+            self.temperature.clamp_(0.001, 0.5)
+        ids, mask = batch.tokens["input_ids"], batch.tokens["attention_mask"]
+        states = self.retrieval.vision_model(pixel_values=batch.images, return_dict=True).last_hidden_state
+        image = functional.normalize(self.retrieval.vision_proj(states[:, 0]), dim=-1)
+        text = functional.normalize(self.retrieval.text_proj(self.text_states(ids, mask)[:, 0]), dim=-1)
+        sim_i2t, sim_t2i = losses.similarities(image, text, self.temperature), losses.similarities(text, image, self.temperature)
+        i2t = losses.mine(sim_i2t, batch.i2t, batch.prob_i2t, batch.same_image)
+        t2i = losses.mine(sim_t2i, batch.t2i, batch.prob_t2i, batch.same_image)
+        hard = [losses.hard_targets(batch.same_image, picks) for picks in (i2t, t2i)]
+        softening = losses.Smoothed(self.alpha) if batch.epoch > 0 else losses.OneHot()
+        parts = {"itc": losses.itc(sim_i2t, sim_t2i, *hard, softening)}
+        pairs = losses.plan_itm(i2t, t2i)
+        parts["itm"] = losses.itm(self.match_logits(states[pairs.images], ids[pairs.texts], mask[pairs.texts]), pairs)
+        if self.decoder is not None:
+            rows = losses.plan_mlm(i2t, t2i)
+            parts["lm"] = self.lm(states[rows.images], ids[rows.texts], mask[rows.texts])
+        total = torch.stack(list(parts.values())).sum()
+        return Output(total, image.detach(), text.detach(), {f"loss_{k}": float(v.detach()) for k, v in parts.items()})
+
+
+class Judge(nn.Module):
+    """BLIP's ITM head for others: the probability that text i matches image i."""
+
+    def __init__(self, model: BLIP) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, pixels: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
+        states = self.model.retrieval.vision_model(pixel_values=pixels, return_dict=True).last_hidden_state
+        return self.model.match_logits(states, ids, mask).softmax(1)[:, 1]
+
+
+def export(model: BLIP, path: str, size: int, tokens: int = 25) -> None:
+    """Write TorchScript with match(pixels, ids, mask), traced for images of size x size and texts of any length."""
+    judge = Judge(model.eval())
+    ids = torch.full((2, tokens), 1)
+    example = {"forward": (torch.zeros(2, 3, size, size), ids, torch.ones_like(ids))}
+    traced = torch.jit.trace_module(judge, example, check_trace=False)
+
+    class Script(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.judge = traced
+
+        def forward(self, pixels: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
+            return self.judge(pixels, ids, mask)
+
+        @torch.jit.export
+        def match(self, pixels: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
+            return self.judge(pixels, ids, mask)
+
+    torch.jit.script(Script()).save(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="Salesforce/blip-itm-base-coco", help="weights of Hugging Face to start from")
+    parser.add_argument("--decoder", default="Salesforce/blip-image-captioning-base", help="weights of the text decoder; empty: no LM")
+    parser.add_argument("--checkpoints", help="folder of checkpoints to train in")
+    parser.add_argument("--export", help="write the ITM head to this file, and train nothing")
+    parser.add_argument("--lr", type=float, default=3e-5)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    args = parser.parse_args()
+
+    retrieval = BlipForImageTextRetrieval.from_pretrained(args.model)
+    tokenizer = BertTokenizerFast.from_pretrained(args.model)
+    decoder = BlipForConditionalGeneration.from_pretrained(args.decoder).text_decoder if args.decoder and not args.export else None
+    bos, enc = (tokenizer.convert_tokens_to_ids(t) for t in ("[DEC]", "[ENC]"))
+    model = BLIP(retrieval, decoder, bos=bos, enc=enc, pad=tokenizer.pad_token_id)
+    size = retrieval.config.vision_config.image_size
+    if args.export:
+        export(model, args.export, size)
+        return
+    assert args.checkpoints, "--checkpoints or --export"
+
+    def tokenize(texts: list[str]) -> dict[str, Any]:
+        return dict(tokenizer(texts, padding=True, truncation=True, max_length=35, return_tensors="pt", return_token_type_ids=False))
+
+    batches = ScoredBatches(Config.from_env(), transform=augment(size), tokenize=tokenize)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=0.05)
+    Trainer(model, optimizer, batches, args.checkpoints, device=args.device, precision="bfloat16" if args.device == "cuda" else "float32", clip=1.0, workers=2).run()
+    retrieval.save_pretrained(f"{args.checkpoints}/weights")
+
+
+if __name__ == "__main__":
+    main()

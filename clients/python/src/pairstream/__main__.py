@@ -1,0 +1,133 @@
+"""python -m pairstream: publish pairs, print mini-batches, convert checkpoints (--help for more)."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+from . import shards
+from .config import Config
+from .errors import PairstreamError, ReadTimeout
+from .producer import PairProducer
+from .reader import Reader
+from .records import Batch, ScoredBatch, Seal
+
+
+def _config(args: argparse.Namespace) -> Config:
+    config = Config.from_env()
+    if args.brokers:
+        config = dataclasses.replace(config, brokers=tuple(args.brokers.split(",")))
+    if args.namespace is not None:
+        config = dataclasses.replace(config, namespace=args.namespace)
+    return config
+
+
+def publish(args: argparse.Namespace) -> None:
+    """Publish one image-text pair."""
+    with PairProducer(_config(args)) as producer:
+        pair = producer.send(Path(args.image).read_bytes(), args.caption, uri=args.uri, offset=args.offset)
+    print(f"published {pair.hex()}")
+
+
+def produce(args: argparse.Namespace) -> None:
+    """Publish the pairs of WebDataset tars."""
+    with PairProducer(_config(args)) as producer:
+        totals = shards.publish(producer, args.paths, final=args.final)
+    print(f"published {totals.pairs} pairs of {totals.examples} images from {totals.tars} tars")
+    for reason, n in sorted(totals.problems.items()):
+        print(f"  {n:6}  {reason} (goes to dead-letters)")
+
+
+def read(args: argparse.Namespace) -> None:
+    """Print a line of JSON for each mini-batch of a lane, from its start."""
+    printed = 0
+    with Reader(_config(args), args.topic, args.lane, timeout=args.timeout) as reader:
+        for message in reader:
+            record = message.record()
+            if isinstance(record, Seal) and record.final:
+                return
+            if isinstance(record, Batch):
+                print(json.dumps(describe(record), ensure_ascii=False), flush=True)
+                printed += 1
+                if printed == args.count:
+                    return
+
+
+def describe(batch: Batch) -> dict[str, object]:
+    """Return a few things about a batch that show how its columns are read."""
+    line: dict[str, object] = {
+        "schema": batch.SCHEMA,
+        "group": str(batch.group),
+        "epoch": batch.epoch,
+        "sequence": batch.sequence,
+        "strategy": batch.strategy,
+        "ids": [s.id.hex() for s in batch.samples],
+        "texts": [s.text for s in batch.samples],
+        # row i: the samples whose texts are the hardest for image i, hardest first; -1 means none
+        "hardest_texts": batch.i2t.reshape(len(batch.samples), batch.m).tolist(),
+    }
+    if isinstance(batch, ScoredBatch):
+        line["probabilities"] = [round(p, 4) for p in batch.prob_i2t.tolist()]
+    return line
+
+
+def convert(args: argparse.Namespace) -> None:
+    """Turn a checkpoint of ALBEF, GRIT-VLP or MAFA (.pth) into weights for pairstream."""
+    from .torch.convert import convert_file  # needs torch
+
+    kept, found = convert_file(args.checkpoint, args.out, args.vocab, image_size=args.image_size, trust=args.trust)
+    print(f"{kept} tensors of {found} written to {args.out}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m pairstream", description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    brokers = argparse.ArgumentParser(add_help=False)
+    brokers.add_argument("--brokers", help="host:port, comma separated; default: KAFKA_BROKERS")
+    brokers.add_argument("--namespace", help="prefix of all topics; default: NAMESPACE")
+
+    sub = commands.add_parser("publish", parents=[brokers], help=publish.__doc__)
+    sub.add_argument("image", help="file with the encoded image (JPEG, PNG or WebP)")
+    sub.add_argument("caption")
+    sub.add_argument("--uri", default="", help="object that holds the image, e.g. s3://crawl/00000.tar; without it the image is sent inline")
+    sub.add_argument("--offset", type=int, default=0, help="first byte of the image in that object")
+    sub.set_defaults(run=publish)
+
+    sub = commands.add_parser("produce", parents=[brokers], help=produce.__doc__)
+    sub.add_argument("paths", nargs="+", help="tars, or folders of tars")
+    sub.add_argument("--final", action="store_true", help="end every lane with a final seal")
+    sub.set_defaults(run=produce)
+
+    sub = commands.add_parser("read", parents=[brokers], help=read.__doc__)
+    sub.add_argument("--topic", choices=["batches", "scored"], default="batches")
+    sub.add_argument("--lane", type=int, default=0)
+    sub.add_argument("--count", type=int, default=0, help="end after so many batches; 0: go on until the final seal")
+    sub.add_argument("--timeout", type=float, default=60, help="seconds to wait for the next record")
+    sub.set_defaults(run=read)
+
+    sub = commands.add_parser("convert", help=convert.__doc__)
+    sub.add_argument("checkpoint", help=".pth file of the authors")
+    sub.add_argument("out", help="safetensors file to write")
+    sub.add_argument("--vocab", required=True, help="WordPiece vocabulary, a token a line: bert-base-uncased's for the authors' models")
+    sub.add_argument("--image-size", type=int, default=0, help="resize the position embeddings for images of so many pixels, e.g. 384; 0: as they are")
+    sub.add_argument("--trust", action="store_true", help="load whatever the file holds: this runs code of those who made it")
+    sub.set_defaults(run=convert)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command and return its exit status."""
+    args = _parser().parse_args(argv)
+    try:
+        args.run(args)
+    except (PairstreamError, ReadTimeout, OSError) as err:
+        print(f"pairstream: {err}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

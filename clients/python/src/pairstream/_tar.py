@@ -1,0 +1,216 @@
+"""Entries of a tar with their offsets. Unlike tarfile, it goes on after a damaged header and tells a cut tar from a whole one."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+BLOCK = 512
+_MAX_SPECIAL = 1 << 20  # bytes of extended headers and long names, as in Go's archive/tar
+_HEADER_ONLY = frozenset({b"1", b"2", b"3", b"4", b"5", b"6"})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One member of a tar."""
+
+    name: str
+    typeflag: bytes
+    sparse: bool
+    header: int  # offset of its first header block
+    data: int  # offset of its contents
+    size: int  # declared
+    present: int  # bytes of the contents that the tar holds: less than size when it is cut
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """There is no sound header at an offset."""
+
+    offset: int
+    reason: str
+    detail: str
+
+
+class _HeaderError(Exception):
+    pass
+
+
+class _Ends(Exception):
+    """The file ends inside a header."""
+
+
+class _End(Exception):
+    """The tar's end was read; marker tells whether it was marked."""
+
+    def __init__(self, marker: bool) -> None:
+        self.marker = marker
+
+
+def entries(file: BinaryIO) -> Iterator[Entry | Damage]:
+    """Yield the members of a tar; after a damaged header it goes on at the next sound one."""
+    size = os.fstat(file.fileno()).st_size if hasattr(file, "fileno") else file.seek(0, os.SEEK_END)
+    at = 0
+    while True:
+        try:
+            entry = _next(file, at, size)
+        except _End as end:
+            if not end.marker:
+                yield Damage(min(at, size), "tar_no_end", "the tar has no end marker: it may have been cut")
+            return
+        except _Ends:
+            yield Damage(at, "tar_cut", "the tar ends inside a header")
+            return
+        except _HeaderError:
+            yield Damage(at, "tar_header", "no sound tar header: archive/tar: invalid tar header")
+            found = _resync(file, at + BLOCK)
+            if found < 0:
+                return
+            at = found
+            continue
+        yield entry
+        if entry.present < entry.size:
+            return
+        at = entry.data + -(-entry.present // BLOCK) * BLOCK
+
+
+def _next(file: BinaryIO, head: int, size: int) -> Entry:
+    """Read the header at an offset, with the extended headers and long names before it."""
+    pax: dict[str, str] = {}
+    long_name = ""
+    at = head
+    while True:
+        try:
+            block = _block(file, at)
+        except _End as end:
+            raise _End(end.marker or at > head) from None
+        at += BLOCK
+        flag, length = block[156:157], _number(block[124:136])
+        if length < 0:
+            raise _HeaderError
+        if flag in (b"x", b"L", b"K", b"g"):
+            if length > _MAX_SPECIAL:
+                raise _HeaderError
+            body = file.read(length)
+            if len(body) < length:
+                raise _Ends
+            at += -(-length // BLOCK) * BLOCK
+            if flag == b"x":
+                pax = _pax(body)
+            elif flag == b"g":
+                _pax(body)
+                return Entry("", flag, False, head, at, 0, 0)
+            elif flag == b"L":
+                long_name = body.partition(b"\0")[0].decode(errors="surrogateescape")
+            continue
+        return _entry(block, head, at, size, length, pax, long_name)
+
+
+def _entry(block: bytes, head: int, data: int, size: int, length: int, pax: dict[str, str], long_name: str) -> Entry:
+    name = long_name or _name(block)
+    name = pax.get("path") or name
+    if "size" in pax:
+        if not re.fullmatch(r"[+-]?[0-9]+", pax["size"]) or int(pax["size"]) < 0:
+            raise _HeaderError
+        length = int(pax["size"])
+    flag = block[156:157]
+    if flag == b"\0":
+        flag = b"5" if name.endswith("/") else b"0"
+    sparse = flag == b"S" or any(key.startswith("GNU.sparse.") for key in pax)
+    if flag in _HEADER_ONLY or sparse:
+        length = 0
+    present = max(0, min(length, size - data))
+    return Entry(name, flag, sparse, head, data, length, present)
+
+
+def _block(file: BinaryIO, at: int) -> bytes:
+    """Read the header block at an offset and check it."""
+    file.seek(at)
+    block = file.read(BLOCK)
+    if not block:
+        raise _End(marker=False)
+    if len(block) < BLOCK:
+        raise _Ends
+    if not any(block):
+        second = file.read(BLOCK)
+        if not second or (len(second) == BLOCK and not any(second)):
+            raise _End(marker=True)
+        raise _Ends if len(second) < BLOCK else _HeaderError
+    unsigned = sum(block[:148]) + 8 * 32 + sum(block[156:])
+    signed = unsigned - 256 * sum(b > 127 for b in block[:148] + block[156:])
+    if _number(block[148:156]) not in (unsigned, signed):
+        raise _HeaderError
+    numbers = [block[100:108], block[108:116], block[116:124], block[136:148]]
+    if block[257:262] == b"ustar":
+        numbers += [block[329:337], block[337:345]]
+    for field in numbers:
+        _number(field)
+    return block
+
+
+def _number(field: bytes) -> int:
+    """Read an octal or a base-256 number."""
+    if field[0] & 0x80:
+        value = int.from_bytes(bytes([field[0] & 0x7F]) + field[1:], "big")
+        if field[0] & 0x40:
+            value -= 1 << (8 * len(field) - 1)
+        if not -(1 << 63) <= value < 1 << 63:
+            raise _HeaderError
+        return value
+    digits = field.strip(b" \0").partition(b"\0")[0]
+    if not digits:
+        return 0
+    if not re.fullmatch(rb"[0-7]+", digits):
+        raise _HeaderError
+    return int(digits, 8)
+
+
+def _name(block: bytes) -> str:
+    name = block[:100].partition(b"\0")[0]
+    if block[257:263] == b"ustar\0":
+        star = block[508:512] == b"tar\0"
+        prefix = block[345 : 476 if star else 500].partition(b"\0")[0]
+        if prefix:
+            name = prefix + b"/" + name
+    return name.decode(errors="surrogateescape")
+
+
+def _pax(body: bytes) -> dict[str, str]:
+    """Read the records "LENGTH key=value\\n" of an extended header."""
+    out: dict[str, str] = {}
+    while body:
+        digits, space, _ = body.partition(b" ")
+        if not space or not digits.isdigit():
+            raise _HeaderError
+        length = int(digits)
+        if length > len(body) or length < len(digits) + 2 or body[length - 1 : length] != b"\n":
+            raise _HeaderError
+        key, equals, value = body[len(digits) + 1 : length - 1].partition(b"=")
+        if not equals or not key:
+            raise _HeaderError
+        out[key.decode(errors="surrogateescape")] = value.decode(errors="surrogateescape")
+        body = body[length:]
+    return out
+
+
+def _resync(file: BinaryIO, at: int) -> int:
+    """Find the next sound header at or after a block boundary, -1 if there is none."""
+    while True:
+        file.seek(at)
+        block = file.read(BLOCK)
+        if len(block) < BLOCK:
+            return -1
+        if _sound(block):
+            return at
+        at += BLOCK
+
+
+def _sound(block: bytes) -> bool:
+    """Report whether a block has the magic of a POSIX or GNU header and its own checksum."""
+    field = block[148:156].strip(b" \0")
+    if block[257:262] != b"ustar" or not re.fullmatch(rb"[+-]?[0-7]+", field):
+        return False
+    return int(field, 8) == sum(block[:148]) + 8 * 32 + sum(block[156:])

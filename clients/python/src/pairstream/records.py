@@ -1,0 +1,545 @@
+"""A dataclass for every record on the topics, with numpy views of its columns.
+
+`unmarshal` checks, decodes and validates a value; `marshal` validates and encodes a record into the bytes that the Go
+programs write. Columns are read-only views of the value: whoever keeps a record keeps its value in memory. Copy what
+shall be kept alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import InvalidError, RecordError, UnknownSchemaError
+from .ids import image_id, pair_id
+from .wire import MAX_BATCH, MAX_MEASURES, MAX_NOUNS, Encoder, Kind, Shape, decode, shape_of
+
+MAX_CAPTION_BYTES = 8 << 10
+MAX_IMAGE_BYTES = 20 << 20
+MAX_URI_BYTES = 2 << 10
+MAX_NAME_BYTES = 256
+MAX_DIM = 4096
+CHUNK_MEMBERS = 1024
+
+UNIT_TOLERANCE = 1e-3
+SIMILARITY_TOLERANCE = 1e-3
+
+Int32 = Annotated[int, Shape(Kind.INT32)]
+Int64 = Annotated[int, Shape(Kind.INT64)]
+Float32 = Annotated[float, Shape(Kind.FLOAT32)]
+Float64 = Annotated[float, Shape(Kind.FLOAT64)]
+Id = Annotated[bytes, Shape(Kind.BYTES, 16)]
+Digest = Annotated[bytes, Shape(Kind.BYTES)]
+Blob = Annotated[bytes | memoryview, Shape(Kind.BYTES, copy=False)]
+Int32s = Annotated[NDArray[np.int32], Shape(Kind.COLUMN, dtype=np.dtype("<i4"))]
+Floats32 = Annotated[NDArray[np.float32], Shape(Kind.COLUMN, dtype=np.dtype("<f4"))]
+Float16s = Annotated[NDArray[np.float16], Shape(Kind.COLUMN, dtype=np.dtype("<f2"))]
+Ids = Annotated[NDArray[np.uint8], Shape(Kind.COLUMN, dtype=np.dtype("u1"))]
+
+_NO_ID = bytes(16)
+
+
+def _optional(default: Any) -> Any:
+    """A field that is left out of the record when it is empty."""
+    if callable(default):
+        return field(default_factory=default, metadata={"optional": True})
+    return field(default=default, metadata={"optional": True})
+
+
+def _int32s() -> NDArray[np.int32]:
+    return np.empty(0, dtype="<i4")
+
+
+def _floats32() -> NDArray[np.float32]:
+    return np.empty(0, dtype="<f4")
+
+
+class Record:
+    """What all records have: their schema, and a check of their values."""
+
+    __slots__ = ()
+    SCHEMA: ClassVar[str]
+
+    def validate(self) -> None:
+        """Raise InvalidError for the first value that is wrong."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupID:
+    """The name of a group: its lane and its number in that lane."""
+
+    lane: Int32
+    seq: Int64
+
+    def __str__(self) -> str:
+        return f"{self.lane}/{self.seq}"
+
+    def validate(self) -> None:
+        _want(self.lane >= 0 and self.seq >= 0, f"group {self} has a negative number")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageRef:
+    """Where the encoded bytes of one image are: a range of an object."""
+
+    uri: str
+    offset: Int64 = 0
+    size: Int64
+
+    def validate(self) -> None:
+        _name("image uri", self.uri, MAX_URI_BYTES)
+        _want(0 < self.size <= MAX_IMAGE_BYTES, f"image size {self.size}, want 1..{MAX_IMAGE_BYTES} bytes")
+        _want(0 <= self.offset <= (1 << 63) - 1 - self.size, f"image offset {self.offset} is out of range")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pair(Record):
+    """One crawled image and one of its captions. Exactly one of image and inline is set."""
+
+    SCHEMA: ClassVar[str] = "pairstream.pair/1"
+
+    id: Id
+    image_id: Id
+    image: ImageRef | None = _optional(None)
+    inline: Blob = _optional(b"")
+    caption: str
+    source: str = _optional("")
+    crawl_time: Int64 = _optional(0)
+
+    def validate(self) -> None:
+        _caption("caption", self.caption)
+        _want((self.image is None) != (len(self.inline) == 0), "a pair has either an image reference or inline bytes")
+        if self.image is not None:
+            self.image.validate()
+        else:
+            _want(len(self.inline) <= MAX_IMAGE_BYTES, f"inline image of {len(self.inline)} bytes, want at most {MAX_IMAGE_BYTES}")
+            _want(image_id(self.inline) == self.image_id, f"image id {self.image_id.hex()} does not match the inline image")
+        _text("source", self.source, MAX_URI_BYTES)
+        _pair_id(self.id, self.image_id, self.caption)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seal(Record):
+    """Closes the open group of its lane; final: the crawl ends here."""
+
+    SCHEMA: ClassVar[str] = "pairstream.seal/1"
+
+    final: bool = False
+    note: str = _optional("")
+    repeats: Int64 = _optional(0)
+
+    def validate(self) -> None:
+        _want(self.repeats >= 0, f"{self.repeats} repeats")
+        _text("note", self.note, MAX_CAPTION_BYTES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Embedding(Record):
+    """A pair with the unit vectors of its image and of its caption."""
+
+    SCHEMA: ClassVar[str] = "pairstream.embedding/1"
+
+    id: Id
+    image_id: Id
+    image: ImageRef
+    caption: str
+    v: Float16s
+    t: Float16s
+    similarity: Float32
+    model: str
+
+    def validate(self) -> None:
+        _caption("caption", self.caption)
+        self.image.validate()
+        _pair_id(self.id, self.image_id, self.caption)
+        _want(len(self.v) <= MAX_DIM, f"vectors of {len(self.v)} values, want at most {MAX_DIM}")
+        _unit_rows("v", self.v, 1, len(self.v))
+        _unit_rows("t", self.t, 1, len(self.v))
+        _similarity("similarity", self.similarity)
+        dot = float(self.v.astype(np.float64) @ self.t.astype(np.float64))
+        _want(abs(dot - self.similarity) <= SIMILARITY_TOLERANCE, f"similarity is {self.similarity:g}, but v . t is {dot:g}")
+        _name("model", self.model)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal(Record):
+    """Stands in the place of an embedding for a pair whose image cannot be had."""
+
+    SCHEMA: ClassVar[str] = "pairstream.refusal/1"
+
+    id: Id
+    image_id: Id
+    reason: str
+
+    def validate(self) -> None:
+        _want(any(self.id), "pair id is missing")
+        _want(any(self.image_id), "image id is missing")
+        _name("reason", self.reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NeighborChunk(Record):
+    """What the indexer found for consecutive members of a group, as columns."""
+
+    SCHEMA: ClassVar[str] = "pairstream.neighbor_chunk/1"
+
+    group: GroupID
+    start: Int32
+    ids: Ids
+    k: Int32
+    v2t: Int32s = _optional(_int32s)
+    k1: Int32
+    se: Int32s = _optional(_int32s)
+    cluster: Int32s
+    obj_end: Int32s
+    obj: Int32s = _optional(_int32s)
+
+    def validate(self) -> None:
+        self.group.validate()
+        n = len(self.ids) // 16
+        _want(len(self.ids) % 16 == 0 and 0 < n <= CHUNK_MEMBERS, f"{len(self.ids)} bytes of ids, want 16 for each of 1..{CHUNK_MEMBERS} members")
+        _want(self.start >= 0 and self.start % CHUNK_MEMBERS == 0 and self.start + n < 1 << 31, f"start {self.start}, want a multiple of {CHUNK_MEMBERS}")
+        _want(len(self.cluster) == n, f"cluster has {len(self.cluster)} values, want {n}")
+        _want(bool(self.ids.reshape(n, 16).any(axis=1).all()), "a pair id is missing")
+        _want(bool((self.cluster >= 0).all()), "a cluster is negative")
+        _neighbors("v2t", self.v2t, n, self.k)
+        _neighbors("se", self.se, n, self.k1)
+        self._validate_objects(n)
+
+    def _validate_objects(self, n: int) -> None:
+        _want(len(self.obj_end) == n, f"obj_end has {len(self.obj_end)} values, want {n}")
+        start = 0
+        for i, end in enumerate(self.obj_end.tolist()):
+            _want(start <= end <= len(self.obj), f"obj_end goes from {start} to {end} of {len(self.obj)}")
+            nouns = self.obj[start:end]
+            _want(bool((nouns >= 0).all()) and bool((np.diff(nouns) > 0).all()), f"obj of member {i} is not ascending")
+            start = end
+        _want(start == len(self.obj), f"obj has {len(self.obj)} values, obj_end says {start}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Group(Record):
+    """The manifest that follows a group's last chunk."""
+
+    SCHEMA: ClassVar[str] = "pairstream.group/1"
+
+    group: GroupID
+    first_seq: Int64
+    end_seq: Int64
+    count: Int32
+    duplicates: Int64
+    repeats: Int64 = _optional(0)
+    chunks: Int32
+    dim: Int32
+    clusters: Int32
+    min_similarity: Float32
+    max_similarity: Float32
+    nouns: list[str] = _optional(list)
+    model: str
+    closed: str
+    k: Int32
+    k1: Int32
+    k2: Int32
+    p: Float64
+    min_count: Int32
+    modality: str
+    digest: Digest
+
+    def validate(self) -> None:
+        self.group.validate()
+        _want(self.count > 0 and self.chunks == -(-self.count // CHUNK_MEMBERS), f"group of {self.count} pairs in {self.chunks} chunks")
+        _want(0 <= self.first_seq <= self.end_seq, f"places from {self.first_seq} to {self.end_seq}")
+        places = self.end_seq - self.first_seq
+        _want(0 <= self.repeats <= places, f"{self.repeats} repeats in {places} places")
+        _want(0 <= self.duplicates <= places - self.repeats - self.count, f"{self.count} pairs and {self.duplicates} duplicates in {places} places")
+        _want(0 < self.dim <= MAX_DIM, f"dim {self.dim}, want 1..{MAX_DIM}")
+        _want(0 < self.clusters <= self.count, f"{self.clusters} clusters of {self.count} pairs")
+        _want(min(self.k, self.k1, self.k2, self.min_count) >= 0, "k, k1, k2, min_count: want none negative")
+        _want(0 <= self.p <= 1, f"p is {self.p:g}, want 0..1")
+        _want(len(self.digest) == 32, f"digest of {len(self.digest)} bytes, want 32")
+        _similarity("min_similarity", self.min_similarity)
+        _similarity("max_similarity", self.max_similarity)
+        _want(self.min_similarity <= self.max_similarity, f"similarities from {self.min_similarity:g} to {self.max_similarity:g}")
+        _want(len(self.nouns) <= MAX_NOUNS, f"{len(self.nouns)} nouns, want at most {MAX_NOUNS}")
+        for i, noun in enumerate(self.nouns):
+            _name("noun", noun)
+            _want(i == 0 or self.nouns[i - 1].encode() < noun.encode(), f"noun {noun!r} is not after the one before")
+        _one_of("closed", self.closed, "count", "seal", "model")
+        _one_of("modality", self.modality, "image", "text")
+        _name("model", self.model)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Positive:
+    """An image that shows the same as the anchor's (GPN-S eq. 9)."""
+
+    image_id: Id
+    image: ImageRef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sample:
+    """One pair of a mini-batch."""
+
+    id: Id
+    image_id: Id
+    image: ImageRef
+    text: str
+    replaced: bool = False
+    position: Int32
+    positive: Positive | None = _optional(None)
+    partners: Int32s = _optional(_int32s)
+
+    def validate(self) -> None:
+        _caption("text", self.text)
+        self.image.validate()
+        _want(self.position >= 0, f"position {self.position} is negative")
+        if self.replaced:
+            _want(self.id != _NO_ID, "pair id is missing")
+        else:
+            _pair_id(self.id, self.image_id, self.text)
+        _want(self.image_id != _NO_ID, "image id is missing")
+        if self.positive is not None:
+            _want(self.positive.image_id != _NO_ID, "positive: image id is missing")
+            self.positive.image.validate()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Batch(Record):
+    """One mini-batch of one epoch of a group, in training order."""
+
+    SCHEMA: ClassVar[str] = "pairstream.batch/1"
+
+    group: GroupID
+    epoch: Int32
+    sequence: Int32
+    batches: Int32
+    strategy: str
+    samples: list[Sample]
+    m: Int32
+    i2t: Int32s = _optional(_int32s)
+    t2i: Int32s = _optional(_int32s)
+
+    def validate(self) -> None:
+        self.group.validate()
+        n = len(self.samples)
+        _want(0 < n <= MAX_BATCH, f"batch of {n} samples, want 1..{MAX_BATCH}")
+        _want(self.epoch >= 0 and 0 <= self.sequence < self.batches, f"epoch {self.epoch}, batch {self.sequence} of {self.batches}")
+        _want(self.m >= 0 and len(self.i2t) == len(self.t2i) == n * self.m, f"{len(self.i2t)} and {len(self.t2i)} candidates, want {n} x {self.m}")
+        _one_of("strategy", self.strategy, "random", "grit", "gns")
+        for i, sample in enumerate(self.samples):
+            try:
+                sample.validate()
+            except InvalidError as err:
+                raise InvalidError(f"sample {i}: {err}") from None
+        self._validate_links()
+
+    def _validate_links(self) -> None:
+        n, m = len(self.samples), self.m
+        for i, sample in enumerate(self.samples):
+            partners = sample.partners.tolist()
+            for p in partners:
+                _want(0 <= p < n and p != i, f"sample {i} of {n} has partner {p}")
+                _want(self.samples[p].image_id == sample.image_id, f"sample {i} has partner {p}, which shows another image")
+            _want(len(set(partners)) == len(partners), f"sample {i} has a partner twice")
+            for name, column in (("i2t", self.i2t), ("t2i", self.t2i)):
+                _candidates(name, column[i * m : (i + 1) * m].tolist(), i, n, partners)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mask:
+    """Takes one image of a batch out of training: it could be read when the pair was embedded, and cannot be now."""
+
+    sample: Int32  # its place in the batch
+    positive: bool = _optional(False)  # only the image of its positive: the sample's own image stands in for that
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ScoredBatch(Batch):
+    """A batch with Con-D's probability of a match for every candidate (MAFA section 4.1)."""
+
+    SCHEMA: ClassVar[str] = "pairstream.scored_batch/1"
+    RESERVED_KEY: ClassVar[bytes] = b"Batch"
+
+    model: str
+    prob_i2t: Floats32 = _optional(_floats32)
+    prob_t2i: Floats32 = _optional(_floats32)
+    masked: list[Mask] = _optional(list)
+    drawn: str = _optional("")
+
+    def validate(self) -> None:
+        Batch.validate(self)
+        _text("drawn", self.drawn, MAX_NAME_BYTES)
+        for name, probs, candidates in (("prob_i2t", self.prob_i2t, self.i2t), ("prob_t2i", self.prob_t2i, self.t2i)):
+            _want(len(probs) == len(candidates), f"{name} has {len(probs)} values for {len(candidates)} candidates")
+            _want(bool(((probs >= 0) & (probs <= 1)).all()), f"{name} holds a value outside 0..1")
+            _want(not bool(probs[candidates == -1].any()), f"{name} holds a value where there is no candidate")
+        _name("model", self.model)
+        _masks(self.masked, len(self.samples))
+        gone = np.zeros(len(self.samples) + 1, dtype=bool)  # the last place is that of no candidate, -1
+        gone[[m.sample for m in self.masked if not m.positive]] = True
+        for probs, candidates in ((self.prob_i2t, self.i2t), (self.prob_t2i, self.t2i)):
+            out = gone[candidates] | np.repeat(gone[:-1], self.m)
+            _want(not bool(probs[out].any()), "a probability of a masked sample is not 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FeatureBlock(Record):
+    """What the training model made of a mini-batch, in training order."""
+
+    SCHEMA: ClassVar[str] = "pairstream.feature_block/1"
+
+    group: GroupID
+    epoch: Int32
+    sequence: Int32
+    positions: Int32s
+    dim: Int32
+    v: Float16s
+    t: Float16s
+    step: Int64
+    masked: list[Mask] = _optional(list)  # samples that the step did not learn from
+
+    def validate(self) -> None:
+        self.group.validate()
+        rows = len(self.positions)
+        _want(0 < self.dim <= MAX_DIM and 0 < rows <= MAX_BATCH, f"{rows} rows of {self.dim} values, want 1..{MAX_BATCH} of 1..{MAX_DIM}")
+        _want(min(self.epoch, self.sequence, self.step) >= 0, f"epoch {self.epoch}, batch {self.sequence}, step {self.step}: want none negative")
+        _want(bool((self.positions >= 0).all()), "a position is negative")
+        _unit_rows("v", self.v, rows, self.dim)
+        _unit_rows("t", self.t, rows, self.dim)
+        _masks(self.masked, rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Progress(Record):
+    """A report of the trainer or of an evaluation, for people and dashboards."""
+
+    SCHEMA: ClassVar[str] = "pairstream.progress/1"
+
+    kind: str
+    step: Int64
+    values: dict[str, Float64] = _optional(dict)
+    checkpoint: str = _optional("")
+    time: Int64 = _optional(0)
+
+    def validate(self) -> None:
+        _one_of("kind", self.kind, "step", "eval", "checkpoint")
+        _want(self.step >= 0, f"step {self.step} is negative")
+        _want(self.kind != "checkpoint" or self.checkpoint != "", "checkpoint is empty")
+        _text("checkpoint", self.checkpoint, MAX_URI_BYTES)
+        _want(len(self.values) <= MAX_MEASURES, f"{len(self.values)} values, want at most {MAX_MEASURES}")
+        for name, value in self.values.items():
+            _name("name of a value", name)
+            _want(math.isfinite(value), f"{name} is {value:g}")
+
+
+RECORDS: dict[str, type[Record]] = {
+    r.SCHEMA: r for r in (Pair, Seal, Embedding, Refusal, NeighborChunk, Group, Batch, ScoredBatch, FeatureBlock, Progress)
+}
+SHAPES: dict[str, Shape] = {schema: shape_of(record) for schema, record in RECORDS.items()}
+
+
+def unmarshal(schema: str, value: bytes | bytearray | memoryview) -> Record:
+    """Check, decode and validate the value of a message whose schema header is schema."""
+    if schema not in SHAPES:
+        raise UnknownSchemaError(f"decoding: unknown schema {schema[:64]!r}, want one of {', '.join(sorted(SHAPES))}")
+    try:
+        record: Record = decode(value, SHAPES[schema])
+        record.validate()
+    except RecordError as err:
+        raise type(err)(f"decoding {schema}: {err}") from None
+    return record
+
+
+def marshal(record: Record) -> bytes:
+    """Validate and encode a record."""
+    try:
+        record.validate()
+    except RecordError as err:
+        raise type(err)(f"encoding {record.SCHEMA}: {err}") from None
+    return Encoder().encode(record, SHAPES[record.SCHEMA])
+
+
+def _want(ok: bool, message: str) -> None:
+    if not ok:
+        raise InvalidError(message)
+
+
+def _caption(name: str, text: str) -> None:
+    # What Go takes for white space; Python's strip knows four control characters more.
+    _want(text.strip(WHITE_SPACE) != "", f"{name} is empty")
+    _text(name, text, MAX_CAPTION_BYTES)
+
+
+WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+
+
+def _name(name: str, text: str, most: int = MAX_NAME_BYTES) -> None:
+    _want(text != "", f"{name} is empty")
+    _text(name, text, most)
+
+
+def _text(name: str, text: str, most: int) -> None:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise InvalidError(f"{name} is not UTF-8") from None
+    _want(size <= most, f"{name} has {size} bytes, want at most {most}")
+
+
+def _one_of(name: str, text: str, *known: str) -> None:
+    _want(text in known, f"{name} is {text[:64]!r}, want one of {', '.join(known)}")
+
+
+def _pair_id(got: bytes, image: bytes, caption: str) -> None:
+    _want(image != _NO_ID, "image id is missing")
+    want = pair_id(image, caption)
+    _want(got == want, f"pair id {got.hex()} does not match its image id and caption ({want.hex()})")
+
+
+def _similarity(name: str, value: float) -> None:
+    _want(abs(value) <= 1 + 3 * UNIT_TOLERANCE, f"{name} is {value:g}, want -1..1")
+
+
+def _unit_rows(name: str, values: NDArray[np.float16], rows: int, dim: int) -> None:
+    _want(dim > 0 and len(values) == rows * dim, f"{name} has {len(values)} values, want {rows} rows of {dim}")
+    table = values.reshape(rows, dim).astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        norms = np.sqrt((table * table).sum(axis=1))
+        _want(bool((np.abs(norms - 1) <= UNIT_TOLERANCE).all()), f"a row of {name} does not have norm 1")
+
+
+def _neighbors(name: str, positions: NDArray[np.int32], n: int, k: int) -> None:
+    _want(k >= 0 and len(positions) == n * k, f"{name} has {len(positions)} values, want {n} x {k}")
+    if k == 0:
+        return
+    rows = positions.reshape(n, k)
+    _want(bool((rows >= -1).all()), f"{name} holds a position below -1")
+    _want(not bool(((rows[:, :-1] == -1) & (rows[:, 1:] != -1)).any()), f"{name} holds a position after -1")
+
+
+def _masks(masks: list[Mask], n: int) -> None:
+    """Check that masks name samples of a batch of n, each image once, in order."""
+    for i, m in enumerate(masks):
+        _want(0 <= m.sample < n, f"sample {m.sample} of {n} is masked")
+        _want(i == 0 or (masks[i - 1].sample, masks[i - 1].positive) < (m.sample, m.positive), f"mask {i} is of sample {m.sample}: want each once, in order")
+        _name("reason of a mask", m.reason)
+
+
+def _candidates(name: str, row: list[int], anchor: int, n: int, partners: list[int]) -> None:
+    """Check the candidates of one anchor: other samples, each once, no partners; after the last of them only -1."""
+    taken, ended = set(partners), False
+    for c in row:
+        if c == -1:
+            ended = True
+            continue
+        _want(0 <= c < n and c != anchor, f"{name}: anchor {anchor} of {n} has candidate {c}")
+        _want(not ended, f"{name}: anchor {anchor} has candidate {c} after -1")
+        _want(c not in taken, f"{name}: anchor {anchor} has candidate {c} twice, or as a partner too")
+        taken.add(c)

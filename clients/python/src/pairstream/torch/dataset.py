@@ -1,0 +1,162 @@
+"""Scored mini-batches as a dataset for torch's DataLoader."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import IterableDataset, get_worker_info
+
+from ..config import Config
+from ..errors import CheckpointError, ImageError, InvalidError, SettingError
+from ..reader import Position, Reader, lanes_of
+from ..records import Sample, ScoredBatch, Seal
+from ..rng import generator
+from ..topics import SCORED
+from .batch import Batch, links
+from .images import Images, Transform
+
+State = dict[str, Any]
+
+
+class ScoredBatches(IterableDataset[Batch]):
+    """The mini-batches of this rank's lanes, in an order that depends on nothing but the lanes' content.
+
+    Use it as DataLoader(batches, batch_size=None, num_workers=W): whole mini-batches come out, the same for every W. Of R
+    ranks (by default torchrun's RANK and WORLD_SIZE), rank r has the lanes that leave the rest r by R, as in the built-in
+    trainer. Lanes take strict turns; those that have ended with a final seal are left out; when all have, iteration ends.
+
+    `state_dict()` says how far iteration is, and `load_state_dict()` goes on from there, as torchdata's StatefulDataLoader
+    expects. Each batch carries the same in its field after, for trainers that save what they have trained on.
+
+    A sample whose image cannot be read is dropped, and counted in the batch's dropped; a batch of which nothing is left
+    raises ImageError. ReadTimeout comes when a lane has nothing new for timeout seconds, GapError and RecordError as from
+    Reader. The dataset reads ahead no further than its own batch: let DataLoader's workers prefetch.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        transform: Transform,
+        tokenize: Callable[[list[str]], Any] | None = None,
+        positives: bool = False,
+        seed: int = 0,
+        rank: int | None = None,
+        world: int | None = None,
+        lanes: Sequence[int] | None = None,
+        images: Images | None = None,
+        threads: int = 4,
+        timeout: float = 600.0,
+    ) -> None:
+        self.config, self.transform, self.tokenize = config, transform, tokenize
+        self.positives, self.seed, self.threads, self.timeout = positives, seed, threads, timeout
+        self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
+        self.world = int(os.environ.get("WORLD_SIZE", "1")) if world is None else world
+        if not 0 <= self.rank < self.world:
+            raise SettingError(f"RANK is {self.rank} of WORLD_SIZE {self.world}, want 0 or more and less than it")
+        self.images = images if images is not None else Images()
+        every = list(range(lanes_of(config, SCORED))) if lanes is None else list(lanes)
+        self.lanes = every[self.rank :: self.world]
+        if not self.lanes:
+            raise SettingError(f"RANK is {self.rank} of {self.world}, and {len(every)} lanes leave it none")
+        self._state: State = start_of(self.lanes)
+
+    def state_dict(self) -> State:
+        """Return how far iteration is."""
+        return copy.deepcopy(self._state)
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from a state of the same lanes."""
+        found = [lane["lane"] for lane in state["lanes"]]
+        if found != self.lanes or not 0 <= state["turn"] < len(found):
+            raise CheckpointError(f"the state is of lanes {found}, this rank has {self.lanes} (LANES, RANK, WORLD_SIZE)")
+        self._state = {"index": 0} | copy.deepcopy(state)
+
+    def __iter__(self) -> Iterator[Batch]:
+        worker = get_worker_info()
+        number, workers = (worker.id, worker.num_workers) if worker else (0, 1)
+        at = copy.deepcopy(self._state)
+        positions = {lane["lane"]: Position(**lane["scored"]) for lane in at["lanes"] if not lane["ended"]}
+        if not positions:
+            return
+        with Reader(self.config, SCORED, positions, timeout=self.timeout) as reader, ThreadPoolExecutor(self.threads) as pool:
+            while (record := self._next(reader, at)) is not None:
+                mine = at["index"] % workers == number
+                at["index"] += 1
+                if not mine:
+                    continue
+                batch = self._load(record, pool)
+                batch.after = copy.deepcopy({k: v for k, v in at.items() if k != "index"})
+                self._state = copy.deepcopy(at)
+                yield batch
+
+    def _next(self, reader: Reader, at: State) -> ScoredBatch | None:
+        """Take the next batch in turn, and move the state past it; None if every lane has ended."""
+        while True:
+            lanes = at["lanes"]
+            place = next((i % len(lanes) for i in range(at["turn"], at["turn"] + len(lanes)) if not lanes[i % len(lanes)]["ended"]), None)
+            if place is None:
+                return None
+            lane = lanes[place]
+            message = reader.next(lane["lane"])
+            record = message.record()
+            lane["scored"] = {"offset": message.after.offset, "seq": message.after.seq}
+            if isinstance(record, ScoredBatch):
+                lane["features"] += 1
+                at["turn"] = (place + 1) % len(lanes)
+                return record
+            if not isinstance(record, Seal):
+                raise InvalidError(f"scored, lane {message.lane}, offset {message.offset}: {record.SCHEMA} does not belong on this topic")
+            lane["ended"] = record.final
+
+    def _load(self, record: ScoredBatch, pool: ThreadPoolExecutor) -> Batch:
+        gone = {(m.sample, m.positive): m.reason for m in record.masked}
+        made = list(pool.map(lambda row: self._sample(record, row, gone), range(len(record.samples))))
+        keep = [i for i, m in enumerate(made) if not isinstance(m, ImageError)]
+        if not keep:
+            assert isinstance(made[0], ImageError)
+            raise ImageError(f"no sample of batch {record.sequence} of group {record.group}, epoch {record.epoch}, has a readable image: {made[0]}")
+        images, positives = zip(*(made[i] for i in keep), strict=True)  # type: ignore[misc]
+        texts = [record.samples[i].text for i in keep]
+        return Batch(
+            lane=record.group.lane, group=record.group, epoch=record.epoch, sequence=record.sequence, seed=self.seed,
+            positions=torch.tensor([record.samples[i].position for i in keep]), texts=texts,
+            tokens=self.tokenize(texts) if self.tokenize else None, images=torch.stack(images),
+            positives=torch.stack(positives) if self.positives else None, dropped=len(made) - len(keep), **links(record, keep),
+        )  # fmt: skip
+
+    def _sample(self, record: ScoredBatch, row: int, gone: dict[tuple[int, bool], str]) -> tuple[Tensor, Tensor | None] | ImageError:
+        """Return the sample's image and what it should be close to; an error if the record masks it, or it cannot be read."""
+        sample = record.samples[row]
+        if (row, False) in gone:
+            return ImageError(f"image {sample.image_id.hex()} is masked: {gone[row, False]}")
+        try:
+            image = self._view(record, "image", row, sample, own=True)
+            if not self.positives:
+                return image, None
+            return image, self._view(record, "positive", row, sample, own=(row, True) in gone)
+        except ImageError as err:
+            return err
+
+    def _view(self, record: ScoredBatch, purpose: str, row: int, sample: Sample, *, own: bool) -> Tensor:
+        """Return a variation of the sample's own image, or of its positive if it has one."""
+        ref, image = sample.image, sample.image_id
+        if not own and sample.positive is not None:
+            ref, image = sample.positive.image, sample.positive.image_id
+        draw = generator(self.seed, purpose, record.group.lane, record.group.seq, record.epoch, record.sequence, row)
+        return self.transform(self.images.decode(ref, image), draw)
+
+
+def start_of(lanes: Sequence[int]) -> State:
+    """Return the state of a dataset that has read nothing."""
+    return {
+        "lanes": [{"lane": lane, "scored": {"offset": 0, "seq": 0}, "features": 0, "ended": False} for lane in lanes],
+        "turn": 0,
+        "index": 0,
+    }

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import io
+import json
+import random
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import pairstream
+
+from pairstream import Config, PairProducer, PairstreamError, Reader, shards
+from pairstream.records import Seal
+from pairstream.topics import PAIRS
+
+NewLog = Callable[..., Config]
+JPEG = b"\xff\xd8 a picture "
+
+
+def add(tar: tarfile.TarFile, name: str, content: bytes, kind: bytes = tarfile.REGTYPE) -> None:
+    info = tarfile.TarInfo(name)
+    info.size, info.type = len(content), kind
+    tar.addfile(info, io.BytesIO(content))
+
+
+def good(path: Path, style: int) -> None:
+    with tarfile.open(path, "w", format=style) as tar:
+        add(tar, "./", b"", tarfile.DIRTYPE)
+        for i in range(20):
+            key = f"./some/folder {i}/" + "long" * (40 if i == 3 else 1) + f"-é{i}"
+            add(tar, key + ".jpg", JPEG + bytes([i]))
+            add(tar, key + ".txt", f"  caption {i} – 猫\u3000\n".encode())
+            meta = {"caption": f"another {i}", "url": f"http://x/{i}"} if i % 2 else {"Captions": [f"one {i}", f"two {i}", f"one {i}"], "caption": None}
+            add(tar, key + ".json", json.dumps(meta, ensure_ascii=bool(i % 3)).encode())
+            add(tar, key + ".cls", b"7")
+
+
+def bad(path: Path) -> None:
+    with tarfile.open(path, "w") as tar:
+        for name, content in [
+            ("a.jpg", JPEG), ("a.jpg", JPEG), ("a.txt", b"one"), ("a.txt", b"two"), ("b.txt", b"no picture"), ("c.jpg", JPEG),
+            ("d.jpg", b""), ("d.txt", b"no bytes"), ("e.jpg", JPEG), ("e.txt", b" \n "), ("f.jpg", JPEG), ("f.txt", b"broken \xff\xfe text"),
+            ("g.jpg", JPEG), ("g.txt", b"x" * 9000), ("h.png", JPEG), ("h.json", b'{"caption": 7, "captions": ["fine", null, "fine"]}'),
+            ("i.webp", JPEG), ("i.json", b'{"captions": {"no": "list"}}'), ("../up.jpg", JPEG), ("/etc/abs.jpg", JPEG), ("a\\..\\b.jpg", JPEG),
+            ("j.jpg", JPEG), ("j.json", b'{"CAPTION": "folded \\ud83d\\ude00 \\ud800 half"}'), ("k.jpeg", JPEG), ("k.json", b'{"caption": "raw \xff byte"}'),
+            ("l.jpg", JPEG), ("l.json", b"null"), ("m.json", b'{"width": 3}'), (".hidden.jpg", JPEG), ("noext", JPEG), ("n.seg.PNG", JPEG),
+            ("o.jpg", JPEG), ("o.json", b'{"caption":"last","caption":"wins","url":"http://\xff/"}'), ("o.txt", b"x" * ((1 << 20) + 1)),
+            ("p.JPG", JPEG), ("p.TXT", b"\x1c not white \x1f"), ("q.jpg", JPEG), ("q.json", b'{"url": 3, "caption": "no url"}'),
+        ]:  # fmt: skip
+            add(tar, name, content)
+        link = tarfile.TarInfo("r.jpg")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+        huge = tarfile.TarInfo("s.jpg")
+        huge.size = (20 << 20) + 1
+        tar.addfile(huge, io.BytesIO(bytes(huge.size)))
+        add(tar, "s.txt", b"too large")
+
+
+def produced(config: Config, lanes: int) -> list[list[tuple[str, bytes]]]:
+    out = []
+    for lane in range(lanes):
+        with Reader(config, PAIRS, lane) as reader:
+            found: list[tuple[str, bytes]] = []
+            while not found or found[-1][0] != Seal.SCHEMA:
+                m = reader.next(lane, 20)
+                found.append((m.schema, m.value))
+            assert reader.poll(lane, 0.3) is None
+            out.append(found)
+    return out
+
+
+def compare(new_log: NewLog, folder: Path, lanes: int = 3) -> shards.Totals:
+    """Publish the tars of a folder from Go and from Python, and want the same bytes in the same lanes in the same order."""
+    ours, theirs = new_log(lanes), new_log(lanes)
+    with PairProducer(ours) as producer:
+        totals = shards.publish(producer, folder, final=True)
+    pairstream("produce", "--final", str(folder), KAFKA_BROKERS=theirs.brokers[0], NAMESPACE=theirs.namespace, LANES=str(lanes))
+    want, got = produced(theirs, lanes), produced(ours, lanes)
+    assert sum(map(len, want)) == totals.pairs + sum(totals.problems.values()) + totals.seals
+    for w, g in zip(want, got, strict=True):
+        assert g == w
+    return totals
+
+
+def test_whole_tars_are_published_alike(new_log: NewLog, tmp_path: Path) -> None:
+    (tmp_path / "sub dir").mkdir()
+    for name, style in (("a.tar", tarfile.USTAR_FORMAT), ("b (1)!.TAR", tarfile.GNU_FORMAT), ("sub dir/ç.tar", tarfile.PAX_FORMAT)):
+        try:
+            good(tmp_path / name, style)
+        except ValueError:  # ustar has no room for the long name
+            assert style == tarfile.USTAR_FORMAT
+            good(tmp_path / name, tarfile.PAX_FORMAT)
+    totals = compare(new_log, tmp_path)
+    assert (totals.tars, totals.examples, totals.pairs, totals.problems) == (3, 60, 150, {})
+
+
+def test_everything_that_is_wrong_is_published_alike(new_log: NewLog, tmp_path: Path) -> None:
+    bad(tmp_path / "bad.tar")
+    totals = compare(new_log, tmp_path)
+    assert set(totals.problems) == {
+        "entry_duplicate", "image_missing", "caption_missing", "image_empty", "caption_empty", "caption_encoding", "caption_long", "caption_json",
+        "entry_name", "entry_oversize", "entry_type",
+    }  # fmt: skip
+
+
+def test_damaged_tars_are_published_alike(new_log: NewLog, tmp_path: Path) -> None:
+    """Tars cut anywhere, and tars with bytes overwritten anywhere."""
+    good(tmp_path / "whole", tarfile.PAX_FORMAT)
+    whole = (tmp_path / "whole").read_bytes()[:40 * 512]
+    draw = random.Random(17)
+    for i in range(60):
+        damaged = bytearray(whole)
+        if i % 2:
+            at = draw.randrange(len(whole))
+            damaged[at : at + draw.choice([1, 8, 600])] = draw.randbytes(draw.choice([1, 8, 600]))
+        else:
+            del damaged[draw.randrange(len(whole)) :]
+        (tmp_path / f"{i:02}.tar").write_bytes(damaged)
+    (tmp_path / "whole").unlink()
+    totals = compare(new_log, tmp_path)
+    assert {"tar_header", "tar_cut", "tar_no_end"} <= set(totals.problems)
+
+
+def test_paths(tmp_path: Path) -> None:
+    with pytest.raises(PairstreamError, match=r"no \*.tar"):
+        shards.tars(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        shards.tars(tmp_path / "nowhere.tar")
+    (tmp_path / "dir.tar").mkdir()
+    (tmp_path / "x.tar").symlink_to(tmp_path / "dir.tar")
+    with pytest.raises(PairstreamError):
+        shards.tars(tmp_path)
+
+
+def test_scan_needs_no_broker(tmp_path: Path) -> None:
+    good(tmp_path / "a.tar", tarfile.GNU_FORMAT)
+    examples = [x for x in shards.scan([tmp_path / "a.tar"]) if isinstance(x, shards.Example)]
+    assert len(examples) == 20
+    raw = (tmp_path / "a.tar").read_bytes()
+    for e in examples:
+        assert raw[e.image.offset : e.image.offset + e.image.size] == e.encoded

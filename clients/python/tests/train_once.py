@@ -1,0 +1,59 @@
+"""One rank of a job of the tests: train_once.py CRAWL CHECKPOINTS EVERY, with torchrun's environment."""
+
+import dataclasses
+import hashlib
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+from crawl import WORDS
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+import albef
+
+from pairstream import Config
+from pairstream.torch import Images, ScoredBatches, Trainer, augment
+from pairstream.torch.wordpiece import WordPiece
+
+
+def new_model(seed: int = 0) -> albef.ALBEF:
+    torch.manual_seed(seed)
+    shape = albef.Shape(
+        image_size=16, patch_size=8, vision_dim=16, vision_depth=1, vision_heads=2, text_hidden=16, text_layers=2, fusion_layer=1, text_heads=2,
+        text_intermediate=32, vocab_size=len(WORDS), max_positions=16, embed_dim=8, text_tokens=12,
+    )  # fmt: skip
+    return albef.ALBEF(shape, albef.Recipe(dropout=0.1, soft_from_epoch=0), WORDS)
+
+
+def new_trainer(config: Config, folder: Path | str, **options) -> Trainer:  # type: ignore[no-untyped-def]
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    model = new_model()
+    batches = ScoredBatches(
+        config, transform=augment(16), tokenize=WordPiece(WORDS).padded(12), seed=5, timeout=options.pop("patience", 60), images=Images(roots=[]),
+        rank=options.pop("rank", None), world=options.pop("world", None),
+    )  # fmt: skip
+    optimizer = torch.optim.AdamW(model.decay_groups(), lr=1e-3)
+    return Trainer(model, optimizer, batches, folder, **({"every": 2, "timeout": 60, "clip": 1.0} | options))
+
+
+def weights(model: torch.nn.Module) -> str:
+    h = hashlib.sha256()
+    for name, t in sorted(model.state_dict().items()):
+        h.update(name.encode() + t.numpy().tobytes())
+    return h.hexdigest()
+
+
+def main() -> None:
+    config = dataclasses.replace(Config.from_env())
+    slow = float(os.environ.get("SLOW", "0"))
+    trainer = new_trainer(config, sys.argv[1], every=int(sys.argv[2]), observe=lambda *_: time.sleep(slow))
+    print("ready", flush=True)
+    steps = trainer.run()
+    print("done", steps, weights(trainer.model), flush=True)
+
+
+if __name__ == "__main__":
+    main()

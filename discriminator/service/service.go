@@ -1,0 +1,48 @@
+package service
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pairstream/pairstream/discriminator"
+	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Name is the stage's, in metrics and consumer groups.
+const Name = "discriminator"
+
+// Run loads Con-D and scores the lanes that this process is given, until ctx ends.
+func Run(ctx context.Context, tools device.Tools, s Settings) error {
+	images, err := tools.Images(ctx, s.Bucket)
+	if err != nil {
+		return err
+	}
+	worker, err := tools.Worker()
+	if err != nil {
+		return err
+	}
+	m, err := model.Load(ctx, worker, s.Checkpoint, model.LoadOptions{})
+	if err != nil {
+		return fmt.Errorf("COND_CHECKPOINT is %q: %w", s.Checkpoint, err)
+	}
+	defer m.Free()
+	core, err := discriminator.New(ctx, m, discriminator.Options{Part: s.Part})
+	if err != nil {
+		return err
+	}
+	words, err := m.Words()
+	if err != nil {
+		return fmt.Errorf("COND_CHECKPOINT is %q: %w", s.Checkpoint, err)
+	}
+	loader := dataset.NewLoader(images.ForInput(m.Config.ImageSize), m.Config.ImageSize, m.Config.TextTokens, words,
+		s.Run.Seed, dataset.Augmentation(s.Augment))
+	tools.Instruments.Loaded()
+	return tools.Log.Run(ctx, stream.StageSpec{
+		Name: Name, Inputs: []schemas.Topic{schemas.Batches}, Outputs: []schemas.Topic{schemas.Scored},
+		New: newFactory(recorder{core, loader.Drawn()}, loader, tools.Instruments), Counters: tools.Instruments.Counters(),
+	})
+}

@@ -1,0 +1,30 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/service/device"
+)
+
+// Settings are those of the discriminator.
+type Settings struct {
+	Bucket     device.Bucket
+	Checkpoint string `env:"COND_CHECKPOINT" desc:"weights of Con-D, an image-text-matching model with its vocabulary inside"`
+	Part       int    `env:"COND_PART" envDefault:"128" desc:"candidates that go through Con-D's fusion encoder at once"`
+	Run        service.Run
+	Augment    device.Augmentation
+}
+
+// Validate returns every invalid setting of its own, joined.
+func (s Settings) Validate() error {
+	var problems []error
+	if s.Checkpoint == "" {
+		problems = append(problems, errors.New("COND_CHECKPOINT is empty, want a weights file; `pairstream bootstrap` trains a first one"))
+	}
+	if s.Part < 1 {
+		problems = append(problems, fmt.Errorf("COND_PART is %d, want at least 1", s.Part))
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,65 @@
+package service
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pairstream/pairstream/encoder"
+	"github.com/pairstream/pairstream/internal/imaging"
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Name is the stage's, in metrics and consumer groups.
+const Name = "encoder"
+
+// Run loads the model and encodes the lanes that this process is given, until ctx ends.
+func Run(ctx context.Context, tools device.Tools, s Settings) error {
+	cache, err := tools.Images(ctx, s.Bucket)
+	if err != nil {
+		return err
+	}
+	worker, err := tools.Worker()
+	if err != nil {
+		return err
+	}
+	m, err := model.OpenEncoder(ctx, worker, s.Checkpoint, model.EncoderOptions{
+		BatchSize: s.Core.BatchSize, MergesPath: s.Merges, VocabPath: s.Vocab, ImageSize: s.ImageSize,
+	})
+	if err != nil {
+		return fmt.Errorf("ENCODER_CHECKPOINT is %q: %w", s.Checkpoint, err)
+	}
+	defer m.Free()
+	core, err := encoder.New(m, &images{cache: cache.ForInput(m.ImageSize()), pre: m.Preprocessing()}, encoder.Options(s.Core))
+	if err != nil {
+		return err
+	}
+	tools.Instruments.Loaded()
+	log := tools.Log.Config()
+	return tools.Log.Run(ctx, stream.StageSpec{
+		Name: Name, Inputs: []schemas.Topic{schemas.Pairs}, Outputs: []schemas.Topic{schemas.Embeddings},
+		New: newFactory(core, s.spool(log.Namespace, log.Lanes), tools.Instruments), Counters: tools.Instruments.Counters(),
+	})
+}
+
+// images gives the core the pixels of a pair by reference.
+type images struct {
+	cache *shard.Images
+	pre   imaging.Preprocess
+}
+
+// Load implements [encoder.Images].
+func (i *images) Load(ctx context.Context, p *schemas.Pair, dst []float32) (schemas.ImageRef, error) {
+	im, err := i.cache.Get(ctx, *p.Image, p.ImageID)
+	switch {
+	case shard.Permanent(err):
+		return schemas.ImageRef{}, fmt.Errorf("%w: %w", encoder.ErrUnusable, err)
+	case err != nil:
+		return schemas.ImageRef{}, err
+	}
+	i.pre.Into(dst, im)
+	return *p.Image, nil
+}

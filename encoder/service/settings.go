@@ -1,0 +1,56 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/pairstream/pairstream/encoder"
+	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/shard"
+)
+
+// Settings are those of the encoder.
+type Settings struct {
+	Bucket     device.Bucket
+	Checkpoint string `env:"ENCODER_CHECKPOINT" desc:"weights of the dual encoder: pairstream's or CLIP's safetensors, or TorchScript (.pt)"`
+	Merges     string `env:"ENCODER_MERGES" desc:"CLIP's gzipped byte-pair merges, for CLIP and TorchScript"`
+	Vocab      string `env:"ENCODER_VOCAB" desc:"WordPiece vocabulary, for weights without one inside"`
+	ImageSize  int    `env:"ENCODER_IMAGE_SIZE" envDefault:"0" desc:"pixels on a side, for TorchScript"`
+	SpoolDir   string `env:"SPOOL_DIR" desc:"folder, under one of BUCKET_ROOTS, for images that came inline; empty: they are refused"`
+	SpoolBytes int64  `env:"SPOOL_MAX_BYTES" envDefault:"0" desc:"bytes of such images kept, over all lanes: the oldest tars beyond are deleted, and their images masked; 0: all"`
+	Core       Core
+}
+
+// Validate returns every invalid setting of its own, joined.
+func (s Settings) Validate() error {
+	var problems []error
+	if s.Checkpoint == "" {
+		problems = append(problems, errors.New("ENCODER_CHECKPOINT is empty, want a weights file; `pairstream bootstrap` trains a first one"))
+	}
+	if s.SpoolBytes < 0 {
+		problems = append(problems, fmt.Errorf("SPOOL_MAX_BYTES is %d, want 0 or more", s.SpoolBytes))
+	}
+	return errors.Join(problems...)
+}
+
+// tarBytes is where a tar of spooled images ends, unless the quota asks for smaller ones.
+const tarBytes = 256 << 20
+
+// spool shares the quota out among the lanes. A lane has room for four tars, as the last two are always kept.
+func (s Settings) spool(namespace string, lanes int) shard.SpoolOptions {
+	o := shard.SpoolOptions{Root: s.SpoolDir, Namespace: namespace, TarBytes: tarBytes}
+	if s.SpoolBytes > 0 {
+		o.KeepBytes = max(1, s.SpoolBytes/int64(lanes))
+		o.TarBytes = max(1, min(o.TarBytes, o.KeepBytes/4))
+	}
+	return o
+}
+
+// Core has the fields of [encoder.Options].
+type Core struct {
+	BatchSize int `env:"ENCODER_BATCH_SIZE" envDefault:"32" desc:"pairs embedded in one call of the device"`
+	Workers   int `env:"ENCODER_WORKERS" envDefault:"2" desc:"goroutines that load and decode images"`
+}
+
+// Validate returns every invalid setting, joined.
+func (c Core) Validate() error { return encoder.Options(c).Validate() }

@@ -1,0 +1,224 @@
+// Package service is the encoder as a service: it reads pairs, lets the core embed them in batches, and writes
+// embeddings. Every pair gives one record, in order: its embedding, or a refusal where its image cannot be had; so a place
+// in the log belongs to one pair, whoever finds what in the bucket. A refused pair goes to dead-letters as well, and so
+// does what is no pair.
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/pairstream/pairstream/encoder"
+	"github.com/pairstream/pairstream/internal/imaging"
+	"github.com/pairstream/pairstream/internal/msgvalue"
+	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// embedder is the part of [encoder.Encoder] that the stage drives.
+type embedder interface {
+	Encode(ctx context.Context, pairs []*schemas.Pair) ([]encoder.Result, error)
+	BatchSize() int
+}
+
+var _ embedder = (*encoder.Encoder)(nil)
+
+// stage holds pairs back until a batch is full or no input is at hand. Held records are remembered with their
+// positions, so every embedding carries the mark of its own pair.
+type stage struct {
+	core        embedder
+	instruments *service.Instruments
+	spool       *shard.Spool // nil: inline images are refused
+	held        []held
+	dirty       bool // the spool holds images that are not synced
+}
+
+// held is a pair that waits for its batch.
+type held struct {
+	rec   stream.Record
+	pair  *schemas.Pair
+	state []byte // of the spool after the pair
+}
+
+// newFactory makes stages. The spool's lane is that of the stage; without a root there is none.
+func newFactory(core embedder, o shard.SpoolOptions, instruments *service.Instruments) stream.Factory {
+	return func(lane int, state []byte) (stream.Stage, error) {
+		s := &stage{core: core, instruments: instruments}
+		if o.Root == "" {
+			return s, nil
+		}
+		o := o
+		o.Lane = lane
+		spool, err := shard.OpenSpool(o, state)
+		if err != nil {
+			return nil, fmt.Errorf("SPOOL_DIR is %q: %w", o.Root, err)
+		}
+		s.spool = spool
+		return s, nil
+	}
+}
+
+// Input implements [stream.Stage].
+func (s *stage) Input() schemas.Topic { return schemas.Pairs }
+
+// Process implements [stream.Stage].
+func (s *stage) Process(ctx context.Context, rec stream.Record, out stream.Output) error {
+	value, err := schemas.Unmarshal(rec.Schema, rec.Value)
+	if err != nil {
+		return s.refuse(ctx, rec, err, out)
+	}
+	switch r := value.(type) {
+	case *schemas.Pair:
+		return s.add(ctx, rec, r, out)
+	case *schemas.Seal:
+		if err := s.Flush(ctx, out); err != nil {
+			return err
+		}
+		return out.Emit(schemas.Embeddings, r, out.After(rec, s.state()))
+	default:
+		return s.refuse(ctx, rec, errors.New("foreign record: "+rec.Schema+" does not belong on this topic"), out)
+	}
+}
+
+// refuse sets rec aside after what was held back before it, so that no mark runs ahead of a dead letter.
+func (s *stage) refuse(ctx context.Context, rec stream.Record, reason error, out stream.Output) error {
+	if err := s.Flush(ctx, out); err != nil {
+		return err
+	}
+	return stream.Poison(explained(rec, reason))
+}
+
+const maxProblemBytes = 512
+
+// explained puts what a producer has found wrong with a record before our own reason: `pairstream produce` publishes what
+// is no pair with the key "problem".
+func explained(rec stream.Record, reason error) error {
+	value, err := msgvalue.Decode(rec.Value)
+	if err != nil {
+		return reason
+	}
+	fields, _ := value.(msgvalue.Map)
+	field, _ := fields.Get("problem")
+	problem, _ := field.(string)
+	if len(problem) > maxProblemBytes {
+		problem = problem[:maxProblemBytes]
+	}
+	if problem = strings.ToValidUTF8(problem, ""); problem == "" {
+		return reason
+	}
+	class, detail, _ := strings.Cut(problem, ":")
+	return fmt.Errorf("%s:%s (%s)", strings.ReplaceAll(class, "_", " "), detail, reason.Error())
+}
+
+// add takes a pair up. An inline image is spooled first, so that the stages behind can refer to it.
+func (s *stage) add(ctx context.Context, rec stream.Record, p *schemas.Pair, out stream.Output) error {
+	if len(p.Inline) > 0 {
+		if s.spool == nil {
+			return s.refusePair(ctx, rec, p, schemas.MaskInline, errors.New("image came inline: SPOOL_DIR is not set"), out)
+		}
+		if err := checkInline(p.Inline); err != nil {
+			return s.refusePair(ctx, rec, p, schemas.MaskUnusable, err, out)
+		}
+		ref, err := s.spool.Put(rec.Offset, p.Inline)
+		switch {
+		case errors.Is(err, shard.ErrForeignSpool):
+			return fmt.Errorf("SPOOL_DIR: %w", err)
+		case err != nil:
+			return stream.Transient(err)
+		}
+		p.Image, p.Inline, s.dirty = &ref, nil, true
+	}
+	s.held = append(s.held, held{rec, p, s.state()})
+	if len(s.held) < s.core.BatchSize() {
+		return nil
+	}
+	return s.Flush(ctx, out)
+}
+
+// checkInline finds out what is no image before it takes room in the spool. It is a function of the bytes alone: what a
+// decoder gives up for lack of time is spooled, so that two owners of a lane spool the same.
+func checkInline(encoded []byte) error {
+	if _, err := imaging.ReadHeader(encoded); err != nil {
+		return fmt.Errorf("%w: %w", encoder.ErrUnusable, err)
+	}
+	if _, err := imaging.Decode(encoded); errors.Is(err, imaging.ErrNotImage) {
+		return fmt.Errorf("%w: %w", encoder.ErrUnusable, err)
+	}
+	return nil
+}
+
+// refusePair sets a pair aside after what was held back before it, and leaves a refusal in its place.
+func (s *stage) refusePair(ctx context.Context, rec stream.Record, p *schemas.Pair, word string, why error, out stream.Output) error {
+	if err := s.Flush(ctx, out); err != nil {
+		return err
+	}
+	s.instruments.PairsIn(1)
+	return s.emitRefusal(held{rec, p, s.state()}, word, why, out)
+}
+
+func (s *stage) emitRefusal(h held, word string, why error, out stream.Output) error {
+	if err := out.DeadLetter(h.rec, explained(h.rec, why).Error()); err != nil {
+		return err
+	}
+	refusal := &schemas.Refusal{ID: h.pair.ID, ImageID: h.pair.ImageID, Reason: word}
+	return out.Emit(schemas.Embeddings, refusal, out.After(h.rec, h.state))
+}
+
+func (s *stage) state() []byte {
+	if s.spool == nil {
+		return nil
+	}
+	return s.spool.State()
+}
+
+// Flush implements [stream.Stage].
+func (s *stage) Flush(ctx context.Context, out stream.Output) error {
+	if len(s.held) == 0 {
+		return nil
+	}
+	if s.dirty {
+		if err := s.spool.Sync(); err != nil {
+			return stream.Transient(err)
+		}
+		s.dirty = false
+	}
+	pairs := make([]*schemas.Pair, len(s.held))
+	for i, h := range s.held {
+		pairs[i] = h.pair
+	}
+	end := s.instruments.Batch()
+	results, err := s.core.Encode(ctx, pairs)
+	end()
+	if err != nil {
+		return stream.Transient(err)
+	}
+	s.instruments.PairsIn(len(pairs))
+	for i, r := range results {
+		h := s.held[i]
+		if r.Unusable != nil {
+			err = s.emitRefusal(h, cmp.Or(shard.MaskReason(r.Unusable), schemas.MaskUnusable), r.Unusable, out)
+		} else {
+			s.instruments.PairsOut(1)
+			err = out.Emit(schemas.Embeddings, r.Embedding, out.After(h.rec, h.state))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	clear(s.held)
+	s.held = s.held[:0]
+	return nil
+}
+
+// Close implements [io.Closer].
+func (s *stage) Close() error {
+	if s.spool == nil {
+		return nil
+	}
+	return s.spool.Close()
+}

@@ -1,0 +1,227 @@
+package experiments
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/eval"
+	"github.com/pairstream/pairstream/internal/scenes"
+	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+func newJob(t *testing.T, seed uint64) Job {
+	t.Helper()
+	before := torch.Live()
+	w, err := torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 1, Deterministic: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := Job{Worker: w, Dir: t.TempDir(), Seed: seed, Log: func(string) {}, Sizes: Sizes{
+		Scenes: 78, HeldOut: 30, FirstSteps: 3, CondSteps: 3, FirstBatch: 12, Batch: 8, Space: 3, Epochs: 2,
+	}}
+	t.Cleanup(func() {
+		w.Close()
+		if n := torch.Live() - before; n != 0 {
+			t.Errorf("%d tensors were not given back", n)
+		}
+		if left, err := os.ReadDir(j.Dir); err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
+	})
+	return j
+}
+
+func newSetup(t *testing.T, seed uint64) *setup {
+	t.Helper()
+	s, err := newJob(t, seed).setup(context.Background(), scenes.Kinds{Shapes: 2, Colours: 2, Objects: 2, Large: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// Small models learn nothing, but go through everything, and do the same each time.
+func TestExperimentsRepeat(t *testing.T) {
+	ctx := context.Background()
+	a, b := newJob(t, 1), newJob(t, 1)
+	var log []string
+	a.Log = func(line string) { log = append(log, line) }
+	first, err := RunSampling(ctx, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := RunSampling(ctx, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(first, second) {
+		t.Errorf("the same seed gives %+v and %+v", first, second)
+	}
+	if first.Steps != 12 || first.Seed != 1 { // 48 pairs make 6 mini-batches of 8, twice
+		t.Errorf("seed %d, %d steps, want 12", first.Seed, first.Steps)
+	}
+	last := map[string]string{} // losses of the last step reported, by training
+	for _, line := range log {
+		if name, losses, ok := strings.Cut(line, " step "); ok {
+			last[strings.TrimSpace(name)] = losses
+		}
+	}
+	if len(last) != 3 || last["random"] == last["grit"] {
+		t.Errorf("the trainings ended with %q, want a first model and two that differ", last)
+	}
+	c, err := RunConnections(ctx, newJob(t, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Eight candidates of every pair and direction count, of all scenes except those held out.
+	if c.Candidates != 48*2*8 || c.True == 0 || c.True == c.Candidates {
+		t.Errorf("%d candidates, %d of them true", c.Candidates, c.True)
+	}
+	for i, v := range c.Above {
+		if v.True > v.Confirmed || v.Confirmed > c.Candidates || i > 0 && (v.High <= c.Above[i-1].High || v.Confirmed > c.Above[i-1].Confirmed) {
+			t.Errorf("verdicts %+v", c.Above)
+		}
+	}
+}
+
+// Held-out negatives that happen to be true must not become hard negatives, and the pairs themselves stay.
+func TestMiningPassesOverWhatIsTrue(t *testing.T) {
+	ctx := context.Background()
+	s := newSetup(t, 2)
+	start := filepath.Join(t.TempDir(), "start")
+	if err := s.first(ctx, 2, 4, start); err != nil {
+		t.Fatal(err)
+	}
+	plain, err := s.evaluate(ctx, start, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := s.mining(ctx, start, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := map[int]schemas.ImageID{}
+	for i := range s.data.held.Pairs() {
+		_, image, id := s.data.held.Pair(i)
+		ids[image] = id
+	}
+	chance := 0
+	for text := range m.Cols {
+		caption, own, _ := s.data.held.Pair(text)
+		for image := range m.Rows {
+			want := 2 * plain.Sim.Row(image)[text]
+			holds := s.data.matches(ids[image], caption)
+			if image == own && !holds {
+				t.Errorf("caption %q is not true of its own picture", caption)
+			}
+			if image != own && holds || image/block != own/block {
+				want = -10
+			}
+			if image != own && holds {
+				chance++
+			}
+			if got := m.Row(image)[text]; got != want {
+				t.Errorf("image %d, text %d: %v, want %v", image, text, got, want)
+			}
+		}
+	}
+	if chance == 0 {
+		t.Error("no caption is true of another picture: the test says nothing")
+	}
+}
+
+func TestCountComparesWithTheTruth(t *testing.T) {
+	s := newSetup(t, 3)
+	// The batch has a pair, and another picture of which its caption is not true.
+	own := s.data.pairs[0]
+	other := -1
+	for i, p := range s.data.pairs {
+		if !s.data.matches(p.ImageID, own.Caption) && !s.data.matches(own.ImageID, p.Caption) {
+			other = i
+		}
+	}
+	b := &schemas.ScoredBatch{Batch: schemas.Batch{M: 2, I2T: schemas.Int32s{1, 2, 0, -1, 0, 1}, T2I: schemas.Int32s{2, 1, 0, 2, 1, -1}}}
+	// Samples 0 and 1 are the same picture and caption, sample 2 is the other one.
+	for _, p := range []*schemas.Pair{own, own, s.data.pairs[other]} {
+		b.Samples = append(b.Samples, schemas.Sample{ImageID: p.ImageID, Text: p.Caption})
+	}
+	b.ProbI2T = schemas.Floats32{0.96, 0.85, 0.4, 0, 0.1, 0.1}
+	b.ProbT2I = schemas.Floats32{0.2, 0.8, 0.6, 0.1, 0.92, 0}
+	c := &Connections{Above: []Verdict{{High: 0.5}, {High: 0.8}, {High: 0.95}}}
+	s.count(c, b)
+	for i := range c.Above {
+		c.Above[i].finish(c.True)
+	}
+	want := &Connections{Candidates: 10, True: 4, Above: []Verdict{
+		{High: 0.5, Confirmed: 5, True: 3, Precision: 3.0 / 5, Recall: 3.0 / 4},
+		{High: 0.8, Confirmed: 3, True: 1, Precision: 1.0 / 3, Recall: 1.0 / 4}, // exactly 0.8 is ambiguous
+		{High: 0.95, Confirmed: 1, True: 1, Precision: 1, Recall: 1.0 / 4},
+	}}
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("%+v, want %+v", c, want)
+	}
+}
+
+func TestResultsAreCheckedAndKept(t *testing.T) {
+	held := func(e float64) Held { return Held{Match: eval.MatchError{Error: e}, RSUM: 10 * e} }
+	r := &Results{
+		Sampling: []*Sampling{
+			{Seed: 1, Steps: 5, Start: held(40), Random: held(30), GRIT: held(31)}, {Seed: 2, Steps: 5, Start: held(40), Random: held(30), GRIT: held(28)},
+		},
+		Connections: []*Connections{{Seed: 1, Candidates: 10, True: 5, Above: []Verdict{{High: 0.5, Precision: 0.7}, {High: 0.8, Precision: 0.81}}}},
+	}
+	if err := r.Check(); err != nil {
+		t.Errorf("GRIT is better on average: %v", err)
+	}
+	r.Add(&Sampling{Seed: 0}, nil)
+	r.Add(nil, &Connections{Seed: 0})
+	if r.Sampling[0].Seed != 0 || r.Connections[0].Seed != 0 {
+		t.Errorf("added to the end, and not in the order of the seeds: %+v, %+v", r.Sampling, r.Connections)
+	}
+	r.Sampling, r.Connections = r.Sampling[1:], r.Connections[1:]
+	path := filepath.Join(t.TempDir(), "new", "results.json")
+	none, err := ReadResults(path)
+	if err != nil || none.HasSampling(1) || none.HasConnections(1) {
+		t.Fatalf("results that are not there: %+v, %v", none, err)
+	}
+	if err := r.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	again, err := ReadResults(path)
+	if err != nil || !reflect.DeepEqual(r, again) || !again.HasSampling(2) || again.HasSampling(3) || !again.HasConnections(1) || again.HasConnections(2) {
+		t.Errorf("read back %+v, %v", again, err)
+	}
+	var out strings.Builder
+	if err := r.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(out.String()), " ")
+	for _, want := range []string{"seed 1 5 40.0 30.0 31.0 300 310", "mean 40.0 30.0 29.5", "seed 1 10 50.0 % 0.80 0 0.810 0.000"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	r.Sampling[1].GRIT = held(29)
+	r.Connections[0].Above[1].Precision = 0.8
+	for _, want := range []string{"30.0 % by GRIT and 30.0 % by random", "seed 1: connections have a precision of 0.800"} {
+		if err := r.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one that says %q", err, want)
+		}
+	}
+	if err := os.WriteFile(path, []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadResults(path); err == nil {
+		t.Error("a file cut short was read")
+	}
+}

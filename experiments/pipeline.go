@@ -1,0 +1,128 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pairstream/pairstream/encoder"
+	"github.com/pairstream/pairstream/grouper"
+	"github.com/pairstream/pairstream/indexer"
+	"github.com/pairstream/pairstream/internal/imaging"
+	"github.com/pairstream/pairstream/internal/knn/cpu"
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/nouns"
+	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// group is a closed group and the embeddings that it consists of.
+type group struct {
+	*indexer.Group
+	embeddings []*schemas.Embedding
+}
+
+// newGroup runs pairs through the cores of the encoder and of the indexer.
+func newGroup(ctx context.Context, w *torch.Worker, weights string, images *shard.Images, pairs []*schemas.Pair, seed uint64) (*group, error) {
+	m, err := model.OpenEncoder(ctx, w, weights, model.EncoderOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer m.Free()
+	core, err := encoder.New(m, source{images, m.Preprocessing()}, encoder.Options{BatchSize: 32, Workers: 2})
+	if err != nil {
+		return nil, err
+	}
+	results, err := core.Encode(ctx, pairs)
+	if err != nil {
+		return nil, err
+	}
+	o := indexer.DefaultOptions()
+	o.Seed, o.GroupSize, o.Clusters = seed, len(pairs)+1, 64
+	tagger, err := nouns.Load()
+	if err != nil {
+		return nil, err
+	}
+	builder, err := indexer.NewBuilder(schemas.GroupID{}, o, cpu.Engine{}, tagger, nil)
+	if err != nil {
+		return nil, err
+	}
+	g := &group{}
+	for i, r := range results {
+		if r.Unusable != nil {
+			return nil, errors.Join(r.Unusable, builder.Free())
+		}
+		if _, err := builder.Add(r.Embedding, int64(i)); err != nil {
+			return nil, errors.Join(err, builder.Free())
+		}
+		g.embeddings = append(g.embeddings, r.Embedding)
+	}
+	if g.Group, err = builder.Close(ctx, indexer.BySeal); err != nil {
+		return nil, errors.Join(err, builder.Free())
+	}
+	return g, nil
+}
+
+// source loads the pixels of a pair for the encoder.
+type source struct {
+	images *shard.Images
+	pre    imaging.Preprocess
+}
+
+// Load implements [encoder.Images].
+func (s source) Load(ctx context.Context, p *schemas.Pair, dst []float32) (schemas.ImageRef, error) {
+	im, err := s.images.Get(ctx, *p.Image, p.ImageID)
+	if err != nil {
+		return schemas.ImageRef{}, err
+	}
+	s.pre.Into(dst, im)
+	return *p.Image, nil
+}
+
+// batches runs a group through the core of the grouper. It calls use with every mini-batch of every epoch. use returns the
+// features by which the next epoch is grouped, or nil where there are none.
+func (g *group) batches(ctx context.Context, o grouper.Options, use func(*schemas.Batch) (*schemas.FeatureBlock, error)) error {
+	lane, err := grouper.NewLane(o, 0)
+	if err != nil {
+		return err
+	}
+	var features []*schemas.FeatureBlock
+	emit := func(r schemas.Record) error {
+		b, ok := r.(*schemas.Batch)
+		if !ok {
+			return fmt.Errorf("a lane without seals emits a %s", r.Schema())
+		}
+		f, err := use(b)
+		if f != nil {
+			features = append(features, f)
+		}
+		return err
+	}
+	if err := lane.Add(ctx, grouper.Input{Record: g.Manifest}, emit); err != nil {
+		return err
+	}
+	for i, c := range g.Chunks {
+		raw, err := schemas.Marshal(c)
+		if err != nil {
+			return err
+		}
+		if err := lane.Add(ctx, grouper.Input{Record: c, Value: raw, Seq: int64(i)}, emit); err != nil {
+			return err
+		}
+	}
+	for i, e := range g.embeddings {
+		if err := lane.Add(ctx, grouper.Input{Record: e, Seq: int64(i)}, emit); err != nil {
+			return err
+		}
+	}
+	for i := 0; !lane.BetweenGroups(); i++ {
+		if i == len(features) {
+			return fmt.Errorf("grouping: the lane wants %s after %d blocks of features", lane.Needs(), i)
+		}
+		if err := lane.Add(ctx, grouper.Input{Record: features[i], Seq: int64(i)}, emit); err != nil {
+			return err
+		}
+	}
+	return nil
+}

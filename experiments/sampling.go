@@ -1,0 +1,184 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	"github.com/pairstream/pairstream/grouper"
+	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/eval"
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/scenes"
+	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/trainer"
+	"github.com/pairstream/pairstream/trainer/bootstrap"
+)
+
+// Sampling compares random mini-batches with GRIT's.
+type Sampling struct {
+	Seed   uint64 `json:"seed"`
+	Steps  int64  `json:"steps"` // of either training, after the first model's steps
+	Start  Held   `json:"start"` // the first model
+	Random Held   `json:"random"`
+	GRIT   Held   `json:"grit"`
+}
+
+// Held says how good a model is on the held-out pairs.
+type Held struct {
+	Match eval.MatchError `json:"matching_error"` // of the same pairs for all models
+	RSUM  float64         `json:"rsum"`           // of retrieval by ITC alone
+}
+
+// RunSampling trains a first model. From it, it trains once on random mini-batches and once on GRIT's.
+func RunSampling(ctx context.Context, j Job) (out *Sampling, err error) {
+	// Every scene has two objects of any shape and colour. A caption is true of few other scenes, and almost true of many.
+	s, err := j.setup(ctx, scenes.Kinds{Objects: 2, Large: true})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	start := filepath.Join(s.dir, "start.safetensors")
+	if err := s.first(ctx, s.sizes.FirstSteps, bootstrap.Candidates, start); err != nil {
+		return nil, err
+	}
+	g, err := newGroup(ctx, s.worker, start, s.data.images, s.data.pairs, s.seed)
+	if err != nil {
+		return nil, err
+	}
+	return s.compare(ctx, g, map[grouper.Strategy]string{"": start})
+}
+
+// compare trains with either strategy, starting from weights[""], and measures all three models.
+func (s *setup) compare(ctx context.Context, g *group, weights map[grouper.Strategy]string) (*Sampling, error) {
+	batches := (len(s.data.pairs) + s.sizes.Batch - 1) / s.sizes.Batch
+	out := &Sampling{Seed: s.seed, Steps: int64(s.sizes.Epochs * batches)}
+	for _, strategy := range []grouper.Strategy{grouper.StrategyRandom, grouper.StrategyGRIT} {
+		weights[strategy] = filepath.Join(s.dir, string(strategy)+".safetensors")
+		if err := s.train(ctx, weights[""], g, s.sampling(strategy, s.sizes.Batch, s.sizes.Epochs, 0), out.Steps, weights[strategy]); err != nil {
+			return nil, err
+		}
+	}
+	mining, err := s.mining(ctx, weights[grouper.StrategyRandom], weights[grouper.StrategyGRIT])
+	if err != nil {
+		return nil, err
+	}
+	for strategy, held := range map[grouper.Strategy]*Held{"": &out.Start, grouper.StrategyRandom: &out.Random, grouper.StrategyGRIT: &out.GRIT} {
+		r, err := s.evaluate(ctx, weights[strategy], mining)
+		if err != nil {
+			return nil, err
+		}
+		*held = Held{Match: r.Match, RSUM: r.ITC.RSUM()}
+	}
+	return out, nil
+}
+
+// sampling returns the grouper's settings.
+func (s *setup) sampling(strategy grouper.Strategy, batch, epochs, candidates int) grouper.Options {
+	o := grouper.Defaults()
+	o.Seed, o.Strategy, o.Epochs, o.BatchSize, o.Candidates = s.seed, strategy, epochs, batch, candidates
+	o.QueueSize, o.SearchSpace, o.Texts, o.Workers = 0, s.sizes.Space*batch, grouper.TextNone, 2
+	return o
+}
+
+// training returns GRIT-VLP's settings, for either strategy.
+func (s *setup) training(steps int64) trainer.Options {
+	o := trainer.GRITVLP()
+	o.Seed, o.MLMWeight, o.Dropout = s.seed, mlmWeight, 0
+	o.Schedule.Rate, o.Schedule.Min, o.Schedule.WarmupRate = rate, rate/20, rate/10
+	o.Schedule.WarmupSteps, o.Schedule.TotalSteps = min(20, steps-1), steps
+	return o
+}
+
+// train trains on a group's mini-batches and writes the weights to out.
+func (s *setup) train(ctx context.Context, start string, g *group, sampling grouper.Options, steps int64, out string) error {
+	m, err := model.Load(ctx, s.worker, start, model.LoadOptions{})
+	if err != nil {
+		return err
+	}
+	t, err := trainer.New(ctx, m, s.training(steps))
+	if err != nil {
+		m.Free()
+		return err
+	}
+	defer t.Free()
+	loader, err := s.loader(m)
+	if err != nil {
+		return err
+	}
+	report := s.report(string(sampling.Strategy), steps)
+	err = g.batches(ctx, sampling, func(b *schemas.Batch) (*schemas.FeatureBlock, error) {
+		pixels, lost, err := loader.Images(ctx, b, nil)
+		if err != nil {
+			return nil, err
+		}
+		r, err := t.Step(ctx, &schemas.ScoredBatch{Batch: *b, Masked: lost}, trainer.Input{Pixels: pixels, IDs: loader.IDs(b)})
+		if err != nil {
+			return nil, err
+		}
+		report(r)
+		return &r.Features, nil
+	})
+	if err != nil {
+		return err
+	}
+	return m.Save(ctx, out)
+}
+
+func (s *setup) loader(m *model.Model) (*dataset.Loader, error) {
+	words, err := m.Words()
+	if err != nil {
+		return nil, err
+	}
+	return dataset.NewLoader(s.data.images, m.Config.ImageSize, m.Config.TextTokens, words, s.seed, augmentation()), nil
+}
+
+// evaluate measures weights on the held-out pairs. It takes the hard negatives from mining, if that is not nil.
+func (s *setup) evaluate(ctx context.Context, weights string, mining *eval.Matrix) (*eval.Report, error) {
+	m, err := model.Load(ctx, s.worker, weights, model.LoadOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer m.Free()
+	words, err := m.Words()
+	if err != nil {
+		return nil, err
+	}
+	held := eval.FromCorpus(ctx, s.data.held, s.data.images, words, m.Config.ImageSize, m.Config.TextTokens)
+	return eval.Evaluate(ctx, m, held, eval.Options{TopK: eval.NoRerank, Mining: mining})
+}
+
+// block is the number of held-out pictures among which evaluate looks for the hard negatives of a pair.
+const block = 25
+
+// mining adds up the similarities of two models. Captions of other blocks come last, and so do captions that are true of a
+// picture by chance.
+func (s *setup) mining(ctx context.Context, a, b string) (*eval.Matrix, error) {
+	first, err := s.evaluate(ctx, a, nil)
+	if err != nil {
+		return nil, err
+	}
+	second, err := s.evaluate(ctx, b, nil)
+	if err != nil {
+		return nil, err
+	}
+	sum := first.Sim
+	for i, v := range second.Sim.Data {
+		sum.Data[i] += v
+	}
+	ids := make([]schemas.ImageID, sum.Rows)
+	for i := range s.data.held.Pairs() {
+		_, image, id := s.data.held.Pair(i)
+		ids[image] = id
+	}
+	const last = -10 // similarities are within -1..1
+	for text := range sum.Cols {
+		caption, own, _ := s.data.held.Pair(text)
+		for image, id := range ids {
+			if image/block != own/block || image != own && s.data.matches(id, caption) {
+				sum.Row(image)[text] = last
+			}
+		}
+	}
+	return &sum, nil
+}

@@ -1,0 +1,7 @@
+package service
+
+// Keys of log lines.
+const (
+	keyLane      = "lane"
+	keyBegunWith = "begun_with"
+)

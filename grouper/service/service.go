@@ -1,0 +1,24 @@
+package service
+
+import (
+	"context"
+
+	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Name is the stage's, in metrics and consumer groups.
+const Name = "grouper"
+
+// Run groups the lanes that this process is given, until ctx ends.
+func Run(ctx context.Context, log *stream.Log, i *service.Instruments, s Settings) error {
+	i.Loaded()
+	return log.Run(ctx, stream.StageSpec{
+		Name:     Name,
+		Inputs:   []schemas.Topic{schemas.Groups, schemas.Neighbors, schemas.Embeddings, schemas.Features},
+		Outputs:  []schemas.Topic{schemas.Batches},
+		New:      newFactory(s.Options(), i),
+		Counters: i.Counters(),
+	})
+}

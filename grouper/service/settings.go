@@ -1,0 +1,55 @@
+package service
+
+import (
+	"fmt"
+
+	"github.com/pairstream/pairstream/grouper"
+	"github.com/pairstream/pairstream/internal/service"
+)
+
+// Settings are those of the grouper.
+type Settings struct {
+	Run  service.Run
+	Core Core
+}
+
+// Options returns what the core is told.
+func (s Settings) Options() grouper.Options {
+	o := grouper.Options(s.Core)
+	o.Seed = s.Run.Seed
+	return o
+}
+
+// ValidateRecords refuses batches that a topic may not take, with records of most bytes.
+func (s Settings) ValidateRecords(most int) error {
+	if size := s.Options().LargestRecord(); size > int64(most) {
+		return fmt.Errorf("BATCH_SIZE is %d and CANDIDATES %d: a batch can have %d bytes, KAFKA_MAX_MESSAGE_BYTES is %d: lower the former, or raise the latter and the topics' max.message.bytes",
+			s.Core.BatchSize, s.Core.Candidates, size, most)
+	}
+	return nil
+}
+
+// Core has the fields of [grouper.Options].
+type Core struct {
+	Seed      uint64           `env:"-"` // of Run
+	Strategy  grouper.Strategy `env:"STRATEGY" envDefault:"grit" desc:"how mini-batches are formed: random, grit (GRIT-VLP) or gns (GPN-S)"`
+	Epochs    int              `env:"EPOCHS" envDefault:"20" desc:"E: times that a group is trained on"`
+	BatchSize int              `env:"BATCH_SIZE" envDefault:"96" desc:"N: pairs of a mini-batch"`
+
+	QueueSize       int            `env:"QUEUE_SIZE" envDefault:"48000" desc:"L of grit: pairs collected before they are grouped; 0: the whole group"`
+	SearchSpace     int            `env:"SEARCH_SPACE" envDefault:"4800" desc:"M of grit: pairs of a walk; 0: the whole queue"`
+	StartAsReleased bool           `env:"GRIT_START_AS_RELEASED" envDefault:"false" desc:"never start a walk at the last pair, as GRIT-VLP's released code"`
+	Features        grouper.Source `env:"GRIT_FEATURES" envDefault:"training" desc:"features that group the epochs after the first: training or encoder"`
+
+	Clusters   int `env:"GNS_CLUSTERS" envDefault:"8" desc:"c of gns: clusters that a mini-batch draws from"`
+	PerCluster int `env:"GNS_PER_CLUSTER" envDefault:"3" desc:"s of gns: pairs drawn from each of them"`
+
+	Candidates int              `env:"CANDIDATES" envDefault:"2" desc:"m: hardest candidates of each pair and direction that Con-D scores"`
+	Texts      grouper.TextRule `env:"TEXTS" envDefault:"none" desc:"captions replaced by obj(v): curriculum (GPN-S eq. 8), share, all or none"`
+	TextShare  float64          `env:"TEXT_SHARE" envDefault:"0" desc:"share of captions replaced by TEXTS=share"`
+
+	Workers int `env:"GROUPER_WORKERS" envDefault:"1" desc:"goroutines for similarities; changes no mini-batch"`
+}
+
+// Validate returns every invalid setting, joined.
+func (c Core) Validate() error { return grouper.Options(c).Validate() }

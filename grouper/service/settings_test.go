@@ -1,0 +1,41 @@
+package service
+
+import (
+	"testing"
+
+	"github.com/pairstream/pairstream/grouper"
+	"github.com/pairstream/pairstream/internal/config"
+)
+
+func TestDefaults(t *testing.T) {
+	s, err := config.Parse[Settings](map[string]string{"SEED": "7"})
+	want := grouper.Defaults()
+	want.Seed = 7
+	if err != nil || s.Options() != want {
+		t.Errorf("%v; the settings give %+v, want %+v", err, s.Options(), want)
+	}
+}
+
+// Whoever sets variables reads their names, not those of fields.
+func TestProblemsNameVariables(t *testing.T) {
+	for want, environ := range map[string]map[string]string{
+		`STRATEGY is "gnp", want random, grit or gns`:                                            {"STRATEGY": "gnp"},
+		"EPOCHS is 0, want at least 1":                                                           {"EPOCHS": "0"},
+		"BATCH_SIZE (N) is 65537, want 1..65536":                                                 {"BATCH_SIZE": "65537", "STRATEGY": "random"},
+		"CANDIDATES (m) is 96, want 0..95, one less than BATCH_SIZE":                             {"CANDIDATES": "96"},
+		`TEXTS is "some", want curriculum, share, all or none`:                                   {"TEXTS": "some"},
+		"TEXT_SHARE is 1.01, want 0..1":                                                          {"TEXTS": "share", "TEXT_SHARE": "1.01"},
+		"GROUPER_WORKERS is 0, want at least 1":                                                  {"GROUPER_WORKERS": "0"},
+		`GRIT_FEATURES is "momentum", want training or encoder`:                                  {"GRIT_FEATURES": "momentum"},
+		"QUEUE_SIZE (L) is 5000, want a multiple of SEARCH_SPACE, 4800":                          {"QUEUE_SIZE": "5000"},
+		"SEARCH_SPACE (M) is 4000, want a multiple of BATCH_SIZE, 96":                            {"SEARCH_SPACE": "4000"},
+		"QUEUE_SIZE (L) is 1000, want a multiple of BATCH_SIZE, 96":                              {"QUEUE_SIZE": "1000", "SEARCH_SPACE": "0"},
+		"GNS_CLUSTERS (c) is 0, want at least 1":                                                 {"STRATEGY": "gns", "GNS_CLUSTERS": "0"},
+		"GNS_PER_CLUSTER (s) is 1, want at least 2":                                              {"STRATEGY": "gns", "GNS_PER_CLUSTER": "1"},
+		"GNS_CLUSTERS (c) is 33 and GNS_PER_CLUSTER (s) 3, want c * s of at most BATCH_SIZE, 96": {"STRATEGY": "gns", "GNS_CLUSTERS": "33"},
+	} {
+		if _, err := config.Parse[Settings](environ); err == nil || err.Error() != want {
+			t.Errorf("%v: got %v, want %s", environ, err, want)
+		}
+	}
+}

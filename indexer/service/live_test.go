@@ -1,0 +1,183 @@
+package service
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/indexer"
+	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/knn/reference"
+)
+
+// TestLiveSearchIsNotOpenToAll refuses addresses that others can reach unless there is a token.
+func TestLiveSearchIsNotOpenToAll(t *testing.T) {
+	const token = "0123456789abcdef"
+	for name, test := range map[string]struct{ addr, token, want string }{
+		"none":                  {"", "", ""},
+		"loopback":              {"127.0.0.1:8080", "", ""},
+		"another loopback":      {"127.8.9.10:8080", "", ""},
+		"loopback of IPv6":      {"[::1]:8080", "", ""},
+		"its name":              {"localhost:8080", "", ""},
+		"loopback with a token": {"127.0.0.1:8080", token, ""},
+		"all":                   {":8080", "", "LIVE_TOKEN"},
+		"all of IPv4":           {"0.0.0.0:8080", "", "LIVE_TOKEN"},
+		"all of IPv6":           {"[::]:8080", "", "LIVE_TOKEN"},
+		"a network":             {"10.0.0.7:8080", "", "LIVE_TOKEN"},
+		"a name":                {"search.example.com:8080", "", "LIVE_TOKEN"},
+		"all with a token":      {":8080", token, ""},
+		"a short token":         {":8080", token[1:], "LIVE_TOKEN has 15 bytes, want at least 16"},
+		"no port":               {"127.0.0.1", "", "LIVE_ADDR"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := config.Parse[Settings](map[string]string{"LIVE_ADDR": test.addr, "LIVE_TOKEN": test.token})
+			switch {
+			case test.want == "" && err != nil:
+				t.Error(err)
+			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
+				t.Errorf("got %v, want an error with %q", err, test.want)
+			case err != nil && test.token != "" && strings.Contains(err.Error(), test.token):
+				t.Errorf("the token is in the error: %v", err)
+			}
+		})
+	}
+}
+
+// serve runs live search on a free port of the loopback until the test ends.
+func serve(t *testing.T, s Settings, limits liveLimits) (addr string) {
+	t.Helper()
+	live, err := indexer.NewLive(indexer.DefaultLiveOptions(), reference.Engine{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	all, ctx := errgroup.WithContext(ctx)
+	s.LiveAddr = "127.0.0.1:0"
+	listener, err := serveLive(ctx, all, s, live, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		if err := all.Wait(); err != nil && ctx.Err() == nil {
+			t.Error(err)
+		}
+		if err := live.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return listener.String()
+}
+
+func TestLiveSearchAsksForTheToken(t *testing.T) {
+	addr := serve(t, Settings{LiveToken: "0123456789abcdef"}, defaultLiveLimits)
+	for header, want := range map[string]int{
+		"":                        http.StatusUnauthorized,
+		"Bearer 0123456789abcdeg": http.StatusUnauthorized,
+		"Bearer 0123456789abcde":  http.StatusUnauthorized,
+		"Basic 0123456789abcdef":  http.StatusUnauthorized,
+		"Bearer 0123456789abcdef": http.StatusNotFound, // the pair is not held
+		"bearer 0123456789abcdef": http.StatusNotFound,
+	} {
+		req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+addr+"/neighbors?pair="+strings.Repeat("0", 32), http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header != "" {
+			req.Header.Set("Authorization", header)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%q: status %d, want %d", header, resp.StatusCode, want)
+		}
+		if resp.StatusCode == http.StatusUnauthorized && resp.Header.Get("WWW-Authenticate") != "Bearer" {
+			t.Errorf("%q: the answer does not say how to authenticate", header)
+		}
+	}
+}
+
+// TestLiveSearchEndsSlowClients has clients that send a head or a body byte by byte, or nothing, and one that keeps its
+// connection: the server ends them all, and then answers others.
+func TestLiveSearchEndsSlowClients(t *testing.T) {
+	limits := liveLimits{read: 200 * time.Millisecond, write: 200 * time.Millisecond, idle: 200 * time.Millisecond, connections: 3}
+	addr := serve(t, Settings{}, limits)
+	for name, sent := range map[string]string{
+		"nothing":     "",
+		"half a head": "GET /neighbors HTTP/1.1\r\nHost: x\r\nX-Slow: ",
+		"half a body": "POST /search HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{\"vector\": [",
+		"idle":        "GET /neighbors HTTP/1.1\r\nHost: x\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := net.Dial("tcp", addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := conn.Write([]byte(sent)); err != nil {
+				t.Fatal(err)
+			}
+			if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := bufio.NewReader(conn).WriteTo(discard{}); err != nil && strings.Contains(err.Error(), "timeout") {
+				t.Errorf("the connection was not ended: %v", err)
+			}
+		})
+	}
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// TestLiveSearchLimitsConnections opens as many connections as there may be; another one waits until one of them ends.
+func TestLiveSearchLimitsConnections(t *testing.T) {
+	limits := defaultLiveLimits
+	limits.connections = 2
+	addr := serve(t, Settings{}, limits)
+	ask := func(conn net.Conn, wait time.Duration) error {
+		if _, err := fmt.Fprintf(conn, "GET /neighbors HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			return err
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(wait)); err != nil {
+			return err
+		}
+		_, err := conn.Read(make([]byte, 1))
+		return err
+	}
+	var conns []net.Conn
+	for range 3 {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		conns = append(conns, conn)
+	}
+	for i, conn := range conns[:2] {
+		if err := ask(conn, 20*time.Second); err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+	}
+	if err := ask(conns[2], 300*time.Millisecond); err == nil {
+		t.Fatal("a third connection was served")
+	}
+	conns[0].Close()
+	if err := conns[2].SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conns[2].Read(make([]byte, 1)); err != nil {
+		t.Errorf("the third connection is not served after the first ended: %v", err)
+	}
+}

@@ -1,0 +1,70 @@
+package service
+
+import (
+	"context"
+	"errors"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/indexer"
+	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/knn/cpu"
+	knndevice "github.com/pairstream/pairstream/internal/knn/device"
+	"github.com/pairstream/pairstream/internal/nouns"
+	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Name is the stage's, in metrics and consumer groups.
+const Name = "indexer"
+
+// Run indexes the lanes that this process is given, until ctx ends. The processor computes groups unless the settings want
+// the device to; live search is always the processor's.
+func Run(ctx context.Context, tools device.Tools, s Settings) error {
+	tagger, err := nouns.Load()
+	if err != nil {
+		return err
+	}
+	var groups knn.Engine = cpu.Engine{}
+	if s.onDevice(tools.Device()) {
+		worker, err := tools.Worker()
+		if err != nil {
+			return err
+		}
+		groups = knndevice.New(worker, knndevice.Options{})
+	}
+	var live *indexer.Live
+	all, running := errgroup.WithContext(ctx)
+	if s.LiveAddr != "" {
+		if live, err = indexer.NewLive(s.LiveOptions(), cpu.Engine{}); err != nil {
+			return err
+		}
+		if _, err := serveLive(running, all, s, live, defaultLiveLimits); err != nil {
+			return err
+		}
+	}
+	fill := newFill(s.Core.GroupSize)
+	if err := tools.Instruments.Register(fill.ratio); err != nil {
+		return err
+	}
+	tools.Instruments.Loaded()
+	all.Go(func() error {
+		err := tools.Log.Run(running, stream.StageSpec{
+			Name: Name, Inputs: []schemas.Topic{schemas.Embeddings}, Outputs: []schemas.Topic{schemas.Neighbors, schemas.Groups},
+			New: newFactory(s.Options(), groups, tagger, live, tools.Instruments, fill), Counters: tools.Instruments.Counters(),
+		})
+		if err == nil {
+			err = context.Cause(running) // ends the other goroutines too
+		}
+		return err
+	})
+	err = all.Wait()
+	if live != nil {
+		err = errors.Join(err, live.Close())
+	}
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,97 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/pairstream/pairstream/indexer"
+	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/stream"
+)
+
+// The values of Settings.Engine.
+const (
+	engineAuto   = "auto"
+	engineFAISS  = "faiss"
+	engineDevice = "device"
+)
+
+// Settings are those of the indexer.
+type Settings struct {
+	Engine   string `env:"NEIGHBORS_ENGINE" envDefault:"auto" desc:"what finds neighbours and clusters: faiss (the processor), device (tiles of products on DEVICE) or auto: faiss where DEVICE is cpu, else device; changes no record"`
+	LiveAddr string `env:"LIVE_ADDR" desc:"address of live search (GET /neighbors, POST /search): 127.0.0.1:8080, or :8080 with LIVE_TOKEN; empty: none"`
+
+	LiveToken stream.Secret `env:"LIVE_TOKEN" desc:"token that live search asks for (Authorization: Bearer); never printed; empty: none, on a loopback address only"`
+
+	Live Live
+	Run  service.Run
+	Core Core
+}
+
+// Validate returns every invalid setting, joined.
+func (s Settings) Validate() error {
+	var problem error
+	if s.Engine != engineAuto && s.Engine != engineFAISS && s.Engine != engineDevice {
+		problem = fmt.Errorf("NEIGHBORS_ENGINE is %q, want %q, %q or %q", s.Engine, engineAuto, engineFAISS, engineDevice)
+	}
+	return errors.Join(problem, s.validateLive())
+}
+
+// onDevice says whether groups are computed by a worker for this device.
+func (s Settings) onDevice(device string) bool {
+	return s.Engine == engineDevice || s.Engine == engineAuto && device != "cpu"
+}
+
+// Options returns what the core is told.
+func (s Settings) Options() indexer.Options {
+	o := indexer.Options(s.Core)
+	o.Seed, o.Window = s.Run.Seed, indexer.DefaultOptions().Window
+	return o
+}
+
+// LiveOptions returns what live search is told.
+func (s Settings) LiveOptions() indexer.LiveOptions {
+	o := indexer.LiveOptions(s.Live)
+	o.Seed = s.Run.Seed
+	return o
+}
+
+// ValidateRecords refuses neighbours of which a topic may not take a chunk, with records of most bytes.
+func (s Settings) ValidateRecords(most int) error {
+	if size := s.Options().LargestRecord(); size > int64(most) {
+		return fmt.Errorf("NEIGHBORS_K is %d and NEIGHBORS_K1 %d: a chunk can have %d bytes, KAFKA_MAX_MESSAGE_BYTES is %d: lower the former, or raise the latter and the topics' max.message.bytes",
+			s.Core.K, s.Core.K1, size, most)
+	}
+	return nil
+}
+
+// Core has the fields of [indexer.Options].
+type Core struct {
+	GroupSize     int     `env:"GROUP_SIZE" envDefault:"5000000" desc:"distinct pairs of a lane that are indexed and clustered together"`
+	K             int     `env:"NEIGHBORS_K" envDefault:"10" desc:"k: texts nearest to each image, V2T"`
+	K1            int     `env:"NEIGHBORS_K1" envDefault:"5" desc:"k1: images nearest to each image, V2V, from which its positives come (GPN-S eq. 9)"`
+	K2            int     `env:"NEIGHBORS_K2" envDefault:"500" desc:"k2: images nearest to each text, T2V, among which positives must be"`
+	KeepSameImage bool    `env:"NEIGHBORS_SAME_IMAGE" envDefault:"false" desc:"let an image's other captions count among its V2V neighbours"`
+	Clusters      int     `env:"CLUSTERS" envDefault:"1000" desc:"K of k-means; no more than the group has pairs"`
+	Iterations    int     `env:"CLUSTER_ITERATIONS" envDefault:"20" desc:"most iterations of k-means"`
+	Modality      string  `env:"CLUSTER_MODALITY" envDefault:"image" desc:"vectors that are clustered: image or text"`
+	P             float64 `env:"OBJECT_SHARE" envDefault:"0.3" desc:"p: a noun in more than this share of the neighbour texts is an object of the image (GPN-S eq. 7)"`
+	MinCount      int     `env:"NOUN_MIN_COUNT" envDefault:"10" desc:"a noun counts when more captions of the group than this have it"`
+	Window        int     `env:"-"` // the same for all
+	Seed          uint64  `env:"-"` // of Run
+	Threads       int     `env:"INDEXER_THREADS" envDefault:"0" desc:"threads of neighbour search and k-means; 0: all processors; changes no record"`
+}
+
+// Validate returns every invalid setting, joined.
+func (c Core) Validate() error { return indexer.Options(c).Validate() }
+
+// Live has the fields of [indexer.LiveOptions].
+type Live struct {
+	KeepGroups int     `env:"LIVE_GROUPS" envDefault:"1" desc:"latest closed groups of each lane that stay searchable, besides the open one"`
+	TailRows   int     `env:"LIVE_TAIL" envDefault:"8192" desc:"pairs that searches compare one by one until they go into inverted lists together"`
+	Recall     float64 `env:"LIVE_RECALL" envDefault:"0.97" desc:"share of the exact ten nearest that a search in inverted lists should find"`
+	Seed       uint64  `env:"-"` // of Run
+}
+
+// Validate returns every invalid setting, joined.
+func (l Live) Validate() error { return indexer.LiveOptions(l).Validate() }

@@ -1,0 +1,40 @@
+package service
+
+import (
+	"testing"
+
+	"github.com/pairstream/pairstream/indexer"
+	"github.com/pairstream/pairstream/internal/config"
+)
+
+func TestDefaults(t *testing.T) {
+	s, err := config.Parse[Settings](map[string]string{"SEED": "7"})
+	want, live := indexer.DefaultOptions(), indexer.DefaultLiveOptions()
+	want.Seed, live.Seed = 7, 7
+	if err != nil || s.Options() != want || s.LiveOptions() != live {
+		t.Errorf("%v; the settings give %+v and %+v, want %+v and %+v", err, s.Options(), s.LiveOptions(), want, live)
+	}
+}
+
+// Whoever sets variables reads their names, not those of fields.
+func TestProblemsNameVariables(t *testing.T) {
+	for want, environ := range map[string]map[string]string{
+		"GROUP_SIZE is 0, want 1..100000000":                  {"GROUP_SIZE": "0"},
+		"NEIGHBORS_K is 0, want 1..1000":                      {"NEIGHBORS_K": "0"},
+		"NEIGHBORS_K1 is -1, want 1..1000":                    {"NEIGHBORS_K1": "-1"},
+		"NEIGHBORS_K2 is 0, want 1..100000000":                {"NEIGHBORS_K2": "0"},
+		"CLUSTERS is 0, want 1..1000000":                      {"CLUSTERS": "0"},
+		"CLUSTER_ITERATIONS is 0, want 1..10000":              {"CLUSTER_ITERATIONS": "0"},
+		`CLUSTER_MODALITY is "sound", want "image" or "text"`: {"CLUSTER_MODALITY": "sound"},
+		"OBJECT_SHARE is NaN, want 0..1":                      {"OBJECT_SHARE": "NaN"},
+		"NOUN_MIN_COUNT is -1, want 0..2147483647":            {"NOUN_MIN_COUNT": "-1"},
+		"INDEXER_THREADS is -1, want 0..4096":                 {"INDEXER_THREADS": "-1"},
+		"LIVE_GROUPS is -1, want at least 0":                  {"LIVE_GROUPS": "-1"},
+		"LIVE_TAIL is 0, want at least 1":                     {"LIVE_TAIL": "0"},
+		"LIVE_RECALL is 0, want more than 0 and at most 1":    {"LIVE_RECALL": "0"},
+	} {
+		if _, err := config.Parse[Settings](environ); err == nil || err.Error() != want {
+			t.Errorf("%v: got %v, want %s", environ, err, want)
+		}
+	}
+}

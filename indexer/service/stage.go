@@ -1,0 +1,237 @@
+// Package service is the indexer as a service: it reads embeddings, lets the core assemble and compute groups, and
+// writes their neighbour chunks and manifests. It also answers live searches over HTTP. Groups are computed on the
+// processor (internal/knn/cpu) or, by the same binary, on the device (internal/knn/device), with the same records. Live
+// search is the processor's.
+//
+// A crash takes a lane back to the first embedding of its open group: every chunk carries the mark of that place, and the
+// core, given the same embeddings again, makes the same chunks. The mark holds the options that the group was begun with.
+// A new owner with other options finishes a group of which something is published with the old ones, and makes the next
+// with its own. A mark lies back by the core's window, and what comes before the group only fills it.
+//
+// What comes behind a final seal is set aside.
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pairstream/pairstream/indexer"
+	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+type stage struct {
+	core        *indexer.Builder
+	lane        int
+	instruments *service.Instruments
+	fill        fill
+	start       stream.Mark // of the open group
+	from        int64       // seq of the first embedding for the core; those before it fill its window
+	final       bool        // a final seal came
+	places      []place     // of the first records of the blocks that a new owner has to read
+}
+
+// place is where a block of the core's window begins.
+type place struct {
+	block int64
+	stream.Position
+}
+
+// fill reports how full the open groups are.
+type fill struct {
+	ratio *prometheus.GaugeVec
+	size  float64
+}
+
+func newFill(groupSize int) fill {
+	return fill{prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "pairstream_indexer_group_fill_ratio", Help: "Pairs of the lane's open group, as a share of GROUP_SIZE.",
+	}, []string{"lane"}), float64(groupSize)}
+}
+
+func (f fill) set(lane, pending int) {
+	f.ratio.WithLabelValues(strconv.Itoa(lane)).Set(float64(pending) / f.size)
+}
+
+func newFactory(o indexer.Options, engine knn.Engine, nouns indexer.NounFinder, live *indexer.Live,
+	instruments *service.Instruments, full fill,
+) stream.Factory {
+	return func(lane int, raw []byte) (stream.Stage, error) {
+		from, err := parseState(raw)
+		if err != nil {
+			return nil, fmt.Errorf("lane %d: %w", lane, err)
+		}
+		core, err := indexer.NewBuilder(schemas.GroupID{Lane: int32(lane), Seq: from.next}, o, engine, nouns, live)
+		if err != nil {
+			return nil, err
+		}
+		if err := finish(core, from); err != nil {
+			return nil, fmt.Errorf("lane %d: %w", lane, err)
+		}
+		if core.Options() != o {
+			instruments.Log.Warn("an open group keeps the settings that it was begun with", keyLane, lane, keyBegunWith, string(from.more.Options))
+		}
+		full.set(lane, 0)
+		return &stage{
+			core: core, lane: lane, instruments: instruments, fill: full, from: from.more.From, final: from.more.Final,
+		}, nil
+	}
+}
+
+// finish has the core make the next group with the options of its mark.
+func finish(core *indexer.Builder, from state) error {
+	begun, err := from.options()
+	if err != nil || begun == nil {
+		return err
+	}
+	if err := core.Finish(*begun); err != nil {
+		return fmt.Errorf("finishing a group with the settings %s that it was begun with: %w", from.more.Options, err)
+	}
+	return nil
+}
+
+// Input implements [stream.Stage].
+func (s *stage) Input() schemas.Topic { return schemas.Embeddings }
+
+// Waiting says what the lane's next record has to be.
+func (s *stage) Waiting() string {
+	return fmt.Sprintf("embedding %d of %d of group %s, or a seal", s.core.Pending(), s.core.Options().GroupSize, s.core.Next())
+}
+
+// errBehindFinal is why a record is set aside that comes when the crawl of its lane has ended.
+var errBehindFinal = errors.New("behind a final seal: a lane takes nothing more when its crawl has ended; publish to another namespace")
+
+// Process implements [stream.Stage].
+func (s *stage) Process(ctx context.Context, rec stream.Record, out stream.Output) error {
+	s.pass(rec)
+	value, err := schemas.Unmarshal(rec.Schema, rec.Value)
+	if rec.Seq < s.from {
+		if e, ok := value.(*schemas.Embedding); ok && err == nil {
+			s.core.Remember(e.ID, rec.Seq)
+		}
+		return nil
+	}
+	if err != nil {
+		return stream.Poison(err)
+	}
+	if s.final {
+		return stream.Poison(errBehindFinal)
+	}
+	switch r := value.(type) {
+	case *schemas.Embedding:
+		s.instruments.PairsIn(1)
+		return s.add(ctx, rec, r, out)
+	case *schemas.Refusal:
+		return nil // there is nothing to embed
+	case *schemas.Seal:
+		return s.seal(ctx, rec, r, out)
+	default:
+		return stream.Poison(errors.New("foreign record: " + rec.Schema + " does not belong on this topic"))
+	}
+}
+
+// pass notes where the blocks begin that a new owner has to read to go on at this record.
+func (s *stage) pass(rec stream.Record) {
+	first, own := s.core.Options().WindowBlocks(rec.Seq)
+	if n := len(s.places); n == 0 || s.places[n-1].block < own {
+		s.places = append(s.places, place{own, rec.Position()})
+	}
+	for s.places[0].block < first {
+		s.places = s.places[1:]
+	}
+}
+
+// mark returns a place from which a new owner goes on with the record of a seq. Its seqs are those after the record that
+// carries it. Options are those of a group that is open there.
+func (s *stage) mark(from int64, o *indexer.Options) (stream.Mark, error) {
+	raw, err := state{s.core.Next().Seq, more{From: from, Final: s.final}}.encode(o)
+	if err != nil {
+		return stream.Mark{}, err
+	}
+	return stream.Mark{
+		Inputs: []stream.TopicPosition{{Topic: schemas.Embeddings, Position: s.places[0].Position}}, State: raw,
+	}, nil
+}
+
+func (s *stage) add(ctx context.Context, rec stream.Record, e *schemas.Embedding, out stream.Output) error {
+	if _, open := s.core.FirstSeq(); !open {
+		o := s.core.Options()
+		start, err := s.mark(rec.Seq, &o)
+		if err != nil {
+			return err
+		}
+		start.Seqs = out.Before(rec, nil).Seqs
+		s.start = start
+	}
+	verdict, err := s.core.Add(e, rec.Seq) // not its offset, which a repetition before it would move
+	switch {
+	case errors.Is(err, schemas.ErrInvalid):
+		return stream.Poison(err)
+	case err != nil:
+		return err
+	}
+	s.fill.set(s.lane, s.core.Pending())
+	switch verdict {
+	case indexer.Complete:
+		return s.close(ctx, indexer.ByCount, out, rec.Seq+1)
+	case indexer.NewModel:
+		// The embedding belongs to the next group, so the closed one is resumed from before it.
+		if err := s.close(ctx, indexer.ByModel, out, rec.Seq); err != nil {
+			return err
+		}
+		return s.add(ctx, rec, e, out)
+	case indexer.Open:
+	}
+	return nil
+}
+
+// seal closes the open group and passes the seal on.
+func (s *stage) seal(ctx context.Context, rec stream.Record, r *schemas.Seal, out stream.Output) error {
+	if err := s.close(ctx, indexer.BySeal, out, rec.Seq); err != nil {
+		return err
+	}
+	s.final = r.Final
+	resume, err := s.mark(rec.Seq+1, nil)
+	if err != nil {
+		return err
+	}
+	return out.Emit(schemas.Groups, &schemas.Seal{Final: r.Final, Note: r.Note, Repeats: s.core.Repeats()}, resume)
+}
+
+// close publishes the open group, if there is one. Chunks lead back to the group's start; the manifest leads to the
+// record with the seq next, where the next group begins.
+func (s *stage) close(ctx context.Context, why indexer.Reason, out stream.Output, next int64) error {
+	end := s.instruments.Batch()
+	group, err := s.core.Close(ctx, why)
+	end()
+	if err != nil || group == nil {
+		return err
+	}
+	s.fill.set(s.lane, 0)
+	s.instruments.PairsOut(int(group.Manifest.Count))
+	for _, c := range group.Chunks {
+		if err := out.Emit(schemas.Neighbors, c, s.start); err != nil {
+			return err
+		}
+	}
+	resume, err := s.mark(next, nil)
+	if err != nil {
+		return err
+	}
+	return out.Emit(schemas.Groups, group.Manifest, resume)
+}
+
+// Flush implements [stream.Stage]. A group is held back until it is full, whoever asks.
+func (s *stage) Flush(context.Context, stream.Output) error { return nil }
+
+// Close implements [io.Closer].
+func (s *stage) Close() error {
+	s.fill.ratio.DeleteLabelValues(strconv.Itoa(s.lane))
+	return s.core.Free()
+}

@@ -1,0 +1,54 @@
+package indexer
+
+import "github.com/pairstream/pairstream/schemas"
+
+// window remembers the pairs of a lane's latest embeddings, across groups. It is a function of their seqs: those are cut
+// into blocks of half its size, and it holds the newest block and the two before it. So it reaches back at least its
+// size, and half as much again at most.
+type window struct {
+	block  int64 // seqs of a block; 0: nothing is remembered
+	newest int64 // number of the newest block
+	blocks [windowBlocks]idTable[schemas.PairID]
+
+	last     int64 // seq that was seen last, so that it may be seen again when a group was closed before it
+	repeated bool
+}
+
+const windowBlocks = 3
+
+func newWindow(size int) window { return window{block: blockOf(size), last: -1} }
+
+// blockOf returns the number of seqs of a block, for a window of at least size embeddings.
+func blockOf(size int) int64 { return int64(size+1) / 2 }
+
+// WindowBlocks returns the number of the block of a seq, and that of the first block which an owner has to know to go on
+// there. Without a window every seq is a block of its own.
+func (o Options) WindowBlocks(seq int64) (first, own int64) {
+	block := blockOf(o.Window)
+	if block == 0 {
+		return seq, seq
+	}
+	own = seq / block
+	return max(0, own-windowBlocks+1), own
+}
+
+// see takes the pair of the embedding with this seq, and says whether an embedding before it had the same.
+func (w *window) see(pair schemas.PairID, seq int64) bool {
+	if w.block == 0 {
+		return false
+	}
+	if seq == w.last {
+		return w.repeated
+	}
+	for number := seq / w.block; w.newest < number; {
+		w.newest = max(w.newest+1, number-windowBlocks)
+		copy(w.blocks[1:], w.blocks[:])
+		w.blocks[0] = idTable[schemas.PairID]{}
+	}
+	w.last, w.repeated = seq, false
+	for i := range w.blocks {
+		w.repeated = w.repeated || w.blocks[i].find(pair) >= 0
+	}
+	w.blocks[0].add(pair)
+	return w.repeated
+}

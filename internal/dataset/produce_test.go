@@ -1,0 +1,217 @@
+package dataset_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"image"
+	"image/png"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// crawl writes a folder of three tars. They have 30 good images of three captions each, and one of these images has an
+// empty caption as well. They also have a file that is not an image, a caption without image, and at the end a tar cut in
+// its last image.
+func crawl(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	for n := range 3 {
+		var buf bytes.Buffer
+		w := shard.NewWriter(&buf)
+		add := func(key string, files ...shard.File) {
+			if _, err := w.Write(key, files...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 10 {
+			k := 10*n + i
+			add(fmt.Sprintf("%03d", k),
+				shard.File{Ext: "png", Data: picture(t, k)},
+				shard.File{Ext: "json", Data: fmt.Appendf(nil, `{"captions":["a %d","b %d","c %d"%s]}`, k, k, k, map[bool]string{true: `,""`}[k == 17])})
+		}
+		add(fmt.Sprintf("bad%d", n), shard.File{Ext: "jpg", Data: []byte("<html>")}, shard.File{Ext: "txt", Data: fmt.Appendf(nil, "no image %d", n)})
+		add(fmt.Sprintf("lone%d", n), shard.File{Ext: "txt", Data: fmt.Appendf(nil, "alone %d", n)})
+		add(fmt.Sprintf("last%d", n), shard.File{Ext: "txt", Data: []byte("cut")}, shard.File{Ext: "png", Data: bytes.Repeat([]byte{7}, 5000)})
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		raw := buf.Bytes()
+		if n == 2 {
+			raw = raw[:len(raw)-1024-4000]
+		}
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%05d.tar", n)), raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func picture(t testing.TB, n int) []byte {
+	t.Helper()
+	m := image.NewGray(image.Rect(0, 0, 8, 8))
+	m.Pix[0], m.Pix[1] = byte(n), byte(n>>8)
+	var buf bytes.Buffer
+	if err := png.Encode(&buf, m); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+func run(t testing.TB, dir string, o dataset.ProduceOptions) (dataset.Summary, []shard.Example, []dataset.Message) {
+	t.Helper()
+	var got []dataset.Message
+	sum, held, err := dataset.Produce(context.Background(), []string{dir}, o, func(m dataset.Message) error {
+		got = append(got, m)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum, held, got
+}
+
+func TestRunAddsUp(t *testing.T) {
+	dir := crawl(t)
+	for _, o := range []dataset.ProduceOptions{{Lanes: 1}, {Lanes: 4, Final: true}, {Lanes: 2, HeldOut: 5, Final: true}} {
+		sum, held, got := run(t, dir, o)
+		wantSeals := 0
+		if o.Final {
+			wantSeals = o.Lanes
+		}
+		// There are 90 captions of images, 3 of files that are not images, and 2 of the last images that are whole. The
+		// problems are an empty caption, 3 captions alone and the cut image.
+		want := dataset.Summary{
+			Scan: sum.Scan, PerLane: sum.PerLane, Pairs: 95 - 3*o.HeldOut, Problems: 5, Seals: wantSeals,
+			Messages: 100 - 3*o.HeldOut + wantSeals, HeldOutImages: o.HeldOut, HeldOutPairs: 3 * o.HeldOut,
+		}
+		if !reflect.DeepEqual(sum, want) {
+			t.Errorf("%+v:\n got %+v\nwant %+v", o, sum, want)
+		}
+		valid, refused, seals := 0, 0, 0
+		perLane := make([]int, o.Lanes)
+		for _, m := range got {
+			perLane[m.Lane]++
+			record, err := schemas.Unmarshal(m.Schema, m.Value)
+			switch r := record.(type) {
+			case *schemas.Pair:
+				valid++
+				if r.ID.Lane(o.Lanes) != m.Lane {
+					t.Errorf("pair %s went to lane %d", r.ID, m.Lane)
+				}
+				for _, ex := range held {
+					if ex.ImageID == r.ImageID {
+						t.Errorf("image %s is held out and published", ex.ImageID)
+					}
+				}
+			case *schemas.Seal:
+				seals++
+				if !r.Final {
+					t.Error("a seal that is not final")
+				}
+			default:
+				refused++
+				if !errors.Is(err, schemas.ErrInvalid) {
+					t.Errorf("%q: %v", m.Value, err)
+				}
+			}
+		}
+		// The cut image decodes as a pair and is refused when it is read.
+		if valid != sum.Pairs+1 || refused != sum.Problems-1 || seals != wantSeals || !reflect.DeepEqual(perLane, sum.PerLane) {
+			t.Errorf("%+v: %d pairs, %d refused, %d seals, lanes %v; summary %+v", o, valid, refused, seals, perLane, sum)
+		}
+		if len(held) != o.HeldOut {
+			t.Errorf("%d examples held out, want %d", len(held), o.HeldOut)
+		}
+	}
+}
+
+func TestRunHoldsOutReadableImagesOnly(t *testing.T) {
+	dir := crawl(t)
+	_, held, _ := run(t, dir, dataset.ProduceOptions{Lanes: 1, HeldOut: 29})
+	if len(held) != 29 {
+		t.Fatalf("%d held out", len(held))
+	}
+	for _, ex := range held {
+		if ex.Key == "bad0" || ex.Key == "last0" || len(ex.Captions) != 3 || ex.Encoded != nil {
+			t.Errorf("held out %+v", ex)
+		}
+	}
+	_, _, err := dataset.Produce(context.Background(), []string{dir}, dataset.ProduceOptions{Lanes: 1, HeldOut: 35}, nil)
+	if err == nil || !strings.Contains(err.Error(), "35") {
+		t.Errorf("holding out more images than there are: %v", err)
+	}
+}
+
+func TestRunGivesTheSameTwice(t *testing.T) {
+	dir := crawl(t)
+	o := dataset.ProduceOptions{Lanes: 3, HeldOut: 4, Final: true}
+	_, _, a := run(t, dir, o)
+	_, _, b := run(t, dir, o)
+	if !reflect.DeepEqual(a, b) {
+		t.Error("two runs over the same tars gave other messages")
+	}
+}
+
+func TestRunStops(t *testing.T) {
+	dir := crawl(t)
+	stop := errors.New("no broker")
+	n := 0
+	_, _, err := dataset.Produce(context.Background(), []string{dir}, dataset.ProduceOptions{Lanes: 1}, func(dataset.Message) error {
+		if n++; n == 50 {
+			return stop
+		}
+		return nil
+	})
+	if !errors.Is(err, stop) || n != 50 {
+		t.Errorf("%v after %d messages", err, n)
+	}
+	for name, o := range map[string]dataset.ProduceOptions{"lanes": {}, "images": {Lanes: 1, HeldOut: 1000}} {
+		if _, _, err := dataset.Produce(context.Background(), []string{dir}, o, nil); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	if _, _, err := dataset.Produce(context.Background(), []string{filepath.Join(dir, "none")}, dataset.ProduceOptions{Lanes: 1}, nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a folder that is not there: %v", err)
+	}
+}
+
+// TestRunOfAnUnsafeTar publishes nothing readable out of links and absolute names.
+func TestRunOfAnUnsafeTar(t *testing.T) {
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	for _, h := range []tar.Header{
+		{Name: "a.jpg", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"},
+		{Name: "/b.jpg", Typeflag: tar.TypeReg},
+		{Name: "../c.jpg", Typeflag: tar.TypeReg},
+	} {
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "x.tar")
+	if err := os.WriteFile(path, buf.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sum, _, got := run(t, path, dataset.ProduceOptions{Lanes: 2})
+	if sum.Problems != 3 || len(got) != 3 {
+		t.Errorf("%d messages, %+v", len(got), sum)
+	}
+	for _, m := range got {
+		if _, err := schemas.Unmarshal(m.Schema, m.Value); !errors.Is(err, schemas.ErrInvalid) {
+			t.Errorf("%q: %v", m.Value, err)
+		}
+	}
+}

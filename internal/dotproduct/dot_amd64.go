@@ -1,0 +1,62 @@
+package dotproduct
+
+import "golang.org/x/sys/cpu"
+
+// What the processor runs; tests switch it off to compare.
+var (
+	hasVector = cpu.X86.HasAVX2
+	hasWide   = cpu.X86.HasAVX2 && cpu.X86.HasAVX512F
+)
+
+// blockVector computes the products of the first doneA rows of a with the first doneB rows of b: as many as make whole
+// blocks of 4 x 2.
+func blockVector(dst []float32, a *Matrix, a0, na int, b *Matrix, b0, nb int) (doneA, doneB int) {
+	if !hasVector || na < 4 || nb < 2 || a.stride == 0 {
+		return 0, 0
+	}
+	doneA, doneB = na/4*4, nb/2*2
+	wide := 0
+	if hasWide {
+		wide = nb / 4 * 4
+	}
+	for i := 0; i < doneA; i += 4 {
+		row := &a.data[(a0+i)*a.stride]
+		if wide > 0 {
+			rows4wide(&dst[i*nb], nb, row, &b.data[b0*b.stride], a.stride/lanes, wide/4)
+		}
+		if wide < doneB {
+			rows4(&dst[i*nb+wide], nb, row, &b.data[(b0+wide)*b.stride], a.stride/lanes, (doneB-wide)/2)
+		}
+	}
+	return doneA, doneB
+}
+
+// gatherVector computes the first products, as many as make whole blocks of 4.
+func gatherVector(dst, row []float32, m *Matrix, indices []int32) int {
+	if !hasVector || len(row) == 0 {
+		return 0
+	}
+	done := len(indices) / 4 * 4
+	for i := 0; i < done; i += 4 {
+		gather4(&dst[i], &row[0],
+			&m.padded(int(indices[i]))[0], &m.padded(int(indices[i+1]))[0],
+			&m.padded(int(indices[i+2]))[0], &m.padded(int(indices[i+3]))[0], len(row)/lanes)
+	}
+	return done
+}
+
+// rows4 multiplies four rows from a on with 2*pairs rows from b on, all of 8*chunks values and without gaps, and writes
+// four rows of products that lie dstStride values apart. Chunks and pairs are at least 1. It needs AVX2.
+//
+//go:noescape
+func rows4(dst *float32, dstStride int, a, b *float32, chunks, pairs int)
+
+// rows4wide is rows4 for 4*quads rows from b on. It needs AVX-512F.
+//
+//go:noescape
+func rows4wide(dst *float32, dstStride int, a, b *float32, chunks, quads int)
+
+// gather4 multiplies row with four others and writes four products. Chunks is at least 1. It needs AVX2.
+//
+//go:noescape
+func gather4(dst, row, b0, b1, b2, b3 *float32, chunks int)

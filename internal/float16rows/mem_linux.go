@@ -1,0 +1,11 @@
+package float16rows
+
+import "syscall"
+
+// reserve maps private zero pages that take no memory before they are written, and are not counted against it.
+func reserve(size int) ([]byte, error) {
+	return syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_NORESERVE)
+}
+
+func giveBack(mem []byte) error { return syscall.Munmap(mem) }

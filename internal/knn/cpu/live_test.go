@@ -1,0 +1,154 @@
+package cpu_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/faiss"
+	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/knn/cpu"
+	"github.com/pairstream/pairstream/internal/knn/knntest"
+	"github.com/pairstream/pairstream/internal/knn/reference"
+	"github.com/pairstream/pairstream/internal/rng"
+)
+
+// sameHits compares rows exactly and similarities within float32 rounding.
+func sameHits(t *testing.T, what string, got, want []knn.Hit) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d hits, want %d", what, len(got), len(want))
+	}
+	for i := range got {
+		if e := got[i].Similarity - want[i].Similarity; got[i].Row != want[i].Row || e > 1e-5 || e < -1e-5 {
+			t.Fatalf("%s: hit %d is %+v, want %+v", what, i, got[i], want[i])
+		}
+	}
+}
+
+func TestListsAreTheReference(t *testing.T) {
+	const n, dim, lists = 900, 20, 17
+	before := faiss.Live()
+	m := knntest.Halves(knntest.UnitRows(rng.New(2, "lists"), n, dim, 9, 0.5), dim)
+	centroids := knntest.UnitRows(rng.New(3, "lists"), lists, dim, 1, 0)
+	queries := knntest.UnitRows(rng.New(4, "lists"), 25, dim, 9, 0.5)
+	var rows, where []int64
+	for i := range n {
+		rows, where = append(rows, int64(i)), append(where, int64(i*7%lists))
+	}
+	build := func(s knn.Searcher) knn.Lists {
+		t.Helper()
+		first, err := s.NewLists(centroids, dim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := first.Empty()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer second.Close()
+		for _, err := range []error{first.Add(rows[:500], where[:500]), second.Add(rows[500:], where[500:]), first.Merge(second)} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		return first
+	}
+	ours, oracle := build(cpu.Engine{}), build(reference.Engine{})
+	for i := range 25 {
+		q := queries[i*dim : (i+1)*dim]
+		for _, probes := range []int{1, 4, lists, lists + 3} {
+			near, err := ours.Probe(q, probes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantNear, err := oracle.Probe(q, probes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(near, wantNear) {
+				t.Fatalf("%d nearest lists %v, want %v", probes, near, wantNear)
+			}
+			got, err := ours.Search(m, q, 10, near)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := oracle.Search(m, q, 10, near)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameHits(t, "search in lists", got, want)
+		}
+	}
+	if err := ours.Add([]int64{1}, []int64{lists}); err == nil {
+		t.Error("a row was added to a list that is not there")
+	}
+	if _, err := ours.Search(m, queries[:3], 10, []int64{0}); err == nil {
+		t.Error("a query of another width found something")
+	}
+	if _, err := ours.Search(m, queries[:dim], 10, []int64{lists}); err == nil {
+		t.Error("a list that is not there was searched")
+	}
+	if _, err := ours.Probe(queries[:dim], 0); err == nil {
+		t.Error("no lists were ranked without an error")
+	}
+	strange, err := cpu.Engine{}.NewLists(centroids, dim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		strange.Close()
+		if after := faiss.Live(); after != before {
+			t.Errorf("%d handles live after, %d before", after, before)
+		}
+	}()
+	if err := ours.Merge(strange); err == nil {
+		t.Error("lists with centroids of their own were merged")
+	}
+	if err := ours.Merge(oracle); err == nil {
+		t.Error("lists of another engine were merged")
+	}
+	ours.Close()
+}
+
+func TestScanIsTheReference(t *testing.T) {
+	const n, dim = 400, 37
+	m := knntest.Halves(knntest.UnitRows(rng.New(5, "scan"), n, dim, 9, 0.5), dim)
+	q := knntest.UnitRows(rng.New(6, "scan"), 1, dim, 1, 0)
+	eachInstructionSet(t, func(t *testing.T) {
+		for _, from := range []int{0, 100, n - 3, n} {
+			got, err := (cpu.Engine{}).Scan(m, from, q, 10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := reference.Engine{}.Scan(m, from, q, 10)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameHits(t, "scan", got, want)
+		}
+	})
+	for name, err := range map[string]error{
+		"float32 rows": scanError(knn.FloatMatrix(make([]float32, 8), 4), 0, make([]float32, 4), 1),
+		"query width":  scanError(m, 0, q[1:], 1),
+		"no k":         scanError(m, 0, q, 0),
+		"from beyond":  scanError(m, n+1, q, 1),
+	} {
+		if err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func scanError(m knn.Matrix, from int, q []float32, k int) error {
+	_, err := cpu.Engine{}.Scan(m, from, q, k)
+	return err
+}
+
+func TestBadChoicesAreRefused(t *testing.T) {
+	if _, err := (cpu.Engine{}).NewLists(make([]float32, 7), 3); err == nil {
+		t.Error("lists were made of two centroids and a bit")
+	}
+	if err := cpu.UseInstructions("abacus"); err == nil {
+		t.Error("unknown instructions were chosen")
+	}
+}

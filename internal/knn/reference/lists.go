@@ -1,0 +1,95 @@
+package reference
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/pairstream/pairstream/internal/knn"
+)
+
+// Scan implements [knn.Searcher].
+func (Engine) Scan(m knn.Matrix, from int, q []float32, k int) ([]knn.Hit, error) {
+	rows := make([]int64, 0, m.Rows)
+	for i := from; i < m.Rows; i++ {
+		rows = append(rows, int64(i))
+	}
+	return bestOf(m, rows, q, k)
+}
+
+func bestOf(m knn.Matrix, rows []int64, q []float32, k int) ([]knn.Hit, error) {
+	if len(q) != m.Dim {
+		return nil, fmt.Errorf("query of %d values for rows of %d", len(q), m.Dim)
+	}
+	hits := make([]knn.Hit, len(rows))
+	for i, row := range rows {
+		hits[i] = knn.Hit{Row: row, Similarity: float32(knn.Score(m.Row(int(row), nil), q))}
+	}
+	slices.SortFunc(hits, func(a, b knn.Hit) int {
+		return cmp.Or(cmp.Compare(b.Similarity, a.Similarity), cmp.Compare(a.Row, b.Row))
+	})
+	return hits[:min(k, len(hits))], nil
+}
+
+// NewLists implements [knn.Searcher].
+func (Engine) NewLists(centroids []float32, dim int) (knn.Lists, error) {
+	m := knn.FloatMatrix(centroids, dim)
+	if err := m.Check(); err != nil {
+		return nil, err
+	}
+	return &plainLists{centroids: m, lists: make([][]int64, m.Rows)}, nil
+}
+
+type plainLists struct {
+	centroids knn.Matrix
+	lists     [][]int64
+}
+
+func (l *plainLists) Add(rows, lists []int64) error {
+	for i, list := range lists {
+		l.lists[list] = append(l.lists[list], rows[i])
+	}
+	return nil
+}
+
+func (l *plainLists) Merge(other knn.Lists) error {
+	o, ok := other.(*plainLists)
+	if !ok || len(o.lists) != len(l.lists) {
+		return errors.New("merging lists of another kind")
+	}
+	for i, rows := range o.lists {
+		l.lists[i] = append(l.lists[i], rows...)
+	}
+	return nil
+}
+
+func (l *plainLists) Probe(q []float32, probes int) ([]int64, error) {
+	all := make([]int64, len(l.lists))
+	for i := range all {
+		all[i] = int64(i)
+	}
+	hits, err := bestOf(l.centroids, all, q, probes)
+	if err != nil {
+		return nil, err
+	}
+	order := make([]int64, len(hits))
+	for i, h := range hits {
+		order[i] = h.Row
+	}
+	return order, nil
+}
+
+func (l *plainLists) Search(m knn.Matrix, q []float32, k int, lists []int64) ([]knn.Hit, error) {
+	var rows []int64
+	for _, list := range lists {
+		rows = append(rows, l.lists[list]...)
+	}
+	return bestOf(m, rows, q, k)
+}
+
+func (l *plainLists) Empty() (knn.Lists, error) {
+	return &plainLists{centroids: l.centroids, lists: make([][]int64, len(l.lists))}, nil
+}
+
+func (l *plainLists) Close() {}

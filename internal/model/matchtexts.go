@@ -1,0 +1,77 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/pairstream/pairstream/internal/torch"
+)
+
+// ErrInput marks texts or images that do not fit the model.
+var ErrInput = errors.New("input does not fit the model")
+
+// CheckTexts verifies that every row has tokens, no more than the model has positions, and ids within the vocabulary.
+func CheckTexts(rows [][]int32, c Config) error {
+	for i, row := range rows {
+		if len(row) == 0 || len(row) > c.MaxPositions {
+			return fmt.Errorf("%w: text %d has %d tokens, want 1..%d", ErrInput, i, len(row), c.MaxPositions)
+		}
+		for _, id := range row {
+			if id < 0 || int(id) >= c.VocabSize {
+				return fmt.Errorf("%w: text %d has token id %d, want 0..%d", ErrInput, i, id, c.VocabSize-1)
+			}
+		}
+	}
+	if len(rows) == 0 {
+		return fmt.Errorf("%w: no texts", ErrInput)
+	}
+	return nil
+}
+
+// Texts pads rows of token ids to the longest of them. It marks the tokens with 1 and the padding with 0. Both results are
+// [N, L] Int64. Attention ignores padding, so a shorter padding gives the same features for less work.
+func Texts(s *torch.Scope, rows [][]int32, pad int32, c Config) (ids, mask *torch.Tensor, err error) {
+	if err := CheckTexts(rows, c); err != nil {
+		return nil, nil, err
+	}
+	longest := 0
+	for _, row := range rows {
+		longest = max(longest, len(row))
+	}
+	padded := make([]int64, 0, len(rows)*longest)
+	marks := make([]int64, len(rows)*longest)
+	for i, row := range rows {
+		for j, id := range row {
+			padded = append(padded, int64(id))
+			marks[i*longest+j] = 1
+		}
+		for range longest - len(row) {
+			padded = append(padded, int64(pad))
+		}
+	}
+	n, l := int64(len(rows)), int64(longest)
+	return s.Int64s(padded, n, l), s.Int64s(marks, n, l), nil
+}
+
+// Images makes a tensor [N, 3, S, S] of pixels, in the precision of the model.
+func Images(s *torch.Scope, pixels []float32, n int, m *Model) (*torch.Tensor, error) {
+	u, err := Send(pixels, n, m)
+	if err != nil {
+		return nil, err
+	}
+	return Received(s, u, m), nil
+}
+
+// Send starts to copy the pixels of n images to the model's device, for [Received]. It does not wait for the model's worker.
+func Send(pixels []float32, n int, m *Model) (*torch.Upload, error) {
+	side := m.Config.ImageSize
+	if n <= 0 || len(pixels) != n*3*side*side {
+		return nil, fmt.Errorf("%w: %d pixel values, want %d x 3 x %d x %d", ErrInput, len(pixels), n, side, side)
+	}
+	return m.Worker().Upload(pixels, int64(n), 3, int64(side), int64(side))
+}
+
+// Received returns what [Images] makes, for images that were sent.
+func Received(s *torch.Scope, u *torch.Upload, m *Model) *torch.Tensor {
+	return s.To(s.Receive(u), m.Params()[0].Tensor.DType())
+}

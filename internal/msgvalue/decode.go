@@ -1,0 +1,136 @@
+// Package msgvalue reads msgpack whose type nobody vouches for: the bytes of a dead letter, and records that are
+// compared field by field. It shows them as JSON and finds the first place where two of them differ.
+//
+// Guarantees:
+//
+//  1. [Decode] never panics, and its errors wrap [schemas.ErrMalformed]. It bounds what it allocates: it checks
+//     lengths against the bytes that are there. A value has at most 2^20 elements, nested at most 64 deep.
+//  2. A map keeps the order and the repetitions of its keys. So two values are equal exactly if they say the same in
+//     the same order.
+//
+// A value is nil, bool, int64, uint64 (above the largest int64), float32, float64, string, []byte, []any, [Map] or
+// [Ext]. The package is safe for concurrent use. It does not check values against a schema. The package schemas does
+// that.
+package msgvalue
+
+import (
+	"math"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Entry is a key of a map and its value.
+type Entry struct{ Key, Value any }
+
+// Map is a map in the order in which it was written.
+type Map []Entry
+
+// Ext is a value of an extension type.
+type Ext struct {
+	Type int8
+	Data []byte
+}
+
+// Get returns the value of the first key with this name.
+func (m Map) Get(name string) (any, bool) {
+	for _, e := range m {
+		if e.Key == name {
+			return e.Value, true
+		}
+	}
+	return nil, false
+}
+
+const (
+	maxDepth  = 64
+	maxValues = 1 << 20
+)
+
+// Decode reads exactly one value. Byte strings share memory with b.
+func Decode(b []byte) (any, error) {
+	d := decoder{Scanner: schemas.Scanner{Value: b}}
+	v, err := d.value(0)
+	if err != nil {
+		return nil, err
+	}
+	if left := len(b) - d.Pos; left > 0 {
+		return nil, d.Malformed("%d bytes after the value", left)
+	}
+	return v, nil
+}
+
+type decoder struct {
+	schemas.Scanner
+	values int
+}
+
+func (d *decoder) value(depth int) (any, error) {
+	d.values++
+	if depth > maxDepth || d.values > maxValues {
+		return nil, d.Malformed("more than %d values, or nested deeper than %d", maxValues, maxDepth)
+	}
+	class, n, err := d.Head()
+	if err != nil {
+		return nil, err
+	}
+	switch class {
+	case schemas.ClassBool:
+		return n == 1, nil
+	case schemas.ClassInt:
+		return n, nil
+	case schemas.ClassBigUint:
+		return uint64(n), nil
+	case schemas.ClassFloat32:
+		return math.Float32frombits(uint32(n)), nil
+	case schemas.ClassFloat64:
+		return math.Float64frombits(uint64(n)), nil
+	case schemas.ClassString:
+		return string(d.take(n)), nil
+	case schemas.ClassBytes:
+		return d.take(n), nil
+	case schemas.ClassExtension:
+		kind := d.take(1)
+		return Ext{Type: int8(kind[0]), Data: d.take(n)}, nil
+	case schemas.ClassArray:
+		return d.list(n, depth)
+	case schemas.ClassMap:
+		return d.mapping(n, depth)
+	case schemas.ClassNil:
+	}
+	return nil, nil
+}
+
+// take returns the next n bytes, which Head has found to be there.
+func (d *decoder) take(n int64) []byte {
+	from := d.Pos
+	d.Pos += int(n)
+	return d.Value[from:d.Pos:d.Pos]
+}
+
+func (d *decoder) list(n int64, depth int) (any, error) {
+	out := []any{}
+	for range n {
+		v, err := d.value(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+func (d *decoder) mapping(n int64, depth int) (any, error) {
+	out := Map{}
+	for range n {
+		key, err := d.value(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		v, err := d.value(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Entry{key, v})
+	}
+	return out, nil
+}

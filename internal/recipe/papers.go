@@ -1,0 +1,124 @@
+package recipe
+
+// sizes are what the sizes of an epoch are where neither environment nor recipe sets them.
+var sizes = map[string]string{"LANES": "4", "GROUP_SIZE": "5000000", "BATCH_SIZE": "96"}
+
+// layers are the lists of which each recipe is made; a later list overrides an earlier one.
+var layers = map[string][][]Value{
+	"albef":     {backbone, albef},
+	"tcl":       {backbone, albef, tcl},
+	"grit-vlp":  {backbone, gritVLP},
+	"mafa":      {backbone, gritVLP, mafa},
+	"gpn-s":     {backbone, albef, gpns},
+	"gpn-s-tcl": {backbone, albef, tcl, gpns, gpnsTCL},
+}
+
+// backbone is what all of the papers share: "for all other hyper-parameter settings, we follow ALBEF".
+var backbone = []Value{
+	{Variable: "ITC_WEIGHT", Value: "1", Place: "GRIT-VLP eq. 7"},
+	{Variable: "ITM_WEIGHT", Value: "1", Place: "GRIT-VLP eq. 7"},
+	{Variable: "MLM_WEIGHT", Value: "1", Place: "GRIT-VLP eq. 7"},
+	{Variable: "UNI_WEIGHT", Value: "0", Place: "no uni-modal loss but in GPN-S and TCL"},
+	{Variable: "DROPOUT", Value: "0.1", Place: "ALBEF, configuration of BERT"},
+	{Variable: "WEIGHT_DECAY", Value: "0.02", Place: "ALBEF 3.5"},
+	{Variable: "ADAMW_BETA1", Value: "0.9", Place: "ALBEF, released code"},
+	{Variable: "ADAMW_BETA2", Value: "0.999", Place: "ALBEF, released code"},
+	{Variable: "ADAMW_EPS", Value: "1e-8", Place: "ALBEF, released code"},
+	{Variable: "LR_SCHEDULE", Value: "cosine", Place: "ALBEF 3.5"},
+	{Variable: "LR", Value: "1e-4", Place: "ALBEF 3.5"},
+	{Variable: "LR_MIN", Value: "1e-5", Place: "ALBEF 3.5"},
+	{Variable: "LR_WARMUP", Value: "1e-5", Place: "ALBEF, released configuration"},
+	{Variable: "LR_WARMUP_STEPS", Value: "2000", Place: "GRIT-VLP and TCL, released configurations: 20 updates of 100 steps"},
+	{Variable: "LR_TOTAL_STEPS", epochs: 30, Place: "ALBEF 3.5"},
+	{Variable: "AUGMENT_MIN_SCALE", Value: "0.2", Place: "ALBEF 3.5, released code"},
+	{Variable: "AUGMENT_FLIP", Value: "0.5", Place: "ALBEF, released code"},
+	{Variable: "AUGMENT_COLOR", Value: "0", Place: "ALBEF 3.5: no change of colours"},
+	{Variable: "AUGMENT_OPS", Value: "2", Place: "ALBEF 3.5: RandAugment(2, 7)"},
+	{Variable: "AUGMENT_LEVEL", Value: "7", Place: "ALBEF 3.5: RandAugment(2, 7)"},
+	{Variable: "ECM_ITC", Value: "false", Place: "no connections but in MAFA"},
+	{Variable: "ECM_ITM", Value: "false", Place: "no connections but in MAFA"},
+	{Variable: "ECM_MLM", Value: "false", Place: "no connections but in MAFA"},
+	{Variable: "CANDIDATES", Value: "0", Place: "no Con-D but in MAFA: the whole mini-batch is searched"},
+	{Variable: "TEXTS", Value: "none", Place: "no revised texts but in GPN-S"},
+	{Variable: "MOMENTUM", Value: "false", Place: "GRIT-VLP 2.1, note 4"},
+	{Variable: "MOMENTUM_QUEUE", Value: "0", Place: "GRIT-VLP 2.1, note 4"},
+	{Variable: "MLM_DISTILL", Value: "0", Place: "GRIT-VLP 2.1, note 4"},
+	{Variable: "ITC_TRIPLE", Value: "false", Place: "TCL alone"},
+}
+
+// albef adds the momentum model and its distillation.
+var albef = []Value{
+	{Variable: "STRATEGY", Value: "random", Place: "ALBEF 3.5"},
+	{Variable: "EPOCHS", Value: "30", Place: "ALBEF 3.5"},
+	{Variable: "BATCH_SIZE", Value: "64", Place: "ALBEF 3.5: 512 on 8 GPUs, contrasted and mined on each"},
+	{Variable: "ITC_TARGETS", Value: "distilled", Place: "ALBEF 3.3"},
+	{Variable: "ITC_ALPHA", Value: "0.4", Place: "ALBEF 3.5"},
+	{Variable: "ITC_ALPHA_RAMP_STEPS", epochs: 1, Place: "ALBEF 3.5"},
+	{Variable: "MOMENTUM", Value: "true", Place: "ALBEF 3.2"},
+	{Variable: "MOMENTUM_DECAY", Value: "0.995", Place: "ALBEF 3.5"},
+	{Variable: "MOMENTUM_QUEUE", Value: "65536", Place: "ALBEF 3.5"},
+	{Variable: "MLM_DISTILL", Value: "0.4", Place: "ALBEF 3.3"},
+	{Variable: "MLM_PROBABILITY", Value: "0.15", Place: "ALBEF 3.2; GRIT-VLP 2.1 (c)"},
+	{Variable: "ITM_NEGATIVES", Value: "multinomial", Place: "ALBEF 3.2; GRIT-VLP 2.1 (b)"},
+	{Variable: "LR_WARMUP_STEPS", Value: "1000", Place: "ALBEF 3.5"},
+}
+
+// tcl adds the losses within a modality and with local features.
+var tcl = []Value{
+	{Variable: "ITC_TRIPLE", Value: "true", Place: "TCL 3.2 to 3.4"},
+	{Variable: "LR_WARMUP_STEPS", Value: "2000", Place: "TCL 4.2"},
+}
+
+// gritVLP has grouped mini-batches, consistency and more masks, and no momentum model.
+var gritVLP = []Value{
+	{Variable: "STRATEGY", Value: "grit", Place: "GRIT-VLP 4.1"},
+	{Variable: "GRIT_FEATURES", Value: "training", Place: "GRIT-VLP 4.1, phase 1"},
+	{Variable: "EPOCHS", Value: "20", Place: "GRIT-VLP 5.1; MAFA 5.1"},
+	{Variable: "BATCH_SIZE", Value: "96", Place: "GRIT-VLP 5.1; MAFA 5.1"},
+	{Variable: "SEARCH_SPACE", Value: "960", Place: "GRIT-VLP 5.1"},
+	{Variable: "QUEUE_SIZE", Value: "48000", Place: "GRIT-VLP 5.1"},
+	{Variable: "ITC_TARGETS", Value: "consistency", Place: "GRIT-VLP 4.2, eq. 6"},
+	{Variable: "ITC_LAMBDA", Value: "0.2", Place: "GRIT-VLP 4.2"},
+	{Variable: "ITC_FORM", Value: "additive", Place: "GRIT-VLP eq. 6, released code"},
+	{Variable: "MLM_PROBABILITY", Value: "0.5", Place: "GRIT-VLP 4.2"},
+	{Variable: "ITM_NEGATIVES", Value: "hardest", Place: "GRIT-VLP, released code; MAFA Algorithm 1, line 9"},
+}
+
+// mafa adds smoothed targets and the connections that Con-D finds.
+var mafa = []Value{
+	{Variable: "SEARCH_SPACE", Value: "4800", Place: "MAFA 5.1"},
+	{Variable: "ITC_TARGETS", Value: "smoothed", Place: "MAFA 4.2, eq. 5"},
+	{Variable: "ITC_ALPHA", Value: "0.5", Place: "MAFA 4.2"},
+	{Variable: "ITC_SOFT_FROM_EPOCH", Value: "1", Place: "MAFA, released code"},
+	{Variable: "ECM_ITC", Value: "true", Place: "MAFA 4.1, Table 14"},
+	{Variable: "ECM_ITM", Value: "true", Place: "MAFA 4.1, Table 14"},
+	{Variable: "ECM_MLM", Value: "true", Place: "MAFA 4.1, Table 14"},
+	{Variable: "ECM_ELIMINATE", Value: "false", Place: "MAFA 4.1; Table 5 has ECM-E"},
+	{Variable: "ECM_HIGH", Value: "0.8", Place: "MAFA 4.1"},
+	{Variable: "ECM_LOW", Value: "0.5", Place: "MAFA 4.1"},
+	{Variable: "CANDIDATES", Value: "2", Place: "MAFA 4.1: the hardest, and the second for an ambiguous one"},
+}
+
+// gpns adds global positives and negatives to its backbone.
+var gpns = []Value{
+	{Variable: "STRATEGY", Value: "gns", Place: "GPN-S 3.4"},
+	{Variable: "GROUP_SIZE", Value: "5000000", Place: "GPN-S 3.5"},
+	{Variable: "BATCH_SIZE", Value: "512", Place: "GPN-S 4.1"},
+	{Variable: "CLUSTERS", Value: "1000", Place: "GPN-S 4.1"},
+	{Variable: "GNS_CLUSTERS", Value: "40", Place: "GPN-S 4.1"},
+	{Variable: "GNS_PER_CLUSTER", Value: "3", Place: "GPN-S 4.1"},
+	{Variable: "NEIGHBORS_K", Value: "10", Place: "GPN-S 4.1"},
+	{Variable: "NEIGHBORS_K1", Value: "5", Place: "GPN-S 4.1"},
+	{Variable: "NEIGHBORS_K2", Value: "500", Place: "GPN-S 4.1"},
+	{Variable: "OBJECT_SHARE", Value: "0.3", Place: "GPN-S 4.1"},
+	{Variable: "NOUN_MIN_COUNT", Value: "10", Place: "GPN-S 3.3.1"},
+	{Variable: "TEXTS", Value: "curriculum", Place: "GPN-S 3.3.1, eq. 8"},
+	{Variable: "UNI_WEIGHT", Value: "1", Place: "GPN-S 3.3.2, eq. 11"},
+	{Variable: "UNI_READING", Value: "infonce", Place: "GPN-S eq. 10"},
+}
+
+// gpnsTCL trains TCL longer.
+var gpnsTCL = []Value{
+	{Variable: "EPOCHS", Value: "50", Place: "GPN-S 4.1: 50 epochs for TCL, rather than 30"},
+	{Variable: "LR_TOTAL_STEPS", epochs: 50, Place: "GPN-S 4.1: 50 epochs for TCL, rather than 30"},
+}

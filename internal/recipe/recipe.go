@@ -1,0 +1,143 @@
+// Package recipe knows the settings with which each paper pre-trains.
+//
+// A recipe is a list of variables and values, each with the section that it comes from. [Overlay] puts the values of the
+// recipe that RECIPE names beneath an environment: a variable that is set there stays. Where a paper counts epochs and a
+// stream counts steps, the steps are derived from LANES, GROUP_SIZE and BATCH_SIZE, as if every lane closed one full group.
+//
+// The package reads no environment itself; everything is a function of its arguments.
+package recipe
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Variable names the setting that chooses a recipe.
+const Variable = "RECIPE"
+
+// Default is the recipe of a process that is told none.
+const Default = "mafa"
+
+// Value is what a recipe sets a variable to, and the place in the papers that says so.
+type Value struct {
+	Variable string
+	Value    string
+	Place    string
+	epochs   int64 // not 0: the value is the number of steps of so many epochs
+}
+
+// Names lists the recipes, in the order of the papers.
+func Names() []string { return []string{"albef", "tcl", "grit-vlp", "mafa", "gpn-s", "gpn-s-tcl"} }
+
+// check tells whether a recipe of this name exists.
+func check(name string) error {
+	if !slices.Contains(Names(), name) {
+		return fmt.Errorf("%s is %q, want %s", Variable, name, strings.Join(Names(), ", "))
+	}
+	return nil
+}
+
+// Of returns the values of a recipe, sorted by variable. Steps are derived from the sizes that the environment sets.
+func Of(name string, environ map[string]string) ([]Value, error) {
+	if err := check(name); err != nil {
+		return nil, err
+	}
+	byName := map[string]Value{}
+	for _, list := range layers[name] {
+		for _, v := range list {
+			byName[v.Variable] = v
+		}
+	}
+	size := func(variable string) int64 {
+		text := environ[variable]
+		if text == "" {
+			text = byName[variable].Value
+		}
+		if text == "" {
+			text = sizes[variable]
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 1 {
+			return 1 // whoever parses the variable says what is wrong with it
+		}
+		return n
+	}
+	epoch := max(1, size("LANES")*size("GROUP_SIZE")/size("BATCH_SIZE"))
+	out := make([]Value, 0, len(byName))
+	for _, variable := range slices.Sorted(maps.Keys(byName)) {
+		v := byName[variable]
+		if v.epochs > 0 {
+			v.Value = strconv.FormatInt(v.epochs*epoch, 10)
+			v.Place += fmt.Sprintf("; %d epochs of LANES x GROUP_SIZE / BATCH_SIZE = %d steps", v.epochs, epoch)
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// Overlay returns the environment with the values of its recipe for every variable that it does not set.
+func Overlay(environ map[string]string) (map[string]string, error) {
+	values, err := Of(named(environ), environ)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]string, len(environ)+len(values))
+	for _, v := range values {
+		out[v.Variable] = v.Value
+	}
+	for variable, value := range environ {
+		if _, ours := out[variable]; !ours || value != "" {
+			out[variable] = value
+		}
+	}
+	return out, nil
+}
+
+// Differences lists what an environment sets otherwise than its recipe, in the order of the variables: "EPOCHS=10, mafa
+// has 20 (MAFA 5.1)".
+func Differences(environ map[string]string) ([]string, error) {
+	name := named(environ)
+	values, err := Of(name, environ)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, v := range values {
+		if set := environ[v.Variable]; set != "" && !same(set, v.Value) {
+			out = append(out, fmt.Sprintf("%s=%s, %s has %s (%s)", v.Variable, set, name, v.Value, v.Place))
+		}
+	}
+	return out, nil
+}
+
+// named returns the recipe that an environment asks for.
+func named(environ map[string]string) string {
+	if name := environ[Variable]; name != "" {
+		return name
+	}
+	return Default
+}
+
+// same compares two values as numbers where both are, else as texts.
+func same(a, b string) bool {
+	x, errX := strconv.ParseFloat(a, 64)
+	y, errY := strconv.ParseFloat(b, 64)
+	return a == b || errX == nil && errY == nil && x == y
+}
+
+// Table returns a recipe as Markdown: variable, value, place.
+func Table(name string, environ map[string]string) (string, error) {
+	values, err := Of(name, environ)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "| variable | %s | place |\n|---|---|---|\n", name)
+	for _, v := range values {
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", v.Variable, v.Value, v.Place)
+	}
+	return b.String(), nil
+}

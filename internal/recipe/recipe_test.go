@@ -1,0 +1,103 @@
+package recipe_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/recipe"
+)
+
+func values(t *testing.T, name string, environ map[string]string) map[string]string {
+	t.Helper()
+	list, err := recipe.Of(name, environ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, v := range list {
+		if v.Place == "" {
+			t.Errorf("%s: %s has no place in a paper", name, v.Variable)
+		}
+		out[v.Variable] = v.Value
+	}
+	return out
+}
+
+// Each row is what a section of a paper says; the empty text: the recipe leaves it to the setting's default.
+func TestEveryRecipeIsItsPapers(t *testing.T) {
+	columns := []string{"albef", "tcl", "grit-vlp", "mafa", "gpn-s", "gpn-s-tcl"}
+	if !slices.Equal(recipe.Names(), columns) {
+		t.Fatalf("recipes are %v, want %v", recipe.Names(), columns)
+	}
+	for _, row := range []struct {
+		variable, place string
+		want            []string
+	}{
+		{"STRATEGY", "GRIT-VLP 4.1, GPN-S 3.4", []string{"random", "random", "grit", "grit", "gns", "gns"}},
+		{"EPOCHS", "GRIT-VLP 5.1, MAFA 5.1, GPN-S 4.1", []string{"30", "30", "20", "20", "30", "50"}},
+		{"BATCH_SIZE", "GRIT-VLP 5.1, MAFA 5.1, GPN-S 4.1", []string{"64", "64", "96", "96", "512", "512"}},
+		{"SEARCH_SPACE", "GRIT-VLP 5.1 M=960, MAFA 5.1 M=4800", []string{"", "", "960", "4800", "", ""}},
+		{"QUEUE_SIZE", "GRIT-VLP 5.1 L=48,000", []string{"", "", "48000", "48000", "", ""}},
+		{"ITC_TARGETS", "GRIT-VLP eq. 6, MAFA eq. 5", []string{"distilled", "distilled", "consistency", "smoothed", "distilled", "distilled"}},
+		{"ITC_TRIPLE", "TCL 3.2 to 3.4", []string{"false", "true", "false", "false", "false", "true"}},
+		{"MLM_PROBABILITY", "GRIT-VLP 4.2", []string{"0.15", "0.15", "0.5", "0.5", "0.15", "0.15"}},
+		{"MLM_DISTILL", "ALBEF 3.3", []string{"0.4", "0.4", "0", "0", "0.4", "0.4"}},
+		{"MOMENTUM", "GRIT-VLP 2.1", []string{"true", "true", "false", "false", "true", "true"}},
+		{"ITM_NEGATIVES", "MAFA Algorithm 1", []string{"multinomial", "multinomial", "hardest", "hardest", "multinomial", "multinomial"}},
+		{"ECM_ITM", "MAFA 4.1", []string{"false", "false", "false", "true", "false", "false"}},
+		{"ECM_HIGH", "MAFA 4.1", []string{"", "", "", "0.8", "", ""}},
+		{"TEXTS", "GPN-S 3.3.1", []string{"none", "none", "none", "none", "curriculum", "curriculum"}},
+		{"UNI_WEIGHT", "GPN-S eq. 11", []string{"0", "0", "0", "0", "1", "1"}},
+		{"GNS_CLUSTERS", "GPN-S 4.1 c=40", []string{"", "", "", "", "40", "40"}},
+		{"AUGMENT_MIN_SCALE", "ALBEF 3.5", []string{"0.2", "0.2", "0.2", "0.2", "0.2", "0.2"}},
+		{"AUGMENT_OPS", "ALBEF 3.5", []string{"2", "2", "2", "2", "2", "2"}},
+		{"LR", "ALBEF 3.5", []string{"1e-4", "1e-4", "1e-4", "1e-4", "1e-4", "1e-4"}},
+		// 4 lanes x 5,000,000 pairs: 312,500 steps of 64, 208,333 of 96, 39,062 of 512 are an epoch.
+		{"LR_TOTAL_STEPS", "ALBEF 3.5, GPN-S 4.1", []string{"9375000", "9375000", "6249990", "6249990", "1171860", "1953100"}},
+		{"ITC_ALPHA_RAMP_STEPS", "ALBEF 3.5", []string{"312500", "312500", "", "", "39062", "39062"}},
+	} {
+		for i, name := range columns {
+			if got := values(t, name, nil)[row.variable]; got != row.want[i] {
+				t.Errorf("%s of %s is %q, want %q (%s)", row.variable, name, got, row.want[i], row.place)
+			}
+		}
+	}
+}
+
+func TestStepsFollowTheSizes(t *testing.T) {
+	got := values(t, "albef", map[string]string{"LANES": "2", "GROUP_SIZE": "1000", "BATCH_SIZE": "10"})
+	if got["LR_TOTAL_STEPS"] != "6000" || got["ITC_ALPHA_RAMP_STEPS"] != "200" {
+		t.Errorf("%s steps in all and %s of ramp, want 6000 and 200", got["LR_TOTAL_STEPS"], got["ITC_ALPHA_RAMP_STEPS"])
+	}
+	for _, bad := range []string{"x", "0", "-3"} {
+		if got := values(t, "albef", map[string]string{"BATCH_SIZE": bad}); got["LR_TOTAL_STEPS"] == "" {
+			t.Errorf("BATCH_SIZE=%s leaves no steps", bad)
+		}
+	}
+}
+
+func TestOverlay(t *testing.T) {
+	got, err := recipe.Overlay(map[string]string{"RECIPE": "gpn-s", "EPOCHS": "3", "LR": "", "OTHER": "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for variable, want := range map[string]string{"STRATEGY": "gns", "EPOCHS": "3", "LR": "1e-4", "OTHER": "x", "RECIPE": "gpn-s"} {
+		if got[variable] != want {
+			t.Errorf("%s is %q, want %q", variable, got[variable], want)
+		}
+	}
+	if _, err := recipe.Overlay(map[string]string{"RECIPE": "clip"}); err == nil || !strings.Contains(err.Error(), `RECIPE is "clip", want albef`) {
+		t.Errorf("an unknown recipe gives %v", err)
+	}
+}
+
+func TestDifferences(t *testing.T) {
+	got, err := recipe.Differences(map[string]string{"EPOCHS": "10", "LR": "0.0001", "BATCH_SIZE": "96", "SEED": "7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"EPOCHS=10, mafa has 20 (GRIT-VLP 5.1; MAFA 5.1)"}; !slices.Equal(got, want) {
+		t.Errorf("differences are %q, want %q", got, want)
+	}
+}

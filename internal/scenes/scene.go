@@ -1,0 +1,127 @@
+package scenes
+
+import (
+	"math/rand/v2"
+)
+
+// Shape is what an object is; the empty shape stands for any in a statement.
+type Shape string
+
+// Colour is an object's colour; the empty colour stands for any in a statement.
+type Colour string
+
+// Size is an object's size; the empty size stands for any in a statement.
+type Size string
+
+// The shapes, colours and sizes of objects.
+var (
+	Shapes  = []Shape{"circle", "square", "triangle", "star", "ring", "cross"}
+	Colours = []Colour{"red", "orange", "yellow", "green", "blue", "purple", "pink", "black"}
+	Sizes   = []Size{"small", "large"}
+)
+
+// Unit is the length of a picture's side in the coordinates of scenes.
+const Unit = 1000
+
+// RelationGap is how far apart centres must be for one object to be beside, above or below another.
+const RelationGap = Unit / 4
+
+// radii of the circles around objects.
+var radii = map[Size]int{"small": 145, "large": 215}
+
+// Object is one drawn object.
+type Object struct {
+	Shape  Shape  `json:"shape"`
+	Colour Colour `json:"colour"`
+	Size   Size   `json:"size"`
+	X      int    `json:"x"`     // centre, in 1/Unit of the side from the left
+	Y      int    `json:"y"`     // from the top
+	Angle  int    `json:"angle"` // degrees clockwise
+	Shade  int    `json:"shade"` // variation of the colour, -10..10
+}
+
+// Scene is what a picture shows.
+type Scene struct {
+	Objects    []Object `json:"objects"`
+	Background [3]int   `json:"background"` // RGB of the middle
+	Slope      [2]int   `json:"slope"`      // how much lighter the right and the lower edge are
+}
+
+// shares of scenes with one, two, three and four objects, in percent.
+var countShares = []int{20, 35, 25, 20}
+
+// Kinds narrows what scenes are made of, so that more captions are true of more pictures. The zero value narrows nothing.
+type Kinds struct {
+	Shapes  int // the first so many of Shapes; 0: all
+	Colours int // the first so many of Colours; 0: all
+	Objects int // objects of every scene; 0: one to four
+	// Large leaves the small objects out.
+	Large bool
+}
+
+// Random draws a scene.
+func Random(rng *rand.Rand) Scene { return Kinds{}.Random(rng) }
+
+// Random draws a scene of these kinds.
+func (k Kinds) Random(rng *rand.Rand) Scene {
+	shapes, colours, sizes := firstOf(Shapes, k.Shapes), firstOf(Colours, k.Colours), Sizes
+	if k.Large {
+		sizes = []Size{"large"}
+	}
+	s := Scene{Slope: [2]int{rng.IntN(25) - 12, rng.IntN(25) - 12}}
+	for c := range s.Background {
+		s.Background[c] = 222 + rng.IntN(22)
+	}
+	n, share := 1, rng.IntN(100)
+	for share >= countShares[n-1] {
+		share -= countShares[n-1]
+		n++
+	}
+	if k.Objects > 0 {
+		n = k.Objects
+	}
+	s.Objects = make([]Object, n)
+	for i := range s.Objects {
+		o := &s.Objects[i]
+		o.Shape, o.Colour, o.Size = pick(rng, shapes), pick(rng, colours), pick(rng, sizes)
+		// Every third object is like the one before it, so that there is something to count.
+		if i > 0 && rng.IntN(3) == 0 {
+			last := s.Objects[i-1]
+			o.Shape, o.Colour, o.Size = last.Shape, last.Colour, last.Size
+		}
+		o.Angle, o.Shade = rng.IntN(25)-12, rng.IntN(21)-10
+	}
+	s.place(rng)
+	return s
+}
+
+// place puts a single object anywhere and several into different quarters, near their middles.
+func (s *Scene) place(rng *rand.Rand) {
+	const margin = 5
+	if len(s.Objects) == 1 {
+		o := &s.Objects[0]
+		room := Unit/2 - radii[o.Size] - margin
+		o.X, o.Y = Unit/2+jitter(rng, room), Unit/2+jitter(rng, room)
+		return
+	}
+	quarters := rng.Perm(4)
+	for i := range s.Objects {
+		o := &s.Objects[i]
+		room := min(80, Unit/4-radii[o.Size]-margin)
+		o.X = Unit/4 + quarters[i]%2*Unit/2 + jitter(rng, room)
+		o.Y = Unit/4 + quarters[i]/2*Unit/2 + jitter(rng, room)
+	}
+}
+
+// jitter draws from -room..room.
+func jitter(rng *rand.Rand, room int) int { return rng.IntN(2*room+1) - room }
+
+func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
+
+// firstOf returns the first n of a list, or all of it when n is 0.
+func firstOf[T any](list []T, n int) []T {
+	if n == 0 {
+		return list
+	}
+	return list[:n]
+}

@@ -1,0 +1,41 @@
+package device_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/torch"
+)
+
+func TestDeviceIsChecked(t *testing.T) {
+	good := device.Settings{Name: "cpu", Precision: "float32"}
+	for want, change := range map[string]func(*device.Settings){
+		"":                             func(*device.Settings) {},
+		"TORCH_THREADS is -1":          func(d *device.Settings) { d.Threads = -1 },
+		"DEVICE is empty":              func(d *device.Settings) { d.Name = "" },
+		`PRECISION is "fp16"`:          func(d *device.Settings) { d.Precision = "fp16" },
+		"want float32 or bf16":         func(d *device.Settings) { d.Precision = "" },
+		"DEVICE is empty, want cpu, c": func(d *device.Settings) { d.Name, d.Precision = "", "BF16" },
+	} {
+		d := good
+		change(&d)
+		err := d.Validate()
+		if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: error %v, want one that says %q", d, err, want)
+		}
+	}
+}
+
+func TestPrecisionReachesTheWorker(t *testing.T) {
+	for value, want := range map[string]torch.DType{"float32": torch.Float32, "bf16": torch.BFloat16} {
+		w, err := device.Settings{Name: "cpu", Threads: 1, Precision: value}.NewWorker()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := w.Precision(); got != want {
+			t.Errorf("PRECISION=%s multiplies %s, want %s", value, got, want)
+		}
+		w.Close()
+	}
+}

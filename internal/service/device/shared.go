@@ -1,0 +1,159 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/torch"
+)
+
+// Shared is what the stages of one process share. Each thing is opened when a stage first asks for it. All methods are
+// safe for concurrent use.
+type Shared struct {
+	settings Settings
+	worker   func() (*torch.Worker, error)
+
+	mu       sync.Mutex
+	images   *shard.Images
+	measured bool // images report their metrics
+	closers  []func() error
+}
+
+// NewShared opens nothing yet. Images may be given, and are the caller's to close; nil: they are opened when needed.
+func NewShared(s Settings, images *shard.Images) *Shared {
+	shared := &Shared{settings: s, images: images}
+	shared.worker = shared.newWorker()
+	return shared
+}
+
+// newWorker returns a function that starts a worker when it is first called.
+func (s *Shared) newWorker() func() (*torch.Worker, error) {
+	return sync.OnceValues(func() (*torch.Worker, error) {
+		w, err := s.settings.NewWorker()
+		if err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.closers = append(s.closers, func() error {
+			w.Close()
+			return nil
+		})
+		return w, nil
+	})
+}
+
+// openImages opens the process's cache of decoded images, once.
+func (s *Shared) openImages(ctx context.Context, i *service.Instruments, b Bucket) (*shard.Images, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.images == nil {
+		images, closeImages, err := b.OpenImages(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s.images, s.closers = images, append(s.closers, closeImages)
+	}
+	if !s.measured {
+		if err := i.Register(imageMetrics(s.images)...); err != nil {
+			return nil, err
+		}
+		s.measured = true
+	}
+	return s.images, nil
+}
+
+// imageMetrics tell how much the cache spares.
+func imageMetrics(images *shard.Images) []prometheus.Collector {
+	const prefix = "pairstream_images_"
+	return []prometheus.Collector{
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: prefix + "decoded_total", Help: "Images that were read and decoded."},
+			func() float64 { return float64(images.Stats().Misses) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: prefix + "cached_total", Help: "Images that were found decoded in the cache."},
+			func() float64 { return float64(images.Stats().Hits) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: prefix + "cache_bytes", Help: "Decoded images in the cache; at most IMAGE_CACHE_BYTES."},
+			func() float64 { return float64(images.Stats().Bytes) }),
+	}
+}
+
+// Close closes what was opened, the last first. No stage may be running.
+func (s *Shared) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var problems []error
+	for _, closeOne := range slices.Backward(s.closers) {
+		problems = append(problems, closeOne())
+	}
+	s.closers = nil
+	return errors.Join(problems...)
+}
+
+// Tools are what one stage works with.
+type Tools struct {
+	Log         *stream.Log
+	Instruments *service.Instruments
+
+	shared *Shared
+	worker func() (*torch.Worker, error)
+	busy   *torch.Meter
+}
+
+// For returns the tools of a stage, and a context in which the time of workers counts as the stage's: in busy.
+func (s *Shared) For(ctx context.Context, log *stream.Log, i *service.Instruments, busy *torch.Meter) (context.Context, Tools) {
+	return torch.WithMeter(ctx, busy), Tools{Log: log, Instruments: i, shared: s, worker: s.worker, busy: busy}
+}
+
+// Alone returns the same tools, but for a worker that no other stage uses.
+func (t Tools) Alone() Tools {
+	t.worker = t.shared.newWorker()
+	return t
+}
+
+// Device returns the name of the device on which workers compute.
+func (t Tools) Device() string { return t.shared.settings.Name }
+
+// Worker returns the worker for the stage's tensors, whose time is the stage's from now on. [Shared.Close] ends it.
+func (t Tools) Worker() (*torch.Worker, error) {
+	w, err := t.worker()
+	if err == nil {
+		t.Instruments.UseDevice(t.busy.Busy)
+	}
+	return w, err
+}
+
+// Images returns the cache of decoded images, which is the same for all stages of the process.
+func (t Tools) Images(ctx context.Context, b Bucket) (*shard.Images, error) {
+	return t.shared.openImages(ctx, t.Instruments, b)
+}
+
+// alone is what the process of one stage with tensors reads from its environment, besides what every process reads.
+type alone[S any] struct {
+	Device Settings
+	Stage  S
+}
+
+// ValidateRecords implements what [service.ValidateRecords] asks for.
+func (a alone[S]) ValidateRecords(most int) error {
+	return service.ValidateRecords(a.Stage, stream.Config{MaxMessageBytes: most})
+}
+
+// Main is [service.Main] for a stage that needs tensors.
+func Main[S any](name string, run func(context.Context, Tools, S) error) {
+	service.Main(name, func(ctx context.Context, log *stream.Log, i *service.Instruments, s alone[S]) error {
+		shared := NewShared(s.Device, nil)
+		defer func() {
+			if err := shared.Close(); err != nil {
+				i.Log.Warn("closing what the stage has opened", "err", err)
+			}
+		}()
+		ctx, tools := shared.For(ctx, log, i, new(torch.Meter))
+		return run(ctx, tools, s.Stage)
+	})
+}

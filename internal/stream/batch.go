@@ -1,0 +1,245 @@
+package stream
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/fetch"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Anyone who may write to `pairs` decides what lies in a batch. These bounds hold whatever a batch says of itself.
+const (
+	maxRecordHeaders = 64
+	maxHeaderBytes   = 64 << 10 // names and values of a record's headers
+	maxDecodedBytes  = 8 << 20  // of records from one fetch, bookkeeping counted; a single record may be larger
+	leastRecordBytes = 7        // a record without key, value and headers
+)
+
+// A batch begins with 61 bytes. These are the places of the fields that the decoder reads.
+const (
+	batchHead       = 61
+	batchLength     = 8
+	batchMagic      = 16
+	batchCRC        = 17
+	batchAttributes = 21
+	batchLastDelta  = 23
+	batchFirstTime  = 27
+	batchMaxTime    = 35
+	batchProducer   = 43
+	batchCount      = 57
+)
+
+// Bits of a batch's attributes.
+const (
+	attrCodec         = 0x07
+	attrLogAppendTime = 0x08
+	attrTransaction   = 0x10
+	attrControl       = 0x20
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+var errBatch = errors.New("broken batch")
+
+// batchDecoder makes records of the batches that a fetch has returned.
+type batchDecoder struct {
+	topic   schemas.Topic
+	lane    int
+	limit   int   // most bytes that a batch may have when it is decompressed
+	offset  int64 // of the next record that is wanted
+	aborted []fetch.ResponseTransaction
+	open    map[int64]bool // producers whose transaction is open here and will be aborted
+	records []Record
+	bytes   int64 // in records
+}
+
+// decode reads batches until they end, or until it has many records. It always gets past the first batch, or past
+// some of its records. The last batch of an answer may be cut.
+func (d *batchDecoder) decode(raw []byte) error {
+	slices.SortFunc(d.aborted, func(a, b fetch.ResponseTransaction) int { return int(a.FirstOffset - b.FirstOffset) })
+	d.open = make(map[int64]bool)
+	for len(raw) >= batchHead && d.bytes < maxDecodedBytes {
+		size := int64(int32(binary.BigEndian.Uint32(raw[batchLength:]))) + batchLength + 4
+		switch {
+		case raw[batchMagic] != 2:
+			return fmt.Errorf("%w: format %d, want 2", errBatch, raw[batchMagic])
+		case size < batchHead:
+			return fmt.Errorf("%w: its length is %d", errBatch, size)
+		case size > int64(len(raw)):
+			return nil
+		}
+		if err := d.batch(raw[:size]); err != nil {
+			return err
+		}
+		raw = raw[size:]
+	}
+	return nil
+}
+
+// batch reads one batch. It turns a batch that cannot be read into one record that says so, and loses only the
+// records in it.
+func (d *batchDecoder) batch(b []byte) error {
+	first := int64(binary.BigEndian.Uint64(b))
+	last := first + int64(int32(binary.BigEndian.Uint32(b[batchLastDelta:])))
+	if last < d.offset {
+		return nil
+	}
+	if last < first {
+		return fmt.Errorf("%w: it begins at offset %d and ends at %d", errBatch, first, last)
+	}
+	attributes := binary.BigEndian.Uint16(b[batchAttributes:])
+	if d.skips(attributes, last, int64(binary.BigEndian.Uint64(b[batchProducer:])), b[batchHead:]) {
+		d.offset = last + 1
+		return nil
+	}
+	if binary.BigEndian.Uint32(b[batchCRC:]) != crc32.Checksum(b[batchAttributes:], castagnoli) {
+		return fmt.Errorf("%w: offset %d: its checksum does not match: %w", ErrTransient, first, errBatch) // on its way, perhaps
+	}
+	data, err := decompress(kafka.Compression(attributes&attrCodec), b[batchHead:], d.limit)
+	if errors.Is(err, errTooLarge) {
+		err = fmt.Errorf("oversized batch: its records have more than %d bytes when they are decompressed", d.limit)
+	} else if err != nil {
+		err = fmt.Errorf("broken batch: decompressing: %w", err)
+	}
+	c := recordCursor{rest: data, first: first, time: int64(binary.BigEndian.Uint64(b[batchFirstTime:]))}
+	if attributes&attrLogAppendTime != 0 {
+		c.time, c.fixed = int64(binary.BigEndian.Uint64(b[batchMaxTime:])), true
+	}
+	return d.recordsOf(&c, int32(binary.BigEndian.Uint32(b[batchCount:])), last, err)
+}
+
+// skips reports whether a batch is not part of what was committed, and follows the transactions.
+func (d *batchDecoder) skips(attributes uint16, last, producer int64, body []byte) bool {
+	for len(d.aborted) > 0 && d.aborted[0].FirstOffset <= last {
+		d.open[d.aborted[0].ProducerID] = true
+		d.aborted = d.aborted[1:]
+	}
+	if attributes&attrControl != 0 {
+		delete(d.open, producer) // its transaction ends here, whichever way
+		return true
+	}
+	return attributes&attrTransaction != 0 && d.open[producer]
+}
+
+// recordsOf takes the wanted records of a batch. It makes one record, with the reason, of what it cannot read up to
+// the batch's last offset. The stage sets that record aside, and the lane goes on behind it.
+func (d *batchDecoder) recordsOf(c *recordCursor, count int32, last int64, failed error) error {
+	for n := int32(0); n < count && d.bytes < maxDecodedBytes; n++ {
+		r := Record{Topic: d.topic, Lane: d.lane, Seq: -1}
+		if err := c.next(&r); err != nil {
+			if failed == nil {
+				failed = fmt.Errorf("broken batch: record %d of %d: %w", n, count, err)
+			}
+			break
+		}
+		if r.Offset < d.offset { // a batch may start before the offset that was asked for
+			continue
+		}
+		if r.Offset > last {
+			failed = fmt.Errorf("broken batch: record %d of %d lies behind its end", n, count)
+			break
+		}
+		d.take(r)
+	}
+	if d.bytes >= maxDecodedBytes && d.offset <= last {
+		return nil // the rest comes with the next fetch
+	}
+	if failed != nil && d.offset <= last {
+		d.take(Record{
+			Topic: d.topic, Lane: d.lane, Seq: -1, Offset: d.offset, Time: time.UnixMilli(c.time),
+			unreadable: fmt.Errorf("%w (offsets %d to %d)", failed, d.offset, last),
+		})
+	}
+	d.offset = max(d.offset, last+1)
+	return nil
+}
+
+func (d *batchDecoder) take(r Record) {
+	d.records = append(d.records, r)
+	d.bytes += r.size()
+	d.offset = r.Offset + 1
+}
+
+// recordCursor reads the records of a batch, one after the other. Values share memory with the batch.
+type recordCursor struct {
+	rest  []byte
+	first int64 // offset of the batch
+	time  int64 // milliseconds
+	fixed bool  // the time is the broker's, and all records have it
+}
+
+var errCut = errors.New("cut short")
+
+// next reads a record into r. It reads a record with too many headers without them, and says so.
+func (c *recordCursor) next(r *Record) error {
+	length, n := binary.Varint(c.rest)
+	if n <= 0 || length < leastRecordBytes-1 || length > int64(len(c.rest)-n) {
+		return errCut
+	}
+	f := fields{rest: c.rest[n+1 : n+int(length)]} // without the attributes, which have no meaning
+	c.rest = c.rest[n+int(length):]
+	at := c.time
+	if delta := f.number(); !c.fixed {
+		at += delta
+	}
+	r.Offset, r.Time = c.first+f.number(), time.UnixMilli(at)
+	r.key, r.Value = f.bytes(), f.bytes()
+	f.headers(r)
+	if f.bad {
+		return errCut
+	}
+	return nil
+}
+
+// fields reads the fields of one record until one does not fit.
+type fields struct {
+	rest []byte
+	bad  bool
+}
+
+func (f *fields) number() int64 {
+	v, n := binary.Varint(f.rest)
+	if f.bad || n <= 0 {
+		f.bad, f.rest = true, nil
+		return 0
+	}
+	f.rest = f.rest[n:]
+	return v
+}
+
+// bytes reads a length and as many bytes. It returns nil when the length is -1.
+func (f *fields) bytes() []byte {
+	n := f.number()
+	if n < 0 {
+		return nil
+	}
+	if n > int64(len(f.rest)) {
+		f.bad, f.rest = true, nil
+		return nil
+	}
+	b := f.rest[:n:n]
+	f.rest = f.rest[n:]
+	return b
+}
+
+func (f *fields) headers(r *Record) {
+	n, size := f.number(), len(f.rest)
+	switch {
+	case f.bad || n < 0 || n > int64(size/2):
+		f.bad = true
+	case n > maxRecordHeaders || size > maxHeaderBytes:
+		r.unreadable = fmt.Errorf("oversized headers: %d of %d bytes, want at most %d of %d", n, size, maxRecordHeaders, maxHeaderBytes)
+	case n > 0:
+		r.headers = make([]header, n)
+		for i := range r.headers {
+			r.headers[i] = header{Key: string(f.bytes()), Value: f.bytes()}
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// The control topic is small and compacted, so retention does not reach it. It holds what has to be known as long as
+// the log exists: decisions of operators, and which dead letters were put back. The notes are JSON, by key.
+
+// remember writes a note under its key.
+func (l *Log) remember(ctx context.Context, key string, v any) error {
+	value, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encoding note %s: %w", key, err)
+	}
+	p := l.NewPublisher(PublisherOptions{Name: "control"})
+	err = p.enqueue(ctx, message{topic: schemas.Control, key: []byte(key), value: value})
+	return errors.Join(err, p.Close(ctx))
+}
+
+// recall calls each with the latest note of every key that begins with prefix, in no order.
+func (l *Log) recall(ctx context.Context, prefix string, each func(key string, value []byte) error) error {
+	latest := make(map[string][]byte)
+	for rec, err := range l.Records(ctx, schemas.Control, 0, Position{}, -1) {
+		if err != nil {
+			return fmt.Errorf("reading notes: %w", err)
+		}
+		if strings.HasPrefix(string(rec.key), prefix) {
+			latest[string(rec.key)] = rec.Value
+		}
+	}
+	for key, value := range latest {
+		if err := each(key, value); err != nil {
+			return fmt.Errorf("reading note %s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+// span is a run of dead letters, by number.
+type span struct{ From, To int64 }
+
+const putBackPrefix = "put-back/"
+
+// PutBack returns the numbers of the dead letters that were put back.
+func (l *Log) PutBack(ctx context.Context) (map[int64]bool, error) {
+	numbers := make(map[int64]bool)
+	err := l.recall(ctx, putBackPrefix, func(_ string, value []byte) error {
+		var spans []span
+		err := json.Unmarshal(value, &spans)
+		for _, s := range spans {
+			for n := s.From; n <= s.To; n++ {
+				numbers[n] = true
+			}
+		}
+		return err
+	})
+	return numbers, err
+}
+
+// RememberPutBack notes that dead letters were put back, in ascending order of their numbers.
+func (l *Log) RememberPutBack(ctx context.Context, numbers []int64) error {
+	if len(numbers) == 0 {
+		return nil
+	}
+	var spans []span
+	for _, n := range numbers {
+		if i := len(spans) - 1; i >= 0 && spans[i].To == n-1 {
+			spans[i].To = n
+		} else {
+			spans = append(spans, span{n, n})
+		}
+	}
+	return l.remember(ctx, fmt.Sprintf("%s%d-%d", putBackPrefix, numbers[0], numbers[len(numbers)-1]), spans)
+}

@@ -1,0 +1,62 @@
+package stream
+
+import (
+	"encoding/binary"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// guardBatches makes the embedded broker refuse batches whose number of records cannot be true. kfake counts offsets
+// by that number: a negative one gives offsets out a second time, and one of 2^31 uses them up.
+func guardBatches(c *kfake.Cluster) {
+	c.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		req, ok := r.(*kmsg.ProduceRequest)
+		if !ok || plausible(req) {
+			return nil, nil, false
+		}
+		return refusal(req), nil, true
+	})
+}
+
+func plausible(req *kmsg.ProduceRequest) bool {
+	for _, t := range req.Topics {
+		for _, p := range t.Partitions {
+			if !plausibleBatch(p.Records) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// plausibleBatch reports whether a batch may have the number of records that it claims. It lets bytes pass that are
+// no batch, because kfake itself refuses them.
+func plausibleBatch(b []byte) bool {
+	if len(b) < batchHead || b[batchMagic] != 2 {
+		return true
+	}
+	count := int32(binary.BigEndian.Uint32(b[batchCount:]))
+	most := len(b) - batchHead
+	if binary.BigEndian.Uint16(b[batchAttributes:])&attrCodec != 0 {
+		most = maxRequestBytes // decompressed, they may be many
+	}
+	return count > 0 && int(count) <= most/leastRecordBytes
+}
+
+func refusal(req *kmsg.ProduceRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.ProduceResponse)
+	for _, t := range req.Topics {
+		rt := kmsg.NewProduceResponseTopic()
+		rt.Topic, rt.TopicID = t.Topic, t.TopicID
+		for _, p := range t.Partitions {
+			rp := kmsg.NewProduceResponseTopicPartition()
+			rp.Partition, rp.ErrorCode = p.Partition, kerr.InvalidRecord.Code
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
+}

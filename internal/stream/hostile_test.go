@@ -1,0 +1,443 @@
+package stream
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// rawBatch is a batch as a hostile producer makes it. What it says of itself need not be true.
+type rawBatch struct {
+	codec byte
+	count int32
+	body  []byte
+}
+
+func (b rawBatch) bytes() []byte {
+	raw := make([]byte, batchHead, batchHead+len(b.body))
+	binary.BigEndian.PutUint32(raw[batchLength:], uint32(batchHead-12+len(b.body)))
+	raw[batchMagic] = 2
+	raw[batchAttributes+1] = b.codec
+	binary.BigEndian.PutUint32(raw[batchLastDelta:], uint32(b.count-1))
+	for i := batchProducer; i < batchCount; i++ {
+		raw[i] = 0xff
+	}
+	binary.BigEndian.PutUint32(raw[batchCount:], uint32(b.count))
+	raw = append(raw, b.body...)
+	binary.BigEndian.PutUint32(raw[batchCRC:], crc32.Checksum(raw[batchAttributes:], castagnoli))
+	return raw
+}
+
+// rawRecord returns a record of a batch, with its headers as they are.
+func rawRecord(delta int64, value, headers []byte) []byte {
+	body := []byte{0}
+	body = binary.AppendVarint(body, 0)
+	body = binary.AppendVarint(body, delta)
+	body = binary.AppendVarint(body, -1)
+	body = binary.AppendVarint(body, int64(len(value)))
+	body = append(append(body, value...), headers...)
+	return append(binary.AppendVarint(nil, int64(len(body))), body...)
+}
+
+var noHeaders = []byte{0}
+
+func headersOf(n int, value []byte) []byte {
+	h := binary.AppendVarint(nil, int64(n))
+	for range n {
+		h = append(binary.AppendVarint(h, 1), 'k')
+		h = append(binary.AppendVarint(h, int64(len(value))), value...)
+	}
+	return h
+}
+
+func gzipped(t *testing.T, b []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := w.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func zstdOf(t *testing.T, b []byte, opts ...zstd.EOption) []byte {
+	t.Helper()
+	w, err := zstd.NewWriter(nil, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.EncodeAll(b, nil)
+}
+
+func kgoClient(t *testing.T, l *Log, opts ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	client, err := kgo.NewClient(append(opts, kgo.SeedBrokers(l.cfg.Brokers...))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+// produceRaw sends a batch to lane 0 of pairs, and returns the broker's answer.
+func produceRaw(t *testing.T, l *Log, b rawBatch) error {
+	t.Helper()
+	p := kmsg.NewProduceRequestTopicPartition()
+	p.Records = b.bytes()
+	topic := kmsg.NewProduceRequestTopic()
+	topic.Topic, topic.Partitions = l.name(schemas.Pairs), append(topic.Partitions, p)
+	req := kmsg.NewPtrProduceRequest()
+	req.SetVersion(8)
+	req.Acks, req.TimeoutMillis, req.Topics = -1, 5000, append(req.Topics, topic)
+	resp, err := kgoClient(t, l, kgo.MaxVersions(kversion.V2_8_0())).Broker(0).RetriableRequest(t.Context(), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kerr.ErrorForCode(resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode)
+}
+
+// TestHostileBatches sends what a stranger may put into a batch, with good pairs before and behind. Each batch costs
+// only itself.
+func TestHostileBatches(t *testing.T) {
+	good := rawRecord(0, []byte("inside"), noHeaders)
+	zeros := make([]byte, 40<<20)
+	window := zstdOf(t, zeros, zstd.WithWindowSize(256<<20), zstd.WithSingleSegment(false))
+	tests := map[string]struct {
+		batch  rawBatch
+		inside int    // pairs of the batch that are good
+		aside  string // the reason with which the rest is set aside
+		refuse bool   // the broker does not take it
+	}{
+		"a negative number of records":  {batch: rawBatch{count: -1, body: good}, refuse: true},
+		"no records":                    {batch: rawBatch{count: 0}, refuse: true},
+		"records without end":           {batch: rawBatch{count: 1 << 30, body: good}, refuse: true},
+		"records without end, gzip":     {batch: rawBatch{codec: 1, count: 1 << 30, body: gzipped(t, good)}, refuse: true},
+		"more records than are there":   {rawBatch{codec: 1, count: 900, body: gzipped(t, good)}, 1, "broken batch: record 1 of 900: cut short (offsets 2 to 900)", false},
+		"a record without end":          {rawBatch{count: 1, body: binary.AppendVarint([]byte{}, 1<<40)}, 0, "", true},
+		"a value without end":           {rawBatch{count: 1, body: []byte{40, 0, 0, 0, 1, 0xfe, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}}, 0, "broken batch: record 0 of 1", false},
+		"an offset elsewhere":           {rawBatch{count: 1, body: rawRecord(77, []byte("x"), noHeaders)}, 0, "broken batch: record 0 of 1 lies behind its end", false},
+		"800 MB of zeros in zstd":       {rawBatch{codec: 4, count: 1, body: bombOf(t, 20)}, 0, "oversized batch", false},
+		"40 MB in gzip":                 {rawBatch{codec: 1, count: 1, body: gzipped(t, rawRecord(0, zeros, noHeaders))}, 0, "oversized batch", false},
+		"a good record before 40 MB":    {rawBatch{codec: 1, count: 2, body: gzipped(t, append(slices.Clone(good), rawRecord(1, zeros, noHeaders)...))}, 1, "oversized batch", false},
+		"a window of 256 MB":            {rawBatch{codec: 4, count: 1, body: window}, 0, "broken batch: decompressing", false},
+		"4 GB of snappy":                {rawBatch{codec: 2, count: 1, body: []byte("\xff\xff\xff\xff\x0f and that is all")}, 0, "oversized batch", false},
+		"a snappy frame of 4 GB":        {rawBatch{codec: 2, count: 1, body: []byte("\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01\xff\xff\xff\xff")}, 0, "broken batch: decompressing", false},
+		"noise for every codec: gzip":   {rawBatch{codec: 1, count: 1, body: []byte("noise, noise")}, 0, "broken batch: decompressing", false},
+		"noise for every codec: snappy": {rawBatch{codec: 2, count: 1, body: []byte("noise, noise")}, 0, "broken batch: decompressing", false},
+		"noise for every codec: lz4":    {rawBatch{codec: 3, count: 1, body: []byte("noise, noise")}, 0, "broken batch: decompressing", false},
+		"noise for every codec: zstd":   {rawBatch{codec: 4, count: 1, body: []byte("noise, noise")}, 0, "broken batch: decompressing", false},
+		"headers of 8 MB":               {rawBatch{count: 1, body: rawRecord(0, []byte("x"), headersOf(1, zeros[:8<<20]))}, 0, "oversized headers", false},
+		"too many headers":              {rawBatch{count: 1, body: rawRecord(0, []byte("x"), headersOf(1000, nil))}, 0, "oversized headers", false},
+		"headers without end":           {rawBatch{count: 1, body: rawRecord(0, []byte("x"), binary.AppendVarint(nil, 1<<30))}, 0, "broken batch: record 0 of 1", false},
+		"a negative number of headers":  {rawBatch{count: 1, body: rawRecord(0, []byte("x"), binary.AppendVarint(nil, -5))}, 0, "broken batch: record 0 of 1", false},
+		"records of nothing":            {rawBatch{codec: 1, count: 200_000, body: gzipped(t, nothings(200_000))}, 200_000, "", false},
+	}
+	b := startBroker(t, BrokerOptions{})
+	for name, c := range tests {
+		t.Run(name, func(t *testing.T) {
+			cfg := testConfig(b.Addr(), strings.NewReplacer(" ", "-", ",", "", ":", "").Replace(name), 1)
+			cfg.MaxBytesInFlight = 32 << 20
+			l := openLog(t, cfg)
+			put(t, l, pair(0, "before"))
+			if err := produceRaw(t, l, c.batch); (err != nil) != c.refuse {
+				t.Fatalf("the broker answers %v", err)
+			}
+			put(t, l, pair(0, "behind"))
+			if c.refuse {
+				c.inside, c.aside = 0, ""
+			}
+			spec := batcherSpec()
+			spec.Counters = new(Counters)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			r := start(l, spec)
+			awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: int64(c.inside) + 1}, 0)
+			runtime.ReadMemStats(&after)
+			r.stop(t)
+			if got := lines(t, l, schemas.Embeddings, 0); got[0] != "embedding of before" || got[len(got)-1] != "embedding of behind" {
+				t.Errorf("%d embeddings from %q to %q", len(got), got[0], got[len(got)-1])
+			}
+			if took := after.TotalAlloc - before.TotalAlloc; c.inside < 2 && took > 256<<20 {
+				t.Errorf("%d MB were allocated", took>>20)
+			}
+			var reasons []string
+			for d, err := range l.DeadLetters(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				reasons = append(reasons, d.Reason)
+			}
+			if want := min(len(c.aside), 1); len(reasons) != want || want == 1 && !strings.HasPrefix(reasons[0], c.aside) {
+				t.Errorf("set aside with %q, want %q", reasons, c.aside)
+			}
+		})
+	}
+}
+
+// bombOf returns a record of so many times 40 MB of zeros.
+func bombOf(t *testing.T, times int) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w, err := zstd.NewWriter(&out, zstd.WithWindowSize(1<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	zeros := make([]byte, 40<<20)
+	if _, err := w.Write(binary.AppendVarint(nil, int64(times*len(zeros)))); err != nil {
+		t.Fatal(err)
+	}
+	for range times {
+		if _, err := w.Write(zeros); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func nothings(n int) []byte {
+	var body []byte
+	for i := range n {
+		body = append(body, rawRecord(int64(i), nil, noHeaders)...)
+	}
+	return body
+}
+
+// TestHeadersAreCounted reads records that are nothing but headers, within a budget.
+func TestHeadersAreCounted(t *testing.T) {
+	b := startBroker(t, BrokerOptions{})
+	cfg := testConfig(b.Addr(), "", 1)
+	cfg.BatchBytes = 64 << 10
+	l := openLog(t, cfg)
+	for i := range 100 {
+		m := pair(0, fmt.Sprint("pair ", i))
+		m.headers = append(m.headers, header{Key: "large", Value: make([]byte, 60<<10)})
+		put(t, l, m)
+	}
+	var c Counters
+	const budget = 1 << 20
+	r := l.OpenReader(schemas.Pairs, 0, Position{}, ReaderOptions{MaxBytes: budget, Counters: &c})
+	defer r.Close()
+	await(t, "the budget is used", func() bool { return c.BytesInFlight.Load() >= budget })
+	if got := c.BytesInFlight.Load(); got > 3*budget {
+		t.Errorf("%d bytes in flight", got)
+	}
+	for i := range 100 {
+		if rec, err := r.Next(t.Context()); err != nil || string(rec.Value) != fmt.Sprint("pair ", i) {
+			t.Fatalf("record %d is %q, error %v", i, rec.Value, err)
+		}
+	}
+}
+
+// TestAbortedTransactions writes with transactions, as an outside producer may. Aborted records count as never
+// written.
+func TestAbortedTransactions(t *testing.T) {
+	b := startBroker(t, BrokerOptions{})
+	l := openLog(t, testConfig(b.Addr(), "", 1))
+	client := kgoClient(t, l, kgo.TransactionalID("producer"), kgo.DefaultProduceTopic(l.name(schemas.Pairs)), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	transaction := func(end kgo.TransactionEndTry, values ...string) {
+		t.Helper()
+		if err := client.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range values {
+			if err := client.ProduceSync(t.Context(), kgo.StringRecord(v)).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := client.EndTransaction(t.Context(), end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, l, pair(0, "plain"))
+	transaction(kgo.TryAbort, "aborted 1", "aborted 2")
+	transaction(kgo.TryCommit, "committed 1")
+	put(t, l, pair(0, "between"))
+	transaction(kgo.TryAbort, "aborted 3")
+	transaction(kgo.TryCommit, "committed 2")
+	want := []string{"plain", "committed 1", "between", "committed 2"}
+	if got := lines(t, l, schemas.Pairs, 0); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	r := start(l, batcherSpec())
+	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: int64(len(want)) - 1}, 0)
+	r.stop(t)
+	if rec, found, err := l.LastRecord(t.Context(), schemas.Pairs, 0); err != nil || !found || string(rec.Value) != "committed 2" {
+		t.Errorf("the last pair is %q, error %v", rec.Value, err)
+	}
+
+	// An open transaction holds back what comes behind it, and nothing of it is read.
+	if err := client.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.ProduceSync(t.Context(), kgo.StringRecord("open")).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	if got := lines(t, l, schemas.Pairs, 0); !slices.Equal(got, want) {
+		t.Errorf("with an open transaction: got %q, want %q", got, want)
+	}
+	if err := client.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
+		t.Fatal(err)
+	}
+	if got := lines(t, l, schemas.Pairs, 0); !slices.Equal(got, append(want, "open")) {
+		t.Errorf("after its end: got %q", got)
+	}
+}
+
+// TestDeadLetterThatDoesNotFit sets aside records that dead-letters do not take whole. The letter keeps the beginning
+// and says so. The topic may take less than the configuration says.
+func TestDeadLetterThatDoesNotFit(t *testing.T) {
+	b := startBroker(t, BrokerOptions{})
+	for name, c := range map[string]struct {
+		value, key, limit int
+		least             int // bytes that are kept
+	}{
+		"it fits":                     {value: 1 << 20, least: 1 << 20},
+		"a large value":               {value: 3 << 20, least: 1<<20 + 1<<19},
+		"a large key":                 {value: 10, key: 3 << 20, least: 10},
+		"both":                        {value: 3 << 20, key: 3 << 20, least: 1<<20 + 1<<19},
+		"the topic takes less":        {value: 1 << 20, limit: 100_000, least: 20_000},
+		"the topic takes very little": {value: 1 << 20, limit: 2000, least: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testConfig(b.Addr(), strings.ReplaceAll(name, " ", "-"), 1)
+			cfg.MaxMessageBytes = 1 << 20
+			l := openLog(t, cfg)
+			if c.limit > 0 {
+				alterTopic(t, l, schemas.DeadLetters, "max.message.bytes", fmt.Sprint(c.limit))
+				l.limits.Clear()
+			}
+			rec := Record{Topic: schemas.Pairs, Offset: 7, Value: bytes.Repeat([]byte("v"), c.value), key: bytes.Repeat([]byte("k"), c.key)}
+			p := l.NewPublisher(PublisherOptions{})
+			if err := p.DeadLetter(t.Context(), "encoder", rec, "malformed: it is"); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			n := 0
+			for d, err := range l.DeadLetters(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				n++
+				if d.Offset != 7 || d.Reason != "malformed: it is" || len(d.Value) < c.least || !bytes.HasPrefix(rec.Value, d.Value) {
+					t.Errorf("dead letter with %d bytes, reason %q", len(d.Value), d.Reason)
+				}
+				whole := len(d.Value) == c.value && len(d.Key) == c.key
+				if (d.Cut == 0) != whole || !whole && d.Cut != int64(c.value) {
+					t.Errorf("%d bytes, says that it had %d", len(d.Value), d.Cut)
+				}
+				if err := p.Republish(t.Context(), d); (err == nil || !strings.Contains(err.Error(), "has only")) && !whole {
+					t.Errorf("a letter that was cut is put back: %v", err)
+				}
+			}
+			if n != 1 {
+				t.Errorf("%d dead letters", n)
+			}
+		})
+	}
+}
+
+func alterTopic(t *testing.T, l *Log, topic schemas.Topic, name, value string) {
+	t.Helper()
+	rc := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+	rc.Name, rc.Value = name, &value
+	r := kmsg.NewIncrementalAlterConfigsRequestResource()
+	r.ResourceType, r.ResourceName, r.Configs = kmsg.ConfigResourceTypeTopic, l.name(topic), append(r.Configs, rc)
+	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	req.Resources = append(req.Resources, r)
+	resp, err := req.RequestWith(t.Context(), kgoClient(t, l))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code := resp.Resources[0].ErrorCode; code != 0 {
+		t.Fatal(kerr.ErrorForCode(code))
+	}
+}
+
+// TestReasonClasses lets records invent reasons. A metric has no series for them.
+func TestReasonClasses(t *testing.T) {
+	for reason, want := range map[string]string{
+		"image missing: a.tar": "image missing", "malformed": "malformed", "": "other", "made up by a stranger: x": "other",
+		"Malformed: x": "other", ": x": "other", "image missing": "image missing", "abc def-ghi": "other",
+	} {
+		if got := reasonClass(reason); got != want {
+			t.Errorf("%q is of class %q, want %q", reason, got, want)
+		}
+	}
+}
+
+func TestPlainWithoutTLSWarns(t *testing.T) {
+	b := startBroker(t, BrokerOptions{SASL: saslPlain, User: "user", Pass: testPassword})
+	cfg := testConfig(b.Addr(), "", 1)
+	cfg.SASL, cfg.SASLUser, cfg.SASLPassword = saslPlain, "user", testPassword
+	var out strings.Builder
+	l, err := Connect(t.Context(), cfg, Options{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if !strings.Contains(out.String(), "KAFKA_TLS=true") || strings.Contains(out.String(), "horse") {
+		t.Errorf("logged %q", out.String())
+	}
+}
+
+// TestDeadLetterWithLargeHeaders sets aside records whose key and headers fill what a reader takes. The headers of
+// the letter come on top, and a reader must still take the letter.
+func TestDeadLetterWithLargeHeaders(t *testing.T) {
+	b := startBroker(t, BrokerOptions{})
+	large := make([]byte, maxHeaderBytes-8)
+	many := make([]header, maxRecordHeaders)
+	for i := range many {
+		many[i] = header{Key: "k", Value: []byte("v")}
+	}
+	for name, rec := range map[string]Record{
+		"a large key":    {key: make([]byte, 2<<20)},
+		"a large header": {headers: []header{{Key: "k", Value: large}}},
+		"many headers":   {headers: many},
+		"all of it":      {key: make([]byte, 100<<10), headers: append([]header{{Key: "large", Value: large[:60<<10]}}, many[1:]...)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := openLog(t, testConfig(b.Addr(), strings.ReplaceAll(name, " ", "-"), 1))
+			rec.Topic, rec.Offset, rec.Value = schemas.Pairs, 7, []byte("value")
+			p := l.NewPublisher(PublisherOptions{})
+			if err := p.DeadLetter(t.Context(), "encoder", rec, "malformed: it is"); err != nil {
+				t.Fatal(err)
+			}
+			n := 0
+			for d, err := range l.DeadLetters(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				n++
+				if d.Offset != 7 || string(d.Value) != "value" || !bytes.HasPrefix(rec.key, d.Key) {
+					t.Errorf("set aside: offset %d, %q with a key of %d bytes", d.Offset, d.Value, len(d.Key))
+				}
+			}
+			if n != 1 {
+				t.Errorf("%d dead letters can be read, want 1", n)
+			}
+		})
+	}
+}

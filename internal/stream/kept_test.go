@@ -1,0 +1,55 @@
+package stream
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// TestQuietLaneOutlivesRetention lets retention remove all that a quiet lane has written, and what it was made of.
+// The stage goes on where it has stopped. It notes its place when it is stopped in order, and now and then before.
+func TestQuietLaneOutlivesRetention(t *testing.T) {
+	b := startBroker(t, BrokerOptions{})
+	for name, running := range map[string]bool{"stopped": false, "running": true} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testConfig(b.Addr(), name, 1)
+			l := openLog(t, cfg)
+			l.keepEvery = time.Millisecond
+			put(t, l, pair(0, "a"), pair(0, "b"), pair(0, "c"))
+			r := start(l, batcherSpec())
+			awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 2}, 0)
+			if running {
+				await(t, "its place is kept", func() bool {
+					found := false
+					err := l.recall(t.Context(), "mark/", func(_ string, value []byte) error {
+						found = found || len(value) > 0
+						return nil
+					})
+					return err == nil && found
+				})
+			}
+			r.stop(t)
+			deleteRecords(t, l, schemas.Pairs, 3)
+			deleteRecords(t, l, schemas.Embeddings, 3)
+			put(t, l, pair(0, "d"))
+			spec := batcherSpec()
+			spec.Counters = new(Counters)
+			r = start(l, spec)
+			await(t, "the stage goes on", func() bool { return spec.Counters.Out.Load() > 0 })
+			r.stop(t)
+			var got []string
+			for rec, err := range l.Records(t.Context(), schemas.Embeddings, 0, Position{3, 3}, -1) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, fmt.Sprint(rec.Seq, " ", string(rec.Value)))
+			}
+			if want := []string{"3 embedding of d"}; !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,48 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// clockSkew is the most by which the clocks of brokers may differ.
+const clockSkew = time.Minute
+
+// stamps reports whether the brokers put their own time on the records of a topic.
+func (l *Log) stamps(t schemas.Topic) bool {
+	_, ok := l.stamped.Load(t)
+	return ok
+}
+
+// checkSame refuses a position in a topic that was deleted and created again, and is longer by now than it was. The
+// first records of such a topic would never be read, in silence.
+//
+// By the brokers' clocks, what a stage has written is not older than its inputs. So checkSame looks at the record
+// before the position. If it is newer than the stage's last output, it is another record than the stage has read.
+// Topics with seqs need no such check, because their seqs tell as much.
+func (l *Log) checkSame(ctx context.Context, topic schemas.Topic, lane int, from Position, wrote Record, skips []Skip) error {
+	if Sequenced(topic) || from.Offset == 0 || wrote.Topic == "" || !l.stamps(topic) || !l.stamps(wrote.Topic) {
+		return nil
+	}
+	b, err := l.Bounds(ctx, topic, lane)
+	if err != nil || from.Offset <= b.Start || from.Offset > b.End {
+		return err // reading tells later what is gone, or not there yet
+	}
+	var before Record
+	f := &fetcher{log: l, topic: topic, lane: lane, budget: maxFetchBytes}
+	before, found, err := l.lastIn(ctx, f, from.Offset-1, from.Offset, func(*Record) bool { return true })
+	if err != nil || !found || before.Time.Sub(wrote.Time) <= l.clockSkew {
+		return err
+	}
+	for _, s := range skips {
+		if s.From.Offset <= before.Offset && before.Offset < s.To.Offset {
+			return nil // an operator knows
+		}
+	}
+	return Damaged(fmt.Errorf("topic %s, lane %d, offset %d is of %s, later than what was made of it at %s: was the topic made anew? "+
+		"Use another NAMESPACE, or go on behind it with `pairstream lanes skip --topic %s --record %d`", l.name(topic), lane, before.Offset,
+		before.Time.UTC().Format(time.RFC3339), wrote.Time.UTC().Format(time.RFC3339), topic, before.Offset))
+}

@@ -1,0 +1,183 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Skip is an operator's decision that a lane goes on without something. Every reader of the topic follows it, so all
+// stages see the same sequence. With To.Seq above From.Seq, the records with seqs from From.Seq up to To.Seq are
+// given up. Otherwise the records with offsets from From.Offset up to To.Offset are foreign and passed over.
+type Skip struct {
+	Topic  schemas.Topic `json:"topic"`
+	Lane   int           `json:"lane"`
+	From   Position      `json:"from"`
+	To     Position      `json:"to"`
+	Reason string        `json:"reason"` // the operator's
+	Found  string        `json:"found"`  // what was wrong
+	Time   time.Time     `json:"time"`
+}
+
+const skipPrefix = "skip/"
+
+// Skip records an operator's decision, for ever.
+func (l *Log) Skip(ctx context.Context, s Skip) error {
+	switch {
+	case !isLaneTopic(s.Topic) || s.Lane < 0 || s.Lane >= l.cfg.Lanes:
+		return fmt.Errorf("skipping in %s, lane %d: want a topic with lanes, and a lane below LANES=%d", s.Topic, s.Lane, l.cfg.Lanes)
+	case s.To.Seq < s.From.Seq || s.To.Offset <= s.From.Offset:
+		return fmt.Errorf("skipping in %s, lane %d: from %+v to %+v leads nowhere", s.Topic, s.Lane, s.From, s.To)
+	case s.Reason == "":
+		return errors.New("skipping: the reason is empty, and those who come later will ask for it")
+	}
+	s.Time = l.clock().UTC()
+	return l.remember(ctx, fmt.Sprintf("%s%s/%d/%d/%d", skipPrefix, s.Topic, s.Lane, s.From.Seq, s.From.Offset), s)
+}
+
+// Skips returns the decisions of operators, the oldest first.
+func (l *Log) Skips(ctx context.Context) ([]Skip, error) {
+	var skips []Skip
+	err := l.recall(ctx, skipPrefix, func(_ string, value []byte) error {
+		var s Skip
+		err := json.Unmarshal(value, &s)
+		skips = append(skips, s)
+		return err
+	})
+	slices.SortFunc(skips, func(a, b Skip) int { return a.Time.Compare(b.Time) })
+	return skips, err
+}
+
+// skipsOf returns the skips of one lane.
+func (l *Log) skipsOf(ctx context.Context, topic schemas.Topic, lane int) ([]Skip, error) {
+	all, err := l.Skips(ctx)
+	if all == nil {
+		all = []Skip{} // skips were read, and there are none
+	}
+	return slices.DeleteFunc(all, func(s Skip) bool { return s.Topic != topic || s.Lane != lane }), err
+}
+
+// follow moves the reader's position past what was given up there.
+func (r *Reader) follow() {
+	for moved := true; moved; {
+		moved = false
+		for _, s := range r.skips {
+			switch {
+			case r.seqed && s.To.Seq > s.From.Seq && s.From.Seq == r.pos.Seq,
+				!r.seqed && s.From.Offset <= r.pos.Offset && r.pos.Offset < s.To.Offset:
+				r.pos.Seq, r.pos.Offset, moved = s.To.Seq, max(r.pos.Offset, s.To.Offset), true
+			}
+		}
+	}
+}
+
+// ask looks for skips at a gap, unless that was done before. It reports whether there are any.
+func (r *Reader) ask(ctx context.Context) bool {
+	if r.asked {
+		return false
+	}
+	r.asked = true
+	skips, err := r.log.skipsOf(ctx, r.f.topic, r.f.lane)
+	if err != nil {
+		r.log.logger.Warn("asking for skips", keyTopic, r.f.topic, keyLane, r.f.lane, keyErr, err)
+		return false
+	}
+	r.skips = skips
+	r.follow()
+	return len(skips) > 0
+}
+
+// dropped reports whether the record at an offset was declared foreign.
+func (r *Reader) dropped(offset int64) bool {
+	return slices.ContainsFunc(r.skips, func(s Skip) bool {
+		return s.To.Seq == s.From.Seq && s.From.Offset <= offset && offset < s.To.Offset
+	})
+}
+
+// FindDamage reads a lane from a position and returns the first fault, with a proposal for going on. It returns the
+// zero Skip when there is none. A record whose seq is too high is foreign when the expected record comes behind it.
+// Otherwise records are lost.
+func (l *Log) FindDamage(ctx context.Context, topic schemas.Topic, lane int, from Position) (Skip, error) {
+	b, err := l.Bounds(ctx, topic, lane)
+	if err != nil {
+		return Skip{}, err
+	}
+	skips, err := l.skipsOf(ctx, topic, lane)
+	if err != nil {
+		return Skip{}, err
+	}
+	r := l.newReader(topic, lane, from, 8<<20, newInstruments(l.metrics, "scan", nil), skips)
+	defer r.Close()
+	for r.pos.Offset < b.End {
+		at := r.pos
+		_, ok, err := r.nextBelow(ctx, b.End)
+		var gap *GapError
+		switch {
+		case errors.Is(err, ErrPoison):
+		case errors.As(err, &gap):
+			return l.proposal(ctx, gap, b.End)
+		case errors.Is(err, ErrGap):
+			s := Skip{Topic: topic, Lane: lane, From: at, To: Position{Offset: b.Start}, Found: err.Error()}
+			s.To.Seq, err = l.firstSeq(ctx, topic, lane, b)
+			return s, err
+		case err != nil || !ok:
+			return Skip{}, err
+		}
+	}
+	return Skip{}, nil
+}
+
+func (l *Log) proposal(ctx context.Context, gap *GapError, end int64) (Skip, error) {
+	s := Skip{Topic: gap.Topic, Lane: gap.Lane, Found: gap.Error()}
+	s.From = Position{Offset: gap.Offset, Seq: gap.Expected}
+	s.To = Position{Offset: gap.Offset + 1, Seq: gap.Expected}
+	behind, err := l.seqBehind(ctx, gap.Topic, gap.Lane, gap.Offset, end, gap.Expected)
+	if err == nil && !behind {
+		s.To.Seq = gap.Found
+	}
+	return s, err
+}
+
+// seqBehind reports whether the record with a seq lies at an offset or behind it.
+func (l *Log) seqBehind(ctx context.Context, topic schemas.Topic, lane int, from, end, seq int64) (bool, error) {
+	f := &fetcher{log: l, topic: topic, lane: lane, budget: maxFetchBytes}
+	_, found, err := l.lastIn(ctx, f, from, end, func(r *Record) bool {
+		got, err := parseSeq(r)
+		return err == nil && got == seq
+	})
+	return found, err
+}
+
+// firstSeq returns the seq of the first record of a lane, 0 where records have none.
+func (l *Log) firstSeq(ctx context.Context, topic schemas.Topic, lane int, b Bounds) (int64, error) {
+	first, found := int64(0), false
+	f := &fetcher{log: l, topic: topic, lane: lane, budget: maxFetchBytes}
+	for from := b.Start; !found && Sequenced(topic) && from < b.End; from++ {
+		_, _, err := l.lastIn(ctx, f, from, from+1, func(r *Record) bool {
+			seq, err := parseSeq(r)
+			if err == nil && !found {
+				first, found = seq, true
+			}
+			return found
+		})
+		if err != nil {
+			return 0, err
+		}
+	}
+	return first, nil
+}
+
+// SeqAt reads the seq of the record at an offset.
+func (l *Log) SeqAt(ctx context.Context, topic schemas.Topic, lane int, offset int64) (int64, error) {
+	f := &fetcher{log: l, topic: topic, lane: lane, budget: maxFetchBytes}
+	rec, found, err := l.lastIn(ctx, f, offset, offset+1, isSequenced)
+	if err == nil && !found {
+		err = fmt.Errorf("%s, lane %d has no record of a stage at offset %d", topic, lane, offset)
+	}
+	return rec.Seq, err
+}

@@ -1,0 +1,119 @@
+package stream
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// TestSkip damages a lane, lets the operator look and go on, and reads the lane again. Every reader sees the same.
+func TestSkip(t *testing.T) {
+	b := startBroker(t, BrokerOptions{})
+	number := func(seqs ...int64) []message {
+		var m []message
+		for _, s := range seqs {
+			m = append(m, numbered(schemas.Embeddings, 0, s, fmt.Sprint("value ", s)))
+		}
+		return m
+	}
+	values := func(seqs ...int64) []string {
+		var out []string
+		for _, s := range seqs {
+			out = append(out, fmt.Sprint("value ", s))
+		}
+		return out
+	}
+	for name, c := range map[string]struct {
+		log    []message
+		delete int64 // retention removes what lies before, once the first record was processed
+		want   Skip
+		read   []string // in the end
+	}{
+		"lost records":              {number(0, 1, 5, 6), 0, Skip{From: Position{2, 2}, To: Position{3, 5}}, values(0, 1, 5, 6)},
+		"a foreign record":          {number(0, 1, 1<<40, 2, 3), 0, Skip{From: Position{2, 2}, To: Position{3, 2}}, values(0, 1, 2, 3)},
+		"repetitions before a loss": {number(0, 1, 0, 1, 4, 3, 4, 5), 0, Skip{From: Position{4, 2}, To: Position{5, 4}}, values(0, 1, 4, 5)},
+		"retention was too short":   {number(0, 1, 2, 3, 4), 3, Skip{From: Position{1, 1}, To: Position{3, 3}}, values(3, 4)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := openLog(t, testConfig(b.Addr(), strings.ReplaceAll(name, " ", "-"), 1))
+			l.parkedPause = 20 * time.Millisecond
+			spec := failingSpec(func(Record) error { return nil })
+			put(t, l, c.log[0])
+			r := start(l, spec)
+			awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Groups: 0}, 0)
+			r.stop(t)
+			put(t, l, c.log[1:]...)
+			if c.delete > 0 {
+				deleteRecords(t, l, schemas.Embeddings, c.delete)
+			}
+			r = start(l, spec)
+			await(t, "the lane is parked", func() bool {
+				return strings.HasPrefix(strings.Join(spec.Counters.States(), ""), "lane 0 parked: records are missing")
+			})
+
+			got, err := l.FindDamage(t.Context(), schemas.Embeddings, 0, Position{1, 1})
+			if err != nil || got.From != c.want.From || got.To != c.want.To || !strings.HasPrefix(got.Found, "records are missing: topic ") {
+				t.Fatalf("found %+v, error %v, want %+v", got, err, c.want)
+			}
+			got.Reason = "a disk was lost"
+			if err := l.Skip(t.Context(), got); err != nil {
+				t.Fatal(err)
+			}
+			last := int64(len(c.read) - 1)
+			if c.delete > 0 {
+				last++ // counting the one before retention
+			}
+			awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Groups: last}, 0)
+			r.stop(t)
+			out := lines(t, l, schemas.Groups, 0)
+			if want := c.read; !slices.Equal(out[len(out)-len(want):], want) || int64(len(out)) != last+1 {
+				t.Errorf("the stage has %q, want %q", out, want)
+			}
+
+			// A reader of the trainer's kind, and a later look.
+			from := Position{}
+			if c.delete > 0 {
+				from = Position{1, 1}
+			}
+			reader := l.OpenReader(schemas.Embeddings, 0, from, ReaderOptions{})
+			defer reader.Close()
+			for _, want := range c.read {
+				if rec, err := reader.Next(t.Context()); err != nil || string(rec.Value) != want {
+					t.Fatalf("read %q, error %v, want %q", rec.Value, err, want)
+				}
+			}
+			if again, err := l.FindDamage(t.Context(), schemas.Embeddings, 0, Position{1, 1}); err != nil || again != (Skip{}) {
+				t.Errorf("afterwards: %+v, error %v", again, err)
+			}
+			skips, err := l.Skips(t.Context())
+			if err != nil || len(skips) != 1 || skips[0].Reason != "a disk was lost" || skips[0].Time.IsZero() {
+				t.Errorf("recorded: %+v, error %v", skips, err)
+			}
+		})
+	}
+}
+
+func TestSkipRefuses(t *testing.T) {
+	l := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 2))
+	good := Skip{Topic: schemas.Groups, Lane: 1, From: Position{3, 3}, To: Position{4, 9}, Reason: "r"}
+	for want, change := range map[string]func(*Skip){
+		"below LANES=2":   func(s *Skip) { s.Lane = 2 },
+		"topic with lane": func(s *Skip) { s.Topic = schemas.DeadLetters },
+		"leads nowhere":   func(s *Skip) { s.To.Seq = 2 },
+		"nowhere":         func(s *Skip) { s.To.Offset = 3 },
+		"reason is empty": func(s *Skip) { s.Reason = "" },
+	} {
+		s := good
+		change(&s)
+		if err := l.Skip(t.Context(), s); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	if err := l.Skip(t.Context(), good); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,170 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Names of the settings of a topic that the promise rests on.
+const (
+	configMaxMessage = "max.message.bytes"
+	configRetention  = "retention.ms"
+	configSize       = "retention.bytes"
+	configCleanup    = "cleanup.policy"
+	configTimestamp  = "message.timestamp.type"
+	configUnclean    = "unclean.leader.election.enable"
+	configMinInsync  = "min.insync.replicas"
+)
+
+// wanted returns the settings with which a topic is created.
+func (l *Log) wanted(t schemas.Topic) []kafka.ConfigEntry {
+	retention := int64(-1)
+	if l.cfg.Retention > 0 {
+		retention = l.cfg.Retention.Milliseconds()
+	}
+	entries := []kafka.ConfigEntry{
+		{ConfigName: configMaxMessage, ConfigValue: strconv.Itoa(l.wantedMaxMessage(t))},
+		{ConfigName: configRetention, ConfigValue: strconv.FormatInt(retention, 10)},
+		{ConfigName: configSize, ConfigValue: "-1"},
+		{ConfigName: configCleanup, ConfigValue: cleanupPolicy(t)},
+		// A broker refuses records stamped by a clock that is an hour fast, unless the stamps are its own.
+		{ConfigName: configTimestamp, ConfigValue: "LogAppendTime"},
+		{ConfigName: configUnclean, ConfigValue: "false"},
+	}
+	if l.cfg.MinInsync > 0 {
+		entries = append(entries, kafka.ConfigEntry{ConfigName: configMinInsync, ConfigValue: strconv.Itoa(l.cfg.MinInsync)})
+	}
+	return entries
+}
+
+// cleanupPolicy returns the setting by which the control topic keeps the last note of every key for ever.
+func cleanupPolicy(t schemas.Topic) string {
+	if t == schemas.Control {
+		return "compact"
+	}
+	return "delete"
+}
+
+// TopicProblem is a setting of a topic that is not as this configuration wants it.
+type TopicProblem struct {
+	Topic string // its name on the brokers
+	Text  string
+	// Fatal problems lose or reorder records that brokers have acknowledged, whatever the stages do. The others are
+	// an operator's choice, and the log names them.
+	Fatal bool
+}
+
+func (p TopicProblem) Error() string { return "topic " + p.Topic + ": " + p.Text }
+
+// TopicProblems asks the brokers for the settings of all topics that exist. It also notes how large their records may
+// be. It returns nothing where the brokers do not tell.
+func (l *Log) TopicProblems(ctx context.Context) ([]TopicProblem, error) {
+	var problems []TopicProblem
+	settings, err := l.topicSettings(ctx)
+	if errors.Is(err, kafka.TopicAuthorizationFailed) || errors.Is(err, kafka.ClusterAuthorizationFailed) {
+		l.logger.Warn("the settings of topics are not checked: DescribeConfigs is not allowed", keyErr, err)
+		return nil, nil
+	}
+	for _, t := range schemas.Catalogue() {
+		have := settings[t.Topic]
+		if limit, err := strconv.Atoi(have[configMaxMessage]); err == nil {
+			l.limits.Store(t.Topic, limit)
+		}
+		if have[configTimestamp] == "LogAppendTime" {
+			l.stamped.Store(t.Topic, true)
+		}
+		for _, w := range l.wanted(t.Topic) {
+			if value, ok := have[w.ConfigName]; ok && value != w.ConfigValue {
+				problems = append(problems, l.judge(t.Topic, w.ConfigName, value, w.ConfigValue)...)
+			}
+		}
+	}
+	return problems, err
+}
+
+// judge returns the problem of a setting, if there is one.
+func (l *Log) judge(t schemas.Topic, setting, have, want string) []TopicProblem {
+	p := TopicProblem{Topic: l.name(t), Text: fmt.Sprintf("%s=%s: ", setting, have)}
+	number, _ := strconv.Atoi(have)
+	target, _ := strconv.Atoi(want)
+	switch setting {
+	case configCleanup:
+		p.Fatal = strings.Contains(have, "compact") || t == schemas.Control
+		p.Text += "want " + want + ", with anything else records vanish"
+	case configUnclean:
+		p.Fatal = true
+		p.Text += "want false: a replica that lags would become leader, and acknowledged records would be lost"
+	case configMinInsync:
+		if number >= target {
+			return nil
+		}
+		p.Fatal = true
+		p.Text += fmt.Sprintf("KAFKA_MIN_INSYNC=%s wants %s", want, want)
+	case configMaxMessage:
+		if number >= target {
+			return nil
+		}
+		p.Text += fmt.Sprintf("KAFKA_MAX_MESSAGE_BYTES wants %s: larger records are refused", want)
+	case configRetention, configSize:
+		if t == schemas.Control || number == -1 {
+			return nil // compacted, or kept for longer than is wanted
+		}
+		p.Text += fmt.Sprintf("KAFKA_RETENTION=%v wants %s: records that were not read may be deleted (`pairstream status --retention`)", l.cfg.Retention, want)
+	case configTimestamp:
+		p.Text += "want " + want + ": brokers refuse what a fast clock has stamped"
+	}
+	return []TopicProblem{p}
+}
+
+// topicSettings returns the settings of the topics that exist, by name.
+func (l *Log) topicSettings(ctx context.Context) (map[schemas.Topic]map[string]string, error) {
+	req := &kafka.DescribeConfigsRequest{}
+	byName := make(map[string]schemas.Topic)
+	for _, t := range schemas.Catalogue() {
+		byName[l.name(t.Topic)] = t.Topic
+		req.Resources = append(req.Resources, kafka.DescribeConfigRequestResource{ResourceType: kafka.ResourceTypeTopic, ResourceName: l.name(t.Topic)})
+	}
+	settings := make(map[schemas.Topic]map[string]string)
+	err := l.retry(ctx, "reading the settings of topics", func(ctx context.Context) error {
+		resp, err := l.client.DescribeConfigs(ctx, req)
+		if err != nil {
+			return err
+		}
+		for _, r := range resp.Resources {
+			if r.Error != nil && !errors.Is(r.Error, kafka.UnknownTopicOrPartition) {
+				return fmt.Errorf("topic %s: %w", r.ResourceName, r.Error)
+			}
+			values := make(map[string]string)
+			for _, e := range r.ConfigEntries {
+				values[e.ConfigName] = e.ConfigValue
+			}
+			settings[byName[r.ResourceName]] = values
+		}
+		return nil
+	})
+	return settings, err
+}
+
+// checkSettings refuses topics with fatal problems, and logs the other problems.
+func (l *Log) checkSettings(ctx context.Context) error {
+	problems, err := l.TopicProblems(ctx)
+	if err != nil {
+		return err
+	}
+	var fatal []error
+	for _, p := range problems {
+		if p.Fatal {
+			fatal = append(fatal, p)
+			continue
+		}
+		l.logger.Warn("a topic is not as the settings want it", keyTopic, p.Topic, keyReason, p.Text)
+	}
+	return errors.Join(fatal...)
+}

@@ -1,0 +1,153 @@
+package torture
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Record is what a stranger may write to the topic `pairs`. It is a batch that is not what it says, or a record that is
+// not a good pair.
+type Record struct {
+	Name  string
+	Batch func() []byte // of Kafka's record format 2
+}
+
+// Records lists the records. A broker may refuse some. None is a good pair.
+func Records() []Record {
+	var out []Record
+	add := func(name string, b func() batch) {
+		out = append(out, Record{name, func() []byte { return b().bytes() }})
+	}
+	for name, b := range batches() {
+		add("batch: "+name, b)
+	}
+	for name, r := range headers() {
+		add("headers: "+name, func() batch { return batch{count: 1, body: r()} })
+	}
+	for name, value := range values() {
+		add("value: "+name, func() batch {
+			return batch{count: 1, body: record(0, nil, value(), header{schemas.HeaderSchema, []byte(schemas.SchemaPair)})}
+		})
+	}
+	slices.SortFunc(out, func(a, b Record) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// batches returns batches that are hostile as batches.
+func batches() map[string]func() batch {
+	small := record(0, nil, []byte("inside"))
+	noise := []byte("noise, noise, noise")
+	return map[string]func() batch{
+		"800 MB of zeros in zstd": func() batch {
+			return batch{zst, 1, zstandard(func(w io.Writer) { zeros(w, 800<<20) }, zstd.WithWindowSize(1<<20))}
+		},
+		"a window of 256 MB": func() batch {
+			return batch{zst, 1, zstandard(func(w io.Writer) { zeros(w, 40<<20) }, zstd.WithWindowSize(256<<20), zstd.WithSingleSegment(false))}
+		},
+		"40 MB in gzip":       func() batch { return batch{gz, 1, gzipped(func(w io.Writer) { zeros(w, 40<<20) })} },
+		"4 GB of snappy":      func() batch { return batch{snap, 1, []byte("\xff\xff\xff\xff\x0f and that is all")} },
+		"noise in gzip":       func() batch { return batch{gz, 1, noise} },
+		"noise in zstd":       func() batch { return batch{zst, 1, noise} },
+		"no records":          func() batch { return batch{plain, 0, nil} },
+		"a negative count":    func() batch { return batch{plain, -1, small} },
+		"a billion records":   func() batch { return batch{plain, 1 << 30, small} },
+		"900 records missing": func() batch { return batch{gz, 901, gzipped(func(w io.Writer) { mustWrite(w, small) })} },
+		"a record of 1 TB":    func() batch { return batch{plain, 1, binary.AppendVarint(nil, 1<<40)} },
+		"an offset elsewhere": func() batch { return batch{plain, 1, record(77, nil, []byte("x"))} },
+		"100,000 empty records": func() batch {
+			return batch{gz, 100_000, gzipped(func(w io.Writer) {
+				for i := range int64(100_000) {
+					mustWrite(w, record(i, nil, nil))
+				}
+			})}
+		},
+	}
+}
+
+// headers returns records with hostile headers.
+func headers() map[string]func() []byte {
+	schema := header{schemas.HeaderSchema, []byte(schemas.SchemaPair)}
+	return map[string]func() []byte{
+		"8 MB":             func() []byte { return record(0, nil, []byte("x"), header{"k", make([]byte, 8<<20)}) },
+		"a thousand":       func() []byte { return record(0, nil, []byte("x"), make([]header, 1000)...) },
+		"a schema of 1 MB": func() []byte { return record(0, nil, []byte("x"), header{schemas.HeaderSchema, make([]byte, 1<<20)}) },
+		"a schema with lines": func() []byte {
+			return record(0, nil, []byte("x"), header{schemas.HeaderSchema, []byte("a\nlevel=ERROR\x00")})
+		},
+		"a forged seq": func() []byte {
+			return record(0, nil, []byte("x"), schema, header{schemas.HeaderSeq, []byte("9223372036854775807")})
+		},
+		"a forged source": func() []byte {
+			return record(0, nil, []byte("x"), schema, header{schemas.HeaderSource, bytes.Repeat([]byte("9"), 1000)})
+		},
+		"a key of 2 MB": func() []byte { return record(0, make([]byte, 2<<20), []byte("x"), schema) },
+		"another stage's": func() []byte {
+			return record(0, nil, []byte("x"), header{schemas.HeaderSchema, []byte(schemas.SchemaGroup)})
+		},
+		"a major of the future": func() []byte {
+			return record(0, nil, []byte("x"), header{schemas.HeaderSchema, []byte("pairstream.pair/99")})
+		},
+	}
+}
+
+// values returns hostile values, which say that they are pairs.
+func values() map[string]func() []byte {
+	text := func(b []byte) func() []byte { return func() []byte { return b } }
+	out := map[string]func() []byte{
+		"nothing":                  text(nil),
+		"no msgpack":               text([]byte("\xc1 no msgpack")),
+		"a map without end":        text([]byte("\xdf\xff\xff\xff\xff")),
+		"a text of 4 GB":           text([]byte("\x81\xa7caption\xdb\xff\xff\xff\xff")),
+		"bytes of 4 GB":            text([]byte("\x81\xa6inline\xc6\xff\xff\xff\xff")),
+		"a million lists":          text(bytes.Repeat([]byte{0x91}, 1<<20)),
+		"a million maps":           text(bytes.Repeat([]byte("\x81\xa1x"), 1<<20)),
+		"a key twice":              text([]byte("\x82\xa7caption\xa1a\xa7caption\xa1b")),
+		"the number of a caption":  text([]byte("\x81\xa7caption\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00")),
+		"10 MB that are not asked": func() []byte { return append([]byte("\x81\xa5other\xc6\x00\xa0\x00\x00"), make([]byte, 10<<20)...) },
+	}
+	for name, p := range pairs() {
+		out[name] = func() []byte {
+			value, err := msgpack.Marshal(p) // schemas.Marshal would refuse it
+			if err != nil {
+				panic(err)
+			}
+			return value
+		}
+	}
+	return out
+}
+
+// pairs returns pairs that are well-formed and still not good.
+func pairs() map[string]*schemas.Pair {
+	at := func(uri string, offset, size int64) *schemas.Pair {
+		p := &schemas.Pair{ImageID: schemas.NewImageID([]byte(uri)), Caption: "a picture of " + uri, Image: &schemas.ImageRef{URI: uri, Offset: offset, Size: size}}
+		p.ID = schemas.NewPairID(p.ImageID, p.Caption)
+		return p
+	}
+	forged := at("file:///etc/hostname", 0, 10)
+	forged.ID = schemas.PairID{1}
+	return map[string]*schemas.Pair{
+		"a file of the system":       at("file:///etc/passwd", 0, 100),
+		"a way up":                   at("file:///data/../../../etc/passwd", 0, 100),
+		"a bucket elsewhere":         at("s3://elsewhere/shard.tar?endpoint=http://169.254.169.254", 512, 100),
+		"an address of metadata":     at("http://169.254.169.254/latest/meta-data/", 0, 100),
+		"no scheme":                  at("etc/passwd", 0, 100),
+		"a key of 3,000 bytes":       at("file:///"+strings.Repeat("k", 3000), 0, 100),
+		"a key that is no UTF-8":     at("file:///\xff\xfe.tar", 0, 100),
+		"a negative offset":          at("file:///data/a.tar", -512, 100),
+		"a size of 8 EB":             at("file:///data/a.tar", 512, 1<<62),
+		"a place behind the end":     at("file:///data/a.tar", 1<<62, 1<<62),
+		"an id of something else":    forged,
+		"a caption of 5 MB":          {ImageID: schemas.NewImageID(nil), Caption: strings.Repeat("long ", 1<<20), Inline: []byte("x")},
+		"a caption that is no UTF-8": {ImageID: schemas.NewImageID([]byte("x")), Caption: "caf\xe9", Inline: []byte("x")},
+		"a caption of controls":      {ImageID: schemas.NewImageID([]byte("x")), Caption: "\x00\x1b[2J\u202e", Inline: []byte("x")},
+	}
+}

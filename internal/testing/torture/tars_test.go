@@ -1,0 +1,78 @@
+//go:build torture
+
+package torture
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/dataset"
+)
+
+// tarVariable names the folder that a child process publishes.
+const tarVariable = "PAIRSTREAM_TORTURE_TARS"
+
+// maxLogBytes is the largest size of a tar on the log, for each of its bytes.
+const maxLogBytes = 20
+
+// publish does with a folder what `pairstream produce` does, and returns the outcome.
+func publish(dir string) string {
+	bytes := 0
+	sum, _, err := dataset.Produce(context.Background(), []string{dir}, dataset.ProduceOptions{Lanes: 4}, func(m dataset.Message) error {
+		bytes += len(m.Value)
+		return nil
+	})
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("published %d pairs, %d problems, %d bytes", sum.Pairs, sum.Problems, bytes)
+}
+
+// TestTortureTars puts a good tar before and after each hostile one. Both go through.
+func TestTortureTars(t *testing.T) {
+	const good = 50
+	var all worst
+	for _, hostile := range Tars() {
+		t.Run(hostile.Name, func(t *testing.T) {
+			dir, raw := t.TempDir(), hostile.Build()
+			for name, content := range map[string][]byte{"1.tar": goodTar("before", good), "2.tar": raw, "3.tar": goodTar("behind", good)} {
+				if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			said, seconds, rss := measure(t, tarVariable+"="+dir)
+			all.add(hostile.Name, seconds, rss)
+			var pairs, problems, bytes int
+			if _, err := fmt.Sscanf(said, "published %d pairs, %d problems, %d bytes", &pairs, &problems, &bytes); err != nil {
+				t.Fatalf("the process said %q", said)
+			}
+			t.Logf("%9d bytes  %5.2f s  %4d MiB  %s", len(raw), seconds, rss>>20, said)
+			if pairs < 2*good {
+				t.Errorf("%d pairs, but %d good ones lie before and behind", pairs, 2*good)
+			}
+			if pairs == 2*good && problems == 0 && !strings.Contains(hostile.Name, "zeros") {
+				t.Error("the tar gave nothing, not even a problem")
+			}
+			if most := maxLogBytes*len(raw) + 1<<16; bytes > most {
+				t.Errorf("%d bytes became %d, want at most %d", len(raw), bytes, most)
+			}
+			if seconds > 2*maxSeconds || rss > maxRSS/2 {
+				t.Errorf("%.2f s and %d MiB, want at most %.0f s and %d MiB", seconds, rss>>20, 2*maxSeconds, maxRSS>>21)
+			}
+		})
+	}
+	all.record(t, "torture: tars")
+}
+
+// goodTar returns pictures with one caption each.
+func goodTar(name string, n int) []byte {
+	var all []entry
+	for i := range n {
+		all = append(all, entry{name: fmt.Sprintf("%s%d.png", name, i), data: pixel}, entry{name: fmt.Sprintf("%s%d.txt", name, i), data: fmt.Appendf(nil, "%s %d", name, i)})
+	}
+	return pack(all...)
+}

@@ -1,0 +1,69 @@
+//go:build cgo
+
+package main
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/service/device"
+	trainerservice "github.com/pairstream/pairstream/trainer/service"
+)
+
+// TestUpDecodesAPictureOnce counts how often a picture is read and decoded. The encoder, the discriminator and the
+// trainer of one process look at every picture, again in every epoch. It is decoded once.
+func TestUpDecodesAPictureOnce(t *testing.T) {
+	t.Setenv("KAFKA_BROKERS", startBroker(t))
+	in := setUpPipeline(t, 24)
+	t.Setenv("CHECKPOINT_DIR", in("checkpoints"))
+	mustCommand(t, "produce", in("scenes"), "--final")
+	data, _, err := dataset.Read(t.Context(), []string{in("scenes")}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := config.Parse[pipeline](config.Environ())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt := service.NewRuntime(slog.New(slog.DiscardHandler))
+	log, err := service.OpenLog(t.Context(), rt, p.Stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	shared, samples := device.NewShared(p.Device, nil), 0
+	err = runStages(t.Context(), log, rt, shared, p, new(stages), func(s trainerservice.Step) { samples += s.Result.Counts.Samples })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if decoded := metric(t, rt, "pairstream_images_decoded_total"); int(decoded) != data.Images() || samples == 0 {
+		t.Errorf("%v images were decoded for %d samples, want %d: every picture once", decoded, samples, data.Images())
+	}
+	// The encoder has every picture once, the others once and a positive of it in each of two epochs.
+	if found := metric(t, rt, "pairstream_images_cached_total"); int(found) < 3*samples-data.Images() {
+		t.Errorf("%v images were found in the cache, for %d samples", found, samples)
+	}
+	if err := shared.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// metric reads a metric without labels.
+func metric(t *testing.T, rt service.Runtime, name string) float64 {
+	t.Helper()
+	families, err := rt.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			m := f.GetMetric()[0]
+			return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pairstream/pairstream/internal/inspect"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+func newLanesCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "lanes", Short: "show lanes that are parked or wait, what is wrong with them, and skip it"}
+	cmd.AddCommand(newLanesListCommand(), newLanesLookCommand(), newLanesSkipCommand())
+	return cmd
+}
+
+func newLanesListCommand() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{Use: "list", Short: "list what lanes have to say, and what operators have skipped", Args: cobra.NoArgs}
+	cmd.RunE = looking(&dir, func(cmd *cobra.Command, log *stream.Log, _ []string) error {
+		states, err := inspect.LaneStates(cmd.Context(), log)
+		if err != nil {
+			return err
+		}
+		skips, err := log.Skips(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return inspect.PrintLanes(cmd.OutOrStdout(), states, skips)
+	})
+	dataFlag(cmd, &dir)
+	return cmd
+}
+
+// laneFlags choose a lane of a stage.
+type laneFlags struct {
+	stage string
+	lane  int
+}
+
+func (f *laneFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.stage, "stage", "", "the stage that has parked the lane")
+	cmd.Flags().IntVar(&f.lane, "lane", -1, "the lane")
+	for _, name := range []string{"stage", "lane"} {
+		if err := cmd.MarkFlagRequired(name); err != nil {
+			panic(err) // the flag was added above
+		}
+	}
+}
+
+func newLanesLookCommand() *cobra.Command {
+	var dir string
+	var f laneFlags
+	cmd := &cobra.Command{
+		Use: "look", Short: "read a lane as its stage does, and say what is wrong", Args: cobra.NoArgs,
+	}
+	cmd.RunE = looking(&dir, func(cmd *cobra.Command, log *stream.Log, _ []string) error {
+		damage, err := inspect.FindDamage(cmd.Context(), log, f.stage, f.lane)
+		if err != nil {
+			return err
+		}
+		if len(damage) == 0 {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "the inputs of the %s in lane %d can be read to their ends; where a record is at fault, "+
+				"`pairstream lanes list` names it, and `pairstream lanes skip --topic T --record OFFSET` passes over it\n", f.stage, f.lane)
+		}
+		for _, s := range damage {
+			err = errors.Join(err, printSkip(cmd.OutOrStdout(), "would ", s))
+		}
+		return err
+	})
+	f.add(cmd)
+	dataFlag(cmd, &dir)
+	return cmd
+}
+
+func printSkip(out io.Writer, would string, s stream.Skip) error {
+	what := fmt.Sprintf("give up seqs %d to %d", s.From.Seq, s.To.Seq-1)
+	if s.From.Seq == s.To.Seq {
+		what = fmt.Sprintf("pass over offsets %d to %d", s.From.Offset, s.To.Offset-1)
+	}
+	_, err := fmt.Fprintf(out, "%s, lane %d: %s\n  skip %s%s, and go on with offset %d, seq %d\n", s.Topic, s.Lane, s.Found, would, what, s.To.Offset, s.To.Seq)
+	return err
+}
+
+func newLanesSkipCommand() *cobra.Command {
+	var dir, topic, reason string
+	var f laneFlags
+	var record int64
+	cmd := &cobra.Command{
+		Use: "skip", Short: "let a parked lane go on without what is lost, foreign or at fault; this is recorded for ever", Args: cobra.NoArgs,
+		Long: "Records in the topic `control` that the lane goes on behind what is wrong with it. All readers of the topic follow it, a replay,\n" +
+			"too. Within a minute the stage takes the lane up again. With --topic and --record it passes over one record.",
+	}
+	cmd.RunE = looking(&dir, func(cmd *cobra.Command, log *stream.Log, _ []string) error {
+		damage, err := inspect.FindDamage(cmd.Context(), log, f.stage, f.lane)
+		if record >= 0 && err == nil {
+			damage, err = inspect.OneRecord(cmd.Context(), log, schemas.Topic(topic), f.lane, record)
+		}
+		switch {
+		case err != nil:
+			return err
+		case len(damage) == 0:
+			return fmt.Errorf("nothing is wrong with the inputs of the %s in lane %d: name one record with --topic and --record", f.stage, f.lane)
+		}
+		for _, s := range damage {
+			s.Reason = reason
+			if err := log.Skip(cmd.Context(), s); err != nil {
+				return err
+			}
+			if err := printSkip(cmd.OutOrStdout(), "will ", s); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	f.add(cmd)
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who come later")
+	cmd.Flags().StringVar(&topic, "topic", "", "topic of --record")
+	cmd.Flags().Int64Var(&record, "record", -1, "offset of the one record to pass over")
+	dataFlag(cmd, &dir)
+	return cmd
+}

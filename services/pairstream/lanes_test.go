@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// waiter stands for an indexer that reads embeddings and makes nothing of them.
+type waiter struct{}
+
+func (waiter) Input() schemas.Topic                                        { return schemas.Embeddings }
+func (waiter) Process(context.Context, stream.Record, stream.Output) error { return nil }
+func (waiter) Flush(context.Context, stream.Output) error                  { return nil }
+
+// TestLanes parks a lane, looks at it and skips what is wrong, with the commands.
+func TestLanes(t *testing.T) {
+	log := testLog(t)
+	p := log.NewPublisher(stream.PublisherOptions{})
+	for _, seq := range []int64{0, 1, 9} {
+		if err := p.PublishSeq(t.Context(), schemas.Embeddings, 1, seq, stream.Mark{}, &schemas.Seal{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := mustCommand(t, "lanes", "list"); got != "every lane is at work\n" {
+		t.Errorf("list says %q", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- log.Run(ctx, stream.StageSpec{
+			Name: "indexer", Inputs: []schemas.Topic{schemas.Embeddings}, Outputs: []schemas.Topic{schemas.Neighbors, schemas.Groups},
+			New: func(int, []byte) (stream.Stage, error) { return waiter{}, nil },
+		})
+	}()
+	const fault = "records are missing: topic embeddings, lane 1, offset 2: expected seq 2, found 9"
+	for !strings.Contains(mustCommand(t, "lanes", "list"), "parked: "+fault) {
+		time.Sleep(100 * time.Millisecond)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if got := mustCommand(t, "status"); !strings.Contains(got, "parked: "+fault) {
+		t.Errorf("status says\n%s", got)
+	}
+	const proposal = "embeddings, lane 1: " + fault + "\n  skip would give up seqs 2 to 8, and go on with offset 3, seq 9\n"
+	if got := mustCommand(t, "lanes", "look", "--stage", "indexer", "--lane", "1"); got != proposal {
+		t.Errorf("look says %q, want %q", got, proposal)
+	}
+	if _, err := command(t, "lanes", "skip", "--stage", "indexer", "--lane", "1"); err == nil || !strings.Contains(err.Error(), "reason") {
+		t.Errorf("without a reason: %v", err)
+	}
+	if got := mustCommand(t, "lanes", "skip", "--stage", "indexer", "--lane", "1", "--reason", "lost with a disk"); !strings.Contains(got, "skip will give up seqs 2 to 8") {
+		t.Errorf("skip says %q", got)
+	}
+	if got := mustCommand(t, "lanes", "list"); !strings.Contains(got, "embeddings, lane 1, from offset 2, seq 2 to offset 3, seq 9: lost with a disk") {
+		t.Errorf("list says %q", got)
+	}
+	if got := mustCommand(t, "lanes", "look", "--stage", "indexer", "--lane", "1"); !strings.Contains(got, "can be read to their ends") {
+		t.Errorf("afterwards look says %q", got)
+	}
+	got := mustCommand(t, "lanes", "skip", "--stage", "indexer", "--lane", "1", "--reason", "r", "--topic", "embeddings", "--record", "1")
+	if !strings.Contains(got, "give up seqs 1 to 1, and go on with offset 2, seq 2") {
+		t.Errorf("skip of a record says %q", got)
+	}
+	for want, args := range map[string][]string{
+		"LANES=2": {"--stage", "indexer", "--lane", "2"}, "want encoder": {"--stage", "printer", "--lane", "0"},
+	} {
+		if _, err := command(t, append([]string{"lanes", "look"}, args...)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", args, err, want)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+// Package bootstrap trains on tars alone, without the log. [Train] makes a first model, before there is an encoder to
+// embed pairs or a Con-D to score candidates. Its weights serve as both, and as the start of the trainer. [FineTune]
+// fine-tunes a model for retrieval, as the papers do to make Con-D.
+//
+// With [Checkpoints] an interrupted run goes on from its newest checkpoint, and ends in the weights of a run without
+// interruption.
+package bootstrap
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/shard/cloud"
+	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/trainer"
+)
+
+// Weights are the weights of the objectives in the loss.
+type Weights struct {
+	ITC, ITM, MLM float64
+}
+
+// Options are the options of a bootstrap.
+type Options struct {
+	Preset  string   // size of the model, see model.Preset
+	Vocab   []string // WordPiece
+	Steps   int64
+	Batch   int
+	Rate    float64 // highest learning rate
+	Seed    uint64
+	Augment dataset.Augmentation
+	Weights Weights
+	Dropout float64 // of the text encoder
+	// Candidates is the number of other samples among which a pair's hard negatives are looked for; 0: [Candidates].
+	Candidates  int
+	Checkpoints Checkpoints
+	Report      func(*trainer.Result) // told of every step; may be nil
+}
+
+// Checkpoints say where a run saves its state, and from where it goes on. Without a folder it does neither.
+type Checkpoints struct {
+	Dir   string
+	Every int64 // steps between two of them; 0: writes none
+}
+
+// Candidates is small: see [trainer.BootstrapOptions].
+const Candidates = 4
+
+// Validate returns every invalid option, joined.
+func (o Options) Validate() error {
+	var problems []error
+	if o.Steps < 1 {
+		problems = append(problems, fmt.Errorf("%d steps, want at least 1", o.Steps))
+	}
+	if o.Batch < 2 {
+		problems = append(problems, fmt.Errorf("batch of %d, want at least 2: a pair needs others to be told from", o.Batch))
+	}
+	return errors.Join(append(problems, o.Augment.Validate())...)
+}
+
+// training returns GRIT-VLP's objective without its consistency term, on random batches. That is ALBEF's objective without
+// a momentum encoder.
+func (o Options) training() trainer.Options {
+	t := trainer.GRITVLP()
+	t.Seed = o.Seed
+	t.ITC.Targets = trainer.OneHot
+	t.ITCWeight, t.ITMWeight, t.MLMWeight = o.Weights.ITC, o.Weights.ITM, o.Weights.MLM
+	t.MaskProbability, t.Dropout = 0.15, o.Dropout
+	t.Schedule.Rate, t.Schedule.Min, t.Schedule.WarmupRate = o.Rate, o.Rate/10, o.Rate/10
+	t.Schedule.WarmupSteps, t.Schedule.TotalSteps = min(o.Steps/10, 2000), o.Steps
+	return t
+}
+
+// Train trains a model on the corpus and writes its weights to path.
+func Train(ctx context.Context, w *torch.Worker, source *shard.Images, data *dataset.Corpus, o Options, path string) error {
+	if err := o.Validate(); err != nil {
+		return fmt.Errorf("bootstrapping: %w", err)
+	}
+	size, err := model.Preset(o.Preset, len(o.Vocab))
+	if err != nil {
+		return err
+	}
+	m, err := model.New(ctx, w, size, o.Seed)
+	if err != nil {
+		return err
+	}
+	m.Vocab = o.Vocab
+	f := fitting{
+		model: m, checkpoints: o.Checkpoints, options: o.training(), augment: o.Augment,
+		loop: trainer.BootstrapOptions{Steps: o.Steps, Batch: o.Batch, Candidates: cmp.Or(o.Candidates, Candidates), Report: o.Report},
+	}
+	return f.run(ctx, source, data, path)
+}
+
+// fitting is a training on tars.
+type fitting struct {
+	model       *model.Model // the initial model; freed in any case
+	checkpoints Checkpoints
+	options     trainer.Options
+	loop        trainer.BootstrapOptions
+	augment     dataset.Augmentation
+}
+
+// run trains to the end and writes the weights to path.
+func (f fitting) run(ctx context.Context, source *shard.Images, data *dataset.Corpus, path string) error {
+	t, err := f.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer t.Free()
+	m := t.Model()
+	words, err := m.Words()
+	if err != nil {
+		return err
+	}
+	f.loop.Seed, f.loop.Loaders = f.options.Seed, f.augment.Workers
+	f.loop.Checkpoints, f.loop.CheckpointEvery = f.checkpoints.Dir, f.checkpoints.Every
+	err = t.Bootstrap(ctx, &dataset.Training{
+		Corpus: data, Ctx: ctx, Source: source, Words: words, Length: m.Config.TextTokens, Size: m.Config.ImageSize,
+		Augment: f.augment,
+	}, f.loop)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("writing weights: %w", err)
+	}
+	return m.Save(ctx, path)
+}
+
+// open resumes from the newest checkpoint, or begins with the model.
+func (f fitting) open(ctx context.Context) (*trainer.Trainer, error) {
+	path, err := f.checkpoints.latest()
+	if err == nil && path == "" {
+		var t *trainer.Trainer
+		if t, err = trainer.New(ctx, f.model, f.options); err == nil {
+			return t, nil
+		}
+	}
+	f.model.Free()
+	if err != nil {
+		return nil, err
+	}
+	t, _, err := trainer.Resume(ctx, f.model.Worker(), path, f.options)
+	return t, err
+}
+
+// latest returns the checkpoint to resume from; empty: there is none. It fails where all checkpoints are broken, and does
+// not begin anew.
+func (c Checkpoints) latest() (string, error) {
+	if c.Dir == "" {
+		return "", nil
+	}
+	path, bad, err := trainer.LatestCheckpoint(c.Dir)
+	if err == nil && path == "" && len(bad) > 0 {
+		err = fmt.Errorf("looking for a checkpoint to go on from: %w", errors.Join(bad...))
+	}
+	return path, err
+}
+
+// Images opens the places where the tars are, and caches images for a model of a preset.
+func Images(ctx context.Context, paths []string, side int, cacheBytes int64) (*shard.Images, func() error, error) {
+	roots, err := shard.Roots(paths)
+	if err != nil {
+		return nil, nil, err
+	}
+	bucket, err := shard.OpenBucket(ctx, roots, cloud.Open)
+	if err != nil {
+		return nil, nil, err
+	}
+	return shard.NewImages(bucket, shard.ImagesOptions{MaxBytes: cacheBytes, MinSide: 2 * side}), bucket.Close, nil
+}

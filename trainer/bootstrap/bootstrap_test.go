@@ -1,0 +1,221 @@
+package bootstrap_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/scenes"
+	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/token"
+	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/trainer"
+	"github.com/pairstream/pairstream/trainer/bootstrap"
+)
+
+// bench is the start of every training here.
+type bench struct {
+	worker *torch.Worker
+	images *shard.Images
+	data   *dataset.Corpus
+	vocab  []string
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	ctx := context.Background()
+	dir := filepath.Join(t.TempDir(), "scenes")
+	o := scenes.Defaults()
+	o.Scenes, o.Captions, o.Side = 14, 2, 48
+	if err := scenes.WriteDir(ctx, dir, o, nil); err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{}
+	var err error
+	if b.data, _, err = dataset.Read(ctx, []string{dir}, 0); err != nil {
+		t.Fatal(err)
+	}
+	b.vocab = token.BuildVocab(b.data.Captions, 200, 1)
+	var closeImages func() error
+	if b.images, closeImages, err = bootstrap.Images(ctx, []string{dir}, 64, 1<<24); err != nil {
+		t.Fatal(err)
+	}
+	before := torch.Live()
+	if b.worker, err = torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 1, Deterministic: true}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		b.worker.Close()
+		if err := closeImages(); err != nil {
+			t.Error(err)
+		}
+		if n := torch.Live() - before; n != 0 {
+			t.Errorf("%d tensors were not given back", n)
+		}
+	})
+	return b
+}
+
+func (b *bench) options() bootstrap.Options {
+	return bootstrap.Options{
+		Preset: "tiny", Vocab: b.vocab, Steps: 5, Batch: 8, Rate: 1e-3, Seed: 1,
+		Augment: dataset.Augmentation{MinScale: 0.8, Color: 0.1, Workers: 2}, Weights: bootstrap.Weights{ITC: 1, ITM: 1, MLM: 1},
+	}
+}
+
+func (b *bench) fineTuning() bootstrap.FineTuning {
+	o := bootstrap.DefaultFineTuning()
+	o.Epochs, o.Batch, o.Rate, o.Queue, o.Seed, o.Augment = 2, 8, 1e-3, 20, 1, b.options().Augment
+	return o
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// interrupt runs a training with a checkpoint after every second step, stops it before the end, and runs it again.
+func interrupt(t *testing.T, at int64, train func(ctx context.Context, c bootstrap.Checkpoints, report func(*trainer.Result)) error) {
+	t.Helper()
+	c := bootstrap.Checkpoints{Dir: t.TempDir(), Every: 2}
+	ctx, cancel := context.WithCancel(context.Background())
+	err := train(ctx, c, func(r *trainer.Result) {
+		if r.Step == at {
+			cancel()
+		}
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("an interrupted training ends with %v", err)
+	}
+	first := int64(-1)
+	err = train(context.Background(), c, func(r *trainer.Result) {
+		if first < 0 {
+			first = r.Step
+		}
+	})
+	if err != nil || first < 2 || first > at {
+		t.Fatalf("a training interrupted after step %d goes on at step %d: %v", at, first, err)
+	}
+}
+
+func TestTrainGoesOnWhereItWasInterrupted(t *testing.T) {
+	b := newBench(t)
+	dir := t.TempDir()
+	straight, again := filepath.Join(dir, "new", "straight"), filepath.Join(dir, "again")
+	if err := bootstrap.Train(context.Background(), b.worker, b.images, b.data, b.options(), straight); err != nil {
+		t.Fatal(err)
+	}
+	interrupt(t, 3, func(ctx context.Context, c bootstrap.Checkpoints, report func(*trainer.Result)) error {
+		o := b.options()
+		o.Checkpoints, o.Report = c, report
+		return bootstrap.Train(ctx, b.worker, b.images, b.data, o, again)
+	})
+	if read(t, straight) != read(t, again) {
+		t.Error("the weights of a straight and of an interrupted training differ")
+	}
+}
+
+func TestFineTuneGoesOnWhereItWasInterrupted(t *testing.T) {
+	b := newBench(t)
+	dir := t.TempDir()
+	start, straight, again := filepath.Join(dir, "start"), filepath.Join(dir, "straight"), filepath.Join(dir, "again")
+	if err := bootstrap.Train(context.Background(), b.worker, b.images, b.data, b.options(), start); err != nil {
+		t.Fatal(err)
+	}
+	fineTune := func(ctx context.Context, o bootstrap.FineTuning, path string) error {
+		m, err := model.Load(ctx, b.worker, start, model.LoadOptions{})
+		if err != nil {
+			return err
+		}
+		return bootstrap.FineTune(ctx, m, b.images, b.data, o, path)
+	}
+	o := b.fineTuning()
+	done := 0
+	o.Report = func(r *trainer.Result, steps int64) {
+		if steps != 6 || r.Step != int64(done) { // 28 captions make 3 steps of 8 an epoch
+			t.Errorf("step %d of %d, want %d of 6", r.Step, steps, done)
+		}
+		if r.Losses.MLM != 0 || r.Losses.ITC <= 0 || r.Losses.ITM <= 0 || r.Counts.MatchPairs != 24 {
+			t.Errorf("step %d: %+v %+v, want ITC and ITM alone", r.Step, r.Losses, r.Counts)
+		}
+		done++
+	}
+	if err := fineTune(context.Background(), o, straight); err != nil || done != 6 {
+		t.Fatalf("%d steps, error %v", done, err)
+	}
+	if read(t, start) == read(t, straight) {
+		t.Error("fine-tuning changes nothing")
+	}
+	interrupt(t, 4, func(ctx context.Context, c bootstrap.Checkpoints, report func(*trainer.Result)) error {
+		o := b.fineTuning()
+		o.Checkpoints = c
+		o.Report = func(r *trainer.Result, _ int64) { report(r) }
+		return fineTune(ctx, o, again)
+	})
+	if read(t, straight) != read(t, again) {
+		t.Error("the weights of a straight and of an interrupted fine-tuning differ")
+	}
+}
+
+func TestTrainingsRefuse(t *testing.T) {
+	b := newBench(t)
+	path := filepath.Join(t.TempDir(), "weights")
+	for want, change := range map[string]func(*bootstrap.Options){
+		"0 steps, want at least 1":           func(o *bootstrap.Options) { o.Steps = 0 },
+		"batch of 1, want at least 2":        func(o *bootstrap.Options) { o.Batch = 1 },
+		"Flip is 2":                          func(o *bootstrap.Options) { o.Augment.Flip = 2 },
+		"model preset \"huge\" is not known": func(o *bootstrap.Options) { o.Preset = "huge" },
+		"finding special tokens":             func(o *bootstrap.Options) { o.Vocab = []string{"[UNK]", "a"} },
+		"looking for a checkpoint to go on from: ": func(o *bootstrap.Options) {
+			o.Checkpoints.Dir = t.TempDir()
+			if err := os.WriteFile(filepath.Join(o.Checkpoints.Dir, "checkpoint-000000000004.safetensors"), []byte("cut"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		o := b.options()
+		change(&o)
+		if err := bootstrap.Train(context.Background(), b.worker, b.images, b.data, o, path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one that says %q", err, want)
+		}
+	}
+	for want, change := range map[string]func(*bootstrap.FineTuning){
+		"0 epochs, want at least 1":   func(o *bootstrap.FineTuning) { o.Epochs = 0 },
+		"batch of 1, want at least 2": func(o *bootstrap.FineTuning) { o.Batch = 1 },
+		"Momentum.Queue is -1":        func(o *bootstrap.FineTuning) { o.Queue = -1 },
+		"Momentum.Decay is 2":         func(o *bootstrap.FineTuning) { o.Decay = 2 },
+		"Schedule.Rate is 0":          func(o *bootstrap.FineTuning) { o.Rate = 0 },
+	} {
+		size, err := model.Preset("tiny", len(b.vocab))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := model.New(context.Background(), b.worker, size, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Vocab = b.vocab
+		o := b.fineTuning()
+		change(&o)
+		if err := bootstrap.FineTune(context.Background(), m, b.images, b.data, o, path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one that says %q", err, want)
+		}
+	}
+}
+
+// The defaults are the papers' settings.
+func TestDefaultFineTuning(t *testing.T) {
+	o := bootstrap.DefaultFineTuning()
+	if o.Epochs != 5 || o.Batch != 256 || o.Rate != 1e-5 || o.Queue != 65_536 || o.Decay != 0.995 {
+		t.Errorf("%+v", o)
+	}
+}

@@ -1,0 +1,169 @@
+package trainer
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/golden"
+	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// momentumParts lists the parts of the reference's state that have a momentum copy, whose names end in _m.
+var momentumParts = []string{"visual_encoder", "text_encoder", "vision_proj", "text_proj"}
+
+// goldenMomentum gives a trainer the file's momentum encoder and queue. The matching head and the temperature have no
+// momentum copy in the reference, and the trainer does not use one either.
+func goldenMomentum(t *testing.T, v vectors, tr *Trainer, s *torch.Scope) {
+	t.Helper()
+	for i, p := range tr.model.Params() {
+		for _, part := range momentumParts {
+			if rest, ok := strings.CutPrefix(p.Name, part+"."); ok {
+				tr.momentum.model.Params()[i].Tensor.SetFloat64s(v.Float64s("w." + part + "_m." + rest))
+			}
+		}
+	}
+	queue := v.Must("in.image_queue").Shape
+	pointer, size := int(v.Int64s("in.queue_ptr")[0]), int(queue[1])
+	n := len(goldenInput(v).IDs)
+	// The reference writes blocks of a batch at the pointer, so the newest block is the one before it.
+	var order []int64
+	for block := range size / n {
+		for i := range n {
+			order = append(order, int64(((pointer-(block+1)*n+size)%size)+i))
+		}
+	}
+	newestFirst := func(name string) *torch.Tensor {
+		rows := s.Transpose(v.matrix(s, name), 0, 1)
+		rows = s.To(s.IndexSelect(rows, 0, s.Int64s(order, int64(size))), tr.model.Params()[0].Tensor.DType())
+		return s.Keep(s.Contiguous(rows))
+	}
+	tr.momentum.image, tr.momentum.text = newestFirst("in.image_queue"), newestFirst("in.text_queue")
+	tr.momentum.ids = make([]schemas.ImageID, size)
+	for i := range tr.momentum.ids {
+		tr.momentum.ids[i] = schemas.ImageID{byte(i), 2} // nobody in the batch shows these
+	}
+}
+
+// momentumCase is one of the files: how it was trained, and the names of its terms.
+type momentumCase struct {
+	file  string
+	terms []string // of the contrastive loss
+}
+
+func (c momentumCase) options(t *testing.T, v vectors, alpha float64) Options {
+	t.Helper()
+	var config struct {
+		QueueSize int `json:"queue_size"`
+	}
+	v.Config(&config)
+	o := GRITVLP()
+	o.ITC.Targets, o.ITC.Alpha, o.MLMDistill = Distilled, alpha, alpha
+	o.ITC.Triple = len(c.terms) > 2
+	o.Momentum = MomentumOptions{Enabled: true, Decay: v.scalar("in.momentum"), Queue: config.QueueSize}
+	return o
+}
+
+// Momentum steps equal those of the authors' code in losses, features, negatives, gradients of every weight, the queue and
+// the momentum weights.
+func TestGoldenMomentumSteps(t *testing.T) {
+	for _, c := range []momentumCase{
+		{"albef_mlm_distill.safetensors", []string{"loss_i2t", "loss_t2i"}},
+		{"tcl_step.safetensors", []string{"loss_i2t", "loss_t2i", "loss_i2i", "loss_t2t", "loss_i2i_local", "loss_t2t_local"}},
+	} {
+		v := openVectors(t, c.file)
+		for _, alpha := range []string{"a0", "a04"} {
+			for _, p := range precisions {
+				if !v.has(p.out + "image_feat") {
+					continue
+				}
+				t.Run(name("%s/%s/%s", strings.TrimSuffix(c.file, ".safetensors"), alpha, p.dtype), func(t *testing.T) {
+					tr := goldenTrainer(t, v, p.dtype, c.options(t, v, v.scalar("in."+alpha+".alpha")))
+					if err := tr.worker.Do(context.Background(), func(s *torch.Scope) error {
+						return checkMomentumStep(t, s, v, tr, p, c, alpha)
+					}); err != nil {
+						t.Fatal(err)
+					}
+				})
+			}
+		}
+	}
+}
+
+func checkMomentumStep(t *testing.T, s *torch.Scope, v vectors, tr *Trainer, p precision, c momentumCase, alpha string) error {
+	t.Helper()
+	goldenMomentum(t, v, tr, s)
+	in := goldenInput(v)
+	if tr.options.ITC.Triple {
+		in.Second = v.Float32s("in.image_aug")
+	}
+	n := len(in.IDs)
+	tr.momentum.follow(s, tr.model)
+	f, err := tr.forwardOf(s, unscored(n), in, goldenMasker(t, v, iota64(n)))
+	if err != nil {
+		return err
+	}
+	checkForward(t, v, p, map[string]*torch.Tensor{
+		"image_feat": f.image, "text_feat": f.text, "image_feat_m": f.keys.batchImage, "text_feat_m": f.keys.batchText,
+		"image_embeds_m": f.keys.tokens, "text_embeds_m": f.keys.hidden, "itm_logits": f.itmLogits,
+	})
+	wantInts(t, "neg_text_for_image", hardest(f.picksI2T), v.Int64s("out.neg_text_for_image"))
+	wantInts(t, "neg_image_for_text", hardest(f.picksT2I), v.Int64s("out.neg_image_for_text"))
+	total := f.total(s, tr.options)
+	got := f.losses(total)
+	q := p
+	q.out += alpha + "."
+	checkLosses(t, v, q, map[string]float64{
+		"loss_ita": got.ITC, "loss_itm": got.ITM, "loss_mlm": got.MLM, "loss_total": got.Total, "loss_mlm_hard": f.mlmHard.Item(),
+	})
+	if f.mlmSoft != nil {
+		checkLosses(t, v, q, map[string]float64{"loss_mlm_distill": f.mlmSoft.Item()})
+	}
+	for i, term := range f.itcTerms {
+		checkLosses(t, v, q, map[string]float64{c.terms[i]: term.Item()})
+	}
+	s.Backward(total)
+	checkGradients(t, s, v, tr, p, "gradnorm."+alpha+".", p.grad+alpha+".")
+	tr.momentum.enqueue(s, f)
+	checkMomentumState(t, v, tr, p, n)
+	return nil
+}
+
+// checkMomentumState compares the queue and the momentum weights after the step.
+func checkMomentumState(t *testing.T, v vectors, tr *Trainer, p precision, n int) {
+	t.Helper()
+	for name, rows := range map[string]*torch.Tensor{"image_queue": tr.momentum.image, "text_queue": tr.momentum.text} {
+		size, width := int(rows.Size(0)), int(rows.Size(1))
+		columns := v.Float64s(p.out + name)
+		pointer := int(v.Int64s("in.queue_ptr")[0])
+		want := make([]float64, 0, size*width)
+		for i := range size {
+			column := (pointer-(i/n)*n+size)%size + i%n
+			for k := range width {
+				want = append(want, columns[k*size+column])
+			}
+		}
+		golden.Close(t, name, rows.Float64s(), want, p.forward, 0)
+	}
+	compared := 0
+	for i, param := range tr.model.Params() {
+		for _, part := range momentumParts {
+			rest, ok := strings.CutPrefix(param.Name, part+".")
+			if want := p.out + "w." + part + "_m." + rest; ok && v.has(want) {
+				golden.Close(t, want, tr.momentum.model.Params()[i].Tensor.Float64s(), v.Float64s(want), p.forward, 0)
+				compared++
+			}
+		}
+	}
+	stored := map[string]bool{} // of either run of the reference
+	for _, name := range v.Names() {
+		run, name, ok := strings.Cut(name, ".w.")
+		if ok && strings.HasPrefix(run, "out") && !strings.Contains(name, "predictions.decoder.") && !strings.HasSuffix(name, "position_ids") {
+			stored[name] = true
+		}
+	}
+	if compared != len(stored) {
+		t.Errorf("%d momentum weights were compared, the file has %d", compared, len(stored))
+	}
+}

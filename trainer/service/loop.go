@@ -1,0 +1,213 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/trainer"
+)
+
+// prepared is the number of batches that are read, decoded and augmented ahead of the step that trains on them.
+const prepared = 2
+
+// reportEvery is the number of steps between two records on the progress topic.
+const reportEvery = 10
+
+// Step is what an observer learns after every step.
+type Step struct {
+	Lane   int
+	Result *trainer.Result
+	Took   time.Duration
+}
+
+// core is what the loop needs of a [trainer.Trainer].
+type core interface {
+	Step(context.Context, *schemas.ScoredBatch, trainer.Input) (*trainer.Result, error)
+	Steps() int64
+	Save(ctx context.Context, folder string, positions json.RawMessage) (path string, err error)
+}
+
+// output is what the loop needs of a [stream.Publisher].
+type output interface {
+	PublishSeq(ctx context.Context, topic schemas.Topic, lane int, seq int64, resume stream.Mark, rec schemas.Record) error
+	Publish(ctx context.Context, topic schemas.Topic, lane int, rec schemas.Record) error
+	DeadLetter(ctx context.Context, stage string, rec stream.Record, reason string) error
+	Flush(ctx context.Context) error
+}
+
+// mostInARow is the number of batches, one after another, that may be set aside. More mean that the weights are broken.
+const mostInARow = 10
+
+// loop trains on what its feed prepares, publishes the features and writes checkpoints.
+type loop struct {
+	core      core
+	publisher output
+	logger    *slog.Logger
+	published map[int]int64 // last seq in features, by lane
+	inOrder   bool          // features appear in the log in the order of their steps
+	dir       string
+	every     int64
+	at        positions
+	observe   func(Step)
+	metrics   *metrics
+	watchdog  *stream.Watchdog
+	lag       *lag
+	trained   bool // a step was made since the last checkpoint
+	inARow    int  // batches set aside since the last that was not
+}
+
+// run trains until every lane has ended or ctx ends, and leaves a checkpoint behind in both cases.
+func (l *loop) run(ctx context.Context, f *feed) error {
+	both, working := errgroup.WithContext(ctx)
+	watching, over := context.WithCancel(working)
+	both.Go(func() error {
+		l.watchdog.Run(watching)
+		return nil
+	})
+	both.Go(func() error {
+		l.lag.run(watching)
+		return nil
+	})
+	ready := make(chan work, prepared)
+	both.Go(func() error { return f.run(working, ready) })
+	both.Go(func() error {
+		defer over()
+		for w := range ready {
+			if err := l.step(working, w); err != nil {
+				return err
+			}
+			l.watchdog.Lane(w.lane).Done()
+		}
+		if f.at.ended() { // and the loop was not cut short with batches read ahead
+			l.lag.at(f.at.clone())
+		}
+		return nil
+	})
+	err := both.Wait()
+	for w := range ready { // what was read ahead and not trained on
+		w.input.Free()
+	}
+	if err != nil && ctx.Err() == nil {
+		return err
+	}
+	if !l.trained {
+		return err
+	}
+	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	if saveErr := l.checkpoint(final); saveErr != nil {
+		return saveErr
+	}
+	return err
+}
+
+func (l *loop) step(ctx context.Context, w work) error {
+	started := time.Now()
+	end := l.metrics.Batch()
+	result, err := l.core.Step(ctx, w.batch, w.input)
+	end()
+	if err != nil {
+		return err
+	}
+	l.trained, l.at = true, w.after
+	l.lag.at(w.after)
+	if err := l.setAside(ctx, w, result); err != nil {
+		return err
+	}
+	if err := l.publish(ctx, w, &result.Features); err != nil {
+		return fmt.Errorf("publishing features of lane %d: %w", w.lane, err)
+	}
+	took := time.Since(started)
+	l.metrics.step(result)
+	l.observe(Step{Lane: w.lane, Result: result, Took: took})
+	if result.Step%reportEvery == 0 {
+		if err := l.report(ctx, result, took); err != nil {
+			return err
+		}
+	}
+	if l.every > 0 && l.core.Steps()%l.every == 0 {
+		return l.checkpoint(ctx)
+	}
+	return nil
+}
+
+// setAside records that nothing was learned from a batch. Its features still travel, since the next epoch waits for them.
+func (l *loop) setAside(ctx context.Context, w work, r *trainer.Result) error {
+	if r.SetAside == "" {
+		l.inARow = 0
+		return nil
+	}
+	l.inARow++
+	l.logger.Error("setting a batch aside", "stage", Name, "group_id", w.batch.Group.String(), "epoch", w.batch.Epoch,
+		"batch", w.batch.Sequence, "step", r.Step, "reason", r.SetAside)
+	if w.seq > l.published[w.lane] { // else it was recorded when the step was first made
+		if err := l.publisher.DeadLetter(ctx, Name, w.rec, r.SetAside); err != nil {
+			return fmt.Errorf("setting batch %d of lane %d aside: %w", w.seq, w.lane, err)
+		}
+	}
+	l.metrics.setAside.Inc()
+	if l.inARow > mostInARow {
+		return fmt.Errorf("%d batches in a row were set aside, the last because its %s: the weights are broken; go back to an earlier checkpoint, with a lower LR", l.inARow, r.SetAside)
+	}
+	return nil
+}
+
+// publish publishes the features of a step, unless the log has them already.
+func (l *loop) publish(ctx context.Context, w work, features *schemas.FeatureBlock) error {
+	if w.seq <= l.published[w.lane] {
+		return nil
+	}
+	if l.inOrder { // the block before, of another lane perhaps, was on its way during the step
+		if err := l.publisher.Flush(ctx); err != nil {
+			return err
+		}
+	}
+	return l.publisher.PublishSeq(ctx, schemas.Features, w.lane, w.seq, stream.Mark{}, features)
+}
+
+func (l *loop) report(ctx context.Context, r *trainer.Result, took time.Duration) error {
+	err := l.publisher.Publish(ctx, schemas.ProgressLog, 0, &schemas.Progress{
+		Kind: "step", Step: r.Step, Time: time.Now().UnixMilli(),
+		Values: map[string]float64{
+			"loss": r.Losses.Total, "loss_itc": r.Losses.ITC, "loss_itm": r.Losses.ITM, "loss_mlm": r.Losses.MLM, "loss_uni": r.Losses.Uni,
+			"learning_rate": r.Rate, "pairs_per_second": float64(r.Counts.Samples) / took.Seconds(),
+			"candidates": float64(r.Counts.Candidates), "connections": float64(r.Counts.Confirmed),
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("publishing progress: %w", err)
+	}
+	return nil
+}
+
+// checkpoint saves weights and positions once every feature block up to the positions is acknowledged. So after a crash
+// the trainer does not resume behind blocks that were lost.
+func (l *loop) checkpoint(ctx context.Context) error {
+	if err := l.publisher.Flush(ctx); err != nil {
+		return fmt.Errorf("publishing features: %w", err)
+	}
+	raw, err := json.Marshal(l.at)
+	if err != nil {
+		return fmt.Errorf("encoding positions: %w", err)
+	}
+	path, err := l.core.Save(ctx, l.dir, raw)
+	if err != nil {
+		return err
+	}
+	l.trained = false
+	l.logger.Info("checkpoint written", "step", l.core.Steps(), "path", path)
+	err = l.publisher.Publish(ctx, schemas.ProgressLog, 0, &schemas.Progress{
+		Kind: "checkpoint", Step: l.core.Steps(), Checkpoint: path, Time: time.Now().UnixMilli(),
+	})
+	if err != nil {
+		return fmt.Errorf("publishing progress: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/trainer"
+)
+
+// notes is an output that records the calls to it.
+type notes struct{ calls []string }
+
+func (n *notes) PublishSeq(_ context.Context, topic schemas.Topic, lane int, seq int64, _ stream.Mark, _ schemas.Record) error {
+	n.calls = append(n.calls, fmt.Sprintf("%s %d of lane %d", topic, seq, lane))
+	return nil
+}
+
+func (n *notes) Publish(_ context.Context, topic schemas.Topic, _ int, rec schemas.Record) error {
+	n.calls = append(n.calls, fmt.Sprintf("%s %s", topic, rec.(*schemas.Progress).Kind))
+	return nil
+}
+
+func (n *notes) DeadLetter(_ context.Context, stage string, rec stream.Record, reason string) error {
+	n.calls = append(n.calls, fmt.Sprintf("dead letter of %s: %s: %s", stage, rec.Value, reason))
+	return nil
+}
+
+func (n *notes) Flush(context.Context) error {
+	n.calls = append(n.calls, "flush")
+	return nil
+}
+
+// scripted is a core whose steps are set aside as a script says.
+type scripted struct {
+	setAside func(step int64) string
+	steps    int64
+	notes    *notes
+}
+
+func (s *scripted) Step(_ context.Context, b *schemas.ScoredBatch, _ trainer.Input) (*trainer.Result, error) {
+	r := &trainer.Result{Step: s.steps, SetAside: s.setAside(s.steps), Features: schemas.FeatureBlock{Group: b.Group}}
+	s.steps++
+	return r, nil
+}
+
+func (s *scripted) Steps() int64 { return s.steps }
+
+func (s *scripted) Save(context.Context, string, json.RawMessage) (string, error) {
+	s.notes.calls = append(s.notes.calls, "save")
+	return "path", nil
+}
+
+// testLoop returns a loop, its recorded calls, and a function for the number of batches that its metrics count as set
+// aside.
+func testLoop(t *testing.T, inOrder bool, setAside func(step int64) string) (*loop, *notes, func() float64) {
+	t.Helper()
+	logger := slog.New(slog.DiscardHandler)
+	rt := service.NewRuntime(logger)
+	instruments, err := rt.NewInstruments(Name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := newMetrics(instruments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := new(notes)
+	return &loop{
+		core: &scripted{setAside: setAside, notes: n}, publisher: n, logger: logger, inOrder: inOrder, metrics: m,
+		published: map[int]int64{0: -1, 1: -1}, observe: func(Step) {}, lag: &lag{},
+	}, n, func() float64 { return counterOf(t, rt, "pairstream_trainer_batches_set_aside_total") }
+}
+
+func counterOf(t *testing.T, rt service.Runtime, name string) float64 {
+	t.Helper()
+	families, err := rt.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
+}
+
+func testWork(lane int, seq int64) work {
+	return work{lane: lane, seq: seq, batch: testBatch(lane, int(seq)), rec: stream.Record{Value: fmt.Append(nil, "record ", seq)}}
+}
+
+func never(int64) string { return "" }
+
+// In the order of arrival a block is sent when the one before is acknowledged, whatever its lane. With rotation nobody
+// waits.
+func TestArrivalSendsBlockByBlock(t *testing.T) {
+	for inOrder, want := range map[bool][]string{
+		true:  {"flush", "features 0 of lane 0", "flush", "features 0 of lane 1", "flush", "features 1 of lane 0"},
+		false: {"features 0 of lane 0", "features 0 of lane 1", "features 1 of lane 0"},
+	} {
+		l, n, _ := testLoop(t, inOrder, never)
+		for _, w := range []work{testWork(0, 0), testWork(1, 0), testWork(0, 1)} {
+			if err := l.step(t.Context(), w); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := slices.DeleteFunc(n.calls, func(c string) bool { return strings.HasPrefix(c, "progress") })
+		if !slices.Equal(got, want) {
+			t.Errorf("in order %t: %q, want %q", inOrder, got, want)
+		}
+	}
+}
+
+// A checkpoint is written when all blocks up to it are acknowledged.
+func TestCheckpointsWaitForTheirBlocks(t *testing.T) {
+	l, n, _ := testLoop(t, false, never)
+	l.every = 2
+	for seq := range int64(2) {
+		if err := l.step(t.Context(), testWork(0, seq)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"features 0 of lane 0", "progress step", "features 1 of lane 0", "flush", "save", "progress checkpoint"}
+	if !slices.Equal(n.calls, want) {
+		t.Errorf("%q, want %q", n.calls, want)
+	}
+}
+
+// A batch that is set aside becomes a dead letter and a block, once; training goes on.
+func TestABatchIsSetAside(t *testing.T) {
+	l, n, counted := testLoop(t, false, func(step int64) string {
+		if step == 1 || step == 2 {
+			return "no number"
+		}
+		return ""
+	})
+	l.published[1] = 0 // the block is in the log: the step is made again
+	for _, w := range []work{testWork(0, 0), testWork(0, 1), testWork(1, 0), testWork(0, 2)} {
+		if err := l.step(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{
+		"features 0 of lane 0", "progress step", "dead letter of trainer: record 1: no number", "features 1 of lane 0", "features 2 of lane 0",
+	}
+	if !slices.Equal(n.calls, want) {
+		t.Errorf("%q, want %q", n.calls, want)
+	}
+	if got := counted(); got != 2 {
+		t.Errorf("%g batches counted, want 2", got)
+	}
+	if l.inARow != 0 {
+		t.Errorf("%d in a row after a batch that trained", l.inARow)
+	}
+}
+
+// A row of batches without a finite loss means that the weights are broken.
+func TestBrokenWeightsEndTheTrainer(t *testing.T) {
+	l, _, _ := testLoop(t, false, func(int64) string { return "no number" })
+	for seq := range int64(mostInARow) {
+		if err := l.step(t.Context(), testWork(0, seq)); err != nil {
+			t.Fatalf("batch %d: %v", seq, err)
+		}
+	}
+	if err := l.step(t.Context(), testWork(0, mostInARow)); err == nil || !strings.Contains(err.Error(), "11 batches in a row") {
+		t.Errorf("%v", err)
+	}
+}

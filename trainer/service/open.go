@@ -1,0 +1,146 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/trainer"
+)
+
+// open resumes from the newest whole checkpoint, or begins with the initial weights. last has the seq of each lane's last
+// features.
+func open(ctx context.Context, tools device.Tools, s Settings, last map[int]int64) (*trainer.Trainer, positions, error) {
+	core, at, err := openAnywhere(ctx, tools, s, last)
+	if err != nil {
+		return nil, at, err
+	}
+	here, err := originOf(ctx, tools.Log)
+	if err == nil && at.Log != nil {
+		err = at.Log.check(here)
+	}
+	if err == nil {
+		err = at.continues(ctx, tools.Log, last)
+	}
+	if err != nil {
+		core.Free()
+		return nil, at, fmt.Errorf("CHECKPOINT_DIR is %q: %w", s.Dir, err)
+	}
+	if at.Log == nil && core.Steps() > 0 {
+		tools.Instruments.Log.Warn("the checkpoint does not say which log it belongs to; from the next one on it does", "namespace", here.Namespace, "cluster", here.Cluster)
+	}
+	at.Log = &here
+	return core, at, nil
+}
+
+func openAnywhere(ctx context.Context, tools device.Tools, s Settings, last map[int]int64) (*trainer.Trainer, positions, error) {
+	path, bad, err := trainer.LatestCheckpoint(s.Dir)
+	for _, b := range bad {
+		tools.Instruments.Log.Warn("passing over a checkpoint", "err", b)
+	}
+	switch {
+	case err != nil:
+		return nil, positions{}, fmt.Errorf("CHECKPOINT_DIR is %q: %w", s.Dir, err)
+	case path == "" && len(bad) > 0:
+		return nil, positions{}, fmt.Errorf("CHECKPOINT_DIR is %q: no checkpoint in it is whole; restore one, or empty the folder to begin anew: %w", s.Dir, errors.Join(bad...))
+	case path == "":
+		return begin(ctx, tools, s, last)
+	}
+	worker, err := tools.Worker()
+	if err != nil {
+		return nil, positions{}, err
+	}
+	core, raw, err := trainer.Resume(ctx, worker, path, s.Options())
+	if err != nil {
+		return nil, positions{}, fmt.Errorf("CHECKPOINT_DIR is %q: %w", s.Dir, err)
+	}
+	at, err := parsePositions(raw, slices.Sorted(maps.Keys(last)))
+	if err != nil {
+		core.Free()
+		return nil, at, fmt.Errorf("CHECKPOINT_DIR is %q: %s: %w", s.Dir, path, err)
+	}
+	tools.Instruments.Log.Info("resuming", "path", path, "step", core.Steps())
+	return core, at, nil
+}
+
+// begin starts with new weights.
+func begin(ctx context.Context, tools device.Tools, s Settings, last map[int]int64) (*trainer.Trainer, positions, error) {
+	if s.Init == "" {
+		return nil, positions{}, fmt.Errorf("TRAIN_INIT is empty and CHECKPOINT_DIR %q has no checkpoint: want weights to start from; `pairstream bootstrap` makes them", s.Dir)
+	}
+	at := startOf(slices.Sorted(maps.Keys(last)))
+	trained := int64(0)
+	for _, seq := range last {
+		trained += seq + 1
+	}
+	switch {
+	case trained > 0 && s.From == FromNow:
+		var err error
+		if at, err = behindFeatures(ctx, tools.Log, last); err != nil {
+			return nil, at, err
+		}
+		tools.Instruments.Log.Warn("new weights begin behind the features in the log, as TRAIN_FROM=now says", "batches", trained)
+	case trained > 0:
+		tools.Instruments.Log.Warn("CHECKPOINT_DIR has no checkpoint and the log has features: new weights are trained on all its batches again, and those features stay as they are; TRAIN_FROM=now begins behind them",
+			"dir", s.Dir, "batches", trained)
+	}
+	worker, err := tools.Worker()
+	if err != nil {
+		return nil, positions{}, err
+	}
+	m, err := model.Load(ctx, worker, s.Init, model.LoadOptions{Trainable: true})
+	if err != nil {
+		return nil, positions{}, fmt.Errorf("TRAIN_INIT is %q: %w", s.Init, err)
+	}
+	core, err := trainer.New(ctx, m, s.Options())
+	if err != nil {
+		m.Free()
+		return nil, positions{}, err
+	}
+	return core, at, nil
+}
+
+// behindFeatures finds the batch of each lane's last features, and returns the positions behind these batches.
+func behindFeatures(ctx context.Context, log *stream.Log, last map[int]int64) (positions, error) {
+	at := startOf(slices.Sorted(maps.Keys(last)))
+	for i := range at.Lanes {
+		lane := &at.Lanes[i]
+		seq := last[lane.Lane]
+		if seq < 0 {
+			continue
+		}
+		err := eachBlock(ctx, log, positions{Lanes: []lanePosition{{Lane: lane.Lane, Features: seq}}}, func(_ int, _ int64, block *schemas.FeatureBlock) error {
+			return lane.moveBehind(ctx, log, block)
+		})
+		if err != nil {
+			return at, fmt.Errorf("TRAIN_FROM is %q: looking for the end of training in lane %d: %w", FromNow, lane.Lane, err)
+		}
+		lane.Features = seq + 1
+	}
+	return at, nil
+}
+
+// moveBehind moves the position behind the batch of a feature block.
+func (l *lanePosition) moveBehind(ctx context.Context, log *stream.Log, block *schemas.FeatureBlock) error {
+	for rec, err := range log.Records(ctx, schemas.Scored, l.Lane, stream.Position{}, -1) {
+		if err != nil {
+			return err
+		}
+		value, err := schemas.Unmarshal(rec.Schema, rec.Value)
+		batch, ok := value.(*schemas.ScoredBatch)
+		if err != nil || !ok {
+			continue // the training skips it as well
+		}
+		if batch.Group == block.Group && batch.Epoch == block.Epoch && batch.Sequence == block.Sequence {
+			l.moveTo(&arrived{batch: batch, rec: rec, after: stream.Position{Offset: rec.Offset + 1, Seq: rec.Seq + 1}})
+			return nil
+		}
+	}
+	return fmt.Errorf("group %s, epoch %d, batch %d is not in %s", block.Group, block.Epoch, block.Sequence, schemas.Scored)
+}

@@ -1,0 +1,63 @@
+package service
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/pairstream/pairstream/internal/stream"
+)
+
+// lanePosition says how far the trainer is in one lane.
+type lanePosition struct {
+	Lane     int             `json:"lane"`
+	Scored   stream.Position `json:"scored"`         // next record to read
+	Features int64           `json:"features"`       // seq of the next feature block
+	Ended    bool            `json:"ended"`          // a final seal was read
+	Read     string          `json:"read,omitempty"` // [recordID] of the last record before Scored; empty: none, or unknown
+}
+
+// moveTo moves the position behind what has arrived.
+func (l *lanePosition) moveTo(a *arrived) { l.Scored, l.Read = a.after, recordID(a.rec) }
+
+// positions is what a checkpoint says about the log. From there training goes on as if it had never stopped.
+type positions struct {
+	Lanes []lanePosition `json:"lanes"`
+	Turn  int            `json:"turn"`          // index in Lanes of the first lane to consider for the next step
+	Log   *origin        `json:"log,omitempty"` // nil: it was not recorded yet
+}
+
+// startOf returns the positions of a trainer that has read nothing.
+func startOf(lanes []int) positions {
+	var p positions
+	for _, lane := range lanes {
+		p.Lanes = append(p.Lanes, lanePosition{Lane: lane})
+	}
+	return p
+}
+
+// parsePositions decodes the positions of a checkpoint, which must be of the same lanes.
+func parsePositions(raw json.RawMessage, lanes []int) (positions, error) {
+	var p positions
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return p, fmt.Errorf("reading the checkpoint's positions: %w", err)
+	}
+	var found []int
+	for _, l := range p.Lanes {
+		found = append(found, l.Lane)
+	}
+	if fmt.Sprint(found) != fmt.Sprint(lanes) || p.Turn < 0 || p.Turn >= len(lanes) {
+		return p, fmt.Errorf("the checkpoint was trained on lanes %v, this trainer has %v (LANES)", found, lanes)
+	}
+	return p, nil
+}
+
+func (p positions) clone() positions {
+	p.Lanes = append([]lanePosition(nil), p.Lanes...)
+	return p
+}
+
+// ended reports whether every lane has ended.
+func (p positions) ended() bool {
+	return !slices.ContainsFunc(p.Lanes, func(l lanePosition) bool { return !l.Ended })
+}

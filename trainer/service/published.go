@@ -1,0 +1,164 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// publishedOrder reads the order from the features in the log, where each block names its step. It starts from a step
+// whose places in the lanes are given, and stops at the first gap.
+func publishedOrder(ctx context.Context, log *stream.Log, at positions, step int64) ([]turn, error) {
+	known := make(order)
+	err := eachBlock(ctx, log, at, func(lane int, _ int64, block *schemas.FeatureBlock) error {
+		if block.Step < step {
+			return nil
+		}
+		return known.add(turn{block.Step, lane})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("finding the order of lanes: %w", err)
+	}
+	var turns []turn
+	for _, s := range slices.Sorted(maps.Keys(known)) {
+		if s != step+int64(len(turns)) {
+			break
+		}
+		turns = append(turns, turn{s, known[s]})
+	}
+	return turns, nil
+}
+
+// place is the place of a batch, and of its feature block.
+type place struct {
+	lane int
+	seq  int64
+}
+
+// publishedMasks returns the masks of the feature blocks behind the positions. They belong to the steps that will be
+// repeated.
+func publishedMasks(ctx context.Context, log *stream.Log, at positions) (map[place][]schemas.Mask, error) {
+	masks := make(map[place][]schemas.Mask)
+	err := eachBlock(ctx, log, at, func(lane int, seq int64, block *schemas.FeatureBlock) error {
+		if len(block.Masked) > 0 {
+			masks[place{lane, seq}] = block.Masked
+		}
+		return nil
+	})
+	return masks, err
+}
+
+// eachBlock calls visit with the feature blocks behind the positions.
+func eachBlock(ctx context.Context, log *stream.Log, at positions, visit func(lane int, seq int64, block *schemas.FeatureBlock) error) error {
+	for _, l := range at.Lanes {
+		// Seqs have no gaps, so block s lies at offset s or, behind repetitions, further on.
+		from := stream.Position{Offset: l.Features, Seq: l.Features}
+		for rec, err := range log.Records(ctx, schemas.Features, l.Lane, from, -1) {
+			if err != nil {
+				return fmt.Errorf("reading the features of lane %d: %w", l.Lane, err)
+			}
+			value, err := schemas.Unmarshal(rec.Schema, rec.Value)
+			block, ok := value.(*schemas.FeatureBlock)
+			if err == nil && !ok {
+				err = errors.New("it holds a " + rec.Schema)
+			}
+			if err == nil {
+				err = visit(l.Lane, rec.Seq, block)
+			}
+			if err != nil {
+				return fmt.Errorf("reading features %d of lane %d: %w", rec.Seq, l.Lane, err)
+			}
+		}
+	}
+	return nil
+}
+
+// CopyOrder writes the order in which a log's trainer took its lanes into a checkpoint folder of another namespace. The
+// trainer there follows it. CopyOrder returns the number of steps. It does not change a folder whose trainer has since
+// gone another way, beyond what the log knew then.
+func CopyOrder(ctx context.Context, from *stream.Log, dir, namespace string) (steps int, err error) {
+	lanes := make([]int, from.Config().Lanes)
+	for i := range lanes {
+		lanes[i] = i
+	}
+	turns, err := publishedOrder(ctx, from, startOf(lanes), 0)
+	if err != nil {
+		return 0, err
+	}
+	file, known, err := openOrderFile(dir, namespace, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	fresh, err := known.merge(turns)
+	if err != nil {
+		return len(known), nil
+	}
+	return len(turns), file.add(fresh...)
+}
+
+// trail holds the order that is written down already, and the file that continues it.
+type trail struct {
+	known order
+	file  *orderFile // nil: nothing is written down
+}
+
+// openTrail finds the known order from a step on. last has the seq of each lane's last features.
+func openTrail(ctx context.Context, log *stream.Log, s Settings, at positions, step int64, last map[int]int64) (trail, error) {
+	namespace := log.Config().Namespace
+	if s.Order != Arrival { // such a trainer follows the file of an earlier setting
+		known, err := readOrder(s.Dir, namespace, step)
+		return trail{known: known}, err
+	}
+	file, known, err := openOrderFile(s.Dir, namespace, step)
+	if err != nil {
+		return trail{}, err
+	}
+	t := trail{known, file}
+	if !known.covers(at, step, last) { // the file is lost, or the setting was another
+		if err := t.learn(ctx, log, at, step); err != nil {
+			return trail{}, errors.Join(err, file.Close())
+		}
+	}
+	return t, nil
+}
+
+// learn adds what the log knows.
+func (t trail) learn(ctx context.Context, log *stream.Log, at positions, step int64) error {
+	turns, err := publishedOrder(ctx, log, at, step)
+	if err != nil {
+		return err
+	}
+	fresh, err := t.known.merge(turns)
+	if err != nil {
+		return fmt.Errorf("comparing the order of lanes with the features in the log: %w", err)
+	}
+	return t.file.add(fresh...)
+}
+
+// lane returns the lane of a step, if it is known.
+func (t trail) lane(step int64) (int, bool) {
+	lane, ok := t.known[step]
+	return lane, ok
+}
+
+// took records that a step will be made on a lane. From then on it is never made on another.
+func (t trail) took(step int64, lane int) error {
+	if _, ok := t.known[step]; ok || t.file == nil {
+		return nil
+	}
+	return t.file.add(turn{step, lane})
+}
+
+// close closes the file.
+func (t trail) close() error {
+	if t.file == nil {
+		return nil
+	}
+	return t.file.Close()
+}

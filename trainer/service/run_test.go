@@ -1,0 +1,144 @@
+package service
+
+import (
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// firstWeights writes a small model.
+func firstWeights(t *testing.T) string {
+	t.Helper()
+	w, err := torch.NewWorker(torch.WorkerOptions{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	m, err := model.New(t.Context(), w, model.Config{
+		ImageSize: 16, PatchSize: 16, VisionDim: 16, VisionDepth: 1, VisionHeads: 2,
+		TextHidden: 16, TextLayers: 2, FusionLayer: 1, TextHeads: 2, TextIntermediate: 16,
+		VocabSize: 6, MaxPositions: 8, EmbedDim: 8, TextTokens: 8,
+	}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Free()
+	m.Vocab = []string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "caption"}
+	path := filepath.Join(t.TempDir(), "w.safetensors")
+	if err := m.Save(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// runTrainer runs the whole trainer on a log until its lanes have ended.
+func runTrainer(t *testing.T, log *stream.Log, environ map[string]string) error {
+	t.Helper()
+	environ["TRAIN_EXIT_AT_END"] = "true"
+	s, err := parse(environ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	instruments, err := service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared := device.NewShared(device.Settings{Name: "cpu", Threads: 1}, nil)
+	defer func() {
+		if err := shared.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	ctx, tools := shared.For(t.Context(), log, instruments, new(torch.Meter))
+	return Run(ctx, tools, s)
+}
+
+// The trainer resumes where its checkpoint says, alone, and only in the log that the checkpoint belongs to. It does not
+// stop when every image of the batches is gone: the features say so.
+func TestRunKeepsToItsLog(t *testing.T) {
+	open := testLogs(t)
+	log, dir := open("exp"), t.TempDir()
+	putScored(t, log, 0, 1, 2)
+	environ := map[string]string{"CHECKPOINT_DIR": dir, "TRAIN_INIT": firstWeights(t), "BUCKET_ROOTS": "file://" + t.TempDir()}
+	for i := range 2 { // once more from its last checkpoint
+		if err := runTrainer(t, log, environ); err != nil {
+			t.Fatalf("run %d: %v", i, err)
+		}
+	}
+	for lane := range testLanes {
+		blocks := 0
+		err := eachBlock(t.Context(), log, positions{Lanes: []lanePosition{{Lane: lane}}}, func(_ int, _ int64, b *schemas.FeatureBlock) error {
+			blocks++
+			if len(b.Masked) != 1 || b.Masked[0].Reason != schemas.MaskForbidden {
+				t.Errorf("block %d of lane %d has masks %v", b.Sequence, lane, b.Masked)
+			}
+			return nil
+		})
+		if err != nil || blocks != testBatches {
+			t.Errorf("lane %d has %d blocks (%v), want %d", lane, blocks, err, testBatches)
+		}
+	}
+
+	other := open("other")
+	putScored(t, other, 0, 1, 2)
+	err := runTrainer(t, other, environ)
+	if !errors.Is(err, errOtherLog) || !strings.Contains(err.Error(), `NAMESPACE "exp", this is "other"`) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("in another namespace: %v", err)
+	}
+	if last := lastOf(t, other); last[0] != -1 || last[1] != -1 || last[2] != -1 {
+		t.Errorf("the refused trainer has published features %v", last)
+	}
+
+	anew := testLogs(t)("exp") // of the same name, on a broker of the same name
+	putScored(t, anew, 0, 1, 2)
+	if err := runTrainer(t, anew, environ); !errors.Is(err, errOtherLog) || !strings.Contains(err.Error(), "the log ends at -1") {
+		t.Errorf("beside a log that was made anew: %v", err)
+	}
+
+	lock, err := lockFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := runTrainer(t, log, environ); err == nil || !strings.Contains(err.Error(), "another trainer is training in it") {
+		t.Errorf("a second trainer in the folder: %v", err)
+	}
+	if err := lock.release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// New weights beside a log with trained features begin anew, or behind the features when the setting says so.
+func TestRunOfNewWeights(t *testing.T) {
+	log := testLogs(t)("exp")
+	putScored(t, log, 0, 1, 2)
+	environ := map[string]string{"TRAIN_INIT": firstWeights(t), "BUCKET_ROOTS": "file://" + t.TempDir()}
+	for _, c := range []struct {
+		from string
+		want string // name of the last checkpoint
+	}{
+		{"start", "checkpoint-000000000012.safetensors"},
+		{"start", "checkpoint-000000000012.safetensors"},
+		{"now", ""}, // nothing is left to be trained on
+	} {
+		environ["CHECKPOINT_DIR"], environ["TRAIN_FROM"] = t.TempDir(), c.from
+		if err := runTrainer(t, log, environ); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if files, err := filepath.Glob(filepath.Join(environ["CHECKPOINT_DIR"], "*")); err != nil || len(files) > 0 {
+			got = filepath.Base(files[len(files)-1])
+		}
+		if got != c.want {
+			t.Errorf("from %s the last checkpoint is %q, want %q", c.from, got, c.want)
+		}
+	}
+}

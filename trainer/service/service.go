@@ -1,0 +1,120 @@
+// Package service is the trainer as a service. It reads scored batches of its lanes, trains one step on each, publishes
+// the features, reports progress and writes checkpoints.
+//
+// The trainer resumes from the checkpoint: weights, optimiser and, for every lane, the place of the next batch. After a
+// crash it repeats the steps since the checkpoint. It does not publish again the feature blocks that are in the log
+// already, so the first published ones count. Block s of a lane belongs to the lane's batch s, whatever happened in other
+// lanes meanwhile. Its values are those of the weights at its step.
+//
+// # The order of lanes
+//
+// A step is a function of the steps before it, so everything depends on the order in which lanes are taken. With
+// [Rotation] the order follows from the lanes' content. With [Arrival] it depends on when batches arrive, and:
+//
+//  1. Before a step is made, its lane is in the file lane-order of CHECKPOINT_DIR, synced. A step whose lane is there is
+//     never made on another lane, by this process or one after it. So every effect of a step (features in the log,
+//     checkpoints) follows the order of the file, wherever a crash comes. After a crash between writing and training, the
+//     batch is trained on when it comes again. After a crash between training and the checkpoint, the step is repeated.
+//  2. Blocks name their step, and appear in the log in the order of steps: one is sent when the one before is
+//     acknowledged. So the features of all lanes, up to any moment, give the order without gaps as well. A replay reads
+//     it from there ([CopyOrder]), and so does a trainer whose file was lost. The file knows a few more steps than the log:
+//     the last ones, whose features were not acknowledged. They may be in the log later, if a broker executes a request of
+//     a process that is gone. So the file comes first.
+//  3. One process writes the file: it is locked.
+//
+// The trainer follows what is written down, whatever the setting is.
+//
+// # What a checkpoint belongs to
+//
+// Positions have a meaning in one log alone. A checkpoint names its namespace and cluster, and the last record that was
+// read of every lane. The trainer does not start where the log at hand differs. It does not start either where another
+// trainer holds the folder's lock.
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Name is the name of the stage, in metrics and consumer groups.
+const Name = "trainer"
+
+// Run trains until every lane has ended or ctx ends.
+func Run(ctx context.Context, tools device.Tools, s Settings) error {
+	return RunObserved(ctx, tools, s, func(Step) {})
+}
+
+// RunObserved does what [Run] does and calls observe after every step.
+func RunObserved(ctx context.Context, tools device.Tools, s Settings, observe func(Step)) (err error) {
+	log, instruments := tools.Log, tools.Instruments
+	lock, err := lockFolder(s.Dir)
+	if err != nil {
+		return fmt.Errorf("CHECKPOINT_DIR is %q: %w", s.Dir, err)
+	}
+	defer func() { err = errors.Join(err, lock.release()) }()
+	last, err := lastFeatures(ctx, log)
+	if err != nil {
+		return err
+	}
+	core, at, err := open(ctx, tools, s, last)
+	if err != nil {
+		return err
+	}
+	defer core.Free()
+	load, err := newInputs(ctx, tools, s, core)
+	if err != nil {
+		return err
+	}
+	metrics, err := newMetrics(instruments)
+	if err != nil {
+		return err
+	}
+	masked, err := publishedMasks(ctx, log, at)
+	if err != nil {
+		return err
+	}
+	trail, err := openTrail(ctx, log, s, at, core.Steps(), last)
+	if err != nil {
+		return fmt.Errorf("CHECKPOINT_DIR is %q: %w", s.Dir, err)
+	}
+	publisher := log.NewPublisher(stream.PublisherOptions{Name: Name, Counters: instruments.Counters()})
+	watchdog := log.NewWatchdog(Name)
+	instruments.Counters().Lanes.Store(int64(len(at.Lanes)))
+	instruments.Loaded()
+	l := &loop{
+		core: core, publisher: publisher, logger: instruments.Log, published: last, inOrder: s.Order == Arrival,
+		dir: s.Dir, every: s.Every, at: at, observe: observe, metrics: metrics, watchdog: watchdog,
+		lag: &lag{log: log, logger: instruments.Log},
+	}
+	l.lag.at(at.clone())
+	err = l.run(ctx, &feed{
+		log: log, publisher: publisher, order: s.Order, trail: trail, at: at.clone(), step: core.Steps(),
+		load: load.load, masked: masked, metrics: metrics, watchdog: watchdog,
+	})
+	if err == nil && !s.ExitAtEnd {
+		instruments.Log.Info("every lane has ended", "step", core.Steps())
+		<-ctx.Done()
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	return errors.Join(err, publisher.Close(closing), trail.close())
+}
+
+// lastFeatures returns the seq of each lane's last features.
+func lastFeatures(ctx context.Context, log *stream.Log) (map[int]int64, error) {
+	last := make(map[int]int64)
+	for lane := range log.Config().Lanes {
+		seq, err := log.LastSeq(ctx, schemas.Features, lane)
+		if err != nil {
+			return nil, fmt.Errorf("looking for the last features of lane %d: %w", lane, err)
+		}
+		last[lane] = seq
+	}
+	return last, nil
+}

@@ -1,0 +1,125 @@
+package service
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/trainer"
+)
+
+func parse(environ map[string]string) (Settings, error) {
+	all := map[string]string{"BUCKET_ROOTS": "file:///data"}
+	for name, value := range environ {
+		all[name] = value
+	}
+	return config.Parse[Settings](all)
+}
+
+func TestDefaults(t *testing.T) {
+	s, err := parse(map[string]string{"SEED": "7"})
+	want := trainer.MAFA()
+	want.Seed = 7
+	want.Schedule.TotalSteps = 6_249_990 // the recipe's epochs of the default group and batch
+	if err != nil || s.Options() != want {
+		t.Errorf("%v; the settings give %+v, want %+v", err, s.Options(), want)
+	}
+}
+
+// Every option of the core can be set.
+func TestNoOptionIsForgotten(t *testing.T) {
+	var s Settings
+	fill(reflect.ValueOf(&s.Core).Elem())
+	fill(reflect.ValueOf(&s.Run).Elem())
+	notZero(t, "Options", reflect.ValueOf(s.Options()))
+}
+
+// fill sets every field in a struct to something.
+func fill(v reflect.Value) {
+	for i := range v.NumField() {
+		switch f := v.Field(i); f.Kind() {
+		case reflect.Struct:
+			fill(f)
+		case reflect.String:
+			f.SetString("set")
+		case reflect.Bool:
+			f.SetBool(true)
+		case reflect.Float64:
+			f.SetFloat(1)
+		case reflect.Uint64:
+			f.SetUint(1)
+		default:
+			f.SetInt(1)
+		}
+	}
+}
+
+func notZero(t *testing.T, path string, v reflect.Value) {
+	t.Helper()
+	for i := range v.NumField() {
+		name := path + "." + v.Type().Field(i).Name
+		if f := v.Field(i); f.Kind() == reflect.Struct {
+			notZero(t, name, f)
+		} else if f.IsZero() {
+			t.Errorf("no setting reaches %s", name)
+		}
+	}
+}
+
+// Errors name variables, not fields, since the user sets variables.
+func TestProblemsNameVariables(t *testing.T) {
+	for want, environ := range map[string]map[string]string{
+		"DROPOUT is 1, want 0..1, 1 excluded":                                                           {"DROPOUT": "1"},
+		"MLM_PROBABILITY is NaN, want 0..1":                                                             {"MLM_PROBABILITY": "NaN"},
+		"ITC_WEIGHT is -1, want 0..1e+06":                                                               {"ITC_WEIGHT": "-1"},
+		"ITM_WEIGHT is -1, want 0..1e+06":                                                               {"ITM_WEIGHT": "-1"},
+		"MLM_WEIGHT is -1, want 0..1e+06":                                                               {"MLM_WEIGHT": "-1"},
+		"UNI_WEIGHT is -1, want 0..1e+06":                                                               {"UNI_WEIGHT": "-1"},
+		"ITC_WEIGHT, ITM_WEIGHT, MLM_WEIGHT and UNI_WEIGHT are all 0, want one above":                   {"ITC_WEIGHT": "0", "ITM_WEIGHT": "0", "MLM_WEIGHT": "0"},
+		"ECM_HIGH is 2, want 0..1":                                                                      {"ECM_HIGH": "2"},
+		"ECM_LOW is 0.9, want 0..0.8":                                                                   {"ECM_LOW": "0.9"},
+		`UNI_READING is "other", want "infonce", "printed" or "with_pos"`:                               {"UNI_READING": "other"},
+		`ITC_TARGETS is "soft", want "onehot", "consistency", "smoothed" or "distilled"`:                {"ITC_TARGETS": "soft"},
+		`ITC_FORM is "odd", want "additive", "mix" or "literal"`:                                        {"ITC_TARGETS": "consistency", "ITC_FORM": "odd"},
+		"ITC_LAMBDA is 1.5, want 0..1 for the convex mix":                                               {"ITC_TARGETS": "consistency", "ITC_FORM": "mix", "ITC_LAMBDA": "1.5"},
+		`ITC_REPORT_KL with ITC_FORM=mix, want "additive"`:                                              {"ITC_TARGETS": "consistency", "ITC_FORM": "mix", "ITC_REPORT_KL": "true"},
+		`ITC_TARGETS is "consistency" with MOMENTUM_QUEUE=8, want none: a row has no counterpart there`: {"ITC_TARGETS": "consistency", "MOMENTUM": "true", "MOMENTUM_QUEUE": "8"},
+		`ITC_TARGETS is "distilled", which needs MOMENTUM=true`:                                         {"ITC_TARGETS": "distilled"},
+		"ITC_ALPHA is 2, want 0..1":                                                                     {"ITC_ALPHA": "2"},
+		"ITC_LAMBDA is -1, want 0 or more":                                                              {"ITC_LAMBDA": "-1"},
+		"ITC_SOFT_FROM_EPOCH is -1, want 0 or more":                                                     {"ITC_SOFT_FROM_EPOCH": "-1"},
+		"ITC_ALPHA_RAMP_STEPS is -1, want 0 or more":                                                    {"ITC_ALPHA_RAMP_STEPS": "-1"},
+		"MOMENTUM_DECAY is 2, want 0..1":                                                                {"MOMENTUM_DECAY": "2"},
+		"MOMENTUM_QUEUE is 8, want 0 without MOMENTUM=true":                                             {"MOMENTUM_QUEUE": "8"},
+		"ADAMW_BETA1 is 1, want 0..1, 1 excluded":                                                       {"ADAMW_BETA1": "1"},
+		"ADAMW_BETA2 is 1, want 0..1, 1 excluded":                                                       {"ADAMW_BETA2": "1"},
+		"ADAMW_EPS is 0, want more than 0":                                                              {"ADAMW_EPS": "0"},
+		"WEIGHT_DECAY is 2, want 0..1":                                                                  {"WEIGHT_DECAY": "2"},
+		`LR_SCHEDULE is "step", want "cosine" or "reference"`:                                           {"LR_SCHEDULE": "step"},
+		"LR is 0, want more than 0":                                                                     {"LR": "0", "LR_MIN": "0"},
+		"LR_MIN is 1, want 0..0.0001 (LR)":                                                              {"LR_MIN": "1"},
+		"LR_WARMUP is -1, want 0 or more":                                                               {"LR_WARMUP": "-1"},
+		"LR_WARMUP_STEPS is -1, want 0 or more":                                                         {"LR_WARMUP_STEPS": "-1"},
+		"LR_TOTAL_STEPS is 10, want more than LR_WARMUP_STEPS=2000":                                     {"LR_TOTAL_STEPS": "10"},
+		"LR_EPOCHS is 0, want at least 1":                                                               {"LR_SCHEDULE": "reference", "LR_EPOCHS": "0"},
+		"LR_EPOCH_STEPS is 0, want at least 1":                                                          {"LR_SCHEDULE": "reference", "LR_EPOCH_STEPS": "0"},
+		"LR_WARMUP_STRIDE is 0, want at least 1":                                                        {"LR_SCHEDULE": "reference", "LR_WARMUP_STRIDE": "0"},
+		"RANK is 1 of WORLD_SIZE 4, want 0 of 1: trainers do not share gradients, so each would train a model of its own": {"RANK": "1", "WORLD_SIZE": "4"},
+		"RANK is 0 of WORLD_SIZE 0, want 0 of 1: trainers do not share gradients, so each would train a model of its own": {"WORLD_SIZE": "0"},
+		`TRAIN_FROM is "end", want "start" or "now"`:                         {"TRAIN_FROM": "end"},
+		`ITM_NEGATIVES is "near", want "hardest", "multinomial" or "random"`: {"ITM_NEGATIVES": "near"},
+		"LOSS_TRIES is 0, want at least 1":                                   {"LOSS_TRIES": "0"},
+		"MLM_DISTILL is 0.4, which needs MOMENTUM=true":                      {"MLM_DISTILL": "0.4"},
+		"ITC_TRIPLE needs MOMENTUM=true":                                     {"ITC_TRIPLE": "true"},
+		"CHECKPOINT_EVERY is -1, want 0 or more":                             {"CHECKPOINT_EVERY": "-1"},
+		"AUGMENT_MIN_SCALE is 2, want 0.01..1":                               {"AUGMENT_MIN_SCALE": "2"},
+		"AUGMENT_FLIP is -1, want 0..1":                                      {"AUGMENT_FLIP": "-1"},
+		"AUGMENT_COLOR is 3, want 0..1":                                      {"AUGMENT_COLOR": "3"},
+		"IMAGE_WORKERS is 0, want at least 1":                                {"IMAGE_WORKERS": "0"},
+		"IMAGE_CACHE_BYTES is -1, want 0 or more":                            {"IMAGE_CACHE_BYTES": "-1"},
+	} {
+		if _, err := parse(environ); err == nil || err.Error() != want {
+			t.Errorf("%v: got %v, want %s", environ, err, want)
+		}
+	}
+}
