@@ -132,7 +132,7 @@ func TestALaneThatHoldsARecordIsNotBetweenGroups(t *testing.T) {
 func TestSettingsChangeAtTheNextGroup(t *testing.T) {
 	before := testOptions(StrategyGRIT)
 	after := testOptions(StrategyGRIT)
-	after.Epochs, after.BatchSize, after.Seed, after.Workers = 2, 16, 9, 2
+	after.Epochs, after.CurriculumEpochs, after.BatchSize, after.Seed, after.Workers = 2, 4, 16, 9, 2
 	var want []schemas.Record
 	for _, b := range batches(drive(t, newTestLane(t, before), threeGroups())) {
 		if b.Group.Seq == 0 {

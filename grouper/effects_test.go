@@ -92,6 +92,27 @@ func TestOptionsChangeWhatTheyShould(t *testing.T) {
 	}
 }
 
+// The curriculum runs through the groups of a lane once. It does not begin anew with each.
+func TestTheCurriculumIsTheLanes(t *testing.T) {
+	o := testOptions(StrategyRandom)
+	o.Epochs, o.CurriculumEpochs = 1, 4
+	l := newLog()
+	for seq := range int64(5) {
+		l.addGroup(seq, 203, 5)
+	}
+	replaced := make([]int, 5)
+	for _, b := range batches(drive(t, newTestLane(t, o), l)) {
+		for _, s := range b.Samples {
+			if s.Replaced {
+				replaced[b.Group.Seq]++
+			}
+		}
+	}
+	if replaced[0] <= replaced[1] || replaced[1] <= replaced[2] || replaced[2] > 1 || replaced[3] != 0 || replaced[4] != 0 {
+		t.Errorf("replaced texts by group: %v, want fewer with every group, and none after half of 4", replaced)
+	}
+}
+
 // The curriculum ends at half of the epochs: a longer one changes the texts of the same epoch.
 func TestTheCurriculumFollowsTheEpochs(t *testing.T) {
 	replaced := func(epochs int) []int {

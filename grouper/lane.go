@@ -297,7 +297,7 @@ func (l *Lane) emitEpoch(ctx context.Context, emit Emit) error {
 	l.plan = plan
 	maker := batchMaker{
 		options: l.options, key: key, members: l.members, plan: plan,
-		alpha: l.options.alpha(l.epoch, l.members.manifest, l.members.similarity),
+		alpha: l.options.alpha(l.progress(), l.members.manifest, l.members.similarity),
 	}
 	if l.options.Candidates > 0 {
 		maker.features = l.features
@@ -312,6 +312,12 @@ func (l *Lane) emitEpoch(ctx context.Context, emit Emit) error {
 		}
 	}
 	return nil
+}
+
+// progress returns how many epochs the lane's earlier groups and the open one have behind them. It follows from the
+// group's number alone, so that a lane that starts anew counts as before.
+func (l *Lane) progress() int64 {
+	return l.members.manifest.Group.Seq*int64(l.options.Epochs) + int64(l.epoch)
 }
 
 func (l *Lane) makePlan(ctx context.Context, key Key) (Plan, error) {

@@ -236,7 +236,7 @@ func TestLaneStartsAgainBetweenGroups(t *testing.T) {
 
 func TestLaneKeepsWhatTheTrainerLeftOut(t *testing.T) {
 	o := testOptions(StrategyGRIT)
-	o.Epochs = 3
+	o.Epochs, o.Texts = 3, TextNone
 	l := newLog()
 	l.addGroup(0, 40, 1)
 	lane := newTestLane(t, o)

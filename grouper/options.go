@@ -1,6 +1,7 @@
 package grouper
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/pairstream/pairstream/internal/invalid"
@@ -57,6 +58,8 @@ type Options struct {
 	Texts      TextRule // which captions are replaced
 	TextShare  float64  // share of captions that TextShare replaces
 
+	CurriculumEpochs int // epochs of the lane, through its groups, that TextCurriculum counts as E; 0: Epochs
+
 	Workers int // goroutines for similarities; changes no mini-batch
 }
 
@@ -87,6 +90,7 @@ func (o Options) Validate() error {
 	if o.Texts == TextShare {
 		invalid.Within(&l, "TextShare", o.TextShare, 0, 1)
 	}
+	o.validateCurriculum(&l)
 	invalid.AtLeast(&l, "Workers", o.Workers, 1)
 	switch o.Strategy {
 	case StrategyGRIT:
@@ -100,6 +104,24 @@ func (o Options) Validate() error {
 	}
 	return l.Err()
 }
+
+// validateCurriculum refuses a curriculum that is over before it has taught anything: it replaces captions in the first
+// half of its epochs, and all of them in the first.
+func (o Options) validateCurriculum(l *invalid.List) {
+	const texts, length = invalid.Field("Texts"), invalid.Field("CurriculumEpochs")
+	invalid.AtLeast(l, length, o.CurriculumEpochs, 0)
+	if o.Texts == TextCurriculum && o.Epochs >= 1 {
+		l.Want(o.curriculumEpochs() >= leastCurriculum,
+			"%s is %s over %d epochs, want at least %d: raise %s, which counts the epochs of all groups of a lane, or take %s=%s",
+			texts, TextCurriculum, o.curriculumEpochs(), leastCurriculum, length, texts, TextNone)
+	}
+}
+
+// leastCurriculum is the shortest curriculum, in epochs: it replaces all captions, then about half of them, then none.
+const leastCurriculum = 4
+
+// curriculumEpochs returns E of the curriculum.
+func (o Options) curriculumEpochs() int { return cmp.Or(o.CurriculumEpochs, o.Epochs) }
 
 func (o Options) validateGRIT(l *invalid.List) {
 	const queue, space, batchSize = invalid.Field("QueueSize"), invalid.Field("SearchSpace"), invalid.Field("BatchSize")

@@ -19,11 +19,14 @@ func Alpha(epoch, epochs int, smallest, greatest float64) float64 {
 // Replaced says whether a text is due for replacement: when its similarity is alpha or less.
 func Replaced(similarity, alpha float64) bool { return similarity <= alpha }
 
-// alpha returns the threshold of a rule in an epoch of a group.
-func (o Options) alpha(epoch int, group *schemas.Group, similarities []float32) float64 {
+// alpha returns the threshold of a rule for a group in an epoch of the lane. The curriculum runs once: later groups do not
+// begin it anew, since the model has learned to align by then (GPN-S section 3.3.1). Behind its end captions stay.
+func (o Options) alpha(epoch int64, group *schemas.Group, similarities []float32) float64 {
 	switch o.Texts {
 	case TextCurriculum:
-		return Alpha(epoch, o.Epochs, float64(group.MinSimilarity), float64(group.MaxSimilarity))
+		if length := o.curriculumEpochs(); epoch < int64(length) {
+			return Alpha(int(epoch), length, float64(group.MinSimilarity), float64(group.MaxSimilarity))
+		}
 	case TextShare:
 		return shareAlpha(o.TextShare, similarities)
 	case TextAll:

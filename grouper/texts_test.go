@@ -41,13 +41,14 @@ func TestTextRules(t *testing.T) {
 	for name, c := range map[string]struct {
 		rule  TextRule
 		share float64
-		epoch int
+		epoch int64
 		want  string // which are replaced
 	}{
 		"curriculum, first epoch":    {TextCurriculum, 0, 0, "11111"},
 		"curriculum, second of four": {TextCurriculum, 0, 1, "01011"}, // alpha is 0.25
 		"curriculum, half":           {TextCurriculum, 0, 2, "01000"},
 		"curriculum, last":           {TextCurriculum, 0, 3, "00000"},
+		"curriculum, next group":     {TextCurriculum, 0, 4, "00000"},
 		"share of nothing":           {TextShare, 0, 0, "00000"},
 		"share of less than one":     {TextShare, 0.19, 0, "00000"},
 		"share of one":               {TextShare, 0.2, 3, "01000"},

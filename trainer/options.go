@@ -42,8 +42,8 @@ type ITCOptions struct {
 	// Alpha is the share of the soft part in [Smoothed] (MAFA section 4.2: 0.5; 0.1 to 0.7 do, Table 18) and in
 	// [Distilled] (ALBEF: 0.4).
 	Alpha float64
-	// SoftFromEpoch is the first epoch of a group whose targets [Smoothed] softens. It is 1 in MAFA's code, whose first
-	// epoch has random batches. It is 0 in MAFA eq. 5, and where the encoder's features group the first epoch as well.
+	// SoftFromEpoch is the first epoch of a group whose targets [Smoothed] softens. It is 0 in MAFA eq. 5, and
+	// where the encoder's features group the first epoch. It is 1 in MAFA's code, whose first epoch has random batches.
 	SoftFromEpoch int32
 	// AlphaRampSteps raises Alpha of [Distilled], and MLMDistill, linearly from 0 over that many steps; ALBEF takes its
 	// first epoch.

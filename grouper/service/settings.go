@@ -48,6 +48,8 @@ type Core struct {
 	Texts      grouper.TextRule `env:"TEXTS" envDefault:"none" desc:"captions replaced by obj(v): curriculum (GPN-S eq. 8), share, all or none"`
 	TextShare  float64          `env:"TEXT_SHARE" envDefault:"0" desc:"share of captions replaced by TEXTS=share"`
 
+	CurriculumEpochs int `env:"CURRICULUM_EPOCHS" envDefault:"0" desc:"TEXTS=curriculum: epochs after which it is over, at least 4, counted through the groups of a lane; 0: EPOCHS, so that only the first group has it"`
+
 	Workers int `env:"GROUPER_WORKERS" envDefault:"1" desc:"goroutines for similarities; changes no mini-batch"`
 }
 

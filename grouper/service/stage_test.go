@@ -22,7 +22,7 @@ const testLane, testDim = 2, 8
 
 func testOptions() grouper.Options {
 	return grouper.Options{
-		Seed: 3, Strategy: grouper.StrategyGRIT, Epochs: 3, BatchSize: 8, QueueSize: 16, SearchSpace: 16, Features: grouper.SourceTraining,
+		Seed: 3, Strategy: grouper.StrategyGRIT, Epochs: 3, CurriculumEpochs: 5, BatchSize: 8, QueueSize: 16, SearchSpace: 16, Features: grouper.SourceTraining,
 		Clusters: 2, PerCluster: 2, Candidates: 2, Texts: grouper.TextCurriculum, Workers: 1,
 	}
 }
@@ -258,7 +258,7 @@ func TestOptionsInMarks(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `{"Seed":3,"Strategy":"grit","Epochs":3,"BatchSize":8,"QueueSize":16,"SearchSpace":16,"StartAsReleased":false,` +
-		`"Features":"training","Clusters":2,"PerCluster":2,"Candidates":2,"Texts":"curriculum","TextShare":0,"Workers":0}`
+		`"Features":"training","Clusters":2,"PerCluster":2,"Candidates":2,"Texts":"curriculum","TextShare":0,"CurriculumEpochs":5,"Workers":0}`
 	if string(got) != want {
 		t.Errorf("options are written as\n%s\nwant\n%s", got, want)
 	}

@@ -89,7 +89,7 @@ var mafa = []Value{
 	{Variable: "SEARCH_SPACE", Value: "4800", Place: "MAFA 5.1"},
 	{Variable: "ITC_TARGETS", Value: "smoothed", Place: "MAFA 4.2, eq. 5"},
 	{Variable: "ITC_ALPHA", Value: "0.5", Place: "MAFA 4.2"},
-	{Variable: "ITC_SOFT_FROM_EPOCH", Value: "1", Place: "MAFA, released code"},
+	{Variable: "ITC_SOFT_FROM_EPOCH", Value: "0", Place: "MAFA 4.2, eq. 5: the encoder groups epoch 0, which the released code leaves at random"},
 	{Variable: "ECM_ITC", Value: "true", Place: "MAFA 4.1, Table 14"},
 	{Variable: "ECM_ITM", Value: "true", Place: "MAFA 4.1, Table 14"},
 	{Variable: "ECM_MLM", Value: "true", Place: "MAFA 4.1, Table 14"},

@@ -3,6 +3,7 @@
 // A recipe is a list of variables and values, each with the section that it comes from. [Overlay] puts the values of the
 // recipe that RECIPE names beneath an environment: a variable that is set there stays. Where a paper counts epochs and a
 // stream counts steps, the steps are derived from LANES, GROUP_SIZE and BATCH_SIZE, as if every lane closed one full group.
+// Another number of EPOCHS stretches the schedule of the learning rate, and leaves no curriculum where it has too few.
 //
 // The package reads no environment itself; everything is a function of its arguments.
 package recipe
@@ -65,18 +66,40 @@ func Of(name string, environ map[string]string) ([]Value, error) {
 		}
 		return n
 	}
-	epoch := max(1, size("LANES")*size("GROUP_SIZE")/size("BATCH_SIZE"))
+	d := derivation{epoch: max(1, size("LANES")*size("GROUP_SIZE")/size("BATCH_SIZE")), epochs: size("EPOCHS"), environ: environ}
+	d.ofPaper, _ = strconv.ParseInt(byName["EPOCHS"].Value, 10, 64)
 	out := make([]Value, 0, len(byName))
 	for _, variable := range slices.Sorted(maps.Keys(byName)) {
-		v := byName[variable]
-		if v.epochs > 0 {
-			v.Value = strconv.FormatInt(v.epochs*epoch, 10)
-			v.Place += fmt.Sprintf("; %d epochs of LANES x GROUP_SIZE / BATCH_SIZE = %d steps", v.epochs, epoch)
-		}
-		out = append(out, v)
+		out = append(out, d.derive(byName[variable]))
 	}
 	return out, nil
 }
+
+// derivation has what values are derived from.
+type derivation struct {
+	epoch           int64 // steps of an epoch
+	epochs, ofPaper int64 // as they are set, and in the recipe
+	environ         map[string]string
+}
+
+// derive fills in a value that depends on others.
+func (d derivation) derive(v Value) Value {
+	switch {
+	case v.Variable == "LR_TOTAL_STEPS" && d.epochs != d.ofPaper:
+		v.Value = strconv.FormatInt(max(1, v.epochs*d.epoch*d.epochs/d.ofPaper), 10)
+		v.Place += fmt.Sprintf("; %d of its %d epochs of LANES x GROUP_SIZE / BATCH_SIZE = %d steps, at EPOCHS=%d of %d", v.epochs*d.epochs/d.ofPaper, v.epochs, d.epoch, d.epochs, d.ofPaper)
+	case v.epochs > 0:
+		v.Value = strconv.FormatInt(v.epochs*d.epoch, 10)
+		v.Place += fmt.Sprintf("; %d epochs of LANES x GROUP_SIZE / BATCH_SIZE = %d steps", v.epochs, d.epoch)
+	case v.Value == "curriculum" && d.epochs < leastCurriculum && d.environ["CURRICULUM_EPOCHS"] == "":
+		v.Value = "none"
+		v.Place += fmt.Sprintf("; EPOCHS=%d is too short for a curriculum, unless CURRICULUM_EPOCHS stretches it over groups", d.epochs)
+	}
+	return v
+}
+
+// leastCurriculum is the number of epochs below which the grouper refuses a curriculum.
+const leastCurriculum = 4
 
 // Overlay returns the environment with the values of its recipe for every variable that it does not set.
 func Overlay(environ map[string]string) (map[string]string, error) {

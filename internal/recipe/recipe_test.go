@@ -77,6 +77,26 @@ func TestStepsFollowTheSizes(t *testing.T) {
 	}
 }
 
+// One epoch is a way to run: no curriculum, a schedule of the run's length, and targets that are soft from the start.
+func TestOneEpoch(t *testing.T) {
+	for _, row := range []struct {
+		recipe, variable, want string
+		environ                map[string]string
+	}{
+		{"gpn-s", "TEXTS", "none", map[string]string{"EPOCHS": "1"}},
+		{"gpn-s", "TEXTS", "none", map[string]string{"EPOCHS": "3"}},
+		{"gpn-s", "TEXTS", "curriculum", map[string]string{"EPOCHS": "4"}},
+		{"gpn-s", "TEXTS", "curriculum", map[string]string{"EPOCHS": "1", "CURRICULUM_EPOCHS": "30"}},
+		{"mafa", "ITC_SOFT_FROM_EPOCH", "0", map[string]string{"EPOCHS": "1"}},
+		{"mafa", "LR_TOTAL_STEPS", "312499", map[string]string{"EPOCHS": "1"}}, // one and a half epochs: the papers' cosine is longer than the run
+		{"albef", "LR_TOTAL_STEPS", "312500", map[string]string{"EPOCHS": "1"}},
+	} {
+		if got := values(t, row.recipe, row.environ)[row.variable]; got != row.want {
+			t.Errorf("%s with %v: %s is %q, want %q", row.recipe, row.environ, row.variable, got, row.want)
+		}
+	}
+}
+
 func TestOverlay(t *testing.T) {
 	got, err := recipe.Overlay(map[string]string{"RECIPE": "gpn-s", "EPOCHS": "3", "LR": "", "OTHER": "x"})
 	if err != nil {

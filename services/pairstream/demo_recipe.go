@@ -141,7 +141,7 @@ func (d *demo) settle() error {
 		// the gradient.
 		"ITM_WEIGHT": "0.3", "MLM_WEIGHT": "0.05", "TORCH_THREADS": "1",
 		// Targets stay sharp throughout: there is little time.
-		"ITC_ALPHA": "0.1", "ITC_SOFT_FROM_EPOCH": "0",
+		"ITC_ALPHA": "0.1",
 	}
 	maps.Copy(settings, d.plan.settings)
 	maps.Copy(settings, config.Environ())

@@ -103,7 +103,7 @@ type ITC struct {
 	Form           trainer.ConsistencyForm `env:"ITC_FORM" envDefault:"additive" desc:"reading of the consistency term: additive (code), mix or literal (MAFA's text)"`
 	ReportKL       bool                    `env:"ITC_REPORT_KL" envDefault:"false" desc:"report the consistency term as the divergence of GRIT-VLP eq. 6; the gradient is the same"`
 	Alpha          float64                 `env:"ITC_ALPHA" envDefault:"0.5" desc:"share of the soft part of smoothed or distilled targets"`
-	SoftFromEpoch  int32                   `env:"ITC_SOFT_FROM_EPOCH" envDefault:"1" desc:"first epoch of a group with smoothed targets: 1 as MAFA's code, 0 as its eq. 5"`
+	SoftFromEpoch  int32                   `env:"ITC_SOFT_FROM_EPOCH" envDefault:"0" desc:"first epoch of a group with smoothed targets: 0 as MAFA's eq. 5, 1 as its code, whose first epoch has random mini-batches"`
 	AlphaRampSteps int64                   `env:"ITC_ALPHA_RAMP_STEPS" envDefault:"0" desc:"steps over which the shares of distilled targets, in ITC and MLM, rise from 0"`
 	Triple         bool                    `env:"ITC_TRIPLE" envDefault:"false" desc:"TCL's six contrastive terms: across and within modalities, and with local features; needs MOMENTUM=true"`
 }

@@ -140,7 +140,7 @@ class Recipe:
     targets: str = "smoothed"  # or onehot, consistency
     alpha: float = 0.5  # of smoothed targets
     weight: float = 0.2  # of the consistency term
-    soft_from_epoch: int = 1  # MAFA's code smooths from the second epoch of a group on
+    soft_from_epoch: int = 0  # MAFA's code smooths from the second epoch of a group on, since its first is random
     connections: bool = True
     high: float = 0.8
     low: float = 0.5
