@@ -15,6 +15,7 @@ type batchMaker struct {
 	plan     Plan
 	features Features // nil when no candidates are wanted
 	alpha    float64
+	left     int64 // batches from the epoch's first to the lane's end; 0: unknown
 }
 
 func (b *batchMaker) batch(ctx context.Context, sequence int) (*schemas.Batch, error) {
@@ -27,6 +28,9 @@ func (b *batchMaker) batch(ctx context.Context, sequence int) (*schemas.Batch, e
 		Strategy: string(b.options.Strategy),
 		Samples:  make([]schemas.Sample, len(pairs)),
 		M:        int32(b.options.Candidates),
+	}
+	if b.left > 0 {
+		out.Left = b.left - int64(sequence)
 	}
 	r := b.key.generator("positives", int64(sequence))
 	for i, p := range pairs {

@@ -299,6 +299,9 @@ func (l *Lane) emitEpoch(ctx context.Context, emit Emit) error {
 		options: l.options, key: key, members: l.members, plan: plan,
 		alpha: l.options.alpha(l.progress(), l.members.manifest, l.members.similarity),
 	}
+	if l.members.manifest.Final {
+		maker.left = int64(l.options.Epochs-l.epoch) * int64(plan.Batches())
+	}
 	if l.options.Candidates > 0 {
 		maker.features = l.features
 	}

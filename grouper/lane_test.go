@@ -234,6 +234,30 @@ func TestLaneStartsAgainBetweenGroups(t *testing.T) {
 	}
 }
 
+// Batches of the lane's last group count down to its end. Those before do not know it.
+func TestLeftCountsDown(t *testing.T) {
+	l := newLog()
+	l.addGroup(0, 40, 1)
+	l.addGroup(1, 21, 1).Final = true
+	o := testOptions(StrategyGRIT)
+	var last []int64
+	for _, b := range batches(drive(t, newTestLane(t, o), l)) {
+		if b.Group.Seq == 0 && b.Left != 0 {
+			t.Errorf("batch %d of epoch %d of the first group has %d left", b.Sequence, b.Epoch, b.Left)
+		} else if b.Group.Seq == 1 {
+			last = append(last, b.Left)
+		}
+	}
+	if len(last) != 3*o.Epochs {
+		t.Fatalf("the last group has %d batches, want %d", len(last), 3*o.Epochs)
+	}
+	for i, left := range last {
+		if want := int64(len(last) - i); left != want {
+			t.Errorf("batch %d of the last group has %d left, want %d", i, left, want)
+		}
+	}
+}
+
 func TestLaneKeepsWhatTheTrainerLeftOut(t *testing.T) {
 	o := testOptions(StrategyGRIT)
 	o.Epochs, o.Texts = 3, TextNone

@@ -29,15 +29,16 @@ type Positive struct {
 
 // Batch is one mini-batch of one epoch of a group, in training order.
 type Batch struct {
-	Group    GroupID  `msgpack:"group"`         // whose pairs these are
-	Epoch    int32    `msgpack:"epoch"`         // of the group: 0, 1, 2, ...
-	Sequence int32    `msgpack:"sequence"`      // number of the batch in the epoch: 0..Batches-1
-	Batches  int32    `msgpack:"batches"`       // batches in the epoch
-	Strategy string   `msgpack:"strategy"`      // how its samples were chosen
-	Samples  []Sample `msgpack:"samples"`       // in training order
-	M        int32    `msgpack:"m"`             // candidates per anchor and direction
-	I2T      Int32s   `msgpack:"i2t,omitempty"` // samples x M: samples with the hardest texts for each image, hardest first; -1: no more candidates
-	T2I      Int32s   `msgpack:"t2i,omitempty"` // samples x M: samples with the hardest images for each text
+	Group    GroupID  `msgpack:"group"`          // whose pairs these are
+	Epoch    int32    `msgpack:"epoch"`          // of the group: 0, 1, 2, ...
+	Sequence int32    `msgpack:"sequence"`       // number of the batch in the epoch: 0..Batches-1
+	Batches  int32    `msgpack:"batches"`        // batches in the epoch
+	Strategy string   `msgpack:"strategy"`       // how its samples were chosen
+	Samples  []Sample `msgpack:"samples"`        // in training order
+	M        int32    `msgpack:"m"`              // candidates per anchor and direction
+	I2T      Int32s   `msgpack:"i2t,omitempty"`  // samples x M: samples with the hardest texts for each image, hardest first; -1: no more candidates
+	T2I      Int32s   `msgpack:"t2i,omitempty"`  // samples x M: samples with the hardest images for each text
+	Left     int64    `msgpack:"left,omitempty"` // batches of the lane from this one to its end, known when its last group is; absent: unknown
 }
 
 // Schema implements [Record].
@@ -54,6 +55,8 @@ func (b *Batch) Validate() error {
 		return invalid("batch of %d samples, want 1..%d", n, MaxBatch)
 	case b.Epoch < 0 || b.Sequence < 0 || b.Sequence >= b.Batches:
 		return invalid("epoch %d, batch %d of %d", b.Epoch, b.Sequence, b.Batches)
+	case b.Left < 0:
+		return invalid("%d batches are left", b.Left)
 	case b.M < 0 || int64(len(b.I2T)) != int64(n)*int64(b.M) || len(b.T2I) != len(b.I2T):
 		return invalid("%d and %d candidates, want %d x %d", len(b.I2T), len(b.T2I), n, b.M)
 	}

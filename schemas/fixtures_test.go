@@ -74,6 +74,18 @@ func group() *Group {
 	}
 }
 
+func groupFinal() *Group {
+	g := groupBare()
+	g.Final = true
+	return g
+}
+
+func batchLast() *Batch {
+	b := batchOfOne()
+	b.Left = 70_000
+	return b
+}
+
 func groupRepeats() *Group {
 	g := group()
 	g.EndSeq, g.Repeats = g.EndSeq+300, 300
@@ -162,7 +174,9 @@ func fixtures() map[string]Record {
 		"group-bare":      groupBare(),
 		"group-repeats":   groupRepeats(),
 		"batch":           batch(),
+		"group-final":     groupFinal(),
 		"batch-of-one":    batchOfOne(),
+		"batch-left":      batchLast(),
 		"scored-batch":    scoredBatch(),
 		"scored-bare":     &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de"},
 		"scored-masked":   scoredMasked(),

@@ -138,6 +138,7 @@ type Group struct {
 	Nouns         []string `msgpack:"nouns,omitempty"`   // S_n, the noun vocabulary, ascending
 	Model         string   `msgpack:"model"`             // fingerprint of the encoder's weights
 	Closed        string   `msgpack:"closed"`            // what closed the group
+	Final         bool     `msgpack:"final,omitempty"`   // a final seal closed it: it is the lane's last
 	K             int32    `msgpack:"k"`                 // parameter: nearest texts of an image
 	K1            int32    `msgpack:"k1"`                // parameter: nearest images of an image, of which SE is chosen
 	K2            int32    `msgpack:"k2"`                // parameter: nearest images of a text, in which SE must lie
@@ -171,6 +172,8 @@ func (g *Group) Validate() error {
 		return invalid("k %d, k1 %d, k2 %d, min_count %d: want none negative", g.K, g.K1, g.K2, g.MinCount)
 	case !(g.P >= 0 && g.P <= 1): // the negation also refuses NaN
 		return invalid("p is %g, want 0..1", g.P)
+	case g.Final && g.Closed != ClosedBySeal:
+		return invalid("the lane's last group was closed by %q, want %q", g.Closed, ClosedBySeal)
 	case len(g.Digest) != 32:
 		return invalid("digest of %d bytes, want 32", len(g.Digest))
 	}

@@ -24,6 +24,8 @@ type Input struct {
 	IDs [][]int32
 	// Masked names the samples whose images could not be had, beyond those that the batch masks. Their pixels are 0.
 	Masked []schemas.Mask
+	// Decay says how far the decay of the learning rate has come, for [StreamSteps].
+	Decay Decay
 
 	sent *sent // the images, when [Trainer.Send] has taken them; else nil
 }

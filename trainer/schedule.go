@@ -15,6 +15,9 @@ const (
 	CosineSteps ScheduleKind = "cosine"
 	// ReferenceEpochs is the schedule of the ALBEF, GRIT-VLP and MAFA pre-training drivers, see [Schedule].
 	ReferenceEpochs ScheduleKind = "reference"
+	// StreamSteps warms up like CosineSteps and stays at Rate while the stream flows. Half a cosine down to Min follows
+	// when the stream's end is in sight, see [Decay].
+	StreamSteps ScheduleKind = "stream"
 )
 
 // Schedule gives the learning rate of every step, counted from 0. It depends only on the step, so a restarted trainer
@@ -52,21 +55,35 @@ func (s Schedule) validate(l *invalid.List) {
 	switch s.Kind {
 	case CosineSteps:
 		l.Want(s.TotalSteps > s.WarmupSteps, "%s is %d, want more than %s=%d", invalid.Field("Schedule.TotalSteps"), s.TotalSteps, warmupSteps, s.WarmupSteps)
+	case StreamSteps:
 	case ReferenceEpochs:
 		invalid.AtLeast(l, "Schedule.Epochs", s.Epochs, 1)
 		invalid.AtLeast(l, "Schedule.EpochSteps", s.EpochSteps, 1)
 		invalid.AtLeast(l, "Schedule.WarmupStride", s.WarmupStride, 1)
 	default:
-		l.Want(false, "%s is %q, want %q or %q", invalid.Field("Schedule.Kind"), s.Kind, CosineSteps, ReferenceEpochs)
+		l.Want(false, "%s is %q, want %q, %q or %q", invalid.Field("Schedule.Kind"), s.Kind, CosineSteps, ReferenceEpochs, StreamSteps)
 	}
 }
 
-// At returns the rate that the optimiser uses at the given step.
+// Decay says how far the decay of StreamSteps has come with a batch: it is batch Batch, counted from 1, of Of. Of is 0
+// before the decay.
+type Decay struct{ Batch, Of int64 }
+
+// During returns the rate that the optimiser uses at the given step, with a batch where the decay has come so far.
+func (s Schedule) During(step int64, d Decay) float64 {
+	rate := s.At(step)
+	if s.Kind != StreamSteps || d.Of == 0 {
+		return rate
+	}
+	return min(rate, s.cosine(float64(d.Batch)/float64(d.Of)))
+}
+
+// At returns the rate that the optimiser uses at the given step, before any decay of StreamSteps.
 func (s Schedule) At(step int64) float64 {
 	if s.Kind == ReferenceEpochs {
 		return s.AtIteration(step/s.EpochSteps, step%s.EpochSteps)
 	}
-	if step < s.WarmupSteps {
+	if step < s.WarmupSteps || s.Kind == StreamSteps {
 		return s.warmup(step)
 	}
 	return s.cosine(float64(step-s.WarmupSteps) / float64(s.TotalSteps-s.WarmupSteps))

@@ -53,7 +53,7 @@ func (t *Trainer) Step(ctx context.Context, b *schemas.ScoredBatch, in Input) (*
 	if err := t.check(b, in); err != nil {
 		return nil, fmt.Errorf("training on batch %d of group %s, epoch %d: %w", b.Sequence, b.Group, b.Epoch, err)
 	}
-	r := &Result{Step: t.step, Rate: t.options.Schedule.At(t.step)}
+	r := &Result{Step: t.step, Rate: t.options.Schedule.During(t.step, in.Decay)}
 	err := t.worker.Do(ctx, func(s *torch.Scope) error {
 		if err := t.update(s, r, b, in); err != nil {
 			return err

@@ -179,10 +179,10 @@ func (s *stage) add(ctx context.Context, rec stream.Record, e *schemas.Embedding
 	s.fill.set(s.lane, s.core.Pending())
 	switch verdict {
 	case indexer.Complete:
-		return s.close(ctx, indexer.ByCount, out, rec.Seq+1)
+		return s.close(ctx, indexer.ByCount, false, out, rec.Seq+1)
 	case indexer.NewModel:
 		// The embedding belongs to the next group, so the closed one is resumed from before it.
-		if err := s.close(ctx, indexer.ByModel, out, rec.Seq); err != nil {
+		if err := s.close(ctx, indexer.ByModel, false, out, rec.Seq); err != nil {
 			return err
 		}
 		return s.add(ctx, rec, e, out)
@@ -193,7 +193,7 @@ func (s *stage) add(ctx context.Context, rec stream.Record, e *schemas.Embedding
 
 // seal closes the open group and passes the seal on.
 func (s *stage) seal(ctx context.Context, rec stream.Record, r *schemas.Seal, out stream.Output) error {
-	if err := s.close(ctx, indexer.BySeal, out, rec.Seq); err != nil {
+	if err := s.close(ctx, indexer.BySeal, r.Final, out, rec.Seq); err != nil {
 		return err
 	}
 	s.final = r.Final
@@ -205,14 +205,15 @@ func (s *stage) seal(ctx context.Context, rec stream.Record, r *schemas.Seal, ou
 }
 
 // close publishes the open group, if there is one. Chunks lead back to the group's start; the manifest leads to the
-// record with the seq next, where the next group begins.
-func (s *stage) close(ctx context.Context, why indexer.Reason, out stream.Output, next int64) error {
+// record with the seq next, where the next group begins. A final group is the lane's last.
+func (s *stage) close(ctx context.Context, why indexer.Reason, final bool, out stream.Output, next int64) error {
 	end := s.instruments.Batch()
 	group, err := s.core.Close(ctx, why)
 	end()
 	if err != nil || group == nil {
 		return err
 	}
+	group.Manifest.Final = final
 	s.fill.set(s.lane, 0)
 	s.instruments.PairsOut(int(group.Manifest.Count))
 	for _, c := range group.Chunks {

@@ -93,7 +93,8 @@ func groupsOf(l *onelane.Log) []string {
 	for _, r := range l.Records(schemas.Groups) {
 		switch g := r.(type) {
 		case *schemas.Group:
-			out = append(out, fmt.Sprintf("%d: %d..%d, %d pairs, %d+%d left out, %s", g.Group.Seq, g.FirstSeq, g.EndSeq, g.Count, g.Duplicates, g.Repeats, g.Closed))
+			last := map[bool]string{true: ", final"}[g.Final]
+			out = append(out, fmt.Sprintf("%d: %d..%d, %d pairs, %d+%d left out, %s%s", g.Group.Seq, g.FirstSeq, g.EndSeq, g.Count, g.Duplicates, g.Repeats, g.Closed, last))
 		case *schemas.Seal:
 			out = append(out, fmt.Sprintf("seal, final %t, %d repeats", g.Final, g.Repeats))
 		}
@@ -111,7 +112,7 @@ func TestGroupsOfALane(t *testing.T) {
 		"seal, final false, 2 repeats",
 		"2: 18..21, 3 pairs, 0+0 left out, model",
 		"3: 21..30, 7 pairs, 0+1 left out, count",
-		"4: 30..32, 2 pairs, 0+0 left out, seal",
+		"4: 30..32, 2 pairs, 0+0 left out, seal, final",
 		"seal, final true, 0 repeats",
 	}
 	if got := groupsOf(l); !slices.Equal(got, want) {

@@ -15,6 +15,7 @@ func TestEpochsAfterKills(t *testing.T) {
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	for name, settings := range map[string]map[string]string{
 		"one epoch": {"EPOCHS": "1", "GROUP_SIZE": "8", "STRATEGY": "random", "TEXTS": "curriculum", "CURRICULUM_EPOCHS": "4"},
+		"stream schedule": {"LR_SCHEDULE": "stream", "GROUP_SIZE": "12"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("CHECKPOINT_EVERY", "3")

@@ -115,6 +115,9 @@ func (f *feed) take(ctx context.Context, i int, a *arrived) (*work, error) {
 	if err := f.trail.took(f.step, lane.Lane); err != nil {
 		return nil, err
 	}
+	if _, written := f.trail.lane(f.step); f.order == Rotation && !written {
+		f.at.passOver(i) // who arrived first decides in the other order, so that what has not arrived counts as going on
+	}
 	f.step++
 	f.watchdog.Lane(lane.Lane).Take()
 	f.metrics.PairsIn(len(a.batch.Samples))
@@ -122,8 +125,10 @@ func (f *feed) take(ctx context.Context, i int, a *arrived) (*work, error) {
 	lane.moveTo(a)
 	lane.Features++
 	f.at.Turn = (i + 1) % len(f.at.Lanes)
+	decay := f.at.pass(i, a.batch)
 	w.after = f.at.clone()
 	var err error
 	w.input, err = f.load(ctx, a.batch, f.masked[place{w.lane, w.seq}])
+	w.input.Decay = decay
 	return w, err
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/trainer"
 )
 
 // lanePosition says how far the trainer is in one lane.
@@ -15,6 +17,8 @@ type lanePosition struct {
 	Features int64           `json:"features"`       // seq of the next feature block
 	Ended    bool            `json:"ended"`          // a final seal was read
 	Read     string          `json:"read,omitempty"` // [recordID] of the last record before Scored; empty: none, or unknown
+	Last     bool            `json:"last,omitempty"` // the lane has come to its last group
+	Left     int64           `json:"left,omitempty"` // batches from here to the end of its last group
 }
 
 // moveTo moves the position behind what has arrived.
@@ -23,8 +27,35 @@ func (l *lanePosition) moveTo(a *arrived) { l.Scored, l.Read = a.after, recordID
 // positions is what a checkpoint says about the log. From there training goes on as if it had never stopped.
 type positions struct {
 	Lanes []lanePosition `json:"lanes"`
-	Turn  int            `json:"turn"`          // index in Lanes of the first lane to consider for the next step
-	Log   *origin        `json:"log,omitempty"` // nil: it was not recorded yet
+	Turn  int            `json:"turn"`            // index in Lanes of the first lane to consider for the next step
+	Log   *origin        `json:"log,omitempty"`   // nil: it was not recorded yet
+	Decay int64          `json:"decay,omitempty"` // batches of all lanes over which the learning rate decays; 0: it does not yet
+}
+
+// passOver counts lanes that ended without a last group: those from the turn up to lane i.
+func (p *positions) passOver(i int) {
+	for ; p.Turn != i; p.Turn = (p.Turn + 1) % len(p.Lanes) {
+		p.Lanes[p.Turn].Last, p.Lanes[p.Turn].Left = true, 0
+	}
+}
+
+// pass counts a batch of lane i and returns how far the decay of the learning rate has come with it. The decay begins
+// when every lane has come to its last group, and takes all batches that are left then. The batches say so themselves, so
+// a trainer that repeats a step decays alike.
+func (p *positions) pass(i int, b *schemas.ScoredBatch) trainer.Decay {
+	lane := &p.Lanes[i]
+	lane.Last, lane.Left = b.Left > 0, max(0, b.Left-1)
+	left := int64(0)
+	for _, l := range p.Lanes {
+		if !l.Last {
+			return trainer.Decay{}
+		}
+		left += l.Left
+	}
+	if p.Decay == 0 {
+		p.Decay = left + 1
+	}
+	return trainer.Decay{Batch: p.Decay - left, Of: p.Decay}
 }
 
 // startOf returns the positions of a trainer that has read nothing.

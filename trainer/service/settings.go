@@ -135,7 +135,7 @@ type AdamW struct {
 
 // Schedule has the fields of [trainer.Schedule].
 type Schedule struct {
-	Kind         trainer.ScheduleKind `env:"LR_SCHEDULE" envDefault:"cosine" desc:"cosine: warm-up and cosine over steps; reference: the papers' tables over epochs"`
+	Kind         trainer.ScheduleKind `env:"LR_SCHEDULE" envDefault:"cosine" desc:"cosine: warm-up and cosine over steps; stream: warm-up, then LR until every lane has come to the group that a final seal closes, and a cosine to LR_MIN over the batches that are left; reference: the papers' tables over epochs"`
 	Rate         float64              `env:"LR" envDefault:"1e-4" desc:"highest learning rate"`
 	Min          float64              `env:"LR_MIN" envDefault:"1e-5" desc:"learning rate at the end"`
 	WarmupRate   float64              `env:"LR_WARMUP" envDefault:"1e-5" desc:"learning rate of the first step"`

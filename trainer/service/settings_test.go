@@ -96,7 +96,7 @@ func TestProblemsNameVariables(t *testing.T) {
 		"ADAMW_BETA2 is 1, want 0..1, 1 excluded":                                                       {"ADAMW_BETA2": "1"},
 		"ADAMW_EPS is 0, want more than 0":                                                              {"ADAMW_EPS": "0"},
 		"WEIGHT_DECAY is 2, want 0..1":                                                                  {"WEIGHT_DECAY": "2"},
-		`LR_SCHEDULE is "step", want "cosine" or "reference"`:                                           {"LR_SCHEDULE": "step"},
+		`LR_SCHEDULE is "step", want "cosine", "reference" or "stream"`:                                 {"LR_SCHEDULE": "step"},
 		"LR is 0, want more than 0":                                                                     {"LR": "0", "LR_MIN": "0"},
 		"LR_MIN is 1, want 0..0.0001 (LR)":                                                              {"LR_MIN": "1"},
 		"LR_WARMUP is -1, want 0 or more":                                                               {"LR_WARMUP": "-1"},

@@ -242,6 +242,7 @@ class Group(Record):
     nouns: list[str] = _optional(list)
     model: str
     closed: str
+    final: bool = _optional(False)
     k: Int32
     k1: Int32
     k2: Int32
@@ -260,6 +261,7 @@ class Group(Record):
         _want(0 < self.dim <= MAX_DIM, f"dim {self.dim}, want 1..{MAX_DIM}")
         _want(0 < self.clusters <= self.count, f"{self.clusters} clusters of {self.count} pairs")
         _want(min(self.k, self.k1, self.k2, self.min_count) >= 0, "k, k1, k2, min_count: want none negative")
+        _want(not self.final or self.closed == "seal", f"the lane's last group was closed by {self.closed!r}, want 'seal'")
         _want(0 <= self.p <= 1, f"p is {self.p:g}, want 0..1")
         _want(len(self.digest) == 32, f"digest of {len(self.digest)} bytes, want 32")
         _similarity("min_similarity", self.min_similarity)
@@ -324,12 +326,14 @@ class Batch(Record):
     m: Int32
     i2t: Int32s = _optional(_int32s)
     t2i: Int32s = _optional(_int32s)
+    left: Int64 = _optional(0)
 
     def validate(self) -> None:
         self.group.validate()
         n = len(self.samples)
         _want(0 < n <= MAX_BATCH, f"batch of {n} samples, want 1..{MAX_BATCH}")
         _want(self.epoch >= 0 and 0 <= self.sequence < self.batches, f"epoch {self.epoch}, batch {self.sequence} of {self.batches}")
+        _want(self.left >= 0, f"{self.left} batches are left")
         _want(self.m >= 0 and len(self.i2t) == len(self.t2i) == n * self.m, f"{len(self.i2t)} and {len(self.t2i)} candidates, want {n} x {self.m}")
         _one_of("strategy", self.strategy, "random", "grit", "gns")
         for i, sample in enumerate(self.samples):
