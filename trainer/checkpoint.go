@@ -36,7 +36,7 @@ const (
 )
 
 // Save writes the whole state to a new checkpoint in folder and removes all but the last two. It makes the folder if need
-// be. positions belongs to the caller and says how far the training is in each lane.
+// be. The batches of an open step are not in it: they come again. positions belongs to the caller and says how far the training is in each lane.
 func (t *Trainer) Save(ctx context.Context, folder string, positions json.RawMessage) (path string, err error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", fmt.Errorf("saving checkpoint: %w", err)
@@ -51,6 +51,12 @@ func (t *Trainer) Save(ctx context.Context, folder string, positions json.RawMes
 	}
 	metadata[metadataStep] = strconv.FormatInt(t.step, 10)
 	metadata[metadataPositions] = string(positions)
+	if t.batches != t.step {
+		metadata[metadataBatches] = strconv.FormatInt(t.batches, 10)
+	}
+	if t.followed && t.momentum != nil {
+		metadata[metadataFollowed] = "true"
+	}
 	path = filepath.Join(folder, fmt.Sprintf(checkpointFormat, t.step))
 	if err := writeSealed(path, tensors, metadata); err != nil {
 		return "", err
@@ -117,7 +123,14 @@ func resume(ctx context.Context, w *torch.Worker, f *safetensors.File, o Options
 		m.Free()
 		return nil, err
 	}
-	t.step = step
+	t.step, t.batches = step, step
+	if text, ok := f.Metadata[metadataBatches]; ok {
+		if t.batches, err = strconv.ParseInt(text, 10, 64); err != nil || t.batches < 0 {
+			t.Free()
+			return nil, fmt.Errorf("metadata %s is %q, want a number of batches", metadataBatches, text)
+		}
+	}
+	t.followed = f.Metadata[metadataFollowed] == "true"
 	if err := t.restore(ctx, f); err != nil {
 		t.Free()
 		return nil, err

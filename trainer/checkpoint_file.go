@@ -26,6 +26,8 @@ const (
 	keptCheckpoints   = 2
 	metadataDigest    = "pairstream.sha256"
 	metadataStep      = "pairstream.step"
+	metadataBatches   = "pairstream.batches"  // of the steps; absent: one each
+	metadataFollowed  = "pairstream.followed" // the momentum encoder has followed the weights for the next step
 	metadataPositions = "pairstream.positions"
 )
 

@@ -38,6 +38,7 @@ func save(t *testing.T, tr *Trainer, folder, positions string) string {
 func TestResumingChangesNothing(t *testing.T) {
 	for name, o := range map[string]Options{
 		"MAFA": everything(), "momentum encoder and queue": withQueue(), "TCL with drawn negatives": withTCL(),
+		"two batches a step": inPairs(withQueue()),
 	} {
 		t.Run(name, func(t *testing.T) {
 			const steps, stop = 6, 4
@@ -60,7 +61,7 @@ func TestResumingChangesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer resumed.Free()
-			if string(positions) != `{"lanes":[3,4]}` || resumed.Steps() != stop {
+			if string(positions) != `{"lanes":[3,4]}` || resumed.Batches() != stop || resumed.Steps() != stop/int64(o.StepBatches) {
 				t.Errorf("resumed at step %d with positions %s", resumed.Steps(), positions)
 			}
 			train(resumed, stop, steps)

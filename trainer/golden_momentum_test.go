@@ -125,7 +125,10 @@ func checkMomentumStep(t *testing.T, s *torch.Scope, v vectors, tr *Trainer, p p
 	}
 	s.Backward(total)
 	checkGradients(t, s, v, tr, p, "gradnorm."+alpha+".", p.grad+alpha+".")
-	tr.momentum.enqueue(s, f)
+	if k, wanted := tr.momentum.keep(s, f); wanted {
+		tr.open.keys = append(tr.open.keys, k) // the trainer frees them
+		tr.momentum.push(s, k)
+	}
 	checkMomentumState(t, v, tr, p, n)
 	return nil
 }

@@ -97,24 +97,32 @@ func (a *momentum) keys(s *torch.Scope, x tensors) (k keys) {
 	return k
 }
 
-// enqueue puts the batch's keys in front of the queue and lets the oldest fall out.
-func (a *momentum) enqueue(s *torch.Scope, f *forward) {
+// keep returns the batch's keys for the queue, and whether there is one.
+func (a *momentum) keep(s *torch.Scope, f *forward) (k batchKeys, wanted bool) {
 	if a == nil || a.limit == 0 || len(f.samples) == 0 {
-		return
+		return k, false
 	}
-	filled := min(int64(a.limit), f.keys.image.Size(0))
+	k.image, k.text = s.Keep(s.Contiguous(f.keys.batchImage)), s.Keep(s.Contiguous(f.keys.batchText))
+	for i := range f.samples {
+		k.ids = append(k.ids, f.samples[i].ImageID)
+	}
+	return k, true
+}
+
+// push puts the keys of a batch in front of the queue and lets the oldest fall out.
+func (a *momentum) push(s *torch.Scope, k batchKeys) {
 	s.NoGrad(func() {
-		newest := func(rows *torch.Tensor) *torch.Tensor {
-			return s.Keep(s.Contiguous(s.Narrow(rows, 0, 0, filled)))
+		newest := func(rows, queue *torch.Tensor) *torch.Tensor {
+			if queue != nil {
+				rows = s.Cat(0, rows, queue)
+			}
+			return s.Keep(s.Contiguous(s.Narrow(rows, 0, 0, min(int64(a.limit), rows.Size(0)))))
 		}
-		image, text := newest(f.keys.image), newest(f.keys.text)
+		image, text := newest(k.image, a.image), newest(k.text, a.text)
 		a.image.Free()
 		a.text.Free()
 		a.image, a.text = image, text
 	})
-	ids := make([]schemas.ImageID, 0, len(f.samples)+len(a.ids))
-	for i := range f.samples {
-		ids = append(ids, f.samples[i].ImageID)
-	}
-	a.ids = slices.Clip(append(ids, a.ids...)[:filled])
+	ids := append(slices.Clone(k.ids), a.ids...)
+	a.ids = slices.Clip(ids[:min(a.limit, len(ids))])
 }

@@ -126,6 +126,9 @@ type Options struct {
 	MLMDistill float64
 	// ITMNegatives says how ITM finds a negative: hardest in GRIT-VLP and MAFA, multinomial in ALBEF and TCL.
 	ITMNegatives Negatives
+	// StepBatches is the number of batches whose mean gradient makes a step of the optimiser, a power of two; 4 of 96 in
+	// GRIT-VLP and MAFA, 8 of 64 in ALBEF, whose GPUs each have one. Contrast and mining stay within a batch, as there.
+	StepBatches int
 	// Tries is how often a step computes the losses of a batch while they are not finite, before it sets the batch aside.
 	Tries int
 	// Uni is the reading of GPN-S eq. 10. It uses the unit features and the temperature of ITC; the paper leaves both
@@ -145,6 +148,7 @@ func GRITVLP() Options {
 		Dropout:         0.1,
 		MaskProbability: 0.5,
 		ITMNegatives:    HardestNegatives,
+		StepBatches:     1,
 		Tries:           3,
 		Uni:             UniInfoNCE,
 		Momentum:        MomentumOptions{Decay: 0.995},
@@ -196,6 +200,7 @@ func (o Options) Validate() error {
 	l.Want(o.ITMNegatives.valid(), "%s is %q, want %q, %q or %q", invalid.Field("ITMNegatives"), o.ITMNegatives,
 		HardestNegatives, MultinomialNegatives, RandomNegatives)
 	invalid.AtLeast(&l, "Tries", o.Tries, 1)
+	l.Want(o.StepBatches > 0 && o.StepBatches&(o.StepBatches-1) == 0, "%s is %d, want 1, 2, 4, 8 or another power of two", invalid.Field("StepBatches"), o.StepBatches)
 	o.ITC.validate(&l, o.Momentum)
 	invalid.Within(&l, "Momentum.Decay", o.Momentum.Decay, 0, 1)
 	l.Want(o.Momentum.Queue >= 0, "%s is %d, want 0 or more", queue, o.Momentum.Queue)

@@ -38,7 +38,8 @@ type Counts struct {
 
 // Result is the outcome of a step.
 type Result struct {
-	Step     int64   // its number, from 0
+	Step     int64   // number of the optimiser's step, from 0
+	Updated  bool    // the batch completed the step
 	Rate     float64 // learning rate
 	Losses   Losses
 	Counts   Counts
@@ -54,12 +55,16 @@ func (t *Trainer) Step(ctx context.Context, b *schemas.ScoredBatch, in Input) (*
 		return nil, fmt.Errorf("training on batch %d of group %s, epoch %d: %w", b.Sequence, b.Group, b.Epoch, err)
 	}
 	r := &Result{Step: t.step, Rate: t.options.Schedule.During(t.step, in.Decay)}
+	t.rate = r.Rate
 	err := t.worker.Do(ctx, func(s *torch.Scope) error {
-		if err := t.update(s, r, b, in); err != nil {
+		if err := t.learn(s, r, b, in); err != nil {
 			return err
 		}
-		t.step++
-		return nil
+		if t.open.batches < t.options.StepBatches {
+			return nil
+		}
+		r.Updated = true
+		return t.complete(s, r.Rate)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("training on batch %d of group %s, epoch %d, at step %d: %w", b.Sequence, b.Group, b.Epoch, r.Step, err)
@@ -67,12 +72,15 @@ func (t *Trainer) Step(ctx context.Context, b *schemas.ScoredBatch, in Input) (*
 	return r, nil
 }
 
-// update runs the step inside the worker.
-func (t *Trainer) update(s *torch.Scope, r *Result, b *schemas.ScoredBatch, in Input) error {
+// learn adds a batch to the open step, inside the worker.
+func (t *Trainer) learn(s *torch.Scope, r *Result, b *schemas.ScoredBatch, in Input) error {
 	if err := t.optimizer.ZeroGrad(); err != nil {
 		return err
 	}
-	t.momentum.follow(s, t.model)
+	if t.open.batches == 0 && !t.followed {
+		t.momentum.follow(s, t.model)
+	}
+	t.followed = true
 	x, err := t.receive(s, in)
 	if err != nil {
 		return err
@@ -82,17 +90,21 @@ func (t *Trainer) update(s *torch.Scope, r *Result, b *schemas.ScoredBatch, in I
 		return err
 	}
 	r.Counts = f.counts
-	if r.Features = features(b, f, r.Step); r.SetAside != "" {
+	if r.Features = features(b, f, t.batches+int64(t.open.batches)); r.SetAside != "" {
+		t.open.add(s, nil)
 		return r.Features.Validate() // a row that is not a unit vector must not travel
 	}
 	if total != nil {
 		s.Backward(total)
 	}
-	if err := t.optimizer.Step(r.Rate); err != nil {
-		return err
+	if k, wanted := t.momentum.keep(s, f); wanted {
+		t.open.keys = append(t.open.keys, k)
 	}
-	t.momentum.enqueue(s, f)
-	return nil
+	grads, err := t.takeGrads(s)
+	if err == nil {
+		t.open.add(s, grads)
+	}
+	return err
 }
 
 // tryForward computes the losses. Where they are not finite it tries again, and in the end sets the batch aside. A fault

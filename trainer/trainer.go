@@ -18,7 +18,11 @@ type Trainer struct {
 	options    Options
 	optimizer  *torch.AdamW
 	momentum   *momentum // nil: off
-	step       int64
+	step       int64     // steps of the optimiser that are complete
+	batches    int64     // batches of these
+	open       openStep
+	rate       float64 // learning rate of the open step
+	followed   bool    // the momentum encoder has followed the weights for the open step
 }
 
 // New takes over a model with trainable weights and a vocabulary; [Trainer.Free] frees it.
@@ -67,6 +71,9 @@ func (t *Trainer) Model() *model.Model { return t.model }
 // Steps returns the number of steps done.
 func (t *Trainer) Steps() int64 { return t.step }
 
+// Batches returns the number of batches in the steps done.
+func (t *Trainer) Batches() int64 { return t.batches }
+
 // Free frees all tensors, those of the model included.
 func (t *Trainer) Free() {
 	t.freeState()
@@ -77,5 +84,6 @@ func (t *Trainer) freeState() {
 	if t.optimizer != nil {
 		t.optimizer.Free()
 	}
+	t.open.free()
 	t.momentum.free()
 }

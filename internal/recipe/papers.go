@@ -1,7 +1,7 @@
 package recipe
 
 // sizes are what the sizes of an epoch are where neither environment nor recipe sets them.
-var sizes = map[string]string{"LANES": "4", "GROUP_SIZE": "5000000", "BATCH_SIZE": "96"}
+var sizes = map[string]string{"LANES": "4", "GROUP_SIZE": "5000000", "BATCH_SIZE": "96", "STEP_BATCHES": "1"}
 
 // layers are the lists of which each recipe is made; a later list overrides an earlier one.
 var layers = map[string][][]Value{
@@ -51,6 +51,7 @@ var albef = []Value{
 	{Variable: "STRATEGY", Value: "random", Place: "ALBEF 3.5"},
 	{Variable: "EPOCHS", Value: "30", Place: "ALBEF 3.5"},
 	{Variable: "BATCH_SIZE", Value: "64", Place: "ALBEF 3.5: 512 on 8 GPUs, contrasted and mined on each"},
+	{Variable: "STEP_BATCHES", Value: "8", Place: "ALBEF 3.5: 512 on 8 GPUs"},
 	{Variable: "ITC_TARGETS", Value: "distilled", Place: "ALBEF 3.3"},
 	{Variable: "ITC_ALPHA", Value: "0.4", Place: "ALBEF 3.5"},
 	{Variable: "ITC_ALPHA_RAMP_STEPS", epochs: 1, Place: "ALBEF 3.5"},
@@ -75,6 +76,7 @@ var gritVLP = []Value{
 	{Variable: "GRIT_FEATURES", Value: "training", Place: "GRIT-VLP 4.1, phase 1"},
 	{Variable: "EPOCHS", Value: "20", Place: "GRIT-VLP 5.1; MAFA 5.1"},
 	{Variable: "BATCH_SIZE", Value: "96", Place: "GRIT-VLP 5.1; MAFA 5.1"},
+	{Variable: "STEP_BATCHES", Value: "4", Place: "GRIT-VLP 5.1 and MAFA 5.1, released code: 4 GPUs, each with a mini-batch"},
 	{Variable: "SEARCH_SPACE", Value: "960", Place: "GRIT-VLP 5.1"},
 	{Variable: "QUEUE_SIZE", Value: "48000", Place: "GRIT-VLP 5.1"},
 	{Variable: "ITC_TARGETS", Value: "consistency", Place: "GRIT-VLP 4.2, eq. 6"},
@@ -104,6 +106,7 @@ var gpns = []Value{
 	{Variable: "STRATEGY", Value: "gns", Place: "GPN-S 3.4"},
 	{Variable: "GROUP_SIZE", Value: "5000000", Place: "GPN-S 3.5"},
 	{Variable: "BATCH_SIZE", Value: "512", Place: "GPN-S 4.1"},
+	{Variable: "STEP_BATCHES", Value: "1", Place: "GPN-S 4.1: 512 in all"},
 	{Variable: "CLUSTERS", Value: "1000", Place: "GPN-S 4.1"},
 	{Variable: "GNS_CLUSTERS", Value: "40", Place: "GPN-S 4.1"},
 	{Variable: "GNS_PER_CLUSTER", Value: "3", Place: "GPN-S 4.1"},

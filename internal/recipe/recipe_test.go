@@ -37,6 +37,7 @@ func TestEveryRecipeIsItsPapers(t *testing.T) {
 		{"STRATEGY", "GRIT-VLP 4.1, GPN-S 3.4", []string{"random", "random", "grit", "grit", "gns", "gns"}},
 		{"EPOCHS", "GRIT-VLP 5.1, MAFA 5.1, GPN-S 4.1", []string{"30", "30", "20", "20", "30", "50"}},
 		{"BATCH_SIZE", "GRIT-VLP 5.1, MAFA 5.1, GPN-S 4.1", []string{"64", "64", "96", "96", "512", "512"}},
+		{"STEP_BATCHES", "512 in all, 384 in GRIT-VLP and MAFA", []string{"8", "8", "4", "4", "1", "1"}},
 		{"SEARCH_SPACE", "GRIT-VLP 5.1 M=960, MAFA 5.1 M=4800", []string{"", "", "960", "4800", "", ""}},
 		{"QUEUE_SIZE", "GRIT-VLP 5.1 L=48,000", []string{"", "", "48000", "48000", "", ""}},
 		{"ITC_TARGETS", "GRIT-VLP eq. 6, MAFA eq. 5", []string{"distilled", "distilled", "consistency", "smoothed", "distilled", "distilled"}},
@@ -53,9 +54,9 @@ func TestEveryRecipeIsItsPapers(t *testing.T) {
 		{"AUGMENT_MIN_SCALE", "ALBEF 3.5", []string{"0.2", "0.2", "0.2", "0.2", "0.2", "0.2"}},
 		{"AUGMENT_OPS", "ALBEF 3.5", []string{"2", "2", "2", "2", "2", "2"}},
 		{"LR", "ALBEF 3.5", []string{"1e-4", "1e-4", "1e-4", "1e-4", "1e-4", "1e-4"}},
-		// 4 lanes x 5,000,000 pairs: 312,500 steps of 64, 208,333 of 96, 39,062 of 512 are an epoch.
-		{"LR_TOTAL_STEPS", "ALBEF 3.5, GPN-S 4.1", []string{"9375000", "9375000", "6249990", "6249990", "1171860", "1953100"}},
-		{"ITC_ALPHA_RAMP_STEPS", "ALBEF 3.5", []string{"312500", "312500", "", "", "39062", "39062"}},
+		// 4 lanes x 5,000,000 pairs: 39,062 steps of 512 pairs, or 52,083 of 384, are an epoch.
+		{"LR_TOTAL_STEPS", "ALBEF 3.5, GPN-S 4.1", []string{"1171860", "1171860", "1562490", "1562490", "1171860", "1953100"}},
+		{"ITC_ALPHA_RAMP_STEPS", "ALBEF 3.5", []string{"39062", "39062", "", "", "39062", "39062"}},
 	} {
 		for i, name := range columns {
 			if got := values(t, name, nil)[row.variable]; got != row.want[i] {
@@ -66,7 +67,7 @@ func TestEveryRecipeIsItsPapers(t *testing.T) {
 }
 
 func TestStepsFollowTheSizes(t *testing.T) {
-	got := values(t, "albef", map[string]string{"LANES": "2", "GROUP_SIZE": "1000", "BATCH_SIZE": "10"})
+	got := values(t, "albef", map[string]string{"LANES": "2", "GROUP_SIZE": "1000", "BATCH_SIZE": "10", "STEP_BATCHES": "1"})
 	if got["LR_TOTAL_STEPS"] != "6000" || got["ITC_ALPHA_RAMP_STEPS"] != "200" {
 		t.Errorf("%s steps in all and %s of ramp, want 6000 and 200", got["LR_TOTAL_STEPS"], got["ITC_ALPHA_RAMP_STEPS"])
 	}
@@ -88,8 +89,8 @@ func TestOneEpoch(t *testing.T) {
 		{"gpn-s", "TEXTS", "curriculum", map[string]string{"EPOCHS": "4"}},
 		{"gpn-s", "TEXTS", "curriculum", map[string]string{"EPOCHS": "1", "CURRICULUM_EPOCHS": "30"}},
 		{"mafa", "ITC_SOFT_FROM_EPOCH", "0", map[string]string{"EPOCHS": "1"}},
-		{"mafa", "LR_TOTAL_STEPS", "312499", map[string]string{"EPOCHS": "1"}}, // one and a half epochs: the papers' cosine is longer than the run
-		{"albef", "LR_TOTAL_STEPS", "312500", map[string]string{"EPOCHS": "1"}},
+		{"mafa", "LR_TOTAL_STEPS", "78124", map[string]string{"EPOCHS": "1"}}, // one and a half epochs: the papers' cosine is longer than the run
+		{"albef", "LR_TOTAL_STEPS", "39062", map[string]string{"EPOCHS": "1"}},
 	} {
 		if got := values(t, row.recipe, row.environ)[row.variable]; got != row.want {
 			t.Errorf("%s with %v: %s is %q, want %q", row.recipe, row.environ, row.variable, got, row.want)

@@ -132,7 +132,7 @@ func (d *demo) settle() error {
 		"ENCODER_CHECKPOINT": d.weights(), "COND_CHECKPOINT": d.weights(), "TRAIN_INIT": d.weights(),
 		"CHECKPOINT_DIR": d.checkpoints(), "TRAIN_EXIT_AT_END": "true", "CHECKPOINT_EVERY": "500",
 		"GROUP_SIZE": strconv.Itoa(max(perGroup, 2)), "CLUSTERS": "32", "NEIGHBORS_K2": "100", "NOUN_MIN_COUNT": "5",
-		"EPOCHS": strconv.Itoa(d.epochs), "BATCH_SIZE": strconv.Itoa(demoBatch),
+		"EPOCHS": strconv.Itoa(d.epochs), "BATCH_SIZE": strconv.Itoa(demoBatch), "STEP_BATCHES": "1",
 		"QUEUE_SIZE": strconv.Itoa(8 * demoBatch), "SEARCH_SPACE": strconv.Itoa(4 * demoBatch), "GROUPER_WORKERS": "2",
 		"TEXTS": "none", "LR": fmt.Sprint(d.plan.rate), "LR_MIN": fmt.Sprint(d.plan.rate / 20),
 		"LR_WARMUP": fmt.Sprint(d.plan.rate / 10), "LR_WARMUP_STEPS": "20",

@@ -14,12 +14,15 @@ import (
 func TestEpochsAfterKills(t *testing.T) {
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	for name, settings := range map[string]map[string]string{
-		"one epoch": {"EPOCHS": "1", "GROUP_SIZE": "8", "STRATEGY": "random", "TEXTS": "curriculum", "CURRICULUM_EPOCHS": "4"},
+		"one epoch":       {"EPOCHS": "1", "GROUP_SIZE": "8", "STRATEGY": "random", "TEXTS": "curriculum", "CURRICULUM_EPOCHS": "4"},
 		"stream schedule": {"LR_SCHEDULE": "stream", "GROUP_SIZE": "12"},
+		"four batches a step": {
+			"STEP_BATCHES": "4", "LR_SCHEDULE": "stream", "MOMENTUM": "true", "MOMENTUM_QUEUE": "16", "CHECKPOINT_EVERY": "1",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
+						in := setUpPipeline(t, 24)
 			t.Setenv("CHECKPOINT_EVERY", "3")
-			in := setUpPipeline(t, 24)
 			for variable, value := range settings {
 				t.Setenv(variable, value)
 			}

@@ -90,11 +90,13 @@ func (p *process) Step(_ context.Context, b *schemas.ScoredBatch, _ trainer.Inpu
 	if err := p.pass(); err != nil {
 		return nil, err
 	}
-	r := &trainer.Result{Step: p.state.Steps, Features: p.features(b)}
+	r := &trainer.Result{Step: p.state.Steps, Updated: true, Features: p.features(b)}
 	p.state = p.after(b)
 	p.lanes = append(p.lanes, int(b.Group.Lane))
 	return r, p.pass()
 }
+
+func (p *process) Finish(context.Context) (bool, error) { return false, nil }
 
 func (p *process) Steps() int64 { return p.state.Steps }
 

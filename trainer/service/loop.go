@@ -30,6 +30,7 @@ type Step struct {
 // core is what the loop needs of a [trainer.Trainer].
 type core interface {
 	Step(context.Context, *schemas.ScoredBatch, trainer.Input) (*trainer.Result, error)
+	Finish(context.Context) (bool, error)
 	Steps() int64
 	Save(ctx context.Context, folder string, positions json.RawMessage) (path string, err error)
 }
@@ -54,7 +55,8 @@ type loop struct {
 	inOrder   bool          // features appear in the log in the order of their steps
 	dir       string
 	every     int64
-	at        positions
+	at        positions // behind the last complete step
+	open      positions // behind the last batch
 	observe   func(Step)
 	metrics   *metrics
 	watchdog  *stream.Watchdog
@@ -87,6 +89,7 @@ func (l *loop) run(ctx context.Context, f *feed) error {
 		}
 		if f.at.ended() { // and the loop was not cut short with batches read ahead
 			l.lag.at(f.at.clone())
+			return l.finish(working)
 		}
 		return nil
 	})
@@ -116,7 +119,9 @@ func (l *loop) step(ctx context.Context, w work) error {
 	if err != nil {
 		return err
 	}
-	l.trained, l.at = true, w.after
+	if l.open = w.after; result.Updated {
+		l.trained, l.at = true, w.after
+	}
 	l.lag.at(w.after)
 	if err := l.setAside(ctx, w, result); err != nil {
 		return err
@@ -127,6 +132,9 @@ func (l *loop) step(ctx context.Context, w work) error {
 	took := time.Since(started)
 	l.metrics.step(result)
 	l.observe(Step{Lane: w.lane, Result: result, Took: took})
+	if !result.Updated {
+		return nil
+	}
 	if result.Step%reportEvery == 0 {
 		if err := l.report(ctx, result, took); err != nil {
 			return err
@@ -136,6 +144,15 @@ func (l *loop) step(ctx context.Context, w work) error {
 		return l.checkpoint(ctx)
 	}
 	return nil
+}
+
+// finish completes a step for which no more batches come.
+func (l *loop) finish(ctx context.Context) error {
+	completed, err := l.core.Finish(ctx)
+	if completed && err == nil {
+		l.trained, l.at = true, l.open
+	}
+	return err
 }
 
 // setAside records that nothing was learned from a batch. Its features still travel, since the next epoch waits for them.

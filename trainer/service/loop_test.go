@@ -46,10 +46,12 @@ type scripted struct {
 }
 
 func (s *scripted) Step(_ context.Context, b *schemas.ScoredBatch, _ trainer.Input) (*trainer.Result, error) {
-	r := &trainer.Result{Step: s.steps, SetAside: s.setAside(s.steps), Features: schemas.FeatureBlock{Group: b.Group}}
+	r := &trainer.Result{Step: s.steps, Updated: true, SetAside: s.setAside(s.steps), Features: schemas.FeatureBlock{Group: b.Group}}
 	s.steps++
 	return r, nil
 }
+
+func (s *scripted) Finish(context.Context) (bool, error) { return false, nil }
 
 func (s *scripted) Steps() int64 { return s.steps }
 

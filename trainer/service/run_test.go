@@ -120,7 +120,7 @@ func TestRunKeepsToItsLog(t *testing.T) {
 func TestRunOfNewWeights(t *testing.T) {
 	log := testLogs(t)("exp")
 	putScored(t, log, 0, 1, 2)
-	environ := map[string]string{"TRAIN_INIT": firstWeights(t), "BUCKET_ROOTS": "file://" + t.TempDir()}
+	environ := map[string]string{"TRAIN_INIT": firstWeights(t), "BUCKET_ROOTS": "file://" + t.TempDir(), "STEP_BATCHES": "1"}
 	for _, c := range []struct {
 		from string
 		want string // name of the last checkpoint

@@ -24,6 +24,10 @@
 //
 // The trainer follows what is written down, whatever the setting is.
 //
+// With STEP_BATCHES above 1, the steps of this order are batches: the order is one of batches, and so are the numbers in
+// feature blocks. A checkpoint lies between two steps of the optimiser. The batches of an open step come again, and their
+// features are in the log already.
+//
 // # What a checkpoint belongs to
 //
 // Positions have a meaning in one log alone. A checkpoint names its namespace and cluster, and the last record that was
@@ -79,7 +83,7 @@ func RunObserved(ctx context.Context, tools device.Tools, s Settings, observe fu
 	if err != nil {
 		return err
 	}
-	trail, err := openTrail(ctx, log, s, at, core.Steps(), last)
+	trail, err := openTrail(ctx, log, s, at, core.Batches(), last)
 	if err != nil {
 		return fmt.Errorf("CHECKPOINT_DIR is %q: %w", s.Dir, err)
 	}
@@ -94,7 +98,7 @@ func RunObserved(ctx context.Context, tools device.Tools, s Settings, observe fu
 	}
 	l.lag.at(at.clone())
 	err = l.run(ctx, &feed{
-		log: log, publisher: publisher, order: s.Order, trail: trail, at: at.clone(), step: core.Steps(),
+		log: log, publisher: publisher, order: s.Order, trail: trail, at: at.clone(), step: core.Batches(),
 		load: load.load, masked: masked, metrics: metrics, watchdog: watchdog,
 	})
 	if err == nil && !s.ExitAtEnd {

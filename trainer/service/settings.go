@@ -77,6 +77,7 @@ type Core struct {
 	MaskProbability float64            `env:"MLM_PROBABILITY" envDefault:"0.5" desc:"probability that a token is masked: 0.5 in GRIT-VLP and MAFA, 0.15 in ALBEF"`
 	MLMDistill      float64            `env:"MLM_DISTILL" envDefault:"0" desc:"share of MLM's loss that follows the momentum model's distribution: 0.4 in ALBEF and TCL; needs MOMENTUM=true"`
 	ITMNegatives    trainer.Negatives  `env:"ITM_NEGATIVES" envDefault:"hardest" desc:"how ITM finds a negative among the candidates: hardest (GRIT-VLP, MAFA), multinomial (ALBEF, TCL) or random"`
+	StepBatches     int                `env:"STEP_BATCHES" envDefault:"4" desc:"mini-batches whose mean gradient makes a step of the optimiser, a power of two: 4 of 96 as on the GPUs of GRIT-VLP and MAFA, 8 of 64 in ALBEF; LR_*, ITC_ALPHA_RAMP_STEPS and CHECKPOINT_EVERY count such steps"`
 	Tries           int                `env:"LOSS_TRIES" envDefault:"3" desc:"tries of a batch whose loss is not a finite number; then it is set aside with its reason, and training goes on"`
 	Uni             trainer.UniReading `env:"UNI_READING" envDefault:"infonce" desc:"reading of GPN-S eq. 10: infonce, printed or with_pos"`
 	Momentum        Momentum
@@ -91,7 +92,7 @@ func (c Core) options() trainer.Options {
 	return trainer.Options{
 		ITCWeight: c.ITCWeight, ITMWeight: c.ITMWeight, MLMWeight: c.MLMWeight, UniWeight: c.UniWeight,
 		ITC: trainer.ITCOptions(c.ITC), ECM: trainer.ECMOptions(c.ECM), Dropout: c.Dropout, MaskProbability: c.MaskProbability,
-		MLMDistill: c.MLMDistill, ITMNegatives: c.ITMNegatives, Tries: c.Tries, Uni: c.Uni,
+		MLMDistill: c.MLMDistill, ITMNegatives: c.ITMNegatives, StepBatches: c.StepBatches, Tries: c.Tries, Uni: c.Uni,
 		Momentum: trainer.MomentumOptions(c.Momentum), AdamW: trainer.AdamWOptions(c.AdamW), Schedule: trainer.Schedule(c.Schedule),
 	}
 }
@@ -140,7 +141,7 @@ type Schedule struct {
 	Min          float64              `env:"LR_MIN" envDefault:"1e-5" desc:"learning rate at the end"`
 	WarmupRate   float64              `env:"LR_WARMUP" envDefault:"1e-5" desc:"learning rate of the first step"`
 	WarmupSteps  int64                `env:"LR_WARMUP_STEPS" envDefault:"2000" desc:"steps of warm-up; updates of the rate with LR_SCHEDULE=reference, where the papers have 20"`
-	TotalSteps   int64                `env:"LR_TOTAL_STEPS" envDefault:"6249990" desc:"LR_SCHEDULE=cosine: step that reaches LR_MIN; later ones stay there. The recipe derives it from its epochs, LANES, GROUP_SIZE and BATCH_SIZE"`
+	TotalSteps   int64                `env:"LR_TOTAL_STEPS" envDefault:"1562490" desc:"LR_SCHEDULE=cosine: step that reaches LR_MIN; later ones stay there. The recipe derives it from its epochs, LANES, GROUP_SIZE, BATCH_SIZE and STEP_BATCHES"`
 	Epochs       int64                `env:"LR_EPOCHS" envDefault:"30" desc:"LR_SCHEDULE=reference: length of the cosine in epochs"`
 	EpochSteps   int64                `env:"LR_EPOCH_STEPS" envDefault:"10000" desc:"LR_SCHEDULE=reference: steps of an epoch"`
 	WarmupStride int64                `env:"LR_WARMUP_STRIDE" envDefault:"100" desc:"LR_SCHEDULE=reference: iterations between two updates of the warm-up"`

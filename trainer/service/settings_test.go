@@ -21,7 +21,8 @@ func TestDefaults(t *testing.T) {
 	want := trainer.MAFA()
 	want.Seed = 7
 	want.ITC.SoftFromEpoch = 0           // the encoder groups epoch 0, which the code of MAFA leaves at random
-	want.Schedule.TotalSteps = 6_249_990 // the recipe's epochs of the default group and batch
+	want.StepBatches = 4                 // of 96, as on the four GPUs of the paper
+	want.Schedule.TotalSteps = 1_562_490 // the recipe's epochs of the default group and batch
 	if err != nil || s.Options() != want {
 		t.Errorf("%v; the settings give %+v, want %+v", err, s.Options(), want)
 	}
@@ -109,6 +110,8 @@ func TestProblemsNameVariables(t *testing.T) {
 		"RANK is 0 of WORLD_SIZE 0, want 0 of 1: trainers do not share gradients, so each would train a model of its own": {"WORLD_SIZE": "0"},
 		`TRAIN_FROM is "end", want "start" or "now"`:                         {"TRAIN_FROM": "end"},
 		`ITM_NEGATIVES is "near", want "hardest", "multinomial" or "random"`: {"ITM_NEGATIVES": "near"},
+		"STEP_BATCHES is 6, want 1, 2, 4, 8 or another power of two":         {"STEP_BATCHES": "6"},
+		"STEP_BATCHES is 0, want 1, 2, 4, 8 or another power of two":         {"STEP_BATCHES": "0"},
 		"LOSS_TRIES is 0, want at least 1":                                   {"LOSS_TRIES": "0"},
 		"MLM_DISTILL is 0.4, which needs MOMENTUM=true":                      {"MLM_DISTILL": "0.4"},
 		"ITC_TRIPLE needs MOMENTUM=true":                                     {"ITC_TRIPLE": "true"},

@@ -43,7 +43,7 @@ type stack struct {
 func settings(data string) []string {
 	return append(os.Environ(),
 		"COMPOSE_PROJECT_NAME=pairstream-test", "DATA="+data, "KAFKA_PORT="+kafkaPort, "LANES="+strconv.Itoa(lanes),
-		"VERSION="+version, "REVISION=1234567", "GROUP_SIZE=400", "EPOCHS="+strconv.Itoa(epochs), "BATCH_SIZE=16", "QUEUE_SIZE=128", "SEARCH_SPACE=64", "BOOTSTRAP_STEPS=20",
+		"VERSION="+version, "REVISION=1234567", "GROUP_SIZE=400", "EPOCHS="+strconv.Itoa(epochs), "BATCH_SIZE=16", "STEP_BATCHES=1", "QUEUE_SIZE=128", "SEARCH_SPACE=64", "BOOTSTRAP_STEPS=20",
 		"DOCKER_BUILDKIT="+os.Getenv("DOCKER_BUILDKIT"))
 }
 

@@ -1,0 +1,147 @@
+package trainer
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// openStep holds the batches of a step that is not complete: their gradients and momentum keys.
+//
+// Gradients are added along a binary tree over the step's batches: 0 and 1, 2 and 3, then both sums, and so on. The tree
+// is the same however many processes share the batches out in runs of equal length, so that the weights are as well. It
+// takes one copy of the gradients for each level. A batch that was set aside has no leaf; its sibling takes the place of
+// their sum.
+type openStep struct {
+	batches int // that were taken
+	learned int // those of them that were not set aside
+	sums    []partialSum
+	keys    []batchKeys
+}
+
+// partialSum is the sum of the gradients of some batches in a row.
+type partialSum struct {
+	batches int
+	grads   []*torch.Tensor // by parameter; nil: none
+}
+
+// batchKeys are the momentum keys of a batch, which enter the queue when the step is complete.
+type batchKeys struct {
+	image, text *torch.Tensor // [N, E]
+	ids         []schemas.ImageID
+}
+
+// add takes the gradients of the next batch; nil: it was set aside. It frees what it has summed up.
+func (o *openStep) add(s *torch.Scope, grads []*torch.Tensor) {
+	o.batches++
+	if grads != nil {
+		o.learned++
+	}
+	o.sums = append(o.sums, partialSum{1, grads})
+	for n := len(o.sums); n > 1 && o.sums[n-1].batches == o.sums[n-2].batches; n = len(o.sums) {
+		o.merge(s)
+	}
+}
+
+// merge adds the last two sums, the earlier one first.
+func (o *openStep) merge(s *torch.Scope) {
+	n := len(o.sums)
+	left, right := o.sums[n-2], o.sums[n-1]
+	sum := partialSum{batches: left.batches + right.batches, grads: left.grads}
+	if left.grads == nil {
+		sum.grads = right.grads
+	}
+	if left.grads != nil && right.grads != nil {
+		s.NoGrad(func() {
+			for i, a := range left.grads {
+				sum.grads[i] = sumOf(s, a, right.grads[i])
+			}
+		})
+	}
+	o.sums = append(o.sums[:n-2], sum)
+}
+
+// sumOf adds two gradients and frees them. A parameter that has none on one side keeps that of the other.
+func sumOf(s *torch.Scope, a, b *torch.Tensor) *torch.Tensor {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	sum := s.Keep(s.Add(a, b))
+	a.Free()
+	b.Free()
+	return sum
+}
+
+// free forgets everything.
+func (o *openStep) free() {
+	for _, sum := range o.sums {
+		for _, g := range sum.grads {
+			g.Free()
+		}
+	}
+	for _, k := range o.keys {
+		k.image.Free()
+		k.text.Free()
+	}
+	*o = openStep{}
+}
+
+// takeGrads takes the gradients out of the parameters, unless the step has this batch alone.
+func (t *Trainer) takeGrads(s *torch.Scope) ([]*torch.Tensor, error) {
+	if t.options.StepBatches == 1 {
+		return []*torch.Tensor{}, nil
+	}
+	params := t.model.Params()
+	grads := make([]*torch.Tensor, len(params))
+	for i, p := range params {
+		if g := s.Grad(p.Tensor); g != nil {
+			grads[i] = s.Keep(g)
+		}
+	}
+	return grads, t.optimizer.ZeroGrad()
+}
+
+// complete ends the open step: the optimiser takes the mean of its gradients, and its keys enter the queue. A step whose
+// batches were all set aside changes no weight.
+func (t *Trainer) complete(s *torch.Scope, rate float64) error {
+	o := &t.open
+	for len(o.sums) > 1 {
+		o.merge(s)
+	}
+	if o.learned > 0 {
+		for i, g := range o.sums[0].grads { // a step of one batch has left them where the optimiser looks
+			if g != nil {
+				// The gradient of the sum of p * mean is the mean, to the bit.
+				s.Backward(s.SumAll(s.Mul(t.model.Params()[i].Tensor, s.MulScalar(g, 1/float64(o.learned)))))
+			}
+		}
+		if err := t.optimizer.Step(rate); err != nil {
+			return err
+		}
+	}
+	for _, k := range o.keys {
+		t.momentum.push(s, k)
+	}
+	t.step++
+	t.batches += int64(o.batches)
+	t.followed = false
+	o.free()
+	return nil
+}
+
+// Finish ends a step that has too few batches, when no more come. It returns whether there was one.
+func (t *Trainer) Finish(ctx context.Context) (bool, error) {
+	if t.open.batches == 0 {
+		return false, nil
+	}
+	err := t.worker.Do(ctx, func(s *torch.Scope) error { return t.complete(s, t.rate) })
+	if err != nil {
+		return true, fmt.Errorf("completing step %d with %d of %d batches: %w", t.step, t.open.batches, t.options.StepBatches, err)
+	}
+	return true, nil
+}
