@@ -38,6 +38,10 @@ func (l *Lane) addHeld(ctx context.Context, held **Input, add func(context.Conte
 // lead back to before this group.
 func (l *Lane) setAside(why string) error {
 	group := l.members.manifest.Group
+	if len(l.window) > 0 { // whose options stay
+		l.groupState, l.stage = groupState{}, readGroup
+		return &SetAsideError{group, why}
+	}
 	l.end(l.options)
 	if l.BetweenGroups() {
 		l.options = l.next

@@ -33,8 +33,9 @@ func BenchmarkEpoch(b *testing.B) {
 		b.Run(string(strategy), func(b *testing.B) {
 			o := Defaults()
 			o.Strategy, o.Epochs, o.Workers = strategy, 1, runtime.GOMAXPROCS(0)
-			lane := Lane{options: o, lane: testLane, members: benchMembers(n)}
+			lane := Lane{options: o, lane: testLane, groupState: groupState{members: benchMembers(n)}}
 			lane.features = lane.members.vectors
+			lane.join()
 			for b.Loop() {
 				if err := lane.emitEpoch(context.Background(), func(schemas.Record) error { return nil }); err != nil {
 					b.Fatal(err)

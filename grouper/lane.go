@@ -19,6 +19,9 @@ type Emit func(schemas.Record) error
 //  4. features, for GRIT on training features only: a block for each batch of the epoch before; then it emits the
 //     batches of the next epoch, and so on until the last. Other strategies emit all epochs at once.
 //
+// With [OrderLane] it does the first three for every group of a window, and then the last for epoch 1 of every group, for
+// epoch 2 of every group, and so on. What is said of a group below is then true of a window.
+//
 // Records of an earlier group, or features of an earlier epoch, are passed over, so the features of a group's last epoch
 // need not be read before the next group. Between groups a Lane holds nothing: started anew at the same positions of its
 // topics it emits the same records.
@@ -31,12 +34,16 @@ type Lane struct {
 	lane    int32
 	stage   stage
 	last    int64 // sequence number of the last group that was begun; -1: none
-	members *members
 
-	epoch    int      // the epoch that is planned next, or whose features are being read
-	plan     Plan     // of the epoch before
-	block    int      // feature blocks read of the epoch before
-	features *vectors // the features that the next plan uses
+	groupState     // in memory
+	epoch      int // the epoch that is planned next, or whose features are being read
+	block      int // feature blocks read of the epoch before
+
+	window []windowGroup
+	at     int           // the group of the window that is in memory
+	final  bool          // no group follows the window's last
+	seal   *schemas.Seal // that has ended the window
+	store  Store         // nil: the window is in memory
 
 	// The first records of a later group, which came where the open one lacks some.
 	heldChunk, heldEmbedding *Input
@@ -96,7 +103,7 @@ func (l *Lane) Needs() schemas.Topic {
 
 // BetweenGroups says whether the lane holds nothing of any group: a place to start again from.
 func (l *Lane) BetweenGroups() bool {
-	return l.stage == readGroup && l.heldChunk == nil && l.heldEmbedding == nil
+	return l.stage == readGroup && len(l.window) == 0 && l.heldChunk == nil && l.heldEmbedding == nil
 }
 
 // WaitsFor says what the next record has to be, for people who wonder why a lane stands still.
@@ -133,13 +140,16 @@ func (l *Lane) Add(ctx context.Context, in Input, emit Emit) error {
 func (l *Lane) addGroup(ctx context.Context, record schemas.Record, emit Emit) error {
 	switch r := record.(type) {
 	case *schemas.Seal:
+		if len(l.window) > 0 {
+			return l.close(ctx, r, emit)
+		}
 		return emit(&schemas.Seal{Final: r.Final, Note: r.Note})
 	case *schemas.Group:
 		if r.Group.Lane != l.lane || r.Group.Seq <= l.last {
 			return unexpected("manifest of group %s in lane %d after group %d", r.Group, l.lane, l.last)
 		}
 		l.last = r.Group.Seq
-		l.members = newMembers(r)
+		l.members, l.epoch = newMembers(r), 0
 		l.stage = readChunks
 		return l.addHeld(ctx, &l.heldChunk, l.addChunk, emit)
 	default:
@@ -147,9 +157,12 @@ func (l *Lane) addGroup(ctx context.Context, record schemas.Record, emit Emit) e
 	}
 }
 
-// end forgets the open group.
+// end forgets the open window.
 func (l *Lane) end(options Options) {
-	*l = Lane{options: options, next: l.next, lane: l.lane, last: l.last, heldChunk: l.heldChunk, heldEmbedding: l.heldEmbedding}
+	*l = Lane{
+		options: options, next: l.next, lane: l.lane, last: l.last, store: l.store,
+		heldChunk: l.heldChunk, heldEmbedding: l.heldEmbedding,
+	}
 }
 
 func (l *Lane) addChunk(ctx context.Context, in Input, emit Emit) error {
@@ -195,6 +208,7 @@ func (l *Lane) addEmbedding(ctx context.Context, in Input, emit Emit) error {
 			return nil
 		}
 		l.features = l.members.vectors
+		l.join()
 		return l.emitEpochs(ctx, emit)
 	default:
 		return l.misplaced(in.Record)
@@ -206,7 +220,10 @@ func (l *Lane) addFeatures(ctx context.Context, record schemas.Record, emit Emit
 	if !ok {
 		return l.misplaced(record)
 	}
-	if open, err := l.isOpen(f.Group); !open {
+	if f.Group.Lane == l.lane && f.Group.Seq < l.window[0].number {
+		return nil
+	}
+	if _, err := l.isOpen(f.Group); err != nil {
 		return err
 	}
 	if int(f.Epoch) < l.epoch-1 {
@@ -232,9 +249,9 @@ func (l *Lane) addFeatures(ctx context.Context, record schemas.Record, emit Emit
 // checkFeatures makes sure that a block is that of the next batch. A trainer that could not use a sample leaves it out:
 // the pair keeps the features of the epoch before, or zeros, which are like nothing else.
 func (l *Lane) checkFeatures(f *schemas.FeatureBlock) error {
-	if int(f.Epoch) != l.epoch-1 || int(f.Sequence) != l.block {
-		return unexpected("features of batch %d of epoch %d of group %s, want batch %d of epoch %d",
-			f.Sequence, f.Epoch, f.Group, l.block, l.epoch-1)
+	if want := l.members.manifest.Group; f.Group != want || int(f.Epoch) != l.epoch-1 || int(f.Sequence) != l.block {
+		return unexpected("features of batch %d of epoch %d of group %s, want batch %d of epoch %d of group %s",
+			f.Sequence, f.Epoch, f.Group, l.block, l.epoch-1, want)
 	}
 	if l.features != nil && int(f.Dim) != l.features.dim {
 		return unexpected("features of batch %d of epoch %d of group %s have %d values, those before them %d",
@@ -266,41 +283,16 @@ func (l *Lane) misplaced(record schemas.Record) error {
 	return unexpected("%s where the lane reads %s", record.Schema(), l.Needs())
 }
 
-// emitEpochs emits the epochs for which everything is there, and closes the group after its last.
-func (l *Lane) emitEpochs(ctx context.Context, emit Emit) error {
-	for {
-		if err := l.emitEpoch(ctx, emit); err != nil {
-			return fmt.Errorf("grouping epoch %d of group %s: %w", l.epoch, l.members.manifest.Group, err)
-		}
-		l.epoch++
-		if l.epoch == l.options.Epochs {
-			l.end(l.next)
-			return nil
-		}
-		if l.options.needsFeatures(l.epoch) {
-			if l.epoch == 1 {
-				l.members.vectors, l.features = nil, nil // the encoder's are not used again
-			}
-			l.block = 0
-			l.stage = readFeatures
-			return nil
-		}
-	}
-}
-
 func (l *Lane) emitEpoch(ctx context.Context, emit Emit) error {
 	key := Key{l.options.Seed, l.members.manifest.Group, l.epoch}
 	plan, err := l.makePlan(ctx, key)
 	if err != nil {
-		return err
+		return fmt.Errorf("grouping epoch %d of group %s: %w", l.epoch, key.Group, err)
 	}
 	l.plan = plan
 	maker := batchMaker{
 		options: l.options, key: key, members: l.members, plan: plan,
-		alpha: l.options.alpha(l.progress(), l.members.manifest, l.members.similarity),
-	}
-	if l.members.manifest.Final {
-		maker.left = int64(l.options.Epochs-l.epoch) * int64(plan.Batches())
+		alpha: l.options.alpha(l.progress(), l.members.manifest, l.members.similarity), left: l.left(),
 	}
 	if l.options.Candidates > 0 {
 		maker.features = l.features
@@ -308,19 +300,13 @@ func (l *Lane) emitEpoch(ctx context.Context, emit Emit) error {
 	for i := range plan.Batches() {
 		batch, err := maker.batch(ctx, i)
 		if err != nil {
-			return fmt.Errorf("making batch %d: %w", i, err)
+			return fmt.Errorf("making batch %d of epoch %d of group %s: %w", i, l.epoch, key.Group, err)
 		}
 		if err := emit(batch); err != nil {
-			return fmt.Errorf("emitting batch %d: %w", i, err)
+			return fmt.Errorf("emitting batch %d of epoch %d of group %s: %w", i, l.epoch, key.Group, err)
 		}
 	}
 	return nil
-}
-
-// progress returns how many epochs the lane's earlier groups and the open one have behind them. It follows from the
-// group's number alone, so that a lane that starts anew counts as before.
-func (l *Lane) progress() int64 {
-	return l.members.manifest.Group.Seq*int64(l.options.Epochs) + int64(l.epoch)
 }
 
 func (l *Lane) makePlan(ctx context.Context, key Key) (Plan, error) {

@@ -46,6 +46,9 @@ type Options struct {
 	Epochs    int // E: times that a group is trained on
 	BatchSize int // N: pairs of a mini-batch
 
+	EpochOrder  EpochOrder
+	EpochGroups int // W of OrderLane: groups of a window
+
 	QueueSize       int    // L of GRIT: pairs collected before they are grouped; 0: the whole group
 	SearchSpace     int    // M of GRIT: pairs of a walk; 0: the whole queue
 	StartAsReleased bool   // see [GRITRule]
@@ -67,7 +70,7 @@ type Options struct {
 // with s = 3 of GPN-S. The number of epochs is MAFA's 20. Captions stay as they are, as in GRIT-VLP and MAFA.
 func Defaults() Options {
 	return Options{
-		Strategy: StrategyGRIT, Epochs: 20, BatchSize: 96,
+		Strategy: StrategyGRIT, Epochs: 20, BatchSize: 96, EpochOrder: OrderGroup, EpochGroups: 1,
 		QueueSize: 48_000, SearchSpace: 4_800, Features: SourceTraining,
 		Clusters: 8, PerCluster: 3,
 		Candidates: 2, Texts: TextNone, Workers: 1,
@@ -89,6 +92,10 @@ func (o Options) Validate() error {
 		"%s is %q, want curriculum, share, all or none", invalid.Field("Texts"), o.Texts)
 	if o.Texts == TextShare {
 		invalid.Within(&l, "TextShare", o.TextShare, 0, 1)
+	}
+	l.Want(slices.Contains([]EpochOrder{OrderGroup, OrderLane, ""}, o.EpochOrder), "%s is %q, want group or lane", invalid.Field("EpochOrder"), o.EpochOrder)
+	if o.EpochOrder == OrderLane {
+		invalid.AtLeast(&l, "EpochGroups", o.EpochGroups, 1)
 	}
 	o.validateCurriculum(&l)
 	invalid.AtLeast(&l, "Workers", o.Workers, 1)

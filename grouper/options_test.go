@@ -35,6 +35,8 @@ func TestValidate(t *testing.T) {
 		"curriculum of three":      {func(o *Options) { o.Texts, o.CurriculumEpochs = TextCurriculum, 3 }, "Texts is curriculum over 3 epochs, want at least 4"},
 		"curriculum over groups":   {func(o *Options) { o.Texts, o.Epochs, o.CurriculumEpochs = TextCurriculum, 1, 4 }, ""},
 		"curriculum of less":       {func(o *Options) { o.CurriculumEpochs = -1 }, "CurriculumEpochs is -1"},
+		"order of epochs":          {func(o *Options) { o.EpochOrder = "pair" }, `EpochOrder is "pair", want group or lane`},
+		"window of no groups":      {func(o *Options) { o.EpochOrder, o.EpochGroups = OrderLane, 0 }, "EpochGroups is 0, want at least 1"},
 		"no workers":               {func(o *Options) { o.Workers = 0 }, "Workers is 0"},
 		"features":                 {func(o *Options) { o.Features = "momentum" }, `Features is "momentum"`},
 		"queue of no spaces":       {func(o *Options) { o.QueueSize = 5000 }, "QueueSize (L) is 5000, want a multiple of SearchSpace, 4800"},

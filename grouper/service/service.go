@@ -18,7 +18,7 @@ func Run(ctx context.Context, log *stream.Log, i *service.Instruments, s Setting
 		Name:     Name,
 		Inputs:   []schemas.Topic{schemas.Groups, schemas.Neighbors, schemas.Embeddings, schemas.Features},
 		Outputs:  []schemas.Topic{schemas.Batches},
-		New:      newFactory(s.Options(), i),
+		New:      newFactory(s.Options(), s.SpoolDir, i),
 		Counters: i.Counters(),
 	})
 }

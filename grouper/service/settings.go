@@ -9,8 +9,9 @@ import (
 
 // Settings are those of the grouper.
 type Settings struct {
-	Run  service.Run
-	Core Core
+	Run      service.Run
+	Core     Core
+	SpoolDir string `env:"GROUPER_SPOOL_DIR" desc:"EPOCH_ORDER=lane: folder for the groups that wait for their next epoch, without names; empty: the system's for temporary files"`
 }
 
 // Options returns what the core is told.
@@ -35,6 +36,9 @@ type Core struct {
 	Strategy  grouper.Strategy `env:"STRATEGY" envDefault:"grit" desc:"how mini-batches are formed: random, grit (GRIT-VLP) or gns (GPN-S)"`
 	Epochs    int              `env:"EPOCHS" envDefault:"20" desc:"E: times that a group is trained on"`
 	BatchSize int              `env:"BATCH_SIZE" envDefault:"96" desc:"N: pairs of a mini-batch"`
+
+	EpochOrder  grouper.EpochOrder `env:"EPOCH_ORDER" envDefault:"group" desc:"group: all epochs of a group, then the next; lane: epoch by epoch over EPOCH_GROUPS groups of a lane"`
+	EpochGroups int                `env:"EPOCH_GROUPS" envDefault:"1" desc:"W of EPOCH_ORDER=lane: groups that go through their epochs together; a seal ends them earlier"`
 
 	QueueSize       int            `env:"QUEUE_SIZE" envDefault:"48000" desc:"L of grit: pairs collected before they are grouped; 0: the whole group"`
 	SearchSpace     int            `env:"SEARCH_SPACE" envDefault:"4800" desc:"M of grit: pairs of a walk; 0: the whole queue"`

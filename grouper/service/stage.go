@@ -1,7 +1,7 @@
 // Package service is the grouper as a service: it feeds a lane's groups, neighbours, embeddings and features to the core
 // in the order in which the core asks for them, and writes batches.
 //
-// A crash takes a lane back to the start of its group: every batch carries the mark of the place before the group's
+// A crash takes a lane back to the start of its group, or of its window with EPOCH_ORDER=lane: every batch carries the mark of the place before the group's
 // manifest, and the core, given the same records again, makes the same batches. The mark holds the options that the group
 // was begun with. A new owner with other options finishes that group with the old ones, and makes the next with its own.
 //
@@ -26,9 +26,10 @@ type stage struct {
 	instruments *service.Instruments
 	start       stream.Mark   // of the group in hand
 	manifest    stream.Record // of the group in hand
+	spool       *spool
 }
 
-func newFactory(o grouper.Options, instruments *service.Instruments) stream.Factory {
+func newFactory(o grouper.Options, spoolDir string, instruments *service.Instruments) stream.Factory {
 	return func(lane int, state []byte) (stream.Stage, error) {
 		core, err := grouper.NewLane(o, lane)
 		if err != nil {
@@ -46,7 +47,9 @@ func newFactory(o grouper.Options, instruments *service.Instruments) stream.Fact
 				instruments.Log.Warn("an open group keeps the settings that it was begun with", keyLane, lane, keyBegunWith, string(state))
 			}
 		}
-		return &stage{core: core, instruments: instruments}, nil
+		s := &stage{core: core, instruments: instruments, spool: &spool{dir: spoolDir}}
+		core.KeepIn(s.spool)
+		return s, nil
 	}
 }
 
@@ -120,7 +123,7 @@ func (s *stage) Process(ctx context.Context, rec stream.Record, out stream.Outpu
 func (s *stage) resume(made schemas.Record, rec stream.Record, out stream.Output) stream.Mark {
 	switch b := made.(type) {
 	case *schemas.Batch:
-		if int(b.Epoch) < s.core.Options().Epochs-1 || b.Sequence < b.Batches-1 {
+		if !s.core.Ends(b) {
 			return s.start
 		}
 	case *schemas.Seal:
@@ -130,6 +133,9 @@ func (s *stage) resume(made schemas.Record, rec stream.Record, out stream.Output
 	}
 	return out.After(rec, nil)
 }
+
+// Close implements [io.Closer].
+func (s *stage) Close() error { return s.spool.Clear() }
 
 // Flush implements [stream.Stage]; nothing is held back.
 func (s *stage) Flush(context.Context, stream.Output) error { return nil }

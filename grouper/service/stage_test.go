@@ -36,7 +36,7 @@ func spec(t *testing.T, o grouper.Options) stream.StageSpec {
 	return stream.StageSpec{
 		Name:    Name,
 		Inputs:  []schemas.Topic{schemas.Groups, schemas.Neighbors, schemas.Embeddings, schemas.Features},
-		Outputs: []schemas.Topic{schemas.Batches}, New: newFactory(o, instruments),
+		Outputs: []schemas.Topic{schemas.Batches}, New: newFactory(o, t.TempDir(), instruments),
 	}
 }
 
@@ -135,6 +135,45 @@ func TestNoCrashChangesABatch(t *testing.T) {
 			}
 			for limit := range want {
 				l := newLog(t)
+				if !l.Run(spec(t, o), limit) {
+					t.Fatalf("the owner did not die before record %d", limit)
+				}
+				l.Run(spec(t, o), 4)
+				l.Run(spec(t, o), -1)
+				if !slices.EqualFunc(l.Values(schemas.Batches), want, bytes.Equal) {
+					t.Errorf("a crash before record %d changed the records", limit)
+				}
+			}
+		})
+	}
+}
+
+// TestNoCrashChangesAWindow does the same with five groups in windows of three. The second window is ended by a seal.
+func TestNoCrashChangesAWindow(t *testing.T) {
+	for name, change := range map[string]func(*grouper.Options){
+		"grit":   func(*grouper.Options) {},
+		"random": func(o *grouper.Options) { o.Strategy = grouper.StrategyRandom },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := testOptions()
+			o.EpochOrder, o.EpochGroups = grouper.OrderLane, 3
+			change(&o)
+			fresh := func() *onelane.Log {
+				l := onelane.New(t, testLane)
+				for seq, n := range []int{19, 8, 11, 9, 17} {
+					addGroup(t, l, int64(seq), n)
+				}
+				l.Append(schemas.Groups, &schemas.Seal{Final: true})
+				return train(l)
+			}
+			whole := fresh()
+			whole.Run(spec(t, o), -1)
+			want := whole.Values(schemas.Batches)
+			if n := 3*(3+1+2+2+3) + 1; len(want) != n {
+				t.Fatalf("%d records, want %d", len(want), n)
+			}
+			for limit := range want {
+				l := fresh()
 				if !l.Run(spec(t, o), limit) {
 					t.Fatalf("the owner did not die before record %d", limit)
 				}
@@ -257,7 +296,7 @@ func TestOptionsInMarks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"Seed":3,"Strategy":"grit","Epochs":3,"BatchSize":8,"QueueSize":16,"SearchSpace":16,"StartAsReleased":false,` +
+	const want = `{"Seed":3,"Strategy":"grit","Epochs":3,"BatchSize":8,"EpochOrder":"","EpochGroups":0,"QueueSize":16,"SearchSpace":16,"StartAsReleased":false,` +
 		`"Features":"training","Clusters":2,"PerCluster":2,"Candidates":2,"Texts":"curriculum","TextShare":0,"CurriculumEpochs":5,"Workers":0}`
 	if string(got) != want {
 		t.Errorf("options are written as\n%s\nwant\n%s", got, want)

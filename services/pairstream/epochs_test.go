@@ -16,12 +16,15 @@ func TestEpochsAfterKills(t *testing.T) {
 	for name, settings := range map[string]map[string]string{
 		"one epoch":       {"EPOCHS": "1", "GROUP_SIZE": "8", "STRATEGY": "random", "TEXTS": "curriculum", "CURRICULUM_EPOCHS": "4"},
 		"stream schedule": {"LR_SCHEDULE": "stream", "GROUP_SIZE": "12"},
+		"lane by lane": {
+			"EPOCH_ORDER": "lane", "EPOCH_GROUPS": "3", "GROUP_SIZE": "8", "EPOCHS": "4", "TEXTS": "curriculum", "LR_SCHEDULE": "stream",
+		},
 		"four batches a step": {
 			"STEP_BATCHES": "4", "LR_SCHEDULE": "stream", "MOMENTUM": "true", "MOMENTUM_QUEUE": "16", "CHECKPOINT_EVERY": "1",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-						in := setUpPipeline(t, 24)
+			in := setUpPipeline(t, 24)
 			t.Setenv("CHECKPOINT_EVERY", "3")
 			for variable, value := range settings {
 				t.Setenv(variable, value)

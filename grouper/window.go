@@ -1,0 +1,196 @@
+package grouper
+
+import (
+	"context"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// EpochOrder is the order in which the epochs of a lane's groups are trained on.
+type EpochOrder string
+
+// The orders. The empty text stands for the first one.
+const (
+	OrderGroup EpochOrder = "group" // all epochs of a group, then the next group
+	// OrderLane goes through windows of [Options.EpochGroups] groups, fewer where a seal ends one: epoch 0 of every group
+	// in it, then epoch 1 of every group, and so on. It is the papers' order for a data set that is a window.
+	OrderLane EpochOrder = "lane"
+)
+
+// Store keeps the groups of a window that are not worked on. So one group is in memory at a time.
+type Store interface {
+	// Put keeps what a group is, under its number, in the place of what it was.
+	Put(group int64, state []byte) error
+	// Get returns what Put was given last.
+	Get(group int64) ([]byte, error)
+	// Clear forgets all groups.
+	Clear() error
+}
+
+// groupState is the group in memory.
+type groupState struct {
+	members  *members
+	plan     Plan     // of the epoch before
+	features *vectors // the features that the next plan uses
+}
+
+// windowGroup is a group of the open window.
+type windowGroup struct {
+	number  int64
+	batches int
+	state   groupState // empty while the group is the one in memory, or in the store
+}
+
+// KeepIn keeps the groups of a window in a store. Without one all are in memory.
+func (l *Lane) KeepIn(s Store) { l.store = s }
+
+// Ends says whether nothing of the window remains to be emitted after a batch that is just being emitted.
+func (l *Lane) Ends(b *schemas.Batch) bool {
+	last := int(b.Epoch) == l.options.Epochs-1 && b.Sequence == b.Batches-1 && l.at == len(l.window)-1
+	return last && l.seal == nil && l.heldChunk == nil && l.heldEmbedding == nil
+}
+
+// full says whether the open window takes no further group.
+func (l *Lane) full() bool {
+	o := l.options
+	return o.EpochOrder != OrderLane || o.Epochs == 1 || len(l.window) == o.EpochGroups || l.members.manifest.Final
+}
+
+// progress returns how many epochs of the lane the present one has before it. It follows from the number of the window's
+// first group, so that a lane that starts anew counts as before, and grows from window to window.
+func (l *Lane) progress() int64 { return l.window[0].number*int64(l.options.Epochs) + int64(l.epoch) }
+
+// left returns how many batches there are from the present epoch's first to the lane's end; 0: nobody knows yet.
+func (l *Lane) left() int64 {
+	if !l.final {
+		return 0
+	}
+	var all, behind int64
+	for i, g := range l.window {
+		all += int64(g.batches)
+		if i >= l.at {
+			behind += int64(g.batches)
+		}
+	}
+	return behind + int64(l.options.Epochs-1-l.epoch)*all
+}
+
+// join takes the group in memory, which is complete, into the window.
+func (l *Lane) join() {
+	manifest := l.members.manifest
+	n := int64(manifest.Count)
+	batches := (n + int64(l.options.BatchSize) - 1) / int64(l.options.BatchSize)
+	l.window = append(l.window, windowGroup{number: manifest.Group.Seq, batches: int(batches)})
+	l.at, l.final = len(l.window)-1, manifest.Final
+}
+
+// emitEpochs emits what can be emitted from the present epoch of the group in memory on. It closes the window after its
+// last epoch.
+func (l *Lane) emitEpochs(ctx context.Context, emit Emit) error {
+	for {
+		if err := l.emitEpoch(ctx, emit); err != nil {
+			return err
+		}
+		if l.epoch == 0 && !l.full() {
+			l.stage = readGroup
+			return l.park()
+		}
+		if ready, err := l.turn(emit); !ready || err != nil {
+			return err
+		}
+	}
+}
+
+// close goes on with the groups of a window that a seal has ended, and passes the seal on behind them.
+func (l *Lane) close(ctx context.Context, seal *schemas.Seal, emit Emit) error {
+	l.seal = seal
+	if ready, err := l.turn(emit); !ready || err != nil {
+		return err
+	}
+	return l.emitEpochs(ctx, emit)
+}
+
+// turn goes to the next group of the epoch, or to the first of the next epoch. It returns whether that can be emitted;
+// else its features are still to be read, or the window has ended.
+func (l *Lane) turn(emit Emit) (ready bool, err error) {
+	to, epoch := l.at+1, l.epoch
+	if to == len(l.window) {
+		to, epoch = 0, epoch+1
+	}
+	if epoch == l.options.Epochs {
+		return false, l.finish(emit)
+	}
+	if to != l.at || l.members == nil {
+		if err := l.park(); err != nil {
+			return false, err
+		}
+		if err := l.fetch(to); err != nil {
+			return false, err
+		}
+	}
+	l.at, l.epoch = to, epoch
+	if !l.options.needsFeatures(epoch) {
+		return true, nil
+	}
+	if epoch == 1 {
+		l.members.vectors, l.features = nil, nil // the encoder's are not used again
+	}
+	l.block = 0
+	l.stage = readFeatures
+	return false, nil
+}
+
+// finish forgets the window, and passes on the seal that has ended it.
+func (l *Lane) finish(emit Emit) error {
+	seal, options := l.seal, l.next
+	if l.heldChunk != nil || l.heldEmbedding != nil {
+		options = l.options // what is held leads back to before the window
+	}
+	if l.store != nil && len(l.window) > 1 {
+		if err := l.store.Clear(); err != nil {
+			return err
+		}
+	}
+	l.end(options)
+	if seal == nil {
+		return nil
+	}
+	return emit(&schemas.Seal{Final: seal.Final, Note: seal.Note})
+}
+
+// park puts the group in memory aside. Without the encoder's vectors, where training features will take their place.
+func (l *Lane) park() error {
+	if l.members == nil {
+		return nil
+	}
+	if l.epoch == 0 && l.options.needsFeatures(1) {
+		l.members.vectors, l.features = nil, nil
+	}
+	g := &l.window[l.at]
+	state := l.groupState
+	l.groupState = groupState{}
+	if l.store == nil {
+		g.state = state
+		return nil
+	}
+	raw, err := state.encode()
+	if err != nil {
+		return err
+	}
+	return l.store.Put(g.number, raw)
+}
+
+// fetch takes a group of the window back into memory.
+func (l *Lane) fetch(i int) error {
+	g := &l.window[i]
+	if l.store == nil {
+		l.groupState, g.state = g.state, groupState{}
+		return nil
+	}
+	raw, err := l.store.Get(g.number)
+	if err != nil {
+		return err
+	}
+	l.groupState, err = decodeState(raw)
+	return err
+}
