@@ -33,6 +33,7 @@ var topicTexts = map[Topic]string{
 	ProgressLog: "Reports of the trainer and of evaluations. Several programs write here, and the records have no seq.",
 	Control: "Decisions of operators, and which dead letters were put back. It is compacted: retention does not reach it. " +
 		"Readers of a lane follow the skips in it.",
+	Sources: "What producers have published of every tar, and where it lies, so that none is published twice. It is compacted.",
 	DeadLetters: "Records that a stage could not process: the value and the headers are those of the original, with the headers " +
 		"below besides. The same record may be there twice; topic, lane and offset tell.",
 }
@@ -46,6 +47,7 @@ var limits = map[string]node{
 	"Pair.caption":          {{"minLength", 1}, {"x-max-bytes", MaxCaptionBytes}},
 	"Pair.source":           {{"x-max-bytes", MaxURIBytes}},
 	"Seal.repeats":          {{"minimum", 0}},
+	"Seal.id":               {{"x-max-bytes", MaxNameBytes}},
 	"Seal.note":             {{"x-max-bytes", MaxCaptionBytes}},
 	"Embedding.caption":     {{"minLength", 1}, {"x-max-bytes", MaxCaptionBytes}},
 	"Embedding.v":           {{"x-max-bytes", 2 * MaxDim}},
@@ -189,6 +191,9 @@ func (d *document) topics() (channels, operations, messages node) {
 				messages = append(messages, entry{message, d.message(schema, name, headers)})
 			}
 		}
+		if topic.Topic.Compacted() {
+			carried = node{{"note", node{{"$ref", "#/components/messages/note"}}}}
+		}
 		if topic.Topic == Control {
 			messages = append(messages, entry{"note", note})
 		}
@@ -219,7 +224,11 @@ func channel(topic TopicInfo, text string, messages node) node {
 		kafka = append(kafka, entry{"partitions", 1})
 		partitions = "1"
 	}
-	kafka = append(kafka, entry{"topicConfiguration", node{{"cleanup.policy", []any{"delete"}}}}, entry{"bindingVersion", "0.5.0"})
+	policy := "delete"
+	if topic.Topic.Compacted() {
+		policy = "compact"
+	}
+	kafka = append(kafka, entry{"topicConfiguration", node{{"cleanup.policy", []any{policy}}}}, entry{"bindingVersion", "0.5.0"})
 	return node{
 		{"address", string(topic.Topic)},
 		{"description", text},
@@ -286,13 +295,13 @@ var deadLetterHeaders = []struct{ name, text string }{
 	{"dl-cut", "How many bytes the value had, if it did not fit and this is its beginning."},
 }
 
-// note is what the control topic holds.
+// note is what the compacted topics hold.
 var note = node{
 	{"name", "note"},
 	{"summary", "What is to be known for as long as the log is there. The last one of a key counts."},
 	{"contentType", "application/json"},
 	{"payload", node{{"type", "object"}}},
-	{"bindings", node{{"kafka", node{{"key", node{{"type", "string"}, {"description", "KIND/..., such as skip/TOPIC/LANE/SEQ/OFFSET."}}}, {"bindingVersion", "0.5.0"}}}}},
+	{"bindings", node{{"kafka", node{{"key", node{{"type", "string"}, {"description", "KIND/..., such as skip/TOPIC/LANE/SEQ/OFFSET, or the URI of a tar on sources."}}}, {"bindingVersion", "0.5.0"}}}}},
 }
 
 func (d *document) deadLetter() node {

@@ -162,6 +162,7 @@ func fixtures() map[string]Record {
 		"pair-long-caption": longCaption(),
 		"seal":              &Seal{},
 		"seal-final":        &Seal{Final: true, Note: "end of the crawl of May"},
+		"seal-id":           &Seal{Final: true, ID: "1f2e3d4c5b6a7988"},
 		"seal-repeats":      &Seal{Final: true, Repeats: 70_000},
 		"embedding":         embedding(),
 		"embedding-minus":   embeddingMinus(),

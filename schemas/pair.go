@@ -54,6 +54,7 @@ func (p *Pair) Validate() error {
 type Seal struct {
 	Final bool   `msgpack:"final"`          // the crawl is finite and ends here: no pair follows in this lane
 	Note  string `msgpack:"note,omitempty"` // informative: why, or by whom
+	ID    string `msgpack:"id,omitempty"`   // of one sealing of all lanes: a seal that repeats one of the lane's latest counts once
 
 	Repeats int64 `msgpack:"repeats,omitempty"` // on groups: embeddings since the last group that were left out, as they repeat pairs of earlier groups
 }
@@ -65,6 +66,9 @@ func (*Seal) Schema() string { return SchemaSeal }
 func (s *Seal) Validate() error {
 	if s.Repeats < 0 {
 		return invalid("%d repeats", s.Repeats)
+	}
+	if err := validateText("id", s.ID, MaxNameBytes); err != nil {
+		return err
 	}
 	return validateText("note", s.Note, MaxCaptionBytes)
 }

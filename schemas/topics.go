@@ -15,6 +15,7 @@ const (
 	ProgressLog Topic = "progress"
 	DeadLetters Topic = "dead-letters"
 	Control     Topic = "control"
+	Sources     Topic = "sources"
 )
 
 // TopicInfo describes one topic of the catalogue.
@@ -38,8 +39,12 @@ func Catalogue() []TopicInfo {
 		{ProgressLog, false, []string{SchemaProgress}, "trainer, eval"},
 		{DeadLetters, false, nil, "all"},
 		{Control, false, nil, "stages, operators"},
+		{Sources, false, nil, "producers"},
 	}
 }
+
+// Compacted reports whether the topic keeps the last note of every key for ever, and no other records.
+func (t Topic) Compacted() bool { return t == Control || t == Sources }
 
 // Name returns the topic's name on the broker: "NAMESPACE.topic", or the bare topic when the namespace is empty.
 func (t Topic) Name(namespace string) string {

@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,6 +35,7 @@ type stage struct {
 	start       stream.Mark // of the open group
 	from        int64       // seq of the first embedding for the core; those before it fill its window
 	final       bool        // a final seal came
+	seals       []string    // ids of the latest seals
 	places      []place     // of the first records of the blocks that a new owner has to read
 }
 
@@ -79,7 +81,7 @@ func newFactory(o indexer.Options, engine knn.Engine, nouns indexer.NounFinder, 
 		}
 		full.set(lane, 0)
 		return &stage{
-			core: core, lane: lane, instruments: instruments, fill: full, from: from.more.From, final: from.more.Final,
+			core: core, lane: lane, instruments: instruments, fill: full, from: from.more.From, final: from.more.Final, seals: from.more.Seals,
 		}, nil
 	}
 }
@@ -150,7 +152,7 @@ func (s *stage) pass(rec stream.Record) {
 // mark returns a place from which a new owner goes on with the record of a seq. Its seqs are those after the record that
 // carries it. Options are those of a group that is open there.
 func (s *stage) mark(from int64, o *indexer.Options) (stream.Mark, error) {
-	raw, err := state{s.core.Next().Seq, more{From: from, Final: s.final}}.encode(o)
+	raw, err := state{s.core.Next().Seq, more{From: from, Final: s.final, Seals: s.seals}}.encode(o)
 	if err != nil {
 		return stream.Mark{}, err
 	}
@@ -191,17 +193,30 @@ func (s *stage) add(ctx context.Context, rec stream.Record, e *schemas.Embedding
 	return nil
 }
 
+// errRepeatedSeal is why a seal is set aside that comes once more. A producer whose ack was lost may send it again, behind
+// pairs of the next group.
+var errRepeatedSeal = errors.New("repeated seal: the lane had a seal of the same id before")
+
+// sealsKept is the number of seals whose ids are known.
+const sealsKept = 8
+
 // seal closes the open group and passes the seal on.
 func (s *stage) seal(ctx context.Context, rec stream.Record, r *schemas.Seal, out stream.Output) error {
+	if r.ID != "" && slices.Contains(s.seals, r.ID) {
+		return stream.Poison(errRepeatedSeal)
+	}
 	if err := s.close(ctx, indexer.BySeal, r.Final, out, rec.Seq); err != nil {
 		return err
 	}
 	s.final = r.Final
+	if r.ID != "" {
+		s.seals = append(slices.Clone(s.seals[max(0, len(s.seals)-sealsKept+1):]), r.ID)
+	}
 	resume, err := s.mark(rec.Seq+1, nil)
 	if err != nil {
 		return err
 	}
-	return out.Emit(schemas.Groups, &schemas.Seal{Final: r.Final, Note: r.Note, Repeats: s.core.Repeats()}, resume)
+	return out.Emit(schemas.Groups, &schemas.Seal{Final: r.Final, Note: r.Note, ID: r.ID, Repeats: s.core.Repeats()}, resume)
 }
 
 // close publishes the open group, if there is one. Chunks lead back to the group's start; the manifest leads to the

@@ -19,6 +19,7 @@ type state struct {
 type more struct {
 	From    int64           `json:"from,omitempty"`    // seq of the first embedding of the next group; those before it fill the window
 	Final   bool            `json:"final,omitempty"`   // a final seal came before
+	Seals   []string        `json:"seals,omitempty"`   // ids of the latest seals
 	Options json.RawMessage `json:"options,omitempty"` // that the open group was begun with; absent between groups
 }
 

@@ -2,7 +2,10 @@ package dataset
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 
 	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/internal/shard"
@@ -11,10 +14,20 @@ import (
 
 // ProduceOptions says what is published and where.
 type ProduceOptions struct {
-	Lanes   int
-	HeldOut int     // images kept back for evaluation: those with the smallest ids, of the readable ones
-	Held    *Corpus // instead of HeldOut: images that were chosen already
-	Final   bool    // end every lane with a final seal: no pair follows
+	Lanes    int
+	HeldOut  int     // images kept back for evaluation: those with the smallest ids, of the readable ones
+	Held     *Corpus // instead of HeldOut: images that were chosen already
+	Final    bool    // end every lane with a final seal: no pair follows
+	Anew     bool    // publish everything, whatever was published before
+	Buffer   int     // messages that change places, at random; 0: they keep the order of the tars
+	Seed     uint64  // of that order
+	Progress *Progress
+}
+
+// Progress may be read while pairs are produced.
+type Progress struct {
+	Bytes, AllBytes atomic.Int64 // of the tars
+	Pairs           atomic.Int64
 }
 
 // Message is one record of the topic "pairs".
@@ -26,33 +39,35 @@ type Message struct {
 
 // Summary counts what was published and what was not.
 type Summary struct {
-	Scan     shard.Totals
-	Messages int   // all that were published
-	Pairs    int   // of these: pairs
-	Problems int   // of these: records of problems, bound for the dead letters
-	Seals    int   // of these: seals
-	PerLane  []int // messages of each lane
+	Scan     shard.Totals // tars that were left out are not in it
+	Messages int          // all that were published
+	Pairs    int          // of these: pairs
+	Problems int          // of these: records of problems, bound for the dead letters
+	Seals    int          // of these: seals
+	PerLane  []int        // messages of each lane
+	Before   int          // messages that an earlier run has published, of tars that were read again
+	Done     int          // tars that an earlier run has published, and that were not read
+	Changed  []string     // sources that are others now than when they were published; all of them was published
 
 	HeldOutImages int
 	HeldOutPairs  int
 }
 
-// Produce scans the tars and hands every message to publish, one after the other. An error of publish stops it. It returns
-// the examples held out without their image bytes. A run that stopped may be repeated: pairs published twice count once.
-func Produce(ctx context.Context, paths []string, o ProduceOptions, publish func(Message) error) (Summary, []shard.Example, error) {
+// Produce publishes what the tars give, through a ledger that knows what was published before. It returns the examples held
+// out without their image bytes. A run that stopped may be repeated, and goes on where it has stopped.
+func Produce(ctx context.Context, paths []string, o ProduceOptions, ledger Ledger) (Summary, []shard.Example, error) {
 	if o.Lanes < 1 {
 		return Summary{}, nil, fmt.Errorf("producing pairs: %d lanes, want at least 1", o.Lanes)
 	}
-	p := &producer{o: o, publish: publish, sum: Summary{PerLane: make([]int, o.Lanes)}}
+	if o.Progress == nil {
+		o.Progress = new(Progress)
+	}
+	p := &producer{o: o, sum: Summary{PerLane: make([]int, o.Lanes), Scan: shard.Totals{Problems: map[shard.Reason]int{}}}}
+	p.book = book{o: o, ledger: ledger, sum: &p.sum}
 	if err := p.holdOut(ctx, paths); err != nil {
 		return p.sum, nil, err
 	}
-	totals, err := shard.Scan(ctx, paths, shard.Visitor{Example: p.example, Problem: p.problem})
-	p.sum.Scan = totals
-	if err == nil && o.Final {
-		err = p.seal()
-	}
-	if err != nil {
+	if err := p.run(ctx, paths); err != nil {
 		return p.sum, nil, fmt.Errorf("producing pairs: %w", err)
 	}
 	return p.sum, p.examples, nil
@@ -60,10 +75,117 @@ func Produce(ctx context.Context, paths []string, o ProduceOptions, publish func
 
 type producer struct {
 	o        ProduceOptions
-	publish  func(Message) error
 	sum      Summary
+	book     book
+	cur      *sourceState // that is being read
 	heldOut  *shard.HeldOut
 	examples []shard.Example // held out
+}
+
+func (p *producer) run(ctx context.Context, paths []string) error {
+	tars, lost, err := shard.Find(paths)
+	if err != nil {
+		return err
+	}
+	sources, err := p.plan(ctx, unique(tars), lost)
+	if err != nil {
+		return err
+	}
+	read := false
+	for _, s := range sources {
+		if s.whole {
+			p.book.index += s.final.Messages
+			continue
+		}
+		if err := p.source(ctx, s); err != nil {
+			return err
+		}
+		read = read || s.path != ""
+	}
+	if read && p.sum.Scan.Tars == 0 && p.sum.Done == 0 {
+		return fmt.Errorf("none of %d tars can be read: the dead letters say why", len(sources))
+	}
+	if err := p.book.close(ctx); err != nil {
+		return err
+	}
+	if !p.o.Final {
+		return nil
+	}
+	return p.book.seal(ctx)
+}
+
+// plan returns the sources in order. Those that are published to their end, and unchanged, need not be read.
+func (p *producer) plan(ctx context.Context, tars []string, lost []shard.Problem) ([]*sourceState, error) {
+	if err := p.book.open(ctx); err != nil {
+		return nil, err
+	}
+	var all, todo []*sourceState
+	for _, path := range tars {
+		all = append(all, newSource(path))
+	}
+	for _, problem := range lost {
+		s := &sourceState{SourceNote: SourceNote{URI: problem.URI}, lost: &problem}
+		s.forget()
+		all = append(all, s)
+	}
+	for _, s := range all {
+		s.HeldOut = p.heldOut.Len()
+		if err := p.book.recognise(s); err != nil {
+			return nil, err
+		}
+		if s.whole {
+			p.sum.Done++
+			continue
+		}
+		p.o.Progress.AllBytes.Add(s.Size)
+		todo = append(todo, s)
+	}
+	if p.o.Buffer > 0 {
+		shuffleSources(all, p.o.Seed)
+	}
+	return all, p.book.resume(ctx, todo)
+}
+
+// errChanged says that a source does not begin with what was published of it.
+var errChanged = errors.New("the source has changed since it was published")
+
+// source publishes what one source gives, behind what is published already.
+func (p *producer) source(ctx context.Context, s *sourceState) error {
+	scan, index, held, heldPairs := p.sum.Scan.Clone(), p.book.index, len(p.examples), p.sum.HeldOutPairs
+	err := p.read(ctx, s)
+	if errors.Is(err, errChanged) { // nothing of it was published yet
+		p.sum.Scan, p.book.index, p.examples, p.sum.HeldOutPairs = scan, index, p.examples[:held], heldPairs
+		p.sum.Before -= s.before
+		p.sum.Changed = append(p.sum.Changed, s.URI)
+		s.forget()
+		err = p.read(ctx, s)
+	}
+	if err != nil {
+		return err
+	}
+	p.o.Progress.Bytes.Add(s.Size - s.seen)
+	p.book.finish(s)
+	return nil
+}
+
+func (p *producer) read(ctx context.Context, s *sourceState) error {
+	p.cur = s
+	v := shard.Visitor{
+		Example: func(ex shard.Example) error { return p.example(ctx, ex) },
+		Problem: func(pr shard.Problem) error { return p.problem(ctx, pr) },
+	}
+	if s.lost != nil {
+		p.sum.Scan.Problems[s.lost.Reason]++
+		return errors.Join(v.Problem(*s.lost), s.check())
+	}
+	tars := p.sum.Scan.Tars
+	if err := shard.ScanTar(ctx, s.path, v, &p.sum.Scan); err != nil {
+		return err
+	}
+	if p.sum.Scan.Tars == tars {
+		s.Version = "" // it was not read to its end: look again the next time
+	}
+	return s.check()
 }
 
 // holdOut chooses the images for evaluation in a scan of its own. It does not choose images that cannot be decoded. They
@@ -109,52 +231,61 @@ func checkHeldOut(wanted int, chosen *shard.HeldOut, images int) error {
 	return nil
 }
 
-func (p *producer) example(ex shard.Example) error {
-	if p.heldOut.Has(ex.ImageID) {
-		ex.Encoded = nil
-		p.examples = append(p.examples, ex)
-		p.sum.HeldOutImages = p.heldOut.Len()
-		p.sum.HeldOutPairs += len(ex.Captions)
-		return nil
-	}
+func (p *producer) example(ctx context.Context, ex shard.Example) error {
+	held := p.heldOut.Has(ex.ImageID)
 	for _, pair := range shard.Pairs(ex) {
 		value, err := schemas.Marshal(pair)
 		if err != nil {
 			return fmt.Errorf("key %q: %w", ex.Key, err)
 		}
-		p.sum.Pairs++
-		if err := p.send(pair.ID.Lane(p.o.Lanes), schemas.SchemaPair, value); err != nil {
+		if err := p.send(ctx, pair.ID, value, held, &p.sum.Pairs); err != nil {
 			return err
 		}
+	}
+	if end := ex.Image.Offset + ex.Image.Size; end > p.cur.seen {
+		p.o.Progress.Bytes.Add(end - p.cur.seen)
+		p.cur.seen = end
+	}
+	p.o.Progress.Pairs.Store(int64(p.sum.Pairs))
+	if held {
+		ex.Encoded = nil
+		p.examples = append(p.examples, ex)
+		p.sum.HeldOutImages = p.heldOut.Len()
+		p.sum.HeldOutPairs += len(ex.Captions)
 	}
 	return nil
 }
 
-func (p *producer) problem(pr shard.Problem) error {
+func (p *producer) problem(ctx context.Context, pr shard.Problem) error {
 	value, err := pr.Record()
 	if err != nil {
 		return err
 	}
-	p.sum.Problems++
-	return p.send(pr.ID().Lane(p.o.Lanes), schemas.SchemaPair, value)
+	return p.send(ctx, pr.ID(), value, false, &p.sum.Problems)
 }
 
-func (p *producer) seal() error {
-	value, err := schemas.Marshal(&schemas.Seal{Final: true})
-	if err != nil {
+// send takes the next message of the source. A message that is held out has its number there, but is not published.
+func (p *producer) send(ctx context.Context, id schemas.PairID, value []byte, held bool, count *int) error {
+	published, err := p.cur.take(value)
+	switch {
+	case err != nil:
 		return err
+	case held:
+	case published:
+		p.sum.Before++
+		p.cur.before++
+	default:
+		p.book.add(p.cur, entry{Message{Lane: id.Lane(p.o.Lanes), Schema: schemas.SchemaPair, Value: value}, count})
 	}
-	for lane := range p.o.Lanes {
-		p.sum.Seals++
-		if err := p.send(lane, schemas.SchemaSeal, value); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.book.step(ctx, p.cur)
 }
 
-func (p *producer) send(lane int, schema string, value []byte) error {
-	p.sum.Messages++
-	p.sum.PerLane[lane]++
-	return p.publish(Message{Lane: lane, Schema: schema, Value: value})
+// unique returns the first of equal paths each.
+func unique(paths []string) []string {
+	seen := make(map[string]bool)
+	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool {
+		was := seen[path]
+		seen[path] = true
+		return was
+	})
 }

@@ -69,15 +69,12 @@ func picture(t testing.TB, n int) []byte {
 
 func run(t testing.TB, dir string, o dataset.ProduceOptions) (dataset.Summary, []shard.Example, []dataset.Message) {
 	t.Helper()
-	var got []dataset.Message
-	sum, held, err := dataset.Produce(context.Background(), []string{dir}, o, func(m dataset.Message) error {
-		got = append(got, m)
-		return nil
-	})
+	l := newLedger(o.Lanes)
+	sum, held, err := dataset.Produce(context.Background(), []string{dir}, o, l)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sum, held, got
+	return sum, held, l.sent
 }
 
 func TestRunAddsUp(t *testing.T) {
@@ -146,7 +143,7 @@ func TestRunHoldsOutReadableImagesOnly(t *testing.T) {
 			t.Errorf("held out %+v", ex)
 		}
 	}
-	_, _, err := dataset.Produce(context.Background(), []string{dir}, dataset.ProduceOptions{Lanes: 1, HeldOut: 35}, nil)
+	_, _, err := dataset.Produce(context.Background(), []string{dir}, dataset.ProduceOptions{Lanes: 1, HeldOut: 35}, newLedger(1))
 	if err == nil || !strings.Contains(err.Error(), "35") {
 		t.Errorf("holding out more images than there are: %v", err)
 	}
@@ -164,23 +161,18 @@ func TestRunGivesTheSameTwice(t *testing.T) {
 
 func TestRunStops(t *testing.T) {
 	dir := crawl(t)
-	stop := errors.New("no broker")
-	n := 0
-	_, _, err := dataset.Produce(context.Background(), []string{dir}, dataset.ProduceOptions{Lanes: 1}, func(dataset.Message) error {
-		if n++; n == 50 {
-			return stop
-		}
-		return nil
-	})
-	if !errors.Is(err, stop) || n != 50 {
-		t.Errorf("%v after %d messages", err, n)
+	l := newLedger(1)
+	l.die = 50
+	_, _, err := dataset.Produce(context.Background(), []string{dir}, dataset.ProduceOptions{Lanes: 1}, l)
+	if !errors.Is(err, errDead) || l.calls != 51 {
+		t.Errorf("%v after %d calls", err, l.calls)
 	}
 	for name, o := range map[string]dataset.ProduceOptions{"lanes": {}, "images": {Lanes: 1, HeldOut: 1000}} {
-		if _, _, err := dataset.Produce(context.Background(), []string{dir}, o, nil); err == nil || !strings.Contains(err.Error(), name) {
+		if _, _, err := dataset.Produce(context.Background(), []string{dir}, o, newLedger(1)); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
-	if _, _, err := dataset.Produce(context.Background(), []string{filepath.Join(dir, "none")}, dataset.ProduceOptions{Lanes: 1}, nil); !errors.Is(err, os.ErrNotExist) {
+	if _, _, err := dataset.Produce(context.Background(), []string{filepath.Join(dir, "none")}, dataset.ProduceOptions{Lanes: 1}, newLedger(1)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a folder that is not there: %v", err)
 	}
 }

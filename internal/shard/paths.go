@@ -17,12 +17,12 @@ import (
 // *.tar in it and below it, in lexical order. Paths come back absolute and without symbolic links, as references name
 // them. What cannot be read below a folder is left out; [Scan] reports it.
 func Tars(paths []string) ([]string, error) {
-	tars, _, err := findTars(paths)
+	tars, _, err := Find(paths)
 	return tars, err
 }
 
-// findTars also returns what is no tar that can be read.
-func findTars(paths []string) (tars []string, lost []Problem, err error) {
+// Find does the same as Tars, and also returns what is no tar that can be read.
+func Find(paths []string) (tars []string, lost []Problem, err error) {
 	for _, p := range paths {
 		found, more, err := tarsOf(p)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 
 	"github.com/pairstream/pairstream/schemas"
@@ -47,7 +48,7 @@ type Totals struct {
 // all can be read.
 func Scan(ctx context.Context, paths []string, v Visitor) (Totals, error) {
 	totals := Totals{Problems: map[Reason]int{}}
-	tars, lost, err := findTars(paths)
+	tars, lost, err := Find(paths)
 	if err != nil {
 		return totals, err
 	}
@@ -74,6 +75,27 @@ func Scan(ctx context.Context, paths []string, v Visitor) (Totals, error) {
 		return totals, fmt.Errorf("none of %d tars can be read: %s", len(lost), lost[0].Detail)
 	}
 	return totals, nil
+}
+
+// ScanTar visits the examples and problems of one tar. When it cannot be read to its end, the last problem says so.
+// ScanTar adds to totals what it went through.
+func ScanTar(ctx context.Context, path string, v Visitor, totals *Totals) error {
+	s := &scanner{v: v, totals: totals, uri: FileURI(path)}
+	switch err := s.file(ctx, path); {
+	case errors.As(err, new(*unreadableError)):
+		totals.Problems[ReasonFile]++
+		return v.Problem(lostFile(path, err))
+	case err != nil:
+		return fmt.Errorf("scanning %s: %w", path, err)
+	}
+	totals.Tars++
+	return nil
+}
+
+// Clone returns a copy.
+func (t Totals) Clone() Totals {
+	t.Problems = maps.Clone(t.Problems)
+	return t
 }
 
 // lostFile returns the problem of a tar or folder that cannot be read.

@@ -35,6 +35,35 @@ func (l *Log) Bounds(ctx context.Context, topic schemas.Topic, lane int) (Bounds
 	return b, err
 }
 
+// Ends asks the broker for the end of every lane of a topic.
+func (l *Log) Ends(ctx context.Context, topic schemas.Topic) ([]int64, error) {
+	ends, name := make([]int64, l.cfg.Lanes), l.name(topic)
+	var ask []kafka.OffsetRequest
+	for lane := range ends {
+		ask = append(ask, kafka.LastOffsetOf(lane))
+	}
+	err := l.retry(ctx, "listing the ends of "+name, func(ctx context.Context) error {
+		resp, err := l.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
+			IsolationLevel: kafka.ReadCommitted, Topics: map[string][]kafka.OffsetRequest{name: ask},
+		})
+		if err != nil {
+			return err
+		}
+		answers := resp.Topics[name]
+		for _, p := range answers {
+			if p.Error != nil {
+				return fmt.Errorf("lane %d: %w", p.Partition, p.Error)
+			}
+			ends[p.Partition] = p.LastOffset
+		}
+		if len(answers) != len(ends) {
+			return fmt.Errorf("%d of %d lanes: %w", len(answers), len(ends), kafka.UnknownTopicOrPartition)
+		}
+		return nil
+	})
+	return ends, err
+}
+
 // last is what the log knows of the place where a stage stopped, in one lane of one output.
 type last struct {
 	found bool

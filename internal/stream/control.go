@@ -15,19 +15,29 @@ import (
 
 // remember writes a note under its key.
 func (l *Log) remember(ctx context.Context, key string, v any) error {
+	p := l.NewPublisher(PublisherOptions{Name: "control"})
+	err := p.Note(ctx, schemas.Control, key, v)
+	return errors.Join(err, p.Close(ctx))
+}
+
+// Note queues a note for a compacted topic. The last note of a key counts.
+func (p *Publisher) Note(ctx context.Context, topic schemas.Topic, key string, v any) error {
 	value, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encoding note %s: %w", key, err)
 	}
-	p := l.NewPublisher(PublisherOptions{Name: "control"})
-	err = p.enqueue(ctx, message{topic: schemas.Control, key: []byte(key), value: value})
-	return errors.Join(err, p.Close(ctx))
+	return p.enqueue(ctx, message{topic: topic, key: []byte(key), value: value})
 }
 
 // recall calls each with the latest note of every key that begins with prefix, in no order.
 func (l *Log) recall(ctx context.Context, prefix string, each func(key string, value []byte) error) error {
+	return l.Notes(ctx, schemas.Control, prefix, each)
+}
+
+// Notes calls each with the latest note of every key of a compacted topic that begins with prefix, in no order.
+func (l *Log) Notes(ctx context.Context, topic schemas.Topic, prefix string, each func(key string, value []byte) error) error {
 	latest := make(map[string][]byte)
-	for rec, err := range l.Records(ctx, schemas.Control, 0, Position{}, -1) {
+	for rec, err := range l.Records(ctx, topic, 0, Position{}, -1) {
 		if err != nil {
 			return fmt.Errorf("reading notes: %w", err)
 		}

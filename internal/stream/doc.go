@@ -101,7 +101,8 @@
 // # Notes
 //
 // The control topic is compacted, so retention does not reach it. It holds where each stage has stopped in each lane,
-// the skips of operators, and which dead letters were put back.
+// the skips of operators, and which dead letters were put back. The topic of sources is compacted as well. It holds how
+// much of every tar producers have published.
 //
 // # Memory
 //

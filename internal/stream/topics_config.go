@@ -44,9 +44,9 @@ func (l *Log) wanted(t schemas.Topic) []kafka.ConfigEntry {
 	return entries
 }
 
-// cleanupPolicy returns the setting by which the control topic keeps the last note of every key for ever.
+// cleanupPolicy returns the setting by which a compacted topic keeps the last note of every key for ever.
 func cleanupPolicy(t schemas.Topic) string {
-	if t == schemas.Control {
+	if t.Compacted() {
 		return "compact"
 	}
 	return "delete"
@@ -96,7 +96,7 @@ func (l *Log) judge(t schemas.Topic, setting, have, want string) []TopicProblem 
 	target, _ := strconv.Atoi(want)
 	switch setting {
 	case configCleanup:
-		p.Fatal = strings.Contains(have, "compact") || t == schemas.Control
+		p.Fatal = strings.Contains(have, "compact") || t.Compacted()
 		p.Text += "want " + want + ", with anything else records vanish"
 	case configUnclean:
 		p.Fatal = true
@@ -113,7 +113,7 @@ func (l *Log) judge(t schemas.Topic, setting, have, want string) []TopicProblem 
 		}
 		p.Text += fmt.Sprintf("KAFKA_MAX_MESSAGE_BYTES wants %s: larger records are refused", want)
 	case configRetention, configSize:
-		if t == schemas.Control || number == -1 {
+		if t.Compacted() || number == -1 {
 			return nil // compacted, or kept for longer than is wanted
 		}
 		p.Text += fmt.Sprintf("KAFKA_RETENTION=%v wants %s: records that were not read may be deleted (`pairstream status --retention`)", l.cfg.Retention, want)

@@ -32,6 +32,14 @@ func TestEveryStageKilledOnKafka(t *testing.T) {
 	})
 }
 
+// TestProducerKilledOnKafka does the same as TestProducerKilled on Apache Kafka.
+func TestProducerKilledOnKafka(t *testing.T) {
+	cluster := kafkatest.Start(t, kafkatest.Options{})
+	t.Setenv("KAFKA_REPLICATION", "3")
+	t.Setenv("KAFKA_MIN_INSYNC", "2")
+	producerKilled(t, "cluster", strings.Join(cluster.Brokers(), ","))
+}
+
 // TestTortureOnKafka sends the hostile records to Apache Kafka.
 func TestTortureOnKafka(t *testing.T) {
 	cluster := kafkatest.Start(t, kafkatest.Options{})

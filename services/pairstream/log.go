@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -109,7 +111,7 @@ func newSealCommand() *cobra.Command {
 				return fmt.Errorf("--lane is %d, want less than LANES=%d", lane, lanes)
 			}
 			publisher := log.NewPublisher(stream.PublisherOptions{})
-			err = seal(cmd.Context(), publisher, lanes, lane, final)
+			err = seal(cmd.Context(), ledger{log, publisher}, lane, final)
 			return errors.Join(err, closePublisher(publisher))
 		},
 	}
@@ -118,17 +120,31 @@ func newSealCommand() *cobra.Command {
 	return cmd
 }
 
-// seal writes a seal to one lane, or to all when lane is negative.
-func seal(ctx context.Context, p *stream.Publisher, lanes, lane int, final bool) error {
-	for l := range lanes {
-		if lane >= 0 && l != lane {
+// seal writes a seal to one lane, or to all when lane is negative. It passes over lanes that have ended, and refuses when all
+// of them have.
+func seal(ctx context.Context, l ledger, lane int, final bool) error {
+	ended, err := l.Ended(ctx)
+	if err != nil {
+		return err
+	}
+	var id [8]byte
+	if _, err := rand.Read(id[:]); err != nil {
+		return err
+	}
+	open := 0
+	for i := range l.log.Config().Lanes {
+		if lane >= 0 && i != lane || ended[i] != nil {
 			continue
 		}
-		if err := p.Publish(ctx, schemas.Pairs, l, &schemas.Seal{Final: final}); err != nil {
-			return fmt.Errorf("sealing lane %d: %w", l, err)
+		open++
+		if err := l.publisher.Publish(ctx, schemas.Pairs, i, &schemas.Seal{Final: final, ID: hex.EncodeToString(id[:])}); err != nil {
+			return fmt.Errorf("sealing lane %d: %w", i, err)
 		}
 	}
-	return p.Flush(ctx)
+	if open == 0 {
+		return errors.New("sealing: every lane to seal has ended with a final seal already, and takes nothing more")
+	}
+	return l.publisher.Flush(ctx)
 }
 
 // closePublisher waits for outstanding acks even when the command was interrupted.

@@ -41,6 +41,9 @@ func TestMain(m *testing.M) {
 	case "broker":
 		os.Args = []string{"pairstream", "broker", "--addr", cmp.Or(os.Getenv("BROKER_ADDR"), "127.0.0.1:0"), "--data", os.Getenv("BROKER_DATA")}
 		main()
+	case "produce":
+		os.Args = append([]string{"pairstream"}, strings.Split(os.Getenv("PRODUCE_ARGS"), "\n")...)
+		main()
 	case "encoder":
 		device.Main(name, encoderservice.Run)
 	case "indexer":

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,51 +19,151 @@ import (
 
 func newProduceCommand() *cobra.Command {
 	var o dataset.ProduceOptions
+	var resume, dry bool
 	cmd := &cobra.Command{
 		Use:   "produce DIR|TAR...",
 		Short: "publish the pairs of WebDataset tars, by reference",
 		Long: "Publishes every caption of every image of the tars (key.jpg/.jpeg/.png/.webp with key.txt and/or key.json) as a\n" +
 			"pair. Images stay in the tars; the services must be able to read them (BUCKET_ROOTS). Entries that are no pair are\n" +
-			"published too, so that the encoder counts them and sets them aside with a reason.",
+			"published too, so that the encoder counts them and sets them aside with a reason.\n\n" +
+			"The log notes how much of every tar is published (topic sources). So a run that was cut short goes on where it has\n" +
+			"stopped, on any machine, and a second run publishes only what is new or has changed.",
 		Args: wantArgs(1, anyNumber),
-		RunE: func(cmd *cobra.Command, paths []string) error {
-			log, err := connect(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer log.Close()
-			if err := log.EnsureTopics(cmd.Context()); err != nil {
-				return err
-			}
-			sum, err := publish(cmd.Context(), log, paths, o, nil)
-			if err != nil {
-				return err
-			}
-			printSummary(cmd.OutOrStdout(), sum)
-			return nil
-		},
 	}
-	cmd.Flags().IntVar(&o.HeldOut, "holdout", 0, "images to keep back for evaluation: those with the smallest ids")
-	cmd.Flags().BoolVar(&o.Final, "final", false, "end every lane with a final seal: the crawl is finite and this was all")
+	f := cmd.Flags()
+	f.IntVar(&o.HeldOut, "holdout", 0, "images to keep back for evaluation: those with the smallest ids")
+	f.BoolVar(&o.Final, "final", false, "end every lane with a final seal: the crawl is finite and this was all")
+	f.BoolVar(&resume, "resume", true, "leave out what was published before; =false publishes everything again")
+	f.BoolVar(&dry, "dry-run", false, "publish nothing: count the pairs and show the first ten")
+	f.Uint64Var(&o.Seed, "shuffle", 0, "publish in an order drawn from this seed; needs --buffer")
+	f.IntVar(&o.Buffer, "buffer", 0, "pairs that change places with --shuffle, held in memory; 0: 100000 with --shuffle")
+	cmd.RunE = func(cmd *cobra.Command, paths []string) error {
+		if err := shuffling(&o, f.Changed("shuffle")); err != nil {
+			return err
+		}
+		o.Anew = !resume
+		return runProduce(cmd, paths, o, dry)
+	}
 	return cmd
 }
+
+// defaultBuffer is the number of pairs that change places.
+const defaultBuffer = 100_000
+
+// shuffling completes and checks the order of pairs.
+func shuffling(o *dataset.ProduceOptions, shuffle bool) error {
+	switch {
+	case o.Buffer < 0:
+		return fmt.Errorf("--buffer is %d, want at least 1", o.Buffer)
+	case !shuffle && o.Buffer > 0:
+		return fmt.Errorf("--buffer=%d has no effect without --shuffle SEED", o.Buffer)
+	case shuffle && o.Buffer == 0:
+		o.Buffer = defaultBuffer
+	}
+	return nil
+}
+
+func runProduce(cmd *cobra.Command, paths []string, o dataset.ProduceOptions, dry bool) error {
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	log, err := connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	o.Progress = new(dataset.Progress)
+	stop := showProgress(cmd.ErrOrStderr(), o.Progress)
+	defer stop()
+	if dry {
+		if err := log.CheckTopics(ctx); err != nil {
+			return err
+		}
+		shown := 0
+		o.Lanes = log.Config().Lanes
+		sum, _, err := dataset.Produce(ctx, paths, o, preview{ledger{log: log}, func(p *schemas.Pair) {
+			if shown++; shown <= previewed {
+				fmt.Fprintf(out, "%s  image %s, %d bytes at %d of %s\n  %q\n", p.ID, p.ImageID, p.Image.Size, p.Image.Offset, p.Image.URI, p.Caption)
+			}
+		}})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(out, "a dry run: nothing was published. Without --dry-run it would be:")
+		printSummary(out, sum)
+		return nil
+	}
+	if err := log.EnsureTopics(ctx); err != nil {
+		return err
+	}
+	sum, err := publish(ctx, log, paths, o, nil)
+	if err != nil {
+		return err
+	}
+	printSummary(out, sum)
+	return nil
+}
+
+// previewed is the number of pairs that a dry run shows.
+const previewed = 10
 
 // publish sends the pairs of the tars to the log. counters may be nil.
 func publish(ctx context.Context, log *stream.Log, paths []string, o dataset.ProduceOptions, counters *stream.Counters) (dataset.Summary, error) {
 	o.Lanes = log.Config().Lanes
 	publisher := log.NewPublisher(stream.PublisherOptions{Name: "producer", Counters: counters})
-	sum, _, err := dataset.Produce(ctx, paths, o, func(m dataset.Message) error {
-		return publisher.PublishBytes(ctx, schemas.Pairs, m.Lane, m.Schema, m.Value)
-	})
+	sum, _, err := dataset.Produce(ctx, paths, o, ledger{log, publisher})
 	return sum, errors.Join(err, closePublisher(publisher))
 }
 
+// progressEvery is the time between two lines of progress.
+const progressEvery = 10 * time.Second
+
+// showProgress prints a line now and then until the returned function is called.
+func showProgress(w io.Writer, p *dataset.Progress) (stop func()) {
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(progressEvery)
+		defer tick.Stop()
+		for began := time.Now(); ; {
+			select {
+			case <-quit:
+				return
+			case <-tick.C:
+				fmt.Fprintln(w, progressLine(p, time.Since(began)))
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-done
+	}
+}
+
+// progressLine tells the rate so far, and the time that is left at this rate.
+func progressLine(p *dataset.Progress, took time.Duration) string {
+	pairs, bytes, all := p.Pairs.Load(), p.Bytes.Load(), p.AllBytes.Load()
+	line := fmt.Sprintf("%d pairs, %.0f/s", pairs, float64(pairs)/took.Seconds())
+	if bytes > 0 && all >= bytes {
+		left := time.Duration(float64(took) * float64(all-bytes) / float64(bytes))
+		line += fmt.Sprintf("; %.1f %% of the tars, %s left", 100*float64(bytes)/float64(all), left.Round(time.Second))
+	}
+	return line
+}
+
 func printSummary(w io.Writer, sum dataset.Summary) {
-	fmt.Fprintf(w, "published %d pairs of %d images from %d tars", sum.Pairs, sum.Scan.Examples-sum.HeldOutImages, sum.Scan.Tars)
+	fmt.Fprintf(w, "published %d pairs of %d images from %d tars", sum.Pairs, max(0, sum.Scan.Examples-sum.HeldOutImages), sum.Scan.Tars)
 	if sum.HeldOutImages > 0 {
 		fmt.Fprintf(w, "; kept %d images with %d captions back for evaluation", sum.HeldOutImages, sum.HeldOutPairs)
 	}
 	fmt.Fprintln(w)
+	if sum.Done > 0 {
+		fmt.Fprintf(w, "  %6d  tars were published before, and have not changed\n", sum.Done)
+	}
+	if sum.Before > 0 {
+		fmt.Fprintf(w, "  %6d  pairs were published before by a run that was cut short\n", sum.Before)
+	}
+	for _, uri := range sum.Changed {
+		fmt.Fprintf(w, "          %s has changed since it was published: all of it was published again\n", uri)
+	}
 	for _, reason := range slices.Sorted(maps.Keys(sum.Scan.Problems)) {
 		fmt.Fprintf(w, "  %6d  %s (goes to dead-letters)\n", sum.Scan.Problems[reason], reason)
 	}

@@ -14,6 +14,7 @@ from pairstream import (
     BrokerError,
     Config,
     DeliveryError,
+    EndedError,
     GapError,
     InvalidError,
     MalformedError,
@@ -56,7 +57,11 @@ def test_pairs_come_back(new_log: NewLog) -> None:
         ref = producer.send(encoded, "a cat", uri="s3://crawl/0.tar", offset=1536)
         producer.seal(final=True, note="over")
     lanes = read_all(config, 3)
-    assert all(lane[-1] == Seal(final=True, note="over") for lane in lanes)
+    seals = [lane[-1] for lane in lanes]
+    assert isinstance(seals[0], Seal) and seals[0].id and all(seal == seals[0] for seal in seals)
+    assert (seals[0].final, seals[0].note) == (True, "over")
+    with pytest.raises(EndedError, match="lane . has ended"):
+        PairProducer(config)
     pairs = {p.id: p for lane in lanes for p in lane if isinstance(p, Pair)}
     assert set(pairs) == {inline, ref}
     for i, lane in enumerate(lanes):

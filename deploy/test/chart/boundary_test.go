@@ -147,7 +147,7 @@ func TestTopicsOfStrimzi(t *testing.T) {
 			continue
 		}
 		want["cleanup.policy"] = "delete"
-		if strings.HasSuffix(o.name(), "-"+string(schemas.Control)) {
+		if schemas.Topic(strings.TrimPrefix(o.name(), fullname+"-")).Compacted() {
 			want["cleanup.policy"] = "compact"
 		}
 		for key, value := range want {

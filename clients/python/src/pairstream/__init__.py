@@ -10,6 +10,7 @@ from .errors import (
     BucketError,
     CheckpointError,
     DeliveryError,
+    EndedError,
     GapError,
     ImageError,
     InvalidError,
@@ -27,7 +28,7 @@ from .reader import Message, Position, Reader
 from .records import marshal, unmarshal
 
 __all__ = [
-    "BrokerError", "BucketError", "CheckpointError", "Config", "DeliveryError", "GapError", "ImageError", "InvalidError", "MalformedError",
+    "BrokerError", "BucketError", "CheckpointError", "Config", "DeliveryError", "EndedError", "GapError", "ImageError", "InvalidError", "MalformedError",
     "Message", "NotFiniteError", "PairProducer", "PairstreamError", "Position", "ReadTimeout", "Reader", "RecordError",
     "SettingError", "UnknownSchemaError", "image_id", "lane_of", "marshal", "pair_id", "unmarshal",
 ]  # fmt: skip

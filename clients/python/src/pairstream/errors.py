@@ -43,6 +43,10 @@ class DeliveryError(PairstreamError):
     """A record was not acknowledged by the brokers: refused, or not delivered within the timeout."""
 
 
+class EndedError(PairstreamError):
+    """The crawl of a lane has ended with a final seal, and nothing may follow it."""
+
+
 class ImageError(PairstreamError):
     """An image cannot be had, and asking again gives the same answer: missing, cut short, other bytes, no image."""
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
+import uuid
 from types import TracebackType
 from typing import TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from .config import Config
-from .errors import DeliveryError
+from .errors import BrokerError, DeliveryError, EndedError, ReadTimeout, RecordError
 from .ids import Buffer, image_id, lane_of, pair_id
 from .reader import lanes_of
-from .records import ImageRef, Pair, Record, Seal, marshal
+from .records import ImageRef, Pair, Record, Seal, marshal, unmarshal
 from .topics import HEADER_SCHEMA, HEADER_SEQ, HEADER_SOURCE, PAIRS, topic_name
 
 _P = TypeVar("_P", bound="Publisher")
@@ -100,12 +101,62 @@ class Publisher:
             raise DeliveryError(self._failed)
 
 
+def _ended(config: Config, lanes: int, timeout: float) -> int | None:
+    """Return a lane of pairs whose last record is a final seal."""
+    name = topic_name(PAIRS, config.namespace)
+    consumer = Consumer({
+        **config.client(), "group.id": "pairstream-python", "enable.auto.commit": False, "enable.partition.eof": True,
+        "auto.offset.reset": "error", "enable.metrics.push": False,
+    })  # fmt: skip
+    try:
+        left = set()
+        for lane in range(lanes):
+            low, high = consumer.get_watermark_offsets(TopicPartition(name, lane), timeout=timeout)
+            if high > low:
+                left.add(TopicPartition(name, lane, high - 1))
+        consumer.assign(list(left))
+        waiting, until = {p.partition for p in left}, time.monotonic() + timeout
+        while waiting:
+            message = consumer.poll(0.1)
+            if time.monotonic() > until:
+                raise ReadTimeout(f"{name}: the ends of lanes {sorted(waiting)} could not be read within {timeout:g} s")
+            if message is None:
+                continue
+            lane = message.partition()
+            if message.error() is not None:
+                if message.error().code() == KafkaError._PARTITION_EOF:
+                    waiting.discard(lane)
+                continue
+            headers = dict(message.headers() or [])
+            if headers.get(HEADER_SCHEMA) == Seal.SCHEMA.encode() and _is_final(message.value() or b""):
+                return lane
+        return None
+    except KafkaException as err:
+        raise BrokerError(f"reading the ends of {name}: {err}") from err
+    finally:
+        consumer.close()
+
+
+def _is_final(value: bytes) -> bool:
+    try:
+        seal = unmarshal(Seal.SCHEMA, value)
+    except RecordError:
+        return False  # anyone may write there
+    return isinstance(seal, Seal) and seal.final
+
+
 class PairProducer(Publisher):
-    """Publishes pairs to the lanes where they belong."""
+    """Publishes pairs to the lanes where they belong.
+
+    It raises EndedError when a lane has ended with a final seal: what comes behind that is set aside.
+    """
 
     def __init__(self, config: Config, *, timeout: float = 60.0, max_bytes: int = 64 << 20) -> None:
         super().__init__(config, timeout=timeout, max_bytes=max_bytes, linger=0.05)
         self.lanes = lanes_of(config, PAIRS, timeout=min(timeout, 10))
+        lane = _ended(config, self.lanes, min(timeout, 10))
+        if lane is not None:
+            raise EndedError(f"lane {lane} has ended with a final seal, and takes nothing more: publish to another namespace")
 
     def send(self, encoded: Buffer, caption: str, *, uri: str = "", offset: int = 0, source: str = "", crawl_time: int = 0) -> bytes:
         """Publish one caption of an image and return the pair's id.
@@ -128,5 +179,6 @@ class PairProducer(Publisher):
 
     def seal(self, *, final: bool = False, note: str = "") -> None:
         """Close the open group of every lane; final says that the crawl ends here."""
+        seal = Seal(final=final, note=note, id=uuid.uuid4().hex)
         for lane in range(self.lanes):
-            self.publish(PAIRS, lane, Seal(final=final, note=note))
+            self.publish(PAIRS, lane, seal)

@@ -131,10 +131,12 @@ class Seal(Record):
 
     final: bool = False
     note: str = _optional("")
+    id: str = _optional("")
     repeats: Int64 = _optional(0)
 
     def validate(self) -> None:
         _want(self.repeats >= 0, f"{self.repeats} repeats")
+        _text("id", self.id, MAX_NAME_BYTES)
         _text("note", self.note, MAX_CAPTION_BYTES)
 
 

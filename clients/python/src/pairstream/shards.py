@@ -15,6 +15,7 @@ import hashlib
 import os
 import re
 import struct
+import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -117,7 +118,7 @@ def scan(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> It
 
 
 def messages(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], lanes: int, *, final: bool = False, totals: Totals | None = None) -> Iterator[Outgoing]:
-    """Yield what `pairstream produce` publishes, in its order; totals counts along."""
+    """Yield what `pairstream produce` publishes to a log that has nothing of it, in its order; totals counts along."""
     t = totals if totals is not None else Totals()
     found = tars(paths)
     for path in found:
@@ -132,9 +133,10 @@ def messages(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], l
                 yield Outgoing(lane_of(pair.id, lanes), Pair.SCHEMA, marshal(pair))
         t.tars += 1
     if final:
+        seal = marshal(Seal(final=True, id=uuid.uuid4().hex))
         for lane in range(lanes):
             t.seals += 1
-            yield Outgoing(lane, Seal.SCHEMA, marshal(Seal(final=True)))
+            yield Outgoing(lane, Seal.SCHEMA, seal)
 
 
 def publish(producer: PairProducer, paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, final: bool = False) -> Totals:

@@ -11,6 +11,7 @@ SCORED = "scored"
 FEATURES = "features"
 PROGRESS = "progress"
 DEAD_LETTERS = "dead-letters"
+SOURCES = "sources"
 
 # What a stage writes to these is numbered by the header "seq". The other topics have no seqs.
 SEQUENCED = frozenset({EMBEDDINGS, NEIGHBORS, GROUPS, BATCHES, SCORED, FEATURES})

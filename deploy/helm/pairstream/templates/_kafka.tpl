@@ -137,4 +137,5 @@ features: {partitions: {{ $lanes }}, writers: [trainer]}
 progress: {partitions: 1, writers: [trainer]}
 dead-letters: {partitions: 1, writers: [encoder, indexer, grouper, discriminator, trainer, operator]}
 control: {partitions: 1, writers: [encoder, indexer, grouper, discriminator, trainer, operator]}
+sources: {partitions: 1, writers: [producer, operator]}
 {{- end -}}
