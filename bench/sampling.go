@@ -116,7 +116,11 @@ func newBaseWorker(ctx context.Context, j job) (worker, error) {
 	if w.encoder, err = frozen(ctx, w.stepWorker, m, j); err != nil {
 		return nil, err
 	}
-	if w.conD, err = discriminator.New(ctx, m, discriminator.Options{}); err != nil {
+	matcher, err := model.NewMatcher(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	if w.conD, err = discriminator.New(matcher, discriminator.Options{}); err != nil {
 		return nil, err
 	}
 	w.batch = hardest(w.stepWorker.batch, 2)

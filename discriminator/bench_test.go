@@ -34,7 +34,11 @@ func benchmarkScore(b *testing.B, precision torch.DType) {
 	defer m.Free()
 	m.Vocab = make([]string, vocab)
 	m.Vocab[0] = "[PAD]"
-	d, err := New(context.Background(), m, Options{})
+	matcher, err := model.NewMatcher(context.Background(), m)
+	if err != nil {
+		b.Fatal(err)
+	}
+	d, err := New(matcher, Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -15,9 +15,9 @@
 //  4. A sample whose image cannot be had is masked in the record, its candidates have probability 0, and all others have
 //     the values that they have without it.
 //
-// Con-D is any model with a matching head, as a rule one that was pre-trained and then fine-tuned for retrieval; it does
-// not change here. A [Discriminator] is safe for concurrent use in so far as its model's worker does one thing after the
-// other. It reads no files and no topics.
+// Con-D is any model with a matching head, as a rule one that was pre-trained and then fine-tuned for retrieval, or a
+// TorchScript program. It does not change here. A [Discriminator] is safe for concurrent use, because its model's worker
+// does one thing after the other. It reads no files and no topics.
 package discriminator
 
 import (
@@ -25,10 +25,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -58,44 +56,34 @@ type Input struct {
 
 // Discriminator scores batches.
 type Discriminator struct {
-	model       *model.Model
-	fingerprint string
-	pad         int32
-	part        int
+	matcher *model.Matcher
+	part    int
 }
 
 // New prepares to score with m, which stays the caller's.
-func New(ctx context.Context, m *model.Model, o Options) (*Discriminator, error) {
+func New(m *model.Matcher, o Options) (*Discriminator, error) {
 	if o.Part < 0 {
 		return nil, fmt.Errorf("preparing Con-D: Part %d, want 0 or more", o.Part)
 	}
 	if o.Part == 0 {
 		o.Part = DefaultPart
 	}
-	pad := slices.Index(m.Vocab, "[PAD]")
-	if pad < 0 {
-		return nil, fmt.Errorf("preparing Con-D: its vocabulary of %d tokens has no [PAD]", len(m.Vocab))
-	}
-	fingerprint, err := m.Fingerprint(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("preparing Con-D: %w", err)
-	}
-	return &Discriminator{model: m, fingerprint: fingerprint, pad: int32(pad), part: o.Part}, nil
+	return &Discriminator{matcher: m, part: o.Part}, nil
 }
 
 // Fingerprint identifies Con-D's weights.
-func (d *Discriminator) Fingerprint() string { return d.fingerprint }
+func (d *Discriminator) Fingerprint() string { return d.matcher.Fingerprint() }
 
 // Score asks Con-D about every candidate of a batch.
 func (d *Discriminator) Score(ctx context.Context, b *schemas.Batch, in Input) (*schemas.ScoredBatch, error) {
 	scored := &schemas.ScoredBatch{
-		Batch: *b, Model: d.fingerprint, Masked: in.Masked,
+		Batch: *b, Model: d.Fingerprint(), Masked: in.Masked,
 		ProbI2T: make(schemas.Floats32, len(b.I2T)), ProbT2I: make(schemas.Floats32, len(b.T2I)),
 	}
 	pairs, at := candidatePairs(b, in.Masked)
-	logits, err := d.logits(ctx, b, in, pairs)
+	probabilities, err := d.match(ctx, b, in, pairs)
 	if err == nil {
-		err = fill(scored, at, logits)
+		err = fill(scored, at, probabilities)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("scoring batch %d of group %s, epoch %d: %w", b.Sequence, b.Group, b.Epoch, err)
@@ -135,38 +123,19 @@ func candidatePairs(b *schemas.Batch, masks []schemas.Mask) ([]model.Pair, place
 	return pairs, at
 }
 
-// logits encodes the batch and scores pairs. A batch without candidates needs neither.
-func (d *Discriminator) logits(ctx context.Context, b *schemas.Batch, in Input, pairs []model.Pair) ([]model.Logits, error) {
+// match asks Con-D about pairs. It does not ask about none.
+func (d *Discriminator) match(ctx context.Context, b *schemas.Batch, in Input, pairs []model.Pair) ([]float32, error) {
 	if len(in.IDs) != len(b.Samples) {
 		return nil, fmt.Errorf("%w: %d texts for %d samples", model.ErrInput, len(in.IDs), len(b.Samples))
 	}
 	if len(pairs) == 0 {
 		return nil, nil
 	}
-	images, err := model.Send(in.Pixels, len(b.Samples), d.model) // while the worker scores another lane's batch
-	if err != nil {
-		return nil, err
-	}
-	defer images.Free()
-	var logits []model.Logits
-	err = d.model.Worker().Do(ctx, func(s *torch.Scope) error {
-		pixels := model.Received(s, images, d.model)
-		ids, mask, err := model.Texts(s, in.IDs, d.pad, d.model.Config)
-		if err != nil {
-			return err
-		}
-		var e model.Encoded
-		s.NoGrad(func() {
-			e = model.Encoded{Hidden: d.model.Text(s, ids, mask), Mask: mask, Tokens: d.model.Image(s, pixels)}
-		})
-		logits, err = model.Score(s, d.model, e, pairs, d.part)
-		return err
-	})
-	return logits, err
+	return d.matcher.Match(ctx, in.Pixels, in.IDs, pairs, d.part)
 }
 
 // fill writes the probabilities beside the candidates.
-func fill(scored *schemas.ScoredBatch, at places, logits []model.Logits) error {
+func fill(scored *schemas.ScoredBatch, at places, probabilities []float32) error {
 	for _, way := range []struct {
 		places []int32
 		prob   schemas.Floats32
@@ -175,9 +144,9 @@ func fill(scored *schemas.ScoredBatch, at places, logits []model.Logits) error {
 			if i < 0 {
 				continue
 			}
-			p := logits[i].Probability()
+			p := probabilities[i]
 			if math.IsNaN(float64(p)) {
-				return fmt.Errorf("%w: logits %v", ErrNotFinite, logits[i])
+				return fmt.Errorf("%w: candidate %d of anchor %d", ErrNotFinite, k%int(scored.M), k/int(scored.M))
 			}
 			way.prob[k] = p
 		}

@@ -22,10 +22,11 @@ var smallConfig = model.Config{
 
 func newConD(t *testing.T, part int) *Discriminator {
 	t.Helper()
-	return conDOn(t, part, torch.WorkerOptions{Device: "cpu", Threads: 2, Deterministic: true})
+	d, _ := conDOn(t, part, torch.WorkerOptions{Device: "cpu", Threads: 2, Deterministic: true})
+	return d
 }
 
-func conDOn(t *testing.T, part int, o torch.WorkerOptions) *Discriminator {
+func conDOn(t *testing.T, part int, o torch.WorkerOptions) (*Discriminator, *torch.Worker) {
 	t.Helper()
 	before := torch.Live()
 	w, err := torch.NewWorker(o)
@@ -45,11 +46,15 @@ func conDOn(t *testing.T, part int, o torch.WorkerOptions) *Discriminator {
 	t.Cleanup(m.Free)
 	m.Vocab = make([]string, smallConfig.VocabSize)
 	m.Vocab[0] = "[PAD]"
-	d, err := New(context.Background(), m, Options{Part: part})
+	matcher, err := model.NewMatcher(context.Background(), m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d
+	d, err := New(matcher, Options{Part: part})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, w
 }
 
 // randomInput is n samples of noise.
@@ -250,7 +255,8 @@ func TestScoresInMixedPrecision(t *testing.T) {
 	want := score(t, newConD(t, 16), allCandidates(n), in)
 	for _, multiplier := range []string{"", "libtorch"} {
 		o := torch.WorkerOptions{Threads: 2, Deterministic: true, Precision: torch.BFloat16, Multiplier: multiplier}
-		got := score(t, conDOn(t, 16, o), allCandidates(n), in)
+		d, _ := conDOn(t, 16, o)
+		got := score(t, d, allCandidates(n), in)
 		for k, p := range got.ProbI2T {
 			if math.Abs(float64(p-want.ProbI2T[k])) > 0.01 {
 				t.Errorf("multiplier %q: candidate %d has %v, in float32 %v", multiplier, k, p, want.ProbI2T[k])
@@ -259,8 +265,8 @@ func TestScoresInMixedPrecision(t *testing.T) {
 		if slices.Equal(got.ProbI2T, want.ProbI2T) || got.Model != want.Model {
 			t.Errorf("multiplier %q: the bits of float32, or another Con-D", multiplier)
 		}
-		d := conDOn(t, 5, o)
-		if d.model.Worker().Multiplier() == "libtorch" {
+		d, w := conDOn(t, 5, o)
+		if w.Multiplier() == "libtorch" {
 			continue // which promises no bits
 		}
 		if parts := score(t, d, allCandidates(n), in); !slices.Equal(parts.ProbT2I, got.ProbT2I) {

@@ -63,7 +63,11 @@ func (s *setup) judge(ctx context.Context, g *group, cond string) (*Connections,
 		return nil, err
 	}
 	defer m.Free()
-	core, err := discriminator.New(ctx, m, discriminator.Options{})
+	matcher, err := model.NewMatcher(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	core, err := discriminator.New(matcher, discriminator.Options{})
 	if err != nil {
 		return nil, err
 	}

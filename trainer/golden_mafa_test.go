@@ -7,6 +7,7 @@ import (
 
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/internal/testing/golden"
+	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -18,7 +19,11 @@ func goldenScored(t *testing.T, v vectors, dtype torch.DType) *schemas.ScoredBat
 	w := newWorker(t)
 	m := goldenModel(t, v, w, "c.", dtype)
 	defer m.Free()
-	conD, err := discriminator.New(context.Background(), m, discriminator.Options{Part: 16})
+	matcher, err := model.NewMatcher(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conD, err := discriminator.New(matcher, discriminator.Options{Part: 16})
 	if err != nil {
 		t.Fatal(err)
 	}

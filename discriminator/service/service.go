@@ -25,12 +25,12 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 	if err != nil {
 		return err
 	}
-	m, err := model.Load(ctx, worker, s.Checkpoint, model.LoadOptions{})
+	m, err := model.OpenMatcher(ctx, worker, s.Checkpoint)
 	if err != nil {
 		return fmt.Errorf("COND_CHECKPOINT is %q: %w", s.Checkpoint, err)
 	}
 	defer m.Free()
-	core, err := discriminator.New(ctx, m, discriminator.Options{Part: s.Part})
+	core, err := discriminator.New(m, discriminator.Options{Part: s.Part})
 	if err != nil {
 		return err
 	}

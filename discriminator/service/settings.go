@@ -11,7 +11,7 @@ import (
 // Settings are those of the discriminator.
 type Settings struct {
 	Bucket     device.Bucket
-	Checkpoint string `env:"COND_CHECKPOINT" desc:"weights of Con-D, an image-text-matching model with its vocabulary inside"`
+	Checkpoint string `env:"COND_CHECKPOINT" desc:"weights of Con-D, an image-text-matching model with its vocabulary inside: pairstream's safetensors, or TorchScript (.pt), which is a program"`
 	Part       int    `env:"COND_PART" envDefault:"128" desc:"candidates that go through Con-D's fusion encoder at once"`
 	Run        service.Run
 	Augment    device.Augmentation

@@ -39,7 +39,18 @@ func Score(s *torch.Scope, m *Model, e Encoded, pairs []Pair, part int) ([]Logit
 
 // scorePart scores a part and fills it up with its first pair.
 func scorePart(s *torch.Scope, pairing *Pairing, pairs []Pair, part int) []Logits {
-	texts, images := make([]int64, part), make([]int64, part)
+	texts, images := rowsOf(pairs, part)
+	values := pairing.MatchLogits(s, texts, images).Float32s()
+	logits := make([]Logits, len(pairs))
+	for i := range logits {
+		logits[i] = Logits{Mismatch: values[2*i], Match: values[2*i+1]}
+	}
+	return logits
+}
+
+// rowsOf lists the rows of up to a part of pairs, and repeats those of the first pair behind them.
+func rowsOf(pairs []Pair, part int) (texts, images []int64) {
+	texts, images = make([]int64, part), make([]int64, part)
 	for i := range part {
 		p := pairs[0]
 		if i < len(pairs) {
@@ -47,12 +58,7 @@ func scorePart(s *torch.Scope, pairing *Pairing, pairs []Pair, part int) []Logit
 		}
 		texts[i], images[i] = int64(p.Text), int64(p.Image)
 	}
-	values := pairing.MatchLogits(s, texts, images).Float32s()
-	logits := make([]Logits, len(pairs))
-	for i := range logits {
-		logits[i] = Logits{Mismatch: values[2*i], Match: values[2*i+1]}
-	}
-	return logits
+	return texts, images
 }
 
 // Probability returns the softmax's share of a match.

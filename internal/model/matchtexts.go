@@ -64,11 +64,15 @@ func Images(s *torch.Scope, pixels []float32, n int, m *Model) (*torch.Tensor, e
 
 // Send starts to copy the pixels of n images to the model's device, for [Received]. It does not wait for the model's worker.
 func Send(pixels []float32, n int, m *Model) (*torch.Upload, error) {
-	side := m.Config.ImageSize
+	return send(m.worker, m.Config, pixels, n)
+}
+
+func send(w *torch.Worker, c Config, pixels []float32, n int) (*torch.Upload, error) {
+	side := c.ImageSize
 	if n <= 0 || len(pixels) != n*3*side*side {
 		return nil, fmt.Errorf("%w: %d pixel values, want %d x 3 x %d x %d", ErrInput, len(pixels), n, side, side)
 	}
-	return m.Worker().Upload(pixels, int64(n), 3, int64(side), int64(side))
+	return w.Upload(pixels, int64(n), 3, int64(side), int64(side))
 }
 
 // Received returns what [Images] makes, for images that were sent.

@@ -131,12 +131,14 @@ func (m *Model) SetDropout(share float64) { m.text.drop.share = share }
 func (m *Model) Dropout() float64 { return m.text.drop.share }
 
 // Words returns the tokenizer of the model, which prepares captions as in the model's training.
-func (m *Model) Words() (*token.WordPiece, error) {
-	words, err := token.NewWordPiece(m.Vocab)
+func (m *Model) Words() (*token.WordPiece, error) { return wordsOf(m.Vocab, m.Config) }
+
+func wordsOf(vocab []string, c Config) (*token.WordPiece, error) {
+	words, err := token.NewWordPiece(vocab)
 	if err != nil {
 		return nil, err
 	}
-	words.PrepareCaptions(m.Config.CaptionWords)
+	words.PrepareCaptions(c.CaptionWords)
 	return words, nil
 }
 

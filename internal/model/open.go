@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -29,7 +28,7 @@ const clipTextTokens = 77
 // OpenEncoder loads an encoder from a file. *.pt, *.ts and *.torchscript are TorchScript. Any other file is safetensors,
 // with Hugging Face's CLIP names or with ALBEF's.
 func OpenEncoder(ctx context.Context, w *torch.Worker, path string, o EncoderOptions) (*Encoder, error) {
-	if slices.Contains([]string{".pt", ".ts", ".torchscript"}, filepath.Ext(path)) {
+	if isScript(path) {
 		return openScript(ctx, w, path, o)
 	}
 	f, err := safetensors.Open(path)

@@ -24,11 +24,10 @@ type ScriptOptions struct {
 // encode_text (int64 [n, length]). Both return [n, dim]. The archive is a program: load only one that you trust. The
 // archive decides whether its rows are independent (invariant 4 of the package).
 func NewScriptEncoder(ctx context.Context, w *torch.Worker, path string, o ScriptOptions) (*Encoder, error) {
-	archive, err := os.ReadFile(path)
+	fingerprint, err := fileFingerprint(path)
 	if err != nil {
-		return nil, fmt.Errorf("opening a TorchScript archive: %w", err)
+		return nil, err
 	}
-	sum := sha256.Sum256(archive)
 	var script *torch.Script
 	if err := w.Do(ctx, func(s *torch.Scope) (err error) {
 		script, err = s.LoadScript(path)
@@ -48,10 +47,20 @@ func NewScriptEncoder(ctx context.Context, w *torch.Worker, path string, o Scrip
 		free:   script.Free,
 	}
 	size := imaging.Preprocess{Size: o.ImageSize, Mode: imaging.CenterCrop}
-	e, err := newEncoder(ctx, w, t, size, hex.EncodeToString(sum[:16]), o.BatchSize)
+	e, err := newEncoder(ctx, w, t, size, fingerprint, o.BatchSize)
 	if err != nil {
 		script.Free()
 		return nil, fmt.Errorf("loading %s: %w", path, err)
 	}
 	return e, nil
+}
+
+// fileFingerprint returns an identifier of a file's bytes.
+func fileFingerprint(path string) (string, error) {
+	archive, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("opening a TorchScript archive: %w", err)
+	}
+	sum := sha256.Sum256(archive)
+	return hex.EncodeToString(sum[:16]), nil
 }

@@ -21,11 +21,15 @@ ps_script_result ps_script_load(const char *path, const char *device) {
   return r;
 }
 
-ps_result ps_script_call(ps_script *module, const char *method, ps_tensor *x) {
+ps_result ps_script_call(ps_script *module, const char *method, ps_tensor **xs, int n) {
   return result([&] {
     auto found = module_of(module).find_method(method);
     TORCH_CHECK(found.has_value(), "the module has no method ", method);
-    torch::jit::IValue out = (*found)({torch::jit::IValue(ref(x))});
+    std::vector<torch::jit::IValue> arguments;
+    for (int i = 0; i < n; i++) {
+      arguments.emplace_back(ref(xs[i]));
+    }
+    torch::jit::IValue out = (*found)(std::move(arguments));
     TORCH_CHECK(out.isTensor(), "method ", method, " gives ", out.tagKind(), ", want a tensor");
     return out.toTensor();
   });

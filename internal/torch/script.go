@@ -23,14 +23,15 @@ func (s *Scope) LoadScript(path string) (*Script, error) {
 	return &Script{handle: r.script}, nil
 }
 
-// Call runs a method that takes one tensor and returns one.
-func (s *Scope) Call(m *Script, method string, x *Tensor) *Tensor {
+// Call runs a method that takes tensors, at least one, and returns one.
+func (s *Scope) Call(m *Script, method string, xs ...*Tensor) *Tensor {
 	if m.handle == nil {
 		panic("torch: a script was used after it was freed")
 	}
 	name := C.CString(method)
 	defer C.free(unsafe.Pointer(name))
-	return s.own("calling "+method, C.ps_script_call(m.handle, name, x.h()))
+	handles := handlesOf(xs)
+	return s.own("calling "+method, C.ps_script_call(m.handle, name, &handles[0], C.int(len(handles))))
 }
 
 // Free frees the module. Freeing it twice does nothing.

@@ -138,7 +138,7 @@ char *ps_adamw(ps_tensor **params, ps_tensor **means, ps_tensor **squares, int64
 
 // TorchScript.
 ps_script_result ps_script_load(const char *path, const char *device);
-ps_result ps_script_call(ps_script *module, const char *method, ps_tensor *x);
+ps_result ps_script_call(ps_script *module, const char *method, ps_tensor **xs, int n);
 void ps_script_free(ps_script *module);
 
 #ifdef __cplusplus

@@ -1,7 +1,6 @@
 """Hugging Face's BLIP on pairstream's mini-batches: ITC, ITM with hard negatives, and LM, with MAFA's connections.
 
     python examples/blip.py --model Salesforce/blip-itm-base-coco --checkpoints data/blip
-    python examples/blip.py --model Salesforce/blip-itm-base-coco --export judge.pt
 
 What it takes from where: the image encoder, the text encoder with cross-attention and the projections of BLIP (Li et al.
 2022, BlipForImageTextRetrieval); a text decoder for LM (BlipForConditionalGeneration's, which shares the image encoder);
@@ -9,7 +8,7 @@ ITC with smoothed targets and connections, ITM with connections and re-sampling,
 MAFA (eqs. 4 to 6, and table 16, which trains BLIP); grouped mini-batches from GRIT-VLP. BLIP's momentum encoder and queue
 are left out, as MAFA leaves them out: the mini-batch has the hard negatives.
 
---export writes BLIP's ITM head as TorchScript with match(pixels, ids, mask), the probability that each pair matches.
+`python -m pairstream export-match FOLDER con-d.pt` makes a Con-D of the weights that it saves (MAFA table 16).
 """
 
 from __future__ import annotations
@@ -86,60 +85,21 @@ class BLIP(nn.Module):
         return Output(total, image.detach(), text.detach(), {f"loss_{k}": float(v.detach()) for k, v in parts.items()})
 
 
-class Judge(nn.Module):
-    """BLIP's ITM head for others: the probability that text i matches image i."""
-
-    def __init__(self, model: BLIP) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, pixels: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
-        states = self.model.retrieval.vision_model(pixel_values=pixels, return_dict=True).last_hidden_state
-        return self.model.match_logits(states, ids, mask).softmax(1)[:, 1]
-
-
-def export(model: BLIP, path: str, size: int, tokens: int = 25) -> None:
-    """Write TorchScript with match(pixels, ids, mask), traced for images of size x size and texts of any length."""
-    judge = Judge(model.eval())
-    ids = torch.full((2, tokens), 1)
-    example = {"forward": (torch.zeros(2, 3, size, size), ids, torch.ones_like(ids))}
-    traced = torch.jit.trace_module(judge, example, check_trace=False)
-
-    class Script(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.judge = traced
-
-        def forward(self, pixels: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
-            return self.judge(pixels, ids, mask)
-
-        @torch.jit.export
-        def match(self, pixels: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
-            return self.judge(pixels, ids, mask)
-
-    torch.jit.script(Script()).save(path)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="Salesforce/blip-itm-base-coco", help="weights of Hugging Face to start from")
     parser.add_argument("--decoder", default="Salesforce/blip-image-captioning-base", help="weights of the text decoder; empty: no LM")
-    parser.add_argument("--checkpoints", help="folder of checkpoints to train in")
-    parser.add_argument("--export", help="write the ITM head to this file, and train nothing")
+    parser.add_argument("--checkpoints", required=True, help="folder of checkpoints to train in")
     parser.add_argument("--lr", type=float, default=3e-5)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
 
     retrieval = BlipForImageTextRetrieval.from_pretrained(args.model)
     tokenizer = BertTokenizerFast.from_pretrained(args.model)
-    decoder = BlipForConditionalGeneration.from_pretrained(args.decoder).text_decoder if args.decoder and not args.export else None
+    decoder = BlipForConditionalGeneration.from_pretrained(args.decoder).text_decoder if args.decoder else None
     bos, enc = (tokenizer.convert_tokens_to_ids(t) for t in ("[DEC]", "[ENC]"))
     model = BLIP(retrieval, decoder, bos=bos, enc=enc, pad=tokenizer.pad_token_id)
     size = retrieval.config.vision_config.image_size
-    if args.export:
-        export(model, args.export, size)
-        return
-    assert args.checkpoints, "--checkpoints or --export"
 
     def tokenize(texts: list[str]) -> dict[str, Any]:
         return dict(tokenizer(texts, padding=True, truncation=True, max_length=35, return_tensors="pt", return_token_type_ids=False))
@@ -148,6 +108,7 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=0.05)
     Trainer(model, optimizer, batches, args.checkpoints, device=args.device, precision="bfloat16" if args.device == "cuda" else "float32", clip=1.0, workers=2).run()
     retrieval.save_pretrained(f"{args.checkpoints}/weights")
+    tokenizer.save_pretrained(f"{args.checkpoints}/weights")
 
 
 if __name__ == "__main__":

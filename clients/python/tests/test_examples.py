@@ -58,22 +58,6 @@ def test_examples_train(new_log: Callable[..., Config], tmp_path: Path, name: st
     assert all(isinstance(b, FeatureBlock) and b.dim == 16 for b in blocks)
 
 
-def test_blip_as_a_judge(tmp_path: Path) -> None:
-    """The exported ITM head gives BLIP's probabilities, for any number of pairs and tokens."""
-    module, model = example("blip", "BLIP")
-    module.export(model, str(tmp_path / "judge.pt"), SIZE, tokens=9)
-    script = torch.jit.load(str(tmp_path / "judge.pt"))
-    for n, tokens in ((1, 5), (4, 12)):
-        pixels, ids = torch.randn(n, 3, SIZE, SIZE), torch.randint(5, len(WORDS), (n, tokens))
-        mask = torch.ones_like(ids)
-        mask[:, tokens - 1] = 0
-        with torch.no_grad():
-            states = model.retrieval.vision_model(pixel_values=pixels, return_dict=True).last_hidden_state
-            want = model.match_logits(states, ids, mask).softmax(1)[:, 1]
-            got = script.match(pixels, ids, mask)
-        assert torch.allclose(got, want, atol=1e-6) and got.shape == (n,)
-
-
 def test_the_q_former_leaves_ambiguous_pairs_out() -> None:
     module, _ = example("blip2", "QFormer")
     picks = losses.Picks(torch.tensor([1, 0]), torch.tensor([2, 2]), torch.tensor([losses.AMBIGUOUS, losses.NEGATIVE]))
