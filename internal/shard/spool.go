@@ -190,7 +190,7 @@ func (s *Spool) Put(offset int64, encoded []byte) (schemas.ImageRef, error) {
 
 func (s *Spool) put(offset int64, id schemas.ImageID, encoded []byte) (ref schemas.ImageRef, err error) {
 	var entry bytes.Buffer
-	at, err := NewWriter(&entry).Write(id.String(), File{Ext: extensionOf(encoded), Data: encoded})
+	at, err := NewWriter(&entry).Write(id.String(), File{Ext: Extension(encoded), Data: encoded})
 	if err != nil {
 		return ref, err
 	}
@@ -242,7 +242,8 @@ func (s *Spool) own(header []byte) error {
 	return nil
 }
 
-func extensionOf(encoded []byte) string {
+// Extension returns what the name of a file with an encoded image ends in; "bin" if it is of no known format.
+func Extension(encoded []byte) string {
 	switch f := imaging.Sniff(encoded); f {
 	case "jpeg":
 		return "jpg"

@@ -59,7 +59,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newBrokerCommand(), newTopicsCommand(), newProduceCommand(), newSealCommand(), newSynthCommand(),
+	root.AddCommand(newBrokerCommand(), newTopicsCommand(), newProduceCommand(), newConnectionsCommand(), newSealCommand(), newSynthCommand(),
 		newStatusCommand(), newDeadLettersCommand(), newLanesCommand(), newVocabCommand(), newHealthcheckCommand())
 	root.AddCommand(tensorCommands()...)
 	return root

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/shard/cloud"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// connectionsFlags say which connections to write, and where.
+type connectionsFlags struct {
+	above    float64
+	out      string
+	perShard int
+}
+
+func newConnectionsCommand() *cobra.Command {
+	var dir string
+	var f connectionsFlags
+	cmd := &cobra.Command{
+		Use: "connections --out DIR", Short: "write the connections of a run as WebDataset tars, for `produce`", Args: cobra.NoArgs,
+		Long: "Reads the topic `scored` as far as it is now. It writes every pair of an image and a caption that Con-D takes for a match\n" +
+			"and that is no pair of the same mini-batch: key.jpg and key.json with caption, probability and the ids of the two\n" +
+			"pairs. A pair comes once, with its first probability. BUCKET_ROOTS says where images may be read.",
+	}
+	cmd.RunE = looking(&dir, func(cmd *cobra.Command, log *stream.Log, _ []string) error {
+		environ, err := environIn(dir)
+		if err != nil {
+			return err
+		}
+		sum, err := f.write(cmd.Context(), log, environ)
+		if err == nil {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "wrote %d connections above %g to %s; left out %d known pairs, %d with objects for captions, %d whose image is gone\n",
+				sum.Written, f.above, f.out, sum.Known, sum.Replaced, sum.Lost)
+		}
+		return err
+	})
+	cmd.Flags().Float64Var(&f.above, "above", 0.8, "least probability of a match, not included")
+	cmd.Flags().StringVar(&f.out, "out", "", "new folder for the tars")
+	cmd.Flags().IntVar(&f.perShard, "per-shard", 10000, "connections in a tar")
+	if err := cmd.MarkFlagRequired("out"); err != nil {
+		panic(err) // the flag was added above
+	}
+	dataFlag(cmd, &dir)
+	return cmd
+}
+
+// bucketRoots is what the command needs of the stages' settings.
+type bucketRoots struct {
+	Roots []string `env:"BUCKET_ROOTS" desc:"places that image references may name"`
+}
+
+// Validate refuses settings without a place to read from.
+func (b bucketRoots) Validate() error {
+	if len(b.Roots) == 0 {
+		return errors.New("BUCKET_ROOTS is empty, want the places where the run's images are, such as file:///data")
+	}
+	return nil
+}
+
+func (f connectionsFlags) write(ctx context.Context, log *stream.Log, environ map[string]string) (sum dataset.ConnectionSummary, err error) {
+	if f.above < 0 || f.above >= 1 {
+		return sum, fmt.Errorf("--above is %g, want at least 0 and less than 1", f.above)
+	}
+	if there, err := os.ReadDir(f.out); len(there) > 0 || err != nil && !errors.Is(err, os.ErrNotExist) {
+		return sum, errors.Join(fmt.Errorf("--out is %s, want a folder that is empty or not there", f.out), err)
+	}
+	s, err := config.Parse[bucketRoots](environ)
+	if err != nil {
+		return sum, err
+	}
+	bucket, err := shard.OpenBucket(ctx, s.Roots, cloud.Open)
+	if err != nil {
+		return sum, fmt.Errorf("BUCKET_ROOTS: %w", err)
+	}
+	defer func() { err = errors.Join(err, bucket.Close()) }()
+	out, err := shard.NewDirWriter(f.out, f.perShard)
+	if err != nil {
+		return sum, err
+	}
+	defer func() { err = errors.Join(err, out.Abort()) }()
+	c := dataset.NewConnections(bucket, out, f.above)
+	for lane := range log.Config().Lanes {
+		if err := addLane(ctx, log, lane, c); err != nil {
+			return sum, err
+		}
+	}
+	return c.Summary(), out.Close()
+}
+
+func addLane(ctx context.Context, log *stream.Log, lane int, c *dataset.Connections) error {
+	for rec, err := range log.Records(ctx, schemas.Scored, lane, stream.Position{}, -1) {
+		if err != nil {
+			return fmt.Errorf("reading lane %d of %s: %w", lane, schemas.Scored, err)
+		}
+		if rec.Schema != schemas.SchemaScoredBatch {
+			continue
+		}
+		value, err := schemas.Unmarshal(rec.Schema, rec.Value)
+		if err != nil {
+			return fmt.Errorf("lane %d of %s, offset %d: %w", lane, schemas.Scored, rec.Offset, err)
+		}
+		if err := c.Add(ctx, value.(*schemas.ScoredBatch)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
