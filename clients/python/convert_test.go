@@ -98,3 +98,45 @@ func TestConvertCheckpoint(t *testing.T) {
 		}
 	}
 }
+
+// makeFirst writes a random DeiT by timm's names and a random BERT by Hugging Face's, and makes first weights of them.
+const makeFirst = `
+import sys
+sys.path.insert(0, "tests")
+from pathlib import Path
+from test_convert import make_files
+from pairstream.__main__ import main
+sys.exit(main(["init", *make_files(Path(sys.argv[1]))]))
+`
+
+// TestFirstWeights loads what `init` makes of DeiT and BERT, with all that a training needs.
+func TestFirstWeights(t *testing.T) {
+	run := python(t, "torch", "safetensors", "transformers", "pytest", "confluent_kafka", "msgpack")
+	w, err := torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	dir := t.TempDir()
+	mustRun(t, run, "-c", makeFirst, dir)
+	m, err := model.Load(t.Context(), w, filepath.Join(dir, "first.safetensors"), model.LoadOptions{Trainable: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Free()
+	want := model.Config{
+		ImageSize: 48, PatchSize: 8, VisionDim: 128, VisionDepth: 3, VisionHeads: 2, TextHidden: 128, TextLayers: 12, FusionLayer: 6, TextHeads: 2,
+		TextIntermediate: 96, VocabSize: 60, MaxPositions: 40, EmbedDim: 16, TextTokens: 25, CaptionWords: 30,
+	}
+	if m.Config != want || len(m.Vocab) != want.VocabSize {
+		t.Errorf("%+v with %d words, want %+v", m.Config, len(m.Vocab), want)
+	}
+	original, err := model.New(t.Context(), w, want, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer original.Free()
+	if got := len(m.Params()); got != len(original.Params()) {
+		t.Errorf("%d weights, want the %d of a model that has MLM", got, len(original.Params()))
+	}
+}

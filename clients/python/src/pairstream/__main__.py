@@ -1,4 +1,4 @@
-"""python -m pairstream: publish pairs, print mini-batches, convert checkpoints (--help for more)."""
+"""python -m pairstream: publish pairs, print mini-batches, convert models (--help for more)."""
 
 from __future__ import annotations
 
@@ -82,6 +82,29 @@ def convert(args: argparse.Namespace) -> None:
     print(f"{kept} tensors of {found} written to {args.out}")
 
 
+def init(args: argparse.Namespace) -> None:
+    """Make first weights of DeiT and BERT, by Hugging Face's or timm's names."""
+    from .torch.first import write_first  # needs torch
+
+    sizes = {"image_size": args.image_size, "embed_dim": args.embed_dim, "seed": args.seed}
+    print(f"{write_first(args.image, args.text, args.out, args.vocab, trust=args.trust, **sizes)} tensors written to {args.out}")
+
+
+def export(args: argparse.Namespace) -> None:
+    """Turn pairstream's weights into a checkpoint of ALBEF's code (.pth), for its fine-tuning scripts."""
+    from .torch.export import export_albef  # needs torch
+
+    print(f"{export_albef(args.weights, args.out, nlvr=args.nlvr, queue=args.queue)} tensors written to {args.out}")
+
+
+def export_match(args: argparse.Namespace) -> None:
+    """Turn the matching head of BLIP (Hugging Face) into TorchScript for COND_CHECKPOINT."""
+    from .torch.match import export_blip  # needs torch and transformers
+
+    export_blip(args.model, args.out, text_tokens=args.text_tokens)
+    print(f"written to {args.out}")
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m pairstream", description=__doc__)
     commands = parser.add_subparsers(required=True)
@@ -115,6 +138,30 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--image-size", type=int, default=0, help="resize the position embeddings for images of so many pixels, e.g. 384; 0: as they are")
     sub.add_argument("--trust", action="store_true", help="load whatever the file holds: this runs code of those who made it")
     sub.set_defaults(run=convert)
+
+    sub = commands.add_parser("init", help=init.__doc__)
+    sub.add_argument("image", help="weights of a DeiT or ViT (.pth, .bin or .safetensors), e.g. deit_base_patch16_224")
+    sub.add_argument("text", help="weights of a BERT, e.g. bert-base-uncased")
+    sub.add_argument("out", help="safetensors file to write")
+    sub.add_argument("--vocab", required=True, help="BERT's vocabulary, a token a line")
+    sub.add_argument("--image-size", type=int, default=256, help="pixels on a side; position embeddings are resized")
+    sub.add_argument("--embed-dim", type=int, default=256, help="width of the features of ITC")
+    sub.add_argument("--seed", type=int, default=0, help="decides what neither file has: cross-attention, projections, heads")
+    sub.add_argument("--trust", action="store_true", help="load whatever the files hold: this runs code of those who made them")
+    sub.set_defaults(run=init)
+
+    sub = commands.add_parser("export", help=export.__doc__)
+    sub.add_argument("weights", help="safetensors file of pairstream, such as a checkpoint")
+    sub.add_argument("out", help=".pth file to write")
+    sub.add_argument("--nlvr", action="store_true", help="for NLVR.py: fusion layers doubled; Pretrain_nlvr.py doubles them itself")
+    sub.add_argument("--queue", type=int, default=65536, help="features in the queues of Retrieval.py, its queue_size; 0: no queues")
+    sub.set_defaults(run=export)
+
+    sub = commands.add_parser("export-match", help=export_match.__doc__)
+    sub.add_argument("model", help="name or folder of a BlipForImageTextRetrieval, e.g. Salesforce/blip-itm-base-coco")
+    sub.add_argument("out", help="TorchScript file to write (.pt)")
+    sub.add_argument("--text-tokens", type=int, default=35, help="length that captions are cut to, [CLS] and [SEP] included")
+    sub.set_defaults(run=export_match)
     return parser
 
 
