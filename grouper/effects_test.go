@@ -73,6 +73,7 @@ func TestOptionsChangeWhatTheyShould(t *testing.T) {
 		{"texts: none", grit, func(o *Options) { o.Texts = TextNone }, "texts"},
 		{"texts: share", grit, func(o *Options) { o.Texts, o.TextShare = TextShare, 0.1 }, "texts"},
 		{"share", shared, func(o *Options) { o.TextShare = 0.5 }, "texts"},
+		{"captions of one image", grit, func(o *Options) { o.SameImage = true }, "order first candidates"},
 		{"workers", grit, func(o *Options) { o.Workers = 3 }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -27,7 +27,9 @@ type GRITRule struct {
 	// StartAsReleased draws the first pair of a walk as the released code does, which never starts with the last pair of
 	// the search space; the paper (and the default) draws from all.
 	StartAsReleased bool
-	Workers         int
+	// SameImage lets pairs of one image come into one mini-batch, as eq. 5 and the released code do.
+	SameImage bool
+	Workers   int
 }
 
 // GRITDraws are the random choices of GRIT. [Key.Draws] are those of production; a test plays back recorded ones.
@@ -111,6 +113,9 @@ func walkAll(ctx context.Context, spaces [][]int32, starts []int, features Featu
 	walks, ctx := errgroup.WithContext(ctx)
 	atOnce := max(1, min(rule.Workers, len(spaces)))
 	walks.SetLimit(atOnce)
+	if rule.SameImage {
+		image = nil
+	}
 	each := WalkRule{BatchSize: rule.BatchSize, Workers: max(1, rule.Workers/atOnce)}
 	for i, space := range spaces {
 		walks.Go(func() error {
@@ -128,9 +133,11 @@ func walkSpace(ctx context.Context, space []int32, start int, features Features,
 		return err
 	}
 	v, t := read(features, space)
-	rule.Images = make([]int32, len(space))
-	for i, p := range space {
-		rule.Images[i] = image[p]
+	if image != nil {
+		rule.Images = make([]int32, len(space))
+		for i, p := range space {
+			rule.Images[i] = image[p]
+		}
 	}
 	order, err := Walk(ctx, v, t, start, rule)
 	if err != nil {

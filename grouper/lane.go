@@ -319,7 +319,7 @@ func (l *Lane) makePlan(ctx context.Context, key Key) (Plan, error) {
 		if !o.needsFeatures(l.epoch) {
 			order = permutation(m.count(), key.generator("collecting order"))
 		}
-		rule := GRITRule{o.BatchSize, o.QueueSize, o.SearchSpace, o.StartAsReleased, o.Workers}
+		rule := GRITRule{o.BatchSize, o.QueueSize, o.SearchSpace, o.StartAsReleased, o.SameImage, o.Workers}
 		return GRIT(ctx, order, l.features, m.image, rule, key.Draws())
 	case StrategyRandom:
 	}

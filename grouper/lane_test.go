@@ -164,7 +164,7 @@ func TestGRITGroupsByTheFeaturesOfTheEpochBefore(t *testing.T) {
 	for epoch := range o.Epochs {
 		a, b := rounded(v, tt)
 		key := Key{o.Seed, g.Group, epoch}
-		plan, err := GRIT(context.Background(), order, rows{a, b}, image, GRITRule{o.BatchSize, o.QueueSize, o.SearchSpace, false, 1}, key.Draws())
+		plan, err := GRIT(context.Background(), order, rows{a, b}, image, GRITRule{BatchSize: o.BatchSize, QueueSize: o.QueueSize, SearchSpace: o.SearchSpace, Workers: 1}, key.Draws())
 		if err != nil {
 			t.Fatal(err)
 		}

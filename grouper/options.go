@@ -52,6 +52,7 @@ type Options struct {
 	QueueSize       int    // L of GRIT: pairs collected before they are grouped; 0: the whole group
 	SearchSpace     int    // M of GRIT: pairs of a walk; 0: the whole queue
 	StartAsReleased bool   // see [GRITRule]
+	SameImage       bool   // see [GRITRule]
 	Features        Source // of GRIT
 
 	Clusters   int // c of GNS: clusters that a mini-batch draws from

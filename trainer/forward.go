@@ -100,6 +100,7 @@ func (t *Trainer) mine(s *torch.Scope, f *forward, b *schemas.ScoredBatch) {
 		picks *[]pick
 	}{{i2t, f.simI2T, &f.picksI2T}, {t2i, f.simT2I, &f.picksT2I}} {
 		sim := inBatch(way.sim)
+		way.partners = t.options.SameImage
 		*way.picks = way.mine(sim, n, choose)
 		anchors, scored := way.hardestScored(sim, n)
 		f.counts.Anchors += anchors

@@ -126,6 +126,9 @@ type Options struct {
 	MLMDistill float64
 	// ITMNegatives says how ITM finds a negative: hardest in GRIT-VLP and MAFA, multinomial in ALBEF and TCL.
 	ITMNegatives Negatives
+	// SameImage lets ITM take another caption of the same image for a negative, as the papers' code does, where nobody scored
+	// the batch. Con-D is never asked about those.
+	SameImage bool
 	// StepBatches is the number of batches whose mean gradient makes a step of the optimiser, a power of two; 4 of 96 in
 	// GRIT-VLP and MAFA, 8 of 64 in ALBEF, whose GPUs each have one. Contrast and mining stay within a batch, as there.
 	StepBatches int

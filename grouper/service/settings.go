@@ -43,6 +43,7 @@ type Core struct {
 	QueueSize       int            `env:"QUEUE_SIZE" envDefault:"48000" desc:"L of grit: pairs collected before they are grouped; 0: the whole group"`
 	SearchSpace     int            `env:"SEARCH_SPACE" envDefault:"4800" desc:"M of grit: pairs of a walk; 0: the whole queue"`
 	StartAsReleased bool           `env:"GRIT_START_AS_RELEASED" envDefault:"false" desc:"never start a walk at the last pair, as GRIT-VLP's released code"`
+	SameImage       bool           `env:"GRIT_SAME_IMAGE" envDefault:"false" desc:"captions of one image may come into one mini-batch of grit, as in the papers' eq. 5 and released code"`
 	Features        grouper.Source `env:"GRIT_FEATURES" envDefault:"training" desc:"features that group the epochs after the first: training or encoder"`
 
 	Clusters   int `env:"GNS_CLUSTERS" envDefault:"8" desc:"c of gns: clusters that a mini-batch draws from"`

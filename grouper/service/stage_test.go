@@ -296,7 +296,7 @@ func TestOptionsInMarks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"Seed":3,"Strategy":"grit","Epochs":3,"BatchSize":8,"EpochOrder":"","EpochGroups":0,"QueueSize":16,"SearchSpace":16,"StartAsReleased":false,` +
+	const want = `{"Seed":3,"Strategy":"grit","Epochs":3,"BatchSize":8,"EpochOrder":"","EpochGroups":0,"QueueSize":16,"SearchSpace":16,"StartAsReleased":false,"SameImage":false,` +
 		`"Features":"training","Clusters":2,"PerCluster":2,"Candidates":2,"Texts":"curriculum","TextShare":0,"CurriculumEpochs":5,"Workers":0}`
 	if string(got) != want {
 		t.Errorf("options are written as\n%s\nwant\n%s", got, want)

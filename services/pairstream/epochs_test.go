@@ -19,6 +19,9 @@ func TestEpochsAfterKills(t *testing.T) {
 		"lane by lane": {
 			"EPOCH_ORDER": "lane", "EPOCH_GROUPS": "3", "GROUP_SIZE": "8", "EPOCHS": "4", "TEXTS": "curriculum", "LR_SCHEDULE": "stream",
 		},
+		"as released code": {
+			"ECM_ITC": "false", "ECM_ITM": "false", "ECM_MLM": "false", "GRIT_SAME_IMAGE": "true", "ITM_SAME_IMAGE": "true",
+		},
 		"four batches a step": {
 			"STEP_BATCHES": "4", "LR_SCHEDULE": "stream", "MOMENTUM": "true", "MOMENTUM_QUEUE": "16", "CHECKPOINT_EVERY": "1",
 		},

@@ -28,13 +28,15 @@ type feed struct {
 	log       *stream.Log
 	publisher *stream.Publisher
 	load      func(context.Context, *schemas.ScoredBatch, []schemas.Mask) (trainer.Input, error)
-	masked    map[place][]schemas.Mask // of steps that are repeated, as they were published
-	order     LaneOrder
-	trail     trail
-	at        positions
-	step      int64 // the next one
-	metrics   *metrics
-	watchdog  *stream.Watchdog
+	// wholeBatch leaves candidates out, so that the current model finds the hardest of all samples.
+	wholeBatch bool
+	masked     map[place][]schemas.Mask // of steps that are repeated, as they were published
+	order      LaneOrder
+	trail      trail
+	at         positions
+	step       int64 // the next one
+	metrics    *metrics
+	watchdog   *stream.Watchdog
 }
 
 // run sends work until every lane has ended, and closes out at the end.
@@ -121,6 +123,9 @@ func (f *feed) take(ctx context.Context, i int, a *arrived) (*work, error) {
 	f.step++
 	f.watchdog.Lane(lane.Lane).Take()
 	f.metrics.PairsIn(len(a.batch.Samples))
+	if f.wholeBatch {
+		a.batch.M, a.batch.I2T, a.batch.T2I, a.batch.ProbI2T, a.batch.ProbT2I = 0, nil, nil, nil, nil
+	}
 	w := &work{lane: lane.Lane, batch: a.batch, rec: a.rec, seq: lane.Features}
 	lane.moveTo(a)
 	lane.Features++

@@ -99,7 +99,7 @@ func RunObserved(ctx context.Context, tools device.Tools, s Settings, observe fu
 	l.lag.at(at.clone())
 	err = l.run(ctx, &feed{
 		log: log, publisher: publisher, order: s.Order, trail: trail, at: at.clone(), step: core.Batches(),
-		load: load.load, masked: masked, metrics: metrics, watchdog: watchdog,
+		load: load.load, wholeBatch: s.wholeBatch(), masked: masked, metrics: metrics, watchdog: watchdog,
 	})
 	if err == nil && !s.ExitAtEnd {
 		instruments.Log.Info("every lane has ended", "step", core.Steps())

@@ -58,6 +58,9 @@ const (
 
 func (f From) valid() bool { return f == FromStart || f == FromNow }
 
+// wholeBatch says whether negatives are looked for in the whole mini-batch, as nobody asks Con-D.
+func (s Settings) wholeBatch() bool { return !s.Core.ECM.ITC && !s.Core.ECM.ITM && !s.Core.ECM.MLM }
+
 // Options returns the options of the core.
 func (s Settings) Options() trainer.Options {
 	o := s.Core.options()
@@ -77,6 +80,7 @@ type Core struct {
 	MaskProbability float64            `env:"MLM_PROBABILITY" envDefault:"0.5" desc:"probability that a token is masked: 0.5 in GRIT-VLP and MAFA, 0.15 in ALBEF"`
 	MLMDistill      float64            `env:"MLM_DISTILL" envDefault:"0" desc:"share of MLM's loss that follows the momentum model's distribution: 0.4 in ALBEF and TCL; needs MOMENTUM=true"`
 	ITMNegatives    trainer.Negatives  `env:"ITM_NEGATIVES" envDefault:"hardest" desc:"how ITM finds a negative among the candidates: hardest (GRIT-VLP, MAFA), multinomial (ALBEF, TCL) or random"`
+	SameImage       bool               `env:"ITM_SAME_IMAGE" envDefault:"false" desc:"take another caption of the same image for a negative, as the papers' code does; only where Con-D scores nothing"`
 	StepBatches     int                `env:"STEP_BATCHES" envDefault:"4" desc:"mini-batches whose mean gradient makes a step of the optimiser, a power of two: 4 of 96 as on the GPUs of GRIT-VLP and MAFA, 8 of 64 in ALBEF; LR_*, ITC_ALPHA_RAMP_STEPS and CHECKPOINT_EVERY count such steps"`
 	Tries           int                `env:"LOSS_TRIES" envDefault:"3" desc:"tries of a batch whose loss is not a finite number; then it is set aside with its reason, and training goes on"`
 	Uni             trainer.UniReading `env:"UNI_READING" envDefault:"infonce" desc:"reading of GPN-S eq. 10: infonce, printed or with_pos"`
@@ -92,7 +96,7 @@ func (c Core) options() trainer.Options {
 	return trainer.Options{
 		ITCWeight: c.ITCWeight, ITMWeight: c.ITMWeight, MLMWeight: c.MLMWeight, UniWeight: c.UniWeight,
 		ITC: trainer.ITCOptions(c.ITC), ECM: trainer.ECMOptions(c.ECM), Dropout: c.Dropout, MaskProbability: c.MaskProbability,
-		MLMDistill: c.MLMDistill, ITMNegatives: c.ITMNegatives, StepBatches: c.StepBatches, Tries: c.Tries, Uni: c.Uni,
+		MLMDistill: c.MLMDistill, ITMNegatives: c.ITMNegatives, SameImage: c.SameImage, StepBatches: c.StepBatches, Tries: c.Tries, Uni: c.Uni,
 		Momentum: trainer.MomentumOptions(c.Momentum), AdamW: trainer.AdamWOptions(c.AdamW), Schedule: trainer.Schedule(c.Schedule),
 	}
 }

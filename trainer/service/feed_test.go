@@ -1,0 +1,45 @@
+package service
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/trainer"
+)
+
+// Without connections the negatives come from the whole mini-batch, whatever was scored.
+func TestTheWholeBatchWithoutConnections(t *testing.T) {
+	instruments, err := service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics, err := newMetrics(instruments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, environ := range map[bool]map[string]string{
+		true:  {"ECM_ITC": "false", "ECM_ITM": "false", "ECM_MLM": "false"},
+		false: {"ECM_ITC": "false", "ECM_MLM": "false"},
+	} {
+		s, err := parse(environ)
+		if err != nil || s.wholeBatch() != want {
+			t.Fatalf("%v: the whole batch: %t, %v", environ, s.wholeBatch(), err)
+		}
+		f := &feed{
+			at: startOf([]int{0}), metrics: metrics, watchdog: testLogs(t)("exp").NewWatchdog(Name), order: Rotation, wholeBatch: s.wholeBatch(),
+			load: func(_ context.Context, b *schemas.ScoredBatch, _ []schemas.Mask) (trainer.Input, error) {
+				return trainer.Input{}, b.Validate()
+			},
+		}
+		b := testBatch(0, 0)
+		b.M, b.I2T, b.T2I, b.ProbI2T, b.ProbT2I = 1, schemas.Int32s{-1}, schemas.Int32s{-1}, schemas.Floats32{0}, schemas.Floats32{0}
+		w, err := f.take(t.Context(), 0, &arrived{batch: b, rec: stream.Record{}})
+		if err != nil || (w.batch.M == 0) != want {
+			t.Errorf("%v: %d candidates, %v", environ, w.batch.M, err)
+		}
+	}
+}
