@@ -2,6 +2,7 @@ package chart
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -32,6 +33,12 @@ func (p pod) containers() (found []object) {
 	return found
 }
 
+// torch reports whether torchrun is what the Pod runs. It has no HTTP server, and ends when a rank does.
+func (p pod) torch() bool {
+	command := p.containers()[0].list("command")
+	return len(command) == 1 && command[0] == "torchrun"
+}
+
 // serves reports whether the Pod is one of a stage, and not a Job or a test.
 func (p pod) serves() bool { return p.of.kind() == "Deployment" || p.of.kind() == "StatefulSet" }
 
@@ -47,7 +54,8 @@ func TestStages(t *testing.T) {
 				t.Errorf("%s %s is missing", kind, stage)
 				continue
 			}
-			if disk := len(o.list("spec", "volumeClaimTemplates")) == 1; disk != (stage == "trainer") {
+			p := pod{spec: o.sub("spec", "template", "spec")}
+			if disk := len(o.list("spec", "volumeClaimTemplates")) == 1; disk != (stage == "trainer" && !p.torch()) {
 				t.Errorf("%s: has a disk: %v", stage, disk)
 			}
 			// A Pod beyond the number of lanes never becomes ready. An update that starts one first would wait for ever.
@@ -57,8 +65,7 @@ func TestStages(t *testing.T) {
 			if find(objects, "PodDisruptionBudget", o.name()) == nil {
 				t.Errorf("%s: no PodDisruptionBudget", stage)
 			}
-			c := pod{spec: o.sub("spec", "template", "spec")}.containers()[0]
-			if command := c.list("command"); len(command) != 1 || command[0] != "/usr/local/bin/"+stage {
+			if command := p.containers()[0].list("command"); !p.torch() && (len(command) != 1 || command[0] != "/usr/local/bin/"+stage) {
 				t.Errorf("%s: command %v", stage, command)
 			}
 		}
@@ -98,11 +105,11 @@ func checkContainer(t *testing.T, p pod, c object) {
 		}
 	}
 	for _, probe := range []string{"startupProbe", "livenessProbe", "readinessProbe"} {
-		if p.serves() && c.text(probe, "httpGet", "port") != "health" {
+		if p.serves() && !p.torch() && c.text(probe, "httpGet", "port") != "health" {
 			t.Errorf("%s: no %s", at, probe)
 		}
 	}
-	if ready := c.text("readinessProbe", "httpGet", "path"); p.serves() && ready != "/readyz" {
+	if ready := c.text("readinessProbe", "httpGet", "path"); p.serves() && !p.torch() && ready != "/readyz" {
 		t.Errorf("%s: readiness is asked at %q", at, ready)
 	}
 	image := c.text("image")
@@ -141,6 +148,66 @@ func TestGPUs(t *testing.T) {
 		if onGPU := strings.HasSuffix(c.text("image"), "-cuda"); onGPU != (want != nil) {
 			t.Errorf("%s: image %s", stage, c.text("image"))
 		}
+	}
+}
+
+// With kind torch every Pod is a node of torchrun's. They meet at the first Pod, which the headless Service names, and may
+// reach one another on any port.
+func TestTorchTrainer(t *testing.T) {
+	objects := render(t, cases["torch"])
+	set := find(objects, "StatefulSet", fullname+"-trainer")
+	p := pod{set, set.labels("spec", "template", "metadata", "labels"), set.sub("spec", "template", "spec")}
+	c := p.containers()[0]
+	service := find(objects, "Service", set.text("spec", "serviceName"))
+	first := set.name() + "-0." + service.name()
+	want := []any{"--nnodes=2", "--node-rank=$(NODE_RANK)", "--nproc-per-node=4", "--master-addr=" + first, "--master-port=29500",
+		"/examples/clip.py", "--checkpoints", "/checkpoints"}
+	if !p.torch() || !slices.Equal(c.list("args"), want) || set.at("spec", "replicas") != float64(2) {
+		t.Errorf("%v Pods of %v %v, want 2 of %v", set.at("spec", "replicas"), c.list("command"), c.list("args"), want)
+	}
+	if image := c.text("image"); image != "registry.example/pairstream-torch:v1" {
+		t.Errorf("image %s", image)
+	}
+	rank := object(c.list("env")[0].(map[string]any))
+	if rank.text("name") != "NODE_RANK" || rank.text("valueFrom", "fieldRef", "fieldPath") != "metadata.labels['apps.kubernetes.io/pod-index']" {
+		t.Errorf("the rank comes from %v", rank)
+	}
+	if service.text("spec", "clusterIP") != "None" || service.at("spec", "publishNotReadyAddresses") != true {
+		t.Errorf("Pods meet through Service %v, want a headless one that does not wait for them", service.sub("spec"))
+	}
+	if gpus := c.at("resources", "limits", "nvidia.com/gpu"); gpus != float64(4) {
+		t.Errorf("%v GPUs for 4 ranks", gpus)
+	}
+	var disk object
+	for _, v := range p.spec.list("volumes") {
+		if object(v.(map[string]any)).text("name") == "disk" {
+			disk = v.(map[string]any)
+		}
+	}
+	if disk.text("persistentVolumeClaim", "claimName") != "checkpoints" {
+		t.Errorf("checkpoints are on %v", disk)
+	}
+	data := find(objects, "ConfigMap", fullname+"-trainer").sub("data")
+	for _, name := range []string{"TRAIN_INIT", "CHECKPOINT_DIR", "DEVICE"} {
+		if data.text(name) != "" {
+			t.Errorf("the trainer in PyTorch is given %s, which it does not read", name)
+		}
+	}
+	policy := find(objects, "NetworkPolicy", fullname+"-ranks")
+	for _, way := range [][2]string{{"ingress", "from"}, {"egress", "to"}} {
+		rule := object(policy.list("spec", way[0])[0].(map[string]any))
+		peer := object(rule.list(way[1])[0].(map[string]any))
+		if rule.list("ports") != nil || !selects(peer.labels("podSelector", "matchLabels"), p.labels) {
+			t.Errorf("%s of ranks: %v", way[0], rule)
+		}
+	}
+	if policy := find(render(t, ""), "NetworkPolicy", fullname+"-ranks"); policy != nil {
+		t.Error("the built-in trainer's Pods may be reached on any port")
+	}
+	single := find(render(t, "trainer: {kind: torch}"), "StatefulSet", fullname+"-trainer")
+	args := pod{spec: single.sub("spec", "template", "spec")}.containers()[0].list("args")
+	if len(single.list("spec", "volumeClaimTemplates")) != 1 || !slices.Contains(args, any("--nproc-per-node=1")) {
+		t.Errorf("a lone Pod without GPUs has %v and %v", single.list("spec", "volumeClaimTemplates"), args)
 	}
 }
 

@@ -49,6 +49,11 @@ topicNamespace: prod
 kafka: {brokers: []}
 strimzi: {enabled: true, storageClass: fast, retentionHours: 72}
 `,
+	"torch": `
+lanes: 4
+torchImage: {repository: registry.example/pairstream-torch, tag: v1}
+trainer: {kind: torch, replicas: 2, gpus: 4, volume: {persistentVolumeClaim: {claimName: checkpoints}}, command: [/examples/clip.py, --checkpoints, /checkpoints]}
+`,
 	"everything": `
 lanes: 4
 encoder: {replicas: 9}

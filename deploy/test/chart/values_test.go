@@ -30,6 +30,9 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"CA without TLS":     {"kafka: {tls: {caSecret: ca}}", []string{"no effect without kafka.tls.enabled"}},
 		"live search open":   {"indexer: {livePort: 9100}", []string{"LIVE_TOKEN", "secretName"}},
 		"ranks":              {"trainer: {replicas: 2}", []string{"trainer.replicas is 2: want 1", "do not share gradients"}},
+		"ranks of torch":     {"trainer: {kind: torch, replicas: 2}", []string{"trainer.replicas is 2 with kind torch", "trainer.volume"}},
+		"kind":               {"trainer: {kind: jax}", []string{"/trainer/kind", "'go', 'torch'"}},
+		"no command":         {"trainer: {kind: torch, command: []}", []string{"/trainer/command"}},
 		"replication":        {"strimzi: {enabled: true, replicas: 1}", []string{"kafka.replication is 3", "strimzi.replicas (1)"}},
 	}
 	for name, test := range tests {

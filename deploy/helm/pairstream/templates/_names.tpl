@@ -35,12 +35,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
-{{/* The image of a stage: dict "root" $ "gpu" bool. */}}
+{{/* The image of a stage: dict "root" $ "gpu" bool "torch" bool. */}}
 {{- define "pairstream.image" -}}
 {{- $v := .root.Values -}}
 {{- $image := $v.image -}}
 {{- $tag := default .root.Chart.AppVersion $image.tag -}}
-{{- if and .gpu $v.gpuImage.repository -}}
+{{- if .torch -}}
+{{- $image = $v.torchImage -}}
+{{- $tag = default .root.Chart.AppVersion $image.tag -}}
+{{- else if and .gpu $v.gpuImage.repository -}}
 {{- $image = $v.gpuImage -}}
 {{- $tag = default (printf "%s-cuda" .root.Chart.AppVersion) $image.tag -}}
 {{- end -}}

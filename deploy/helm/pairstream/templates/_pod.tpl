@@ -5,6 +5,7 @@
 {{- $s := index .root.Values .stage -}}
 {{- $name := include "pairstream.fullname" .root -}}
 {{- $gpus := int (default 0 $s.gpus) -}}
+{{- $torch := and (eq .stage "trainer") (eq $v.trainer.kind "torch") -}}
 metadata:
   labels:
     {{- include "pairstream.labels" $root | nindent 4 }}
@@ -50,19 +51,43 @@ spec:
           app.kubernetes.io/component: {{ .stage }}
   containers:
     - name: {{ .stage }}
-      image: {{ include "pairstream.image" (dict "root" $root "gpu" (gt $gpus 0)) | quote }}
+      image: {{ include "pairstream.image" (dict "root" $root "gpu" (gt $gpus 0) "torch" $torch) | quote }}
       imagePullPolicy: {{ $v.image.pullPolicy }}
+      {{- if $torch }}
+      # Every Pod is a node of torchrun's; the first one is where they meet, under the name that the headless Service gives it.
+      command: [torchrun]
+      args:
+        - --nnodes={{ min $s.replicas $v.lanes }}
+        - --node-rank=$(NODE_RANK)
+        - --nproc-per-node={{ max $gpus 1 }}
+        - --master-addr={{ printf "%s-trainer-0.%s-trainer" $name $name }}
+        - --master-port=29500
+        {{- range $s.command }}
+        - {{ . | quote }}
+        {{- end }}
+      {{- else }}
       command: [/usr/local/bin/{{ .stage }}]
+      {{- end }}
       envFrom:
         - configMapRef: {name: {{ $name }}}
         - configMapRef: {name: {{ $name }}-{{ .stage }}}
         {{- with $v.secretName }}
         - secretRef: {name: {{ . }}}
         {{- end }}
-      {{- with include "pairstream.password" (dict "root" $root "stage" .stage) }}
+      {{- $password := include "pairstream.password" (dict "root" $root "stage" .stage) }}
+      {{- if or $password $torch }}
       env:
-        {{- . | nindent 8 }}
+        {{- $password | nindent 8 }}
+        {{- if $torch }}
+        - name: NODE_RANK
+          valueFrom:
+            fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}
+        {{- end }}
       {{- end }}
+      {{- if $torch }}
+      ports:
+        - {name: rendezvous, containerPort: 29500}
+      {{- else }}
       ports:
         - {name: http, containerPort: 9090}
         - {name: health, containerPort: 9091}
@@ -82,6 +107,7 @@ spec:
         httpGet: {path: /readyz, port: health}
         periodSeconds: 5
         timeoutSeconds: 5
+      {{- end }}
       resources:
         requests:
           {{- toYaml $s.resources.requests | nindent 10 }}
@@ -95,6 +121,9 @@ spec:
       volumeMounts:
         - {name: tmp, mountPath: /tmp}
         - {name: models, mountPath: /models, readOnly: true}
+        {{- if $torch }}
+        - {name: shm, mountPath: /dev/shm}
+        {{- end }}
         {{- if $v.bucket.volume }}
         - {name: bucket, mountPath: /data, readOnly: true}
         {{- end }}
@@ -108,6 +137,14 @@ spec:
   volumes:
     - name: tmp
       emptyDir: {sizeLimit: {{ $v.tmpSize }}}
+    {{- if $torch }}
+    - name: shm # through which the workers of a DataLoader hand over batches; it counts as memory
+      emptyDir: {medium: Memory}
+    {{- end }}
+    {{- if and (eq .stage "trainer") $s.volume }}
+    - name: disk
+      {{- toYaml $s.volume | nindent 6 }}
+    {{- end }}
     - name: models
       {{- toYaml $v.models.volume | nindent 6 }}
     {{- with $v.bucket.volume }}
@@ -125,7 +162,7 @@ spec:
 {{- define "pairstream.stageSettings" -}}
 {{- $v := .root.Values -}}
 {{- $s := index $v .stage -}}
-{{- if gt (int (default 0 $s.gpus)) 0 }}
+{{- if and (gt (int (default 0 $s.gpus)) 0) (ne (default "go" $s.kind) "torch") }}
 DEVICE: cuda
 {{- end }}
 {{- if $v.strimzi.enabled }}
@@ -148,7 +185,7 @@ STRATEGY: {{ $s.strategy }}
 BATCH_SIZE: {{ $s.batchSize | quote }}
 {{- else if eq .stage "discriminator" }}
 COND_CHECKPOINT: {{ $s.checkpoint | quote }}
-{{- else if eq .stage "trainer" }}
+{{- else if eq $s.kind "go" }}
 TRAIN_INIT: {{ $s.init | quote }}
 CHECKPOINT_DIR: /checkpoints
 {{- end }}
