@@ -33,7 +33,8 @@ var topicTexts = map[Topic]string{
 	ProgressLog: "Reports of the trainer and of evaluations. Several programs write here, and the records have no seq.",
 	Control: "Decisions of operators, and which dead letters were put back. It is compacted: retention does not reach it. " +
 		"Readers of a lane follow the skips in it.",
-	Sources: "What producers have published of every tar, and where it lies, so that none is published twice. It is compacted.",
+	Sources:    "What producers have published of every tar, and where it lies, so that none is published twice. It is compacted.",
+	Judgements: "What people say of connections, in the console. Nothing is decided by it.",
 	DeadLetters: "Records that a stage could not process: the value and the headers are those of the original, with the headers " +
 		"below besides. The same record may be there twice; topic, lane and offset tell.",
 }
@@ -90,6 +91,9 @@ var limits = map[string]node{
 	"FeatureBlock.sequence": {{"minimum", 0}},
 	"FeatureBlock.dim":      {{"minimum", 1}, {"maximum", MaxDim}},
 	"FeatureBlock.step":     {{"minimum", 0}},
+	"Judgement.probability": {{"minimum", 0}, {"maximum", 1}},
+	"Judgement.sample":      {{"enum", []any{SampleRandom, SampleMost, SampleLeast}}},
+	"Judgement.verdict":     {{"enum", []any{VerdictMatch, VerdictNoMatch, VerdictNone}}},
 	"Progress.kind":         {{"enum", []any{ProgressStep, ProgressEval, ProgressCheckpoint}}},
 	"Progress.step":         {{"minimum", 0}},
 	"Progress.values":       {{"maxProperties", MaxMeasures}},

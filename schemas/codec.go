@@ -39,6 +39,7 @@ var recordTypes = map[string]recordType{
 	SchemaScoredBatch:   recordTypeOf[ScoredBatch](),
 	SchemaFeatureBlock:  recordTypeOf[FeatureBlock](),
 	SchemaProgress:      recordTypeOf[Progress](),
+	SchemaJudgement:     recordTypeOf[Judgement](),
 }
 
 func recordTypeOf[T any, P interface {

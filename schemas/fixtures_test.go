@@ -154,6 +154,14 @@ func progress() *Progress {
 	}
 }
 
+func judgement() *Judgement {
+	b := batch()
+	return &Judgement{
+		Group: b.Group, Image: b.Samples[0].ID, Text: b.Samples[2].ID, Probability: 0.9375, Sample: SampleRandom, Verdict: VerdictMatch,
+		Time: 1_700_000_000_123,
+	}
+}
+
 // fixtures returns the golden records by name. Add to them, and never take one away.
 func fixtures() map[string]Record {
 	return map[string]Record{
@@ -188,6 +196,7 @@ func fixtures() map[string]Record {
 		"progress-bare":   &Progress{Kind: ProgressEval},
 		"progress-saved":  &Progress{Kind: ProgressCheckpoint, Step: math.MaxInt64, Checkpoint: "/data/checkpoints/step-1200"},
 		"progress-values": manyValues(),
+		"judgement":       judgement(),
 	}
 }
 

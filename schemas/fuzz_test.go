@@ -64,6 +64,7 @@ func FuzzScoredBatch(f *testing.F)   { fuzzRecord(f, SchemaScoredBatch) }
 func FuzzRefusal(f *testing.F)       { fuzzRecord(f, SchemaRefusal) }
 func FuzzFeatureBlock(f *testing.F)  { fuzzRecord(f, SchemaFeatureBlock) }
 func FuzzProgress(f *testing.F)      { fuzzRecord(f, SchemaProgress) }
+func FuzzJudgement(f *testing.F)     { fuzzRecord(f, SchemaJudgement) }
 
 // fuzzTarget returns the name of a record's target: FuzzScoredBatch for pairstream.scored_batch/1.
 func fuzzTarget(r Record) string { return "Fuzz" + reflect.TypeOf(r).Elem().Name() }

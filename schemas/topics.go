@@ -16,6 +16,7 @@ const (
 	DeadLetters Topic = "dead-letters"
 	Control     Topic = "control"
 	Sources     Topic = "sources"
+	Judgements  Topic = "judgements"
 )
 
 // TopicInfo describes one topic of the catalogue.
@@ -40,6 +41,7 @@ func Catalogue() []TopicInfo {
 		{DeadLetters, false, nil, "all"},
 		{Control, false, nil, "stages, operators"},
 		{Sources, false, nil, "producers"},
+		{Judgements, false, []string{SchemaJudgement}, "console"},
 	}
 }
 
@@ -73,4 +75,5 @@ const (
 	SchemaScoredBatch   = "pairstream.scored_batch/1"
 	SchemaFeatureBlock  = "pairstream.feature_block/1"
 	SchemaProgress      = "pairstream.progress/1"
+	SchemaJudgement     = "pairstream.judgement/1"
 )

@@ -109,6 +109,19 @@ func TestFeatureBlockValidate(t *testing.T) {
 	})
 }
 
+func TestJudgementValidate(t *testing.T) {
+	checkSpoiled(t, judgement, []spoiled[Judgement]{
+		{"lane", func(j *Judgement) { j.Group.Lane = -1 }, "negative number"},
+		{"image", func(j *Judgement) { j.Image = PairID{} }, "pair id is missing"},
+		{"text", func(j *Judgement) { j.Text = PairID{} }, "pair id is missing"},
+		{"probability 1", func(j *Judgement) { j.Probability = 1 }, ""},
+		{"probability above 1", func(j *Judgement) { j.Probability = 1.125 }, "want 0..1"},
+		{"probability not a number", func(j *Judgement) { j.Probability = float32(math.NaN()) }, "want 0..1"},
+		{"sample", func(j *Judgement) { j.Sample = "all" }, `sample is "all"`},
+		{"verdict", func(j *Judgement) { j.Verdict = "maybe" }, `verdict is "maybe"`},
+	})
+}
+
 func TestProgressValidate(t *testing.T) {
 	named := func(name string, v float64) func(*Progress) {
 		return func(p *Progress) { p.Values = Measures{name: v} }

@@ -8,6 +8,7 @@ import (
 	"net/http/pprof"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
@@ -23,6 +24,17 @@ func (r *Readiness) add(s *Instruments) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stages = append(r.stages, s)
+}
+
+// Busy returns for how long the device has worked for each stage of the process.
+func (r *Readiness) Busy() map[string]time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	busy := make(map[string]time.Duration)
+	for _, s := range r.stages {
+		busy[s.name] = s.busy()
+	}
+	return busy
 }
 
 // missing lists what the process waits for before it is ready.

@@ -145,25 +145,47 @@ func (d *demo) runOn(ctx context.Context) error {
 	if err == nil && d.data == d.drawn {
 		err = d.compare(ctx, log)
 	}
+	var checkpoint string
+	if err == nil {
+		checkpoint, err = d.conclude(ctx, log)
+	}
 	if err = errors.Join(err, closeLog()); err != nil {
 		return err
 	}
-	if worker, err = d.settings.Device.NewWorker(); err != nil {
-		return err
-	}
-	defer worker.Close()
-	checkpoint, _, err := trainer.LatestCheckpoint(d.checkpoints())
-	if err != nil {
-		return err
-	}
-	if d.after, err = d.evaluate(ctx, worker, checkpoint); err != nil {
-		return err
-	}
 	d.report(counts, checkpoint)
+	fmt.Fprintf(d.out, "\nto see it, open  file://%s\n", d.page())
 	if d.check {
 		return d.verify(counts)
 	}
 	return nil
+}
+
+// conclude measures the last checkpoint, reports both evaluations to the log, and writes the page that shows the run.
+func (d *demo) conclude(ctx context.Context, log *stream.Log) (checkpoint string, err error) {
+	worker, err := d.settings.Device.NewWorker()
+	if err != nil {
+		return "", err
+	}
+	defer worker.Close()
+	if checkpoint, _, err = trainer.LatestCheckpoint(d.checkpoints()); err != nil {
+		return "", err
+	}
+	if d.after, err = d.evaluate(ctx, worker, checkpoint); err != nil {
+		return "", err
+	}
+	if err := d.publishEvaluations(ctx, log); err != nil {
+		return "", err
+	}
+	return checkpoint, writeReport(ctx, io.Discard, log, d.settings.forConsole(d.dir), d.page())
+}
+
+// page returns where the page that shows the run is.
+func (d *demo) page() string {
+	path := filepath.Join(d.dir, "report.html")
+	if whole, err := filepath.Abs(path); err == nil {
+		return whole
+	}
+	return path
 }
 
 // bootstrap trains the first model, for the encoder, Con-D and the trainer's start.
@@ -205,6 +227,7 @@ func (d *demo) stream(ctx context.Context) (*stream.Log, func() error, error) {
 		return nil, nil, err
 	}
 	fmt.Fprintf(d.out, "streaming %d pairs through %d lanes; log on %s\n", d.train.Pairs(), log.Config().Lanes, log.Config().Brokers[0])
+	closeConsole := startConsole(ctx, d.out, log, rt, d.settings, d.dir)
 	stop := watch(d.out, d.terminal, d.newGauges())
 	d.summary, err = publish(ctx, log, []string{d.data}, dataset.ProduceOptions{Held: d.held, Final: true}, &d.published)
 	if err == nil {
@@ -213,6 +236,7 @@ func (d *demo) stream(ctx context.Context) (*stream.Log, func() error, error) {
 		err = errors.Join(err, shared.Close())
 	}
 	stop()
+	closeConsole()
 	d.streaming = time.Since(began)
 	if err == nil {
 		err = ctx.Err()

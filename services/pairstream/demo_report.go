@@ -204,3 +204,26 @@ func (d *demo) verify(c recordCounts) error {
 	}
 	return errors.Join(problems...)
 }
+
+// publishEvaluations reports what was measured before and after training, for the console and the report.
+func (d *demo) publishEvaluations(ctx context.Context, log *stream.Log) error {
+	p := log.NewPublisher(stream.PublisherOptions{})
+	var err error
+	for _, e := range []struct {
+		step   int64
+		report *eval.Report
+	}{{0, d.before}, {d.steps.count(), d.after}} {
+		x := e.report.ITC
+		err = errors.Join(err, p.Publish(ctx, schemas.ProgressLog, 0, &schemas.Progress{
+			Kind: schemas.ProgressEval, Step: e.step, Time: time.Now().UnixMilli(),
+			Values: schemas.Measures{
+				"tr_r1": x.TR.R1, "tr_r5": x.TR.R5, "tr_r10": x.TR.R10, "ir_r1": x.IR.R1, "ir_r5": x.IR.R5, "ir_r10": x.IR.R10,
+				"matching_error": e.report.Match.Error,
+			},
+		}))
+	}
+	if err = errors.Join(err, closePublisher(p)); err != nil {
+		return fmt.Errorf("publishing the evaluations: %w", err)
+	}
+	return nil
+}

@@ -1,5 +1,5 @@
 // Command pairstream is the user's command. It runs the whole pipeline on one machine (up, demo) and feeds it
-// (produce, synth, seal). It looks into it (status, dead-letters, topics, eval) and repeats it (run-manifest,
+// (produce, synth, seal). It looks into it (console, status, dead-letters, topics, eval) and repeats it (run-manifest,
 // replay).
 //
 // Settings come from the environment, as for the services. Flags say what to do now. Built with CGO_ENABLED=0, the
@@ -60,7 +60,8 @@ func newRoot() *cobra.Command {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newBrokerCommand(), newTopicsCommand(), newProduceCommand(), newConnectionsCommand(), newSealCommand(), newSynthCommand(),
-		newStatusCommand(), newDeadLettersCommand(), newLanesCommand(), newVocabCommand(), newHealthcheckCommand())
+		newStatusCommand(), newDeadLettersCommand(), newLanesCommand(), newVocabCommand(), newHealthcheckCommand(), newConsoleCommand(),
+		newReportCommand())
 	root.AddCommand(tensorCommands()...)
 	return root
 }

@@ -54,7 +54,7 @@ func TestWriteBetween(t *testing.T) {
 // default, one meaning.
 func TestSettingsAgree(t *testing.T) {
 	seen := map[string]config.Setting{}
-	for _, s := range config.Settings(pipeline{}, bootstrapSettings{}, groupSettings{}) {
+	for _, s := range config.Settings(pipeline{}, bootstrapSettings{}, groupSettings{}, consoleSettings{}) {
 		if other, ok := seen[s.Variable]; ok {
 			t.Errorf("%s is declared as %+v and as %+v", s.Variable, other, s)
 		}

@@ -17,6 +17,7 @@ import (
 	grouperservice "github.com/pairstream/pairstream/grouper/service"
 	indexerservice "github.com/pairstream/pairstream/indexer/service"
 	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/console"
 	"github.com/pairstream/pairstream/internal/recipe"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/service/device"
@@ -35,6 +36,7 @@ type pipeline struct {
 	Grouper       grouperservice.Settings
 	Discriminator discriminatorservice.Settings
 	Trainer       trainerservice.Settings
+	Console       console.Settings
 }
 
 // Validate refuses settings that allow a record to be larger than its topic takes.
@@ -167,9 +169,11 @@ func newUpCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			closeConsole := startConsole(ctx, cmd.OutOrStdout(), log, rt, p, dir)
 			err = service.Serve(ctx, p.Process, rt, func(ctx context.Context) error {
 				return runPipeline(ctx, log, rt, p, withoutTrainer)
 			})
+			closeConsole()
 			return errors.Join(err, closeLog())
 		},
 	}

@@ -445,8 +445,30 @@ class Progress(Record):
             _want(math.isfinite(value), f"{name} is {value:g}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Judgement(Record):
+    """What a person says of a connection. The latest judgement of an image and a text counts."""
+
+    SCHEMA: ClassVar[str] = "pairstream.judgement/1"
+
+    group: GroupID
+    image: Id
+    text: Id
+    probability: Float32
+    sample: str
+    verdict: str
+    time: Int64 = _optional(0)
+
+    def validate(self) -> None:
+        self.group.validate()
+        _want(any(self.image) and any(self.text), "pair id is missing")
+        _want(0 <= self.probability <= 1, f"probability is {self.probability:g}, want 0..1")
+        _one_of("sample", self.sample, "random", "most", "least")
+        _one_of("verdict", self.verdict, "match", "no match", "none")
+
+
 RECORDS: dict[str, type[Record]] = {
-    r.SCHEMA: r for r in (Pair, Seal, Embedding, Refusal, NeighborChunk, Group, Batch, ScoredBatch, FeatureBlock, Progress)
+    r.SCHEMA: r for r in (Pair, Seal, Embedding, Refusal, NeighborChunk, Group, Batch, ScoredBatch, FeatureBlock, Progress, Judgement)
 }
 SHAPES: dict[str, Shape] = {schema: shape_of(record) for schema, record in RECORDS.items()}
 

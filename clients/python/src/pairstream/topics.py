@@ -12,6 +12,7 @@ FEATURES = "features"
 PROGRESS = "progress"
 DEAD_LETTERS = "dead-letters"
 SOURCES = "sources"
+JUDGEMENTS = "judgements"
 
 # What a stage writes to these is numbered by the header "seq". The other topics have no seqs.
 SEQUENCED = frozenset({EMBEDDINGS, NEIGHBORS, GROUPS, BATCHES, SCORED, FEATURES})

@@ -1,0 +1,142 @@
+package console
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+const (
+	maxForm   = 64 << 10 // bytes of a form
+	maxUpload = 20 << 20 // bytes of an image to search for
+	pageTime  = 15 * time.Second
+)
+
+// csp forbids everything that is not a file of the console's own: no inline script or style, no other host, no frame.
+const csp = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// guard wraps all pages.
+func (s *Server) guard(next http.Handler) http.Handler {
+	crossOrigin := http.NewCrossOriginProtection()
+	crossOrigin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.fail(w, r, http.StatusForbidden, "This request did not come from a page of the console, so nothing was done.")
+	}))
+	protected := crossOrigin.Handler(s.limited(next))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", csp)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		if !s.expectedHost(r.Host) {
+			http.Error(w, "The console listens on this machine only, and was asked for under another name: open http://"+s.o.Settings.Addr, http.StatusMisdirectedRequest)
+			return
+		}
+		if r.URL.Path != "/login" && !strings.HasPrefix(r.URL.Path, "/static/") && r.URL.Path != "/healthz" && !s.allowed(r) {
+			s.askToken(w, r)
+			return
+		}
+		protected.ServeHTTP(w, r)
+	})
+}
+
+// expectedHost refuses names that lead to loopback by way of somebody else's DNS.
+func (s *Server) expectedHost(host string) bool {
+	addr, _, err := net.SplitHostPort(s.o.Settings.Addr)
+	if err != nil || !isLoopback(addr) || s.o.Settings.UserHeader != "" || s.o.Settings.Token != "" {
+		return true // a token, or a proxy, is asked for
+	}
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = host
+	}
+	return isLoopback(strings.Trim(name, "[]"))
+}
+
+// limited bounds the time and the body of a request.
+func (s *Server) limited(next http.Handler) http.Handler {
+	timed := http.TimeoutHandler(next, pageTime, "This page took too long. Is Kafka slow? Try again.")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		most := int64(maxForm)
+		if r.URL.Path == "/search" {
+			most = maxUpload
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, most)
+		if strings.HasPrefix(r.URL.Path, "/events/") { // they stay open, and have a bound of their own
+			next.ServeHTTP(w, r)
+			return
+		}
+		timed.ServeHTTP(w, r)
+	})
+}
+
+const cookie = "pairstream_console"
+
+// session is what the cookie holds: it proves that the browser once knew the token, and does not tell it.
+func (s *Server) session() string {
+	mac := hmac.New(sha256.New, []byte(s.o.Settings.Token))
+	mac.Write([]byte("pairstream console"))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// allowed tells whether the request may see anything.
+func (s *Server) allowed(r *http.Request) bool {
+	if s.o.Settings.UserHeader != "" && r.Header.Get(s.o.Settings.UserHeader) != "" {
+		return true
+	}
+	if s.o.Settings.Token == "" {
+		return s.o.Settings.UserHeader == ""
+	}
+	if scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") && same(given, string(s.o.Settings.Token)) {
+		return true
+	}
+	c, err := r.Cookie(cookie)
+	return err == nil && same(c.Value, s.session())
+}
+
+// same compares in a time that does not depend on where two texts differ.
+func same(a, b string) bool {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
+}
+
+func (s *Server) askToken(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	if s.o.Settings.Token == "" {
+		http.Error(w, "The console wants to be reached through the proxy that sets "+s.o.Settings.UserHeader+" (CONSOLE_USER_HEADER).", http.StatusUnauthorized)
+		return
+	}
+	s.render(w, r, http.StatusUnauthorized, "login.html", page{Title: "Token", Data: login{Next: r.URL.RequestURI()}})
+}
+
+type login struct {
+	Next  string
+	Wrong bool
+}
+
+// logIn takes the token of the form and sets the cookie.
+func (s *Server) logIn(w http.ResponseWriter, r *http.Request) error {
+	next := r.FormValue("next")
+	if u, err := url.Parse(next); err != nil || u.Host != "" || u.Scheme != "" || !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.Contains(next, "\\") {
+		next = "/"
+	}
+	if s.o.Settings.Token == "" || !same(r.FormValue("token"), string(s.o.Settings.Token)) {
+		s.render(w, r, http.StatusUnauthorized, "login.html", page{Title: "Token", Data: login{Next: next, Wrong: true}})
+		return nil
+	}
+	http.SetCookie(w, &http.Cookie{
+		Name: cookie, Value: s.session(), Path: "/", HttpOnly: true, Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https",
+		SameSite: http.SameSiteStrictMode, MaxAge: 7 * 24 * 3600,
+	})
+	http.Redirect(w, r, next, http.StatusSeeOther)
+	return nil
+}

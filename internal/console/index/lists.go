@@ -1,0 +1,292 @@
+package index
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Batch is a mini-batch that Con-D has scored.
+type Batch struct {
+	Group                                        int64
+	ID                                           schemas.GroupID
+	Epoch, Sequence                              int32
+	Offset                                       int64 // in the topic scored
+	Features                                     int64 // offset of what the trainer made of it; -1: not yet
+	Strategy                                     string
+	Samples                                      int64
+	Candidates, Connections, Ambiguous, Replaced int64
+}
+
+const batchQuery = `SELECT b.grp, g.lane, g.seq, b.epoch, b.seq, b.at, b.features, b.strategy, b.samples, b.candidates, b.connections, b.ambiguous, b.replaced
+	FROM batch b JOIN grp g ON g.n = b.grp `
+
+func (x *Index) batches(ctx context.Context, where string, args ...any) ([]Batch, error) {
+	var list []Batch
+	err := each(ctx, x, func(rows *sql.Rows) error {
+		var b Batch
+		err := rows.Scan(&b.Group, &b.ID.Lane, &b.ID.Seq, &b.Epoch, &b.Sequence, &b.Offset, &b.Features, &b.Strategy, &b.Samples,
+			&b.Candidates, &b.Connections, &b.Ambiguous, &b.Replaced)
+		list = append(list, b)
+		return err
+	}, batchQuery+where, args...)
+	return list, err
+}
+
+// Batch finds a mini-batch.
+func (x *Index) Batch(ctx context.Context, id schemas.GroupID, epoch, seq int32) (*Batch, error) {
+	list, err := x.batches(ctx, "WHERE g.lane = ? AND g.seq = ? AND b.epoch = ? AND b.seq = ?", id.Lane, id.Seq, epoch, seq)
+	if err == nil && len(list) == 0 {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &list[0], nil
+}
+
+// GroupBatches lists mini-batches of one epoch of a group.
+func (x *Index) GroupBatches(ctx context.Context, group int64, epoch int32, from, count int) ([]Batch, error) {
+	return x.batches(ctx, "WHERE b.grp = ? AND b.epoch = ? AND b.seq >= ? ORDER BY b.seq LIMIT ?", group, epoch, from, count)
+}
+
+// BatchesOf lists the mini-batches that a pair is in, by epoch.
+func (x *Index) BatchesOf(ctx context.Context, p *Pair, most int) ([]Batch, error) {
+	if p.Group == 0 {
+		return nil, nil
+	}
+	type place struct{ epoch, seq int32 }
+	var places []place
+	slot := 4 * (int(p.Position) % schemas.ChunkMembers)
+	err := each(ctx, x, func(rows *sql.Rows) error {
+		var epoch int32
+		var raw []byte
+		if err := rows.Scan(&epoch, &raw); err != nil {
+			return err
+		}
+		if slot+4 <= len(raw) {
+			if number := positions(raw[slot:])[0]; number > 0 {
+				places = append(places, place{epoch, number - 1})
+			}
+		}
+		return nil
+	}, "SELECT epoch, batches FROM place WHERE grp = ? AND chunk = ? ORDER BY epoch DESC LIMIT ?", p.Group, p.Position/schemas.ChunkMembers, most)
+	var list []Batch
+	for _, at := range slices.Backward(places) {
+		if err != nil {
+			break
+		}
+		var found []Batch
+		found, err = x.batches(ctx, "WHERE b.grp = ? AND b.epoch = ? AND b.seq = ?", p.Group, at.epoch, at.seq)
+		list = append(list, found...)
+	}
+	return list, err
+}
+
+// Epoch sums up what Con-D found in one epoch of a group, or of all groups.
+type Epoch struct {
+	Epoch                                        int32
+	Strategy                                     string
+	Batches                                      int64
+	Candidates, Connections, Ambiguous, Replaced int64
+}
+
+const sums = "count(*), sum(b.candidates), sum(b.connections), sum(b.ambiguous), sum(b.replaced)"
+
+// Epochs sums up the epochs of a group; group 0: of all groups.
+func (x *Index) Epochs(ctx context.Context, group int64) ([]Epoch, error) {
+	var list []Epoch
+	err := each(ctx, x, func(rows *sql.Rows) error {
+		var e Epoch
+		err := rows.Scan(&e.Epoch, &e.Strategy, &e.Batches, &e.Candidates, &e.Connections, &e.Ambiguous, &e.Replaced)
+		list = append(list, e)
+		return err
+	}, "SELECT b.epoch, b.strategy, "+sums+" FROM batch b WHERE ? IN (0, b.grp) GROUP BY b.epoch, b.strategy ORDER BY b.epoch, b.strategy", group)
+	return list, err
+}
+
+// Connection is a text that Con-D calls a match of an image, beside its own.
+type Connection struct {
+	Image, Text int32 // positions in the group
+	Probability float64
+	Epoch       int32
+	Batch       int32
+}
+
+// Connections lists connections of a kind, in their order.
+func (x *Index) Connections(ctx context.Context, group int64, kind, from, count int) ([]Connection, error) {
+	var list []Connection
+	err := each(ctx, x, func(rows *sql.Rows) error {
+		var c Connection
+		err := rows.Scan(&c.Image, &c.Text, &c.Probability, &c.Epoch, &c.Batch)
+		list = append(list, c)
+		return err
+	}, "SELECT image, text, prob, epoch, batch FROM connection WHERE grp = ? AND kind = ? ORDER BY rank, image, text LIMIT ? OFFSET ?", group, kind, count, from)
+	return list, err
+}
+
+// Judged is what people said of the connections of a group that they judged in one sample.
+type Judged struct{ Right, Wrong int64 }
+
+// Judged counts judgements by sample.
+func (x *Index) Judged(ctx context.Context, id schemas.GroupID) (map[string]Judged, error) {
+	judged := make(map[string]Judged)
+	err := each(ctx, x, func(rows *sql.Rows) error {
+		var sample string
+		var j Judged
+		err := rows.Scan(&sample, &j.Right, &j.Wrong)
+		judged[sample] = j
+		return err
+	}, "SELECT sample, sum(match), sum(1 - match) FROM judgement WHERE lane = ? AND seq = ? GROUP BY sample", id.Lane, id.Seq)
+	return judged, err
+}
+
+// Verdict returns what was said of one connection.
+func (x *Index) Verdict(ctx context.Context, image, text schemas.PairID) (match, judged bool, err error) {
+	judged, err = one(ctx, x, []any{&match}, "SELECT match FROM judgement WHERE image = ? AND text = ?", image[:], text[:])
+	return match, judged, err
+}
+
+// Dead is a dead letter.
+type Dead struct {
+	Number               int64
+	Stage, Class, Reason string
+	Topic                schemas.Topic
+	Lane                 int
+	Offset, Bytes        int64
+	Time                 time.Time
+}
+
+// DeadFilter chooses dead letters. An empty field chooses all.
+type DeadFilter struct{ Stage, Class, Words string }
+
+const deadWhere = " FROM dead WHERE (?1 = '' OR stage = ?1) AND (?2 = '' OR class = ?2) AND (?3 = '' OR instr(lower(reason), lower(?3)) > 0)"
+
+// DeadLetters lists dead letters whose number is below before, the latest first, and counts all that are chosen.
+func (x *Index) DeadLetters(ctx context.Context, f DeadFilter, before int64, count int) (list []Dead, all int64, err error) {
+	if _, err := one(ctx, x, []any{&all}, "SELECT count(*)"+deadWhere, f.Stage, f.Class, f.Words); err != nil {
+		return nil, 0, err
+	}
+	err = each(ctx, x, func(rows *sql.Rows) error {
+		var d Dead
+		var at int64
+		err := rows.Scan(&d.Number, &d.Stage, &d.Class, &d.Reason, &d.Topic, &d.Lane, &d.Offset, &d.Bytes, &at)
+		d.Time = millis(at)
+		list = append(list, d)
+		return err
+	}, "SELECT n, stage, class, reason, topic, lane, at, bytes, time"+deadWhere+" AND n < ?4 ORDER BY n DESC LIMIT ?5", f.Stage, f.Class, f.Words, before, count)
+	return list, all, err
+}
+
+// DeadCount counts dead letters of one stage and class.
+type DeadCount struct {
+	Stage, Class string
+	Count        int64
+}
+
+// DeadCounts counts by stage and class, the most frequent first.
+func (x *Index) DeadCounts(ctx context.Context) ([]DeadCount, error) {
+	var list []DeadCount
+	err := each(ctx, x, func(rows *sql.Rows) error {
+		var d DeadCount
+		err := rows.Scan(&d.Stage, &d.Class, &d.Count)
+		list = append(list, d)
+		return err
+	}, "SELECT stage, class, count(*) AS c FROM dead GROUP BY stage, class ORDER BY c DESC, stage, class LIMIT 200")
+	return list, err
+}
+
+// DeadOverTime counts dead letters in equal spans of time, from the first to the last.
+func (x *Index) DeadOverTime(ctx context.Context, bins int) (start time.Time, width time.Duration, counts []int64, err error) {
+	var first, last, all int64
+	if _, err = one(ctx, x, []any{&first, &last, &all}, "SELECT coalesce(min(time), 0), coalesce(max(time), 0), count(*) FROM dead"); err != nil || all == 0 {
+		return start, 0, nil, err
+	}
+	span := max((last-first)/int64(bins)+1, 1000)
+	counts = make([]int64, (last-first)/span+1)
+	err = each(ctx, x, func(rows *sql.Rows) error {
+		var bin, n int64
+		err := rows.Scan(&bin, &n)
+		if err == nil && bin >= 0 && bin < int64(len(counts)) {
+			counts[bin] = n
+		}
+		return err
+	}, "SELECT (time - ?) / ? AS bin, count(*) FROM dead GROUP BY bin", first, span)
+	return millis(first), time.Duration(span) * time.Millisecond, counts, err
+}
+
+// Report is a report of the trainer or of an evaluation.
+type Report struct {
+	Kind       string
+	Step       int64
+	Time       time.Time
+	Values     map[string]float64
+	Checkpoint string
+}
+
+// Reports lists what was reported, in the order of the log.
+func (x *Index) Reports(ctx context.Context) ([]Report, error) {
+	var list []Report
+	err := each(ctx, x, func(rows *sql.Rows) error {
+		var r Report
+		var at int64
+		var raw []byte
+		if err := rows.Scan(&r.Kind, &r.Step, &at, &raw, &r.Checkpoint); err != nil {
+			return err
+		}
+		r.Time = millis(at)
+		list = append(list, r)
+		return json.Unmarshal(raw, &list[len(list)-1].Values)
+	}, "SELECT kind, step, time, vals, checkpoint FROM progress ORDER BY n")
+	return list, err
+}
+
+// Totals say how much the index holds.
+type Totals struct {
+	Pairs, Groups, Batches, DeadLetters int64
+	Bytes                               int64 // of the file
+}
+
+// Totals counts.
+func (x *Index) Totals(ctx context.Context) (Totals, error) {
+	var t Totals
+	_, err := one(ctx, x, []any{&t.Pairs, &t.Groups, &t.Batches, &t.DeadLetters, &t.Bytes}, `SELECT
+		(SELECT coalesce(max(n) - min(n) + 1, 0) FROM pair), (SELECT count(*) FROM grp), (SELECT count(*) FROM batch), (SELECT count(*) FROM dead),
+		(SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size())`)
+	return t, err
+}
+
+// BatchSize returns the number of samples of the latest mini-batch; 0: there is none.
+func (x *Index) BatchSize(ctx context.Context) (int64, error) {
+	var n int64
+	_, err := one(ctx, x, []any{&n}, "SELECT samples FROM batch ORDER BY grp DESC, epoch DESC LIMIT 1")
+	return n, err
+}
+
+// Probability returns what Con-D said of a connection that the index keeps.
+func (x *Index) Probability(ctx context.Context, group int64, image, text int32) (float32, error) {
+	var p float32
+	found, err := one(ctx, x, []any{&p}, "SELECT prob FROM connection WHERE grp = ? AND image = ? AND text = ? LIMIT 1", group, image, text)
+	if err == nil && !found {
+		err = ErrNotFound
+	}
+	return p, err
+}
+
+// Judge takes up a judgement that was just written to the log, where the index will find it again.
+func (x *Index) Judge(ctx context.Context, j *schemas.Judgement) error {
+	return x.update(ctx, func(w *writer) error { return w.judgement(j) })
+}
+
+// Spread returns up to count mini-batches of an epoch that lie apart, of those that the trainer has done.
+func (x *Index) Spread(ctx context.Context, group int64, epoch int32, count int) ([]Batch, error) {
+	var all int
+	if _, err := one(ctx, x, []any{&all}, "SELECT count(*) FROM batch WHERE grp = ? AND epoch = ? AND features >= 0", group, epoch); err != nil {
+		return nil, err
+	}
+	return x.batches(ctx, "WHERE b.grp = ? AND b.epoch = ? AND b.features >= 0 AND b.seq % ? = 0 ORDER BY b.seq LIMIT ?", group, epoch, max(1, all/count), count)
+}

@@ -1,0 +1,239 @@
+package index
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// ErrNotFound says that the index does not have what was asked for, or no longer.
+var ErrNotFound = errors.New("the console does not know it: it has not been read yet, or its place was taken by newer pairs (CONSOLE_INDEX_PAIRS)")
+
+// one scans the first row of a query. It returns false when there is none.
+func one(ctx context.Context, x *Index, into []any, query string, args ...any) (bool, error) {
+	err := x.reads.QueryRowContext(ctx, query, args...).Scan(into...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// each calls scan for every row.
+func each(ctx context.Context, x *Index, scan func(*sql.Rows) error, query string, args ...any) error {
+	rows, err := x.reads.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// Pair is a pair of the log.
+type Pair struct {
+	ID         schemas.PairID
+	ImageID    schemas.ImageID
+	Image      schemas.ImageRef
+	Caption    string // its beginning, where Cut is set
+	Cut        bool
+	Similarity float64
+	Lane       int
+	Offset     int64 // of its embedding
+	Group      int64 // number in the index; 0: its group has not closed
+	Position   int32
+	Cluster    int32
+}
+
+const pairColumns = `p.id, p.image, u.uri, p.off, p.size, p.caption, p.cut, p.sim, p.lane, p.at, coalesce(p.grp, 0), coalesce(p.pos, -1), coalesce(p.cluster, -1)`
+
+const pairTables = " FROM pair p JOIN uri u ON u.n = p.uri "
+
+func (p *Pair) scan(scan func(...any) error) error {
+	var id, image []byte
+	var sim int64
+	if err := scan(&id, &image, &p.Image.URI, &p.Image.Offset, &p.Image.Size, &p.Caption, &p.Cut, &sim, &p.Lane, &p.Offset, &p.Group, &p.Position, &p.Cluster); err != nil {
+		return err
+	}
+	if len(id) != 16 || len(image) != 16 {
+		return fmt.Errorf("an id of %d bytes in the index", len(id))
+	}
+	p.ID, p.ImageID, p.Similarity = schemas.PairID(id), schemas.ImageID(image), float64(sim)/simScale
+	return nil
+}
+
+// Pair finds a pair by its id.
+func (x *Index) Pair(ctx context.Context, id schemas.PairID) (*Pair, error) {
+	return x.onePair(ctx, "WHERE p.id = ?", id[:])
+}
+
+// Member finds a pair by its place in a group.
+func (x *Index) Member(ctx context.Context, group int64, pos int32) (*Pair, error) {
+	return x.onePair(ctx, "WHERE p.grp = ? AND p.pos = ?", group, pos)
+}
+
+func (x *Index) onePair(ctx context.Context, where string, args ...any) (*Pair, error) {
+	list, err := x.pairs(ctx, where+" LIMIT 1", args...)
+	if err == nil && len(list) == 0 {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return nil, err
+	}
+	return list[0], nil
+}
+
+func (x *Index) pairs(ctx context.Context, where string, args ...any) ([]*Pair, error) {
+	var list []*Pair
+	err := each(ctx, x, func(rows *sql.Rows) error {
+		p := new(Pair)
+		list = append(list, p)
+		return p.scan(rows.Scan)
+	}, "SELECT "+pairColumns+pairTables+where, args...)
+	return list, err
+}
+
+// Members finds pairs by their places in a group, in the order of the places given. It passes over what is not there.
+func (x *Index) Members(ctx context.Context, group int64, places []int32) ([]*Pair, error) {
+	var list []*Pair
+	for _, pos := range places {
+		p, err := x.Member(ctx, group, pos)
+		if errors.Is(err, ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+// Latest returns the pairs that came last.
+func (x *Index) Latest(ctx context.Context, count int) ([]*Pair, error) {
+	return x.pairs(ctx, "ORDER BY p.n DESC LIMIT ?", count)
+}
+
+// ClusterMates returns members of a cluster, from a place on that the caller draws.
+func (x *Index) ClusterMates(ctx context.Context, group int64, cluster int32, from int32, count int) ([]*Pair, error) {
+	return x.pairs(ctx, "WHERE p.grp = ? AND p.cluster = ? ORDER BY p.pos < ?, p.pos LIMIT ?", group, cluster, from, count)
+}
+
+// WithWords returns pairs whose captions have all words of a text, the latest first.
+func (x *Index) WithWords(ctx context.Context, text string, count int) ([]*Pair, error) {
+	words := strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsNumber(r) })
+	if len(words) == 0 {
+		return nil, nil
+	}
+	words = words[:min(len(words), 12)]
+	for i, word := range words {
+		words[i] = `"` + word + `"`
+	}
+	return x.pairs(ctx, "WHERE p.n IN (SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?) ORDER BY p.n DESC", strings.Join(words, " "), count)
+}
+
+// OfImage returns the pairs with an image.
+func (x *Index) OfImage(ctx context.Context, text string, image schemas.ImageID, count int) ([]*Pair, error) {
+	list, err := x.WithWords(ctx, text, count)
+	return slices.DeleteFunc(list, func(p *Pair) bool { return p.ImageID != image }), err
+}
+
+// Group is a group of which at least a part was read.
+type Group struct {
+	N      int64
+	ID     schemas.GroupID
+	Offset int64 // of its manifest; -1: it has not closed
+	Count  int64
+	Stats  *Stats
+}
+
+// Groups lists groups, the latest first.
+func (x *Index) Groups(ctx context.Context, count int) ([]Group, error) {
+	var list []Group
+	err := each(ctx, x, func(rows *sql.Rows) error {
+		var g Group
+		list = append(list, g)
+		p := &list[len(list)-1]
+		return rows.Scan(&p.N, &p.ID.Lane, &p.ID.Seq, &p.Offset, &p.Count)
+	}, "SELECT n, lane, seq, at, count FROM grp ORDER BY seq DESC, lane LIMIT ?", count)
+	return list, err
+}
+
+// Group finds a group by its id.
+func (x *Index) Group(ctx context.Context, id schemas.GroupID) (*Group, error) {
+	return x.group(ctx, "lane = ? AND seq = ?", id.Lane, id.Seq)
+}
+
+// GroupN finds a group by its number in the index.
+func (x *Index) GroupN(ctx context.Context, n int64) (*Group, error) {
+	return x.group(ctx, "n = ?", n)
+}
+
+func (x *Index) group(ctx context.Context, where string, args ...any) (*Group, error) {
+	g := &Group{Stats: newStats()}
+	var raw []byte
+	found, err := one(ctx, x, []any{&g.N, &g.ID.Lane, &g.ID.Seq, &g.Offset, &g.Count, &raw}, "SELECT n, lane, seq, at, count, stats FROM grp WHERE "+where, args...)
+	if err == nil && !found {
+		err = ErrNotFound
+	}
+	if err == nil && raw != nil {
+		err = json.Unmarshal(raw, g.Stats)
+	}
+	return g, err
+}
+
+// Chunk returns the offset of the neighbour chunk that has a member.
+func (x *Index) Chunk(ctx context.Context, group int64, pos int32) (int64, error) {
+	var at int64
+	found, err := one(ctx, x, []any{&at}, "SELECT at FROM chunk WHERE grp = ? AND start = ?", group, pos-pos%schemas.ChunkMembers)
+	if err == nil && !found {
+		err = ErrNotFound
+	}
+	return at, err
+}
+
+// Sheet shows a cluster by some of its members.
+type Sheet struct {
+	Cluster           int32
+	Size              int64
+	Nearest, Farthest []int32 // positions
+}
+
+// Sheets lists the largest clusters of a group, the largest first.
+func (x *Index) Sheets(ctx context.Context, group int64, from, count int) ([]Sheet, error) {
+	var list []Sheet
+	err := each(ctx, x, func(rows *sql.Rows) error {
+		var s Sheet
+		var nearest, farthest []byte
+		if err := rows.Scan(&s.Cluster, &s.Size, &nearest, &farthest); err != nil {
+			return err
+		}
+		s.Nearest, s.Farthest = positions(nearest), positions(farthest)
+		list = append(list, s)
+		return nil
+	}, "SELECT cluster, size, nearest, farthest FROM sheet WHERE grp = ? ORDER BY size DESC, cluster LIMIT ? OFFSET ?", group, count, from)
+	return list, err
+}
+
+func positions(raw []byte) []int32 {
+	list := make([]int32, len(raw)/4)
+	for i := range list {
+		list[i] = int32(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+	return list
+}
+
+// millis is a time as the tables have it.
+func millis(n int64) time.Time { return time.UnixMilli(n) }
