@@ -92,15 +92,19 @@ func TestGoldenALBEFForward(t *testing.T) {
 }
 
 func albefOutputs(s *torch.Scope, m *model.Model, f *golden.File, dtype torch.DType) map[string]*torch.Tensor {
-	ids, mask := ints(s, f, "in.input_ids"), ints(s, f, "in.attention_mask")
-	images := m.Image(s, floats(s, f, "in.image", dtype))
-	texts := m.Text(s, ids, mask)
+	mask := ints(s, f, "in.attention_mask")
+	out := networkOutputs(s, m, floats(s, f, "in.image", dtype), ints(s, f, "in.input_ids"), mask, ints(s, f, "in.mlm_input_ids"))
+	flat := s.Reshape(out["mlm_logits"], -1, int64(m.Config.VocabSize))
+	out["mlm_loss"] = s.CrossEntropy(flat, s.Reshape(ints(s, f, "in.mlm_labels"), -1), -100)
+	return out
+}
+
+// networkOutputs returns what the networks make of pairs of images and texts.
+func networkOutputs(s *torch.Scope, m *model.Model, pixels, ids, mask, masked *torch.Tensor) map[string]*torch.Tensor {
+	images, texts := m.Image(s, pixels), m.Text(s, ids, mask)
 	v, t := m.ImageFeature(s, images), m.TextFeature(s, texts)
 	similarity := s.Div(s.MatMul(v, s.Transpose(t, 0, 1)), m.Temperature(s))
 	fused := m.Fuse(s, texts, mask, images)
-	masked := m.MaskedLogits(s, ints(s, f, "in.mlm_input_ids"), mask, images)
-	flat := s.Reshape(masked, -1, int64(m.Config.VocabSize))
-	labels := s.Reshape(ints(s, f, "in.mlm_labels"), -1)
 	return map[string]*torch.Tensor{
 		"image_embeds":       images,
 		"text_embeds":        texts,
@@ -110,8 +114,7 @@ func albefOutputs(s *torch.Scope, m *model.Model, f *golden.File, dtype torch.DT
 		"sim_t2i":            s.Transpose(similarity, 0, 1),
 		"fusion_last_hidden": fused,
 		"itm_logits":         m.MatchLogits(s, fused),
-		"mlm_logits":         masked,
-		"mlm_loss":           s.CrossEntropy(flat, labels, -100),
+		"mlm_logits":         m.MaskedLogits(s, masked, mask, images),
 	}
 }
 
