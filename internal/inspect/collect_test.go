@@ -64,14 +64,23 @@ func run(t *testing.T, log *stream.Log) writer {
 	w.check(w.p.PublishSeq(t.Context(), schemas.Features, 0, 0, stream.Mark{}, &schemas.Seal{}))
 	w.check(w.p.Publish(t.Context(), schemas.ProgressLog, 0, &schemas.Progress{Kind: schemas.ProgressStep, Step: 7, Values: schemas.Measures{"loss": 2.5}}))
 	w.check(w.p.Flush(t.Context()))
-	w.check(log.Commit(t.Context(), "encoder", schemas.Pairs, map[int]int64{0: 8}))
-	w.check(log.Commit(t.Context(), "discriminator", schemas.Batches, map[int]int64{0: 2})) // older than the last mark
+	reached(log, "encoder", schemas.Pairs, 8)
+	reached(log, "discriminator", schemas.Batches, 2) // older than the last mark
 	return w
+}
+
+// reached commits to a stage's group how far the stage is in lane 0.
+func reached(log *stream.Log, stage string, topic schemas.Topic, offset int64) {
+	f := log.Follow(stream.FollowSpec{Name: stage, Topic: topic})
+	f.Reached(0, offset)
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	f.Watch(over)
 }
 
 func TestCollect(t *testing.T) {
 	log := openLog(t, 2)
-	w := run(t, log)
+	run(t, log)
 	c := NewCollector(log, 100)
 	s := collect(t, c)
 
@@ -108,7 +117,7 @@ func TestCollect(t *testing.T) {
 		t.Errorf("training %+v", tr)
 	}
 
-	w.check(log.Commit(t.Context(), "trainer", schemas.Scored, map[int]int64{0: 3}))
+	reached(log, "trainer", schemas.Scored, 3)
 	if got := collect(t, c).Lanes[0].Lag["trainer"]; got != 2 {
 		t.Errorf("the trainer has committed and lags by %d, want 2", got)
 	}

@@ -78,7 +78,8 @@ func FindDamage(ctx context.Context, log *stream.Log, stage string, lane int) ([
 	return damage, nil
 }
 
-// positions returns the positions of a stage's inputs, at the mark of the last record that it has written in a lane.
+// positions returns the positions of a stage's inputs: at the mark of the last record that it has written in a lane, or
+// where it has parked the lane.
 func positions(ctx context.Context, log *stream.Log, stage string, lane int) ([]stream.TopicPosition, error) {
 	if lanes := log.Config().Lanes; lane < 0 || lane >= lanes {
 		return nil, fmt.Errorf("lane %d: want one below LANES=%d", lane, lanes)
@@ -91,14 +92,13 @@ func positions(ctx context.Context, log *stream.Log, stage string, lane int) ([]
 		if err != nil {
 			return nil, err
 		}
-		if !found {
-			return []stream.TopicPosition{{Topic: s.reads}}, nil
+		if found {
+			if mark, err := last.Mark(); len(mark.Inputs) > 0 || err != nil {
+				return mark.Inputs, err
+			}
 		}
-		mark, err := last.Mark()
-		if len(mark.Inputs) == 0 {
-			mark.Inputs = []stream.TopicPosition{{Topic: s.reads}}
-		}
-		return mark.Inputs, err
+		at, err := log.Stopped(ctx, stage, s.reads, lane) // the trainer's marks say nothing
+		return []stream.TopicPosition{{Topic: s.reads, Position: at}}, err
 	}
 	return nil, fmt.Errorf("stage %q: want encoder, indexer, grouper, discriminator or trainer", stage)
 }

@@ -41,6 +41,25 @@ func copyPairs(ctx context.Context, m *Manifest, from, to *stream.Log) ([]shifts
 	return all, nil
 }
 
+// copySkips lets the replay's readers pass over what operators have given up in the original. A replay has the same seqs.
+// What was foreign in the original is not made again.
+func copySkips(ctx context.Context, from, to *stream.Log) error {
+	skips, err := from.Skips(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range skips {
+		if s.To.Seq == s.From.Seq {
+			continue
+		}
+		s.From.Offset, s.To.Offset = s.From.Seq, s.To.Seq // or further on, behind repetitions
+		if err := to.Skip(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func copyLane(ctx context.Context, r Range, from, to *stream.Log, publisher *stream.Publisher) (shifts, error) {
 	b, err := from.Bounds(ctx, schemas.Pairs, r.Lane)
 	switch {

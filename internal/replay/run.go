@@ -70,7 +70,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-// Run copies the pairs, runs the stages and compares what they write.
+// Run copies the pairs and the skips, runs the stages and compares what they write.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -78,6 +78,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	moved, err := copyPairs(ctx, o.Manifest, o.Original, o.Replayed)
 	if err != nil {
 		return nil, err
+	}
+	if err := copySkips(ctx, o.Original, o.Replayed); err != nil {
+		return nil, fmt.Errorf("copying the skips of operators: %w", err)
 	}
 	r := newRunning(o, moved)
 	if err := r.run(ctx); err != nil {

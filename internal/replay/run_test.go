@@ -144,6 +144,32 @@ func TestReplay(t *testing.T) {
 	})
 }
 
+// An operator has let the trainer pass over a batch. The replay's trainer does so as well.
+func TestReplayFollowsSkips(t *testing.T) {
+	broker := startBroker(t)
+	from := openLog(t, broker, "production")
+	p := pipeline{model: "m1", seals: 1}
+	for lane := range testLanes {
+		publish(t, from, lane, append(pairs(lane, 0, 9), final)...)
+	}
+	check(t, from.Skip(t.Context(), stream.Skip{
+		Topic: schemas.Scored, Lane: 1, From: stream.Position{Offset: 1, Seq: 1}, To: stream.Position{Offset: 2, Seq: 2}, Reason: "a bad batch",
+	}))
+	check(t, p.run(from)(t.Context()))
+	m, err := Describe(t.Context(), from, DescribeOptions{})
+	check(t, err)
+	to := openLog(t, broker, "again")
+	for range 2 { // the second time, all is there
+		if r := run(t, m, from, to, p.run(to)); !r.Equal() || r.Results[9].Records != 6 || r.Results[11].Records != 5 {
+			t.Errorf("report %+v", r)
+		}
+	}
+	skips, err := to.Skips(t.Context())
+	if err != nil || len(skips) != 1 || skips[0].Reason != "a bad batch" {
+		t.Errorf("the replay's skips are %+v (%v)", skips, err)
+	}
+}
+
 func TestReplayGoesOn(t *testing.T) {
 	broker := startBroker(t)
 	from, m := original(t, broker)

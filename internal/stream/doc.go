@@ -2,8 +2,8 @@
 // that see every record once. It also holds publishing, dead letters, the embedded broker, and the security of
 // connections. It is the only package that knows Kafka.
 //
-// A program opens a [Log] with [Connect] and runs stages on it with [Log.Run]. [Reader] and [Publisher] are the level
-// below, for producers and the trainer. In come the lanes of a stage's input topics, out go the same lanes of its
+// A program opens a [Log] with [Connect] and runs stages on it with [Log.Run]. A [Follower] reads lanes for a stage whose
+// work goes across them, the trainer. [Reader] and [Publisher] are the level below, for producers and tools. In come the lanes of a stage's input topics, out go the same lanes of its
 // output topics.
 //
 // # What is promised
@@ -82,7 +82,7 @@
 //   - Anything else parks the lane: it rests, says why, and is tried again every minute. The other lanes go on. Such
 //     faults are a gap, a record that its topic does not take, a broker's refusal and a record of a newer version.
 //     When all lanes of a process are parked, one of them by another fault, the process is to blame and [Log.Run]
-//     ends.
+//     ends. A [Follower] does the same.
 //
 // A lane that is parked, or has waited for a minute, says so: in the metadata of its committed offset ([LaneLag]), in
 // the log, in a metric and in [Counters.States]. An operator can let a parked lane go on with [Log.Skip]. All readers

@@ -228,19 +228,6 @@ func (l *Log) Lag(ctx context.Context, stage string, inputs ...schemas.Topic) ([
 	return lags, nil
 }
 
-// Commit says, for dashboards, how far a stage is. It is for a stage that reads its lanes by itself and not through
-// [Log.Run].
-func (l *Log) Commit(ctx context.Context, stage string, topic schemas.Topic, offsets map[int]int64) error {
-	name := l.name(topic)
-	req := &kafka.OffsetCommitRequest{GroupID: l.cfg.GroupID(stage), GenerationID: -1, Topics: make(map[string][]kafka.OffsetCommit)}
-	for lane, offset := range offsets {
-		req.Topics[name] = append(req.Topics[name], kafka.OffsetCommit{Partition: lane, Offset: offset})
-	}
-	rctx, cancel := l.request(ctx)
-	defer cancel()
-	return l.commitOffsets(rctx, req)
-}
-
 func (l *Log) commitOffsets(ctx context.Context, req *kafka.OffsetCommitRequest) error {
 	resp, err := l.client.OffsetCommit(ctx, req)
 	if err != nil {

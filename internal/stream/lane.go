@@ -21,8 +21,8 @@ type lane struct {
 	id          int
 	instruments *instruments
 	pulse       *Pulse
-	healthy     func()                        // called now and then while the lane does its work
-	say         func(state string)            // tells what the lane waits for; empty: nothing
+	roster      *roster
+	spell       spell
 	commit      func(map[schemas.Topic]int64) // takes the processed offsets whose outputs are all acknowledged
 	stage       Stage
 	readers     map[schemas.Topic]*Reader
@@ -30,13 +30,15 @@ type lane struct {
 	pos         []TopicPosition         // after the records handed to Process, in the order of the spec's inputs
 	kept        map[schemas.Topic]int64 // number of the message whose place was noted in the control topic
 	keepNext    time.Time
-	blocked     bool   // and another input has records
-	waits       string // what the lane has said that it waits for
-	held        bool   // Process was called since the last Flush
+	held        bool // Process was called since the last Flush
 	pending     pendingCommit
 
 	mu   sync.Mutex
 	stop context.CancelFunc // ends reading when the publisher fails
+}
+
+func newLane(r *roster, spec StageSpec, id int) *lane {
+	return &lane{log: r.log, spec: spec, id: id, instruments: r.instruments, pulse: r.watchdog.Lane(id), roster: r, spell: spell{roster: r, lane: id}}
 }
 
 // open finds the point to go on from (invariants 4 to 6), and opens the inputs there.
@@ -201,7 +203,7 @@ func (ln *lane) step(work context.Context, rec Record) error {
 	ln.instruments.worked(started)
 	switch {
 	case newer(&rec, err):
-		err = Damaged(fmt.Errorf("%s, lane %d, seq %d is of a newer version: it waits for a newer program: %w", rec.Topic, rec.Lane, rec.Seq, err))
+		err = newerVersion(&rec, err)
 	case errors.Is(err, ErrPoison):
 		err = ln.deadLetter(work, rec, err)
 	case err == nil:
@@ -255,23 +257,24 @@ func (ln *lane) advance(rec *Record) {
 }
 
 // wait waits for a record, and commits meanwhile. After a while it says what it waits for.
-func (ln *lane) wait(reading context.Context, r *Reader) (Record, error) {
-	since := time.Now()
-	defer ln.waited()
-	for {
-		if err := ln.maybeCommit(); err != nil {
-			return Record{}, err
-		}
-		tick, cancel := context.WithTimeout(reading, commitEvery)
-		rec, err := r.Next(tick)
-		cancel()
-		if err == nil || reading.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
-			return rec, err
-		}
-		if time.Since(since) >= ln.log.saidAfter {
-			ln.sayWaiting(r)
-		}
+func (ln *lane) wait(reading context.Context, r *Reader) (rec Record, err error) {
+	err = ln.spell.wait(reading, func(tick context.Context) error {
+		rec, err = r.Next(tick)
+		return err
+	}, ln.maybeCommit, func() (string, bool) { return ln.wants(r) })
+	return rec, err
+}
+
+// wants says what the lane waits for. When another input has records, someone else does not do their part.
+func (ln *lane) wants(r *Reader) (what string, held bool) {
+	what = string(r.f.topic)
+	if w, ok := ln.stage.(Waiter); ok {
+		what = w.Waiting()
 	}
+	for _, other := range ln.readers {
+		held = held || other != r && other.f.high.Load() > other.pos.Offset
+	}
+	return what, held
 }
 
 func (ln *lane) flush(work context.Context) error {
@@ -349,7 +352,7 @@ func (ln *lane) maybeCommit() error {
 		return nil
 	}
 	ln.pending.next = now.Add(commitEvery)
-	ln.healthy()
+	ln.roster.unpark(ln.id)
 	if now.After(ln.keepNext) {
 		if err := ln.keep(ln.out.work); err != nil {
 			return err

@@ -131,12 +131,6 @@ func TestLag(t *testing.T) {
 	}) {
 		t.Errorf("after: %+v, %v", got, err)
 	}
-	if err := l.Commit(t.Context(), "trainer", schemas.Scored, map[int]int64{0: 7, 1: 8}); err != nil {
-		t.Error(err)
-	}
-	if got, err := l.Lag(t.Context(), "trainer", schemas.Scored); err != nil || got[0].Committed != 7 || got[1].Committed != 8 {
-		t.Errorf("of the trainer: %+v, %v", got, err)
-	}
 }
 
 // TestBusyLaneIsKept lets another owner join while one lane of the first has a large piece of work in hand. The group

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -40,19 +42,65 @@ func newer(rec *Record, err error) bool {
 	return errors.Is(err, schemas.ErrUnknownSchema) && Sequenced(rec.Topic) && strings.HasPrefix(rec.Schema, "pairstream.")
 }
 
+// newerVersion is the fault of a lane whose next record is for a newer program.
+func newerVersion(rec *Record, err error) error {
+	return Damaged(fmt.Errorf("%s, lane %d, seq %d is of a newer version: it waits for a newer program: %w", rec.Topic, rec.Lane, rec.Seq, err))
+}
+
+// roster knows which lanes of a stage are parked or wait. It says so in the log, in metrics, in the metadata of
+// committed offsets, and to whoever asks the process.
+type roster struct {
+	log         *Log
+	stage       string
+	input       schemas.Topic // whose offsets carry what lanes have to say
+	instruments *instruments
+	watchdog    *Watchdog
+	saying      atomic.Pointer[commits] // of the latest generation
+	fail        func(error)             // ends the process's part in the stage
+	parkedPause time.Duration
+	saidAfter   time.Duration
+
+	parking sync.Mutex
+	parked  map[int]error // lanes that are out of service, and why
+}
+
+func (l *Log) newRoster(stage string, input schemas.Topic, c *Counters, fail func(error)) *roster {
+	l.metrics.parked.WithLabelValues(stage).Set(0)
+	l.metrics.waiting.WithLabelValues(stage).Set(0)
+	return &roster{
+		log: l, stage: stage, input: input, instruments: newInstruments(l.metrics, stage, c), watchdog: l.newWatchdog(stage), fail: fail,
+		parkedPause: l.parkedPause, saidAfter: l.saidAfter, parked: make(map[int]error),
+	}
+}
+
+// tryAgain decides about a lane that has failed. A fault that may pass is tried again after a pause, any other parks the
+// lane. tryAgain reports false when the turn is over meanwhile.
+func (r *roster) tryAgain(reading context.Context, lane int, begun time.Time, pause *backoff, err error) bool {
+	if !isTransient(err) {
+		return r.park(reading, lane, err)
+	}
+	r.watchdog.Lane(lane).retry()
+	r.log.metrics.restarts.WithLabelValues(r.stage).Inc()
+	r.log.logger.Warn("taking a lane up again", keyStage, r.stage, keyLane, lane, keyErr, err)
+	if time.Since(begun) > time.Minute { // this is another fault than the one before
+		pause.reset()
+	}
+	return pause.wait(reading) == nil
+}
+
 // park takes a lane with a lasting fault out of service. It reports whether to try again: after a pause, for as long
 // as the turn goes on. When every lane of the process has failed, and one of them not by damage, the process is at
 // fault. park then ends the run.
-func (r *run) park(reading context.Context, lane int, err error) bool {
-	r.mu.Lock()
+func (r *roster) park(reading context.Context, lane int, err error) bool {
+	r.parking.Lock()
 	first := r.parked[lane] == nil
 	r.parked[lane] = err
 	all, damaged := len(r.parked) >= int(r.instruments.c.Lanes.Load()), true
 	for _, e := range r.parked {
 		damaged = damaged && isDamage(e)
 	}
-	r.instruments.m.parked.WithLabelValues(r.spec.Name).Set(float64(len(r.parked)))
-	r.mu.Unlock()
+	r.instruments.m.parked.WithLabelValues(r.stage).Set(float64(len(r.parked)))
+	r.parking.Unlock()
 	r.watchdog.Lane(lane).rest()
 	if all && !damaged {
 		r.fail(fmt.Errorf("lane %d: %w", lane, err))
@@ -60,10 +108,10 @@ func (r *run) park(reading context.Context, lane int, err error) bool {
 	}
 	if first {
 		r.log.logger.Error("parking a lane: it is out of service until this is put right; `pairstream lanes` shows it",
-			keyStage, r.spec.Name, keyLane, lane, keyErr, err)
+			keyStage, r.stage, keyLane, lane, keyErr, err)
 	}
 	r.say(lane, "parked: "+err.Error())
-	t := time.NewTimer(r.log.parkedPause)
+	t := time.NewTimer(r.parkedPause)
 	defer t.Stop()
 	select {
 	case <-reading.Done():
@@ -83,80 +131,89 @@ type Waiter interface {
 	Waiting() string
 }
 
-// sayWaiting says what the lane waits for: in its state, and in the log when it is new. When another input has
-// records, someone else does not do their part, and the lane counts as waiting.
-func (ln *lane) sayWaiting(r *Reader) {
-	what := string(r.f.topic)
-	if w, ok := ln.stage.(Waiter); ok {
-		what = w.Waiting()
-	}
-	if ln.waits == what {
-		return
-	}
-	if ln.waits == "" && ln.othersHave(r) {
-		ln.instruments.m.waiting.WithLabelValues(ln.spec.Name).Inc()
-		ln.blocked = true
-	}
-	ln.waits = what
-	level := slog.LevelInfo
-	if ln.blocked {
-		level = slog.LevelWarn
-	}
-	ln.log.logger.Log(context.Background(), level, "a lane waits", keyStage, ln.spec.Name, keyLane, ln.id, keyWhat, what)
-	ln.say("waits for " + what)
+// spell is the time for which a lane waits. One goroutine uses it.
+type spell struct {
+	roster *roster
+	lane   int
+	what   string // was said; empty: nothing
+	held   bool   // the lane counts as waiting
 }
 
-func (ln *lane) othersHave(r *Reader) bool {
-	for _, other := range ln.readers {
-		if other != r && other.f.high.Load() > other.pos.Offset {
-			return true
+// wait calls try until there is what the lane waits for, and meanwhile every second. After a while it says what the lane
+// waits for. what returns that, and whether the lane holds up others. Empty means that there is nothing to say.
+func (s *spell) wait(ctx context.Context, try func(context.Context) error, meanwhile func() error, what func() (string, bool)) error {
+	since := time.Now()
+	defer s.say("", false)
+	for {
+		tick, cancel := context.WithTimeout(ctx, min(commitEvery, s.roster.saidAfter))
+		err := try(tick)
+		cancel()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		if err := meanwhile(); err != nil {
+			return err
+		}
+		if time.Since(since) >= s.roster.saidAfter {
+			s.say(what())
 		}
 	}
-	return false
 }
 
-// waited takes back what sayWaiting has said.
-func (ln *lane) waited() {
-	if ln.waits == "" {
+// say says what the lane waits for: in its state, and in the log when it is new. A lane that holds up others counts as
+// waiting. Empty takes back what was said.
+func (s *spell) say(what string, held bool) {
+	r := s.roster
+	if s.held != held {
+		r.instruments.m.waiting.WithLabelValues(r.stage).Add(map[bool]float64{true: 1, false: -1}[held])
+		s.held = held
+	}
+	if s.what == what {
 		return
 	}
-	if ln.blocked {
-		ln.instruments.m.waiting.WithLabelValues(ln.spec.Name).Dec()
+	s.what = what
+	if what == "" {
+		r.say(s.lane, "")
+		return
 	}
-	ln.waits, ln.blocked = "", false
-	ln.say("")
+	level := slog.LevelInfo
+	if held { // someone else does not do their part
+		level = slog.LevelWarn
+	}
+	r.log.logger.Log(context.Background(), level, "a lane waits", keyStage, r.stage, keyLane, s.lane, keyWhat, what)
+	r.say(s.lane, "waits for "+what)
 }
 
 // forget drops what is known of a lane that is not ours any more.
-func (r *run) forget(lane int) (wasParked bool) {
+func (r *roster) forget(lane int) (wasParked bool) {
 	r.instruments.c.say(lane, "")
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.parking.Lock()
+	defer r.parking.Unlock()
 	if r.parked[lane] == nil {
 		return false
 	}
 	delete(r.parked, lane)
-	r.instruments.m.parked.WithLabelValues(r.spec.Name).Set(float64(len(r.parked)))
+	r.instruments.m.parked.WithLabelValues(r.stage).Set(float64(len(r.parked)))
 	return true
 }
 
 // unpark puts a lane back into service that has shown that it works.
-func (r *run) unpark(lane int) {
-	r.mu.Lock()
+func (r *roster) unpark(lane int) {
+	r.parking.Lock()
 	parked := r.parked[lane] != nil
-	r.mu.Unlock()
+	r.parking.Unlock()
 	if !parked || !r.forget(lane) {
 		return
 	}
 	r.say(lane, "")
-	r.log.logger.Info("a parked lane is in service again", keyStage, r.spec.Name, keyLane, lane)
+	r.log.logger.Info("a parked lane is in service again", keyStage, r.stage, keyLane, lane)
 }
 
 // say notes the state of a lane where status and readiness find it. An empty state means that the lane is at work.
-func (r *run) say(lane int, state string) {
+func (r *roster) say(lane int, state string) {
 	r.instruments.c.say(lane, state)
 	w := r.saying.Load()
 	if w != nil {
-		w.say(r.log.name(r.spec.Inputs[0]), lane, state)
+		w.say(r.log.name(r.input), lane, state)
 	}
 }

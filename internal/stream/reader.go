@@ -44,7 +44,7 @@ func (l *Log) OpenReader(topic schemas.Topic, lane int, from Position, opts Read
 }
 
 func (l *Log) newReader(topic schemas.Topic, lane int, from Position, budget int64, m *instruments, skips []Skip) *Reader {
-	r := &Reader{log: l, instruments: m, seqed: Sequenced(topic), pos: from, skips: skips, asked: skips != nil}
+	r := &Reader{log: l, instruments: m, seqed: Sequenced(topic), pos: from, skips: skips, asked: skips != nil || !isLaneTopic(topic)}
 	r.follow()
 	r.f = l.startFetcher(topic, lane, r.pos.Offset, budget, m)
 	return r
@@ -79,14 +79,13 @@ func (r *Reader) Next(ctx context.Context) (Record, error) {
 
 // poll returns the next record like Next, but does not wait. ok is false when no record is at hand.
 func (r *Reader) poll(ctx context.Context) (rec Record, ok bool, err error) {
+	if err := r.ask(ctx); err != nil {
+		return Record{}, false, err
+	}
 	for {
 		if len(r.chunk) == 0 {
 			if r.chunk, err = r.f.take(); err != nil {
-				if err = r.explain(ctx, err); !errors.Is(err, ErrGap) || !r.ask(ctx) {
-					return Record{}, false, err
-				}
-				r.f.close()
-				r.f = r.log.startFetcher(r.f.topic, r.f.lane, r.pos.Offset, r.f.budget, r.instruments)
+				return Record{}, false, r.explain(ctx, err)
 			}
 			if len(r.chunk) == 0 {
 				r.updateLag()
@@ -97,9 +96,6 @@ func (r *Reader) poll(ctx context.Context) (rec Record, ok bool, err error) {
 		}
 		rec, r.chunk = r.chunk[0], r.chunk[1:]
 		isNew, err := r.accept(&rec)
-		if errors.Is(err, ErrGap) && r.ask(ctx) {
-			isNew, err = r.accept(&rec)
-		}
 		if isNew || err != nil {
 			return rec, err == nil, err
 		}

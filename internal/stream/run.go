@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -31,11 +30,10 @@ func (l *Log) Run(ctx context.Context, spec StageSpec) error {
 	if err != nil {
 		return fmt.Errorf("stage %s: %w", spec.Name, err)
 	}
-	r := &run{log: l, spec: spec, share: share, instruments: newInstruments(l.metrics, spec.Name, spec.Counters), watchdog: l.NewWatchdog(spec.Name), workers: make(map[int]*worker), parked: make(map[int]error)}
+	r := &run{spec: spec, share: share, workers: make(map[int]*worker)}
 	r.ctx, r.stop = context.WithCancel(ctx)
 	defer r.stop()
-	l.metrics.parked.WithLabelValues(spec.Name).Set(0)
-	l.metrics.waiting.WithLabelValues(spec.Name).Set(0)
+	r.roster = l.newRoster(spec.Name, spec.Inputs[0], spec.Counters, r.fail)
 	watching := r.watch()
 	err = errors.Join(r.generations(group), r.leave(group, dialer))
 	r.end()
@@ -67,23 +65,17 @@ func (r *run) leave(group *kafka.ConsumerGroup, dialer *groupDialer) error {
 
 // run is one call of Run.
 type run struct {
-	log         *Log
-	spec        StageSpec
-	share       *balancer
-	instruments *instruments
-	ctx         context.Context //nolint:containedctx // ends when Run is to return
-	stop        context.CancelFunc
-	turns       sync.WaitGroup // those that go on
-	ended       sync.WaitGroup // all workers that there ever were
-
-	watchdog *Watchdog
-	workers  map[int]*worker // of the lanes of the latest generation
-
-	saying atomic.Pointer[commits] // of the latest generation
+	*roster
+	spec    StageSpec
+	share   *balancer
+	ctx     context.Context //nolint:containedctx // ends when Run is to return
+	stop    context.CancelFunc
+	turns   sync.WaitGroup  // those that go on
+	ended   sync.WaitGroup  // all workers that there ever were
+	workers map[int]*worker // of the lanes of the latest generation
 
 	mu     sync.Mutex
-	failed error         // why the run failed
-	parked map[int]error // lanes that are out of service, and why
+	failed error // why the run failed
 }
 
 // watch starts the watchdog. The function that it returns ends the watchdog.

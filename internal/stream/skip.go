@@ -31,7 +31,7 @@ func (l *Log) Skip(ctx context.Context, s Skip) error {
 	switch {
 	case !isLaneTopic(s.Topic) || s.Lane < 0 || s.Lane >= l.cfg.Lanes:
 		return fmt.Errorf("skipping in %s, lane %d: want a topic with lanes, and a lane below LANES=%d", s.Topic, s.Lane, l.cfg.Lanes)
-	case s.To.Seq < s.From.Seq || s.To.Offset <= s.From.Offset:
+	case s.To.Seq < s.From.Seq || s.To.Offset < s.From.Offset || s.To == s.From:
 		return fmt.Errorf("skipping in %s, lane %d: from %+v to %+v leads nowhere", s.Topic, s.Lane, s.From, s.To)
 	case s.Reason == "":
 		return errors.New("skipping: the reason is empty, and those who come later will ask for it")
@@ -76,20 +76,22 @@ func (r *Reader) follow() {
 	}
 }
 
-// ask looks for skips at a gap, unless that was done before. It reports whether there are any.
-func (r *Reader) ask(ctx context.Context) bool {
+// ask reads the skips before the first record, unless the reader knows them.
+func (r *Reader) ask(ctx context.Context) error {
 	if r.asked {
-		return false
+		return nil
 	}
-	r.asked = true
 	skips, err := r.log.skipsOf(ctx, r.f.topic, r.f.lane)
 	if err != nil {
-		r.log.logger.Warn("asking for skips", keyTopic, r.f.topic, keyLane, r.f.lane, keyErr, err)
-		return false
+		return fmt.Errorf("asking for skips: %w", err)
 	}
-	r.skips = skips
-	r.follow()
-	return len(skips) > 0
+	r.asked, r.skips = true, skips
+	at := r.pos
+	if r.follow(); r.pos != at {
+		r.f.close()
+		r.f = r.log.startFetcher(r.f.topic, r.f.lane, r.pos.Offset, r.f.budget, r.instruments)
+	}
+	return nil
 }
 
 // dropped reports whether the record at an offset was declared foreign.
@@ -138,7 +140,7 @@ func (l *Log) proposal(ctx context.Context, gap *GapError, end int64) (Skip, err
 	s.To = Position{Offset: gap.Offset + 1, Seq: gap.Expected}
 	behind, err := l.seqBehind(ctx, gap.Topic, gap.Lane, gap.Offset, end, gap.Expected)
 	if err == nil && !behind {
-		s.To.Seq = gap.Found
+		s.To = Position{Offset: gap.Offset, Seq: gap.Found}
 	}
 	return s, err
 }

@@ -33,9 +33,9 @@ func TestSkip(t *testing.T) {
 		want   Skip
 		read   []string // in the end
 	}{
-		"lost records":              {number(0, 1, 5, 6), 0, Skip{From: Position{2, 2}, To: Position{3, 5}}, values(0, 1, 5, 6)},
+		"lost records":              {number(0, 1, 5, 6), 0, Skip{From: Position{2, 2}, To: Position{2, 5}}, values(0, 1, 5, 6)},
 		"a foreign record":          {number(0, 1, 1<<40, 2, 3), 0, Skip{From: Position{2, 2}, To: Position{3, 2}}, values(0, 1, 2, 3)},
-		"repetitions before a loss": {number(0, 1, 0, 1, 4, 3, 4, 5), 0, Skip{From: Position{4, 2}, To: Position{5, 4}}, values(0, 1, 4, 5)},
+		"repetitions before a loss": {number(0, 1, 0, 1, 4, 3, 4, 5), 0, Skip{From: Position{4, 2}, To: Position{4, 4}}, values(0, 1, 4, 5)},
 		"retention was too short":   {number(0, 1, 2, 3, 4), 3, Skip{From: Position{1, 1}, To: Position{3, 3}}, values(3, 4)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -86,6 +86,13 @@ func TestSkip(t *testing.T) {
 					t.Fatalf("read %q, error %v, want %q", rec.Value, err, want)
 				}
 			}
+			if c.delete == 0 { // one that has stopped right there
+				at := l.OpenReader(schemas.Embeddings, 0, c.want.From, ReaderOptions{})
+				defer at.Close()
+				if rec, err := at.Next(t.Context()); err != nil || string(rec.Value) != c.read[c.want.From.Seq] {
+					t.Errorf("from where the lane was parked, read %q, error %v, want %q", rec.Value, err, c.read[c.want.From.Seq])
+				}
+			}
 			if again, err := l.FindDamage(t.Context(), schemas.Embeddings, 0, Position{1, 1}); err != nil || again != (Skip{}) {
 				t.Errorf("afterwards: %+v, error %v", again, err)
 			}
@@ -104,7 +111,7 @@ func TestSkipRefuses(t *testing.T) {
 		"below LANES=2":   func(s *Skip) { s.Lane = 2 },
 		"topic with lane": func(s *Skip) { s.Topic = schemas.DeadLetters },
 		"leads nowhere":   func(s *Skip) { s.To.Seq = 2 },
-		"nowhere":         func(s *Skip) { s.To.Offset = 3 },
+		"nowhere":         func(s *Skip) { s.To = s.From },
 		"reason is empty": func(s *Skip) { s.Reason = "" },
 	} {
 		s := good

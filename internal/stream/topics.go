@@ -153,7 +153,7 @@ func (l *Log) CheckTopics(ctx context.Context) error {
 const topicsEvery = time.Minute
 
 // watchTopics says while a stage runs that its topics have changed. Nobody reads partitions that were added.
-func (r *run) watchTopics(ctx context.Context) {
+func (r *roster) watchTopics(ctx context.Context) {
 	tick := time.NewTicker(r.log.topicsEvery)
 	defer tick.Stop()
 	said := ""
@@ -172,7 +172,7 @@ func (r *run) watchTopics(ctx context.Context) {
 			text = strings.ReplaceAll(err.Error(), "\n", ", ")
 		}
 		if text != said && text != "" {
-			r.log.logger.Error("the topics are not as they were when this stage began", keyStage, r.spec.Name, keyErr, err)
+			r.log.logger.Error("the topics are not as they were when this stage began", keyStage, r.stage, keyErr, err)
 		}
 		said = text
 		r.instruments.c.say(allLanes, text)

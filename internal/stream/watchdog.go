@@ -23,8 +23,7 @@ type Watchdog struct {
 	lanes map[int]*Pulse
 }
 
-// NewWatchdog makes the watchdog of a stage that reads its lanes by itself. [Log.Run] has its own.
-func (l *Log) NewWatchdog(stage string) *Watchdog {
+func (l *Log) newWatchdog(stage string) *Watchdog {
 	return &Watchdog{
 		stage: stage, after: l.cfg.StallAfter, logger: l.logger, now: time.Now, lanes: make(map[int]*Pulse),
 		stalls: l.metrics.stalls.WithLabelValues(stage), stalled: l.metrics.stalled.WithLabelValues(stage),
@@ -104,7 +103,7 @@ func (p *Pulse) Take() {
 func (p *Pulse) Done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.inHand--
+	p.inHand = max(p.inHand-1, 0) // the lane may rest meanwhile
 	p.since = time.Time{}
 	if p.inHand > 0 {
 		p.since = p.now()

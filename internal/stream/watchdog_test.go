@@ -20,7 +20,7 @@ func testWatchdog(t *testing.T, log *bytes.Buffer) (w *Watchdog, reg *prometheus
 	}
 	cfg := DefaultConfig()
 	cfg.StallAfter = time.Minute
-	w = (&Log{cfg: cfg, metrics: m, logger: slog.New(slog.NewTextHandler(log, nil))}).NewWatchdog("encoder")
+	w = (&Log{cfg: cfg, metrics: m, logger: slog.New(slog.NewTextHandler(log, nil))}).newWatchdog("encoder")
 	clock := time.Unix(1000, 0)
 	w.now = func() time.Time { return clock }
 	return w, reg, func(d time.Duration) {

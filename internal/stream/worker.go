@@ -84,19 +84,8 @@ func (w *worker) turn(t turn) {
 		case errors.Is(err, errMaking):
 			r.fail(fmt.Errorf("lane %d: %w", w.id, err))
 			return
-		case !isTransient(err):
-			if !r.park(t.reading, w.id, err) {
-				return
-			}
-			continue
 		}
-		r.watchdog.Lane(w.id).retry()
-		r.log.metrics.restarts.WithLabelValues(r.spec.Name).Inc()
-		r.log.logger.Warn("taking a lane up again", keyStage, r.spec.Name, keyLane, w.id, keyErr, err)
-		if time.Since(begun) > time.Minute { // this is another fault than the one before
-			pause.reset()
-		}
-		if pause.wait(t.reading) != nil {
+		if !r.tryAgain(t.reading, w.id, begun, &pause, err) {
 			return
 		}
 	}
@@ -111,8 +100,6 @@ func (w *worker) once(t turn) error {
 		}
 		return err
 	}
-	w.lane.healthy = func() { w.run.unpark(w.id) }
-	w.lane.say = func(state string) { w.run.say(w.id, state) }
 	w.lane.commit = func(at map[schemas.Topic]int64) {
 		for topic, o := range at {
 			t.offsets.add(w.run.log.name(topic), w.id, o)
@@ -140,7 +127,7 @@ func (w *worker) takeUp(t turn) error {
 			return err
 		}
 	}
-	ln := &lane{log: w.run.log, spec: w.run.spec, id: w.id, instruments: w.run.instruments, pulse: w.run.watchdog.Lane(w.id)}
+	ln := newLane(w.run.roster, w.run.spec, w.id)
 	if err := ln.open(t.reading, t.budget); err != nil {
 		ln.close()
 		return err

@@ -20,10 +20,8 @@ type owner struct {
 func own(l *Log, spec StageSpec) *owner {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &owner{cancel, make(chan error, 1)}
-	ln := &lane{
-		log: l, spec: spec, instruments: newInstruments(l.metrics, spec.Name, nil), commit: func(map[schemas.Topic]int64) {}, healthy: func() {}, say: func(string) {},
-		pulse: l.NewWatchdog(spec.Name).Lane(0),
-	}
+	ln := newLane(l.newRoster(spec.Name, spec.Inputs[0], nil, func(error) {}), spec, 0)
+	ln.commit = func(map[schemas.Topic]int64) {}
 	go func() {
 		defer ln.close()
 		if err := ln.open(ctx, 1<<20); err != nil {

@@ -120,6 +120,11 @@ type life struct {
 // it took.
 func live(t *testing.T, log *stream.Log, d *disk, dir string, o life) (lanes []int, err error) {
 	t.Helper()
+	return liveUntil(t.Context(), t, log, d, dir, o)
+}
+
+func liveUntil(ctx context.Context, t *testing.T, log *stream.Log, d *disk, dir string, o life) (lanes []int, err error) {
+	t.Helper()
 	p := &process{state: d.state, disk: d, left: o.dieAt}
 	at := startOf([]int{0, 1, 2})
 	last := make(map[int]int64)
@@ -147,11 +152,12 @@ func live(t *testing.T, log *stream.Log, d *disk, dir string, o life) (lanes []i
 		t.Fatal(err)
 	}
 	publisher := log.NewPublisher(stream.PublisherOptions{})
-	watchdog := log.NewWatchdog(Name)
+	f := &feed{load: p.load, order: o.order, trail: trail, at: at.clone(), step: d.Steps, metrics: metrics}
+	f.follow(log, publisher, stream.FollowSpec{ParkedPause: 20 * time.Millisecond, SaidAfter: 20 * time.Millisecond})
 	steps := 0
 	l := &loop{
 		core: p, publisher: publisher, logger: logger, published: last, inOrder: o.order == Arrival, every: 3, at: at,
-		metrics: metrics, watchdog: watchdog, lag: &lag{log: log, logger: logger},
+		metrics: metrics, follower: f.follower,
 		observe: func(Step) {
 			steps++
 			if o.seen != nil {
@@ -159,9 +165,7 @@ func live(t *testing.T, log *stream.Log, d *disk, dir string, o life) (lanes []i
 			}
 		},
 	}
-	err = l.run(t.Context(), &feed{
-		log: log, publisher: publisher, load: p.load, order: o.order, trail: trail, at: at.clone(), step: d.Steps, metrics: metrics, watchdog: watchdog,
-	})
+	err = l.run(ctx, f)
 	closing, cancel := context.WithCancel(t.Context())
 	if err != nil && !o.flushed {
 		cancel() // what is not acknowledged is lost, or comes late

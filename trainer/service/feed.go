@@ -25,9 +25,7 @@ type work struct {
 // feed takes the lanes in the set order, one batch each. It loads the images of a batch and sends them to the device,
 // ahead of the training.
 type feed struct {
-	log       *stream.Log
-	publisher *stream.Publisher
-	load      func(context.Context, *schemas.ScoredBatch, []schemas.Mask) (trainer.Input, error)
+	load func(context.Context, *schemas.ScoredBatch, []schemas.Mask) (trainer.Input, error)
 	// wholeBatch leaves candidates out, so that the current model finds the hardest of all samples.
 	wholeBatch bool
 	masked     map[place][]schemas.Mask // of steps that are repeated, as they were published
@@ -36,17 +34,32 @@ type feed struct {
 	at         positions
 	step       int64 // the next one
 	metrics    *metrics
-	watchdog   *stream.Watchdog
+	lanes      *intake
+	follower   *stream.Follower // fills lanes
+}
+
+// follow makes the follower that reads the lanes from the feed's positions on.
+func (f *feed) follow(log *stream.Log, letters *stream.Publisher, tune stream.FollowSpec) {
+	f.lanes = newIntake(f.at)
+	tune.Name, tune.Topic, tune.Letters, tune.Counters = Name, schemas.Scored, letters, f.metrics.Counters()
+	tune.Take, tune.Waiting = f.lanes.put, f.lanes.waitsFor
+	tune.From = make(map[int]stream.Position)
+	for _, l := range f.at.Lanes {
+		if !l.Ended {
+			tune.From[l.Lane] = l.Scored
+		}
+	}
+	f.follower = log.Follow(tune)
 }
 
 // run sends work until every lane has ended, and closes out at the end.
 func (f *feed) run(ctx context.Context, out chan<- work) error {
 	defer close(out)
 	reading, ctx := errgroup.WithContext(ctx)
-	in := startIntake(ctx, reading, f.log, f.publisher, f.at, stream.ReaderOptions{Name: Name, Counters: f.metrics.Counters()})
+	reading.Go(func() error { return f.follower.Run(ctx) })
 	reading.Go(func() error {
 		for {
-			w, err := f.next(ctx, in)
+			w, err := f.next(ctx)
 			if w == nil || err != nil {
 				return err
 			}
@@ -62,33 +75,33 @@ func (f *feed) run(ctx context.Context, out chan<- work) error {
 }
 
 // next prepares the next batch. It returns nil when every lane has ended.
-func (f *feed) next(ctx context.Context, in *intake) (*work, error) {
+func (f *feed) next(ctx context.Context) (*work, error) {
 	for {
-		i, err := f.choose(in)
+		i, there, err := f.choose()
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("choosing the lane of step %d: %w", f.step, err)
-		case i != nobody:
-			return f.take(ctx, i, in.take(i))
+		case there:
+			return f.take(ctx, i, f.lanes.take(i))
 		case f.at.ended():
 			return nil, nil
 		}
 		select {
-		case <-in.news:
+		case <-f.lanes.news:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
 }
 
-// choose returns the index of the lane to take, or nobody while that lane's batch has not arrived.
-func (f *feed) choose(in *intake) (int, error) {
+// choose returns the index of the lane to take, and whether its batch has arrived.
+func (f *feed) choose() (i int, there bool, err error) {
 	states := make([]laneState, len(f.at.Lanes))
 	for i := range f.at.Lanes {
 		lane := &f.at.Lanes[i]
-		switch head := in.look(i); {
+		switch head := f.lanes.look(i); {
 		case head != nil && head.batch == nil:
-			lane.moveTo(in.take(i))
+			lane.moveTo(f.lanes.take(i).rec)
 			lane.Ended = true
 			states[i] = ended
 		case lane.Ended:
@@ -101,14 +114,19 @@ func (f *feed) choose(in *intake) (int, error) {
 	if lane, ok := f.trail.lane(f.step); ok {
 		written = slices.IndexFunc(f.at.Lanes, func(l lanePosition) bool { return l.Lane == lane })
 		if written == nobody {
-			return nobody, fmt.Errorf("it was made on lane %d, which is not among those of this trainer (LANES)", lane)
+			return nobody, false, fmt.Errorf("it was made on lane %d, which is not among those of this trainer (LANES)", lane)
 		}
 	}
-	i, err := f.order.next(written, f.at.Turn, states)
+	i, err = f.order.next(written, f.at.Turn, states)
 	if err != nil {
-		return nobody, fmt.Errorf("it was made on lane %d: %w", f.at.Lanes[written].Lane, err)
+		return nobody, false, fmt.Errorf("it was made on lane %d: %w", f.at.Lanes[written].Lane, err)
 	}
-	return i, nil
+	there = i != nobody && states[i] == ready
+	f.lanes.wanted.Store(nobody)
+	if !there && slices.Contains(states, ready) {
+		f.lanes.wanted.Store(int64(i))
+	}
+	return i, there, nil
 }
 
 // take makes work of a batch.
@@ -121,13 +139,13 @@ func (f *feed) take(ctx context.Context, i int, a *arrived) (*work, error) {
 		f.at.passOver(i) // who arrived first decides in the other order, so that what has not arrived counts as going on
 	}
 	f.step++
-	f.watchdog.Lane(lane.Lane).Take()
+	f.follower.Pulse(lane.Lane).Take()
 	f.metrics.PairsIn(len(a.batch.Samples))
 	if f.wholeBatch {
 		a.batch.M, a.batch.I2T, a.batch.T2I, a.batch.ProbI2T, a.batch.ProbT2I = 0, nil, nil, nil, nil
 	}
 	w := &work{lane: lane.Lane, batch: a.batch, rec: a.rec, seq: lane.Features}
-	lane.moveTo(a)
+	lane.moveTo(a.rec)
 	lane.Features++
 	f.at.Turn = (i + 1) % len(f.at.Lanes)
 	decay := f.at.pass(i, a.batch)

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"golang.org/x/sync/errgroup"
+	"io"
+	"slices"
+	"sync/atomic"
 
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
@@ -15,86 +16,89 @@ import (
 type arrived struct {
 	batch *schemas.ScoredBatch // nil: the lane has ended
 	rec   stream.Record
-	after stream.Position // the place after it
 }
 
-// intake reads every lane independently, a batch or two ahead of the training.
+// intake holds what the lanes have to give, a batch or two ahead of the training. Each lane fills its queue by itself.
 type intake struct {
-	publisher *stream.Publisher
-	queues    []chan arrived
-	heads     []*arrived    // taken from the queues, by index of the lane
-	news      chan struct{} // signals that something was queued
+	lanes  []int
+	queues []chan arrived
+	heads  []*arrived             // taken from the queues, by index of the lane
+	latest []*schemas.ScoredBatch // that the lane has read; nil: none yet
+	news   chan struct{}          // signals that something was queued
+	wanted atomic.Int64           // index of the lane that the next step is made on and that others wait for, or nobody
 }
 
-// startIntake reads the lanes that have not ended. It stops when they have ended, or when ctx ends.
-func startIntake(ctx context.Context, reading *errgroup.Group, log *stream.Log, publisher *stream.Publisher, at positions, o stream.ReaderOptions) *intake {
+func newIntake(at positions) *intake {
 	in := &intake{
-		publisher: publisher, queues: make([]chan arrived, len(at.Lanes)), heads: make([]*arrived, len(at.Lanes)), news: make(chan struct{}, 1),
+		heads: make([]*arrived, len(at.Lanes)), latest: make([]*schemas.ScoredBatch, len(at.Lanes)), news: make(chan struct{}, 1),
 	}
-	for i, l := range at.Lanes {
-		in.queues[i] = make(chan arrived, 1)
-		if l.Ended {
-			continue
-		}
-		reading.Go(func() error {
-			r := log.OpenReader(schemas.Scored, l.Lane, l.Scored, o)
-			defer r.Close()
-			return in.follow(ctx, r, l.Lane, in.queues[i])
-		})
+	for _, l := range at.Lanes {
+		in.lanes = append(in.lanes, l.Lane)
+		in.queues = append(in.queues, make(chan arrived, 1))
 	}
+	in.wanted.Store(nobody)
 	return in
 }
 
-// follow queues what a lane has, up to its end.
-func (in *intake) follow(ctx context.Context, r *stream.Reader, lane int, queue chan<- arrived) error {
-	for {
-		batch, rec, err := in.read(ctx, r, lane)
-		if err != nil {
-			return err
+// put queues a record of a lane. What is neither batch nor seal is poison.
+func (in *intake) put(ctx context.Context, lane *stream.FollowedLane, rec stream.Record) error {
+	a := arrived{rec: rec}
+	value, err := schemas.Unmarshal(rec.Schema, rec.Value)
+	switch v := value.(type) {
+	case *schemas.ScoredBatch:
+		a.batch = v
+	case *schemas.Seal:
+		if !v.Final {
+			return nil
 		}
+	case nil:
+		return stream.Poison(err)
+	default:
+		return stream.Poison(errors.New("foreign record: " + rec.Schema + " does not belong on this topic"))
+	}
+	i := slices.Index(in.lanes, lane.ID)
+	err = lane.Wait(ctx, func(ctx context.Context) error {
 		select {
-		case queue <- arrived{batch, rec, r.Position()}:
+		case in.queues[i] <- a:
+			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		select {
-		case in.news <- struct{}{}:
-		default: // a signal is waiting already
-		}
-		if batch == nil {
-			return nil
-		}
+	}, func() (string, bool) { return in.waitsForTurn(i), false })
+	if err != nil {
+		return err
 	}
+	in.latest[i] = a.batch
+	select {
+	case in.news <- struct{}{}:
+	default: // a signal is waiting already
+	}
+	if a.batch == nil {
+		return io.EOF
+	}
+	return nil
 }
 
-// read returns the next batch of a lane, or nil at its end. It sets aside whatever is neither batch nor seal.
-func (in *intake) read(ctx context.Context, r *stream.Reader, lane int) (*schemas.ScoredBatch, stream.Record, error) {
-	for {
-		rec, err := r.Next(ctx)
-		if err == nil {
-			var value schemas.Record
-			value, err = schemas.Unmarshal(rec.Schema, rec.Value)
-			switch v := value.(type) {
-			case *schemas.ScoredBatch:
-				return v, rec, nil
-			case *schemas.Seal:
-				if v.Final {
-					return nil, rec, nil
-				}
-				continue
-			case nil:
-				err = stream.Poison(err)
-			default:
-				err = stream.Poison(errors.New("foreign record: " + rec.Schema + " does not belong on this topic"))
-			}
-		}
-		if !errors.Is(err, stream.ErrPoison) {
-			return nil, rec, fmt.Errorf("reading lane %d: %w", lane, err)
-		}
-		if err := in.publisher.DeadLetter(ctx, Name, rec, err.Error()); err != nil {
-			return nil, rec, fmt.Errorf("setting a record of lane %d aside: %w", lane, err)
-		}
+// waitsForTurn says why the batches of lane i are not trained on. Empty means that training is busy.
+func (in *intake) waitsForTurn(i int) string {
+	w := int(in.wanted.Load())
+	if w == nobody || w == i {
+		return ""
 	}
+	return fmt.Sprintf("its turn: the order of lanes makes the next step on lane %d", in.lanes[w])
+}
+
+// waitsFor says what a lane waits for that has no record, and whether the order makes other lanes wait as well.
+func (in *intake) waitsFor(lane int) (what string, held bool) {
+	i := slices.Index(in.lanes, lane)
+	what = string(schemas.Scored)
+	if b := in.latest[i]; b != nil {
+		what = fmt.Sprintf("%s behind batch %d of %d, epoch %d, group %s", what, b.Sequence+1, b.Batches, b.Epoch, b.Group)
+	}
+	if held = int(in.wanted.Load()) == i; held {
+		what += "; the order of lanes makes the next step here"
+	}
+	return what, held
 }
 
 // look returns what lane i has to give next, or nil if nothing has arrived.

@@ -59,8 +59,7 @@ type loop struct {
 	open      positions // behind the last batch
 	observe   func(Step)
 	metrics   *metrics
-	watchdog  *stream.Watchdog
-	lag       *lag
+	follower  *stream.Follower
 	trained   bool // a step was made since the last checkpoint
 	inARow    int  // batches set aside since the last that was not
 }
@@ -70,11 +69,7 @@ func (l *loop) run(ctx context.Context, f *feed) error {
 	both, working := errgroup.WithContext(ctx)
 	watching, over := context.WithCancel(working)
 	both.Go(func() error {
-		l.watchdog.Run(watching)
-		return nil
-	})
-	both.Go(func() error {
-		l.lag.run(watching)
+		l.follower.Watch(watching)
 		return nil
 	})
 	ready := make(chan work, prepared)
@@ -85,10 +80,10 @@ func (l *loop) run(ctx context.Context, f *feed) error {
 			if err := l.step(working, w); err != nil {
 				return err
 			}
-			l.watchdog.Lane(w.lane).Done()
+			l.follower.Pulse(w.lane).Done()
 		}
 		if f.at.ended() { // and the loop was not cut short with batches read ahead
-			l.lag.at(f.at.clone())
+			l.reached(f.at)
 			return l.finish(working)
 		}
 		return nil
@@ -111,6 +106,13 @@ func (l *loop) run(ctx context.Context, f *feed) error {
 	return err
 }
 
+// reached tells lag dashboards how far the training is.
+func (l *loop) reached(at positions) {
+	for _, lane := range at.Lanes {
+		l.follower.Reached(lane.Lane, lane.Scored.Offset)
+	}
+}
+
 func (l *loop) step(ctx context.Context, w work) error {
 	started := time.Now()
 	end := l.metrics.Batch()
@@ -122,7 +124,7 @@ func (l *loop) step(ctx context.Context, w work) error {
 	if l.open = w.after; result.Updated {
 		l.trained, l.at = true, w.after
 	}
-	l.lag.at(w.after)
+	l.reached(w.after)
 	if err := l.setAside(ctx, w, result); err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func testLoop(t *testing.T, inOrder bool, setAside func(step int64) string) (*lo
 	n := new(notes)
 	return &loop{
 		core: &scripted{setAside: setAside, notes: n}, publisher: n, logger: logger, inOrder: inOrder, metrics: m,
-		published: map[int]int64{0: -1, 1: -1}, observe: func(Step) {}, lag: &lag{},
+		published: map[int]int64{0: -1, 1: -1}, observe: func(Step) {},
 	}, n, func() float64 { return counterOf(t, rt, "pairstream_trainer_batches_set_aside_total") }
 }
 

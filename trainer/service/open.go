@@ -138,7 +138,7 @@ func (l *lanePosition) moveBehind(ctx context.Context, log *stream.Log, block *s
 			continue // the training skips it as well
 		}
 		if batch.Group == block.Group && batch.Epoch == block.Epoch && batch.Sequence == block.Sequence {
-			l.moveTo(&arrived{batch: batch, rec: rec, after: stream.Position{Offset: rec.Offset + 1, Seq: rec.Seq + 1}})
+			l.moveTo(rec)
 			return nil
 		}
 	}

@@ -28,26 +28,19 @@ const (
 // nobody stands for no lane.
 const nobody = -1
 
-// next returns the index of the lane for the next step, or nobody while that lane's batch has not arrived. written is the
-// lane of that step if the order names one, else nobody. turn is the first lane to consider.
+// next returns the index of the lane that the next step is to be made on, ready or not, or nobody while any lane will do.
+// written is the lane of that step if the order names one, else nobody. turn is the first lane to consider.
 func (o LaneOrder) next(written, turn int, lanes []laneState) (int, error) {
 	if written != nobody {
-		switch lanes[written] {
-		case ready:
-			return written, nil
-		case ended:
+		if lanes[written] == ended {
 			return nobody, errNoBatchLeft
-		case waiting:
 		}
-		return nobody, nil
+		return written, nil
 	}
 	for i := range lanes {
 		i = (turn + i) % len(lanes)
-		switch {
-		case lanes[i] == ready:
+		if lanes[i] == ready || lanes[i] == waiting && o != Arrival {
 			return i, nil
-		case lanes[i] == waiting && o != Arrival:
-			return nobody, nil
 		}
 	}
 	return nobody, nil

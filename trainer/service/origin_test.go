@@ -208,12 +208,13 @@ func TestRepeatedStepsKeepTheirMasks(t *testing.T) {
 	}
 	var got [][]schemas.Mask
 	f := &feed{
-		at: at, masked: masked, metrics: metrics, watchdog: log.NewWatchdog(Name),
+		at: at, masked: masked, metrics: metrics,
 		load: func(_ context.Context, _ *schemas.ScoredBatch, known []schemas.Mask) (trainer.Input, error) {
 			got = append(got, known)
 			return trainer.Input{}, nil
 		},
 	}
+	f.follow(log, nil, stream.FollowSpec{})
 	for n := 1; n < testBatches; n++ {
 		if _, err := f.take(t.Context(), 1, &arrived{batch: testBatch(1, n)}); err != nil {
 			t.Fatal(err)

@@ -21,8 +21,8 @@ type lanePosition struct {
 	Left     int64           `json:"left,omitempty"` // batches from here to the end of its last group
 }
 
-// moveTo moves the position behind what has arrived.
-func (l *lanePosition) moveTo(a *arrived) { l.Scored, l.Read = a.after, recordID(a.rec) }
+// moveTo moves the position behind a record. What an operator has skipped there is not read yet.
+func (l *lanePosition) moveTo(rec stream.Record) { l.Scored, l.Read = rec.Next(), recordID(rec) }
 
 // positions is what a checkpoint says about the log. From there training goes on as if it had never stopped.
 type positions struct {

@@ -24,6 +24,10 @@
 //
 // The trainer follows what is written down, whatever the setting is.
 //
+// A lane that is parked, or late, has no batch. With [Arrival] the others go on. With [Rotation] they wait, and say so:
+// going on would make an order that no replay has. An operator's skip is recorded in the log, so every trainer passes over
+// the same records, at the same step.
+//
 // With STEP_BATCHES above 1, the steps of this order are batches: the order is one of batches, and so are the numbers in
 // feature blocks. A checkpoint lies between two steps of the optimiser. The batches of an open step come again, and their
 // features are in the log already.
@@ -88,19 +92,16 @@ func RunObserved(ctx context.Context, tools device.Tools, s Settings, observe fu
 		return fmt.Errorf("CHECKPOINT_DIR is %q: %w", s.Dir, err)
 	}
 	publisher := log.NewPublisher(stream.PublisherOptions{Name: Name, Counters: instruments.Counters()})
-	watchdog := log.NewWatchdog(Name)
 	instruments.Counters().Lanes.Store(int64(len(at.Lanes)))
 	instruments.Loaded()
+	f := &feed{order: s.Order, trail: trail, at: at.clone(), step: core.Batches(), load: load.load, wholeBatch: s.wholeBatch(), masked: masked, metrics: metrics}
+	f.follow(log, publisher, stream.FollowSpec{})
 	l := &loop{
 		core: core, publisher: publisher, logger: instruments.Log, published: last, inOrder: s.Order == Arrival,
-		dir: s.Dir, every: s.Every, at: at, observe: observe, metrics: metrics, watchdog: watchdog,
-		lag: &lag{log: log, logger: instruments.Log},
+		dir: s.Dir, every: s.Every, at: at, observe: observe, metrics: metrics, follower: f.follower,
 	}
-	l.lag.at(at.clone())
-	err = l.run(ctx, &feed{
-		log: log, publisher: publisher, order: s.Order, trail: trail, at: at.clone(), step: core.Batches(),
-		load: load.load, wholeBatch: s.wholeBatch(), masked: masked, metrics: metrics, watchdog: watchdog,
-	})
+	l.reached(at)
+	err = l.run(ctx, f)
 	if err == nil && !s.ExitAtEnd {
 		instruments.Log.Info("every lane has ended", "step", core.Steps())
 		<-ctx.Done()

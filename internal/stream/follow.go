@@ -1,0 +1,210 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// FollowSpec says what a [Follower] reads.
+type FollowSpec struct {
+	Name     string           // of the stage, and of the consumer group that its offsets are committed to
+	Topic    schemas.Topic    // with lanes and seqs
+	From     map[int]Position // by lane; those that have ended are missing
+	Letters  *Publisher       // takes what is set aside
+	Counters *Counters        // kept up to date when set
+	// Take takes the next record of a lane, and may block. Its errors are those of a [Stage]; io.EOF ends the lane.
+	Take func(ctx context.Context, lane *FollowedLane, rec Record) error
+	// Waiting says what a lane waits for that has no record, and whether it holds up others.
+	Waiting     func(lane int) (what string, holdsUp bool)
+	ParkedPause time.Duration // rest of a parked lane; 0: a minute
+	SaidAfter   time.Duration // wait of a lane before it says what it waits for; 0: a minute
+}
+
+// Follower reads lanes for a stage whose work goes across them, so that one process has all: the trainer. It needs no
+// consumer group, and its caller knows from where to go on. It treats faults as [Log.Run] does.
+type Follower struct {
+	*roster
+	spec FollowSpec
+}
+
+// followBytes is the number of bytes that a follower reads ahead in each lane.
+const followBytes = 8 << 20
+
+// Follow makes a follower.
+func (l *Log) Follow(spec FollowSpec) *Follower {
+	f := &Follower{roster: l.newRoster(spec.Name, spec.Topic, spec.Counters, func(error) {}), spec: spec}
+	f.saying.Store(newCommits(nil))
+	if spec.ParkedPause > 0 {
+		f.parkedPause = spec.ParkedPause
+	}
+	if spec.SaidAfter > 0 {
+		f.saidAfter = spec.SaidAfter
+	}
+	return f
+}
+
+// Pulse returns what a lane tells the watchdog.
+func (f *Follower) Pulse(lane int) *Pulse { return f.watchdog.Lane(lane) }
+
+// Reached notes how far the stage's work is in a lane. Lag dashboards show it.
+func (f *Follower) Reached(lane int, offset int64) {
+	f.saying.Load().add(f.log.name(f.spec.Topic), lane, offset)
+}
+
+// Watch tells others of the lanes until ctx ends, and once more then: their progress, their states, their stalls.
+func (f *Follower) Watch(ctx context.Context) {
+	var watching errgroup.Group
+	defer watching.Wait() //nolint:errcheck // there is none
+	watching.Go(func() error { f.watchdog.Run(ctx); return nil })
+	watching.Go(func() error { f.watchTopics(ctx); return nil })
+	tick := time.NewTicker(commitEvery)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-tick.C:
+			f.commit(ctx)
+		case <-ctx.Done():
+		}
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitEvery)
+	defer cancel()
+	f.commit(last)
+}
+
+// Run reads until every lane has ended, or ctx ends.
+func (f *Follower) Run(ctx context.Context) error {
+	reading, ctx := errgroup.WithContext(ctx)
+	for id, from := range f.spec.From {
+		reading.Go(func() error { return f.follow(ctx, &FollowedLane{id, spell{roster: f.roster, lane: id}}, from) })
+	}
+	return reading.Wait()
+}
+
+// FollowedLane is a lane in the hands of Take.
+type FollowedLane struct {
+	ID    int
+	spell spell
+}
+
+// Wait calls try until it succeeds, each time for a second at most. After a while the lane says that it waits for what
+// the function returns, if it returns anything.
+func (l *FollowedLane) Wait(ctx context.Context, try func(context.Context) error, what func() (string, bool)) error {
+	return l.spell.wait(ctx, try, func() error { return nil }, what)
+}
+
+// errLetters marks a fault of the publisher that takes dead letters. All lanes share it.
+var errLetters = errors.New("setting a record aside")
+
+// follow reads a lane to its end, taking it up again after faults.
+func (f *Follower) follow(ctx context.Context, l *FollowedLane, at Position) error {
+	var pause backoff
+	for {
+		begun := time.Now()
+		err := f.read(ctx, l, &at)
+		switch {
+		case errors.Is(err, io.EOF):
+			f.unpark(l.ID)
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, errLetters):
+			return fmt.Errorf("lane %d: %w", l.ID, err)
+		case !isTransient(err):
+			f.note(ctx, l.ID, at)
+		}
+		if !f.tryAgain(ctx, l.ID, begun, &pause, err) {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return fmt.Errorf("lane %d: %w", l.ID, err)
+		}
+	}
+}
+
+// read reads a lane from a place until it fails or ends, and moves the place to where it has come.
+func (f *Follower) read(ctx context.Context, l *FollowedLane, at *Position) error {
+	skips, err := f.log.skipsOf(ctx, f.spec.Topic, l.ID)
+	if err != nil {
+		return err
+	}
+	r := f.log.newReader(f.spec.Topic, l.ID, *at, followBytes, f.instruments, skips)
+	defer r.Close()
+	works := func() error {
+		f.unpark(l.ID)
+		return nil
+	}
+	for {
+		var rec Record
+		err := l.spell.wait(ctx, func(tick context.Context) (err error) {
+			rec, err = r.Next(tick)
+			return err
+		}, works, func() (string, bool) { return f.spec.Waiting(l.ID) })
+		*at = r.Position()
+		if err == nil {
+			if err = f.spec.Take(ctx, l, rec); err != nil {
+				*at = rec.Position()
+			}
+		}
+		switch {
+		case err == nil:
+			f.unpark(l.ID)
+		case newer(&rec, err):
+			return newerVersion(&rec, err)
+		case errors.Is(err, ErrPoison):
+			*at = r.Position()
+			if err := f.spec.Letters.DeadLetter(ctx, f.spec.Name, rec, reason(err)); err != nil {
+				return fmt.Errorf("%w: %w", errLetters, err)
+			}
+		default:
+			return err
+		}
+	}
+}
+
+// commit tells the consumer group what is new. Nothing depends on it.
+func (f *Follower) commit(ctx context.Context) {
+	offsets := f.saying.Load().take()
+	if len(offsets) == 0 {
+		return
+	}
+	ctx, cancel := f.log.request(ctx)
+	defer cancel()
+	err := f.log.commitOffsets(ctx, &kafka.OffsetCommitRequest{GroupID: f.log.cfg.GroupID(f.stage), GenerationID: -1, Topics: offsets})
+	if err != nil {
+		f.log.logger.Debug("committing offsets", keyStage, f.stage, keyErr, err)
+	}
+}
+
+func stoppedKey(stage string, topic schemas.Topic, lane int) string {
+	return fmt.Sprintf("stopped/%s/%s/%d", stage, topic, lane)
+}
+
+// note notes where a lane has stopped, for those who look for its fault. They cannot know what its stage has in memory.
+func (f *Follower) note(ctx context.Context, lane int, at Position) {
+	ctx, cancel := f.log.request(ctx)
+	defer cancel()
+	if err := f.log.remember(ctx, stoppedKey(f.stage, f.spec.Topic, lane), at); err != nil {
+		f.log.logger.Warn("noting where a lane has stopped", keyStage, f.stage, keyLane, lane, keyErr, err)
+	}
+}
+
+// Stopped returns where a follower has parked a lane last, the start of the lane if it never did.
+func (l *Log) Stopped(ctx context.Context, stage string, topic schemas.Topic, lane int) (at Position, err error) {
+	key := stoppedKey(stage, topic, lane)
+	err = l.recall(ctx, key, func(k string, value []byte) error {
+		if k != key { // lane 1 is a prefix of lane 10
+			return nil
+		}
+		return json.Unmarshal(value, &at)
+	})
+	return at, err
+}
