@@ -30,11 +30,12 @@ func TestTheWholeBatchWithoutConnections(t *testing.T) {
 			t.Fatalf("%v: the whole batch: %t, %v", environ, s.wholeBatch(), err)
 		}
 		f := &feed{
-			at: startOf([]int{0}), metrics: metrics, watchdog: testLogs(t)("exp").NewWatchdog(Name), order: Rotation, wholeBatch: s.wholeBatch(),
+			at: startOf([]int{0}), metrics: metrics, order: Rotation, wholeBatch: s.wholeBatch(),
 			load: func(_ context.Context, b *schemas.ScoredBatch, _ []schemas.Mask) (trainer.Input, error) {
 				return trainer.Input{}, b.Validate()
 			},
 		}
+		f.follow(testLogs(t)("exp"), nil, stream.FollowSpec{})
 		b := testBatch(0, 0)
 		b.M, b.I2T, b.T2I, b.ProbI2T, b.ProbT2I = 1, schemas.Int32s{-1}, schemas.Int32s{-1}, schemas.Floats32{0}, schemas.Floats32{0}
 		w, err := f.take(t.Context(), 0, &arrived{batch: b, rec: stream.Record{}})

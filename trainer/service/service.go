@@ -94,7 +94,10 @@ func RunObserved(ctx context.Context, tools device.Tools, s Settings, observe fu
 	publisher := log.NewPublisher(stream.PublisherOptions{Name: Name, Counters: instruments.Counters()})
 	instruments.Counters().Lanes.Store(int64(len(at.Lanes)))
 	instruments.Loaded()
-	f := &feed{order: s.Order, trail: trail, at: at.clone(), step: core.Batches(), load: load.load, wholeBatch: s.wholeBatch(), masked: masked, metrics: metrics}
+	f := &feed{
+		order: s.Order, trail: trail, at: at.clone(), step: core.Batches(), load: load.load, wholeBatch: s.wholeBatch(), masked: masked,
+		metrics: metrics,
+	}
 	f.follow(log, publisher, stream.FollowSpec{})
 	l := &loop{
 		core: core, publisher: publisher, logger: instruments.Log, published: last, inOrder: s.Order == Arrival,
