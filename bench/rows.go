@@ -29,7 +29,7 @@ var rows = []row{
 	{"decode-224", "decode and resize a JPEG of 500 × 375 pixels, one core", "3 times faster", decodeRow(224)},
 	{"encode", "encoder: decode, resize and embed, preset small", "-", encodeRow},
 	{"plumbing", "pairs → embeddings → groups → batches → scored, cores that do nothing", "50,000 pairs/s", plumbingRow},
-	{"sampling", "share of sampling in a demo's time", "the papers' 10 %", samplingRow},
+	{"sampling", "share of sampling in a demo's time", "10 % of GPN-S, without Con-D", samplingRow},
 	{"memory", "memory of the indexer at its peak", "< 2.5 GiB", memoryRow},
 	{"growth-group", "group build at growing sizes", "quadratic", growthRow("group", 12_500)},
 	{"growth-kmeans", "k-means at growing sizes", "linear", growthRow("kmeans", 25_000)},

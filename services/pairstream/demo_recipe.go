@@ -119,7 +119,7 @@ func (d *demo) lengths() {
 	}
 }
 
-// settle makes the settings. Those of the environment take precedence over the demo's own.
+// settle makes the settings. Those of the environment take precedence over the demo's own, and these over the recipe's.
 func (d *demo) settle() error {
 	perGroup := d.train.Pairs()/(2*demoLanes) + d.train.Pairs()/(8*demoLanes)
 	d.batches = int64(d.epochs * d.train.Pairs() / demoBatch)
@@ -134,7 +134,7 @@ func (d *demo) settle() error {
 		"GROUP_SIZE": strconv.Itoa(max(perGroup, 2)), "CLUSTERS": "32", "NEIGHBORS_K2": "100", "NOUN_MIN_COUNT": "5",
 		"EPOCHS": strconv.Itoa(d.epochs), "BATCH_SIZE": strconv.Itoa(demoBatch), "STEP_BATCHES": "1",
 		"QUEUE_SIZE": strconv.Itoa(8 * demoBatch), "SEARCH_SPACE": strconv.Itoa(4 * demoBatch), "GROUPER_WORKERS": "2",
-		"TEXTS": "none", "LR": fmt.Sprint(d.plan.rate), "LR_MIN": fmt.Sprint(d.plan.rate / 20),
+		"GNS_CLUSTERS": strconv.Itoa(demoBatch / 4 / 3), "LR": fmt.Sprint(d.plan.rate), "LR_MIN": fmt.Sprint(d.plan.rate / 20),
 		"LR_WARMUP": fmt.Sprint(d.plan.rate / 10), "LR_WARMUP_STEPS": "20",
 		"LR_TOTAL_STEPS": strconv.FormatInt(max(d.batches, 21), 10), "MLM_PROBABILITY": "0.15", "AUGMENT_COLOR": "0.1", "AUGMENT_OPS": "0",
 		// A model this small learns to align first. With equal weights, the words to be guessed would take most of

@@ -72,8 +72,21 @@ func TestSettingsKeepTheirForm(t *testing.T) {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
-	indexer := find(render(t, ""), "ConfigMap", fullname+"-indexer")
-	if got := indexer.text("data", "GROUP_SIZE"); got != "5000000" {
-		t.Errorf("GROUP_SIZE is %q", got)
+}
+
+// The sizes of an epoch reach every service, since each derives steps from them. Those that nobody sets are the recipe's.
+func TestRecipeAndSizesAreEverybodys(t *testing.T) {
+	for values, want := range map[string]map[string]string{
+		"": {"RECIPE": "mafa", "GROUP_SIZE": "5000000", "EPOCHS": "", "STRATEGY": "", "BATCH_SIZE": ""},
+		"recipe: gpn-s\ngrouper: {epochs: 1, strategy: gns, batchSize: 256}\nsettings: {GROUP_SIZE: 1000}": {
+			"RECIPE": "gpn-s", "GROUP_SIZE": "1000", "EPOCHS": "1", "STRATEGY": "gns", "BATCH_SIZE": "256",
+		},
+	} {
+		data := find(render(t, values), "ConfigMap", fullname).sub("data")
+		for name, value := range want {
+			if got := data.text(name); got != value {
+				t.Errorf("with %q: %s is %q, want %q", values, name, got, value)
+			}
+		}
 	}
 }

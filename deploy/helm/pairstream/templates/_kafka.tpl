@@ -65,6 +65,19 @@ KAFKA_SASL_USER: {{ $k.user | quote }}
 NAMESPACE: {{ .Values.topicNamespace | quote }}
 LANES: {{ .Values.lanes | quote }}
 SEED: {{ .Values.seed | int64 | quote }}
+RECIPE: {{ .Values.recipe }}
+{{- if not (hasKey .Values.settings "GROUP_SIZE") }}
+GROUP_SIZE: {{ .Values.indexer.groupSize | int64 | quote }}
+{{- end }}
+{{- with .Values.grouper.epochs }}
+EPOCHS: {{ . | int64 | quote }}
+{{- end }}
+{{- with .Values.grouper.strategy }}
+STRATEGY: {{ . }}
+{{- end }}
+{{- with .Values.grouper.batchSize }}
+BATCH_SIZE: {{ . | int64 | quote }}
+{{- end }}
 LOG_LEVEL: {{ .Values.log.level }}
 LOG_FORMAT: {{ .Values.log.format }}
 HTTP_ADDR: ":9090"

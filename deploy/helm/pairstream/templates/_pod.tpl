@@ -174,15 +174,10 @@ ENCODER_CHECKPOINT: {{ $s.checkpoint | quote }}
 SPOOL_DIR: /spool
 {{- end }}
 {{- else if eq .stage "indexer" }}
-GROUP_SIZE: {{ $s.groupSize | int64 | quote }}
 {{- if $s.livePort }}
 {{- if not $v.secretName }}{{ fail "indexer.livePort is set: live search needs LIVE_TOKEN in a Secret that secretName names" }}{{ end }}
 LIVE_ADDR: ":{{ $s.livePort }}"
 {{- end }}
-{{- else if eq .stage "grouper" }}
-EPOCHS: {{ $s.epochs | quote }}
-STRATEGY: {{ $s.strategy }}
-BATCH_SIZE: {{ $s.batchSize | quote }}
 {{- else if eq .stage "discriminator" }}
 COND_CHECKPOINT: {{ $s.checkpoint | quote }}
 {{- else if eq $s.kind "go" }}
