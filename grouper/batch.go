@@ -15,6 +15,7 @@ type batchMaker struct {
 	plan     Plan
 	features Features // nil when no candidates are wanted
 	alpha    float64
+	again    bool
 	left     int64 // batches from the epoch's first to the lane's end; 0: unknown
 }
 
@@ -29,6 +30,7 @@ func (b *batchMaker) batch(ctx context.Context, sequence int) (*schemas.Batch, e
 		Samples:  make([]schemas.Sample, len(pairs)),
 		M:        int32(b.options.Candidates),
 	}
+	out.Again = b.again
 	if b.left > 0 {
 		out.Left = b.left - int64(sequence)
 	}

@@ -66,6 +66,7 @@ func TestOptionsChangeWhatTheyShould(t *testing.T) {
 		{"M", grit, func(o *Options) { o.SearchSpace = 16 }, "order first candidates"},
 		{"N", grit, func(o *Options) { o.BatchSize = 4 }, "order first positives candidates"},
 		{"features", grit, func(o *Options) { o.Features = SourceEncoder }, "order candidates"},
+		{"features, made anew", grit, func(o *Options) { o.Features = SourceCurrent }, "order candidates"},
 		{"c", gns, func(o *Options) { o.Clusters = 1 }, "order first candidates"},
 		{"s", gns, func(o *Options) { o.PerCluster = 3 }, "order first candidates"},
 		{"m", grit, func(o *Options) { o.Candidates = 1 }, "candidates"},

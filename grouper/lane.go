@@ -293,6 +293,7 @@ func (l *Lane) emitEpoch(ctx context.Context, emit Emit) error {
 	maker := batchMaker{
 		options: l.options, key: key, members: l.members, plan: plan,
 		alpha: l.options.alpha(l.progress(), l.members.manifest, l.members.similarity), left: l.left(),
+		again: l.options.Features == SourceCurrent && l.epoch+1 < l.options.Epochs && l.options.needsFeatures(l.epoch+1),
 	}
 	if l.options.Candidates > 0 {
 		maker.features = l.features
@@ -316,7 +317,7 @@ func (l *Lane) makePlan(ctx context.Context, key Key) (Plan, error) {
 		return GNS(m.cluster, m.image, GNSRule{o.BatchSize, o.Clusters, o.PerCluster}, key), nil
 	case StrategyGRIT:
 		order := l.plan.Order // training order of the epoch before
-		if !o.needsFeatures(l.epoch) {
+		if l.epoch == 0 || o.Features != SourceTraining {
 			order = permutation(m.count(), key.generator("collecting order"))
 		}
 		rule := GRITRule{o.BatchSize, o.QueueSize, o.SearchSpace, o.StartAsReleased, o.SameImage, o.Workers}

@@ -26,6 +26,7 @@ type Source string
 const (
 	SourceTraining Source = "training" // the training model's in the epoch before, collected in training order
 	SourceEncoder  Source = "encoder"  // the encoder's vectors in every epoch, collected in random order
+	SourceCurrent  Source = "current"  // the training model's at the end of the epoch before, collected in random order
 )
 
 // TextRule decides which captions are replaced by the objects of their image (GPN-S section 3.3.1).
@@ -134,7 +135,7 @@ func (o Options) curriculumEpochs() int { return cmp.Or(o.CurriculumEpochs, o.Ep
 func (o Options) validateGRIT(l *invalid.List) {
 	const queue, space, batchSize = invalid.Field("QueueSize"), invalid.Field("SearchSpace"), invalid.Field("BatchSize")
 	batch := max(o.BatchSize, 1)
-	l.Want(o.Features == SourceTraining || o.Features == SourceEncoder, "%s is %q, want training or encoder", invalid.Field("Features"), o.Features)
+	l.Want(slices.Contains([]Source{SourceTraining, SourceEncoder, SourceCurrent}, o.Features), "%s is %q, want training, encoder or current", invalid.Field("Features"), o.Features)
 	l.Want(o.QueueSize >= 0, "%s (L) is %d, want 0 or more", queue, o.QueueSize)
 	l.Want(o.SearchSpace == 0 || o.SearchSpace > 1, "%s (M) is %d, want 0 or more than 1", space, o.SearchSpace)
 	l.Want(o.SearchSpace%batch == 0, "%s (M) is %d, want a multiple of %s, %d", space, o.SearchSpace, batchSize, batch)
@@ -160,7 +161,7 @@ func (o Options) LargestRecord() int64 {
 
 // needsFeatures says whether the plan of an epoch waits for the features of the epoch before.
 func (o Options) needsFeatures(epoch int) bool {
-	return o.Strategy == StrategyGRIT && o.Features == SourceTraining && epoch > 0
+	return o.Strategy == StrategyGRIT && o.Features != SourceEncoder && epoch > 0
 }
 
 // needsVectors says whether the encoder's vectors are used at all.

@@ -38,6 +38,7 @@ type Batch struct {
 	M        int32    `msgpack:"m"`              // candidates per anchor and direction
 	I2T      Int32s   `msgpack:"i2t,omitempty"`  // samples x M: samples with the hardest texts for each image, hardest first; -1: no more candidates
 	T2I      Int32s   `msgpack:"t2i,omitempty"`  // samples x M: samples with the hardest images for each text
+	Again    bool     `msgpack:"again,omitempty"` // its features are to be made when the epoch is over, by the weights of then
 	Left     int64    `msgpack:"left,omitempty"` // batches of the lane from this one to its end, known when its last group is; absent: unknown
 }
 

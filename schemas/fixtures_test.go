@@ -82,7 +82,7 @@ func groupFinal() *Group {
 
 func batchLast() *Batch {
 	b := batchOfOne()
-	b.Left = 70_000
+	b.Left, b.Again = 70_000, true
 	return b
 }
 

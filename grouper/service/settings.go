@@ -44,7 +44,7 @@ type Core struct {
 	SearchSpace     int            `env:"SEARCH_SPACE" envDefault:"4800" desc:"M of grit: pairs of a walk; 0: the whole queue"`
 	StartAsReleased bool           `env:"GRIT_START_AS_RELEASED" envDefault:"false" desc:"never start a walk at the last pair, as GRIT-VLP's released code"`
 	SameImage       bool           `env:"GRIT_SAME_IMAGE" envDefault:"false" desc:"captions of one image may come into one mini-batch of grit, as in the papers' eq. 5 and released code"`
-	Features        grouper.Source `env:"GRIT_FEATURES" envDefault:"training" desc:"features that group the epochs after the first: training or encoder"`
+	Features        grouper.Source `env:"GRIT_FEATURES" envDefault:"training" desc:"features that group the epochs after the first: training, made by the steps of the epoch before; current, made anew after it by the weights of then (GRIT-VLP Remark 2), for one more forward pass; or encoder"`
 
 	Clusters   int `env:"GNS_CLUSTERS" envDefault:"8" desc:"c of gns: clusters that a mini-batch draws from"`
 	PerCluster int `env:"GNS_PER_CLUSTER" envDefault:"3" desc:"s of gns: pairs drawn from each of them"`

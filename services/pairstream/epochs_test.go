@@ -22,6 +22,7 @@ func TestEpochsAfterKills(t *testing.T) {
 		"as released code": {
 			"ECM_ITC": "false", "ECM_ITM": "false", "ECM_MLM": "false", "GRIT_SAME_IMAGE": "true", "ITM_SAME_IMAGE": "true",
 		},
+		"encoded again": {"GRIT_FEATURES": "current", "EPOCHS": "3", "STEP_BATCHES": "2"},
 		"four batches a step": {
 			"STEP_BATCHES": "4", "LR_SCHEDULE": "stream", "MOMENTUM": "true", "MOMENTUM_QUEUE": "16", "CHECKPOINT_EVERY": "1",
 		},

@@ -96,6 +96,10 @@ func (p *process) Step(_ context.Context, b *schemas.ScoredBatch, _ trainer.Inpu
 	return r, p.pass()
 }
 
+func (p *process) Encode(context.Context, *schemas.ScoredBatch, trainer.Input) (*schemas.FeatureBlock, error) {
+	return nil, errCrash
+}
+
 func (p *process) Finish(context.Context) (bool, error) { return false, nil }
 
 func (p *process) Steps() int64 { return p.state.Steps }

@@ -20,6 +20,7 @@ type work struct {
 	input trainer.Input
 	after positions
 	seq   int64 // of the batch's feature block
+	again bool  // the batch was trained on, and its features are to be made
 }
 
 // feed takes the lanes in the set order, one batch each. It loads the images of a batch and sends them to the device,
@@ -36,11 +37,13 @@ type feed struct {
 	metrics    *metrics
 	lanes      *intake
 	follower   *stream.Follower // fills lanes
+	log        *stream.Log
+	again      *stream.Reader // of the epoch that is encoded; nil: none is
 }
 
 // follow makes the follower that reads the lanes from the feed's positions on.
 func (f *feed) follow(log *stream.Log, letters *stream.Publisher, tune stream.FollowSpec) {
-	f.lanes = newIntake(f.at)
+	f.lanes, f.log = newIntake(f.at), log
 	tune.Name, tune.Topic, tune.Letters, tune.Counters = Name, schemas.Scored, letters, f.metrics.Counters()
 	tune.Take, tune.Waiting = f.lanes.put, f.lanes.waitsFor
 	tune.From = make(map[int]stream.Position)
@@ -77,6 +80,9 @@ func (f *feed) run(ctx context.Context, out chan<- work) error {
 // next prepares the next batch. It returns nil when every lane has ended.
 func (f *feed) next(ctx context.Context) (*work, error) {
 	for {
+		if i := f.at.encoding(); i != nobody {
+			return f.encodeNext(ctx, i)
+		}
 		i, there, err := f.choose()
 		switch {
 		case err != nil:
@@ -145,8 +151,15 @@ func (f *feed) take(ctx context.Context, i int, a *arrived) (*work, error) {
 		a.batch.M, a.batch.I2T, a.batch.T2I, a.batch.ProbI2T, a.batch.ProbT2I = 0, nil, nil, nil, nil
 	}
 	w := &work{lane: lane.Lane, batch: a.batch, rec: a.rec, seq: lane.Features}
+	if a.batch.Again {
+		var err error
+		if w.seq, err = lane.begin(a.batch, f.order); err != nil {
+			return nil, err
+		}
+	} else {
+		lane.Features++
+	}
 	lane.moveTo(a.rec)
-	lane.Features++
 	f.at.Turn = (i + 1) % len(f.at.Lanes)
 	decay := f.at.pass(i, a.batch)
 	w.after = f.at.clone()

@@ -30,6 +30,7 @@ type Step struct {
 // core is what the loop needs of a [trainer.Trainer].
 type core interface {
 	Step(context.Context, *schemas.ScoredBatch, trainer.Input) (*trainer.Result, error)
+	Encode(context.Context, *schemas.ScoredBatch, trainer.Input) (*schemas.FeatureBlock, error)
 	Finish(context.Context) (bool, error)
 	Steps() int64
 	Save(ctx context.Context, folder string, positions json.RawMessage) (path string, err error)
@@ -57,6 +58,7 @@ type loop struct {
 	every     int64
 	at        positions // behind the last complete step
 	open      positions // behind the last batch
+	within    bool      // the last batch was not the last of its step
 	observe   func(Step)
 	metrics   *metrics
 	follower  *stream.Follower
@@ -114,6 +116,9 @@ func (l *loop) reached(at positions) {
 }
 
 func (l *loop) step(ctx context.Context, w work) error {
+	if w.again {
+		return l.encode(ctx, w)
+	}
 	started := time.Now()
 	end := l.metrics.Batch()
 	result, err := l.core.Step(ctx, w.batch, w.input)
@@ -121,7 +126,8 @@ func (l *loop) step(ctx context.Context, w work) error {
 	if err != nil {
 		return err
 	}
-	if l.open = w.after; result.Updated {
+	l.open, l.within = w.after, !result.Updated
+	if result.Updated {
 		l.trained, l.at = true, w.after
 	}
 	l.reached(w.after)
@@ -180,7 +186,7 @@ func (l *loop) setAside(ctx context.Context, w work, r *trainer.Result) error {
 
 // publish publishes the features of a step, unless the log has them already.
 func (l *loop) publish(ctx context.Context, w work, features *schemas.FeatureBlock) error {
-	if w.seq <= l.published[w.lane] {
+	if w.seq <= l.published[w.lane] || w.batch.Again && !w.again {
 		return nil
 	}
 	if l.inOrder { // the block before, of another lane perhaps, was on its way during the step

@@ -51,6 +51,10 @@ func (s *scripted) Step(_ context.Context, b *schemas.ScoredBatch, _ trainer.Inp
 	return r, nil
 }
 
+func (s *scripted) Encode(context.Context, *schemas.ScoredBatch, trainer.Input) (*schemas.FeatureBlock, error) {
+	return nil, errCrash
+}
+
 func (s *scripted) Finish(context.Context) (bool, error) { return false, nil }
 
 func (s *scripted) Steps() int64 { return s.steps }

@@ -12,13 +12,15 @@ import (
 
 // lanePosition says how far the trainer is in one lane.
 type lanePosition struct {
-	Lane     int             `json:"lane"`
-	Scored   stream.Position `json:"scored"`         // next record to read
-	Features int64           `json:"features"`       // seq of the next feature block
-	Ended    bool            `json:"ended"`          // a final seal was read
-	Read     string          `json:"read,omitempty"` // [recordID] of the last record before Scored; empty: none, or unknown
-	Last     bool            `json:"last,omitempty"` // the lane has come to its last group
-	Left     int64           `json:"left,omitempty"` // batches from here to the end of its last group
+	Lane     int              `json:"lane"`
+	Scored   stream.Position  `json:"scored"`          // next record to read
+	Features int64            `json:"features"`        // seq of the next feature block
+	Ended    bool             `json:"ended"`           // a final seal was read
+	Read     string           `json:"read,omitempty"`  // [recordID] of the last record before Scored; empty: none, or unknown
+	Last     bool             `json:"last,omitempty"`  // the lane has come to its last group
+	Epoch    *stream.Position `json:"epoch,omitempty"` // first batch of the epoch whose features are to be made anew; nil: none
+	Again    int64            `json:"again,omitempty"` // batches whose features are due, from Epoch on; 0: the epoch goes on
+	Left     int64            `json:"left,omitempty"`  // batches from here to the end of its last group
 }
 
 // moveTo moves the position behind a record. What an operator has skipped there is not read yet.

@@ -32,6 +32,12 @@
 // feature blocks. A checkpoint lies between two steps of the optimiser. The batches of an open step come again, and their
 // features are in the log already.
 //
+// # Features that are made anew
+//
+// With GRIT_FEATURES=current the batches of an epoch are encoded when its last step is made, by the weights of then. The
+// steps publish no features, and nothing comes between the last step and the encoding of the lane. So block s is still
+// that of batch s, and a function of the steps before it.
+//
 // # What a checkpoint belongs to
 //
 // Positions have a meaning in one log alone. A checkpoint names its namespace and cluster, and the last record that was

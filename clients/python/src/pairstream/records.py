@@ -328,6 +328,7 @@ class Batch(Record):
     m: Int32
     i2t: Int32s = _optional(_int32s)
     t2i: Int32s = _optional(_int32s)
+    again: bool = _optional(False)
     left: Int64 = _optional(0)
 
     def validate(self) -> None:
