@@ -12,7 +12,7 @@ FIGURES := $(CURDIR)/$(BIN)/figures.txt
 
 # Tests run through a program that lists the skipped ones at the end; in CI it fails on one that .ci/skips does not name.
 # Where files outside the repository decide, the test cache would not see that they have changed.
-GO_TEST := go run ./internal/testing/testreport $(if $(PAIRSTREAM_GOLDEN)$(PAIRSTREAM_FLICKR),-count=1)
+GO_TEST := .ci/gotest $(if $(PAIRSTREAM_GOLDEN)$(PAIRSTREAM_FLICKR),-count=1)
 # Packages without tensors: they build without cgo, and their tests run with the race detector.
 MODULE := github.com/pairstream/pairstream
 TENSORLESS = $(shell go list -f '{{.ImportPath}} {{join .Deps " "}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | grep -v '$(MODULE)/internal/\(torch\|faiss\)' | cut -d ' ' -f 1)
