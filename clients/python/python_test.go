@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/logtest"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -70,22 +71,8 @@ func mustRun(t *testing.T, run func(string, ...string) (string, error), args ...
 // newLog starts a broker and creates the topics.
 func newLog(t *testing.T) (*stream.Log, stream.Config) {
 	t.Helper()
-	broker, err := stream.StartBroker(stream.BrokerOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = broker.Close() }) // the test has ended: nothing is lost with it
-	cfg := stream.DefaultConfig()
-	cfg.Brokers, cfg.Lanes, cfg.Namespace = []string{broker.Addr()}, 3, "py"
-	log, err := stream.Connect(t.Context(), cfg, stream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(log.Close)
-	if err := log.EnsureTopics(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return log, cfg
+	log := logtest.Open(t, logtest.Broker(t), "py", 3)
+	return log, log.Config()
 }
 
 func TestPublishPair(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/logtest"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -17,22 +18,8 @@ const namespace = "examples"
 // newLog starts an embedded broker with the topics of three lanes.
 func newLog(t *testing.T) (*stream.Log, string) {
 	t.Helper()
-	broker, err := stream.StartBroker(stream.BrokerOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = broker.Close() }) // the test has ended: nothing is lost with it
-	cfg := stream.DefaultConfig()
-	cfg.Brokers, cfg.Lanes, cfg.Namespace = []string{broker.Addr()}, 3, namespace
-	log, err := stream.Connect(t.Context(), cfg, stream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(log.Close)
-	if err := log.EnsureTopics(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return log, broker.Addr()
+	broker := logtest.Broker(t)
+	return logtest.Open(t, broker, namespace, 3), broker
 }
 
 // published returns the pairs of a lane.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/logtest"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -17,21 +18,8 @@ const (
 // publish starts an embedded broker, writes records to the lane of scored, and returns the flags that lead there.
 func publish(t *testing.T, seqs []int64, records ...schemas.Record) []string {
 	t.Helper()
-	broker, err := stream.StartBroker(stream.BrokerOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = broker.Close() }) // the test has ended: nothing is lost with it
-	cfg := stream.DefaultConfig()
-	cfg.Brokers, cfg.Lanes, cfg.Namespace = []string{broker.Addr()}, 2, namespace
-	log, err := stream.Connect(t.Context(), cfg, stream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(log.Close)
-	if err := log.EnsureTopics(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	broker := logtest.Broker(t)
+	log := logtest.Open(t, broker, namespace, 2)
 	p := log.NewPublisher(stream.PublisherOptions{})
 	for i, rec := range records {
 		if err := p.PublishSeq(t.Context(), schemas.Scored, lane, seqs[i], stream.Mark{}, rec); err != nil {
@@ -41,7 +29,7 @@ func publish(t *testing.T, seqs []int64, records ...schemas.Record) []string {
 	if err := p.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return []string{"-broker", broker.Addr(), "-namespace", namespace, "-lane", "1"}
+	return []string{"-broker", broker, "-namespace", namespace, "-lane", "1"}
 }
 
 // scored returns a mini-batch of three pairs. Of the texts of others, the first image has one at 0.875 and one at 0.25,

@@ -5,32 +5,14 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/logtest"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 // openLog connects to an embedded broker of its own.
 func openLog(t *testing.T, lanes int) *stream.Log {
 	t.Helper()
-	broker, err := stream.StartBroker(stream.BrokerOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := stream.DefaultConfig()
-	cfg.Brokers, cfg.Namespace, cfg.Lanes, cfg.Linger = []string{broker.Addr()}, "test", lanes, 0
-	log, err := stream.Connect(t.Context(), cfg, stream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		log.Close()
-		if err := broker.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := log.EnsureTopics(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return log
+	return logtest.Open(t, logtest.Broker(t), "test", lanes)
 }
 
 // writer writes records as producers and stages do.

@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/logtest"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 // TestDescribeRefusesWhatIsNotFinished describes lanes that are not finished. A lane is finished when its end has
 // come through every topic, and there are features for every batch.
 func TestDescribeRefusesWhatIsNotFinished(t *testing.T) {
-	log := openLog(t, startBroker(t), "production")
+	log := openLog(t, logtest.Broker(t), "production")
 	refused := func(want string) {
 		t.Helper()
 		if _, err := Describe(t.Context(), log, DescribeOptions{}); err == nil || !strings.Contains(err.Error(), want) {

@@ -16,39 +16,17 @@ import (
 
 	"github.com/pairstream/pairstream/internal/msgvalue"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/logtest"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 const testLanes = 2
 
-func startBroker(t *testing.T) string {
-	t.Helper()
-	broker, err := stream.StartBroker(stream.BrokerOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := broker.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return broker.Addr()
-}
-
 func openLog(t *testing.T, broker, namespace string) *stream.Log {
 	t.Helper()
-	cfg := stream.DefaultConfig()
-	cfg.Brokers, cfg.Namespace, cfg.Lanes = []string{broker}, namespace, testLanes
-	cfg.Linger, cfg.FlushAfter, cfg.SessionTimeout = 0, time.Millisecond, 2*time.Second
-	log, err := stream.Connect(t.Context(), cfg, stream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(log.Close)
-	if err := log.EnsureTopics(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return log
+	return logtest.Open(t, broker, namespace, testLanes, func(c *stream.Config) {
+		c.FlushAfter, c.SessionTimeout = time.Millisecond, 2*time.Second
+	})
 }
 
 func check(t *testing.T, err error) {

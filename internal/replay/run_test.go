@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/logtest"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -62,7 +63,7 @@ func run(t *testing.T, m *Manifest, from, to *stream.Log, stages Runner) *Report
 }
 
 func TestReplay(t *testing.T) {
-	broker := startBroker(t)
+	broker := logtest.Broker(t)
 	from, m := original(t, broker)
 	if !m.ended() || m.Pairs[1].Records != 12 || m.Seed != "7" || len(m.Topics) != 6 {
 		t.Fatalf("manifest %+v", m)
@@ -146,7 +147,7 @@ func TestReplay(t *testing.T) {
 
 // An operator has let the trainer pass over a batch. The replay's trainer does so as well.
 func TestReplayFollowsSkips(t *testing.T) {
-	broker := startBroker(t)
+	broker := logtest.Broker(t)
 	from := openLog(t, broker, "production")
 	p := pipeline{model: "m1", seals: 1}
 	for lane := range testLanes {
@@ -171,7 +172,7 @@ func TestReplayFollowsSkips(t *testing.T) {
 }
 
 func TestReplayGoesOn(t *testing.T) {
-	broker := startBroker(t)
+	broker := logtest.Broker(t)
 	from, m := original(t, broker)
 	p := pipeline{model: "m1", spool: "/spool", seals: 2}
 
@@ -196,7 +197,7 @@ func TestReplayGoesOn(t *testing.T) {
 }
 
 func TestReplayRefuses(t *testing.T) {
-	broker := startBroker(t)
+	broker := logtest.Broker(t)
 	from, m := original(t, broker)
 	none := func(context.Context) error { return errors.New("the stages were started") }
 	try := func(namespace, want string, m *Manifest, before ...any) {
@@ -231,7 +232,7 @@ func TestReplayRefuses(t *testing.T) {
 
 // TestReplayChecksTheOriginal replays with a manifest whose digests and counts do not fit the original.
 func TestReplayChecksTheOriginal(t *testing.T) {
-	broker := startBroker(t)
+	broker := logtest.Broker(t)
 	from, m := original(t, broker)
 	to := openLog(t, broker, "exp")
 	p := pipeline{model: "m1", spool: "/spool", seals: 2}
@@ -253,7 +254,7 @@ func TestReplayChecksTheOriginal(t *testing.T) {
 
 // TestReplayOfAnOpenRun replays a run that goes on, as far as it was described.
 func TestReplayOfAnOpenRun(t *testing.T) {
-	broker := startBroker(t)
+	broker := logtest.Broker(t)
 	from := openLog(t, broker, "production")
 	p := pipeline{model: "m1", spool: "/spool", seals: 1}
 	for lane := range testLanes {
@@ -294,7 +295,7 @@ func TestReplayOfAnOpenRun(t *testing.T) {
 }
 
 func TestReplayReportsProgress(t *testing.T) {
-	broker := startBroker(t)
+	broker := logtest.Broker(t)
 	from, m := original(t, broker)
 	to := openLog(t, broker, "exp")
 	p := pipeline{model: "m1", spool: "/spool", seals: 2}

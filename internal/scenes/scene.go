@@ -59,9 +59,6 @@ type Kinds struct {
 	Large bool
 }
 
-// Random draws a scene.
-func Random(rng *rand.Rand) Scene { return Kinds{}.Random(rng) }
-
 // Random draws a scene of these kinds.
 func (k Kinds) Random(rng *rand.Rand) Scene {
 	shapes, colours, sizes := firstOf(Shapes, k.Shapes), firstOf(Colours, k.Colours), Sizes

@@ -175,7 +175,7 @@ func TestLabelsTellTheTruth(t *testing.T) {
 func TestScenesAreWellPlaced(t *testing.T) {
 	counts := map[int]int{}
 	for i := range 2000 {
-		s := scenes.Random(rng.New(3, "test", int64(i)))
+		s := scenes.Kinds{}.Random(rng.New(3, "test", int64(i)))
 		counts[len(s.Objects)]++
 		for a, o := range s.Objects {
 			r := map[scenes.Size]int{"small": 145, "large": 215}[o.Size]

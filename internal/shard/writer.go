@@ -71,9 +71,6 @@ func (w *Writer) add(name string, data []byte) (int64, error) {
 	return at, w.tar.Flush()
 }
 
-// Bytes returns the length of the tar so far.
-func (w *Writer) Bytes() int64 { return w.out.n }
-
 // Close writes the end marker.
 func (w *Writer) Close() error { return w.tar.Close() }
 

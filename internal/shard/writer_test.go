@@ -31,9 +31,6 @@ func TestWriterSaysWhereThingsLie(t *testing.T) {
 			}
 			at = append(at, offsets)
 		}
-		if w.Bytes() != int64(buf.Len()) {
-			t.Errorf("says %d bytes, wrote %d", w.Bytes(), buf.Len())
-		}
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}

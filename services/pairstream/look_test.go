@@ -9,6 +9,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/inspect"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/logtest"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -37,16 +38,7 @@ func mustCommand(t *testing.T, args ...string) string {
 // with one set aside.
 func testLog(t *testing.T) *stream.Log {
 	t.Helper()
-	broker, err := stream.StartBroker(stream.BrokerOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := broker.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Setenv("KAFKA_BROKERS", broker.Addr())
+	t.Setenv("KAFKA_BROKERS", logtest.Broker(t))
 	t.Setenv("NAMESPACE", "")
 	t.Setenv("LANES", "2")
 	t.Setenv("GROUP_SIZE", "50")

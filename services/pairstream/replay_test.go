@@ -13,21 +13,13 @@ import (
 
 	"github.com/pairstream/pairstream/internal/replay"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/logtest"
 )
 
 // TestRunManifestAndReplay runs the real stages again, from pictures to features. The same comes out.
 func TestRunManifestAndReplay(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
-	broker, err := stream.StartBroker(stream.BrokerOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := broker.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	settings := map[string]string{
 		"LANES": "2", "SEED": "3", "BUCKET_ROOTS": "file://" + dir, "TRAIN_EXIT_AT_END": "true", "CHECKPOINT_DIR": in("checkpoints"),
 		"ENCODER_CHECKPOINT": in("w.safetensors"), "COND_CHECKPOINT": in("w.safetensors"), "TRAIN_INIT": in("w.safetensors"),
@@ -39,7 +31,7 @@ func TestRunManifestAndReplay(t *testing.T) {
 		env.WriteString(name + "=" + value + "\n")
 		t.Setenv(name, value)
 	}
-	t.Setenv("KAFKA_BROKERS", broker.Addr())
+	t.Setenv("KAFKA_BROKERS", logtest.Broker(t))
 	t.Setenv("NAMESPACE", "production")
 	t.Setenv("LOG_LEVEL", "error")
 	if err := os.WriteFile(in("run.env"), []byte("# the run\n\n"+env.String()), 0o644); err != nil {
@@ -72,7 +64,7 @@ func TestRunManifestAndReplay(t *testing.T) {
 	if out := mustCommand(t, "replay", in("run.json"), "--namespace", "again", "--data", dir); strings.Contains(out, "differ") {
 		t.Errorf("once more, replay prints\n%s", out)
 	}
-	out, err = command(t, "replay", in("run.json"), "--namespace", "other", "--data", dir, "--set", "SEED=4", "--json")
+	out, err := command(t, "replay", in("run.json"), "--namespace", "other", "--data", dir, "--set", "SEED=4", "--json")
 	var report replay.Report
 	if jerr := json.Unmarshal([]byte(out), &report); jerr != nil || len(report.Results) != 12 {
 		t.Fatalf("replay prints %s (%v)", out, jerr)

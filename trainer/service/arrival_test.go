@@ -17,6 +17,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/logtest"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )
@@ -216,28 +217,8 @@ func putScored(t *testing.T, log *stream.Log, lanes ...int) {
 // testLogs returns a function that opens logs, each in a namespace of its own.
 func testLogs(t *testing.T) func(namespace string) *stream.Log {
 	t.Helper()
-	broker, err := stream.StartBroker(stream.BrokerOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := broker.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return func(namespace string) *stream.Log {
-		cfg := stream.DefaultConfig()
-		cfg.Brokers, cfg.Namespace, cfg.Lanes, cfg.Linger = []string{broker.Addr()}, namespace, testLanes, time.Millisecond
-		log, err := stream.Connect(t.Context(), cfg, stream.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(log.Close)
-		if err := log.EnsureTopics(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		return log
-	}
+	broker := logtest.Broker(t)
+	return func(namespace string) *stream.Log { return logtest.Open(t, broker, namespace, testLanes) }
 }
 
 // featureDigests returns the digests of the lanes of features.

@@ -1,0 +1,42 @@
+// Package logtest gives tests a log on an embedded broker of their own.
+package logtest
+
+import (
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/stream"
+)
+
+// Broker starts a broker that ends with the test, and returns its address.
+func Broker(t testing.TB) string {
+	t.Helper()
+	broker, err := stream.StartBroker(stream.BrokerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := broker.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return broker.Addr()
+}
+
+// Open opens the log of a namespace, whose topics it makes. changes are made to its configuration before.
+func Open(t testing.TB, broker, namespace string, lanes int, changes ...func(*stream.Config)) *stream.Log {
+	t.Helper()
+	cfg := stream.DefaultConfig()
+	cfg.Brokers, cfg.Namespace, cfg.Lanes, cfg.Linger = []string{broker}, namespace, lanes, 0
+	for _, change := range changes {
+		change(&cfg)
+	}
+	log, err := stream.Connect(t.Context(), cfg, stream.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(log.Close)
+	if err := log.EnsureTopics(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return log
+}
