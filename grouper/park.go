@@ -1,14 +1,16 @@
 package grouper
 
 import (
-	"bytes"
+	"bufio"
 	"encoding/gob"
 	"fmt"
+	"io"
 
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// parked is a groupState as it is stored. What only reading needs is not in it.
+// parked is a groupState as it is stored, with the bytes of Vectors and of Features behind it: gob takes messages of 8 GB at
+// most. What only reading needs is not in it.
 type parked struct {
 	Manifest   *schemas.Group
 	IDs        []byte
@@ -30,13 +32,11 @@ type parked struct {
 	BatchSize  int
 }
 
-type parkedVectors struct {
-	Dim  int
-	Bits []byte
-}
+// parkedVectors says how wide vectors are, and how many bytes they take. Those follow.
+type parkedVectors struct{ Dim, Bytes int }
 
 // encode writes the state for a [Store].
-func (g groupState) encode() ([]byte, error) {
+func (g groupState) encode(w io.Writer) error {
 	m := g.members
 	p := parked{
 		Manifest: m.manifest, Cluster: m.cluster, SE: m.se, Obj: m.obj, ObjEnd: m.objEnd, Image: m.image, URIs: m.uris,
@@ -51,45 +51,68 @@ func (g groupState) encode() ([]byte, error) {
 		p.Offsets = append(p.Offsets, m.refs[i].offset)
 		p.Places = append(p.Places, m.refs[i].uri, m.refs[i].size)
 	}
-	var out bytes.Buffer
-	if err := gob.NewEncoder(&out).Encode(p); err != nil {
-		return nil, fmt.Errorf("setting group %s aside until its next epoch: %w", m.manifest.Group, err)
+	out := bufio.NewWriterSize(w, 1<<20)
+	err := gob.NewEncoder(out).Encode(p)
+	for _, x := range []*vectors{m.vectors, g.features} {
+		if err == nil && x != nil && (x == m.vectors || !p.AreVectors) {
+			_, err = out.Write(x.bits)
+		}
 	}
-	return out.Bytes(), nil
+	if err == nil {
+		err = out.Flush()
+	}
+	if err != nil {
+		return fmt.Errorf("writing group %s: %w", m.manifest.Group, err)
+	}
+	return nil
 }
 
-// decodeState reads what encode wrote.
-func decodeState(raw []byte) (groupState, error) {
+// decode reads what encode wrote.
+func (g *groupState) decode(r io.Reader) error {
+	in := bufio.NewReaderSize(r, 1<<20) // a ByteReader, so that gob reads its message alone
 	var p parked
-	if err := gob.NewDecoder(bytes.NewReader(raw)).Decode(&p); err != nil {
-		return groupState{}, fmt.Errorf("taking a group up again: %w", err)
+	if err := gob.NewDecoder(in).Decode(&p); err != nil {
+		return fmt.Errorf("reading a group: %w", err)
+	}
+	encoded, err := p.Vectors.read(in)
+	if err != nil {
+		return err
+	}
+	features, err := p.Features.read(in)
+	if err != nil {
+		return err
 	}
 	m := &members{
 		manifest: p.Manifest, chunks: int(p.Manifest.Chunks), cluster: p.Cluster, se: p.SE, obj: p.Obj, objEnd: p.ObjEnd,
-		image: p.Image, uris: p.URIs, captions: p.Captions, similarity: p.Similarity, vectors: p.Vectors.take(),
+		image: p.Image, uris: p.URIs, captions: p.Captions, similarity: p.Similarity, vectors: encoded,
 	}
 	for i := range p.Manifest.Count {
 		m.ids = append(m.ids, schemas.PairID(p.IDs[16*i:16*i+16]))
 		m.imageIDs = append(m.imageIDs, schemas.ImageID(p.ImageIDs[16*i:16*i+16]))
 		m.refs = append(m.refs, imageRef{p.Offsets[i], p.Places[2*i], p.Places[2*i+1]})
 	}
-	g := groupState{members: m, plan: Plan{p.Order, p.BatchSize}, features: p.Features.take()}
+	*g = groupState{members: m, plan: Plan{p.Order, p.BatchSize}, features: features}
 	if p.AreVectors {
 		g.features = m.vectors
 	}
-	return g, nil
+	return nil
 }
 
 func parkVectors(x *vectors) parkedVectors {
 	if x == nil {
 		return parkedVectors{}
 	}
-	return parkedVectors{x.dim, x.bits}
+	return parkedVectors{x.dim, len(x.bits)}
 }
 
-func (p parkedVectors) take() *vectors {
+// read reads the vectors; nil: there are none.
+func (p parkedVectors) read(in io.Reader) (*vectors, error) {
 	if p.Dim == 0 {
-		return nil
+		return nil, nil
 	}
-	return &vectors{p.Dim, p.Bits}
+	x := &vectors{p.Dim, make([]byte, p.Bytes)}
+	if _, err := io.ReadFull(in, x.bits); err != nil {
+		return nil, fmt.Errorf("reading the vectors of a group: %w", err)
+	}
+	return x, nil
 }

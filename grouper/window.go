@@ -2,6 +2,7 @@ package grouper
 
 import (
 	"context"
+	"io"
 
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -19,10 +20,10 @@ const (
 
 // Store keeps the groups of a window that are not worked on. So one group is in memory at a time.
 type Store interface {
-	// Put keeps what a group is, under its number, in the place of what it was.
-	Put(group int64, state []byte) error
-	// Get returns what Put was given last.
-	Get(group int64) ([]byte, error)
+	// Put keeps what write writes of a group, in the place of what it wrote before.
+	Put(group int64, write func(io.Writer) error) error
+	// Get lets read read what Put has kept.
+	Get(group int64, read func(io.Reader) error) error
 	// Clear forgets all groups.
 	Clear() error
 }
@@ -173,11 +174,7 @@ func (l *Lane) park() error {
 		g.state = state
 		return nil
 	}
-	raw, err := state.encode()
-	if err != nil {
-		return err
-	}
-	return l.store.Put(g.number, raw)
+	return l.store.Put(g.number, state.encode)
 }
 
 // fetch takes a group of the window back into memory.
@@ -187,10 +184,5 @@ func (l *Lane) fetch(i int) error {
 		l.groupState, g.state = g.state, groupState{}
 		return nil
 	}
-	raw, err := l.store.Get(g.number)
-	if err != nil {
-		return err
-	}
-	l.groupState, err = decodeState(raw)
-	return err
+	return l.store.Get(g.number, l.groupState.decode)
 }

@@ -3,6 +3,7 @@ package grouper
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"slices"
 	"testing"
 
@@ -12,16 +13,18 @@ import (
 // boxes is a store in memory.
 type boxes map[int64][]byte
 
-func (b boxes) Put(group int64, state []byte) error {
-	b[group] = bytes.Clone(state)
-	return nil
+func (b boxes) Put(group int64, write func(io.Writer) error) error {
+	var out bytes.Buffer
+	err := write(&out)
+	b[group] = out.Bytes()
+	return err
 }
 
-func (b boxes) Get(group int64) ([]byte, error) {
+func (b boxes) Get(group int64, read func(io.Reader) error) error {
 	if state, ok := b[group]; ok {
-		return state, nil
+		return read(bytes.NewReader(state))
 	}
-	return nil, fmt.Errorf("group %d is not there", group)
+	return fmt.Errorf("group %d is not there", group)
 }
 
 func (b boxes) Clear() error {

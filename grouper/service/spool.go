@@ -16,54 +16,52 @@ type spool struct {
 }
 
 // Put implements [grouper.Store]. A disk that is full may have room again.
-func (s *spool) Put(group int64, state []byte) error {
-	if err := s.write(group, state); err != nil {
+func (s *spool) Put(group int64, write func(io.Writer) error) error {
+	f, err := s.file(group)
+	if err == nil {
+		err = write(f)
+	}
+	if err != nil {
 		return stream.Transient(fmt.Errorf("keeping group %d for its next epoch in GROUPER_SPOOL_DIR %q: %w", group, s.dir, err))
 	}
 	return nil
 }
 
-func (s *spool) write(group int64, state []byte) error {
-	f := s.files[group]
-	if f == nil {
-		if s.dir != "" {
-			if err := os.MkdirAll(s.dir, 0o755); err != nil {
-				return err
-			}
-		}
-		var err error
-		if f, err = os.CreateTemp(s.dir, "group-*"); err != nil {
-			return err
-		}
-		if err := os.Remove(f.Name()); err != nil {
-			return errors.Join(err, f.Close())
-		}
-		if s.files == nil {
-			s.files = make(map[int64]*os.File)
-		}
-		s.files[group] = f
+// file returns the file of a group, empty.
+func (s *spool) file(group int64) (*os.File, error) {
+	if f := s.files[group]; f != nil {
+		_, err := f.Seek(0, io.SeekStart)
+		return f, errors.Join(err, f.Truncate(0))
 	}
-	if err := f.Truncate(0); err != nil {
-		return err
+	if s.dir != "" {
+		if err := os.MkdirAll(s.dir, 0o755); err != nil {
+			return nil, err
+		}
 	}
-	_, err := f.WriteAt(state, 0)
-	return err
+	f, err := os.CreateTemp(s.dir, "group-*")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if s.files == nil {
+		s.files = make(map[int64]*os.File)
+	}
+	s.files[group] = f
+	return f, nil
 }
 
 // Get implements [grouper.Store].
-func (s *spool) Get(group int64) ([]byte, error) {
+func (s *spool) Get(group int64, read func(io.Reader) error) error {
 	f := s.files[group]
 	if f == nil {
-		return nil, fmt.Errorf("group %d was not kept", group)
+		return fmt.Errorf("group %d was not kept", group)
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return nil, fmt.Errorf("reading group %d: %w", group, err)
+		return fmt.Errorf("reading group %d: %w", group, err)
 	}
-	raw, err := io.ReadAll(f)
-	if err != nil {
-		return nil, fmt.Errorf("reading group %d: %w", group, err)
-	}
-	return raw, nil
+	return read(f)
 }
 
 // Clear implements [grouper.Store].
