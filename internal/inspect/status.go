@@ -85,17 +85,18 @@ type Training struct {
 	Time       time.Time          `json:"time"`
 }
 
-// stageTopics lists the stages, what each follows and what it writes.
+// stageTopics lists the stages, what each follows, what it reads besides, and what it writes.
 var stageTopics = []struct {
 	name   string
 	reads  schemas.Topic
+	also   []schemas.Topic
 	writes []schemas.Topic
 }{
-	{"encoder", schemas.Pairs, []schemas.Topic{schemas.Embeddings}},
-	{"indexer", schemas.Embeddings, []schemas.Topic{schemas.Neighbors, schemas.Groups}},
-	{"grouper", schemas.Groups, []schemas.Topic{schemas.Batches}},
-	{"discriminator", schemas.Batches, []schemas.Topic{schemas.Scored}},
-	{trainer, schemas.Scored, []schemas.Topic{schemas.Features}},
+	{"encoder", schemas.Pairs, nil, []schemas.Topic{schemas.Embeddings}},
+	{"indexer", schemas.Embeddings, nil, []schemas.Topic{schemas.Neighbors, schemas.Groups}},
+	{"grouper", schemas.Groups, []schemas.Topic{schemas.Neighbors, schemas.Embeddings, schemas.Features}, []schemas.Topic{schemas.Batches}},
+	{"discriminator", schemas.Batches, nil, []schemas.Topic{schemas.Scored}},
+	{trainer, schemas.Scored, []schemas.Topic{schemas.Features}, []schemas.Topic{schemas.Features}},
 }
 
 const trainer = "trainer"

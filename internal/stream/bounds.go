@@ -75,7 +75,7 @@ type last struct {
 // lastRecord reads where a stage stopped. It takes the last record of a lane that carries a seq and a mark
 // (invariants 4 and 6). Usually that is the very last one.
 func (l *Log) lastRecord(ctx context.Context, topic schemas.Topic, lane int) (last, error) {
-	rec, found, err := l.lastWhere(ctx, topic, lane, isSequenced)
+	rec, found, err := l.LastWhere(ctx, topic, lane, isSequenced)
 	if err != nil {
 		return last{}, err
 	}
@@ -107,9 +107,9 @@ func isSequenced(rec *Record) bool {
 	return err == nil
 }
 
-// lastWhere reads the last record of a lane that counts. It looks back in windows that grow. So it passes over
+// LastWhere reads the last record of a lane that counts. It looks back in windows that grow. So it passes over
 // records of others, and over control batches of producers that use transactions.
-func (l *Log) lastWhere(ctx context.Context, topic schemas.Topic, lane int, counts func(*Record) bool) (Record, bool, error) {
+func (l *Log) LastWhere(ctx context.Context, topic schemas.Topic, lane int, counts func(*Record) bool) (Record, bool, error) {
 	b, err := l.Bounds(ctx, topic, lane)
 	if err != nil {
 		return Record{}, false, err

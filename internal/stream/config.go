@@ -53,7 +53,8 @@ type Config struct {
 	MinInsync       int `env:"KAFKA_MIN_INSYNC" envDefault:"0" desc:"min.insync.replicas of topics that are created; 0: the brokers' default"`
 	MaxMessageBytes int `env:"KAFKA_MAX_MESSAGE_BYTES" envDefault:"23068672" desc:"max.message.bytes of topics that are created"`
 
-	Retention time.Duration `env:"KAFKA_RETENTION" envDefault:"0s" desc:"retention.ms of topics that are created; 0: records are kept for ever"`
+	Retention      time.Duration `env:"KAFKA_RETENTION" envDefault:"0s" desc:"retention.ms of topics that are created; 0: records are kept for ever"`
+	TopicRetention string        `env:"KAFKA_RETENTION_TOPICS" desc:"the same of single topics, such as batches=168h,scored=168h; topics that are not named have KAFKA_RETENTION"`
 
 	MaxBytesInFlight int64         `env:"STREAM_MAX_BYTES_IN_FLIGHT" envDefault:"268435456" desc:"bytes of records read ahead or waiting for their acks, per stage and process"`
 	BatchBytes       int           `env:"STREAM_BATCH_BYTES" envDefault:"786432" desc:"most bytes of records in one produce request (a larger record goes alone)"`
@@ -75,6 +76,8 @@ func DefaultConfig() Config {
 		SessionTimeout: 10 * time.Second, DrainTimeout: 5 * time.Second, StallAfter: 10 * time.Minute,
 	}
 }
+
+const maxRetention = 100 * 365 * 24 * time.Hour
 
 const maxNamespace = 100 // a Kafka topic name has at most 249 characters
 
@@ -109,6 +112,9 @@ func (c Config) Validate() error {
 	between("STREAM_MAX_BYTES_IN_FLIGHT", c.MaxBytesInFlight, 1<<20, 1<<40)
 	between("STREAM_BATCH_BYTES", int64(c.BatchBytes), 1, int64(c.MaxMessageBytes))
 	problems = append(problems, c.validateTimes()...)
+	if _, err := c.topicRetention(); err != nil {
+		problems = append(problems, err)
+	}
 	problems = append(problems, c.validateSecurity()...)
 	if _, err := compression(c.Compression); err != nil {
 		problems = append(problems, err)
@@ -123,7 +129,7 @@ func (c Config) validateTimes() []error {
 		value     time.Duration
 		low, high time.Duration
 	}{
-		{"KAFKA_RETENTION", c.Retention, 0, 100 * 365 * 24 * time.Hour},
+		{"KAFKA_RETENTION", c.Retention, 0, maxRetention},
 		{"STREAM_LINGER", c.Linger, 0, time.Second},
 		{"STREAM_FLUSH_AFTER", c.FlushAfter, 0, time.Minute},
 		{"STREAM_REQUEST_TIMEOUT", c.RequestTimeout, 100 * time.Millisecond, 5 * time.Minute},

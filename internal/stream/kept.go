@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/pairstream/pairstream/schemas"
@@ -21,8 +23,10 @@ type kept struct {
 	Mark []byte `json:"mark"`
 }
 
+const keptPrefix = "mark/"
+
 func keptKey(stage string, topic schemas.Topic, lane int) string {
-	return fmt.Sprintf("mark/%s/%s/%d", stage, topic, lane)
+	return fmt.Sprintf(keptPrefix+"%s/%s/%d", stage, topic, lane)
 }
 
 // keep notes where the lane has stopped, unless that is already noted.
@@ -47,25 +51,81 @@ func (ln *lane) keep(ctx context.Context) error {
 	return nil
 }
 
-// stopped returns where the stage has stopped in an output. It looks at the last record, or at the note when
-// retention has removed all records.
-func (ln *lane) stopped(ctx context.Context, t schemas.Topic) (last, error) {
-	l, err := ln.log.lastRecord(ctx, t, ln.id)
+// stopped returns where a stage has stopped in an output. It looks at the last record, or at the note when retention has
+// removed all records.
+func (l *Log) stopped(ctx context.Context, stage string, t schemas.Topic, lane int) (last, error) {
+	at, err := l.lastRecord(ctx, t, lane)
 	if !errors.Is(err, ErrGap) {
-		return l, err
+		return at, err
 	}
-	key, found := keptKey(ln.spec.Name, t, ln.id), kept{Seq: -1}
-	rerr := ln.log.recall(ctx, key, func(k string, value []byte) error {
+	key, found := keptKey(stage, t, lane), kept{Seq: -1}
+	rerr := l.recall(ctx, key, func(k string, value []byte) error {
 		if k != key { // lane 1 is a prefix of lane 10
 			return nil
 		}
 		return json.Unmarshal(value, &found)
 	})
 	if rerr != nil || found.Seq < 0 {
-		return l, errors.Join(err, rerr)
+		return at, errors.Join(err, rerr)
 	}
 	mark, err := parseMark(found.Mark)
-	ln.log.logger.Warn("retention has removed the lane's output; going on from what was kept", keyStage, ln.spec.Name, keyTopic, t,
-		keyLane, ln.id, keySeq, found.Seq)
+	l.logger.Warn("retention has removed the lane's output; going on from what was kept", keyStage, stage, keyTopic, t, keyLane, lane, keySeq, found.Seq)
 	return last{found: err == nil, seq: found.Seq, mark: mark}, err
+}
+
+// KeptPlace is a lane of an output of a stage.
+type KeptPlace struct {
+	Stage string
+	Topic schemas.Topic
+	Lane  int
+}
+
+// Kept returns the seqs of the records that the notes stand for, by place. Once a record is noted, its stage goes on without
+// it.
+func (l *Log) Kept(ctx context.Context) (map[KeptPlace]int64, error) {
+	seqs := make(map[KeptPlace]int64)
+	err := l.recall(ctx, keptPrefix, func(key string, value []byte) error {
+		parts := strings.Split(key, "/")
+		if len(parts) != 4 {
+			return fmt.Errorf("want %sSTAGE/TOPIC/LANE", keptPrefix)
+		}
+		lane, err := strconv.Atoi(parts[3])
+		var k kept
+		err = errors.Join(err, json.Unmarshal(value, &k))
+		seqs[KeptPlace{parts[1], schemas.Topic(parts[2]), lane}] = k.Seq
+		return err
+	})
+	return seqs, err
+}
+
+// recover reads the end of every output of a stage's lane and chooses the furthest mark that is covered (invariant 5). It
+// also returns the latest record of all outputs.
+func (l *Log) recover(ctx context.Context, stage string, lane int, inputs, outputs []schemas.Topic) (best Mark, published map[schemas.Topic]int64, wrote Record, err error) {
+	published = make(map[schemas.Topic]int64, len(outputs))
+	var marks []Mark
+	for _, t := range outputs {
+		at, err := l.stopped(ctx, stage, t, lane)
+		if err != nil {
+			return best, nil, wrote, err
+		}
+		if !at.found {
+			continue
+		}
+		if err := at.mark.check(inputs, outputs); err != nil {
+			return best, nil, wrote, fmt.Errorf("last record of %s: %w", l.name(t), err)
+		}
+		published[t] = at.seq + 1
+		marks = append(marks, at.mark)
+		if at.rec.Time.After(wrote.Time) {
+			wrote = at.rec
+		}
+	}
+	return furthest(marks, published, inputs, outputs), published, wrote, nil
+}
+
+// ResumeMark returns the mark from which a new owner of a stage's lane would go on: it reads the inputs from there, and
+// nothing before. The zero mark is the start of the lane.
+func (l *Log) ResumeMark(ctx context.Context, stage string, lane int, inputs, outputs []schemas.Topic) (Mark, error) {
+	mark, _, _, err := l.recover(ctx, stage, lane, inputs, outputs)
+	return mark, err
 }

@@ -64,7 +64,7 @@ func (ln *lane) open(ctx context.Context, budget int64) error {
 		if err != nil {
 			return err
 		}
-		if err := ln.log.checkSame(ctx, t, ln.id, from, wrote, skips); err != nil {
+		if err := ln.log.checkSame(ctx, ln.spec.Name, t, ln.id, from, wrote, skips); err != nil {
 			return err
 		}
 		ln.readers[t] = ln.log.newReader(t, ln.id, from, share, ln.instruments, skips)
@@ -73,29 +73,10 @@ func (ln *lane) open(ctx context.Context, budget int64) error {
 	return nil
 }
 
-// recover reads the end of every output and chooses the furthest mark that is covered (invariant 5). It also returns
-// the latest record of all outputs.
+// recover reads the end of every output and chooses the mark to go on from. It also returns the latest record of all
+// outputs.
 func (ln *lane) recover(ctx context.Context) (best Mark, published map[schemas.Topic]int64, wrote Record, err error) {
-	published = make(map[schemas.Topic]int64, len(ln.spec.Outputs))
-	var marks []Mark
-	for _, t := range ln.spec.Outputs {
-		l, err := ln.stopped(ctx, t)
-		if err != nil {
-			return best, nil, wrote, err
-		}
-		if !l.found {
-			continue
-		}
-		if err := l.mark.check(ln.spec.Inputs, ln.spec.Outputs); err != nil {
-			return best, nil, wrote, fmt.Errorf("last record of %s: %w", ln.log.name(t), err)
-		}
-		published[t] = l.seq + 1
-		marks = append(marks, l.mark)
-		if l.rec.Time.After(wrote.Time) {
-			wrote = l.rec
-		}
-	}
-	return furthest(marks, published, ln.spec.Inputs, ln.spec.Outputs), published, wrote, nil
+	return ln.log.recover(ctx, ln.spec.Name, ln.id, ln.spec.Inputs, ln.spec.Outputs)
 }
 
 // skipTrimmed lets a lane that was never begun start with the first pair that retention has left.
@@ -120,7 +101,7 @@ func (ln *lane) current(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	for _, s := range ln.out.seqs {
-		l, err := ln.stopped(ctx, s.Topic)
+		l, err := ln.log.stopped(ctx, ln.spec.Name, s.Topic, ln.id)
 		if err != nil {
 			return false, err
 		}

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -13,10 +14,36 @@ func (l *Log) LastRecord(ctx context.Context, topic schemas.Topic, lane int) (Re
 	if !Sequenced(topic) {
 		counts = func(*Record) bool { return true }
 	}
-	rec, found, err := l.lastWhere(ctx, topic, lane, counts)
+	rec, found, err := l.LastWhere(ctx, topic, lane, counts)
 	schema, _ := rec.Header(schemas.HeaderSchema)
 	rec.Schema = string(schema)
 	return rec, found, err
+}
+
+// Peek reads the first few records that lie at or behind an offset of a lane: about 64 KiB of them, one at least if there is
+// any.
+func (l *Log) Peek(ctx context.Context, topic schemas.Topic, lane int, offset int64) ([]Record, error) {
+	b, err := l.Bounds(ctx, topic, lane)
+	if err != nil {
+		return nil, err
+	}
+	f := &fetcher{log: l, topic: topic, lane: lane, budget: 64 << 10}
+	var records []Record
+	for from := max(offset, b.Start); len(records) == 0 && from < b.End; {
+		err := l.retry(ctx, fmt.Sprintf("reading a few records of %s, lane %d", l.name(topic), lane), func(ctx context.Context) (err error) {
+			records, from, err = f.fetch(ctx, from)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	for i := range records {
+		schema, _ := records[i].Header(schemas.HeaderSchema)
+		records[i].Schema, records[i].Seq = string(schema), -1
+		isSequenced(&records[i])
+	}
+	return records, nil
 }
 
 // Mark returns the point from which the stage that wrote the record makes the records behind it.

@@ -18,13 +18,30 @@ func (l *Log) stamps(t schemas.Topic) bool {
 }
 
 // checkSame refuses a position in a topic that was deleted and created again, and is longer by now than it was. The
-// first records of such a topic would never be read, in silence.
+// first records of such a topic would never be read, in silence. Topics with seqs need no such check, because their seqs
+// tell as much.
 //
-// By the brokers' clocks, what a stage has written is not older than its inputs. So checkSame looks at the record
-// before the position. If it is newer than the stage's last output, it is another record than the stage has read.
-// Topics with seqs need no such check, because their seqs tell as much.
-func (l *Log) checkSame(ctx context.Context, topic schemas.Topic, lane int, from Position, wrote Record, skips []Skip) error {
-	if Sequenced(topic) || from.Offset == 0 || wrote.Topic == "" || !l.stamps(topic) || !l.stamps(wrote.Topic) {
+// The topic's id tells, or where it is not known the brokers' clocks: what a stage has written is not older than its
+// inputs. So checkSame looks at the record before the position. If it is newer than the stage's last output, it is
+// another record than the stage has read.
+func (l *Log) checkSame(ctx context.Context, stage string, topic schemas.Topic, lane int, from Position, wrote Record, skips []Skip) error {
+	if Sequenced(topic) {
+		return nil
+	}
+	id, was, err := l.topicIDs(ctx, stage, topic, lane)
+	if err != nil {
+		return err
+	}
+	known := id != "" && was != ""
+	switch {
+	case id != "" && (was == "" || from.Offset == 0 && was != id):
+		if err := l.noteTopicID(ctx, stage, topic, lane, id); err != nil {
+			return err
+		}
+	case known && was == id:
+		return nil
+	}
+	if from.Offset == 0 || !known && (wrote.Topic == "" || !l.stamps(topic) || !l.stamps(wrote.Topic)) {
 		return nil
 	}
 	b, err := l.Bounds(ctx, topic, lane)
@@ -34,15 +51,18 @@ func (l *Log) checkSame(ctx context.Context, topic schemas.Topic, lane int, from
 	var before Record
 	f := &fetcher{log: l, topic: topic, lane: lane, budget: maxFetchBytes}
 	before, found, err := l.lastIn(ctx, f, from.Offset-1, from.Offset, func(*Record) bool { return true })
-	if err != nil || !found || before.Time.Sub(wrote.Time) <= l.clockSkew {
+	if err != nil || !found || !known && before.Time.Sub(wrote.Time) <= l.clockSkew {
 		return err
 	}
 	for _, s := range skips {
 		if s.From.Offset <= before.Offset && before.Offset < s.To.Offset {
-			return nil // an operator knows
+			return l.noteTopicID(ctx, stage, topic, lane, id) // an operator knows
 		}
 	}
-	return Damaged(fmt.Errorf("topic %s, lane %d, offset %d is of %s, later than what was made of it at %s: was the topic made anew? "+
-		"Use another NAMESPACE, or go on behind it with `pairstream lanes skip --topic %s --record %d`", l.name(topic), lane, before.Offset,
-		before.Time.UTC().Format(time.RFC3339), wrote.Time.UTC().Format(time.RFC3339), topic, before.Offset))
+	why := "the topic has another id than when the lane was begun: it was made anew"
+	if !known {
+		why = fmt.Sprintf("it is of %s, later than what was made of it at %s: was the topic made anew?", before.Time.UTC().Format(time.RFC3339), wrote.Time.UTC().Format(time.RFC3339))
+	}
+	return Damaged(fmt.Errorf("topic %s, lane %d, offset %d: %s Use another NAMESPACE, or go on behind it with `pairstream lanes skip --topic %s --record %d`",
+		l.name(topic), lane, before.Offset, why+".", topic, before.Offset))
 }

@@ -12,13 +12,37 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestTopicMadeAnew deletes pairs and fills it again with more than before. The stage's position lies in the middle
+// TestTopicMadeAnew deletes pairs and fills it again at once with more than before. The stage's position lies in the middle
 // of the new pairs. The stage does not use it until an operator says so.
 func TestTopicMadeAnew(t *testing.T) {
+	topicMadeAnew(t, clockSkew, "it was made anew", func(*Broker) {})
+}
+
+// TestTopicMadeAnewOnOldBrokers does the same on brokers whose topics have no ids.
+func TestTopicMadeAnewOnOldBrokers(t *testing.T) {
+	topicMadeAnew(t, 0, "was the topic made anew?", func(b *Broker) {
+		b.cluster.ControlKey(int16(kmsg.ApiVersions), func(raw kmsg.Request) (kmsg.Response, error, bool) {
+			b.cluster.KeepControl()
+			resp := raw.ResponseKind().(*kmsg.ApiVersionsResponse)
+			resp.SetVersion(raw.GetVersion())
+			for key := range int16(kmsg.MaxKey) {
+				if r := kmsg.RequestForKey(key); r != nil {
+					v := kmsg.NewApiVersionsResponseApiKey()
+					v.ApiKey, v.MaxVersion = key, min(r.MaxVersion(), topicIDVersion-1)
+					resp.ApiKeys = append(resp.ApiKeys, v)
+				}
+			}
+			return resp, nil, true
+		})
+	})
+}
+
+func topicMadeAnew(t *testing.T, skew time.Duration, want string, prepare func(*Broker)) {
 	b := startBroker(t, BrokerOptions{})
+	prepare(b)
 	cfg := testConfig(b.Addr(), "", 1)
 	l := openLog(t, cfg)
-	l.clockSkew = 0
+	l.clockSkew = skew
 	put(t, l, pair(0, "old 0"), pair(0, "old 1"))
 	r := start(l, batcherSpec())
 	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 1}, 0)
@@ -39,11 +63,11 @@ func TestTopicMadeAnew(t *testing.T) {
 	}
 	time.Sleep(5 * time.Millisecond) // stamps are in milliseconds
 	l = openLog(t, cfg)
-	l.clockSkew, l.parkedPause = 0, 20*time.Millisecond
+	l.clockSkew, l.parkedPause = skew, 20*time.Millisecond
 	for i := range 5 {
 		put(t, l, pair(0, fmt.Sprint("new ", i)))
 	}
-	if got := parked(t, l, batcherSpec()); !strings.Contains(got, "was the topic made anew?") || !strings.Contains(got, "--record 2") {
+	if got := parked(t, l, batcherSpec()); !strings.Contains(got, want) || !strings.Contains(got, "--record 2") {
 		t.Errorf("the lane says %q", got)
 	}
 	if err := l.Skip(t.Context(), Skip{Topic: schemas.Pairs, From: Position{Offset: 2}, To: Position{Offset: 3}, Reason: "known"}); err != nil {
@@ -52,8 +76,12 @@ func TestTopicMadeAnew(t *testing.T) {
 	r = start(l, batcherSpec())
 	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 4}, 0)
 	r.stop(t)
-	want := []string{"embedding of old 0", "embedding of old 1", "embedding of old 2", "embedding of new 3", "embedding of new 4"}
-	if got := lines(t, l, schemas.Embeddings, 0); !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
+	put(t, l, pair(0, "new 5"))
+	r = start(l, batcherSpec()) // the decision of the operator holds
+	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 5}, 0)
+	r.stop(t)
+	wantLines := []string{"embedding of old 0", "embedding of old 1", "embedding of old 2", "embedding of new 3", "embedding of new 4", "embedding of new 5"}
+	if got := lines(t, l, schemas.Embeddings, 0); !slices.Equal(got, wantLines) {
+		t.Errorf("got %q, want %q", got, wantLines)
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/segmentio/kafka-go"
 
@@ -25,9 +27,10 @@ const (
 
 // wanted returns the settings with which a topic is created.
 func (l *Log) wanted(t schemas.Topic) []kafka.ConfigEntry {
+	keep, _ := l.cfg.retentionOf(t)
 	retention := int64(-1)
-	if l.cfg.Retention > 0 {
-		retention = l.cfg.Retention.Milliseconds()
+	if keep > 0 {
+		retention = keep.Milliseconds()
 	}
 	entries := []kafka.ConfigEntry{
 		{ConfigName: configMaxMessage, ConfigValue: strconv.Itoa(l.wantedMaxMessage(t))},
@@ -42,6 +45,34 @@ func (l *Log) wanted(t schemas.Topic) []kafka.ConfigEntry {
 		entries = append(entries, kafka.ConfigEntry{ConfigName: configMinInsync, ConfigValue: strconv.Itoa(l.cfg.MinInsync)})
 	}
 	return entries
+}
+
+// topicRetention parses the retention of single topics.
+func (c Config) topicRetention() (map[schemas.Topic]time.Duration, error) {
+	keep := make(map[schemas.Topic]time.Duration)
+	for part := range strings.SplitSeq(c.TopicRetention, ",") {
+		if part == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		d, err := time.ParseDuration(value)
+		known := slices.ContainsFunc(schemas.Catalogue(), func(t schemas.TopicInfo) bool { return string(t.Topic) == name && !t.Topic.Compacted() })
+		if err != nil || !known || d < 0 || d > maxRetention {
+			return nil, fmt.Errorf("KAFKA_RETENTION_TOPICS=%s: %q: want TOPIC=DURATION, such as batches=168h, with a topic that is not compacted, up to %v, 0 for ever",
+				c.TopicRetention, part, maxRetention)
+		}
+		keep[schemas.Topic(name)] = d
+	}
+	return keep, nil
+}
+
+// retentionOf returns how long a topic's records are kept, and the variable that says so.
+func (c Config) retentionOf(t schemas.Topic) (keep time.Duration, variable string) {
+	topics, err := c.topicRetention()
+	if d, ok := topics[t]; ok && err == nil { // Connect has validated it
+		return d, "KAFKA_RETENTION_TOPICS, " + string(t)
+	}
+	return c.Retention, "KAFKA_RETENTION"
 }
 
 // cleanupPolicy returns the setting by which a compacted topic keeps the last note of every key for ever.
@@ -67,7 +98,7 @@ func (p TopicProblem) Error() string { return "topic " + p.Topic + ": " + p.Text
 // be. It returns nothing where the brokers do not tell.
 func (l *Log) TopicProblems(ctx context.Context) ([]TopicProblem, error) {
 	var problems []TopicProblem
-	settings, err := l.topicSettings(ctx)
+	settings, err := l.TopicSettings(ctx)
 	if errors.Is(err, kafka.TopicAuthorizationFailed) || errors.Is(err, kafka.ClusterAuthorizationFailed) {
 		l.logger.Warn("the settings of topics are not checked: DescribeConfigs is not allowed", keyErr, err)
 		return nil, nil
@@ -116,15 +147,16 @@ func (l *Log) judge(t schemas.Topic, setting, have, want string) []TopicProblem 
 		if t.Compacted() || number == -1 {
 			return nil // compacted, or kept for longer than is wanted
 		}
-		p.Text += fmt.Sprintf("KAFKA_RETENTION=%v wants %s: records that were not read may be deleted (`pairstream status --retention`)", l.cfg.Retention, want)
+		keep, variable := l.cfg.retentionOf(t)
+		p.Text += fmt.Sprintf("%s=%v wants %s: records that were not read may be deleted (`pairstream status --retention`)", variable, keep, want)
 	case configTimestamp:
 		p.Text += "want " + want + ": brokers refuse what a fast clock has stamped"
 	}
 	return []TopicProblem{p}
 }
 
-// topicSettings returns the settings of the topics that exist, by name.
-func (l *Log) topicSettings(ctx context.Context) (map[schemas.Topic]map[string]string, error) {
+// TopicSettings returns the settings of the topics that exist, by name.
+func (l *Log) TopicSettings(ctx context.Context) (map[schemas.Topic]map[string]string, error) {
 	req := &kafka.DescribeConfigsRequest{}
 	byName := make(map[string]schemas.Topic)
 	for _, t := range schemas.Catalogue() {

@@ -19,7 +19,7 @@ import (
 
 func newStatusCommand() *cobra.Command {
 	var dir string
-	var watch, asJSON bool
+	var watch, asJSON, retention bool
 	var interval time.Duration
 	cmd := &cobra.Command{
 		Use:   "status",
@@ -29,6 +29,9 @@ func newStatusCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	cmd.RunE = looking(&dir, func(cmd *cobra.Command, log *stream.Log, _ []string) error {
+		if retention {
+			return printRetention(cmd, log, asJSON)
+		}
 		environ, err := environIn(dir)
 		if err != nil {
 			return err
@@ -45,10 +48,25 @@ func newStatusCommand() *cobra.Command {
 	})
 	f := cmd.Flags()
 	f.BoolVar(&watch, "watch", false, "go on until interrupted")
+	f.BoolVar(&retention, "retention", false, "show instead what may be deleted of every lane, and topics that delete what is needed")
 	f.DurationVar(&interval, "interval", 2*time.Second, "pause of --watch")
 	f.BoolVar(&asJSON, "json", false, "print JSON; with --watch an object a line")
 	dataFlag(cmd, &dir)
 	return cmd
+}
+
+// printRetention shows what is needed of every lane, by whom and why.
+func printRetention(cmd *cobra.Command, log *stream.Log, asJSON bool) error {
+	r, err := inspect.CollectRetention(cmd.Context(), log, time.Now())
+	if err != nil {
+		return err
+	}
+	if !asJSON {
+		return r.Print(cmd.OutOrStdout())
+	}
+	e := json.NewEncoder(cmd.OutOrStdout())
+	e.SetIndent("", "  ")
+	return e.Encode(r)
 }
 
 // groupSettings holds the indexer's settings that status needs. A build without cgo does not have the indexer's own.

@@ -47,7 +47,7 @@ networkPolicies:
 lanes: 8
 topicNamespace: prod
 kafka: {brokers: []}
-strimzi: {enabled: true, storageClass: fast, retentionHours: 72}
+strimzi: {enabled: true, storageClass: fast, retentionHours: 72, topicRetentionHours: {scored: 24, pairs: -1}}
 `,
 	"torch": `
 lanes: 4

@@ -45,6 +45,13 @@ passwordKey: {{ $k.sasl.passwordKey }}
 KAFKA_BROKERS: {{ $k.brokers | quote }}
 KAFKA_REPLICATION: {{ .Values.kafka.replication | quote }}
 KAFKA_MIN_INSYNC: {{ .Values.kafka.minInsync | quote }}
+{{- if .Values.strimzi.enabled }}
+KAFKA_RETENTION: {{ printf "%dh" (max 0 (int .Values.strimzi.retentionHours)) }}
+{{- with .Values.strimzi.topicRetentionHours }}
+{{- $keep := list }}{{ range $topic, $hours := . }}{{ $keep = append $keep (printf "%s=%dh" $topic (max 0 (int $hours))) }}{{ end }}
+KAFKA_RETENTION_TOPICS: {{ join "," $keep | quote }}
+{{- end }}
+{{- end }}
 {{- if $k.tls }}
 KAFKA_TLS: "true"
 {{- with $k.serverName }}
