@@ -37,6 +37,9 @@ const asService = "PAIRSTREAM_TEST_AS"
 func TestMain(m *testing.M) {
 	switch name := os.Getenv(asService); name {
 	case "":
+		if err := os.Setenv("CONSOLE_ADDR", "off"); err != nil { // of `up`, which would take a port and leave an index here
+			panic(err)
+		}
 		os.Exit(m.Run())
 	case "broker":
 		os.Args = []string{"pairstream", "broker", "--addr", cmp.Or(os.Getenv("BROKER_ADDR"), "127.0.0.1:0"), "--data", os.Getenv("BROKER_DATA")}
