@@ -231,7 +231,7 @@ def test_mafa_step_golden(dtype: torch.dtype, epoch: int) -> None:
     exact, at = dtype == torch.float64, f"e{epoch}."
     want = "out64." if exact else "out."
     high, low = float(v["in.high_threshold"]), float(v["in.low_threshold"])
-    recipe = albef.Recipe(alpha=v.config["smoothing_alpha"], high=high, low=low, dropout=0)
+    recipe = albef.Recipe(alpha=v.config["smoothing_alpha"], high=high, low=low, dropout=0, soft_from_epoch=1)
     model, b = model_of(v, "w.", recipe, dtype), scored(v, dtype, epoch)
     with torch.no_grad():
         image, text = model.image_feature(model.visual_encoder(b.images)), model.text_feature(model.text(*b.tokens.values()))

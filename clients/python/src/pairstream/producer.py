@@ -122,14 +122,14 @@ def _ended(config: Config, lanes: int, timeout: float) -> int | None:
                 raise ReadTimeout(f"{name}: the ends of lanes {sorted(waiting)} could not be read within {timeout:g} s")
             if message is None:
                 continue
-            lane = message.partition()
-            if message.error() is not None:
-                if message.error().code() == KafkaError._PARTITION_EOF:
-                    waiting.discard(lane)
+            error, place = message.error(), message.partition()
+            if error is not None:
+                if error.code() == KafkaError._PARTITION_EOF:
+                    waiting.discard(place)
                 continue
             headers = dict(message.headers() or [])
             if headers.get(HEADER_SCHEMA) == Seal.SCHEMA.encode() and _is_final(message.value() or b""):
-                return lane
+                return place
         return None
     except KafkaException as err:
         raise BrokerError(f"reading the ends of {name}: {err}") from err

@@ -6,11 +6,12 @@ import copy
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils import data
+from torch.utils.data import IterableDataset
 
 from ..config import Config
 from ..errors import CheckpointError, ImageError, InvalidError, SettingError
@@ -79,7 +80,7 @@ class ScoredBatches(IterableDataset[Batch]):
         self._state = {"index": 0} | copy.deepcopy(state)
 
     def __iter__(self) -> Iterator[Batch]:
-        worker = get_worker_info()
+        worker = cast(Any, data).get_worker_info()  # without annotations in PyTorch 1.13
         number, workers = (worker.id, worker.num_workers) if worker else (0, 1)
         at = copy.deepcopy(self._state)
         positions = {lane["lane"]: Position(**lane["scored"]) for lane in at["lanes"] if not lane["ended"]}
@@ -122,13 +123,13 @@ class ScoredBatches(IterableDataset[Batch]):
         if not keep:
             assert isinstance(made[0], ImageError)
             raise ImageError(f"no sample of batch {record.sequence} of group {record.group}, epoch {record.epoch}, has a readable image: {made[0]}")
-        images, positives = zip(*(made[i] for i in keep), strict=True)  # type: ignore[misc]
+        views: list[tuple[Tensor, Tensor | None]] = [m for m in made if not isinstance(m, ImageError)]
         texts = [record.samples[i].text for i in keep]
         return Batch(
             lane=record.group.lane, group=record.group, epoch=record.epoch, sequence=record.sequence, seed=self.seed,
             positions=torch.tensor([record.samples[i].position for i in keep]), texts=texts,
-            tokens=self.tokenize(texts) if self.tokenize else None, images=torch.stack(images),
-            positives=torch.stack(positives) if self.positives else None, dropped=len(made) - len(keep), **links(record, keep),
+            tokens=self.tokenize(texts) if self.tokenize else None, images=torch.stack([image for image, _ in views]),
+            positives=torch.stack([p for _, p in views if p is not None]) if self.positives else None, dropped=len(made) - len(keep), **cast(dict[str, Any], links(record, keep)),
         )  # fmt: skip
 
     def _sample(self, record: ScoredBatch, row: int, gone: dict[tuple[int, bool], str]) -> tuple[Tensor, Tensor | None] | ImageError:

@@ -57,7 +57,8 @@ def eligible(candidates: Tensor, same_image: Tensor) -> Tensor:
         marks = torch.zeros(n, n + 1, dtype=torch.bool, device=same_image.device)
         marks.scatter_(1, candidates % (n + 1), True)  # -1 lands in a column of its own
         marks = marks[:, :n]
-    return marks & ~same_image
+    result: Tensor = marks & ~same_image
+    return result
 
 
 def mine(similarity: Tensor, candidates: Tensor, probabilities: Tensor, same_image: Tensor, *, high: float = 0.8, low: float = 0.5) -> Picks:
@@ -81,7 +82,7 @@ def mine(similarity: Tensor, candidates: Tensor, probabilities: Tensor, same_ima
         p = table.gather(1, hardest.clamp(min=0)[:, None])[:, 0]
         bounds = torch.tensor([low, high], dtype=torch.float32, device=sim.device)
         classes = torch.where(p > bounds[1], CONNECTION, torch.where(p >= bounds[0], AMBIGUOUS, NEGATIVE))
-    classes = torch.where(hardest < 0, torch.full_like(classes, ALONE), classes)
+    classes = torch.where(hardest.lt(0), torch.full_like(classes, ALONE), classes)
     return Picks(hardest, second, classes)
 
 
@@ -153,7 +154,8 @@ Softening = OneHot | Smoothed | Consistency | Distilled
 def itc(sim_i2t: Tensor, sim_t2i: Tensor, i2t: Targets, t2i: Targets, softening: Softening = OneHot()) -> Tensor:  # noqa: B008
     """Return half the sum over both directions of the mean over rows of -sum(target * log softmax(row))."""
     first = _half(sim_i2t, sim_t2i, i2t, softening, 0)
-    return 0.5 * (first + _half(sim_t2i, sim_i2t, t2i, softening, 1))
+    result: Tensor = 0.5 * (first + _half(sim_t2i, sim_i2t, t2i, softening, 1))
+    return result
 
 
 def _half(sim: Tensor, other: Tensor, targets: Targets, softening: Softening, way: int) -> Tensor:
@@ -162,7 +164,8 @@ def _half(sim: Tensor, other: Tensor, targets: Targets, softening: Softening, wa
     if isinstance(softening, Consistency) and softening.report_kl:
         soft = _soft(sim, other, targets, softening, way)
         assert soft is not None
-        return loss - _row_cross_entropy(soft, _masked(other.detach(), targets.drop)).mul(softening.weight)
+        result: Tensor = loss - _row_cross_entropy(soft, _masked(other.detach(), targets.drop)).mul(softening.weight)
+        return result
     return loss
 
 
@@ -170,14 +173,16 @@ def soft_targets(sim: Tensor, other: Tensor, targets: Targets, softening: Soften
     """Return the softened row targets of sim; way is 0 for i2t and 1 for t2i."""
     hard = targets.values.to(sim.dtype)
     soft = _soft(sim, other, targets, softening, way)
+    result: Tensor = hard
     if soft is None:
-        return hard
+        return result
     if isinstance(softening, Consistency):
-        if softening.form == "additive":
-            return hard + softening.weight * soft
-        return (1 - softening.weight) * hard + softening.weight * soft
-    assert isinstance(softening, (Smoothed, Distilled))
-    return (1 - softening.alpha) * hard + softening.alpha * soft
+        kept = 1.0 if softening.form == "additive" else 1 - softening.weight
+        result = kept * hard + softening.weight * soft
+    else:
+        assert isinstance(softening, (Smoothed, Distilled))
+        result = (1 - softening.alpha) * hard + softening.alpha * soft
+    return result
 
 
 def _soft(sim: Tensor, other: Tensor, targets: Targets, softening: Softening, way: int) -> Tensor | None:
@@ -191,7 +196,8 @@ def _soft(sim: Tensor, other: Tensor, targets: Targets, softening: Softening, wa
         return torch.softmax(_masked(teacher.detach(), targets.drop), 1)
     if softening.form == "literal":
         p = torch.softmax(other.detach(), 1).t()
-        return p if targets.drop is None else p.masked_fill(targets.drop, 0)
+        result: Tensor = p if targets.drop is None else p.masked_fill(targets.drop, 0)
+        return result
     return torch.softmax(_masked(other.detach(), targets.drop), 1)
 
 
@@ -200,7 +206,8 @@ def _masked(sim: Tensor, drop: Tensor | None) -> Tensor:
 
 
 def _row_cross_entropy(target: Tensor, sim: Tensor) -> Tensor:
-    return (target * torch.log_softmax(sim, 1)).sum(1).mean().neg()
+    result: Tensor = (target * torch.log_softmax(sim, 1)).sum(1).mean().neg()
+    return result
 
 
 class Pairs(NamedTuple):
@@ -228,7 +235,7 @@ def plan_itm(i2t: Picks, t2i: Picks, *, connections: bool = True, eliminate: boo
         for picks, image_anchor in ((t2i, False), (i2t, True)):
             classes = picks.classes
             if not connections:
-                classes = torch.where(classes == ALONE, classes, torch.full_like(classes, NEGATIVE))
+                classes = torch.where(classes.eq(ALONE), classes, torch.full_like(classes, NEGATIVE))
             other = picks.second if kind == AMBIGUOUS else picks.hardest
             anchors = (classes.eq(kind) & other.ge(0)).nonzero()[:, 0]
             images.append(anchors if image_anchor else other[anchors])
@@ -261,7 +268,8 @@ def mlm(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the mean cross-entropy over all tokens of all rows whose label is not IGNORE_LABEL; 0 when there is none."""
     flat = labels.reshape(-1)
     if not bool((flat != IGNORE_LABEL).any()):
-        return logits.sum() * 0
+        result: Tensor = logits.sum() * 0
+        return result
     return functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), flat, ignore_index=IGNORE_LABEL)
 
 
@@ -293,7 +301,8 @@ def mask_tokens(
 
 def uni(image: Tensor, positive: Tensor, temperature: Tensor | float, reading: str = "infonce") -> Tensor:
     """Return the mean of GPN-S eq. 10 over the batch: each image pulls its positive, against the other images."""
-    return uni_rows(image, positive, temperature, reading).mean()
+    result: Tensor = uni_rows(image, positive, temperature, reading).mean()
+    return result
 
 
 def uni_rows(image: Tensor, positive: Tensor, temperature: Tensor | float, reading: str = "infonce") -> Tensor:
@@ -305,9 +314,11 @@ def uni_rows(image: Tensor, positive: Tensor, temperature: Tensor | float, readi
     near = (image * positive).sum(1, keepdim=True) / temperature
     others = image @ image.t() / temperature
     if reading == "printed":
-        return torch.logsumexp(others, 1) - near[:, 0]
+        printed: Tensor = torch.logsumexp(others, 1) - near[:, 0]
+        return printed
     if reading == "infonce":
         others = others.masked_fill(torch.eye(len(image), dtype=torch.bool, device=image.device), _OUT)
     elif reading != "with_pos":
         raise ValueError(f"reading is {reading!r}, want infonce, printed or with_pos")
-    return -torch.log_softmax(torch.cat([near, others], 1), 1)[:, 0]
+    result: Tensor = -torch.log_softmax(torch.cat([near, others], 1), 1)[:, 0]
+    return result

