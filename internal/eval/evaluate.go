@@ -35,6 +35,8 @@ type Options struct {
 	// TopK is the number of candidates that the matching head ranks again. The papers use 256 for COCO and 128 for Flickr.
 	// [RerankAll] and [NoRerank] are other values.
 	TopK int
+	// Vision asks for the usage of vision as well, which needs an MLM head and a vocabulary.
+	Vision bool
 	// Mining, if set, chooses the hard negatives of the matching error in place of the model's own similarities. Several
 	// models are then asked about the same pairs. It has a row for every image and a column for every text.
 	Mining *Matrix
@@ -56,6 +58,7 @@ type Report struct {
 	TopK   int        `json:"top_k,omitempty"` // candidates ranked again
 	Chance Retrieval  `json:"chance"`          // what random scores would give
 	Match  MatchError `json:"matching_error"`  // of the matching head
+	Vision []Usage    `json:"uov,omitempty"`   // at each masking probability of GRIT-VLP; nil: not asked for
 	Sim    Matrix     `json:"-"`               // similarities, for [Options.Mining] of another model
 }
 
@@ -106,6 +109,11 @@ func (e *evaluation) run(ctx context.Context, s *torch.Scope) error {
 	e.report.ITC = ByITC(e.report.Sim, e.truth)
 	if err := e.matching(ctx, s); err != nil {
 		return err
+	}
+	if e.options.Vision {
+		if err := e.vision(ctx, s); err != nil {
+			return err
+		}
 	}
 	if e.options.TopK == NoRerank {
 		return nil

@@ -91,6 +91,21 @@ func checkSizes(fields []field, divisions []division) error {
 	return errors.Join(problems...)
 }
 
+// Lengths of texts in the authors' code, [CLS] and [SEP] included.
+const (
+	preTrainingTokens = 25
+	retrievalTokens   = 30
+)
+
+// RetrievalTokens returns the length that captions are cut to in retrieval: 30 for a model that was pre-trained on 25, as
+// in the papers, and else the model's own.
+func (c Config) RetrievalTokens() int {
+	if c.TextTokens == preTrainingTokens {
+		return min(retrievalTokens, c.MaxPositions)
+	}
+	return c.TextTokens
+}
+
 // imageTokens returns the number of patches and the class token.
 func (c Config) imageTokens() int {
 	side := c.ImageSize / c.PatchSize

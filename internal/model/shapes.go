@@ -8,9 +8,8 @@ import (
 )
 
 const (
-	headWidth         = 64 // of BERT, of CLIP and of the vision transformers, in all published sizes
-	defaultTextTokens = 25 // of GRIT-VLP and MAFA
-	captionWords      = 30 // of the authors' pre_caption, in pre-training and in evaluation
+	headWidth    = 64 // of BERT, of CLIP and of the vision transformers, in all published sizes
+	captionWords = 30 // of the authors' pre_caption, in pre-training and in evaluation
 )
 
 // shapeReader reads sizes off a file's tensors, and keeps the first problem.
@@ -83,6 +82,6 @@ func configFromShapes(f *safetensors.File, prefix string) (Config, error) {
 		TextHidden:  words[1], TextHeads: max(1, words[1]/headWidth), TextIntermediate: hidden[0],
 		TextLayers: layers, FusionLayer: min(alone, layers),
 		VocabSize: words[0], MaxPositions: positions[0], EmbedDim: embed[0],
-		TextTokens: min(defaultTextTokens, positions[0]), CaptionWords: captionWords,
+		TextTokens: min(preTrainingTokens, positions[0]), CaptionWords: captionWords,
 	}, nil
 }

@@ -112,11 +112,14 @@ func (t text) encode(s *torch.Scope, x, scores *torch.Tensor, firstOnly bool) *t
 	return x
 }
 
-// fuse runs the layers from fusion on, text i with image i.
+// fuse runs the layers from fusion on, text i with image i. Without images it leaves cross-attention out.
 func (t text) fuse(s *torch.Scope, x, scores, images *torch.Tensor) *torch.Tensor {
 	for _, l := range t.layers[t.fusion:] {
 		x = l.self.selfAttend(s, x, scores, false)
-		x = l.ffn(s, l.cross.crossAttend(s, x, l.cross.keysAndValues(s, images), nil))
+		if images != nil {
+			x = l.cross.crossAttend(s, x, l.cross.keysAndValues(s, images), nil)
+		}
+		x = l.ffn(s, x)
 	}
 	return x
 }

@@ -215,7 +215,7 @@ func (d *demo) evaluate(ctx context.Context, w *torch.Worker, path string) (*eva
 		return nil, err
 	}
 	defer m.Free()
-	return evaluateModel(ctx, m, d.images, d.held, eval.NoRerank)
+	return evaluateModel(ctx, m, d.images, d.held, eval.Options{TopK: eval.NoRerank})
 }
 
 // stream publishes the pairs and runs every stage until the crawl has ended.

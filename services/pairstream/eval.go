@@ -24,7 +24,7 @@ import (
 func newEvalCommand() *cobra.Command {
 	var checkpoint string
 	var heldOut, topK int
-	var asJSON bool
+	var asJSON, vision bool
 	cmd := &cobra.Command{
 		Use:   "eval DIR|TAR...",
 		Short: "measure a checkpoint's retrieval (TR, IR) and its image-text matching",
@@ -41,7 +41,7 @@ func newEvalCommand() *cobra.Command {
 				return err
 			}
 			defer worker.Close()
-			report, err := evaluate(cmd.Context(), worker, checkpoint, paths, evaluation{heldOut: heldOut, topK: topK, cache: s.Cache, log: cmd.ErrOrStderr()})
+			report, err := evaluate(cmd.Context(), worker, checkpoint, paths, evaluation{heldOut: heldOut, topK: topK, vision: vision, cache: s.Cache, log: cmd.ErrOrStderr()})
 			if err != nil {
 				return err
 			}
@@ -57,6 +57,7 @@ func newEvalCommand() *cobra.Command {
 	f.StringVar(&checkpoint, "checkpoint", "data/bootstrap.safetensors", "weights or checkpoint to measure")
 	f.IntVar(&heldOut, "holdout", 0, "measure on this many images, those that `produce --holdout` kept back; 0: all")
 	f.IntVar(&topK, "rerank", 0, "candidates ranked again by ITM (the papers: 256 on COCO, 128 on Flickr30k); 0: all, -1: none")
+	f.BoolVar(&vision, "vision", false, "how much better hidden words are told with the image than without (UoV, GRIT-VLP 5.6)")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -64,6 +65,7 @@ func newEvalCommand() *cobra.Command {
 // evaluation says what to evaluate on.
 type evaluation struct {
 	heldOut, topK int
+	vision        bool
 	cache         int64
 	log           io.Writer // receives what was passed over
 }
@@ -87,16 +89,16 @@ func evaluate(ctx context.Context, w *torch.Worker, checkpoint string, paths []s
 	if err != nil {
 		return nil, err
 	}
-	report, err := evaluateModel(ctx, m, images, data, e.topK)
+	report, err := evaluateModel(ctx, m, images, data, eval.Options{TopK: e.topK, Vision: e.vision})
 	return report, errors.Join(err, closeImages())
 }
 
-func evaluateModel(ctx context.Context, m *model.Model, images *shard.Images, data *dataset.Corpus, topK int) (*eval.Report, error) {
+func evaluateModel(ctx context.Context, m *model.Model, images *shard.Images, data *dataset.Corpus, o eval.Options) (*eval.Report, error) {
 	words, err := m.Words()
 	if err != nil {
 		return nil, err
 	}
-	return eval.Evaluate(ctx, m, eval.FromCorpus(ctx, data, images, words, m.Config.ImageSize, m.Config.TextTokens), eval.Options{TopK: topK})
+	return eval.Evaluate(ctx, m, eval.FromCorpus(ctx, data, images, words, m.Config.ImageSize, m.Config.RetrievalTokens()), o)
 }
 
 func printReport(w io.Writer, r *eval.Report) error {
@@ -115,7 +117,22 @@ func printReport(w io.Writer, r *eval.Report) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	if len(r.Vision) > 0 {
+		if err := printVision(w, r.Vision); err != nil {
+			return err
+		}
+	}
 	_, err := fmt.Fprintf(w, "matching error %.1f %% (true pairs refused %.1f %%, hardest negatives accepted %.1f %%)\n",
 		r.Match.Error, r.Match.Positive, r.Match.Negative)
 	return err
+}
+
+func printVision(w io.Writer, usage []eval.Usage) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "masked\twords\tMLM@1\tMLM@5\twithout image @1\t@5\tUoV@1\tUoV@5\t")
+	for _, u := range usage {
+		fmt.Fprintf(t, "%.0f %%\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", 100*u.Share, u.Words,
+			u.With.Top1, u.With.Top5, u.Without.Top1, u.Without.Top5, u.With.Top1-u.Without.Top1, u.With.Top5-u.Without.Top5)
+	}
+	return t.Flush()
 }

@@ -43,6 +43,7 @@ func newFineTuneCommand() *cobra.Command {
 	f.Float64Var(&j.Rate, "lr", j.Rate, "learning rate at the start; a tenth of it at the end")
 	f.IntVar(&j.Queue, "queue", j.Queue, "earlier momentum features that are further negatives of ITC")
 	f.Float64Var(&j.Decay, "momentum", j.Decay, "share of the momentum weights that a step keeps")
+	f.Float64Var(&j.Distill, "distill", 0, "share of the momentum model's similarities in ITC's targets (ALBEF: 0.4)")
 	addCheckpointFlags(cmd, &j.Checkpoints)
 	return cmd
 }

@@ -166,6 +166,46 @@ func TestFineTuneGoesOnWhereItWasInterrupted(t *testing.T) {
 	}
 }
 
+// A model that was pre-trained on texts of 25 tokens is fine-tuned on 30, and its file says so. Distillation makes other
+// weights.
+func TestFineTuneLengthensTextsAndDistils(t *testing.T) {
+	b := newBench(t)
+	size, err := model.Preset("tiny", len(b.vocab))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, c := range []struct {
+		name         string
+		tokens, want int
+		distill      float64
+	}{{"hard", 25, 30, 0}, {"distilled", 25, 30, 0.4}, {"own length", 24, 24, 0.4}} {
+		size.TextTokens = c.tokens
+		m, err := model.New(t.Context(), b.worker, size, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Vocab = b.vocab
+		o := b.fineTuning()
+		o.Distill = c.distill
+		path := filepath.Join(dir, c.name)
+		if err := bootstrap.FineTune(t.Context(), m, b.images, b.data, o, path); err != nil {
+			t.Fatal(err)
+		}
+		tuned, err := model.Load(t.Context(), b.worker, path, model.LoadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tuned.Config.TextTokens; got != c.want {
+			t.Errorf("%s: texts of %d tokens, want %d", c.name, got, c.want)
+		}
+		tuned.Free()
+	}
+	if read(t, filepath.Join(dir, "hard")) == read(t, filepath.Join(dir, "distilled")) {
+		t.Error("distillation changes nothing")
+	}
+}
+
 func TestTrainingsRefuse(t *testing.T) {
 	b := newBench(t)
 	path := filepath.Join(t.TempDir(), "weights")
@@ -193,6 +233,7 @@ func TestTrainingsRefuse(t *testing.T) {
 		"batch of 1, want at least 2": func(o *bootstrap.FineTuning) { o.Batch = 1 },
 		"Momentum.Queue is -1":        func(o *bootstrap.FineTuning) { o.Queue = -1 },
 		"Momentum.Decay is 2":         func(o *bootstrap.FineTuning) { o.Decay = 2 },
+		"ITC.Alpha is 2":              func(o *bootstrap.FineTuning) { o.Distill = 2 },
 		"Schedule.Rate is 0":          func(o *bootstrap.FineTuning) { o.Rate = 0 },
 	} {
 		size, err := model.Preset("tiny", len(b.vocab))

@@ -18,6 +18,7 @@ type FineTuning struct {
 	Rate        float64 // at the start; a tenth of it at the end
 	Queue       int     // momentum features that are further negatives of ITC
 	Decay       float64 // of the momentum encoder
+	Distill     float64 // share of the momentum model's similarities in ITC's targets; from 0, over the first epoch
 	Seed        uint64
 	Augment     dataset.Augmentation
 	Checkpoints Checkpoints
@@ -33,7 +34,7 @@ func DefaultFineTuning() FineTuning {
 
 // Validate returns every invalid option, joined.
 func (o FineTuning) Validate() error {
-	problems := []error{o.training(1).Validate(), o.Augment.Validate()}
+	problems := []error{o.training(1, 1).Validate(), o.Augment.Validate()}
 	if o.Epochs < 1 {
 		problems = append(problems, fmt.Errorf("%d epochs, want at least 1", o.Epochs))
 	}
@@ -43,12 +44,15 @@ func (o FineTuning) Validate() error {
 	return errors.Join(problems...)
 }
 
-// training returns ITC against a queue of momentum features and ITM with the hardest negatives of the batch. ALBEF
-// fine-tunes so for retrieval, here without distillation: see [trainer.RetrievalFineTuning].
-func (o FineTuning) training(steps int64) trainer.Options {
+// training returns ITC against a queue of momentum features and ITM with the hardest negatives of the batch: see
+// [trainer.RetrievalFineTuning]. ALBEF distils as well, with a share of 0.4.
+func (o FineTuning) training(steps, epoch int64) trainer.Options {
 	t := trainer.RetrievalFineTuning()
 	t.Seed = o.Seed
 	t.Momentum.Queue, t.Momentum.Decay = o.Queue, o.Decay
+	if o.Distill != 0 {
+		t.ITC.Targets, t.ITC.Alpha, t.ITC.AlphaRampSteps = trainer.Distilled, o.Distill, epoch
+	}
 	t.Schedule.Rate, t.Schedule.Min, t.Schedule.WarmupRate = o.Rate, o.Rate/10, o.Rate
 	t.Schedule.TotalSteps = steps
 	return t
@@ -67,9 +71,11 @@ func FineTune(ctx context.Context, m *model.Model, source *shard.Images, data *d
 		return fmt.Errorf("fine-tuning: %w", err)
 	}
 	batch := min(o.Batch, data.Pairs())
-	steps := int64(o.Epochs) * int64(data.Pairs()/batch)
+	epoch := int64(data.Pairs() / batch)
+	steps := int64(o.Epochs) * epoch
+	m.Config.TextTokens = m.Config.RetrievalTokens()
 	f := fitting{
-		model: m, checkpoints: o.Checkpoints, options: o.training(steps), augment: o.Augment,
+		model: m, checkpoints: o.Checkpoints, options: o.training(steps, epoch), augment: o.Augment,
 		loop: trainer.BootstrapOptions{Steps: steps, Batch: batch},
 	}
 	if o.Report != nil {
