@@ -17,9 +17,12 @@ from .convert import POSITIONS, resized
 State = dict[str, Tensor]
 
 HEAD_WIDTH = 64  # of DeiT's and BERT's attention
-_BLOCK = re.compile(r"encoder\.layer\.(\d+)\.(.+)\.(weight|bias)")
+# Hugging Face's files have the first names; models of transformers 5 have the second ones in memory.
+_BLOCK = re.compile(r"(?:encoder\.layer|layers)\.(\d+)\.(.+)\.(weight|bias)")
+_QUERIES = {"attention.attention.query": ("query", "key", "value"), "attention.q_proj": ("q_proj", "k_proj", "v_proj")}
 _TIMM = {
     "layernorm_before": "norm1", "attention.output.dense": "attn.proj", "layernorm_after": "norm2", "intermediate.dense": "mlp.fc1", "output.dense": "mlp.fc2",
+    "attention.o_proj": "attn.proj", "mlp.fc1": "mlp.fc1", "mlp.fc2": "mlp.fc2",
 }  # fmt: skip
 _VISION = {
     "embeddings.cls_token": "cls_token", "embeddings.distillation_token": "dist_token", "embeddings.position_embeddings": "pos_embed",
@@ -65,8 +68,9 @@ def _timm(state: State) -> State:
         if not found:
             continue
         layer, part, kind = found.groups()
-        if part == "attention.attention.query":
-            rows = [tensor] + [state[name.replace("query", other)] for other in ("key", "value")]
+        if part in _QUERIES:
+            query, *others = _QUERIES[part]
+            rows = [tensor] + [state[name.replace(query, other)] for other in others]
             out[f"blocks.{layer}.attn.qkv.{kind}"] = torch.cat(rows)
         elif part in _TIMM:
             out[f"blocks.{layer}.{_TIMM[part]}.{kind}"] = tensor
