@@ -32,21 +32,22 @@ func TestSuiteOnKafka(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			want, passed := s.undisturbed(t, on.brokers, "undisturbed")
 			more, _ := s.extended().undisturbed(t, on.brokers, "extended")
-			faults, records := 0, 0
+			var crashes, owners tally
 			for _, point := range []crashPoint{afterRead, afterProcess, beforeWrite, afterWrite, beforeCommit} {
 				for _, n := range soak.Choose([]int{r.IntN(passed[point])}, upTo(passed[point])) {
-					t.Run(fmt.Sprintf("%s %d", point, n), func(t *testing.T) { s.crash(t, on.brokers, point, n, want) })
-					faults += 2
+					t.Run(fmt.Sprintf("%s %d", point, n), func(t *testing.T) {
+						crashes.add(t, s.crash(t, on.brokers, point, n, want), want)
+					})
 				}
 			}
 			for _, n := range soak.Choose([]int{r.IntN(passed[beforeWrite])}, upTo(passed[beforeWrite])) {
-				t.Run(fmt.Sprint("paused before write ", n), func(t *testing.T) { s.twoOwners(t, on.brokers, n, more) })
-				faults++
+				t.Run(fmt.Sprint("paused before write ", n), func(t *testing.T) {
+					s.twoOwners(t, on.brokers, n, more)
+					owners.add(t, 1, more)
+				})
 			}
-			for topic := range s.ends {
-				records += faults * recordsOf(t, want[topic])
-			}
-			on.record(t, figures.Figures{Scenario: "crashes and two owners: " + s.name, Faults: faults, Records: records})
+			crashes.record(t, on, "crashes: "+s.name)
+			owners.record(t, on, "two owners: "+s.name)
 		})
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/testing/figures"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -51,14 +50,14 @@ func TestTwoOwners(t *testing.T) {
 			b := startBroker(t, BrokerOptions{})
 			_, passed := s.undisturbed(t, b.Addr(), "counting")
 			want, _ := s.extended().undisturbed(t, b.Addr(), "undisturbed")
+			var survived tally
 			for n := range passed[beforeWrite] {
-				t.Run(fmt.Sprint("paused before write ", n), func(t *testing.T) { s.twoOwners(t, b.Addr(), n, want) })
+				t.Run(fmt.Sprint("paused before write ", n), func(t *testing.T) {
+					s.twoOwners(t, b.Addr(), n, want)
+					survived.add(t, 1, want)
+				})
 			}
-			records := 0
-			for topic := range s.ends {
-				records += passed[beforeWrite] * recordsOf(t, want[topic])
-			}
-			figures.Record(t, figures.Figures{Scenario: "two owners: " + s.name, Broker: "embedded", Faults: passed[beforeWrite], Records: records})
+			survived.record(t, broker{kind: "embedded"}, "two owners: "+s.name)
 		})
 	}
 }
