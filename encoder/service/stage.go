@@ -146,7 +146,7 @@ func checkInline(encoded []byte) error {
 	if _, err := imaging.ReadHeader(encoded); err != nil {
 		return fmt.Errorf("%w: %w", encoder.ErrUnusable, err)
 	}
-	if _, err := imaging.Decode(encoded); errors.Is(err, imaging.ErrNotImage) {
+	if err := imaging.Check(encoded); errors.Is(err, imaging.ErrNotImage) {
 		return fmt.Errorf("%w: %w", encoder.ErrUnusable, err)
 	}
 	return nil

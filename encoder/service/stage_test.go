@@ -234,11 +234,13 @@ func TestInlineImagesAreSpooled(t *testing.T) {
 	junk := []byte("<html>404</html>")
 	cut := picture(t, 9)
 	cut = cut[:len(cut)-20]
+	// The frame of a JPEG of 56 megapixels, without pixels: its pixels would take more than decoders may.
+	empty := []byte("\xff\xd8\xff\xc0\x00\x0b\x08\x1b\x58\x1f\x40\x01\x01\x11\x00\xff\xda\x00\x08\x01\x01\x00\x00\x3f\x00")
 	records := func(t *testing.T) []stream.Record {
 		return []stream.Record{
 			record(t, 0, inlinePair(t, 0, picture(t, 0))), record(t, 1, inlinePair(t, 1, junk)), record(t, 2, inlinePair(t, 2, picture(t, 2))),
 			record(t, 3, inlinePair(t, 3, cut)), record(t, 4, inlinePair(t, 4, picture(t, 0))), record(t, 5, inlinePair(t, 5, picture(t, 5))),
-			record(t, 6, &schemas.Seal{Final: true}),
+			record(t, 6, inlinePair(t, 6, empty)), record(t, 7, &schemas.Seal{Final: true}),
 		}
 	}
 	run := func(t *testing.T, dir string, state []byte, from int) []stagetest.Event {
@@ -253,7 +255,7 @@ func TestInlineImagesAreSpooled(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := run(t, dir, nil, 0)
-	if got, want := told(whole), "+0 x1 -1 +2 x3 -3 +4 +5 seal"; got != want {
+	if got, want := told(whole), "+0 x1 -1 +2 x3 -3 +4 +5 x6 -6 seal"; got != want {
 		t.Fatalf("did %q, want %q", got, want)
 	}
 	before := contents(t, dir)
@@ -282,7 +284,7 @@ func TestInlineImagesAreSpooled(t *testing.T) {
 			t.Errorf("resuming behind record %d changed the spool", i)
 		}
 	}
-	for what, content := range map[string][]byte{"text": junk, "a cut picture": cut} {
+	for what, content := range map[string][]byte{"text": junk, "a cut picture": cut, "a frame": empty} {
 		if strings.Contains(before, string(content)) {
 			t.Errorf("%s lies in the spool", what)
 		}

@@ -84,7 +84,7 @@ func readAll(ctx context.Context, paths []string) (*Corpus, error) {
 }
 
 func (r *reading) check(number int, encoded []byte) {
-	if _, err := imaging.Decode(encoded); err != nil {
+	if err := imaging.Check(encoded); err != nil {
 		r.mu.Lock()
 		r.broken[number] = true
 		r.mu.Unlock()

@@ -209,7 +209,7 @@ func (p *producer) holdOut(ctx context.Context, paths []string) error {
 				readable++
 				return nil
 			}
-			if _, err := imaging.Decode(ex.Encoded); err == nil {
+			if imaging.Check(ex.Encoded) == nil {
 				p.heldOut.Add(ex.ImageID)
 				readable++
 			}

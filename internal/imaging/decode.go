@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"image"
 	"image/png"
-	"runtime"
-
-	"golang.org/x/sync/semaphore"
 
 	"golang.org/x/image/webp"
 
@@ -27,6 +24,12 @@ func DecodeShrunk(encoded []byte, minSide int) (*Image, error) {
 	return im, err
 }
 
+// Check returns the error that decoding the image gives. It reduces the image as far as possible, and keeps nothing of it.
+func Check(encoded []byte) error {
+	_, err := DecodeShrunk(encoded, 1)
+	return err
+}
+
 // DecodeReduced decodes as [DecodeShrunk] does, and also returns how the picture was reduced.
 func DecodeReduced(encoded []byte, minSide int) (*Image, Reduction, error) {
 	h, err := ReadHeader(encoded)
@@ -36,23 +39,43 @@ func DecodeReduced(encoded []byte, minSide int) (*Image, Reduction, error) {
 	r := Reduction{jpeg: h.Format == "jpeg", stored: min(h.Width, h.Height)}
 	factor := factorFor(r.stored, minSide)
 	r.shrink = shrinkFor(r.jpeg, factor)
-	if need := h.WorkBytes + 3*h.pixels()/int64(factor*factor); need > MaxWorkBytes {
-		return nil, r, h.tooLarge("%d x %d pixels, which take %d bytes, want at most %d", h.Width, h.Height, need, MaxWorkBytes)
+	c := h.costs(r.shrink, factor)
+	if minSide > 0 && c.result > maxReducedBytes {
+		return nil, r, h.tooLarge("%d x %d pixels, which are %d bytes when reduced, want at most %d", h.Width, h.Height, c.result, maxReducedBytes)
 	}
-	if err := working.Acquire(context.Background(), h.WorkBytes); err != nil {
-		return nil, r, err // never: the bound has room for every file
+	if c.first > MaxWorkBytes {
+		return nil, r, h.tooLarge("%d x %d pixels, which take %d bytes, want at most %d", h.Width, h.Height, c.first, MaxWorkBytes)
 	}
-	defer working.Release(h.WorkBytes)
-	m, err := decodePixels(h, encoded, r.shrink)
+	out, err := h.decode(c.first, minSide, &r, func() (image.Image, error) { return h.firstDecoder(encoded, r.shrink) })
+	if errors.Is(err, jpeg.ErrRefused) {
+		refusal := err
+		if c.judge > MaxWorkBytes {
+			return nil, r, fmt.Errorf("%w (image/jpeg might decode it, but takes %d bytes, want at most %d)", refusal, c.judge, MaxWorkBytes)
+		}
+		out, err = h.decode(c.judge, minSide, &r, func() (image.Image, error) { return jpeg.Judge(encoded) })
+		if err != nil {
+			err = fmt.Errorf("%w; %w", err, refusal)
+		}
+	}
+	return out, r, err
+}
+
+// decode runs a decoder when the process has room for its bytes.
+func (h Header) decode(bytes int64, minSide int, r *Reduction, decoder func() (image.Image, error)) (*Image, error) {
+	if err := working.Acquire(context.Background(), bytes); err != nil {
+		return nil, err // never: the bound has room for every file
+	}
+	defer leave(bytes)
+	m, err := safely(decoder)
 	if errors.Is(err, ErrTooLarge) {
-		return nil, r, fmt.Errorf("decoding %s of %d x %d pixels: %w", h.Format, h.Width, h.Height, err)
+		return nil, fmt.Errorf("decoding %s of %d x %d pixels: %w", h.Format, h.Width, h.Height, err)
 	}
 	if err != nil {
-		return nil, r, fmt.Errorf("decoding %s of %d x %d pixels: %w: %w", h.Format, h.Width, h.Height, ErrNotImage, err)
+		return nil, fmt.Errorf("decoding %s of %d x %d pixels: %w: %w", h.Format, h.Width, h.Height, ErrNotImage, err)
 	}
 	b := m.Bounds()
 	if _, isShrunk := m.(*jpeg.RGB); !isShrunk && (b.Dx() != h.Width || b.Dy() != h.Height) {
-		return nil, r, fmt.Errorf("decoding %s: %w: %v pixels, the header says %d x %d", h.Format, ErrNotImage, b.Size(), h.Width, h.Height)
+		return nil, fmt.Errorf("decoding %s: %w: %v pixels, the header says %d x %d", h.Format, ErrNotImage, b.Size(), h.Width, h.Height)
 	}
 	r.decoded = min(b.Dx(), b.Dy())
 	r.factor = factorFor(r.decoded, minSide)
@@ -60,12 +83,7 @@ func DecodeReduced(encoded []byte, minSide int) (*Image, Reduction, error) {
 	if h.Format == "webp" {
 		matrix = &webpMatrix
 	}
-	out := toRGB(m, matrix, r.factor).orient(h.orientation)
-	if h.WorkBytes > collectAbove {
-		m = nil
-		runtime.GC() // else the next large image comes on top of what this one leaves behind
-	}
-	return out, r, nil
+	return toRGB(m, matrix, r.factor).orient(h.orientation), nil
 }
 
 // Reduction is how a picture was made smaller.
@@ -97,26 +115,25 @@ func shrinkFor(isJPEG bool, factor int) int {
 	return shrink
 }
 
-// working bounds the memory of all decoders of the process: together they take what one file may take.
-var working = semaphore.NewWeighted(MaxWorkBytes)
+// firstDecoder runs the decoder of the format; of a JPEG, the one that takes little memory.
+func (h Header) firstDecoder(encoded []byte, shrink int) (image.Image, error) {
+	switch {
+	case h.Format == "png":
+		return decodeWithin(encoded, png.Decode)
+	case h.Format == "webp":
+		return decodeWithin(encoded, webp.Decode)
+	default:
+		return jpeg.Decode(encoded, image.Pt(h.Width, h.Height), shrink)
+	}
+}
 
-// collectAbove is the memory of a decoder behind which the garbage is collected at once. Few images take as much.
-const collectAbove = 32 << 20
-
-// decodePixels runs the decoder of the format. The decoders read hostile bytes, so a panic of theirs is an error of the
-// image and does not take the process down.
-func decodePixels(h Header, encoded []byte, shrink int) (m image.Image, err error) {
+// safely runs a decoder. It reads hostile bytes, so a panic of its own is an error of the image and does not take the
+// process down.
+func safely(decoder func() (image.Image, error)) (m image.Image, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			m, err = nil, fmt.Errorf("decoder panicked: %v", p)
 		}
 	}()
-	switch h.Format {
-	case "jpeg":
-		return jpeg.Decode(encoded, image.Pt(h.Width, h.Height), shrink, h.judgeBytes <= MaxWorkBytes)
-	case "png":
-		return decodeWithin(encoded, png.Decode)
-	default:
-		return decodeWithin(encoded, webp.Decode)
-	}
+	return decoder()
 }

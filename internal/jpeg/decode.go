@@ -2,6 +2,7 @@ package jpeg
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"image"
 	"image/jpeg"
@@ -10,21 +11,19 @@ import (
 // MaxShrink is the largest divisor of [Decode].
 const MaxShrink = 8
 
+// ErrRefused means that libjpeg-turbo does not decode a file. [Judge] may.
+var ErrRefused = errors.New("libjpeg-turbo")
+
 // Decode returns the image of a file whose header says size. Sides are divided by shrink (1, 2, 4 or [MaxShrink]), rounded
-// up, which takes a part of the time of decoding everything: the finest detail is left out of the transforms. What
-// image/jpeg decodes keeps its size. Without judge a file is refused that libjpeg-turbo refuses: image/jpeg takes much
-// more memory.
-func Decode(encoded []byte, size image.Point, shrink int, judge bool) (image.Image, error) {
-	m, refusal := decodeTurbo(encoded, size, shrink)
-	if refusal == nil {
-		return m, nil
-	}
-	if !judge {
-		return nil, fmt.Errorf("too large for image/jpeg; %w", refusal)
-	}
-	whole, err := jpeg.Decode(bytes.NewReader(encoded))
+// up, which takes a part of the time of decoding everything: the finest detail is left out of the transforms. Its errors
+// wrap [ErrRefused].
+func Decode(encoded []byte, size image.Point, shrink int) (*RGB, error) {
+	m, err := decodeTurbo(encoded, size, shrink)
 	if err != nil {
-		return nil, fmt.Errorf("%w; %w", err, refusal)
+		return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	return whole, nil
+	return m, nil
 }
+
+// Judge decides with image/jpeg what a file is that [Decode] refuses. It takes more time and much more memory.
+func Judge(encoded []byte) (image.Image, error) { return jpeg.Decode(bytes.NewReader(encoded)) }

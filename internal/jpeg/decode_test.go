@@ -2,6 +2,7 @@ package jpeg
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"image"
 	"image/color"
@@ -67,9 +68,18 @@ func encode(t testing.TB, m image.Image, quality int) []byte {
 	return b.Bytes()
 }
 
+// decodeEither decodes a file as callers do.
+func decodeEither(encoded []byte, size image.Point, shrink int) (image.Image, error) {
+	m, err := Decode(encoded, size, shrink)
+	if errors.Is(err, ErrRefused) {
+		return Judge(encoded)
+	}
+	return m, err
+}
+
 func decodeBoth(t *testing.T, encoded []byte) (got, want image.Image) {
 	t.Helper()
-	got, err := Decode(encoded, sizeOf(encoded), 1, true)
+	got, err := decodeEither(encoded, sizeOf(encoded), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,11 +148,11 @@ func TestFilesCutShort(t *testing.T) {
 	sources["small"] = encode(t, drawing(40, 30, 60, false), 80)
 	for name, encoded := range sources {
 		for cut := 0; cut < len(encoded); cut += 1 + len(encoded)/300 {
-			if m, err := Decode(encoded[:cut], sizeOf(encoded), 1, true); err == nil || m != nil {
+			if m, err := decodeEither(encoded[:cut], sizeOf(encoded), 1); err == nil || m != nil {
 				t.Errorf("%s cut at %d of %d: image %T, error %v", name, cut, len(encoded), m, err)
 			}
 		}
-		if _, err := Decode(encoded[:len(encoded)-1], sizeOf(encoded), 1, true); err == nil {
+		if _, err := decodeEither(encoded[:len(encoded)-1], sizeOf(encoded), 1); err == nil {
 			t.Errorf("%s without its last byte is an image", name)
 		}
 	}
@@ -164,7 +174,7 @@ func TestBrokenFiles(t *testing.T) {
 			if size.X*size.Y > 1<<20 {
 				continue
 			}
-			_, err := Decode(broken, size, 1, true)
+			_, err := decodeEither(broken, size, 1)
 			if _, stdErr := stdjpeg.Decode(bytes.NewReader(broken)); err != nil && stdErr == nil {
 				t.Errorf("%s, bits flipped, %d: %v", name, i, err)
 			}
@@ -182,7 +192,7 @@ func TestStrayBytesAreNoFault(t *testing.T) {
 	encoded := encode(t, drawing(40, 30, 20, false), 80)
 	scan := bytes.Index(encoded, []byte{0xff, 0xda})
 	stray := append(append(bytes.Clone(encoded[:scan]), 0, 0, 0), encoded[scan:]...)
-	m, err := Decode(stray, sizeOf(stray), 1, true)
+	m, err := decodeEither(stray, sizeOf(stray), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +204,7 @@ func TestStrayBytesAreNoFault(t *testing.T) {
 func TestOnlyTheSizePassedInIsDecoded(t *testing.T) {
 	encoded := encode(t, drawing(40, 30, 20, true), 80)
 	for _, size := range []image.Point{{}, {40, 31}, {8, 8}, {-40, -30}} {
-		m, err := Decode(encoded, size, 1, true)
+		m, err := decodeEither(encoded, size, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +221,7 @@ func TestShrinking(t *testing.T) {
 	for _, size := range []image.Point{{1, 1}, {3, 5}, {64, 48}, {101, 57}} {
 		m := drawing(size.X, size.Y, 0, true)
 		for _, shrink := range []int{1, 2, 4, MaxShrink} {
-			got, err := Decode(encode(t, m, 100), size, shrink, true)
+			got, err := decodeEither(encode(t, m, 100), size, shrink)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -236,7 +246,7 @@ func FuzzDecode(f *testing.F) {
 			t.Skip("too large")
 		}
 		for _, shrink := range []int{1, 2, MaxShrink} {
-			m, err := Decode(encoded, size, shrink, true)
+			m, err := decodeEither(encoded, size, shrink)
 			_, stdErr := stdjpeg.Decode(bytes.NewReader(encoded))
 			switch rgb, ok := m.(*RGB); {
 			case (m == nil) != (err != nil):
@@ -255,7 +265,7 @@ func BenchmarkDecode(b *testing.B) {
 	size := sizeOf(encoded)
 	b.SetBytes(int64(len(encoded)))
 	for b.Loop() {
-		if _, err := Decode(encoded, size, 1, true); err != nil {
+		if _, err := decodeEither(encoded, size, 1); err != nil {
 			b.Fatal(err)
 		}
 	}

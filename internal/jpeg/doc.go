@@ -4,11 +4,11 @@
 //
 // Guarantees:
 //
-//  1. image/jpeg decides what a file is. It decodes, from the beginning, whatever libjpeg-turbo refuses, warns about, or
-//     cannot give as RGB (CMYK, rare samplings, a size that it reads otherwise); its image or error is the result. A
-//     caller may rule that out for a file for which image/jpeg takes too much memory. A file that is cut short is refused,
-//     as libjpeg-turbo warns of it. One with stray bytes between segments is not.
-//  2. Pixels are a function of the file, the release of libjpeg-turbo and [Decode]'s arguments: transforms are the accurate
+//  1. image/jpeg decides what a file is. [Decode] refuses whatever libjpeg-turbo refuses, warns about, or cannot give as
+//     RGB (CMYK, rare samplings, a size that it reads otherwise). [Judge] then decodes the file with image/jpeg, from the
+//     beginning, if the caller has the memory. A file that is cut short is refused by both. One with stray bytes between
+//     segments is not.
+//  2. Pixels are a function of the file, the release of libjpeg-turbo and the arguments: transforms are the accurate
 //     ones in integers, whose bits are the same with and without vector instructions.
 //  3. No memory is taken for more pixels than the size that is passed in. Sizes are not limited here: read the header first.
 //

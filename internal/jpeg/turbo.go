@@ -3,7 +3,14 @@
 package jpeg
 
 // #cgo LDFLAGS: -lturbojpeg
+// #include <stdlib.h>
 // #include <turbojpeg.h>
+// #ifdef __GLIBC__
+// #include <malloc.h>
+// static void return_memory(void) { malloc_trim(0); }
+// #else
+// static void return_memory(void) {}
+// #endif
 import "C"
 
 import (
@@ -18,7 +25,7 @@ const hasTurbo = true
 // decodeTurbo decodes what libjpeg-turbo has no word to say against.
 func decodeTurbo(encoded []byte, size image.Point, shrink int) (*RGB, error) {
 	if len(encoded) == 0 || size.X <= 0 || size.Y <= 0 {
-		return nil, errors.New("libjpeg-turbo: nothing to decode")
+		return nil, errors.New("nothing to decode")
 	}
 	handle := C.tjInitDecompress()
 	if handle == nil {
@@ -32,9 +39,9 @@ func decodeTurbo(encoded []byte, size image.Point, shrink int) (*RGB, error) {
 	}
 	switch {
 	case int(w) != size.X || int(h) != size.Y:
-		return nil, fmt.Errorf("libjpeg-turbo: %d x %d pixels, want %v", w, h, size)
+		return nil, fmt.Errorf("%d x %d pixels, want %v", w, h, size)
 	case space != C.TJCS_YCbCr && space != C.TJCS_GRAY && space != C.TJCS_RGB:
-		return nil, errors.New("libjpeg-turbo: colours that are not red, green and blue")
+		return nil, errors.New("colours that are not red, green and blue")
 	}
 	m := &RGB{Size: divided(size, shrink)}
 	m.Pix = make([]byte, 3*m.Size.X*m.Size.Y)
@@ -52,5 +59,8 @@ func divided(size image.Point, by int) image.Point {
 }
 
 func turboError(handle C.tjhandle) error {
-	return errors.New("libjpeg-turbo: " + C.GoString(C.tjGetErrorStr2(handle)))
+	return errors.New(C.GoString(C.tjGetErrorStr2(handle)))
 }
+
+// ReturnMemory gives the memory that C has freed back to the system.
+func ReturnMemory() { C.return_memory() }

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
-	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/pairstream/pairstream/internal/imaging"
@@ -23,9 +22,6 @@ type ImagesOptions struct {
 	// MinSide shrinks images on the way in, by box averages over whole factors, to a shorter side of no less than
 	// this; 0 keeps them as they are. Every image is shrunk alike, whether it was in the cache or not.
 	MinSide int
-	// MaxWorkBytes bounds the memory of the decoders that run at the same time; an image that needs more runs alone.
-	// 0: that of the largest image that may be decoded.
-	MaxWorkBytes int64
 }
 
 // ImagesStats counts what [Images] and all views of it did.
@@ -52,7 +48,6 @@ func (c *Images) ForInput(side int) *Images { return &Images{c.cache, 2 * side} 
 type cache struct {
 	read    func(context.Context, schemas.ImageRef, schemas.ImageID) ([]byte, error)
 	o       ImagesOptions
-	work    *semaphore.Weighted
 	flights singleflight.Group
 
 	mu    sync.Mutex
@@ -95,10 +90,7 @@ func (a answer) bytes() int64 {
 
 // NewImages keeps images of a bucket.
 func NewImages(b *Bucket, o ImagesOptions) *Images {
-	if o.MaxWorkBytes <= 0 {
-		o.MaxWorkBytes = imaging.MaxWorkBytes
-	}
-	c := &cache{read: b.ReadRange, o: o, work: semaphore.NewWeighted(o.MaxWorkBytes)}
+	c := &cache{read: b.ReadRange, o: o}
 	c.kept, _ = simplelru.NewLRU(math.MaxInt, c.dropped) // refuses only sizes below 1; the bound is in bytes
 	return &Images{c, o.MinSide}
 }
@@ -157,7 +149,7 @@ func (c *cache) load(ctx context.Context, key imageKey, minSide int) (*imaging.I
 		return nil, err
 	}
 	a := answer{minSide: minSide}
-	a.im, a.how, err = c.decode(ctx, encoded, minSide)
+	a.im, a.how, err = imaging.DecodeReduced(encoded, minSide)
 	if err != nil {
 		a.err = fmt.Errorf("image %s: %w", key.id, err)
 	}
@@ -165,19 +157,6 @@ func (c *cache) load(ctx context.Context, key imageKey, minSide int) (*imaging.I
 		c.keep(key, a)
 	}
 	return a.im, a.err
-}
-
-func (c *cache) decode(ctx context.Context, encoded []byte, minSide int) (*imaging.Image, imaging.Reduction, error) {
-	h, err := imaging.ReadHeader(encoded)
-	if err != nil {
-		return nil, imaging.Reduction{}, err
-	}
-	need := min(h.WorkBytes, c.o.MaxWorkBytes)
-	if err := c.work.Acquire(ctx, need); err != nil {
-		return nil, imaging.Reduction{}, err
-	}
-	defer c.work.Release(need)
-	return imaging.DecodeReduced(encoded, minSide)
 }
 
 // keep adds an answer and drops the least recently used beyond the bound.

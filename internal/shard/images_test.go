@@ -8,7 +8,6 @@ import (
 	"image/color"
 	"image/png"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -262,31 +261,6 @@ func TestImagesErrors(t *testing.T) {
 		if _, err := c.Get(context.Background(), schemas.ImageRef{}, schemas.NewImageID(e)); !errors.Is(err, imaging.ErrNotImage) || !Permanent(err) {
 			t.Errorf("%q: %v", e, err)
 		}
-	}
-}
-
-func TestImagesBoundsTheDecoders(t *testing.T) {
-	var encoded [][]byte
-	for n := range 8 {
-		encoded = append(encoded, square(t, 50, n))
-	}
-	h, err := imaging.ReadHeader(encoded[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Less than one image needs: each runs alone, and none waits for ever.
-	c := imagesOver(ImagesOptions{MaxBytes: 1 << 20, MaxWorkBytes: h.WorkBytes / 2}, func(context.Context) error { return nil }, encoded...)
-	var wg sync.WaitGroup
-	for _, e := range encoded {
-		wg.Go(func() {
-			if _, err := c.Get(context.Background(), schemas.ImageRef{}, schemas.NewImageID(e)); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if s := c.Stats(); s.Images != 8 {
-		t.Errorf("stats %+v", s)
 	}
 }
 
