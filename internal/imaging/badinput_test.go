@@ -106,6 +106,7 @@ func TestRefusesBadInput(t *testing.T) {
 		{"png of a row more than 40 megapixels", pngHeader(8000, 5001), imaging.ErrTooLarge},
 		{"png of a row more than 20 megapixels, 16-bit RGBA", pngOf(8000, 2501, 16, 6, 0), imaging.ErrTooLarge},
 		{"png of 64 megapixels, 16-bit grey and alpha", pngOf(8000, 8000, 16, 4, 1), imaging.ErrTooLarge},
+		{"png of 100,001 chunks", append(bytes.Clone(pic[:33]), append(bytes.Repeat([]byte("\x00\x00\x00\x00teXt\x9b\xf8\x17\x6d"), 100_001), pic[33:]...)...), imaging.ErrTooLarge},
 		{"lossless webp of 25 megapixels", vp8lHeader(5000, 5000), imaging.ErrTooLarge},
 	} {
 		t.Run(c.name, func(t *testing.T) {

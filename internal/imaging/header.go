@@ -2,6 +2,7 @@ package imaging
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"image"
@@ -26,6 +27,8 @@ const (
 	maxVisits = 600_000_000
 	// maxPNGBytes bounds the samples of a PNG, which are the more work the wider they are: 32 megapixels in colour.
 	maxPNGBytes = 128_000_000
+	// maxPNGChunks bounds the parts that a PNG consists of. Readers take a microsecond for each, even if it is empty.
+	maxPNGChunks = 100_000
 	// maxWebPPixels is below MaxPixels because a lossless WebP of a few bytes may have any size.
 	maxWebPPixels = 16_000_000
 )
@@ -58,6 +61,9 @@ func ReadHeader(encoded []byte) (Header, error) {
 	case "jpeg":
 		config = jpeg.DecodeConfig
 	case "png":
+		if n := pngChunks(encoded); n > maxPNGChunks {
+			return Header{}, fmt.Errorf("reading png header: %w: %d chunks, want at most %d", ErrTooLarge, n, maxPNGChunks)
+		}
 		config = png.DecodeConfig
 	case "webp":
 		config = webp.DecodeConfig
@@ -103,6 +109,16 @@ func (h *Header) inspect(encoded []byte) error {
 		err = h.tooLarge("%d x %d pixels, which take %d bytes, want at most %d", h.Width, h.Height, h.WorkBytes, MaxWorkBytes)
 	}
 	return err
+}
+
+// pngChunks counts the chunks of a PNG up to its end or to where it breaks off.
+//
+//	8 signature | length | name | length bytes | checksum | ...
+func pngChunks(encoded []byte) (n int) {
+	for at := int64(8); at+12 <= int64(len(encoded)); n++ {
+		at += 12 + int64(binary.BigEndian.Uint32(encoded[at:]))
+	}
+	return n
 }
 
 // inspectPNG reads the header chunk, which image/png has checked.

@@ -25,6 +25,9 @@ func Images() []Image {
 	for name, p := range webps() {
 		add("webp: "+name, p.encode)
 	}
+	for name, encode := range wrapped() {
+		add(name, encode)
+	}
 	add("webp: noise, 16 megapixels", func() []byte {
 		r := rand.New(rand.NewPCG(1, 2))
 		return lossy(4000, 4000, 15<<20, func() byte { return byte(r.Uint32()) })
@@ -47,6 +50,8 @@ func jpegs() map[string]progressive {
 		"10 scans of 64 megapixels, no end":  {w: side, h: side, components: 3, sampling: 0x22, scans: 9, cut: true},
 		"10 scans of 16 megapixels, no end":  {w: 4000, h: 4000, components: 3, sampling: 0x22, scans: 9, cut: true},
 		"100 scans of 4 megapixels, no end":  {w: 2000, h: 2000, components: 3, sampling: 0x11, scans: 99, cut: true},
+		"10 scans of 16 megapixels, 4:4:4":   {w: 4000, h: 4000, components: 3, sampling: 0x11, scans: 9},
+		"10 scans of a strip":                {w: 47_000, h: 890, components: 1, sampling: 0x11, scans: 9},
 		"10 scans of 64 megapixels, CMYK":    {w: side, h: side, components: 4, sampling: 0x11, scans: 9},
 		"10 scans of 16 megapixels, CMYK":    {w: 4000, h: 4000, components: 4, sampling: 0x11, scans: 9},
 		"450 scans behind FF 01":             {w: 4000, h: 4000, components: 1, sampling: 0x11, scans: 450, tem: true},

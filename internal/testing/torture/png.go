@@ -18,14 +18,17 @@ type bomb struct {
 	blocks     int  // bytes of empty compressed blocks before the pixels, each with codes of its own
 }
 
-func (p bomb) encode() []byte {
-	header := binary.BigEndian.AppendUint32(nil, uint32(p.w))
-	header = binary.BigEndian.AppendUint32(header, uint32(p.h))
+func (p bomb) header() []byte {
+	b := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, uint32(p.w)), uint32(p.h))
 	interlace := byte(0)
 	if p.interlaced {
 		interlace = 1
 	}
-	b := append([]byte("\x89PNG\r\n\x1a\n"), chunk("IHDR", append(header, p.depth, p.colour, 0, 0, interlace))...)
+	return append(b, p.depth, p.colour, 0, 0, interlace)
+}
+
+func (p bomb) encode() []byte {
+	b := append([]byte("\x89PNG\r\n\x1a\n"), chunk("IHDR", p.header())...)
 	if p.colour == 3 {
 		b = append(b, chunk("PLTE", make([]byte, 3))...)
 	}
@@ -48,6 +51,15 @@ func (p bomb) pixels() []byte {
 		}
 	}
 	_ = z.Close()
+	return out.Bytes()
+}
+
+// squeezed returns so many zeros as zlib.
+func squeezed(n int64) []byte {
+	var out bytes.Buffer
+	z := zlib.NewWriter(&out)
+	zeros(z, n)
+	mustClose(z)
 	return out.Bytes()
 }
 
