@@ -64,7 +64,7 @@ func (t *tarReader) next() (entry, error) {
 		if t.cur.at <= head { // nothing of the end marker was read
 			return entry{}, &headerFault{t.cur.at, ReasonNoEnd, "the tar has no end marker: it may have been cut"}
 		}
-		return entry{}, io.EOF
+		return entry{}, t.behindExtension(head)
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		t.ended = true
 		return entry{}, &headerFault{head, ReasonCut, "the tar ends inside a header"}
@@ -73,6 +73,20 @@ func (t *tarReader) next() (entry, error) {
 		return entry{}, fault
 	}
 	return entry{}, &headerFault{head, ReasonHeader, "no sound tar header: " + err.Error()}
+}
+
+// behindExtension returns io.EOF at an end marker. archive/tar takes it for an end as well when the file ends behind
+// headers that describe an entry, such as those of long names, and the entry is not there.
+func (t *tarReader) behindExtension(head int64) error {
+	var last [blockSize]byte
+	t.cur.at -= blockSize
+	switch _, err := io.ReadFull(&t.cur, last[:]); {
+	case t.cur.fault != nil:
+		return t.cur.fault
+	case err == nil && last != [blockSize]byte{}:
+		return &headerFault{head, ReasonCut, "the tar ends behind a header that describes an entry"}
+	}
+	return io.EOF
 }
 
 // found describes the entry whose header was just read.

@@ -1,9 +1,12 @@
 package shard
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 )
 
@@ -42,6 +45,21 @@ func TestScanStopsOnAFaultOfTheDisk(t *testing.T) {
 	}
 	if err := shrunk.walk(context.Background(), failing{from: 100, err: io.EOF}, 1<<20); err != nil || shrunk.totals.Problems[ReasonCut] != 1 {
 		t.Errorf("a file that shrank: %v, %+v", err, shrunk.totals)
+	}
+}
+
+// TestScanOfATarThatEndsBehindALongName has the header of a long name, and no entry of that name.
+func TestScanOfATarThatEndsBehindALongName(t *testing.T) {
+	for _, format := range []tar.Format{tar.FormatGNU, tar.FormatPAX} {
+		var buf bytes.Buffer
+		if err := tar.NewWriter(&buf).WriteHeader(&tar.Header{Name: strings.Repeat("n", 300) + ".png", Typeflag: tar.TypeReg, Format: format}); err != nil {
+			t.Fatal(err)
+		}
+		s := &scanner{v: Visitor{Problem: func(Problem) error { return nil }}, totals: &Totals{Problems: map[Reason]int{}}}
+		cut := buf.Bytes()[:buf.Len()-blockSize]
+		if err := s.walk(t.Context(), bytes.NewReader(cut), int64(len(cut))); err != nil || s.totals.Problems[ReasonCut] != 1 {
+			t.Errorf("%v: error %v, problems %v, want that the tar is cut", format, err, s.totals.Problems)
+		}
 	}
 }
 
