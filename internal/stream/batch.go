@@ -46,7 +46,10 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-var errBatch = errors.New("broken batch")
+var (
+	errBatch = errors.New("broken batch")
+	errSum   = errors.New("its checksum does not match")
+)
 
 // batchDecoder makes records of the batches that a fetch has returned.
 type batchDecoder struct {
@@ -54,6 +57,7 @@ type batchDecoder struct {
 	lane    int
 	limit   int   // most bytes that a batch may have when it is decompressed
 	offset  int64 // of the next record that is wanted
+	trusted bool  // a checksum that does not match is the batch's own: it was read often enough
 	aborted []fetch.ResponseTransaction
 	open    map[int64]bool // producers whose transaction is open here and will be aborted
 	records []Record
@@ -99,11 +103,17 @@ func (d *batchDecoder) batch(b []byte) error {
 		d.offset = last + 1
 		return nil
 	}
-	if binary.BigEndian.Uint32(b[batchCRC:]) != crc32.Checksum(b[batchAttributes:], castagnoli) {
-		return fmt.Errorf("%w: offset %d: its checksum does not match: %w", ErrTransient, first, errBatch) // on its way, perhaps
+	var data []byte
+	err := checkSum(b)
+	if err != nil && !d.trusted {
+		return fmt.Errorf("%w: offset %d: %w", ErrTransient, first, err) // it may have changed on its way
 	}
-	data, err := decompress(kafka.Compression(attributes&attrCodec), b[batchHead:], d.limit)
-	if errors.Is(err, errTooLarge) {
+	if err == nil {
+		data, err = decompress(kafka.Compression(attributes&attrCodec), b[batchHead:], d.limit)
+	}
+	if errors.Is(err, errSum) {
+		err = fmt.Errorf("broken batch: %w", err)
+	} else if errors.Is(err, errTooLarge) {
 		err = fmt.Errorf("oversized batch: its records have more than %d bytes when they are decompressed", d.limit)
 	} else if err != nil {
 		err = fmt.Errorf("broken batch: decompressing: %w", err)
@@ -113,6 +123,13 @@ func (d *batchDecoder) batch(b []byte) error {
 		c.time, c.fixed = int64(binary.BigEndian.Uint64(b[batchMaxTime:])), true
 	}
 	return d.recordsOf(&c, int32(binary.BigEndian.Uint32(b[batchCount:])), last, err)
+}
+
+func checkSum(b []byte) error {
+	if binary.BigEndian.Uint32(b[batchCRC:]) != crc32.Checksum(b[batchAttributes:], castagnoli) {
+		return errSum
+	}
+	return nil
 }
 
 // skips reports whether a batch is not part of what was committed, and follows the transactions.
@@ -162,6 +179,9 @@ func (d *batchDecoder) recordsOf(c *recordCursor, count int32, last int64, faile
 }
 
 func (d *batchDecoder) take(r Record) {
+	if r.unreadable != nil { // without the rest of its batch, which does not count
+		r.key, r.Value = slices.Clone(r.key), slices.Clone(r.Value)
+	}
 	d.records = append(d.records, r)
 	d.bytes += r.size()
 	d.offset = r.Offset + 1

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ const (
 	fetchWait     = 500 * time.Millisecond // how long a broker holds a fetch that has nothing to return
 	maxFetchBytes = 1 << 20                // a broker still returns a larger batch when it is the first
 	stallAfter    = 10 * time.Second       // without a record fetched, though there are records to fetch
+	maxBadSums    = 3                      // times that a batch is read whose checksum does not match
 )
 
 // fetcher reads one lane of a topic ahead of its user, within a budget of bytes. It knows nothing of seqs.
@@ -23,7 +25,8 @@ type fetcher struct {
 	lane        int
 	instruments *instruments
 
-	expect int // how many records the last fetch had
+	expect  int // how many records the last fetch had
+	badSums int // how many fetches in a row began with a checksum that does not match
 
 	high   atomic.Int64 // offset after the last record that the broker has, as of the last fetch
 	passed atomic.Int64 // offset after all that was put into chunk or passed over
@@ -217,11 +220,15 @@ func (f *fetcher) fetch(ctx context.Context, offset int64) (records []Record, ne
 	f.high.Store(resp.LastStableOffset)
 	d := batchDecoder{
 		topic: f.topic, lane: f.lane, offset: offset, limit: f.log.cfg.MaxMessageBytes + batchRoom,
-		aborted: resp.AbortedTransactions, records: make([]Record, 0, min(f.expect, maxDecodedBytes/recordOverhead)),
+		trusted: f.badSums >= maxBadSums, aborted: resp.AbortedTransactions, records: make([]Record, 0, min(f.expect, maxDecodedBytes/recordOverhead)),
 	}
-	if err := d.decode(resp.Records); err != nil {
+	if err := d.decode(resp.Records); err != nil && d.offset == offset {
+		if errors.Is(err, errSum) {
+			f.badSums++
+		}
 		return nil, offset, err
 	}
+	f.badSums = 0
 	f.expect = len(d.records)
 	return d.records, d.offset, nil
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// guardBatches makes the embedded broker refuse batches whose number of records cannot be true. kfake counts offsets
-// by that number: a negative one gives offsets out a second time, and one of 2^31 uses them up.
+// guardBatches makes the embedded broker refuse batches as Apache Kafka does. kfake counts offsets by the number of
+// records that a batch claims: a negative one gives offsets out a second time, and one of 2^31 uses them up. kfake also
+// changes times that claim to be the broker's own, and leaves the checksum as it was.
 func guardBatches(c *kfake.Cluster) {
 	c.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
@@ -32,18 +33,19 @@ func plausible(req *kmsg.ProduceRequest) bool {
 	return true
 }
 
-// plausibleBatch reports whether a batch may have the number of records that it claims. It lets bytes pass that are
-// no batch, because kfake itself refuses them.
+// plausibleBatch reports whether a batch may be what it claims. It lets bytes pass that are no batch, because kfake itself
+// refuses them.
 func plausibleBatch(b []byte) bool {
 	if len(b) < batchHead || b[batchMagic] != 2 {
 		return true
 	}
+	attributes := binary.BigEndian.Uint16(b[batchAttributes:])
 	count := int32(binary.BigEndian.Uint32(b[batchCount:]))
 	most := len(b) - batchHead
-	if binary.BigEndian.Uint16(b[batchAttributes:])&attrCodec != 0 {
+	if attributes&attrCodec != 0 {
 		most = maxRequestBytes // decompressed, they may be many
 	}
-	return count > 0 && int(count) <= most/leastRecordBytes
+	return attributes&attrLogAppendTime == 0 && count > 0 && int(count) <= most/leastRecordBytes
 }
 
 func refusal(req *kmsg.ProduceRequest) kmsg.Response {

@@ -11,9 +11,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
@@ -26,13 +28,16 @@ type rawBatch struct {
 	codec byte
 	count int32
 	body  []byte
+	flags byte
+	time  int64 // milliseconds
 }
 
 func (b rawBatch) bytes() []byte {
 	raw := make([]byte, batchHead, batchHead+len(b.body))
 	binary.BigEndian.PutUint32(raw[batchLength:], uint32(batchHead-12+len(b.body)))
 	raw[batchMagic] = 2
-	raw[batchAttributes+1] = b.codec
+	raw[batchAttributes+1] = b.codec | b.flags
+	binary.BigEndian.PutUint64(raw[batchFirstTime:], uint64(b.time))
 	binary.BigEndian.PutUint32(raw[batchLastDelta:], uint32(b.count-1))
 	for i := batchProducer; i < batchCount; i++ {
 		raw[i] = 0xff
@@ -126,34 +131,35 @@ func TestHostileBatches(t *testing.T) {
 		aside  string // the reason with which the rest is set aside
 		refuse bool   // the broker does not take it
 	}{
+		"a time of the broker's":        {batch: rawBatch{count: 1, body: good, flags: attrLogAppendTime}, refuse: true},
 		"a negative number of records":  {batch: rawBatch{count: -1, body: good}, refuse: true},
 		"no records":                    {batch: rawBatch{count: 0}, refuse: true},
 		"records without end":           {batch: rawBatch{count: 1 << 30, body: good}, refuse: true},
 		"records without end, gzip":     {batch: rawBatch{codec: 1, count: 1 << 30, body: gzipped(t, good)}, refuse: true},
-		"more records than are there":   {rawBatch{codec: 1, count: 900, body: gzipped(t, good)}, 1, "broken batch: record 1 of 900: cut short (offsets 2 to 900)", false},
-		"a record without end":          {rawBatch{count: 1, body: binary.AppendVarint([]byte{}, 1<<40)}, 0, "", true},
-		"a value without end":           {rawBatch{count: 1, body: []byte{40, 0, 0, 0, 1, 0xfe, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}}, 0, "broken batch: record 0 of 1", false},
-		"an offset elsewhere":           {rawBatch{count: 1, body: rawRecord(77, []byte("x"), noHeaders)}, 0, "broken batch: record 0 of 1 lies behind its end", false},
-		"800 MB of zeros in zstd":       {rawBatch{codec: 4, count: 1, body: bombOf(t, 20)}, 0, "oversized batch", false},
-		"40 MB in gzip":                 {rawBatch{codec: 1, count: 1, body: gzipped(t, rawRecord(0, zeros, noHeaders))}, 0, "oversized batch", false},
-		"a good record before 40 MB":    {rawBatch{codec: 1, count: 2, body: gzipped(t, append(slices.Clone(good), rawRecord(1, zeros, noHeaders)...))}, 1, "oversized batch", false},
-		"a window of 256 MB":            {rawBatch{codec: 4, count: 1, body: window}, 0, "broken batch: decompressing", false},
-		"4 GB of snappy":                {rawBatch{codec: 2, count: 1, body: []byte("\xff\xff\xff\xff\x0f and that is all")}, 0, "oversized batch", false},
-		"a snappy frame of 4 GB":        {rawBatch{codec: 2, count: 1, body: []byte("\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01\xff\xff\xff\xff")}, 0, "broken batch: decompressing", false},
-		"noise for every codec: gzip":   {rawBatch{codec: 1, count: 1, body: []byte("noise, noise")}, 0, "broken batch: decompressing", false},
-		"noise for every codec: snappy": {rawBatch{codec: 2, count: 1, body: []byte("noise, noise")}, 0, "broken batch: decompressing", false},
-		"noise for every codec: lz4":    {rawBatch{codec: 3, count: 1, body: []byte("noise, noise")}, 0, "broken batch: decompressing", false},
-		"noise for every codec: zstd":   {rawBatch{codec: 4, count: 1, body: []byte("noise, noise")}, 0, "broken batch: decompressing", false},
-		"headers of 8 MB":               {rawBatch{count: 1, body: rawRecord(0, []byte("x"), headersOf(1, zeros[:8<<20]))}, 0, "oversized headers", false},
-		"too many headers":              {rawBatch{count: 1, body: rawRecord(0, []byte("x"), headersOf(1000, nil))}, 0, "oversized headers", false},
-		"headers without end":           {rawBatch{count: 1, body: rawRecord(0, []byte("x"), binary.AppendVarint(nil, 1<<30))}, 0, "broken batch: record 0 of 1", false},
-		"a negative number of headers":  {rawBatch{count: 1, body: rawRecord(0, []byte("x"), binary.AppendVarint(nil, -5))}, 0, "broken batch: record 0 of 1", false},
-		"records of nothing":            {rawBatch{codec: 1, count: 200_000, body: gzipped(t, nothings(200_000))}, 200_000, "", false},
+		"more records than are there":   {batch: rawBatch{codec: 1, count: 900, body: gzipped(t, good)}, inside: 1, aside: "broken batch: record 1 of 900: cut short (offsets 2 to 900)", refuse: false},
+		"a record without end":          {batch: rawBatch{count: 1, body: binary.AppendVarint([]byte{}, 1<<40)}, inside: 0, aside: "", refuse: true},
+		"a value without end":           {batch: rawBatch{count: 1, body: []byte{40, 0, 0, 0, 1, 0xfe, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}}, inside: 0, aside: "broken batch: record 0 of 1", refuse: false},
+		"an offset elsewhere":           {batch: rawBatch{count: 1, body: rawRecord(77, []byte("x"), noHeaders)}, inside: 0, aside: "broken batch: record 0 of 1 lies behind its end", refuse: false},
+		"800 MB of zeros in zstd":       {batch: rawBatch{codec: 4, count: 1, body: bombOf(t, 20)}, inside: 0, aside: "oversized batch", refuse: false},
+		"40 MB in gzip":                 {batch: rawBatch{codec: 1, count: 1, body: gzipped(t, rawRecord(0, zeros, noHeaders))}, inside: 0, aside: "oversized batch", refuse: false},
+		"a good record before 40 MB":    {batch: rawBatch{codec: 1, count: 2, body: gzipped(t, append(slices.Clone(good), rawRecord(1, zeros, noHeaders)...))}, inside: 1, aside: "oversized batch", refuse: false},
+		"a window of 256 MB":            {batch: rawBatch{codec: 4, count: 1, body: window}, inside: 0, aside: "broken batch: decompressing", refuse: false},
+		"4 GB of snappy":                {batch: rawBatch{codec: 2, count: 1, body: []byte("\xff\xff\xff\xff\x0f and that is all")}, inside: 0, aside: "oversized batch", refuse: false},
+		"a snappy frame of 4 GB":        {batch: rawBatch{codec: 2, count: 1, body: []byte("\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01\xff\xff\xff\xff")}, inside: 0, aside: "broken batch: decompressing", refuse: false},
+		"noise for every codec: gzip":   {batch: rawBatch{codec: 1, count: 1, body: []byte("noise, noise")}, inside: 0, aside: "broken batch: decompressing", refuse: false},
+		"noise for every codec: snappy": {batch: rawBatch{codec: 2, count: 1, body: []byte("noise, noise")}, inside: 0, aside: "broken batch: decompressing", refuse: false},
+		"noise for every codec: lz4":    {batch: rawBatch{codec: 3, count: 1, body: []byte("noise, noise")}, inside: 0, aside: "broken batch: decompressing", refuse: false},
+		"noise for every codec: zstd":   {batch: rawBatch{codec: 4, count: 1, body: []byte("noise, noise")}, inside: 0, aside: "broken batch: decompressing", refuse: false},
+		"headers of 8 MB":               {batch: rawBatch{count: 1, body: rawRecord(0, []byte("x"), headersOf(1, zeros[:8<<20]))}, inside: 0, aside: "oversized headers", refuse: false},
+		"too many headers":              {batch: rawBatch{count: 1, body: rawRecord(0, []byte("x"), headersOf(1000, nil))}, inside: 0, aside: "oversized headers", refuse: false},
+		"headers without end":           {batch: rawBatch{count: 1, body: rawRecord(0, []byte("x"), binary.AppendVarint(nil, 1<<30))}, inside: 0, aside: "broken batch: record 0 of 1", refuse: false},
+		"a negative number of headers":  {batch: rawBatch{count: 1, body: rawRecord(0, []byte("x"), binary.AppendVarint(nil, -5))}, inside: 0, aside: "broken batch: record 0 of 1", refuse: false},
+		"records of nothing":            {batch: rawBatch{codec: 1, count: 200_000, body: gzipped(t, nothings(200_000))}, inside: 200_000, aside: "", refuse: false},
 	}
 	b := startBroker(t, BrokerOptions{})
 	for name, c := range tests {
 		t.Run(name, func(t *testing.T) {
-			cfg := testConfig(b.Addr(), strings.NewReplacer(" ", "-", ",", "", ":", "").Replace(name), 1)
+			cfg := testConfig(b.Addr(), strings.NewReplacer(" ", "-", ",", "", ":", "", "'", "").Replace(name), 1)
 			cfg.MaxBytesInFlight = 32 << 20
 			l := openLog(t, cfg)
 			put(t, l, pair(0, "before"))
@@ -190,6 +196,80 @@ func TestHostileBatches(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestChecksumThatNeverMatches uses a broker that changes the time of a batch and not its checksum. The batch is read a few
+// times, and is set aside then.
+func TestChecksumThatNeverMatches(t *testing.T) {
+	t.Parallel()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.GroupMinSessionTimeout(time.Second)) // the broker that guardBatches makes of it refuses the batch
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	l := openLog(t, testConfig(c.ListenAddrs()[0], "", 1))
+	put(t, l, pair(0, "before"))
+	if err := produceRaw(t, l, rawBatch{count: 2, flags: attrLogAppendTime, body: slices.Concat(rawRecord(0, []byte("x"), noHeaders), rawRecord(1, []byte("y"), noHeaders))}); err != nil {
+		t.Fatal(err)
+	}
+	put(t, l, pair(0, "behind"))
+	r := start(l, batcherSpec())
+	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 1}, 0)
+	r.stop(t)
+	var reasons []string
+	for d, err := range l.DeadLetters(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		reasons = append(reasons, d.Reason)
+	}
+	if want := []string{"broken batch: its checksum does not match (offsets 1 to 2)"}; !slices.Equal(reasons, want) {
+		t.Errorf("set aside with %q, want %q", reasons, want)
+	}
+}
+
+// TestTimesOfProducersStopNoLane gives the last record before a restart a time that no broker can have set.
+func TestTimesOfProducersStopNoLane(t *testing.T) {
+	b := startBroker(t, BrokerOptions{})
+	for name, at := range map[string]int64{"the year 20,000": 569e12, "the end of time": 1<<63 - 1, "before all time": -1 << 63, "no time": -1} {
+		t.Run(name, func(t *testing.T) {
+			l := openLog(t, testConfig(b.Addr(), strings.NewReplacer(" ", "-", ",", "").Replace(name), 1))
+			if err := produceRaw(t, l, rawBatch{count: 1, body: rawRecord(0, []byte("x"), noHeaders), time: at}); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 2 {
+				r := start(l, batcherSpec())
+				awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: int64(i)}, 0)
+				r.stop(t)
+				put(t, l, pair(0, "next"))
+			}
+		})
+	}
+}
+
+// TestRefusedHeadersKeepNothing decodes batches whose headers are large and compressed. What is kept of them is what
+// counts as bytes in flight.
+func TestRefusedHeadersKeepNothing(t *testing.T) {
+	one := rawBatch{codec: 1, count: 1, body: gzipped(t, rawRecord(0, []byte("x"), headersOf(1, make([]byte, 1900<<10))))}.bytes()
+	const batches = 100
+	var raw []byte
+	for i := range uint64(batches) {
+		binary.BigEndian.PutUint64(one, i)
+		raw = append(raw, one...)
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	d := batchDecoder{topic: schemas.Pairs, limit: 2 << 20}
+	if err := d.decode(raw); err != nil || len(d.records) != batches {
+		t.Fatalf("%d records, %v", len(d.records), err)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > 4<<20 {
+		t.Errorf("%d records of %d bytes keep %d MiB", len(d.records), d.bytes, kept>>20)
+	}
+	runtime.KeepAlive(d.records)
 }
 
 // bombOf returns a record of so many times 40 MB of zeros.

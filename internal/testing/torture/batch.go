@@ -23,21 +23,39 @@ type batch struct {
 	codec byte
 	count int32
 	body  []byte
+
+	flags       byte  // of the attributes: [brokersTime], [transaction], [control]
+	first, last int64 // milliseconds
+	producer    int64 // 0: none
 }
+
+// Flags of a batch, which only brokers set.
+const (
+	brokersTime = 0x08
+	transaction = 0x10
+	control     = 0x20
+)
 
 // bytes returns the batch with a correct checksum.
 func (b batch) bytes() []byte {
 	const (
 		head, length, magic, crc, attributes = 61, 8, 16, 17, 21
-		lastDelta, producer, count           = 23, 43, 57
+		lastDelta, first, most               = 23, 27, 35
+		producer, count                      = 43, 57
 	)
 	raw := make([]byte, head, head+len(b.body))
 	binary.BigEndian.PutUint32(raw[length:], uint32(head-12+len(b.body)))
 	raw[magic] = 2
-	raw[attributes+1] = b.codec
+	raw[attributes+1] = b.codec | b.flags
+	binary.BigEndian.PutUint64(raw[first:], uint64(b.first))
+	binary.BigEndian.PutUint64(raw[most:], uint64(b.last))
 	binary.BigEndian.PutUint32(raw[lastDelta:], uint32(b.count-1))
 	for i := producer; i < count; i++ {
 		raw[i] = 0xff
+	}
+	if b.producer != 0 {
+		binary.BigEndian.PutUint64(raw[producer:], uint64(b.producer))
+		clear(raw[producer+8 : count])
 	}
 	binary.BigEndian.PutUint32(raw[count:], uint32(b.count))
 	raw = append(raw, b.body...)
@@ -51,7 +69,7 @@ type header struct {
 	value []byte
 }
 
-// record encodes a record; delta is its place in the batch.
+// record encodes a record; delta is its place in the batch. A record without value is a tombstone.
 func record(delta int64, key, value []byte, headers ...header) []byte {
 	bytesOf := func(b, data []byte) []byte { return append(binary.AppendVarint(b, int64(len(data))), data...) }
 	body := binary.AppendVarint(binary.AppendVarint([]byte{0}, 0), delta)
@@ -60,7 +78,12 @@ func record(delta int64, key, value []byte, headers ...header) []byte {
 	} else {
 		body = bytesOf(body, key)
 	}
-	body = binary.AppendVarint(bytesOf(body, value), int64(len(headers)))
+	if value == nil {
+		body = binary.AppendVarint(body, -1)
+	} else {
+		body = bytesOf(body, value)
+	}
+	body = binary.AppendVarint(body, int64(len(headers)))
 	for _, h := range headers {
 		body = bytesOf(bytesOf(body, []byte(h.key)), h.value)
 	}

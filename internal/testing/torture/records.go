@@ -3,7 +3,9 @@ package torture
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -29,6 +31,9 @@ func Records() []Record {
 	for name, b := range batches() {
 		add("batch: "+name, b)
 	}
+	for name, b := range flags() {
+		add("batch: "+name, func() batch { return b })
+	}
 	for name, r := range headers() {
 		add("headers: "+name, func() batch { return batch{count: 1, body: r()} })
 	}
@@ -41,34 +46,65 @@ func Records() []Record {
 	return out
 }
 
+// Large returns a record of nearly the size that topics take, which is no pair. Each number gives another one.
+func Large(n int) Record {
+	value := append([]byte("\xc1"), bytes.Repeat(fmt.Appendf(nil, "%08d", n), 1_000_000/8)...)
+	return Record{"large", func() []byte {
+		return batch{count: 1, body: record(0, nil, value, header{schemas.HeaderSchema, []byte(schemas.SchemaPair)})}.bytes()
+	}}
+}
+
 // batches returns batches that are hostile as batches.
 func batches() map[string]func() batch {
 	small := record(0, nil, []byte("inside"))
 	noise := []byte("noise, noise, noise")
 	return map[string]func() batch{
 		"800 MB of zeros in zstd": func() batch {
-			return batch{zst, 1, zstandard(func(w io.Writer) { zeros(w, 800<<20) }, zstd.WithWindowSize(1<<20))}
+			return batch{codec: zst, count: 1, body: zstandard(func(w io.Writer) { zeros(w, 800<<20) }, zstd.WithWindowSize(1<<20))}
 		},
 		"a window of 256 MB": func() batch {
-			return batch{zst, 1, zstandard(func(w io.Writer) { zeros(w, 40<<20) }, zstd.WithWindowSize(256<<20), zstd.WithSingleSegment(false))}
+			return batch{codec: zst, count: 1, body: zstandard(func(w io.Writer) { zeros(w, 40<<20) }, zstd.WithWindowSize(256<<20), zstd.WithSingleSegment(false))}
 		},
-		"40 MB in gzip":       func() batch { return batch{gz, 1, gzipped(func(w io.Writer) { zeros(w, 40<<20) })} },
-		"4 GB of snappy":      func() batch { return batch{snap, 1, []byte("\xff\xff\xff\xff\x0f and that is all")} },
-		"noise in gzip":       func() batch { return batch{gz, 1, noise} },
-		"noise in zstd":       func() batch { return batch{zst, 1, noise} },
-		"no records":          func() batch { return batch{plain, 0, nil} },
-		"a negative count":    func() batch { return batch{plain, -1, small} },
-		"a billion records":   func() batch { return batch{plain, 1 << 30, small} },
-		"900 records missing": func() batch { return batch{gz, 901, gzipped(func(w io.Writer) { mustWrite(w, small) })} },
-		"a record of 1 TB":    func() batch { return batch{plain, 1, binary.AppendVarint(nil, 1<<40)} },
-		"an offset elsewhere": func() batch { return batch{plain, 1, record(77, nil, []byte("x"))} },
+		"40 MB in gzip": func() batch { return batch{codec: gz, count: 1, body: gzipped(func(w io.Writer) { zeros(w, 40<<20) })} },
+		"4 GB of snappy": func() batch {
+			return batch{codec: snap, count: 1, body: []byte("\xff\xff\xff\xff\x0f and that is all")}
+		},
+		"noise in gzip":     func() batch { return batch{codec: gz, count: 1, body: noise} },
+		"noise in zstd":     func() batch { return batch{codec: zst, count: 1, body: noise} },
+		"no records":        func() batch { return batch{codec: plain, count: 0, body: nil} },
+		"a negative count":  func() batch { return batch{codec: plain, count: -1, body: small} },
+		"a billion records": func() batch { return batch{codec: plain, count: 1 << 30, body: small} },
+		"900 records missing": func() batch {
+			return batch{codec: gz, count: 901, body: gzipped(func(w io.Writer) { mustWrite(w, small) })}
+		},
+		"a record of 1 TB":    func() batch { return batch{codec: plain, count: 1, body: binary.AppendVarint(nil, 1<<40)} },
+		"an offset elsewhere": func() batch { return batch{codec: plain, count: 1, body: record(77, nil, []byte("x"))} },
 		"100,000 empty records": func() batch {
-			return batch{gz, 100_000, gzipped(func(w io.Writer) {
+			return batch{codec: gz, count: 100_000, body: gzipped(func(w io.Writer) {
 				for i := range int64(100_000) {
-					mustWrite(w, record(i, nil, nil))
+					mustWrite(w, record(i, nil, []byte{}))
 				}
 			})}
 		},
+	}
+}
+
+// flags returns batches whose times and attributes no honest producer sets.
+func flags() map[string]batch {
+	one := record(0, nil, []byte("x"), header{schemas.HeaderSchema, []byte(schemas.SchemaPair)})
+	return map[string]batch{
+		"the year 292,278,994":    {count: 1, body: one, first: math.MaxInt64, last: math.MaxInt64},
+		"the year 20,000":         {count: 1, body: one, first: 569e12, last: 569e12},
+		"before all time":         {count: 1, body: one, first: math.MinInt64, last: math.MinInt64},
+		"a second before 1970":    {count: 1, body: one, first: -1000, last: -1000},
+		"no time":                 {count: 1, body: one, first: -1, last: -1},
+		"times that overflow":     {count: 1, body: one, first: math.MaxInt64, last: math.MinInt64},
+		"a time of the broker's":  {count: 1, body: one, flags: brokersTime, last: 1 << 60},
+		"an end of a transaction": {count: 1, body: record(0, []byte{0, 0, 0, 1}, make([]byte, 6)), flags: transaction | control, producer: 1 << 40},
+		"an abort of a strangers": {count: 1, body: record(0, []byte{0, 0, 0, 0}, make([]byte, 6)), flags: control},
+		"an unknown control":      {count: 1, body: record(0, []byte{0, 9, 0, 9}, make([]byte, 6)), flags: control, producer: 1 << 41},
+		"an open transaction":     {count: 1, body: one, flags: transaction, producer: 1 << 42},
+		"an unknown codec":        {count: 1, body: one, codec: 7},
 	}
 }
 
@@ -88,7 +124,15 @@ func headers() map[string]func() []byte {
 		"a forged source": func() []byte {
 			return record(0, nil, []byte("x"), schema, header{schemas.HeaderSource, bytes.Repeat([]byte("9"), 1000)})
 		},
-		"a key of 2 MB": func() []byte { return record(0, make([]byte, 2<<20), []byte("x"), schema) },
+		"a million":   func() []byte { return record(0, nil, []byte("x"), make([]header, 1_000_000)...) },
+		"a seq of -1": func() []byte { return record(0, nil, []byte("x"), schema, header{schemas.HeaderSeq, []byte("-1")}) },
+		"a schema twice": func() []byte {
+			return record(0, nil, []byte("x"), schema, header{schemas.HeaderSchema, []byte(schemas.SchemaSeal)})
+		},
+		"a tombstone":           func() []byte { return record(0, []byte("key"), nil, schema) },
+		"a tombstone of nobody": func() []byte { return record(0, []byte{}, nil) },
+		"an empty key":          func() []byte { return record(0, []byte{}, []byte("x"), schema) },
+		"a key of 2 MB":         func() []byte { return record(0, make([]byte, 2<<20), []byte("x"), schema) },
 		"another stage's": func() []byte {
 			return record(0, nil, []byte("x"), header{schemas.HeaderSchema, []byte(schemas.SchemaGroup)})
 		},
@@ -109,6 +153,28 @@ func values() map[string]func() []byte {
 		"bytes of 4 GB":            text([]byte("\x81\xa6inline\xc6\xff\xff\xff\xff")),
 		"a million lists":          text(bytes.Repeat([]byte{0x91}, 1<<20)),
 		"a million maps":           text(bytes.Repeat([]byte("\x81\xa1x"), 1<<20)),
+		"an extension":             text([]byte("\x81\xa7caption\xd4\x01x")),
+		"an extension of 4 GB":     text([]byte("\x81\xa7caption\xc9\xff\xff\xff\xff\x01")),
+		"a time as extension":      text([]byte("\x81\xaacrawl_time\xd6\xff\x00\x00\x00\x00")),
+		"a time that is no number": text([]byte("\x81\xaacrawl_time\xcb\x7f\xf8\x00\x00\x00\x00\x00\x01")),
+		"a time of 2^64":           text([]byte("\x81\xaacrawl_time\xcf\xff\xff\xff\xff\xff\xff\xff\xff")),
+		"a key of 4 GB":            text([]byte("\x81\xdb\xff\xff\xff\xff")),
+		"a key that is a list":     text([]byte("\x81\x91\x01\xa1x")),
+		"a key that is nil":        text([]byte("\x81\xc0\xa1x")),
+		"nil":                      text([]byte("\xc0")),
+		"two records":              text([]byte("\x80\x80")),
+		"5,000 unknown keys": func() []byte {
+			b := []byte("\xde\x13\x88")
+			for i := range 5000 {
+				b = append(append(b, 0xa4), fmt.Sprintf("%04d", i)...)
+				b = append(b, 0xc0)
+			}
+			return b
+		},
+		"a problem of 10 MB": func() []byte {
+			return append(append([]byte("\x81\xa7problem\xdb\x00\xa0\x00\x00"), bytes.Repeat([]byte("p"), 10<<20)...), 0)[:18+10<<20-1]
+		},
+		"a problem with lines":     text([]byte("\x81\xa7problem\xb4a\nlevel=ERROR msg=x\x1b[")),
 		"a key twice":              text([]byte("\x82\xa7caption\xa1a\xa7caption\xa1b")),
 		"the number of a caption":  text([]byte("\x81\xa7caption\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00")),
 		"10 MB that are not asked": func() []byte { return append([]byte("\x81\xa5other\xc6\x00\xa0\x00\x00"), make([]byte, 10<<20)...) },
