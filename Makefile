@@ -61,7 +61,8 @@ fuzz: setup ## run every fuzz target for a moment; FUZZ=500000x for longer
 		done; done
 
 asan: setup ## run the tests of what calls C and C++ with the address sanitizer
-	ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0 go test -asan -count=1 ./internal/jpeg ./internal/imaging ./internal/faiss ./internal/torch
+	@# go test -asan instruments C; the flags do the same for C++.
+	CGO_CXXFLAGS="-O2 -g -fsanitize=address" ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0 go test -asan -count=1 ./internal/jpeg ./internal/imaging ./internal/knn/cpu ./internal/faiss ./internal/torch
 
 vulncheck: setup $(TOOLS)/govulncheck ## look for known vulnerabilities in what is called; needs vuln.go.dev
 	@$(TOOLS)/govulncheck ./... >$(BIN)/vulncheck.txt 2>&1; code=$$?; cat $(BIN)/vulncheck.txt; \

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -157,6 +158,9 @@ func Exit(name string, err error) {
 
 // Serve runs work beside the HTTP server; the server ends when the work does.
 func Serve(ctx context.Context, process Process, rt Runtime, work func(context.Context) error) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50) // garbage of records and images adds half of what is in use, not as much again
+	}
 	if process.HTTPAddr == "" && process.HealthAddr == "" {
 		return work(ctx)
 	}

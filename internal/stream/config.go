@@ -56,7 +56,7 @@ type Config struct {
 	Retention      time.Duration `env:"KAFKA_RETENTION" envDefault:"0s" desc:"retention.ms of topics that are created; 0: records are kept for ever"`
 	TopicRetention string        `env:"KAFKA_RETENTION_TOPICS" desc:"the same of single topics, such as batches=168h,scored=168h; topics that are not named have KAFKA_RETENTION"`
 
-	MaxBytesInFlight int64         `env:"STREAM_MAX_BYTES_IN_FLIGHT" envDefault:"268435456" desc:"bytes of records read ahead or waiting for their acks, per stage and process"`
+	MaxBytesInFlight int64         `env:"STREAM_MAX_BYTES_IN_FLIGHT" envDefault:"67108864" desc:"bytes of records read ahead or waiting for their acks, per stage and process"`
 	BatchBytes       int           `env:"STREAM_BATCH_BYTES" envDefault:"786432" desc:"most bytes of records in one produce request (a larger record goes alone)"`
 	Linger           time.Duration `env:"STREAM_LINGER" envDefault:"5ms" desc:"wait for more records before a produce request; as long as the last one took, up to 50ms, when that is longer"`
 	FlushAfter       time.Duration `env:"STREAM_FLUSH_AFTER" envDefault:"20ms" desc:"wait for more input before a stage emits what it holds back for batching"`

@@ -28,11 +28,8 @@ import (
 // 128 MiB together (internal/imaging), libtorch with its threads some 280 MiB.
 const maxRSS = 512 << 20
 
-// A flood is more than is read ahead.
-const (
-	floodPictures = 24
-	floodRecords  = 300
-)
+// floodRecords of a megabyte are more than is read ahead.
+const floodRecords = 300
 
 // probePatience ends a test whose lane is blocked. It is no promise.
 const probePatience = 3 * time.Minute
@@ -121,13 +118,9 @@ func (r *rack) probe(name string) {
 	}
 }
 
-// flood sends large pictures and large records without waiting for any, and a good pair behind them.
-func (r *rack) flood(pictures, records int) {
+// flood sends large records without waiting for any, and a good pair behind them.
+func (r *rack) flood(records int) {
 	r.t.Helper()
-	for i := range pictures {
-		r.sent++
-		r.publish(torture.Heavy(i).Encode(), fmt.Sprintf("heavy picture %d", i))
-	}
 	for i := range records {
 		r.write(torture.Large(i))
 	}
@@ -328,7 +321,7 @@ func tortured(t *testing.T, broker, addr string, images []torture.Image, records
 	}
 	throwHTTP(t, metrics, health)
 	r.probe("HTTP")
-	r.flood(min(len(images), floodPictures), floodRecords)
+	r.flood(floodRecords)
 	encoder.stop(t)
 	encoder = start(t, "encoder") // it has to get past what lies in the lane
 	peaks["encoder again"] = watchMemory(t, encoder)

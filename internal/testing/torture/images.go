@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"encoding/binary"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -39,14 +38,6 @@ func Images() []Image {
 	}
 	slices.SortFunc(out, func(a, b Image) int { return strings.Compare(a.Name, b.Name) })
 	return out
-}
-
-// Heavy returns a picture that takes nearly all the memory that decoders have. Each number gives another file.
-func Heavy(n int) Image {
-	p := progressive{w: 4000, h: 4000, components: 3, sampling: 0x11, scans: 2}
-	return Image{"heavy", func() []byte {
-		return behindStart(p.encode(), segment(0xfe, binary.BigEndian.AppendUint32(nil, uint32(n))))
-	}}
 }
 
 func jpegs() map[string]progressive {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/schemas"
 )
 
 // tarVariable names the folder that a child process publishes.
@@ -21,15 +22,31 @@ const maxLogBytes = 20
 
 // publish does with a folder what `pairstream produce` does, and returns the outcome.
 func publish(dir string) string {
-	bytes := 0
-	sum, _, err := dataset.Produce(context.Background(), []string{dir}, dataset.ProduceOptions{Lanes: 4}, func(m dataset.Message) error {
-		bytes += len(m.Value)
-		return nil
-	})
+	l := &scale{ends: make([]int64, 4)}
+	sum, _, err := dataset.Produce(context.Background(), []string{dir}, dataset.ProduceOptions{Lanes: len(l.ends)}, l)
 	if err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("published %d pairs, %d problems, %d bytes", sum.Pairs, sum.Problems, bytes)
+	return fmt.Sprintf("published %d pairs, %d problems, %d bytes", sum.Pairs, sum.Problems, l.bytes)
+}
+
+// scale is an empty log that weighs what is published.
+type scale struct {
+	bytes int
+	ends  []int64
+}
+
+var _ dataset.Ledger = (*scale)(nil)
+
+func (s *scale) Sources(context.Context) (map[string]dataset.SourceNote, error) { return nil, nil }
+func (s *scale) Note(context.Context, []dataset.SourceNote) error               { return nil }
+func (s *scale) Ends(context.Context) ([]int64, error)                          { return s.ends, nil }
+func (s *scale) Behind(context.Context, []int64, func([]byte)) error            { return nil }
+func (s *scale) Ended(context.Context) (map[int]*schemas.Seal, error)           { return nil, nil }
+
+func (s *scale) Publish(_ context.Context, m dataset.Message) error {
+	s.bytes += len(m.Value)
+	return nil
 }
 
 // TestTortureTars puts a good tar before and after each hostile one. Both go through.

@@ -3,11 +3,14 @@ package torture
 import (
 	"bytes"
 	"encoding/binary"
+	"maps"
 )
+
+// most is the number of bytes that a file is filled up with, within what is read of an image.
+const most = 19 << 20
 
 // wrapped lists files whose pixels are few, and whose segments and chunks are many, large or strange.
 func wrapped() map[string]func() []byte {
-	const most = 19 << 20 // of bytes, within what is read of an image
 	out := map[string]func() []byte{
 		"jpeg: EXIF of 19 MB":            func() []byte { return behindStart(small(), segments(0xe1, []byte("Exif\x00\x00II*\x00"), most)) },
 		"jpeg: ICC profile of 19 MB":     func() []byte { return behindStart(small(), segments(0xe2, []byte("ICC_PROFILE\x00\x01\x01"), most)) },
@@ -25,7 +28,26 @@ func wrapped() map[string]func() []byte {
 		"jpeg: two starts":             func() []byte { return append([]byte{0xff, 0xd8}, small()...) },
 		"jpeg: two frames":             func() []byte { return twoFrames() },
 		"jpeg: another picture inside": func() []byte { return behindStart(small(), segment(0xe1, small())) },
-		"png: 10,000 animated frames":  func() []byte { return animated(10_000) },
+	}
+	maps.Copy(out, wrappedOthers())
+	for _, process := range []byte{0xc3, 0xc5, 0xc6, 0xc7, 0xc9, 0xca, 0xcb, 0xcd, 0xce, 0xcf} {
+		out["jpeg: frame "+hex(process)] = func() []byte {
+			return bytes.Replace(progressive{w: 8000, h: 8000, components: 3, sampling: 0x11, scans: 9}.encode(), []byte{0xff, 0xc2}, []byte{0xff, process}, 1)
+		}
+	}
+	for _, orientation := range []byte{0, 6, 9} {
+		out["jpeg: 64 megapixels, orientation "+hex(orientation)] = func() []byte {
+			exif := append([]byte("Exif\x00\x00II*\x00\x08\x00\x00\x00\x01\x00\x12\x01\x03\x00\x01\x00\x00\x00"), orientation, 0, 0, 0)
+			return behindStart(dense(8000, 8000, false), segment(0xe1, exif))
+		}
+	}
+	return out
+}
+
+// wrappedOthers lists the files of other formats.
+func wrappedOthers() map[string]func() []byte {
+	return map[string]func() []byte{
+		"png: 10,000 animated frames": func() []byte { return animated(10_000) },
 		"png: an ICC profile of 4 GB": func() []byte {
 			return besideHeader(dot(), chunk("iCCP", append([]byte("x\x00\x00"), squeezed(1<<30)...)))
 		},
@@ -58,18 +80,6 @@ func wrapped() map[string]func() []byte {
 		},
 		"avif: a box of 8 EB": func() []byte { return []byte("\x00\x00\x00\x01ftypavif\x7f\xff\xff\xff\xff\xff\xff\xff") },
 	}
-	for _, process := range []byte{0xc3, 0xc5, 0xc6, 0xc7, 0xc9, 0xca, 0xcb, 0xcd, 0xce, 0xcf} {
-		out["jpeg: frame "+hex(process)] = func() []byte {
-			return bytes.Replace(progressive{w: 8000, h: 8000, components: 3, sampling: 0x11, scans: 9}.encode(), []byte{0xff, 0xc2}, []byte{0xff, process}, 1)
-		}
-	}
-	for _, orientation := range []byte{0, 6, 9} {
-		out["jpeg: 64 megapixels, orientation "+hex(orientation)] = func() []byte {
-			exif := append([]byte("Exif\x00\x00II*\x00\x08\x00\x00\x00\x01\x00\x12\x01\x03\x00\x01\x00\x00\x00"), orientation, 0, 0, 0)
-			return behindStart(dense(8000, 8000, false), segment(0xe1, exif))
-		}
-	}
-	return out
 }
 
 func hex(b byte) string { return string([]byte{"0123456789abcdef"[b>>4], "0123456789abcdef"[b&15]}) }
