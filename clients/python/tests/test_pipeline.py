@@ -114,7 +114,7 @@ def test_losses_beside_the_built_in_trainer(new_log: NewLog, crawl: Path, tmp_pa
     pairstream("produce", "--final", str(crawl / "shards"), KAFKA_BROKERS=config.brokers[0], NAMESPACE=config.namespace, LANES=str(LANES))
     env = environment(
         crawl, config, EPOCHS="4", AUGMENT_MIN_SCALE="1", AUGMENT_FLIP="0", AUGMENT_COLOR="0", AUGMENT_OPS="0", DROPOUT="0", LR=str(STEP), LR_MIN="0", LR_WARMUP_STEPS="0",
-        LR_TOTAL_STEPS=str(TOTAL), CHECKPOINT_DIR=str(tmp_path / "go"), CHECKPOINT_EVERY="0", TRAIN_EXIT_AT_END="true",
+        LR_TOTAL_STEPS=str(TOTAL), STEP_BATCHES="1", CHECKPOINT_DIR=str(tmp_path / "go"), CHECKPOINT_EVERY="0", TRAIN_EXIT_AT_END="true",
     )  # fmt: skip
     done = subprocess.run([str(BINARY), "up"], env=os.environ | env, capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
