@@ -26,7 +26,7 @@ TORCH_FLAGS = CGO_CXXFLAGS="-O3 -std=c++17 -I$(abspath $(TORCH))/include -I$(abs
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo experiments test test-race test-commands torture test-torch test-log test-kafka test-python test-compose test-helm helm-readme fuzz asan vulncheck bench bench-gpu bench-short lint lint-static fmt docs check-generated clean
+.PHONY: help setup build demo experiments test test-race test-commands torture test-torch test-log test-kafka test-python test-compose test-console test-helm helm-readme fuzz asan vulncheck bench bench-gpu bench-short lint lint-static fmt docs check-generated clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -102,6 +102,14 @@ test-compose: setup ## build the images, bring the compose stack up, kill contai
 	@trap '$(CURDIR)/deploy/test/prepare-images.sh stop' EXIT; trap 'exit 130' INT TERM; \
 	deploy/test/prepare-images.sh && cd deploy/test && go test -tags compose -count=1 -timeout 30m -v ./compose
 
+test-console: setup $(TOOLS)/axe/axe.min.js ## open every page of the console in a real headless Chromium; ARGS=-rewrite stores the screenshots anew
+	@deploy/setup.sh console
+	PAIRSTREAM_AXE=$(TOOLS)/axe/axe.min.js $(GO_TEST) -tags console -count=1 -timeout 5m -run 'TestBrowser' ./internal/console $(ARGS)
+
+$(TOOLS)/axe/axe.min.js:
+	@command -v npm >/dev/null || deploy/setup.sh npm
+	@mkdir -p $(@D) && cd $(@D) && npm pack --silent axe-core@4.14.1 >/dev/null && tar xzf axe-core-4.14.1.tgz --strip-components=1 package/axe.min.js package/LICENSE && touch axe.min.js
+
 test-helm: $(TOOLS)/helm $(TOOLS)/kubeconform ## lint and render the Helm chart, check every object; check alerts and dashboard
 	cd deploy/test && PATH="$(TOOLS):$$PATH" go test -count=1 ./chart ./rules ./gocache ./compose
 
@@ -140,7 +148,7 @@ bench-short: setup ## run every measurement once at a small size, for its result
 lint: setup $(TOOLS)/golangci-lint ## gofmt, go vet and the linters of .golangci.yml, with every build tag
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not formatted: $$out" >&2; exit 1; }
 	go vet ./...
-	go vet -tags kafka,compose,torture ./...
+	go vet -tags kafka,compose,torture,console ./...
 	$(TOOLS)/golangci-lint run ./...
 	go mod tidy -diff
 	cd deploy/test && go mod tidy -diff && go vet -tags compose ./... && $(TOOLS)/golangci-lint run ./...

@@ -5,6 +5,7 @@
 #   setup.sh            what pairstream builds against
 #   setup.sh peers      what `make bench` measures pairstream beside
 #   setup.sh kafka      what runs Apache Kafka for `make test-kafka`
+#   setup.sh console    the browser of `make test-console`; `setup.sh npm` its package manager, where there is none
 #   setup.sh python     what the tests of the Python clients need beside pip's packages
 set -eu
 
@@ -21,12 +22,20 @@ kafka)
 	packages="openjdk-17-jre-headless maven"
 	why="Apache Kafka runs on Java, and Maven resolves it"
 	;;
+console)
+	packages="chromium fonts-dejavu-core"
+	why="the console's pages are opened in a real browser"
+	;;
+npm)
+	packages="npm"
+	why="axe-core, which looks for what keeps people from using a page, comes from npm"
+	;;
 python)
 	packages="python3-venv python3-pip python3-torch"
 	why="the clients' packages go into a virtual environment, and checkpoints are converted with PyTorch"
 	;;
 *)
-	echo "setup: $1 is no set of packages; want nothing, peers, kafka or python" >&2
+	echo "setup: $1 is no set of packages; want nothing, peers, kafka, console, npm or python" >&2
 	exit 2
 	;;
 esac

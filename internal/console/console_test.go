@@ -20,7 +20,7 @@ import (
 
 // site is a console on a log of its own.
 type site struct {
-	t       *testing.T
+	t       testing.TB
 	log     *stream.Log
 	index   *index.Index
 	broker  *stream.Broker
@@ -28,7 +28,7 @@ type site struct {
 	run     *runlog.Run
 }
 
-func newLog(t *testing.T, dir string) (*stream.Broker, *stream.Log) {
+func newLog(t testing.TB, dir string) (*stream.Broker, *stream.Log) {
 	t.Helper()
 	broker, err := stream.StartBroker(stream.BrokerOptions{DataDir: dir})
 	if err != nil {
@@ -48,13 +48,13 @@ func newLog(t *testing.T, dir string) (*stream.Broker, *stream.Log) {
 }
 
 // open starts a console on what a run has left; change adapts its options.
-func open(t *testing.T, o runlog.Options, change func(*console.Options)) *site {
+func open(t testing.TB, o runlog.Options, change func(*console.Options)) *site {
 	t.Helper()
 	return openAt(t, "", o, change)
 }
 
 // openAt keeps the log in a folder, so that another broker can go on with it.
-func openAt(t *testing.T, dir string, o runlog.Options, change func(*console.Options)) *site {
+func openAt(t testing.TB, dir string, o runlog.Options, change func(*console.Options)) *site {
 	t.Helper()
 	s := &site{t: t}
 	s.broker, s.log = newLog(t, dir)
@@ -68,7 +68,7 @@ func openAt(t *testing.T, dir string, o runlog.Options, change func(*console.Opt
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.index, err = index.Open(t.Context(), s.log, index.Options{Dir: t.TempDir(), Pairs: 1_000_000, High: 0.8, Low: 0.5})
+	s.index, err = index.Open(t.Context(), s.log, index.Options{Dir: t.TempDir(), Pairs: 2_000_000, High: 0.8, Low: 0.5})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestPagesShowARun(t *testing.T) {
 	pair := s.run.Pairs[7]
 	for path, wants := range map[string][]string{
 		"/":                              {"Flow", pair.Caption[:4], "240 pairs"},
-		"/pairs/" + pair.ID.String():     {pair.Caption, "obj(v)", "Nearest texts", "mini-batch", "Equivalent images", "Epoch 2", "positive", "negative"},
+		"/pairs/" + pair.ID.String():     {pair.Caption, "obj(v)", "Nearest texts", "Mini-batch", "Equivalent images", "Epoch 2", "positive", "negative"},
 		"/groups":                        {`href="/groups/0/0"`, "240"},
 		"/groups/0/0":                    {"240 pairs", "8 clusters", "Nearest to the centroid", "circle", "median", "k1, nearest images"},
 		"/groups/0/0/batches/1/2":        {"24 pairs", "GRIT-VLP", "false negative", "As many pairs of the epoch at random"},

@@ -48,7 +48,7 @@ var functions = template.FuncMap{
 	"plural":  plural,
 	"add":     func(a, b any) int64 { return toInt(a) + toInt(b) },
 	"list":    func(items ...any) []any { return items },
-	"rate":    inspect.Rate,
+	"rate":    rate,
 	"number":  number,
 }
 
@@ -153,4 +153,12 @@ func plural(n any, one, many string) string {
 		return "1 " + one
 	}
 	return inspect.Count(toInt(n)) + " " + many
+}
+
+// rate writes pairs a second.
+func rate(perSecond float64) string {
+	if perSecond == 0 {
+		return "0"
+	}
+	return inspect.Rate(perSecond)
 }

@@ -31,7 +31,7 @@ CREATE TABLE pair (n INTEGER PRIMARY KEY, id BLOB, image BLOB, lane INTEGER, at 
 	off INTEGER, size INTEGER, sim INTEGER, caption TEXT, cut INTEGER, grp INTEGER, pos INTEGER, cluster INTEGER);
 CREATE UNIQUE INDEX pair_id ON pair (id);
 CREATE INDEX pair_place ON pair (grp, pos) WHERE grp IS NOT NULL;
-CREATE INDEX pair_cluster ON pair (grp, cluster) WHERE grp IS NOT NULL;
+CREATE INDEX pair_cluster ON pair (grp, cluster, pos) WHERE grp IS NOT NULL;
 CREATE VIRTUAL TABLE words USING fts5(caption, content='pair', content_rowid='n', detail='none', columnsize=0);
 CREATE TABLE grp (n INTEGER PRIMARY KEY, lane INTEGER, seq INTEGER, at INTEGER, count INTEGER, stats BLOB, UNIQUE (lane, seq));
 CREATE TABLE chunk (grp INTEGER, start INTEGER, at INTEGER, PRIMARY KEY (grp, start)) WITHOUT ROWID;

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -126,9 +125,16 @@ func (x *Index) Latest(ctx context.Context, count int) ([]*Pair, error) {
 	return x.pairs(ctx, "ORDER BY p.n DESC LIMIT ?", count)
 }
 
-// ClusterMates returns members of a cluster, from a place on that the caller draws.
+// ClusterMates returns members of a cluster: those from a place on, and then those before it.
 func (x *Index) ClusterMates(ctx context.Context, group int64, cluster int32, from int32, count int) ([]*Pair, error) {
-	return x.pairs(ctx, "WHERE p.grp = ? AND p.cluster = ? ORDER BY p.pos < ?, p.pos LIMIT ?", group, cluster, from, count)
+	const members = "WHERE p.grp = ? AND p.cluster = ? AND p.pos "
+	list, err := x.pairs(ctx, members+">= ? ORDER BY p.pos LIMIT ?", group, cluster, from, count)
+	if err == nil && len(list) < count && from > 0 {
+		var before []*Pair
+		before, err = x.pairs(ctx, members+"< ? ORDER BY p.pos LIMIT ?", group, cluster, from, count-len(list))
+		list = append(list, before...)
+	}
+	return list, err
 }
 
 // WithWords returns pairs whose captions have all words of a text, the latest first.
@@ -142,12 +148,6 @@ func (x *Index) WithWords(ctx context.Context, text string, count int) ([]*Pair,
 		words[i] = `"` + word + `"`
 	}
 	return x.pairs(ctx, "WHERE p.n IN (SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?) ORDER BY p.n DESC", strings.Join(words, " "), count)
-}
-
-// OfImage returns the pairs with an image.
-func (x *Index) OfImage(ctx context.Context, text string, image schemas.ImageID, count int) ([]*Pair, error) {
-	list, err := x.WithWords(ctx, text, count)
-	return slices.DeleteFunc(list, func(p *Pair) bool { return p.ImageID != image }), err
 }
 
 // Group is a group of which at least a part was read.

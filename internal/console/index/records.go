@@ -15,7 +15,7 @@ const (
 	captionBytes = 160 // of a caption that are kept; the log has the whole
 	reasonBytes  = 300
 	mostDead     = 100_000
-	mostReports  = 20_000
+	mostReports  = 10_000
 	simScale     = 1e6 // a similarity is kept as a whole number of millionths
 )
 
