@@ -41,7 +41,7 @@ func Catalogue() []TopicInfo {
 		{DeadLetters, false, nil, "all"},
 		{Control, false, nil, "stages, operators"},
 		{Sources, false, nil, "producers"},
-		{Judgements, false, []string{SchemaJudgement}, "console"},
+		{Judgements, false, []string{SchemaJudgement}, "operators"},
 	}
 }
 

@@ -14,6 +14,6 @@ for name in encoder indexer discriminator trainer pairstream; do
 	cp "$binaries/shared/$name" "$bin/$name"
 done
 
-for folder in data spool models checkpoints; do
+for folder in data spool models checkpoints console; do
 	mkdir -p "/volumes/$folder"
 done

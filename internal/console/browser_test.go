@@ -218,8 +218,11 @@ func TestBrowserEmptyLog(t *testing.T) {
 	}
 }
 
-// The pages are the same from run to run but for times, which are hidden.
-const hide = `document.querySelectorAll("time, .lag, .quiet time, .lead, .big, footer").forEach(e => { e.style.visibility = "hidden" })`
+// The pages are the same from run to run but for times, and for how long a stage has stood still. hide ends the events, so
+// that nothing comes back.
+const hide = `dispatchEvent(new Event("pagehide"));
+document.querySelectorAll("time, .quiet time, .lead, .big").forEach(e => { e.style.visibility = "hidden" });
+document.querySelectorAll(".lag, .why, .notice").forEach(e => { e.style.display = "none" })`
 
 const (
 	storedWidth = 240

@@ -74,6 +74,8 @@ func writers(by string) []string {
 		return append([]string{"-operator"}, stageUsers...)
 	case by == "producers":
 		return []string{"-producer", "-operator"}
+	case by == "operators":
+		return []string{"-operator"}
 	case strings.HasPrefix(by, "trainer"):
 		return []string{"-trainer"}
 	}
@@ -119,7 +121,10 @@ func TestPodsAreTheirUsers(t *testing.T) {
 	for _, p := range pods(objects) {
 		stage := p.labels["app.kubernetes.io/component"]
 		user, set := fullname, find(objects, "ConfigMap", fullname).text("data", "KAFKA_SASL_USER")
-		if p.serves() {
+		if p.console() {
+			user += "-operator"
+			set = find(objects, "ConfigMap", fullname+"-console").text("data", "KAFKA_SASL_USER")
+		} else if p.serves() {
 			user += "-" + stage
 			set = find(objects, "ConfigMap", user).text("data", "KAFKA_SASL_USER")
 			if acls := fmt.Sprint(find(objects, "KafkaUser", user).list("spec", "authorization", "acls")); !strings.Contains(acls, "name:prod.pairstream-"+stage+" patternType:literal type:group") {

@@ -39,6 +39,9 @@ func (p pod) torch() bool {
 	return len(command) == 1 && command[0] == "torchrun"
 }
 
+// console reports whether the Pod is the console's. It is no stage: it joins no group, and answers at one port.
+func (p pod) console() bool { return p.labels["app.kubernetes.io/component"] == "console" }
+
 // serves reports whether the Pod is one of a stage, and not a Job or a test.
 func (p pod) serves() bool { return p.of.kind() == "Deployment" || p.of.kind() == "StatefulSet" }
 
@@ -104,12 +107,16 @@ func checkContainer(t *testing.T, p pod, c object) {
 			}
 		}
 	}
+	port, path := "health", "/readyz"
+	if p.console() {
+		port, path = "console", "/healthz"
+	}
 	for _, probe := range []string{"startupProbe", "livenessProbe", "readinessProbe"} {
-		if p.serves() && !p.torch() && c.text(probe, "httpGet", "port") != "health" {
+		if p.serves() && !p.torch() && c.text(probe, "httpGet", "port") != port {
 			t.Errorf("%s: no %s", at, probe)
 		}
 	}
-	if ready := c.text("readinessProbe", "httpGet", "path"); p.serves() && !p.torch() && ready != "/readyz" {
+	if ready := c.text("readinessProbe", "httpGet", "path"); p.serves() && !p.torch() && ready != path {
 		t.Errorf("%s: readiness is asked at %q", at, ready)
 	}
 	image := c.text("image")

@@ -28,6 +28,7 @@ indexer: {livePort: 9100, gpus: 1}
 secretName: live-token
 discriminator: {gpus: 1}
 trainer: {gpus: 8, settings: {LR: 0.0001, MOMENTUM: true, LR_TOTAL_STEPS: 1000000}}
+console: {enabled: true, ingress: {enabled: true, className: nginx, host: console.example.org, tlsSecret: console-tls}}
 `,
 	"tls": `
 topicNamespace: exp2
@@ -48,6 +49,7 @@ lanes: 8
 topicNamespace: prod
 kafka: {brokers: []}
 strimzi: {enabled: true, storageClass: fast, retentionHours: 72, topicRetentionHours: {scored: 24, pairs: -1}}
+console: {enabled: true, userHeader: X-Forwarded-User}
 `,
 	"torch": `
 lanes: 4

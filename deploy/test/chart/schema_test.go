@@ -33,6 +33,7 @@ var types = map[string]reflect.Type{
 	"statefulset-apps-v1":                 reflect.TypeFor[appsv1.StatefulSet](),
 	"job-batch-v1":                        reflect.TypeFor[batchv1.Job](),
 	"networkpolicy-networking-v1":         reflect.TypeFor[networkingv1.NetworkPolicy](),
+	"ingress-networking-v1":               reflect.TypeFor[networkingv1.Ingress](),
 	"poddisruptionbudget-policy-v1":       reflect.TypeFor[policyv1.PodDisruptionBudget](),
 	"servicemonitor-monitoring-v1":        reflect.TypeFor[monitoringv1.ServiceMonitor](),
 	"prometheusrule-monitoring-v1":        reflect.TypeFor[monitoringv1.PrometheusRule](),

@@ -29,6 +29,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"no password":        {"kafka: {sasl: {mechanism: PLAIN, user: bob}}", []string{"kafka.sasl.secret"}},
 		"CA without TLS":     {"kafka: {tls: {caSecret: ca}}", []string{"no effect without kafka.tls.enabled"}},
 		"live search open":   {"indexer: {livePort: 9100}", []string{"LIVE_TOKEN", "secretName"}},
+		"console open":       {"console: {enabled: true}", []string{"CONSOLE_TOKEN", "console.userHeader"}},
 		"ranks":              {"trainer: {replicas: 2}", []string{"trainer.replicas is 2: want 1", "do not share gradients"}},
 		"ranks of torch":     {"trainer: {kind: torch, replicas: 2}", []string{"trainer.replicas is 2 with kind torch", "trainer.volume"}},
 		"kind":               {"trainer: {kind: jax}", []string{"/trainer/kind", "'go', 'torch'"}},

@@ -158,4 +158,5 @@ progress: {partitions: 1, writers: [trainer]}
 dead-letters: {partitions: 1, writers: [encoder, indexer, grouper, discriminator, trainer, operator]}
 control: {partitions: 1, writers: [encoder, indexer, grouper, discriminator, trainer, operator]}
 sources: {partitions: 1, writers: [producer, operator]}
+judgements: {partitions: 1, writers: [operator]}
 {{- end -}}
