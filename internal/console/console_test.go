@@ -26,6 +26,7 @@ type site struct {
 	broker  *stream.Broker
 	address string
 	run     *runlog.Run
+	options console.Options
 }
 
 func newLog(t testing.TB, dir string) (*stream.Broker, *stream.Log) {
@@ -80,6 +81,7 @@ func openAt(t testing.TB, dir string, o runlog.Options, change func(*console.Opt
 	if change != nil {
 		change(&options)
 	}
+	s.options = options
 	listener, err := console.Listen(options.Settings)
 	if err != nil {
 		t.Fatal(err)
@@ -381,5 +383,24 @@ func TestPagesWithoutKafka(t *testing.T) {
 	}
 	if code, _, _ := s.ask(http.MethodGet, "/groups/0/0/batches/1/2", nil, nil); code != http.StatusServiceUnavailable {
 		t.Errorf("a mini-batch without Kafka: %d", code)
+	}
+}
+
+func TestReportNeedsNothingElse(t *testing.T) {
+	s := open(t, small, nil)
+	var b strings.Builder
+	if err := console.Report(t.Context(), &b, s.options); err != nil {
+		t.Fatal(err)
+	}
+	page := b.String()
+	for _, want := range []string{"<strong>240</strong><span>pairs</span>", "<strong>30</strong><span>mini-batches</span>", "Contrastive loss (ITC)", "<svg", "data:image/jpeg;base64,", "Equivalent images", "random", "grit", "7</strong><span>dead letters"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the report does not have %q", want)
+		}
+	}
+	for _, bad := range []string{"<script", `src="/`, `href="`, `src="http`, "url("} {
+		if strings.Contains(page, bad) {
+			t.Errorf("the report has %q", bad)
+		}
 	}
 }

@@ -80,14 +80,21 @@ func (s *Server) reportFacts(ctx context.Context, r *report) error {
 		return err
 	}
 	fact := func(name, value string) { r.Facts = append(r.Facts, [2]string{name, value}) }
-	fact("pairs", inspect.Count(recordsOf(status, schemas.Pairs)))
-	fact("lanes", inspect.Count(int64(len(status.Lanes))))
-	for _, t := range []struct {
-		name  string
-		topic schemas.Topic
-	}{{"embeddings", schemas.Embeddings}, {"mini-batches", schemas.Batches}, {"training steps", schemas.Features}} {
-		fact(t.name, inspect.Count(recordsOf(status, t.topic)))
+	pairs := recordsOf(status, schemas.Pairs)
+	for _, lane := range status.Lanes {
+		if lane.State != inspect.StateOpen { // the seal at the end of a lane is no pair
+			pairs--
+		}
 	}
+	totals, err := s.o.Index.Totals(ctx)
+	if err != nil {
+		return err
+	}
+	fact("pairs", inspect.Count(pairs))
+	fact("lanes", inspect.Count(int64(len(status.Lanes))))
+	fact("encoded pairs", inspect.Count(totals.Pairs))
+	fact("mini-batches", inspect.Count(totals.Batches))
+	fact("training steps", inspect.Count(recordsOf(status, schemas.Features)))
 	if r.Dead, err = s.o.Index.DeadCounts(ctx); err != nil {
 		return err
 	}
