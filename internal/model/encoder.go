@@ -36,14 +36,14 @@ type towers struct {
 const DefaultBatchSize = 32
 
 // newEncoder makes an encoder. It finds the dimension by running both towers once.
-func newEncoder(ctx context.Context, w *torch.Worker, t towers, size imaging.Preprocess, fingerprint string, batch int) (*Encoder, error) {
+func newEncoder(ctx context.Context, w *torch.Worker, t towers, size imaging.Preprocess, name string, batch int) (*Encoder, error) {
 	if batch == 0 {
 		batch = DefaultBatchSize
 	}
 	if batch < 1 {
 		return nil, fmt.Errorf("making an encoder: a batch of %d, want at least 1", batch)
 	}
-	e := &Encoder{worker: w, towers: t, batch: batch, size: size, fingerprint: fingerprint}
+	e := &Encoder{worker: w, towers: t, batch: batch, size: size, fingerprint: name}
 	var dims [2]int
 	for i, tower := range []func(*torch.Scope) *torch.Tensor{
 		func(s *torch.Scope) *torch.Tensor {
@@ -80,7 +80,8 @@ func (e *Encoder) ImageSize() int { return e.size.Size }
 // Preprocessing returns what makes the pixels for EncodeImages.
 func (e *Encoder) Preprocessing() imaging.Preprocess { return e.size }
 
-// Fingerprint returns an identifier of the weights. Embeddings of different fingerprints cannot be compared.
+// Fingerprint returns an identifier of what shapes the vectors: weights, sizes of the inputs and tokens.
+// Embeddings of different fingerprints cannot be compared.
 func (e *Encoder) Fingerprint() string { return e.fingerprint }
 
 // Free frees the weights.
@@ -208,7 +209,7 @@ func NewCLIPEncoder(ctx context.Context, m *CLIP, words *token.CLIP, batch int) 
 	if words.Size() > m.Config.VocabSize {
 		return nil, fmt.Errorf("making an encoder: %d tokens in the merges, want at most vocab_size, %d", words.Size(), m.Config.VocabSize)
 	}
-	name, err := fingerprint(ctx, m.worker, m.params, fmt.Sprintf("CLIP %+v", m.Config))
+	name, err := fingerprint(ctx, m.worker, m.params, fmt.Sprintf("CLIP %+v", m.Config), words.Digest())
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,11 @@ type ScriptOptions struct {
 // encode_text (int64 [n, length]). Both return [n, dim]. The archive is a program: load only one that you trust. The
 // archive decides whether its rows are independent (invariant 4 of the package).
 func NewScriptEncoder(ctx context.Context, w *torch.Worker, path string, o ScriptOptions) (*Encoder, error) {
-	fingerprint, err := fileFingerprint(path)
+	archive, err := fileFingerprint(path)
+	if err != nil {
+		return nil, err
+	}
+	name, err := fingerprint(ctx, w, nil, archive, fmt.Sprintf("%d pixels, %d tokens", o.ImageSize, o.TextTokens), o.Words.Digest())
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +51,7 @@ func NewScriptEncoder(ctx context.Context, w *torch.Worker, path string, o Scrip
 		free:   script.Free,
 	}
 	size := imaging.Preprocess{Size: o.ImageSize, Mode: imaging.CenterCrop}
-	e, err := newEncoder(ctx, w, t, size, fingerprint, o.BatchSize)
+	e, err := newEncoder(ctx, w, t, size, name, o.BatchSize)
 	if err != nil {
 		script.Free()
 		return nil, fmt.Errorf("loading %s: %w", path, err)

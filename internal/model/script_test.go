@@ -2,9 +2,12 @@ package model_test
 
 import (
 	"archive/zip"
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/token"
 )
 
 // towersCode is the program of a TorchScript module without weights. An image's vector is the mean of its rows of the red
@@ -84,6 +88,53 @@ func TestScriptEncoder(t *testing.T) {
 		t.Errorf("%d values for images of %d", e.Dim(), e.ImageSize())
 	}
 	checkRows(t, e, 7)
+}
+
+// TestScriptFingerprint names everything that shapes a program's vectors: its bytes and its inputs.
+func TestScriptFingerprint(t *testing.T) {
+	path := writeScript(t, fmt.Sprintf(towersCode, 6))
+	w := worker(t)
+	name := func(o model.ScriptOptions) string {
+		e, err := model.NewScriptEncoder(t.Context(), w, path, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Free()
+		return e.Fingerprint()
+	}
+	words := clipWords(t)
+	fewer, err := token.NewCLIP(gzipped(t, "comment\na b</w>\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := model.ScriptOptions{ImageSize: 6, TextTokens: 8, Words: words, BatchSize: 3}
+	longer, other, larger := base, base, base
+	longer.TextTokens, other.Words, larger.BatchSize = 9, fewer, 4
+	want := name(base)
+	if got := name(larger); got != want {
+		t.Errorf("the batch size changes the fingerprint from %s to %s", want, got)
+	}
+	for what, got := range map[string]string{
+		"longer texts": name(longer), "other merges": name(other),
+	} {
+		if got == want {
+			t.Errorf("%s: the fingerprint is %s as before", what, got)
+		}
+	}
+}
+
+// gzipped packs a text.
+func gzipped(t *testing.T, text string) io.Reader {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return &b
 }
 
 // matchCode is the program of a matcher without weights: the red of an image's first pixel, plus the first id over 100.

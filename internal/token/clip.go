@@ -3,6 +3,8 @@ package token
 import (
 	"bufio"
 	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +27,7 @@ type CLIP struct {
 	inner  [256]int32 // id of a byte inside a word
 	last   [256]int32 // id of a byte that ends a word
 	merges map[[2]int32]merge
+	digest [sha256.Size]byte
 }
 
 // merge is what two neighbouring symbols become; the smallest rank goes first.
@@ -40,6 +43,7 @@ func NewCLIP(gzipped io.Reader) (*CLIP, error) {
 	}
 	c := &CLIP{merges: make(map[[2]int32]merge, clipMerges)}
 	ids := c.byteSymbols()
+	h := sha256.New()
 	lines := bufio.NewScanner(raw)
 	lines.Scan() // the comment
 	for len(c.merges) < clipMerges && lines.Scan() {
@@ -56,6 +60,7 @@ func NewCLIP(gzipped io.Reader) (*CLIP, error) {
 		id := 512 + rank
 		ids[left+right] = id
 		c.merges[[2]int32{a, b}] = merge{rank, id}
+		fmt.Fprintln(h, lines.Text())
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("reading CLIP merges: %w", err)
@@ -63,6 +68,7 @@ func NewCLIP(gzipped io.Reader) (*CLIP, error) {
 	if len(c.merges) == 0 {
 		return nil, errors.New("reading CLIP merges: the file holds none")
 	}
+	h.Sum(c.digest[:0])
 	c.StartID = 512 + int32(len(c.merges))
 	c.EndID = c.StartID + 1
 	return c, nil
@@ -93,6 +99,9 @@ func (c *CLIP) byteSymbols() map[string]int32 {
 	}
 	return ids
 }
+
+// Digest returns an identifier of the merges.
+func (c *CLIP) Digest() string { return hex.EncodeToString(c.digest[:]) }
 
 // Size returns the number of ids.
 func (c *CLIP) Size() int { return int(c.EndID) + 1 }
