@@ -26,7 +26,7 @@ TORCH_FLAGS = CGO_CXXFLAGS="-O3 -std=c++17 -I$(abspath $(TORCH))/include -I$(abs
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo experiments test test-race test-commands torture test-torch test-log test-kafka test-python test-compose test-console test-helm helm-readme fuzz asan vulncheck bench bench-gpu bench-short lint lint-static fmt docs check-generated clean
+.PHONY: help setup build demo experiments test test-race test-commands torture test-torch test-log test-operator test-kafka test-python test-compose test-console test-helm helm-readme fuzz asan vulncheck bench bench-gpu bench-short lint lint-static fmt docs check-generated clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,11 @@ test-torch: setup ## run the tests of what computes with tensors on another libt
 test-log: setup ## run the log's scenarios on the embedded broker and print what they survived; SOAK=1 for many more faults
 	@mkdir -p $(BIN) && rm -f $(FIGURES)
 	PAIRSTREAM_FIGURES=$(FIGURES) $(GO_TEST) -p 1 -count=1 -timeout 120m -run 'TestSuite|TestCrash|TestTwoOwners|TestBrokerKilled|TestEveryStageKilled|TestProducerKilled|TestTrainerOnAFullDisk' ./internal/stream ./services/pairstream
+	@cat $(FIGURES)
+
+test-operator: setup ## play 200 random sequences of operators' actions on the embedded broker; SOAK=1 for an hour
+	@mkdir -p $(BIN) && rm -f $(FIGURES)
+	PAIRSTREAM_FIGURES=$(FIGURES) $(GO_TEST) -count=1 -timeout 70m -run 'TestOperator$$' ./services/pairstream
 	@cat $(FIGURES)
 
 test-kafka: setup ## run the same scenarios on a real cluster: Apache Kafka, three brokers, on Java 17 and Maven; SOAK=1 for longer

@@ -73,9 +73,15 @@ type last struct {
 }
 
 // lastRecord reads where a stage stopped. It takes the last record of a lane that carries a seq and a mark
-// (invariants 4 and 6). Usually that is the very last one.
+// (invariants 4 and 6), and that no operator has declared foreign. Usually that is the very last one.
 func (l *Log) lastRecord(ctx context.Context, topic schemas.Topic, lane int) (last, error) {
-	rec, found, err := l.LastWhere(ctx, topic, lane, isSequenced)
+	skips, err := l.skipsOf(ctx, topic, lane)
+	if err != nil {
+		return last{}, err
+	}
+	rec, found, err := l.LastWhere(ctx, topic, lane, func(rec *Record) bool {
+		return isSequenced(rec) && !declaredForeign(skips, rec.Offset)
+	})
 	if err != nil {
 		return last{}, err
 	}

@@ -90,7 +90,7 @@ func TestFollow(t *testing.T) {
 		"may pass":    {Transient(errors.New("a bucket")), []string{"a", "bad", "c"}, "", 0},
 		"damage":      {Damaged(errors.New("a page is torn out")), []string{"a", "bad", "c"}, "lane 0 parked: lane is damaged: a page", 0},
 		"not known":   {errors.New("something broke"), []string{"a", "bad", "c"}, "lane 0 parked: something broke", 0},
-		"newer major": {schemas.ErrUnknownSchema, []string{"a", "bad", "c"}, "lane 0 parked: lane is damaged: scored, lane 0, seq 1 is of a newer", 0},
+		"newer major": {schemas.ErrUnknownSchema, []string{"a", "bad", "c"}, "lane 0 parked: lane is damaged: scored, lane 0, offset 1, seq 1 is of a newer", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, reg := openMeasured(t, testConfig(b.Addr(), strings.ReplaceAll(name, " ", "-"), 2))

@@ -34,7 +34,7 @@ func (ln *lane) keep(ctx context.Context) error {
 	ln.keepNext = time.Now().Add(ln.log.keepEvery)
 	for _, t := range ln.spec.Outputs {
 		final, ok := ln.out.pub.lastAcked(t)
-		if !ok || final.number == ln.kept[t] {
+		if number, noted := ln.kept[t]; !ok || noted && number == final.number {
 			continue
 		}
 		rec := Record{headers: final.headers}

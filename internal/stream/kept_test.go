@@ -9,6 +9,25 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
+// TestOneRecordIsKept lets retention remove the only record that a stage has written. The stage goes on behind it.
+func TestOneRecordIsKept(t *testing.T) {
+	l := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 1))
+	put(t, l, pair(0, "a"))
+	r := start(l, batcherSpec())
+	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 0}, 0)
+	r.stop(t)
+	deleteRecords(t, l, schemas.Embeddings, 1)
+	put(t, l, pair(0, "b"))
+	spec := batcherSpec()
+	spec.Counters = new(Counters)
+	r = start(l, spec)
+	await(t, "the stage goes on", func() bool { return spec.Counters.Out.Load() > 0 || len(spec.Counters.States()) > 0 })
+	r.stop(t)
+	if seq, err := l.LastSeq(t.Context(), schemas.Embeddings, 0); err != nil || seq != 1 {
+		t.Errorf("the last seq is %d, error %v, states %q, want 1", seq, err, spec.Counters.States())
+	}
+}
+
 // TestQuietLaneOutlivesRetention lets retention remove all that a quiet lane has written, and what it was made of.
 // The stage goes on where it has stopped. It notes its place when it is stopped in order, and now and then before.
 func TestQuietLaneOutlivesRetention(t *testing.T) {

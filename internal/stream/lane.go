@@ -53,6 +53,7 @@ func (ln *lane) open(ctx context.Context, budget int64) error {
 	}
 	share := budget / int64(len(ln.spec.Inputs)+1)
 	ln.kept, ln.keepNext = make(map[schemas.Topic]int64), time.Now().Add(ln.log.keepEvery)
+	ln.pending.next = time.Now().Add(commitEvery) // a lane that has just been taken up has not shown that it works
 	ln.out = newOutput(ln, mark, published, share)
 	ln.readers = make(map[schemas.Topic]*Reader, len(ln.spec.Inputs))
 	for _, t := range ln.spec.Inputs {
@@ -239,10 +240,19 @@ func (ln *lane) advance(rec *Record) {
 
 // wait waits for a record, and commits meanwhile. After a while it says what it waits for.
 func (ln *lane) wait(reading context.Context, r *Reader) (rec Record, err error) {
+	long, checked := time.Now().Add(ln.log.saidAfter), false
 	err = ln.spell.wait(reading, func(tick context.Context) error {
 		rec, err = r.Next(tick)
 		return err
-	}, ln.maybeCommit, func() (string, bool) { return ln.wants(r) })
+	}, func() error {
+		if !checked && time.Now().After(long) { // perhaps the topic was made anew, and the record lies before
+			checked = true
+			if err := ln.log.checkSeqs(reading, r.f.topic, ln.id, r.pos, r.skips); err != nil {
+				return err
+			}
+		}
+		return ln.maybeCommit()
+	}, func() (string, bool) { return ln.wants(r) })
 	return rec, err
 }
 

@@ -44,7 +44,7 @@ func newer(rec *Record, err error) bool {
 
 // newerVersion is the fault of a lane whose next record is for a newer program.
 func newerVersion(rec *Record, err error) error {
-	return Damaged(fmt.Errorf("%s, lane %d, seq %d is of a newer version: it waits for a newer program: %w", rec.Topic, rec.Lane, rec.Seq, err))
+	return Damaged(fmt.Errorf("%s, lane %d, offset %d, seq %d is of a newer version: it waits for a newer program: %w", rec.Topic, rec.Lane, rec.Offset, rec.Seq, err))
 }
 
 // roster knows which lanes of a stage are parked or wait. It says so in the log, in metrics, in the metadata of
@@ -180,6 +180,7 @@ func (s *spell) say(what string, held bool) {
 	if held { // someone else does not do their part
 		level = slog.LevelWarn
 	}
+	r.unpark(s.lane) // a lane that waits is in service; what it says next must stay
 	r.log.logger.Log(context.Background(), level, "a lane waits", keyStage, r.stage, keyLane, s.lane, keyWhat, what)
 	r.say(s.lane, "waits for "+what)
 }

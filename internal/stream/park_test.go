@@ -146,7 +146,7 @@ func TestNewerRecordWaits(t *testing.T) {
 		_, err := schemas.Unmarshal(rec.Schema, rec.Value)
 		return Poison(err)
 	})
-	if got := parked(t, l, old); !strings.Contains(got, "embeddings, lane 0, seq 1 is of a newer version") {
+	if got := parked(t, l, old); !strings.Contains(got, "embeddings, lane 0, offset 1, seq 1 is of a newer version") {
 		t.Errorf("got %q", got)
 	}
 	for d, err := range l.DeadLetters(t.Context()) {

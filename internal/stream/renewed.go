@@ -18,15 +18,15 @@ func (l *Log) stamps(t schemas.Topic) bool {
 }
 
 // checkSame refuses a position in a topic that was deleted and created again, and is longer by now than it was. The
-// first records of such a topic would never be read, in silence. Topics with seqs need no such check, because their seqs
-// tell as much.
+// first records of such a topic would never be read, in silence. Topics with seqs tell as much by their
+// seqs.
 //
 // The topic's id tells, or where it is not known the brokers' clocks: what a stage has written is not older than its
 // inputs. So checkSame looks at the record before the position. If it is newer than the stage's last output, it is
 // another record than the stage has read.
 func (l *Log) checkSame(ctx context.Context, stage string, topic schemas.Topic, lane int, from Position, wrote Record, skips []Skip) error {
 	if Sequenced(topic) {
-		return nil
+		return l.checkSeqs(ctx, topic, lane, from, skips)
 	}
 	id, was, err := l.topicIDs(ctx, stage, topic, lane)
 	if err != nil {
@@ -68,4 +68,25 @@ func (l *Log) checkSame(ctx context.Context, stage string, topic schemas.Topic, 
 	}
 	return Damaged(fmt.Errorf("topic %s, lane %d, offset %d: %s Use another NAMESPACE, or go on behind it with `pairstream lanes skip --topic %s --record %d`",
 		l.name(topic), lane, before.Offset, why+".", topic, before.Offset))
+}
+
+// checkSeqs refuses a position in a topic with seqs that was made anew. The record before the position then has the seq
+// that comes next, or a higher one. The lane would wait for a record that it has passed.
+func (l *Log) checkSeqs(ctx context.Context, topic schemas.Topic, lane int, from Position, skips []Skip) error {
+	if from.Offset == 0 || !Sequenced(topic) {
+		return nil
+	}
+	b, err := l.Bounds(ctx, topic, lane)
+	if err != nil || from.Offset <= b.Start || from.Offset > b.End {
+		return err // reading tells later what is gone, or not there yet
+	}
+	f := &fetcher{log: l, topic: topic, lane: lane, budget: maxFetchBytes}
+	before, found, err := l.lastIn(ctx, f, from.Offset-1, from.Offset, func(rec *Record) bool {
+		return isSequenced(rec) && !declaredForeign(skips, rec.Offset)
+	})
+	if err != nil || !found || before.Seq < from.Seq {
+		return err
+	}
+	return Damaged(fmt.Errorf("topic %s, lane %d: seq %d lies at offset %d, but is due at offset %d or later: was the topic made anew? Use another NAMESPACE",
+		l.name(topic), lane, before.Seq, before.Offset, from.Offset))
 }

@@ -95,15 +95,17 @@ func (r *Reader) ask(ctx context.Context) error {
 }
 
 // dropped reports whether the record at an offset was declared foreign.
-func (r *Reader) dropped(offset int64) bool {
-	return slices.ContainsFunc(r.skips, func(s Skip) bool {
+func (r *Reader) dropped(offset int64) bool { return declaredForeign(r.skips, offset) }
+
+func declaredForeign(skips []Skip, offset int64) bool {
+	return slices.ContainsFunc(skips, func(s Skip) bool {
 		return s.To.Seq == s.From.Seq && s.From.Offset <= offset && offset < s.To.Offset
 	})
 }
 
 // FindDamage reads a lane from a position and returns the first fault, with a proposal for going on. It returns the
-// zero Skip when there is none. A record whose seq is too high is foreign when the expected record comes behind it.
-// Otherwise records are lost.
+// zero Skip when there is none. A record whose seq is too high is foreign when it has no mark, or when the expected
+// record comes behind it. Otherwise records are lost.
 func (l *Log) FindDamage(ctx context.Context, topic schemas.Topic, lane int, from Position) (Skip, error) {
 	b, err := l.Bounds(ctx, topic, lane)
 	if err != nil {
@@ -138,6 +140,11 @@ func (l *Log) proposal(ctx context.Context, gap *GapError, end int64) (Skip, err
 	s := Skip{Topic: gap.Topic, Lane: gap.Lane, Found: gap.Error()}
 	s.From = Position{Offset: gap.Offset, Seq: gap.Expected}
 	s.To = Position{Offset: gap.Offset + 1, Seq: gap.Expected}
+	f := &fetcher{log: l, topic: gap.Topic, lane: gap.Lane, budget: maxFetchBytes}
+	_, ours, err := l.lastIn(ctx, f, gap.Offset, gap.Offset+1, isSequenced)
+	if err != nil || !ours { // no stage wrote it, and nothing need be lost
+		return s, err
+	}
 	behind, err := l.seqBehind(ctx, gap.Topic, gap.Lane, gap.Offset, end, gap.Expected)
 	if err == nil && !behind {
 		s.To = Position{Offset: gap.Offset, Seq: gap.Found}

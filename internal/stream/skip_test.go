@@ -104,6 +104,32 @@ func TestSkip(t *testing.T) {
 	}
 }
 
+// TestForeignRecordAtTheEnd puts a record with a seq that is too high behind the last record. When it has no mark, no
+// stage wrote it, and it is foreign although nothing comes behind it. Once it was declared foreign, its stage does not
+// take it for its own last record either.
+func TestForeignRecordAtTheEnd(t *testing.T) {
+	l := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 1))
+	put(t, l, numbered(schemas.Embeddings, 0, 0, "value 0"), numbered(schemas.Embeddings, 0, 1, "value 1"))
+	foreign := numbered(schemas.Embeddings, 0, 7, "foreign")
+	foreign.headers = foreign.headers[:2]
+	put(t, l, foreign)
+	got, err := l.FindDamage(t.Context(), schemas.Embeddings, 0, Position{})
+	if err != nil || got.From != (Position{2, 2}) || got.To != (Position{3, 2}) {
+		t.Errorf("proposes %+v, error %v, want to pass over one record", got, err)
+	}
+	put(t, l, numbered(schemas.Embeddings, 0, 9, "foreign, with a mark"))
+	if last, err := l.LastSeq(t.Context(), schemas.Embeddings, 0); err != nil || last != 9 {
+		t.Errorf("the last seq is %d, error %v, want 9", last, err)
+	}
+	err = l.Skip(t.Context(), Skip{Topic: schemas.Embeddings, From: Position{3, 2}, To: Position{4, 2}, Reason: "not ours"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last, err := l.LastSeq(t.Context(), schemas.Embeddings, 0); err != nil || last != 1 {
+		t.Errorf("the last seq is %d, error %v, want 1", last, err)
+	}
+}
+
 func TestSkipRefuses(t *testing.T) {
 	l := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 2))
 	good := Skip{Topic: schemas.Groups, Lane: 1, From: Position{3, 3}, To: Position{4, 9}, Reason: "r"}
@@ -122,5 +148,34 @@ func TestSkipRefuses(t *testing.T) {
 	}
 	if err := l.Skip(t.Context(), good); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSkipAtItsPlace begins to read where a skip begins, as a stage does that has processed all before.
+func TestSkipAtItsPlace(t *testing.T) {
+	l := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 1))
+	for _, seq := range []int64{0, 1, 5, 6} {
+		put(t, l, numbered(schemas.Embeddings, 0, seq, fmt.Sprint("value ", seq)))
+	}
+	s, err := l.FindDamage(t.Context(), schemas.Embeddings, 0, Position{2, 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Reason = "a disk was lost"
+	if err := l.Skip(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	reader := l.OpenReader(schemas.Embeddings, 0, Position{2, 2}, ReaderOptions{})
+	defer reader.Close()
+	for _, want := range []string{"value 5", "value 6"} {
+		if rec, err := reader.Next(t.Context()); err != nil || string(rec.Value) != want {
+			t.Fatalf("read %q, error %v, want %q", rec.Value, err, want)
+		}
+	}
+	for rec, err := range l.Records(t.Context(), schemas.Embeddings, 0, Position{2, 2}, -1) {
+		if err != nil || string(rec.Value) != "value 5" {
+			t.Errorf("read %q, error %v, want value 5", rec.Value, err)
+		}
+		break
 	}
 }

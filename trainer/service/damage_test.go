@@ -189,7 +189,7 @@ func TestNewerBatchWaits(t *testing.T) {
 	putRecords(t, log, 1, map[int64]schemas.Record{1: fromTheFuture{testBatch(1, 1)}})
 	putLane(t, log, 1, 2, 3, 4)
 	l := inBackground(t, log, d, t.TempDir(), life{order: Arrival, dieAt: -1})
-	awaitState(t, log, []string{"4", "1", "4"}, []string{"", "parked: lane is damaged: scored, lane 1, seq 1 is of a newer version", ""})
+	awaitState(t, log, []string{"4", "1", "4"}, []string{"", "parked: lane is damaged: scored, lane 1, offset 1, seq 1 is of a newer version", ""})
 	for letter, err := range log.DeadLetters(t.Context()) {
 		t.Errorf("dead letter %+v (%v)", letter, err)
 	}

@@ -1,0 +1,133 @@
+package kafkatest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+const operateTimeout = 10_000 // milliseconds
+
+// with calls do with a client, and closes it.
+func with(brokers []string, do func(*kgo.Client) error, opts ...kgo.Opt) error {
+	client, err := kgo.NewClient(append(opts, kgo.SeedBrokers(brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	defer client.Close()
+	return do(client)
+}
+
+// DeleteTopic deletes a topic.
+func DeleteTopic(ctx context.Context, brokers []string, topic string) error {
+	t := kmsg.NewDeleteTopicsRequestTopic()
+	t.Topic = &topic
+	req := kmsg.NewPtrDeleteTopicsRequest()
+	req.TimeoutMillis, req.TopicNames, req.Topics = operateTimeout, []string{topic}, append(req.Topics, t)
+	return with(brokers, func(client *kgo.Client) error {
+		resp, err := req.RequestWith(ctx, client)
+		if err != nil {
+			return err
+		}
+		return kerr.ErrorForCode(resp.Topics[0].ErrorCode)
+	})
+}
+
+// GrowTopic gives a topic more partitions. One that has as many stays as it is.
+func GrowTopic(ctx context.Context, brokers []string, topic string, partitions int) error {
+	t := kmsg.NewCreatePartitionsRequestTopic()
+	t.Topic, t.Count = topic, int32(partitions)
+	req := kmsg.NewPtrCreatePartitionsRequest()
+	req.TimeoutMillis, req.Topics = operateTimeout, append(req.Topics, t)
+	return with(brokers, func(client *kgo.Client) error {
+		resp, err := req.RequestWith(ctx, client)
+		if err == nil {
+			err = kerr.ErrorForCode(resp.Topics[0].ErrorCode)
+		}
+		if errors.Is(err, kerr.InvalidPartitions) {
+			return nil
+		}
+		return err
+	})
+}
+
+// Message is a record as it lies in a partition.
+type Message struct {
+	Topic     string
+	Partition int
+	Offset    int64
+	Value     []byte
+	Headers   []MessageHeader
+}
+
+// MessageHeader is one header of a message.
+type MessageHeader struct {
+	Key   string
+	Value []byte
+}
+
+// WriteMessage writes a message with its headers, and waits for the ack.
+func WriteMessage(ctx context.Context, brokers []string, m Message) error {
+	rec := &kgo.Record{Topic: m.Topic, Partition: int32(m.Partition), Value: m.Value}
+	for _, h := range m.Headers {
+		rec.Headers = append(rec.Headers, kgo.RecordHeader{Key: h.Key, Value: h.Value})
+	}
+	return with(brokers, func(client *kgo.Client) error { return client.ProduceSync(ctx, rec).FirstErr() })
+}
+
+// Span is a part of a partition: the offsets from From up to but not including End.
+type Span struct {
+	Topic     string
+	Partition int
+	From, End int64
+}
+
+// ReadSpans calls each with every message of some spans, in the order of each partition. It waits until it has them all.
+func ReadSpans(ctx context.Context, brokers []string, spans []Span, each func(Message)) error {
+	type place struct {
+		topic     string
+		partition int32
+	}
+	from, left := make(map[string]map[int32]kgo.Offset), make(map[place]int64)
+	for _, s := range spans {
+		if s.From >= s.End {
+			continue
+		}
+		if from[s.Topic] == nil {
+			from[s.Topic] = make(map[int32]kgo.Offset)
+		}
+		from[s.Topic][int32(s.Partition)] = kgo.NewOffset().At(s.From)
+		left[place{s.Topic, int32(s.Partition)}] = s.End
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	return with(brokers, func(client *kgo.Client) error {
+		for len(left) > 0 {
+			fetches := client.PollFetches(ctx)
+			if err := fetches.Err(); err != nil {
+				return fmt.Errorf("reading %d partitions: %w", len(left), err)
+			}
+			fetches.EachRecord(func(r *kgo.Record) {
+				at := place{r.Topic, r.Partition}
+				end, ok := left[at]
+				if !ok || r.Offset >= end {
+					return
+				}
+				m := Message{Topic: r.Topic, Partition: int(r.Partition), Offset: r.Offset, Value: r.Value}
+				for _, h := range r.Headers {
+					m.Headers = append(m.Headers, MessageHeader{h.Key, h.Value})
+				}
+				if each(m); r.Offset == end-1 {
+					delete(left, at)
+				}
+			})
+		}
+		return nil
+	}, kgo.ConsumePartitions(from), kgo.FetchMaxWait(50*time.Millisecond))
+}

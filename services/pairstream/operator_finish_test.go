@@ -1,0 +1,245 @@
+//go:build cgo
+
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// quiet is how long nothing may happen in a namespace before every lane has to have said why.
+const quiet = 6 * time.Second
+
+// finish ends the crawl of a namespace, lets everything be trained on, and checks the books. Where a process ends or a
+// lane is parked, finish does what the message says. It restarts everything where a topic was made anew: a stage that
+// neither reads nor writes does not notice.
+func (w *world) finish(s *space) {
+	for _, stage := range stageNames {
+		if s != w.here || s.doomed != "" || len(w.members[stage]) != 1 || w.members[stage][0].ended() {
+			w.stop(stage, false)
+		}
+	}
+	w.turnTo(s)
+	if out, err := w.command("seal", "--final"); err != nil && !s.final {
+		if s.doomed == "" {
+			w.fatalf("pairstream seal --final: %v\n%s", err, out)
+		}
+		w.sum.givenUp++
+		return
+	}
+	s.final = true
+	for _, stage := range stageNames {
+		if len(w.members[stage]) == 0 {
+			w.start(stage)
+		}
+	}
+	progress, since, done := int64(-1), time.Now(), false
+	for {
+		through, givenUp := w.attend(s)
+		if givenUp {
+			w.sum.givenUp++
+			break
+		}
+		if done = done || through; done { // what lies behind a final seal may still be on its way to the dead letters
+			problems, sum := w.balance(s)
+			if len(problems) == 0 {
+				w.count(sum)
+				break
+			}
+		}
+		if p := w.progress(); p != progress || !w.ready() {
+			progress, since = p, time.Now()
+		}
+		if time.Since(since) > quiet {
+			if w.saysWhatIsLost(s) {
+				w.sum.givenUp++
+				break
+			}
+			w.silent(s, done)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	for _, stage := range stageNames {
+		w.stop(stage, false)
+	}
+}
+
+// saysWhatIsLost reports whether an operator has given up records of a namespace, or made a topic anew, and a lane says what
+// it waits for. What was given up may have been a seal or a batch: nobody will make it again, and the lane does not end.
+func (w *world) saysWhatIsLost(s *space) bool {
+	log := w.connect(s)
+	defer log.Close()
+	skips, err := log.Skips(w.t.Context())
+	w.check(err)
+	states := w.states()
+	if len(skips) > 0 {
+		return strings.Contains(states, "waits for")
+	}
+	return s.doomed != "" && (strings.Contains(states, "waits for features of epoch") ||
+		strings.Contains(states, "waits for chunk") || strings.Contains(states, "waits for the embedding"))
+}
+
+// silent fails: nothing happens any more in a namespace, and its books do not balance.
+func (w *world) silent(s *space, done bool) {
+	problems, _ := w.balance(s)
+	what := "nothing happens, and nobody says why"
+	if done {
+		what = "everything has ended, and the books do not balance"
+	}
+	w.fatalf("namespace %s: %s\n%s\n%s", s.name, what, w.states(), strings.Join(problems, "\n"))
+}
+
+func (w *world) count(sum tally) {
+	w.sum.records, w.sum.pairs = w.sum.records+sum.records, w.sum.pairs+sum.pairs
+	w.sum.trained, w.sum.aside = w.sum.trained+sum.trained, w.sum.aside+sum.aside
+}
+
+// progress adds up what all processes have done.
+func (w *world) progress() (n int64) {
+	for _, stage := range stageNames {
+		for _, m := range w.members[stage] {
+			n += m.counters.In.Load() + m.counters.Out.Load() + m.counters.DeadLetters.Load()
+		}
+	}
+	return n
+}
+
+// ready reports whether every stage has lanes. A process that loads its model is not at rest.
+func (w *world) ready() bool {
+	for _, stage := range stageNames {
+		if stage == "trainer" && w.members[stage][0].ended() {
+			continue
+		}
+		if !slices.ContainsFunc(w.members[stage], func(m *member) bool { return m.counters.Lanes.Load() > 0 }) {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *world) states() string {
+	var b strings.Builder
+	for _, stage := range stageNames {
+		for _, m := range w.members[stage] {
+			fmt.Fprintf(&b, "%s: %s\n", stage, m.state())
+		}
+	}
+	return b.String()
+}
+
+// attend does what processes ask for. It reports whether the trainer is through, and whether the namespace has to be given
+// up for a reason that was said.
+func (w *world) attend(s *space) (done, givenUp bool) {
+	for _, stage := range stageNames {
+		for _, m := range slices.Clone(w.members[stage]) {
+			switch {
+			case m.ended() && m.err == nil && stage == "trainer":
+				done = true
+			case m.ended():
+				if !w.remedy(s, m) {
+					return false, true
+				}
+			default:
+				for _, state := range m.counters.States() {
+					if !w.unpark(s, m, state) {
+						return false, true
+					}
+				}
+			}
+		}
+	}
+	return done, false
+}
+
+// giveUp is for a namespace that an operator has damaged beyond repair. Any other must not come to this.
+func (w *world) giveUp(s *space, m *member, why string) bool {
+	if s.doomed == "" {
+		w.fatalf("namespace %s: there is no way out: the %s says: %s", s.name, m.stage, why)
+	}
+	return false
+}
+
+// drawnBy finds the seed by which Con-D's images were drawn.
+var drawnBy = regexp.MustCompile(`Con-D saw images of "seed (\d+),`)
+
+// remedy does what the error of a process asks for, and starts it again.
+func (w *world) remedy(s *space, m *member) bool {
+	if m.err == nil {
+		w.fatalf("the %s has ended without a reason", m.stage)
+	}
+	text := m.err.Error()
+	s.tries[text]++
+	drawn := drawnBy.FindStringSubmatch(text)
+	switch {
+	case s.tries[text] > 20:
+		return w.giveUp(s, m, text)
+	case drawn != nil && m.stage == "trainer":
+		w.env["SEED"] = drawn[1]
+	case strings.Contains(text, "records are missing") && m.stage == "trainer": // its lane is damaged
+		out, err := w.command("lanes", "skip", "--stage", "trainer", "--lane", laneIn(text), "--reason", "the trainer stops here")
+		if err != nil {
+			return w.giveUp(s, m, text+"; skipping: "+err.Error()+out)
+		}
+	default:
+		return w.giveUp(s, m, text)
+	}
+	w.stop(m.stage, false)
+	w.start(m.stage)
+	return true
+}
+
+var laneText = regexp.MustCompile(`lane (\d+)`)
+
+func laneIn(text string) string {
+	if found := laneText.FindStringSubmatch(text); found != nil {
+		return found[1]
+	}
+	return "0"
+}
+
+// faulty finds the record that a parked lane names.
+var faulty = regexp.MustCompile(`parked: .*?([a-z]+), lane (\d+), offset (\d+)`)
+
+// unpark lets a parked lane go on behind what is wrong, as the message says.
+func (w *world) unpark(s *space, m *member, state string) bool {
+	if !strings.Contains(state, "parked: ") {
+		return true
+	}
+	s.tries[m.stage+state]++
+	if n := s.tries[m.stage+state]; n%50 != 1 { // it takes a moment until the lane is tried again
+		if n > 2000 {
+			return w.giveUp(s, m, state)
+		}
+		return true
+	}
+	args := []string{"lanes", "skip", "--stage", m.stage, "--lane", laneIn(state), "--reason", "to go on"}
+	out, err := w.command(args...)
+	if err != nil && strings.Contains(err.Error(), "nothing is wrong") && (strings.Contains(state, "newer version") || strings.Contains(state, "--record")) {
+		if place := faulty.FindStringSubmatch(state); place != nil {
+			out, err = w.command(append(args, "--topic", place[1], "--record", place[3])...)
+		}
+	}
+	if err != nil && !strings.Contains(err.Error(), "nothing is wrong") {
+		return w.giveUp(s, m, state+"; skipping: "+err.Error()+out)
+	}
+	if err != nil && s.tries[m.stage+state] > 1000 {
+		return w.giveUp(s, m, state+"; skipping: "+err.Error()+out)
+	}
+	return true
+}
+
+// junk publishes something that no stage can use.
+func (w *world) junk(a action) {
+	log := w.connect(w.here)
+	defer log.Close()
+	p := log.NewPublisher(stream.PublisherOptions{})
+	schema := []string{schemas.SchemaPair, schemas.SchemaBatch, "", "pairstream.pair/99"}[a.A%4]
+	w.check(p.PublishBytes(w.t.Context(), schemas.Pairs, a.B%worldLanes, schema, fmt.Appendf(nil, "\xc1 junk %d", a.B)))
+	w.check(p.Close(w.t.Context()))
+}

@@ -1,0 +1,371 @@
+//go:build cgo
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	discriminatorservice "github.com/pairstream/pairstream/discriminator/service"
+	encoderservice "github.com/pairstream/pairstream/encoder/service"
+	grouperservice "github.com/pairstream/pairstream/grouper/service"
+	indexerservice "github.com/pairstream/pairstream/indexer/service"
+	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/torch"
+	trainerservice "github.com/pairstream/pairstream/trainer/service"
+)
+
+const (
+	siteTars     = 4
+	imagesPerTar = 4
+	worldLanes   = 2
+	patience     = 300 * time.Millisecond
+)
+
+// site is what all sequences share: the first weights and the tars that are copied for each.
+type site struct {
+	weights string
+	others  string // weights with another fingerprint
+	tars    map[string][]byte
+}
+
+func newSite(t *testing.T) site {
+	t.Helper()
+	w, err := torch.NewWorker(torch.WorkerOptions{Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	dir := t.TempDir()
+	s := site{weights: filepath.Join(dir, "w.safetensors"), others: filepath.Join(dir, "o.safetensors"), tars: make(map[string][]byte)}
+	for seed, path := range []string{s.weights, s.others} {
+		m, err := model.New(t.Context(), w, model.Config{
+			ImageSize: 16, PatchSize: 16, VisionDim: 16, VisionDepth: 1, VisionHeads: 2,
+			TextHidden: 16, TextLayers: 2, FusionLayer: 1, TextHeads: 2, TextIntermediate: 16,
+			VocabSize: 8, MaxPositions: 8, EmbedDim: 8, TextTokens: 8,
+		}, uint64(seed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Vocab = []string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "one", "two", "dog"}
+		if err := m.Save(t.Context(), path); err != nil {
+			t.Fatal(err)
+		}
+		m.Free()
+	}
+	for n := range siteTars {
+		var entries []entry
+		for i := range imagesPerTar {
+			k := n*imagesPerTar + i
+			entries = append(entries, entry{fmt.Sprintf("%d.png", k), picture(t, byte(7*k))}, entry{fmt.Sprintf("%d.txt", k), fmt.Sprintf("%d two dog", k)})
+			if i%2 == 0 { // a second caption of the same image
+				entries = append(entries, entry{fmt.Sprintf("%d.json", k), fmt.Sprintf(`{"captions":["one dog %d"]}`, k)})
+			}
+		}
+		if n == siteTars-1 {
+			entries = append(entries, entry{"bad.jpg", "no image"}, entry{"bad.txt", "one"})
+		}
+		s.tars[fmt.Sprintf("%d.tar", n)] = tarOf(t, entries...)
+	}
+	return s
+}
+
+// world is one installation: a bucket, a broker, settings and the processes that run.
+type world struct {
+	t       *testing.T
+	rt      *rapid.T
+	site    site
+	dir     string
+	env     map[string]string
+	spaces  []*space
+	here    *space
+	members map[string][]*member // by stage
+	past    []*member
+	epochs  map[int]bool // values that EPOCHS has had
+	sum     *tally
+	begun   time.Time
+}
+
+// names keeps namespaces apart on brokers that many sequences share.
+var names atomic.Int64
+
+func newWorld(t *testing.T, rt *rapid.T, s site, brokers string, sum *tally) *world {
+	w := &world{t: t, rt: rt, site: s, members: make(map[string][]*member), epochs: make(map[int]bool), sum: sum, begun: time.Now()}
+	var err error
+	if w.dir, err = os.MkdirTemp("", "operator"); err != nil {
+		rt.Fatal(err)
+	}
+	w.restoreTars()
+	w.env = map[string]string{
+		"KAFKA_BROKERS": brokers, "LANES": fmt.Sprint(worldLanes), "SEED": "3", "BUCKET_ROOTS": "file://" + w.bucket(), "TRAIN_EXIT_AT_END": "true",
+		"ENCODER_CHECKPOINT": s.weights, "COND_CHECKPOINT": s.weights, "TRAIN_INIT": s.weights, "TORCH_THREADS": "1",
+		"ENCODER_BATCH_SIZE": "3", "GROUP_SIZE": "6", "CLUSTERS": "2", "NEIGHBORS_K": "2", "NEIGHBORS_K1": "2", "NEIGHBORS_K2": "4", "NOUN_MIN_COUNT": "1",
+		"EPOCHS": "2", "EPOCH_GROUPS": "2", "STEP_BATCHES": "1", "BATCH_SIZE": "4", "QUEUE_SIZE": "8", "SEARCH_SPACE": "8", "CANDIDATES": "1", "UNI_WEIGHT": "1", "GNS_CLUSTERS": "1", "GNS_PER_CLUSTER": "2",
+		"SPOOL_DIR": filepath.Join(w.bucket(), "spool"), "LR_WARMUP_STEPS": "2", "LR_TOTAL_STEPS": "100", "CHECKPOINT_EVERY": "3", "STREAM_SESSION_TIMEOUT": "1s", "STREAM_LINGER": "0s", "STREAM_FLUSH_AFTER": "2ms",
+		"STREAM_DRAIN_TIMEOUT": "5s", "KAFKA_REPLICATION": os.Getenv("KAFKA_REPLICATION"), "KAFKA_MIN_INSYNC": os.Getenv("KAFKA_MIN_INSYNC"),
+	}
+	maps.DeleteFunc(w.env, func(_, v string) bool { return v == "" })
+	w.epochs[2] = true
+	w.newSpace()
+	return w
+}
+
+func (w *world) bucket() string { return filepath.Join(w.dir, "bucket") }
+
+func (w *world) restoreTars() {
+	w.check(os.MkdirAll(w.bucket(), 0o755))
+	for name, content := range w.site.tars {
+		w.check(os.WriteFile(filepath.Join(w.bucket(), name), content, 0o600))
+	}
+}
+
+// check fails the sequence when something fails that no action has to do with.
+func (w *world) check(err error) {
+	if err != nil {
+		w.fatalf("%v", err)
+	}
+}
+
+// fatalf fails the sequence and shows what the processes have said.
+func (w *world) fatalf(format string, args ...any) {
+	var said strings.Builder
+	for _, m := range w.past {
+		fmt.Fprintf(&said, "--- %s in %s: %s\n%s", m.name(), m.namespace, m.state(), m.log)
+	}
+	w.rt.Fatalf("%s\n%s", fmt.Sprintf(format, args...), said.String())
+}
+
+// newSpace turns to a new namespace, with the topics and a checkpoint folder of its own.
+func (w *world) newSpace() {
+	w.here = newSpace(fmt.Sprintf("op%d", names.Add(1)))
+	w.spaces = append(w.spaces, w.here)
+	w.turnTo(w.here)
+	w.must("topics", "create")
+}
+
+func (w *world) turnTo(s *space) {
+	w.here = s
+	w.env["NAMESPACE"], w.env["CHECKPOINT_DIR"] = s.name, w.folder(s)
+}
+
+func (w *world) folder(s *space) string {
+	return filepath.Join(w.dir, fmt.Sprint("checkpoints-", s.name, "-", s.folder))
+}
+
+// leave ends everything.
+func (w *world) leave() {
+	for _, stage := range stageNames {
+		w.stop(stage, false)
+	}
+	if err := os.RemoveAll(w.dir); err != nil {
+		w.rt.Error(err)
+	}
+}
+
+// command runs a command of the operator's, with the settings as they are.
+func (w *world) command(args ...string) (string, error) {
+	for name, value := range w.env {
+		if err := os.Setenv(name, value); err != nil {
+			return "", err
+		}
+	}
+	var out bytes.Buffer
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(&out)
+	root.SetErr(&out)
+	err := root.ExecuteContext(w.t.Context())
+	return out.String(), err
+}
+
+func (w *world) must(args ...string) string {
+	out, err := w.command(args...)
+	if err != nil {
+		w.fatalf("pairstream %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// connect opens the log of a namespace for a look.
+func (w *world) connect(s *space) *stream.Log {
+	environ := maps.Clone(w.env)
+	environ["NAMESPACE"] = s.name
+	cfg, err := config.Parse[stream.Config](environ)
+	w.check(err)
+	log, err := stream.Connect(w.t.Context(), cfg, stream.Options{})
+	w.check(err)
+	return log
+}
+
+// member is a process: one stage with what it needs, in this process.
+type member struct {
+	stage, namespace string
+	counters         *stream.Counters
+	log              *output
+	cancel           context.CancelFunc
+	done             chan struct{}
+	err              error // how it ended; may be read after done
+}
+
+func (m *member) name() string { return m.stage }
+
+// ended reports whether the process has ended.
+func (m *member) ended() bool {
+	select {
+	case <-m.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// state says in what state the process is.
+func (m *member) state() string {
+	switch {
+	case !m.ended():
+		return fmt.Sprintf("running, %d records in, %d out, lag %d, says %q", m.counters.In.Load(), m.counters.Out.Load(), m.counters.Lag.Load(), m.counters.States())
+	case m.err != nil:
+		return "ended: " + m.err.Error()
+	}
+	return "ended"
+}
+
+// output keeps what a process logs.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+// String returns what was logged so far.
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// start starts a process with the settings as they are. A brutal end gives it no time to finish what is in hand.
+func (w *world) start(stage string) *member {
+	m := &member{stage: stage, namespace: w.here.name, counters: new(stream.Counters), log: new(output), done: make(chan struct{})}
+	ctx, cancel := context.WithCancel(w.t.Context())
+	m.cancel = cancel
+	environ := maps.Clone(w.env)
+	go func() {
+		defer close(m.done)
+		m.err = m.run(ctx, environ)
+	}()
+	w.members[stage] = append(w.members[stage], m)
+	w.past = append(w.past, m)
+	return m
+}
+
+func (m *member) run(ctx context.Context, environ map[string]string) error {
+	switch m.stage {
+	case "encoder":
+		return runMember(ctx, m, environ, encoderservice.Run)
+	case "indexer":
+		return runMember(ctx, m, environ, indexerservice.Run)
+	case "discriminator":
+		return runMember(ctx, m, environ, discriminatorservice.Run)
+	case "trainer":
+		return runMember(ctx, m, environ, trainerservice.Run)
+	}
+	return runMember(ctx, m, environ, func(ctx context.Context, tools device.Tools, s grouperservice.Settings) error {
+		return grouperservice.Run(ctx, tools.Log, tools.Instruments, s)
+	})
+}
+
+// settings are those of a process.
+type settings[S any] struct {
+	Stream stream.Config
+	Device device.Settings
+	Stage  S
+}
+
+// Validate refuses what every process refuses.
+func (s settings[S]) Validate() error { return service.ValidateRecords(s.Stage, s.Stream) }
+
+// runMember does what the main of a service does.
+func runMember[S any](ctx context.Context, m *member, environ map[string]string, run func(context.Context, device.Tools, S) error) (err error) {
+	cfg, err := config.Parse[settings[S]](environ)
+	if err != nil {
+		return err
+	}
+	rt := service.NewRuntime(slog.New(slog.NewTextHandler(m.log, &slog.HandlerOptions{Level: slog.LevelInfo})))
+	log, err := stream.Connect(ctx, cfg.Stream, stream.Options{Logger: rt.Log, Registerer: rt.Registry, Patience: patience})
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	if err := log.EnsureTopics(ctx); err != nil {
+		return err
+	}
+	instruments, err := rt.NewInstruments(m.stage, m.counters)
+	if err != nil {
+		return err
+	}
+	shared := device.NewShared(cfg.Device, nil)
+	defer func() {
+		if cerr := shared.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	ctx, tools := shared.For(ctx, log, instruments, new(torch.Meter))
+	return run(ctx, tools, cfg.Stage)
+}
+
+// stop ends the processes of a stage. With kill, the trainer's folder is left as it was before: the end of a process
+// that is killed writes no checkpoint.
+func (w *world) stop(stage string, kill bool) {
+	folder, before := w.env["CHECKPOINT_DIR"], filepath.Join(w.dir, "before")
+	kill = kill && stage == "trainer" && len(w.members[stage]) > 0
+	if kill {
+		w.copyFolder(folder, before)
+	}
+	for _, m := range w.members[stage] {
+		m.cancel()
+	}
+	for _, m := range w.members[stage] {
+		select {
+		case <-m.done:
+		case <-time.After(30 * time.Second):
+			w.members[stage] = nil
+			w.fatalf("the %s does not end", m.name())
+		}
+	}
+	w.members[stage] = nil
+	if kill {
+		w.copyFolder(before, folder)
+	}
+}
+
+// copyFolder makes the folder to a copy of from, or removes it when there is none.
+func (w *world) copyFolder(from, to string) {
+	w.check(os.RemoveAll(to))
+	if _, err := os.Stat(from); os.IsNotExist(err) {
+		return
+	}
+	w.check(os.CopyFS(to, os.DirFS(from)))
+}
