@@ -18,6 +18,11 @@ const Name = "encoder"
 
 // Run loads the model and encodes the lanes that this process is given, until ctx ends.
 func Run(ctx context.Context, tools device.Tools, s Settings) error {
+	return RunWithQueries(ctx, tools, s, NewQueries())
+}
+
+// RunWithQueries is [Run], and answers queries with the model besides.
+func RunWithQueries(ctx context.Context, tools device.Tools, s Settings, q *Queries) error {
 	cache, err := tools.Images(ctx, s.Bucket)
 	if err != nil {
 		return err
@@ -33,6 +38,8 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 		return fmt.Errorf("ENCODER_CHECKPOINT is %q: %w", s.Checkpoint, err)
 	}
 	defer m.Free()
+	q.lend(m)
+	defer q.lend(nil)
 	core, err := encoder.New(m, &images{cache: cache.ForInput(m.ImageSize()), pre: m.Preprocessing()}, encoder.Options(s.Core))
 	if err != nil {
 		return err

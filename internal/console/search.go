@@ -20,7 +20,7 @@ const (
 	mostAnswer = 1 << 20 // bytes of an answer of live search
 )
 
-// Embedder makes unit vectors of the encoder's kind. It is there where the console runs beside a model.
+// Embedder makes unit vectors with the encoder's model. It is there where the console runs beside the encoder.
 type Embedder interface {
 	EmbedText(ctx context.Context, caption string) ([]float32, error)
 	EmbedImage(ctx context.Context, encoded []byte) ([]float32, error)
@@ -81,7 +81,7 @@ func (s *Server) byCaption(ctx context.Context, v *searchView) error {
 			err = s.byVector(ctx, v, vector)
 		}
 		if err != nil {
-			v.Notice = "Live search did not answer: " + clip(200, err.Error())
+			v.Notice = "There is no answer by meaning: " + clip(200, err.Error())
 		}
 	}
 	pairs, err := s.o.Index.WithWords(ctx, v.Query, foundShown)
@@ -220,7 +220,7 @@ func (s *Server) searchImage(w http.ResponseWriter, r *http.Request) error {
 			err = s.byVector(r.Context(), &v, vector)
 		}
 		if err != nil {
-			v.Notice = "The search failed: " + clip(200, err.Error())
+			v.Notice = "There is no answer: " + clip(200, err.Error())
 		}
 	}
 	s.render(w, r, http.StatusOK, "search.html", page{Title: "Search", Path: "/search", Data: v})

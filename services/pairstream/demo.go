@@ -49,7 +49,7 @@ func newDemoCommand() *cobra.Command {
 			"and measures the model on held-out pairs before and after. Settings of the environment override the demo's.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d := &demo{demoOptions: o, out: cmd.OutOrStdout(), terminal: term.IsTerminal(int(os.Stdout.Fd()))}
+			d := &demo{demoOptions: o, out: cmd.OutOrStdout(), terminal: term.IsTerminal(int(os.Stdout.Fd())), stages: newStages()}
 			return d.run(cmd.Context())
 		},
 	}
@@ -82,7 +82,7 @@ type demo struct {
 	batches   int64 // expected
 	summary   dataset.Summary
 	published stream.Counters
-	stages    stages
+	stages    *stages
 	gauges    map[string]*gauge
 	steps     lossCurve
 	truth     *truth // of scenes
@@ -227,12 +227,12 @@ func (d *demo) stream(ctx context.Context) (*stream.Log, func() error, error) {
 		return nil, nil, err
 	}
 	fmt.Fprintf(d.out, "streaming %d pairs through %d lanes; log on %s\n", d.train.Pairs(), log.Config().Lanes, log.Config().Brokers[0])
-	closeConsole := startConsole(ctx, d.out, log, rt, d.settings, d.dir)
+	closeConsole := startConsole(ctx, d.out, log, rt, d.settings, d.stages, d.dir)
 	stop := watch(d.out, d.terminal, d.newGauges())
 	d.summary, err = publish(ctx, log, []string{d.data}, dataset.ProduceOptions{Held: d.held, Final: true}, &d.published)
 	if err == nil {
 		shared := device.NewShared(d.settings.Device, d.cache)
-		err = runStages(ctx, log, rt, shared, d.settings, &d.stages, func(s trainerservice.Step) { d.steps.add(s.Result) })
+		err = runStages(ctx, log, rt, shared, d.settings, d.stages, func(s trainerservice.Step) { d.steps.add(s.Result) })
 		err = errors.Join(err, shared.Close())
 	}
 	stop()

@@ -174,7 +174,7 @@ func reasonList(reasons map[string]int) string {
 // sampling returns the working time of encoder, indexer, grouper and discriminator as a share of the training's
 // device time. It does not count the time that they wait for the device.
 func (d *demo) sampling() string {
-	s := &d.stages
+	s := d.stages
 	encoding := time.Duration(s.encoder.Busy.Load()) - s.encoding.Waited()
 	indexing := time.Duration(s.indexer.Busy.Load())
 	grouping := time.Duration(s.grouper.Busy.Load())

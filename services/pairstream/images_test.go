@@ -35,7 +35,7 @@ func TestUpDecodesAPictureOnce(t *testing.T) {
 	}
 	defer log.Close()
 	shared, samples := device.NewShared(p.Device, nil), 0
-	err = runStages(t.Context(), log, rt, shared, p, new(stages), func(s trainerservice.Step) { samples += s.Result.Counts.Samples })
+	err = runStages(t.Context(), log, rt, shared, p, newStages(), func(s trainerservice.Step) { samples += s.Result.Counts.Samples })
 	if err != nil {
 		t.Fatal(err)
 	}

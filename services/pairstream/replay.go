@@ -238,7 +238,7 @@ func (o replayOptions) replay(ctx context.Context, m *replay.Manifest, original 
 	}
 	return replay.Run(ctx, replay.Options{
 		Manifest: m, Original: original, Replayed: log, Patience: o.patience,
-		Stages: func(ctx context.Context) error { return runPipeline(ctx, log, rt, p, o.withoutTrainer) },
+		Stages: func(ctx context.Context) error { return runPipeline(ctx, log, rt, p, newStages(), o.withoutTrainer) },
 		Progress: func(now []replay.Progress) {
 			var parts []string
 			for _, t := range now {

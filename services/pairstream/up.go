@@ -49,7 +49,11 @@ type stages struct {
 	encoder, indexer, grouper, discriminator, trainer stream.Counters
 
 	encoding, indexing, scoring, training torch.Meter
+
+	queries *encoderservice.Queries // of the console, to the encoder's model
 }
+
+func newStages() *stages { return &stages{queries: encoderservice.NewQueries()} }
 
 // runStages runs the five stages in this process, until training ends or ctx does. They share what is in shared. Only
 // the trainer has a worker to itself, so that a step and the scoring of the batches after it run side by side.
@@ -74,7 +78,7 @@ func runStages(ctx context.Context, log *stream.Log, rt service.Runtime, shared 
 	}
 	run(encoderservice.Name, &s.encoder, func(ctx context.Context, i *service.Instruments) error {
 		ctx, tools := shared.For(ctx, log, i, &s.encoding)
-		return encoderservice.Run(ctx, tools, p.Encoder)
+		return encoderservice.RunWithQueries(ctx, tools, p.Encoder, s.queries)
 	})
 	run(indexerservice.Name, &s.indexer, func(ctx context.Context, i *service.Instruments) error {
 		ctx, tools := shared.For(ctx, log, i, &s.indexing)
@@ -102,13 +106,13 @@ func runStages(ctx context.Context, log *stream.Log, rt service.Runtime, shared 
 }
 
 // runPipeline runs the stages like [runStages], with a worker and a cache of images that nobody else has.
-func runPipeline(ctx context.Context, log *stream.Log, rt service.Runtime, p pipeline, withoutTrainer bool) error {
+func runPipeline(ctx context.Context, log *stream.Log, rt service.Runtime, p pipeline, s *stages, withoutTrainer bool) error {
 	observe := func(trainerservice.Step) {}
 	if withoutTrainer {
 		observe = nil
 	}
 	shared := device.NewShared(p.Device, nil)
-	err := runStages(ctx, log, rt, shared, p, new(stages), observe)
+	err := runStages(ctx, log, rt, shared, p, s, observe)
 	return errors.Join(err, shared.Close())
 }
 
@@ -169,9 +173,10 @@ func newUpCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			closeConsole := startConsole(ctx, cmd.OutOrStdout(), log, rt, p, dir)
+			s := newStages()
+			closeConsole := startConsole(ctx, cmd.OutOrStdout(), log, rt, p, s, dir)
 			err = service.Serve(ctx, p.Process, rt, func(ctx context.Context) error {
-				return runPipeline(ctx, log, rt, p, withoutTrainer)
+				return runPipeline(ctx, log, rt, p, s, withoutTrainer)
 			})
 			closeConsole()
 			return errors.Join(err, closeLog())

@@ -17,7 +17,7 @@ import (
 
 // startConsole serves the console beside the stages and prints its address. The stages do not need it: when it cannot
 // start, or ends, the log says why and they go on.
-func startConsole(ctx context.Context, out io.Writer, log *stream.Log, rt service.Runtime, p pipeline, dir string) (stop func()) {
+func startConsole(ctx context.Context, out io.Writer, log *stream.Log, rt service.Runtime, p pipeline, s *stages, dir string) (stop func()) {
 	if p.Console.Off() {
 		return func() {}
 	}
@@ -32,7 +32,7 @@ func startConsole(ctx context.Context, out io.Writer, log *stream.Log, rt servic
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		o := console.Options{Logger: logger, Busy: func() map[string]time.Duration { return rt.Ready.Busy() }}
+		o := console.Options{Logger: logger, Embedder: s.queries, Busy: func() map[string]time.Duration { return rt.Ready.Busy() }}
 		if err := runConsole(ctx, log, p.forConsole(dir), listener, o); err != nil && ctx.Err() == nil {
 			logger.Error("the console has ended; the stages go on", "err", err)
 		}
