@@ -210,3 +210,10 @@ func recordsOf(s *inspect.Status, topic schemas.Topic) int64 {
 	}
 	return 0
 }
+
+func pairsOf(s *inspect.Status) (n int64) {
+	for _, l := range s.Lanes {
+		n += l.Pairs
+	}
+	return n
+}

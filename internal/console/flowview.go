@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/pairstream/pairstream/internal/inspect"
@@ -52,13 +51,7 @@ func (f *flow) make(ctx context.Context, s *inspect.Status) *flowView {
 	for len(f.seen) > 2 && s.Time.Sub(f.seen[0].Time) > rateWindow {
 		f.seen = f.seen[1:]
 	}
-	v := &flowView{Lanes: slices.Clone(s.Lanes), Reasons: s.DeadLetters, Pairs: recordsOf(s, schemas.Pairs), Time: s.Time, State: "ok"}
-	for i := range v.Lanes { // the seal at the end of a lane is no pair
-		if v.Lanes[i].State != inspect.StateOpen {
-			v.Lanes[i].Pairs--
-			v.Pairs--
-		}
-	}
+	v := &flowView{Lanes: s.Lanes, Reasons: s.DeadLetters, Pairs: pairsOf(s), Time: s.Time, State: "ok"}
 	for _, d := range s.DeadLetters {
 		v.Dead += d.Count
 	}

@@ -80,17 +80,11 @@ func (s *Server) reportFacts(ctx context.Context, r *report) error {
 		return err
 	}
 	fact := func(name, value string) { r.Facts = append(r.Facts, [2]string{name, value}) }
-	pairs := recordsOf(status, schemas.Pairs)
-	for _, lane := range status.Lanes {
-		if lane.State != inspect.StateOpen { // the seal at the end of a lane is no pair
-			pairs--
-		}
-	}
 	totals, err := s.o.Index.Totals(ctx)
 	if err != nil {
 		return err
 	}
-	fact("pairs", inspect.Count(pairs))
+	fact("pairs", inspect.Count(pairsOf(status)))
 	fact("lanes", inspect.Count(int64(len(status.Lanes))))
 	fact("encoded pairs", inspect.Count(totals.Pairs))
 	fact("mini-batches", inspect.Count(totals.Batches))

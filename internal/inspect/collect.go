@@ -117,7 +117,7 @@ func (c *Collector) summarize(lanes []snapshot, now time.Time) *Status {
 	s := &Status{Namespace: c.log.Config().Namespace, Time: now, DeadLetters: c.dead.counts()}
 	for lane, l := range lanes {
 		slices.SortFunc(l.says, func(a, b LaneState) int { return cmp.Compare(a.Stage, b.Stage) })
-		out := Lane{Lane: lane, Pairs: l.topics[schemas.Pairs].records(), Lag: make(map[string]int64), Group: l.openGroup(c.groupSize), State: StateOpen, Says: l.says}
+		out := Lane{Lane: lane, Pairs: l.topics[schemas.Pairs].pairs(), Lag: make(map[string]int64), Group: l.openGroup(c.groupSize), State: StateOpen, Says: l.says}
 		behind := int64(0)
 		for _, stage := range stageTopics {
 			lag := l.lag(stage.name, stage.reads, stage.writes)

@@ -48,10 +48,10 @@ func run(t *testing.T, log *stream.Log) writer {
 	w.seal(0, true)
 	w.pairs(1, 3)
 	for seq := range int64(7) { // the encoder has embedded seven of eight pairs that it read
-		w.stage(schemas.Embeddings, 0, seq, filler, schemas.Pairs, at(seq+1, 0))
+		w.stage(schemas.Embeddings, 0, seq, refusal, schemas.Pairs, at(seq+1, 0))
 	}
-	w.stage(schemas.Embeddings, 0, 6, filler, schemas.Pairs, at(7, 0)) // a restart wrote it again
-	for g := range int64(2) {                                          // groups of two pairs
+	w.stage(schemas.Embeddings, 0, 6, refusal, schemas.Pairs, at(7, 0)) // a restart wrote it again
+	for g := range int64(2) {                                           // groups of two pairs
 		w.stage(schemas.Neighbors, 0, g, chunk(0, g), schemas.Embeddings, at(2*g, 2*g))
 		w.stage(schemas.Groups, 0, g, filler, schemas.Embeddings, at(2*g+2, 2*g+2))
 	}
@@ -98,7 +98,7 @@ func TestCollect(t *testing.T) {
 	if got, want := s.Lanes[0].Group, (OpenGroup{Number: 2, Pairs: 3, Size: 100}); got != want {
 		t.Errorf("open group %+v, want %+v", got, want)
 	}
-	if s.Lanes[0].State != StateEnded || s.Lanes[1].State != StateOpen || s.Lanes[0].Pairs != 11 {
+	if s.Lanes[0].State != StateEnded || s.Lanes[1].State != StateOpen || s.Lanes[0].Pairs != 10 || s.Lanes[1].Pairs != 3 {
 		t.Errorf("lanes %+v", s.Lanes)
 	}
 	if e := s.Stages[0]; e.Name != "encoder" || e.Lag != 6 || e.WorstLane != 0 || e.LastProgress == nil || time.Since(*e.LastProgress) > time.Hour {
@@ -148,6 +148,47 @@ func TestCollectEnd(t *testing.T) {
 	w.check(w.p.Flush(t.Context()))
 	if got := collect(t, c).Lanes[0].State; got != StateDone {
 		t.Errorf("lane is %s, want it done", got)
+	}
+}
+
+// A group that fills up as its lane ends has the seal behind its last pair. Neither the lane nor its open group has more
+// pairs for that.
+func TestSealsAreNoPairs(t *testing.T) {
+	log := openLog(t, 2)
+	w := newWriter(t, log)
+	final := &schemas.Seal{Final: true}
+	for lane := range 2 {
+		w.pairs(lane, 3)
+		w.seal(lane, true)
+		for seq := range int64(3) {
+			w.stage(schemas.Embeddings, lane, seq, refusal, schemas.Pairs, at(seq+1, 0))
+		}
+		w.stage(schemas.Embeddings, lane, 3, final, schemas.Pairs, at(4, 0))
+	}
+	// Lane 1 has closed its group, and says so before it has read the seal.
+	w.stage(schemas.Groups, 1, 0, filler, schemas.Embeddings, at(3, 3))
+	w.check(w.p.Flush(t.Context()))
+	s := collect(t, NewCollector(log, 3))
+	for lane, want := range []OpenGroup{{Pairs: 3, Size: 3}, {Pairs: 0, Size: 3}} {
+		if got := s.Lanes[lane]; got.Pairs != 3 || got.Group != want || got.State != StateEnded {
+			t.Errorf("lane %+v, want 3 pairs and the open group %+v", got, want)
+		}
+	}
+	if got := s.Topics[0]; got.Topic != schemas.Pairs || got.Records != 8 {
+		t.Errorf("the topic has %+v, want 8 records: seals are records", got)
+	}
+}
+
+// An indexer that lags has more embeddings before it than a group takes, and refusals take no place in one.
+func TestNoOpenGroupIsMoreThanFull(t *testing.T) {
+	log := openLog(t, 1)
+	w := newWriter(t, log)
+	for seq := range int64(7) {
+		w.stage(schemas.Embeddings, 0, seq, refusal, schemas.Pairs, at(seq+1, 0))
+	}
+	w.check(w.p.Flush(t.Context()))
+	if got, want := collect(t, NewCollector(log, 5)).Lanes[0].Group, (OpenGroup{Pairs: 5, Size: 5}); got != want {
+		t.Errorf("open group %+v, want %+v", got, want)
 	}
 }
 

@@ -79,6 +79,11 @@ func at(offset, seq int64) stream.Position { return stream.Position{Offset: offs
 // filler is a valid record that stands for any other: only its place counts.
 var filler = &schemas.Seal{}
 
+// refusal stands in the place of an embedding.
+var refusal = &schemas.Refusal{
+	ID: schemas.NewPairID(schemas.NewImageID([]byte("image")), "caption"), ImageID: schemas.NewImageID([]byte("image")), Reason: schemas.MaskUnusable,
+}
+
 func chunk(lane int, group int64) *schemas.NeighborChunk {
 	id := schemas.NewPairID(schemas.NewImageID([]byte("image")), "caption")
 	return &schemas.NeighborChunk{

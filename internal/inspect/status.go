@@ -31,8 +31,8 @@ type Stage struct {
 // Lane says how far the stages are in one lane.
 type Lane struct {
 	Lane  int              `json:"lane"`
-	Pairs int64            `json:"pairs"`
-	Lag   map[string]int64 `json:"lag"` // by stage
+	Pairs int64            `json:"pairs"` // without a seal at the end
+	Lag   map[string]int64 `json:"lag"`   // by stage
 	Group OpenGroup        `json:"open_group"`
 	State State            `json:"state"`
 	Says  []LaneState      `json:"says,omitempty"` // of stages that have parked the lane, or wait in it
@@ -51,8 +51,8 @@ const (
 // OpenGroup is the group that a lane is filling.
 type OpenGroup struct {
 	Number int64 `json:"number"` // this many groups were closed before it
-	Pairs  int64 `json:"pairs"`
-	Size   int64 `json:"size"` // number of pairs at which it closes by itself
+	Pairs  int64 `json:"pairs"`  // at most Size: what lies behind is for the next groups
+	Size   int64 `json:"size"`   // number of pairs at which it closes by itself
 }
 
 // Waiting counts batches that were made and not used yet.
@@ -127,9 +127,19 @@ func (t laneTopic) records() int64 {
 	return t.last.Seq + 1
 }
 
+// pairs returns the number of records without a seal at the end.
+func (t laneTopic) pairs() int64 {
+	if t.endsInSeal() {
+		return t.records() - 1
+	}
+	return t.records()
+}
+
+func (t laneTopic) endsInSeal() bool { return t.found && t.last.Schema == schemas.SchemaSeal }
+
 // sealed reports whether the lane's last record is a final seal.
 func (t laneTopic) sealed() bool {
-	if !t.found || t.last.Schema != schemas.SchemaSeal {
+	if !t.endsInSeal() {
 		return false
 	}
 	r, err := schemas.Unmarshal(t.last.Schema, t.last.Value)
@@ -153,24 +163,24 @@ func (s snapshot) lag(stage string, reads schemas.Topic, writes []schemas.Topic)
 	}
 	if stage == trainer && !known { // its outputs carry no marks, but there is one for every batch
 		lag := in.records() - s.topics[schemas.Features].records()
-		if in.found && in.last.Schema == schemas.SchemaSeal {
+		if in.endsInSeal() {
 			lag--
 		}
 		return max(lag, 0)
 	}
-	if stage == trainer && in.bounds.End-at == 1 && in.found && in.last.Schema == schemas.SchemaSeal {
+	if stage == trainer && in.bounds.End-at == 1 && in.endsInSeal() {
 		return 0 // the trainer says where its batches end, not whether it has read what follows them
 	}
 	return max(in.bounds.End-at, 0)
 }
 
 func (s snapshot) openGroup(size int) OpenGroup {
-	g := OpenGroup{Number: s.number, Pairs: s.topics[schemas.Embeddings].records(), Size: int64(size)}
+	g := OpenGroup{Number: s.number, Pairs: s.topics[schemas.Embeddings].pairs(), Size: int64(size)}
 	if closed := s.topics[schemas.Groups]; closed.found {
 		if mark, err := closed.last.Mark(); err == nil {
 			g.Pairs -= mark.Input(schemas.Embeddings).Seq
 		}
 	}
-	g.Pairs = max(g.Pairs, 0)
+	g.Pairs = min(max(g.Pairs, 0), g.Size)
 	return g
 }
