@@ -29,17 +29,17 @@ type Positive struct {
 
 // Batch is one mini-batch of one epoch of a group, in training order.
 type Batch struct {
-	Group    GroupID  `msgpack:"group"`          // whose pairs these are
-	Epoch    int32    `msgpack:"epoch"`          // of the group: 0, 1, 2, ...
-	Sequence int32    `msgpack:"sequence"`       // number of the batch in the epoch: 0..Batches-1
-	Batches  int32    `msgpack:"batches"`        // batches in the epoch
-	Strategy string   `msgpack:"strategy"`       // how its samples were chosen
-	Samples  []Sample `msgpack:"samples"`        // in training order
-	M        int32    `msgpack:"m"`              // candidates per anchor and direction
-	I2T      Int32s   `msgpack:"i2t,omitempty"`  // samples x M: samples with the hardest texts for each image, hardest first; -1: no more candidates
-	T2I      Int32s   `msgpack:"t2i,omitempty"`  // samples x M: samples with the hardest images for each text
+	Group    GroupID  `msgpack:"group"`           // whose pairs these are
+	Epoch    int32    `msgpack:"epoch"`           // of the group: 0, 1, 2, ...
+	Sequence int32    `msgpack:"sequence"`        // number of the batch in the epoch: 0..Batches-1
+	Batches  int32    `msgpack:"batches"`         // batches in the epoch
+	Strategy string   `msgpack:"strategy"`        // how its samples were chosen
+	Samples  []Sample `msgpack:"samples"`         // in training order
+	M        int32    `msgpack:"m"`               // candidates per anchor and direction
+	I2T      Int32s   `msgpack:"i2t,omitempty"`   // samples x M: samples with the hardest texts for each image, hardest first; -1: no more candidates
+	T2I      Int32s   `msgpack:"t2i,omitempty"`   // samples x M: samples with the hardest images for each text
 	Again    bool     `msgpack:"again,omitempty"` // its features are to be made when the epoch is over, by the weights of then
-	Left     int64    `msgpack:"left,omitempty"` // batches of the lane from this one to its end, known when its last group is; absent: unknown
+	Left     int64    `msgpack:"left,omitempty"`  // batches of the lane from this one to its end, known when its last group is; absent: unknown
 }
 
 // Schema implements [Record].

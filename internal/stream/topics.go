@@ -17,9 +17,10 @@ import (
 const deadLetterRoom = 1 << 20
 
 // EnsureTopics creates the topics of the catalogue that are missing. It refuses those that have another number of
-// partitions than the configuration asks for, or a setting that would lose records.
-func (l *Log) EnsureTopics(ctx context.Context) error {
-	missing, err := l.checkTopics(ctx)
+// partitions than the configuration asks for, or a setting that would lose records. Named topics alone are looked at, for a
+// process that may not see the others.
+func (l *Log) EnsureTopics(ctx context.Context, only ...schemas.Topic) error {
+	missing, err := l.checkTopics(ctx, only...)
 	if err != nil {
 		return err
 	}
@@ -34,11 +35,11 @@ func (l *Log) EnsureTopics(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := l.awaitTopics(ctx); err != nil {
+		if err := l.awaitTopics(ctx, only...); err != nil {
 			return err
 		}
 	}
-	return l.checkSettings(ctx)
+	return l.checkSettings(ctx, only...)
 }
 
 func (l *Log) createTopics(ctx context.Context, missing []schemas.TopicInfo, unclean bool) error {
@@ -57,12 +58,12 @@ func (l *Log) createTopics(ctx context.Context, missing []schemas.TopicInfo, unc
 }
 
 // awaitTopics waits until the new topics can be seen. A cluster learns of them a little after they are created.
-func (l *Log) awaitTopics(ctx context.Context) error {
+func (l *Log) awaitTopics(ctx context.Context, only ...schemas.Topic) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*l.cfg.RequestTimeout)
 	defer cancel()
 	var pause backoff
 	for {
-		missing, err := l.checkTopics(ctx)
+		missing, err := l.checkTopics(ctx, only...)
 		if err != nil || len(missing) == 0 {
 			return err
 		}
@@ -130,9 +131,9 @@ func (l *Log) awaitChecked(ctx context.Context) error {
 }
 
 // CheckTopics reports topics that are missing, have the wrong number of partitions, or a setting that would lose
-// records.
-func (l *Log) CheckTopics(ctx context.Context) error {
-	missing, err := l.checkTopics(ctx)
+// records. Named topics alone are looked at.
+func (l *Log) CheckTopics(ctx context.Context, only ...schemas.Topic) error {
+	missing, err := l.checkTopics(ctx, only...)
 	if err != nil {
 		return err
 	}
@@ -144,7 +145,7 @@ func (l *Log) CheckTopics(ctx context.Context) error {
 		problems = append(problems, fmt.Errorf("topic %s %w (NAMESPACE=%s)", l.name(t.Topic), errNoTopic, l.cfg.Namespace))
 	}
 	if len(problems) == 0 {
-		return l.checkSettings(ctx)
+		return l.checkSettings(ctx, only...)
 	}
 	return errors.Join(problems...)
 }
@@ -179,13 +180,21 @@ func (r *roster) watchTopics(ctx context.Context) {
 	}
 }
 
-func (l *Log) checkTopics(ctx context.Context) (missing []schemas.TopicInfo, err error) {
-	counts, err := l.partitionCounts(ctx)
+// catalogue returns the named topics, or all.
+func catalogue(only []schemas.Topic) []schemas.TopicInfo {
+	return slices.DeleteFunc(schemas.Catalogue(), func(t schemas.TopicInfo) bool {
+		return len(only) > 0 && !slices.Contains(only, t.Topic)
+	})
+}
+
+func (l *Log) checkTopics(ctx context.Context, only ...schemas.Topic) (missing []schemas.TopicInfo, err error) {
+	topics := catalogue(only)
+	counts, err := l.partitionCounts(ctx, topics)
 	if err != nil {
 		return nil, err
 	}
 	var problems []error
-	for _, t := range schemas.Catalogue() {
+	for _, t := range topics {
 		have, want := counts[t.Topic], l.partitions(t)
 		switch {
 		case have == 0:
@@ -200,21 +209,21 @@ func (l *Log) checkTopics(ctx context.Context) (missing []schemas.TopicInfo, err
 }
 
 // partitionCounts asks over connections of its own, because the shared ones answer from a cache.
-func (l *Log) partitionCounts(ctx context.Context) (map[schemas.Topic]int, error) {
+func (l *Log) partitionCounts(ctx context.Context, topics []schemas.TopicInfo) (map[schemas.Topic]int, error) {
 	counts := make(map[schemas.Topic]int)
 	err := l.retry(ctx, "reading topics", func(ctx context.Context) error {
 		transport := l.freshTransport()
 		defer transport.CloseIdleConnections()
 		client := kafka.Client{Addr: l.addr, Transport: transport}
 		var names []string
-		for _, t := range schemas.Catalogue() {
+		for _, t := range topics {
 			names = append(names, l.name(t.Topic))
 		}
 		resp, err := client.Metadata(ctx, &kafka.MetadataRequest{Topics: names})
 		if err != nil {
 			return err
 		}
-		for i, t := range schemas.Catalogue() {
+		for i, t := range topics {
 			switch err := resp.Topics[i].Error; {
 			case err == nil:
 				counts[t.Topic] = len(resp.Topics[i].Partitions)

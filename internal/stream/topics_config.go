@@ -94,16 +94,16 @@ type TopicProblem struct {
 
 func (p TopicProblem) Error() string { return "topic " + p.Topic + ": " + p.Text }
 
-// TopicProblems asks the brokers for the settings of all topics that exist. It also notes how large their records may
-// be. It returns nothing where the brokers do not tell.
-func (l *Log) TopicProblems(ctx context.Context) ([]TopicProblem, error) {
+// TopicProblems asks the brokers for the settings of the named topics that exist, or of all. It also notes how large
+// their records may be. It returns nothing where the brokers do not tell.
+func (l *Log) TopicProblems(ctx context.Context, only ...schemas.Topic) ([]TopicProblem, error) {
 	var problems []TopicProblem
-	settings, err := l.TopicSettings(ctx)
+	settings, err := l.TopicSettings(ctx, only...)
 	if errors.Is(err, kafka.TopicAuthorizationFailed) || errors.Is(err, kafka.ClusterAuthorizationFailed) {
 		l.logger.Warn("the settings of topics are not checked: DescribeConfigs is not allowed", keyErr, err)
 		return nil, nil
 	}
-	for _, t := range schemas.Catalogue() {
+	for _, t := range catalogue(only) {
 		have := settings[t.Topic]
 		if limit, err := strconv.Atoi(have[configMaxMessage]); err == nil {
 			l.limits.Store(t.Topic, limit)
@@ -155,11 +155,11 @@ func (l *Log) judge(t schemas.Topic, setting, have, want string) []TopicProblem 
 	return []TopicProblem{p}
 }
 
-// TopicSettings returns the settings of the topics that exist, by name.
-func (l *Log) TopicSettings(ctx context.Context) (map[schemas.Topic]map[string]string, error) {
+// TopicSettings returns the settings of the named topics that exist, or of all.
+func (l *Log) TopicSettings(ctx context.Context, only ...schemas.Topic) (map[schemas.Topic]map[string]string, error) {
 	req := &kafka.DescribeConfigsRequest{}
 	byName := make(map[string]schemas.Topic)
-	for _, t := range schemas.Catalogue() {
+	for _, t := range catalogue(only) {
 		byName[l.name(t.Topic)] = t.Topic
 		req.Resources = append(req.Resources, kafka.DescribeConfigRequestResource{ResourceType: kafka.ResourceTypeTopic, ResourceName: l.name(t.Topic)})
 	}
@@ -185,8 +185,8 @@ func (l *Log) TopicSettings(ctx context.Context) (map[schemas.Topic]map[string]s
 }
 
 // checkSettings refuses topics with fatal problems, and logs the other problems.
-func (l *Log) checkSettings(ctx context.Context) error {
-	problems, err := l.TopicProblems(ctx)
+func (l *Log) checkSettings(ctx context.Context, only ...schemas.Topic) error {
+	problems, err := l.TopicProblems(ctx, only...)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package stream
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -96,6 +97,34 @@ func TestTopicSettings(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestNamedTopicsAlone makes and checks the topics that a producer may see, whatever the others are like.
+func TestNamedTopicsAlone(t *testing.T) {
+	b := startBroker(t, BrokerOptions{})
+	l, _ := openLogged(t, testConfig(b.Addr(), "", 1))
+	mine := []schemas.Topic{schemas.Pairs, schemas.Sources}
+	if err := l.EnsureTopics(t.Context(), mine...); err != nil {
+		t.Fatal(err)
+	}
+	missing, err := l.checkTopics(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := len(schemas.Catalogue()) - len(mine); len(missing) != want {
+		t.Errorf("%d topics are missing, want %d", len(missing), want)
+	}
+	for _, topic := range missing {
+		if slices.Contains(mine, topic.Topic) {
+			t.Errorf("topic %s is missing", topic.Topic)
+		}
+	}
+	if err := l.CheckTopics(t.Context(), mine...); err != nil {
+		t.Errorf("checking them alone: %v", err)
+	}
+	if err := l.CheckTopics(t.Context()); err == nil {
+		t.Error("checking all topics: no error, want the missing ones")
 	}
 }
 

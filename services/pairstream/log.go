@@ -62,7 +62,7 @@ func newBrokerCommand() *cobra.Command {
 
 func newTopicsCommand() *cobra.Command {
 	topics := &cobra.Command{Use: "topics", Short: "create or check the topics of the namespace"}
-	do := func(use, short string, act func(*stream.Log, context.Context) error) *cobra.Command {
+	do := func(use, short string, act func(*stream.Log, context.Context, ...schemas.Topic) error) *cobra.Command {
 		return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := connect(cmd.Context())
 			if err != nil {

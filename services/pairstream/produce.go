@@ -63,6 +63,9 @@ func shuffling(o *dataset.ProduceOptions, shuffle bool) error {
 	return nil
 }
 
+// producerTopics are all that a producer may see where brokers have access lists.
+var producerTopics = []schemas.Topic{schemas.Pairs, schemas.Sources}
+
 func runProduce(cmd *cobra.Command, paths []string, o dataset.ProduceOptions, dry bool) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	log, err := connect(ctx)
@@ -74,7 +77,7 @@ func runProduce(cmd *cobra.Command, paths []string, o dataset.ProduceOptions, dr
 	stop := showProgress(cmd.ErrOrStderr(), o.Progress)
 	defer stop()
 	if dry {
-		if err := log.CheckTopics(ctx); err != nil {
+		if err := log.CheckTopics(ctx, producerTopics...); err != nil {
 			return err
 		}
 		shown := 0
@@ -91,7 +94,7 @@ func runProduce(cmd *cobra.Command, paths []string, o dataset.ProduceOptions, dr
 		printSummary(out, sum)
 		return nil
 	}
-	if err := log.EnsureTopics(ctx); err != nil {
+	if err := log.EnsureTopics(ctx, producerTopics...); err != nil {
 		return err
 	}
 	sum, err := publish(ctx, log, paths, o, nil)
