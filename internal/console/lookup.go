@@ -138,3 +138,21 @@ func contextFor(r *http.Request) (context.Context, context.CancelFunc) {
 }
 
 func formatInt(n int64) string { return strconv.FormatInt(n, 10) }
+
+// another connects to the log of a namespace on the same brokers. Readers would wait for one that has no run.
+func another(ctx context.Context, cfg stream.Config, namespace string) (*stream.Log, error) {
+	cfg.Namespace = namespace
+	log, err := stream.Connect(ctx, cfg, stream.Options{})
+	if err != nil {
+		return nil, err
+	}
+	has, err := log.Has(ctx, schemas.ProgressLog)
+	if err == nil && !has {
+		err = fmt.Errorf("there is no run in namespace %q", namespace)
+	}
+	if err != nil {
+		log.Close()
+		return nil, err
+	}
+	return log, nil
+}

@@ -174,14 +174,12 @@ func (c *comparisons) compare(s *Server, m *replay.Manifest, with string, x *com
 }
 
 func between(ctx context.Context, cfg stream.Config, m *replay.Manifest, with string, each func(replay.Result)) error {
-	cfg.Namespace = m.Namespace
-	original, err := stream.Connect(ctx, cfg, stream.Options{})
+	original, err := another(ctx, cfg, m.Namespace)
 	if err != nil {
 		return err
 	}
 	defer original.Close()
-	cfg.Namespace = with
-	replayed, err := stream.Connect(ctx, cfg, stream.Options{})
+	replayed, err := another(ctx, cfg, with)
 	if err != nil {
 		return err
 	}

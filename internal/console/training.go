@@ -253,9 +253,7 @@ func (o *others) reports(ctx context.Context, log *stream.Log, namespace string)
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
-	cfg := log.Config()
-	cfg.Namespace = namespace
-	other, err := stream.Connect(ctx, cfg, stream.Options{})
+	other, err := another(ctx, log.Config(), namespace)
 	if err != nil {
 		return nil, err
 	}

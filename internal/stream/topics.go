@@ -208,6 +208,12 @@ func (l *Log) checkTopics(ctx context.Context, only ...schemas.Topic) (missing [
 	return missing, errors.Join(problems...)
 }
 
+// Has reports whether a topic exists. Methods that read would wait for one that does not.
+func (l *Log) Has(ctx context.Context, t schemas.Topic) (bool, error) {
+	counts, err := l.partitionCounts(ctx, []schemas.TopicInfo{{Topic: t}})
+	return counts[t] > 0, err
+}
+
 // partitionCounts asks over connections of its own, because the shared ones answer from a cache.
 func (l *Log) partitionCounts(ctx context.Context, topics []schemas.TopicInfo) (map[schemas.Topic]int, error) {
 	counts := make(map[schemas.Topic]int)

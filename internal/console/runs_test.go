@@ -1,0 +1,136 @@
+package console_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/atomicfile"
+	"github.com/pairstream/pairstream/internal/console"
+	"github.com/pairstream/pairstream/internal/replay"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/runlog"
+)
+
+// beside writes another run to the same broker, with references to the same images.
+func (s *site) beside(namespace string, o runlog.Options) {
+	s.t.Helper()
+	cfg := s.log.Config()
+	cfg.Namespace = namespace
+	log, err := stream.Connect(s.t.Context(), cfg, stream.Options{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer log.Close()
+	if err := log.EnsureTopics(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	o.Dir = filepath.Dir(strings.TrimPrefix(s.run.Pairs[0].Image.URI, "file://"))
+	if _, err := runlog.Write(s.t.Context(), log, o); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// until loads a page again as it asks for, and returns it when it is complete.
+func (s *site) until(path string) string {
+	s.t.Helper()
+	for range 200 {
+		if body := s.get(path); !strings.Contains(body, "data-reload") {
+			return body
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	s.t.Fatalf("%s is not complete after four seconds", path)
+	return ""
+}
+
+func TestReplaysAreCompared(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, small, func(o *console.Options) {
+		o.Settings.Manifests, o.Settings.Namespaces = dir, []string{"again", "other", "gone"}
+	})
+	s.beside("again", small)
+	other := small
+	other.Captions = map[int]string{200: "another <i>caption</i>"}
+	s.beside("other", other)
+	m, err := replay.Describe(t.Context(), s.log, replay.DescribeOptions{Open: true, Settings: map[string]string{"SEED": "7"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := atomicfile.Write(filepath.Join(dir, "run.json"), 0o600, m.Write); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "broken.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	list := s.get("/replays")
+	for _, want := range []string{`href="/replays/run.json"`, "broken.json", "unexpected end of JSON input"} {
+		if !strings.Contains(list, want) {
+			t.Errorf("the list of replays does not show %q:\n%s", want, list)
+		}
+	}
+	for path, wants := range map[string][]string{
+		"/replays/run.json":            {"SEED", "<option>again</option>", "240", m.Topics[0].Lanes[0].Digest[:15]},
+		"/replays/run.json?with=again": {"Every record is equal.", ">equal</span>"},
+		"/replays/run.json?with=other": {"lanes differ.", `>differs</span> <code class="break">record 200: id: `},
+		"/replays/broken.json":         {"unexpected end of JSON input"},
+	} {
+		body := s.until(path)
+		for _, want := range wants {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s does not show %q:\n%s", path, want, body)
+			}
+		}
+		if equal := strings.Contains(body, "Every record is equal"); equal != strings.HasSuffix(path, "again") {
+			t.Errorf("%s calls the runs equal: %v", path, equal)
+		}
+	}
+	if body := s.until("/replays/run.json?with=gone"); !strings.Contains(body, "there is no run in namespace &#34;gone&#34;") {
+		t.Errorf("a run that is not there compares as\n%s", body)
+	}
+	if status, _, _ := s.ask(http.MethodGet, "/replays/run.json?with=elsewhere", nil, nil); status != http.StatusBadRequest {
+		t.Errorf("a namespace that is not named in the settings: status %d", status)
+	}
+}
+
+func TestCurvesOfSeveralRuns(t *testing.T) {
+	s := open(t, small, func(o *console.Options) { o.Settings.Namespaces = []string{"short", "gone"} })
+	short := small
+	short.Epochs = 2
+	s.beside("short", short)
+	var curves []struct {
+		Name string       `json:"name"`
+		Runs []string     `json:"runs"`
+		X    []int64      `json:"x"`
+		Y    [][]*float64 `json:"y"`
+	}
+	if err := json.Unmarshal([]byte(s.get("/training/curves")), &curves); err != nil {
+		t.Fatal(err)
+	}
+	if len(curves) == 0 {
+		t.Fatal("there are no curves")
+	}
+	for _, c := range curves {
+		if got, want := fmt.Sprint(c.Runs[:2]), "[this run short]"; got != want || len(c.X) != 30 || len(c.Y) != len(c.Runs) {
+			t.Fatalf("%s has runs %s, %d steps and %d rows, want %s, 30 steps and a row for each run", c.Name, got, len(c.X), len(c.Y), want)
+		}
+		for k := range c.X {
+			own, other := c.Y[0][k], c.Y[1][k]
+			if own == nil || (other == nil) != (k >= 20) || other != nil && *own != *other {
+				t.Errorf("%s at step %d: %v and %v, want the same up to step 19, and then nothing of the shorter run", c.Name, k, own, other)
+			}
+		}
+	}
+	page := s.get("/training")
+	for _, want := range []string{"this run: step 29", "short: step 19", "Not shown: gone: there is no run in namespace"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}
