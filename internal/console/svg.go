@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"math"
+	"strconv"
 	"strings"
 )
 
@@ -31,10 +32,10 @@ func (c curve) SVG() template.HTML {
 	atY := func(v float64) float64 { return plotTop + (high-v)/(high-low)*(plotTall-plotTop-plotDown) }
 	for _, v := range ticks(low, high, 5) {
 		fmt.Fprintf(&b, `<path d="M%g %.1fH%g" stroke="#8884"/><text x="%g" y="%.1f" text-anchor="end" fill="#888">%s</text>`,
-			plotLeft, atY(v), plotWide-plotRight, plotLeft-6, atY(v)+4, number(v))
+			plotLeft, atY(v), plotWide-plotRight, plotLeft-6, atY(v)+4, tick(v))
 	}
 	for _, v := range ticks(x0, x1, 5) {
-		fmt.Fprintf(&b, `<text x="%.1f" y="%g" text-anchor="middle" fill="#888">%s</text>`, atX(v), plotTall-6, number(v))
+		fmt.Fprintf(&b, `<text x="%.1f" y="%g" text-anchor="middle" fill="#888">%s</text>`, atX(v), plotTall-6, tick(v))
 	}
 	for i, row := range c.Y {
 		var path strings.Builder
@@ -88,4 +89,12 @@ func ticks(low, high float64, most int) []float64 {
 		list = append(list, k*step)
 	}
 	return list
+}
+
+// tick writes a round number as short as it is.
+func tick(v float64) string {
+	if v == math.Trunc(v) {
+		return number(v)
+	}
+	return strconv.FormatFloat(v, 'g', 4, 64)
 }
