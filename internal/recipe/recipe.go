@@ -73,7 +73,25 @@ func Of(name string, environ map[string]string) ([]Value, error) {
 	for _, variable := range slices.Sorted(maps.Keys(byName)) {
 		out = append(out, d.derive(byName[variable]))
 	}
+	shortenWarmup(out, environ)
 	return out, nil
+}
+
+// shortenWarmup leaves a short run, such as a first try, a tenth of its steps for the warm-up of the learning rate.
+func shortenWarmup(values []Value, environ map[string]string) {
+	find := func(variable string) *Value {
+		return &values[slices.IndexFunc(values, func(v Value) bool { return v.Variable == variable })]
+	}
+	text := environ["LR_TOTAL_STEPS"]
+	if text == "" {
+		text = find("LR_TOTAL_STEPS").Value
+	}
+	total, err := strconv.ParseInt(text, 10, 64)
+	warmup := find("LR_WARMUP_STEPS")
+	if steps, _ := strconv.ParseInt(warmup.Value, 10, 64); err == nil && total > 0 && total/10 < steps {
+		warmup.Value = strconv.FormatInt(total/10, 10)
+		warmup.Place += fmt.Sprintf("; here a tenth of LR_TOTAL_STEPS=%d", total)
+	}
 }
 
 // derivation has what values are derived from.

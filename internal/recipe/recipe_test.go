@@ -66,6 +66,24 @@ func TestEveryRecipeIsItsPapers(t *testing.T) {
 	}
 }
 
+// TestWarmupOfAShortRun leaves the warm-up of the papers in a long run and a tenth of the steps in a short one.
+func TestWarmupOfAShortRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		environ map[string]string
+		want    string
+	}{
+		"the papers' sizes": {nil, "2000"},
+		"a first try":       {map[string]string{"LANES": "1", "GROUP_SIZE": "900", "BATCH_SIZE": "24", "STEP_BATCHES": "4", "EPOCHS": "20"}, "27"},
+		"steps by hand":     {map[string]string{"LR_TOTAL_STEPS": "186"}, "18"},
+		"one step":          {map[string]string{"LR_TOTAL_STEPS": "1"}, "0"},
+		"no number":         {map[string]string{"LR_TOTAL_STEPS": "many"}, "2000"},
+	} {
+		if got := values(t, "mafa", c.environ)["LR_WARMUP_STEPS"]; got != c.want {
+			t.Errorf("%s: a warm-up of %s steps, want %s", name, got, c.want)
+		}
+	}
+}
+
 func TestStepsFollowTheSizes(t *testing.T) {
 	got := values(t, "albef", map[string]string{"LANES": "2", "GROUP_SIZE": "1000", "BATCH_SIZE": "10", "STEP_BATCHES": "1"})
 	if got["LR_TOTAL_STEPS"] != "6000" || got["ITC_ALPHA_RAMP_STEPS"] != "200" {

@@ -71,7 +71,7 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Lanes: 4, Replication: -1, MaxMessageBytes: 22 << 20,
-		MaxBytesInFlight: 256 << 20, BatchBytes: 768 << 10, Linger: 5 * time.Millisecond,
+		MaxBytesInFlight: 64 << 20, BatchBytes: 768 << 10, Linger: 5 * time.Millisecond,
 		FlushAfter: 20 * time.Millisecond, Compression: "none", RequestTimeout: 10 * time.Second,
 		SessionTimeout: 10 * time.Second, DrainTimeout: 5 * time.Second, StallAfter: 10 * time.Minute,
 	}
