@@ -99,6 +99,9 @@ func (c *Collector) readLane(ctx context.Context, lane int, s *snapshot) error {
 		}
 		s.topics[info.Topic] = t
 	}
+	if err := c.readClosed(ctx, lane, s); err != nil {
+		return err
+	}
 	chunks := s.topics[schemas.Neighbors]
 	if !chunks.found {
 		return nil
@@ -109,6 +112,28 @@ func (c *Collector) readLane(ctx context.Context, lane int, s *snapshot) error {
 	}
 	if chunk, ok := r.(*schemas.NeighborChunk); ok {
 		s.number = chunk.Group.Seq + 1
+	}
+	return nil
+}
+
+// readClosed reads where the last closed group ends.
+func (c *Collector) readClosed(ctx context.Context, lane int, s *snapshot) error {
+	if !s.topics[schemas.Groups].found {
+		return nil
+	}
+	last, found, err := c.log.LastWhere(ctx, schemas.Groups, lane, func(r *stream.Record) bool {
+		schema, _ := r.Header(schemas.HeaderSchema)
+		return string(schema) == schemas.SchemaGroup
+	})
+	if err != nil || !found {
+		return err
+	}
+	r, err := schemas.Unmarshal(schemas.SchemaGroup, last.Value)
+	if err != nil {
+		return fmt.Errorf("reading the last manifest of lane %d: %w", lane, err)
+	}
+	if manifest, ok := r.(*schemas.Group); ok {
+		s.closed = manifest.EndSeq
 	}
 	return nil
 }
@@ -126,7 +151,7 @@ func (c *Collector) summarize(lanes []snapshot, now time.Time) *Status {
 		}
 		switch {
 		case l.topics[schemas.Scored].sealed() && behind == 0:
-			out.State = StateDone
+			out.State, out.Group.Pairs = StateDone, 0 // refusals may lie behind the last group
 		case l.topics[schemas.Pairs].sealed():
 			out.State = StateEnded
 		}

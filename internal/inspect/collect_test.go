@@ -53,7 +53,8 @@ func run(t *testing.T, log *stream.Log) writer {
 	w.stage(schemas.Embeddings, 0, 6, refusal, schemas.Pairs, at(7, 0)) // a restart wrote it again
 	for g := range int64(2) {                                           // groups of two pairs
 		w.stage(schemas.Neighbors, 0, g, chunk(0, g), schemas.Embeddings, at(2*g, 2*g))
-		w.stage(schemas.Groups, 0, g, filler, schemas.Embeddings, at(2*g+2, 2*g+2))
+		// A new owner reads what fills the window of repetitions from the lane's start.
+		w.stage(schemas.Groups, 0, g, manifest(0, g, 2*g+2), schemas.Embeddings, at(0, 0))
 	}
 	for seq := range int64(6) {
 		w.stage(schemas.Batches, 0, seq, filler, schemas.Groups, at(1, 1))
@@ -65,6 +66,7 @@ func run(t *testing.T, log *stream.Log) writer {
 	w.check(w.p.Publish(t.Context(), schemas.ProgressLog, 0, &schemas.Progress{Kind: schemas.ProgressStep, Step: 7, Values: schemas.Measures{"loss": 2.5}}))
 	w.check(w.p.Flush(t.Context()))
 	reached(log, "encoder", schemas.Pairs, 8)
+	reached(log, "indexer", schemas.Embeddings, 4)
 	reached(log, "discriminator", schemas.Batches, 2) // older than the last mark
 	return w
 }
@@ -85,7 +87,7 @@ func TestCollect(t *testing.T) {
 	s := collect(t, c)
 
 	wantLag := []map[string]int64{
-		// 12 records less 8 committed; 8 embeddings in the log less 4; 2 manifests less 1; 6 batches less 5; the trainer
+		// 12 records less 8 committed; 8 embeddings in the log less 4 committed; 2 manifests less 1; 6 batches less 5; the trainer
 		// has not committed: 5 scored less 1 block, less the seal at the end.
 		{"encoder": 3, "indexer": 4, "grouper": 1, "discriminator": 1, "trainer": 3},
 		{"encoder": 3, "indexer": 0, "grouper": 0, "discriminator": 0, "trainer": 0},
@@ -151,31 +153,32 @@ func TestCollectEnd(t *testing.T) {
 	}
 }
 
-// A group that fills up as its lane ends has the seal behind its last pair. Neither the lane nor its open group has more
-// pairs for that.
+// A lane of three pairs ends: with a group open, with one that was full before the seal, and with all of it done.
 func TestSealsAreNoPairs(t *testing.T) {
-	log := openLog(t, 2)
+	log := openLog(t, 3)
 	w := newWriter(t, log)
 	final := &schemas.Seal{Final: true}
-	for lane := range 2 {
+	for lane := range 3 {
 		w.pairs(lane, 3)
 		w.seal(lane, true)
 		for seq := range int64(3) {
 			w.stage(schemas.Embeddings, lane, seq, refusal, schemas.Pairs, at(seq+1, 0))
 		}
 		w.stage(schemas.Embeddings, lane, 3, final, schemas.Pairs, at(4, 0))
+		if lane > 0 {
+			w.stage(schemas.Groups, lane, 0, manifest(lane, 0, 3), schemas.Embeddings, at(0, 0))
+		}
 	}
-	// Lane 1 has closed its group, and says so before it has read the seal.
-	w.stage(schemas.Groups, 1, 0, filler, schemas.Embeddings, at(3, 3))
+	w.stage(schemas.Groups, 2, 1, final, schemas.Embeddings, at(0, 0))
 	w.check(w.p.Flush(t.Context()))
-	s := collect(t, NewCollector(log, 3))
-	for lane, want := range []OpenGroup{{Pairs: 3, Size: 3}, {Pairs: 0, Size: 3}} {
+	s := collect(t, NewCollector(log, 5))
+	for lane, want := range []OpenGroup{{Pairs: 3, Size: 5}, {Size: 5}, {Size: 5}} {
 		if got := s.Lanes[lane]; got.Pairs != 3 || got.Group != want || got.State != StateEnded {
 			t.Errorf("lane %+v, want 3 pairs and the open group %+v", got, want)
 		}
 	}
-	if got := s.Topics[0]; got.Topic != schemas.Pairs || got.Records != 8 {
-		t.Errorf("the topic has %+v, want 8 records: seals are records", got)
+	if got := s.Topics[0]; got.Topic != schemas.Pairs || got.Records != 12 {
+		t.Errorf("the topic has %+v, want 12 records: seals are records", got)
 	}
 }
 

@@ -84,6 +84,14 @@ var refusal = &schemas.Refusal{
 	ID: schemas.NewPairID(schemas.NewImageID([]byte("image")), "caption"), ImageID: schemas.NewImageID([]byte("image")), Reason: schemas.MaskUnusable,
 }
 
+// manifest is that of a group of two pairs, whose last embedding has the seq before end.
+func manifest(lane int, group, end int64) *schemas.Group {
+	return &schemas.Group{
+		Group: schemas.GroupID{Lane: int32(lane), Seq: group}, EndSeq: end, Count: 2, Chunks: 1, Dim: 1, Clusters: 1, Model: "m",
+		Closed: schemas.ClosedByCount, Modality: schemas.ModalityImage, Digest: make([]byte, 32),
+	}
+}
+
 func chunk(lane int, group int64) *schemas.NeighborChunk {
 	id := schemas.NewPairID(schemas.NewImageID([]byte("image")), "caption")
 	return &schemas.NeighborChunk{

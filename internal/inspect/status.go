@@ -107,6 +107,7 @@ type snapshot struct {
 	says      []LaneState
 	committed map[string]int64 // by stage: offset in what it reads; -1: none
 	number    int64            // of the open group
+	closed    int64            // seq of the embedding behind the last closed group
 }
 
 // laneTopic is what was read of one lane of a topic.
@@ -174,13 +175,12 @@ func (s snapshot) lag(stage string, reads schemas.Topic, writes []schemas.Topic)
 	return max(in.bounds.End-at, 0)
 }
 
+// openGroup counts what lies behind the last closed group. A mark would not do: it leads back to what a new owner reads
+// again.
 func (s snapshot) openGroup(size int) OpenGroup {
-	g := OpenGroup{Number: s.number, Pairs: s.topics[schemas.Embeddings].pairs(), Size: int64(size)}
-	if closed := s.topics[schemas.Groups]; closed.found {
-		if mark, err := closed.last.Mark(); err == nil {
-			g.Pairs -= mark.Input(schemas.Embeddings).Seq
-		}
+	pairs := s.topics[schemas.Embeddings].pairs() - s.closed
+	if s.topics[schemas.Groups].endsInSeal() {
+		pairs-- // the seal lies among the embeddings
 	}
-	g.Pairs = min(max(g.Pairs, 0), g.Size)
-	return g
+	return OpenGroup{Number: s.number, Pairs: min(max(pairs, 0), int64(size)), Size: int64(size)}
 }
