@@ -229,11 +229,15 @@ const (
 	tolerance   = 0.02 // share of the pixels that may be clearly different
 )
 
+// settle takes away what the page Flow says after a minute without stages, and the room that it takes.
+const settle = `document.querySelectorAll(".stage").forEach(e => e.className = "stage");
+document.querySelectorAll(".lead[class*=state-]").forEach(e => e.style.display = "none")`
+
 // compare compares the window with a stored screenshot, small and grey: fonts may differ a little, places may not.
 func (b *browser) compare(name string) {
 	b.t.Helper()
 	var shot []byte
-	b.do(chromedp.Evaluate(hide+";0", nil), chromedp.CaptureScreenshot(&shot))
+	b.do(chromedp.Evaluate(hide+";"+settle+";0", nil), chromedp.CaptureScreenshot(&shot))
 	m, err := png.Decode(bytes.NewReader(shot))
 	if err != nil {
 		b.t.Fatal(err)
