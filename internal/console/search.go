@@ -199,8 +199,15 @@ func (s *Server) askLive(ctx context.Context, method, path string, body []byte, 
 	return json.Unmarshal(raw, into)
 }
 
+// uploadsAtOnce is the number of images that are read and embedded at a time. Others wait, with nothing of theirs in memory.
+const uploadsAtOnce = 2
+
 // searchImage looks for pairs like an uploaded image.
 func (s *Server) searchImage(w http.ResponseWriter, r *http.Request) error {
+	if err := s.uploads.Acquire(r.Context(), 1); err != nil {
+		return err
+	}
+	defer s.uploads.Release(1)
 	v := s.newSearch()
 	file, header, err := r.FormFile("image")
 	if err != nil {

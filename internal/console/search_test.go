@@ -10,7 +10,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/pairstream/pairstream/internal/console"
 )
@@ -137,5 +140,38 @@ func TestUploadsAreBounded(t *testing.T) {
 	alone := open(t, small, nil)
 	if _, page := alone.upload([]byte("pixels")); !strings.Contains(page, "pairstream up, with LIVE_ADDR set") {
 		t.Errorf("a console without a model does not say what it lacks:\n%s", page)
+	}
+}
+
+// crowd counts the images that are embedded at the same time.
+type crowd struct {
+	embedder
+	now, most atomic.Int64
+}
+
+func (c *crowd) EmbedImage(context.Context, []byte) ([]float32, error) {
+	n := c.now.Add(1)
+	defer c.now.Add(-1)
+	for most := c.most.Load(); n > most && !c.most.CompareAndSwap(most, n); most = c.most.Load() {
+	}
+	time.Sleep(20 * time.Millisecond) // for others to come in
+	return nil, errors.New("seen")
+}
+
+// TestUploadsTakeTurns sends many images at once. A few at a time are in memory, and all get an answer.
+func TestUploadsTakeTurns(t *testing.T) {
+	model := &crowd{}
+	s := open(t, small, func(o *console.Options) { o.Settings.LiveURL, o.Embedder = "http://127.0.0.1:1", model })
+	var all sync.WaitGroup
+	for range 12 {
+		all.Go(func() {
+			if status, page := s.upload([]byte("pixels")); status != http.StatusOK || !strings.Contains(page, "There is no answer: seen") {
+				t.Errorf("status %d:\n%s", status, page)
+			}
+		})
+	}
+	all.Wait()
+	if most := model.most.Load(); most < 1 || most > 2 {
+		t.Errorf("%d images at once, want 2 at most", most)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/pairstream/pairstream/internal/console/index"
 	"github.com/pairstream/pairstream/internal/service"
@@ -50,6 +51,7 @@ type Server struct {
 	flow        *flow
 	others      others
 	comparisons comparisons
+	uploads     *semaphore.Weighted
 	handler     http.Handler
 
 	publish  sync.Mutex // guards judges
@@ -72,7 +74,7 @@ func New(o Options, listener net.Listener) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{o: o, pages: pages, thumbs: newThumbs(o.Images), records: newRecordCache(o.Log), listener: listener}
+	s := &Server{o: o, pages: pages, thumbs: newThumbs(o.Images), records: newRecordCache(o.Log), listener: listener, uploads: semaphore.NewWeighted(uploadsAtOnce)}
 	s.flow = newFlow(s)
 	s.handler = s.guard(s.routes())
 	return s, nil
