@@ -77,18 +77,18 @@ func Of(name string, environ map[string]string) ([]Value, error) {
 	return out, nil
 }
 
-// shortenWarmup leaves a short run, such as a first try, a tenth of its steps for the warm-up of the learning rate.
+// shortenWarmup leaves a short run, such as a first try, a tenth of its steps for the warm-up of the learning rate. Whoever
+// sets LR_TOTAL_STEPS chooses the warm-up as well.
 func shortenWarmup(values []Value, environ map[string]string) {
+	if environ["LR_TOTAL_STEPS"] != "" {
+		return
+	}
 	find := func(variable string) *Value {
 		return &values[slices.IndexFunc(values, func(v Value) bool { return v.Variable == variable })]
 	}
-	text := environ["LR_TOTAL_STEPS"]
-	if text == "" {
-		text = find("LR_TOTAL_STEPS").Value
-	}
-	total, err := strconv.ParseInt(text, 10, 64)
+	total, err := strconv.ParseInt(find("LR_TOTAL_STEPS").Value, 10, 64)
 	warmup := find("LR_WARMUP_STEPS")
-	if steps, _ := strconv.ParseInt(warmup.Value, 10, 64); err == nil && total > 0 && total/10 < steps {
+	if steps, _ := strconv.ParseInt(warmup.Value, 10, 64); err == nil && total/10 < steps {
 		warmup.Value = strconv.FormatInt(total/10, 10)
 		warmup.Place += fmt.Sprintf("; here a tenth of LR_TOTAL_STEPS=%d", total)
 	}
