@@ -251,11 +251,11 @@ type Totals struct {
 	Bytes                               int64 // of the file
 }
 
-// Totals counts.
+// Totals counts. Pairs are numbered one after the other; max and min apart read two rows, together they would read all.
 func (x *Index) Totals(ctx context.Context) (Totals, error) {
 	var t Totals
 	_, err := one(ctx, x, []any{&t.Pairs, &t.Groups, &t.Batches, &t.DeadLetters, &t.Bytes}, `SELECT
-		(SELECT coalesce(max(n) - min(n) + 1, 0) FROM pair), (SELECT count(*) FROM grp), (SELECT count(*) FROM batch), (SELECT count(*) FROM dead),
+		coalesce((SELECT max(n) FROM pair) - (SELECT min(n) FROM pair) + 1, 0), (SELECT count(*) FROM grp), (SELECT count(*) FROM batch), (SELECT count(*) FROM dead),
 		(SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size())`)
 	return t, err
 }
