@@ -61,17 +61,21 @@ type reading struct {
 }
 
 func readAll(ctx context.Context, paths []string) (*Corpus, error) {
+	return scan(ctx, paths, func(r *reading, v *shard.Visitor) {
+		v.Example = func(ex shard.Example) error {
+			r.take(ex.Image, ex.ImageID, ex.Encoded, ex.Captions)
+			return nil
+		}
+	})
+}
+
+// scan reads tars with what visit adds to the visitor.
+func scan(ctx context.Context, paths []string, visit func(*reading, *shard.Visitor)) (*Corpus, error) {
 	r := &reading{decoding: new(errgroup.Group), broken: map[int]bool{}}
 	r.decoding.SetLimit(runtime.GOMAXPROCS(0))
-	totals, err := shard.Scan(ctx, paths, shard.Visitor{
-		Example: func(ex shard.Example) error {
-			number, encoded := len(r.all.images), bytes.Clone(ex.Encoded)
-			r.all.add(ex.Image, ex.ImageID, ex.Captions)
-			r.decoding.Go(func() error { r.check(number, encoded); return nil })
-			return nil
-		},
-		Problem: func(shard.Problem) error { return nil }, // the totals count it; `pairstream produce` reports it in full
-	})
+	v := shard.Visitor{Problem: func(shard.Problem) error { return nil }} // the totals count it; `pairstream produce` reports it in full
+	visit(r, &v)
+	totals, err := shard.Scan(ctx, paths, v)
 	if err := errors.Join(err, r.decoding.Wait()); err != nil {
 		return nil, err
 	}
@@ -81,6 +85,13 @@ func readAll(ctx context.Context, paths []string) (*Corpus, error) {
 		whole.totals.Problems[shard.ReasonImage] = n
 	}
 	return whole, nil
+}
+
+// take adds an image, and decodes it beside the scan.
+func (r *reading) take(ref schemas.ImageRef, id schemas.ImageID, encoded []byte, captions []string) {
+	number, own := len(r.all.images), bytes.Clone(encoded)
+	r.all.add(ref, id, captions)
+	r.decoding.Go(func() error { r.check(number, own); return nil })
 }
 
 func (r *reading) check(number int, encoded []byte) {

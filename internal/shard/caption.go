@@ -78,6 +78,23 @@ func jsonCaption(raw json.RawMessage) caption {
 	return checkCaption([]byte(text))
 }
 
+// JSONCaptions returns the captions that are good among JSON strings, at most MaxCaptions, and why others are not. What is
+// said twice comes twice.
+func JSONCaptions(list []json.RawMessage) (good []string, bad []Reason) {
+	if len(list) > MaxCaptions {
+		list, bad = list[:MaxCaptions], append(bad, ReasonMany)
+	}
+	for _, raw := range list {
+		c := jsonCaption(raw)
+		if c.reason != "" {
+			bad = append(bad, c.reason)
+			continue
+		}
+		good = append(good, c.text)
+	}
+	return good, bad
+}
+
 // distinct drops captions that say again what an earlier one said.
 func distinct(all []caption) []caption {
 	seen := make(map[string]bool, len(all))

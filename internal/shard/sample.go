@@ -16,6 +16,9 @@ func (s *scanner) flush() error {
 	if cur.key == "" {
 		return nil
 	}
+	if s.v.Picture != nil {
+		return s.picture(cur)
+	}
 	captions := distinct(append(cur.textCaption, cur.metaCaption...))
 	if cur.found > MaxCaptions {
 		detail := fmt.Sprintf("%d captions under one key, only the first %d are taken", cur.found, MaxCaptions)
@@ -47,6 +50,15 @@ func (s *scanner) flush() error {
 	s.totals.Examples++
 	s.totals.Pairs += len(good)
 	return s.v.Example(Example{Key: cur.key, Image: *ref, ImageID: id, Encoded: s.image, Captions: good, Meta: cur.metaBytes})
+}
+
+// picture hands out the current image, without captions.
+func (s *scanner) picture(cur sample) error {
+	if reason, detail := imageFault(cur.image); reason != "" {
+		return s.reject(cur, caption{reason: reason, detail: detail})
+	}
+	ref, id := s.imageRef(cur.image)
+	return s.v.Picture(Picture{Entry: cur.image.name, Image: *ref, ImageID: id, Encoded: s.image})
 }
 
 // captionless reports an image to which no caption, good or bad, belongs. When its captions could not be read, that was

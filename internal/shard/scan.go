@@ -31,6 +31,16 @@ type Example struct {
 type Visitor struct {
 	Example func(Example) error
 	Problem func(Problem) error
+	// Picture, where set, takes the place of Example: the scan hands out every sound image, and its captions do not matter.
+	Picture func(Picture) error
+}
+
+// Picture is an image file in a tar. Its bytes are valid only until the callback returns.
+type Picture struct {
+	Entry   string // its name in the tar
+	Image   schemas.ImageRef
+	ImageID schemas.ImageID
+	Encoded []byte
 }
 
 // Totals counts what a scan went through.
@@ -196,7 +206,10 @@ func (s *scanner) entry(e entry) error {
 	}
 	key, ext := splitName(e.name)
 	kind := kindOf(ext)
-	if kind == other {
+	if s.v.Picture != nil {
+		key = e.name // two images may differ in their extension alone
+	}
+	if kind == other || s.v.Picture != nil && kind != picture {
 		s.totals.Ignored++
 		return s.cutShort(e)
 	}

@@ -22,14 +22,15 @@ import (
 )
 
 func newEvalCommand() *cobra.Command {
-	var checkpoint string
+	var checkpoint, captions, split string
 	var heldOut, topK int
 	var asJSON, vision bool
 	cmd := &cobra.Command{
 		Use:   "eval DIR|TAR...",
 		Short: "measure a checkpoint's retrieval (TR, IR) and its image-text matching",
 		Long: "Measures a checkpoint on the pairs of tars: text and image retrieval R@1/5/10 by ITC alone and with the\n" +
-			"first candidates ranked again by ITM, next to chance, and the error of the matching head.",
+			"first candidates ranked again by ITM, next to chance, and the error of the matching head. Captions stand beside the\n" +
+			"images, or come from Karpathy's JSON of COCO or Flickr30k, or from a list of ALBEF's.",
 		Args: wantArgs(1, anyNumber),
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			s, err := config.Parse[bootstrapSettings](config.Environ())
@@ -41,7 +42,9 @@ func newEvalCommand() *cobra.Command {
 				return err
 			}
 			defer worker.Close()
-			report, err := evaluate(cmd.Context(), worker, checkpoint, paths, evaluation{heldOut: heldOut, topK: topK, vision: vision, cache: s.Cache, log: cmd.ErrOrStderr()})
+			report, err := evaluate(cmd.Context(), worker, checkpoint, paths, evaluation{
+				captions: captions, split: split, heldOut: heldOut, topK: topK, vision: vision, cache: s.Cache, log: cmd.ErrOrStderr(),
+			})
 			if err != nil {
 				return err
 			}
@@ -56,22 +59,37 @@ func newEvalCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&checkpoint, "checkpoint", "data/bootstrap.safetensors", "weights or checkpoint to measure")
 	f.IntVar(&heldOut, "holdout", 0, "measure on this many images, those that `produce --holdout` kept back; 0: all")
+	f.StringVar(&captions, "captions", "", "JSON that names images by file name and has their captions: dataset_coco.json, dataset_flickr30k.json, ALBEF's coco_test.json")
+	f.StringVar(&split, "split", "test", "split of Karpathy's JSON to measure on: test, val, train, restval")
 	f.IntVar(&topK, "rerank", 0, "candidates ranked again by ITM (the papers: 256 on COCO, 128 on Flickr30k); 0: all, -1: none")
 	f.BoolVar(&vision, "vision", false, "how much better hidden words are told with the image than without (UoV, GRIT-VLP 5.6)")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.MarkFlagsMutuallyExclusive("captions", "holdout")
 	return cmd
 }
 
 // evaluation says what to evaluate on.
 type evaluation struct {
-	heldOut, topK int
-	vision        bool
-	cache         int64
-	log           io.Writer // receives what was passed over
+	captions, split string // a list of images and its split; empty: the tars' own captions
+	heldOut, topK   int
+	vision          bool
+	cache           int64
+	log             io.Writer // receives what was passed over
 }
 
-// evaluate loads a checkpoint and measures it.
-func evaluate(ctx context.Context, w *torch.Worker, checkpoint string, paths []string, e evaluation) (*eval.Report, error) {
+// read reads what to evaluate on, and says what it passed over.
+func (e evaluation) read(ctx context.Context, paths []string) (*dataset.Corpus, error) {
+	if e.captions != "" {
+		list, err := dataset.ReadList(e.captions, e.split)
+		if err != nil {
+			return nil, err
+		}
+		data, err := dataset.ReadListed(ctx, paths, list)
+		if err == nil {
+			printPassedOver(e.log, data.Totals())
+		}
+		return data, err
+	}
 	data, held, err := dataset.Read(ctx, paths, e.heldOut)
 	if err != nil {
 		return nil, err
@@ -79,6 +97,15 @@ func evaluate(ctx context.Context, w *torch.Worker, checkpoint string, paths []s
 	printPassedOver(e.log, data.Totals())
 	if e.heldOut > 0 {
 		data = held
+	}
+	return data, nil
+}
+
+// evaluate loads a checkpoint and measures it.
+func evaluate(ctx context.Context, w *torch.Worker, checkpoint string, paths []string, e evaluation) (*eval.Report, error) {
+	data, err := e.read(ctx, paths)
+	if err != nil {
+		return nil, err
 	}
 	m, err := model.Load(ctx, w, checkpoint, model.LoadOptions{})
 	if err != nil {
