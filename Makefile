@@ -45,7 +45,7 @@ experiments: build ## repeat two claims of the papers on generated scenes, three
 	@$(BIN)/pairstream experiments $(ARGS)
 
 test: setup ## run all tests that need no external server
-	$(GO_TEST) ./...
+	$(GO_TEST) -timeout 20m ./...
 
 test-race: setup ## run the tests of packages without tensors with the race detector
 	$(GO_TEST) -race $(filter-out %/internal/lint %/internal/scenes,$(TENSORLESS))
