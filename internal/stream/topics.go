@@ -17,9 +17,17 @@ import (
 const deadLetterRoom = 1 << 20
 
 // EnsureTopics creates the topics of the catalogue that are missing. It refuses those that have another number of
-// partitions than the configuration asks for, or a setting that would lose records. Named topics alone are looked at, for a
-// process that may not see the others.
-func (l *Log) EnsureTopics(ctx context.Context, only ...schemas.Topic) error {
+// partitions than the configuration asks for, or a setting that would lose records. Where brokers do not let this process see
+// all topics, it looks at the named ones, if there are any.
+func (l *Log) EnsureTopics(ctx context.Context, least ...schemas.Topic) error {
+	err := l.ensureTopics(ctx)
+	if errors.Is(err, kafka.TopicAuthorizationFailed) && len(least) > 0 {
+		return l.ensureTopics(ctx, least...)
+	}
+	return err
+}
+
+func (l *Log) ensureTopics(ctx context.Context, only ...schemas.Topic) error {
 	missing, err := l.checkTopics(ctx, only...)
 	if err != nil {
 		return err

@@ -105,7 +105,7 @@ func TestNamedTopicsAlone(t *testing.T) {
 	b := startBroker(t, BrokerOptions{})
 	l, _ := openLogged(t, testConfig(b.Addr(), "", 1))
 	mine := []schemas.Topic{schemas.Pairs, schemas.Sources}
-	if err := l.EnsureTopics(t.Context(), mine...); err != nil {
+	if err := l.ensureTopics(t.Context(), mine...); err != nil {
 		t.Fatal(err)
 	}
 	missing, err := l.checkTopics(t.Context())

@@ -81,7 +81,7 @@ func (w *world) saysWhatIsLost(s *space) bool {
 	if len(skips) > 0 {
 		return strings.Contains(states, "waits for")
 	}
-	return s.doomed != "" && (strings.Contains(states, "waits for features of epoch") ||
+	return s.doomed != "" && (strings.Contains(states, "parked: ") || strings.Contains(states, "waits for features of epoch") ||
 		strings.Contains(states, "waits for chunk") || strings.Contains(states, "waits for the embedding"))
 }
 

@@ -178,9 +178,17 @@ func (w *world) leave() {
 	}
 }
 
-// command runs a command of the operator's, with the settings as they are.
+// command runs a command of the operator's, with the settings as they are. Other tests do not see these.
 func (w *world) command(args ...string) (string, error) {
 	for name, value := range w.env {
+		before, was := os.LookupEnv(name)
+		defer func() {
+			if was {
+				w.check(os.Setenv(name, before))
+			} else {
+				w.check(os.Unsetenv(name))
+			}
+		}()
 		if err := os.Setenv(name, value); err != nil {
 			return "", err
 		}
