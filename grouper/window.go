@@ -184,5 +184,5 @@ func (l *Lane) fetch(i int) error {
 		l.groupState, g.state = g.state, groupState{}
 		return nil
 	}
-	return l.store.Get(g.number, l.groupState.decode)
+	return l.store.Get(g.number, l.decode)
 }

@@ -40,7 +40,7 @@ func newRecordCache(log *stream.Log) *recordCache {
 }
 
 // errUnanswered marks the error of a question that the log may answer later.
-var errUnanswered = errors.New("Kafka does not answer")
+var errUnanswered = errors.New("no answer of Kafka")
 
 // unanswered marks every error but that of a record that is gone.
 func unanswered(err error) error {

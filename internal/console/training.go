@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"net/http"
 	"slices"
 	"sync"
@@ -34,8 +33,13 @@ type curve struct {
 
 // curveTitles names the measures of the trainer, in the order in which they are shown.
 var curveTitles = []struct{ name, title string }{
-	{"loss", "Loss"}, {"loss_itc", "Contrastive loss (ITC)"}, {"loss_itm", "Matching loss (ITM)"}, {"loss_mlm", "Masked words (MLM)"},
-	{"loss_uni", "Uni-modal loss"}, {"connections_share", "Connections among the candidates, %"}, {"pairs_per_second", "Pairs a second"},
+	{"loss", "Loss"},
+	{"loss_itc", "Contrastive loss (ITC)"},
+	{"loss_itm", "Matching loss (ITM)"},
+	{"loss_mlm", "Masked words (MLM)"},
+	{"loss_uni", "Uni-modal loss"},
+	{"connections_share", "Connections among the candidates, %"},
+	{"pairs_per_second", "Pairs a second"},
 	{"learning_rate", "Learning rate"},
 }
 
@@ -165,15 +169,13 @@ func curvesOf(runs []run) []curve {
 		for i, x := range runs {
 			out.Runs = append(out.Runs, x.name)
 			points[i] = thin(pointsOf(x.reports, c.name))
-			last := math.NaN()
 			for step, v := range points[i] {
 				steps[step] = true
 				varies = varies || v != 0
-				last = v
 			}
 			if len(points[i]) > 0 {
-				last = points[i][slices.Max(slices.Collect(maps.Keys(points[i])))]
-				out.Last = append(out.Last, number(last))
+				last := slices.Max(slices.Collect(maps.Keys(points[i])))
+				out.Last = append(out.Last, number(points[i][last]))
 			} else {
 				out.Last = append(out.Last, "")
 			}

@@ -117,10 +117,10 @@ func shrinkFor(isJPEG bool, factor int) int {
 
 // firstDecoder runs the decoder of the format; of a JPEG, the one that takes little memory.
 func (h Header) firstDecoder(encoded []byte, shrink int) (image.Image, error) {
-	switch {
-	case h.Format == "png":
+	switch h.Format {
+	case "png":
 		return decodeWithin(encoded, png.Decode)
-	case h.Format == "webp":
+	case "webp":
 		return decodeWithin(encoded, webp.Decode)
 	default:
 		return jpeg.Decode(encoded, image.Pt(h.Width, h.Height), shrink)

@@ -63,14 +63,22 @@ func TestConnectionsComeBackAsPairs(t *testing.T) {
 	t.Setenv("BUCKET_ROOTS", shard.FileURI(crawl))
 	gone := s[4]
 	gone.Image.URI = shard.FileURI(filepath.Join(crawl, "no.tar"))
-	first := &schemas.ScoredBatch{Batch: schemas.Batch{Samples: []schemas.Sample{s[0], s[1], s[2], s[3]}, M: 2, Batches: 2, Strategy: schemas.StrategyRandom,
-		I2T: schemas.Int32s{1, 3, 0, 2, 3, -1, 2, 0}, T2I: schemas.Int32s{1, 2, 0, 2, 3, 0, 2, -1}}, Model: "judge",
+	first := &schemas.ScoredBatch{
+		Batch: schemas.Batch{
+			Samples: []schemas.Sample{s[0], s[1], s[2], s[3]}, M: 2, Batches: 2, Strategy: schemas.StrategyRandom,
+			I2T: schemas.Int32s{1, 3, 0, 2, 3, -1, 2, 0}, T2I: schemas.Int32s{1, 2, 0, 2, 3, 0, 2, -1},
+		}, Model: "judge",
 		// (0, kitten) twice; (0, puppy's objects); (1, cat) exactly at the threshold, and just above it; (3, dog)
-		ProbI2T: schemas.Floats32{0.9, 0.95, 0.8, 0.1, 0.2, 0, 0.81, 0.3}, ProbT2I: schemas.Floats32{0.8000001, 0.4, 0.99, 0.7, 0.85, 0.1, 0.2, 0}}
+		ProbI2T: schemas.Floats32{0.9, 0.95, 0.8, 0.1, 0.2, 0, 0.81, 0.3}, ProbT2I: schemas.Floats32{0.8000001, 0.4, 0.99, 0.7, 0.85, 0.1, 0.2, 0},
+	}
 	// An image with a caption that another pair of the batch has; an image that is gone; one that lane 0 wrote before.
-	second := &schemas.ScoredBatch{Batch: schemas.Batch{Group: schemas.GroupID{Lane: 1}, Samples: []schemas.Sample{s[0], s[5], gone, s[1]}, M: 1, Batches: 1,
-		Strategy: schemas.StrategyRandom, I2T: schemas.Int32s{1, 3, 0, 0}, T2I: schemas.Int32s{-1, -1, -1, -1}}, Model: "judge",
-		ProbI2T: schemas.Floats32{0.97, 0.96, 0.95, 0.94}, ProbT2I: schemas.Floats32{0, 0, 0, 0}}
+	second := &schemas.ScoredBatch{
+		Batch: schemas.Batch{
+			Group: schemas.GroupID{Lane: 1}, Samples: []schemas.Sample{s[0], s[5], gone, s[1]}, M: 1, Batches: 1,
+			Strategy: schemas.StrategyRandom, I2T: schemas.Int32s{1, 3, 0, 0}, T2I: schemas.Int32s{-1, -1, -1, -1},
+		}, Model: "judge",
+		ProbI2T: schemas.Floats32{0.97, 0.96, 0.95, 0.94}, ProbT2I: schemas.Floats32{0, 0, 0, 0},
+	}
 	p := log.NewPublisher(stream.PublisherOptions{})
 	for lane, records := range [][]schemas.Record{{first, &schemas.Seal{}, first}, {second, &schemas.Seal{Final: true}}} {
 		for seq, rec := range records {

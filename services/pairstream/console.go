@@ -114,7 +114,7 @@ func withIndex(ctx context.Context, log *stream.Log, s consoleSettings, o consol
 		if err != nil {
 			return fmt.Errorf("BUCKET_ROOTS: %w", err)
 		}
-		defer bucket.Close() //nolint:errcheck // it was only read
+		defer bucket.Close()
 		o.Images = shard.NewImages(bucket, shard.ImagesOptions{MaxBytes: consoleImages})
 	}
 	x, err := index.Open(ctx, log, index.Options{Dir: s.Console.Dir, Pairs: s.Console.IndexPairs, High: o.High, Low: o.Low})

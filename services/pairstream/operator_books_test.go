@@ -52,8 +52,10 @@ type space struct {
 }
 
 func newSpace(name string) *space {
-	return &space{name: name, raw: make(map[laneOf][]entryOf), next: make(map[laneOf]int64),
-		old: make(map[laneOf][]entryOf), cut: make(map[laneOf]int64), produced: make(map[string]string), tries: make(map[string]int)}
+	return &space{
+		name: name, raw: make(map[laneOf][]entryOf), next: make(map[laneOf]int64),
+		old: make(map[laneOf][]entryOf), cut: make(map[laneOf]int64), produced: make(map[string]string), tries: make(map[string]int),
+	}
 }
 
 // read takes down what the log of a space holds and was not taken down before. It reads with another client than the

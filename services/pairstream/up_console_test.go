@@ -81,7 +81,7 @@ func TestUpSearchesByMeaning(t *testing.T) {
 		if err = errors.Join(err, w.Close()); err != nil {
 			return nil, err
 		}
-		return http.Post(address+"/search", w.FormDataContentType(), &form) //nolint:noctx // a test
+		return http.Post(address+"/search", w.FormDataContentType(), &form)
 	}
 	for want, content := range map[string][]byte{
 		"not a readable image: neither JPEG, PNG nor WebP": []byte("<html>"),
@@ -93,7 +93,7 @@ func TestUpSearchesByMeaning(t *testing.T) {
 	}
 	// A batch, a closed group and the console's index have to catch up.
 	shown(t, pair, "Nearest captions", func() (*http.Response, error) {
-		return http.Get(address + "/search?q=" + url.QueryEscape(pair.Caption)) //nolint:noctx // a test
+		return http.Get(address + "/search?q=" + url.QueryEscape(pair.Caption))
 	})
 	shown(t, pair, "Nearest images", func() (*http.Response, error) {
 		return upload(encoded)

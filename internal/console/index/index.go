@@ -175,7 +175,7 @@ func ignoreDone(err error) error {
 
 // writer is one transaction.
 type writer struct {
-	ctx        context.Context
+	ctx        context.Context //nolint:containedctx // of the transaction, which no method outlives
 	x          *Index
 	tx         *sql.Tx
 	statements map[string]*sql.Stmt

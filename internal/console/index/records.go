@@ -144,7 +144,7 @@ func (w *writer) judgement(j *schemas.Judgement) error {
 
 // prune keeps the tables within their bounds.
 func (w *writer) prune(topic schemas.Topic) error {
-	switch topic {
+	switch topic { //nolint:exhaustive // the other tables are as long as the groups and pairs that are kept
 	case schemas.Embeddings:
 		return w.prunePairs()
 	case schemas.DeadLetters:

@@ -64,7 +64,7 @@ func Write(ctx context.Context, log *stream.Log, o Options) (*Run, error) {
 }
 
 type writer struct {
-	ctx   context.Context
+	ctx   context.Context //nolint:containedctx // of the one call that writes the log
 	o     Options
 	p     *stream.Publisher
 	rng   *rand.Rand
