@@ -167,8 +167,10 @@ func TestTorchTrainer(t *testing.T) {
 	c := p.containers()[0]
 	service := find(objects, "Service", set.text("spec", "serviceName"))
 	first := set.name() + "-0." + service.name()
-	want := []any{"--nnodes=2", "--node-rank=$(NODE_RANK)", "--nproc-per-node=4", "--master-addr=" + first, "--master-port=29500",
-		"/examples/clip.py", "--checkpoints", "/checkpoints"}
+	want := []any{
+		"--nnodes=2", "--node-rank=$(NODE_RANK)", "--nproc-per-node=4", "--master-addr=" + first, "--master-port=29500",
+		"/examples/clip.py", "--checkpoints", "/checkpoints",
+	}
 	if !p.torch() || !slices.Equal(c.list("args"), want) || set.at("spec", "replicas") != float64(2) {
 		t.Errorf("%v Pods of %v %v, want 2 of %v", set.at("spec", "replicas"), c.list("command"), c.list("args"), want)
 	}
