@@ -6,19 +6,21 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from conftest import golden
 from crawl import WORDS, Picture, batch, draw, score
+from PIL import Image
 from torch.utils.data import DataLoader
 
-from pairstream import BucketError, CheckpointError, Config, GapError, ImageError, InvalidError, ReadTimeout, SettingError, image_id
+from pairstream import BucketError, CheckpointError, Config, GapError, ImageError, InvalidError, MalformedError, ReadTimeout, SettingError, image_id
 from pairstream.producer import Publisher
-from pairstream.records import ImageRef, Mask
+from pairstream.records import ImageRef, Mask, ScoredBatch
 from pairstream.rng import generator
 from pairstream.topics import SCORED
 from pairstream.torch import Batch, Images, ScoredBatches, augment, resize, seeded
-from pairstream.torch.images import decode
+from pairstream.torch.images import CLIP_MEAN, CLIP_STD, decode, normalized
 from pairstream.torch.wordpiece import WordPiece
 
 NewLog = Callable[..., Config]
@@ -175,6 +177,26 @@ def test_what_ends_iteration(new_log: NewLog, pictures: list[Picture]) -> None:
     source.load_state_dict({"lanes": [{"lane": 0, "scored": {"offset": 3, "seq": 3}, "features": 1, "ended": False}], "turn": 0})
     with pytest.raises(GapError, match="records 3 to 8 are missing"):
         list(source)
+
+
+def test_a_broken_batch_ends_iteration_at_its_place(new_log: NewLog, pictures: list[Picture]) -> None:
+    """Whichever worker has it: the others do not decode it."""
+    config = new_log(lanes=1)
+    score(config, pictures, 1, counts=[2], end=False)
+    with Publisher(config) as publisher:
+        publisher.put(SCORED, 0, ScoredBatch.SCHEMA, b"\xc1", seq=4)
+    for workers in (0, 2, 3):
+        got = []
+        with pytest.raises(MalformedError, match="offset 4"):
+            for b in DataLoader(make(config, timeout=2), batch_size=None, num_workers=workers):
+                got.append(b.sequence)
+        assert got == [0, 1], workers
+
+
+def test_pixels_are_normalized_exactly() -> None:
+    levels = np.random.default_rng(1).integers(0, 256, (9, 7, 3)).astype(np.uint8)
+    want = (levels.astype(np.float32) / np.float32(255) - np.array(CLIP_MEAN, dtype=np.float32)) / np.array(CLIP_STD, dtype=np.float32)
+    assert torch.equal(normalized(Image.fromarray(levels)), torch.from_numpy(want).permute(2, 0, 1))
 
 
 def test_images(tmp_path: Path, pictures: list[Picture], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 _MASK = (1 << 64) - 1
 _CONSTANTS = np.array([0x61707865, 0x3320646E, 0x79622D32, 0x6B206574], dtype=np.uint32)
 
+_TURN = [np.roll(np.arange(4), -k) for k in range(4)]
+_SHIFTS = [np.uint32(k) for k in range(32)]
+
 
 def _block(key: NDArray[np.uint32], counter: int) -> list[int]:
     """Return 32 values: four ChaCha8 blocks side by side, words of the four interlaced."""
@@ -24,13 +27,19 @@ def _block(key: NDArray[np.uint32], counter: int) -> list[int]:
     state[12] = np.arange(counter, counter + 4, dtype=np.uint32)
     state[13:] = 0
     b = state.copy()
-    for _ in range(4):
-        for columns in (((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15)), ((0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14))):
-            i, j, k, m = (list(rows) for rows in zip(*columns, strict=True))
-            for x, y, z, shift in ((i, j, m, 16), (k, m, j, 12), (i, j, m, 8), (k, m, j, 7)):
-                b[x] += b[y]
-                b[z] ^= b[x]
-                b[z] = (b[z] << np.uint32(shift)) | (b[z] >> np.uint32(32 - shift))
+    one, two, three, four = b[:4], b[4:8], b[8:12], b[12:]
+    high, low = np.empty_like(one), np.empty_like(one)
+    for half in range(8):
+        if half % 2:  # diagonals: lines up what belongs together
+            two[:], three[:], four[:] = two[_TURN[1]], three[_TURN[2]], four[_TURN[3]]
+        for x, y, z, shift in ((one, two, four, 16), (three, four, two, 12), (one, two, four, 8), (three, four, two, 7)):
+            x += y
+            z ^= x
+            np.left_shift(z, _SHIFTS[shift], out=high)
+            np.right_shift(z, _SHIFTS[32 - shift], out=low)
+            np.bitwise_or(high, low, out=z)
+        if half % 2:
+            two[:], three[:], four[:] = two[_TURN[3]], three[_TURN[2]], four[_TURN[1]]
     b[4:12] += key[:, None]  # only the key is added again
     flat: list[int] = b.reshape(-1).astype("<u4").view("<u8").tolist()
     return flat
@@ -41,9 +50,9 @@ class Generator:
 
     def __init__(self, seed: bytes) -> None:
         self._key = np.frombuffer(seed, dtype="<u4").astype(np.uint32)
-        self._counter = 0
-        self._values = _block(self._key, 0)
-        self._next, self._end = 0, 32
+        self._counter = -4  # numbers are made when one is drawn: many transforms draw none
+        self._values: list[int] = []
+        self._next = self._end = 0
 
     def uint64(self) -> int:
         """Draw 64 bits."""

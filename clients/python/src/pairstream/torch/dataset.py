@@ -15,7 +15,7 @@ from torch.utils.data import IterableDataset
 
 from ..config import Config
 from ..errors import CheckpointError, ImageError, InvalidError, SettingError
-from ..reader import Position, Reader, lanes_of
+from ..reader import Message, Position, Reader, lanes_of
 from ..records import Sample, ScoredBatch, Seal
 from ..rng import generator
 from ..topics import SCORED
@@ -87,17 +87,17 @@ class ScoredBatches(IterableDataset[Batch]):
         if not positions:
             return
         with Reader(self.config, SCORED, positions, timeout=self.timeout) as reader, ThreadPoolExecutor(self.threads) as pool:
-            while (record := self._next(reader, at)) is not None:
+            while (message := self._next(reader, at)) is not None:
                 mine = at["index"] % workers == number
                 at["index"] += 1
                 if not mine:
-                    continue
-                batch = self._load(record, pool)
+                    continue  # another worker decodes it
+                batch = self._load(cast(ScoredBatch, message.record()), pool)
                 batch.after = copy.deepcopy({k: v for k, v in at.items() if k != "index"})
                 self._state = copy.deepcopy(at)
                 yield batch
 
-    def _next(self, reader: Reader, at: State) -> ScoredBatch | None:
+    def _next(self, reader: Reader, at: State) -> Message | None:
         """Take the next batch in turn, and move the state past it; None if every lane has ended."""
         while True:
             lanes = at["lanes"]
@@ -106,12 +106,12 @@ class ScoredBatches(IterableDataset[Batch]):
                 return None
             lane = lanes[place]
             message = reader.next(lane["lane"])
-            record = message.record()
             lane["scored"] = {"offset": message.after.offset, "seq": message.after.seq}
-            if isinstance(record, ScoredBatch):
+            if message.schema == ScoredBatch.SCHEMA:
                 lane["features"] += 1
                 at["turn"] = (place + 1) % len(lanes)
-                return record
+                return message
+            record = message.record()
             if not isinstance(record, Seal):
                 raise InvalidError(f"scored, lane {message.lane}, offset {message.offset}: {record.SCHEMA} does not belong on this topic")
             lane["ended"] = record.final
@@ -128,8 +128,8 @@ class ScoredBatches(IterableDataset[Batch]):
         return Batch(
             lane=record.group.lane, group=record.group, epoch=record.epoch, sequence=record.sequence, seed=self.seed,
             positions=torch.tensor([record.samples[i].position for i in keep]), texts=texts,
-            tokens=self.tokenize(texts) if self.tokenize else None, images=torch.stack([image for image, _ in views]),
-            positives=torch.stack([p for _, p in views if p is not None]) if self.positives else None, dropped=len(made) - len(keep), **cast(dict[str, Any], links(record, keep)),
+            tokens=self.tokenize(texts) if self.tokenize else None, images=_stack([image for image, _ in views]),
+            positives=_stack([p for _, p in views if p is not None]) if self.positives else None, dropped=len(made) - len(keep), **cast(dict[str, Any], links(record, keep)),
         )  # fmt: skip
 
     def _sample(self, record: ScoredBatch, row: int, gone: dict[tuple[int, bool], str]) -> tuple[Tensor, Tensor | None] | ImageError:
@@ -152,6 +152,11 @@ class ScoredBatches(IterableDataset[Batch]):
             ref, image = sample.positive.image, sample.positive.image_id
         draw = generator(self.seed, purpose, record.group.lane, record.group.seq, record.epoch, record.sequence, row)
         return self.transform(self.images.decode(ref, image), draw)
+
+
+def _stack(views: list[Tensor]) -> Tensor:
+    """Stack tensors; in a worker process in memory that it shares, so that they are not copied once more."""
+    return cast(Tensor, cast(Any, data).default_collate(views))
 
 
 def start_of(lanes: Sequence[int]) -> State:

@@ -139,7 +139,8 @@ def decode(encoded: bytes) -> Image.Image:
         with Image.open(io.BytesIO(encoded), formats=("JPEG", "PNG", "WEBP")) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise ImageError(f"{image.width} x {image.height} pixels, want at most {MAX_PIXELS}")
-            return ImageOps.exif_transpose(image).convert("RGB")
+            ImageOps.exif_transpose(image, in_place=True)
+            return image.convert("RGB")
     except ImageError:
         raise
     except Exception as err:  # Pillow raises many kinds for broken bytes
@@ -148,9 +149,13 @@ def decode(encoded: bytes) -> Image.Image:
 
 def normalized(image: Image.Image) -> Tensor:
     """Return the pixels as [3, height, width] with CLIP's statistics, which ALBEF uses as well."""
-    pixels = np.asarray(image, dtype=np.float32) / np.float32(255)
-    pixels = (pixels - np.asarray(CLIP_MEAN, dtype=np.float32)) / np.asarray(CLIP_STD, dtype=np.float32)
-    return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
+    pixels = np.asarray(image)
+    out = np.empty((3, *pixels.shape[:2]), dtype=np.float32)
+    for plane, values, mean, std in zip(out, pixels.transpose(2, 0, 1), CLIP_MEAN, CLIP_STD, strict=True):
+        np.divide(values, np.float32(255), out=plane)
+        plane -= np.float32(mean)
+        plane /= np.float32(std)
+    return torch.from_numpy(out)
 
 
 def resize(size: int) -> Transform:
