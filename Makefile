@@ -133,7 +133,15 @@ $(TOOLS)/govulncheck:
 $(TOOLS)/golangci-lint:
 	GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-bench: build ## measure everything beside its peers, half an hour on two cores; installs Debian's python3-torch, python3-faiss, python3-pil; ARGS=--only=row,row
+# MosaicML Streaming's own list of packages has a PyTorch of gigabytes and the clients of every cloud: it gets what it imports.
+$(BIN)/venv-loaders: clients/python/pyproject.toml
+	@deploy/setup.sh python
+	@rm -rf $@ && $(PYTHON) -m venv --system-site-packages $@
+	@$@/bin/pip install -q --disable-pip-version-check -e clients/python pillow safetensors fsspec webdataset==1.0.2 'transformers<4.40' 'xxhash<4' zstd brotli python-snappy catalogue
+	@$@/bin/pip install -q --disable-pip-version-check --no-deps mosaicml-streaming==0.13.0 torchvision==0.15.2
+	@touch $@
+
+bench: build $(BIN)/venv-loaders ## measure everything beside its peers, half an hour on two cores; installs Debian's python3-torch, python3-faiss, python3-pil, and loaders of PyPI; ARGS=--only=row,row
 	@deploy/setup.sh peers
 	go build -o $(BIN)/bench ./bench
 	$(BIN)/bench $(ARGS)

@@ -38,6 +38,7 @@ type bench struct {
 	device  string // device of the rows; empty: the table's rows
 	repeats int
 	python  string
+	loaders string // Python of the row of loaders
 	peers   string // folder of the peers' programs
 	folder  string // of this run's files
 	out     io.Writer
@@ -55,6 +56,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	f.IntVar(&b.threads, "threads", min(2, runtime.NumCPU()), "threads of either side, and processors that it is pinned to; all of them with --device")
 	f.IntVar(&b.repeats, "repeats", 5, "turns of either side")
 	f.StringVar(&b.python, "python", "/usr/bin/python3", "Python with Debian's python3-torch, python3-faiss and python3-pil")
+	f.StringVar(&b.loaders, "loaders", "bin/venv-loaders/bin/python", "Python with pairstream, webdataset and mosaicml-streaming")
 	f.StringVar(&b.peers, "peers", "bench/peers", "folder of the peers' programs")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -79,6 +81,9 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	chosen, err := choose(table, *only)
 	if err != nil {
 		return err
+	}
+	if b.short && *only == "" {
+		chosen = slices.DeleteFunc(slices.Clone(chosen), func(r row) bool { return r.name == loaderRowName })
 	}
 	if b.folder, err = os.MkdirTemp("", "pairstream-bench-"); err != nil {
 		return err

@@ -28,6 +28,7 @@ var rows = []row{
 	{"decode-128", "decode and resize a JPEG of 500 × 375 pixels, one core", "3 times faster", decodeRow(128)},
 	{"decode-224", "decode and resize a JPEG of 500 × 375 pixels, one core", "3 times faster", decodeRow(224)},
 	{"encode", "encoder: decode, resize and embed, preset small", "-", encodeRow},
+	{loaderRowName, "`ScoredBatches` of clients/python: mini-batches for PyTorch's DataLoader, decoded by PIL", "0.9 of the faster", loaderRow},
 	{"plumbing", "pairs → embeddings → groups → batches → scored, cores that do nothing", "50,000 pairs/s", plumbingRow},
 	{"sampling", "share of sampling in a demo's time", "10 % of GPN-S, without Con-D", samplingRow},
 	{"memory", "memory of the indexer at its peak", "< 2.5 GiB", memoryRow},
