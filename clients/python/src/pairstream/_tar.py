@@ -40,7 +40,10 @@ class _HeaderError(Exception):
 
 
 class _Ends(Exception):
-    """The file ends inside a header."""
+    """The file ends where a header, or the entry that it describes, goes on."""
+
+    def __init__(self, detail: str = "the tar ends inside a header") -> None:
+        super().__init__(detail)
 
 
 class _End(Exception):
@@ -61,8 +64,8 @@ def entries(file: BinaryIO) -> Iterator[Entry | Damage]:
             if not end.marker:
                 yield Damage(min(at, size), "tar_no_end", "the tar has no end marker: it may have been cut")
             return
-        except _Ends:
-            yield Damage(at, "tar_cut", "the tar ends inside a header")
+        except _Ends as ends:
+            yield Damage(at, "tar_cut", str(ends))
             return
         except _HeaderError:
             yield Damage(at, "tar_header", "no sound tar header: archive/tar: invalid tar header")
@@ -86,6 +89,8 @@ def _next(file: BinaryIO, head: int, size: int) -> Entry:
         try:
             block = _block(file, at)
         except _End as end:
+            if at > head and not end.marker and _last_block(file):
+                raise _Ends("the tar ends behind a header that describes an entry") from None
             raise _End(end.marker or at > head) from None
         at += BLOCK
         flag, length = block[156:157], _number(block[124:136])
@@ -149,6 +154,12 @@ def _block(file: BinaryIO, at: int) -> bytes:
     for field in numbers:
         _number(field)
     return block
+
+
+def _last_block(file: BinaryIO) -> bool:
+    """Report whether the last block of a file holds more than zeros."""
+    file.seek(-BLOCK, os.SEEK_END)
+    return any(file.read(BLOCK))
 
 
 def _number(field: bytes) -> int:
