@@ -321,6 +321,7 @@ func seed(t *testing.T, path string) (schema string, value []byte) {
 		"FuzzPair": schemas.SchemaPair, "FuzzSeal": schemas.SchemaSeal, "FuzzRefusal": schemas.SchemaRefusal, "FuzzEmbedding": schemas.SchemaEmbedding,
 		"FuzzNeighborChunk": schemas.SchemaNeighborChunk, "FuzzGroup": schemas.SchemaGroup, "FuzzBatch": schemas.SchemaBatch,
 		"FuzzScoredBatch": schemas.SchemaScoredBatch, "FuzzFeatureBlock": schemas.SchemaFeatureBlock, "FuzzProgress": schemas.SchemaProgress,
+		"FuzzJudgement": schemas.SchemaJudgement,
 	}
 	schema, ok := of[filepath.Base(filepath.Dir(path))]
 	if !ok {
