@@ -82,8 +82,11 @@ func mainTable(byRow map[string]*Result) string {
 	if last == nil {
 		return t.String()
 	}
-	fmt.Fprintf(&t, "\nMedians of five turns on %d threads of %s (%d processors, %s); in brackets the ratio of processor time, which other programs distort less. %s\n",
-		last.Threads, last.Machine.Processor, last.Machine.Processors, last.Machine.Memory, strings.Join(notes, "; "))
+	fmt.Fprintf(&t, "\nMedians of five turns on %d threads of %s (%d processors, %s). In brackets stands the ratio of processor time, which other programs distort less.\n",
+		last.Threads, last.Machine.Processor, last.Machine.Processors, last.Machine.Memory)
+	if len(notes) > 0 {
+		fmt.Fprintf(&t, "\n- %s\n", strings.Join(notes, "\n- "))
+	}
 	return t.String()
 }
 
