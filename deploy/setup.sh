@@ -31,8 +31,8 @@ npm)
 	why="axe-core, which looks for what keeps people from using a page, comes from npm"
 	;;
 python)
-	packages="python3-venv python3-pip python3-torch"
-	why="the clients' packages go into a virtual environment, and checkpoints are converted with PyTorch"
+	packages="python3-venv python3-pip python3-torch python3-pil"
+	why="the clients' packages go into a virtual environment, and are tested with the oldest PyTorch and Pillow they allow"
 	;;
 *)
 	echo "setup: $1 is no set of packages; want nothing, peers, kafka, console, npm or python" >&2

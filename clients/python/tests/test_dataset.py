@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import pickle
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import torch
 from conftest import golden
 from crawl import WORDS, Picture, batch, draw, score
-from PIL import Image
+from PIL import ExifTags, Image
 from torch.utils.data import DataLoader
 
 from pairstream import BucketError, CheckpointError, Config, GapError, ImageError, InvalidError, MalformedError, ReadTimeout, SettingError, image_id
@@ -280,3 +281,21 @@ def test_transforms_draw_from_the_sample(pictures: list[Picture]) -> None:
     assert torch.equal(before, torch.random.get_rng_state())
     long = image.resize((400, 10))
     assert augment(SIZE, 0.9)(long, generator(1, "x")).shape == (3, SIZE, SIZE)
+
+
+@pytest.mark.parametrize("orientation", range(10))
+def test_images_stand_upright(orientation: int) -> None:
+    """Whatever way the camera was held, and for values that EXIF does not know."""
+    tags = Image.Exif()
+    tags[ExifTags.Base.Orientation] = orientation
+    encoded = io.BytesIO()
+    stored = Image.new("RGB", (40, 20), "white")
+    stored.paste("black", (0, 0, 10, 10))
+    stored.save(encoded, "PNG", exif=tags)
+
+    upright = decode(encoded.getvalue())
+
+    width, height = (20, 40) if 5 <= orientation <= 8 else (40, 20)
+    assert (upright.mode, upright.size) == ("RGB", (width, height))
+    right, low = orientation in (2, 3, 6, 7), orientation in (3, 4, 7, 8)
+    assert upright.getpixel((width - 3 if right else 2, height - 3 if low else 2)) == (0, 0, 0)

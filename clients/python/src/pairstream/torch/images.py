@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import torch
-from PIL import Image, ImageEnhance, ImageOps
+from PIL import ExifTags, Image, ImageEnhance, ImageOps
 from torch import Tensor
 
 from ..errors import BucketError, ImageError, SettingError
@@ -139,8 +139,8 @@ def decode(encoded: bytes) -> Image.Image:
         with Image.open(io.BytesIO(encoded), formats=("JPEG", "PNG", "WEBP")) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise ImageError(f"{image.width} x {image.height} pixels, want at most {MAX_PIXELS}")
-            ImageOps.exif_transpose(image, in_place=True)
-            return image.convert("RGB")
+            turned = image.getexif().get(ExifTags.Base.Orientation, 1) != 1
+            return (ImageOps.exif_transpose(image) if turned else image).convert("RGB")
     except ImageError:
         raise
     except Exception as err:  # Pillow raises many kinds for broken bytes
