@@ -47,6 +47,7 @@ var limits = map[string]node{
 	"Pair.inline":           {{"x-max-bytes", MaxImageBytes}},
 	"Pair.caption":          {{"minLength", 1}, {"x-max-bytes", MaxCaptionBytes}},
 	"Pair.source":           {{"x-max-bytes", MaxURIBytes}},
+	"Pair.meta":             {{"maxProperties", MaxColumns}, {"x-max-bytes", MaxColumnsBytes}},
 	"Seal.repeats":          {{"minimum", 0}},
 	"Seal.id":               {{"x-max-bytes", MaxNameBytes}},
 	"Seal.note":             {{"x-max-bytes", MaxCaptionBytes}},
@@ -424,8 +425,12 @@ func (d *document) typeOf(t reflect.Type, open bool) node {
 	case kindList:
 		return node{{"type", "array"}, {"x-msgpack", "array"}, {"items", d.typeOf(t.Elem(), false)}}
 	case kindMap:
+		if s.elem.kind == kindScalar {
+			scalar := node{{"type", []any{"boolean", "integer", "number", "string"}}, {"x-msgpack", "scalar"}}
+			return node{{"type", "object"}, {"x-msgpack", "map"}, {"additionalProperties", scalar}}
+		}
 		return node{{"type", "object"}, {"x-msgpack", "map"}, {"additionalProperties", d.typeOf(t.Elem(), false)}}
-	case kindStruct:
+	case kindStruct, kindScalar:
 	}
 	d.t.Fatalf("no description of %s", t)
 	return nil

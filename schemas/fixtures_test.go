@@ -25,6 +25,15 @@ func pairByRef() *Pair {
 	}
 }
 
+func pairMeta() *Pair {
+	p := pairByRef()
+	p.Meta = Columns{
+		"width": int64(640), "height": int64(480), "punsafe": 0.03125, "whole": 2.0, "sample_id": int64(math.MinInt64), "id": int64(math.MaxInt64),
+		"nsfw": "UNLIKELY", "empty": "", "watermark": false, "kept": true, "Überschrift": "Strand – 狗",
+	}
+	return p
+}
+
 func pairInline() *Pair {
 	image := NewImageID(fixtureImage)
 	return &Pair{ID: NewPairID(image, "a red cup"), ImageID: image, Inline: bytes.Clone(fixtureImage), Caption: "a red cup"}
@@ -167,6 +176,7 @@ func fixtures() map[string]Record {
 	return map[string]Record{
 		"pair-by-reference": pairByRef(),
 		"pair-inline":       pairInline(),
+		"pair-meta":         pairMeta(),
 		"pair-long-caption": longCaption(),
 		"seal":              &Seal{},
 		"seal-final":        &Seal{Final: true, Note: "end of the crawl of May"},

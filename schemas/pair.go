@@ -19,6 +19,7 @@ type Pair struct {
 	Caption   string    `msgpack:"caption"`              // in any language
 	Source    string    `msgpack:"source,omitempty"`     // informative: where the pair was crawled
 	CrawlTime int64     `msgpack:"crawl_time,omitempty"` // informative: Unix milliseconds
+	Meta      Columns   `msgpack:"meta,omitempty"`       // what else the crawl says of the pair; it has no part in the id
 }
 
 // Schema implements [Record].
@@ -45,6 +46,9 @@ func (p *Pair) Validate() error {
 		}
 	}
 	if err := validateText("source", p.Source, MaxURIBytes); err != nil {
+		return err
+	}
+	if err := p.Meta.validate(); err != nil {
 		return err
 	}
 	return p.ID.validatePair(p.ImageID, p.Caption)

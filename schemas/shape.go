@@ -20,9 +20,10 @@ const (
 	kindList
 	kindMap
 	kindStruct
+	kindScalar // a bool, an integer, a float or a str
 )
 
-var kindNames = [...]string{"bool", "int32", "int64", "float32", "float64", "str", "bin", "array", "map", "map"}
+var kindNames = [...]string{"bool", "int32", "int64", "float32", "float64", "str", "bin", "array", "map", "map", "scalar"}
 
 func (k kind) String() string { return kindNames[k] }
 
@@ -60,6 +61,8 @@ func (s *shape) accepts(c Class) bool {
 		return c == ClassArray
 	case kindMap, kindStruct:
 		return c == ClassMap
+	case kindScalar:
+		return c == ClassBool || c == ClassInt || c == ClassFloat32 || c == ClassFloat64 || c == ClassString
 	}
 	return false
 }
@@ -86,6 +89,8 @@ func shapeOf(t reflect.Type) *shape {
 		return &shape{kind: kindBytes, size: 16}
 	case reflect.TypeFor[Int32s](), reflect.TypeFor[Floats32](), reflect.TypeFor[Float16s](), reflect.TypeFor[[]byte]():
 		return &shape{kind: kindBytes}
+	case reflect.TypeFor[Columns]():
+		return &shape{kind: kindMap, size: MaxColumns, elem: &shape{kind: kindScalar}}
 	}
 	switch t.Kind() {
 	case reflect.Pointer:

@@ -19,6 +19,10 @@ const (
 	MaxBatch        = 1 << 16 // samples of a mini-batch
 	MaxNouns        = 1 << 20 // noun vocabulary of a group
 	MaxMeasures     = 256     // values of a progress report
+	MaxColumns      = 64      // columns of a pair
+	MaxColumnName   = 64      // bytes
+	MaxColumnText   = 1 << 10 // bytes
+	MaxColumnsBytes = 8 << 10 // of all columns of a pair, names and values (see ColumnBytes)
 )
 
 // invalid returns an error that wraps ErrInvalid.

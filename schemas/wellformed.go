@@ -83,6 +83,10 @@ func (w *walker) known(s *shape) error {
 		return w.freeMap(s, int(n))
 	case kindStruct:
 		return w.structure(s, int(n))
+	case kindScalar:
+		if c == ClassString {
+			w.Pos += int(n)
+		}
 	case kindBool, kindInt64, kindFloat32, kindFloat64: // the header was all of it
 	}
 	return nil

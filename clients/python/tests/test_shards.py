@@ -18,6 +18,14 @@ NewLog = Callable[..., Config]
 JPEG = b"\xff\xd8 a picture "
 
 
+COLUMNS = (
+    b'{"width": 640, "height": -0, "punsafe": 0.125, "whole": 2.0, "exp": 1e3, "tiny": 1e-999, "huge": 1e999, "big": 9223372036854775807,'
+    b' "bigger": 9223372036854775808, "low": -9223372036854775808, "Caption": "not this", "URL": "nor this", "nsfw": "UNLIKELY", "none": null,'
+    b' "list": [1], "object": {"a": 1}, "yes": true, "no": false, "empty": "", "": 1, "raw": "\xff", "half": "\\ud800", "n\xff": 1, "\\u00fc": "\xc3\xbc",'
+    b' "twice": 1, "twice": "last", "long": "' + b"x" * 1025 + b'", "longest": "' + b"y" * 1024 + b'", "' + b"k" * 65 + b'": 1}'
+)  # fmt: skip
+
+
 def add(tar: tarfile.TarFile, name: str, content: bytes, kind: bytes = tarfile.REGTYPE) -> None:
     info = tarfile.TarInfo(name)
     info.size, info.type = len(content), kind
@@ -46,7 +54,8 @@ def bad(path: Path) -> None:
             ("j.jpg", JPEG), ("j.json", b'{"CAPTION": "folded \\ud83d\\ude00 \\ud800 half"}'), ("k.jpeg", JPEG), ("k.json", b'{"caption": "raw \xff byte"}'),
             ("l.jpg", JPEG), ("l.json", b"null"), ("m.json", b'{"width": 3}'), (".hidden.jpg", JPEG), ("noext", JPEG), ("n.seg.PNG", JPEG),
             ("o.jpg", JPEG), ("o.json", b'{"caption":"last","caption":"wins","url":"http://\xff/"}'), ("o.txt", b"x" * ((1 << 20) + 1)),
-            ("p.JPG", JPEG), ("p.TXT", b"\x1c not white \x1f"), ("q.jpg", JPEG), ("q.json", b'{"url": 3, "caption": "no url"}'),
+            ("p.JPG", JPEG), ("p.TXT", b"\x1c not white \x1f"), ("q.jpg", JPEG), ("q.json", b'{"url": 3, "caption": "no url"}'), ("t.jpg", JPEG), ("t.txt", b"columns"), ("t.json", COLUMNS),
+            ("u.jpg", JPEG), ("u.txt", b"many"), ("u.json", json.dumps({f"n{i}": "x" * 300 for i in range(90)}).encode()),
         ]:  # fmt: skip
             add(tar, name, content)
         link = tarfile.TarInfo("r.jpg")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from .records import MAX_CAPTION_BYTES, WHITE_SPACE
+from .errors import InvalidError
+from .records import MAX_CAPTION_BYTES, MAX_COLUMNS_BYTES, WHITE_SPACE, check_column, column_bytes
+from .wire import MAX_COLUMNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +57,49 @@ def json_url(meta: bytes) -> str:
     """Return "url" of a JSON object, empty if it has none or it is no string."""
     try:
         span = _members(meta, "url").get("url", "")
-        return _string(re.sub("[\udc80-\udcff]", "\ufffd", span)) if span.startswith('"') else ""
+        return _string(_replace(span)) if span.startswith('"') else ""
     except ValueError:
         return ""
+
+
+def json_columns(meta: bytes) -> dict[str, bool | int | float | str]:
+    """Return the numbers, texts and truth values of a JSON object that a pair may carry, in the order of their names."""
+    try:
+        spans = _members(meta)
+    except ValueError:
+        return {}
+    out: dict[str, bool | int | float | str] = {}
+    size = 0
+    for name in sorted(spans, key=lambda n: n.encode(errors="surrogateescape")):
+        value = _scalar(spans[name])
+        if value is None or _fold(name) in ("caption", "captions", "url") or "\ufffd" in f"{name}{value}":
+            continue
+        try:
+            check_column(name, value)
+        except InvalidError:
+            continue
+        more = size + column_bytes(name, value)
+        if len(out) < MAX_COLUMNS and more <= MAX_COLUMNS_BYTES:
+            out[name], size = value, more
+    return out
+
+
+def _scalar(span: str) -> bool | int | float | str | None:
+    if span in ("true", "false"):
+        return span == "true"
+    if span.startswith('"'):
+        return _string(_replace(span))
+    if span == "null" or span[0] in "[{":
+        return None
+    if span.lstrip("-").isdigit() and -(1 << 63) <= int(span) < 1 << 63:
+        return int(span)
+    number = float(span)
+    return number if math.isfinite(number) else None
+
+
+def _replace(span: str) -> str:
+    """Put a replacement character for every byte that is no UTF-8, as Go does."""
+    return re.sub("[\udc80-\udcff]", "\ufffd", span)
 
 
 def _json_caption(span: str) -> Caption:
@@ -103,7 +146,10 @@ def _skip(text: str, at: int) -> int:
 
 
 def _members(meta: bytes, *wanted: str) -> dict[str, str]:
-    """Return the texts of an object's wanted members. Names are compared as Go does, by folded case; the last one counts."""
+    """Return the texts of an object's wanted members, the last one of a name. Names are compared as Go does, by folded case.
+
+    Without names it returns all members, by their own names.
+    """
     text = meta.decode(errors="surrogateescape")
     value, span, end = _value(text, 0)
     if end != len(text):
@@ -115,13 +161,19 @@ def _members(meta: bytes, *wanted: str) -> dict[str, str]:
     out: dict[str, str] = {}
     at = _skip(span, 1)
     while span[at] != "}":
-        name, _, at = _value(span, at)
+        _, quoted, at = _value(span, at)
+        name = _string(_replace(quoted))
         _, member, at = _value(span, at + 1)  # behind the colon
-        folded = name.lower().replace("\u017f", "s").replace("\u212a", "k")
-        if folded in wanted:
-            out[folded] = member
+        if not wanted:
+            out[name] = member
+        elif _fold(name) in wanted:
+            out[_fold(name)] = member
         at = _skip(span, at + 1) if span[at] == "," else at
     return out
+
+
+def _fold(name: str) -> str:
+    return name.lower().replace("\u017f", "s").replace("\u212a", "k")
 
 
 def _elements(span: str) -> list[str]:

@@ -13,7 +13,7 @@ from .config import Config
 from .errors import BrokerError, DeliveryError, EndedError, ReadTimeout, RecordError
 from .ids import Buffer, image_id, lane_of, pair_id
 from .reader import lanes_of
-from .records import ImageRef, Pair, Record, Seal, marshal, unmarshal
+from .records import Columns, ImageRef, Pair, Record, Seal, marshal, unmarshal
 from .topics import HEADER_SCHEMA, HEADER_SEQ, HEADER_SOURCE, PAIRS, topic_name
 
 _P = TypeVar("_P", bound="Publisher")
@@ -158,17 +158,19 @@ class PairProducer(Publisher):
         if lane is not None:
             raise EndedError(f"lane {lane} has ended with a final seal, and takes nothing more: publish to another namespace")
 
-    def send(self, encoded: Buffer, caption: str, *, uri: str = "", offset: int = 0, source: str = "", crawl_time: int = 0) -> bytes:
+    def send(
+        self, encoded: Buffer, caption: str, *, uri: str = "", offset: int = 0, source: str = "", crawl_time: int = 0, meta: Columns | None = None
+    ) -> bytes:
         """Publish one caption of an image and return the pair's id.
 
         encoded is the image file (JPEG, PNG or WebP). With a uri, the image is sent by reference: the object must hold
-        these bytes at offset. Without one, it is sent inline.
+        these bytes at offset. Without one, it is sent inline. meta are columns of the crawl, for filters.
         """
         image = image_id(encoded)
         ref = ImageRef(uri=uri, offset=offset, size=len(encoded)) if uri else None
         pair = Pair(
             id=pair_id(image, caption), image_id=image, image=ref, inline=b"" if uri else bytes(encoded), caption=caption, source=source,
-            crawl_time=crawl_time,
+            crawl_time=crawl_time, meta=meta or {},
         )  # fmt: skip
         self.send_pair(pair)
         return pair.id

@@ -16,13 +16,16 @@ from numpy.typing import NDArray
 
 from .errors import InvalidError, RecordError, UnknownSchemaError
 from .ids import image_id, pair_id
-from .wire import MAX_BATCH, MAX_MEASURES, MAX_NOUNS, Encoder, Kind, Shape, decode, shape_of
+from .wire import MAX_BATCH, MAX_COLUMNS, MAX_MEASURES, MAX_NOUNS, Encoder, Kind, Shape, decode, shape_of
 
 MAX_CAPTION_BYTES = 8 << 10
 MAX_IMAGE_BYTES = 20 << 20
 MAX_URI_BYTES = 2 << 10
 MAX_NAME_BYTES = 256
 MAX_DIM = 4096
+MAX_COLUMN_NAME = 64
+MAX_COLUMN_TEXT = 1 << 10
+MAX_COLUMNS_BYTES = 8 << 10
 CHUNK_MEMBERS = 1024
 
 UNIT_TOLERANCE = 1e-3
@@ -33,6 +36,7 @@ Int64 = Annotated[int, Shape(Kind.INT64)]
 Float32 = Annotated[float, Shape(Kind.FLOAT32)]
 Float64 = Annotated[float, Shape(Kind.FLOAT64)]
 Id = Annotated[bytes, Shape(Kind.BYTES, 16)]
+Columns = Annotated[dict[str, bool | int | float | str], Shape(Kind.MAP, MAX_COLUMNS, elem=Shape(Kind.SCALAR))]
 Digest = Annotated[bytes, Shape(Kind.BYTES)]
 Blob = Annotated[bytes | memoryview, Shape(Kind.BYTES, copy=False)]
 Int32s = Annotated[NDArray[np.int32], Shape(Kind.COLUMN, dtype=np.dtype("<i4"))]
@@ -110,6 +114,7 @@ class Pair(Record):
     caption: str
     source: str = _optional("")
     crawl_time: Int64 = _optional(0)
+    meta: Columns = _optional(dict)
 
     def validate(self) -> None:
         _caption("caption", self.caption)
@@ -120,6 +125,7 @@ class Pair(Record):
             _want(len(self.inline) <= MAX_IMAGE_BYTES, f"inline image of {len(self.inline)} bytes, want at most {MAX_IMAGE_BYTES}")
             _want(image_id(self.inline) == self.image_id, f"image id {self.image_id.hex()} does not match the inline image")
         _text("source", self.source, MAX_URI_BYTES)
+        _columns(self.meta)
         _pair_id(self.id, self.image_id, self.caption)
 
 
@@ -520,6 +526,33 @@ def _text(name: str, text: str, most: int) -> None:
     except UnicodeEncodeError:
         raise InvalidError(f"{name} is not UTF-8") from None
     _want(size <= most, f"{name} has {size} bytes, want at most {most}")
+
+
+def column_bytes(name: str, value: object) -> int:
+    """Return what a column counts for in the bound of all columns: its name, and its text or 8 bytes."""
+    return len(name.encode()) + (len(value.encode()) if isinstance(value, str) else 8)
+
+
+def check_column(name: str, value: object) -> None:
+    """Raise InvalidError if no pair may have this column."""
+    _name("name of a column", name, MAX_COLUMN_NAME)
+    if isinstance(value, str):
+        _text(f"column {name}", value, MAX_COLUMN_TEXT)
+    elif isinstance(value, float):
+        _want(math.isfinite(value), f"column {name} is {value:g}")
+    elif isinstance(value, int):
+        _want(-(1 << 63) <= value < 1 << 63, f"column {name} does not fit int64")
+    else:
+        raise InvalidError(f"column {name} holds a {type(value).__name__}, want int, float, str or bool")
+
+
+def _columns(columns: dict[str, bool | int | float | str]) -> None:
+    _want(len(columns) <= MAX_COLUMNS, f"{len(columns)} columns, want at most {MAX_COLUMNS}")
+    size = 0
+    for name, value in columns.items():
+        check_column(name, value)
+        size += column_bytes(name, value)
+    _want(size <= MAX_COLUMNS_BYTES, f"columns of {size} bytes, want at most {MAX_COLUMNS_BYTES}")
 
 
 def _one_of(name: str, text: str, *known: str) -> None:

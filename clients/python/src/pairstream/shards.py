@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
-from ._captions import Caption, check_caption, json_captions, json_url
+from ._captions import Caption, check_caption, json_captions, json_columns, json_url
 from ._tar import Damage, Entry, entries
 from .errors import PairstreamError
 from .ids import image_id, lane_of, pair_id
@@ -52,12 +52,14 @@ class Example:
     def pairs(self) -> list[Pair]:
         """Return a pair for every caption, in their order."""
         url = json_url(self.meta) if self.meta is not None else ""
+        meta = json_columns(self.meta) if self.meta is not None else {}
         if url and len(url.encode()) <= MAX_URI_BYTES:
             source = url
         else:
             source = _valid(self.image.uri.rpartition("/")[2] + "#" + self.key)
         return [
-            Pair(id=pair_id(self.image_id, text), image_id=self.image_id, image=self.image, caption=text, source=source) for text in self.captions
+            Pair(id=pair_id(self.image_id, text), image_id=self.image_id, image=self.image, caption=text, source=source, meta=meta)
+            for text in self.captions
         ]
 
 

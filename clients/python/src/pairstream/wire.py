@@ -26,6 +26,7 @@ MAX_VALUE_BYTES = 1 << 30  # of a record
 MAX_BATCH = 1 << 16  # samples of a mini-batch
 MAX_NOUNS = 1 << 20  # noun vocabulary of a group
 MAX_MEASURES = 256  # values of a progress report
+MAX_COLUMNS = 64  # columns of a pair
 
 _NOTHING = memoryview(b"")
 
@@ -44,6 +45,7 @@ class Kind(enum.Enum):
     LIST = "array"
     MAP = "map"
     STRUCT = "map "
+    SCALAR = "scalar"  # a bool, an integer, a float or a str
 
 
 @dataclasses.dataclass(slots=True)
@@ -97,6 +99,7 @@ _ACCEPTS = {
     Kind.LIST: (Class.ARRAY,),
     Kind.MAP: (Class.MAP,),
     Kind.STRUCT: (Class.MAP,),
+    Kind.SCALAR: (Class.BOOL, Class.INT, Class.FLOAT32, Class.FLOAT64, Class.STRING),
 }
 
 # For codes from 0xc4 on: the class, and how the number or length that follows is read.
@@ -190,7 +193,7 @@ class Walker:
         kind = shape.kind
         if kind is Kind.STRUCT:
             return self._structure(shape, n)
-        if kind is Kind.STRING:
+        if kind is Kind.STRING or of is Class.STRING:
             return self._text(self.take(n))
         if kind is Kind.BYTES:
             if shape.size and n != shape.size:

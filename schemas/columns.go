@@ -1,0 +1,111 @@
+package schemas
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+// Columns are what a crawl says of a pair besides its image and caption: named numbers, texts and truth values. A value
+// is an int64, a float64, a string or a bool. They travel as a map in the order of the names.
+type Columns map[string]any
+
+// EncodeMsgpack writes the map in the order of the names.
+func (c Columns) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeMapLen(len(c)); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		if err := e.EncodeString(name); err != nil {
+			return err
+		}
+		if err := encodeScalar(e, c[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func encodeScalar(e *msgpack.Encoder, value any) error {
+	switch v := value.(type) {
+	case int64:
+		return e.EncodeInt(v)
+	case float64:
+		return e.EncodeFloat64(v)
+	case string:
+		return e.EncodeString(v)
+	case bool:
+		return e.EncodeBool(v)
+	}
+	return invalid("a column holds a %T", value)
+}
+
+// DecodeMsgpack reads the map. The walker has let nothing but scalars through.
+func (c *Columns) DecodeMsgpack(d *msgpack.Decoder) error {
+	n, err := d.DecodeMapLen()
+	if err != nil || n < 0 {
+		return err
+	}
+	*c = make(Columns, n)
+	for range n {
+		name, err := d.DecodeString()
+		if err != nil {
+			return err
+		}
+		value, err := d.DecodeInterfaceLoose()
+		if err != nil {
+			return err
+		}
+		if u, ok := value.(uint64); ok { // the wire does not tell signed from unsigned
+			value = int64(u)
+		}
+		(*c)[name] = value
+	}
+	return nil
+}
+
+// ColumnBytes returns what a column counts for in the bound of all columns: its name, and its text or 8 bytes.
+func ColumnBytes(name string, value any) int {
+	if text, ok := value.(string); ok {
+		return len(name) + len(text)
+	}
+	return len(name) + 8
+}
+
+// ValidateColumn checks one column by itself.
+func ValidateColumn(name string, value any) error {
+	if err := validateName("name of a column", name, MaxColumnName); err != nil {
+		return err
+	}
+	switch v := value.(type) {
+	case int64, bool:
+		return nil
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return invalid("column %s is %g", name, v)
+		}
+		return nil
+	case string:
+		return validateText("column "+name, v, MaxColumnText)
+	}
+	return invalid("column %s holds a %T, want int64, float64, string or bool", name, value)
+}
+
+func (c Columns) validate() error {
+	if len(c) > MaxColumns {
+		return invalid("%d columns, want at most %d", len(c), MaxColumns)
+	}
+	size := 0
+	for _, name := range slices.Sorted(maps.Keys(c)) { // sorted: the same record always has the same first error
+		if err := ValidateColumn(name, c[name]); err != nil {
+			return err
+		}
+		size += ColumnBytes(name, c[name])
+	}
+	if size > MaxColumnsBytes {
+		return invalid("columns of %d bytes, want at most %d", size, MaxColumnsBytes)
+	}
+	return nil
+}
