@@ -158,7 +158,7 @@ func (f *Follower) read(ctx context.Context, l *FollowedLane, at *Position) erro
 		case err == nil:
 			f.unpark(l.ID)
 		case newer(&rec, err):
-			return newerVersion(&rec, err)
+			return NewerVersion(&rec, err)
 		case errors.Is(err, ErrPoison):
 			*at = r.Position()
 			if err := f.spec.Letters.DeadLetter(ctx, f.spec.Name, rec, reason(err)); err != nil {
@@ -168,6 +168,30 @@ func (f *Follower) read(ctx context.Context, l *FollowedLane, at *Position) erro
 			return err
 		}
 	}
+}
+
+// Whole calls read, which reads records of a lane, until it meets no damage. Meanwhile the lane is parked, and others
+// are told.
+func (f *Follower) Whole(ctx context.Context, lane int, read func() error) error {
+	err := read()
+	if !errors.Is(err, ErrDamaged) {
+		return err
+	}
+	var telling errgroup.Group
+	watching, stop := context.WithCancel(ctx)
+	telling.Go(func() error { f.Watch(watching); return nil })
+	for errors.Is(err, ErrDamaged) {
+		if !f.park(ctx, lane, err) {
+			err = ctx.Err()
+			break
+		}
+		err = read()
+	}
+	if err == nil {
+		f.unpark(lane)
+	}
+	stop()
+	return errors.Join(err, telling.Wait())
 }
 
 // commit tells the consumer group what is new. Nothing depends on it.

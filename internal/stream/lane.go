@@ -185,7 +185,7 @@ func (ln *lane) step(work context.Context, rec Record) error {
 	ln.instruments.worked(started)
 	switch {
 	case newer(&rec, err):
-		err = newerVersion(&rec, err)
+		err = NewerVersion(&rec, err)
 	case errors.Is(err, ErrPoison):
 		err = ln.deadLetter(work, rec, err)
 	case err == nil:

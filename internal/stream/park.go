@@ -42,8 +42,12 @@ func newer(rec *Record, err error) bool {
 	return errors.Is(err, schemas.ErrUnknownSchema) && Sequenced(rec.Topic) && strings.HasPrefix(rec.Schema, "pairstream.")
 }
 
-// newerVersion is the fault of a lane whose next record is for a newer program.
-func newerVersion(rec *Record, err error) error {
+// NewerVersion turns the error of a record that may be for a newer program into the fault that parks its lane. It
+// returns any other error as it is.
+func NewerVersion(rec *Record, err error) error {
+	if !newer(rec, err) {
+		return err
+	}
 	return Damaged(fmt.Errorf("%s, lane %d, offset %d, seq %d is of a newer version: it waits for a newer program: %w", rec.Topic, rec.Lane, rec.Offset, rec.Seq, err))
 }
 

@@ -143,7 +143,7 @@ func liveUntil(ctx context.Context, t *testing.T, log *stream.Log, d *disk, dir 
 			t.Fatal(err)
 		}
 	}
-	trail, err := openTrail(t.Context(), log, Settings{Dir: dir, Order: o.order}, at, d.Steps, last)
+	trail, err := openTrail(t.Context(), published{log: log}, Settings{Dir: dir, Order: o.order}, at, d.Steps, last)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +238,7 @@ func featureDigests(t *testing.T, log *stream.Log) (sums []string) {
 // returns the order as lanes.
 func checkOrder(t *testing.T, log *stream.Log, d *disk) (lanes []int) {
 	t.Helper()
-	turns, err := publishedOrder(t.Context(), log, startOf([]int{0, 1, 2}), 0)
+	turns, err := published{log: log}.order(t.Context(), startOf([]int{0, 1, 2}), 0)
 	if err != nil || len(turns) != allSteps {
 		t.Fatalf("the features tell of %d steps (%v), want %d", len(turns), err, allSteps)
 	}

@@ -55,6 +55,19 @@ func (f *feed) follow(log *stream.Log, letters *stream.Publisher, tune stream.Fo
 	f.follower = log.Follow(tune)
 }
 
+// recall reads from the log what steps that will be repeated have to keep to: their masks, and the order of lanes. last
+// has the seq of each lane's last features.
+func (f *feed) recall(ctx context.Context, s Settings, last map[int]int64) (err error) {
+	from := published{f.log, f.follower.Whole}
+	if f.masked, err = from.masks(ctx, f.at); err != nil {
+		return err
+	}
+	if f.trail, err = openTrail(ctx, from, s, f.at, f.step, last); err != nil {
+		return fmt.Errorf("CHECKPOINT_DIR is %q: %w", s.Dir, err)
+	}
+	return nil
+}
+
 // run sends work until every lane has ended, and closes out at the end.
 func (f *feed) run(ctx context.Context, out chan<- work) error {
 	defer close(out)

@@ -115,7 +115,7 @@ func behindFeatures(ctx context.Context, log *stream.Log, last map[int]int64) (p
 		if seq < 0 {
 			continue
 		}
-		err := eachBlock(ctx, log, positions{Lanes: []lanePosition{{Lane: lane.Lane, Features: seq}}}, func(_ int, _ int64, block *schemas.FeatureBlock) error {
+		err := published{log: log}.each(ctx, positions{Lanes: []lanePosition{{Lane: lane.Lane, Features: seq}}}, func(_ int, _ int64, block *schemas.FeatureBlock) error {
 			return lane.moveBehind(ctx, log, block)
 		})
 		if err != nil {

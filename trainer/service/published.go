@@ -11,11 +11,18 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// publishedOrder reads the order from the features in the log, where each block names its step. It starts from a step
-// whose places in the lanes are given, and stops at the first gap.
-func publishedOrder(ctx context.Context, log *stream.Log, at positions, step int64) ([]turn, error) {
+// published reads the features that the log has.
+type published struct {
+	log *stream.Log
+	// whole reads a lane again for as long as it is damaged; nil: it is read once.
+	whole func(ctx context.Context, lane int, read func() error) error
+}
+
+// order reads the order from the features, where each block names its step. It starts from a step whose places in the
+// lanes are given, and stops at the first gap.
+func (p published) order(ctx context.Context, at positions, step int64) ([]turn, error) {
 	known := make(order)
-	err := eachBlock(ctx, log, at, func(lane int, _ int64, block *schemas.FeatureBlock) error {
+	err := p.each(ctx, at, func(lane int, _ int64, block *schemas.FeatureBlock) error {
 		if block.Step < step {
 			return nil
 		}
@@ -40,11 +47,10 @@ type place struct {
 	seq  int64
 }
 
-// publishedMasks returns the masks of the feature blocks behind the positions. They belong to the steps that will be
-// repeated.
-func publishedMasks(ctx context.Context, log *stream.Log, at positions) (map[place][]schemas.Mask, error) {
+// masks returns the masks of the feature blocks behind the positions. They belong to the steps that will be repeated.
+func (p published) masks(ctx context.Context, at positions) (map[place][]schemas.Mask, error) {
 	masks := make(map[place][]schemas.Mask)
-	err := eachBlock(ctx, log, at, func(lane int, seq int64, block *schemas.FeatureBlock) error {
+	err := p.each(ctx, at, func(lane int, seq int64, block *schemas.FeatureBlock) error {
 		if len(block.Masked) > 0 {
 			masks[place{lane, seq}] = block.Masked
 		}
@@ -53,26 +59,43 @@ func publishedMasks(ctx context.Context, log *stream.Log, at positions) (map[pla
 	return masks, err
 }
 
-// eachBlock calls visit with the feature blocks behind the positions.
-func eachBlock(ctx context.Context, log *stream.Log, at positions, visit func(lane int, seq int64, block *schemas.FeatureBlock) error) error {
+// each calls visit with the feature blocks behind the positions, anew for a lane that was damaged meanwhile.
+func (p published) each(ctx context.Context, at positions, visit func(lane int, seq int64, block *schemas.FeatureBlock) error) error {
 	for _, l := range at.Lanes {
-		// Seqs have no gaps, so block s lies at offset s or, behind repetitions, further on.
-		from := stream.Position{Offset: l.Features, Seq: l.Features}
-		for rec, err := range log.Records(ctx, schemas.Features, l.Lane, from, -1) {
-			if err != nil {
-				return fmt.Errorf("reading the features of lane %d: %w", l.Lane, err)
-			}
-			value, err := schemas.Unmarshal(rec.Schema, rec.Value)
-			block, ok := value.(*schemas.FeatureBlock)
-			if err == nil && !ok {
-				err = errors.New("it holds a " + rec.Schema)
-			}
-			if err == nil {
-				err = visit(l.Lane, rec.Seq, block)
-			}
-			if err != nil {
-				return fmt.Errorf("reading features %d of lane %d: %w", rec.Seq, l.Lane, err)
-			}
+		read := func() error { return p.lane(ctx, l, visit) }
+		err := error(nil)
+		if p.whole == nil {
+			err = read()
+		} else {
+			err = p.whole(ctx, l.Lane, read)
+		}
+		if err != nil {
+			return fmt.Errorf("reading the features of lane %d: %w", l.Lane, err)
+		}
+	}
+	return nil
+}
+
+// lane calls visit with the feature blocks of one lane.
+func (p published) lane(ctx context.Context, l lanePosition, visit func(lane int, seq int64, block *schemas.FeatureBlock) error) error {
+	// Seqs have no gaps, so block s lies at offset s or, behind repetitions, further on.
+	from := stream.Position{Offset: l.Features, Seq: l.Features}
+	for rec, err := range p.log.Records(ctx, schemas.Features, l.Lane, from, -1) {
+		if err != nil {
+			return err
+		}
+		value, err := schemas.Unmarshal(rec.Schema, rec.Value)
+		block, ok := value.(*schemas.FeatureBlock)
+		if err == nil && !ok {
+			err = errors.New("it holds a " + rec.Schema)
+		}
+		if err == nil {
+			err = visit(l.Lane, rec.Seq, block)
+		}
+		if err := stream.NewerVersion(&rec, err); errors.Is(err, stream.ErrDamaged) {
+			return err
+		} else if err != nil {
+			return fmt.Errorf("features %d: %w", rec.Seq, err)
 		}
 	}
 	return nil
@@ -86,7 +109,7 @@ func CopyOrder(ctx context.Context, from *stream.Log, dir, namespace string) (st
 	for i := range lanes {
 		lanes[i] = i
 	}
-	turns, err := publishedOrder(ctx, from, startOf(lanes), 0)
+	turns, err := published{log: from}.order(ctx, startOf(lanes), 0)
 	if err != nil {
 		return 0, err
 	}
@@ -109,8 +132,8 @@ type trail struct {
 }
 
 // openTrail finds the known order from a step on. last has the seq of each lane's last features.
-func openTrail(ctx context.Context, log *stream.Log, s Settings, at positions, step int64, last map[int]int64) (trail, error) {
-	namespace := log.Config().Namespace
+func openTrail(ctx context.Context, from published, s Settings, at positions, step int64, last map[int]int64) (trail, error) {
+	namespace := from.log.Config().Namespace
 	if s.Order != Arrival { // such a trainer follows the file of an earlier setting
 		known, err := readOrder(s.Dir, namespace, step)
 		return trail{known: known}, err
@@ -121,7 +144,7 @@ func openTrail(ctx context.Context, log *stream.Log, s Settings, at positions, s
 	}
 	t := trail{known, file}
 	if !known.covers(at, step, last) { // the file is lost, or the setting was another
-		if err := t.learn(ctx, log, at, step); err != nil {
+		if err := t.learn(ctx, from, at, step); err != nil {
 			return trail{}, errors.Join(err, file.Close())
 		}
 	}
@@ -129,8 +152,8 @@ func openTrail(ctx context.Context, log *stream.Log, s Settings, at positions, s
 }
 
 // learn adds what the log knows.
-func (t trail) learn(ctx context.Context, log *stream.Log, at positions, step int64) error {
-	turns, err := publishedOrder(ctx, log, at, step)
+func (t trail) learn(ctx context.Context, from published, at positions, step int64) error {
+	turns, err := from.order(ctx, at, step)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/service"
@@ -76,7 +77,7 @@ func TestRunKeepsToItsLog(t *testing.T) {
 	}
 	for lane := range testLanes {
 		blocks := 0
-		err := eachBlock(t.Context(), log, positions{Lanes: []lanePosition{{Lane: lane}}}, func(_ int, _ int64, b *schemas.FeatureBlock) error {
+		err := published{log: log}.each(t.Context(), positions{Lanes: []lanePosition{{Lane: lane}}}, func(_ int, _ int64, b *schemas.FeatureBlock) error {
 			blocks++
 			if len(b.Masked) != 1 || b.Masked[0].Reason != schemas.MaskForbidden {
 				t.Errorf("block %d of lane %d has masks %v", b.Sequence, lane, b.Masked)
@@ -141,4 +142,49 @@ func TestRunOfNewWeights(t *testing.T) {
 			t.Errorf("from %s the last checkpoint is %q, want %q", c.from, got, c.want)
 		}
 	}
+}
+
+// A newer trainer has published features that this one cannot read. Their lane is parked, which others see, until the
+// operator gives them up.
+func TestFeaturesOfANewerTrainer(t *testing.T) {
+	made := testLogs(t)("exp")
+	log, err := stream.Connect(t.Context(), made.Config(), stream.Options{Patience: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	putScored(t, log, 0, 1, 2)
+	p := log.NewPublisher(stream.PublisherOptions{})
+	if err := p.PublishSeq(t.Context(), schemas.Features, 1, 0, stream.Mark{}, blockFromTheFuture{oneFeature()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	done := make(chan error, 1)
+	go func() {
+		done <- runTrainer(t, log, map[string]string{"CHECKPOINT_DIR": t.TempDir(), "TRAIN_INIT": firstWeights(t), "BUCKET_ROOTS": "file://" + t.TempDir()})
+	}()
+	awaitState(t, log, []string{"0", "1", "0"}, []string{"", "parked: lane is damaged: features, lane 1, offset 0, seq 0 is of a newer version", ""})
+	skip := stream.Skip{Topic: schemas.Features, Lane: 1, To: stream.Position{Offset: 1, Seq: 1}, Reason: "we go back to the older version"}
+	if err := log.Skip(t.Context(), skip); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if last := lastOf(t, log); last[0] != testBatches-1 || last[1] != testBatches-1 || last[2] != testBatches-1 {
+		t.Errorf("the last features are %v, want those of %d batches in each lane", last, testBatches)
+	}
+}
+
+// blockFromTheFuture is a feature block whose major this program does not know.
+type blockFromTheFuture struct{ *schemas.FeatureBlock }
+
+func (blockFromTheFuture) Schema() string { return "pairstream.feature_block/99" }
+
+func oneFeature() *schemas.FeatureBlock {
+	one := schemas.NewFloat16s([]float32{1})
+	return &schemas.FeatureBlock{Positions: schemas.Int32s{0}, Dim: 1, V: one, T: one}
 }

@@ -89,22 +89,14 @@ func RunObserved(ctx context.Context, tools device.Tools, s Settings, observe fu
 	if err != nil {
 		return err
 	}
-	masked, err := publishedMasks(ctx, log, at)
-	if err != nil {
-		return err
-	}
-	trail, err := openTrail(ctx, log, s, at, core.Batches(), last)
-	if err != nil {
-		return fmt.Errorf("CHECKPOINT_DIR is %q: %w", s.Dir, err)
-	}
 	publisher := log.NewPublisher(stream.PublisherOptions{Name: Name, Counters: instruments.Counters()})
 	instruments.Counters().Lanes.Store(int64(len(at.Lanes)))
 	instruments.Loaded()
-	f := &feed{
-		order: s.Order, trail: trail, at: at.clone(), step: core.Batches(), load: load.load, wholeBatch: s.wholeBatch(), masked: masked,
-		metrics: metrics,
-	}
+	f := &feed{order: s.Order, at: at.clone(), step: core.Batches(), load: load.load, wholeBatch: s.wholeBatch(), metrics: metrics}
 	f.follow(log, publisher, stream.FollowSpec{})
+	if err := f.recall(ctx, s, last); err != nil {
+		return errors.Join(err, publisher.Close(context.WithoutCancel(ctx)))
+	}
 	l := &loop{
 		core: core, publisher: publisher, logger: instruments.Log, published: last, inOrder: s.Order == Arrival,
 		dir: s.Dir, every: s.Every, at: at, observe: observe, metrics: metrics, follower: f.follower,
@@ -117,7 +109,7 @@ func RunObserved(ctx context.Context, tools device.Tools, s Settings, observe fu
 	}
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	return errors.Join(err, publisher.Close(closing), trail.close())
+	return errors.Join(err, publisher.Close(closing), f.trail.close())
 }
 
 // lastFeatures returns the seq of each lane's last features.
