@@ -7,6 +7,9 @@ package jpeg
 // #include <turbojpeg.h>
 // #ifdef __GLIBC__
 // #include <malloc.h>
+// // malloc_trim leaves the upper end of every arena as it is, but for the first one's. Each thread that decodes may get an
+// // arena, and keep a large picture's memory in it. This runs before there are other threads.
+// __attribute__((constructor)) static void one_arena(void) { mallopt(M_ARENA_MAX, 1); }
 // static void return_memory(void) { malloc_trim(0); }
 // #else
 // static void return_memory(void) {}

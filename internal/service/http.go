@@ -53,8 +53,6 @@ func (r *Readiness) missing() []string {
 	return missing
 }
 
-// httpServer answers at HTTP_ADDR and HEALTH_ADDR. Health has a listener of its own, so that readers of metrics who take
-// every connection do not make the process look dead.
 // states are what lanes have to say: that they are parked, or what they wait for. The process is ready all the same, for
 // its other lanes; a restart would not help.
 func (r *Readiness) states() []string {
@@ -69,6 +67,8 @@ func (r *Readiness) states() []string {
 	return states
 }
 
+// httpServer answers at HTTP_ADDR and HEALTH_ADDR. Health has a listener of its own, so that readers of metrics who take
+// every connection do not make the process look dead.
 type httpServer struct {
 	listeners []net.Listener
 	servers   []*http.Server

@@ -9,5 +9,6 @@ import (
 )
 
 func TestTorture(t *testing.T) {
-	tortured(t, "embedded", startBroker(t), torture.Images(), torture.Records())
+	images := append(torture.ManyLarge(), torture.Images()...)
+	tortured(t, "embedded", startBroker(t), images, torture.Records())
 }

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -93,4 +94,14 @@ func webps() map[string]lossless {
 		"65,536 groups of codes, small": {w: 64, h: 64, groups: true},
 		"65,536 groups, 64 megapixels":  {w: 16_000, h: 4000, groups: true},
 	}
+}
+
+// ManyLarge lists progressive pictures of 16 megapixels, to be decoded one after another. Each has another size.
+func ManyLarge() []Image {
+	var out []Image
+	for i := range 24 {
+		p := progressive{w: 4000, h: 4000 - i, components: 3, sampling: []byte{0x22, 0x11}[i%2], scans: 9}
+		out = append(out, Image{fmt.Sprintf("jpeg: number %d of many with 16 megapixels", i), p.encode})
+	}
+	return out
 }

@@ -1,0 +1,51 @@
+//go:build cgo
+
+package imaging
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/torture"
+)
+
+// TestMemoryOfLargePicturesGoesBack decodes progressive pictures of 16 megapixels on several threads. C keeps nothing of
+// the 48 or 96 MB that each of them takes, whichever thread it was.
+func TestMemoryOfLargePicturesGoesBack(t *testing.T) {
+	pictures := torture.ManyLarge()
+	if err := Check(pictures[0].Encode()); err != nil {
+		t.Fatal(err)
+	}
+	before := resident(t)
+	var threads sync.WaitGroup
+	for _, p := range pictures[:8] {
+		threads.Go(func() {
+			runtime.LockOSThread() // with the end of the goroutine the thread ends, and leaves its arena behind
+			if err := Check(p.Encode()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	threads.Wait()
+	if grown := resident(t) - before; grown > returnAbove {
+		t.Errorf("%d MiB more than before are resident, want at most %d", grown>>20, returnAbove>>20)
+	}
+}
+
+// resident returns the memory of this process that no file backs.
+func resident(t *testing.T) (bytes int64) {
+	t.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "RssAnon:")
+	if _, err := fmt.Sscan(rest, &bytes); err != nil {
+		t.Fatal(err)
+	}
+	return bytes << 10
+}
