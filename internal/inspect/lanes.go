@@ -98,7 +98,13 @@ func positions(ctx context.Context, log *stream.Log, stage string, lane int) ([]
 			}
 		}
 		at, err := log.Stopped(ctx, stage, s.reads, lane) // the trainer's marks say nothing
-		return []stream.TopicPosition{{Topic: s.reads, Position: at}}, err
+		inputs := []stream.TopicPosition{{Topic: s.reads, Position: at}}
+		if stage != trainer { // which begins behind its checkpoint; others have written nothing, and begin with all there is
+			for _, topic := range s.also {
+				inputs = append(inputs, stream.TopicPosition{Topic: topic})
+			}
+		}
+		return inputs, err
 	}
 	return nil, fmt.Errorf("stage %q: want encoder, indexer, grouper, discriminator or trainer", stage)
 }

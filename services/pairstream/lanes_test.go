@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/kafkatest"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -114,5 +115,29 @@ func TestLanesOfTheTrainer(t *testing.T) {
 	mustCommand(t, "lanes", "skip", "--stage", "trainer", "--lane", "1", "--reason", "lost with a disk")
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// A grouper that has made nothing needs the embeddings from their start. Retention took some. The commands find it.
+func TestLanesOfAGrouperThatHasMadeNothing(t *testing.T) {
+	log := testLog(t)
+	p := log.NewPublisher(stream.PublisherOptions{})
+	for seq := range int64(3) {
+		if err := p.PublishSeq(t.Context(), schemas.Embeddings, 1, seq, stream.Mark{}, &schemas.Seal{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := kafkatest.DeleteRecords(t.Context(), log.Config().Brokers, schemas.Embeddings.Name(log.Config().Namespace), 1, 2); err != nil {
+		t.Fatal(err)
+	}
+	got := mustCommand(t, "lanes", "skip", "--stage", "grouper", "--lane", "1", "--reason", "retention was too short")
+	if want := "embeddings, lane 1: "; !strings.HasPrefix(got, want) || !strings.Contains(got, "skip will give up seqs 0 to 1, and go on with offset 2, seq 2") {
+		t.Errorf("skip says %q", got)
+	}
+	if got := mustCommand(t, "lanes", "look", "--stage", "grouper", "--lane", "1"); !strings.Contains(got, "can be read to their ends") {
+		t.Errorf("afterwards look says %q", got)
 	}
 }
