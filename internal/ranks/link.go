@@ -1,0 +1,299 @@
+package ranks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// ErrLost marks the loss of a rank, or its orderly stop, in the middle of a training. What the others hold is sound.
+var ErrLost = errors.New("the training goes on from the checkpoint when all ranks are back")
+
+// ErrDone says that the leader has ended the training because it is over.
+var ErrDone = errors.New("rank 0 has ended the training")
+
+// farewell is the last thing that a rank sends.
+type farewell struct {
+	Done   bool   `json:",omitempty"` // the training is over
+	Failed bool   `json:",omitempty"` // what the rank holds may be broken
+	Text   string `json:",omitempty"` // why, unless Done
+}
+
+// sumsAhead is the number of chunks of a sum that a link holds ready.
+const sumsAhead = 4
+
+// link is a connection to another rank, after the handshake.
+type link struct {
+	rank    int // at the other end
+	conn    net.Conn
+	silence time.Duration
+
+	sending  sync.Mutex // held for a frame
+	messages inbox
+	asks     chan struct{}
+	sums     chan []byte
+	closing  chan struct{} // this side has said farewell: what comes is dropped
+	close    sync.Once
+	lost     chan struct{} // closed when err is set
+	fail     sync.Once
+	err      error
+	reading  chan struct{} // closed when nothing more is read
+}
+
+func newLink(rank int, conn net.Conn, silence time.Duration) *link {
+	l := &link{
+		rank: rank, conn: conn, silence: silence, messages: newInbox(), asks: make(chan struct{}, 1), sums: make(chan []byte, sumsAhead),
+		closing: make(chan struct{}), lost: make(chan struct{}), reading: make(chan struct{}),
+	}
+	go l.read()
+	go l.beat()
+	return l
+}
+
+// failed ends the link with an error. The first one counts.
+func (l *link) failed(err error) {
+	l.fail.Do(func() {
+		l.err = err
+		close(l.lost)
+	})
+}
+
+// gone makes an error of what the connection says.
+func (l *link) gone(err error) error {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = fmt.Errorf("nothing was heard of it for %s (RANK_TIMEOUT)", l.silence)
+	case slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE}, func(e error) bool { return errors.Is(err, e) }):
+		err = errors.New("its connection is closed")
+	}
+	return fmt.Errorf("rank %d (%s) is lost: %w; %w", l.rank, l.conn.RemoteAddr(), err, ErrLost)
+}
+
+// read sorts what arrives, until the link ends.
+func (l *link) read() {
+	defer close(l.reading)
+	for {
+		err := l.conn.SetReadDeadline(time.Now().Add(l.silence))
+		if err != nil {
+			l.failed(l.gone(err))
+			return
+		}
+		k, payload, err := readFrame(l.conn, maxFrame)
+		if err == nil && k == kindEnd {
+			l.failed(leaving(l.rank, payload))
+			_ = l.conn.Close() // the other side waits for it, and reads nothing more
+			return
+		}
+		if err == nil {
+			err = l.take(k, payload)
+		}
+		if err != nil {
+			l.failed(l.gone(err))
+			return
+		}
+	}
+}
+
+func (l *link) take(k kind, payload []byte) error {
+	switch k {
+	case kindBeat:
+	case kindMessage:
+		l.messages.put(payload)
+	case kindAsk:
+		select {
+		case l.asks <- struct{}{}:
+		default:
+			return errors.New("it asks for a sum twice")
+		}
+	case kindSum:
+		select {
+		case l.sums <- payload:
+		case <-l.closing: // nobody sums any more
+		case <-l.lost:
+		}
+	default:
+		return fmt.Errorf("it sent a frame of kind %d after the handshake", k)
+	}
+	return nil
+}
+
+// leaving returns what a farewell says.
+func leaving(rank int, payload []byte) error {
+	var f farewell
+	switch err := json.Unmarshal(payload, &f); {
+	case err != nil:
+		return fmt.Errorf("rank %d has ended: reading why: %w", rank, err)
+	case f.Done:
+		return ErrDone
+	case f.Failed:
+		return fmt.Errorf("rank %d has ended: %s", rank, f.Text)
+	}
+	return fmt.Errorf("rank %d has ended: %s; %w", rank, f.Text, ErrLost)
+}
+
+// farewellFor returns what a rank says when it ends with an error.
+func farewellFor(why error) farewell {
+	return farewell{Text: strings.TrimSuffix(why.Error(), "; "+ErrLost.Error()), Failed: !errors.Is(why, ErrLost)}
+}
+
+// beat sends signs of life.
+func (l *link) beat() {
+	beats := time.NewTicker(l.silence / 4)
+	defer beats.Stop()
+	for {
+		select {
+		case <-beats.C:
+			if !l.sending.TryLock() {
+				continue // a frame that is on its way is a sign of life as well
+			}
+			err := l.write(kindBeat, nil)
+			l.sending.Unlock()
+			if err != nil {
+				return // read finds out why
+			}
+		case <-l.closing:
+			return
+		case <-l.lost:
+			return
+		}
+	}
+}
+
+// write writes a frame while sending is held. The other side reads at all times, or says farewell within RANK_TIMEOUT. So
+// a write has more time than that, and the farewell comes first.
+func (l *link) write(k kind, payload []byte) error {
+	if err := l.conn.SetWriteDeadline(time.Now().Add(2 * l.silence)); err != nil {
+		return err
+	}
+	return writeFrame(l.conn, k, payload)
+}
+
+// send writes a frame. Where that fails, the reason that the other side has given counts.
+func (l *link) send(k kind, payload []byte) error {
+	select {
+	case <-l.lost:
+		return l.err
+	default:
+	}
+	l.sending.Lock()
+	err := l.write(k, payload)
+	l.sending.Unlock()
+	if err == nil {
+		return nil
+	}
+	select {
+	case <-l.reading:
+	case <-time.After(l.silence):
+	}
+	l.failed(l.gone(err))
+	return l.err
+}
+
+// hear returns the next message.
+func (l *link) hear(ctx context.Context) ([]byte, error) {
+	for {
+		if m, there := l.messages.get(); there {
+			return m, nil
+		}
+		select {
+		case <-l.messages.news:
+		case <-l.lost:
+			if m, there := l.messages.get(); there { // it came before the loss
+				return m, nil
+			}
+			return nil, l.err
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// from waits for something that the link passes on.
+func from[T any](ctx context.Context, l *link, c <-chan T) (v T, err error) {
+	select {
+	case v = <-c:
+		return v, nil
+	default:
+	}
+	select {
+	case v = <-c:
+		return v, nil
+	case <-l.lost:
+		return v, l.err
+	case <-ctx.Done():
+		return v, ctx.Err()
+	}
+}
+
+// farewellTime bounds how long a link waits for the other side to read a farewell.
+const farewellTime = 5 * time.Second
+
+// end says farewell and closes the connection. It waits until the other side has closed it as well: closing with bytes
+// unread would destroy what is on its way.
+func (l *link) end(f farewell) {
+	l.close.Do(func() {
+		close(l.closing)
+		defer func() { <-l.reading }()
+		defer l.conn.Close()
+		select {
+		case <-l.reading:
+			return
+		default:
+		}
+		raw, err := json.Marshal(f)
+		if err != nil {
+			return
+		}
+		l.sending.Lock()
+		defer l.sending.Unlock()
+		if err := l.write(kindEnd, raw); err != nil {
+			return
+		}
+		if half, ok := l.conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() != nil {
+			return
+		}
+		select {
+		case <-l.reading:
+		case <-time.After(farewellTime):
+		}
+	})
+}
+
+// inbox holds messages that nobody has heard yet. Who sends them bounds their number.
+type inbox struct {
+	mu    *sync.Mutex
+	queue *[][]byte
+	news  chan struct{}
+}
+
+func newInbox() inbox { return inbox{new(sync.Mutex), new([][]byte), make(chan struct{}, 1)} }
+
+func (i inbox) put(m []byte) {
+	i.mu.Lock()
+	*i.queue = append(*i.queue, m)
+	i.mu.Unlock()
+	select {
+	case i.news <- struct{}{}:
+	default:
+	}
+}
+
+func (i inbox) get() ([]byte, bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if len(*i.queue) == 0 {
+		return nil, false
+	}
+	m := (*i.queue)[0]
+	*i.queue = (*i.queue)[1:]
+	return m, true
+}
