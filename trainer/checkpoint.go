@@ -41,27 +41,36 @@ func (t *Trainer) Save(ctx context.Context, folder string, positions json.RawMes
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", fmt.Errorf("saving checkpoint: %w", err)
 	}
-	tensors, err := t.state(ctx)
+	tensors, metadata, err := t.whole(ctx)
 	if err != nil {
 		return "", fmt.Errorf("saving checkpoint at step %d: %w", t.step, err)
+	}
+	metadata[metadataPositions] = string(positions)
+	path = filepath.Join(folder, fmt.Sprintf(checkpointFormat, t.step))
+	if err := writeSealed(path, tensors, metadata); err != nil {
+		return "", err
+	}
+	return path, prune(folder)
+}
+
+// whole returns the state, and its metadata.
+func (t *Trainer) whole(ctx context.Context) ([]safetensors.NamedTensor, map[string]string, error) {
+	tensors, err := t.state(ctx)
+	if err != nil {
+		return nil, nil, err
 	}
 	metadata, err := t.model.Metadata()
 	if err != nil {
-		return "", fmt.Errorf("saving checkpoint at step %d: %w", t.step, err)
+		return nil, nil, err
 	}
 	metadata[metadataStep] = strconv.FormatInt(t.step, 10)
-	metadata[metadataPositions] = string(positions)
 	if t.batches != t.step {
 		metadata[metadataBatches] = strconv.FormatInt(t.batches, 10)
 	}
 	if t.followed && t.momentum != nil {
 		metadata[metadataFollowed] = "true"
 	}
-	path = filepath.Join(folder, fmt.Sprintf(checkpointFormat, t.step))
-	if err := writeSealed(path, tensors, metadata); err != nil {
-		return "", err
-	}
-	return path, prune(folder)
+	return tensors, metadata, nil
 }
 
 // state copies every tensor out of the worker.

@@ -11,6 +11,12 @@ import (
 // Encode returns the features that a batch has by the weights of the last step, without dropout. It changes nothing, and
 // uses up an input that was sent.
 func (t *Trainer) Encode(ctx context.Context, b *schemas.ScoredBatch, in Input) (*schemas.FeatureBlock, error) {
+	return t.EncodeAt(ctx, b, in, t.open.batches)
+}
+
+// EncodeAt does what [Trainer.Encode] does when a number of batches of the open step were learned from, by this process and
+// others.
+func (t *Trainer) EncodeAt(ctx context.Context, b *schemas.ScoredBatch, in Input, number int) (*schemas.FeatureBlock, error) {
 	defer in.Free()
 	if err := t.check(b, in); err != nil {
 		return nil, fmt.Errorf("encoding batch %d of group %s, epoch %d: %w", b.Sequence, b.Group, b.Epoch, err)
@@ -27,7 +33,7 @@ func (t *Trainer) Encode(ctx context.Context, b *schemas.ScoredBatch, in Input) 
 			f := &forward{masks: masksOf(b, in)}
 			f.allImages = t.model.ImageFeature(s, t.model.Image(s, x.pixels))
 			f.allTexts = t.model.TextFeature(s, t.model.Text(s, x.ids, x.attention))
-			block = features(b, f, t.batches+int64(t.open.batches))
+			block = features(b, f, t.batches+int64(number))
 		})
 		return nil
 	})

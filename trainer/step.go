@@ -50,6 +50,17 @@ type Result struct {
 
 // Step trains on one batch. It uses up an input that was sent.
 func (t *Trainer) Step(ctx context.Context, b *schemas.ScoredBatch, in Input) (*Result, error) {
+	return t.stepOn(ctx, b, in, t.open.batches, func(s *torch.Scope, r *Result) error {
+		if t.open.batches < t.options.StepBatches {
+			return nil
+		}
+		r.Updated = true
+		return t.complete(s, r.Rate)
+	})
+}
+
+// stepOn learns from a batch, the one of a number in the open step, and does what follows.
+func (t *Trainer) stepOn(ctx context.Context, b *schemas.ScoredBatch, in Input, number int, then func(*torch.Scope, *Result) error) (*Result, error) {
 	defer in.Free()
 	if err := t.check(b, in); err != nil {
 		return nil, fmt.Errorf("training on batch %d of group %s, epoch %d: %w", b.Sequence, b.Group, b.Epoch, err)
@@ -57,14 +68,10 @@ func (t *Trainer) Step(ctx context.Context, b *schemas.ScoredBatch, in Input) (*
 	r := &Result{Step: t.step, Rate: t.options.Schedule.During(t.step, in.Decay)}
 	t.rate = r.Rate
 	err := t.worker.Do(ctx, func(s *torch.Scope) error {
-		if err := t.learn(s, r, b, in); err != nil {
+		if err := t.learn(s, r, b, in, number); err != nil {
 			return err
 		}
-		if t.open.batches < t.options.StepBatches {
-			return nil
-		}
-		r.Updated = true
-		return t.complete(s, r.Rate)
+		return then(s, r)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("training on batch %d of group %s, epoch %d, at step %d: %w", b.Sequence, b.Group, b.Epoch, r.Step, err)
@@ -73,14 +80,11 @@ func (t *Trainer) Step(ctx context.Context, b *schemas.ScoredBatch, in Input) (*
 }
 
 // learn adds a batch to the open step, inside the worker.
-func (t *Trainer) learn(s *torch.Scope, r *Result, b *schemas.ScoredBatch, in Input) error {
+func (t *Trainer) learn(s *torch.Scope, r *Result, b *schemas.ScoredBatch, in Input, number int) error {
 	if err := t.optimizer.ZeroGrad(); err != nil {
 		return err
 	}
-	if t.open.batches == 0 && !t.followed {
-		t.momentum.follow(s, t.model)
-	}
-	t.followed = true
+	t.follow(s)
 	x, err := t.receive(s, in)
 	if err != nil {
 		return err
@@ -90,7 +94,7 @@ func (t *Trainer) learn(s *torch.Scope, r *Result, b *schemas.ScoredBatch, in In
 		return err
 	}
 	r.Counts = f.counts
-	if r.Features = features(b, f, t.batches+int64(t.open.batches)); r.SetAside != "" {
+	if r.Features = features(b, f, t.batches+int64(number)); r.SetAside != "" {
 		t.open.add(s, nil)
 		return r.Features.Validate() // a row that is not a unit vector must not travel
 	}
@@ -105,6 +109,14 @@ func (t *Trainer) learn(s *torch.Scope, r *Result, b *schemas.ScoredBatch, in In
 		t.open.add(s, grads)
 	}
 	return err
+}
+
+// follow moves the momentum encoder once for the open step.
+func (t *Trainer) follow(s *torch.Scope) {
+	if !t.followed {
+		t.momentum.follow(s, t.model)
+	}
+	t.followed = true
 }
 
 // tryForward computes the losses. Where they are not finite it tries again, and in the end sets the batch aside. A fault

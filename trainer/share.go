@@ -1,0 +1,142 @@
+package trainer
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/pairstream/pairstream/internal/safetensors"
+	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Several processes, the ranks, train one model. Each begins with the same state ([Trainer.Write], [Read]) and learns from
+// a run of the batches of every step ([Trainer.Learn]). Somebody adds up their shares, along the tree of [openStep], and
+// all complete the step with the sum. Then they hold the same bits again: those of one process that learns from all.
+
+// Share is what a process holds of an open step, or the sum of the shares of all.
+type Share struct {
+	Batches, Learned int         // that were taken, and those of them that were not set aside
+	Grads            [][]float32 // sums by parameter; nil: none
+	Keys             []Keys      // of the momentum queue, in the order of batches
+}
+
+// Keys are the momentum keys of a batch, row by row.
+type Keys struct {
+	Image, Text []float32
+	IDs         []schemas.ImageID
+}
+
+// Learn adds a batch to the open step and completes nothing. number is that of the batch in the step, among those of all
+// processes. Learn uses up an input that was sent.
+func (t *Trainer) Learn(ctx context.Context, b *schemas.ScoredBatch, in Input, number int) (*Result, error) {
+	return t.stepOn(ctx, b, in, number, func(*torch.Scope, *Result) error { return nil })
+}
+
+// TakeShare takes what this process has learned out of the open step.
+func (t *Trainer) TakeShare(ctx context.Context) (Share, error) {
+	share := Share{Grads: make([][]float32, len(t.model.Params()))}
+	err := t.worker.Do(ctx, func(s *torch.Scope) error {
+		o := &t.open
+		defer o.free()
+		for len(o.sums) > 1 {
+			o.merge(s)
+		}
+		share.Batches, share.Learned = o.batches, o.learned
+		if len(o.sums) == 1 {
+			for i, g := range o.sums[0].grads {
+				if g == nil {
+					continue
+				}
+				if g.DType() != torch.Float32 {
+					return fmt.Errorf("the gradient of %s is %s, want %s", t.model.Params()[i].Name, g.DType(), torch.Float32)
+				}
+				share.Grads[i] = g.Float32s()
+			}
+		}
+		for _, k := range o.keys {
+			share.Keys = append(share.Keys, Keys{k.image.Float32s(), k.text.Float32s(), k.ids})
+		}
+		return nil
+	})
+	if err != nil {
+		return Share{}, fmt.Errorf("taking the share of step %d: %w", t.step, err)
+	}
+	return share, nil
+}
+
+// Complete completes the open step with the sum of all shares, at a learning rate.
+func (t *Trainer) Complete(ctx context.Context, sum Share, rate float64) error {
+	params := t.model.Params()
+	if len(sum.Grads) != len(params) {
+		return fmt.Errorf("completing step %d: gradients of %d parameters, want %d", t.step, len(sum.Grads), len(params))
+	}
+	err := t.worker.Do(ctx, func(s *torch.Scope) error {
+		// A process without a batch in a short step has done neither yet.
+		t.follow(s)
+		if err := t.optimizer.ZeroGrad(); err != nil {
+			return err
+		}
+		total := partialSum{batches: sum.Batches, grads: make([]*torch.Tensor, len(params))}
+		for i, g := range sum.Grads {
+			if g == nil {
+				continue
+			}
+			if int64(len(g)) != params[i].Tensor.Numel() {
+				return fmt.Errorf("the gradient of %s has %d values, want %d", params[i].Name, len(g), params[i].Tensor.Numel())
+			}
+			total.grads[i] = s.Keep(s.Float32s(g, params[i].Tensor.Shape()...))
+		}
+		t.open.free()
+		t.open = openStep{batches: sum.Batches, learned: sum.Learned, sums: []partialSum{total}}
+		for _, k := range sum.Keys {
+			kept, err := t.keysOf(s, k)
+			if err != nil {
+				return err
+			}
+			t.open.keys = append(t.open.keys, kept)
+		}
+		return t.complete(s, rate)
+	})
+	if err != nil {
+		return fmt.Errorf("completing step %d: %w", t.step, err)
+	}
+	return nil
+}
+
+func (t *Trainer) keysOf(s *torch.Scope, k Keys) (batchKeys, error) {
+	rows, width := len(k.IDs), t.model.Config.EmbedDim
+	if len(k.Image) != rows*width || len(k.Text) != rows*width || t.momentum == nil {
+		return batchKeys{}, fmt.Errorf("momentum keys of %d and %d values for %d images, want %d each", len(k.Image), len(k.Text), rows, rows*width)
+	}
+	dtype := t.model.Params()[0].Tensor.DType()
+	tensor := func(values []float32) *torch.Tensor {
+		return s.Keep(s.To(s.Float32s(values, int64(rows), int64(width)), dtype))
+	}
+	return batchKeys{image: tensor(k.Image), text: tensor(k.Text), ids: k.IDs}, nil
+}
+
+// Write writes the whole state, for [Read] in another process.
+func (t *Trainer) Write(ctx context.Context, w io.Writer) error {
+	tensors, metadata, err := t.whole(ctx)
+	if err == nil {
+		err = safetensors.Write(w, tensors, metadata)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the state at step %d: %w", t.step, err)
+	}
+	return nil
+}
+
+// Read makes a trainer from what [Trainer.Write] wrote.
+func Read(ctx context.Context, w *torch.Worker, data []byte, o Options) (*Trainer, error) {
+	f, err := safetensors.Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading the state of a trainer: %w", err)
+	}
+	t, err := resume(ctx, w, f, o)
+	if err != nil {
+		return nil, fmt.Errorf("reading the state of a trainer: %w", err)
+	}
+	return t, nil
+}

@@ -1,0 +1,184 @@
+package trainer
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// joined adds up shares as the ranks do.
+func joined(shares []Share) Share {
+	total := Share{Grads: make([][]float32, len(shares[0].Grads))}
+	for _, s := range shares {
+		total.Batches, total.Learned, total.Keys = total.Batches+s.Batches, total.Learned+s.Learned, append(total.Keys, s.Keys...)
+	}
+	for i := range total.Grads {
+		var sum func(from, to int) []float32
+		sum = func(from, to int) []float32 {
+			if to-from == 1 {
+				return shares[from].Grads[i]
+			}
+			left, right := sum(from, (from+to)/2), sum((from+to)/2, to)
+			if left == nil || right == nil {
+				return append(left, right...)
+			}
+			for k := range left {
+				left[k] += right[k]
+			}
+			return left
+		}
+		total.Grads[i] = sum(0, len(shares))
+	}
+	return total
+}
+
+// copies makes trainers with the state of another.
+func copies(t *testing.T, from *Trainer, n int) (ranks []*Trainer) {
+	t.Helper()
+	var state bytes.Buffer
+	if err := from.Write(context.Background(), &state); err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		tr, err := Read(context.Background(), newWorker(t), state.Bytes(), from.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(tr.Free)
+		ranks = append(ranks, tr)
+	}
+	return ranks
+}
+
+// stepOfRanks makes a step of some batches on all ranks.
+func stepOfRanks(t *testing.T, ranks []*Trainer, batches []int, spoiled int) (results []*Result) {
+	t.Helper()
+	each := ranks[0].options.StepBatches / len(ranks)
+	for number, i := range batches {
+		tr := ranks[number/each]
+		weight := tr.options.MLMWeight
+		if i == spoiled {
+			tr.options.MLMWeight = math.Inf(1)
+		}
+		r, err := tr.Learn(context.Background(), testBatch(4, i), testInput(4, i), number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr.options.MLMWeight = weight
+		results = append(results, r)
+	}
+	var shares []Share
+	for _, tr := range ranks {
+		share, err := tr.TakeShare(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		shares = append(shares, share)
+	}
+	total := joined(shares)
+	for _, tr := range ranks {
+		if err := tr.Complete(context.Background(), total, results[len(results)-1].Rate); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return results
+}
+
+// Ranks that share the batches of every step have the state of a trainer that has them all, bit by bit: weights, moments,
+// momentum encoder and queue. So it is for a step that is short, for one with a batch that is set aside, and for several.
+func TestRanksMakeTheSameSteps(t *testing.T) {
+	const none = -1
+	for name, c := range map[string]struct {
+		options Options
+		steps   [][]int
+		spoiled int
+	}{
+		"plain":     {everything(), [][]int{{0, 1, 2, 3}, {4, 5, 6, 7}}, none},
+		"queue":     {withQueue(), [][]int{{0, 1, 2, 3}, {4, 5, 6, 7}}, none},
+		"set aside": {withQueue(), [][]int{{0, 1, 2, 3}, {4, 5, 6, 7}}, 3},
+		"one left":  {withQueue(), [][]int{{0, 1, 2, 3}, {4}}, none},
+		"two left":  {everything(), [][]int{{0, 1}}, none},
+		"three":     {withQueue(), [][]int{{0, 1, 2}}, 1},
+		"none":      {withQueue(), [][]int{{0}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.options.StepBatches = 4
+			alone := testTrainer(t, c.options)
+			groups := map[int][]*Trainer{2: copies(t, alone, 2), 4: copies(t, alone, 4)}
+			for _, batches := range c.steps {
+				var want []*Result
+				for _, i := range batches {
+					alone.options.MLMWeight = c.options.MLMWeight
+					if i == c.spoiled {
+						alone.options.MLMWeight = math.Inf(1)
+					}
+					r := mustStep(t, alone, testBatch(4, i), testInput(4, i))
+					r.Updated = false
+					want = append(want, r)
+				}
+				if _, err := alone.Finish(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+				for n, ranks := range groups {
+					if got := stepOfRanks(t, ranks, batches, c.spoiled); !reflect.DeepEqual(got, want) {
+						t.Errorf("%d ranks: another result", n)
+					}
+				}
+			}
+			want := readFile(t, save(t, alone, t.TempDir(), "{}"))
+			for n, ranks := range groups {
+				for rank, tr := range ranks {
+					if readFile(t, save(t, tr, t.TempDir(), "{}")) != want {
+						t.Errorf("rank %d of %d has another state than a trainer alone", rank, n)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Features that are made anew within a step name the same batch on every rank.
+func TestRanksEncodeAlike(t *testing.T) {
+	o := inPairs(everything())
+	alone := testTrainer(t, o)
+	other := copies(t, alone, 1)[0]
+	mustStep(t, alone, testBatch(4, 0), testInput(4, 0))
+	want, err := alone.Encode(context.Background(), testBatch(4, 1), testInput(4, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := other.EncodeAt(context.Background(), testBatch(4, 1), testInput(4, 1), 1)
+	if err != nil || !reflect.DeepEqual(got, want) || got.Step != 1 {
+		t.Errorf("features of batch %d, want %d (%v)", got.Step, want.Step, err)
+	}
+}
+
+// A sum that does not fit the model is refused, and changes nothing.
+func TestSumsThatDoNotFit(t *testing.T) {
+	o := withQueue()
+	o.StepBatches = 2
+	tr := testTrainer(t, o)
+	before := fingerprint(t, tr)
+	params := len(tr.model.Params())
+	wrong := make([][]float32, params)
+	wrong[1] = []float32{1, 2, 3, 4, 5, 6, 7}
+	for want, sum := range map[string]Share{
+		fmt.Sprintf("gradients of 0 parameters, want %d", params): {Learned: 1},
+		"has 7 values, want":                           {Learned: 1, Grads: wrong},
+		"momentum keys of 1 and 0 values for 0 images": {Learned: 1, Grads: make([][]float32, params), Keys: []Keys{{Image: []float32{1}}}},
+	} {
+		if err := tr.Complete(context.Background(), sum, 1); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q in it", err, want)
+		}
+	}
+	if fingerprint(t, tr) != before || tr.Steps() != 0 {
+		t.Error("a sum that was refused has changed the trainer")
+	}
+	if _, err := Read(context.Background(), newWorker(t), []byte("no state"), o); err == nil || !strings.Contains(err.Error(), "reading the state of a trainer") {
+		t.Errorf("%v", err)
+	}
+}
