@@ -26,7 +26,7 @@ TORCH_FLAGS = CGO_CXXFLAGS="-O3 -std=c++17 -I$(abspath $(TORCH))/include -I$(abs
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo experiments test test-race test-commands torture test-torch test-log test-operator test-kafka test-python test-compose test-console test-helm helm-readme fuzz asan vulncheck bench bench-gpu bench-short lint lint-static fmt docs check-generated clean
+.PHONY: help setup build demo experiments test test-race test-commands torture test-torch test-log test-s3 test-operator test-kafka test-python test-compose test-console test-helm helm-readme fuzz asan vulncheck bench bench-gpu bench-short lint lint-static fmt docs check-generated clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,6 +88,9 @@ test-operator: setup ## play 200 random sequences of operators' actions on the e
 	PAIRSTREAM_FIGURES=$(FIGURES) $(GO_TEST) -count=1 -timeout 70m -run 'TestOperator$$' ./services/pairstream
 	@cat $(FIGURES)
 
+test-s3: setup $(TOOLS)/versitygw ## run what reads and watches buckets on a real S3 server, versitygw
+	PAIRSTREAM_VERSITYGW=$(TOOLS)/versitygw $(GO_TEST) -tags s3 -count=1 -timeout 10m -run S3 ./internal/shard/cloud ./services/pairstream
+
 test-kafka: setup ## run the same scenarios on a real cluster: Apache Kafka, three brokers, on Java 17 and Maven; SOAK=1 for longer
 	@deploy/setup.sh kafka
 	@mkdir -p $(BIN) && rm -f $(FIGURES)
@@ -126,6 +129,9 @@ $(TOOLS)/helm:
 
 $(TOOLS)/kubeconform:
 	GOBIN=$(TOOLS) go install github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
+
+$(TOOLS)/versitygw:
+	GOBIN=$(TOOLS) go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
 $(TOOLS)/govulncheck:
 	GOBIN=$(TOOLS) go install golang.org/x/vuln/cmd/govulncheck@v1.1.4

@@ -6,10 +6,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"hash"
-	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/schemas"
@@ -49,7 +47,7 @@ type SourceNote struct {
 // sourceState is a source that is being read. Its Messages and Digest are of what lies before the open block.
 type sourceState struct {
 	SourceNote
-	path string
+	tar  shard.Tar
 	lost *shard.Problem // instead: it cannot be read
 	seen int64          // bytes of it, for the progress
 
@@ -63,14 +61,9 @@ type sourceState struct {
 	whole   bool       // all of it is published: it is not read
 }
 
-func newSource(path string) *sourceState {
-	s := &sourceState{SourceNote: SourceNote{URI: shard.FileURI(path)}, path: path}
+func newSource(tar shard.Tar) *sourceState {
+	s := &sourceState{SourceNote: SourceNote{URI: tar.URI, Size: tar.Size, Version: tar.Version}, tar: tar}
 	s.forget()
-	info, err := os.Stat(path)
-	if err != nil {
-		return s // the scan says so, in a message
-	}
-	s.Size, s.Version = info.Size(), info.ModTime().UTC().Format(time.RFC3339Nano)
 	return s
 }
 

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 
 	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/shard/cloud"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -22,7 +22,11 @@ type ProduceOptions struct {
 	Buffer   int     // messages that change places, at random; 0: they keep the order of the tars
 	Seed     uint64  // of that order
 	Progress *Progress
+	Parallel int // tars that are read at once; 0: 4. The order of messages does not depend on it
 }
+
+// defaultParallel is the number of tars that are read at once.
+const defaultParallel = 4
 
 // Progress may be read while pairs are produced.
 type Progress struct {
@@ -62,6 +66,9 @@ func Produce(ctx context.Context, paths []string, o ProduceOptions, ledger Ledge
 	if o.Progress == nil {
 		o.Progress = new(Progress)
 	}
+	if o.Parallel == 0 {
+		o.Parallel = defaultParallel
+	}
 	p := &producer{o: o, sum: Summary{PerLane: make([]int, o.Lanes), Scan: shard.Totals{Problems: map[shard.Reason]int{}}}}
 	p.book = book{o: o, ledger: ledger, sum: &p.sum}
 	if err := p.holdOut(ctx, paths); err != nil {
@@ -80,30 +87,21 @@ type producer struct {
 	cur      *sourceState // that is being read
 	heldOut  *shard.HeldOut
 	examples []shard.Example // held out
+	scans    map[*sourceState]*scanning
 }
 
-func (p *producer) run(ctx context.Context, paths []string) error {
-	tars, lost, err := shard.Find(paths)
+func (p *producer) run(ctx context.Context, paths []string) (err error) {
+	found, err := shard.Find(ctx, paths, cloud.Open)
 	if err != nil {
 		return err
 	}
-	sources, err := p.plan(ctx, unique(tars), lost)
+	defer func() { err = errors.Join(err, found.Close()) }()
+	sources, err := p.plan(ctx, found)
 	if err != nil {
 		return err
 	}
-	read := false
-	for _, s := range sources {
-		if s.whole {
-			p.book.index += s.final.Messages
-			continue
-		}
-		if err := p.source(ctx, s); err != nil {
-			return err
-		}
-		read = read || s.path != ""
-	}
-	if read && p.sum.Scan.Tars == 0 && p.sum.Done == 0 {
-		return fmt.Errorf("none of %d tars can be read: the dead letters say why", len(sources))
+	if err := p.readAll(ctx, sources); err != nil {
+		return err
 	}
 	if err := p.book.close(ctx); err != nil {
 		return err
@@ -115,15 +113,15 @@ func (p *producer) run(ctx context.Context, paths []string) error {
 }
 
 // plan returns the sources in order. Those that are published to their end, and unchanged, need not be read.
-func (p *producer) plan(ctx context.Context, tars []string, lost []shard.Problem) ([]*sourceState, error) {
+func (p *producer) plan(ctx context.Context, found *shard.Found) ([]*sourceState, error) {
 	if err := p.book.open(ctx); err != nil {
 		return nil, err
 	}
 	var all, todo []*sourceState
-	for _, path := range tars {
-		all = append(all, newSource(path))
+	for _, tar := range found.Tars {
+		all = append(all, newSource(tar))
 	}
-	for _, problem := range lost {
+	for _, problem := range found.Lost {
 		s := &sourceState{SourceNote: SourceNote{URI: problem.URI}, lost: &problem}
 		s.forget()
 		all = append(all, s)
@@ -144,48 +142,6 @@ func (p *producer) plan(ctx context.Context, tars []string, lost []shard.Problem
 		shuffleSources(all, p.o.Seed)
 	}
 	return all, p.book.resume(ctx, todo)
-}
-
-// errChanged says that a source does not begin with what was published of it.
-var errChanged = errors.New("the source has changed since it was published")
-
-// source publishes what one source gives, behind what is published already.
-func (p *producer) source(ctx context.Context, s *sourceState) error {
-	scan, index, held, heldPairs := p.sum.Scan.Clone(), p.book.index, len(p.examples), p.sum.HeldOutPairs
-	err := p.read(ctx, s)
-	if errors.Is(err, errChanged) { // nothing of it was published yet
-		p.sum.Scan, p.book.index, p.examples, p.sum.HeldOutPairs = scan, index, p.examples[:held], heldPairs
-		p.sum.Before -= s.before
-		p.sum.Changed = append(p.sum.Changed, s.URI)
-		s.forget()
-		err = p.read(ctx, s)
-	}
-	if err != nil {
-		return err
-	}
-	p.o.Progress.Bytes.Add(s.Size - s.seen)
-	p.book.finish(s)
-	return nil
-}
-
-func (p *producer) read(ctx context.Context, s *sourceState) error {
-	p.cur = s
-	v := shard.Visitor{
-		Example: func(ex shard.Example) error { return p.example(ctx, ex) },
-		Problem: func(pr shard.Problem) error { return p.problem(ctx, pr) },
-	}
-	if s.lost != nil {
-		p.sum.Scan.Problems[s.lost.Reason]++
-		return errors.Join(v.Problem(*s.lost), s.check())
-	}
-	tars := p.sum.Scan.Tars
-	if err := shard.ScanTar(ctx, s.path, v, &p.sum.Scan); err != nil {
-		return err
-	}
-	if p.sum.Scan.Tars == tars {
-		s.Version = "" // it was not read to its end: look again the next time
-	}
-	return s.check()
 }
 
 // holdOut chooses the images for evaluation in a scan of its own. It does not choose images that cannot be decoded. They
@@ -216,6 +172,7 @@ func (p *producer) holdOut(ctx context.Context, paths []string) error {
 			return nil
 		},
 		Problem: func(shard.Problem) error { return nil }, // the second scan reports them
+		Remote:  cloud.Open,
 	})
 	if err != nil {
 		return fmt.Errorf("choosing the images to hold out: %w", err)
@@ -229,39 +186,6 @@ func checkHeldOut(wanted int, chosen *shard.HeldOut, images int) error {
 		return fmt.Errorf("choosing the images to hold out: %d are wanted, but there are only %d images", wanted, images)
 	}
 	return nil
-}
-
-func (p *producer) example(ctx context.Context, ex shard.Example) error {
-	held := p.heldOut.Has(ex.ImageID)
-	for _, pair := range shard.Pairs(ex) {
-		value, err := schemas.Marshal(pair)
-		if err != nil {
-			return fmt.Errorf("key %q: %w", ex.Key, err)
-		}
-		if err := p.send(ctx, pair.ID, value, held, &p.sum.Pairs); err != nil {
-			return err
-		}
-	}
-	if end := ex.Image.Offset + ex.Image.Size; end > p.cur.seen {
-		p.o.Progress.Bytes.Add(end - p.cur.seen)
-		p.cur.seen = end
-	}
-	p.o.Progress.Pairs.Store(int64(p.sum.Pairs))
-	if held {
-		ex.Encoded = nil
-		p.examples = append(p.examples, ex)
-		p.sum.HeldOutImages = p.heldOut.Len()
-		p.sum.HeldOutPairs += len(ex.Captions)
-	}
-	return nil
-}
-
-func (p *producer) problem(ctx context.Context, pr shard.Problem) error {
-	value, err := pr.Record()
-	if err != nil {
-		return err
-	}
-	return p.send(ctx, pr.ID(), value, false, &p.sum.Problems)
 }
 
 // send takes the next message of the source. A message that is held out has its number there, but is not published.
@@ -278,14 +202,4 @@ func (p *producer) send(ctx context.Context, id schemas.PairID, value []byte, he
 		p.book.add(p.cur, entry{Message{Lane: id.Lane(p.o.Lanes), Schema: schemas.SchemaPair, Value: value}, count})
 	}
 	return p.book.step(ctx, p.cur)
-}
-
-// unique returns the first of equal paths each.
-func unique(paths []string) []string {
-	seen := make(map[string]bool)
-	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool {
-		was := seen[path]
-		seen[path] = true
-		return was
-	})
 }

@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
@@ -13,24 +12,32 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Tars lists the tars that paths name, in order: a file is one, whatever it is called; a folder stands for the files
-// *.tar in it and below it, in lexical order. Paths come back absolute and without symbolic links, as references name
-// them. What cannot be read below a folder is left out; [Scan] reports it.
+// Tars lists the tars that paths on the file system name, in order: a file is one, whatever it is called; a folder stands
+// for the files *.tar in it and below it, in lexical order. Paths come back absolute and without symbolic links, as
+// references name them. What cannot be read below a folder is left out; [Scan] reports it.
 func Tars(paths []string) ([]string, error) {
-	tars, _, err := Find(paths)
+	tars, _, err := findFiles(paths)
 	return tars, err
 }
 
-// Find does the same as Tars, and also returns what is no tar that can be read.
-func Find(paths []string) (tars []string, lost []Problem, err error) {
+// findFiles does the same as Tars, and also returns what is no tar that can be read.
+func findFiles(paths []string) (tars []string, lost []Problem, err error) {
 	for _, p := range paths {
-		found, more, err := tarsOf(p)
+		found, more, err := tarsOf(localPath(p))
 		if err != nil {
 			return nil, nil, fmt.Errorf("looking for tars in %s: %w", p, err)
 		}
 		tars, lost = append(tars, found...), append(lost, more...)
 	}
 	return tars, lost, nil
+}
+
+// localPath returns the path of a file URL, and any other path as it is.
+func localPath(p string) string {
+	if u, err := url.Parse(p); err == nil && u.Scheme == "file" && localHost(u.Host) == "" && u.Path != "" {
+		return filepath.FromSlash(u.Path)
+	}
+	return p
 }
 
 func tarsOf(path string) (tars []string, lost []Problem, err error) {
@@ -67,7 +74,7 @@ func tarsOf(path string) (tars []string, lost []Problem, err error) {
 		return nil
 	})
 	if err == nil && len(tars) == 0 {
-		err = errors.New("the folder holds no *.tar that can be read")
+		err = fmt.Errorf("%w that can be read", ErrNoTars)
 	}
 	return tars, lost, err
 }
@@ -101,9 +108,21 @@ func FileURI(path string) string {
 }
 
 // Roots returns the bucket roots that cover what a scan of paths refers to: the folders of the tars, without those that
-// lie inside another one.
+// lie inside another one, and the places in stores.
 func Roots(paths []string) ([]string, error) {
-	tars, err := Tars(paths)
+	var local, out []string
+	for _, p := range paths {
+		if !IsRemote(p) {
+			local = append(local, p)
+			continue
+		}
+		root, _, err := remotePlace(p)
+		if err != nil {
+			return nil, fmt.Errorf("the place %s: %w", p, err)
+		}
+		out = append(out, root.String())
+	}
+	tars, err := Tars(local)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +131,7 @@ func Roots(paths []string) ([]string, error) {
 		dirs = append(dirs, filepath.Dir(t))
 	}
 	slices.Sort(dirs) // a folder comes before those inside it
-	var kept, out []string
+	var kept []string
 	for _, d := range slices.Compact(dirs) {
 		inside := func(outer string) bool { return strings.HasPrefix(d, strings.TrimSuffix(outer, "/")+"/") }
 		if !slices.ContainsFunc(kept, inside) {

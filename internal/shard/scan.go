@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -33,6 +32,8 @@ type Visitor struct {
 	Problem func(Problem) error
 	// Picture, where set, takes the place of Example: the scan hands out every sound image, and its captions do not matter.
 	Picture func(Picture) error
+	// Remote opens the stores that paths may name; nil: there are none. See internal/shard/cloud.
+	Remote OpenRemote
 }
 
 // Picture is an image file in a tar. Its bytes are valid only until the callback returns.
@@ -53,23 +54,25 @@ type Totals struct {
 	Problems map[Reason]int
 }
 
-// Scan visits the examples and problems of tars, given by path or by folder (see [Tars]), in order. Problems do not
-// stop it, a tar that cannot be read is one. It returns an error when the visitor does, when ctx ends, or when no tar at
-// all can be read.
-func Scan(ctx context.Context, paths []string, v Visitor) (Totals, error) {
-	totals := Totals{Problems: map[Reason]int{}}
-	tars, lost, err := Find(paths)
+// Scan visits the examples and problems of tars, given by path, by folder or by URL (see [Find]), in order. Problems do
+// not stop it, a tar that cannot be read is one. It returns an error when the visitor does, when ctx ends, when a store
+// does not answer, or when no tar at all can be read.
+func Scan(ctx context.Context, paths []string, v Visitor) (totals Totals, err error) {
+	totals = Totals{Problems: map[Reason]int{}}
+	found, err := Find(ctx, paths, v.Remote)
 	if err != nil {
 		return totals, err
 	}
+	defer func() { err = errors.Join(err, found.Close()) }()
+	lost := found.Lost
 	var image []byte // shared by all tars: its capacity grows to the largest image
-	for _, path := range tars {
-		s := &scanner{v: v, totals: &totals, uri: FileURI(path), image: image}
-		switch err := s.file(ctx, path); {
+	for _, tar := range found.Tars {
+		s := &scanner{v: v, totals: &totals, uri: tar.URI, image: image}
+		switch err := s.file(ctx, tar); {
 		case errors.As(err, new(*unreadableError)):
-			lost = append(lost, lostFile(path, err))
+			lost = append(lost, lostTar(tar, err))
 		case err != nil:
-			return totals, fmt.Errorf("scanning %s: %w", path, err)
+			return totals, fmt.Errorf("scanning %s: %w", tar.name(), err)
 		default:
 			totals.Tars++
 		}
@@ -89,14 +92,14 @@ func Scan(ctx context.Context, paths []string, v Visitor) (Totals, error) {
 
 // ScanTar visits the examples and problems of one tar. When it cannot be read to its end, the last problem says so.
 // ScanTar adds to totals what it went through.
-func ScanTar(ctx context.Context, path string, v Visitor, totals *Totals) error {
-	s := &scanner{v: v, totals: totals, uri: FileURI(path)}
-	switch err := s.file(ctx, path); {
+func ScanTar(ctx context.Context, tar Tar, v Visitor, totals *Totals) error {
+	s := &scanner{v: v, totals: totals, uri: tar.URI}
+	switch err := s.file(ctx, tar); {
 	case errors.As(err, new(*unreadableError)):
 		totals.Problems[ReasonFile]++
-		return v.Problem(lostFile(path, err))
+		return v.Problem(lostTar(tar, err))
 	case err != nil:
-		return fmt.Errorf("scanning %s: %w", path, err)
+		return fmt.Errorf("scanning %s: %w", tar.name(), err)
 	}
 	totals.Tars++
 	return nil
@@ -108,6 +111,23 @@ func (t Totals) Clone() Totals {
 	return t
 }
 
+// Add adds the counts of another scan.
+func (t *Totals) Add(o Totals) {
+	t.Tars += o.Tars
+	t.Entries += o.Entries
+	t.Ignored += o.Ignored
+	t.Examples += o.Examples
+	t.Pairs += o.Pairs
+	for reason, n := range o.Problems {
+		t.Problems[reason] += n
+	}
+}
+
+// lostTar returns the problem of a tar that cannot be read.
+func lostTar(t Tar, why error) Problem {
+	return Problem{URI: t.URI, Reason: ReasonFile, Detail: why.Error()}
+}
+
 // lostFile returns the problem of a tar or folder that cannot be read.
 func lostFile(path string, why error) Problem {
 	return Problem{URI: FileURI(path), Reason: ReasonFile, Detail: why.Error()}
@@ -117,6 +137,14 @@ func lostFile(path string, why error) Problem {
 type unreadableError struct{ error }
 
 func (e *unreadableError) Unwrap() error { return e.error }
+
+// faultOf returns the fault of reading a tar. That of a store which may pass says nothing about the tar.
+func faultOf(err error) error {
+	if passing := new(passingError); errors.As(err, &passing) {
+		return err
+	}
+	return &unreadableError{err}
+}
 
 // scanner walks one tar and puts the entries of a key together.
 type scanner struct {
@@ -145,17 +173,17 @@ type sample struct {
 	lostCaptions bool // a text or json was reported and left out
 }
 
-func (s *scanner) file(ctx context.Context, path string) error {
-	f, err := os.Open(path)
+func (s *scanner) file(ctx context.Context, tar Tar) error {
+	src, err := tar.open(ctx)
 	if err != nil {
 		return &unreadableError{err}
 	}
-	defer f.Close()
-	info, err := f.Stat()
+	defer src.Close()
+	size, err := src.Size()
 	if err != nil {
 		return &unreadableError{err}
 	}
-	if err := s.walk(ctx, f, info.Size()); err != nil {
+	if err := s.walk(ctx, src, size); err != nil {
 		return err
 	}
 	return s.more()
@@ -178,7 +206,9 @@ func (s *scanner) walk(ctx context.Context, src io.ReaderAt, size int64) error {
 			s.totals.Entries++
 			err = s.entry(e)
 		default:
-			err = errors.Join(s.flush(), &unreadableError{err})
+			if err = faultOf(err); errors.As(err, new(*unreadableError)) {
+				err = errors.Join(s.flush(), err)
+			}
 		}
 		if err != nil {
 			return err
@@ -311,7 +341,7 @@ func (s *scanner) contents(e entry, buf []byte) ([]byte, error) {
 	}
 	buf = buf[:e.present]
 	if err := s.tar.read(buf); err != nil {
-		return buf[:0], &unreadableError{fmt.Errorf("reading %q at offset %d: %w", cut(e.name, maxEntryBytes), e.data, err)}
+		return buf[:0], faultOf(fmt.Errorf("reading %q at offset %d: %w", cut(e.name, maxEntryBytes), e.data, err))
 	}
 	return buf, nil
 }

@@ -51,7 +51,7 @@ type bootstrapJob struct {
 func newBootstrapCommand() *cobra.Command {
 	var j bootstrapJob
 	cmd := &cobra.Command{
-		Use:   "bootstrap DIR|TAR...",
+		Use:   "bootstrap " + tarsUse,
 		Short: "train a first model on a slice of the data, for the encoder, Con-D and the trainer's start",
 		Args:  wantArgs(1, anyNumber),
 		RunE:  j.run,
@@ -72,6 +72,7 @@ func newBootstrapCommand() *cobra.Command {
 }
 
 func (j *bootstrapJob) run(cmd *cobra.Command, paths []string) error {
+	paths = places(paths)
 	if _, err := os.Stat(j.out); err == nil && j.ifMissing {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s is there already\n", j.out)
 		return nil

@@ -26,7 +26,7 @@ func newEvalCommand() *cobra.Command {
 	var heldOut, topK int
 	var asJSON, vision bool
 	cmd := &cobra.Command{
-		Use:   "eval DIR|TAR...",
+		Use:   "eval " + tarsUse,
 		Short: "measure a checkpoint's retrieval (TR, IR) and its image-text matching",
 		Long: "Measures a checkpoint on the pairs of tars: text and image retrieval R@1/5/10 by ITC alone and with the\n" +
 			"first candidates ranked again by ITM, next to chance, and the error of the matching head. Captions stand beside the\n" +
@@ -42,7 +42,7 @@ func newEvalCommand() *cobra.Command {
 				return err
 			}
 			defer worker.Close()
-			report, err := evaluate(cmd.Context(), worker, checkpoint, paths, evaluation{
+			report, err := evaluate(cmd.Context(), worker, checkpoint, places(paths), evaluation{
 				captions: captions, split: split, heldOut: heldOut, topK: topK, vision: vision, cache: s.Cache, log: cmd.ErrOrStderr(),
 			})
 			if err != nil {

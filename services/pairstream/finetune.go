@@ -26,7 +26,7 @@ type fineTuneJob struct {
 func newFineTuneCommand() *cobra.Command {
 	j := fineTuneJob{FineTuning: bootstrap.DefaultFineTuning()}
 	cmd := &cobra.Command{
-		Use:   "finetune DIR|TAR...",
+		Use:   "finetune " + tarsUse,
 		Short: "fine-tune a model for retrieval, as the papers make Con-D",
 		Long: "Fine-tunes a model on the pairs of tars with ITC against a queue of momentum features and ITM with the hardest\n" +
 			"negatives (GRIT-VLP supplement 3, MAFA appendix F): what the papers evaluate retrieval with, and their Con-D.",
@@ -55,6 +55,7 @@ func addCheckpointFlags(cmd *cobra.Command, c *bootstrap.Checkpoints) {
 }
 
 func (j *fineTuneJob) run(cmd *cobra.Command, paths []string) error {
+	paths = places(paths)
 	environ := config.Environ()
 	if environ["AUGMENT_MIN_SCALE"] == "" {
 		environ["AUGMENT_MIN_SCALE"] = "0.5" // the authors' fine-tuning crops less than their pre-training

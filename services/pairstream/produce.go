@@ -21,11 +21,13 @@ func newProduceCommand() *cobra.Command {
 	var o dataset.ProduceOptions
 	var resume, dry bool
 	cmd := &cobra.Command{
-		Use:   "produce DIR|TAR...",
+		Use:   "produce " + tarsUse,
 		Short: "publish the pairs of WebDataset tars, by reference",
 		Long: "Publishes every caption of every image of the tars (key.jpg/.jpeg/.png/.webp with key.txt and/or key.json) as a\n" +
 			"pair. Images stay in the tars; the services must be able to read them (BUCKET_ROOTS). Entries that are no pair are\n" +
 			"published too, so that the encoder counts them and sets them aside with a reason.\n\n" +
+			"A URL names a tar in a store, or the tars below a prefix: s3://bucket/prefix/ or gs://bucket/prefix/. They are read\n" +
+			"where they lie. Options of the store follow behind a question mark, or come from the root of BUCKET_ROOTS above it.\n\n" +
 			"The log notes how much of every tar is published (topic sources). So a run that was cut short goes on where it has\n" +
 			"stopped, on any machine, and a second run publishes only what is new or has changed.",
 		Args: wantArgs(1, anyNumber),
@@ -36,8 +38,10 @@ func newProduceCommand() *cobra.Command {
 	f.BoolVar(&resume, "resume", true, "leave out what was published before; =false publishes everything again")
 	f.BoolVar(&dry, "dry-run", false, "publish nothing: count the pairs and show the first ten")
 	f.Uint64Var(&o.Seed, "shuffle", 0, "publish in an order drawn from this seed; needs --buffer")
+	f.IntVar(&o.Parallel, "parallel", 4, "tars that are read at once; the order of the pairs does not depend on it")
 	f.IntVar(&o.Buffer, "buffer", 0, "pairs that change places with --shuffle, held in memory; 0: 100000 with --shuffle")
 	cmd.RunE = func(cmd *cobra.Command, paths []string) error {
+		paths = places(paths)
 		if err := shuffling(&o, f.Changed("shuffle")); err != nil {
 			return err
 		}
@@ -53,6 +57,8 @@ const defaultBuffer = 100_000
 // shuffling completes and checks the order of pairs.
 func shuffling(o *dataset.ProduceOptions, shuffle bool) error {
 	switch {
+	case o.Parallel < 1:
+		return fmt.Errorf("--parallel is %d, want at least 1", o.Parallel)
 	case o.Buffer < 0:
 		return fmt.Errorf("--buffer is %d, want at least 1", o.Buffer)
 	case !shuffle && o.Buffer > 0:

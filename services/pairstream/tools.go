@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/shard/cloud"
 	"github.com/pairstream/pairstream/internal/token"
 )
 
@@ -20,13 +21,13 @@ func newVocabCommand() *cobra.Command {
 	var size, minCount int
 	var out string
 	cmd := &cobra.Command{
-		Use:   "vocab DIR|TAR...",
+		Use:   "vocab " + tarsUse,
 		Short: "make a WordPiece vocabulary from captions",
 		Args:  wantArgs(1, anyNumber),
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			var failed error
 			var totals shard.Totals
-			vocab := token.BuildVocab(captions(cmd.Context(), paths, &totals, &failed), size, minCount)
+			vocab := token.BuildVocab(captions(cmd.Context(), places(paths), &totals, &failed), size, minCount)
 			if failed != nil {
 				return failed
 			}
@@ -55,6 +56,7 @@ func captions(ctx context.Context, paths []string, totals *shard.Totals, failed 
 				return nil
 			},
 			Problem: func(shard.Problem) error { return nil },
+			Remote:  cloud.Open,
 		})
 	}
 }

@@ -1,0 +1,163 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// ErrNoTars means that a folder, or a prefix of a store, holds no tar.
+var ErrNoTars = errors.New("there is no *.tar")
+
+// Tar is a tar that was found, in the state of that moment.
+type Tar struct {
+	URI     string // as references name it
+	Size    int64
+	Version string // changes whenever the tar does; empty: not known
+
+	path    string // on the file system
+	catalog Catalog
+	object  Object
+}
+
+// name returns how people name the tar.
+func (t Tar) name() string {
+	if t.catalog == nil {
+		return t.path
+	}
+	return t.URI
+}
+
+// Found is what [Find] has found. It keeps the stores open.
+type Found struct {
+	Tars []Tar
+	Lost []Problem // what is no tar that can be read
+
+	stores []Catalog
+}
+
+// Close closes the stores.
+func (f *Found) Close() error {
+	var errs []error
+	for _, s := range f.stores {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Find lists the tars that paths name, in order. A path is a tar or a folder on the file system (see [Tars]), or a URL:
+// s3://bucket/prefix/a.tar is a tar, any other URL stands for the *.tar below it, in the order of their names. Options of
+// the store follow behind a question mark. Each tar comes once.
+func Find(ctx context.Context, paths []string, remote OpenRemote) (*Found, error) {
+	f := new(Found)
+	seen := make(map[string]bool)
+	for _, p := range paths {
+		tars, err := f.find(ctx, p, remote)
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		for _, t := range tars {
+			if !seen[t.URI] {
+				seen[t.URI] = true
+				f.Tars = append(f.Tars, t)
+			}
+		}
+	}
+	return f, nil
+}
+
+func (f *Found) find(ctx context.Context, p string, remote OpenRemote) ([]Tar, error) {
+	if IsRemote(p) {
+		tars, err := f.inStore(ctx, p, remote)
+		if err != nil {
+			return nil, fmt.Errorf("looking for tars in %s: %w", p, err)
+		}
+		return tars, nil
+	}
+	files, lost, err := findFiles([]string{p})
+	f.Lost = append(f.Lost, lost...)
+	var tars []Tar
+	for _, file := range files {
+		t := Tar{URI: FileURI(file), path: file}
+		if info, err := os.Stat(file); err == nil { // else the scan says so
+			t.Size, t.Version = info.Size(), info.ModTime().UTC().Format(time.RFC3339Nano)
+		}
+		tars = append(tars, t)
+	}
+	return tars, err
+}
+
+// inStore lists the tars of a place in a store.
+func (f *Found) inStore(ctx context.Context, p string, remote OpenRemote) ([]Tar, error) {
+	root, name, err := remotePlace(p)
+	if err != nil {
+		return nil, err
+	}
+	catalog, err := openCatalog(ctx, root, remote)
+	if err != nil {
+		return nil, err
+	}
+	f.stores = append(f.stores, catalog)
+	var tars []Tar
+	add := func(o Object) {
+		t := Tar{URI: ObjectURI(root, o.Name), Size: o.Size, Version: o.Version, catalog: catalog, object: o}
+		switch {
+		case !strings.EqualFold(path.Ext(o.Name), ".tar"):
+		case !plainName(o.Name):
+			f.Lost = append(f.Lost, lostTar(t, errors.New("its name has empty or dotted parts, and no reference can name it")))
+		case len(t.URI) > schemas.MaxURIBytes:
+			f.Lost = append(f.Lost, lostTar(t, fmt.Errorf("its reference would have %d bytes, at most %d are allowed", len(t.URI), schemas.MaxURIBytes)))
+		default:
+			tars = append(tars, t)
+		}
+	}
+	if name != "" {
+		o, err := catalog.Describe(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		add(o)
+		return tars, nil
+	}
+	if err := catalog.List(ctx, add); err != nil {
+		return nil, err
+	}
+	if len(tars) == 0 {
+		return nil, fmt.Errorf("%w below this prefix", ErrNoTars)
+	}
+	return tars, nil
+}
+
+// content is a tar that is open.
+type content interface {
+	io.ReaderAt
+	io.Closer
+	Size() (int64, error)
+}
+
+func (t Tar) open(ctx context.Context) (content, error) {
+	if t.catalog != nil {
+		return newRemoteTar(ctx, t.catalog, t.object), nil
+	}
+	f, err := os.Open(t.path)
+	return localTar{f}, err
+}
+
+// localTar implements content.
+type localTar struct{ *os.File }
+
+// Size implements content.
+func (f localTar) Size() (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
