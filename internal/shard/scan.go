@@ -200,6 +200,8 @@ func (s *scanner) walk(ctx context.Context, src io.ReaderAt, size int64) error {
 		switch {
 		case errors.Is(err, io.EOF):
 			return s.flush()
+		case errors.Is(err, errMarker): // a key of the next tar is another one, although it may have the same name
+			err = s.flush()
 		case errors.As(err, &fault):
 			err = s.damaged(fault)
 		case err == nil:

@@ -46,8 +46,11 @@ func newTarReader(src io.ReaderAt, size int64) *tarReader {
 	return t
 }
 
-// next returns the next entry, a *headerFault to be reported before going on, io.EOF at the end, or a fault of the
-// disk.
+// errMarker says that an end marker was read, and that another tar lies behind it.
+var errMarker = errors.New("an end marker")
+
+// next returns the next entry, a *headerFault to be reported before going on, errMarker between tars that were put behind
+// one another, io.EOF at the end, or a fault of the disk.
 func (t *tarReader) next() (entry, error) {
 	if t.ended {
 		return entry{}, io.EOF
@@ -60,23 +63,41 @@ func (t *tarReader) next() (entry, error) {
 	case err == nil, errors.Is(err, tar.ErrInsecurePath):
 		return t.found(h, head), nil
 	case errors.Is(err, io.EOF):
-		t.ended = true
-		if t.cur.at <= head { // nothing of the end marker was read
-			return entry{}, &headerFault{t.cur.at, ReasonNoEnd, "the tar has no end marker: it may have been cut"}
-		}
-		return entry{}, t.behindExtension(head)
+		return entry{}, t.atEnd(head)
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		t.ended = true
 		return entry{}, &headerFault{head, ReasonCut, "the tar ends inside a header"}
 	}
-	if fault := t.resync(head + blockSize); fault != nil {
+	if _, fault := t.resync(head + blockSize); fault != nil {
 		return entry{}, fault
 	}
 	return entry{}, &headerFault{head, ReasonHeader, "no sound tar header: " + err.Error()}
 }
 
-// behindExtension returns io.EOF at an end marker. archive/tar takes it for an end as well when the file ends behind
-// headers that describe an entry, such as those of long names, and the entry is not there.
+// atEnd returns what archive/tar's end is. That is an end marker or the end of the file.
+func (t *tarReader) atEnd(head int64) error {
+	t.ended = true
+	if t.cur.at <= head { // nothing of the end marker was read
+		return &headerFault{t.cur.at, ReasonNoEnd, "the tar has no end marker: it may have been cut"}
+	}
+	if err := t.behindExtension(head); err != nil {
+		return err
+	}
+	t.ended = false
+	odd, err := t.resync(t.cur.at)
+	switch {
+	case err != nil:
+		return err
+	case odd >= 0:
+		return &headerFault{odd, ReasonHeader, "no sound tar header behind the tar's end marker"}
+	case t.ended:
+		return io.EOF
+	}
+	return errMarker
+}
+
+// behindExtension returns nil at an end marker. archive/tar takes it for an end as well when the file ends behind headers
+// that describe an entry, such as those of long names, and the entry is not there.
 func (t *tarReader) behindExtension(head int64) error {
 	var last [blockSize]byte
 	t.cur.at -= blockSize
@@ -86,7 +107,7 @@ func (t *tarReader) behindExtension(head int64) error {
 	case err == nil && last != [blockSize]byte{}:
 		return &headerFault{head, ReasonCut, "the tar ends behind a header that describes an entry"}
 	}
-	return io.EOF
+	return nil
 }
 
 // found describes the entry whose header was just read.
@@ -120,23 +141,30 @@ func (t *tarReader) read(buf []byte) error {
 	return err
 }
 
-// resync finds the next sound header at or after a block boundary and reads on from there.
-func (t *tarReader) resync(from int64) error {
+// resync finds the next sound header at or after a block boundary and reads on from there. It returns the offset of the
+// first block on the way that does not consist of zeros, -1 if there is none.
+func (t *tarReader) resync(from int64) (odd int64, err error) {
 	var block [blockSize]byte
-	t.cur.at = from
+	odd, t.cur.at = -1, from
 	for {
 		at := t.cur.at
-		if _, err := io.ReadFull(&t.cur, block[:]); err != nil {
-			t.ended = true
-			return t.cur.fault
-		}
-		if soundHeader(block[:]) {
+		n, err := io.ReadFull(&t.cur, block[:])
+		if err == nil && soundHeader(block[:]) {
 			t.cur.at, t.end = at, at
 			t.tar = tar.NewReader(&t.cur)
-			return nil
+			return odd, nil
+		}
+		if odd < 0 && !bytes.Equal(block[:n], zeroBlock[:n]) {
+			odd = at
+		}
+		if err != nil {
+			t.ended = true
+			return odd, t.cur.fault
 		}
 	}
 }
+
+var zeroBlock [blockSize]byte
 
 // soundHeader reports whether a block has the magic of a POSIX or GNU header and its own checksum.
 //

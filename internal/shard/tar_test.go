@@ -33,9 +33,8 @@ func TestScanStopsOnAFaultOfTheDisk(t *testing.T) {
 			v:      Visitor{Example: func(Example) error { return nil }, Problem: func(Problem) error { return nil }},
 			totals: &Totals{Problems: map[Reason]int{}},
 		}
-		// Zeros read as an end marker, so the file must fail before its second block to be noticed.
-		err := s.walk(context.Background(), failing{size: 1 << 20, from: from, err: fault}, 1<<20)
-		if want := from < 2*blockSize; errors.Is(err, fault) != want {
+		// Zeros read as an end marker, behind which another tar may lie.
+		if err := s.walk(context.Background(), failing{size: 1 << 20, from: from, err: fault}, 1<<20); !errors.Is(err, fault) {
 			t.Errorf("failing from %d: %v", from, err)
 		}
 	}

@@ -135,6 +135,47 @@ def test_damaged_tars_are_published_alike(new_log: NewLog, tmp_path: Path) -> No
     assert {"tar_header", "tar_cut", "tar_no_end"} <= set(totals.problems)
 
 
+def test_tars_behind_one_another_are_published_alike(new_log: NewLog, tmp_path: Path) -> None:
+    """Tars with other bytes between them, before them and behind them, whole and cut."""
+    with tarfile.open(tmp_path / "one", "w") as tar:
+        add(tar, "a.jpg", JPEG)
+        add(tar, "a.txt", b"one")
+    with tarfile.open(tmp_path / "long", "w", format=tarfile.GNU_FORMAT) as tar:
+        add(tar, "n" * 300 + ".jpg", b"")
+    one, long = (tmp_path / "one").read_bytes(), (tmp_path / "long").read_bytes()[:1024]
+    two = one.replace(b"one", b"two")
+    parts = [one[: 4 * 512], one, two, two, bytes(512), bytes(1024), bytes(1025), b"junk" * 128, b"junk" * 300 + bytes(336), b"x", long]
+    draw = random.Random(5)
+    for i in range(60):
+        joined = b"".join(draw.choice(parts) for _ in range(draw.randrange(1, 8)))
+        (tmp_path / f"{i:02}.tar").write_bytes(joined)
+    for name in ("one", "long"):
+        (tmp_path / name).unlink()
+    totals = compare(new_log, tmp_path)
+    assert {"tar_header", "tar_cut", "tar_no_end"} <= set(totals.problems)
+    assert totals.pairs > 50
+
+
+def test_what_is_too_much_is_cut_alike(new_log: NewLog, tmp_path: Path) -> None:
+    """Captions of one image, problems of one tar, and long names, also where the cut falls into a letter."""
+    with tarfile.open(tmp_path / "many.tar", "w") as tar:
+        add(tar, "a.jpg", JPEG)
+        add(tar, "a.json", json.dumps({"caption": "first", "captions": [f"number {i}" for i in range(256)]}).encode())
+        add(tar, "b.json", json.dumps({"captions": [None, *(f"{i}" for i in range(300))]}).encode())
+        for i in range(15, 18):
+            add(tar, "x" * i + "\u732b" * 200 + "\udcff.jpg", JPEG)
+        add(tar, "y" * 3000 + "\u732b\udcff.jpg", JPEG)
+        add(tar, "y" * 3000 + "\u732b\udcff.txt", b"a long name")
+        add(tar, "z\udcff.jpg", JPEG)
+        add(tar, "z\udcff.txt", b"no UTF-8 in its name")
+        for i in range(10_200):
+            add(tar, f"{i}.txt", b"no picture")
+    totals = compare(new_log, tmp_path)
+    assert (totals.pairs, sum(totals.problems.values())) == (258, shards.MAX_PROBLEMS + 1)
+    assert totals.problems["captions_cut"] == 2
+    assert totals.problems["problems_cut"] == 1
+
+
 def test_paths(tmp_path: Path) -> None:
     with pytest.raises(PairstreamError, match=r"no \*.tar"):
         shards.tars(tmp_path)

@@ -12,6 +12,7 @@ from .errors import InvalidError
 from .records import MAX_CAPTION_BYTES, MAX_COLUMNS_BYTES, WHITE_SPACE, check_column, column_bytes
 from .wire import MAX_COLUMNS
 
+MAX_CAPTIONS = 256  # of one key
 
 @dataclass(frozen=True, slots=True)
 class Caption:
@@ -36,12 +37,12 @@ def check_caption(raw: bytes) -> Caption:
     return Caption(text)
 
 
-def json_captions(meta: bytes) -> list[Caption]:
-    """Return "caption" and then "captions" of a JSON object. null stands for no caption."""
+def json_captions(meta: bytes) -> tuple[list[Caption], int]:
+    """Return "caption" and then "captions" of a JSON object, and how many there are. null stands for no caption."""
     try:
         fields = _members(meta, "caption", "captions")
     except ValueError as err:
-        return [Caption("", "caption_json", f"no JSON object: {err}")]
+        return [Caption("", "caption_json", f"no JSON object: {err}")], 1
     out, spans = [], []
     if fields.get("caption", "null") != "null":
         spans.append(fields["caption"])
@@ -50,7 +51,7 @@ def json_captions(meta: bytes) -> list[Caption]:
             spans += _elements(fields["captions"])
         except ValueError:
             out.append(Caption("", "caption_json", '"captions" is no list'))
-    return out + [_json_caption(span) for span in spans]
+    return out + [_json_caption(span) for span in spans[:MAX_CAPTIONS]], len(spans)
 
 
 def json_url(meta: bytes) -> str:

@@ -25,6 +25,11 @@ class Entry:
     size: int  # declared
     present: int  # bytes of the contents that the tar holds: less than size when it is cut
 
+    @property
+    def end(self) -> int:
+        """Return where the next header lies."""
+        return self.data + -(-self.present // BLOCK) * BLOCK
+
 
 @dataclass(frozen=True, slots=True)
 class Damage:
@@ -33,6 +38,7 @@ class Damage:
     offset: int
     reason: str
     detail: str
+    then: int = -1  # offset of the next sound header; -1: there is none
 
 
 class _HeaderError(Exception):
@@ -47,14 +53,21 @@ class _Ends(Exception):
 
 
 class _End(Exception):
-    """The tar's end was read; marker tells whether it was marked."""
+    """The tar's end was read; marker tells whether it was marked, and behind what lies after the mark."""
 
-    def __init__(self, marker: bool) -> None:
-        self.marker = marker
+    def __init__(self, marker: bool, behind: int) -> None:
+        self.marker, self.behind = marker, behind
 
 
-def entries(file: BinaryIO) -> Iterator[Entry | Damage]:
-    """Yield the members of a tar; after a damaged header it goes on at the next sound one."""
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """An end marker, behind which another tar lies."""
+
+    then: int  # offset of its first header
+
+
+def entries(file: BinaryIO) -> Iterator[Entry | Damage | Marker]:
+    """Yield the members of a tar, and of those behind it; after a damaged header it goes on at the next sound one."""
     size = os.fstat(file.fileno()).st_size if hasattr(file, "fileno") else file.seek(0, os.SEEK_END)
     at = 0
     while True:
@@ -63,21 +76,29 @@ def entries(file: BinaryIO) -> Iterator[Entry | Damage]:
         except _End as end:
             if not end.marker:
                 yield Damage(min(at, size), "tar_no_end", "the tar has no end marker: it may have been cut")
-            return
+                return
+            at, odd = _resync(file, end.behind)
+            if odd >= 0:
+                yield Damage(odd, "tar_header", "no sound tar header behind the tar's end marker", at)
+            elif at >= 0:
+                yield Marker(at)
+            if at < 0:
+                return
+            continue
         except _Ends as ends:
             yield Damage(at, "tar_cut", str(ends))
             return
         except _HeaderError:
-            yield Damage(at, "tar_header", "no sound tar header: archive/tar: invalid tar header")
-            found = _resync(file, at + BLOCK)
-            if found < 0:
+            damaged = at
+            at, _ = _resync(file, at + BLOCK)
+            yield Damage(damaged, "tar_header", "no sound tar header: archive/tar: invalid tar header", at)
+            if at < 0:
                 return
-            at = found
             continue
         yield entry
         if entry.present < entry.size:
             return
-        at = entry.data + -(-entry.present // BLOCK) * BLOCK
+        at = entry.end
 
 
 def _next(file: BinaryIO, head: int, size: int) -> Entry:
@@ -91,7 +112,7 @@ def _next(file: BinaryIO, head: int, size: int) -> Entry:
         except _End as end:
             if at > head and not end.marker and _last_block(file):
                 raise _Ends("the tar ends behind a header that describes an entry") from None
-            raise _End(end.marker or at > head) from None
+            raise _End(end.marker or at > head, end.behind) from None
         at += BLOCK
         flag, length = block[156:157], _number(block[124:136])
         if length < 0:
@@ -136,13 +157,13 @@ def _block(file: BinaryIO, at: int) -> bytes:
     file.seek(at)
     block = file.read(BLOCK)
     if not block:
-        raise _End(marker=False)
+        raise _End(marker=False, behind=at)
     if len(block) < BLOCK:
         raise _Ends
     if not any(block):
         second = file.read(BLOCK)
         if not second or (len(second) == BLOCK and not any(second)):
-            raise _End(marker=True)
+            raise _End(marker=True, behind=at + BLOCK + len(second))
         raise _Ends if len(second) < BLOCK else _HeaderError
     unsigned = sum(block[:148]) + 8 * 32 + sum(block[156:])
     signed = unsigned - 256 * sum(b > 127 for b in block[:148] + block[156:])
@@ -207,15 +228,18 @@ def _pax(body: bytes) -> dict[str, str]:
     return out
 
 
-def _resync(file: BinaryIO, at: int) -> int:
-    """Find the next sound header at or after a block boundary, -1 if there is none."""
+def _resync(file: BinaryIO, at: int) -> tuple[int, int]:
+    """Find the next sound header at or after a block boundary, and the first block on the way that is not zeros; -1 for none."""
+    odd = -1
     while True:
         file.seek(at)
         block = file.read(BLOCK)
+        if len(block) == BLOCK and _sound(block):
+            return at, odd
+        if odd < 0 and any(block):
+            odd = at
         if len(block) < BLOCK:
-            return -1
-        if _sound(block):
-            return at
+            return -1, odd
         at += BLOCK
 
 

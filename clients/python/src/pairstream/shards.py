@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import struct
 import uuid
 from collections import Counter
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
-from ._captions import Caption, check_caption, json_captions, json_columns, json_url
+from ._captions import MAX_CAPTIONS, Caption, check_caption, json_captions, json_columns, json_url
 from ._tar import Damage, Entry, entries
 from .errors import PairstreamError
 from .ids import image_id, lane_of, pair_id
@@ -33,6 +32,10 @@ from .topics import PAIRS
 from .wire import Encoder
 
 MAX_META_BYTES = 1 << 20  # of key.txt and key.json
+MAX_PROBLEMS = 10_000  # records of one tar
+
+_MAX_ENTRY_BYTES = 256  # of an entry's name in a problem
+_MAX_DETAIL_BYTES = 512
 
 _PICTURES = frozenset({"jpg", "jpeg", "png", "webp"})
 _NO_ID = bytes(16)
@@ -56,7 +59,7 @@ class Example:
         if url and len(url.encode()) <= MAX_URI_BYTES:
             source = url
         else:
-            source = _valid(self.image.uri.rpartition("/")[2] + "#" + self.key)
+            source = _valid(self.image.uri.rpartition("/")[2] + "#" + self.key, MAX_URI_BYTES)
         return [
             Pair(id=pair_id(self.image_id, text), image_id=self.image_id, image=self.image, caption=text, source=source, meta=meta)
             for text in self.captions
@@ -87,9 +90,9 @@ class Problem:
 
     def record(self) -> bytes:
         """Encode the problem as a value for the topic "pairs"; its reader must refuse it."""
-        source = f"{self.uri}#{self.offset}" + (f":{_valid(self.entry)}" if self.entry else "")
+        source = f"{self.uri}#{self.offset}" + (f":{_valid(self.entry, _MAX_ENTRY_BYTES)}" if self.entry else "")
         pair = Pair(id=self.id(), image_id=self._image_id(), image=self.image, caption=self.caption, source=source)
-        return Encoder().encode(pair, SHAPES[Pair.SCHEMA], {"problem": f"{self.reason}: {self.detail}"})
+        return Encoder().encode(pair, SHAPES[Pair.SCHEMA], {"problem": f"{self.reason}: {_valid(self.detail, _MAX_DETAIL_BYTES)}"})
 
 
 @dataclass(slots=True)
@@ -195,6 +198,7 @@ class _Sample:
     meta: Entry | None = None
     captions: list[Caption] = field(default_factory=list)
     json_captions: list[Caption] = field(default_factory=list)
+    found: int = 0  # captions in the json, before any were left out
     meta_bytes: bytes | None = None
     lost_captions: bool = False
 
@@ -205,14 +209,28 @@ class _Scanner:
     def __init__(self, file: BinaryIO, uri: str) -> None:
         self.file, self.uri = file, uri
         self.cur = _Sample()
+        self.end = 0  # where the next header lies
 
     def run(self) -> Iterator[Example | Problem]:
+        problems = 0
+        for item in self._items():
+            problems += isinstance(item, Problem)
+            if isinstance(item, Example) or problems <= MAX_PROBLEMS:
+                yield item
+        if problems > MAX_PROBLEMS:
+            detail = f"{problems - MAX_PROBLEMS} more problems in this tar, after the first {MAX_PROBLEMS}"
+            yield Problem(self.uri, self.end, "", "problems_cut", detail)
+
+    def _items(self) -> Iterator[Example | Problem]:
         for e in entries(self.file):
-            if isinstance(e, Damage):
-                yield from self._flush()
-                yield Problem(self.uri, e.offset, "", e.reason, e.detail)
-            else:
+            if isinstance(e, Entry):
+                self.end = e.end
                 yield from self._entry(e)
+                continue
+            yield from self._flush()  # behind an end marker a key is another one, although it may have the same name
+            self.end = max(e.then, self.end)
+            if isinstance(e, Damage):
+                yield Problem(self.uri, e.offset, "", e.reason, e.detail)
         yield from self._flush()
 
     def _entry(self, e: Entry) -> Iterator[Example | Problem]:
@@ -254,7 +272,7 @@ class _Scanner:
             cur.text, cur.captions = e, [check_caption(self._contents(e))]
         else:
             cur.meta, cur.meta_bytes = e, self._contents(e)
-            cur.json_captions = json_captions(cur.meta_bytes)
+            cur.json_captions, cur.found = json_captions(cur.meta_bytes)
 
     def _contents(self, e: Entry) -> bytes:
         self.file.seek(e.data)
@@ -281,6 +299,8 @@ class _Scanner:
         for c in cur.captions + cur.json_captions:
             distinct.setdefault((c.reason, c.text), c)
         captions = list(distinct.values())
+        if cur.found > MAX_CAPTIONS:
+            yield self._reject(cur, Caption("", "captions_cut", f"{cur.found} captions under one key, only the first {MAX_CAPTIONS} are taken"))
         fault = _image_fault(cur.image)
         good = []
         for c in captions:
@@ -366,6 +386,6 @@ def _raw(text: str) -> bytes:
     return text.encode(errors="surrogateescape")
 
 
-def _valid(text: str) -> str:
-    """Replace each run of bytes that are no UTF-8 by one replacement character."""
-    return re.sub("[\udc80-\udcff]+", "\ufffd", text)
+def _valid(text: str, most: int) -> str:
+    """Return the UTF-8 among the first bytes of a text."""
+    return _raw(text)[:most].decode(errors="ignore")
