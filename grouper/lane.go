@@ -45,6 +45,8 @@ type Lane struct {
 	seal   *schemas.Seal // that has ended the window
 	store  Store         // nil: the window is in memory
 
+	givenUp []Due // features that nobody will make
+
 	// The first records of a later group, which came where the open one lacks some.
 	heldChunk, heldEmbedding *Input
 }
@@ -160,7 +162,7 @@ func (l *Lane) addGroup(ctx context.Context, record schemas.Record, emit Emit) e
 // end forgets the open window.
 func (l *Lane) end(options Options) {
 	*l = Lane{
-		options: options, next: l.next, lane: l.lane, last: l.last, store: l.store,
+		options: options, next: l.next, lane: l.lane, last: l.last, store: l.store, givenUp: l.givenUp,
 		heldChunk: l.heldChunk, heldEmbedding: l.heldEmbedding,
 	}
 }
@@ -229,7 +231,16 @@ func (l *Lane) addFeatures(ctx context.Context, record schemas.Record, emit Emit
 	if int(f.Epoch) < l.epoch-1 {
 		return nil
 	}
+	if l.isBehindEpoch(f) {
+		if err := l.emitEpochs(ctx, emit); err != nil || l.stage != readFeatures {
+			return err
+		}
+		return l.addFeatures(ctx, record, emit)
+	}
+	before := l.block
+	l.passBatches(f)
 	if err := l.checkFeatures(f); err != nil {
+		l.block = before
 		return err
 	}
 	if l.features == nil {
@@ -240,7 +251,7 @@ func (l *Lane) addFeatures(ctx context.Context, record schemas.Record, emit Emit
 		l.features.write(p, f.V[i*row:(i+1)*row], f.T[i*row:(i+1)*row])
 	}
 	l.block++
-	if l.block < l.plan.Batches() {
+	if !l.passGivenUp() {
 		return nil
 	}
 	return l.emitEpochs(ctx, emit)
@@ -285,6 +296,10 @@ func (l *Lane) misplaced(record schemas.Record) error {
 
 func (l *Lane) emitEpoch(ctx context.Context, emit Emit) error {
 	key := Key{l.options.Seed, l.members.manifest.Group, l.epoch}
+	if l.features == nil && l.options.needsFeatures(l.epoch) { // all were given up
+		l.features = newVectors(l.members.count(), int(l.members.manifest.Dim))
+		defer func() { l.features = nil }()
+	}
 	plan, err := l.makePlan(ctx, key)
 	if err != nil {
 		return fmt.Errorf("grouping epoch %d of group %s: %w", l.epoch, key.Group, err)

@@ -120,7 +120,7 @@ func TestLaneRefusesFeatures(t *testing.T) {
 		"another record":   r.group,
 		"a later group":    block(func(f *schemas.FeatureBlock) { f.Group.Seq++ }),
 		"a later epoch":    block(func(f *schemas.FeatureBlock) { f.Epoch++ }),
-		"a gap":            block(func(f *schemas.FeatureBlock) { f.Sequence++ }),
+		"no batch":         block(func(f *schemas.FeatureBlock) { f.Sequence += 1000 }),
 		"a pair twice":     block(func(f *schemas.FeatureBlock) { f.Positions[0] = f.Positions[1] }),
 		"a pair not there": block(func(f *schemas.FeatureBlock) { f.Positions[0] = -1 }),
 		"another batch's":  block(func(f *schemas.FeatureBlock) { f.Positions[0] = absent(r.first) }),

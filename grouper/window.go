@@ -138,7 +138,7 @@ func (l *Lane) turn(emit Emit) (ready bool, err error) {
 	}
 	l.block = 0
 	l.stage = readFeatures
-	return false, nil
+	return l.passGivenUp(), nil
 }
 
 // finish forgets the window, and passes on the seal that has ended it.

@@ -28,12 +28,22 @@ type embedder interface {
 
 var _ embedder = (*encoder.Encoder)(nil)
 
+// spool is the part of [shard.Spool] that the stage drives.
+type spool interface {
+	Put(offset int64, encoded []byte) (schemas.ImageRef, error)
+	Sync() error
+	State() []byte
+	Close() error
+}
+
+var _ spool = (*shard.Spool)(nil)
+
 // stage holds pairs back until a batch is full or no input is at hand. Held records are remembered with their
 // positions, so every embedding carries the mark of its own pair.
 type stage struct {
 	core        embedder
 	instruments *service.Instruments
-	spool       *shard.Spool // nil: inline images are refused
+	spool       spool // nil: inline images are refused
 	held        []held
 	dirty       bool // the spool holds images that are not synced
 }
@@ -54,11 +64,11 @@ func newFactory(core embedder, o shard.SpoolOptions, instruments *service.Instru
 		}
 		o := o
 		o.Lane = lane
-		spool, err := shard.OpenSpool(o, state)
+		opened, err := shard.OpenSpool(o, state)
 		if err != nil {
 			return nil, fmt.Errorf("SPOOL_DIR is %q: %w", o.Root, err)
 		}
-		s.spool = spool
+		s.spool = opened
 		return s, nil
 	}
 }

@@ -191,8 +191,8 @@ func TestNoDeadLetterOvertakes(t *testing.T) {
 	broken.Value = broken.Value[:10]
 	foreign := stagetest.Record(t, schemas.Pairs, 3, &schemas.Progress{Kind: schemas.ProgressEval})
 	var out stagetest.Output
-	feed(t, s, &out, record(t, 0, pairOf(0)), broken, record(t, 2, pairOf(2)), foreign, record(t, 4, inlinePair(t, 4, picture(t, 4))))
-	if got, want := told(out.Events), "+0 x1 +2 x3 x4 -4"; got != want {
+	feed(t, s, &out, record(t, 0, pairOf(0)), broken, record(t, 2, pairOf(2)), foreign, record(t, 4, pairOf(4)), record(t, 5, inlinePair(t, 5, picture(t, 5))))
+	if got, want := told(out.Events), "+0 x1 +2 x3 +4 x5 -5"; got != want {
 		t.Errorf("did %q, want %q", got, want)
 	}
 	if last := out.Events[len(out.Events)-1].Record.(*schemas.Refusal); last.Reason != schemas.MaskInline {
@@ -245,7 +245,7 @@ func TestInlineImagesAreSpooled(t *testing.T) {
 	}
 	run := func(t *testing.T, dir string, state []byte, from int) []stagetest.Event {
 		c := &core{batch: 3}
-		s, _ := newStage(t, c, shard.SpoolOptions{Root: dir, Namespace: "crawl", TarBytes: 4000}, state)
+		s, _ := newStage(t, c, shard.SpoolOptions{Root: dir, Namespace: "crawl", TarBytes: 3000}, state)
 		var out stagetest.Output
 		feed(t, s, &out, records(t)[from:]...)
 		return out.Events
@@ -288,6 +288,51 @@ func TestInlineImagesAreSpooled(t *testing.T) {
 		if strings.Contains(before, string(content)) {
 			t.Errorf("%s lies in the spool", what)
 		}
+	}
+}
+
+// watched notes when its spool is synced.
+type watched struct {
+	spool
+	note func()
+}
+
+func (w watched) Sync() error {
+	w.note()
+	return w.spool.Sync()
+}
+
+// syncs tells in the order of events when the spool was synced.
+type syncs struct {
+	stagetest.Output
+	told []string
+}
+
+func (s *syncs) Emit(topic schemas.Topic, rec schemas.Record, resume stream.Mark) error {
+	s.told = append(s.told, "record")
+	return s.Output.Emit(topic, rec, resume)
+}
+
+// Images outlast a loss of power that comes when their embeddings are in the log.
+func TestImagesAreOnTheDiskBeforeTheirEmbeddings(t *testing.T) {
+	s, _ := newStage(t, &core{batch: 2}, shard.SpoolOptions{Root: t.TempDir(), TarBytes: 4000}, nil)
+	var out syncs
+	st := s.(*stage)
+	st.spool = watched{st.spool, func() { out.told = append(out.told, "sync") }}
+	for i := range 5 {
+		p := inlinePair(t, i, picture(t, i))
+		if i == 2 || i == 3 { // what did not come inline needs none
+			p = pairOf(i)
+		}
+		if err := s.Process(t.Context(), record(t, int64(i), p), &out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Flush(t.Context(), &out); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(out.told, " "), "sync record record record record sync record"; got != want {
+		t.Errorf("did %q, want %q", got, want)
 	}
 }
 

@@ -29,12 +29,20 @@ type stage struct {
 	spool       *spool
 }
 
-func newFactory(o grouper.Options, spoolDir string, instruments *service.Instruments) stream.Factory {
+// forgone tells what a lane goes on without.
+type forgone func(lane int) ([]grouper.Due, error)
+
+func newFactory(o grouper.Options, spoolDir string, without forgone, instruments *service.Instruments) stream.Factory {
 	return func(lane int, state []byte) (stream.Stage, error) {
 		core, err := grouper.NewLane(o, lane)
 		if err != nil {
 			return nil, err
 		}
+		dues, err := without(lane)
+		if err != nil {
+			return nil, fmt.Errorf("lane %d: asking what it goes on without: %w", lane, err)
+		}
+		core.GiveUp(dues...)
 		begun, err := decodeOptions(state)
 		if err != nil {
 			return nil, fmt.Errorf("lane %d: %w", lane, err)
@@ -83,6 +91,15 @@ func (s *stage) Input() schemas.Topic { return s.core.Needs() }
 
 // Waiting says what the lane's next record has to be.
 func (s *stage) Waiting() string { return s.core.WaitsFor() }
+
+// Forgoes implements [stream.Forgoer]: features are not made when an operator has skipped a batch, or they themselves.
+func (s *stage) Forgoes() (fmt.Stringer, []stream.Maker) {
+	due, waits := s.core.Awaits()
+	if !waits {
+		return nil, nil
+	}
+	return due, []stream.Maker{{Stage: "discriminator", Reads: schemas.Batches}, {Stage: "trainer", Reads: schemas.Scored}}
+}
 
 // Process implements [stream.Stage].
 func (s *stage) Process(ctx context.Context, rec stream.Record, out stream.Output) error {

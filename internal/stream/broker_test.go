@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -178,6 +179,16 @@ func TestBrokerReopensItsDataDirectory(t *testing.T) {
 		if err := b.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestBrokerSyncsWhatItAcknowledges asks the broker's implementation, since no test can cut the power: a process that is
+// killed leaves all that it wrote to the system.
+func TestBrokerSyncsWhatItAcknowledges(t *testing.T) {
+	b := startBroker(t, BrokerOptions{DataDir: t.TempDir()})
+	cfg := reflect.ValueOf(b.cluster).Elem().FieldByName("cfg")
+	if syncs := cfg.FieldByName("syncWrites"); !syncs.IsValid() || !syncs.Bool() {
+		t.Error("a batch is acknowledged before it is on the disk")
 	}
 }
 

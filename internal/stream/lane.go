@@ -31,6 +31,7 @@ type lane struct {
 	kept        map[schemas.Topic]int64 // number of the message whose place was noted in the control topic
 	keepNext    time.Time
 	held        bool // Process was called since the last Flush
+	nobody      bool // at the last look, nobody would make what the lane waits for
 	pending     pendingCommit
 
 	mu   sync.Mutex
@@ -55,6 +56,9 @@ func (ln *lane) open(ctx context.Context, budget int64) error {
 	ln.kept, ln.keepNext = make(map[schemas.Topic]int64), time.Now().Add(ln.log.keepEvery)
 	ln.pending.next = time.Now().Add(commitEvery) // a lane that has just been taken up has not shown that it works
 	ln.out = newOutput(ln, mark, published, share)
+	if ln.out.again, err = ln.compareWith(ctx, mark, published); err != nil {
+		return err
+	}
 	ln.readers = make(map[schemas.Topic]*Reader, len(ln.spec.Inputs))
 	for _, t := range ln.spec.Inputs {
 		from := mark.input(t)
@@ -241,19 +245,32 @@ func (ln *lane) advance(rec *Record) {
 // wait waits for a record, and commits meanwhile. After a while it says what it waits for.
 func (ln *lane) wait(reading context.Context, r *Reader) (rec Record, err error) {
 	long, checked := time.Now().Add(ln.log.saidAfter), false
+	ln.nobody = false
 	err = ln.spell.wait(reading, func(tick context.Context) error {
 		rec, err = r.Next(tick)
 		return err
 	}, func() error {
-		if !checked && time.Now().After(long) { // perhaps the topic was made anew, and the record lies before
-			checked = true
-			if err := ln.log.checkSeqs(reading, r.f.topic, ln.id, r.pos, r.skips); err != nil {
+		if time.Now().After(long) {
+			long = time.Now().Add(ln.log.saidAfter)
+			if err := ln.lookAround(reading, r, !checked); err != nil {
 				return err
 			}
+			checked = true
 		}
 		return ln.maybeCommit()
 	}, func() (string, bool) { return ln.wants(r) })
 	return rec, err
+}
+
+// lookAround looks why a lane has waited for long. At first it asks whether the topic was made anew, and the record lies
+// before.
+func (ln *lane) lookAround(ctx context.Context, r *Reader, first bool) error {
+	if first {
+		if err := ln.log.checkSeqs(ctx, r.f.topic, ln.id, r.pos, r.skips); err != nil {
+			return err
+		}
+	}
+	return ln.forgo(ctx, r)
 }
 
 // wants says what the lane waits for. When another input has records, someone else does not do their part.
@@ -304,6 +321,7 @@ func (ln *lane) drain(work context.Context) error {
 func (ln *lane) close() {
 	if ln.out != nil {
 		ln.out.pub.abort()
+		ln.out.again.close()
 	}
 	for _, r := range ln.readers {
 		r.Close()

@@ -15,6 +15,7 @@ type output struct {
 	pub       *Publisher
 	seqs      []TopicSeq // next seqs, in the order of the spec's outputs
 	published map[schemas.Topic]int64
+	again     *repeated // nil: what is published need not be compared
 }
 
 func newOutput(ln *lane, mark Mark, published map[schemas.Topic]int64, budget int64) *output {
@@ -39,7 +40,7 @@ func (o *output) Emit(topic schemas.Topic, rec schemas.Record, resume Mark) erro
 	seq := o.seqs[i].Seq
 	o.seqs[i].Seq++
 	if seq < o.published[topic] { // invariant 4: it is in the log already
-		return nil
+		return o.again.compare(o.work, topic, o.ln.id, seq, rec)
 	}
 	if resume.Seqs == nil {
 		resume.Seqs = o.seqs

@@ -44,6 +44,26 @@ func TestProduceThatTimedOutIsRepeated(t *testing.T) {
 	}
 }
 
+// TestEveryReplicaAcknowledges looks at what is asked of brokers. What one of them alone has is lost with it.
+func TestEveryReplicaAcknowledges(t *testing.T) {
+	t.Parallel()
+	b := startBroker(t, BrokerOptions{})
+	l := openLog(t, testConfig(b.Addr(), "", 1))
+	var requests, all atomic.Int64
+	b.cluster.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		b.cluster.KeepControl()
+		requests.Add(1)
+		if r.(*kmsg.ProduceRequest).Acks == -1 {
+			all.Add(1)
+		}
+		return nil, nil, false
+	})
+	put(t, l, pair(0, "a pair"), numbered(schemas.Scored, 0, 0, "a record"))
+	if got := requests.Load(); got < 2 || all.Load() != got {
+		t.Errorf("%d of %d requests wait for all replicas that are in sync", all.Load(), got)
+	}
+}
+
 // TestFaultsOfTheBrokerPass runs a stage while requests of every kind fail now and then.
 func TestFaultsOfTheBrokerPass(t *testing.T) {
 	t.Parallel()

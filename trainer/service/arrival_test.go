@@ -156,12 +156,16 @@ func liveUntil(ctx context.Context, t *testing.T, log *stream.Log, d *disk, dir 
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, blocks, err := published{log: log}.blocks(t.Context(), at)
+	if err != nil {
+		t.Fatal(err)
+	}
 	publisher := log.NewPublisher(stream.PublisherOptions{})
 	f := &feed{load: p.load, order: o.order, trail: trail, at: at.clone(), step: d.Steps, metrics: metrics}
 	f.follow(log, publisher, stream.FollowSpec{ParkedPause: 20 * time.Millisecond, SaidAfter: 20 * time.Millisecond})
 	steps := 0
 	l := &loop{
-		core: p, publisher: publisher, logger: logger, published: last, inOrder: o.order == Arrival, every: 3, at: at,
+		core: p, publisher: publisher, logger: logger, published: last, blocks: blocks, inOrder: o.order == Arrival, every: 3, at: at,
 		metrics: metrics, follower: f.follower,
 		observe: func(Step) {
 			steps++

@@ -181,6 +181,33 @@ func TestSkipIsFollowedAfterCrashes(t *testing.T) {
 	}
 }
 
+// A batch is skipped that was trained on behind the last checkpoint. To repeat the steps without it would give the
+// features of other batches the seqs of those that are in the log, and leave them out.
+func TestSkipOfWhatWasTrainedOn(t *testing.T) {
+	log, dir, d := testLogs(t)("exp"), t.TempDir(), new(disk)
+	for lane := range 3 {
+		putLane(t, log, lane, 0, 1, 2, 3, 4)
+	}
+	steps := 0
+	if _, err := live(t, log, d, dir, life{order: Rotation, dieAt: 3*5 + 1, flushed: true, seen: func(n int) { steps = n }}); !errors.Is(err, errCrash) {
+		t.Fatalf("error %v, want a crash", err)
+	}
+	at, err := parsePositions(d.positions, []int{0, 1, 2})
+	if err != nil || int64(steps) <= d.Steps {
+		t.Fatalf("%d steps with a checkpoint at step %d, %v", steps, d.Steps, err)
+	}
+	from := at.Lanes[0].Scored
+	if err := log.Skip(t.Context(), stream.Skip{
+		Topic: schemas.Scored, Lane: 0, From: from, To: stream.Position{Offset: from.Offset + 1, Seq: from.Seq + 1}, Reason: "broken",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = live(t, log, d, dir, life{order: Rotation, dieAt: -1})
+	if err == nil || !strings.Contains(err.Error(), "a batch was skipped after it had been trained on") {
+		t.Errorf("error %v, want a refusal", err)
+	}
+}
+
 // A batch of a newer major waits for a newer program. It is not set aside.
 func TestNewerBatchWaits(t *testing.T) {
 	log, d := testLogs(t)("exp"), new(disk)

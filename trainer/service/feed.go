@@ -30,6 +30,7 @@ type feed struct {
 	// wholeBatch leaves candidates out, so that the current model finds the hardest of all samples.
 	wholeBatch bool
 	masked     map[place][]schemas.Mask // of steps that are repeated, as they were published
+	blocks     map[place]batchID        // the batches of those steps
 	order      LaneOrder
 	trail      trail
 	at         positions
@@ -59,7 +60,7 @@ func (f *feed) follow(log *stream.Log, letters *stream.Publisher, tune stream.Fo
 // has the seq of each lane's last features.
 func (f *feed) recall(ctx context.Context, s Settings, last map[int]int64) (err error) {
 	from := published{f.log, f.follower.Whole}
-	if f.masked, err = from.masks(ctx, f.at); err != nil {
+	if f.masked, f.blocks, err = from.blocks(ctx, f.at); err != nil {
 		return err
 	}
 	if f.trail, err = openTrail(ctx, from, s, f.at, f.step, last); err != nil {

@@ -52,8 +52,9 @@ type loop struct {
 	core      core
 	publisher output
 	logger    *slog.Logger
-	published map[int]int64 // last seq in features, by lane
-	inOrder   bool          // features appear in the log in the order of their steps
+	published map[int]int64     // last seq in features, by lane
+	blocks    map[place]batchID // of steps that are repeated, as they were published
+	inOrder   bool              // features appear in the log in the order of their steps
 	dir       string
 	every     int64
 	at        positions // behind the last complete step
@@ -186,8 +187,11 @@ func (l *loop) setAside(ctx context.Context, w work, r *trainer.Result) error {
 
 // publish publishes the features of a step, unless the log has them already.
 func (l *loop) publish(ctx context.Context, w work, features *schemas.FeatureBlock) error {
-	if w.seq <= l.published[w.lane] || w.batch.Again && !w.again {
+	if w.batch.Again && !w.again {
 		return nil
+	}
+	if w.seq <= l.published[w.lane] {
+		return l.compare(w)
 	}
 	if l.inOrder { // the block before, of another lane perhaps, was on its way during the step
 		if err := l.publisher.Flush(ctx); err != nil {
@@ -195,6 +199,18 @@ func (l *loop) publish(ctx context.Context, w work, features *schemas.FeatureBlo
 		}
 	}
 	return l.publisher.PublishSeq(ctx, schemas.Features, w.lane, w.seq, stream.Mark{}, features)
+}
+
+// compare refuses to repeat a step with another batch than its features in the log are of.
+func (l *loop) compare(w work) error {
+	b := w.batch
+	was, known := l.blocks[place{w.lane, w.seq}]
+	if !known || was == (batchID{b.Group, b.Epoch, b.Sequence}) {
+		return nil
+	}
+	return fmt.Errorf("features %d in the log are of batch %d of epoch %d, group %s, and would now be of batch %d of epoch %d, group %s: "+
+		"a batch was skipped after it had been trained on; begin from a later checkpoint, or use another NAMESPACE",
+		w.seq, was.sequence, was.epoch, was.group, b.Sequence, b.Epoch, b.Group)
 }
 
 func (l *loop) report(ctx context.Context, r *trainer.Result, took time.Duration) error {

@@ -41,12 +41,14 @@ func (n *notes) Flush(context.Context) error {
 // scripted is a core whose steps are set aside as a script says.
 type scripted struct {
 	setAside func(step int64) string
+	open     bool // steps go on with the next batch
+	saved    json.RawMessage
 	steps    int64
 	notes    *notes
 }
 
 func (s *scripted) Step(_ context.Context, b *schemas.ScoredBatch, _ trainer.Input) (*trainer.Result, error) {
-	r := &trainer.Result{Step: s.steps, Updated: true, SetAside: s.setAside(s.steps), Features: schemas.FeatureBlock{Group: b.Group}}
+	r := &trainer.Result{Step: s.steps, Updated: !s.open, SetAside: s.setAside(s.steps), Features: schemas.FeatureBlock{Group: b.Group}}
 	s.steps++
 	return r, nil
 }
@@ -59,7 +61,8 @@ func (s *scripted) Finish(context.Context) (bool, error) { return false, nil }
 
 func (s *scripted) Steps() int64 { return s.steps }
 
-func (s *scripted) Save(context.Context, string, json.RawMessage) (string, error) {
+func (s *scripted) Save(_ context.Context, _ string, positions json.RawMessage) (string, error) {
+	s.saved = positions
 	s.notes.calls = append(s.notes.calls, "save")
 	return "path", nil
 }
@@ -138,6 +141,27 @@ func TestCheckpointsWaitForTheirBlocks(t *testing.T) {
 	want := []string{"features 0 of lane 0", "progress step", "features 1 of lane 0", "flush", "save", "progress checkpoint"}
 	if !slices.Equal(n.calls, want) {
 		t.Errorf("%q, want %q", n.calls, want)
+	}
+}
+
+// A checkpoint has no weights of an open step, so it says that the step's batches come again.
+func TestCheckpointsLieBetweenSteps(t *testing.T) {
+	l, _, _ := testLoop(t, false, never)
+	core := l.core.(*scripted)
+	for seq, open := range []bool{false, true, true} {
+		w := testWork(0, int64(seq))
+		w.after = positions{Decay: int64(seq) + 1}
+		core.open = open
+		if err := l.step(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var at positions
+	if err := json.Unmarshal(core.saved, &at); err != nil || at.Decay != 1 {
+		t.Errorf("the checkpoint goes on behind batch %d, %v, want that of the last complete step, 1", at.Decay, err)
 	}
 }
 

@@ -194,7 +194,7 @@ func TestRepeatedStepsKeepTheirMasks(t *testing.T) {
 	}
 	at := startOf([]int{0, 1, 2})
 	at.Lanes[1].Features = 1
-	masked, err := published{log: log}.masks(t.Context(), at)
+	masked, _, err := published{log: log}.blocks(t.Context(), at)
 	if err != nil || len(masked) != 1 {
 		t.Fatalf("masks %v (%v), want those of batch 2 of lane 1", masked, err)
 	}

@@ -47,16 +47,24 @@ type place struct {
 	seq  int64
 }
 
-// masks returns the masks of the feature blocks behind the positions. They belong to the steps that will be repeated.
-func (p published) masks(ctx context.Context, at positions) (map[place][]schemas.Mask, error) {
-	masks := make(map[place][]schemas.Mask)
+// batchID names a batch of a lane.
+type batchID struct {
+	group           schemas.GroupID
+	epoch, sequence int32
+}
+
+// blocks returns the masks of the feature blocks behind the positions, and the batches that they are of. They belong to the
+// steps that will be repeated.
+func (p published) blocks(ctx context.Context, at positions) (map[place][]schemas.Mask, map[place]batchID, error) {
+	masks, of := make(map[place][]schemas.Mask), make(map[place]batchID)
 	err := p.each(ctx, at, func(lane int, seq int64, block *schemas.FeatureBlock) error {
 		if len(block.Masked) > 0 {
 			masks[place{lane, seq}] = block.Masked
 		}
+		of[place{lane, seq}] = batchID{block.Group, block.Epoch, block.Sequence}
 		return nil
 	})
-	return masks, err
+	return masks, of, err
 }
 
 // each calls visit with the feature blocks behind the positions, anew for a lane that was damaged meanwhile.

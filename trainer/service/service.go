@@ -98,7 +98,7 @@ func RunObserved(ctx context.Context, tools device.Tools, s Settings, observe fu
 		return errors.Join(err, publisher.Close(context.WithoutCancel(ctx)))
 	}
 	l := &loop{
-		core: core, publisher: publisher, logger: instruments.Log, published: last, inOrder: s.Order == Arrival,
+		core: core, publisher: publisher, logger: instruments.Log, published: last, blocks: f.blocks, inOrder: s.Order == Arrival,
 		dir: s.Dir, every: s.Every, at: at, observe: observe, metrics: metrics, follower: f.follower,
 	}
 	l.reached(at)

@@ -1,0 +1,58 @@
+package grouper
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Due is the first of the features of an epoch that a lane waits for.
+type Due struct {
+	Group int64 `json:"group"`
+	Epoch int   `json:"epoch"`
+	Batch int   `json:"batch"`
+}
+
+// String names the features, for people.
+func (d Due) String() string {
+	return fmt.Sprintf("features of group %d, epoch %d, from batch %d on", d.Group, d.Epoch, d.Batch)
+}
+
+// Awaits returns which features the lane waits for, and whether it waits for features.
+func (l *Lane) Awaits() (Due, bool) {
+	if l.stage != readFeatures {
+		return Due{}, false
+	}
+	return Due{l.members.manifest.Group.Seq, l.epoch - 1, l.block}, true
+}
+
+// GiveUp has the lane go on without the features of an epoch from a batch on. Nobody will make them, because an operator
+// has given up what they would be made of. Their pairs keep the features of the epoch before, as those do that the trainer
+// leaves out. A lane must be told before it takes the first record of its group.
+func (l *Lane) GiveUp(dues ...Due) { l.givenUp = append(l.givenUp, dues...) }
+
+// passGivenUp moves behind features that were given up, and returns whether those of the epoch are complete.
+func (l *Lane) passGivenUp() bool {
+	if due, _ := l.Awaits(); slices.Contains(l.givenUp, due) {
+		l.block = l.plan.Batches()
+	}
+	return l.block >= l.plan.Batches()
+}
+
+// isBehindEpoch reports whether a block is that of a batch behind the epoch whose features the lane reads. Features come in
+// the order of batches, so nobody will make those that the epoch lacks.
+func (l *Lane) isBehindEpoch(f *schemas.FeatureBlock) bool {
+	at := slices.IndexFunc(l.window, func(g windowGroup) bool { return g.number == f.Group.Seq })
+	if f.Group.Lane != l.lane || at < 0 {
+		return false
+	}
+	return int(f.Epoch) == l.epoch-1 && at > l.at || int(f.Epoch) == l.epoch && at < l.at // of the batches that were emitted
+}
+
+// passBatches moves to a block's batch, where that is a later one of the same epoch.
+func (l *Lane) passBatches(f *schemas.FeatureBlock) {
+	if f.Group == l.members.manifest.Group && int(f.Epoch) == l.epoch-1 && int(f.Sequence) < l.plan.Batches() {
+		l.block = max(l.block, int(f.Sequence))
+	}
+}

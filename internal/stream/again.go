@@ -1,0 +1,103 @@
+package stream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// repeated compares what an owner makes again with what the log holds (invariant 1), where an operator has skipped
+// something behind the mark that the owner goes on from. The lane may have used it before it was skipped. Without skips
+// there is no need to compare.
+type repeated struct {
+	because string // of these skips
+	readers map[schemas.Topic]*Reader
+	next    map[schemas.Topic]Record // read, and not yet compared
+}
+
+// compareWith makes the lane compare what it makes again, if it must. published has the seqs that follow in the log.
+func (ln *lane) compareWith(ctx context.Context, mark Mark, published map[schemas.Topic]int64) (*repeated, error) {
+	var because []string
+	for _, t := range ln.spec.Inputs {
+		skips, err := ln.log.skipsOf(ctx, t, ln.id)
+		if err != nil {
+			return nil, err
+		}
+		from := mark.input(t)
+		for _, s := range skips {
+			switch {
+			case s.To.Seq > from.Seq && s.To.Seq > s.From.Seq:
+				because = append(because, fmt.Sprintf("seqs %d to %d of %s were skipped (%s)", s.From.Seq, s.To.Seq-1, t, s.Reason))
+			case s.To.Seq == s.From.Seq && s.To.Offset > from.Offset:
+				because = append(because, fmt.Sprintf("offsets %d to %d of %s were skipped (%s)", s.From.Offset, s.To.Offset-1, t, s.Reason))
+			}
+		}
+	}
+	if because == nil {
+		return nil, nil
+	}
+	r := &repeated{because: strings.Join(because, ", "), readers: make(map[schemas.Topic]*Reader), next: make(map[schemas.Topic]Record)}
+	for _, t := range ln.spec.Outputs {
+		from := Position{Offset: mark.seq(t), Seq: mark.seq(t)} // seqs have no gaps, so a record lies at its seq or behind
+		if from.Seq >= published[t] {
+			continue
+		}
+		b, err := ln.log.Bounds(ctx, t, ln.id)
+		if err != nil {
+			return nil, err
+		}
+		if b.Start > from.Offset { // what retention has deleted cannot be compared
+			from.Offset = b.Start
+			first, err := ln.log.firstSeq(ctx, t, ln.id, b)
+			if err != nil {
+				return nil, err
+			}
+			from.Seq = max(from.Seq, first)
+		}
+		skips, err := ln.log.skipsOf(ctx, t, ln.id)
+		if err != nil {
+			return nil, err
+		}
+		r.readers[t] = ln.log.newReader(t, ln.id, from, maxFetchBytes, newInstruments(ln.log.metrics, "scan", nil), skips)
+	}
+	return r, nil
+}
+
+// compare refuses a record that is another than the one of its seq in the log. It cannot compare with one that is gone, or
+// of another version.
+func (r *repeated) compare(ctx context.Context, topic schemas.Topic, lane int, seq int64, rec schemas.Record) error {
+	if r == nil || r.readers[topic] == nil {
+		return nil
+	}
+	there, ok := r.next[topic]
+	for !ok || there.Seq < seq {
+		var err error
+		there, err = r.readers[topic].Next(ctx)
+		if ok = err == nil; !ok && !errors.Is(err, ErrPoison) {
+			return fmt.Errorf("comparing with %s, seq %d: %w", topic, seq, err)
+		}
+	}
+	r.next[topic] = there
+	value, err := schemas.Marshal(rec)
+	if err != nil || there.Seq > seq || bytes.Equal(value, there.Value) && there.Schema == rec.Schema() {
+		return err
+	}
+	if _, err := schemas.Unmarshal(there.Schema, there.Value); there.Schema != rec.Schema() && newer(&there, err) {
+		return nil
+	}
+	return Damaged(fmt.Errorf("%s, lane %d, seq %d: what is made now of the inputs is another record than the log holds, since %s after they were used: "+
+		"going on would lose what comes next; use another NAMESPACE", topic, lane, seq, r.because))
+}
+
+func (r *repeated) close() {
+	if r == nil {
+		return
+	}
+	for _, reader := range r.readers {
+		reader.Close()
+	}
+}

@@ -1,0 +1,71 @@
+package stream
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// TestSkipOfWhatWasUsed skips a record that a stage has used for what is in its output. A new owner of the lane makes
+// other records then. It says so, where it would leave the new ones out for those that have their seqs.
+func TestSkipOfWhatWasUsed(t *testing.T) {
+	for name, c := range map[string]struct {
+		skipped int64 // seq in embeddings
+		want    string
+	}{
+		// The stage makes groups of three. The third has two members when its owner stops.
+		"in the open group":   {6, "neighbors, lane 0, seq 6: what is made now of the inputs is another record than the log holds, since seqs 6 to 6 of embeddings were skipped (broken)"},
+		"in a group before":   {3, ""},
+		"behind what is read": {8, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 1))
+			l.parkedPause = 10 * time.Millisecond
+			for seq := range int64(12) {
+				put(t, l, numbered(schemas.Embeddings, 0, seq, fmt.Sprint("value ", seq)))
+			}
+			spec := grouperSpec()
+			spec.Counters = new(Counters)
+			made := start(l, spec)
+			awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Groups: 3}, 0)
+			made.stop(t)
+			// The last manifest is lost, as if the owner had died before it was written: its group is made again.
+			cut := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 1))
+			for seq := range int64(12) {
+				put(t, cut, numbered(schemas.Embeddings, 0, seq, fmt.Sprint("value ", seq)))
+			}
+			for _, topic := range []schemas.Topic{schemas.Neighbors, schemas.Groups} {
+				for rec, err := range l.Records(t.Context(), topic, 0, Position{}, -1) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if topic == schemas.Neighbors && rec.Seq < 8 || topic == schemas.Groups && rec.Seq < 2 {
+						put(t, cut, message{topic: topic, value: rec.Value, headers: rec.headers})
+					}
+				}
+			}
+			l = cut
+			l.parkedPause = 10 * time.Millisecond
+			skip := Skip{Topic: schemas.Embeddings, From: Position{c.skipped, c.skipped}, To: Position{c.skipped + 1, c.skipped + 1}, Reason: "broken"}
+			if err := l.Skip(t.Context(), skip); err != nil {
+				t.Fatal(err)
+			}
+			if c.want != "" {
+				if state := parked(t, l, spec); !strings.Contains(state, c.want) {
+					t.Errorf("the lane says %q, want %q", state, c.want)
+				}
+				return
+			}
+			again := start(l, spec)
+			awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Neighbors: 8}, 0)
+			again.stop(t)
+			if got := lines(t, l, schemas.Neighbors, 0); !slices.Contains(got, "group 2 member 0: value 6") {
+				t.Errorf("made %q", got)
+			}
+		})
+	}
+}

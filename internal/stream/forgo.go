@@ -1,0 +1,131 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Forgoer is a stage that can go on without records which nobody will make any more, because an operator has skipped what
+// they would be made of.
+type Forgoer interface {
+	// Forgoes names what the stage waits for, and who makes it of what. It returns nil when the stage does not go on
+	// without. The goroutine of Process calls it.
+	Forgoes() (what fmt.Stringer, makers []Maker)
+}
+
+// Maker is a stage, and the topic of which it makes its records.
+type Maker struct {
+	Stage string
+	Reads schemas.Topic
+}
+
+// forgone is the note that a lane goes on without something.
+type forgone struct {
+	What json.RawMessage `json:"what"`
+	Why  string          `json:"why"`
+	Time time.Time       `json:"time"`
+}
+
+func forgonePrefix(stage string, lane int) string { return fmt.Sprintf("forgone/%s/%d/", stage, lane) }
+
+// Forgone calls each with what a lane of a stage goes on without. It was noted, so that whoever takes the lane over does
+// the same.
+func (l *Log) Forgone(ctx context.Context, stage string, lane int, each func(what []byte) error) error {
+	return l.recall(ctx, forgonePrefix(stage, lane), func(_ string, value []byte) error {
+		var f forgone
+		if err := json.Unmarshal(value, &f); err != nil {
+			return err
+		}
+		return each(f.What)
+	})
+}
+
+// forgo looks whether anybody will make what the lane waits for. When nobody did at two looks in a row, it notes that the
+// lane goes on without, and returns an error by which the lane is taken up again.
+//
+// A record that comes all the same, of a stage that was slow to tell how far it is, is one of a place that the lane has
+// passed.
+func (ln *lane) forgo(ctx context.Context, r *Reader) error {
+	s, ok := ln.stage.(Forgoer)
+	if !ok {
+		return nil
+	}
+	what, makers := s.Forgoes()
+	if what == nil {
+		return nil
+	}
+	why, err := ln.log.nobodyMakes(ctx, r.f.topic, ln.id, makers)
+	switch {
+	case err != nil:
+		return err
+	case why == "" || !ln.nobody:
+		ln.nobody = why != ""
+		return nil
+	}
+	raw, err := json.Marshal(what)
+	if err != nil {
+		return fmt.Errorf("noting what the lane goes on without: %w", err)
+	}
+	note := forgone{What: raw, Why: why, Time: ln.log.clock().UTC()}
+	if err := ln.log.remember(ctx, forgonePrefix(ln.spec.Name, ln.id)+what.String(), note); err != nil {
+		return err
+	}
+	return Transient(fmt.Errorf("going on without %s: nobody makes them, since %s", what, why))
+}
+
+// nobodyMakes says why nobody will write more to a lane of a topic: an operator has skipped records there, or in what its
+// records are made of, and the makers have processed all that is left. It returns "" as long as somebody may.
+func (l *Log) nobodyMakes(ctx context.Context, topic schemas.Topic, lane int, makers []Maker) (why string, err error) {
+	skips, err := l.Skips(ctx)
+	if err != nil {
+		return "", err
+	}
+	skips = slices.DeleteFunc(skips, func(s Skip) bool {
+		return s.Lane != lane || s.Topic != topic && !slices.ContainsFunc(makers, func(m Maker) bool { return m.Reads == s.Topic })
+	})
+	var said []string
+	for _, s := range skips {
+		if s.To.Seq > s.From.Seq {
+			said = append(said, fmt.Sprintf("seqs %d to %d of %s were skipped (%s)", s.From.Seq, s.To.Seq-1, s.Topic, s.Reason))
+		}
+	}
+	if len(said) == 0 {
+		return "", nil
+	}
+	for _, m := range makers {
+		idle, err := l.isThrough(ctx, m, lane, skips)
+		if !idle || err != nil {
+			return "", err
+		}
+	}
+	return strings.Join(said, ", "), nil
+}
+
+// isThrough reports whether a stage has processed all records of a lane, but for those that were skipped.
+func (l *Log) isThrough(ctx context.Context, m Maker, lane int, skips []Skip) (bool, error) {
+	lags, err := l.Lag(ctx, m.Stage, m.Reads)
+	if err != nil {
+		return false, err
+	}
+	at := slices.IndexFunc(lags, func(x LaneLag) bool { return x.Lane == lane })
+	if at < 0 || lags[at].Committed < 0 {
+		return false, nil
+	}
+	b, err := l.Bounds(ctx, m.Reads, lane)
+	if err != nil {
+		return false, err
+	}
+	f := &fetcher{log: l, topic: m.Reads, lane: lane, budget: maxFetchBytes}
+	_, left, err := l.lastIn(ctx, f, max(lags[at].Committed, b.Start), b.End, func(r *Record) bool {
+		return isSequenced(r) && !slices.ContainsFunc(skips, func(s Skip) bool {
+			return s.Topic == m.Reads && (s.From.Seq <= r.Seq && r.Seq < s.To.Seq || declaredForeign([]Skip{s}, r.Offset))
+		})
+	})
+	return err == nil && !left, err
+}
