@@ -159,13 +159,13 @@ func newEncodeWorker(ctx context.Context, j job) (worker, error) {
 }
 
 // Load implements [encoder.Images].
-func (w *encodeWorker) Load(_ context.Context, p *schemas.Pair, dst []float32) (schemas.ImageRef, error) {
+func (w *encodeWorker) Load(_ context.Context, p *schemas.Pair, dst []float32) (encoder.Loaded, error) {
 	for i := range w.pairs {
 		if w.pairs[i] == p {
-			return schemas.ImageRef{}, w.load(i, dst)
+			return encoder.Loaded{}, w.load(i, dst)
 		}
 	}
-	return schemas.ImageRef{}, errors.New("a pair that is none of the row's")
+	return encoder.Loaded{}, errors.New("a pair that is none of the row's")
 }
 
 func (w *encodeWorker) do(ctx context.Context, command string, _ *answer) error {

@@ -38,9 +38,15 @@ type Model interface {
 
 // Images gives the pixels of a pair's image as the model wants them.
 type Images interface {
-	// Load fills dst (3 x size x size) and returns where the image is kept. An error that wraps ErrUnusable is final;
-	// any other may pass and is worth a retry.
-	Load(ctx context.Context, p *schemas.Pair, dst []float32) (schemas.ImageRef, error)
+	// Load fills dst (3 x size x size) and returns what it has loaded. An error that wraps ErrUnusable is final; any
+	// other may pass and is worth a retry.
+	Load(ctx context.Context, p *schemas.Pair, dst []float32) (Loaded, error)
+}
+
+// Loaded is an image that was loaded.
+type Loaded struct {
+	Ref           schemas.ImageRef // where it is kept
+	Width, Height int              // of the whole image, upright
 }
 
 // Options of an [Encoder].
@@ -57,10 +63,11 @@ func (o Options) Validate() error {
 	return l.Err()
 }
 
-// Result is what became of one pair: exactly one of the fields is set.
+// Result is what became of one pair: exactly one of the first two fields is set.
 type Result struct {
 	Embedding *schemas.Embedding
-	Unusable  error // wraps ErrUnusable
+	Unusable  error  // wraps ErrUnusable
+	Image     Loaded // that was embedded
 }
 
 // Encoder embeds pairs. It keeps no state between calls and is safe for concurrent use if its model and images are.
@@ -85,7 +92,7 @@ func (e *Encoder) BatchSize() int { return e.opts.BatchSize }
 // that can never be embedded is a Result, not an error.
 func (e *Encoder) Encode(ctx context.Context, pairs []*schemas.Pair) ([]Result, error) {
 	results := make([]Result, len(pairs))
-	pixels, refs, err := e.load(ctx, pairs, results)
+	pixels, err := e.load(ctx, pairs, results)
 	if err != nil {
 		return nil, err
 	}
@@ -112,37 +119,36 @@ func (e *Encoder) Encode(ctx context.Context, pairs []*schemas.Pair) ([]Result, 
 	}
 	dim := e.model.Dim()
 	for row, i := range usable {
-		results[i].Embedding = newEmbedding(pairs[i], refs[i], v[row*dim:(row+1)*dim], t[row*dim:(row+1)*dim], e.model.Fingerprint())
+		results[i].Embedding = newEmbedding(pairs[i], results[i].Image.Ref, v[row*dim:(row+1)*dim], t[row*dim:(row+1)*dim], e.model.Fingerprint())
 	}
 	return results, nil
 }
 
 func (e *Encoder) pixelsPerImage() int { return 3 * e.model.ImageSize() * e.model.ImageSize() }
 
-// load decodes every image into its own row of pixels and notes the unusable ones in results.
-func (e *Encoder) load(ctx context.Context, pairs []*schemas.Pair, results []Result) ([]float32, []schemas.ImageRef, error) {
+// load decodes every image into its own row of pixels. It notes in results what was loaded, and what is unusable.
+func (e *Encoder) load(ctx context.Context, pairs []*schemas.Pair, results []Result) ([]float32, error) {
 	size := e.pixelsPerImage()
 	pixels := make([]float32, len(pairs)*size)
-	refs := make([]schemas.ImageRef, len(pairs))
 	workers, ctx := errgroup.WithContext(ctx)
 	workers.SetLimit(e.opts.Workers)
 	for i, p := range pairs {
 		workers.Go(func() error {
-			ref, err := e.images.Load(ctx, p, pixels[i*size:(i+1)*size])
+			loaded, err := e.images.Load(ctx, p, pixels[i*size:(i+1)*size])
 			switch {
 			case errors.Is(err, ErrUnusable):
 				results[i].Unusable = err
 			case err != nil:
 				return fmt.Errorf("loading image of pair %s: %w", p.ID, err)
 			}
-			refs[i] = ref
+			results[i].Image = loaded
 			return nil
 		})
 	}
 	if err := workers.Wait(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return pixels, refs, nil
+	return pixels, nil
 }
 
 // newEmbedding rounds the vectors to what travels and takes the similarity of the rounded ones, so that every reader

@@ -39,14 +39,14 @@ func circle(a float64) []float32 { return []float32{float32(math.Cos(a)), float3
 // firstByte gives the image id's first byte as every pixel; ids listed in bad fail as told.
 type firstByte map[byte]error
 
-func (f firstByte) Load(_ context.Context, p *schemas.Pair, dst []float32) (schemas.ImageRef, error) {
+func (f firstByte) Load(_ context.Context, p *schemas.Pair, dst []float32) (encoder.Loaded, error) {
 	if err := f[p.ImageID[0]]; err != nil {
-		return schemas.ImageRef{}, err
+		return encoder.Loaded{}, err
 	}
 	for i := range dst {
 		dst[i] = float32(p.ImageID[0])
 	}
-	return *p.Image, nil
+	return encoder.Loaded{Ref: *p.Image}, nil
 }
 
 func somePairs(n int) []*schemas.Pair {

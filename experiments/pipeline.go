@@ -71,13 +71,13 @@ type source struct {
 }
 
 // Load implements [encoder.Images].
-func (s source) Load(ctx context.Context, p *schemas.Pair, dst []float32) (schemas.ImageRef, error) {
+func (s source) Load(ctx context.Context, p *schemas.Pair, dst []float32) (encoder.Loaded, error) {
 	im, err := s.images.Get(ctx, *p.Image, p.ImageID)
 	if err != nil {
-		return schemas.ImageRef{}, err
+		return encoder.Loaded{}, err
 	}
 	s.pre.Into(dst, im)
-	return *p.Image, nil
+	return encoder.Loaded{Ref: *p.Image}, nil
 }
 
 // batches runs a group through the core of the grouper. It calls use with every mini-batch of every epoch. use returns the

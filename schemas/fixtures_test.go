@@ -61,6 +61,12 @@ func refusal() *Refusal {
 	return &Refusal{ID: p.ID, ImageID: p.ImageID, Reason: MaskMissing}
 }
 
+func refusalFiltered() *Refusal {
+	r := refusal()
+	r.Reason, r.Rule, r.Detail = MaskFiltered, "safe", "no such key: punsafe"
+	return r
+}
+
 func neighborChunk() *NeighborChunk {
 	var ids []byte
 	for _, caption := range []string{"one", "two", "three"} {
@@ -185,6 +191,7 @@ func fixtures() map[string]Record {
 		"embedding":         embedding(),
 		"embedding-minus":   embeddingMinus(),
 		"refusal":           refusal(),
+		"refusal-filtered":  refusalFiltered(),
 		"neighbor-chunk":    neighborChunk(),
 		"neighbor-chunk-bare": &NeighborChunk{
 			Group: GroupID{}, IDs: neighborChunk().IDs[:16], Cluster: Int32s{0}, ObjEnd: Int32s{0},

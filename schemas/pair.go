@@ -77,12 +77,16 @@ func (s *Seal) Validate() error {
 	return validateText("note", s.Note, MaxCaptionBytes)
 }
 
-// Refusal stands in the place of an embedding for a pair whose image cannot be had. Whether it can depends on the bucket
-// and on its roots, so two owners of a lane may disagree. The first record of a place counts, and none moves another.
+// Refusal stands in the place of an embedding for a pair whose image cannot be had, or that the crawl does not want. An
+// image depends on the bucket and on its roots, and rules may change, so two owners of a lane may disagree. The first record
+// of a place counts, and none moves another.
 type Refusal struct {
 	ID      PairID  `msgpack:"id"`       // the pair's
 	ImageID ImageID `msgpack:"image_id"` // the pair's
-	Reason  string  `msgpack:"reason"`   // in a word; the dead letter of the pair has the whole story
+	Reason  string  `msgpack:"reason"`   // in a word; where an image cannot be had, the dead letter of the pair has the whole story
+
+	Rule   string `msgpack:"rule,omitempty"`   // of a pair that is filtered: the rule that it does not meet
+	Detail string `msgpack:"detail,omitempty"` // why the rule could not be evaluated; absent: it says no
 }
 
 // Schema implements [Record].
@@ -96,7 +100,13 @@ func (r *Refusal) Validate() error {
 	if err := r.ImageID.validate(); err != nil {
 		return err
 	}
-	return validateName("reason", r.Reason, MaxNameBytes)
+	if err := validateName("reason", r.Reason, MaxNameBytes); err != nil {
+		return err
+	}
+	if err := validateText("rule", r.Rule, MaxNameBytes); err != nil {
+		return err
+	}
+	return validateText("detail", r.Detail, MaxNameBytes)
 }
 
 // Embedding is a pair with its unit vectors v = g_V(image) and t = g_T(caption) (GPN-S section 3.2).

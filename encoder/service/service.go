@@ -40,7 +40,14 @@ func RunWithQueries(ctx context.Context, tools device.Tools, s Settings, q *Quer
 	defer m.Free()
 	q.lend(m)
 	defer q.lend(nil)
-	core, err := encoder.New(m, &images{cache: cache.ForInput(m.ImageSize()), pre: m.Preprocessing()}, encoder.Options(s.Core))
+	rules, err := newSieve(s.Filter)
+	if err != nil {
+		return err
+	}
+	if err := tools.Instruments.Register(rules.dropped); err != nil {
+		return err
+	}
+	core, err := encoder.New(m, &images{cache: cache.ForInput(m.ImageSize()), pre: m.Preprocessing(), sieve: rules}, encoder.Options(s.Core))
 	if err != nil {
 		return err
 	}
@@ -48,7 +55,7 @@ func RunWithQueries(ctx context.Context, tools device.Tools, s Settings, q *Quer
 	log := tools.Log.Config()
 	return tools.Log.Run(ctx, stream.StageSpec{
 		Name: Name, Inputs: []schemas.Topic{schemas.Pairs}, Outputs: []schemas.Topic{schemas.Embeddings},
-		New: newFactory(core, s.spool(log.Namespace, log.Lanes), tools.Instruments), Counters: tools.Instruments.Counters(),
+		New: newFactory(core, rules, s.spool(log.Namespace, log.Lanes), tools.Instruments), Counters: tools.Instruments.Counters(),
 	})
 }
 
@@ -56,17 +63,21 @@ func RunWithQueries(ctx context.Context, tools device.Tools, s Settings, q *Quer
 type images struct {
 	cache *shard.Images
 	pre   imaging.Preprocess
+	sieve *sieve
 }
 
-// Load implements [encoder.Images].
-func (i *images) Load(ctx context.Context, p *schemas.Pair, dst []float32) (schemas.ImageRef, error) {
-	im, err := i.cache.Get(ctx, *p.Image, p.ImageID)
+// Load implements [encoder.Images]. An image whose size is not wanted is not embedded.
+func (i *images) Load(ctx context.Context, p *schemas.Pair, dst []float32) (encoder.Loaded, error) {
+	im, how, err := i.cache.GetReduced(ctx, *p.Image, p.ImageID)
 	switch {
 	case shard.Permanent(err):
-		return schemas.ImageRef{}, fmt.Errorf("%w: %w", encoder.ErrUnusable, err)
+		return encoder.Loaded{}, fmt.Errorf("%w: %w", encoder.ErrUnusable, err)
 	case err != nil:
-		return schemas.ImageRef{}, err
+		return encoder.Loaded{}, err
+	}
+	if err := i.sieve.judgeSize(p, how.Width, how.Height); err != nil {
+		return encoder.Loaded{}, err
 	}
 	i.pre.Into(dst, im)
-	return *p.Image, nil
+	return encoder.Loaded{Ref: *p.Image, Width: how.Width, Height: how.Height}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pairstream/pairstream/encoder"
+	"github.com/pairstream/pairstream/internal/filter"
 	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/shard"
 )
@@ -18,6 +19,7 @@ type Settings struct {
 	ImageSize  int    `env:"ENCODER_IMAGE_SIZE" envDefault:"0" desc:"pixels on a side, for TorchScript"`
 	SpoolDir   string `env:"SPOOL_DIR" desc:"folder, under one of BUCKET_ROOTS, for images that came inline; empty: they are refused"`
 	SpoolBytes int64  `env:"SPOOL_MAX_BYTES" envDefault:"0" desc:"bytes of such images kept, over all lanes: the oldest tars beyond are deleted, and their images masked; 0: all"`
+	Filter     string `env:"FILTER" desc:"pairs to keep, by rules in CEL: size: width >= 200 && aspect < 3.0; safe: meta.punsafe < 0.1 (docs/curation.md); empty: all"`
 	Core       Core
 }
 
@@ -29,6 +31,9 @@ func (s Settings) Validate() error {
 	}
 	if s.SpoolBytes < 0 {
 		problems = append(problems, fmt.Errorf("SPOOL_MAX_BYTES is %d, want 0 or more", s.SpoolBytes))
+	}
+	if _, err := filter.Parse(s.Filter); err != nil {
+		problems = append(problems, fmt.Errorf("FILTER: %w", err))
 	}
 	return errors.Join(problems...)
 }

@@ -1,7 +1,8 @@
 // Package service is the encoder as a service: it reads pairs, lets the core embed them in batches, and writes
 // embeddings. Every pair gives one record, in order: its embedding, or a refusal where its image cannot be had; so a place
 // in the log belongs to one pair, whoever finds what in the bucket. A refused pair goes to dead-letters as well, and so
-// does what is no pair.
+// does what is no pair. A pair that a rule of FILTER drops has a refusal that names the rule, and no dead letter: those
+// would be many.
 package service
 
 import (
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/pairstream/pairstream/encoder"
+	"github.com/pairstream/pairstream/internal/filter"
 	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/internal/msgvalue"
 	"github.com/pairstream/pairstream/internal/service"
@@ -42,9 +44,11 @@ var _ spool = (*shard.Spool)(nil)
 // positions, so every embedding carries the mark of its own pair.
 type stage struct {
 	core        embedder
+	sieve       *sieve
 	instruments *service.Instruments
 	spool       spool // nil: inline images are refused
 	held        []held
+	wanted      int  // of these: that no rule has dropped yet
 	dirty       bool // the spool holds images that are not synced
 }
 
@@ -53,12 +57,17 @@ type held struct {
 	rec   stream.Record
 	pair  *schemas.Pair
 	state []byte // of the spool after the pair
+
+	verdict filter.Verdict // of the rules on its words
 }
 
+// heldPerBatch bounds the pairs that are held, for each pair of a batch: rules may drop most of them.
+const heldPerBatch = 16
+
 // newFactory makes stages. The spool's lane is that of the stage; without a root there is none.
-func newFactory(core embedder, o shard.SpoolOptions, instruments *service.Instruments) stream.Factory {
+func newFactory(core embedder, rules *sieve, o shard.SpoolOptions, instruments *service.Instruments) stream.Factory {
 	return func(lane int, state []byte) (stream.Stage, error) {
-		s := &stage{core: core, instruments: instruments}
+		s := &stage{core: core, sieve: rules, instruments: instruments}
 		if o.Root == "" {
 			return s, nil
 		}
@@ -143,8 +152,12 @@ func (s *stage) add(ctx context.Context, rec stream.Record, p *schemas.Pair, out
 		}
 		p.Image, p.Inline, s.dirty = &ref, nil, true
 	}
-	s.held = append(s.held, held{rec, p, s.state()})
-	if len(s.held) < s.core.BatchSize() {
+	h := held{rec: rec, pair: p, state: s.state(), verdict: s.sieve.judge(filter.Words, p, 0, 0, 0)}
+	s.held = append(s.held, h)
+	if !h.verdict.Dropped() {
+		s.wanted++
+	}
+	if s.wanted < s.core.BatchSize() && len(s.held) < heldPerBatch*s.core.BatchSize() {
 		return nil
 	}
 	return s.Flush(ctx, out)
@@ -168,7 +181,7 @@ func (s *stage) refusePair(ctx context.Context, rec stream.Record, p *schemas.Pa
 		return err
 	}
 	s.instruments.PairsIn(1)
-	return s.emitRefusal(held{rec, p, s.state()}, word, why, out)
+	return s.emitRefusal(held{rec: rec, pair: p, state: s.state()}, word, why, out)
 }
 
 func (s *stage) emitRefusal(h held, word string, why error, out stream.Output) error {
@@ -197,32 +210,58 @@ func (s *stage) Flush(ctx context.Context, out stream.Output) error {
 		}
 		s.dirty = false
 	}
-	pairs := make([]*schemas.Pair, len(s.held))
-	for i, h := range s.held {
-		pairs[i] = h.pair
-	}
-	end := s.instruments.Batch()
-	results, err := s.core.Encode(ctx, pairs)
-	end()
+	results, err := s.encode(ctx)
 	if err != nil {
 		return stream.Transient(err)
 	}
-	s.instruments.PairsIn(len(pairs))
-	for i, r := range results {
-		h := s.held[i]
-		if r.Unusable != nil {
-			err = s.emitRefusal(h, cmp.Or(shard.MaskReason(r.Unusable), schemas.MaskUnusable), r.Unusable, out)
-		} else {
-			s.instruments.PairsOut(1)
-			err = out.Emit(schemas.Embeddings, r.Embedding, out.After(h.rec, h.state))
+	s.instruments.PairsIn(len(s.held))
+	for _, h := range s.held {
+		var r encoder.Result
+		if !h.verdict.Dropped() {
+			r, results = results[0], results[1:]
 		}
-		if err != nil {
+		if err := s.emit(h, r, out); err != nil {
 			return err
 		}
 	}
 	clear(s.held)
-	s.held = s.held[:0]
+	s.held, s.wanted = s.held[:0], 0
 	return nil
+}
+
+// encode embeds the pairs that no rule has dropped yet.
+func (s *stage) encode(ctx context.Context) ([]encoder.Result, error) {
+	if s.wanted == 0 {
+		return nil, nil
+	}
+	pairs := make([]*schemas.Pair, 0, s.wanted)
+	for _, h := range s.held {
+		if !h.verdict.Dropped() {
+			pairs = append(pairs, h.pair)
+		}
+	}
+	defer s.instruments.Batch()()
+	return s.core.Encode(ctx, pairs)
+}
+
+// emit writes the record of a pair: its embedding, or a refusal.
+func (s *stage) emit(h held, r encoder.Result, out stream.Output) error {
+	verdict := h.verdict
+	var dropped *droppedError
+	switch {
+	case verdict.Dropped():
+	case errors.As(r.Unusable, &dropped):
+		verdict = dropped.Verdict
+	case r.Unusable != nil:
+		return s.emitRefusal(h, cmp.Or(shard.MaskReason(r.Unusable), schemas.MaskUnusable), r.Unusable, out)
+	default:
+		verdict = s.sieve.judge(filter.Match, h.pair, r.Image.Width, r.Image.Height, r.Embedding.Similarity)
+	}
+	if verdict.Dropped() {
+		return out.Emit(schemas.Embeddings, s.sieve.refusal(h.pair, verdict), out.After(h.rec, h.state))
+	}
+	s.instruments.PairsOut(1)
+	return out.Emit(schemas.Embeddings, r.Embedding, out.After(h.rec, h.state))
 }
 
 // Close implements [io.Closer].

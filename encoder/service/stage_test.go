@@ -75,8 +75,20 @@ func picture(t *testing.T, n int) []byte {
 
 func newStage(t *testing.T, c *core, o shard.SpoolOptions, state []byte) (stream.Stage, service.Runtime) {
 	t.Helper()
+	return newFilteredStage(t, c, "", o, state)
+}
+
+func newFilteredStage(t *testing.T, c *core, rules string, o shard.SpoolOptions, state []byte) (stream.Stage, service.Runtime) {
+	t.Helper()
 	instruments, rt := stagetest.Instruments(t, Name)
-	s, err := newFactory(c, o, instruments)(2, state)
+	sieve, err := newSieve(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := instruments.Register(sieve.dropped); err != nil {
+		t.Fatal(err)
+	}
+	s, err := newFactory(c, sieve, o, instruments)(2, state)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,10 @@ func DecodeReduced(encoded []byte, minSide int) (*Image, Reduction, error) {
 	if err != nil {
 		return nil, Reduction{}, err
 	}
-	r := Reduction{jpeg: h.Format == "jpeg", stored: min(h.Width, h.Height)}
+	r := Reduction{Width: h.Width, Height: h.Height, jpeg: h.Format == "jpeg", stored: min(h.Width, h.Height)}
+	if h.orientation >= 5 { // a side up
+		r.Width, r.Height = h.Height, h.Width
+	}
 	factor := factorFor(r.stored, minSide)
 	r.shrink = shrinkFor(r.jpeg, factor)
 	c := h.costs(r.shrink, factor)
@@ -88,6 +91,8 @@ func (h Header) decode(bytes int64, minSide int, r *Reduction, decoder func() (i
 
 // Reduction is how a picture was made smaller.
 type Reduction struct {
+	Width, Height int // of the upright picture, before
+
 	jpeg            bool
 	stored, decoded int // shorter side in the file, and as the decoder gave it
 	shrink, factor  int // of the decoder, and of the averaging after it

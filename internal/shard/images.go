@@ -98,27 +98,33 @@ func NewImages(b *Bucket, o ImagesOptions) *Images {
 // Get returns the decoded image of a reference. See [Permanent] for its errors. Those of the bytes are kept, as it may
 // cost much to find them; those of the bucket are not, as an object that is missing may come back.
 func (c *Images) Get(ctx context.Context, ref schemas.ImageRef, id schemas.ImageID) (*imaging.Image, error) {
+	im, _, err := c.GetReduced(ctx, ref, id)
+	return im, err
+}
+
+// GetReduced does what Get does, and also returns how the picture was reduced.
+func (c *Images) GetReduced(ctx context.Context, ref schemas.ImageRef, id schemas.ImageID) (*imaging.Image, imaging.Reduction, error) {
 	key := imageKey{id, ref}
 	for {
 		if a, ok := c.look(key, c.minSide); ok {
-			return a.im, a.err
+			return a.im, a.how, a.err
 		}
 		flight := c.flights.DoChan(fmt.Sprintf("%s for %d", key, c.minSide), func() (any, error) {
-			im, err := c.load(ctx, key, c.minSide)
-			return im, err
+			a, err := c.load(ctx, key, c.minSide)
+			return a, err
 		})
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, imaging.Reduction{}, ctx.Err()
 		case done := <-flight:
 			// Whoever led may have been called off, which is no answer for those who waited: they try again.
 			if !isAny(done.Err, context.Canceled, context.DeadlineExceeded) {
-				im, _ := done.Val.(*imaging.Image)
-				return im, done.Err
+				a, _ := done.Val.(answer)
+				return a.im, a.how, done.Err
 			}
 		}
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return nil, imaging.Reduction{}, err
 		}
 	}
 }
@@ -137,16 +143,16 @@ func (c *cache) look(key imageKey, minSide int) (answer, bool) {
 }
 
 // load reads and decodes the image, and keeps what came of it.
-func (c *cache) load(ctx context.Context, key imageKey, minSide int) (*imaging.Image, error) {
+func (c *cache) load(ctx context.Context, key imageKey, minSide int) (answer, error) {
 	if a, ok := c.look(key, minSide); ok { // whoever led before has just ended
-		return a.im, a.err
+		return a, a.err
 	}
 	c.mu.Lock()
 	c.stats.Misses++
 	c.mu.Unlock()
 	encoded, err := c.read(ctx, key.ref, key.id)
 	if err != nil {
-		return nil, err
+		return answer{}, err
 	}
 	a := answer{minSide: minSide}
 	a.im, a.how, err = imaging.DecodeReduced(encoded, minSide)
@@ -156,7 +162,7 @@ func (c *cache) load(ctx context.Context, key imageKey, minSide int) (*imaging.I
 	if err == nil || isAny(err, imaging.ErrNotImage, imaging.ErrTooLarge) {
 		c.keep(key, a)
 	}
-	return a.im, a.err
+	return a, a.err
 }
 
 // keep adds an answer and drops the least recently used beyond the bound.

@@ -176,18 +176,22 @@ class Embedding(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal(Record):
-    """Stands in the place of an embedding for a pair whose image cannot be had."""
+    """Stands in the place of an embedding for a pair whose image cannot be had, or that the crawl does not want."""
 
     SCHEMA: ClassVar[str] = "pairstream.refusal/1"
 
     id: Id
     image_id: Id
     reason: str
+    rule: str = _optional("")
+    detail: str = _optional("")
 
     def validate(self) -> None:
         _want(any(self.id), "pair id is missing")
         _want(any(self.image_id), "image id is missing")
         _name("reason", self.reason)
+        _text("rule", self.rule, MAX_NAME_BYTES)
+        _text("detail", self.detail, MAX_NAME_BYTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

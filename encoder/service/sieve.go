@@ -1,0 +1,74 @@
+package service
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pairstream/pairstream/encoder"
+	"github.com/pairstream/pairstream/internal/filter"
+	"github.com/pairstream/pairstream/internal/language"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// sieve judges pairs by the rules of FILTER, and counts what it drops. It is safe for concurrent use.
+type sieve struct {
+	rules    *filter.Rules
+	language func(string) string // nil unless a rule speaks of it
+	dropped  *prometheus.CounterVec
+}
+
+// newSieve reads the rules. The models of languages are loaded only if a rule asks for them.
+func newSieve(text string) (*sieve, error) {
+	rules, err := filter.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("FILTER: %w", err)
+	}
+	s := &sieve{rules: rules, dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "pairstream_encoder_filtered_pairs_total",
+		Help: "Pairs that a rule of FILTER dropped, again after a restart; outcome error: the rule could not be evaluated.",
+	}, []string{"rule", "outcome"})}
+	if rules.NeedsLanguage() {
+		s.language = language.New().Of
+	}
+	for _, name := range rules.Names() {
+		s.dropped.WithLabelValues(name, "false")
+		s.dropped.WithLabelValues(name, "error")
+	}
+	return s, nil
+}
+
+// judge asks the rules of a round about a pair.
+func (s *sieve) judge(round filter.Round, p *schemas.Pair, width, height int, similarity float32) filter.Verdict {
+	if !s.rules.Needs(round) {
+		return filter.Verdict{}
+	}
+	return s.rules.Judge(round, &filter.Facts{
+		Caption: p.Caption, Source: p.Source, Meta: p.Meta, Language: s.language,
+		Width: width, Height: height, Similarity: float64(similarity),
+	})
+}
+
+// judgeSize returns an error that the core takes for final if the image's size is not wanted.
+func (s *sieve) judgeSize(p *schemas.Pair, width, height int) error {
+	v := s.judge(filter.Size, p, width, height, 0)
+	if !v.Dropped() {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", encoder.ErrUnusable, &droppedError{v})
+}
+
+// droppedError carries a verdict through the core.
+type droppedError struct{ filter.Verdict }
+
+func (e *droppedError) Error() string { return "the pair does not meet rule " + e.Rule }
+
+// refusal counts a drop, and returns the record that stands in the place of the pair's embedding.
+func (s *sieve) refusal(p *schemas.Pair, v filter.Verdict) *schemas.Refusal {
+	outcome := "false"
+	if v.Why != "" {
+		outcome = "error"
+	}
+	s.dropped.WithLabelValues(v.Rule, outcome).Inc()
+	return &schemas.Refusal{ID: p.ID, ImageID: p.ImageID, Reason: schemas.MaskFiltered, Rule: v.Rule, Detail: v.Why}
+}
