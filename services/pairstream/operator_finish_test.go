@@ -13,8 +13,9 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// quiet is how long nothing may happen in a namespace before every lane has to have said why.
-const quiet = 6 * time.Second
+// quiet is how long nothing happens in a namespace before every lane has to have said why. A machine with more to do than
+// it can takes longer: only after silence is something wrong.
+const quiet, silence = 6 * time.Second, time.Minute
 
 // finish ends the crawl of a namespace, lets everything be trained on, and checks the books. Where a process ends or a
 // lane is parked, finish does what the message says. It restarts everything where a topic was made anew: a stage that
@@ -61,7 +62,10 @@ func (w *world) finish(s *space) {
 				w.sum.givenUp++
 				break
 			}
-			w.silent(s, done)
+			if time.Since(since) > silence {
+				w.silent(s, done)
+			}
+			time.Sleep(patience)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

@@ -43,6 +43,7 @@ type site struct {
 	weights string
 	others  string // weights with another fingerprint
 	tars    map[string][]byte
+	set     map[string]bool // variables of the process
 }
 
 func newSite(t *testing.T) site {
@@ -53,7 +54,7 @@ func newSite(t *testing.T) site {
 	}
 	defer w.Close()
 	dir := t.TempDir()
-	s := site{weights: filepath.Join(dir, "w.safetensors"), others: filepath.Join(dir, "o.safetensors"), tars: make(map[string][]byte)}
+	s := site{weights: filepath.Join(dir, "w.safetensors"), others: filepath.Join(dir, "o.safetensors"), tars: make(map[string][]byte), set: make(map[string]bool)}
 	for seed, path := range []string{s.weights, s.others} {
 		m, err := model.New(t.Context(), w, model.Config{
 			ImageSize: 16, PatchSize: 16, VisionDim: 16, VisionDepth: 1, VisionHeads: 2,
@@ -178,18 +179,14 @@ func (w *world) leave() {
 	}
 }
 
-// command runs a command of the operator's, with the settings as they are. Other tests do not see these.
+// command runs a command of the operator's, with the settings as they are. Variables are set for the whole test: C reads
+// them meanwhile, and must not meet an environment that moves. Other tests do not see them.
 func (w *world) command(args ...string) (string, error) {
 	for name, value := range w.env {
-		before, was := os.LookupEnv(name)
-		defer func() {
-			if was {
-				w.check(os.Setenv(name, before))
-			} else {
-				w.check(os.Unsetenv(name))
-			}
-		}()
-		if err := os.Setenv(name, value); err != nil {
+		if !w.site.set[name] {
+			w.t.Setenv(name, value)
+			w.site.set[name] = true
+		} else if err := os.Setenv(name, value); err != nil {
 			return "", err
 		}
 	}
