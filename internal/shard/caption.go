@@ -109,13 +109,21 @@ func distinct(all []caption) []caption {
 	return out
 }
 
-// sourceOf returns where the pair was crawled: "url" of key.json, as img2dataset writes it, or the place in the tar.
-func sourceOf(meta json.RawMessage, uri, key string) string {
+// sourceOf returns where the pair was crawled: "url" of key.json or of the table beside the tar, as img2dataset writes
+// them, or the place in the tar.
+func sourceOf(ex Example) string {
 	var fields struct {
 		URL string `json:"url"`
 	}
-	if json.Unmarshal(meta, &fields) == nil && fields.URL != "" && len(fields.URL) <= schemas.MaxURIBytes {
+	uri := ex.Image.URI
+	if row, ok := ex.Row["url"].(string); ok {
+		fields.URL = row
+	}
+	if len(ex.Meta) > 0 && json.Unmarshal(ex.Meta, &fields) != nil {
+		fields.URL = ""
+	}
+	if fields.URL != "" && len(fields.URL) <= schemas.MaxURIBytes {
 		return cut(fields.URL, schemas.MaxURIBytes)
 	}
-	return cut(uri[strings.LastIndexByte(uri, '/')+1:]+"#"+key, schemas.MaxURIBytes)
+	return cut(uri[strings.LastIndexByte(uri, '/')+1:]+"#"+ex.Key, schemas.MaxURIBytes)
 }

@@ -45,13 +45,18 @@ func hasField(name string) bool {
 // lossy reports whether a decoder has put its replacement for bytes that are no text.
 func lossy(text string) bool { return strings.ContainsRune(text, utf8.RuneError) }
 
-// columnsOf returns the scalars of key.json that a pair may carry. Lists, objects and null are left out.
-func columnsOf(meta json.RawMessage) schemas.Columns {
+// columnsOf returns the scalars of key.json, and those that only the table beside the tar has, as far as a pair may carry
+// them. Lists, objects and null are left out.
+func columnsOf(meta json.RawMessage, row schemas.Columns) schemas.Columns {
 	var members map[string]json.RawMessage
-	if len(meta) == 0 || json.Unmarshal(meta, &members) != nil {
+	if len(meta) > 0 && json.Unmarshal(meta, &members) != nil {
+		members = nil
+	}
+	if len(members)+len(row) == 0 {
 		return nil
 	}
 	all := schemas.Columns{}
+	maps.Copy(all, row)
 	for name, raw := range members {
 		if value, ok := scalarOf(raw); ok {
 			all[name] = value

@@ -25,6 +25,7 @@ type Tar struct {
 	path    string // on the file system
 	catalog Catalog
 	object  Object
+	beside  *Tar // the table of the same name; it is no tar
 }
 
 // name returns how people name the tar.
@@ -89,9 +90,17 @@ func (f *Found) find(ctx context.Context, p string, remote OpenRemote) ([]Tar, e
 		if info, err := os.Stat(file); err == nil { // else the scan says so
 			t.Size, t.Version = info.Size(), info.ModTime().UTC().Format(time.RFC3339Nano)
 		}
+		if beside := stem(file) + ".parquet"; isRegular(beside) {
+			t.beside = &Tar{URI: FileURI(beside), path: beside}
+		}
 		tars = append(tars, t)
 	}
 	return tars, err
+}
+
+func isRegular(file string) bool {
+	info, err := os.Stat(file)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // inStore lists the tars of a place in a store.
@@ -106,9 +115,12 @@ func (f *Found) inStore(ctx context.Context, p string, remote OpenRemote) ([]Tar
 	}
 	f.stores = append(f.stores, catalog)
 	var tars []Tar
+	sidecars := make(map[string]*Tar)
 	add := func(o Object) {
 		t := Tar{URI: ObjectURI(root, o.Name), Size: o.Size, Version: o.Version, catalog: catalog, object: o}
 		switch {
+		case isSidecar(o.Name):
+			sidecars[stem(o.Name)] = &t
 		case !strings.EqualFold(path.Ext(o.Name), ".tar"):
 		case !plainName(o.Name):
 			f.Lost = append(f.Lost, lostTar(t, errors.New("its name has empty or dotted parts, and no reference can name it")))
@@ -124,7 +136,13 @@ func (f *Found) inStore(ctx context.Context, p string, remote OpenRemote) ([]Tar
 			return nil, err
 		}
 		add(o)
-		return tars, nil
+		switch beside, err := catalog.Describe(ctx, stem(name)+".parquet"); {
+		case err == nil:
+			add(beside)
+		case !errors.Is(err, ErrMissing):
+			return nil, err
+		}
+		return join(tars, sidecars), nil
 	}
 	if err := catalog.List(ctx, add); err != nil {
 		return nil, err
@@ -132,7 +150,15 @@ func (f *Found) inStore(ctx context.Context, p string, remote OpenRemote) ([]Tar
 	if len(tars) == 0 {
 		return nil, fmt.Errorf("%w below this prefix", ErrNoTars)
 	}
-	return tars, nil
+	return join(tars, sidecars), nil
+}
+
+// join gives the tars the tables of their names.
+func join(tars []Tar, sidecars map[string]*Tar) []Tar {
+	for i := range tars {
+		tars[i].beside = sidecars[stem(tars[i].object.Name)]
+	}
+	return tars
 }
 
 // content is a tar that is open.

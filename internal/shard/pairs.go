@@ -8,7 +8,7 @@ import (
 
 // Pairs returns a pair for every caption of an example, in the captions' order, ready to be published.
 func Pairs(ex Example) []*schemas.Pair {
-	source, columns := sourceOf(ex.Meta, ex.Image.URI, ex.Key), columnsOf(ex.Meta)
+	source, columns := sourceOf(ex), columnsOf(ex.Meta, ex.Row)
 	out := make([]*schemas.Pair, 0, len(ex.Captions))
 	for _, text := range ex.Captions {
 		image := ex.Image

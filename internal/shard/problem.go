@@ -34,6 +34,8 @@ const (
 	ReasonMany      Reason = "captions_cut"     // more than MaxCaptions under one key: the others were left out
 	ReasonMore      Reason = "problems_cut"     // more than MaxProblems in one tar: the others have no record
 	ReasonFile      Reason = "file_unreadable"  // a tar or a folder that cannot be read: a link to nowhere, a bad disk
+	ReasonStatus    Reason = "status_failed"    // the crawl itself says that the image is none
+	ReasonSidecar   Reason = "sidecar_broken"   // the .parquet beside a tar cannot be read
 	ReasonImage     Reason = "image_unreadable" // no image that can be decoded; only readers that decode report it
 )
 

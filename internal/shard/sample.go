@@ -19,7 +19,11 @@ func (s *scanner) flush() error {
 	if s.v.Picture != nil {
 		return s.picture(cur)
 	}
+	row := s.rowOf(cur.key)
 	captions := distinct(append(cur.textCaption, cur.metaCaption...))
+	if len(captions) == 0 && !cur.lostCaptions {
+		captions = rowCaption(row)
+	}
 	if cur.found > MaxCaptions {
 		detail := fmt.Sprintf("%d captions under one key, only the first %d are taken", cur.found, MaxCaptions)
 		if err := s.reject(cur, caption{reason: ReasonMany, detail: detail}); err != nil {
@@ -27,6 +31,9 @@ func (s *scanner) flush() error {
 		}
 	}
 	reason, detail := imageFault(cur.image)
+	if reason == "" {
+		reason, detail = statusFault(cur, row)
+	}
 	var good []string
 	for _, c := range captions {
 		if c.reason == "" && reason != "" {
@@ -49,7 +56,7 @@ func (s *scanner) flush() error {
 	ref, id := s.imageRef(cur.image)
 	s.totals.Examples++
 	s.totals.Pairs += len(good)
-	return s.v.Example(Example{Key: cur.key, Image: *ref, ImageID: id, Encoded: s.image, Captions: good, Meta: cur.metaBytes})
+	return s.v.Example(Example{Key: cur.key, Image: *ref, ImageID: id, Encoded: s.image, Captions: good, Meta: cur.metaBytes, Row: row})
 }
 
 // picture hands out the current image, without captions.
@@ -83,7 +90,9 @@ func (s *scanner) reject(cur sample, c caption) error {
 	p := Problem{Offset: cur.first.header, Entry: cur.first.name, Reason: c.reason, Detail: c.detail, Caption: c.text}
 	if cur.image != nil {
 		p.Offset, p.Entry = cur.image.header, cur.image.name
-		p.Image, p.ImageID = s.imageRef(cur.image)
+		if p.Image, p.ImageID = s.imageRef(cur.image); c.reason == ReasonStatus {
+			p.Image = nil // image and caption are sound: with both, a reader would take the record for a pair
+		}
 	}
 	return s.report(p)
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 
+	"github.com/pairstream/pairstream/internal/table"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -24,6 +25,7 @@ type Example struct {
 	Encoded  []byte          // the image file
 	Captions []string        // distinct and valid, at least one: key.txt's first, then those of key.json
 	Meta     json.RawMessage // key.json, or nil
+	Row      schemas.Columns // of the key in the .parquet beside the tar, or nil
 }
 
 // Visitor receives what a scan finds, in the order of the tars. An error that it returns stops the scan.
@@ -152,6 +154,7 @@ type scanner struct {
 	totals *Totals
 	uri    string
 	tar    *tarReader
+	rows   map[string]table.Row // of the table beside the tar
 
 	image []byte // contents of the current key's image
 	cur   sample
@@ -182,6 +185,9 @@ func (s *scanner) file(ctx context.Context, tar Tar) error {
 	size, err := src.Size()
 	if err != nil {
 		return &unreadableError{err}
+	}
+	if err := s.readSidecar(ctx, tar); err != nil {
+		return err
 	}
 	if err := s.walk(ctx, src, size); err != nil {
 		return err
