@@ -15,6 +15,8 @@ import (
 	"github.com/pairstream/pairstream/indexer"
 	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/knn/reference"
+	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/testing/torture"
 )
 
 // TestLiveSearchIsNotOpenToAll refuses addresses that others can reach unless there is a token.
@@ -51,7 +53,7 @@ func TestLiveSearchIsNotOpenToAll(t *testing.T) {
 }
 
 // serve runs live search on a free port of the loopback until the test ends.
-func serve(t *testing.T, s Settings, limits liveLimits) (addr string) {
+func serve(t *testing.T, s Settings, limits service.HTTPLimits) (addr string) {
 	t.Helper()
 	live, err := indexer.NewLive(indexer.DefaultLiveOptions(), reference.Engine{})
 	if err != nil {
@@ -77,7 +79,7 @@ func serve(t *testing.T, s Settings, limits liveLimits) (addr string) {
 }
 
 func TestLiveSearchAsksForTheToken(t *testing.T) {
-	addr := serve(t, Settings{LiveToken: "0123456789abcdef"}, defaultLiveLimits)
+	addr := serve(t, Settings{LiveToken: "0123456789abcdef"}, liveLimits)
 	for header, want := range map[string]int{
 		"":                        http.StatusUnauthorized,
 		"Bearer 0123456789abcdeg": http.StatusUnauthorized,
@@ -110,7 +112,7 @@ func TestLiveSearchAsksForTheToken(t *testing.T) {
 // TestLiveSearchEndsSlowClients has clients that send a head or a body byte by byte, or nothing, and one that keeps its
 // connection: the server ends them all, and then answers others.
 func TestLiveSearchEndsSlowClients(t *testing.T) {
-	limits := liveLimits{read: 200 * time.Millisecond, write: 200 * time.Millisecond, idle: 200 * time.Millisecond, connections: 3}
+	limits := service.HTTPLimits{Read: 200 * time.Millisecond, Write: 200 * time.Millisecond, Idle: 200 * time.Millisecond, Connections: 3}
 	addr := serve(t, Settings{}, limits)
 	for name, sent := range map[string]string{
 		"nothing":     "",
@@ -143,8 +145,8 @@ func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
 // TestLiveSearchLimitsConnections opens as many connections as there may be; another one waits until one of them ends.
 func TestLiveSearchLimitsConnections(t *testing.T) {
-	limits := defaultLiveLimits
-	limits.connections = 2
+	limits := liveLimits
+	limits.Connections = 2
 	addr := serve(t, Settings{}, limits)
 	ask := func(conn net.Conn, wait time.Duration) error {
 		if _, err := fmt.Fprintf(conn, "GET /neighbors HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
@@ -179,5 +181,65 @@ func TestLiveSearchLimitsConnections(t *testing.T) {
 	}
 	if _, err := conns[2].Read(make([]byte, 1)); err != nil {
 		t.Errorf("the third connection is not served after the first ended: %v", err)
+	}
+}
+
+// asked is what a request for a pair that is not held is answered with.
+func asked(t *testing.T, addr, method string, change func(*http.Request)) int {
+	t.Helper()
+	path := map[string]string{http.MethodGet: "/neighbors?pair=" + strings.Repeat("0", 32), http.MethodPost: "/search"}[method]
+	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+addr+path, strings.NewReader(`{"vector":[1]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(r)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	return response.StatusCode
+}
+
+// TestLiveSearchOfLoopbackAnswersNoOtherName has pages in a browser that reach loopback by way of their own DNS, or send
+// searches there without reading the answers.
+func TestLiveSearchOfLoopbackAnswersNoOtherName(t *testing.T) {
+	open, behindToken := serve(t, Settings{}, liveLimits), serve(t, Settings{LiveToken: "0123456789abcdef"}, liveLimits)
+	for host, want := range map[string]int{
+		"": http.StatusNotFound, "localhost": http.StatusNotFound, "localhost:1": http.StatusNotFound, "127.0.0.1": http.StatusNotFound, "[::1]:80": http.StatusNotFound,
+		"evil.example": http.StatusMisdirectedRequest, "127.0.0.1.evil.example:80": http.StatusMisdirectedRequest, "localhost.evil.example": http.StatusMisdirectedRequest,
+		"2130706433": http.StatusMisdirectedRequest, "10.0.0.7": http.StatusMisdirectedRequest,
+	} {
+		if got := asked(t, open, http.MethodGet, func(r *http.Request) { r.Host = host }); got != want {
+			t.Errorf("asked as %q: status %d, want %d", host, got, want)
+		}
+		got := asked(t, behindToken, http.MethodGet, func(r *http.Request) {
+			r.Host = host
+			r.Header.Set("Authorization", "Bearer 0123456789abcdef")
+		})
+		if got != http.StatusNotFound {
+			t.Errorf("asked as %q with the token: status %d, want %d", host, got, http.StatusNotFound)
+		}
+	}
+	for origin, want := range map[string]int{"": http.StatusNotFound, "http://evil.example": http.StatusForbidden, "null": http.StatusForbidden} {
+		got := asked(t, open, http.MethodPost, func(r *http.Request) {
+			if origin != "" {
+				r.Header.Set("Origin", origin)
+			}
+		})
+		if got != want {
+			t.Errorf("a search from a page of %q: status %d, want %d", origin, got, want)
+		}
+	}
+}
+
+// TestLiveSearchUnderHostileRequests sends what no client should, beside more idle connections than there may be.
+func TestLiveSearchUnderHostileRequests(t *testing.T) {
+	short := 300 * time.Millisecond
+	limits := service.HTTPLimits{Read: short, Write: short, Idle: short, Connections: 32}
+	addr := serve(t, Settings{}, limits)
+	torture.ThrowRequests(t, addr, torture.Requests("/neighbors?pair="+strings.Repeat("0", 32), "/search"), 2*limits.Connections)
+	if got := asked(t, addr, http.MethodGet, func(*http.Request) {}); got != http.StatusNotFound {
+		t.Errorf("after hostile requests a good one is answered with %d, want %d", got, http.StatusNotFound)
 	}
 }

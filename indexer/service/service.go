@@ -44,7 +44,7 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 		if live, err = indexer.NewLive(s.LiveOptions(), cpu.Engine{}); err != nil {
 			return err
 		}
-		if _, err := serveLive(running, all, s, live, defaultLiveLimits); err != nil {
+		if _, err := serveLive(running, all, s, live, liveLimits); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/pairstream/pairstream/internal/service"
 )
 
 const (
@@ -37,7 +39,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
-		if !s.expectedHost(r.Host) {
+		if !s.expectedHost(r) {
 			http.Error(w, "The console listens on this machine only, and was asked for under another name: open http://"+s.o.Settings.Addr, http.StatusMisdirectedRequest)
 			return
 		}
@@ -50,16 +52,12 @@ func (s *Server) guard(next http.Handler) http.Handler {
 }
 
 // expectedHost refuses names that lead to loopback by way of somebody else's DNS.
-func (s *Server) expectedHost(host string) bool {
+func (s *Server) expectedHost(r *http.Request) bool {
 	addr, _, err := net.SplitHostPort(s.o.Settings.Addr)
-	if err != nil || !isLoopback(addr) || s.o.Settings.UserHeader != "" || s.o.Settings.Token != "" {
+	if err != nil || !service.IsLoopback(addr) || s.o.Settings.UserHeader != "" || s.o.Settings.Token != "" {
 		return true // a token, or a proxy, is asked for
 	}
-	name, _, err := net.SplitHostPort(host)
-	if err != nil {
-		name = host
-	}
-	return isLoopback(strings.Trim(name, "[]"))
+	return service.AsksLoopback(r)
 }
 
 // limited bounds the time and the body of a request.

@@ -38,6 +38,8 @@ type Options struct {
 	Logger    *slog.Logger
 	// Busy returns for how long the device has worked for each stage. It is nil when the stages run elsewhere.
 	Busy func() map[string]time.Duration
+	// Limits are what clients may take; none: those of every server, and a minute for an upload.
+	Limits service.HTTPLimits
 	// Embedder is nil where the console has no model.
 	Embedder Embedder
 }
@@ -61,7 +63,7 @@ type Server struct {
 
 // Listen takes the address, so that a port in use is an error at the start.
 func Listen(s Settings) (net.Listener, error) {
-	listener, err := service.ListenHTTP(s.Addr)
+	listener, err := service.ListenHTTP(s.Addr, service.DefaultHTTPLimits)
 	if err != nil {
 		return nil, fmt.Errorf("CONSOLE_ADDR is %q: %w (CONSOLE_ADDR=127.0.0.1:0 takes any free port, off none)", s.Addr, err)
 	}
@@ -95,9 +97,14 @@ func Address(l net.Listener) string {
 // Run fills the index, follows the flow and serves pages until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
 	all, ctx := errgroup.WithContext(ctx)
-	server := service.NewHTTPServer(nil)
-	server.Handler = s.handler
-	server.ReadTimeout = time.Minute // of an upload
+	limits := s.o.Limits
+	if limits == (service.HTTPLimits{}) {
+		limits = service.DefaultHTTPLimits
+		limits.Read = time.Minute // of an upload
+	}
+	server := service.NewHTTPServer(nil, limits)
+	server.Handler = s.handler // its bodies have limits of their own
+	server.ReadHeaderTimeout = min(limits.Read, service.DefaultHTTPLimits.Read)
 	server.BaseContext = func(net.Listener) context.Context { return ctx }
 	all.Go(func() error {
 		if err := server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {

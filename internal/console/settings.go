@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/stream"
 )
 
@@ -35,7 +36,7 @@ func (s Settings) Validate() error {
 	switch {
 	case err != nil:
 		problems = append(problems, fmt.Errorf("CONSOLE_ADDR is %q, want host:port, such as 127.0.0.1:8090, or off", s.Addr))
-	case !isLoopback(host) && s.Token == "" && s.UserHeader == "":
+	case !service.IsLoopback(host) && s.Token == "" && s.UserHeader == "":
 		problems = append(problems, fmt.Errorf("CONSOLE_ADDR is %q, which others can reach: set CONSOLE_TOKEN, or CONSOLE_USER_HEADER behind a proxy that authenticates, or bind the console to 127.0.0.1", s.Addr))
 	}
 	if s.Token != "" && len(s.Token) < 8 {
@@ -54,9 +55,4 @@ func (s Settings) Validate() error {
 		problems = append(problems, fmt.Errorf("CONSOLE_LIVE_URL is %q, want http://host:port", s.LiveURL))
 	}
 	return errors.Join(problems...)
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

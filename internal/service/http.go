@@ -70,13 +70,14 @@ func (r *Readiness) states() []string {
 // httpServer answers at HTTP_ADDR and HEALTH_ADDR. Health has a listener of its own, so that readers of metrics who take
 // every connection do not make the process look dead.
 type httpServer struct {
+	limits    HTTPLimits
 	listeners []net.Listener
 	servers   []*http.Server
 }
 
 // newHTTPServer listens at once, so that a port in use is an error at the start.
-func newHTTPServer(process Process, rt Runtime) (*httpServer, error) {
-	s := &httpServer{}
+func newHTTPServer(process Process, rt Runtime, limits HTTPLimits) (*httpServer, error) {
+	s := &httpServer{limits: limits}
 	health, all := http.NewServeMux(), http.NewServeMux()
 	for _, mux := range []*http.ServeMux{health, all} {
 		mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "alive") })
@@ -107,12 +108,12 @@ func (s *httpServer) listen(setting, addr string, handler http.Handler) error {
 	if addr == "" {
 		return nil
 	}
-	listener, err := ListenHTTP(addr)
+	listener, err := ListenHTTP(addr, s.limits)
 	if err != nil {
 		return fmt.Errorf("%s is %q: %w", setting, addr, err)
 	}
 	s.listeners = append(s.listeners, listener)
-	s.servers = append(s.servers, NewHTTPServer(handler))
+	s.servers = append(s.servers, NewHTTPServer(handler, s.limits))
 	return nil
 }
 

@@ -12,12 +12,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pairstream/pairstream/internal/testing/torture"
 )
 
 // serving returns the addresses of a server at HTTP_ADDR and HEALTH_ADDR that runs until the test ends.
-func serving(t *testing.T) (all, health string) {
+func serving(t *testing.T, limits HTTPLimits) (all, health string) {
 	t.Helper()
-	s, err := newHTTPServer(Process{HTTPAddr: "127.0.0.1:0", HealthAddr: "127.0.0.1:0"}, NewRuntime(slog.New(slog.DiscardHandler)))
+	s, err := newHTTPServer(Process{HTTPAddr: "127.0.0.1:0", HealthAddr: "127.0.0.1:0"}, NewRuntime(slog.New(slog.DiscardHandler)), limits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +49,7 @@ func status(t *testing.T, method, url string, body io.Reader) int {
 }
 
 func TestWhatIsServedWhere(t *testing.T) {
-	all, health := serving(t)
+	all, health := serving(t, DefaultHTTPLimits)
 	for url, want := range map[string]int{
 		all + "/metrics": 200, all + "/healthz": 200, all + "/readyz": 503, all + "/debug/pprof/": 404,
 		health + "/healthz": 200, health + "/readyz": 503, health + "/metrics": 404,
@@ -60,9 +62,9 @@ func TestWhatIsServedWhere(t *testing.T) {
 
 // Whoever takes every connection of the metrics keeps nobody from asking after the process's health.
 func TestHealthAnswersWhileMetricsAreTaken(t *testing.T) {
-	all, health := serving(t)
+	all, health := serving(t, DefaultHTTPLimits)
 	var taken []net.Conn
-	for range httpMaxConnections {
+	for range DefaultHTTPLimits.Connections {
 		c, err := net.Dial("tcp", all)
 		if err != nil {
 			t.Fatal(err)
@@ -89,7 +91,7 @@ func TestHealthAnswersWhileMetricsAreTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := late.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("one connection more than %d is served: %v", httpMaxConnections, err)
+		t.Errorf("one connection more than %d is served: %v", DefaultHTTPLimits.Connections, err)
 	}
 	if got := status(t, http.MethodGet, "http://"+health+"/healthz", nil); got != http.StatusOK {
 		t.Errorf("health answers %d", got)
@@ -104,7 +106,7 @@ func TestHealthAnswersWhileMetricsAreTaken(t *testing.T) {
 }
 
 func TestServerRefusesWhatIsTooLarge(t *testing.T) {
-	listener, err := ListenHTTP("127.0.0.1:0")
+	listener, err := ListenHTTP("127.0.0.1:0", DefaultHTTPLimits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +114,7 @@ func TestServerRefusesWhatIsTooLarge(t *testing.T) {
 		if _, err := io.ReadAll(r.Body); err != nil {
 			http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
 		}
-	}))
+	}), DefaultHTTPLimits)
 	go server.Serve(listener)
 	defer server.Close()
 	url := "http://" + listener.Addr().String()
@@ -139,6 +141,19 @@ func TestServerRefusesWhatIsTooLarge(t *testing.T) {
 	} {
 		if limit <= 0 || limit > 5*time.Minute {
 			t.Errorf("%s may take %v", name, limit)
+		}
+	}
+}
+
+// TestHostileRequests sends the metrics and health what no client should, beside more idle connections than there may be.
+func TestHostileRequests(t *testing.T) {
+	short := 300 * time.Millisecond
+	limits := HTTPLimits{Read: short, Write: short, Idle: short, Connections: 32}
+	all, health := serving(t, limits)
+	for addr, path := range map[string]string{all: "/metrics", health: "/readyz"} {
+		torture.ThrowRequests(t, addr, torture.Requests(path, path), 2*limits.Connections)
+		if got := status(t, http.MethodGet, "http://"+addr+"/healthz", nil); got != http.StatusOK {
+			t.Errorf("after hostile requests health answers %d", got)
 		}
 	}
 }

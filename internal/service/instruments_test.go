@@ -18,7 +18,7 @@ func testRuntime() Runtime { return NewRuntime(slog.New(slog.DiscardHandler)) }
 func get(t *testing.T, p Process, rt Runtime, path string) (int, string) {
 	t.Helper()
 	p.HTTPAddr = "127.0.0.1:0"
-	s, err := newHTTPServer(p, rt)
+	s, err := newHTTPServer(p, rt, DefaultHTTPLimits)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -164,7 +164,7 @@ func Serve(ctx context.Context, process Process, rt Runtime, work func(context.C
 	if process.HTTPAddr == "" && process.HealthAddr == "" {
 		return work(ctx)
 	}
-	server, err := newHTTPServer(process, rt)
+	server, err := newHTTPServer(process, rt, DefaultHTTPLimits)
 	if err != nil {
 		return err
 	}
