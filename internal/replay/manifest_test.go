@@ -127,7 +127,6 @@ func TestEnviron(t *testing.T) {
 	}
 	wantWarnings := []string{
 		"GONE=x: this version does not know the setting", "TYPO=y: this version does not know the setting",
-		"WORLD_SIZE=4: the replay has one trainer, so features will differ, and what is made of them",
 	}
 	if !slices.Equal(warnings, wantWarnings) {
 		t.Errorf("warnings %q, want %q", warnings, wantWarnings)

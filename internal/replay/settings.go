@@ -27,7 +27,7 @@ func Settings(known []config.Setting, environ map[string]string) map[string]stri
 
 // isPlace reports whether a setting says where a process is and what it talks to, not what it makes of its input.
 func isPlace(variable string) bool {
-	for _, prefix := range []string{"KAFKA_", "HTTP_", "LOG_", "LIVE_ADDR", "CONSOLE_"} {
+	for _, prefix := range []string{"KAFKA_", "HTTP_", "LOG_", "LIVE_ADDR", "CONSOLE_", "MASTER_", "RANK_"} {
 		if strings.HasPrefix(variable, prefix) {
 			return true
 		}
@@ -62,12 +62,9 @@ func (m *Manifest) Environ(known []config.Setting, environ map[string]string, p 
 			values[name] = from[name]
 		}
 	}
-	if n := values["WORLD_SIZE"]; n != "" && n != "1" {
-		warnings = append(warnings, fmt.Sprintf("WORLD_SIZE=%s: the replay has one trainer, so features will differ, and what is made of them", n))
-	}
 	values["NAMESPACE"], values["LANES"] = p.Namespace, fmt.Sprint(m.Lanes)
 	values["CHECKPOINT_DIR"], values["TRAIN_EXIT_AT_END"] = p.Checkpoints, "true"
-	values["RANK"], values["WORLD_SIZE"] = "0", "1"
+	values["RANK"], values["WORLD_SIZE"] = "0", "1" // which makes what several ranks make
 	delete(values, "LIVE_ADDR")
 	delete(values, "HTTP_ADDR")
 	delete(values, "HEALTH_ADDR")

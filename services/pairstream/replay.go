@@ -233,7 +233,7 @@ func (o replayOptions) replay(ctx context.Context, m *replay.Manifest, original 
 		return nil, err
 	}
 	fmt.Fprintf(progress, "replaying %d lanes as %s, checkpoints in %s\n", m.Lanes, o.namespace, p.Trainer.Dir)
-	if err := followOrder(ctx, m, original, p.Trainer, o.namespace, progress); err != nil {
+	if err := followOrder(ctx, original, p.Trainer, o.namespace, progress); err != nil {
 		return nil, err
 	}
 	return replay.Run(ctx, replay.Options{
@@ -253,9 +253,9 @@ func (o replayOptions) replay(ctx context.Context, m *replay.Manifest, original 
 }
 
 // followOrder lets the replay's trainer take its lanes in the order of the original's, where that order depended on
-// when batches arrived. Several trainers had an order each.
-func followOrder(ctx context.Context, m *replay.Manifest, original *stream.Log, s trainerservice.Settings, namespace string, progress io.Writer) error {
-	if n := m.Settings["WORLD_SIZE"]; s.Order != trainerservice.Arrival || n != "" && n != "1" {
+// when batches arrived.
+func followOrder(ctx context.Context, original *stream.Log, s trainerservice.Settings, namespace string, progress io.Writer) error {
+	if s.Order != trainerservice.Arrival {
 		return nil
 	}
 	steps, err := trainerservice.CopyOrder(ctx, original, s.Dir, namespace)

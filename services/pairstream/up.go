@@ -39,9 +39,13 @@ type pipeline struct {
 	Console       console.Settings
 }
 
-// Validate refuses settings that allow a record to be larger than its topic takes.
+// Validate refuses settings that allow a record to be larger than its topic takes, and a second pipeline beside rank 0's.
 func (p pipeline) Validate() error {
-	return errors.Join(service.ValidateRecords(p.Indexer, p.Stream), service.ValidateRecords(p.Grouper, p.Stream))
+	var second error
+	if p.Trainer.Ranks.Rank > 0 {
+		second = fmt.Errorf("RANK is %d, want 0 where all stages run in one process: the other ranks run the trainer alone", p.Trainer.Ranks.Rank)
+	}
+	return errors.Join(service.ValidateRecords(p.Indexer, p.Stream), service.ValidateRecords(p.Grouper, p.Stream), second)
 }
 
 // stages holds the counters of a running pipeline.

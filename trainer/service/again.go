@@ -8,6 +8,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/trainer"
 )
 
 // A batch that says so ([schemas.Batch.Again]) has its features made when its epoch is over. The steps of the epoch
@@ -68,8 +69,7 @@ func (f *feed) encodeNext(ctx context.Context, i int) (*work, error) {
 		}
 		w.after = f.at.clone()
 		f.follower.Pulse(lane.Lane).Take()
-		w.input, err = f.load(ctx, batch, f.masked[place{w.lane, w.seq}])
-		return w, err
+		return w, f.prepare(ctx, w, trainer.Decay{})
 	}
 }
 

@@ -40,6 +40,7 @@ type feed struct {
 	follower   *stream.Follower // fills lanes
 	log        *stream.Log
 	again      *stream.Reader // of the epoch that is encoded; nil: none is
+	errands    *errands       // that other ranks do; nil: there are none
 }
 
 // follow makes the follower that reads the lanes from the feed's positions on.
@@ -77,6 +78,9 @@ func (f *feed) run(ctx context.Context, out chan<- work) error {
 	reading.Go(func() error {
 		for {
 			w, err := f.next(ctx)
+			if err == nil && w == nil && f.errands != nil {
+				err = f.errands.finish()
+			}
 			if w == nil || err != nil {
 				return err
 			}
@@ -162,7 +166,7 @@ func (f *feed) take(ctx context.Context, i int, a *arrived) (*work, error) {
 	f.follower.Pulse(lane.Lane).Take()
 	f.metrics.PairsIn(len(a.batch.Samples))
 	if f.wholeBatch {
-		a.batch.M, a.batch.I2T, a.batch.T2I, a.batch.ProbI2T, a.batch.ProbT2I = 0, nil, nil, nil, nil
+		forgetCandidates(a.batch)
 	}
 	w := &work{lane: lane.Lane, batch: a.batch, rec: a.rec, seq: lane.Features}
 	if a.batch.Again {
@@ -177,8 +181,24 @@ func (f *feed) take(ctx context.Context, i int, a *arrived) (*work, error) {
 	f.at.Turn = (i + 1) % len(f.at.Lanes)
 	decay := f.at.pass(i, a.batch)
 	w.after = f.at.clone()
+	return w, f.prepare(ctx, w, decay)
+}
+
+// prepare loads the images of a batch, or hands it to the rank that has it.
+func (f *feed) prepare(ctx context.Context, w *work, decay trainer.Decay) error {
+	known := f.masked[place{w.lane, w.seq}]
+	if f.errands != nil {
+		if given, err := f.errands.give(w, known, decay); given || err != nil {
+			return err
+		}
+	}
 	var err error
-	w.input, err = f.load(ctx, a.batch, f.masked[place{w.lane, w.seq}])
+	w.input, err = f.load(ctx, w.batch, known)
 	w.input.Decay = decay
-	return w, err
+	return err
+}
+
+// forgetCandidates leaves out what Con-D has scored, so that the model looks for negatives in the whole batch.
+func forgetCandidates(b *schemas.ScoredBatch) {
+	b.M, b.I2T, b.T2I, b.ProbI2T, b.ProbT2I = 0, nil, nil, nil, nil
 }

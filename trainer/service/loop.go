@@ -3,12 +3,14 @@ package service
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pairstream/pairstream/internal/ranks"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
@@ -65,6 +67,10 @@ type loop struct {
 	follower  *stream.Follower
 	trained   bool // a step was made since the last checkpoint
 	inARow    int  // batches set aside since the last that was not
+	pairs     int  // of the open step
+	spent     time.Duration
+	ahead     int                         // batches that are prepared beside those of this process
+	watch     func(context.Context) error // over the other ranks; nil: there are none
 }
 
 // run trains until every lane has ended or ctx ends, and leaves a checkpoint behind in both cases.
@@ -75,7 +81,10 @@ func (l *loop) run(ctx context.Context, f *feed) error {
 		l.follower.Watch(watching)
 		return nil
 	})
-	ready := make(chan work, prepared)
+	if l.watch != nil {
+		both.Go(func() error { return l.watch(watching) })
+	}
+	ready := make(chan work, prepared+l.ahead)
 	both.Go(func() error { return f.run(working, ready) })
 	both.Go(func() error {
 		defer over()
@@ -95,7 +104,7 @@ func (l *loop) run(ctx context.Context, f *feed) error {
 	for w := range ready { // what was read ahead and not trained on
 		w.input.Free()
 	}
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && !errors.Is(err, ranks.ErrLost) { // the loss of a rank costs the open step alone
 		return err
 	}
 	if !l.trained {
@@ -104,7 +113,7 @@ func (l *loop) run(ctx context.Context, f *feed) error {
 	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	if saveErr := l.checkpoint(final); saveErr != nil {
-		return saveErr
+		return errors.Join(err, saveErr)
 	}
 	return err
 }
@@ -139,13 +148,16 @@ func (l *loop) step(ctx context.Context, w work) error {
 		return fmt.Errorf("publishing features of lane %d: %w", w.lane, err)
 	}
 	took := time.Since(started)
+	l.pairs, l.spent = l.pairs+result.Counts.Samples, l.spent+took
 	l.metrics.step(result)
 	l.observe(Step{Lane: w.lane, Result: result, Took: took})
 	if !result.Updated {
 		return nil
 	}
+	pairs, spent := l.pairs, l.spent
+	l.pairs, l.spent = 0, 0
 	if result.Step%reportEvery == 0 {
-		if err := l.report(ctx, result, took); err != nil {
+		if err := l.report(ctx, result, float64(pairs)/spent.Seconds()); err != nil {
 			return err
 		}
 	}
@@ -213,12 +225,12 @@ func (l *loop) compare(w work) error {
 		w.seq, was.sequence, was.epoch, was.group, b.Sequence, b.Epoch, b.Group)
 }
 
-func (l *loop) report(ctx context.Context, r *trainer.Result, took time.Duration) error {
+func (l *loop) report(ctx context.Context, r *trainer.Result, pairsPerSecond float64) error {
 	err := l.publisher.Publish(ctx, schemas.ProgressLog, 0, &schemas.Progress{
 		Kind: "step", Step: r.Step, Time: time.Now().UnixMilli(),
 		Values: map[string]float64{
 			"loss": r.Losses.Total, "loss_itc": r.Losses.ITC, "loss_itm": r.Losses.ITM, "loss_mlm": r.Losses.MLM, "loss_uni": r.Losses.Uni,
-			"learning_rate": r.Rate, "pairs_per_second": float64(r.Counts.Samples) / took.Seconds(),
+			"learning_rate": r.Rate, "pairs_per_second": pairsPerSecond,
 			"candidates": float64(r.Counts.Candidates), "connections": float64(r.Counts.Confirmed),
 		},
 	})

@@ -32,6 +32,19 @@
 // feature blocks. A checkpoint lies between two steps of the optimiser. The batches of an open step come again, and their
 // features are in the log already.
 //
+// # Ranks
+//
+// With WORLD_SIZE above 1, several trainers share the batches of every step (internal/ranks). Rank 0 alone reads the log
+// and writes: features, progress, the order of lanes, checkpoints. So all that is said above holds word for word. It hands
+// the batches of the others out ahead of the steps, as they are in the log. They load the images and compute. What rank 0
+// has not heard of a batch is as if it were not trained on yet.
+//
+//  1. A step has STEP_BATCHES batches. Rank r of R has a run of STEP_BATCHES / R of them. Gradients are added along one tree
+//     over the batches, first within a rank and then across. So the weights are the same bits for every R.
+//  2. The other ranks begin with the state of rank 0. They get the sum of the gradients, the momentum keys of all batches
+//     and the learning rate of a step. So they hold the same state after it. Nobody else's checkpoint counts.
+//  3. All ranks end when one does. They begin again from rank 0's checkpoint, with any R.
+//
 // # Features that are made anew
 //
 // With GRIT_FEATURES=current the batches of an epoch are encoded when its last step is made, by the weights of then. The
@@ -51,9 +64,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/ranks"
 	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/trainer"
 )
 
 // Name is the name of the stage, in metrics and consumer groups.
@@ -66,13 +81,15 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 
 // RunObserved does what [Run] does and calls observe after every step.
 func RunObserved(ctx context.Context, tools device.Tools, s Settings, observe func(Step)) (err error) {
-	log, instruments := tools.Log, tools.Instruments
+	if s.Ranks.Rank > 0 {
+		return follow(ctx, tools, s)
+	}
 	lock, err := lockFolder(s.Dir)
 	if err != nil {
 		return fmt.Errorf("CHECKPOINT_DIR is %q: %w", s.Dir, err)
 	}
 	defer func() { err = errors.Join(err, lock.release()) }()
-	last, err := lastFeatures(ctx, log)
+	last, err := lastFeatures(ctx, tools.Log)
 	if err != nil {
 		return err
 	}
@@ -81,31 +98,53 @@ func RunObserved(ctx context.Context, tools device.Tools, s Settings, observe fu
 		return err
 	}
 	defer core.Free()
+	metrics, err := newMetrics(tools.Instruments)
+	if err != nil {
+		return err
+	}
+	l := &loop{
+		core: core, logger: tools.Instruments.Log, published: last, inOrder: s.Order == Arrival,
+		dir: s.Dir, every: s.Every, at: at, observe: observe, metrics: metrics,
+	}
+	f := &feed{order: s.Order, at: at.clone(), step: core.Batches(), wholeBatch: s.wholeBatch(), metrics: metrics}
+	if s.Ranks.several() {
+		var group *ranks.Leader
+		if group, err = lead(ctx, tools, s, core); err != nil {
+			return err
+		}
+		defer func() { group.Close(reason(ctx, err)) }()
+		p := places{world: s.Ranks.WorldSize, batches: s.Core.StepBatches}
+		l.core, l.watch, l.ahead = &leader{Trainer: core, group: group, places: p}, group.Watch, p.batches
+		f.errands = &errands{group, p}
+	}
+	return train(ctx, tools, s, core, l, f)
+}
+
+// train joins the loop and its feed to the log, and runs them.
+func train(ctx context.Context, tools device.Tools, s Settings, core *trainer.Trainer, l *loop, f *feed) error {
+	log, instruments := tools.Log, tools.Instruments
 	load, err := newInputs(ctx, tools, s, core)
 	if err != nil {
 		return err
 	}
-	metrics, err := newMetrics(instruments)
-	if err != nil {
-		return err
-	}
 	publisher := log.NewPublisher(stream.PublisherOptions{Name: Name, Counters: instruments.Counters()})
-	instruments.Counters().Lanes.Store(int64(len(at.Lanes)))
+	instruments.Counters().Lanes.Store(int64(len(l.at.Lanes)))
 	instruments.Loaded()
-	f := &feed{order: s.Order, at: at.clone(), step: core.Batches(), load: load.load, wholeBatch: s.wholeBatch(), metrics: metrics}
+	f.load = load.load
 	f.follow(log, publisher, stream.FollowSpec{})
-	if err := f.recall(ctx, s, last); err != nil {
+	if err := f.recall(ctx, s, l.published); err != nil {
 		return errors.Join(err, publisher.Close(context.WithoutCancel(ctx)))
 	}
-	l := &loop{
-		core: core, publisher: publisher, logger: instruments.Log, published: last, blocks: f.blocks, inOrder: s.Order == Arrival,
-		dir: s.Dir, every: s.Every, at: at, observe: observe, metrics: metrics, follower: f.follower,
-	}
-	l.reached(at)
+	l.publisher, l.follower, l.blocks = publisher, f.follower, f.blocks
+	l.reached(l.at)
 	err = l.run(ctx, f)
 	if err == nil && !s.ExitAtEnd {
 		instruments.Log.Info("every lane has ended", "step", core.Steps())
-		<-ctx.Done()
+		if l.watch != nil {
+			err = l.watch(ctx)
+		} else {
+			<-ctx.Done()
+		}
 	}
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()

@@ -18,8 +18,7 @@ type Settings struct {
 	ExitAtEnd bool      `env:"TRAIN_EXIT_AT_END" envDefault:"false" desc:"end the process when every lane has ended with a final seal"`
 	Order     LaneOrder `env:"TRAIN_LANE_ORDER" envDefault:"rotation" desc:"rotation: lanes in strict turn; arrival: without waiting for a lane whose batch is late, in an order that is written down in CHECKPOINT_DIR and that replays follow"`
 	From      From      `env:"TRAIN_FROM" envDefault:"start" desc:"where TRAIN_INIT begins when CHECKPOINT_DIR has no checkpoint: start: at the first batch of every lane; now: behind the features that are in the log"`
-	Rank      int       `env:"RANK" envDefault:"0" desc:"this trainer's number; 0, since there is one"`
-	WorldSize int       `env:"WORLD_SIZE" envDefault:"1" desc:"number of trainers; 1, since trainers do not share gradients"`
+	Ranks     Ranks
 	Augment   device.Augmentation
 	Run       service.Run
 	Core      Core
@@ -40,9 +39,7 @@ func (s Settings) Validate() error {
 	if !s.From.valid() {
 		problems = append(problems, fmt.Errorf("TRAIN_FROM is %q, want %q or %q", s.From, FromStart, FromNow))
 	}
-	if s.WorldSize != 1 || s.Rank != 0 {
-		problems = append(problems, fmt.Errorf("RANK is %d of WORLD_SIZE %d, want 0 of 1: trainers do not share gradients, so each would train a model of its own", s.Rank, s.WorldSize))
-	}
+	problems = append(problems, s.Ranks.validate(s.Core.StepBatches))
 	return errors.Join(problems...)
 }
 

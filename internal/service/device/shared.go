@@ -116,6 +116,9 @@ func (t Tools) Alone() Tools {
 	return t
 }
 
+// Settings returns the settings of the device.
+func (t Tools) Settings() Settings { return t.shared.settings }
+
 // Device returns the name of the device on which workers compute.
 func (t Tools) Device() string { return t.shared.settings.Name }
 

@@ -1,0 +1,203 @@
+package service
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/pairstream/pairstream/internal/ranks"
+	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/trainer"
+)
+
+// lead waits for all other ranks and gives them the state.
+func lead(ctx context.Context, tools device.Tools, s Settings, core *trainer.Trainer) (*ranks.Leader, error) {
+	tools.Instruments.Log.Info("waiting for the other ranks", "stage", Name, "count", s.Ranks.WorldSize-1, "address", s.Ranks.address())
+	group, err := ranks.Lead(ctx, s.group(tools))
+	if err != nil {
+		return nil, err
+	}
+	out := bufio.NewWriterSize(broadcast{group}, stateBytes)
+	if err = core.Write(ctx, out); err == nil {
+		err = out.Flush()
+	}
+	if err == nil {
+		err = group.TellAll(nil)
+	}
+	if err != nil {
+		group.Close(reason(ctx, err))
+		return nil, fmt.Errorf("giving the state to all ranks: %w", err)
+	}
+	tools.Instruments.Log.Info("all ranks are there", "stage", Name, "count", s.Ranks.WorldSize, "step", core.Steps())
+	return group, nil
+}
+
+// places tells which rank has a batch. Each rank has a run of the batches of a step. Batches that are encoded anew go round.
+type places struct {
+	world, batches int // ranks, and batches of a step
+	number         int // batches of the open step that were placed
+	encoded        int
+}
+
+// next returns the rank of the step's next batch and its number, and whether it completes the step.
+func (p *places) next() (rank, number int, last bool) {
+	number = p.number
+	p.number = (number + 1) % p.batches
+	return number / (p.batches / p.world), number, p.number == 0
+}
+
+// nextEncoded returns the rank of the next batch to encode anew.
+func (p *places) nextEncoded() int {
+	rank := p.encoded % p.world
+	p.encoded++
+	return rank
+}
+
+// errands hands batches to the ranks, ahead of the steps. Only the feed uses it.
+type errands struct {
+	group  *ranks.Leader
+	places places
+}
+
+// give hands a batch to its rank, unless that is rank 0.
+func (e *errands) give(w *work, known []schemas.Mask, decay trainer.Decay) (given bool, err error) {
+	order := errand{Kind: errandLearn, Schema: w.rec.Schema, Record: w.rec.Value, Masked: known, Decay: decay}
+	var rank int
+	var last bool
+	if w.again {
+		order.Kind, order.Number = errandEncode, e.places.number
+		rank = e.places.nextEncoded()
+	} else {
+		rank, order.Number, last = e.places.next()
+	}
+	if rank > 0 {
+		raw, err := json.Marshal(order)
+		if err == nil {
+			err = e.group.Tell(rank, raw)
+		}
+		if err != nil {
+			return true, fmt.Errorf("handing batch %d of lane %d to rank %d: %w", w.seq, w.lane, rank, err)
+		}
+	}
+	if last {
+		return rank > 0, e.complete()
+	}
+	return rank > 0, nil
+}
+
+// finish completes a step for which no more batches come.
+func (e *errands) finish() error {
+	if e.places.number == 0 {
+		return nil
+	}
+	return e.complete()
+}
+
+func (e *errands) complete() error {
+	raw, err := json.Marshal(errand{Kind: errandComplete})
+	if err != nil {
+		return err
+	}
+	return e.group.TellAll(raw)
+}
+
+// sharedCore is what a rank needs of a [trainer.Trainer].
+type sharedCore interface {
+	Learn(ctx context.Context, b *schemas.ScoredBatch, in trainer.Input, number int) (*trainer.Result, error)
+	EncodeAt(ctx context.Context, b *schemas.ScoredBatch, in trainer.Input, number int) (*schemas.FeatureBlock, error)
+	TakeShare(ctx context.Context) (trainer.Share, error)
+	Complete(ctx context.Context, sum trainer.Share, rate float64) error
+	Steps() int64
+}
+
+// leader is the core of rank 0's loop. It learns from its own batches and hears what the other ranks say of theirs. To the
+// loop it is a trainer that learns from all.
+type leader struct {
+	*trainer.Trainer
+	group  *ranks.Leader
+	places places
+	rate   float64 // of the open step: that of its last batch
+}
+
+var _ sharedCore = (*trainer.Trainer)(nil)
+
+// Step implements core.
+func (l *leader) Step(ctx context.Context, b *schemas.ScoredBatch, in trainer.Input) (*trainer.Result, error) {
+	rank, number, last := l.places.next()
+	var r *trainer.Result
+	var err error
+	if rank == 0 {
+		r, err = l.Learn(ctx, b, in, number)
+	} else {
+		r, err = l.hear(ctx, rank, b)
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.rate = r.Rate
+	if last {
+		r.Updated = true
+		err = l.complete(ctx, l.places.batches)
+	}
+	return r, err
+}
+
+// hear waits for what a rank has made of a batch.
+func (l *leader) hear(ctx context.Context, rank int, b *schemas.ScoredBatch) (*trainer.Result, error) {
+	raw, err := l.group.Hear(ctx, rank)
+	if err != nil {
+		return nil, err
+	}
+	r, err := readOutcome(raw, b)
+	if err != nil {
+		return nil, fmt.Errorf("reading what rank %d has made: %w", rank, err)
+	}
+	return r, nil
+}
+
+// Encode implements core.
+func (l *leader) Encode(ctx context.Context, b *schemas.ScoredBatch, in trainer.Input) (*schemas.FeatureBlock, error) {
+	rank := l.places.nextEncoded()
+	if rank == 0 {
+		return l.EncodeAt(ctx, b, in, l.places.number)
+	}
+	r, err := l.hear(ctx, rank, b)
+	if err != nil {
+		return nil, err
+	}
+	return &r.Features, nil
+}
+
+// Finish implements core.
+func (l *leader) Finish(ctx context.Context) (bool, error) {
+	batches := l.places.number
+	if batches == 0 {
+		return false, nil
+	}
+	l.places.number = 0
+	return true, l.complete(ctx, batches)
+}
+
+// complete adds up the shares of all ranks, and completes the step with the sum.
+func (l *leader) complete(ctx context.Context, batches int) error {
+	step := l.Steps()
+	own, err := l.TakeShare(ctx)
+	if err != nil {
+		return err
+	}
+	part, err := partOf(step, own)
+	if err != nil {
+		return err
+	}
+	sum, err := l.group.Sum(ctx, part, func(notes [][]byte) ([]byte, error) { return joinNotes(notes, batches, l.rate) })
+	if err != nil {
+		return err
+	}
+	total, rate, err := shareOf(step, sum)
+	if err != nil {
+		return err
+	}
+	return l.Complete(ctx, total, rate)
+}

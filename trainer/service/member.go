@@ -1,0 +1,187 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/internal/ranks"
+	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/trainer"
+)
+
+// member is a rank above 0. It does what rank 0 asks for, and writes nothing: no records, no checkpoints, no files.
+type member struct {
+	core       sharedCore
+	link       *ranks.Member
+	load       func(context.Context, *schemas.ScoredBatch, []schemas.Mask) (trainer.Input, error)
+	wholeBatch bool
+	metrics    func() (end func()) // times a batch
+}
+
+// follow trains as a rank above 0 until rank 0 ends the training.
+func follow(ctx context.Context, tools device.Tools, s Settings) (err error) {
+	link, err := ranks.Join(ctx, s.group(tools))
+	if err != nil {
+		return err
+	}
+	defer func() { link.Close(reason(ctx, err)) }()
+	state, err := hearState(ctx, link)
+	if err != nil {
+		return whole(err)
+	}
+	worker, err := tools.Worker()
+	if err != nil {
+		return err
+	}
+	core, err := trainer.Read(ctx, worker, state, s.Options())
+	if err != nil {
+		return err
+	}
+	defer core.Free()
+	state = nil //nolint:ineffassign,wastedassign // frees gigabytes while training goes on
+	load, err := newInputs(ctx, tools, s, core)
+	if err != nil {
+		return err
+	}
+	tools.Instruments.Counters().Lanes.Store(int64(tools.Log.Config().Lanes))
+	tools.Instruments.Loaded()
+	tools.Instruments.Log.Info("training with rank 0", "stage", Name, "rank", s.Ranks.Rank, "count", s.Ranks.WorldSize, "step", core.Steps())
+	m := &member{core: core, link: link, load: load.load, wholeBatch: s.wholeBatch(), metrics: tools.Instruments.Batch}
+	return whole(m.run(ctx))
+}
+
+// whole makes an orderly end of the training no error.
+func whole(err error) error {
+	if errors.Is(err, ranks.ErrDone) {
+		return nil
+	}
+	return err
+}
+
+// task is an errand whose images are loaded.
+type task struct {
+	errand
+	batch *schemas.ScoredBatch
+	input trainer.Input
+}
+
+func (m *member) run(ctx context.Context) error {
+	both, working := errgroup.WithContext(ctx)
+	both.Go(func() error { return m.link.Watch(working) })
+	ready := make(chan task, prepared)
+	both.Go(func() error {
+		defer close(ready)
+		for {
+			t, err := m.prepare(working)
+			if err != nil {
+				return err
+			}
+			select {
+			case ready <- t:
+			case <-working.Done():
+				t.input.Free()
+				return working.Err()
+			}
+		}
+	})
+	both.Go(func() error {
+		for t := range ready {
+			if err := m.do(working, t); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	err := both.Wait()
+	for t := range ready {
+		t.input.Free()
+	}
+	return err
+}
+
+// prepare hears the next errand and loads its images.
+func (m *member) prepare(ctx context.Context) (t task, err error) {
+	raw, err := m.link.Hear(ctx)
+	if err != nil {
+		return t, err
+	}
+	if err := json.Unmarshal(raw, &t.errand); err != nil {
+		return t, fmt.Errorf("reading what rank 0 asks for: %w", err)
+	}
+	if t.Kind == errandComplete {
+		return t, nil
+	}
+	value, err := schemas.Unmarshal(t.Schema, t.Record)
+	if err != nil {
+		return t, fmt.Errorf("reading a batch of rank 0: %w", err)
+	}
+	batch, ok := value.(*schemas.ScoredBatch)
+	if !ok {
+		return t, fmt.Errorf("reading a batch of rank 0: it is a %s", t.Schema)
+	}
+	if t.batch = batch; t.Kind == errandLearn && m.wholeBatch {
+		forgetCandidates(batch)
+	}
+	t.input, err = m.load(ctx, batch, t.Masked)
+	t.input.Decay = t.Decay
+	return t, err
+}
+
+// do does an errand, and tells rank 0 what came of it.
+func (m *member) do(ctx context.Context, t task) error {
+	var answer []byte
+	switch t.Kind {
+	case errandComplete:
+		return m.complete(ctx)
+	case errandLearn:
+		end := m.metrics()
+		r, err := m.core.Learn(ctx, t.batch, t.input, t.Number)
+		end()
+		if err != nil {
+			return err
+		}
+		features := r.Features
+		if answer, err = outcomeOf(*r, &features); err != nil {
+			return err
+		}
+	case errandEncode:
+		features, err := m.core.EncodeAt(ctx, t.batch, t.input, t.Number)
+		if err != nil {
+			return err
+		}
+		if answer, err = outcomeOf(trainer.Result{}, features); err != nil {
+			return err
+		}
+	default:
+		t.input.Free()
+		return fmt.Errorf("rank 0 asks for %q, which this rank does not know", t.Kind)
+	}
+	return m.link.Tell(answer)
+}
+
+// complete gives this rank's share of a step, and completes it with the sum.
+func (m *member) complete(ctx context.Context) error {
+	step := m.core.Steps()
+	own, err := m.core.TakeShare(ctx)
+	if err != nil {
+		return err
+	}
+	part, err := partOf(step, own)
+	if err != nil {
+		return err
+	}
+	sum, err := m.link.Sum(ctx, part)
+	if err != nil {
+		return err
+	}
+	total, rate, err := shareOf(step, sum)
+	if err != nil {
+		return err
+	}
+	return m.core.Complete(ctx, total, rate)
+}

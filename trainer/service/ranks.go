@@ -1,0 +1,151 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/ranks"
+	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/version"
+)
+
+// Ranks say which of the trainers of one model this is, and where the first one is. Their names are those that torchrun
+// sets, as far as it has them.
+type Ranks struct {
+	Rank      int           `env:"RANK" envDefault:"0" desc:"this trainer's number among those of WORLD_SIZE; 0 alone reads the log and writes"`
+	WorldSize int           `env:"WORLD_SIZE" envDefault:"1" desc:"trainers of one model, which share the batches of each step: 1, 2, 4 or another power of two, up to STEP_BATCHES; the weights are the same for all of these"`
+	Master    string        `env:"MASTER_ADDR" envDefault:"127.0.0.1" desc:"WORLD_SIZE above 1: host name or address of rank 0, which listens there and nowhere else"`
+	Port      int           `env:"MASTER_PORT" envDefault:"29500" desc:"WORLD_SIZE above 1: port of rank 0"`
+	Token     string        `env:"RANK_TOKEN" secret:"true" desc:"a secret that all ranks share; may be empty where MASTER_ADDR is of this machine alone"`
+	Silence   time.Duration `env:"RANK_TIMEOUT" envDefault:"1m" desc:"a rank of which nothing is heard for so long is lost, and all ranks end"`
+	Wait      time.Duration `env:"RANK_JOIN_TIMEOUT" envDefault:"10m" desc:"how long ranks wait at the start until all are there"`
+}
+
+// several says whether there is more than this trainer.
+func (r Ranks) several() bool { return r.WorldSize > 1 }
+
+func (r Ranks) address() string { return net.JoinHostPort(r.Master, strconv.Itoa(r.Port)) }
+
+// validate returns every invalid setting, joined. A step has a power of two of batches.
+func (r Ranks) validate(stepBatches int) error {
+	if r.WorldSize < 1 || r.WorldSize&(r.WorldSize-1) != 0 || stepBatches > 0 && r.WorldSize > stepBatches {
+		return fmt.Errorf("WORLD_SIZE is %d, want 1, 2, 4 or another power of two, up to STEP_BATCHES=%d: ranks share the batches of a step", r.WorldSize, stepBatches)
+	}
+	var problems []error
+	if r.Rank < 0 || r.Rank >= r.WorldSize {
+		problems = append(problems, fmt.Errorf("RANK is %d of WORLD_SIZE %d, want 0 to %d", r.Rank, r.WorldSize, r.WorldSize-1))
+	}
+	if !r.several() {
+		return errors.Join(problems...)
+	}
+	if r.Port < 1 || r.Port > 65535 {
+		problems = append(problems, fmt.Errorf("MASTER_PORT is %d, want 1 to 65535", r.Port))
+	}
+	if r.Master == "" {
+		problems = append(problems, errors.New("MASTER_ADDR is empty, want the host of rank 0"))
+	}
+	if ip := net.ParseIP(r.Master); r.Token == "" && r.Master != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		problems = append(problems, fmt.Errorf("RANK_TOKEN is empty and MASTER_ADDR is %q: want a secret that all ranks share, since others may reach that address", r.Master))
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{{"RANK_TIMEOUT", r.Silence}, {"RANK_JOIN_TIMEOUT", r.Wait}} {
+		if d.value < time.Second {
+			problems = append(problems, fmt.Errorf("%s is %s, want 1s or more", d.name, d.value))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// group returns the options with which a trainer joins the others.
+func (s Settings) group(tools device.Tools) ranks.Options {
+	r := s.Ranks
+	return ranks.Options{
+		Rank: r.Rank, World: r.WorldSize, Address: r.address(), Token: r.Token, Silence: r.Silence, Wait: r.Wait,
+		Facts: s.facts(tools), Log: tools.Instruments.Log,
+	}
+}
+
+// facts lists all that the bits of a step depend on. The state comes from rank 0.
+func (s Settings) facts(tools device.Tools) []ranks.Fact {
+	d, log := tools.Settings(), tools.Log.Config()
+	threads := d.Threads
+	if threads == 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	kind, _, _ := strings.Cut(d.Name, ":")
+	facts := []ranks.Fact{
+		{Name: "version", Value: version.String() + " " + runtime.GOARCH},
+		{Name: "NAMESPACE", Value: log.Namespace},
+		{Name: "LANES", Value: strconv.Itoa(log.Lanes)},
+		{Name: "SEED", Value: strconv.FormatUint(s.Run.Seed, 10)},
+		{Name: "DEVICE", Value: kind},
+		{Name: "TORCH_THREADS", Value: strconv.Itoa(threads)},
+		{Name: "PRECISION", Value: d.Precision},
+		{Name: "DETERMINISTIC", Value: strconv.FormatBool(d.Deterministic)},
+	}
+	for _, part := range []any{s.Core, s.Augment} {
+		for _, a := range config.Redacted(part).Group() {
+			if a.Key != "IMAGE_WORKERS" {
+				facts = append(facts, ranks.Fact{Name: a.Key, Value: a.Value.String()})
+			}
+		}
+	}
+	return facts
+}
+
+// stopped is the reason of a trainer that was asked to end. What it holds is sound.
+type stopped struct{}
+
+func (stopped) Error() string        { return "it was stopped" }
+func (stopped) Is(target error) bool { return target == ranks.ErrLost }
+
+// reason returns why a trainer ends, for the others.
+func reason(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return stopped{}
+	}
+	return err
+}
+
+// stateBytes is the size of the messages in which the state travels. An empty one ends it.
+const stateBytes = 4 << 20
+
+// broadcast sends what is written to all ranks.
+type broadcast struct{ group *ranks.Leader }
+
+func (b broadcast) Write(data []byte) (int, error) {
+	for part := range slices.Chunk(data, stateBytes) {
+		if err := b.group.TellAll(part); err != nil {
+			return 0, err
+		}
+	}
+	return len(data), nil
+}
+
+// hearState returns what a broadcast has sent.
+func hearState(ctx context.Context, m *ranks.Member) ([]byte, error) {
+	var state []byte
+	for {
+		part, err := m.Hear(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if len(part) == 0 {
+			return state, nil
+		}
+		state = append(state, part...)
+	}
+}
+
+var _ io.Writer = broadcast{}
