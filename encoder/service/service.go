@@ -6,6 +6,7 @@ import (
 
 	"github.com/pairstream/pairstream/encoder"
 	"github.com/pairstream/pairstream/internal/imaging"
+	"github.com/pairstream/pairstream/internal/latest"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/shard"
@@ -31,15 +32,6 @@ func RunWithQueries(ctx context.Context, tools device.Tools, s Settings, q *Quer
 	if err != nil {
 		return err
 	}
-	m, err := model.OpenEncoder(ctx, worker, s.Checkpoint, model.EncoderOptions{
-		BatchSize: s.Core.BatchSize, MergesPath: s.Merges, VocabPath: s.Vocab, ImageSize: s.ImageSize,
-	})
-	if err != nil {
-		return fmt.Errorf("ENCODER_CHECKPOINT is %q: %w", s.Checkpoint, err)
-	}
-	defer m.Free()
-	q.lend(m)
-	defer q.lend(nil)
 	rules, err := newSieve(s.Filter)
 	if err != nil {
 		return err
@@ -47,15 +39,44 @@ func RunWithQueries(ctx context.Context, tools device.Tools, s Settings, q *Quer
 	if err := tools.Instruments.Register(rules.dropped); err != nil {
 		return err
 	}
-	core, err := encoder.New(m, &images{cache: cache.ForInput(m.ImageSize()), pre: m.Preprocessing(), sieve: rules}, encoder.Options(s.Core))
-	if err != nil {
-		return err
+	load := func(ctx context.Context, path string) (*model.Encoder, *encoder.Encoder, error) {
+		m, err := model.OpenEncoder(ctx, worker, path, model.EncoderOptions{
+			BatchSize: s.Core.BatchSize, MergesPath: s.Merges, VocabPath: s.Vocab, ImageSize: s.ImageSize,
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		core, err := encoder.New(m, &images{cache: cache.ForInput(m.ImageSize()), pre: m.Preprocessing(), sieve: rules}, encoder.Options(s.Core))
+		if err != nil {
+			m.Free()
+		}
+		return m, core, err
 	}
+	config := tools.Log.Config()
+	spool := s.spool(config.Namespace, config.Lanes)
+	if s.Checkpoint == latest.Setting {
+		m := &models{log: tools.Log, dir: s.Checkpoints, load: load, lend: q.lend, loaded: make(map[string]*loaded)}
+		defer m.free()
+		return run(ctx, tools, newStages(stage{sieve: rules, instruments: tools.Instruments}, spool, func(lane int, at span) *follow {
+			return &follow{lane: lane, size: s.GroupSize, weights: m, at: at}
+		}))
+	}
+	m, core, err := load(ctx, s.Checkpoint)
+	if err != nil {
+		return fmt.Errorf("ENCODER_CHECKPOINT is %q: %w", s.Checkpoint, err)
+	}
+	defer m.Free()
+	q.lend(m)
+	defer q.lend(nil)
+	return run(ctx, tools, newFactory(core, rules, spool, tools.Instruments))
+}
+
+// run encodes lanes with what a factory makes.
+func run(ctx context.Context, tools device.Tools, factory stream.Factory) error {
 	tools.Instruments.Loaded()
-	log := tools.Log.Config()
 	return tools.Log.Run(ctx, stream.StageSpec{
 		Name: Name, Inputs: []schemas.Topic{schemas.Pairs}, Outputs: []schemas.Topic{schemas.Embeddings},
-		New: newFactory(core, rules, s.spool(log.Namespace, log.Lanes), tools.Instruments), Counters: tools.Instruments.Counters(),
+		New: factory, Counters: tools.Instruments.Counters(),
 	})
 }
 

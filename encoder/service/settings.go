@@ -6,6 +6,7 @@ import (
 
 	"github.com/pairstream/pairstream/encoder"
 	"github.com/pairstream/pairstream/internal/filter"
+	"github.com/pairstream/pairstream/internal/latest"
 	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/shard"
 )
@@ -13,7 +14,11 @@ import (
 // Settings are those of the encoder.
 type Settings struct {
 	Bucket     device.Bucket
-	Checkpoint string `env:"ENCODER_CHECKPOINT" desc:"weights of the dual encoder: pairstream's or CLIP's safetensors, or TorchScript (.pt)"`
+	Checkpoint string `env:"ENCODER_CHECKPOINT" desc:"weights of the dual encoder: pairstream's or CLIP's safetensors, or TorchScript (.pt); @latest: those that the trainer publishes in CHECKPOINT_DIR, newer ones from group to group"`
+	// Where @latest finds the trainer's weights, and how many pairs go by between two looks for newer ones.
+	Checkpoints string `env:"CHECKPOINT_DIR" envDefault:"data/checkpoints" desc:"folder of checkpoints; training goes on from the newest one in it"`
+	GroupSize   int    `env:"GROUP_SIZE" envDefault:"5000000" desc:"distinct pairs of a lane that are indexed and clustered together"`
+
 	Merges     string `env:"ENCODER_MERGES" desc:"CLIP's gzipped byte-pair merges, for CLIP and TorchScript"`
 	Vocab      string `env:"ENCODER_VOCAB" desc:"WordPiece vocabulary, for weights without one inside"`
 	ImageSize  int    `env:"ENCODER_IMAGE_SIZE" envDefault:"0" desc:"pixels on a side, for TorchScript"`
@@ -28,6 +33,9 @@ func (s Settings) Validate() error {
 	var problems []error
 	if s.Checkpoint == "" {
 		problems = append(problems, errors.New("ENCODER_CHECKPOINT is empty, want a weights file; `pairstream bootstrap` trains a first one"))
+	}
+	if s.Checkpoint == latest.Setting && s.GroupSize < 1 {
+		problems = append(problems, fmt.Errorf("GROUP_SIZE is %d, want at least 1", s.GroupSize))
 	}
 	if s.SpoolBytes < 0 {
 		problems = append(problems, fmt.Errorf("SPOOL_MAX_BYTES is %d, want 0 or more", s.SpoolBytes))

@@ -44,6 +44,7 @@ var _ spool = (*shard.Spool)(nil)
 // positions, so every embedding carries the mark of its own pair.
 type stage struct {
 	core        embedder
+	follow      *follow // the trainer's weights, which core then has; nil: core stays
 	sieve       *sieve
 	instruments *service.Instruments
 	spool       spool // nil: inline images are refused
@@ -66,10 +67,22 @@ const heldPerBatch = 16
 
 // newFactory makes stages. The spool's lane is that of the stage; without a root there is none.
 func newFactory(core embedder, rules *sieve, o shard.SpoolOptions, instruments *service.Instruments) stream.Factory {
+	return newStages(stage{core: core, sieve: rules, instruments: instruments}, o, nil)
+}
+
+// newStages makes stages like the one given, which follow the trainer's weights if following says how.
+func newStages(like stage, o shard.SpoolOptions, following func(lane int, at span) *follow) stream.Factory {
 	return func(lane int, state []byte) (stream.Stage, error) {
-		s := &stage{core: core, sieve: rules, instruments: instruments}
+		s := like
+		at, state, err := parseState(state)
+		if err != nil {
+			return nil, err
+		}
+		if following != nil {
+			s.follow = following(lane, at)
+		}
 		if o.Root == "" {
-			return s, nil
+			return &s, nil
 		}
 		o := o
 		o.Lane = lane
@@ -78,7 +91,7 @@ func newFactory(core embedder, rules *sieve, o shard.SpoolOptions, instruments *
 			return nil, fmt.Errorf("SPOOL_DIR is %q: %w", o.Root, err)
 		}
 		s.spool = opened
-		return s, nil
+		return &s, nil
 	}
 }
 
@@ -98,7 +111,8 @@ func (s *stage) Process(ctx context.Context, rec stream.Record, out stream.Outpu
 		if err := s.Flush(ctx, out); err != nil {
 			return err
 		}
-		return out.Emit(schemas.Embeddings, r, out.After(rec, s.state()))
+		s.follow.seal(rec, out)
+		return out.Emit(schemas.Embeddings, r, out.After(rec, s.follow.state(s.state())))
 	default:
 		return s.refuse(ctx, rec, errors.New("foreign record: "+rec.Schema+" does not belong on this topic"), out)
 	}
@@ -136,6 +150,9 @@ func explained(rec stream.Record, reason error) error {
 
 // add takes a pair up. An inline image is spooled first, so that the stages behind can refer to it.
 func (s *stage) add(ctx context.Context, rec stream.Record, p *schemas.Pair, out stream.Output) error {
+	if err := s.takeWeights(ctx, rec, out); err != nil {
+		return err
+	}
 	if len(p.Inline) > 0 {
 		if s.spool == nil {
 			return s.refusePair(ctx, rec, p, schemas.MaskInline, errors.New("image came inline: SPOOL_DIR is not set"), out)
@@ -157,7 +174,7 @@ func (s *stage) add(ctx context.Context, rec stream.Record, p *schemas.Pair, out
 	if !h.verdict.Dropped() {
 		s.wanted++
 	}
-	if s.wanted < s.core.BatchSize() && len(s.held) < heldPerBatch*s.core.BatchSize() {
+	if s.wanted < s.follow.room(s.core.BatchSize()) && len(s.held) < heldPerBatch*s.core.BatchSize() {
 		return nil
 	}
 	return s.Flush(ctx, out)
@@ -188,8 +205,7 @@ func (s *stage) emitRefusal(h held, word string, why error, out stream.Output) e
 	if err := out.DeadLetter(h.rec, explained(h.rec, why).Error()); err != nil {
 		return err
 	}
-	refusal := &schemas.Refusal{ID: h.pair.ID, ImageID: h.pair.ImageID, Reason: word}
-	return out.Emit(schemas.Embeddings, refusal, out.After(h.rec, h.state))
+	return s.put(h, &schemas.Refusal{ID: h.pair.ID, ImageID: h.pair.ImageID, Reason: word}, out)
 }
 
 func (s *stage) state() []byte {
@@ -258,14 +274,21 @@ func (s *stage) emit(h held, r encoder.Result, out stream.Output) error {
 		verdict = s.sieve.judge(filter.Match, h.pair, r.Image.Width, r.Image.Height, r.Embedding.Similarity)
 	}
 	if verdict.Dropped() {
-		return out.Emit(schemas.Embeddings, s.sieve.refusal(h.pair, verdict), out.After(h.rec, h.state))
+		return s.put(h, s.sieve.refusal(h.pair, verdict), out)
 	}
 	s.instruments.PairsOut(1)
-	return out.Emit(schemas.Embeddings, r.Embedding, out.After(h.rec, h.state))
+	return s.put(h, r.Embedding, out)
+}
+
+// put writes the record of a pair, with the mark behind it.
+func (s *stage) put(h held, r schemas.Record, out stream.Output) error {
+	s.follow.count(r)
+	return out.Emit(schemas.Embeddings, r, out.After(h.rec, s.follow.state(h.state)))
 }
 
 // Close implements [io.Closer].
 func (s *stage) Close() error {
+	s.follow.close()
 	if s.spool == nil {
 		return nil
 	}

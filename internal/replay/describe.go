@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pairstream/pairstream/internal/latest"
 	"github.com/pairstream/pairstream/internal/msgvalue"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/version"
@@ -44,6 +45,11 @@ func Describe(ctx context.Context, log *stream.Log, o DescribeOptions) (*Manifes
 	if err := all.Wait(); err != nil {
 		return nil, err
 	}
+	notes, err := latest.Read(ctx, log) // behind the records, so that it has the choices of all of them
+	if err != nil {
+		return nil, err
+	}
+	m.Weights, m.Choices = notes.Used(), notes.Choices()
 	slices.SortFunc(m.Models, func(a, b Model) int {
 		return cmp.Or(cmp.Compare(slices.Index(outputs(), a.Topic), slices.Index(outputs(), b.Topic)), cmp.Compare(a.Fingerprint, b.Fingerprint))
 	})

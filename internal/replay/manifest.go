@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/pairstream/pairstream/internal/latest"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -22,9 +23,11 @@ type Manifest struct {
 	Namespace  string            `json:"namespace"`
 	Lanes      int               `json:"lanes"`
 	Seed       string            `json:"seed"`
-	Settings   map[string]string `json:"settings"` // effective values; no secrets, nothing about connections
-	Models     []Model           `json:"models"`   // fingerprints of the models whose results are in the records
-	Pairs      []Range           `json:"pairs"`    // by lane
+	Settings   map[string]string `json:"settings"`          // effective values; no secrets, nothing about connections
+	Models     []Model           `json:"models"`            // fingerprints of the models whose results are in the records
+	Weights    []latest.Weights  `json:"weights,omitempty"` // the files that an encoder which followed the trainer has used
+	Choices    []latest.Choice   `json:"choices,omitempty"` // from where on each lane has used them
+	Pairs      []Range           `json:"pairs"`             // by lane
 	Topics     []Topic           `json:"topics"`
 }
 

@@ -165,6 +165,9 @@ func (r Record) Header(name string) ([]byte, bool) {
 	return nil, false
 }
 
+// Key returns the message key. Notes have one.
+func (r Record) Key() string { return string(r.key) }
+
 // Position returns the place of the record.
 func (r Record) Position() Position { return Position{Offset: r.Offset, Seq: max(r.Seq, 0)} }
 

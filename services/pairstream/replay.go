@@ -236,6 +236,13 @@ func (o replayOptions) replay(ctx context.Context, m *replay.Manifest, original 
 	if err := followOrder(ctx, original, p.Trainer, o.namespace, progress); err != nil {
 		return nil, err
 	}
+	gone, err := m.FollowWeights(ctx, log, p.Trainer.Dir, o.withoutTrainer)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range gone {
+		fmt.Fprintf(progress, "%s is gone: the encoder waits until the replay's trainer has made it again\n", path)
+	}
 	return replay.Run(ctx, replay.Options{
 		Manifest: m, Original: original, Replayed: log, Patience: o.patience,
 		Stages: func(ctx context.Context) error { return runPipeline(ctx, log, rt, p, newStages(), o.withoutTrainer) },

@@ -65,6 +65,7 @@ type loop struct {
 	observe   func(Step)
 	metrics   *metrics
 	follower  *stream.Follower
+	weights   *publishing
 	trained   bool // a step was made since the last checkpoint
 	inARow    int  // batches set aside since the last that was not
 	pairs     int  // of the open step
@@ -256,6 +257,9 @@ func (l *loop) checkpoint(ctx context.Context) error {
 	}
 	l.trained = false
 	l.logger.Info("checkpoint written", "step", l.core.Steps(), "path", path)
+	if err := l.weights.publish(ctx); err != nil {
+		return err
+	}
 	err = l.publisher.Publish(ctx, schemas.ProgressLog, 0, &schemas.Progress{
 		Kind: "checkpoint", Step: l.core.Steps(), Checkpoint: path, Time: time.Now().UnixMilli(),
 	})

@@ -51,6 +51,11 @@
 // steps publish no features, and nothing comes between the last step and the encoding of the lane. So block s is still
 // that of batch s, and a function of the steps before it.
 //
+// # Weights for the encoder
+//
+// With ENCODER_CHECKPOINT=@latest the trainer publishes weights when it starts and with every checkpoint: a file in
+// CHECKPOINT_DIR/published, and a note in the log. Package internal/latest tells which files stay.
+//
 // # What a checkpoint belongs to
 //
 // Positions have a meaning in one log alone. A checkpoint names its namespace and cluster, and the last record that was
@@ -125,6 +130,10 @@ func train(ctx context.Context, tools device.Tools, s Settings, core *trainer.Tr
 	log, instruments := tools.Log, tools.Instruments
 	load, err := newInputs(ctx, tools, s, core)
 	if err != nil {
+		return err
+	}
+	l.weights = s.publishing(core, log, instruments.Log)
+	if err := l.weights.publish(ctx); err != nil { // those to begin with, or those of a crash between checkpoint and announcement
 		return err
 	}
 	publisher := log.NewPublisher(stream.PublisherOptions{Name: Name, Counters: instruments.Counters()})

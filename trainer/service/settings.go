@@ -3,9 +3,12 @@ package service
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 
+	"github.com/pairstream/pairstream/internal/latest"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/trainer"
 )
 
@@ -18,6 +21,7 @@ type Settings struct {
 	ExitAtEnd bool      `env:"TRAIN_EXIT_AT_END" envDefault:"false" desc:"end the process when every lane has ended with a final seal"`
 	Order     LaneOrder `env:"TRAIN_LANE_ORDER" envDefault:"rotation" desc:"rotation: lanes in strict turn; arrival: without waiting for a lane whose batch is late, in an order that is written down in CHECKPOINT_DIR and that replays follow"`
 	From      From      `env:"TRAIN_FROM" envDefault:"start" desc:"where TRAIN_INIT begins when CHECKPOINT_DIR has no checkpoint: start: at the first batch of every lane; now: behind the features that are in the log"`
+	Encoder   string    `env:"ENCODER_CHECKPOINT" desc:"weights of the dual encoder: pairstream's or CLIP's safetensors, or TorchScript (.pt); @latest: those that the trainer publishes in CHECKPOINT_DIR, newer ones from group to group"`
 	Ranks     Ranks
 	Augment   device.Augmentation
 	Run       service.Run
@@ -33,6 +37,9 @@ func (s Settings) Validate() error {
 	if s.Every < 0 {
 		problems = append(problems, fmt.Errorf("CHECKPOINT_EVERY is %d, want 0 or more", s.Every))
 	}
+	if s.Encoder == latest.Setting && s.Every == 0 {
+		problems = append(problems, fmt.Errorf("CHECKPOINT_EVERY is 0 with ENCODER_CHECKPOINT=%s: the encoder would never get newer weights, want at least 1", latest.Setting))
+	}
 	if !s.Order.valid() {
 		problems = append(problems, fmt.Errorf("TRAIN_LANE_ORDER is %q, want %q or %q", s.Order, Rotation, Arrival))
 	}
@@ -41,6 +48,14 @@ func (s Settings) Validate() error {
 	}
 	problems = append(problems, s.Ranks.validate(s.Core.StepBatches))
 	return errors.Join(problems...)
+}
+
+// publishing publishes weights where the encoder follows them.
+func (s Settings) publishing(core weightsOf, log *stream.Log, logger *slog.Logger) *publishing {
+	if s.Encoder != latest.Setting {
+		return nil
+	}
+	return &publishing{core, log, s.Dir, logger}
 }
 
 // From says where new weights begin.

@@ -1,0 +1,216 @@
+package latest
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Weights are weights that the trainer has published.
+type Weights struct {
+	Fingerprint string `json:"fingerprint"`
+	Step        int64  `json:"step"`   // training steps that made them
+	File        string `json:"file"`   // informative: where the trainer wrote them
+	SHA256      string `json:"sha256"` // of the file
+}
+
+// Choice says with which weights a lane goes on from a place.
+type Choice struct {
+	Lane        int    `json:"lane"`
+	Seq         int64  `json:"seq"` // of the first embedding, or refusal, that is made with them
+	Fingerprint string `json:"fingerprint"`
+}
+
+// The kinds of notes. A key is the kind and something that nobody else has.
+const (
+	announced = "weights/announced/"
+	retired   = "weights/retired/"
+	chosen    = "weights/chosen/"
+)
+
+type place struct {
+	lane int
+	seq  int64
+}
+
+// Notes are the notes of a log, as they were when it was read.
+type Notes struct {
+	live    []Weights // announced and not retired, the latest last
+	known   map[string]Weights
+	retired map[string]bool
+	choices map[place]string
+}
+
+// Read reads the notes of a log.
+func Read(ctx context.Context, log *stream.Log) (*Notes, error) {
+	n := &Notes{known: make(map[string]Weights), retired: make(map[string]bool), choices: make(map[place]string)}
+	for rec, err := range log.Records(ctx, schemas.Control, 0, stream.Position{}, -1) {
+		if err == nil {
+			err = n.add(rec.Key(), rec.Value)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the notes about weights: %w", err)
+		}
+	}
+	return n, nil
+}
+
+// add takes the next note.
+func (n *Notes) add(key string, value []byte) error {
+	switch {
+	case strings.HasPrefix(key, announced):
+		var w Weights
+		if err := json.Unmarshal(value, &w); err != nil {
+			return err
+		}
+		n.forget(w.Fingerprint)
+		n.live, n.known[w.Fingerprint] = append(n.live, w), w
+		delete(n.retired, w.Fingerprint)
+	case strings.HasPrefix(key, retired):
+		var w Weights
+		if err := json.Unmarshal(value, &w); err != nil {
+			return err
+		}
+		n.forget(w.Fingerprint)
+		n.retired[w.Fingerprint] = true
+	case strings.HasPrefix(key, chosen):
+		var c Choice
+		if err := json.Unmarshal(value, &c); err != nil {
+			return err
+		}
+		at := place{c.Lane, c.Seq}
+		if n.choices[at] == "" && !n.retired[c.Fingerprint] {
+			n.choices[at] = c.Fingerprint
+		}
+	}
+	return nil
+}
+
+func (n *Notes) forget(fingerprint string) {
+	n.live = slices.DeleteFunc(n.live, func(w Weights) bool { return w.Fingerprint == fingerprint })
+}
+
+// Newest returns the weights that were announced last.
+func (n *Notes) Newest() (Weights, bool) {
+	if len(n.live) == 0 {
+		return Weights{}, false
+	}
+	return n.live[len(n.live)-1], true
+}
+
+// Chosen returns the weights that count for a place, empty if there are none yet.
+func (n *Notes) Chosen(lane int, seq int64) string { return n.choices[place{lane, seq}] }
+
+// Choices returns all choices that count, by lane and place.
+func (n *Notes) Choices() []Choice {
+	var all []Choice
+	for at, fingerprint := range n.choices {
+		all = append(all, Choice{at.lane, at.seq, fingerprint})
+	}
+	slices.SortFunc(all, func(a, b Choice) int { return cmp.Or(cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Seq, b.Seq)) })
+	return all
+}
+
+// Used returns the weights that were chosen anywhere, by fingerprint. Those that nobody has announced have nothing but that.
+func (n *Notes) Used() []Weights {
+	used := make(map[string]Weights)
+	for _, fingerprint := range n.choices {
+		w := n.known[fingerprint]
+		w.Fingerprint = fingerprint
+		used[fingerprint] = w
+	}
+	var all []Weights
+	for _, w := range used {
+		all = append(all, w)
+	}
+	slices.SortFunc(all, func(a, b Weights) int { return cmp.Compare(a.Fingerprint, b.Fingerprint) })
+	return all
+}
+
+// ErrNone means that the trainer has announced no weights yet.
+var ErrNone = errors.New("the trainer has published no weights yet")
+
+// Choose returns the weights that count for a place. Without any, it proposes those that were announced last.
+func Choose(ctx context.Context, log *stream.Log, lane int, seq int64) (string, error) {
+	for {
+		n, err := Read(ctx, log)
+		if err != nil {
+			return "", err
+		}
+		if c := n.Chosen(lane, seq); c != "" {
+			return c, nil
+		}
+		w, ok := n.Newest()
+		if !ok {
+			return "", ErrNone
+		}
+		if err := Propose(ctx, log, Choice{lane, seq, w.Fingerprint}); err != nil {
+			return "", err
+		}
+	}
+}
+
+// Propose notes choices. Those of places that have one already change nothing.
+func Propose(ctx context.Context, log *stream.Log, choices ...Choice) error {
+	notes := make([]any, 0, len(choices))
+	for _, c := range choices {
+		notes = append(notes, c)
+	}
+	return write(ctx, log, chosen, notes...)
+}
+
+// Announce notes that weights can be chosen. Their file must be there.
+func Announce(ctx context.Context, log *stream.Log, w Weights) error {
+	return write(ctx, log, announced, w)
+}
+
+// kept is the number of announced weights that can be chosen at any time.
+const kept = 2
+
+// Retire notes that all but the latest weights cannot be chosen any more. It returns the fingerprints of the weights whose
+// files must stay.
+func Retire(ctx context.Context, log *stream.Log) ([]string, error) {
+	n, err := Read(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	var old []any
+	for _, w := range n.live[:max(0, len(n.live)-kept)] {
+		old = append(old, Weights{Fingerprint: w.Fingerprint, Step: w.Step})
+	}
+	if len(old) > 0 {
+		if err := write(ctx, log, retired, old...); err != nil {
+			return nil, err
+		}
+		if n, err = Read(ctx, log); err != nil { // what was chosen before the notes is known only now
+			return nil, err
+		}
+	}
+	var stay []string
+	for _, w := range slices.Concat(n.live, n.Used()) {
+		if !slices.Contains(stay, w.Fingerprint) {
+			stay = append(stay, w.Fingerprint)
+		}
+	}
+	return stay, nil
+}
+
+// write writes notes, and returns when the log has them.
+func write(ctx context.Context, log *stream.Log, kind string, notes ...any) (err error) {
+	p := log.NewPublisher(stream.PublisherOptions{Name: "control"})
+	defer func() { err = errors.Join(err, p.Close(ctx)) }()
+	for _, note := range notes {
+		if err := p.Note(ctx, schemas.Control, kind+rand.Text(), note); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+//go:build cgo
+
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/latest"
+	"github.com/pairstream/pairstream/internal/replay"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/soak"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// TestEncoderFollowsTheTrainer has two encoders, with a lane each, follow the weights of the trainer. Encoders and trainer
+// are killed again and again. Weights change at the borders of spans alone, and close groups. A replay makes the same
+// records and weights: with the files that the run has left, and without them.
+func TestEncoderFollowsTheTrainer(t *testing.T) {
+	const perLane = 8 // pairs of a group
+	t.Setenv("KAFKA_BROKERS", startBroker(t))
+	in := setUpPipeline(t, 24)
+	for variable, value := range map[string]string{
+		"ENCODER_CHECKPOINT": "@latest", "GROUP_SIZE": fmt.Sprint(perLane), "CHECKPOINT_EVERY": "1", "STREAM_SESSION_TIMEOUT": "1s", "ENCODER_BATCH_SIZE": "3",
+	} {
+		t.Setenv(variable, value)
+	}
+	t.Setenv("NAMESPACE", "source")
+	source := openNamespace(t)
+	mustCommand(t, "produce", in("scenes"), "--final")
+	t.Setenv("NAMESPACE", "killed")
+	t.Setenv("CHECKPOINT_DIR", in("killed"))
+	log := openNamespace(t)
+	if err := log.EnsureTopics(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	feed := newFeed(t, source, log)
+	var others []*process
+	for _, name := range []string{"indexer", "grouper", "discriminator"} {
+		others = append(others, start(t, name))
+	}
+	killed := []*process{start(t, "encoder"), start(t, "encoder"), start(t, "trainer")}
+	seed := soak.Seed(t, 5)
+	r := rand.New(rand.NewPCG(seed, 0))
+	for group := range int64(3) {
+		for range 2 {
+			feed.publish(t, perLane)
+			time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond)
+			victim := r.IntN(len(killed))
+			killed[victim].kill(t)
+			killed[victim] = start(t, killed[victim].name)
+		}
+		for lane := range 2 { // two epochs of two batches
+			awaitFeatures(t, log, lane, 4*(group+1)-1) // the last ones may wait for the other lane's next
+		}
+	}
+	feed.publish(t, -1)
+	trainer := killed[2]
+	select {
+	case <-trainer.done:
+	case <-time.After(5 * time.Minute):
+		t.Fatalf("seed %d: the trainer does not end\n%s\n%s\n%s", seed, killed[0].log, killed[1].log, trainer.log)
+	}
+	if trainer.err != nil {
+		t.Errorf("trainer: %v\n%s", trainer.err, trainer.log)
+	}
+	for _, p := range append(others, killed[:2]...) {
+		p.stop(t)
+	}
+	mustCommand(t, "run-manifest", "--out", in("run.json"))
+	m, err := replay.ReadManifest(in("run.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkSpans(t, log, m, perLane)
+
+	for _, variable := range []string{"CHECKPOINT_DIR", "NAMESPACE", "ENCODER_CHECKPOINT"} { // the manifest has them
+		t.Setenv(variable, "")
+	}
+	for _, name := range []string{"again", "remade"} {
+		out := mustCommand(t, "replay", in("run.json"), "--namespace", name, "--checkpoints", in(name))
+		if strings.Contains(out, "differ") {
+			t.Errorf("seed %d: replay %s prints\n%s", seed, name, out)
+		}
+		if a, b := lastCheckpoint(t, in("killed")), lastCheckpoint(t, in(name)); a != b {
+			t.Errorf("the original's last checkpoint is %s, that of replay %s %s", a, name, b)
+		}
+		if err := os.RemoveAll(latest.Folder(in("killed"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = command(t, "replay", in("run.json"), "--namespace", "alone", "--checkpoints", in("alone"), "--without-trainer")
+	if err == nil || !strings.Contains(err.Error(), "whose file "+latest.File(in("killed"), m.Weights[0].Fingerprint)+" is gone") {
+		t.Errorf("a replay without files and trainer: error %v", err)
+	}
+}
+
+// checkSpans compares the fingerprints of the records with the manifest's choices, and looks for their files.
+func checkSpans(t *testing.T, log *stream.Log, m *replay.Manifest, perLane int) {
+	t.Helper()
+	for lane := range m.Lanes {
+		model, from, pairs, spans := "", int64(0), 0, 0
+		for rec, err := range log.Records(t.Context(), schemas.Embeddings, lane, stream.Position{}, -1) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			value, err := schemas.Unmarshal(rec.Schema, rec.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, ok := value.(*schemas.Embedding)
+			if !ok {
+				continue
+			}
+			if i := slices.IndexFunc(m.Choices, func(c latest.Choice) bool { return c.Lane == lane && c.Seq == rec.Seq }); i >= 0 {
+				if model != "" && pairs != perLane {
+					t.Errorf("lane %d: a span of records %d to %d with %d embeddings", lane, from, rec.Seq, pairs)
+				}
+				if model != m.Choices[i].Fingerprint {
+					spans++
+				}
+				model, from, pairs = m.Choices[i].Fingerprint, rec.Seq, 0
+			}
+			pairs++
+			if e.Model != model {
+				t.Errorf("lane %d, record %d has the weights %s, want %s", lane, rec.Seq, e.Model, model)
+			}
+		}
+		if spans < 3 {
+			t.Errorf("lane %d has had %d weights, want more", lane, spans)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(latest.Folder(m.Settings["CHECKPOINT_DIR"]), "*"))
+	if err != nil || len(files) < len(m.Weights) || len(files) > len(m.Weights)+2 {
+		t.Errorf("%d files of weights (%v), want those of %d fingerprints, and two more at most", len(files), err, len(m.Weights))
+	}
+	for _, w := range m.Weights {
+		if sum, err := latest.Hash(latest.File(m.Settings["CHECKPOINT_DIR"], w.Fingerprint)); err != nil || sum != w.SHA256 {
+			t.Errorf("weights of step %d have the SHA-256 %q (%v), want %q", w.Step, sum, err, w.SHA256)
+		}
+	}
+}
