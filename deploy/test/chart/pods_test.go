@@ -220,6 +220,38 @@ func TestTorchTrainer(t *testing.T) {
 	}
 }
 
+// TestEncoderFollowsTheTrainer reads the trainer's folder in the encoder's Pods, and does not write there.
+func TestEncoderFollowsTheTrainer(t *testing.T) {
+	const shared = "trainer: {volume: {persistentVolumeClaim: {claimName: weights}}}"
+	objects := render(t, "encoder: {checkpoint: '@latest'}\nindexer: {settings: {GROUP_SIZE: '5000'}}\n"+shared)
+	set := find(objects, "Deployment", fullname+"-encoder").sub("spec", "template", "spec")
+	var mount, volume object
+	for _, m := range (pod{spec: set}).containers()[0].list("volumeMounts") {
+		if object(m.(map[string]any)).text("mountPath") == "/checkpoints" {
+			mount = m.(map[string]any)
+		}
+	}
+	for _, v := range set.list("volumes") {
+		if object(v.(map[string]any)).text("name") == mount.text("name") {
+			volume = v.(map[string]any)
+		}
+	}
+	if mount.at("readOnly") != true || volume.text("persistentVolumeClaim", "claimName") != "weights" {
+		t.Errorf("mount %v of volume %v", mount, volume)
+	}
+	encoder, trainer := find(objects, "ConfigMap", fullname+"-encoder").sub("data"), find(objects, "ConfigMap", fullname+"-trainer").sub("data")
+	for _, c := range []struct{ name, got, want string }{
+		{"the encoder's weights", encoder.text("ENCODER_CHECKPOINT"), "@latest"},
+		{"the trainer's ENCODER_CHECKPOINT", trainer.text("ENCODER_CHECKPOINT"), "@latest"},
+		{"the encoder's folder", encoder.text("CHECKPOINT_DIR"), trainer.text("CHECKPOINT_DIR")},
+		{"the encoder's GROUP_SIZE", encoder.text("GROUP_SIZE"), "5000"},
+	} {
+		if c.got != c.want || c.got == "" {
+			t.Errorf("%s: %q, want %q", c.name, c.got, c.want)
+		}
+	}
+}
+
 var secretName = regexp.MustCompile(`(?i)password|secret|token|credential|private|access_key`)
 
 func TestSecretsAreNotInConfigMaps(t *testing.T) {

@@ -33,8 +33,12 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"ranks":              {"trainer: {replicas: 2}", []string{"trainer.replicas is 2: want 1", "do not share gradients"}},
 		"ranks of torch":     {"trainer: {kind: torch, replicas: 2}", []string{"trainer.replicas is 2 with kind torch", "trainer.volume"}},
 		"kind":               {"trainer: {kind: jax}", []string{"/trainer/kind", "'go', 'torch'"}},
-		"no command":         {"trainer: {kind: torch, command: []}", []string{"/trainer/command"}},
-		"replication":        {"strimzi: {enabled: true, replicas: 1}", []string{"kafka.replication is 3", "strimzi.replicas (1)"}},
+		"nothing to follow":  {"encoder: {checkpoint: '@latest'}", []string{"encoder.checkpoint is @latest", "trainer.volume"}},
+		"torch to follow": {
+			"encoder: {checkpoint: '@latest'}\ntrainer: {kind: torch, volume: {emptyDir: {}}}", []string{"encoder.checkpoint is @latest", "trainer.kind go"},
+		},
+		"no command":  {"trainer: {kind: torch, command: []}", []string{"/trainer/command"}},
+		"replication": {"strimzi: {enabled: true, replicas: 1}", []string{"kafka.replication is 3", "strimzi.replicas (1)"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,7 @@
 {{- $name := include "pairstream.fullname" .root -}}
 {{- $gpus := int (default 0 $s.gpus) -}}
 {{- $torch := and (eq .stage "trainer") (eq $v.trainer.kind "torch") -}}
+{{- $follows := and (eq .stage "encoder") (eq $v.encoder.checkpoint "@latest") -}}
 metadata:
   labels:
     {{- include "pairstream.labels" $root | nindent 4 }}
@@ -133,6 +134,9 @@ spec:
         {{- with .disk }}
         - {name: disk, mountPath: {{ . }}}
         {{- end }}
+        {{- if $follows }}
+        - {name: disk, mountPath: /checkpoints, readOnly: true}
+        {{- end }}
         {{- include "pairstream.kafkaMounts" $root | nindent 8 }}
   volumes:
     - name: tmp
@@ -141,9 +145,9 @@ spec:
     - name: shm # through which the workers of a DataLoader hand over batches; it counts as memory
       emptyDir: {medium: Memory}
     {{- end }}
-    {{- if and (eq .stage "trainer") $s.volume }}
+    {{- if or $follows (and (eq .stage "trainer") $s.volume) }}
     - name: disk
-      {{- toYaml $s.volume | nindent 6 }}
+      {{- toYaml $v.trainer.volume | nindent 6 }}
     {{- end }}
     - name: models
       {{- toYaml $v.models.volume | nindent 6 }}
@@ -170,6 +174,13 @@ KAFKA_SASL_USER: {{ include "pairstream.fullname" .root }}-{{ .stage }}
 {{- end }}
 {{- if eq .stage "encoder" }}
 ENCODER_CHECKPOINT: {{ $s.checkpoint | quote }}
+{{- if eq $s.checkpoint "@latest" }}
+{{- if or (not $v.trainer.volume) (ne $v.trainer.kind "go") }}{{ fail "encoder.checkpoint is @latest: want trainer.kind go, and in trainer.volume a volume that the encoder's Pods share with the trainer" }}{{ end }}
+CHECKPOINT_DIR: /checkpoints
+{{- if and $v.indexer.settings.GROUP_SIZE (not $s.settings.GROUP_SIZE) }}
+GROUP_SIZE: {{ $v.indexer.settings.GROUP_SIZE | quote }}
+{{- end }}
+{{- end }}
 {{- if $v.spool.volume }}
 SPOOL_DIR: /spool
 {{- end }}
@@ -183,6 +194,9 @@ COND_CHECKPOINT: {{ $s.checkpoint | quote }}
 {{- else if eq $s.kind "go" }}
 TRAIN_INIT: {{ $s.init | quote }}
 CHECKPOINT_DIR: /checkpoints
+{{- if eq $v.encoder.checkpoint "@latest" }}
+ENCODER_CHECKPOINT: "@latest"
+{{- end }}
 {{- end }}
 {{ include "pairstream.settings" (dict "root" .root "of" (printf "%s.settings" .stage) "settings" $s.settings) }}
 {{- end -}}
