@@ -233,7 +233,7 @@ func (o replayOptions) replay(ctx context.Context, m *replay.Manifest, original 
 		return nil, err
 	}
 	fmt.Fprintf(progress, "replaying %d lanes as %s, checkpoints in %s\n", m.Lanes, o.namespace, p.Trainer.Dir)
-	if err := followOrder(ctx, original, p.Trainer, o.namespace, progress); err != nil {
+	if err := followOrder(ctx, original, log, p.Trainer, progress); err != nil {
 		return nil, err
 	}
 	gone, err := m.FollowWeights(ctx, log, p.Trainer.Dir, o.withoutTrainer)
@@ -261,11 +261,11 @@ func (o replayOptions) replay(ctx context.Context, m *replay.Manifest, original 
 
 // followOrder lets the replay's trainer take its lanes in the order of the original's, where that order depended on
 // when batches arrived.
-func followOrder(ctx context.Context, original *stream.Log, s trainerservice.Settings, namespace string, progress io.Writer) error {
+func followOrder(ctx context.Context, original, replayed *stream.Log, s trainerservice.Settings, progress io.Writer) error {
 	if s.Order != trainerservice.Arrival {
 		return nil
 	}
-	steps, err := trainerservice.CopyOrder(ctx, original, s.Dir, namespace)
+	steps, err := trainerservice.CopyOrder(ctx, original, replayed, s.Dir)
 	if err != nil {
 		return err
 	}

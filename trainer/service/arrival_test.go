@@ -70,6 +70,7 @@ type process struct {
 	left  int // points to pass
 	dead  bool
 	lanes []int // of the steps that were made
+	decay func(step int64, d trainer.Decay)
 }
 
 // pass marks a point at which the process may die. A dead process passes none.
@@ -87,9 +88,12 @@ func (p *process) load(context.Context, *schemas.ScoredBatch, []schemas.Mask) (t
 	return trainer.Input{}, p.pass()
 }
 
-func (p *process) Step(_ context.Context, b *schemas.ScoredBatch, _ trainer.Input) (*trainer.Result, error) {
+func (p *process) Step(_ context.Context, b *schemas.ScoredBatch, in trainer.Input) (*trainer.Result, error) {
 	if err := p.pass(); err != nil {
 		return nil, err
+	}
+	if p.decay != nil {
+		p.decay(p.state.Steps, in.Decay)
 	}
 	r := &trainer.Result{Step: p.state.Steps, Updated: true, Features: p.features(b)}
 	p.state = p.after(b)
@@ -119,6 +123,7 @@ type life struct {
 	dieAt   int  // the point; negative: none
 	flushed bool // what was published still reaches the log
 	seen    func(steps int)
+	decay   func(step int64, d trainer.Decay)
 }
 
 // live runs a trainer on a log, starting from the disk, until the lanes have ended or it dies. It returns the lanes that
@@ -130,7 +135,7 @@ func live(t *testing.T, log *stream.Log, d *disk, dir string, o life) (lanes []i
 
 func liveUntil(ctx context.Context, t *testing.T, log *stream.Log, d *disk, dir string, o life) (lanes []int, err error) {
 	t.Helper()
-	p := &process{state: d.state, disk: d, left: o.dieAt}
+	p := &process{state: d.state, disk: d, left: o.dieAt, decay: o.decay}
 	at := startOf([]int{0, 1, 2})
 	last := make(map[int]int64)
 	for _, l := range at.Lanes {
@@ -163,6 +168,9 @@ func liveUntil(ctx context.Context, t *testing.T, log *stream.Log, d *disk, dir 
 	publisher := log.NewPublisher(stream.PublisherOptions{})
 	f := &feed{load: p.load, order: o.order, trail: trail, at: at.clone(), step: d.Steps, metrics: metrics}
 	f.follow(log, publisher, stream.FollowSpec{ParkedPause: 20 * time.Millisecond, SaidAfter: 20 * time.Millisecond})
+	if f.ends, err = readEnds(t.Context(), log); err != nil {
+		t.Fatal(err)
+	}
 	steps := 0
 	l := &loop{
 		core: p, publisher: publisher, logger: logger, published: last, blocks: blocks, inOrder: o.order == Arrival, every: 3, at: at,
@@ -323,7 +331,7 @@ func TestArrivalIsFollowedAfterCrashes(t *testing.T) {
 
 		again, dir, e := open(fmt.Sprint("again", dieAt)), t.TempDir(), new(disk)
 		putScored(t, again, 0, 1, 2)
-		if n, err := CopyOrder(t.Context(), log, dir, again.Config().Namespace); n != allSteps || err != nil {
+		if n, err := CopyOrder(t.Context(), log, again, dir); n != allSteps || err != nil {
 			t.Fatalf("point %d: copied the order of %d steps (%v)", dieAt, n, err)
 		}
 		if _, err := live(t, again, e, dir, life{order: Arrival, dieAt: -1}); err != nil {
@@ -387,7 +395,8 @@ func TestOrderOutlivesTheSetting(t *testing.T) {
 
 // A copy that was cut short is completed. A copy whose trainer went on by itself is left alone.
 func TestCopyOrderAgain(t *testing.T) {
-	log := testLogs(t)("one")
+	open := testLogs(t)
+	log, exp := open("one"), open("exp")
 	putScored(t, log, 0, 1, 2)
 	if _, err := live(t, log, new(disk), t.TempDir(), life{order: Rotation, dieAt: -1}); err != nil {
 		t.Fatal(err)
@@ -402,7 +411,7 @@ func TestCopyOrderAgain(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		writeTurns(t, dir, c.there...)
-		n, err := CopyOrder(t.Context(), log, dir, "exp")
+		n, err := CopyOrder(t.Context(), log, exp, dir)
 		got, rerr := readOrder(dir, "exp", 0)
 		if n != c.want || len(got) != c.want || err != nil || rerr != nil {
 			t.Errorf("%s: %d steps (%v), the file has %v (%v), want %d", c.name, n, err, got, rerr, c.want)

@@ -124,7 +124,7 @@ func TestDamagedLaneIsParked(t *testing.T) {
 			if err := again.Skip(t.Context(), skip); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := CopyOrder(t.Context(), log, dir, again.Config().Namespace); err != nil {
+			if _, err := CopyOrder(t.Context(), log, again, dir); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := live(t, again, e, dir, life{order: c.order, dieAt: -1}); err != nil {

@@ -33,6 +33,7 @@ type feed struct {
 	blocks     map[place]batchID        // the batches of those steps
 	order      LaneOrder
 	trail      trail
+	ends       ends
 	at         positions
 	step       int64 // the next one
 	metrics    *metrics
@@ -57,7 +58,7 @@ func (f *feed) follow(log *stream.Log, letters *stream.Publisher, tune stream.Fo
 	f.follower = log.Follow(tune)
 }
 
-// recall reads from the log what steps that will be repeated have to keep to: their masks, and the order of lanes. last
+// recall reads from the log what steps that will be repeated have to keep to: their masks, the order and the ends of lanes. last
 // has the seq of each lane's last features.
 func (f *feed) recall(ctx context.Context, s Settings, last map[int]int64) (err error) {
 	from := published{f.log, f.follower.Whole}
@@ -67,7 +68,8 @@ func (f *feed) recall(ctx context.Context, s Settings, last map[int]int64) (err 
 	if f.trail, err = openTrail(ctx, from, s, f.at, f.step, last); err != nil {
 		return fmt.Errorf("CHECKPOINT_DIR is %q: %w", s.Dir, err)
 	}
-	return nil
+	f.ends, err = readEnds(ctx, f.log)
+	return err
 }
 
 // run sends work until every lane has ended, and closes out at the end.
@@ -156,11 +158,14 @@ func (f *feed) choose() (i int, there bool, err error) {
 // take makes work of a batch.
 func (f *feed) take(ctx context.Context, i int, a *arrived) (*work, error) {
 	lane := &f.at.Lanes[i]
+	if err := f.countEnded(ctx); err != nil {
+		return nil, err
+	}
 	if err := f.trail.took(f.step, lane.Lane); err != nil {
 		return nil, err
 	}
 	if _, written := f.trail.lane(f.step); f.order == Rotation && !written {
-		f.at.passOver(i) // who arrived first decides in the other order, so that what has not arrived counts as going on
+		f.at.passOver(i)
 	}
 	f.step++
 	f.follower.Pulse(lane.Lane).Take()

@@ -109,10 +109,17 @@ func (p published) lane(ctx context.Context, l lanePosition, visit func(lane int
 	return nil
 }
 
-// CopyOrder writes the order in which a log's trainer took its lanes into a checkpoint folder of another namespace. The
-// trainer there follows it. CopyOrder returns the number of steps. It does not change a folder whose trainer has since
-// gone another way, beyond what the log knew then.
-func CopyOrder(ctx context.Context, from *stream.Log, dir, namespace string) (steps int, err error) {
+// CopyOrder writes the order in which a log's trainer took its lanes into a checkpoint folder of another log, and notes there
+// from which steps on lanes counted as ended. The trainer there follows both. CopyOrder returns the number of steps. It does
+// not change a folder whose trainer has since gone another way, beyond what the log knew then.
+func CopyOrder(ctx context.Context, from, to *stream.Log, dir string) (steps int, err error) {
+	ended, err := readEnds(ctx, from)
+	if err != nil {
+		return 0, err
+	}
+	if err := noteEnds(ctx, to, ended); err != nil {
+		return 0, err
+	}
 	lanes := make([]int, from.Config().Lanes)
 	for i := range lanes {
 		lanes[i] = i
@@ -121,7 +128,7 @@ func CopyOrder(ctx context.Context, from *stream.Log, dir, namespace string) (st
 	if err != nil {
 		return 0, err
 	}
-	file, known, err := openOrderFile(dir, namespace, 0)
+	file, known, err := openOrderFile(dir, to.Config().Namespace, 0)
 	if err != nil {
 		return 0, err
 	}

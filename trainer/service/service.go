@@ -24,6 +24,10 @@
 //
 // The trainer follows what is written down, whatever the setting is.
 //
+// With LR_SCHEDULE=stream the decay begins when every lane has come to the group that a final seal closes. A lane without
+// such a group, as it never had a pair or its last group was full, counts when its seal is read. With [Arrival] that step is
+// noted in the log. If all lanes are such, nothing is left to decay over.
+//
 // A lane that is parked, or late, has no batch. With [Arrival] the others go on. With [Rotation] they wait, and say so:
 // going on would make an order that no replay has. An operator's skip is recorded in the log, so every trainer passes over
 // the same records, at the same step.
