@@ -69,13 +69,19 @@ func (b *book) recognise(s *sourceState) error {
 		return fmt.Errorf("%s: %d images were held out when it was published, and %d now: with others held out, a model would be measured on pairs "+
 			"that it was trained on (--resume=false publishes everything again)", s.URI, was.HeldOut, s.HeldOut)
 	}
-	if was.Done && was.Version != "" && was.Version == s.Version && was.Size == s.Size {
+	if b.published(s) {
 		b.final[s.URI], s.final, s.whole = was, was, true
 		return nil
 	}
 	s.skip, s.want = was.Messages, was.Digest
 	s.Messages, s.Digest = was.Messages, was.Digest
 	return nil
+}
+
+// published reports whether all of the source is published, and has not changed since.
+func (b *book) published(s *sourceState) bool {
+	was := b.known[s.URI]
+	return was.Done && was.Version != "" && was.Version == s.Version && was.Size == s.Size
 }
 
 // resume reads what was published of the sources behind what the notes say.

@@ -22,6 +22,9 @@ type ProduceOptions struct {
 	Buffer   int     // messages that change places, at random; 0: they keep the order of the tars
 	Seed     uint64  // of that order
 	Progress *Progress
+	// Arriving, where set, says that more tars will come: those that it refuses are left for later, and it is no error
+	// that none can be read.
+	Arriving func(shard.Tar) bool
 	Parallel int // tars that are read at once; 0: 4. The order of messages does not depend on it
 }
 
@@ -119,7 +122,11 @@ func (p *producer) plan(ctx context.Context, found *shard.Found) ([]*sourceState
 	}
 	var all, todo []*sourceState
 	for _, tar := range found.Tars {
-		all = append(all, newSource(tar))
+		s := newSource(tar)
+		if p.o.Arriving != nil && !p.book.published(s) && !p.o.Arriving(tar) {
+			continue
+		}
+		all = append(all, s)
 	}
 	for _, problem := range found.Lost {
 		s := &sourceState{SourceNote: SourceNote{URI: problem.URI}, lost: &problem}

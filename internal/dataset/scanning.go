@@ -138,7 +138,7 @@ func (p *producer) readAll(ctx context.Context, sources []*sourceState) error {
 		}
 		read = read || s.lost == nil
 	}
-	if read && p.sum.Scan.Tars == 0 && p.sum.Done == 0 {
+	if read && p.sum.Scan.Tars == 0 && p.sum.Done == 0 && p.o.Arriving == nil {
 		return fmt.Errorf("none of %d tars can be read: the dead letters say why", len(sources))
 	}
 	return nil

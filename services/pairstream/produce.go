@@ -20,6 +20,7 @@ import (
 func newProduceCommand() *cobra.Command {
 	var o dataset.ProduceOptions
 	var resume, dry bool
+	var w watching
 	cmd := &cobra.Command{
 		Use:   "produce " + tarsUse,
 		Short: "publish the pairs of WebDataset tars, by reference",
@@ -46,8 +47,12 @@ func newProduceCommand() *cobra.Command {
 			return err
 		}
 		o.Anew = !resume
-		return runProduce(cmd, paths, o, dry)
+		if err := w.validate(o, dry); err != nil {
+			return err
+		}
+		return runProduce(cmd, paths, o, dry, w)
 	}
+	w.flags(cmd)
 	return cmd
 }
 
@@ -73,7 +78,7 @@ func shuffling(o *dataset.ProduceOptions, shuffle bool) error {
 // that an operator has skipped.
 var producerTopics = []schemas.Topic{schemas.Pairs, schemas.Sources, schemas.Control}
 
-func runProduce(cmd *cobra.Command, paths []string, o dataset.ProduceOptions, dry bool) error {
+func runProduce(cmd *cobra.Command, paths []string, o dataset.ProduceOptions, dry bool, w watching) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	log, err := connect(ctx)
 	if err != nil {
@@ -103,6 +108,9 @@ func runProduce(cmd *cobra.Command, paths []string, o dataset.ProduceOptions, dr
 	}
 	if err := log.EnsureTopics(ctx, producerTopics...); err != nil {
 		return err
+	}
+	if w.on {
+		return keepWatch(cmd, log, paths, o, w)
 	}
 	sum, err := publish(ctx, log, paths, o, nil)
 	if err != nil {

@@ -200,3 +200,36 @@ func TestProduceCommand(t *testing.T) {
 		}
 	}
 }
+
+// TestWatchFolder: files come into a folder that is watched, and are published once.
+func TestWatchFolder(t *testing.T) {
+	t.Setenv("KAFKA_BROKERS", startBroker(t))
+	t.Setenv("LANES", "2")
+	t.Setenv("NAMESPACE", "")
+	mustCommand(t, "topics", "create")
+	from, dir := writeTars(t, 3, 2), t.TempDir()
+	log := openNamespace(t)
+	p := start(t, "produce", "PRODUCE_ARGS=produce\n--watch\n--interval\n50ms\n"+dir)
+	for i := range 3 {
+		name := fmt.Sprintf("%05d.tar", i)
+		if err := os.Rename(filepath.Join(from, name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		for want := int64(i+1) * 200; inLog(t, log) < want; time.Sleep(time.Millisecond) {
+			select {
+			case <-p.done:
+				t.Fatalf("the watcher has ended: %v\n%s", p.err, p.log)
+			default:
+			}
+		}
+	}
+	if lanes, repeats := published(t, log); len(slices.Concat(lanes...)) != 600 || repeats != 0 {
+		t.Errorf("%d records, %d repeats", len(slices.Concat(lanes...)), repeats)
+	}
+	p.stop(t)
+	for args, want := range map[string]string{"--events kafka:x": "--watch", "--watch --final": "--final", "--watch --interval 0s": "--interval"} {
+		if _, err := command(t, append([]string{"produce", dir}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}

@@ -1,0 +1,67 @@
+// Package arrivals tells which objects have come into buckets, from the notifications of the stores.
+//
+// Notifications are hints. They may come twice, late or not at all, so their reader also lists the buckets now and then,
+// and remembers what it has published. A message that is no notification names no objects.
+package arrivals
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+)
+
+// s3Event is what Amazon S3, MinIO and versitygw send; SNS puts it as text into a message of its own.
+type s3Event struct {
+	Records []struct {
+		EventName string `json:"eventName"`
+		S3        struct {
+			Bucket struct {
+				Name string `json:"name"`
+			} `json:"bucket"`
+			Object struct {
+				Key string `json:"key"`
+			} `json:"object"`
+		} `json:"s3"`
+	} `json:"Records"`
+	Message string `json:"Message"`
+}
+
+// gcsObject is the payload of a notification of Google Cloud Storage.
+type gcsObject struct {
+	Kind   string `json:"kind"`
+	Bucket string `json:"bucket"`
+	Name   string `json:"name"`
+}
+
+// Objects returns the URIs of the objects that a notification says were written. attributes are those of the message.
+func Objects(body []byte, attributes map[string]string) (uris []string) {
+	var google gcsObject
+	if json.Unmarshal(body, &google) == nil && google.Kind == "storage#object" {
+		if event := attributes["eventType"]; event == "" || event == "OBJECT_FINALIZE" {
+			uris = append(uris, uri("gs", google.Bucket, google.Name))
+		}
+		return uris
+	}
+	var event s3Event
+	if json.Unmarshal(body, &event) != nil {
+		return nil
+	}
+	if len(event.Records) == 0 && event.Message != "" {
+		return Objects([]byte(event.Message), attributes)
+	}
+	for _, r := range event.Records {
+		if !strings.Contains(r.EventName, "ObjectCreated:") {
+			continue
+		}
+		key, err := url.QueryUnescape(r.S3.Object.Key) // S3 writes keys as in a query, spaces as plus signs
+		if err != nil {
+			key = r.S3.Object.Key
+		}
+		uris = append(uris, uri("s3", r.S3.Bucket.Name, key))
+	}
+	return uris
+}
+
+func uri(scheme, bucket, key string) string {
+	return (&url.URL{Scheme: scheme, Host: bucket, Path: "/" + key}).String()
+}

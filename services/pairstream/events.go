@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"strings"
+
+	"gocloud.dev/pubsub"
+	"gocloud.dev/pubsub/awssnssqs"
+	"gocloud.dev/pubsub/gcppubsub"
+
+	"github.com/pairstream/pairstream/internal/arrivals"
+	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/stream"
+)
+
+// arrival is a notification. Ack tells its sender that all it names is published.
+type arrival struct {
+	uris []string
+	ack  func()
+}
+
+// events receives notifications of new objects.
+type events interface {
+	Run(ctx context.Context, to chan<- arrival) error
+	Close(ctx context.Context) error
+}
+
+// openEvents opens what --events names.
+func openEvents(ctx context.Context, log *stream.Log, where string) (events, error) {
+	u, err := url.Parse(where)
+	if err != nil {
+		return nil, fmt.Errorf("--events: %w", err)
+	}
+	switch u.Scheme {
+	case "kafka":
+		var brokers []string
+		if u.Host != "" {
+			brokers = strings.Split(u.Host, ",")
+		}
+		topic := strings.Trim(u.Path, "/") + u.Opaque
+		f, err := log.OpenForeign(ctx, brokers, topic)
+		if err != nil {
+			return nil, fmt.Errorf("--events=%s: %w", where, err)
+		}
+		return kafkaEvents{f}, nil
+	case awssnssqs.SQSScheme, gcppubsub.Scheme:
+		mux := new(pubsub.URLMux)
+		mux.RegisterSubscription(awssnssqs.SQSScheme, new(awssnssqs.URLOpener))
+		mux.RegisterSubscription(gcppubsub.Scheme, new(gcppubsub.URLOpener))
+		s, err := mux.OpenSubscriptionURL(ctx, u)
+		if err != nil {
+			return nil, fmt.Errorf("--events=%s: %w", where, err)
+		}
+		return cloudEvents{s}, nil
+	}
+	return nil, fmt.Errorf("--events=%s: want kafka:TOPIC, kafka://host:port/TOPIC, awssqs://URL-OF-QUEUE?region=... or gcppubsub://projects/PROJECT/subscriptions/NAME", where)
+}
+
+// kafkaEvents are notifications in a topic of Kafka.
+type kafkaEvents struct{ *stream.Foreign }
+
+// Run implements events.
+func (k kafkaEvents) Run(ctx context.Context, to chan<- arrival) error {
+	return k.Foreign.Run(ctx, func(ctx context.Context, value []byte) error {
+		return hand(ctx, to, arrival{arrivals.Objects(value, nil), func() {}})
+	})
+}
+
+// Close implements events.
+func (k kafkaEvents) Close(context.Context) error { return k.Foreign.Close() }
+
+// cloudEvents are notifications in a queue of a cloud. The queue sends again what nobody acknowledges.
+type cloudEvents struct{ subscription *pubsub.Subscription }
+
+// Run implements events.
+func (c cloudEvents) Run(ctx context.Context, to chan<- arrival) error {
+	for {
+		m, err := c.subscription.Receive(ctx)
+		if err != nil {
+			return fmt.Errorf("receiving notifications: %w", err)
+		}
+		if err := hand(ctx, to, arrival{arrivals.Objects(m.Body, m.Metadata), m.Ack}); err != nil {
+			return err
+		}
+	}
+}
+
+// Close implements events.
+func (c cloudEvents) Close(ctx context.Context) error { return c.subscription.Shutdown(ctx) }
+
+func hand(ctx context.Context, to chan<- arrival, a arrival) error {
+	select {
+	case to <- a:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// within returns the tars that an arrival names below the watched places, with the options of these.
+func within(uris, watched []string) (tars []string) {
+	for _, uri := range uris {
+		u, err := url.Parse(uri)
+		if err != nil || !strings.EqualFold(path.Ext(u.Path), ".tar") {
+			continue
+		}
+		for _, w := range watched {
+			place, err := url.Parse(w)
+			if err != nil || !shard.IsRemote(w) || place.Scheme != u.Scheme || place.Host != u.Host {
+				continue
+			}
+			prefix := strings.TrimSuffix(place.Path, "/")
+			if u.Path == prefix || strings.HasPrefix(u.Path, prefix+"/") {
+				u.RawQuery = place.RawQuery
+				tars = append(tars, u.String())
+				break
+			}
+		}
+	}
+	return tars
+}
+
+// gone reports whether the object of a notification is there no more.
+func gone(err error) bool { return errors.Is(err, shard.ErrMissing) }

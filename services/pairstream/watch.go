@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// watching is how produce goes on after what is there.
+type watching struct {
+	on     bool
+	every  time.Duration // between two listings
+	events string
+}
+
+func (w *watching) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVar(&w.on, "watch", false, "go on: publish new tars as they come, until interrupted; of several watchers of a namespace one publishes")
+	f.DurationVar(&w.every, "interval", 30*time.Second, "with --watch, the time between two listings")
+	f.StringVar(&w.events, "events", "", "with --watch, where stores say that objects have come: kafka:TOPIC, kafka://host:port/TOPIC, awssqs://..., gcppubsub://...")
+}
+
+// validate refuses what does not go together.
+func (w *watching) validate(o dataset.ProduceOptions, dry bool) error {
+	switch {
+	case !w.on && w.events != "":
+		return errors.New("--events has no effect without --watch")
+	case !w.on:
+		return nil
+	case w.every <= 0:
+		return fmt.Errorf("--interval is %s, want more than 0", w.every)
+	case o.HeldOut > 0 || o.Final || o.Anew || o.Buffer > 0 || dry:
+		return errors.New("--watch publishes what comes, in its order: it goes with none of --holdout, --final, --resume=false, --shuffle and --dry-run")
+	}
+	return nil
+}
+
+// memory implements [dataset.Ledger] for one leader. It reads the notes of sources once, as nobody else writes them.
+type memory struct {
+	ledger
+	notes map[string]dataset.SourceNote
+}
+
+// Sources implements [dataset.Ledger].
+func (m *memory) Sources(ctx context.Context) (notes map[string]dataset.SourceNote, err error) {
+	if m.notes == nil {
+		m.notes, err = m.ledger.Sources(ctx)
+	}
+	return m.notes, err
+}
+
+// Note implements [dataset.Ledger].
+func (m *memory) Note(ctx context.Context, notes []dataset.SourceNote) error {
+	if err := m.ledger.Note(ctx, notes); err != nil {
+		return err
+	}
+	for _, n := range notes {
+		m.notes[n.URI] = n
+	}
+	return nil
+}
+
+// watcher publishes what comes to some places while it leads.
+type watcher struct {
+	watching
+	log    *stream.Log
+	paths  []string
+	o      dataset.ProduceOptions
+	out    io.Writer
+	ledger *memory
+	seen   map[string]string // versions of files that the last listing has seen
+}
+
+// drainTime is the longest that a watcher takes to flush when it loses the lead.
+const drainTime = 4 * time.Second
+
+func keepWatch(cmd *cobra.Command, log *stream.Log, paths []string, o dataset.ProduceOptions, w watching) error {
+	ctx := cmd.Context()
+	lead := &watcher{watching: w, log: log, paths: paths, o: o, out: cmd.OutOrStdout()}
+	err := log.Lead(ctx, "producer", schemas.Sources, lead.run)
+	if ctx.Err() != nil {
+		return nil // a watcher ends by being interrupted
+	}
+	return err
+}
+
+// run publishes until the lead is lost.
+func (w *watcher) run(ctx context.Context) (err error) {
+	publisher := w.log.NewPublisher(stream.PublisherOptions{Name: "producer"})
+	defer func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+		defer cancel()
+		err = errors.Join(err, publisher.Close(last))
+	}()
+	w.ledger, w.seen = &memory{ledger: ledger{w.log, publisher}}, make(map[string]string)
+	arriving := make(chan arrival)
+	running, ctx := errgroup.WithContext(ctx)
+	if w.events != "" {
+		from, err := openEvents(ctx, w.log, w.events) // before the first listing, so that nothing is missed between them
+		if err != nil {
+			return err
+		}
+		running.Go(func() error {
+			err := from.Run(ctx, arriving)
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+			defer cancel()
+			return errors.Join(err, from.Close(last))
+		})
+	}
+	running.Go(func() error { return w.loop(ctx, arriving) })
+	return running.Wait()
+}
+
+func (w *watcher) loop(ctx context.Context, arriving <-chan arrival) error {
+	listing := time.NewTimer(0)
+	defer listing.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-listing.C:
+			w.say(w.list(ctx))
+			listing.Reset(w.every)
+		case a := <-arriving:
+			var failed error
+			for _, tar := range within(a.uris, w.paths) {
+				if err := w.publish(ctx, tar); err != nil && !gone(err) {
+					failed = errors.Join(failed, err)
+				}
+			}
+			if w.say(failed); failed == nil {
+				a.ack() // else its sender sends it again, or the next listing finds the objects
+			}
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// list publishes what is new in all places. A fault of one does not keep the others waiting.
+func (w *watcher) list(ctx context.Context) error {
+	var faults error
+	for _, p := range w.paths {
+		if err := w.publish(ctx, p); err != nil && !errors.Is(err, shard.ErrNoTars) {
+			faults = errors.Join(faults, err)
+		}
+	}
+	return faults
+}
+
+// publish publishes what is new in one place.
+func (w *watcher) publish(ctx context.Context, p string) error {
+	o := w.o
+	o.Lanes, o.Arriving = w.log.Config().Lanes, w.settled
+	sum, _, err := dataset.Produce(ctx, []string{p}, o, w.ledger)
+	if sum.Messages > 0 {
+		sum.Done = 0
+		printSummary(w.out, sum)
+	}
+	return err
+}
+
+// settled reports whether a tar is complete. Objects appear when they are. A file may still grow, so its size and time
+// must have stayed from one listing to the next.
+func (w *watcher) settled(t shard.Tar) bool {
+	if shard.IsRemote(t.URI) {
+		return true
+	}
+	now := fmt.Sprint(t.Size, t.Version)
+	was, found := w.seen[t.URI]
+	w.seen[t.URI] = now
+	return found && was == now
+}
+
+// say prints a fault that the watcher outlives.
+func (w *watcher) say(err error) {
+	if err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintf(w.out, "will try again: %v\n", err)
+	}
+}
