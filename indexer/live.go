@@ -63,6 +63,7 @@ type Live struct {
 	o      LiveOptions
 	engine LiveEngine
 	wake   chan struct{}
+	gone   func(schemas.PairID) bool // pairs that no search finds
 
 	mu         sync.RWMutex                // of groups
 	groups     []*liveGroup                // oldest first
@@ -74,8 +75,14 @@ func NewLive(o LiveOptions, engine LiveEngine) (*Live, error) {
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("checking the options of live search: %w", err)
 	}
-	return &Live{o: o, engine: engine, wake: make(chan struct{}, 1), quantizers: make(map[quantizerKey]*quantizer)}, nil
+	return &Live{
+		o: o, engine: engine, wake: make(chan struct{}, 1), quantizers: make(map[quantizerKey]*quantizer),
+		gone: func(schemas.PairID) bool { return false },
+	}, nil
 }
+
+// Hide makes searches pass over the pairs that gone names. It must be called before the first search.
+func (l *Live) Hide(gone func(schemas.PairID) bool) { l.gone = gone }
 
 // liveGroup is a group as live search sees it.
 type liveGroup struct {
@@ -238,6 +245,9 @@ func (l *Live) Search(vector []float32, query Query) (Answer, error) {
 // their images as in V2V, without the pair itself.
 func (l *Live) Neighbors(pair schemas.PairID, query Query) (Neighbor, Answer, error) {
 	groups := l.snapshot()
+	if l.gone(pair) {
+		groups = nil
+	}
 	for _, g := range slices.Backward(groups) {
 		position := g.position(pair)
 		if position < 0 {
@@ -294,13 +304,29 @@ func (g *liveGroup) image(position int) ([]float32, bool) {
 	return g.matrix(Image, position+1).Row(position, nil), true
 }
 
-// search asks every group of a model for its best pairs, and keeps the best of them all.
+// search asks every group of a model for its best pairs, and keeps the best of them all. It asks for more where hidden pairs
+// were among them.
 func (l *Live) search(groups []*liveGroup, model string, vector []float32, query Query, leaveOut *schemas.PairID) (Answer, error) {
 	if err := query.check(); err != nil {
 		return Answer{}, err
 	}
 	k := query.K
 	query.K++ // as one may be left out
+	for {
+		answer, hidden, err := l.searchOnce(groups, model, vector, query, leaveOut)
+		if err != nil {
+			return Answer{}, err
+		}
+		if hidden == 0 || len(answer.Neighbors) >= k || query.K > answer.Searched {
+			answer.Neighbors = answer.Neighbors[:min(k, len(answer.Neighbors))]
+			return answer, nil
+		}
+		query.K *= 2
+	}
+}
+
+// searchOnce is one search; hidden counts the pairs that it found and left out.
+func (l *Live) searchOnce(groups []*liveGroup, model string, vector []float32, query Query, leaveOut *schemas.PairID) (_ Answer, hidden int, _ error) {
 	answer := Answer{Model: model}
 	for _, g := range groups {
 		if g.model != model || g.dim != len(vector) {
@@ -308,11 +334,14 @@ func (l *Live) search(groups []*liveGroup, model string, vector []float32, query
 		}
 		hits, searched, err := g.search(l.engine, vector, query)
 		if err != nil {
-			return Answer{}, fmt.Errorf("searching group %s: %w", g.group, err)
+			return Answer{}, 0, fmt.Errorf("searching group %s: %w", g.group, err)
 		}
 		answer.Searched += searched
 		for _, h := range hits {
-			if pair := g.pair(h.Row); leaveOut == nil || pair != *leaveOut {
+			switch pair := g.pair(h.Row); {
+			case l.gone(pair):
+				hidden++
+			case leaveOut == nil || pair != *leaveOut:
 				answer.Neighbors = append(answer.Neighbors, Neighbor{pair, g.group, int(h.Row), h.Similarity})
 			}
 		}
@@ -320,8 +349,7 @@ func (l *Live) search(groups []*liveGroup, model string, vector []float32, query
 	slices.SortStableFunc(answer.Neighbors, func(a, b Neighbor) int {
 		return cmp.Or(cmp.Compare(b.Similarity, a.Similarity), cmp.Compare(b.Group.Seq, a.Group.Seq), cmp.Compare(a.Position, b.Position))
 	})
-	answer.Neighbors = answer.Neighbors[:min(k, len(answer.Neighbors))]
-	return answer, nil
+	return answer, hidden, nil
 }
 
 func normalised(vector []float32) ([]float32, error) {

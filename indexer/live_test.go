@@ -390,3 +390,33 @@ func TestRunReportsAnEngineThatFails(t *testing.T) {
 		t.Errorf("without lists: %d neighbours, %v", len(answer.Neighbors), err)
 	}
 }
+
+// TestLiveHides compares with a search among what is not hidden, even where nearly everything is.
+func TestLiveHides(t *testing.T) {
+	const n, k = 300, 10
+	pairs := lane(1, n, 1)
+	for _, every := range []int{2, 50} {
+		live := newLive(t, indexer.DefaultLiveOptions(), &countingEngine{})
+		shown := map[schemas.PairID]bool{}
+		var rest []*schemas.Embedding
+		for i := 0; i < n; i += every {
+			shown[pairs[i].ID] = true
+			rest = append(rest, pairs[i])
+		}
+		live.Hide(func(id schemas.PairID) bool { return !shown[id] })
+		group := options()
+		group.GroupSize = 2 * n
+		addAll(t, newLane(t, live, 0, group), pairs, 0)
+		answer, err := live.Search(pairs[0].V.Floats(), indexer.Query{K: k, Modality: indexer.Image, Exact: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := best(rest, images, pairs[0].V.Floats(), k, -1)
+		if len(answer.Neighbors) != len(want) || share(t, answer.Neighbors, rest, want) != len(want) {
+			t.Errorf("one of %d shown: found %d pairs, want the nearest %d that are not hidden", every, len(answer.Neighbors), len(want))
+		}
+		if _, _, err := live.Neighbors(pairs[1].ID, indexer.Query{K: k, Modality: indexer.Image}); !errors.Is(err, indexer.ErrNoPairs) {
+			t.Errorf("a hidden pair has neighbours: %v", err)
+		}
+	}
+}

@@ -34,6 +34,7 @@ var topicTexts = map[Topic]string{
 	Control: "Decisions of operators, and which dead letters were put back. It is compacted: retention does not reach it. " +
 		"Readers of a lane follow the skips in it.",
 	Sources:    "What producers have published of every tar, and where it lies, so that none is published twice. It is compacted.",
+	Forgotten:  "Tombstones: images, pairs and addresses that were taken back. Nothing that they name is trained on or shown any more. It is compacted.",
 	Judgements: "What people say of connections, in the console. Nothing is decided by it.",
 	DeadLetters: "Records that a stage could not process: the value and the headers are those of the original, with the headers " +
 		"below besides. The same record may be there twice; topic, lane and offset tell.",
@@ -306,7 +307,7 @@ var note = node{
 	{"summary", "What is to be known for as long as the log is there. The last one of a key counts."},
 	{"contentType", "application/json"},
 	{"payload", node{{"type", "object"}}},
-	{"bindings", node{{"kafka", node{{"key", node{{"type", "string"}, {"description", "KIND/..., such as skip/TOPIC/LANE/SEQ/OFFSET, or the URI of a tar on sources."}}}, {"bindingVersion", "0.5.0"}}}}},
+	{"bindings", node{{"kafka", node{{"key", node{{"type", "string"}, {"description", "KIND/..., such as skip/TOPIC/LANE/SEQ/OFFSET, the URI of a tar on sources, or KIND/ID on forgotten."}}}, {"bindingVersion", "0.5.0"}}}}},
 }
 
 func (d *document) deadLetter() node {

@@ -17,6 +17,7 @@ const (
 	Control     Topic = "control"
 	Sources     Topic = "sources"
 	Judgements  Topic = "judgements"
+	Forgotten   Topic = "forgotten"
 )
 
 // TopicInfo describes one topic of the catalogue.
@@ -42,11 +43,12 @@ func Catalogue() []TopicInfo {
 		{Control, false, nil, "stages, operators"},
 		{Sources, false, nil, "producers"},
 		{Judgements, false, []string{SchemaJudgement}, "operators"},
+		{Forgotten, false, nil, "operators"},
 	}
 }
 
 // Compacted reports whether the topic keeps the last note of every key for ever, and no other records.
-func (t Topic) Compacted() bool { return t == Control || t == Sources }
+func (t Topic) Compacted() bool { return t == Control || t == Sources || t == Forgotten }
 
 // Name returns the topic's name on the broker: "NAMESPACE.topic", or the bare topic when the namespace is empty.
 func (t Topic) Name(namespace string) string {

@@ -39,6 +39,9 @@ func RunWithQueries(ctx context.Context, tools device.Tools, s Settings, q *Quer
 	if err := tools.Instruments.Register(rules.dropped); err != nil {
 		return err
 	}
+	if rules.gone, err = tools.Forgotten(ctx); err != nil {
+		return err
+	}
 	load := func(ctx context.Context, path string) (*model.Encoder, *encoder.Encoder, error) {
 		m, err := model.OpenEncoder(ctx, worker, path, model.EncoderOptions{
 			BatchSize: s.Core.BatchSize, MergesPath: s.Merges, VocabPath: s.Vocab, ImageSize: s.ImageSize,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pairstream/pairstream/encoder"
 	"github.com/pairstream/pairstream/internal/filter"
+	"github.com/pairstream/pairstream/internal/forget"
 	"github.com/pairstream/pairstream/internal/language"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -16,6 +17,18 @@ type sieve struct {
 	rules    *filter.Rules
 	language func(string) string // nil unless a rule speaks of it
 	dropped  *prometheus.CounterVec
+	gone     *forget.Set // what is taken back; nil: nothing
+}
+
+// early returns the refusal of a pair that is taken back, or dropped by a rule on its words; else nil.
+func (s *sieve) early(p *schemas.Pair) *schemas.Refusal {
+	if s.gone.Crawled(p) {
+		return &schemas.Refusal{ID: p.ID, ImageID: p.ImageID, Reason: schemas.MaskForgotten}
+	}
+	if v := s.judge(filter.Words, p, 0, 0, 0); v.Dropped() {
+		return s.refusal(p, v)
+	}
+	return nil
 }
 
 // newSieve reads the rules. The models of languages are loaded only if a rule asks for them.

@@ -10,11 +10,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pairstream/pairstream/encoder"
 	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/forget"
 	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/logtest"
 	"github.com/pairstream/pairstream/internal/testing/stagetest"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -164,5 +167,27 @@ func TestFilterIsCheckedWithTheSettings(t *testing.T) {
 	environ["FILTER"] = "size: width > 3"
 	if _, err := config.Parse[Settings](environ); err != nil {
 		t.Error(err)
+	}
+}
+
+// A pair that is taken back has a refusal in its place and no dead letter, before and after its image is read.
+func TestWhatIsTakenBackIsNotEmbedded(t *testing.T) {
+	late := pairOf(2)
+	c := &core{batch: 4, bad: map[schemas.PairID]error{late.ID: shard.ErrForgotten}}
+	s, _ := newFilteredStage(t, c, "", shard.SpoolOptions{}, nil)
+	log := logtest.Open(t, logtest.Broker(t), "test", 1)
+	if _, err := forget.Publish(t.Context(), log, []forget.Key{{Kind: forget.Image, ID: pairOf(1).ImageID}, forget.SourceKey("http://x/")}, time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if s.(*stage).sieve.gone, err = forget.Open(t.Context(), log); err != nil {
+		t.Fatal(err)
+	}
+	bySource := pairOf(3)
+	bySource.Source = "http://x/"
+	var out stagetest.Output
+	feed(t, s, &out, record(t, 0, pairOf(0)), record(t, 1, pairOf(1)), record(t, 2, late), record(t, 3, bySource), record(t, 4, &schemas.Seal{}))
+	if got, want := filtered(out.Events), "+ forgotten: forgotten: forgotten: seal"; got != want || len(out.Events) != 5 {
+		t.Errorf("did %q in %d events, want %q", got, len(out.Events), want)
 	}
 }

@@ -2,7 +2,7 @@
 // embeddings. Every pair gives one record, in order: its embedding, or a refusal where its image cannot be had; so a place
 // in the log belongs to one pair, whoever finds what in the bucket. A refused pair goes to dead-letters as well, and so
 // does what is no pair. A pair that a rule of FILTER drops has a refusal that names the rule, and no dead letter: those
-// would be many.
+// would be many. Neither has one that is taken back.
 package service
 
 import (
@@ -49,7 +49,7 @@ type stage struct {
 	instruments *service.Instruments
 	spool       spool // nil: inline images are refused
 	held        []held
-	wanted      int  // of these: that no rule has dropped yet
+	wanted      int  // of these: that have no refusal yet
 	dirty       bool // the spool holds images that are not synced
 }
 
@@ -59,7 +59,7 @@ type held struct {
 	pair  *schemas.Pair
 	state []byte // of the spool after the pair
 
-	verdict filter.Verdict // of the rules on its words
+	refusal *schemas.Refusal // of a pair that needs no embedding; nil: it does
 }
 
 // heldPerBatch bounds the pairs that are held, for each pair of a batch: rules may drop most of them.
@@ -169,9 +169,9 @@ func (s *stage) add(ctx context.Context, rec stream.Record, p *schemas.Pair, out
 		}
 		p.Image, p.Inline, s.dirty = &ref, nil, true
 	}
-	h := held{rec: rec, pair: p, state: s.state(), verdict: s.sieve.judge(filter.Words, p, 0, 0, 0)}
+	h := held{rec: rec, pair: p, state: s.state(), refusal: s.sieve.early(p)}
 	s.held = append(s.held, h)
-	if !h.verdict.Dropped() {
+	if h.refusal == nil {
 		s.wanted++
 	}
 	if s.wanted < s.follow.room(s.core.BatchSize()) && len(s.held) < heldPerBatch*s.core.BatchSize() {
@@ -202,8 +202,10 @@ func (s *stage) refusePair(ctx context.Context, rec stream.Record, p *schemas.Pa
 }
 
 func (s *stage) emitRefusal(h held, word string, why error, out stream.Output) error {
-	if err := out.DeadLetter(h.rec, explained(h.rec, why).Error()); err != nil {
-		return err
+	if word != schemas.MaskForgotten { // of which no copy is made
+		if err := out.DeadLetter(h.rec, explained(h.rec, why).Error()); err != nil {
+			return err
+		}
 	}
 	return s.put(h, &schemas.Refusal{ID: h.pair.ID, ImageID: h.pair.ImageID, Reason: word}, out)
 }
@@ -233,7 +235,7 @@ func (s *stage) Flush(ctx context.Context, out stream.Output) error {
 	s.instruments.PairsIn(len(s.held))
 	for _, h := range s.held {
 		var r encoder.Result
-		if !h.verdict.Dropped() {
+		if h.refusal == nil {
 			r, results = results[0], results[1:]
 		}
 		if err := s.emit(h, r, out); err != nil {
@@ -245,14 +247,14 @@ func (s *stage) Flush(ctx context.Context, out stream.Output) error {
 	return nil
 }
 
-// encode embeds the pairs that no rule has dropped yet.
+// encode embeds the pairs that have no refusal yet.
 func (s *stage) encode(ctx context.Context) ([]encoder.Result, error) {
 	if s.wanted == 0 {
 		return nil, nil
 	}
 	pairs := make([]*schemas.Pair, 0, s.wanted)
 	for _, h := range s.held {
-		if !h.verdict.Dropped() {
+		if h.refusal == nil {
 			pairs = append(pairs, h.pair)
 		}
 	}
@@ -262,10 +264,11 @@ func (s *stage) encode(ctx context.Context) ([]encoder.Result, error) {
 
 // emit writes the record of a pair: its embedding, or a refusal.
 func (s *stage) emit(h held, r encoder.Result, out stream.Output) error {
-	verdict := h.verdict
+	var verdict filter.Verdict
 	var dropped *droppedError
 	switch {
-	case verdict.Dropped():
+	case h.refusal != nil:
+		return out.Emit(schemas.Embeddings, h.refusal, out.After(h.rec, h.state))
 	case errors.As(r.Unusable, &dropped):
 		verdict = dropped.Verdict
 	case r.Unusable != nil:

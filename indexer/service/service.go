@@ -44,6 +44,11 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 		if live, err = indexer.NewLive(s.LiveOptions(), cpu.Engine{}); err != nil {
 			return err
 		}
+		gone, err := tools.Forgotten(ctx)
+		if err != nil {
+			return err
+		}
+		live.Hide(gone.Pair)
 		if _, err := serveLive(running, all, s, live, liveLimits); err != nil {
 			return err
 		}

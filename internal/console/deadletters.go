@@ -3,6 +3,7 @@ package console
 import (
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"net/url"
@@ -121,7 +122,11 @@ func (s *Server) letter(r *http.Request) (stream.DeadLetter, error) {
 	if err != nil {
 		return stream.DeadLetter{}, unanswered(err)
 	}
-	return rec.DeadLetter()
+	letter, err := rec.DeadLetter()
+	if p := pairOf(letter); err == nil && p != nil && s.o.Index.Forgotten(p.ImageID) {
+		return stream.DeadLetter{}, fmt.Errorf("%w: its pair was taken back", index.ErrNotFound)
+	}
+	return letter, err
 }
 
 func (s *Server) deadLetterPage(w http.ResponseWriter, r *http.Request) error {

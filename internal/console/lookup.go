@@ -19,9 +19,10 @@ import (
 // lookupTime is how long one record of the log is waited for.
 const lookupTime = 4 * time.Second
 
-// recordCache reads single records of the log and keeps the latest.
+// recordCache reads single records of the log and keeps the latest. Mini-batches come without what is taken back.
 type recordCache struct {
 	log  *stream.Log
+	gone func(schemas.ImageID) bool
 	kept *lru.Cache[recordKey, schemas.Record]
 }
 
@@ -34,9 +35,9 @@ type recordKey struct {
 // keptRecords is the number of records that are kept. The largest is about a megabyte.
 const keptRecords = 96
 
-func newRecordCache(log *stream.Log) *recordCache {
+func newRecordCache(log *stream.Log, gone func(schemas.ImageID) bool) *recordCache {
 	kept, _ := lru.New[recordKey, schemas.Record](keptRecords) // refuses only sizes below 1
-	return &recordCache{log, kept}
+	return &recordCache{log, gone, kept}
 }
 
 // errUnanswered marks the error of a question that the log may answer later.
@@ -67,11 +68,43 @@ func record[T schemas.Record](ctx context.Context, c *recordCache, topic schemas
 		}
 		c.kept.Add(key, r)
 	}
-	t, ok := r.(T)
+	t, ok := c.without(r).(T)
 	if !ok {
 		return none, fmt.Errorf("%s, lane %d, offset %d holds %s", topic, lane, offset, r.Schema())
 	}
 	return t, nil
+}
+
+// takenBack stands in the place of a text that is taken back.
+const takenBack = "(taken back)"
+
+// without returns a mini-batch without the texts and pictures that are taken back; any other record as it is. Records that
+// are kept are shared, and are not changed.
+func (c *recordCache) without(r schemas.Record) schemas.Record {
+	switch b := r.(type) {
+	case *schemas.Batch:
+		other := *b
+		other.Samples = c.samples(b.Samples)
+		return &other
+	case *schemas.ScoredBatch:
+		other := *b
+		other.Samples = c.samples(b.Samples)
+		return &other
+	}
+	return r
+}
+
+func (c *recordCache) samples(list []schemas.Sample) []schemas.Sample {
+	if !slices.ContainsFunc(list, func(s schemas.Sample) bool { return c.gone(s.ImageID) }) {
+		return list
+	}
+	list = slices.Clone(list)
+	for i := range list {
+		if c.gone(list[i].ImageID) {
+			list[i].Text, list[i].Image = takenBack, schemas.ImageRef{}
+		}
+	}
+	return list
 }
 
 // atOnce is how many records of the log are asked for at a time.

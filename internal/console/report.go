@@ -64,7 +64,7 @@ func Report(ctx context.Context, w io.Writer, o Options) error {
 	if err != nil {
 		return err
 	}
-	s := &Server{o: o, pages: pages, thumbs: newThumbs(o.Images), records: newRecordCache(o.Log)}
+	s := &Server{o: o, pages: pages, thumbs: newThumbs(o.Images, o.Index.Forgotten), records: newRecordCache(o.Log, o.Index.Forgotten)}
 	r := &report{Namespace: o.Log.Config().Namespace, Version: version.String(), Made: time.Now(), High: o.High}
 	for _, part := range []func(context.Context, *report) error{s.reportFacts, s.reportTraining, s.reportConnections, s.reportExamples} {
 		if err := part(ctx, r); err != nil {

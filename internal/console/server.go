@@ -76,7 +76,7 @@ func New(o Options, listener net.Listener) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{o: o, pages: pages, thumbs: newThumbs(o.Images), records: newRecordCache(o.Log), listener: listener, uploads: semaphore.NewWeighted(uploadsAtOnce)}
+	s := &Server{o: o, pages: pages, thumbs: newThumbs(o.Images, o.Index.Forgotten), records: newRecordCache(o.Log, o.Index.Forgotten), listener: listener, uploads: semaphore.NewWeighted(uploadsAtOnce)}
 	s.flow = newFlow(s)
 	s.handler = s.guard(s.routes())
 	return s, nil

@@ -30,6 +30,7 @@ var thumbSides = map[string]int{"s": 160, "m": 320, "l": 640}
 // thumbs makes small JPEGs of images and keeps the latest.
 type thumbs struct {
 	images *shard.Images
+	gone   func(schemas.ImageID) bool
 	work   *semaphore.Weighted
 
 	mu   sync.Mutex
@@ -43,8 +44,8 @@ type thumbKey struct {
 	side int
 }
 
-func newThumbs(images *shard.Images) *thumbs {
-	t := &thumbs{images: images, work: semaphore.NewWeighted(thumbsAtOne)}
+func newThumbs(images *shard.Images, gone func(schemas.ImageID) bool) *thumbs {
+	t := &thumbs{images: images, gone: gone, work: semaphore.NewWeighted(thumbsAtOne)}
 	t.kept, _ = simplelru.NewLRU(math.MaxInt, func(_ thumbKey, b []byte) { t.size -= len(b) }) // refuses only sizes below 1
 	return t
 }
@@ -52,6 +53,9 @@ func newThumbs(images *shard.Images) *thumbs {
 var errNoImages = errors.New("BUCKET_ROOTS is empty, so the console reads no images")
 
 func (t *thumbs) get(ctx context.Context, ref schemas.ImageRef, id schemas.ImageID, side int) ([]byte, error) {
+	if t.gone(id) {
+		return nil, shard.ErrForgotten
+	}
 	key := thumbKey{id, ref, side}
 	t.mu.Lock()
 	b, ok := t.kept.Get(key)

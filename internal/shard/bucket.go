@@ -19,6 +19,7 @@ var (
 	ErrMissing      = errors.New("image object does not exist")
 	ErrTruncated    = errors.New("image object ends before the image")
 	ErrHashMismatch = errors.New("image bytes do not have the image id")
+	ErrForgotten    = errors.New("image was taken back")
 	ErrDenied       = errors.New("image object may not be read") // for as long as [DeniedFor]; see there
 )
 
@@ -31,6 +32,8 @@ func MaskReason(err error) string {
 	switch {
 	case isAny(err, ErrMissing, ErrTruncated):
 		return schemas.MaskMissing
+	case isAny(err, ErrForgotten):
+		return schemas.MaskForgotten
 	case isAny(err, ErrHashMismatch):
 		return schemas.MaskChanged
 	case isAny(err, ErrForbidden, ErrDenied):

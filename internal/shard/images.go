@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/sync/singleflight"
@@ -49,6 +50,7 @@ type cache struct {
 	read    func(context.Context, schemas.ImageRef, schemas.ImageID) ([]byte, error)
 	o       ImagesOptions
 	flights singleflight.Group
+	gone    atomic.Pointer[func(schemas.ImageID) bool] // nil: nothing is
 
 	mu    sync.Mutex
 	kept  *simplelru.LRU[imageKey, []answer]
@@ -88,6 +90,9 @@ func (a answer) bytes() int64 {
 	return a.im.Bytes()
 }
 
+// Forget makes every view refuse the images that gone names, with [ErrForgotten], whether they are kept or not.
+func (c *cache) Forget(gone func(schemas.ImageID) bool) { c.gone.Store(&gone) }
+
 // NewImages keeps images of a bucket.
 func NewImages(b *Bucket, o ImagesOptions) *Images {
 	c := &cache{read: b.ReadRange, o: o}
@@ -104,6 +109,9 @@ func (c *Images) Get(ctx context.Context, ref schemas.ImageRef, id schemas.Image
 
 // GetReduced does what Get does, and also returns how the picture was reduced.
 func (c *Images) GetReduced(ctx context.Context, ref schemas.ImageRef, id schemas.ImageID) (*imaging.Image, imaging.Reduction, error) {
+	if gone := c.gone.Load(); gone != nil && (*gone)(id) {
+		return nil, imaging.Reduction{}, fmt.Errorf("image %s: %w", id, ErrForgotten)
+	}
 	key := imageKey{id, ref}
 	for {
 		if a, ok := c.look(key, c.minSide); ok {

@@ -319,3 +319,20 @@ func TestImagesRemembersWhatIsNoImage(t *testing.T) {
 		t.Errorf("%d misses: an object that is missing now may come back, and has to be looked for again", s.Misses)
 	}
 }
+
+func TestImagesRefusesWhatIsTakenBack(t *testing.T) {
+	encoded := [][]byte{square(t, 10, 1), square(t, 10, 2)}
+	c := imagesOver(ImagesOptions{MaxBytes: 1 << 20}, func(context.Context) error { return nil }, encoded...)
+	gone := schemas.NewImageID(encoded[0])
+	view := c.ForInput(4)
+	if _, err := view.Get(t.Context(), schemas.ImageRef{}, gone); err != nil {
+		t.Fatal(err)
+	}
+	c.Forget(func(id schemas.ImageID) bool { return id == gone })
+	if _, err := view.Get(t.Context(), schemas.ImageRef{}, gone); MaskReason(err) != schemas.MaskForgotten {
+		t.Errorf("an image that is kept gives %v", err)
+	}
+	if _, err := view.Get(t.Context(), schemas.ImageRef{}, schemas.NewImageID(encoded[1])); err != nil {
+		t.Error(err)
+	}
+}

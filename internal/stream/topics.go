@@ -147,7 +147,7 @@ func (l *Log) CheckTopics(ctx context.Context, only ...schemas.Topic) error {
 	}
 	var problems []error
 	for _, t := range missing {
-		if t.Topic == schemas.Judgements { // of a log that is older than the console, which makes it
+		if t.Topic == schemas.Judgements || t.Topic == schemas.Forgotten { // of an older log; who writes there makes it
 			continue
 		}
 		problems = append(problems, fmt.Errorf("topic %s %w (NAMESPACE=%s)", l.name(t.Topic), errNoTopic, l.cfg.Namespace))

@@ -49,6 +49,7 @@ func stagesKilled(t *testing.T, seed uint64, kind string, breakBrokers func()) {
 	rounds := soak.Choose(3, 10)
 	r := rand.New(rand.NewPCG(seed, 0))
 	t.Setenv("CHECKPOINT_EVERY", "3")
+	t.Setenv("FILTER", `colour: !caption.contains("red"); match: similarity > -0.9 && width > 1`)
 	t.Setenv("STREAM_SESSION_TIMEOUT", map[string]string{"embedded": "1s", "cluster": "3s"}[kind])
 	in := setUpPipeline(t, rounds*len(stageNames)*perKill/2)
 
@@ -60,6 +61,7 @@ func stagesKilled(t *testing.T, seed uint64, kind string, breakBrokers func()) {
 	calm := openNamespace(t)
 	mustCommand(t, "up")
 	compare(t, "", &want, outcome(t, calmly, in("calm")))
+	checkFiltered(t, calm)
 
 	t.Setenv("NAMESPACE", disturbed)
 	t.Setenv("CHECKPOINT_DIR", in("killed"))
@@ -101,11 +103,56 @@ func stagesKilled(t *testing.T, seed uint64, kind string, breakBrokers func()) {
 		t.Errorf("the trainer has committed %+v, %v: want the ends of its lanes", lags, err)
 	}
 	compare(t, "after kills", &want, outcome(t, disturbed, in("killed")))
+	checkFiltered(t, log)
 	checkJunk(t, log)
 	figures.Record(t, figures.Figures{
 		Scenario: fmt.Sprintf("kill -9 of each of %d services %d times", len(stageNames), rounds), Broker: kind,
 		Faults: rounds * (len(stageNames) + 1), Records: recordsIn(t, want), Recovery: longest,
 	})
+}
+
+// checkFiltered wants one record for every pair and seal: an embedding, or the refusal of rule colour for exactly the pairs
+// that it names.
+func checkFiltered(t *testing.T, log *stream.Log) {
+	t.Helper()
+	kept, dropped := 0, 0
+	for lane := range log.Config().Lanes {
+		red := make(map[schemas.PairID]bool)
+		for rec, err := range log.Records(t.Context(), schemas.Pairs, lane, stream.Position{}, -1) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r, err := schemas.Unmarshal(rec.Schema, rec.Value); err == nil {
+				if p, ok := r.(*schemas.Pair); ok {
+					red[p.ID] = strings.Contains(p.Caption, "red")
+				}
+			}
+		}
+		for rec, err := range log.Records(t.Context(), schemas.Embeddings, lane, stream.Position{}, -1) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := schemas.Unmarshal(rec.Schema, rec.Value)
+			if err != nil {
+				continue // junk
+			}
+			switch v := r.(type) {
+			case *schemas.Embedding:
+				kept++
+				if red[v.ID] {
+					t.Errorf("%q was embedded", v.Caption)
+				}
+			case *schemas.Refusal:
+				dropped++
+				if !red[v.ID] || v.Reason != schemas.MaskFiltered || v.Rule != "colour" {
+					t.Errorf("refusal %+v", v)
+				}
+			}
+		}
+	}
+	if kept == 0 || dropped == 0 {
+		t.Errorf("%d pairs were kept and %d filtered, want some of both", kept, dropped)
+	}
 }
 
 // recordsIn adds up the counts of an outcome.

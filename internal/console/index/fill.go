@@ -65,6 +65,9 @@ func (x *Index) Fill(ctx context.Context) error {
 
 // pass reads what is new in some topics of a lane.
 func (x *Index) pass(ctx context.Context, lane int, topics []schemas.Topic) error {
+	if err := x.gone.Refresh(ctx); err != nil {
+		return err
+	}
 	ends := make([]stream.Bounds, len(topics))
 	for i := len(topics) - 1; i >= 0; i-- {
 		var err error

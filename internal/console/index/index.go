@@ -18,6 +18,7 @@ import (
 
 	_ "modernc.org/sqlite" // the driver
 
+	"github.com/pairstream/pairstream/internal/forget"
 	"github.com/pairstream/pairstream/internal/stream"
 )
 
@@ -64,6 +65,7 @@ type Index struct {
 	reads  *sql.DB
 	writes *sql.DB
 
+	gone   *forget.Set          // what no query finds
 	mu     sync.Mutex           // one writer at a time
 	bounds map[int64]*shortlist // of connections, by group
 }
@@ -77,8 +79,12 @@ func Open(ctx context.Context, log *stream.Log, o Options) (*Index, error) {
 	if ns := log.Config().Namespace; ns != "" {
 		name = ns + "." + name
 	}
-	x := &Index{o: o, log: log, path: filepath.Join(o.Dir, name), bounds: make(map[int64]*shortlist)}
-	err := x.open(ctx)
+	gone, err := forget.Open(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	x := &Index{o: o, log: log, gone: gone, path: filepath.Join(o.Dir, name), bounds: make(map[int64]*shortlist)}
+	err = x.open(ctx)
 	if err != nil { // a file that is broken, or of another version, holds nothing that the log does not
 		x.closeFiles()
 		if err = x.remove(); err == nil {

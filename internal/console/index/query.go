@@ -73,6 +73,9 @@ func (p *Pair) scan(scan func(...any) error) error {
 	return nil
 }
 
+// Forgotten reports whether an image is taken back: no page may show it.
+func (x *Index) Forgotten(id schemas.ImageID) bool { return x.gone.Image(id) }
+
 // Pair finds a pair by its id.
 func (x *Index) Pair(ctx context.Context, id schemas.PairID) (*Pair, error) {
 	return x.onePair(ctx, "WHERE p.id = ?", id[:])
@@ -98,8 +101,11 @@ func (x *Index) pairs(ctx context.Context, where string, args ...any) ([]*Pair, 
 	var list []*Pair
 	err := each(ctx, x, func(rows *sql.Rows) error {
 		p := new(Pair)
-		list = append(list, p)
-		return p.scan(rows.Scan)
+		err := p.scan(rows.Scan)
+		if err == nil && !x.gone.Image(p.ImageID) {
+			list = append(list, p)
+		}
+		return err
 	}, "SELECT "+pairColumns+pairTables+where, args...)
 	return list, err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pairstream/pairstream/internal/forget"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
@@ -23,6 +24,7 @@ type Shared struct {
 	mu       sync.Mutex
 	images   *shard.Images
 	measured bool // images report their metrics
+	gone     *forget.Set
 	closers  []func() error
 }
 
@@ -68,6 +70,31 @@ func (s *Shared) openImages(ctx context.Context, i *service.Instruments, b Bucke
 		s.measured = true
 	}
 	return s.images, nil
+}
+
+// forgotten opens what is taken back, once, and follows it until the process ends.
+func (s *Shared) forgotten(ctx context.Context, log *stream.Log, i *service.Instruments) (*forget.Set, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone != nil {
+		return s.gone, nil
+	}
+	gone, err := forget.Open(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var following sync.WaitGroup
+	following.Go(func() {
+		gone.Run(ctx, func(err error) { i.Log.Warn("what is taken back cannot be read, and is tried again", "err", err) })
+	})
+	s.gone = gone
+	s.closers = append(s.closers, func() error {
+		stop()
+		following.Wait()
+		return nil
+	})
+	return gone, nil
 }
 
 // imageMetrics tell how much the cache spares.
@@ -131,9 +158,23 @@ func (t Tools) Worker() (*torch.Worker, error) {
 	return w, err
 }
 
-// Images returns the cache of decoded images, which is the same for all stages of the process.
+// Images returns the cache of decoded images, which is the same for all stages of the process. It refuses images that are
+// taken back.
 func (t Tools) Images(ctx context.Context, b Bucket) (*shard.Images, error) {
-	return t.shared.openImages(ctx, t.Instruments, b)
+	gone, err := t.Forgotten(ctx)
+	if err != nil {
+		return nil, err
+	}
+	images, err := t.shared.openImages(ctx, t.Instruments, b)
+	if err == nil {
+		images.Forget(gone.Image)
+	}
+	return images, err
+}
+
+// Forgotten returns what is taken back, which is the same for all stages of the process.
+func (t Tools) Forgotten(ctx context.Context) (*forget.Set, error) {
+	return t.shared.forgotten(ctx, t.Log, t.Instruments)
 }
 
 // alone is what the process of one stage with tensors reads from its environment, besides what every process reads.

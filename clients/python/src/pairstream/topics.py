@@ -13,6 +13,7 @@ PROGRESS = "progress"
 DEAD_LETTERS = "dead-letters"
 SOURCES = "sources"
 JUDGEMENTS = "judgements"
+FORGOTTEN = "forgotten"
 
 # What a stage writes to these is numbered by the header "seq". The other topics have no seqs.
 SEQUENCED = frozenset({EMBEDDINGS, NEIGHBORS, GROUPS, BATCHES, SCORED, FEATURES})

@@ -159,4 +159,5 @@ dead-letters: {partitions: 1, writers: [encoder, indexer, grouper, discriminator
 control: {partitions: 1, writers: [encoder, indexer, grouper, discriminator, trainer, operator]}
 sources: {partitions: 1, writers: [producer, operator]}
 judgements: {partitions: 1, writers: [operator]}
+forgotten: {partitions: 1, writers: [operator]}
 {{- end -}}

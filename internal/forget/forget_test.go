@@ -1,0 +1,148 @@
+package forget_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/forget"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+func pairOf(image, caption, source string) *schemas.Pair {
+	id := schemas.NewImageID([]byte(image))
+	return &schemas.Pair{
+		ID: schemas.NewPairID(id, caption), ImageID: id, Image: &schemas.ImageRef{URI: "file:///a.tar", Size: 1}, Caption: caption, Source: source,
+	}
+}
+
+func publish(t *testing.T, log *stream.Log, pairs ...*schemas.Pair) {
+	t.Helper()
+	p := log.NewPublisher(stream.PublisherOptions{})
+	for _, pair := range pairs {
+		if err := p.Publish(t.Context(), schemas.Pairs, pair.ID.Lane(log.Config().Lanes), pair); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTombstonesReachAllPairsOfAnImage(t *testing.T) {
+	log := logtest.Open(t, logtest.Broker(t), "test", 3)
+	before, err := forget.Open(t.Context(), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dog, dogToo := pairOf("dog", "a dog", "http://x/dog.jpg"), pairOf("dog", "the same dog", "http://y/copy.jpg")
+	cat, catToo := pairOf("cat", "a cat", "http://x/cat.jpg"), pairOf("cat", "my cat", "http://x/cat.jpg")
+	cup, tree := pairOf("cup", "a cup", ""), pairOf("tree", "a tree", "")
+	publish(t, log, dog, dogToo, cat, catToo, cup, tree)
+	never := schemas.NewImageID([]byte("never crawled"))
+	found, err := forget.Publish(t.Context(), log, []forget.Key{
+		forget.SourceKey("http://x/dog.jpg"), {Kind: forget.Pair, ID: cat.ID}, {Kind: forget.Image, ID: cup.ImageID}, {Kind: forget.Image, ID: never},
+	}, time.Unix(1, 0))
+	if want := (forget.Found{Asked: 4, Images: 2, Pairs: 4}); err != nil || found != want {
+		t.Fatalf("found %+v, %v, want %+v", found, err, want)
+	}
+	after, err := forget.Open(t.Context(), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if before.Image(dog.ImageID) {
+		t.Error("a set that has not looked knows of tombstones")
+	}
+	if err := before.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]*forget.Set{"opened later": after, "refreshed": before} {
+		for _, p := range []*schemas.Pair{dog, dogToo, cat, catToo, cup} {
+			if !s.Image(p.ImageID) || !s.Pair(p.ID) || !s.Crawled(p) {
+				t.Errorf("%s: %q is not taken back", name, p.Caption)
+			}
+		}
+		if s.Crawled(tree) || !s.Image(never) || s.Source("") || s.Source("http://x/cat.jpg") {
+			t.Errorf("%s: what was not asked for is taken back, or the image that was never crawled is not", name)
+		}
+		if again := pairOf("another picture", "of a dog", "http://x/dog.jpg"); !s.Crawled(again) {
+			t.Errorf("%s: what is found at an address that was taken back is not", name)
+		}
+	}
+}
+
+func TestReportSaysWhereItIs(t *testing.T) {
+	log := logtest.Open(t, logtest.Broker(t), "test", 1)
+	w := log.NewPublisher(stream.PublisherOptions{})
+	t.Cleanup(func() { _ = w.Close(t.Context()) })
+	dog, tree := pairOf("dog", "a dog", ""), pairOf("tree", "a tree", "")
+	publish(t, log, dog, tree, dog)
+	write := func(topic schemas.Topic, seq int64, r schemas.Record) {
+		t.Helper()
+		if err := w.PublishSeq(t.Context(), topic, 0, seq, stream.Mark{}, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unit := schemas.NewFloat16s([]float32{1, 0})
+	write(schemas.Embeddings, 0, &schemas.Embedding{ID: dog.ID, ImageID: dog.ImageID, Image: *dog.Image, Caption: dog.Caption, V: unit, T: unit, Similarity: 1, Model: "m"})
+	write(schemas.Embeddings, 1, &schemas.Refusal{ID: tree.ID, ImageID: tree.ImageID, Reason: schemas.MaskFiltered})
+	sample := func(p *schemas.Pair, position int32) schemas.Sample {
+		return schemas.Sample{ID: p.ID, ImageID: p.ImageID, Image: *p.Image, Text: p.Caption, Position: position}
+	}
+	for n, masks := range [][]schemas.Mask{nil, {{Sample: 0, Reason: schemas.MaskForgotten}}} {
+		b := schemas.Batch{Sequence: int32(n), Batches: 2, Strategy: schemas.StrategyRandom, Samples: []schemas.Sample{sample(dog, 0), sample(tree, 1)}}
+		write(schemas.Scored, int64(n), &schemas.ScoredBatch{Batch: b, Model: "c", Masked: masks})
+		write(schemas.Features, int64(n), &schemas.FeatureBlock{
+			Sequence: int32(n), Positions: schemas.Int32s{0, 1}, Dim: 1, V: schemas.NewFloat16s([]float32{1, 1}), T: schemas.NewFloat16s([]float32{1, 1}), Step: int64(10 + n),
+		})
+	}
+	for _, c := range []struct {
+		step int64
+		path string
+	}{{9, "before"}, {10, "with"}, {20, "after"}} {
+		if err := w.Publish(t.Context(), schemas.ProgressLog, 0, &schemas.Progress{Kind: schemas.ProgressCheckpoint, Step: c.step, Checkpoint: c.path}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := forget.Publish(t.Context(), log, []forget.Key{{Kind: forget.Image, ID: dog.ImageID}}, time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	set, err := forget.Open(t.Context(), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := set.Report(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[schemas.Topic]int{}
+	for _, r := range got.Records {
+		counts[r.Topic] = r.Count
+	}
+	for topic, want := range map[schemas.Topic]int{schemas.Pairs: 2, schemas.Embeddings: 1, schemas.Scored: 2, schemas.Features: 1, schemas.Batches: 0} {
+		if counts[topic] != want {
+			t.Errorf("%d records of %s hold it, want %d", counts[topic], topic, want)
+		}
+	}
+	if got.Tombstones != 2 || got.FirstStep != 10 || !slices.Equal(got.Checkpoints, []string{"with", "after"}) {
+		t.Errorf("report %+v, want step 10 and the checkpoints from then on", got)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	for _, k := range []forget.Key{forget.SourceKey("http://x/"), {Kind: forget.Image, ID: [16]byte{1}}, {Kind: forget.Pair, ID: [16]byte{15: 9}}} {
+		if got, err := forget.ParseKey(k.String()); err != nil || got != k {
+			t.Errorf("%s is read as %v, %v", k, got, err)
+		}
+	}
+	for _, bad := range []string{"", "image/", "image/00", "video/000102030405060708090a0b0c0d0e0f", "pair/zz0102030405060708090a0b0c0d0e0f"} {
+		if k, err := forget.ParseKey(bad); err == nil {
+			t.Errorf("%q is read as %v", bad, k)
+		}
+	}
+}

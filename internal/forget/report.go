@@ -1,0 +1,154 @@
+package forget
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Remains says where the log still holds something that is taken back.
+type Remains struct {
+	Tombstones  int         `json:"tombstones"`
+	Records     []Remaining `json:"records"`
+	FirstStep   int64       `json:"first_step"`  // of training that saw it; -1: none that the log knows
+	Checkpoints []string    `json:"checkpoints"` // that were written after that step
+}
+
+// Remaining counts records of one lane of a topic.
+type Remaining struct {
+	Topic  schemas.Topic `json:"topic"`
+	Lane   int           `json:"lane"`
+	Count  int           `json:"count"`
+	Oldest time.Time     `json:"oldest"`
+	Newest time.Time     `json:"newest"` // the topic's retention counts from here
+	Last   int64         `json:"last"`   // offset
+}
+
+// Report reads the whole log.
+func (s *Set) Report(ctx context.Context) (*Remains, error) {
+	r := &report{set: s, trained: make(map[batchID]bool), out: &Remains{Tombstones: len(s.Keys()), FirstStep: -1}}
+	for lane := range s.log.Config().Lanes {
+		for _, topic := range []schemas.Topic{schemas.Pairs, schemas.Embeddings, schemas.Batches, schemas.Scored, schemas.Features} {
+			if err := r.lane(ctx, topic, lane); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := r.lane(ctx, schemas.DeadLetters, 0); err != nil {
+		return nil, err
+	}
+	return r.out, r.checkpoints(ctx)
+}
+
+// batchID names a mini-batch.
+type batchID struct {
+	group           schemas.GroupID
+	epoch, sequence int32
+}
+
+type report struct {
+	set     *Set
+	trained map[batchID]bool // mini-batches with an image that is taken back and not masked
+	out     *Remains
+}
+
+func (r *report) lane(ctx context.Context, topic schemas.Topic, lane int) error {
+	from, err := start(ctx, r.set.log, topic, lane)
+	if err != nil {
+		return err
+	}
+	found := Remaining{Topic: topic, Lane: lane}
+	for rec, err := range r.set.log.Records(ctx, topic, lane, from, -1) {
+		if err != nil {
+			return fmt.Errorf("looking for what is taken back in %s, lane %d: %w", topic, lane, err)
+		}
+		record, err := schemas.Unmarshal(rec.Schema, rec.Value)
+		if err != nil || !r.holds(topic, record) {
+			continue // bytes that are no record of ours
+		}
+		if found.Count == 0 {
+			found.Oldest = rec.Time
+		}
+		found.Count, found.Newest, found.Last = found.Count+1, rec.Time, rec.Offset
+	}
+	if found.Count > 0 {
+		r.out.Records = append(r.out.Records, found)
+	}
+	return nil
+}
+
+// holds reports whether a record has the image, its caption or its vectors.
+func (r *report) holds(topic schemas.Topic, record schemas.Record) bool {
+	switch v := record.(type) {
+	case *schemas.Pair:
+		return r.set.Crawled(v)
+	case *schemas.Embedding:
+		return r.set.Image(v.ImageID)
+	case *schemas.Batch:
+		return r.batch(v, nil, false)
+	case *schemas.ScoredBatch:
+		return r.batch(&v.Batch, v.Masked, true)
+	case *schemas.FeatureBlock:
+		if !r.trained[batchID{v.Group, v.Epoch, v.Sequence}] {
+			return false
+		}
+		if r.out.FirstStep < 0 || v.Step < r.out.FirstStep {
+			r.out.FirstStep = v.Step
+		}
+		return true
+	}
+	return false
+}
+
+// batch notes a scored mini-batch if a step may have learned from an image that is taken back.
+func (r *report) batch(b *schemas.Batch, masks []schemas.Mask, scored bool) bool {
+	held := false
+	for i := range b.Samples {
+		positive := b.Samples[i].Positive
+		image, other := r.set.Image(b.Samples[i].ImageID), positive != nil && r.set.Image(positive.ImageID)
+		masked := slices.ContainsFunc(masks, func(m schemas.Mask) bool {
+			return int(m.Sample) == i && m.Reason == schemas.MaskForgotten && (m.Positive || !other)
+		})
+		held = held || image || other
+		if (image || other) && scored && !masked {
+			r.trained[batchID{b.Group, b.Epoch, b.Sequence}] = true
+		}
+	}
+	return held
+}
+
+// checkpoints lists those that were written after a step that saw what is taken back.
+func (r *report) checkpoints(ctx context.Context) error {
+	if r.out.FirstStep < 0 {
+		return nil
+	}
+	for rec, err := range r.set.log.Records(ctx, schemas.ProgressLog, 0, stream.Position{}, -1) {
+		if err != nil {
+			return fmt.Errorf("looking for checkpoints: %w", err)
+		}
+		record, err := schemas.Unmarshal(rec.Schema, rec.Value)
+		p, ok := record.(*schemas.Progress)
+		if err == nil && ok && p.Kind == schemas.ProgressCheckpoint && p.Step >= r.out.FirstStep && !slices.Contains(r.out.Checkpoints, p.Checkpoint) {
+			r.out.Checkpoints = append(r.out.Checkpoints, p.Checkpoint)
+		}
+	}
+	return nil
+}
+
+// start returns the first place of a lane that retention has left.
+func start(ctx context.Context, log *stream.Log, topic schemas.Topic, lane int) (stream.Position, error) {
+	b, err := log.Bounds(ctx, topic, lane)
+	if err != nil || !stream.Sequenced(topic) || b.Start == b.End {
+		return stream.Position{Offset: b.Start}, err
+	}
+	seq, err := log.SeqAt(ctx, topic, lane, b.Start)
+	if errors.Is(err, stream.ErrGap) { // retention has gone on meanwhile
+		return start(ctx, log, topic, lane)
+	}
+	return stream.Position{Offset: b.Start, Seq: seq}, err
+}

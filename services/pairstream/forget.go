@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bufio"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pairstream/pairstream/internal/forget"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// forgetFlags are files with a name a line, "-" for standard input.
+type forgetFlags struct {
+	urls, images, pairs string
+	report              bool
+}
+
+func newForgetCommand() *cobra.Command {
+	var dir string
+	var f forgetFlags
+	cmd := &cobra.Command{
+		Use: "forget", Short: "take images back: out of training, live search and the console", Args: cobra.NoArgs,
+		Long: "Publishes tombstones of the images that files name, one a line, and of the pairs that show them. From then on no\n" +
+			"pair with these images is embedded, trained on, found by live search or shown in the console. It cannot be undone.\n" +
+			"--report says where the log still holds them, and which checkpoints were trained on them.",
+	}
+	cmd.RunE = looking(&dir, func(cmd *cobra.Command, log *stream.Log, _ []string) error {
+		keys, err := f.keys(cmd.InOrStdin())
+		if err != nil {
+			return err
+		}
+		if len(keys) == 0 && !f.report {
+			return errors.New("nothing to forget: want --url, --image-sha256 or --pair with a file of names, or --report")
+		}
+		if len(keys) > 0 {
+			if err := log.EnsureTopics(cmd.Context(), schemas.Forgotten); err != nil {
+				return err
+			}
+			found, err := forget.Publish(cmd.Context(), log, keys, time.Now())
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "took back %d names, and with them %d images and %d pairs that the log holds\n", found.Asked, found.Images, found.Pairs)
+		}
+		if !f.report {
+			return nil
+		}
+		set, err := forget.Open(cmd.Context(), log)
+		if err != nil {
+			return err
+		}
+		remains, err := set.Report(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return printRemains(cmd.OutOrStdout(), remains)
+	})
+	cmd.Flags().StringVar(&f.urls, "url", "", "file of addresses, one a line; - for standard input")
+	cmd.Flags().StringVar(&f.images, "image-sha256", "", "file of SHA-256 sums of image files, in hexadecimal")
+	cmd.Flags().StringVar(&f.pairs, "pair", "", "file of pair ids: their images are taken back, with all captions")
+	cmd.Flags().BoolVar(&f.report, "report", false, "say where the log still holds what was taken back")
+	dataFlag(cmd, &dir)
+	return cmd
+}
+
+func (f *forgetFlags) keys(in io.Reader) ([]forget.Key, error) {
+	var keys []forget.Key
+	for _, file := range []struct {
+		flag, path string
+		parse      func(string) (forget.Key, error)
+	}{
+		{"url", f.urls, func(line string) (forget.Key, error) { return forget.SourceKey(line), nil }},
+		{"image-sha256", f.images, imageKey},
+		{"pair", f.pairs, func(line string) (forget.Key, error) { return forget.ParseKey(forget.Pair + "/" + line) }},
+	} {
+		if file.path == "" {
+			continue
+		}
+		lines, err := readLines(file.path, in)
+		if err != nil {
+			return nil, fmt.Errorf("--%s: %w", file.flag, err)
+		}
+		for number, line := range lines {
+			if line == "" {
+				continue
+			}
+			key, err := file.parse(line)
+			if err != nil {
+				return nil, fmt.Errorf("--%s: line %d of %s: %w", file.flag, number+1, file.path, err)
+			}
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
+// imageKey takes a whole SHA-256, or the image id, which is its first half.
+func imageKey(line string) (forget.Key, error) {
+	raw, err := hex.DecodeString(line)
+	if err != nil || len(raw) != 32 && len(raw) != 16 {
+		return forget.Key{}, fmt.Errorf("%.80q: want 64 hexadecimal digits, or the 32 of an image id", line)
+	}
+	return forget.Key{Kind: forget.Image, ID: [16]byte(raw[:16])}, nil
+}
+
+func readLines(path string, in io.Reader) ([]string, error) {
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		in = file
+	}
+	var lines []string
+	scanner := bufio.NewScanner(in)
+	for scanner.Scan() {
+		lines = append(lines, strings.TrimSpace(scanner.Text()))
+	}
+	return lines, scanner.Err()
+}
+
+func printRemains(out io.Writer, r *forget.Remains) error {
+	fmt.Fprintf(out, "%d tombstones\n", r.Tombstones)
+	if len(r.Records) == 0 {
+		fmt.Fprintln(out, "the log holds nothing that was taken back")
+	}
+	for _, t := range r.Records {
+		fmt.Fprintf(out, "%-12s lane %d: %d records, the last at offset %d of %s: gone when the topic's retention has passed it\n",
+			t.Topic, t.Lane, t.Count, t.Last, t.Newest.UTC().Format(time.RFC3339))
+	}
+	if r.FirstStep < 0 {
+		_, err := fmt.Fprintln(out, "no step of training that the log knows has seen it")
+		return err
+	}
+	fmt.Fprintf(out, "training has seen it from step %d on\n", r.FirstStep)
+	for _, c := range r.Checkpoints {
+		fmt.Fprintf(out, "checkpoint   %s was trained on it\n", c)
+	}
+	return nil
+}
