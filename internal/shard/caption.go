@@ -41,7 +41,7 @@ func jsonCaptions(meta []byte) (captions []caption, found int) {
 		Captions json.RawMessage `json:"captions"`
 	}
 	if err := json.Unmarshal(meta, &fields); err != nil {
-		return []caption{{reason: ReasonJSON, detail: "no JSON object: " + err.Error()}}, 1
+		return []caption{{reason: ReasonJSON, detail: "no JSON object"}}, 1
 	}
 	var list []json.RawMessage
 	var out []caption

@@ -71,7 +71,7 @@ func (t *tarReader) next() (entry, error) {
 	if _, fault := t.resync(head + blockSize); fault != nil {
 		return entry{}, fault
 	}
-	return entry{}, &headerFault{head, ReasonHeader, "no sound tar header: " + err.Error()}
+	return entry{}, &headerFault{head, ReasonHeader, "no sound tar header"}
 }
 
 // atEnd returns what archive/tar's end is. That is an end marker or the end of the file.

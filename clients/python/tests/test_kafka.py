@@ -56,12 +56,16 @@ def test_pairs_come_back(new_log: NewLog) -> None:
         inline = producer.send(encoded, "a cat \u2013 \u732b", source="test", crawl_time=5)
         ref = producer.send(encoded, "a cat", uri="s3://crawl/0.tar", offset=1536)
         producer.seal(final=True, note="over")
+        with pytest.raises(EndedError, match="lane 0 has ended"):
+            producer.send(encoded, "behind the end")
     lanes = read_all(config, 3)
     seals = [lane[-1] for lane in lanes]
     assert isinstance(seals[0], Seal) and seals[0].id and all(seal == seals[0] for seal in seals)
     assert (seals[0].final, seals[0].note) == (True, "over")
-    with pytest.raises(EndedError, match="lane . has ended"):
-        PairProducer(config)
+    with PairProducer(config) as late:
+        for put_behind in (lambda: late.send(encoded, "behind the end"), late.seal):
+            with pytest.raises(EndedError, match=r"lane 0 has ended with a final seal .*note 'over'"):
+                put_behind()
     pairs = {p.id: p for lane in lanes for p in lane if isinstance(p, Pair)}
     assert set(pairs) == {inline, ref}
     for i, lane in enumerate(lanes):

@@ -35,8 +35,14 @@ def publish(args: argparse.Namespace) -> None:
 def produce(args: argparse.Namespace) -> None:
     """Publish the pairs of WebDataset tars."""
     with PairProducer(_config(args)) as producer:
-        totals = shards.publish(producer, args.paths, final=args.final)
+        totals = shards.publish(producer, args.paths, final=args.final, resume=args.resume)
     print(f"published {totals.pairs} pairs of {totals.examples} images from {totals.tars} tars")
+    if totals.done:
+        print(f"  {totals.done:6}  tars were published before, and have not changed")
+    if totals.before:
+        print(f"  {totals.before:6}  pairs were published before by a run that was cut short")
+    for uri in totals.changed:
+        print(f"          {uri} has changed since it was published: all of it was published again")
     for reason, n in sorted(totals.problems.items()):
         print(f"  {n:6}  {reason} (goes to dead-letters)")
 
@@ -122,6 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     sub = commands.add_parser("produce", parents=[brokers], help=produce.__doc__)
     sub.add_argument("paths", nargs="+", help="tars, or folders of tars")
     sub.add_argument("--final", action="store_true", help="end every lane with a final seal")
+    sub.add_argument("--no-resume", dest="resume", action="store_false", help="publish everything again, whatever was published before")
     sub.set_defaults(run=produce)
 
     sub = commands.add_parser("read", parents=[brokers], help=read.__doc__)

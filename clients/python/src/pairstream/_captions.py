@@ -14,6 +14,7 @@ from .wire import MAX_COLUMNS
 
 MAX_CAPTIONS = 256  # of one key
 
+
 @dataclass(frozen=True, slots=True)
 class Caption:
     """A text found for an image. Bytes that are no UTF-8 are surrogate escapes."""
@@ -41,8 +42,8 @@ def json_captions(meta: bytes) -> tuple[list[Caption], int]:
     """Return "caption" and then "captions" of a JSON object, and how many there are. null stands for no caption."""
     try:
         fields = _members(meta, "caption", "captions")
-    except ValueError as err:
-        return [Caption("", "caption_json", f"no JSON object: {err}")], 1
+    except ValueError:
+        return [Caption("", "caption_json", "no JSON object")], 1
     out, spans = [], []
     if fields.get("caption", "null") != "null":
         spans.append(fields["caption"])

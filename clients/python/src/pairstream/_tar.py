@@ -91,7 +91,7 @@ def entries(file: BinaryIO) -> Iterator[Entry | Damage | Marker]:
         except _HeaderError:
             damaged = at
             at, _ = _resync(file, at + BLOCK)
-            yield Damage(damaged, "tar_header", "no sound tar header: archive/tar: invalid tar header", at)
+            yield Damage(damaged, "tar_header", "no sound tar header", at)
             if at < 0:
                 return
             continue

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Mapping
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from ._log import final_seals
 from .config import Config
-from .errors import BrokerError, DeliveryError, EndedError, ReadTimeout, RecordError
+from .errors import DeliveryError, EndedError
 from .ids import Buffer, image_id, lane_of, pair_id
 from .reader import lanes_of
-from .records import Columns, ImageRef, Pair, Record, Seal, marshal, unmarshal
+from .records import Columns, ImageRef, Pair, Record, Seal, marshal
 from .topics import HEADER_SCHEMA, HEADER_SEQ, HEADER_SOURCE, PAIRS, topic_name
 
 _P = TypeVar("_P", bound="Publisher")
@@ -63,12 +65,19 @@ class Publisher:
         headers: dict[str, str | bytes | None] = {HEADER_SCHEMA: schema.encode()}
         if seq is not None:
             headers |= {HEADER_SEQ: str(seq).encode(), HEADER_SOURCE: _NO_MARK}
+        self._send(topic, lane, value, headers=list(headers.items()))
+
+    def note(self, topic: str, key: str, value: bytes) -> None:
+        """Queue a note for a compacted topic. The last note of a key counts."""
+        self._send(topic, 0, value, key=key.encode())
+
+    def _send(self, topic: str, lane: int, value: bytes, **more: Any) -> None:
         name = topic_name(topic, self.config.namespace)
         until = time.monotonic() + self.timeout
         while True:
             self._raise()
             try:
-                self._producer.produce(name, value, partition=lane, headers=list(headers.items()), on_delivery=self._delivered)
+                self._producer.produce(name, value, partition=lane, on_delivery=self._delivered, **more)
                 self._put += 1
                 self._producer.poll(0)
                 return
@@ -101,62 +110,16 @@ class Publisher:
             raise DeliveryError(self._failed)
 
 
-def _ended(config: Config, lanes: int, timeout: float) -> int | None:
-    """Return a lane of pairs whose last record is a final seal."""
-    name = topic_name(PAIRS, config.namespace)
-    consumer = Consumer({
-        **config.client(), "group.id": "pairstream-python", "enable.auto.commit": False, "enable.partition.eof": True,
-        "auto.offset.reset": "error", "enable.metrics.push": False,
-    })  # fmt: skip
-    try:
-        left = set()
-        for lane in range(lanes):
-            low, high = consumer.get_watermark_offsets(TopicPartition(name, lane), timeout=timeout)
-            if high > low:
-                left.add(TopicPartition(name, lane, high - 1))
-        consumer.assign(list(left))
-        waiting, until = {p.partition for p in left}, time.monotonic() + timeout
-        while waiting:
-            message = consumer.poll(0.1)
-            if time.monotonic() > until:
-                raise ReadTimeout(f"{name}: the ends of lanes {sorted(waiting)} could not be read within {timeout:g} s")
-            if message is None:
-                continue
-            error, place = message.error(), message.partition()
-            if error is not None:
-                if error.code() == KafkaError._PARTITION_EOF:
-                    waiting.discard(place)
-                continue
-            headers = dict(message.headers() or [])
-            if headers.get(HEADER_SCHEMA) == Seal.SCHEMA.encode() and _is_final(message.value() or b""):
-                return place
-        return None
-    except KafkaException as err:
-        raise BrokerError(f"reading the ends of {name}: {err}") from err
-    finally:
-        consumer.close()
-
-
-def _is_final(value: bytes) -> bool:
-    try:
-        seal = unmarshal(Seal.SCHEMA, value)
-    except RecordError:
-        return False  # anyone may write there
-    return isinstance(seal, Seal) and seal.final
-
-
 class PairProducer(Publisher):
     """Publishes pairs to the lanes where they belong.
 
-    It raises EndedError when a lane has ended with a final seal: what comes behind that is set aside.
+    Nothing goes to lanes of which one has ended with a final seal, but EndedError is raised: what comes behind that is set aside.
     """
 
     def __init__(self, config: Config, *, timeout: float = 60.0, max_bytes: int = 64 << 20) -> None:
         super().__init__(config, timeout=timeout, max_bytes=max_bytes, linger=0.05)
         self.lanes = lanes_of(config, PAIRS, timeout=min(timeout, 10))
-        lane = _ended(config, self.lanes, min(timeout, 10))
-        if lane is not None:
-            raise EndedError(f"lane {lane} has ended with a final seal, and takes nothing more: publish to another namespace")
+        self.ended = final_seals(config, self.lanes, timeout=min(timeout, 10))
 
     def send(
         self, encoded: Buffer, caption: str, *, uri: str = "", offset: int = 0, source: str = "", crawl_time: int = 0, meta: Columns | None = None
@@ -177,10 +140,20 @@ class PairProducer(Publisher):
 
     def send_pair(self, pair: Pair) -> None:
         """Publish a pair."""
+        refuse_ended(self.ended)
         self.publish(PAIRS, lane_of(pair.id, self.lanes), pair)
 
     def seal(self, *, final: bool = False, note: str = "") -> None:
         """Close the open group of every lane; final says that the crawl ends here."""
+        refuse_ended(self.ended)
         seal = Seal(final=final, note=note, id=uuid.uuid4().hex)
         for lane in range(self.lanes):
             self.publish(PAIRS, lane, seal)
+        if final:
+            self.ended = dict.fromkeys(range(self.lanes), seal)
+
+
+def refuse_ended(ended: Mapping[int, Seal]) -> None:
+    """Raise an error if a lane has ended."""
+    for lane, seal in sorted(ended.items()):
+        raise EndedError(f"lane {lane} has ended with a final seal (id {seal.id!r}, note {seal.note!r}), and takes nothing more: publish to another NAMESPACE")

@@ -5,387 +5,55 @@ element. key.jpg, key.jpeg, key.png or key.webp is the image; captions come from
 in key.json. Every caption of every image is a pair. Everything else that was meant as one (a tar cut in the middle, a
 caption without an image, ...) is a `Problem`, whose record the encoder puts among the dead letters: nothing is passed over.
 
-Values, ids and lanes are those of the Go program, byte for byte. One thing may differ: where a header or a JSON file is
-broken, the words behind the reason in the record's "problem".
+Values, ids, lanes and notes are those of the Go program, byte for byte. One thing may differ: where the disk fails while a
+tar is read, the words behind the reason in the record's "problem".
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-import struct
-import uuid
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import BinaryIO
-from urllib.parse import quote
+from collections.abc import Iterator
 
-from ._captions import MAX_CAPTIONS, Caption, check_caption, json_captions, json_columns, json_url
-from ._tar import Damage, Entry, entries
+from ._book import Book, Source, Totals
+from ._paths import Paths, file_uri, find
+from ._scan import MAX_PROBLEMS, Example, Problem
 from .errors import PairstreamError
-from .ids import image_id, lane_of, pair_id
 from .producer import PairProducer
-from .records import MAX_IMAGE_BYTES, MAX_URI_BYTES, SHAPES, ImageRef, Pair, Seal, marshal
-from .topics import PAIRS
-from .wire import Encoder
 
-MAX_META_BYTES = 1 << 20  # of key.txt and key.json
-MAX_PROBLEMS = 10_000  # records of one tar
-
-_MAX_ENTRY_BYTES = 256  # of an entry's name in a problem
-_MAX_DETAIL_BYTES = 512
-
-_PICTURES = frozenset({"jpg", "jpeg", "png", "webp"})
-_NO_ID = bytes(16)
+__all__ = ["MAX_PROBLEMS", "Example", "Problem", "Totals", "file_uri", "publish", "scan", "tars"]
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
-    """One image with its captions."""
-
-    key: str
-    image: ImageRef
-    image_id: bytes
-    encoded: bytes
-    captions: list[str]  # distinct and valid, at least one: key.txt's first, then those of key.json
-    meta: bytes | None  # key.json
-
-    def pairs(self) -> list[Pair]:
-        """Return a pair for every caption, in their order."""
-        url = json_url(self.meta) if self.meta is not None else ""
-        meta = json_columns(self.meta) if self.meta is not None else {}
-        if url and len(url.encode()) <= MAX_URI_BYTES:
-            source = url
-        else:
-            source = _valid(self.image.uri.rpartition("/")[2] + "#" + self.key, MAX_URI_BYTES)
-        return [
-            Pair(id=pair_id(self.image_id, text), image_id=self.image_id, image=self.image, caption=text, source=source, meta=meta)
-            for text in self.captions
-        ]
+def tars(paths: Paths) -> list[str]:
+    """List the tars that paths name, in order. A folder stands for the files *.tar in and below it, in lexical order."""
+    return find(paths)[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One thing in a tar that was meant as a pair, or hides some, and cannot be one."""
-
-    uri: str
-    offset: int  # of the entry's header
-    entry: str  # its name; empty when there is no sound header
-    reason: str
-    detail: str
-    image: ImageRef | None = None
-    image_id: bytes = _NO_ID  # of the bytes that are there
-    caption: str = ""  # as found, with surrogate escapes for bytes that are no UTF-8
-
-    def _image_id(self) -> bytes:
-        if self.image_id != _NO_ID:
-            return self.image_id
-        return hashlib.sha256(_raw(self.uri) + b"\0" + struct.pack("<Q", self.offset)).digest()[:16]
-
-    def id(self) -> bytes:
-        """Return the pair id under which the problem's record travels."""
-        return pair_id(self._image_id(), _raw(self.caption))
-
-    def record(self) -> bytes:
-        """Encode the problem as a value for the topic "pairs"; its reader must refuse it."""
-        source = f"{self.uri}#{self.offset}" + (f":{_valid(self.entry, _MAX_ENTRY_BYTES)}" if self.entry else "")
-        pair = Pair(id=self.id(), image_id=self._image_id(), image=self.image, caption=self.caption, source=source)
-        return Encoder().encode(pair, SHAPES[Pair.SCHEMA], {"problem": f"{self.reason}: {_valid(self.detail, _MAX_DETAIL_BYTES)}"})
-
-
-@dataclass(slots=True)
-class Totals:
-    """What was published."""
-
-    tars: int = 0
-    examples: int = 0
-    pairs: int = 0
-    problems: Counter[str] = field(default_factory=Counter)
-    seals: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """One record of the topic "pairs"."""
-
-    lane: int
-    schema: str
-    value: bytes
-
-
-def scan(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Iterator[Example | Problem]:
+def scan(paths: Paths) -> Iterator[Example | Problem]:
     """Yield the examples and problems of tars, given by path or by folder, in order."""
-    for path in tars(paths):
-        with open(path, "rb") as file:
-            yield from _Scanner(file, file_uri(path)).run()
+    for source in _sources(paths):
+        yield from source.items()
 
 
-def messages(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], lanes: int, *, final: bool = False, totals: Totals | None = None) -> Iterator[Outgoing]:
-    """Yield what `pairstream produce` publishes to a log that has nothing of it, in its order; totals counts along."""
-    t = totals if totals is not None else Totals()
-    found = tars(paths)
-    for path in found:
-        for item in scan(path):
-            if isinstance(item, Problem):
-                t.problems[item.reason] += 1
-                yield Outgoing(lane_of(item.id(), lanes), Pair.SCHEMA, item.record())
-                continue
-            t.examples += 1
-            for pair in item.pairs():
-                t.pairs += 1
-                yield Outgoing(lane_of(pair.id, lanes), Pair.SCHEMA, marshal(pair))
-        t.tars += 1
-    if final:
-        seal = marshal(Seal(final=True, id=uuid.uuid4().hex))
-        for lane in range(lanes):
-            t.seals += 1
-            yield Outgoing(lane, Seal.SCHEMA, seal)
+def publish(producer: PairProducer, paths: Paths, *, final: bool = False, resume: bool = True) -> Totals:
+    """Publish the pairs of tars, by reference, and return what it came to. Images stay where they are.
 
-
-def publish(producer: PairProducer, paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, final: bool = False) -> Totals:
-    """Publish the pairs of tars, by reference, and return what it came to. Images stay where they are."""
+    A run that was cut short goes on where it has stopped, and a second run publishes only what is new or has changed:
+    the log notes how much of every tar is published (topic `sources`). resume=False publishes everything again.
+    """
     totals = Totals()
-    for m in messages(paths, producer.lanes, final=final, totals=totals):
-        producer.put(PAIRS, m.lane, m.schema, m.value)
-    producer.flush()
+    sources = _sources(paths)
+    book = Book(producer, totals, resume=resume)
+    book.plan(sources)
+    for source in sources:
+        if not source.whole:
+            book.publish(source)
+    if not totals.tars and not totals.done:
+        raise PairstreamError(f"none of {len(sources)} tars can be read: {next(s.trouble for s in sources if s.trouble)}")
+    book.close()
+    if final:
+        book.seal()
     return totals
 
 
-def tars(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:
-    """List the tars that paths name, in order. A folder stands for the files *.tar in and below it, in lexical order."""
-    many = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    out: list[str] = []
-    for path in many:
-        real = Path(path).resolve(strict=True)
-        found = [p for p in _walk(real) if p.suffix.lower() == ".tar"] if real.is_dir() else [real]
-        if not found:
-            raise PairstreamError(f"looking for tars in {path}: the folder holds no *.tar")
-        for tar in found:
-            name = str(tar.resolve(strict=True))
-            if not Path(name).is_file():
-                raise PairstreamError(f"looking for tars in {path}: {name} is no regular file")
-            if len(file_uri(name)) > MAX_URI_BYTES:
-                raise PairstreamError(f"looking for tars in {path}: the reference to {name} would have more than {MAX_URI_BYTES} bytes")
-            out.append(name)
-    return out
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    """Yield the files below a folder in the order of Go's filepath.WalkDir."""
-    for p in sorted(folder.iterdir(), key=lambda p: os.fsencode(p.name)):
-        if p.is_dir() and not p.is_symlink():
-            yield from _walk(p)
-        elif not p.is_dir() or p.is_symlink():
-            yield p
-
-
-def file_uri(path: str) -> str:
-    """Return the file:// form of an absolute path."""
-    return "file://" + quote(os.fsencode(path), safe="/$&+,:;=@~")
-
-
-@dataclass(slots=True)
-class _Sample:
-    """What was seen so far of one key."""
-
-    key: str = ""
-    first: Entry | None = None
-    image: Entry | None = None
-    encoded: bytes = b""
-    text: Entry | None = None
-    meta: Entry | None = None
-    captions: list[Caption] = field(default_factory=list)
-    json_captions: list[Caption] = field(default_factory=list)
-    found: int = 0  # captions in the json, before any were left out
-    meta_bytes: bytes | None = None
-    lost_captions: bool = False
-
-
-class _Scanner:
-    """Walks one tar and puts the entries of a key together."""
-
-    def __init__(self, file: BinaryIO, uri: str) -> None:
-        self.file, self.uri = file, uri
-        self.cur = _Sample()
-        self.end = 0  # where the next header lies
-
-    def run(self) -> Iterator[Example | Problem]:
-        problems = 0
-        for item in self._items():
-            problems += isinstance(item, Problem)
-            if isinstance(item, Example) or problems <= MAX_PROBLEMS:
-                yield item
-        if problems > MAX_PROBLEMS:
-            detail = f"{problems - MAX_PROBLEMS} more problems in this tar, after the first {MAX_PROBLEMS}"
-            yield Problem(self.uri, self.end, "", "problems_cut", detail)
-
-    def _items(self) -> Iterator[Example | Problem]:
-        for e in entries(self.file):
-            if isinstance(e, Entry):
-                self.end = e.end
-                yield from self._entry(e)
-                continue
-            yield from self._flush()  # behind an end marker a key is another one, although it may have the same name
-            self.end = max(e.then, self.end)
-            if isinstance(e, Damage):
-                yield Problem(self.uri, e.offset, "", e.reason, e.detail)
-        yield from self._flush()
-
-    def _entry(self, e: Entry) -> Iterator[Example | Problem]:
-        if e.typeflag in (b"5", b"g"):
-            return
-        refusal = _refuse(e)
-        if refusal:
-            yield Problem(self.uri, e.header, e.name, *refusal)
-            return
-        key, ext = split_name(e.name)
-        if ext not in _PICTURES and ext not in ("txt", "json"):
-            if e.present < e.size:
-                yield Problem(self.uri, e.header, e.name, "tar_cut", _cut(e))
-            return
-        if key != self.cur.key:
-            yield from self._flush()
-            self.cur = _Sample(key=key, first=e)
-        if ext in _PICTURES:
-            yield from self._image(e)
-        else:
-            yield from self._text(e, ext)
-
-    def _image(self, e: Entry) -> Iterator[Problem]:
-        if self.cur.image is not None:
-            yield self._complain(e, "entry_duplicate", "a second image under the same key")
-            return
-        self.cur.image = e
-        if e.size <= MAX_IMAGE_BYTES:
-            self.cur.encoded = self._contents(e)
-
-    def _text(self, e: Entry, ext: str) -> Iterator[Problem]:
-        cur = self.cur
-        earlier, what = (cur.text, "text") if ext == "txt" else (cur.meta, "json")
-        refusal = _unreadable(e, earlier, what)
-        if refusal:
-            cur.lost_captions = True
-            yield self._complain(e, *refusal)
-        elif ext == "txt":
-            cur.text, cur.captions = e, [check_caption(self._contents(e))]
-        else:
-            cur.meta, cur.meta_bytes = e, self._contents(e)
-            cur.json_captions, cur.found = json_captions(cur.meta_bytes)
-
-    def _contents(self, e: Entry) -> bytes:
-        self.file.seek(e.data)
-        return self.file.read(e.present)
-
-    def _complain(self, e: Entry, reason: str, detail: str) -> Problem:
-        ref, image = self._ref(self.cur.image) if self.cur.image else (None, _NO_ID)
-        return Problem(self.uri, e.header, e.name, reason, detail, ref, image)
-
-    def _ref(self, e: Entry) -> tuple[ImageRef, bytes]:
-        """Return the reference to the key's image and the hash of its bytes; one that is too large has no hash."""
-        ref = ImageRef(uri=self.uri, offset=e.data, size=e.size)
-        return ref, _NO_ID if e.size > MAX_IMAGE_BYTES else image_id(self.cur.encoded)
-
-    def _flush(self) -> Iterator[Example | Problem]:
-        """Hand out what the key came to."""
-        cur = self.cur
-        if cur.key:
-            yield from self._outcome(cur)
-        self.cur = _Sample()
-
-    def _outcome(self, cur: _Sample) -> Iterator[Example | Problem]:
-        distinct: dict[tuple[str, str], Caption] = {}
-        for c in cur.captions + cur.json_captions:
-            distinct.setdefault((c.reason, c.text), c)
-        captions = list(distinct.values())
-        if cur.found > MAX_CAPTIONS:
-            yield self._reject(cur, Caption("", "captions_cut", f"{cur.found} captions under one key, only the first {MAX_CAPTIONS} are taken"))
-        fault = _image_fault(cur.image)
-        good = []
-        for c in captions:
-            if not c.reason and fault:
-                c = Caption(c.text, *fault)
-            if c.reason:
-                yield self._reject(cur, c)
-            else:
-                good.append(c.text)
-        if not captions:
-            if cur.image is not None and (fault or not cur.lost_captions):
-                yield self._reject(cur, Caption("", *(fault or ("caption_missing", "no caption belongs to the image"))))
-            return
-        if good:
-            assert cur.image is not None
-            ref, image = self._ref(cur.image)
-            yield Example(cur.key, ref, image, cur.encoded, good, cur.meta_bytes)
-
-    def _reject(self, cur: _Sample, c: Caption) -> Problem:
-        at = cur.image or cur.first
-        assert at is not None
-        ref, image = self._ref(cur.image) if cur.image else (None, _NO_ID)
-        return Problem(self.uri, at.header, at.name, c.reason, c.detail, ref, image, c.text)
-
-
-def _unreadable(e: Entry, earlier: Entry | None, what: str) -> tuple[str, str] | None:
-    if earlier is not None:
-        return "entry_duplicate", f"a second {what} under the same key"
-    if e.present < e.size:
-        return "tar_cut", _cut(e)
-    if e.size > MAX_META_BYTES:
-        return "entry_oversize", f"a {what} of {e.size} bytes, at most {MAX_META_BYTES} are allowed"
-    return None
-
-
-def _image_fault(e: Entry | None) -> tuple[str, str] | None:
-    if e is None:
-        return "image_missing", "no image belongs to the caption"
-    if e.size == 0:
-        return "image_empty", "the image has no bytes"
-    if e.size > MAX_IMAGE_BYTES:
-        return "entry_oversize", f"an image of {e.size} bytes, at most {MAX_IMAGE_BYTES} are allowed"
-    if e.present < e.size:
-        return "tar_cut", _cut(e)
-    return None
-
-
-def _cut(e: Entry) -> str:
-    return f"the tar ends after {e.present} of the entry's {e.size} bytes"
-
-
-def _refuse(e: Entry) -> tuple[str, str] | None:
-    """Say why an entry must not be touched, whatever it is called."""
-    if e.sparse:
-        return "entry_type", "sparse files have no contiguous bytes to refer to"
-    if e.typeflag != b"0":
-        return "entry_type", f"entry of type {_quoted(e.typeflag)}, only regular files are read"
-    name = e.name.replace("\\", "/")
-    if name.startswith("/"):
-        return "entry_name", "the name is absolute"
-    if ".." in name.split("/"):
-        return "entry_name", 'the name has ".."'
-    return None
-
-
-def _quoted(flag: bytes) -> str:
-    """Return a byte as Go quotes it."""
-    c = chr(flag[0])
-    return f"'{c}'" if c.isprintable() and c not in "'\\" else f"'\\x{flag[0]:02x}'" if flag[0] else r"'\x00'"
-
-
-def split_name(name: str) -> tuple[str, str]:
-    """Part an entry's name at the first dot of its last element; names without either part have no key."""
-    name = name.removeprefix("./")
-    folder, slash, base = name.rpartition("/")
-    stem, dot, ext = base.partition(".")
-    if not dot or not stem:
-        return "", ""
-    return folder + slash + stem, ext.lower()
-
-
-def _raw(text: str) -> bytes:
-    return text.encode(errors="surrogateescape")
-
-
-def _valid(text: str, most: int) -> str:
-    """Return the UTF-8 among the first bytes of a text."""
-    return _raw(text)[:most].decode(errors="ignore")
+def _sources(paths: Paths) -> list[Source]:
+    found, lost = find(paths)
+    return [Source(path) for path in dict.fromkeys(found)] + [Source("", problem) for problem in lost]
