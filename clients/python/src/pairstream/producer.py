@@ -53,12 +53,16 @@ class Publisher:
         if kind is None:
             self.close()
         else:
-            self._producer.purge()
-            self._producer.flush(1)
+            self.abort()
 
     def close(self) -> None:
         """Flush."""
         self.flush()
+
+    def abort(self) -> None:
+        """Forget what is queued. What is on its way may arrive or not."""
+        self._producer.purge()
+        self._producer.flush(1)
 
     def put(self, topic: str, lane: int, schema: str, value: bytes, *, seq: int | None = None) -> None:
         """Queue an encoded record; seq is its number in the lane on topics that stages write."""

@@ -92,7 +92,7 @@ class Trainer:
         self.every, self.accumulate, self.clip, self.workers, self.timeout = every, accumulate, clip, workers, timeout
         self.precision, self.schedule, self.publishing, self.observe = precision, schedule, publish, observe
         self.rates = [group["lr"] for group in optimizer.param_groups]
-        self.step = 0
+        self.step = self.dropped = 0  # samples dropped on all ranks since the last report
         self.at: State = start_of(batches.lanes)
         self._began = self.world > 1 and not dist.is_initialized()
         if self._began:
@@ -125,6 +125,9 @@ class Trainer:
                 self.save()
             self.publisher.flush()
             self.lag.commit(self.at)
+        except BaseException:
+            self.publisher.abort()
+            raise
         finally:
             self.lag.close()
             if self._lock is not None:
@@ -137,10 +140,11 @@ class Trainer:
         """Make one step; False if no rank has a batch left."""
         started = time.monotonic()
         taken = [b for _ in range(self.accumulate) if (b := next(source, None)) is not None]
-        counts = self._counts(len(taken))
+        counts, dropped = self._told(len(taken), sum(b.dropped for b in taken))
         total = sum(counts)
         if total == 0:
             return False
+        self.dropped += sum(dropped)
         self._set_rate()
         self.optimizer.zero_grad(set_to_none=True)
         outputs = []
@@ -151,7 +155,7 @@ class Trainer:
             synced = even and last
             with self.wrapped.no_sync() if isinstance(self.wrapped, DistributedDataParallel) and not synced else contextlib.nullcontext():
                 outputs.append(self._backward(batch, len(taken) if even else total))
-        finite = self._counts(int(all(math.isfinite(float(o.loss)) for o in outputs)))
+        (finite,) = self._told(int(all(math.isfinite(float(o.loss.detach())) for o in outputs)))
         if not all(finite):
             self.optimizer.zero_grad(set_to_none=True)
             raise NotFiniteError(f"step {self.step}: a loss is no finite number on rank {finite.index(0)}: {[o.values for o in outputs]}")
@@ -211,10 +215,10 @@ class Trainer:
         if self.rank != 0 or not outputs or self.step % REPORT_EVERY:
             return
         values = {name: float(np.mean([o.values[name] for o in outputs])) for name in outputs[0].values}
-        values["loss"] = float(np.mean([float(o.loss) for o in outputs]))
+        values["loss"] = float(np.mean([float(o.loss.detach()) for o in outputs]))
         values["learning_rate"] = self.optimizer.param_groups[0]["lr"]
         values["pairs_per_second"] = sum(map(len, taken)) * self.world / took
-        values["dropped"] = float(sum(b.dropped for b in taken))
+        values["dropped"], self.dropped = float(self.dropped), 0
         if self.publishing:
             self.publisher.publish(PROGRESS, 0, Progress(kind="step", step=self.step, values=values, time=time.time_ns() // 1_000_000))
         if self.board is not None:
@@ -285,14 +289,13 @@ class Trainer:
             raise CheckpointError(error)
         return lock
 
-    def _counts(self, value: int) -> list[int]:
-        """Return a small number of every rank."""
-        if self.world == 1:
-            return [value]
-        counts = torch.zeros(self.world, dtype=torch.int64, device=self.device)
-        counts[self.rank] = value
-        _torch.distributed.all_reduce(counts)
-        return [int(n) for n in counts.tolist()]
+    def _told(self, *values: int) -> list[list[int]]:
+        """Return each of a few small numbers, of every rank."""
+        table = torch.zeros(len(values), self.world, dtype=torch.int64, device=self.device)
+        table[:, self.rank] = torch.tensor(values, device=self.device)
+        if self.world > 1:
+            _torch.distributed.all_reduce(table)
+        return [[int(n) for n in row] for row in table.tolist()]
 
     def _gathered(self, value: Any) -> list[Any]:
         """Return the values of all ranks."""
