@@ -241,6 +241,11 @@ def test_either_rank_killed_at_any_moment(new_log: NewLog, pictures: list[Pictur
     assert features(config, 4) == want
 
 
+def newest(folder: Path) -> int:
+    """Return the step of the newest checkpoint."""
+    return max((int(p.stem.removeprefix("checkpoint-")) for p in folder.glob("checkpoint-*.pt")), default=0)
+
+
 def test_ranks_may_change(new_log: NewLog, pictures: list[Picture], tmp_path: Path) -> None:
     """Lanes are dealt anew: every batch is trained on once, and its features are published once."""
     config = new_log(lanes=4)
@@ -248,7 +253,10 @@ def test_ranks_may_change(new_log: NewLog, pictures: list[Picture], tmp_path: Pa
     for world, slow in ((2, 0.4), (3, 0.4)):
         job = Job(config, tmp_path / "c", world=world, every=1, slow=slow)
         job.ready()
-        time.sleep(1)
+        before = newest(tmp_path / "c")
+        while newest(tmp_path / "c") < before + 1:  # trained on batches of every rank
+            assert all(p.poll() is None for p in job.ranks)
+            time.sleep(0.01)
         job.kill(world - 1)
     steps, _ = Job(config, tmp_path / "c", world=1).finish()
     assert 9 < steps < sum(COUNTS)
@@ -256,7 +264,5 @@ def test_ranks_may_change(new_log: NewLog, pictures: list[Picture], tmp_path: Pa
         assert [seq for seq, _ in found] == list(range(COUNTS[lane]))
 
     raw = sorted((tmp_path / "c").glob("*.pt"))[-1].read_bytes()
-
-
     state = torch.load(io.BytesIO(raw[32:]))
     assert [lane["features"] for lane in json.loads(state["about"])["lanes"]] == COUNTS
