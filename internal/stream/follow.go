@@ -18,6 +18,7 @@ import (
 type FollowSpec struct {
 	Name     string           // of the stage, and of the consumer group that its offsets are committed to
 	Topic    schemas.Topic    // with lanes and seqs
+	Writes   []schemas.Topic  // that the stage makes of it
 	From     map[int]Position // by lane; those that have ended are missing
 	Letters  *Publisher       // takes what is set aside
 	Counters *Counters        // kept up to date when set
@@ -41,7 +42,7 @@ const followBytes = 8 << 20
 
 // Follow makes a follower.
 func (l *Log) Follow(spec FollowSpec) *Follower {
-	f := &Follower{roster: l.newRoster(spec.Name, spec.Topic, spec.Counters, func(error) {}), spec: spec}
+	f := &Follower{roster: l.newRoster(spec.Name, append([]schemas.Topic{spec.Topic}, spec.Writes...), spec.Counters, func(error) {}), spec: spec}
 	f.saying.Store(newCommits(nil))
 	if spec.ParkedPause > 0 {
 		f.parkedPause = spec.ParkedPause
@@ -82,6 +83,7 @@ func (f *Follower) Watch(ctx context.Context) {
 
 // Run reads until every lane has ended, or ctx ends.
 func (f *Follower) Run(ctx context.Context) error {
+	f.lookForAnew(ctx)
 	reading, ctx := errgroup.WithContext(ctx)
 	for id, from := range f.spec.From {
 		reading.Go(func() error { return f.follow(ctx, &FollowedLane{id, spell{roster: f.roster, lane: id}}, from) })
@@ -116,6 +118,8 @@ func (f *Follower) follow(ctx context.Context, l *FollowedLane, at Position) err
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case f.madeAnew(nil) != nil: // only the start of the process can compare what it holds with the log
+			return fmt.Errorf("lane %d: %w", l.ID, f.madeAnew(nil))
 		case errors.Is(err, errLetters):
 			return fmt.Errorf("lane %d: %w", l.ID, err)
 		case !isTransient(err):
@@ -139,6 +143,9 @@ func (f *Follower) read(ctx context.Context, l *FollowedLane, at *Position) erro
 	r := f.log.newReader(f.spec.Topic, l.ID, *at, followBytes, f.instruments, skips)
 	defer r.Close()
 	works := func() error {
+		if err := f.madeAnew(nil); err != nil {
+			return err
+		}
 		f.unpark(l.ID)
 		return nil
 	}

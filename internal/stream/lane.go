@@ -22,6 +22,7 @@ type lane struct {
 	instruments *instruments
 	pulse       *Pulse
 	roster      *roster
+	anew        *schemas.Topic // was made anew before the lane was taken up
 	spell       spell
 	commit      func(map[schemas.Topic]int64) // takes the processed offsets whose outputs are all acknowledged
 	stage       Stage
@@ -39,7 +40,7 @@ type lane struct {
 }
 
 func newLane(r *roster, spec StageSpec, id int) *lane {
-	return &lane{log: r.log, spec: spec, id: id, instruments: r.instruments, pulse: r.watchdog.Lane(id), roster: r, spell: spell{roster: r, lane: id}}
+	return &lane{log: r.log, spec: spec, id: id, instruments: r.instruments, pulse: r.watchdog.Lane(id), roster: r, anew: r.anew.Load(), spell: spell{roster: r, lane: id}}
 }
 
 // open finds the point to go on from (invariants 4 to 6), and opens the inputs there.
@@ -361,6 +362,9 @@ func (ln *lane) maybeCommit() error {
 		return nil
 	}
 	ln.pending.next = now.Add(commitEvery)
+	if err := ln.roster.madeAnew(ln.anew); err != nil {
+		return Transient(err)
+	}
 	ln.roster.unpark(ln.id)
 	if now.After(ln.keepNext) {
 		if err := ln.keep(ln.out.work); err != nil {

@@ -56,7 +56,10 @@ func NewerVersion(rec *Record, err error) error {
 type roster struct {
 	log         *Log
 	stage       string
-	input       schemas.Topic // whose offsets carry what lanes have to say
+	input       schemas.Topic                 // whose offsets carry what lanes have to say
+	topics      []schemas.Topic               // that the stage reads and writes
+	anew        atomic.Pointer[schemas.Topic] // the latest of them that was made anew
+	ids         sync.Map                      // of the topics, at the last look
 	instruments *instruments
 	watchdog    *Watchdog
 	saying      atomic.Pointer[commits] // of the latest generation
@@ -68,11 +71,12 @@ type roster struct {
 	parked  map[int]error // lanes that are out of service, and why
 }
 
-func (l *Log) newRoster(stage string, input schemas.Topic, c *Counters, fail func(error)) *roster {
+// newRoster makes the roster of a stage. The first of its topics is its input.
+func (l *Log) newRoster(stage string, topics []schemas.Topic, c *Counters, fail func(error)) *roster {
 	l.metrics.parked.WithLabelValues(stage).Set(0)
 	l.metrics.waiting.WithLabelValues(stage).Set(0)
 	return &roster{
-		log: l, stage: stage, input: input, instruments: newInstruments(l.metrics, stage, c), watchdog: l.newWatchdog(stage), fail: fail,
+		log: l, stage: stage, input: topics[0], topics: topics, instruments: newInstruments(l.metrics, stage, c), watchdog: l.newWatchdog(stage), fail: fail,
 		parkedPause: l.parkedPause, saidAfter: l.saidAfter, parked: make(map[int]error),
 	}
 }

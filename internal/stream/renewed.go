@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -89,4 +90,33 @@ func (l *Log) checkSeqs(ctx context.Context, topic schemas.Topic, lane int, from
 	}
 	return Damaged(fmt.Errorf("topic %s, lane %d: seq %d lies at offset %d, but is due at offset %d or later: was the topic made anew? Use another NAMESPACE",
 		l.name(topic), lane, before.Seq, before.Offset, from.Offset))
+}
+
+// errAnew marks the fault of a lane one of whose topics was deleted and created again.
+var errAnew = errors.New("a topic was made anew")
+
+// lookForAnew compares the ids of the stage's topics with those of the last look, and notes them. Where one has changed,
+// the lanes are told.
+func (r *roster) lookForAnew(ctx context.Context) {
+	for _, t := range r.topics {
+		id, err := r.log.topicID(ctx, t)
+		if err != nil {
+			if ctx.Err() == nil {
+				r.log.logger.Warn("asking whether a topic was made anew", keyStage, r.stage, keyTopic, t, keyErr, err)
+			}
+			return
+		}
+		if was, known := r.ids.Swap(t, id); known && was != "" && id != "" && id != was {
+			r.anew.Store(&t)
+		}
+	}
+}
+
+// madeAnew returns an error that wraps [errAnew] when a topic of the stage was made anew since the lane was taken up. seen is
+// what the lane has been told of.
+func (r *roster) madeAnew(seen *schemas.Topic) error {
+	if t := r.anew.Load(); t != seen {
+		return fmt.Errorf("topic %s was made anew: %w", r.log.name(*t), errAnew)
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -77,6 +78,65 @@ func topicMadeAnew(t *testing.T, skew time.Duration, want string, prepare func(*
 	if got := lines(t, l, schemas.Embeddings, 0); !slices.Equal(got, wantLines) {
 		t.Errorf("got %q, want %q", got, wantLines)
 	}
+}
+
+// TestIdleStageNoticesATopicMadeAnew makes a topic anew beside a stage that has nothing to do. The stage takes its lanes up
+// again, as at its next start.
+func TestIdleStageNoticesATopicMadeAnew(t *testing.T) {
+	for topic, want := range map[schemas.Topic]string{
+		schemas.Pairs:      "it was made anew", // and longer than before, so that no offset tells
+		schemas.Embeddings: "",                 // the stage's own: it makes the records again
+	} {
+		t.Run(string(topic), func(t *testing.T) {
+			cfg := testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 1)
+			l := openLog(t, cfg)
+			l.topicsEvery, l.parkedPause = 20*time.Millisecond, 20*time.Millisecond
+			spec := batcherSpec()
+			spec.Counters = new(Counters)
+			put(t, l, pair(0, "old 0"), pair(0, "old 1"))
+			r := start(l, spec)
+			awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 1}, 0)
+			deleteTopic(t, l, topic)
+			anew := openLog(t, cfg)
+			if want == "" {
+				awaitSeqs(t, anew, map[schemas.Topic]int64{schemas.Embeddings: 1}, 0)
+				r.stop(t)
+				return
+			}
+			for i := range 5 {
+				put(t, anew, pair(0, fmt.Sprint("new ", i)))
+			}
+			await(t, "the lane is parked", func() bool { return strings.Contains(strings.Join(spec.Counters.States(), ""), want) })
+			r.stop(t)
+		})
+	}
+}
+
+// TestIdleFollowerNoticesATopicMadeAnew does the same with the trainer's way to read. Only its start can compare what it has
+// in memory with the log, so it ends.
+func TestIdleFollowerNoticesATopicMadeAnew(t *testing.T) {
+	cfg := testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 1)
+	l := openLog(t, cfg)
+	l.topicsEvery = 20 * time.Millisecond
+	put(t, l, numbered(schemas.Scored, 0, 0, "value"))
+	taken := make(chan bool, 1)
+	f := l.Follow(FollowSpec{
+		Name: "follower", Topic: schemas.Scored, From: map[int]Position{0: {}}, Counters: new(Counters), ParkedPause: 20 * time.Millisecond,
+		Take:    func(context.Context, *FollowedLane, Record) error { taken <- true; return nil },
+		Waiting: func(int) (string, bool) { return "scored", false },
+	})
+	watching, stop := context.WithCancel(t.Context())
+	watched, ended := make(chan bool), make(chan error, 1)
+	go func() { f.Watch(watching); close(watched) }()
+	go func() { ended <- f.Run(t.Context()) }()
+	<-taken
+	deleteTopic(t, l, schemas.Scored)
+	openLog(t, cfg)
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "topic scored was made anew") {
+		t.Errorf("ended with %v", err)
+	}
+	stop()
+	<-watched
 }
 
 func deleteTopic(t *testing.T, l *Log, which schemas.Topic) {

@@ -33,7 +33,8 @@ func (l *Log) Run(ctx context.Context, spec StageSpec) error {
 	r := &run{spec: spec, share: share, workers: make(map[int]*worker)}
 	r.ctx, r.stop = context.WithCancel(ctx)
 	defer r.stop()
-	r.roster = l.newRoster(spec.Name, spec.Inputs[0], spec.Counters, r.fail)
+	r.roster = l.newRoster(spec.Name, slices.Concat(spec.Inputs, spec.Outputs), spec.Counters, r.fail)
+	r.lookForAnew(r.ctx)
 	watching := r.watch()
 	err = errors.Join(r.generations(group), r.leave(group, dialer))
 	r.end()

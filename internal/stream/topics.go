@@ -161,7 +161,8 @@ func (l *Log) CheckTopics(ctx context.Context, only ...schemas.Topic) error {
 // topicsEvery is the time between two looks of a running stage at its topics, which may have changed.
 const topicsEvery = time.Minute
 
-// watchTopics says while a stage runs that its topics have changed. Nobody reads partitions that were added.
+// watchTopics says while a stage runs that its topics have changed. Nobody reads partitions that were added. The lanes of a
+// topic that was made anew are taken up again.
 func (r *roster) watchTopics(ctx context.Context) {
 	tick := time.NewTicker(r.log.topicsEvery)
 	defer tick.Stop()
@@ -172,7 +173,10 @@ func (r *roster) watchTopics(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		_, err := r.log.checkTopics(ctx)
+		missing, err := r.log.checkTopics(ctx)
+		if err == nil && len(missing) == 0 {
+			r.lookForAnew(ctx)
+		}
 		if ctx.Err() != nil {
 			return
 		}

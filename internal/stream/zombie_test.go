@@ -19,7 +19,7 @@ type owner struct {
 func own(l *Log, spec StageSpec) *owner {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := &owner{cancel, make(chan error, 1)}
-	ln := newLane(l.newRoster(spec.Name, spec.Inputs[0], nil, func(error) {}), spec, 0)
+	ln := newLane(l.newRoster(spec.Name, spec.Inputs, nil, func(error) {}), spec, 0)
 	ln.commit = func(map[schemas.Topic]int64) {}
 	go func() {
 		defer ln.close()

@@ -48,6 +48,7 @@ type feed struct {
 func (f *feed) follow(log *stream.Log, letters *stream.Publisher, tune stream.FollowSpec) {
 	f.lanes, f.log = newIntake(f.at), log
 	tune.Name, tune.Topic, tune.Letters, tune.Counters = Name, schemas.Scored, letters, f.metrics.Counters()
+	tune.Writes = []schemas.Topic{schemas.Features}
 	tune.Take, tune.Waiting = f.lanes.put, f.lanes.waitsFor
 	tune.From = make(map[int]stream.Position)
 	for _, l := range f.at.Lanes {
