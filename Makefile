@@ -26,7 +26,7 @@ TORCH_FLAGS = CGO_CXXFLAGS="-O3 -std=c++17 -I$(abspath $(TORCH))/include -I$(abs
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo experiments test test-race test-commands torture test-torch test-log test-s3 test-operator test-kafka test-python test-compose test-console test-helm helm-readme fuzz asan vulncheck bench bench-gpu bench-short lint lint-static fmt docs check-generated clean
+.PHONY: help setup build demo experiments test test-race test-commands torture test-torch test-log test-s3 test-operator test-kafka test-python test-compose test-console test-helm helm-readme fuzz mutants asan vulncheck bench bench-gpu bench-short lint lint-static fmt docs check-generated clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ fuzz: setup ## run every fuzz target for a moment; FUZZ=500000x for longer
 			echo "$$(dirname $$file) $$target"; \
 			go test ./$$(dirname $$file) -run xxx -fuzz "^$$target$$" -fuzztime $(FUZZ) -fuzzminimizetime 200x >$(BIN)/fuzz.txt 2>&1 || { cat $(BIN)/fuzz.txt; exit 1; }; \
 		done; done
+
+mutants: setup ## break the code in every way that internal/testing/mutants lists, and see that tests notice; ARGS=-only=REGEXP for some
+	go test -tags mutants -count=1 -timeout 180m -v -run 'TestMutants$$' ./internal/testing/mutants $(ARGS)
 
 asan: setup ## run the tests of what calls C and C++ with the address sanitizer
 	@# go test -asan instruments C; the flags do the same for C++.
@@ -167,7 +170,7 @@ bench-short: setup ## run every measurement once at a small size, for its result
 lint: setup $(TOOLS)/golangci-lint ## gofmt, go vet and the linters of .golangci.yml, with every build tag
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not formatted: $$out" >&2; exit 1; }
 	go vet ./...
-	go vet -tags kafka,compose,torture,console ./...
+	go vet -tags kafka,compose,torture,console,mutants ./...
 	$(TOOLS)/golangci-lint run ./...
 	go mod tidy -diff
 	cd deploy/test && go mod tidy -diff && go vet -tags compose ./... && $(TOOLS)/golangci-lint run ./...

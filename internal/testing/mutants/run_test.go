@@ -1,0 +1,121 @@
+//go:build mutants
+
+package mutants
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var only = flag.String("only", "", "run the mutants whose names match this regular expression")
+
+// limit ends a mutant that makes its tests hang, which they have then noticed.
+const limit = "90s"
+
+// TestMutants applies each patch to a copy of the files that it changes, runs the tests that it names on them, and wants
+// a failure. Without a patch, the same tests pass.
+func TestMutants(t *testing.T) {
+	all, err := Read("patches")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted, err := regexp.Compile(*only)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mutants := slices.DeleteFunc(all, func(m Mutant) bool { return !wanted.MatchString(m.Name) })
+	if len(mutants) == 0 {
+		t.Fatalf("no mutant is named %q", *only)
+	}
+	begun, killed := time.Now(), 0
+	tests := make(map[string][]string)
+	for _, m := range mutants {
+		tests[m.Package] = append(tests[m.Package], m.Tests)
+	}
+	for pkg, names := range tests {
+		if output, err := goTest(t, pkg, strings.Join(names, "|")); err != nil {
+			t.Fatalf("tests of %s fail without a patch: %v\n%s", pkg, err, output)
+		}
+	}
+	fmt.Printf("without a patch, the tests pass: %.0f s\n", time.Since(begun).Seconds())
+	for _, m := range mutants {
+		began := time.Now()
+		verdict, output := try(t, m)
+		fmt.Printf("%-9s %4.0f s  %-36s %s\n", verdict, time.Since(began).Seconds(), m.Name, m.What)
+		if verdict == killedVerdict {
+			killed++
+			continue
+		}
+		t.Errorf("%s: %s: want tests of %s that fail (%s)\n%s", m.Name, verdict, m.Package, m.Tests, output)
+	}
+	fmt.Printf("%d of %d mutants killed in %.0f s\n", killed, len(mutants), time.Since(begun).Seconds())
+}
+
+const killedVerdict = "killed"
+
+// try says what became of a mutant, and what its tests have printed.
+func try(t *testing.T, m Mutant) (verdict, output string) {
+	t.Helper()
+	output, err := goTest(t, m.Package, m.Tests, "-overlay="+overlay(t, m))
+	switch {
+	case err == nil:
+		return "SURVIVED", output
+	case strings.Contains(output, "[build failed]") || strings.Contains(output, "[setup failed]"):
+		return "no build", output
+	}
+	return killedVerdict, output
+}
+
+// overlay writes what the mutant changes into a folder, and a list of it for the go command.
+func overlay(t *testing.T, m Mutant) string {
+	t.Helper()
+	files, err := m.Apply(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	list := struct{ Replace map[string]string }{make(map[string]string)}
+	for path, text := range files {
+		whole, err := filepath.Abs(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := filepath.Join(dir, strings.ReplaceAll(path, "/", "_"))
+		if err := os.WriteFile(changed, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		list.Replace[whole] = changed
+	}
+	raw, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// goTest runs tests of a package. What has passed and is unchanged since comes from the cache.
+func goTest(t *testing.T, pkg, tests string, flags ...string) (string, error) {
+	t.Helper()
+	args := append([]string{"test", "-vet=off", "-failfast", "-ldflags=-s -w", "-timeout=" + limit, "-run=^(" + tests + ")$"}, flags...)
+	c := exec.CommandContext(t.Context(), "go", append(args, pkg)...)
+	c.Dir = root
+	out, err := c.CombinedOutput()
+	if err == nil && strings.Contains(string(out), "no tests to run") {
+		err = errors.New("there are no such tests")
+	}
+	return string(out), err
+}
