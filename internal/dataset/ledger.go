@@ -101,3 +101,23 @@ func shuffleSources(sources []*sourceState, seed uint64) {
 	}
 	slices.SortFunc(sources, func(a, b *sourceState) int { return strings.Compare(key(a), key(b)) })
 }
+
+// interleave takes the tars of the places in turns. In each turn it takes as many of every place as the place weighs, as
+// long as it has any. The order within a place stays.
+func interleave(tars []shard.Tar, weights []int) []shard.Tar {
+	if weights == nil {
+		return tars
+	}
+	left := make([][]shard.Tar, len(weights))
+	for _, t := range tars {
+		left[t.Place] = append(left[t.Place], t)
+	}
+	out := make([]shard.Tar, 0, len(tars))
+	for len(out) < len(tars) {
+		for place, weight := range weights {
+			n := min(weight, len(left[place]))
+			out, left[place] = append(out, left[place][:n]...), left[place][n:]
+		}
+	}
+	return out
+}

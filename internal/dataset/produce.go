@@ -25,7 +25,8 @@ type ProduceOptions struct {
 	// Arriving, where set, says that more tars will come: those that it refuses are left for later, and it is no error
 	// that none can be read.
 	Arriving func(shard.Tar) bool
-	Parallel int // tars that are read at once; 0: 4. The order of messages does not depend on it
+	Weights  []int // of the paths: in each turn, so many tars of each are taken; nil: one path after the other
+	Parallel int   // tars that are read at once; 0: 4. The order of messages does not depend on it
 }
 
 // defaultParallel is the number of tars that are read at once.
@@ -121,7 +122,7 @@ func (p *producer) plan(ctx context.Context, found *shard.Found) ([]*sourceState
 		return nil, err
 	}
 	var all, todo []*sourceState
-	for _, tar := range found.Tars {
+	for _, tar := range interleave(found.Tars, p.o.Weights) {
 		s := newSource(tar)
 		if p.o.Arriving != nil && !p.book.published(s) && !p.o.Arriving(tar) {
 			continue

@@ -21,6 +21,7 @@ type Tar struct {
 	URI     string // as references name it
 	Size    int64
 	Version string // changes whenever the tar does; empty: not known
+	Place   int    // which of the paths named it, the first if several did
 
 	path    string // on the file system
 	catalog Catalog
@@ -59,14 +60,14 @@ func (f *Found) Close() error {
 func Find(ctx context.Context, paths []string, remote OpenRemote) (*Found, error) {
 	f := new(Found)
 	seen := make(map[string]bool)
-	for _, p := range paths {
+	for place, p := range paths {
 		tars, err := f.find(ctx, p, remote)
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
 		for _, t := range tars {
 			if !seen[t.URI] {
-				seen[t.URI] = true
+				seen[t.URI], t.Place = true, place
 				f.Tars = append(f.Tars, t)
 			}
 		}

@@ -229,7 +229,7 @@ func (d *demo) stream(ctx context.Context) (*stream.Log, func() error, error) {
 	fmt.Fprintf(d.out, "streaming %d pairs through %d lanes; log on %s\n", d.train.Pairs(), log.Config().Lanes, log.Config().Brokers[0])
 	closeConsole := startConsole(ctx, d.out, log, rt, d.settings, d.stages, d.dir)
 	stop := watch(d.out, d.terminal, d.newGauges())
-	d.summary, err = publish(ctx, log, []string{d.data}, dataset.ProduceOptions{Held: d.held, Final: true}, &d.published)
+	d.summary, err = publish(ctx, log, []string{d.data}, dataset.ProduceOptions{Held: d.held, Final: true}, &d.published, pace{})
 	if err == nil {
 		shared := device.NewShared(d.settings.Device, d.cache)
 		err = runStages(ctx, log, rt, shared, d.settings, d.stages, func(s trainerservice.Step) { d.steps.add(s.Result) })

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/shard"
@@ -21,6 +24,7 @@ func newProduceCommand() *cobra.Command {
 	var o dataset.ProduceOptions
 	var resume, dry bool
 	var w watching
+	var p pace
 	cmd := &cobra.Command{
 		Use:   "produce " + tarsUse,
 		Short: "publish the pairs of WebDataset tars, by reference",
@@ -47,12 +51,17 @@ func newProduceCommand() *cobra.Command {
 			return err
 		}
 		o.Anew = !resume
+		o.Weights = p.weights
 		if err := w.validate(o, dry); err != nil {
 			return err
 		}
-		return runProduce(cmd, paths, o, dry, w)
+		if err := p.validate(paths); err != nil {
+			return err
+		}
+		return runProduce(cmd, paths, o, dry, w, p)
 	}
 	w.flags(cmd)
+	p.flags(cmd)
 	return cmd
 }
 
@@ -78,7 +87,7 @@ func shuffling(o *dataset.ProduceOptions, shuffle bool) error {
 // that an operator has skipped.
 var producerTopics = []schemas.Topic{schemas.Pairs, schemas.Sources, schemas.Control}
 
-func runProduce(cmd *cobra.Command, paths []string, o dataset.ProduceOptions, dry bool, w watching) error {
+func runProduce(cmd *cobra.Command, paths []string, o dataset.ProduceOptions, dry bool, w watching, p pace) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	log, err := connect(ctx)
 	if err != nil {
@@ -110,9 +119,9 @@ func runProduce(cmd *cobra.Command, paths []string, o dataset.ProduceOptions, dr
 		return err
 	}
 	if w.on {
-		return keepWatch(cmd, log, paths, o, w)
+		return keepWatch(cmd, log, paths, o, w, p)
 	}
-	sum, err := publish(ctx, log, paths, o, nil)
+	sum, err := publish(ctx, log, paths, o, nil, p)
 	if err != nil {
 		return err
 	}
@@ -124,29 +133,46 @@ func runProduce(cmd *cobra.Command, paths []string, o dataset.ProduceOptions, dr
 const previewed = 10
 
 // publish sends the pairs of the tars to the log. counters may be nil.
-func publish(ctx context.Context, log *stream.Log, paths []string, o dataset.ProduceOptions, counters *stream.Counters) (dataset.Summary, error) {
+func publish(ctx context.Context, log *stream.Log, paths []string, o dataset.ProduceOptions, counters *stream.Counters, p pace) (dataset.Summary, error) {
 	o.Lanes = log.Config().Lanes
 	publisher := log.NewPublisher(stream.PublisherOptions{Name: "producer", Counters: counters})
-	sum, _, err := dataset.Produce(ctx, paths, o, ledger{log, publisher})
+	sum, _, err := dataset.Produce(ctx, paths, o, p.over(ledger{log, publisher}, log, publisher))
 	return sum, errors.Join(err, closePublisher(publisher))
 }
 
-// progressEvery is the time between two lines of progress.
-const progressEvery = 10 * time.Second
+// The time between two lines of progress, and between two states of the line on a terminal.
+const (
+	progressEvery = 10 * time.Second
+	redrawEvery   = 500 * time.Millisecond
+)
 
-// showProgress prints a line now and then until the returned function is called.
+// showProgress prints a line now and then until the returned function is called. On a terminal it is one line with a bar,
+// which is drawn anew.
 func showProgress(w io.Writer, p *dataset.Progress) (stop func()) {
+	every, format := progressEvery, "%s\n"
+	f, _ := w.(*os.File)
+	terminal := f != nil && term.IsTerminal(int(f.Fd()))
+	if terminal {
+		every, format = redrawEvery, "\r\x1b[K%s"
+	}
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(progressEvery)
+		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for began := time.Now(); ; {
 			select {
 			case <-quit:
+				if terminal {
+					fmt.Fprint(w, "\r\x1b[K")
+				}
 				return
 			case <-tick.C:
-				fmt.Fprintln(w, progressLine(p, time.Since(began)))
+				line := progressLine(p, time.Since(began))
+				if terminal {
+					line = progressBar(p) + line
+				}
+				fmt.Fprintf(w, format, line)
 			}
 		}
 	}()
@@ -154,6 +180,19 @@ func showProgress(w io.Writer, p *dataset.Progress) (stop func()) {
 		close(quit)
 		<-done
 	}
+}
+
+// barCells is the width of the bar.
+const barCells = 24
+
+// progressBar draws how much of the tars is read.
+func progressBar(p *dataset.Progress) string {
+	bytes, all := p.Bytes.Load(), p.AllBytes.Load()
+	if all <= 0 || bytes > all {
+		return ""
+	}
+	full := int(barCells * float64(bytes) / float64(all))
+	return "[" + strings.Repeat("#", full) + strings.Repeat(".", barCells-full) + "] "
 }
 
 // progressLine tells the rate so far, and the time that is left at this rate.

@@ -39,6 +39,8 @@ func (w *watching) validate(o dataset.ProduceOptions, dry bool) error {
 		return nil
 	case w.every <= 0:
 		return fmt.Errorf("--interval is %s, want more than 0", w.every)
+	case o.Weights != nil:
+		return errors.New("--watch publishes tars as they come: --weights has no effect with it")
 	case o.HeldOut > 0 || o.Final || o.Anew || o.Buffer > 0 || dry:
 		return errors.New("--watch publishes what comes, in its order: it goes with none of --holdout, --final, --resume=false, --shuffle and --dry-run")
 	}
@@ -77,16 +79,17 @@ type watcher struct {
 	paths  []string
 	o      dataset.ProduceOptions
 	out    io.Writer
-	ledger *memory
+	pace   pace
+	ledger dataset.Ledger
 	seen   map[string]string // versions of files that the last listing has seen
 }
 
 // drainTime is the longest that a watcher takes to flush when it loses the lead.
 const drainTime = 4 * time.Second
 
-func keepWatch(cmd *cobra.Command, log *stream.Log, paths []string, o dataset.ProduceOptions, w watching) error {
+func keepWatch(cmd *cobra.Command, log *stream.Log, paths []string, o dataset.ProduceOptions, w watching, p pace) error {
 	ctx := cmd.Context()
-	lead := &watcher{watching: w, log: log, paths: paths, o: o, out: cmd.OutOrStdout()}
+	lead := &watcher{watching: w, log: log, paths: paths, o: o, out: cmd.OutOrStdout(), pace: p}
 	err := log.Lead(ctx, "producer", schemas.Sources, lead.run)
 	if ctx.Err() != nil {
 		return nil // a watcher ends by being interrupted
@@ -102,7 +105,8 @@ func (w *watcher) run(ctx context.Context) (err error) {
 		defer cancel()
 		err = errors.Join(err, publisher.Close(last))
 	}()
-	w.ledger, w.seen = &memory{ledger: ledger{w.log, publisher}}, make(map[string]string)
+	w.ledger = w.pace.over(&memory{ledger: ledger{w.log, publisher}}, w.log, publisher)
+	w.seen = make(map[string]string)
 	arriving := make(chan arrival)
 	running, ctx := errgroup.WithContext(ctx)
 	if w.events != "" {

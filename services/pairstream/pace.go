@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/time/rate"
+
+	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// pace holds how fast a producer publishes.
+type pace struct {
+	rate    float64
+	maxLag  int64
+	weights []int
+}
+
+func (p *pace) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.Float64Var(&p.rate, "rate", 0, "most pairs a second; 0: as fast as the log takes them")
+	f.Int64Var(&p.maxLag, "max-lag", 0, "most pairs that the encoder has not processed: wait for it beyond; 0: never wait")
+	f.IntSliceVar(&p.weights, "weights", nil, "a number for each path: take so many tars of each in turns, such as 3,1; empty: one path after the other")
+}
+
+func (p *pace) validate(paths []string) error {
+	switch {
+	case p.rate < 0:
+		return fmt.Errorf("--rate is %g, want 0 or more", p.rate)
+	case p.maxLag < 0:
+		return fmt.Errorf("--max-lag is %d, want 0 or more", p.maxLag)
+	case p.weights != nil && len(p.weights) != len(paths):
+		return fmt.Errorf("--weights has %d numbers for %d paths, want one for each", len(p.weights), len(paths))
+	case slices.ContainsFunc(p.weights, func(w int) bool { return w < 1 }):
+		return fmt.Errorf("--weights is %v, want numbers of at least 1", p.weights)
+	}
+	return nil
+}
+
+// paced implements [dataset.Ledger]. It publishes no faster than its limits allow.
+type paced struct {
+	dataset.Ledger
+	limiter *rate.Limiter
+	maxLag  int64
+	room    int64 // messages that may go out before the lag is looked at again
+	lag     func(context.Context) (int64, error)
+}
+
+// paceAhead is the part of a second for which a producer that was held up may catch up.
+const paceAhead = 10
+
+// over returns a ledger with the limits, or the ledger itself if there are none.
+func (p *pace) over(l dataset.Ledger, log *stream.Log, publisher *stream.Publisher) dataset.Ledger {
+	if p.rate == 0 && p.maxLag == 0 {
+		return l
+	}
+	limiter := rate.NewLimiter(rate.Inf, 1)
+	if p.rate > 0 {
+		limiter = rate.NewLimiter(rate.Limit(p.rate), max(1, int(p.rate/paceAhead)))
+	}
+	return &paced{Ledger: l, limiter: limiter, maxLag: p.maxLag, lag: func(ctx context.Context) (int64, error) {
+		if err := publisher.Flush(ctx); err != nil {
+			return 0, err
+		}
+		return encoderLag(ctx, log)
+	}}
+}
+
+// encoderLag returns the number of pairs that the encoder has not processed.
+func encoderLag(ctx context.Context, log *stream.Log) (lag int64, err error) {
+	lanes, err := log.Lag(ctx, "encoder", schemas.Pairs)
+	for _, l := range lanes {
+		lag += l.End - max(l.Committed, 0)
+	}
+	return lag, err
+}
+
+// lagPause is the time between two looks at the encoder's lag, which it tells once a second.
+const lagPause = 200 * time.Millisecond
+
+// Publish implements [dataset.Ledger].
+func (p *paced) Publish(ctx context.Context, m dataset.Message) error {
+	if err := p.limiter.Wait(ctx); err != nil {
+		return errors.Join(err, ctx.Err())
+	}
+	if p.maxLag > 0 {
+		if err := p.wait(ctx); err != nil {
+			return err
+		}
+	}
+	return p.Ledger.Publish(ctx, m)
+}
+
+// wait waits until the encoder lags by less than the limit.
+func (p *paced) wait(ctx context.Context) error {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for p.room <= 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-pause.C:
+		}
+		lag, err := p.lag(ctx)
+		if err != nil {
+			return fmt.Errorf("looking how far the encoder is: %w", err)
+		}
+		p.room = p.maxLag - lag
+		pause.Reset(lagPause)
+	}
+	p.room--
+	return nil
+}
