@@ -53,6 +53,11 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 			return err
 		}
 	}
+	var again *restorer
+	if live != nil {
+		again = newRestorer(tools.Log, live, tools.Instruments)
+		tools.Instruments.Says(again.state)
+	}
 	fill := newFill(s.Core.GroupSize)
 	if err := tools.Instruments.Register(fill.ratio); err != nil {
 		return err
@@ -61,7 +66,7 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 	all.Go(func() error {
 		err := tools.Log.Run(running, stream.StageSpec{
 			Name: Name, Inputs: []schemas.Topic{schemas.Embeddings}, Outputs: []schemas.Topic{schemas.Neighbors, schemas.Groups},
-			New: newFactory(s.Options(), groups, tagger, live, tools.Instruments, fill), Counters: tools.Instruments.Counters(),
+			New: newFactory(s.Options(), groups, tagger, live, again, tools.Instruments, fill), Counters: tools.Instruments.Counters(),
 		})
 		if err == nil {
 			err = context.Cause(running) // ends the other goroutines too

@@ -36,6 +36,7 @@ type stage struct {
 	from        int64       // seq of the first embedding for the core; those before it fill its window
 	final       bool        // a final seal came
 	seals       []string    // ids of the latest seals
+	stop        func()      // ends the restoring of the lane's closed groups
 	places      []place     // of the first records of the blocks that a new owner has to read
 }
 
@@ -61,7 +62,7 @@ func (f fill) set(lane, pending int) {
 	f.ratio.WithLabelValues(strconv.Itoa(lane)).Set(float64(pending) / f.size)
 }
 
-func newFactory(o indexer.Options, engine knn.Engine, nouns indexer.NounFinder, live *indexer.Live,
+func newFactory(o indexer.Options, engine knn.Engine, nouns indexer.NounFinder, live *indexer.Live, again *restorer,
 	instruments *service.Instruments, full fill,
 ) stream.Factory {
 	return func(lane int, raw []byte) (stream.Stage, error) {
@@ -82,6 +83,7 @@ func newFactory(o indexer.Options, engine knn.Engine, nouns indexer.NounFinder, 
 		full.set(lane, 0)
 		return &stage{
 			core: core, lane: lane, instruments: instruments, fill: full, from: from.more.From, final: from.more.Final, seals: from.more.Seals,
+			stop: again.begin(lane, from.next),
 		}, nil
 	}
 }
@@ -249,5 +251,6 @@ func (s *stage) Flush(context.Context, stream.Output) error { return nil }
 // Close implements [io.Closer].
 func (s *stage) Close() error {
 	s.fill.ratio.DeleteLabelValues(strconv.Itoa(s.lane))
+	s.stop()
 	return s.core.Free()
 }

@@ -40,7 +40,7 @@ func spec(t *testing.T, o indexer.Options) stream.StageSpec {
 	}
 	return stream.StageSpec{
 		Name: Name, Inputs: []schemas.Topic{schemas.Embeddings}, Outputs: []schemas.Topic{schemas.Neighbors, schemas.Groups},
-		New: newFactory(o, cpu.Engine{}, words{}, nil, instruments, newFill(o.GroupSize)),
+		New: newFactory(o, cpu.Engine{}, words{}, nil, nil, instruments, newFill(o.GroupSize)),
 	}
 }
 

@@ -63,6 +63,11 @@ func (r *Readiness) states() []string {
 		for _, state := range s.counters.States() {
 			states = append(states, s.name+": "+state)
 		}
+		if says := s.says.Load(); says != nil {
+			if text := (*says)(); text != "" {
+				states = append(states, s.name+": "+text)
+			}
+		}
 	}
 	return states
 }

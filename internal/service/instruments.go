@@ -20,6 +20,7 @@ type Instruments struct {
 	Log *slog.Logger
 
 	name       string
+	says       atomic.Pointer[func() string] // besides what lanes say; nil: nothing
 	registerer prometheus.Registerer
 	counters   *stream.Counters
 	loaded     atomic.Int64 // when the model was loaded, Unix nanoseconds
@@ -81,6 +82,9 @@ func (i *Instruments) Register(collectors ...prometheus.Collector) error {
 	}
 	return errors.Join(problems...)
 }
+
+// Says sets what the stage says of itself when it is asked whether it is ready. An empty text is nothing.
+func (i *Instruments) Says(what func() string) { i.says.Store(&what) }
 
 // Counters returns those that the log keeps.
 func (i *Instruments) Counters() *stream.Counters { return i.counters }
