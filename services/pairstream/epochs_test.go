@@ -14,17 +14,22 @@ import (
 func TestEpochsAfterKills(t *testing.T) {
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	for name, settings := range map[string]map[string]string{
-		"one epoch":       {"EPOCHS": "1", "GROUP_SIZE": "8", "STRATEGY": "random", "TEXTS": "curriculum", "CURRICULUM_EPOCHS": "4"},
-		"stream schedule": {"LR_SCHEDULE": "stream", "GROUP_SIZE": "12"},
+		"one epoch": {
+			"EPOCHS": "1", "GROUP_SIZE": "8", "STRATEGY": "random", "TEXTS": "curriculum", "CURRICULUM_EPOCHS": "4",
+			"MOMENTUM": "true", "MOMENTUM_QUEUE": "8", "ITC_TARGETS": "distilled", "ITC_TRIPLE": "true", "ITC_ALPHA_RAMP_STEPS": "4", // TCL
+		},
+		"stream schedule": {"LR_SCHEDULE": "stream", "GROUP_SIZE": "12", "ITC_SOFT_FROM_EPOCH": "1", "AUGMENT_OPS": "3", "AUGMENT_LEVEL": "10"},
 		"lane by lane": {
 			"EPOCH_ORDER": "lane", "EPOCH_GROUPS": "3", "GROUP_SIZE": "8", "EPOCHS": "4", "TEXTS": "curriculum", "LR_SCHEDULE": "stream",
 		},
 		"as released code": {
 			"ECM_ITC": "false", "ECM_ITM": "false", "ECM_MLM": "false", "GRIT_SAME_IMAGE": "true", "ITM_SAME_IMAGE": "true",
+			"ITM_NEGATIVES": "random",
 		},
 		"encoded again": {"GRIT_FEATURES": "current", "EPOCHS": "3", "STEP_BATCHES": "2"},
 		"four batches a step": {
 			"STEP_BATCHES": "4", "LR_SCHEDULE": "stream", "MOMENTUM": "true", "MOMENTUM_QUEUE": "16", "CHECKPOINT_EVERY": "1",
+			"ITC_TARGETS": "distilled", "MLM_DISTILL": "0.4", "ITC_ALPHA": "0.4", "ITC_ALPHA_RAMP_STEPS": "3", "ITM_NEGATIVES": "multinomial", // ALBEF
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
