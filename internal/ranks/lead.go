@@ -2,6 +2,7 @@ package ranks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -26,11 +27,28 @@ func Lead(ctx context.Context, o Options) (*Leader, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Address)
+	listener, err := listenAt(ctx, o)
 	if err != nil {
 		return nil, fmt.Errorf("MASTER_ADDR and MASTER_PORT make %s, where rank 0 cannot listen: %w", o.Address, err)
 	}
 	return lead(ctx, listener, o)
+}
+
+// listenAt listens at the address. The name of a Pod becomes known only after the Pod has started, so it waits for a name.
+func listenAt(ctx context.Context, o Options) (net.Listener, error) {
+	waiting, cancel := context.WithTimeout(ctx, o.Wait)
+	defer cancel()
+	for {
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Address)
+		if unknown := new(net.DNSError); !errors.As(err, &unknown) {
+			return listener, err
+		}
+		select {
+		case <-time.After(joinPause):
+		case <-waiting.Done():
+			return nil, err
+		}
+	}
 }
 
 func lead(ctx context.Context, listener net.Listener, o Options) (*Leader, error) {

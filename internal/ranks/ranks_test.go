@@ -307,6 +307,10 @@ func TestRanksThatNeverComeAreNamed(t *testing.T) {
 		t.Errorf("the rank that came says %v", err)
 	}
 
+	o = testOptions(0, 2, "192.0.2.1:1") // an address of no machine
+	if _, err := Lead(t.Context(), o); err == nil || !strings.Contains(err.Error(), "make 192.0.2.1:1, where rank 0 cannot listen") {
+		t.Errorf("%v", err)
+	}
 	o = testOptions(1, 2, address) // where nobody listens any more
 	o.Wait = time.Millisecond
 	if _, err := Join(t.Context(), o); err == nil || !strings.Contains(err.Error(), "rank 0 was not to be reached at "+address) {

@@ -27,22 +27,26 @@ var ofQueue = map[string]string{
 // startRanks starts the trainers of one model, each as a process of its own.
 func startRanks(t *testing.T, world int, env ...string) (ranks []*process) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	port := masterPort(t)
 	for rank := range world {
-		own := []string{"RANK=" + strconv.Itoa(rank), "WORLD_SIZE=" + strconv.Itoa(world), "MASTER_PORT=" + port, "RANK_TOKEN=a secret of this test"}
+		own := []string{"RANK=" + strconv.Itoa(rank), "WORLD_SIZE=" + strconv.Itoa(world), port, "RANK_TOKEN=a secret of this test"}
 		if rank > 0 {
 			own = append(own, "CHECKPOINT_DIR=/nowhere", "TRAIN_INIT=/nowhere") // rank 0 has both
 		}
 		ranks = append(ranks, start(t, "trainer", append(own, env...)...))
 	}
 	return ranks
+}
+
+// masterPort returns MASTER_PORT with a port that is free.
+func masterPort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return "MASTER_PORT=" + strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
 // endOf waits until all ranks have ended by themselves, without an error.

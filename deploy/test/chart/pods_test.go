@@ -252,6 +252,37 @@ func TestEncoderFollowsTheTrainer(t *testing.T) {
 	}
 }
 
+// Several Pods of the built-in trainer are ranks of one model, however few the lanes. They meet at the first Pod, whose port
+// no other Pod may reach. They are replaced together.
+func TestRanksOfTheTrainer(t *testing.T) {
+	objects := render(t, cases["ranks"])
+	set := find(objects, "StatefulSet", fullname+"-trainer")
+	service := find(objects, "Service", set.text("spec", "serviceName"))
+	if set.at("spec", "replicas") != float64(4) || set.text("spec", "updateStrategy", "type") != "OnDelete" || service.at("spec", "publishNotReadyAddresses") != true {
+		t.Errorf("%v Pods, updated %v, through Service %v", set.at("spec", "replicas"), set.at("spec", "updateStrategy"), service.sub("spec"))
+	}
+	data := find(objects, "ConfigMap", fullname+"-trainer").sub("data")
+	for name, want := range map[string]string{"WORLD_SIZE": "4", "MASTER_ADDR": set.name() + "-0." + service.name(), "MASTER_PORT": "29500"} {
+		if got := data.text(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	p := pod{set, set.labels("spec", "template", "metadata", "labels"), set.sub("spec", "template", "spec")}
+	rank := object(p.containers()[0].list("env")[0].(map[string]any))
+	if rank.text("name") != "RANK" || rank.text("valueFrom", "fieldRef", "fieldPath") != "metadata.labels['apps.kubernetes.io/pod-index']" {
+		t.Errorf("the rank comes from %v", rank)
+	}
+	policy := find(objects, "NetworkPolicy", fullname+"-ranks")
+	for _, way := range [][2]string{{"ingress", "from"}, {"egress", "to"}} {
+		rule := object(policy.list("spec", way[0])[0].(map[string]any))
+		peer := object(rule.list(way[1])[0].(map[string]any))
+		port := object(rule.list("ports")[0].(map[string]any))
+		if len(rule.list("ports")) != 1 || port.text("port") != "rendezvous" || !selects(peer.labels("podSelector", "matchLabels"), p.labels) {
+			t.Errorf("%s of ranks: %v", way[0], rule)
+		}
+	}
+}
+
 var secretName = regexp.MustCompile(`(?i)password|secret|token|credential|private|access_key`)
 
 func TestSecretsAreNotInConfigMaps(t *testing.T) {

@@ -56,6 +56,11 @@ lanes: 4
 torchImage: {repository: registry.example/pairstream-torch, tag: v1}
 trainer: {kind: torch, replicas: 2, gpus: 4, volume: {persistentVolumeClaim: {claimName: checkpoints}}, command: [/examples/clip.py, --checkpoints, /checkpoints]}
 `,
+	"ranks": `
+lanes: 1
+secretName: rank-token
+trainer: {replicas: 4}
+`,
 	"everything": `
 lanes: 4
 encoder: {replicas: 9}

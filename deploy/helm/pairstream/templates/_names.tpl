@@ -35,6 +35,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
+{{/* Not empty where several Pods of the built-in trainer train one model. */}}
+{{- define "pairstream.ranks" -}}
+{{- if and (eq .Values.trainer.kind "go") (gt (int .Values.trainer.replicas) 1) -}}yes{{- end -}}
+{{- end -}}
+
 {{/* The image of a stage: dict "root" $ "gpu" bool "torch" bool. */}}
 {{- define "pairstream.image" -}}
 {{- $v := .root.Values -}}

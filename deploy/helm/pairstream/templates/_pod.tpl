@@ -7,6 +7,7 @@
 {{- $gpus := int (default 0 $s.gpus) -}}
 {{- $torch := and (eq .stage "trainer") (eq $v.trainer.kind "torch") -}}
 {{- $follows := and (eq .stage "encoder") (eq $v.encoder.checkpoint "@latest") -}}
+{{- $ranks := and (eq .stage "trainer") (include "pairstream.ranks" .root) -}}
 metadata:
   labels:
     {{- include "pairstream.labels" $root | nindent 4 }}
@@ -76,11 +77,11 @@ spec:
         - secretRef: {name: {{ . }}}
         {{- end }}
       {{- $password := include "pairstream.password" (dict "root" $root "stage" .stage) }}
-      {{- if or $password $torch }}
+      {{- if or $password $torch $ranks }}
       env:
         {{- $password | nindent 8 }}
-        {{- if $torch }}
-        - name: NODE_RANK
+        {{- if or $torch $ranks }}
+        - name: {{ ternary "NODE_RANK" "RANK" $torch }}
           valueFrom:
             fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}
         {{- end }}
@@ -94,6 +95,9 @@ spec:
         - {name: health, containerPort: 9091}
         {{- if and (eq .stage "indexer") $s.livePort }}
         - {name: live, containerPort: {{ $s.livePort }}}
+        {{- end }}
+        {{- if $ranks }}
+        - {name: rendezvous, containerPort: 29500}
         {{- end }}
       startupProbe:
         httpGet: {path: /healthz, port: health}
@@ -196,6 +200,12 @@ TRAIN_INIT: {{ $s.init | quote }}
 CHECKPOINT_DIR: /checkpoints
 {{- if eq $v.encoder.checkpoint "@latest" }}
 ENCODER_CHECKPOINT: "@latest"
+{{- end }}
+{{- if include "pairstream.ranks" .root }}
+{{- $name := include "pairstream.fullname" .root }}
+WORLD_SIZE: {{ $s.replicas | quote }}
+MASTER_ADDR: {{ printf "%s-trainer-0.%s-trainer" $name $name }}
+MASTER_PORT: "29500"
 {{- end }}
 {{- end }}
 {{ include "pairstream.settings" (dict "root" .root "of" (printf "%s.settings" .stage) "settings" $s.settings) }}
