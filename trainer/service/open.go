@@ -15,7 +15,7 @@ import (
 )
 
 // open resumes from the newest whole checkpoint, or begins with the initial weights. last has the seq of each lane's last
-// features.
+// features, and gets those that only the checkpoint knows.
 func open(ctx context.Context, tools device.Tools, s Settings, last map[int]int64) (*trainer.Trainer, positions, error) {
 	core, at, err := openAnywhere(ctx, tools, s, last)
 	if err != nil {
@@ -65,6 +65,12 @@ func openAnywhere(ctx context.Context, tools device.Tools, s Settings, last map[
 		core.Free()
 		return nil, at, fmt.Errorf("CHECKPOINT_DIR is %q: %s: %w", s.Dir, path, err)
 	}
+	for _, l := range at.Lanes {
+		if last[l.Lane] == gone {
+			last[l.Lane] = l.Features - 1
+			tools.Instruments.Log.Warn("retention has removed all features of a lane; going on from the checkpoint", "lane", l.Lane, "seq", l.Features)
+		}
+	}
 	tools.Instruments.Log.Info("resuming", "path", path, "step", core.Steps())
 	return core, at, nil
 }
@@ -76,7 +82,10 @@ func begin(ctx context.Context, tools device.Tools, s Settings, last map[int]int
 	}
 	at := startOf(slices.Sorted(maps.Keys(last)))
 	trained := int64(0)
-	for _, seq := range last {
+	for lane, seq := range last {
+		if seq == gone {
+			return nil, at, fmt.Errorf("CHECKPOINT_DIR %q has no checkpoint, and retention has removed all features of lane %d: nothing says how many there were; restore a checkpoint, or train in another NAMESPACE", s.Dir, lane)
+		}
 		trained += seq + 1
 	}
 	switch {

@@ -86,6 +86,9 @@ func (p published) each(ctx context.Context, at positions, visit func(lane int, 
 
 // lane calls visit with the feature blocks of one lane.
 func (p published) lane(ctx context.Context, l lanePosition, visit func(lane int, seq int64, block *schemas.FeatureBlock) error) error {
+	if b, err := p.log.Bounds(ctx, schemas.Features, l.Lane); err != nil || b.Start == b.End {
+		return err // there are none, or none any more
+	}
 	// Seqs have no gaps, so block s lies at offset s or, behind repetitions, further on.
 	from := stream.Position{Offset: l.Features, Seq: l.Features}
 	for rec, err := range p.log.Records(ctx, schemas.Features, l.Lane, from, -1) {

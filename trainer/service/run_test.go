@@ -12,6 +12,7 @@ import (
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/kafkatest"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -187,4 +188,26 @@ func (blockFromTheFuture) Schema() string { return "pairstream.feature_block/99"
 func oneFeature() *schemas.FeatureBlock {
 	one := schemas.NewFloat16s([]float32{1})
 	return &schemas.FeatureBlock{Positions: schemas.Int32s{0}, Dim: 1, V: one, T: one}
+}
+
+// Retention has removed all features of a lane that was quiet for long. The checkpoint knows how many there were; without
+// one the trainer says what is missing.
+func TestFeaturesAreGone(t *testing.T) {
+	log, dir, weights := testLogs(t)("exp"), t.TempDir(), firstWeights(t)
+	putScored(t, log, 0, 1, 2)
+	environ := map[string]string{"CHECKPOINT_DIR": dir, "TRAIN_INIT": weights, "BUCKET_ROOTS": "file://" + t.TempDir()}
+	if err := runTrainer(t, log, environ); err != nil {
+		t.Fatal(err)
+	}
+	err := kafkatest.DeleteRecords(t.Context(), log.Config().Brokers, schemas.Features.Name("exp"), 1, testBatches)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := runTrainer(t, log, environ); err != nil {
+		t.Errorf("beside its checkpoint: %v", err)
+	}
+	environ["CHECKPOINT_DIR"] = t.TempDir()
+	if err := runTrainer(t, log, environ); err == nil || !strings.Contains(err.Error(), "all features of lane 1") || !strings.Contains(err.Error(), "another NAMESPACE") {
+		t.Errorf("without a checkpoint: %v", err)
+	}
 }

@@ -164,12 +164,18 @@ func train(ctx context.Context, tools device.Tools, s Settings, core *trainer.Tr
 	return errors.Join(err, publisher.Close(closing), f.trail.close())
 }
 
-// lastFeatures returns the seq of each lane's last features.
+// gone stands for the seq of a lane's last features where retention has removed all of them. The checkpoint knows it.
+const gone = -2
+
+// lastFeatures returns the seq of each lane's last features: -1 where there are none, gone where there are none any more.
 func lastFeatures(ctx context.Context, log *stream.Log) (map[int]int64, error) {
 	last := make(map[int]int64)
 	for lane := range log.Config().Lanes {
 		seq, err := log.LastSeq(ctx, schemas.Features, lane)
-		if err != nil {
+		switch {
+		case errors.Is(err, stream.ErrGap):
+			seq = gone
+		case err != nil:
 			return nil, fmt.Errorf("looking for the last features of lane %d: %w", lane, err)
 		}
 		last[lane] = seq
