@@ -4,4 +4,6 @@ package service
 const (
 	keyLane      = "lane"
 	keyBegunWith = "begun_with"
+	keyGroup     = "group_id"
+	keyErr       = "err"
 )

@@ -64,7 +64,7 @@ func (r *restorer) begin(lane int, next int64) (stop func()) {
 				continue
 			}
 			r.failed.Add(1)
-			r.instruments.Log.Warn("live search does not get a closed group back", "group_id", fmt.Sprintf("%d/%d", lane, seq), "err", err)
+			r.instruments.Log.Warn("live search does not get a closed group back", keyGroup, fmt.Sprintf("%d/%d", lane, seq), keyErr, err)
 		}
 	})
 	return func() {
