@@ -1,0 +1,251 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/ranks"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/trainer"
+)
+
+// threeSamples returns a batch that a step can learn from.
+func threeSamples(n int) *schemas.ScoredBatch {
+	b := testBatch(0, n)
+	b.Batches = 7
+	for k := range int32(2) {
+		sample := b.Samples[0]
+		sample.ImageID = schemas.NewImageID(fmt.Append(nil, "another image", n, k))
+		sample.ID = schemas.NewPairID(sample.ImageID, sample.Text)
+		sample.Position += 100 * (k + 1)
+		b.Samples = append(b.Samples, sample)
+	}
+	return b
+}
+
+// drawn returns an input of a batch. The positives of batch notFinite are no numbers, and batch masked has lost an image.
+func drawn(b *schemas.ScoredBatch) trainer.Input {
+	const notFinite, masked = 2, 1
+	const side = 16
+	in := trainer.Input{Pixels: make([]float32, 3*3*side*side), Positives: make([]float32, 3*3*side*side)}
+	for i := range in.Pixels {
+		in.Pixels[i] = float32(math.Sin(float64(i * int(b.Sequence+2))))
+		in.Positives[i] = in.Pixels[i] / 2
+		if b.Sequence == notFinite {
+			in.Positives[i] = float32(math.NaN())
+		}
+	}
+	if b.Sequence == masked {
+		in.Masked = []schemas.Mask{{Sample: 1, Reason: schemas.MaskForbidden}}
+	}
+	for k := range int32(3) {
+		in.IDs = append(in.IDs, []int32{2, 5, 1 + k, 5, 3})
+	}
+	return in
+}
+
+func ofFour() trainer.Options {
+	o := trainer.MAFA()
+	o.StepBatches, o.UniWeight, o.Seed = 4, 1, 3
+	o.Momentum = trainer.MomentumOptions{Enabled: true, Decay: 0.9, Queue: 8}
+	return o
+}
+
+// newCore makes a trainer, from a state unless that is nil.
+func newCore(t *testing.T, weights string, state []byte) *trainer.Trainer {
+	t.Helper()
+	w, err := torch.NewWorker(torch.WorkerOptions{Threads: 1, Deterministic: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	var core *trainer.Trainer
+	if state != nil {
+		core, err = trainer.Read(context.Background(), w, state, ofFour())
+	} else {
+		var m *model.Model
+		if m, err = model.Load(context.Background(), w, weights, model.LoadOptions{Trainable: true}); err == nil {
+			core, err = trainer.New(context.Background(), m, ofFour())
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(core.Free)
+	return core
+}
+
+func stateOf(t *testing.T, core *trainer.Trainer) []byte {
+	t.Helper()
+	var state bytes.Buffer
+	if err := core.Write(context.Background(), &state); err != nil {
+		t.Fatal(err)
+	}
+	return state.Bytes()
+}
+
+// joinTwo joins two ranks with each other.
+func joinTwo(t *testing.T) (*ranks.Leader, *ranks.Member) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := ranks.Options{World: 2, Address: l.Addr().String(), Silence: time.Minute, Wait: time.Minute, Log: slog.New(slog.DiscardHandler)}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	joined := make(chan *ranks.Member, 1)
+	go func() {
+		second := o
+		second.Rank = 1
+		m, err := ranks.Join(t.Context(), second)
+		if err != nil {
+			t.Error(err)
+		}
+		joined <- m
+	}()
+	leader, err := ranks.Lead(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leader, <-joined
+}
+
+// A batch whose loss is no number, and an image that is lost, come to the same on another rank as on rank 0 alone: results,
+// features, masks and reasons are equal, and so is the state, to the last bit. The last step is short.
+func TestTwoRanksSayWhatOneSays(t *testing.T) {
+	weights := firstWeights(t)
+	alone := newCore(t, weights, nil)
+	first := stateOf(t, alone)
+	group, link := joinTwo(t)
+	second := newCore(t, weights, first)
+	m := &member{
+		core: second, link: link, metrics: func() func() { return func() {} },
+		load: func(_ context.Context, b *schemas.ScoredBatch, known []schemas.Mask) (trainer.Input, error) {
+			in := drawn(b)
+			in.Masked = append(in.Masked, known...)
+			return in, nil
+		},
+	}
+	ended := make(chan error, 1)
+	go func() {
+		err := m.run(t.Context())
+		link.Close(whole(err))
+		ended <- whole(err)
+	}()
+	p := places{world: 2, batches: 4}
+	l, e := &leader{Trainer: newCore(t, weights, first), group: group, places: p}, &errands{group, p}
+	const batches = 7
+	var owners []bool
+	for n := range batches {
+		b := threeSamples(n)
+		raw, err := schemas.Marshal(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		given, err := e.give(&work{batch: b, rec: stream.Record{Schema: b.Schema(), Value: raw}}, nil, trainer.Decay{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		owners = append(owners, given)
+	}
+	if err := e.finish(); err != nil {
+		t.Fatal(err)
+	}
+	if want := []bool{false, false, true, true, false, false, true}; !reflect.DeepEqual(owners, want) {
+		t.Errorf("rank 1 has %v, want %v", owners, want)
+	}
+	setAside := 0
+	for n := range batches {
+		want, err := alone.Step(t.Context(), threeSamples(n), drawn(threeSamples(n)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := l.Step(t.Context(), threeSamples(n), drawn(threeSamples(n)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want.SetAside != "" {
+			setAside++
+		}
+		wantFeatures, err := schemas.Marshal(&want.Features)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gotFeatures, err := schemas.Marshal(&got.Features)
+		if err != nil || !bytes.Equal(gotFeatures, wantFeatures) {
+			t.Errorf("batch %d has other features (%v)", n, err)
+		}
+		got.Features, want.Features = schemas.FeatureBlock{}, schemas.FeatureBlock{}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("batch %d:\n%+v, want\n%+v", n, got, want)
+		}
+	}
+	if setAside != 1 {
+		t.Errorf("%d batches were set aside, want that of rank 1", setAside)
+	}
+	for _, core := range []interface {
+		Finish(context.Context) (bool, error)
+	}{alone, l, l} {
+		if _, err := core.Finish(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	group.Close(nil)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if want := stateOf(t, alone); alone.Steps() != 2 || !bytes.Equal(stateOf(t, l.Trainer), want) || !bytes.Equal(stateOf(t, second), want) {
+		t.Error("the ranks hold another state than a trainer alone")
+	}
+}
+
+// Shares of different steps, or of too few batches, are no step.
+func TestSharesThatAreNoStep(t *testing.T) {
+	share := func(step int64, batches int) []byte {
+		p, err := partOf(step, trainer.Share{Batches: batches, Learned: batches})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Note
+	}
+	for want, notes := range map[string][][]byte{
+		"rank 1 is at step 6, rank 0 at step 5":                {share(5, 2), share(6, 2)},
+		"the ranks have taken 3 batches in step 5, want 4":     {share(5, 2), share(5, 1)},
+		"reading the share of rank 1: invalid character 'x' l": {share(5, 2), []byte("x")},
+	} {
+		if _, err := joinNotes(notes, 4, 1); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q in it", err, want)
+		}
+	}
+	sum, err := joinNotes([][]byte{share(5, 2), share(5, 2)}, 4, 0.25)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, rate, err := shareOf(5, ranks.Part{Note: sum}); err != nil || rate != 0.25 || s.Batches != 4 || s.Learned != 4 {
+		t.Errorf("%+v at %g, %v", s, rate, err)
+	}
+	if _, _, err := shareOf(6, ranks.Part{Note: sum}); err == nil || !strings.Contains(err.Error(), "rank 0 is at step 5, this rank at step 6") {
+		t.Errorf("%v", err)
+	}
+	features := &schemas.FeatureBlock{Positions: schemas.Int32s{0}, Dim: 2, V: schemas.NewFloat16s([]float32{1, 0}), T: schemas.NewFloat16s([]float32{1, 0}), Sequence: 1}
+	raw, err := outcomeOf(trainer.Result{}, features)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readOutcome(raw, testBatch(0, 0)); err == nil || !strings.Contains(err.Error(), "another batch than batch 0") {
+		t.Errorf("%v", err)
+	}
+}
