@@ -19,6 +19,7 @@ func TestArrivalIsReplayedAfterKills(t *testing.T) {
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	in := setUpPipeline(t, 28)
 	t.Setenv("TRAIN_LANE_ORDER", "arrival")
+	t.Setenv("LR_SCHEDULE", "stream")
 	t.Setenv("CHECKPOINT_EVERY", "4")
 
 	t.Setenv("NAMESPACE", "source")
@@ -61,7 +62,7 @@ func TestArrivalIsReplayedAfterKills(t *testing.T) {
 		t.Errorf("steps were made on lanes %v, want lane 1 to come later", lanes)
 	}
 	mustCommand(t, "run-manifest", "--out", in("run.json"))
-	for _, name := range []string{"TRAIN_LANE_ORDER", "CHECKPOINT_DIR", "NAMESPACE"} {
+	for _, name := range []string{"TRAIN_LANE_ORDER", "LR_SCHEDULE", "CHECKPOINT_DIR", "NAMESPACE"} {
 		t.Setenv(name, "")
 	}
 	out := mustCommand(t, "replay", in("run.json"), "--namespace", "again", "--checkpoints", in("again"))
