@@ -15,6 +15,7 @@ const (
 	plain = 0
 	gz    = 1
 	snap  = 2
+	lz    = 3
 	zst   = 4
 )
 

@@ -29,6 +29,9 @@ func Images() []Image {
 	for name, encode := range wrapped() {
 		add(name, encode)
 	}
+	for name, encode := range furtherImages() {
+		add(name, encode)
+	}
 	add("webp: noise, 16 megapixels", func() []byte {
 		r := rand.New(rand.NewPCG(1, 2))
 		return lossy(4000, 4000, 15<<20, func() byte { return byte(r.Uint32()) })

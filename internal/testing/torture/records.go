@@ -31,6 +31,9 @@ func Records() []Record {
 	for name, b := range batches() {
 		add("batch: "+name, b)
 	}
+	for name, b := range furtherBatches() {
+		add("batch: "+name, b)
+	}
 	for name, b := range flags() {
 		add("batch: "+name, func() batch { return b })
 	}
@@ -178,6 +181,9 @@ func values() map[string]func() []byte {
 		"a key twice":              text([]byte("\x82\xa7caption\xa1a\xa7caption\xa1b")),
 		"the number of a caption":  text([]byte("\x81\xa7caption\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00")),
 		"10 MB that are not asked": func() []byte { return append([]byte("\x81\xa5other\xc6\x00\xa0\x00\x00"), make([]byte, 10<<20)...) },
+	}
+	for name, value := range furtherValues() {
+		out[name] = text(value)
 	}
 	for name, p := range pairs() {
 		out[name] = func() []byte {

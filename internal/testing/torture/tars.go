@@ -28,7 +28,7 @@ func Tars() []Tar {
 			return pack(entry{name: "a.png", data: pixel}, entry{name: "a.json", data: text})
 		}
 	}
-	return append(oddTars(), []Tar{
+	return append(append(oddTars(), furtherTars()...), []Tar{
 		{"110,000 captions of one image", many(110_000, func(i int) any { return fmt.Sprint(i) })},
 		{"300,000 captions that are no text", many(300_000, func(int) any { return 1 })},
 		{"captions nested 100,000 deep", func() []byte {
