@@ -7,7 +7,11 @@ ARGS ?=
 TORCH ?=
 PYTHON ?= /usr/bin/python3
 TORCH_PIP ?=
-VENV = $(CURDIR)/$(BIN)/venv$(if $(TORCH_PIP),-$(subst =,,$(TORCH_PIP)))
+PIP_FLOORS ?=
+VENV = $(CURDIR)/$(BIN)/venv$(if $(TORCH_PIP),-$(subst =,,$(TORCH_PIP)))$(if $(PIP_FLOORS),-floors)
+# The oldest packages that clients/python/pyproject.toml allows, as far as there are wheels for Debian's Python. Debian's
+# PyTorch and Pillow are the oldest, too; transformers wants newer ones than these.
+FLOORS := confluent-kafka==2.5.3 msgpack==1.0.0 numpy==1.23.2 safetensors==0.4.0 fsspec==2022.11.0
 FIGURES := $(CURDIR)/$(BIN)/figures.txt
 
 # Tests run through a program that lists the skipped ones at the end; in CI it fails on one that .ci/skips does not name.
@@ -101,10 +105,10 @@ test-kafka: setup ## run the same scenarios on a real cluster: Apache Kafka, thr
 	PAIRSTREAM_FIGURES=$(FIGURES) $(GO_TEST) -tags kafka -p 1 -count=1 -timeout 120m -run Kafka ./internal/stream ./services/pairstream
 	@cat $(FIGURES)
 
-test-python: build ## test the Python package in a virtual environment: linters, types, coverage, against this build; PYTHON=, TORCH_PIP="torch==2.11.0" for another PyTorch than Debian's
+test-python: build ## test the Python package in a virtual environment: linters, types, coverage, against this build; PYTHON=, TORCH_PIP="torch==2.11.0" for another PyTorch than Debian's, PIP_FLOORS=1 for the oldest packages that are allowed
 	@deploy/setup.sh python
-	@mkdir -p $(BIN) && rm -rf $(VENV) && $(PYTHON) -m venv --system-site-packages $(VENV)
-	@$(VENV)/bin/pip install -q --disable-pip-version-check -e 'clients/python[test]' safetensors fsspec pillow $(if $(TORCH_PIP),$(TORCH_PIP) torchdata 'transformers>=5','transformers<4.40')
+	@mkdir -p $(BIN) && rm -rf $(VENV) && $(PYTHON) -m venv $(if $(TORCH_PIP),,--system-site-packages) $(VENV)
+	@$(VENV)/bin/pip install -q --disable-pip-version-check -e 'clients/python[test]' safetensors fsspec pillow $(if $(PIP_FLOORS),$(FLOORS),$(if $(TORCH_PIP),$(TORCH_PIP) torchdata 'transformers>=5','transformers<4.40'))
 	cd clients/python && $(VENV)/bin/ruff check . && $(VENV)/bin/mypy
 	cd clients/python && OMP_NUM_THREADS=1 PAIRSTREAM_BIN=$(CURDIR)/$(BIN)/pairstream $(VENV)/bin/python -m pytest -q --cov --cov-fail-under=90
 	PAIRSTREAM_PYTHON=$(VENV)/bin/python $(GO_TEST) -count=1 ./clients/python
