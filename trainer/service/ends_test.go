@@ -76,8 +76,8 @@ func TestDecayWithAnEmptyLane(t *testing.T) {
 			from, ok := noted[1]
 			if ok || order == Rotation {
 				decayed[order]++
-				if last := decays[steps-1]; last.Of != steps-from && ok || last.Of == 0 || last.Batch != last.Of {
-					t.Errorf("%s: the decay ends with %v, want its last batch of those from step %d on", name, last, from)
+				if last := decays[steps-1]; last.Of > steps-from || last.Of == 0 || last.Batch != last.Of { // lane 2 may come later
+					t.Errorf("%s: the decay ends with %v, want its last batch, of those from step %d on at most", name, last, from)
 				}
 			} else if last := decays[steps-1]; last.Of != 0 { // the seal was read when nothing was left
 				t.Errorf("%s: the decay ends with %v, and nobody knows of an end", name, last)
