@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pairstream/pairstream/indexer"
+	"github.com/pairstream/pairstream/internal/account"
 	"github.com/pairstream/pairstream/internal/knn"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/stream"
@@ -36,8 +37,9 @@ type stage struct {
 	from        int64       // seq of the first embedding for the core; those before it fill its window
 	final       bool        // a final seal came
 	seals       []string    // ids of the latest seals
-	stop        func()      // ends the restoring of the lane's closed groups
-	places      []place     // of the first records of the blocks that a new owner has to read
+	tally       account.Tally
+	stop        func()  // ends the restoring of the lane's closed groups
+	places      []place // of the first records of the blocks that a new owner has to read
 }
 
 // place is where a block of the core's window begins.
@@ -83,7 +85,7 @@ func newFactory(o indexer.Options, engine knn.Engine, nouns indexer.NounFinder, 
 		full.set(lane, 0)
 		return &stage{
 			core: core, lane: lane, instruments: instruments, fill: full, from: from.more.From, final: from.more.Final, seals: from.more.Seals,
-			stop: again.begin(lane, from.next),
+			stop: again.begin(lane, from.next), tally: from.tally(),
 		}, nil
 	}
 }
@@ -121,6 +123,15 @@ func (s *stage) Process(ctx context.Context, rec stream.Record, out stream.Outpu
 		}
 		return nil
 	}
+	err = s.take(ctx, rec, value, err, out)
+	if errors.Is(err, stream.ErrPoison) {
+		s.tally.Others++
+	}
+	return err
+}
+
+// take processes a record that the core has not seen yet.
+func (s *stage) take(ctx context.Context, rec stream.Record, value schemas.Record, err error, out stream.Output) error {
 	if err != nil {
 		return stream.Poison(err)
 	}
@@ -132,6 +143,7 @@ func (s *stage) Process(ctx context.Context, rec stream.Record, out stream.Outpu
 		s.instruments.PairsIn(1)
 		return s.add(ctx, rec, r, out)
 	case *schemas.Refusal:
+		s.tally.Refuse(r)
 		return nil // there is nothing to embed
 	case *schemas.Seal:
 		return s.seal(ctx, rec, r, out)
@@ -154,7 +166,8 @@ func (s *stage) pass(rec stream.Record) {
 // mark returns a place from which a new owner goes on with the record of a seq. Its seqs are those after the record that
 // carries it. Options are those of a group that is open there.
 func (s *stage) mark(from int64, o *indexer.Options) (stream.Mark, error) {
-	raw, err := state{s.core.Next().Seq, more{From: from, Final: s.final, Seals: s.seals}}.encode(o)
+	tally := s.tally.Clone()
+	raw, err := state{s.core.Next().Seq, more{From: from, Final: s.final, Seals: s.seals, Tally: &tally}}.encode(o)
 	if err != nil {
 		return stream.Mark{}, err
 	}
@@ -211,6 +224,9 @@ func (s *stage) seal(ctx context.Context, rec stream.Record, r *schemas.Seal, ou
 		return err
 	}
 	s.final = r.Final
+	repeats := s.core.Repeats()
+	s.tally.Repeats += repeats
+	s.tally.Seals++
 	if r.ID != "" {
 		s.seals = append(slices.Clone(s.seals[max(0, len(s.seals)-sealsKept+1):]), r.ID)
 	}
@@ -218,7 +234,7 @@ func (s *stage) seal(ctx context.Context, rec stream.Record, r *schemas.Seal, ou
 	if err != nil {
 		return err
 	}
-	return out.Emit(schemas.Groups, &schemas.Seal{Final: r.Final, Note: r.Note, ID: r.ID, Repeats: s.core.Repeats()}, resume)
+	return out.Emit(schemas.Groups, &schemas.Seal{Final: r.Final, Note: r.Note, ID: r.ID, Repeats: repeats}, resume)
 }
 
 // close publishes the open group, if there is one. Chunks lead back to the group's start; the manifest leads to the
@@ -231,6 +247,9 @@ func (s *stage) close(ctx context.Context, why indexer.Reason, final bool, out s
 		return err
 	}
 	group.Manifest.Final = final
+	s.tally.Members += int64(group.Manifest.Count)
+	s.tally.Duplicates += group.Manifest.Duplicates
+	s.tally.Repeats += group.Manifest.Repeats
 	s.fill.set(s.lane, 0)
 	s.instruments.PairsOut(int(group.Manifest.Count))
 	for _, c := range group.Chunks {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/indexer"
+	"github.com/pairstream/pairstream/internal/account"
 	"github.com/pairstream/pairstream/internal/knn/cpu"
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/service"
@@ -128,6 +129,23 @@ func TestGroupsOfALane(t *testing.T) {
 	}
 }
 
+// TestTalliesAddUp accounts for every record before the place of a mark.
+func TestTalliesAddUp(t *testing.T) {
+	l := newLog(t)
+	l.Run(spec(t, testOptions()), -1)
+	for i, raw := range l.States(schemas.Groups) {
+		tally, from, err := account.OfMark(raw)
+		if err != nil || tally == nil || tally.Since != 0 || tally.Records() != from {
+			t.Errorf("record %d: the tally %+v counts %d records, want %d (%v)", i, tally, tally.Records(), from, err)
+		}
+	}
+	states := l.States(schemas.Groups)
+	last, from, _ := account.OfMark(states[len(states)-1])
+	if want := (account.Tally{Members: 22, Duplicates: 1, Repeats: 6, Seals: 3, Others: 2}); from != 34 || fmt.Sprint(*last) != fmt.Sprint(want) {
+		t.Errorf("at %d the tally is %+v, want %+v at 34", from, *last, want)
+	}
+}
+
 // TestNoCrashChangesAGroup kills the owner before each record that it writes, takes away the last records of each output
 // that the brokers had not acknowledged, and kills its successor as well.
 func TestNoCrashChangesAGroup(t *testing.T) {
@@ -154,6 +172,9 @@ func TestNoCrashChangesAGroup(t *testing.T) {
 								t.Fatalf("a crash before record %d, without the last %d and %d, changed %s:\n%s", limit, chunks, groups, topic,
 									strings.Join(groupsOf(l), "\n"))
 							}
+						}
+						if !slices.EqualFunc(l.States(schemas.Groups), whole.States(schemas.Groups), bytes.Equal) {
+							t.Fatalf("a crash before record %d changed what the marks say", limit)
 						}
 						if !slices.Equal(l.Letters, whole.Letters) {
 							t.Fatalf("a crash before record %d: letters %v, want %v", limit, l.Letters, whole.Letters)
@@ -254,13 +275,14 @@ func checkGroups(t *testing.T, l *onelane.Log, begun int, before, after indexer.
 func TestStateOfMarks(t *testing.T) {
 	o := testOptions()
 	o.Threads = 8
-	raw, err := state{300, more{From: 77, Final: true}}.encode(&o)
+	tally := account.Tally{Since: 7, Members: 60, Filtered: map[string]int64{"safe": 10}}
+	raw, err := state{300, more{From: 77, Final: true, Tally: &tally}}.encode(&o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const options = `{"GroupSize":7,"K":3,"K1":2,"K2":5,"KeepSameImage":false,"Clusters":2,"Iterations":20,"Modality":"image","P":0.3,` +
 		`"MinCount":0,"Window":12,"Seed":5,"Threads":0}`
-	if want := "\xac\x02" + `{"from":77,"final":true,"options":` + options + `}`; string(raw) != want {
+	if want := "\xac\x02" + `{"from":77,"final":true,"tally":{"since":7,"members":60,"duplicates":0,"repeats":0,"filtered":{"safe":10},"seals":0,"others":0},"options":` + options + `}`; string(raw) != want {
 		t.Errorf("the state is\n%q\nwant\n%q", raw, want)
 	}
 	got, err := parseState(raw)

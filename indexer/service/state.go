@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/pairstream/pairstream/indexer"
+	"github.com/pairstream/pairstream/internal/account"
 )
 
 // state is what a mark of the indexer says besides positions: the number of the lane's next group, and the rest as JSON,
@@ -20,6 +21,7 @@ type more struct {
 	From    int64           `json:"from,omitempty"`    // seq of the first embedding of the next group; those before it fill the window
 	Final   bool            `json:"final,omitempty"`   // a final seal came before
 	Seals   []string        `json:"seals,omitempty"`   // ids of the latest seals
+	Tally   *account.Tally  `json:"tally,omitempty"`   // of the records before From; absent: an older indexer wrote this
 	Options json.RawMessage `json:"options,omitempty"` // that the open group was begun with; absent between groups
 }
 
@@ -70,4 +72,12 @@ func (s state) options() (*indexer.Options, error) {
 		return nil, fmt.Errorf("reading the settings %.512q of an open group (a newer indexer may have begun it): %w", s.more.Options, err)
 	}
 	return &o, nil
+}
+
+// tally returns the counts before the mark's place. Those of an older indexer begin there.
+func (s state) tally() account.Tally {
+	if s.more.Tally == nil {
+		return account.Tally{Since: s.more.From}
+	}
+	return s.more.Tally.Clone()
 }

@@ -47,6 +47,13 @@ func (c *Collector) Collect(ctx context.Context, now time.Time) (*Status, error)
 		return nil, err
 	}
 	s := c.summarize(lanes, now)
+	for lane, l := range lanes {
+		a, err := l.account()
+		if err != nil {
+			return nil, fmt.Errorf("adding up lane %d: %w", lane, err)
+		}
+		s.Account.add(a)
+	}
 	var err error
 	s.Training, err = c.training(ctx)
 	return s, err

@@ -15,6 +15,7 @@ type Status struct {
 	Lanes       []Lane      `json:"lanes"`
 	Topics      []Topic     `json:"topics"`
 	Waiting     Waiting     `json:"batches_waiting"`
+	Account     Account     `json:"account"`
 	DeadLetters []DeadCount `json:"dead_letters"`
 	Training    *Training   `json:"training,omitempty"`
 }

@@ -23,6 +23,7 @@ func (s *Status) Print(w io.Writer, before *Status) error {
 	p.stages(s)
 	p.lanes(s)
 	p.topics(s, before)
+	p.account(s.Account)
 	p.line("batches waiting: %s for the discriminator, %s for the trainer", Count(s.Waiting.Scoring), Count(s.Waiting.Training))
 	p.training(s.Training)
 	p.deadLetters(s.DeadLetters)

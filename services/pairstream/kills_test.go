@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/inspect"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/figures"
 	"github.com/pairstream/pairstream/internal/testing/kafkatest"
@@ -152,6 +153,15 @@ func checkFiltered(t *testing.T, log *stream.Log) {
 	}
 	if kept == 0 || dropped == 0 {
 		t.Errorf("%d pairs were kept and %d filtered, want some of both", kept, dropped)
+	}
+	status, err := inspect.NewCollector(log, 1).Collect(t.Context(), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := status.Account
+	grouped := a.Closed.Members + a.Closed.Duplicates + a.Closed.Repeats
+	if !a.Adds() || a.Waiting != 0 || a.Open != 0 || grouped != int64(kept) || a.Closed.Filtered["colour"] != int64(dropped) {
+		t.Errorf("the account is %+v, want %d in groups, %d filtered, and nothing open", a, kept, dropped)
 	}
 }
 

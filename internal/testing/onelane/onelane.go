@@ -97,6 +97,15 @@ func (l *Log) Values(topic schemas.Topic) [][]byte {
 	return values
 }
 
+// States returns what stages have kept in the marks of a topic's records.
+func (l *Log) States(topic schemas.Topic) [][]byte {
+	states := make([][]byte, 0, l.Len(topic))
+	for _, r := range l.topics[topic] {
+		states = append(states, r.mark.State)
+	}
+	return states
+}
+
 // Records returns a topic's records.
 func (l *Log) Records(topic schemas.Topic) []schemas.Record {
 	l.t.Helper()

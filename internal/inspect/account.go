@@ -1,0 +1,106 @@
+package inspect
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/pairstream/pairstream/internal/account"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Account says what became of everything on the topic pairs. The counts add up to Published.
+type Account struct {
+	Published int64         `json:"published"` // records of pairs
+	Waiting   int64         `json:"waiting"`   // for the encoder
+	NoPairs   int64         `json:"no_pairs"`  // set aside by the encoder, as they are no pairs
+	Open      int64         `json:"open"`      // embedded, filtered or refused behind the last closed group
+	Closed    account.Tally `json:"closed"`    // before its end
+}
+
+// Adds reports whether the counts add up. While stages write they may be some records apart.
+func (a Account) Adds() bool {
+	return a.Published == a.Waiting+a.NoPairs+a.Open+a.Closed.Since+a.Closed.Records()
+}
+
+// account adds up one lane.
+func (s snapshot) account() (Account, error) {
+	pairs, embeddings, groups := s.topics[schemas.Pairs], s.topics[schemas.Embeddings], s.topics[schemas.Groups]
+	a := Account{Published: pairs.bounds.End}
+	if embeddings.found {
+		mark, err := embeddings.last.Mark()
+		if err != nil {
+			return a, fmt.Errorf("reading the encoder's mark: %w", err)
+		}
+		at := mark.Input(schemas.Pairs).Offset
+		a.Waiting, a.NoPairs = a.Published-at, at-embeddings.records()
+	} else {
+		a.Waiting = a.Published
+	}
+	a.Open = embeddings.records()
+	if !groups.found {
+		return a, nil
+	}
+	mark, err := groups.last.Mark()
+	if err != nil {
+		return a, fmt.Errorf("reading the indexer's mark: %w", err)
+	}
+	tally, from, err := account.OfMark(mark.State)
+	if err != nil {
+		return a, err
+	}
+	if tally == nil {
+		tally = &account.Tally{Since: from}
+	}
+	a.Closed, a.Open = *tally, a.Open-from
+	return a, nil
+}
+
+func (a *Account) add(o Account) {
+	a.Published, a.Waiting, a.NoPairs, a.Open = a.Published+o.Published, a.Waiting+o.Waiting, a.NoPairs+o.NoPairs, a.Open+o.Open
+	a.Closed.Add(o.Closed)
+}
+
+// account prints what there is, in one equation.
+func (p *printer) account(a Account) {
+	if a.Published == 0 {
+		return
+	}
+	parts := []string{Count(a.Closed.Members) + " in groups"}
+	for _, c := range []struct {
+		n    int64
+		what string
+	}{
+		{a.Closed.Duplicates + a.Closed.Repeats, "again"}, {sum(a.Closed.Filtered), "filtered" + byName(a.Closed.Filtered)},
+		{sum(a.Closed.Refused), "refused" + byName(a.Closed.Refused)}, {a.NoPairs + a.Closed.Others, "no pairs"}, {a.Closed.Seals, "seals"},
+		{a.Open, "behind the last group"}, {a.Waiting, "waiting for the encoder"}, {a.Closed.Since, "not counted by an older indexer"},
+	} {
+		if c.n != 0 {
+			parts = append(parts, Count(c.n)+" "+c.what)
+		}
+	}
+	equals := "="
+	if !a.Adds() {
+		equals = "is not"
+	}
+	p.line("%s records of pairs %s %s", Count(a.Published), equals, strings.Join(parts, " + "))
+}
+
+func sum(counts map[string]int64) (n int64) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
+func byName(counts map[string]int64) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%s %s", name, Count(counts[name])))
+	}
+	if parts == nil {
+		return ""
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
+}
