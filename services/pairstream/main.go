@@ -59,7 +59,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newBrokerCommand(), newTopicsCommand(), newProduceCommand(), newConnectionsCommand(), newSealCommand(), newSynthCommand(),
+	root.AddCommand(newBrokerCommand(), newTopicsCommand(), newProduceCommand(), newFetchCommand(), newConnectionsCommand(), newSealCommand(), newSynthCommand(),
 		newStatusCommand(), newDeadLettersCommand(), newLanesCommand(), newVocabCommand(), newHealthcheckCommand(), newConsoleCommand(),
 		newReportCommand(), newForgetCommand())
 	root.AddCommand(tensorCommands()...)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
+	"os"
 	"path"
 	"strconv"
 	"strings"
@@ -122,3 +124,31 @@ func (o *objects) classifyVersion(ctx context.Context, key string, offset, size 
 	}
 	return o.classify(ctx, key, offset, size, cause)
 }
+
+// Bucket takes and holds files below a prefix of a store.
+type Bucket struct{ o *objects }
+
+// OpenBucket opens the store of a root, to write to it.
+func OpenBucket(ctx context.Context, root *url.URL) (*Bucket, error) {
+	opened, err := Open(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	return &Bucket{opened.(*objects)}, nil
+}
+
+// Has reports whether the store has an object.
+func (b *Bucket) Has(ctx context.Context, name string) (bool, error) {
+	return b.o.bucket.Exists(ctx, path.Join(b.o.prefix, name))
+}
+
+// Put writes a file as an object, which appears when it is complete.
+func (b *Bucket) Put(ctx context.Context, name string, from *os.File) error {
+	if _, err := from.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	return b.o.bucket.Upload(ctx, path.Join(b.o.prefix, name), from, &blob.WriterOptions{ContentType: "application/octet-stream"})
+}
+
+// Close closes the store.
+func (b *Bucket) Close() error { return b.o.Close() }

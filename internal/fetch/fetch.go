@@ -1,0 +1,291 @@
+// Package fetch downloads the images of a list into WebDataset tars.
+//
+// A list has a URL and a caption in every row. Rows go into shards in their order: N.tar has the images with their
+// captions and columns, N.parquet the outcome of every row, N_stats.json the counts. The last one is written last: a shard
+// that has it is done, any other is fetched anew. So every row has one outcome, wherever the run is killed.
+//
+// The servers are strangers. Connections go to addresses of the public internet alone; sizes, times, redirects and
+// requests are bounded; robots.txt and X-Robots-Tag are honoured.
+package fetch
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/parquet-go/parquet-go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/internal/invalid"
+	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/table"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Options bound what is downloaded, and how.
+type Options struct {
+	URLColumn, CaptionColumn string
+	PerShard                 int // rows of a shard
+	Threads                  int // downloads at once
+	Timeout                  time.Duration
+	MaxBytes                 int64
+	Redirects                int
+	PerHost                  int     // downloads from one host at once
+	HostRate                 float64 // requests to one host a second
+	UserAgent                string  // begins with the name that robots.txt calls us by
+	IgnoreRobots             bool
+	AllowLoopback            bool // 127.0.0.1 counts as public: for servers of one's own on this machine
+}
+
+// Validate returns every invalid option, joined.
+func (o Options) Validate() error {
+	var l invalid.List
+	invalid.AtLeast(&l, "--per-shard", o.PerShard, 1)
+	invalid.AtLeast(&l, "--threads", o.Threads, 1)
+	invalid.AtLeast(&l, "--per-host", o.PerHost, 1)
+	invalid.AtLeast(&l, "--redirects", o.Redirects, 0)
+	invalid.Within(&l, "--max-bytes", o.MaxBytes, 1, int64(schemas.MaxImageBytes))
+	invalid.Within(&l, "--host-rate", o.HostRate, 0.001, 1e6)
+	err := l.Err()
+	if o.Timeout <= 0 || o.UserAgent == "" || o.URLColumn == "" || o.CaptionColumn == "" {
+		err = errors.Join(err, errors.New("--timeout must be above 0, and --user-agent, --url-column and --caption-column must not be empty"))
+	}
+	return err
+}
+
+// Store takes the files of shards. A file appears when it is complete.
+type Store interface {
+	Has(ctx context.Context, name string) (bool, error)
+	Put(ctx context.Context, name string, from *os.File) error
+}
+
+// Stats counts the outcomes of rows. It is what N_stats.json holds.
+type Stats struct {
+	Rows    int            `json:"count"`
+	Success int            `json:"successes"`
+	Reasons map[string]int `json:"status_dict"` // of the others
+}
+
+// outcome is a row of N.parquet, with the names that img2dataset gives.
+type outcome struct {
+	Key     string  `parquet:"key"`
+	URL     string  `parquet:"url"`
+	Caption string  `parquet:"caption"`
+	Status  string  `parquet:"status"`
+	Error   *string `parquet:"error_message"`
+	SHA256  *string `parquet:"sha256"`
+}
+
+// job is a row on its way.
+type job struct {
+	row  table.Row
+	data []byte
+	err  error
+	done chan struct{}
+}
+
+// Run fetches all shards of a list that the store does not have. done is called for every shard, in order, with its
+// number and its counts; counts are nil where the store had the shard.
+func Run(ctx context.Context, list string, o Options, store Store, done func(ctx context.Context, shard int, s *Stats) error) error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	c, err := newClient(o)
+	if err != nil {
+		return err
+	}
+	defer c.http.CloseIdleConnections()
+	number := 0
+	var rows []table.Row
+	flush := func() error {
+		if len(rows) == 0 {
+			return nil
+		}
+		s, err := c.shard(ctx, number, rows, store)
+		if err == nil {
+			err = done(ctx, number, s)
+		}
+		number, rows = number+1, rows[:0]
+		return err
+	}
+	err = table.Read(ctx, list, func(r table.Row) error {
+		if rows = append(rows, r); len(rows) < o.PerShard {
+			return nil
+		}
+		return flush()
+	})
+	if err != nil {
+		return fmt.Errorf("fetching %s: %w", list, err)
+	}
+	return flush()
+}
+
+// Name returns the name of a shard's file.
+func Name(number int, suffix string) string { return fmt.Sprintf("%05d%s", number, suffix) }
+
+// shard fetches the rows of a shard, unless the store has it.
+func (c *client) shard(ctx context.Context, number int, rows []table.Row, store Store) (*Stats, error) {
+	mark := Name(number, "."+digest(rows, c.o)+".rows")
+	if found, err := complete(ctx, store, number, mark); err != nil || found {
+		return nil, err
+	}
+	file, err := os.CreateTemp("", "pairstream-fetch-*.tar")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(file.Name())
+	defer file.Close()
+	s, outcomes, err := c.fill(ctx, number, rows, file)
+	if err != nil {
+		return nil, err
+	}
+	var report bytes.Buffer
+	if err := parquet.Write(&report, outcomes, parquet.Compression(&parquet.Snappy)); err != nil {
+		return nil, fmt.Errorf("writing the outcomes of shard %d: %w", number, err)
+	}
+	stats, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	// The table comes before the tar, as a watcher publishes a tar when it sees it.
+	if err := putBytes(ctx, store, Name(number, ".parquet"), report.Bytes()); err != nil {
+		return nil, err
+	}
+	if err := store.Put(ctx, Name(number, ".tar"), file); err != nil {
+		return nil, err
+	}
+	if err := putBytes(ctx, store, mark, nil); err != nil {
+		return nil, err
+	}
+	return s, putBytes(ctx, store, Name(number, "_stats.json"), stats)
+}
+
+// complete reports whether the store has a shard, and refuses one of other rows.
+func complete(ctx context.Context, store Store, number int, mark string) (bool, error) {
+	found, err := store.Has(ctx, Name(number, "_stats.json"))
+	if err != nil || !found {
+		return false, err
+	}
+	same, err := store.Has(ctx, mark)
+	if err == nil && !same {
+		err = fmt.Errorf("shard %05d is there already, of other rows: want the list and the --per-shard that it was made from, or another --out", number)
+	}
+	return same, err
+}
+
+// digest names the rows of a shard by their addresses and captions.
+func digest(rows []table.Row, o Options) string {
+	h := sha256.New()
+	for _, r := range rows {
+		fmt.Fprintf(h, "%q %q\n", r.Text(o.URLColumn), r.Text(o.CaptionColumn))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:6])
+}
+
+// fill downloads the rows, several at a time, and writes them in their order.
+func (c *client) fill(ctx context.Context, number int, rows []table.Row, file *os.File) (*Stats, []outcome, error) {
+	ahead := make(chan *job, c.o.Threads)
+	running, ctx := errgroup.WithContext(ctx)
+	running.Go(func() error {
+		defer close(ahead)
+		slots := make(chan struct{}, c.o.Threads)
+		for _, row := range rows {
+			j := &job{row: row, done: make(chan struct{})}
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			running.Go(func() error {
+				defer func() { <-slots; close(j.done) }()
+				j.data, j.err = c.fetch(ctx, j.row)
+				return nil
+			})
+			select {
+			case ahead <- j:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	w := &shardWriter{o: c.o, tar: shard.NewWriter(file), stats: &Stats{Reasons: map[string]int{}}}
+	running.Go(func() error {
+		for j := range ahead {
+			select {
+			case <-j.done:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			if err := w.add(fmt.Sprintf("%05d%04d", number, w.stats.Rows), j); err != nil {
+				return err
+			}
+		}
+		return w.tar.Close()
+	})
+	if err := running.Wait(); err != nil {
+		return nil, nil, err
+	}
+	return w.stats, w.outcomes, nil
+}
+
+func (c *client) fetch(ctx context.Context, row table.Row) ([]byte, error) {
+	if row.Text(c.o.CaptionColumn) == "" {
+		return nil, &failure{reasonCaption, "the row has no caption"}
+	}
+	return c.get(ctx, row.Text(c.o.URLColumn))
+}
+
+// shardWriter writes the outcomes of a shard.
+type shardWriter struct {
+	o        Options
+	tar      *shard.Writer
+	stats    *Stats
+	outcomes []outcome
+}
+
+func (w *shardWriter) add(key string, j *job) error {
+	o := outcome{Key: key, URL: j.row.Text(w.o.URLColumn), Caption: j.row.Text(w.o.CaptionColumn), Status: "success"}
+	var f *failure
+	switch {
+	case errors.As(j.err, &f):
+		o.Status, o.Error = "failed_to_download", &f.reason
+		w.stats.Reasons[f.reason]++
+	case j.err != nil:
+		return j.err
+	default:
+		sum := sha256.Sum256(j.data)
+		text := hex.EncodeToString(sum[:])
+		o.SHA256 = &text
+		if err := w.write(key, o, j); err != nil {
+			return err
+		}
+		w.stats.Success++
+	}
+	w.stats.Rows++
+	w.outcomes = append(w.outcomes, o)
+	j.data = nil
+	return nil
+}
+
+func (w *shardWriter) write(key string, o outcome, j *job) error {
+	columns := make(map[string]any, len(j.row))
+	for name, value := range j.row {
+		columns[name] = value
+	}
+	delete(columns, w.o.URLColumn)
+	delete(columns, w.o.CaptionColumn)
+	columns["key"], columns["url"], columns["caption"], columns["status"], columns["sha256"] = key, o.URL, o.Caption, o.Status, *o.SHA256
+	raw, err := json.Marshal(columns)
+	if err != nil {
+		return fmt.Errorf("encoding row %s: %w", key, err)
+	}
+	_, err = w.tar.Write(key, shard.File{Ext: shard.Extension(j.data), Data: j.data}, shard.File{Ext: "txt", Data: []byte(o.Caption)}, shard.File{Ext: "json", Data: raw})
+	return err
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/fetch"
+	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/shard/cloud"
+	"github.com/pairstream/pairstream/internal/stream"
+)
+
+type fetchJob struct {
+	fetch.Options
+	out     string
+	publish bool
+}
+
+func newFetchCommand() *cobra.Command {
+	var j fetchJob
+	cmd := &cobra.Command{
+		Use:   "fetch LIST",
+		Short: "download the images of a list into tars, and publish them",
+		Long: "Downloads the images that a list names (.parquet, .csv, .tsv or .jsonl with columns url and caption) into WebDataset\n" +
+			"tars as img2dataset writes them, and publishes each tar when it is complete. Addresses inside of networks are refused,\n" +
+			"also behind redirects; robots.txt and X-Robots-Tag (noai, noimageai, noindex, noimageindex) are honoured.\n\n" +
+			"A run that was cut short goes on with the first tar that is not complete. Video and audio are not downloaded.",
+		Args: wantArgs(1, 1),
+	}
+	f := cmd.Flags()
+	f.StringVar(&j.out, "out", "", "folder or URL such as s3://bucket/prefix/ for the tars")
+	f.BoolVar(&j.publish, "publish", false, "publish the tars; the default is to publish where KAFKA_BROKERS is set")
+	f.StringVar(&j.URLColumn, "url-col", "url", "column of the addresses")
+	f.StringVar(&j.CaptionColumn, "caption-col", "caption", "column of the captions")
+	f.IntVar(&j.PerShard, "per-shard", 10_000, "rows of a tar")
+	f.IntVar(&j.Threads, "threads", 32, "downloads at once; memory for twice as many images")
+	f.DurationVar(&j.Timeout, "timeout", 30*time.Second, "longest time of a download")
+	f.Int64Var(&j.MaxBytes, "max-bytes", 16<<20, "most bytes of an image")
+	f.IntVar(&j.Redirects, "redirects", 5, "most redirects of a download")
+	f.IntVar(&j.PerHost, "per-host", 4, "downloads from one host at once")
+	f.Float64Var(&j.HostRate, "host-rate", 10, "requests for images to one host, a second")
+	f.StringVar(&j.UserAgent, "user-agent", "pairstream/1", "name that servers see; robots.txt is asked for the part before the slash")
+	f.BoolVar(&j.IgnoreRobots, "ignore-robots", false, "do not ask robots.txt and X-Robots-Tag: for servers of your own")
+	f.BoolVar(&j.AllowLoopback, "allow-loopback", false, "download from 127.0.0.1 as well: for servers of your own on this machine")
+	if err := cmd.MarkFlagRequired("out"); err != nil {
+		panic(err) // the flag is above
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !f.Changed("publish") {
+			j.publish = config.Environ()["KAFKA_BROKERS"] != ""
+		}
+		return j.run(cmd, args[0])
+	}
+	return cmd
+}
+
+// open opens the place of the tars, and returns how paths name them.
+func (j *fetchJob) open(ctx context.Context) (store fetch.Store, tar func(shard int) string, stop func() error, err error) {
+	out := places([]string{j.out})[0]
+	if !shard.IsRemote(out) {
+		return fetch.Dir(out), func(n int) string { return filepath.Join(out, fetch.Name(n, ".tar")) }, func() error { return nil }, nil
+	}
+	root, err := url.Parse(out)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("--out: %w", err)
+	}
+	root.Path = strings.TrimSuffix(root.Path, "/")
+	b, err := cloud.OpenBucket(ctx, root)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("--out=%s: %w", j.out, err)
+	}
+	return b, func(n int) string { return root.JoinPath(fetch.Name(n, ".tar")).String() }, b.Close, nil
+}
+
+func (j *fetchJob) run(cmd *cobra.Command, list string) (err error) {
+	ctx := cmd.Context()
+	if err := j.Validate(); err != nil {
+		return err
+	}
+	if _, err := os.Stat(list); err != nil {
+		return err
+	}
+	store, tar, stop, err := j.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	published := func(context.Context, string) error { return nil }
+	if j.publish {
+		var end func() error
+		if published, end, err = openPublishing(ctx); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, end()) }()
+	}
+	sum, before := fetch.Stats{Reasons: map[string]int{}}, 0
+	err = fetch.Run(ctx, list, j.Options, store, func(ctx context.Context, n int, s *fetch.Stats) error {
+		if s == nil {
+			before++
+			return published(ctx, tar(n)) // the run before may have ended between the two
+		}
+		sum.Rows, sum.Success = sum.Rows+s.Rows, sum.Success+s.Success
+		for reason, k := range s.Reasons {
+			sum.Reasons[reason] += k
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d of %d images\n", fetch.Name(n, ".tar"), s.Success, s.Rows)
+		return published(ctx, tar(n))
+	})
+	out := cmd.OutOrStdout()
+	fmt.Fprintf(out, "fetched %d images of %d rows\n", sum.Success, sum.Rows)
+	if before > 0 {
+		fmt.Fprintf(out, "  %6d  tars were complete before\n", before)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(sum.Reasons)) {
+		fmt.Fprintf(out, "  %6d  %s\n", sum.Reasons[reason], reason)
+	}
+	return err
+}
+
+// openPublishing returns a function that publishes what is new of a tar.
+func openPublishing(ctx context.Context) (publish func(context.Context, string) error, end func() error, err error) {
+	log, err := connect(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := log.EnsureTopics(ctx, producerTopics...); err != nil {
+		log.Close()
+		return nil, nil, err
+	}
+	publisher := log.NewPublisher(stream.PublisherOptions{Name: "producer"})
+	notes := &memory{ledger: ledger{log, publisher}}
+	publish = func(ctx context.Context, tar string) error {
+		o := dataset.ProduceOptions{Lanes: log.Config().Lanes, Arriving: func(shard.Tar) bool { return true }}
+		_, _, err := dataset.Produce(ctx, []string{tar}, o, notes)
+		return err
+	}
+	return publish, func() error {
+		defer log.Close()
+		return closePublisher(publisher)
+	}, nil
+}
