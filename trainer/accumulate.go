@@ -3,6 +3,7 @@ package trainer
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
@@ -91,9 +92,10 @@ func (o *openStep) free() {
 	*o = openStep{}
 }
 
-// takeGrads takes the gradients out of the parameters, unless the step has this batch alone.
+// takeGrads takes the gradients out of the parameters, unless they are what the optimiser wants: of the only batch of the
+// step, without a limit.
 func (t *Trainer) takeGrads(s *torch.Scope) ([]*torch.Tensor, error) {
-	if t.options.StepBatches == 1 {
+	if t.options.StepBatches == 1 && t.options.ClipNorm == 0 {
 		return []*torch.Tensor{}, nil
 	}
 	params := t.model.Params()
@@ -114,10 +116,12 @@ func (t *Trainer) complete(s *torch.Scope, rate float64) error {
 		o.merge(s)
 	}
 	if o.learned > 0 {
-		for i, g := range o.sums[0].grads { // a step of one batch has left them where the optimiser looks
+		grads := o.sums[0].grads // none where the optimiser finds them itself
+		scale := t.clip(s, grads, 1/float64(o.learned))
+		for i, g := range grads {
 			if g != nil {
 				// The gradient of the sum of p * mean is the mean, to the bit.
-				s.Backward(s.SumAll(s.Mul(t.model.Params()[i].Tensor, s.MulScalar(g, 1/float64(o.learned)))))
+				s.Backward(s.SumAll(s.Mul(t.model.Params()[i].Tensor, s.MulScalar(g, scale))))
 			}
 		}
 		if err := t.optimizer.Step(rate); err != nil {
@@ -132,6 +136,32 @@ func (t *Trainer) complete(s *torch.Scope, rate float64) error {
 	t.followed = false
 	o.free()
 	return nil
+}
+
+// clip returns the factor by which gradients are multiplied: scale, or less where their length would be above the limit. As
+// in PyTorch's clip_grad_norm_ the length is that of all gradients together.
+func (t *Trainer) clip(s *torch.Scope, grads []*torch.Tensor, scale float64) float64 {
+	if t.options.ClipNorm == 0 {
+		return scale
+	}
+	var squares *torch.Tensor
+	s.NoGrad(func() {
+		for _, g := range grads {
+			if g == nil {
+				continue
+			}
+			square := s.SumAll(s.Mul(g, g))
+			if squares != nil {
+				square = s.Add(squares, square)
+			}
+			squares = square
+		}
+	})
+	if squares == nil {
+		return scale
+	}
+	length := scale * math.Sqrt(squares.Item())
+	return scale * min(1, t.options.ClipNorm/(length+1e-6))
 }
 
 // Finish ends a step that has too few batches, when no more come. It returns whether there was one.

@@ -132,6 +132,9 @@ type Options struct {
 	// StepBatches is the number of batches whose mean gradient makes a step of the optimiser, a power of two; 4 of 96 in
 	// GRIT-VLP and MAFA, 8 of 64 in ALBEF, whose GPUs each have one. Contrast and mining stay within a batch, as there.
 	StepBatches int
+	// ClipNorm is the largest length of a step's gradient, over all parameters. A longer one is scaled to it. 0: no limit,
+	// as in the papers.
+	ClipNorm float64
 	// Tries is how often a step computes the losses of a batch while they are not finite, before it sets the batch aside.
 	Tries int
 	// Uni is the reading of GPN-S eq. 10. It uses the unit features and the temperature of ITC; the paper leaves both
@@ -203,6 +206,7 @@ func (o Options) Validate() error {
 	l.Want(o.ITMNegatives.valid(), "%s is %q, want %q, %q or %q", invalid.Field("ITMNegatives"), o.ITMNegatives,
 		HardestNegatives, MultinomialNegatives, RandomNegatives)
 	invalid.AtLeast(&l, "Tries", o.Tries, 1)
+	invalid.Within(&l, "ClipNorm", o.ClipNorm, 0, 1e6)
 	l.Want(o.StepBatches > 0 && o.StepBatches&(o.StepBatches-1) == 0, "%s is %d, want 1, 2, 4, 8 or another power of two", invalid.Field("StepBatches"), o.StepBatches)
 	o.ITC.validate(&l, o.Momentum)
 	invalid.Within(&l, "Momentum.Decay", o.Momentum.Decay, 0, 1)

@@ -99,6 +99,7 @@ func TestRanksMakeTheSameSteps(t *testing.T) {
 	}{
 		"plain":     {everything(), [][]int{{0, 1, 2, 3}, {4, 5, 6, 7}}, none},
 		"queue":     {withQueue(), [][]int{{0, 1, 2, 3}, {4, 5, 6, 7}}, none},
+		"clipped":   {clipped(everything(), 0.01), [][]int{{0, 1, 2, 3}, {4, 5}}, none},
 		"set aside": {withQueue(), [][]int{{0, 1, 2, 3}, {4, 5, 6, 7}}, 3},
 		"one left":  {withQueue(), [][]int{{0, 1, 2, 3}, {4}}, none},
 		"two left":  {everything(), [][]int{{0, 1}}, none},

@@ -72,13 +72,13 @@ func TestARankIsStopped(t *testing.T) {
 	copied := copyScored(t, log, "stopped")
 	for signal, says := range map[syscall.Signal]string{
 		syscall.SIGTERM: "rank 1 has ended: it was stopped",
-		syscall.SIGSTOP: "nothing was heard of it for 5s (RANK_TIMEOUT)",
+		syscall.SIGSTOP: "nothing was heard of it for 10s (RANK_TIMEOUT)",
 	} {
 		last, err := copied.LastSeq(t.Context(), schemas.Features, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ranks := startRanks(t, 4, "RANK_TIMEOUT=5s")
+		ranks := startRanks(t, 4, "RANK_TIMEOUT=10s")
 		awaitFeatures(t, copied, 0, last+5) // of a whole step at least
 		if err := ranks[1].cmd.Process.Signal(signal); err != nil {
 			t.Fatal(err)

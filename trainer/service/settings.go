@@ -94,6 +94,7 @@ type Core struct {
 	ITMNegatives    trainer.Negatives  `env:"ITM_NEGATIVES" envDefault:"hardest" desc:"how ITM finds a negative among the candidates: hardest (GRIT-VLP, MAFA), multinomial (ALBEF, TCL) or random"`
 	SameImage       bool               `env:"ITM_SAME_IMAGE" envDefault:"false" desc:"take another caption of the same image for a negative, as the papers' code does; only where Con-D scores nothing"`
 	StepBatches     int                `env:"STEP_BATCHES" envDefault:"4" desc:"mini-batches whose mean gradient makes a step of the optimiser, a power of two: 4 of 96 as on the GPUs of GRIT-VLP and MAFA, 8 of 64 in ALBEF; LR_*, ITC_ALPHA_RAMP_STEPS and CHECKPOINT_EVERY count such steps"`
+	ClipNorm        float64            `env:"CLIP_NORM" envDefault:"0" desc:"largest length of a step's gradient, over all parameters; a longer one is scaled to it; 0: no limit, as in the papers"`
 	Tries           int                `env:"LOSS_TRIES" envDefault:"3" desc:"tries of a batch whose loss is not a finite number; then it is set aside with its reason, and training goes on"`
 	Uni             trainer.UniReading `env:"UNI_READING" envDefault:"infonce" desc:"reading of GPN-S eq. 10: infonce, printed or with_pos"`
 	Momentum        Momentum
@@ -108,7 +109,7 @@ func (c Core) options() trainer.Options {
 	return trainer.Options{
 		ITCWeight: c.ITCWeight, ITMWeight: c.ITMWeight, MLMWeight: c.MLMWeight, UniWeight: c.UniWeight,
 		ITC: trainer.ITCOptions(c.ITC), ECM: trainer.ECMOptions(c.ECM), Dropout: c.Dropout, MaskProbability: c.MaskProbability,
-		MLMDistill: c.MLMDistill, ITMNegatives: c.ITMNegatives, SameImage: c.SameImage, StepBatches: c.StepBatches, Tries: c.Tries, Uni: c.Uni,
+		MLMDistill: c.MLMDistill, ITMNegatives: c.ITMNegatives, SameImage: c.SameImage, StepBatches: c.StepBatches, ClipNorm: c.ClipNorm, Tries: c.Tries, Uni: c.Uni,
 		Momentum: trainer.MomentumOptions(c.Momentum), AdamW: trainer.AdamWOptions(c.AdamW), Schedule: trainer.Schedule(c.Schedule),
 	}
 }

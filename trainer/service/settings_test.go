@@ -120,6 +120,7 @@ func TestProblemsNameVariables(t *testing.T) {
 		`ITM_NEGATIVES is "near", want "hardest", "multinomial" or "random"`: {"ITM_NEGATIVES": "near"},
 		"STEP_BATCHES is 6, want 1, 2, 4, 8 or another power of two":         {"STEP_BATCHES": "6"},
 		"STEP_BATCHES is 0, want 1, 2, 4, 8 or another power of two":         {"STEP_BATCHES": "0"},
+		"CLIP_NORM is -1, want 0..1e+06":                                     {"CLIP_NORM": "-1"},
 		"LOSS_TRIES is 0, want at least 1":                                   {"LOSS_TRIES": "0"},
 		"MLM_DISTILL is 0.4, which needs MOMENTUM=true":                      {"MLM_DISTILL": "0.4"},
 		"ITC_TRIPLE needs MOMENTUM=true":                                     {"ITC_TRIPLE": "true"},
