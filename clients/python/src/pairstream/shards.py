@@ -7,6 +7,9 @@ caption without an image, ...) is a `Problem`, whose record the encoder puts amo
 
 Values, ids, lanes and notes are those of the Go program, byte for byte. One thing may differ: where the disk fails while a
 tar is read, the words behind the reason in the record's "problem".
+
+Tables (.parquet) beside tars are not read. `pairstream produce` reads them, so it takes a tar with a table that Python has
+published for one that has changed: publish such tars with that program alone.
 """
 
 from __future__ import annotations
