@@ -51,6 +51,28 @@ func (ln *lane) keep(ctx context.Context) error {
 	return nil
 }
 
+// KeepSeqs notes the seqs of the last records that a stage has written to lanes of a topic, for a stage that keeps its
+// marks elsewhere: the trainer.
+func (l *Log) KeepSeqs(ctx context.Context, stage string, t schemas.Topic, seqs map[int]int64) error {
+	p := l.NewPublisher(PublisherOptions{Name: "control"})
+	var err error
+	for lane, seq := range seqs {
+		err = errors.Join(err, p.Note(ctx, schemas.Control, keptKey(stage, t, lane), kept{Seq: seq}))
+	}
+	return errors.Join(err, p.Close(ctx))
+}
+
+// keptBehind returns the seq behind the noted last record of a lane, 0 where none is noted.
+func (l *Log) keptBehind(ctx context.Context, t schemas.Topic, lane int) (next int64, err error) {
+	all, err := l.Kept(ctx)
+	for place, seq := range all {
+		if place.Topic == t && place.Lane == lane {
+			next = max(next, seq+1)
+		}
+	}
+	return next, err
+}
+
 // stopped returns where a stage has stopped in an output. It looks at the last record, or at the note when retention has
 // removed all records.
 func (l *Log) stopped(ctx context.Context, stage string, t schemas.Topic, lane int) (last, error) {

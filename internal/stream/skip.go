@@ -162,8 +162,12 @@ func (l *Log) seqBehind(ctx context.Context, topic schemas.Topic, lane int, from
 	return found, err
 }
 
-// firstSeq returns the seq of the first record of a lane, 0 where records have none.
+// firstSeq returns the seq of the first record of a lane, 0 where records have none. Where none is left, it is the seq
+// behind the last one that the lane's writer has noted.
 func (l *Log) firstSeq(ctx context.Context, topic schemas.Topic, lane int, b Bounds) (int64, error) {
+	if Sequenced(topic) && b.Start == b.End {
+		return l.keptBehind(ctx, topic, lane)
+	}
 	first, found := int64(0), false
 	f := &fetcher{log: l, topic: topic, lane: lane, budget: maxFetchBytes}
 	for from := b.Start; !found && Sequenced(topic) && from < b.End; from++ {

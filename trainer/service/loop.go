@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -70,6 +71,8 @@ type loop struct {
 	inARow    int  // batches set aside since the last that was not
 	pairs     int  // of the open step
 	spent     time.Duration
+	kept      map[int]int64 // seqs that are noted, by lane
+	keep      func(ctx context.Context, stage string, topic schemas.Topic, seqs map[int]int64) error
 	ahead     int                         // batches that are prepared beside those of this process
 	watch     func(context.Context) error // over the other ranks; nil: there are none
 }
@@ -256,6 +259,9 @@ func (l *loop) checkpoint(ctx context.Context) error {
 		return err
 	}
 	l.trained = false
+	if err := l.keepSeqs(ctx); err != nil {
+		return err
+	}
 	l.logger.Info("checkpoint written", "step", l.core.Steps(), "path", path)
 	if err := l.weights.publish(ctx); err != nil {
 		return err
@@ -266,5 +272,24 @@ func (l *loop) checkpoint(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("publishing progress: %w", err)
 	}
+	return nil
+}
+
+// keepSeqs notes the seq of each lane's last features, for the time when retention has removed them.
+func (l *loop) keepSeqs(ctx context.Context) error {
+	last := make(map[int]int64)
+	for _, lane := range l.at.Lanes {
+		seq := max(lane.Features-1, l.published[lane.Lane])
+		if noted, ok := l.kept[lane.Lane]; seq >= 0 && (!ok || seq != noted) {
+			last[lane.Lane] = seq
+		}
+	}
+	if l.keep == nil || len(last) == 0 {
+		return nil
+	}
+	if err := l.keep(ctx, Name, schemas.Features, last); err != nil {
+		return fmt.Errorf("noting the last features: %w", err)
+	}
+	maps.Copy(l.kept, last)
 	return nil
 }

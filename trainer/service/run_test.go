@@ -203,6 +203,10 @@ func TestFeaturesAreGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	lost, err := log.FindDamage(t.Context(), schemas.Features, 1, stream.Position{Offset: 1, Seq: 1})
+	if want := (stream.Position{Offset: testBatches, Seq: testBatches}); err != nil || lost.To != want {
+		t.Errorf("who reads the features may go on at %+v (%v), want %+v", lost.To, err, want)
+	}
 	if err := runTrainer(t, log, environ); err != nil {
 		t.Errorf("beside its checkpoint: %v", err)
 	}

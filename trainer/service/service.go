@@ -149,6 +149,10 @@ func train(ctx context.Context, tools device.Tools, s Settings, core *trainer.Tr
 		return errors.Join(err, publisher.Close(context.WithoutCancel(ctx)))
 	}
 	l.publisher, l.follower, l.blocks = publisher, f.follower, f.blocks
+	l.kept, l.keep = make(map[int]int64), log.KeepSeqs
+	if err := l.keepSeqs(ctx); err != nil {
+		return errors.Join(err, publisher.Close(context.WithoutCancel(ctx)))
+	}
 	l.reached(l.at)
 	err = l.run(ctx, f)
 	if err == nil && !s.ExitAtEnd {
