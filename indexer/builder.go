@@ -31,11 +31,13 @@ type Builder struct {
 	open   *openGroup      // nil between groups
 	window window
 	left   leftOut // between groups
+	images int64   // embeddings that were counted or dropped for their images, some again after a new model
 }
 
 // leftOut counts the embeddings that repeat a pair of an earlier group.
 type leftOut struct {
 	count, first int64 // first: the seq of the first of them
+	images       int64 // of these: for their images
 }
 
 // openGroup is the group that is being assembled.
@@ -47,6 +49,7 @@ type openGroup struct {
 	first, end int64 // seqs: of the first embedding, and after the last one
 	duplicates int64
 	repeats    int64
+	sameImage  int64
 	low, high  float32 // similarities
 }
 
@@ -55,7 +58,11 @@ func NewBuilder(first schemas.GroupID, o Options, engine knn.Engine, nouns NounF
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("checking the indexer's options: %w", err)
 	}
-	return &Builder{o: o, later: o, engine: engine, nouns: nouns, live: live, next: first, window: newWindow(o.Window)}, nil
+	b := &Builder{o: o, later: o, engine: engine, nouns: nouns, live: live, next: first, window: newWindow(o.Window)}
+	if o.SameImage != KeepImages {
+		b.window.lookAtImages()
+	}
+	return b, nil
 }
 
 // Finish makes the next group with the options of the owner that began it. The groups after it have the builder's own.
@@ -67,6 +74,9 @@ func (b *Builder) Finish(begun Options) error {
 	if err := begun.Validate(); err != nil {
 		return err
 	}
+	if begun.SameImage != KeepImages {
+		b.window.lookAtImages()
+	}
 	b.o = begun
 	return nil
 }
@@ -74,8 +84,14 @@ func (b *Builder) Finish(begun Options) error {
 // Options returns those of the open group, or of the next one.
 func (b *Builder) Options() Options { return b.o }
 
-// Remember takes the pair of an embedding that came before the first one to Add, from [Options.WindowBlocks] on.
-func (b *Builder) Remember(pair schemas.PairID, seq int64) { b.window.see(pair, seq) }
+// Remember takes the pair and the image of an embedding that came before the first one to Add, from [Options.WindowBlocks]
+// on.
+func (b *Builder) Remember(pair schemas.PairID, image schemas.ImageID, seq int64) {
+	b.window.see(pair, image, seq)
+}
+
+// SameImages returns how many embeddings were counted or dropped for their images so far.
+func (b *Builder) SameImages() int64 { return b.images }
 
 // Repeats returns how many embeddings were left out since the last group, and forgets them: a seal says it.
 func (b *Builder) Repeats() int64 {
@@ -115,8 +131,15 @@ func (b *Builder) Add(e *schemas.Embedding, seq int64) (Verdict, error) {
 	case g.v.Len() == b.o.GroupSize:
 		return Open, fmt.Errorf("adding pair %s: group %s is complete and was not closed", e.ID, b.next)
 	}
-	if b.window.see(e.ID, seq) && (g == nil || g.position(e.ID) < 0) {
+	before := b.window.see(e.ID, e.ImageID, seq)
+	if before.pair && (g == nil || g.position(e.ID) < 0) {
 		b.leaveOut(seq)
+		return Open, nil
+	}
+	sameImage := before.image && !before.pair && b.o.SameImage != KeepImages
+	if sameImage && b.o.SameImage == DropImages {
+		b.leaveOut(seq)
+		b.countImage()
 		return Open, nil
 	}
 	if g != nil && e.Model != g.model {
@@ -130,6 +153,9 @@ func (b *Builder) Add(e *schemas.Embedding, seq int64) (Verdict, error) {
 		if g, err = b.begin(e, seq); err != nil {
 			return Open, err
 		}
+	}
+	if sameImage {
+		b.countImage()
 	}
 	g.end = seq + 1
 	if g.position(e.ID) >= 0 {
@@ -161,6 +187,16 @@ func (b *Builder) leaveOut(seq int64) {
 	b.left.count++
 }
 
+// countImage counts an embedding whose image an earlier one had.
+func (b *Builder) countImage() {
+	b.images++
+	if b.open != nil {
+		b.open.sameImage++
+		return
+	}
+	b.left.images++
+}
+
 // check verifies what the codec cannot: the vectors are as wide as those of the group. It also looks at the widths of a
 // first embedding, because the vectors need not have come through the codec.
 func (b *Builder) check(e *schemas.Embedding) error {
@@ -182,7 +218,7 @@ func (b *Builder) begin(e *schemas.Embedding, seq int64) (*openGroup, error) {
 	}
 	b.open = &openGroup{members: m, first: seq, low: float32(math.Inf(1)), high: float32(math.Inf(-1))}
 	if b.left.count > 0 {
-		b.open.first, b.open.repeats, b.left = b.left.first, b.left.count, leftOut{}
+		b.open.first, b.open.repeats, b.open.sameImage, b.left = b.left.first, b.left.count, b.left.images, leftOut{}
 	}
 	if b.live != nil {
 		b.live.open(m)

@@ -74,7 +74,7 @@ func (b *Builder) chunk(g *openGroup, start int, near knn.Result, assign []int32
 func (b *Builder) manifest(g *openGroup, why Reason, words []string) *schemas.Group {
 	n := g.v.Len()
 	return &schemas.Group{
-		Group: g.group, FirstSeq: g.first, EndSeq: g.end, Count: int32(n), Duplicates: g.duplicates, Repeats: g.repeats, Dim: int32(g.dim),
+		Group: g.group, FirstSeq: g.first, EndSeq: g.end, Count: int32(n), Duplicates: g.duplicates, Repeats: g.repeats, SameImage: g.sameImage, Dim: int32(g.dim),
 		Clusters: int32(b.clusters(n)), MinSimilarity: g.low, MaxSimilarity: g.high, Nouns: words, Model: g.model,
 		Closed: string(why), K: int32(b.o.K), K1: int32(b.o.K1), K2: int32(b.o.K2), P: b.o.P, MinCount: int32(b.o.MinCount),
 		Modality: b.o.Modality,

@@ -13,6 +13,13 @@ const (
 	Text  = "text"
 )
 
+// The values of Options.SameImage. A mark without one keeps them.
+const (
+	KeepImages  = ""
+	CountImages = "count"
+	DropImages  = "drop"
+)
+
 // Options decide what a group is and what is computed for it. The defaults are those of GPN-S.
 type Options struct {
 	GroupSize     int     // distinct pairs of a lane that are indexed and clustered together
@@ -26,6 +33,7 @@ type Options struct {
 	P             float64 // p: a noun in more than this share of the neighbour texts is an object of the image (GPN-S eq. 7)
 	MinCount      int     // a noun counts when more captions of the group than this have it
 	Window        int     // embeddings back from each within which a pair counts once, whatever its group; 0: within its group only
+	SameImage     string  `json:",omitempty"` // of embeddings whose image the window has with another caption: KeepImages, CountImages or DropImages
 	Seed          uint64
 	Threads       int // of neighbour search and k-means; 0: all processors; changes no record
 }
@@ -53,6 +61,8 @@ func (o Options) Validate() error {
 	invalid.Within(&l, "MinCount", o.MinCount, 0, math.MaxInt32)
 	invalid.Within(&l, "Window", o.Window, 0, maxGroupSize)
 	invalid.Within(&l, "Threads", o.Threads, 0, 4096)
+	l.Want(o.SameImage == KeepImages || o.SameImage == CountImages || o.SameImage == DropImages, "%s is %q, want %q or %q",
+		invalid.Field("SameImage"), o.SameImage, CountImages, DropImages)
 	l.Want(o.Modality == Image || o.Modality == Text, "%s is %q, want %q or %q", invalid.Field("Modality"), o.Modality, Image, Text)
 	invalid.Within(&l, "P", o.P, 0, 1)
 	return l.Err()

@@ -9,10 +9,14 @@ type window struct {
 	block  int64 // seqs of a block; 0: nothing is remembered
 	newest int64 // number of the newest block
 	blocks [windowBlocks]idTable[schemas.PairID]
+	images *[windowBlocks]idTable[schemas.ImageID] // nil: images are not looked at
 
 	last     int64 // seq that was seen last, so that it may be seen again when a group was closed before it
-	repeated bool
+	repeated seen
 }
+
+// seen says what of an embedding came before it in the window.
+type seen struct{ pair, image bool }
 
 const windowBlocks = 3
 
@@ -32,10 +36,17 @@ func (o Options) WindowBlocks(seq int64) (first, own int64) {
 	return max(0, own-windowBlocks+1), own
 }
 
-// see takes the pair of the embedding with this seq, and says whether an embedding before it had the same.
-func (w *window) see(pair schemas.PairID, seq int64) bool {
+// lookAtImages remembers images as well from now on.
+func (w *window) lookAtImages() {
+	if w.images == nil && w.block > 0 {
+		w.images = new([windowBlocks]idTable[schemas.ImageID])
+	}
+}
+
+// see takes the pair and the image of the embedding with this seq, and says whether an embedding before it had the same.
+func (w *window) see(pair schemas.PairID, image schemas.ImageID, seq int64) seen {
 	if w.block == 0 {
-		return false
+		return seen{}
 	}
 	if seq == w.last {
 		return w.repeated
@@ -44,11 +55,21 @@ func (w *window) see(pair schemas.PairID, seq int64) bool {
 		w.newest = max(w.newest+1, number-windowBlocks)
 		copy(w.blocks[1:], w.blocks[:])
 		w.blocks[0] = idTable[schemas.PairID]{}
+		if w.images != nil {
+			copy(w.images[1:], w.images[:])
+			w.images[0] = idTable[schemas.ImageID]{}
+		}
 	}
-	w.last, w.repeated = seq, false
+	w.last, w.repeated = seq, seen{}
 	for i := range w.blocks {
-		w.repeated = w.repeated || w.blocks[i].find(pair) >= 0
+		w.repeated.pair = w.repeated.pair || w.blocks[i].find(pair) >= 0
 	}
 	w.blocks[0].add(pair)
+	if w.images != nil {
+		for i := range w.images {
+			w.repeated.image = w.repeated.image || w.images[i].find(image) >= 0
+		}
+		w.images[0].add(image)
+	}
 	return w.repeated
 }

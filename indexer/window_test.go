@@ -136,7 +136,7 @@ func TestRememberingGivesTheSameGroups(t *testing.T) {
 		for seq := range first {
 			known, _ := o.WindowBlocks(first)
 			if _, own := o.WindowBlocks(seq); own >= known {
-				b.Remember(embeddings[seq].ID, seq)
+				b.Remember(embeddings[seq].ID, embeddings[seq].ImageID, seq)
 			}
 		}
 		again, _ := addFrom(t, b, embeddings, int(first))

@@ -67,6 +67,7 @@ var limits = map[string]node{
 	"Group.count":           {{"minimum", 1}},
 	"Group.duplicates":      {{"minimum", 0}},
 	"Group.repeats":         {{"minimum", 0}},
+	"Group.same_image":      {{"minimum", 0}},
 	"Group.chunks":          {{"minimum", 1}},
 	"Group.dim":             {{"minimum", 1}, {"maximum", MaxDim}},
 	"Group.clusters":        {{"minimum", 1}},

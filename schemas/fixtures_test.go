@@ -107,6 +107,12 @@ func groupRepeats() *Group {
 	return g
 }
 
+func groupSameImage() *Group {
+	g := groupRepeats()
+	g.SameImage = 200
+	return g
+}
+
 // batch has four samples. The first and the last show the same image.
 func batch() *Batch {
 	b := &Batch{
@@ -199,6 +205,7 @@ func fixtures() map[string]Record {
 		"group":           group(),
 		"group-bare":      groupBare(),
 		"group-repeats":   groupRepeats(),
+		"group-same":      groupSameImage(),
 		"batch":           batch(),
 		"group-final":     groupFinal(),
 		"batch-of-one":    batchOfOne(),

@@ -124,28 +124,29 @@ const (
 
 // Group is the manifest that follows a group's last chunk.
 type Group struct {
-	Group         GroupID  `msgpack:"group"`             // the group's id
-	FirstSeq      int64    `msgpack:"first_seq"`         // place of the group's first embedding in its lane, without repetitions: its seq
-	EndSeq        int64    `msgpack:"end_seq"`           // the place after the group's last embedding
-	Count         int32    `msgpack:"count"`             // distinct pairs
-	Duplicates    int64    `msgpack:"duplicates"`        // embeddings in the range that repeat an earlier pair of the group
-	Repeats       int64    `msgpack:"repeats,omitempty"` // embeddings in the range that repeat a pair of an earlier group, and were left out
-	Chunks        int32    `msgpack:"chunks"`            // neighbor chunks of the group
-	Dim           int32    `msgpack:"dim"`               // values of a vector
-	Clusters      int32    `msgpack:"clusters"`          // k-means clusters: as many as configured, or Count when that is fewer
-	MinSimilarity float32  `msgpack:"min_similarity"`    // smallest v . t of a pair
-	MaxSimilarity float32  `msgpack:"max_similarity"`    // largest v . t of a pair
-	Nouns         []string `msgpack:"nouns,omitempty"`   // S_n, the noun vocabulary, ascending
-	Model         string   `msgpack:"model"`             // fingerprint of the encoder's weights
-	Closed        string   `msgpack:"closed"`            // what closed the group
-	Final         bool     `msgpack:"final,omitempty"`   // a final seal closed it: it is the lane's last
-	K             int32    `msgpack:"k"`                 // parameter: nearest texts of an image
-	K1            int32    `msgpack:"k1"`                // parameter: nearest images of an image, of which SE is chosen
-	K2            int32    `msgpack:"k2"`                // parameter: nearest images of a text, in which SE must lie
-	P             float64  `msgpack:"p"`                 // parameter: obj(v) holds the nouns of more than this share of the K texts
-	MinCount      int32    `msgpack:"min_count"`         // parameter: a noun occurs more often than this in the group
-	Modality      string   `msgpack:"modality"`          // which vectors were clustered
-	Digest        []byte   `msgpack:"digest"`            // SHA-256 over the chunks' bytes, in order
+	Group         GroupID  `msgpack:"group"`                // the group's id
+	FirstSeq      int64    `msgpack:"first_seq"`            // place of the group's first embedding in its lane, without repetitions: its seq
+	EndSeq        int64    `msgpack:"end_seq"`              // the place after the group's last embedding
+	Count         int32    `msgpack:"count"`                // distinct pairs
+	Duplicates    int64    `msgpack:"duplicates"`           // embeddings in the range that repeat an earlier pair of the group
+	Repeats       int64    `msgpack:"repeats,omitempty"`    // embeddings in the range that repeat a pair of an earlier group, and were left out
+	SameImage     int64    `msgpack:"same_image,omitempty"` // embeddings in the range that repeat an image with another caption, where that is looked at; dropped ones are repeats, too
+	Chunks        int32    `msgpack:"chunks"`               // neighbor chunks of the group
+	Dim           int32    `msgpack:"dim"`                  // values of a vector
+	Clusters      int32    `msgpack:"clusters"`             // k-means clusters: as many as configured, or Count when that is fewer
+	MinSimilarity float32  `msgpack:"min_similarity"`       // smallest v . t of a pair
+	MaxSimilarity float32  `msgpack:"max_similarity"`       // largest v . t of a pair
+	Nouns         []string `msgpack:"nouns,omitempty"`      // S_n, the noun vocabulary, ascending
+	Model         string   `msgpack:"model"`                // fingerprint of the encoder's weights
+	Closed        string   `msgpack:"closed"`               // what closed the group
+	Final         bool     `msgpack:"final,omitempty"`      // a final seal closed it: it is the lane's last
+	K             int32    `msgpack:"k"`                    // parameter: nearest texts of an image
+	K1            int32    `msgpack:"k1"`                   // parameter: nearest images of an image, of which SE is chosen
+	K2            int32    `msgpack:"k2"`                   // parameter: nearest images of a text, in which SE must lie
+	P             float64  `msgpack:"p"`                    // parameter: obj(v) holds the nouns of more than this share of the K texts
+	MinCount      int32    `msgpack:"min_count"`            // parameter: a noun occurs more often than this in the group
+	Modality      string   `msgpack:"modality"`             // which vectors were clustered
+	Digest        []byte   `msgpack:"digest"`               // SHA-256 over the chunks' bytes, in order
 }
 
 // Schema implements [Record].
@@ -162,6 +163,8 @@ func (g *Group) Validate() error {
 		return invalid("group of %d pairs in %d chunks", count, g.Chunks)
 	case g.FirstSeq < 0 || g.EndSeq < g.FirstSeq:
 		return invalid("places from %d to %d", g.FirstSeq, g.EndSeq)
+	case g.SameImage < 0 || g.SameImage > g.EndSeq-g.FirstSeq:
+		return invalid("%d repeated images between places %d and %d", g.SameImage, g.FirstSeq, g.EndSeq)
 	case g.Duplicates < 0 || g.Repeats < 0 || g.Repeats > g.EndSeq-g.FirstSeq || g.EndSeq-g.FirstSeq-g.Repeats-count < g.Duplicates:
 		return invalid("%d pairs, %d duplicates and %d repeats between places %d and %d", count, g.Duplicates, g.Repeats, g.FirstSeq, g.EndSeq)
 	case g.Dim <= 0 || g.Dim > MaxDim:

@@ -44,7 +44,7 @@ func (s Settings) onDevice(device string) bool {
 
 // Options returns what the core is told.
 func (s Settings) Options() indexer.Options {
-	o := indexer.Options(s.Core)
+	o := s.Core.options()
 	o.Seed, o.Window = s.Run.Seed, indexer.DefaultOptions().Window
 	return o
 }
@@ -78,12 +78,24 @@ type Core struct {
 	P             float64 `env:"OBJECT_SHARE" envDefault:"0.3" desc:"p: a noun in more than this share of the neighbour texts is an object of the image (GPN-S eq. 7)"`
 	MinCount      int     `env:"NOUN_MIN_COUNT" envDefault:"10" desc:"a noun counts when more captions of the group than this have it"`
 	Window        int     `env:"-"` // the same for all
+	SameImage     string  `env:"DEDUPE_IMAGES" envDefault:"keep" desc:"pairs whose image one of the lane's latest 1,048,576 embeddings has with another caption: keep, count or drop"`
 	Seed          uint64  `env:"-"` // of Run
 	Threads       int     `env:"INDEXER_THREADS" envDefault:"0" desc:"threads of neighbour search and k-means; 0: all processors; changes no record"`
 }
 
+// keepImages is the value of DEDUPE_IMAGES that marks do not mention.
+const keepImages = "keep"
+
+func (c Core) options() indexer.Options {
+	o := indexer.Options(c)
+	if o.SameImage == keepImages {
+		o.SameImage = indexer.KeepImages
+	}
+	return o
+}
+
 // Validate returns every invalid setting, joined.
-func (c Core) Validate() error { return indexer.Options(c).Validate() }
+func (c Core) Validate() error { return c.options().Validate() }
 
 // Live has the fields of [indexer.LiveOptions].
 type Live struct {

@@ -119,7 +119,7 @@ func (s *stage) Process(ctx context.Context, rec stream.Record, out stream.Outpu
 	value, err := schemas.Unmarshal(rec.Schema, rec.Value)
 	if rec.Seq < s.from {
 		if e, ok := value.(*schemas.Embedding); ok && err == nil {
-			s.core.Remember(e.ID, rec.Seq)
+			s.core.Remember(e.ID, e.ImageID, rec.Seq)
 		}
 		return nil
 	}
@@ -250,6 +250,7 @@ func (s *stage) close(ctx context.Context, why indexer.Reason, final bool, out s
 	s.tally.Members += int64(group.Manifest.Count)
 	s.tally.Duplicates += group.Manifest.Duplicates
 	s.tally.Repeats += group.Manifest.Repeats
+	s.tally.SameImage += group.Manifest.SameImage
 	s.fill.set(s.lane, 0)
 	s.instruments.PairsOut(int(group.Manifest.Count))
 	for _, c := range group.Chunks {

@@ -13,12 +13,13 @@ import (
 
 // Tally says what the records of `embeddings` from Since up to a place came to.
 type Tally struct {
-	Since      int64            `json:"since,omitempty"`    // seq; before it an older indexer did not count
-	Members    int64            `json:"members"`            // of closed groups
-	Duplicates int64            `json:"duplicates"`         // pairs that their group had
-	Repeats    int64            `json:"repeats"`            // pairs that an earlier group had
-	Filtered   map[string]int64 `json:"filtered,omitempty"` // by rule
-	Refused    map[string]int64 `json:"refused,omitempty"`  // by reason
+	Since      int64            `json:"since,omitempty"`      // seq; before it an older indexer did not count
+	Members    int64            `json:"members"`              // of closed groups
+	Duplicates int64            `json:"duplicates"`           // pairs that their group had
+	Repeats    int64            `json:"repeats"`              // pairs that an earlier group had
+	SameImage  int64            `json:"same_image,omitempty"` // of members or repeats: whose image came before with another caption
+	Filtered   map[string]int64 `json:"filtered,omitempty"`   // by rule
+	Refused    map[string]int64 `json:"refused,omitempty"`    // by reason
 	Seals      int64            `json:"seals"`
 	Others     int64            `json:"others"` // what is no record of the topic, or came behind a final seal
 }
@@ -55,6 +56,7 @@ func (t Tally) Records() int64 {
 // Add adds the counts of another lane.
 func (t *Tally) Add(o Tally) {
 	t.Members, t.Duplicates, t.Repeats = t.Members+o.Members, t.Duplicates+o.Duplicates, t.Repeats+o.Repeats
+	t.SameImage += o.SameImage
 	t.Since, t.Seals, t.Others = t.Since+o.Since, t.Seals+o.Seals, t.Others+o.Others
 	for _, p := range []struct{ into, from *map[string]int64 }{{&t.Filtered, &o.Filtered}, {&t.Refused, &o.Refused}} {
 		for name, c := range *p.from {

@@ -72,7 +72,7 @@ func (p *printer) account(a Account) {
 		n    int64
 		what string
 	}{
-		{a.Closed.Duplicates + a.Closed.Repeats, "again"}, {sum(a.Closed.Filtered), "filtered" + byName(a.Closed.Filtered)},
+		{a.Closed.Duplicates + a.Closed.Repeats, "again" + sameImage(a.Closed.SameImage)}, {sum(a.Closed.Filtered), "filtered" + byName(a.Closed.Filtered)},
 		{sum(a.Closed.Refused), "refused" + byName(a.Closed.Refused)}, {a.NoPairs + a.Closed.Others, "no pairs"}, {a.Closed.Seals, "seals"},
 		{a.Open, "behind the last group"}, {a.Waiting, "waiting for the encoder"}, {a.Closed.Since, "not counted by an older indexer"},
 	} {
@@ -85,6 +85,13 @@ func (p *printer) account(a Account) {
 		equals = "is not"
 	}
 	p.line("%s records of pairs %s %s", Count(a.Published), equals, strings.Join(parts, " + "))
+}
+
+func sameImage(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s repeat an image)", Count(n))
 }
 
 func sum(counts map[string]int64) (n int64) {

@@ -246,6 +246,7 @@ class Group(Record):
     count: Int32
     duplicates: Int64
     repeats: Int64 = _optional(0)
+    same_image: Int64 = _optional(0)
     chunks: Int32
     dim: Int32
     clusters: Int32
@@ -268,6 +269,7 @@ class Group(Record):
         _want(self.count > 0 and self.chunks == -(-self.count // CHUNK_MEMBERS), f"group of {self.count} pairs in {self.chunks} chunks")
         _want(0 <= self.first_seq <= self.end_seq, f"places from {self.first_seq} to {self.end_seq}")
         places = self.end_seq - self.first_seq
+        _want(0 <= self.same_image <= places, f"{self.same_image} repeated images in {places} places")
         _want(0 <= self.repeats <= places, f"{self.repeats} repeats in {places} places")
         _want(0 <= self.duplicates <= places - self.repeats - self.count, f"{self.count} pairs and {self.duplicates} duplicates in {places} places")
         _want(0 < self.dim <= MAX_DIM, f"dim {self.dim}, want 1..{MAX_DIM}")

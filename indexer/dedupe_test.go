@@ -1,0 +1,101 @@
+package indexer_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/pairstream/pairstream/indexer"
+	"github.com/pairstream/pairstream/internal/knn/reference"
+	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// repeating returns embeddings of few images with few captions, so that images and pairs repeat.
+func repeating(n int) []*schemas.Embedding {
+	base := lane(5, n, 1)
+	r := rng.New(3, "repeated images")
+	for _, e := range base {
+		e.ImageID = schemas.NewImageID(fmt.Appendf(nil, "image %d", r.IntN(n/3)))
+		e.Caption = fmt.Sprintf("caption %d", r.IntN(3))
+		e.ID = schemas.NewPairID(e.ImageID, e.Caption)
+	}
+	return base
+}
+
+// TestOnePairOfAnImage compares with an oracle that remembers everything, and takes the lane up again at every group.
+func TestOnePairOfAnImage(t *testing.T) {
+	embeddings := repeating(400)
+	for _, policy := range []string{indexer.KeepImages, indexer.CountImages, indexer.DropImages} {
+		t.Run("policy "+policy, func(t *testing.T) {
+			o := options()
+			o.GroupSize, o.Window, o.SameImage = 20, 10_000, policy
+			pairs, images := map[schemas.PairID]bool{}, map[schemas.ImageID]bool{}
+			members, same := 0, int64(0)
+			for _, e := range embeddings {
+				again := images[e.ImageID] && !pairs[e.ID]
+				if again {
+					same++
+				}
+				if !pairs[e.ID] && !(again && policy == indexer.DropImages) {
+					members++
+				}
+				pairs[e.ID], images[e.ImageID] = true, true
+			}
+			if same == 0 {
+				t.Fatal("no image repeats")
+			}
+			if policy == indexer.KeepImages {
+				same = 0
+			}
+			b := newBuilder(t, o, reference.Engine{})
+			groups, firsts := addFrom(t, b, embeddings, 0)
+			if last := closeGroup(t, b, indexer.BySeal); last != nil {
+				groups = append(groups, last)
+			}
+			gotMembers, gotSame := 0, int64(0)
+			for _, g := range groups {
+				gotMembers += int(g.Manifest.Count)
+				gotSame += g.Manifest.SameImage
+				if err := g.Manifest.Validate(); err != nil {
+					t.Error(err)
+				}
+			}
+			if gotMembers != members || b.SameImages() != same || gotSame > same || gotSame < same/2 { // some lie behind the last group
+				t.Errorf("%d members and %d (%d) repeated images, want %d and %d", gotMembers, gotSame, b.SameImages(), members, same)
+			}
+			for i, first := range firsts[:len(groups)] {
+				again, err := indexer.NewBuilder(groups[i].Manifest.Group, o, reference.Engine{}, nouns{}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for seq := range first {
+					again.Remember(embeddings[seq].ID, embeddings[seq].ImageID, seq)
+				}
+				rest, _ := addFrom(t, again, embeddings, int(first))
+				if len(rest) > 0 && !bytes.Equal(encoded(t, rest[0]), encoded(t, groups[i])) {
+					t.Errorf("group %d differs when the lane is taken up at seq %d", i, first)
+				}
+				if err := again.Free(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkWindow adds pairs to a group whose images are all looked up and remembered.
+func BenchmarkWindow(b *testing.B) {
+	o := options()
+	o.Window, o.SameImage = 10_000_000, indexer.DropImages
+	builder, err := indexer.NewBuilder(schemas.GroupID{}, o, reference.Engine{}, nouns{}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	seq := int64(0)
+	for b.Loop() {
+		pair := schemas.PairID{byte(seq), byte(seq >> 8), byte(seq >> 16), byte(seq >> 24), 1}
+		builder.Remember(pair, schemas.ImageID(pair), seq)
+		seq++
+	}
+}
