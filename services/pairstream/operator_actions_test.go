@@ -72,7 +72,11 @@ func (w *world) do(a action) {
 		w.produce(filepath.Join(w.bucket(), fmt.Sprintf("%d.tar", a.A%siteTars)), a.Kind == "produce")
 	case "restart", "kill":
 		w.stop(stage, a.Kind == "kill")
+		if a.Kind == "kill" { // what is in hand at its end is lost, as with kill -9
+			w.env["STREAM_DRAIN_TIMEOUT"] = "1ms"
+		}
 		w.start(stage)
+		w.env["STREAM_DRAIN_TIMEOUT"] = orderly
 	case "start":
 		if len(w.members[stage]) == 0 {
 			w.start(stage)

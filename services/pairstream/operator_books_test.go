@@ -153,7 +153,7 @@ func (w *world) balance(s *space) (problems []string, sum tally) {
 func (b *books) sequence(topic schemas.Topic) []entryOf {
 	all := b.s.raw[laneOf{topic, b.lane}]
 	if !stream.Sequenced(topic) {
-		return all
+		return b.unsequenced(topic, all)
 	}
 	bySeq := make(map[int64]entryOf)
 	next := int64(0)
@@ -174,6 +174,19 @@ func (b *books) sequence(topic schemas.Topic) []entryOf {
 		}
 	}
 	return slices.SortedFunc(maps.Values(bySeq), func(x, y entryOf) int { return cmp.Compare(x.seq, y.seq) })
+}
+
+// unsequenced marks the records that operators have given up. Who goes on behind a record of a topic that was made anew
+// gives up all before it.
+func (b *books) unsequenced(topic schemas.Topic, all []entryOf) []entryOf {
+	out := slices.Clone(all)
+	anew := len(b.s.old[laneOf{topic, b.lane}]) > 0
+	for i := range out {
+		out[i].skipped = b.skipped(topic, out[i]) || anew && slices.ContainsFunc(b.skips, func(s stream.Skip) bool {
+			return s.Topic == topic && s.Lane == b.lane && out[i].offset < s.To.Offset
+		})
+	}
+	return out
 }
 
 // skipped reports whether operators have given a record up.
@@ -226,6 +239,11 @@ func (b *books) letter(topic schemas.Topic, e entryOf) string {
 // pairs follows the pairs of the lane through all topics.
 func (b *books) pairs(sum *tally) {
 	published, lost := make(map[schemas.PairID]int), make(map[schemas.PairID]int)
+	for _, e := range b.s.old[laneOf{schemas.Pairs, b.lane}] { // read or not, before the topic was deleted
+		if r, ok := e.rec.(*schemas.Pair); ok {
+			published[r.ID], lost[r.ID] = published[r.ID]+1, lost[r.ID]+1
+		}
+	}
 	for _, e := range b.sequence(schemas.Pairs) {
 		sum.records++
 		switch r := e.rec.(type) {

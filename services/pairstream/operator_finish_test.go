@@ -18,11 +18,10 @@ import (
 const quiet, silence = 6 * time.Second, time.Minute
 
 // finish ends the crawl of a namespace, lets everything be trained on, and checks the books. Where a process ends or a
-// lane is parked, finish does what the message says. It restarts everything where a topic was made anew: a stage that
-// neither reads nor writes does not notice.
+// lane is parked, finish does what the message says.
 func (w *world) finish(s *space) {
 	for _, stage := range stageNames {
-		if s != w.here || s.doomed != "" || len(w.members[stage]) != 1 || w.members[stage][0].ended() {
+		if s != w.here || len(w.members[stage]) != 1 || w.members[stage][0].ended() {
 			w.stop(stage, false)
 		}
 	}
@@ -74,20 +73,46 @@ func (w *world) finish(s *space) {
 	}
 }
 
-// saysWhatIsLost reports whether an operator has given up records of a namespace, or made a topic anew, and a lane says what
-// it waits for. What was given up may have been a seal or a batch: nobody will make it again, and the lane does not end.
+// saysWhatIsLost reports whether a lane waits for what nobody will make, and says so, because an operator has made a topic
+// anew or has given up what is missing. That is a part of a group, or the final seal. Nobody waits for features of a batch
+// that was skipped.
 func (w *world) saysWhatIsLost(s *space) bool {
+	w.read(s)
 	log := w.connect(s)
 	defer log.Close()
 	skips, err := log.Skips(w.t.Context())
 	w.check(err)
 	states := w.states()
-	if len(skips) > 0 {
-		return strings.Contains(states, "waits for")
+	if s.doomed != "" && (strings.Contains(states, "parked: ") || strings.Contains(states, "waits for features of epoch")) {
+		return true
 	}
-	return s.doomed != "" && (strings.Contains(states, "parked: ") || strings.Contains(states, "waits for features of epoch") ||
-		strings.Contains(states, "waits for chunk") || strings.Contains(states, "waits for the embedding"))
+	for _, sk := range skips {
+		// A group of which a part was skipped may be waited for in any way. Behind the grouper only a seal may.
+		part := sk.Topic == schemas.Embeddings || sk.Topic == schemas.Neighbors || sk.Topic == schemas.Groups
+		if sk.To.Seq > sk.From.Seq && (part || w.losesSeal(s, sk)) && strings.Contains(states, fmt.Sprintf("lane %d waits for ", sk.Lane)) {
+			return true
+		}
+	}
+	return s.doomed != "" && (strings.Contains(states, "waits for chunk") || strings.Contains(states, "waits for the embedding"))
 }
+
+// losesSeal reports whether a seal is among what an operator has given up, or may be: nobody can read a record of a newer
+// version, or one that is gone. Without its final seal a lane does not end.
+func (w *world) losesSeal(s *space, sk stream.Skip) bool {
+	if sk.Topic == schemas.Pairs || sk.Topic == schemas.Neighbors || sk.Topic == schemas.Features { // pairs are sealed by operators
+		return false
+	}
+	pairs := 0
+	for _, e := range s.raw[laneOf{sk.Topic, sk.Lane}] {
+		if _, seal := e.rec.(*schemas.Seal); sk.From.Seq <= e.seq && e.seq < sk.To.Seq && e.rec != nil && !seal {
+			pairs++
+		}
+	}
+	return int64(pairs) < sk.To.Seq-sk.From.Seq
+}
+
+// refusesToRepeat finds what a stage says that has used a record before an operator skipped it.
+var refusesToRepeat = regexp.MustCompile(`is another record than the log holds, since .* skipped|a batch was skipped after it had been trained on`)
 
 // silent fails: nothing happens any more in a namespace, and its books do not balance.
 func (w *world) silent(s *space, done bool) {
@@ -181,6 +206,8 @@ func (w *world) remedy(s *space, m *member) bool {
 	s.tries[text]++
 	drawn := drawnBy.FindStringSubmatch(text)
 	switch {
+	case refusesToRepeat.MatchString(text):
+		return false
 	case s.tries[text] > 20:
 		return w.giveUp(s, m, text)
 	case drawn != nil && m.stage == "trainer":
@@ -214,6 +241,9 @@ var faulty = regexp.MustCompile(`parked: .*?([a-z]+), lane (\d+), offset (\d+)`)
 func (w *world) unpark(s *space, m *member, state string) bool {
 	if !strings.Contains(state, "parked: ") {
 		return true
+	}
+	if refusesToRepeat.MatchString(state) {
+		return false
 	}
 	s.tries[m.stage+state]++
 	if n := s.tries[m.stage+state]; n%50 != 1 { // it takes a moment until the lane is tried again

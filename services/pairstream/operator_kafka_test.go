@@ -17,7 +17,7 @@ func TestOperatorOnKafka(t *testing.T) {
 	t.Setenv("KAFKA_REPLICATION", "3")
 	t.Setenv("KAFKA_MIN_INSYNC", "2")
 	brokers := strings.Join(cluster.Brokers(), ",")
-	playOperators(t, "cluster", soak.Choose(8, 2000), func() (string, func() error, error) {
+	playOperators(t, "cluster", soak.Choose(8, 1_000_000), func() (string, func() error, error) {
 		return brokers, func() error { return nil }, nil
 	})
 }

@@ -36,6 +36,7 @@ const (
 	imagesPerTar = 4
 	worldLanes   = 2
 	patience     = 300 * time.Millisecond
+	orderly      = "5s" // of a process that may end in order
 )
 
 // site is what all sequences share: the first weights and the tars that are copied for each.
@@ -119,7 +120,7 @@ func newWorld(t *testing.T, rt *rapid.T, s site, brokers string, sum *tally) *wo
 		"ENCODER_BATCH_SIZE": "3", "GROUP_SIZE": "6", "CLUSTERS": "2", "NEIGHBORS_K": "2", "NEIGHBORS_K1": "2", "NEIGHBORS_K2": "4", "NOUN_MIN_COUNT": "1",
 		"EPOCHS": "2", "EPOCH_GROUPS": "2", "STEP_BATCHES": "1", "BATCH_SIZE": "4", "QUEUE_SIZE": "8", "SEARCH_SPACE": "8", "CANDIDATES": "1", "UNI_WEIGHT": "1", "GNS_CLUSTERS": "1", "GNS_PER_CLUSTER": "2",
 		"SPOOL_DIR": filepath.Join(w.bucket(), "spool"), "LR_WARMUP_STEPS": "2", "LR_TOTAL_STEPS": "100", "CHECKPOINT_EVERY": "3", "STREAM_SESSION_TIMEOUT": "1s", "STREAM_LINGER": "0s", "STREAM_FLUSH_AFTER": "2ms",
-		"STREAM_DRAIN_TIMEOUT": "5s", "KAFKA_REPLICATION": os.Getenv("KAFKA_REPLICATION"), "KAFKA_MIN_INSYNC": os.Getenv("KAFKA_MIN_INSYNC"),
+		"STREAM_DRAIN_TIMEOUT": orderly, "KAFKA_REPLICATION": os.Getenv("KAFKA_REPLICATION"), "KAFKA_MIN_INSYNC": os.Getenv("KAFKA_MIN_INSYNC"),
 	}
 	maps.DeleteFunc(w.env, func(_, v string) bool { return v == "" })
 	w.epochs[2] = true
@@ -271,7 +272,8 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// start starts a process with the settings as they are. A brutal end gives it no time to finish what is in hand.
+// start starts a process with the settings as they are. STREAM_DRAIN_TIMEOUT says whether its end leaves it the time to
+// finish what is in hand: to write, to note marks, to commit.
 func (w *world) start(stage string) *member {
 	m := &member{stage: stage, namespace: w.here.name, counters: new(stream.Counters), log: new(output), done: make(chan struct{})}
 	ctx, cancel := context.WithCancel(w.t.Context())
