@@ -72,9 +72,14 @@ func (p *printer) account(a Account) {
 		n    int64
 		what string
 	}{
-		{a.Closed.Duplicates + a.Closed.Repeats, "again" + sameImage(a.Closed.SameImage)}, {sum(a.Closed.Filtered), "filtered" + byName(a.Closed.Filtered)},
-		{sum(a.Closed.Refused), "refused" + byName(a.Closed.Refused)}, {a.NoPairs + a.Closed.Others, "no pairs"}, {a.Closed.Seals, "seals"},
-		{a.Open, "behind the last group"}, {a.Waiting, "waiting for the encoder"}, {a.Closed.Since, "not counted by an older indexer"},
+		{a.Closed.Duplicates + a.Closed.Repeats, "again" + sameImage(a.Closed.SameImage)},
+		{sum(a.Closed.Filtered), "filtered" + byName(a.Closed.Filtered)},
+		{sum(a.Closed.Refused), "refused" + byName(a.Closed.Refused)},
+		{a.NoPairs + a.Closed.Others, "no pairs"},
+		{a.Closed.Seals, "seals"},
+		{a.Open, "behind the last group"},
+		{a.Waiting, "waiting for the encoder"},
+		{a.Closed.Since, "not counted by an older indexer"},
 	} {
 		if c.n != 0 {
 			parts = append(parts, Count(c.n)+" "+c.what)
