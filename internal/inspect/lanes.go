@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -97,11 +98,13 @@ func positions(ctx context.Context, log *stream.Log, stage string, lane int) ([]
 				return mark.Inputs, err
 			}
 		}
-		at, err := log.Stopped(ctx, stage, s.reads, lane) // the trainer's marks say nothing
+		at, _, err := log.Stopped(ctx, stage, s.reads, lane) // the trainer's marks say nothing
 		inputs := []stream.TopicPosition{{Topic: s.reads, Position: at}}
-		if stage != trainer { // which begins behind its checkpoint; others have written nothing, and begin with all there is
-			for _, topic := range s.also {
-				inputs = append(inputs, stream.TopicPosition{Topic: topic})
+		for _, topic := range s.also {
+			at, found, aerr := log.Stopped(ctx, stage, topic, lane)
+			err = errors.Join(err, aerr)
+			if found || stage != trainer { // the trainer begins behind its checkpoint; others have written nothing, and begin with all there is
+				inputs = append(inputs, stream.TopicPosition{Topic: topic, Position: at})
 			}
 		}
 		return inputs, err

@@ -123,7 +123,7 @@ func (f *Follower) follow(ctx context.Context, l *FollowedLane, at Position) err
 		case errors.Is(err, errLetters):
 			return fmt.Errorf("lane %d: %w", l.ID, err)
 		case !isTransient(err):
-			f.note(ctx, l.ID, at)
+			f.note(ctx, f.spec.Topic, l.ID, at)
 		}
 		if !f.tryAgain(ctx, l.ID, begun, &pause, err) {
 			if ctx.Err() != nil {
@@ -177,17 +177,18 @@ func (f *Follower) read(ctx context.Context, l *FollowedLane, at *Position) erro
 	}
 }
 
-// Whole calls read, which reads records of a lane, until it meets no damage. Meanwhile the lane is parked, and others
-// are told.
-func (f *Follower) Whole(ctx context.Context, lane int, read func() error) error {
+// Whole calls read, which reads records of a lane of some topic from a place on, until it meets no damage. Meanwhile the
+// lane is parked, and others are told.
+func (f *Follower) Whole(ctx context.Context, topic schemas.Topic, lane int, from Position, read func() error) error {
 	err := read()
-	if !errors.Is(err, ErrDamaged) {
+	if !isDamage(err) {
 		return err
 	}
+	f.note(ctx, topic, lane, from)
 	var telling errgroup.Group
 	watching, stop := context.WithCancel(ctx)
 	telling.Go(func() error { f.Watch(watching); return nil })
-	for errors.Is(err, ErrDamaged) {
+	for isDamage(err) {
 		if !f.park(ctx, lane, err) {
 			err = ctx.Err()
 			break
@@ -220,22 +221,23 @@ func stoppedKey(stage string, topic schemas.Topic, lane int) string {
 }
 
 // note notes where a lane has stopped, for those who look for its fault. They cannot know what its stage has in memory.
-func (f *Follower) note(ctx context.Context, lane int, at Position) {
+func (f *Follower) note(ctx context.Context, topic schemas.Topic, lane int, at Position) {
 	ctx, cancel := f.log.request(ctx)
 	defer cancel()
-	if err := f.log.remember(ctx, stoppedKey(f.stage, f.spec.Topic, lane), at); err != nil {
+	if err := f.log.remember(ctx, stoppedKey(f.stage, topic, lane), at); err != nil {
 		f.log.logger.Warn("noting where a lane has stopped", keyStage, f.stage, keyLane, lane, keyErr, err)
 	}
 }
 
-// Stopped returns where a follower has parked a lane last, the start of the lane if it never did.
-func (l *Log) Stopped(ctx context.Context, stage string, topic schemas.Topic, lane int) (at Position, err error) {
+// Stopped returns where a follower has parked a lane last, if it ever did.
+func (l *Log) Stopped(ctx context.Context, stage string, topic schemas.Topic, lane int) (at Position, found bool, err error) {
 	key := stoppedKey(stage, topic, lane)
 	err = l.recall(ctx, key, func(k string, value []byte) error {
 		if k != key { // lane 1 is a prefix of lane 10
 			return nil
 		}
+		found = true
 		return json.Unmarshal(value, &at)
 	})
-	return at, err
+	return at, found, err
 }

@@ -115,7 +115,7 @@ func TestFollow(t *testing.T) {
 					return strings.HasPrefix(strings.Join(f.counters.States(), ""), c.state) && gauge(t, reg, "parked_lanes") == 1
 				})
 				await(t, "the place is noted", func() bool {
-					at, err := l.Stopped(t.Context(), "trainer", schemas.Scored, 0)
+					at, _, err := l.Stopped(t.Context(), "trainer", schemas.Scored, 0)
 					return err == nil && at == Position{1, 1}
 				})
 				mu.Lock()
@@ -181,9 +181,9 @@ func TestFollowEnds(t *testing.T) {
 // TestUnfollowedStopped asks for the place of a lane that was never parked.
 func TestUnfollowedStopped(t *testing.T) {
 	l := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 12))
-	l.Follow(FollowSpec{Name: "trainer", Topic: schemas.Scored}).note(t.Context(), 10, Position{3, 4})
+	l.Follow(FollowSpec{Name: "trainer", Topic: schemas.Scored}).note(t.Context(), schemas.Scored, 10, Position{3, 4})
 	for lane, want := range map[int]Position{1: {}, 10: {3, 4}} {
-		if at, err := l.Stopped(t.Context(), "trainer", schemas.Scored, lane); err != nil || at != want {
+		if at, _, err := l.Stopped(t.Context(), "trainer", schemas.Scored, lane); err != nil || at != want {
 			t.Errorf("lane %d stopped at %+v (%v), want %+v", lane, at, err, want)
 		}
 	}

@@ -101,7 +101,7 @@ func TestDamagedLaneIsParked(t *testing.T) {
 			putLane(t, log, 1, 0, 1, 4)
 			l := inBackground(t, log, d, dir, life{order: c.order, dieAt: -1})
 			awaitState(t, log, c.features, c.states)
-			at, err := log.Stopped(t.Context(), Name, schemas.Scored, 1)
+			at, _, err := log.Stopped(t.Context(), Name, schemas.Scored, 1)
 			if want := (stream.Position{Offset: 2, Seq: 2}); at != want || err != nil {
 				t.Fatalf("the lane stopped at %+v (%v), want %+v", at, err, want)
 			}

@@ -15,7 +15,7 @@ import (
 type published struct {
 	log *stream.Log
 	// whole reads a lane again for as long as it is damaged; nil: it is read once.
-	whole func(ctx context.Context, lane int, read func() error) error
+	whole func(ctx context.Context, topic schemas.Topic, lane int, from stream.Position, read func() error) error
 }
 
 // order reads the order from the features, where each block names its step. It starts from a step whose places in the
@@ -75,7 +75,7 @@ func (p published) each(ctx context.Context, at positions, visit func(lane int, 
 		if p.whole == nil {
 			err = read()
 		} else {
-			err = p.whole(ctx, l.Lane, read)
+			err = p.whole(ctx, schemas.Features, l.Lane, stream.Position{Offset: l.Features, Seq: l.Features}, read)
 		}
 		if err != nil {
 			return fmt.Errorf("reading the features of lane %d: %w", l.Lane, err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/inspect"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/service/device"
@@ -213,5 +214,39 @@ func TestFeaturesAreGone(t *testing.T) {
 	environ["CHECKPOINT_DIR"] = t.TempDir()
 	if err := runTrainer(t, log, environ); err == nil || !strings.Contains(err.Error(), "all features of lane 1") || !strings.Contains(err.Error(), "another NAMESPACE") {
 		t.Errorf("without a checkpoint: %v", err)
+	}
+}
+
+// A foreign record lies among the features. Their lane is parked, and what the commands propose leads past it.
+func TestForeignFeatures(t *testing.T) {
+	made := testLogs(t)("exp")
+	log, err := stream.Connect(t.Context(), made.Config(), stream.Options{Patience: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	putScored(t, log, 0, 1, 2)
+	p := log.NewPublisher(stream.PublisherOptions{})
+	if err := p.PublishSeq(t.Context(), schemas.Features, 1, 7, stream.Mark{}, oneFeature()); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		done <- runTrainer(t, log, map[string]string{"CHECKPOINT_DIR": t.TempDir(), "TRAIN_INIT": firstWeights(t), "BUCKET_ROOTS": "file://" + t.TempDir()})
+	}()
+	awaitState(t, log, []string{"0", "8", "0"}, []string{"", "parked: records are missing: topic features, lane 1, offset 0: expected seq 0, found 7", ""})
+	damage, err := inspect.FindDamage(t.Context(), log, Name, 1)
+	if err != nil || len(damage) != 1 || damage[0].Topic != schemas.Features {
+		t.Fatalf("the commands find %+v (%v), want the foreign record", damage, err)
+	}
+	damage[0].Reason = "somebody's test"
+	if err := log.Skip(t.Context(), damage[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
 	}
 }
