@@ -27,6 +27,10 @@ void ps_prepare(void) {
 #endif
 }
 
+// set_environment runs before there are other threads, which may read the environment. cuBLAS reads this when its first
+// handle is made; without it matrix products are refused in deterministic mode.
+__attribute__((constructor)) static void set_environment() { setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0); }
+
 char *ps_init(const char *device, int threads, int deterministic, const char *multiplier) {
   return guarded([&] {
     at::Device d{std::string(device)};
@@ -44,8 +48,6 @@ char *ps_init(const char *device, int threads, int deterministic, const char *mu
     // Products of float16 are summed up in float32 to the end, also where cuBLAS splits a sum.
     at::globalContext().setAllowFP16ReductionCuBLAS(false);
     if (deterministic) {
-      // cuBLAS reads this when its first handle is made; without it matrix products are refused in this mode.
-      setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);
       at::globalContext().setDeterministicAlgorithms(true, false);
       at::globalContext().setDeterministicCuDNN(true);
       at::globalContext().setBenchmarkCuDNN(false);
