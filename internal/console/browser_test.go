@@ -42,7 +42,7 @@ var (
 // browser is one tab, and what went wrong in it.
 type browser struct {
 	t   *testing.T
-	ctx context.Context
+	ctx context.Context //nolint:containedctx // of the tab: chromedp keeps it there
 
 	mu       sync.Mutex
 	problems []string
