@@ -175,12 +175,12 @@ func MAFA() Options {
 }
 
 // RetrievalFineTuning returns the settings by which the papers fine-tune for retrieval, and so for Con-D (GRIT-VLP
-// supplement 3, MAFA appendix F). They are one-hot ITC over a queue of momentum features, ITM with the hardest negatives,
-// and nothing else.
+// supplement 3, MAFA appendix F). They are one-hot ITC over a queue of momentum features, ITM with negatives that are drawn
+// by the softmax of the similarities, as the authors' code for retrieval does, and nothing else.
 func RetrievalFineTuning() Options {
 	o := GRITVLP()
 	o.MLMWeight = 0
-	o.ITC.Targets = OneHot
+	o.ITC.Targets, o.ITMNegatives = OneHot, MultinomialNegatives
 	o.Momentum = MomentumOptions{Enabled: true, Decay: 0.995, Queue: 65_536}
 	o.Schedule.Rate, o.Schedule.Min, o.Schedule.WarmupRate, o.Schedule.WarmupSteps = 1e-5, 1e-6, 1e-5, 0
 	return o

@@ -44,7 +44,7 @@ func (o FineTuning) Validate() error {
 	return errors.Join(problems...)
 }
 
-// training returns ITC against a queue of momentum features and ITM with the hardest negatives of the batch: see
+// training returns ITC against a queue of momentum features and ITM with negatives of the batch that are drawn: see
 // [trainer.RetrievalFineTuning]. ALBEF distils as well, with a share of 0.4.
 func (o FineTuning) training(steps, epoch int64) trainer.Options {
 	t := trainer.RetrievalFineTuning()
