@@ -51,10 +51,10 @@ func (l *Log) leadIn(ctx context.Context, group *kafka.ConsumerGroup, topic sche
 			continue // Next returns when the members change
 		}
 		ended := make(chan error, 1)
-		generation.Start(func(lead context.Context) {
-			lead, cancel := context.WithCancel(lead)
+		generation.Start(func(generation context.Context) {
+			lead, cancel := context.WithCancel(ctx) // not of the generation's, whose error is none of package context
 			defer cancel()
-			defer context.AfterFunc(ctx, cancel)()
+			defer context.AfterFunc(generation, cancel)()
 			ended <- do(lead)
 		})
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
