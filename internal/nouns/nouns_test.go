@@ -40,6 +40,7 @@ func TestNouns(t *testing.T) {
 		{"blank", "   ", nil},
 		{"lower case is longer in UTF-8", "A picture of ȺȺ's dog", []string{"dog", "picture", "ⱥⱥ"}},
 		{"a long run is left out", "a dog " + strings.Repeat(")", 8000) + " and a cat", []string{"cat", "dog"}},
+		{"a word of 65 letters is none", "a dog and a " + strings.Repeat("b", 64) + " and a " + strings.Repeat("c", 65), []string{strings.Repeat("b", 64), "dog"}},
 		{"not UTF-8", "a dog \xff\xfe's", []string{"dog"}},
 		{"punctuation", "... !!! - ' \" ( )", nil},
 	}

@@ -131,6 +131,7 @@ class Trainer:
         finally:
             self.lag.close()
             if self._lock is not None:
+                fcntl.flock(self._lock, fcntl.LOCK_UN)  # processes of the loader may have the file open for a moment longer
                 self._lock.close()
         if self._began:
             dist.destroy_process_group()
