@@ -130,9 +130,18 @@ base() {
 }
 
 golang() {
-	{ have "$go_image" || { can_pull && docker pull -q "$go_image"; }; } && return
+	local tree container modules
+	modules=go.sum=$(sha256sum <"$root/go.sum" | cut -d ' ' -f 1)
+	if have "$go_image"; then
+		case $(docker image inspect -f '{{json .Config}}' "$go_image") in
+		*"$modules"*) return ;;
+		*file:///opt/modules*) say "$go_image was made for other modules" ;; # by this script
+		*) return ;;                                                         # the real one
+		esac
+	else
+		can_pull && docker pull -q "$go_image" && return
+	fi
 	say "making $go_image from $base_image and $(go version), with what is compiled here already"
-	local tree container
 	tree=$(mktemp -d)
 	(cd "$here" && go run ./gocache "$tree/opt" "$root" ./services/grouper,./services/pairstream ./services/encoder,./services/indexer,./services/discriminator,./services/trainer,./services/pairstream) ||
 		die "the caches of Go could not be copied"
@@ -145,7 +154,7 @@ golang() {
 	tar -C "$(go env GOROOT)" -c . | docker cp - "$container":/usr/local/go/
 	docker commit --change 'ENV PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' \
 		--change "ENV GOPATH=/go GOTOOLCHAIN=local GOCACHE=/opt/build GOPROXY=file:///opt/modules" \
-		--change 'ENV SSL_CERT_FILE=/opt/machine.crt' "$container" "$go_image" >/dev/null
+		--change "LABEL $modules" --change 'ENV SSL_CERT_FILE=/opt/machine.crt' "$container" "$go_image" >/dev/null
 	docker rm "$container" >/dev/null
 	rm -rf "$tree"
 	say "$go_image is made"
