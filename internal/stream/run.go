@@ -190,6 +190,9 @@ func (r *run) generation(gen *kafka.Generation, lanes []int) {
 			<-genCtx.Done()
 		})
 	}
+	if len(lanes) == 0 {
+		gen.Start(r.rejoin)
+	}
 	gen.Start(func(genCtx context.Context) {
 		tick := time.NewTicker(commitEvery)
 		defer tick.Stop()
