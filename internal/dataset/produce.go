@@ -107,9 +107,6 @@ func (p *producer) run(ctx context.Context, paths []string) (err error) {
 	if err := p.readAll(ctx, sources); err != nil {
 		return err
 	}
-	if err := p.book.close(ctx); err != nil {
-		return err
-	}
 	if !p.o.Final {
 		return nil
 	}

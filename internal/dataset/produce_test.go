@@ -207,3 +207,29 @@ func TestRunOfAnUnsafeTar(t *testing.T) {
 		}
 	}
 }
+
+// vanishing is a ledger beside which a tar disappears once it was found.
+type vanishing struct {
+	*ledger
+	tar string
+}
+
+func (v vanishing) Sources(ctx context.Context) (map[string]dataset.SourceNote, error) {
+	return map[string]dataset.SourceNote{}, errors.Join(os.Remove(v.tar), ctx.Err())
+}
+
+// When no tar can be read, the command fails, and the log says why, as its error promises.
+func TestProblemsOfUnreadableTarsArePublished(t *testing.T) {
+	tar := filepath.Join(t.TempDir(), "gone.tar")
+	if err := os.WriteFile(tar, make([]byte, 1024), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := newLedger(2)
+	_, _, err := dataset.Produce(t.Context(), []string{tar}, dataset.ProduceOptions{Lanes: 2, Final: true}, vanishing{l, tar})
+	if err == nil || !strings.Contains(err.Error(), "none of 1 tars can be read") {
+		t.Errorf("error %v, want one that says so", err)
+	}
+	if len(l.sent) != 1 || l.sent[0].Schema == schemas.SchemaSeal {
+		t.Errorf("%d messages, want the one problem and no seal", len(l.sent))
+	}
+}

@@ -118,7 +118,7 @@ func (r *scanning) stop() {
 	}
 }
 
-// readAll publishes the sources in their order. The next ones are read meanwhile.
+// readAll publishes the sources in their order, to the last block. The next ones are read meanwhile.
 func (p *producer) readAll(ctx context.Context, sources []*sourceState) error {
 	p.scans = make(map[*sourceState]*scanning)
 	defer func() {
@@ -137,6 +137,9 @@ func (p *producer) readAll(ctx context.Context, sources []*sourceState) error {
 			return err
 		}
 		read = read || s.lost == nil
+	}
+	if err := p.book.close(ctx); err != nil {
+		return err
 	}
 	if read && p.sum.Scan.Tars == 0 && p.sum.Done == 0 && p.o.Arriving == nil {
 		return fmt.Errorf("none of %d tars can be read: the dead letters say why", len(sources))

@@ -28,7 +28,7 @@ func (r *run) rejoin(generation context.Context) {
 		left, err := r.log.unowned(r.ctx, r.spec.Name, r.spec.Inputs[0])
 		switch {
 		case err != nil:
-			r.log.logger.Debug("asking for lanes without an owner", keyStage, r.spec.Name, keyErr, err)
+			r.log.logger.Warn("asking for lanes without an owner", keyStage, r.spec.Name, keyErr, err)
 		case left > 0:
 			r.log.logger.Warn("some lanes have no owner; sharing them out anew", keyStage, r.spec.Name, keyLanes, left)
 			return
