@@ -85,7 +85,7 @@ func mainTable(byRow map[string]*Result) string {
 	fmt.Fprintf(&t, "\nMedians of five turns on %d threads of %s (%d processors, %s). In brackets stands the ratio of processor time, which other programs distort less.\n",
 		last.Threads, last.Machine.Processor, last.Machine.Processors, last.Machine.Memory)
 	if len(notes) > 0 {
-		fmt.Fprintf(&t, "\n- %s\n", strings.Join(notes, "\n- "))
+		fmt.Fprintf(&t, "\n- %s.\n", strings.Join(notes, ".\n- "))
 	}
 	return t.String()
 }

@@ -61,16 +61,7 @@ func TestLiveSearchIsRestored(t *testing.T) {
 	indexing(t, log, 2) // 0..6 and 7..13; 14 and 15 are open
 	o := indexer.DefaultLiveOptions()
 	o.KeepGroups = 2
-	live, err := indexer.NewLive(o, cpu.Engine{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer live.Close()
-	instruments, err := service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := newRestorer(log, live, instruments)
+	live, r := newLiveRestorer(t, log, o)
 	for _, number := range []int64{1, 0} {
 		if err := r.group(t.Context(), schemas.GroupID{Seq: number}); err != nil {
 			t.Fatal(err)
@@ -105,16 +96,7 @@ func TestRestoringGoesOnBehindTheStage(t *testing.T) {
 	if err := log.EnsureTopics(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	live, err := indexer.NewLive(indexer.DefaultLiveOptions(), cpu.Engine{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer live.Close()
-	instruments, err := service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := newRestorer(log, live, instruments)
+	_, r := newLiveRestorer(t, log, indexer.DefaultLiveOptions())
 	r.begin(0, 0)() // a lane without closed groups
 	if got := r.state(); got != "" {
 		t.Errorf("with nothing to do it says %q", got)
@@ -129,4 +111,23 @@ func TestRestoringGoesOnBehindTheStage(t *testing.T) {
 		t.Errorf("after the lane was given up it says %q", got)
 	}
 	r.turn <- struct{}{}
+}
+
+// newLiveRestorer returns an empty live search, and what restores it.
+func newLiveRestorer(t *testing.T, log *stream.Log, o indexer.LiveOptions) (*indexer.Live, *restorer) {
+	t.Helper()
+	live, err := indexer.NewLive(o, cpu.Engine{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := live.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	instruments, err := service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return live, newRestorer(log, live, instruments)
 }

@@ -195,6 +195,22 @@ type feed struct {
 	lanes     [][]stream.Record
 }
 
+// setUpFeed publishes the scenes in one namespace, and returns the log of another one that is fed from it. In that one
+// processes are killed.
+func setUpFeed(t *testing.T, in func(string) string) (*stream.Log, *feed) {
+	t.Helper()
+	t.Setenv("NAMESPACE", "source")
+	source := openNamespace(t)
+	mustCommand(t, "produce", in("scenes"), "--final")
+	t.Setenv("NAMESPACE", "killed")
+	t.Setenv("CHECKPOINT_DIR", in("killed"))
+	log := openNamespace(t)
+	if err := log.EnsureTopics(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return log, newFeed(t, source, log)
+}
+
 func newFeed(t *testing.T, from, to *stream.Log) *feed {
 	t.Helper()
 	f := &feed{publisher: to.NewPublisher(stream.PublisherOptions{}), lanes: make([][]stream.Record, from.Config().Lanes)}

@@ -22,16 +22,7 @@ func TestArrivalIsReplayedAfterKills(t *testing.T) {
 	t.Setenv("LR_SCHEDULE", "stream")
 	t.Setenv("CHECKPOINT_EVERY", "4")
 
-	t.Setenv("NAMESPACE", "source")
-	source := openNamespace(t)
-	mustCommand(t, "produce", in("scenes"), "--final")
-	t.Setenv("NAMESPACE", "killed")
-	t.Setenv("CHECKPOINT_DIR", in("killed"))
-	log := openNamespace(t)
-	if err := log.EnsureTopics(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	feed := newFeed(t, source, log)
+	log, feed := setUpFeed(t, in)
 	var others []*process
 	for _, name := range []string{"encoder", "indexer", "grouper", "discriminator"} {
 		others = append(others, start(t, name))

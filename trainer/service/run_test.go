@@ -149,25 +149,7 @@ func TestRunOfNewWeights(t *testing.T) {
 // A newer trainer has published features that this one cannot read. Their lane is parked, which others see, until the
 // operator gives them up.
 func TestFeaturesOfANewerTrainer(t *testing.T) {
-	made := testLogs(t)("exp")
-	log, err := stream.Connect(t.Context(), made.Config(), stream.Options{Patience: 20 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	putScored(t, log, 0, 1, 2)
-	p := log.NewPublisher(stream.PublisherOptions{})
-	if err := p.PublishSeq(t.Context(), schemas.Features, 1, 0, stream.Mark{}, blockFromTheFuture{oneFeature()}); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-
-	done := make(chan error, 1)
-	go func() {
-		done <- runTrainer(t, log, map[string]string{"CHECKPOINT_DIR": t.TempDir(), "TRAIN_INIT": firstWeights(t), "BUCKET_ROOTS": "file://" + t.TempDir()})
-	}()
+	log, done := trainBeside(t, 0, blockFromTheFuture{oneFeature()})
 	awaitState(t, log, []string{"0", "1", "0"}, []string{"", "parked: lane is damaged: features, lane 1, offset 0, seq 0 is of a newer version", ""})
 	skip := stream.Skip{Topic: schemas.Features, Lane: 1, To: stream.Position{Offset: 1, Seq: 1}, Reason: "we go back to the older version"}
 	if err := log.Skip(t.Context(), skip); err != nil {
@@ -179,6 +161,27 @@ func TestFeaturesOfANewerTrainer(t *testing.T) {
 	if last := lastOf(t, log); last[0] != testBatches-1 || last[1] != testBatches-1 || last[2] != testBatches-1 {
 		t.Errorf("the last features are %v, want those of %d batches in each lane", last, testBatches)
 	}
+}
+
+// trainBeside starts a trainer that finds a record among the features of lane 1, and returns how it ends.
+func trainBeside(t *testing.T, seq int64, rec schemas.Record) (*stream.Log, <-chan error) {
+	t.Helper()
+	made := testLogs(t)("exp")
+	log, err := stream.Connect(t.Context(), made.Config(), stream.Options{Patience: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(log.Close)
+	putScored(t, log, 0, 1, 2)
+	p := log.NewPublisher(stream.PublisherOptions{})
+	if err := errors.Join(p.PublishSeq(t.Context(), schemas.Features, 1, seq, stream.Mark{}, rec), p.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		done <- runTrainer(t, log, map[string]string{"CHECKPOINT_DIR": t.TempDir(), "TRAIN_INIT": firstWeights(t), "BUCKET_ROOTS": "file://" + t.TempDir()})
+	}()
+	return log, done
 }
 
 // blockFromTheFuture is a feature block whose major this program does not know.
@@ -219,24 +222,7 @@ func TestFeaturesAreGone(t *testing.T) {
 
 // A foreign record lies among the features. Their lane is parked, and what the commands propose leads past it.
 func TestForeignFeatures(t *testing.T) {
-	made := testLogs(t)("exp")
-	log, err := stream.Connect(t.Context(), made.Config(), stream.Options{Patience: 20 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	putScored(t, log, 0, 1, 2)
-	p := log.NewPublisher(stream.PublisherOptions{})
-	if err := p.PublishSeq(t.Context(), schemas.Features, 1, 7, stream.Mark{}, oneFeature()); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() {
-		done <- runTrainer(t, log, map[string]string{"CHECKPOINT_DIR": t.TempDir(), "TRAIN_INIT": firstWeights(t), "BUCKET_ROOTS": "file://" + t.TempDir()})
-	}()
+	log, done := trainBeside(t, 7, oneFeature())
 	awaitState(t, log, []string{"0", "8", "0"}, []string{"", "parked: records are missing: topic features, lane 1, offset 0: expected seq 0, found 7", ""})
 	damage, err := inspect.FindDamage(t.Context(), log, Name, 1)
 	if err != nil || len(damage) != 1 || damage[0].Topic != schemas.Features {
