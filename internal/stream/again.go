@@ -17,6 +17,7 @@ type repeated struct {
 	because string // of these skips
 	readers map[schemas.Topic]*Reader
 	next    map[schemas.Topic]Record // read, and not yet compared
+	unknown error                    // what was made again since the last comparison is gone from the log; nil: nothing
 }
 
 // compareWith makes the lane compare what it makes again, if it must. published has the seqs that follow in the log.
@@ -56,7 +57,9 @@ func (ln *lane) compareWith(ctx context.Context, mark Mark, published map[schema
 			if err != nil {
 				return nil, err
 			}
-			from.Seq = max(from.Seq, first)
+			if from.Seq = max(from.Seq, first); from.Seq >= published[t] {
+				continue // a reader would wait for what the lane itself writes
+			}
 		}
 		skips, err := ln.log.skipsOf(ctx, t, ln.id)
 		if err != nil {
@@ -67,10 +70,14 @@ func (ln *lane) compareWith(ctx context.Context, mark Mark, published map[schema
 	return r, nil
 }
 
-// compare refuses a record that is another than the one of its seq in the log. It cannot compare with one that is gone, or
-// of another version.
+// compare refuses a record that is another than the one of its seq in the log. It cannot compare with one of another
+// version, or with one that is gone. Of the latter it keeps note.
 func (r *repeated) compare(ctx context.Context, topic schemas.Topic, lane int, seq int64, rec schemas.Record) error {
-	if r == nil || r.readers[topic] == nil {
+	if r == nil {
+		return nil
+	}
+	if r.readers[topic] == nil {
+		r.miss(topic, lane, seq)
 		return nil
 	}
 	there, ok := r.next[topic]
@@ -83,14 +90,35 @@ func (r *repeated) compare(ctx context.Context, topic schemas.Topic, lane int, s
 	}
 	r.next[topic] = there
 	value, err := schemas.Marshal(rec)
-	if err != nil || there.Seq > seq || bytes.Equal(value, there.Value) && there.Schema == rec.Schema() {
+	switch {
+	case err != nil:
 		return err
+	case there.Seq > seq:
+		r.miss(topic, lane, seq)
+		return nil
+	case bytes.Equal(value, there.Value) && there.Schema == rec.Schema():
+		r.unknown = nil // then those before it are the same
+		return nil
 	}
 	if _, err := schemas.Unmarshal(there.Schema, there.Value); there.Schema != rec.Schema() && newer(&there, err) {
 		return nil
 	}
 	return Damaged(fmt.Errorf("%s, lane %d, seq %d: what is made now of the inputs is another record than the log holds, since %s after they were used: "+
 		"going on would lose what comes next; use another NAMESPACE", topic, lane, seq, r.because))
+}
+
+// miss notes that a record is made again which is gone from the log.
+func (r *repeated) miss(topic schemas.Topic, lane int, seq int64) {
+	r.unknown = Damaged(fmt.Errorf("%s, lane %d, seq %d: the log has lost this record, and nobody knows whether what is made now is the same, since %s: "+
+		"going on may lose what comes next; use another NAMESPACE", topic, lane, seq, r.because))
+}
+
+// unsure returns why what was made again may be something else than was made before. It returns nil when it is the same.
+func (r *repeated) unsure() error {
+	if r == nil {
+		return nil
+	}
+	return r.unknown
 }
 
 func (r *repeated) close() {

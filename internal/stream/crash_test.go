@@ -65,6 +65,13 @@ func scenarios() []scenario {
 			[]message{numbered(schemas.Groups, 0, 3, "take 1"), numbered(schemas.Features, 0, 6, "feature 6")},
 			map[schemas.Topic]int64{schemas.Batches: 6},
 		},
+		{
+			"reads its own output again", chainerSpec, pairs[:8],
+			map[schemas.Topic]int64{schemas.Embeddings: 7},
+			0,
+			[]message{pair(0, "pair 10"), pair(0, "pair 11")},
+			map[schemas.Topic]int64{schemas.Embeddings: 9},
+		},
 	}
 }
 

@@ -22,10 +22,10 @@ func (p *Publisher) deliver(ctx context.Context, topic schemas.Topic, lane int, 
 	var pause backoff
 	what, timeout := fmt.Sprintf("writing to %s, lane %d", p.log.name(topic), lane), p.log.cfg.RequestTimeout
 	for {
-		err := p.produce(ctx, topic, lane, batch, timeout)
+		offset, err := p.produce(ctx, topic, lane, batch, timeout)
 		switch {
 		case err == nil:
-			return nil
+			return p.inPlace(ctx, topic, lane, offset, batch[0].headers)
 		case ctx.Err() != nil:
 			return fmt.Errorf("%s: %w", what, ctx.Err())
 		case !passes(err):
@@ -52,6 +52,19 @@ func (p *Publisher) deliver(ctx context.Context, topic schemas.Topic, lane int, 
 	}
 }
 
+// inPlace refuses a record that was put before its place, where nobody reads it. In a topic without seqs no record has one,
+// whatever its headers say: a dead letter keeps those of the record that was set aside.
+func (p *Publisher) inPlace(ctx context.Context, topic schemas.Topic, lane int, offset int64, headers []header) error {
+	if !p.places || !Sequenced(topic) {
+		return nil
+	}
+	seq, err := parseSeq(&Record{headers: headers})
+	if err != nil {
+		return err
+	}
+	return p.log.checkPlace(ctx, topic, lane, Position{Offset: offset, Seq: seq})
+}
+
 // answered reports whether a broker has said that it did not append.
 func answered(err error) bool {
 	var refused kafka.Error
@@ -69,7 +82,10 @@ func (p *Publisher) arrived(ctx context.Context, topic schemas.Topic, lane int, 
 			return false, err
 		}
 		seq, err := parseSeq(&Record{headers: final.headers})
-		return err == nil && l.found && l.seq >= seq, err
+		if err != nil || !l.found || l.seq < seq {
+			return false, err
+		}
+		return true, p.inPlace(ctx, topic, lane, l.rec.Offset, l.rec.headers)
 	}
 	tail, err := p.log.tail(ctx, topic, lane, max(4*int64(len(batch)), 64))
 	if err != nil {

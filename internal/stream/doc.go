@@ -49,9 +49,14 @@
 //     s is in the log. The owner suppresses what it produces again up to s, and writes from s+1 on. The last record
 //     may be a repetition (2) with others above s before it. Then the owner repeats those, which is harmless by 1.
 //
+//     By 2, no record has an offset below its seq. If one has, the topic was made anew under its owner, or has lost
+//     records. The owner sees that in the ack, and in the last record. It parks the lane.
+//
 //  5. A mark m is sound when the stage, started from m, produces every record that comes after m.Seqs. A stage gives
 //     only sound marks to Emit, and none that lies ahead. So m.Seqs is at most one above the seq of the record that
-//     carries it, and m.Inputs lies within what was read (Emit checks both).
+//     carries it, and m.Inputs lies within what was read (Emit checks both). A stage may read its own output again
+//     (StageSpec.Rereads), from a seq that the mark names up to m.Seqs. These records are in the log when the mark is
+//     covered.
 //
 //     With several outputs, a mark in one log can still lie ahead of another log, whose records were not acknowledged
 //     when the owner died. So a new owner looks at the marks at the ends of its logs, and takes the furthest mark m
@@ -79,6 +84,7 @@
 //   - [ErrPoison]: the record is set aside.
 //   - [ErrTransient], or an error of the network: the lane is begun again from its last mark, after a pause, for
 //     ever.
+//   - [ErrNotYet]: the stage gets the record again, soon and for as long as it takes. The lane stays as it is.
 //   - Anything else parks the lane: it rests, says why, and is tried again every minute. The other lanes go on. Such
 //     faults are a gap, a record that its topic does not take, a broker's refusal and a record of a newer version.
 //     When all lanes of a process are parked, one of them by another fault, the process is to blame and [Log.Run]

@@ -61,12 +61,21 @@ func (ln *lane) forgo(ctx context.Context, r *Reader) error {
 		return nil
 	}
 	why, err := ln.log.nobodyMakes(ctx, r.f.topic, ln.id, makers)
+	unsure := ln.out.again.unsure()
+	if err == nil && why == "" && unsure != nil { // nobody makes anything of a record that was not written
+		var through bool
+		if through, err = ln.log.areThrough(ctx, makers, ln.id, nil); through {
+			why = unsure.Error()
+		}
+	}
 	switch {
 	case err != nil:
 		return err
 	case why == "" || !ln.nobody:
 		ln.nobody = why != ""
 		return nil
+	case unsure != nil:
+		return unsure
 	}
 	raw, err := json.Marshal(what)
 	if err != nil {
@@ -98,13 +107,20 @@ func (l *Log) nobodyMakes(ctx context.Context, topic schemas.Topic, lane int, ma
 	if len(said) == 0 {
 		return "", nil
 	}
-	for _, m := range makers {
-		idle, err := l.isThrough(ctx, m, lane, skips)
-		if !idle || err != nil {
-			return "", err
-		}
+	if through, err := l.areThrough(ctx, makers, lane, skips); !through {
+		return "", err
 	}
 	return strings.Join(said, ", "), nil
+}
+
+// areThrough reports whether stages have processed all records of a lane, but for those that were skipped.
+func (l *Log) areThrough(ctx context.Context, makers []Maker, lane int, skips []Skip) (bool, error) {
+	for _, m := range makers {
+		if through, err := l.isThrough(ctx, m, lane, skips); !through || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // isThrough reports whether a stage has processed all records of a lane, but for those that were skipped.

@@ -312,3 +312,47 @@ func joinerSpec() StageSpec {
 		New: func(int, []byte) (Stage, error) { return new(joiner), nil },
 	}
 }
+
+// chainer writes a record for each pair that holds the two records before it in short. A new owner reads these again.
+type chainer struct {
+	last  []string
+	again int // records to be read again
+}
+
+func (c *chainer) Input() schemas.Topic {
+	if c.again > 0 {
+		return schemas.Embeddings
+	}
+	return schemas.Pairs
+}
+
+func (c *chainer) Process(_ context.Context, rec Record, out Output) error {
+	if c.again > 0 {
+		c.again--
+		c.last = append(c.last, string(rec.Value))
+		return nil
+	}
+	value := fmt.Sprintf("%s after %.12q", rec.Value, c.last)
+	c.last = append(c.last, value)
+	c.last = c.last[max(0, len(c.last)-2):]
+	seq := out.Before(rec, nil).Seqs[0].Seq
+	mark := out.After(rec, fmt.Append(nil, len(c.last))).Rereading(schemas.Embeddings, seq+1-int64(len(c.last)))
+	return out.Emit(schemas.Embeddings, raw{testSchema, []byte(value)}, mark)
+}
+
+func (c *chainer) Flush(context.Context, Output) error { return nil }
+
+func chainerSpec() StageSpec {
+	return StageSpec{
+		Name: "chainer", Inputs: []schemas.Topic{schemas.Pairs}, Outputs: []schemas.Topic{schemas.Embeddings}, Rereads: []schemas.Topic{schemas.Embeddings},
+		New: func(_ int, state []byte) (Stage, error) {
+			c := new(chainer)
+			if state != nil {
+				if _, err := fmt.Sscan(string(state), &c.again); err != nil {
+					return nil, fmt.Errorf("reading state %q: %w", state, err)
+				}
+			}
+			return c, nil
+		},
+	}
+}

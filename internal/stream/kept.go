@@ -121,8 +121,8 @@ func (l *Log) Kept(ctx context.Context) (map[KeptPlace]int64, error) {
 }
 
 // recover reads the end of every output of a stage's lane and chooses the furthest mark that is covered (invariant 5). It
-// also returns the latest record of all outputs.
-func (l *Log) recover(ctx context.Context, stage string, lane int, inputs, outputs []schemas.Topic) (best Mark, published map[schemas.Topic]int64, wrote Record, err error) {
+// also returns the last record of each output, as far as the log has it.
+func (l *Log) recover(ctx context.Context, stage string, lane int, inputs, outputs []schemas.Topic) (best Mark, published map[schemas.Topic]int64, wrote []Record, err error) {
 	published = make(map[schemas.Topic]int64, len(outputs))
 	var marks []Mark
 	for _, t := range outputs {
@@ -138,8 +138,8 @@ func (l *Log) recover(ctx context.Context, stage string, lane int, inputs, outpu
 		}
 		published[t] = at.seq + 1
 		marks = append(marks, at.mark)
-		if at.rec.Time.After(wrote.Time) {
-			wrote = at.rec
+		if at.rec.Topic != "" {
+			wrote = append(wrote, at.rec)
 		}
 	}
 	return furthest(marks, published, inputs, outputs), published, wrote, nil

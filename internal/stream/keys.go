@@ -2,6 +2,7 @@ package stream
 
 // Keys of log attributes.
 const (
+	keyBroker = "broker"
 	keyCount  = "count"
 	keyDur    = "dur"
 	keyErr    = "err"

@@ -27,12 +27,14 @@ type lane struct {
 	commit      func(map[schemas.Topic]int64) // takes the processed offsets whose outputs are all acknowledged
 	stage       Stage
 	readers     map[schemas.Topic]*Reader
+	rereads     map[schemas.Topic]*reread
 	out         *output
 	pos         []TopicPosition         // after the records handed to Process, in the order of the spec's inputs
 	kept        map[schemas.Topic]int64 // number of the message whose place was noted in the control topic
 	keepNext    time.Time
-	held        bool // Process was called since the last Flush
-	nobody      bool // at the last look, nobody would make what the lane waits for
+	untaken     *Record // was read, and the stage could not take it yet
+	held        bool    // Process was called since the last Flush
+	nobody      bool    // at the last look, nobody would make what the lane waits for
 	pending     pendingCommit
 
 	mu   sync.Mutex
@@ -60,6 +62,7 @@ func (ln *lane) open(ctx context.Context, budget int64) error {
 	if ln.out.again, err = ln.compareWith(ctx, mark, published); err != nil {
 		return err
 	}
+	ln.openRereads(mark)
 	ln.readers = make(map[schemas.Topic]*Reader, len(ln.spec.Inputs))
 	for _, t := range ln.spec.Inputs {
 		from := mark.input(t)
@@ -80,9 +83,16 @@ func (ln *lane) open(ctx context.Context, budget int64) error {
 }
 
 // recover reads the end of every output and chooses the mark to go on from. It also returns the latest record of all
-// outputs.
-func (ln *lane) recover(ctx context.Context) (best Mark, published map[schemas.Topic]int64, wrote Record, err error) {
-	return ln.log.recover(ctx, ln.spec.Name, ln.id, ln.spec.Inputs, ln.spec.Outputs)
+// outputs. It refuses an output that has lost records.
+func (ln *lane) recover(ctx context.Context) (best Mark, published map[schemas.Topic]int64, latest Record, err error) {
+	best, published, wrote, err := ln.log.recover(ctx, ln.spec.Name, ln.id, ln.spec.Inputs, ln.spec.Outputs)
+	for _, rec := range wrote {
+		err = errors.Join(err, ln.log.checkPlace(ctx, rec.Topic, ln.id, Position{Offset: rec.Offset, Seq: rec.Seq}))
+		if rec.Time.After(latest.Time) {
+			latest = rec
+		}
+	}
+	return best, published, latest, err
 }
 
 // skipTrimmed lets a lane that was never begun start with the first pair that retention has left.
@@ -156,7 +166,7 @@ func (ln *lane) run(reading, work context.Context) error {
 		case err != nil:
 			return err
 		}
-		if err := ln.step(work, rec); err != nil {
+		if err := ln.step(reading, work, rec); err != nil {
 			return err
 		}
 	}
@@ -177,18 +187,23 @@ func (ln *lane) deadLetter(work context.Context, rec Record, err error) error {
 }
 
 // step processes one record.
-func (ln *lane) step(work context.Context, rec Record) error {
+func (ln *lane) step(reading, work context.Context, rec Record) error {
 	if err := ln.spec.at(afterRead, ln.id); err != nil {
 		return err
 	}
-	ln.advance(&rec)
+	taken := rec
+	ln.advance(&taken)
 	ln.pulse.Take()
 	ln.out.work = work
 	ln.held = true
-	started := time.Now()
-	err := ln.stage.Process(work, rec, ln.out)
-	ln.instruments.worked(started)
+	err := ln.process(work, taken)
+	if errors.Is(err, ErrNotYet) {
+		err = ln.ask(reading, work, taken, err)
+	}
 	switch {
+	case errors.Is(err, ErrNotYet): // reading has ended
+		ln.untaken = &rec
+		return nil
 	case newer(&rec, err):
 		err = NewerVersion(&rec, err)
 	case errors.Is(err, ErrPoison):
@@ -207,12 +222,16 @@ func (ln *lane) step(work context.Context, rec Record) error {
 
 // next returns the next record of the input that the stage asks for. While there is none, next flushes the stage.
 func (ln *lane) next(reading, work context.Context) (Record, error) {
-	r, ok := ln.readers[ln.stage.Input()]
-	if !ok {
-		return Record{}, fmt.Errorf("stage asks for %q, which is none of its inputs %v", ln.stage.Input(), ln.spec.Inputs)
-	}
 	if reading.Err() != nil {
 		return Record{}, reading.Err()
+	}
+	if rec := ln.untaken; rec != nil {
+		ln.untaken = nil
+		return *rec, nil
+	}
+	r, err := ln.source(reading)
+	if err != nil {
+		return Record{}, err
 	}
 	rec, ok, err := r.poll(reading)
 	if !ok && err == nil && ln.held {
@@ -241,49 +260,7 @@ func (ln *lane) advance(rec *Record) {
 			rec.others = append(rec.others, ln.pos[i])
 		}
 	}
-}
-
-// wait waits for a record, and commits meanwhile. After a while it says what it waits for.
-func (ln *lane) wait(reading context.Context, r *Reader) (rec Record, err error) {
-	long, checked := time.Now().Add(ln.log.saidAfter), false
-	ln.nobody = false
-	err = ln.spell.wait(reading, func(tick context.Context) error {
-		rec, err = r.Next(tick)
-		return err
-	}, func() error {
-		if time.Now().After(long) {
-			long = time.Now().Add(ln.log.saidAfter)
-			if err := ln.lookAround(reading, r, !checked); err != nil {
-				return err
-			}
-			checked = true
-		}
-		return ln.maybeCommit()
-	}, func() (string, bool) { return ln.wants(r) })
-	return rec, err
-}
-
-// lookAround looks why a lane has waited for long. At first it asks whether the topic was made anew, and the record lies
-// before.
-func (ln *lane) lookAround(ctx context.Context, r *Reader, first bool) error {
-	if first {
-		if err := ln.log.checkSeqs(ctx, r.f.topic, ln.id, r.pos, r.skips); err != nil {
-			return err
-		}
-	}
-	return ln.forgo(ctx, r)
-}
-
-// wants says what the lane waits for. When another input has records, someone else does not do their part.
-func (ln *lane) wants(r *Reader) (what string, held bool) {
-	what = string(r.f.topic)
-	if w, ok := ln.stage.(Waiter); ok {
-		what = w.Waiting()
-	}
-	for _, other := range ln.readers {
-		held = held || other != r && other.f.high.Load() > other.pos.Offset
-	}
-	return what, held
+	ln.reread(rec)
 }
 
 func (ln *lane) flush(work context.Context) error {
@@ -326,6 +303,9 @@ func (ln *lane) close() {
 	}
 	for _, r := range ln.readers {
 		r.Close()
+	}
+	for _, r := range ln.rereads {
+		r.close()
 	}
 	if c, ok := ln.stage.(io.Closer); ok {
 		if err := c.Close(); err != nil {

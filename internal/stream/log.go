@@ -32,6 +32,7 @@ type Log struct {
 	security                                                  *security
 	limits                                                    sync.Map // max.message.bytes by topic, as the brokers say
 	stamped                                                   sync.Map // topics whose records have the brokers\' time
+	givenUp                                                   sync.Map // lost records that operators have given up, by lane
 	parkedPause, saidAfter, topicsEvery, clockSkew, keepEvery time.Duration
 	clock                                                     func() time.Time // stamps what is written; brokers replace it by their own time
 }

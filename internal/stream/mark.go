@@ -47,6 +47,19 @@ func (m Mark) input(t schemas.Topic) Position {
 	return Position{}
 }
 
+// With returns the mark with another position in one of its inputs.
+func (m Mark) With(t schemas.Topic, at Position) Mark {
+	m.Inputs = slices.DeleteFunc(slices.Clone(m.Inputs), func(p TopicPosition) bool { return p.Topic == t })
+	m.Inputs = append(m.Inputs, TopicPosition{t, at})
+	return m
+}
+
+// Rereading returns the mark of a stage that reads its own output again, from a seq on. The offset is one before which
+// the record cannot lie, because repetitions only shift offsets up.
+func (m Mark) Rereading(t schemas.Topic, seq int64) Mark {
+	return m.With(t, Position{Offset: seq, Seq: seq})
+}
+
 func (m Mark) seq(t schemas.Topic) int64 {
 	for _, s := range m.Seqs {
 		if s.Topic == t {
@@ -97,7 +110,7 @@ func (m Mark) compare(n Mark, inputs, outputs []schemas.Topic) int {
 // check refuses a mark that names topics which the stage does not have: another stage wrote it.
 func (m Mark) check(inputs, outputs []schemas.Topic) error {
 	for _, p := range m.Inputs {
-		if !slices.Contains(inputs, p.Topic) {
+		if !slices.Contains(inputs, p.Topic) && !slices.Contains(outputs, p.Topic) {
 			return fmt.Errorf("%w: it names the input %q, which this stage does not read", errMark, p.Topic)
 		}
 	}

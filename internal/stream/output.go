@@ -27,7 +27,7 @@ func newOutput(ln *lane, mark Mark, published map[schemas.Topic]int64, budget in
 		o.pub.writing = func(schemas.Topic) error { return ln.spec.at(beforeWrite, ln.id) }
 		o.pub.wrote = func(schemas.Topic) error { return ln.spec.at(afterWrite, ln.id) }
 	}
-	o.pub.failed = ln.writingFailed
+	o.pub.places, o.pub.failed = true, ln.writingFailed
 	o.pub.start()
 	return o
 }
@@ -41,6 +41,9 @@ func (o *output) Emit(topic schemas.Topic, rec schemas.Record, resume Mark) erro
 	o.seqs[i].Seq++
 	if seq < o.published[topic] { // invariant 4: it is in the log already
 		return o.again.compare(o.work, topic, o.ln.id, seq, rec)
+	}
+	if err := o.again.unsure(); err != nil {
+		return err
 	}
 	if resume.Seqs == nil {
 		resume.Seqs = o.seqs
@@ -59,6 +62,12 @@ func (o *output) Emit(topic schemas.Topic, rec schemas.Record, resume Mark) erro
 // records.
 func (o *output) checkResume(topic schemas.Topic, m Mark) error {
 	for _, p := range m.Inputs {
+		if slices.Contains(o.ln.spec.Rereads, p.Topic) {
+			if p.Seq > m.seq(p.Topic) || p.Offset > p.Seq {
+				return fmt.Errorf("emitting to %s: the mark wants seq %d of %s again, at offset %d, and lies at seq %d", topic, p.Seq, p.Topic, p.Offset, m.seq(p.Topic))
+			}
+			continue
+		}
 		if p.Offset > (Mark{Inputs: o.ln.pos}).input(p.Topic).Offset {
 			return fmt.Errorf("emitting to %s: the mark lies at %s offset %d, which was not read yet", topic, p.Topic, p.Offset)
 		}
@@ -72,17 +81,20 @@ func (o *output) checkResume(topic schemas.Topic, m Mark) error {
 }
 
 func (o *output) Before(rec Record, state []byte) Mark {
-	return Mark{Inputs: rec.inputs(rec.Position()), Seqs: slices.Clone(o.seqs), State: state}
+	return Mark{Inputs: o.inputs(rec, rec.Position()), Seqs: slices.Clone(o.seqs), State: state}
 }
 
 func (o *output) After(rec Record, state []byte) Mark {
-	return Mark{Inputs: rec.inputs(rec.Next()), State: state}
+	return Mark{Inputs: o.inputs(rec, rec.Next()), State: state}
 }
 
-func (r Record) inputs(own Position) []TopicPosition {
-	inputs := make([]TopicPosition, 0, len(r.others)+1)
-	inputs = append(inputs, TopicPosition{r.Topic, own})
-	return append(inputs, r.others...)
+// inputs returns the positions of the inputs, with another one for that of rec. What the stage reads again is no input.
+func (o *output) inputs(rec Record, own Position) []TopicPosition {
+	inputs := make([]TopicPosition, 0, len(rec.others)+1)
+	if !slices.Contains(o.ln.spec.Rereads, rec.Topic) {
+		inputs = append(inputs, TopicPosition{rec.Topic, own})
+	}
+	return append(inputs, rec.others...)
 }
 
 func (o *output) DeadLetter(rec Record, reason string) error {

@@ -93,8 +93,8 @@ func (p *Publisher) writeBatch(ctx context.Context, topic schemas.Topic, lane in
 	return nil
 }
 
-// produce sends a batch once.
-func (p *Publisher) produce(ctx context.Context, topic schemas.Topic, lane int, batch []message, timeout time.Duration) error {
+// produce sends a batch once, and returns the offset at which the broker has put it.
+func (p *Publisher) produce(ctx context.Context, topic schemas.Topic, lane int, batch []message, timeout time.Duration) (offset int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	records, now := make([]kafka.Record, len(batch)), p.log.clock()
@@ -107,7 +107,7 @@ func (p *Publisher) produce(ctx context.Context, topic schemas.Topic, lane int, 
 		Records: kafka.NewRecordReader(records...),
 	})
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return resp.Error
+	return resp.BaseOffset, resp.Error
 }

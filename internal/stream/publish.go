@@ -60,6 +60,7 @@ type Publisher struct {
 	parallel    int           // lanes of a round that are written at once
 	linger      time.Duration // how long the next round collects messages
 	compress    kafka.Compression
+	places      bool                      // refuse to go on when a record lies before its place
 	failed      func()                    // if set, called when writing ends with an error
 	writing     func(schemas.Topic) error // if set, called around every batch: tests inject crashes
 	wrote       func(schemas.Topic) error
@@ -85,6 +86,8 @@ type PublisherOptions struct {
 	MaxBytes int64     // most bytes waiting for their acks, besides one record; 0: 16 MiB
 	Name     string    // what to call the publisher in metrics; empty: "publisher"
 	Counters *Counters // kept up to date when set
+	// Places ends the publisher when a record with a seq comes to lie where it cannot: the topic was made anew meanwhile.
+	Places bool
 }
 
 // NewPublisher starts a publisher for any lanes of any topics.
@@ -96,7 +99,7 @@ func (l *Log) NewPublisher(opts PublisherOptions) *Publisher {
 		opts.Name = "publisher"
 	}
 	p := l.newPublisher(opts.MaxBytes, newInstruments(l.metrics, opts.Name, opts.Counters))
-	p.parallel = 8
+	p.parallel, p.places = 8, opts.Places
 	p.start()
 	return p
 }

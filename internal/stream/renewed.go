@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pairstream/pairstream/schemas"
@@ -22,9 +23,9 @@ func (l *Log) stamps(t schemas.Topic) bool {
 // first records of such a topic would never be read, in silence. Topics with seqs tell as much by their
 // seqs.
 //
-// The topic's id tells, or where it is not known the brokers' clocks: what a stage has written is not older than its
-// inputs. So checkSame looks at the record before the position. If it is newer than the stage's last output, it is
-// another record than the stage has read.
+// The topic's id tells, however much the topic holds by now: more may come before the lane reads. Where the id is not
+// known, the brokers' clocks tell: what a stage has written is not older than its inputs. So checkSame looks at the record
+// before the position. If it is newer than the stage's last output, it is another record than the stage has read.
 func (l *Log) checkSame(ctx context.Context, stage string, topic schemas.Topic, lane int, from Position, wrote Record, skips []Skip) error {
 	if Sequenced(topic) {
 		return l.checkSeqs(ctx, topic, lane, from, skips)
@@ -45,30 +46,41 @@ func (l *Log) checkSame(ctx context.Context, stage string, topic schemas.Topic, 
 	if from.Offset == 0 || !known && (wrote.Topic == "" || !l.stamps(topic) || !l.stamps(wrote.Topic)) {
 		return nil
 	}
-	b, err := l.Bounds(ctx, topic, lane)
-	if err != nil || from.Offset <= b.Start || from.Offset > b.End {
-		return err // reading tells later what is gone, or not there yet
+	if slices.ContainsFunc(skips, func(s Skip) bool { return s.From.Offset < from.Offset && from.Offset <= s.To.Offset }) {
+		return l.noteTopicID(ctx, stage, topic, lane, id) // an operator knows
 	}
-	var before Record
-	f := &fetcher{log: l, topic: topic, lane: lane, budget: maxFetchBytes}
-	before, found, err := l.lastIn(ctx, f, from.Offset-1, from.Offset, func(*Record) bool { return true })
-	if err != nil || !found || !known && before.Time.Sub(wrote.Time) <= l.clockSkew {
+	b, err := l.Bounds(ctx, topic, lane)
+	if err != nil {
 		return err
 	}
-	if before.Time.After(l.clock().Add(l.clockSkew)) {
-		return nil // a producer's time, whatever the topic says: no broker is so far ahead
-	}
-	for _, s := range skips {
-		if s.From.Offset <= before.Offset && before.Offset < s.To.Offset {
-			return l.noteTopicID(ctx, stage, topic, lane, id) // an operator knows
+	why := "the topic has another id than when the lane was begun: it was made anew."
+	if !known {
+		if why, err = l.isLater(ctx, topic, lane, from, b, wrote); why == "" {
+			return err
 		}
 	}
-	why := "the topic has another id than when the lane was begun: it was made anew"
-	if !known {
-		why = fmt.Sprintf("it is of %s, later than what was made of it at %s: was the topic made anew?", before.Time.UTC().Format(time.RFC3339), wrote.Time.UTC().Format(time.RFC3339))
+	remedy := "Use another NAMESPACE"
+	if b.Start < from.Offset && from.Offset <= b.End { // else there is no such record to name
+		remedy += fmt.Sprintf(", or go on behind it with `pairstream lanes skip --topic %s --record %d`", topic, from.Offset-1)
 	}
-	return Damaged(fmt.Errorf("topic %s, lane %d, offset %d: %s Use another NAMESPACE, or go on behind it with `pairstream lanes skip --topic %s --record %d`",
-		l.name(topic), lane, before.Offset, why+".", topic, before.Offset))
+	return Damaged(fmt.Errorf("topic %s, lane %d, offset %d: %s %s", l.name(topic), lane, from.Offset-1, why, remedy))
+}
+
+// isLater says so when the record before a position is of a later time than what the stage wrote. It returns "" when the
+// record is not, or when there is none.
+func (l *Log) isLater(ctx context.Context, topic schemas.Topic, lane int, from Position, b Bounds, wrote Record) (string, error) {
+	if from.Offset <= b.Start || from.Offset > b.End {
+		return "", nil // reading tells later what is gone, or not there yet
+	}
+	f := &fetcher{log: l, topic: topic, lane: lane, budget: maxFetchBytes}
+	before, found, err := l.lastIn(ctx, f, from.Offset-1, from.Offset, func(*Record) bool { return true })
+	if err != nil || !found || before.Time.Sub(wrote.Time) <= l.clockSkew {
+		return "", err
+	}
+	if before.Time.After(l.clock().Add(l.clockSkew)) {
+		return "", nil // a producer's time, whatever the topic says: no broker is so far ahead
+	}
+	return fmt.Sprintf("it is of %s, later than what was made of it at %s: was the topic made anew?", before.Time.UTC().Format(time.RFC3339), wrote.Time.UTC().Format(time.RFC3339)), nil
 }
 
 // checkSeqs refuses a position in a topic with seqs that was made anew. The record before the position then has the seq
@@ -90,6 +102,52 @@ func (l *Log) checkSeqs(ctx context.Context, topic schemas.Topic, lane int, from
 	}
 	return Damaged(fmt.Errorf("topic %s, lane %d: seq %d lies at offset %d, but is due at offset %d or later: was the topic made anew? Use another NAMESPACE",
 		l.name(topic), lane, before.Seq, before.Offset, from.Offset))
+}
+
+// checkPlace refuses a record that a stage has written before its place. Seqs have no gaps, and repetitions only add
+// offsets, so no record has an offset below its seq. One that has lies in a topic that was made anew, or that has lost
+// records. Whoever reads the lane from where it was misses what is lost. Where operators have given that up, the stage goes on.
+func (l *Log) checkPlace(ctx context.Context, topic schemas.Topic, lane int, at Position) error {
+	key := laneKey{topic, lane}
+	given, _ := l.givenUp.Load(key)
+	if up, _ := given.(int64); at.Offset+up >= at.Seq {
+		return nil
+	}
+	skips, err := l.skipsOf(ctx, topic, lane)
+	if err != nil {
+		return err
+	}
+	up := int64(0)
+	for _, s := range skips {
+		if s.From.Offset == s.To.Offset && s.From.Seq < at.Seq { // a gap: nothing is passed over
+			up += s.To.Seq - s.From.Seq
+		}
+	}
+	l.givenUp.Store(key, up)
+	if lost := at.Seq - at.Offset - up; lost > 0 {
+		return Damaged(fmt.Errorf("topic %s, lane %d: seq %d lies at offset %d, so %d records before it are lost: was the topic made anew? "+
+			"Use another NAMESPACE, or let those who read it go on without them (`pairstream lanes skip`)", l.name(topic), lane, at.Seq, at.Offset, lost))
+	}
+	return nil
+}
+
+// laneKey is a lane of a topic.
+type laneKey struct {
+	topic schemas.Topic
+	lane  int
+}
+
+// CheckWhole refuses a lane whose last record shows that records before it are lost, for a stage that keeps its marks
+// elsewhere: the trainer.
+func (l *Log) CheckWhole(ctx context.Context, topic schemas.Topic, lane int) error {
+	at, err := l.lastRecord(ctx, topic, lane)
+	if errors.Is(err, ErrGap) || err == nil && !at.found {
+		return nil // retention has removed all, or there never was one
+	}
+	if err != nil {
+		return err
+	}
+	return l.checkPlace(ctx, topic, lane, Position{Offset: at.rec.Offset, Seq: at.seq})
 }
 
 // errAnew marks the fault of a lane one of whose topics was deleted and created again.

@@ -58,8 +58,12 @@ func topicMadeAnew(t *testing.T, skew time.Duration, want string, prepare func(*
 	time.Sleep(5 * time.Millisecond) // stamps are in milliseconds
 	l = openLog(t, cfg)
 	l.clockSkew, l.parkedPause = skew, 20*time.Millisecond
-	for i := range 5 {
-		put(t, l, pair(0, fmt.Sprint("new ", i)))
+	put(t, l, pair(0, "new 0")) // fewer than before, and more may come at any time
+	if got := parked(t, l, batcherSpec()); !strings.Contains(got, want) || strings.Contains(got, "--record") {
+		t.Errorf("the lane says %q", got)
+	}
+	for i := range 4 {
+		put(t, l, pair(0, fmt.Sprint("new ", i+1)))
 	}
 	if got := parked(t, l, batcherSpec()); !strings.Contains(got, want) || !strings.Contains(got, "--record 2") {
 		t.Errorf("the lane says %q", got)
@@ -167,5 +171,81 @@ func TestStagesTopicMadeAnew(t *testing.T) {
 	put(t, l, numbered(schemas.Embeddings, 0, 2, "value 2"), numbered(schemas.Embeddings, 0, 3, "value 3"))
 	if got := parked(t, l, spec); !strings.Contains(got, "seq 3 lies at offset 1, but is due at offset 2 or later: was the topic made anew?") {
 		t.Errorf("the lane says %q", got)
+	}
+}
+
+// TestOutputMadeAnewUnderItsStage makes a topic anew between two writes of a stage. The second lands at the start of the new
+// topic, where nobody who reads looks for it. The lane says so at once, and so does its next owner, until operators give up
+// what is lost.
+func TestOutputMadeAnewUnderItsStage(t *testing.T) {
+	cfg := testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 1)
+	l := openLog(t, cfg)
+	l.parkedPause, l.saidAfter = 20*time.Millisecond, 20*time.Millisecond
+	put(t, l, pair(0, "old 0"), pair(0, "old 1"))
+	spec := batcherSpec()
+	spec.Counters = new(Counters)
+	r := start(l, spec)
+	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 1}, 0)
+	deleteTopic(t, l, schemas.Embeddings)
+	openLog(t, cfg)
+	put(t, l, pair(0, "new 2"))
+	want := "seq 2 lies at offset 0, so 2 records before it are lost: was the topic made anew?"
+	said := ""
+	await(t, "the lane is parked, or goes on", func() bool {
+		said = strings.Join(spec.Counters.States(), "")
+		return strings.Contains(said, want) || spec.Counters.Out.Load() == 3
+	})
+	if !strings.Contains(said, want) {
+		t.Errorf("the stage says %q", said)
+	}
+	r.stop(t)
+	if got := parked(t, l, batcherSpec()); !strings.Contains(got, want) {
+		t.Errorf("the next owner says %q", got)
+	}
+	if err := l.CheckWhole(t.Context(), schemas.Embeddings, 0); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a look at the lane: error %v", err)
+	}
+	damage, err := l.FindDamage(t.Context(), schemas.Embeddings, 0, Position{})
+	if err != nil || damage.From.Seq != 0 || damage.To.Seq != 2 {
+		t.Fatalf("damage %+v, error %v", damage, err)
+	}
+	damage.Reason = "nobody needs them"
+	if err := l.Skip(t.Context(), damage); err != nil {
+		t.Fatal(err)
+	}
+	put(t, l, pair(0, "new 3"))
+	r = start(l, batcherSpec())
+	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 3}, 0)
+	r.stop(t)
+	if got, want := lines(t, l, schemas.Embeddings, 0), []string{"embedding of new 2", "embedding of new 3"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestDeadLetterOfAForgedSeq sets a record aside that a stranger gave a seq. The dead letter keeps the record's headers, and
+// its topic has no seqs: nothing was made anew.
+func TestDeadLetterOfAForgedSeq(t *testing.T) {
+	l := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 1))
+	forged := pair(0, "poison")
+	forged.headers = append(forged.headers, header{Key: schemas.HeaderSeq, Value: []byte("9223372036854775807")})
+	put(t, l, pair(0, "before"), forged, pair(0, "behind"))
+	spec := batcherSpec()
+	spec.Counters = new(Counters)
+	r := start(l, spec)
+	isParked := func() bool { return strings.Contains(strings.Join(spec.Counters.States(), ""), "damaged") }
+	await(t, "the lane is parked, or goes on", func() bool { return isParked() || spec.Counters.Out.Load() == 2 })
+	if isParked() {
+		t.Errorf("the stage says %q", spec.Counters.States())
+	}
+	r.stop(t)
+	var offsets []int64
+	for d, err := range l.DeadLetters(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		offsets = append(offsets, d.Offset)
+	}
+	if !slices.Equal(offsets, []int64{1}) {
+		t.Errorf("the records at %v were set aside, want that at 1", offsets)
 	}
 }

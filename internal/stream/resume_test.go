@@ -13,6 +13,7 @@ func TestResumeDoesNoWorkTwice(t *testing.T) {
 	b := startBroker(t, BrokerOptions{})
 	from := map[string]map[schemas.Topic]int64{
 		"batcher": {schemas.Pairs: 12}, "grouper": {schemas.Embeddings: 6}, "joiner": {schemas.Groups: 3, schemas.Features: 6},
+		"chainer": {schemas.Pairs: 8},
 	}
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {

@@ -17,6 +17,9 @@ var (
 	// ErrTransient marks a fault that may pass (a bucket that does not answer). The lane is taken down. After a pause
 	// it is taken up again from its last mark, for ever.
 	ErrTransient = errors.New("transient fault")
+	// ErrNotYet marks a record that the stage cannot take yet, as something outside the log is missing. The stage has
+	// taken nothing of it.
+	ErrNotYet = errors.New("not yet")
 	// ErrGap means that a lane lost records; see [GapError].
 	ErrGap = errors.New("records are missing")
 )
@@ -31,6 +34,13 @@ func (p poison) Unwrap() []error { return []error{p.error, ErrPoison} }
 
 // Transient wraps err so that the lane is tried again.
 func Transient(err error) error { return fmt.Errorf("%w: %w", ErrTransient, err) }
+
+// NotYet wraps err so that Process gets the same record again, soon. Meanwhile the lane says that it waits for what err names.
+func NotYet(err error) error { return notYet{err} }
+
+type notYet struct{ error }
+
+func (n notYet) Unwrap() []error { return []error{n.error, ErrNotYet} }
 
 // GapError reports a seq that skips: records between Expected and Found are lost.
 type GapError struct {
@@ -86,6 +96,9 @@ type StageSpec struct {
 	Name    string          // also names the consumer group
 	Inputs  []schemas.Topic // the partitions of the first one share out the lanes
 	Outputs []schemas.Topic
+	// Rereads are outputs that the stage asks for when it goes on from a mark: records before the mark's Seqs. Marks name
+	// the first of them (see [Mark.Rereading]).
+	Rereads []schemas.Topic
 	New     Factory
 	// Counters, when set, is kept up to date for progress bars.
 	Counters *Counters
@@ -126,6 +139,11 @@ func (s StageSpec) validate() error {
 	for _, t := range s.Outputs {
 		if !Sequenced(t) {
 			return fmt.Errorf("stage %s: %q has no seqs and cannot be written by a stage", s.Name, t)
+		}
+	}
+	for _, t := range s.Rereads {
+		if !slices.Contains(s.Outputs, t) {
+			return fmt.Errorf("stage %s: %q is none of its outputs %v and cannot be read again", s.Name, t, s.Outputs)
 		}
 	}
 	return nil

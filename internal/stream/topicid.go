@@ -23,8 +23,10 @@ const topicIDVersion = 10
 // maxMetadataBytes bounds the answer, which is of one topic.
 const maxMetadataBytes = 16 << 20
 
-// topicID returns the id that the brokers gave a topic when it was made, or "" where they give none.
+// topicID returns the id that the brokers gave a topic when it was made, or "" where they give none. It does not wait for a
+// topic that does not exist.
 func (l *Log) topicID(ctx context.Context, t schemas.Topic) (id string, err error) {
+	exists := true
 	err = l.retry(ctx, "asking for the id of topic "+l.name(t), func(ctx context.Context) error {
 		versions, err := l.client.ApiVersions(ctx, &kafka.ApiVersionsRequest{})
 		if err != nil {
@@ -36,8 +38,14 @@ func (l *Log) topicID(ctx context.Context, t schemas.Topic) (id string, err erro
 			}
 		}
 		id, err = l.askTopicID(ctx, t)
+		if exists = !errors.Is(err, kafka.UnknownTopicOrPartition); !exists {
+			return nil
+		}
 		return err
 	})
+	if err == nil && !exists {
+		err = Transient(fmt.Errorf("topic %s %w", l.name(t), errNoTopic))
+	}
 	return id, err
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -65,13 +67,17 @@ func (l *Log) createTopics(ctx context.Context, missing []schemas.TopicInfo, unc
 	})
 }
 
-// awaitTopics waits until the new topics can be seen. A cluster learns of them a little after they are created.
+// awaitTopics waits until every broker knows the new topics. They learn of them one after the other, and the next command
+// may ask any of them.
 func (l *Log) awaitTopics(ctx context.Context, only ...schemas.Topic) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*l.cfg.RequestTimeout)
 	defer cancel()
 	var pause backoff
 	for {
 		missing, err := l.checkTopics(ctx, only...)
+		if err == nil && len(missing) == 0 {
+			missing, err = l.missingSomewhere(ctx, catalogue(only))
+		}
 		if err != nil || len(missing) == 0 {
 			return err
 		}
@@ -79,6 +85,26 @@ func (l *Log) awaitTopics(ctx context.Context, only ...schemas.Topic) error {
 			return fmt.Errorf("waiting for topics %v: %w", missing, err)
 		}
 	}
+}
+
+// missingSomewhere returns the topics that one of the brokers does not know yet. It passes over a broker that does not
+// answer: it may have gone down, and learns of them when it comes back.
+func (l *Log) missingSomewhere(ctx context.Context, topics []schemas.TopicInfo) ([]schemas.TopicInfo, error) {
+	_, brokers, err := l.partitionCounts(ctx, topics)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range brokers {
+		counts, _, err := l.countAt(ctx, kafka.TCP(net.JoinHostPort(b.Host, strconv.Itoa(b.Port))), topics)
+		if err != nil {
+			l.logger.Warn("a broker does not say which topics it knows", keyBroker, b.Host, keyErr, err)
+			continue
+		}
+		if missing := slices.DeleteFunc(slices.Clone(topics), func(t schemas.TopicInfo) bool { return counts[t.Topic] > 0 }); len(missing) > 0 {
+			return missing, nil
+		}
+	}
+	return nil, nil
 }
 
 // topicConfigs returns the topics to create. The embedded broker has no replicas, and knows no unclean election.
@@ -145,6 +171,14 @@ func (l *Log) CheckTopics(ctx context.Context, only ...schemas.Topic) error {
 	if err != nil {
 		return err
 	}
+	if err := l.lacks(missing); err != nil {
+		return err
+	}
+	return l.checkSettings(ctx, only...)
+}
+
+// lacks returns an error that names the topics that are missing.
+func (l *Log) lacks(missing []schemas.TopicInfo) error {
 	var problems []error
 	for _, t := range missing {
 		if t.Topic == schemas.Judgements || t.Topic == schemas.Forgotten { // of an older log; who writes there makes it
@@ -152,17 +186,14 @@ func (l *Log) CheckTopics(ctx context.Context, only ...schemas.Topic) error {
 		}
 		problems = append(problems, fmt.Errorf("topic %s %w (NAMESPACE=%s)", l.name(t.Topic), errNoTopic, l.cfg.Namespace))
 	}
-	if len(problems) == 0 {
-		return l.checkSettings(ctx, only...)
-	}
 	return errors.Join(problems...)
 }
 
 // topicsEvery is the time between two looks of a running stage at its topics, which may have changed.
 const topicsEvery = time.Minute
 
-// watchTopics says while a stage runs that its topics have changed. Nobody reads partitions that were added. The lanes of a
-// topic that was made anew are taken up again.
+// watchTopics says while a stage runs that its topics have changed. Nobody reads partitions that were added, and lanes wait
+// for a topic that was deleted. The lanes of a topic that was made anew are taken up again.
 func (r *roster) watchTopics(ctx context.Context) {
 	tick := time.NewTicker(r.log.topicsEvery)
 	defer tick.Stop()
@@ -174,8 +205,11 @@ func (r *roster) watchTopics(ctx context.Context) {
 		case <-tick.C:
 		}
 		missing, err := r.log.checkTopics(ctx)
-		if err == nil && len(missing) == 0 {
+		switch {
+		case err == nil && len(missing) == 0:
 			r.lookForAnew(ctx)
+		case err == nil:
+			err = r.log.lacks(missing)
 		}
 		if ctx.Err() != nil {
 			return
@@ -201,7 +235,7 @@ func catalogue(only []schemas.Topic) []schemas.TopicInfo {
 
 func (l *Log) checkTopics(ctx context.Context, only ...schemas.Topic) (missing []schemas.TopicInfo, err error) {
 	topics := catalogue(only)
-	counts, err := l.partitionCounts(ctx, topics)
+	counts, _, err := l.partitionCounts(ctx, topics)
 	if err != nil {
 		return nil, err
 	}
@@ -222,36 +256,42 @@ func (l *Log) checkTopics(ctx context.Context, only ...schemas.Topic) (missing [
 
 // Has reports whether a topic exists. Methods that read would wait for one that does not.
 func (l *Log) Has(ctx context.Context, t schemas.Topic) (bool, error) {
-	counts, err := l.partitionCounts(ctx, []schemas.TopicInfo{{Topic: t}})
+	counts, _, err := l.partitionCounts(ctx, []schemas.TopicInfo{{Topic: t}})
 	return counts[t] > 0, err
 }
 
-// partitionCounts asks over connections of its own, because the shared ones answer from a cache.
-func (l *Log) partitionCounts(ctx context.Context, topics []schemas.TopicInfo) (map[schemas.Topic]int, error) {
-	counts := make(map[schemas.Topic]int)
-	err := l.retry(ctx, "reading topics", func(ctx context.Context) error {
-		transport := l.freshTransport()
-		defer transport.CloseIdleConnections()
-		client := kafka.Client{Addr: l.addr, Transport: transport}
-		var names []string
-		for _, t := range topics {
-			names = append(names, l.name(t.Topic))
-		}
-		resp, err := client.Metadata(ctx, &kafka.MetadataRequest{Topics: names})
-		if err != nil {
-			return err
-		}
-		for i, t := range topics {
-			switch err := resp.Topics[i].Error; {
-			case err == nil:
-				counts[t.Topic] = len(resp.Topics[i].Partitions)
-			case !errors.Is(err, kafka.UnknownTopicOrPartition):
-				return fmt.Errorf("topic %s: %w", names[i], err)
-			}
-		}
-		return nil
+// partitionCounts returns how many partitions topics have, 0 for those that do not exist, and all brokers of the cluster.
+func (l *Log) partitionCounts(ctx context.Context, topics []schemas.TopicInfo) (counts map[schemas.Topic]int, brokers []kafka.Broker, err error) {
+	err = l.retry(ctx, "reading topics", func(ctx context.Context) (err error) {
+		counts, brokers, err = l.countAt(ctx, l.addr, topics)
+		return err
 	})
-	return counts, err
+	return counts, brokers, err
+}
+
+// countAt does so at one broker. It asks over connections of its own, because the shared ones answer from a cache.
+func (l *Log) countAt(ctx context.Context, at net.Addr, topics []schemas.TopicInfo) (map[schemas.Topic]int, []kafka.Broker, error) {
+	transport := l.freshTransport()
+	defer transport.CloseIdleConnections()
+	client := kafka.Client{Addr: at, Transport: transport}
+	var names []string
+	for _, t := range topics {
+		names = append(names, l.name(t.Topic))
+	}
+	resp, err := client.Metadata(ctx, &kafka.MetadataRequest{Topics: names})
+	if err != nil {
+		return nil, nil, err
+	}
+	counts := make(map[schemas.Topic]int)
+	for i, t := range topics {
+		switch err := resp.Topics[i].Error; {
+		case err == nil:
+			counts[t.Topic] = len(resp.Topics[i].Partitions)
+		case !errors.Is(err, kafka.UnknownTopicOrPartition):
+			return nil, nil, fmt.Errorf("topic %s: %w", names[i], err)
+		}
+	}
+	return counts, resp.Brokers, nil
 }
 
 func (l *Log) freshTransport() *kafka.Transport {

@@ -128,6 +128,22 @@ func TestNamedTopicsAlone(t *testing.T) {
 	}
 }
 
+// TestTopicDeletedAtRunTime deletes a topic beside a stage that waits for more of it. The stage says what is missing.
+func TestTopicDeletedAtRunTime(t *testing.T) {
+	l := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 1))
+	l.topicsEvery = 10 * time.Millisecond
+	spec := batcherSpec()
+	spec.Counters = new(Counters)
+	r := start(l, spec)
+	put(t, l, pair(0, "one"))
+	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 0}, 0)
+	deleteTopic(t, l, schemas.Pairs)
+	await(t, "the stage says that a topic is missing", func() bool {
+		return slices.Contains(spec.Counters.States(), "topic pairs does not exist (NAMESPACE=)")
+	})
+	r.stop(t)
+}
+
 // TestPartitionsAddedAtRunTime adds partitions while a stage runs. It says so, and goes on with its lanes.
 func TestPartitionsAddedAtRunTime(t *testing.T) {
 	b := startBroker(t, BrokerOptions{})
