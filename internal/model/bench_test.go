@@ -52,17 +52,19 @@ func step(s *torch.Scope, m *model.Model, b batchOf) *torch.Tensor {
 	texts := m.Text(s, ids, mask)
 	v, t := m.ImageFeature(s, images), m.TextFeature(s, texts)
 	own := s.Int64s(b.own, n)
-	similarity := s.Div(s.MatMul(v, s.Transpose(s.Detach(t), 0, 1)), m.Temperature(s))
-	other := s.Div(s.MatMul(t, s.Transpose(s.Detach(v), 0, 1)), m.Temperature(s))
+	temperature := m.Temperature(s)
+	similarity := s.Div(s.MatMul(v, s.Transpose(s.Detach(t), 0, 1)), temperature)
+	other := s.Div(s.MatMul(t, s.Transpose(s.Detach(v), 0, 1)), temperature)
 	itc := s.Add(s.CrossEntropy(similarity, own, -100), s.CrossEntropy(other, own, -100))
 	pairs := func(a, b []int64) []int64 { return append(append([]int64(nil), a...), b...) }
-	logits := m.MatchPairs(s, texts, mask, images, pairs(pairs(b.own, b.next), b.own), pairs(pairs(b.own, b.own), b.next))
+	view := m.View(s, images)
+	logits := m.MatchPairs(s, texts, mask, view, pairs(pairs(b.own, b.next), b.own), pairs(pairs(b.own, b.own), b.next))
 	labels := make([]int64, 3*b.n)
 	for i := range b.n {
 		labels[i] = 1
 	}
 	itm := s.CrossEntropy(logits, s.Int64s(labels, 3*n), -100)
-	masked := m.MaskedLogitsAt(s, ids, mask, images, b.positions)
+	masked := m.MaskedLogitsAt(s, ids, mask, view, b.positions)
 	mlm := s.CrossEntropy(masked, s.Int64s(b.targets, int64(len(b.targets))), -100)
 	return s.Add(s.Add(itc, itm), mlm)
 }

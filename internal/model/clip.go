@@ -122,9 +122,9 @@ func (m *CLIP) Image(s *torch.Scope, images *torch.Tensor) *torch.Tensor {
 	shape := x.Shape()
 	class := s.Expand(s.Reshape(v.class, 1, 1, shape[2]), shape[0], 1, shape[2])
 	x = v.before.apply(s, s.Add(s.Cat(1, class, x), v.positions))
-	for _, l := range v.layers {
-		x = l.forward(s, x, nil)
-	}
+	x = through(s, x, len(v.layers), func(s *torch.Scope, i int, x *torch.Tensor) *torch.Tensor {
+		return v.layers[i].forward(s, x, nil)
+	})
 	return linear{w: v.projection}.exact(s, v.after.apply(s, s.Select(x, 1, 0)))
 }
 
@@ -135,9 +135,9 @@ func (m *CLIP) Text(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
 	n, length := ids.Size(0), ids.Size(1)
 	x := s.Add(s.Embedding(t.words, ids, -1), s.Narrow(t.positions, 0, 0, length))
 	mask := causalMask(s, length, t.words.DType())
-	for _, l := range t.layers {
-		x = l.forward(s, x, mask)
-	}
+	x = through(s, x, len(t.layers), func(s *torch.Scope, i int, x *torch.Tensor) *torch.Tensor {
+		return t.layers[i].forward(s, x, mask)
+	})
 	width := x.Size(2)
 	end := s.Expand(s.Reshape(s.ArgMax(ids, 1), n, 1, 1), n, 1, width)
 	pooled := s.Squeeze(s.Gather(x, 1, end), 1)

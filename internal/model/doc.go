@@ -13,7 +13,8 @@
 //  2. The same weights, configuration and vocabulary give the same fingerprint, and different ones another.
 //  3. A weights file that was written by [Model.Save] needs nothing beside it: configuration and vocabulary are inside.
 //  4. Row i of what a [Encoder] returns is a function of input i and the weights, bit for bit. It does not depend on the
-//     other inputs of the call, on input i's place among them, or on earlier calls.
+//     other inputs of the call, on input i's place among them, or on earlier calls. On a GPU its place in the batch counts:
+//     libtorch multiplies edges of a matrix in another way.
 //  5. Files may come from anywhere: sizes are checked before memory is taken. TorchScript is the exception: such a file
 //     is a program.
 //

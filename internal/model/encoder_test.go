@@ -10,6 +10,7 @@ import (
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
 
 // By invariant 4, every input alone, among others, and in other places gives the same bits.
@@ -44,8 +45,25 @@ func TestEncoderRowsDependOnNothingElseWithOtherMultipliers(t *testing.T) {
 	}
 }
 
+// By the operations that a GPU runs, other inputs change nothing either, but the place in the batch may.
+func TestEncoderRowsDependOnTheirPlaceOnADevice(t *testing.T) {
+	for name, o := range torchtest.Ways(torch.WorkerOptions{Threads: 2, Deterministic: true}) {
+		t.Run(name, func(t *testing.T) {
+			w, err := torch.NewWorker(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(w.Close)
+			checkPlaces(t, newEncoder(t, w, smallConfig(), 5), 5)
+		})
+	}
+}
+
 func checkRows(t *testing.T, e *model.Encoder, n int) {
 	t.Helper()
+	if !torchtest.OnCPU() {
+		t.Skip("libtorch's own operations promise no bits at another place")
+	}
 	ctx := context.Background()
 	r := rng.New(1, "encoder test")
 	values := e.Preprocessing().Values()
@@ -92,6 +110,41 @@ func checkRows(t *testing.T, e *model.Encoder, n int) {
 			if !slices.Equal(gotU[place*d:(place+1)*d], u[i*d:(i+1)*d]) {
 				t.Fatalf("caption %d at place %d of %v has other bits", i, place, order)
 			}
+		}
+	}
+}
+
+// checkPlaces checks what libtorch's own operations keep: an input's bits depend on its place in the batch, and on none of
+// the other inputs.
+func checkPlaces(t *testing.T, e *model.Encoder, batch int) {
+	t.Helper()
+	ctx := context.Background()
+	r := rng.New(1, "encoder test of places")
+	values, d := e.Preprocessing().Values(), e.Dim()
+	pixels, text := noise(r, values), caption(r)
+	for place := range batch {
+		var v, u []float32
+		for range 3 {
+			all := noise(r, batch*values)
+			copy(all[place*values:], pixels)
+			captions := make([]string, batch)
+			for i := range captions {
+				captions[i] = caption(r)
+			}
+			captions[place] = text
+			gotV, err := e.EncodeImages(ctx, all, batch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			gotU, err := e.EncodeTexts(ctx, captions)
+			if err != nil {
+				t.Fatal(err)
+			}
+			gotV, gotU = gotV[place*d:(place+1)*d], gotU[place*d:(place+1)*d]
+			if v != nil && (!slices.Equal(gotV, v) || !slices.Equal(gotU, u)) {
+				t.Fatalf("place %d of %d: other inputs change the bits of this one", place, batch)
+			}
+			v, u = gotV, gotU
 		}
 	}
 }

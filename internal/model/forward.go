@@ -31,8 +31,24 @@ func (m *Model) matchLogits(s *torch.Scope, fused *torch.Tensor) *torch.Tensor {
 
 // MatchPairs returns the ITM logits [n, 2] of the pairs (text textIndex[i], image imageIndex[i]); class 1 is a match. It
 // computes nothing twice for a text or an image of several pairs, and nothing for tokens that ITM does not look at.
-func (m *Model) MatchPairs(s *torch.Scope, hidden, mask, images *torch.Tensor, textIndex, imageIndex []int64) *torch.Tensor {
+func (m *Model) MatchPairs(s *torch.Scope, hidden, mask *torch.Tensor, images View, textIndex, imageIndex []int64) *torch.Tensor {
 	return m.Pairing(s, hidden, mask, images).MatchLogits(s, textIndex, imageIndex)
+}
+
+// View holds the keys and values of images [n, tokens, 2*hidden], for each layer that sees images. The zero View has none.
+type View struct{ layers []*torch.Tensor }
+
+// View prepares images (from [Model.Image]) for any number of texts: for ITM's and MLM's alike.
+func (m *Model) View(s *torch.Scope, images *torch.Tensor) View { return View{m.text.view(s, images)} }
+
+// Select returns the images that index names, in its order.
+func (v View) Select(s *torch.Scope, index []int64) View {
+	rows := s.Int64s(index, int64(len(index)))
+	var out View
+	for _, kv := range v.layers {
+		out.layers = append(out.layers, s.IndexSelect(kv, 0, rows))
+	}
+	return out
 }
 
 // Pairing holds texts and images of which many pairs will be scored, a part at a time. It lives as long as its scope.
@@ -41,10 +57,9 @@ type Pairing struct {
 	prepared
 }
 
-// Pairing prepares texts (from [Model.Text], with their mask) and images (from [Model.Image]) for
-// [Pairing.MatchLogits].
-func (m *Model) Pairing(s *torch.Scope, hidden, mask, images *torch.Tensor) *Pairing {
-	return &Pairing{model: m, prepared: m.text.prepare(s, hidden, m.text.scores(s, mask), images)}
+// Pairing prepares texts (from [Model.Text], with their mask) and a view of images for [Pairing.MatchLogits].
+func (m *Model) Pairing(s *torch.Scope, hidden, mask *torch.Tensor, images View) *Pairing {
+	return &Pairing{model: m, prepared: m.text.prepare(s, hidden, m.text.scores(s, mask), images.layers)}
 }
 
 // MatchLogits returns the ITM logits [n, 2] of the pairs (text textIndex[i], image imageIndex[i]).
@@ -58,16 +73,16 @@ func (p *Pairing) MatchLogits(s *torch.Scope, textIndex, imageIndex []int64) *to
 func (m *Model) HasMasked() bool { return m.masked != nil }
 
 // MaskedLogitsAt returns the logits of every word at the given positions, row*length + column each: [positions, vocab].
-// Text i sees image i. It computes the product with the vocabulary for these positions only.
-func (m *Model) MaskedLogitsAt(s *torch.Scope, ids, mask, images *torch.Tensor, positions []int64) *torch.Tensor {
+// Text i sees image i, or none of the zero View. It computes the product with the vocabulary for these positions only.
+func (m *Model) MaskedLogitsAt(s *torch.Scope, ids, mask *torch.Tensor, images View, positions []int64) *torch.Tensor {
 	fused := m.fuseWords(s, ids, mask, images)
 	rows := s.Reshape(fused, -1, fused.Size(-1))
 	return m.decode(s, s.IndexSelect(rows, 0, s.Int64s(positions, int64(len(positions)))))
 }
 
-func (m *Model) fuseWords(s *torch.Scope, ids, mask, images *torch.Tensor) *torch.Tensor {
+func (m *Model) fuseWords(s *torch.Scope, ids, mask *torch.Tensor, images View) *torch.Tensor {
 	scores := m.text.scores(s, mask)
-	return m.text.fuse(s, m.text.encode(s, m.text.embed(s, ids), scores, false), scores, images)
+	return m.text.fuse(s, m.text.encode(s, m.text.embed(s, ids), scores, false), scores, images.layers)
 }
 
 func (m *Model) decode(s *torch.Scope, x *torch.Tensor) *torch.Tensor {
@@ -76,11 +91,9 @@ func (m *Model) decode(s *torch.Scope, x *torch.Tensor) *torch.Tensor {
 }
 
 // Temperature returns the learned divisor of similarities. It first brings back a value that has left [0.001, 0.5], in the
-// weight itself, as the reference code does. So the gradient never vanishes at a bound.
-func (m *Model) Temperature(*torch.Scope) *torch.Tensor {
-	v := m.temperature.Item()
-	if bounded := min(max(v, minTemperature), maxTemperature); bounded != v {
-		m.temperature.SetFloat64s([]float64{bounded})
-	}
+// weight itself, as the reference code does. So the gradient never vanishes at a bound. Call it once, before the
+// forward pass that uses it. It does not wait for the device.
+func (m *Model) Temperature(s *torch.Scope) *torch.Tensor {
+	s.NoGrad(func() { m.temperature.CopyFrom(s.Clamp(m.temperature, minTemperature, maxTemperature)) })
 	return m.temperature
 }

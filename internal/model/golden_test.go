@@ -7,6 +7,7 @@ import (
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/testing/golden"
 	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
 
 // goldenConfig is how the reference vectors describe their model.
@@ -24,7 +25,7 @@ func (g goldenConfig) model() *model.Config {
 	}
 }
 
-// worker returns a deterministic CPU worker, and checks at the end of the test that all its handles were freed.
+// worker returns a deterministic worker, and checks at the end of the test that all its handles were freed.
 func worker(t testing.TB) *torch.Worker {
 	t.Helper()
 	return workerOf(t, 2)
@@ -33,7 +34,7 @@ func worker(t testing.TB) *torch.Worker {
 func workerOf(t testing.TB, threads int) *torch.Worker {
 	t.Helper()
 	before := torch.Live()
-	w, err := torch.NewWorker(torch.WorkerOptions{Threads: threads, Deterministic: true})
+	w, err := torch.NewWorker(torchtest.On(torch.WorkerOptions{Threads: threads, Deterministic: true}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +145,7 @@ func TestGoldenITMPairs(t *testing.T) {
 			if err := w.Do(context.Background(), func(s *torch.Scope) error {
 				mask := ints(s, f, "in.attention_mask")
 				logits := m.MatchPairs(s, m.Text(s, ints(s, f, "in.input_ids"), mask), mask,
-					m.Image(s, floats(s, f, "in.image", p.dtype)), texts, images)
+					m.View(s, m.Image(s, floats(s, f, "in.image", p.dtype))), texts, images)
 				for i, name := range []string{"itm_logits_pos", "itm_logits_i2t_neg", "itm_logits_t2i_neg"} {
 					got := s.Narrow(logits, 0, int64(i)*n, n).Float64s()
 					golden.Close(t, name, got, f.Float64s(p.out+name), p.tolerance, 0)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
 
 // smallVocab returns the special tokens and a letter each.
@@ -66,10 +67,5 @@ func caption(r *rand.Rand) string {
 
 func preciseWorker(t testing.TB, threads int, precision torch.DType) *torch.Worker {
 	t.Helper()
-	w, err := torch.NewWorker(torch.WorkerOptions{Threads: threads, Deterministic: true, Precision: precision})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.Close)
-	return w
+	return torchtest.NewWorker(t, torch.WorkerOptions{Threads: threads, Deterministic: true, Precision: precision})
 }

@@ -19,6 +19,26 @@ var minusInfinity = math.Inf(-1)
 // unitFloor is the least norm that a projection is divided by.
 const unitFloor = 1e-12
 
+// through passes x through n layers. It frees what a layer made when the layer returns, and its result when the next one
+// has used it. That bounds the memory of a forward pass without gradients. With gradients, autograd keeps what it needs.
+func through(s *torch.Scope, x *torch.Tensor, n int, layer func(s *torch.Scope, i int, x *torch.Tensor) *torch.Tensor) *torch.Tensor {
+	for i := range n {
+		var y *torch.Tensor
+		err := s.Nest(func(s *torch.Scope) error {
+			y = s.Keep(layer(s, i, x))
+			return nil
+		})
+		if err != nil {
+			panic(err) // as every failed operation
+		}
+		if i > 0 {
+			x.Free()
+		}
+		x = s.Adopt(y)
+	}
+	return x
+}
+
 // linear computes x wᵀ + b.
 type linear struct {
 	w, b *torch.Tensor // b may be nil

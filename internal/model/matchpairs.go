@@ -24,7 +24,7 @@ func Score(s *torch.Scope, m *Model, e Encoded, pairs []Pair, part int) ([]Logit
 	logits := make([]Logits, 0, len(pairs))
 	var failed error
 	s.NoGrad(func() {
-		pairing := m.Pairing(s, e.Hidden, e.Mask, e.Tokens)
+		pairing := m.Pairing(s, e.Hidden, e.Mask, m.View(s, e.Tokens))
 		for len(pairs) > 0 && failed == nil {
 			n := min(part, len(pairs))
 			failed = s.Nest(func(s *torch.Scope) error {

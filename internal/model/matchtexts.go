@@ -28,8 +28,9 @@ func CheckTexts(rows [][]int32, c Config) error {
 	return nil
 }
 
-// Texts pads rows of token ids to the longest of them. It marks the tokens with 1 and the padding with 0. Both results are
-// [N, L] Int64. Attention ignores padding, so a shorter padding gives the same features for less work.
+// Texts pads rows of token ids to the longest of them, and on a GPU to a multiple of 8. It marks the tokens with 1 and the
+// padding with 0. Both results are [N, L] Int64. Attention ignores padding, so a shorter padding gives the same features
+// for less work.
 func Texts(s *torch.Scope, rows [][]int32, pad int32, c Config) (ids, mask *torch.Tensor, err error) {
 	if err := CheckTexts(rows, c); err != nil {
 		return nil, nil, err
@@ -38,6 +39,8 @@ func Texts(s *torch.Scope, rows [][]int32, pad int32, c Config) (ids, mask *torc
 	for _, row := range rows {
 		longest = max(longest, len(row))
 	}
+	step := s.LengthStep()
+	longest = min((longest+step-1)/step*step, c.MaxPositions)
 	padded := make([]int64, 0, len(rows)*longest)
 	marks := make([]int64, len(rows)*longest)
 	for i, row := range rows {

@@ -8,10 +8,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"hash"
 	"io"
 	"slices"
 	"strings"
 
+	"github.com/pairstream/pairstream/internal/safetensors"
 	"github.com/pairstream/pairstream/internal/token"
 	"github.com/pairstream/pairstream/internal/torch"
 )
@@ -151,30 +153,58 @@ func (m *Model) Fingerprint(ctx context.Context) (string, error) {
 	return fingerprint(ctx, m.worker, m.params, string(config), strings.Join(m.Vocab, "\n"))
 }
 
-// fingerprint hashes texts and weights, each with its length before it.
+// FingerprintOf returns the fingerprint that the model had when [Model.Export] returned these tensors. It needs no device.
+func (m *Model) FingerprintOf(tensors []safetensors.NamedTensor) (string, error) {
+	config, err := json.Marshal(m.Config)
+	if err != nil {
+		return "", fmt.Errorf("fingerprinting a model: %w", err)
+	}
+	h := newFingerprint(string(config), strings.Join(m.Vocab, "\n"))
+	for _, t := range tensors {
+		h.add(t.Name, t.Tensor)
+	}
+	return h.sum(), nil
+}
+
+// fingerprint hashes texts and weights.
 func fingerprint(ctx context.Context, w *torch.Worker, params []Param, texts ...string) (string, error) {
-	h := sha256.New()
-	text := func(s string) {
-		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(s))))
-		io.WriteString(h, s) //nolint:errcheck // a hash takes everything
-	}
-	for _, t := range texts {
-		text(t)
-	}
+	h := newFingerprint(texts...)
 	err := w.Do(ctx, func(*torch.Scope) error {
 		for _, p := range params {
-			text(p.Name)
-			text(p.Tensor.DType().String() + " " + shapeString(p.Tensor.Shape()))
 			t, err := export(p.Tensor)
 			if err != nil {
 				return err
 			}
-			h.Write(t.Data)
+			h.add(p.Name, t)
 		}
 		return nil
 	})
 	if err != nil {
 		return "", fmt.Errorf("fingerprinting a model: %w", err)
 	}
-	return hex.EncodeToString(h.Sum(nil)[:16]), nil
+	return h.sum(), nil
 }
+
+// hashing is a fingerprint that is being made: of texts, and of weights with their names, each with its length before it.
+type hashing struct{ hash.Hash }
+
+func newFingerprint(texts ...string) hashing {
+	h := hashing{sha256.New()}
+	for _, t := range texts {
+		h.text(t)
+	}
+	return h
+}
+
+func (h hashing) text(s string) {
+	h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(s))))
+	io.WriteString(h, s) //nolint:errcheck // a hash takes everything
+}
+
+func (h hashing) add(name string, t safetensors.Tensor) {
+	h.text(name)
+	h.text(exported[t.DType].String() + " " + shapeString(t.Shape))
+	h.Write(t.Data)
+}
+
+func (h hashing) sum() string { return hex.EncodeToString(h.Sum(nil)[:16]) }

@@ -13,21 +13,21 @@ import (
 	"github.com/pairstream/pairstream/internal/safetensors"
 	"github.com/pairstream/pairstream/internal/testing/golden"
 	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
 
-// mixed runs a test on two workers in mixed precision. The second computes as devices other than the CPU do.
-func mixed(t *testing.T, run func(t *testing.T, w *torch.Worker)) {
+// mixed runs a test on two workers in mixed precision, one of which is portable. own says whether the package's own kernels
+// compute.
+func mixed(t *testing.T, run func(t *testing.T, w *torch.Worker, own bool)) {
 	t.Helper()
-	for _, multiplier := range []string{"", "libtorch"} {
-		t.Run("multiplier "+multiplier, func(t *testing.T) {
-			w, err := torch.NewWorker(torch.WorkerOptions{
-				Threads: 2, Deterministic: true, Multiplier: multiplier, Precision: torch.BFloat16,
-			})
+	for name, o := range torchtest.Ways(torch.WorkerOptions{Threads: 2, Deterministic: true, Precision: torch.BFloat16}) {
+		t.Run(name, func(t *testing.T) {
+			w, err := torch.NewWorker(o)
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(w.Close)
-			run(t, w)
+			run(t, w, name == "device" && torchtest.OnCPU())
 		})
 	}
 }
@@ -70,7 +70,7 @@ func TestGoldenALBEFForwardInMixedPrecision(t *testing.T) {
 	var config goldenConfig
 	f.Config(&config)
 	products := productsTo(*config.model())
-	mixed(t, func(t *testing.T, w *torch.Worker) {
+	mixed(t, func(t *testing.T, w *torch.Worker, _ bool) {
 		m, err := model.FromFile(context.Background(), w, f.File, model.LoadOptions{Prefix: "w.", Config: config.model()})
 		if err != nil {
 			t.Fatal(err)
@@ -92,7 +92,7 @@ func TestGoldenALBEFForwardInMixedPrecision(t *testing.T) {
 func TestMixedPrecisionIsWithinItsBound(t *testing.T) {
 	const n = 6
 	full := workerOf(t, 2)
-	mixed(t, func(t *testing.T, w *torch.Worker) {
+	mixed(t, func(t *testing.T, w *torch.Worker, _ bool) {
 		nearest := 0.0
 		for k := range uint64(8) {
 			r := rng.New(k, "sizes")
@@ -217,7 +217,7 @@ func TestEncoderInMixedPrecision(t *testing.T) {
 				return v, u
 			}
 			v, u := embed(full)
-			mixed(t, func(t *testing.T, w *torch.Worker) {
+			mixed(t, func(t *testing.T, w *torch.Worker, own bool) {
 				e := newEncoder(t, w, config, 5)
 				if e.Fingerprint() != full.Fingerprint() {
 					t.Error("the same weights have another fingerprint")
@@ -225,7 +225,7 @@ func TestEncoderInMixedPrecision(t *testing.T) {
 				gotV, gotU := embed(e)
 				checkCosines(t, "image", gotV, v, e.Dim())
 				checkCosines(t, "caption", gotU, u, e.Dim())
-				if w.Multiplier() != "libtorch" { // libtorch promises no bits
+				if checkPlaces(t, e, 5); own {
 					checkRows(t, e, 11)
 				}
 			})

@@ -106,39 +106,44 @@ func (t text) scores(s *torch.Scope, mask *torch.Tensor) *torch.Tensor {
 // encode runs the text encoder: the layers below fusion. With firstOnly the last of these layers computes only the first
 // token.
 func (t text) encode(s *torch.Scope, x, scores *torch.Tensor, firstOnly bool) *torch.Tensor {
-	for i, l := range t.layers[:t.fusion] {
-		x = l.ffn(s, l.self.selfAttend(s, x, scores, firstOnly && i == t.fusion-1))
-	}
-	return x
+	return through(s, x, t.fusion, func(s *torch.Scope, i int, x *torch.Tensor) *torch.Tensor {
+		l := t.layers[i]
+		return l.ffn(s, l.self.selfAttend(s, x, scores, firstOnly && i == t.fusion-1))
+	})
 }
 
-// fuse runs the layers from fusion on, text i with image i. Without images it leaves cross-attention out.
-func (t text) fuse(s *torch.Scope, x, scores, images *torch.Tensor) *torch.Tensor {
-	for _, l := range t.layers[t.fusion:] {
-		x = l.self.selfAttend(s, x, scores, false)
+// fuse runs the layers from fusion on, text i with image i of what [text.view] returned. Without images it leaves
+// cross-attention out.
+func (t text) fuse(s *torch.Scope, x, scores *torch.Tensor, images []*torch.Tensor) *torch.Tensor {
+	layers := t.layers[t.fusion:]
+	return through(s, x, len(layers), func(s *torch.Scope, i int, x *torch.Tensor) *torch.Tensor {
+		x = layers[i].self.selfAttend(s, x, scores, false)
 		if images != nil {
-			x = l.cross.crossAttend(s, x, l.cross.keysAndValues(s, images), nil)
+			x = layers[i].cross.crossAttend(s, x, images[i], nil)
 		}
-		x = l.ffn(s, x)
+		return layers[i].ffn(s, x)
+	})
+}
+
+// view returns the keys and values of images for cross-attention, by layer. They know of no text.
+func (t text) view(s *torch.Scope, images *torch.Tensor) (kv []*torch.Tensor) {
+	for _, l := range t.layers[t.fusion:] {
+		kv = append(kv, l.cross.keysAndValues(s, images))
 	}
-	return x
+	return kv
 }
 
 // prepared is what texts and images bring to any pair of them, in the fusion layers.
 type prepared struct {
 	attended, scores *torch.Tensor   // texts after the first layer's self-attention; what attention adds to their scores
-	images           []*torch.Tensor // keys and values of the images, by layer
+	images           []*torch.Tensor // of text.view
 }
 
 // prepare computes what does not depend on who is paired with whom. Up to the first cross-attention a text knows of no
-// image, and an image's keys and values know of no text.
-func (t text) prepare(s *torch.Scope, x, scores, images *torch.Tensor) prepared {
+// image.
+func (t text) prepare(s *torch.Scope, x, scores *torch.Tensor, images []*torch.Tensor) prepared {
 	layers := t.layers[t.fusion:]
-	p := prepared{attended: layers[0].self.selfAttend(s, x, scores, len(layers) == 1), scores: scores}
-	for _, l := range layers {
-		p.images = append(p.images, l.cross.keysAndValues(s, images))
-	}
-	return p
+	return prepared{attended: layers[0].self.selfAttend(s, x, scores, len(layers) == 1), scores: scores, images: images}
 }
 
 // fuseFirst fuses the pairs of texts and images that the indices name. It returns only the first tokens [pairs, 1,
@@ -147,13 +152,13 @@ func (t text) fuseFirst(s *torch.Scope, p prepared, textIndex, imageIndex *torch
 	layers := t.layers[t.fusion:]
 	x := s.IndexSelect(p.attended, 0, textIndex)
 	scores := s.IndexSelect(p.scores, 0, textIndex)
-	for i, l := range layers {
+	return through(s, x, len(layers), func(s *torch.Scope, i int, x *torch.Tensor) *torch.Tensor {
+		l := layers[i]
 		if i > 0 {
 			x = l.self.selfAttend(s, x, scores, i == len(layers)-1)
 		}
-		x = l.ffn(s, l.cross.crossAttend(s, x, s.IndexSelect(p.images[i], 0, imageIndex), nil))
-	}
-	return x
+		return l.ffn(s, l.cross.crossAttend(s, x, s.IndexSelect(p.images[i], 0, imageIndex), nil))
+	})
 }
 
 // selfAttend attends from the tokens of x, or from the first alone, to the tokens of x.

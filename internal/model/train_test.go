@@ -133,11 +133,11 @@ func TestShortcuts(t *testing.T) {
 			return s.IndexSelect(x, 0, s.Int64s(index, int64(len(index))))
 		}
 		plain := m.MatchLogits(s, m.Fuse(s, pick(texts, textIndex), pick(mask, textIndex), pick(images, imageIndex)))
-		short := m.MatchPairs(s, texts, mask, images, textIndex, imageIndex)
+		short := m.MatchPairs(s, texts, mask, m.View(s, images), textIndex, imageIndex)
 		golden.Close(t, "match", short.Float64s(), plain.Float64s(), 1e-5, 0)
 
 		all := s.Reshape(m.MaskedLogits(s, ids, mask, images), -1, int64(c.VocabSize))
-		golden.Close(t, "masked", m.MaskedLogitsAt(s, ids, mask, images, b.positions).Float64s(),
+		golden.Close(t, "masked", m.MaskedLogitsAt(s, ids, mask, m.View(s, images), b.positions).Float64s(),
 			pick(all, b.positions).Float64s(), 1e-5, 0)
 		return nil
 	}); err != nil {

@@ -55,9 +55,9 @@ func (v vision) forward(s *torch.Scope, images *torch.Tensor, classOnly bool) *t
 	x := embedPatches(s, images, v.patch.w, v.patch.b)
 	shape := x.Shape()
 	x = s.Add(s.Cat(1, s.Expand(v.class, shape[0], 1, shape[2]), x), v.positions)
-	for i, b := range v.blocks {
-		x = b.forward(s, x, classOnly && i == len(v.blocks)-1)
-	}
+	x = through(s, x, len(v.blocks), func(s *torch.Scope, i int, x *torch.Tensor) *torch.Tensor {
+		return v.blocks[i].forward(s, x, classOnly && i == len(v.blocks)-1)
+	})
 	return v.last.apply(s, x)
 }
 

@@ -165,6 +165,9 @@ func (m *Model) Export(ctx context.Context) ([]safetensors.NamedTensor, error) {
 	return tensors, err
 }
 
+// exported are the types of the format that weights are exported in.
+var exported = map[string]torch.DType{"F32": torch.Float32, "F64": torch.Float64}
+
 func export(t *torch.Tensor) (safetensors.Tensor, error) {
 	switch d := t.DType(); d {
 	case torch.Float32:

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
 
 // oracle is AdamW as in its paper, in float64.
@@ -44,11 +45,13 @@ func gradients(s *torch.Scope, params []*torch.Tensor, scale float64) {
 
 func TestAdamWIsThePapers(t *testing.T) {
 	o := torch.AdamWOptions{Beta1: 0.8, Beta2: 0.95, Eps: 1e-6, WeightDecay: 0.1}
+	way := torchtest.Ways(torch.WorkerOptions{Threads: 2, Deterministic: true})
 	for _, test := range []struct {
+		on        torch.WorkerOptions
 		dtype     torch.DType
 		tolerance float64
-	}{{torch.Float32, 1e-6}, {torch.Float64, 1e-12}} {
-		if err := do(t, func(s *torch.Scope) error {
+	}{{way["device"], torch.Float32, 1e-6}, {way["device"], torch.Float64, 1e-12}, {way["portable"], torch.Float32, 1e-6}} {
+		if err := workerOf(t, test.on).Do(context.Background(), func(s *torch.Scope) error {
 			params := trained(s, test.dtype)
 			optimiser, err := torch.NewAdamW(params, []bool{true, false}, o)
 			if err != nil {

@@ -21,14 +21,14 @@ func Example() {
 		logits := s.Linear(s.Float32s([]float32{1, 0}, 1, 2), weights, nil)
 		loss := s.CrossEntropy(logits, s.Int64s([]int64{0}, 1), -100)
 		s.Backward(loss)
-		fmt.Printf("loss %.3f, gradient %.3f\n", loss.Item(), s.Grad(weights).Float32s())
+		fmt.Printf("loss %.3f, its gradient by the first weight %.3f\n", loss.Item(), s.Grad(weights).Float32s()[0])
 		return nil
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
 	// Output:
-	// loss 0.313, gradient [-0.269 0.000 0.269 0.000]
+	// loss 0.313, its gradient by the first weight -0.269
 }
 
 // An operation that fails ends the function, and Do returns the error.

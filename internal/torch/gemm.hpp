@@ -20,7 +20,8 @@ struct Matrix {
   Matrix(const c10::BFloat16 *d, int64_t s, bool t = false) : data(d), stride(s), transposed(t), bfloat16(true) {}
 };
 
-// gemm adds a (rows x inner) times b (inner x columns), both of one type, to c, or puts it there when add is false.
+// gemm adds a (rows x inner) times b (inner x columns), both of one type, to c, or puts it there when add is false. Where
+// what multiplies knows no bfloat16, gemm widens the factors first: products and sums are of float32 in any case.
 void gemm(int64_t rows, int64_t columns, int64_t inner, Matrix a, Matrix b, bool add, float *c, int64_t stride);
 
 // choose_gemm says what multiplies: "oneDNN", "BLAS" or "libtorch"; "" is the first of them that is there. It throws
@@ -30,8 +31,9 @@ void choose_gemm(const std::string &name);
 // gemm_name is the name of what multiplies.
 const char *gemm_name();
 
-// gemm_takes_bfloat16 says whether what multiplies knows bfloat16.
-bool gemm_takes_bfloat16();
+// multiplies_in_bfloat16 says whether the processor has vector units for bfloat16. Without them libtorch's own operations
+// also round the sums.
+bool multiplies_in_bfloat16();
 
 }  // namespace pairstream
 

@@ -4,12 +4,17 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
+#include <torch/version.h>
 
 #include <cstring>
 #include <exception>
 #include <string>
 
 #include "shim.h"
+
+// PS_LIBTORCH says whether libtorch is of a version or later.
+#define PS_LIBTORCH(major, minor) \
+  (TORCH_VERSION_MAJOR > (major) || (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
 
 namespace pairstream {
 

@@ -135,18 +135,9 @@ func (k kernel) result(s *torch.Scope, dtype torch.DType) (out [][]float64) {
 }
 
 func TestKernelsAgreeWithLibtorch(t *testing.T) {
-	for _, multiplier := range []string{"oneDNN", "BLAS", "libtorch"} {
-		w, err := torch.NewWorker(torch.WorkerOptions{Threads: 2, Deterministic: true, Multiplier: multiplier})
-		if err != nil {
-			t.Logf("not tested: %v", err)
-			continue
-		}
-		t.Cleanup(w.Close)
-		if got := w.Multiplier(); got != multiplier {
-			t.Errorf("%s multiplies, want %s", got, multiplier)
-		}
+	for name, w := range multiplied(t, torch.WorkerOptions{Threads: 2, Deterministic: true}) {
 		for _, k := range kernels() {
-			t.Run(multiplier+" "+k.name, func(t *testing.T) {
+			t.Run(name+" "+k.name, func(t *testing.T) {
 				var want, got [][]float64
 				if err := w.Do(context.Background(), func(s *torch.Scope) error {
 					want, got = k.result(s, torch.Float64), k.result(s, torch.Float32)

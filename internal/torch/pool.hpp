@@ -6,6 +6,8 @@
 
 namespace pairstream {
 
+constexpr int64_t kPart = 1 << 14;  // elements in one part of the work on a tensor's elements
+
 // start_pool sets how many threads work, the caller of parallel included.
 void start_pool(int threads);
 

@@ -13,8 +13,9 @@ bool multiplies_bfloat16();
 // rounded is a contiguous float32 tensor of the CPU as bfloat16: to the nearest, ties to even.
 at::Tensor rounded(const at::Tensor &x);
 
-// to_bfloat16 is x as bfloat16 when it is float32; other types stay. Gradients pass, on any device.
-inline at::Tensor to_bfloat16(const at::Tensor &x) { return x.scalar_type() == at::kFloat ? x.to(at::kBFloat16) : x; }
+// to_bfloat16 is x as bfloat16 when it is float32; other types stay. On a CPU without units for bfloat16 it is rounded, and
+// float32 again. Gradients pass, on any device.
+at::Tensor to_bfloat16(const at::Tensor &x);
 
 // wide is x as float32 when it is bfloat16: for what must not be computed in bfloat16.
 inline at::Tensor wide(const at::Tensor &x) { return x.scalar_type() == at::kBFloat16 ? x.to(at::kFloat) : x; }

@@ -9,16 +9,39 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
 
-// halved returns a worker of precision BFloat16. With multiplier libtorch it computes as devices other than the CPU do.
-func halved(t testing.TB, threads int, multiplier string) *torch.Worker {
+// halved returns the options of a worker of precision BFloat16.
+func halved(threads int) torch.WorkerOptions {
+	return torch.WorkerOptions{Threads: threads, Deterministic: true, Precision: torch.BFloat16}
+}
+
+// multiplied returns workers of every multiplier that is there, and one with libtorch's operations alone.
+func multiplied(t *testing.T, o torch.WorkerOptions) map[string]*torch.Worker {
 	t.Helper()
-	w, err := torch.NewWorker(torch.WorkerOptions{
-		Threads: threads, Deterministic: true, Multiplier: multiplier, Precision: torch.BFloat16,
-	})
+	all := map[string]*torch.Worker{}
+	for _, name := range []string{"oneDNN", "BLAS", "libtorch", "portable"} {
+		o := o
+		if o.Portable = name == "portable"; !o.Portable {
+			o.Multiplier = name
+		}
+		w, err := torch.NewWorker(o)
+		if err != nil {
+			t.Logf("not tested: %v", err)
+			continue
+		}
+		t.Cleanup(w.Close)
+		all[name] = w
+	}
+	return all
+}
+
+func workerOf(t testing.TB, o torch.WorkerOptions) *torch.Worker {
+	t.Helper()
+	w, err := torch.NewWorker(o)
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	t.Cleanup(w.Close)
 	return w
@@ -37,9 +60,8 @@ func run(t testing.TB, w *torch.Worker, fn func(s *torch.Scope)) {
 // A bfloat16 has 8 bits, so a factor is off by at most 1/512 of itself. For sums of random signs the error is about that
 // share of the largest, over a few products one behind the other.
 func TestKernelsInMixedPrecision(t *testing.T) {
-	for _, multiplier := range []string{"", "oneDNN", "BLAS", "libtorch"} {
-		t.Run("multiplier "+multiplier, func(t *testing.T) {
-			w := halved(t, 2, multiplier)
+	for name, w := range multiplied(t, halved(2)) {
+		t.Run(name, func(t *testing.T) {
 			for _, k := range kernels() {
 				var want, got [][]float64
 				run(t, w, func(s *torch.Scope) { want, got = k.result(s, torch.Float64), k.result(s, torch.Float32) })
@@ -57,7 +79,7 @@ func TestKernelsInMixedPrecision(t *testing.T) {
 func TestMixedPrecisionDoesNotDependOnTheThreads(t *testing.T) {
 	results := map[string][][]float64{}
 	for _, threads := range []int{1, 2, 5} {
-		w := halved(t, threads, "")
+		w := torchtest.NewWorker(t, halved(threads))
 		for _, k := range kernels() {
 			var got [][]float64
 			run(t, w, func(s *torch.Scope) { got = k.result(s, torch.Float32) })
@@ -72,7 +94,7 @@ func TestMixedPrecisionDoesNotDependOnTheThreads(t *testing.T) {
 // Factors that bfloat16 holds exactly give products as exact as float32's, forward and backward. Only the factors are
 // rounded where the CPU's own kernels multiply.
 func TestMixedPrecisionRoundsOnlyFactors(t *testing.T) {
-	if w := halved(t, 2, ""); w.Multiplier() == "libtorch" {
+	if !torchtest.OnCPU() {
 		t.Skip("libtorch's own operations round results, too")
 	}
 	results := func(w *torch.Worker) (all [][]float64) {
@@ -100,7 +122,7 @@ func TestMixedPrecisionRoundsOnlyFactors(t *testing.T) {
 		})
 		return all
 	}
-	if got, want := results(halved(t, 2, "")), results(newWorker(t, 2)); !slices.EqualFunc(got, want, slices.Equal) {
+	if got, want := results(torchtest.NewWorker(t, halved(2))), results(newWorker(t, 2)); !slices.EqualFunc(got, want, slices.Equal) {
 		t.Error("small integers have other products than in float32")
 	}
 }
@@ -112,8 +134,8 @@ func TestRoundingIsToTheNearest(t *testing.T) {
 		nan, math.Float32frombits(0x7FFFFFFF), math.Float32frombits(0xFF800001),
 	}
 	values = append(values, ramp(1000)...)
-	for _, multiplier := range []string{"", "libtorch"} {
-		run(t, halved(t, 2, multiplier), func(s *torch.Scope) {
+	for _, o := range torchtest.Ways(halved(2)) {
+		run(t, workerOf(t, o), func(s *torch.Scope) {
 			n := int64(len(values))
 			got := s.Linear(s.Float32s(values, n, 1), s.Full(1, torch.Float32, 1, 1), nil).Float32s()
 			want := s.To(s.Float32s(values, n), torch.BFloat16).Float32s()
@@ -126,14 +148,18 @@ func TestRoundingIsToTheNearest(t *testing.T) {
 	}
 }
 
-// Some operations must not compute in bfloat16. They do not, even where results of linear layers stay bfloat16.
+// Some operations must not compute in bfloat16. They do not, even where results of linear layers stay bfloat16. On a CPU
+// without units for bfloat16 these are float32 as well.
 func TestWhatStaysFloat32(t *testing.T) {
-	run(t, halved(t, 1, "libtorch"), func(s *torch.Scope) {
+	portable := halved(1)
+	portable.Portable = true
+	run(t, workerOf(t, portable), func(s *torch.Scope) {
 		x, w := s.Float32s(ramp(12), 3, 4), s.Float32s(ramp(16), 4, 4)
 		w.SetRequiresGrad(true)
 		y := s.Linear(x, w, nil)
-		if y.DType() != torch.BFloat16 {
-			t.Fatalf("a linear layer gives %s", y.DType())
+		narrow := y.DType()
+		if narrow != torch.BFloat16 && (narrow != torch.Float32 || !torchtest.OnCPU()) {
+			t.Fatalf("a linear layer gives %s", narrow)
 		}
 		weight, bias := s.Full(1, torch.Float32, 4), s.Zeros(torch.Float32, 4)
 		for name, got := range map[string]*torch.Tensor{
@@ -145,7 +171,7 @@ func TestWhatStaysFloat32(t *testing.T) {
 				t.Errorf("%s gives %s", name, got.DType())
 			}
 		}
-		if got := s.SelfAttention(s.Reshape(s.Cat(1, y, y, y), 1, 3, 12), nil, 2, 1, 0).DType(); got != torch.BFloat16 {
+		if got := s.SelfAttention(s.Reshape(s.Cat(1, y, y, y), 1, 3, 12), nil, 2, 1, 0).DType(); got != narrow {
 			t.Errorf("attention gives %s", got)
 		}
 		s.Backward(s.SumAll(s.Square(s.GELU(y))))
@@ -175,7 +201,7 @@ func TestPrecisionIsTheWorkers(t *testing.T) {
 		})
 		return values
 	}
-	full, mixed := newWorker(t, 2), halved(t, 2, "")
+	full, mixed := newWorker(t, 2), torchtest.NewWorker(t, halved(2))
 	want := of(full, false)
 	rounded := of(mixed, false)
 	if slices.Equal(rounded, want) {

@@ -68,8 +68,8 @@ func (s *Scope) NoGrad(fn func()) {
 
 // InFloat32 runs fn with products in float32, whatever the worker's precision.
 func (s *Scope) InFloat32(fn func()) {
-	before := C.ps_set_bfloat16(0)
-	defer C.ps_set_bfloat16(before)
+	before := C.ps_set_precision(C.PS_IN_FLOAT32)
+	defer C.ps_set_precision(before)
 	fn()
 }
 
@@ -100,6 +100,15 @@ func (s *Scope) add(handle *C.ps_tensor) *Tensor {
 	t := &Tensor{handle: handle}
 	s.made = append(s.made, t)
 	return t
+}
+
+// LengthStep returns the number that lengths of sequences should be multiples of. It is 8 on a GPU, whose kernels of
+// attention want masks in such rows, and 1 on the CPU.
+func (s *Scope) LengthStep() int {
+	if o := s.worker.options; o.Portable || o.Device != "cpu" {
+		return 8
+	}
+	return 1
 }
 
 // Seed starts the generator of [Scope.Dropout]. On the CPU it is this worker's alone, on other devices the whole

@@ -63,7 +63,10 @@ enum ps_dim_op {
 enum ps_shape_op { PS_RESHAPE, PS_PERMUTE, PS_EXPAND };
 enum ps_index_op { PS_INDEX_SELECT, PS_GATHER };
 
-// Process and thread.
+// What networks multiply: float32, TensorFloat-32 on a GPU, or bfloat16.
+enum ps_precision { PS_IN_FLOAT32, PS_IN_TF32, PS_IN_BFLOAT16 };
+
+// Process and thread (device.hh, precision.hh).
 void ps_prepare(void);  // before anything else, once
 char *ps_init(const char *device, int threads, int deterministic, const char *multiplier);
 int ps_cuda_available(void);
@@ -72,7 +75,8 @@ char *ps_blas(void);             // caller frees
 const char *ps_multiplier(void);  // what multiplies float32 matrices on the CPU
 int64_t ps_thread_mark(void);    // a number that differs between threads
 int ps_set_grad(int enabled);    // returns the previous mode of this thread
-int ps_set_bfloat16(int on);       // whether this thread multiplies in bfloat16 (precision.cc); returns the previous
+int ps_set_precision(int to);    // of this thread's products, a ps_precision; returns the previous
+void ps_set_portable(int on);    // whether libtorch's operations alone compute on this thread
 char *ps_seed(uint64_t seed);    // of this thread's dropout; of everybody's on other devices
 
 // Making tensors. The data is copied.
@@ -81,7 +85,7 @@ ps_result ps_full(double value, int dtype, const int64_t *dims, int n, const cha
 ps_result ps_arange(int64_t n, const char *device);
 void ps_free(ps_tensor **tensors, int n);
 
-// Making tensors ahead of their use (upload.cc), from any thread. Whoever started an upload either receives its tensor on
+// Making tensors ahead of their use (upload.hh), from any thread. Whoever started an upload either receives its tensor on
 // the thread that computes, which ends it, or ends it without.
 ps_upload_result ps_upload_start(const void *data, int dtype, const int64_t *dims, int n, const char *device);
 ps_result ps_upload_receive(ps_upload *upload);
@@ -116,7 +120,7 @@ ps_result ps_cross_entropy(ps_tensor *logits, ps_tensor *targets, int64_t ignore
 ps_result ps_dropout(ps_tensor *x, double share);
 ps_result ps_attention(ps_tensor *q, ps_tensor *packed, ps_tensor *mask, int64_t heads, double scale, double dropout);
 
-// Selection (select.cc).
+// Selection (select.hh).
 ps_result ps_max(ps_tensor *x, int64_t dim);  // the largest elements; the dimension disappears
 ps_result ps_nonzero(ps_tensor *x);           // the places of elements that are not zero, in order: Int64 [found, dims]
 char *ps_index_fill(ps_tensor *x, int64_t dim, ps_tensor *index, double value);               // in place
@@ -128,6 +132,7 @@ int ps_requires_grad(ps_tensor *x);
 char *ps_set_requires_grad(ps_tensor *x, int on);
 ps_result ps_grad(ps_tensor *x);  // tensor NULL when there is none
 char *ps_zero_grad(ps_tensor **xs, int n);
+char *ps_set_grads(ps_tensor **xs, ps_tensor **grads, int n, double scale);  // to grads * scale
 
 typedef struct {
   double rate, beta1, beta2, eps, weight_decay;
@@ -135,6 +140,10 @@ typedef struct {
 
 char *ps_adamw(ps_tensor **params, ps_tensor **means, ps_tensor **squares, int64_t *steps, const uint8_t *decay, int n,
                ps_adamw_options options);
+
+// Lists of tensors (lists.hh), in place. A device takes a list in a few kernels.
+char *ps_add_lists(ps_tensor **into, ps_tensor **from, int n);                    // into += from
+char *ps_average_lists(ps_tensor **into, ps_tensor **from, int n, double share);  // into = into * share + from * (1 - share)
 
 // TorchScript.
 ps_script_result ps_script_load(const char *path, const char *device);

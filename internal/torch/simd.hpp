@@ -29,6 +29,9 @@
 
 namespace pairstream {
 
+// Sums and maxima go over this many lanes, since a compiler does not reorder them by itself.
+constexpr int64_t kLanes = 16;
+
 #if defined(__x86_64__)
 inline bool has_avx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

@@ -23,19 +23,20 @@
 // A worker of precision BFloat16 trains and infers in mixed precision. Linear layers and attentions round their inputs to
 // bfloat16 and sum the products in float32. Everything else stays float32: weights, gradients, moments, normalisations,
 // softmax and losses. On the CPU a linear layer returns float32, and attention does not round, since it is a small part
-// of the work. On other devices results stay bfloat16 until an operation wants float32, as under PyTorch's autocast.
+// of the work. On other devices results stay bfloat16 until an operation wants float32, as under PyTorch's autocast. There
+// attention is libtorch's scaled_dot_product_attention, from version 2.4 on.
 //
 // Tensors, scopes and optimisers are for the worker's thread alone: use them inside Do. A Worker itself is safe for
 // concurrent use, and runs its jobs one after the other.
 //
 // The package needs cgo, libtorch 1.13 or later and a C++17 compiler. Where libtorch is not in the system's paths, set
-// CGO_CXXFLAGS and CGO_LDFLAGS.
+// CGO_CXXFLAGS and CGO_LDFLAGS. It loads libtorch_cuda.so when it starts, if that can be found, and is not linked with it.
 package torch
 
 // No -std here: it would come after, and beat, the one that a newer libtorch's user sets in CGO_CXXFLAGS. C++17 is the
 // default of GCC 11 and Clang 16.
 
-// #cgo CXXFLAGS: -O3 -I/usr/include/torch/csrc/api/include
+// #cgo CXXFLAGS: -O3 -DNDEBUG -I/usr/include/torch/csrc/api/include
 // #cgo LDFLAGS: -ltorch -ltorch_cpu -lc10 -ldl
 // #include <stdlib.h>
 // #include "shim.h"

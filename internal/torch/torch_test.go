@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
 
 // do runs fn on a fresh deterministic worker and checks that every handle came back.
 func do(t *testing.T, fn func(*torch.Scope) error) error {
 	t.Helper()
 	before := torch.Live()
-	w, err := torch.NewWorker(torch.WorkerOptions{Threads: 2, Deterministic: true})
+	w, err := torch.NewWorker(torchtest.On(torch.WorkerOptions{Threads: 2, Deterministic: true}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,10 @@ type WorkerOptions struct {
 	Multiplier string
 	// Precision is the type of what linear layers and attentions multiply, Float32 or BFloat16. See the package.
 	Precision DType
+	// TF32 lets a GPU cut the factors of float32 products to ten bits (TensorFloat-32). On the CPU it does nothing.
+	TF32 bool
+	// Portable leaves this package's own kernels out on the CPU. libtorch's operations compute there as on a GPU. For tests.
+	Portable bool
 }
 
 // Worker owns the one operating-system thread that touches tensors. libtorch's gradient mode belongs to the thread that
@@ -88,6 +92,17 @@ func NewWorker(o WorkerOptions) (*Worker, error) {
 
 // Precision returns the type of what linear layers and attentions multiply.
 func (w *Worker) Precision() DType { return w.options.Precision }
+
+// precision returns the code of what the worker's thread multiplies.
+func (w *Worker) precision() C.int {
+	switch {
+	case w.options.Precision == BFloat16:
+		return C.PS_IN_BFLOAT16
+	case w.options.TF32:
+		return C.PS_IN_TF32
+	}
+	return C.PS_IN_FLOAT32
+}
 
 // Device returns the device that the worker was started for.
 func (w *Worker) Device() string { return w.options.Device }
@@ -152,7 +167,8 @@ func (w *Worker) loop(ready chan<- error) {
 		ready <- err
 		return
 	}
-	C.ps_set_bfloat16(C.int(flag(w.options.Precision == BFloat16)))
+	C.ps_set_precision(w.precision())
+	C.ps_set_portable(C.int(flag(w.options.Portable)))
 	ready <- nil
 	for {
 		select {

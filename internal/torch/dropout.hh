@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "guard.hpp"
+#include "kernels.hpp"
 #include "pool.hpp"
 #include "simd.hpp"
 
@@ -15,8 +16,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-constexpr int64_t kPart = 1 << 14;  // elements of one part of the work
 
 thread_local uint64_t drawn_seed = 0, drawn = 0;
 
@@ -104,7 +103,7 @@ ps_result ps_dropout(ps_tensor *handle, double share) {
   return result([&]() -> at::Tensor {
     const at::Tensor &x = ref(handle);
     const Draw draw = next_draw(share);
-    if (!x.is_cpu() || x.scalar_type() != at::kFloat) {
+    if (!own_kernels(x)) {
       return at::dropout(x, share, true);
     }
     return DropoutFunction::apply(x.contiguous(), draw);

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "guard.hpp"
+#include "kernels.hpp"
 #include "pool.hpp"
 #include "precision.hpp"
 #include "simd.hpp"
@@ -16,8 +17,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kLanes = 16;  // of sums, since a compiler does not reorder them by itself
-constexpr int64_t kRows = 64;   // in one part of the work
+constexpr int64_t kNormRows = 64;   // in one part of the work
 
 // Moments are those of a row.
 struct Moments {
@@ -93,8 +93,8 @@ Result forward(const at::Tensor &x, const at::Tensor &other, const at::Tensor &w
   const float *wp = w.data_ptr<float>(), *bp = b.data_ptr<float>();
   float *yp = r.y.data_ptr<float>(), *sp = r.sum.data_ptr<float>();
   auto *mp = reinterpret_cast<Moments *>(r.moments.data_ptr<float>());
-  parallel((rows + kRows - 1) / kRows, [&](int64_t part) {
-    for (int64_t i = part * kRows; i < std::min(rows, (part + 1) * kRows); i++) {
+  parallel((rows + kNormRows - 1) / kNormRows, [&](int64_t part) {
+    for (int64_t i = part * kNormRows; i < std::min(rows, (part + 1) * kNormRows); i++) {
       if (add) {
         std::copy(xp + i * n, xp + (i + 1) * n, sp + i * n);
       }
@@ -116,13 +116,13 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
   static variable_list backward(AutogradContext *ctx, const variable_list &grads) {
     const variable_list saved = ctx->get_saved_variables();
     const at::Tensor &x = saved[0], &w = saved[2], g = grads[0].contiguous();
-    const int64_t n = x.size(-1), rows = x.numel() / n, parts = (rows + kRows - 1) / kRows;
+    const int64_t n = x.size(-1), rows = x.numel() / n, parts = (rows + kNormRows - 1) / kNormRows;
     at::Tensor d = at::empty_like(x), sums = at::zeros({2, parts, n}, x.options());
     const float *xp = x.data_ptr<float>(), *gp = g.data_ptr<float>(), *wp = w.data_ptr<float>();
     const auto *mp = reinterpret_cast<const Moments *>(saved[1].data_ptr<float>());
     float *dp = d.data_ptr<float>(), *dw = sums.data_ptr<float>(), *db = dw + parts * n;
     parallel(parts, [&](int64_t part) {
-      for (int64_t i = part * kRows; i < std::min(rows, (part + 1) * kRows); i++) {
+      for (int64_t i = part * kNormRows; i < std::min(rows, (part + 1) * kNormRows); i++) {
         normalize_back(xp + i * n, gp + i * n, wp, mp[i], n, dp + i * n, dw + part * n, db + part * n);
       }
     });
@@ -131,8 +131,6 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     return {d, ctx->saved_data["added"].toBool() ? d : at::Tensor(), total[0], total[1], at::Tensor()};
   }
 };
-
-bool fits(const at::Tensor &t) { return t.is_cpu() && t.scalar_type() == at::kFloat && t.is_contiguous(); }
 
 }  // namespace
 

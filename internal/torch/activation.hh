@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "guard.hpp"
+#include "kernels.hpp"
 #include "pool.hpp"
 #include "simd.hpp"
 
@@ -121,7 +122,7 @@ struct ActivationFunction : torch::autograd::Function<ActivationFunction> {
 ps_result ps_gelu(ps_tensor *handle, int quick) {
   return result([&] {
     const at::Tensor x = ref(handle).contiguous();
-    if (!x.is_cpu() || x.scalar_type() != at::kFloat) {
+    if (!own_kernels(x)) {
       return quick ? at::mul(x, at::sigmoid(at::mul(x, 1.702))) : at::gelu(x);
     }
     if (!c10::GradMode::is_enabled()) {

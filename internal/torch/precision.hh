@@ -1,9 +1,11 @@
-// Rounding to bfloat16, and which thread does so.
+// Rounding to bfloat16, and how a thread computes.
 #include "precision.hpp"
 
 #include <algorithm>
 
+#include "gemm.hpp"
 #include "guard.hpp"
+#include "kernels.hpp"
 #include "pool.hpp"
 #include "simd.hpp"
 
@@ -11,9 +13,8 @@ using namespace pairstream;
 
 namespace {
 
-constexpr int64_t kPart = 1 << 14;  // elements of one part of the work
-
-thread_local bool in_bfloat16 = false;
+thread_local int precision = PS_IN_FLOAT32;
+thread_local bool portable = false;
 
 PS_INLINE void round_bfloat16_body(const float *x, uint16_t *y, int64_t n) {
   for (int64_t i = 0; i < n; i++) {
@@ -30,7 +31,9 @@ PS_VECTORISED(round_bfloat16, (const float *x, uint16_t *y, int64_t n), (x, y, n
 
 namespace pairstream {
 
-bool multiplies_bfloat16() { return in_bfloat16; }
+bool multiplies_bfloat16() { return precision == PS_IN_BFLOAT16; }
+
+bool own_kernels(const at::Tensor &t) { return !portable && t.is_cpu() && t.scalar_type() == at::kFloat; }
 
 at::Tensor rounded(const at::Tensor &x) {
   at::Tensor y = at::empty(x.sizes(), x.options().dtype(at::kBFloat16));
@@ -43,10 +46,23 @@ at::Tensor rounded(const at::Tensor &x) {
   return y;
 }
 
+at::Tensor to_bfloat16(const at::Tensor &x) {
+  if (x.scalar_type() != at::kFloat) {
+    return x;
+  }
+  const at::Tensor y = x.to(at::kBFloat16);
+  return x.is_cpu() && !multiplies_in_bfloat16() ? y.to(at::kFloat) : y;
+}
+
 }  // namespace pairstream
 
-int ps_set_bfloat16(int on) {
-  const bool before = in_bfloat16;
-  in_bfloat16 = on != 0;
-  return before ? 1 : 0;
+int ps_set_precision(int to) {
+  const int before = precision;
+  if ((before == PS_IN_TF32) != (to == PS_IN_TF32)) {
+    at::globalContext().setAllowTF32CuBLAS(to == PS_IN_TF32);
+  }
+  precision = to;
+  return before;
 }
+
+void ps_set_portable(int on) { portable = on != 0; }

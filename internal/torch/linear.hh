@@ -5,6 +5,7 @@
 
 #include "gemm.hpp"
 #include "guard.hpp"
+#include "kernels.hpp"
 #include "pool.hpp"
 #include "precision.hpp"
 
@@ -182,8 +183,6 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
   }
 };
 
-bool fits(const at::Tensor &t) { return t.is_cpu() && t.scalar_type() == at::kFloat && t.is_contiguous(); }
-
 void check_shapes(const at::Tensor &x, const at::Tensor &w, const at::Tensor &b) {
   TORCH_CHECK(x.dim() > 0 && w.dim() == 2 && x.size(-1) == w.size(1), "input ", x.sizes(), " and weight ", w.sizes(),
               " do not fit");
@@ -194,7 +193,7 @@ void check_shapes(const at::Tensor &x, const at::Tensor &w, const at::Tensor &b)
 // anywhere is the same in libtorch's operations, for other devices and types. Inputs of bfloat16 give results of bfloat16.
 at::Tensor anywhere(const at::Tensor &input, std::vector<at::Tensor> pairs) {
   const at::Tensor x = multiplies_bfloat16() ? to_bfloat16(input) : wide(input);
-  if (x.scalar_type() == at::kBFloat16) {
+  if (multiplies_bfloat16()) {
     for (at::Tensor &t : pairs) {
       t = present(t) ? to_bfloat16(t) : t;
     }
@@ -220,7 +219,7 @@ ps_result ps_linear(ps_tensor *input, ps_tensor **weights, ps_tensor **biases, i
       fast = fast && fits(pairs[2 * i]) && fits(pairs[2 * i + 1]);
     }
     const at::Tensor x = ref(input).contiguous();
-    if (!fast || !fits(x) || (multiplies_bfloat16() && !gemm_takes_bfloat16())) {
+    if (!fast || !fits(x)) {
       return anywhere(x, pairs);
     }
     if (!c10::GradMode::is_enabled()) {

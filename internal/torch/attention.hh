@@ -9,6 +9,7 @@
 #include "dropout.hpp"
 #include "gemm.hpp"
 #include "guard.hpp"
+#include "kernels.hpp"
 #include "pool.hpp"
 #include "precision.hpp"
 #include "simd.hpp"
@@ -19,9 +20,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-// Sums and maxima go over this many lanes, since a compiler does not reorder them by itself.
-constexpr int64_t kLanes = 16;
 
 // softmax turns a row of scores into softmax(scores * scale + mask); mask may be null.
 PS_INLINE void softmax_body(float *row, const float *mask, int64_t n, float scale) {
@@ -212,6 +210,26 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   }
 };
 
+// mix attends head by head: query, key and value [batch, heads, length, width] give [batch, heads, queries, width].
+// libtorch's fused operation keeps no scores in memory. Double precision is for tests, which hold it against the formula.
+at::Tensor mix(const std::vector<at::Tensor> &x, const at::Tensor &mask, double scale, const Draw &draw) {
+  const at::ScalarType type = x[0].scalar_type();
+#if PS_LIBTORCH(2, 4)
+  if (type != at::kDouble) {
+    std::optional<at::Tensor> added;
+    if (present(mask)) {
+      added = mask.unsqueeze(1).to(type);
+    }
+    return at::scaled_dot_product_attention(x[0], x[1], x[2], added, draw.share, false, scale);
+  }
+#endif
+  at::Tensor scores = wide(at::matmul(x[0], x[1].transpose(2, 3))) * scale;
+  if (present(mask)) {
+    scores = scores + mask.unsqueeze(1);
+  }
+  return at::matmul(at::dropout(at::softmax(scores, 3), draw.share, draw.drops()).to(type), x[2]);
+}
+
 // anywhere is the same in libtorch's operations, for other devices and types. bfloat16 is multiplied as such, its
 // products are scaled and normalised in float32.
 at::Tensor anywhere(const at::Tensor &query, const at::Tensor &keys, const at::Tensor &mask, int64_t heads,
@@ -226,12 +244,7 @@ at::Tensor anywhere(const at::Tensor &query, const at::Tensor &keys, const at::T
   for (at::Tensor &x : parts) {  // [batch, length, heads*width] to [batch, heads, length, width]
     x = x.reshape({x.size(0), x.size(1), heads, x.size(2) / heads}).transpose(1, 2);
   }
-  at::Tensor scores = wide(at::matmul(parts[0], parts[1].transpose(2, 3))) * scale;
-  if (present(mask)) {
-    scores = scores + mask.unsqueeze(1);
-  }
-  const at::Tensor p = at::dropout(at::softmax(scores, 3), draw.share, draw.drops());
-  at::Tensor mixed = at::matmul(in_bfloat16 ? to_bfloat16(p) : p, parts[2]).transpose(1, 2);
+  const at::Tensor mixed = mix(parts, mask, scale, draw).transpose(1, 2);
   return mixed.reshape({mixed.size(0), mixed.size(1), -1});
 }
 
@@ -247,10 +260,6 @@ void check_shapes(const at::Tensor &q, const at::Tensor &packed, const at::Tenso
               "the mask wants [batch or 1, queries or 1, keys], has ", mask.sizes());
 }
 
-bool fits(const at::Tensor &t) {
-  return t.is_cpu() && t.scalar_type() == at::kFloat && t.is_contiguous();
-}
-
 }  // namespace
 
 ps_result ps_attention(ps_tensor *query, ps_tensor *packed_handle, ps_tensor *mask_handle, int64_t heads, double scale,
@@ -262,7 +271,7 @@ ps_result ps_attention(ps_tensor *query, ps_tensor *packed_handle, ps_tensor *ma
     check_shapes(q, packed, mask, heads);
     const Draw draw = dropout > 0 ? next_draw(dropout) : Draw{};
     // On the CPU these products are a few hundredths of a network's, and rounding costs what it would win.
-    if (!fits(q) || !fits(packed) || !fits(mask) || (multiplies_bfloat16() && !gemm_takes_bfloat16())) {
+    if (!fits(q) || !fits(packed) || !fits(mask)) {
       return anywhere(q, packed, mask, heads, scale, draw);
     }
     if (!c10::GradMode::is_enabled()) {

@@ -7,9 +7,12 @@
 #include <c10/core/GradMode.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <atomic>
 #include <initializer_list>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 namespace pairstream {
 namespace {
@@ -108,7 +111,7 @@ struct Multiplier {
   bool (*takes_bfloat16)();
 };
 
-bool never() { return false; }  // libtorch's own operations are as well called for the whole product
+bool never() { return false; }
 
 const Multiplier multipliers[] = {
     {"oneDNN", dnnl != nullptr, with_dnnl, dnnl_takes_bfloat16},
@@ -116,6 +119,19 @@ const Multiplier multipliers[] = {
     {"libtorch", true, with_libtorch, never}};
 
 std::atomic<const Multiplier *> chosen{nullptr};
+
+// widened copies a matrix of bfloat16 as float, row by row without gaps.
+Matrix widened(const Matrix &m, int64_t rows, int64_t columns, std::vector<float> &to) {
+  if (m.transposed) {
+    std::swap(rows, columns);
+  }
+  to.resize(rows * columns);
+  for (int64_t i = 0; i < rows; i++) {
+    const bfloat16 *from = of<bfloat16>(m) + i * m.stride;
+    std::copy(from, from + columns, to.begin() + i * columns);
+  }
+  return {to.data(), columns, m.transposed};
+}
 
 }  // namespace
 
@@ -129,12 +145,18 @@ void choose_gemm(const std::string &name) {
   throw std::invalid_argument("no " + name + " to multiply matrices with");
 }
 
-bool gemm_takes_bfloat16() { return chosen.load()->takes_bfloat16(); }
-
 const char *gemm_name() { return chosen.load()->name; }
 
 void gemm(int64_t rows, int64_t columns, int64_t inner, Matrix a, Matrix b, bool add, float *c, int64_t stride) {
-  chosen.load(std::memory_order_relaxed)->multiply(rows, columns, inner, a, b, add, c, stride);
+  const Multiplier *m = chosen.load(std::memory_order_relaxed);
+  if (!a.bfloat16 || m->takes_bfloat16()) {
+    m->multiply(rows, columns, inner, a, b, add, c, stride);
+    return;
+  }
+  thread_local std::vector<float> left, right;
+  m->multiply(rows, columns, inner, widened(a, rows, inner, left), widened(b, inner, columns, right), add, c, stride);
 }
+
+bool multiplies_in_bfloat16() { return dnnl_takes_bfloat16(); }
 
 }  // namespace pairstream

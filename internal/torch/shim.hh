@@ -1,78 +1,11 @@
-// Process, data in and out, and the operations that libtorch has ready.
-#include <ATen/Parallel.h>
-#include <dlfcn.h>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
+// Data in and out, and the operations that libtorch has ready.
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/variable.h>
-#include <torch/version.h>
 
-#include <cstdlib>
-
-#include "gemm.hpp"
 #include "guard.hpp"
-#include "pool.hpp"
 #include "precision.hpp"
 
 using namespace pairstream;
-
-void ps_prepare(void) {
-#ifdef __GLIBC__
-  // A step makes and frees the same tensors again and again. By default the large ones go back to the system each time,
-  // and their pages are zeroed and mapped anew: a tenth of the time of a step.
-  mallopt(M_ARENA_MAX, 1);
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);
-  mallopt(M_TRIM_THRESHOLD, 1 << 30);
-#endif
-}
-
-// set_environment runs before there are other threads, which may read the environment. cuBLAS reads this when its first
-// handle is made; without it matrix products are refused in deterministic mode.
-__attribute__((constructor)) static void set_environment() { setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0); }
-
-char *ps_init(const char *device, int threads, int deterministic, const char *multiplier) {
-  return guarded([&] {
-    at::Device d{std::string(device)};
-    if (d.is_cuda() && !at::hasCUDA()) {
-      throw std::runtime_error("this libtorch was built without CUDA, or finds no CUDA device");
-    }
-    // libtorch's own operations and the BLAS run on the calling thread; see pool.cc for why.
-    at::set_num_threads(1);
-    using set_fn = void (*)(int);
-    if (auto set = reinterpret_cast<set_fn>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads"))) {
-      set(1);
-    }
-    choose_gemm(multiplier);
-    start_pool(threads);
-    // Products of float16 are summed up in float32 to the end, also where cuBLAS splits a sum.
-    at::globalContext().setAllowFP16ReductionCuBLAS(false);
-    if (deterministic) {
-      at::globalContext().setDeterministicAlgorithms(true, false);
-      at::globalContext().setDeterministicCuDNN(true);
-      at::globalContext().setBenchmarkCuDNN(false);
-    }
-  });
-}
-
-int ps_cuda_available(void) { return at::hasCUDA() ? 1 : 0; }
-
-const char *ps_version(void) { return TORCH_VERSION; }
-
-char *ps_blas(void) {
-  if (at::hasMKL()) {
-    return strdup("MKL");
-  }
-  using config_fn = char *(*)();
-  if (auto config = reinterpret_cast<config_fn>(dlsym(RTLD_DEFAULT, "openblas_get_config"))) {
-    return strdup(config());
-  }
-  Dl_info where;
-  if (void *gemm = dlsym(RTLD_DEFAULT, "sgemm_"); gemm != nullptr && dladdr(gemm, &where) != 0) {
-    return strdup((std::string("generic ") + where.dli_fname).c_str());
-  }
-  return strdup("unknown");
-}
 
 int64_t ps_thread_mark(void) {
   static thread_local char mark;
@@ -84,8 +17,6 @@ int ps_set_grad(int enabled) {
   c10::GradMode::set_enabled(enabled != 0);
   return before ? 1 : 0;
 }
-
-const char *ps_multiplier(void) { return gemm_name(); }
 
 // Ids, masks and targets of a step go to the device without making the host wait. More than this, such as weights, is
 // not pinned: libtorch keeps pinned memory for good.
