@@ -49,15 +49,18 @@ func recordTypeOf[T any, P interface {
 	return recordType{make: func() Record { return P(new(T)) }, shape: shapeOf(reflect.TypeFor[T]())}
 }
 
+// usualBytes is the room that most records need.
+const usualBytes = 512
+
 // Marshal validates and encodes a record. The same record always gives the same bytes.
 func Marshal(r Record) ([]byte, error) {
 	if err := r.Validate(); err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", r.Schema(), err)
 	}
-	var buf bytes.Buffer
+	buf := bytes.NewBuffer(make([]byte, 0, usualBytes))
 	e := msgpack.GetEncoder()
 	defer msgpack.PutEncoder(e)
-	e.Reset(&buf)
+	e.Reset(buf)
 	e.UseCompactInts(true)
 	if err := e.Encode(r); err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", r.Schema(), err)

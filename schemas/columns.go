@@ -1,7 +1,6 @@
 package schemas
 
 import (
-	"maps"
 	"math"
 	"slices"
 
@@ -12,12 +11,22 @@ import (
 // is an int64, a float64, a string or a bool. They travel as a map in the order of the names.
 type Columns map[string]any
 
+// Names appends the names to a slice, and returns all of it in order.
+func (c Columns) Names(to []string) []string {
+	for name := range c {
+		to = append(to, name)
+	}
+	slices.Sort(to)
+	return to
+}
+
 // EncodeMsgpack writes the map in the order of the names.
 func (c Columns) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeMapLen(len(c)); err != nil {
 		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(c)) {
+	var room [MaxColumns]string
+	for _, name := range c.Names(room[:0]) {
 		if err := e.EncodeString(name); err != nil {
 			return err
 		}
@@ -93,16 +102,26 @@ func ValidateColumn(name string, value any) error {
 	return invalid("column %s holds a %T, want int64, float64, string or bool", name, value)
 }
 
+// firstFault returns what is wrong with the first column that is not valid: the same record always has the same error.
+func (c Columns) firstFault() error {
+	for _, name := range c.Names(nil) {
+		if err := ValidateColumn(name, c[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (c Columns) validate() error {
 	if len(c) > MaxColumns {
 		return invalid("%d columns, want at most %d", len(c), MaxColumns)
 	}
 	size := 0
-	for _, name := range slices.Sorted(maps.Keys(c)) { // sorted: the same record always has the same first error
-		if err := ValidateColumn(name, c[name]); err != nil {
-			return err
+	for name, value := range c {
+		if ValidateColumn(name, value) != nil {
+			return c.firstFault()
 		}
-		size += ColumnBytes(name, c[name])
+		size += ColumnBytes(name, value)
 	}
 	if size > MaxColumnsBytes {
 		return invalid("columns of %d bytes, want at most %d", size, MaxColumnsBytes)

@@ -19,7 +19,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("topic", schemas.Pairs.Name("exp2"), "lane", pair.ID.Lane(4), "of 4")
+	fmt.Println("topic", schemas.Pairs.Name("exp2"), "lane", pair.ImageID.Lane(4), "of 4")
 	fmt.Println("header", schemas.HeaderSchema, pair.Schema())
 
 	record, err := schemas.Unmarshal(schemas.SchemaPair, value)
@@ -29,7 +29,7 @@ func Example() {
 	read := record.(*schemas.Pair)
 	fmt.Println(read.Caption, "at", read.Image.URI, "from", read.Image.Offset)
 	// Output:
-	// topic exp2.pairs lane 1 of 4
+	// topic exp2.pairs lane 3 of 4
 	// header schema pairstream.pair/1
 	// a cat on a sofa at s3://crawl/00000.tar from 1536
 }

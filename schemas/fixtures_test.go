@@ -107,6 +107,22 @@ func groupRepeats() *Group {
 	return g
 }
 
+func neighborChunkNear() *NeighborChunk {
+	c := neighborChunk()
+	for _, caption := range []string{"four", "five"} {
+		id := NewPairID(NewImageID(fixtureImage), caption)
+		c.Near = append(c.Near, id[:]...)
+	}
+	c.NearTo, c.NearCosine = Int32s{0, 1025}, Floats32{0.953125, 1}
+	return c
+}
+
+func groupNear() *Group {
+	g := group()
+	g.EndSeq, g.Near, g.LeftOut = g.EndSeq+40, 40, 40
+	return g
+}
+
 func groupSameImage() *Group {
 	g := groupRepeats()
 	g.SameImage = 200
@@ -202,25 +218,27 @@ func fixtures() map[string]Record {
 		"neighbor-chunk-bare": &NeighborChunk{
 			Group: GroupID{}, IDs: neighborChunk().IDs[:16], Cluster: Int32s{0}, ObjEnd: Int32s{0},
 		},
-		"group":           group(),
-		"group-bare":      groupBare(),
-		"group-repeats":   groupRepeats(),
-		"group-same":      groupSameImage(),
-		"batch":           batch(),
-		"group-final":     groupFinal(),
-		"batch-of-one":    batchOfOne(),
-		"batch-left":      batchLast(),
-		"scored-batch":    scoredBatch(),
-		"scored-bare":     &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de"},
-		"scored-masked":   scoredMasked(),
-		"scored-drawn":    &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", Drawn: "seed 7, crop 0.5, flip 0.5, color 0.2"},
-		"feature-block":   featureBlock(),
-		"feature-masked":  featuresMasked(),
-		"progress-step":   progress(),
-		"progress-bare":   &Progress{Kind: ProgressEval},
-		"progress-saved":  &Progress{Kind: ProgressCheckpoint, Step: math.MaxInt64, Checkpoint: "/data/checkpoints/step-1200"},
-		"progress-values": manyValues(),
-		"judgement":       judgement(),
+		"neighbor-chunk-near": neighborChunkNear(),
+		"group-near":          groupNear(),
+		"group":               group(),
+		"group-bare":          groupBare(),
+		"group-repeats":       groupRepeats(),
+		"group-same":          groupSameImage(),
+		"batch":               batch(),
+		"group-final":         groupFinal(),
+		"batch-of-one":        batchOfOne(),
+		"batch-left":          batchLast(),
+		"scored-batch":        scoredBatch(),
+		"scored-bare":         &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de"},
+		"scored-masked":       scoredMasked(),
+		"scored-drawn":        &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", Drawn: "seed 7, crop 0.5, flip 0.5, color 0.2"},
+		"feature-block":       featureBlock(),
+		"feature-masked":      featuresMasked(),
+		"progress-step":       progress(),
+		"progress-bare":       &Progress{Kind: ProgressEval},
+		"progress-saved":      &Progress{Kind: ProgressCheckpoint, Step: math.MaxInt64, Checkpoint: "/data/checkpoints/step-1200"},
+		"progress-values":     manyValues(),
+		"judgement":           judgement(),
 	}
 }
 

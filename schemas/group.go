@@ -18,7 +18,15 @@ type NeighborChunk struct {
 	Cluster Int32s  `msgpack:"cluster"`       // a member's k-means cluster
 	ObjEnd  Int32s  `msgpack:"obj_end"`       // a member's nouns are Obj[ObjEnd[i-1]:ObjEnd[i]]
 	Obj     Int32s  `msgpack:"obj,omitempty"` // obj(v), GPN-S eq. 7, as indices into the manifest's Nouns, ascending
+
+	// The group's near-duplicates, where they are looked for, are spread over its chunks in the order of their seqs.
+	Near       []byte   `msgpack:"near,omitempty"`        // 16 bytes a near-duplicate: its pair id
+	NearTo     Int32s   `msgpack:"near_to,omitempty"`     // position of the member whose image it resembles
+	NearCosine Floats32 `msgpack:"near_cosine,omitempty"` // cosine of the two images' vectors v
 }
+
+// MaxNear is the most near-duplicates that a chunk has for each of its members' places.
+const MaxNear = 64
 
 // Schema implements [Record].
 func (*NeighborChunk) Schema() string { return SchemaNeighborChunk }
@@ -66,7 +74,24 @@ func (c *NeighborChunk) Validate() error {
 	if err := validateNeighbors("se", c.SE, n, c.K1); err != nil {
 		return err
 	}
+	if err := c.validateNear(); err != nil {
+		return err
+	}
 	return c.validateObjects()
+}
+
+func (c *NeighborChunk) validateNear() error {
+	n := len(c.Near) / 16
+	if len(c.Near)%16 != 0 || n > MaxNear*ChunkMembers || len(c.NearTo) != n || len(c.NearCosine) != n {
+		return invalid("%d bytes of near-duplicates, with %d positions and %d cosines", len(c.Near), len(c.NearTo), len(c.NearCosine))
+	}
+	for i := range n {
+		cosine := float64(c.NearCosine[i])
+		if PairID(c.Near[16*i:16*i+16]) == (PairID{}) || c.NearTo[i] < 0 || !(math.Abs(cosine) <= 1) {
+			return invalid("near-duplicate %d of %d is close to member %d by %g", i, n, c.NearTo[i], cosine)
+		}
+	}
+	return nil
 }
 
 // validateNeighbors checks n rows of k positions, each row filled up with -1.
@@ -131,6 +156,8 @@ type Group struct {
 	Duplicates    int64    `msgpack:"duplicates"`           // embeddings in the range that repeat an earlier pair of the group
 	Repeats       int64    `msgpack:"repeats,omitempty"`    // embeddings in the range that repeat a pair of an earlier group, and were left out
 	SameImage     int64    `msgpack:"same_image,omitempty"` // embeddings in the range that repeat an image with another caption, where that is looked at; dropped ones are repeats, too
+	Near          int64    `msgpack:"near,omitempty"`       // near-duplicates in the range, where they are looked for: pairs whose image resembles that of a member
+	LeftOut       int64    `msgpack:"left_out,omitempty"`   // of these: pairs that are no members for it
 	Chunks        int32    `msgpack:"chunks"`               // neighbor chunks of the group
 	Dim           int32    `msgpack:"dim"`                  // values of a vector
 	Clusters      int32    `msgpack:"clusters"`             // k-means clusters: as many as configured, or Count when that is fewer
@@ -165,8 +192,10 @@ func (g *Group) Validate() error {
 		return invalid("places from %d to %d", g.FirstSeq, g.EndSeq)
 	case g.SameImage < 0 || g.SameImage > g.EndSeq-g.FirstSeq:
 		return invalid("%d repeated images between places %d and %d", g.SameImage, g.FirstSeq, g.EndSeq)
-	case g.Duplicates < 0 || g.Repeats < 0 || g.Repeats > g.EndSeq-g.FirstSeq || g.EndSeq-g.FirstSeq-g.Repeats-count < g.Duplicates:
-		return invalid("%d pairs, %d duplicates and %d repeats between places %d and %d", count, g.Duplicates, g.Repeats, g.FirstSeq, g.EndSeq)
+	case g.LeftOut < 0 || g.LeftOut > g.Near || g.Near-g.LeftOut > count || g.Near > g.EndSeq-g.FirstSeq:
+		return invalid("%d near-duplicates, %d of them left out, of %d pairs", g.Near, g.LeftOut, count)
+	case g.Duplicates < 0 || g.Repeats < 0 || g.Repeats > g.EndSeq-g.FirstSeq || g.EndSeq-g.FirstSeq-g.Repeats-g.LeftOut-count < g.Duplicates:
+		return invalid("%d pairs, %d duplicates, %d repeats and %d left out between places %d and %d", count, g.Duplicates, g.Repeats, g.LeftOut, g.FirstSeq, g.EndSeq)
 	case g.Dim <= 0 || g.Dim > MaxDim:
 		return invalid("dim %d, want 1..%d", g.Dim, MaxDim)
 	case g.Clusters <= 0 || g.Clusters > g.Count:

@@ -1,6 +1,7 @@
 package schemas
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -172,6 +173,16 @@ func TestNeighborChunkValidate(t *testing.T) {
 		{"noun twice", func(c *NeighborChunk) { c.Obj[1] = 0 }, "noun 0 after 0"},
 		{"nouns descend", func(c *NeighborChunk) { c.Obj[0] = 5 }, "noun 4 after 5"},
 		{"most members", func(c *NeighborChunk) { *c = *full(c) }, ""},
+		{"near-duplicates", func(c *NeighborChunk) { *c = *neighborChunkNear() }, ""},
+		{"part of a near-duplicate", func(c *NeighborChunk) { *c = *neighborChunkNear(); c.Near = c.Near[:31] }, "31 bytes of near-duplicates"},
+		{"a near-duplicate of zeros", func(c *NeighborChunk) { *c = *neighborChunkNear(); clear(c.Near[16:]) }, "near-duplicate 1 of 2"},
+		{"a near-duplicate of no member", func(c *NeighborChunk) { *c = *neighborChunkNear(); c.NearTo[0] = -1 }, "member -1"},
+		{"positions short", func(c *NeighborChunk) { *c = *neighborChunkNear(); c.NearTo = c.NearTo[:1] }, "with 1 positions"},
+		{"cosines short", func(c *NeighborChunk) { *c = *neighborChunkNear(); c.NearCosine = nil }, "and 0 cosines"},
+		{"a cosine above 1", func(c *NeighborChunk) { *c = *neighborChunkNear(); c.NearCosine[1] = 1.5 }, "by 1.5"},
+		{"a cosine NaN", func(c *NeighborChunk) { *c = *neighborChunkNear(); c.NearCosine[1] = float32(math.NaN()) }, "by NaN"},
+		{"most near-duplicates", func(c *NeighborChunk) { *c = *crowded(c, MaxNear*ChunkMembers) }, ""},
+		{"too many near-duplicates", func(c *NeighborChunk) { *c = *crowded(c, MaxNear*ChunkMembers+1) }, "bytes of near-duplicates"},
 		{"too many members", func(c *NeighborChunk) { c.IDs = append(full(c).IDs, c.IDs[:16]...) }, "want 16 for each"},
 	})
 }
@@ -183,6 +194,12 @@ func full(c *NeighborChunk) *NeighborChunk {
 		f.IDs = append(f.IDs, c.IDs[:16]...)
 	}
 	return f
+}
+
+// crowded returns c with n near-duplicates.
+func crowded(c *NeighborChunk, n int) *NeighborChunk {
+	c.Near, c.NearTo, c.NearCosine = bytes.Repeat([]byte{7}, 16*n), make(Int32s, n), make(Floats32, n)
+	return c
 }
 
 func TestGroupValidate(t *testing.T) {
@@ -200,12 +217,18 @@ func TestGroupValidate(t *testing.T) {
 		{"end before start", func(g *Group) { g.EndSeq = g.FirstSeq - 1 }, "places from"},
 		{"end before start by more than int64", func(g *Group) { g.EndSeq = math.MinInt64 }, "places from"},
 		{"fewer offsets than pairs", func(g *Group) { g.EndSeq-- }, ""},
-		{"no room for the duplicates", func(g *Group) { g.EndSeq -= 2 }, "1027 pairs, 3 duplicates and 0 repeats"},
+		{"no room for the duplicates", func(g *Group) { g.EndSeq -= 2 }, "1027 pairs, 3 duplicates, 0 repeats"},
 		{"duplicates -1", func(g *Group) { g.Duplicates = -1 }, "-1 duplicates"},
 		{"room for a repeat", func(g *Group) { g.Repeats = 1 }, ""},
-		{"no room for the repeats", func(g *Group) { g.Repeats = 2 }, "3 duplicates and 2 repeats"},
+		{"no room for the repeats", func(g *Group) { g.Repeats = 2 }, "3 duplicates, 2 repeats"},
 		{"repeats -1", func(g *Group) { g.Repeats = -1 }, "-1 repeats"},
 		{"repeats beyond int64", func(g *Group) { g.Repeats = math.MaxInt64 }, "repeats"},
+		{"room for one that is left out", func(g *Group) { g.Near, g.LeftOut = 1, 1 }, ""},
+		{"no room for those left out", func(g *Group) { g.Near, g.LeftOut = 2, 2 }, "2 left out"},
+		{"near-duplicates that stay", func(g *Group) { g.Near = 1027 }, ""},
+		{"more near-duplicates than pairs", func(g *Group) { g.Near = 1028 }, "1028 near-duplicates"},
+		{"more left out than near", func(g *Group) { g.LeftOut = 1 }, "0 near-duplicates, 1 of them"},
+		{"left out -1", func(g *Group) { g.LeftOut = -1 }, "-1 of them left out"},
 		{"dim 0", func(g *Group) { g.Dim = 0 }, "dim 0"},
 		{"dim largest", func(g *Group) { g.Dim = MaxDim }, ""},
 		{"dim too large", func(g *Group) { g.Dim = MaxDim + 1 }, "dim 4097"},
