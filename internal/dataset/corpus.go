@@ -127,6 +127,13 @@ func (c *Corpus) HoldOut(n int) (rest, held *Corpus, err error) {
 	return rest, held, nil
 }
 
+// Without returns the images whose ids are not gone, with their captions.
+func (c *Corpus) Without(gone func(schemas.ImageID) bool) *Corpus {
+	left := c.pick(func(i int) bool { return !gone(c.images[i].id) })
+	left.totals = c.totals
+	return left
+}
+
 // pick returns the images whose number wanted accepts, with their captions. It asks for every number once, in order.
 func (c *Corpus) pick(wanted func(int) bool) *Corpus {
 	part := new(Corpus)

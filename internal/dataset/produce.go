@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/shard/cloud"
@@ -25,8 +27,9 @@ type ProduceOptions struct {
 	// Arriving, where set, says that more tars will come: those that it refuses are left for later, and it is no error
 	// that none can be read.
 	Arriving func(shard.Tar) bool
-	Weights  []int // of the paths: in each turn, so many tars of each are taken; nil: one path after the other
-	Parallel int   // tars that are read at once; 0: 4. The order of messages does not depend on it
+	Weights  []int            // of the paths: in each turn, so many tars of each are taken; nil: one path after the other
+	Parallel int              // tars that are read at once; 0: 4. The order of messages does not depend on it
+	Remote   shard.OpenRemote // opens stores; nil: [cloud.Open]
 }
 
 // defaultParallel is the number of tars that are read at once.
@@ -73,6 +76,9 @@ func Produce(ctx context.Context, paths []string, o ProduceOptions, ledger Ledge
 	if o.Parallel == 0 {
 		o.Parallel = defaultParallel
 	}
+	if o.Remote == nil {
+		o.Remote = cloud.Open
+	}
 	p := &producer{o: o, sum: Summary{PerLane: make([]int, o.Lanes), Scan: shard.Totals{Problems: map[shard.Reason]int{}}}}
 	p.book = book{o: o, ledger: ledger, sum: &p.sum}
 	if err := p.holdOut(ctx, paths); err != nil {
@@ -95,11 +101,16 @@ type producer struct {
 }
 
 func (p *producer) run(ctx context.Context, paths []string) (err error) {
-	found, err := shard.Find(ctx, paths, cloud.Open)
-	if err != nil {
-		return err
+	var found *shard.Found
+	var opening errgroup.Group // without a context of its own: stores are opened here, and used later
+	opening.Go(func() error { return p.book.open(ctx) })
+	found, err = shard.Find(ctx, paths, p.o.Remote)
+	if err == nil {
+		defer func() { err = errors.Join(err, found.Close()) }()
 	}
-	defer func() { err = errors.Join(err, found.Close()) }()
+	if opened := opening.Wait(); err != nil || opened != nil {
+		return errors.Join(err, opened)
+	}
 	sources, err := p.plan(ctx, found)
 	if err != nil {
 		return err
@@ -115,9 +126,6 @@ func (p *producer) run(ctx context.Context, paths []string) (err error) {
 
 // plan returns the sources in order. Those that are published to their end, and unchanged, need not be read.
 func (p *producer) plan(ctx context.Context, found *shard.Found) ([]*sourceState, error) {
-	if err := p.book.open(ctx); err != nil {
-		return nil, err
-	}
 	var all, todo []*sourceState
 	for _, tar := range interleave(found.Tars, p.o.Weights) {
 		s := newSource(tar)
@@ -177,7 +185,7 @@ func (p *producer) holdOut(ctx context.Context, paths []string) error {
 			return nil
 		},
 		Problem: func(shard.Problem) error { return nil }, // the second scan reports them
-		Remote:  cloud.Open,
+		Remote:  p.o.Remote,
 	})
 	if err != nil {
 		return fmt.Errorf("choosing the images to hold out: %w", err)
@@ -194,8 +202,8 @@ func checkHeldOut(wanted int, chosen *shard.HeldOut, images int) error {
 }
 
 // send takes the next message of the source. A message that is held out has its number there, but is not published.
-func (p *producer) send(ctx context.Context, id schemas.PairID, value []byte, held bool, count *int) error {
-	published, err := p.cur.take(value)
+func (p *producer) send(ctx context.Context, m found, held bool, count *int) error {
+	published, err := p.cur.take(m.value)
 	switch {
 	case err != nil:
 		return err
@@ -204,7 +212,7 @@ func (p *producer) send(ctx context.Context, id schemas.PairID, value []byte, he
 		p.sum.Before++
 		p.cur.before++
 	default:
-		p.book.add(p.cur, entry{Message{Lane: id.Lane(p.o.Lanes), Schema: schemas.SchemaPair, Value: value}, count})
+		p.book.add(p.cur, entry{Message{Lane: m.lane, Schema: schemas.SchemaPair, Value: m.value}, count})
 	}
 	return p.book.step(ctx, p.cur)
 }

@@ -22,7 +22,7 @@ type finding struct {
 
 // found is one message of a source.
 type found struct {
-	id    schemas.PairID
+	lane  int
 	value []byte
 }
 
@@ -35,6 +35,7 @@ const (
 
 // scanning is a source that is read ahead of the producer.
 type scanning struct {
+	lanes  int
 	parts  chan []finding // closed at the end of the source
 	cancel context.CancelFunc
 	totals shard.Totals // these and err are valid after the end
@@ -47,7 +48,7 @@ type scanning struct {
 // scan begins to read a source. It does not depend on what the producer does with it.
 func (p *producer) scan(ctx context.Context, s *sourceState) *scanning {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &scanning{parts: make(chan []finding, partsWaiting), cancel: cancel, totals: shard.Totals{Problems: map[shard.Reason]int{}}}
+	r := &scanning{lanes: p.o.Lanes, parts: make(chan []finding, partsWaiting), cancel: cancel, totals: shard.Totals{Problems: map[shard.Reason]int{}}}
 	held := p.heldOut
 	v := shard.Visitor{
 		Example: func(ex shard.Example) error { return r.example(ctx, ex, held.Has(ex.ImageID)) },
@@ -73,7 +74,7 @@ func (r *scanning) example(ctx context.Context, ex shard.Example, held bool) err
 		if err != nil {
 			return fmt.Errorf("key %q: %w", ex.Key, err)
 		}
-		f.messages = append(f.messages, found{pair.ID, value})
+		f.messages = append(f.messages, found{ex.ImageID.Lane(r.lanes), value})
 	}
 	if held {
 		ex.Encoded = nil
@@ -87,7 +88,7 @@ func (r *scanning) problem(ctx context.Context, pr shard.Problem) error {
 	if err != nil {
 		return err
 	}
-	return r.add(ctx, finding{messages: []found{{pr.ID(), value}}})
+	return r.add(ctx, finding{messages: []found{{pr.Lane(r.lanes), value}}})
 }
 
 func (r *scanning) add(ctx context.Context, f finding) error {
@@ -211,7 +212,7 @@ func (p *producer) take(ctx context.Context, f finding) error {
 		count = &p.sum.Pairs
 	}
 	for _, m := range f.messages {
-		if err := p.send(ctx, m.id, m.value, f.example != nil, count); err != nil {
+		if err := p.send(ctx, m, f.example != nil, count); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,155 @@
+package onlog_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/dataset/onlog"
+	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+const (
+	benchTars  = 8
+	benchPairs = 5000 // of each tar
+	benchLanes = 4
+)
+
+// BenchmarkProduce scans tars and publishes their pairs to an embedded broker that keeps its log on disk. All of it runs in
+// this process, so pairs/cpu-s has the broker's share in it. The other two do one half each.
+func BenchmarkProduce(b *testing.B) {
+	dir := writeTars(b)
+	var messages []dataset.Message
+	if _, _, err := dataset.Produce(b.Context(), []string{dir}, dataset.ProduceOptions{Lanes: benchLanes}, takes{&messages}); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("scan", func(b *testing.B) {
+		measure(b, func() error {
+			var n []dataset.Message
+			_, _, err := dataset.Produce(b.Context(), []string{dir}, dataset.ProduceOptions{Lanes: benchLanes}, takes{&n})
+			return err
+		})
+	})
+	b.Run("publish", func(b *testing.B) {
+		log := open(b)
+		measure(b, func() error {
+			p := log.NewPublisher(stream.PublisherOptions{})
+			for _, m := range messages {
+				if err := p.PublishBytes(b.Context(), schemas.Pairs, m.Lane, m.Schema, m.Value); err != nil {
+					return err
+				}
+			}
+			return p.Close(b.Context())
+		})
+	})
+	b.Run("both", func(b *testing.B) {
+		log := open(b)
+		measure(b, func() error {
+			p := log.NewPublisher(stream.PublisherOptions{})
+			sum, _, err := dataset.Produce(b.Context(), []string{dir}, dataset.ProduceOptions{Lanes: benchLanes, Anew: true}, onlog.New(log, p))
+			if err == nil && sum.Pairs != benchTars*benchPairs {
+				err = fmt.Errorf("%d pairs", sum.Pairs)
+			}
+			if err != nil {
+				return err
+			}
+			return p.Close(b.Context())
+		})
+	})
+}
+
+// takes keeps the messages.
+type takes struct{ messages *[]dataset.Message }
+
+func (takes) Sources(context.Context) (map[string]dataset.SourceNote, error) { return nil, nil }
+func (takes) Note(context.Context, []dataset.SourceNote) error               { return nil }
+func (takes) Ends(context.Context) ([]int64, error)                          { return make([]int64, benchLanes), nil }
+func (takes) Behind(context.Context, []int64, func([]byte)) error            { return nil }
+func (takes) Ended(context.Context) (map[int]*schemas.Seal, error)           { return nil, nil }
+func (t takes) Publish(_ context.Context, m dataset.Message) error {
+	*t.messages = append(*t.messages, m)
+	return nil
+}
+
+// writeTars writes tars of small images, with a caption and the columns that img2dataset writes.
+func writeTars(b *testing.B) (dir string) {
+	b.Helper()
+	dir = b.TempDir()
+	picture := make([]byte, 1200)
+	for n := range benchTars {
+		var buf bytes.Buffer
+		w := shard.NewWriter(&buf)
+		for i := range benchPairs {
+			binary.LittleEndian.PutUint64(picture, uint64(n*benchPairs+i))
+			meta := fmt.Appendf(nil, `{"url":"https://example.org/%d/%d.jpg","width":256,"height":256,"similarity":0.31,"punsafe":0.001}`, n, i)
+			if _, err := w.Write(fmt.Sprintf("%09d", i), shard.File{Ext: "jpg", Data: picture},
+				shard.File{Ext: "txt", Data: fmt.Appendf(nil, "a photograph of number %d in tar %d", i, n)}, shard.File{Ext: "json", Data: meta}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			b.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%05d.tar", n)), buf.Bytes(), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// open starts a broker, and returns its log.
+func open(b *testing.B) *stream.Log {
+	b.Helper()
+	broker, err := stream.StartBroker(stream.BrokerOptions{DataDir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := broker.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	cfg := stream.DefaultConfig()
+	cfg.Brokers, cfg.Lanes = []string{broker.Addr()}, benchLanes
+	log, err := stream.Connect(b.Context(), cfg, stream.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(log.Close)
+	if err := log.EnsureTopics(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	return log
+}
+
+// measure reports pairs a second, and pairs a second of processor time.
+func measure(b *testing.B, do func() error) {
+	b.ReportAllocs()
+	before := processorTime(b)
+	for b.Loop() {
+		if err := do(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	done := float64(b.N) * benchTars * benchPairs
+	b.ReportMetric(done/b.Elapsed().Seconds(), "pairs/s")
+	b.ReportMetric(done/(processorTime(b)-before).Seconds(), "pairs/cpu-s")
+}
+
+// processorTime returns what the process has used so far. Other processes do not disturb it much.
+func processorTime(b *testing.B) time.Duration {
+	var use syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
+}
