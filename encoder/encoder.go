@@ -38,10 +38,14 @@ type Model interface {
 
 // Images gives the pixels of a pair's image as the model wants them.
 type Images interface {
-	// Load fills dst (3 x size x size) and returns what it has loaded. An error that wraps ErrUnusable is final; any
-	// other may pass and is worth a retry.
-	Load(ctx context.Context, p *schemas.Pair, dst []float32) (Loaded, error)
+	// Load fills dst (3 x size x size) and returns what it has loaded, unless the image's size is not wanted. An error
+	// that wraps ErrUnusable is final; any other may pass and is worth a retry.
+	Load(ctx context.Context, p *schemas.Pair, wanted Wanted, dst []float32) (Loaded, error)
 }
+
+// Wanted returns an error that wraps ErrUnusable if an image of this size, upright, is not to be embedded. It is called by
+// several goroutines.
+type Wanted func(p *schemas.Pair, width, height int) error
 
 // Loaded is an image that was loaded.
 type Loaded struct {
@@ -90,9 +94,9 @@ func (e *Encoder) BatchSize() int { return e.opts.BatchSize }
 
 // Encode embeds pairs, in order. An error is a fault that may pass (the bucket or the device is out of reach); a pair
 // that can never be embedded is a Result, not an error.
-func (e *Encoder) Encode(ctx context.Context, pairs []*schemas.Pair) ([]Result, error) {
+func (e *Encoder) Encode(ctx context.Context, pairs []*schemas.Pair, wanted Wanted) ([]Result, error) {
 	results := make([]Result, len(pairs))
-	pixels, err := e.load(ctx, pairs, results)
+	pixels, err := e.load(ctx, pairs, wanted, results)
 	if err != nil {
 		return nil, err
 	}
@@ -127,14 +131,14 @@ func (e *Encoder) Encode(ctx context.Context, pairs []*schemas.Pair) ([]Result, 
 func (e *Encoder) pixelsPerImage() int { return 3 * e.model.ImageSize() * e.model.ImageSize() }
 
 // load decodes every image into its own row of pixels. It notes in results what was loaded, and what is unusable.
-func (e *Encoder) load(ctx context.Context, pairs []*schemas.Pair, results []Result) ([]float32, error) {
+func (e *Encoder) load(ctx context.Context, pairs []*schemas.Pair, wanted Wanted, results []Result) ([]float32, error) {
 	size := e.pixelsPerImage()
 	pixels := make([]float32, len(pairs)*size)
 	workers, ctx := errgroup.WithContext(ctx)
 	workers.SetLimit(e.opts.Workers)
 	for i, p := range pairs {
 		workers.Go(func() error {
-			loaded, err := e.images.Load(ctx, p, pixels[i*size:(i+1)*size])
+			loaded, err := e.images.Load(ctx, p, wanted, pixels[i*size:(i+1)*size])
 			switch {
 			case errors.Is(err, ErrUnusable):
 				results[i].Unusable = err

@@ -39,7 +39,7 @@ func circle(a float64) []float32 { return []float32{float32(math.Cos(a)), float3
 // firstByte gives the image id's first byte as every pixel; ids listed in bad fail as told.
 type firstByte map[byte]error
 
-func (f firstByte) Load(_ context.Context, p *schemas.Pair, dst []float32) (encoder.Loaded, error) {
+func (f firstByte) Load(_ context.Context, p *schemas.Pair, _ encoder.Wanted, dst []float32) (encoder.Loaded, error) {
 	if err := f[p.ImageID[0]]; err != nil {
 		return encoder.Loaded{}, err
 	}
@@ -75,7 +75,7 @@ func TestEncodeKeepsOrderAndPassesOverUnusableImages(t *testing.T) {
 	gone := fmt.Errorf("%w: no such object", encoder.ErrUnusable)
 	e := newEncoder(t, angleModel{}, firstByte{0: gone, 3: gone, 6: gone})
 	pairs := somePairs(7)
-	results, err := e.Encode(t.Context(), pairs)
+	results, err := e.Encode(t.Context(), pairs, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestEncodeKeepsOrderAndPassesOverUnusableImages(t *testing.T) {
 
 func TestEncodeOfOnlyUnusableImagesCallsNoModel(t *testing.T) {
 	e := newEncoder(t, angleModel{fault: errors.New("the model was called")}, firstByte{0: encoder.ErrUnusable})
-	results, err := e.Encode(t.Context(), somePairs(1))
+	results, err := e.Encode(t.Context(), somePairs(1), nil)
 	if err != nil || results[0].Unusable == nil {
 		t.Fatalf("got %+v, %v; want one unusable image", results, err)
 	}
@@ -116,7 +116,7 @@ func TestEncodeReportsPassingFaults(t *testing.T) {
 		"images": newEncoder(t, angleModel{}, firstByte{2: down}),
 		"model":  newEncoder(t, angleModel{fault: down}, firstByte{}),
 	} {
-		if results, err := e.Encode(t.Context(), somePairs(5)); !errors.Is(err, down) || results != nil {
+		if results, err := e.Encode(t.Context(), somePairs(5), nil); !errors.Is(err, down) || results != nil {
 			t.Errorf("%s: got %v, %v; want the fault", name, results, err)
 		}
 	}

@@ -57,7 +57,7 @@ func (m *models) add(ctx context.Context, lane int, fingerprint string) error {
 	weights, core, err := m.load(ctx, path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return stream.Transient(fmt.Errorf("lane %d goes on with the weights %s of the trainer, and %s is not there: CHECKPOINT_DIR has to be the trainer's folder; put the file back, or set ENCODER_CHECKPOINT to a file of weights: a new group begins with those", lane, fingerprint, path))
+		return stream.NotYet(fmt.Errorf("the file %s with the weights of the trainer that lane %d goes on with: CHECKPOINT_DIR has to be the trainer's folder; put the file back, or set ENCODER_CHECKPOINT to a file of weights: a new group begins with those", path, lane))
 	case err != nil:
 		return fmt.Errorf("ENCODER_CHECKPOINT is %s: %w", latest.Setting, err)
 	case weights.Fingerprint() != fingerprint:

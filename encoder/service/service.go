@@ -49,7 +49,7 @@ func RunWithQueries(ctx context.Context, tools device.Tools, s Settings, q *Quer
 		if err != nil {
 			return nil, nil, err
 		}
-		core, err := encoder.New(m, &images{cache: cache.ForInput(m.ImageSize()), pre: m.Preprocessing(), sieve: rules}, encoder.Options(s.Core))
+		core, err := encoder.New(m, &images{cache: cache.ForInput(m.ImageSize()), pre: m.Preprocessing()}, encoder.Options(s.Core))
 		if err != nil {
 			m.Free()
 		}
@@ -57,12 +57,12 @@ func RunWithQueries(ctx context.Context, tools device.Tools, s Settings, q *Quer
 	}
 	config := tools.Log.Config()
 	spool := s.spool(config.Namespace, config.Lanes)
+	like, next := stage{sieve: rules, instruments: tools.Instruments}, spans{size: s.GroupSize, filter: s.Filter}
 	if s.Checkpoint == latest.Setting {
 		m := &models{log: tools.Log, dir: s.Checkpoints, load: load, lend: q.lend, loaded: make(map[string]*loaded)}
 		defer m.free()
-		return run(ctx, tools, newStages(stage{sieve: rules, instruments: tools.Instruments}, spool, func(lane int, at span) *follow {
-			return &follow{lane: lane, size: s.GroupSize, weights: m, at: at}
-		}))
+		next.weights = m
+		return run(ctx, tools, newStages(like, spool, next))
 	}
 	m, core, err := load(ctx, s.Checkpoint)
 	if err != nil {
@@ -71,7 +71,8 @@ func RunWithQueries(ctx context.Context, tools device.Tools, s Settings, q *Quer
 	defer m.Free()
 	q.lend(m)
 	defer q.lend(nil)
-	return run(ctx, tools, newFactory(core, rules, spool, tools.Instruments))
+	like.core = core
+	return run(ctx, tools, newStages(like, spool, next))
 }
 
 // run encodes lanes with what a factory makes.
@@ -87,11 +88,10 @@ func run(ctx context.Context, tools device.Tools, factory stream.Factory) error 
 type images struct {
 	cache *shard.Images
 	pre   imaging.Preprocess
-	sieve *sieve
 }
 
 // Load implements [encoder.Images]. An image whose size is not wanted is not embedded.
-func (i *images) Load(ctx context.Context, p *schemas.Pair, dst []float32) (encoder.Loaded, error) {
+func (i *images) Load(ctx context.Context, p *schemas.Pair, wanted encoder.Wanted, dst []float32) (encoder.Loaded, error) {
 	im, how, err := i.cache.GetReduced(ctx, *p.Image, p.ImageID)
 	switch {
 	case shard.Permanent(err):
@@ -99,7 +99,7 @@ func (i *images) Load(ctx context.Context, p *schemas.Pair, dst []float32) (enco
 	case err != nil:
 		return encoder.Loaded{}, err
 	}
-	if err := i.sieve.judgeSize(p, how.Width, how.Height); err != nil {
+	if err := wanted(p, how.Width, how.Height); err != nil {
 		return encoder.Loaded{}, err
 	}
 	i.pre.Into(dst, im)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/pairstream/pairstream/encoder"
 	"github.com/pairstream/pairstream/internal/filter"
-	"github.com/pairstream/pairstream/internal/latest"
 	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/shard"
 )
@@ -15,7 +14,7 @@ import (
 type Settings struct {
 	Bucket     device.Bucket
 	Checkpoint string `env:"ENCODER_CHECKPOINT" desc:"weights of the dual encoder: pairstream's or CLIP's safetensors, or TorchScript (.pt); @latest: those that the trainer publishes in CHECKPOINT_DIR, newer ones from group to group"`
-	// Where @latest finds the trainer's weights, and how many pairs go by between two looks for newer ones.
+	// Where @latest finds the trainer's weights, and how many embeddings are made with the same weights and rules.
 	Checkpoints string `env:"CHECKPOINT_DIR" envDefault:"data/checkpoints" desc:"folder of checkpoints; training goes on from the newest one in it"`
 	GroupSize   int    `env:"GROUP_SIZE" envDefault:"5000000" desc:"distinct pairs of a lane that are indexed and clustered together"`
 
@@ -24,7 +23,7 @@ type Settings struct {
 	ImageSize  int    `env:"ENCODER_IMAGE_SIZE" envDefault:"0" desc:"pixels on a side, for TorchScript"`
 	SpoolDir   string `env:"SPOOL_DIR" desc:"folder, under one of BUCKET_ROOTS, for images that came inline; empty: they are refused"`
 	SpoolBytes int64  `env:"SPOOL_MAX_BYTES" envDefault:"0" desc:"bytes of such images kept, over all lanes: the oldest tars beyond are deleted, and their images masked; 0: all"`
-	Filter     string `env:"FILTER" desc:"pairs to keep, by rules in CEL: size: width >= 200 && aspect < 3.0; safe: meta.punsafe < 0.1 (docs/curation.md); empty: all"`
+	Filter     string `env:"FILTER" desc:"pairs to keep, by rules in CEL: size: width >= 200 && aspect < 3.0; safe: meta.punsafe < 0.1 (docs/curation.md); a change holds from the next GROUP_SIZE embeddings of a lane, or a seal; empty: all"`
 	Core       Core
 }
 
@@ -34,7 +33,7 @@ func (s Settings) Validate() error {
 	if s.Checkpoint == "" {
 		problems = append(problems, errors.New("ENCODER_CHECKPOINT is empty, want a weights file; `pairstream bootstrap` trains a first one"))
 	}
-	if s.Checkpoint == latest.Setting && s.GroupSize < 1 {
+	if s.GroupSize < 1 {
 		problems = append(problems, fmt.Errorf("GROUP_SIZE is %d, want at least 1", s.GroupSize))
 	}
 	if s.SpoolBytes < 0 {

@@ -2,6 +2,7 @@ package service
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -14,6 +15,7 @@ import (
 
 // sieve judges pairs by the rules of FILTER, and counts what it drops. It is safe for concurrent use.
 type sieve struct {
+	text     string
 	rules    *filter.Rules
 	language func(string) string // nil unless a rule speaks of it
 	dropped  *prometheus.CounterVec
@@ -31,24 +33,42 @@ func (s *sieve) early(p *schemas.Pair) *schemas.Refusal {
 	return nil
 }
 
-// newSieve reads the rules. The models of languages are loaded only if a rule asks for them.
+// newSieve reads the rules.
 func newSieve(text string) (*sieve, error) {
+	s := &sieve{dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "pairstream_encoder_filtered_pairs_total",
+		Help: "Pairs that a rule of FILTER dropped, again after a restart; outcome error: the rule could not be evaluated.",
+	}, []string{"rule", "outcome"})}
+	return s.reading(text)
+}
+
+// detect loads the models of languages, for all lanes.
+var detect = sync.OnceValue(func() func(string) string { return language.New().Of })
+
+// reading returns a sieve with these rules, which counts with this one.
+func (s *sieve) reading(text string) (*sieve, error) {
 	rules, err := filter.Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("FILTER: %w", err)
 	}
-	s := &sieve{rules: rules, dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "pairstream_encoder_filtered_pairs_total",
-		Help: "Pairs that a rule of FILTER dropped, again after a restart; outcome error: the rule could not be evaluated.",
-	}, []string{"rule", "outcome"})}
+	other := *s
+	other.text, other.rules, other.language = text, rules, nil
 	if rules.NeedsLanguage() {
-		s.language = language.New().Of
+		other.language = detect()
 	}
 	for _, name := range rules.Names() {
 		s.dropped.WithLabelValues(name, "false")
 		s.dropped.WithLabelValues(name, "error")
 	}
-	return s, nil
+	return &other, nil
+}
+
+// with returns the sieve for the rules of a span, which may be those that it has.
+func (s *sieve) with(text string) (*sieve, error) {
+	if text == s.text {
+		return s, nil
+	}
+	return s.reading(text)
 }
 
 // judge asks the rules of a round about a pair.

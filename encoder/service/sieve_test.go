@@ -142,18 +142,18 @@ func TestSizesAreThoseOfTheImage(t *testing.T) {
 	p := pairOf(1)
 	p.Image, p.ImageID = &schemas.ImageRef{URI: shard.FileURI(path), Size: int64(encoded.Len())}, schemas.NewImageID(encoded.Bytes())
 	pre := imaging.Preprocess{Size: 32}
-	i := &images{cache: cache.ForInput(32), pre: pre, sieve: s}
+	i := &images{cache: cache.ForInput(32), pre: pre}
 	for range 2 { // from the bucket, and from the cache
-		got, err := i.Load(t.Context(), p, make([]float32, pre.Values()))
+		got, err := i.Load(t.Context(), p, s.judgeSize, make([]float32, pre.Values()))
 		if err != nil || got.Width != 600 || got.Height != 200 {
 			t.Errorf("loaded %+v, %v", got, err)
 		}
 	}
-	if i.sieve, err = newSieve("size: width < 600"); err != nil {
+	if s, err = newSieve("size: width < 600"); err != nil {
 		t.Fatal(err)
 	}
 	var dropped *droppedError
-	if _, err := i.Load(t.Context(), p, make([]float32, pre.Values())); !errors.As(err, &dropped) || dropped.Rule != "size" || !errors.Is(err, encoder.ErrUnusable) {
+	if _, err := i.Load(t.Context(), p, s.judgeSize, make([]float32, pre.Values())); !errors.As(err, &dropped) || dropped.Rule != "size" || !errors.Is(err, encoder.ErrUnusable) {
 		t.Errorf("error %v, want a drop by rule size", err)
 	}
 }

@@ -2,7 +2,7 @@
 // embeddings. Every pair gives one record, in order: its embedding, or a refusal where its image cannot be had; so a place
 // in the log belongs to one pair, whoever finds what in the bucket. A refused pair goes to dead-letters as well, and so
 // does what is no pair. A pair that a rule of FILTER drops has a refusal that names the rule, and no dead letter: those
-// would be many. Neither has one that is taken back.
+// would be many. Neither has one that is taken back. Rules and followed weights change between spans alone (span).
 package service
 
 import (
@@ -24,7 +24,7 @@ import (
 
 // embedder is the part of [encoder.Encoder] that the stage drives.
 type embedder interface {
-	Encode(ctx context.Context, pairs []*schemas.Pair) ([]encoder.Result, error)
+	Encode(ctx context.Context, pairs []*schemas.Pair, wanted encoder.Wanted) ([]encoder.Result, error)
 	BatchSize() int
 }
 
@@ -44,8 +44,8 @@ var _ spool = (*shard.Spool)(nil)
 // positions, so every embedding carries the mark of its own pair.
 type stage struct {
 	core        embedder
-	follow      *follow // the trainer's weights, which core then has; nil: core stays
-	sieve       *sieve
+	sieve       *sieve // of the span
+	spans       *spans
 	instruments *service.Instruments
 	spool       spool // nil: inline images are refused
 	held        []held
@@ -65,21 +65,25 @@ type held struct {
 // heldPerBatch bounds the pairs that are held, for each pair of a batch: rules may drop most of them.
 const heldPerBatch = 16
 
-// newFactory makes stages. The spool's lane is that of the stage; without a root there is none.
-func newFactory(core embedder, rules *sieve, o shard.SpoolOptions, instruments *service.Instruments) stream.Factory {
-	return newStages(stage{core: core, sieve: rules, instruments: instruments}, o, nil)
-}
-
-// newStages makes stages like the one given, which follow the trainer's weights if following says how.
-func newStages(like stage, o shard.SpoolOptions, following func(lane int, at span) *follow) stream.Factory {
+// newStages makes stages like the one given. The spool's lane is that of the stage; without a root there is none. A lane
+// that follows nobody has no weights in next.
+func newStages(like stage, o shard.SpoolOptions, next spans) stream.Factory {
 	return func(lane int, state []byte) (stream.Stage, error) {
 		s := like
 		at, state, err := parseState(state)
 		if err != nil {
 			return nil, err
 		}
-		if following != nil {
-			s.follow = following(lane, at)
+		p := next
+		p.lane, p.at = lane, at
+		s.spans = &p
+		if at.Size > 0 && !p.over() && at.Filter != next.filter {
+			if _, err := s.sieve.with(at.Filter); err != nil {
+				return nil, fmt.Errorf("FILTER is %q, but lane %d goes on with the rules that %d embeddings were begun with: %w: run the version that began them, or seal the lane with it",
+					next.filter, lane, at.Size, err)
+			}
+			s.instruments.Log.Warn("a lane keeps the rules of FILTER that its embeddings were begun with, up to a seal or so many embeddings",
+				keyLane, lane, keyBegunWith, at.Filter, keyFilter, next.filter, keyCount, at.Size-at.Pairs)
 		}
 		if o.Root == "" {
 			return &s, nil
@@ -111,8 +115,8 @@ func (s *stage) Process(ctx context.Context, rec stream.Record, out stream.Outpu
 		if err := s.Flush(ctx, out); err != nil {
 			return err
 		}
-		s.follow.seal(rec, out)
-		return out.Emit(schemas.Embeddings, r, out.After(rec, s.follow.state(s.state())))
+		s.spans.seal(rec, out)
+		return out.Emit(schemas.Embeddings, r, out.After(rec, s.spans.state(s.state())))
 	default:
 		return s.refuse(ctx, rec, errors.New("foreign record: "+rec.Schema+" does not belong on this topic"), out)
 	}
@@ -150,7 +154,7 @@ func explained(rec stream.Record, reason error) error {
 
 // add takes a pair up. An inline image is spooled first, so that the stages behind can refer to it.
 func (s *stage) add(ctx context.Context, rec stream.Record, p *schemas.Pair, out stream.Output) error {
-	if err := s.takeWeights(ctx, rec, out); err != nil {
+	if err := s.enter(ctx, rec, out); err != nil {
 		return err
 	}
 	if len(p.Inline) > 0 {
@@ -174,7 +178,7 @@ func (s *stage) add(ctx context.Context, rec stream.Record, p *schemas.Pair, out
 	if h.refusal == nil {
 		s.wanted++
 	}
-	if s.wanted < s.follow.room(s.core.BatchSize()) && len(s.held) < heldPerBatch*s.core.BatchSize() {
+	if s.wanted < s.spans.room(s.core.BatchSize()) && len(s.held) < heldPerBatch*s.core.BatchSize() {
 		return nil
 	}
 	return s.Flush(ctx, out)
@@ -259,7 +263,7 @@ func (s *stage) encode(ctx context.Context) ([]encoder.Result, error) {
 		}
 	}
 	defer s.instruments.Batch()()
-	return s.core.Encode(ctx, pairs)
+	return s.core.Encode(ctx, pairs, s.sieve.judgeSize)
 }
 
 // emit writes the record of a pair: its embedding, or a refusal.
@@ -268,7 +272,7 @@ func (s *stage) emit(h held, r encoder.Result, out stream.Output) error {
 	var dropped *droppedError
 	switch {
 	case h.refusal != nil:
-		return out.Emit(schemas.Embeddings, h.refusal, out.After(h.rec, h.state))
+		return s.put(h, h.refusal, out)
 	case errors.As(r.Unusable, &dropped):
 		verdict = dropped.Verdict
 	case r.Unusable != nil:
@@ -285,13 +289,13 @@ func (s *stage) emit(h held, r encoder.Result, out stream.Output) error {
 
 // put writes the record of a pair, with the mark behind it.
 func (s *stage) put(h held, r schemas.Record, out stream.Output) error {
-	s.follow.count(r)
-	return out.Emit(schemas.Embeddings, r, out.After(h.rec, s.follow.state(h.state)))
+	s.spans.count(r)
+	return out.Emit(schemas.Embeddings, r, out.After(h.rec, s.spans.state(h.state)))
 }
 
 // Close implements [io.Closer].
 func (s *stage) Close() error {
-	s.follow.close()
+	s.spans.close()
 	if s.spool == nil {
 		return nil
 	}

@@ -31,7 +31,7 @@ type core struct {
 
 func (c *core) BatchSize() int { return c.batch }
 
-func (c *core) Encode(_ context.Context, pairs []*schemas.Pair) ([]encoder.Result, error) {
+func (c *core) Encode(_ context.Context, pairs []*schemas.Pair, _ encoder.Wanted) ([]encoder.Result, error) {
 	c.calls = append(c.calls, len(pairs))
 	var out []encoder.Result
 	for _, p := range pairs {
@@ -88,7 +88,7 @@ func newFilteredStage(t *testing.T, c *core, rules string, o shard.SpoolOptions,
 	if err := instruments.Register(sieve.dropped); err != nil {
 		t.Fatal(err)
 	}
-	s, err := newFactory(c, sieve, o, instruments)(2, state)
+	s, err := newStages(stage{core: c, sieve: sieve, instruments: instruments}, o, spans{size: 1000, filter: rules})(2, state)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,8 +56,8 @@ type named struct {
 	fingerprint string
 }
 
-func (n *named) Encode(ctx context.Context, pairs []*schemas.Pair) ([]encoder.Result, error) {
-	results, err := n.core.Encode(ctx, pairs)
+func (n *named) Encode(ctx context.Context, pairs []*schemas.Pair, wanted encoder.Wanted) ([]encoder.Result, error) {
+	results, err := n.core.Encode(ctx, pairs, wanted)
 	for _, r := range results {
 		if r.Embedding != nil {
 			r.Embedding.Model = n.fingerprint
@@ -87,9 +87,7 @@ func keepAll(t *testing.T) *sieve {
 func newFollower(t *testing.T, w *published, state []byte) *stage {
 	t.Helper()
 	instruments, _ := stagetest.Instruments(t, Name)
-	factory := newStages(stage{sieve: keepAll(t), instruments: instruments}, shard.SpoolOptions{}, func(lane int, at span) *follow {
-		return &follow{lane: lane, size: 2, weights: w, at: at}
-	})
+	factory := newStages(stage{sieve: keepAll(t), instruments: instruments}, shard.SpoolOptions{}, spans{size: 2, weights: w})
 	s, err := factory(2, state)
 	if err != nil {
 		t.Fatal(err)
@@ -167,10 +165,8 @@ func TestFollowingBeginsAndEnds(t *testing.T) {
 	o := shard.SpoolOptions{Root: t.TempDir(), Namespace: "crawl", TarBytes: 1 << 20}
 	w := newPublished(1)
 	instruments, _ := stagetest.Instruments(t, Name)
-	follows := newStages(stage{sieve: keepAll(t), instruments: instruments}, o, func(lane int, at span) *follow {
-		return &follow{lane: lane, size: 3, weights: w, at: at}
-	})
-	alone := newFactory(&core{batch: 1}, keepAll(t), o, instruments)
+	follows := newStages(stage{sieve: keepAll(t), instruments: instruments}, o, spans{size: 3, weights: w})
+	alone := newStages(stage{core: &core{batch: 1}, sieve: keepAll(t), instruments: instruments}, o, spans{size: 3})
 	var state []byte
 	for i, factory := range []stream.Factory{alone, follows, follows, alone, follows} {
 		s, err := factory(2, state)
@@ -193,7 +189,7 @@ func TestFollowingBeginsAndEnds(t *testing.T) {
 	if got, want := fmt.Sprint(w.choices), "map[2/1:w1 2/4:w2]"; got != want {
 		t.Errorf("choices %s, want %s", got, want)
 	}
-	if _, err := follows(2, []byte(following+"{")); err == nil {
+	if _, err := follows(2, []byte(spanned+"{")); err == nil {
 		t.Error("a broken state is taken")
 	}
 }
@@ -210,10 +206,10 @@ func (p *placed) Before(rec stream.Record, state []byte) stream.Mark {
 	return m
 }
 
-func TestNoWeightsIsAPassingFault(t *testing.T) {
+func TestNoWeightsYet(t *testing.T) {
 	log := logtest.Open(t, logtest.Broker(t), "", 1)
 	_, err := chooseFrom(t.Context(), log, 0, 0)
-	if !errors.Is(err, stream.ErrTransient) || !strings.Contains(err.Error(), "start the trainer, which publishes TRAIN_INIT") {
+	if !errors.Is(err, stream.ErrNotYet) || !strings.Contains(err.Error(), "start the trainer, which publishes TRAIN_INIT") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -228,13 +224,13 @@ func TestWeightsThatCannotBeOpened(t *testing.T) {
 	}}
 	_, err := m.open(t.Context(), 1, "abc")
 	path := filepath.Join(m.dir, "published", "abc.safetensors")
-	if !errors.Is(err, stream.ErrTransient) || !strings.Contains(err.Error(), "lane 1 goes on with the weights abc of the trainer, and "+path+" is not there") {
+	if !errors.Is(err, stream.ErrNotYet) || !strings.HasPrefix(err.Error(), "the file "+path+" with the weights of the trainer that lane 1 goes on with: ") {
 		t.Errorf("a missing file: error %v", err)
 	}
 	if err := errors.Join(os.Mkdir(latest.Folder(m.dir), 0o755), os.WriteFile(path, nil, 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.open(t.Context(), 1, "abc"); errors.Is(err, stream.ErrTransient) || errors.Is(err, fs.ErrNotExist) || err == nil {
+	if _, err := m.open(t.Context(), 1, "abc"); errors.Is(err, stream.ErrNotYet) || errors.Is(err, fs.ErrNotExist) || err == nil {
 		t.Errorf("a broken file: error %v", err)
 	}
 }

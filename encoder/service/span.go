@@ -1,0 +1,189 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/pairstream/pairstream/internal/latest"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// A lane is cut into spans, and what its records are made with never changes within one: the rules of FILTER and, where
+// the encoder follows the trainer, the weights. A span ends after as many embeddings as a group has pairs, and with a
+// seal. Every mark says what its span was begun with, so a new owner goes on with that, whatever its own settings are.
+//
+// The weights of a span are those that the trainer has announced last when its first pair comes. That moment is chance,
+// so the choice is noted in the log before it is used (package internal/latest). A new owner, one that is paused and a
+// replay find it there. The indexer closes its group where the weights change. That group has fewer pairs by those that
+// the span holds twice, which only the indexer knows.
+
+// span is the part of a lane that is made with the same weights and rules.
+type span struct {
+	From    int64  `json:"from"`             // seq of its first record
+	Records int64  `json:"records"`          // so far
+	Pairs   int    `json:"pairs"`            // of these: embeddings
+	Size    int    `json:"size,omitempty"`   // embeddings after which it ends; 0: no pair has come, or an older encoder began it
+	Filter  string `json:"filter,omitempty"` // its rules
+	Model   string `json:"model,omitempty"`  // fingerprint of the weights; empty: the lane follows nobody
+}
+
+// weights chooses and opens what the trainer has published.
+type weights interface {
+	choose(ctx context.Context, lane int, seq int64) (fingerprint string, err error)
+	open(ctx context.Context, lane int, fingerprint string) (embedder, error)
+	close(fingerprint string) // once for every open
+}
+
+// spans knows the span of a lane, and what the next one begins with.
+type spans struct {
+	lane    int
+	size    int     // embeddings
+	filter  string  // rules
+	weights weights // nil: the lane follows nobody
+	at      span
+	located bool   // at.From is known
+	opened  string // fingerprint of the weights that are open; empty: none
+}
+
+// locate finds the lane's place when it has none yet: it is new, or an older encoder wrote it. Nothing is held back then.
+func (p *spans) locate(rec stream.Record, out stream.Output) {
+	if p.located {
+		return
+	}
+	p.located = true
+	if p.at != (span{}) {
+		return
+	}
+	for _, s := range out.Before(rec, nil).Seqs {
+		if s.Topic == schemas.Embeddings {
+			p.at.From = s.Seq
+		}
+	}
+}
+
+// seal ends the span with a seal, which is the record at hand.
+func (p *spans) seal(rec stream.Record, out stream.Output) {
+	p.locate(rec, out)
+	p.at = span{From: p.at.From + p.at.Records + 1}
+}
+
+// over reports whether the next pair begins a span.
+func (p *spans) over() bool {
+	full := p.at.Size > 0 && p.at.Pairs >= p.at.Size
+	return full || (p.weights != nil) != (p.at.Model != "") // the lane begins to follow the trainer, or ends
+}
+
+// enter makes sure that the pair at hand has the rules and the weights of its span.
+func (s *stage) enter(ctx context.Context, rec stream.Record, out stream.Output) error {
+	p := s.spans
+	p.locate(rec, out)
+	at := p.at
+	if p.over() {
+		if err := s.Flush(ctx, out); err != nil { // with what the last span has
+			return err
+		}
+		at = span{From: p.at.From + p.at.Records}
+	}
+	if at.Size == 0 {
+		at.Size, at.Filter = p.size, p.filter
+	}
+	if p.weights != nil && at.Model == "" {
+		var err error
+		if at.Model, err = p.weights.choose(ctx, p.lane, at.From); err != nil {
+			return err
+		}
+	}
+	p.at = at
+	if err := s.takeRules(); err != nil {
+		return err
+	}
+	return s.takeWeights(ctx)
+}
+
+// takeRules makes sure that the sieve has the rules of the span.
+func (s *stage) takeRules() (err error) {
+	s.sieve, err = s.sieve.with(s.spans.at.Filter)
+	return err
+}
+
+// takeWeights makes sure that core has the weights of the span.
+func (s *stage) takeWeights(ctx context.Context) error {
+	p := s.spans
+	if p.at.Model == p.opened {
+		return nil
+	}
+	p.close()
+	core, err := p.weights.open(ctx, p.lane, p.at.Model)
+	if err != nil {
+		return err
+	}
+	s.core, p.opened = core, p.at.Model
+	return nil
+}
+
+// room returns how many pairs may be embedded at once: a batch, or what is left of the span.
+func (p *spans) room(batch int) int { return min(batch, p.at.Size-p.at.Pairs) }
+
+// count takes the record of a pair into the span.
+func (p *spans) count(r schemas.Record) {
+	p.at.Records++
+	if _, ok := r.(*schemas.Embedding); ok {
+		p.at.Pairs++
+	}
+}
+
+// close gives the weights back.
+func (p *spans) close() {
+	if p.opened != "" {
+		p.weights.close(p.opened)
+		p.opened = ""
+	}
+}
+
+// spanned begins the state of a lane. No state of a spool begins so, which is all that older encoders wrote for lanes that
+// follow nobody. A spool that has no tar yet has no bytes.
+const spanned = "\x00follow"
+
+// spooled is the state of a lane.
+type spooled struct {
+	span
+	Spool []byte `json:"spool,omitempty"`
+}
+
+// state adds the span to the state of the spool.
+func (p *spans) state(spool []byte) []byte {
+	raw, err := json.Marshal(spooled{p.at, spool})
+	if err != nil {
+		panic(err) // numbers and texts always have a form
+	}
+	return append([]byte(spanned), raw...)
+}
+
+// parseState splits the state of a lane.
+func parseState(state []byte) (span, []byte, error) {
+	raw, ok := bytes.CutPrefix(state, []byte(spanned))
+	if !ok {
+		return span{}, state, nil
+	}
+	var s spooled
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return span{}, nil, fmt.Errorf("reading the place of an encoder's lane: %w", err)
+	}
+	return s.span, s.Spool, nil
+}
+
+// chooseFrom chooses weights by the notes in the log.
+func chooseFrom(ctx context.Context, log *stream.Log, lane int, seq int64) (string, error) {
+	fingerprint, err := latest.Choose(ctx, log, lane, seq)
+	if errors.Is(err, latest.ErrNone) {
+		return "", stream.NotYet(fmt.Errorf("weights, as ENCODER_CHECKPOINT is %s: %w: start the trainer, which publishes TRAIN_INIT or its last checkpoint when its own ENCODER_CHECKPOINT is %s", latest.Setting, err, latest.Setting))
+	}
+	if err != nil {
+		return "", stream.Transient(fmt.Errorf("choosing weights for record %d of lane %d: %w", seq, lane, err))
+	}
+	return fingerprint, nil
+}
