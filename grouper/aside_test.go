@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -107,6 +108,39 @@ func TestADamagedGroupIsSetAsideAlone(t *testing.T) {
 					t.Errorf("the lane still waits for %s", lane.WaitsFor())
 				}
 			})
+		}
+	}
+}
+
+// TestTheLastGroupLosesItsEmbeddings has no group behind the one that lacks embeddings. The seal or the refused pair
+// behind it tells as much.
+func TestTheLastGroupLosesItsEmbeddings(t *testing.T) {
+	for name, behind := range map[string]schemas.Record{"a seal": &schemas.Seal{Final: true}, "a refused pair": &schemas.Refusal{}} {
+		for lost, from := range map[string]int{"all": 0, "the last": 32} {
+			for _, order := range []EpochOrder{OrderGroup, OrderLane} {
+				t.Run(fmt.Sprint(lost, " before ", name, ", order ", order), func(t *testing.T) {
+					o := testOptions(StrategyGRIT)
+					o.EpochOrder, o.EpochGroups = order, 3
+					l := newLog()
+					l.addGroup(0, 41, 1)
+					for i := l.addGroup(1, 33, 1).FirstSeq + int64(from); i < int64(len(l.records[schemas.Embeddings])); i++ {
+						l.records[schemas.Embeddings][i] = nil
+					}
+					l.add(schemas.Embeddings, behind)
+					l.add(schemas.Groups, &schemas.Seal{Final: true})
+					lane := newTestLane(t, o)
+					out, aside, _ := driveOn(t, lane, l)
+					if len(aside) != 1 || aside[0].Group.Seq != 1 || !strings.Contains(aside[0].Why, "has no embedding before seq") {
+						t.Errorf("set aside: %v, want group 1", aside)
+					}
+					if seal, ok := out[len(out)-1].(*schemas.Seal); !ok || !seal.Final || len(batches(out)) != o.Epochs*6 {
+						t.Errorf("%d batches and %v at the end, want %d and the seal", len(batches(out)), out[len(out)-1], o.Epochs*6)
+					}
+					if !lane.BetweenGroups() {
+						t.Errorf("the lane still waits for %s", lane.WaitsFor())
+					}
+				})
+			}
 		}
 	}
 }

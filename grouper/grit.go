@@ -63,35 +63,60 @@ func (k keyedDraws) Cuts(n int) []int32 { return permutation(n, k.generator("min
 // when the left-over is no multiple of M. (The released code fails on such a multiple.) A last mini-batch of fewer than
 // N pairs stays the last.
 func GRIT(ctx context.Context, order []int32, features Features, image []int32, rule GRITRule, draws GRITDraws) (Plan, error) {
-	grouped := make([]int32, 0, len(order)) // never reallocated: spaces are parts of it
+	g := newGRITPlan(len(order), rule, draws)
+	if err := g.group(ctx, order, features, image); err != nil {
+		return Plan{}, err
+	}
+	return g.plan(), nil
+}
+
+// gritPlan is a plan of GRIT whose queues are grouped as they fill.
+type gritPlan struct {
+	rule          GRITRule
+	draws         GRITDraws
+	grouped       []int32 // never reallocated: search spaces are parts of it
+	queues, walks int
+	walked        func(pairs int) // called after each walk, by several goroutines; nil: nobody asks
+}
+
+func newGRITPlan(pairs int, rule GRITRule, draws GRITDraws) *gritPlan {
+	return &gritPlan{rule: rule, draws: draws, grouped: make([]int32, 0, pairs)}
+}
+
+// group groups the next queues of the order. All but the epoch's last are full.
+func (g *gritPlan) group(ctx context.Context, order []int32, features Features, image []int32) error {
 	var spaces [][]int32
-	for number, queue := range queues(order, rule.QueueSize) {
-		from := len(grouped)
-		for _, old := range draws.Examples(number, len(queue)) {
-			grouped = append(grouped, queue[old])
+	for _, queue := range queues(order, g.rule.QueueSize) {
+		from := len(g.grouped)
+		for _, old := range g.draws.Examples(g.queues, len(queue)) {
+			g.grouped = append(g.grouped, queue[old])
 		}
-		for _, space := range queues(grouped[from:], rule.SearchSpace) {
+		g.queues++
+		for _, space := range queues(g.grouped[from:], g.rule.SearchSpace) {
 			spaces = append(spaces, space)
 		}
 	}
 	starts := make([]int, len(spaces))
 	for i, space := range spaces {
 		n := len(space)
-		if rule.StartAsReleased && n > 1 {
+		if g.rule.StartAsReleased && n > 1 {
 			n--
 		}
-		starts[i] = draws.Start(i, n)
+		starts[i] = g.draws.Start(g.walks, n)
+		g.walks++
 	}
-	if err := walkAll(ctx, spaces, starts, features, image, rule); err != nil {
-		return Plan{}, err
-	}
-	whole := Plan{grouped, rule.BatchSize}
-	shuffled := make([]int32, 0, len(grouped))
-	full := len(grouped) / rule.BatchSize
-	for _, old := range draws.Cuts(full) {
+	return g.walkAll(ctx, spaces, starts, features, image)
+}
+
+// plan shuffles the mini-batches of all queues.
+func (g *gritPlan) plan() Plan {
+	whole := Plan{g.grouped, g.rule.BatchSize}
+	shuffled := make([]int32, 0, len(g.grouped))
+	full := len(g.grouped) / g.rule.BatchSize
+	for _, old := range g.draws.Cuts(full) {
 		shuffled = append(shuffled, whole.Batch(int(old))...)
 	}
-	return Plan{append(shuffled, grouped[full*rule.BatchSize:]...), rule.BatchSize}, nil
+	return Plan{append(shuffled, g.grouped[full*g.rule.BatchSize:]...), g.rule.BatchSize}
 }
 
 // queues cuts pairs into numbered parts of a size, the last one shorter when there are fewer left; size 0: one part.
@@ -109,18 +134,21 @@ func queues(pairs []int32, size int) iter.Seq2[int, []int32] {
 
 // walkAll brings each search space into the order of its walk. Several walks go on at once when there are several; the
 // workers that are left over help inside the walks.
-func walkAll(ctx context.Context, spaces [][]int32, starts []int, features Features, image []int32, rule GRITRule) error {
+func (g *gritPlan) walkAll(ctx context.Context, spaces [][]int32, starts []int, features Features, image []int32) error {
 	walks, ctx := errgroup.WithContext(ctx)
-	atOnce := max(1, min(rule.Workers, len(spaces)))
+	atOnce := max(1, min(g.rule.Workers, len(spaces)))
 	walks.SetLimit(atOnce)
-	if rule.SameImage {
+	if g.rule.SameImage {
 		image = nil
 	}
-	each := WalkRule{BatchSize: rule.BatchSize, Workers: max(1, rule.Workers/atOnce)}
+	each := WalkRule{BatchSize: g.rule.BatchSize, Workers: max(1, g.rule.Workers/atOnce)}
 	for i, space := range spaces {
 		walks.Go(func() error {
 			if err := walkSpace(ctx, space, starts[i], features, image, each); err != nil {
-				return fmt.Errorf("grouping search space %d of %d: %w", i, len(spaces), err)
+				return fmt.Errorf("grouping search space %d of %d: %w", g.walks-len(spaces)+i, g.walks, err)
+			}
+			if g.walked != nil {
+				g.walked(len(space))
 			}
 			return nil
 		})

@@ -37,6 +37,7 @@ type Lane struct {
 
 	groupState     // in memory
 	epoch      int // the epoch that is planned next, or whose features are being read
+	begun      int // the last epoch that has begun in the window's first group
 	block      int // feature blocks read of the epoch before
 
 	window []windowGroup
@@ -45,7 +46,10 @@ type Lane struct {
 	seal   *schemas.Seal // that has ended the window
 	store  Store         // nil: the window is in memory
 
-	givenUp []Due // features that nobody will make
+	givenUp []Due     // features that nobody will make
+	ahead   *gritPlan // of the epoch whose features are being read: the queues that are full; nil: none
+	walked  func(pairs int)
+	behind  *recall // what the lane goes on from; nil: the start of a window
 
 	// The first records of a later group, which came where the open one lacks some.
 	heldChunk, heldEmbedding *Input
@@ -64,6 +68,7 @@ const (
 	readGroup stage = iota
 	readChunks
 	readEmbeddings
+	readOwn
 	readFeatures
 )
 
@@ -97,6 +102,8 @@ func (l *Lane) Needs() schemas.Topic {
 		return schemas.Neighbors
 	case readEmbeddings:
 		return schemas.Embeddings
+	case readOwn:
+		return schemas.Batches
 	case readFeatures:
 		return schemas.Features
 	}
@@ -115,6 +122,9 @@ func (l *Lane) WaitsFor() string {
 		return fmt.Sprintf("chunk %d of %d of group %s", l.members.chunks, l.members.manifest.Chunks, l.members.manifest.Group)
 	case readEmbeddings:
 		return fmt.Sprintf("the embedding of pair %d of %d of group %s", len(l.members.image), l.members.count(), l.members.manifest.Group)
+	case readOwn:
+		group, epoch := l.recalling()
+		return fmt.Sprintf("batches of epoch %d of group %d, to know their order again", epoch, group)
 	case readFeatures:
 		return fmt.Sprintf("features of epoch %d, batch %d of %d, group %s", l.epoch-1, l.block, l.plan.Batches(), l.members.manifest.Group)
 	case readGroup:
@@ -126,6 +136,13 @@ func (l *Lane) WaitsFor() string {
 // of one or more epochs. Only one batch at a time is in memory. An error that wraps [ErrUnexpected] leaves the lane as it
 // was, and after a [SetAsideError] it goes on. After any other (of emit, or of the context) it cannot be used again.
 func (l *Lane) Add(ctx context.Context, in Input, emit Emit) error {
+	publish := emit
+	emit = func(r schemas.Record) error {
+		if l.muted() {
+			return nil
+		}
+		return publish(r)
+	}
 	switch l.stage {
 	case readGroup:
 		return l.addGroup(ctx, in.Record, emit)
@@ -133,6 +150,8 @@ func (l *Lane) Add(ctx context.Context, in Input, emit Emit) error {
 		return l.addChunk(ctx, in, emit)
 	case readEmbeddings:
 		return l.addEmbedding(ctx, in, emit)
+	case readOwn:
+		return l.addOwn(ctx, in.Record, emit)
 	case readFeatures:
 		return l.addFeatures(ctx, in.Record, emit)
 	}
@@ -162,7 +181,7 @@ func (l *Lane) addGroup(ctx context.Context, record schemas.Record, emit Emit) e
 // end forgets the open window.
 func (l *Lane) end(options Options) {
 	*l = Lane{
-		options: options, next: l.next, lane: l.lane, last: l.last, store: l.store, givenUp: l.givenUp,
+		options: options, next: l.next, lane: l.lane, last: l.last, store: l.store, givenUp: l.givenUp, behind: l.behind, walked: l.walked,
 		heldChunk: l.heldChunk, heldEmbedding: l.heldEmbedding,
 	}
 }
@@ -189,19 +208,25 @@ func (l *Lane) addChunk(ctx context.Context, in Input, emit Emit) error {
 	if got := m.digest.Sum(nil); !bytes.Equal(got, m.manifest.Digest) {
 		return l.setAside(fmt.Sprintf("its chunks have the digest %x, its manifest says %x", got, m.manifest.Digest))
 	}
-	m.reserve(l.options.needsVectors())
+	m.reserve(l.options.needsVectors() && (l.behind == nil || !l.options.needsFeatures(1)))
 	l.stage = readEmbeddings
 	return l.addHeld(ctx, &l.heldEmbedding, l.addEmbedding, emit)
 }
 
 func (l *Lane) addEmbedding(ctx context.Context, in Input, emit Emit) error {
+	m := l.members
+	behind := in.Seq >= m.manifest.EndSeq
+	lacks := fmt.Sprintf("pair %d of %d has no embedding before seq %d", len(m.image), m.count(), m.manifest.EndSeq)
 	switch r := in.Record.(type) {
-	case *schemas.Seal, *schemas.Refusal:
-		return nil // a seal comes back behind the group's manifest, and a refused pair is in no group
+	case *schemas.Seal, *schemas.Refusal: // a seal comes back behind the group's manifest, and a refused pair is in no group
+		if behind {
+			return l.setAside(lacks)
+		}
+		return nil
 	case *schemas.Embedding:
-		if m := l.members; in.Seq >= m.manifest.EndSeq {
+		if behind {
 			l.heldEmbedding = &in
-			return l.setAside(fmt.Sprintf("pair %d of %d has no embedding before seq %d", len(m.image), m.count(), m.manifest.EndSeq))
+			return l.setAside(lacks)
 		}
 		if err := l.members.addEmbedding(r, in.Seq); err != nil {
 			return err
@@ -250,9 +275,10 @@ func (l *Lane) addFeatures(ctx context.Context, record schemas.Record, emit Emit
 		row := 2 * int(f.Dim)
 		l.features.write(p, f.V[i*row:(i+1)*row], f.T[i*row:(i+1)*row])
 	}
+	l.setMade(f.Positions, f.Epoch)
 	l.block++
 	if !l.passGivenUp() {
-		return nil
+		return l.planAhead(ctx)
 	}
 	return l.emitEpochs(ctx, emit)
 }
@@ -295,6 +321,10 @@ func (l *Lane) misplaced(record schemas.Record) error {
 }
 
 func (l *Lane) emitEpoch(ctx context.Context, emit Emit) error {
+	l.begin()
+	if l.muted() {
+		return nil
+	}
 	key := Key{l.options.Seed, l.members.manifest.Group, l.epoch}
 	if l.features == nil && l.options.needsFeatures(l.epoch) { // all were given up
 		l.features = newVectors(l.members.count(), int(l.members.manifest.Dim))
@@ -331,12 +361,7 @@ func (l *Lane) makePlan(ctx context.Context, key Key) (Plan, error) {
 	case StrategyGNS:
 		return GNS(m.cluster, m.image, GNSRule{o.BatchSize, o.Clusters, o.PerCluster}, key), nil
 	case StrategyGRIT:
-		order := l.plan.Order // training order of the epoch before
-		if l.epoch == 0 || o.Features != SourceTraining {
-			order = permutation(m.count(), key.generator("collecting order"))
-		}
-		rule := GRITRule{o.BatchSize, o.QueueSize, o.SearchSpace, o.StartAsReleased, o.SameImage, o.Workers}
-		return GRIT(ctx, order, l.features, m.image, rule, key.Draws())
+		return l.planGRIT(ctx, key)
 	case StrategyRandom:
 	}
 	return Random(m.image, o.BatchSize, key), nil

@@ -30,6 +30,7 @@ type parked struct {
 	AreVectors bool          // the features are the encoder's vectors
 	Order      []int32
 	BatchSize  int
+	Made       []int32
 }
 
 // parkedVectors says how wide vectors are, and how many bytes they take. Those follow.
@@ -41,7 +42,7 @@ func (g groupState) encode(w io.Writer) error {
 	p := parked{
 		Manifest: m.manifest, Cluster: m.cluster, SE: m.se, Obj: m.obj, ObjEnd: m.objEnd, Image: m.image, URIs: m.uris,
 		Captions: m.captions, Similarity: m.similarity, Vectors: parkVectors(m.vectors),
-		AreVectors: g.features != nil && g.features == m.vectors, Order: g.plan.Order, BatchSize: g.plan.BatchSize,
+		AreVectors: g.features != nil && g.features == m.vectors, Order: g.plan.Order, BatchSize: g.plan.BatchSize, Made: g.made,
 	}
 	if !p.AreVectors {
 		p.Features = parkVectors(g.features)
@@ -91,7 +92,7 @@ func (g *groupState) decode(r io.Reader) error {
 		m.imageIDs = append(m.imageIDs, schemas.ImageID(p.ImageIDs[16*i:16*i+16]))
 		m.refs = append(m.refs, imageRef{p.Offsets[i], p.Places[2*i], p.Places[2*i+1]})
 	}
-	*g = groupState{members: m, plan: Plan{p.Order, p.BatchSize}, features: features}
+	*g = groupState{members: m, plan: Plan{p.Order, p.BatchSize}, features: features, made: p.Made}
 	if p.AreVectors {
 		g.features = m.vectors
 	}

@@ -33,12 +33,15 @@ type groupState struct {
 	members  *members
 	plan     Plan     // of the epoch before
 	features *vectors // the features that the next plan uses
+	made     []int32  // the epoch whose features a pair has, -1: of none; nil: all have none
 }
 
 // windowGroup is a group of the open window.
 type windowGroup struct {
 	number  int64
 	batches int
+	oldest  int        // the first epoch whose features some pair has still; -1: none
+	dim     int        // values of its features; 0: none yet
 	state   groupState // empty while the group is the one in memory, or in the store
 }
 
@@ -81,7 +84,7 @@ func (l *Lane) join() {
 	manifest := l.members.manifest
 	n := int64(manifest.Count)
 	batches := (n + int64(l.options.BatchSize) - 1) / int64(l.options.BatchSize)
-	l.window = append(l.window, windowGroup{number: manifest.Group.Seq, batches: int(batches)})
+	l.window = append(l.window, windowGroup{number: manifest.Group.Seq, batches: int(batches), oldest: -1})
 	l.at, l.final = len(l.window)-1, manifest.Final
 }
 
@@ -116,7 +119,14 @@ func (l *Lane) close(ctx context.Context, seal *schemas.Seal, emit Emit) error {
 func (l *Lane) turn(emit Emit) (ready bool, err error) {
 	to, epoch := l.at+1, l.epoch
 	if to == len(l.window) {
-		to, epoch = 0, epoch+1
+		if l.recalls() {
+			l.stage = readOwn
+			return false, nil
+		}
+		to = 0
+		if epoch, err = l.skipTo(); err != nil {
+			return false, err
+		}
 	}
 	if epoch == l.options.Epochs {
 		return false, l.finish(emit)
@@ -135,6 +145,9 @@ func (l *Lane) turn(emit Emit) (ready bool, err error) {
 	}
 	if epoch == 1 {
 		l.members.vectors, l.features = nil, nil // the encoder's are not used again
+	}
+	if err := l.recallPlan(); err != nil {
+		return false, err
 	}
 	l.block = 0
 	l.stage = readFeatures

@@ -32,6 +32,7 @@ type Builder struct {
 	window window
 	left   leftOut // between groups
 	images int64   // embeddings that were counted or dropped for their images, some again after a new model
+	near   int64   // pairs that were counted or dropped as near-duplicates
 }
 
 // leftOut counts the embeddings that repeat a pair of an earlier group.
@@ -50,7 +51,9 @@ type openGroup struct {
 	duplicates int64
 	repeats    int64
 	sameImage  int64
-	low, high  float32 // similarities
+
+	similarities []float32 // of every member
+	low, high    float32   // of these
 }
 
 // NewBuilder makes the builder of a lane whose next group is first. Live may be nil: then nothing can be searched.
@@ -92,6 +95,9 @@ func (b *Builder) Remember(pair schemas.PairID, image schemas.ImageID, seq int64
 
 // SameImages returns how many embeddings were counted or dropped for their images so far.
 func (b *Builder) SameImages() int64 { return b.images }
+
+// NearImages returns how many pairs were counted or dropped as near-duplicates so far.
+func (b *Builder) NearImages() int64 { return b.near }
 
 // Repeats returns how many embeddings were left out since the last group, and forgets them: a seal says it.
 func (b *Builder) Repeats() int64 {
@@ -230,11 +236,17 @@ func (g *openGroup) take(e *schemas.Embedding, nouns []string) error {
 	if err := g.add(e); err != nil {
 		return err
 	}
-	image, _ := g.images.add(e.ImageID)
-	g.owner = append(g.owner, int32(image))
-	g.nouns.add(nouns)
-	g.low, g.high = min(g.low, e.Similarity), max(g.high, e.Similarity)
+	g.note(e.ImageID, nouns, e.Similarity)
 	return nil
+}
+
+// note remembers what the vectors of the latest member do not say.
+func (g *openGroup) note(image schemas.ImageID, nouns []string, similarity float32) {
+	number, _ := g.images.add(image)
+	g.owner = append(g.owner, int32(number))
+	g.nouns.add(nouns)
+	g.similarities = append(g.similarities, similarity)
+	g.low, g.high = min(g.low, similarity), max(g.high, similarity)
 }
 
 // Close computes the open group and begins the next one. Without an open group it returns nil: there is nothing to
@@ -244,18 +256,23 @@ func (b *Builder) Close(ctx context.Context, why Reason) (*Group, error) {
 	if g == nil {
 		return nil, nil
 	}
-	group, err := b.compute(ctx, g, why)
+	group, left, err := b.compute(ctx, g, why)
 	if err != nil {
 		return nil, fmt.Errorf("closing group %s: %w", b.next, err)
 	}
 	if b.live != nil {
-		if err := b.live.seal(g.members); err != nil {
+		if err := b.live.seal(g.members, left.members); err != nil {
 			return nil, fmt.Errorf("closing group %s: %w", b.next, err)
 		}
 	}
+	b.near += group.Manifest.Near
 	b.open, b.o = nil, b.later
 	b.next.Seq++
-	if err := g.release(); err != nil {
+	err = g.release()
+	if left != g {
+		err = errors.Join(err, left.release())
+	}
+	if err != nil {
 		return nil, fmt.Errorf("closing group %s: %w", group.Manifest.Group, err)
 	}
 	return group, nil

@@ -35,7 +35,9 @@
 //     Repeats that no group follows are counted by the seal. Positions are given in seq order.
 //  3. After a crash, remembering the embeddings of the window before the open group's first seq, and adding those from
 //     there on again, gives the same state.
-//  4. Memory per pair of dimension d is 4d bytes of vectors, outside the Go heap, about 60 bytes of ids and 4 bytes per
+//  4. Near-duplicates are found when the group closes, and are named in its chunks (near.go). Those that are dropped are no
+//     members: clusters are made with them, neighbours and objects without.
+//  5. Memory per pair of dimension d is 4d bytes of vectors, outside the Go heap, about 64 bytes of ids and 4 bytes per
 //     noun; Close takes about 500 bytes more per pair while it runs (k=10, k1=5). The window takes about 28 bytes an
 //     embedding, 45 MB a lane at most.
 //

@@ -12,6 +12,7 @@ import (
 	"github.com/pairstream/pairstream/internal/knn/reference"
 	"github.com/pairstream/pairstream/internal/testing/golden"
 	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
 
 // vectors are the reference's, with int32 and matrices as the indexer wants them.
@@ -57,18 +58,10 @@ func (v vectors) params() knn.Params {
 	return knn.Params{K: v.number("in.k"), K1: v.number("in.k1"), K2: v.number("in.k2")}
 }
 
-// engines returns all that there are; small tiles, so that the vectors fill many, and on a GPU where there is one.
+// engines returns all that there are; small tiles, so that the vectors fill many.
 func engines(t *testing.T) map[string]knn.Engine {
 	t.Helper()
-	name := "cpu"
-	if torch.CUDAAvailable() {
-		name = "cuda"
-	}
-	w, err := torch.NewWorker(torch.WorkerOptions{Device: name, Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.Close)
+	w := torchtest.NewWorker(t, torch.WorkerOptions{Threads: 1})
 	return map[string]knn.Engine{
 		"cpu": cpu.Engine{}, "device": device.New(w, device.Options{Rows: 100, Columns: 90}), "reference": reference.Engine{},
 	}

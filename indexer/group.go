@@ -3,36 +3,68 @@ package indexer
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/pairstream/pairstream/internal/knn"
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// compute makes the records of a group.
-func (b *Builder) compute(ctx context.Context, g *openGroup, why Reason) (*Group, error) {
+// compute makes the records of a group, and returns the members that are left: those of g, or of a copy without what
+// resembles others.
+func (b *Builder) compute(ctx context.Context, g *openGroup, why Reason) (group *Group, left *openGroup, err error) {
+	clusters, err := b.cluster(ctx, g)
+	if err != nil {
+		return nil, nil, err
+	}
+	found, err := b.nearDuplicates(ctx, g, clusters.Assign)
+	if err != nil {
+		return nil, nil, err
+	}
+	left, assign := g, clusters.Assign
+	if b.o.NearImage == DropImages && len(found.twins) > 0 {
+		if left, assign, err = g.without(&found, assign); err != nil {
+			return nil, nil, err
+		}
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, left.release())
+			}
+		}()
+	}
+	if group, err = b.records(ctx, left, assign, &found); err != nil {
+		return nil, left, err
+	}
+	group.Manifest.Closed = string(why)
+	return group, left, nil
+}
+
+// records makes the records of a group's members, whose clusters are known.
+func (b *Builder) records(ctx context.Context, g *openGroup, assign []int32, found *near) (*Group, error) {
 	n := g.v.Len()
 	params := knn.Params{K: b.o.K, K1: b.o.K1, K2: b.o.K2, Threads: b.o.Threads}
 	if !b.o.KeepSameImage {
 		params.Owner = g.owner
 	}
-	near, err := b.engine.Neighbors(ctx, g.matrix(Image, n), g.matrix(Text, n), params)
+	lists, err := b.engine.Neighbors(ctx, g.matrix(Image, n), g.matrix(Text, n), params)
 	if err != nil {
 		return nil, err
 	}
-	near.V2V = nil // only SE is published; free it before the next step
-	clusters, err := b.cluster(ctx, g)
-	if err != nil {
-		return nil, err
-	}
+	lists.V2V = nil // only SE is published
 	words, places := g.nouns.vocabulary(b.o.MinCount)
 	counter := newObjectCounter(&g.nouns, places, len(words), b.o.P)
 	group := &Group{}
 	for start := 0; start < n; start += schemas.ChunkMembers {
-		group.Chunks = append(group.Chunks, b.chunk(g, start, near, clusters.Assign, counter))
+		group.Chunks = append(group.Chunks, b.chunk(g, start, lists, assign, counter))
 	}
-	group.Manifest = b.manifest(g, why, words)
+	found.spread(group.Chunks)
+	group.Manifest = b.manifest(g, words)
+	group.Manifest.Near, group.Manifest.LeftOut = int64(len(found.twins)), found.left
+	if found.left > 0 {
+		group.Manifest.Clusters = slices.Max(assign) + 1
+	}
 	group.Manifest.Chunks = int32(len(group.Chunks))
 	if group.Manifest.Digest, err = digest(group.Chunks); err != nil {
 		return nil, err
@@ -63,7 +95,7 @@ func (b *Builder) chunk(g *openGroup, start int, near knn.Result, assign []int32
 		Cluster: assign[start:end],
 	}
 	for i := start; i < end; i++ {
-		id := g.pairs.keys[i] // no lock: only this goroutine adds
+		id := g.pairs.at(i) // no lock: only this goroutine adds
 		c.IDs = append(c.IDs, id[:]...)
 		c.Obj = counter.objects(c.Obj, near.V2T[i*k:(i+1)*k])
 		c.ObjEnd = append(c.ObjEnd, int32(len(c.Obj)))
@@ -71,12 +103,12 @@ func (b *Builder) chunk(g *openGroup, start int, near knn.Result, assign []int32
 	return c
 }
 
-func (b *Builder) manifest(g *openGroup, why Reason, words []string) *schemas.Group {
+func (b *Builder) manifest(g *openGroup, words []string) *schemas.Group {
 	n := g.v.Len()
 	return &schemas.Group{
 		Group: g.group, FirstSeq: g.first, EndSeq: g.end, Count: int32(n), Duplicates: g.duplicates, Repeats: g.repeats, SameImage: g.sameImage, Dim: int32(g.dim),
 		Clusters: int32(b.clusters(n)), MinSimilarity: g.low, MaxSimilarity: g.high, Nouns: words, Model: g.model,
-		Closed: string(why), K: int32(b.o.K), K1: int32(b.o.K1), K2: int32(b.o.K2), P: b.o.P, MinCount: int32(b.o.MinCount),
+		K: int32(b.o.K), K1: int32(b.o.K1), K2: int32(b.o.K2), P: b.o.P, MinCount: int32(b.o.MinCount),
 		Modality: b.o.Modality,
 	}
 }

@@ -32,7 +32,7 @@ type LiveOptions struct {
 
 // DefaultLiveOptions keep one closed group.
 func DefaultLiveOptions() LiveOptions {
-	return LiveOptions{KeepGroups: 1, TailRows: 8192, Recall: 0.97}
+	return LiveOptions{KeepGroups: 1, TailRows: 1024, Recall: 0.97}
 }
 
 // Validate returns every option that is out of range, joined.
@@ -128,26 +128,40 @@ type Answer struct {
 
 // open takes a group that begins.
 func (l *Live) open(m *members) {
-	m.retain()
-	g := &liveGroup{members: m, sides: map[string]*side{Image: {}, Text: {}}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.groups = append(l.groups, g)
+	l.add(m)
+}
+
+// add is open for a caller that holds mu.
+func (l *Live) add(m *members) {
+	m.retain()
+	l.groups = append(l.groups, &liveGroup{members: m, sides: map[string]*side{Image: {}, Text: {}}})
 }
 
 // grew wakes the background when a tail is complete.
 func (l *Live) grew(m *members) {
 	if m.v.Len()%l.o.TailRows == 0 {
-		select {
-		case l.wake <- struct{}{}:
-		default: // it is awake
-		}
+		l.rouse()
 	}
 }
 
-// seal marks a group as closed, and lets the lane's oldest closed groups go.
-func (l *Live) seal(m *members) error {
+// rouse wakes the background.
+func (l *Live) rouse() {
+	select {
+	case l.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// seal marks a group as closed, and lets the lane's oldest closed groups go. The group goes on with the members that are
+// left, which may be all.
+func (l *Live) seal(all, m *members) error {
 	l.mu.Lock()
+	if all != m {
+		l.add(m)
+		l.rouse()
+	}
 	closed := 0
 	for _, g := range l.groups {
 		g.closed = g.closed || g.members == m
@@ -157,6 +171,9 @@ func (l *Live) seal(m *members) error {
 	}
 	excess := closed - l.o.KeepGroups
 	gone := l.remove(func(g *liveGroup) bool {
+		if g.members == all && all != m {
+			return true
+		}
 		if !g.closed || g.group.Lane != m.group.Lane || excess <= 0 {
 			return false
 		}

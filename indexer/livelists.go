@@ -15,7 +15,7 @@ import (
 const (
 	trainPerList    = 16 // sampled rows per centroid
 	trainIterations = 6
-	retrainGrowth   = 4  // lists are trained anew when a group has grown that much since
+	retrainGrowth   = 2  // lists are trained anew when a group has grown that much since
 	calibrations    = 48 // queries of each modality that the number of probes is measured with
 	calibratedK     = 10
 )

@@ -12,17 +12,24 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// idTable numbers distinct 128-bit ids in the order of their coming: 24 bytes each, where a Go map takes twice that.
+// idTable numbers distinct 128-bit ids in the order of their coming: 24 to 32 bytes each, where a Go map takes twice that.
+// Keys are never copied when it grows.
 type idTable[K ~[16]byte] struct {
-	keys  []K
+	keys  [][]K // keyChunk of them each
+	n     int
 	slots []int32 // position+1 of a key, 0 for none; open addressing, at most half full
 }
+
+const keyChunk = 1 << 14
+
+// at returns the key of a number.
+func (t *idTable[K]) at(i int) K { return t.keys[i/keyChunk][i%keyChunk] }
 
 func (t *idTable[K]) slot(key K) int {
 	// Ids are hashes, but not all come from us: the multiplication spreads them whatever they are.
 	hash := (binary.LittleEndian.Uint64(key[:8]) ^ binary.LittleEndian.Uint64(key[8:])) * 0x9e3779b97f4a7c15
 	at := int(hash >> (64 - uint(bits.TrailingZeros(uint(len(t.slots))))))
-	for t.slots[at] != 0 && t.keys[t.slots[at]-1] != key {
+	for t.slots[at] != 0 && t.at(int(t.slots[at])-1) != key {
 		at = (at + 1) & (len(t.slots) - 1)
 	}
 	return at
@@ -38,19 +45,27 @@ func (t *idTable[K]) find(key K) int {
 
 // add returns the number of a key, and whether it is new.
 func (t *idTable[K]) add(key K) (int, bool) {
-	if 2*(len(t.keys)+1) > len(t.slots) {
+	if 2*(t.n+1) > len(t.slots) {
 		t.slots = make([]int32, max(64, 2*len(t.slots)))
-		for i, k := range t.keys {
-			t.slots[t.slot(k)] = int32(i) + 1
+		for i := range t.n {
+			t.slots[t.slot(t.at(i))] = int32(i) + 1
 		}
 	}
 	at := t.slot(key)
 	if t.slots[at] != 0 {
 		return int(t.slots[at]) - 1, false
 	}
-	t.keys = append(t.keys, key)
-	t.slots[at] = int32(len(t.keys))
-	return len(t.keys) - 1, true
+	switch {
+	case t.n == 0:
+		t.keys = append(t.keys, nil) // the first one grows
+	case t.n%keyChunk == 0:
+		t.keys = append(t.keys, make([]K, 0, keyChunk))
+	}
+	last := &t.keys[len(t.keys)-1]
+	*last = append(*last, key)
+	t.n++
+	t.slots[at] = int32(t.n)
+	return t.n - 1, true
 }
 
 // members are the pairs of a group: what the group's builder fills and live search reads.
@@ -87,7 +102,7 @@ func (m *members) position(pair schemas.PairID) int {
 func (m *members) pair(position int64) schemas.PairID {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return m.pairs.keys[position]
+	return m.pairs.at(int(position))
 }
 
 // add takes a pair that the group does not hold yet. The id comes first: a reader that sees a row finds its id.

@@ -13,7 +13,7 @@ const (
 	Text  = "text"
 )
 
-// The values of Options.SameImage. A mark without one keeps them.
+// The values of Options.SameImage and Options.NearImage. A mark without one keeps them.
 const (
 	KeepImages  = ""
 	CountImages = "count"
@@ -34,6 +34,8 @@ type Options struct {
 	MinCount      int     // a noun counts when more captions of the group than this have it
 	Window        int     // embeddings back from each within which a pair counts once, whatever its group; 0: within its group only
 	SameImage     string  `json:",omitempty"` // of embeddings whose image the window has with another caption: KeepImages, CountImages or DropImages
+	NearImage     string  `json:",omitempty"` // of pairs whose image resembles that of an earlier member in its cluster: KeepImages, CountImages or DropImages
+	NearCosine    float64 `json:",omitempty"` // images resemble one another above this cosine of their vectors (SemDeDup's 1 - epsilon); 0 unless NearImage is set
 	Seed          uint64
 	Threads       int // of neighbour search and k-means; 0: all processors; changes no record
 }
@@ -61,8 +63,13 @@ func (o Options) Validate() error {
 	invalid.Within(&l, "MinCount", o.MinCount, 0, math.MaxInt32)
 	invalid.Within(&l, "Window", o.Window, 0, maxGroupSize)
 	invalid.Within(&l, "Threads", o.Threads, 0, 4096)
-	l.Want(o.SameImage == KeepImages || o.SameImage == CountImages || o.SameImage == DropImages, "%s is %q, want %q or %q",
-		invalid.Field("SameImage"), o.SameImage, CountImages, DropImages)
+	for _, policy := range []struct{ field, value string }{{"SameImage", o.SameImage}, {"NearImage", o.NearImage}} {
+		l.Want(policy.value == KeepImages || policy.value == CountImages || policy.value == DropImages, "%s is %q, want %q or %q",
+			invalid.Field(policy.field), policy.value, CountImages, DropImages)
+	}
+	if o.NearImage != KeepImages {
+		l.Want(o.NearCosine > 0 && o.NearCosine < 1, "%s is %g, want a number above 0 and below 1", invalid.Field("NearCosine"), o.NearCosine)
+	}
 	l.Want(o.Modality == Image || o.Modality == Text, "%s is %q, want %q or %q", invalid.Field("Modality"), o.Modality, Image, Text)
 	invalid.Within(&l, "P", o.P, 0, 1)
 	return l.Err()
@@ -73,8 +80,12 @@ func (o Options) LargestRecord() int64 {
 	const (
 		record = 4 << 10 // what comes once
 		member = 16 + 4 + 4 + 4*maxObjects
+		near   = 16 + 4 + 4
 	)
 	chunk := int64(schemas.ChunkMembers) * (member + 4*int64(o.K) + 4*int64(o.K1))
+	if o.NearImage != KeepImages {
+		chunk += schemas.MaxNear * schemas.ChunkMembers * near
+	}
 	return record + max(chunk, maxVocabularyBytes)
 }
 

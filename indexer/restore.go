@@ -60,10 +60,7 @@ func (r *Restored) Done() error {
 		l.groups = slices.Concat([]*liveGroup{g}, l.groups) // searches may still read the old list
 	}
 	l.mu.Unlock()
-	select {
-	case l.wake <- struct{}{}:
-	default: // it is awake
-	}
+	l.rouse()
 	return m.release()
 }
 

@@ -16,6 +16,12 @@ const Name = "grouper"
 // Run groups the lanes that this process is given, until ctx ends.
 func Run(ctx context.Context, log *stream.Log, i *service.Instruments, s Settings) error {
 	i.Loaded()
+	return log.Run(ctx, Spec(ctx, log, i, s, nil))
+}
+
+// Spec returns the stage that Run runs. walked is called with the number of pairs after each walk, by several goroutines; nil:
+// nobody asks.
+func Spec(ctx context.Context, log *stream.Log, i *service.Instruments, s Settings, walked func(pairs int)) stream.StageSpec {
 	without := func(lane int) (dues []grouper.Due, err error) {
 		err = log.Forgone(ctx, Name, lane, func(raw []byte) error {
 			var due grouper.Due
@@ -25,11 +31,12 @@ func Run(ctx context.Context, log *stream.Log, i *service.Instruments, s Setting
 		})
 		return dues, err
 	}
-	return log.Run(ctx, stream.StageSpec{
+	return stream.StageSpec{
 		Name:     Name,
 		Inputs:   []schemas.Topic{schemas.Groups, schemas.Neighbors, schemas.Embeddings, schemas.Features},
 		Outputs:  []schemas.Topic{schemas.Batches},
-		New:      newFactory(s.Options(), s.SpoolDir, without, i),
+		Rereads:  []schemas.Topic{schemas.Batches},
+		New:      newFactory(s.Options(), s.SpoolDir, without, walked, i),
 		Counters: i.Counters(),
-	})
+	}
 }

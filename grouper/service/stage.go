@@ -1,17 +1,16 @@
 // Package service is the grouper as a service: it feeds a lane's groups, neighbours, embeddings and features to the core
 // in the order in which the core asks for them, and writes batches.
 //
-// A crash takes a lane back to the start of its group, or of its window with EPOCH_ORDER=lane: every batch carries the mark of the place before the group's
-// manifest, and the core, given the same records again, makes the same batches. The mark holds the options that the group
+// A crash takes a lane back to the start of its epoch. Every batch carries a mark. It leads to the group's manifest, or to
+// the window's first with EPOCH_ORDER=lane, and to the batches and features of the epoch before. The core reads the members
+// anew and makes the same batches. How much it reads does not grow with the epochs. The mark holds the options that the group
 // was begun with. A new owner with other options finishes that group with the old ones, and makes the next with its own.
 //
 // A group of which no batch can be made is set aside: its manifest goes to the dead letters with the reason.
 package service
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -24,16 +23,19 @@ import (
 type stage struct {
 	core        *grouper.Lane
 	instruments *service.Instruments
-	start       stream.Mark   // of the group in hand
-	manifest    stream.Record // of the group in hand
+	start       stream.Mark // of the group in hand
+	mark        stream.Mark // of the epoch in hand
+	places      places
+	resumed     *grouper.Resume // where the lane goes on; nil: at the start of a group
+	manifest    stream.Record   // of the group in hand
 	spool       *spool
 }
 
 // forgone tells what a lane goes on without.
 type forgone func(lane int) ([]grouper.Due, error)
 
-func newFactory(o grouper.Options, spoolDir string, without forgone, instruments *service.Instruments) stream.Factory {
-	return func(lane int, state []byte) (stream.Stage, error) {
+func newFactory(o grouper.Options, spoolDir string, without forgone, walked func(int), instruments *service.Instruments) stream.Factory {
+	return func(lane int, raw []byte) (stream.Stage, error) {
 		core, err := grouper.NewLane(o, lane)
 		if err != nil {
 			return nil, err
@@ -43,47 +45,26 @@ func newFactory(o grouper.Options, spoolDir string, without forgone, instruments
 			return nil, fmt.Errorf("lane %d: asking what it goes on without: %w", lane, err)
 		}
 		core.GiveUp(dues...)
-		begun, err := decodeOptions(state)
+		begun, err := decodeState(raw)
 		if err != nil {
 			return nil, fmt.Errorf("lane %d: %w", lane, err)
 		}
 		if begun != nil {
-			if err := core.Finish(*begun); err != nil {
-				return nil, fmt.Errorf("lane %d: finishing a group with the settings %s that it was begun with: %w", lane, state, err)
+			if err := begun.tell(core); err != nil {
+				return nil, fmt.Errorf("lane %d: finishing a group with the settings %s that it was begun with: %w", lane, raw, err)
 			}
 			if core.Options() != o {
-				instruments.Log.Warn("an open group keeps the settings that it was begun with", keyLane, lane, keyBegunWith, string(state))
+				instruments.Log.Warn("an open group keeps the settings that it was begun with", keyLane, lane, keyBegunWith, string(raw))
 			}
 		}
-		s := &stage{core: core, instruments: instruments, spool: &spool{dir: spoolDir}}
+		s := &stage{core: core, instruments: instruments, spool: &spool{dir: spoolDir}, places: placesOf(-1)}
 		core.KeepIn(s.spool)
+		core.OnWalk(walked)
+		if begun != nil && begun.Resume != nil {
+			s.places, s.resumed = placesOf(begun.Resume.Group), begun.Resume
+		}
 		return s, nil
 	}
-}
-
-// encodeOptions writes the options that shape batches, for a new owner and for people.
-func encodeOptions(o grouper.Options) ([]byte, error) {
-	o.Workers = 0
-	state, err := json.Marshal(o)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the options of a group: %w", err)
-	}
-	return state, nil
-}
-
-// decodeOptions reads what encodeOptions wrote. No state is a place between groups, or the mark of an older grouper,
-// which did not say.
-func decodeOptions(state []byte) (*grouper.Options, error) {
-	if len(state) == 0 {
-		return nil, nil
-	}
-	decoder := json.NewDecoder(bytes.NewReader(state))
-	decoder.DisallowUnknownFields() // an option of a newer grouper shapes the batches in a way that this one does not know
-	var o grouper.Options
-	if err := decoder.Decode(&o); err != nil {
-		return nil, fmt.Errorf("reading the settings %.512q of an open group (a newer grouper may have begun it): %w", state, err)
-	}
-	return &o, nil
 }
 
 // Input implements [stream.Stage].
@@ -108,23 +89,37 @@ func (s *stage) Process(ctx context.Context, rec stream.Record, out stream.Outpu
 		return stream.Poison(err)
 	}
 	if s.core.BetweenGroups() {
-		options, err := encodeOptions(s.core.Options())
+		options, err := encodeState(s.core.Options(), nil)
 		if err != nil {
 			return err
 		}
 		s.start = out.Before(rec, options)
+		s.mark = s.start
+		if r := s.resumed; r != nil {
+			s.places.begin(r.From, s.start)
+			s.resumed = nil
+		}
 	}
 	defer s.instruments.Batch()()
 	if g, ok := value.(*schemas.Group); ok {
 		s.instruments.PairsIn(int(g.Count))
 		s.manifest = rec
 	}
+	if b, ok := value.(*schemas.Batch); ok { // made before the place where the lane goes on
+		s.places.own(b, rec.Seq)
+	}
 	err = s.core.Add(ctx, grouper.Input{Record: value, Value: rec.Value, Seq: rec.Seq}, func(made schemas.Record) error {
 		if b, ok := made.(*schemas.Batch); ok {
 			s.instruments.PairsOut(len(b.Samples))
+			if err := s.reach(b, rec, out); err != nil {
+				return err
+			}
 		}
 		return out.Emit(schemas.Batches, made, s.resume(made, rec, out))
 	})
+	if err == nil {
+		s.places.note(s.core, rec, out)
+	}
 	var aside *grouper.SetAsideError
 	switch {
 	case errors.As(err, &aside):
@@ -135,17 +130,17 @@ func (s *stage) Process(ctx context.Context, rec stream.Record, out stream.Outpu
 	return err
 }
 
-// resume returns the start of the group, or, once nothing of it remains to be made, the place after it. A lane that
+// resume returns the start of the epoch, or, once nothing of the group remains to be made, the place after it. A lane that
 // holds a record of a later group goes back to before it.
 func (s *stage) resume(made schemas.Record, rec stream.Record, out stream.Output) stream.Mark {
 	switch b := made.(type) {
 	case *schemas.Batch:
 		if !s.core.Ends(b) {
-			return s.start
+			return s.mark
 		}
 	case *schemas.Seal:
 		if !s.core.BetweenGroups() {
-			return s.start
+			return s.mark
 		}
 	}
 	return out.After(rec, nil)

@@ -36,7 +36,7 @@ func spec(t *testing.T, o grouper.Options) stream.StageSpec {
 	return stream.StageSpec{
 		Name:    Name,
 		Inputs:  []schemas.Topic{schemas.Groups, schemas.Neighbors, schemas.Embeddings, schemas.Features},
-		Outputs: []schemas.Topic{schemas.Batches}, New: newFactory(o, t.TempDir(), func(int) ([]grouper.Due, error) { return nil, nil }, instruments),
+		Outputs: []schemas.Topic{schemas.Batches}, Rereads: []schemas.Topic{schemas.Batches}, New: newFactory(o, t.TempDir(), func(int) ([]grouper.Due, error) { return nil, nil }, nil, instruments),
 	}
 }
 
@@ -323,7 +323,7 @@ func TestASealBehindAHeldRecord(t *testing.T) {
 
 // TestOptionsInMarks pins what is in the marks of open groups: a new owner reads it.
 func TestOptionsInMarks(t *testing.T) {
-	got, err := encodeOptions(testOptions())
+	got, err := encodeState(testOptions(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

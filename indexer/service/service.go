@@ -59,14 +59,15 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 		tools.Instruments.Says(again.state)
 	}
 	fill := newFill(s.Core.GroupSize)
-	if err := tools.Instruments.Register(fill.ratio); err != nil {
+	repeated := newRepeated()
+	if err := tools.Instruments.Register(fill.ratio, repeated); err != nil {
 		return err
 	}
 	tools.Instruments.Loaded()
 	all.Go(func() error {
 		err := tools.Log.Run(running, stream.StageSpec{
 			Name: Name, Inputs: []schemas.Topic{schemas.Embeddings}, Outputs: []schemas.Topic{schemas.Neighbors, schemas.Groups},
-			New: newFactory(s.Options(), groups, tagger, live, again, tools.Instruments, fill), Counters: tools.Instruments.Counters(),
+			New: newFactory(s.Options(), groups, tagger, live, again, tools.Instruments, fill, repeated), Counters: tools.Instruments.Counters(),
 		})
 		if err == nil {
 			err = context.Cause(running) // ends the other goroutines too

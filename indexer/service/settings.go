@@ -79,17 +79,22 @@ type Core struct {
 	MinCount      int     `env:"NOUN_MIN_COUNT" envDefault:"10" desc:"a noun counts when more captions of the group than this have it"`
 	Window        int     `env:"-"` // the same for all
 	SameImage     string  `env:"DEDUPE_IMAGES" envDefault:"keep" desc:"pairs whose image one of the lane's latest 1,048,576 embeddings has with another caption: keep, count or drop"`
+	NearImage     string  `env:"DEDUPE_NEAR" envDefault:"keep" desc:"pairs whose image resembles that of an earlier pair in its cluster of the group: keep, count or drop (SemDeDup)"`
+	NearCosine    float64 `env:"DEDUPE_NEAR_COSINE" envDefault:"0.95" desc:"cosine of two images' vectors above which they resemble one another, where DEDUPE_NEAR is count or drop"`
 	Seed          uint64  `env:"-"` // of Run
 	Threads       int     `env:"INDEXER_THREADS" envDefault:"0" desc:"threads of neighbour search and k-means; 0: all processors; changes no record"`
 }
 
-// keepImages is the value of DEDUPE_IMAGES that marks do not mention.
+// keepImages is the value of DEDUPE_IMAGES and DEDUPE_NEAR that marks do not mention.
 const keepImages = "keep"
 
 func (c Core) options() indexer.Options {
 	o := indexer.Options(c)
 	if o.SameImage == keepImages {
 		o.SameImage = indexer.KeepImages
+	}
+	if o.NearImage == keepImages {
+		o.NearImage, o.NearCosine = indexer.KeepImages, 0 // of no effect
 	}
 	return o
 }
@@ -100,7 +105,7 @@ func (c Core) Validate() error { return c.options().Validate() }
 // Live has the fields of [indexer.LiveOptions].
 type Live struct {
 	KeepGroups int     `env:"LIVE_GROUPS" envDefault:"1" desc:"latest closed groups of each lane that stay searchable, besides the open one"`
-	TailRows   int     `env:"LIVE_TAIL" envDefault:"8192" desc:"pairs that searches compare one by one until they go into inverted lists together"`
+	TailRows   int     `env:"LIVE_TAIL" envDefault:"1024" desc:"pairs that searches compare one by one until they go into inverted lists together"`
 	Recall     float64 `env:"LIVE_RECALL" envDefault:"0.97" desc:"share of the exact ten nearest that a search in inverted lists should find"`
 	Seed       uint64  `env:"-"` // of Run
 }

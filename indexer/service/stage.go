@@ -33,13 +33,30 @@ type stage struct {
 	lane        int
 	instruments *service.Instruments
 	fill        fill
-	start       stream.Mark // of the open group
-	from        int64       // seq of the first embedding for the core; those before it fill its window
-	final       bool        // a final seal came
-	seals       []string    // ids of the latest seals
+	repeated    *prometheus.CounterVec // images
+	start       stream.Mark            // of the open group
+	from        int64                  // seq of the first embedding for the core; those before it fill its window
+	final       bool                   // a final seal came
+	seals       []string               // ids of the latest seals
 	tally       account.Tally
 	stop        func()  // ends the restoring of the lane's closed groups
 	places      []place // of the first records of the blocks that a new owner has to read
+}
+
+// The kinds of repeated images.
+const (
+	kindSame = "same"
+	kindNear = "near"
+)
+
+func newRepeated() *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "pairstream_indexer_repeated_images_total",
+		Help: "Pairs of closed groups whose image came before with another caption (same), or resembles another (near), whatever became of them; again after a restart.",
+	}, []string{"kind"})
+	v.WithLabelValues(kindSame)
+	v.WithLabelValues(kindNear)
+	return v
 }
 
 // place is where a block of the core's window begins.
@@ -65,7 +82,7 @@ func (f fill) set(lane, pending int) {
 }
 
 func newFactory(o indexer.Options, engine knn.Engine, nouns indexer.NounFinder, live *indexer.Live, again *restorer,
-	instruments *service.Instruments, full fill,
+	instruments *service.Instruments, full fill, repeated *prometheus.CounterVec,
 ) stream.Factory {
 	return func(lane int, raw []byte) (stream.Stage, error) {
 		from, err := parseState(raw)
@@ -84,7 +101,7 @@ func newFactory(o indexer.Options, engine knn.Engine, nouns indexer.NounFinder, 
 		}
 		full.set(lane, 0)
 		return &stage{
-			core: core, lane: lane, instruments: instruments, fill: full, from: from.more.From, final: from.more.Final, seals: from.more.Seals,
+			core: core, lane: lane, instruments: instruments, fill: full, repeated: repeated, from: from.more.From, final: from.more.Final, seals: from.more.Seals,
 			stop: again.begin(lane, from.next), tally: from.tally(),
 		}, nil
 	}
@@ -251,6 +268,10 @@ func (s *stage) close(ctx context.Context, why indexer.Reason, final bool, out s
 	s.tally.Duplicates += group.Manifest.Duplicates
 	s.tally.Repeats += group.Manifest.Repeats
 	s.tally.SameImage += group.Manifest.SameImage
+	s.tally.Near += group.Manifest.Near
+	s.tally.LeftOut += group.Manifest.LeftOut
+	s.repeated.WithLabelValues(kindSame).Add(float64(group.Manifest.SameImage))
+	s.repeated.WithLabelValues(kindNear).Add(float64(group.Manifest.Near))
 	s.fill.set(s.lane, 0)
 	s.instruments.PairsOut(int(group.Manifest.Count))
 	for _, c := range group.Chunks {

@@ -41,7 +41,7 @@ func spec(t *testing.T, o indexer.Options) stream.StageSpec {
 	}
 	return stream.StageSpec{
 		Name: Name, Inputs: []schemas.Topic{schemas.Embeddings}, Outputs: []schemas.Topic{schemas.Neighbors, schemas.Groups},
-		New: newFactory(o, cpu.Engine{}, words{}, nil, nil, instruments, newFill(o.GroupSize)),
+		New: newFactory(o, cpu.Engine{}, words{}, nil, nil, instruments, newFill(o.GroupSize), newRepeated()),
 	}
 }
 
@@ -146,13 +146,42 @@ func TestTalliesAddUp(t *testing.T) {
 	}
 }
 
+// TestNearDuplicatesAreAccounted drops them. What is in a group, what came again and what was left out add up to the lane.
+func TestNearDuplicatesAreAccounted(t *testing.T) {
+	for _, policy := range []string{indexer.CountImages, indexer.DropImages} {
+		o := testOptions()
+		o.NearImage, o.NearCosine = policy, 0.9
+		l := newLog(t)
+		l.Run(spec(t, o), -1)
+		near := 0
+		for _, r := range l.Records(schemas.Neighbors) {
+			near += len(r.(*schemas.NeighborChunk).NearTo)
+		}
+		left := 0
+		if policy == indexer.DropImages {
+			left = near
+		}
+		states := l.States(schemas.Groups)
+		last, from, err := account.OfMark(states[len(states)-1])
+		want := account.Tally{Members: 22 - int64(left), Duplicates: 1, Repeats: 6, Near: int64(near), LeftOut: int64(left), Seals: 3, Others: 2}
+		if near == 0 || err != nil || fmt.Sprint(*last) != fmt.Sprint(want) || last.Records() != from {
+			t.Errorf("%s: the tally is %+v, %v; want %+v, and %d records", policy, *last, err, want, from)
+		}
+	}
+}
+
 // TestNoCrashChangesAGroup kills the owner before each record that it writes, takes away the last records of each output
 // that the brokers had not acknowledged, and kills its successor as well.
 func TestNoCrashChangesAGroup(t *testing.T) {
-	for name, window := range map[string]int{"window of a group and a half": 12, "a narrow window": 3, "none": 0} {
+	for name, set := range map[string]func(*indexer.Options){
+		"window of a group and a half": func(*indexer.Options) {},
+		"a narrow window":              func(o *indexer.Options) { o.Window = 3 },
+		"none":                         func(o *indexer.Options) { o.Window = 0 },
+		"near-duplicates are dropped":  func(o *indexer.Options) { o.NearImage, o.NearCosine = indexer.DropImages, 0.9 },
+	} {
 		t.Run(name, func(t *testing.T) {
 			o := testOptions()
-			o.Window = window
+			set(&o)
 			whole := newLog(t)
 			whole.Run(spec(t, o), -1)
 			written := whole.Len(schemas.Neighbors) + whole.Len(schemas.Groups)
@@ -223,6 +252,7 @@ func TestSettingsChangeAtAGroupsBorder(t *testing.T) {
 		"smaller groups":   func(o *indexer.Options) { o.GroupSize = 4 },
 		"another seed":     func(o *indexer.Options) { o.Seed = 6 },
 		"more clusters":    func(o *indexer.Options) { o.Clusters = 4 },
+		"near-duplicates":  func(o *indexer.Options) { o.NearImage, o.NearCosine = indexer.CountImages, 0.9 },
 		"threads only":     func(o *indexer.Options) { o.Threads = 2 },
 	} {
 		t.Run(name, func(t *testing.T) {
