@@ -7,6 +7,7 @@ import (
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
 
 // BenchmarkScore is a batch of 16 with all others as candidates, by a Con-D of preset small.
@@ -18,7 +19,7 @@ func BenchmarkScore(b *testing.B) {
 
 func benchmarkScore(b *testing.B, precision torch.DType) {
 	const n, vocab = 16, 8000
-	w, err := torch.NewWorker(torch.WorkerOptions{Threads: 2, Deterministic: true, Precision: precision})
+	w, err := torch.NewWorker(torchtest.On(torch.WorkerOptions{Threads: 2, Deterministic: true, Precision: precision}))
 	if err != nil {
 		b.Fatal(err)
 	}

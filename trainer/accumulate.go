@@ -35,19 +35,19 @@ type batchKeys struct {
 }
 
 // add takes the gradients of the next batch; nil: it was set aside. It frees what it has summed up.
-func (o *openStep) add(s *torch.Scope, grads []*torch.Tensor) {
+func (o *openStep) add(grads []*torch.Tensor) {
 	o.batches++
 	if grads != nil {
 		o.learned++
 	}
 	o.sums = append(o.sums, partialSum{1, grads})
 	for n := len(o.sums); n > 1 && o.sums[n-1].batches == o.sums[n-2].batches; n = len(o.sums) {
-		o.merge(s)
+		o.merge()
 	}
 }
 
 // merge adds the last two sums, the earlier one first.
-func (o *openStep) merge(s *torch.Scope) {
+func (o *openStep) merge() {
 	n := len(o.sums)
 	left, right := o.sums[n-2], o.sums[n-1]
 	sum := partialSum{batches: left.batches + right.batches, grads: left.grads}
@@ -55,27 +55,28 @@ func (o *openStep) merge(s *torch.Scope) {
 		sum.grads = right.grads
 	}
 	if left.grads != nil && right.grads != nil {
-		s.NoGrad(func() {
-			for i, a := range left.grads {
-				sum.grads[i] = sumOf(s, a, right.grads[i])
-			}
-		})
+		addTo(left.grads, right.grads)
 	}
 	o.sums = append(o.sums[:n-2], sum)
 }
 
-// sumOf adds two gradients and frees them. A parameter that has none on one side keeps that of the other.
-func sumOf(s *torch.Scope, a, b *torch.Tensor) *torch.Tensor {
-	switch {
-	case a == nil:
-		return b
-	case b == nil:
-		return a
+// addTo adds gradients to others, in place, and takes them over. A parameter that has none on one side keeps that of the
+// other.
+func addTo(sums, grads []*torch.Tensor) {
+	var into, from []*torch.Tensor
+	for i, g := range grads {
+		switch {
+		case g == nil:
+		case sums[i] == nil:
+			sums[i] = g
+		default:
+			into, from = append(into, sums[i]), append(from, g)
+		}
 	}
-	sum := s.Keep(s.Add(a, b))
-	a.Free()
-	b.Free()
-	return sum
+	torch.AddAll(into, from)
+	for _, g := range from {
+		g.Free()
+	}
 }
 
 // free forgets everything.
@@ -113,17 +114,18 @@ func (t *Trainer) takeGrads(s *torch.Scope) ([]*torch.Tensor, error) {
 func (t *Trainer) complete(s *torch.Scope, rate float64) error {
 	o := &t.open
 	for len(o.sums) > 1 {
-		o.merge(s)
+		o.merge()
 	}
 	if o.learned > 0 {
 		grads := o.sums[0].grads // none where the optimiser finds them itself
 		scale := t.clip(s, grads, 1/float64(o.learned))
+		var params, sums []*torch.Tensor
 		for i, g := range grads {
 			if g != nil {
-				// The gradient of the sum of p * mean is the mean, to the bit.
-				s.Backward(s.SumAll(s.Mul(t.model.Params()[i].Tensor, s.MulScalar(g, scale))))
+				params, sums = append(params, t.model.Params()[i].Tensor), append(sums, g)
 			}
 		}
+		torch.SetGrads(params, sums, scale)
 		if err := t.optimizer.Step(rate); err != nil {
 			return err
 		}

@@ -33,13 +33,13 @@ func TestGradientsAreSummedAlongATree(t *testing.T) {
 				var o openStep
 				for _, x := range c.leaves {
 					if x != x {
-						o.add(s, nil)
+						o.add(nil)
 						continue
 					}
-					o.add(s, []*torch.Tensor{s.Keep(s.Float32s([]float32{x}, 1)), nil})
+					o.add([]*torch.Tensor{s.Keep(s.Float32s([]float32{x}, 1)), nil})
 				}
 				for len(o.sums) > 1 {
-					o.merge(s)
+					o.merge()
 				}
 				if got := o.sums[0].grads[0].Float32s(); got[0] != c.want || o.sums[0].grads[1] != nil {
 					t.Errorf("the sum is %v, want %g", got, c.want)

@@ -7,11 +7,12 @@ import (
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
 
 // BenchmarkStep measures a step of the smallest preset on 96 pairs with captions of 8 to 14 tokens, as in the demo.
 func BenchmarkStep(b *testing.B) {
-	w, err := torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 2, Deterministic: true})
+	w, err := torch.NewWorker(torchtest.On(torch.WorkerOptions{Threads: 2, Deterministic: true}))
 	if err != nil {
 		b.Fatal(err)
 	}

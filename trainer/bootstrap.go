@@ -96,7 +96,7 @@ func (t *Trainer) bootstrapStep(ctx context.Context, l loadedBatch, o BootstrapO
 	if o.Checkpoints == "" || o.CheckpointEvery == 0 || t.step%o.CheckpointEvery != 0 {
 		return nil
 	}
-	_, err = t.Save(ctx, o.Checkpoints, nil)
+	_, err = t.Save(ctx, o.Checkpoints, nil, 0)
 	return err
 }
 

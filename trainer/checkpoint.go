@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -35,22 +36,51 @@ const (
 	queueIDs          = "queue.ids"
 )
 
-// Save writes the whole state to a new checkpoint in folder and removes all but the last two. It makes the folder if need
-// be. The batches of an open step are not in it: they come again. positions belongs to the caller and says how far the training is in each lane.
-func (t *Trainer) Save(ctx context.Context, folder string, positions json.RawMessage) (path string, err error) {
+// Snapshot is the state of a trainer between two steps, in memory. It stays as it is while training goes on. The batches of an
+// open step are not in it: they come again.
+type Snapshot struct {
+	step     int64
+	model    modelFacts
+	weights  int // tensors that are the model's; they come first
+	tensors  []safetensors.NamedTensor
+	metadata map[string]string
+}
+
+// Snapshot copies the state.
+func (t *Trainer) Snapshot(ctx context.Context) (*Snapshot, error) {
+	tensors, metadata, err := t.whole(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("copying the state at step %d: %w", t.step, err)
+	}
+	return &Snapshot{t.step, t.model, len(t.model.Params()), tensors, metadata}, nil
+}
+
+// Steps returns the number of steps done.
+func (s *Snapshot) Steps() int64 { return s.step }
+
+// Save writes the state to a new checkpoint in folder and removes all but the last two. Those of steps that stay divides are
+// not removed; 0 divides none. Save makes the folder if need be. positions belongs to the caller and says how far the
+// training is in each lane. Save may run beside training.
+func (s *Snapshot) Save(folder string, positions json.RawMessage, stay int64) (path string, err error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", fmt.Errorf("saving checkpoint: %w", err)
 	}
-	tensors, metadata, err := t.whole(ctx)
-	if err != nil {
-		return "", fmt.Errorf("saving checkpoint at step %d: %w", t.step, err)
-	}
+	metadata := maps.Clone(s.metadata)
 	metadata[metadataPositions] = string(positions)
-	path = filepath.Join(folder, fmt.Sprintf(checkpointFormat, t.step))
-	if err := writeSealed(path, tensors, metadata); err != nil {
+	path = filepath.Join(folder, fmt.Sprintf(checkpointFormat, s.step))
+	if err := writeSealed(path, s.tensors, metadata); err != nil {
 		return "", err
 	}
-	return path, prune(folder)
+	return path, prune(folder, stay)
+}
+
+// Save saves a snapshot of now.
+func (t *Trainer) Save(ctx context.Context, folder string, positions json.RawMessage, stay int64) (path string, err error) {
+	s, err := t.Snapshot(ctx)
+	if err != nil {
+		return "", err
+	}
+	return s.Save(folder, positions, stay)
 }
 
 // whole returns the state, and its metadata.

@@ -23,6 +23,7 @@ const (
 	checkpointFormat  = "checkpoint-%012d.safetensors" // by step, so that the order of names is that of steps
 	checkpointPattern = "checkpoint-*.safetensors"
 	temporaryPattern  = ".checkpoint-*.tmp" // as package atomicfile names them
+	temporaryBest     = ".best.safetensors-*.tmp"
 	keptCheckpoints   = 2
 	metadataDigest    = "pairstream.sha256"
 	metadataStep      = "pairstream.step"
@@ -122,22 +123,51 @@ func checkpointsIn(folder, pattern string) ([]string, error) {
 	return paths, nil
 }
 
-// prune removes all but the newest checkpoints of a folder, and what interrupted writes left behind.
-func prune(folder string) error {
+// prune removes all but the newest checkpoints of a folder and those of steps that stay divides, and what interrupted writes
+// left behind.
+func prune(folder string, stay int64) error {
 	paths, err := checkpointsIn(folder, checkpointPattern)
 	if err != nil {
 		return err
 	}
-	stale, err := checkpointsIn(folder, temporaryPattern)
-	if err != nil {
-		return err
+	var stale []string
+	for _, pattern := range []string{temporaryPattern, temporaryBest} {
+		found, err := checkpointsIn(folder, pattern)
+		if err != nil {
+			return err
+		}
+		stale = append(stale, found...)
 	}
-	stale = append(stale, paths[min(keptCheckpoints, len(paths)):]...)
+	var steps []int64 // the newest comes first
+	byStep := make(map[int64]string)
+	for _, path := range paths {
+		step, ok := CheckpointStep(filepath.Base(path))
+		if !ok {
+			stale = append(stale, path)
+			continue
+		}
+		steps, byStep[step] = append(steps, step), path
+	}
+	for _, step := range Superseded(steps, stay) {
+		stale = append(stale, byStep[step])
+	}
 	var errs []error
 	for _, path := range stale {
 		errs = append(errs, removeIfThere(path))
 	}
 	return errors.Join(errs...)
+}
+
+// Superseded returns those of some steps whose checkpoints need not stay: all but the last two and those that stay divides.
+func Superseded(steps []int64, stay int64) (stale []int64) {
+	sorted := slices.Clone(steps)
+	slices.Sort(sorted)
+	for _, step := range sorted[:max(0, len(sorted)-keptCheckpoints)] {
+		if stay == 0 || step%stay != 0 {
+			stale = append(stale, step)
+		}
+	}
+	return stale
 }
 
 // LatestCheckpoint returns the newest checkpoint of a folder that is whole. bad reports the newer ones that are not whole.

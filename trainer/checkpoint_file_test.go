@@ -94,6 +94,20 @@ func TestLatestCheckpoint(t *testing.T) {
 }
 
 func TestPruneKeepsTheLastTwo(t *testing.T) {
+	for stay, want := range map[int64]string{
+		0:  "checkpoint-000000000020.safetensors checkpoint-000000000100.safetensors notes.txt",
+		5:  "checkpoint-000000000005.safetensors checkpoint-000000000020.safetensors checkpoint-000000000100.safetensors notes.txt",
+		10: "checkpoint-000000000020.safetensors checkpoint-000000000100.safetensors notes.txt",
+	} {
+		if got := pruned(t, stay); got != want {
+			t.Errorf("where those of steps stay that %d divides: %s, want %s", stay, got, want)
+		}
+	}
+}
+
+// pruned makes checkpoints, prunes them and returns what is left.
+func pruned(t *testing.T, stay int64) string {
+	t.Helper()
 	folder := t.TempDir()
 	for _, step := range []int64{5, 100, 20} {
 		writeTestCheckpoint(t, folder, step)
@@ -103,7 +117,7 @@ func TestPruneKeepsTheLastTwo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := prune(folder); err != nil {
+	if err := prune(folder, stay); err != nil {
 		t.Fatal(err)
 	}
 	entries, err := os.ReadDir(folder)
@@ -114,9 +128,7 @@ func TestPruneKeepsTheLastTwo(t *testing.T) {
 	for _, e := range entries {
 		left = append(left, e.Name())
 	}
-	if got, want := strings.Join(left, " "), "checkpoint-000000000020.safetensors checkpoint-000000000100.safetensors notes.txt"; got != want {
-		t.Errorf("left over: %s, want %s", got, want)
-	}
+	return strings.Join(left, " ")
 }
 
 func TestFailedWriteLeavesNothing(t *testing.T) {

@@ -28,7 +28,7 @@ func withTCL() Options {
 
 func save(t *testing.T, tr *Trainer, folder, positions string) string {
 	t.Helper()
-	path, err := tr.Save(context.Background(), folder, json.RawMessage(positions))
+	path, err := tr.Save(context.Background(), folder, json.RawMessage(positions), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -44,4 +45,11 @@ func (t *Trainer) EncodeAt(ctx context.Context, b *schemas.ScoredBatch, in Input
 		return nil, fmt.Errorf("encoding batch %d of group %s, epoch %d: %w", b.Sequence, b.Group, b.Epoch, err)
 	}
 	return &block, nil
+}
+
+// Look lends the model out between two steps, without dropout. It may be read then, and nothing else.
+func (t *Trainer) Look(look func(*model.Model) error) error {
+	t.model.SetDropout(0)
+	defer t.model.SetDropout(t.options.Dropout)
+	return look(t.model)
 }

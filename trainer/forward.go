@@ -21,6 +21,7 @@ type forward struct {
 	// These are the inputs of the losses.
 	temperature        *torch.Tensor
 	tokens             *torch.Tensor // of the images
+	view               model.View    // of them, for ITM and MLM
 	hidden, attention  *torch.Tensor // of the texts
 	simI2T, simT2I     *torch.Tensor // [N, N + queue]
 	simI2I, simT2T     *torch.Tensor // the same within a modality, for TCL
@@ -71,6 +72,9 @@ func (t *Trainer) losses(s *torch.Scope, f *forward, b *schemas.ScoredBatch, x t
 	if t.options.ITCWeight > 0 {
 		f.itc = t.contrastive(s, f, b)
 	}
+	if t.options.ITMWeight > 0 || t.options.MLMWeight > 0 {
+		f.view = t.model.View(s, f.tokens)
+	}
 	if t.options.ITMWeight > 0 {
 		t.seedDropout(s, b, "itm")
 		t.matching(s, f)
@@ -92,17 +96,17 @@ func (t *Trainer) losses(s *torch.Scope, f *forward, b *schemas.ScoredBatch, x t
 func (t *Trainer) mine(s *torch.Scope, f *forward, b *schemas.ScoredBatch) {
 	n := len(b.Samples)
 	i2t, t2i := directions(b, t.options.ECM)
-	inBatch := func(sim *torch.Tensor) []float32 { return s.Narrow(sim, 1, 0, int64(n)).Float32s() }
+	inBatch := func(sim *torch.Tensor) *torch.Tensor { return s.Narrow(sim, 1, 0, int64(n)) }
+	both := s.Cat(0, inBatch(f.simI2T), inBatch(f.simT2I)).Float32s() // one wait for the device
 	choose := t.options.ITMNegatives.chooser(t.options.Seed, b)
 	for _, way := range []struct {
 		candidates
-		sim   *torch.Tensor
+		sim   []float32
 		picks *[]pick
-	}{{i2t, f.simI2T, &f.picksI2T}, {t2i, f.simT2I, &f.picksT2I}} {
-		sim := inBatch(way.sim)
+	}{{i2t, both[:n*n], &f.picksI2T}, {t2i, both[n*n:], &f.picksT2I}} {
 		way.partners = t.options.SameImage
-		*way.picks = way.mine(sim, n, choose)
-		anchors, scored := way.hardestScored(sim, n)
+		*way.picks = way.mine(way.sim, n, choose)
+		anchors, scored := way.hardestScored(way.sim, n)
 		f.counts.Anchors += anchors
 		f.counts.HardestScored += scored
 	}
@@ -130,8 +134,8 @@ func (t *Trainer) mine(s *torch.Scope, f *forward, b *schemas.ScoredBatch) {
 
 // contrastive computes ITC.
 func (t *Trainer) contrastive(s *torch.Scope, f *forward, b *schemas.ScoredBatch) *torch.Tensor {
-	i2t := t.direction(s, f.simI2T, hardTargets(b.Samples, f.keys.queue, f.picksI2T, t.options.ECM))
-	t2i := t.direction(s, f.simT2I, hardTargets(b.Samples, f.keys.queue, f.picksT2I, t.options.ECM))
+	i2t := directionOf(s, f.simI2T, hardTargets(b.Samples, f.keys.queue, f.picksI2T, t.options.ECM))
+	t2i := directionOf(s, f.simT2I, hardTargets(b.Samples, f.keys.queue, f.picksT2I, t.options.ECM))
 	if t.options.ITC.Targets == Distilled {
 		i2t.teacher = similarities(s, f.keys.batchImage, f.keys.text, f.temperature)
 		t2i.teacher = similarities(s, f.keys.batchText, f.keys.image, f.temperature)
@@ -143,20 +147,15 @@ func (t *Trainer) contrastive(s *torch.Scope, f *forward, b *schemas.ScoredBatch
 	return t.options.ITC.loss(s, i2t, t2i, alpha)
 }
 
-func (t *Trainer) direction(s *torch.Scope, sim *torch.Tensor, targets rowTargets) direction {
-	n, columns := sim.Size(0), int64(targets.columns)
-	d := direction{sim: sim, hard: s.To(s.Float64s(targets.values, n, columns), sim.DType())}
-	if targets.drop != nil {
-		d.drop = s.Bools(targets.drop, n, columns)
-	}
-	return d
+func directionOf(s *torch.Scope, sim *torch.Tensor, targets rowTargets) direction {
+	return direction{sim: sim, hard: targets.hard(s, sim.DType()), drop: targets.dropped(s)}
 }
 
 // matching computes ITM over the planned pairs.
 func (t *Trainer) matching(s *torch.Scope, f *forward) {
 	f.pairs = planITM(f.counts.Samples, f.picksI2T, f.picksT2I, t.options.ECM)
 	f.counts.MatchPairs, f.counts.Dropped = len(f.pairs.labels), f.pairs.dropped
-	f.itmLogits = t.model.MatchPairs(s, f.hidden, f.attention, f.tokens, f.pairs.texts, f.pairs.images)
+	f.itmLogits = t.model.MatchPairs(s, f.hidden, f.attention, f.view, f.pairs.texts, f.pairs.images)
 	f.itm = s.CrossEntropy(f.itmLogits, s.Int64s(f.pairs.labels, int64(len(f.pairs.labels))), IgnoreLabel)
 }
 
@@ -177,19 +176,21 @@ func (t *Trainer) maskedLanguage(s *torch.Scope, f *forward, mask masker) error 
 	if len(labels) == 0 {
 		return nil
 	}
-	images := func(tokens *torch.Tensor) *torch.Tensor {
+	images := func(view model.View) model.View {
 		if len(texts) > f.counts.Samples {
-			return s.IndexSelect(tokens, 0, s.Int64s(f.rows.images, int64(len(texts))))
+			return view.Select(s, f.rows.images)
 		}
-		return tokens
+		return view
 	}
-	logits := t.model.MaskedLogitsAt(s, tokenIDs, attention, images(f.tokens), positions)
+	logits := t.model.MaskedLogitsAt(s, tokenIDs, attention, images(f.view), positions)
 	f.mlmHard = s.CrossEntropy(logits, s.Int64s(labels, int64(len(labels))), IgnoreLabel)
 	f.mlm = f.mlmHard
 	if share := t.options.mlmShare(t.step); share > 0 {
 		var teacher *torch.Tensor
 		s.NoGrad(func() {
-			teacher = s.Softmax(t.momentum.model.MaskedLogitsAt(s, tokenIDs, attention, images(f.keys.tokens), positions), 1)
+			average := t.momentum.model
+			view := images(average.View(s, f.keys.tokens))
+			teacher = s.Softmax(average.MaskedLogitsAt(s, tokenIDs, attention, view, positions), 1)
 		})
 		f.mlmSoft = rowCrossEntropy(s, teacher, s.LogSoftmax(logits, 1))
 		f.mlm = s.Add(s.MulScalar(f.mlmHard, 1-share), s.MulScalar(f.mlmSoft, share))
@@ -217,13 +218,22 @@ func (f *forward) total(s *torch.Scope, o Options) *torch.Tensor {
 	return total
 }
 
-// losses reads the values of the losses.
-func (f *forward) losses(total *torch.Tensor) Losses {
-	value := func(x *torch.Tensor) float64 {
-		if x == nil {
-			return 0
+// losses reads the values of the losses, in one wait for the device.
+func (f *forward) losses(s *torch.Scope, total *torch.Tensor) (l Losses) {
+	var there []*torch.Tensor
+	var into []*float64
+	for _, term := range []struct {
+		loss *torch.Tensor
+		to   *float64
+	}{{f.itc, &l.ITC}, {f.itm, &l.ITM}, {f.mlm, &l.MLM}, {f.uni, &l.Uni}, {total, &l.Total}} {
+		if term.loss != nil {
+			there, into = append(there, s.Reshape(s.Detach(term.loss), 1)), append(into, term.to)
 		}
-		return x.Item()
 	}
-	return Losses{ITC: value(f.itc), ITM: value(f.itm), MLM: value(f.mlm), Uni: value(f.uni), Total: value(total)}
+	if len(there) > 0 {
+		for i, v := range s.Cat(0, there...).Float64s() {
+			*into[i] = v
+		}
+	}
+	return l
 }

@@ -112,7 +112,7 @@ func goldenDirections(v vectors, s *torch.Scope, c itcCase) (i2t, t2i direction)
 	ecm.ITC = c.connections
 	samples := make([]schemas.Sample, n)
 	hard := func(hardest, fresh string) *torch.Tensor {
-		return s.Float64s(hardTargets(samples, nil, ecmPicks(v, hardest, fresh), ecm).values, n, n)
+		return hardTargets(samples, nil, ecmPicks(v, hardest, fresh), ecm).hard(s, torch.Float64)
 	}
 	i2t.hard = hard("ecm.hard_text_for_image", "ecm.new_pos_i2t")
 	t2i.hard = hard("ecm.hard_image_for_text", "ecm.new_pos_t2i")

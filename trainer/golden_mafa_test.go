@@ -125,14 +125,14 @@ func checkMAFALosses(t *testing.T, s *torch.Scope, v vectors, p precision, tr *T
 	at := fmt.Sprintf("e%d.", b.Epoch)
 	itc := tr.options.ITC
 	for way, d := range map[string]direction{
-		"i2t": tr.direction(s, f.simI2T, hardTargets(b.Samples, nil, f.picksI2T, tr.options.ECM)),
-		"t2i": tr.direction(s, f.simT2I, hardTargets(b.Samples, nil, f.picksT2I, tr.options.ECM)),
+		"i2t": directionOf(s, f.simI2T, hardTargets(b.Samples, nil, f.picksI2T, tr.options.ECM)),
+		"t2i": directionOf(s, f.simT2I, hardTargets(b.Samples, nil, f.picksT2I, tr.options.ECM)),
 	} {
 		target := itc.targets(s, d, itc.soft(s, d, d), itc.alpha(b.Epoch, 0))
 		checkForward(t, v, p, map[string]*torch.Tensor{at + "target_" + way: target})
 	}
 	total := f.total(s, tr.options)
-	got := f.losses(total)
+	got := f.losses(s, total)
 	checkLosses(t, v, p, map[string]float64{
 		at + "loss_ita": got.ITC, at + "loss_itm": got.ITM, at + "loss_mlm": got.MLM, at + "loss_total": got.Total,
 	})

@@ -99,7 +99,7 @@ func checkMomentumStep(t *testing.T, s *torch.Scope, v vectors, tr *Trainer, p p
 		in.Second = v.Float32s("in.image_aug")
 	}
 	n := len(in.IDs)
-	tr.momentum.follow(s, tr.model)
+	tr.momentum.follow(tr.model)
 	f, err := tr.forwardOf(s, unscored(n), in, goldenMasker(t, v, iota64(n)))
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func checkMomentumStep(t *testing.T, s *torch.Scope, v vectors, tr *Trainer, p p
 	wantInts(t, "neg_text_for_image", hardest(f.picksI2T), v.Int64s("out.neg_text_for_image"))
 	wantInts(t, "neg_image_for_text", hardest(f.picksT2I), v.Int64s("out.neg_image_for_text"))
 	total := f.total(s, tr.options)
-	got := f.losses(total)
+	got := f.losses(s, total)
 	q := p
 	q.out += alpha + "."
 	checkLosses(t, v, q, map[string]float64{

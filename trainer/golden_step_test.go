@@ -63,7 +63,7 @@ func TestGoldenITMHard(t *testing.T) {
 				wantInts(t, "neg2_text_for_image", secondHardest(f.picksI2T), v.Int64s("out.neg2_text_for_image"))
 				wantInts(t, "neg2_image_for_text", secondHardest(f.picksT2I), v.Int64s("out.neg2_image_for_text"))
 				total := f.total(s, o)
-				checkLosses(t, v, p, map[string]float64{"loss_itm": f.losses(total).ITM})
+				checkLosses(t, v, p, map[string]float64{"loss_itm": f.losses(s, total).ITM})
 				s.Backward(total)
 				checkGradients(t, s, v, tr, p, "gradnorm.", p.grad)
 				return nil
@@ -137,7 +137,7 @@ func TestGoldenGRITStep(t *testing.T) {
 				wantInts(t, "neg_text_for_image", hardest(f.picksI2T), v.Int64s("out.neg_text_for_image"))
 				wantInts(t, "neg_image_for_text", hardest(f.picksT2I), v.Int64s("out.neg_image_for_text"))
 				total := f.total(s, o)
-				got := f.losses(total)
+				got := f.losses(s, total)
 				checkLosses(t, v, p, map[string]float64{"loss_ita": got.ITC, "loss_itm": got.ITM, "loss_mlm": got.MLM, "loss_total": got.Total})
 				s.Backward(total)
 				checkGradients(t, s, v, tr, p, "gradnorm.", p.grad)

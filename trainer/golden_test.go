@@ -8,6 +8,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/testing/golden"
 	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
 
 // vectors is one golden file.
@@ -52,7 +53,7 @@ func onWorker(t *testing.T, fn func(s *torch.Scope) error) {
 
 func newWorker(t *testing.T) *torch.Worker {
 	t.Helper()
-	w, err := torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 2, Deterministic: true})
+	w, err := torch.NewWorker(torchtest.On(torch.WorkerOptions{Threads: 2, Deterministic: true}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,16 +62,19 @@ func (a *momentum) free() {
 }
 
 // follow moves the average towards the weights before every step, as ALBEF does.
-func (a *momentum) follow(s *torch.Scope, m *model.Model) {
+func (a *momentum) follow(m *model.Model) {
 	if a == nil {
 		return
 	}
-	s.NoGrad(func() {
-		weights := m.Params()
-		for i, p := range a.model.Params() { // both are sorted by name
-			p.Tensor.CopyFrom(s.Add(s.MulScalar(p.Tensor, a.decay), s.MulScalar(weights[i].Tensor, 1-a.decay)))
-		}
-	})
+	torch.AverageAll(tensorsOf(a.model), tensorsOf(m), a.decay)
+}
+
+// tensorsOf returns a model's parameters, sorted by name.
+func tensorsOf(m *model.Model) (all []*torch.Tensor) {
+	for _, p := range m.Params() {
+		all = append(all, p.Tensor)
+	}
+	return all
 }
 
 // keys returns the average's features of the batch, with the queue behind them. TCL shows the average a second view of the

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -104,17 +105,17 @@ func TestHardTargets(t *testing.T) {
 		samples []schemas.Sample
 		ecm     ECMOptions
 		want    []float64
-		drop    []bool
+		drop    []int64
 	}{
 		{"a connection takes half", plain, all, []float64{0.5, 0.5, 0, 0, 1, 0, 0, 0, 1}, nil},
 		{"off", plain, off, []float64{1, 0, 0, 0, 1, 0, 0, 0, 1}, nil},
-		{"eliminated", plain, eliminate, []float64{1, 0, 0, 0, 1, 0, 0, 0, 1}, []bool{false, true, false, false, false, false, false, false, false}},
+		{"eliminated", plain, eliminate, []float64{1, 0, 0, 0, 1, 0, 0, 0, 1}, []int64{1}},
 		{"partners and connection share equally", paired, all, []float64{third, third, third, 0, 1, 0, 0.5, 0, 0.5}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := hardTargets(c.samples, nil, planI2T, c.ecm)
-			if got.columns != 3 || !slices.Equal(got.values, c.want) || !slices.Equal(got.drop, c.drop) {
-				t.Errorf("targets %v, dropped %v\nwant    %v, dropped %v", got.values, got.drop, c.want, c.drop)
+			if values := dense(t, got); got.columns != 3 || !slices.Equal(values, c.want) || !slices.Equal(got.drop, c.drop) {
+				t.Errorf("targets %v, dropped %v\nwant    %v, dropped %v", values, got.drop, c.want, c.drop)
 			}
 		})
 	}
@@ -126,7 +127,40 @@ func TestHardTargetsInTheQueue(t *testing.T) {
 	none := []pick{{-1, -1, NoCandidate}, {-1, -1, NoCandidate}}
 	got := hardTargets(samples, []schemas.ImageID{{9}, {2}, {2}}, none, MAFA().ECM)
 	third := 1.0 / 3
-	if want := []float64{1, 0, 0, 0, 0, 0, third, 0, third, third}; got.columns != 5 || !slices.Equal(got.values, want) {
-		t.Errorf("targets %v in %d columns, want %v", got.values, got.columns, want)
+	if want := []float64{1, 0, 0, 0, 0, 0, third, 0, third, third}; got.columns != 5 || !slices.Equal(dense(t, got), want) {
+		t.Errorf("targets %v in %d columns, want %v", dense(t, got), got.columns, want)
+	}
+}
+
+// dense returns the targets row by row, as they are on the device.
+func dense(t *testing.T, targets rowTargets) (values []float64) {
+	t.Helper()
+	onWorker(t, func(s *torch.Scope) error {
+		values = targets.hard(s, torch.Float64).Float64s()
+		var dropped []int64
+		if x := targets.dropped(s); x != nil {
+			dropped = s.Reshape(s.NonZero(s.Reshape(x, -1)), -1).Int64s()
+		}
+		if !slices.Equal(dropped, targets.drop) {
+			t.Errorf("places %v are dropped, want %v", dropped, targets.drop)
+		}
+		return nil
+	})
+	return values
+}
+
+// What travels to the device does not grow with the queue.
+func TestHardTargetsOfALongQueue(t *testing.T) {
+	samples, queue := make([]schemas.Sample, 4), make([]schemas.ImageID, 65_536)
+	none := make([]pick, len(samples))
+	for i := range samples {
+		samples[i].ImageID, none[i] = schemas.ImageID{byte(i + 1)}, pick{-1, -1, NoCandidate}
+	}
+	queue[70] = samples[2].ImageID
+	got := hardTargets(samples, queue, none, MAFA().ECM)
+	columns := int64(4 + 65_536)
+	want := []int64{0, columns + 1, 2*columns + 2, 2*columns + 74, 3*columns + 3}
+	if !slices.Equal(got.places, want) || !slices.Equal(got.values, []float64{1, 1, 0.5, 0.5, 1}) {
+		t.Errorf("elements %v of %v, want %v", got.values, got.places, want)
 	}
 }

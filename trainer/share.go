@@ -40,7 +40,7 @@ func (t *Trainer) TakeShare(ctx context.Context) (Share, error) {
 		o := &t.open
 		defer o.free()
 		for len(o.sums) > 1 {
-			o.merge(s)
+			o.merge()
 		}
 		share.Batches, share.Learned = o.batches, o.learned
 		if len(o.sums) == 1 {
@@ -73,7 +73,7 @@ func (t *Trainer) Complete(ctx context.Context, sum Share, rate float64) error {
 	}
 	err := t.worker.Do(ctx, func(s *torch.Scope) error {
 		// A process without a batch in a short step has done neither yet.
-		t.follow(s)
+		t.follow()
 		if err := t.optimizer.ZeroGrad(); err != nil {
 			return err
 		}

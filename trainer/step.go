@@ -84,7 +84,7 @@ func (t *Trainer) learn(s *torch.Scope, r *Result, b *schemas.ScoredBatch, in In
 	if err := t.optimizer.ZeroGrad(); err != nil {
 		return err
 	}
-	t.follow(s)
+	t.follow()
 	x, err := t.receive(s, in)
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func (t *Trainer) learn(s *torch.Scope, r *Result, b *schemas.ScoredBatch, in In
 	}
 	r.Counts = f.counts
 	if r.Features = features(b, f, t.batches+int64(number)); r.SetAside != "" {
-		t.open.add(s, nil)
+		t.open.add(nil)
 		return r.Features.Validate() // a row that is not a unit vector must not travel
 	}
 	if total != nil {
@@ -106,15 +106,15 @@ func (t *Trainer) learn(s *torch.Scope, r *Result, b *schemas.ScoredBatch, in In
 	}
 	grads, err := t.takeGrads(s)
 	if err == nil {
-		t.open.add(s, grads)
+		t.open.add(grads)
 	}
 	return err
 }
 
 // follow moves the momentum encoder once for the open step.
-func (t *Trainer) follow(s *torch.Scope) {
+func (t *Trainer) follow() {
 	if !t.followed {
-		t.momentum.follow(s, t.model)
+		t.momentum.follow(t.model)
 	}
 	t.followed = true
 }
@@ -129,7 +129,7 @@ func (t *Trainer) tryForward(s *torch.Scope, r *Result, b *schemas.ScoredBatch, 
 			return nil, nil, err
 		}
 		total := f.total(s, t.options)
-		r.Losses = f.losses(total)
+		r.Losses = f.losses(s, total)
 		if finite(r.Losses.Total) {
 			return f, total, nil
 		}

@@ -69,7 +69,7 @@ func (f *feed) encodeNext(ctx context.Context, i int) (*work, error) {
 		}
 		w.after = f.at.clone()
 		f.follower.Pulse(lane.Lane).Take()
-		return w, f.prepare(ctx, w, trainer.Decay{})
+		return w, f.prepare(w, trainer.Decay{})
 	}
 }
 

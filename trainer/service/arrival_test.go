@@ -66,9 +66,12 @@ type process struct {
 	state
 	disk *disk
 
+	written sync.WaitGroup // checkpoints under way
+
 	mu    sync.Mutex
 	left  int // points to pass
 	dead  bool
+	last  int   // number of the step in which it dies; 0: none
 	lanes []int // of the steps that were made
 	decay func(step int64, d trainer.Decay)
 }
@@ -82,6 +85,12 @@ func (p *process) pass() error {
 	}
 	p.left--
 	return nil
+}
+
+func (p *process) die() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dead = true
 }
 
 func (p *process) load(context.Context, *schemas.ScoredBatch, []schemas.Mask) (trainer.Input, error) {
@@ -98,6 +107,10 @@ func (p *process) Step(_ context.Context, b *schemas.ScoredBatch, in trainer.Inp
 	r := &trainer.Result{Step: p.state.Steps, Updated: true, Features: p.features(b)}
 	p.state = p.after(b)
 	p.lanes = append(p.lanes, int(b.Group.Lane))
+	if len(p.lanes) == p.last {
+		p.written.Wait() // so that it is sure which checkpoint it leaves
+		p.die()
+	}
 	return r, p.pass()
 }
 
@@ -109,18 +122,38 @@ func (p *process) Finish(context.Context) (bool, error) { return false, nil }
 
 func (p *process) Steps() int64 { return p.state.Steps }
 
-func (p *process) Save(_ context.Context, _ string, at json.RawMessage) (string, error) {
+func (p *process) Snapshot(context.Context) (snapshot, error) {
 	if err := p.pass(); err != nil {
+		return nil, err
+	}
+	p.written.Add(1)
+	return &copied{p, p.state}, nil
+}
+
+// copied is the state of a process at a step, which is written while others are made.
+type copied struct {
+	*process
+	state state
+}
+
+func (c *copied) Steps() int64 { return c.state.Steps }
+
+func (c *copied) SaveWeights(func(string) string) (string, error) { return "", errCrash }
+
+func (c *copied) Save(_ string, at json.RawMessage, _ int64) (string, error) {
+	defer c.written.Done()
+	if err := c.pass(); err != nil {
 		return "", err
 	}
-	*p.disk = disk{p.state, slices.Clone(at)}
-	return "checkpoint", p.pass()
+	*c.disk = disk{c.state, slices.Clone(at)}
+	return "checkpoint", c.pass()
 }
 
 // life describes one life of a trainer.
 type life struct {
 	order   LaneOrder
 	dieAt   int  // the point; negative: none
+	dieIn   int  // the step; 0: none
 	flushed bool // what was published still reaches the log
 	seen    func(steps int)
 	decay   func(step int64, d trainer.Decay)
@@ -135,7 +168,7 @@ func live(t *testing.T, log *stream.Log, d *disk, dir string, o life) (lanes []i
 
 func liveUntil(ctx context.Context, t *testing.T, log *stream.Log, d *disk, dir string, o life) (lanes []int, err error) {
 	t.Helper()
-	p := &process{state: d.state, disk: d, left: o.dieAt, decay: o.decay}
+	p := &process{state: d.state, disk: d, left: o.dieAt, last: o.dieIn, decay: o.decay}
 	at := startOf([]int{0, 1, 2})
 	last := make(map[int]int64)
 	for _, l := range at.Lanes {
@@ -351,10 +384,10 @@ func TestOrderIsThatOfTheFeaturesWithoutTheFile(t *testing.T) {
 	open := testLogs(t)
 	log, dir, d := open("run"), t.TempDir(), new(disk)
 	putScored(t, log, 0, 2)
-	const dieAt = 20 // behind the first checkpoint
-	first, err := live(t, log, d, dir, life{order: Arrival, dieAt: dieAt, flushed: true})
+	const dieIn = 5 // behind the first checkpoint
+	first, err := live(t, log, d, dir, life{order: Arrival, dieAt: -1, dieIn: dieIn, flushed: true})
 	if !errors.Is(err, errCrash) || d.Steps == 0 {
-		t.Fatalf("after %d points: %v, checkpoint of step %d", dieAt, err, d.Steps)
+		t.Fatalf("in step %d: %v, checkpoint of step %d", dieIn, err, d.Steps)
 	}
 	putScored(t, log, 1)
 	if err := os.Remove(filepath.Join(dir, orderFileName)); err != nil {
@@ -377,7 +410,7 @@ func TestOrderOutlivesTheSetting(t *testing.T) {
 		t.Run(string(c.before+" to "+c.after), func(t *testing.T) {
 			log, dir, d := open(fmt.Sprint("setting", i)), t.TempDir(), new(disk)
 			putScored(t, log, 0, 1, 2)
-			first, err := live(t, log, d, dir, life{order: c.before, dieAt: 20, flushed: true})
+			first, err := live(t, log, d, dir, life{order: c.before, dieAt: -1, dieIn: 5, flushed: true})
 			if !errors.Is(err, errCrash) {
 				t.Fatal(err)
 			}

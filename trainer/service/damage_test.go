@@ -189,7 +189,7 @@ func TestSkipOfWhatWasTrainedOn(t *testing.T) {
 		putLane(t, log, lane, 0, 1, 2, 3, 4)
 	}
 	steps := 0
-	if _, err := live(t, log, d, dir, life{order: Rotation, dieAt: 3*5 + 1, flushed: true, seen: func(n int) { steps = n }}); !errors.Is(err, errCrash) {
+	if _, err := live(t, log, d, dir, life{order: Rotation, dieAt: -1, dieIn: 6, flushed: true, seen: func(n int) { steps = n }}); !errors.Is(err, errCrash) {
 		t.Fatalf("error %v, want a crash", err)
 	}
 	at, err := parsePositions(d.positions, []int{0, 1, 2})

@@ -21,6 +21,9 @@ type work struct {
 	after positions
 	seq   int64 // of the batch's feature block
 	again bool  // the batch was trained on, and its features are to be made
+
+	load   func(context.Context) error // fills input; nil: another rank has the images
+	loaded chan error                  // one value, when load has ended
 }
 
 // feed takes the lanes in the set order, one batch each. It loads the images of a batch and sends them to the device,
@@ -79,21 +82,13 @@ func (f *feed) run(ctx context.Context, out chan<- work) error {
 	reading, ctx := errgroup.WithContext(ctx)
 	reading.Go(func() error { return f.follower.Run(ctx) })
 	reading.Go(func() error {
-		for {
+		return loadAhead(ctx, func(ctx context.Context) (*work, error) {
 			w, err := f.next(ctx)
 			if err == nil && w == nil && f.errands != nil {
 				err = f.errands.finish()
 			}
-			if w == nil || err != nil {
-				return err
-			}
-			select {
-			case out <- *w:
-			case <-ctx.Done():
-				w.input.Free()
-				return ctx.Err()
-			}
-		}
+			return w, err
+		}, out)
 	})
 	return reading.Wait()
 }
@@ -187,21 +182,23 @@ func (f *feed) take(ctx context.Context, i int, a *arrived) (*work, error) {
 	f.at.Turn = (i + 1) % len(f.at.Lanes)
 	decay := f.at.pass(i, a.batch)
 	w.after = f.at.clone()
-	return w, f.prepare(ctx, w, decay)
+	return w, f.prepare(w, decay)
 }
 
-// prepare loads the images of a batch, or hands it to the rank that has it.
-func (f *feed) prepare(ctx context.Context, w *work, decay trainer.Decay) error {
+// prepare tells how the images of a batch are loaded, or hands it to the rank that has it.
+func (f *feed) prepare(w *work, decay trainer.Decay) error {
 	known := f.masked[place{w.lane, w.seq}]
 	if f.errands != nil {
 		if given, err := f.errands.give(w, known, decay); given || err != nil {
 			return err
 		}
 	}
-	var err error
-	w.input, err = f.load(ctx, w.batch, known)
-	w.input.Decay = decay
-	return err
+	w.load = func(ctx context.Context) (err error) {
+		w.input, err = f.load(ctx, w.batch, known)
+		w.input.Decay = decay
+		return err
+	}
+	return nil
 }
 
 // forgetCandidates leaves out what Con-D has scored, so that the model looks for negatives in the whole batch.

@@ -39,6 +39,9 @@ func TestTheWholeBatchWithoutConnections(t *testing.T) {
 		b := testBatch(0, 0)
 		b.M, b.I2T, b.T2I, b.ProbI2T, b.ProbT2I = 1, schemas.Int32s{-1}, schemas.Int32s{-1}, schemas.Floats32{0}, schemas.Floats32{0}
 		w, err := f.take(t.Context(), 0, &arrived{batch: b, rec: stream.Record{}})
+		if err == nil {
+			err = w.load(t.Context())
+		}
 		if err != nil || (w.batch.M == 0) != want {
 			t.Errorf("%v: %d candidates, %v", environ, w.batch.M, err)
 		}

@@ -112,10 +112,22 @@ type sharedCore interface {
 	Steps() int64
 }
 
+// single is a trainer as the loop takes it.
+type single struct{ *trainer.Trainer }
+
+// Snapshot implements core.
+func (s single) Snapshot(ctx context.Context) (snapshot, error) {
+	state, err := s.Trainer.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return state, nil
+}
+
 // leader is the core of rank 0's loop. It learns from its own batches and hears what the other ranks say of theirs. To the
 // loop it is a trainer that learns from all.
 type leader struct {
-	*trainer.Trainer
+	single
 	group  *ranks.Leader
 	places places
 	rate   float64 // of the open step: that of its last batch

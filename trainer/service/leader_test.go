@@ -146,7 +146,7 @@ func TestTwoRanksSayWhatOneSays(t *testing.T) {
 		ended <- whole(err)
 	}()
 	p := places{world: 2, batches: 4}
-	l, e := &leader{Trainer: newCore(t, weights, first), group: group, places: p}, &errands{group, p}
+	l, e := &leader{single: single{newCore(t, weights, first)}, group: group, places: p}, &errands{group, p}
 	const batches = 7
 	var owners []bool
 	for n := range batches {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -36,7 +35,13 @@ type core interface {
 	Encode(context.Context, *schemas.ScoredBatch, trainer.Input) (*schemas.FeatureBlock, error)
 	Finish(context.Context) (bool, error)
 	Steps() int64
-	Save(ctx context.Context, folder string, positions json.RawMessage) (path string, err error)
+	Snapshot(context.Context) (snapshot, error)
+}
+
+// snapshot is what the loop needs of a [trainer.Snapshot].
+type snapshot interface {
+	weightsOf
+	Save(folder string, positions json.RawMessage, stay int64) (path string, err error)
 }
 
 // output is what the loop needs of a [stream.Publisher].
@@ -60,6 +65,10 @@ type loop struct {
 	inOrder   bool              // features appear in the log in the order of their steps
 	dir       string
 	every     int64
+	stay      int64 // checkpoints of steps that it divides are not removed; 0: none
+	eval      *evaluations
+	saving    saving
+	uploads   *uploads
 	at        positions // behind the last complete step
 	open      positions // behind the last batch
 	within    bool      // the last batch was not the last of its step
@@ -71,7 +80,7 @@ type loop struct {
 	inARow    int  // batches set aside since the last that was not
 	pairs     int  // of the open step
 	spent     time.Duration
-	kept      map[int]int64 // seqs that are noted, by lane
+	kept      map[int]int64 // seqs that are noted, by lane; of the checkpoint that is being written
 	keep      func(ctx context.Context, stage string, topic schemas.Topic, seqs map[int]int64) error
 	ahead     int                         // batches that are prepared beside those of this process
 	watch     func(context.Context) error // over the other ranks; nil: there are none
@@ -88,10 +97,14 @@ func (l *loop) run(ctx context.Context, f *feed) error {
 	if l.watch != nil {
 		both.Go(func() error { return l.watch(watching) })
 	}
+	l.saving.beside(both)
 	ready := make(chan work, prepared+l.ahead)
 	both.Go(func() error { return f.run(working, ready) })
 	both.Go(func() error {
 		defer over()
+		if err := l.evaluateAt(working, l.core.Steps()); err != nil {
+			return err
+		}
 		for w := range ready {
 			if err := l.step(working, w); err != nil {
 				return err
@@ -114,7 +127,8 @@ func (l *loop) run(ctx context.Context, f *feed) error {
 	if !l.trained {
 		return err
 	}
-	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	l.saving.beside(nil)
+	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTime)
 	defer cancel()
 	if saveErr := l.checkpoint(final); saveErr != nil {
 		return errors.Join(err, saveErr)
@@ -165,8 +179,14 @@ func (l *loop) step(ctx context.Context, w work) error {
 			return err
 		}
 	}
-	if l.every > 0 && l.core.Steps()%l.every == 0 {
+	if err := l.evaluateAt(ctx, l.core.Steps()); err != nil {
+		return err
+	}
+	switch {
+	case l.every > 0 && l.core.Steps()%l.every == 0:
 		return l.checkpoint(ctx)
+	case l.weights.due(l.core.Steps()):
+		return l.publishWeights(ctx)
 	}
 	return nil
 }
@@ -177,7 +197,11 @@ func (l *loop) finish(ctx context.Context) error {
 	if completed && err == nil {
 		l.trained, l.at = true, l.open
 	}
-	return err
+	if err != nil || !l.eval.missing(l.core.Steps(), l.trained) {
+		return err
+	}
+	l.trained = true // the checkpoint tells of the evaluation
+	return l.evaluate(ctx)
 }
 
 // setAside records that nothing was learned from a batch. Its features still travel, since the next epoch waits for them.
@@ -241,55 +265,5 @@ func (l *loop) report(ctx context.Context, r *trainer.Result, pairsPerSecond flo
 	if err != nil {
 		return fmt.Errorf("publishing progress: %w", err)
 	}
-	return nil
-}
-
-// checkpoint saves weights and positions once every feature block up to the positions is acknowledged. So after a crash
-// the trainer does not resume behind blocks that were lost.
-func (l *loop) checkpoint(ctx context.Context) error {
-	if err := l.publisher.Flush(ctx); err != nil {
-		return fmt.Errorf("publishing features: %w", err)
-	}
-	raw, err := json.Marshal(l.at)
-	if err != nil {
-		return fmt.Errorf("encoding positions: %w", err)
-	}
-	path, err := l.core.Save(ctx, l.dir, raw)
-	if err != nil {
-		return err
-	}
-	l.trained = false
-	if err := l.keepSeqs(ctx); err != nil {
-		return err
-	}
-	l.logger.Info("checkpoint written", "step", l.core.Steps(), "path", path)
-	if err := l.weights.publish(ctx); err != nil {
-		return err
-	}
-	err = l.publisher.Publish(ctx, schemas.ProgressLog, 0, &schemas.Progress{
-		Kind: "checkpoint", Step: l.core.Steps(), Checkpoint: path, Time: time.Now().UnixMilli(),
-	})
-	if err != nil {
-		return fmt.Errorf("publishing progress: %w", err)
-	}
-	return nil
-}
-
-// keepSeqs notes the seq of each lane's last features, for the time when retention has removed them.
-func (l *loop) keepSeqs(ctx context.Context) error {
-	last := make(map[int]int64)
-	for _, lane := range l.at.Lanes {
-		seq := max(lane.Features-1, l.published[lane.Lane])
-		if noted, ok := l.kept[lane.Lane]; seq >= 0 && (!ok || seq != noted) {
-			last[lane.Lane] = seq
-		}
-	}
-	if l.keep == nil || len(last) == 0 {
-		return nil
-	}
-	if err := l.keep(ctx, Name, schemas.Features, last); err != nil {
-		return fmt.Errorf("noting the last features: %w", err)
-	}
-	maps.Copy(l.kept, last)
 	return nil
 }

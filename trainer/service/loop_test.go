@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/service"
@@ -16,32 +17,42 @@ import (
 )
 
 // notes is an output that records the calls to it.
-type notes struct{ calls []string }
+type notes struct {
+	mu    sync.Mutex
+	calls []string
+}
+
+func (n *notes) add(call string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.calls = append(n.calls, call)
+}
 
 func (n *notes) PublishSeq(_ context.Context, topic schemas.Topic, lane int, seq int64, _ stream.Mark, _ schemas.Record) error {
-	n.calls = append(n.calls, fmt.Sprintf("%s %d of lane %d", topic, seq, lane))
+	n.add(fmt.Sprintf("%s %d of lane %d", topic, seq, lane))
 	return nil
 }
 
 func (n *notes) Publish(_ context.Context, topic schemas.Topic, _ int, rec schemas.Record) error {
-	n.calls = append(n.calls, fmt.Sprintf("%s %s", topic, rec.(*schemas.Progress).Kind))
+	n.add(fmt.Sprintf("%s %s", topic, rec.(*schemas.Progress).Kind))
 	return nil
 }
 
 func (n *notes) DeadLetter(_ context.Context, stage string, rec stream.Record, reason string) error {
-	n.calls = append(n.calls, fmt.Sprintf("dead letter of %s: %s: %s", stage, rec.Value, reason))
+	n.add(fmt.Sprintf("dead letter of %s: %s: %s", stage, rec.Value, reason))
 	return nil
 }
 
 func (n *notes) Flush(context.Context) error {
-	n.calls = append(n.calls, "flush")
+	n.add("flush")
 	return nil
 }
 
 // scripted is a core whose steps are set aside as a script says.
 type scripted struct {
 	setAside func(step int64) string
-	open     bool // steps go on with the next batch
+	writing  func(step int64) // called before a checkpoint is on the disk; may be nil
+	open     bool             // steps go on with the next batch
 	saved    json.RawMessage
 	steps    int64
 	notes    *notes
@@ -61,9 +72,25 @@ func (s *scripted) Finish(context.Context) (bool, error) { return false, nil }
 
 func (s *scripted) Steps() int64 { return s.steps }
 
-func (s *scripted) Save(_ context.Context, _ string, positions json.RawMessage) (string, error) {
+func (s *scripted) Snapshot(context.Context) (snapshot, error) {
+	return &scriptedSnapshot{s, s.steps}, nil
+}
+
+type scriptedSnapshot struct {
+	*scripted
+	steps int64
+}
+
+func (s *scriptedSnapshot) Steps() int64 { return s.steps }
+
+func (s *scriptedSnapshot) SaveWeights(func(string) string) (string, error) { return "", errCrash }
+
+func (s *scriptedSnapshot) Save(_ string, positions json.RawMessage, _ int64) (string, error) {
+	if s.writing != nil {
+		s.writing(s.steps)
+	}
 	s.saved = positions
-	s.notes.calls = append(s.notes.calls, "save")
+	s.notes.add(fmt.Sprint("save ", s.steps))
 	return "path", nil
 }
 
@@ -82,10 +109,12 @@ func testLoop(t *testing.T, inOrder bool, setAside func(step int64) string) (*lo
 		t.Fatal(err)
 	}
 	n := new(notes)
-	return &loop{
+	l := &loop{
 		core: &scripted{setAside: setAside, notes: n}, publisher: n, logger: logger, inOrder: inOrder, metrics: m,
 		published: map[int]int64{0: -1, 1: -1}, observe: func(Step) {},
-	}, n, func() float64 { return counterOf(t, rt, "pairstream_trainer_batches_set_aside_total") }
+	}
+	l.saving.beside(nil)
+	return l, n, func() float64 { return counterOf(t, rt, "pairstream_trainer_batches_set_aside_total") }
 }
 
 func counterOf(t *testing.T, rt service.Runtime, name string) float64 {
@@ -138,7 +167,7 @@ func TestCheckpointsWaitForTheirBlocks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := []string{"features 0 of lane 0", "progress step", "features 1 of lane 0", "flush", "save", "progress checkpoint"}
+	want := []string{"features 0 of lane 0", "progress step", "features 1 of lane 0", "flush", "save 2", "progress checkpoint"}
 	if !slices.Equal(n.calls, want) {
 		t.Errorf("%q, want %q", n.calls, want)
 	}

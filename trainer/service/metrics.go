@@ -1,9 +1,12 @@
 package service
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )
 
@@ -17,6 +20,12 @@ type metrics struct {
 	masked   prometheus.Counter
 	hardest  prometheus.Gauge
 	setAside prometheus.Counter
+	eval     *prometheus.GaugeVec
+	evalStep prometheus.Gauge
+	evalTook prometheus.Gauge
+	saveStep prometheus.Gauge
+	saveTook prometheus.Gauge
+	pause    prometheus.Gauge
 }
 
 func newMetrics(i *service.Instruments) (*metrics, error) {
@@ -32,8 +41,29 @@ func newMetrics(i *service.Instruments) (*metrics, error) {
 		masked:   prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "masked_samples_total", Help: "Samples that no step learned from, because their images are gone."}),
 		hardest:  prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "hardest_scored_ratio", Help: "Share of the last scored batch's anchors whose hardest sample, by the current model, was among Con-D's candidates."}),
 		setAside: prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "batches_set_aside_total", Help: "Batches that no step learned from, because their loss is not a finite number."}),
+		eval:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: prefix + "eval", Help: "Figures of the last evaluation on EVAL_DATA, in percent."}, []string{"measure"}),
+		evalStep: prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "eval_step", Help: "Training steps that the last evaluation was made after."}),
+		evalTook: prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "eval_seconds", Help: "Time that the last evaluation took, in which no step was made."}),
+		saveStep: prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "checkpoint_step", Help: "Training steps in the last checkpoint that this process has written."}),
+		saveTook: prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "checkpoint_seconds", Help: "Time that writing the last checkpoint took, beside training."}),
+		pause:    prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "checkpoint_pause_seconds", Help: "Time that training stood still for the last checkpoint, while its state was copied."}),
 	}
-	return m, i.Register(m.losses, m.anchors, m.rate, m.steps, m.masked, m.setAside, m.hardest)
+	return m, i.Register(m.losses, m.anchors, m.rate, m.steps, m.masked, m.setAside, m.hardest, m.eval, m.evalStep, m.evalTook, m.saveStep, m.saveTook, m.pause)
+}
+
+// evaluated notes the figures of an evaluation.
+func (m *metrics) evaluated(step int64, values schemas.Measures, took time.Duration) {
+	for name, v := range values {
+		m.eval.WithLabelValues(name).Set(v)
+	}
+	m.evalStep.Set(float64(step))
+	m.evalTook.Set(took.Seconds())
+}
+
+// saved notes a checkpoint that is on the disk.
+func (m *metrics) saved(step int64, took time.Duration) {
+	m.saveStep.Set(float64(step))
+	m.saveTook.Set(took.Seconds())
 }
 
 func (m *metrics) step(r *trainer.Result) {

@@ -16,13 +16,19 @@ import (
 
 // open resumes from the newest whole checkpoint, or begins with the initial weights. last has the seq of each lane's last
 // features, and gets those that only the checkpoint knows.
-func open(ctx context.Context, tools device.Tools, s Settings, last map[int]int64) (*trainer.Trainer, positions, error) {
+func open(ctx context.Context, tools device.Tools, s Settings, last map[int]int64, copies *uploads) (*trainer.Trainer, positions, error) {
+	here, err := originOf(ctx, tools.Log)
+	if err == nil {
+		err = copies.begin(ctx, here)
+	}
+	if err != nil {
+		return nil, positions{}, err
+	}
 	core, at, err := openAnywhere(ctx, tools, s, last)
 	if err != nil {
 		return nil, at, err
 	}
-	here, err := originOf(ctx, tools.Log)
-	if err == nil && at.Log != nil {
+	if at.Log != nil {
 		err = at.Log.check(here)
 	}
 	if err == nil {
@@ -64,6 +70,10 @@ func openAnywhere(ctx context.Context, tools device.Tools, s Settings, last map[
 	if err != nil {
 		core.Free()
 		return nil, at, fmt.Errorf("CHECKPOINT_DIR is %q: %s: %w", s.Dir, path, err)
+	}
+	if err := keepBest(s.Dir, at.Judged, core.Steps(), path); err != nil { // a crash may have come between the two
+		core.Free()
+		return nil, at, fmt.Errorf("CHECKPOINT_DIR is %q: %w", s.Dir, err)
 	}
 	for _, l := range at.Lanes {
 		if last[l.Lane] == gone {

@@ -150,7 +150,7 @@ func TestTrainingFromNow(t *testing.T) {
 	log := testLogs(t)("exp")
 	putScored(t, log, 0, 2)
 	d := new(disk)
-	if _, err := live(t, log, d, t.TempDir(), life{order: Arrival, dieAt: 20, flushed: true}); !errors.Is(err, errCrash) {
+	if _, err := live(t, log, d, t.TempDir(), life{order: Arrival, dieAt: -1, dieIn: 5, flushed: true}); !errors.Is(err, errCrash) {
 		t.Fatal(err)
 	}
 	last := lastOf(t, log)
@@ -216,7 +216,11 @@ func TestRepeatedStepsKeepTheirMasks(t *testing.T) {
 	}
 	f.follow(log, nil, stream.FollowSpec{})
 	for n := 1; n < testBatches; n++ {
-		if _, err := f.take(t.Context(), 1, &arrived{batch: testBatch(1, n)}); err != nil {
+		w, err := f.take(t.Context(), 1, &arrived{batch: testBatch(1, n)})
+		if err == nil {
+			err = w.load(t.Context())
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

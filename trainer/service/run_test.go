@@ -13,7 +13,6 @@ import (
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/stream"
-	"github.com/pairstream/pairstream/internal/testing/kafkatest"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -203,7 +202,7 @@ func TestFeaturesAreGone(t *testing.T) {
 	if err := runTrainer(t, log, environ); err != nil {
 		t.Fatal(err)
 	}
-	err := kafkatest.DeleteRecords(t.Context(), log.Config().Brokers, schemas.Features.Name("exp"), 1, testBatches)
+	err := stream.DeleteRecords(t.Context(), log.Config().Brokers, schemas.Features.Name("exp"), 1, testBatches)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,7 +102,12 @@ func RunObserved(ctx context.Context, tools device.Tools, s Settings, observe fu
 	if err != nil {
 		return err
 	}
-	core, at, err := open(ctx, tools, s, last)
+	copies, err := newUploads(ctx, tools.Instruments, s)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, copies.close()) }()
+	core, at, err := open(ctx, tools, s, last, copies)
 	if err != nil {
 		return err
 	}
@@ -112,8 +117,8 @@ func RunObserved(ctx context.Context, tools device.Tools, s Settings, observe fu
 		return err
 	}
 	l := &loop{
-		core: core, logger: tools.Instruments.Log, published: last, inOrder: s.Order == Arrival,
-		dir: s.Dir, every: s.Every, at: at, observe: observe, metrics: metrics,
+		core: single{core}, logger: tools.Instruments.Log, published: last, inOrder: s.Order == Arrival,
+		dir: s.Dir, every: s.Every, stay: s.Stay, at: at, observe: observe, metrics: metrics, uploads: copies,
 	}
 	f := &feed{order: s.Order, at: at.clone(), step: core.Batches(), wholeBatch: s.wholeBatch(), metrics: metrics}
 	if s.Ranks.several() {
@@ -123,7 +128,7 @@ func RunObserved(ctx context.Context, tools device.Tools, s Settings, observe fu
 		}
 		defer func() { group.Close(reason(ctx, err)) }()
 		p := places{world: s.Ranks.WorldSize, batches: s.Core.StepBatches}
-		l.core, l.watch, l.ahead = &leader{Trainer: core, group: group, places: p}, group.Watch, p.batches
+		l.core, l.watch, l.ahead = &leader{single: single{core}, group: group, places: p}, group.Watch, p.batches
 		f.errands = &errands{group, p}
 	}
 	return train(ctx, tools, s, core, l, f)
@@ -136,8 +141,11 @@ func train(ctx context.Context, tools device.Tools, s Settings, core *trainer.Tr
 	if err != nil {
 		return err
 	}
-	l.weights = s.publishing(core, log, instruments.Log)
-	if err := l.weights.publish(ctx); err != nil { // those to begin with, or those of a crash between checkpoint and announcement
+	if l.eval, err = newEvaluations(ctx, tools, s, core, l.at.Judged); err != nil {
+		return err
+	}
+	l.weights = s.publishing(log, instruments.Log)
+	if err := l.weights.begin(ctx, func(ctx context.Context) (weightsOf, error) { return l.core.Snapshot(ctx) }); err != nil {
 		return err
 	}
 	publisher := log.NewPublisher(stream.PublisherOptions{Name: Name, Counters: instruments.Counters()})
@@ -150,10 +158,11 @@ func train(ctx context.Context, tools device.Tools, s Settings, core *trainer.Tr
 	}
 	l.publisher, l.follower, l.blocks = publisher, f.follower, f.blocks
 	l.kept, l.keep = make(map[int]int64), log.KeepSeqs
-	if err := l.keepSeqs(ctx); err != nil {
+	if err := l.keepSeqs(ctx, l.at); err != nil {
 		return errors.Join(err, publisher.Close(context.WithoutCancel(ctx)))
 	}
 	l.reached(l.at)
+	uploaded := l.uploads.start(ctx)
 	err = l.run(ctx, f)
 	if err == nil && !s.ExitAtEnd {
 		instruments.Log.Info("every lane has ended", "step", core.Steps())
@@ -163,6 +172,7 @@ func train(ctx context.Context, tools device.Tools, s Settings, core *trainer.Tr
 			<-ctx.Done()
 		}
 	}
+	uploaded(err == nil && ctx.Err() == nil)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	return errors.Join(err, publisher.Close(closing), f.trail.close())

@@ -18,10 +18,14 @@ type Settings struct {
 	Dir       string    `env:"CHECKPOINT_DIR" envDefault:"data/checkpoints" desc:"folder of checkpoints; training goes on from the newest one in it"`
 	Init      string    `env:"TRAIN_INIT" desc:"weights to start from when CHECKPOINT_DIR has no checkpoint, with their vocabulary inside"`
 	Every     int64     `env:"CHECKPOINT_EVERY" envDefault:"1000" desc:"steps between two checkpoints; 0: only at the end"`
+	Stay      int64     `env:"CHECKPOINT_KEEP_EVERY" envDefault:"0" desc:"checkpoints of steps that it divides are not removed, as all but the last two are; a multiple of CHECKPOINT_EVERY; 0: none"`
+	Best      BestBy    `env:"CHECKPOINT_BEST" desc:"recall or matching_error: the checkpoint with the best figure of EVAL_DATA stays as best.safetensors, wherever steps go; EVAL_EVERY is then a multiple of CHECKPOINT_EVERY; empty: none does"`
+	Upload    string    `env:"CHECKPOINT_UPLOAD" desc:"place in a bucket, or a folder, that gets a copy of every checkpoint that stays: s3://bucket/prefix/, gs://bucket/prefix/, /folder; a trainer whose CHECKPOINT_DIR has none goes on from there; empty: none"`
 	ExitAtEnd bool      `env:"TRAIN_EXIT_AT_END" envDefault:"false" desc:"end the process when every lane has ended with a final seal"`
 	Order     LaneOrder `env:"TRAIN_LANE_ORDER" envDefault:"rotation" desc:"rotation: lanes in strict turn; arrival: without waiting for a lane whose batch is late, in an order that is written down in CHECKPOINT_DIR and that replays follow"`
 	From      From      `env:"TRAIN_FROM" envDefault:"start" desc:"where TRAIN_INIT begins when CHECKPOINT_DIR has no checkpoint: start: at the first batch of every lane; now: behind the features that are in the log"`
 	Encoder   string    `env:"ENCODER_CHECKPOINT" desc:"weights of the dual encoder: pairstream's or CLIP's safetensors, or TorchScript (.pt); @latest: those that the trainer publishes in CHECKPOINT_DIR, newer ones from group to group"`
+	Eval      Evaluation
 	Ranks     Ranks
 	Augment   device.Augmentation
 	Run       service.Run
@@ -40,22 +44,25 @@ func (s Settings) Validate() error {
 	if s.Encoder == latest.Setting && s.Every == 0 {
 		problems = append(problems, fmt.Errorf("CHECKPOINT_EVERY is 0 with ENCODER_CHECKPOINT=%s: the encoder would never get newer weights, want at least 1", latest.Setting))
 	}
+	if s.Stay < 0 || s.Stay > 0 && (s.Every <= 0 || s.Stay%s.Every != 0) {
+		problems = append(problems, fmt.Errorf("CHECKPOINT_KEEP_EVERY is %d, want 0 or a multiple of CHECKPOINT_EVERY=%d: only checkpoints that are written can stay", s.Stay, s.Every))
+	}
 	if !s.Order.valid() {
 		problems = append(problems, fmt.Errorf("TRAIN_LANE_ORDER is %q, want %q or %q", s.Order, Rotation, Arrival))
 	}
 	if !s.From.valid() {
 		problems = append(problems, fmt.Errorf("TRAIN_FROM is %q, want %q or %q", s.From, FromStart, FromNow))
 	}
-	problems = append(problems, s.Ranks.validate(s.Core.StepBatches))
+	problems = append(problems, s.Eval.validate(), s.validateBest(), validateUpload(s.Upload), s.Ranks.validate(s.Core.StepBatches))
 	return errors.Join(problems...)
 }
 
 // publishing publishes weights where the encoder follows them.
-func (s Settings) publishing(core weightsOf, log *stream.Log, logger *slog.Logger) *publishing {
+func (s Settings) publishing(log *stream.Log, logger *slog.Logger) *publishing {
 	if s.Encoder != latest.Setting {
 		return nil
 	}
-	return &publishing{core, log, s.Dir, logger}
+	return &publishing{log: log, dir: s.Dir, logger: logger}
 }
 
 // From says where new weights begin.

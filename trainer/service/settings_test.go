@@ -71,6 +71,12 @@ func notZero(t *testing.T, path string, v reflect.Value) {
 // Errors name variables, not fields, since the user sets variables.
 func TestProblemsNameVariables(t *testing.T) {
 	for want, environ := range map[string]map[string]string{
+		"EVAL_EVERY is -1, want 0 or more": {"EVAL_EVERY": "-1"},
+		"EVAL_DATA is empty with EVAL_EVERY=5, want folders, tars or places in a bucket with held-out pairs":                                  {"EVAL_EVERY": "5"},
+		`CHECKPOINT_BEST is "loss", want "recall", "matching_error" or nothing`:                                                               {"CHECKPOINT_BEST": "loss"},
+		`CHECKPOINT_BEST is "recall" with EVAL_EVERY=0, want EVAL_EVERY above 0: evaluations tell which one is best`:                          {"CHECKPOINT_BEST": "recall"},
+		"EVAL_EVERY is 500 with CHECKPOINT_BEST=recall, want a multiple of CHECKPOINT_EVERY=1000: only checkpoints that are written can stay": {"CHECKPOINT_BEST": "recall", "EVAL_EVERY": "500", "EVAL_DATA": "/data"},
+		`CHECKPOINT_UPLOAD is "ftp://host/x", want s3://bucket/prefix/, gs://bucket/prefix/ or a folder`:                                      {"CHECKPOINT_UPLOAD": "ftp://host/x"},
 		"DROPOUT is 1, want 0..1, 1 excluded":                                                           {"DROPOUT": "1"},
 		"MLM_PROBABILITY is NaN, want 0..1":                                                             {"MLM_PROBABILITY": "NaN"},
 		"ITC_WEIGHT is -1, want 0..1e+06":                                                               {"ITC_WEIGHT": "-1"},
@@ -125,11 +131,14 @@ func TestProblemsNameVariables(t *testing.T) {
 		"MLM_DISTILL is 0.4, which needs MOMENTUM=true":                      {"MLM_DISTILL": "0.4"},
 		"ITC_TRIPLE needs MOMENTUM=true":                                     {"ITC_TRIPLE": "true"},
 		"CHECKPOINT_EVERY is -1, want 0 or more":                             {"CHECKPOINT_EVERY": "-1"},
-		"AUGMENT_MIN_SCALE is 2, want 0.01..1":                               {"AUGMENT_MIN_SCALE": "2"},
-		"AUGMENT_FLIP is -1, want 0..1":                                      {"AUGMENT_FLIP": "-1"},
-		"AUGMENT_COLOR is 3, want 0..1":                                      {"AUGMENT_COLOR": "3"},
-		"IMAGE_WORKERS is 0, want at least 1":                                {"IMAGE_WORKERS": "0"},
-		"IMAGE_CACHE_BYTES is -1, want 0 or more":                            {"IMAGE_CACHE_BYTES": "-1"},
+		"CHECKPOINT_KEEP_EVERY is 1500, want 0 or a multiple of CHECKPOINT_EVERY=1000: only checkpoints that are written can stay": {"CHECKPOINT_KEEP_EVERY": "1500"},
+		"CHECKPOINT_KEEP_EVERY is -1, want 0 or a multiple of CHECKPOINT_EVERY=1000: only checkpoints that are written can stay":   {"CHECKPOINT_KEEP_EVERY": "-1"},
+		"CHECKPOINT_KEEP_EVERY is 5, want 0 or a multiple of CHECKPOINT_EVERY=0: only checkpoints that are written can stay":       {"CHECKPOINT_KEEP_EVERY": "5", "CHECKPOINT_EVERY": "0"},
+		"AUGMENT_MIN_SCALE is 2, want 0.01..1":    {"AUGMENT_MIN_SCALE": "2"},
+		"AUGMENT_FLIP is -1, want 0..1":           {"AUGMENT_FLIP": "-1"},
+		"AUGMENT_COLOR is 3, want 0..1":           {"AUGMENT_COLOR": "3"},
+		"IMAGE_WORKERS is 0, want at least 1":     {"IMAGE_WORKERS": "0"},
+		"IMAGE_CACHE_BYTES is -1, want 0 or more": {"IMAGE_CACHE_BYTES": "-1"},
 	} {
 		if _, err := parse(environ); err == nil || err.Error() != want {
 			t.Errorf("%v: got %v, want %s", environ, err, want)

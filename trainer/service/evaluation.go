@@ -1,0 +1,189 @@
+package service
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/eval"
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/shard/cloud"
+	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/trainer"
+)
+
+// Evaluation says when the weights in training are measured, and on what.
+type Evaluation struct {
+	Every int64    `env:"EVAL_EVERY" envDefault:"0" desc:"steps between two evaluations on EVAL_DATA, whose figures go to the topic progress; also before the first step and after the last; 0: none"`
+	Data  []string `env:"EVAL_DATA" desc:"EVAL_EVERY: folders, tars or places in a bucket with pairs that are not trained on, comma separated; they are read once, at the start, and their images stay in memory"`
+}
+
+func (e Evaluation) validate() error {
+	switch {
+	case e.Every < 0:
+		return fmt.Errorf("EVAL_EVERY is %d, want 0 or more", e.Every)
+	case e.Every > 0 && len(e.Data) == 0:
+		return fmt.Errorf("EVAL_DATA is empty with EVAL_EVERY=%d, want folders, tars or places in a bucket with held-out pairs", e.Every)
+	}
+	return nil
+}
+
+// judged is what a checkpoint says of evaluations. An evaluation comes before the checkpoint of its step. So its record is
+// in the log if a checkpoint says that it was made, and it is made again if not.
+type judged struct {
+	Step int64 `json:"step"` // that was evaluated last
+	Best *best `json:"best,omitempty"`
+}
+
+// best is the step with the best figure so far.
+type best struct {
+	Step  int64   `json:"step"`
+	Value float64 `json:"value"`
+	By    BestBy  `json:"by"`
+	Data  string  `json:"data"` // digest of what it was measured on
+}
+
+// evaluations measure the weights beside training, and change nothing. Nil ones measure nothing.
+type evaluations struct {
+	every   int64
+	by      BestBy
+	data    string // digest
+	measure func(context.Context) (schemas.Measures, error)
+	judged  *judged
+}
+
+// due says whether a step is one to evaluate, and was not.
+func (e *evaluations) due(step int64) bool {
+	return e != nil && step%e.every == 0 && (e.judged == nil || e.judged.Step != step)
+}
+
+// missing says whether the last step was not evaluated. trained says that a step was made since the last checkpoint.
+func (e *evaluations) missing(step int64, trained bool) bool {
+	return e != nil && step > 0 && (e.judged == nil && trained || e.judged != nil && e.judged.Step != step)
+}
+
+// state returns what the next checkpoint says. before is what the last one said.
+func (e *evaluations) state(before *judged) *judged {
+	if e == nil {
+		return before
+	}
+	return e.judged
+}
+
+// judge notes the figures of a step. A figure as good as the best so far is no better.
+func (e *evaluations) judge(step int64, values schemas.Measures) {
+	next := &judged{Step: step}
+	if e.judged != nil {
+		next.Best = e.judged.Best
+	}
+	if b := next.Best; b != nil && (b.By != e.by || b.Data != e.data) {
+		next.Best = nil
+	}
+	if e.by != BestNone && step > 0 && (next.Best == nil || e.by.better(values[string(e.by)], next.Best.Value)) {
+		next.Best = &best{Step: step, Value: values[string(e.by)], By: e.by, Data: e.data}
+	}
+	e.judged = next
+}
+
+// evaluateAt evaluates a step if it is one to evaluate.
+func (l *loop) evaluateAt(ctx context.Context, step int64) error {
+	if !l.eval.due(step) {
+		return nil
+	}
+	return l.evaluate(ctx)
+}
+
+// evaluate measures the weights between two steps, and publishes the figures.
+func (l *loop) evaluate(ctx context.Context) error {
+	step, started := l.core.Steps(), time.Now()
+	values, err := l.eval.measure(ctx)
+	if err != nil {
+		return fmt.Errorf("evaluating step %d: %w", step, err)
+	}
+	l.eval.judge(step, values)
+	took := time.Since(started)
+	l.metrics.evaluated(step, values, took)
+	l.logger.Info("evaluated", "stage", Name, "step", step, "recall", values["recall"], "dur", took)
+	err = l.publisher.Publish(ctx, schemas.ProgressLog, 0, &schemas.Progress{
+		Kind: schemas.ProgressEval, Step: step, Time: time.Now().UnixMilli(), Values: values,
+	})
+	if err != nil {
+		return fmt.Errorf("publishing progress: %w", err)
+	}
+	return nil
+}
+
+// newEvaluations reads the pairs to evaluate on. before is what the checkpoint says of earlier evaluations.
+func newEvaluations(ctx context.Context, tools device.Tools, s Settings, core *trainer.Trainer, before *judged) (*evaluations, error) {
+	if s.Eval.Every == 0 {
+		return nil, nil
+	}
+	started := time.Now()
+	corpus, data, err := readHeldOut(ctx, tools, s, core.Model())
+	if err != nil {
+		return nil, fmt.Errorf("EVAL_DATA is %q: %w", s.Eval.Data, err)
+	}
+	tools.Instruments.Log.Info("read the pairs to evaluate on", "stage", Name, "images", corpus.Images(), "texts", corpus.Pairs(), "dur", time.Since(started))
+	e := &evaluations{every: s.Eval.Every, by: s.Best, data: digestOf(corpus), judged: before}
+	e.measure = func(ctx context.Context) (values schemas.Measures, err error) {
+		err = core.Look(func(m *model.Model) error {
+			report, err := eval.Evaluate(ctx, m, data, eval.Options{TopK: eval.NoRerank})
+			if err == nil {
+				values = report.Measures()
+			}
+			return err
+		})
+		return values, err
+	}
+	return e, nil
+}
+
+// readHeldOut reads the pairs of EVAL_DATA, without images that are taken back.
+func readHeldOut(ctx context.Context, tools device.Tools, s Settings, m *model.Model) (corpus *dataset.Corpus, data eval.Data, err error) {
+	gone, err := tools.Forgotten(ctx)
+	if err != nil {
+		return nil, data, err
+	}
+	words, err := m.Words()
+	if err != nil {
+		return nil, data, err
+	}
+	places := shard.WithOptions(s.Eval.Data, s.Bucket.Roots)
+	all, _, err := dataset.Read(ctx, places, 0)
+	if err != nil {
+		return nil, data, err
+	}
+	if corpus = all.Without(gone.Image); corpus.Images() == 0 {
+		return nil, data, errors.New("it has no pairs, want tars with images and captions")
+	}
+	roots, err := shard.Roots(places)
+	if err != nil {
+		return nil, data, err
+	}
+	bucket, err := shard.OpenBucket(ctx, roots, cloud.Open)
+	if err != nil {
+		return nil, data, err
+	}
+	side := m.Config.ImageSize
+	images := shard.NewImages(bucket, shard.ImagesOptions{MinSide: 2 * side})
+	data, err = eval.Held(ctx, corpus, images, words, side, m.Config.RetrievalTokens(), s.Augment.Workers)
+	return corpus, data, errors.Join(err, bucket.Close())
+}
+
+// digestOf identifies what is measured on. Figures of other pairs do not compare.
+func digestOf(c *dataset.Corpus) string {
+	h := sha256.New()
+	for i := range c.Pairs() {
+		text, _, id := c.Pair(i)
+		h.Write(id[:])
+		io.WriteString(h, text+"\x00") //nolint:errcheck // a hash takes everything
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}

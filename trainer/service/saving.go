@@ -1,0 +1,149 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Checkpoints are written beside training. The loop copies the state to memory between two steps, and goes on. Another
+// goroutine writes the copy, one at a time: the next checkpoint waits for it. What a checkpoint holds is of the moment of the
+// copy: weights, positions and evaluations. A crash while it is written costs this checkpoint alone.
+
+// noteTime is how long the notes about a checkpoint may take after training was asked to end.
+const noteTime = time.Minute
+
+// saving runs what writes checkpoints, one at a time.
+type saving struct {
+	busy   chan struct{} // holds a value while a checkpoint is written
+	others *errgroup.Group
+}
+
+// beside lets checkpoints be written beside what else the group does; nil: the loop waits for them. None is being written.
+func (s *saving) beside(others *errgroup.Group) { s.busy, s.others = make(chan struct{}, 1), others }
+
+// wait waits until nothing is being written.
+func (s *saving) wait(ctx context.Context) error {
+	select {
+	case s.busy <- struct{}{}:
+		<-s.busy
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// do runs write. Nothing is being written. What was begun goes on for a while when ctx ends.
+func (s *saving) do(ctx context.Context, write func(context.Context) error) error {
+	if s.others == nil {
+		return write(ctx)
+	}
+	s.busy <- struct{}{}
+	s.others.Go(func() error {
+		defer func() { <-s.busy }()
+		ctx, cancel := outlive(ctx, noteTime)
+		defer cancel()
+		return write(ctx)
+	})
+	return nil
+}
+
+// outlive returns a context that ends some time after another one.
+func outlive(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(by, cancel) })
+	return longer, func() {
+		stop()
+		cancel()
+	}
+}
+
+// checkpoint saves weights and positions once every feature block up to the positions is acknowledged. So after a crash
+// the trainer does not resume behind blocks that were lost.
+func (l *loop) checkpoint(ctx context.Context) error {
+	if err := l.saving.wait(ctx); err != nil {
+		return err
+	}
+	started := time.Now()
+	if err := l.publisher.Flush(ctx); err != nil {
+		return fmt.Errorf("publishing features: %w", err)
+	}
+	at := l.at.clone()
+	at.Judged = l.eval.state(at.Judged)
+	raw, err := json.Marshal(at)
+	if err != nil {
+		return fmt.Errorf("encoding positions: %w", err)
+	}
+	state, err := l.core.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	l.trained = false
+	l.metrics.pause.Set(time.Since(started).Seconds())
+	return l.saving.do(ctx, func(ctx context.Context) error { return l.save(ctx, state, at, raw) })
+}
+
+// save writes a checkpoint, and tells of it.
+func (l *loop) save(ctx context.Context, state snapshot, at positions, raw json.RawMessage) error {
+	started := time.Now()
+	path, err := state.Save(l.dir, raw, l.stay)
+	if err != nil {
+		return err
+	}
+	if err := keepBest(l.dir, at.Judged, state.Steps(), path); err != nil {
+		return err
+	}
+	l.metrics.saved(state.Steps(), time.Since(started))
+	if err := l.keepSeqs(ctx, at); err != nil {
+		return err
+	}
+	l.logger.Info("checkpoint written", "step", state.Steps(), "path", path)
+	l.uploads.look()
+	if err := l.weights.publish(ctx, state); err != nil {
+		return err
+	}
+	err = l.publisher.Publish(ctx, schemas.ProgressLog, 0, &schemas.Progress{
+		Kind: schemas.ProgressCheckpoint, Step: state.Steps(), Checkpoint: path, Time: time.Now().UnixMilli(),
+	})
+	if err != nil {
+		return fmt.Errorf("publishing progress: %w", err)
+	}
+	return nil
+}
+
+// publishWeights publishes weights between two checkpoints, behind those of the one that is being written.
+func (l *loop) publishWeights(ctx context.Context) error {
+	if err := l.saving.wait(ctx); err != nil {
+		return err
+	}
+	state, err := l.core.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	return l.weights.publish(ctx, state)
+}
+
+// keepSeqs notes the seq of each lane's last features, for the time when retention has removed them.
+func (l *loop) keepSeqs(ctx context.Context, at positions) error {
+	last := make(map[int]int64)
+	for _, lane := range at.Lanes {
+		seq := max(lane.Features-1, l.published[lane.Lane])
+		if noted, ok := l.kept[lane.Lane]; seq >= 0 && (!ok || seq != noted) {
+			last[lane.Lane] = seq
+		}
+	}
+	if l.keep == nil || len(last) == 0 {
+		return nil
+	}
+	if err := l.keep(ctx, Name, schemas.Features, last); err != nil {
+		return fmt.Errorf("noting the last features: %w", err)
+	}
+	maps.Copy(l.kept, last)
+	return nil
+}

@@ -1,0 +1,174 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/safetensors"
+	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/trainer"
+)
+
+func filesIn(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func tensorsIn(t *testing.T, path string) map[string]string {
+	t.Helper()
+	f, err := safetensors.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := make(map[string]string)
+	for _, name := range f.Names() {
+		tensor, _ := f.Tensor(name)
+		found[name] = string(tensor.Data)
+	}
+	return found
+}
+
+// A trainer that has lost its folder goes on from the copies, and only in the log that they belong to. Going back in the folder
+// stays possible.
+func TestRunGoesOnFromCopies(t *testing.T) {
+	open := testLogs(t)
+	log, dir, copies := open("exp"), t.TempDir(), t.TempDir()
+	putScored(t, log, 0, 1, 2)
+	environ := map[string]string{
+		"CHECKPOINT_DIR": dir, "CHECKPOINT_UPLOAD": copies, "CHECKPOINT_EVERY": "1", "CHECKPOINT_KEEP_EVERY": "4", "STEP_BATCHES": "1",
+		"TRAIN_INIT": firstWeights(t), "BUCKET_ROOTS": "file://" + t.TempDir(),
+	}
+	if err := runTrainer(t, log, environ); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"checkpoint-000000000004.safetensors", "checkpoint-000000000008.safetensors", "checkpoint-000000000011.safetensors", "checkpoint-000000000012.safetensors"}
+	if got := filesIn(t, dir); !slices.Equal(got, want) {
+		t.Errorf("the folder has %q, want %q", got, want)
+	}
+	if got := filesIn(t, copies); !slices.Contains(got, want[3]) || len(got) > len(want) { // a slow place passes some over
+		t.Errorf("the copies are %q, want some of %q, the last among them", got, want)
+	}
+
+	lost, err := os.ReadFile(filepath.Join(copies, want[3]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(copies, want[3]), lost[:len(lost)-1], 0o644); err != nil { // torn: the one before counts
+		t.Fatal(err)
+	}
+	environ["CHECKPOINT_DIR"] = filepath.Join(t.TempDir(), "new")
+	environ["TRAIN_INIT"] = "/nowhere"
+	if err := runTrainer(t, log, environ); err != nil {
+		t.Fatal(err)
+	}
+	again := filepath.Join(environ["CHECKPOINT_DIR"], want[3])
+	if a, b := tensorsIn(t, again), tensorsIn(t, filepath.Join(dir, want[3])); !maps.Equal(a, b) {
+		t.Error("the last checkpoint has other tensors than the one that was lost")
+	}
+
+	other := open("other")
+	putScored(t, other, 0, 1, 2)
+	environ["CHECKPOINT_DIR"] = t.TempDir()
+	if err := runTrainer(t, other, environ); !errors.Is(err, errOtherLog) || !strings.Contains(err.Error(), "CHECKPOINT_UPLOAD") {
+		t.Errorf("in another namespace: %v", err)
+	}
+	if got := filesIn(t, environ["CHECKPOINT_DIR"]); len(got) != 0 {
+		t.Errorf("the refused trainer has fetched %q", got)
+	}
+}
+
+// flaky is a folder that cannot be written to at first.
+type flaky struct {
+	folder
+	left  atomic.Int64
+	tried chan struct{}
+}
+
+func (f *flaky) Put(ctx context.Context, name string, from *os.File) error {
+	if f.left.Add(-1) >= 0 {
+		f.tried <- struct{}{}
+		return errors.New("the network is away")
+	}
+	return f.folder.Put(ctx, name, from)
+}
+
+// A place that is away for a while is tried again. Who asks meanwhile is told.
+func TestUploadsAreTriedAgain(t *testing.T) {
+	log, dir, copies := testLogs(t)("exp"), t.TempDir(), t.TempDir()
+	putScored(t, log, 0, 1, 2)
+	environ := map[string]string{"CHECKPOINT_DIR": dir, "TRAIN_INIT": firstWeights(t), "BUCKET_ROOTS": "file://" + t.TempDir()}
+	if err := runTrainer(t, log, environ); err != nil {
+		t.Fatal(err)
+	}
+	rt := service.NewRuntime(slog.New(slog.DiscardHandler))
+	i, err := rt.NewInstruments(Name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := newUploads(t.Context(), i, Settings{Dir: dir, Upload: copies})
+	if err != nil {
+		t.Fatal(err)
+	}
+	place := &flaky{folder: folder(copies), tried: make(chan struct{})}
+	place.left.Store(2)
+	u.to, u.pause = place, time.Millisecond
+	end := u.start(t.Context())
+	<-place.tried
+	<-place.tried // the first failure is noted by now
+	if said := u.says(); !strings.Contains(said, "checkpoints are not uploaded since") || !strings.Contains(said, "the network is away") {
+		t.Errorf("says %q", said)
+	}
+	end(true)
+	if said := u.says(); said != "" {
+		t.Errorf("in the end it says %q", said)
+	}
+	if got := counterOf(t, rt, "pairstream_trainer_checkpoint_upload_failures_total"); got != 2 {
+		t.Errorf("%g failures counted, want 2", got)
+	}
+	found, err := trainer.Checkpoints(copies)
+	if err != nil || len(found) != 1 {
+		t.Errorf("the copies are %v (%v)", found, err)
+	}
+}
+
+// Of the copies those go that would not stay in a folder. Those of later steps belong to nobody here.
+func TestCopiesThatAreSuperseded(t *testing.T) {
+	copies := t.TempDir()
+	var names []string
+	for _, step := range []int64{2, 3, 4, 5, 6, 9} {
+		names = append(names, trainer.CheckpointName(step))
+	}
+	names = append(names, bestFile, "notes.txt")
+	for _, name := range names {
+		if err := os.WriteFile(filepath.Join(copies, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	u := &uploads{to: folder(copies), stay: 2}
+	if err := u.prune(t.Context(), names, 6); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{bestFile}
+	for _, step := range []int64{2, 4, 5, 6, 9} {
+		want = append(want, trainer.CheckpointName(step))
+	}
+	if got := filesIn(t, copies); !slices.Equal(got, append(want, "notes.txt")) {
+		t.Errorf("left are %q, want %q", got, want)
+	}
+}
