@@ -101,7 +101,7 @@ func TestPublishPair(t *testing.T) {
 			args := []string{"-m", "pairstream", "publish", "--brokers", cfg.Brokers[0], "--namespace", cfg.Namespace, file, tt.caption}
 			mustRun(t, run, append(args, tt.args...)...)
 			id := schemas.NewPairID(image, tt.caption)
-			p := lastPair(t, log, id.Lane(cfg.Lanes))
+			p := lastPair(t, log, image.Lane(cfg.Lanes))
 			if p.ID != id || p.ImageID != image || p.Caption != tt.caption || !tt.want(p) {
 				t.Errorf("published %+v", p)
 			}

@@ -102,7 +102,7 @@ func publish(ctx context.Context, to target, pairs ...*schemas.Pair) (err error)
 		messages[i] = kafka.Message{
 			Value:      value,
 			Headers:    []kafka.Header{{Key: schemas.HeaderSchema, Value: []byte(p.Schema())}},
-			WriterData: p.ID,
+			WriterData: p.ImageID,
 		}
 	}
 	if err := writer.WriteMessages(ctx, messages...); err != nil {
@@ -111,8 +111,8 @@ func publish(ctx context.Context, to target, pairs ...*schemas.Pair) (err error)
 	return nil
 }
 
-// laneOf returns the partition of a pair, which follows from the pair's id.
+// laneOf returns the partition of a pair, which follows from the id of the pair's image.
 func laneOf(m kafka.Message, partitions ...int) int {
-	id, _ := m.WriterData.(schemas.PairID) // publish sets it
-	return partitions[id.Lane(len(partitions))]
+	image, _ := m.WriterData.(schemas.ImageID) // publish sets it
+	return partitions[image.Lane(len(partitions))]
 }

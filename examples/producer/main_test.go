@@ -70,9 +70,10 @@ func TestRunPublishesInlineAndByReference(t *testing.T) {
 			if want := "published " + id.String() + "\n"; out.String() != want {
 				t.Errorf("printed %q, want %q", out.String(), want)
 			}
-			found := published(t, log, id.Lane(3))
+			lane := schemas.NewImageID(encoded).Lane(3)
+			found := published(t, log, lane)
 			if len(found) == 0 {
-				t.Fatalf("lane %d holds no pair", id.Lane(3))
+				t.Fatalf("lane %d holds no pair", lane)
 			}
 			if p := found[len(found)-1]; p.ID != id || p.Caption != tt.caption || !tt.want(p) {
 				t.Errorf("published %+v", p)
@@ -93,7 +94,7 @@ func TestPublishFindsEveryLane(t *testing.T) {
 		p := newPair(encoded, "a scene")
 		p.Inline = encoded
 		pairs = append(pairs, p)
-		want[p.ID.Lane(3)][p.ID] = true
+		want[p.ImageID.Lane(3)][p.ID] = true
 	}
 	if err := publish(t.Context(), target{addr, namespace}, pairs...); err != nil {
 		t.Fatal(err)
@@ -102,7 +103,7 @@ func TestPublishFindsEveryLane(t *testing.T) {
 		found := published(t, log, lane)
 		for _, p := range found {
 			if !want[lane][p.ID] {
-				t.Errorf("lane %d holds pair %s of lane %d", lane, p.ID, p.ID.Lane(3))
+				t.Errorf("lane %d holds pair %s of lane %d", lane, p.ID, p.ImageID.Lane(3))
 			}
 		}
 		if len(found) == 0 || len(found) != len(want[lane]) {

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import pickle
+import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from torch.utils.data import DataLoader
 from pairstream import BucketError, CheckpointError, Config, GapError, ImageError, InvalidError, MalformedError, ReadTimeout, SettingError, image_id
 from pairstream.producer import Publisher
 from pairstream.records import ImageRef, Mask, ScoredBatch
-from pairstream.rng import generator
+from pairstream.rng import Generator, generator
 from pairstream.topics import SCORED
 from pairstream.torch import Batch, Images, ScoredBatches, augment, resize, seeded
 from pairstream.torch.images import CLIP_MEAN, CLIP_STD, decode, normalized
@@ -161,6 +163,71 @@ def test_masked_samples_are_dropped(new_log: NewLog, pictures: list[Picture]) ->
     assert b.positives is not None and torch.equal(b.positives[2], b.images[2])
 
 
+def test_one_processor_decodes_alike(new_log: NewLog, pictures: list[Picture], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker with one processor decodes files without threads; with several it has threads."""
+    config = new_log()
+    score(config, pictures, 3, counts=[2, 1, 1])
+    seen: set[str] = set()
+
+    def transform(image: Image.Image, draw: Generator) -> torch.Tensor:
+        seen.add(threading.current_thread().name)
+        return augment(SIZE)(image, draw)
+
+    monkeypatch.setattr("pairstream.torch.dataset._processors", lambda: 2)
+    want = digests(make(config, transform=transform))
+    assert threading.main_thread().name not in seen
+    seen.clear()
+    monkeypatch.setattr("pairstream.torch.dataset._processors", lambda: 1)
+    assert digests(make(config, transform=transform)) == want and seen == {threading.main_thread().name}
+
+
+def test_pixels_are_written_into_the_batch_as_they_are_copied(new_log: NewLog, pictures: list[Picture]) -> None:
+    """What resize and augment write into a batch equals what any transform's tensors make, also where rows are missing."""
+    config = new_log(lanes=1)
+    lost = batch(pictures, 0, 0).samples[2].image
+    place = Path(lost.uri.removeprefix("file://"))
+    raw = bytearray(place.read_bytes())
+    raw[lost.offset : lost.offset + 4] = b"gone"
+    place.write_bytes(raw)
+    score(config, pictures, 1, counts=[3])
+    for written in (augment(SIZE), resize(SIZE)):
+        want = list(make(config, transform=lambda image, draw, of=written: of(image, draw)))
+        for workers in (0, 1):
+            got = list(DataLoader(make(config, transform=written), batch_size=None, num_workers=workers))
+            assert [b.dropped for b in got] == [b.dropped for b in want] and got[0].dropped
+            for a, b in zip(got, want, strict=True):
+                assert a.positives is not None and b.positives is not None
+                assert torch.equal(a.images, b.images) and torch.equal(a.positives, b.positives)
+
+
+def test_a_batch_goes_to_another_process_with_few_shared_tensors(new_log: NewLog, pictures: list[Picture]) -> None:
+    config = new_log(lanes=1)
+    score(config, pictures, 1, counts=[1])
+    (b,) = make(config)
+    shared: list[object] = []
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, obj: object) -> object:
+            if isinstance(obj, torch.Tensor):
+                shared.append(obj)
+            return None
+
+    b.images = torch.zeros(6, 3, 200, 200)
+    file = io.BytesIO()
+    Pickler(file).dump(b)
+    assert [id(t) for t in shared] == [id(b.images)], "all others are small"
+    again = pickle.loads(file.getvalue())
+    assert digest(again) == digest(b) and type(again.tokens) is type(b.tokens)
+
+
+def test_images_of_two_shapes_are_refused(new_log: NewLog, pictures: list[Picture]) -> None:
+    config = new_log(lanes=1)
+    score(config, pictures, 1, counts=[1])
+    sizes = iter([4, 4, 5])
+    with pytest.raises(InvalidError, match=r"transform made torch.float32 of shape \[3, 5, 5\] after torch.float32 of shape \[3, 4, 4\]"):
+        list(make(config, threads=1, positives=False, transform=lambda image, draw: torch.zeros(3, n := next(sizes), n)))
+
+
 def test_what_ends_iteration(new_log: NewLog, pictures: list[Picture]) -> None:
     config = new_log(lanes=1)
     score(config, pictures, 1, counts=[1], end=False)
@@ -218,6 +285,11 @@ def test_images(tmp_path: Path, pictures: list[Picture], monkeypatch: pytest.Mon
     end = Path(p.ref.uri.removeprefix("file://")).stat().st_size
     with pytest.raises(ImageError, match="ends before the image"):
         images.read(ImageRef(uri=p.ref.uri, offset=end - 1, size=2), p.id)
+    advised: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda file, offset, size, advice: advised.append((offset, size)))
+    missing, outside = ImageRef(uri=f"file://{tmp_path}/none.tar", size=3), ImageRef(uri="file:///etc/passwd", size=3)
+    images.announce([p.ref, missing, outside, ImageRef(uri="s3://a/b.tar", size=3)])
+    assert advised == [(p.ref.offset, p.ref.size)]
     for broken in (b"", b"no image", images.read(p.ref, p.id)[:60]):
         with pytest.raises(ImageError):
             decode(broken)

@@ -69,7 +69,7 @@ def test_pairs_come_back(new_log: NewLog) -> None:
     pairs = {p.id: p for lane in lanes for p in lane if isinstance(p, Pair)}
     assert set(pairs) == {inline, ref}
     for i, lane in enumerate(lanes):
-        assert all(lane_of(p.id, 3) == i for p in lane if isinstance(p, Pair))
+        assert all(lane_of(p.image_id, 3) == i for p in lane if isinstance(p, Pair))
     assert bytes(pairs[inline].inline) == encoded and pairs[inline].image is None and pairs[inline].crawl_time == 5
     image = pairs[ref].image
     assert image is not None and (image.uri, image.offset, image.size) == ("s3://crawl/0.tar", 1536, len(encoded))

@@ -7,6 +7,7 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
+import msgpack
 import pytest
 from conftest import pairstream
 
@@ -90,6 +91,12 @@ def by_go(config: Config, folder: Path, *more: str, lanes: int = 3) -> str:
     return pairstream("produce", "--final", str(folder), *more, KAFKA_BROKERS=config.brokers[0], NAMESPACE=config.namespace, LANES=str(lanes))
 
 
+def problem_of(record: tuple[str, bytes]) -> object:
+    """Return where a record comes from, and what it says is wrong."""
+    fields = msgpack.unpackb(record[1], unicode_errors="surrogateescape")
+    return fields.get("source"), fields.get("problem")
+
+
 def compare(new_log: NewLog, folder: Path, lanes: int = 3) -> shards.Totals:
     """Publish the tars of a folder from Go and from Python, and want the same bytes in the same lanes in the same order, and the same notes."""
     ours, theirs = new_log(lanes), new_log(lanes)
@@ -97,6 +104,8 @@ def compare(new_log: NewLog, folder: Path, lanes: int = 3) -> shards.Totals:
         totals = shards.publish(producer, folder, final=True)
     by_go(theirs, folder)
     want, got = produced(theirs, lanes), produced(ours, lanes)
+    for ours_lane, theirs_lane in zip(got, want, strict=True):
+        assert list(map(problem_of, ours_lane)) == list(map(problem_of, theirs_lane))
     assert got == want and notes(ours) == notes(theirs)
     assert sum(map(len, want)) == totals.pairs + sum(totals.problems.values()) + totals.seals
     assert {schema for schema, _ in (lane[-1] for lane in got)} == {Seal.SCHEMA} and totals.seals == lanes

@@ -21,6 +21,8 @@ from typing import Any
 from ._log import contents, ends, final_seals
 from ._paths import file_uri, unreadable
 from ._scan import Example, Problem, Scanner
+from ._table import Row, TableError, beside, need_pyarrow
+from ._table import read as read_table
 from .errors import MalformedError, PairstreamError
 from .ids import lane_of
 from .producer import PairProducer, refuse_ended
@@ -100,6 +102,7 @@ class Source:
 
     def __init__(self, path: str, lost: Problem | None = None) -> None:
         self.path, self.lost = path, lost
+        self.table = "" if lost else beside(path)
         self.note = Note(lost.uri if lost else file_uri(path))
         if not lost:
             self.note.size, self.note.version = _stamp(path)
@@ -136,12 +139,33 @@ class Source:
             return
         try:
             with open(self.path, "rb") as file:
-                yield from Scanner(file, self.note.uri).run()
+                rows, problem = self._rows()
+                if problem:
+                    yield problem
+                yield from Scanner(file, self.note.uri, rows).run()
         except OSError as err:
             self.note.version = ""
             problem = unreadable(self.path, err)
             self.trouble = problem.detail
             yield problem
+
+
+    def check(self) -> None:
+        """Raise SettingError if something is missing to read the source."""
+        if self.table:
+            need_pyarrow(self.table)
+
+    def _rows(self) -> tuple[dict[str, Row], Problem | None]:
+        """Return the rows of the table beside the tar; without one that can be used, why the pairs go without its columns."""
+        if not self.table:
+            return {}, None
+        try:
+            return read_table(self.table), None
+        except OSError as err:
+            why = unreadable(self.table, err).detail
+        except TableError as err:
+            why = str(err)
+        return {}, Problem(file_uri(self.table), 0, "", "sidecar_broken", f"the pairs of the tar go without its columns: {why}")
 
 
 def _stamp(path: str) -> tuple[int, str]:
@@ -255,22 +279,22 @@ class Book:
         for item in source.items():
             if isinstance(item, Problem):
                 self.totals.problems[item.reason] += 1
-                self._take(source, item.id(), item.record(), pair=False)
+                self._take(source, item.about(), item.record(), pair=False)
                 continue
             self.totals.examples += 1
             for pair in item.pairs():
-                self._take(source, pair.id, marshal(pair), pair=True)
+                self._take(source, pair.image_id, marshal(pair), pair=True)
         if source.read < source.skip:
             raise ChangedError
         self.totals.tars += source.path != "" and not source.trouble
 
-    def _take(self, source: Source, pair_id: bytes, value: bytes, *, pair: bool) -> None:
+    def _take(self, source: Source, image: bytes, value: bytes, *, pair: bool) -> None:
         if source.take(value):
             self.totals.before += 1
         else:
             if not self._in_block(source):
                 self.touched.append(source)
-            self.block.append(_Message(lane_of(pair_id, self.producer.lanes), value, pair))
+            self.block.append(_Message(lane_of(image, self.producer.lanes), value, pair))
             self.bytes += len(value)
         if len(self.block) >= BLOCK_MESSAGES or self.bytes >= BLOCK_BYTES:
             self._commit()

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from ._table import Row
 from .errors import InvalidError
 from .records import MAX_CAPTION_BYTES, MAX_COLUMNS_BYTES, WHITE_SPACE, check_column, column_bytes
 from .wire import MAX_COLUMNS
@@ -55,26 +56,62 @@ def json_captions(meta: bytes) -> tuple[list[Caption], int]:
     return out + [_json_caption(span) for span in spans[:MAX_CAPTIONS]], len(spans)
 
 
-def json_url(meta: bytes) -> str:
-    """Return "url" of a JSON object, empty if it has none or it is no string."""
+def url_of(meta: bytes | None, row: Row) -> str:
+    """Return "url" of a JSON object, or of the table's row where the object has none; empty if it is no string."""
+    before = str(row["url"]) if isinstance(row.get("url"), str) else ""
     try:
-        span = _members(meta, "url").get("url", "")
-        return _string(_replace(span)) if span.startswith('"') else ""
+        return _text_of(_every(meta, "url"), before) if meta is not None else before
     except ValueError:
         return ""
 
 
-def json_columns(meta: bytes) -> dict[str, bool | int | float | str]:
-    """Return the numbers, texts and truth values of a JSON object that a pair may carry, in the order of their names."""
+def status_of(meta: bytes | None, row: Row) -> str | None:
+    """Return what the crawl says of the image: "status" of a JSON object, or of the table's row; None if neither says it."""
+    found = row.get("status")
+    before = found if isinstance(found, str) else None
+    if meta is None or b'"status"' not in meta:
+        return before
     try:
-        spans = _members(meta)
+        members = _every(meta, "status")
     except ValueError:
-        return {}
-    out: dict[str, bool | int | float | str] = {}
+        return before
+    if len({name for name, _ in members}) == 1:
+        members = members[-1:]  # of one name the last counts
+    said = [span for _, span in members]
+    if not said or said[-1] == "null" or not all(span == "null" or _is_string(span) for span in said):
+        return before
+    return _string(_replace(said[-1]))
+
+
+def _text_of(members: list[tuple[str, str]], before: str) -> str:
+    """Return the text of members that Go takes for one name. null leaves what was there before; nothing is text but strings."""
+    if len({name for name, _ in members}) == 1:
+        members = members[-1:]  # of one name the last counts
+    said = [span for _, span in members if span != "null"]
+    if not all(map(_is_string, said)):
+        return ""
+    return _string(_replace(said[-1])) if said else before
+
+
+def columns_of(meta: bytes | None, row: Row) -> Row:
+    """Return the numbers, texts and truth values that a pair may carry, in the order of their names.
+
+    They are those of a JSON object, and those that only the table's row has.
+    """
+    found = dict(row)
+    try:
+        spans = _members(meta) if meta is not None else {}
+    except ValueError:
+        spans = {}
+    for name, span in spans.items():
+        value = _scalar(span)
+        if value is not None:
+            found[name] = value
+    out: Row = {}
     size = 0
-    for name in sorted(spans, key=lambda n: n.encode(errors="surrogateescape")):
-        value = _scalar(spans[name])
-        if value is None or _fold(name) in ("caption", "captions", "url") or "\ufffd" in f"{name}{value}":
+    for name in sorted(found, key=lambda n: n.encode(errors="surrogateescape")):
+        value = found[name]
+        if _fold(name) in ("caption", "captions", "url") or "\ufffd" in f"{name}{value}":
             continue
         try:
             check_column(name, value)
@@ -89,7 +126,7 @@ def json_columns(meta: bytes) -> dict[str, bool | int | float | str]:
 def _scalar(span: str) -> bool | int | float | str | None:
     if span in ("true", "false"):
         return span == "true"
-    if span.startswith('"'):
+    if _is_string(span):
         return _string(_replace(span))
     if span == "null" or span[0] in "[{":
         return None
@@ -105,7 +142,7 @@ def _replace(span: str) -> str:
 
 
 def _json_caption(span: str) -> Caption:
-    if not span.startswith('"'):
+    if not _is_string(span):
         return Caption("", "caption_json", "a caption is no string")
     if _has_escapes(span):
         return Caption(span[1:-1], "caption_encoding", "the caption is not UTF-8")
@@ -116,6 +153,10 @@ def _string(span: str) -> str:
     """Return the text of a JSON string; half of a surrogate pair becomes a replacement character, as in Go."""
     text: str = json.loads(span)
     return re.sub("[\ud800-\udfff]", "\ufffd", text)
+
+
+def _is_string(span: str) -> bool:
+    return span.startswith('"')
 
 
 def _has_escapes(text: str) -> bool:
@@ -152,24 +193,29 @@ def _members(meta: bytes, *wanted: str) -> dict[str, str]:
 
     Without names it returns all members, by their own names.
     """
+    if not wanted:
+        return dict(_every(meta))
+    return {_fold(name): span for name, span in _every(meta, *wanted)}
+
+
+def _every(meta: bytes, *wanted: str) -> list[tuple[str, str]]:
+    """Return names and texts of an object's members, in their order: of those whose folded name is wanted, or of all."""
     text = meta.decode(errors="surrogateescape")
     value, span, end = _value(text, 0)
     if end != len(text):
         raise ValueError(f"something follows at character {end}")
     if value is None:
-        return {}
+        return []
     if not isinstance(value, dict):
         raise ValueError(f"it is a {type(value).__name__}")
-    out: dict[str, str] = {}
+    out: list[tuple[str, str]] = []
     at = _skip(span, 1)
     while span[at] != "}":
         _, quoted, at = _value(span, at)
         name = _string(_replace(quoted))
         _, member, at = _value(span, at + 1)  # behind the colon
-        if not wanted:
-            out[name] = member
-        elif _fold(name) in wanted:
-            out[_fold(name)] = member
+        if not wanted or _fold(name) in wanted:
+            out.append((name, member))
         at = _skip(span, at + 1) if span[at] == "," else at
     return out
 

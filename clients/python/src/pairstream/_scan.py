@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from ._captions import MAX_CAPTIONS, Caption, check_caption, json_captions, json_columns, json_url
+from ._captions import MAX_CAPTIONS, Caption, check_caption, columns_of, json_captions, status_of, url_of
+from ._table import Row, base
 from ._tar import Damage, Entry, entries
 from .ids import image_id, pair_id
 from .records import MAX_IMAGE_BYTES, MAX_URI_BYTES, SHAPES, ImageRef, Pair
@@ -22,6 +23,8 @@ _MAX_DETAIL_BYTES = 512
 
 _PICTURES = frozenset({"jpg", "jpeg", "png", "webp"})
 _NO_ID = bytes(16)
+_STATUS = "status_failed"
+_ESCAPES = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\", '"': r"\""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +37,11 @@ class Example:
     encoded: bytes
     captions: list[str]  # distinct and valid, at least one: key.txt's first, then those of key.json
     meta: bytes | None  # key.json
+    row: Row = field(default_factory=dict)  # of the key in the table beside the tar
 
     def pairs(self) -> list[Pair]:
         """Return a pair for every caption, in their order."""
-        url = json_url(self.meta) if self.meta is not None else ""
-        meta = json_columns(self.meta) if self.meta is not None else {}
+        url, meta = url_of(self.meta, self.row), columns_of(self.meta, self.row)
         if url and len(url.encode()) <= MAX_URI_BYTES:
             source = url
         else:
@@ -62,19 +65,20 @@ class Problem:
     image_id: bytes = _NO_ID  # of the bytes that are there
     caption: str = ""  # as found, with surrogate escapes for bytes that are no UTF-8
 
-    def _image_id(self) -> bytes:
+    def about(self) -> bytes:
+        """Return the id of the image that the problem is about, or one of its own."""
         if self.image_id != _NO_ID:
             return self.image_id
         return hashlib.sha256(_raw(self.uri) + b"\0" + struct.pack("<Q", self.offset)).digest()[:16]
 
     def id(self) -> bytes:
         """Return the pair id under which the problem's record travels."""
-        return pair_id(self._image_id(), _raw(self.caption))
+        return pair_id(self.about(), _raw(self.caption))
 
     def record(self) -> bytes:
         """Encode the problem as a value for the topic "pairs"; its reader must refuse it."""
         source = f"{self.uri}#{self.offset}" + (f":{_valid(self.entry, _MAX_ENTRY_BYTES)}" if self.entry else "")
-        pair = Pair(id=self.id(), image_id=self._image_id(), image=self.image, caption=self.caption, source=source)
+        pair = Pair(id=self.id(), image_id=self.about(), image=self.image, caption=self.caption, source=source)
         return Encoder().encode(pair, SHAPES[Pair.SCHEMA], {"problem": f"{self.reason}: {_valid(self.detail, _MAX_DETAIL_BYTES)}"})
 
 
@@ -98,8 +102,8 @@ class _Sample:
 class Scanner:
     """Walks one tar and puts the entries of a key together."""
 
-    def __init__(self, file: BinaryIO, uri: str) -> None:
-        self.file, self.uri = file, uri
+    def __init__(self, file: BinaryIO, uri: str, rows: dict[str, Row]) -> None:
+        self.file, self.uri, self.rows = file, uri, rows
         self.cur = _Sample()
         self.end = 0  # where the next header lies
 
@@ -190,10 +194,12 @@ class Scanner:
         distinct: dict[tuple[str, str], Caption] = {}
         for c in cur.captions + cur.json_captions:
             distinct.setdefault((c.reason, c.text), c)
-        captions = list(distinct.values())
+        captions, row = list(distinct.values()), self.rows.get(base(cur.key), {})
+        if not captions and not cur.lost_captions and isinstance(row.get("caption"), str):
+            captions = [check_caption(str(row["caption"]).encode())]
         if cur.found > MAX_CAPTIONS:
             yield self._reject(cur, Caption("", "captions_cut", f"{cur.found} captions under one key, only the first {MAX_CAPTIONS} are taken"))
-        fault = _image_fault(cur.image)
+        fault = _image_fault(cur.image) or _status_fault(cur.meta_bytes, row)
         good = []
         for c in captions:
             if not c.reason and fault:
@@ -209,12 +215,14 @@ class Scanner:
         if good:
             assert cur.image is not None
             ref, image = self._ref(cur.image)
-            yield Example(cur.key, ref, image, cur.encoded, good, cur.meta_bytes)
+            yield Example(cur.key, ref, image, cur.encoded, good, cur.meta_bytes, row)
 
     def _reject(self, cur: _Sample, c: Caption) -> Problem:
         at = cur.image or cur.first
         assert at is not None
         ref, image = self._ref(cur.image) if cur.image else (None, _NO_ID)
+        if c.reason == _STATUS:
+            ref = None  # image and caption are sound: with both, a reader would take the record for a pair
         return Problem(self.uri, at.header, at.name, c.reason, c.detail, ref, image, c.text)
 
 
@@ -238,6 +246,25 @@ def _image_fault(e: Entry | None) -> tuple[str, str] | None:
     if e.present < e.size:
         return "tar_cut", _cut(e)
     return None
+
+
+def _status_fault(meta: bytes | None, row: Row) -> tuple[str, str] | None:
+    """Say why the crawl itself takes an image for none."""
+    status = status_of(meta, row)
+    if status is None or status == "success":
+        return None
+    return _STATUS, f"the crawl says {_plain(_valid(status, _MAX_ENTRY_BYTES))} of the image"
+
+
+def _plain(text: str) -> str:
+    """Quote a text in ASCII, as Go does."""
+    out = ""
+    for c in text:
+        if c in _ESCAPES or " " <= c <= "~":
+            out += _ESCAPES.get(c, c)
+        else:
+            out += f"\\x{ord(c):02x}" if c <= "\x7f" else f"\\u{ord(c):04x}" if c <= "\uffff" else f"\\U{ord(c):08x}"
+    return f'"{out}"'
 
 
 def _cut(e: Entry) -> str:

@@ -18,6 +18,6 @@ def pair_id(image: bytes, caption: str | bytes) -> bytes:
     return hashlib.sha256(image + text).digest()[:16]
 
 
-def lane_of(pair: bytes, lanes: int) -> int:
-    """Return the partition, out of lanes, in which a pair belongs."""
-    return int.from_bytes(pair[:4], "big") % lanes
+def lane_of(image: bytes, lanes: int) -> int:
+    """Return the partition, out of lanes, in which all pairs of an image belong. It follows from the image's id."""
+    return int.from_bytes(image[:4], "big") % lanes

@@ -145,7 +145,7 @@ class PairProducer(Publisher):
     def send_pair(self, pair: Pair) -> None:
         """Publish a pair."""
         refuse_ended(self.ended)
-        self.publish(PAIRS, lane_of(pair.id, self.lanes), pair)
+        self.publish(PAIRS, lane_of(pair.image_id, self.lanes), pair)
 
     def seal(self, *, final: bool = False, note: str = "") -> None:
         """Close the open group of every lane; final says that the crawl ends here."""

@@ -88,7 +88,6 @@ class Reader:
             "group.id": "pairstream-python",  # required by the client; nothing is committed
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
-            "fetch.wait.max.ms": 100,
             "queued.max.messages.kbytes": 32 << 10,
             "enable.metrics.push": False,
             "error_cb": self._on_error,

@@ -27,6 +27,7 @@ MAX_COLUMN_NAME = 64
 MAX_COLUMN_TEXT = 1 << 10
 MAX_COLUMNS_BYTES = 8 << 10
 CHUNK_MEMBERS = 1024
+MAX_NEAR = 64
 
 UNIT_TOLERANCE = 1e-3
 SIMILARITY_TOLERANCE = 1e-3
@@ -52,6 +53,10 @@ def _optional(default: Any) -> Any:
     if callable(default):
         return field(default_factory=default, metadata={"optional": True})
     return field(default=default, metadata={"optional": True})
+
+
+def _ids() -> NDArray[np.uint8]:
+    return np.empty(0, np.uint8)
 
 
 def _int32s() -> NDArray[np.int32]:
@@ -210,6 +215,9 @@ class NeighborChunk(Record):
     cluster: Int32s
     obj_end: Int32s
     obj: Int32s = _optional(_int32s)
+    near: Ids = _optional(_ids)
+    near_to: Int32s = _optional(_int32s)
+    near_cosine: Floats32 = _optional(_floats32)
 
     def validate(self) -> None:
         self.group.validate()
@@ -221,7 +229,16 @@ class NeighborChunk(Record):
         _want(bool((self.cluster >= 0).all()), "a cluster is negative")
         _neighbors("v2t", self.v2t, n, self.k)
         _neighbors("se", self.se, n, self.k1)
+        self._validate_near()
         self._validate_objects(n)
+
+    def _validate_near(self) -> None:
+        n = len(self.near) // 16
+        lengths_fit = len(self.near) % 16 == 0 and n <= MAX_NEAR * CHUNK_MEMBERS and len(self.near_to) == len(self.near_cosine) == n
+        _want(lengths_fit, f"{len(self.near)} bytes of near-duplicates, with {len(self.near_to)} positions and {len(self.near_cosine)} cosines")
+        _want(bool(self.near.reshape(n, 16).any(axis=1).all()), "a near-duplicate's pair id is missing")
+        _want(bool((self.near_to >= 0).all()), "a near-duplicate is close to a negative position")
+        _want(bool((abs(self.near_cosine) <= 1).all()), "a near-duplicate's cosine is outside -1..1")
 
     def _validate_objects(self, n: int) -> None:
         _want(len(self.obj_end) == n, f"obj_end has {len(self.obj_end)} values, want {n}")
@@ -247,6 +264,8 @@ class Group(Record):
     duplicates: Int64
     repeats: Int64 = _optional(0)
     same_image: Int64 = _optional(0)
+    near: Int64 = _optional(0)
+    left_out: Int64 = _optional(0)
     chunks: Int32
     dim: Int32
     clusters: Int32
@@ -271,7 +290,8 @@ class Group(Record):
         places = self.end_seq - self.first_seq
         _want(0 <= self.same_image <= places, f"{self.same_image} repeated images in {places} places")
         _want(0 <= self.repeats <= places, f"{self.repeats} repeats in {places} places")
-        _want(0 <= self.duplicates <= places - self.repeats - self.count, f"{self.count} pairs and {self.duplicates} duplicates in {places} places")
+        _want(0 <= self.left_out <= self.near <= min(places, self.count + self.left_out), f"{self.near} near-duplicates, {self.left_out} of them left out, of {self.count} pairs")
+        _want(0 <= self.duplicates <= places - self.repeats - self.left_out - self.count, f"{self.count} pairs and {self.duplicates} duplicates in {places} places")
         _want(0 < self.dim <= MAX_DIM, f"dim {self.dim}, want 1..{MAX_DIM}")
         _want(0 < self.clusters <= self.count, f"{self.clusters} clusters of {self.count} pairs")
         _want(min(self.k, self.k1, self.k2, self.min_count) >= 0, "k, k1, k2, min_count: want none negative")

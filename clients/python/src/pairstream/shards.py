@@ -5,11 +5,12 @@ element. key.jpg, key.jpeg, key.png or key.webp is the image; captions come from
 in key.json. Every caption of every image is a pair. Everything else that was meant as one (a tar cut in the middle, a
 caption without an image, ...) is a `Problem`, whose record the encoder puts among the dead letters: nothing is passed over.
 
-Values, ids, lanes and notes are those of the Go program, byte for byte. One thing may differ: where the disk fails while a
-tar is read, the words behind the reason in the record's "problem".
+The table (.parquet) of the same name beside a tar, as img2dataset writes it, adds its columns. An image whose status is
+not "success" is a problem. Reading tables takes pyarrow: pip install 'pairstream[parquet]'.
 
-Tables (.parquet) beside tars are not read. `pairstream produce` reads them, so it takes a tar with a table that Python has
-published for one that has changed: publish such tars with that program alone.
+Values, ids, lanes and notes are those of the Go program, byte for byte. Two things may differ. Where the disk fails while a
+tar is read, the words behind the reason in the record's "problem". And of a table that is damaged within, one program may
+be able to read what the other is not.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ def tars(paths: Paths) -> list[str]:
 
 def scan(paths: Paths) -> Iterator[Example | Problem]:
     """Yield the examples and problems of tars, given by path or by folder, in order."""
-    for source in _sources(paths):
+    sources = _sources(paths)
+    for source in sources:
+        source.check()
+    for source in sources:
         yield from source.items()
 
 
@@ -46,6 +50,9 @@ def publish(producer: PairProducer, paths: Paths, *, final: bool = False, resume
     sources = _sources(paths)
     book = Book(producer, totals, resume=resume)
     book.plan(sources)
+    for source in sources:
+        if not source.whole:
+            source.check()
     for source in sources:
         if not source.whole:
             book.publish(source)

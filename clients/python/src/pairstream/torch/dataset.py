@@ -19,8 +19,8 @@ from ..reader import Message, Position, Reader, lanes_of
 from ..records import Sample, ScoredBatch, Seal
 from ..rng import generator
 from ..topics import SCORED
-from .batch import Batch, links
-from .images import Images, Transform
+from .batch import Batch, Stack, links
+from .images import Images, Sized, Transform
 
 State = dict[str, Any]
 
@@ -86,13 +86,14 @@ class ScoredBatches(IterableDataset[Batch]):
         positions = {lane["lane"]: Position(**lane["scored"]) for lane in at["lanes"] if not lane["ended"]}
         if not positions:
             return
+        alone = workers >= _processors()
         with Reader(self.config, SCORED, positions, timeout=self.timeout) as reader, ThreadPoolExecutor(self.threads) as pool:
             while (message := self._next(reader, at)) is not None:
                 mine = at["index"] % workers == number
                 at["index"] += 1
                 if not mine:
                     continue  # another worker decodes it
-                batch = self._load(cast(ScoredBatch, message.record()), pool)
+                batch = self._load(cast(ScoredBatch, message.record()), pool, alone)
                 batch.after = copy.deepcopy({k: v for k, v in at.items() if k != "index"})
                 self._state = copy.deepcopy(at)
                 yield batch
@@ -116,47 +117,68 @@ class ScoredBatches(IterableDataset[Batch]):
                 raise InvalidError(f"scored, lane {message.lane}, offset {message.offset}: {record.SCHEMA} does not belong on this topic")
             lane["ended"] = record.final
 
-    def _load(self, record: ScoredBatch, pool: ThreadPoolExecutor) -> Batch:
+    def _load(self, record: ScoredBatch, pool: ThreadPoolExecutor, alone: bool) -> Batch:
         gone = {(m.sample, m.positive): m.reason for m in record.masked}
-        made = list(pool.map(lambda row: self._sample(record, row, gone), range(len(record.samples))))
-        keep = [i for i, m in enumerate(made) if not isinstance(m, ImageError)]
+        refs = [s.image for s in record.samples] + [s.positive.image for s in record.samples if self.positives and s.positive]
+        self.images.announce(refs)
+        # Threads wait for buckets. On one processor and with files, they would do nothing but wait for one another.
+        each = map if alone and all(r.uri.startswith("file:") for r in refs) else pool.map
+        shape = self.transform.shape if isinstance(self.transform, Sized) else None
+        images, positives = (Stack(len(record.samples), shape) for _ in range(2))
+        keep, lost = [], None
+        for row, made in enumerate(each(lambda row: self._sample(record, row, gone, images, positives), range(len(record.samples)))):
+            if isinstance(made, ImageError):
+                lost = lost or made
+                continue
+            keep.append(row)
+            if made[0] is not None:
+                images.put(row, made[0])
+            if made[1] is not None:
+                positives.put(row, made[1])
         if not keep:
-            assert isinstance(made[0], ImageError)
-            raise ImageError(f"no sample of batch {record.sequence} of group {record.group}, epoch {record.epoch}, has a readable image: {made[0]}")
-        views: list[tuple[Tensor, Tensor | None]] = [m for m in made if not isinstance(m, ImageError)]
+            raise ImageError(f"no sample of batch {record.sequence} of group {record.group}, epoch {record.epoch}, has a readable image: {lost}")
         texts = [record.samples[i].text for i in keep]
         return Batch(
             lane=record.group.lane, group=record.group, epoch=record.epoch, sequence=record.sequence, seed=self.seed,
-            positions=torch.tensor([record.samples[i].position for i in keep]), texts=texts,
-            tokens=self.tokenize(texts) if self.tokenize else None, images=_stack([image for image, _ in views]),
-            positives=_stack([p for _, p in views if p is not None]) if self.positives else None, dropped=len(made) - len(keep), **cast(dict[str, Any], links(record, keep)),
+            positions=torch.tensor([record.samples[i].position for i in keep]), texts=texts, tokens=self.tokenize(texts) if self.tokenize else None,
+            images=images.tensor(keep), positives=positives.tensor(keep) if self.positives else None, dropped=len(record.samples) - len(keep),
+            **cast(dict[str, Any], links(record, keep)),
         )  # fmt: skip
 
-    def _sample(self, record: ScoredBatch, row: int, gone: dict[tuple[int, bool], str]) -> tuple[Tensor, Tensor | None] | ImageError:
-        """Return the sample's image and what it should be close to; an error if the record masks it, or it cannot be read."""
+    def _sample(
+        self, record: ScoredBatch, row: int, gone: dict[tuple[int, bool], str], images: Stack, positives: Stack
+    ) -> tuple[Tensor | None, Tensor | None] | ImageError:
+        """Return the sample's image and what it should be close to, as far as they are not in their rows already.
+
+        It returns an error if the record masks the sample, or its image cannot be read.
+        """
         sample = record.samples[row]
         if (row, False) in gone:
             return ImageError(f"image {sample.image_id.hex()} is masked: {gone[row, False]}")
         try:
-            image = self._view(record, "image", row, sample, own=True)
+            image = self._view(record, "image", row, sample, images, own=True)
             if not self.positives:
                 return image, None
-            return image, self._view(record, "positive", row, sample, own=(row, True) in gone)
+            return image, self._view(record, "positive", row, sample, positives, own=(row, True) in gone)
         except ImageError as err:
             return err
 
-    def _view(self, record: ScoredBatch, purpose: str, row: int, sample: Sample, *, own: bool) -> Tensor:
-        """Return a variation of the sample's own image, or of its positive if it has one."""
+    def _view(self, record: ScoredBatch, purpose: str, row: int, sample: Sample, to: Stack, *, own: bool) -> Tensor | None:
+        """Make a variation of the sample's own image, or of its positive if it has one. It returns what is not in its row already."""
         ref, image = sample.image, sample.image_id
         if not own and sample.positive is not None:
             ref, image = sample.positive.image, sample.positive.image_id
         draw = generator(self.seed, purpose, record.group.lane, record.group.seq, record.epoch, record.sequence, row)
-        return self.transform(self.images.decode(ref, image), draw)
+        picture = self.images.decode(ref, image)
+        if isinstance(self.transform, Sized):
+            self.transform.write(picture, draw, to.row(row))
+            return None
+        return self.transform(picture, draw)
 
 
-def _stack(views: list[Tensor]) -> Tensor:
-    """Stack tensors; in a worker process in memory that it shares, so that they are not copied once more."""
-    return cast(Tensor, cast(Any, data).default_collate(views))
+def _processors() -> int:
+    """Return how many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def start_of(lanes: Sequence[int]) -> State:

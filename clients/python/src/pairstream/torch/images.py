@@ -8,18 +8,21 @@ generator, as torchvision's do.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import io
 import math
 import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageEnhance, ImageOps
 from torch import Tensor
 
@@ -47,7 +50,7 @@ class Images:
     def __init__(self, *, roots: Sequence[str] | None = None, cache_bytes: int = 256 << 20, timeout: float = 60.0) -> None:
         if roots is None:
             roots = [r for r in os.environ.get("BUCKET_ROOTS", "").split(",") if r]
-        self.roots = [_split(r.strip().rstrip("/") + "/") for r in roots]
+        self.roots = tuple(_split(r.strip().rstrip("/") + "/") for r in roots)
         self.cache_bytes, self.timeout = cache_bytes, timeout
         self._kept: OrderedDict[bytes, bytes] = OrderedDict()
         self._size = 0
@@ -55,48 +58,61 @@ class Images:
 
     def read(self, ref: ImageRef, image: bytes) -> bytes:
         """Return the encoded bytes of an image, whose id must be image."""
-        scheme, host, path = _split(ref.uri)
-        where = f"image {image.hex()} of {ref.size} bytes at {ref.offset} of {ref.uri}"
-        if not self._allowed(scheme, host, path) or not 0 < ref.size <= MAX_IMAGE_BYTES:
-            raise ImageError(f"reading {where}: it is outside the bucket roots (BUCKET_ROOTS)")
+        try:
+            data = self._read(ref, image)
+            if len(data) < ref.size:
+                raise ImageError("the object ends before the image")
+            if image_id(data) != image:
+                raise ImageError("the bytes do not have the image id")
+        except (ImageError, BucketError, SettingError) as err:
+            raise type(err)(f"reading image {image.hex()} of {ref.size} bytes at {ref.offset} of {ref.uri}: {err}") from err
+        if not ref.uri.startswith("file:"):  # the system keeps what lies in files
+            self._keep(image, data)
+        return data
+
+    def _read(self, ref: ImageRef, image: bytes) -> bytes:
+        place = _place(ref.uri, self.roots)
+        if place is None or not 0 < ref.size <= MAX_IMAGE_BYTES:
+            raise ImageError("it is outside the bucket roots (BUCKET_ROOTS)")
         with self._lock:
             if image in self._kept:
                 self._kept.move_to_end(image)
                 return self._kept[image]
-        data = self._fetch(scheme, host, path, ref, where)
-        if len(data) < ref.size:
-            raise ImageError(f"reading {where}: the object ends before the image")
-        if image_id(data) != image:
-            raise ImageError(f"reading {where}: the bytes do not have the image id")
-        if scheme != "file":  # the system keeps what lies in files
-            self._keep(image, data)
-        return data
+        return self._fetch(*place, ref)
 
     def decode(self, ref: ImageRef, image: bytes) -> Image.Image:
         """Return an image as RGB, turned upright."""
         return decode(self.read(ref, image))
 
-    def _allowed(self, scheme: str, host: str, path: str) -> bool:
-        parts = path.removeprefix("/").split("/")
-        if any(p in ("", ".", "..") or "\0" in p or "\\" in p for p in parts):
-            return False
-        return not self.roots or any(s == scheme and h == host and path.startswith(p) for s, h, p in self.roots)
+    def announce(self, refs: Iterable[ImageRef]) -> None:
+        """Let the system begin to read what lies in files. One that is not there is a matter of read."""
+        if not hasattr(os, "posix_fadvise"):
+            return
+        ranges: dict[str, list[ImageRef]] = {}
+        for ref in refs:
+            ranges.setdefault(ref.uri, []).append(ref)
+        for uri, among in ranges.items():
+            place = _place(uri, self.roots)
+            if place is None or place[0] != "file":
+                continue
+            with contextlib.suppress(OSError), open(place[2], "rb") as file:
+                for ref in among:
+                    os.posix_fadvise(file.fileno(), ref.offset, ref.size, os.POSIX_FADV_WILLNEED)
 
-    def _fetch(self, scheme: str, host: str, path: str, ref: ImageRef, where: str) -> bytes:
+    def _fetch(self, scheme: str, host: str, path: str, ref: ImageRef) -> bytes:
         until, pause = time.monotonic() + self.timeout, _FIRST_PAUSE
         while True:
             try:
                 if scheme == "file":
-                    with open(path, "rb") as file:
-                        return os.pread(file.fileno(), ref.size, ref.offset)
+                    return _read_file(path, ref)
                 data: bytes = _remote(scheme).cat_file(f"{host}{path}", start=ref.offset, end=ref.offset + ref.size)
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as err:
-                raise ImageError(f"reading {where}: {err}") from err
+                raise ImageError(str(err)) from err
             except ImportError as err:
-                raise SettingError(f"reading {where}: pip install what fsspec needs for {scheme}: {err}") from err
+                raise SettingError(f"pip install what fsspec needs for {scheme}: {err}") from err
             except Exception as err:
                 if time.monotonic() + pause > until:
-                    raise BucketError(f"reading {where}: {err}") from err
+                    raise BucketError(str(err)) from err
                 time.sleep(pause)
                 pause = min(2 * pause, _LAST_PAUSE)
             else:
@@ -121,10 +137,30 @@ class Images:
         self._lock = threading.Lock()
 
 
+@functools.lru_cache(maxsize=4096)
+def _place(uri: str, roots: tuple[tuple[str, str, str], ...]) -> tuple[str, str, str] | None:
+    """Return scheme, host and path of an object, or None where references must not lead."""
+    scheme, host, path = _split(uri)
+    parts = path.removeprefix("/").split("/")
+    if any(p in ("", ".", "..") or "\0" in p or "\\" in p for p in parts):
+        return None
+    if roots and not any(s == scheme and h == host and path.startswith(p) for s, h, p in roots):
+        return None
+    return scheme, host, path
+
+
 def _split(uri: str) -> tuple[str, str, str]:
     parts = urlsplit(uri)
     host = "" if parts.scheme == "file" and parts.netloc == "localhost" else parts.netloc
     return parts.scheme, host, unquote(parts.path)
+
+
+def _read_file(path: str, ref: ImageRef) -> bytes:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.pread(file, ref.size, ref.offset)
+    finally:
+        os.close(file)
 
 
 def _remote(scheme: str) -> Any:
@@ -139,8 +175,10 @@ def decode(encoded: bytes) -> Image.Image:
         with Image.open(io.BytesIO(encoded), formats=("JPEG", "PNG", "WEBP")) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise ImageError(f"{image.width} x {image.height} pixels, want at most {MAX_PIXELS}")
-            turned = image.getexif().get(ExifTags.Base.Orientation, 1) != 1
-            return (ImageOps.exif_transpose(image) if turned else image).convert("RGB")
+            if image.getexif().get(ExifTags.Base.Orientation, 1) != 1:
+                return ImageOps.exif_transpose(image).convert("RGB")
+            image.load()
+            return image if image.mode == "RGB" else image.convert("RGB")  # convert copies even what is RGB
     except ImageError:
         raise
     except Exception as err:  # Pillow raises many kinds for broken bytes
@@ -149,32 +187,51 @@ def decode(encoded: bytes) -> Image.Image:
 
 def normalized(image: Image.Image) -> Tensor:
     """Return the pixels as [3, height, width] with CLIP's statistics, which ALBEF uses as well."""
+    out = np.empty((3, image.height, image.width), dtype=np.float32)
+    _normalize(image, out)
+    return torch.from_numpy(out)
+
+
+def _normalize(image: Image.Image, out: NDArray[np.float32]) -> None:
     pixels = np.asarray(image)
-    out = np.empty((3, *pixels.shape[:2]), dtype=np.float32)
     for plane, values, mean, std in zip(out, pixels.transpose(2, 0, 1), CLIP_MEAN, CLIP_STD, strict=True):
         np.divide(values, np.float32(255), out=plane)
         plane -= np.float32(mean)
         plane /= np.float32(std)
-    return torch.from_numpy(out)
 
 
-def resize(size: int) -> Transform:
+class Sized:
+    """A transform whose tensors have one shape, so that it can write them into a batch: what resize and augment make."""
+
+    def __init__(self, size: int, vary: Callable[[Image.Image, Generator], Image.Image]) -> None:
+        self.shape, self._vary = (3, size, size), vary
+
+    def __call__(self, image: Image.Image, draw: Generator) -> Tensor:
+        """Return the normalized pixels of a variation of the image."""
+        return normalized(self._vary(image, draw))
+
+    def write(self, image: Image.Image, draw: Generator, out: NDArray[np.float32]) -> None:
+        """Write them into room of the transform's shape."""
+        _normalize(self._vary(image, draw), out)
+
+
+def resize(size: int) -> Sized:
     """Scale both sides to size: what the built-in trainer does without augmentation, to the last bit but for rounding."""
 
-    def transform(image: Image.Image, draw: Generator) -> Tensor:
-        return normalized(image.resize((size, size), Image.Resampling.BICUBIC, reducing_gap=3.0))
+    def vary(image: Image.Image, draw: Generator) -> Image.Image:
+        return image.resize((size, size), Image.Resampling.BICUBIC, reducing_gap=3.0)
 
-    return transform
+    return Sized(size, vary)
 
 
-def augment(size: int, min_scale: float = 0.5, flip: float = 0.5, color: float = 0.2) -> Transform:
+def augment(size: int, min_scale: float = 0.5, flip: float = 0.5, color: float = 0.2) -> Sized:
     """Crop, mirror and colour at random, as the built-in trainer does.
 
     A crop keeps min_scale..1 of the area, in a shape between 3:4 and 4:3. flip is the probability of mirroring: 0 where
     captions speak of left and right. Brightness, contrast and saturation vary by factors within 1-color..1+color.
     """
 
-    def transform(image: Image.Image, draw: Generator) -> Tensor:
+    def vary(image: Image.Image, draw: Generator) -> Image.Image:
         box = _crop(image.width, image.height, min_scale, draw)
         image = image.resize((size, size), Image.Resampling.BICUBIC, box=box, reducing_gap=3.0)
         if flip and draw.random() < flip:
@@ -182,9 +239,9 @@ def augment(size: int, min_scale: float = 0.5, flip: float = 0.5, color: float =
         if color:
             for change in (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color):
                 image = change(image).enhance(1 + color * (2 * draw.random() - 1))
-        return normalized(image)
+        return image
 
-    return transform
+    return Sized(size, vary)
 
 
 def _crop(width: int, height: int, min_scale: float, draw: Generator) -> tuple[float, float, float, float]:

@@ -1,0 +1,179 @@
+"""Tables (.parquet) beside tars: Python publishes what Go publishes."""
+
+from __future__ import annotations
+
+import io
+import random
+import sys
+import tarfile
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from test_shards import JPEG, add, compare, notes, produced
+
+from pairstream import Config, PairProducer, SettingError, marshal, shards, unmarshal
+from pairstream._table import base, beside
+from pairstream.records import Pair
+
+NewLog = Callable[..., Config]
+
+KEYS = ["000000000", "a/b/000000001", "000000006/", "000000003", "000000003", "//000000004", "000000009", "/", "000000005"]
+
+
+def crawl(path: Path, count: int = 12, jsons: dict[int, bytes] | None = None) -> None:
+    """Write a tar whose every third image has no caption of its own."""
+    with tarfile.open(path, "w") as tar:
+        for i in range(count):
+            key = f"{'some/folder/' if i % 3 == 1 else ''}{i:09}"
+            add(tar, f"{key}.jpg", JPEG + bytes([i]))
+            if i % 3:
+                add(tar, f"{key}.txt", f"caption {i}".encode())
+            if i in (jsons or {}):
+                add(tar, f"{key}.json", (jsons or {})[i])
+
+
+def table(n: int = len(KEYS), **more: Any) -> pa.Table:
+    """Return a table as img2dataset writes it, with further columns."""
+    columns: dict[str, Any] = {
+        "url": [f"http://x/{i}" if i % 2 else None for i in range(n)],
+        "caption": [(" by the table ", "", "x" * 9000, None, "é\u2028")[i % 5] for i in range(n)],
+        "key": [KEYS[i % len(KEYS)] for i in range(n)],
+        "status": ["success"] * n,
+        "width": pa.array([640 + i if i != 3 else None for i in range(n)], pa.int32()),
+        "punsafe": pa.array([i / 3 for i in range(n)], pa.float32()),
+        "exif": ["{}" if i % 2 else "y" * 1025 for i in range(n)],
+        "tags": [["a", "b"]] * n,
+    }
+    return pa.table(columns | more)
+
+
+def kinds(n: int = len(KEYS)) -> dict[str, Any]:
+    """Return columns of every type that a row may take, and of some that it leaves out."""
+    return {
+        "none": pa.nulls(n), "yes": pa.array([i % 2 == 0 for i in range(n)]), "tiny": pa.array([-i for i in range(n)], pa.int8()),
+        "unsigned": pa.array([2**32 - 1 - i for i in range(n)], pa.uint32()), "large": pa.array([2**64 - 1 - i if i % 2 else i for i in range(n)], pa.uint64()),
+        "double": [(float("nan"), float("inf"), 1e300, -0.0)[i % 4] for i in range(n)], "half": pa.array(np.full(n, 1.5, np.float16)),
+        "date": pa.array([20000 + i for i in range(n)], pa.date32()), "seconds": pa.array(list(range(n)), pa.time32("s")), "nanos": pa.array([10**18 + i for i in range(n)], pa.timestamp("ns", "UTC")),
+        "long": pa.array([1 << 40] * n, pa.duration("us")), "price": pa.array([Decimal("1.23")] * n), "category": pa.array([f"c{i % 2}" for i in range(n)]).dictionary_encode(),
+        "large text": pa.array([f"t{i}" for i in range(n)], pa.large_string()), "bytes": pa.array([b"ok" if i % 2 else b"\xff" for i in range(n)]), "fixed": pa.array([b"abcd"] * n, pa.binary(4)),
+        "a.b": pa.array(range(n)), "group": [{"a": 1}] * n, "map": pa.array([[("a", 1)]] * n, pa.map_(pa.string(), pa.int32())), "lossy\ufffd": pa.array(range(n)), "": pa.array(range(n)),
+        "numbers": pa.array([5] * n).dictionary_encode(), "k" * 65: pa.array(range(n)), "URL": ["not this"] * n, "Captions": ["nor this"] * n, "ümlaut": ["\ufffd" if i % 2 else "ü" for i in range(n)],
+    }  # fmt: skip
+
+
+def metas(config: Config, lanes: int = 3) -> dict[str, Pair]:
+    """Return the pairs that lie in the log, by caption."""
+    pairs = [unmarshal(schema, value) for lane in produced(config, lanes) for schema, value in lane if schema == Pair.SCHEMA and b"\xa7problem" not in value]
+    return {p.caption: p for p in pairs if isinstance(p, Pair)}
+
+
+def test_columns_captions_and_addresses_are_published_alike(new_log: NewLog, tmp_path: Path) -> None:
+    jsons = {
+        0: b'{"width": 1, "status": "success", "url": null}', 1: b'{"url": "http://json/", "punsafe": null, "exif": [1]}', 2: b'{"URL": 3}', 3: b'{"url": "http://one/", "Url": null, "url": "http://two/"}',
+        4: b"no json", 5: b'{"url": "http://one/", "Url": 3}', 6: b"null", 8: b'{"url": 3, "url": null}', 9: b'{"url": "http://x/", "URL": null}',
+    }  # fmt: skip
+    crawl(tmp_path / "00000.tar", jsons=jsons)
+    parquet.write_table(table(**kinds()), tmp_path / "00000.parquet")
+    crawl(tmp_path / "00001.seg.tar", count=9)
+    parquet.write_table(table(**kinds()), tmp_path / "00001.seg.parquet", row_group_size=2, data_page_version="2.0", compression="zstd", store_schema=False, use_dictionary=False)
+    crawl(tmp_path / "00002.tar", count=2)
+    parquet.write_table(table(0), tmp_path / "00002.parquet")
+    totals = compare(new_log, tmp_path)
+    assert totals.pairs > 15
+    assert set(totals.problems) == {"caption_json", "caption_missing", "caption_long", "caption_empty"}
+    config = new_log(3)
+    with PairProducer(config) as producer:
+        shards.publish(producer, tmp_path / "00000.tar", final=True)
+    pair = metas(config)["caption 1"]
+    assert pair.source == "http://json/" and pair.meta["unsigned"] == 2**32 - 2 and pair.meta["large"] == float(2**64 - 2) and pair.meta["nanos"] == 10**18 + 1
+
+
+def test_the_status_of_the_crawl_is_heeded_alike(new_log: NewLog, tmp_path: Path) -> None:
+    odd = 'failed \x01\x7f"\\\n\u00e9\U0001f600\u2028'
+    jsons = {
+        1: b'{"status": "failed_to_resize"}', 2: b'{"status": "success"}', 3: b'{"status": null}', 4: b'{"status": 3, "caption": "four"}', 5: b'{"Status": "not asked"}', 6: b'{"status": "a", "STATUS": null}',
+        7: b'{"status": "no json', 8: b'{"status": "\xff\\ud800", "caption": "eight"}', 9: b'{"status": ["x"], "status": "success"}', 10: b'{"\\u0073tatus": "hidden"}', 11: b'{"status": "' + b"x" * 400 + b'\xc3\xa9"}',
+    }  # fmt: skip
+    for name, said in (("a", "success"), ("b", odd), ("c", None), ("d", "")):
+        crawl(tmp_path / f"{name}.tar", jsons=jsons)
+        parquet.write_table(table(12, key=[f"{i:09}" for i in range(12)], status=pa.array([said] * 12, pa.string())), tmp_path / f"{name}.parquet")
+    crawl(tmp_path / "e.tar", jsons=jsons)
+    totals = compare(new_log, tmp_path)
+    assert totals.problems["status_failed"] > 30 and totals.pairs > 10
+
+
+def test_tables_that_cannot_be_used_are_refused_alike(new_log: NewLog, tmp_path: Path) -> None:
+    def written(**how: Any) -> bytes:
+        out = io.BytesIO()
+        parquet.write_table(how.pop("table", table()), out, **how)
+        return out.getvalue()
+
+    whole = written()
+    unkeyed = pa.table({"caption": ["x"]})
+    long = pa.array(["x" * (1 << 20)]).dictionary_encode()
+    tables = {
+        "empty": b"", "magic alone": b"PAR1", "no table": b"PAR1 or not", "cut": whole[: len(whole) // 2], "head": whole[4:], "no end": whole[:-1], "footer": whole[:-8] + b"\xff\xff\xff\x7fPAR1",
+        "no keys": written(table=unkeyed), "no scalars": written(table=pa.table({"l": [[1]]})), "nothing": written(table=pa.table({})), "key is a number": written(table=table(key=pa.array(range(len(KEYS))))),
+        "one key is null": written(table=table(key=pa.array([*KEYS[:-1], None]))), "one key is empty": written(table=table(key=pa.array([*KEYS[:-1], ""]))), "bytes": written(table=table(key=pa.array([b"\xff"] * len(KEYS)))),
+        "key in a group": written(table=pa.table({"key": [{"key": "a"}]})), "key in a list": written(table=pa.table({"key": [["a"]]})),
+        "many rows": written(table=pa.table({"key": pa.array(["k"] * ((1 << 18) + 1))})), "as many as there may be": written(table=pa.table({"key": pa.array(["k"] * (1 << 18))})),
+        "long texts": written(table=pa.table({"key": ["000000001"] * 257, "caption": pa.DictionaryArray.from_arrays(pa.array([0] * 257, pa.int32()), long.dictionary)})),
+        "long texts of no use": written(table=pa.table({"key": ["000000001"] * 300, "other": pa.DictionaryArray.from_arrays(pa.array([0] * 300, pa.int32()), long.dictionary)})),
+        "checksum": written(write_page_checksum=True, compression="none", use_dictionary=False).replace(b"http://x/3", b"http://x/8", 1),
+    }  # fmt: skip
+    for name, raw in tables.items():
+        crawl(tmp_path / f"{name}.tar", count=3)
+        (tmp_path / f"{name}.parquet").write_bytes(raw)
+    (tmp_path / "folder.parquet").mkdir()
+    crawl(tmp_path / "folder.tar", count=3)
+    (tmp_path / "link.parquet").symlink_to(tmp_path / "nowhere")
+    crawl(tmp_path / "link.tar", count=3)
+    totals = compare(new_log, tmp_path)
+    fine = {"as many as there may be", "long texts of no use", "nothing"}
+    assert totals.problems["sidecar_broken"] == len(tables) - len(fine)
+
+
+def test_a_damaged_table_never_stops_the_pairs(tmp_path: Path) -> None:
+    out = io.BytesIO()
+    parquet.write_table(table(**kinds()), out)
+    whole, draw = out.getvalue(), random.Random(7)
+    crawl(tmp_path / "a.tar")
+    broken = 0
+    for _ in range(200):
+        damaged = bytearray(whole)
+        for _ in range(draw.choice([1, 3, 30])):
+            damaged[draw.randrange(4, len(whole))] = draw.randrange(256)
+        (tmp_path / "a.parquet").write_bytes(damaged)
+        found = list(shards.scan(tmp_path / "a.tar"))
+        for e in found:
+            for pair in e.pairs() if isinstance(e, shards.Example) else ():
+                marshal(pair)
+        broken += isinstance(found[0], shards.Problem) and found[0].reason == "sidecar_broken"
+    assert broken > 50
+
+
+def test_a_table_is_not_passed_over_where_pyarrow_is_missing(new_log: NewLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    crawl(tmp_path / "a.tar")
+    crawl(tmp_path / "b.tar")
+    parquet.write_table(table(), tmp_path / "b.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(SettingError, match=r"b\.parquet lies beside its tar.*pip install 'pairstream\[parquet\]'"):
+        next(shards.scan(tmp_path))
+    config = new_log(3)
+    with PairProducer(config) as producer, pytest.raises(SettingError, match="parquet"):
+        shards.publish(producer, tmp_path)
+    assert not any(produced(config, 3)) and not notes(config)
+    (tmp_path / "b.parquet").unlink()
+    assert list(shards.scan(tmp_path))
+
+
+def test_names() -> None:
+    for key, want in (("a", "a"), ("a/b", "b"), ("a/b//", "b"), ("/", "/"), ("//", "/"), (".", ".")):
+        assert base(key) == want
+    assert beside("/no/where.tar") == ""
