@@ -7,6 +7,7 @@ import (
 
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/grouper"
+	"github.com/pairstream/pairstream/internal/eval"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/scenes"
 	"github.com/pairstream/pairstream/schemas"
@@ -19,6 +20,9 @@ type Connections struct {
 	Candidates int       `json:"candidates"` // hardest of every pair and direction
 	True       int       `json:"true"`       // of these: captions that are true of the picture
 	Above      []Verdict `json:"above"`      // by threshold
+	AUC        float64   `json:"auc"`        // chance that a true candidate has a higher probability than another
+
+	probabilities []eval.Judgement
 }
 
 // Verdict is the result at one threshold.
@@ -41,7 +45,7 @@ const (
 // RunConnections trains Con-D and lets it judge the hardest candidates of every pair in an epoch of GRIT's mini-batches.
 func RunConnections(ctx context.Context, j Job) (out *Connections, err error) {
 	// The scenes have circles of eight colours: every caption is true of a few dozen other scenes.
-	s, err := j.setup(ctx, scenes.Kinds{Shapes: 1, Objects: 2, Large: true})
+	s, err := j.setup(ctx, scenes.Kinds{Shapes: 1, Objects: 2, Large: true, Plain: true})
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +99,7 @@ func (s *setup) judge(ctx context.Context, g *group, cond string) (*Connections,
 	for i := range out.Above {
 		out.Above[i].finish(out.True)
 	}
+	out.AUC, out.probabilities = eval.AUC(out.probabilities), nil
 	return out, err
 }
 
@@ -116,6 +121,7 @@ func (s *setup) countOne(c *Connections, b *schemas.ScoredBatch, image, text int
 	if holds {
 		c.True++
 	}
+	c.probabilities = append(c.probabilities, eval.Judgement{P: p, True: holds})
 	for i := range c.Above {
 		v := &c.Above[i]
 		if (trainer.ECMOptions{High: v.High}).ClassOf(p) != trainer.Connection {

@@ -31,7 +31,7 @@ type Coverage struct {
 // RunCoverage trains on GRIT's mini-batches of FirstBatch pairs, whose candidates come from the features of the epoch
 // before, and compares these with the model's own choice in every step after the first epoch.
 func RunCoverage(ctx context.Context, j Job) (out []Coverage, err error) {
-	s, err := j.setup(ctx, scenes.Kinds{Objects: 2, Large: true})
+	s, err := j.setup(ctx, scenes.Kinds{Shapes: 6, Objects: 2, Large: true, Plain: true})
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,9 @@ package experiments
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/scenes"
@@ -17,6 +19,9 @@ type data struct {
 	train, held *dataset.Corpus
 	pairs       []*schemas.Pair // of train, in the order of the tars
 	shows       map[schemas.ImageID]scenes.Scene
+	says        map[string]scenes.Statement                      // by caption; what is not of the grammar says nothing
+	fits        func(image schemas.ImageID, caption string) bool // of photographs; nil: by shows
+	dir         string                                           // removed by close, if named
 	images      *shard.Images
 	closeImages func() error
 	vocab       []string
@@ -27,7 +32,7 @@ func generate(ctx context.Context, dir string, o scenes.Options, heldOut int) (*
 	if err := scenes.WriteDir(ctx, dir, o, nil); err != nil {
 		return nil, err
 	}
-	d := &data{shows: map[schemas.ImageID]scenes.Scene{}}
+	d := &data{shows: map[schemas.ImageID]scenes.Scene{}, says: map[string]scenes.Statement{}}
 	paths := []string{dir}
 	var err error
 	if d.train, d.held, err = dataset.Read(ctx, paths, heldOut); err != nil {
@@ -42,6 +47,11 @@ func generate(ctx context.Context, dir string, o scenes.Options, heldOut int) (*
 		Example: func(ex shard.Example) error {
 			r, err := scenes.ReadRecord(ex.Meta)
 			d.shows[ex.ImageID] = r.Scene
+			for _, l := range r.Labels {
+				if l.Statement != nil {
+					d.says[l.Caption] = *l.Statement
+				}
+			}
 			if !held[ex.ImageID] {
 				d.pairs = append(d.pairs, shard.Pairs(ex)...)
 			}
@@ -53,11 +63,17 @@ func generate(ctx context.Context, dir string, o scenes.Options, heldOut int) (*
 		return nil, err
 	}
 	d.vocab = token.BuildVocab(d.train.Captions, 2000, 1)
-	d.images, d.closeImages, err = bootstrap.Images(ctx, paths, side, 1<<30)
+	d.images, d.closeImages, err = bootstrap.Images(ctx, paths, o.Side, 1<<30)
 	return d, err
 }
 
+// close closes the images and removes the folder.
+func (d *data) close() error { return errors.Join(d.closeImages(), os.RemoveAll(d.dir)) }
+
 // matches reports whether a caption is true of a picture, whoever wrote it.
 func (d *data) matches(image schemas.ImageID, caption string) bool {
+	if d.fits != nil {
+		return d.fits(image, caption)
+	}
 	return scenes.Matches(d.shows[image], caption)
 }

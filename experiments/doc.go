@@ -1,11 +1,18 @@
-// Package experiments repeats two claims of the papers about training on generated scenes, whose truth is known.
+// Package experiments repeats findings of the papers on generated scenes, whose truth is known. A [Plan] runs one experiment
+// for one seed and returns its measures. Package evidence says what is read from them.
 //
-// [Sampling]: with equal steps, mini-batches by GRIT leave a lower held-out ITM error than random ones (GRIT-VLP Tables 1
+// X1 counts the false negatives among the hardest negatives of mini-batches, random and by GRIT (MAFA Table 1, figures 2
+// and 5). X8 measures obj(v), SE and clusters against the truth (GPN-S 3.2 to 3.4). Both need no training of their own: a
+// [FirstModel] that all seeds share embeds the pairs.
+//
+// X2 and X4 train with the losses of MAFA and GRIT-VLP from one start (MAFA Tables 4, 5, 6 and 14).
+//
+// X5, [Sampling]: with equal steps, mini-batches by GRIT leave a lower held-out ITM error than random ones (GRIT-VLP Tables 1
 // and 4). Both trainings begin with the same first model, see every pair equally often and differ in the order alone. All
 // models are asked about the same hard negatives. These are the ones that the two models together find hardest, without
 // captions that happen to be true of the picture.
 //
-// [Connections]: what Con-D confirms among the hardest candidates of GRIT's mini-batches is true (MAFA section 4.1). Con-D
+// X3, [Connections]: what Con-D confirms among the hardest candidates of GRIT's mini-batches is true (MAFA section 4.1). Con-D
 // is the model that GRIT's mini-batches made, as in the paper. The generator tells for every candidate whether the caption
 // is true of the picture, so precision and recall are exact.
 //

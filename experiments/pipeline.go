@@ -25,6 +25,17 @@ type group struct {
 
 // newGroup runs pairs through the cores of the encoder and of the indexer.
 func newGroup(ctx context.Context, w *torch.Worker, weights string, images *shard.Images, pairs []*schemas.Pair, seed uint64) (*group, error) {
+	embeddings, err := embed(ctx, w, weights, images, pairs)
+	if err != nil {
+		return nil, err
+	}
+	o := indexer.DefaultOptions()
+	o.Seed, o.Clusters = seed, 64
+	return index(ctx, embeddings, o)
+}
+
+// embed runs pairs through the core of the encoder.
+func embed(ctx context.Context, w *torch.Worker, weights string, images *shard.Images, pairs []*schemas.Pair) ([]*schemas.Embedding, error) {
 	m, err := model.OpenEncoder(ctx, w, weights, model.EncoderOptions{})
 	if err != nil {
 		return nil, err
@@ -34,29 +45,36 @@ func newGroup(ctx context.Context, w *torch.Worker, weights string, images *shar
 	if err != nil {
 		return nil, err
 	}
-	results, err := core.Encode(ctx, pairs)
+	results, err := core.Encode(ctx, pairs, nil)
 	if err != nil {
 		return nil, err
 	}
-	o := indexer.DefaultOptions()
-	o.Seed, o.GroupSize, o.Clusters = seed, len(pairs)+1, 64
+	var out []*schemas.Embedding
+	for _, r := range results {
+		if r.Unusable != nil {
+			return nil, r.Unusable
+		}
+		out = append(out, r.Embedding)
+	}
+	return out, nil
+}
+
+// index runs embeddings through the core of the indexer, as one group.
+func index(ctx context.Context, embeddings []*schemas.Embedding, o indexer.Options) (*group, error) {
 	tagger, err := nouns.Load()
 	if err != nil {
 		return nil, err
 	}
+	o.GroupSize = len(embeddings) + 1
 	builder, err := indexer.NewBuilder(schemas.GroupID{}, o, cpu.Engine{}, tagger, nil)
 	if err != nil {
 		return nil, err
 	}
-	g := &group{}
-	for i, r := range results {
-		if r.Unusable != nil {
-			return nil, errors.Join(r.Unusable, builder.Free())
-		}
-		if _, err := builder.Add(r.Embedding, int64(i)); err != nil {
+	g := &group{embeddings: embeddings}
+	for i, e := range embeddings {
+		if _, err := builder.Add(e, int64(i)); err != nil {
 			return nil, errors.Join(err, builder.Free())
 		}
-		g.embeddings = append(g.embeddings, r.Embedding)
 	}
 	if g.Group, err = builder.Close(ctx, indexer.BySeal); err != nil {
 		return nil, errors.Join(err, builder.Free())
@@ -71,7 +89,7 @@ type source struct {
 }
 
 // Load implements [encoder.Images].
-func (s source) Load(ctx context.Context, p *schemas.Pair, dst []float32) (encoder.Loaded, error) {
+func (s source) Load(ctx context.Context, p *schemas.Pair, _ encoder.Wanted, dst []float32) (encoder.Loaded, error) {
 	im, err := s.images.Get(ctx, *p.Image, p.ImageID)
 	if err != nil {
 		return encoder.Loaded{}, err

@@ -3,8 +3,10 @@ package experiments
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 
+	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/eval"
@@ -33,7 +35,7 @@ type Held struct {
 // RunSampling trains a first model. From it, it trains once on random mini-batches and once on GRIT's.
 func RunSampling(ctx context.Context, j Job) (out *Sampling, err error) {
 	// Every scene has two objects of any shape and colour. A caption is true of few other scenes, and almost true of many.
-	s, err := j.setup(ctx, scenes.Kinds{Objects: 2, Large: true})
+	s, err := j.setup(ctx, scenes.Kinds{Shapes: 6, Objects: 2, Large: true, Plain: true})
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +57,10 @@ func (s *setup) compare(ctx context.Context, g *group, weights map[grouper.Strat
 	out := &Sampling{Seed: s.seed, Steps: int64(s.sizes.Epochs * batches)}
 	for _, strategy := range []grouper.Strategy{grouper.StrategyRandom, grouper.StrategyGRIT} {
 		weights[strategy] = filepath.Join(s.dir, string(strategy)+".safetensors")
-		if err := s.train(ctx, weights[""], g, s.sampling(strategy, s.sizes.Batch, s.sizes.Epochs, 0), out.Steps, weights[strategy]); err != nil {
+		t := training{
+			name: string(strategy), sampling: s.sampling(strategy, s.sizes.Batch, s.sizes.Epochs, 0), options: s.training(out.Steps), score: unscored,
+		}
+		if err := s.train(ctx, weights[""], g, t, weights[strategy]); err != nil {
 			return nil, err
 		}
 	}
@@ -90,13 +95,30 @@ func (s *setup) training(steps int64) trainer.Options {
 	return o
 }
 
+// training says how to train on a group.
+type training struct {
+	name     string // in the log
+	sampling grouper.Options
+	options  trainer.Options
+	score    score
+	batch    func(b *schemas.Batch) error // is shown every mini-batch; may be nil
+}
+
+// score makes a scored mini-batch, with Con-D's probabilities or without any.
+type score func(ctx context.Context, b *schemas.Batch, in discriminator.Input) (*schemas.ScoredBatch, error)
+
+// unscored leaves the choice of hard negatives to the model in training.
+func unscored(_ context.Context, b *schemas.Batch, in discriminator.Input) (*schemas.ScoredBatch, error) {
+	return &schemas.ScoredBatch{Batch: *b, Masked: in.Masked}, nil
+}
+
 // train trains on a group's mini-batches and writes the weights to out.
-func (s *setup) train(ctx context.Context, start string, g *group, sampling grouper.Options, steps int64, out string) error {
+func (s *setup) train(ctx context.Context, start string, g *group, how training, out string) error {
 	m, err := model.Load(ctx, s.worker, start, model.LoadOptions{})
 	if err != nil {
 		return err
 	}
-	t, err := trainer.New(ctx, m, s.training(steps))
+	t, err := trainer.New(ctx, m, how.options)
 	if err != nil {
 		m.Free()
 		return err
@@ -106,13 +128,17 @@ func (s *setup) train(ctx context.Context, start string, g *group, sampling grou
 	if err != nil {
 		return err
 	}
-	report := s.report(string(sampling.Strategy), steps)
-	err = g.batches(ctx, sampling, func(b *schemas.Batch) (*schemas.FeatureBlock, error) {
-		pixels, lost, err := loader.Images(ctx, b, nil)
+	report := s.report(how.name, how.options.Schedule.TotalSteps)
+	err = g.batches(ctx, how.sampling, func(b *schemas.Batch) (*schemas.FeatureBlock, error) {
+		in, err := how.input(ctx, loader, b)
 		if err != nil {
 			return nil, err
 		}
-		r, err := t.Step(ctx, &schemas.ScoredBatch{Batch: *b, Masked: lost}, trainer.Input{Pixels: pixels, IDs: loader.IDs(b)})
+		scored, err := how.score(ctx, b, discriminator.Input{Pixels: in.Pixels, IDs: in.IDs})
+		if err != nil {
+			return nil, err
+		}
+		r, err := t.Step(ctx, scored, in)
 		if err != nil {
 			return nil, err
 		}
@@ -125,16 +151,53 @@ func (s *setup) train(ctx context.Context, start string, g *group, sampling grou
 	return m.Save(ctx, out)
 }
 
+// input loads what the losses want of a mini-batch. The images are local: one that is gone is an error.
+func (t training) input(ctx context.Context, l *dataset.Loader, b *schemas.Batch) (trainer.Input, error) {
+	if t.batch != nil {
+		if err := t.batch(b); err != nil {
+			return trainer.Input{}, err
+		}
+	}
+	in := trainer.Input{IDs: l.IDs(b)}
+	for _, load := range []struct {
+		wanted bool
+		view   func(context.Context, *schemas.Batch, []schemas.Mask) ([]float32, []schemas.Mask, error)
+		to     *[]float32
+	}{
+		{true, l.Images, &in.Pixels},
+		{t.options.ITC.Triple, l.Second, &in.Second},
+		{t.options.UniWeight > 0, l.Positives, &in.Positives},
+	} {
+		if !load.wanted {
+			continue
+		}
+		pixels, lost, err := load.view(ctx, b, nil)
+		if err != nil {
+			return trainer.Input{}, err
+		}
+		if len(lost) > 0 {
+			return trainer.Input{}, fmt.Errorf("image of sample %d of batch %d is gone: %s", lost[0].Sample, b.Sequence, lost[0].Reason)
+		}
+		*load.to = pixels
+	}
+	return in, nil
+}
+
 func (s *setup) loader(m *model.Model) (*dataset.Loader, error) {
 	words, err := m.Words()
 	if err != nil {
 		return nil, err
 	}
-	return dataset.NewLoader(s.data.images, m.Config.ImageSize, m.Config.TextTokens, words, s.seed, augmentation()), nil
+	return dataset.NewLoader(s.data.images, m.Config.ImageSize, m.Config.TextTokens, words, s.seed, s.augment), nil
 }
 
 // evaluate measures weights on the held-out pairs. It takes the hard negatives from mining, if that is not nil.
 func (s *setup) evaluate(ctx context.Context, weights string, mining *eval.Matrix) (*eval.Report, error) {
+	return s.evaluateOn(ctx, weights, s.data.held, mining)
+}
+
+// evaluateOn does the same on other pairs.
+func (s *setup) evaluateOn(ctx context.Context, weights string, pairs *dataset.Corpus, mining *eval.Matrix) (*eval.Report, error) {
 	m, err := model.Load(ctx, s.worker, weights, model.LoadOptions{})
 	if err != nil {
 		return nil, err
@@ -144,34 +207,36 @@ func (s *setup) evaluate(ctx context.Context, weights string, mining *eval.Matri
 	if err != nil {
 		return nil, err
 	}
-	held := eval.FromCorpus(ctx, s.data.held, s.data.images, words, m.Config.ImageSize, m.Config.TextTokens)
+	held := eval.FromCorpus(ctx, pairs, s.data.images, words, m.Config.ImageSize, m.Config.TextTokens)
 	return eval.Evaluate(ctx, m, held, eval.Options{TopK: eval.NoRerank, Mining: mining})
 }
 
 // block is the number of held-out pictures among which evaluate looks for the hard negatives of a pair.
 const block = 25
 
-// mining adds up the similarities of two models. Captions of other blocks come last, and so do captions that are true of a
+// mining adds up the similarities of models. Captions of other blocks come last, and so do captions that are true of a
 // picture by chance.
-func (s *setup) mining(ctx context.Context, a, b string) (*eval.Matrix, error) {
-	first, err := s.evaluate(ctx, a, nil)
-	if err != nil {
-		return nil, err
-	}
-	second, err := s.evaluate(ctx, b, nil)
-	if err != nil {
-		return nil, err
-	}
-	sum := first.Sim
-	for i, v := range second.Sim.Data {
-		sum.Data[i] += v
+func (s *setup) mining(ctx context.Context, weights ...string) (*eval.Matrix, error) {
+	var sum eval.Matrix
+	for i, w := range weights {
+		r, err := s.evaluate(ctx, w, nil)
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			sum = r.Sim
+			continue
+		}
+		for at, v := range r.Sim.Data {
+			sum.Data[at] += v
+		}
 	}
 	ids := make([]schemas.ImageID, sum.Rows)
 	for i := range s.data.held.Pairs() {
 		_, image, id := s.data.held.Pair(i)
 		ids[image] = id
 	}
-	const last = -10 // similarities are within -1..1
+	const last = -100 // similarities are within -1..1
 	for text := range sum.Cols {
 		caption, own, _ := s.data.held.Pair(text)
 		for image, id := range ids {

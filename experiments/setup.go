@@ -35,12 +35,14 @@ func DefaultSizes() Sizes {
 
 // setup is an experiment for one seed: its scenes, and the folder of its weights.
 type setup struct {
-	sizes  Sizes
-	seed   uint64
-	dir    string
-	worker *torch.Worker
-	data   *data
-	log    func(line string)
+	sizes   Sizes
+	seed    uint64
+	dir     string
+	worker  *torch.Worker
+	data    *data
+	preset  string
+	augment dataset.Augmentation
+	log     func(line string)
 }
 
 // Job says where and with which seed an experiment runs.
@@ -48,13 +50,21 @@ type Job struct {
 	Worker *torch.Worker
 	Dir    string // for scenes and weights
 	Seed   uint64
-	Sizes  Sizes
+	Sizes  Sizes             // of what trains for every seed
+	Shelf  *Shelf            // of models that seeds share
+	Photos string            // folder or tars of photographs with several captions each, for X9
 	Log    func(line string) // is told how trainings go
 }
 
 // setup generates scenes of some kinds. The caller closes the images.
 func (j Job) setup(ctx context.Context, kinds scenes.Kinds) (*setup, error) {
+	return j.noisySetup(ctx, kinds, 0, 0)
+}
+
+// noisySetup generates scenes of which a share of the captions is wrong, and another one about nothing in the picture.
+func (j Job) noisySetup(ctx context.Context, kinds scenes.Kinds, wrong, irrelevant float64) (*setup, error) {
 	o := scenes.Defaults()
+	o.WrongShare, o.IrrelevantShare = wrong, irrelevant
 	o.Seed, o.Scenes, o.Captions, o.Side, o.PerShard, o.Kinds = j.Seed, j.Sizes.Scenes, 1, side, 1000, kinds
 	dir, err := os.MkdirTemp(j.Dir, "experiment-")
 	if err != nil {
@@ -64,7 +74,9 @@ func (j Job) setup(ctx context.Context, kinds scenes.Kinds) (*setup, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	return &setup{sizes: j.Sizes, seed: j.Seed, dir: dir, worker: j.Worker, data: d, log: j.Log}, nil
+	return &setup{
+		sizes: j.Sizes, seed: j.Seed, dir: dir, worker: j.Worker, data: d, preset: preset, augment: augmentation(), log: j.Log,
+	}, nil
 }
 
 // close closes the images and removes scenes and weights.
@@ -88,21 +100,25 @@ func augmentation() dataset.Augmentation {
 // candidates.
 func (s *setup) first(ctx context.Context, steps int64, candidates int, path string) error {
 	return bootstrap.Train(ctx, s.worker, s.data.images, s.data.train, bootstrap.Options{
-		Preset: preset, Vocab: s.data.vocab, Steps: steps, Batch: s.sizes.FirstBatch, Rate: firstRate, Seed: s.seed,
-		Augment: augmentation(), Weights: bootstrap.Weights{ITC: 1, ITM: 1, MLM: mlmWeight}, Candidates: candidates,
+		Preset: s.preset, Vocab: s.data.vocab, Steps: steps, Batch: s.sizes.FirstBatch, Rate: firstRate, Seed: s.seed,
+		Augment: s.augment, Weights: bootstrap.Weights{ITC: 1, ITM: 1, MLM: mlmWeight}, Candidates: candidates,
 		Report: s.report("first model", steps),
 	}, path)
 }
 
 // report returns a function that prints every tenth part of a training, with the mean losses of its steps.
 func (s *setup) report(name string, steps int64) func(*trainer.Result) {
+	return progress(s.log, name, steps)
+}
+
+func progress(log func(string), name string, steps int64) func(*trainer.Result) {
 	every := max(steps/10, 1)
 	var itc, itm float64
 	return func(r *trainer.Result) {
 		itc += r.Losses.ITC / float64(every)
 		itm += r.Losses.ITM / float64(every)
 		if (r.Step+1)%every == 0 {
-			s.log(fmt.Sprintf("%-11s step %5d of %d  itc %.3f  itm %.3f", name, r.Step+1, steps, itc, itm))
+			log(fmt.Sprintf("%-11s step %5d of %d  itc %.3f  itm %.3f", name, r.Step+1, steps, itc, itm))
 			itc, itm = 0, 0
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/schemas"
 )
 
 // Data are the held-out images and texts.
@@ -60,6 +61,15 @@ type Report struct {
 	Match  MatchError `json:"matching_error"`  // of the matching head
 	Vision []Usage    `json:"uov,omitempty"`   // at each masking probability of GRIT-VLP; nil: not asked for
 	Sim    Matrix     `json:"-"`               // similarities, for [Options.Mining] of another model
+}
+
+// Measures returns the figures of a report on the topic progress.
+func (r *Report) Measures() schemas.Measures {
+	x := r.ITC
+	return schemas.Measures{
+		"tr_r1": x.TR.R1, "tr_r5": x.TR.R5, "tr_r10": x.TR.R10, "ir_r1": x.IR.R1, "ir_r5": x.IR.R5, "ir_r10": x.IR.R10,
+		"recall": x.Mean(), "matching_error": r.Match.Error,
+	}
 }
 
 // Evaluate encodes the data with a model and measures it. Images and texts stay on the device until it is done.

@@ -89,7 +89,7 @@ func oneByOne(t *testing.T, m *model.Model, d Data) (sim, matched, margin Matrix
 					return err
 				}
 				hidden := m.Text(s, ids, mask)
-				logits := m.MatchPairs(s, hidden, mask, tokens, []int64{0}, []int64{0}).Float32s()
+				logits := m.MatchPairs(s, hidden, mask, m.View(s, tokens), []int64{0}, []int64{0}).Float32s()
 				at := i*len(d.Texts) + j
 				sim.Data[at] = float32(s.MatMul(m.ImageFeature(s, tokens), s.Transpose(m.TextFeature(s, hidden), 0, 1)).Item())
 				matched.Data[at], margin.Data[at] = logits[1], logits[1]-logits[0]

@@ -75,6 +75,9 @@ type Retrieval struct {
 // RSUM returns the sum of all six recalls; 600 is perfect.
 func (r Retrieval) RSUM() float64 { return r.TR.Sum() + r.IR.Sum() }
 
+// Mean returns the mean of all six recalls; 100 is perfect.
+func (r Retrieval) Mean() float64 { return r.RSUM() / 6 }
+
 // ByITC evaluates from similarities alone. sim has a row for every image and a column for every text.
 func ByITC(sim Matrix, truth Truth) Retrieval {
 	return Retrieval{TR: recalls(textRanks(sim, truth)), IR: recalls(imageRanks(sim.Transposed(), truth))}

@@ -55,9 +55,9 @@ func (e *evaluation) vision(ctx context.Context, s *torch.Scope) error {
 				if err != nil {
 					return err
 				}
-				images := s.IndexSelect(e.encoded.Tokens, 0, s.Int64s(b.images, int64(len(b.images))))
+				images := e.model.View(s, s.IndexSelect(e.encoded.Tokens, 0, s.Int64s(b.images, int64(len(b.images)))))
 				b.count(s, e.model.MaskedLogitsAt(s, ids, marks, images, b.positions), &with)
-				b.count(s, e.model.MaskedLogitsAt(s, ids, marks, nil, b.positions), &without)
+				b.count(s, e.model.MaskedLogitsAt(s, ids, marks, model.View{}, b.positions), &without)
 				return nil
 			})
 			if err != nil {

@@ -31,13 +31,13 @@ func byHand(t *testing.T, m *model.Model, d Data, share float64, image bool) (wo
 				}
 			}
 			words += len(want)
-			var seen *torch.Tensor
+			var seen model.View
 			if image {
 				pixels := make([]float32, 3*32*32)
 				if err := d.Pixels(int(d.ImageOf[i]), pixels); err != nil {
 					return err
 				}
-				seen = m.Image(s, s.Float32s(pixels, 1, 3, 32, 32))
+				seen = m.View(s, m.Image(s, s.Float32s(pixels, 1, 3, 32, 32)))
 			}
 			n := int64(len(text))
 			for k, word := range want {
@@ -96,9 +96,9 @@ func TestWithoutTheImageNoPixelCounts(t *testing.T) {
 			for i := range pixels {
 				pixels[i] = scale * float32(i%7)
 			}
-			var seen *torch.Tensor
+			var seen model.View
 			if image {
-				seen = m.Image(s, s.Float32s(pixels, 1, 3, 32, 32))
+				seen = m.View(s, m.Image(s, s.Float32s(pixels, 1, 3, 32, 32)))
 			}
 			out = m.MaskedLogitsAt(s, s.Int64s([]int64{1, 3, 8, 2}, 1, 4), s.Int64s([]int64{1, 1, 1, 1}, 1, 4), seen, []int64{1}).Float32s()
 			return nil

@@ -30,11 +30,17 @@ type Label struct {
 	Statement *Statement `json:"statement,omitempty"` // what the caption says; none when irrelevant
 }
 
-// labels makes n captions of a scene: the first tells all, the others less and less often all, all different.
-func (s Scene) labels(n int, wrongShare, irrelevantShare float64, rng *rand.Rand) []Label {
-	out := make([]Label, 0, n)
-	for len(out) < n {
-		l := s.label(len(out), wrongShare, irrelevantShare, rng)
+// labels makes the captions of a scene, all different. Without a share of false negatives the first tells all, and the
+// others tell less.
+func (s Scene) labels(o Options, rng *rand.Rand) []Label {
+	say := s.statement
+	if o.FalseNegatives > 0 {
+		vague := vagueShare(o.FalseNegatives)
+		say = func(_ int, rng *rand.Rand) Statement { return s.graded(vague, rng) }
+	}
+	out := make([]Label, 0, o.Captions)
+	for len(out) < o.Captions {
+		l := s.label(len(out), say, o, rng)
 		if !slices.ContainsFunc(out, func(o Label) bool { return o.Caption == l.Caption }) {
 			out = append(out, l)
 		}
@@ -42,17 +48,20 @@ func (s Scene) labels(n int, wrongShare, irrelevantShare float64, rng *rand.Rand
 	return out
 }
 
-func (s Scene) label(i int, wrongShare, irrelevantShare float64, rng *rand.Rand) Label {
+// sayer makes the i-th true statement about a scene.
+type sayer func(i int, rng *rand.Rand) Statement
+
+func (s Scene) label(i int, say sayer, o Options, rng *rand.Rand) Label {
 	switch kind := rng.Float64(); {
-	case kind < irrelevantShare:
+	case kind < o.IrrelevantShare:
 		text := pick(rng, irrelevant)
 		args := []any{1 + rng.IntN(98), 1 + rng.IntN(98)}
 		return Label{Caption: fmt.Sprintf(text, args[:countVerbs(text)]...), Truth: Irrelevant}
-	case kind < irrelevantShare+wrongShare:
-		st := s.falsehood(i, rng)
+	case kind < o.IrrelevantShare+o.WrongShare:
+		st := s.falsehood(say(i, rng), rng)
 		return Label{Caption: st.Caption(rng), Truth: Wrong, Statement: &st}
 	}
-	st := s.statement(i, rng)
+	st := say(i, rng)
 	return Label{Caption: st.Caption(rng), Truth: True, Statement: &st}
 }
 
@@ -93,6 +102,13 @@ func (s Scene) enumeration(rng *rand.Rand) Statement {
 	for _, at := range rng.Perm(len(s.Objects)) {
 		o := s.Objects[at]
 		t := Thing{Size: o.Size, Colour: o.Colour, Shape: o.Shape}
+		// A pattern is told when all objects that are otherwise alike have it. So no object is of two things.
+		patterned := t
+		patterned.Pattern = o.Pattern
+		_, alike := t.matches(s)
+		if _, n := patterned.matches(s); n == alike {
+			t = patterned
+		}
 		if _, n := t.matches(s); n > 1 {
 			t.Count = n
 		}
@@ -139,13 +155,14 @@ func vague(o Object, rng *rand.Rand) Thing {
 	case 2, 3, 4:
 		t.Size = ""
 	}
+	if o.Pattern != "" && rng.IntN(2) == 0 {
+		t.Pattern = o.Pattern
+	}
 	return t
 }
 
-// falsehood makes a statement of the same form as a true one that does not hold: a true one in which things are
-// changed, one after the other, until it is false.
-func (s Scene) falsehood(i int, rng *rand.Rand) Statement {
-	st := s.statement(i, rng)
+// falsehood changes the things of a true statement, one after the other, until it is false.
+func (s Scene) falsehood(st Statement, rng *rand.Rand) Statement {
 	for st.Holds(s) {
 		t := &st.Things[rng.IntN(len(st.Things))]
 		switch what := rng.IntN(4); {

@@ -59,15 +59,57 @@ func (b *brush) draw(o Object) {
 	outlines := o.outlines()
 	for _, layer := range []struct {
 		inset float64
-		c     color.RGBA
-	}{{0, line}, {lineWidth, fill}} {
+		paint image.Image
+	}{{0, image.NewUniform(line)}, {lineWidth, b.paint(o, fill)}} {
 		b.raster.Reset(b.target.Rect.Dx(), b.target.Rect.Dy())
 		for _, path := range outlines {
 			b.add(inset(path, layer.inset))
 		}
-		b.raster.Draw(b.target, b.target.Rect, image.NewUniform(layer.c), image.Point{})
+		b.raster.Draw(b.target, b.target.Rect, layer.paint, image.Point{})
 	}
 }
+
+// paint returns what an object is filled with.
+func (b *brush) paint(o Object, fill color.RGBA) image.Image {
+	if o.Pattern == "" {
+		return image.NewUniform(fill)
+	}
+	light := color.RGBA{A: 255}
+	for _, ch := range [][2]*uint8{{&fill.R, &light.R}, {&fill.G, &light.G}, {&fill.B, &light.B}} {
+		*ch[1] = clamp((int(*ch[0]) + 2*255) / 3)
+	}
+	return &patterned{object: o, fill: fill, light: light, bounds: b.target.Rect, unit: 1 / float64(b.scale)}
+}
+
+// patterned is an endless picture of stripes or spots, in a colour and a lighter one.
+type patterned struct {
+	object      Object
+	fill, light color.RGBA
+	bounds      image.Rectangle
+	unit        float64 // units a pixel
+}
+
+// ColorModel implements image.Image.
+func (p *patterned) ColorModel() color.Model { return color.RGBAModel }
+
+// Bounds implements image.Image.
+func (p *patterned) Bounds() image.Rectangle { return p.bounds }
+
+// period is the distance of stripes and spots, in units.
+const period = 90
+
+// At implements image.Image.
+func (p *patterned) At(x, y int) color.Color {
+	dx, dy := (float64(x)+0.5)*p.unit-float64(p.object.X), (float64(y)+0.5)*p.unit-float64(p.object.Y)
+	across, down := fromMiddle(dx), fromMiddle(dy)
+	if p.object.Pattern == "striped" && down > period/4 || p.object.Pattern == "spotted" && math.Hypot(across, down) < period*0.3 {
+		return p.light
+	}
+	return p.fill
+}
+
+// fromMiddle returns how far a place is from the middle between two stripes.
+func fromMiddle(d float64) float64 { return math.Abs(math.Mod(math.Abs(d), period) - period/2) }
 
 func (b *brush) add(path []point) {
 	for i, p := range path {
@@ -96,8 +138,10 @@ func (o Object) outlines() [][]point {
 		return [][]point{o.regular(3, 1.05*r, 1.05*r)}
 	case "star":
 		return [][]point{o.regular(10, 1.05*r, 0.48*r)}
-	default:
+	case "cross":
 		return [][]point{o.cross(0.95*r, 0.31*r)}
+	default:
+		return o.silhouette(r)
 	}
 }
 
@@ -146,8 +190,8 @@ func inset(path []point, d float64) []point {
 	out := make([]point, n)
 	for i, p := range path {
 		a, b := normal(path[(i+n-1)%n], p), normal(p, path[(i+1)%n])
-		// The corner moves along the sum of both edges' normals, far enough to be d from both.
-		f := d / (1 + a.x*b.x + a.y*b.y)
+		// The corner moves along the sum of both edges' normals, far enough to be d from both, unless it is very sharp.
+		f := d / max(1+a.x*b.x+a.y*b.y, 0.2)
 		out[i] = point{p.x + f*(a.x+b.x), p.y + f*(a.y+b.y)}
 	}
 	return out

@@ -29,7 +29,10 @@ type Options struct {
 	PerShard        int     // scenes in a tar
 	WrongShare      float64 // of captions that are false
 	IrrelevantShare float64 // of captions that are not about the picture
-	Kinds           Kinds   // of scenes
+	// FalseNegatives is the share of pictures for which one of the captions of 95 other scenes is true: the most false
+	// negatives that random mini-batches of 96 can have. 0 leaves the captions as they come.
+	FalseNegatives float64
+	Kinds          Kinds // of scenes
 }
 
 // Defaults returns 1,000 scenes of 96 pixels with three true captions each.
@@ -56,6 +59,9 @@ func (o Options) Validate() error {
 	check(o.Kinds.Shapes >= 0 && o.Kinds.Shapes <= len(Shapes), "shapes is %d, want 0..%d", o.Kinds.Shapes, len(Shapes))
 	check(o.Kinds.Colours >= 0 && o.Kinds.Colours <= len(Colours), "colours is %d, want 0..%d", o.Kinds.Colours, len(Colours))
 	check(o.Kinds.Objects >= 0 && o.Kinds.Objects <= len(countShares), "objects is %d, want 0..%d", o.Kinds.Objects, len(countShares))
+	check(o.FalseNegatives == 0 || o.FalseNegatives >= leastFalseNegatives && o.FalseNegatives <= mostFalseNegatives,
+		"share of false negatives is %g, want 0 or %g..%g", o.FalseNegatives, leastFalseNegatives, mostFalseNegatives)
+	check(o.FalseNegatives == 0 || o.Kinds == Kinds{}, "share of false negatives is %g, which needs scenes of all kinds: leave out shapes, colours, objects, large and plain", o.FalseNegatives)
 	check(o.WrongShare >= 0 && o.IrrelevantShare >= 0 && o.WrongShare+o.IrrelevantShare <= 1,
 		"shares of wrong and irrelevant captions are %g and %g, want a sum in 0..1", o.WrongShare, o.IrrelevantShare)
 	return errors.Join(errs...)
@@ -80,8 +86,10 @@ func ReadRecord(meta []byte) (Record, error) {
 // Make makes the scene of an index: its record and its encoded picture. Options must be valid.
 func Make(o Options, index int) (Record, []byte, error) {
 	r := rng.New(o.Seed, "scenes", int64(index))
-	record := Record{Scene: o.Kinds.Random(r)}
-	record.Labels = record.Scene.labels(o.Captions, o.WrongShare, o.IrrelevantShare, r)
+	kinds := o.Kinds
+	kinds.several = o.FalseNegatives > 0
+	record := Record{Scene: kinds.Random(r)}
+	record.Labels = record.Scene.labels(o, r)
 	for _, l := range record.Labels {
 		record.Captions = append(record.Captions, l.Caption)
 	}

@@ -80,7 +80,7 @@ func parseRelation(words []string) (Statement, bool) {
 	return Statement{}, false
 }
 
-// parseThing reads "<count> [size] [colour] <shape>".
+// parseThing reads "<count> [size] [pattern] [colour] <shape>".
 func parseThing(words []string) (Thing, bool) {
 	var t Thing
 	if len(words) < 2 {
@@ -93,31 +93,29 @@ func parseThing(words []string) (Thing, bool) {
 		}
 	}
 	words = words[1:]
-	for size, names := range sizeWords {
-		if slices.Contains(names, words[0]) {
-			t.Size, words = size, words[1:]
-			break
-		}
-	}
+	words = attribute(&t.Size, Sizes, sizeWords, words)
+	words = attribute(&t.Pattern, Patterns, patternWords, words)
 	if len(words) > 0 && slices.Contains(Colours, Colour(words[0])) {
 		t.Colour, words = Colour(words[0]), words[1:]
 	}
 	if len(words) != 1 {
 		return t, false
 	}
-	for _, s := range Shapes {
-		if words[0] == numbered(string(s), t.Count) {
-			t.Shape = s
-			return t, true
-		}
-	}
-	return t, slices.ContainsFunc(anyShape, func(s string) bool { return words[0] == numbered(s, t.Count) })
+	noun, known := lookUp(words[0])
+	t.Shape = noun.shape
+	return t, known && (t.Count > 1 && noun.plural || t.Count <= 1 && noun.singular)
 }
 
-// numbered returns a shape's word as it stands behind a count.
-func numbered(word string, count int) string {
-	if count > 1 {
-		return plural(word)
+// attribute reads a word for one of the values, if the first word is one, and returns the words behind it.
+func attribute[T ~string](value *T, values []T, names map[T][]string, words []string) []string {
+	if len(words) == 0 {
+		return words
 	}
-	return word
+	for _, v := range values {
+		if slices.Contains(names[v], words[0]) {
+			*value = v
+			return words[1:]
+		}
+	}
+	return words
 }

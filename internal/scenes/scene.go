@@ -13,11 +13,21 @@ type Colour string
 // Size is an object's size; the empty size stands for any in a statement.
 type Size string
 
-// The shapes, colours and sizes of objects.
+// Pattern is what is painted on an object. An object without one is of one colour; in a statement the empty pattern stands
+// for any, and for none.
+type Pattern string
+
+// The shapes, colours, sizes and patterns of objects. The first shapes are figures, and the others are things.
 var (
-	Shapes  = []Shape{"circle", "square", "triangle", "star", "ring", "cross"}
-	Colours = []Colour{"red", "orange", "yellow", "green", "blue", "purple", "pink", "black"}
-	Sizes   = []Size{"small", "large"}
+	Shapes = []Shape{
+		"circle", "square", "triangle", "star", "ring", "cross",
+		"heart", "arrow", "moon", "house", "tree", "car", "boat", "fish", "cup", "key", "flower", "mushroom", "umbrella", "ladder",
+		"hammer", "bottle", "lamp", "chair", "table", "hat", "shoe", "cloud", "kite", "rocket", "flag", "bird", "cat", "bell", "book",
+		"leaf", "candle", "snowman", "window", "crown", "butterfly",
+	}
+	Colours  = []Colour{"red", "orange", "yellow", "green", "blue", "purple", "pink", "black"}
+	Sizes    = []Size{"small", "large"}
+	Patterns = []Pattern{"striped", "spotted"}
 )
 
 // Unit is the length of a picture's side in the coordinates of scenes.
@@ -31,13 +41,14 @@ var radii = map[Size]int{"small": 145, "large": 215}
 
 // Object is one drawn object.
 type Object struct {
-	Shape  Shape  `json:"shape"`
-	Colour Colour `json:"colour"`
-	Size   Size   `json:"size"`
-	X      int    `json:"x"`     // centre, in 1/Unit of the side from the left
-	Y      int    `json:"y"`     // from the top
-	Angle  int    `json:"angle"` // degrees clockwise
-	Shade  int    `json:"shade"` // variation of the colour, -10..10
+	Shape   Shape   `json:"shape"`
+	Colour  Colour  `json:"colour"`
+	Size    Size    `json:"size"`
+	Pattern Pattern `json:"pattern,omitempty"`
+	X       int     `json:"x"`     // centre, in 1/Unit of the side from the left
+	Y       int     `json:"y"`     // from the top
+	Angle   int     `json:"angle"` // degrees clockwise
+	Shade   int     `json:"shade"` // variation of the colour, -10..10
 }
 
 // Scene is what a picture shows.
@@ -57,6 +68,10 @@ type Kinds struct {
 	Objects int // objects of every scene; 0: one to four
 	// Large leaves the small objects out.
 	Large bool
+	// Plain leaves the patterns out.
+	Plain bool
+
+	several bool // at least two objects in every scene
 }
 
 // Random draws a scene of these kinds.
@@ -74,17 +89,23 @@ func (k Kinds) Random(rng *rand.Rand) Scene {
 		share -= countShares[n-1]
 		n++
 	}
-	if k.Objects > 0 {
+	switch {
+	case k.Objects > 0:
 		n = k.Objects
+	case k.several:
+		n = max(n, 2)
 	}
 	s.Objects = make([]Object, n)
 	for i := range s.Objects {
 		o := &s.Objects[i]
 		o.Shape, o.Colour, o.Size = pick(rng, shapes), pick(rng, colours), pick(rng, sizes)
+		if !k.Plain && rng.IntN(2) == 0 {
+			o.Pattern = pick(rng, Patterns)
+		}
 		// Every third object is like the one before it, so that there is something to count.
 		if i > 0 && rng.IntN(3) == 0 {
 			last := s.Objects[i-1]
-			o.Shape, o.Colour, o.Size = last.Shape, last.Colour, last.Size
+			o.Shape, o.Colour, o.Size, o.Pattern = last.Shape, last.Colour, last.Size, last.Pattern
 		}
 		o.Angle, o.Shade = rng.IntN(25)-12, rng.IntN(21)-10
 	}

@@ -2,10 +2,11 @@ package scenes
 
 // Thing is one part of a statement: some objects of a kind.
 type Thing struct {
-	Count  int    `json:"count"` // exactly so many; 0: at least one
-	Size   Size   `json:"size,omitempty"`
-	Colour Colour `json:"colour,omitempty"`
-	Shape  Shape  `json:"shape,omitempty"`
+	Count   int     `json:"count"` // exactly so many; 0: at least one
+	Size    Size    `json:"size,omitempty"`
+	Pattern Pattern `json:"pattern,omitempty"`
+	Colour  Colour  `json:"colour,omitempty"`
+	Shape   Shape   `json:"shape,omitempty"`
 }
 
 // Relation is where the first of two things is, seen from the second.
@@ -31,7 +32,8 @@ type Statement struct {
 
 // fits reports whether an object is of the thing's kind.
 func (t Thing) fits(o Object) bool {
-	return (t.Size == "" || t.Size == o.Size) && (t.Colour == "" || t.Colour == o.Colour) && (t.Shape == "" || t.Shape == o.Shape)
+	return (t.Size == "" || t.Size == o.Size) && (t.Pattern == "" || t.Pattern == o.Pattern) &&
+		(t.Colour == "" || t.Colour == o.Colour) && (t.Shape == "" || t.Shape == o.Shape)
 }
 
 // matches lists the objects of the thing's kind, as a set of bits.

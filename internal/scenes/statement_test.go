@@ -124,11 +124,14 @@ func TestParseReadsEveryWording(t *testing.T) {
 		if any(2) {
 			th.Size = scenes.Sizes[r.IntN(2)]
 		}
+		if any(3) {
+			th.Pattern = scenes.Patterns[r.IntN(2)]
+		}
 		if !any(3) {
 			th.Colour = scenes.Colours[r.IntN(8)]
 		}
 		if !any(4) {
-			th.Shape = scenes.Shapes[r.IntN(6)]
+			th.Shape = scenes.Shapes[r.IntN(len(scenes.Shapes))]
 		}
 		return th
 	}

@@ -3,11 +3,13 @@ package scenes
 import (
 	"math/rand/v2"
 	"strings"
+	"sync"
 )
 
 // Words for what the grammar speaks of; the first of several is the plainest. Where one is the beginning of another,
 // the parser takes the longest.
 var (
+	patternWords  = map[Pattern][]string{"striped": {"striped", "stripy"}, "spotted": {"spotted", "dotted"}}
 	sizeWords     = map[Size][]string{"small": {"small", "little"}, "large": {"large", "big"}}
 	countWords    = []string{"", "one", "two", "three", "four"}
 	anyShape      = []string{"shape", "object"}
@@ -24,12 +26,66 @@ var (
 	}
 )
 
-// plural of a shape's word.
+// shapeWords holds the other words for shapes.
+var shapeWords = map[Shape][]string{
+	"house": {"cottage"}, "car": {"automobile"}, "boat": {"ship"}, "cup": {"mug"}, "flower": {"blossom"}, "mushroom": {"toadstool"},
+	"umbrella": {"parasol"}, "bottle": {"flask"}, "lamp": {"lantern"}, "table": {"desk"}, "hat": {"cap"}, "shoe": {"boot"},
+	"rocket": {"spaceship"}, "flag": {"banner"}, "cat": {"kitten"},
+}
+
+// plurals holds those that do not end in one more s.
+var plurals = map[string]string{
+	"cross": "crosses", "fish": "fish", "leaf": "leaves", "snowman": "snowmen", "butterfly": "butterflies",
+}
+
+// plural returns the plural of a noun.
 func plural(word string) string {
-	if word == "cross" {
-		return "crosses"
+	if p, ok := plurals[word]; ok {
+		return p
 	}
 	return word + "s"
+}
+
+// words returns what a shape is called; the empty shape is called by what stands for any.
+func (s Shape) words() []string {
+	if s == "" {
+		return anyShape
+	}
+	return append([]string{string(s)}, shapeWords[s]...)
+}
+
+// noun is what a word says.
+type noun struct {
+	shape            Shape // empty: any
+	singular, plural bool
+}
+
+// nounsByWord returns the shapes of all words, in singular and plural.
+var nounsByWord = sync.OnceValue(func() map[string]noun {
+	out := map[string]noun{}
+	for _, s := range append([]Shape{""}, Shapes...) {
+		for _, w := range s.words() {
+			one := out[w]
+			one.shape, one.singular = s, true
+			out[w] = one
+			many := out[plural(w)]
+			many.shape, many.plural = s, true
+			out[plural(w)] = many
+		}
+	}
+	return out
+})
+
+func lookUp(word string) (noun, bool) {
+	n, ok := nounsByWord()[word]
+	return n, ok
+}
+
+// ShapeOf returns the shape that a noun stands for, in singular or plural. It reports false for a word that stands for
+// none, or for any.
+func ShapeOf(word string) (Shape, bool) {
+	n, ok := lookUp(word)
+	return n.shape, ok && n.shape != ""
 }
 
 // Caption words a statement; the generator chooses among the ways to say it. [Parse] reads every one of them back.
@@ -68,13 +124,13 @@ func (t Thing) say(rng *rand.Rand) string {
 	if t.Size != "" {
 		words = append(words, pick(rng, sizeWords[t.Size]))
 	}
+	if t.Pattern != "" {
+		words = append(words, pick(rng, patternWords[t.Pattern]))
+	}
 	if t.Colour != "" {
 		words = append(words, string(t.Colour))
 	}
-	noun := string(t.Shape)
-	if noun == "" {
-		noun = pick(rng, anyShape)
-	}
+	noun := choose(rng, t.Shape.words())
 	if t.Count > 1 {
 		noun = plural(noun)
 	}
@@ -87,4 +143,12 @@ func (t Thing) say(rng *rand.Rand) string {
 		}
 	}
 	return count + " " + strings.Join(words, " ")
+}
+
+// choose picks a word. It draws no number where there is one alone.
+func choose(rng *rand.Rand, words []string) string {
+	if len(words) == 1 {
+		return words[0]
+	}
+	return pick(rng, words)
 }

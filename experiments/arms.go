@@ -1,0 +1,244 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/pairstream/pairstream/discriminator"
+	"github.com/pairstream/pairstream/experiments/evidence"
+	"github.com/pairstream/pairstream/grouper"
+	"github.com/pairstream/pairstream/internal/eval"
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/scenes"
+	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/trainer"
+	"github.com/pairstream/pairstream/trainer/bootstrap"
+)
+
+// comparison trains several arms from one start, with equal steps.
+type comparison struct {
+	Sizes      Sizes        `json:"sizes"`
+	Kinds      scenes.Kinds `json:"kinds"`
+	Wrong      float64      `json:"wrong,omitempty"` // share of captions that are false
+	Irrelevant float64      `json:"irrelevant,omitempty"`
+	Arms       []arm        `json:"arms"`
+
+	// revised asks how much of the texts of each arm is true.
+	revised bool
+}
+
+// arm is one way to train.
+type arm struct {
+	Name     string           `json:"name"`
+	Strategy grouper.Strategy `json:"strategy"`
+	Targets  target           `json:"itc"`
+	// ECM says what Con-D's probabilities do. Nothing switched on: Con-D is not asked.
+	ECM       trainer.ECMOptions `json:"ecm"`
+	Positives *positives         `json:"positives,omitempty"` // of GPN-S; nil: GRIT-VLP's settings and the captions
+}
+
+// target names the targets of ITC and the share of their soft part.
+type target struct {
+	Kind  trainer.ITCTargets `json:"targets"`
+	Alpha float64            `json:"alpha,omitempty"`
+}
+
+// The targets of MAFA Table 6, with the papers' shares. Distillation has no queue (MDNQ).
+var (
+	oneHot      = target{Kind: trainer.OneHot}
+	consistency = target{Kind: trainer.Consistency}
+	smoothed    = target{Kind: trainer.Smoothed, Alpha: 0.5}
+	distilled   = target{Kind: trainer.Distilled, Alpha: 0.4}
+)
+
+// newComparison returns X2 or X4.
+func newComparison(id string, short bool, scale int) comparison {
+	c := comparison{Sizes: trainingSizes(short, scale), Kinds: scenes.Kinds{Shapes: 6, Objects: 2, Large: true, Plain: true}}
+	if id == "x4" {
+		for _, strategy := range []grouper.Strategy{grouper.StrategyRandom, grouper.StrategyGRIT} {
+			for _, t := range []target{oneHot, consistency, smoothed, distilled} {
+				c.Arms = append(c.Arms, arm{Name: string(strategy) + " " + string(t.Kind), Strategy: strategy, Targets: t})
+			}
+		}
+		return c
+	}
+	all := trainer.MAFA().ECM
+	only := func(itc, itm, mlm bool) trainer.ECMOptions {
+		o := all
+		o.ITC, o.ITM, o.MLM = itc, itm, mlm
+		return o
+	}
+	eliminate := all
+	eliminate.Eliminate = true
+	grit := func(name string, t target, ecm trainer.ECMOptions) arm {
+		return arm{Name: name, Strategy: grouper.StrategyGRIT, Targets: t, ECM: ecm}
+	}
+	c.Kinds = scenes.Kinds{Shapes: 3, Objects: 2, Large: true, Plain: true} // more captions are true of other scenes
+	c.Arms = []arm{
+		grit("grit", consistency, trainer.ECMOptions{}), grit("smoothed", smoothed, trainer.ECMOptions{}),
+		grit("ecm", consistency, all), grit("mafa", smoothed, all), grit("eliminate", smoothed, eliminate),
+		grit("ecm itc", consistency, only(true, false, false)), grit("ecm itm", consistency, only(false, true, false)),
+		grit("ecm mlm", consistency, only(false, false, true)),
+	}
+	return c
+}
+
+// judged reports whether Con-D is asked.
+func (a arm) judged() bool { return a.ECM.ITC || a.ECM.ITM || a.ECM.MLM }
+
+// options returns the trainer's settings.
+func (a arm) options(o trainer.Options) trainer.Options {
+	if a.Positives != nil {
+		return a.Positives.options(o)
+	}
+	o.ITC.Targets, o.ITC.SoftFromEpoch = a.Targets.Kind, 0
+	if a.Targets.Alpha > 0 {
+		o.ITC.Alpha = a.Targets.Alpha
+	}
+	o.Momentum.Enabled = a.Targets.Kind == trainer.Distilled
+	if a.judged() {
+		o.ECM = a.ECM
+	}
+	return o
+}
+
+// run trains every arm and measures it on the held-out pairs.
+func (c comparison) run(ctx context.Context, j Job) (out []evidence.Measure, err error) {
+	j.Sizes = c.Sizes
+	s, err := j.noisySetup(ctx, c.Kinds, c.Wrong, c.Irrelevant)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	start, cond := filepath.Join(s.dir, "start.safetensors"), filepath.Join(s.dir, "con-d.safetensors")
+	if err := s.first(ctx, s.sizes.FirstSteps, bootstrap.Candidates, start); err != nil {
+		return nil, err
+	}
+	if c.judged() {
+		if err := s.first(ctx, s.sizes.CondSteps, condCandidates, cond); err != nil {
+			return nil, err
+		}
+	}
+	g, err := newGroup(ctx, s.worker, start, s.data.images, s.data.pairs, s.seed)
+	if err != nil {
+		return nil, err
+	}
+	batches := (len(s.data.pairs) + s.sizes.Batch - 1) / s.sizes.Batch
+	weights := []string{start}
+	for i, a := range c.Arms {
+		path := filepath.Join(s.dir, fmt.Sprintf("arm-%d.safetensors", i))
+		texts, err := s.trainArm(ctx, g, a, int64(s.sizes.Epochs*batches), start, cond, path)
+		if err != nil {
+			return nil, fmt.Errorf("training %q: %w", a.Name, err)
+		}
+		if c.revised {
+			out = append(out, texts.measures(a.Name, 0)...)
+		}
+		weights = append(weights, path)
+	}
+	held, err := c.measure(ctx, s, weights)
+	return append(out, held...), err
+}
+
+// judged reports whether any arm asks Con-D.
+func (c comparison) judged() bool { return slices.ContainsFunc(c.Arms, arm.judged) }
+
+// trainArm trains one arm, and counts what its texts say. Con-D scores all others of a mini-batch, so that the choice is
+// exactly MAFA's.
+func (s *setup) trainArm(ctx context.Context, g *group, a arm, steps int64, start, cond, out string) (retrieval, error) {
+	candidates := 0
+	score := unscored
+	if a.judged() {
+		m, err := model.Load(ctx, s.worker, cond, model.LoadOptions{})
+		if err != nil {
+			return retrieval{}, err
+		}
+		defer m.Free()
+		matcher, err := model.NewMatcher(ctx, m)
+		if err != nil {
+			return retrieval{}, err
+		}
+		core, err := discriminator.New(matcher, discriminator.Options{})
+		if err != nil {
+			return retrieval{}, err
+		}
+		score, candidates = core.Score, s.sizes.Batch-1
+	}
+	var texts retrieval
+	how := training{
+		name: a.Name, sampling: s.sampling(a.Strategy, s.sizes.Batch, s.sizes.Epochs, candidates), options: a.options(s.training(steps)), score: score,
+	}
+	if a.Positives != nil {
+		how.sampling = a.Positives.sampling(how.sampling)
+		how.batch = func(b *schemas.Batch) error { return s.data.countTexts(&texts, b) }
+	}
+	err := s.train(ctx, start, g, how, out)
+	return texts, err
+}
+
+// compareArms evaluates the first model and the arms on the held-out pairs, with the same hard negatives for all. It hands
+// each report to read, with the name of the arm and the path of its weights.
+func (s *setup) compareArms(ctx context.Context, arms []arm, weights []string, read func(name, path string, r *eval.Report) error) error {
+	mining, err := s.mining(ctx, weights...)
+	if err != nil {
+		return err
+	}
+	for i, path := range weights {
+		name := "first"
+		if i > 0 {
+			name = arms[i-1].Name
+		}
+		r, err := s.evaluate(ctx, path, mining)
+		if err != nil {
+			return err
+		}
+		if err := read(name, path, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measure asks all models about the same hard negatives, and lets them retrieve.
+func (c comparison) measure(ctx context.Context, s *setup, weights []string) (out []evidence.Measure, err error) {
+	err = s.compareArms(ctx, c.Arms, weights, func(name, _ string, r *eval.Report) error {
+		texts, images := s.topIsTrue(r.Sim)
+		out = append(out, evidence.Measure{Arm: name, Name: "itm_error", Value: r.Match.Error},
+			evidence.Measure{Arm: name, Name: "tr_r1", Value: texts}, evidence.Measure{Arm: name, Name: "ir_r1", Value: images},
+			evidence.Measure{Arm: name, Name: "rsum", Value: r.ITC.RSUM()})
+		return nil
+	})
+	return out, err
+}
+
+// topIsTrue returns the shares, in percent, of held-out images whose most similar text is true of them, and of texts that
+// are true of their most similar image. A true match counts, whoever wrote the text.
+func (s *setup) topIsTrue(sim eval.Matrix) (texts, images float64) {
+	shown, said := make([]scenes.Scene, sim.Rows), make([]scenes.Statement, sim.Cols)
+	for i := range s.data.held.Pairs() {
+		text, image, id := s.data.held.Pair(i)
+		shown[image], said[i] = s.data.shows[id], s.data.says[text]
+	}
+	holds := func(image, text int) bool { return said[text].Holds(shown[image]) }
+	return 100 * topShare(sim, holds), 100 * topShare(sim.Transposed(), func(text, image int) bool { return holds(image, text) })
+}
+
+// topShare returns the share of rows whose largest column holds; of several the first counts.
+func topShare(m eval.Matrix, holds func(row, col int) bool) float64 {
+	right := 0
+	for row := range m.Rows {
+		best := 0
+		for col, v := range m.Row(row) {
+			if v > m.Row(row)[best] {
+				best = col
+			}
+		}
+		if holds(row, best) {
+			right++
+		}
+	}
+	return share(right, m.Rows)
+}

@@ -1,0 +1,65 @@
+package evidence
+
+import (
+	"fmt"
+	"math"
+)
+
+// Claim says that a measure is larger than another one of the same seed.
+type Claim struct {
+	Text   string // what the paper says
+	More   Point
+	Less   Point
+	Factor float64 // More must exceed Less so many times; 0: once
+	Bound  float64 // instead of Less, when that has no arm
+}
+
+// Verdict is what the seeds say about a claim.
+type Verdict struct {
+	Claim      Claim
+	Difference Interval // of More and Factor times Less, paired by seed
+	Holds      bool
+}
+
+// Judge compares a claim with a result.
+func (c Claim) Judge(r *Result) Verdict {
+	var differences []float64
+	factor := c.Factor
+	if factor == 0 {
+		factor = 1
+	}
+	for _, run := range r.Runs {
+		more, ok := run.at(c.More)
+		less, ok2 := run.at(c.Less)
+		if c.Less.Arm == "" {
+			less, ok2, factor = c.Bound, true, 1
+		}
+		if ok && ok2 {
+			differences = append(differences, more-factor*less)
+		}
+	}
+	v := Verdict{Claim: c, Difference: NewInterval(differences)}
+	v.Holds = v.Difference.N > 1 && v.Difference.Low() > 0
+	return v
+}
+
+// String returns the verdict in a word, with the interval.
+func (v Verdict) String() string {
+	word := "does not hold"
+	switch {
+	case v.Difference.N < 2:
+		return "not shown: fewer than two seeds"
+	case v.Holds:
+		word = "holds"
+	}
+	return fmt.Sprintf("%s: difference %s", word, v.Difference.Format(1, decimals(v.Difference)))
+}
+
+// decimals returns how many decimals show the size of an interval.
+func decimals(i Interval) int {
+	size := math.Max(math.Abs(i.Mean), i.Half)
+	if size == 0 {
+		return 1
+	}
+	return min(max(2-int(math.Floor(math.Log10(size))), 0), 6)
+}

@@ -1,0 +1,49 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/pairstream/pairstream/internal/scenes"
+	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/trainer/bootstrap"
+)
+
+// train makes the weights unless they are there.
+func (f FirstModel) train(ctx context.Context, w *torch.Worker, path string, log func(string)) (err error) {
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("making the folder of first models: %w", err)
+	}
+	dir, err := os.MkdirTemp(filepath.Dir(path), "first-")
+	if err != nil {
+		return fmt.Errorf("making a folder for scenes: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	o := scenes.Defaults()
+	o.Seed, o.Scenes, o.Captions, o.Side, o.PerShard, o.FalseNegatives = f.Seed, f.Scenes, f.Captions, f.Side, 1000, f.FalseNegatives
+	d, err := generate(ctx, filepath.Join(dir, "scenes"), o, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.closeImages()) }()
+	made := filepath.Join(dir, "weights.safetensors")
+	err = bootstrap.Train(ctx, w, d.images, d.train, bootstrap.Options{
+		Preset: f.Preset, Vocab: d.vocab, Steps: f.Steps, Batch: f.Batch, Rate: firstRate, Seed: f.Seed,
+		Augment: augmentation(), Weights: bootstrap.Weights{ITC: 1}, // its vectors alone are used
+		Report: progress(log, "first model", f.Steps),
+	}, made)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(made, path); err != nil {
+		return fmt.Errorf("keeping the first model: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/experiments/evidence"
+)
+
+func content(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		raw, err := os.ReadFile(name)
+		rel, _ := filepath.Rel(dir, name)
+		out[rel] = string(raw)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// The document in the repository is what its results give.
+func TestDocumentIsUpToDate(t *testing.T) {
+	out := t.TempDir()
+	if err := write(filepath.Join("..", "results"), out); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range content(t, out) {
+		got, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+		if err != nil || string(got) != want {
+			t.Errorf("docs/%s is not what the results give (%v): run make docs", name, err)
+		}
+	}
+}
+
+// written writes the page of a result of X1.
+func written(t *testing.T, change func(*evidence.Result)) (map[string]string, error) {
+	t.Helper()
+	r := &evidence.Result{
+		Experiment: "x1", Scale: 1, Revision: "abc", Settings: json.RawMessage("{}"),
+		Machine: evidence.Machine{Processor: "Z80", Processors: 1, Device: "cpu", Threads: 1},
+	}
+	for seed := range uint64(3) {
+		run := evidence.Run{Seed: seed + 1, Seconds: 60}
+		for _, arm := range []string{"random clean", "GRIT clean"} {
+			for i, x := range []float64{96, 480, 4800} {
+				run.Measures = append(run.Measures, evidence.Measure{Arm: arm, X: x, Name: "image", Value: 0.03 + 0.01*float64(i) + 0.001*float64(seed)})
+			}
+		}
+		r.Add(run)
+	}
+	change(r)
+	results, out := t.TempDir(), t.TempDir()
+	if err := r.Write(results); err != nil {
+		t.Fatal(err)
+	}
+	err := write(results, out)
+	return content(t, out), err
+}
+
+func TestPageOfAResult(t *testing.T) {
+	files, err := written(t, func(*evidence.Result) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := files["experiments.md"]
+	for _, want := range []string{
+		"| [X1: False negatives by sampling](#x1-false-negatives-by-sampling) | MAFA Table 1, Table 9, figures 2 and 5 | 3 of 8 |",
+		"3.0 min",
+		// The seeds give 3.0, 3.1 and 3.2 %: 4.3027 * 0.1 / sqrt(3) = 0.25.
+		"| random, clean | 3.10 ± 0.25 | - | - |",
+		"![False negatives over the search space, N = 96](experiments/x1-space.svg)",
+		"| more at M = 4,800 than at 480 by image | holds: difference 0.0100 ± 0.0000 |",
+		"| GRIT has at least five times as many by image | does not hold: difference -0.104 ± 0.010 |",
+		"| more at M = 4,800 than at 480 by text | not shown: fewer than two seeds |",
+		"at revision abc.",
+		"There is no result yet. `make experiments ARGS=--only=x8` makes it.",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q in\n%s", want, page)
+		}
+	}
+	figure := files[filepath.Join("experiments", "x1-space.svg")]
+	if !strings.Contains(figure, "<svg") || !strings.Contains(figure, "by image") || strings.Contains(figure, "by text") {
+		t.Errorf("the figure lacks its line, or has one of no measures: %.300s", figure)
+	}
+	again, err := written(t, func(*evidence.Result) {})
+	for name, text := range files {
+		if err != nil || !bytes.Equal([]byte(text), []byte(again[name])) {
+			t.Errorf("%s differs the second time, %v", name, err)
+		}
+	}
+}
+
+func TestPageRefusesShortRuns(t *testing.T) {
+	if _, err := written(t, func(r *evidence.Result) { r.Short = true }); err == nil || !strings.Contains(err.Error(), "without --short") {
+		t.Errorf("error %v, want one that names --short", err)
+	}
+}
+
+// A figure of arms has a line for each arm that was measured, and differences paired by seed.
+func TestFigureOfArms(t *testing.T) {
+	r := &evidence.Result{Experiment: "x7"}
+	for seed := range uint64(3) {
+		at := float64(seed)
+		r.Add(evidence.Run{Seed: seed + 1, Measures: []evidence.Measure{
+			{Arm: "base", Name: "rsum", Value: 100 + 10*at}, {Arm: "better", Name: "rsum", Value: 103 + 11*at},
+		}})
+	}
+	f := evidence.Figure{Name: "f", Title: "T", X: "difference", Base: "base", Measure: "rsum", Arms: []evidence.Row{{Label: "Better", Arm: "better"}, {Label: "Missing", Arm: "missing"}}}
+	path := filepath.Join(t.TempDir(), "f.svg")
+	if err := drawFigure(path, f, r); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil || !bytes.Contains(raw, []byte(">Better<")) || bytes.Contains(raw, []byte(">Missing<")) {
+		t.Errorf("the figure names what was not measured, or not what was: %v\n%s", err, raw)
+	}
+	f.Arms = f.Arms[1:]
+	if err := drawFigure(path, f, r); !errors.Is(err, errNothing) {
+		t.Errorf("a figure of nothing: %v", err)
+	}
+}

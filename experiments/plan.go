@@ -1,0 +1,134 @@
+package experiments
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+
+	"github.com/pairstream/pairstream/experiments/evidence"
+	"github.com/pairstream/pairstream/internal/torch"
+)
+
+// Plan is an experiment at a size.
+type Plan struct {
+	ID       string
+	Settings any // what results of different runs must have in common
+	Run      func(ctx context.Context, j Job) ([]evidence.Measure, error)
+}
+
+// NewPlan returns the plan of an experiment. Short makes it small enough for a test of the way, not of the claims. Scale
+// multiplies the number of scenes.
+func NewPlan(id string, short bool, scale int) (Plan, error) {
+	if scale < 1 {
+		return Plan{}, fmt.Errorf("scale is %d, want 1 or more", scale)
+	}
+	switch id {
+	case "x1":
+		s := falseNegativeSizes(short, scale)
+		return Plan{id, s, func(ctx context.Context, j Job) ([]evidence.Measure, error) { return s.run(ctx, j) }}, nil
+	case "x8":
+		s := neighbourSizes(short, scale)
+		return Plan{id, s, func(ctx context.Context, j Job) ([]evidence.Measure, error) { return s.run(ctx, j) }}, nil
+	case "x3":
+		s := trainingSizes(short, scale)
+		return Plan{id, s, func(ctx context.Context, j Job) ([]evidence.Measure, error) {
+			j.Sizes = s
+			c, err := RunConnections(ctx, j)
+			if err != nil {
+				return nil, err
+			}
+			return c.measures(), nil
+		}}, nil
+	case "x2", "x4":
+		c := newComparison(id, short, scale)
+		return Plan{id, c, func(ctx context.Context, j Job) ([]evidence.Measure, error) { return c.run(ctx, j) }}, nil
+	case "x7":
+		c := newPositives(short, scale)
+		return Plan{id, c, func(ctx context.Context, j Job) ([]evidence.Measure, error) { return c.run(ctx, j) }}, nil
+	case "x9":
+		s := photographSizes(short)
+		return Plan{id, s, func(ctx context.Context, j Job) ([]evidence.Measure, error) { return s.run(ctx, j) }}, nil
+	case "x5":
+		s := trainingSizes(short, scale)
+		return Plan{id, s, func(ctx context.Context, j Job) ([]evidence.Measure, error) {
+			j.Sizes = s
+			r, err := RunSampling(ctx, j)
+			if err != nil {
+				return nil, err
+			}
+			return r.measures(), nil
+		}}, nil
+	}
+	return Plan{}, fmt.Errorf("there is no way to run experiment %q", id)
+}
+
+// trainingSizes returns the sizes of the experiments that train for every seed.
+func trainingSizes(short bool, scale int) Sizes {
+	s := DefaultSizes()
+	if short {
+		s = Sizes{Scenes: 240, HeldOut: 60, FirstSteps: 10, CondSteps: 10, FirstBatch: 16, Batch: 8, Space: 3, Epochs: 1}
+	}
+	s.Scenes *= scale
+	return s
+}
+
+// measures returns what is reported of the comparison.
+func (s *Sampling) measures() []evidence.Measure {
+	var out []evidence.Measure
+	for _, arm := range []struct {
+		name string
+		held Held
+	}{{"first", s.Start}, {"random", s.Random}, {"grit", s.GRIT}} {
+		out = append(out, evidence.Measure{Arm: arm.name, Name: "itm_error", Value: arm.held.Match.Error},
+			evidence.Measure{Arm: arm.name, Name: "rsum", Value: arm.held.RSUM})
+	}
+	return out
+}
+
+// measures returns what is reported of Con-D's verdicts. A precision of no connections is left out.
+func (c *Connections) measures() []evidence.Measure {
+	out := []evidence.Measure{{Arm: "all", Name: "precision", Value: share(c.True, c.Candidates)}, {Arm: "Con-D", Name: "auc", Value: c.AUC}}
+	for _, v := range c.Above {
+		if v.Confirmed > 0 {
+			out = append(out, evidence.Measure{Arm: "Con-D", X: v.High, Name: "precision", Value: v.Precision})
+		}
+		out = append(out, evidence.Measure{Arm: "Con-D", X: v.High, Name: "recall", Value: v.Recall})
+	}
+	return out
+}
+
+// share returns a part of a whole. Of nothing it is 0.
+func share(part, whole int) float64 { return float64(part) / float64(max(whole, 1)) }
+
+// Shelf keeps first models that several seeds share. The zero value with a folder is ready.
+type Shelf struct {
+	Dir string
+	mu  sync.Mutex
+}
+
+// FirstModel says how a shared first model is made.
+type FirstModel struct {
+	Preset         string  `json:"preset"`
+	Side           int     `json:"side"` // of its pictures, in pixels
+	Seed           uint64  `json:"seed"` // no seed of tuning or of reports
+	Scenes         int     `json:"scenes"`
+	Captions       int     `json:"captions"`
+	FalseNegatives float64 `json:"false_negatives"`
+	Steps          int64   `json:"steps"`
+	Batch          int     `json:"batch"`
+}
+
+// path returns the file of the model's weights.
+func (f FirstModel) path(dir string) string {
+	return filepath.Join(dir, fmt.Sprintf("first-%s-%d-%d-%dx%d-%g-%dx%d.safetensors",
+		f.Preset, f.Side, f.Seed, f.Scenes, f.Captions, f.FalseNegatives, f.Steps, f.Batch))
+}
+
+// model returns the weights of a first model. It trains the model if they are not there.
+func (s *Shelf) model(ctx context.Context, w *torch.Worker, f FirstModel, log func(string)) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	path := f.path(s.Dir)
+	return path, f.train(ctx, w, path, log)
+}
