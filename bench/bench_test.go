@@ -23,6 +23,15 @@ func TestMedian(t *testing.T) {
 	}
 }
 
+func TestTheTableSaysWhatWasMeasuredBesideOtherPrograms(t *testing.T) {
+	for busy, want := range map[float64]bool{0: false, 3.2: true} {
+		text := mainTable(map[string]*Result{rows[0].name: {Row: rows[0].name, Unit: "s", Turns: 5, Busy: busy}})
+		if got := strings.Contains(text, rows[0].name+": measured beside other programs, with a load of 3.2 before"); got != want {
+			t.Errorf("with a load of %v before the run, the table says so: %v", busy, got)
+		}
+	}
+}
+
 func TestAmounts(t *testing.T) {
 	for _, c := range []struct {
 		value float64
@@ -190,7 +199,7 @@ func TestTablesAreWrittenBetweenTheirMarks(t *testing.T) {
 }
 
 func TestPagesHoldTheResults(t *testing.T) {
-	for page, least := range map[string]int{"docs/benchmarks.md": 10, "docs/scaling.md": 10} {
+	for page, least := range map[string]int{"README.md": 10, "docs/benchmarks.md": 10, "docs/scaling.md": 10} {
 		committed, err := os.ReadFile(filepath.Join("..", page))
 		if err != nil {
 			t.Fatal(err)

@@ -29,8 +29,11 @@ var workers = map[string]func(context.Context, job) (worker, error){
 	"encode":   newEncodeWorker,
 	"plumbing": newPlumbingWorker,
 	"base":     newBaseWorker,
+	"produce":  newProduceWorker,
 	"memory":   newMemoryWorker,
 	"products": newProductsWorker,
+	"fetch":    newFetchWorker,
+	"web":      newWebWorker,
 }
 
 // serve answers commands until there are no more.

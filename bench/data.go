@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"math"
 	"os"
+	"runtime"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/pairstream/pairstream/internal/dotproduct"
 	"github.com/pairstream/pairstream/internal/knn"
@@ -24,13 +27,26 @@ const (
 // newCrawl draws the pairs of every row that searches among them: around two thousand centres.
 func newCrawl(dim int) *knntest.Crawl { return knntest.New(rng.New(1, "bench.crawl"), 200, 10, dim) }
 
-// writePairs draws n pairs into the files of a folder.
+// writePairs draws n pairs into the files of a folder, on all processors: each part has a generator of its own.
 func writePairs(j job, n int) error {
-	c := newCrawl(j.option("dim"))
-	var images, texts []byte
-	for range n {
-		v, t := c.Next()
-		images, texts = append(images, schemas.NewFloat16s(v)...), append(texts, schemas.NewFloat16s(t)...)
+	const part = 10_000
+	c, row := newCrawl(j.option("dim")), 2*j.option("dim")
+	images, texts := make([]byte, n*row), make([]byte, n*row)
+	var group errgroup.Group
+	group.SetLimit(runtime.NumCPU())
+	for from := 0; from < n; from += part {
+		group.Go(func() error {
+			own := c.With(rng.New(1, "bench.crawl.part", int64(from)))
+			for i := from; i < min(n, from+part); i++ {
+				v, t := own.Next()
+				copy(images[i*row:], schemas.NewFloat16s(v))
+				copy(texts[i*row:], schemas.NewFloat16s(t))
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
 	}
 	if err := os.WriteFile(j.path(imagesFile), images, 0o644); err != nil {
 		return err

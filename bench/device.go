@@ -95,7 +95,7 @@ func (b *bench) against(ctx context.Context, out *Result, operations float64) er
 func deviceGroupRow(dim int) func(context.Context, *bench) (*Result, error) {
 	return func(ctx context.Context, b *bench) (*Result, error) {
 		n := b.size(5_000_000, 1_000)
-		j := job{Folder: b.folder, Options: map[string]float64{"rows": float64(n), "dim": float64(dim), "sample": float64(b.size(200, 20))}}
+		j := job{Folder: b.folder, Options: map[string]float64{"rows": float64(n), "dim": float64(dim), "sample": 20}}
 		out, err := deviceSearch(ctx, b, "group", j)
 		if err != nil {
 			return nil, err

@@ -23,24 +23,51 @@ func textOperations(c model.Config, n float64) float64 {
 	return float64(c.FusionLayer) * blockOperations(n, float64(c.TextHidden), float64(c.TextIntermediate))
 }
 
-// fusionOperations counts the operations of the fusion encoder, for one pair. Its cross-attention reads every token of the
-// image.
+// viewOperations counts the operations of an image's keys and values in every layer of the fusion encoder. They are
+// computed once for an image, however many texts it is paired with.
+func viewOperations(c model.Config) float64 {
+	side := float64(c.ImageSize / c.PatchSize)
+	return fusionLayers(c) * 2 * 2 * (side*side + 1) * float64(c.VisionDim) * float64(c.TextHidden)
+}
+
+// fusionOperations counts the operations of the fusion encoder for one pair, without those of [viewOperations].
 func fusionOperations(c model.Config, n float64) float64 {
 	side := float64(c.ImageSize / c.PatchSize)
-	m, d, v := side*side+1, float64(c.TextHidden), float64(c.VisionDim)
-	cross := 2 * (2*n*d*d + 2*m*v*d + 2*n*m*d)
-	return float64(c.TextLayers-c.FusionLayer) * (blockOperations(n, d, float64(c.TextIntermediate)) + cross)
+	m, d := side*side+1, float64(c.TextHidden)
+	cross := 2 * (2*n*d*d + 2*n*m*d)
+	return fusionLayers(c) * (blockOperations(n, d, float64(c.TextIntermediate)) + cross)
 }
+
+// matchOperations counts those of fusionOperations that matching wants: the last layer computes the first token alone, and
+// the first layer's self-attention belongs to the text.
+func matchOperations(c model.Config, n float64) float64 {
+	side := float64(c.ImageSize / c.PatchSize)
+	m, d, h := side*side+1, float64(c.TextHidden), float64(c.TextIntermediate)
+	rest := n - 1 // tokens that the last layer leaves out
+	last := 2*(2*rest*d*d+2*rest*d*h+2*rest*n*d) + 2*(2*rest*d*d+2*rest*m*d)
+	return fusionOperations(c, n) - last - attendOperations(c, n)
+}
+
+// attendOperations counts the operations of the fusion encoder's first self-attention, which it computes once for a text.
+func attendOperations(c model.Config, n float64) float64 {
+	d := float64(c.TextHidden)
+	return 2 * (4*n*d*d + 2*n*n*d)
+}
+
+func fusionLayers(c model.Config) float64 { return float64(c.TextLayers - c.FusionLayer) }
 
 // conDOperations counts the operations of scoring a pair's candidates, m in each direction.
 func conDOperations(c model.Config, n, m float64) float64 {
-	return imageOperations(c) + textOperations(c, n) + 2*m*fusionOperations(c, n)
+	return imageOperations(c) + viewOperations(c) + textOperations(c, n) + attendOperations(c, n) + 2*m*matchOperations(c, n)
 }
 
-// stepOperations counts the operations of training on a pair with GRIT-VLP's losses. The fusion encoder sees the pair
-// matching, with a wrong text, with a wrong image and masked. The way back costs twice the way forward, and the momentum
-// model goes forward only.
+// stepOperations counts the operations of training on a pair with GRIT-VLP's losses, without a momentum encoder. ITM sees the
+// pair matching, with a wrong text and with a wrong image. MLM encodes the text again, with half of its tokens hidden but for
+// [CLS], and looks for those in the vocabulary. The way back costs twice the way forward.
 func stepOperations(c model.Config, n float64) float64 {
-	momentum := imageOperations(c) + textOperations(c, n)
-	return 3*(imageOperations(c)+2*textOperations(c, n)+4*fusionOperations(c, n)) + momentum
+	matching := attendOperations(c, n) + 3*matchOperations(c, n)
+	d := float64(c.TextHidden)
+	words := (n - 1) / 2 * 2 * d * (d + float64(c.VocabSize))
+	masked := textOperations(c, n) + fusionOperations(c, n) + words
+	return 3 * (imageOperations(c) + textOperations(c, n) + viewOperations(c) + matching + masked)
 }

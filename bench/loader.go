@@ -40,13 +40,12 @@ func loaderRow(ctx context.Context, b *bench) (out *Result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, broker.Close()) }()
-	one := *b
-	one.python = b.loaders
 	var sides []*side
 	for _, name := range loaderSides {
-		s, failed := one.peer(ctx, "loader_"+name+".py", j)
+		p := program{script: "loader_" + name + ".py"}
+		s, failed := b.enter(ctx, Entrant{Home: pypi, Program: p.String(), program: p, python: b.current}, j)
 		if failed != nil {
-			return nil, fmt.Errorf("%w (`make bench` installs the loaders; --loaders names their Python)", failed)
+			return nil, fmt.Errorf("%w (`make bench` installs the loaders; --current names their Python)", failed)
 		}
 		defer closing(s, &err)
 		sides = append(sides, s)
@@ -67,6 +66,12 @@ func loaderRow(ctx context.Context, b *bench) (out *Result, err error) {
 	out.Against, out.Bound = "WebDataset and MosaicML Streaming, the faster: "+name, "PIL's decoding and resizing"
 	out.Met = out.Ratio >= 0.9
 	out.Notes = []string{fmt.Sprintf("WebDataset %.0f pairs/s, MosaicML Streaming %.0f pairs/s", out.Extra["peer_webdataset"], out.Extra["peer_mosaic"])}
+	for i, s := range sides[1:] {
+		f := figure(answers[i+1], perSecond)
+		out.Tried = append(out.Tried, Entrant{
+			Home: pypi, Program: loaderSides[i+1], About: s.about, Value: f.Value, CPU: f.CPU, Won: loaderSides[i+1] == name,
+		})
+	}
 	out.Checks, err = sameEpoch(n, sides)
 	return out, err
 }

@@ -38,10 +38,18 @@ type bench struct {
 	device  string // device of the rows; empty: the table's rows
 	repeats int
 	python  string
-	loaders string // Python of the row of loaders
-	peers   string // folder of the peers' programs
-	folder  string // of this run's files
-	out     io.Writer
+	fetcher string  // Python of the row fetch
+	s3      string  // S3 server of the row produce-s3
+	peers   string  // folder of the peers' programs
+	folder  string  // of this run's files
+	before  float64 // load of the machine before the run
+	current string  // Python with current wheels of PyPI
+	flags   string  // of the processor
+	machine Machine
+
+	installed []home   // of the peers' libraries
+	self      []string // what stands before the arguments of this program's own side, for tests
+	out       io.Writer
 }
 
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
@@ -54,9 +62,12 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	f.StringVar(&b.device, "device", "", "measure on this device (cpu, cuda, cuda:N) what GPUs are for, instead of the table, and write "+deviceTable)
 	f.BoolVar(&b.short, "short", false, "small sizes, for correctness alone; the results are not kept")
 	f.IntVar(&b.threads, "threads", min(2, runtime.NumCPU()), "threads of either side, and processors that it is pinned to; all of them with --device")
+	busy := f.Bool("busy", false, "measure although other programs load the machine; the rows say so")
 	f.IntVar(&b.repeats, "repeats", 5, "turns of either side")
 	f.StringVar(&b.python, "python", "/usr/bin/python3", "Python with Debian's python3-torch, python3-faiss and python3-pil")
-	f.StringVar(&b.loaders, "loaders", "bin/venv-loaders/bin/python", "Python with pairstream, webdataset and mosaicml-streaming")
+	f.StringVar(&b.current, "current", "bin/venv-peers/bin/python", "Python with the current wheels of PyPI: torch, torchvision, faiss-cpu, and the loaders")
+	f.StringVar(&b.s3, "s3", "bin/tools/versitygw", "versitygw, an S3 server")
+	f.StringVar(&b.fetcher, "fetcher", "bin/venv-fetch/bin/python", "Python with img2dataset")
 	f.StringVar(&b.peers, "peers", "bench/peers", "folder of the peers' programs")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -78,12 +89,17 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		b.repeats, *results = 1, ""
 		b.threads = 1 // on a busy machine the threads of a side wait for one another more than they work
 	}
-	chosen, err := choose(table, *only)
+	chosen, err := b.choose(table, *only)
 	if err != nil {
 		return err
 	}
-	if b.short && *only == "" {
-		chosen = slices.DeleteFunc(slices.Clone(chosen), func(r row) bool { return r.name == loaderRowName })
+	if b.machine, b.flags = thisMachine(ctx), processorField("flags"); b.device == "" {
+		if b.installed, err = b.homes(); err != nil {
+			return err
+		}
+	}
+	if b.before, err = quiet(ctx, out, *busy || b.short, loadAverage, quietPause); err != nil {
+		return err
 	}
 	if b.folder, err = os.MkdirTemp("", "pairstream-bench-"); err != nil {
 		return err
@@ -93,6 +109,17 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		return err
 	}
 	return writeDevice(*results, deviceTable)
+}
+
+// choose returns the rows that the user names. A short run of all of them leaves out those that want what it does not install.
+func (b *bench) choose(table []row, only string) ([]row, error) {
+	chosen, err := choose(table, only)
+	if err == nil && b.short && only == "" {
+		chosen = slices.DeleteFunc(slices.Clone(chosen), func(r row) bool {
+			return r.name == loaderRowName || r.name == fetchRowName || r.name == produceS3RowName
+		})
+	}
+	return chosen, err
 }
 
 // table returns the rows to choose from. It also sets the file for their results, unless the user gave one.

@@ -40,28 +40,40 @@ func plumbingRow(ctx context.Context, b *bench) (*Result, error) {
 // plumbingWorker sends pairs through four stages that only pass them on. Every turn has a broker and a folder of its own.
 // A turn writes 1.5 GB; with the files of earlier turns beside it, the row would measure the disk.
 type plumbingWorker struct {
-	job    job
+	job job
+	turnLog
+}
+
+func newPlumbingWorker(_ context.Context, j job) (worker, error) { return &plumbingWorker{job: j}, nil }
+
+// turnLog is the log of one turn, on an embedded broker of its own.
+type turnLog struct {
 	folder string
 	broker *stream.Broker
 	last   *stream.Log
 }
 
-func newPlumbingWorker(_ context.Context, j job) (worker, error) { return &plumbingWorker{job: j}, nil }
-
 // renew ends the broker of the last turn, removes its files, and starts another.
-func (w *plumbingWorker) renew() (err error) {
+func (w *turnLog) renew(ctx context.Context, parent string) (err error) {
 	if err := w.Close(); err != nil {
 		return err
 	}
-	if w.folder, err = os.MkdirTemp(w.job.Folder, "broker-"); err != nil {
+	if w.folder, err = os.MkdirTemp(parent, "broker-"); err != nil {
 		return err
 	}
-	w.broker, err = stream.StartBroker(stream.BrokerOptions{DataDir: w.folder})
-	return err
+	if w.broker, err = stream.StartBroker(stream.BrokerOptions{DataDir: w.folder}); err != nil {
+		return err
+	}
+	cfg := stream.DefaultConfig()
+	cfg.Brokers, cfg.Lanes = []string{w.broker.Addr()}, plumbingLanes
+	if w.last, err = stream.Connect(ctx, cfg, stream.Options{}); err != nil {
+		return err
+	}
+	return w.last.EnsureTopics(ctx)
 }
 
 // Close ends the broker.
-func (w *plumbingWorker) Close() (err error) {
+func (w *turnLog) Close() (err error) {
 	if w.last != nil {
 		w.last.Close()
 	}
@@ -86,19 +98,10 @@ func (w *plumbingWorker) do(ctx context.Context, command string, a *answer) erro
 var chain = []schemas.Topic{schemas.Pairs, schemas.Embeddings, schemas.Groups, schemas.Batches, schemas.Scored}
 
 func (w *plumbingWorker) run(ctx context.Context, a *answer) error {
-	if err := w.renew(); err != nil {
+	if err := w.renew(ctx, w.job.Folder); err != nil {
 		return err
 	}
-	cfg := stream.DefaultConfig()
-	cfg.Brokers, cfg.Lanes = []string{w.broker.Addr()}, plumbingLanes
-	l, err := stream.Connect(ctx, cfg, stream.Options{})
-	if err != nil {
-		return err
-	}
-	w.last = l
-	if err := l.EnsureTopics(ctx); err != nil {
-		return err
-	}
+	l := w.last
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	var stages errgroup.Group
@@ -113,7 +116,7 @@ func (w *plumbingWorker) run(ctx context.Context, a *answer) error {
 	}
 	started := time.Now()
 	n := w.job.option("pairs")
-	err = publish(ctx, l, n)
+	err := publish(ctx, l, n)
 	if err == nil {
 		err = reached(ctx, &counters[len(counters)-1], int64(n))
 	}

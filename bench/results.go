@@ -43,11 +43,13 @@ type Result struct {
 	Notes    []string           `json:"notes,omitempty"`
 	Extra    map[string]float64 `json:"extra,omitempty"`
 	Growth   []Point            `json:"growth,omitempty"`
+	Tried    []Entrant          `json:"tried,omitempty"` // peers, of which the best took part
 
 	Threads int     `json:"threads"`
 	Turns   int     `json:"turns"`
 	When    string  `json:"when"`
-	Load    float64 `json:"load"` // average of the last minute, at the end
+	Load    float64 `json:"load"`           // average of the last minute, at the end
+	Busy    float64 `json:"busy,omitempty"` // load before the run, where it was too high
 	Machine Machine `json:"machine"`
 }
 
@@ -101,10 +103,11 @@ func (r row) describe(ctx context.Context, out *Result, b *bench) {
 	out.Row, out.What, out.Target = r.name, r.what, r.target
 	out.Threads, out.Turns = b.threads, len(out.Ours.Samples)
 	out.When = time.Now().UTC().Format(time.DateOnly)
-	if raw, err := os.ReadFile("/proc/loadavg"); err == nil {
-		_, _ = fmt.Sscan(string(raw), &out.Load)
+	out.Load, _ = loadAverage() // it could be read before the run
+	if b.before > maxLoad {
+		out.Busy = b.before
 	}
-	out.Machine = thisMachine(ctx)
+	out.Machine = b.machine
 	if b.device != "" {
 		out.Machine.Device = deviceName(ctx, b.device)
 	}
@@ -112,24 +115,40 @@ func (r row) describe(ctx context.Context, out *Result, b *bench) {
 
 func thisMachine(ctx context.Context) Machine {
 	m := Machine{Processors: runtime.NumCPU(), System: runtime.GOOS + "/" + runtime.GOARCH + ", " + runtime.Version()}
-	field := func(path, name string) string {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			return ""
-		}
-		for line := range strings.Lines(string(raw)) {
-			if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
-				return strings.TrimSpace(value)
-			}
-		}
+	m.Processor, m.Memory = processorField("model name"), fileField("/proc/meminfo", "MemTotal")
+	m.Revision = revision(ctx)
+	return m
+}
+
+// revision names the commit that is measured, with a mark when the sources differ from it. What a run writes is no source.
+func revision(ctx context.Context) string {
+	head, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output()
+	if err != nil {
 		return ""
 	}
-	m.Processor = field("/proc/cpuinfo", "model name")
-	m.Memory = field("/proc/meminfo", "MemTotal")
-	if out, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output(); err == nil {
-		m.Revision = strings.TrimSpace(string(out))
+	name := strings.TrimSpace(string(head))
+	changed, err := exec.CommandContext(ctx, "git", "status", "--porcelain", "--", ":/*.go", ":/*.cpp", ":/*.h", ":/*.py", ":/go.mod").Output()
+	if err != nil || len(changed) > 0 {
+		name += " with changes"
 	}
-	return m
+	return name
+}
+
+// processorField returns a property of the first processor.
+func processorField(name string) string { return fileField("/proc/cpuinfo", name) }
+
+// fileField returns the value of a name in a file of lines with colons.
+func fileField(path, name string) string {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(raw)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
 }
 
 // line returns a result for the terminal.

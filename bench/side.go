@@ -22,8 +22,10 @@ type job struct {
 	Threads int                `json:"threads"`
 	Folder  string             `json:"folder"` // of inputs and outputs
 	Options map[string]float64 `json:"options"`
-	Preset  string             `json:"preset,omitempty"` // of the model
-	Device  string             `json:"device,omitempty"` // computes tensors; empty: the processor
+	Preset  string             `json:"preset,omitempty"`  // of the model
+	Variant string             `json:"variant,omitempty"` // of a peer's program
+	Device  string             `json:"device,omitempty"`  // computes tensors; empty: the processor
+	Server  string             `json:"server,omitempty"`  // program that serves a folder as buckets of S3; empty: files are read from the disk
 }
 
 func (j job) option(name string) int { return int(j.Options[name]) }
@@ -38,15 +40,17 @@ type answer struct {
 	PeakBytes  float64              `json:"peak_bytes"` // resident, since the side began
 	Values     map[string]float64   `json:"values,omitempty"`
 	Series     map[string][]float64 `json:"series,omitempty"`
+	About      map[string]string    `json:"about,omitempty"` // the first answer of a peer: its libraries
 	Error      string               `json:"error,omitempty"`
 }
 
 // side is a running process that does one side's work.
 type side struct {
-	name string
-	cmd  *exec.Cmd
-	in   io.WriteCloser
-	out  *bufio.Reader
+	name  string
+	about map[string]string
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	out   *bufio.Reader
 }
 
 // ours starts this program as a side.
@@ -55,13 +59,7 @@ func (b *bench) ours(ctx context.Context, kind string, j job) (*side, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.start(ctx, "pairstream's "+kind, j, self, childCommand, kind)
-}
-
-// peer starts a peer's program. Its OpenMP threads sleep while they wait. By default they spin and take the processors
-// from the threads of OpenBLAS. The peers would then be up to four times slower.
-func (b *bench) peer(ctx context.Context, script string, j job) (*side, error) {
-	return b.start(ctx, "the peer "+script, j, "env", "OMP_WAIT_POLICY=PASSIVE", b.python, filepath.Join(b.peers, script))
+	return b.start(ctx, "pairstream's "+kind, j, append(append([]string{self}, b.self...), childCommand, kind)...)
 }
 
 func (b *bench) start(ctx context.Context, name string, j job, command ...string) (*side, error) {
@@ -90,9 +88,11 @@ func (b *bench) start(ctx context.Context, name string, j job, command ...string
 		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
 	line, err := json.Marshal(j)
+	var first answer
 	if err == nil {
-		_, err = s.ask(string(line))
+		first, err = s.ask(string(line))
 	}
+	s.about = first.About
 	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}

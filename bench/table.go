@@ -17,6 +17,8 @@ type section struct {
 var sections = []section{
 	{"<!-- bench: begin -->\n", "<!-- bench: end -->", mainTable},
 	{"<!-- growth: begin -->\n", "<!-- growth: end -->", growthTable},
+	{"<!-- peers: begin -->\n", "<!-- peers: end -->", peersTable},
+	{"<!-- ratios: begin -->\n", "<!-- ratios: end -->", ratiosTable},
 }
 
 // writeTables replaces the sections that a document has. Every document must have one.
@@ -67,6 +69,9 @@ func mainTable(byRow map[string]*Result) string {
 			if result.CPURatio > 0 {
 				ratio += fmt.Sprintf(" (%.2f)", result.CPURatio)
 			}
+			if p50 := result.Extra["p50_ratio"]; p50 > 0 {
+				ratio += fmt.Sprintf(", p50 %.2f", p50)
+			}
 		}
 		if !result.Met {
 			verdict += " (missed)"
@@ -75,6 +80,12 @@ func mainTable(byRow map[string]*Result) string {
 		if result.Turns < 5 {
 			notes = append(notes, fmt.Sprintf("%s: %d turns", r.name, result.Turns))
 		}
+		if result.Peer != nil && len(result.Tried) == 0 {
+			notes = append(notes, r.name+": measured before other peers than Debian's were tried")
+		}
+		if result.Busy > 0 {
+			notes = append(notes, fmt.Sprintf("%s: measured beside other programs, with a load of %.1f before", r.name, result.Busy))
+		}
 		for _, note := range result.Notes {
 			notes = append(notes, r.name+": "+note)
 		}
@@ -82,8 +93,8 @@ func mainTable(byRow map[string]*Result) string {
 	if last == nil {
 		return t.String()
 	}
-	fmt.Fprintf(&t, "\nMedians of five turns on %d threads of %s (%d processors, %s). In brackets stands the ratio of processor time, which other programs distort less.\n",
-		last.Threads, last.Machine.Processor, last.Machine.Processors, last.Machine.Memory)
+	fmt.Fprintf(&t, "\nMedians of five turns on %d threads of %s (%d processors, %s). In brackets stands the ratio of processor time, which other programs distort less.\n%s\n",
+		last.Threads, last.Machine.Processor, last.Machine.Processors, last.Machine.Memory, revisions(byRow))
 	if len(notes) > 0 {
 		fmt.Fprintf(&t, "\n- %s.\n", strings.Join(notes, ".\n- "))
 	}

@@ -15,7 +15,7 @@ func walkRow(ctx context.Context, b *bench) (*Result, error) {
 		return nil, err
 	}
 	out, err := duel{
-		kind: "walk", script: "walk.py", job: j, unit: "s", warmUp: 1,
+		kind: "walk", programs: []program{{script: "walk.py"}, {script: "walk_numpy.py"}}, job: j, unit: "s", warmUp: 1,
 		check: func(_, peer answer) ([]string, error) {
 			if wrong := peer.Values["not_greedy"]; wrong != 0 {
 				return nil, fmt.Errorf("%.0f of %d steps pass over a better pair", wrong, n)
@@ -29,8 +29,8 @@ func walkRow(ctx context.Context, b *bench) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.Size, out.Against = fmt.Sprintf("M = %s, d = %d", thousands(n), benchDim), "PyTorch, full softmax matrices"
-	out.Met, out.Bound = out.Ratio >= 6, "one product of images and texts, and the lists' heaps"
+	out.Size, out.Against = fmt.Sprintf("M = %s, d = %d", thousands(n), benchDim), "PyTorch with full softmax matrices, or numpy with a mask: the faster"
+	out.Met, out.Bound = out.Ratio >= 4, "one product of images and texts, and the lists' heaps"
 	return out, nil
 }
 

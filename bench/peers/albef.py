@@ -30,6 +30,16 @@ def read_safetensors(path):
     return weights
 
 
+def attend(q, k, v, mask):
+    """Attention, by PyTorch's own kernel where it has one."""
+    if hasattr(F, "scaled_dot_product_attention"):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+    if mask is not None:
+        scores = scores + mask
+    return scores.softmax(-1) @ v
+
+
 class VisionAttention(nn.Module):
     def __init__(self, width, heads):
         super().__init__()
@@ -40,8 +50,7 @@ class VisionAttention(nn.Module):
     def forward(self, x):
         n, length, width = x.shape
         q, k, v = self.qkv(x).reshape(n, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
-        scores = (q @ k.transpose(-2, -1)) * (width // self.heads) ** -0.5
-        return self.proj((scores.softmax(-1) @ v).transpose(1, 2).reshape(n, length, width))
+        return self.proj(attend(q, k, v, None).transpose(1, 2).reshape(n, length, width))
 
 
 class MLP(nn.Module):
@@ -107,10 +116,7 @@ class TextAttentionScores(nn.Module):
             return t.view(len(t), t.shape[1], self.heads, -1).transpose(1, 2)
 
         q, k, v = split(self.query(x)), split(self.key(keys)), split(self.value(keys))
-        scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
-        if mask is not None:
-            scores = scores + mask
-        return (scores.softmax(-1) @ v).transpose(1, 2).reshape(x.shape)
+        return attend(q, k, v, mask).transpose(1, 2).reshape(x.shape)
 
 
 class Output(nn.Module):

@@ -1,11 +1,14 @@
 """What the peers share: the line protocol with the bench program, and its files.
 
-A peer reads a job (one line of JSON), makes its side, and answers every further line, the name of a method, with a line
-that says how long the method took. What a method returns are further values; "seconds" and "cpu_seconds" among them
-replace the measured times.
+A peer reads a job (one line of JSON), makes its side, says what its libraries are, and answers every further line, the
+name of a method, with a line that says how long the method took. What a method returns are further values; "seconds" and
+"cpu_seconds" among them replace the measured times.
 """
 
+import ctypes
 import json
+import platform
+import re
 import resource
 import sys
 import time
@@ -19,6 +22,7 @@ class Job:
         self.folder = raw["folder"]
         self.options = raw.get("options") or {}
         self.preset = raw.get("preset")
+        self.variant = raw.get("variant") or ""
 
     def option(self, name):
         return int(self.options[name])
@@ -42,6 +46,67 @@ def cpu_seconds():
     return usage.ru_utime + usage.ru_stime
 
 
+def openblas():
+    """The core names and compile options of the OpenBLAS libraries that this process has loaded, by file."""
+    with open("/proc/self/maps") as maps:
+        paths = sorted({line.split()[-1] for line in maps if re.search(r"/lib[a-z_]*openblas[^/]*\.so", line)})
+    found = []
+    for path in paths:
+        library = ctypes.CDLL(path)
+        for prefix in ("", "scipy_"):
+            for suffix in ("", "64_"):
+                try:
+                    core = getattr(library, f"{prefix}openblas_get_corename{suffix}")
+                    config = getattr(library, f"{prefix}openblas_get_config{suffix}")
+                except AttributeError:
+                    continue
+                core.restype = config.restype = ctypes.c_char_p
+                found.append((core().decode(), config().decode()))
+    return found
+
+
+def about():
+    """The versions, core names and compile options of what this process has loaded."""
+    loaded, found = sys.modules, {"python": platform.python_version(), "numpy": numpy.__version__}
+    for name, module in {"torchvision": "torchvision", "pillow": "PIL", "webdataset": "webdataset", "streaming": "streaming", "img2dataset": "img2dataset"}.items():
+        if module in loaded:
+            found[name] = getattr(loaded[module], "__version__", "unknown")
+    blas = openblas()
+    if "faiss" in loaded:
+        faiss = loaded["faiss"]
+        found["faiss"] = faiss.__version__
+        found["faiss_options"] = faiss.get_compile_options().strip()
+        found["faiss_simd"] = faiss_simd(faiss)
+    if "torch" in loaded:
+        torch = loaded["torch"]
+        options = torch.__config__.show()
+        found["torch"], found["torch_options"] = torch.__version__, " ".join(options.split())
+        if hasattr(torch.backends, "cpu"):
+            found["torch_cpu"] = torch.backends.cpu.get_cpu_capability()
+        else:
+            found["torch_cpu"] = (re.search(r"CPU capability usage: (\S+)", options) or [None, ""])[1]
+        if "faiss" not in loaded and re.search(r"BLAS_INFO=mkl|Math Kernel Library", options):
+            blas = []  # of numpy, which multiplies nothing beside PyTorch
+    if blas:
+        found["openblas_core"] = ", ".join(sorted({core for core, _ in blas}))
+        found["openblas_options"] = "; ".join(sorted({config for _, config in blas}))
+    return found
+
+
+def faiss_simd(faiss):
+    """The widest instructions that FAISS computes with."""
+    if hasattr(faiss, "SIMDConfig"):  # chosen when it starts
+        try:
+            return str(faiss.SIMDConfig.get_level_name())
+        except (AttributeError, TypeError):
+            pass
+    names = [name for name in sys.modules if name.startswith("faiss._swigfaiss") or name.startswith("faiss.swigfaiss")]
+    for level in ("avx512_spr", "avx512", "avx2", "sve"):
+        if any(name.endswith("_" + level) for name in names):
+            return level.upper()
+    return "generic"
+
+
 def serve(make):
     answers = sys.stdout
     sys.stdout = sys.stderr  # what libraries print is not an answer
@@ -55,7 +120,7 @@ def serve(make):
     except Exception as e:
         say({"error": f"{type(e).__name__}: {e}"})
         return
-    say({})
+    say({"about": about()})
     for line in sys.stdin:
         cpu, started = cpu_seconds(), time.perf_counter()
         try:

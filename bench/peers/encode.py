@@ -1,4 +1,4 @@
-"""Embedding pairs: PIL on a pool of threads (it lets go of Python's lock), and the model in PyTorch."""
+"""Embedding pairs: PIL or torchvision on a pool of threads (both let go of Python's lock), and the model in PyTorch."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -7,7 +7,7 @@ import torch
 
 import common
 from albef import ALBEF, read_metadata, read_safetensors
-from decode import load, read
+import decode
 
 CLS, SEP, DOG = 2, 3, 5
 
@@ -15,23 +15,33 @@ CLS, SEP, DOG = 2, 3, 5
 class Encode:
     def __init__(self, job):
         torch.set_num_threads(job.threads)
-        self.job, self.files, self.batch = job, read(job), job.option("batch")
+        self.job, self.files, self.batch = job, decode.read(job), job.option("batch")
         path = job.path("encode.safetensors")
         self.config = json.loads(read_metadata(path)["pairstream.config"])
         self.model = ALBEF(self.config).eval()
         self.model.load_state_dict(read_safetensors(path))
+        self.model.to(memory_format=torch.channels_last)
+        self.embed, self.load = self.vectors, decode.load
+        if "compiled" in job.variant:
+            self.embed = torch.compile(self.vectors)
+        if "torchvision" in job.variant:
+            import decode_torchvision
+
+            self.load = decode_torchvision.load
         self.pool = ThreadPoolExecutor(job.threads)
         self.ids = torch.tensor([CLS] + [DOG] * 10 + [SEP])
 
+    def vectors(self, pixels, ids):
+        m = self.model
+        return torch.stack(m.features(m.visual_encoder(pixels), m.text_encoder.bert.alone(ids, None)), 1)
+
     @torch.no_grad()
     def run(self):
-        m, size, found = self.model, self.config["image_size"], []
+        size, found = self.config["image_size"], []
         for begin in range(0, len(self.files), self.batch):
             files = self.files[begin : begin + self.batch]
-            pixels = torch.stack(list(self.pool.map(lambda raw: load(raw, size), files)))
-            ids = self.ids.expand(len(files), -1)
-            texts = m.text_encoder.bert.alone(ids, None)
-            found.append(torch.stack(m.features(m.visual_encoder(pixels), texts), 1))
+            pixels = torch.stack(list(self.pool.map(lambda raw: self.load(raw, size), files)))
+            found.append(self.embed(pixels.contiguous(memory_format=torch.channels_last), self.ids.repeat(len(files), 1)))
         self.found = torch.cat(found)
 
     def check(self):

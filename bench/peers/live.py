@@ -24,6 +24,7 @@ class Live:
         exact = faiss.IndexFlatIP(dim)
         exact.add(self.texts[:rows])
         self.want = exact.search(self.queries, self.k)[1]
+        faiss.omp_set_num_threads(1)  # a team of threads for single queries waits more than it works
         for self.effort in self.efforts():
             if self.recall(self.effort) >= job.options["recall"]:
                 break
@@ -35,14 +36,14 @@ class Live:
         return self.reached
 
     def add_steadily(self, stop):
-        step = self.job.option("adds_per_second") // 100
+        step = max(1, self.job.option("adds_per_second") // 1000)  # few at a time, so that no search waits long
         begun, turns, first = time.perf_counter(), 0, self.added
         while not stop.is_set() and self.added + step <= len(self.texts):
             with self.lock:
                 self.index.add(self.texts[self.added : self.added + step])
             self.added += step
             turns += 1
-            time.sleep(max(0, begun + 0.01 * turns - time.perf_counter()))
+            time.sleep(max(0, begun + step / self.job.option("adds_per_second") * turns - time.perf_counter()))
         self.adds = (self.added - first) / (time.perf_counter() - begun)
 
     def run(self):

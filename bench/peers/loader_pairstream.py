@@ -40,7 +40,7 @@ class Pairstream(loaders.Loader):
         )
 
     def batches(self):
-        scored = ScoredBatches(self.config, transform=lambda image, _: self.pixels(image), lanes=[0], rank=0, world=1)
+        scored = ScoredBatches(self.config, transform=self.pixels.transform, lanes=[0], rank=0, world=1)
         for batch in DataLoader(scored, batch_size=None, num_workers=self.workers):
             yield batch.images, batch.texts
 

@@ -36,10 +36,17 @@ class Step:
         decayed, kept = [], []
         for name, p in self.model.named_parameters():
             (kept if p.dim() == 1 or name.endswith("bias") else decayed).append(p)
+        current = int(torch.__version__.split(".")[0]) > 1
         self.optimizer = torch.optim.AdamW(
             [{"params": decayed, "weight_decay": shared["decay"]}, {"params": kept, "weight_decay": 0.0}],
-            lr=self.rates[0], betas=(0.9, 0.999), eps=1e-8,
+            lr=self.rates[0], betas=(0.9, 0.999), eps=1e-8, **({"fused": True} if current else {}),
         )
+        self.model.to(memory_format=torch.channels_last)
+        self.pixels = self.pixels.contiguous(memory_format=torch.channels_last)
+        self.marked = (self.labels != -100).nonzero(as_tuple=True)
+        self.words = self.labels[self.marked]
+        if job.variant == "compiled":
+            self.losses_of = torch.compile(self.losses_of)
         self.steps, self.done = job.option("steps"), 0
         self.losses = {"itc": [], "itm": [], "mlm": []}
 
@@ -70,9 +77,9 @@ class Step:
         )
         logits = m.itm_head(torch.cat((fused[:, 0], others[:, 0])))
         itm = F.cross_entropy(logits, torch.cat((torch.ones(n), torch.zeros(2 * n))).long())
-        words = bert.fuse(bert.alone(self.masked, mask), mask, images)
+        words = bert.fuse(bert.alone(self.masked, mask), mask, images)[self.marked]
         scores = m.text_encoder.cls["predictions"](words, bert.embeddings.word_embeddings.weight)
-        mlm = F.cross_entropy(scores.view(-1, scores.shape[-1]), self.labels.view(-1))
+        mlm = F.cross_entropy(scores, self.words)
         return {"itc": itc, "itm": itm, "mlm": mlm}
 
     def step(self):

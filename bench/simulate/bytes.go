@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Bytes is what a topic holds of a pair: value, headers and key, without what the brokers add.
+type Bytes struct {
+	Topic     string  `json:"topic"`
+	Without   float64 `json:"without"`   // positives
+	Positives float64 `json:"positives"` // every sample has one
+	Epoch     bool    `json:"epoch"`     // in every epoch again
+}
+
+// bytesPerPair counts the bytes of the records of a lane: a group of 2,000 pairs with vectors of 256 values, mini-batches of
+// 96, two candidates, captions of 62 bytes and addresses of 39.
+func bytesPerPair(ctx context.Context, s sizes) (any, error) {
+	var out []Bytes
+	for _, positives := range []bool{false, true} {
+		const epochs, pairs = 3, 2000
+		f := fleet{
+			Crawl: crawl{Lanes: 1, Pairs: pairs, Dim: 256, Positives: positives}, Epochs: epochs, Batch: 96, Space: 480, Queue: 960, Epoch: time.Second,
+		}
+		log, err := f.begin(ctx)
+		if err != nil {
+			return nil, err
+		}
+		t := f.newTrainer(log.Log)
+		err = f.run(ctx, log.Log, t, func(ctx context.Context) error {
+			spec, err := f.grouper(ctx, log.Log)
+			if err != nil {
+				return err
+			}
+			return log.Run(ctx, spec)
+		})
+		for i, topic := range []schemas.Topic{schemas.Embeddings, schemas.Neighbors, schemas.Batches, schemas.Scored, schemas.Features} {
+			if err != nil {
+				break
+			}
+			var bytes float64
+			if bytes, err = topicBytes(ctx, log.Log, topic); err != nil {
+				break
+			}
+			per, again := bytes/pairs, i >= 2
+			if again {
+				per /= epochs
+			}
+			if !positives {
+				out = append(out, Bytes{Topic: string(topic), Without: per, Epoch: again})
+			} else {
+				out[i].Positives = per
+			}
+		}
+		log.end()
+		if err != nil {
+			return nil, fmt.Errorf("counting the bytes of a pair: %w", err)
+		}
+	}
+	for _, b := range out {
+		s.say("bytes: %s: %.0f bytes a pair, %.0f with positives", b.Topic, b.Without, b.Positives)
+	}
+	return out, nil
+}
+
+// topicBytes sums the records of lane 0.
+func topicBytes(ctx context.Context, log *stream.Log, topic schemas.Topic) (sum float64, err error) {
+	for rec, err := range log.Records(ctx, topic, 0, stream.Position{}, -1) {
+		if err != nil {
+			return 0, err
+		}
+		sum += float64(len(rec.Value) + len(rec.Key()))
+		for _, name := range []string{schemas.HeaderSchema, schemas.HeaderSeq, schemas.HeaderSource} {
+			if value, ok := rec.Header(name); ok {
+				sum += float64(len(name) + len(value))
+			}
+		}
+	}
+	return sum, nil
+}

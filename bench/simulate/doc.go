@@ -1,0 +1,17 @@
+// Simulate checks figures of docs/scaling.md by playing a cluster on one machine: a crawl of 40 lanes, one group in each.
+//
+//   - idle: how long a trainer of many GPUs waits where all lanes end an epoch. It drives the real cores of the groupers
+//     against a clock that only the simulation moves.
+//   - kills: what a kill -9 of the grouper costs in early and late epochs, and whether it goes on when everything is deleted
+//     that may be. It runs the real log, the real grouper and its loop. The walks, the discriminator and the trainer sleep.
+//     Time is scaled: a walk sleeps for the share of an epoch that it takes of a real one. Requests to the log are not
+//     scaled, so they weigh more here.
+//   - reads: how long a trainer waits for images whose latencies are drawn. No clock is involved.
+//   - bytes: what every topic holds of a pair, in the real log.
+//
+// Usage:
+//
+//	go run ./bench/simulate                 # all; results in bench/simulate/results.json
+//	go run ./bench/simulate --only idle     # one of them
+//	go run ./bench/simulate --write docs/scaling.md
+package main

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+)
+
+// load reads the results; there are none yet when the file is not there.
+func load(file string) (map[string]Result, error) {
+	results := make(map[string]Result)
+	raw, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return results, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &results)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading results: %w", err)
+	}
+	return results, nil
+}
+
+func store(file string, results map[string]Result) error {
+	raw, err := json.MarshalIndent(results, "", "  ")
+	if err == nil {
+		err = os.WriteFile(file, append(raw, '\n'), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("writing results: %w", err)
+	}
+	return nil
+}
+
+// writeTables replaces what stands between the marks of a document.
+func writeTables(file, document string) error {
+	results, err := load(file)
+	if err != nil {
+		return err
+	}
+	raw, err := os.ReadFile(document)
+	if err != nil {
+		return err
+	}
+	text := string(raw)
+	for _, s := range simulations {
+		begin, end := fmt.Sprintf("<!-- simulated %s: begin -->\n", s.name), fmt.Sprintf("<!-- simulated %s: end -->", s.name)
+		before, rest, ok := strings.Cut(text, begin)
+		_, after, ended := strings.Cut(rest, end)
+		r, there := results[s.name]
+		if !ok || !ended || !there {
+			return fmt.Errorf("%s has no place %q ... %q, or %s no results of it: play it first", document, strings.TrimSpace(begin), end, file)
+		}
+		rows, err := tables[s.name](r.Result)
+		if err != nil {
+			return fmt.Errorf("results of %s: %w", s.name, err)
+		}
+		text = before + begin + table(rows) + fmt.Sprintf("\nPlayed on %d cores at a load of %s (1, 5 and 15 minutes).\n", r.Cores, r.Load) + end + after
+	}
+	return os.WriteFile(document, []byte(text), 0o644)
+}
+
+// table writes rows, of which the first has the titles.
+func table(rows [][]string) string {
+	var t strings.Builder
+	for i, row := range rows {
+		t.WriteString("| " + strings.Join(row, " | ") + " |\n")
+		if i == 0 {
+			t.WriteString(strings.Repeat("|---", len(row)) + "|\n")
+		}
+	}
+	return t.String()
+}
+
+// tables turns results into rows.
+var tables = map[string]func(json.RawMessage) ([][]string, error){
+	"idle": rowsOf([]string{"GPUs", "an epoch of 40 lanes", "trainer idle, epochs planned at the end of the one before", "queues planned as they fill"}, func(r Idle) []string {
+		return []string{fmt.Sprint(r.GPUs), fmt.Sprintf("%.0f s", r.Epoch), percent(r.AtEnd), percent(r.Ahead)}
+	}),
+	"kills": rowsOf([]string{"killed before epoch", "records read again, a lane", "bytes", "seconds to the next batch, the slowest of the lanes", "since the kill", "processor seconds", "epochs of `features` kept"}, func(r Kill) []string {
+		return []string{
+			fmt.Sprint(r.Epoch), fmt.Sprintf("%.0f", r.Records), fmt.Sprintf("%.2f MB", r.Bytes/1e6), fmt.Sprintf("%.1f s", r.Seconds), fmt.Sprintf("%.1f s", r.Down), fmt.Sprintf("%.1f s", r.CPU),
+			fmt.Sprintf("%.1f", r.Kept),
+		}
+	}),
+	"reads": rowsOf([]string{"samples of a batch read at once (`IMAGE_WORKERS`)", "batches loaded at once", "trainer waits", "pairs/s, of 600"}, func(r Reads) []string {
+		return []string{fmt.Sprint(r.Workers), fmt.Sprint(r.Batches), percent(r.Waits), fmt.Sprintf("%.0f", r.Rate)}
+	}),
+	"bytes": rowsOf([]string{"topic", "bytes of a pair", "with positives", "how often"}, func(r Bytes) []string {
+		often := map[bool]string{false: "once", true: "every epoch"}[r.Epoch]
+		return []string{"`" + r.Topic + "`", fmt.Sprintf("%.0f", r.Without), fmt.Sprintf("%.0f", r.Positives), often}
+	}),
+}
+
+func rowsOf[T any](titles []string, row func(T) []string) func(json.RawMessage) ([][]string, error) {
+	return func(raw json.RawMessage) ([][]string, error) {
+		var all []T
+		if err := json.Unmarshal(raw, &all); err != nil {
+			return nil, err
+		}
+		rows := [][]string{titles}
+		for _, r := range all {
+			rows = append(rows, row(r))
+		}
+		return slices.Clip(rows), nil
+	}
+}
+
+func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }

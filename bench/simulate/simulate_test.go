@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestMain lets the test be the grouper that it kills.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == childCommand {
+		if err := serve(context.Background(), os.Args[2], os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// TestSimulations plays everything small, and writes the tables of what came out.
+func TestSimulations(t *testing.T) {
+	dir, out := t.TempDir(), new(bytes.Buffer)
+	file, page := filepath.Join(dir, "results.json"), filepath.Join(dir, "page.md")
+	args := []string{"--results", file, "--lanes", "2", "--pairs", "400", "--epochs", "6", "--epoch", "600ms"}
+	if err := run(t.Context(), args, out); err != nil {
+		t.Fatal(err)
+	}
+	results, err := load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range read[Idle](t, results["idle"]) {
+		if r.Ahead >= r.AtEnd || r.AtEnd >= 1 {
+			t.Errorf("%d GPUs wait %g of the time when queues are planned as they fill, %g when not", r.GPUs, r.Ahead, r.AtEnd)
+		}
+	}
+	killed := read[Kill](t, results["kills"])
+	if len(killed) != 3 || killed[2].Records != killed[1].Records || killed[0].Records < 400 || killed[2].Deleted == 0 {
+		t.Errorf("kills: %+v", killed)
+	}
+	for _, b := range read[Bytes](t, results["bytes"]) {
+		if b.Without <= 0 || b.Positives < b.Without-1 {
+			t.Errorf("bytes: %+v", b)
+		}
+	}
+	text := "before\n"
+	for _, s := range simulations {
+		text += fmt.Sprintf("<!-- simulated %s: begin -->\nold\n<!-- simulated %s: end -->\n", s.name, s.name)
+	}
+	if err := os.WriteFile(page, []byte(text+"after\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t.Context(), []string{"--results", file, "--write", page}, out); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(page)
+	if got := string(raw); err != nil || strings.Contains(got, "old") || !strings.HasPrefix(got, "before\n") || !strings.HasSuffix(got, "after\n") || !strings.Contains(got, "| 256 |") {
+		t.Errorf("%v\n%s", err, got)
+	}
+}
+
+func read[T any](t *testing.T, r Result) (all []T) {
+	t.Helper()
+	if err := json.Unmarshal(r.Result, &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestReads has more readers wait less, and none when reads take no longer than steps.
+func TestReads(t *testing.T) {
+	few, _ := Reads{Workers: 2, Batches: 1}.play()
+	many, rate := Reads{Workers: 2000, Batches: 16}.play()
+	if few < 0.9 || many > 0.05 || rate < 0.95*readPairs {
+		t.Errorf("two readers wait %g of the time, 2,000 wait %g", few, many)
+	}
+}
+
+func TestWrongSimulation(t *testing.T) {
+	if err := run(t.Context(), []string{"--only", "idle,naps"}, new(bytes.Buffer)); err == nil || !strings.Contains(err.Error(), "naps") {
+		t.Errorf("%v, want an error that names the simulation", err)
+	}
+}
