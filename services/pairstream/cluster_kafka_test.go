@@ -32,12 +32,16 @@ func TestEveryStageKilledOnKafka(t *testing.T) {
 	})
 }
 
-// TestProducerKilledOnKafka does the same as TestProducerKilled on Apache Kafka.
-func TestProducerKilledOnKafka(t *testing.T) {
-	cluster := kafkatest.Start(t, kafkatest.Options{})
+// TestCrawlKilledOnKafka kills producers, watchers, fetchers and encoders that filter on Apache Kafka.
+func TestCrawlKilledOnKafka(t *testing.T) {
+	cluster := kafkatest.Start(t, kafkatest.Options{Settings: map[string]string{"group.min.session.timeout.ms": "1000"}})
 	t.Setenv("KAFKA_REPLICATION", "3")
 	t.Setenv("KAFKA_MIN_INSYNC", "2")
-	producerKilled(t, "cluster", strings.Join(cluster.Brokers(), ","))
+	brokers := strings.Join(cluster.Brokers(), ",")
+	t.Run("producers", func(t *testing.T) { producerKilled(t, "cluster", brokers) })
+	t.Run("watchers", func(t *testing.T) { watchersKilled(t, "cluster", brokers) })
+	t.Run("fetchers", func(t *testing.T) { fetcherKilled(t, "cluster", brokers) })
+	t.Run("filters", func(t *testing.T) { filterKilled(t, "cluster", brokers) })
 }
 
 // TestTortureOnKafka sends the hostile records to Apache Kafka.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/eval"
+	"github.com/pairstream/pairstream/internal/inspect"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/service/device"
@@ -145,6 +146,10 @@ func (d *demo) runOn(ctx context.Context) error {
 	if err == nil && d.data == d.drawn {
 		err = d.compare(ctx, log)
 	}
+	var books *inspect.Status
+	if err == nil {
+		books, err = inspect.NewCollector(log, d.settings.Indexer.Options().GroupSize).Collect(ctx, time.Now())
+	}
 	var checkpoint string
 	if err == nil {
 		checkpoint, err = d.conclude(ctx, log)
@@ -152,10 +157,10 @@ func (d *demo) runOn(ctx context.Context) error {
 	if err = errors.Join(err, closeLog()); err != nil {
 		return err
 	}
-	d.report(counts, checkpoint)
+	d.report(counts, books.Account, checkpoint)
 	fmt.Fprintf(d.out, "\nto see it, open  file://%s\n", d.page())
 	if d.check {
-		return d.verify(counts)
+		return d.verify(counts, books.Account)
 	}
 	return nil
 }
@@ -252,7 +257,7 @@ func (d *demo) compare(ctx context.Context, log *stream.Log) (err error) {
 	if d.truth, err = newTruth(ctx, d.data, d.settings.Trainer.Options().ECM); err != nil {
 		return err
 	}
-	return d.truth.read(ctx, log)
+	return d.truth.read(ctx, log, demoBatch)
 }
 
 func (d *demo) newGauges() []*gauge {

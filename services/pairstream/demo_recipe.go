@@ -42,7 +42,7 @@ type demoPlan struct {
 func onScenes() demoPlan {
 	return demoPlan{
 		boot: 800, epochs: 12, matching: 1, rate: demoFirstRate,
-		kinds:    scenes.Kinds{Shapes: 4, Colours: 4, Objects: 2, Large: true},
+		kinds:    scenes.Kinds{Shapes: 4, Colours: 4, Objects: 2, Large: true, Plain: true},
 		settings: map[string]string{"AUGMENT_FLIP": "0", "AUGMENT_MIN_SCALE": "1", "DROPOUT": "0"},
 	}
 }

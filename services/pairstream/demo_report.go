@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/eval"
+	"github.com/pairstream/pairstream/internal/inspect"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
@@ -33,6 +34,7 @@ func (c *lossCurve) add(r *trainer.Result) {
 	defer c.mu.Unlock()
 	c.losses = append(c.losses, r.Losses)
 	c.counts.Samples += r.Counts.Samples
+	c.counts.Masked += r.Counts.Masked
 	c.counts.Candidates += r.Counts.Candidates
 	c.counts.Confirmed += r.Counts.Confirmed
 	c.counts.Ambiguous += r.Counts.Ambiguous
@@ -115,7 +117,7 @@ func countRecords(ctx context.Context, log *stream.Log) (recordCounts, error) {
 }
 
 // report prints the table.
-func (d *demo) report(c recordCounts, checkpoint string) {
+func (d *demo) report(c recordCounts, a inspect.Account, checkpoint string) {
 	t := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	share := func(part, whole int) float64 { return 100 * float64(part) / float64(max(whole, 1)) }
@@ -123,15 +125,24 @@ func (d *demo) report(c recordCounts, checkpoint string) {
 	row("pairs published", "%d", d.summary.Messages-d.summary.Seals)
 	row("  encoded", "%d", c.embeddings)
 	row("  dead-lettered", "%d%s", c.deadLetters, reasonList(c.reasons))
+	row("account", "%s", a)
 	row("groups", "%d in %d lanes", c.groups, len(d.summary.PerLane))
 	row("mini-batches", "%d", c.batches)
+	if d.truth != nil {
+		row("  hardest negatives", "%.1f %% are true of their picture, so no negatives; in random mini-batches %.1f %%",
+			d.truth.grouped.share(), d.truth.random.share())
+	}
 	n := d.steps.counts
 	row("candidates scored by Con-D", "%d", n.Candidates)
+	if d.truth != nil {
+		row("", "%s", d.truth.base())
+	}
 	row("  connections", "%d (%.1f %%)", n.Confirmed, share(n.Confirmed, n.Candidates))
 	if d.truth != nil && d.truth.confirmed > 0 {
 		row("", "%s", d.truth)
 	}
 	row("training steps", "%d", d.steps.count())
+	row("  samples", "%d = %d in groups x %d epochs; %d of them masked", n.Samples+n.Masked, a.Closed.Members, d.epochs, n.Masked)
 	row("pairs/s", "producer %.0f, encoder %.0f, indexer %.0f, grouper %.0f, discriminator %.0f, trainer %.0f",
 		d.gauges["producer"].rate(), d.gauges["encoder"].rate(), d.gauges["indexer"].rate(),
 		d.gauges["grouper"].rate()*demoBatch, d.gauges["discriminator"].rate()*demoBatch, d.gauges["trainer"].rate()*demoBatch)
@@ -186,16 +197,19 @@ func (d *demo) sampling() string {
 }
 
 // verify checks what must hold after every demo.
-func (d *demo) verify(c recordCounts) error {
+func (d *demo) verify(c recordCounts, a inspect.Account) error {
 	var problems []error
 	must := func(ok bool, format string, args ...any) {
 		if !ok {
 			problems = append(problems, fmt.Errorf(format, args...))
 		}
 	}
-	published := d.summary.Messages - d.summary.Seals
-	must(c.embeddings+c.deadLetters == published, "%d pairs were published, %d encoded and %d dead-lettered", published, c.embeddings, c.deadLetters)
-	must(d.steps.counts.Samples == c.embeddings*d.epochs, "%d pairs were trained on, want %d in each of %d epochs", d.steps.counts.Samples, c.embeddings, d.epochs)
+	must(a.Adds() && a.Waiting+a.Open+a.Closed.Since == 0, "the account does not close: %s", a)
+	must(a.Published == int64(d.summary.Messages), "%d records were published, and the account is of %d: %s", d.summary.Messages, a.Published, a)
+	n := d.steps.counts
+	must(int64(n.Samples+n.Masked) == a.Closed.Members*int64(d.epochs), "%d pairs were trained on and %d masked, want %d in each of %d epochs: %s",
+		n.Samples, n.Masked, a.Closed.Members, d.epochs, a)
+	must(int64(c.deadLetters) == a.SetAside(), "%d dead letters, want %d: %s", c.deadLetters, a.SetAside(), a)
 	must(c.batches == c.scored && c.scored == c.features && int64(c.features) == d.steps.count(),
 		"%d batches, %d scored, %d steps, %d feature blocks: want as many of each", c.batches, c.scored, d.steps.count(), c.features)
 	for _, o := range d.objectives() {
@@ -213,13 +227,9 @@ func (d *demo) publishEvaluations(ctx context.Context, log *stream.Log) error {
 		step   int64
 		report *eval.Report
 	}{{0, d.before}, {d.steps.count(), d.after}} {
-		x := e.report.ITC
 		err = errors.Join(err, p.Publish(ctx, schemas.ProgressLog, 0, &schemas.Progress{
 			Kind: schemas.ProgressEval, Step: e.step, Time: time.Now().UnixMilli(),
-			Values: schemas.Measures{
-				"tr_r1": x.TR.R1, "tr_r5": x.TR.R5, "tr_r10": x.TR.R10, "ir_r1": x.IR.R1, "ir_r5": x.IR.R5, "ir_r10": x.IR.R10,
-				"matching_error": e.report.Match.Error,
-			},
+			Values: e.report.Measures(),
 		}))
 	}
 	if err = errors.Join(err, closePublisher(p)); err != nil {

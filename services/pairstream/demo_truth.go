@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/pairstream/pairstream/internal/eval"
 	"github.com/pairstream/pairstream/internal/scenes"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
@@ -19,6 +20,9 @@ type truth struct {
 	shows              map[schemas.ImageID]scenes.Scene
 	candidates, trues  int // all candidates, and those whose caption holds for the picture
 	confirmed, correct int // all connections, and those whose caption holds
+	judged             []eval.Judgement
+
+	grouped, random negatives // in the mini-batches of the first epoch, and in random ones of the same pairs
 }
 
 // newTruth reads what the pictures of generated tars show.
@@ -35,9 +39,13 @@ func newTruth(ctx context.Context, dir string, ecm trainer.ECMOptions) (*truth, 
 	return t, err
 }
 
-// read judges every candidate of every scored batch.
-func (t *truth) read(ctx context.Context, log *stream.Log) error {
+// read judges every candidate of every scored batch, and counts false negatives. Random mini-batches have so many pairs.
+func (t *truth) read(ctx context.Context, log *stream.Log, batch int) error {
 	for lane := range log.Config().Lanes {
+		embedded, err := t.embeddings(ctx, log, lane, batch)
+		if err != nil {
+			return err
+		}
 		for rec, err := range log.Records(ctx, schemas.Scored, lane, stream.Position{}, -1) {
 			if err != nil {
 				return fmt.Errorf("comparing connections with the scenes in lane %d: %w", lane, err)
@@ -49,6 +57,11 @@ func (t *truth) read(ctx context.Context, log *stream.Log) error {
 			b, ok := decoded.(*schemas.ScoredBatch)
 			if !ok {
 				continue
+			}
+			if b.Epoch == 0 {
+				if err := t.hardest(ctx, &t.grouped, members(embedded, b.Samples)); err != nil {
+					return err
+				}
 			}
 			for k := range b.I2T {
 				anchor := int32(k / int(b.M))
@@ -66,6 +79,7 @@ func (t *truth) judge(b *schemas.ScoredBatch, image, text int32, p float32) {
 	}
 	holds := scenes.Matches(t.shows[b.Samples[image].ImageID], b.Samples[text].Text)
 	connection := t.ecm.ClassOf(p) == trainer.Connection
+	t.judged = append(t.judged, eval.Judgement{P: p, True: holds})
 	for _, c := range []struct {
 		n  *int
 		is bool
@@ -76,8 +90,17 @@ func (t *truth) judge(b *schemas.ScoredBatch, image, text int32, p float32) {
 	}
 }
 
+// base returns how many candidates are true, and how well Con-D's probabilities tell them from the others.
+func (t *truth) base() string {
+	return fmt.Sprintf("%.1f %% of them are true of their picture; Con-D tells them from the others with an AUC of %.3f (0.5: a coin)",
+		percent(t.trues, t.candidates), eval.AUC(t.judged))
+}
+
 // String returns the precision and the recall of connections.
 func (t *truth) String() string {
 	return fmt.Sprintf("%.1f %% of them are true of their picture; they are %.1f %% of all that are",
-		100*float64(t.correct)/float64(max(t.confirmed, 1)), 100*float64(t.correct)/float64(max(t.trues, 1)))
+		percent(t.correct, t.confirmed), percent(t.correct, t.trues))
 }
+
+// percent returns a part of a whole in percent. Of nothing it is 0.
+func percent(part, whole int) float64 { return 100 * float64(part) / float64(max(whole, 1)) }

@@ -50,8 +50,8 @@ func openEvents(ctx context.Context, log *stream.Log, where string) (events, err
 	case awssnssqs.SQSScheme, gcppubsub.Scheme:
 		mux := new(pubsub.URLMux)
 		mux.RegisterSubscription(awssnssqs.SQSScheme, new(awssnssqs.URLOpener))
-		mux.RegisterSubscription(gcppubsub.Scheme, new(gcppubsub.URLOpener))
-		s, err := mux.OpenSubscriptionURL(ctx, u)
+		mux.RegisterSubscription(gcppubsub.Scheme, pubsub.DefaultURLMux()) // whose opener looks up credentials; gcppubsub.URLOpener has none
+		s, err := mux.OpenSubscriptionURL(context.WithoutCancel(ctx), u)   // credentials are renewed for as long as the process runs
 		if err != nil {
 			return nil, fmt.Errorf("--events=%s: %w", where, err)
 		}

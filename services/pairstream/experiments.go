@@ -4,124 +4,222 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pairstream/pairstream/experiments"
+	"github.com/pairstream/pairstream/experiments/evidence"
 	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/service/device"
-	"github.com/pairstream/pairstream/internal/torch"
 )
 
-// experimentJob holds what the command line asks for.
-type experimentJob struct {
-	seeds []uint
-	out   string
-	sizes experiments.Sizes
+// experimentsCommand holds what the command line asks for.
+type experimentsCommand struct {
+	only     []string
+	seeds    []uint
+	tuning   bool
+	short    bool
+	scale    int
+	out      string // folder of the results
+	work     string // folder of scenes and first models
+	device   string
+	photos   string // folder or tars, for x9
+	settings device.Settings
 
-	mu      sync.Mutex // guards the results and the output
-	results *experiments.Results
+	mu sync.Mutex // guards the output and the results
+	to io.Writer
 }
 
 func newExperimentsCommand() *cobra.Command {
-	j := experimentJob{sizes: experiments.DefaultSizes()}
+	c := &experimentsCommand{}
 	cmd := &cobra.Command{
 		Use:   "experiments",
-		Short: "repeat two claims of the papers on generated scenes: GRIT against random, connections against the truth",
-		Long: "Trains small models on generated scenes, several at a time, and prints the tables of docs/papers.md. Results\n" +
-			"that are in --out already are not made again. Fails when a claim does not hold.",
+		Short: "repeat findings of the papers where the truth is known, and say which hold",
+		Long: "Makes the results behind docs/experiments.md, several seeds at a time. Runs that are in --out already, of the same\n" +
+			"settings, are not made again. A claim holds when the 95 % interval of its paired differences lies above 0.",
 		Args: cobra.NoArgs,
-		RunE: j.run,
+		RunE: c.run,
 	}
 	f := cmd.Flags()
-	f.UintSliceVar(&j.seeds, "seeds", []uint{1, 2, 3}, "seeds, each with scenes and weights of its own")
-	f.StringVar(&j.out, "out", "data/experiments.json", "file of the results")
-	f.IntVar(&j.sizes.Scenes, "scenes", j.sizes.Scenes, "scenes, with a caption each")
-	f.Int64Var(&j.sizes.FirstSteps, "first-steps", j.sizes.FirstSteps, "steps of the first model of the comparison")
-	f.Int64Var(&j.sizes.CondSteps, "con-d-steps", j.sizes.CondSteps, "steps of Con-D")
-	f.IntVar(&j.sizes.Batch, "batch", j.sizes.Batch, "pairs of a mini-batch, of those that are compared")
-	f.IntVar(&j.sizes.Space, "space", j.sizes.Space, "search space of GRIT, in mini-batches")
-	f.IntVar(&j.sizes.Epochs, "epochs", j.sizes.Epochs, "epochs of either training that is compared")
+	f.StringSliceVar(&c.only, "only", nil, "experiments, such as x1,x8; without it all")
+	f.UintSliceVar(&c.seeds, "seeds", nil, "seeds; without it those that are reported")
+	f.BoolVar(&c.tuning, "tuning", false, "run on the seeds on which settings are chosen, 101 to 103, and keep no result")
+	f.BoolVar(&c.short, "short", false, "run each experiment small, on two seeds, to test the way and not the claims; keep no result")
+	f.IntVar(&c.scale, "scale", 1, "times as many scenes")
+	f.StringVar(&c.out, "out", "data/experiments/results", "folder of the results")
+	f.StringVar(&c.work, "work", "data/experiments", "folder of scenes and first models")
+	f.StringVar(&c.photos, "photographs", "", "folder of tars of photographs with five captions each, for x9; without it x9 is left out")
+	f.StringVar(&c.device, "device", "", "cpu, cuda or cuda:N; without it DEVICE")
 	return cmd
 }
 
-func (j *experimentJob) run(cmd *cobra.Command, _ []string) error {
-	device, err := config.Parse[device.Settings](config.Environ())
+func (c *experimentsCommand) run(cmd *cobra.Command, _ []string) (err error) {
+	c.to = cmd.OutOrStdout()
+	if c.settings, err = config.Parse[device.Settings](config.Environ()); err != nil {
+		return err
+	}
+	if c.device != "" {
+		c.settings.Name = c.device
+	}
+	if c.settings.Threads == 0 {
+		c.settings.Threads = 1 // models this small gain more from several trainings at a time
+	}
+	if c.short {
+		dir, made := os.MkdirTemp("", "pairstream-experiments-")
+		if made != nil {
+			return fmt.Errorf("making a folder for short experiments: %w", made)
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+		c.out, c.work = filepath.Join(dir, "results"), dir
+	}
+	if err := os.MkdirAll(c.work, 0o755); err != nil {
+		return fmt.Errorf("making the folder --work: %w", err)
+	}
+	chosen := evidence.All()
+	if len(c.only) > 0 {
+		chosen = nil
+	}
+	for _, id := range c.only {
+		e, err := evidence.Find(id)
+		if err != nil {
+			return err
+		}
+		chosen = append(chosen, e)
+	}
+	shelf := &experiments.Shelf{Dir: c.work}
+	for _, e := range chosen {
+		if e.Photographs && c.photos == "" && !c.short && len(c.only) == 0 {
+			fmt.Fprintf(c.to, "\n%s is left out: it wants --photographs\n", e.ID)
+			continue
+		}
+		if err := c.runOne(cmd.Context(), e, shelf); err != nil {
+			return fmt.Errorf("experiment %s: %w", e.ID, err)
+		}
+	}
+	return nil
+}
+
+// runOne makes the missing runs of an experiment and prints its result.
+func (c *experimentsCommand) runOne(ctx context.Context, e evidence.Experiment, shelf *experiments.Shelf) error {
+	plan, err := experiments.NewPlan(e.ID, c.short, c.scale)
 	if err != nil {
 		return err
 	}
-	if device.Threads == 0 {
-		device.Threads = 1 // models this small gain more from several trainings at a time
-	}
-	if j.results, err = experiments.ReadResults(j.out); err != nil {
+	result, err := c.begin(ctx, plan)
+	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(j.out), 0o755); err != nil {
-		return fmt.Errorf("making the folder of the results: %w", err)
-	}
-	var missing []func(context.Context, *torch.Worker) error
-	for _, seed := range j.seeds {
-		job := j.job(uint64(seed), cmd.OutOrStdout())
-		if !j.results.HasSampling(job.Seed) { // the longer ones first
-			missing = append(missing, func(ctx context.Context, w *torch.Worker) error {
-				job.Worker = w
-				s, err := experiments.RunSampling(ctx, job)
-				return j.keep(s, nil, err)
-			})
+	tasks, ctx := errgroup.WithContext(ctx)
+	tasks.SetLimit(max(runtime.GOMAXPROCS(0)/c.settings.Threads, 1))
+	for _, seed := range c.chosenSeeds(e) {
+		if result.Has(seed) {
+			continue
 		}
-	}
-	for _, seed := range j.seeds {
-		job := j.job(uint64(seed), cmd.OutOrStdout())
-		if !j.results.HasConnections(job.Seed) {
-			missing = append(missing, func(ctx context.Context, w *torch.Worker) error {
-				job.Worker = w
-				c, err := experiments.RunConnections(ctx, job)
-				return j.keep(nil, c, err)
-			})
-		}
-	}
-	tasks, ctx := errgroup.WithContext(cmd.Context())
-	tasks.SetLimit(max(runtime.GOMAXPROCS(0)/device.Threads, 1))
-	for _, run := range missing {
 		tasks.Go(func() error {
-			worker, err := device.NewWorker()
+			run, err := c.runSeed(ctx, plan, seed, shelf)
 			if err != nil {
-				return err
+				return fmt.Errorf("seed %d: %w", seed, err)
 			}
-			defer worker.Close()
-			return run(ctx, worker)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			result.Add(run)
+			if c.tuning {
+				return nil
+			}
+			return result.Write(c.out)
 		})
 	}
 	if err := tasks.Wait(); err != nil {
 		return err
 	}
-	return errors.Join(j.results.Print(cmd.OutOrStdout()), j.results.Check())
+	return e.Print(c.to, result)
 }
 
-// job returns the job of a seed, without its worker.
-func (j *experimentJob) job(seed uint64, out io.Writer) experiments.Job {
-	return experiments.Job{Dir: filepath.Dir(j.out), Seed: seed, Sizes: j.sizes, Log: func(line string) {
-		j.mu.Lock()
-		defer j.mu.Unlock()
-		fmt.Fprintf(out, "seed %d: %s\n", seed, line)
-	}}
-}
-
-// keep adds a result to the file.
-func (j *experimentJob) keep(s *experiments.Sampling, c *experiments.Connections, err error) error {
-	if err != nil {
-		return err
+func (c *experimentsCommand) chosenSeeds(e evidence.Experiment) []uint64 {
+	var seeds []uint64
+	for _, s := range c.seeds {
+		seeds = append(seeds, uint64(s))
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.results.Add(s, c)
-	return j.results.Write(j.out)
+	switch {
+	case len(seeds) > 0:
+		return seeds
+	case c.tuning:
+		return evidence.Tuning()
+	case c.short:
+		return e.Seeds[:2]
+	}
+	return e.Seeds
+}
+
+// begin returns the result so far, or an empty one if there is none of the same settings.
+func (c *experimentsCommand) begin(ctx context.Context, plan experiments.Plan) (*evidence.Result, error) {
+	settings, err := json.Marshal(plan.Settings)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the settings: %w", err)
+	}
+	r := &evidence.Result{
+		Experiment: plan.ID, Scale: c.scale, Short: c.short, Settings: settings,
+		Machine: evidence.Machine{
+			Processor: processor(), Processors: runtime.NumCPU(), Device: c.settings.Name, Threads: c.settings.Threads,
+		},
+	}
+	if out, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output(); err == nil {
+		r.Revision = strings.TrimSpace(string(out))
+	}
+	if c.tuning {
+		return r, nil
+	}
+	earlier, err := evidence.Read(c.out, plan.ID)
+	if err != nil {
+		return nil, err
+	}
+	if r.Continues(earlier) {
+		r.Runs = earlier.Runs
+	}
+	return r, nil
+}
+
+func (c *experimentsCommand) runSeed(ctx context.Context, plan experiments.Plan, seed uint64, shelf *experiments.Shelf) (evidence.Run, error) {
+	worker, err := c.settings.NewWorker()
+	if err != nil {
+		return evidence.Run{}, err
+	}
+	defer worker.Close()
+	began := time.Now()
+	measures, err := plan.Run(ctx, experiments.Job{Worker: worker, Dir: c.work, Seed: seed, Shelf: shelf, Photos: c.photos, Log: func(line string) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		fmt.Fprintf(c.to, "%s, seed %d: %s\n", plan.ID, seed, line)
+	}})
+	run := evidence.Run{Seed: seed, Seconds: time.Since(began).Seconds(), Measures: measures}
+	if raw, err := os.ReadFile("/proc/loadavg"); err == nil {
+		_, _ = fmt.Sscan(string(raw), &run.Load)
+	}
+	return run, err
+}
+
+// processor returns the name of the machine's processor, if the system tells it.
+func processor() string {
+	raw, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return runtime.GOARCH
+	}
+	for line := range strings.Lines(string(raw)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
 }

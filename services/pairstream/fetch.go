@@ -16,6 +16,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/dataset/onlog"
 	"github.com/pairstream/pairstream/internal/fetch"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/shard/cloud"
@@ -45,7 +46,7 @@ func newFetchCommand() *cobra.Command {
 	f.StringVar(&j.URLColumn, "url-col", "url", "column of the addresses")
 	f.StringVar(&j.CaptionColumn, "caption-col", "caption", "column of the captions")
 	f.IntVar(&j.PerShard, "per-shard", 10_000, "rows of a tar")
-	f.IntVar(&j.Threads, "threads", 32, "downloads at once; memory for twice as many images")
+	f.IntVar(&j.Threads, "threads", 32, "downloads at once, and images in memory")
 	f.DurationVar(&j.Timeout, "timeout", 30*time.Second, "longest time of a download")
 	f.Int64Var(&j.MaxBytes, "max-bytes", 16<<20, "most bytes of an image")
 	f.IntVar(&j.Redirects, "redirects", 5, "most redirects of a download")
@@ -140,7 +141,7 @@ func openPublishing(ctx context.Context) (publish func(context.Context, string) 
 		return nil, nil, err
 	}
 	publisher := log.NewPublisher(stream.PublisherOptions{Name: "producer"})
-	notes := &memory{ledger: ledger{log, publisher}}
+	notes := &memory{Ledger: onlog.New(log, publisher)}
 	publish = func(ctx context.Context, tar string) error {
 		o := dataset.ProduceOptions{Lanes: log.Config().Lanes, Arriving: func(shard.Tar) bool { return true }}
 		_, _, err := dataset.Produce(ctx, []string{tar}, o, notes)

@@ -17,7 +17,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/pairstream/pairstream/internal/testing/figures"
 	"github.com/pairstream/pairstream/internal/testing/soak"
@@ -26,63 +25,31 @@ import (
 
 // TestFetcherKilled kills a fetcher at random moments, and starts it again until it ends. Every row is published once,
 // or has its one outcome.
-func TestFetcherKilled(t *testing.T) {
-	const rows, missing = 400, 40
-	var asked atomic.Int64
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		n, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/"))
-		if asked.Add(1); err != nil || n%10 == 9 {
-			http.NotFound(w, r)
-			return
-		}
-		m := image.NewGray(image.Rect(0, 0, 8, 8))
-		m.Pix[0], m.Pix[1] = byte(n), byte(n>>8)
-		var encoded bytes.Buffer
-		if err := png.Encode(&encoded, m); err != nil {
-			t.Error(err)
-		}
-		if _, err := w.Write(encoded.Bytes()); err != nil {
-			t.Log(err) // the fetcher was killed
-		}
-	}))
-	defer web.Close()
+func TestFetcherKilled(t *testing.T) { fetcherKilled(t, "embedded", startBroker(t)) }
+
+func fetcherKilled(t *testing.T, kind, brokers string) {
 	dir := t.TempDir()
-	list := filepath.Join(dir, "list.csv")
-	text := "url,caption\n"
-	for i := range rows {
-		text += fmt.Sprintf("%s/%d,number %d\n", web.URL, i, i)
-	}
-	if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("KAFKA_BROKERS", startBroker(t))
+	t.Setenv("KAFKA_BROKERS", brokers)
+	fetchersKilled(t, "a folder", kind, func(round int) string { return filepath.Join(dir, fmt.Sprintf("out-%d", round)) })
+}
+
+// fetchersKilled fetches a list into a place of its own in every round, until enough fetchers were killed.
+func fetchersKilled(t *testing.T, what, kind string, out func(round int) string) {
+	const rows, missing = 400, 40
 	t.Setenv("LANES", "2")
+	list, asked := pictureList(t, rows)
 	r := rand.New(rand.NewPCG(soak.Seed(t, 3), 1))
-	kills, runs := 0, soak.Choose(1, 5)
-	for round := range runs {
-		t.Setenv("NAMESPACE", fmt.Sprintf("fetched-%d", round))
+	kills, rounds, wanted := 0, 0, soak.Choose(20, 100)
+	for ; kills < wanted; rounds++ {
+		t.Setenv("NAMESPACE", fmt.Sprintf("fetched-%d", rounds))
 		mustCommand(t, "topics", "create")
-		out := filepath.Join(dir, fmt.Sprintf("out-%d", round))
-		args := []string{"fetch", list, "--out", out, "--allow-loopback", "--host-rate", "100000", "--per-shard", "25", "--threads", "4"}
-		for done := false; !done; {
+		args := []string{"fetch", list, "--out", out(rounds), "--allow-loopback", "--host-rate", "100000", "--per-shard", "25", "--threads", "4"}
+		for {
 			p := start(t, "produce", "PRODUCE_ARGS="+strings.Join(args, "\n"))
-			for at := asked.Load() + r.Int64N(rows/3); kills >= 20*(round+1) || asked.Load() < at; time.Sleep(time.Millisecond) {
-				select {
-				case <-p.done:
-					done = true
-				default:
-				}
-				if done {
-					break
-				}
-			}
-			if done {
-				if p.err != nil {
-					t.Fatalf("after %d kills: %v\n%s", kills, p.err, p.log)
-				}
+			at := asked.Load() + r.Int64N(rows/10)
+			if !p.killWhen(t, func() bool { return kills < wanted && asked.Load() >= at }) {
 				break
 			}
-			p.kill(t)
 			kills++
 		}
 		lanes, repeats := published(t, openNamespace(t))
@@ -101,6 +68,38 @@ func TestFetcherKilled(t *testing.T) {
 			t.Errorf("once more: %s", printed)
 		}
 	}
-	t.Logf("%d kills in %d runs", kills, runs)
-	figures.Record(t, figures.Figures{Scenario: "kill -9 of the fetcher", Broker: "embedded", Faults: kills, Records: runs * (rows - missing)})
+	t.Logf("%d kills in %d rounds", kills, rounds)
+	figures.Record(t, figures.Figures{Scenario: "kill -9 of the fetcher into " + what, Broker: kind, Faults: kills, Records: rounds * (rows - missing)})
+}
+
+// pictureList writes a list of so many rows, and serves its images. Every tenth is missing. asked counts the requests.
+func pictureList(t *testing.T, rows int) (list string, asked *atomic.Int64) {
+	t.Helper()
+	asked = new(atomic.Int64)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/"))
+		if asked.Add(1); err != nil || n%10 == 9 {
+			http.NotFound(w, r)
+			return
+		}
+		m := image.NewGray(image.Rect(0, 0, 8, 8))
+		m.Pix[0], m.Pix[1] = byte(n), byte(n>>8)
+		var encoded bytes.Buffer
+		if err := png.Encode(&encoded, m); err != nil {
+			t.Error(err)
+		}
+		if _, err := w.Write(encoded.Bytes()); err != nil {
+			t.Log(err) // the fetcher was killed
+		}
+	}))
+	t.Cleanup(web.Close)
+	text := "url,caption\n"
+	for i := range rows {
+		text += fmt.Sprintf("%s/%d,number %d\n", web.URL, i, i)
+	}
+	list = filepath.Join(t.TempDir(), "list.csv")
+	if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return list, asked
 }

@@ -46,11 +46,14 @@ func everyStageKilled(t *testing.T, kind, brokers string, breakBrokers func()) {
 }
 
 func stagesKilled(t *testing.T, seed uint64, kind string, breakBrokers func()) {
-	const perKill = 6 // pairs
+	const perKill = 12 // pairs; many of them repeat an image
 	rounds := soak.Choose(3, 10)
 	r := rand.New(rand.NewPCG(seed, 0))
 	t.Setenv("CHECKPOINT_EVERY", "3")
 	t.Setenv("FILTER", `colour: !caption.contains("red"); match: similarity > -0.9 && width > 1`)
+	t.Setenv("DEDUPE_IMAGES", "drop")
+	t.Setenv("DEDUPE_NEAR", "drop")
+	t.Setenv("DEDUPE_NEAR_COSINE", "0.999")
 	t.Setenv("STREAM_SESSION_TIMEOUT", map[string]string{"embedded": "1s", "cluster": "3s"}[kind])
 	in := setUpPipeline(t, rounds*len(stageNames)*perKill/2)
 
@@ -159,7 +162,11 @@ func checkFiltered(t *testing.T, log *stream.Log) {
 		t.Fatal(err)
 	}
 	a := status.Account
-	grouped := a.Closed.Members + a.Closed.Duplicates + a.Closed.Repeats
+	grouped := a.Closed.Members + a.Closed.Duplicates + a.Closed.Repeats + a.Closed.LeftOut
+	t.Log(a)
+	if a.Closed.LeftOut == 0 || a.Closed.SameImage == 0 {
+		t.Errorf("no pair was left out for its image: %s", a)
+	}
 	if !a.Adds() || a.Waiting != 0 || a.Open != 0 || grouped != int64(kept) || a.Closed.Filtered["colour"] != int64(dropped) {
 		t.Errorf("the account is %+v, want %d in groups, %d filtered, and nothing open", a, kept, dropped)
 	}

@@ -65,8 +65,8 @@ func TestArrivalIsReplayedAfterKills(t *testing.T) {
 	}
 }
 
-// awaitFeatures waits until a lane has that many blocks.
-func awaitFeatures(t *testing.T, log *stream.Log, lane int, blocks int64) {
+// awaitFeatures waits until a lane has that many blocks, as long as none of the processes has ended.
+func awaitFeatures(t *testing.T, log *stream.Log, lane int, blocks int64, from ...*process) {
 	t.Helper()
 	for {
 		last, err := log.LastSeq(t.Context(), schemas.Features, lane)
@@ -75,6 +75,13 @@ func awaitFeatures(t *testing.T, log *stream.Log, lane int, blocks int64) {
 		}
 		if last+1 >= blocks {
 			return
+		}
+		for _, p := range from {
+			select {
+			case <-p.done:
+				t.Fatalf("%s has ended: %v\n%s", p.name, p.err, p.log)
+			default:
+			}
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

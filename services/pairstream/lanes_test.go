@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/stream"
-	"github.com/pairstream/pairstream/internal/testing/kafkatest"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -130,7 +129,7 @@ func TestLanesOfAGrouperThatHasMadeNothing(t *testing.T) {
 	if err := p.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := kafkatest.DeleteRecords(t.Context(), log.Config().Brokers, schemas.Embeddings.Name(log.Config().Namespace), 1, 2); err != nil {
+	if err := stream.DeleteRecords(t.Context(), log.Config().Brokers, schemas.Embeddings.Name(log.Config().Namespace), 1, 2); err != nil {
 		t.Fatal(err)
 	}
 	got := mustCommand(t, "lanes", "skip", "--stage", "grouper", "--lane", "1", "--reason", "retention was too short")

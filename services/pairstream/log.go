@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/dataset/onlog"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -111,7 +112,7 @@ func newSealCommand() *cobra.Command {
 				return fmt.Errorf("--lane is %d, want less than LANES=%d", lane, lanes)
 			}
 			publisher := log.NewPublisher(stream.PublisherOptions{})
-			err = seal(cmd.Context(), ledger{log, publisher}, lane, final)
+			err = seal(cmd.Context(), log, publisher, lane, final)
 			return errors.Join(err, closePublisher(publisher))
 		},
 	}
@@ -122,8 +123,8 @@ func newSealCommand() *cobra.Command {
 
 // seal writes a seal to one lane, or to all when lane is negative. It passes over lanes that have ended, and refuses when all
 // of them have.
-func seal(ctx context.Context, l ledger, lane int, final bool) error {
-	ended, err := l.Ended(ctx)
+func seal(ctx context.Context, log *stream.Log, publisher *stream.Publisher, lane int, final bool) error {
+	ended, err := onlog.New(log, publisher).Ended(ctx)
 	if err != nil {
 		return err
 	}
@@ -132,19 +133,19 @@ func seal(ctx context.Context, l ledger, lane int, final bool) error {
 		return err
 	}
 	open := 0
-	for i := range l.log.Config().Lanes {
+	for i := range log.Config().Lanes {
 		if lane >= 0 && i != lane || ended[i] != nil {
 			continue
 		}
 		open++
-		if err := l.publisher.Publish(ctx, schemas.Pairs, i, &schemas.Seal{Final: final, ID: hex.EncodeToString(id[:])}); err != nil {
+		if err := publisher.Publish(ctx, schemas.Pairs, i, &schemas.Seal{Final: final, ID: hex.EncodeToString(id[:])}); err != nil {
 			return fmt.Errorf("sealing lane %d: %w", i, err)
 		}
 	}
 	if open == 0 {
 		return errors.New("sealing: every lane to seal has ended with a final seal already, and takes nothing more")
 	}
-	return l.publisher.Flush(ctx)
+	return publisher.Flush(ctx)
 }
 
 // closePublisher waits for outstanding acks even when the command was interrupted.

@@ -61,7 +61,7 @@ func newRoot() *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newBrokerCommand(), newTopicsCommand(), newProduceCommand(), newFetchCommand(), newConnectionsCommand(), newSealCommand(), newSynthCommand(),
 		newStatusCommand(), newDeadLettersCommand(), newLanesCommand(), newVocabCommand(), newHealthcheckCommand(), newConsoleCommand(),
-		newReportCommand(), newForgetCommand())
+		newReportCommand(), newForgetCommand(), newProgressCommand())
 	root.AddCommand(tensorCommands()...)
 	return root
 }

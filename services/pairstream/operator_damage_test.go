@@ -32,7 +32,7 @@ func (w *world) inline(a action) {
 	encoded := []byte(picture(w.t, byte(100+a.A)))
 	pair := &schemas.Pair{ImageID: schemas.NewImageID(encoded), Inline: encoded, Caption: fmt.Sprintf("inline dog %d", a.B)}
 	pair.ID = schemas.NewPairID(pair.ImageID, pair.Caption)
-	w.check(p.Publish(w.t.Context(), schemas.Pairs, pair.ID.Lane(worldLanes), pair))
+	w.check(p.Publish(w.t.Context(), schemas.Pairs, pair.ImageID.Lane(worldLanes), pair))
 	w.check(p.Close(w.t.Context()))
 }
 
@@ -50,7 +50,7 @@ func (w *world) retention(a action) {
 		return
 	}
 	w.here.cut[at] = max(w.here.cut[at], end)
-	w.check(kafkatest.DeleteRecords(w.t.Context(), w.brokers(), at.topic.Name(w.here.name), at.lane, end))
+	w.check(stream.DeleteRecords(w.t.Context(), w.brokers(), at.topic.Name(w.here.name), at.lane, end))
 }
 
 // strange writes a record at the end of a lane that a stage writes, as a newer version of it would, or as a program that

@@ -4,8 +4,10 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -39,7 +41,7 @@ func (w *world) finish(s *space) {
 			w.start(stage)
 		}
 	}
-	progress, since, done := int64(-1), time.Now(), false
+	still, done := stillness{moved: time.Now()}, false
 	for {
 		through, givenUp := w.attend(s)
 		if givenUp {
@@ -53,15 +55,12 @@ func (w *world) finish(s *space) {
 				break
 			}
 		}
-		if p := w.progress(); p != progress || !w.ready() {
-			progress, since = p, time.Now()
-		}
-		if time.Since(since) > quiet {
+		if took := w.still(s, &still); took > quiet {
 			if w.saysWhatIsLost(s) {
 				w.sum.givenUp++
 				break
 			}
-			if time.Since(since) > silence {
+			if took > silence {
 				w.silent(s, done)
 			}
 			time.Sleep(patience)
@@ -87,19 +86,40 @@ func (w *world) saysWhatIsLost(s *space) bool {
 		return true
 	}
 	for _, sk := range skips {
-		// A group of which a part was skipped may be waited for in any way. Behind the grouper only a seal may.
 		part := sk.Topic == schemas.Embeddings || sk.Topic == schemas.Neighbors || sk.Topic == schemas.Groups
-		if sk.To.Seq > sk.From.Seq && (part || w.losesSeal(s, sk)) && strings.Contains(states, fmt.Sprintf("lane %d waits for ", sk.Lane)) {
+		if (sk.To.Seq > sk.From.Seq && part || w.losesSeal(s, skips, sk)) && w.waits(sk.Lane) {
 			return true
 		}
 	}
 	return s.doomed != "" && (strings.Contains(states, "waits for chunk") || strings.Contains(states, "waits for the embedding"))
 }
 
+// waits reports whether a lane waits for something else than features. Those are made, or given up.
+func (w *world) waits(lane int) bool {
+	said := fmt.Sprintf("lane %d waits for ", lane)
+	for _, stage := range stageNames {
+		for _, m := range w.members[stage] {
+			if slices.ContainsFunc(m.counters.States(), func(state string) bool {
+				return strings.HasPrefix(state, said) && !strings.HasPrefix(state, said+"features of epoch")
+			}) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // losesSeal reports whether a seal is among what an operator has given up, or may be: nobody can read a record of a newer
 // version, or one that is gone. Without its final seal a lane does not end.
-func (w *world) losesSeal(s *space, sk stream.Skip) bool {
-	if sk.Topic == schemas.Pairs || sk.Topic == schemas.Neighbors || sk.Topic == schemas.Features { // pairs are sealed by operators
+func (w *world) losesSeal(s *space, skips []stream.Skip, sk stream.Skip) bool {
+	if sk.Topic == schemas.Pairs { // an operator goes on behind a topic's first records, and the seal is among them
+		b := &books{w: w, s: s, lane: sk.Lane, skips: skips}
+		return slices.ContainsFunc(b.sequence(schemas.Pairs), func(e entryOf) bool {
+			_, seal := e.rec.(*schemas.Seal)
+			return seal && e.skipped
+		})
+	}
+	if sk.To.Seq <= sk.From.Seq || sk.Topic == schemas.Neighbors || sk.Topic == schemas.Features {
 		return false
 	}
 	pairs := 0
@@ -112,7 +132,7 @@ func (w *world) losesSeal(s *space, sk stream.Skip) bool {
 }
 
 // refusesToRepeat finds what a stage says that has used a record before an operator skipped it.
-var refusesToRepeat = regexp.MustCompile(`is another record than the log holds, since .* skipped|a batch was skipped after it had been trained on`)
+var refusesToRepeat = regexp.MustCompile(`is another record than the log holds, since .* skipped|nobody knows whether what is made now is the same|a batch was skipped after it had been trained on`)
 
 // silent fails: nothing happens any more in a namespace, and its books do not balance.
 func (w *world) silent(s *space, done bool) {
@@ -129,27 +149,52 @@ func (w *world) count(sum tally) {
 	w.sum.trained, w.sum.aside = w.sum.trained+sum.trained, w.sum.aside+sum.aside
 }
 
-// progress adds up what all processes have done.
-func (w *world) progress() (n int64) {
-	for _, stage := range stageNames {
-		for _, m := range w.members[stage] {
-			n += m.counters.In.Load() + m.counters.Out.Load() + m.counters.DeadLetters.Load()
+// stillness is what is known of a namespace in which nothing may happen any more.
+type stillness struct {
+	progress int64
+	moved    time.Time // when a record was last processed, or a process started
+	settled  time.Time // since when nothing of that happens although every stage has lanes
+}
+
+// still returns how long nothing has happened although every stage has lanes. It fails when stages without lanes keep
+// everybody waiting, and names them.
+func (w *world) still(s *space, st *stillness) time.Duration {
+	now := time.Now()
+	if p := w.progress(); p != st.progress {
+		st.progress, st.moved, st.settled = p, now, now
+	}
+	if absent := w.absent(); len(absent) > 0 { // a process that loads its model is not at rest
+		st.settled = now
+		if now.Sub(st.moved) > silence {
+			var words strings.Builder
+			for _, m := range absent {
+				fmt.Fprintf(&words, "\n%s: %s; its last words: %s", m.name(), m.state(), m.log.lastLine())
+			}
+			w.fatalf("namespace %s: for %s nothing happens, and these have no lanes:%s", s.name, silence, words.String())
 		}
+	}
+	return now.Sub(st.settled)
+}
+
+// progress adds up what all processes have done, and how many there were.
+func (w *world) progress() int64 {
+	n := int64(len(w.past))
+	for _, m := range w.past {
+		n += m.counters.In.Load() + m.counters.Out.Load() + m.counters.DeadLetters.Load()
 	}
 	return n
 }
 
-// ready reports whether every stage has lanes. A process that loads its model is not at rest.
-func (w *world) ready() bool {
+// absent returns the processes of the stages that have no lanes.
+func (w *world) absent() (absent []*member) {
 	for _, stage := range stageNames {
-		if stage == "trainer" && w.members[stage][0].ended() {
-			continue
-		}
-		if !slices.ContainsFunc(w.members[stage], func(m *member) bool { return m.counters.Lanes.Load() > 0 }) {
-			return false
+		members := w.members[stage]
+		through := stage == "trainer" && members[0].ended()
+		if !through && !slices.ContainsFunc(members, func(m *member) bool { return m.counters.Lanes.Load() > 0 }) {
+			absent = append(absent, members...)
 		}
 	}
-	return true
+	return absent
 }
 
 func (w *world) states() string {
@@ -210,6 +255,9 @@ func (w *world) remedy(s *space, m *member) bool {
 		return false
 	case s.tries[text] > 20:
 		return w.giveUp(s, m, text)
+	case strings.Contains(text, "has no checkpoint, and retention has removed all features") && m.stage == "trainer":
+		w.doomByLosses(s, laneIn(text))
+		return w.giveUp(s, m, text)
 	case drawn != nil && m.stage == "trainer":
 		w.env["SEED"] = drawn[1]
 	case strings.Contains(text, "records are missing") && m.stage == "trainer": // its lane is damaged
@@ -223,6 +271,17 @@ func (w *world) remedy(s *space, m *member) bool {
 	w.stop(m.stage, false)
 	w.start(m.stage)
 	return true
+}
+
+// doomByLosses gives the namespace up when its checkpoints and all features of a lane are lost, as the trainer says.
+func (w *world) doomByLosses(s *space, lane string) {
+	files, err := filepath.Glob(filepath.Join(w.env["CHECKPOINT_DIR"], "*.safetensors"))
+	w.check(err)
+	number, err := strconv.Atoi(lane)
+	w.check(err)
+	if len(files) == 0 && s.cut[laneOf{schemas.Features, number}] > 0 && s.doomed == "" {
+		s.doomed = "checkpoints and all features of lane " + lane + " are lost"
+	}
 }
 
 var laneText = regexp.MustCompile(`lane (\d+)`)

@@ -272,6 +272,12 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
+// lastLine returns the last thing that was logged.
+func (o *output) lastLine() string {
+	lines := strings.Split(strings.TrimSpace(o.String()), "\n")
+	return lines[len(lines)-1]
+}
+
 // start starts a process with the settings as they are. STREAM_DRAIN_TIMEOUT says whether its end leaves it the time to
 // finish what is in hand: to write, to note marks, to commit.
 func (w *world) start(stage string) *member {

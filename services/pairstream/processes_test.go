@@ -18,6 +18,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	discriminatorservice "github.com/pairstream/pairstream/discriminator/service"
 	encoderservice "github.com/pairstream/pairstream/encoder/service"
@@ -136,6 +137,26 @@ func (p *process) kill(t *testing.T) {
 		t.Error(err)
 	}
 	<-p.done
+}
+
+// killWhen kills the process as soon as it is due. It returns false if the process ends before that, as it should.
+func (p *process) killWhen(t *testing.T, due func() bool) bool {
+	t.Helper()
+	for !due() {
+		select {
+		case <-p.done:
+			if p.err != nil {
+				t.Fatalf("%s: %v\n%s", p.name, p.err, p.log)
+			}
+			return false
+		case <-time.After(time.Millisecond):
+		}
+	}
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatal(err)
+	}
+	<-p.done
+	return true
 }
 
 // startBroker starts the broker as a process and returns its address.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/dataset/onlog"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
@@ -103,7 +104,7 @@ func runProduce(cmd *cobra.Command, paths []string, o dataset.ProduceOptions, dr
 		}
 		shown := 0
 		o.Lanes = log.Config().Lanes
-		sum, _, err := dataset.Produce(ctx, paths, o, preview{ledger{log: log}, func(p *schemas.Pair) {
+		sum, _, err := dataset.Produce(ctx, paths, o, preview{onlog.New(log, nil), func(p *schemas.Pair) {
 			if shown++; shown <= previewed {
 				fmt.Fprintf(out, "%s  image %s, %d bytes at %d of %s\n  %q\n", p.ID, p.ImageID, p.Image.Size, p.Image.Offset, p.Image.URI, p.Caption)
 			}
@@ -136,7 +137,7 @@ const previewed = 10
 func publish(ctx context.Context, log *stream.Log, paths []string, o dataset.ProduceOptions, counters *stream.Counters, p pace) (dataset.Summary, error) {
 	o.Lanes = log.Config().Lanes
 	publisher := log.NewPublisher(stream.PublisherOptions{Name: "producer", Counters: counters})
-	sum, _, err := dataset.Produce(ctx, paths, o, p.over(ledger{log, publisher}, log, publisher))
+	sum, _, err := dataset.Produce(ctx, paths, o, p.over(onlog.New(log, publisher), log, publisher))
 	return sum, errors.Join(err, closePublisher(publisher))
 }
 

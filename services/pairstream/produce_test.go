@@ -95,8 +95,8 @@ func producerKilled(t *testing.T, kind, brokers string) {
 			if repeats != 0 || len(slices.Concat(want...)) != pairs+len(want) {
 				t.Fatalf("an undisturbed run: %d repeats, %d records, want %d", repeats, len(slices.Concat(want...)), pairs+len(want))
 			}
-			kills, runs := 0, 0
-			for round := range soak.Choose(1, 20) {
+			kills, runs, wanted := 0, 0, soak.Choose(10, 200)
+			for round := 0; kills < wanted; round++ {
 				t.Setenv("NAMESPACE", strings.ReplaceAll(fmt.Sprintf("killed-%s-%d", name, round), " ", "-"))
 				mustCommand(t, "topics", "create")
 				log := openNamespace(t)
@@ -125,24 +125,10 @@ func killUntilDone(t *testing.T, log *stream.Log, r *rand.Rand, pairs int64, arg
 	t.Helper()
 	for {
 		p := start(t, "produce", "PRODUCE_ARGS="+strings.Join(args, "\n"))
-		done := false
-		for at := inLog(t, log) + r.Int64N(pairs/8); !done && kills < 12 && inLog(t, log) < at; time.Sleep(time.Millisecond) {
-			select {
-			case <-p.done:
-				done = true
-			default:
-			}
-		}
-		if kills >= 12 || done {
-			if <-p.done; p.err != nil {
-				t.Fatalf("after %d kills: %v\n%s", kills, p.err, p.log)
-			}
+		at := inLog(t, log) + r.Int64N(pairs/8)
+		if !p.killWhen(t, func() bool { return kills < 12 && inLog(t, log) >= at }) {
 			return kills
 		}
-		if err := p.cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		<-p.done
 		kills++
 	}
 }

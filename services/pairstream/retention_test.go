@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/inspect"
-	"github.com/pairstream/pairstream/internal/testing/kafkatest"
+	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/soak"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -60,7 +60,7 @@ func TestWhatMayBeDeleted(t *testing.T) {
 				t.Errorf("%s, lane %d: %s needs what was deleted (%s)", n.Topic, n.Lane, n.By, n.Why)
 			}
 			deleted[n.Topic] += n.Free
-			if err := kafkatest.DeleteRecords(t.Context(), log.Config().Brokers, n.Topic.Name(need.Namespace), n.Lane, n.First); err != nil {
+			if err := stream.DeleteRecords(t.Context(), log.Config().Brokers, n.Topic.Name(need.Namespace), n.Lane, n.First); err != nil {
 				t.Fatal(err)
 			}
 		}

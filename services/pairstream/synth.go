@@ -36,6 +36,8 @@ func newSynthCommand() *cobra.Command {
 	f.Float64Var(&o.IrrelevantShare, "irrelevant", o.IrrelevantShare, "share of captions that are not about the picture, marked in key.json")
 	f.IntVar(&o.Kinds.Shapes, "shapes", 0, "number of shapes; fewer make more captions true of more pictures; 0: all")
 	f.IntVar(&o.Kinds.Colours, "colours", 0, "number of colours; 0: all")
+	f.Float64Var(&o.FalseNegatives, "false-negatives", 0, "share of pictures that fit one of the captions of 95 other scenes, 0.02 to 0.4; 0: as captions come")
+	f.BoolVar(&o.Kinds.Plain, "plain", false, "leave stripes and spots out")
 	f.BoolVar(&o.Kinds.Large, "large", false, "leave small objects out")
 	f.IntVar(&o.Kinds.Objects, "objects", 0, "objects of every scene; 0: one to four")
 	return cmd

@@ -11,7 +11,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/dataset/onlog"
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/shard/cloud"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -49,21 +51,21 @@ func (w *watching) validate(o dataset.ProduceOptions, dry bool) error {
 
 // memory implements [dataset.Ledger] for one leader. It reads the notes of sources once, as nobody else writes them.
 type memory struct {
-	ledger
+	onlog.Ledger
 	notes map[string]dataset.SourceNote
 }
 
 // Sources implements [dataset.Ledger].
 func (m *memory) Sources(ctx context.Context) (notes map[string]dataset.SourceNote, err error) {
 	if m.notes == nil {
-		m.notes, err = m.ledger.Sources(ctx)
+		m.notes, err = m.Ledger.Sources(ctx)
 	}
 	return m.notes, err
 }
 
 // Note implements [dataset.Ledger].
 func (m *memory) Note(ctx context.Context, notes []dataset.SourceNote) error {
-	if err := m.ledger.Note(ctx, notes); err != nil {
+	if err := m.Ledger.Note(ctx, notes); err != nil {
 		return err
 	}
 	for _, n := range notes {
@@ -81,8 +83,15 @@ type watcher struct {
 	out    io.Writer
 	pace   pace
 	ledger dataset.Ledger
+	stores cloud.Stores      // that events are read from; each listing opens them anew
 	seen   map[string]string // versions of files that the last listing has seen
 }
+
+// retryEvery is the longest time until the next listing when something could not be published.
+const retryEvery = 30 * time.Second
+
+// gathered is the number of arrivals that are published together if they come at once.
+const gathered = 64
 
 // drainTime is the longest that a watcher takes to flush when it loses the lead.
 const drainTime = 4 * time.Second
@@ -103,11 +112,11 @@ func (w *watcher) run(ctx context.Context) (err error) {
 	defer func() {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 		defer cancel()
-		err = errors.Join(err, publisher.Close(last))
+		err = errors.Join(err, publisher.Close(last), w.stores.Close())
 	}()
-	w.ledger = w.pace.over(&memory{ledger: ledger{w.log, publisher}}, w.log, publisher)
+	w.ledger = w.pace.over(&memory{Ledger: onlog.New(w.log, publisher)}, w.log, publisher)
 	w.seen = make(map[string]string)
-	arriving := make(chan arrival)
+	arriving := make(chan arrival, gathered)
 	running, ctx := errgroup.WithContext(ctx)
 	if w.events != "" {
 		from, err := openEvents(ctx, w.log, w.events) // before the first listing, so that nothing is missed between them
@@ -133,17 +142,14 @@ func (w *watcher) loop(ctx context.Context, arriving <-chan arrival) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-listing.C:
-			w.say(w.list(ctx))
-			listing.Reset(w.every)
-		case a := <-arriving:
-			var failed error
-			for _, tar := range within(a.uris, w.paths) {
-				if err := w.publish(ctx, tar); err != nil && !gone(err) {
-					failed = errors.Join(failed, err)
-				}
+			next := w.every
+			if !w.say(w.list(ctx)) {
+				next = min(next, retryEvery)
 			}
-			if w.say(failed); failed == nil {
-				a.ack() // else its sender sends it again, or the next listing finds the objects
+			listing.Reset(next)
+		case a := <-arriving:
+			if !w.say(w.take(ctx, gather(a, arriving))) {
+				listing.Reset(min(w.every, retryEvery))
 			}
 		}
 		if ctx.Err() != nil {
@@ -152,9 +158,48 @@ func (w *watcher) loop(ctx context.Context, arriving <-chan arrival) error {
 	}
 }
 
+// gather adds the arrivals that wait already.
+func gather(first arrival, more <-chan arrival) []arrival {
+	all := []arrival{first}
+	for len(all) < gathered {
+		select {
+		case a := <-more:
+			all = append(all, a)
+		default:
+			return all
+		}
+	}
+	return all
+}
+
+// take publishes what arrivals name, and acknowledges them. It publishes all at once if it can, else each by itself: a tar
+// that cannot be read holds up no other.
+func (w *watcher) take(ctx context.Context, all []arrival) (faults error) {
+	var tars []string
+	for _, a := range all {
+		tars = append(tars, within(a.uris, w.paths)...)
+	}
+	together := w.publish(ctx, tars...) == nil
+	for _, a := range all {
+		var failed error
+		for _, tar := range within(a.uris, w.paths) {
+			if together {
+				break
+			}
+			if err := w.publish(ctx, tar); err != nil && !gone(err) {
+				failed = errors.Join(failed, err)
+			}
+		}
+		if faults = errors.Join(faults, failed); failed == nil {
+			a.ack() // else its sender sends it again, or the next listing finds the objects
+		}
+	}
+	return faults
+}
+
 // list publishes what is new in all places. A fault of one does not keep the others waiting.
 func (w *watcher) list(ctx context.Context) error {
-	var faults error
+	faults := w.stores.Close() // credentials may have changed
 	for _, p := range w.paths {
 		if err := w.publish(ctx, p); err != nil && !errors.Is(err, shard.ErrNoTars) {
 			faults = errors.Join(faults, err)
@@ -163,11 +208,14 @@ func (w *watcher) list(ctx context.Context) error {
 	return faults
 }
 
-// publish publishes what is new in one place.
-func (w *watcher) publish(ctx context.Context, p string) error {
+// publish publishes what is new in some places.
+func (w *watcher) publish(ctx context.Context, places ...string) error {
+	if len(places) == 0 {
+		return nil
+	}
 	o := w.o
-	o.Lanes, o.Arriving = w.log.Config().Lanes, w.settled
-	sum, _, err := dataset.Produce(ctx, []string{p}, o, w.ledger)
+	o.Lanes, o.Arriving, o.Remote = w.log.Config().Lanes, w.settled, w.stores.Open
+	sum, _, err := dataset.Produce(ctx, places, o, w.ledger)
 	if sum.Messages > 0 {
 		sum.Done = 0
 		printSummary(w.out, sum)
@@ -187,9 +235,10 @@ func (w *watcher) settled(t shard.Tar) bool {
 	return found && was == now
 }
 
-// say prints a fault that the watcher outlives.
-func (w *watcher) say(err error) {
+// say prints a fault that the watcher outlives, and reports whether there was none.
+func (w *watcher) say(err error) bool {
 	if err != nil && !errors.Is(err, context.Canceled) {
 		fmt.Fprintf(w.out, "will try again: %v\n", err)
 	}
+	return err == nil
 }

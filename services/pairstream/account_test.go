@@ -1,0 +1,178 @@
+//go:build cgo
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/account"
+	"github.com/pairstream/pairstream/internal/inspect"
+	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/trainer"
+)
+
+// TestAccountOfEverything publishes pairs twice, some that are broken and some that a rule drops, and takes two images back:
+// one before the encoder has it, one behind. What status says adds up to what was published. All that is in groups was
+// trained on in each epoch, but for what was taken back.
+func TestAccountOfEverything(t *testing.T) {
+	t.Setenv("KAFKA_BROKERS", startBroker(t))
+	t.Setenv("FILTER", `colour: !caption.contains("red")`)
+	t.Setenv("DEDUPE_IMAGES", "drop")
+	t.Setenv("NAMESPACE", "accounted")
+	in := setUpPipeline(t, 60)
+	t.Setenv("CHECKPOINT_DIR", in("checkpoints"))
+	writeBroken(t, filepath.Join(in("scenes"), "99999.tar"))
+	mustCommand(t, "produce", in("scenes"))
+	mustCommand(t, "produce", "--resume=false", in("scenes"), "--final")
+	log := openNamespace(t)
+	takeBack(t, in("early.txt"), pairsOf(t, log, schemas.Pairs)[:1])
+	encoder := start(t, "encoder")
+	waitFor(t, []*process{encoder}, func() bool { return accountOf(t, log).Waiting == 0 })
+	encoder.stop(t)
+	takeBack(t, in("late.txt"), pairsOf(t, log, schemas.Embeddings)[:1])
+	mustCommand(t, "up")
+
+	var status inspect.Status
+	if err := json.Unmarshal([]byte(mustCommand(t, "status", "--json")), &status); err != nil {
+		t.Fatal(err)
+	}
+	a := status.Account
+	if !a.Adds() || a.Waiting+a.Open+a.Closed.Since != 0 || a.Published != inLog(t, log) {
+		t.Errorf("of %d records the account is %s", inLog(t, log), a)
+	}
+	if a.Closed.Members == 0 || a.Closed.Duplicates+a.Closed.Repeats == 0 || a.Closed.SameImage == 0 || a.Closed.Filtered["colour"] == 0 ||
+		a.Closed.Refused[schemas.MaskForgotten] == 0 || a.Closed.Refused[schemas.MaskUnusable] != 2 || a.NoPairs == 0 || a.Closed.Seals != 2 {
+		t.Errorf("want some of every kind: %s", a)
+	}
+	letters := int64(0)
+	for _, err := range log.DeadLetters(t.Context()) {
+		if letters++; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if letters != a.SetAside() {
+		t.Errorf("%d dead letters, want %d: %s", letters, a.SetAside(), a)
+	}
+	trained, masked := int64(0), int64(0)
+	for lane := range log.Config().Lanes {
+		for rec, err := range log.Records(t.Context(), schemas.Features, lane, stream.Position{}, -1) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r, err := schemas.Unmarshal(rec.Schema, rec.Value); err == nil {
+				if block, ok := r.(*schemas.FeatureBlock); ok {
+					trained += int64(len(block.Positions) - len(block.Masked))
+					masked += int64(len(block.Masked))
+				}
+			}
+		}
+	}
+	const epochs = 2
+	if trained+masked != epochs*a.Closed.Members || masked == 0 || masked%epochs != 0 {
+		t.Errorf("%d samples were trained on and %d masked in %d epochs: %s", trained, masked, epochs, a)
+	}
+	t.Logf("%s; %d trained on and %d masked in %d epochs", a, trained, masked, epochs)
+}
+
+func accountOf(t *testing.T, log *stream.Log) inspect.Account {
+	t.Helper()
+	s, err := inspect.NewCollector(log, 1).Collect(t.Context(), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Account
+}
+
+// writeBroken writes a tar with an image that cannot be decoded and an image without a caption.
+func writeBroken(t *testing.T, path string) {
+	t.Helper()
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := shard.NewWriter(file)
+	for key, files := range map[string][]shard.File{
+		"a": {{Ext: "jpg", Data: []byte("\xff\xd8\xff\xe0 no picture")}, {Ext: "txt", Data: []byte("a picture of nothing")}},
+		"b": {{Ext: "png", Data: []byte("nobody has described it")}},
+	} {
+		if _, err := w.Write(key, files...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pairsOf returns the ids of the pairs in lane 0 of a topic.
+func pairsOf(t *testing.T, log *stream.Log, topic schemas.Topic) (ids []schemas.PairID) {
+	t.Helper()
+	for rec, err := range log.Records(t.Context(), topic, 0, stream.Position{}, -1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := schemas.Unmarshal(rec.Schema, rec.Value)
+		if err != nil {
+			continue // what is no pair
+		}
+		switch v := r.(type) {
+		case *schemas.Pair:
+			ids = append(ids, v.ID)
+		case *schemas.Embedding:
+			ids = append(ids, v.ID)
+		}
+	}
+	return ids
+}
+
+func takeBack(t *testing.T, file string, pairs []schemas.PairID) {
+	t.Helper()
+	var lines []string
+	for _, id := range pairs {
+		lines = append(lines, id.String())
+	}
+	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustCommand(t, "forget", "--pair", file)
+}
+
+// TestDemoIsChecked: a demo with --check fails when a pair is not accounted for, and prints all terms.
+func TestDemoIsChecked(t *testing.T) {
+	whole := inspect.Account{Published: 12, NoPairs: 1, Closed: account.Tally{
+		Members: 6, Repeats: 1, Filtered: map[string]int64{"colour": 1}, Refused: map[string]int64{schemas.MaskMissing: 1, schemas.MaskForgotten: 1}, Seals: 1,
+	}}
+	for name, change := range map[string]func(*demo, *inspect.Account, *recordCounts){
+		"":                        func(*demo, *inspect.Account, *recordCounts) {},
+		"does not close":          func(_ *demo, a *inspect.Account, _ *recordCounts) { a.Closed.Members-- },
+		"records were published":  func(d *demo, _ *inspect.Account, _ *recordCounts) { d.summary.Messages++ },
+		"pairs were trained on":   func(d *demo, _ *inspect.Account, _ *recordCounts) { d.steps.counts.Samples-- },
+		"dead letters, want 2":    func(_ *demo, _ *inspect.Account, c *recordCounts) { c.deadLetters++ },
+		"want as many of each":    func(_ *demo, _ *inspect.Account, c *recordCounts) { c.scored++ },
+		"behind the last group":   func(_ *demo, a *inspect.Account, _ *recordCounts) { a.Closed.Repeats--; a.Open++ },
+		"waiting for the encoder": func(_ *demo, a *inspect.Account, _ *recordCounts) { a.Closed.Repeats--; a.Waiting++ },
+	} {
+		d := &demo{demoOptions: demoOptions{epochs: 2}}
+		d.summary.Messages = 12
+		d.steps.counts = trainer.Counts{Samples: 10, Masked: 2}
+		a, c := whole, recordCounts{deadLetters: 2}
+		change(d, &a, &c)
+		err := d.verify(c, a)
+		if (err == nil) != (name == "") || err != nil && !strings.Contains(err.Error(), name) {
+			t.Errorf("%q: %v", name, err)
+		}
+		if err != nil && name != "want as many of each" && !strings.Contains(err.Error(), "1 filtered (colour 1) + 2 refused (forgotten 1, missing 1)") {
+			t.Errorf("%q: the terms are not printed: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+//go:build cgo
+
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pairstream/pairstream/grouper"
+	"github.com/pairstream/pairstream/internal/dotproduct"
+	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/scenes"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// negatives counts the hardest negatives of mini-batches, a text for every image and an image for every text. The encoder's
+// similarities choose them, as in experiment X1.
+type negatives struct {
+	all, untrue int // untrue: the text is true of the image, so that it is no negative
+}
+
+// embeddings reads the embeddings of a lane, and counts in random mini-batches of them.
+func (t *truth) embeddings(ctx context.Context, log *stream.Log, lane, batch int) (map[schemas.PairID]*schemas.Embedding, error) {
+	of := map[schemas.PairID]*schemas.Embedding{}
+	var all []*schemas.Embedding
+	for rec, err := range log.Records(ctx, schemas.Embeddings, lane, stream.Position{}, -1) {
+		if err != nil {
+			return nil, fmt.Errorf("counting false negatives in lane %d: %w", lane, err)
+		}
+		decoded, err := schemas.Unmarshal(rec.Schema, rec.Value)
+		if err != nil {
+			return nil, fmt.Errorf("counting false negatives in lane %d: %w", lane, err)
+		}
+		if e, ok := decoded.(*schemas.Embedding); ok && of[e.ID] == nil {
+			of[e.ID] = e
+			all = append(all, e)
+		}
+	}
+	rng.New(1, "demo.random", int64(lane)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	for ; len(all) >= batch; all = all[batch:] {
+		if err := t.hardest(ctx, &t.random, all[:batch]); err != nil {
+			return nil, err
+		}
+	}
+	return of, nil
+}
+
+// members returns the embeddings of a mini-batch's samples.
+func members(of map[schemas.PairID]*schemas.Embedding, samples []schemas.Sample) []*schemas.Embedding {
+	var out []*schemas.Embedding
+	for _, s := range samples {
+		if e := of[s.ID]; e != nil {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// hardest finds the hardest negatives of a mini-batch and counts them.
+func (t *truth) hardest(ctx context.Context, to *negatives, batch []*schemas.Embedding) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	image, number := make([]int32, len(batch)), map[schemas.ImageID]int32{}
+	v, u := dotproduct.NewMatrix(len(batch), batch[0].V.Len()), dotproduct.NewMatrix(len(batch), batch[0].V.Len())
+	for i, e := range batch {
+		if _, known := number[e.ImageID]; !known {
+			number[e.ImageID] = int32(len(number))
+		}
+		image[i] = number[e.ImageID]
+		copy(v.Row(i), e.V.Floats())
+		copy(u.Row(i), e.T.Floats())
+	}
+	texts, images, err := grouper.HardCandidates(ctx, v, u, image, 1)
+	if err != nil {
+		return err
+	}
+	count := func(image, text int32) {
+		if image < 0 || text < 0 {
+			return
+		}
+		to.all++
+		if scenes.Matches(t.shows[batch[image].ImageID], batch[text].Caption) {
+			to.untrue++
+		}
+	}
+	for i := range batch {
+		count(int32(i), texts[i])
+		count(images[i], int32(i))
+	}
+	return nil
+}
+
+// share returns the false negatives among the hardest, in percent.
+func (n negatives) share() float64 { return percent(n.untrue, n.all) }

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"cloud.google.com/go/pubsub/v2/pstest"
+)
+
+// TestPubSubEvents reads notifications of Google Cloud Storage from an emulator of Pub/Sub, which sends again what nobody
+// acknowledges.
+func TestPubSubEvents(t *testing.T) {
+	server := pstest.NewServer()
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Setenv("PUBSUB_EMULATOR_HOST", server.Addr)
+	topic, subscription := "projects/p/topics/new", "projects/p/subscriptions/new"
+	if _, err := server.GServer.CreateTopic(t.Context(), &pubsubpb.Topic{Name: topic}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := server.GServer.CreateSubscription(t.Context(), &pubsubpb.Subscription{Name: subscription, Topic: topic, AckDeadlineSeconds: 10}); err != nil {
+		t.Fatal(err)
+	}
+	from, err := openEvents(t.Context(), nil, "gcppubsub://"+subscription)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	arriving, ended := make(chan arrival), make(chan error, 1)
+	go func() { ended <- from.Run(ctx, arriving) }()
+	for event, want := range map[string][]string{"OBJECT_FINALIZE": {"gs://crawl/new/a.tar"}, "OBJECT_DELETE": nil} {
+		id := server.Publish(topic, []byte(`{"kind":"storage#object","bucket":"crawl","name":"new/a.tar"}`), map[string]string{"eventType": event})
+		select {
+		case a := <-arriving:
+			if !slices.Equal(a.uris, want) {
+				t.Errorf("%s: %q, want %q", event, a.uris, want)
+			}
+			a.ack()
+		case err := <-ended:
+			t.Fatalf("%s: %v", event, err)
+		}
+		if m := server.Message(id); m == nil {
+			t.Errorf("%s: message %s is not there", event, id)
+		}
+	}
+	cancel()
+	if err := errors.Join(from.Close(t.Context()), <-ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("the end: %v", err)
+	}
+	for _, m := range server.Messages() {
+		if m.Acks == 0 {
+			t.Errorf("message %s has no acknowledgement", m.ID)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+//go:build cgo
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+)
+
+// gauge shows the progress of a long piece of work.
+type gauge struct {
+	name string
+	unit string
+	done func() int64
+	all  func() int64 // 0: not known yet
+
+	first, last time.Time // of movement
+	seen        int64
+	bar         *mpb.Bar
+}
+
+// rate returns the units a second between the first and the last movement.
+func (g *gauge) rate() float64 {
+	if took := g.last.Sub(g.first).Seconds(); took > 0 {
+		return float64(g.seen) / took
+	}
+	return 0
+}
+
+func (g *gauge) look(now time.Time) {
+	done := g.done()
+	if done == g.seen {
+		if g.seen == 0 {
+			g.first = now // the clock runs from the last look that saw nothing
+		}
+		return
+	}
+	g.seen, g.last = done, now
+}
+
+const (
+	lookEvery = 200 * time.Millisecond
+	lineEvery = 15 * time.Second
+)
+
+// watch shows the gauges until the returned function is called. It draws bars on a terminal, else it writes a line
+// now and then.
+func watch(w io.Writer, terminal bool, gauges []*gauge) (stop func()) {
+	var bars *mpb.Progress
+	if terminal {
+		bars = mpb.New(mpb.WithOutput(w), mpb.WithWidth(48), mpb.WithRefreshRate(lookEvery))
+		for _, g := range gauges {
+			g.bar = bars.AddBar(0,
+				mpb.PrependDecorators(decor.Name(fmt.Sprintf("%-14s", g.name)), decor.CountersNoUnit("%7d / %-7d", decor.WC{W: 18})),
+				mpb.AppendDecorators(decor.Percentage(decor.WC{W: 5})))
+		}
+	}
+	show(time.Now(), gauges)
+	quit := make(chan struct{})
+	var over sync.WaitGroup
+	over.Add(1)
+	go func() {
+		defer over.Done()
+		ticks := time.NewTicker(lookEvery)
+		defer ticks.Stop()
+		printed := time.Now()
+		for {
+			select {
+			case <-quit:
+				finishBars(bars, gauges)
+				return
+			case now := <-ticks.C:
+				show(now, gauges)
+				if !terminal && now.Sub(printed) >= lineEvery {
+					printed = now
+					printLine(w, gauges)
+				}
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		over.Wait()
+	}
+}
+
+func show(now time.Time, gauges []*gauge) {
+	for _, g := range gauges {
+		g.look(now)
+		if g.bar != nil {
+			g.bar.SetTotal(max(g.all(), g.seen+1), false)
+			g.bar.SetCurrent(g.seen)
+		}
+	}
+}
+
+func finishBars(bars *mpb.Progress, gauges []*gauge) {
+	show(time.Now(), gauges)
+	if bars == nil {
+		return
+	}
+	for _, g := range gauges {
+		if g.seen >= g.all() {
+			g.bar.SetTotal(g.seen, true)
+		} else {
+			g.bar.Abort(false) // a bar of work that was cut short does not look done
+		}
+	}
+	bars.Wait()
+}
+
+func printLine(w io.Writer, gauges []*gauge) {
+	for _, g := range gauges {
+		if all := g.all(); all > 0 {
+			fmt.Fprintf(w, "  %s %d/%d %s", g.name, g.seen, max(all, g.seen), g.unit)
+		}
+	}
+	fmt.Fprintln(w)
+}

@@ -1,0 +1,82 @@
+//go:build cgo
+
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/latest"
+	"github.com/pairstream/pairstream/internal/replay"
+	"github.com/pairstream/pairstream/internal/testing/soak"
+)
+
+// TestEncoderFollowsRanks has an encoder follow the weights of two trainers that share their steps. Rank 0 alone publishes
+// them. Each rank is killed once, and both begin again. A replay with one trainer makes the same records and weights, with
+// the files of weights and without them.
+func TestEncoderFollowsRanks(t *testing.T) {
+	const perLane = 8 // pairs of a group
+	t.Setenv("KAFKA_BROKERS", startBroker(t))
+	in := setUpPipeline(t, 24)
+	for variable, value := range map[string]string{
+		"ENCODER_CHECKPOINT": "@latest", "GROUP_SIZE": fmt.Sprint(perLane), "CHECKPOINT_EVERY": "1", "STEP_BATCHES": "2", "STREAM_SESSION_TIMEOUT": "1s",
+	} {
+		t.Setenv(variable, value)
+	}
+	log, feed := setUpFeed(t, in)
+	var others []*process
+	for _, name := range []string{"encoder", "indexer", "grouper", "discriminator"} {
+		others = append(others, start(t, name))
+	}
+	const world = 2
+	ranks := startRanks(t, world)
+	r := rand.New(rand.NewPCG(soak.Seed(t, 7), 0))
+	for group := range int64(world) {
+		feed.publish(t, 2*perLane)                                     // of two lanes
+		awaitFeatures(t, log, 0, 4*group+1+int64(r.IntN(3)), ranks...) // both have met by then
+		time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond)
+		ranks[group].kill(t)
+		for _, p := range ranks {
+			<-p.done
+		}
+		ranks = startRanks(t, world)
+		for lane := range 2 {
+			awaitFeatures(t, log, lane, 4*(group+1)-1, ranks...)
+		}
+	}
+	feed.publish(t, -1)
+	endOf(t, ranks)
+	for _, p := range others {
+		p.stop(t)
+	}
+	if _, err := os.Stat("/nowhere"); err == nil {
+		t.Error("rank 1 has made a folder of its own")
+	}
+	mustCommand(t, "run-manifest", "--out", in("run.json"))
+	m, err := replay.ReadManifest(in("run.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Weights) < 3 {
+		t.Errorf("the encoder has used %d weights, want more", len(m.Weights))
+	}
+	for _, variable := range []string{"CHECKPOINT_DIR", "NAMESPACE", "ENCODER_CHECKPOINT"} { // the manifest has them
+		t.Setenv(variable, "")
+	}
+	for _, name := range []string{"again", "remade"} {
+		out := mustCommand(t, "replay", in("run.json"), "--namespace", name, "--checkpoints", in(name))
+		if strings.Contains(out, "differ") {
+			t.Errorf("replay %s prints\n%s", name, out)
+		}
+		if a, b := lastCheckpoint(t, in("killed")), lastCheckpoint(t, in(name)); a != b {
+			t.Errorf("the original's last checkpoint is %s, that of replay %s %s", a, name, b)
+		}
+		if err := os.RemoveAll(latest.Folder(in("killed"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
