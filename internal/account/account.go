@@ -18,6 +18,8 @@ type Tally struct {
 	Duplicates int64            `json:"duplicates"`           // pairs that their group had
 	Repeats    int64            `json:"repeats"`              // pairs that an earlier group had
 	SameImage  int64            `json:"same_image,omitempty"` // of members or repeats: whose image came before with another caption
+	Near       int64            `json:"near,omitempty"`       // of members or left out: whose image resembles that of a member
+	LeftOut    int64            `json:"left_out,omitempty"`   // pairs that are in no group for that
 	Filtered   map[string]int64 `json:"filtered,omitempty"`   // by rule
 	Refused    map[string]int64 `json:"refused,omitempty"`    // by reason
 	Seals      int64            `json:"seals"`
@@ -44,7 +46,7 @@ func (t *Tally) Refuse(r *schemas.Refusal) {
 
 // Records returns how many records the tally counts.
 func (t Tally) Records() int64 {
-	n := t.Members + t.Duplicates + t.Repeats + t.Seals + t.Others
+	n := t.Members + t.Duplicates + t.Repeats + t.LeftOut + t.Seals + t.Others
 	for _, counts := range []map[string]int64{t.Filtered, t.Refused} {
 		for _, c := range counts {
 			n += c
@@ -56,7 +58,7 @@ func (t Tally) Records() int64 {
 // Add adds the counts of another lane.
 func (t *Tally) Add(o Tally) {
 	t.Members, t.Duplicates, t.Repeats = t.Members+o.Members, t.Duplicates+o.Duplicates, t.Repeats+o.Repeats
-	t.SameImage += o.SameImage
+	t.SameImage, t.Near, t.LeftOut = t.SameImage+o.SameImage, t.Near+o.Near, t.LeftOut+o.LeftOut
 	t.Since, t.Seals, t.Others = t.Since+o.Since, t.Seals+o.Seals, t.Others+o.Others
 	for _, p := range []struct{ into, from *map[string]int64 }{{&t.Filtered, &o.Filtered}, {&t.Refused, &o.Refused}} {
 		for name, c := range *p.from {

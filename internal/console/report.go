@@ -109,7 +109,7 @@ func (s *Server) reportTraining(ctx context.Context, r *report) error {
 	var rates []float64
 	var evals []index.Report
 	var first, last time.Time
-	for _, x := range runs[0].reports {
+	for _, x := range lastEvaluations(runs[0].reports) {
 		switch x.Kind {
 		case schemas.ProgressEval:
 			evals = append(evals, x)

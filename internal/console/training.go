@@ -41,6 +41,8 @@ var curveTitles = []struct{ name, title string }{
 	{"connections_share", "Connections among the candidates, %"},
 	{"pairs_per_second", "Pairs a second"},
 	{"learning_rate", "Learning rate"},
+	{"recall", "Recall on held-out pairs, %"},
+	{"matching_error", "Matching error on held-out pairs, %"},
 }
 
 type trainingView struct {
@@ -115,7 +117,7 @@ func (s *Server) trainingPage(w http.ResponseWriter, r *http.Request) error {
 	for _, x := range runs {
 		v.Runs = append(v.Runs, x.name)
 		state := runState{Run: x.name, Step: -1}
-		for _, report := range x.reports {
+		for _, report := range lastEvaluations(x.reports) {
 			switch report.Kind {
 			case schemas.ProgressEval:
 				v.Evals = append(v.Evals, evaluationOf(x.name, report))
@@ -138,6 +140,23 @@ func (s *Server) trainingPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.render(w, r, http.StatusOK, "training.html", page{Title: "Training", Path: "/training", Data: v})
 	return nil
+}
+
+// lastEvaluations leaves out evaluations of a step that was evaluated again, after a crash.
+func lastEvaluations(reports []index.Report) []index.Report {
+	last := make(map[int64]int)
+	for i, r := range reports {
+		if r.Kind == schemas.ProgressEval {
+			last[r.Step] = i
+		}
+	}
+	var list []index.Report
+	for i, r := range reports {
+		if r.Kind != schemas.ProgressEval || last[r.Step] == i {
+			list = append(list, r)
+		}
+	}
+	return list
 }
 
 func evaluationOf(name string, r index.Report) evaluation {
@@ -201,7 +220,7 @@ func curvesOf(runs []run) []curve {
 func pointsOf(reports []index.Report, name string) map[int64]float64 {
 	points := make(map[int64]float64)
 	for _, r := range reports {
-		if r.Kind != schemas.ProgressStep {
+		if r.Kind != schemas.ProgressStep && r.Kind != schemas.ProgressEval {
 			continue
 		}
 		if name == "connections_share" {

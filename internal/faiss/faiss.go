@@ -2,7 +2,7 @@
 // ([Scan]).
 //
 // In go float32 centroids and queries, and float16 rows that the caller keeps; out come row numbers and inner products.
-// FAISS keeps the lists, ranks them, and keeps the best hits. The caller brings the function that compares a query with
+// FAISS keeps the lists, ranks them by a navigable graph where there are many, and keeps the best hits. The caller brings the function that compares a query with
 // a float16 row ([Similarity]).
 //
 // Guarantees:

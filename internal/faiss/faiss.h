@@ -28,12 +28,12 @@ char* fs_kmeans(int64_t n, int32_t d, const float* x, int32_t k, int32_t iterati
                 double* inertia);
 
 typedef struct fs_ivf fs_ivf;
-char* fs_ivf_new(int32_t d, int32_t lists, const float* centroids, fs_ivf** out);
+char* fs_ivf_new(fs_rows centroids, const float* exact, fs_ivf** out);  // one list a centroid, in float16 and in float32
 char* fs_ivf_like(const fs_ivf* h, fs_ivf** out);  // empty lists that share the centroids
 void fs_ivf_free(fs_ivf* h);
 char* fs_ivf_add(fs_ivf* h, int64_t n, const int64_t* ids, const int64_t* lists);
 char* fs_ivf_merge(fs_ivf* h, const fs_ivf* other);
-// The probes lists nearest to the query, nearest first, then -1.
+// The probes lists nearest to the query, nearest first, then -1; by a graph when they are few of many.
 char* fs_ivf_probe(const fs_ivf* h, const float* q, int32_t probes, int64_t* lists);
 // Searches n lists; id i is row i of rows.
 char* fs_ivf_search(const fs_ivf* h, fs_rows rows, const float* q, int32_t n, const int64_t* lists, int32_t k,

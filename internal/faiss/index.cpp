@@ -15,6 +15,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "centroids.h"
 #include "faiss.h"
 
 namespace {
@@ -98,7 +99,7 @@ void end_heap(int k, float* scores, int64_t* ids) { faiss::minheap_reorder(k, sc
 }  // namespace
 
 struct fs_ivf : Handle {
-  using Quantizer = std::shared_ptr<faiss::IndexFlatIP>;
+  using Quantizer = std::shared_ptr<Centroids>;
   explicit fs_ivf(Quantizer q) : quantizer(std::move(q)), index(quantizer.get(), quantizer->d, quantizer->ntotal) {}
   const Quantizer quantizer;  // of all lists that were made from it
   RowIVF index;
@@ -124,11 +125,10 @@ char* fs_kmeans(int64_t n, int32_t d, const float* x, int32_t k, int32_t iterati
   });
 }
 
-char* fs_ivf_new(int32_t d, int32_t lists, const float* centroids, fs_ivf** out) {
+char* fs_ivf_new(fs_rows centroids, const float* exact, fs_ivf** out) {
   return guarded([&] {
-    auto quantizer = std::make_shared<faiss::IndexFlatIP>(d);
-    quantizer->add(lists, centroids);
-    *out = new fs_ivf(std::move(quantizer));
+    one_thread();
+    *out = new fs_ivf(std::make_shared<Centroids>(centroids.d, centroids.n, exact, centroids.data, centroids.similarity));
   });
 }
 char* fs_ivf_like(const fs_ivf* h, fs_ivf** out) {
@@ -159,9 +159,7 @@ char* fs_ivf_merge(fs_ivf* h, const fs_ivf* other) {
 
 char* fs_ivf_probe(const fs_ivf* h, const float* q, int32_t probes, int64_t* lists) {
   return guarded([&] {
-    one_thread();
-    std::vector<float> near(probes);
-    h->quantizer->search(1, q, probes, near.data(), lists);
+    h->quantizer->near(q, probes, lists);
   });
 }
 

@@ -9,6 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
+
+	"github.com/x448/float16"
 
 	"github.com/pairstream/pairstream/internal/knn"
 )
@@ -40,8 +43,18 @@ func NewIVF(centroids []float32, dim int, similarity Similarity) (*IVF, error) {
 	if err := m.Check(); err != nil {
 		return nil, fmt.Errorf("making inverted lists: %w", err)
 	}
+	halves := make([]uint16, len(centroids))
+	for i, x := range centroids {
+		halves[i] = float16.Fromfloat32(x).Bits()
+	}
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	rows, err := pinned(&pin, knn.HalfMatrix(halves, dim), similarity)
+	if err != nil {
+		return nil, fmt.Errorf("making inverted lists: %w", err)
+	}
 	v := &IVF{dim: dim, lists: m.Rows, similarity: similarity}
-	if err := check("making inverted lists", C.fs_ivf_new(C.int32_t(dim), C.int32_t(m.Rows), floats(centroids), &v.handle)); err != nil {
+	if err := check("making inverted lists", C.fs_ivf_new(rows, floats(centroids), &v.handle)); err != nil {
 		return nil, err
 	}
 	return v, nil
@@ -92,6 +105,9 @@ func (v *IVF) Probe(q []float32, probes int) ([]int64, error) {
 	lists := make([]int64, min(probes, v.lists))
 	if err := check("ranking lists", C.fs_ivf_probe(v.handle, floats(q), C.int32_t(len(lists)), longs(lists))); err != nil {
 		return nil, err
+	}
+	if none := slices.Index(lists, -1); none >= 0 { // the graph has not come to as many
+		lists = lists[:none]
 	}
 	return lists, nil
 }

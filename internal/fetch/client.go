@@ -59,7 +59,8 @@ const maxRobotsBytes = 500 << 10
 type client struct {
 	o     Options
 	http  *http.Client
-	agent string // the name that robots.txt calls us by
+	agent string        // the name that robots.txt calls us by
+	slots chan struct{} // of downloads
 
 	mu    sync.Mutex
 	hosts *simplelru.LRU[string, *host]
@@ -81,7 +82,7 @@ func newClient(o Options) (*client, error) {
 		return nil, err
 	}
 	agent, _, _ := strings.Cut(o.UserAgent, "/")
-	c := &client{o: o, hosts: hosts, agent: strings.ToLower(agent)}
+	c := &client{o: o, hosts: hosts, agent: strings.ToLower(agent), slots: make(chan struct{}, o.Threads)}
 	c.http = &http.Client{
 		Transport: &http.Transport{
 			DialContext: guardedDialer(o.AllowLoopback).DialContext, DisableCompression: true, ForceAttemptHTTP2: true, // no proxy: it would connect where the guard does not look

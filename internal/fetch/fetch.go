@@ -82,13 +82,16 @@ type outcome struct {
 	SHA256  *string `parquet:"sha256"`
 }
 
-// job is a row on its way.
-type job struct {
-	row  table.Row
-	data []byte
-	err  error
-	done chan struct{}
+// fetched is what became of a row.
+type fetched struct {
+	row   table.Row
+	image span  // in the spool
+	err   error // instead: a *failure
 }
+
+// shardsAtOnce is the number of shards that are worked on at once: while the last rows of one wait for slow servers, those of
+// the next one are fetched.
+const shardsAtOnce = 2
 
 // Run fetches all shards of a list that the store does not have. done is called for every shard, in order, with its
 // number and its counts; counts are nil where the store had the shard.
@@ -101,18 +104,29 @@ func Run(ctx context.Context, list string, o Options, store Store, done func(ctx
 		return err
 	}
 	defer c.http.CloseIdleConnections()
+	working, ctx := errgroup.WithContext(ctx)
+	working.SetLimit(shardsAtOnce)
 	number := 0
 	var rows []table.Row
+	before := make(chan struct{}) // closed when done has returned for the shard before
+	close(before)
 	flush := func() error {
-		if len(rows) == 0 {
-			return nil
-		}
-		s, err := c.shard(ctx, number, rows, store)
-		if err == nil {
-			err = done(ctx, number, s)
-		}
-		number, rows = number+1, rows[:0]
-		return err
+		n, part, turn, after := number, rows, before, make(chan struct{})
+		number, rows, before = number+1, nil, after
+		working.Go(func() error {
+			s, err := c.shard(ctx, n, part, store)
+			if err != nil {
+				return err
+			}
+			select {
+			case <-turn:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			defer close(after)
+			return done(ctx, n, s)
+		})
+		return ctx.Err()
 	}
 	err = table.Read(ctx, list, func(r table.Row) error {
 		if rows = append(rows, r); len(rows) < o.PerShard {
@@ -120,10 +134,16 @@ func Run(ctx context.Context, list string, o Options, store Store, done func(ctx
 		}
 		return flush()
 	})
+	if err == nil && len(rows) > 0 {
+		err = flush()
+	}
+	if failed := working.Wait(); failed != nil {
+		return failed // it has ended the reading
+	}
 	if err != nil {
 		return fmt.Errorf("fetching %s: %w", list, err)
 	}
-	return flush()
+	return nil
 }
 
 // Name returns the name of a shard's file.
@@ -189,94 +209,94 @@ func digest(rows []table.Row, o Options) string {
 }
 
 // fill downloads the rows, several at a time, and writes them in their order.
-func (c *client) fill(ctx context.Context, number int, rows []table.Row, file *os.File) (*Stats, []outcome, error) {
-	ahead := make(chan *job, c.o.Threads)
+func (c *client) fill(ctx context.Context, number int, rows []table.Row, file *os.File) (s *Stats, outcomes []outcome, err error) {
+	images, err := newSpool()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, images.close()) }()
+	found := make([]fetched, len(rows))
 	running, ctx := errgroup.WithContext(ctx)
-	running.Go(func() error {
-		defer close(ahead)
-		slots := make(chan struct{}, c.o.Threads)
-		for _, row := range rows {
-			j := &job{row: row, done: make(chan struct{})}
-			select {
-			case slots <- struct{}{}:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			running.Go(func() error {
-				defer func() { <-slots; close(j.done) }()
-				j.data, j.err = c.fetch(ctx, j.row)
-				return nil
-			})
-			select {
-			case ahead <- j:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+	for i, row := range rows {
+		select {
+		case c.slots <- struct{}{}:
+		case <-ctx.Done():
+			return nil, nil, errors.Join(running.Wait(), ctx.Err())
 		}
-		return nil
-	})
-	w := &shardWriter{o: c.o, tar: shard.NewWriter(file), stats: &Stats{Reasons: map[string]int{}}}
-	running.Go(func() error {
-		for j := range ahead {
-			select {
-			case <-j.done:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			if err := w.add(fmt.Sprintf("%05d%04d", number, w.stats.Rows), j); err != nil {
-				return err
-			}
-		}
-		return w.tar.Close()
-	})
+		running.Go(func() (err error) {
+			defer func() { <-c.slots }()
+			found[i], err = c.fetch(ctx, row, images)
+			return err
+		})
+	}
 	if err := running.Wait(); err != nil {
 		return nil, nil, err
 	}
-	return w.stats, w.outcomes, nil
+	w := &shardWriter{o: c.o, tar: shard.NewWriter(file), images: images, stats: &Stats{Reasons: map[string]int{}}}
+	for _, f := range found {
+		if err := w.add(fmt.Sprintf("%05d%04d", number, w.stats.Rows), f); err != nil {
+			return nil, nil, err
+		}
+	}
+	return w.stats, w.outcomes, w.tar.Close()
 }
 
-func (c *client) fetch(ctx context.Context, row table.Row) ([]byte, error) {
+// fetch downloads the image of a row into the spool.
+func (c *client) fetch(ctx context.Context, row table.Row, to *spool) (fetched, error) {
+	f := fetched{row: row}
 	if row.Text(c.o.CaptionColumn) == "" {
-		return nil, &failure{reasonCaption, "the row has no caption"}
+		f.err = &failure{reasonCaption, "the row has no caption"}
+		return f, nil
 	}
-	return c.get(ctx, row.Text(c.o.URLColumn))
+	data, err := c.get(ctx, row.Text(c.o.URLColumn))
+	var known *failure
+	switch {
+	case errors.As(err, &known):
+		f.err = known
+		return f, nil
+	case err != nil:
+		return f, err
+	}
+	f.image, err = to.add(data)
+	return f, err
 }
 
 // shardWriter writes the outcomes of a shard.
 type shardWriter struct {
 	o        Options
 	tar      *shard.Writer
+	images   *spool
 	stats    *Stats
 	outcomes []outcome
 }
 
-func (w *shardWriter) add(key string, j *job) error {
-	o := outcome{Key: key, URL: j.row.Text(w.o.URLColumn), Caption: j.row.Text(w.o.CaptionColumn), Status: "success"}
+func (w *shardWriter) add(key string, from fetched) error {
+	o := outcome{Key: key, URL: from.row.Text(w.o.URLColumn), Caption: from.row.Text(w.o.CaptionColumn), Status: "success"}
 	var f *failure
-	switch {
-	case errors.As(j.err, &f):
+	if errors.As(from.err, &f) {
 		o.Status, o.Error = "failed_to_download", &f.reason
 		w.stats.Reasons[f.reason]++
-	case j.err != nil:
-		return j.err
-	default:
-		sum := sha256.Sum256(j.data)
+	} else {
+		data, err := w.images.read(from.image)
+		if err != nil {
+			return err
+		}
+		sum := sha256.Sum256(data)
 		text := hex.EncodeToString(sum[:])
 		o.SHA256 = &text
-		if err := w.write(key, o, j); err != nil {
+		if err := w.write(key, o, from.row, data); err != nil {
 			return err
 		}
 		w.stats.Success++
 	}
 	w.stats.Rows++
 	w.outcomes = append(w.outcomes, o)
-	j.data = nil
 	return nil
 }
 
-func (w *shardWriter) write(key string, o outcome, j *job) error {
-	columns := make(map[string]any, len(j.row))
-	for name, value := range j.row {
+func (w *shardWriter) write(key string, o outcome, row table.Row, data []byte) error {
+	columns := make(map[string]any, len(row))
+	for name, value := range row {
 		columns[name] = value
 	}
 	delete(columns, w.o.URLColumn)
@@ -286,6 +306,6 @@ func (w *shardWriter) write(key string, o outcome, j *job) error {
 	if err != nil {
 		return fmt.Errorf("encoding row %s: %w", key, err)
 	}
-	_, err = w.tar.Write(key, shard.File{Ext: shard.Extension(j.data), Data: j.data}, shard.File{Ext: "txt", Data: []byte(o.Caption)}, shard.File{Ext: "json", Data: raw})
+	_, err = w.tar.Write(key, shard.File{Ext: shard.Extension(data), Data: data}, shard.File{Ext: "txt", Data: []byte(o.Caption)}, shard.File{Ext: "json", Data: raw})
 	return err
 }

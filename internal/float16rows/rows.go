@@ -62,6 +62,14 @@ func (r *Rows) Append(row []byte) error {
 	return nil
 }
 
+// AppendFrom adds row i of another matrix of the same width.
+func (r *Rows) AppendFrom(other *Rows, i int) error {
+	if i < 0 || i >= other.Len() {
+		return fmt.Errorf("copying row %d of %d", i, other.Len())
+	}
+	return r.Append(other.mem[2*i*other.dim : 2*(i+1)*other.dim])
+}
+
 // Len returns the number of rows.
 func (r *Rows) Len() int { return int(r.n.Load()) }
 

@@ -22,7 +22,7 @@ func publish(t *testing.T, log *stream.Log, pairs ...*schemas.Pair) {
 	t.Helper()
 	p := log.NewPublisher(stream.PublisherOptions{})
 	for _, pair := range pairs {
-		if err := p.Publish(t.Context(), schemas.Pairs, pair.ID.Lane(log.Config().Lanes), pair); err != nil {
+		if err := p.Publish(t.Context(), schemas.Pairs, pair.ImageID.Lane(log.Config().Lanes), pair); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -50,6 +50,10 @@ func (p Preprocess) Into(dst []float32, im *Image) {
 	}
 }
 
+// Fit returns the picture as [Preprocess.Into] reads it: scaled and cropped to Size x Size, a byte for each value. Into takes
+// the result and writes the same. A picture that fits already is returned as it is.
+func (p Preprocess) Fit(im *Image) *Image { return p.square(im) }
+
 // square scales and crops the picture to Size x Size.
 func (p Preprocess) square(im *Image) *Image {
 	if im.W == p.Size && im.H == p.Size {

@@ -24,6 +24,12 @@ func (a Account) Adds() bool {
 	return a.Published == a.Waiting+a.NoPairs+a.Open+a.Closed.Since+a.Closed.Records()
 }
 
+// SetAside returns how many dead letters the account stands for: all that was refused but for what was taken back, and all
+// that is no pair.
+func (a Account) SetAside() int64 {
+	return sum(a.Closed.Refused) - a.Closed.Refused[schemas.MaskForgotten] + a.NoPairs + a.Closed.Others
+}
+
 // account adds up one lane.
 func (s snapshot) account() (Account, error) {
 	pairs, embeddings, groups := s.topics[schemas.Pairs], s.topics[schemas.Embeddings], s.topics[schemas.Groups]
@@ -62,17 +68,15 @@ func (a *Account) add(o Account) {
 	a.Closed.Add(o.Closed)
 }
 
-// account prints what there is, in one equation.
-func (p *printer) account(a Account) {
-	if a.Published == 0 {
-		return
-	}
-	parts := []string{Count(a.Closed.Members) + " in groups"}
+// String returns one equation.
+func (a Account) String() string {
+	parts := []string{Count(a.Closed.Members) + " in groups" + some(a.Closed.Near-a.Closed.LeftOut, "near-duplicates")}
 	for _, c := range []struct {
 		n    int64
 		what string
 	}{
-		{a.Closed.Duplicates + a.Closed.Repeats, "again" + sameImage(a.Closed.SameImage)},
+		{a.Closed.Duplicates + a.Closed.Repeats, "again" + some(a.Closed.SameImage, "repeat an image")},
+		{a.Closed.LeftOut, "near-duplicates"},
 		{sum(a.Closed.Filtered), "filtered" + byName(a.Closed.Filtered)},
 		{sum(a.Closed.Refused), "refused" + byName(a.Closed.Refused)},
 		{a.NoPairs + a.Closed.Others, "no pairs"},
@@ -89,14 +93,22 @@ func (p *printer) account(a Account) {
 	if !a.Adds() {
 		equals = "is not"
 	}
-	p.line("%s records of pairs %s %s", Count(a.Published), equals, strings.Join(parts, " + "))
+	return fmt.Sprintf("%s records of pairs %s %s", Count(a.Published), equals, strings.Join(parts, " + "))
 }
 
-func sameImage(n int64) string {
+// account prints what there is.
+func (p *printer) account(a Account) {
+	if a.Published != 0 {
+		p.line("%s", a)
+	}
+}
+
+// some says how many of what comes before it are special.
+func some(n int64, what string) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (%s repeat an image)", Count(n))
+	return fmt.Sprintf(" (%s %s)", Count(n), what)
 }
 
 func sum(counts map[string]int64) (n int64) {

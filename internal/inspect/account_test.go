@@ -17,6 +17,9 @@ func TestAccountIsOneEquation(t *testing.T) {
 			a.Published++
 		},
 		"12 records of pairs = 0 in groups + 12 waiting for the encoder\n": func(a *Account) { *a = Account{Published: 12, Waiting: 12} },
+		"12 records of pairs = 7 in groups (1 near-duplicates) + 3 again (2 repeat an image) + 2 near-duplicates\n": func(a *Account) {
+			*a = Account{Published: 12, Closed: account.Tally{Members: 7, Repeats: 3, SameImage: 2, Near: 3, LeftOut: 2}}
+		},
 		"": func(a *Account) { *a = Account{} },
 	} {
 		b := a
@@ -28,6 +31,11 @@ func TestAccountIsOneEquation(t *testing.T) {
 			t.Errorf("printed %q, want %q", out.String(), want)
 		}
 	}
+	a.Closed.Refused["forgotten"] = 7
+	if n := a.SetAside(); n != 4+6 {
+		t.Errorf("%d dead letters, want those of 4 refusals and 6 records that are no pairs", n)
+	}
+	delete(a.Closed.Refused, "forgotten")
 	var all Account
 	all.add(a)
 	all.add(a)

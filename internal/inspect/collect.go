@@ -106,43 +106,43 @@ func (c *Collector) readLane(ctx context.Context, lane int, s *snapshot) error {
 		}
 		s.topics[info.Topic] = t
 	}
-	if err := c.readClosed(ctx, lane, s); err != nil {
-		return err
-	}
-	chunks := s.topics[schemas.Neighbors]
-	if !chunks.found {
-		return nil
-	}
-	r, err := schemas.Unmarshal(chunks.last.Schema, chunks.last.Value)
-	if err != nil {
-		return fmt.Errorf("reading the last group of lane %d: %w", lane, err)
-	}
-	if chunk, ok := r.(*schemas.NeighborChunk); ok {
-		s.number = chunk.Group.Seq + 1
-	}
-	return nil
+	return c.readGroups(ctx, lane, s)
 }
 
-// readClosed reads where the last closed group ends.
-func (c *Collector) readClosed(ctx context.Context, lane int, s *snapshot) error {
-	if !s.topics[schemas.Groups].found {
-		return nil
-	}
-	last, found, err := c.log.LastWhere(ctx, schemas.Groups, lane, func(r *stream.Record) bool {
-		schema, _ := r.Header(schemas.HeaderSchema)
-		return string(schema) == schemas.SchemaGroup
-	})
-	if err != nil || !found {
+// readGroups reads where the last closed group ends, and the number of the one behind the last chunk.
+func (c *Collector) readGroups(ctx context.Context, lane int, s *snapshot) error {
+	manifest, err := lastMade[*schemas.Group](ctx, c, schemas.Groups, lane, s)
+	if err != nil {
 		return err
 	}
-	r, err := schemas.Unmarshal(schemas.SchemaGroup, last.Value)
-	if err != nil {
-		return fmt.Errorf("reading the last manifest of lane %d: %w", lane, err)
-	}
-	if manifest, ok := r.(*schemas.Group); ok {
+	if manifest != nil {
 		s.closed = manifest.EndSeq
 	}
-	return nil
+	chunk, err := lastMade[*schemas.NeighborChunk](ctx, c, schemas.Neighbors, lane, s)
+	if chunk != nil {
+		s.number = chunk.Group.Seq + 1
+	}
+	return err
+}
+
+// lastMade reads the last record of a kind that a stage wrote. It returns nil when there is none that can be read: the
+// record of a newer version parks its lane, but hides nothing else.
+func lastMade[R schemas.Record](ctx context.Context, c *Collector, topic schemas.Topic, lane int, s *snapshot) (made R, err error) {
+	if !s.topics[topic].found {
+		return made, nil
+	}
+	last, found, err := c.log.LastWhere(ctx, topic, lane, func(r *stream.Record) bool {
+		schema, _ := r.Header(schemas.HeaderSchema)
+		_, ours := r.Header(schemas.HeaderSource)
+		return ours && string(schema) == made.Schema()
+	})
+	if err != nil || !found {
+		return made, err
+	}
+	if r, err := schemas.Unmarshal(made.Schema(), last.Value); err == nil {
+		made, _ = r.(R)
+	}
+	return made, nil
 }
 
 func (c *Collector) summarize(lanes []snapshot, now time.Time) *Status {

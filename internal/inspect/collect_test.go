@@ -3,13 +3,16 @@ package inspect
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/kafkatest"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -192,6 +195,31 @@ func TestNoOpenGroupIsMoreThanFull(t *testing.T) {
 	w.check(w.p.Flush(t.Context()))
 	if got, want := collect(t, NewCollector(log, 5)).Lanes[0].Group, (OpenGroup{Pairs: 5, Size: 5}); got != want {
 		t.Errorf("open group %+v, want %+v", got, want)
+	}
+}
+
+// TestCollectBesideANewerVersion looks at lanes whose last records this version cannot read. What it can read is there.
+func TestCollectBesideANewerVersion(t *testing.T) {
+	log := openLog(t, 2)
+	run(t, log)
+	before := collect(t, NewCollector(log, 100)).Lanes[0].Group
+	for _, topic := range []schemas.Topic{schemas.Embeddings, schemas.Neighbors, schemas.Groups, schemas.Batches, schemas.Scored, schemas.Features} {
+		last, found, err := log.LastRecord(t.Context(), topic, 0)
+		if err != nil || !found {
+			t.Fatalf("%s: found %t, %v", topic, found, err)
+		}
+		src, _ := last.Header(schemas.HeaderSource)
+		newer := kafkatest.Message{Topic: topic.Name(log.Config().Namespace), Value: []byte("of tomorrow"), Headers: []kafkatest.MessageHeader{
+			{Key: schemas.HeaderSchema, Value: []byte(strings.TrimSuffix(last.Schema, "/1") + "/2")},
+			{Key: schemas.HeaderSeq, Value: fmt.Append(nil, last.Seq+1)},
+			{Key: schemas.HeaderSource, Value: src},
+		}}
+		if err := kafkatest.WriteMessage(t.Context(), log.Config().Brokers, newer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := collect(t, NewCollector(log, 100)).Lanes[0].Group; got.Number != before.Number {
+		t.Errorf("open group %+v, was %+v", got, before)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/pairstream/pairstream/internal/stream"
@@ -95,7 +96,7 @@ func positions(ctx context.Context, log *stream.Log, stage string, lane int) ([]
 		}
 		if found {
 			if mark, err := last.Mark(); len(mark.Inputs) > 0 || err != nil {
-				return mark.Inputs, err
+				return slices.DeleteFunc(mark.Inputs, func(p stream.TopicPosition) bool { return slices.Contains(s.writes, p.Topic) }), err
 			}
 		}
 		at, _, err := log.Stopped(ctx, stage, s.reads, lane) // the trainer's marks say nothing

@@ -114,6 +114,9 @@ func (c needs) ofLane(ctx context.Context, lane int) ([]Need, error) {
 			for _, t := range inputs {
 				of[t].need(mark.Input(t).Offset, stage.name, whyOf[stage.name])
 			}
+			if err := needAgain(ctx, c.log, mark, of, stage.writes, stage.name); err != nil {
+				return nil, err
+			}
 		}
 		for _, t := range stage.writes {
 			last, found, err := c.log.LastRecord(ctx, t, lane)
@@ -144,6 +147,32 @@ func (c needs) ofLane(ctx context.Context, lane int) ([]Need, error) {
 		}
 	}
 	return out, nil
+}
+
+// needAgain adds what a stage reads of its own output when it goes on. The record of a seq lies at the offset of this number
+// or, behind repetitions, further on.
+func needAgain(ctx context.Context, log *stream.Log, mark stream.Mark, of map[schemas.Topic]*Need, writes []schemas.Topic, stage string) error {
+	for _, p := range mark.Inputs {
+		if !slices.Contains(writes, p.Topic) {
+			continue
+		}
+		n, offset := of[p.Topic], p.Offset
+		b, err := log.Bounds(ctx, p.Topic, n.Lane)
+		if err != nil {
+			return err
+		}
+		if offset < b.Start && b.Start < b.End {
+			first, err := log.SeqAt(ctx, p.Topic, n.Lane, b.Start)
+			if err != nil {
+				return err
+			}
+			if first <= p.Seq { // the log begins with repetitions
+				offset = b.Start
+			}
+		}
+		n.need(offset, stage, "reads the order of the epoch before again")
+	}
+	return nil
 }
 
 var whyOf = map[string]string{

@@ -69,3 +69,49 @@ func TestRetention(t *testing.T) {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }
+
+// TestRetentionOfWhatIsReadAgain marks a lane of the grouper whose owner would read its own batches from seq 2 on. A log that
+// begins with repetitions has them. A log that begins behind them has lost what is needed.
+func TestRetentionOfWhatIsReadAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		repeated int64 // first seq that the log holds twice
+		deleted  int64 // offset before which retention has deleted
+		first    int64
+		tooLate  bool
+	}{
+		"all is there": {5, 0, 2, false},
+		"in time":      {0, 6, 6, false},
+		"too late":     {5, 3, 3, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			broker := logtest.Broker(t)
+			log := logtest.Open(t, broker, "test", 1)
+			w := newWriter(t, log)
+			all := slices.Concat(seqs(0, 5), seqs(test.repeated, 5))
+			for _, seq := range all {
+				mark := stream.Mark{Inputs: []stream.TopicPosition{{Topic: schemas.Groups, Position: at(0, 0)}}}.Rereading(schemas.Batches, 2)
+				w.check(w.p.PublishSeq(t.Context(), schemas.Batches, 0, seq, mark, filler))
+			}
+			w.stage(schemas.Scored, 0, 0, filler, schemas.Batches, at(int64(len(all)), 6))
+			w.check(w.p.Flush(t.Context()))
+			w.check(stream.DeleteRecords(t.Context(), []string{broker}, schemas.Batches.Name("test"), 0, test.deleted))
+			r, err := CollectRetention(t.Context(), log, time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, n := range r.Lanes {
+				if n.Topic == schemas.Batches && (n.First != test.first || n.By != "grouper" || n.TooLate != test.tooLate) {
+					t.Errorf("batches are needed from %d by %s, too late %t; want from %d, %t", n.First, n.By, n.TooLate, test.first, test.tooLate)
+				}
+			}
+		})
+	}
+}
+
+// seqs returns the numbers from one to another.
+func seqs(from, to int64) (out []int64) {
+	for ; from <= to; from++ {
+		out = append(out, from)
+	}
+	return out
+}

@@ -183,7 +183,8 @@ type Lists interface {
 	Add(rows, lists []int64) error
 	// Merge adds the entries of other, which comes from the same NewLists and stays as it is.
 	Merge(other Lists) error
-	// Probe finds the lists whose centroids have the largest inner products with the query, best first.
+	// Probe finds the lists whose centroids have the largest inner products with the query, best first. Where they are a small
+	// share of all, a few may be others that are about as near, or missing.
 	Probe(q []float32, probes int) ([]int64, error)
 	// Search finds the k best rows of m in the given lists.
 	Search(m Matrix, q []float32, k int, lists []int64) ([]Hit, error)

@@ -1,6 +1,7 @@
 package language_test
 
 import (
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -24,6 +25,30 @@ func TestOf(t *testing.T) {
 		if got := d.Of(text); got != want {
 			t.Errorf("%q is %q, want %q", text, got, want)
 		}
+	}
+}
+
+// TestShortCaptions counts captions of 23 languages, 4 to 10 words each, whose language is told. English is what most rules
+// ask for, so none of its captions may be lost, and no other one may pass for English.
+func TestShortCaptions(t *testing.T) {
+	raw, err := os.ReadFile("testdata/captions.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := language.New()
+	right, all := 0, 0
+	for line := range strings.Lines(string(raw)) {
+		want, caption, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		got := d.Of(caption)
+		if all++; got == want {
+			right++
+		} else if got == "en" || want == "en" {
+			t.Errorf("%q is %q, want %q", caption, got, want)
+		}
+	}
+	t.Logf("%d of %d captions", right, all)
+	if right < 118 {
+		t.Errorf("%d of %d captions, want at least 118", right, all)
 	}
 }
 

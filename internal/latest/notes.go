@@ -34,6 +34,7 @@ const (
 	announced = "weights/announced/"
 	retired   = "weights/retired/"
 	chosen    = "weights/chosen/"
+	wanted    = "weights/wanted/"
 )
 
 type place struct {
@@ -47,11 +48,12 @@ type Notes struct {
 	known   map[string]Weights
 	retired map[string]bool
 	choices map[place]string
+	wanted  map[int64][]string // fingerprints, by step
 }
 
 // Read reads the notes of a log.
 func Read(ctx context.Context, log *stream.Log) (*Notes, error) {
-	n := &Notes{known: make(map[string]Weights), retired: make(map[string]bool), choices: make(map[place]string)}
+	n := &Notes{known: make(map[string]Weights), retired: make(map[string]bool), choices: make(map[place]string), wanted: make(map[int64][]string)}
 	for rec, err := range log.Records(ctx, schemas.Control, 0, stream.Position{}, -1) {
 		if err == nil {
 			err = n.add(rec.Key(), rec.Value)
@@ -81,6 +83,14 @@ func (n *Notes) add(key string, value []byte) error {
 		}
 		n.forget(w.Fingerprint)
 		n.retired[w.Fingerprint] = true
+	case strings.HasPrefix(key, wanted):
+		var w Weights
+		if err := json.Unmarshal(value, &w); err != nil {
+			return err
+		}
+		if !slices.Contains(n.wanted[w.Step], w.Fingerprint) {
+			n.wanted[w.Step] = append(n.wanted[w.Step], w.Fingerprint)
+		}
 	case strings.HasPrefix(key, chosen):
 		var c Choice
 		if err := json.Unmarshal(value, &c); err != nil {
@@ -118,6 +128,9 @@ func (n *Notes) Choices() []Choice {
 	slices.SortFunc(all, func(a, b Choice) int { return cmp.Or(cmp.Compare(a.Lane, b.Lane), cmp.Compare(a.Seq, b.Seq)) })
 	return all
 }
+
+// Wanted returns the fingerprints that the trainer has to publish, whatever CHECKPOINT_EVERY is, by step.
+func (n *Notes) Wanted() map[int64][]string { return n.wanted }
 
 // Used returns the weights that were chosen anywhere, by fingerprint. Those that nobody has announced have nothing but that.
 func (n *Notes) Used() []Weights {
@@ -165,6 +178,15 @@ func Propose(ctx context.Context, log *stream.Log, choices ...Choice) error {
 		notes = append(notes, c)
 	}
 	return write(ctx, log, chosen, notes...)
+}
+
+// Want notes weights that the trainer has to publish at their steps, as their files are gone and an encoder has chosen them.
+func Want(ctx context.Context, log *stream.Log, weights ...Weights) error {
+	notes := make([]any, 0, len(weights))
+	for _, w := range weights {
+		notes = append(notes, Weights{Fingerprint: w.Fingerprint, Step: w.Step})
+	}
+	return write(ctx, log, wanted, notes...)
 }
 
 // Announce notes that weights can be chosen. Their file must be there.

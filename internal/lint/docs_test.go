@@ -197,7 +197,13 @@ func TestSentencesOfDocumentsAreShort(t *testing.T) {
 }
 
 func TestReadmeIsShort(t *testing.T) {
-	if size := len(read(t, "../..", "README.md")); size > maxReadmeBytes {
+	text := read(t, "../..", "README.md")
+	before, rest, _ := strings.Cut(text, "<!-- ratios: begin -->") // `make bench` writes a line a row here
+	_, after, found := strings.Cut(rest, "<!-- ratios: end -->")
+	if !found {
+		t.Fatal("README.md has no table of ratios")
+	}
+	if size := len(before) + len(after); size > maxReadmeBytes {
 		t.Errorf("README.md has %d bytes, want at most %d: move what is not for a first reader into docs", size, maxReadmeBytes)
 	}
 }

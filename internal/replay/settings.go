@@ -32,7 +32,11 @@ func isPlace(variable string) bool {
 			return true
 		}
 	}
-	return variable == "NAMESPACE" || variable == "LANES"
+	switch variable {
+	case "NAMESPACE", "LANES", "EVAL_EVERY", "EVAL_DATA", "CHECKPOINT_BEST", "CHECKPOINT_UPLOAD":
+		return true
+	}
+	return false
 }
 
 // Place is where a replay runs.
@@ -65,6 +69,9 @@ func (m *Manifest) Environ(known []config.Setting, environ map[string]string, p 
 	values["NAMESPACE"], values["LANES"] = p.Namespace, fmt.Sprint(m.Lanes)
 	values["CHECKPOINT_DIR"], values["TRAIN_EXIT_AT_END"] = p.Checkpoints, "true"
 	values["RANK"], values["WORLD_SIZE"] = "0", "1" // which makes what several ranks make
+	for _, beside := range []string{"EVAL_EVERY", "EVAL_DATA", "CHECKPOINT_BEST", "CHECKPOINT_UPLOAD"} {
+		delete(values, beside) // records do not depend on it, and copies of the original's checkpoints stay what they are
+	}
 	delete(values, "LIVE_ADDR")
 	delete(values, "HTTP_ADDR")
 	delete(values, "HEALTH_ADDR")

@@ -12,23 +12,30 @@ import (
 
 // FollowWeights lets the replay's encoder use the weights of the original's from the same records on, where that followed
 // the trainer. It copies their files from the original's folder of checkpoints to the replay's. The replay's trainer makes
-// the files again that are not there any more; FollowWeights returns these, and without a trainer it refuses.
+// the files again that are not there any more, at their steps; FollowWeights returns these, and without a trainer it refuses.
 func (m *Manifest) FollowWeights(ctx context.Context, to *stream.Log, folder string, withoutTrainer bool) (gone []string, err error) {
 	if len(m.Choices) == 0 {
 		return nil, nil
 	}
+	var again []latest.Weights
 	from := m.Settings["CHECKPOINT_DIR"]
 	for _, w := range m.Weights {
 		err := latest.Copy(from, folder, w)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			gone = append(gone, latest.File(from, w.Fingerprint))
+			if w.SHA256 != "" { // else nobody has said at which step they were made
+				again = append(again, w)
+			}
 		case err != nil:
 			return nil, fmt.Errorf("copying the weights that the encoder has used: %w", err)
 		}
 	}
 	if len(gone) > 0 && withoutTrainer {
 		return nil, fmt.Errorf("the encoder has used weights whose file %s is gone, and nobody makes it again: put it back, or replay with the trainer", gone[0])
+	}
+	if err := latest.Want(ctx, to, again...); err != nil {
+		return nil, err
 	}
 	n, err := latest.Read(ctx, to)
 	if err != nil {

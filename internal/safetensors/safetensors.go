@@ -89,6 +89,33 @@ func Parse(data []byte) (*File, error) {
 	return f, nil
 }
 
+// ReadMetadata reads the beginning of a file and returns its metadata. It does not look at the tensors. A header that claims
+// to be long costs memory as it arrives.
+func ReadMetadata(r io.Reader) (map[string]string, error) {
+	var length [8]byte
+	if _, err := io.ReadFull(r, length[:]); err != nil {
+		return nil, short(err)
+	}
+	n := binary.LittleEndian.Uint64(length[:])
+	if n > maxHeaderBytes {
+		return nil, fmt.Errorf("%w: header of %d bytes", ErrFormat, n)
+	}
+	var header bytes.Buffer
+	if _, err := io.CopyN(&header, r, int64(n)); err != nil {
+		return nil, short(err)
+	}
+	metadata, _, err := parseHeader(header.Bytes())
+	return metadata, err
+}
+
+// short marks the end of a file within its header. Other errors are those of the reader.
+func short(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: it ends within its header", ErrFormat)
+	}
+	return err
+}
+
 // entry is a tensor's description in the header.
 type entry struct {
 	name    string

@@ -85,9 +85,9 @@ func convert[T any](t Tensor, from map[string]func([]byte) T) ([]T, error) {
 
 // FromFloat32s makes a tensor of type F32.
 func FromFloat32s(values []float32, shape ...int64) Tensor {
-	data := make([]byte, 0, 4*len(values))
-	for _, v := range values {
-		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
+	data := make([]byte, 4*len(values))
+	for i, v := range values {
+		binary.LittleEndian.PutUint32(data[4*i:], math.Float32bits(v))
 	}
 	return Tensor{DType: "F32", Shape: shape, Data: data}
 }

@@ -35,12 +35,16 @@ func checkCaption(raw []byte) caption {
 
 // jsonCaptions returns "caption" and then "captions" of a JSON object, MaxCaptions of them at most, and how many there
 // are. null stands for no caption, as img2dataset writes it.
-func jsonCaptions(meta []byte) (captions []caption, found int) {
-	var fields struct {
+func jsonCaptions(meta *described) (captions []caption, found int) {
+	fields := struct {
 		Caption  json.RawMessage `json:"caption"`
 		Captions json.RawMessage `json:"captions"`
+	}{meta.caption, meta.captions}
+	broken := meta.broken
+	if meta.twice {
+		broken = json.Unmarshal(meta.raw, &fields)
 	}
-	if err := json.Unmarshal(meta, &fields); err != nil {
+	if broken != nil {
 		return []caption{{reason: ReasonJSON, detail: "no JSON object"}}, 1
 	}
 	var list []json.RawMessage
@@ -97,6 +101,9 @@ func JSONCaptions(list []json.RawMessage) (good []string, bad []Reason) {
 
 // distinct drops captions that say again what an earlier one said.
 func distinct(all []caption) []caption {
+	if len(all) < 2 {
+		return all
+	}
 	seen := make(map[string]bool, len(all))
 	var out []caption
 	for _, c := range all {
@@ -109,21 +116,38 @@ func distinct(all []caption) []caption {
 	return out
 }
 
-// sourceOf returns where the pair was crawled: "url" of key.json or of the table beside the tar, as img2dataset writes
-// them, or the place in the tar.
-func sourceOf(ex Example) string {
-	var fields struct {
-		URL string `json:"url"`
+// sourceOf returns where the pair was crawled: "url" of key.json or of the table beside the tar, as img2dataset writes them,
+// or the place in the tar.
+func sourceOf(ex Example, meta *described) string {
+	url, _ := ex.Row["url"].(string)
+	switch {
+	case meta.broken != nil:
+		url = ""
+	case meta.twice: // the last one counts
+		fields := struct {
+			URL string `json:"url"`
+		}{url}
+		if json.Unmarshal(meta.raw, &fields) != nil {
+			fields.URL = ""
+		}
+		url = fields.URL
+	case meta.url != nil:
+		url = textOr(meta.url, url)
 	}
 	uri := ex.Image.URI
-	if row, ok := ex.Row["url"].(string); ok {
-		fields.URL = row
-	}
-	if len(ex.Meta) > 0 && json.Unmarshal(ex.Meta, &fields) != nil {
-		fields.URL = ""
-	}
-	if fields.URL != "" && len(fields.URL) <= schemas.MaxURIBytes {
-		return cut(fields.URL, schemas.MaxURIBytes)
+	if url != "" && len(url) <= schemas.MaxURIBytes {
+		return cut(url, schemas.MaxURIBytes)
 	}
 	return cut(uri[strings.LastIndexByte(uri, '/')+1:]+"#"+ex.Key, schemas.MaxURIBytes)
+}
+
+// textOr reads a JSON string. For null it returns what was there before, and nothing for what is no string.
+func textOr(raw json.RawMessage, before string) string {
+	if isPlainText(string(raw)) {
+		return string(raw[1 : len(raw)-1])
+	}
+	if json.Unmarshal(raw, &before) != nil {
+		return ""
+	}
+	return before
 }

@@ -3,7 +3,6 @@ package shard
 import (
 	"encoding/json"
 	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -15,26 +14,28 @@ import (
 // captions and addresses (a pair has fields for these), what no pair may hold, and what exceeds the bound of a pair. It
 // returns nil if nothing is left.
 func BoundColumns(all schemas.Columns) schemas.Columns {
-	var out schemas.Columns
-	size := 0
-	for _, name := range slices.Sorted(maps.Keys(all)) {
+	return prune(maps.Clone(all))
+}
+
+// prune removes from its argument what [BoundColumns] leaves out.
+func prune(all schemas.Columns) schemas.Columns {
+	var room [schemas.MaxColumns]string
+	kept, size := 0, 0
+	for _, name := range all.Names(room[:0]) {
 		value := all[name]
-		if hasField(name) || lossy(name) || schemas.ValidateColumn(name, value) != nil {
-			continue
-		}
-		if text, ok := value.(string); ok && lossy(text) {
-			continue
-		}
+		text, _ := value.(string)
 		more := size + schemas.ColumnBytes(name, value)
-		if len(out) == schemas.MaxColumns || more > schemas.MaxColumnsBytes {
+		if hasField(name) || lossy(name) || lossy(text) || kept == schemas.MaxColumns || more > schemas.MaxColumnsBytes ||
+			schemas.ValidateColumn(name, value) != nil {
+			delete(all, name)
 			continue
 		}
-		if out == nil {
-			out = schemas.Columns{}
-		}
-		out[name], size = value, more
+		kept, size = kept+1, more
 	}
-	return out
+	if kept == 0 {
+		return nil
+	}
+	return all
 }
 
 // hasField reports whether a pair has a field of its own for a column. Case is folded as encoding/json does.
@@ -47,22 +48,21 @@ func lossy(text string) bool { return strings.ContainsRune(text, utf8.RuneError)
 
 // columnsOf returns the scalars of key.json, and those that only the table beside the tar has, as far as a pair may carry
 // them. Lists, objects and null are left out.
-func columnsOf(meta json.RawMessage, row schemas.Columns) schemas.Columns {
-	var members map[string]json.RawMessage
-	if len(meta) > 0 && json.Unmarshal(meta, &members) != nil {
-		members = nil
-	}
+func columnsOf(members map[string]json.RawMessage, row schemas.Columns) schemas.Columns {
 	if len(members)+len(row) == 0 {
 		return nil
 	}
-	all := schemas.Columns{}
+	all := make(schemas.Columns, len(members)+len(row))
 	maps.Copy(all, row)
 	for name, raw := range members {
+		if hasField(name) {
+			continue
+		}
 		if value, ok := scalarOf(raw); ok {
 			all[name] = value
 		}
 	}
-	return BoundColumns(all)
+	return prune(all)
 }
 
 // scalarOf returns a JSON number, text or truth value. A number without a point or an exponent is an integer, if it fits.
@@ -70,6 +70,8 @@ func scalarOf(raw json.RawMessage) (any, bool) {
 	switch text := string(raw); {
 	case text == "true" || text == "false":
 		return text == "true", true
+	case isPlainText(text):
+		return text[1 : len(text)-1], true
 	case strings.HasPrefix(text, `"`):
 		var s string
 		err := json.Unmarshal(raw, &s)
@@ -83,4 +85,17 @@ func scalarOf(raw json.RawMessage) (any, bool) {
 		f, err := strconv.ParseFloat(text, 64)
 		return f, err == nil
 	}
+}
+
+// isPlainText reports whether a JSON value is a text of ASCII that stands for itself.
+func isPlainText(raw string) bool {
+	if len(raw) < 2 || raw[0] != '"' {
+		return false
+	}
+	for _, c := range []byte(raw[1 : len(raw)-1]) {
+		if c < ' ' || c >= utf8.RuneSelf || c == '\\' || c == '"' {
+			return false
+		}
+	}
+	return true
 }

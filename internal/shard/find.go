@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -58,13 +60,22 @@ func (f *Found) Close() error {
 // s3://bucket/prefix/a.tar is a tar, any other URL stands for the *.tar below it, in the order of their names. Options of
 // the store follow behind a question mark. Each tar comes once.
 func Find(ctx context.Context, paths []string, remote OpenRemote) (*Found, error) {
+	parts := make([]Found, len(paths))
+	each := make([][]Tar, len(paths))
+	var finding errgroup.Group // without a context of its own: stores are opened here, and used later
+	finding.SetLimit(placesAtOnce)
+	for i, p := range paths {
+		finding.Go(func() (err error) {
+			each[i], err = parts[i].find(ctx, p, remote)
+			return err
+		})
+	}
+	err := finding.Wait()
 	f := new(Found)
 	seen := make(map[string]bool)
-	for place, p := range paths {
-		tars, err := f.find(ctx, p, remote)
-		if err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
+	for place, tars := range each {
+		f.Lost = append(f.Lost, parts[place].Lost...)
+		f.stores = append(f.stores, parts[place].stores...)
 		for _, t := range tars {
 			if !seen[t.URI] {
 				seen[t.URI], t.Place = true, place
@@ -72,8 +83,14 @@ func Find(ctx context.Context, paths []string, remote OpenRemote) (*Found, error
 			}
 		}
 	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
 	return f, nil
 }
+
+// placesAtOnce is the number of paths that are looked at at once.
+const placesAtOnce = 8
 
 func (f *Found) find(ctx context.Context, p string, remote OpenRemote) ([]Tar, error) {
 	if IsRemote(p) {
@@ -132,16 +149,22 @@ func (f *Found) inStore(ctx context.Context, p string, remote OpenRemote) ([]Tar
 		}
 	}
 	if name != "" {
-		o, err := catalog.Describe(ctx, name)
-		if err != nil {
+		var tar, beside Object
+		var missing error
+		var describing errgroup.Group
+		describing.Go(func() error {
+			beside, missing = catalog.Describe(ctx, stem(name)+".parquet")
+			if errors.Is(missing, ErrMissing) {
+				return nil
+			}
+			return missing
+		})
+		tar, err := catalog.Describe(ctx, name)
+		if err := errors.Join(err, describing.Wait()); err != nil {
 			return nil, err
 		}
-		add(o)
-		switch beside, err := catalog.Describe(ctx, stem(name)+".parquet"); {
-		case err == nil:
+		if add(tar); missing == nil {
 			add(beside)
-		case !errors.Is(err, ErrMissing):
-			return nil, err
 		}
 		return join(tars, sidecars), nil
 	}

@@ -8,7 +8,11 @@ import (
 
 // Pairs returns a pair for every caption of an example, in the captions' order, ready to be published.
 func Pairs(ex Example) []*schemas.Pair {
-	source, columns := sourceOf(ex), columnsOf(ex.Meta, ex.Row)
+	meta := ex.described
+	if meta == nil {
+		meta = describe(ex.Meta)
+	}
+	source, columns := sourceOf(ex, meta), columnsOf(meta.members, ex.Row)
 	out := make([]*schemas.Pair, 0, len(ex.Captions))
 	for _, text := range ex.Captions {
 		image := ex.Image

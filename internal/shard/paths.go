@@ -140,3 +140,32 @@ func Roots(paths []string) ([]string, error) {
 	}
 	return out, nil
 }
+
+// WithOptions returns paths as [Scan] takes them. A URL without options, such as s3://bucket/prefix/, takes those of the root
+// that it lies under: the endpoint and region of a store are written down once.
+func WithOptions(paths, roots []string) []string {
+	out := make([]string, len(paths))
+	for i, p := range paths {
+		out[i] = withOptions(p, roots)
+	}
+	return out
+}
+
+func withOptions(p string, roots []string) string {
+	place, err := url.Parse(p)
+	if !IsRemote(p) || err != nil || place.RawQuery != "" {
+		return p
+	}
+	longest := -1
+	for _, raw := range roots {
+		root, err := url.Parse(strings.TrimSpace(raw))
+		if err != nil || root.Scheme != place.Scheme || root.Host != place.Host {
+			continue // a root that is no URL is refused by who opens it
+		}
+		prefix := strings.Trim(root.Path, "/") + "/"
+		if inside := prefix == "/" || strings.HasPrefix(strings.Trim(place.Path, "/")+"/", prefix); inside && len(prefix) > longest {
+			longest, place.RawQuery = len(prefix), root.RawQuery
+		}
+	}
+	return place.String()
+}

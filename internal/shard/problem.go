@@ -71,9 +71,12 @@ type problemRecord struct {
 	Problem string `msgpack:"problem"`
 }
 
-// ID returns the pair id under which the problem's record travels. A problem without image gets one of its own, so that
-// problems spread over the lanes.
+// ID returns the pair id under which the problem's record travels.
 func (p Problem) ID() schemas.PairID { return schemas.NewPairID(p.imageID(), p.Caption) }
+
+// Lane returns the lane of the problem's record. A problem without image has a lane of its own, so that problems spread over
+// the lanes.
+func (p Problem) Lane(lanes int) int { return p.imageID().Lane(lanes) }
 
 func (p Problem) imageID() schemas.ImageID {
 	if p.ImageID != (schemas.ImageID{}) {

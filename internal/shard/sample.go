@@ -56,7 +56,11 @@ func (s *scanner) flush() error {
 	ref, id := s.imageRef(cur.image)
 	s.totals.Examples++
 	s.totals.Pairs += len(good)
-	return s.v.Example(Example{Key: cur.key, Image: *ref, ImageID: id, Encoded: s.image, Captions: good, Meta: cur.metaBytes, Row: row})
+	ex := Example{Key: cur.key, Image: *ref, ImageID: id, Encoded: s.image, Captions: good, Row: row, described: cur.described}
+	if cur.described != nil {
+		ex.Meta = cur.described.raw
+	}
+	return s.v.Example(ex)
 }
 
 // picture hands out the current image, without captions.

@@ -26,6 +26,8 @@ type Example struct {
 	Captions []string        // distinct and valid, at least one: key.txt's first, then those of key.json
 	Meta     json.RawMessage // key.json, or nil
 	Row      schemas.Columns // of the key in the .parquet beside the tar, or nil
+
+	described *described // Meta, parsed; nil: not yet
 }
 
 // Visitor receives what a scan finds, in the order of the tars. An error that it returns stops the scan.
@@ -170,8 +172,8 @@ type sample struct {
 	text, meta  *entry
 	textCaption []caption
 	metaCaption []caption
-	metaBytes   json.RawMessage
-	found       int // captions in the json, before any were left out
+	described   *described // the json
+	found       int        // captions in the json, before any were left out
 
 	lostCaptions bool // a text or json was reported and left out
 }
@@ -314,8 +316,8 @@ func (s *scanner) takeMeta(e entry) error {
 	s.cur.meta = &e
 	raw, err := s.contents(e, nil)
 	if err == nil {
-		s.cur.metaBytes = raw
-		s.cur.metaCaption, s.cur.found = jsonCaptions(raw)
+		s.cur.described = describe(raw)
+		s.cur.metaCaption, s.cur.found = jsonCaptions(s.cur.described)
 	}
 	return err
 }

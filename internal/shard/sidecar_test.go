@@ -2,9 +2,11 @@ package shard_test
 
 import (
 	"bytes"
+	"cmp"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,6 +97,7 @@ func TestDamagedSidecar(t *testing.T) {
 		t.Fatal(err)
 	}
 	damaged := map[string][]byte{"no table": []byte("PAR1 or not"), "empty": {}, "cut": whole[:len(whole)/2], "without keys": noKey.Bytes()}
+	words := map[string]string{"without keys": `the table has no column "key", as img2dataset writes it`}
 	for i := 8; i < len(whole)-8; i += 3 {
 		flipped := bytes.Clone(whole)
 		flipped[i] ^= 0xff
@@ -109,10 +112,53 @@ func TestDamagedSidecar(t *testing.T) {
 		pairs := 0
 		totals, err := shard.Scan(t.Context(), []string{dir}, shard.Visitor{
 			Example: func(ex shard.Example) error { pairs++; return nil },
-			Problem: func(p shard.Problem) error { wantRefused(t, p); return nil },
+			Problem: func(p shard.Problem) error {
+				wantRefused(t, p)
+				want := cmp.Or(words[name], "it cannot be read as Parquet")
+				if !strings.HasPrefix(name, "flipped") && p.Detail != "the pairs of the tar go without its columns: "+want {
+					t.Errorf("%s: %s, want %s", name, p.Detail, want)
+				}
+				return nil
+			},
 		})
 		if err != nil || !strings.HasPrefix(name, "flipped") && (pairs != 1 || totals.Problems[shard.ReasonSidecar] != 1) {
 			t.Errorf("%s: %d pairs, totals %+v, %v", name, pairs, totals, err)
+		}
+	}
+}
+
+// TestSidecarsThatWouldFillTheMemory: a few bytes of Parquet stand for many rows, or for many long texts.
+func TestSidecarsThatWouldFillTheMemory(t *testing.T) {
+	type row struct {
+		Key     string  `parquet:"key,dict"`
+		Caption string  `parquet:"caption,dict"`
+		Other   *string `parquet:"other,dict"`
+	}
+	long := strings.Repeat("x", 1<<20)
+	for _, c := range []struct {
+		name, detail string
+		rows         []row
+	}{
+		{"many rows", "it has more than 262144 rows", slices.Repeat([]row{{Key: "a"}}, 1<<18+1)},
+		{"long captions", "its values take more than 268435456 bytes", slices.Repeat([]row{{Key: "a", Caption: long}}, 257)},
+		{"long texts that no pair may carry", "", slices.Repeat([]row{{Key: "a", Other: &long}}, 257)},
+	} {
+		dir := t.TempDir()
+		writeFile(t, dir, "a.tar", buildTar(t, member{name: "a.jpg", data: picture(t, 1)}, member{name: "a.txt", data: "one"}))
+		var buf bytes.Buffer
+		if err := parquet.Write(&buf, c.rows, parquet.Compression(&parquet.Snappy)); err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, dir, "a.parquet", buf.Bytes())
+		pairs, detail := 0, ""
+		if _, err := shard.Scan(t.Context(), []string{dir}, shard.Visitor{
+			Example: func(ex shard.Example) error { pairs++; return nil },
+			Problem: func(p shard.Problem) error { detail += p.Detail; return nil },
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if pairs != 1 || strings.TrimPrefix(detail, "the pairs of the tar go without its columns: ") != c.detail {
+			t.Errorf("%s: %d pairs, problem %q, want %q", c.name, pairs, detail, c.detail)
 		}
 	}
 }

@@ -37,13 +37,12 @@ type tarReader struct {
 	cur   cursor
 	tar   *tar.Reader
 	end   int64 // where the previous entry ends, padding included: the next header
+	plain bool  // end is certain: archive/tar need not find it
 	ended bool
 }
 
 func newTarReader(src io.ReaderAt, size int64) *tarReader {
-	t := &tarReader{cur: cursor{src: src, size: size}}
-	t.tar = tar.NewReader(&t.cur)
-	return t
+	return &tarReader{cur: cursor{src: src, size: size}, plain: true}
 }
 
 // errMarker says that an end marker was read, and that another tar lies behind it.
@@ -56,6 +55,13 @@ func (t *tarReader) next() (entry, error) {
 		return entry{}, io.EOF
 	}
 	head := t.end
+	if t.plain {
+		t.cur.at = min(head, t.cur.size)
+		if e, ok := t.plainFile(); ok {
+			return t.measured(e), nil
+		}
+		t.tar = tar.NewReader(&t.cur)
+	}
 	h, err := t.tar.Next()
 	switch {
 	case t.cur.fault != nil:
@@ -126,15 +132,77 @@ func (t *tarReader) found(h *tar.Header, head int64) entry {
 		// header is only known to lie at or behind this point.
 		e.size = 0
 	}
+	t.plain = !e.sparse
+	return t.measured(e)
+}
+
+// measured notes where an entry ends.
+func (t *tarReader) measured(e entry) entry {
 	e.present = min(e.size, t.cur.size-e.data)
 	t.ended = e.present < e.size
 	t.end = e.data + (e.present+blockSize-1)/blockSize*blockSize
 	return e
 }
 
+// plainFile reads the header of a regular file that a single block describes, as archive/tar would. It reports false, and
+// stays where it is, at anything else: archive/tar decides about that.
+//
+//	0 name | 100 mode (8), uid (8), gid (8), size (12), mtime (12) | 156 type | 257 magic and version | 329 devices (8, 8) |
+//	345 prefix (155), or times of GNU's tar | 508 trailer of star's
+func (t *tarReader) plainFile() (entry, bool) {
+	block := t.cur.peek(blockSize)
+	if block == nil || block[156] != tar.TypeReg || len(text0(block[345:500])) > 0 || string(block[508:]) == "tar\x00" {
+		return entry{}, false
+	}
+	switch string(block[257:265]) {
+	case "ustar\x0000":
+	case "ustar  \x00":
+		if block[345] != 0 || block[357] != 0 {
+			return entry{}, false
+		}
+	default:
+		return entry{}, false
+	}
+	for _, field := range [...][]byte{block[100:108], block[108:116], block[116:124], block[136:148], block[329:337], block[337:345]} {
+		if _, ok := octal(field); !ok {
+			return entry{}, false
+		}
+	}
+	size, ok := octal(block[124:136])
+	if !ok || !soundHeader(block) {
+		return entry{}, false
+	}
+	e := entry{name: string(text0(block[:100])), typeflag: tar.TypeReg, header: t.cur.at, data: t.cur.at + blockSize, size: size}
+	t.cur.at += blockSize
+	return e, true
+}
+
+// text0 returns a field up to its first NUL.
+func text0(field []byte) []byte {
+	if i := bytes.IndexByte(field, 0); i >= 0 {
+		return field[:i]
+	}
+	return field
+}
+
+// octal reads digits that end with NULs or blanks. A field of these alone is 0.
+func octal(field []byte) (n int64, ok bool) {
+	digits := 0
+	for digits < len(field) && field[digits] >= '0' && field[digits] <= '7' {
+		n = 8*n + int64(field[digits]-'0')
+		digits++
+	}
+	for _, c := range field[digits:] {
+		if c != 0 && c != ' ' {
+			return 0, false
+		}
+	}
+	return n, true
+}
+
 // read fills buf with the contents of the current entry.
 func (t *tarReader) read(buf []byte) error {
-	_, err := io.ReadFull(t.tar, buf)
+	_, err := io.ReadFull(&t.cur, buf)
 	if t.cur.fault != nil {
 		return t.cur.fault
 	}
@@ -150,8 +218,7 @@ func (t *tarReader) resync(from int64) (odd int64, err error) {
 		at := t.cur.at
 		n, err := io.ReadFull(&t.cur, block[:])
 		if err == nil && soundHeader(block[:]) {
-			t.cur.at, t.end = at, at
-			t.tar = tar.NewReader(&t.cur)
+			t.cur.at, t.end, t.plain = at, at, true
 			return odd, nil
 		}
 		if odd < 0 && !bytes.Equal(block[:n], zeroBlock[:n]) {
@@ -179,10 +246,11 @@ func soundHeader(block []byte) bool {
 		return false
 	}
 	sum := int64(8 * ' ')
-	for i, b := range block {
-		if i < 148 || i >= 156 {
-			sum += int64(b)
-		}
+	for _, b := range block[:148] {
+		sum += int64(b)
+	}
+	for _, b := range block[156:] {
+		sum += int64(b)
 	}
 	return sum == want
 }
@@ -219,6 +287,23 @@ func (c *cursor) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// peek returns the next bytes without passing over them, or nil where they are not in the window.
+func (c *cursor) peek(n int) []byte {
+	if c.fault != nil || c.at >= c.size {
+		return nil
+	}
+	if from := c.at - c.start; from < 0 || from+int64(n) > int64(len(c.window)) {
+		if c.fill() != nil {
+			return nil
+		}
+	}
+	if from := c.at - c.start; from+int64(n) <= int64(len(c.window)) {
+		return c.window[from : from+int64(n)]
+	}
+	return nil
+}
+
+// fill reads the window that begins here.
 func (c *cursor) fill() error {
 	if c.buf == nil {
 		c.buf = make([]byte, min(windowBytes, c.size))

@@ -2,6 +2,9 @@
 //
 // A [Row] has the scalars of a row by the names of the columns: int64, float64, string and bool. Nulls, lists, objects
 // and bytes that are no text are left out. Rows come in the order of the table.
+//
+// Of Parquet, dates and times come as the integers that the file holds. An integer that does not fit int64 is a float64.
+// Decimals, half floats, INT96 and byte arrays of a fixed length are left out.
 package table
 
 import (
@@ -9,9 +12,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/format"
 )
 
 // Row has the scalars of a row by the names of their columns.
@@ -31,21 +36,52 @@ func Parquet(ctx context.Context, src io.ReaderAt, size int64, each func(Row) er
 	if err != nil {
 		return fmt.Errorf("reading Parquet: %w", err)
 	}
-	names := make(map[int]string)
+	scalars := make(map[int]scalar)
 	for i, path := range file.Schema().Columns() {
 		if leaf, ok := file.Schema().Lookup(path...); ok && len(path) == 1 && leaf.MaxRepetitionLevel == 0 {
-			names[i] = path[0]
+			if !utf8.ValidString(path[0]) {
+				return fmt.Errorf("reading Parquet: the name of column %d is no UTF-8", i)
+			}
+			if s, ok := scalarOf(path[0], leaf.Node.Type()); ok {
+				scalars[i] = s
+			}
 		}
 	}
 	for _, group := range file.RowGroups() {
-		if err := parquetGroup(ctx, group, names, each); err != nil {
+		if group.NumRows() == 0 {
+			continue // the library cannot read one that has no pages
+		}
+		if err := parquetGroup(ctx, group, scalars, each); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func parquetGroup(ctx context.Context, group parquet.RowGroup, names map[int]string, each func(Row) error) (err error) {
+// scalar is a column of scalars.
+type scalar struct {
+	name     string
+	unsigned bool
+}
+
+// scalarOf returns a column of scalars; false for a type whose values are none.
+func scalarOf(name string, of parquet.Type) (scalar, bool) {
+	s := scalar{name: name}
+	if k := of.Kind(); k == parquet.FixedLenByteArray || k == parquet.Int96 {
+		return s, false
+	}
+	if logical := of.LogicalType(); logical != nil {
+		switch t := logical.Value.(type) {
+		case *format.DecimalType:
+			return s, false
+		case *format.IntType:
+			s.unsigned = !t.IsSigned
+		}
+	}
+	return s, true
+}
+
+func parquetGroup(ctx context.Context, group parquet.RowGroup, scalars map[int]scalar, each func(Row) error) (err error) {
 	rows := group.Rows()
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	buf := make([]parquet.Row, rowsAtOnce)
@@ -57,8 +93,8 @@ func parquetGroup(ctx context.Context, group parquet.RowGroup, names map[int]str
 		for _, values := range buf[:n] {
 			row := make(Row, len(values))
 			for _, v := range values {
-				if name := names[v.Column()]; name != "" {
-					row.set(name, v)
+				if column, ok := scalars[v.Column()]; ok && !v.IsNull() {
+					row.set(column, v)
 				}
 			}
 			if err := each(row); err != nil {
@@ -77,26 +113,27 @@ func parquetGroup(ctx context.Context, group parquet.RowGroup, names map[int]str
 }
 
 // set takes a scalar of Parquet.
-func (r Row) set(name string, v parquet.Value) {
-	if v.IsNull() {
-		return
-	}
+func (r Row) set(column scalar, v parquet.Value) {
 	switch v.Kind() {
 	case parquet.Boolean:
-		r[name] = v.Boolean()
+		r[column.name] = v.Boolean()
 	case parquet.Int32:
-		r[name] = int64(v.Int32())
-	case parquet.Int64:
-		r[name] = v.Int64()
-	case parquet.Float:
-		r[name] = float64(v.Float())
-	case parquet.Double:
-		r[name] = v.Double()
-	case parquet.ByteArray, parquet.FixedLenByteArray:
-		if raw := v.ByteArray(); utf8.Valid(raw) {
-			r[name] = string(raw)
+		if r[column.name] = int64(v.Int32()); column.unsigned {
+			r[column.name] = int64(v.Uint32())
 		}
-	case parquet.Int96: // a time of old writers
+	case parquet.Int64:
+		if r[column.name] = v.Int64(); column.unsigned && v.Uint64() > math.MaxInt64 {
+			r[column.name] = float64(v.Uint64())
+		}
+	case parquet.Float:
+		r[column.name] = float64(v.Float())
+	case parquet.Double:
+		r[column.name] = v.Double()
+	case parquet.ByteArray:
+		if raw := v.ByteArray(); utf8.Valid(raw) {
+			r[column.name] = string(raw)
+		}
+	case parquet.FixedLenByteArray, parquet.Int96: // no scalars
 	}
 }
 

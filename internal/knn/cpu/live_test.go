@@ -152,3 +152,56 @@ func TestBadChoicesAreRefused(t *testing.T) {
 		t.Error("unknown instructions were chosen")
 	}
 }
+
+// TestAGraphFindsTheNearestLists ranks many centroids: a few of them by the graph, which finds nearly all of the nearest, and
+// all of them exactly.
+func TestAGraphFindsTheNearestLists(t *testing.T) {
+	const dim, lists, queries, probes = 40, 2000, 200, 12
+	before := faiss.Live()
+	centroids := knntest.UnitRows(rng.New(3, "graph"), lists, dim, 60, 0.6)
+	q := knntest.UnitRows(rng.New(4, "graph"), queries, dim, 60, 0.6)
+	ours, err := cpu.Engine{}.NewLists(centroids, dim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	oracle, err := reference.Engine{}.NewLists(centroids, dim)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for i := range queries {
+		query := q[i*dim : (i+1)*dim]
+		for n := range 2 {
+			n = []int{probes, lists}[n]
+			want, err := oracle.Probe(query, n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := ours.Probe(query, n)
+			if err != nil || len(got) != n {
+				t.Fatalf("query %d: %d of %d lists, %v", i, len(got), n, err)
+			}
+			if n == lists {
+				if !slices.Equal(got[:probes], want[:probes]) {
+					t.Fatalf("query %d: the ranking of all lists begins with %v, want %v", i, got[:probes], want[:probes])
+				}
+				continue
+			}
+			for _, l := range want {
+				if slices.Contains(got, l) {
+					found++
+				}
+			}
+		}
+	}
+	if share := float64(found) / (queries * probes); share < 0.95 {
+		t.Errorf("the graph found %.3f of the nearest lists", share)
+	} else {
+		t.Logf("the graph found %.3f of the nearest lists", share)
+	}
+	ours.Close()
+	oracle.Close()
+	if faiss.Live() != before {
+		t.Error("lists were not freed")
+	}
+}

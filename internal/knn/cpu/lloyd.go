@@ -17,7 +17,7 @@ import (
 // meansClusters is how many clusters one task averages.
 const meansClusters = 16
 
-// KMeans implements [knn.Engine]. Beside the matrix it takes 16 bytes per row.
+// KMeans implements [knn.Engine]. Beside the matrix it takes 28 bytes per row.
 func (Engine) KMeans(ctx context.Context, x knn.Matrix, p knn.KMeansParams) (knn.Clusters, error) {
 	if err := errors.Join(x.Check(), p.Check(x.Rows)); err != nil {
 		return knn.Clusters{}, fmt.Errorf("clustering: %w", err)

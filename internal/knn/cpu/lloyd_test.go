@@ -47,6 +47,39 @@ func TestKMeansIsTheReferences(t *testing.T) {
 	})
 }
 
+// TestManyRoundsAreTheReferences has rows that move between clusters for many rounds, so that most rows are compared with few
+// centroids in some rounds and with all in others.
+func TestManyRoundsAreTheReferences(t *testing.T) {
+	const n, dim, k, rounds = 4500, 24, 64, 14
+	for _, spread := range []float64{0.2, 0.7, 3} {
+		for _, scale := range []float32{1, 40} {
+			rows := knntest.UnitRows(rng.New(8, "rounds", int64(spread*10)), n, dim, 50, spread)
+			for i := range rows {
+				rows[i] *= scale
+			}
+			x := knn.FloatMatrix(rows, dim)
+			p := knn.KMeansParams{Iterations: rounds, Threads: 2}
+			for i := range k {
+				p.Init = append(p.Init, int32(i*n/k))
+			}
+			want, err := (reference.Engine{}).KMeans(context.Background(), x, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			eachInstructionSet(t, func(t *testing.T) {
+				got, err := (cpu.Engine{}).KMeans(context.Background(), x, p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				same(t, fmt.Sprintf("spread %g, scale %g: assignments", spread, scale), got.Assign, want.Assign, n)
+				if !slices.Equal(got.Centroids, want.Centroids) || got.Rounds != want.Rounds {
+					t.Errorf("spread %g, scale %g: %d rounds, want %d, or the centroids differ", spread, scale, got.Rounds, want.Rounds)
+				}
+			})
+		}
+	}
+}
+
 func TestAssignIsTheReferences(t *testing.T) {
 	const n, dim = 3000, 16
 	rows := knntest.UnitRows(rng.New(3, "assign"), n, dim, 30, 0.5)

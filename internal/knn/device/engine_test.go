@@ -17,16 +17,12 @@ import (
 	"github.com/pairstream/pairstream/internal/knn/reference"
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
 
-// newWorker returns a worker on a GPU where there is one.
 func newWorker(t testing.TB, threads int) *torch.Worker {
 	t.Helper()
-	device := "cpu"
-	if torch.CUDAAvailable() {
-		device = "cuda"
-	}
-	return workerOf(t, torch.WorkerOptions{Device: device, Threads: threads, Deterministic: true})
+	return torchtest.NewWorker(t, torch.WorkerOptions{Threads: threads, Deterministic: true})
 }
 
 func workerOf(t testing.TB, o torch.WorkerOptions) *torch.Worker {

@@ -34,6 +34,9 @@ func New(r *rand.Rand, topics, perTopic, dim int) *Crawl {
 	return c
 }
 
+// With draws around the same centres, from another generator.
+func (c *Crawl) With(r *rand.Rand) *Crawl { return &Crawl{r: r, dim: c.dim, centres: c.centres} }
+
 // Next returns the unit vectors of an image and of its text.
 func (c *Crawl) Next() (image, text []float32) {
 	at := c.r.IntN(len(c.centres)/c.dim) * c.dim

@@ -5,6 +5,7 @@ package device
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/pairstream/pairstream/internal/torch"
 )
@@ -13,12 +14,31 @@ import (
 type Settings struct {
 	Name          string `env:"DEVICE" envDefault:"cpu" desc:"cpu, cuda or cuda:N"`
 	Threads       int    `env:"TORCH_THREADS" envDefault:"0" desc:"threads of one tensor operation on the CPU; 0: libtorch's choice. Bytes are equal only between runs of equal counts"`
-	Precision     string `env:"PRECISION" envDefault:"float32" desc:"what the networks multiply: float32, or bf16 with weights, sums, normalisations, losses and optimiser in float32 (mixed precision)"`
-	Deterministic bool   `env:"DETERMINISTIC" envDefault:"true" desc:"use deterministic kernels only (slower on a GPU)"`
+	Precision     string `env:"PRECISION" envDefault:"auto" desc:"what the networks multiply: float32; tf32, which is float32 cut to 10 bits, on a GPU; bf16, with weights, sums, normalisations, losses and optimiser in float32 (mixed precision); auto: bf16 on a GPU, float32 on the CPU"`
+	Deterministic bool   `env:"DETERMINISTIC" envDefault:"true" desc:"use deterministic kernels only (slower on a GPU): the same batches then give the same bits; the last bits of an embedding may still depend on its place in the batch"`
 }
 
-// precisions are the values of PRECISION.
-var precisions = map[string]torch.DType{"float32": torch.Float32, "bf16": torch.BFloat16}
+// These are the values of PRECISION.
+const (
+	inAuto     = "auto"
+	inFloat32  = "float32"
+	inTF32     = "tf32"
+	inBFloat16 = "bf16"
+)
+
+// onGPU reports whether DEVICE is a GPU.
+func (d Settings) onGPU() bool { return d.Name == "cuda" || strings.HasPrefix(d.Name, "cuda:") }
+
+// precision returns PRECISION, or what it stands for on the device.
+func (d Settings) precision() string {
+	switch {
+	case d.Precision != inAuto:
+		return d.Precision
+	case d.onGPU():
+		return inBFloat16
+	}
+	return inFloat32
+}
 
 // Validate returns every invalid setting, joined.
 func (d Settings) Validate() error {
@@ -29,17 +49,28 @@ func (d Settings) Validate() error {
 	if d.Name == "" {
 		problems = append(problems, errors.New("DEVICE is empty, want cpu, cuda or cuda:N"))
 	}
-	if _, known := precisions[d.Precision]; !known {
-		problems = append(problems, fmt.Errorf("PRECISION is %q, want float32 or bf16", d.Precision))
+	switch d.Precision {
+	case inAuto, inFloat32, inBFloat16:
+	case inTF32:
+		if !d.onGPU() {
+			problems = append(problems, fmt.Errorf("PRECISION is %q and DEVICE %q, want float32 or bf16: only GPUs have TensorFloat-32", d.Precision, d.Name))
+		}
+	default:
+		problems = append(problems, fmt.Errorf("PRECISION is %q, want auto, float32, tf32 or bf16", d.Precision))
 	}
 	return errors.Join(problems...)
 }
 
 // NewWorker starts the worker on the device.
 func (d Settings) NewWorker() (*torch.Worker, error) {
-	w, err := torch.NewWorker(torch.WorkerOptions{
-		Device: d.Name, Threads: d.Threads, Deterministic: d.Deterministic, Precision: precisions[d.Precision],
-	})
+	o := torch.WorkerOptions{Device: d.Name, Threads: d.Threads, Deterministic: d.Deterministic}
+	switch d.precision() {
+	case inBFloat16:
+		o.Precision = torch.BFloat16
+	case inTF32:
+		o.TF32 = true
+	}
+	w, err := torch.NewWorker(o)
 	if err != nil {
 		return nil, fmt.Errorf("DEVICE is %q: %w", d.Name, err)
 	}

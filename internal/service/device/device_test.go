@@ -15,7 +15,8 @@ func TestDeviceIsChecked(t *testing.T) {
 		"TORCH_THREADS is -1":          func(d *device.Settings) { d.Threads = -1 },
 		"DEVICE is empty":              func(d *device.Settings) { d.Name = "" },
 		`PRECISION is "fp16"`:          func(d *device.Settings) { d.Precision = "fp16" },
-		"want float32 or bf16":         func(d *device.Settings) { d.Precision = "" },
+		"want auto, float32, tf32":     func(d *device.Settings) { d.Precision = "" },
+		"only GPUs have TensorFloat":   func(d *device.Settings) { d.Precision = "tf32" },
 		"DEVICE is empty, want cpu, c": func(d *device.Settings) { d.Name, d.Precision = "", "BF16" },
 	} {
 		d := good
@@ -27,8 +28,19 @@ func TestDeviceIsChecked(t *testing.T) {
 	}
 }
 
+func TestPrecisionByDefault(t *testing.T) {
+	for name, want := range map[string]string{"cpu": "float32", "cuda": "bf16", "cuda:1": "bf16"} {
+		if got := device.PrecisionOf(device.Settings{Name: name, Precision: "auto"}); got != want {
+			t.Errorf("PRECISION=auto is %s with DEVICE=%s, want %s", got, name, want)
+		}
+		if err := (device.Settings{Name: name, Precision: "tf32"}).Validate(); (err == nil) != (name != "cpu") {
+			t.Errorf("PRECISION=tf32 with DEVICE=%s: %v", name, err)
+		}
+	}
+}
+
 func TestPrecisionReachesTheWorker(t *testing.T) {
-	for value, want := range map[string]torch.DType{"float32": torch.Float32, "bf16": torch.BFloat16} {
+	for value, want := range map[string]torch.DType{"auto": torch.Float32, "float32": torch.Float32, "bf16": torch.BFloat16} {
 		w, err := device.Settings{Name: "cpu", Threads: 1, Precision: value}.NewWorker()
 		if err != nil {
 			t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
 	"os"
 	"path"
@@ -148,6 +149,34 @@ func (b *Bucket) Put(ctx context.Context, name string, from *os.File) error {
 		return err
 	}
 	return b.o.bucket.Upload(ctx, path.Join(b.o.prefix, name), from, &blob.WriterOptions{ContentType: "application/octet-stream"})
+}
+
+// Names lists the objects below the prefix.
+func (b *Bucket) Names(ctx context.Context) (names []string, err error) {
+	err = b.o.List(ctx, func(o shard.Object) { names = append(names, o.Name) })
+	return names, err
+}
+
+// Open opens an object. An error wraps [fs.ErrNotExist] where there is none.
+func (b *Bucket) Open(ctx context.Context, name string) (io.ReadCloser, error) {
+	r, err := b.o.bucket.NewReader(ctx, path.Join(b.o.prefix, name), nil)
+	if err != nil {
+		return nil, gone(err)
+	}
+	return r, nil
+}
+
+// Delete removes an object. An error wraps [fs.ErrNotExist] where there is none, in stores that say so.
+func (b *Bucket) Delete(ctx context.Context, name string) error {
+	return gone(b.o.bucket.Delete(ctx, path.Join(b.o.prefix, name)))
+}
+
+// gone marks the error of an object that does not exist.
+func gone(err error) error {
+	if gcerrors.Code(err) == gcerrors.NotFound {
+		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+	}
+	return err
 }
 
 // Close closes the store.

@@ -32,10 +32,10 @@ var _ shard.OpenRemote = Open
 func Open(ctx context.Context, root *url.URL) (shard.Objects, error) {
 	var mux blob.URLMux
 	mux.RegisterBucket(s3blob.Scheme, new(s3blob.URLOpener))
-	mux.RegisterBucket(gcsblob.Scheme, new(gcsblob.URLOpener))
+	mux.RegisterBucket(gcsblob.Scheme, blob.DefaultURLMux()) // whose opener looks up credentials; gcsblob.URLOpener has none
 	bucketURL := *root
 	bucketURL.Path = ""
-	b, err := mux.OpenBucketURL(ctx, &bucketURL)
+	b, err := mux.OpenBucketURL(context.WithoutCancel(ctx), &bucketURL) // credentials are renewed for as long as the process runs
 	if err != nil {
 		return nil, err
 	}

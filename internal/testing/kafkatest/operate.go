@@ -23,19 +23,66 @@ func with(brokers []string, do func(*kgo.Client) error, opts ...kgo.Opt) error {
 	return do(client)
 }
 
-// DeleteTopic deletes a topic.
+// DeleteTopic deletes a topic, and waits until every broker has forgotten it.
 func DeleteTopic(ctx context.Context, brokers []string, topic string) error {
 	t := kmsg.NewDeleteTopicsRequestTopic()
 	t.Topic = &topic
 	req := kmsg.NewPtrDeleteTopicsRequest()
 	req.TimeoutMillis, req.TopicNames, req.Topics = operateTimeout, []string{topic}, append(req.Topics, t)
 	return with(brokers, func(client *kgo.Client) error {
-		resp, err := req.RequestWith(ctx, client)
+		id, err := topicAt(ctx, client, topic)
 		if err != nil {
 			return err
 		}
-		return kerr.ErrorForCode(resp.Topics[0].ErrorCode)
+		resp, err := req.RequestWith(ctx, client)
+		if err == nil {
+			err = kerr.ErrorForCode(resp.Topics[0].ErrorCode)
+		}
+		if err != nil || id == [16]byte{} {
+			return err
+		}
+		return awaitForgotten(ctx, client, topic, id)
 	})
+}
+
+// awaitForgotten waits until no broker knows the topic with an id. They learn of its end one after the other, and one that
+// has not would say that the topic need not be created again.
+func awaitForgotten(ctx context.Context, client *kgo.Client, topic string, id [16]byte) error {
+	for _, broker := range client.DiscoveredBrokers() {
+		for {
+			is, err := topicAt(ctx, broker, topic)
+			if err != nil {
+				return err
+			}
+			if is != id {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("waiting until every broker forgets topic %s: %w", topic, ctx.Err())
+			case <-time.After(askPause):
+			}
+		}
+	}
+	return nil
+}
+
+// requester is a client, or one of its brokers.
+type requester interface {
+	Request(ctx context.Context, req kmsg.Request) (kmsg.Response, error)
+}
+
+// topicAt asks for the id of a topic, which is zero where there is none.
+func topicAt(ctx context.Context, at requester, topic string) (id [16]byte, err error) {
+	t := kmsg.NewMetadataRequestTopic()
+	t.Topic = &topic
+	req := kmsg.NewPtrMetadataRequest()
+	req.Topics = append(req.Topics, t)
+	resp, err := at.Request(ctx, req)
+	if err != nil {
+		return id, fmt.Errorf("asking for topic %s: %w", topic, err)
+	}
+	return resp.(*kmsg.MetadataResponse).Topics[0].TopicID, nil
 }
 
 // GrowTopic gives a topic more partitions. One that has as many stays as it is.

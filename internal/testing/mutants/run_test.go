@@ -3,6 +3,7 @@
 package mutants
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -19,11 +20,11 @@ import (
 
 var only = flag.String("only", "", "run the mutants whose names match this regular expression")
 
-// limit ends a mutant that makes its tests hang, which they have then noticed.
-const limit = "90s"
+// limit ends a mutant that makes its tests hang. They take a few seconds without it.
+const limit = "3m"
 
 // TestMutants applies each patch to a copy of the files that it changes, runs the tests that it names on them, and wants
-// a failure. Without a patch, the same tests pass.
+// a failure. Without a patch, the same tests pass. It prints which test has failed.
 func TestMutants(t *testing.T) {
 	all, err := Read("patches")
 	if err != nil {
@@ -51,8 +52,8 @@ func TestMutants(t *testing.T) {
 	for _, m := range mutants {
 		began := time.Now()
 		verdict, output := try(t, m)
-		fmt.Printf("%-9s %4.0f s  %-36s %s\n", verdict, time.Since(began).Seconds(), m.Name, m.What)
-		if verdict == killedVerdict {
+		fmt.Printf("%-9s %4.0f s  %-36s %s\n", verdict, time.Since(began).Seconds(), m.Name, cmp.Or(killer(output), m.What))
+		if verdict == killedVerdict || verdict == hungVerdict {
 			killed++
 			continue
 		}
@@ -61,7 +62,27 @@ func TestMutants(t *testing.T) {
 	fmt.Printf("%d of %d mutants killed in %.0f s\n", killed, len(mutants), time.Since(begun).Seconds())
 }
 
-const killedVerdict = "killed"
+const (
+	killedVerdict = "killed"
+	hungVerdict   = "hung"
+)
+
+var (
+	failed  = regexp.MustCompile(`(?m)^ *--- FAIL: (\S+)`)
+	hanging = regexp.MustCompile(`(?m)^panic: test timed out after .*\n(?:\s+running tests:\n\s+(\S+))?`)
+	crashed = regexp.MustCompile(`(?m)^(?:panic|fatal error|SIG\w+): .*`)
+)
+
+// killer returns the test that has noticed a mutant: the last that is named as failed is the innermost.
+func killer(output string) string {
+	if found := hanging.FindStringSubmatch(output); found != nil {
+		return found[1]
+	}
+	if found := failed.FindAllStringSubmatch(output, -1); found != nil {
+		return found[len(found)-1][1]
+	}
+	return crashed.FindString(output)
+}
 
 // try says what became of a mutant, and what its tests have printed.
 func try(t *testing.T, m Mutant) (verdict, output string) {
@@ -72,6 +93,8 @@ func try(t *testing.T, m Mutant) (verdict, output string) {
 		return "SURVIVED", output
 	case strings.Contains(output, "[build failed]") || strings.Contains(output, "[setup failed]"):
 		return "no build", output
+	case hanging.MatchString(output):
+		return hungVerdict, output
 	}
 	return killedVerdict, output
 }

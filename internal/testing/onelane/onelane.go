@@ -33,6 +33,7 @@ type Log struct {
 	lane    int
 	topics  map[schemas.Topic][]record
 	Letters []Letter
+	Read    int // records that the latest owner took before it added its first
 	// Answer, when set, is called with every record that a stage adds. It may append others, as the stages after it would.
 	Answer func(schemas.Topic, schemas.Record)
 }
@@ -156,6 +157,7 @@ func (l *Log) Run(spec stream.StageSpec, limit int) (died bool) {
 	for _, p := range mark.Inputs {
 		o.next[p.Topic] = p.Position
 	}
+	l.Read = 0
 	err = o.drive(stage)
 	if err != nil && !errors.Is(err, errCrash) {
 		l.t.Fatal(err)
@@ -218,11 +220,17 @@ func (o *output) drive(stage stream.Stage) error {
 	for {
 		topic := stage.Input()
 		at := (o.next[topic].Offset + stride - 1) / stride
+		for at < int64(o.log.Len(topic)) && o.log.topics[topic][at].Seq < o.next[topic].Seq {
+			at++
+		}
 		if at == int64(o.log.Len(topic)) {
 			return stage.Flush(ctx, o)
 		}
 		rec := o.log.topics[topic][at].Record
 		o.next[topic] = rec.Next()
+		if o.added == 0 {
+			o.log.Read++
+		}
 		switch err := stage.Process(ctx, rec, o); {
 		case errors.Is(err, stream.ErrPoison):
 			if err := o.DeadLetter(rec, err.Error()); err != nil {
@@ -254,6 +262,12 @@ func (o *output) Emit(topic schemas.Topic, r schemas.Record, resume stream.Mark)
 		resume.Seqs = o.places()
 	}
 	for _, p := range resume.Inputs {
+		if slices.Contains(o.spec.Rereads, p.Topic) {
+			if p.Offset > p.Seq || p.Seq > resume.Seqs[slices.Index(o.spec.Outputs, p.Topic)].Seq {
+				o.log.t.Errorf("seq %d of %s: its mark wants seq %d at offset %d of %s again", seq, topic, p.Seq, p.Offset, p.Topic)
+			}
+			continue
+		}
 		if p.Offset > o.next[p.Topic].Offset {
 			o.log.t.Errorf("seq %d of %s: its mark lies at offset %d of %s, which was not read", seq, topic, p.Offset, p.Topic)
 		}

@@ -14,8 +14,11 @@ import (
 	"strings"
 	"testing"
 
+	"gocloud.dev/blob"
+
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/shard/cloud"
+	"github.com/pairstream/pairstream/internal/testing/gcstest"
 	"github.com/pairstream/pairstream/internal/testing/s3test"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -72,10 +75,32 @@ func scan(t *testing.T, at string, path string) (lines []string) {
 	return lines
 }
 
-// TestS3ScanIsThatOfFiles: tars in a bucket give what the same tars give on a disk, and images are read by the references.
-func TestS3ScanIsThatOfFiles(t *testing.T) {
+// store is a bucket called crawl of a server.
+type store struct {
+	scheme string
+	bucket *blob.Bucket
+	url    func(path string) string
+}
+
+func s3(t *testing.T) store {
+	t.Helper()
 	server := s3test.Start(t)
-	bucket := server.Bucket(t, "crawl")
+	return store{"s3", server.Bucket(t, "crawl"), server.URL}
+}
+
+func gcs(t *testing.T) store {
+	t.Helper()
+	return store{"gs", gcstest.Bucket(t, "crawl"), func(path string) string { return "gs://" + path }}
+}
+
+// TestS3ScanIsThatOfFiles: tars in a bucket give what the same tars give on a disk, and images are read by the references.
+func TestS3ScanIsThatOfFiles(t *testing.T) { scanIsThatOfFiles(t, s3(t)) }
+
+// TestGCSScanIsThatOfFiles does the same on an emulator of Google Cloud Storage.
+func TestGCSScanIsThatOfFiles(t *testing.T) { scanIsThatOfFiles(t, gcs(t)) }
+
+func scanIsThatOfFiles(t *testing.T, server store) {
+	bucket := server.bucket
 	dir := t.TempDir()
 	whole := crawl(t, 7, 300, 0)
 	for name, raw := range map[string][]byte{
@@ -90,11 +115,11 @@ func TestS3ScanIsThatOfFiles(t *testing.T) {
 		}
 	}
 	want := scan(t, shard.FileURI(dir), dir)
-	url := server.URL("crawl/2026/")
-	if got := scan(t, "s3://crawl/2026", url); !slices.Equal(got, want) || len(want) < 570 {
+	url := server.url("crawl/2026/")
+	if got := scan(t, server.scheme+"://crawl/2026", url); !slices.Equal(got, want) || len(want) < 570 {
 		t.Errorf("%d lines from the bucket, %d from the disk", len(got), len(want))
 	}
-	if got := scan(t, "s3://crawl/2026", server.URL("crawl/2026/z.tar")); len(got) != 1 {
+	if got := scan(t, server.scheme+"://crawl/2026", server.url("crawl/2026/z.tar")); len(got) != 1 {
 		t.Errorf("one tar by its name: %q", got)
 	}
 	roots, err := shard.Roots([]string{url})
@@ -106,7 +131,7 @@ func TestS3ScanIsThatOfFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer images.Close()
-	totals, err := shard.Scan(t.Context(), []string{server.URL("crawl/2026/z.tar")}, shard.Visitor{Remote: cloud.Open, Example: func(ex shard.Example) error {
+	totals, err := shard.Scan(t.Context(), []string{server.url("crawl/2026/z.tar")}, shard.Visitor{Remote: cloud.Open, Example: func(ex shard.Example) error {
 		_, err := images.ReadRange(t.Context(), ex.Image, ex.ImageID)
 		return err
 	}})
@@ -116,15 +141,19 @@ func TestS3ScanIsThatOfFiles(t *testing.T) {
 }
 
 // TestS3ObjectThatChanges: a tar that is replaced while it is read ends the scan, and gives no record of the new one.
-func TestS3ObjectThatChanges(t *testing.T) {
-	server := s3test.Start(t)
-	bucket := server.Bucket(t, "crawl")
+func TestS3ObjectThatChanges(t *testing.T) { objectThatChanges(t, s3(t)) }
+
+// TestGCSObjectThatChanges does the same on an emulator of Google Cloud Storage.
+func TestGCSObjectThatChanges(t *testing.T) { objectThatChanges(t, gcs(t)) }
+
+func objectThatChanges(t *testing.T, server store) {
+	bucket := server.bucket
 	before, after := crawl(t, 1, 700, 0), crawl(t, 2, 700, 0)
 	if err := bucket.WriteAll(t.Context(), "a.tar", before, nil); err != nil {
 		t.Fatal(err)
 	}
 	seen := 0
-	_, err := shard.Scan(t.Context(), []string{server.URL("crawl")}, shard.Visitor{Remote: cloud.Open, Example: func(ex shard.Example) error {
+	_, err := shard.Scan(t.Context(), []string{server.url("crawl")}, shard.Visitor{Remote: cloud.Open, Example: func(ex shard.Example) error {
 		if seen++; seen == 1 {
 			return bucket.WriteAll(t.Context(), "a.tar", after, nil)
 		}
@@ -138,13 +167,16 @@ func TestS3ObjectThatChanges(t *testing.T) {
 	}
 }
 
-func TestS3FindSaysWhatIsWrong(t *testing.T) {
-	server := s3test.Start(t)
-	if err := server.Bucket(t, "crawl").WriteAll(t.Context(), "notes.txt", []byte("x"), nil); err != nil {
+func TestS3FindSaysWhatIsWrong(t *testing.T) { findSaysWhatIsWrong(t, s3(t)) }
+
+func TestGCSFindSaysWhatIsWrong(t *testing.T) { findSaysWhatIsWrong(t, gcs(t)) }
+
+func findSaysWhatIsWrong(t *testing.T, server store) {
+	if err := server.bucket.WriteAll(t.Context(), "notes.txt", []byte("x"), nil); err != nil {
 		t.Fatal(err)
 	}
 	for place, want := range map[string]error{"crawl/none.tar": shard.ErrMissing, "crawl/": shard.ErrNoTars, "nobucket/": nil} {
-		_, err := shard.Find(t.Context(), []string{server.URL(place)}, cloud.Open)
+		_, err := shard.Find(t.Context(), []string{server.url(place)}, cloud.Open)
 		if err == nil || !strings.Contains(err.Error(), place) || want != nil && !errors.Is(err, want) {
 			t.Errorf("%s: %v", place, err)
 		}
@@ -167,5 +199,34 @@ func TestS3ServerGoesAway(t *testing.T) {
 	}, Problem: func(p shard.Problem) error { t.Errorf("problem %v", p); return nil }})
 	if err == nil || !strings.Contains(err.Error(), "a.tar") || shard.Permanent(err) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestS3StoresStayOpen: a bucket that is kept open is asked once whether it exists, and is opened anew after Close.
+func TestS3StoresStayOpen(t *testing.T) {
+	server := s3(t)
+	for _, name := range []string{"a/1.tar", "b/2.tar"} {
+		if err := server.bucket.WriteAll(t.Context(), name, crawl(t, 1, 2, 0), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var stores cloud.Stores
+	for range 2 {
+		found, err := shard.Find(t.Context(), []string{server.url("crawl/b/2.tar"), server.url("crawl/a/")}, stores.Open)
+		if err != nil || len(found.Tars) != 2 || found.Tars[0].URI != "s3://crawl/b/2.tar" || found.Tars[1].URI != "s3://crawl/a/1.tar" {
+			t.Fatalf("%+v, %v", found, err)
+		}
+		if err := found.Close(); err != nil { // closes no store
+			t.Fatal(err)
+		}
+	}
+	if err := stores.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := shard.Find(t.Context(), []string{server.url("crawl/")}, stores.Open); err != nil {
+		t.Errorf("after Close: %v", err)
+	}
+	if err := stores.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

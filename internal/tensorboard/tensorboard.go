@@ -1,0 +1,82 @@
+// Package tensorboard writes curves in the format of TensorBoard's event files, which other tools read as well.
+//
+// A file is a row of records. Each has the length of its data, the data and a checksum of both (TFRecord). The data of a
+// record is an Event, a protocol buffer of TensorFlow. The first one names the version of the format.
+package tensorboard
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// The numbers of the fields that are used of Event, Summary and Summary.Value.
+const (
+	eventTime    = 1 // double, Unix seconds
+	eventStep    = 2 // int64
+	eventVersion = 3 // string
+	eventSummary = 5 // Summary
+
+	summaryValue = 1 // Value, repeated
+	valueTag     = 1 // string
+	valueSimple  = 2 // float
+)
+
+// version is the content of a file's first event.
+const version = "brain.Event:2"
+
+// Writer writes events. One goroutine uses it.
+type Writer struct{ out io.Writer }
+
+// NewWriter begins a file of events.
+func NewWriter(out io.Writer, at time.Time) (*Writer, error) {
+	w := &Writer{out}
+	return w, w.record(protowire.AppendString(protowire.AppendTag(event(at, 0), eventVersion, protowire.BytesType), version))
+}
+
+// Scalars writes values of a step, as single precision numbers.
+func (w *Writer) Scalars(at time.Time, step int64, values map[string]float64) error {
+	var summary []byte
+	for _, tag := range slices.Sorted(maps.Keys(values)) {
+		value := protowire.AppendString(protowire.AppendTag(nil, valueTag, protowire.BytesType), tag)
+		value = protowire.AppendFixed32(protowire.AppendTag(value, valueSimple, protowire.Fixed32Type), math.Float32bits(float32(values[tag])))
+		summary = protowire.AppendBytes(protowire.AppendTag(summary, summaryValue, protowire.BytesType), value)
+	}
+	return w.record(protowire.AppendBytes(protowire.AppendTag(event(at, step), eventSummary, protowire.BytesType), summary))
+}
+
+// event begins an event. Step 0 is left out, as protocol buffers have it.
+func event(at time.Time, step int64) []byte {
+	e := protowire.AppendFixed64(protowire.AppendTag(nil, eventTime, protowire.Fixed64Type), math.Float64bits(float64(at.UnixMicro())/1e6))
+	if step == 0 {
+		return e
+	}
+	return protowire.AppendVarint(protowire.AppendTag(e, eventStep, protowire.VarintType), uint64(step)) //nolint:gosec // steps are not negative
+}
+
+// record writes a record.
+func (w *Writer) record(data []byte) error {
+	frame := binary.LittleEndian.AppendUint64(nil, uint64(len(data)))
+	frame = binary.LittleEndian.AppendUint32(frame, checksum(frame))
+	frame = append(frame, data...)
+	frame = binary.LittleEndian.AppendUint32(frame, checksum(data))
+	if _, err := w.out.Write(frame); err != nil {
+		return fmt.Errorf("writing events for TensorBoard: %w", err)
+	}
+	return nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checksum returns the CRC-32C of data, masked as TFRecord wants it.
+func checksum(data []byte) uint32 {
+	c := crc32.Checksum(data, castagnoli)
+	return (c>>15 | c<<17) + 0xa282ead8
+}

@@ -1,0 +1,37 @@
+package tensorboard
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"testing"
+	"time"
+)
+
+// written is what TensorBoard 2.21 writes of the same events, with its RecordWriter and a deterministic protocol buffer.
+const written = "1800000000000000a37f4b220900001060b813da411a0d627261696e2e4576656e743a32150f8ae433" +
+	"000000000000000ca720560900006060b813da4110ac022a250a110a0a6576616c2f74725f72311500000e420a100a09737465702f6c6f737315cdccccbdcbb90186"
+
+func TestTheSameBytesAsTensorBoard(t *testing.T) {
+	var out bytes.Buffer
+	w, err := NewWriter(&out, time.UnixMilli(1_750_000_000_250))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Scalars(time.UnixMilli(1_750_000_001_500), 300, map[string]float64{"step/loss": -0.1, "eval/tr_r1": 35.5}); err != nil {
+		t.Fatal(err)
+	}
+	if got := hex.EncodeToString(out.Bytes()); got != written {
+		t.Errorf("got  %s\nwant %s", got, written)
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+func TestAFileThatCannotBeWritten(t *testing.T) {
+	if _, err := NewWriter(full{}, time.Unix(1, 0)); err == nil || err.Error() != "writing events for TensorBoard: no space left on device" {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,93 @@
+// Package gcstest runs an emulator of Google Cloud Storage for tests: fake-gcs-server, on a port of loopback. `make test-s3`
+// builds it and names it in PAIRSTREAM_FAKE_GCS.
+package gcstest
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"gocloud.dev/blob"
+	_ "gocloud.dev/blob/gcsblob" // gs://
+)
+
+// Bucket starts an emulator that runs until the end of the test, and opens a bucket of it. Clients find it by the
+// environment.
+func Bucket(t testing.TB, name string) *blob.Bucket {
+	t.Helper()
+	binary := os.Getenv("PAIRSTREAM_FAKE_GCS")
+	if binary == "" {
+		t.Fatal("PAIRSTREAM_FAKE_GCS names no fake-gcs-server: make test-s3 builds one and runs these tests")
+	}
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	_, port, err := net.SplitHostPort(addr)
+	if err == nil {
+		err = l.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("STORAGE_EMULATOR_HOST", addr)
+	log := new(bytes.Buffer)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "-backend", "memory", "-data", dir, "-scheme", "http",
+		"-host", "127.0.0.1", "-port", port, "-public-host", addr, "-external-url", "http://"+addr, "-log-level", "error")
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // it is killed
+	}()
+	t.Cleanup(func() {
+		if err := cmd.Process.Kill(); err != nil {
+			t.Logf("killing the emulator: %v", err)
+		}
+		<-ended
+	})
+	await(t, addr, ended, log)
+	b, err := blob.OpenBucket(t.Context(), "gs://"+name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// await waits until the emulator listens.
+func await(t testing.TB, addr string, ended <-chan struct{}, log *bytes.Buffer) {
+	t.Helper()
+	for {
+		var d net.Dialer
+		conn, err := d.DialContext(t.Context(), "tcp", addr)
+		if err == nil {
+			_ = conn.Close() // it was only a question
+			return
+		}
+		select {
+		case <-ended:
+			t.Fatalf("the emulator has ended\n%s", log)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
