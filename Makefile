@@ -11,7 +11,8 @@ PIP_FLOORS ?=
 VENV = $(CURDIR)/$(BIN)/venv$(if $(TORCH_PIP),-$(subst =,,$(TORCH_PIP)))$(if $(PIP_FLOORS),-floors)
 # The oldest packages that clients/python/pyproject.toml allows, as far as there are wheels for Debian's Python. Debian's
 # PyTorch and Pillow are the oldest, too; transformers wants newer ones than these.
-FLOORS := confluent-kafka==2.5.3 msgpack==1.0.0 numpy==1.23.2 safetensors==0.4.0 fsspec==2022.11.0
+FLOORS := confluent-kafka==2.5.3 msgpack==1.0.0 numpy==1.23.2 safetensors==0.4.0 fsspec==2022.11.0 pyarrow==14.0.1
+BENCH_PAGES := README.md,docs/benchmarks.md,docs/scaling.md
 FIGURES := $(CURDIR)/$(BIN)/figures.txt
 
 # Tests run through a program that lists the skipped ones at the end; in CI it fails on one that .ci/skips does not name.
@@ -26,11 +27,10 @@ FUZZ ?= 3000x
 TENSORS := ./internal/torch ./internal/knn/device ./internal/model ./encoder ./discriminator ./trainer
 TORCH_LIB = $(abspath $(TORCH))/lib
 TORCH_FLAGS = CGO_CXXFLAGS="-O3 -std=c++17 -I$(abspath $(TORCH))/include -I$(abspath $(TORCH))/include/torch/csrc/api/include" \
-	CGO_LDFLAGS="-L$(TORCH_LIB) -Wl,-rpath,$(TORCH_LIB)$(if $(wildcard $(TORCH_LIB)/libtorch_cuda.so), -Wl$(comma)--no-as-needed -ltorch_cuda -lc10_cuda -Wl$(comma)--as-needed)"
-comma := ,
+	CGO_LDFLAGS="-L$(TORCH_LIB) -Wl,-rpath,$(TORCH_LIB) -Wl,--allow-shlib-undefined -Wl,--as-needed"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo experiments test test-race test-commands torture test-torch test-log test-s3 test-operator test-kafka test-python test-compose test-console test-helm helm-readme fuzz mutants asan vulncheck bench bench-gpu bench-short lint lint-static fmt docs check-generated clean
+.PHONY: help setup build demo experiments test test-race test-commands torture test-torch test-log test-s3 test-operator test-kafka test-python test-compose test-console test-helm helm-readme pack-gpu test-pack-gpu fuzz mutants asan vulncheck bench bench-gpu bench-short simulate lint lint-static fmt docs check-generated clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,8 +45,9 @@ build: setup ## build every binary into bin/
 demo: build ## run the whole pipeline and show the result; DATA=folder-of-tars for your own pairs
 	@$(BIN)/pairstream demo $(if $(DATA),--data $(DATA)) $(ARGS)
 
-experiments: build ## repeat two claims of the papers on generated scenes, three seeds, about ten minutes; results in data/experiments.json
-	@$(BIN)/pairstream experiments $(ARGS)
+experiments: build ## repeat findings of the papers where the truth is known, and write docs/experiments.md; ARGS=--only=x1 for one, ARGS=--short for the way alone
+	@$(BIN)/pairstream experiments --out experiments/results $(ARGS)
+	@go run ./experiments/page
 
 test: setup ## run all tests that need no external server
 	$(GO_TEST) -timeout 20m ./...
@@ -81,13 +82,21 @@ torture: setup ## send the pipeline everything that strangers may send, and prin
 	PAIRSTREAM_FIGURES=$(FIGURES) $(GO_TEST) -tags torture -p 1 -count=1 -timeout 30m -run TestTorture ./internal/testing/torture ./services/pairstream
 	@cat $(FIGURES)
 
-test-torch: setup ## run the tests of what computes with tensors on another libtorch: TORCH=folder with its include and lib, such as torch in a PyTorch wheel
+test-torch: setup ## run the tests of what computes with tensors on another libtorch: TORCH=folder with its include and lib, such as torch in a PyTorch wheel; PAIRSTREAM_TEST_DEVICE=cuda on a GPU
 	@[ -f "$(TORCH_LIB)/libtorch_cpu.so" ] || { echo "no $(TORCH_LIB)/libtorch_cpu.so: want TORCH=folder with include and lib; pip install --target DIR torch makes DIR/torch" >&2; exit 2; }
 	$(TORCH_FLAGS) LD_LIBRARY_PATH="$(TORCH_LIB)" go test $(TENSORS)
 
+pack-gpu: setup ## pack the bench and the tests of what computes with tensors for a machine with a GPU: bin/gpu; TORCH=folder of an installed PyTorch 2.11
+	TORCH="$(if $(TORCH),$(abspath $(TORCH)))" deploy/gpu/pack.sh $(CURDIR)/$(BIN)/gpu
+
+test-pack-gpu: ## pack for a GPU, and run here from the archive what needs none
+	PRESET=0 $(MAKE) -s pack-gpu
+	@torch="$(if $(TORCH),$(abspath $(TORCH)),$${XDG_CACHE_HOME:-$$HOME/.cache}/pairstream/torch-2.11.0/torch)"; \
+	cd $(BIN)/gpu && TORCH_LIB="$$torch/lib" DEVICE=cpu OUT=out LIMIT=800 sh run.sh check+cpu
+
 test-log: setup ## run the log's scenarios on the embedded broker and print what they survived; SOAK=1 for many more faults
 	@mkdir -p $(BIN) && rm -f $(FIGURES)
-	PAIRSTREAM_FIGURES=$(FIGURES) $(GO_TEST) -p 1 -count=1 -timeout 120m -run 'TestSuite|TestCrash|TestTwoOwners|TestBrokerKilled|TestEveryStageKilled|TestProducerKilled|TestTrainerOnAFullDisk' ./internal/stream ./services/pairstream
+	PAIRSTREAM_FIGURES=$(FIGURES) $(GO_TEST) -p 1 -count=1 -timeout 120m -run 'TestSuite|TestCrash|TestTwoOwners|TestBrokerKilled|TestEveryStageKilled|TestProducerKilled|TestWatchersKilled|TestFetcherKilled|TestFilterKilled|TestTrainerOnAFullDisk' ./internal/stream ./services/pairstream
 	@cat $(FIGURES)
 
 test-operator: setup ## play 200 random sequences of operators' actions on the embedded broker; SOAK=1 for an hour
@@ -95,20 +104,20 @@ test-operator: setup ## play 200 random sequences of operators' actions on the e
 	PAIRSTREAM_FIGURES=$(FIGURES) $(GO_TEST) -count=1 -timeout 70m -run 'TestOperator$$' ./services/pairstream
 	@cat $(FIGURES)
 
-test-s3: setup $(TOOLS)/versitygw ## run what reads and watches buckets on a real S3 server, versitygw
-	PAIRSTREAM_VERSITYGW=$(TOOLS)/versitygw $(GO_TEST) -tags s3 -count=1 -timeout 10m -run S3 ./internal/shard/cloud ./services/pairstream
+test-s3: setup $(TOOLS)/versitygw $(TOOLS)/fake-gcs-server ## run what reads and watches buckets on a real S3 server, versitygw, and what reads them on an emulator of Google's
+	PAIRSTREAM_VERSITYGW=$(TOOLS)/versitygw PAIRSTREAM_FAKE_GCS=$(TOOLS)/fake-gcs-server $(GO_TEST) -tags s3 -count=1 -timeout 10m -run 'S3|GCS' ./internal/shard/cloud ./services/pairstream
 
-test-kafka: setup ## run the same scenarios on a real cluster: Apache Kafka, three brokers, on Java 17 and Maven; SOAK=1 for longer
+test-kafka: setup $(TOOLS)/versitygw ## run the same scenarios on a real cluster: Apache Kafka, three brokers, on Java 17 and Maven, beside an S3 server; SOAK=1 for longer
 	@deploy/setup.sh kafka
 	@mkdir -p $(BIN) && rm -f $(FIGURES)
 	$(GO_TEST) -tags kafka -count=1 -timeout 20m ./internal/testing/kafkatest/
-	PAIRSTREAM_FIGURES=$(FIGURES) $(GO_TEST) -tags kafka -p 1 -count=1 -timeout 120m -run Kafka ./internal/stream ./services/pairstream
+	PAIRSTREAM_FIGURES=$(FIGURES) PAIRSTREAM_VERSITYGW=$(TOOLS)/versitygw $(GO_TEST) -tags kafka,s3 -p 1 -count=1 -timeout 120m -run Kafka ./internal/stream ./services/pairstream
 	@cat $(FIGURES)
 
 test-python: build ## test the Python package in a virtual environment: linters, types, coverage, against this build; PYTHON=, TORCH_PIP="torch==2.11.0" for another PyTorch than Debian's, PIP_FLOORS=1 for the oldest packages that are allowed
 	@deploy/setup.sh python
 	@mkdir -p $(BIN) && rm -rf $(VENV) && $(PYTHON) -m venv $(if $(TORCH_PIP),,--system-site-packages) $(VENV)
-	@$(VENV)/bin/pip install -q --disable-pip-version-check -e 'clients/python[test]' safetensors fsspec pillow $(if $(PIP_FLOORS),$(FLOORS),$(if $(TORCH_PIP),$(TORCH_PIP) torchdata 'transformers>=5','transformers<4.40'))
+	@$(VENV)/bin/pip install -q --disable-pip-version-check -e 'clients/python[test]' safetensors fsspec pillow $(if $(PIP_FLOORS),$(FLOORS),$(if $(TORCH_PIP),$(TORCH_PIP) torchdata 'transformers>=5','transformers<4.40' 'pyarrow<20'))
 	cd clients/python && $(VENV)/bin/ruff check . && $(VENV)/bin/mypy
 	cd clients/python && OMP_NUM_THREADS=1 PAIRSTREAM_BIN=$(CURDIR)/$(BIN)/pairstream $(VENV)/bin/python -m pytest -q --cov --cov-fail-under=90
 	PAIRSTREAM_PYTHON=$(VENV)/bin/python $(GO_TEST) -count=1 ./clients/python
@@ -140,31 +149,45 @@ $(TOOLS)/kubeconform:
 $(TOOLS)/versitygw:
 	GOBIN=$(TOOLS) go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
+$(TOOLS)/fake-gcs-server:
+	GOBIN=$(TOOLS) go install github.com/fsouza/fake-gcs-server@v1.56.1
+
 $(TOOLS)/govulncheck:
 	GOBIN=$(TOOLS) go install golang.org/x/vuln/cmd/govulncheck@v1.1.4
 
 $(TOOLS)/golangci-lint:
 	GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-# MosaicML Streaming's own list of packages has a PyTorch of gigabytes and the clients of every cloud: it gets what it imports.
-$(BIN)/venv-loaders: clients/python/pyproject.toml
+# The peers' current wheels, 5 GB with the CUDA libraries that PyPI's PyTorch brings. MosaicML Streaming's own list of packages
+# has the clients of every cloud: it gets what it imports.
+$(BIN)/venv-peers: bench/peers/requirements.txt clients/python/pyproject.toml
 	@deploy/setup.sh python
-	@rm -rf $@ && $(PYTHON) -m venv --system-site-packages $@
-	@$@/bin/pip install -q --disable-pip-version-check -e clients/python pillow safetensors fsspec webdataset==1.0.2 'transformers<4.40' 'xxhash<4' zstd brotli python-snappy catalogue
-	@$@/bin/pip install -q --disable-pip-version-check --no-deps mosaicml-streaming==0.13.0 torchvision==0.15.2
+	@rm -rf $@ && $(PYTHON) -m venv $@
+	@$@/bin/pip install -q --disable-pip-version-check -e clients/python -r bench/peers/requirements.txt
+	@$@/bin/pip install -q --disable-pip-version-check --no-deps mosaicml-streaming==0.13.0
 	@touch $@
 
-bench: build $(BIN)/venv-loaders ## measure everything beside its peers, half an hour on two cores; installs Debian's python3-torch, python3-faiss, python3-pil, and loaders of PyPI; ARGS=--only=row,row
+$(BIN)/venv-fetch:
+	@deploy/setup.sh python
+	@rm -rf $@ && $(PYTHON) -m venv $@
+	@$@/bin/pip install -q --disable-pip-version-check img2dataset==1.47.0
+	@touch $@
+
+bench: build $(BIN)/venv-peers $(BIN)/venv-fetch $(TOOLS)/versitygw ## measure everything beside the best of today's peers, an hour on two cores; installs Debian's python3-torch, python3-faiss, python3-pil, and current wheels of PyPI, 3 GB; ARGS=--only=row,row
 	@deploy/setup.sh peers
 	go build -o $(BIN)/bench ./bench
 	$(BIN)/bench $(ARGS)
-	$(BIN)/bench --write docs/benchmarks.md,docs/scaling.md
+	$(BIN)/bench --write $(BENCH_PAGES)
 
 bench-gpu: build ## measure on a GPU what GPUs are for, up to groups of five million pairs, and write bench/gpu.md; DEVICE=cuda:N, ARGS=--only=row,row
 	go build -o $(BIN)/bench ./bench
 	$(BIN)/bench --device $(or $(DEVICE),cuda) $(ARGS)
 
-bench-short: setup ## run every measurement once at a small size, for its results alone
+simulate: setup ## play a cluster of 40 lanes on one machine, and write what docs/scaling.md shows; ARGS="--only idle,kills,reads,bytes"
+	go run ./bench/simulate $(ARGS)
+	go run ./bench/simulate --write docs/scaling.md
+
+bench-short: setup ## run every measurement once at a small size, for its results alone; the peers are Debian's, and current wheels where `make bench` has installed them
 	@deploy/setup.sh peers
 	@mkdir -p $(BIN)
 	go build -o $(BIN)/bench ./bench
@@ -186,9 +209,11 @@ lint-static: setup ## build and vet without cgo what needs no tensors
 fmt: $(TOOLS)/golangci-lint ## format the sources
 	$(TOOLS)/golangci-lint fmt ./...
 
-docs: build ## write the generated tables of docs/ anew: settings from the env structs, benchmarks from bench/results.json
+docs: build ## write the generated parts of docs/ anew: settings from the env structs, benchmarks from bench/results.json, experiments from experiments/results
 	$(BIN)/pairstream settings --write docs/settings.md
-	go run ./bench --write docs/benchmarks.md,docs/scaling.md
+	go run ./bench --write $(BENCH_PAGES)
+	go run ./experiments/page
+	go run ./bench/simulate --write docs/scaling.md
 
 check-generated: build ## write everything anew that is made from code, and fail when that changes a file
 	@git diff >$(BIN)/before.diff

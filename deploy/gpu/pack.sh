@@ -1,0 +1,97 @@
+#!/bin/sh
+# Builds the bench and the tests of what computes with tensors against PyTorch's libtorch for CUDA, on a machine without a
+# GPU, and packs them for one that has a GPU and the same PyTorch. `make pack-gpu` calls it; docs/benchmarks.md tells how
+# to run what it makes.
+#
+#   pack.sh FOLDER    writes pack.tar.xz, run.sh and probe.py into FOLDER
+#
+# TORCH names the folder of an installed PyTorch (DIR/torch after `pip install --target DIR torch`). Without it the wheel is
+# fetched once into the user's cache, without the libraries of CUDA: neither linking nor tests on the processor want them.
+set -eu
+out=${1:?pack.sh wants the folder to write to}
+version=${TORCH_VERSION:-2.11.0}
+cuda=13.0 # of that PyTorch's wheel on PyPI
+limit=$((60 << 20)) # bytes of the archive, so that it is quickly copied
+here=$(cd "$(dirname "$0")" && pwd)
+cd "$here/../.."
+packages="internal/torch internal/knn/device internal/model discriminator trainer indexer"
+
+fetch() { # folder
+	echo "pack: fetching PyTorch $version, 530 MB, into $1"
+	part=$1.part
+	rm -rf "$part" && mkdir -p "$part"
+	python3 -m pip download -q --no-deps --only-binary=:all: --python-version 3.12 --implementation cp \
+		--platform manylinux_2_28_x86_64 --platform manylinux_2_25_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 -d "$part" "torch==$version" "nvidia-cuda-cupti==$cuda.*" "nvidia-cuda-runtime==$cuda.*"
+	python3 - "$part" <<-'P'
+	import glob, os, sys, zipfile
+	folder = sys.argv[1]
+	for wheel in glob.glob(folder + "/*.whl"):
+	    with zipfile.ZipFile(wheel) as z:
+	        for name in z.namelist():
+	            base = os.path.basename(name)
+	            if name.startswith("torch/include/") or name.startswith("torch/lib/lib") and base in ("libtorch.so", "libtorch_cpu.so", "libc10.so"):
+	                z.extract(name, folder)
+	            elif base.startswith(("libcudart.so", "libcupti.so")):
+	                os.makedirs(folder + "/torch/lib", exist_ok=True)
+	                open(os.path.join(folder, "torch/lib", base), "wb").write(z.read(name))
+	    os.remove(wheel)
+	P
+	# libtorch.so wants a libtorch_cuda.so to be there. An empty one has no CUDA.
+	gcc -shared -x c /dev/null -o "$part/torch/lib/libtorch_cuda.so"
+	mv "$part" "$1"
+}
+
+if [ -z "${TORCH:-}" ]; then
+	cache=${XDG_CACHE_HOME:-$HOME/.cache}/pairstream/torch-$version
+	[ -d "$cache" ] || { mkdir -p "$(dirname "$cache")" && fetch "$cache"; }
+	TORCH=$cache/torch
+fi
+[ -f "$TORCH/lib/libtorch_cpu.so" ] || { echo "pack: no $TORCH/lib/libtorch_cpu.so: want TORCH=DIR/torch after pip install --target DIR torch" >&2; exit 2; }
+TORCH=$(cd "$TORCH" && pwd)
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# A folder that has the archive and not the shared library: the linker then takes libturbojpeg in.
+ln -s "/usr/lib/$(gcc -dumpmachine)/libturbojpeg.a" "$work/libturbojpeg.a"
+
+# The flags of `make test-torch`, so that nothing is compiled twice.
+export CGO_CXXFLAGS="-O3 -std=c++17 -I$TORCH/include -I$TORCH/include/torch/csrc/api/include"
+export CGO_LDFLAGS="-L$TORCH/lib -Wl,-rpath,$TORCH/lib -Wl,--allow-shlib-undefined -Wl,--as-needed"
+export GOFLAGS="-buildvcs=false -trimpath"
+flags="-s -w -extldflags=-L$work"
+stage=$work/stage
+mkdir -p "$stage/bin" "$stage/lib" "$stage/tree/testdata"
+echo "pack: building the bench and the tests of $packages"
+go build -ldflags "$flags" -o "$stage/bin/bench" ./bench
+for package in $packages; do
+	go test -ldflags "$flags" -c -o "$stage/bin/$(basename "$package").test" "./$package"
+	mkdir -p "$stage/tree/$package"
+	[ ! -d "$package/testdata" ] || cp -r "$package/testdata" "$stage/tree/$package/"
+done
+cp go.mod "$stage/tree/" && cp -r testdata/golden "$stage/tree/testdata/"
+for package in $packages; do echo "$package"; done >"$stage/packages"
+
+# Everything that a program needs is libc's, libtorch's, or packed.
+for lib in libopenblas.so.0 libgfortran.so.5 libquadmath.so.0; do
+	cp -L "$(ldconfig -p | awk -v l="$lib" '$1 == l && /x86-64/ {print $NF; exit}')" "$stage/lib/$lib"
+done
+for bin in "$stage"/bin/*; do
+	for need in $(readelf -d "$bin" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p'); do
+		case $need in
+		libc.so.6 | libm.so.6 | libdl.so.2 | libpthread.so.0 | librt.so.1 | libresolv.so.2 | ld-linux-x86-64.so.2 | libstdc++.so.6 | libgcc_s.so.1 | libgomp.so.1) ;;
+		libtorch.so | libtorch_cpu.so | libc10.so) ;;
+		*) [ -f "$stage/lib/$need" ] || { echo "pack: $(basename "$bin") needs $need, which is neither in PyTorch nor packed" >&2; exit 1; } ;;
+		esac
+	done
+	worst=$(readelf -V "$bin" | grep -o 'GLIBC_2\.[0-9]*' | sort -t. -k2 -n | tail -1)
+	case $worst in GLIBC_2.[0-9] | GLIBC_2.[12][0-9] | GLIBC_2.3[0-9]) ;; *) echo "pack: $(basename "$bin") needs $worst, want at most GLIBC_2.39" >&2; exit 1 ;; esac
+done
+{ git rev-parse --short HEAD && { git diff --quiet HEAD || echo +; }; } 2>/dev/null | tr -d '\n' >"$stage/revision"
+
+# The programs share most of their bytes, and a window of 128 MiB sees it.
+rm -rf "$out" && mkdir -p "$out"
+cp "$here/run.sh" "$here/probe.py" "$out/"
+tar -C "$stage" --sort=name --owner=0 --group=0 -cf - . | xz -T1 --lzma2=preset="${PRESET:-6}",dict=128MiB >"$out/pack.tar.xz"
+size=$(stat -c %s "$out/pack.tar.xz")
+[ "$size" -le "$limit" ] || { echo "pack: $size bytes, want at most $limit" >&2; exit 1; }
+echo "pack: $out/pack.tar.xz has $size bytes. Copy $out to the machine with the GPU, and run there: sh run.sh check"
