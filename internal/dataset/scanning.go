@@ -69,7 +69,9 @@ func (p *producer) scan(ctx context.Context, s *sourceState) *scanning {
 
 func (r *scanning) example(ctx context.Context, ex shard.Example, held bool) error {
 	f := finding{pairs: len(ex.Captions), end: ex.Image.Offset + ex.Image.Size}
-	for _, pair := range shard.Pairs(ex) {
+	pairs := shard.Pairs(ex)
+	f.messages = make([]found, 0, len(pairs))
+	for _, pair := range pairs {
 		value, err := schemas.Marshal(pair)
 		if err != nil {
 			return fmt.Errorf("key %q: %w", ex.Key, err)

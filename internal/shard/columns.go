@@ -48,18 +48,18 @@ func lossy(text string) bool { return strings.ContainsRune(text, utf8.RuneError)
 
 // columnsOf returns the scalars of key.json, and those that only the table beside the tar has, as far as a pair may carry
 // them. Lists, objects and null are left out.
-func columnsOf(members map[string]json.RawMessage, row schemas.Columns) schemas.Columns {
+func columnsOf(members []member, row schemas.Columns) schemas.Columns {
 	if len(members)+len(row) == 0 {
 		return nil
 	}
 	all := make(schemas.Columns, len(members)+len(row))
 	maps.Copy(all, row)
-	for name, raw := range members {
-		if hasField(name) {
+	for _, m := range members {
+		if hasField(m.name) {
 			continue
 		}
-		if value, ok := scalarOf(raw); ok {
-			all[name] = value
+		if value, ok := scalarOf(m.value); ok {
+			all[m.name] = value
 		}
 	}
 	return prune(all)
