@@ -34,6 +34,15 @@ func TestEgressFollowsTheBuckets(t *testing.T) {
 		"both":               {`bucket: {roots: ["s3://a?endpoint=http://minio:9000", "gs://b"]}`, []string{"9000", "443"}},
 		"settings":           {`{bucket: {roots: ["s3://a", "gs://b"]}, settings: {AWS_ENDPOINT_URL: "http://minio:9000"}}`, []string{"9000", "443"}},
 		"of the service":     {`{bucket: {roots: ["s3://a"]}, encoder: {settings: {AWS_ENDPOINT_URL_S3: "http://minio:9100"}}}`, []string{"9100"}},
+		"uploads":            {`{bucket: {roots: ["file:///data"]}, trainer: {settings: {CHECKPOINT_UPLOAD: "s3://copies/run/"}}}`, []string{"443"}},
+		"uploads elsewhere":  {`{bucket: {roots: ["s3://a?endpoint=http://minio:9000"]}, trainer: {settings: {CHECKPOINT_UPLOAD: "gs://b/run/"}}}`, []string{"9000", "443"}},
+		"uploads by options": {`{settings: {CHECKPOINT_UPLOAD: "s3://a/run/?endpoint=http://minio:9000&region=x"}}`, []string{"9000"}},
+		"uploads by setting": {`{settings: {AWS_ENDPOINT_URL: "http://minio:9000"}, trainer: {settings: {CHECKPOINT_UPLOAD: "s3://a/run/"}}}`, []string{"9000"}},
+		"uploads in a root":  {`{bucket: {roots: ["s3://a/b/?endpoint=http://minio:9000"]}, trainer: {settings: {CHECKPOINT_UPLOAD: "s3://a/b"}}}`, []string{"9000"}},
+		"uploads beside one": {`{bucket: {roots: ["s3://a/b?endpoint=http://minio:9000"]}, trainer: {settings: {CHECKPOINT_UPLOAD: "s3://a/bc/"}}}`, []string{"9000", "443"}},
+		"copies in a folder": {`{trainer: {settings: {CHECKPOINT_UPLOAD: "/checkpoints/copies"}}}`, nil},
+		"held-out pairs":     {`{trainer: {settings: {EVAL_EVERY: 1000, EVAL_DATA: "/data/held-out, gs://held-out/2026/"}}}`, []string{"443"}},
+		"all of the trainer": {cases["copies"], []string{"443", "9443"}},
 		"identity by tokens": {`{bucket: {roots: ["s3://a?endpoint=http://minio:9000"]}, serviceAccount: {annotations: {role: x}}}`, []string{"9000", "443"}},
 	}
 	for name, tt := range tests {

@@ -28,6 +28,17 @@ Topics are made by a Job before anything else is installed or upgraded; it refus
 partitions than ` + "`lanes`" + `. Models are files on the volume ` + "`models.volume`" + `; ` + "`pairstream bootstrap`" + ` trains first ones.
 Secrets are never made by the chart: it is told their names.
 
+A setting without a value of its own goes into ` + "`settings`" + ` of its stage. Here the trainer measures its weights on held-out
+pairs, keeps checkpoints, and copies them to a bucket. The NetworkPolicy opens the ports of these buckets.
+
+    helm install pairstream deploy/helm/pairstream --set 'kafka.brokers={kafka-0.kafka:9092}' \
+      --set 'bucket.roots={s3://my-bucket?region=eu-west-1}' --set secretName=bucket-credentials \
+      --set trainer.settings.EVAL_EVERY=5000 --set trainer.settings.EVAL_DATA=s3://my-bucket/held-out/ \
+      --set trainer.settings.CHECKPOINT_BEST=recall --set trainer.settings.CHECKPOINT_KEEP_EVERY=10000 \
+      --set trainer.settings.CHECKPOINT_UPLOAD=s3://my-bucket/checkpoints/
+
+A place without options takes those of the root that it lies under. So the endpoint and region of a store are written once.
+
 ## Values
 
 This table is made from values.yaml by ` + "`make helm-readme`" + `.

@@ -61,6 +61,17 @@ lanes: 1
 secretName: rank-token
 trainer: {replicas: 4}
 `,
+	"copies": `
+secretName: bucket-credentials
+bucket: {roots: ["s3://shards?region=eu-west-1"]}
+trainer:
+  settings:
+    EVAL_EVERY: 5000
+    EVAL_DATA: s3://shards/held-out/,gs://held-out/more/
+    CHECKPOINT_KEEP_EVERY: 1000000
+    CHECKPOINT_BEST: recall
+    CHECKPOINT_UPLOAD: s3://copies/run/?endpoint=https://minio:9443&region=x
+`,
 	"everything": `
 lanes: 4
 encoder: {replicas: 9}

@@ -66,10 +66,18 @@ func TestSettingsAreKnown(t *testing.T) {
 
 // Numbers reach the services as they were written: not as 1e+06, and true not as 1.
 func TestSettingsKeepTheirForm(t *testing.T) {
-	data := find(render(t, cases["gpu"]), "ConfigMap", fullname+"-trainer").sub("data")
-	for name, want := range map[string]string{"LR": "0.0001", "MOMENTUM": "true", "LR_TOTAL_STEPS": "1000000"} {
-		if got := data.text(name); got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
+	for values, want := range map[string]map[string]string{
+		"gpu": {"LR": "0.0001", "MOMENTUM": "true", "LR_TOTAL_STEPS": "1000000"},
+		"copies": {
+			"EVAL_EVERY": "5000", "EVAL_DATA": "s3://shards/held-out/,gs://held-out/more/", "CHECKPOINT_KEEP_EVERY": "1000000",
+			"CHECKPOINT_BEST": "recall", "CHECKPOINT_UPLOAD": "s3://copies/run/?endpoint=https://minio:9443&region=x",
+		},
+	} {
+		data := find(render(t, cases[values]), "ConfigMap", fullname+"-trainer").sub("data")
+		for name, value := range want {
+			if got := data.text(name); got != value {
+				t.Errorf("%s: %s is %q, want %q", values, name, got, value)
+			}
 		}
 	}
 }

@@ -64,13 +64,30 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- with .root.Values.topicNamespace }}{{ . }}.{{ end }}pairstream-{{ .stage }}
 {{- end -}}
 
+{{/* Further buckets that the trainer reaches, as a YAML list: of its copies and held-out pairs, unless they lie in a root. */}}
+{{- define "pairstream.trainersPlaces" -}}
+{{- $v := .Values -}}
+{{- $set := merge dict $v.trainer.settings $v.settings -}}
+{{- $places := list -}}
+{{- range append (splitList "," (toString (get $set "EVAL_DATA"))) (toString (get $set "CHECKPOINT_UPLOAD")) -}}
+{{- $place := trim . -}}
+{{- $inside := false -}}
+{{- range $v.bucket.roots -}}
+{{- $root := regexReplaceAll "[?].*" . "" | trimSuffix "/" -}}
+{{- if and (not (contains "?" $place)) (hasPrefix (printf "%s/" $root) (printf "%s/" $place)) -}}{{- $inside = true -}}{{- end -}}
+{{- end -}}
+{{- if not $inside -}}{{- $places = append $places $place -}}{{- end -}}
+{{- end -}}
+{{- $places | toYaml -}}
+{{- end -}}
+
 {{/* The ports at which buckets are reached, as a YAML list: of the endpoints that roots and settings name, else 443. */}}
 {{- define "pairstream.bucketPorts" -}}
 {{- $ports := list -}}
 {{- $v := .Values -}}
 {{- $all := merge dict $v.encoder.settings $v.discriminator.settings $v.trainer.settings $v.settings -}}
 {{- $shared := toString (default (default "" (get $all "AWS_ENDPOINT_URL")) (get $all "AWS_ENDPOINT_URL_S3")) -}}
-{{- range $v.bucket.roots -}}
+{{- range concat $v.bucket.roots (include "pairstream.trainersPlaces" . | fromYamlArray) -}}
 {{- if regexMatch "^(s3|gs)://" . -}}
 {{- $endpoint := regexReplaceAll "^[?&]endpoint=" (regexFind "[?&]endpoint=[^&]+" .) "" -}}
 {{- $endpoint = $endpoint | replace "%3A" ":" | replace "%3a" ":" | replace "%2F" "/" | replace "%2f" "/" -}}
