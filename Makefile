@@ -65,8 +65,8 @@ fuzz: setup ## run every fuzz target for a moment; FUZZ=500000x for longer
 			go test ./$$(dirname $$file) -run xxx -fuzz "^$$target$$" -fuzztime $(FUZZ) -fuzzminimizetime 200x >$(BIN)/fuzz.txt 2>&1 || { cat $(BIN)/fuzz.txt; exit 1; }; \
 		done; done
 
-mutants: setup ## break the code in every way that internal/testing/mutants lists, and see that tests notice; ARGS=-only=REGEXP for some
-	go test -tags mutants -count=1 -timeout 180m -v -run 'TestMutants$$' ./internal/testing/mutants $(ARGS)
+mutants: setup ## break the code in every way that internal/testing/mutants lists, and see that tests notice; ONLY=REGEXP for some
+	go test -tags mutants -count=1 -timeout 180m -v -run 'TestMutants$$' ./internal/testing/mutants $(if $(ONLY),-only="$(ONLY)")
 
 asan: setup ## run the tests of what calls C and C++ with the address sanitizer
 	@# go test -asan instruments C; the flags do the same for C++.

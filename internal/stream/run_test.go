@@ -104,7 +104,22 @@ func TestEmitRefusesMarksThatLieAhead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := openLog(t, testConfig(b.Addr(), strings.ReplaceAll(name, " ", "-"), 1))
 			put(t, l, pair(0, "zero"))
-			if err := <-start(l, faultySpec(act)).done; err == nil || !strings.Contains(err.Error(), "emitting to") {
+			spec := faultySpec(act)
+			spec.Counters = new(Counters)
+			r, ended := start(l, spec), false
+			var err error
+			await(t, "the mark is refused, or written", func() bool {
+				select {
+				case err = <-r.done:
+					ended = true
+				default:
+				}
+				return ended || spec.Counters.Out.Load() > 0
+			})
+			if !ended {
+				r.stop(t)
+			}
+			if err == nil || !strings.Contains(err.Error(), "emitting to") {
 				t.Errorf("got %v", err)
 			}
 		})
