@@ -14,6 +14,8 @@
 //  3. A pair that is a candidate in both directions is scored once and has one value.
 //  4. A sample whose image cannot be had is masked in the record, its candidates have probability 0, and all others have
 //     the values that they have without it.
+//  5. How well Con-D tells known positives from mismatches ([Discriminator.Known]) is a function of its weights, the batches
+//     and the draws.
 //
 // Con-D is any model with a matching head, as a rule one that was pre-trained and then fine-tuned for retrieval, or a
 // TorchScript program. It does not change here. A [Discriminator] is safe for concurrent use, because its model's worker
@@ -96,10 +98,7 @@ type places struct{ i2t, t2i []int32 }
 
 // candidatePairs lists the pairs of both directions, each once; none that has a masked sample.
 func candidatePairs(b *schemas.Batch, masks []schemas.Mask) ([]model.Pair, places) {
-	masked := make([]bool, len(b.Samples))
-	for _, m := range masks {
-		masked[m.Sample] = masked[m.Sample] || !m.Positive
-	}
+	masked := maskedSamples(b, masks)
 	at := places{i2t: make([]int32, len(b.I2T)), t2i: make([]int32, len(b.T2I))}
 	seen := make(map[model.Pair]int32)
 	var pairs []model.Pair

@@ -232,6 +232,8 @@ func fixtures() map[string]Record {
 		"scored-bare":         &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de"},
 		"scored-masked":       scoredMasked(),
 		"scored-drawn":        &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", Drawn: "seed 7, crop 0.5, flip 0.5, color 0.2"},
+		"scored-check":        &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", Check: &Check{Positives: 256, AUC: 0.53125, Least: 0.55}},
+		"scored-open":         &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", Check: &Check{Positives: 96, AUC: 0.8125, Least: 0.55, Open: true}},
 		"feature-block":       featureBlock(),
 		"feature-masked":      featuresMasked(),
 		"progress-step":       progress(),

@@ -43,6 +43,6 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 	tools.Instruments.Loaded()
 	return tools.Log.Run(ctx, stream.StageSpec{
 		Name: Name, Inputs: []schemas.Topic{schemas.Batches}, Outputs: []schemas.Topic{schemas.Scored},
-		New: newFactory(recorder{core, loader.Drawn()}, loader, tools.Instruments), Counters: tools.Instruments.Counters(),
+		New: newFactory(recorder{core, loader.Drawn()}, loader, guardSettings{s.MinAUC, s.Run.Seed, core.Fingerprint()}, tools.Instruments), Counters: tools.Instruments.Counters(),
 	})
 }

@@ -11,8 +11,9 @@ import (
 // Settings are those of the discriminator.
 type Settings struct {
 	Bucket     device.Bucket
-	Checkpoint string `env:"COND_CHECKPOINT" desc:"weights of Con-D, an image-text-matching model with its vocabulary inside: pairstream's safetensors, or TorchScript (.pt), which is a program"`
-	Part       int    `env:"COND_PART" envDefault:"128" desc:"candidates that go through Con-D's fusion encoder at once"`
+	Checkpoint string  `env:"COND_CHECKPOINT" desc:"weights of Con-D, an image-text-matching model with its vocabulary inside: pairstream's safetensors, or TorchScript (.pt), which is a program"`
+	Part       int     `env:"COND_PART" envDefault:"128" desc:"candidates that go through Con-D's fusion encoder at once"`
+	MinAUC     float64 `env:"COND_MIN_AUC" envDefault:"0.55" desc:"connections are off in a lane unless Con-D tells the known positives of its first batches from mismatches with an AUC above this; 0: no such guard, as in the papers"`
 	Run        service.Run
 	Augment    device.Augmentation
 }
@@ -25,6 +26,9 @@ func (s Settings) Validate() error {
 	}
 	if s.Part < 1 {
 		problems = append(problems, fmt.Errorf("COND_PART is %d, want at least 1", s.Part))
+	}
+	if !(s.MinAUC >= 0 && s.MinAUC < 1) {
+		problems = append(problems, fmt.Errorf("COND_MIN_AUC is %g, want at least 0 and less than 1", s.MinAUC))
 	}
 	return errors.Join(problems...)
 }

@@ -5,6 +5,7 @@ package service
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/internal/dataset"
@@ -16,6 +17,7 @@ import (
 // scorer is the part of [discriminator.Discriminator] that the stage drives.
 type scorer interface {
 	Score(ctx context.Context, b *schemas.Batch, in discriminator.Input) (*schemas.ScoredBatch, error)
+	Known(ctx context.Context, b *schemas.Batch, in discriminator.Input, draws *rand.Rand) (discriminator.Known, error)
 }
 
 // loader is the part of [dataset.Loader] that the stage drives.
@@ -47,11 +49,15 @@ func (r recorder) Score(ctx context.Context, b *schemas.Batch, in discriminator.
 type stage struct {
 	core        scorer
 	loader      loader
+	guard       *guard
 	instruments *service.Instruments
 }
 
-func newFactory(core scorer, loader loader, instruments *service.Instruments) stream.Factory {
-	return func(int, []byte) (stream.Stage, error) { return &stage{core, loader, instruments}, nil }
+func newFactory(core scorer, loader loader, guarded guardSettings, instruments *service.Instruments) stream.Factory {
+	return func(lane int, state []byte) (stream.Stage, error) {
+		g, err := newGuard(guarded, lane, state, instruments.Log)
+		return &stage{core, loader, g, instruments}, err
+	}
 }
 
 // Input implements [stream.Stage].
@@ -73,26 +79,63 @@ func (s *stage) Process(ctx context.Context, rec stream.Record, out stream.Outpu
 		}
 		s.instruments.PairsIn(len(r.Samples))
 		s.instruments.PairsOut(len(scored.Samples))
-		return out.Emit(schemas.Scored, scored, out.After(rec, nil))
+		return s.emit(rec, scored, out)
 	case *schemas.Seal:
-		return out.Emit(schemas.Scored, r, out.After(rec, nil))
+		return s.emit(rec, r, out)
 	default:
 		return stream.Poison(errors.New("foreign record: " + rec.Schema + " does not belong on this topic"))
 	}
 }
 
-// score loads what the batch refers to. The encoder has read every image before. One that is gone for ever is masked, and
-// the record says so; any other fault is one of the bucket, and worth waiting for.
+// emit writes the record that was made of rec.
+func (s *stage) emit(rec stream.Record, made schemas.Record, out stream.Output) error {
+	state, err := s.guard.mark()
+	if err != nil {
+		return err
+	}
+	return out.Emit(schemas.Scored, made, out.After(rec, state))
+}
+
+// score loads what the batch refers to, unless Con-D is not asked. The encoder has read every image before. One that is gone
+// for ever is masked, and the record says so; any other fault is one of the bucket, and worth waiting for.
 func (s *stage) score(ctx context.Context, b *schemas.Batch) (*schemas.ScoredBatch, error) {
 	input := discriminator.Input{IDs: s.loader.IDs(b)}
-	if b.M > 0 {
-		var err error
-		if input.Pixels, input.Masked, err = s.loader.Images(ctx, b, nil); err != nil {
-			return nil, stream.Transient(err)
-		}
-		s.instruments.Masked(b.Group, input.Masked)
+	if b.M == 0 {
+		return s.core.Score(ctx, b, input)
 	}
-	return s.core.Score(ctx, b, input)
+	if s.guard.off() {
+		return s.unscored(ctx, b, input)
+	}
+	var err error
+	if input.Pixels, input.Masked, err = s.loader.Images(ctx, b, nil); err != nil {
+		return nil, stream.Transient(err)
+	}
+	s.instruments.Masked(b.Group, input.Masked)
+	if !s.guard.open() {
+		return s.core.Score(ctx, b, input)
+	}
+	if err := s.guard.measure(ctx, s.core, b, input, s.instruments.Log); err != nil {
+		return nil, err
+	}
+	if s.guard.open() || s.guard.off() {
+		return s.unscored(ctx, b, input)
+	}
+	scored, err := s.core.Score(ctx, b, input)
+	if err == nil {
+		scored.Check = s.guard.check()
+	}
+	return scored, err
+}
+
+// unscored returns the batch without its candidates.
+func (s *stage) unscored(ctx context.Context, b *schemas.Batch, in discriminator.Input) (*schemas.ScoredBatch, error) {
+	bare := *b
+	bare.M, bare.I2T, bare.T2I = 0, nil, nil
+	scored, err := s.core.Score(ctx, &bare, in)
+	if err == nil {
+		scored.Check = s.guard.check()
+	}
+	return scored, err
 }
 
 // Flush implements [stream.Stage]; nothing is held back.

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -30,6 +31,12 @@ func (h half) Score(_ context.Context, b *schemas.Batch, in discriminator.Input)
 		return out
 	}
 	return &schemas.ScoredBatch{Batch: *b, Model: "half", ProbI2T: probs(b.I2T), ProbT2I: probs(b.T2I), Masked: in.Masked}, h.fault
+}
+
+// Known gives every pair 1/2.
+func (h half) Known(_ context.Context, b *schemas.Batch, _ discriminator.Input, _ *rand.Rand) (discriminator.Known, error) {
+	n := len(b.Samples)
+	return discriminator.Known{Positives: slices.Repeat([]float32{0.5}, n), Mismatches: slices.Repeat([]float32{0.5}, 2*n)}, h.fault
 }
 
 // pictures loads nothing, and says what it is told.
@@ -65,7 +72,7 @@ func batch(n, m int32) *schemas.Batch {
 func newStage(t *testing.T, core scorer, p pictures) (stream.Stage, func(string) float64) {
 	t.Helper()
 	instruments, rt := stagetest.Instruments(t, Name)
-	s, err := newFactory(core, p, instruments)(0, nil)
+	s, err := newFactory(core, p, guardSettings{}, instruments)(0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,7 +109,8 @@ func (c *Collector) readLane(ctx context.Context, lane int, s *snapshot) error {
 	return c.readGroups(ctx, lane, s)
 }
 
-// readGroups reads where the last closed group ends, and the number of the one behind the last chunk.
+// readGroups reads where the last closed group ends, the number of the one behind the last chunk, and whether the guard of
+// connections has switched them off.
 func (c *Collector) readGroups(ctx context.Context, lane int, s *snapshot) error {
 	manifest, err := lastMade[*schemas.Group](ctx, c, schemas.Groups, lane, s)
 	if err != nil {
@@ -117,6 +118,13 @@ func (c *Collector) readGroups(ctx context.Context, lane int, s *snapshot) error
 	}
 	if manifest != nil {
 		s.closed = manifest.EndSeq
+	}
+	scored, err := lastMade[*schemas.ScoredBatch](ctx, c, schemas.Scored, lane, s)
+	if err != nil {
+		return err
+	}
+	if scored != nil && scored.Check != nil && !scored.Check.Open && scored.Check.Off() { // every batch says so
+		s.off = scored.Check.String()
 	}
 	chunk, err := lastMade[*schemas.NeighborChunk](ctx, c, schemas.Neighbors, lane, s)
 	if chunk != nil {
@@ -149,7 +157,7 @@ func (c *Collector) summarize(lanes []snapshot, now time.Time) *Status {
 	s := &Status{Namespace: c.log.Config().Namespace, Time: now, DeadLetters: c.dead.counts()}
 	for lane, l := range lanes {
 		slices.SortFunc(l.says, func(a, b LaneState) int { return cmp.Compare(a.Stage, b.Stage) })
-		out := Lane{Lane: lane, Pairs: l.topics[schemas.Pairs].pairs(), Lag: make(map[string]int64), Group: l.openGroup(c.groupSize), State: StateOpen, Says: l.says}
+		out := Lane{Lane: lane, Pairs: l.topics[schemas.Pairs].pairs(), Lag: make(map[string]int64), Group: l.openGroup(c.groupSize), State: StateOpen, Says: l.says, ConnectionsOff: l.off}
 		behind := int64(0)
 		for _, stage := range stageTopics {
 			lag := l.lag(stage.name, stage.reads, stage.writes)

@@ -253,3 +253,31 @@ func TestCollectEnds(t *testing.T) {
 		t.Errorf("status %+v of a cancelled call", s)
 	}
 }
+
+// A lane whose last scored batch says that connections are off says so, whatever follows. One that is measured does not.
+func TestCollectSaysThatConnectionsAreOff(t *testing.T) {
+	log := openLog(t, 4)
+	w := newWriter(t, log)
+	checks := []*schemas.Check{nil, {Positives: 258, AUC: 0.5, Least: 0.55}, {Positives: 12, AUC: 0.5, Least: 0.55, Open: true}, {Positives: 258, AUC: 0.75, Least: 0.55}}
+	for lane, check := range checks {
+		image := schemas.NewImageID([]byte{byte(lane)})
+		w.stage(schemas.Scored, lane, 0, &schemas.ScoredBatch{
+			Batch: schemas.Batch{
+				Group: schemas.GroupID{Lane: int32(lane)}, Batches: 1, Strategy: schemas.StrategyRandom,
+				Samples: []schemas.Sample{{ID: schemas.NewPairID(image, "a"), ImageID: image, Text: "a", Image: schemas.ImageRef{URI: "file:///a.tar", Size: 10}}},
+			},
+			Model: "m", Check: check,
+		}, schemas.Batches, at(1, 1))
+		w.stage(schemas.Scored, lane, 1, &schemas.Seal{}, schemas.Batches, at(2, 2))
+	}
+	w.check(w.p.Flush(t.Context()))
+	for lane, l := range collect(t, NewCollector(log, 100)).Lanes {
+		want := ""
+		if lane == 1 {
+			want = checks[1].String()
+		}
+		if l.ConnectionsOff != want || l.Says != nil {
+			t.Errorf("lane %d: connections are off as %q, want %q; it says %+v", lane, l.ConnectionsOff, want, l.Says)
+		}
+	}
+}

@@ -37,6 +37,8 @@ type Lane struct {
 	Group OpenGroup        `json:"open_group"`
 	State State            `json:"state"`
 	Says  []LaneState      `json:"says,omitempty"` // of stages that have parked the lane, or wait in it
+
+	ConnectionsOff string `json:"connections_off,omitempty"` // why the discriminator mines none in the lane
 }
 
 // State is what a lane waits for.
@@ -107,6 +109,7 @@ type snapshot struct {
 	topics    map[schemas.Topic]laneTopic
 	says      []LaneState
 	committed map[string]int64 // by stage: offset in what it reads; -1: none
+	off       string           // why no connections are mined
 	number    int64            // of the open group
 	closed    int64            // seq of the embedding behind the last closed group
 }

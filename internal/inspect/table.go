@@ -102,6 +102,9 @@ func (p *printer) lanes(s *Status) {
 	p.table(titles, rows)
 	var says []LaneState
 	for _, l := range s.Lanes {
+		if l.ConnectionsOff != "" {
+			says = append(says, LaneState{"discriminator", l.Lane, l.ConnectionsOff})
+		}
 		says = append(says, l.Says...)
 	}
 	p.states(says)

@@ -46,8 +46,8 @@ func exampleStatus() *Status {
 			{"trainer", schemas.Scored, 31, 0, nil},
 		},
 		Lanes: []Lane{
-			{0, 12_034_567, lag(204_000, 0, 0, 7, 31), OpenGroup{2, 2_000_000, 5_000_000}, StateOpen, nil},
-			{1, 12_000_001, lag(1_000_000, 0, 0, 0, 0), OpenGroup{}, StateEnded, []LaneState{{"grouper", 1, "waits for features"}}},
+			{0, 12_034_567, lag(204_000, 0, 0, 7, 31), OpenGroup{2, 2_000_000, 5_000_000}, StateOpen, nil, ""},
+			{1, 12_000_001, lag(1_000_000, 0, 0, 0, 0), OpenGroup{}, StateEnded, []LaneState{{"grouper", 1, "waits for features"}}, (&schemas.Check{Positives: 258, AUC: 0.512, Least: 0.55}).String()},
 		},
 		Topics: []Topic{
 			{schemas.Pairs, 24_034_568, 0, ago(0)},

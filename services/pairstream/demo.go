@@ -87,6 +87,7 @@ type demo struct {
 	gauges    map[string]*gauge
 	steps     lossCurve
 	truth     *truth // of scenes
+	guard     checks // of connections
 	before    *eval.Report
 	after     *eval.Report
 	started   time.Time
@@ -143,6 +144,9 @@ func (d *demo) runOn(ctx context.Context) error {
 		return err
 	}
 	counts, err := countRecords(ctx, log)
+	if err == nil {
+		d.guard, err = readChecks(ctx, log)
+	}
 	if err == nil && d.data == d.drawn {
 		err = d.compare(ctx, log)
 	}

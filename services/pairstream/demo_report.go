@@ -132,6 +132,9 @@ func (d *demo) report(c recordCounts, a inspect.Account, checkpoint string) {
 		row("  hardest negatives", "%.1f %% are true of their picture, so no negatives; in random mini-batches %.1f %%",
 			d.truth.grouped.share(), d.truth.random.share())
 	}
+	for i, line := range d.guard.lines() {
+		row([]string{"Con-D, before it mines", ""}[min(i, 1)], "%s", line)
+	}
 	n := d.steps.counts
 	row("candidates scored by Con-D", "%d", n.Candidates)
 	if d.truth != nil {

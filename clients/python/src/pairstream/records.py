@@ -399,6 +399,27 @@ class Mask:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """How well Con-D tells known positives of a lane from mismatches. Connections are off unless the AUC is above `least`."""
+
+    positives: Int32
+    auc: Float64
+    least: Float64
+    open: bool = _optional(False)  # too few known positives yet; connections are off meanwhile
+
+    @property
+    def off(self) -> bool:
+        """Whether no connections are mined."""
+        return self.open or self.auc <= self.least
+
+    def validate(self, m: int) -> None:
+        _want(self.positives >= 0, f"check of {self.positives} known positives")
+        _want(0 <= self.auc <= 1, f"check with an AUC of {self.auc:g}, want 0..1")
+        _want(0 < self.least < 1, f"check against {self.least:g}, want more than 0 and less than 1")
+        _want(m == 0 or not self.off, f"{m} candidates, and connections are off: want none")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ScoredBatch(Batch):
     """A batch with Con-D's probability of a match for every candidate (MAFA section 4.1)."""
@@ -411,9 +432,12 @@ class ScoredBatch(Batch):
     prob_t2i: Floats32 = _optional(_floats32)
     masked: list[Mask] = _optional(list)
     drawn: str = _optional("")
+    check: Check | None = _optional(None)
 
     def validate(self) -> None:
         Batch.validate(self)
+        if self.check is not None:
+            self.check.validate(self.m)
         _text("drawn", self.drawn, MAX_NAME_BYTES)
         for name, probs, candidates in (("prob_i2t", self.prob_i2t, self.i2t), ("prob_t2i", self.prob_t2i, self.t2i)):
             _want(len(probs) == len(candidates), f"{name} has {len(probs)} values for {len(candidates)} candidates")

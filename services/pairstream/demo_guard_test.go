@@ -1,0 +1,72 @@
+//go:build cgo
+
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+func TestChecksAreSaid(t *testing.T) {
+	on, off := &schemas.Check{Positives: 288, AUC: 0.75, Least: 0.55}, &schemas.Check{Positives: 257, AUC: 0.5, Least: 0.55}
+	open := &schemas.Check{Positives: 48, AUC: 0.75, Least: 0.55, Open: true}
+	for name, c := range map[string]struct {
+		all  checks
+		want []string
+	}{
+		"no guard": {checks{nil, nil}, nil},
+		"on":       {checks{on, nil}, []string{"AUC 0.750 on 288 known positives of lane 0: connections are on"}},
+		"mixed": {checks{on, off}, []string{
+			"AUC 0.750 on 288 known positives of lane 0: connections are on", "AUC 0.500 on 257 known positives of lane 1: connections are off", off.String(),
+		}},
+		"too few": {checks{open}, []string{"AUC 0.750 on 48 known positives of lane 0: connections are off", open.String()}},
+	} {
+		if got := c.all.lines(); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestGuardSwitchesConnectionsOff runs the stages with a Con-D that has learned next to nothing. Nobody would trust it by a
+// bound of 0.99, so no batch has candidates, and status says why and what to do.
+func TestGuardSwitchesConnectionsOff(t *testing.T) {
+	t.Setenv("KAFKA_BROKERS", startBroker(t))
+	t.Setenv("NAMESPACE", "guarded")
+	in := setUpPipeline(t, 140)
+	for name, value := range map[string]string{"CHECKPOINT_DIR": in("checkpoints"), "COND_MIN_AUC": "0.99", "LANES": "1", "GROUP_SIZE": "1000", "BATCH_SIZE": "10", "QUEUE_SIZE": "20", "SEARCH_SPACE": "20"} {
+		t.Setenv(name, value)
+	}
+	mustCommand(t, "produce", in("scenes"), "--final")
+	mustCommand(t, "up")
+	log := openNamespace(t)
+	all, err := readChecks(t.Context(), log)
+	if err != nil || len(all) != 1 || all[0] == nil || all[0].Open || !all[0].Off() || all[0].Positives < 256 {
+		t.Fatalf("the guard says %+v, %v", all, err)
+	}
+	batches := 0
+	for rec, err := range log.Records(t.Context(), schemas.Scored, 0, stream.Position{}, -1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err := schemas.Unmarshal(rec.Schema, rec.Value); err != nil {
+			t.Fatal(err)
+		} else if b, ok := r.(*schemas.ScoredBatch); ok {
+			batches++
+			if b.M != 0 || b.Check == nil {
+				t.Errorf("batch %d of epoch %d has %d candidates and says %+v", b.Sequence, b.Epoch, b.M, b.Check)
+			}
+		}
+	}
+	if batches < 28 {
+		t.Errorf("%d batches were scored, want two epochs of 14", batches)
+	}
+	if out := mustCommand(t, "status"); !strings.Contains(out, "connections are off. Train Con-D longer") {
+		t.Errorf("status does not say why connections are off:\n%s", out)
+	}
+	mustCommand(t, "run-manifest", "--out", in("run.json"))
+	mustCommand(t, "replay", in("run.json"), "--namespace", "again", "--data", in("."))
+}
