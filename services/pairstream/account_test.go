@@ -25,6 +25,8 @@ func TestAccountOfEverything(t *testing.T) {
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	t.Setenv("FILTER", `colour: !caption.contains("red")`)
 	t.Setenv("DEDUPE_IMAGES", "drop")
+	t.Setenv("DEDUPE_NEAR", "drop")
+	t.Setenv("DEDUPE_NEAR_COSINE", "0.999")
 	t.Setenv("NAMESPACE", "accounted")
 	in := setUpPipeline(t, 60)
 	t.Setenv("CHECKPOINT_DIR", in("checkpoints"))
@@ -47,7 +49,7 @@ func TestAccountOfEverything(t *testing.T) {
 	if !a.Adds() || a.Waiting+a.Open+a.Closed.Since != 0 || a.Published != inLog(t, log) {
 		t.Errorf("of %d records the account is %s", inLog(t, log), a)
 	}
-	if a.Closed.Members == 0 || a.Closed.Duplicates+a.Closed.Repeats == 0 || a.Closed.SameImage == 0 || a.Closed.Filtered["colour"] == 0 ||
+	if a.Closed.Members == 0 || a.Closed.Duplicates+a.Closed.Repeats == 0 || a.Closed.SameImage == 0 || a.Closed.LeftOut == 0 || a.Closed.Filtered["colour"] == 0 ||
 		a.Closed.Refused[schemas.MaskForgotten] == 0 || a.Closed.Refused[schemas.MaskUnusable] != 2 || a.NoPairs == 0 || a.Closed.Seals != 2 {
 		t.Errorf("want some of every kind: %s", a)
 	}
