@@ -2,8 +2,10 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -16,7 +18,8 @@ import (
 
 // depot is the place of CHECKPOINT_UPLOAD. An object appears when it is complete.
 type depot interface {
-	Names(ctx context.Context) ([]string, error)
+	// Sizes lists the objects, with their sizes in bytes.
+	Sizes(ctx context.Context) (map[string]int64, error)
 	// Open fails with [fs.ErrNotExist] where there is no such object.
 	Open(ctx context.Context, name string) (io.ReadCloser, error)
 	Put(ctx context.Context, name string, from *os.File) error
@@ -54,17 +57,24 @@ func openDepot(ctx context.Context, place string, roots []string) (depot, error)
 // folder is a depot on a disk that is mounted.
 type folder string
 
-// Names implements depot.
-func (f folder) Names(context.Context) ([]string, error) {
+// Sizes implements depot. A file that goes meanwhile is left out.
+func (f folder) Sizes(context.Context) (map[string]int64, error) {
 	entries, err := os.ReadDir(string(f))
 	if err != nil {
 		return nil, err
 	}
-	var names []string
+	sizes := make(map[string]int64)
 	for _, e := range entries {
-		names = append(names, e.Name())
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		sizes[e.Name()] = info.Size()
 	}
-	return names, nil
+	return sizes, nil
 }
 
 // Open implements depot.

@@ -28,12 +28,12 @@ func (u *uploads) begin(ctx context.Context, here origin) error {
 }
 
 func (u *uploads) fetch(ctx context.Context, here origin) error {
-	names, err := u.to.Names(ctx)
+	there, err := u.to.Sizes(ctx)
 	if err != nil {
 		return fmt.Errorf("listing the checkpoints: %w", err)
 	}
 	var steps []int64
-	for _, name := range names {
+	for name := range there {
 		if step, ok := trainer.CheckpointStep(name); ok {
 			steps = append(steps, step)
 		}
@@ -51,7 +51,7 @@ func (u *uploads) fetch(ctx context.Context, here origin) error {
 	case err != nil:
 		return err
 	case len(found) == 0:
-		return u.restore(ctx, steps, names)
+		return u.restore(ctx, steps, there)
 	case found[0].Step < steps[0]:
 		u.logger.Warn("CHECKPOINT_UPLOAD has a newer checkpoint than CHECKPOINT_DIR; training goes on from the folder's; to go on from the newer one, stop the trainer and move the checkpoints out of the folder",
 			"stage", Name, "place", u.place, "step", steps[0], "dir", u.dir, "folder_step", found[0].Step)
@@ -80,7 +80,7 @@ func (u *uploads) checkOrigin(ctx context.Context, step int64, here origin) erro
 }
 
 // restore copies the newest whole checkpoint to the folder, and the best one.
-func (u *uploads) restore(ctx context.Context, steps []int64, names []string) error {
+func (u *uploads) restore(ctx context.Context, steps []int64, there map[string]int64) error {
 	for _, step := range steps {
 		name := trainer.CheckpointName(step)
 		err := u.get(ctx, name)
@@ -92,7 +92,7 @@ func (u *uploads) restore(ctx context.Context, steps []int64, names []string) er
 			return err
 		}
 		u.logger.Info("CHECKPOINT_DIR has no checkpoint: restored the newest one of CHECKPOINT_UPLOAD", "stage", Name, "place", u.place, "step", step, "dir", u.dir)
-		if !slices.Contains(names, bestFile) {
+		if _, ok := there[bestFile]; !ok {
 			return nil
 		}
 		if err := u.get(ctx, bestFile); !errors.Is(err, trainer.ErrTorn) {

@@ -20,6 +20,12 @@ import (
 // firstWeights writes a small model.
 func firstWeights(t *testing.T) string {
 	t.Helper()
+	return weightsOfSize(t, 8)
+}
+
+// weightsOfSize writes a model that is small, but for its table of positions.
+func weightsOfSize(t *testing.T, positions int) string {
+	t.Helper()
 	w, err := torch.NewWorker(torch.WorkerOptions{Threads: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +34,7 @@ func firstWeights(t *testing.T) string {
 	m, err := model.New(t.Context(), w, model.Config{
 		ImageSize: 16, PatchSize: 16, VisionDim: 16, VisionDepth: 1, VisionHeads: 2,
 		TextHidden: 16, TextLayers: 2, FusionLayer: 1, TextHeads: 2, TextIntermediate: 16,
-		VocabSize: 6, MaxPositions: 8, EmbedDim: 8, TextTokens: 8,
+		VocabSize: 6, MaxPositions: positions, EmbedDim: 8, TextTokens: 8,
 	}, 1)
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -189,7 +188,7 @@ func (u *uploads) start(ctx context.Context) (end func(inOrder bool)) {
 
 // mirror copies what the place lacks, and removes what it need not have.
 func (u *uploads) mirror(ctx context.Context) error {
-	names, err := u.to.Names(ctx)
+	there, err := u.to.Sizes(ctx)
 	if err != nil {
 		return fmt.Errorf("listing the checkpoints: %w", err)
 	}
@@ -199,21 +198,22 @@ func (u *uploads) mirror(ctx context.Context) error {
 	}
 	newest := found[0].Step
 	for i, c := range found {
-		if err := u.copy(ctx, filepath.Base(c.Path), names); err != nil {
+		if err := u.copy(ctx, filepath.Base(c.Path), there); err != nil {
 			return err
 		}
 		if i == 0 {
 			u.step.Set(float64(newest))
-			if err := u.copy(ctx, bestFile, names); err != nil {
+			if err := u.copy(ctx, bestFile, there); err != nil {
 				return err
 			}
 		}
 	}
-	return u.prune(ctx, names, newest)
+	return u.prune(ctx, there, newest)
 }
 
-// copy copies a file of the folder, unless the place has it. A file that is gone meanwhile was superseded.
-func (u *uploads) copy(ctx context.Context, name string, there []string) error {
+// copy copies a file of the folder, unless the place has it, and notes that it is there. A file that is gone meanwhile was
+// superseded.
+func (u *uploads) copy(ctx context.Context, name string, there map[string]int64) error {
 	file, err := os.Open(filepath.Join(u.dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -229,7 +229,11 @@ func (u *uploads) copy(ctx context.Context, name string, there []string) error {
 	if err != nil || u.sent[name] == head.Digest {
 		return err
 	}
-	if _, known := u.sent[name]; !known && slices.Contains(there, name) {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if size, ok := there[name]; ok && u.sent[name] == "" && size == info.Size() {
 		same, err := u.has(ctx, name, head)
 		if err != nil {
 			return err
@@ -244,11 +248,12 @@ func (u *uploads) copy(ctx context.Context, name string, there []string) error {
 		return fmt.Errorf("uploading %s: %w", name, err)
 	}
 	u.sent[name] = head.Digest
+	there[name] = info.Size()
 	u.logger.Info("checkpoint uploaded", "stage", Name, "step", head.Step, "path", name, "place", u.place, "dur", time.Since(started))
 	return nil
 }
 
-// has says whether the place has a checkpoint with these bytes.
+// has says whether what the place has, which is as long, is this checkpoint. It reads the beginning alone.
 func (u *uploads) has(ctx context.Context, name string, want trainer.Head) (bool, error) {
 	head, err := u.head(ctx, name)
 	if errors.Is(err, trainer.ErrTorn) || errors.Is(err, fs.ErrNotExist) {
@@ -268,9 +273,9 @@ func (u *uploads) head(ctx context.Context, name string) (trainer.Head, error) {
 
 // prune removes the checkpoints that would not stay in a folder. Those of later steps than the newest are left alone: they
 // are not this training's.
-func (u *uploads) prune(ctx context.Context, names []string, newest int64) error {
+func (u *uploads) prune(ctx context.Context, there map[string]int64, newest int64) error {
 	steps := []int64{newest}
-	for _, name := range names {
+	for name := range there {
 		if step, ok := trainer.CheckpointStep(name); ok && step < newest {
 			steps = append(steps, step)
 		}

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -61,8 +62,28 @@ func TestRunGoesOnFromCopies(t *testing.T) {
 	if got := filesIn(t, dir); !slices.Equal(got, want) {
 		t.Errorf("the folder has %q, want %q", got, want)
 	}
-	if got := filesIn(t, copies); !slices.Contains(got, want[3]) || len(got) > len(want) { // a slow place passes some over
-		t.Errorf("the copies are %q, want some of %q, the last among them", got, want)
+	if got := filesIn(t, copies); !slices.Equal(got, want) {
+		t.Errorf("the copies are %q, want %q", got, want)
+	}
+
+	early, err := os.ReadFile(filepath.Join(copies, want[0]))
+	if err == nil {
+		err = os.RemoveAll(copies)
+	}
+	if err == nil {
+		err = os.Mkdir(copies, 0o755)
+	}
+	if err == nil { // as a slow place has it when training is over
+		err = os.WriteFile(filepath.Join(copies, "checkpoint-000000000005.safetensors"), early, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := runTrainer(t, log, environ); err != nil {
+		t.Fatal(err)
+	}
+	if got := filesIn(t, copies); !slices.Equal(got, want) {
+		t.Errorf("behind a slow copy the copies are %q, want %q", got, want)
 	}
 
 	lost, err := os.ReadFile(filepath.Join(copies, want[3]))
@@ -93,6 +114,73 @@ func TestRunGoesOnFromCopies(t *testing.T) {
 	}
 }
 
+// newTestUploads opens a place for the copies of a folder. It tries again at once.
+func newTestUploads(t *testing.T, dir, place string, stay int64) (*uploads, service.Runtime) {
+	t.Helper()
+	rt := service.NewRuntime(slog.New(slog.DiscardHandler))
+	i, err := rt.NewInstruments(Name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := newUploads(t.Context(), i, Settings{Dir: dir, Upload: place, Stay: stay})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := u.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	u.pause = time.Millisecond
+	return u, rt
+}
+
+// A copy that is cut off or is another checkpoint's is replaced by the next trainer of the folder. One that is whole is left
+// alone.
+func TestUploadsReplaceWhatIsNotWhole(t *testing.T) {
+	log, dir, copies := testLogs(t)("exp"), t.TempDir(), t.TempDir()
+	putScored(t, log, 0, 1, 2)
+	environ := map[string]string{
+		"CHECKPOINT_DIR": dir, "CHECKPOINT_EVERY": "2", "CHECKPOINT_KEEP_EVERY": "2", "STEP_BATCHES": "1",
+		"TRAIN_INIT": firstWeights(t), "BUCKET_ROOTS": "file://" + t.TempDir(),
+	}
+	if err := runTrainer(t, log, environ); err != nil {
+		t.Fatal(err)
+	}
+	names := filesIn(t, dir)
+	content := make(map[string][]byte)
+	for _, name := range names {
+		raw, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		content[name] = raw
+	}
+	n := len(names) - 1
+	last, whole := content[names[n]], names[n-4]
+	for name, there := range map[string][]byte{
+		names[n]: last[:len(last)-1], names[n-1]: content[names[n-1]][:20], names[n-2]: nil, names[n-3]: last, whole: content[whole],
+	} {
+		if err := os.WriteFile(filepath.Join(copies, name), there, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	long := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
+	if err := os.Chtimes(filepath.Join(copies, whole), long, long); err != nil {
+		t.Fatal(err)
+	}
+	u, _ := newTestUploads(t, dir, copies, 2)
+	u.start(t.Context())(true)
+	for name, want := range content {
+		if got, err := os.ReadFile(filepath.Join(copies, name)); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("the copy of %s has %d bytes (%v), want the %d of the folder", name, len(got), err, len(want))
+		}
+	}
+	if info, err := os.Stat(filepath.Join(copies, whole)); err != nil || !info.ModTime().Equal(long) {
+		t.Errorf("the copy of %s was whole, and was written again (%v)", whole, err)
+	}
+}
+
 // flaky is a folder that cannot be written to at first.
 type flaky struct {
 	folder
@@ -116,18 +204,10 @@ func TestUploadsAreTriedAgain(t *testing.T) {
 	if err := runTrainer(t, log, environ); err != nil {
 		t.Fatal(err)
 	}
-	rt := service.NewRuntime(slog.New(slog.DiscardHandler))
-	i, err := rt.NewInstruments(Name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u, err := newUploads(t.Context(), i, Settings{Dir: dir, Upload: copies})
-	if err != nil {
-		t.Fatal(err)
-	}
+	u, rt := newTestUploads(t, dir, copies, 0)
 	place := &flaky{folder: folder(copies), tried: make(chan struct{})}
 	place.left.Store(2)
-	u.to, u.pause = place, time.Millisecond
+	u.to = place
 	end := u.start(t.Context())
 	<-place.tried
 	<-place.tried // the first failure is noted by now
@@ -150,12 +230,11 @@ func TestUploadsAreTriedAgain(t *testing.T) {
 // Of the copies those go that would not stay in a folder. Those of later steps belong to nobody here.
 func TestCopiesThatAreSuperseded(t *testing.T) {
 	copies := t.TempDir()
-	var names []string
+	names := map[string]int64{bestFile: 0, "notes.txt": 0}
 	for _, step := range []int64{2, 3, 4, 5, 6, 9} {
-		names = append(names, trainer.CheckpointName(step))
+		names[trainer.CheckpointName(step)] = 0
 	}
-	names = append(names, bestFile, "notes.txt")
-	for _, name := range names {
+	for name := range names {
 		if err := os.WriteFile(filepath.Join(copies, name), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -151,10 +151,11 @@ func (b *Bucket) Put(ctx context.Context, name string, from *os.File) error {
 	return b.o.bucket.Upload(ctx, path.Join(b.o.prefix, name), from, &blob.WriterOptions{ContentType: "application/octet-stream"})
 }
 
-// Names lists the objects below the prefix.
-func (b *Bucket) Names(ctx context.Context) (names []string, err error) {
-	err = b.o.List(ctx, func(o shard.Object) { names = append(names, o.Name) })
-	return names, err
+// Sizes lists the objects below the prefix, with their sizes in bytes.
+func (b *Bucket) Sizes(ctx context.Context) (map[string]int64, error) {
+	sizes := make(map[string]int64)
+	err := b.o.List(ctx, func(o shard.Object) { sizes[o.Name] = o.Size })
+	return sizes, err
 }
 
 // Open opens an object. An error wraps [fs.ErrNotExist] where there is none.

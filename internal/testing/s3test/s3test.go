@@ -5,12 +5,14 @@ package s3test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -26,6 +28,8 @@ type Server struct {
 	cmd      *exec.Cmd
 	log      *bytes.Buffer
 	args     []string
+	ended    chan struct{} // closed when the server has
+	err      error         // how it ended; may be read after ended
 }
 
 // Start starts a server, and sets the credentials that clients take from the environment. Options go to the server as
@@ -62,11 +66,20 @@ func (s *Server) Run(t testing.TB) {
 	s.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), binary, s.args...)
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := s.cmd.Start(); err != nil {
+	started := make(chan error)
+	s.ended = make(chan struct{})
+	go func(cmd *exec.Cmd, ended chan<- struct{}) {
+		defer close(ended)
+		runtime.LockOSThread() // Linux sends Pdeathsig when the starting thread ends: this one ends behind the server
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			s.err = cmd.Wait()
+		}
+	}(s.cmd, s.ended)
+	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func(cmd *exec.Cmd) { ended <- cmd.Wait() }(s.cmd)
 	for {
 		var d net.Dialer
 		conn, err := d.DialContext(t.Context(), "tcp", s.endpoint[len("http://"):])
@@ -75,19 +88,20 @@ func (s *Server) Run(t testing.TB) {
 			return
 		}
 		select {
-		case err := <-ended:
-			t.Fatalf("the S3 server has ended: %v\n%s", err, s.log)
+		case <-s.ended:
+			t.Fatalf("the S3 server has ended: %v\n%s", s.err, s.log)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }
 
-// Stop kills the server.
+// Stop kills the server, and waits until it has ended.
 func (s *Server) Stop(t testing.TB) {
 	t.Helper()
-	if err := s.cmd.Process.Kill(); err != nil {
-		t.Logf("killing the S3 server: %v", err)
+	if err := s.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("killing the S3 server: %v", err)
 	}
+	<-s.ended
 }
 
 // Dir returns the folder of a bucket, which Dir creates.
