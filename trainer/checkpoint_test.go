@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,10 +52,21 @@ func TestResumingChangesNothing(t *testing.T) {
 					mustStep(t, tr, b, testInput(8, i))
 				}
 			}
+			// fail begins a step, for which the momentum encoder follows, and does not end it.
+			fail := func(tr *Trainer) {
+				in := testInput(8, stop)
+				in.Pixels[0] = float32(math.NaN())
+				if _, err := tr.Step(context.Background(), testBatch(8, stop), in); !errors.Is(err, ErrNotFinite) {
+					t.Fatalf("error %v, want %v", err, ErrNotFinite)
+				}
+			}
 			straight := testTrainer(t, o)
-			train(straight, 0, steps)
+			train(straight, 0, stop)
+			fail(straight)
+			train(straight, stop, steps)
 			stopped := testTrainer(t, o)
 			train(stopped, 0, stop)
+			fail(stopped)
 			path := save(t, stopped, t.TempDir(), `{"lanes":[3,4]}`)
 			resumed, positions, err := Resume(context.Background(), newWorker(t), path, o)
 			if err != nil {
