@@ -4,27 +4,31 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/pairstream/pairstream/internal/inspect"
+	"github.com/pairstream/pairstream/internal/safetensors"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/figures"
 	"github.com/pairstream/pairstream/internal/testing/kafkatest"
 	"github.com/pairstream/pairstream/internal/testing/soak"
 	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/trainer"
 )
 
 // stageNames are the services that the tests kill.
 var stageNames = []string{"encoder", "indexer", "grouper", "discriminator", "trainer"}
 
 // TestEveryStageKilled kills the process of every stage at random points under load, and in between the broker. It
-// writes junk into every lane topic that stages write. All records and the final checkpoint are those of an
+// writes junk into every lane topic that stages write. All records and all checkpoints that stay are those of an
 // undisturbed run.
 func TestEveryStageKilled(t *testing.T) {
 	dir := t.TempDir()
@@ -50,6 +54,7 @@ func stagesKilled(t *testing.T, seed uint64, kind string, breakBrokers func()) {
 	rounds := soak.Choose(3, 10)
 	r := rand.New(rand.NewPCG(seed, 0))
 	t.Setenv("CHECKPOINT_EVERY", "3")
+	t.Setenv("CHECKPOINT_KEEP_EVERY", "6")
 	t.Setenv("FILTER", `colour: !caption.contains("red"); match: similarity > -0.9 && width > 1`)
 	t.Setenv("DEDUPE_IMAGES", "drop")
 	t.Setenv("DEDUPE_NEAR", "drop")
@@ -96,9 +101,9 @@ func stagesKilled(t *testing.T, seed uint64, kind string, breakBrokers func()) {
 		breakBrokers()
 	}
 	feed.publish(t, -1)
-	trainer := running["trainer"]
-	if <-trainer.done; trainer.err != nil {
-		t.Errorf("trainer: %v\n%s", trainer.err, trainer.log)
+	last := running["trainer"]
+	if <-last.done; last.err != nil {
+		t.Errorf("trainer: %v\n%s", last.err, last.log)
 	}
 	for _, name := range stageNames[:len(stageNames)-1] {
 		running[name].stop(t)
@@ -107,12 +112,52 @@ func stagesKilled(t *testing.T, seed uint64, kind string, breakBrokers func()) {
 		t.Errorf("the trainer has committed %+v, %v: want the ends of its lanes", lags, err)
 	}
 	compare(t, "after kills", &want, outcome(t, disturbed, in("killed")))
+	compareKept(t, "after kills", in("killed"), in("calm"), 6)
 	checkFiltered(t, log)
 	checkJunk(t, log)
 	figures.Record(t, figures.Figures{
 		Scenario: fmt.Sprintf("kill -9 of each of %d services %d times", len(stageNames), rounds), Broker: kind,
 		Faults: rounds * (len(stageNames) + 1), Records: recordsIn(t, want), Recovery: longest,
 	})
+}
+
+// compareKept wants two folders to have the same checkpoints: those of steps that every divides, and the last two. Their bytes are
+// equal but for the places in the log, and so are their digests.
+func compareKept(t *testing.T, what, folder, with string, every int64) {
+	t.Helper()
+	want, got := keptIn(t, with), keptIn(t, folder)
+	if !maps.Equal(got, want) {
+		t.Errorf("%s: the checkpoints are %q, want %q, with the same bytes", what, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+	}
+	names := slices.Sorted(maps.Keys(want))
+	for i, name := range names {
+		if step, ok := trainer.CheckpointStep(name); !ok || i < len(names)-2 && step != int64(i+1)*every {
+			t.Errorf("%s: checkpoint %d is %s, want every %d steps and the last two", what, i, name, every)
+		}
+	}
+	if len(names) < 3 {
+		t.Errorf("%s: only %q stay, want one besides the last two", what, names)
+	}
+}
+
+// keptIn sums up each checkpoint of a folder.
+func keptIn(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	found := make(map[string]string)
+	for _, path := range checkpoints(t, folder) {
+		f, err := safetensors.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := checkpointDigest(t, path)
+		for _, key := range slices.Sorted(maps.Keys(f.Metadata)) {
+			if key != "pairstream.positions" && key != "pairstream.sha256" {
+				sum += fmt.Sprintf("\n%s=%s", key, f.Metadata[key])
+			}
+		}
+		found[filepath.Base(path)] = sum
+	}
+	return found
 }
 
 // checkFiltered wants one record for every pair and seal: an embedding, or the refusal of rule colour for exactly the pairs

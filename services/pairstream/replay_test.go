@@ -16,7 +16,8 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/logtest"
 )
 
-// TestRunManifestAndReplay runs the real stages again, from pictures to features. The same comes out.
+// TestRunManifestAndReplay runs the real stages again, from pictures to features. The same comes out, and the same checkpoints
+// stay.
 func TestRunManifestAndReplay(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -26,6 +27,7 @@ func TestRunManifestAndReplay(t *testing.T) {
 		"GROUP_SIZE": "9", "CLUSTERS": "3", "NEIGHBORS_K2": "8", "NOUN_MIN_COUNT": "1", "EPOCHS": "2", "BATCH_SIZE": "4", "STEP_BATCHES": "1", "QUEUE_SIZE": "8",
 		"FILTER": `big: width > 1; some: !caption.contains("green")`, "DEDUPE_IMAGES": "count", "DEDUPE_NEAR": "drop", "DEDUPE_NEAR_COSINE": "0.9",
 		"SEARCH_SPACE": "8", "LR_WARMUP_STEPS": "2", "LR_TOTAL_STEPS": "100", "TORCH_THREADS": "1",
+		"CHECKPOINT_EVERY": "1", "CHECKPOINT_KEEP_EVERY": "4",
 	}
 	var env strings.Builder
 	for name, value := range settings {
@@ -65,6 +67,7 @@ func TestRunManifestAndReplay(t *testing.T) {
 	if !strings.Contains(out, "32 pairs were copied") || strings.Contains(out, "differ") {
 		t.Errorf("replay prints\n%s", out)
 	}
+	compareKept(t, "the replay", filepath.Join(dir, "replay", "again"), in("checkpoints"), 4)
 	if out := mustCommand(t, "replay", in("run.json"), "--namespace", "again", "--data", dir); strings.Contains(out, "differ") {
 		t.Errorf("once more, replay prints\n%s", out)
 	}
