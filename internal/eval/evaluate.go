@@ -41,6 +41,9 @@ type Options struct {
 	// Mining, if set, chooses the hard negatives of the matching error in place of the model's own similarities. Several
 	// models are then asked about the same pairs. It has a row for every image and a column for every text.
 	Mining *Matrix
+	// Matches, if set, tells which texts are true of images that are not their own. These are no negatives of the matching
+	// error.
+	Matches func(image, text int) bool
 }
 
 // MatchError holds the shares of wrong decisions of the matching head, in percent; 50 is chance.
@@ -263,7 +266,7 @@ func (e *evaluation) matching(ctx context.Context, s *torch.Scope) error {
 	if e.options.Mining != nil {
 		mining = *e.options.Mining
 	}
-	positives, negatives := e.truth.pairs(), e.truth.hardestNegatives(mining)
+	positives, negatives := e.truth.pairs(), e.truth.hardestNegatives(mining, e.options.Matches)
 	matched := func(pairs []Pair) (float64, error) {
 		logits, err := e.score(ctx, s, pairs)
 		count := 0

@@ -111,7 +111,7 @@ func TestEvaluateAgreesWithOneByOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := MatchError{}
-	positives, negatives := truth.pairs(), truth.hardestNegatives(sim)
+	positives, negatives := truth.pairs(), truth.hardestNegatives(sim, nil)
 	for _, p := range positives {
 		if margin.Row(int(p.Image))[p.Text] <= 0 {
 			want.Positive += 100 / float64(len(positives))
@@ -180,7 +180,7 @@ func TestEvaluateMinesByGivenSimilarities(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	negatives := truth.hardestNegatives(other)
+	negatives := truth.hardestNegatives(other, nil)
 	want := 0.0
 	for _, p := range negatives {
 		if margin.Row(int(p.Image))[p.Text] > 0 {
@@ -199,10 +199,15 @@ func TestHardestNegatives(t *testing.T) {
 		2, 3, 9,
 	}}
 	want := []Pair{{0, 2}, {1, 1}, {1, 0}, {1, 1}, {0, 2}}
-	if got := truth.hardestNegatives(sim); !slices.Equal(got, want) {
+	if got := truth.hardestNegatives(sim, nil); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if got := truthOf(t, 1, 0).hardestNegatives(Matrix{1, 1, []float32{1}}); got != nil {
+	// Text 1 is true of image 1 as well, so image 1 takes text 0, and text 1 has no negative.
+	want = []Pair{{0, 2}, {1, 0}, {1, 0}, {0, 2}}
+	if got := truth.hardestNegatives(sim, func(image, text int) bool { return image == 1 && text == 1 }); !slices.Equal(got, want) {
+		t.Errorf("without pairs that match: %v, want %v", got, want)
+	}
+	if got := truthOf(t, 1, 0).hardestNegatives(Matrix{1, 1, []float32{1}}, nil); got != nil {
 		t.Errorf("a single image has negatives %v", got)
 	}
 }

@@ -46,8 +46,9 @@ func newDemoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "run the whole pipeline on one machine and show the result",
-		Long: "Trains a first model on a slice of the data, publishes all pairs, runs every stage until the crawl has ended,\n" +
-			"and measures the model on held-out pairs before and after. Settings of the environment override the demo's.",
+		Long: "Trains a first model on a slice of the data, publishes all pairs, and runs every stage until the crawl has ended.\n" +
+			"Then it trains the first model as long on random mini-batches, and measures all three models on held-out pairs.\n" +
+			"Settings of the environment override the demo's.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d := &demo{demoOptions: o, out: cmd.OutOrStdout(), terminal: term.IsTerminal(int(os.Stdout.Fd())), stages: newStages()}
@@ -88,8 +89,7 @@ type demo struct {
 	steps     lossCurve
 	truth     *truth // of scenes
 	guard     checks // of connections
-	before    *eval.Report
-	after     *eval.Report
+	outcomes
 	started   time.Time
 	streaming time.Duration
 }
@@ -124,17 +124,11 @@ func (d *demo) openImages(ctx context.Context) (closeImages func() error, err er
 
 // runOn trains, streams, measures and prints the table.
 func (d *demo) runOn(ctx context.Context) error {
-	alone := d.settings.Device
-	alone.Threads *= 2 // no other stage runs yet
-	worker, err := alone.NewWorker()
+	worker, err := d.newWorker()
 	if err != nil {
 		return err
 	}
-	if err := d.bootstrap(ctx, worker); err != nil {
-		worker.Close()
-		return err
-	}
-	d.before, err = d.evaluate(ctx, worker, d.weights())
+	err = d.bootstrap(ctx, worker)
 	worker.Close()
 	if err != nil {
 		return err
@@ -169,17 +163,29 @@ func (d *demo) runOn(ctx context.Context) error {
 	return nil
 }
 
-// conclude measures the last checkpoint, reports both evaluations to the log, and writes the page that shows the run.
+// newWorker starts a worker for the times at which no stage runs.
+func (d *demo) newWorker() (*torch.Worker, error) {
+	alone := d.settings.Device
+	alone.Threads *= 2
+	return alone.NewWorker()
+}
+
+// conclude trains on random mini-batches for comparison and measures all models. It reports the first one and the last
+// checkpoint to the log, and writes the page that shows the run.
 func (d *demo) conclude(ctx context.Context, log *stream.Log) (checkpoint string, err error) {
-	worker, err := d.settings.Device.NewWorker()
+	worker, err := d.newWorker()
 	if err != nil {
 		return "", err
 	}
 	defer worker.Close()
+	random, err := d.trainRandom(ctx, worker)
+	if err != nil {
+		return "", err
+	}
 	if checkpoint, _, err = trainer.LatestCheckpoint(d.checkpoints()); err != nil {
 		return "", err
 	}
-	if d.after, err = d.evaluate(ctx, worker, checkpoint); err != nil {
+	if d.outcomes, err = d.measure(ctx, worker, random, checkpoint); err != nil {
 		return "", err
 	}
 	if err := d.publishEvaluations(ctx, log); err != nil {
@@ -218,13 +224,13 @@ func (d *demo) bootstrap(ctx context.Context, w *torch.Worker) error {
 	}, d.weights())
 }
 
-func (d *demo) evaluate(ctx context.Context, w *torch.Worker, path string) (*eval.Report, error) {
+func (d *demo) evaluate(ctx context.Context, w *torch.Worker, path string, o eval.Options) (*eval.Report, error) {
 	m, err := model.Load(ctx, w, path, model.LoadOptions{})
 	if err != nil {
 		return nil, err
 	}
 	defer m.Free()
-	return evaluateModel(ctx, m, d.images, d.held, eval.Options{TopK: eval.NoRerank})
+	return evaluateModel(ctx, m, d.images, d.held, o)
 }
 
 // stream publishes the pairs and runs every stage until the crawl has ended.

@@ -137,7 +137,7 @@ func (d *demo) report(c recordCounts, a inspect.Account, checkpoint string) {
 	}
 	n := d.steps.counts
 	row("candidates scored by Con-D", "%d", n.Candidates)
-	if d.truth != nil {
+	if d.truth != nil && d.truth.candidates > 0 {
 		row("", "%s", d.truth.base())
 	}
 	row("  connections", "%d (%.1f %%)", n.Confirmed, share(n.Confirmed, n.Candidates))
@@ -158,6 +158,14 @@ func (d *demo) report(c recordCounts, a inspect.Account, checkpoint string) {
 	row("everything else", "%s", d.dir)
 	row("time", "%.0f s in all, %.0f s of it streaming", time.Since(d.started).Seconds(), d.streaming.Seconds())
 	t.Flush()
+	d.reportModels()
+	fmt.Fprintf(d.out, "\nto run it again and compare:\n"+
+		"  %[1]s run-manifest --data %[2]s --out run.json\n"+
+		"  %[1]s replay run.json --data %[2]s --namespace again\n", os.Args[0], d.dir)
+}
+
+// reportModels prints the table of the models.
+func (d *demo) reportModels() {
 	fmt.Fprintf(d.out, "\nretrieval on %d held-out images with %d captions, by ITC alone\n", d.after.Images, d.after.Texts)
 	r := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(r, "\tTR@1\tTR@5\tTR@10\tIR@1\tIR@5\tIR@10\tmatching error\t")
@@ -166,12 +174,17 @@ func (d *demo) report(c recordCounts, a inspect.Account, checkpoint string) {
 			x.TR.R1, x.TR.R5, x.TR.R10, x.IR.R1, x.IR.R5, x.IR.R10, matching)
 	}
 	line("before", d.before.ITC, d.before.Match.Error)
-	line("after", d.after.ITC, d.after.Match.Error)
+	if d.random != nil {
+		line("after, random mini-batches", d.random.ITC, d.random.Match.Error)
+	}
+	line("after, pairstream", d.after.ITC, d.after.Match.Error)
 	line("chance", d.after.Chance, 50)
 	r.Flush()
-	fmt.Fprintf(d.out, "\nto run it again and compare:\n"+
-		"  %[1]s run-manifest --data %[2]s --out run.json\n"+
-		"  %[1]s replay run.json --data %[2]s --namespace again\n", os.Args[0], d.dir)
+	negatives := "other captions of the data may be true of the picture"
+	if d.truth != nil {
+		negatives = "none of them is true of the picture"
+	}
+	fmt.Fprintf(d.out, "the matching error is on true pairs and as many hard negatives, the same ones for all: %s\n", negatives)
 }
 
 func reasonList(reasons map[string]int) string {

@@ -260,3 +260,47 @@ func TestDefaultFineTuning(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 }
+
+// TrainFurther begins with the given weights, makes so many steps, and gives the same bytes again.
+func TestTrainFurther(t *testing.T) {
+	b, dir, ctx := newBench(t), t.TempDir(), context.Background()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	first := b.options()
+	first.Steps = 2
+	if err := bootstrap.Train(ctx, b.worker, b.images, b.data, first, in("start")); err != nil {
+		t.Fatal(err)
+	}
+	steps := 0
+	o := bootstrap.Further{
+		Start: in("start"), Trainer: trainer.MAFA(), Batches: 3, Batch: 8, Augment: first.Augment,
+		Report: func(r *trainer.Result) {
+			if r.Step != int64(steps) || r.Counts.Samples != 8 || r.Counts.Connections != 0 {
+				t.Errorf("step %d is number %d, of %+v", steps, r.Step, r.Counts)
+			}
+			steps++
+		},
+	}
+	o.Trainer.StepBatches, o.Trainer.Schedule.WarmupRate = 1, 1e-3
+	for _, name := range []string{"once", "again"} {
+		steps = 0
+		if err := bootstrap.TrainFurther(ctx, b.worker, b.images, b.data, o, in(name)); err != nil || steps != 3 {
+			t.Fatalf("%d steps, %v", steps, err)
+		}
+	}
+	if read(t, in("once")) != read(t, in("again")) || read(t, in("once")) == read(t, in("start")) {
+		t.Error("the weights differ from run to run, or nothing was learned")
+	}
+	o.Batches = 0
+	if err := bootstrap.TrainFurther(ctx, b.worker, b.images, b.data, o, in("none")); err != nil || read(t, in("none")) != read(t, in("start")) {
+		t.Errorf("without steps the weights are not those of the start (%v)", err)
+	}
+	for name, change := range map[string]func(*trainer.Options){
+		"uni-modal": func(o *trainer.Options) { o.UniWeight = 1 }, "triple": func(o *trainer.Options) { o.ITC.Triple = true },
+	} {
+		wrong := o
+		change(&wrong.Trainer)
+		if err := bootstrap.TrainFurther(ctx, b.worker, b.images, b.data, wrong, in("wrong")); !errors.Is(err, bootstrap.ErrPlainPairs) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
