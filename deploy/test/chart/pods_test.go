@@ -168,7 +168,7 @@ func TestTorchTrainer(t *testing.T) {
 	service := find(objects, "Service", set.text("spec", "serviceName"))
 	first := set.name() + "-0." + service.name()
 	want := []any{
-		"--nnodes=2", "--node-rank=$(NODE_RANK)", "--nproc-per-node=4", "--master-addr=" + first, "--master-port=29500",
+		"--nnodes=2", "--node_rank=$(NODE_RANK)", "--nproc_per_node=4", "--master_addr=" + first, "--master_port=29500",
 		"/examples/clip.py", "--checkpoints", "/checkpoints",
 	}
 	if !p.torch() || !slices.Equal(c.list("args"), want) || set.at("spec", "replicas") != float64(2) {
@@ -215,7 +215,7 @@ func TestTorchTrainer(t *testing.T) {
 	}
 	single := find(render(t, "trainer: {kind: torch}"), "StatefulSet", fullname+"-trainer")
 	args := pod{spec: single.sub("spec", "template", "spec")}.containers()[0].list("args")
-	if len(single.list("spec", "volumeClaimTemplates")) != 1 || !slices.Contains(args, any("--nproc-per-node=1")) {
+	if len(single.list("spec", "volumeClaimTemplates")) != 1 || !slices.Contains(args, any("--nproc_per_node=1")) {
 		t.Errorf("a lone Pod without GPUs has %v and %v", single.list("spec", "volumeClaimTemplates"), args)
 	}
 }

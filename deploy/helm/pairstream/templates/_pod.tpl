@@ -60,10 +60,10 @@ spec:
       command: [torchrun]
       args:
         - --nnodes={{ min $s.replicas $v.lanes }}
-        - --node-rank=$(NODE_RANK)
-        - --nproc-per-node={{ max $gpus 1 }}
-        - --master-addr={{ printf "%s-trainer-0.%s-trainer" $name $name }}
-        - --master-port=29500
+        - --node_rank=$(NODE_RANK)
+        - --nproc_per_node={{ max $gpus 1 }}
+        - --master_addr={{ printf "%s-trainer-0.%s-trainer" $name $name }}
+        - --master_port=29500
         {{- range $s.command }}
         - {{ . | quote }}
         {{- end }}
