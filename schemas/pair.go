@@ -1,8 +1,10 @@
 package schemas
 
-import "github.com/vmihailenco/msgpack/v5"
+import (
+	"math"
 
-import "math"
+	"github.com/vmihailenco/msgpack/v5"
+)
 
 // ImageRef points at the encoded bytes of one image inside an object of a bucket; the bytes are read with one range
 // request, and their hash is the image's [ImageID].
