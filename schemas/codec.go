@@ -62,7 +62,11 @@ func Marshal(r Record) ([]byte, error) {
 	defer msgpack.PutEncoder(e)
 	e.Reset(buf)
 	e.UseCompactInts(true)
-	if err := e.Encode(r); err != nil {
+	write := func() error { return e.Encode(r) }
+	if p, ok := r.(*Pair); ok {
+		write = func() error { return p.writeFields(e) }
+	}
+	if err := write(); err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", r.Schema(), err)
 	}
 	return buf.Bytes(), nil

@@ -35,19 +35,18 @@ func TestPairIsWrittenAsByReflection(t *testing.T) {
 				p.Meta[name] = n
 			}
 		}
-		type plain Pair // has no method, so that the codec looks at its fields
-		fields := plain(p)
-		if got, want := encoded(t, &p), encoded(t, &fields); !bytes.Equal(got, want) {
+		got, want := encoded(t, p.writeFields), encoded(t, func(e *msgpack.Encoder) error { return e.Encode(&p) })
+		if !bytes.Equal(got, want) {
 			t.Errorf("%+v\ngot  %x\nwant %x", p, got, want)
 		}
 	})
 }
 
-func encoded(t *rapid.T, value any) []byte {
+func encoded(t *rapid.T, write func(*msgpack.Encoder) error) []byte {
 	var buf bytes.Buffer
 	e := msgpack.NewEncoder(&buf)
 	e.UseCompactInts(true)
-	if err := e.Encode(value); err != nil {
+	if err := write(e); err != nil {
 		t.Fatal(err)
 	}
 	return buf.Bytes()

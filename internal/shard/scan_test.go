@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/vmihailenco/msgpack/v5"
+
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -449,5 +451,25 @@ func TestScanBoundsWhatATarGives(t *testing.T) {
 				t.Errorf("%d bytes of a tar became %d", len(raw), bytes)
 			}
 		})
+	}
+}
+
+// TestProblemsSayWhatTheyAre reads the key of a problem's record that no pair has. Dead letters show it.
+func TestProblemsSayWhatTheyAre(t *testing.T) {
+	p := shard.Problem{URI: "file:///a.tar", Offset: 512, Entry: "a.jpg", Reason: shard.ReasonNoText, Detail: "the caption is empty", Caption: "x"}
+	value, err := p.Record()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Problem string `msgpack:"problem"`
+		Caption string `msgpack:"caption"`
+		Source  string `msgpack:"source"`
+	}
+	if err := msgpack.Unmarshal(value, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Problem != string(shard.ReasonNoText)+": the caption is empty" || got.Caption != "x" || got.Source != "file:///a.tar#512:a.jpg" {
+		t.Errorf("got %+v", got)
 	}
 }
