@@ -78,6 +78,7 @@ The generator of scenes knows which caption is true of which picture ([internal/
 - Every experiment is one command: ` + "`make experiments ARGS=--only=x1`" + `. It writes [experiments/results](../experiments/results), and
   ` + "`make docs`" + ` makes this page of it.
 - More is run with ` + "`--scale 10 --device cuda`" + `. ` + "`--short`" + ` runs everything small, to test the way.
+- The times were taken beside other programs.
 
 `
 

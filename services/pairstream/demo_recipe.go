@@ -41,7 +41,7 @@ type demoPlan struct {
 // to be learned by heart, so nothing is dropped.
 func onScenes() demoPlan {
 	return demoPlan{
-		boot: 800, epochs: 12, matching: 1, rate: demoFirstRate,
+		boot: 800, epochs: 8, matching: 1, rate: demoFirstRate,
 		kinds:    scenes.Kinds{Shapes: 4, Colours: 4, Objects: 2, Large: true, Plain: true},
 		settings: map[string]string{"AUGMENT_FLIP": "0", "AUGMENT_MIN_SCALE": "1", "DROPOUT": "0"},
 	}
@@ -50,7 +50,7 @@ func onScenes() demoPlan {
 // onPhotographs trains on few and varied pictures. A model soon knows them by heart; dropout and small crops prevent it.
 func onPhotographs() demoPlan {
 	return demoPlan{
-		boot: 900, epochs: 10, matching: 0.3, rate: 1e-3,
+		boot: 900, epochs: 8, matching: 0.3, rate: 1e-3,
 		settings: map[string]string{"AUGMENT_MIN_SCALE": "0.35", "ECM_HIGH": "0.95"},
 	}
 }
