@@ -50,10 +50,11 @@ experiments: build ## repeat findings of the papers where the truth is known, an
 	@go run ./experiments/page
 
 test: setup ## run all tests that need no external server
-	$(GO_TEST) -timeout 20m ./...
+	@# The scenarios take longest, and mostly wait: they begin first, beside everything else.
+	$(GO_TEST) -timeout 30m ./services/pairstream ./...
 
 test-race: setup ## run the tests of packages without tensors with the race detector
-	$(GO_TEST) -race $(filter-out %/internal/lint %/internal/scenes,$(TENSORLESS))
+	$(GO_TEST) -race ./internal/stream $(filter-out %/internal/lint %/internal/scenes,$(TENSORLESS))
 
 test-commands: build ## run the commands that train, fine-tune and measure, small, on generated scenes
 	deploy/test/commands.sh $(CURDIR)/$(BIN)/pairstream
