@@ -110,7 +110,7 @@ func (p photographSettings) photographs(ctx context.Context, j Job, dir string) 
 
 // measure lets the models find unseen photographs, and seen ones by captions that nobody has seen. The matching error is on
 // unseen photographs, with the same negatives for all.
-func (p photographSettings) measure(ctx context.Context, s *setup, t *twins, weights []string) (out []evidence.Measure, err error) {
+func (p photographSettings) measure(ctx context.Context, s *setup, t *twinned, weights []string) (out []evidence.Measure, err error) {
 	err = s.compareArms(ctx, p.Arms, weights, func(name, path string, unseen *eval.Report) error {
 		seen, err := s.evaluateOn(ctx, path, t.seen, nil)
 		if err != nil {

@@ -1,10 +1,7 @@
 package experiments
 
 import (
-	"bytes"
 	"context"
-	"image"
-	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -63,41 +60,10 @@ func TestTwins(t *testing.T) {
 			t.Fatalf("pair %d differs with the same seed", i)
 		}
 	}
-	if _, err := newTwins(ctx, filepath.Join(dir, "c"), photos, twinSizes{Captions: 5, Unseen: 1, Kept: 1}, 32, 7); err == nil || !strings.Contains(err.Error(), "0 images with 5 captions") {
-		t.Errorf("too few captions: %v", err)
-	}
-}
-
-func TestTwinIsACrop(t *testing.T) {
-	ctx, dir := context.Background(), t.TempDir()
-	o := scenes.Defaults()
-	o.Scenes, o.Side = 1, 200
-	if err := scenes.WriteDir(ctx, dir, o, nil); err != nil {
-		t.Fatal(err)
-	}
-	all, err := readPhotographs(ctx, dir, 1)
-	if err != nil || len(all) != 1 {
-		t.Fatalf("%d images, %v", len(all), err)
-	}
-	draws, seen := rand.New(rand.NewPCG(1, 2)), map[int]bool{}
-	for range 40 {
-		encoded, err := twin(all[0].encoded, draws)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, format, err := image.DecodeConfig(bytes.NewReader(encoded))
-		if err != nil || format != "jpeg" || c.Width < 170 || c.Width > 190 || c.Height != c.Width {
-			t.Fatalf("a twin of 200 pixels is a %s of %dx%d, %v", format, c.Width, c.Height, err)
-		}
-		seen[c.Width] = true
-	}
-	if len(seen) < 5 {
-		t.Errorf("40 twins have %d sizes", len(seen))
-	}
-	if _, err := twin([]byte("no image"), draws); err == nil {
-		t.Error("a twin of no image")
-	}
 	if _, err := readPhotographs(ctx, filepath.Join(dir, "missing"), 1); err == nil {
 		t.Error("images of no folder")
+	}
+	if _, err := newTwins(ctx, filepath.Join(dir, "c"), photos, twinSizes{Captions: 5, Unseen: 1, Kept: 1}, 32, 7); err == nil || !strings.Contains(err.Error(), "0 images with 5 captions") {
+		t.Errorf("too few captions: %v", err)
 	}
 }

@@ -60,7 +60,7 @@ func newDemoCommand() *cobra.Command {
 	f.StringVar(&o.dir, "dir", "data/demo", "folder of everything that the demo writes; emptied first")
 	f.IntVar(&o.heldOut, "holdout", 0, "images to keep back for evaluation; 0: 200 of scenes, else a seventh of the images, 100 at most")
 	f.Int64Var(&o.boot, "bootstrap-steps", 0, "training steps of the first model; 0: 800, or 900 on your own data")
-	f.IntVar(&o.epochs, "epochs", 0, "times that a group is trained on; 0: 8")
+	f.IntVar(&o.epochs, "epochs", 0, "times that a group is trained on; 0: 7")
 	f.BoolVar(&o.short, "short", false, "half of the training, for checks")
 	f.BoolVar(&o.check, "check", false, "fail when a pair is not accounted for or a loss did not fall")
 	return cmd
@@ -75,6 +75,8 @@ type demo struct {
 	plan      demoPlan
 	settings  pipeline
 	drawn     string          // folder of the generated scenes
+	source    string          // folder of the pairs that are published: the data, or twins of it
+	known     *knowledge      // nil: nobody knows what is true
 	first     *dataset.Corpus // what the first model is trained on
 	train     *dataset.Corpus
 	held      *dataset.Corpus
@@ -87,7 +89,7 @@ type demo struct {
 	stages    *stages
 	gauges    map[string]*gauge
 	steps     lossCurve
-	truth     *truth // of scenes
+	truth     *truth // nil: nobody knows it
 	guard     checks // of connections
 	outcomes
 	started   time.Time
@@ -113,7 +115,7 @@ func (d *demo) run(ctx context.Context) error {
 // openImages opens the one cache of decoded images. Drawings may lie outside the folder of the pairs.
 func (d *demo) openImages(ctx context.Context) (closeImages func() error, err error) {
 	bucket := d.settings.Encoder.Bucket
-	roots, err := shard.Roots([]string{d.data, d.drawn})
+	roots, err := shard.Roots([]string{d.data, d.source, d.drawn})
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +143,7 @@ func (d *demo) runOn(ctx context.Context) error {
 	if err == nil {
 		d.guard, err = readChecks(ctx, log)
 	}
-	if err == nil && d.data == d.drawn {
+	if err == nil && d.known != nil {
 		err = d.compare(ctx, log)
 	}
 	var books *inspect.Status
@@ -244,7 +246,7 @@ func (d *demo) stream(ctx context.Context) (*stream.Log, func() error, error) {
 	fmt.Fprintf(d.out, "streaming %d pairs through %d lanes; log on %s\n", d.train.Pairs(), log.Config().Lanes, log.Config().Brokers[0])
 	closeConsole := startConsole(ctx, d.out, log, rt, d.settings, d.stages, d.dir)
 	stop := watch(d.out, d.terminal, d.newGauges())
-	d.summary, err = publish(ctx, log, []string{d.data}, dataset.ProduceOptions{Held: d.held, Final: true}, &d.published, pace{})
+	d.summary, err = publish(ctx, log, []string{d.source}, dataset.ProduceOptions{Held: d.held, Final: true}, &d.published, pace{})
 	if err == nil {
 		shared := device.NewShared(d.settings.Device, d.cache)
 		err = runStages(ctx, log, rt, shared, d.settings, d.stages, func(s trainerservice.Step) { d.steps.add(s.Result) })
@@ -262,11 +264,9 @@ func (d *demo) stream(ctx context.Context) (*stream.Log, func() error, error) {
 	return log, closeLog, nil
 }
 
-// compare judges the connections by what the scenes show.
-func (d *demo) compare(ctx context.Context, log *stream.Log) (err error) {
-	if d.truth, err = newTruth(ctx, d.data, d.settings.Trainer.Options().ECM); err != nil {
-		return err
-	}
+// compare judges the connections by what is true of the pictures.
+func (d *demo) compare(ctx context.Context, log *stream.Log) error {
+	d.truth = &truth{knowledge: *d.known, ecm: d.settings.Trainer.Options().ECM}
 	return d.truth.read(ctx, log, demoBatch)
 }
 

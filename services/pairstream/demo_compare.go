@@ -11,7 +11,6 @@ import (
 
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/eval"
-	"github.com/pairstream/pairstream/internal/scenes"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/trainer"
 	"github.com/pairstream/pairstream/trainer/bootstrap"
@@ -81,12 +80,12 @@ func (d *demo) measure(ctx context.Context, w *torch.Worker, random, after strin
 
 // matches tells which held-out captions are true of which pictures. nil: nobody knows.
 func (d *demo) matches() func(image, text int) bool {
-	if d.truth == nil {
+	if d.known == nil || !d.known.held {
 		return nil
 	}
 	return func(image, text int) bool {
 		_, id := d.held.Image(image)
 		caption, _, _ := d.held.Pair(text)
-		return scenes.Matches(d.truth.shows[id], caption)
+		return d.known.fits(id, caption)
 	}
 }

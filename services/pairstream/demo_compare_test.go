@@ -21,7 +21,7 @@ func smallDemo(t *testing.T) (*demo, *torch.Worker) {
 	t.Helper()
 	d := &demo{out: io.Discard, demoOptions: demoOptions{dir: t.TempDir(), boot: 2}, plan: onScenes()}
 	d.drawn = filepath.Join(d.dir, "scenes")
-	d.data = d.drawn
+	d.data, d.source = d.drawn, d.drawn
 	o := scenes.Defaults()
 	o.Scenes, o.Captions, o.Kinds = 60, 2, d.plan.kinds
 	if err := scenes.WriteDir(t.Context(), d.data, o, nil); err != nil {
@@ -71,7 +71,7 @@ func TestModelsAreAskedAboutTheSameNegatives(t *testing.T) {
 	if err != nil || random == "" {
 		t.Fatalf("random mini-batches make %q, %v", random, err)
 	}
-	if d.truth, err = newTruth(t.Context(), d.data, d.settings.Trainer.Options().ECM); err != nil {
+	if d.known, err = ofScenes(t.Context(), d.data); err != nil {
 		t.Fatal(err)
 	}
 	untrue := d.matches()

@@ -9,7 +9,6 @@ import (
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/dotproduct"
 	"github.com/pairstream/pairstream/internal/rng"
-	"github.com/pairstream/pairstream/internal/scenes"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -81,7 +80,7 @@ func (t *truth) hardest(ctx context.Context, to *negatives, batch []*schemas.Emb
 			return
 		}
 		to.all++
-		if scenes.Matches(t.shows[batch[image].ImageID], batch[text].Caption) {
+		if t.fits(batch[image].ImageID, batch[text].Caption) {
 			to.untrue++
 		}
 	}

@@ -15,9 +15,10 @@ import (
 func TestFalseNegativesAreCounted(t *testing.T) {
 	circle := scenes.Object{Shape: "circle", Colour: "red", Size: "large"}
 	star := scenes.Object{Shape: "star", Colour: "blue", Size: "large"}
-	truth := &truth{shows: map[schemas.ImageID]scenes.Scene{
+	shows := map[schemas.ImageID]scenes.Scene{
 		{1}: {Objects: []scenes.Object{circle}}, {2}: {Objects: []scenes.Object{circle, star}}, {3}: {Objects: []scenes.Object{star}},
-	}}
+	}
+	truth := &truth{knowledge: knowledge{fits: func(id schemas.ImageID, caption string) bool { return scenes.Matches(shows[id], caption) }}}
 	embedding := func(image byte, caption string, v, u [2]float32) *schemas.Embedding {
 		return &schemas.Embedding{
 			ID: schemas.PairID{image}, ImageID: schemas.ImageID{image}, Caption: caption, V: schemas.NewFloat16s(v[:]), T: schemas.NewFloat16s(u[:]),

@@ -41,7 +41,7 @@ type demoPlan struct {
 // to be learned by heart, so nothing is dropped.
 func onScenes() demoPlan {
 	return demoPlan{
-		boot: 800, epochs: 8, matching: 1, rate: demoFirstRate,
+		boot: 800, epochs: 7, matching: 1, rate: demoFirstRate,
 		kinds:    scenes.Kinds{Shapes: 4, Colours: 4, Objects: 2, Large: true, Plain: true},
 		settings: map[string]string{"AUGMENT_FLIP": "0", "AUGMENT_MIN_SCALE": "1", "DROPOUT": "0"},
 	}
@@ -50,7 +50,7 @@ func onScenes() demoPlan {
 // onPhotographs trains on few and varied pictures. A model soon knows them by heart; dropout and small crops prevent it.
 func onPhotographs() demoPlan {
 	return demoPlan{
-		boot: 900, epochs: 8, matching: 0.3, rate: 1e-3,
+		boot: 900, epochs: 7, matching: 0.3, rate: 1e-3,
 		settings: map[string]string{"AUGMENT_MIN_SCALE": "0.35", "ECM_HIGH": "0.95"},
 	}
 }
@@ -77,10 +77,13 @@ func (d *demo) prepare(ctx context.Context) error {
 	if err := d.read(ctx, generated); err != nil {
 		return err
 	}
+	if err := d.learn(ctx, generated); err != nil {
+		return err
+	}
 	return d.settle()
 }
 
-// read splits the pairs into those to stream and those to evaluate on, and finds what the first model learns from.
+// read splits the pairs into those to stream and those to evaluate on, and finds out what is true of the pictures.
 func (d *demo) read(ctx context.Context, generated bool) error {
 	all, _, err := dataset.Read(ctx, []string{d.data}, 0)
 	if err != nil {
@@ -93,6 +96,16 @@ func (d *demo) read(ctx context.Context, generated bool) error {
 	if d.train, d.held, err = all.HoldOut(d.heldOut); err != nil {
 		return err
 	}
+	d.source = d.data
+	if generated {
+		d.known, err = ofScenes(ctx, d.data)
+		return err
+	}
+	return d.multiply(ctx)
+}
+
+// learn finds what the first model learns from.
+func (d *demo) learn(ctx context.Context, generated bool) (err error) {
 	drawings := new(dataset.Corpus)
 	if !generated {
 		// The papers' encoders have seen millions of pictures. Ours also learns colours and counts from drawings.
@@ -123,7 +136,7 @@ func (d *demo) lengths() {
 func (d *demo) settle() error {
 	perGroup := d.train.Pairs()/(2*demoLanes) + d.train.Pairs()/(8*demoLanes)
 	d.batches = int64(d.epochs * d.train.Pairs() / demoBatch)
-	roots, err := shard.Roots([]string{d.data})
+	roots, err := shard.Roots([]string{d.source})
 	if err != nil {
 		return err
 	}

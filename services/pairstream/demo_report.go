@@ -129,8 +129,8 @@ func (d *demo) report(c recordCounts, a inspect.Account, checkpoint string) {
 	row("groups", "%d in %d lanes", c.groups, len(d.summary.PerLane))
 	row("mini-batches", "%d", c.batches)
 	if d.truth != nil {
-		row("  hardest negatives", "%.1f %% are true of their picture, so no negatives; in random mini-batches %.1f %%",
-			d.truth.grouped.share(), d.truth.random.share())
+		row("  hardest negatives", "%.1f %% are %s, so no negatives; in random mini-batches %.1f %%",
+			d.truth.grouped.share(), d.truth.says, d.truth.random.share())
 	}
 	for i, line := range d.guard.lines() {
 		row([]string{"Con-D, before it mines", ""}[min(i, 1)], "%s", line)
@@ -181,7 +181,7 @@ func (d *demo) reportModels() {
 	line("chance", d.after.Chance, 50)
 	r.Flush()
 	negatives := "other captions of the data may be true of the picture"
-	if d.truth != nil {
+	if d.matches() != nil {
 		negatives = "none of them is true of the picture"
 	}
 	fmt.Fprintf(d.out, "the matching error is on true pairs and as many hard negatives, the same ones for all: %s\n", negatives)

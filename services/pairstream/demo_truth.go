@@ -14,10 +14,10 @@ import (
 	"github.com/pairstream/pairstream/trainer"
 )
 
-// truth compares Con-D's connections with what generated pictures show.
+// truth compares Con-D's connections with what is true of the pictures.
 type truth struct {
+	knowledge
 	ecm                trainer.ECMOptions
-	shows              map[schemas.ImageID]scenes.Scene
 	candidates, trues  int // all candidates, and those whose caption holds for the picture
 	confirmed, correct int // all connections, and those whose caption holds
 	judged             []eval.Judgement
@@ -25,18 +25,19 @@ type truth struct {
 	grouped, random negatives // in the mini-batches of the first epoch, and in random ones of the same pairs
 }
 
-// newTruth reads what the pictures of generated tars show.
-func newTruth(ctx context.Context, dir string, ecm trainer.ECMOptions) (*truth, error) {
-	t := &truth{ecm: ecm, shows: map[schemas.ImageID]scenes.Scene{}}
+// ofScenes reads what the pictures of generated tars show.
+func ofScenes(ctx context.Context, dir string) (*knowledge, error) {
+	shows := map[schemas.ImageID]scenes.Scene{}
 	_, err := shard.Scan(ctx, []string{dir}, shard.Visitor{
 		Example: func(ex shard.Example) error {
 			r, err := scenes.ReadRecord(ex.Meta)
-			t.shows[ex.ImageID] = r.Scene
+			shows[ex.ImageID] = r.Scene
 			return err
 		},
 		Problem: func(p shard.Problem) error { return fmt.Errorf("reading generated scenes: %s", p) },
 	})
-	return t, err
+	fits := func(image schemas.ImageID, caption string) bool { return scenes.Matches(shows[image], caption) }
+	return &knowledge{fits: fits, says: "true of their picture", held: true}, err
 }
 
 // read judges every candidate of every scored batch, and counts false negatives. Random mini-batches have so many pairs.
@@ -48,11 +49,11 @@ func (t *truth) read(ctx context.Context, log *stream.Log, batch int) error {
 		}
 		for rec, err := range log.Records(ctx, schemas.Scored, lane, stream.Position{}, -1) {
 			if err != nil {
-				return fmt.Errorf("comparing connections with the scenes in lane %d: %w", lane, err)
+				return fmt.Errorf("comparing connections with what is true in lane %d: %w", lane, err)
 			}
 			decoded, err := schemas.Unmarshal(rec.Schema, rec.Value)
 			if err != nil {
-				return fmt.Errorf("comparing connections with the scenes in lane %d: %w", lane, err)
+				return fmt.Errorf("comparing connections with what is true in lane %d: %w", lane, err)
 			}
 			b, ok := decoded.(*schemas.ScoredBatch)
 			if !ok {
@@ -77,7 +78,7 @@ func (t *truth) judge(b *schemas.ScoredBatch, image, text int32, p float32) {
 	if image < 0 || text < 0 {
 		return
 	}
-	holds := scenes.Matches(t.shows[b.Samples[image].ImageID], b.Samples[text].Text)
+	holds := t.fits(b.Samples[image].ImageID, b.Samples[text].Text)
 	connection := t.ecm.ClassOf(p) == trainer.Connection
 	t.judged = append(t.judged, eval.Judgement{P: p, True: holds})
 	for _, c := range []struct {
@@ -92,14 +93,14 @@ func (t *truth) judge(b *schemas.ScoredBatch, image, text int32, p float32) {
 
 // base returns how many candidates are true, and how well Con-D's probabilities tell them from the others.
 func (t *truth) base() string {
-	return fmt.Sprintf("%.1f %% of them are true of their picture; Con-D tells them from the others with an AUC of %.3f (0.5: a coin)",
-		percent(t.trues, t.candidates), eval.AUC(t.judged))
+	return fmt.Sprintf("%.1f %% of them are %s; Con-D tells them from the others with an AUC of %.3f (0.5: a coin)",
+		percent(t.trues, t.candidates), t.says, eval.AUC(t.judged))
 }
 
 // String returns the precision and the recall of connections.
 func (t *truth) String() string {
-	return fmt.Sprintf("%.1f %% of them are true of their picture; they are %.1f %% of all that are",
-		percent(t.correct, t.confirmed), percent(t.correct, t.trues))
+	return fmt.Sprintf("%.1f %% of them are %s; they are %.1f %% of all that are",
+		percent(t.correct, t.confirmed), t.says, percent(t.correct, t.trues))
 }
 
 // percent returns a part of a whole in percent. Of nothing it is 0.
