@@ -59,8 +59,8 @@ func newDemoCommand() *cobra.Command {
 	f.StringVar(&o.data, "data", "", "folder of WebDataset tars; empty: scenes are generated")
 	f.StringVar(&o.dir, "dir", "data/demo", "folder of everything that the demo writes; emptied first")
 	f.IntVar(&o.heldOut, "holdout", 0, "images to keep back for evaluation; 0: 200 of scenes, else a seventh of the images, 100 at most")
-	f.Int64Var(&o.boot, "bootstrap-steps", 0, "training steps of the first model; 0: 800, or 900 on your own data")
-	f.IntVar(&o.epochs, "epochs", 0, "times that a group is trained on; 0: 7")
+	f.Int64Var(&o.boot, "bootstrap-steps", 0, "training steps of the first model; 0: 800")
+	f.IntVar(&o.epochs, "epochs", 0, "times that a group is trained on; 0: 7, or 6 on your own data")
 	f.BoolVar(&o.short, "short", false, "half of the training, for checks")
 	f.BoolVar(&o.check, "check", false, "fail when a pair is not accounted for or a loss did not fall")
 	return cmd

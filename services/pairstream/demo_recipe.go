@@ -50,7 +50,7 @@ func onScenes() demoPlan {
 // onPhotographs trains on few and varied pictures. A model soon knows them by heart; dropout and small crops prevent it.
 func onPhotographs() demoPlan {
 	return demoPlan{
-		boot: 900, epochs: 7, matching: 0.3, rate: 1e-3,
+		boot: 800, epochs: 6, matching: 0.3, rate: 1e-3,
 		settings: map[string]string{"AUGMENT_MIN_SCALE": "0.35", "ECM_HIGH": "0.95"},
 	}
 }
