@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"image"
-	_ "image/jpeg"
-	_ "image/png" // generated scenes may stand for photographs
+	_ "image/jpeg" // photographs
+	_ "image/png"  // generated scenes may stand for photographs
 	"slices"
 
 	"github.com/pairstream/pairstream/internal/dataset"
