@@ -7,12 +7,12 @@
 //
 // X2 and X4 train with the losses of MAFA and GRIT-VLP from one start (MAFA Tables 4, 5, 6 and 14).
 //
-// X5, [Sampling]: with equal steps, mini-batches by GRIT leave a lower held-out ITM error than random ones (GRIT-VLP Tables 1
-// and 4). Both trainings begin with the same first model, see every pair equally often and differ in the order alone. All
+// X5, [Sampling]: the held-out ITM error that mini-batches by GRIT leave, beside that of random ones, with equal steps
+// (GRIT-VLP Tables 1 and 5). Both trainings begin with the same first model, see every pair equally often and differ in the order alone. All
 // models are asked about the same hard negatives. These are the ones that the two models together find hardest, without
 // captions that happen to be true of the picture.
 //
-// X3, [Connections]: what Con-D confirms among the hardest candidates of GRIT's mini-batches is true (MAFA section 4.1). Con-D
+// X3, [Connections]: how much is true of what Con-D confirms among the hardest candidates of GRIT's mini-batches (MAFA 4.1). Con-D
 // is the model that GRIT's mini-batches made, as in the paper. The generator tells for every candidate whether the caption
 // is true of the picture, so precision and recall are exact.
 //

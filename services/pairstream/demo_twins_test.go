@@ -74,7 +74,7 @@ func TestPhotographsArePublishedAsTwins(t *testing.T) {
 	if want := 4*(24-single) + single; d.train.Pairs() != want || d.train.Images() != want || d.held.Images() != 5 {
 		t.Fatalf("%d pairs of %d pictures, want %d of each; %d held out", d.train.Pairs(), d.train.Images(), want, d.held.Images())
 	}
-	if d.known == nil || d.known.held || !strings.Contains(out.String(), "published with a crop of its own") {
+	if d.known == nil || d.known.held || !strings.Contains(out.String(), "each with a crop of its own") {
 		t.Fatalf("the demo knows %+v, and says %q", d.known, out.String())
 	}
 	for i := range d.train.Pairs() {
