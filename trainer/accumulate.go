@@ -20,6 +20,8 @@ type openStep struct {
 	learned int // those of them that were not set aside
 	sums    []partialSum
 	keys    []batchKeys
+	// prepared has the keys that a gathered step compares with, by the batch's number; nil: not known here.
+	prepared []*batchKeys
 }
 
 // partialSum is the sum of the gradients of some batches in a row.
@@ -28,9 +30,9 @@ type partialSum struct {
 	grads   []*torch.Tensor // by parameter; nil: none
 }
 
-// batchKeys are the momentum keys of a batch, which enter the queue when the step is complete.
+// batchKeys are the keys of a batch. Those of the momentum encoder enter the queue when the step is complete.
 type batchKeys struct {
-	image, text *torch.Tensor // [N, E]
+	image, text *torch.Tensor // [N, E]; nil: every sample is masked
 	ids         []schemas.ImageID
 }
 
@@ -79,6 +81,11 @@ func addTo(sums, grads []*torch.Tensor) {
 	}
 }
 
+func (k batchKeys) free() {
+	k.image.Free()
+	k.text.Free()
+}
+
 // free forgets everything.
 func (o *openStep) free() {
 	for _, sum := range o.sums {
@@ -87,8 +94,12 @@ func (o *openStep) free() {
 		}
 	}
 	for _, k := range o.keys {
-		k.image.Free()
-		k.text.Free()
+		k.free()
+	}
+	for _, k := range o.prepared {
+		if k != nil {
+			k.free()
+		}
 	}
 	*o = openStep{}
 }

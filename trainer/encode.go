@@ -12,11 +12,11 @@ import (
 // Encode returns the features that a batch has by the weights of the last step, without dropout. It changes nothing, and
 // uses up an input that was sent.
 func (t *Trainer) Encode(ctx context.Context, b *schemas.ScoredBatch, in Input) (*schemas.FeatureBlock, error) {
-	return t.EncodeAt(ctx, b, in, t.open.batches)
+	return t.EncodeAt(ctx, b, in, max(t.open.batches, len(t.open.prepared)))
 }
 
-// EncodeAt does what [Trainer.Encode] does when a number of batches of the open step were learned from, by this process and
-// others.
+// EncodeAt does what [Trainer.Encode] does when a number of batches of the open step were learned from or prepared, by this process
+// and others.
 func (t *Trainer) EncodeAt(ctx context.Context, b *schemas.ScoredBatch, in Input, number int) (*schemas.FeatureBlock, error) {
 	defer in.Free()
 	if err := t.check(b, in); err != nil {

@@ -23,7 +23,7 @@ type forward struct {
 	tokens             *torch.Tensor // of the images
 	view               model.View    // of them, for ITM and MLM
 	hidden, attention  *torch.Tensor // of the texts
-	simI2T, simT2I     *torch.Tensor // [N, N + queue]
+	simI2T, simT2I     *torch.Tensor // [N, N + others]
 	simI2I, simT2T     *torch.Tensor // the same within a modality, for TCL
 	itcTerms           []*torch.Tensor
 	picksI2T, picksT2I []pick
@@ -34,17 +34,30 @@ type forward struct {
 }
 
 // keys are the constants that the contrastive loss compares with. They are the batch's own features, or the momentum
-// encoder's features with the queue behind them.
+// encoder's. Behind them come those of the step's other batches (ITC.Gather), and then the queue.
 type keys struct {
-	image, text           *torch.Tensor     // [N + queue, E]
+	image, text           *torch.Tensor     // [N + others, E]
 	batchImage, batchText *torch.Tensor     // [N, E]
-	queue                 []schemas.ImageID // of the rows behind the batch
+	others                []schemas.ImageID // of the rows behind the batch: the step's other batches, if gathered, and the queue
 	tokens, hidden        *torch.Tensor     // of the batch's images and texts in the momentum encoder; nil without one
 }
 
 // forward runs the model and every loss that is on. It encodes images and texts once. The fusion encoder sees the 3N pairs
 // of ITM in one go. Masked samples are encoded for their features, and have no part in anything else.
 func (t *Trainer) forward(s *torch.Scope, b *schemas.ScoredBatch, x tensors, masks []schemas.Mask, mask masker) (*forward, error) {
+	f, b, x := t.encode(s, b, x, masks)
+	if len(f.samples) == 0 {
+		return f, nil
+	}
+	t.momentum.stack(s, &f.keys, x.others)
+	f.simI2T = similarities(s, f.image, f.keys.text, f.temperature)
+	f.simT2I = similarities(s, f.text, f.keys.image, f.temperature)
+	t.mine(s, f, b)
+	return f, t.losses(s, f, b, x, mask)
+}
+
+// encode makes the features of a batch and its own keys. It returns the batch and the tensors without masked samples.
+func (t *Trainer) encode(s *torch.Scope, b *schemas.ScoredBatch, x tensors, masks []schemas.Mask) (*forward, *schemas.ScoredBatch, tensors) {
 	t.seedDropout(s, b, "texts")
 	f := &forward{masks: masks, temperature: t.model.Temperature(s)}
 	f.tokens, f.hidden = t.model.Image(s, x.pixels), t.model.Text(s, x.ids, x.attention)
@@ -55,16 +68,16 @@ func (t *Trainer) forward(s *torch.Scope, b *schemas.ScoredBatch, x tensors, mas
 		b, x = f.restrict(s, b, x, kept)
 	}
 	if f.samples, f.texts, f.attention = b.Samples, x.texts, x.attention; len(f.samples) == 0 {
-		return f, nil
+		return f, b, x
+	}
+	if t.options.Gathers() {
+		t.seedDropout(s, b, "keys") // so that both passes make the same keys
 	}
 	f.keys = t.momentum.keys(s, x)
 	if t.momentum == nil {
-		f.keys = keys{image: f.image, text: f.text, batchImage: f.image, batchText: f.text}
+		f.keys = keys{batchImage: f.image, batchText: f.text}
 	}
-	f.simI2T = similarities(s, f.image, f.keys.text, f.temperature)
-	f.simT2I = similarities(s, f.text, f.keys.image, f.temperature)
-	t.mine(s, f, b)
-	return f, t.losses(s, f, b, x, mask)
+	return f, b, x
 }
 
 // losses computes the losses that are on.
@@ -134,8 +147,8 @@ func (t *Trainer) mine(s *torch.Scope, f *forward, b *schemas.ScoredBatch) {
 
 // contrastive computes ITC.
 func (t *Trainer) contrastive(s *torch.Scope, f *forward, b *schemas.ScoredBatch) *torch.Tensor {
-	i2t := directionOf(s, f.simI2T, hardTargets(b.Samples, f.keys.queue, f.picksI2T, t.options.ECM))
-	t2i := directionOf(s, f.simT2I, hardTargets(b.Samples, f.keys.queue, f.picksT2I, t.options.ECM))
+	i2t := directionOf(s, f.simI2T, hardTargets(b.Samples, f.keys.others, f.picksI2T, t.options.ECM))
+	t2i := directionOf(s, f.simT2I, hardTargets(b.Samples, f.keys.others, f.picksT2I, t.options.ECM))
 	if t.options.ITC.Targets == Distilled {
 		i2t.teacher = similarities(s, f.keys.batchImage, f.keys.text, f.temperature)
 		t2i.teacher = similarities(s, f.keys.batchText, f.keys.image, f.temperature)

@@ -30,14 +30,21 @@ type Input struct {
 	sent *sent // the images, when [Trainer.Send] has taken them; else nil
 }
 
-// sent are images on their way to the device.
-type sent struct{ pixels, positives, second *torch.Upload }
+// sent are images on their way to the device, or there.
+type sent struct {
+	pixels, positives, second *torch.Upload
+	received                  images
+}
 
-// tensors are a batch's images and texts on the device; positives and second are nil where no loss wants them.
+// images of a batch on the device [n, 3, S, S]; positives and second are nil where no loss wants them.
+type images struct{ pixels, positives, second *torch.Tensor }
+
+// tensors are a batch's images and texts on the device.
 type tensors struct {
-	pixels, positives, second *torch.Tensor // [n, 3, S, S]
-	ids, attention            *torch.Tensor // [n, length]
-	texts                     [][]int32
+	images
+	ids, attention *torch.Tensor // [n, length]
+	texts          [][]int32
+	others         []batchKeys // of the step's other batches, where they are gathered
 }
 
 // Send starts to copy an input's images to the device, where they arrive while it computes the step before. It may run on
@@ -61,13 +68,21 @@ func (t *Trainer) Send(in Input) (Input, error) {
 	return out, nil
 }
 
-// Free frees what Send has sent and no step has received.
+// Free frees what Send has sent and no step has used up.
 func (in Input) Free() {
 	if in.sent != nil {
 		in.sent.pixels.Free()
 		in.sent.positives.Free()
 		in.sent.second.Free()
+		in.sent.received.free()
+		in.sent.received = images{}
 	}
+}
+
+func (i images) free() {
+	i.pixels.Free()
+	i.positives.Free()
+	i.second.Free()
 }
 
 // receive puts an input on the device.
@@ -79,15 +94,37 @@ func (t *Trainer) receive(s *torch.Scope, in Input) (x tensors, err error) {
 		defer in.Free()
 	}
 	x.texts = in.IDs
-	x.pixels = model.Received(s, in.sent.pixels, t.model)
-	if in.sent.positives != nil {
-		x.positives = model.Received(s, in.sent.positives, t.model)
-	}
-	if in.sent.second != nil {
-		x.second = model.Received(s, in.sent.second, t.model)
+	if x.images = in.sent.received; x.pixels == nil {
+		x.images = in.sent.receive(s, t.model)
 	}
 	x.ids, x.attention, err = model.Texts(s, in.IDs, t.vocabulary.Pad, t.model.Config)
 	return x, err
+}
+
+// receive takes the images off their way.
+func (u *sent) receive(s *torch.Scope, m *model.Model) (i images) {
+	i.pixels = model.Received(s, u.pixels, m)
+	if u.positives != nil {
+		i.positives = model.Received(s, u.positives, m)
+	}
+	if u.second != nil {
+		i.second = model.Received(s, u.second, m)
+	}
+	return i
+}
+
+// hold keeps the images on the device for a second pass. Input.Free frees them.
+func (u *sent) hold(s *torch.Scope, m *model.Model) {
+	if u == nil || u.received.pixels != nil {
+		return
+	}
+	i := u.receive(s, m)
+	for _, x := range []*torch.Tensor{i.pixels, i.positives, i.second} {
+		if x != nil {
+			s.Keep(x)
+		}
+	}
+	u.received = i
 }
 
 // ErrInput marks a batch or an input that does not fit the model. Another attempt would fail in the same way.

@@ -77,8 +77,7 @@ func tensorsOf(m *model.Model) (all []*torch.Tensor) {
 	return all
 }
 
-// keys returns the average's features of the batch, with the queue behind them. TCL shows the average a second view of the
-// images.
+// keys returns the average's features of the batch. TCL shows the average a second view of the images.
 func (a *momentum) keys(s *torch.Scope, x tensors) (k keys) {
 	if a == nil {
 		return k
@@ -92,12 +91,22 @@ func (a *momentum) keys(s *torch.Scope, x tensors) (k keys) {
 		k.batchImage = a.model.ImageFeature(s, k.tokens)
 		k.hidden = a.model.Text(s, x.ids, x.attention)
 		k.batchText = a.model.TextFeature(s, k.hidden)
-		k.image, k.text = k.batchImage, k.batchText
-		if a.image != nil {
-			k.image, k.text, k.queue = s.Cat(0, k.image, a.image), s.Cat(0, k.text, a.text), a.ids
-		}
 	})
 	return k
+}
+
+// stack puts the gathered keys of the step's other batches behind those of the batch, and the queue behind them.
+func (a *momentum) stack(s *torch.Scope, k *keys, gathered []batchKeys) {
+	image, text := []*torch.Tensor{k.batchImage}, []*torch.Tensor{k.batchText}
+	for _, g := range gathered {
+		image, text, k.others = append(image, g.image), append(text, g.text), append(k.others, g.ids...)
+	}
+	if a != nil && a.image != nil {
+		image, text, k.others = append(image, a.image), append(text, a.text), append(k.others, a.ids...)
+	}
+	if k.image, k.text = k.batchImage, k.batchText; len(image) > 1 {
+		s.NoGrad(func() { k.image, k.text = s.Cat(0, image...), s.Cat(0, text...) })
+	}
 }
 
 // keep returns the batch's keys for the queue, and whether there is one.
@@ -105,11 +114,19 @@ func (a *momentum) keep(s *torch.Scope, f *forward) (k batchKeys, wanted bool) {
 	if a == nil || a.limit == 0 || len(f.samples) == 0 {
 		return k, false
 	}
+	return f.ownKeys(s), true
+}
+
+// ownKeys keeps the batch's own keys.
+func (f *forward) ownKeys(s *torch.Scope) (k batchKeys) {
+	if len(f.samples) == 0 {
+		return k
+	}
 	k.image, k.text = s.Keep(s.Contiguous(f.keys.batchImage)), s.Keep(s.Contiguous(f.keys.batchText))
 	for i := range f.samples {
 		k.ids = append(k.ids, f.samples[i].ImageID)
 	}
-	return k, true
+	return k
 }
 
 // push puts the keys of a batch in front of the queue and lets the oldest fall out.

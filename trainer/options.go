@@ -51,6 +51,9 @@ type ITCOptions struct {
 	// Triple adds TCL's losses within a modality and with local features. The loss is then the mean of six terms. It needs
 	// a momentum encoder, which sees a second view of every image.
 	Triple bool
+	// Gather compares every anchor with the keys of all batches of the step, as authors' code does across GPUs
+	// ([Trainer.Prepare]). Off in GRIT-VLP and MAFA.
+	Gather bool
 }
 
 // ECMOptions say what Con-D's probabilities do (efficient connection mining, MAFA section 4.1).
@@ -130,7 +133,8 @@ type Options struct {
 	// the batch. Con-D is never asked about those.
 	SameImage bool
 	// StepBatches is the number of batches whose mean gradient makes a step of the optimiser, a power of two; 4 of 96 in
-	// GRIT-VLP and MAFA, 8 of 64 in ALBEF, whose GPUs each have one. Contrast and mining stay within a batch, as there.
+	// GRIT-VLP and MAFA, 8 of 64 in ALBEF, whose GPUs each have one. Mining stays within a batch, and so does contrast
+	// without ITC.Gather.
 	StepBatches int
 	// ClipNorm is the largest length of a step's gradient, over all parameters. A longer one is scaled to it. 0: no limit,
 	// as in the papers.
@@ -232,6 +236,8 @@ func (o ITCOptions) validate(l *invalid.List, m MomentumOptions) {
 		l.Want(o.Form == Additive || o.Form == Mix || o.Form == Literal, "%s is %q, want %q, %q or %q", form, o.Form, Additive, Mix, Literal)
 		l.Want(o.Form != Mix && o.Form != Literal || o.Lambda <= 1, "%s is %g, want 0..1 for the convex mix", lambda, o.Lambda)
 		l.Want(!o.ReportKL || o.Form == Additive, "%s with %s=%s, want %q", invalid.Field("ITC.ReportKL"), form, o.Form, Additive)
+		l.Want(o.Form != Literal || !o.Gather, "%s is %q with %s=true, want %q or %q: a row takes the column of a square matrix there, and gathered rows are no anchors",
+			form, o.Form, invalid.Field("ITC.Gather"), Additive, Mix)
 		l.Want(m.Queue == 0, "%s is %q with %s=%d, want none: a row has no counterpart there", targets, o.Targets, invalid.Field("Momentum.Queue"), m.Queue)
 	case Distilled:
 		l.Want(m.Enabled, "%s is %q, which needs %s=true", targets, o.Targets, invalid.Field("Momentum.Enabled"))

@@ -89,10 +89,13 @@ func (t *Trainer) Complete(ctx context.Context, sum Share, rate float64) error {
 		}
 		t.open.free()
 		t.open = openStep{batches: sum.Batches, learned: sum.Learned, sums: []partialSum{total}}
+		if len(sum.Keys) > 0 && t.momentum == nil {
+			return fmt.Errorf("momentum keys of %d batches, want none without a momentum encoder", len(sum.Keys))
+		}
 		for _, k := range sum.Keys {
 			kept, err := t.keysOf(s, k)
 			if err != nil {
-				return err
+				return fmt.Errorf("momentum %w", err)
 			}
 			t.open.keys = append(t.open.keys, kept)
 		}
@@ -106,8 +109,11 @@ func (t *Trainer) Complete(ctx context.Context, sum Share, rate float64) error {
 
 func (t *Trainer) keysOf(s *torch.Scope, k Keys) (batchKeys, error) {
 	rows, width := len(k.IDs), t.model.Config.EmbedDim
-	if len(k.Image) != rows*width || len(k.Text) != rows*width || t.momentum == nil {
-		return batchKeys{}, fmt.Errorf("momentum keys of %d and %d values for %d images, want %d each", len(k.Image), len(k.Text), rows, rows*width)
+	if len(k.Image) != rows*width || len(k.Text) != rows*width {
+		return batchKeys{}, fmt.Errorf("keys of %d and %d values for %d images, want %d each", len(k.Image), len(k.Text), rows, rows*width)
+	}
+	if rows == 0 {
+		return batchKeys{}, nil
 	}
 	dtype := t.model.Params()[0].Tensor.DType()
 	tensor := func(values []float32) *torch.Tensor {

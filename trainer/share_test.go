@@ -58,6 +58,7 @@ func copies(t *testing.T, from *Trainer, n int) (ranks []*Trainer) {
 func stepOfRanks(t *testing.T, ranks []*Trainer, batches []int, spoiled int) (results []*Result) {
 	t.Helper()
 	each := ranks[0].options.StepBatches / len(ranks)
+	prepareOnRanks(t, ranks, batches)
 	for number, i := range batches {
 		tr := ranks[number/each]
 		weight := tr.options.MLMWeight
@@ -105,6 +106,12 @@ func TestRanksMakeTheSameSteps(t *testing.T) {
 		"two left":  {everything(), [][]int{{0, 1}}, none},
 		"three":     {withQueue(), [][]int{{0, 1, 2}}, 1},
 		"none":      {withQueue(), [][]int{{0}}, 0},
+
+		"gathered":            {gathered(everything()), [][]int{{0, 1, 2, 3}, {4, 5, 6, 7}}, none},
+		"gathered, queue":     {gathered(withQueue()), [][]int{{0, 1, 2, 3}, {4, 5, 6, 7}}, none},
+		"gathered, TCL":       {gathered(withTCL()), [][]int{{0, 1, 2, 3}, {4, 5}}, none},
+		"gathered, set aside": {gathered(withQueue()), [][]int{{0, 1, 2, 3}, {4, 5, 6, 7}}, 3},
+		"gathered, one left":  {gathered(everything()), [][]int{{0, 1, 2, 3}, {4}}, none},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.options.StepBatches = 4
@@ -112,6 +119,7 @@ func TestRanksMakeTheSameSteps(t *testing.T) {
 			groups := map[int][]*Trainer{2: copies(t, alone, 2), 4: copies(t, alone, 4)}
 			for _, batches := range c.steps {
 				var want []*Result
+				prepareAll(t, alone, batches...)
 				for _, i := range batches {
 					alone.options.MLMWeight = c.options.MLMWeight
 					if i == c.spoiled {

@@ -86,6 +86,9 @@ func (t *Trainer) learn(s *torch.Scope, r *Result, b *schemas.ScoredBatch, in In
 	}
 	t.follow()
 	x, err := t.receive(s, in)
+	if err == nil && t.options.Gathers() {
+		x.others, err = t.open.others(number)
+	}
 	if err != nil {
 		return err
 	}
@@ -134,7 +137,7 @@ func (t *Trainer) tryForward(s *torch.Scope, r *Result, b *schemas.ScoredBatch, 
 			return f, total, nil
 		}
 		if !finite(s.SumAll(f.allImages).Item() + s.SumAll(f.allTexts).Item()) {
-			return nil, nil, fmt.Errorf("features: %w: %+v: the weights are broken; go back to an earlier checkpoint, with a lower learning rate", ErrNotFinite, r.Losses)
+			return nil, nil, brokenWeights(fmt.Sprintf("%+v", r.Losses))
 		}
 		if try >= t.options.Tries {
 			r.SetAside = fmt.Sprintf("loss is not a finite number in %d tries: %+v", try, r.Losses)
@@ -143,6 +146,10 @@ func (t *Trainer) tryForward(s *torch.Scope, r *Result, b *schemas.ScoredBatch, 
 			return f, nil, nil
 		}
 	}
+}
+
+func brokenWeights(what string) error {
+	return fmt.Errorf("features: %w: %s: the weights are broken; go back to an earlier checkpoint, with a lower learning rate", ErrNotFinite, what)
 }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

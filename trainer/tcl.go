@@ -16,8 +16,8 @@ func (t *Trainer) tripleContrastive(s *torch.Scope, f *forward, i2t, t2i directi
 	f.itcTerms = []*torch.Tensor{
 		o.half(s, i2t, t2i, alpha),
 		o.half(s, t2i, i2t, alpha),
-		hardContrastive(s, directionOf(s, f.simI2I, hardTargets(f.samples, f.keys.queue, f.picksI2T, ECMOptions{}))),
-		hardContrastive(s, directionOf(s, f.simT2T, hardTargets(f.samples, f.keys.queue, f.picksT2I, ECMOptions{}))),
+		hardContrastive(s, directionOf(s, f.simI2I, hardTargets(f.samples, f.keys.others, f.picksI2T, ECMOptions{}))),
+		hardContrastive(s, directionOf(s, f.simT2T, hardTargets(f.samples, f.keys.others, f.picksT2I, ECMOptions{}))),
 		t.localImages(s, f),
 		t.localTexts(s, f),
 	}
