@@ -127,7 +127,12 @@ func trainedOutcome(t *testing.T, log *stream.Log, folder string) map[string]str
 // last checkpoint are equal, bit for bit.
 func TestRanksTrainTheSameModel(t *testing.T) {
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
-	for name, settings := range map[string]map[string]string{"mafa": {}, "queue": ofQueue, "encoded-again": {"GRIT_FEATURES": "current"}} {
+	gathered := maps.Clone(ofQueue)
+	gathered["ITC_GATHER"] = "true"
+	for name, settings := range map[string]map[string]string{
+		"mafa": {}, "queue": ofQueue, "encoded-again": {"GRIT_FEATURES": "current"}, "gathered": {"ITC_GATHER": "true"}, "gathered-queue": gathered,
+		"gathered-and-again": {"ITC_GATHER": "true", "GRIT_FEATURES": "current"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			in := setUpPipeline(t, 20)
 			t.Setenv("STEP_BATCHES", "4")

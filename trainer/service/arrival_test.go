@@ -118,6 +118,10 @@ func (p *process) Encode(context.Context, *schemas.ScoredBatch, trainer.Input) (
 	return nil, errCrash
 }
 
+func (p *process) Prepare(context.Context, *schemas.ScoredBatch, trainer.Input) (*schemas.FeatureBlock, error) {
+	return nil, errCrash
+}
+
 func (p *process) Finish(context.Context) (bool, error) { return false, nil }
 
 func (p *process) Steps() int64 { return p.state.Steps }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -19,8 +20,9 @@ type work struct {
 	rec   stream.Record // that holds it
 	input trainer.Input
 	after positions
-	seq   int64 // of the batch's feature block
-	again bool  // the batch was trained on, and its features are to be made
+	seq   int64         // of the batch's feature block
+	again bool          // the batch was trained on, and its features are to be made
+	took  time.Duration // of its first pass, where a step has two
 
 	load   func(context.Context) error // fills input; nil: another rank has the images
 	loaded chan error                  // one value, when load has ended

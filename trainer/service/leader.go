@@ -45,8 +45,11 @@ type places struct {
 func (p *places) next() (rank, number int, last bool) {
 	number = p.number
 	p.number = (number + 1) % p.batches
-	return number / (p.batches / p.world), number, p.number == 0
+	return p.rank(number), number, p.number == 0
 }
+
+// rank returns the rank of a batch of the step.
+func (p *places) rank(number int) int { return number / (p.batches / p.world) }
 
 // nextEncoded returns the rank of the next batch to encode anew.
 func (p *places) nextEncoded() int {
@@ -109,6 +112,9 @@ type sharedCore interface {
 	EncodeAt(ctx context.Context, b *schemas.ScoredBatch, in trainer.Input, number int) (*schemas.FeatureBlock, error)
 	TakeShare(ctx context.Context) (trainer.Share, error)
 	Complete(ctx context.Context, sum trainer.Share, rate float64) error
+	PrepareAt(ctx context.Context, b *schemas.ScoredBatch, in trainer.Input, number int) (*schemas.FeatureBlock, error)
+	Prepared(ctx context.Context) (map[int]trainer.Keys, error)
+	Gather(ctx context.Context, all map[int]trainer.Keys) error
 	Steps() int64
 }
 
@@ -128,15 +134,19 @@ func (s single) Snapshot(ctx context.Context) (snapshot, error) {
 // loop it is a trainer that learns from all.
 type leader struct {
 	single
-	group  *ranks.Leader
-	places places
-	rate   float64 // of the open step: that of its last batch
+	group    *ranks.Leader
+	places   places
+	prepared int     // batches of the open step that had their first pass, of a step that has two
+	rate     float64 // of the open step: that of its last batch
 }
 
 var _ sharedCore = (*trainer.Trainer)(nil)
 
 // Step implements core.
 func (l *leader) Step(ctx context.Context, b *schemas.ScoredBatch, in trainer.Input) (*trainer.Result, error) {
+	if err := l.exchangeKeys(ctx); err != nil {
+		return nil, err
+	}
 	rank, number, last := l.places.next()
 	var r *trainer.Result
 	var err error
@@ -173,7 +183,7 @@ func (l *leader) hear(ctx context.Context, rank int, b *schemas.ScoredBatch) (*t
 func (l *leader) Encode(ctx context.Context, b *schemas.ScoredBatch, in trainer.Input) (*schemas.FeatureBlock, error) {
 	rank := l.places.nextEncoded()
 	if rank == 0 {
-		return l.EncodeAt(ctx, b, in, l.places.number)
+		return l.EncodeAt(ctx, b, in, max(l.places.number, l.prepared))
 	}
 	r, err := l.hear(ctx, rank, b)
 	if err != nil {

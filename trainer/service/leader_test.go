@@ -63,7 +63,7 @@ func ofFour() trainer.Options {
 }
 
 // newCore makes a trainer, from a state unless that is nil.
-func newCore(t *testing.T, weights string, state []byte) *trainer.Trainer {
+func newCore(t *testing.T, weights string, state []byte, o trainer.Options) *trainer.Trainer {
 	t.Helper()
 	w, err := torch.NewWorker(torch.WorkerOptions{Threads: 1, Deterministic: true})
 	if err != nil {
@@ -72,11 +72,11 @@ func newCore(t *testing.T, weights string, state []byte) *trainer.Trainer {
 	t.Cleanup(w.Close)
 	var core *trainer.Trainer
 	if state != nil {
-		core, err = trainer.Read(context.Background(), w, state, ofFour())
+		core, err = trainer.Read(context.Background(), w, state, o)
 	} else {
 		var m *model.Model
 		if m, err = model.Load(context.Background(), w, weights, model.LoadOptions{Trainable: true}); err == nil {
-			core, err = trainer.New(context.Background(), m, ofFour())
+			core, err = trainer.New(context.Background(), m, o)
 		}
 	}
 	if err != nil {
@@ -126,13 +126,20 @@ func joinTwo(t *testing.T) (*ranks.Leader, *ranks.Member) {
 // A batch whose loss is no number, and an image that is lost, come to the same on another rank as on rank 0 alone: results,
 // features, masks and reasons are equal, and so is the state, to the last bit. The last step is short.
 func TestTwoRanksSayWhatOneSays(t *testing.T) {
+	t.Run("one pass", func(t *testing.T) { twoRanksSayWhatOneSays(t, ofFour(), 0) })
+	o := ofFour()
+	o.ITC.Gather = true
+	t.Run("two passes", func(t *testing.T) { twoRanksSayWhatOneSays(t, o, o.StepBatches) })
+}
+
+func twoRanksSayWhatOneSays(t *testing.T, o trainer.Options, gather int) {
 	weights := firstWeights(t)
-	alone := newCore(t, weights, nil)
+	alone := newCore(t, weights, nil, o)
 	first := stateOf(t, alone)
 	group, link := joinTwo(t)
-	second := newCore(t, weights, first)
+	second := newCore(t, weights, first, o)
 	m := &member{
-		core: second, link: link, metrics: func() func() { return func() {} },
+		gather: gather, core: second, link: link, metrics: func() func() { return func() {} },
 		load: func(_ context.Context, b *schemas.ScoredBatch, known []schemas.Mask) (trainer.Input, error) {
 			in := drawn(b)
 			in.Masked = append(in.Masked, known...)
@@ -146,7 +153,7 @@ func TestTwoRanksSayWhatOneSays(t *testing.T) {
 		ended <- whole(err)
 	}()
 	p := places{world: 2, batches: 4}
-	l, e := &leader{single: single{newCore(t, weights, first)}, group: group, places: p}, &errands{group, p}
+	l, e := &leader{single: single{newCore(t, weights, first, o)}, group: group, places: p}, &errands{group, p}
 	const batches = 7
 	var owners []bool
 	for n := range batches {
@@ -169,6 +176,9 @@ func TestTwoRanksSayWhatOneSays(t *testing.T) {
 	}
 	setAside := 0
 	for n := range batches {
+		if gather > 0 && n%gather == 0 {
+			prepareAlike(t, alone, l, n, min(n+gather, batches))
+		}
 		want, err := alone.Step(t.Context(), threeSamples(n), drawn(threeSamples(n)))
 		if err != nil {
 			t.Fatal(err)
@@ -180,14 +190,7 @@ func TestTwoRanksSayWhatOneSays(t *testing.T) {
 		if want.SetAside != "" {
 			setAside++
 		}
-		wantFeatures, err := schemas.Marshal(&want.Features)
-		if err != nil {
-			t.Fatal(err)
-		}
-		gotFeatures, err := schemas.Marshal(&got.Features)
-		if err != nil || !bytes.Equal(gotFeatures, wantFeatures) {
-			t.Errorf("batch %d has other features (%v)", n, err)
-		}
+		sameFeatures(t, n, &got.Features, &want.Features)
 		got.Features, want.Features = schemas.FeatureBlock{}, schemas.FeatureBlock{}
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("batch %d:\n%+v, want\n%+v", n, got, want)
@@ -209,6 +212,34 @@ func TestTwoRanksSayWhatOneSays(t *testing.T) {
 	}
 	if want := stateOf(t, alone); alone.Steps() != 2 || !bytes.Equal(stateOf(t, l.Trainer), want) || !bytes.Equal(stateOf(t, second), want) {
 		t.Error("the ranks hold another state than a trainer alone")
+	}
+}
+
+// prepareAlike makes the first pass over the batches of a step, on one process and on two.
+func prepareAlike(t *testing.T, alone *trainer.Trainer, l *leader, from, to int) {
+	t.Helper()
+	for n := from; n < to; n++ {
+		want, err := alone.Prepare(t.Context(), threeSamples(n), drawn(threeSamples(n)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := l.Prepare(t.Context(), threeSamples(n), drawn(threeSamples(n)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameFeatures(t, n, got, want)
+	}
+}
+
+func sameFeatures(t *testing.T, n int, got, want *schemas.FeatureBlock) {
+	t.Helper()
+	wantRaw, err := schemas.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gotRaw, err := schemas.Marshal(got)
+	if err != nil || !bytes.Equal(gotRaw, wantRaw) {
+		t.Errorf("batch %d has other features (%v)", n, err)
 	}
 }
 

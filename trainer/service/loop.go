@@ -33,6 +33,7 @@ type Step struct {
 type core interface {
 	Step(context.Context, *schemas.ScoredBatch, trainer.Input) (*trainer.Result, error)
 	Encode(context.Context, *schemas.ScoredBatch, trainer.Input) (*schemas.FeatureBlock, error)
+	Prepare(context.Context, *schemas.ScoredBatch, trainer.Input) (*schemas.FeatureBlock, error)
 	Finish(context.Context) (bool, error)
 	Steps() int64
 	Snapshot(context.Context) (snapshot, error)
@@ -84,6 +85,8 @@ type loop struct {
 	keep      func(ctx context.Context, stage string, topic schemas.Topic, seqs map[int]int64) error
 	ahead     int                         // batches that are prepared beside those of this process
 	watch     func(context.Context) error // over the other ranks; nil: there are none
+	gather    int                         // batches that a step gathers before it learns from the first; 0: none
+	gathered  []work                      // of the open step, with the first of two passes behind them
 }
 
 // run trains until every lane has ended or ctx ends, and leaves a checkpoint behind in both cases.
@@ -121,6 +124,7 @@ func (l *loop) run(ctx context.Context, f *feed) error {
 	for w := range ready { // what was read ahead and not trained on
 		w.input.Free()
 	}
+	l.freeGathered()
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ranks.ErrLost) { // the loss of a rank costs the open step alone
 		return err
 	}
@@ -144,9 +148,17 @@ func (l *loop) reached(at positions) {
 }
 
 func (l *loop) step(ctx context.Context, w work) error {
-	if w.again {
+	switch {
+	case w.again:
 		return l.encode(ctx, w)
+	case l.gather > 0:
+		return l.prepare(ctx, w)
 	}
+	return l.learn(ctx, w)
+}
+
+// learn makes a step on a batch, or a part of one.
+func (l *loop) learn(ctx context.Context, w work) error {
 	started := time.Now()
 	end := l.metrics.Batch()
 	result, err := l.core.Step(ctx, w.batch, w.input)
@@ -154,18 +166,23 @@ func (l *loop) step(ctx context.Context, w work) error {
 	if err != nil {
 		return err
 	}
-	l.open, l.within = w.after, !result.Updated
-	if result.Updated {
-		l.trained, l.at = true, w.after
+	onePass := l.gather == 0 // else the position and the features are known since the first
+	if onePass {
+		l.open = w.after
+		l.reached(w.after)
 	}
-	l.reached(w.after)
+	if l.within = !result.Updated; result.Updated {
+		l.trained, l.at = true, l.open
+	}
 	if err := l.setAside(ctx, w, result); err != nil {
 		return err
 	}
-	if err := l.publish(ctx, w, &result.Features); err != nil {
-		return fmt.Errorf("publishing features of lane %d: %w", w.lane, err)
+	if onePass {
+		if err := l.publish(ctx, w, &result.Features); err != nil {
+			return fmt.Errorf("publishing features of lane %d: %w", w.lane, err)
+		}
 	}
-	took := time.Since(started)
+	took := w.took + time.Since(started)
 	l.pairs, l.spent = l.pairs+result.Counts.Samples, l.spent+took
 	l.metrics.step(result)
 	l.observe(Step{Lane: w.lane, Result: result, Took: took})
@@ -193,6 +210,9 @@ func (l *loop) step(ctx context.Context, w work) error {
 
 // finish completes a step for which no more batches come.
 func (l *loop) finish(ctx context.Context) error {
+	if err := l.learnGathered(ctx); err != nil {
+		return err
+	}
 	completed, err := l.core.Finish(ctx)
 	if completed && err == nil {
 		l.trained, l.at = true, l.open

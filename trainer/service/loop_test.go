@@ -68,6 +68,10 @@ func (s *scripted) Encode(context.Context, *schemas.ScoredBatch, trainer.Input) 
 	return nil, errCrash
 }
 
+func (s *scripted) Prepare(_ context.Context, b *schemas.ScoredBatch, _ trainer.Input) (*schemas.FeatureBlock, error) {
+	return &schemas.FeatureBlock{Group: b.Group}, nil
+}
+
 func (s *scripted) Finish(context.Context) (bool, error) { return false, nil }
 
 func (s *scripted) Steps() int64 { return s.steps }

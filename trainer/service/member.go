@@ -21,6 +21,8 @@ type member struct {
 	load       func(context.Context, *schemas.ScoredBatch, []schemas.Mask) (trainer.Input, error)
 	wholeBatch bool
 	metrics    func() (end func()) // times a batch
+	gather     int                 // batches that a step gathers before it learns from the first; 0: none
+	gathered   []task              // of the open step, with the first of two passes behind them
 }
 
 // follow trains as a rank above 0 until rank 0 ends the training.
@@ -51,7 +53,7 @@ func follow(ctx context.Context, tools device.Tools, s Settings) (err error) {
 	tools.Instruments.Counters().Lanes.Store(int64(tools.Log.Config().Lanes))
 	tools.Instruments.Loaded()
 	tools.Instruments.Log.Info("training with rank 0", "stage", Name, "rank", s.Ranks.Rank, "count", s.Ranks.WorldSize, "step", core.Steps())
-	m := &member{core: core, link: link, load: load.load, wholeBatch: s.wholeBatch(), metrics: tools.Instruments.Batch}
+	m := &member{core: core, link: link, load: load.load, wholeBatch: s.wholeBatch(), metrics: tools.Instruments.Batch, gather: s.gather()}
 	return whole(m.run(ctx))
 }
 
@@ -101,6 +103,9 @@ func (m *member) run(ctx context.Context) error {
 	for t := range ready {
 		t.input.Free()
 	}
+	for _, t := range m.gathered {
+		t.input.Free()
+	}
 	return err
 }
 
@@ -134,32 +139,45 @@ func (m *member) prepare(ctx context.Context) (t task, err error) {
 
 // do does an errand, and tells rank 0 what came of it.
 func (m *member) do(ctx context.Context, t task) error {
-	var answer []byte
 	switch t.Kind {
 	case errandComplete:
+		if err := m.learnGathered(ctx); err != nil {
+			return err
+		}
 		return m.complete(ctx)
 	case errandLearn:
-		end := m.metrics()
-		r, err := m.core.Learn(ctx, t.batch, t.input, t.Number)
-		end()
-		if err != nil {
-			return err
+		if m.gather > 0 {
+			return m.prepareKeys(ctx, t)
 		}
-		features := r.Features
-		if answer, err = outcomeOf(*r, &features); err != nil {
-			return err
-		}
+		return m.learn(ctx, t)
 	case errandEncode:
 		features, err := m.core.EncodeAt(ctx, t.batch, t.input, t.Number)
 		if err != nil {
 			return err
 		}
-		if answer, err = outcomeOf(trainer.Result{}, features); err != nil {
-			return err
-		}
-	default:
-		t.input.Free()
-		return fmt.Errorf("rank 0 asks for %q, which this rank does not know", t.Kind)
+		return m.tell(trainer.Result{}, features)
+	}
+	t.input.Free()
+	return fmt.Errorf("rank 0 asks for %q, which this rank does not know", t.Kind)
+}
+
+// learn learns from a batch.
+func (m *member) learn(ctx context.Context, t task) error {
+	end := m.metrics()
+	r, err := m.core.Learn(ctx, t.batch, t.input, t.Number)
+	end()
+	if err != nil {
+		return err
+	}
+	features := r.Features
+	return m.tell(*r, &features)
+}
+
+// tell tells rank 0 what came of an errand.
+func (m *member) tell(r trainer.Result, f *schemas.FeatureBlock) error {
+	answer, err := outcomeOf(r, f)
+	if err != nil {
+		return err
 	}
 	return m.link.Tell(answer)
 }

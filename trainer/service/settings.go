@@ -80,6 +80,14 @@ func (f From) valid() bool { return f == FromStart || f == FromNow }
 // wholeBatch says whether negatives are looked for in the whole mini-batch, as nobody asks Con-D.
 func (s Settings) wholeBatch() bool { return !s.Core.ECM.ITC && !s.Core.ECM.ITM && !s.Core.ECM.MLM }
 
+// gather returns the number of batches that a step gathers before it learns from the first; 0: none.
+func (s Settings) gather() int {
+	if !s.Options().Gathers() {
+		return 0
+	}
+	return s.Core.StepBatches
+}
+
 // Options returns the options of the core.
 func (s Settings) Options() trainer.Options {
 	o := s.Core.options()

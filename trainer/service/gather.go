@@ -1,0 +1,194 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/ranks"
+	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/trainer"
+)
+
+// With ITC_GATHER a step has two passes ([trainer.Trainer.Prepare]). A batch has its first pass when it comes, and its
+// features are published then: the grouper may need them before it can make the step's last batch. The second pass comes
+// when all batches of the step have had the first, or no more come. Before it the ranks exchange their keys.
+
+// prepare makes the first pass over a batch, and learns from all when it is the last of its step.
+func (l *loop) prepare(ctx context.Context, w work) error {
+	started := time.Now()
+	l.gathered = append(l.gathered, w) // which owns the input from here on
+	end := l.metrics.Batch()
+	features, err := l.core.Prepare(ctx, w.batch, w.input)
+	end()
+	if err != nil {
+		return err
+	}
+	l.open, l.within = w.after, true
+	l.reached(w.after)
+	if err := l.publish(ctx, w, features); err != nil {
+		return fmt.Errorf("publishing features of lane %d: %w", w.lane, err)
+	}
+	l.gathered[len(l.gathered)-1].took = time.Since(started)
+	if len(l.gathered) < l.gather {
+		return nil
+	}
+	return l.learnGathered(ctx)
+}
+
+// learnGathered makes the second pass over the batches that had the first.
+func (l *loop) learnGathered(ctx context.Context) error {
+	for len(l.gathered) > 0 {
+		w := l.gathered[0]
+		l.gathered = l.gathered[1:]
+		if err := l.learn(ctx, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// freeGathered frees what had no second pass.
+func (l *loop) freeGathered() {
+	for _, w := range l.gathered {
+		w.input.Free()
+	}
+	l.gathered = nil
+}
+
+// Prepare implements core.
+func (l *leader) Prepare(ctx context.Context, b *schemas.ScoredBatch, in trainer.Input) (*schemas.FeatureBlock, error) {
+	number := l.prepared
+	l.prepared++
+	rank := l.places.rank(number)
+	if rank == 0 {
+		return l.PrepareAt(ctx, b, in, number)
+	}
+	r, err := l.hear(ctx, rank, b)
+	if err != nil {
+		return nil, err
+	}
+	return &r.Features, nil
+}
+
+// exchangeKeys gives all ranks the keys of the batches that were prepared, before the first of them is learned from.
+func (l *leader) exchangeKeys(ctx context.Context) error {
+	if l.prepared == 0 {
+		return nil
+	}
+	batches := l.prepared
+	l.prepared = 0
+	return exchangeKeys(ctx, l, l.places.batches, func(own ranks.Part) (ranks.Part, error) {
+		return l.group.Sum(ctx, own, func(notes [][]byte) ([]byte, error) { return joinKeyNotes(notes, batches) })
+	})
+}
+
+// prepareKeys makes the first pass over a batch and keeps its input.
+func (m *member) prepareKeys(ctx context.Context, t task) error {
+	m.gathered = append(m.gathered, t)
+	end := m.metrics()
+	features, err := m.core.PrepareAt(ctx, t.batch, t.input, t.Number)
+	end()
+	if err != nil {
+		return err
+	}
+	return m.tell(trainer.Result{}, features)
+}
+
+// learnGathered exchanges keys with the other ranks and makes the second pass over this rank's batches.
+func (m *member) learnGathered(ctx context.Context) error {
+	if m.gather == 0 {
+		return nil
+	}
+	err := exchangeKeys(ctx, m.core, m.gather, func(own ranks.Part) (ranks.Part, error) { return m.link.Sum(ctx, own) })
+	for err == nil && len(m.gathered) > 0 {
+		t := m.gathered[0]
+		m.gathered = m.gathered[1:]
+		err = m.learn(ctx, t)
+	}
+	return err
+}
+
+// exchangeKeys gives this rank's keys to all others, and takes theirs. A vector that one rank alone has is its own sum.
+func exchangeKeys(ctx context.Context, core sharedCore, batches int, sum func(ranks.Part) (ranks.Part, error)) error {
+	own, err := core.Prepared(ctx)
+	if err != nil {
+		return err
+	}
+	part, err := keysPart(core.Steps(), batches, own)
+	if err != nil {
+		return err
+	}
+	if part, err = sum(part); err != nil {
+		return err
+	}
+	all, err := keysOf(core.Steps(), part)
+	if err != nil {
+		return err
+	}
+	return core.Gather(ctx, all)
+}
+
+// keyNote goes with the keys of a step. Batch i has the vectors 2i, of images, and 2i+1, of texts.
+type keyNote struct {
+	Step int64
+	IDs  map[int][]schemas.ImageID // of a batch's rows, by its number in the step
+}
+
+// keysPart encodes the keys that a rank has prepared.
+func keysPart(step int64, batches int, own map[int]trainer.Keys) (ranks.Part, error) {
+	n := keyNote{Step: step, IDs: make(map[int][]schemas.ImageID)}
+	vectors := make([][]float32, 2*batches)
+	for number, k := range own {
+		n.IDs[number], vectors[2*number], vectors[2*number+1] = k.IDs, k.Image, k.Text
+	}
+	raw, err := json.Marshal(n)
+	return ranks.Part{Note: raw, Vectors: vectors}, err
+}
+
+// joinKeyNotes makes the note of all keys. batches is what all ranks have prepared together.
+func joinKeyNotes(notes [][]byte, batches int) ([]byte, error) {
+	total := keyNote{IDs: make(map[int][]schemas.ImageID)}
+	for rank, raw := range notes {
+		var n keyNote
+		if err := json.Unmarshal(raw, &n); err != nil {
+			return nil, fmt.Errorf("reading the keys of rank %d: %w", rank, err)
+		}
+		if rank == 0 {
+			total.Step = n.Step
+		}
+		if n.Step != total.Step {
+			return nil, fmt.Errorf("rank %d is at step %d, rank 0 at step %d", rank, n.Step, total.Step)
+		}
+		for number, ids := range n.IDs {
+			if _, twice := total.IDs[number]; twice {
+				return nil, fmt.Errorf("rank %d has prepared batch %d of step %d, as a rank before", rank, number, total.Step)
+			}
+			total.IDs[number] = ids
+		}
+	}
+	if len(total.IDs) != batches {
+		return nil, fmt.Errorf("the ranks have prepared %d batches of step %d, want %d", len(total.IDs), total.Step, batches)
+	}
+	return json.Marshal(total)
+}
+
+// keysOf decodes the keys of all ranks.
+func keysOf(step int64, p ranks.Part) (map[int]trainer.Keys, error) {
+	var n keyNote
+	if err := json.Unmarshal(p.Note, &n); err != nil {
+		return nil, fmt.Errorf("reading the keys of step %d: %w", step, err)
+	}
+	if n.Step != step {
+		return nil, fmt.Errorf("rank 0 is at step %d, this rank at step %d", n.Step, step)
+	}
+	all := make(map[int]trainer.Keys)
+	for number, ids := range n.IDs {
+		if number < 0 || 2*number+1 >= len(p.Vectors) {
+			return nil, fmt.Errorf("reading the keys of step %d: it has no batch %d", step, number)
+		}
+		all[number] = trainer.Keys{Image: p.Vectors[2*number], Text: p.Vectors[2*number+1], IDs: ids}
+	}
+	return all, nil
+}
