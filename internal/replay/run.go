@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,9 @@ type Options struct {
 	Original *stream.Log // in the manifest's namespace
 	Replayed *stream.Log // in another one, whose topics exist
 	Stages   Runner
+	// Trains says that Stages trains, and so ends by itself when every lane has ended. The last step may come behind the
+	// last record.
+	Trains bool
 	// Patience is the longest time without a record. After it, the replay counts as having stopped short.
 	Patience time.Duration
 
@@ -103,7 +107,9 @@ type running struct {
 	stalled   bool
 	stopped   chan struct{} // closed when the stages write no more
 	waiting   sync.WaitGroup
-	telling   sync.Mutex
+	telling   sync.Mutex // guards what follows, and calls of Progress and Differs
+	differs   bool       // a lane does
+	settling  bool       // no record is missing, and the stages are about to end by themselves
 }
 
 func newRunning(o Options, moved []shifts) *running {
@@ -126,6 +132,28 @@ func newRunning(o Options, moved []shifts) *running {
 	return r
 }
 
+// settle reports whether the stages may end by themselves now that no record is missing: they train, and every lane has
+// ended. Then the last checkpoint is the original's as well. A replay that differs has nothing to wait for.
+func (r *running) settle() bool {
+	r.telling.Lock()
+	defer r.telling.Unlock()
+	ended := !slices.ContainsFunc(r.o.Manifest.Pairs, func(p Range) bool { return !p.Ended })
+	r.settling = r.o.Trains && ended && !r.differs
+	r.last.Store(time.Now().UnixNano())
+	return r.settling
+}
+
+// differ notes that a lane differs, and reports whether the stages are to be stopped for it.
+func (r *running) differ(result Result) bool {
+	r.telling.Lock()
+	defer r.telling.Unlock()
+	r.differs = true
+	if r.o.Differs != nil {
+		r.o.Differs(result)
+	}
+	return r.settling
+}
+
 // run lets stages and followers work until the followers have enough, the stages are done, or patience ends.
 func (r *running) run(ctx context.Context) error {
 	all, ctx := errgroup.WithContext(ctx)
@@ -144,17 +172,16 @@ func (r *running) run(ctx context.Context) error {
 		all.Go(func() error {
 			result, err := f.follow(ctx, live)
 			r.results[i] = result
-			if err == nil && !result.Equal && r.o.Differs != nil {
-				r.telling.Lock()
-				defer r.telling.Unlock()
-				r.o.Differs(result)
+			if err == nil && !result.Equal && r.differ(result) {
+				end()
 			}
 			return err
 		})
 	}
 	go func() { // ends with the followers
-		r.waiting.Wait()
-		end()
+		if r.waiting.Wait(); !r.settle() {
+			end()
+		}
 	}()
 	all.Go(func() error {
 		r.watch(live, end)
@@ -177,13 +204,14 @@ func (r *running) watch(live context.Context, end func()) {
 			return
 		case <-tick.C:
 		}
+		r.telling.Lock()
 		if r.o.Progress != nil {
-			r.telling.Lock()
 			r.o.Progress(r.progress())
-			r.telling.Unlock()
 		}
+		settling := r.settling
+		r.telling.Unlock()
 		if time.Since(time.Unix(0, r.last.Load())) > r.o.Patience {
-			r.stalled = true
+			r.stalled = !settling
 			end()
 			return
 		}

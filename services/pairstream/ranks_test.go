@@ -163,14 +163,24 @@ func TestRanksTrainTheSameModel(t *testing.T) {
 // others end by themselves and name it. What comes out is that of one process, and so is its replay.
 func TestRanksKilled(t *testing.T) {
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
+	for name, gather := range map[string]string{"killed": "false", "killed-gathered": "true"} {
+		t.Run(name, func(t *testing.T) {
+			settings := maps.Clone(ofQueue)
+			settings["ITC_GATHER"] = gather
+			ranksKilled(t, name, settings)
+		})
+	}
+}
+
+func ranksKilled(t *testing.T, name string, settings map[string]string) {
 	in := setUpPipeline(t, 24)
 	t.Setenv("STEP_BATCHES", "4")
 	t.Setenv("CHECKPOINT_EVERY", "2")
 	t.Setenv("TRAIN_LANE_ORDER", "arrival")
-	for variable, value := range ofQueue {
+	for variable, value := range settings {
 		t.Setenv(variable, value)
 	}
-	t.Setenv("NAMESPACE", "killed")
+	t.Setenv("NAMESPACE", name)
 	t.Setenv("CHECKPOINT_DIR", in("killed"))
 	mustCommand(t, "produce", in("scenes"), "--final")
 	log := openNamespace(t)
@@ -206,15 +216,15 @@ func TestRanksKilled(t *testing.T) {
 	want := trainedOutcome(t, log, in("killed"))
 
 	mustCommand(t, "run-manifest", "--out", in("run.json"))
-	for variable := range ofQueue { // all that a replay needs is in the manifest
+	for variable := range settings { // all that a replay needs is in the manifest
 		t.Setenv(variable, "")
 	}
 	t.Setenv("CHECKPOINT_DIR", "")
-	out := mustCommand(t, "replay", in("run.json"), "--namespace", "again", "--checkpoints", in("again"))
+	out := mustCommand(t, "replay", in("run.json"), "--namespace", name+"-again", "--checkpoints", in("again"))
 	if strings.Contains(out, "differ") || strings.Contains(out, "WORLD_SIZE") {
 		t.Errorf("replay prints\n%s", out)
 	}
-	t.Setenv("NAMESPACE", "again")
+	t.Setenv("NAMESPACE", name+"-again")
 	got := trainedOutcome(t, openNamespace(t), in("again"))
 	compare(t, "the replay", &want, got)
 }

@@ -244,7 +244,7 @@ func (o replayOptions) replay(ctx context.Context, m *replay.Manifest, original 
 		fmt.Fprintf(progress, "%s is gone: the encoder waits until the replay's trainer has made it again\n", path)
 	}
 	return replay.Run(ctx, replay.Options{
-		Manifest: m, Original: original, Replayed: log, Patience: o.patience,
+		Manifest: m, Original: original, Replayed: log, Patience: o.patience, Trains: !o.withoutTrainer,
 		Stages: func(ctx context.Context) error { return runPipeline(ctx, log, rt, p, newStages(), o.withoutTrainer) },
 		Progress: func(now []replay.Progress) {
 			var parts []string

@@ -233,7 +233,8 @@ func (l *loop) setAside(ctx context.Context, w work, r *trainer.Result) error {
 	l.inARow++
 	l.logger.Error("setting a batch aside", "stage", Name, "group_id", w.batch.Group.String(), "epoch", w.batch.Epoch,
 		"batch", w.batch.Sequence, "step", r.Step, "reason", r.SetAside)
-	if w.seq > l.published[w.lane] { // else it was recorded when the step was first made
+	// A step that is repeated has recorded it. With two passes the features came before that, so they do not tell.
+	if l.gather > 0 || w.seq > l.published[w.lane] {
 		if err := l.publisher.DeadLetter(ctx, Name, w.rec, r.SetAside); err != nil {
 			return fmt.Errorf("setting batch %d of lane %d aside: %w", w.seq, w.lane, err)
 		}
