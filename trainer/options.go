@@ -51,8 +51,8 @@ type ITCOptions struct {
 	// Triple adds TCL's losses within a modality and with local features. The loss is then the mean of six terms. It needs
 	// a momentum encoder, which sees a second view of every image.
 	Triple bool
-	// Gather compares every anchor with the keys of all batches of the step, as authors' code does across GPUs
-	// ([Trainer.Prepare]). Off in GRIT-VLP and MAFA.
+	// Gather compares every anchor with the keys of all batches of the step, as CLIP does with those of all GPUs. It costs
+	// one more pass of the image and text encoders, see [Trainer.Prepare]. Off in the papers here.
 	Gather bool
 }
 

@@ -53,13 +53,14 @@ type scripted struct {
 	setAside func(step int64) string
 	writing  func(step int64) // called before a checkpoint is on the disk; may be nil
 	open     bool             // steps go on with the next batch
+	of       int64            // batches of a step; 0: one
 	saved    json.RawMessage
 	steps    int64
 	notes    *notes
 }
 
 func (s *scripted) Step(_ context.Context, b *schemas.ScoredBatch, _ trainer.Input) (*trainer.Result, error) {
-	r := &trainer.Result{Step: s.steps, Updated: !s.open, SetAside: s.setAside(s.steps), Features: schemas.FeatureBlock{Group: b.Group}}
+	r := &trainer.Result{Step: s.steps, Updated: !s.open && (s.of == 0 || (s.steps+1)%s.of == 0), SetAside: s.setAside(s.steps), Features: schemas.FeatureBlock{Group: b.Group}}
 	s.steps++
 	return r, nil
 }

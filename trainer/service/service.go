@@ -49,6 +49,17 @@
 //     and the learning rate of a step. So they hold the same state after it. Nobody else's checkpoint counts.
 //  3. All ranks end when one does. They begin again from rank 0's checkpoint, with any R.
 //
+// # Two passes
+//
+// With ITC_GATHER a step learns from its first batch when all of its batches were encoded once, without gradients. That
+// first pass gives the keys that batches compare with each other, and the features.
+//
+//  1. The features of a batch are published with its first pass, before the step has all batches. The grouper may need them
+//     to make the rest. So those of a batch that is set aside mask nothing more than its images ask for.
+//  2. The ranks exchange keys between the passes. A batch finds those of the others in the order of the step, whatever ranks
+//     made them. So the weights are the same bits for every R.
+//  3. A checkpoint lies between two steps, as ever. A step that was begun is begun anew.
+//
 // # Features that are made anew
 //
 // With GRIT_FEATURES=current the batches of an epoch are encoded when its last step is made, by the weights of then. The

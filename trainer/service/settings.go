@@ -139,7 +139,7 @@ type ITC struct {
 	SoftFromEpoch  int32                   `env:"ITC_SOFT_FROM_EPOCH" envDefault:"0" desc:"first epoch of a group with smoothed targets: 0 as MAFA's eq. 5, 1 as its code, whose first epoch has random mini-batches"`
 	AlphaRampSteps int64                   `env:"ITC_ALPHA_RAMP_STEPS" envDefault:"0" desc:"steps over which the shares of distilled targets, in ITC and MLM, rise from 0"`
 	Triple         bool                    `env:"ITC_TRIPLE" envDefault:"false" desc:"TCL's six contrastive terms: across and within modalities, and with local features; needs MOMENTUM=true"`
-	Gather         bool                    `env:"ITC_GATHER" envDefault:"false" desc:"compare every anchor with the images or texts of all STEP_BATCHES mini-batches of a step, not of its own alone; costs one more forward pass of the image and text encoders. Negatives of ITM are looked for in the mini-batch still"`
+	Gather         bool                    `env:"ITC_GATHER" envDefault:"false" desc:"ITC compares every anchor with the texts or images of all STEP_BATCHES mini-batches of a step, not of its own alone, as CLIP does across GPUs; costs one more forward pass of the image and text encoders, and holds the images of all of them. Not with ITC_FORM=literal; STEP_BATCHES=1 has nothing to gather"`
 }
 
 // ECM has the fields of [trainer.ECMOptions].
