@@ -95,6 +95,26 @@ func TestABatchOfAStepIsSetAside(t *testing.T) {
 	}
 }
 
+// A step that is made again, with the masks that its features have in the log, leaves the same batch out of the mean.
+func TestAStepWithABatchSetAsideIsRepeated(t *testing.T) {
+	first, again := testTrainer(t, inPairs(everything())), testTrainer(t, inPairs(everything()))
+	weight := first.options.MLMWeight
+	first.options.MLMWeight = math.Inf(1)
+	r := mustStep(t, first, testBatch(4, 0), testInput(4, 0))
+	first.options.MLMWeight = weight
+	known := testInput(4, 0)
+	known.Masked = r.Features.Masked
+	mustStep(t, again, testBatch(4, 0), known)
+	for _, tr := range []*Trainer{first, again} {
+		if mustStep(t, tr, testBatch(4, 1), testInput(4, 1)); tr.Steps() != 1 {
+			t.Fatalf("%d steps", tr.Steps())
+		}
+	}
+	if readFile(t, save(t, first, t.TempDir(), "{}")) != readFile(t, save(t, again, t.TempDir(), "{}")) {
+		t.Error("the step that was made again ends in another state")
+	}
+}
+
 // A checkpoint within a step is one of its beginning. A step that gets no more batches ends with those that it has.
 func TestAnOpenStep(t *testing.T) {
 	o := inPairs(withQueue())

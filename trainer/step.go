@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
@@ -97,7 +98,7 @@ func (t *Trainer) learn(s *torch.Scope, r *Result, b *schemas.ScoredBatch, in In
 		return err
 	}
 	r.Counts = f.counts
-	if r.Features = features(b, f, t.batches+int64(number)); r.SetAside != "" {
+	if r.Features = features(b, f, t.batches+int64(number)); r.SetAside != "" || wasSetAside(f.masks) {
 		t.open.add(nil)
 		return r.Features.Validate() // a row that is not a unit vector must not travel
 	}
@@ -156,6 +157,11 @@ func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 // reasonNotFinite is the reason in the masks of a batch that was set aside.
 const reasonNotFinite = "not_finite"
+
+// wasSetAside reports whether masks are those of a batch that was set aside when its step was made before.
+func wasSetAside(masks []schemas.Mask) bool {
+	return slices.ContainsFunc(masks, func(m schemas.Mask) bool { return m.Reason == reasonNotFinite })
+}
 
 func allMasked(n int) []schemas.Mask {
 	masks := make([]schemas.Mask, n)
