@@ -16,7 +16,7 @@
 //  4. A negative is never a known positive: samples that show the same image are excluded from mining and share the ITC
 //     targets.
 //  5. A batch whose loss is not a finite number changes no weight. After [Options.Tries] tries it is set aside: its step
-//     counts, and its features travel with every sample masked.
+//     counts, and its features travel with every sample masked. With [ITCOptions.Gather] they have travelled before.
 //  6. A masked sample has no part in any loss: the losses are those of the batch without it. Its features travel.
 //
 // Edge cases: in a batch of one, ITC is 0 (one candidate) and ITM has the true pair alone. In a batch whose candidates are

@@ -36,7 +36,7 @@ type sent struct {
 	received                  images
 }
 
-// images of a batch on the device [n, 3, S, S]; positives and second are nil where no loss wants them.
+// images are those of a batch on the device, [n, 3, S, S]. positives and second are nil where no loss wants them.
 type images struct{ pixels, positives, second *torch.Tensor }
 
 // tensors are a batch's images and texts on the device.
