@@ -51,7 +51,6 @@ func benchMembers(n int) *members {
 	m := newMembers(&schemas.Group{Count: int32(n), Dim: 256, K1: 5, MaxSimilarity: 1, Nouns: []string{"dog"}})
 	m.reserve(true)
 	v, t := features(n, 256, n/100, 0.5, 1), features(n, 256, n/100, 0.5, 2)
-	m.uris = []string{"file:///shard.tar"}
 	for i := range n {
 		m.ids = append(m.ids, schemas.PairID{})
 		m.cluster = append(m.cluster, int32(i%200))
@@ -59,7 +58,7 @@ func benchMembers(n int) *members {
 		m.objEnd = append(m.objEnd, 0)
 		m.imageIDs = append(m.imageIDs, schemas.ImageID{})
 		m.image = append(m.image, int32(i/5))
-		m.refs = append(m.refs, imageRef{size: 1})
+		m.refs.Add(schemas.ImageRef{URI: "file:///shard.tar", Size: 1})
 		m.captions = append(m.captions, "a dog runs over the grass")
 		m.similarity = append(m.similarity, 0.5)
 		m.vectors.write(int32(i), schemas.NewFloat16s(v.Row(i)), schemas.NewFloat16s(t.Row(i)))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash"
 
+	"github.com/pairstream/pairstream/internal/imagerefs"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -26,35 +27,27 @@ type members struct {
 	// From the neighbor chunks.
 	ids     []schemas.PairID
 	cluster []int32
-	se      []int32 // K1 of the manifest for each pair
-	obj     []int32 // indices into the manifest's nouns
-	objEnd  []int32 // objects of pair p are obj[objEnd[p-1]:objEnd[p]]
+	se      []int32                 // K1 of the manifest for each pair
+	obj     []int32                 // indices into the manifest's nouns
+	objEnd  []int32                 // objects of pair p are obj[objEnd[p-1]:objEnd[p]]
+	copies  []schemas.NeighborChunk // of each chunk the columns of copies alone
 
 	// From the embeddings, in the order of position.
 	imageIDs   []schemas.ImageID
 	image      []int32 // equal for pairs of the same image, numbered in order of appearance
-	refs       []imageRef
+	refs       imagerefs.Table
 	captions   []string
 	similarity []float32
 	vectors    *vectors // nil: nobody needs them
 
-	uris       []string
-	uriNumbers map[string]int32
-	images     map[schemas.ImageID]int32
-}
-
-// imageRef is a schemas.ImageRef whose URI, shared by thousands of images, is a number.
-type imageRef struct {
-	offset    int64
-	uri, size int32
+	images map[schemas.ImageID]int32
 }
 
 func newMembers(manifest *schemas.Group) *members {
 	return &members{
-		manifest:   manifest,
-		digest:     sha256.New(),
-		uriNumbers: make(map[string]int32),
-		images:     make(map[schemas.ImageID]int32),
+		manifest: manifest,
+		digest:   sha256.New(),
+		images:   make(map[schemas.ImageID]int32),
 	}
 }
 
@@ -86,6 +79,7 @@ func (m *members) addChunk(c *schemas.NeighborChunk, value []byte) error {
 	m.cluster = append(m.cluster, c.Cluster...)
 	m.se = append(m.se, c.SE...)
 	m.obj = append(m.obj, c.Obj...)
+	m.copies = append(m.copies, schemas.NeighborChunk{CopyURI: c.CopyURI, CopyIDs: c.CopyIDs, CopyBlock: c.CopyBlock, CopySize: c.CopySize})
 	m.chunks++
 	m.digest.Write(value)
 	return nil
@@ -106,7 +100,7 @@ func (m *members) reserve(withVectors bool) {
 	n := m.count()
 	m.imageIDs = make([]schemas.ImageID, 0, n)
 	m.image = make([]int32, 0, n)
-	m.refs = make([]imageRef, 0, n)
+	m.refs = imagerefs.New(n)
 	m.captions = make([]string, 0, n)
 	m.similarity = make([]float32, 0, n)
 	if withVectors {
@@ -133,15 +127,9 @@ func (m *members) addEmbedding(e *schemas.Embedding, seq int64) error {
 		number = int32(len(m.images))
 		m.images[e.ImageID] = number
 	}
-	uri, ok := m.uriNumbers[e.Image.URI]
-	if !ok {
-		uri = int32(len(m.uris))
-		m.uriNumbers[e.Image.URI] = uri
-		m.uris = append(m.uris, e.Image.URI)
-	}
 	m.imageIDs = append(m.imageIDs, e.ImageID)
 	m.image = append(m.image, number)
-	m.refs = append(m.refs, imageRef{e.Image.Offset, uri, int32(e.Image.Size)})
+	m.refs.Add(m.reference(e, next))
 	m.captions = append(m.captions, e.Caption)
 	m.similarity = append(m.similarity, e.Similarity)
 	if m.vectors != nil {
@@ -155,14 +143,20 @@ func (m *members) complete() bool {
 	if len(m.image) < m.count() {
 		return false
 	}
-	m.uriNumbers, m.images = nil, nil
+	m.images, m.copies = nil, nil
+	m.refs.Seal()
 	return true
 }
 
-func (m *members) ref(p int32) schemas.ImageRef {
-	r := m.refs[p]
-	return schemas.ImageRef{URI: m.uris[r.uri], Offset: r.offset, Size: int64(r.size)}
+// reference returns where the image of the pair at a position is read: its copy, if the indexer has made one.
+func (m *members) reference(e *schemas.Embedding, position int) schemas.ImageRef {
+	if r, copied := m.copies[position/schemas.ChunkMembers].Copy(position % schemas.ChunkMembers); copied {
+		return r
+	}
+	return e.Image
 }
+
+func (m *members) ref(p int32) schemas.ImageRef { return m.refs.At(int(p)) }
 
 // equivalents returns SE of a pair without the padding.
 func (m *members) equivalents(p int32) []int32 {

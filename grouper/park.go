@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/pairstream/pairstream/internal/imagerefs"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -20,9 +21,7 @@ type parked struct {
 	ObjEnd     []int32
 	ImageIDs   []byte
 	Image      []int32
-	Offsets    []int64
-	Places     []int32 // number of the URI and size of each image, in turn
-	URIs       []string
+	Refs       imagerefs.Table
 	Captions   []string
 	Similarity []float32
 	Vectors    parkedVectors
@@ -40,7 +39,7 @@ type parkedVectors struct{ Dim, Bytes int }
 func (g groupState) encode(w io.Writer) error {
 	m := g.members
 	p := parked{
-		Manifest: m.manifest, Cluster: m.cluster, SE: m.se, Obj: m.obj, ObjEnd: m.objEnd, Image: m.image, URIs: m.uris,
+		Manifest: m.manifest, Cluster: m.cluster, SE: m.se, Obj: m.obj, ObjEnd: m.objEnd, Image: m.image, Refs: m.refs,
 		Captions: m.captions, Similarity: m.similarity, Vectors: parkVectors(m.vectors),
 		AreVectors: g.features != nil && g.features == m.vectors, Order: g.plan.Order, BatchSize: g.plan.BatchSize, Made: g.made,
 	}
@@ -49,8 +48,6 @@ func (g groupState) encode(w io.Writer) error {
 	}
 	for i := range m.ids {
 		p.IDs, p.ImageIDs = append(p.IDs, m.ids[i][:]...), append(p.ImageIDs, m.imageIDs[i][:]...)
-		p.Offsets = append(p.Offsets, m.refs[i].offset)
-		p.Places = append(p.Places, m.refs[i].uri, m.refs[i].size)
 	}
 	out := bufio.NewWriterSize(w, 1<<20)
 	err := gob.NewEncoder(out).Encode(p)
@@ -85,12 +82,11 @@ func (g *groupState) decode(r io.Reader) error {
 	}
 	m := &members{
 		manifest: p.Manifest, chunks: int(p.Manifest.Chunks), cluster: p.Cluster, se: p.SE, obj: p.Obj, objEnd: p.ObjEnd,
-		image: p.Image, uris: p.URIs, captions: p.Captions, similarity: p.Similarity, vectors: encoded,
+		image: p.Image, refs: p.Refs, captions: p.Captions, similarity: p.Similarity, vectors: encoded,
 	}
 	for i := range p.Manifest.Count {
 		m.ids = append(m.ids, schemas.PairID(p.IDs[16*i:16*i+16]))
 		m.imageIDs = append(m.imageIDs, schemas.ImageID(p.ImageIDs[16*i:16*i+16]))
-		m.refs = append(m.refs, imageRef{p.Offsets[i], p.Places[2*i], p.Places[2*i+1]})
 	}
 	*g = groupState{members: m, plan: Plan{p.Order, p.BatchSize}, features: features, made: p.Made}
 	if p.AreVectors {

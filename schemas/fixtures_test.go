@@ -117,6 +117,30 @@ func neighborChunkNear() *NeighborChunk {
 	return c
 }
 
+// neighborChunkCopies has copies of the first and the last member's images.
+func neighborChunkCopies() *NeighborChunk {
+	c := neighborChunk()
+	for _, i := range []int{0, 2} {
+		c.SetCopy(i, fixtureCopy(int64(i)))
+	}
+	return c
+}
+
+func fixtureCopy(i int64) ImageRef {
+	copied := NewImageID([]byte{'c', byte(i)})
+	return ImageRef{URI: "s3://crawl/copies/group-00003-00070000-0011223344556677/00001.tar", Offset: 512 + 20_480*i, Size: 19_000 + i, Copy: copied}
+}
+
+// batchCopies has a copy of each image but the first.
+func batchCopies() *Batch {
+	b := batch()
+	for i := range b.Samples[1:3] {
+		b.Samples[i+1].Image = fixtureCopy(int64(i))
+	}
+	b.Samples[2].Positive.Image = fixtureCopy(7)
+	return b
+}
+
 func groupNear() *Group {
 	g := group()
 	g.EndSeq, g.Near, g.LeftOut = g.EndSeq+40, 40, 40
@@ -218,29 +242,31 @@ func fixtures() map[string]Record {
 		"neighbor-chunk-bare": &NeighborChunk{
 			Group: GroupID{}, IDs: neighborChunk().IDs[:16], Cluster: Int32s{0}, ObjEnd: Int32s{0},
 		},
-		"neighbor-chunk-near": neighborChunkNear(),
-		"group-near":          groupNear(),
-		"group":               group(),
-		"group-bare":          groupBare(),
-		"group-repeats":       groupRepeats(),
-		"group-same":          groupSameImage(),
-		"batch":               batch(),
-		"group-final":         groupFinal(),
-		"batch-of-one":        batchOfOne(),
-		"batch-left":          batchLast(),
-		"scored-batch":        scoredBatch(),
-		"scored-bare":         &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de"},
-		"scored-masked":       scoredMasked(),
-		"scored-drawn":        &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", Drawn: "seed 7, crop 0.5, flip 0.5, color 0.2"},
-		"scored-check":        &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", Check: &Check{Positives: 256, AUC: 0.53125, Least: 0.55}},
-		"scored-open":         &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", Check: &Check{Positives: 96, AUC: 0.8125, Least: 0.55, Open: true}},
-		"feature-block":       featureBlock(),
-		"feature-masked":      featuresMasked(),
-		"progress-step":       progress(),
-		"progress-bare":       &Progress{Kind: ProgressEval},
-		"progress-saved":      &Progress{Kind: ProgressCheckpoint, Step: math.MaxInt64, Checkpoint: "/data/checkpoints/step-1200"},
-		"progress-values":     manyValues(),
-		"judgement":           judgement(),
+		"neighbor-chunk-near":   neighborChunkNear(),
+		"neighbor-chunk-copies": neighborChunkCopies(),
+		"batch-copies":          batchCopies(),
+		"group-near":            groupNear(),
+		"group":                 group(),
+		"group-bare":            groupBare(),
+		"group-repeats":         groupRepeats(),
+		"group-same":            groupSameImage(),
+		"batch":                 batch(),
+		"group-final":           groupFinal(),
+		"batch-of-one":          batchOfOne(),
+		"batch-left":            batchLast(),
+		"scored-batch":          scoredBatch(),
+		"scored-bare":           &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de"},
+		"scored-masked":         scoredMasked(),
+		"scored-drawn":          &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", Drawn: "seed 7, crop 0.5, flip 0.5, color 0.2"},
+		"scored-check":          &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", Check: &Check{Positives: 256, AUC: 0.53125, Least: 0.55}},
+		"scored-open":           &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", Check: &Check{Positives: 96, AUC: 0.8125, Least: 0.55, Open: true}},
+		"feature-block":         featureBlock(),
+		"feature-masked":        featuresMasked(),
+		"progress-step":         progress(),
+		"progress-bare":         &Progress{Kind: ProgressEval},
+		"progress-saved":        &Progress{Kind: ProgressCheckpoint, Step: math.MaxInt64, Checkpoint: "/data/checkpoints/step-1200"},
+		"progress-values":       manyValues(),
+		"judgement":             judgement(),
 	}
 }
 

@@ -1,6 +1,9 @@
 package schemas
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // ChunkMembers is the number of group members in every [NeighborChunk] but a group's last.
 const ChunkMembers = 1024
@@ -23,6 +26,35 @@ type NeighborChunk struct {
 	Near       []byte   `msgpack:"near,omitempty"`        // 16 bytes a near-duplicate: its pair id
 	NearTo     Int32s   `msgpack:"near_to,omitempty"`     // position of the member whose image it resembles
 	NearCosine Floats32 `msgpack:"near_cosine,omitempty"` // cosine of the two images' vectors v
+
+	// Smaller copies of the members' images, where the indexer makes them. They are in one tar.
+	CopyURI   string `msgpack:"copy_uri,omitempty"`   // the tar, e.g. s3://bucket/copies/group/00000.tar; absent: there are no copies
+	CopyIDs   []byte `msgpack:"copy_ids,omitempty"`   // 16 bytes a member: hash of the copy's bytes; zeros: the member has no copy
+	CopyBlock Int32s `msgpack:"copy_block,omitempty"` // block of 512 bytes of the tar at which a member's copy begins
+	CopySize  Int32s `msgpack:"copy_size,omitempty"`  // bytes of a member's copy; 0: it has none
+}
+
+// CopyBlockBytes is the unit of places of copies. What a tar holds begins at a multiple of it.
+const CopyBlockBytes = 512
+
+// SetCopy notes where the copy of the chunk's i-th member is. All copies of a chunk are in one object.
+func (c *NeighborChunk) SetCopy(i int, ref ImageRef) {
+	if c.CopyURI == "" {
+		n := c.Members()
+		c.CopyURI, c.CopyIDs, c.CopyBlock, c.CopySize = ref.URI, make([]byte, 16*n), make(Int32s, n), make(Int32s, n)
+	}
+	copy(c.CopyIDs[16*i:], ref.Copy[:])
+	c.CopyBlock[i], c.CopySize[i] = int32(ref.Offset/CopyBlockBytes), int32(ref.Size)
+}
+
+// Copy returns the reference to the copy of the chunk's i-th member, if it has one.
+func (c *NeighborChunk) Copy(i int) (ImageRef, bool) {
+	if c.CopyURI == "" || c.CopySize[i] == 0 {
+		return ImageRef{}, false
+	}
+	return ImageRef{
+		URI: c.CopyURI, Offset: CopyBlockBytes * int64(c.CopyBlock[i]), Size: int64(c.CopySize[i]), Copy: ImageID(c.CopyIDs[16*i : 16*i+16]),
+	}, true
 }
 
 // MaxNear is the most near-duplicates that a chunk has for each of its members' places.
@@ -77,6 +109,9 @@ func (c *NeighborChunk) Validate() error {
 	if err := c.validateNear(); err != nil {
 		return err
 	}
+	if err := c.validateCopies(); err != nil {
+		return err
+	}
 	return c.validateObjects()
 }
 
@@ -89,6 +124,30 @@ func (c *NeighborChunk) validateNear() error {
 		cosine := float64(c.NearCosine[i])
 		if PairID(c.Near[16*i:16*i+16]) == (PairID{}) || c.NearTo[i] < 0 || !(math.Abs(cosine) <= 1) {
 			return invalid("near-duplicate %d of %d is close to member %d by %g", i, n, c.NearTo[i], cosine)
+		}
+	}
+	return nil
+}
+
+func (c *NeighborChunk) validateCopies() error {
+	n := c.Members()
+	if c.CopyURI == "" {
+		n = 0
+	}
+	if len(c.CopyIDs) != 16*n || len(c.CopyBlock) != n || len(c.CopySize) != n {
+		return invalid("%d bytes of ids of copies, %d places and %d sizes, want those of %d members", len(c.CopyIDs), len(c.CopyBlock), len(c.CopySize), n)
+	}
+	for i := range n {
+		ref, isCopy := c.Copy(i)
+		switch {
+		case !isCopy && (c.CopyBlock[i] != 0 || !ImageID(c.CopyIDs[16*i:16*i+16]).IsZero()):
+			return invalid("copy of member %d has no bytes", i)
+		case isCopy && ref.Copy.IsZero():
+			return invalid("id of the copy of member %d is missing", i)
+		case isCopy:
+			if err := ref.validate(); err != nil {
+				return fmt.Errorf("copy of member %d: %w", i, err)
+			}
 		}
 	}
 	return nil

@@ -34,6 +34,9 @@ func (id ImageID) Lane(lanes int) int {
 	return int((uint64(id[0])<<24 | uint64(id[1])<<16 | uint64(id[2])<<8 | uint64(id[3])) % uint64(lanes))
 }
 
+// IsZero reports whether there is no id; the codec leaves such ids out where they are optional.
+func (id ImageID) IsZero() bool { return id == ImageID{} }
+
 func (id PairID) String() string  { return hex.EncodeToString(id[:]) }
 func (id ImageID) String() string { return hex.EncodeToString(id[:]) }
 

@@ -7,11 +7,20 @@ import (
 )
 
 // ImageRef points at the encoded bytes of one image inside an object of a bucket; the bytes are read with one range
-// request, and their hash is the image's [ImageID].
+// request, and their hash is the image's [ImageID]. In groups and mini-batches it may point at a smaller copy instead.
 type ImageRef struct {
-	URI    string `msgpack:"uri"`    // object, e.g. file:///crawl/00000.tar or s3://bucket/00000.tar
-	Offset int64  `msgpack:"offset"` // first byte of the image in the object
-	Size   int64  `msgpack:"size"`   // bytes
+	URI    string  `msgpack:"uri"`            // object, e.g. file:///crawl/00000.tar or s3://bucket/00000.tar
+	Offset int64   `msgpack:"offset"`         // first byte of the image in the object
+	Size   int64   `msgpack:"size"`           // bytes
+	Copy   ImageID `msgpack:"copy,omitempty"` // hash of the bytes of a smaller copy of the image; absent: the bytes are the image's own
+}
+
+// BytesID returns the hash that the bytes of the reference must have, which shows the image with this id.
+func (r ImageRef) BytesID(image ImageID) ImageID {
+	if r.Copy.IsZero() {
+		return image
+	}
+	return r.Copy
 }
 
 // Pair is one crawled image and one of its captions. Exactly one of Image and Inline is set.
@@ -39,7 +48,7 @@ func (p *Pair) Validate() error {
 	case (p.Image == nil) == (len(p.Inline) == 0):
 		return invalid("a pair has either an image reference or inline bytes")
 	case p.Image != nil:
-		if err := p.Image.validate(); err != nil {
+		if err := p.Image.validateOriginal(); err != nil {
 			return err
 		}
 	case len(p.Inline) > MaxImageBytes:
@@ -164,7 +173,7 @@ func (e *Embedding) Validate() error {
 	if err := validateCaption("caption", e.Caption); err != nil {
 		return err
 	}
-	if err := e.Image.validate(); err != nil {
+	if err := e.Image.validateOriginal(); err != nil {
 		return err
 	}
 	if err := e.ID.validatePair(e.ImageID, e.Caption); err != nil {

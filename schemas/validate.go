@@ -107,6 +107,14 @@ func (r ImageRef) validate() error {
 	return nil
 }
 
+// validateOriginal checks the reference of a pair of the crawl, of which there is no copy yet.
+func (r ImageRef) validateOriginal() error {
+	if !r.Copy.IsZero() {
+		return invalid("image of a pair is a copy, %s, want the image itself", r.Copy)
+	}
+	return r.validate()
+}
+
 // validateKey refuses a reference whose object no store can have. A request for it would fail for ever.
 func (r ImageRef) validateKey() error {
 	if len(r.URI) <= MaxKeyBytes && !strings.Contains(r.URI, "%") {

@@ -122,7 +122,7 @@ func localHost(host string) string {
 	return host
 }
 
-// ReadRange returns the image that ref points at, whose id must be id. See [Permanent] for its errors.
+// ReadRange returns the image that ref points at, whose id must be id, or the copy of it that ref names by its own hash. See [Permanent] for its errors.
 func (b *Bucket) ReadRange(ctx context.Context, ref schemas.ImageRef, id schemas.ImageID) ([]byte, error) {
 	data, err := b.read(ctx, ref, id)
 	if err != nil {
@@ -153,7 +153,7 @@ func readChecked(ctx context.Context, o Objects, name string, ref schemas.ImageR
 	if err != nil {
 		return nil, err
 	}
-	if got := schemas.NewImageID(data); got != id {
+	if got := schemas.NewImageID(data); got != ref.BytesID(id) {
 		return nil, fmt.Errorf("%w: they have %s", ErrHashMismatch, got)
 	}
 	return data, nil

@@ -124,6 +124,14 @@ func TestBucketChecksTheHash(t *testing.T) {
 	if _, err := b.ReadRange(context.Background(), ref, schemas.NewImageID([]byte("124"))); !errors.Is(err, shard.ErrHashMismatch) {
 		t.Fatalf("%v, want %v", err, shard.ErrHashMismatch)
 	}
+	ref.Copy = schemas.NewImageID([]byte("123"))
+	if data, err := b.ReadRange(context.Background(), ref, schemas.NewImageID([]byte("a larger image"))); err != nil || string(data) != "123" {
+		t.Fatalf("of a copy, which has a hash of its own: %q, %v", data, err)
+	}
+	ref.Copy = schemas.NewImageID([]byte("124"))
+	if _, err := b.ReadRange(context.Background(), ref, schemas.NewImageID([]byte("123"))); !errors.Is(err, shard.ErrHashMismatch) {
+		t.Fatalf("of a copy that has changed: %v, want %v", err, shard.ErrHashMismatch)
+	}
 }
 
 // TestBucketSeesFilesChange covers open files that were replaced, grew or vanished behind the bucket's back.

@@ -282,6 +282,10 @@ def test_images(tmp_path: Path, pictures: list[Picture], monkeypatch: pytest.Mon
             images.read(ImageRef(uri=uri, size=3), p.id)
     with pytest.raises(ImageError, match="do not have the image id"):
         images.read(p.ref, bytes(16))
+    copy = ImageRef(uri=p.ref.uri, offset=p.ref.offset, size=p.ref.size, copy=p.id)
+    assert image_id(images.read(copy, image_id(b"the image itself"))) == p.id
+    with pytest.raises(ImageError, match="do not have the image id"):
+        images.read(ImageRef(uri=copy.uri, offset=copy.offset, size=copy.size, copy=bytes([1]) * 16), p.id)
     end = Path(p.ref.uri.removeprefix("file://")).stat().st_size
     with pytest.raises(ImageError, match="ends before the image"):
         images.read(ImageRef(uri=p.ref.uri, offset=end - 1, size=2), p.id)

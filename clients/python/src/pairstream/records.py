@@ -94,11 +94,24 @@ class GroupID:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageRef:
-    """Where the encoded bytes of one image are: a range of an object."""
+    """Where the encoded bytes of one image are: a range of an object.
+
+    In mini-batches it may be that of a smaller copy. Then copy is the hash of the copy's bytes, as image_id makes it.
+    """
 
     uri: str
     offset: Int64 = 0
     size: Int64
+    copy: Id = _optional(b"")
+
+    def bytes_id(self, image: bytes) -> bytes:
+        """Return the hash that the bytes must have, which show the image with this id."""
+        return self.copy if any(self.copy) else image
+
+    def validate_original(self) -> None:
+        """Check the reference of a pair of the crawl, of which there is no copy yet."""
+        _want(not any(self.copy), f"image of a pair is a copy, {self.copy.hex()}, want the image itself")
+        self.validate()
 
     def validate(self) -> None:
         _name("image uri", self.uri, MAX_URI_BYTES)
@@ -125,7 +138,7 @@ class Pair(Record):
         _caption("caption", self.caption)
         _want((self.image is None) != (len(self.inline) == 0), "a pair has either an image reference or inline bytes")
         if self.image is not None:
-            self.image.validate()
+            self.image.validate_original()
         else:
             _want(len(self.inline) <= MAX_IMAGE_BYTES, f"inline image of {len(self.inline)} bytes, want at most {MAX_IMAGE_BYTES}")
             _want(image_id(self.inline) == self.image_id, f"image id {self.image_id.hex()} does not match the inline image")
@@ -168,7 +181,7 @@ class Embedding(Record):
 
     def validate(self) -> None:
         _caption("caption", self.caption)
-        self.image.validate()
+        self.image.validate_original()
         _pair_id(self.id, self.image_id, self.caption)
         _want(len(self.v) <= MAX_DIM, f"vectors of {len(self.v)} values, want at most {MAX_DIM}")
         _unit_rows("v", self.v, 1, len(self.v))
@@ -218,6 +231,17 @@ class NeighborChunk(Record):
     near: Ids = _optional(_ids)
     near_to: Int32s = _optional(_int32s)
     near_cosine: Floats32 = _optional(_floats32)
+    copy_uri: str = _optional("")
+    copy_ids: Ids = _optional(_ids)
+    copy_block: Int32s = _optional(_int32s)
+    copy_size: Int32s = _optional(_int32s)
+
+    def copy(self, i: int) -> ImageRef | None:
+        """Return the reference to the copy of the image of member i, if it has one."""
+        if not self.copy_uri or not self.copy_size[i]:
+            return None
+        block, size = int(self.copy_block[i]), int(self.copy_size[i])
+        return ImageRef(uri=self.copy_uri, offset=512 * block, size=size, copy=self.copy_ids[16 * i : 16 * i + 16].tobytes())
 
     def validate(self) -> None:
         self.group.validate()
@@ -230,6 +254,7 @@ class NeighborChunk(Record):
         _neighbors("v2t", self.v2t, n, self.k)
         _neighbors("se", self.se, n, self.k1)
         self._validate_near()
+        self._validate_copies(n if self.copy_uri else 0)
         self._validate_objects(n)
 
     def _validate_near(self) -> None:
@@ -239,6 +264,17 @@ class NeighborChunk(Record):
         _want(bool(self.near.reshape(n, 16).any(axis=1).all()), "a near-duplicate's pair id is missing")
         _want(bool((self.near_to >= 0).all()), "a near-duplicate is close to a negative position")
         _want(bool((abs(self.near_cosine) <= 1).all()), "a near-duplicate's cosine is outside -1..1")
+
+    def _validate_copies(self, n: int) -> None:
+        lengths_fit = len(self.copy_ids) == 16 * n and len(self.copy_block) == len(self.copy_size) == n
+        _want(lengths_fit, f"{len(self.copy_ids)} bytes of ids of copies, {len(self.copy_block)} places and {len(self.copy_size)} sizes, want those of {n} members")
+        for i in range(n):
+            ref, named = self.copy(i), bool(self.copy_ids[16 * i : 16 * i + 16].any())
+            if ref is None:
+                _want(self.copy_block[i] == 0 and not named, f"copy of member {i} has no bytes")
+                continue
+            _want(named, f"id of the copy of member {i} is missing")
+            ref.validate()
 
     def _validate_objects(self, n: int) -> None:
         _want(len(self.obj_end) == n, f"obj_end has {len(self.obj_end)} values, want {n}")

@@ -57,27 +57,28 @@ class Images:
         self._lock = threading.Lock()
 
     def read(self, ref: ImageRef, image: bytes) -> bytes:
-        """Return the encoded bytes of an image, whose id must be image."""
+        """Return the encoded bytes of an image, whose id must be image, or of the copy that ref names by its own hash."""
+        wanted = ref.bytes_id(image)
         try:
-            data = self._read(ref, image)
+            data = self._read(ref, wanted)
             if len(data) < ref.size:
                 raise ImageError("the object ends before the image")
-            if image_id(data) != image:
+            if image_id(data) != wanted:
                 raise ImageError("the bytes do not have the image id")
         except (ImageError, BucketError, SettingError) as err:
             raise type(err)(f"reading image {image.hex()} of {ref.size} bytes at {ref.offset} of {ref.uri}: {err}") from err
         if not ref.uri.startswith("file:"):  # the system keeps what lies in files
-            self._keep(image, data)
+            self._keep(wanted, data)
         return data
 
-    def _read(self, ref: ImageRef, image: bytes) -> bytes:
+    def _read(self, ref: ImageRef, wanted: bytes) -> bytes:
         place = _place(ref.uri, self.roots)
         if place is None or not 0 < ref.size <= MAX_IMAGE_BYTES:
             raise ImageError("it is outside the bucket roots (BUCKET_ROOTS)")
         with self._lock:
-            if image in self._kept:
-                self._kept.move_to_end(image)
-                return self._kept[image]
+            if wanted in self._kept:
+                self._kept.move_to_end(wanted)
+                return self._kept[wanted]
         return self._fetch(*place, ref)
 
     def decode(self, ref: ImageRef, image: bytes) -> Image.Image:
