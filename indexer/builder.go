@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/pairstream/pairstream/internal/imagerefs"
 	"github.com/pairstream/pairstream/internal/knn"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -51,6 +52,8 @@ type openGroup struct {
 	duplicates int64
 	repeats    int64
 	sameImage  int64
+
+	refs imagerefs.Table // of every member's image, where copies are made
 
 	similarities []float32 // of every member
 	low, high    float32   // of these
@@ -170,6 +173,9 @@ func (b *Builder) Add(e *schemas.Embedding, seq int64) (Verdict, error) {
 	}
 	if err := g.take(e, b.nouns.Nouns(e.Caption)); err != nil {
 		return Open, err
+	}
+	if b.o.Repack != "" {
+		g.refs.Add(e.Image)
 	}
 	if b.live != nil {
 		b.live.grew(g.members)

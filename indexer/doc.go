@@ -37,9 +37,11 @@
 //     there on again, gives the same state.
 //  4. Near-duplicates are found when the group closes, and are named in its chunks (near.go). Those that are dropped are no
 //     members: clusters are made with them, neighbours and objects without.
-//  5. Memory per pair of dimension d is 4d bytes of vectors, outside the Go heap, about 64 bytes of ids and 4 bytes per
-//     noun; Close takes about 500 bytes more per pair while it runs (k=10, k1=5). The window takes about 28 bytes an
-//     embedding, 45 MB a lane at most.
+//  5. With Options.Repack a group tells where its members' images are. Whoever makes copies of them notes these in the
+//     chunks, and signs the manifest again, before anything of the group is published.
+//  6. Memory per pair of dimension d is 4d bytes of vectors, outside the Go heap, about 64 bytes of ids and 4 bytes per
+//     noun, and 16 bytes with Options.Repack; Close takes about 500 bytes more per pair while it runs (k=10, k1=5). The
+//     window takes about 28 bytes an embedding, 45 MB a lane at most.
 //
 // Concurrency: a Builder belongs to one goroutine. A [Live] may be searched and added to by any number.
 //

@@ -66,10 +66,17 @@ func (b *Builder) records(ctx context.Context, g *openGroup, assign []int32, fou
 		group.Manifest.Clusters = slices.Max(assign) + 1
 	}
 	group.Manifest.Chunks = int32(len(group.Chunks))
-	if group.Manifest.Digest, err = digest(group.Chunks); err != nil {
-		return nil, err
+	if b.o.Repack != "" {
+		group.Image = func(i int) (schemas.ImageID, schemas.ImageRef) { return g.images.at(int(g.owner[i])), g.refs.At(i) }
 	}
-	return group, nil
+	return group, group.Sign()
+}
+
+// Sign writes the digest of the chunks into the manifest. Whoever changes a chunk does it again.
+func (g *Group) Sign() error {
+	var err error
+	g.Manifest.Digest, err = digest(g.Chunks)
+	return err
 }
 
 func (b *Builder) clusters(n int) int { return min(b.o.Clusters, n) }

@@ -192,6 +192,9 @@ func (g *openGroup) copyFrom(from *openGroup, at int) error {
 	if err := errors.Join(g.v.AppendFrom(from.v, at), g.t.AppendFrom(from.t, at)); err != nil {
 		return fmt.Errorf("copying pair %s: %w", from.pairs.at(at), err)
 	}
+	if len(from.refs.Offsets) > 0 {
+		g.refs.Add(from.refs.At(at))
+	}
 	var nouns []string
 	for _, noun := range from.nouns.of(int32(at)) {
 		nouns = append(nouns, from.nouns.words[noun])

@@ -37,7 +37,9 @@ type Options struct {
 	NearImage     string  `json:",omitempty"` // of pairs whose image resembles that of an earlier member in its cluster: KeepImages, CountImages or DropImages
 	NearCosine    float64 `json:",omitempty"` // images resemble one another above this cosine of their vectors (SemDeDup's 1 - epsilon); 0 unless NearImage is set
 	Seed          uint64
-	Threads       int // of neighbour search and k-means; 0: all processors; changes no record
+	Repack        string `json:",omitempty"` // URL of the folder that gets smaller copies of the members' images; empty: there are none
+	RepackSide    int    `json:",omitempty"` // most pixels of a copy's shorter side; 0 unless Repack is set
+	Threads       int    // of neighbour search and k-means; 0: all processors; changes no record
 }
 
 // DefaultOptions returns the settings of the GPN-S paper.
@@ -47,6 +49,12 @@ func DefaultOptions() Options {
 		Window: 1 << 20,
 	}
 }
+
+// Bounds of Options.RepackSide.
+const (
+	LeastRepackSide = 16
+	MostRepackSide  = 4096
+)
 
 // maxGroupSize keeps positions in int32 columns, and the reservation for vectors within the address space.
 const maxGroupSize = 100_000_000
@@ -70,6 +78,9 @@ func (o Options) Validate() error {
 	if o.NearImage != KeepImages {
 		l.Want(o.NearCosine > 0 && o.NearCosine < 1, "%s is %g, want a number above 0 and below 1", invalid.Field("NearCosine"), o.NearCosine)
 	}
+	if o.Repack != "" {
+		invalid.Within(&l, "RepackSide", o.RepackSide, LeastRepackSide, MostRepackSide)
+	}
 	l.Want(o.Modality == Image || o.Modality == Text, "%s is %q, want %q or %q", invalid.Field("Modality"), o.Modality, Image, Text)
 	invalid.Within(&l, "P", o.P, 0, 1)
 	return l.Err()
@@ -81,10 +92,14 @@ func (o Options) LargestRecord() int64 {
 		record = 4 << 10 // what comes once
 		member = 16 + 4 + 4 + 4*maxObjects
 		near   = 16 + 4 + 4
+		copied = 16 + 4 + 4
 	)
 	chunk := int64(schemas.ChunkMembers) * (member + 4*int64(o.K) + 4*int64(o.K1))
 	if o.NearImage != KeepImages {
 		chunk += schemas.MaxNear * schemas.ChunkMembers * near
+	}
+	if o.Repack != "" {
+		chunk += schemas.MaxURIBytes + schemas.ChunkMembers*copied
 	}
 	return record + max(chunk, maxVocabularyBytes)
 }
@@ -108,4 +123,6 @@ const (
 type Group struct {
 	Chunks   []*schemas.NeighborChunk
 	Manifest *schemas.Group
+	// Image returns the id and the reference of the image of the member at a position; nil without [Options.Repack].
+	Image func(position int) (schemas.ImageID, schemas.ImageRef)
 }

@@ -6,4 +6,8 @@ const (
 	keyBegunWith = "begun_with"
 	keyGroup     = "group_id"
 	keyErr       = "err"
+	keyCount     = "count"
+	keyPairs     = "pairs"
+	keyOutcomes  = "outcomes"
+	keyDuration  = "dur"
 )

@@ -58,6 +58,11 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 		again = newRestorer(tools.Log, live, tools.Instruments)
 		tools.Instruments.Says(again.state)
 	}
+	options := s.Options()
+	copies := newCopier(s.Repack, tools.Instruments, tools.Forgotten)
+	if options.Repack, err = copies.open(ctx); err != nil {
+		return err
+	}
 	fill := newFill(s.Core.GroupSize)
 	repeated := newRepeated()
 	if err := tools.Instruments.Register(fill.ratio, repeated); err != nil {
@@ -67,14 +72,14 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 	all.Go(func() error {
 		err := tools.Log.Run(running, stream.StageSpec{
 			Name: Name, Inputs: []schemas.Topic{schemas.Embeddings}, Outputs: []schemas.Topic{schemas.Neighbors, schemas.Groups},
-			New: newFactory(s.Options(), groups, tagger, live, again, tools.Instruments, fill, repeated), Counters: tools.Instruments.Counters(),
+			New: newFactory(options, groups, tagger, live, again, copies, tools.Instruments, fill, repeated), Counters: tools.Instruments.Counters(),
 		})
 		if err == nil {
 			err = context.Cause(running) // ends the other goroutines too
 		}
 		return err
 	})
-	err = all.Wait()
+	err = errors.Join(all.Wait(), copies.Close())
 	if live != nil {
 		err = errors.Join(err, live.Close())
 	}

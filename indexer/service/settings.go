@@ -23,9 +23,10 @@ type Settings struct {
 
 	LiveToken stream.Secret `env:"LIVE_TOKEN" desc:"token that live search asks for (Authorization: Bearer); never printed; empty: none, on a loopback address only"`
 
-	Live Live
-	Run  service.Run
-	Core Core
+	Live   Live
+	Run    service.Run
+	Core   Core
+	Repack Repack
 }
 
 // Validate returns every invalid setting, joined.
@@ -46,6 +47,9 @@ func (s Settings) onDevice(device string) bool {
 func (s Settings) Options() indexer.Options {
 	o := s.Core.options()
 	o.Seed, o.Window = s.Run.Seed, indexer.DefaultOptions().Window
+	if o.Repack = s.Repack.Root; o.Repack != "" {
+		o.RepackSide = s.Repack.Side
+	}
 	return o
 }
 
@@ -82,6 +86,8 @@ type Core struct {
 	NearImage     string  `env:"DEDUPE_NEAR" envDefault:"keep" desc:"pairs whose image resembles that of an earlier pair in its cluster of the group: keep, count or drop (SemDeDup)"`
 	NearCosine    float64 `env:"DEDUPE_NEAR_COSINE" envDefault:"0.95" desc:"cosine of two images' vectors above which they resemble one another, where DEDUPE_NEAR is count or drop"`
 	Seed          uint64  `env:"-"` // of Run
+	Repack        string  `env:"-"` // of Repack
+	RepackSide    int     `env:"-"` // of Repack
 	Threads       int     `env:"INDEXER_THREADS" envDefault:"0" desc:"threads of neighbour search and k-means; 0: all processors; changes no record"`
 }
 

@@ -34,10 +34,11 @@ type stage struct {
 	instruments *service.Instruments
 	fill        fill
 	repeated    *prometheus.CounterVec // images
-	start       stream.Mark            // of the open group
-	from        int64                  // seq of the first embedding for the core; those before it fill its window
-	final       bool                   // a final seal came
-	seals       []string               // ids of the latest seals
+	copies      *copier
+	start       stream.Mark // of the open group
+	from        int64       // seq of the first embedding for the core; those before it fill its window
+	final       bool        // a final seal came
+	seals       []string    // ids of the latest seals
 	tally       account.Tally
 	stop        func()  // ends the restoring of the lane's closed groups
 	places      []place // of the first records of the blocks that a new owner has to read
@@ -82,7 +83,7 @@ func (f fill) set(lane, pending int) {
 }
 
 func newFactory(o indexer.Options, engine knn.Engine, nouns indexer.NounFinder, live *indexer.Live, again *restorer,
-	instruments *service.Instruments, full fill, repeated *prometheus.CounterVec,
+	copies *copier, instruments *service.Instruments, full fill, repeated *prometheus.CounterVec,
 ) stream.Factory {
 	return func(lane int, raw []byte) (stream.Stage, error) {
 		from, err := parseState(raw)
@@ -101,7 +102,7 @@ func newFactory(o indexer.Options, engine knn.Engine, nouns indexer.NounFinder, 
 		}
 		full.set(lane, 0)
 		return &stage{
-			core: core, lane: lane, instruments: instruments, fill: full, repeated: repeated, from: from.more.From, final: from.more.Final, seals: from.more.Seals,
+			core: core, lane: lane, instruments: instruments, fill: full, repeated: repeated, copies: copies, from: from.more.From, final: from.more.Final, seals: from.more.Seals,
 			stop: again.begin(lane, from.next), tally: from.tally(),
 		}, nil
 	}
@@ -257,8 +258,11 @@ func (s *stage) seal(ctx context.Context, rec stream.Record, r *schemas.Seal, ou
 // close publishes the open group, if there is one. Chunks lead back to the group's start; the manifest leads to the
 // record with the seq next, where the next group begins. A final group is the lane's last.
 func (s *stage) close(ctx context.Context, why indexer.Reason, final bool, out stream.Output, next int64) error {
-	end := s.instruments.Batch()
+	end, options := s.instruments.Batch(), s.core.Options()
 	group, err := s.core.Close(ctx, why)
+	if err == nil && group != nil && group.Image != nil {
+		err = s.copies.copy(ctx, options, group)
+	}
 	end()
 	if err != nil || group == nil {
 		return err

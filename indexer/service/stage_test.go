@@ -33,7 +33,10 @@ func testOptions() indexer.Options {
 	return o
 }
 
-func spec(t *testing.T, o indexer.Options) stream.StageSpec {
+func spec(t *testing.T, o indexer.Options) stream.StageSpec { return copying(t, o, nil) }
+
+// copying returns the stage with what copies images.
+func copying(t *testing.T, o indexer.Options, copies *copier) stream.StageSpec {
 	t.Helper()
 	instruments, err := service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil)
 	if err != nil {
@@ -41,7 +44,7 @@ func spec(t *testing.T, o indexer.Options) stream.StageSpec {
 	}
 	return stream.StageSpec{
 		Name: Name, Inputs: []schemas.Topic{schemas.Embeddings}, Outputs: []schemas.Topic{schemas.Neighbors, schemas.Groups},
-		New: newFactory(o, cpu.Engine{}, words{}, nil, nil, instruments, newFill(o.GroupSize), newRepeated()),
+		New: newFactory(o, cpu.Engine{}, words{}, nil, nil, copies, instruments, newFill(o.GroupSize), newRepeated()),
 	}
 }
 

@@ -53,6 +53,20 @@ func (f *File) Commit() error {
 	return SyncFolder(filepath.Dir(f.path))
 }
 
+// CommitNew gives the file its name, unless another file has it. Then the error wraps [fs.ErrExist], and the file is removed.
+// The file system must have hard links.
+func (f *File) CommitNew() error {
+	f.done = true
+	err := errors.Join(syncFile(f.File), f.Close())
+	if err == nil {
+		err = os.Link(f.Name(), f.path)
+	}
+	if err := errors.Join(err, os.Remove(f.Name())); err != nil {
+		return fmt.Errorf("writing %s: %w", f.path, err)
+	}
+	return SyncFolder(filepath.Dir(f.path))
+}
+
 // Abort removes the file; after [File.Commit] it does nothing.
 func (f *File) Abort() error {
 	if f.done {

@@ -131,3 +131,26 @@ func TestAbort(t *testing.T) {
 		t.Errorf("Abort after Commit removed the file: %v", err)
 	}
 }
+
+// TestCommitNew gives a name once, and syncs before it does.
+func TestCommitNew(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a")
+	for i, want := range []error{nil, fs.ErrExist} {
+		f, err := Create(path, 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fmt.Fprintf(f, "writer %d", i); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.CommitNew(); !errors.Is(err, want) {
+			t.Errorf("writer %d: %v, want %v", i, err, want)
+		}
+		if raw, err := os.ReadFile(path); err != nil || string(raw) != "writer 0" {
+			t.Errorf("after writer %d: %q, %v", i, raw, err)
+		}
+		if left, _ := os.ReadDir(filepath.Dir(path)); len(left) != 1 {
+			t.Errorf("after writer %d there are %d files, want one", i, len(left))
+		}
+	}
+}

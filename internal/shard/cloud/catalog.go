@@ -151,6 +151,26 @@ func (b *Bucket) Put(ctx context.Context, name string, from *os.File) error {
 	return b.o.bucket.Upload(ctx, path.Join(b.o.prefix, name), from, &blob.WriterOptions{ContentType: "application/octet-stream"})
 }
 
+// Write makes an object of what write writes. It appears when it is complete. An error wraps [fs.ErrExist] where there is one
+// already.
+func (b *Bucket) Write(ctx context.Context, name string, write func(io.Writer) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w, err := b.o.bucket.NewWriter(ctx, path.Join(b.o.prefix, name), &blob.WriterOptions{ContentType: "application/octet-stream", IfNotExist: true})
+	if err != nil {
+		return err
+	}
+	if err := write(w); err != nil {
+		cancel() // without that, Close would make an object of what there is
+		return errors.Join(err, w.Close())
+	}
+	err = w.Close()
+	if gcerrors.Code(err) == gcerrors.FailedPrecondition {
+		return fmt.Errorf("%w: %w", fs.ErrExist, err)
+	}
+	return err
+}
+
 // Sizes lists the objects below the prefix, with their sizes in bytes.
 func (b *Bucket) Sizes(ctx context.Context) (map[string]int64, error) {
 	sizes := make(map[string]int64)
