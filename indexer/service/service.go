@@ -38,25 +38,10 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 		}
 		groups = knndevice.New(worker, knndevice.Options{})
 	}
-	var live *indexer.Live
 	all, running := errgroup.WithContext(ctx)
-	if s.LiveAddr != "" {
-		if live, err = indexer.NewLive(s.LiveOptions(), cpu.Engine{}); err != nil {
-			return err
-		}
-		gone, err := tools.Forgotten(ctx)
-		if err != nil {
-			return err
-		}
-		live.Hide(gone.Pair)
-		if _, err := serveLive(running, all, s, live, liveLimits); err != nil {
-			return err
-		}
-	}
-	var again *restorer
-	if live != nil {
-		again = newRestorer(tools.Log, live, tools.Instruments)
-		tools.Instruments.Says(again.state)
+	live, again, err := search(running, all, tools, s)
+	if err != nil {
+		return err
 	}
 	options := s.Options()
 	copies := newCopier(s.Repack, tools.Instruments, tools.Forgotten)
@@ -87,4 +72,26 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 		return nil
 	}
 	return err
+}
+
+// search starts live search, if the settings want it, and what brings closed groups back.
+func search(ctx context.Context, all *errgroup.Group, tools device.Tools, s Settings) (*indexer.Live, *restorer, error) {
+	if s.LiveAddr == "" {
+		return nil, nil, nil
+	}
+	live, err := indexer.NewLive(s.LiveOptions(), cpu.Engine{})
+	if err != nil {
+		return nil, nil, err
+	}
+	gone, err := tools.Forgotten(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	live.Hide(gone.Pair)
+	if _, err := serveLive(ctx, all, s, live, liveLimits); err != nil {
+		return nil, nil, err
+	}
+	again := newRestorer(tools.Log, live, tools.Instruments)
+	tools.Instruments.Says(again.state)
+	return live, again, nil
 }

@@ -91,6 +91,11 @@ func TestReportSaysWhereItIs(t *testing.T) {
 	sample := func(p *schemas.Pair, position int32) schemas.Sample {
 		return schemas.Sample{ID: p.ID, ImageID: p.ImageID, Image: *p.Image, Text: p.Caption, Position: position}
 	}
+	chunk := &schemas.NeighborChunk{IDs: append(tree.ID[:], dog.ID[:]...), Cluster: schemas.Int32s{0, 0}, ObjEnd: schemas.Int32s{0, 0}}
+	for i := range chunk.Members() {
+		chunk.SetCopy(i, schemas.ImageRef{URI: "file:///copies/0.tar", Offset: int64(512 + 1024*i), Size: 7, Copy: tree.ImageID})
+	}
+	write(schemas.Neighbors, 0, chunk)
 	for n, masks := range [][]schemas.Mask{nil, {{Sample: 0, Reason: schemas.MaskForgotten}}} {
 		b := schemas.Batch{Sequence: int32(n), Batches: 2, Strategy: schemas.StrategyRandom, Samples: []schemas.Sample{sample(dog, 0), sample(tree, 1)}}
 		write(schemas.Scored, int64(n), &schemas.ScoredBatch{Batch: b, Model: "c", Masked: masks})
@@ -124,10 +129,13 @@ func TestReportSaysWhereItIs(t *testing.T) {
 	for _, r := range got.Records {
 		counts[r.Topic] = r.Count
 	}
-	for topic, want := range map[schemas.Topic]int{schemas.Pairs: 2, schemas.Embeddings: 1, schemas.Scored: 2, schemas.Features: 1, schemas.Batches: 0} {
+	for topic, want := range map[schemas.Topic]int{schemas.Pairs: 2, schemas.Embeddings: 1, schemas.Neighbors: 1, schemas.Scored: 2, schemas.Features: 1, schemas.Batches: 0} {
 		if counts[topic] != want {
 			t.Errorf("%d records of %s hold it, want %d", counts[topic], topic, want)
 		}
+	}
+	if dogs, _ := chunk.Copy(1); !slices.Equal(got.Copies, []forget.Copy{{URI: dogs.URI, Offset: dogs.Offset, Size: dogs.Size}}) {
+		t.Errorf("copies %+v, want that of the dog alone", got.Copies)
 	}
 	if got.Tombstones != 2 || got.FirstStep != 10 || !slices.Equal(got.Checkpoints, []string{"with", "after"}) {
 		t.Errorf("report %+v, want step 10 and the checkpoints from then on", got)

@@ -1,9 +1,11 @@
 package forget
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 type Remains struct {
 	Tombstones  int         `json:"tombstones"`
 	Records     []Remaining `json:"records"`
+	Copies      []Copy      `json:"copies"`      // of images, outside the log, that records of the log still lead to
 	FirstStep   int64       `json:"first_step"`  // of training that saw it; -1: none that the log knows
 	Checkpoints []string    `json:"checkpoints"` // that were written after that step
 }
@@ -29,11 +32,18 @@ type Remaining struct {
 	Last   int64         `json:"last"`   // offset
 }
 
+// Copy is where the indexer has put a smaller copy of an image (REPACK_ROOT).
+type Copy struct {
+	URI    string `json:"uri"` // of a tar
+	Offset int64  `json:"offset"`
+	Size   int64  `json:"size"` // bytes
+}
+
 // Report reads the whole log.
 func (s *Set) Report(ctx context.Context) (*Remains, error) {
-	r := &report{set: s, trained: make(map[batchID]bool), out: &Remains{Tombstones: len(s.Keys()), FirstStep: -1}}
+	r := &report{set: s, trained: make(map[batchID]bool), copies: make(map[Copy]bool), out: &Remains{Tombstones: len(s.Keys()), FirstStep: -1}}
 	for lane := range s.log.Config().Lanes {
-		for _, topic := range []schemas.Topic{schemas.Pairs, schemas.Embeddings, schemas.Batches, schemas.Scored, schemas.Features} {
+		for _, topic := range []schemas.Topic{schemas.Pairs, schemas.Embeddings, schemas.Neighbors, schemas.Batches, schemas.Scored, schemas.Features} {
 			if err := r.lane(ctx, topic, lane); err != nil {
 				return nil, err
 			}
@@ -42,6 +52,9 @@ func (s *Set) Report(ctx context.Context) (*Remains, error) {
 	if err := r.lane(ctx, schemas.DeadLetters, 0); err != nil {
 		return nil, err
 	}
+	r.out.Copies = slices.SortedFunc(maps.Keys(r.copies), func(a, b Copy) int {
+		return cmp.Or(cmp.Compare(a.URI, b.URI), cmp.Compare(a.Offset, b.Offset))
+	})
 	return r.out, r.checkpoints(ctx)
 }
 
@@ -54,6 +67,7 @@ type batchID struct {
 type report struct {
 	set     *Set
 	trained map[batchID]bool // mini-batches with an image that is taken back and not masked
+	copies  map[Copy]bool
 	out     *Remains
 }
 
@@ -89,6 +103,8 @@ func (r *report) holds(topic schemas.Topic, record schemas.Record) bool {
 		return r.set.Crawled(v)
 	case *schemas.Embedding:
 		return r.set.Image(v.ImageID)
+	case *schemas.NeighborChunk:
+		return r.chunk(v)
 	case *schemas.Batch:
 		return r.batch(v, nil, false)
 	case *schemas.ScoredBatch:
@@ -105,6 +121,27 @@ func (r *report) holds(topic schemas.Topic, record schemas.Record) bool {
 	return false
 }
 
+// chunk notes the copies of images whose pairs are taken back.
+func (r *report) chunk(c *schemas.NeighborChunk) bool {
+	held := false
+	for i := range c.Members() {
+		if r.set.Pair(c.ID(i)) {
+			held = true
+			if ref, copied := c.Copy(i); copied {
+				r.note(ref)
+			}
+		}
+	}
+	return held
+}
+
+// note keeps the place of a copy.
+func (r *report) note(ref schemas.ImageRef) {
+	if !ref.Copy.IsZero() {
+		r.copies[Copy{ref.URI, ref.Offset, ref.Size}] = true
+	}
+}
+
 // batch notes a scored mini-batch if a step may have learned from an image that is taken back.
 func (r *report) batch(b *schemas.Batch, masks []schemas.Mask, scored bool) bool {
 	held := false
@@ -115,6 +152,12 @@ func (r *report) batch(b *schemas.Batch, masks []schemas.Mask, scored bool) bool
 			return int(m.Sample) == i && m.Reason == schemas.MaskForgotten && (m.Positive || !other)
 		})
 		held = held || image || other
+		if image {
+			r.note(b.Samples[i].Image)
+		}
+		if other {
+			r.note(positive.Image)
+		}
 		if (image || other) && scored && !masked {
 			r.trained[batchID{b.Group, b.Epoch, b.Sequence}] = true
 		}

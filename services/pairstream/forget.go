@@ -137,6 +137,9 @@ func printRemains(out io.Writer, r *forget.Remains) error {
 		fmt.Fprintf(out, "%-12s lane %d: %d records, the last at offset %d of %s: gone when the topic's retention has passed it\n",
 			t.Topic, t.Lane, t.Count, t.Last, t.Newest.UTC().Format(time.RFC3339))
 	}
+	for _, c := range r.Copies {
+		fmt.Fprintf(out, "copy         %d bytes at %d of %s: overwrite them with zeros, or delete the tar\n", c.Size, c.Offset, c.URI)
+	}
 	if r.FirstStep < 0 {
 		_, err := fmt.Fprintln(out, "no step of training that the log knows has seen it")
 		return err

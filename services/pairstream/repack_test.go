@@ -1,0 +1,79 @@
+//go:build cgo
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// TestCopiesOfALostCrawl trains on copies of images, with the indexer killed when its first tar is there and the crawl deleted
+// when all groups are closed. Records and weights are those of an undisturbed run, and a replay has them as well.
+func TestCopiesOfALostCrawl(t *testing.T) {
+	t.Setenv("KAFKA_BROKERS", startBroker(t))
+	in := setUpPipeline(t, 24)
+	t.Setenv("REPACK_ROOT", in("copies"))
+	t.Setenv("REPACK_SIDE", "32")
+	t.Setenv("NAMESPACE", "calm")
+	t.Setenv("CHECKPOINT_DIR", in("calm"))
+	mustCommand(t, "produce", in("scenes"), "--final")
+	mustCommand(t, "up")
+	want := outcome(t, "calm", in("calm"))
+	if err := os.RemoveAll(in("copies")); err != nil {
+		t.Fatal(err)
+	}
+
+	t.Setenv("NAMESPACE", "killed")
+	t.Setenv("CHECKPOINT_DIR", in("killed"))
+	log := openNamespace(t)
+	mustCommand(t, "produce", in("scenes"), "--final")
+	encoder, indexer := start(t, "encoder"), start(t, "indexer")
+	indexer.killWhen(t, func() bool {
+		tars, _ := filepath.Glob(in("copies/*/*.tar"))
+		return len(tars) > 0
+	})
+	indexer = start(t, "indexer")
+	for lane := range 2 {
+		var groups int64
+		if _, err := fmt.Sscan(want[fmt.Sprintf("groups, lane %d", lane)], &groups); err != nil {
+			t.Fatal(err)
+		}
+		for last := int64(-1); last+1 < groups; time.Sleep(10 * time.Millisecond) {
+			var err error
+			if last, err = log.LastSeq(t.Context(), schemas.Groups, lane); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	encoder.stop(t)
+	indexer.stop(t)
+	if err := os.Rename(in("scenes"), in("lost")); err != nil {
+		t.Fatal(err)
+	}
+	others := []*process{start(t, "grouper"), start(t, "discriminator")}
+	trainer := start(t, "trainer")
+	if <-trainer.done; trainer.err != nil {
+		t.Errorf("trainer: %v\n%s", trainer.err, trainer.log)
+	}
+	for _, p := range others {
+		p.stop(t)
+	}
+	compare(t, "after a kill and without the crawl", &want, outcome(t, "killed", in("killed")))
+
+	if err := os.Rename(in("lost"), in("scenes")); err != nil {
+		t.Fatal(err)
+	}
+	mustCommand(t, "run-manifest", "--out", in("run.json"))
+	for _, variable := range []string{"REPACK_ROOT", "REPACK_SIDE", "CHECKPOINT_DIR", "NAMESPACE"} { // all that a replay needs is in the manifest
+		t.Setenv(variable, "")
+	}
+	if out := mustCommand(t, "replay", in("run.json"), "--namespace", "again", "--checkpoints", in("again")); strings.Contains(out, "differ") {
+		t.Errorf("replay prints\n%s", out)
+	}
+}
