@@ -27,7 +27,7 @@ import (
 // Repack says where smaller copies of the images of groups go.
 type Repack struct {
 	Root    string   `env:"REPACK_ROOT" desc:"place that gets smaller copies of a group's images when the group closes, for discriminator and trainer to read: s3://bucket/prefix, gs://bucket/prefix or a folder, below one of BUCKET_ROOTS; empty: none"`
-	Side    int      `env:"REPACK_SIDE" envDefault:"288" desc:"most pixels of the shorter side of a copy, where REPACK_ROOT is set; at least the models' IMAGE_SIZE"`
+	Side    int      `env:"REPACK_SIDE" envDefault:"288" desc:"most pixels of the shorter side of a copy, where REPACK_ROOT is set; at least that of the models' inputs"`
 	Workers int      `env:"REPACK_WORKERS" envDefault:"16" desc:"images that are read and made smaller at once; changes no record"`
 	Roots   []string `env:"BUCKET_ROOTS" desc:"places that image references may name, comma separated: file:///data, s3://bucket/prefix, gs://bucket"`
 }
@@ -207,8 +207,8 @@ func (c *copier) copy(ctx context.Context, o indexer.Options, g *indexer.Group) 
 	}
 	started, said := time.Now(), time.Now()
 	all := make(map[string]int)
-	say := func(what string) {
-		c.instruments.Log.Info(what, keyGroup, g.Manifest.Group.String(), keyCount, repack.Counts{Images: all}.All(), keyPairs, g.Manifest.Count,
+	say := func() {
+		c.instruments.Log.Info("copied images of a group", keyGroup, g.Manifest.Group.String(), keyCount, repack.Counts{Images: all}.All(), keyPairs, g.Manifest.Count,
 			keyOutcomes, fmt.Sprint(all), keyDuration, time.Since(started).Round(time.Millisecond))
 	}
 	err = r.Copy(ctx, repack.Group{ID: g.Manifest.Group, Chunks: g.Chunks, Image: g.Image}, func(counts repack.Counts) {
@@ -219,12 +219,12 @@ func (c *copier) copy(ctx context.Context, o indexer.Options, g *indexer.Group) 
 		c.bytes.Add(float64(counts.Bytes))
 		if time.Since(said) >= sayEvery {
 			said = time.Now()
-			say("copying the images of a group")
+			say()
 		}
 	})
 	if err != nil {
 		return err
 	}
-	say("copied the images of a group")
+	say()
 	return g.Sign()
 }

@@ -411,18 +411,3 @@ func TestSmall(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkSmall makes copies of photographs of 500 x 375 pixels, the most that one core does.
-func BenchmarkSmall(b *testing.B) {
-	encoded := drawn(b, "jpeg", 500, 375, 1)
-	var bytes int64
-	for b.Loop() {
-		data, _, err := Small(encoded, 288)
-		if err != nil {
-			b.Fatal(err)
-		}
-		bytes += int64(len(data))
-	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "images/s")
-	b.ReportMetric(float64(bytes)/float64(b.N), "bytes/image")
-}

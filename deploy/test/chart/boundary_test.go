@@ -41,6 +41,8 @@ func TestEgressFollowsTheBuckets(t *testing.T) {
 		"uploads in a root":  {`{bucket: {roots: ["s3://a/b/?endpoint=http://minio:9000"]}, trainer: {settings: {CHECKPOINT_UPLOAD: "s3://a/b"}}}`, []string{"9000"}},
 		"uploads beside one": {`{bucket: {roots: ["s3://a/b?endpoint=http://minio:9000"]}, trainer: {settings: {CHECKPOINT_UPLOAD: "s3://a/bc/"}}}`, []string{"9000", "443"}},
 		"copies in a folder": {`{trainer: {settings: {CHECKPOINT_UPLOAD: "/checkpoints/copies"}}}`, nil},
+		"copies of images":   {`{bucket: {roots: ["s3://a?endpoint=http://minio:9000"]}, indexer: {settings: {REPACK_ROOT: "s3://a/copies"}}}`, []string{"9000"}},
+		"copies by options":  {`{bucket: {roots: ["s3://a"]}, settings: {REPACK_ROOT: "s3://a/copies?endpoint=https://minio:9443"}}`, []string{"443", "9443"}},
 		"held-out pairs":     {`{trainer: {settings: {EVAL_EVERY: 1000, EVAL_DATA: "/data/held-out, gs://held-out/2026/"}}}`, []string{"443"}},
 		"all of the trainer": {cases["copies"], []string{"443", "9443"}},
 		"identity by tokens": {`{bucket: {roots: ["s3://a?endpoint=http://minio:9000"]}, serviceAccount: {annotations: {role: x}}}`, []string{"9000", "443"}},

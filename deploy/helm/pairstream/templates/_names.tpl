@@ -64,12 +64,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- with .root.Values.topicNamespace }}{{ . }}.{{ end }}pairstream-{{ .stage }}
 {{- end -}}
 
-{{/* Further buckets that the trainer reaches, as a YAML list: of its copies and held-out pairs, unless they lie in a root. */}}
-{{- define "pairstream.trainersPlaces" -}}
+{{/* Further buckets that the trainer and the indexer reach, as a YAML list: of copies and held-out pairs, unless they lie in a root. */}}
+{{- define "pairstream.furtherPlaces" -}}
 {{- $v := .Values -}}
 {{- $set := merge dict $v.trainer.settings $v.settings -}}
+{{- $copies := toString (get (merge dict $v.indexer.settings $v.settings) "REPACK_ROOT") -}}
 {{- $places := list -}}
-{{- range append (splitList "," (toString (get $set "EVAL_DATA"))) (toString (get $set "CHECKPOINT_UPLOAD")) -}}
+{{- range concat (splitList "," (toString (get $set "EVAL_DATA"))) (list (toString (get $set "CHECKPOINT_UPLOAD")) $copies) -}}
 {{- $place := trim . -}}
 {{- $inside := false -}}
 {{- range $v.bucket.roots -}}
@@ -85,9 +86,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "pairstream.bucketPorts" -}}
 {{- $ports := list -}}
 {{- $v := .Values -}}
-{{- $all := merge dict $v.encoder.settings $v.discriminator.settings $v.trainer.settings $v.settings -}}
+{{- $all := merge dict $v.encoder.settings $v.indexer.settings $v.discriminator.settings $v.trainer.settings $v.settings -}}
 {{- $shared := toString (default (default "" (get $all "AWS_ENDPOINT_URL")) (get $all "AWS_ENDPOINT_URL_S3")) -}}
-{{- range concat $v.bucket.roots (include "pairstream.trainersPlaces" . | fromYamlArray) -}}
+{{- range concat $v.bucket.roots (include "pairstream.furtherPlaces" . | fromYamlArray) -}}
 {{- if regexMatch "^(s3|gs)://" . -}}
 {{- $endpoint := regexReplaceAll "^[?&]endpoint=" (regexFind "[?&]endpoint=[^&]+" .) "" -}}
 {{- $endpoint = $endpoint | replace "%3A" ":" | replace "%3a" ":" | replace "%2F" "/" | replace "%2f" "/" -}}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"image/jpeg"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/imaging"
+	"github.com/pairstream/pairstream/internal/repack"
+)
+
+// BenchmarkRepack makes the copies of photographs that REPACK_ROOT gets, and decodes photographs and copies as a model of 224
+// pixels wants them. It counts processor time, as the machine may be busy.
+func BenchmarkRepack(b *testing.B) {
+	var photos, copies [][]byte
+	for i := range 32 {
+		var encoded bytes.Buffer
+		if err := jpeg.Encode(&encoded, photo(int64(i)), &jpeg.Options{Quality: photoQuality}); err != nil {
+			b.Fatal(err)
+		}
+		small, _, err := repack.Small(encoded.Bytes(), 288)
+		if err != nil {
+			b.Fatal(err)
+		}
+		photos, copies = append(photos, encoded.Bytes()), append(copies, small)
+	}
+	decode := func(encoded []byte) error {
+		im, err := imaging.DecodeShrunk(encoded, 2*224)
+		if err == nil {
+			im.Resize(224, 224)
+		}
+		return err
+	}
+	for _, row := range []struct {
+		name   string
+		images [][]byte
+		work   func([]byte) error
+	}{
+		{"copy", photos, func(encoded []byte) error {
+			_, _, err := repack.Small(encoded, 288)
+			return err
+		}},
+		{"decode a photograph", photos, decode},
+		{"decode a copy", copies, decode},
+	} {
+		b.Run(row.name, func(b *testing.B) {
+			size := 0
+			for _, encoded := range row.images {
+				size += len(encoded)
+			}
+			began, n := processorTime(b), 0
+			for b.Loop() {
+				if err := row.work(row.images[n%len(row.images)]); err != nil {
+					b.Fatal(err)
+				}
+				n++
+			}
+			b.ReportMetric(float64(n)/(processorTime(b)-began).Seconds(), "images/core-s")
+			b.ReportMetric(float64(size)/float64(len(row.images)), "bytes/image")
+		})
+	}
+}
+
+// processorTime returns what the process has used.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
