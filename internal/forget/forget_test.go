@@ -134,7 +134,7 @@ func TestReportSaysWhereItIs(t *testing.T) {
 			t.Errorf("%d records of %s hold it, want %d", counts[topic], topic, want)
 		}
 	}
-	if dogs, _ := chunk.Copy(1); !slices.Equal(got.Copies, []forget.Copy{{URI: dogs.URI, Offset: dogs.Offset, Size: dogs.Size}}) {
+	if dogs, _ := chunk.Copy(1); !slices.Equal(got.Copies, []schemas.ImageRef{dogs}) {
 		t.Errorf("copies %+v, want that of the dog alone", got.Copies)
 	}
 	if got.Tombstones != 2 || got.FirstStep != 10 || !slices.Equal(got.Checkpoints, []string{"with", "after"}) {

@@ -15,11 +15,11 @@ import (
 
 // Remains says where the log still holds something that is taken back.
 type Remains struct {
-	Tombstones  int         `json:"tombstones"`
-	Records     []Remaining `json:"records"`
-	Copies      []Copy      `json:"copies"`      // of images, outside the log, that records of the log still lead to
-	FirstStep   int64       `json:"first_step"`  // of training that saw it; -1: none that the log knows
-	Checkpoints []string    `json:"checkpoints"` // that were written after that step
+	Tombstones  int                `json:"tombstones"`
+	Records     []Remaining        `json:"records"`
+	Copies      []schemas.ImageRef `json:"copies"`      // of images (REPACK_ROOT), that records of the log lead to
+	FirstStep   int64              `json:"first_step"`  // of training that saw it; -1: none that the log knows
+	Checkpoints []string           `json:"checkpoints"` // that were written after that step
 }
 
 // Remaining counts records of one lane of a topic.
@@ -32,16 +32,9 @@ type Remaining struct {
 	Last   int64         `json:"last"`   // offset
 }
 
-// Copy is where the indexer has put a smaller copy of an image (REPACK_ROOT).
-type Copy struct {
-	URI    string `json:"uri"` // of a tar
-	Offset int64  `json:"offset"`
-	Size   int64  `json:"size"` // bytes
-}
-
 // Report reads the whole log.
 func (s *Set) Report(ctx context.Context) (*Remains, error) {
-	r := &report{set: s, trained: make(map[batchID]bool), copies: make(map[Copy]bool), out: &Remains{Tombstones: len(s.Keys()), FirstStep: -1}}
+	r := &report{set: s, trained: make(map[batchID]bool), copies: make(map[schemas.ImageRef]bool), out: &Remains{Tombstones: len(s.Keys()), FirstStep: -1}}
 	for lane := range s.log.Config().Lanes {
 		for _, topic := range []schemas.Topic{schemas.Pairs, schemas.Embeddings, schemas.Neighbors, schemas.Batches, schemas.Scored, schemas.Features} {
 			if err := r.lane(ctx, topic, lane); err != nil {
@@ -52,7 +45,7 @@ func (s *Set) Report(ctx context.Context) (*Remains, error) {
 	if err := r.lane(ctx, schemas.DeadLetters, 0); err != nil {
 		return nil, err
 	}
-	r.out.Copies = slices.SortedFunc(maps.Keys(r.copies), func(a, b Copy) int {
+	r.out.Copies = slices.SortedFunc(maps.Keys(r.copies), func(a, b schemas.ImageRef) int {
 		return cmp.Or(cmp.Compare(a.URI, b.URI), cmp.Compare(a.Offset, b.Offset))
 	})
 	return r.out, r.checkpoints(ctx)
@@ -67,7 +60,7 @@ type batchID struct {
 type report struct {
 	set     *Set
 	trained map[batchID]bool // mini-batches with an image that is taken back and not masked
-	copies  map[Copy]bool
+	copies  map[schemas.ImageRef]bool
 	out     *Remains
 }
 
@@ -138,7 +131,7 @@ func (r *report) chunk(c *schemas.NeighborChunk) bool {
 // note keeps the place of a copy.
 func (r *report) note(ref schemas.ImageRef) {
 	if !ref.Copy.IsZero() {
-		r.copies[Copy{ref.URI, ref.Offset, ref.Size}] = true
+		r.copies[ref] = true
 	}
 }
 

@@ -35,6 +35,11 @@ func (f Folder) Write(_ context.Context, name string, write func(io.Writer) erro
 	return file.CommitNew()
 }
 
+// Rewrite replaces an object.
+func (f Folder) Rewrite(_ context.Context, name string, write func(io.Writer) error) error {
+	return atomicfile.Write(filepath.Join(string(f), name), 0o644, write)
+}
+
 // Open implements [Store].
 func (f Folder) Open(_ context.Context, name string) (io.ReadCloser, error) {
 	return os.Open(filepath.Join(string(f), name))

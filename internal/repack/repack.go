@@ -191,10 +191,9 @@ func (r *Repacker) tar(ctx context.Context, name string, list []picture) (map[sc
 		if err == nil || ctx.Err() != nil {
 			return copies, counts, errors.Join(err, ctx.Err())
 		}
-		if errors.Is(err, fs.ErrExist) { // another owner of the lane was faster
-			continue
+		if !errors.Is(err, fs.ErrExist) { // another owner of the lane was faster
+			r.log.Warn("a tar of copies cannot be written or read, and is tried again", keyTar, r.uri(name), keyErr, err)
 		}
-		r.log.Warn("a tar of copies cannot be written or read, and is tried again", keyTar, r.uri(name), keyErr, err)
 		select {
 		case <-ctx.Done():
 			return nil, Counts{}, ctx.Err()

@@ -121,7 +121,9 @@ func copiesIn(t *testing.T, place string) {
 			t.Error(err)
 		}
 	}
+	var copies []schemas.ImageRef
 	run := func(source images) []byte {
+		copies = nil
 		r := repack.New(source, bucket, func(schemas.ImageID) bool { return false }, repack.Options{Root: root, Side: 400, Workers: 4}, slog.New(slog.DiscardHandler))
 		c := &schemas.NeighborChunk{}
 		for i, id := range ids {
@@ -140,6 +142,7 @@ func copiesIn(t *testing.T, place string) {
 		}
 		for i, id := range ids {
 			ref, copied := c.Copy(i)
+			copies = append(copies, ref)
 			if data, err := read.ReadRange(t.Context(), ref, id); err != nil || !copied || !bytes.Equal(data, crawl[id]) {
 				t.Fatalf("copy %d at %+v: %d bytes, %v", i, ref, len(data), err)
 			}
@@ -153,5 +156,13 @@ func copiesIn(t *testing.T, place string) {
 	first := run(crawl)
 	if again := run(images{}); !slices.Equal(again, first) {
 		t.Error("an owner that finds the tar comes to other places")
+	}
+	for _, want := range []int{2, 0} {
+		if erased, err := repack.Erase(t.Context(), []string{place}, []schemas.ImageRef{copies[70], copies[3]}); erased != want || err != nil {
+			t.Errorf("erased %d copies, %v, want %d", erased, err, want)
+		}
+	}
+	if erased, err := repack.Erase(t.Context(), []string{place}, copies); erased != n-2 || err != nil {
+		t.Errorf("erased %d of the other copies, %v", erased, err)
 	}
 }

@@ -12,7 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/forget"
+	"github.com/pairstream/pairstream/internal/repack"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -20,7 +22,7 @@ import (
 // forgetFlags are files with a name a line, "-" for standard input.
 type forgetFlags struct {
 	urls, images, pairs string
-	report              bool
+	report, eraseCopies bool
 }
 
 func newForgetCommand() *cobra.Command {
@@ -30,15 +32,16 @@ func newForgetCommand() *cobra.Command {
 		Use: "forget", Short: "take images back: out of training, live search and the console", Args: cobra.NoArgs,
 		Long: "Publishes tombstones of the images that files name, one a line, and of the pairs that show them. From then on no\n" +
 			"pair with these images is embedded, trained on, found by live search or shown in the console. It cannot be undone.\n" +
-			"--report says where the log still holds them, and which checkpoints were trained on them.",
+			"--report says where the log still holds them, and which checkpoints were trained on them. --erase-copies overwrites the\n" +
+			"smaller copies of their images (REPACK_ROOT) that the log leads to; BUCKET_ROOTS says where that may be.",
 	}
 	cmd.RunE = looking(&dir, func(cmd *cobra.Command, log *stream.Log, _ []string) error {
 		keys, err := f.keys(cmd.InOrStdin())
 		if err != nil {
 			return err
 		}
-		if len(keys) == 0 && !f.report {
-			return errors.New("nothing to forget: want --url, --image-sha256 or --pair with a file of names, or --report")
+		if len(keys) == 0 && !f.report && !f.eraseCopies {
+			return errors.New("nothing to forget: want --url, --image-sha256 or --pair with a file of names, or --report or --erase-copies")
 		}
 		if len(keys) > 0 {
 			if err := log.EnsureTopics(cmd.Context(), schemas.Forgotten); err != nil {
@@ -50,25 +53,49 @@ func newForgetCommand() *cobra.Command {
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "took back %d names, and with them %d images and %d pairs that the log holds\n", found.Asked, found.Images, found.Pairs)
 		}
-		if !f.report {
+		if !f.report && !f.eraseCopies {
 			return nil
 		}
-		set, err := forget.Open(cmd.Context(), log)
-		if err != nil {
-			return err
-		}
-		remains, err := set.Report(cmd.Context())
-		if err != nil {
-			return err
-		}
-		return printRemains(cmd.OutOrStdout(), remains)
+		return f.lookBack(cmd, log, dir)
 	})
 	cmd.Flags().StringVar(&f.urls, "url", "", "file of addresses, one a line; - for standard input")
 	cmd.Flags().StringVar(&f.images, "image-sha256", "", "file of SHA-256 sums of image files, in hexadecimal")
 	cmd.Flags().StringVar(&f.pairs, "pair", "", "file of pair ids: their images are taken back, with all captions")
 	cmd.Flags().BoolVar(&f.report, "report", false, "say where the log still holds what was taken back")
+	cmd.Flags().BoolVar(&f.eraseCopies, "erase-copies", false, "overwrite the copies of images that were taken back")
 	dataFlag(cmd, &dir)
 	return cmd
+}
+
+// lookBack erases copies of what was taken back, and reports where that is.
+func (f *forgetFlags) lookBack(cmd *cobra.Command, log *stream.Log, dir string) error {
+	set, err := forget.Open(cmd.Context(), log)
+	if err != nil {
+		return err
+	}
+	remains, err := set.Report(cmd.Context())
+	if err != nil {
+		return err
+	}
+	if f.eraseCopies {
+		environ, err := environIn(dir)
+		if err != nil {
+			return err
+		}
+		s, err := config.Parse[bucketRoots](environ)
+		if err != nil {
+			return err
+		}
+		erased, err := repack.Erase(cmd.Context(), s.Roots, remains.Copies)
+		fmt.Fprintf(cmd.OutOrStdout(), "erased %d copies of %d that records lead to; the others were erased before, or are gone\n", erased, len(remains.Copies))
+		if err != nil {
+			return err
+		}
+	}
+	if !f.report {
+		return nil
+	}
+	return printRemains(cmd.OutOrStdout(), remains)
 }
 
 func (f *forgetFlags) keys(in io.Reader) ([]forget.Key, error) {
@@ -138,7 +165,7 @@ func printRemains(out io.Writer, r *forget.Remains) error {
 			t.Topic, t.Lane, t.Count, t.Last, t.Newest.UTC().Format(time.RFC3339))
 	}
 	for _, c := range r.Copies {
-		fmt.Fprintf(out, "copy         %d bytes at %d of %s: overwrite them with zeros, or delete the tar\n", c.Size, c.Offset, c.URI)
+		fmt.Fprintf(out, "copy         %d bytes at %d of %s: --erase-copies overwrites them\n", c.Size, c.Offset, c.URI)
 	}
 	if r.FirstStep < 0 {
 		_, err := fmt.Fprintln(out, "no step of training that the log knows has seen it")

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -75,5 +76,24 @@ func TestCopiesOfALostCrawl(t *testing.T) {
 	}
 	if out := mustCommand(t, "replay", in("run.json"), "--namespace", "again", "--checkpoints", in("again")); strings.Contains(out, "differ") {
 		t.Errorf("replay prints\n%s", out)
+	}
+
+	t.Setenv("NAMESPACE", "killed")
+	for rec, err := range log.Records(t.Context(), schemas.Neighbors, 0, stream.Position{}, 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		chunk, err := schemas.Unmarshal(rec.Schema, rec.Value)
+		if err == nil {
+			err = os.WriteFile(in("pairs"), []byte(chunk.(*schemas.NeighborChunk).ID(0).String()+"\n"), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{"erased 1 copies of 1", "erased 0 copies of 1"} {
+		if out := mustCommand(t, "forget", "--pair", in("pairs"), "--erase-copies", "--report"); !strings.Contains(out, want) || !strings.Contains(out, in("copies")) {
+			t.Errorf("forget prints\n%s\nwant %s", out, want)
+		}
 	}
 }

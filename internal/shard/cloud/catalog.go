@@ -154,9 +154,18 @@ func (b *Bucket) Put(ctx context.Context, name string, from *os.File) error {
 // Write makes an object of what write writes. It appears when it is complete. An error wraps [fs.ErrExist] where there is one
 // already.
 func (b *Bucket) Write(ctx context.Context, name string, write func(io.Writer) error) error {
+	return b.write(ctx, name, write, true)
+}
+
+// Rewrite does what Write does, and replaces the object that is there.
+func (b *Bucket) Rewrite(ctx context.Context, name string, write func(io.Writer) error) error {
+	return b.write(ctx, name, write, false)
+}
+
+func (b *Bucket) write(ctx context.Context, name string, write func(io.Writer) error, anew bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w, err := b.o.bucket.NewWriter(ctx, path.Join(b.o.prefix, name), &blob.WriterOptions{ContentType: "application/octet-stream", IfNotExist: true})
+	w, err := b.o.bucket.NewWriter(ctx, path.Join(b.o.prefix, name), &blob.WriterOptions{ContentType: "application/octet-stream", IfNotExist: anew})
 	if err != nil {
 		return err
 	}
