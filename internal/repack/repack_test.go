@@ -120,13 +120,19 @@ type world struct {
 
 func newWorld(t testing.TB, n int) *world {
 	t.Helper()
+	return worldOf(t, n, 2)
+}
+
+// worldOf makes a group of n pairs, some of them to each image.
+func worldOf(t testing.TB, n, captions int) *world {
+	t.Helper()
 	w := &world{crawl: &crawl{images: map[schemas.ImageID][]byte{}, errs: map[schemas.ImageID]error{}}}
 	kinds := [][]byte{nil, nil, nil, nil, nil, nil, nil}
 	for i := range kinds {
 		kinds[i] = drawn(t, []string{"jpeg", "png"}[i%2], 20+20*i, 90-10*i, i)
 	}
 	for i := range n {
-		data := append(slices.Clone(kinds[i/2%7]), byte(i/2), byte(i/2>>8)) // decoders ignore what comes behind
+		data := append(slices.Clone(kinds[i/captions%7]), byte(i/captions), byte(i/captions>>8)) // decoders ignore what comes behind
 		id := schemas.NewImageID(data)
 		w.crawl.images[id] = data
 		w.ids = append(w.ids, id)
@@ -196,13 +202,13 @@ func options(t testing.TB, root string, workers int) Options {
 
 // TestCopies compares what any number of workers make, and reads every copy where its chunk says that it is.
 func TestCopies(t *testing.T) {
-	const n = schemas.ChunkMembers*tarChunks + 100
-	w := newWorld(t, n)
+	const captions, images = 16, schemas.ChunkMembers*tarChunks/16 + 10
+	w := worldOf(t, captions*images, captions)
 	dir := t.TempDir()
 	root := shard.FileURI(dir)
 	first, counts := w.run(t, Folder(dir), options(t, root, 1))
-	if counts[Copied]+counts[Shrunk] != n/2 || counts[Copied] == 0 || counts[Shrunk] == 0 {
-		t.Errorf("outcomes %v, want %d images that are copied or shrunk", counts, n/2)
+	if counts[Copied]+counts[Shrunk] != images || counts[Copied] == 0 || counts[Shrunk] == 0 {
+		t.Errorf("outcomes %v, want %d images that are copied or shrunk", counts, images)
 	}
 	bucket, err := shard.OpenBucket(t.Context(), []string{root}, nil)
 	if err != nil {
@@ -216,7 +222,7 @@ func TestCopies(t *testing.T) {
 			if !ok {
 				t.Fatalf("member %d of the chunk at %d has no copy", i, c.Start)
 			}
-			if i%2 == 0 && ref.Offset <= last {
+			if i%captions == 0 && ref.Offset <= last {
 				t.Fatalf("the copy of member %d begins at %d, the one before at %d", i, ref.Offset, last)
 			}
 			last = ref.Offset
