@@ -35,15 +35,17 @@ type arm struct {
 	Name     string           `json:"name"`
 	Strategy grouper.Strategy `json:"strategy"`
 	Targets  target           `json:"itc"`
+	Alone    bool             `json:"itc_alone,omitempty"` // without ITM and MLM
 	// ECM says what Con-D's probabilities do. Nothing switched on: Con-D is not asked.
 	ECM       trainer.ECMOptions `json:"ecm"`
 	Positives *positives         `json:"positives,omitempty"` // of GPN-S; nil: GRIT-VLP's settings and the captions
 }
 
-// target names the targets of ITC and the share of their soft part.
+// target names the targets of ITC, the share of their soft part, and the length of the momentum queue.
 type target struct {
 	Kind  trainer.ITCTargets `json:"targets"`
 	Alpha float64            `json:"alpha,omitempty"`
+	Queue int                `json:"queue,omitempty"`
 }
 
 // The targets of MAFA Table 6, with the papers' shares. Distillation has no queue (MDNQ).
@@ -52,9 +54,10 @@ var (
 	consistency = target{Kind: trainer.Consistency}
 	smoothed    = target{Kind: trainer.Smoothed, Alpha: 0.5}
 	distilled   = target{Kind: trainer.Distilled, Alpha: 0.4}
+	queued      = target{Kind: trainer.OneHot, Queue: 1024} // of GRIT-VLP Table 5, whose queue has 65,280 features
 )
 
-// newComparison returns X2 or X4.
+// newComparison returns X2, X4 or X5.
 func newComparison(id string, short bool, scale int) comparison {
 	c := comparison{Sizes: trainingSizes(short, scale), Kinds: scenes.Kinds{Shapes: 6, Objects: 2, Large: true, Plain: true}}
 	if id == "x4" {
@@ -64,6 +67,9 @@ func newComparison(id string, short bool, scale int) comparison {
 			}
 		}
 		return c
+	}
+	if id == "x5" {
+		return c.samplings()
 	}
 	all := trainer.MAFA().ECM
 	only := func(itc, itm, mlm bool) trainer.ECMOptions {
@@ -86,6 +92,22 @@ func newComparison(id string, short bool, scale int) comparison {
 	return c
 }
 
+// samplings returns X5. Its scenes have one object of twelve shapes, which GRIT can tell apart better than a first model of
+// few steps does.
+func (c comparison) samplings() comparison {
+	c.Kinds = scenes.Kinds{Shapes: 12, Objects: 1, Large: true, Plain: true}
+	c.Sizes.FirstSteps = min(c.Sizes.FirstSteps, 600)
+	c.Arms = []arm{
+		{Name: "itc", Strategy: grouper.StrategyRandom, Targets: oneHot, Alone: true},
+		{Name: "itc queue", Strategy: grouper.StrategyRandom, Targets: queued, Alone: true},
+		{Name: "itc grit", Strategy: grouper.StrategyGRIT, Targets: oneHot, Alone: true},
+		{Name: "itc consistency", Strategy: grouper.StrategyGRIT, Targets: consistency, Alone: true},
+		{Name: "random", Strategy: grouper.StrategyRandom, Targets: oneHot},
+		{Name: "grit", Strategy: grouper.StrategyGRIT, Targets: oneHot},
+	}
+	return c
+}
+
 // judged reports whether Con-D is asked.
 func (a arm) judged() bool { return a.ECM.ITC || a.ECM.ITM || a.ECM.MLM }
 
@@ -98,7 +120,11 @@ func (a arm) options(o trainer.Options) trainer.Options {
 	if a.Targets.Alpha > 0 {
 		o.ITC.Alpha = a.Targets.Alpha
 	}
-	o.Momentum.Enabled = a.Targets.Kind == trainer.Distilled
+	o.Momentum.Queue = a.Targets.Queue
+	o.Momentum.Enabled = a.Targets.Kind == trainer.Distilled || a.Targets.Queue > 0
+	if a.Alone {
+		o.ITMWeight, o.MLMWeight = 0, 0
+	}
 	if a.judged() {
 		o.ECM = a.ECM
 	}

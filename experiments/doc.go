@@ -5,12 +5,9 @@
 // and 5). X8 measures obj(v), SE and clusters against the truth (GPN-S 3.2 to 3.4). Both need no training of their own: a
 // [FirstModel] that all seeds share embeds the pairs.
 //
-// X2 and X4 train with the losses of MAFA and GRIT-VLP from one start (MAFA Tables 4, 5, 6 and 14).
-//
-// X5, [Sampling]: the held-out ITM error that mini-batches by GRIT leave, beside that of random ones, with equal steps
-// (GRIT-VLP Tables 1 and 5). Both trainings begin with the same first model, see every pair equally often and differ in the order alone. All
-// models are asked about the same hard negatives. These are the ones that the two models together find hardest, without
-// captions that happen to be true of the picture.
+// X2, X4 and X5 train several arms from one start, with equal steps: the losses of MAFA and GRIT-VLP (MAFA Tables 4, 5, 6
+// and 14), and samplings (GRIT-VLP Tables 5 and 6). X7 does so with GPN-S's ways to sample. All models are asked about the
+// same hard negatives: those that they find hardest together, without captions that happen to be true of the picture.
 //
 // X3, [Connections]: how much is true of what Con-D confirms among the hardest candidates of GRIT's mini-batches (MAFA 4.1). Con-D
 // is the model that GRIT's mini-batches made, as in the paper. The generator tells for every candidate whether the caption

@@ -40,7 +40,7 @@ func NewPlan(id string, short bool, scale int) (Plan, error) {
 			}
 			return c.measures(), nil
 		}}, nil
-	case "x2", "x4":
+	case "x2", "x4", "x5":
 		c := newComparison(id, short, scale)
 		return Plan{id, c, func(ctx context.Context, j Job) ([]evidence.Measure, error) { return c.run(ctx, j) }}, nil
 	case "x7":
@@ -49,16 +49,6 @@ func NewPlan(id string, short bool, scale int) (Plan, error) {
 	case "x9":
 		s := photographSizes(short)
 		return Plan{id, s, func(ctx context.Context, j Job) ([]evidence.Measure, error) { return s.run(ctx, j) }}, nil
-	case "x5":
-		s := trainingSizes(short, scale)
-		return Plan{id, s, func(ctx context.Context, j Job) ([]evidence.Measure, error) {
-			j.Sizes = s
-			r, err := RunSampling(ctx, j)
-			if err != nil {
-				return nil, err
-			}
-			return r.measures(), nil
-		}}, nil
 	}
 	return Plan{}, fmt.Errorf("there is no way to run experiment %q", id)
 }
@@ -71,19 +61,6 @@ func trainingSizes(short bool, scale int) Sizes {
 	}
 	s.Scenes *= scale
 	return s
-}
-
-// measures returns what is reported of the comparison.
-func (s *Sampling) measures() []evidence.Measure {
-	var out []evidence.Measure
-	for _, arm := range []struct {
-		name string
-		held Held
-	}{{"first", s.Start}, {"random", s.Random}, {"grit", s.GRIT}} {
-		out = append(out, evidence.Measure{Arm: arm.name, Name: "itm_error", Value: arm.held.Match.Error},
-			evidence.Measure{Arm: arm.name, Name: "rsum", Value: arm.held.RSUM})
-	}
-	return out
 }
 
 // measures returns what is reported of Con-D's verdicts. A precision of no connections is left out.

@@ -233,6 +233,24 @@ func TestArmsDifferAsNamed(t *testing.T) {
 	}
 }
 
+// X5's arms differ in sampling, consistency, the queue and the losses that are on.
+func TestSamplingsDifferAsNamed(t *testing.T) {
+	base := (&setup{sizes: DefaultSizes()}).training(100)
+	for _, a := range newComparison("x5", false, 1).Arms {
+		o := a.options(base)
+		if err := o.Validate(); err != nil {
+			t.Errorf("%q: %v", a.Name, err)
+		}
+		named := func(part string) bool { return strings.Contains(a.Name, part) }
+		grit := named("grit") || named("consistency")
+		if (a.Strategy == grouper.StrategyGRIT) != grit || (o.ITMWeight == 0) != named("itc") || (o.MLMWeight == 0) != named("itc") ||
+			(o.Momentum.Queue > 0) != named("queue") || o.Momentum.Enabled != named("queue") ||
+			(o.ITC.Targets == trainer.Consistency) != named("consistency") || a.judged() {
+			t.Errorf("%q has %s and %+v", a.Name, a.Strategy, o)
+		}
+	}
+}
+
 // GPN-S's arms differ from their backbone in what they are named for.
 func TestPositivesDifferAsNamed(t *testing.T) {
 	base := (&setup{sizes: DefaultSizes()}).training(100)

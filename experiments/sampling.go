@@ -2,81 +2,16 @@ package experiments
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"path/filepath"
 
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/eval"
 	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/scenes"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
-	"github.com/pairstream/pairstream/trainer/bootstrap"
 )
-
-// Sampling compares random mini-batches with GRIT's.
-type Sampling struct {
-	Seed   uint64 `json:"seed"`
-	Steps  int64  `json:"steps"` // of either training, after the first model's steps
-	Start  Held   `json:"start"` // the first model
-	Random Held   `json:"random"`
-	GRIT   Held   `json:"grit"`
-}
-
-// Held says how good a model is on the held-out pairs.
-type Held struct {
-	Match eval.MatchError `json:"matching_error"` // of the same pairs for all models
-	RSUM  float64         `json:"rsum"`           // of retrieval by ITC alone
-}
-
-// RunSampling trains a first model. From it, it trains once on random mini-batches and once on GRIT's.
-func RunSampling(ctx context.Context, j Job) (out *Sampling, err error) {
-	// Every scene has two objects of any shape and colour. A caption is true of few other scenes, and almost true of many.
-	s, err := j.setup(ctx, scenes.Kinds{Shapes: 6, Objects: 2, Large: true, Plain: true})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	start := filepath.Join(s.dir, "start.safetensors")
-	if err := s.first(ctx, s.sizes.FirstSteps, bootstrap.Candidates, start); err != nil {
-		return nil, err
-	}
-	g, err := newGroup(ctx, s.worker, start, s.data.images, s.data.pairs, s.seed)
-	if err != nil {
-		return nil, err
-	}
-	return s.compare(ctx, g, map[grouper.Strategy]string{"": start})
-}
-
-// compare trains with either strategy, starting from weights[""], and measures all three models.
-func (s *setup) compare(ctx context.Context, g *group, weights map[grouper.Strategy]string) (*Sampling, error) {
-	batches := (len(s.data.pairs) + s.sizes.Batch - 1) / s.sizes.Batch
-	out := &Sampling{Seed: s.seed, Steps: int64(s.sizes.Epochs * batches)}
-	for _, strategy := range []grouper.Strategy{grouper.StrategyRandom, grouper.StrategyGRIT} {
-		weights[strategy] = filepath.Join(s.dir, string(strategy)+".safetensors")
-		t := training{
-			name: string(strategy), sampling: s.sampling(strategy, s.sizes.Batch, s.sizes.Epochs, 0), options: s.training(out.Steps), score: unscored,
-		}
-		if err := s.train(ctx, weights[""], g, t, weights[strategy]); err != nil {
-			return nil, err
-		}
-	}
-	mining, err := s.mining(ctx, weights[grouper.StrategyRandom], weights[grouper.StrategyGRIT])
-	if err != nil {
-		return nil, err
-	}
-	for strategy, held := range map[grouper.Strategy]*Held{"": &out.Start, grouper.StrategyRandom: &out.Random, grouper.StrategyGRIT: &out.GRIT} {
-		r, err := s.evaluate(ctx, weights[strategy], mining)
-		if err != nil {
-			return nil, err
-		}
-		*held = Held{Match: r.Match, RSUM: r.ITC.RSUM()}
-	}
-	return out, nil
-}
 
 // sampling returns the grouper's settings.
 func (s *setup) sampling(strategy grouper.Strategy, batch, epochs, candidates int) grouper.Options {

@@ -17,8 +17,8 @@ import (
 // Sizes say how much is generated and how long the trainings take.
 type Sizes struct {
 	Scenes     int   // of either experiment, with one caption each
-	HeldOut    int   // of these, for Sampling
-	FirstSteps int64 // of the first model of Sampling
+	HeldOut    int   // of these, for what trains arms
+	FirstSteps int64 // of the first model
 	CondSteps  int64 // of Con-D
 	FirstBatch int   // pairs of its mini-batches, and of those whose candidates are judged
 	Batch      int   // pairs of the mini-batches that are compared
@@ -26,8 +26,8 @@ type Sizes struct {
 	Epochs     int   // of either training that is compared
 }
 
-// DefaultSizes returns sizes that take a core half a minute for Connections and about three minutes for Sampling. The
-// mini-batches that are compared are small. Among 48 scenes of so few kinds, one is always almost like another, which is
+// DefaultSizes returns sizes that take a core half a minute for Connections and about a minute for an arm. The mini-batches
+// that are compared are small. Among 48 scenes of so few kinds, one is always almost like another, which is
 // not so in the papers' millions.
 func DefaultSizes() Sizes {
 	return Sizes{Scenes: 2600, HeldOut: 200, FirstSteps: 1200, CondSteps: 500, FirstBatch: 48, Batch: 8, Space: 3, Epochs: 8}
