@@ -247,6 +247,10 @@ func (l *Leader) Close(why error) {
 	f := farewell{Done: true}
 	if why != nil {
 		f = farewellFor(why)
+		l.once.Do(func() { // before the others end because of it
+			l.err = why
+			close(l.lost)
+		})
 	}
 	var leaving sync.WaitGroup
 	for _, one := range slices.Backward(l.links) {
