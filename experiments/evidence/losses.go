@@ -45,7 +45,7 @@ func x2() Experiment {
 func x4() Experiment {
 	e := Experiment{
 		ID: "x4", Title: "Soft targets of ITC", Repeats: "MAFA Table 6", Seeds: seeds(1, 8),
-		Text:  "From one start and with equal steps: the targets of ITC, on random and on GRIT's mini-batches." + heldOut,
+		Text: "From one start and with equal steps: the targets of ITC, on random and on GRIT's mini-batches." + heldOut,
 		Small: smallScenes + " Distillation has no queue. With N = 8 the smoothed target of the own text is 9 times that of " +
 			"another; with the paper's N = 96 it is 97 times. The labels of Table 2 are not measured yet.",
 	}
