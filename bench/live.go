@@ -19,6 +19,7 @@ const (
 	addsPerSecond = 2000
 	liveK         = 10
 	liveQueries   = 200 // whose exact neighbours are known
+	liveSeconds   = 3   // that a turn takes at least, so that additions have their part in it
 
 	// A group of this many pairs tells which build of FAISS is faster; building a larger index takes minutes.
 	liveTrialRows = 20_000
@@ -43,7 +44,7 @@ func liveRow(ctx context.Context, b *bench, n, searches int, script, against str
 	}
 	j := job{Folder: b.folder, Options: map[string]float64{
 		"rows": float64(n), "spare": float64(spare), "dim": benchDim, "k": liveK, "queries": liveQueries,
-		"searches": float64(searches), "adds_per_second": addsPerSecond, "recall": 0.95,
+		"searches": float64(searches), "seconds": float64(b.size(liveSeconds, 0)), "adds_per_second": addsPerSecond, "recall": 0.95,
 	}}
 	if err := writePairs(j, n+spare); err != nil {
 		return nil, err
@@ -182,7 +183,8 @@ func (w *liveWorker) searches(ctx context.Context, a *answer) error {
 	group.Go(func() { adds, failed = w.steadily(adding) })
 	var times []time.Duration
 	started := time.Now()
-	for i := range w.job.option("searches") {
+	least := time.Duration(w.job.option("seconds")) * time.Second
+	for i := 0; i < w.job.option("searches") || time.Since(started) < least; i++ {
 		start := time.Now()
 		query := indexer.Query{K: w.job.option("k"), Modality: indexer.Text}
 		if _, err := w.live.Search(w.queries[i%len(w.queries)], query); err != nil {

@@ -1,5 +1,6 @@
 """Searches in a FAISS index while pairs are added; FAISS's indexes take one or the other at a time, so a lock guards them."""
 
+import contextlib
 import threading
 import time
 
@@ -17,7 +18,8 @@ class Live:
         self.texts = job.halves("texts.f16", dim)
         images = numpy.fromfile(job.path("images.f16"), dtype="<f2", count=rows * dim).reshape(-1, dim)
         self.queries = images[:: rows // job.option("queries")][: job.option("queries")].astype("float32")
-        self.k, self.added, self.lock = job.option("k"), rows, threading.Lock()
+        self.k, self.added = job.option("k"), rows
+        self.lock, self.turn = threading.Lock(), threading.Lock()
         started = time.perf_counter()
         self.build(self.texts[:rows])
         self.build_seconds = time.perf_counter() - started
@@ -35,11 +37,21 @@ class Live:
         self.reached = float((got[:, :, None] == self.want[:, None, :]).any(axis=1).mean())
         return self.reached
 
+    @contextlib.contextmanager
+    def alone(self):
+        """Takes the lock in turn. By itself a lock goes to whoever has just let go of it: searches would starve additions."""
+        with self.turn:
+            self.lock.acquire()
+        try:
+            yield
+        finally:
+            self.lock.release()
+
     def add_steadily(self, stop):
         step = max(1, self.job.option("adds_per_second") // 1000)  # few at a time, so that no search waits long
         begun, turns, first = time.perf_counter(), 0, self.added
         while not stop.is_set() and self.added + step <= len(self.texts):
-            with self.lock:
+            with self.alone():
                 self.index.add(self.texts[self.added : self.added + step])
             self.added += step
             turns += 1
@@ -50,11 +62,11 @@ class Live:
         stop = threading.Event()
         adder = threading.Thread(target=self.add_steadily, args=(stop,))
         adder.start()
-        times = []
-        for i in range(self.job.option("searches")):
-            query = self.queries[i % len(self.queries)][None]
+        times, begun = [], time.perf_counter()
+        while len(times) < self.job.option("searches") or time.perf_counter() - begun < self.job.option("seconds"):
+            query = self.queries[len(times) % len(self.queries)][None]
             started = time.perf_counter()
-            with self.lock:
+            with self.alone():
                 self.index.search(query, self.k)
             times.append(time.perf_counter() - started)
         stop.set()
