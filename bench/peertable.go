@@ -101,11 +101,7 @@ func ratiosTable(byRow map[string]*Result) string {
 			continue // the ratio to a peer that nothing was tried beside says little
 		}
 		busy = max(busy, result.Busy)
-		cpu := ""
-		if result.CPURatio > 0 {
-			cpu = fmt.Sprintf(" (%.2f)", result.CPURatio)
-		}
-		fmt.Fprintf(&t, "| %s | %s | %.2f%s |\n", r.name, against(result), result.Ratio, cpu)
+		fmt.Fprintf(&t, "| %s | %s | %s |\n", r.name, against(result), result.ratios())
 	}
 	if busy > 0 {
 		fmt.Fprintf(&t, "\nMeasured under a load of %.1f: read the processor time.\n", busy)

@@ -155,7 +155,19 @@ func fileField(path, name string) string {
 func (r *Result) line() string {
 	text := fmt.Sprintf("%s: ours %s", r.Size, amount(r.Ours.Value, r.Unit))
 	if r.Peer != nil {
-		text += fmt.Sprintf(", %s %s, ratio %.2f, of processor time %.2f", r.Against, amount(r.Peer.Value, r.Unit), r.Ratio, r.CPURatio)
+		text += fmt.Sprintf(", %s %s, ratio %s", r.Against, amount(r.Peer.Value, r.Unit), r.ratios())
+	}
+	return text
+}
+
+// ratios returns the ratio to the peer, that of processor time in brackets, and that of medians where the row's is of p99.
+func (r *Result) ratios() string {
+	text := fmt.Sprintf("%.2f", r.Ratio)
+	if r.CPURatio > 0 {
+		text += fmt.Sprintf(" (%.2f)", r.CPURatio)
+	}
+	if p50 := r.Extra["p50_ratio"]; p50 > 0 {
+		text += fmt.Sprintf(", p50 %.2f", p50)
 	}
 	return text
 }

@@ -65,13 +65,7 @@ func mainTable(byRow map[string]*Result) string {
 		peer, ratio, verdict := result.Against, "", result.Target
 		if result.Peer != nil {
 			peer = amount(result.Peer.Value, result.Unit) + " (" + result.Against + ")"
-			ratio = fmt.Sprintf("%.2f", result.Ratio)
-			if result.CPURatio > 0 {
-				ratio += fmt.Sprintf(" (%.2f)", result.CPURatio)
-			}
-			if p50 := result.Extra["p50_ratio"]; p50 > 0 {
-				ratio += fmt.Sprintf(", p50 %.2f", p50)
-			}
+			ratio = result.ratios()
 		}
 		if !result.Met {
 			verdict += " (missed)"
