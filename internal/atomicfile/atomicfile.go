@@ -18,6 +18,7 @@ import (
 var (
 	syncFile   = (*os.File).Sync
 	rename     = os.Rename
+	link       = os.Link
 	syncFolder = openAndSync
 )
 
@@ -59,7 +60,7 @@ func (f *File) CommitNew() error {
 	f.done = true
 	err := errors.Join(syncFile(f.File), f.Close())
 	if err == nil {
-		err = os.Link(f.Name(), f.path)
+		err = link(f.Name(), f.path)
 	}
 	if err := errors.Join(err, os.Remove(f.Name())); err != nil {
 		return fmt.Errorf("writing %s: %w", f.path, err)

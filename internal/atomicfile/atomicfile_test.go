@@ -23,8 +23,8 @@ func TestSyncFolder(t *testing.T) {
 // record notes the calls on which a loss of power depends, and lets the one named fail.
 func record(t *testing.T, failing string) *[]string {
 	t.Helper()
-	oldSync, oldRename, oldFolder := syncFile, rename, syncFolder
-	t.Cleanup(func() { syncFile, rename, syncFolder = oldSync, oldRename, oldFolder })
+	oldSync, oldRename, oldLink, oldFolder := syncFile, rename, link, syncFolder
+	t.Cleanup(func() { syncFile, rename, link, syncFolder = oldSync, oldRename, oldLink, oldFolder })
 	var calls []string
 	note := func(call string, err error) error {
 		calls = append(calls, call)
@@ -45,6 +45,9 @@ func record(t *testing.T, failing string) *[]string {
 			return err
 		}
 		return os.Rename(from, to)
+	}
+	link = func(from, to string) error {
+		return note("link "+filepath.Base(to), os.Link(from, to))
 	}
 	syncFolder = func(path string) error { return note("sync folder", openAndSync(path)) }
 	return &calls
@@ -134,6 +137,7 @@ func TestAbort(t *testing.T) {
 
 // TestCommitNew gives a name once, and syncs before it does.
 func TestCommitNew(t *testing.T) {
+	calls := record(t, "")
 	path := filepath.Join(t.TempDir(), "a")
 	for i, want := range []error{nil, fs.ErrExist} {
 		f, err := Create(path, 0o644)
@@ -152,5 +156,8 @@ func TestCommitNew(t *testing.T) {
 		if left, _ := os.ReadDir(filepath.Dir(path)); len(left) != 1 {
 			t.Errorf("after writer %d there are %d files, want one", i, len(left))
 		}
+	}
+	if want := []string{"sync 8 bytes", "link a", "sync folder", "sync 8 bytes", "link a"}; !slices.Equal(*calls, want) {
+		t.Errorf("calls %q, want %q", *calls, want)
 	}
 }
