@@ -10,7 +10,7 @@
 // same hard negatives: those that they find hardest together, without captions that happen to be true of the picture.
 //
 // X3, [Connections]: how much is true of what Con-D confirms among the hardest candidates of GRIT's mini-batches (MAFA 4.1). Con-D
-// is the model that GRIT's mini-batches made, as in the paper. The generator tells for every candidate whether the caption
+// has learned from random mini-batches, and its vectors group the pairs. The generator tells for every candidate whether the caption
 // is true of the picture, so precision and recall are exact.
 //
 // Everything goes through the cores of the stages, one after the other in this process, without a log. The encoder and the

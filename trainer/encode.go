@@ -15,8 +15,8 @@ func (t *Trainer) Encode(ctx context.Context, b *schemas.ScoredBatch, in Input) 
 	return t.EncodeAt(ctx, b, in, max(t.open.batches, len(t.open.prepared)))
 }
 
-// EncodeAt does what [Trainer.Encode] does when a number of batches of the open step were learned from or prepared, by this process
-// and others.
+// EncodeAt does what [Trainer.Encode] does when a number of batches of the open step were learned from or prepared, by this
+// process and others.
 func (t *Trainer) EncodeAt(ctx context.Context, b *schemas.ScoredBatch, in Input, number int) (*schemas.FeatureBlock, error) {
 	defer in.Free()
 	if err := t.check(b, in); err != nil {

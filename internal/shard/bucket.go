@@ -122,7 +122,8 @@ func localHost(host string) string {
 	return host
 }
 
-// ReadRange returns the image that ref points at, whose id must be id, or the copy of it that ref names by its own hash. See [Permanent] for its errors.
+// ReadRange returns the image that ref points at, whose id must be id, or the copy of it that ref names by its own hash. See
+// [Permanent] for its errors.
 func (b *Bucket) ReadRange(ctx context.Context, ref schemas.ImageRef, id schemas.ImageID) ([]byte, error) {
 	data, err := b.read(ctx, ref, id)
 	if err != nil {
