@@ -155,11 +155,10 @@ func (c *client) shard(ctx context.Context, number int, rows []table.Row, store 
 	if found, err := complete(ctx, store, number, mark); err != nil || found {
 		return nil, err
 	}
-	file, err := os.CreateTemp("", "pairstream-fetch-*.tar")
+	file, err := scratch()
 	if err != nil {
 		return nil, err
 	}
-	defer os.Remove(file.Name())
 	defer file.Close()
 	s, outcomes, err := c.fill(ctx, number, rows, file)
 	if err != nil {

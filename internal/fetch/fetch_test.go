@@ -15,6 +15,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -299,5 +300,28 @@ func TestSlowRowsHoldUpNoOthers(t *testing.T) {
 		if got[p] != "image" {
 			t.Errorf("row %d: %q, want an image", i, got[p])
 		}
+	}
+}
+
+// A fetch that is killed leaves nothing in TMPDIR, as its files there have no name from the start.
+func TestTemporaryFilesHaveNoName(t *testing.T) {
+	scratch := t.TempDir()
+	t.Setenv("TMPDIR", scratch)
+	var most, asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		entries, err := os.ReadDir(scratch)
+		if err != nil {
+			t.Error(err)
+		}
+		asked.Add(1)
+		most.Store(max(most.Load(), int64(len(entries))))
+		http.NotFound(rw, r)
+	}))
+	defer server.Close()
+	o := options()
+	o.PerShard, o.Threads = 2, 1
+	crawl(t, o, &web{Server: server}, "/0", "/1", "/2", "/3", "/4")
+	if asked.Load() < 5 || most.Load() != 0 {
+		t.Errorf("at %d requests of 5 and more, a kill would leave up to %d files in TMPDIR", asked.Load(), most.Load())
 	}
 }

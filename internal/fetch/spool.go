@@ -20,7 +20,7 @@ type spool struct {
 type span struct{ at, size int64 }
 
 func newSpool() (*spool, error) {
-	file, err := os.CreateTemp("", "pairstream-fetch-*.images")
+	file, err := scratch()
 	if err != nil {
 		return nil, err
 	}
@@ -48,4 +48,16 @@ func (s *spool) read(p span) ([]byte, error) {
 }
 
 // close removes the spool.
-func (s *spool) close() error { return errors.Join(s.file.Close(), os.Remove(s.file.Name())) }
+func (s *spool) close() error { return s.file.Close() }
+
+// scratch opens a temporary file that has no name, so it goes when it is closed, or when the process is killed.
+func scratch() (*os.File, error) {
+	file, err := os.CreateTemp("", "pairstream-fetch-*")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(file.Name()); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}

@@ -40,11 +40,10 @@ func (d Dir) Put(_ context.Context, name string, from *os.File) error {
 
 // putBytes stores a small file.
 func putBytes(ctx context.Context, s Store, name string, data []byte) error {
-	f, err := os.CreateTemp("", "pairstream-fetch-*")
+	f, err := scratch()
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
 	defer f.Close()
 	if _, err := f.Write(data); err != nil {
 		return fmt.Errorf("writing %s: %w", name, err)
