@@ -8,7 +8,8 @@
 #   prepare-images.sh stop     stop the dockerd that it started, and with it every container
 #   prepare-images.sh clean    stop it, and remove its images and volumes
 #
-# A dockerd that it starts keeps its data in PAIRSTREAM_DOCKER_DATA, apart from those of an installation of yours.
+# A dockerd that it starts keeps its data in PAIRSTREAM_DOCKER_DATA, apart from those of an installation of yours. What earlier
+# runs left there without a name is removed each time, so that the folder does not grow with every change.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -28,6 +29,13 @@ have() { docker image inspect "$1" >/dev/null 2>&1; }
 can_pull() {
 	[ -n "${registry:-}" ] || { timeout 30 docker pull -q "$base_image" >/dev/null 2>&1 && registry=yes || registry=no; }
 	[ "$registry" = yes ]
+}
+
+# room says so when the disk is too small for what comes next, which would else fail in the middle of it.
+room() { # gigabytes, for what
+	local free
+	free=$(df --output=avail -BG "$data" | tail -n 1 | tr -dc 0-9)
+	[ "$free" -ge "$1" ] || die "$2 takes up to $1 GB, and $data has $free GB free: free some, or name another disk's folder in PAIRSTREAM_DOCKER_DATA"
 }
 
 as_root() {
@@ -75,6 +83,13 @@ engine() {
 	tail -n 10 "$logs/dockerd.log" >&2
 	stop
 	die "the Docker engine does not start: dockerd needs root, control groups, overlayfs and iptables"
+}
+
+# tidy removes containers that ended, images without a name and the oldest layers of builds, in a dockerd of its own only.
+tidy() {
+	[ -e "$pidfile" ] || return 0
+	{ docker container prune -f && docker image prune -f && docker builder prune -f --keep-storage 6GB; } >"$logs/tidy.log" 2>&1 ||
+		die "what earlier runs left could not be removed: $(tail -n 5 "$logs/tidy.log")"
 }
 
 stop() {
@@ -131,7 +146,7 @@ base() {
 
 golang() {
 	local tree container modules
-	modules=go.sum=$(sha256sum <"$root/go.sum" | cut -d ' ' -f 1)
+	modules=$(sha256sum <"$root/go.sum" | cut -d ' ' -f 1)
 	if have "$go_image"; then
 		case $(docker image inspect -f '{{json .Config}}' "$go_image") in
 		*"$modules"*) return ;;
@@ -141,6 +156,7 @@ golang() {
 	else
 		can_pull && docker pull -q "$go_image" && return
 	fi
+	room 8 "making $go_image"
 	say "making $go_image from $base_image and $(go version), with what is compiled here already"
 	tree=$(mktemp -d)
 	(cd "$here" && go run ./gocache "$tree/opt" "$root" ./services/grouper,./services/pairstream ./services/encoder,./services/indexer,./services/discriminator,./services/trainer,./services/pairstream) ||
@@ -154,9 +170,10 @@ golang() {
 	tar -C "$(go env GOROOT)" -c . | docker cp - "$container":/usr/local/go/
 	docker commit --change 'ENV PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' \
 		--change "ENV GOPATH=/go GOTOOLCHAIN=local GOCACHE=/opt/build GOPROXY=file:///opt/modules" \
-		--change "LABEL $modules" --change 'ENV SSL_CERT_FILE=/opt/machine.crt' "$container" "$go_image" >/dev/null
+		--change "LABEL go.sum=$modules" --change 'ENV SSL_CERT_FILE=/opt/machine.crt' "$container" "$go_image" >/dev/null
 	docker rm "$container" >/dev/null
 	rm -rf "$tree"
+	tidy # the image that was made for other modules
 	say "$go_image is made"
 }
 
@@ -177,6 +194,11 @@ kafka() {
 prepare() {
 	mkdir -p "$logs"
 	engine
+	tidy
+	room 4 "the stack with its images"
+	export TMPDIR=$data/scratch # not the daemon's, which outlives it
+	trap 'rm -rf "$TMPDIR"' EXIT
+	rm -rf "$TMPDIR" && mkdir "$TMPDIR"
 	# Compose is compiled while Debian's packages are downloaded.
 	compose &
 	local compiling=$!

@@ -38,3 +38,64 @@ func TestEngineThatDoesNotStart(t *testing.T) {
 		}
 	}
 }
+
+// What earlier runs left without a name is removed from the engine that the preparation started. What has a name
+// stays, and is not made again.
+func TestPreparationRemovesLeftovers(t *testing.T) {
+	data := os.Getenv("PAIRSTREAM_DOCKER_DATA")
+	if data == "" {
+		data = "/var/tmp/pairstream-docker"
+	}
+	if _, err := os.Stat(filepath.Join(data, "dockerd.pid")); err != nil {
+		t.Skip("the Docker engine is not of the preparation's own, so its leftovers are left alone")
+	}
+	const name = "pairstream-leftover:test"
+	t.Cleanup(func() { docker(t, "image", "rm", name) })
+	imported := func(content string) string {
+		file := filepath.Join(t.TempDir(), "content")
+		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		archive := file + ".tar"
+		if out, err := exec.Command("tar", "-C", filepath.Dir(file), "-cf", archive, "content").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return docker(t, "import", archive, name)
+	}
+	nameless, named := imported("first"), imported("second")
+	container := docker(t, "create", "debian:bookworm-slim", "true")
+	out, err := exec.Command("../prepare-images.sh").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if strings.Contains(string(out), "making") {
+		t.Errorf("an image that is there is made again: %s", out)
+	}
+	for what, kept := range map[string]bool{nameless: false, named: true, container: false} {
+		if err := exec.Command("docker", "inspect", what).Run(); (err == nil) != kept {
+			t.Errorf("%s: want it kept %v; looking at it: %v", what, kept, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(data, "scratch")); !os.IsNotExist(err) {
+		t.Errorf("temporary files stay: %v", err)
+	}
+}
+
+// A disk that is too small is named before anything is made, with what to do.
+func TestPreparationOnSmallDisk(t *testing.T) {
+	bin, data := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "df"), []byte("#!/bin/sh\necho Avail\necho ' 1G'\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("../prepare-images.sh")
+	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "PAIRSTREAM_DOCKER_DATA="+data)
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		t.Error("the preparation claims to be ready")
+	}
+	for _, text := range []string{"4 GB", data + " has 1 GB free", "PAIRSTREAM_DOCKER_DATA"} {
+		if !strings.Contains(string(out), text) {
+			t.Errorf("says %q, want %q in it", out, text)
+		}
+	}
+}
