@@ -34,6 +34,9 @@ func (r *Report) Print(w io.Writer) error {
 	if r.Stalled {
 		sum += "; nothing came any more, so the stages were stopped"
 	}
+	if r.Unfinished {
+		sum += "; training did not come to its end by itself, so its last step and checkpoint may be missing"
+	}
 	_, err := fmt.Fprintln(w, sum)
 	return err
 }

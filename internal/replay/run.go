@@ -46,6 +46,8 @@ type Report struct {
 	Copied  int64    `json:"copied"` // pairs
 	Results []Result `json:"results"`
 	Stalled bool     `json:"stalled,omitempty"` // patience ran out
+	// Unfinished says that no record was missing, and that patience ran out before training ended by itself.
+	Unfinished bool `json:"unfinished,omitempty"`
 }
 
 // Equal reports whether every lane came out equal.
@@ -90,7 +92,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := r.run(ctx); err != nil {
 		return nil, err
 	}
-	report := &Report{Results: r.results, Stalled: r.stalled}
+	report := &Report{Results: r.results, Stalled: r.stalled, Unfinished: r.unfinished}
 	for _, p := range o.Manifest.Pairs {
 		report.Copied += p.Records
 	}
@@ -99,17 +101,18 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 
 // running is a replay whose pairs are copied.
 type running struct {
-	o         Options
-	followers []*follower
-	results   []Result
-	done      []atomic.Int64 // records compared, by topic
-	last      atomic.Int64   // Unix nanoseconds of the last of them
-	stalled   bool
-	stopped   chan struct{} // closed when the stages write no more
-	waiting   sync.WaitGroup
-	telling   sync.Mutex // guards what follows, and calls of Progress and Differs
-	differs   bool       // a lane does
-	settling  bool       // no record is missing, and the stages are about to end by themselves
+	o          Options
+	followers  []*follower
+	results    []Result
+	done       []atomic.Int64 // records compared, by topic
+	last       atomic.Int64   // Unix nanoseconds of the last of them
+	stalled    bool           // patience ran out for a record
+	unfinished bool           // patience ran out for the end of training
+	stopped    chan struct{}  // closed when the stages write no more
+	waiting    sync.WaitGroup
+	telling    sync.Mutex // guards what follows, and calls of Progress and Differs
+	differs    bool       // a lane does
+	settling   bool       // no record is missing, and the stages are about to end by themselves
 }
 
 func newRunning(o Options, moved []shifts) *running {
@@ -211,7 +214,7 @@ func (r *running) watch(live context.Context, end func()) {
 		settling := r.settling
 		r.telling.Unlock()
 		if time.Since(time.Unix(0, r.last.Load())) > r.o.Patience {
-			r.stalled = !settling
+			r.stalled, r.unfinished = !settling, settling
 			end()
 			return
 		}

@@ -294,6 +294,33 @@ func TestReplayOfAnOpenRun(t *testing.T) {
 	}
 }
 
+// Every record is equal, and a trainer that does not end is stopped after the patience. The report says so.
+func TestReplayWithoutEnd(t *testing.T) {
+	broker := logtest.Broker(t)
+	from, m := original(t, broker)
+	to := openLog(t, broker, "exp")
+	p := pipeline{model: "m1", spool: "/spool", seals: 2}
+	r, err := Run(t.Context(), Options{
+		Manifest: m, Original: from, Replayed: to, Patience: 3 * time.Second, Trains: true,
+		Stages: func(ctx context.Context) error {
+			if err := p.run(to)(ctx); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		},
+	})
+	check(t, err)
+	if !r.Equal() || r.Stalled || !r.Unfinished {
+		t.Errorf("report %+v", r)
+	}
+	var out bytes.Buffer
+	check(t, r.Print(&out))
+	if !strings.Contains(out.String(), "lanes are equal; training did not come to its end by itself, so its last step and checkpoint may be missing\n") {
+		t.Errorf("printed\n%s", out.String())
+	}
+}
+
 func TestReplayReportsProgress(t *testing.T) {
 	broker := logtest.Broker(t)
 	from, m := original(t, broker)
