@@ -38,6 +38,8 @@ type Options struct {
 	TopK int
 	// Vision asks for the usage of vision as well, which needs an MLM head and a vocabulary.
 	Vision bool
+	// VisionWords, if set, tells which of the hidden words count for the usage of vision, as the vocabulary has them.
+	VisionWords func(word string) bool
 	// Mining, if set, chooses the hard negatives of the matching error in place of the model's own similarities. Several
 	// models are then asked about the same pairs. It has a row for every image and a column for every text.
 	Mining *Matrix

@@ -91,11 +91,14 @@ func (e *evaluation) hide(from, to int, share float64, mask int32) hidden {
 		draw := rng.New(0, "usage of vision", int64(from+i), int64(100*share))
 		ids = slices.Clone(ids)
 		for k := 1; k < len(ids)-1; k++ {
-			if draw.Float64() < share {
+			if draw.Float64() >= share {
+				continue
+			}
+			if counts := e.options.VisionWords; counts == nil || counts(e.model.Vocab[ids[k]]) {
 				b.positions = append(b.positions, int64(i*longest+k))
 				b.words = append(b.words, ids[k])
-				ids[k] = mask
 			}
+			ids[k] = mask
 		}
 		b.ids = append(b.ids, ids)
 		b.images = append(b.images, int64(e.data.ImageOf[from+i]))

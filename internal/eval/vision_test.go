@@ -17,8 +17,8 @@ func withVocab(m *model.Model) *model.Model {
 	return m
 }
 
-// byHand counts the words that a text alone, in a batch of its own, is right about.
-func byHand(t *testing.T, m *model.Model, d Data, share float64, image bool) (words int, found [2]int) {
+// byHand counts the words that a text alone, in a batch of its own, is right about. With counts, only these words.
+func byHand(t *testing.T, m *model.Model, d Data, share float64, image bool, counts func(string) bool) (words int, found [2]int) {
 	t.Helper()
 	err := m.Worker().Do(t.Context(), func(s *torch.Scope) error {
 		for i, text := range d.Texts {
@@ -27,7 +27,10 @@ func byHand(t *testing.T, m *model.Model, d Data, share float64, image bool) (wo
 			for k, id := range text {
 				ids[k], marks[k] = int64(id), 1
 				if k > 0 && k < len(text)-1 && draw.Float64() < share {
-					ids[k], want[int64(k)] = 3, id
+					ids[k] = 3
+					if counts == nil || counts(m.Vocab[id]) {
+						want[int64(k)] = id
+					}
 				}
 			}
 			words += len(want)
@@ -67,8 +70,16 @@ func byHand(t *testing.T, m *model.Model, d Data, share float64, image bool) (wo
 // TestUsageOfVision compares with texts that are looked at one by one. The same words are hidden with and without images.
 func TestUsageOfVision(t *testing.T) {
 	m, d := withVocab(testModel(t)), testData()
-	for _, batch := range []int{1, 5, 32} {
-		r, err := Evaluate(t.Context(), m, d, Options{TopK: NoRerank, Vision: true, Batch: batch})
+	for i := range m.Vocab[4:] {
+		m.Vocab[4+i] = strings.Repeat("w", 1+i)
+	}
+	even := func(word string) bool { return len(word)%2 == 0 }
+	for _, run := range []struct {
+		batch int
+		words func(string) bool
+	}{{1, nil}, {5, nil}, {32, nil}, {5, even}} {
+		batch := run.batch
+		r, err := Evaluate(t.Context(), m, d, Options{TopK: NoRerank, Vision: true, VisionWords: run.words, Batch: batch})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +88,7 @@ func TestUsageOfVision(t *testing.T) {
 		}
 		for _, u := range r.Vision {
 			for image, got := range map[bool]Accuracy{true: u.With, false: u.Without} {
-				words, found := byHand(t, m, d, u.Share, image)
+				words, found := byHand(t, m, d, u.Share, image, run.words)
 				want := Accuracy{100 * float64(found[0]) / float64(words), 100 * float64(found[1]) / float64(words)}
 				if u.Words != words || got != want || words == 0 {
 					t.Errorf("batches of %d, %v masked, image %v: %d words with %+v, want %d with %+v", batch, u.Share, image, u.Words, got, words, want)

@@ -2,6 +2,7 @@ package scenes
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -152,3 +153,6 @@ func choose(rng *rand.Rand, words []string) string {
 	}
 	return pick(rng, words)
 }
+
+// IsCount reports whether a word says how many there are.
+func IsCount(word string) bool { return word != "" && slices.Contains(countWords, word) }
