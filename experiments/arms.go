@@ -7,11 +7,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/experiments/evidence"
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/eval"
-	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/scenes"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
@@ -28,6 +26,10 @@ type comparison struct {
 
 	// revised asks how much of the texts of each arm is true.
 	revised bool
+	// verdicts asks how much is true of what Con-D confirms.
+	verdicts bool
+	// seeing asks for words that are told by the image, and lets the matching head rank.
+	seeing bool
 }
 
 // arm is one way to train.
@@ -38,7 +40,9 @@ type arm struct {
 	Alone    bool             `json:"itc_alone,omitempty"` // without ITM and MLM
 	// ECM says what Con-D's probabilities do. Nothing switched on: Con-D is not asked.
 	ECM       trainer.ECMOptions `json:"ecm"`
+	Judge     judge              `json:"judge,omitzero"`      // in Con-D's place
 	Positives *positives         `json:"positives,omitempty"` // of GPN-S; nil: GRIT-VLP's settings and the captions
+	Albef     *albef             `json:"albef,omitempty"`     // ALBEF-Base in the place of GRIT-VLP's settings
 }
 
 // target names the targets of ITC, the share of their soft part, and the length of the momentum queue.
@@ -57,9 +61,15 @@ var (
 	queued      = target{Kind: trainer.OneHot, Queue: 1024} // of GRIT-VLP Table 5, whose queue has 65,280 features
 )
 
-// newComparison returns X2, X4 or X5.
+// newComparison returns X2, X3, X4, X5 or X6.
 func newComparison(id string, short bool, scale int) comparison {
 	c := comparison{Sizes: trainingSizes(short, scale), Kinds: scenes.Kinds{Shapes: 6, Objects: 2, Large: true, Plain: true}}
+	switch id {
+	case "x3":
+		return newJudges(short, scale)
+	case "x6":
+		return newMasks(short, scale)
+	}
 	if id == "x4" {
 		for _, strategy := range []grouper.Strategy{grouper.StrategyRandom, grouper.StrategyGRIT} {
 			for _, t := range []target{oneHot, consistency, smoothed, distilled} {
@@ -116,6 +126,9 @@ func (a arm) options(o trainer.Options) trainer.Options {
 	if a.Positives != nil {
 		return a.Positives.options(o)
 	}
+	if a.Albef != nil {
+		return a.Albef.options(o)
+	}
 	o.ITC.Targets, o.ITC.SoftFromEpoch = a.Targets.Kind, 0
 	if a.Targets.Alpha > 0 {
 		o.ITC.Alpha = a.Targets.Alpha
@@ -148,20 +161,32 @@ func (c comparison) run(ctx context.Context, j Job) (out []evidence.Measure, err
 			return nil, err
 		}
 	}
-	g, err := newGroup(ctx, s.worker, start, s.data.images, s.data.pairs, s.seed)
-	if err != nil {
+	if c.verdicts {
+		v, err := s.verdicts(ctx, cond)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v.measures()...)
+	}
+	shared := course{start: start, cond: cond, steps: s.steps()}
+	if shared.group, err = newGroup(ctx, s.worker, start, s.data.images, s.data.pairs, s.seed); err != nil {
 		return nil, err
 	}
-	batches := (len(s.data.pairs) + s.sizes.Batch - 1) / s.sizes.Batch
 	weights := []string{start}
 	for i, a := range c.Arms {
 		path := filepath.Join(s.dir, fmt.Sprintf("arm-%d.safetensors", i))
-		texts, err := s.trainArm(ctx, g, a, int64(s.sizes.Epochs*batches), start, cond, path)
+		taught, err := s.trainArm(ctx, shared, a, path)
 		if err != nil {
 			return nil, fmt.Errorf("training %q: %w", a.Name, err)
 		}
 		if c.revised {
-			out = append(out, texts.measures(a.Name, 0)...)
+			out = append(out, taught.texts.measures(a.Name, 0)...)
+		}
+		if c.verdicts && a.judged() {
+			out = append(out, taught.connections.confirmed(a.Name)...)
+			if a.Judge == (judge{}) {
+				shared.asked = taught.connections
+			}
 		}
 		weights = append(weights, path)
 	}
@@ -172,44 +197,64 @@ func (c comparison) run(ctx context.Context, j Job) (out []evidence.Measure, err
 // judged reports whether any arm asks Con-D.
 func (c comparison) judged() bool { return slices.ContainsFunc(c.Arms, arm.judged) }
 
-// trainArm trains one arm, and counts what its texts say. Con-D scores all others of a mini-batch, so that the choice is
-// exactly MAFA's.
-func (s *setup) trainArm(ctx context.Context, g *group, a arm, steps int64, start, cond, out string) (retrieval, error) {
-	candidates := 0
-	score := unscored
+// course is what the arms of a seed share.
+type course struct {
+	group       *group
+	steps       int64
+	start, cond string       // weights of the first model and of Con-D
+	asked       *Connections // what Con-D did in an arm of its own; nil before
+}
+
+// taught is what an arm learned from.
+type taught struct {
+	texts       retrieval    // what its texts say
+	connections *Connections // what was confirmed in its mini-batches; nil: no one was asked
+}
+
+// steps returns how many mini-batches an arm learns from.
+func (s *setup) steps() int64 {
+	batches := (len(s.data.pairs) + s.sizes.Batch - 1) / s.sizes.Batch
+	return int64(s.sizes.Epochs * batches)
+}
+
+// trainArm trains one arm. Con-D, or who takes its place, scores all others of a mini-batch, so that the choice is exactly
+// MAFA's.
+func (s *setup) trainArm(ctx context.Context, c course, a arm, out string) (taught, error) {
+	var t taught
+	candidates, score := 0, unscored
 	if a.judged() {
-		m, err := model.Load(ctx, s.worker, cond, model.LoadOptions{})
-		if err != nil {
-			return retrieval{}, err
+		candidates, t.connections = s.sizes.Batch-1, newConnections(s.seed, a.ECM.High)
+		if a.Judge != (judge{}) {
+			score = s.toss(a.Judge.coin(c.asked))
+		} else {
+			core, m, err := s.openCond(ctx, c.cond)
+			if err != nil {
+				return t, err
+			}
+			defer m.Free()
+			score = core.Score
 		}
-		defer m.Free()
-		matcher, err := model.NewMatcher(ctx, m)
-		if err != nil {
-			return retrieval{}, err
-		}
-		core, err := discriminator.New(matcher, discriminator.Options{})
-		if err != nil {
-			return retrieval{}, err
-		}
-		score, candidates = core.Score, s.sizes.Batch-1
+		score = s.counted(t.connections, score)
 	}
-	var texts retrieval
 	how := training{
-		name: a.Name, sampling: s.sampling(a.Strategy, s.sizes.Batch, s.sizes.Epochs, candidates), options: a.options(s.training(steps)), score: score,
+		name: a.Name, sampling: s.sampling(a.Strategy, s.sizes.Batch, s.sizes.Epochs, candidates), options: a.options(s.training(c.steps)), score: score,
 	}
 	if a.Positives != nil {
 		how.sampling = a.Positives.sampling(how.sampling)
-		how.batch = func(b *schemas.Batch) error { return s.data.countTexts(&texts, b) }
+		how.batch = func(b *schemas.Batch) error { return s.data.countTexts(&t.texts, b) }
 	}
-	err := s.train(ctx, start, g, how, out)
-	return texts, err
+	err := s.train(ctx, c.start, c.group, how, out)
+	if t.connections != nil {
+		t.connections.finish()
+	}
+	return t, err
 }
 
 // compareArms evaluates the first model and the arms on the held-out pairs, with the same hard negatives for all. It hands
 // each report to read, with the name of the arm and the path of its weights.
-func (s *setup) compareArms(ctx context.Context, arms []arm, weights []string, read func(name, path string, r *eval.Report) error) error {
-	mining, err := s.mining(ctx, weights...)
-	if err != nil {
+func (s *setup) compareArms(ctx context.Context, arms []arm, weights []string, o eval.Options, read func(name, path string, r *eval.Report) error) error {
+	var err error
+	if o.Mining, err = s.mining(ctx, weights...); err != nil {
 		return err
 	}
 	for i, path := range weights {
@@ -217,7 +262,7 @@ func (s *setup) compareArms(ctx context.Context, arms []arm, weights []string, r
 		if i > 0 {
 			name = arms[i-1].Name
 		}
-		r, err := s.evaluate(ctx, path, mining)
+		r, err := s.evaluate(ctx, path, o)
 		if err != nil {
 			return err
 		}
@@ -230,11 +275,16 @@ func (s *setup) compareArms(ctx context.Context, arms []arm, weights []string, r
 
 // measure asks all models about the same hard negatives, and lets them retrieve.
 func (c comparison) measure(ctx context.Context, s *setup, weights []string) (out []evidence.Measure, err error) {
-	err = s.compareArms(ctx, c.Arms, weights, func(name, _ string, r *eval.Report) error {
+	ask := byITC
+	if c.seeing {
+		ask = seeing
+	}
+	err = s.compareArms(ctx, c.Arms, weights, ask, func(name, _ string, r *eval.Report) error {
 		texts, images := s.topIsTrue(r.Sim)
 		out = append(out, evidence.Measure{Arm: name, Name: "itm_error", Value: r.Match.Error},
 			evidence.Measure{Arm: name, Name: "tr_r1", Value: texts}, evidence.Measure{Arm: name, Name: "ir_r1", Value: images},
 			evidence.Measure{Arm: name, Name: "rsum", Value: r.ITC.RSUM()})
+		out = append(out, seen(name, r)...)
 		return nil
 	})
 	return out, err

@@ -2,14 +2,11 @@ package experiments
 
 import (
 	"context"
-	"errors"
-	"path/filepath"
 
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/eval"
 	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/scenes"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )
@@ -42,18 +39,9 @@ const (
 	judged = 8
 )
 
-// RunConnections trains Con-D and lets it judge the hardest candidates of every pair in an epoch of GRIT's mini-batches.
-func RunConnections(ctx context.Context, j Job) (out *Connections, err error) {
-	// The scenes have circles of eight colours: every caption is true of a few dozen other scenes.
-	s, err := j.setup(ctx, scenes.Kinds{Shapes: 1, Objects: 2, Large: true, Plain: true})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	cond := filepath.Join(s.dir, "con-d.safetensors")
-	if err := s.first(ctx, s.sizes.CondSteps, condCandidates, cond); err != nil {
-		return nil, err
-	}
+// verdicts lets Con-D judge the hardest candidates of every pair in an epoch of GRIT's mini-batches. Its own vectors group
+// the pairs.
+func (s *setup) verdicts(ctx context.Context, cond string) (*Connections, error) {
 	g, err := newGroup(ctx, s.worker, cond, s.data.images, s.data.pairs, s.seed)
 	if err != nil {
 		return nil, err
@@ -61,29 +49,44 @@ func RunConnections(ctx context.Context, j Job) (out *Connections, err error) {
 	return s.judge(ctx, g, cond)
 }
 
+// openCond opens Con-D. The caller frees the model.
+func (s *setup) openCond(ctx context.Context, path string) (*discriminator.Discriminator, *model.Model, error) {
+	m, err := model.Load(ctx, s.worker, path, model.LoadOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	matcher, err := model.NewMatcher(ctx, m)
+	if err != nil {
+		m.Free()
+		return nil, nil, err
+	}
+	core, err := discriminator.New(matcher, discriminator.Options{})
+	if err != nil {
+		m.Free()
+		return nil, nil, err
+	}
+	return core, m, nil
+}
+
+func newConnections(seed uint64, thresholds ...float64) *Connections {
+	out := &Connections{Seed: seed}
+	for _, high := range thresholds {
+		out.Above = append(out.Above, Verdict{High: high})
+	}
+	return out
+}
+
 func (s *setup) judge(ctx context.Context, g *group, cond string) (*Connections, error) {
-	m, err := model.Load(ctx, s.worker, cond, model.LoadOptions{})
+	core, m, err := s.openCond(ctx, cond)
 	if err != nil {
 		return nil, err
 	}
 	defer m.Free()
-	matcher, err := model.NewMatcher(ctx, m)
-	if err != nil {
-		return nil, err
-	}
-	core, err := discriminator.New(matcher, discriminator.Options{})
-	if err != nil {
-		return nil, err
-	}
 	loader, err := s.loader(m)
 	if err != nil {
 		return nil, err
 	}
-	out := &Connections{Seed: s.seed}
-	thresholds := []float64{0.5, trainer.MAFA().ECM.High, 0.9, 0.95}
-	for _, high := range thresholds {
-		out.Above = append(out.Above, Verdict{High: high})
-	}
+	out := newConnections(s.seed, 0.5, trainer.MAFA().ECM.High, 0.9, 0.95)
 	o := s.sampling(grouper.StrategyGRIT, s.sizes.FirstBatch, 1, min(judged, s.sizes.FirstBatch-1))
 	err = g.batches(ctx, o, func(b *schemas.Batch) (*schemas.FeatureBlock, error) {
 		pixels, lost, err := loader.Images(ctx, b, nil)
@@ -96,9 +99,7 @@ func (s *setup) judge(ctx context.Context, g *group, cond string) (*Connections,
 		}
 		return nil, err
 	})
-	for i := range out.Above {
-		out.Above[i].finish(out.True)
-	}
+	out.finish()
 	out.AUC, out.probabilities = eval.AUC(out.probabilities), nil
 	return out, err
 }
@@ -131,6 +132,13 @@ func (s *setup) countOne(c *Connections, b *schemas.ScoredBatch, image, text int
 		if holds {
 			v.True++
 		}
+	}
+}
+
+// finish computes the shares when everything is counted.
+func (c *Connections) finish() {
+	for i := range c.Above {
+		c.Above[i].finish(c.True)
 	}
 }
 

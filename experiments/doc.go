@@ -6,12 +6,14 @@
 // [FirstModel] that all seeds share embeds the pairs.
 //
 // X2, X4 and X5 train several arms from one start, with equal steps: the losses of MAFA and GRIT-VLP (MAFA Tables 4, 5, 6
-// and 14), and samplings (GRIT-VLP Tables 5 and 6). X7 does so with GPN-S's ways to sample. All models are asked about the
-// same hard negatives: those that they find hardest together, without captions that happen to be true of the picture.
+// and 14), and samplings (GRIT-VLP Tables 5 and 6). X6 does so with negatives of ITM and hidden words (GRIT-VLP Tables 1 and
+// 2, figure 4), and X7 with GPN-S's ways to sample. All models are asked about the same hard negatives: those that they find
+// hardest together, without captions that happen to be true of the picture.
 //
 // X3, [Connections]: how much is true of what Con-D confirms among the hardest candidates of GRIT's mini-batches (MAFA 4.1). Con-D
 // has learned from random mini-batches, and its vectors group the pairs. The generator tells for every candidate whether the caption
-// is true of the picture, so precision and recall are exact.
+// is true of the picture, so precision and recall are exact. Arms are then trained with Con-D, with an oracle and with coins
+// (MAFA Table 16).
 //
 // Everything goes through the cores of the stages, one after the other in this process, without a log. The encoder and the
 // indexer turn pairs into a group, and a lane of the grouper turns the group into mini-batches. The discriminator or the

@@ -48,9 +48,20 @@ func newSetup(t *testing.T, seed uint64) *setup {
 	return s
 }
 
+// runVerdicts trains a small Con-D and lets it judge.
+func runVerdicts(t *testing.T, seed uint64) (*Connections, error) {
+	t.Helper()
+	s := newSetup(t, seed)
+	cond := filepath.Join(s.dir, "con-d.safetensors")
+	if err := s.first(t.Context(), s.sizes.CondSteps, condCandidates, cond); err != nil {
+		return nil, err
+	}
+	return s.verdicts(t.Context(), cond)
+}
+
 // Small models learn nothing, but go through everything.
 func TestConnectionsCountEveryCandidate(t *testing.T) {
-	c, err := RunConnections(t.Context(), newJob(t, 1))
+	c, err := runVerdicts(t, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +84,7 @@ func TestMiningPassesOverWhatIsTrue(t *testing.T) {
 	if err := s.first(ctx, 2, 4, start); err != nil {
 		t.Fatal(err)
 	}
-	plain, err := s.evaluate(ctx, start, nil)
+	plain, err := s.evaluate(ctx, start, byITC)
 	if err != nil {
 		t.Fatal(err)
 	}

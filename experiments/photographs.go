@@ -81,11 +81,11 @@ func (p photographSettings) run(ctx context.Context, j Job) (out []evidence.Meas
 		return nil, err
 	}
 	out = c.measures()
-	batches := (len(s.data.pairs) + p.Sizes.Batch - 1) / p.Sizes.Batch
+	shared := course{group: g, steps: s.steps(), start: start, cond: cond}
 	weights := []string{start}
 	for i, a := range p.Arms {
 		path := filepath.Join(dir, fmt.Sprintf("arm-%d.safetensors", i))
-		if _, err := s.trainArm(ctx, g, a, int64(p.Sizes.Epochs*batches), start, cond, path); err != nil {
+		if _, err := s.trainArm(ctx, shared, a, path); err != nil {
 			return nil, fmt.Errorf("training %q: %w", a.Name, err)
 		}
 		weights = append(weights, path)
@@ -111,8 +111,8 @@ func (p photographSettings) photographs(ctx context.Context, j Job, dir string) 
 // measure lets the models find unseen photographs, and seen ones by captions that nobody has seen. The matching error is on
 // unseen photographs, with the same negatives for all.
 func (p photographSettings) measure(ctx context.Context, s *setup, t *twinned, weights []string) (out []evidence.Measure, err error) {
-	err = s.compareArms(ctx, p.Arms, weights, func(name, path string, unseen *eval.Report) error {
-		seen, err := s.evaluateOn(ctx, path, t.seen, nil)
+	err = s.compareArms(ctx, p.Arms, weights, byITC, func(name, path string, unseen *eval.Report) error {
+		seen, err := s.evaluateOn(ctx, path, t.seen, byITC)
 		if err != nil {
 			return err
 		}

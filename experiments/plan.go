@@ -30,17 +30,7 @@ func NewPlan(id string, short bool, scale int) (Plan, error) {
 	case "x8":
 		s := neighbourSizes(short, scale)
 		return Plan{id, s, func(ctx context.Context, j Job) ([]evidence.Measure, error) { return s.run(ctx, j) }}, nil
-	case "x3":
-		s := trainingSizes(short, scale)
-		return Plan{id, s, func(ctx context.Context, j Job) ([]evidence.Measure, error) {
-			j.Sizes = s
-			c, err := RunConnections(ctx, j)
-			if err != nil {
-				return nil, err
-			}
-			return c.measures(), nil
-		}}, nil
-	case "x2", "x4", "x5":
+	case "x2", "x3", "x4", "x5", "x6":
 		c := newComparison(id, short, scale)
 		return Plan{id, c, func(ctx context.Context, j Job) ([]evidence.Measure, error) { return c.run(ctx, j) }}, nil
 	case "x7":

@@ -126,13 +126,13 @@ func (s *setup) loader(m *model.Model) (*dataset.Loader, error) {
 	return dataset.NewLoader(s.data.images, m.Config.ImageSize, m.Config.TextTokens, words, s.seed, s.augment), nil
 }
 
-// evaluate measures weights on the held-out pairs. It takes the hard negatives from mining, if that is not nil.
-func (s *setup) evaluate(ctx context.Context, weights string, mining *eval.Matrix) (*eval.Report, error) {
-	return s.evaluateOn(ctx, weights, s.data.held, mining)
+// evaluate measures weights on the held-out pairs.
+func (s *setup) evaluate(ctx context.Context, weights string, o eval.Options) (*eval.Report, error) {
+	return s.evaluateOn(ctx, weights, s.data.held, o)
 }
 
 // evaluateOn does the same on other pairs.
-func (s *setup) evaluateOn(ctx context.Context, weights string, pairs *dataset.Corpus, mining *eval.Matrix) (*eval.Report, error) {
+func (s *setup) evaluateOn(ctx context.Context, weights string, pairs *dataset.Corpus, o eval.Options) (*eval.Report, error) {
 	m, err := model.Load(ctx, s.worker, weights, model.LoadOptions{})
 	if err != nil {
 		return nil, err
@@ -143,8 +143,11 @@ func (s *setup) evaluateOn(ctx context.Context, weights string, pairs *dataset.C
 		return nil, err
 	}
 	held := eval.FromCorpus(ctx, pairs, s.data.images, words, m.Config.ImageSize, m.Config.TextTokens)
-	return eval.Evaluate(ctx, m, held, eval.Options{TopK: eval.NoRerank, Mining: mining})
+	return eval.Evaluate(ctx, m, held, o)
 }
+
+// byITC ranks by similarities alone.
+var byITC = eval.Options{TopK: eval.NoRerank}
 
 // block is the number of held-out pictures among which evaluate looks for the hard negatives of a pair.
 const block = 25
@@ -154,7 +157,7 @@ const block = 25
 func (s *setup) mining(ctx context.Context, weights ...string) (*eval.Matrix, error) {
 	var sum eval.Matrix
 	for i, w := range weights {
-		r, err := s.evaluate(ctx, w, nil)
+		r, err := s.evaluate(ctx, w, byITC)
 		if err != nil {
 			return nil, err
 		}

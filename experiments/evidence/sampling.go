@@ -84,22 +84,3 @@ func x5() Experiment {
 		},
 	}
 }
-
-// x3 compares Con-D with the truth.
-func x3() Experiment {
-	e := Experiment{
-		ID: "x3", Title: "The connection discriminator against the truth", Repeats: "MAFA 4.1", Seeds: seeds(11, 18),
-		Text: "The connection discriminator (Con-D) judges the eight hardest candidates of every pair in an epoch of GRIT's mini-batches. " +
-			"Recall is over the candidates that are true.",
-		Small: "Scenes of two circles of eight colours. The oracle and the coin of MAFA Table 16 are not run yet. The settings were " +
-			"settled on seed 1, so seeds 11 to 18 are reported.",
-	}
-	t := Table{Title: "Connections by threshold", Head: "above", Columns: []Column{{"precision", "precision", 1, 3}, {"recall", "recall", 1, 3}}}
-	for _, high := range []float64{0.5, 0.8, 0.9, 0.95} {
-		t.Rows = append(t.Rows, Row{fmt.Sprintf("%.2f", high), "Con-D", high})
-	}
-	t.Rows = append(t.Rows, Row{"all candidates", "all", 0})
-	e.Tables = []Table{t}
-	e.Claims = []Claim{{Text: "connections above 0.8 are true more often than candidates are", More: Point{"Con-D", 0.8, "precision"}, Less: Point{"all", 0, "precision"}}}
-	return e
-}
