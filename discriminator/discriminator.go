@@ -14,7 +14,9 @@
 //  3. A pair that is a candidate in both directions is scored once and has one value.
 //  4. A sample whose image cannot be had is masked in the record, its candidates have probability 0, and all others have
 //     the values that they have without it.
-//  5. How well Con-D tells known positives from mismatches ([Discriminator.Known]) is a function of its weights, the batches
+//  5. With [Input.Kept] a pair has the same bits in every epoch, whatever is kept of it: it is a function of Con-D's weights
+//     and the pair alone.
+//  6. How well Con-D tells known positives from mismatches ([Discriminator.Known]) is a function of its weights, the batches
 //     and the draws.
 //
 // Con-D is any model with a matching head, as a rule one that was pre-trained and then fine-tuned for retrieval, or a
@@ -52,6 +54,9 @@ type Input struct {
 	Pixels []float32
 	// IDs are the token ids of each sample's text by Con-D's vocabulary: [CLS] ... [SEP], not padded.
 	IDs [][]int32
+	// Kept holds scores of earlier batches, and takes those of this one; nil: every pair is scored. It wants pixels that are
+	// the same in every epoch.
+	Kept *Kept
 	// Masked are the samples without a usable image, in order. Con-D is not asked about them.
 	Masked []schemas.Mask
 }
@@ -83,7 +88,11 @@ func (d *Discriminator) Score(ctx context.Context, b *schemas.Batch, in Input) (
 		ProbI2T: make(schemas.Floats32, len(b.I2T)), ProbT2I: make(schemas.Floats32, len(b.T2I)),
 	}
 	pairs, at := candidatePairs(b, in.Masked)
-	probabilities, err := d.match(ctx, b, in, pairs)
+	match := d.match
+	if in.Kept != nil {
+		match = d.matchKept
+	}
+	probabilities, err := match(ctx, b, in, pairs)
 	if err == nil {
 		err = fill(scored, at, probabilities)
 	}

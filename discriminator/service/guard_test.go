@@ -41,7 +41,7 @@ func guarded(t *testing.T, core scorer, g guardSettings, state []byte, from, to 
 	t.Helper()
 	loads := 0
 	instruments, _ := stagetest.Instruments(t, Name)
-	s, err := newFactory(core, pictures{loads: &loads}, g, instruments)(0, state)
+	s, err := newFactory(core, pictures{loads: &loads}, g, keeping{}, instruments)(0, state)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestGuardMeasuresAnew(t *testing.T) {
 func TestGuardPassesOtherRecords(t *testing.T) {
 	loads := 0
 	instruments, _ := stagetest.Instruments(t, Name)
-	s, err := newFactory(sorter{below: 3}, pictures{loads: &loads}, guardSettings{least: 0.55, model: "m"}, instruments)(0, nil)
+	s, err := newFactory(sorter{below: 3}, pictures{loads: &loads}, guardSettings{least: 0.55, model: "m"}, keeping{}, instruments)(0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestGuardPassesOtherRecords(t *testing.T) {
 func TestGuardRefusesAStrangeState(t *testing.T) {
 	instruments, _ := stagetest.Instruments(t, Name)
 	var s stream.Stage
-	s, err := newFactory(half{}, pictures{}, guardSettings{least: 0.55}, instruments)(3, []byte("new"))
+	s, err := newFactory(half{}, pictures{}, guardSettings{least: 0.55}, keeping{}, instruments)(3, []byte("new"))
 	if err == nil || !strings.Contains(err.Error(), `lane 3: reading the state "new"`) {
 		t.Errorf("stage %v, error %v", s, err)
 	}
@@ -193,7 +193,7 @@ func TestSettingsOfTheGuard(t *testing.T) {
 		least float64
 		ok    bool
 	}{{-0.01, false}, {0, true}, {0.55, true}, {0.99, true}, {1, false}} {
-		err := Settings{Checkpoint: "x", Part: 1, MinAUC: c.least}.Validate()
+		err := Settings{Checkpoint: "x", Part: 1, Images: augmented, Keep: 2, MinAUC: c.least}.Validate()
 		if (err == nil) != c.ok || err != nil && !strings.Contains(err.Error(), "COND_MIN_AUC") {
 			t.Errorf("COND_MIN_AUC=%g: %v", c.least, err)
 		}

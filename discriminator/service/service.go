@@ -39,10 +39,18 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 		return fmt.Errorf("COND_CHECKPOINT is %q: %w", s.Checkpoint, err)
 	}
 	loader := dataset.NewLoader(images.ForInput(m.Config.ImageSize), m.Config.ImageSize, m.Config.TextTokens, words,
-		s.Run.Seed, dataset.Augmentation(s.Augment))
+		s.Run.Seed, s.augmentation())
+	most, drawn := 0, loader.Drawn()
+	if s.Images == plain {
+		most, drawn = s.Keep, ""
+	}
+	keep, err := newKeeping(most, tools.Instruments)
+	if err != nil {
+		return err
+	}
 	tools.Instruments.Loaded()
 	return tools.Log.Run(ctx, stream.StageSpec{
 		Name: Name, Inputs: []schemas.Topic{schemas.Batches}, Outputs: []schemas.Topic{schemas.Scored},
-		New: newFactory(recorder{core, loader.Drawn()}, loader, guardSettings{s.MinAUC, s.Run.Seed, core.Fingerprint()}, tools.Instruments), Counters: tools.Instruments.Counters(),
+		New: newFactory(recorder{core, drawn}, loader, guardSettings{s.MinAUC, s.Run.Seed, core.Fingerprint()}, keep, tools.Instruments), Counters: tools.Instruments.Counters(),
 	})
 }

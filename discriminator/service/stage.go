@@ -7,6 +7,8 @@ import (
 	"errors"
 	"math/rand/v2"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/service"
@@ -31,7 +33,8 @@ var (
 	_ loader = (*dataset.Loader)(nil)
 )
 
-// recorder writes into what was scored how its images were drawn: the trainer must see the same ones.
+// recorder writes into what was scored how its images were drawn: the trainer must see the same ones. With plain images
+// there is nothing to write.
 type recorder struct {
 	scorer
 	drawn string
@@ -50,13 +53,32 @@ type stage struct {
 	core        scorer
 	loader      loader
 	guard       *guard
+	kept        *discriminator.Kept // nil: images are augmented
+	scores      *prometheus.CounterVec
 	instruments *service.Instruments
 }
 
-func newFactory(core scorer, loader loader, guarded guardSettings, instruments *service.Instruments) stream.Factory {
+// keeping says how many scores a lane keeps. The zero value keeps none.
+type keeping struct {
+	most   int
+	scores *prometheus.CounterVec
+}
+
+func newKeeping(most int, instruments *service.Instruments) (keeping, error) {
+	k := keeping{most, prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "pairstream_discriminator_scores_total", Help: "Pairs of scored batches with COND_IMAGES=plain, by whether their score was kept or computed.",
+	}, []string{"from"})}
+	return k, instruments.Register(k.scores)
+}
+
+func newFactory(core scorer, loader loader, guarded guardSettings, keep keeping, instruments *service.Instruments) stream.Factory {
 	return func(lane int, state []byte) (stream.Stage, error) {
 		g, err := newGuard(guarded, lane, state, instruments.Log)
-		return &stage{core, loader, g, instruments}, err
+		s := &stage{core: core, loader: loader, guard: g, scores: keep.scores, instruments: instruments}
+		if keep.most > 0 {
+			s.kept = discriminator.NewKept(keep.most)
+		}
+		return s, err
 	}
 }
 
@@ -112,7 +134,7 @@ func (s *stage) score(ctx context.Context, b *schemas.Batch) (*schemas.ScoredBat
 	}
 	s.instruments.Masked(b.Group, input.Masked)
 	if !s.guard.open() {
-		return s.core.Score(ctx, b, input)
+		return s.ask(ctx, b, input)
 	}
 	if err := s.guard.measure(ctx, s.core, b, input, s.instruments.Log); err != nil {
 		return nil, err
@@ -120,10 +142,24 @@ func (s *stage) score(ctx context.Context, b *schemas.Batch) (*schemas.ScoredBat
 	if s.guard.open() || s.guard.off() {
 		return s.unscored(ctx, b, input)
 	}
-	scored, err := s.core.Score(ctx, b, input)
+	scored, err := s.ask(ctx, b, input)
 	if err == nil {
 		scored.Check = s.guard.check()
 	}
+	return scored, err
+}
+
+// ask scores a batch, with what is kept of earlier ones.
+func (s *stage) ask(ctx context.Context, b *schemas.Batch, in discriminator.Input) (*schemas.ScoredBatch, error) {
+	if s.kept == nil {
+		return s.core.Score(ctx, b, in)
+	}
+	in.Kept = s.kept
+	asked, found := s.kept.Counts()
+	scored, err := s.core.Score(ctx, b, in)
+	allAsked, allFound := s.kept.Counts()
+	s.scores.WithLabelValues("kept").Add(float64(allFound - found))
+	s.scores.WithLabelValues("computed").Add(float64(allAsked - asked - allFound + found))
 	return scored, err
 }
 

@@ -23,8 +23,9 @@ type Matcher struct {
 	free        func()
 }
 
-// matchFunc returns the probability of each pair of rows of pixels [N, 3, S, S] and ids [N, L].
-type matchFunc func(s *torch.Scope, pixels, ids, mask *torch.Tensor, pairs []Pair, part int) ([]float32, error)
+// matchFunc returns the probability of each pair of rows of pixels [N, 3, S, S] and ids [N, L]. With a block, that many rows
+// are encoded at once; N is a multiple of it.
+type matchFunc func(s *torch.Scope, pixels, ids, mask *torch.Tensor, pairs []Pair, part, block int) ([]float32, error)
 
 // OpenMatcher loads a matcher from a file: TorchScript if it ends in .pt, .ts or .torchscript, else safetensors.
 func OpenMatcher(ctx context.Context, w *torch.Worker, path string) (*Matcher, error) {
@@ -54,9 +55,12 @@ func NewMatcher(ctx context.Context, m *Model) (*Matcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	match := func(s *torch.Scope, pixels, ids, mask *torch.Tensor, pairs []Pair, part int) ([]float32, error) {
+	match := func(s *torch.Scope, pixels, ids, mask *torch.Tensor, pairs []Pair, part, block int) ([]float32, error) {
 		pixels = s.To(pixels, m.params[0].Tensor.DType())
-		logits, err := Score(s, m, Encoded{Hidden: m.Text(s, ids, mask), Mask: mask, Tokens: m.Image(s, pixels)}, pairs, part)
+		e := Encoded{Hidden: inBlocks(s, block, ids, func(at, n int64) *torch.Tensor {
+			return m.Text(s, s.Narrow(ids, 0, at, n), s.Narrow(mask, 0, at, n))
+		}), Mask: mask, Tokens: inBlocks(s, block, pixels, func(at, n int64) *torch.Tensor { return m.Image(s, s.Narrow(pixels, 0, at, n)) })}
+		logits, err := Score(s, m, e, pairs, part)
 		probabilities := make([]float32, len(logits))
 		for i, l := range logits {
 			probabilities[i] = l.Probability()
@@ -87,20 +91,72 @@ func (m *Matcher) Free() { m.free() }
 // Match returns the probability that a text is true of an image, for each pair. pixels are 3 x S x S float32 for each of
 // len(ids) images, ids the tokens of as many texts, not padded. Pairs go through the network part by part.
 func (m *Matcher) Match(ctx context.Context, pixels []float32, ids [][]int32, pairs []Pair, part int) ([]float32, error) {
-	images, err := send(m.worker, m.Config, pixels, len(ids)) // while the worker computes for another
+	return m.run(ctx, pixels, len(ids), func(s *torch.Scope, pixels *torch.Tensor) ([]float32, error) {
+		padded, mask, err := Texts(s, ids, m.pad, m.Config)
+		if err != nil {
+			return nil, err
+		}
+		return m.match(s, pixels, padded, mask, pairs, part, 0)
+	})
+}
+
+// fixedBlock is the number of images, and of texts, that [Matcher.MatchFixed] encodes at once.
+const fixedBlock = 16
+
+// MatchFixed does what [Matcher.Match] does, and gives a pair the same bits whatever it is asked beside. Images and texts are
+// encoded in blocks of one size, filled up with black and with the first text, and texts are padded to the longest that the
+// model takes. The numbers of images and texts may differ.
+func (m *Matcher) MatchFixed(ctx context.Context, pixels []float32, ids [][]int32, pairs []Pair, part int) ([]float32, error) {
+	values := 3 * m.Config.ImageSize * m.Config.ImageSize
+	images := len(pixels) / values
+	if err := CheckTexts(ids, m.Config); err != nil {
+		return nil, err
+	}
+	for i, row := range ids {
+		if len(row) > m.Config.TextTokens {
+			return nil, fmt.Errorf("%w: text %d has %d tokens, want at most %d", ErrInput, i, len(row), m.Config.TextTokens)
+		}
+	}
+	missing := func(n int) int { return (fixedBlock - n%fixedBlock) % fixedBlock }
+	pixels = append(slices.Clip(pixels), make([]float32, missing(images)*values)...)
+	images += missing(images)
+	ids = slices.Clip(ids)
+	for range missing(len(ids)) {
+		ids = append(ids, ids[0])
+	}
+	return m.run(ctx, pixels, images, func(s *torch.Scope, pixels *torch.Tensor) ([]float32, error) {
+		padded, mask := padTo(s, ids, m.pad, m.Config.TextTokens)
+		return m.match(s, pixels, padded, mask, pairs, part, fixedBlock)
+	})
+}
+
+// run sends pixels to the device and computes there.
+func (m *Matcher) run(ctx context.Context, pixels []float32, images int,
+	match func(s *torch.Scope, pixels *torch.Tensor) ([]float32, error),
+) (probabilities []float32, err error) {
+	sent, err := send(m.worker, m.Config, pixels, images) // while the worker computes for another
 	if err != nil {
 		return nil, err
 	}
-	defer images.Free()
-	var probabilities []float32
+	defer sent.Free()
 	err = m.worker.Do(ctx, func(s *torch.Scope) error {
-		received := s.Receive(images)
-		padded, mask, err := Texts(s, ids, m.pad, m.Config)
-		if err != nil {
-			return err
-		}
-		s.NoGrad(func() { probabilities, err = m.match(s, received, padded, mask, pairs, part) })
+		received := s.Receive(sent)
+		var err error
+		s.NoGrad(func() { probabilities, err = match(s, received) })
 		return err
 	})
 	return probabilities, err
+}
+
+// inBlocks encodes the rows of x block by block, or all at once without one.
+func inBlocks(s *torch.Scope, block int, x *torch.Tensor, encode func(at, n int64) *torch.Tensor) *torch.Tensor {
+	rows := x.Size(0)
+	if block == 0 {
+		return encode(0, rows)
+	}
+	var parts []*torch.Tensor
+	for at := int64(0); at < rows; at += int64(block) {
+		parts = append(parts, encode(at, int64(block)))
+	}
+	return s.Cat(0, parts...)
 }

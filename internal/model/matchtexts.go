@@ -40,7 +40,12 @@ func Texts(s *torch.Scope, rows [][]int32, pad int32, c Config) (ids, mask *torc
 		longest = max(longest, len(row))
 	}
 	step := s.LengthStep()
-	longest = min((longest+step-1)/step*step, c.MaxPositions)
+	ids, mask = padTo(s, rows, pad, min((longest+step-1)/step*step, c.MaxPositions))
+	return ids, mask, nil
+}
+
+// padTo pads rows of token ids to a length.
+func padTo(s *torch.Scope, rows [][]int32, pad int32, longest int) (ids, mask *torch.Tensor) {
 	padded := make([]int64, 0, len(rows)*longest)
 	marks := make([]int64, len(rows)*longest)
 	for i, row := range rows {
@@ -53,7 +58,7 @@ func Texts(s *torch.Scope, rows [][]int32, pad int32, c Config) (ids, mask *torc
 		}
 	}
 	n, l := int64(len(rows)), int64(longest)
-	return s.Int64s(padded, n, l), s.Int64s(marks, n, l), nil
+	return s.Int64s(padded, n, l), s.Int64s(marks, n, l)
 }
 
 // Images makes a tensor [N, 3, S, S] of pixels, in the precision of the model.

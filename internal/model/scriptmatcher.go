@@ -40,7 +40,7 @@ func NewScriptMatcher(ctx context.Context, w *torch.Worker, path string) (*Match
 		return nil, err
 	}
 	m.free = script.Free
-	m.match = func(s *torch.Scope, pixels, ids, mask *torch.Tensor, pairs []Pair, part int) ([]float32, error) {
+	m.match = func(s *torch.Scope, pixels, ids, mask *torch.Tensor, pairs []Pair, part, _ int) ([]float32, error) {
 		return matchParts(s, script, pixels, ids, mask, pairs, part)
 	}
 	return m, nil

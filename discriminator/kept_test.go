@@ -1,0 +1,163 @@
+package discriminator
+
+import (
+	"errors"
+	"maps"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// epochs returns mini-batches of a group's pairs, drawn anew in every epoch, with three candidates each, and their inputs.
+// Sample i of all pairs has image i and text i of in.
+func epochs(n, batch, count int, in Input) (batches []*schemas.Batch, inputs []Input) {
+	values := len(in.Pixels) / n
+	for epoch := range int32(count) {
+		order := rng.New(9, "epochs", int64(epoch)).Perm(n)
+		for at := 0; at < n; at += batch {
+			b := &schemas.Batch{Group: schemas.GroupID{Seq: 3}, Epoch: epoch, M: 3, Batches: 1}
+			var own Input
+			chosen := order[at:min(at+batch, n)]
+			for i, pair := range chosen {
+				image := schemas.NewImageID([]byte{byte(pair)})
+				b.Samples = append(b.Samples, schemas.Sample{ImageID: image, Text: string(rune('a' + pair))})
+				own.IDs = append(own.IDs, in.IDs[pair])
+				own.Pixels = append(own.Pixels, in.Pixels[pair*values:(pair+1)*values]...)
+				for k := range 3 {
+					b.I2T = append(b.I2T, int32((i+k+1)%len(chosen)))
+					b.T2I = append(b.T2I, int32((i+len(chosen)-k-1)%len(chosen)))
+				}
+			}
+			b.I2T[1] = -1
+			batches, inputs = append(batches, b), append(inputs, own)
+		}
+	}
+	return batches, inputs
+}
+
+// What is kept changes no bit: neither when all is kept, nor when nearly nothing is, nor behind a new start in the middle.
+func TestKeptScoresAreTheSameBits(t *testing.T) {
+	const n, batch, count = 40, 12, 6
+	in := randomInput(n)
+	batches, inputs := epochs(n, batch, count, in)
+	run := func(part, most, anew int) (values []map[schemas.PairID]float32, kept *Kept) {
+		d := newConD(t, part)
+		kept = NewKept(most)
+		for i, b := range batches {
+			if i == anew {
+				kept = NewKept(most)
+			}
+			input := inputs[i]
+			input.Kept = kept
+			scored := score(t, d, b, input)
+			of := map[schemas.PairID]float32{}
+			for k := range b.I2T {
+				anchor := int32(k / int(b.M))
+				for _, c := range []struct {
+					image, text int32
+					p           float32
+				}{{anchor, b.I2T[k], scored.ProbI2T[k]}, {b.T2I[k], anchor, scored.ProbT2I[k]}} {
+					if c.image >= 0 && c.text >= 0 {
+						of[schemas.NewPairID(b.Samples[c.image].ImageID, b.Samples[c.text].Text)] = c.p
+					} else if c.p != 0 {
+						t.Errorf("a gap is scored %v", c.p)
+					}
+				}
+			}
+			values = append(values, of)
+		}
+		return values, kept
+	}
+	want, kept := run(16, 1<<20, -1)
+	if asked, found := kept.Counts(); found == 0 || found >= asked {
+		t.Fatalf("%d of %d pairs were kept: the test says nothing", found, asked)
+	}
+	first := map[schemas.PairID]float32{}
+	for i, of := range want {
+		for pair, p := range of {
+			if before, seen := first[pair]; seen && before != p {
+				t.Fatalf("batch %d: a pair has %v, and had %v", i, p, before)
+			}
+			first[pair] = p
+		}
+	}
+	for _, c := range []struct{ part, most, anew int }{{16, 20, -1}, {16, 2, -1}, {5, 1 << 20, -1}, {64, 1 << 20, 7}} {
+		got, _ := run(c.part, c.most, c.anew)
+		for i := range want {
+			if !maps.Equal(got[i], want[i]) {
+				t.Fatalf("parts of %d, room for %d, anew at batch %d: batch %d has other values", c.part, c.most, c.anew, i)
+			}
+		}
+	}
+}
+
+// Values of kept and of other scores differ by no more than roundings: padding and blocks alone are different.
+func TestKeptScoresAreThoseOfAllPairs(t *testing.T) {
+	const n = 9
+	d, in := newConD(t, 16), randomInput(n)
+	b := allCandidates(n)
+	for i := range b.Samples {
+		b.Samples[i].Text = string(rune('a' + i))
+		b.Samples[i].ImageID = schemas.NewImageID([]byte{byte(i)})
+	}
+	plain := score(t, d, b, in)
+	in.Kept = NewKept(1000)
+	kept := score(t, d, b, in)
+	for k := range plain.ProbI2T {
+		for _, v := range [][2]float32{{plain.ProbI2T[k], kept.ProbI2T[k]}, {plain.ProbT2I[k], kept.ProbT2I[k]}} {
+			if diff := v[0] - v[1]; diff > 1e-5 || diff < -1e-5 {
+				t.Errorf("candidate %d: %v, want about %v", k, v[1], v[0])
+			}
+		}
+	}
+}
+
+// Another group begins with nothing, and a text that was replaced is another text.
+func TestKeptForgetsGroups(t *testing.T) {
+	const n = 6
+	d, in := newConD(t, 16), randomInput(n)
+	in.Kept = NewKept(1000)
+	b := allCandidates(n)
+	for i := range b.Samples {
+		b.Samples[i].Text = string(rune('a' + i))
+		b.Samples[i].ImageID = schemas.NewImageID([]byte{byte(i)})
+	}
+	counts := func(want int64) {
+		t.Helper()
+		_, before := in.Kept.Counts()
+		score(t, d, b, in)
+		if _, after := in.Kept.Counts(); after-before != want {
+			t.Errorf("%d scores were kept, want %d", after-before, want)
+		}
+	}
+	counts(0)
+	counts(n * (n - 1))
+	b.Samples[2].Text, b.Samples[2].Replaced = "obj", true
+	counts((n - 1) * (n - 1))
+	b.Group.Seq++
+	counts(0)
+}
+
+func TestKeptRefusesOddInputs(t *testing.T) {
+	const n = 6
+	d, in := newConD(t, 16), randomInput(n)
+	in.Kept = NewKept(10)
+	b := allCandidates(n)
+	for i := range b.Samples {
+		b.Samples[i].Text = string(rune('a' + i))
+	}
+	for name, change := range map[string]func(*Input){
+		"fewer texts":   func(in *Input) { in.IDs = in.IDs[1:] },
+		"an empty text": func(in *Input) { in.IDs = append([][]int32{{}}, in.IDs[1:]...) },
+		"a long text":   func(in *Input) { in.IDs = append([][]int32{make([]int32, smallConfig.TextTokens+1)}, in.IDs[1:]...) },
+		"fewer pixels":  func(in *Input) { in.Pixels = in.Pixels[:len(in.Pixels)/2] },
+	} {
+		odd := in
+		change(&odd)
+		if _, err := d.Score(t.Context(), b, odd); !errors.Is(err, model.ErrInput) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
