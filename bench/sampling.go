@@ -27,7 +27,11 @@ func samplingRow(ctx context.Context, b *bench) (*Result, error) {
 		out.Notes = []string{"the demo is left out"}
 		return out, nil
 	}
-	demo, err := demoTimes(ctx, b)
+	demo, err := demoTimes(ctx, b, "COND_IMAGES=augmented")
+	if err != nil {
+		return nil, err
+	}
+	plain, err := demoTimes(ctx, b, "COND_IMAGES=plain")
 	if err != nil {
 		return nil, err
 	}
@@ -35,6 +39,9 @@ func samplingRow(ctx context.Context, b *bench) (*Result, error) {
 		out.Extra["demo_"+name] = v
 	}
 	training := demo["training"]
+	out.Extra["demo_share_cond"] = 100 * demo["discriminate"] / training
+	out.Extra["demo_share_cond_plain"] = 100 * plain["discriminate"] / plain["training"]
+	out.Notes = []string{fmt.Sprintf("Con-D takes %.1f %% of training's time, and %.1f %% with COND_IMAGES=plain", out.Extra["demo_share_cond"], out.Extra["demo_share_cond_plain"])}
 	grouping := (demo["encode"] + demo["index"] + demo["group"]) / training
 	out.Ours.Value = 100 * (grouping + demo["discriminate"]/training)
 	out.Ours.Samples = []float64{out.Ours.Value}
@@ -46,11 +53,11 @@ func samplingRow(ctx context.Context, b *bench) (*Result, error) {
 // demoLine matches the line of the demo's report that gives the times of sampling.
 var demoLine = regexp.MustCompile(`of training's ([\d.]+) s \(encode ([\d.]+) s, index ([\d.]+) s, group ([\d.]+) s, discriminate ([\d.]+) s\)`)
 
-// demoTimes runs the demo and returns its times.
-func demoTimes(ctx context.Context, b *bench) (map[string]float64, error) {
+// demoTimes runs the demo with a setting and returns its times.
+func demoTimes(ctx context.Context, b *bench, setting string) (map[string]float64, error) {
 	cpus := "0-" + strconv.Itoa(b.threads-1)
 	cmd := exec.CommandContext(ctx, "taskset", "-c", cpus, "bin/pairstream", "demo", "--dir", filepath.Join(b.folder, "demo"))
-	cmd.Env = append(os.Environ(), "TORCH_THREADS="+strconv.Itoa(b.threads))
+	cmd.Env = append(os.Environ(), "TORCH_THREADS="+strconv.Itoa(b.threads), setting)
 	cmd.Stderr = os.Stderr
 	text, err := cmd.Output()
 	if err != nil {
