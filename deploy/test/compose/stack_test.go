@@ -30,7 +30,8 @@ const (
 	lanes       = 2
 	epochs      = 2
 	version     = "v0.0.0-test"
-	kafkaPort   = "29192" // not the default, so that a user's stack is left alone
+	kafkaPort   = "29192" // not the defaults, so that a user's stack is left alone, and a demo's console
+	consolePort = "28090"
 )
 
 // stack is a compose project of its own, with its own volumes.
@@ -42,7 +43,7 @@ type stack struct {
 // settings returns settings for a run of a minute or two on two cores.
 func settings(data string) []string {
 	return append(os.Environ(),
-		"COMPOSE_PROJECT_NAME=pairstream-test", "DATA="+data, "KAFKA_PORT="+kafkaPort, "LANES="+strconv.Itoa(lanes),
+		"COMPOSE_PROJECT_NAME=pairstream-test", "DATA="+data, "KAFKA_PORT="+kafkaPort, "CONSOLE_PORT="+consolePort, "LANES="+strconv.Itoa(lanes),
 		"VERSION="+version, "REVISION=1234567", "GROUP_SIZE=400", "EPOCHS="+strconv.Itoa(epochs), "BATCH_SIZE=16", "STEP_BATCHES=1", "QUEUE_SIZE=128", "SEARCH_SPACE=64", "BOOTSTRAP_STEPS=20",
 		"DOCKER_BUILDKIT="+os.Getenv("DOCKER_BUILDKIT"))
 }
