@@ -19,9 +19,14 @@ func x3() Experiment {
 	}
 	verdicts.Rows = append(verdicts.Rows, Row{"all candidates", "all", 0})
 	arms := []Row{
-		{"first model", "first", 0}, {"random", "random", 0}, {"GRIT", "grit", 0}, {"GRIT + ECM, Con-D", "con-d", 0},
-		{"GRIT + ECM, oracle", "oracle", 0}, {"GRIT + ECM, coin as precise as Con-D", "coin con-d", 0},
-		{"GRIT + ECM, coin, precision 0.5", "coin 0.5", 0}, {"GRIT + ECM, coin, precision 0.25", "coin 0.25", 0},
+		{"first model", "first", 0},
+		{"random", "random", 0},
+		{"GRIT", "grit", 0},
+		{"GRIT + ECM, Con-D", "con-d", 0},
+		{"GRIT + ECM, oracle", "oracle", 0},
+		{"GRIT + ECM, coin as precise as Con-D", "coin con-d", 0},
+		{"GRIT + ECM, coin, precision 0.5", "coin 0.5", 0},
+		{"GRIT + ECM, coin, precision 0.25", "coin 0.25", 0},
 		{"GRIT + ECM, blind coin", "coin blind", 0},
 	}
 	e.Tables = []Table{verdicts, {
