@@ -125,7 +125,7 @@ func (m *Matcher) MatchFixed(ctx context.Context, pixels []float32, ids [][]int3
 		ids = append(ids, ids[0])
 	}
 	return m.run(ctx, pixels, images, func(s *torch.Scope, pixels *torch.Tensor) ([]float32, error) {
-		padded, mask := padTo(s, ids, m.pad, m.Config.TextTokens)
+		padded, mask := padTo(s, ids, m.pad, stepped(s, m.Config.TextTokens, m.Config))
 		return m.match(s, pixels, padded, mask, pairs, part, fixedBlock)
 	})
 }

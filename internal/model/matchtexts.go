@@ -39,9 +39,14 @@ func Texts(s *torch.Scope, rows [][]int32, pad int32, c Config) (ids, mask *torc
 	for _, row := range rows {
 		longest = max(longest, len(row))
 	}
-	step := s.LengthStep()
-	ids, mask = padTo(s, rows, pad, min((longest+step-1)/step*step, c.MaxPositions))
+	ids, mask = padTo(s, rows, pad, stepped(s, longest, c))
 	return ids, mask, nil
+}
+
+// stepped rounds a length up as the device wants it.
+func stepped(s *torch.Scope, length int, c Config) int {
+	step := s.LengthStep()
+	return min((length+step-1)/step*step, c.MaxPositions)
 }
 
 // padTo pads rows of token ids to a length.

@@ -189,6 +189,10 @@ func TestScriptMatcher(t *testing.T) {
 				t.Errorf("parts of %d: pair %v matches with %v, want %v", part, pairs[i], got, want)
 			}
 		}
+		fixed, err := m.MatchFixed(t.Context(), pixels, ids[:2], pairs[:2], part) // with fewer texts than images
+		if err != nil || !slices.Equal(fixed, got[:2]) {
+			t.Errorf("parts of %d: %v in blocks (%v), want %v", part, fixed, err, got[:2])
+		}
 	}
 	pixels[0] = 1
 	if _, err := m.Match(t.Context(), pixels, ids, pairs, 4); err == nil || !strings.Contains(err.Error(), "want a probability from 0 to 1") {
