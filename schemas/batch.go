@@ -160,7 +160,7 @@ type ScoredBatch struct {
 	ProbI2T Floats32 `msgpack:"prob_i2t,omitempty"` // samples x M, beside I2T; 0 where there is no candidate
 	ProbT2I Floats32 `msgpack:"prob_t2i,omitempty"` // samples x M, beside T2I
 	Masked  []Mask   `msgpack:"masked,omitempty"`   // samples that no step may learn from, in their order; their probabilities are 0
-	Drawn   string   `msgpack:"drawn,omitempty"`    // seed and augmentation by which Con-D's images were drawn; absent: it saw none, or they were not recorded
+	Drawn   string   `msgpack:"drawn,omitempty"`    // seed and augmentation by which Con-D's images were drawn; absent: it saw none or plain ones, or they were not recorded
 	Check   *Check   `msgpack:"check,omitempty"`    // what the guard of connections has measured; absent: it is off, or decided in an earlier batch that Con-D can be trusted
 }
 
