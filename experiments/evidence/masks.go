@@ -14,7 +14,8 @@ func x6() Experiment {
 			"Usage of vision (UoV) is the accuracy with the image less that without it, of hidden colours and numbers. The words " +
 			"hidden for it are the same for all models." + heldOut,
 		Small: "Scenes of one to four objects of six shapes, 24 pairs a mini-batch, a first model of 1,200 steps that has all losses " +
-			"and hides 15 %. Without ITC it keeps the similarities that it began with, where the paper takes another model's.",
+			"and hides 15 %. Without ITC hard negatives come of similarities that are not trained any more, where the paper takes those " +
+			"of another model.",
 	}
 	tasks := []Row{{"MLM + ITM random", "itm random", 0}, {"MLM + ITM random + ITC", "itm random itc", 0}, {"MLM + ITM hard", "itm hard", 0}, {"MLM + ITM hard + ITC: ALBEF-Base", "base 15", 0}}
 	masks := []Row{}
