@@ -9,33 +9,31 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Kept holds the scores of a group's pairs from one epoch to the next. It is for images that are not augmented: a pair's
-// score is then the same in every epoch (MAFA scores augmented ones). It forgets a group when another one begins, as the
-// same image may be read from elsewhere there. It is not safe for concurrent use.
+// Kept holds the scores of a lane's pairs from one epoch to the next. It is for images that are not augmented: a pair's
+// score is then the same in every epoch (MAFA scores augmented ones). Every group has scores of its own, as the same image
+// may be read from elsewhere there. It is not safe for concurrent use.
 type Kept struct {
 	most  int // scores in either half
-	group schemas.GroupID
-	young map[schemas.PairID]float32 // by the hash of the image and the text
-	old   map[schemas.PairID]float32 // of before young was full
+	young map[keptPair]float32
+	old   map[keptPair]float32 // of before young was full
 
 	asked, found int64
 }
 
+// keptPair is an image and a text, by their hash, in a group.
+type keptPair struct {
+	group int64 // of the lane
+	pair  schemas.PairID
+}
+
 // NewKept returns room for up to so many scores, 2 or more, of which each takes about 50 bytes. When it is full, it forgets
 // the older half.
-func NewKept(most int) *Kept { return &Kept{most: most / 2, young: map[schemas.PairID]float32{}} }
+func NewKept(most int) *Kept { return &Kept{most: most / 2, young: map[keptPair]float32{}} }
 
 // Counts returns how many pairs were asked about, and how many of them were kept.
 func (k *Kept) Counts() (asked, found int64) { return k.asked, k.found }
 
-// begin forgets the scores of another group.
-func (k *Kept) begin(group schemas.GroupID) {
-	if k.group != group {
-		k.group, k.young, k.old = group, map[schemas.PairID]float32{}, nil
-	}
-}
-
-func (k *Kept) get(p schemas.PairID) (float32, bool) {
+func (k *Kept) get(p keptPair) (float32, bool) {
 	k.asked++
 	score, found := k.young[p]
 	if !found {
@@ -49,9 +47,9 @@ func (k *Kept) get(p schemas.PairID) (float32, bool) {
 	return score, found
 }
 
-func (k *Kept) put(p schemas.PairID, score float32) {
+func (k *Kept) put(p keptPair, score float32) {
 	if len(k.young) >= k.most {
-		k.young, k.old = make(map[schemas.PairID]float32, k.most), k.young
+		k.young, k.old = make(map[keptPair]float32, k.most), k.young
 	}
 	k.young[p] = score
 }
@@ -65,9 +63,8 @@ func (d *Discriminator) matchKept(ctx context.Context, b *schemas.Batch, in Inpu
 	if len(in.Pixels) != 3*side*side*len(b.Samples) {
 		return nil, fmt.Errorf("%w: %d pixel values for %d images of %d x %d", model.ErrInput, len(in.Pixels), len(b.Samples), side, side)
 	}
-	in.Kept.begin(b.Group)
-	key := func(p model.Pair) schemas.PairID {
-		return schemas.NewPairID(b.Samples[p.Image].ImageID, b.Samples[p.Text].Text)
+	key := func(p model.Pair) keptPair {
+		return keptPair{b.Group.Seq, schemas.NewPairID(b.Samples[p.Image].ImageID, b.Samples[p.Text].Text)}
 	}
 	scores := make([]float32, len(pairs))
 	var fresh []int
