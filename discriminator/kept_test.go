@@ -140,7 +140,7 @@ func TestKeptForgetsGroups(t *testing.T) {
 	counts((n - 1) * (n - 1))
 	b.Group.Seq++
 	counts(0)
-	b.Group.Seq-- // its next epoch, as EPOCH_ORDER=lane has it
+	b.Group.Seq-- // its next epoch, where a lane goes from group to group in each
 	counts(n * (n - 1))
 }
 

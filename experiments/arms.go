@@ -67,19 +67,12 @@ func newComparison(id string, short bool, scale int) comparison {
 	switch id {
 	case "x3":
 		return newJudges(short, scale)
+	case "x4":
+		return c.softTargets()
+	case "x5":
+		return c.samplings()
 	case "x6":
 		return newMasks(short, scale)
-	}
-	if id == "x4" {
-		for _, strategy := range []grouper.Strategy{grouper.StrategyRandom, grouper.StrategyGRIT} {
-			for _, t := range []target{oneHot, consistency, smoothed, distilled} {
-				c.Arms = append(c.Arms, arm{Name: string(strategy) + " " + string(t.Kind), Strategy: strategy, Targets: t})
-			}
-		}
-		return c
-	}
-	if id == "x5" {
-		return c.samplings()
 	}
 	all := trainer.MAFA().ECM
 	only := func(itc, itm, mlm bool) trainer.ECMOptions {
@@ -98,6 +91,16 @@ func newComparison(id string, short bool, scale int) comparison {
 		grit("ecm", consistency, all), grit("mafa", smoothed, all), grit("eliminate", smoothed, eliminate),
 		grit("ecm itc", consistency, only(true, false, false)), grit("ecm itm", consistency, only(false, true, false)),
 		grit("ecm mlm", consistency, only(false, false, true)),
+	}
+	return c
+}
+
+// softTargets returns X4.
+func (c comparison) softTargets() comparison {
+	for _, strategy := range []grouper.Strategy{grouper.StrategyRandom, grouper.StrategyGRIT} {
+		for _, t := range []target{oneHot, consistency, smoothed, distilled} {
+			c.Arms = append(c.Arms, arm{Name: string(strategy) + " " + string(t.Kind), Strategy: strategy, Targets: t})
+		}
 	}
 	return c
 }
