@@ -22,6 +22,7 @@ type comparison struct {
 	Kinds      scenes.Kinds `json:"kinds"`
 	Wrong      float64      `json:"wrong,omitempty"` // share of captions that are false
 	Irrelevant float64      `json:"irrelevant,omitempty"`
+	Regime     *regime      `json:"regime,omitempty"` // nil: every seed trains its own first model and Con-D
 	Arms       []arm        `json:"arms"`
 
 	// revised asks how much of the texts of each arm is true.
@@ -41,6 +42,8 @@ type arm struct {
 	// ECM says what Con-D's probabilities do. Nothing switched on: Con-D is not asked.
 	ECM       trainer.ECMOptions `json:"ecm"`
 	Judge     judge              `json:"judge,omitzero"`      // in Con-D's place
+	Cond      string             `json:"cond,omitempty"`      // the regime's Con-D of that name, or an earlier arm's model
+	Space     int                `json:"space,omitempty"`     // search space of GRIT, in mini-batches; 0: that of the sizes
 	Positives *positives         `json:"positives,omitempty"` // of GPN-S; nil: GRIT-VLP's settings and the captions
 	Albef     *albef             `json:"albef,omitempty"`     // ALBEF-Base in the place of GRIT-VLP's settings
 }
@@ -74,25 +77,7 @@ func newComparison(id string, short bool, scale int) comparison {
 	case "x6":
 		return newMasks(short, scale)
 	}
-	all := trainer.MAFA().ECM
-	only := func(itc, itm, mlm bool) trainer.ECMOptions {
-		o := all
-		o.ITC, o.ITM, o.MLM = itc, itm, mlm
-		return o
-	}
-	eliminate := all
-	eliminate.Eliminate = true
-	grit := func(name string, t target, ecm trainer.ECMOptions) arm {
-		return arm{Name: name, Strategy: grouper.StrategyGRIT, Targets: t, ECM: ecm}
-	}
-	c.Kinds = scenes.Kinds{Shapes: 3, Objects: 2, Large: true, Plain: true} // more captions are true of other scenes
-	c.Arms = []arm{
-		grit("grit", consistency, trainer.ECMOptions{}), grit("smoothed", smoothed, trainer.ECMOptions{}),
-		grit("ecm", consistency, all), grit("mafa", smoothed, all), grit("eliminate", smoothed, eliminate),
-		grit("ecm itc", consistency, only(true, false, false)), grit("ecm itm", consistency, only(false, true, false)),
-		grit("ecm mlm", consistency, only(false, false, true)),
-	}
-	return c
+	return newMAFA(short, scale)
 }
 
 // softTargets returns X4.
@@ -155,15 +140,11 @@ func (c comparison) run(ctx context.Context, j Job) (out []evidence.Measure, err
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	start, cond := filepath.Join(s.dir, "start.safetensors"), filepath.Join(s.dir, "con-d.safetensors")
-	if err := s.first(ctx, s.sizes.FirstSteps, bootstrap.Candidates, start); err != nil {
+	shared, err := c.begin(ctx, j, s)
+	if err != nil {
 		return nil, err
 	}
-	if c.judged() {
-		if err := s.first(ctx, s.sizes.CondSteps, condCandidates, cond); err != nil {
-			return nil, err
-		}
-	}
+	cond := shared.cond
 	if c.verdicts {
 		v, err := s.verdicts(ctx, cond)
 		if err != nil {
@@ -171,11 +152,7 @@ func (c comparison) run(ctx context.Context, j Job) (out []evidence.Measure, err
 		}
 		out = append(out, v.measures()...)
 	}
-	shared := course{start: start, cond: cond, steps: s.steps()}
-	if shared.group, err = newGroup(ctx, s.worker, start, s.data.images, s.data.pairs, s.seed); err != nil {
-		return nil, err
-	}
-	weights := []string{start}
+	weights := []string{shared.start}
 	for i, a := range c.Arms {
 		path := filepath.Join(s.dir, fmt.Sprintf("arm-%d.safetensors", i))
 		taught, err := s.trainArm(ctx, shared, a, path)
@@ -185,16 +162,35 @@ func (c comparison) run(ctx context.Context, j Job) (out []evidence.Measure, err
 		if c.revised {
 			out = append(out, taught.texts.measures(a.Name, 0)...)
 		}
-		if c.verdicts && a.judged() {
+		if (c.verdicts || c.Regime != nil) && a.judged() {
 			out = append(out, taught.connections.confirmed(a.Name)...)
-			if a.Judge == (judge{}) {
+			if a.Judge == (judge{}) && a.Cond == "" {
 				shared.asked = taught.connections
 			}
+		}
+		if c.Regime != nil {
+			out = append(out, taught.negatives.measures(a.Name, 0)...)
+			shared.conds[a.Name] = path
 		}
 		weights = append(weights, path)
 	}
 	held, err := c.measure(ctx, s, weights)
 	return append(out, held...), err
+}
+
+// begin trains or fetches the models that the arms share, and closes their group.
+func (c comparison) begin(ctx context.Context, j Job, s *setup) (course, error) {
+	shared := course{start: filepath.Join(s.dir, "start.safetensors"), cond: filepath.Join(s.dir, "con-d.safetensors"), steps: s.steps()}
+	var err error
+	if c.Regime != nil {
+		err = c.Regime.models(ctx, j, s, &shared)
+	} else if err = s.first(ctx, s.sizes.FirstSteps, bootstrap.Candidates, shared.start); err == nil && c.judged() {
+		err = s.first(ctx, s.sizes.CondSteps, condCandidates, shared.cond)
+	}
+	if err == nil {
+		shared.group, err = newGroup(ctx, s.worker, shared.start, s.data.images, s.data.pairs, s.seed)
+	}
+	return shared, err
 }
 
 // judged reports whether any arm asks Con-D.
@@ -204,7 +200,9 @@ func (c comparison) judged() bool { return slices.ContainsFunc(c.Arms, arm.judge
 type course struct {
 	group       *group
 	steps       int64
-	start, cond string       // weights of the first model and of Con-D
+	start, cond string  // weights of the first model and of Con-D
+	regime      *regime // nil: Con-D scores all others
+	conds       map[string]string
 	asked       *Connections // what Con-D did in an arm of its own; nil before
 }
 
@@ -212,6 +210,7 @@ type course struct {
 type taught struct {
 	texts       retrieval    // what its texts say
 	connections *Connections // what was confirmed in its mini-batches; nil: no one was asked
+	negatives   falseNegatives
 }
 
 // steps returns how many mini-batches an arm learns from.
@@ -225,12 +224,18 @@ func (s *setup) steps() int64 {
 func (s *setup) trainArm(ctx context.Context, c course, a arm, out string) (taught, error) {
 	var t taught
 	candidates, score := 0, unscored
+	if c.regime != nil {
+		candidates = c.regime.Candidates
+	}
 	if a.judged() {
-		candidates, t.connections = s.sizes.Batch-1, newConnections(s.seed, a.ECM.High)
+		t.connections = newConnections(s.seed, a.ECM.High)
+		if c.regime == nil {
+			candidates = s.sizes.Batch - 1
+		}
 		if a.Judge != (judge{}) {
 			score = s.toss(a.Judge.coin(c.asked))
 		} else {
-			core, m, err := s.openCond(ctx, c.cond)
+			core, m, err := s.openCond(ctx, c.path(a.Cond))
 			if err != nil {
 				return t, err
 			}
@@ -241,6 +246,13 @@ func (s *setup) trainArm(ctx context.Context, c course, a arm, out string) (taug
 	}
 	how := training{
 		name: a.Name, sampling: s.sampling(a.Strategy, s.sizes.Batch, s.sizes.Epochs, candidates), options: a.options(s.training(c.steps)), score: score,
+	}
+	if a.Space > 0 {
+		how.sampling.SearchSpace = a.Space * s.sizes.Batch
+	}
+	if c.regime != nil {
+		how.options.MLMWeight = 0
+		how.batch = func(b *schemas.Batch) error { t.negatives.add(s.data.truth(b)); return nil }
 	}
 	if a.Positives != nil {
 		how.sampling = a.Positives.sampling(how.sampling)
@@ -257,8 +269,10 @@ func (s *setup) trainArm(ctx context.Context, c course, a arm, out string) (taug
 // each report to read, with the name of the arm and the path of its weights.
 func (s *setup) compareArms(ctx context.Context, arms []arm, weights []string, o eval.Options, read func(name, path string, r *eval.Report) error) error {
 	var err error
-	if o.Mining, err = s.mining(ctx, weights...); err != nil {
-		return err
+	if o.Mining == nil {
+		if o.Mining, err = s.mining(ctx, weights...); err != nil {
+			return err
+		}
 	}
 	for i, path := range weights {
 		name := "first"
@@ -279,8 +293,16 @@ func (s *setup) compareArms(ctx context.Context, arms []arm, weights []string, o
 // measure asks all models about the same hard negatives, and lets them retrieve.
 func (c comparison) measure(ctx context.Context, s *setup, weights []string) (out []evidence.Measure, err error) {
 	ask := byITC
-	if c.seeing {
+	switch {
+	case c.seeing:
 		ask = seeing
+	case c.Regime != nil:
+		ask = reranked
+	}
+	if c.Regime != nil {
+		if ask.Mining, err = s.hardestOfAll(ctx, weights[0]); err != nil {
+			return nil, err
+		}
 	}
 	err = s.compareArms(ctx, c.Arms, weights, ask, func(name, _ string, r *eval.Report) error {
 		texts, images := s.topIsTrue(r.Sim)
@@ -288,6 +310,9 @@ func (c comparison) measure(ctx context.Context, s *setup, weights []string) (ou
 			evidence.Measure{Arm: name, Name: "tr_r1", Value: texts}, evidence.Measure{Arm: name, Name: "ir_r1", Value: images},
 			evidence.Measure{Arm: name, Name: "rsum", Value: r.ITC.RSUM()})
 		out = append(out, seen(name, r)...)
+		if c.Regime != nil {
+			out = append(out, matched(name, r)...)
+		}
 		return nil
 	})
 	return out, err

@@ -139,17 +139,18 @@ type falseNegatives struct {
 	pairs, matching int // all pairs of different samples, and those that match
 }
 
-// add adds the counts of a mini-batch with one candidate a pair and direction. holds tells whether the text of a sample is
+// add adds the counts of a mini-batch, by the first candidate of each pair and direction. holds tells whether the text of a sample is
 // true of the image of another.
 func (f *falseNegatives) add(b *schemas.Batch, holds func(image, text int) bool) {
+	m := int(b.M)
 	for k := range b.Samples {
-		if text := b.I2T[k]; text >= 0 {
+		if text := b.I2T[k*m]; text >= 0 {
 			f.images++
 			if holds(k, int(text)) {
 				f.byImage++
 			}
 		}
-		if image := b.T2I[k]; image >= 0 {
+		if image := b.T2I[k*m]; image >= 0 {
 			f.texts++
 			if holds(int(image), k) {
 				f.byText++

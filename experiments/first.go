@@ -28,15 +28,20 @@ func (f FirstModel) train(ctx context.Context, w *torch.Worker, path string, log
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	o := scenes.Defaults()
 	o.Seed, o.Scenes, o.Captions, o.Side, o.PerShard, o.FalseNegatives = f.Seed, f.Scenes, f.Captions, f.Side, 1000, f.FalseNegatives
+	o.Kinds = f.Kinds
 	d, err := generate(ctx, filepath.Join(dir, "scenes"), o, 0)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.closeImages()) }()
 	made := filepath.Join(dir, "weights.safetensors")
+	weights := bootstrap.Weights{ITC: 1} // its vectors alone are used
+	if f.Matching {
+		weights.ITM = 1
+	}
 	err = bootstrap.Train(ctx, w, d.images, d.train, bootstrap.Options{
 		Preset: f.Preset, Vocab: d.vocab, Steps: f.Steps, Batch: f.Batch, Rate: firstRate, Seed: f.Seed,
-		Augment: augmentation(), Weights: bootstrap.Weights{ITC: 1}, // its vectors alone are used
+		Augment: augmentation(), Weights: weights, Candidates: f.Candidates,
 		Report: progress(log, "first model", f.Steps),
 	}, made)
 	if err != nil {

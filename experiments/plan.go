@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/pairstream/pairstream/experiments/evidence"
+	"github.com/pairstream/pairstream/internal/scenes"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -84,12 +85,20 @@ type FirstModel struct {
 	FalseNegatives float64 `json:"false_negatives"`
 	Steps          int64   `json:"steps"`
 	Batch          int     `json:"batch"`
+	// Matching trains the matching head as well, for a Con-D or a start that has one.
+	Matching   bool         `json:"matching,omitempty"`
+	Candidates int          `json:"candidates,omitempty"` // of a pair's hard negatives; 0: all others
+	Kinds      scenes.Kinds `json:"kinds,omitzero"`
 }
 
 // path returns the file of the model's weights.
 func (f FirstModel) path(dir string) string {
-	return filepath.Join(dir, fmt.Sprintf("first-%s-%d-%d-%dx%d-%g-%dx%d.safetensors",
-		f.Preset, f.Side, f.Seed, f.Scenes, f.Captions, f.FalseNegatives, f.Steps, f.Batch))
+	kinds := ""
+	if f.Kinds != (scenes.Kinds{}) || f.Matching {
+		kinds = fmt.Sprintf("-%d.%d.%d.%t.%t-%t-%d", f.Kinds.Shapes, f.Kinds.Colours, f.Kinds.Objects, f.Kinds.Large, f.Kinds.Plain, f.Matching, f.Candidates)
+	}
+	return filepath.Join(dir, fmt.Sprintf("first-%s-%d-%d-%dx%d-%g-%dx%d%s.safetensors",
+		f.Preset, f.Side, f.Seed, f.Scenes, f.Captions, f.FalseNegatives, f.Steps, f.Batch, kinds))
 }
 
 // model returns the weights of a first model. It trains the model if they are not there.

@@ -44,7 +44,9 @@ type score func(ctx context.Context, b *schemas.Batch, in discriminator.Input) (
 
 // unscored leaves the choice of hard negatives to the model in training.
 func unscored(_ context.Context, b *schemas.Batch, in discriminator.Input) (*schemas.ScoredBatch, error) {
-	return &schemas.ScoredBatch{Batch: *b, Masked: in.Masked}, nil
+	out := &schemas.ScoredBatch{Batch: *b, Masked: in.Masked}
+	out.M, out.I2T, out.T2I = 0, nil, nil // candidates that nobody scored count for the truth alone
+	return out, nil
 }
 
 // train trains on a group's mini-batches and writes the weights to out.
@@ -169,19 +171,25 @@ func (s *setup) mining(ctx context.Context, weights ...string) (*eval.Matrix, er
 			sum.Data[at] += v
 		}
 	}
-	ids := make([]schemas.ImageID, sum.Rows)
+	s.passOver(&sum, func(image, own int) bool { return image/block == own/block })
+	return &sum, nil
+}
+
+// passOver moves pairs to the end of a ranking: captions that are true of a picture by chance, and those of pictures that
+// are not asked about.
+func (s *setup) passOver(sim *eval.Matrix, asked func(image, own int) bool) {
+	ids := make([]schemas.ImageID, sim.Rows)
 	for i := range s.data.held.Pairs() {
 		_, image, id := s.data.held.Pair(i)
 		ids[image] = id
 	}
 	const last = -100 // similarities are within -1..1
-	for text := range sum.Cols {
+	for text := range sim.Cols {
 		caption, own, _ := s.data.held.Pair(text)
 		for image, id := range ids {
-			if image/block != own/block || image != own && s.data.matches(id, caption) {
-				sum.Row(image)[text] = last
+			if !asked(image, own) || image != own && s.data.matches(id, caption) {
+				sim.Row(image)[text] = last
 			}
 		}
 	}
-	return &sum, nil
 }

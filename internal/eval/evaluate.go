@@ -53,6 +53,8 @@ type MatchError struct {
 	Positive float64 `json:"positive"` // true pairs taken for mismatches
 	Negative float64 `json:"negative"` // hardest wrong pairs of every image and every text, taken for matches
 	Error    float64 `json:"error"`    // the mean of both: as many true pairs as hardest negatives
+	// AUC is the chance, in percent, that a true pair has a higher probability of matching than one of these negatives.
+	AUC float64 `json:"auc"`
 }
 
 // Report is the outcome of an evaluation.
@@ -269,24 +271,26 @@ func (e *evaluation) matching(ctx context.Context, s *torch.Scope) error {
 		mining = *e.options.Mining
 	}
 	positives, negatives := e.truth.pairs(), e.truth.hardestNegatives(mining, e.options.Matches)
-	matched := func(pairs []Pair) (float64, error) {
+	var judged []Judgement
+	matched := func(pairs []Pair, holds bool) (float64, error) {
 		logits, err := e.score(ctx, s, pairs)
 		count := 0
 		for _, l := range logits {
+			judged = append(judged, Judgement{P: l.Match - l.Mismatch, True: holds})
 			if l.Match > l.Mismatch {
 				count++
 			}
 		}
 		return 100 * float64(count) / float64(max(1, len(pairs))), err
 	}
-	accepted, err := matched(positives)
+	accepted, err := matched(positives, true)
 	if err != nil {
 		return err
 	}
-	fooled, err := matched(negatives)
+	fooled, err := matched(negatives, false)
 	if err != nil {
 		return err
 	}
-	e.report.Match = MatchError{Positive: 100 - accepted, Negative: fooled, Error: (100 - accepted + fooled) / 2}
+	e.report.Match = MatchError{Positive: 100 - accepted, Negative: fooled, Error: (100 - accepted + fooled) / 2, AUC: 100 * AUC(judged)}
 	return nil
 }
