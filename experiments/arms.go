@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/experiments/evidence"
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/eval"
@@ -240,7 +241,14 @@ func (s *setup) trainArm(ctx context.Context, c course, a arm, out string) (taug
 				return t, err
 			}
 			defer m.Free()
-			score = core.Score
+			loader, err := s.loader(m)
+			if err != nil {
+				return t, err
+			}
+			score = func(ctx context.Context, b *schemas.Batch, in discriminator.Input) (*schemas.ScoredBatch, error) {
+				in.IDs = loader.IDs(b) // Con-D has a vocabulary of its own
+				return core.Score(ctx, b, in)
+			}
 		}
 		score = s.counted(t.connections, score)
 	}

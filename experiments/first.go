@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/scenes"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/trainer/bootstrap"
@@ -44,6 +45,9 @@ func (f FirstModel) train(ctx context.Context, w *torch.Worker, path string, log
 		Augment: augmentation(), Weights: weights, Candidates: f.Candidates,
 		Report: progress(log, "first model", f.Steps),
 	}, made)
+	if err == nil && f.Space > 0 {
+		err = f.harden(ctx, w, d, made, log)
+	}
 	if err != nil {
 		return err
 	}
@@ -51,4 +55,22 @@ func (f FirstModel) train(ctx context.Context, w *torch.Worker, path string, log
 		return fmt.Errorf("keeping the first model: %w", err)
 	}
 	return nil
+}
+
+// harden trains weights further on GRIT's mini-batches of the same pairs.
+func (f FirstModel) harden(ctx context.Context, w *torch.Worker, d *data, weights string, log func(string)) error {
+	const batch = 48
+	s := &setup{
+		sizes: Sizes{Batch: batch, Space: f.Space, Epochs: f.Epochs}, seed: f.Seed, worker: w, data: d, preset: f.Preset,
+		augment: augmentation(), log: log,
+	}
+	g, err := newGroup(ctx, w, weights, d.images, d.pairs, f.Seed)
+	if err != nil {
+		return err
+	}
+	options := arm{Targets: oneHot}.options(s.training(s.steps()))
+	options.MLMWeight = 0
+	return s.train(ctx, weights, g, training{
+		name: "harder", sampling: s.sampling(grouper.StrategyGRIT, batch, f.Epochs, 0), options: options, score: unscored,
+	}, weights)
 }

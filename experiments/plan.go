@@ -89,13 +89,18 @@ type FirstModel struct {
 	Matching   bool         `json:"matching,omitempty"`
 	Candidates int          `json:"candidates,omitempty"` // of a pair's hard negatives; 0: all others
 	Kinds      scenes.Kinds `json:"kinds,omitzero"`
+	// Space is the search space, in mini-batches of 48, with which GRIT's mini-batches of the same pairs then make the
+	// negatives harder, for so many epochs; 0: they do not.
+	Space  int `json:"space,omitempty"`
+	Epochs int `json:"epochs,omitempty"`
 }
 
 // path returns the file of the model's weights.
 func (f FirstModel) path(dir string) string {
 	kinds := ""
 	if f.Kinds != (scenes.Kinds{}) || f.Matching {
-		kinds = fmt.Sprintf("-%d.%d.%d.%t.%t-%t-%d", f.Kinds.Shapes, f.Kinds.Colours, f.Kinds.Objects, f.Kinds.Large, f.Kinds.Plain, f.Matching, f.Candidates)
+		kinds = fmt.Sprintf("-%d.%d.%d.%t.%t-%t-%d-%dx%d", f.Kinds.Shapes, f.Kinds.Colours, f.Kinds.Objects, f.Kinds.Large, f.Kinds.Plain,
+			f.Matching, f.Candidates, f.Space, f.Epochs)
 	}
 	return filepath.Join(dir, fmt.Sprintf("first-%s-%d-%d-%dx%d-%g-%dx%d%s.safetensors",
 		f.Preset, f.Side, f.Seed, f.Scenes, f.Captions, f.FalseNegatives, f.Steps, f.Batch, kinds))

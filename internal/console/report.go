@@ -26,7 +26,7 @@ type report struct {
 	Made        time.Time
 	Facts       [][2]string
 	Curves      []curve
-	Before      []beforeAfter
+	Models      models
 	Strategies  []strategyShare
 	Connections []reportConnection
 	Judged      string
@@ -35,7 +35,18 @@ type report struct {
 	High        float64
 }
 
-type beforeAfter struct{ Name, Before, After string }
+// models compares what runs have taught: a column for each measure that any of them has.
+type models struct {
+	Measures []string
+	Rows     []taught
+}
+
+// taught is a model by its last evaluation.
+type taught struct {
+	Name   string
+	Own    bool // of the run that the report is about
+	Values []string
+}
 
 // strategyShare sums up what Con-D found in the mini-batches of one strategy.
 type strategyShare struct {
@@ -107,12 +118,9 @@ func (s *Server) reportTraining(ctx context.Context, r *report) error {
 	}
 	r.Curves = curvesOf(runs)
 	var rates []float64
-	var evals []index.Report
 	var first, last time.Time
 	for _, x := range lastEvaluations(runs[0].reports) {
 		switch x.Kind {
-		case schemas.ProgressEval:
-			evals = append(evals, x)
 		case schemas.ProgressStep:
 			if first.IsZero() {
 				first = x.Time
@@ -125,9 +133,7 @@ func (s *Server) reportTraining(ctx context.Context, r *report) error {
 		slices.Sort(rates)
 		r.Facts = append(r.Facts, [2]string{"pairs/s in training, median", inspect.Rate(rates[len(rates)/2])}, [2]string{"time of training", span(last.Sub(first))})
 	}
-	if len(evals) > 1 {
-		r.Before = compareEvals(evals[0], evals[len(evals)-1])
-	}
+	r.Models = s.compareModels(runs)
 	epochs, err := s.o.Index.Epochs(ctx, 0)
 	for _, e := range epochs {
 		at := slices.IndexFunc(r.Strategies, func(x strategyShare) bool { return x.Strategy == e.Strategy })
@@ -146,19 +152,60 @@ func (s *Server) reportTraining(ctx context.Context, r *report) error {
 
 // evalTitles names the measures of an evaluation, in the order of the table.
 var evalTitles = [][2]string{
-	{"tr_r1", "TR@1"}, {"tr_r5", "TR@5"}, {"tr_r10", "TR@10"}, {"ir_r1", "IR@1"}, {"ir_r5", "IR@5"}, {"ir_r10", "IR@10"}, {"matching_error", "matching error"},
+	{"false_negatives", "false negatives"}, {"auc", "AUC of ITM"}, {"false_alarms", "false alarms"}, {"missed", "missed"},
+	{"reranked_r1", "R@1 re-ranked"}, {"tr_r1", "TR@1"}, {"ir_r1", "IR@1"}, {"tr_r10", "TR@10"}, {"ir_r10", "IR@10"},
+	{"matching_error", "matching error"},
 }
 
-func compareEvals(before, after index.Report) []beforeAfter {
-	var list []beforeAfter
-	for _, t := range evalTitles {
-		a, ok := before.Values[t[0]]
-		b, also := after.Values[t[0]]
-		if ok && also {
-			list = append(list, beforeAfter{t[1], fmt.Sprintf("%.1f %%", a), fmt.Sprintf("%.1f %%", b)})
+// compareModels puts the model that all runs began with before what the other runs have made of it, and this run's last.
+// There is nothing to compare before two evaluations.
+func (s *Server) compareModels(runs []run) (m models) {
+	evaluations := func(x run) (list []index.Report) {
+		for _, e := range lastEvaluations(x.reports) {
+			if e.Kind == schemas.ProgressEval {
+				list = append(list, e)
+			}
+		}
+		return list
+	}
+	own := evaluations(runs[0])
+	if len(own) < 2 {
+		return m
+	}
+	rows := []index.Report{own[0]}
+	m.Rows = []taught{{Name: "before"}}
+	for i, x := range append(runs[1:], runs[0]) {
+		if found := evaluations(x); len(found) > 1 {
+			rows = append(rows, found[len(found)-1])
+			m.Rows = append(m.Rows, taught{Name: s.titleOf(x.name), Own: i == len(runs)-1})
 		}
 	}
-	return list
+	for _, t := range evalTitles {
+		if !slices.ContainsFunc(rows, func(x index.Report) bool { _, known := x.Values[t[0]]; return known }) {
+			continue
+		}
+		m.Measures = append(m.Measures, t[1])
+		for i, x := range rows {
+			cell := "–"
+			if v, known := x.Values[t[0]]; known {
+				cell = fmt.Sprintf("%.1f %%", v)
+			}
+			m.Rows[i].Values = append(m.Rows[i].Values, cell)
+		}
+	}
+	return m
+}
+
+// titleOf returns how a report names a run.
+func (s *Server) titleOf(run string) string {
+	namespace := run
+	if run == runName(s.o.Log.Config().Namespace) {
+		namespace = s.o.Log.Config().Namespace
+	}
+	if title := s.o.Titles[namespace]; title != "" {
+		return title
+	}
+	return run
 }
 
 // picture returns the thumbnail of a pair's image, inside the page. An image that cannot be had is left out.

@@ -40,6 +40,8 @@ type Options struct {
 	Busy func() map[string]time.Duration
 	// Limits are what clients may take; none: those of every server, and a minute for an upload.
 	Limits service.HTTPLimits
+	// Titles name runs in a report, by their namespaces; a run that has none goes by its namespace.
+	Titles map[string]string
 	// Embedder is nil where the console has no model.
 	Embedder Embedder
 }

@@ -73,10 +73,14 @@ type Report struct {
 // Measures returns the figures of a report on the topic progress.
 func (r *Report) Measures() schemas.Measures {
 	x := r.ITC
-	return schemas.Measures{
+	m := schemas.Measures{
 		"tr_r1": x.TR.R1, "tr_r5": x.TR.R5, "tr_r10": x.TR.R10, "ir_r1": x.IR.R1, "ir_r5": x.IR.R5, "ir_r10": x.IR.R10,
-		"recall": x.Mean(), "matching_error": r.Match.Error,
+		"recall": x.Mean(), "matching_error": r.Match.Error, "auc": r.Match.AUC, "false_alarms": r.Match.Negative, "missed": r.Match.Positive,
 	}
+	if r.ITM != nil {
+		m["reranked_r1"] = (r.ITM.TR.R1 + r.ITM.IR.R1) / 2
+	}
+	return m
 }
 
 // Evaluate encodes the data with a model and measures it. Images and texts stay on the device until it is done.

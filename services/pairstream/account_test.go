@@ -164,7 +164,7 @@ func TestDemoIsChecked(t *testing.T) {
 		"behind the last group":   func(_ *demo, a *inspect.Account, _ *recordCounts) { a.Closed.Repeats--; a.Open++ },
 		"waiting for the encoder": func(_ *demo, a *inspect.Account, _ *recordCounts) { a.Closed.Repeats--; a.Waiting++ },
 	} {
-		d := &demo{demoOptions: demoOptions{epochs: 2}}
+		d := &demo{demoOptions: demoOptions{epochs: 2}, demoArm: &demoArm{}}
 		d.summary.Messages = 12
 		d.steps.counts = trainer.Counts{Samples: 10, Masked: 2}
 		a, c := whole, recordCounts{deadLetters: 2}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -16,25 +15,24 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/pairstream/pairstream/experiments/models"
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/eval"
 	"github.com/pairstream/pairstream/internal/inspect"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/trainer"
 	"github.com/pairstream/pairstream/trainer/bootstrap"
-	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
 
 // demoOptions say what the demo runs on and how long.
 type demoOptions struct {
 	data    string // folder of tars; empty: scenes are generated
 	dir     string
-	heldOut int // images
+	seed    uint64 // of the scenes and of the runs
+	heldOut int    // images
 	boot    int64
 	epochs  int
 	short   bool
@@ -46,58 +44,61 @@ func newDemoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "run the whole pipeline on one machine and show the result",
-		Long: "Trains a first model on a slice of the data, publishes all pairs, and runs every stage until the crawl has ended.\n" +
-			"Then it trains the first model as long on random mini-batches, and measures all three models on held-out pairs.\n" +
-			"Settings of the environment override the demo's.",
+		Long: "Publishes pairs and runs every stage until the crawl has ended. Then it does the same with random mini-batches and with\n" +
+			"GRIT's, from the same first model and for as many steps, and measures what each has taught on held-out pairs.\n" +
+			"Scenes come with a first model; on your own data a slice of it trains one. Settings of the environment override\n" +
+			"the demo's.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d := &demo{demoOptions: o, out: cmd.OutOrStdout(), terminal: term.IsTerminal(int(os.Stdout.Fd())), stages: newStages()}
+			d := &demo{demoOptions: o, out: cmd.OutOrStdout(), terminal: term.IsTerminal(int(os.Stdout.Fd()))}
 			return d.run(cmd.Context())
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.data, "data", "", "folder of WebDataset tars; empty: scenes are generated")
 	f.StringVar(&o.dir, "dir", "data/demo", "folder of everything that the demo writes; emptied first")
-	f.IntVar(&o.heldOut, "holdout", 0, "images to keep back for evaluation; 0: 200 of scenes, else a seventh of the images, 100 at most")
-	f.Int64Var(&o.boot, "bootstrap-steps", 0, "training steps of the first model; 0: 800")
-	f.IntVar(&o.epochs, "epochs", 0, "times that a group is trained on; 0: 7, or 6 on your own data")
+	f.Uint64Var(&o.seed, "seed", 1, "draws other scenes, and seeds every run")
+	f.IntVar(&o.heldOut, "holdout", 0, "images to keep back for evaluation; 0: 400 of scenes, else a seventh of the images, 100 at most")
+	f.Int64Var(&o.boot, "bootstrap-steps", 0, "training steps of the first model; 0: none for scenes, which bring one, or 800")
+	f.IntVar(&o.epochs, "epochs", 0, "times that a group is trained on; 0: 3, or 6 on your own data")
 	f.BoolVar(&o.short, "short", false, "half of the training, for checks")
 	f.BoolVar(&o.check, "check", false, "fail when a pair is not accounted for or a loss did not fall")
 	return cmd
 }
 
-// demo is one run of the demo.
+// demo holds the runs of a demo and what they share.
 type demo struct {
 	demoOptions
+	*demoArm // the run that is shown
+	rivals   []*demoArm
 	out      io.Writer
 	terminal bool
 
-	plan      demoPlan
-	settings  pipeline
-	drawn     string          // folder of the generated scenes
-	source    string          // folder of the pairs that are published: the data, or twins of it
-	known     *knowledge      // nil: nobody knows what is true
-	first     *dataset.Corpus // what the first model is trained on
-	train     *dataset.Corpus
-	held      *dataset.Corpus
-	cache     *shard.Images // of decoded images, for the stages and what comes before and after them
-	images    *shard.Images // the cache as the first model and the evaluations see it
-	vocab     []string
-	batches   int64 // expected
-	summary   dataset.Summary
-	published stream.Counters
-	stages    *stages
-	gauges    map[string]*gauge
-	steps     lossCurve
-	truth     *truth // nil: nobody knows it
-	guard     checks // of connections
-	outcomes
-	started   time.Time
-	streaming time.Duration
+	plan    demoPlan
+	drawn   string          // folder of the generated scenes
+	source  string          // folder of the pairs that are published: the data, or twins of it
+	known   *knowledge      // nil: nobody knows what is true
+	first   *dataset.Corpus // what the first model is trained on; nil: it is there
+	train   *dataset.Corpus
+	held    *dataset.Corpus
+	cache   *shard.Images // of decoded images, for the stages and what comes before and after them
+	images  *shard.Images // the cache as the first model and the evaluations see it
+	vocab   []string
+	truth   *truth // nil: nobody knows it
+	guard   checks // of connections
+	before  *eval.Report
+	started time.Time
 }
 
-func (d *demo) weights() string     { return filepath.Join(d.dir, "bootstrap.safetensors") }
-func (d *demo) checkpoints() string { return filepath.Join(d.dir, "checkpoints") }
+func (d *demo) weights() string { return filepath.Join(d.dir, "bootstrap.safetensors") }
+
+// cond returns the weights of Con-D: those of the first model, unless the data bring better ones.
+func (d *demo) cond() string {
+	if d.first == nil {
+		return filepath.Join(d.dir, "con-d.safetensors")
+	}
+	return d.weights()
+}
 
 // run makes the data and settles the settings, then goes on with [demo.runOn].
 func (d *demo) run(ctx context.Context) error {
@@ -125,44 +126,48 @@ func (d *demo) openImages(ctx context.Context) (closeImages func() error, err er
 }
 
 // runOn trains, streams, measures and prints the table.
-func (d *demo) runOn(ctx context.Context) error {
-	worker, err := d.newWorker()
+func (d *demo) runOn(ctx context.Context) (err error) {
+	if err := d.bootstrap(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.closeLogs()) }()
+	if err := d.stream(ctx); err != nil {
+		return err
+	}
+	counts, err := countRecords(ctx, d.log)
 	if err != nil {
 		return err
 	}
-	err = d.bootstrap(ctx, worker)
-	worker.Close()
+	if d.guard, err = readChecks(ctx, d.log); err != nil {
+		return err
+	}
+	books, err := inspect.NewCollector(d.log, d.settings.Indexer.Options().GroupSize).Collect(ctx, time.Now())
 	if err != nil {
 		return err
 	}
-	log, closeLog, err := d.stream(ctx)
-	if err != nil {
+	if err := d.runRivals(ctx); err != nil {
 		return err
 	}
-	counts, err := countRecords(ctx, log)
-	if err == nil {
-		d.guard, err = readChecks(ctx, log)
-	}
-	if err == nil && d.known != nil {
-		err = d.compare(ctx, log)
-	}
-	var books *inspect.Status
-	if err == nil {
-		books, err = inspect.NewCollector(log, d.settings.Indexer.Options().GroupSize).Collect(ctx, time.Now())
-	}
-	var checkpoint string
-	if err == nil {
-		checkpoint, err = d.conclude(ctx, log)
-	}
-	if err = errors.Join(err, closeLog()); err != nil {
+	if err := d.conclude(ctx); err != nil {
 		return err
 	}
-	d.report(counts, books.Account, checkpoint)
+	d.print(counts, books.Account)
 	fmt.Fprintf(d.out, "\nto see it, open  file://%s\n", d.page())
 	if d.check {
 		return d.verify(counts, books.Account)
 	}
 	return nil
+}
+
+// closeLogs closes the logs of all runs. The broker belongs to that of the demo's own.
+func (d *demo) closeLogs() error {
+	var err error
+	for _, a := range d.arms() {
+		if a.close != nil {
+			err = errors.Join(err, a.close())
+		}
+	}
+	return err
 }
 
 // newWorker starts a worker for the times at which no stage runs.
@@ -172,28 +177,28 @@ func (d *demo) newWorker() (*torch.Worker, error) {
 	return alone.NewWorker()
 }
 
-// conclude trains on random mini-batches for comparison and measures all models. It reports the first one and the last
-// checkpoint to the log, and writes the page that shows the run.
-func (d *demo) conclude(ctx context.Context, log *stream.Log) (checkpoint string, err error) {
-	worker, err := d.newWorker()
-	if err != nil {
-		return "", err
+// conclude compares the mini-batches of all runs with what is true, measures all models, reports what it found to their
+// logs, and writes the page that shows it.
+func (d *demo) conclude(ctx context.Context) error {
+	if d.known != nil {
+		d.truth = &truth{knowledge: *d.known, ecm: d.settings.Trainer.Options().ECM}
+		for _, a := range d.arms() {
+			if err := d.truth.read(ctx, a); err != nil {
+				return err
+			}
+		}
 	}
-	defer worker.Close()
-	random, err := d.trainRandom(ctx, worker)
-	if err != nil {
-		return "", err
+	if err := d.measure(ctx); err != nil {
+		return err
 	}
-	if checkpoint, _, err = trainer.LatestCheckpoint(d.checkpoints()); err != nil {
-		return "", err
+	if err := d.publishEvaluations(ctx); err != nil {
+		return err
 	}
-	if d.outcomes, err = d.measure(ctx, worker, random, checkpoint); err != nil {
-		return "", err
+	titles := map[string]string{}
+	for _, a := range d.arms() {
+		titles[a.name] = a.title
 	}
-	if err := d.publishEvaluations(ctx, log); err != nil {
-		return "", err
-	}
-	return checkpoint, writeReport(ctx, io.Discard, log, d.settings.forConsole(d.dir), d.page())
+	return writeReport(ctx, io.Discard, d.log, d.settings.forConsole(d.dir), titles, d.page())
 }
 
 // page returns where the page that shows the run is.
@@ -205,8 +210,16 @@ func (d *demo) page() string {
 	return path
 }
 
-// bootstrap trains the first model, for the encoder, Con-D and the trainer's start.
-func (d *demo) bootstrap(ctx context.Context, w *torch.Worker) error {
+// bootstrap trains the first model, for the encoder, Con-D and the trainer's start. Scenes bring their own.
+func (d *demo) bootstrap(ctx context.Context) error {
+	if d.first == nil {
+		return d.bringModels()
+	}
+	w, err := d.newWorker()
+	if err != nil {
+		return err
+	}
+	defer w.Close()
 	size, err := model.Preset("tiny", len(d.vocab))
 	if err != nil {
 		return err
@@ -226,6 +239,21 @@ func (d *demo) bootstrap(ctx context.Context, w *torch.Worker) error {
 	}, d.weights())
 }
 
+// bringModels writes the models that the scenes bring.
+func (d *demo) bringModels() error {
+	size, err := model.Preset(models.Preset, 1)
+	if err != nil {
+		return err
+	}
+	d.images = d.cache.ForInput(size.ImageSize)
+	for path, weights := range map[string][]byte{d.weights(): models.First, d.cond(): models.ConD} {
+		if err := os.WriteFile(path, weights, 0o644); err != nil { //nolint:gosec // weights are no secret
+			return fmt.Errorf("writing the first models: %w", err)
+		}
+	}
+	return nil
+}
+
 func (d *demo) evaluate(ctx context.Context, w *torch.Worker, path string, o eval.Options) (*eval.Report, error) {
 	m, err := model.Load(ctx, w, path, model.LoadOptions{})
 	if err != nil {
@@ -235,57 +263,17 @@ func (d *demo) evaluate(ctx context.Context, w *torch.Worker, path string, o eva
 	return evaluateModel(ctx, m, d.images, d.held, o)
 }
 
-// stream publishes the pairs and runs every stage until the crawl has ended.
-func (d *demo) stream(ctx context.Context) (*stream.Log, func() error, error) {
-	began := time.Now()
-	rt := service.NewRuntime(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})))
-	log, closeLog, err := openLog(ctx, rt, d.settings.Stream, "127.0.0.1:0", filepath.Join(d.dir, "broker"))
-	if err != nil {
-		return nil, nil, err
+// stream runs the pipeline, on a broker of its own unless KAFKA_BROKERS names others, and shows how it goes.
+func (d *demo) stream(ctx context.Context) (err error) {
+	rt := service.NewRuntime(errorsAlone())
+	if d.log, d.close, err = openLog(ctx, rt, d.settings.Stream, "127.0.0.1:0", filepath.Join(d.dir, "broker")); err != nil {
+		return err
 	}
-	fmt.Fprintf(d.out, "streaming %d pairs through %d lanes; log on %s\n", d.train.Pairs(), log.Config().Lanes, log.Config().Brokers[0])
-	closeConsole := startConsole(ctx, d.out, log, rt, d.settings, d.stages, d.dir)
-	stop := watch(d.out, d.terminal, d.newGauges())
-	d.summary, err = publish(ctx, log, []string{d.source}, dataset.ProduceOptions{Held: d.held, Final: true}, &d.published, pace{})
-	if err == nil {
-		shared := device.NewShared(d.settings.Device, d.cache)
-		err = runStages(ctx, log, rt, shared, d.settings, d.stages, func(s trainerservice.Step) { d.steps.add(s.Result) })
-		err = errors.Join(err, shared.Close())
-	}
-	stop()
-	closeConsole()
-	d.streaming = time.Since(began)
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
-		return nil, nil, errors.Join(err, closeLog())
-	}
-	return log, closeLog, nil
-}
-
-// compare judges the connections by what is true of the pictures.
-func (d *demo) compare(ctx context.Context, log *stream.Log) error {
-	d.truth = &truth{knowledge: *d.known, ecm: d.settings.Trainer.Options().ECM}
-	return d.truth.read(ctx, log, demoBatch)
-}
-
-func (d *demo) newGauges() []*gauge {
-	pairs := func() int64 { return int64(d.train.Pairs()) }
-	// The stages also count seals, which come last.
-	counted := func(n *atomic.Int64) func() int64 { return func() int64 { return min(n.Load(), pairs()) } }
-	batches := func() int64 { return d.batches }
-	d.gauges = map[string]*gauge{}
-	var list []*gauge
-	add := func(name, unit string, done, all func() int64) {
-		d.gauges[name] = &gauge{name: name, unit: unit, done: done, all: all}
-		list = append(list, d.gauges[name])
-	}
-	add("producer", "pairs", counted(&d.published.Out), pairs)
-	add("encoder", "pairs", counted(&d.stages.encoder.In), pairs)
-	add("indexer", "pairs", counted(&d.stages.indexer.In), pairs)
-	add("grouper", "batches", d.stages.grouper.Out.Load, batches)
-	add("discriminator", "batches", d.stages.discriminator.Out.Load, batches)
-	add("trainer", "steps", d.steps.count, batches)
-	return list
+	fmt.Fprintf(d.out, "streaming %d pairs through %d lanes; log on %s\n", d.train.Pairs(), d.log.Config().Lanes, d.log.Config().Brokers[0])
+	closeConsole := startConsole(ctx, d.out, d.log, rt, d.settings, d.stages, d.dir)
+	defer closeConsole()
+	d.gauges = newGauges(d.demoArm, d.train.Pairs())
+	stop := watch(d.out, d.terminal, inOrder(d.gauges))
+	defer stop()
+	return d.runArm(ctx, rt, d.demoArm)
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/dotproduct"
-	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -17,12 +16,12 @@ import (
 // similarities choose them, as in experiment X1.
 type negatives struct {
 	all, untrue int // untrue: the text is true of the image, so that it is no negative
+	left        int // of the untrue: those that no connection makes a positive
 }
 
-// embeddings reads the embeddings of a lane, and counts in random mini-batches of them.
-func (t *truth) embeddings(ctx context.Context, log *stream.Log, lane, batch int) (map[schemas.PairID]*schemas.Embedding, error) {
+// embeddings reads the embeddings of a lane.
+func embeddings(ctx context.Context, log *stream.Log, lane int) (map[schemas.PairID]*schemas.Embedding, error) {
 	of := map[schemas.PairID]*schemas.Embedding{}
-	var all []*schemas.Embedding
 	for rec, err := range log.Records(ctx, schemas.Embeddings, lane, stream.Position{}, -1) {
 		if err != nil {
 			return nil, fmt.Errorf("counting false negatives in lane %d: %w", lane, err)
@@ -33,13 +32,6 @@ func (t *truth) embeddings(ctx context.Context, log *stream.Log, lane, batch int
 		}
 		if e, ok := decoded.(*schemas.Embedding); ok && of[e.ID] == nil {
 			of[e.ID] = e
-			all = append(all, e)
-		}
-	}
-	rng.New(1, "demo.random", int64(lane)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	for ; len(all) >= batch; all = all[batch:] {
-		if err := t.hardest(ctx, &t.random, all[:batch]); err != nil {
-			return nil, err
 		}
 	}
 	return of, nil
@@ -56,8 +48,9 @@ func members(of map[schemas.PairID]*schemas.Embedding, samples []schemas.Sample)
 	return out
 }
 
-// hardest finds the hardest negatives of a mini-batch and counts them.
-func (t *truth) hardest(ctx context.Context, to *negatives, batch []*schemas.Embedding) error {
+// hardest finds the hardest negatives of a mini-batch and counts them. converted holds the image and the text of every
+// connection.
+func (t *truth) hardest(ctx context.Context, to *negatives, batch []*schemas.Embedding, converted map[[2]int32]bool) error {
 	if len(batch) == 0 {
 		return nil
 	}
@@ -82,6 +75,9 @@ func (t *truth) hardest(ctx context.Context, to *negatives, batch []*schemas.Emb
 		to.all++
 		if t.fits(batch[image].ImageID, batch[text].Caption) {
 			to.untrue++
+			if !converted[[2]int32{image, text}] {
+				to.left++
+			}
 		}
 	}
 	for i := range batch {
@@ -93,3 +89,6 @@ func (t *truth) hardest(ctx context.Context, to *negatives, batch []*schemas.Emb
 
 // share returns the false negatives among the hardest, in percent.
 func (n negatives) share() float64 { return percent(n.untrue, n.all) }
+
+// remaining returns those that training takes for negatives all the same.
+func (n negatives) remaining() float64 { return percent(n.left, n.all) }

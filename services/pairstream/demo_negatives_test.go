@@ -30,20 +30,21 @@ func TestFalseNegativesAreCounted(t *testing.T) {
 		embedding(3, "a blue star", [2]float32{0.6, 0.8}, [2]float32{0.6, 0.8}),
 	}
 	var n negatives
-	if err := truth.hardest(context.Background(), &n, batch); err != nil {
+	if err := truth.hardest(context.Background(), &n, batch, map[[2]int32]bool{{0, 1}: true, {2, 1}: true}); err != nil {
 		t.Fatal(err)
 	}
 	// Images: 1 takes caption 2 (0.8 against 0.6), true. 2 takes caption 3 (0.8 against 0), true: it shows a star. 3 takes
 	// caption 2 (0.96 against 0.6), false. Captions: 1 takes image 3 (0.6 against 0), false. 2 takes image 3 (0.96 against
 	// 0.8), false. 3 takes image 2 (0.8 against 0.6), true.
-	if n.all != 6 || n.untrue != 3 || n.share() != 50 {
+	// Con-D has confirmed caption 2 for image 1. What it confirmed wrongly is no false negative, and none is left of it.
+	if n.all != 6 || n.untrue != 3 || n.share() != 50 || n.left != 2 || n.remaining() != 100.0/3 {
 		t.Errorf("%d of %d hardest negatives are true of their picture, %v %%, want 3 of 6", n.untrue, n.all, n.share())
 	}
 	found := members(map[schemas.PairID]*schemas.Embedding{{1}: batch[0]}, []schemas.Sample{{ID: schemas.PairID{1}}, {ID: schemas.PairID{9}}})
 	if len(found) != 1 || found[0] != batch[0] {
 		t.Errorf("members are %v, want the first", found)
 	}
-	if err := truth.hardest(context.Background(), &n, nil); err != nil || n.all != 6 {
+	if err := truth.hardest(context.Background(), &n, nil, nil); err != nil || n.all != 6 {
 		t.Errorf("an empty mini-batch counts: %+v, %v", n, err)
 	}
 }

@@ -3,16 +3,21 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/pairstream/pairstream/experiments/models"
 	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/recipe"
 	"github.com/pairstream/pairstream/internal/scenes"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/token"
@@ -28,29 +33,39 @@ const (
 
 // demoPlan holds what suits the kind of data.
 type demoPlan struct {
-	boot     int64
+	boot     int64 // steps of the first model; 0: the data bring one
 	epochs   int
 	matching float64 // weight of ITM in the training of the first model, which is also the connection discriminator (Con-D)
 	rate     float64 // highest learning rate of the trainer
-	kinds    scenes.Kinds
+	groups   int     // of each lane
+	space    int     // search space of GRIT (M), in mini-batches
+	scenes   scenes.Options
 	settings map[string]string
 }
 
-// onScenes trains on drawings of few kinds. Many captions are then true of other pictures, so there are connections to
-// find. A crop changes counts, and a flip changes left and right: captions speak of both. No drawing is seen often enough
-// to be learned by heart, so nothing is dropped.
-func onScenes() demoPlan {
+// onScenes trains on drawings of three objects, as experiment X2 does: few captions are true of other pictures, and many
+// nearly are. A crop changes counts, and a flip changes left and right: captions speak of both. No drawing is seen often
+// enough to be learned by heart, so nothing is dropped. The words are known, so that none is guessed.
+func onScenes(seed uint64) demoPlan {
+	o := models.Scenes(seed)
+	o.Scenes, o.Side = 6000+sceneHoldOut, 96
 	return demoPlan{
-		boot: 800, epochs: 7, matching: 1, rate: demoFirstRate,
-		kinds:    scenes.Kinds{Shapes: 4, Colours: 4, Objects: 2, Large: true, Plain: true},
-		settings: map[string]string{"AUGMENT_FLIP": "0", "AUGMENT_MIN_SCALE": "1", "DROPOUT": "0"},
+		epochs: 3, rate: 5e-4, groups: 1, space: 50, scenes: o,
+		settings: map[string]string{
+			"AUGMENT_FLIP": "0", "AUGMENT_MIN_SCALE": "1", "DROPOUT": "0", "ITM_WEIGHT": "1", "MLM_WEIGHT": "0", "ITC_TARGETS": "onehot",
+		},
 	}
 }
 
+// sceneHoldOut is the number of scenes that are kept back unless --holdout says otherwise.
+const sceneHoldOut = 400
+
 // onPhotographs trains on few and varied pictures. A model soon knows them by heart; dropout and small crops prevent it.
 func onPhotographs() demoPlan {
+	o := scenes.Defaults()
+	o.Scenes, o.Captions, o.Kinds = 1200, 3, scenes.Kinds{Shapes: 4, Colours: 4, Objects: 2, Large: true, Plain: true}
 	return demoPlan{
-		boot: 800, epochs: 6, matching: 0.3, rate: 1e-3,
+		boot: 800, epochs: 6, matching: 0.3, rate: 1e-3, groups: 2, space: 4, scenes: o,
 		settings: map[string]string{"AUGMENT_MIN_SCALE": "0.35", "ECM_HIGH": "0.95"},
 	}
 }
@@ -64,12 +79,11 @@ func (d *demo) prepare(ctx context.Context) error {
 	generated := d.data == ""
 	d.plan = onPhotographs()
 	if generated {
-		d.plan, d.data = onScenes(), d.drawn
-		d.heldOut = max(d.heldOut, 200)
+		d.plan, d.data = onScenes(d.seed), d.drawn
+		d.heldOut = cmp.Or(d.heldOut, sceneHoldOut)
 	}
 	d.lengths()
-	o := scenes.Defaults()
-	o.Scenes, o.Captions, o.Kinds = 1200, 3, d.plan.kinds
+	o := d.plan.scenes
 	fmt.Fprintf(d.out, "drawing %d captioned scenes in %s\n", o.Scenes, d.drawn)
 	if err := scenes.WriteDir(ctx, d.drawn, o, nil); err != nil {
 		return err
@@ -77,8 +91,10 @@ func (d *demo) prepare(ctx context.Context) error {
 	if err := d.read(ctx, generated); err != nil {
 		return err
 	}
-	if err := d.learn(ctx, generated); err != nil {
-		return err
+	if d.boot > 0 {
+		if err := d.learn(ctx, generated); err != nil {
+			return err
+		}
 	}
 	return d.settle()
 }
@@ -128,28 +144,57 @@ func (d *demo) lengths() {
 		d.epochs = d.plan.epochs
 	}
 	if d.short {
-		d.boot, d.epochs = max(d.boot/2, 1), max(d.epochs/2, 1)
+		d.boot, d.epochs = (d.boot+1)/2, max(d.epochs/2, 1)
 	}
 }
 
-// settle makes the settings. Those of the environment take precedence over the demo's own, and these over the recipe's.
+// settle makes the settings of all runs. Those of the environment take precedence over the demo's own, and these over the
+// recipe's.
 func (d *demo) settle() error {
-	perGroup := d.train.Pairs()/(2*demoLanes) + d.train.Pairs()/(8*demoLanes)
-	d.batches = int64(d.epochs * d.train.Pairs() / demoBatch)
-	roots, err := shard.Roots([]string{d.source})
+	settings, err := d.environ()
 	if err != nil {
 		return err
 	}
+	own, err := config.Parse[pipeline](settings)
+	if err != nil {
+		return err
+	}
+	others := rivals(own)
+	names := slices.DeleteFunc([]string{"random", "grit"}, func(name string) bool { return others[name] == nil })
+	settings["CONSOLE_NAMESPACES"] = cmp.Or(settings["CONSOLE_NAMESPACES"], strings.Join(names, ","))
+	if d.demoArm, err = d.newArm("", settings, nil); err != nil {
+		return err
+	}
+	for _, name := range names {
+		a, err := d.newArm(name, settings, others[name])
+		if err != nil {
+			return err
+		}
+		d.rivals = append(d.rivals, a)
+	}
+	return nil
+}
+
+// environ returns the variables of the demo's own run.
+func (d *demo) environ() (map[string]string, error) {
+	perLane := d.train.Pairs() / demoLanes
+	perGroup := perLane/d.plan.groups + perLane/4
+	batches := int64(d.epochs * d.train.Pairs() / demoBatch)
+	roots, err := shard.Roots([]string{d.source})
+	if err != nil {
+		return nil, err
+	}
+	seed := strconv.FormatUint(d.seed, 10)
 	settings := map[string]string{
-		"LOG_LEVEL": "warn", "LANES": strconv.Itoa(demoLanes), "SEED": "1", "BUCKET_ROOTS": roots[0],
-		"ENCODER_CHECKPOINT": d.weights(), "COND_CHECKPOINT": d.weights(), "TRAIN_INIT": d.weights(),
-		"CHECKPOINT_DIR": d.checkpoints(), "TRAIN_EXIT_AT_END": "true", "CHECKPOINT_EVERY": "500",
+		"LOG_LEVEL": "warn", "LANES": strconv.Itoa(demoLanes), "SEED": seed, "BUCKET_ROOTS": roots[0],
+		"ENCODER_CHECKPOINT": d.weights(), "COND_CHECKPOINT": d.cond(), "TRAIN_INIT": d.weights(),
+		"CHECKPOINT_DIR": filepath.Join(d.dir, "checkpoints"), "TRAIN_EXIT_AT_END": "true", "CHECKPOINT_EVERY": "500",
 		"GROUP_SIZE": strconv.Itoa(max(perGroup, 2)), "CLUSTERS": "32", "NEIGHBORS_K2": "100", "NOUN_MIN_COUNT": "5",
 		"EPOCHS": strconv.Itoa(d.epochs), "BATCH_SIZE": strconv.Itoa(demoBatch), "STEP_BATCHES": "1",
-		"QUEUE_SIZE": strconv.Itoa(8 * demoBatch), "SEARCH_SPACE": strconv.Itoa(4 * demoBatch), "GROUPER_WORKERS": "2",
+		"QUEUE_SIZE": strconv.Itoa(2 * d.plan.space * demoBatch), "SEARCH_SPACE": strconv.Itoa(d.plan.space * demoBatch), "GROUPER_WORKERS": "2",
 		"GNS_CLUSTERS": strconv.Itoa(demoBatch / 4 / 3), "LR": fmt.Sprint(d.plan.rate), "LR_MIN": fmt.Sprint(d.plan.rate / 20),
 		"LR_WARMUP": fmt.Sprint(d.plan.rate / 10), "LR_WARMUP_STEPS": "20",
-		"LR_TOTAL_STEPS": strconv.FormatInt(max(d.batches, 21), 10), "MLM_PROBABILITY": "0.15", "AUGMENT_COLOR": "0.1", "AUGMENT_OPS": "0",
+		"LR_TOTAL_STEPS": strconv.FormatInt(max(batches, 21), 10), "MLM_PROBABILITY": "0.15", "AUGMENT_COLOR": "0.1", "AUGMENT_OPS": "0",
 		// A model this small learns to align first. With equal weights, the words to be guessed would take most of
 		// the gradient.
 		"ITM_WEIGHT": "0.3", "MLM_WEIGHT": "0.05", "TORCH_THREADS": "1",
@@ -158,8 +203,5 @@ func (d *demo) settle() error {
 	}
 	maps.Copy(settings, d.plan.settings)
 	maps.Copy(settings, config.Environ())
-	if d.settings, err = config.Parse[pipeline](settings); err != nil {
-		return err
-	}
-	return leaveRunEnv(d.dir, d.settings.Stream, settings)
+	return recipe.Overlay(settings)
 }

@@ -116,8 +116,8 @@ func countRecords(ctx context.Context, log *stream.Log) (recordCounts, error) {
 	return c, nil
 }
 
-// report prints the table.
-func (d *demo) report(c recordCounts, a inspect.Account, checkpoint string) {
+// print prints the tables.
+func (d *demo) print(c recordCounts, a inspect.Account) {
 	t := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	share := func(part, whole int) float64 { return 100 * float64(part) / float64(max(whole, 1)) }
@@ -128,10 +128,6 @@ func (d *demo) report(c recordCounts, a inspect.Account, checkpoint string) {
 	row("account", "%s", a)
 	row("groups", "%d in %d lanes", c.groups, len(d.summary.PerLane))
 	row("mini-batches", "%d", c.batches)
-	if d.truth != nil {
-		row("  hardest negatives", "%.1f %% are %s, so no negatives; in random mini-batches %.1f %%",
-			d.truth.grouped.share(), d.truth.says, d.truth.random.share())
-	}
 	for i, line := range d.guard.lines() {
 		row([]string{"Con-D, before it mines", ""}[min(i, 1)], "%s", line)
 	}
@@ -154,7 +150,7 @@ func (d *demo) report(c recordCounts, a inspect.Account, checkpoint string) {
 		first, last := d.steps.ends(o.of)
 		row("loss "+o.name, "%.3f at the start, %.3f at the end", first, last)
 	}
-	row("checkpoint", "%s", checkpoint)
+	row("checkpoint", "%s", d.checkpoint)
 	row("everything else", "%s", d.dir)
 	row("time", "%.0f s in all, %.0f s of it streaming", time.Since(d.started).Seconds(), d.streaming.Seconds())
 	t.Flush()
@@ -164,27 +160,40 @@ func (d *demo) report(c recordCounts, a inspect.Account, checkpoint string) {
 		"  %[1]s replay run.json --data %[2]s --namespace again\n", os.Args[0], d.dir)
 }
 
-// reportModels prints the table of the models.
+// reportModels prints what each way to make mini-batches has taught.
 func (d *demo) reportModels() {
-	fmt.Fprintf(d.out, "\nretrieval on %d held-out images with %d captions, by ITC alone\n", d.after.Images, d.after.Texts)
+	fmt.Fprintf(d.out, "\nwhat the mini-batches taught, by %d held-out images with %d captions; one start, %d steps each\n",
+		d.before.Images, d.before.Texts, d.steps.count())
 	r := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(r, "\tTR@1\tTR@5\tTR@10\tIR@1\tIR@5\tIR@10\tmatching error\t")
-	line := func(name string, x eval.Retrieval, matching float64) {
-		fmt.Fprintf(r, "%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", name,
-			x.TR.R1, x.TR.R5, x.TR.R10, x.IR.R1, x.IR.R5, x.IR.R10, matching)
+	fmt.Fprintln(r, "\tfalse negatives, %\tAUC of ITM, %\tfalse alarms, %\tmissed, %\tR@1 by ITC, %\tR@1 re-ranked, %\t")
+	line := func(title, untrue string, x *eval.Report) {
+		fmt.Fprintf(r, "%s\t%s\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", title, untrue,
+			x.Match.AUC, x.Match.Negative, x.Match.Positive, (x.ITC.TR.R1+x.ITC.IR.R1)/2, (x.ITM.TR.R1+x.ITM.IR.R1)/2)
 	}
-	line("before", d.before.ITC, d.before.Match.Error)
-	if d.random != nil {
-		line("after, random mini-batches", d.random.ITC, d.random.Match.Error)
+	line("first model", "-", d.before)
+	for _, a := range d.arms() {
+		untrue := "-"
+		if d.truth != nil {
+			untrue = fmt.Sprintf("%.1f", a.hardest.remaining())
+		}
+		line(a.title, untrue, a.report)
 	}
-	line("after, pairstream", d.after.ITC, d.after.Match.Error)
-	line("chance", d.after.Chance, 50)
 	r.Flush()
+	fmt.Fprint(d.out, d.legend())
+}
+
+// legend says what the columns of the table are.
+func (d *demo) legend() string {
 	negatives := "other captions of the data may be true of the picture"
 	if d.matches() != nil {
 		negatives = "none of them is true of the picture"
 	}
-	fmt.Fprintf(d.out, "the matching error is on true pairs and as many hard negatives, the same ones for all: %s\n", negatives)
+	text := "  AUC, false alarms, missed: the matching head on true pairs and on the first model's hardest negatives; " + negatives + "\n" +
+		"  R@1: mean of both directions, by similarity, and with the matching head's order of the 16 most similar\n"
+	if d.truth != nil {
+		text = fmt.Sprintf("  false negatives: hardest negatives that are %s, and that training takes for negatives\n", d.truth.says) + text
+	}
+	return text
 }
 
 func reasonList(reasons map[string]int) string {
@@ -235,21 +244,31 @@ func (d *demo) verify(c recordCounts, a inspect.Account) error {
 	return errors.Join(problems...)
 }
 
-// publishEvaluations reports what was measured before and after training, for the console and the report.
-func (d *demo) publishEvaluations(ctx context.Context, log *stream.Log) error {
-	p := log.NewPublisher(stream.PublisherOptions{})
-	var err error
-	for _, e := range []struct {
-		step   int64
-		report *eval.Report
-	}{{0, d.before}, {d.steps.count(), d.after}} {
-		err = errors.Join(err, p.Publish(ctx, schemas.ProgressLog, 0, &schemas.Progress{
-			Kind: schemas.ProgressEval, Step: e.step, Time: time.Now().UnixMilli(),
-			Values: e.report.Measures(),
-		}))
-	}
-	if err = errors.Join(err, closePublisher(p)); err != nil {
-		return fmt.Errorf("publishing the evaluations: %w", err)
+// publishEvaluations reports to the log of every run what was measured before and after it, for the console and the page.
+func (d *demo) publishEvaluations(ctx context.Context) error {
+	for _, a := range d.arms() {
+		p := a.log.NewPublisher(stream.PublisherOptions{})
+		var err error
+		for _, e := range []struct {
+			step   int64
+			report *eval.Report
+		}{{0, d.before}, {a.steps.count(), a.report}} {
+			err = errors.Join(err, p.Publish(ctx, schemas.ProgressLog, 0, &schemas.Progress{
+				Kind: schemas.ProgressEval, Step: e.step, Time: time.Now().UnixMilli(), Values: d.measures(a, e.report),
+			}))
+		}
+		if err = errors.Join(err, closePublisher(p)); err != nil {
+			return fmt.Errorf("publishing the evaluations: %w", err)
+		}
 	}
 	return nil
+}
+
+// measures returns the figures of a report on the topic progress. The last report of a run has its false negatives.
+func (d *demo) measures(a *demoArm, r *eval.Report) schemas.Measures {
+	m := r.Measures()
+	if d.truth != nil && r != d.before {
+		m["false_negatives"] = a.hardest.remaining()
+	}
+	return m
 }

@@ -21,8 +21,6 @@ type truth struct {
 	candidates, trues  int // all candidates, and those whose caption holds for the picture
 	confirmed, correct int // all connections, and those whose caption holds
 	judged             []eval.Judgement
-
-	grouped, random negatives // in the mini-batches of the first epoch, and in random ones of the same pairs
 }
 
 // ofScenes reads what the pictures of generated tars show.
@@ -40,14 +38,14 @@ func ofScenes(ctx context.Context, dir string) (*knowledge, error) {
 	return &knowledge{fits: fits, says: "true of their picture", held: true}, err
 }
 
-// read judges every candidate of every scored batch, and counts false negatives. Random mini-batches have so many pairs.
-func (t *truth) read(ctx context.Context, log *stream.Log, batch int) error {
-	for lane := range log.Config().Lanes {
-		embedded, err := t.embeddings(ctx, log, lane, batch)
+// read judges every candidate of a run's scored batches, and counts the false negatives of its first epoch.
+func (t *truth) read(ctx context.Context, a *demoArm) error {
+	for lane := range a.log.Config().Lanes {
+		embedded, err := embeddings(ctx, a.log, lane)
 		if err != nil {
 			return err
 		}
-		for rec, err := range log.Records(ctx, schemas.Scored, lane, stream.Position{}, -1) {
+		for rec, err := range a.log.Records(ctx, schemas.Scored, lane, stream.Position{}, -1) {
 			if err != nil {
 				return fmt.Errorf("comparing connections with what is true in lane %d: %w", lane, err)
 			}
@@ -59,27 +57,32 @@ func (t *truth) read(ctx context.Context, log *stream.Log, batch int) error {
 			if !ok {
 				continue
 			}
-			if b.Epoch == 0 {
-				if err := t.hardest(ctx, &t.grouped, members(embedded, b.Samples)); err != nil {
-					return err
-				}
-			}
+			converted := map[[2]int32]bool{}
 			for k := range b.I2T {
 				anchor := int32(k / int(b.M))
-				t.judge(b, anchor, b.I2T[k], b.ProbI2T[k])
-				t.judge(b, b.T2I[k], anchor, b.ProbT2I[k])
+				t.judge(b, anchor, b.I2T[k], b.ProbI2T[k], converted)
+				t.judge(b, b.T2I[k], anchor, b.ProbT2I[k], converted)
+			}
+			if b.Epoch == 0 {
+				if err := t.hardest(ctx, &a.hardest, members(embedded, b.Samples), converted); err != nil {
+					return err
+				}
 			}
 		}
 	}
 	return nil
 }
 
-func (t *truth) judge(b *schemas.ScoredBatch, image, text int32, p float32) {
+// judge compares a candidate with the truth. What Con-D makes a positive it adds to converted.
+func (t *truth) judge(b *schemas.ScoredBatch, image, text int32, p float32, converted map[[2]int32]bool) {
 	if image < 0 || text < 0 {
 		return
 	}
 	holds := t.fits(b.Samples[image].ImageID, b.Samples[text].Text)
 	connection := t.ecm.ClassOf(p) == trainer.Connection
+	if connection {
+		converted[[2]int32{image, text}] = true
+	}
 	t.judged = append(t.judged, eval.Judgement{P: p, True: holds})
 	for _, c := range []struct {
 		n  *int

@@ -32,7 +32,7 @@ func newReportCommand() *cobra.Command {
 			return err
 		}
 		s.Console.Dir = consoleDir(environ, s.Console.Dir, dir)
-		return writeReport(cmd.Context(), cmd.OutOrStdout(), log, s, out)
+		return writeReport(cmd.Context(), cmd.OutOrStdout(), log, s, nil, out)
 	})
 	cmd.Flags().StringVar(&out, "out", "report.html", "file to write")
 	dataFlag(cmd, &dir)
@@ -40,8 +40,8 @@ func newReportCommand() *cobra.Command {
 }
 
 // writeReport brings the console's index up to date, writes the page and prints where it is.
-func writeReport(ctx context.Context, out io.Writer, log *stream.Log, s consoleSettings, path string) error {
-	err := withIndex(ctx, log, s, console.Options{Logger: slog.New(slog.DiscardHandler)}, func(o console.Options) error {
+func writeReport(ctx context.Context, out io.Writer, log *stream.Log, s consoleSettings, titles map[string]string, path string) error {
+	err := withIndex(ctx, log, s, console.Options{Logger: slog.New(slog.DiscardHandler), Titles: titles}, func(o console.Options) error {
 		if err := o.Index.Fill(ctx); err != nil {
 			return err
 		}

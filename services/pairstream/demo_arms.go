@@ -1,0 +1,182 @@
+//go:build cgo
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/eval"
+	"github.com/pairstream/pairstream/internal/recipe"
+	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/trainer"
+	trainerservice "github.com/pairstream/pairstream/trainer/service"
+)
+
+// demoArm is a run of the whole pipeline. All runs of a demo begin with the first model, read the same pairs with the same
+// seed, and make as many steps. They differ in how their mini-batches are made.
+type demoArm struct {
+	name     string // the namespace; empty: the demo's own run
+	title    string // in the tables
+	settings pipeline
+	log      *stream.Log
+	close    func() error // of the log; nil: it is not open
+
+	batches   int64 // expected
+	published stream.Counters
+	summary   dataset.Summary
+	stages    *stages
+	gauges    map[string]*gauge
+	steps     lossCurve
+	streaming time.Duration
+
+	hardest    negatives // of its mini-batches in the first epoch
+	checkpoint string
+	report     *eval.Report // of its last checkpoint
+}
+
+// rivals returns the ways to make mini-batches that a run is compared with: random ones, and those of GRIT without
+// connections. The run's own way is not among them.
+func rivals(own pipeline) map[string]map[string]string {
+	o := own.Grouper.Options()
+	all := map[string]map[string]string{
+		"random": {"STRATEGY": "random", "CANDIDATES": "0"},
+		"grit":   {"STRATEGY": "grit", "CANDIDATES": "0"},
+	}
+	if o.Candidates == 0 {
+		delete(all, string(o.Strategy))
+	}
+	return all
+}
+
+// titleOf names a run by its mini-batches.
+func titleOf(p pipeline, of string) string {
+	switch o := p.Grouper.Options(); {
+	case o.Candidates == 0 && string(o.Strategy) == "random":
+		return "random mini-batches"
+	case o.Candidates == 0 && string(o.Strategy) == "grit":
+		return "GRIT"
+	}
+	return strings.ToUpper(of)
+}
+
+// newArm settles the settings of a run. Those in overrides say what is different from the demo's own run.
+func (d *demo) newArm(name string, settings, overrides map[string]string) (*demoArm, error) {
+	mine := maps.Clone(settings)
+	maps.Copy(mine, overrides)
+	if name != "" {
+		mine["NAMESPACE"], mine["CHECKPOINT_DIR"] = name, filepath.Join(d.dir, name, "checkpoints")
+	}
+	a := &demoArm{name: name, stages: newStages()}
+	var err error
+	if a.settings, err = config.Parse[pipeline](mine); err != nil {
+		return nil, err
+	}
+	a.title = titleOf(a.settings, cmp.Or(mine[recipe.Variable], recipe.Default))
+	a.batches = int64(a.settings.Grouper.Options().Epochs) * int64(d.train.Pairs()/a.settings.Grouper.Options().BatchSize)
+	return a, leaveRunEnv(d.dir, a.settings.Stream, mine)
+}
+
+// runRivals runs the pipeline once more for every other way to make mini-batches, all at the same time.
+func (d *demo) runRivals(ctx context.Context) error {
+	if len(d.rivals) == 0 {
+		return nil
+	}
+	var gauges []*gauge
+	for _, a := range d.rivals {
+		fmt.Fprintf(d.out, "for comparison: the same pairs and steps with %s\n", a.title)
+		a.gauges = newGauges(a, d.train.Pairs())
+		trained := a.gauges["trainer"]
+		trained.name = a.name
+		gauges = append(gauges, trained)
+	}
+	stop := watch(d.out, d.terminal, gauges)
+	defer stop()
+	all, ctx := errgroup.WithContext(ctx)
+	for _, a := range d.rivals {
+		all.Go(func() (err error) {
+			settings := a.settings.Stream
+			settings.Brokers = d.log.Config().Brokers
+			rt := service.NewRuntime(errorsAlone())
+			if a.log, a.close, err = openLog(ctx, rt, settings, "", ""); err != nil {
+				return err
+			}
+			if err = d.runArm(ctx, rt, a); err != nil {
+				return fmt.Errorf("comparing with %s: %w", a.title, err)
+			}
+			return nil
+		})
+	}
+	return all.Wait()
+}
+
+// runArm publishes the pairs and runs every stage until the crawl has ended.
+func (d *demo) runArm(ctx context.Context, rt service.Runtime, a *demoArm) (err error) {
+	began := time.Now()
+	a.summary, err = publish(ctx, a.log, []string{d.source}, dataset.ProduceOptions{Held: d.held, Final: true}, &a.published, pace{})
+	if err == nil {
+		shared := device.NewShared(a.settings.Device, d.cache)
+		err = runStages(ctx, a.log, rt, shared, a.settings, a.stages, func(s trainerservice.Step) { a.steps.add(s.Result) })
+		err = errors.Join(err, shared.Close())
+	}
+	a.streaming = time.Since(began)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		a.checkpoint, _, err = trainer.LatestCheckpoint(a.settings.Trainer.Dir)
+	}
+	return err
+}
+
+// errorsAlone returns a logger for stages whose progress is shown elsewhere.
+func errorsAlone() *slog.Logger {
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+}
+
+// newGauges returns the gauges of a run, by stage.
+func newGauges(a *demoArm, pairs int) map[string]*gauge {
+	all := func() int64 { return int64(pairs) }
+	// The stages also count seals, which come last.
+	counted := func(n *atomic.Int64) func() int64 { return func() int64 { return min(n.Load(), all()) } }
+	batches := func() int64 { return a.batches }
+	list := map[string]*gauge{}
+	add := func(name, unit string, done, of func() int64) {
+		list[name] = &gauge{name: name, unit: unit, done: done, all: of}
+	}
+	add("producer", "pairs", counted(&a.published.Out), all)
+	add("encoder", "pairs", counted(&a.stages.encoder.In), all)
+	add("indexer", "pairs", counted(&a.stages.indexer.In), all)
+	add("grouper", "batches", a.stages.grouper.Out.Load, batches)
+	add("discriminator", "batches", a.stages.discriminator.Out.Load, batches)
+	add("trainer", "steps", a.steps.count, batches)
+	return list
+}
+
+// inOrder returns gauges in the order of the stages.
+func inOrder(gauges map[string]*gauge) []*gauge {
+	var list []*gauge
+	for _, name := range []string{"producer", "encoder", "indexer", "grouper", "discriminator", "trainer"} {
+		list = append(list, gauges[name])
+	}
+	return list
+}
+
+// arms returns all runs in the order of the tables: the demo's own comes last.
+func (d *demo) arms() []*demoArm { return append(slices.Clone(d.rivals), d.demoArm) }
