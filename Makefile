@@ -30,7 +30,7 @@ TORCH_FLAGS = CGO_CXXFLAGS="-O3 -std=c++17 -I$(abspath $(TORCH))/include -I$(abs
 	CGO_LDFLAGS="-L$(TORCH_LIB) -Wl,-rpath,$(TORCH_LIB) -Wl,--allow-shlib-undefined -Wl,--as-needed"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo experiments test test-race test-commands torture test-torch test-log test-s3 test-operator test-kafka test-python test-compose test-console test-helm helm-readme pack-gpu test-pack-gpu fuzz mutants asan vulncheck bench bench-gpu bench-short simulate lint lint-static fmt docs check-generated clean
+.PHONY: help setup build demo experiments first-models test test-race test-commands torture test-torch test-log test-s3 test-operator test-kafka test-python test-compose test-console test-helm helm-readme pack-gpu test-pack-gpu fuzz mutants asan vulncheck bench bench-gpu bench-short simulate lint lint-static fmt docs check-generated clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ demo: build ## run the whole pipeline and show the result; DATA=folder-of-tars f
 experiments: build ## repeat findings of the papers where the truth is known, and write docs/experiments.md; ARGS=--only=x1 for one, ARGS=--short for the way alone
 	@$(BIN)/pairstream experiments --out experiments/results $(ARGS)
 	@go run ./experiments/page
+
+first-models: build ## make anew the first models that the demo and experiment X2 begin with; half an hour of one core
+	@TORCH_THREADS=1 $(BIN)/pairstream experiments --first-models experiments/models
 
 test: setup ## run all tests that need no external server
 	@# The scenarios take longest, and mostly wait: they begin first, beside everything else.

@@ -176,7 +176,11 @@ func (c comparison) run(ctx context.Context, j Job) (out []evidence.Measure, err
 		weights = append(weights, path)
 	}
 	held, err := c.measure(ctx, s, weights)
-	return append(out, held...), err
+	out = append(out, held...)
+	if c.Regime != nil {
+		overX(out)
+	}
+	return out, err
 }
 
 // begin trains or fetches the models that the arms share, and closes their group.

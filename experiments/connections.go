@@ -77,6 +77,11 @@ func newConnections(seed uint64, thresholds ...float64) *Connections {
 }
 
 func (s *setup) judge(ctx context.Context, g *group, cond string) (*Connections, error) {
+	return s.judgeCandidates(ctx, g, cond, s.sampling(grouper.StrategyGRIT, s.sizes.FirstBatch, 1, min(judged, s.sizes.FirstBatch-1)))
+}
+
+// judgeCandidates lets Con-D judge all candidates of a group's mini-batches.
+func (s *setup) judgeCandidates(ctx context.Context, g *group, cond string, o grouper.Options) (*Connections, error) {
 	core, m, err := s.openCond(ctx, cond)
 	if err != nil {
 		return nil, err
@@ -87,7 +92,6 @@ func (s *setup) judge(ctx context.Context, g *group, cond string) (*Connections,
 		return nil, err
 	}
 	out := newConnections(s.seed, 0.5, trainer.MAFA().ECM.High, 0.9, 0.95)
-	o := s.sampling(grouper.StrategyGRIT, s.sizes.FirstBatch, 1, min(judged, s.sizes.FirstBatch-1))
 	err = g.batches(ctx, o, func(b *schemas.Batch) (*schemas.FeatureBlock, error) {
 		pixels, lost, err := loader.Images(ctx, b, nil)
 		if err != nil {

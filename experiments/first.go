@@ -46,7 +46,9 @@ func (f FirstModel) train(ctx context.Context, w *torch.Worker, path string, log
 		Report: progress(log, "first model", f.Steps),
 	}, made)
 	if err == nil && f.Space > 0 {
-		err = f.harden(ctx, w, d, made, log)
+		if err = f.further(ctx, w, d, made, grouper.StrategyGRIT, f.Epochs, log); err == nil {
+			err = f.further(ctx, w, d, made, grouper.StrategyRandom, f.Settle, log)
+		}
 	}
 	if err != nil {
 		return err
@@ -57,11 +59,11 @@ func (f FirstModel) train(ctx context.Context, w *torch.Worker, path string, log
 	return nil
 }
 
-// harden trains weights further on GRIT's mini-batches of the same pairs.
-func (f FirstModel) harden(ctx context.Context, w *torch.Worker, d *data, weights string, log func(string)) error {
+// further trains weights on mini-batches of the same pairs, each of which takes its hardest negatives from all others.
+func (f FirstModel) further(ctx context.Context, w *torch.Worker, d *data, weights string, strategy grouper.Strategy, epochs int, log func(string)) error {
 	const batch = 48
 	s := &setup{
-		sizes: Sizes{Batch: batch, Space: f.Space, Epochs: f.Epochs}, seed: f.Seed, worker: w, data: d, preset: f.Preset,
+		sizes: Sizes{Batch: batch, Space: f.Space, Epochs: epochs}, seed: f.Seed, worker: w, data: d, preset: f.Preset,
 		augment: augmentation(), log: log,
 	}
 	g, err := newGroup(ctx, w, weights, d.images, d.pairs, f.Seed)
@@ -71,6 +73,6 @@ func (f FirstModel) harden(ctx context.Context, w *torch.Worker, d *data, weight
 	options := arm{Targets: oneHot}.options(s.training(s.steps()))
 	options.MLMWeight = 0
 	return s.train(ctx, weights, g, training{
-		name: "harder", sampling: s.sampling(grouper.StrategyGRIT, batch, f.Epochs, 0), options: options, score: unscored,
+		name: string(strategy), sampling: s.sampling(strategy, batch, epochs, 0), options: options, score: unscored,
 	}, weights)
 }

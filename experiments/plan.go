@@ -3,10 +3,14 @@ package experiments
 import (
 	"context"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"sync"
 
 	"github.com/pairstream/pairstream/experiments/evidence"
+	"github.com/pairstream/pairstream/experiments/models"
+	"github.com/pairstream/pairstream/internal/atomicfile"
 	"github.com/pairstream/pairstream/internal/scenes"
 	"github.com/pairstream/pairstream/internal/torch"
 )
@@ -93,14 +97,17 @@ type FirstModel struct {
 	// negatives harder, for so many epochs; 0: they do not.
 	Space  int `json:"space,omitempty"`
 	Epochs int `json:"epochs,omitempty"`
+	// Settle is the number of epochs of random mini-batches behind these. GRIT's false negatives have taught the matching
+	// head to doubt true pairs; random ones have few, so that it trusts them again.
+	Settle int `json:"settle,omitempty"`
 }
 
 // path returns the file of the model's weights.
 func (f FirstModel) path(dir string) string {
 	kinds := ""
 	if f.Kinds != (scenes.Kinds{}) || f.Matching {
-		kinds = fmt.Sprintf("-%d.%d.%d.%t.%t-%t-%d-%dx%d", f.Kinds.Shapes, f.Kinds.Colours, f.Kinds.Objects, f.Kinds.Large, f.Kinds.Plain,
-			f.Matching, f.Candidates, f.Space, f.Epochs)
+		kinds = fmt.Sprintf("-%d.%d.%d.%t.%t-%t-%d-%dx%dx%d", f.Kinds.Shapes, f.Kinds.Colours, f.Kinds.Objects, f.Kinds.Large, f.Kinds.Plain,
+			f.Matching, f.Candidates, f.Space, f.Epochs, f.Settle)
 	}
 	return filepath.Join(dir, fmt.Sprintf("first-%s-%d-%d-%dx%d-%g-%dx%d%s.safetensors",
 		f.Preset, f.Side, f.Seed, f.Scenes, f.Captions, f.FalseNegatives, f.Steps, f.Batch, kinds))
@@ -111,5 +118,25 @@ func (s *Shelf) model(ctx context.Context, w *torch.Worker, f FirstModel, log fu
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	path := f.path(s.Dir)
+	if weights := f.known(); weights != nil {
+		if err := os.MkdirAll(s.Dir, 0o755); err != nil {
+			return "", fmt.Errorf("making the folder of first models: %w", err)
+		}
+		return path, atomicfile.Write(path, 0o644, func(w io.Writer) error {
+			_, err := w.Write(weights)
+			return err
+		})
+	}
 	return path, f.train(ctx, w, path, log)
+}
+
+// known returns the weights of the models that the demo brings. They need not be trained again.
+func (f FirstModel) known() []byte {
+	switch f {
+	case firstModel():
+		return models.First
+	case condModel():
+		return models.ConD
+	}
+	return nil
 }

@@ -50,8 +50,8 @@ func TestPlansRunShort(t *testing.T) {
 			}
 		}
 	}
-	if models, err := os.ReadDir(shelf.Dir); err != nil || len(models) != 1 {
-		t.Errorf("the shelf holds %v, %v, want one model", models, err)
+	if models, err := os.ReadDir(shelf.Dir); err != nil || len(models) != 2 {
+		t.Errorf("the shelf holds %v, %v, want two models: of X1 and X8, and of X2", models, err)
 	}
 	for id, scale := range map[string]int{"x1": 0, "x99": 1} {
 		if _, err := NewPlan(id, true, scale); err == nil {
@@ -99,6 +99,28 @@ func TestSettingsHaveWhatThePageReads(t *testing.T) {
 			for _, row := range table.Rows {
 				check(id, row.Arm, row.X)
 			}
+		}
+	}
+	x2 := []evidence.Measure{{Arm: "first"}}
+	for _, a := range newComparison("x2", false, 1).Arms {
+		x2 = append(x2, evidence.Measure{Arm: a.Name})
+	}
+	overX(x2)
+	produced = map[string][]float64{}
+	for _, m := range x2 {
+		produced[m.Arm] = append(produced[m.Arm], m.X)
+	}
+	e, err := evidence.Find("x2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range e.Claims {
+		check("x2", c.More.Arm, c.More.X)
+		check("x2", c.Less.Arm, c.Less.X)
+	}
+	for _, table := range e.Tables {
+		for _, row := range table.Rows {
+			check("x2", row.Arm, row.X)
 		}
 	}
 }
@@ -228,8 +250,8 @@ func TestArmsDifferAsNamed(t *testing.T) {
 			}
 		}
 	}
-	if len(seen) != 16 {
-		t.Errorf("%d arms, want 8 of each", len(seen))
+	if len(seen) != 15+8 {
+		t.Errorf("%d arms, want 15 of X2 and 8 of X4", len(seen))
 	}
 }
 

@@ -2,11 +2,13 @@ package experiments
 
 import (
 	"context"
+	"strconv"
+	"strings"
 
 	"github.com/pairstream/pairstream/experiments/evidence"
+	"github.com/pairstream/pairstream/experiments/models"
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/eval"
-	"github.com/pairstream/pairstream/internal/scenes"
 	"github.com/pairstream/pairstream/trainer"
 )
 
@@ -67,38 +69,73 @@ func matched(arm string, r *eval.Report) []evidence.Measure {
 	}
 }
 
-// mafaKinds are scenes in which a few captions are true of other pictures, and many nearly are.
-func mafaKinds() scenes.Kinds {
-	return scenes.Kinds{Shapes: 8, Objects: 3, Large: true, Plain: true}
+// overX moves the number at the end of an arm's name, a search space or the precision of a coin, to the measure's x.
+func overX(list []evidence.Measure) {
+	for i, m := range list {
+		at := strings.LastIndexByte(m.Arm, ' ')
+		if x, err := strconv.ParseFloat(m.Arm[at+1:], 64); at > 0 && err == nil {
+			list[i].Arm, list[i].X = m.Arm[:at], x
+		}
+	}
 }
 
-// newMAFA returns X2: sampling, ECM and S-ITC in the papers' regime, and Con-Ds of several qualities.
-func newMAFA(short bool, scale int) comparison {
-	kinds := mafaKinds()
-	first := FirstModel{Preset: preset, Side: side, Seed: 1001, Scenes: 9600, Captions: 1, Steps: 3000, Batch: 64, Matching: true, Candidates: 4, Kinds: kinds}
-	cond := func(steps int64) FirstModel {
-		f := first
-		f.Seed, f.Steps = 1002, steps
-		return f
+// firstModel returns how the first model of the demo and of X2 is made.
+func firstModel() FirstModel {
+	return FirstModel{
+		Preset: models.Preset, Side: side, Seed: 1001, Scenes: 9600, Captions: 1, Steps: 3000, Batch: 64,
+		Matching: true, Candidates: 4, Kinds: models.Scenes(0).Kinds,
 	}
+}
+
+// condModel returns how their Con-D is made. It learns for longer, from more scenes, and at last from GRIT's negatives: it is
+// asked about the hardest candidates.
+func condModel() FirstModel {
+	f := firstModel()
+	f.Seed, f.Scenes, f.Steps, f.Space, f.Epochs, f.Settle = 1002, 40_000, 8000, 5, 2, 1
+	return f
+}
+
+// weakCond returns a Con-D that has hardly begun to learn.
+func weakCond() FirstModel {
+	f := firstModel()
+	f.Seed, f.Steps = 1003, 500
+	return f
+}
+
+// newMAFA returns X2: sampling, ECM and S-ITC in the papers' regime, and others in Con-D's place.
+func newMAFA(short bool, scale int) comparison {
 	c := comparison{
-		Sizes: Sizes{Scenes: 10100 * scale, HeldOut: 500, Batch: 48, Space: 10, Epochs: 3}, Kinds: kinds,
-		Regime: &regime{First: first, Conds: map[string]FirstModel{"": cond(8000), "weak": cond(500)}, Candidates: 2},
+		Sizes:  Sizes{Scenes: 10_100 * scale, HeldOut: 500, Batch: 48, Space: 10, Epochs: 3},
+		Kinds:  models.Scenes(0).Kinds,
+		Regime: &regime{First: firstModel(), Conds: map[string]FirstModel{"": condModel(), "weak": weakCond()}, Candidates: 2},
+	}
+	if short {
+		c.Sizes = Sizes{Scenes: 156 * scale, HeldOut: 60, Batch: 8, Space: 2, Epochs: 1}
+		brief := firstModel()
+		brief.Scenes, brief.Steps, brief.Batch = 100, 10, 16
+		c.Regime.First, c.Regime.Conds = brief, map[string]FirstModel{"": brief, "weak": brief}
 	}
 	all := trainer.MAFA().ECM
-	all.MLM = false
+	all.MLM = false // nothing is masked here
+	eliminate := all
+	eliminate.Eliminate = true
 	grit := func(name string, space int, t target, ecm trainer.ECMOptions) arm {
 		return arm{Name: name, Strategy: grouper.StrategyGRIT, Space: space, Targets: t, ECM: ecm}
 	}
+	instead := func(name string, space int, cond string, j judge) arm {
+		a := grit(name, space, oneHot, all)
+		a.Cond, a.Judge = cond, j
+		return a
+	}
+	none := trainer.ECMOptions{}
 	c.Arms = []arm{
 		{Name: "random", Strategy: grouper.StrategyRandom, Targets: oneHot},
-		grit("grit 480", 10, oneHot, trainer.ECMOptions{}),
-		grit("grit 2400", 50, oneHot, trainer.ECMOptions{}),
-		grit("ecm 480", 10, oneHot, all),
-		grit("ecm 2400", 50, oneHot, all),
+		grit("grit 240", 5, oneHot, none), grit("grit 480", 10, oneHot, none), grit("grit 2400", 50, oneHot, none),
+		grit("ecm 480", 10, oneHot, all), // before the coins, which find what Con-D finds here
+		instead("coin 0.5", 10, "", judge{Coin: 0.5}), instead("coin 0.25", 10, "", judge{Coin: 0.25}),
+		instead("oracle 480", 10, "", judge{Oracle: true}), instead("first 480", 10, "first", judge{}), instead("weak 480", 10, "weak", judge{}),
+		grit("ecm 2400", 50, oneHot, all), instead("oracle 2400", 50, "", judge{Oracle: true}), grit("eliminate 2400", 50, oneHot, eliminate),
+		grit("smoothed 480", 10, smoothed, none), grit("mafa 2400", 50, smoothed, all),
 	}
-	oracle := grit("oracle", 50, oneHot, all)
-	oracle.Judge = judge{Oracle: true}
-	c.Arms = append(c.Arms, oracle)
 	return c
 }

@@ -8,39 +8,6 @@ const (
 	smallScenes = "Scenes of two objects, 8 pairs a mini-batch, M = 24, a first model of 1,200 steps."
 )
 
-// x2 takes MAFA apart.
-func x2() Experiment {
-	itm := func(arm string) Point { return Point{arm, 0, "itm_error"} }
-	e := Experiment{
-		ID: "x2", Title: "MAFA's parts", Repeats: "MAFA Tables 4, 5 and 14", Seeds: seeds(1, 8),
-		Text: "From one start and with equal steps, on GRIT's mini-batches: efficient connection mining (ECM) and smoothed ITC (S-ITC), " +
-			"alone and together. The connection discriminator (Con-D) scores all others of a mini-batch, as in the paper." + heldOut,
-		Small: smallScenes + " Con-D has learned for 500 steps. Search spaces (Table 13) are not run yet.",
-		Tables: []Table{{Title: "Held-out pairs", Head: "trained with", Columns: retrieved, Rows: []Row{
-			{"first model", "first", 0},
-			{"GRIT-VLP", "grit", 0},
-			{"+ S-ITC", "smoothed", 0},
-			{"+ ECM", "ecm", 0},
-			{"+ both: MAFA", "mafa", 0},
-			{"MAFA, ECM-E", "eliminate", 0},
-			{"ECM in ITC alone", "ecm itc", 0},
-			{"ECM in ITM alone", "ecm itm", 0},
-			{"ECM in MLM alone", "ecm mlm", 0},
-		}}},
-		Claims: []Claim{
-			{Text: "ECM lowers the ITM error of GRIT-VLP", More: itm("grit"), Less: itm("ecm")},
-			{Text: "MAFA has a lower ITM error than GRIT-VLP", More: itm("grit"), Less: itm("mafa")},
-			{Text: "converting is better than eliminating, by ITM error", More: itm("eliminate"), Less: itm("mafa")},
-			{Text: "MAFA retrieves more true images than GRIT-VLP", More: Point{"mafa", 0, "ir_r1"}, Less: Point{"grit", 0, "ir_r1"}},
-			{Text: "MAFA retrieves more true texts than GRIT-VLP", More: Point{"mafa", 0, "tr_r1"}, Less: Point{"grit", 0, "tr_r1"}},
-		},
-	}
-	e.Figures = []Figure{{
-		Name: "x2-error", Title: "ITM error against GRIT-VLP", X: "difference, %", Base: "grit", Measure: "itm_error", Arms: e.Tables[0].Rows[2:],
-	}}
-	return e
-}
-
 // x4 compares soft targets.
 func x4() Experiment {
 	e := Experiment{

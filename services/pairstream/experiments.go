@@ -36,6 +36,7 @@ type experimentsCommand struct {
 	work     string // folder of scenes and first models
 	device   string
 	photos   string // folder or tars, for x9
+	models   string // folder of the demo's first models; empty: they are not made
 	settings device.Settings
 
 	mu sync.Mutex // guards the output and the results
@@ -61,6 +62,7 @@ func newExperimentsCommand() *cobra.Command {
 	f.StringVar(&c.out, "out", "data/experiments/results", "folder of the results")
 	f.StringVar(&c.work, "work", "data/experiments", "folder of scenes and first models")
 	f.StringVar(&c.photos, "photographs", "", "folder of tars of photographs with five captions each, for x9; without it x9 is left out")
+	f.StringVar(&c.models, "first-models", "", "make the first models of the demo and of x2 in this folder, with their card, and nothing else")
 	f.StringVar(&c.device, "device", "", "cpu, cuda or cuda:N; without it DEVICE")
 	return cmd
 }
@@ -87,6 +89,9 @@ func (c *experimentsCommand) run(cmd *cobra.Command, _ []string) (err error) {
 	if err := os.MkdirAll(c.work, 0o755); err != nil {
 		return fmt.Errorf("making the folder --work: %w", err)
 	}
+	if c.models != "" {
+		return c.makeModels(cmd.Context())
+	}
 	chosen := evidence.All()
 	if len(c.only) > 0 {
 		chosen = nil
@@ -109,6 +114,17 @@ func (c *experimentsCommand) run(cmd *cobra.Command, _ []string) (err error) {
 		}
 	}
 	return nil
+}
+
+// makeModels makes the first models that the demo and x2 begin with.
+func (c *experimentsCommand) makeModels(ctx context.Context) error {
+	worker, err := c.settings.NewWorker()
+	if err != nil {
+		return err
+	}
+	defer worker.Close()
+	log := func(line string) { fmt.Fprintln(c.to, line) }
+	return experiments.MakeModels(ctx, experiments.Job{Worker: worker, Dir: c.work, Log: log}, c.models)
 }
 
 // runOne makes the missing runs of an experiment and prints its result.
