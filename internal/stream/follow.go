@@ -72,13 +72,17 @@ func (f *Follower) Watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
 		case <-tick.C:
-			f.commit(ctx)
+			if err := f.commit(ctx); err != nil {
+				f.log.logger.Debug("committing offsets", keyStage, f.stage, keyErr, err)
+			}
 		case <-ctx.Done():
 		}
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitEvery)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.log.cfg.RequestTimeout)
 	defer cancel()
-	f.commit(last)
+	if err := f.log.retry(last, "committing the last offsets of "+f.stage, f.commit); err != nil {
+		f.log.logger.Warn("who asks for the lag will see less than was done", keyStage, f.stage, keyErr, err)
+	}
 }
 
 // Run reads until every lane has ended, or ctx ends.
@@ -202,18 +206,20 @@ func (f *Follower) Whole(ctx context.Context, topic schemas.Topic, lane int, fro
 	return errors.Join(err, telling.Wait())
 }
 
-// commit tells the consumer group what is new. Nothing depends on it.
-func (f *Follower) commit(ctx context.Context) {
-	offsets := f.saying.Load().take()
+// commit tells the consumer group what is new. Nothing depends on it. The next call says what this one could not.
+func (f *Follower) commit(ctx context.Context) error {
+	saying := f.saying.Load()
+	offsets := saying.take()
 	if len(offsets) == 0 {
-		return
+		return nil
 	}
 	ctx, cancel := f.log.request(ctx)
 	defer cancel()
 	err := f.log.commitOffsets(ctx, &kafka.OffsetCommitRequest{GroupID: f.log.cfg.GroupID(f.stage), GenerationID: -1, Topics: offsets})
 	if err != nil {
-		f.log.logger.Debug("committing offsets", keyStage, f.stage, keyErr, err)
+		saying.again(offsets)
 	}
+	return err
 }
 
 func stoppedKey(stage string, topic schemas.Topic, lane int) string {

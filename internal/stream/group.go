@@ -175,6 +175,17 @@ func (c *commits) take() map[string][]kafka.OffsetCommit {
 	return topics
 }
 
+// again keeps what a request could not commit for the next one, unless there is something newer by then.
+func (c *commits) again(topics map[string][]kafka.OffsetCommit) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, lanes := range topics {
+		for _, l := range lanes {
+			c.changed[place{name, l.Partition}] = true
+		}
+	}
+}
+
 // LaneLag says how far a stage is in one lane of one of its inputs.
 type LaneLag struct {
 	Topic     schemas.Topic

@@ -199,10 +199,10 @@ func (r *run) generation(gen *kafka.Generation, lanes []int) {
 		for {
 			select {
 			case <-tick.C:
-				r.commit(gen, offsets.take())
+				r.commit(gen, offsets)
 			case <-genCtx.Done():
 				turns.Wait() // the lanes have something left to commit
-				r.commit(gen, offsets.take())
+				r.commit(gen, offsets)
 				return
 			}
 		}
@@ -219,8 +219,10 @@ func (r *run) drain(lane int, t turn) {
 	}
 }
 
-// commit tells the group how far the lanes are, for lag dashboards. Nothing depends on it.
-func (r *run) commit(gen *kafka.Generation, offsets map[string][]kafka.OffsetCommit) {
+// commit tells the group how far the lanes are, for lag dashboards. Nothing depends on it. The next call of the generation
+// says what this one could not.
+func (r *run) commit(gen *kafka.Generation, saying *commits) {
+	offsets := saying.take()
 	if len(offsets) == 0 {
 		return
 	}
@@ -230,6 +232,7 @@ func (r *run) commit(gen *kafka.Generation, offsets map[string][]kafka.OffsetCom
 		GroupID: r.log.cfg.GroupID(r.spec.Name), GenerationID: int(gen.ID), MemberID: gen.MemberID, Topics: offsets,
 	})
 	if err != nil {
+		saying.again(offsets)
 		r.log.logger.Debug("committing offsets", keyStage, r.spec.Name, keyErr, err)
 	}
 }
