@@ -5,8 +5,11 @@
 // and 5). X8 measures obj(v), SE and clusters against the truth (GPN-S 3.2 to 3.4). Both need no training of their own: a
 // [FirstModel] that all seeds share embeds the pairs.
 //
-// X2, X4 and X5 train several arms from one start, with equal steps: the losses of MAFA and GRIT-VLP (MAFA Tables 4, 5, 6
-// and 14), and samplings (GRIT-VLP Tables 5 and 6). X6 does so with negatives of ITM and hidden words (GRIT-VLP Tables 1 and
+// X2 trains many arms in the papers' regime: from one converged first model, with equal steps, with Con-Ds of several
+// qualities, the truth and coins (GRIT-VLP Table 1, MAFA Tables 4, 5, 13, 14 and 16). The demo begins with the same models.
+//
+// X4 and X5 train several arms from one start, with equal steps: soft targets (MAFA Table 6), and samplings (GRIT-VLP
+// Tables 5 and 6). X6 does so with negatives of ITM and hidden words (GRIT-VLP Tables 1 and
 // 2, figure 4), and X7 with GPN-S's ways to sample. All models are asked about the same hard negatives: those that they find
 // hardest together, without captions that happen to be true of the picture.
 //

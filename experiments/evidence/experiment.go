@@ -67,7 +67,7 @@ type Figure struct {
 	Factor  float64 // of the values; 100 for percent
 	Lines   []Line
 	Arms    []Row
-	Base    string // arm; differences are paired by seed
+	Base    string // arm without x; differences are paired by seed
 	Measure string // of Arms
 	Comment string // what is to be seen, as the text beside it
 }

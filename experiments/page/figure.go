@@ -105,7 +105,7 @@ func drawArms(path string, f evidence.Figure, r *evidence.Result) error {
 	var names []string
 	for i := len(f.Arms) - 1; i >= 0; i-- {
 		a := f.Arms[i]
-		base := evidence.Point{Arm: f.Base, X: a.X, Name: f.Measure}
+		base := evidence.Point{Arm: f.Base, Name: f.Measure}
 		d := evidence.Claim{More: evidence.Point{Arm: a.Arm, X: a.X, Name: f.Measure}, Less: base}.Judge(r).Difference
 		if d.N == 0 {
 			continue
