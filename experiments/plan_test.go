@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/experiments/evidence"
+	"github.com/pairstream/pairstream/experiments/models"
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/indexer"
 	"github.com/pairstream/pairstream/internal/eval"
@@ -312,5 +314,29 @@ func TestTextsAreCounted(t *testing.T) {
 	// circle; circle and house, which is not there. Of two objects in each scene, the circle was named.
 	if r.found != 3 || r.right != 2 || r.all != 4 || r.covered != 2 || r.anchors != 2 {
 		t.Errorf("counted %+v", r)
+	}
+}
+
+// The models that come with pairstream are found by how they are made, and their card says how that is.
+func TestShippedModelsAreKnown(t *testing.T) {
+	weak := firstModel()
+	weak.Steps--
+	for name, c := range map[string]struct {
+		made FirstModel
+		want []byte
+	}{"first": {firstModel(), models.First}, "con-d": {condModel(), models.ConD}, "another": {weak, nil}} {
+		if got := c.made.known(); !bytes.Equal(got, c.want) {
+			t.Errorf("%s: %d bytes, want %d others", name, len(got), len(c.want))
+		}
+	}
+	card, err := os.ReadFile("models/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []FirstModel{firstModel(), condModel()} {
+		made, err := json.Marshal(m)
+		if err != nil || !bytes.Contains(card, made) {
+			t.Errorf("the card does not have %s (%v): make first-models makes the models anew", made, err)
+		}
 	}
 }
