@@ -17,7 +17,6 @@ import (
 	"github.com/pairstream/pairstream/experiments/models"
 	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/dataset"
-	"github.com/pairstream/pairstream/internal/recipe"
 	"github.com/pairstream/pairstream/internal/scenes"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/token"
@@ -203,5 +202,5 @@ func (d *demo) environ() (map[string]string, error) {
 	}
 	maps.Copy(settings, d.plan.settings)
 	maps.Copy(settings, config.Environ())
-	return recipe.Overlay(settings)
+	return settings, nil
 }

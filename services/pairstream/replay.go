@@ -19,6 +19,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/inspect"
+	"github.com/pairstream/pairstream/internal/recipe"
 	"github.com/pairstream/pairstream/internal/replay"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/stream"
@@ -43,6 +44,10 @@ func newRunManifestCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			settings, err := runSettings(environ)
+			if err != nil {
+				return err
+			}
 			cfg, err := config.Parse[stream.Config](environ)
 			if err != nil {
 				return err
@@ -51,9 +56,7 @@ func newRunManifestCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			m, err := replay.Describe(cmd.Context(), log, replay.DescribeOptions{
-				Settings: runSettings(environ), Open: open,
-			})
+			m, err := replay.Describe(cmd.Context(), log, replay.DescribeOptions{Settings: settings, Open: open})
 			if err = errors.Join(err, closeLog()); err != nil {
 				return err
 			}
@@ -99,14 +102,21 @@ func fingerprints(m *replay.Manifest) string {
 	return strings.Join(models, ", ")
 }
 
-// runSettings returns what a replay needs to know of the settings of a run.
-func runSettings(environ map[string]string) map[string]string {
-	return replay.Settings(config.Settings(pipeline{}), environ)
+// runSettings returns what a replay needs to know of the settings of a run, those that come from its recipe included.
+func runSettings(environ map[string]string) (map[string]string, error) {
+	environ, err := recipe.Overlay(environ)
+	if err != nil {
+		return nil, err
+	}
+	return replay.Settings(config.Settings(pipeline{}), environ), nil
 }
 
 // leaveRunEnv writes the settings of a run into the folder of its log.
 func leaveRunEnv(dir string, cfg stream.Config, environ map[string]string) error {
-	settings := runSettings(environ)
+	settings, err := runSettings(environ)
+	if err != nil {
+		return err
+	}
 	settings["LANES"] = strconv.Itoa(cfg.Lanes)
 	if cfg.Namespace != "" {
 		settings["NAMESPACE"] = cfg.Namespace

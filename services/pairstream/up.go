@@ -18,7 +18,6 @@ import (
 	indexerservice "github.com/pairstream/pairstream/indexer/service"
 	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/console"
-	"github.com/pairstream/pairstream/internal/recipe"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/stream"
@@ -155,10 +154,7 @@ func newUpCommand() *cobra.Command {
 		Short: "run all stages in this process, with the embedded broker unless KAFKA_BROKERS is set",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			environ, err := recipe.Overlay(config.Environ())
-			if err != nil {
-				return err
-			}
+			environ := config.Environ()
 			p, err := config.Parse[pipeline](environ)
 			if err != nil {
 				return err
@@ -170,7 +166,7 @@ func newUpCommand() *cobra.Command {
 			}
 			ctx := cmd.Context()
 			rt := service.NewRuntime(p.Process.NewLogger(os.Stderr))
-			if err := rt.LogStart(p, config.Environ()); err != nil {
+			if err := rt.LogStart(p, environ); err != nil {
 				return err
 			}
 			log, closeLog, err := openLog(ctx, rt, p.Stream, addr, filepath.Join(dir, "broker"))

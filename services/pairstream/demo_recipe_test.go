@@ -1,0 +1,122 @@
+//go:build cgo
+
+package main
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/recipe"
+	"github.com/pairstream/pairstream/internal/replay"
+)
+
+// A few pictures, in mini-batches so small that every recipe makes several steps.
+var smallRecipe = map[string]string{
+	"BATCH_SIZE": "6", "SEARCH_SPACE": "12", "QUEUE_SIZE": "24", "EPOCHS": "4", "CLUSTERS": "4", "GNS_CLUSTERS": "1",
+	"NEIGHBORS_K2": "10", "NOUN_MIN_COUNT": "1", "MOMENTUM_QUEUE": "24", "LOG_LEVEL": "error",
+}
+
+// For every recipe, the manifest of a demo's run has the settings that its stages used, and the replay is equal.
+func TestEveryRecipeIsReplayed(t *testing.T) {
+	for _, name := range recipe.Names() {
+		t.Run(name, func(t *testing.T) {
+			unsetSettings(t)
+			environ := maps.Clone(smallRecipe)
+			environ["RECIPE"] = name
+			if name == "grit-vlp" || name == "mafa" {
+				delete(environ, "MOMENTUM_QUEUE") // they have no momentum model
+			}
+			d := smallDemo(t, environ)
+			if err := d.stream(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := d.closeLogs(); err != nil {
+					t.Error(err)
+				}
+			})
+			if d.steps.count() < 20 {
+				t.Errorf("%d steps, want 20 at least", d.steps.count())
+			}
+			broker := strings.Join(d.log.Config().Brokers, ",")
+			unsetSettings(t) // all that a replay needs is in the manifest
+			t.Setenv("KAFKA_BROKERS", broker)
+			path := filepath.Join(d.dir, "run.json")
+			mustCommand(t, "run-manifest", "--data", d.dir, "--out", path)
+			m, err := replay.ReadManifest(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameStages(t, "the manifest", m.Settings, d.settings)
+			for _, a := range d.arms() {
+				left, err := environOf(runEnvFile(d.dir, a.name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				sameStages(t, a.title+"'s run.env", left, a.settings)
+			}
+			if out := mustCommand(t, "replay", path, "--data", d.dir, "--namespace", "again"); !strings.Contains(out, "records in 12 lanes are equal") {
+				t.Errorf("replay prints\n%s", out)
+			}
+		})
+	}
+}
+
+// A manifest takes the settings that RECIPE means from a file of settings, as the stages do.
+func TestManifestKnowsTheRecipe(t *testing.T) {
+	unsetSettings(t)
+	for _, name := range recipe.Names() {
+		environ := map[string]string{"RECIPE": name, "BUCKET_ROOTS": "file:///data", "ENCODER_CHECKPOINT": "a", "COND_CHECKPOINT": "b", "TRAIN_INIT": "c"}
+		used, err := config.Parse[pipeline](environ)
+		if err != nil {
+			t.Fatal(err)
+		}
+		settings, err := runSettings(environ)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameStages(t, name, settings, used)
+	}
+	if _, err := runSettings(map[string]string{"RECIPE": "clip"}); err == nil || !strings.Contains(err.Error(), `RECIPE is "clip"`) {
+		t.Errorf("an unknown recipe: %v", err)
+	}
+}
+
+// unsetSettings leaves no setting in the environment, whatever the tests are run with.
+func unsetSettings(t *testing.T) {
+	t.Helper()
+	for _, s := range config.Settings(pipeline{}) {
+		t.Setenv(s.Variable, "") // which restores it after the test
+		if err := os.Unsetenv(s.Variable); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// sameStages fails where settings are not those of the stages of a run.
+func sameStages(t *testing.T, where string, settings map[string]string, want pipeline) {
+	t.Helper()
+	settings = maps.Clone(settings)
+	for _, s := range config.Settings(pipeline{}) {
+		if _, ok := settings[s.Variable]; !ok && s.Default != "" {
+			settings[s.Variable] = s.Default
+		}
+	}
+	got, err := config.Parse[pipeline](settings)
+	if err != nil {
+		t.Fatalf("%s: %v", where, err)
+	}
+	for stage, pair := range map[string][2]any{
+		"encoder": {got.Encoder, want.Encoder}, "indexer": {got.Indexer, want.Indexer}, "grouper": {got.Grouper, want.Grouper},
+		"discriminator": {got.Discriminator, want.Discriminator}, "trainer": {got.Trainer, want.Trainer},
+	} {
+		if !reflect.DeepEqual(pair[0], pair[1]) {
+			t.Errorf("%s: the %s has\n%+v\nwant\n%+v", where, stage, pair[0], pair[1])
+		}
+	}
+}
