@@ -238,6 +238,31 @@ def test_the_authors_models_miss_nothing(task: str) -> None:
         assert state["image_queue"].shape == (16, 32) and torch.allclose(state["image_queue"].norm(dim=0), torch.ones(32)) and state["queue_ptr"].tolist() == [0]
 
 
+@pytest.mark.parametrize("nlvr", [False, True])
+def test_a_checkpoint_keeps_its_average_and_its_queue(nlvr: bool) -> None:
+    """Copies are the trained average. The queue is in the authors' layout, and what only our trainer reads is left out."""
+    weights = first_weights(vit().state_dict(), bert().state_dict(), image_size=PATCH * SIDE, embed_dim=16)
+    average = {name: tensor + 1 for name, tensor in weights.items()}
+    checkpoint = dict(weights)
+    for name, tensor in weights.items():
+        checkpoint |= {f"optim.mean.{name}": tensor, f"optim.square.{name}": tensor, f"momentum.{name}": average[name]}
+    rows = torch.nn.functional.normalize(torch.randn(32, 16), dim=1)  # newest first
+    checkpoint |= {"optim.steps": torch.zeros(3), "queue.image": rows, "queue.text": -rows, "queue.ids": torch.zeros(32, 16, dtype=torch.uint8)}
+    got = albef_state(checkpoint, nlvr=nlvr, queue=32)
+    plain, of_average = (albef_state(w, nlvr=nlvr, queue=32) for w in (weights, average))
+    assert got.keys() == plain.keys()
+    for name, tensor in got.items():
+        top = name.partition(".")[0]
+        if name in ("image_queue", "text_queue"):
+            assert torch.equal(tensor[:, -1], rows[0] if name == "image_queue" else -rows[0])  # column 0 is the oldest, and goes next
+            assert torch.equal(tensor[:, 0], rows[-1] if name == "image_queue" else -rows[-1])
+        else:
+            assert torch.equal(tensor, (of_average if top.endswith("_m") else plain)[name]), name
+    other = albef_state(checkpoint, nlvr=nlvr, queue=48)
+    assert other["image_queue"].shape == (16, 48) and torch.allclose(other["image_queue"].norm(dim=0), torch.ones(48))
+    assert "image_queue" not in albef_state(checkpoint, nlvr=nlvr)
+
+
 def test_converters_refuse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     args = make_files(tmp_path)
     (tmp_path / "short.txt").write_text("a\nb\n")

@@ -14,11 +14,36 @@ State = dict[str, Tensor]
 _LAYER = re.compile(r"(text_encoder(?:\.bert)?\.encoder\.layer\.)(\d+)(\..+)")
 
 
-def albef_state(weights: State, *, nlvr: bool = False, queue: int = 0) -> State:
-    """Return the state of the authors' model: the weights, their aliases, momentum copies, and queues of random unit features.
+def albef_state(tensors: State, *, nlvr: bool = False, queue: int = 0) -> State:
+    """Return the state of the authors' model, of weights or a checkpoint: the weights, their aliases, momentum copies and queues.
+
+    The copies are the checkpoint's momentum encoder. The queues are its own if they hold as many features as `queue`. Without a momentum
+    encoder the copies are the weights, and without such queues they hold random unit features. The optimiser's state is left out.
 
     nlvr: as their NLVR.py takes it, with every fusion layer twice, since the model sees two images, and without the MLM head.
     """
+    weights = {name: tensor for name, tensor in tensors.items() if not name.startswith(("optim.", "momentum.", "queue."))}
+    average = {name: tensors.get(f"momentum.{name}", tensor) for name, tensor in weights.items()}
+    state = _named(weights, nlvr)
+    for name, tensor in _named(average, nlvr).items():
+        part, dot, rest = name.partition(".")
+        if part in ("visual_encoder", "text_encoder", "vision_proj", "text_proj"):
+            state[f"{part}_m{dot}{rest}"] = tensor.clone()
+    if queue:
+        draw = torch.Generator().manual_seed(0)
+        width = len(weights["vision_proj.bias"])
+        for name in ("image", "text"):
+            state[f"{name}_queue"] = torch.nn.functional.normalize(torch.randn(width, queue, generator=draw), dim=0)
+            trained = tensors.get(f"queue.{name}")
+            if trained is not None and len(trained) == queue:
+                # Ours has the newest row first. Theirs has features in columns, and overwrites column 0 next.
+                state[f"{name}_queue"] = trained.flip(0).T.contiguous()
+        state["idx_queue"], state["queue_ptr"] = torch.full((1, queue), -100), torch.zeros(1, dtype=torch.int64)
+    return state
+
+
+def _named(weights: State, nlvr: bool) -> State:
+    """Return weights under the authors' names, with aliases."""
     state = {name: tensor for name, tensor in weights.items() if not nlvr or not name.startswith("text_encoder.cls.")}
     deep = any(name.startswith("text_encoder.bert.") for name in state)
     embeddings = f"text_encoder.{'bert.' if deep else ''}embeddings"
@@ -28,19 +53,7 @@ def albef_state(weights: State, *, nlvr: bool = False, queue: int = 0) -> State:
     if "text_encoder.cls.predictions.bias" in state:
         state["text_encoder.cls.predictions.decoder.weight"] = state[f"{embeddings}.word_embeddings.weight"]
         state["text_encoder.cls.predictions.decoder.bias"] = state["text_encoder.cls.predictions.bias"]
-    if nlvr:
-        state = _doubled(state)
-    for name in list(state):
-        part, dot, rest = name.partition(".")
-        if part in ("visual_encoder", "text_encoder", "vision_proj", "text_proj"):
-            state[f"{part}_m{dot}{rest}"] = state[name].clone()
-    if queue:
-        draw = torch.Generator().manual_seed(0)
-        width = len(weights["vision_proj.bias"])
-        for name in ("image_queue", "text_queue"):
-            state[name] = torch.nn.functional.normalize(torch.randn(width, queue, generator=draw), dim=0)
-        state["idx_queue"], state["queue_ptr"] = torch.full((1, queue), -100), torch.zeros(1, dtype=torch.int64)
-    return state
+    return _doubled(state) if nlvr else state
 
 
 def _doubled(state: State) -> State:
