@@ -79,6 +79,17 @@ func TestGoldenNeighbors(t *testing.T) {
 			equalRows(t, "v2t", got.V2T, v.ints("out.v2t"), p.K)
 			equalRows(t, "v2v", got.V2V, v.ints("out.v2v"), p.K1)
 			equalRows(t, "se", got.SE, v.ints("out.se"), p.K1)
+			for i, size := range v.ints("out.se_size") {
+				found := 0
+				for _, j := range got.SE[i*p.K1 : (i+1)*p.K1] {
+					if j >= 0 {
+						found++
+					}
+				}
+				if found != int(size) {
+					t.Errorf("SE of image %d has %d images, want %d", i, found, size)
+				}
+			}
 		})
 	}
 }

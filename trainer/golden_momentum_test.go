@@ -24,16 +24,8 @@ func goldenMomentum(t *testing.T, v vectors, tr *Trainer, s *torch.Scope) {
 			}
 		}
 	}
-	queue := v.Must("in.image_queue").Shape
-	pointer, size := int(v.Int64s("in.queue_ptr")[0]), int(queue[1])
-	n := len(goldenInput(v).IDs)
-	// The reference writes blocks of a batch at the pointer, so the newest block is the one before it.
-	var order []int64
-	for block := range size / n {
-		for i := range n {
-			order = append(order, int64(((pointer-(block+1)*n+size)%size)+i))
-		}
-	}
+	n, size := len(goldenInput(v).IDs), int(v.Must("in.image_queue").Shape[1])
+	order := goldenQueueOrder(v, n)
 	newestFirst := func(name string) *torch.Tensor {
 		rows := s.Transpose(v.matrix(s, name), 0, 1)
 		rows = s.To(s.IndexSelect(rows, 0, s.Int64s(order, int64(size))), tr.model.Params()[0].Tensor.DType())
@@ -44,6 +36,18 @@ func goldenMomentum(t *testing.T, v vectors, tr *Trainer, s *torch.Scope) {
 	for i := range tr.momentum.ids {
 		tr.momentum.ids[i] = schemas.ImageID{byte(i), 2} // nobody in the batch shows these
 	}
+}
+
+// goldenQueueOrder lists the columns of the reference's queue from the newest block of a batch to the oldest. The reference
+// writes blocks at the pointer, so the newest block is the one before it.
+func goldenQueueOrder(v vectors, n int) (order []int64) {
+	pointer, size := int(v.Int64s("in.queue_ptr")[0]), int(v.Must("in.image_queue").Shape[1])
+	for block := range size / n {
+		for i := range n {
+			order = append(order, int64(((pointer-(block+1)*n+size)%size)+i))
+		}
+	}
+	return order
 }
 
 // momentumCase is one of the files: how it was trained, and the names of its terms.
@@ -107,7 +111,21 @@ func checkMomentumStep(t *testing.T, s *torch.Scope, v vectors, tr *Trainer, p p
 	checkForward(t, v, p, map[string]*torch.Tensor{
 		"image_feat": f.image, "text_feat": f.text, "image_feat_m": f.keys.batchImage, "text_feat_m": f.keys.batchText,
 		"image_embeds_m": f.keys.tokens, "text_embeds_m": f.keys.hidden, "itm_logits": f.itmLogits,
+		"image_embeds": f.tokens, "text_embeds": f.hidden,
 	})
+	sims := map[string]*torch.Tensor{"sim_i2t": f.simI2T, "sim_t2i": f.simT2I}
+	if tr.options.ITC.Triple {
+		sims["sim_i2i"], sims["sim_t2t"] = f.simI2I, f.simT2T
+	}
+	order := append(iota64(n), goldenQueueOrder(v, n)...)
+	for i := n; i < len(order); i++ {
+		order[i] += int64(n) // the queue's columns follow the batch's
+	}
+	for name, sim := range sims {
+		want := s.IndexSelect(v.matrix(s, p.out+name), 1, s.Int64s(order, int64(len(order))))
+		golden.Close(t, name, sim.Float64s(), want.Float64s(), p.forward, 0)
+	}
+	checkDistilled(t, s, v, p, c, f, alpha)
 	wantInts(t, "neg_text_for_image", hardest(f.picksI2T), v.Int64s("out.neg_text_for_image"))
 	wantInts(t, "neg_image_for_text", hardest(f.picksT2I), v.Int64s("out.neg_image_for_text"))
 	total := f.total(s, tr.options)
@@ -133,6 +151,30 @@ func checkMomentumStep(t *testing.T, s *torch.Scope, v vectors, tr *Trainer, p p
 	return nil
 }
 
+// checkDistilled compares the teacher's targets of ITC, and the gradients of the loss with respect to the similarities.
+func checkDistilled(t *testing.T, s *torch.Scope, v vectors, p precision, c momentumCase, f *forward, alpha string) {
+	t.Helper()
+	if p.dtype != torch.Float64 {
+		return // the file's similarities are taken, in float64
+	}
+	o := ITCOptions{Targets: Distilled}
+	share := v.scalar("in." + alpha + ".alpha")
+	way := func(name string, picks []pick) direction {
+		return direction{
+			sim: v.variable(s, p.out+"sim_"+name), teacher: v.matrix(s, p.out+"sim_"+name+"_m"),
+			hard: hardTargets(f.samples, f.keys.others, picks, ECMOptions{}).hard(s, p.dtype),
+		}
+	}
+	i2t, t2i := way("i2t", f.picksI2T), way("t2i", f.picksT2I)
+	terms := float64(len(c.terms)) / 2 // the loss is the mean of all terms, and that of o of two
+	s.Backward(s.MulScalar(o.loss(s, i2t, t2i, share), 1/terms))
+	for name, d := range map[string][2]direction{"i2t": {i2t, t2i}, "t2i": {t2i, i2t}} {
+		target := o.targets(s, d[0], o.soft(s, d[0], d[1]), share)
+		golden.Close(t, "target_"+name, target.Float64s(), v.Float64s(p.out+alpha+".target_"+name), 1e-10, 0)
+		golden.Close(t, "dsim_"+name, s.Grad(d[0].sim).Float64s(), v.Float64s(p.out+alpha+".dsim_"+name), 1e-10, 0)
+	}
+}
+
 // checkMomentumState compares the queue and the momentum weights after the step.
 func checkMomentumState(t *testing.T, v vectors, tr *Trainer, p precision, n int) {
 	t.Helper()
@@ -149,6 +191,8 @@ func checkMomentumState(t *testing.T, v vectors, tr *Trainer, p precision, n int
 		}
 		golden.Close(t, name, rows.Float64s(), want, p.forward, 0)
 	}
+	size := int64(v.Must("in.image_queue").Shape[1])
+	wantInts(t, "queue_ptr", []int64{(v.Int64s("in.queue_ptr")[0] + int64(n)) % size}, v.Int64s("out.queue_ptr"))
 	compared := 0
 	for i, param := range tr.model.Params() {
 		for _, part := range momentumParts {
