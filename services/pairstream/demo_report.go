@@ -239,9 +239,15 @@ func (d *demo) verify(c recordCounts, a inspect.Account) error {
 		"%d batches, %d scored, %d steps, %d feature blocks: want as many of each", c.batches, c.scored, d.steps.count(), c.features)
 	for _, o := range d.objectives() {
 		first, last := d.steps.ends(o.of)
-		must(last < first, "loss %s did not fall: %.3f at the start, %.3f at the end", o.name, first, last)
+		must(last < first || d.growing(o.name), "loss %s did not fall: %.3f at the start, %.3f at the end", o.name, first, last)
 	}
 	return errors.Join(problems...)
+}
+
+// growing tells whether a loss becomes harder while the run goes on. ITC's candidates grow with the momentum queue, which is
+// empty at first and seldom full at the end of a demo.
+func (d *demo) growing(loss string) bool {
+	return loss == "ITC" && d.settings.Trainer.Options().Momentum.Queue > 0
 }
 
 // publishEvaluations reports to the log of every run what was measured before and after it, for the console and the page.
