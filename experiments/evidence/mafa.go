@@ -2,8 +2,12 @@ package evidence
 
 // taught are the measures of a model in the papers' regime.
 var taught = []Column{
-	{"AUC of ITM, %", "auc", 1, 2}, {"false alarms, %", "false_alarms", 1, 1}, {"missed, %", "misses", 1, 1},
-	{"R@1 by ITC, %", "itc_r1", 1, 1}, {"R@1 re-ranked, %", "itm_r1", 1, 1}, {"RSUM by ITC", "rsum", 1, 1},
+	{"AUC of ITM, %", "auc", 1, 2},
+	{"false alarms, %", "false_alarms", 1, 1},
+	{"missed, %", "misses", 1, 1},
+	{"R@1 by ITC, %", "itc_r1", 1, 1},
+	{"R@1 re-ranked, %", "itm_r1", 1, 1},
+	{"RSUM by ITC", "rsum", 1, 1},
 }
 
 // x2 repeats what MAFA says of sampling, of its parts, and of who takes the connection discriminator's (Con-D's) place.
@@ -24,17 +28,31 @@ func x2() Experiment {
 	}
 	e.Tables = []Table{
 		{Title: "Sampling and connections (MAFA Tables 4 and 13)", Head: "trained on", Columns: sampled, Rows: []Row{
-			{"first model", "first", 0}, {"random", "random", 0}, {"GRIT, M = 240", "grit", 240}, {"GRIT, M = 480", "grit", 480},
-			{"GRIT, M = 2,400", "grit", 2400}, {"GRIT + ECM, M = 480", "ecm", 480}, {"GRIT + ECM, M = 2,400", "ecm", 2400},
-			{"GRIT + ECM with the truth, M = 480", "oracle", 480}, {"GRIT + ECM with the truth, M = 2,400", "oracle", 2400},
+			{"first model", "first", 0},
+			{"random", "random", 0},
+			{"GRIT, M = 240", "grit", 240},
+			{"GRIT, M = 480", "grit", 480},
+			{"GRIT, M = 2,400", "grit", 2400},
+			{"GRIT + ECM, M = 480", "ecm", 480},
+			{"GRIT + ECM, M = 2,400", "ecm", 2400},
+			{"GRIT + ECM with the truth, M = 480", "oracle", 480},
+			{"GRIT + ECM with the truth, M = 2,400", "oracle", 2400},
 		}},
 		{Title: "In Con-D's place, M = 480 (MAFA Table 16)", Head: "who connects", Columns: judges, Rows: []Row{
-			{"nobody: GRIT", "grit", 480}, {"a Con-D of 500 steps", "weak", 480}, {"the first model", "first", 480}, {"Con-D", "ecm", 480},
-			{"a coin, precision 0.5", "coin", 0.5}, {"a coin, precision 0.25", "coin", 0.25}, {"the truth", "oracle", 480},
+			{"nobody: GRIT", "grit", 480},
+			{"a Con-D of 500 steps", "weak", 480},
+			{"the first model", "first", 480},
+			{"Con-D", "ecm", 480},
+			{"a coin, precision 0.5", "coin", 0.5},
+			{"a coin, precision 0.25", "coin", 0.25},
+			{"the truth", "oracle", 480},
 		}},
 		{Title: "Parts of MAFA (MAFA Tables 4 and 5)", Head: "trained with", Columns: taught, Rows: []Row{
-			{"GRIT, M = 480", "grit", 480}, {"GRIT + S-ITC, M = 480", "smoothed", 480}, {"GRIT + ECM, M = 2,400", "ecm", 2400},
-			{"GRIT + ECM-E, M = 2,400", "eliminate", 2400}, {"MAFA: ECM and S-ITC, M = 2,400", "mafa", 2400},
+			{"GRIT, M = 480", "grit", 480},
+			{"GRIT + S-ITC, M = 480", "smoothed", 480},
+			{"GRIT + ECM, M = 2,400", "ecm", 2400},
+			{"GRIT + ECM-E, M = 2,400", "eliminate", 2400},
+			{"MAFA: ECM and S-ITC, M = 2,400", "mafa", 2400},
 		}},
 	}
 	e.Figures = []Figure{
@@ -42,8 +60,12 @@ func x2() Experiment {
 			{"GRIT", "grit", "misses"}, {"GRIT + ECM", "ecm", "misses"}, {"GRIT + ECM with the truth", "oracle", "misses"},
 		}, Comment: "Without connections a larger search space teaches the matching head to reject pairs (MAFA figure 2)."},
 		{Name: "x2-auc", Title: "AUC of ITM against random mini-batches", X: "difference, %", Base: "random", Measure: "auc", Arms: []Row{
-			{"GRIT, M = 480", "grit", 480}, {"GRIT + ECM, M = 480", "ecm", 480}, {"the truth, M = 480", "oracle", 480},
-			{"a Con-D of 500 steps, M = 480", "weak", 480}, {"GRIT, M = 2,400", "grit", 2400}, {"GRIT + ECM, M = 2,400", "ecm", 2400},
+			{"GRIT, M = 480", "grit", 480},
+			{"GRIT + ECM, M = 480", "ecm", 480},
+			{"the truth, M = 480", "oracle", 480},
+			{"a Con-D of 500 steps, M = 480", "weak", 480},
+			{"GRIT, M = 2,400", "grit", 2400},
+			{"GRIT + ECM, M = 2,400", "ecm", 2400},
 			{"GRIT + ECM-E, M = 2,400", "eliminate", 2400},
 		}, Comment: "Connections that are mostly true take back what false negatives cost. Those of a Con-D that has hardly learned ruin the " +
 			"matching head. Eliminating is ahead of converting here, and the truth in Con-D's place does not turn that round. So " +

@@ -152,8 +152,15 @@ func (s *Server) reportTraining(ctx context.Context, r *report) error {
 
 // evalTitles names the measures of an evaluation, in the order of the table.
 var evalTitles = [][2]string{
-	{"false_negatives", "false negatives"}, {"auc", "AUC of ITM"}, {"false_alarms", "false alarms"}, {"missed", "missed"},
-	{"reranked_r1", "R@1 re-ranked"}, {"tr_r1", "TR@1"}, {"ir_r1", "IR@1"}, {"tr_r10", "TR@10"}, {"ir_r10", "IR@10"},
+	{"false_negatives", "false negatives"},
+	{"auc", "AUC of ITM"},
+	{"false_alarms", "false alarms"},
+	{"missed", "missed"},
+	{"reranked_r1", "R@1 re-ranked"},
+	{"tr_r1", "TR@1"},
+	{"ir_r1", "IR@1"},
+	{"tr_r10", "TR@10"},
+	{"ir_r10", "IR@10"},
 	{"matching_error", "matching error"},
 }
 

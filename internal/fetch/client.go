@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
-	"github.com/temoto/robotstxt"
 	"golang.org/x/time/rate"
 
 	"github.com/pairstream/pairstream/internal/shard"
@@ -52,8 +51,8 @@ const maxHosts = 1 << 14
 // robotsTimeout bounds the time for a robots.txt.
 const robotsTimeout = 10 * time.Second
 
-// maxRobotsBytes bounds a robots.txt; what lies behind does not count (RFC 9309 wants at least this).
-const maxRobotsBytes = 500 << 10
+// maxURL bounds a URL, in bytes.
+const maxURL = 8 << 10
 
 // client downloads single images.
 type client struct {
@@ -62,8 +61,10 @@ type client struct {
 	agent string        // the name that robots.txt calls us by
 	slots chan struct{} // of downloads
 
-	mu    sync.Mutex
-	hosts *simplelru.LRU[string, *host]
+	mu     sync.Mutex
+	hosts  *simplelru.LRU[string, *host]
+	robots *simplelru.LRU[string, *rules] // by host, as many as maxRobotsKept allows
+	kept   int64                          // bytes of these
 }
 
 // host is what is known of a host, with its limits.
@@ -71,9 +72,7 @@ type host struct {
 	slots   chan struct{}
 	limiter *rate.Limiter
 
-	once   sync.Once
-	robots *robotstxt.RobotsData
-	err    error // instead: it could not be read
+	asking chan struct{} // holds one token: who has it reads robots.txt
 }
 
 func newClient(o Options) (*client, error) {
@@ -83,6 +82,9 @@ func newClient(o Options) (*client, error) {
 	}
 	agent, _, _ := strings.Cut(o.UserAgent, "/")
 	c := &client{o: o, hosts: hosts, agent: strings.ToLower(agent), slots: make(chan struct{}, o.Threads)}
+	if c.robots, err = simplelru.NewLRU(maxHosts, func(_ string, r *rules) { c.kept -= r.size }); err != nil {
+		return nil, err
+	}
 	c.http = &http.Client{
 		Transport: &http.Transport{
 			DialContext: guardedDialer(o.AllowLoopback).DialContext, DisableCompression: true, ForceAttemptHTTP2: true, // no proxy: it would connect where the guard does not look
@@ -101,13 +103,16 @@ func (c *client) host(u *url.URL) *host {
 	if h, ok := c.hosts.Get(key); ok {
 		return h
 	}
-	h := &host{slots: make(chan struct{}, c.o.PerHost), limiter: rate.NewLimiter(rate.Limit(c.o.HostRate), c.o.PerHost)}
+	h := &host{slots: make(chan struct{}, c.o.PerHost), limiter: rate.NewLimiter(rate.Limit(c.o.HostRate), c.o.PerHost), asking: make(chan struct{}, 1)}
 	c.hosts.Add(key, h)
 	return h
 }
 
 // get returns the image of a URL, or a *failure.
 func (c *client) get(ctx context.Context, raw string) ([]byte, error) {
+	if len(raw) > maxURL {
+		return nil, &failure{reasonURL, fmt.Sprintf("longer than %d bytes", maxURL)}
+	}
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
 		return nil, &failure{reasonURL, "want http:// or https:// with a host"}
@@ -191,48 +196,93 @@ func (c *client) redirect(r *http.Request, via []*http.Request) error {
 		return &failure{reasonRedirects, fmt.Sprintf("more than %d", c.o.Redirects)}
 	case r.URL.Scheme != "http" && r.URL.Scheme != "https":
 		return &failure{reasonURL, "redirected to " + r.URL.Scheme}
+	case len(r.URL.String()) > maxURL:
+		return &failure{reasonURL, fmt.Sprintf("redirected to a URL of more than %d bytes", maxURL)}
 	case r.Context().Value(readingRobots{}) != nil:
 		return nil
 	}
 	return c.allowed(r.Context(), r.URL)
 }
 
-// allowed asks the host's robots.txt. A host that has none allows everything; one that fails to answer, nothing.
+// allowed asks the host's robots.txt. A host that has none allows everything; one that fails to answer, nothing. Of several
+// downloads one reads it, and the others wait for as long as they have time.
 func (c *client) allowed(ctx context.Context, u *url.URL) error {
 	if c.o.IgnoreRobots {
 		return nil
 	}
 	h := c.host(u)
-	h.once.Do(func() {
-		// Others wait for the answer, so it is no matter of how much time this download has left.
-		ctx, cancel := context.WithTimeout(context.WithValue(context.WithoutCancel(ctx), readingRobots{}, true), min(c.o.Timeout, robotsTimeout))
-		defer cancel()
-		h.robots, h.err = c.readRobots(ctx, &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/robots.txt"})
-	})
-	switch {
-	case h.err != nil:
-		return h.err
-	case !h.robots.TestAgent(u.EscapedPath(), c.agent):
+	select {
+	case h.asking <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	r, err := c.rules(ctx, u)
+	<-h.asking
+	if err != nil {
+		return err
+	}
+	switch allowed, err := r.allows(ctx, u); {
+	case err != nil:
+		return err
+	case !allowed:
 		return &failure{reasonRobots, "robots.txt of " + u.Host}
 	}
 	return nil
 }
 
-func (c *client) readRobots(ctx context.Context, u *url.URL) (*robotstxt.RobotsData, error) {
+// rules returns the rules of a URL's host, which it reads when they are not there. A fault is kept like rules, unless the
+// download had little time left for the host.
+func (c *client) rules(ctx context.Context, u *url.URL) (*rules, error) {
+	key := u.Scheme + "://" + u.Host
+	c.mu.Lock()
+	r, known := c.robots.Get(key)
+	c.mu.Unlock()
+	if known {
+		return r, nil
+	}
+	began := time.Now()
+	reading, cancel := context.WithTimeout(context.WithValue(ctx, readingRobots{}, true), robotsTimeout)
+	defer cancel()
+	r, err := c.readRobots(reading, &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/robots.txt"})
+	switch {
+	case ctx.Err() != nil && time.Since(began) < min(c.o.Timeout, robotsTimeout)/2:
+		return nil, ctx.Err()
+	case err != nil:
+		r = &rules{none: err}
+	}
+	c.keep(key, r)
+	return r, nil
+}
+
+// keep keeps the rules of a host, and gives up those that were asked for longest ago when all take too much.
+func (c *client) keep(key string, r *rules) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.robots.Add(key, r)
+	c.kept += r.size
+	for c.kept > maxRobotsKept && c.robots.Len() > 1 {
+		c.robots.RemoveOldest()
+	}
+}
+
+// readRobots reads a robots.txt. A server without one allows everything, and one that is at fault nothing.
+func (c *client) readRobots(ctx context.Context, u *url.URL) (*rules, error) {
 	response, err := c.request(ctx, u)
 	if err != nil {
 		return nil, err
 	}
 	defer response.Body.Close()
+	switch {
+	case response.StatusCode >= 400 && response.StatusCode < 500:
+		return &rules{}, nil
+	case response.StatusCode < 200 || response.StatusCode >= 300:
+		return nil, &failure{reasonRobots, "robots.txt cannot be read: " + response.Status}
+	}
 	raw, err := io.ReadAll(io.LimitReader(response.Body, maxRobotsBytes))
 	if err != nil {
 		return nil, err
 	}
-	data, err := robotstxt.FromStatusAndBytes(response.StatusCode, raw)
-	if err != nil {
-		return nil, &failure{reasonRobots, "robots.txt cannot be read: " + err.Error()}
-	}
-	return data, nil
+	return parseRobots(string(raw), c.agent), nil
 }
 
 // disallowed reports whether the values of X-Robots-Tag forbid the use. A value may begin with the agent that it is for.

@@ -1,0 +1,221 @@
+package fetch
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+// Bounds of what a stranger's robots.txt may cost.
+const (
+	// maxRobotsBytes bounds a robots.txt; what lies behind does not count (RFC 9309 wants at least this).
+	maxRobotsBytes = 500 << 10
+	// maxRules bounds the rules that hold for us. A host with more of them gives nothing.
+	maxRules = 8192
+	// maxWildcards bounds the asterisks of a rule. A rule with more is cut there, so that it forbids more, or allows nothing.
+	maxWildcards = 16
+	// maxRobotsKept bounds the rules of all hosts together. Beyond it the rules that were asked for longest ago are read anew.
+	maxRobotsKept = 64 << 20
+	// ruleBytes is what a rule takes beside its text.
+	ruleBytes = 24
+)
+
+// rules are the lines of a robots.txt that hold for us, in the order of the file (RFC 9309).
+type rules struct {
+	list []rule
+	size int64 // bytes
+	none error // instead: why nothing may be fetched
+}
+
+// rule allows or forbids the paths that match its pattern.
+type rule struct {
+	pattern string
+	allow   bool
+}
+
+// parseRobots returns the rules for an agent: those of all groups that name it, or else those for all agents. It takes time
+// and memory in proportion to the text.
+func parseRobots(text, agent string) *rules {
+	p := &robotsParser{agent: agent}
+	for line := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '\n' || r == '\r' }) {
+		line, _, _ = strings.Cut(line, "#")
+		key, value, found := strings.Cut(line, ":")
+		if found {
+			p.line(strings.ToLower(strings.TrimSpace(key)), strings.TrimSpace(value))
+		}
+	}
+	chosen := &p.all
+	if p.named {
+		chosen = &p.own
+	}
+	if len(chosen.list) > maxRules {
+		return &rules{none: &failure{reasonRobots, fmt.Sprintf("robots.txt has more than %d rules", maxRules)}}
+	}
+	return chosen
+}
+
+// robotsParser collects the rules of the groups that may hold.
+type robotsParser struct {
+	agent    string
+	own, all rules
+	named    bool // a group names the agent
+	begun    bool // the group's rules, so that the next agent begins another group
+	isOwn    bool // the group is for the agent
+	isAll    bool
+}
+
+func (p *robotsParser) line(key, value string) {
+	switch key {
+	case "user-agent":
+		if p.begun {
+			p.begun, p.isOwn, p.isAll = false, false, false
+		}
+		p.isAll = p.isAll || value == "*"
+		if strings.EqualFold(token(value), p.agent) {
+			p.isOwn, p.named = true, true
+		}
+	case "allow", "disallow":
+		p.begun = true
+		if p.isOwn {
+			p.own.add(value, key == "allow")
+		}
+		if p.isAll {
+			p.all.add(value, key == "allow")
+		}
+	}
+}
+
+// token returns the letters, hyphens and underscores with which a user agent begins.
+func token(value string) string {
+	end := strings.IndexFunc(value, func(r rune) bool {
+		return r != '-' && r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	})
+	if end < 0 {
+		return value
+	}
+	return value[:end]
+}
+
+// add keeps a rule. One rule more than allowed is kept, so that the caller sees it.
+func (r *rules) add(pattern string, allow bool) {
+	if pattern == "" || len(r.list) > maxRules {
+		return
+	}
+	pattern = normalized(pattern)
+	if cut := nthIndex(pattern, '*', maxWildcards+1); cut >= 0 {
+		if allow {
+			return
+		}
+		pattern = pattern[:cut]
+	}
+	r.list = append(r.list, rule{strings.Clone(pattern), allow})
+	r.size += int64(len(pattern)) + ruleBytes
+}
+
+// nthIndex returns where a byte comes for the nth time, or -1.
+func nthIndex(s string, b byte, n int) int {
+	for i := range len(s) {
+		if s[i] == b {
+			if n--; n == 0 {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// allows reports whether a URL may be fetched. The longest rule that matches decides; of two as long, the one that allows.
+// The time is linear in the rules and in the URL. A context that ends ends the search.
+func (r *rules) allows(ctx context.Context, u *url.URL) (bool, error) {
+	if r.none != nil {
+		return false, r.none
+	}
+	path := u.EscapedPath()
+	if path == "" {
+		path = "/"
+	}
+	if u.RawQuery != "" {
+		path += "?" + u.RawQuery
+	}
+	path = normalized(path)
+	allowed, longest := true, -1
+	for i, rule := range r.list {
+		if i%256 == 0 && ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		if len(rule.pattern) < longest || len(rule.pattern) == longest && !rule.allow {
+			continue
+		}
+		if matches(rule.pattern, path) {
+			allowed, longest = rule.allow, len(rule.pattern)
+		}
+	}
+	return allowed, nil
+}
+
+// matches reports whether a path begins as a pattern says. An asterisk stands for any bytes, a dollar sign at the end for the
+// end of the path. Each piece between asterisks is found where it comes first, so no byte is read again for an asterisk.
+func matches(pattern, path string) bool {
+	pattern, whole := strings.CutSuffix(pattern, "$")
+	piece, rest, more := strings.Cut(pattern, "*")
+	if !strings.HasPrefix(path, piece) {
+		return false
+	}
+	path = path[len(piece):]
+	for more {
+		piece, rest, more = strings.Cut(rest, "*")
+		if !more && whole {
+			return strings.HasSuffix(path, piece)
+		}
+		at := strings.Index(path, piece)
+		if at < 0 {
+			return false
+		}
+		path = path[at+len(piece):]
+	}
+	return !whole || path == ""
+}
+
+// normalized writes every octet of a path in one way, so that patterns and paths can be compared (RFC 9309 2.2.2).
+func normalized(s string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	b.Grow(len(s))
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
+			decoded := unhex(s[i+1])<<4 | unhex(s[i+2])
+			if i += 2; unreserved(decoded) {
+				b.WriteByte(decoded)
+			} else {
+				b.Write([]byte{'%', hex[decoded>>4], hex[decoded&15]})
+			}
+			continue
+		}
+		if c >= 0x80 {
+			b.Write([]byte{'%', hex[c>>4], hex[c&15]})
+			continue
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}
+
+func isHex(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
+}
+
+func unhex(c byte) byte {
+	switch {
+	case c <= '9':
+		return c - '0'
+	case c >= 'a':
+		return c - 'a' + 10
+	}
+	return c - 'A' + 10
+}
+
+func unreserved(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '.' || c == '_' || c == '~'
+}
