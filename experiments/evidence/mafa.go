@@ -55,7 +55,14 @@ func x2() Experiment {
 			{"MAFA: ECM and S-ITC, M = 2,400", "mafa", 2400},
 		}},
 	}
-	e.Figures = []Figure{
+	e.Figures = x2Figures()
+	e.Claims = x2Claims()
+	return e
+}
+
+// x2Figures returns what grows with the search space, and what each arm gains.
+func x2Figures() []Figure {
+	return []Figure{
 		{Name: "x2-missed", Title: "Pairs that ITM misses, over the search space", X: "M", Y: "missed, %", LogX: true, Lines: []Line{
 			{"GRIT", "grit", "misses"}, {"GRIT + ECM", "ecm", "misses"}, {"GRIT + ECM with the truth", "oracle", "misses"},
 		}, Comment: "Without connections a larger search space teaches the matching head to reject pairs (MAFA figure 2)."},
@@ -72,8 +79,6 @@ func x2() Experiment {
 			"wrong connections are not its whole cause. S-ITC costs retrieval: the steps are few, and begin with a model " +
 			"of one-hot targets. On a tuning seed a weight of 0.1 in place of 0.5 cost little. The cause is not settled."},
 	}
-	e.Claims = x2Claims()
-	return e
 }
 
 // x2Claims returns what the papers say, as differences of arms.
