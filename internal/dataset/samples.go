@@ -23,6 +23,7 @@ type Source interface {
 // Augmentation says how training images vary.
 type Augmentation struct {
 	MinScale float64 // smallest share of an image's area that a random crop keeps, up to 1; 1: no crop
+	Distort  bool    // change colours, turn grey and blur now and then, see [imaging.AugmentOptions]
 	Flip     float64 // probability of mirroring an image; 0 where captions speak of left and right
 	Color    float64 // how much brightness, contrast and saturation vary
 	Ops      int     // operations of RandAugment, see [imaging.RandAugment]; 0: none
@@ -44,7 +45,7 @@ func (a Augmentation) Validate() error {
 
 // options returns the options for imaging, for pictures of size x size pixels.
 func (a Augmentation) options(size int) imaging.AugmentOptions {
-	return imaging.AugmentOptions{Size: size, MinScale: a.MinScale, Flip: a.Flip, Color: a.Color, Ops: a.Ops, Level: a.Level}
+	return imaging.AugmentOptions{Size: size, MinScale: a.MinScale, Distort: a.Distort, Flip: a.Flip, Color: a.Color, Ops: a.Ops, Level: a.Level}
 }
 
 // Loader makes the inputs of one model.
@@ -66,7 +67,11 @@ func NewLoader(source Source, size, length int, words *token.WordPiece, seed uin
 // sample, at one size.
 func (l *Loader) Drawn() string {
 	a := l.augment
-	return fmt.Sprintf("seed %d, crop %g, flip %g, color %g, ops %d, level %d", l.seed, a.MinScale, a.Flip, a.Color, a.Ops, a.Level)
+	drawn := fmt.Sprintf("seed %d, crop %g, flip %g, color %g, ops %d, level %d", l.seed, a.MinScale, a.Flip, a.Color, a.Ops, a.Level)
+	if a.Distort { // without it the text is that of earlier builds, which drew the same pixels
+		drawn += ", distorted"
+	}
+	return drawn
 }
 
 // IDs returns the token ids of the batch's texts.

@@ -9,6 +9,7 @@ import (
 type AugmentOptions struct {
 	Size     int     // pixels a side of the result; 0: those of the crop
 	MinScale float64 // smallest share of the area that a random crop keeps, in (0, 1); 0 or 1: no crop
+	Distort  bool    // change colours, turn grey and blur as TCL does, now and then
 	Flip     float64 // probability of mirroring left to right; 0 where captions speak of left and right
 	Color    float64 // brightness, contrast and saturation vary by factors within 1-Color..1+Color
 	Ops      int     // operations of [RandAugment]; 0: none
@@ -30,6 +31,9 @@ func Augment(im *Image, o AugmentOptions, rng *rand.Rand) *Image {
 		outW, outH = w, h
 	}
 	out := resample(im.view(x, y, w, h), window{outW: outW, outH: outH, w: outW, h: outH})
+	if o.Distort {
+		out.distort(drawDistortion(rng))
+	}
 	if o.Flip > 0 && rng.Float64() < o.Flip {
 		out.mirror()
 	}

@@ -33,6 +33,7 @@ var backbone = []Value{
 	{Variable: "AUGMENT_MIN_SCALE", Value: "0.2", Place: "ALBEF 3.5, released code"},
 	{Variable: "AUGMENT_FLIP", Value: "0.5", Place: "ALBEF, released code"},
 	{Variable: "AUGMENT_COLOR", Value: "0", Place: "ALBEF 3.5: no change of colours"},
+	{Variable: "AUGMENT_DISTORT", Value: "false", Place: "ALBEF 3.5: no change of colours"},
 	{Variable: "AUGMENT_OPS", Value: "2", Place: "ALBEF 3.5: RandAugment(2, 7)"},
 	{Variable: "AUGMENT_LEVEL", Value: "7", Place: "ALBEF 3.5: RandAugment(2, 7)"},
 	{Variable: "ECM_ITC", Value: "false", Place: "no connections but in MAFA"},
@@ -68,6 +69,7 @@ var albef = []Value{
 var tcl = []Value{
 	{Variable: "ITC_TRIPLE", Value: "true", Place: "TCL 3.2 to 3.4"},
 	{Variable: "LR_WARMUP_STEPS", Value: "2000", Place: "TCL 4.2"},
+	{Variable: "AUGMENT_DISTORT", Value: "true", Place: "TCL, released code: create_dataset"},
 }
 
 // gritVLP has grouped mini-batches, consistency and more masks, and no momentum model.

@@ -194,6 +194,8 @@ func (d *demo) environ() (map[string]string, error) {
 		"GNS_CLUSTERS": strconv.Itoa(demoBatch / 4 / 3), "LR": fmt.Sprint(d.plan.rate), "LR_MIN": fmt.Sprint(d.plan.rate / 20),
 		"LR_WARMUP": fmt.Sprint(d.plan.rate / 10), "LR_WARMUP_STEPS": "20",
 		"LR_TOTAL_STEPS": strconv.FormatInt(max(batches, 21), 10), "MLM_PROBABILITY": "0.15", "AUGMENT_COLOR": "0.1", "AUGMENT_OPS": "0",
+		// Captions speak of colours.
+		"AUGMENT_DISTORT": "false",
 		// A model this small learns to align first. With equal weights, the words to be guessed would take most of
 		// the gradient.
 		"ITM_WEIGHT": "0.3", "MLM_WEIGHT": "0.05", "TORCH_THREADS": "1",
