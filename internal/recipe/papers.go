@@ -107,10 +107,10 @@ var mafa = []Value{
 var gpns = []Value{
 	{Variable: "STRATEGY", Value: "gns", Place: "GPN-S 3.4"},
 	{Variable: "GROUP_SIZE", Value: "5000000", Place: "GPN-S 3.5"},
-	{Variable: "BATCH_SIZE", Value: "512", Place: "GPN-S 4.1"},
+	{Variable: "BATCH_SIZE", Value: "512", Place: "GPN-S 4.1", ofStep: true},
 	{Variable: "STEP_BATCHES", Value: "1", Place: "GPN-S 4.1: 512 in all"},
 	{Variable: "CLUSTERS", Value: "1000", Place: "GPN-S 4.1"},
-	{Variable: "GNS_CLUSTERS", Value: "40", Place: "GPN-S 4.1"},
+	{Variable: "GNS_CLUSTERS", Value: "40", Place: "GPN-S 4.1", ofStep: true},
 	{Variable: "GNS_PER_CLUSTER", Value: "3", Place: "GPN-S 4.1"},
 	{Variable: "NEIGHBORS_K", Value: "10", Place: "GPN-S 4.1"},
 	{Variable: "NEIGHBORS_K1", Value: "5", Place: "GPN-S 4.1"},

@@ -4,12 +4,14 @@
 // recipe that RECIPE names beneath an environment: a variable that is set there stays. Where a paper counts epochs and a
 // stream counts steps, the steps are derived from LANES, GROUP_SIZE, BATCH_SIZE and STEP_BATCHES, as if every lane closed one full
 // group.
+// GPN-S gives the sizes of a whole step: with another number of STEP_BATCHES its mini-batches are as much smaller.
 // Another number of EPOCHS stretches the schedule of the learning rate, and leaves no curriculum where it has too few.
 //
 // The package reads no environment itself; everything is a function of its arguments.
 package recipe
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,6 +31,7 @@ type Value struct {
 	Value    string
 	Place    string
 	epochs   int64 // not 0: the value is the number of steps of so many epochs
+	ofStep   bool  // the value is that of a whole step, which its STEP_BATCHES mini-batches share
 }
 
 // Names lists the recipes, in the order of the papers.
@@ -54,18 +57,16 @@ func Of(name string, environ map[string]string) ([]Value, error) {
 		}
 	}
 	size := func(variable string) int64 {
-		text := environ[variable]
-		if text == "" {
-			text = byName[variable].Value
-		}
-		if text == "" {
-			text = sizes[variable]
-		}
-		n, err := strconv.ParseInt(text, 10, 64)
+		n, err := strconv.ParseInt(cmp.Or(environ[variable], byName[variable].Value, sizes[variable]), 10, 64)
 		if err != nil || n < 1 {
 			return 1 // whoever parses the variable says what is wrong with it
 		}
 		return n
+	}
+	if batches := size("STEP_BATCHES"); batches > 1 {
+		for variable, v := range byName {
+			byName[variable] = v.shared(batches)
+		}
 	}
 	d := derivation{epoch: max(1, size("LANES")*size("GROUP_SIZE")/size("BATCH_SIZE")/size("STEP_BATCHES")), epochs: size("EPOCHS"), environ: environ}
 	d.ofPaper, _ = strconv.ParseInt(byName["EPOCHS"].Value, 10, 64)
@@ -75,6 +76,17 @@ func Of(name string, environ map[string]string) ([]Value, error) {
 	}
 	shortenWarmup(out, environ)
 	return out, nil
+}
+
+// shared returns a value of a whole step as that of each of its mini-batches.
+func (v Value) shared(batches int64) Value {
+	whole, err := strconv.ParseInt(v.Value, 10, 64)
+	if !v.ofStep || err != nil {
+		return v
+	}
+	v.Value = strconv.FormatInt(max(1, (whole+batches/2)/batches), 10)
+	v.Place += fmt.Sprintf("; here %d, shared by STEP_BATCHES=%d", whole, batches)
+	return v
 }
 
 // shortenWarmup leaves a short run, such as a first try, a tenth of its steps for the warm-up of the learning rate. Whoever

@@ -84,6 +84,28 @@ func TestWarmupOfAShortRun(t *testing.T) {
 	}
 }
 
+// A step of GPN-S has 512 pairs and 40 clusters, on however many ranks its mini-batches are.
+func TestAStepOfGPNSIsShared(t *testing.T) {
+	for _, name := range []string{"gpn-s", "gpn-s-tcl"} {
+		whole := values(t, name, nil)
+		for batches, want := range map[string][2]string{"1": {"512", "40"}, "2": {"256", "20"}, "4": {"128", "10"}, "8": {"64", "5"}, "16": {"32", "3"}} {
+			got := values(t, name, map[string]string{"STEP_BATCHES": batches})
+			if got["BATCH_SIZE"] != want[0] || got["GNS_CLUSTERS"] != want[1] || got["GNS_PER_CLUSTER"] != "3" {
+				t.Errorf("%s with STEP_BATCHES=%s: mini-batches of %s, %s clusters, want %v", name, batches, got["BATCH_SIZE"], got["GNS_CLUSTERS"], want)
+			}
+			if got["LR_TOTAL_STEPS"] != whole["LR_TOTAL_STEPS"] {
+				t.Errorf("%s with STEP_BATCHES=%s has %s steps, want %s", name, batches, got["LR_TOTAL_STEPS"], whole["LR_TOTAL_STEPS"])
+			}
+		}
+	}
+	if got := values(t, "gpn-s", map[string]string{"STEP_BATCHES": "4", "BATCH_SIZE": "24", "LANES": "1", "GROUP_SIZE": "960"}); got["LR_TOTAL_STEPS"] != "300" {
+		t.Errorf("with mini-batches of 24: %s steps, want 30 epochs of 10", got["LR_TOTAL_STEPS"])
+	}
+	if got := values(t, "mafa", map[string]string{"STEP_BATCHES": "8"}); got["BATCH_SIZE"] != "96" {
+		t.Errorf("mafa's mini-batches of 96 are %s with STEP_BATCHES=8", got["BATCH_SIZE"])
+	}
+}
+
 func TestStepsFollowTheSizes(t *testing.T) {
 	got := values(t, "albef", map[string]string{"LANES": "2", "GROUP_SIZE": "1000", "BATCH_SIZE": "10", "STEP_BATCHES": "1"})
 	if got["LR_TOTAL_STEPS"] != "6000" || got["ITC_ALPHA_RAMP_STEPS"] != "200" {

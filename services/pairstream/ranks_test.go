@@ -129,8 +129,12 @@ func TestRanksTrainTheSameModel(t *testing.T) {
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	gathered := maps.Clone(ofQueue)
 	gathered["ITC_GATHER"] = "true"
+	gpns := map[string]string{
+		"RECIPE": "gpn-s", "STRATEGY": "gns", "CLUSTERS": "4", "GNS_CLUSTERS": "1", "NEIGHBORS_K2": "10", "NOUN_MIN_COUNT": "1", "MOMENTUM_QUEUE": "16",
+		"ITC_ALPHA_RAMP_STEPS": "5",
+	}
 	for name, settings := range map[string]map[string]string{
-		"mafa": {}, "queue": ofQueue, "encoded-again": {"GRIT_FEATURES": "current"}, "gathered": {"ITC_GATHER": "true"}, "gathered-queue": gathered,
+		"mafa": {}, "gpn-s": gpns, "queue": ofQueue, "encoded-again": {"GRIT_FEATURES": "current"}, "gathered": {"ITC_GATHER": "true"}, "gathered-queue": gathered,
 		"gathered-and-again": {"ITC_GATHER": "true", "GRIT_FEATURES": "current"},
 	} {
 		t.Run(name, func(t *testing.T) {

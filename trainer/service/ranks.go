@@ -38,8 +38,8 @@ func (r Ranks) address() string { return net.JoinHostPort(r.Master, strconv.Itoa
 // validate returns every invalid setting, joined. A step has a power of two of batches.
 func (r Ranks) validate(stepBatches int) error {
 	if r.WorldSize > 1 && stepBatches == 1 { // as in GPN-S, whose step is one mini-batch
-		return fmt.Errorf("WORLD_SIZE is %d and STEP_BATCHES is 1: ranks share the batches of a step, and a mini-batch is not divided. "+
-			"Set STEP_BATCHES to %[1]d or more, and divide BATCH_SIZE by as much", r.WorldSize)
+		return fmt.Errorf("WORLD_SIZE is %d and STEP_BATCHES is 1: ranks share the mini-batches of a step. Set STEP_BATCHES=%[1]d for all stages: "+
+			"RECIPE=gpn-s and gpn-s-tcl then divide mini-batch and clusters by it; where BATCH_SIZE and GNS_CLUSTERS are set, divide them yourself", r.WorldSize)
 	}
 	if r.WorldSize < 1 || r.WorldSize&(r.WorldSize-1) != 0 || stepBatches > 0 && r.WorldSize > stepBatches {
 		return fmt.Errorf("WORLD_SIZE is %d, want 1, 2, 4 or another power of two, up to STEP_BATCHES=%d: ranks share the batches of a step", r.WorldSize, stepBatches)
