@@ -27,7 +27,7 @@ type Examples interface {
 // BootstrapOptions are the options of a training on plain pairs.
 type BootstrapOptions struct {
 	Steps   int64  // in all, including those that the trainer has done already
-	Batch   int    // samples a step; all examples when there are fewer
+	Batch   int    // samples a step, shared by its StepBatches mini-batches; all examples when there are fewer
 	Seed    uint64 // of the order and the augmentations
 	Loaders int    // examples loaded at a time; 0: 2
 	// Candidates is the number of other samples, drawn at random, among which a pair's hard negatives are looked for; 0:
@@ -35,7 +35,7 @@ type BootstrapOptions struct {
 	// negatives, the matching head would learn to recognise them by themselves. ALBEF draws its negatives for the same
 	// reason.
 	Candidates int
-	// Report, if set, is called with the result of every step.
+	// Report, if set, is called with the result of every step: the counts of its mini-batches, and the mean of their losses.
 	Report func(*Result)
 	// Checkpoints is the folder to which [Trainer.Save] writes after every CheckpointEvery steps; empty, or 0 steps: none.
 	Checkpoints     string
@@ -45,8 +45,9 @@ type BootstrapOptions struct {
 // Bootstrap trains on random mini-batches of plain pairs. It makes a pipeline's first encoder and Con-D, before there are
 // embeddings to group by. With [RetrievalFineTuning] it fine-tunes Con-D. It runs [Trainer.Step] on batches that nobody
 // scored, which is ALBEF's or GRIT-VLP's step: every other sample is a candidate, none a connection. Every epoch goes
-// through the examples in an order of its own and leaves an incomplete last batch out. The next batch is loaded while one
-// is trained on.
+// through the examples in an order of its own and leaves an incomplete last step out. The next batch is loaded while one
+// is trained on. With StepBatches above 1 a step's samples are divided: each of its mini-batches has keys and negatives of
+// its own, as on the authors' GPUs, and the gradient is the mean.
 //
 // Batch and epoch are functions of the step. So a trainer that was resumed from a checkpoint goes on where it was, and
 // ends in the bytes of a run without interruption.
@@ -60,7 +61,10 @@ func (t *Trainer) Bootstrap(ctx context.Context, data Examples, o BootstrapOptio
 	if o.Loaders == 0 {
 		o.Loaders = 2
 	}
-	o.Batch = min(o.Batch, data.Len())
+	parts := t.options.StepBatches
+	if o.Batch = min(o.Batch, data.Len()) / parts * parts; o.Batch == 0 || t.options.Gathers() {
+		return fmt.Errorf("bootstrapping: %d examples in steps of %d mini-batches, want one for each and ITC.Gather=false", data.Len(), parts)
+	}
 	first := t.step // the steps below move it while load runs
 	loaded := make(chan loadedBatch)
 	group, ctx := errgroup.WithContext(ctx)
@@ -69,8 +73,9 @@ func (t *Trainer) Bootstrap(ctx context.Context, data Examples, o BootstrapOptio
 		return t.load(ctx, data, o, first, loaded)
 	})
 	group.Go(func() error {
+		var whole Result
 		for l := range loaded {
-			if err := t.bootstrapStep(ctx, l, o); err != nil {
+			if err := t.bootstrapStep(ctx, l, o, &whole); err != nil {
 				return err
 			}
 		}
@@ -82,7 +87,8 @@ func (t *Trainer) Bootstrap(ctx context.Context, data Examples, o BootstrapOptio
 	return nil
 }
 
-func (t *Trainer) bootstrapStep(ctx context.Context, l loadedBatch, o BootstrapOptions) error {
+// bootstrapStep trains on a mini-batch. In whole it adds up those of a step.
+func (t *Trainer) bootstrapStep(ctx context.Context, l loadedBatch, o BootstrapOptions, whole *Result) error {
 	r, err := t.Step(ctx, l.batch, l.input)
 	if err != nil {
 		return err
@@ -90,7 +96,13 @@ func (t *Trainer) bootstrapStep(ctx context.Context, l loadedBatch, o BootstrapO
 	if r.SetAside != "" {
 		return fmt.Errorf("at step %d: %w: %s", r.Step, ErrNotFinite, r.SetAside)
 	}
-	if o.Report != nil {
+	whole.Counts.add(r.Counts)
+	whole.Losses.add(r.Losses, 1/float64(t.options.StepBatches))
+	if !r.Updated {
+		return nil
+	}
+	r.Counts, r.Losses = whole.Counts, whole.Losses
+	if *whole = (Result{}); o.Report != nil {
 		o.Report(r)
 	}
 	if o.Checkpoints == "" || o.CheckpointEvery == 0 || t.step%o.CheckpointEvery != 0 {
@@ -105,18 +117,19 @@ type loadedBatch struct {
 	input Input
 }
 
-// load sends the batches of all steps from the first.
+// load sends the mini-batches of all steps from the first.
 func (t *Trainer) load(ctx context.Context, data Examples, o BootstrapOptions, first int64, to chan<- loadedBatch) error {
-	perEpoch := data.Len() / o.Batch
+	parts := t.options.StepBatches
+	size, perEpoch := o.Batch/parts, data.Len()/o.Batch*parts
 	var order []int
-	for step := first; step < o.Steps; step++ {
-		epoch, sequence := step/int64(perEpoch), int(step%int64(perEpoch))
+	for number := first * int64(parts); number < o.Steps*int64(parts); number++ {
+		epoch, sequence := number/int64(perEpoch), int(number%int64(perEpoch))
 		if sequence == 0 || order == nil {
 			order = rng.New(o.Seed, "bootstrap order", epoch).Perm(data.Len())
 		}
-		members := order[sequence*o.Batch : (sequence+1)*o.Batch]
+		members := order[sequence*size : (sequence+1)*size]
 		l := loadedBatch{batch: plainBatch(data, members, epoch, sequence, perEpoch)}
-		drawCandidates(l.batch, o.Candidates, rng.New(o.Seed, "bootstrap candidates", step))
+		drawCandidates(l.batch, o.Candidates, rng.New(o.Seed, "bootstrap candidates", number))
 		var err error
 		if l.input, err = t.loadInput(data, members, o, epoch); err != nil {
 			return err

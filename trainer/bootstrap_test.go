@@ -245,3 +245,62 @@ func TestDrawCandidates(t *testing.T) {
 		t.Errorf("one other sample gives candidates %v, want 1, -1, -1", got)
 	}
 }
+
+// A step of four mini-batches makes the weights of four batches that are stepped through by hand: each has its own keys
+// and negatives, and the queue takes all four afterwards. They are not the weights of one batch of as many pairs.
+func TestBootstrapDividesItsSteps(t *testing.T) {
+	of := func(parts int) Options {
+		o := RetrievalFineTuning()
+		o.Schedule, o.StepBatches, o.Momentum.Queue = bootstrapOptions().Schedule, parts, 12
+		return o
+	}
+	data, loop := newStripes(26), BootstrapOptions{Steps: 4, Batch: 8, Seed: 3}
+	var told []*Result
+	loop.Report = func(r *Result) { told = append(told, r) }
+	run := func(o Options) string {
+		tr := testTrainer(t, o)
+		if err := tr.Bootstrap(t.Context(), data, loop); err != nil {
+			t.Fatal(err)
+		}
+		if tr.Steps() != 4 || len(tr.momentum.ids) != 12 {
+			t.Errorf("%d steps, %d keys in the queue, want 4 and 12", tr.Steps(), len(tr.momentum.ids))
+		}
+		return fingerprint(t, tr)
+	}
+	divided := run(of(4))
+	if len(told) != 4 {
+		t.Fatalf("%d results for 4 steps", len(told))
+	}
+	for i, r := range told {
+		if r.Step != int64(i) || r.Counts.Samples != 8 || r.Counts.MatchPairs > 24 || r.Losses.Total <= 0 {
+			t.Errorf("result %d is of step %d: %+v %+v", i, r.Step, r.Counts, r.Losses)
+		}
+	}
+	by := testTrainer(t, of(4))
+	for step := range 4 {
+		var total float64
+		for part := range 4 {
+			number := 4*step + part
+			order := rng.New(3, "bootstrap order", int64(number/12)).Perm(26)
+			members := order[number%12*2 : number%12*2+2]
+			in, err := by.loadInput(data, members, BootstrapOptions{Seed: 3, Loaders: 1}, int64(number/12))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := mustStep(t, by, plainBatch(data, members, int64(number/12), number%12, 12), in)
+			if r.Counts.Samples != 2 || r.Updated != (part == 3) {
+				t.Errorf("part %d has %d samples; it completes a step: %t", part, r.Counts.Samples, r.Updated)
+			}
+			total += r.Losses.Total / 4
+		}
+		if told[step].Losses.Total != total {
+			t.Errorf("step %d has a loss of %g, want the mean %g", step, told[step].Losses.Total, total)
+		}
+	}
+	if fingerprint(t, by) != divided {
+		t.Error("other weights than those of the same batches, stepped through by hand")
+	}
+	if run(of(1)) == divided {
+		t.Error("four mini-batches of 2 make the weights of one of 8")
+	}
+}

@@ -19,6 +19,15 @@ type Losses struct {
 	ITC, ITM, MLM, Uni, Total float64
 }
 
+// add adds a share of other losses.
+func (l *Losses) add(o Losses, share float64) {
+	l.ITC += share * o.ITC
+	l.ITM += share * o.ITM
+	l.MLM += share * o.MLM
+	l.Uni += share * o.Uni
+	l.Total += share * o.Total
+}
+
 // Counts describe the batch of a step.
 type Counts struct {
 	// Samples had a part in the losses; Masked had none.
@@ -35,6 +44,21 @@ type Counts struct {
 	MatchPairs, Dropped int
 	// MaskedRows and MaskedTokens went into MLM.
 	MaskedRows, MaskedTokens int
+}
+
+// add adds the counts of another batch.
+func (c *Counts) add(o Counts) {
+	for _, f := range []struct {
+		to   *int
+		more int
+	}{
+		{&c.Samples, o.Samples}, {&c.Masked, o.Masked}, {&c.Candidates, o.Candidates}, {&c.Confirmed, o.Confirmed},
+		{&c.Anchors, o.Anchors}, {&c.HardestScored, o.HardestScored}, {&c.Negatives, o.Negatives}, {&c.Ambiguous, o.Ambiguous},
+		{&c.Connections, o.Connections}, {&c.Alone, o.Alone}, {&c.MatchPairs, o.MatchPairs}, {&c.Dropped, o.Dropped},
+		{&c.MaskedRows, o.MaskedRows}, {&c.MaskedTokens, o.MaskedTokens},
+	} {
+		*f.to += f.more
+	}
 }
 
 // Result is the outcome of a step.

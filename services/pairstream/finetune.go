@@ -28,7 +28,7 @@ func newFineTuneCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "finetune " + tarsUse,
 		Short: "fine-tune a model for retrieval, as the papers make Con-D",
-		Long: "Fine-tunes a model on the pairs of tars with ITC against a queue of momentum features and ITM with the hardest\n" +
+		Long: "Fine-tunes a model on the pairs of tars with ITC against a queue of momentum features and ITM with drawn\n" +
 			"negatives (GRIT-VLP supplement 3, MAFA appendix F): what the papers evaluate retrieval with, and their Con-D.",
 		Args: wantArgs(1, anyNumber),
 		RunE: j.run,
@@ -40,6 +40,7 @@ func newFineTuneCommand() *cobra.Command {
 	f.IntVar(&j.heldOut, "holdout", 0, "images to keep back for evaluation, those that `produce --holdout` keeps back")
 	f.IntVar(&j.Epochs, "epochs", j.Epochs, "times that every caption is trained on (the papers: 5 on COCO, 10 on Flickr30k)")
 	f.IntVar(&j.Batch, "batch", j.Batch, "pairs in a step")
+	f.IntVar(&j.StepBatches, "step-batches", j.StepBatches, "mini-batches that share a step's pairs, a power of two: each has negatives of its own, as on the papers' 4 GPUs of 64 pairs")
 	f.Float64Var(&j.Rate, "lr", j.Rate, "learning rate at the start; a tenth of it at the end")
 	f.IntVar(&j.Queue, "queue", j.Queue, "earlier momentum features that are further negatives of ITC")
 	f.Float64Var(&j.Decay, "momentum", j.Decay, "share of the momentum weights that a step keeps")
@@ -91,7 +92,7 @@ func (j *fineTuneJob) run(cmd *cobra.Command, paths []string) error {
 		m.Free()
 		return err
 	}
-	fmt.Fprintf(out, "fine-tuning %s on %d images with %d captions, %d epochs in steps of %d\n", j.start, data.Images(), data.Pairs(), j.Epochs, j.Batch)
+	fmt.Fprintf(out, "fine-tuning %s on %d images with %d captions, %d epochs in steps of %d, in %d mini-batches\n", j.start, data.Images(), data.Pairs(), j.Epochs, j.Batch, j.StepBatches)
 	j.Report = func(r *trainer.Result, steps int64) { reportStep(out, r, steps) }
 	if err := errors.Join(bootstrap.FineTune(ctx, m, images, data, j.FineTuning, j.out), closeImages()); err != nil {
 		return config.Variables(trainerservice.Core{}, err)

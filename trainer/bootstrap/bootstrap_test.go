@@ -70,7 +70,7 @@ func (b *bench) options() bootstrap.Options {
 
 func (b *bench) fineTuning() bootstrap.FineTuning {
 	o := bootstrap.DefaultFineTuning()
-	o.Epochs, o.Batch, o.Rate, o.Queue, o.Seed, o.Augment = 2, 8, 1e-3, 20, 1, b.options().Augment
+	o.Epochs, o.Batch, o.StepBatches, o.Rate, o.Queue, o.Seed, o.Augment = 2, 8, 2, 1e-3, 20, 1, b.options().Augment
 	return o
 }
 
@@ -231,10 +231,14 @@ func TestTrainingsRefuse(t *testing.T) {
 	for want, change := range map[string]func(*bootstrap.FineTuning){
 		"0 epochs, want at least 1":   func(o *bootstrap.FineTuning) { o.Epochs = 0 },
 		"batch of 1, want at least 2": func(o *bootstrap.FineTuning) { o.Batch = 1 },
-		"Momentum.Queue is -1":        func(o *bootstrap.FineTuning) { o.Queue = -1 },
-		"Momentum.Decay is 2":         func(o *bootstrap.FineTuning) { o.Decay = 2 },
-		"ITC.Alpha is 2":              func(o *bootstrap.FineTuning) { o.Distill = 2 },
-		"Schedule.Rate is 0":          func(o *bootstrap.FineTuning) { o.Rate = 0 },
+		"a step of 9 pairs in 2 mini-batches, want as many in each, and at least 2": func(o *bootstrap.FineTuning) { o.Batch = 9 },
+		"a step of 2 pairs in 2 mini-batches":                                       func(o *bootstrap.FineTuning) { o.Batch = 2 },
+		"StepBatches is 3, want 1, 2, 4, 8":                                         func(o *bootstrap.FineTuning) { o.StepBatches = 3 },
+		"28 pairs to train on, want at least 32":                                    func(o *bootstrap.FineTuning) { o.StepBatches, o.Batch = 16, 32 },
+		"Momentum.Queue is -1":                                                      func(o *bootstrap.FineTuning) { o.Queue = -1 },
+		"Momentum.Decay is 2":                                                       func(o *bootstrap.FineTuning) { o.Decay = 2 },
+		"ITC.Alpha is 2":                                                            func(o *bootstrap.FineTuning) { o.Distill = 2 },
+		"Schedule.Rate is 0":                                                        func(o *bootstrap.FineTuning) { o.Rate = 0 },
 	} {
 		size, err := model.Preset("tiny", len(b.vocab))
 		if err != nil {
@@ -256,7 +260,7 @@ func TestTrainingsRefuse(t *testing.T) {
 // The defaults are the papers' settings.
 func TestDefaultFineTuning(t *testing.T) {
 	o := bootstrap.DefaultFineTuning()
-	if o.Epochs != 5 || o.Batch != 256 || o.Rate != 1e-5 || o.Queue != 65_536 || o.Decay != 0.995 {
+	if o.Epochs != 5 || o.Batch != 256 || o.StepBatches != 4 || o.Rate != 1e-5 || o.Queue != 65_536 || o.Decay != 0.995 {
 		t.Errorf("%+v", o)
 	}
 }

@@ -13,8 +13,9 @@ import (
 
 // FineTuning holds the options of a fine-tuning for retrieval. [DefaultFineTuning] returns the papers' values.
 type FineTuning struct {
-	Epochs      int // over all captions; an incomplete last batch of an epoch is left out
-	Batch       int
+	Epochs      int     // over all captions; an incomplete last step of an epoch is left out
+	Batch       int     // pairs in a step
+	StepBatches int     // mini-batches that share a step's pairs, each with keys and hard negatives of its own; a power of two
 	Rate        float64 // at the start; a tenth of it at the end
 	Queue       int     // momentum features that are further negatives of ITC
 	Decay       float64 // of the momentum encoder
@@ -26,10 +27,10 @@ type FineTuning struct {
 }
 
 // DefaultFineTuning returns the settings of GRIT-VLP's supplement 3 and MAFA's appendix F, for COCO; Flickr30k has 10
-// epochs.
+// epochs. Their 256 pairs lie on four GPUs, where each draws the negatives of ITM from its own 64.
 func DefaultFineTuning() FineTuning {
 	o := trainer.RetrievalFineTuning()
-	return FineTuning{Epochs: 5, Batch: 256, Rate: o.Schedule.Rate, Queue: o.Momentum.Queue, Decay: o.Momentum.Decay}
+	return FineTuning{Epochs: 5, Batch: 256, StepBatches: 4, Rate: o.Schedule.Rate, Queue: o.Momentum.Queue, Decay: o.Momentum.Decay}
 }
 
 // Validate returns every invalid option, joined.
@@ -40,6 +41,8 @@ func (o FineTuning) Validate() error {
 	}
 	if o.Batch < 2 {
 		problems = append(problems, fmt.Errorf("batch of %d, want at least 2: a pair needs others to be told from", o.Batch))
+	} else if o.StepBatches > 0 && (o.Batch < 2*o.StepBatches || o.Batch%o.StepBatches != 0) {
+		problems = append(problems, fmt.Errorf("a step of %d pairs in %d mini-batches, want as many in each, and at least 2: set --batch to a multiple of --step-batches", o.Batch, o.StepBatches))
 	}
 	return errors.Join(problems...)
 }
@@ -48,7 +51,7 @@ func (o FineTuning) Validate() error {
 // [trainer.RetrievalFineTuning]. ALBEF distils as well, with a share of 0.4.
 func (o FineTuning) training(steps, epoch int64) trainer.Options {
 	t := trainer.RetrievalFineTuning()
-	t.Seed = o.Seed
+	t.Seed, t.StepBatches = o.Seed, o.StepBatches
 	t.Momentum.Queue, t.Momentum.Decay = o.Queue, o.Decay
 	if o.Distill != 0 {
 		t.ITC.Targets, t.ITC.Alpha, t.ITC.AlphaRampSteps = trainer.Distilled, o.Distill, epoch
@@ -63,14 +66,14 @@ func (o FineTuning) training(steps, epoch int64) trainer.Options {
 // equally good. FineTune does not write it.
 func FineTune(ctx context.Context, m *model.Model, source *shard.Images, data *dataset.Corpus, o FineTuning, path string) error {
 	err := o.Validate()
-	if err == nil && data.Pairs() < 2 {
-		err = fmt.Errorf("%d pairs to train on, want at least 2", data.Pairs())
+	if least := 2 * o.StepBatches; err == nil && data.Pairs() < least {
+		err = fmt.Errorf("%d pairs to train on, want at least %d: 2 for each of a step's mini-batches (--step-batches)", data.Pairs(), least)
 	}
 	if err != nil {
 		m.Free()
 		return fmt.Errorf("fine-tuning: %w", err)
 	}
-	batch := min(o.Batch, data.Pairs())
+	batch := min(o.Batch, data.Pairs()) / o.StepBatches * o.StepBatches
 	epoch := int64(data.Pairs() / batch)
 	steps := int64(o.Epochs) * epoch
 	m.Config.TextTokens = m.Config.RetrievalTokens()
