@@ -213,8 +213,9 @@ lint-static: setup ## build and vet without cgo what needs no tensors
 fmt: $(TOOLS)/golangci-lint ## format the sources
 	$(TOOLS)/golangci-lint fmt ./...
 
-docs: build ## write the generated parts of docs/ anew: settings from the env structs, benchmarks from bench/results.json, experiments from experiments/results
+docs: build ## write the generated parts of docs/ anew: settings from the env structs, recipes from internal/recipe, benchmarks from bench/results.json, experiments from experiments/results
 	$(BIN)/pairstream settings --write docs/settings.md
+	$(BIN)/pairstream settings --write-recipes docs/papers.md --write-python clients/python/src/pairstream/torch/recipes.json
 	go run ./bench --write $(BENCH_PAGES)
 	go run ./experiments/page
 	go run ./bench/simulate --write docs/scaling.md

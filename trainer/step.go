@@ -48,17 +48,20 @@ type Counts struct {
 
 // add adds the counts of another batch.
 func (c *Counts) add(o Counts) {
-	for _, f := range []struct {
-		to   *int
-		more int
-	}{
-		{&c.Samples, o.Samples}, {&c.Masked, o.Masked}, {&c.Candidates, o.Candidates}, {&c.Confirmed, o.Confirmed},
-		{&c.Anchors, o.Anchors}, {&c.HardestScored, o.HardestScored}, {&c.Negatives, o.Negatives}, {&c.Ambiguous, o.Ambiguous},
-		{&c.Connections, o.Connections}, {&c.Alone, o.Alone}, {&c.MatchPairs, o.MatchPairs}, {&c.Dropped, o.Dropped},
-		{&c.MaskedRows, o.MaskedRows}, {&c.MaskedTokens, o.MaskedTokens},
-	} {
-		*f.to += f.more
-	}
+	c.Samples += o.Samples
+	c.Masked += o.Masked
+	c.Candidates += o.Candidates
+	c.Confirmed += o.Confirmed
+	c.Anchors += o.Anchors
+	c.HardestScored += o.HardestScored
+	c.Negatives += o.Negatives
+	c.Ambiguous += o.Ambiguous
+	c.Connections += o.Connections
+	c.Alone += o.Alone
+	c.MatchPairs += o.MatchPairs
+	c.Dropped += o.Dropped
+	c.MaskedRows += o.MaskedRows
+	c.MaskedTokens += o.MaskedTokens
 }
 
 // Result is the outcome of a step.

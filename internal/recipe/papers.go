@@ -18,7 +18,7 @@ var backbone = []Value{
 	{Variable: "ITC_WEIGHT", Value: "1", Place: "GRIT-VLP eq. 7"},
 	{Variable: "ITM_WEIGHT", Value: "1", Place: "GRIT-VLP eq. 7"},
 	{Variable: "MLM_WEIGHT", Value: "1", Place: "GRIT-VLP eq. 7"},
-	{Variable: "UNI_WEIGHT", Value: "0", Place: "no uni-modal loss but in GPN-S and TCL"},
+	{Variable: "UNI_WEIGHT", Value: "0", Place: "no uni-modal loss but in GPN-S"},
 	{Variable: "DROPOUT", Value: "0.1", Place: "ALBEF, configuration of BERT"},
 	{Variable: "WEIGHT_DECAY", Value: "0.02", Place: "ALBEF 3.5"},
 	{Variable: "ADAMW_BETA1", Value: "0.9", Place: "ALBEF, released code"},
@@ -29,7 +29,7 @@ var backbone = []Value{
 	{Variable: "LR_MIN", Value: "1e-5", Place: "ALBEF 3.5"},
 	{Variable: "LR_WARMUP", Value: "1e-5", Place: "ALBEF, released configuration"},
 	{Variable: "LR_WARMUP_STEPS", Value: "2000", Place: "GRIT-VLP and TCL, released configurations: 20 updates of 100 steps"},
-	{Variable: "LR_TOTAL_STEPS", epochs: 30, Place: "ALBEF 3.5"},
+	{Variable: "LR_TOTAL_STEPS", epochs: 30, Place: "ALBEF 3.5", Unlike: "a stream has no epochs: steps are counted from the sizes of lanes and groups"},
 	{Variable: "AUGMENT_MIN_SCALE", Value: "0.2", Place: "ALBEF 3.5, released code"},
 	{Variable: "AUGMENT_FLIP", Value: "0.5", Place: "ALBEF, released code"},
 	{Variable: "AUGMENT_COLOR", Value: "0", Place: "ALBEF 3.5: no change of colours"},
@@ -55,10 +55,10 @@ var albef = []Value{
 	{Variable: "STEP_BATCHES", Value: "8", Place: "ALBEF 3.5: 512 on 8 GPUs"},
 	{Variable: "ITC_TARGETS", Value: "distilled", Place: "ALBEF 3.3"},
 	{Variable: "ITC_ALPHA", Value: "0.4", Place: "ALBEF 3.5"},
-	{Variable: "ITC_ALPHA_RAMP_STEPS", epochs: 1, Place: "ALBEF 3.5"},
+	{Variable: "ITC_ALPHA_RAMP_STEPS", epochs: 1, Place: "ALBEF 3.5", Unlike: "a stream has no epochs: steps are counted from the sizes of lanes and groups"},
 	{Variable: "MOMENTUM", Value: "true", Place: "ALBEF 3.2"},
 	{Variable: "MOMENTUM_DECAY", Value: "0.995", Place: "ALBEF 3.5"},
-	{Variable: "MOMENTUM_QUEUE", Value: "65536", Place: "ALBEF 3.5"},
+	{Variable: "MOMENTUM_QUEUE", Value: "65536", Place: "ALBEF 3.5", Unlike: "the queue begins empty, not with random features, and fills up"},
 	{Variable: "MLM_DISTILL", Value: "0.4", Place: "ALBEF 3.3"},
 	{Variable: "MLM_PROBABILITY", Value: "0.15", Place: "ALBEF 3.2; GRIT-VLP 2.1 (c)"},
 	{Variable: "ITM_NEGATIVES", Value: "multinomial", Place: "ALBEF 3.2; GRIT-VLP 2.1 (b)"},
@@ -74,18 +74,18 @@ var tcl = []Value{
 
 // gritVLP has grouped mini-batches, consistency and more masks, and no momentum model.
 var gritVLP = []Value{
-	{Variable: "STRATEGY", Value: "grit", Place: "GRIT-VLP 4.1"},
+	{Variable: "STRATEGY", Value: "grit", Place: "GRIT-VLP 4.1", Unlike: "captions of one image do not follow each other in a walk (GRIT_SAME_IMAGE)"},
 	{Variable: "GRIT_FEATURES", Value: "training", Place: "GRIT-VLP 4.1, phase 1"},
 	{Variable: "EPOCHS", Value: "20", Place: "GRIT-VLP 5.1; MAFA 5.1"},
-	{Variable: "BATCH_SIZE", Value: "96", Place: "GRIT-VLP 5.1; MAFA 5.1"},
+	{Variable: "BATCH_SIZE", Value: "96", Place: "GRIT-VLP 5.1; MAFA 5.1", Unlike: "the papers'; the released code of GRIT-VLP has 128"},
 	{Variable: "STEP_BATCHES", Value: "4", Place: "GRIT-VLP 5.1 and MAFA 5.1, released code: 4 GPUs, each with a mini-batch"},
-	{Variable: "SEARCH_SPACE", Value: "960", Place: "GRIT-VLP 5.1"},
+	{Variable: "SEARCH_SPACE", Value: "960", Place: "GRIT-VLP 5.1", Unlike: "the paper's; the released code has 1920 with mini-batches of 128"},
 	{Variable: "QUEUE_SIZE", Value: "48000", Place: "GRIT-VLP 5.1"},
 	{Variable: "ITC_TARGETS", Value: "consistency", Place: "GRIT-VLP 4.2, eq. 6"},
 	{Variable: "ITC_LAMBDA", Value: "0.2", Place: "GRIT-VLP 4.2"},
 	{Variable: "ITC_FORM", Value: "additive", Place: "GRIT-VLP eq. 6, released code"},
 	{Variable: "MLM_PROBABILITY", Value: "0.5", Place: "GRIT-VLP 4.2"},
-	{Variable: "ITM_NEGATIVES", Value: "hardest", Place: "GRIT-VLP, released code; MAFA Algorithm 1, line 9"},
+	{Variable: "ITM_NEGATIVES", Value: "hardest", Place: "GRIT-VLP, released code; MAFA Algorithm 1, line 9", Unlike: "captions of one image are no negatives of each other (ITM_SAME_IMAGE)"},
 }
 
 // mafa adds smoothed targets and the connections that Con-D finds.
@@ -93,21 +93,21 @@ var mafa = []Value{
 	{Variable: "SEARCH_SPACE", Value: "4800", Place: "MAFA 5.1"},
 	{Variable: "ITC_TARGETS", Value: "smoothed", Place: "MAFA 4.2, eq. 5"},
 	{Variable: "ITC_ALPHA", Value: "0.5", Place: "MAFA 4.2"},
-	{Variable: "ITC_SOFT_FROM_EPOCH", Value: "0", Place: "MAFA 4.2, eq. 5: the encoder groups epoch 0, which the released code leaves at random"},
+	{Variable: "ITC_SOFT_FROM_EPOCH", Value: "0", Place: "MAFA 4.2, eq. 5: the encoder groups epoch 0, which the released code leaves at random", Unlike: "the paper's; the released code begins with the second epoch, since its first is at random"},
 	{Variable: "ECM_ITC", Value: "true", Place: "MAFA 4.1, Table 14"},
 	{Variable: "ECM_ITM", Value: "true", Place: "MAFA 4.1, Table 14"},
 	{Variable: "ECM_MLM", Value: "true", Place: "MAFA 4.1, Table 14"},
 	{Variable: "ECM_ELIMINATE", Value: "false", Place: "MAFA 4.1; Table 5 has ECM-E"},
-	{Variable: "ECM_HIGH", Value: "0.8", Place: "MAFA 4.1"},
-	{Variable: "ECM_LOW", Value: "0.5", Place: "MAFA 4.1"},
-	{Variable: "CANDIDATES", Value: "2", Place: "MAFA 4.1: the hardest, and the second for an ambiguous one"},
+	{Variable: "ECM_HIGH", Value: "0.8", Place: "MAFA 4.1", Unlike: "a probability of exactly 0.8 is ambiguous here"},
+	{Variable: "ECM_LOW", Value: "0.5", Place: "MAFA 4.1", Unlike: "a probability of exactly 0.5 is ambiguous here"},
+	{Variable: "CANDIDATES", Value: "2", Place: "MAFA 4.1: the hardest, and the second for an ambiguous one", Unlike: "Con-D scores them before the step; BATCH_SIZE - 1 gives exactly the hardest of the step"},
 }
 
 // gpns adds global positives and negatives to its backbone.
 var gpns = []Value{
 	{Variable: "STRATEGY", Value: "gns", Place: "GPN-S 3.4"},
-	{Variable: "GROUP_SIZE", Value: "5000000", Place: "GPN-S 3.5"},
-	{Variable: "BATCH_SIZE", Value: "512", Place: "GPN-S 4.1", ofStep: true},
+	{Variable: "GROUP_SIZE", Value: "5000000", Place: "GPN-S 3.5", Unlike: "a group is the next pairs of a lane, not a random part of a finished set"},
+	{Variable: "BATCH_SIZE", Value: "512", Place: "GPN-S 4.1", ofStep: true, Unlike: "contrast and mining see all 512, where each of 8 GPUs may have seen 64; STEP_BATCHES=8 divides it"},
 	{Variable: "STEP_BATCHES", Value: "1", Place: "GPN-S 4.1: 512 in all"},
 	{Variable: "CLUSTERS", Value: "1000", Place: "GPN-S 4.1"},
 	{Variable: "GNS_CLUSTERS", Value: "40", Place: "GPN-S 4.1", ofStep: true},
@@ -116,14 +116,14 @@ var gpns = []Value{
 	{Variable: "NEIGHBORS_K1", Value: "5", Place: "GPN-S 4.1"},
 	{Variable: "NEIGHBORS_K2", Value: "500", Place: "GPN-S 4.1"},
 	{Variable: "OBJECT_SHARE", Value: "0.3", Place: "GPN-S 4.1"},
-	{Variable: "NOUN_MIN_COUNT", Value: "10", Place: "GPN-S 3.3.1"},
+	{Variable: "NOUN_MIN_COUNT", Value: "10", Place: "GPN-S 3.3.1", Unlike: "the paper's; nouns come from another tagger than spaCy"},
 	{Variable: "TEXTS", Value: "curriculum", Place: "GPN-S 3.3.1, eq. 8"},
 	{Variable: "UNI_WEIGHT", Value: "1", Place: "GPN-S 3.3.2, eq. 11"},
-	{Variable: "UNI_READING", Value: "infonce", Place: "GPN-S eq. 10"},
+	{Variable: "UNI_READING", Value: "infonce", Place: "GPN-S eq. 10", Unlike: "eq. 10 as printed leaves the positive out of its sum, and has the anchor in it"},
 }
 
 // gpnsTCL trains TCL longer.
 var gpnsTCL = []Value{
 	{Variable: "EPOCHS", Value: "50", Place: "GPN-S 4.1: 50 epochs for TCL, rather than 30"},
-	{Variable: "LR_TOTAL_STEPS", epochs: 50, Place: "GPN-S 4.1: 50 epochs for TCL, rather than 30"},
+	{Variable: "LR_TOTAL_STEPS", epochs: 50, Place: "GPN-S 4.1: 50 epochs for TCL, rather than 30", Unlike: "a stream has no epochs: steps are counted from the sizes of lanes and groups"},
 }

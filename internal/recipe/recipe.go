@@ -30,8 +30,9 @@ type Value struct {
 	Variable string
 	Value    string
 	Place    string
-	epochs   int64 // not 0: the value is the number of steps of so many epochs
-	ofStep   bool  // the value is that of a whole step, which its STEP_BATCHES mini-batches share
+	Unlike   string // what is otherwise than there, and why; empty: nothing
+	epochs   int64  // not 0: the value is the number of steps of so many epochs
+	ofStep   bool   // the value is that of a whole step, which its STEP_BATCHES mini-batches share
 }
 
 // Names lists the recipes, in the order of the papers.
@@ -76,6 +77,18 @@ func Of(name string, environ map[string]string) ([]Value, error) {
 	}
 	shortenWarmup(out, environ)
 	return out, nil
+}
+
+// Size returns a size of an epoch in a recipe: of LANES, GROUP_SIZE, BATCH_SIZE and STEP_BATCHES.
+func Size(name, variable string) string {
+	for _, list := range slices.Backward(layers[name]) {
+		for _, v := range list {
+			if v.Variable == variable {
+				return v.Value
+			}
+		}
+	}
+	return sizes[variable]
 }
 
 // shared returns a value of a whole step as that of each of its mini-batches.

@@ -162,3 +162,37 @@ func TestDifferences(t *testing.T) {
 		t.Errorf("differences are %q, want %q", got, want)
 	}
 }
+
+// Every value of every recipe is in the table of the papers' page, once.
+func TestPapersTableIsComplete(t *testing.T) {
+	table, err := recipe.PapersTable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]int{}
+	for _, line := range strings.Split(strings.TrimSpace(table), "\n")[2:] {
+		cells := strings.Split(line, " | ")
+		if len(cells) != 6 {
+			t.Fatalf("%d cells in %q", len(cells), line)
+		}
+		names := recipe.Names()
+		if cells[2] != "all" {
+			names = strings.Split(cells[2], ", ")
+		}
+		for _, name := range names {
+			found[name+" "+strings.Trim(cells[3], "`")+"="+strings.Trim(cells[4], "`")]++
+		}
+	}
+	total := 0
+	for _, name := range recipe.Names() {
+		for variable, value := range values(t, name, nil) {
+			total++
+			if n := found[name+" "+variable+"="+value]; n != 1 {
+				t.Errorf("%s: %s=%s is %d times in the table", name, variable, value, n)
+			}
+		}
+	}
+	if total != len(found) {
+		t.Errorf("%d values in the table, %d in the recipes", len(found), total)
+	}
+}

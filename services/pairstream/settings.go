@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -20,7 +21,7 @@ const (
 )
 
 func newSettingsCommand() *cobra.Command {
-	var file, name string
+	var file, name, papers, python string
 	cmd := &cobra.Command{
 		Use:   "settings",
 		Short: "list every setting, its default and its meaning",
@@ -34,6 +35,9 @@ func newSettingsCommand() *cobra.Command {
 				fmt.Fprint(cmd.OutOrStdout(), table)
 				return nil
 			}
+			if papers != "" && python != "" {
+				return errors.Join(writeRecipes(papers), writeForPython(python))
+			}
 			table := config.Table(pipeline{})
 			if file == "" {
 				fmt.Fprint(cmd.OutOrStdout(), table)
@@ -44,6 +48,8 @@ func newSettingsCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&name, "recipe", "", "list instead what a recipe sets, with the place in the paper: "+strings.Join(recipe.Names(), ", "))
 	cmd.Flags().StringVar(&file, "write", "", "write the table into this file, between its marks")
+	cmd.Flags().StringVar(&papers, "write-recipes", "", "write the table of every recipe into this file, between its marks")
+	cmd.Flags().StringVar(&python, "write-python", "", "write what each recipe means to a trainer into this file, for the Python package")
 	return cmd
 }
 
