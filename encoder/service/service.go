@@ -32,7 +32,12 @@ func RunWithQueries(ctx context.Context, tools device.Tools, s Settings, q *Quer
 	if err != nil {
 		return err
 	}
-	rules, err := newSieve(s.Filter)
+	none, err := newSieve("")
+	if err != nil {
+		return err
+	}
+	none.detect = detector(s.LanguageModels)
+	rules, err := none.with(s.Filter)
 	if err != nil {
 		return err
 	}

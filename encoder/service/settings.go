@@ -24,7 +24,9 @@ type Settings struct {
 	SpoolDir   string `env:"SPOOL_DIR" desc:"folder, under one of BUCKET_ROOTS, for images that came inline; empty: they are refused"`
 	SpoolBytes int64  `env:"SPOOL_MAX_BYTES" envDefault:"0" desc:"bytes of such images kept, over all lanes: the oldest tars beyond are deleted, and their images masked; 0: all"`
 	Filter     string `env:"FILTER" desc:"pairs to keep, by rules in CEL: size: width >= 200 && aspect < 3.0; safe: meta.punsafe < 0.1 (docs/curation.md); a change holds from the next GROUP_SIZE embeddings of a lane, or a seal; empty: all"`
-	Core       Core
+	// Where FILTER's lang is told from.
+	LanguageModels string `env:"LANGUAGE_MODELS" desc:"file of the models that tell the language of a caption, for rules of FILTER that speak of lang; empty: languages.zip beside the program"`
+	Core           Core
 }
 
 // Validate returns every invalid setting of its own, joined.

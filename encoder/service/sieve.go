@@ -2,14 +2,12 @@ package service
 
 import (
 	"fmt"
-	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pairstream/pairstream/encoder"
 	"github.com/pairstream/pairstream/internal/filter"
 	"github.com/pairstream/pairstream/internal/forget"
-	"github.com/pairstream/pairstream/internal/language"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -18,6 +16,7 @@ type sieve struct {
 	text     string
 	rules    *filter.Rules
 	language func(string) string // nil unless a rule speaks of it
+	detect   func() (func(string) string, error)
 	dropped  *prometheus.CounterVec
 	gone     *forget.Set // what is taken back; nil: nothing
 }
@@ -33,17 +32,14 @@ func (s *sieve) early(p *schemas.Pair) *schemas.Refusal {
 	return nil
 }
 
-// newSieve reads the rules.
+// newSieve reads the rules. Models of languages are those that [defaultModels] finds, unless detect becomes another's.
 func newSieve(text string) (*sieve, error) {
-	s := &sieve{dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+	s := &sieve{detect: detector(""), dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "pairstream_encoder_filtered_pairs_total",
 		Help: "Pairs that a rule of FILTER dropped, again after a restart; outcome error: the rule could not be evaluated.",
 	}, []string{"rule", "outcome"})}
 	return s.reading(text)
 }
-
-// detect loads the models of languages, for all lanes.
-var detect = sync.OnceValue(func() func(string) string { return language.New().Of })
 
 // reading returns a sieve with these rules, which counts with this one.
 func (s *sieve) reading(text string) (*sieve, error) {
@@ -54,7 +50,9 @@ func (s *sieve) reading(text string) (*sieve, error) {
 	other := *s
 	other.text, other.rules, other.language = text, rules, nil
 	if rules.NeedsLanguage() {
-		other.language = detect()
+		if other.language, err = s.detect(); err != nil {
+			return nil, fmt.Errorf("FILTER: a rule speaks of lang: %w", err)
+		}
 	}
 	for _, name := range rules.Names() {
 		s.dropped.WithLabelValues(name, "false")

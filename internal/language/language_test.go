@@ -1,17 +1,42 @@
 package language_test
 
 import (
+	"bytes"
+	"math/rand/v2"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/pemistahl/lingua-go"
+
 	"github.com/pairstream/pairstream/internal/language"
 )
 
+// models is the folder of lingua-go's module, where its models are.
+var models = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", language.Module).Output()
+	return filepath.Join(strings.TrimSpace(string(out)), language.Folder), err
+})
+
+func open(t testing.TB) *language.Detector {
+	t.Helper()
+	folder, err := models()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := language.Open(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
 func TestOf(t *testing.T) {
-	d := language.New()
+	d := open(t)
 	for text, want := range map[string]string{
 		"a black dog runs along the beach with a stick in its mouth": "en",
 		"zwei Kinder spielen im Garten hinter dem Haus":              "de",
@@ -35,7 +60,7 @@ func TestShortCaptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := language.New()
+	d := open(t)
 	right, all := 0, 0
 	for line := range strings.Lines(string(raw)) {
 		want, caption, _ := strings.Cut(strings.TrimSpace(line), "\t")
@@ -62,7 +87,7 @@ func TestAnswersAreTheSame(t *testing.T) {
 		}
 	}
 	answers := make([][]string, 4)
-	detectors := []*language.Detector{language.New(), language.New()}
+	detectors := []*language.Detector{open(t), open(t)}
 	var all sync.WaitGroup
 	for i := range answers {
 		all.Go(func() {
@@ -81,6 +106,105 @@ func TestAnswersAreTheSame(t *testing.T) {
 	}
 }
 
+// TestAnswersAreLinguas compares with the library whose rules and models these are. It has no answer to
+// compare with where its two best are nearer than its sums are exact, and where it answers otherwise the next time.
+func TestAnswersAreLinguas(t *testing.T) {
+	raw, err := os.ReadFile("testdata/captions.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts, words []string
+	for line := range strings.Lines(string(raw)) {
+		_, caption, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		texts, words = append(texts, caption), append(words, strings.Fields(caption)...)
+	}
+	words = append(words, "〇", "日本の犬", "abc漢字", "ひらがな", "ẞtraße", "ñandú", "İstanbul", "42", "-", "a", "the", "ЂЋ", "κύμα", "한국", "เด็ก", "Ωa", "ǅ", "ー")
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		var text []string
+		for range 1 + random.IntN(6) {
+			text = append(text, words[random.IntN(len(words))])
+		}
+		texts = append(texts, strings.Join(text, " "))
+	}
+	texts = append(texts, strings.Repeat("a dog and a boy ", 200))
+	theirs, ours, compared := lingua.NewLanguageDetectorBuilder().FromAllLanguages().WithLowAccuracyMode().Build(), open(t), 0
+	ask := func(text string) (code string, ahead float64) {
+		best := theirs.ComputeLanguageConfidenceValues(text)
+		if ahead = best[0].Value() - best[1].Value(); ahead > 0 {
+			code = strings.ToLower(best[0].Language().IsoCode639_1().String())
+		}
+		return code, ahead
+	}
+	for _, text := range texts {
+		want, ahead := ask(text)
+		if ahead > 0 && ahead < 1e-5 {
+			continue
+		}
+		got, same := ours.Of(text), true
+		for again := 0; got != want && same && again < 50; again++ {
+			other, _ := ask(text)
+			same = other == want
+		}
+		if got != want && same {
+			t.Errorf("%q is %q, and %q to lingua by %g", text, got, want, ahead)
+		}
+		compared++
+	}
+	if compared < 400 {
+		t.Errorf("%d texts compared, want at least 400 of %d", compared, len(texts))
+	}
+}
+
+func TestPackedModels(t *testing.T) {
+	folder, err := models()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var once, again bytes.Buffer
+	for _, b := range []*bytes.Buffer{&once, &again} {
+		if err := language.Pack(b, folder); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(once.Bytes(), again.Bytes()) {
+		t.Error("the models are packed into other bytes the second time")
+	}
+	path := filepath.Join(t.TempDir(), "languages.zip")
+	write := func(b []byte) {
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(once.Bytes())
+	d, err := language.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := d.Of("zwei Kinder spielen im Garten"); got != "de" {
+		t.Errorf("with packed models it is %q, want de", got)
+	}
+
+	cut := once.Bytes()[:once.Len()/2]
+	write(cut)
+	if _, err := language.Open(path); err == nil || !strings.Contains(err.Error(), "no archive of language models") {
+		t.Errorf("half an archive: error %v", err)
+	}
+	other := t.TempDir()
+	if err := os.CopyFS(other, os.DirFS(folder)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(other, "en/trigrams.pb.bin.zip")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := language.Open(other); err == nil || !strings.Contains(err.Error(), "other language models") {
+		t.Errorf("without the trigrams of English: error %v", err)
+	}
+	if _, err := language.Open(filepath.Join(other, "none")); !os.IsNotExist(err) {
+		t.Errorf("no file: error %v", err)
+	}
+}
+
 func TestMemoryOfTheModels(t *testing.T) {
 	heap := func() uint64 {
 		runtime.GC()
@@ -89,8 +213,8 @@ func TestMemoryOfTheModels(t *testing.T) {
 		return m.HeapAlloc
 	}
 	before := heap()
-	d := language.New()
-	if made := heap(); made > before+4<<20 {
+	d := open(t)
+	if made := heap(); made > before+16<<20 {
 		t.Errorf("a detector that was asked nothing takes %d bytes", made-before)
 	}
 	for _, text := range []string{"a black dog runs along the beach", "маленький мальчик бежит по пляжу", "طفلان يلعبان في الحديقة", "दो बच्चे बगीचे में खेल रहे हैं"} {
@@ -105,7 +229,7 @@ func TestMemoryOfTheModels(t *testing.T) {
 }
 
 func BenchmarkOf(b *testing.B) {
-	d := language.New()
+	d := open(b)
 	for b.Loop() {
 		d.Of("a black dog runs along the beach with a stick in its mouth")
 	}

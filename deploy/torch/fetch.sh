@@ -1,0 +1,42 @@
+#!/bin/sh
+# Prints the folder of PyTorch's headers and libraries that pairstream links against where it is not Debian's: `torch` of
+# the wheel on PyPI. It fetches the wheel once into the user's cache, without the libraries of CUDA: neither linking nor
+# tests on the processor want them.
+#
+#   TORCH=$(deploy/torch/fetch.sh)      TORCH_VERSION is the version, TORCH a folder that is there already
+set -eu
+version=${TORCH_VERSION:-2.11.0}
+cuda=13.0 # of that PyTorch's wheel on PyPI
+
+fetch() { # folder
+	echo "torch: fetching PyTorch $version, 530 MB, into $1" >&2
+	part=$1.part
+	rm -rf "$part" && mkdir -p "$part"
+	python3 -m pip download -q --no-deps --only-binary=:all: --python-version 3.12 --implementation cp \
+		--platform manylinux_2_28_x86_64 --platform manylinux_2_25_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 -d "$part" "torch==$version" "nvidia-cuda-cupti==$cuda.*" "nvidia-cuda-runtime==$cuda.*" >&2
+	python3 - "$part" <<-'P'
+	import glob, os, sys, zipfile
+	folder = sys.argv[1]
+	for wheel in glob.glob(folder + "/*.whl"):
+	    with zipfile.ZipFile(wheel) as z:
+	        for name in z.namelist():
+	            base = os.path.basename(name)
+	            if name.startswith("torch/include/") or name.startswith("torch/lib/lib") and base in ("libtorch.so", "libtorch_cpu.so", "libc10.so", "libgomp.so.1"):
+	                z.extract(name, folder)
+	            elif base.startswith(("libcudart.so", "libcupti.so")):
+	                os.makedirs(folder + "/torch/lib", exist_ok=True)
+	                open(os.path.join(folder, "torch/lib", base), "wb").write(z.read(name))
+	    os.remove(wheel)
+	P
+	# libtorch.so wants a libtorch_cuda.so to be there. An empty one has no CUDA.
+	gcc -shared -x c /dev/null -o "$part/torch/lib/libtorch_cuda.so"
+	mv "$part" "$1"
+}
+
+if [ -z "${TORCH:-}" ]; then
+	cache=${XDG_CACHE_HOME:-$HOME/.cache}/pairstream/torch-$version
+	[ -d "$cache" ] || { mkdir -p "$(dirname "$cache")" && fetch "$cache"; }
+	TORCH=$cache/torch
+fi
+[ -f "$TORCH/lib/libtorch_cpu.so" ] || { echo "torch: no $TORCH/lib/libtorch_cpu.so: want TORCH=DIR/torch after pip install --target DIR torch" >&2; exit 2; }
+cd "$TORCH" && pwd

@@ -1,0 +1,40 @@
+// Command pack writes the models of languages into a file, which programs look for beside themselves. It takes them from
+// lingua-go's module, where Go keeps modules.
+//
+//	go run ./internal/language/pack bin/languages.zip
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/pairstream/pairstream/internal/atomicfile"
+	"github.com/pairstream/pairstream/internal/language"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "pack:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) != 1 {
+		return errors.New("want one argument, the file to write")
+	}
+	var problem strings.Builder
+	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", language.Module)
+	list.Stderr = &problem
+	folder, err := list.Output()
+	if err != nil {
+		return fmt.Errorf("asking Go where %s is, which `go mod download` fetches: %w: %s", language.Module, err, strings.TrimSpace(problem.String()))
+	}
+	models := filepath.Join(strings.TrimSpace(string(folder)), language.Folder)
+	return atomicfile.Write(args[0], 0o644, func(w io.Writer) error { return language.Pack(w, models) })
+}
