@@ -5,6 +5,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,18 +19,18 @@ import (
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	if err := run(context.Background(), os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "pack:", err)
 		os.Exit(1)
 	}
 }
 
-func run(args []string) error {
+func run(ctx context.Context, args []string) error {
 	if len(args) != 1 {
 		return errors.New("want one argument, the file to write")
 	}
 	var problem strings.Builder
-	list := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", language.Module)
+	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", language.Module)
 	list.Stderr = &problem
 	folder, err := list.Output()
 	if err != nil {
