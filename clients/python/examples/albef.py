@@ -1,11 +1,13 @@
-"""The ALBEF architecture in PyTorch, with the losses of GRIT-VLP and MAFA: the built-in trainer's model, to change at will.
+"""The ALBEF architecture in PyTorch, with the losses of every recipe: the built-in trainer's model, to change at will.
 
 It loads and writes pairstream's safetensors, so weights go to and fro between this and the Go programs:
 
     python examples/albef.py --init data/bootstrap.safetensors --checkpoints data/python
 
-What it takes from where: the architecture and the momentum-free ITC of ALBEF (Li et al. 2021) as GRIT-VLP's code has it
-(keys are constants); ITC's consistency term and MLM at 50 % from GRIT-VLP (eq. 6, section 4.2); smoothed targets,
+RECIPE (albef, tcl, grit-vlp, mafa, gpn-s, gpn-s-tcl) chooses images, captions and losses, as for the built-in trainer.
+
+What it takes from where: the architecture and the ITC of ALBEF (Li et al. 2021) as GRIT-VLP's code has it (keys are
+constants); momentum model, queue and distillation from ALBEF, and the triple contrast from TCL (Yang et al. 2022); ITC's consistency term and MLM at 50 % from GRIT-VLP (eq. 6, section 4.2); smoothed targets,
 connections in ITC, ITM and MLM, and re-sampling from MAFA (eqs. 4 to 6); the uni-modal loss from GPN-S (eq. 10).
 """
 
@@ -16,6 +18,7 @@ import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from safetensors import safe_open
@@ -24,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pairstream import Config as Brokers
-from pairstream.torch import Batch, Output, ScoredBatches, Trainer, augment, losses, resize
+from pairstream.torch import Batch, Momentum, Output, Recipe, ScoredBatches, Trainer, losses, tcl
 from pairstream.torch.wordpiece import WordPiece
 
 PADDED = -10000.0  # added to attention scores at padded positions, as BERT's code does
@@ -48,6 +51,7 @@ class Shape:
     max_positions: int = 32
     embed_dim: int = 32
     text_tokens: int = 20
+    caption_words: int = 0
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, heads: int, scores: Tensor | None, dropout: float) -> Tensor:
@@ -133,28 +137,22 @@ class TextLayer(nn.Module):
         return self.output.LayerNorm(functional.dropout(fed, drop, drop > 0) + x)
 
 
-@dataclass
-class Recipe:
-    """The settings of a step; the defaults are MAFA's."""
+class Keys(NamedTuple):
+    """What a batch is compared with; none of it has a gradient."""
 
-    targets: str = "smoothed"  # or onehot, consistency
-    alpha: float = 0.5  # of smoothed targets
-    weight: float = 0.2  # of the consistency term
-    soft_from_epoch: int = 0  # MAFA's code smooths from the second epoch of a group on, since its first is random
-    connections: bool = True
-    high: float = 0.8
-    low: float = 0.5
-    mask_probability: float = 0.5
-    dropout: float = 0.1
-    itm: bool = True
-    mlm: bool = True
-    uni: float = 0.0  # weight of GPN-S's uni-modal loss
+    image: Tensor  # of the batch
+    text: Tensor
+    images: Tensor  # with the queue behind them
+    texts: Tensor
+    queue_same: Tensor | None  # marks what in the queue shows an anchor's image
+    tokens: Tensor | None  # of the batch in the momentum model
+    hidden: Tensor | None
 
 
 class ALBEF(nn.Module):
     """The model, and one step's losses as its forward."""
 
-    def __init__(self, shape: Shape, recipe: Recipe | None = None, vocab: list[str] | None = None) -> None:
+    def __init__(self, shape: Shape, recipe: Recipe | None = None, vocab: list[str] | None = None, accumulate: int = 1) -> None:
         super().__init__()
         self.shape, self.recipe, self.vocab = shape, recipe or Recipe(), vocab
         self.visual_encoder = Vision(shape)
@@ -175,6 +173,9 @@ class ALBEF(nn.Module):
         for module in self.modules():
             if isinstance(module, Attention):
                 module.dropout = self.recipe.dropout
+        self.momentum: Momentum[ALBEF] | None = None
+        if self.recipe.momentum:
+            self.momentum = Momentum(self, shape.embed_dim, decay=self.recipe.momentum_decay, queue=self.recipe.momentum_queue, accumulate=accumulate)
 
     def embed(self, ids: Tensor) -> Tensor:
         e = self.text_encoder.bert.embeddings
@@ -207,42 +208,94 @@ class ALBEF(nn.Module):
         x = head.transform.LayerNorm(functional.gelu(head.transform.dense(fused)))
         return functional.linear(x, self.text_encoder.bert.embeddings.word_embeddings.weight, head.bias)
 
-    def softening(self, epoch: int) -> losses.Softening:
-        r = self.recipe
-        if r.targets == "consistency":
-            return losses.Consistency(r.weight)
-        return losses.Smoothed(r.alpha) if r.targets == "smoothed" and epoch >= r.soft_from_epoch else losses.OneHot()
+    def locals(self, states: Tensor, projection: nn.Linear) -> Tensor:
+        """Unit features of all tokens but the first."""
+        return functional.normalize(projection(states[:, 1:]), dim=-1)
 
     def forward(self, batch: Batch, masked: tuple[Tensor, Tensor] | None = None) -> Output:
         """Return the losses of a step. masked (ids, labels of every MLM row) is drawn from the batch's generator if not given."""
-        r = self.recipe
+        r, m = self.recipe, self.momentum
+        if m is not None:
+            m.follow(self)
         with torch.no_grad():
             self.temp.clamp_(0.001, 0.5)
         ids, mask = batch.tokens["input_ids"], batch.tokens["attention_mask"]
         tokens, hidden = self.visual_encoder(batch.images), self.text(ids, mask)
         image, text = self.image_feature(tokens), self.text_feature(hidden)
-        sim_i2t, sim_t2i = losses.similarities(image, text, self.temp), losses.similarities(text, image, self.temp)
-        i2t = losses.mine(sim_i2t, batch.i2t, batch.prob_i2t, batch.same_image, high=r.high, low=r.low)
-        t2i = losses.mine(sim_t2i, batch.t2i, batch.prob_t2i, batch.same_image, high=r.high, low=r.low)
-        hard = [losses.hard_targets(batch.same_image, p if r.connections else None) for p in (i2t, t2i)]
-        parts = {"itc": losses.itc(sim_i2t, sim_t2i, *hard, self.softening(batch.epoch))}
+        keys = self.average(batch, image, text)
+        sim_i2t, sim_t2i = losses.similarities(image, keys.texts, self.temp), losses.similarities(text, keys.images, self.temp)
+        draw = batch.generator("itm negatives")
+        choice = {"high": r.high, "low": r.low, "negatives": r.negatives, "draw": draw}
+        i2t = losses.mine(sim_i2t, batch.i2t, batch.prob_i2t, batch.same_image, **choice)
+        t2i = losses.mine(sim_t2i, batch.t2i, batch.prob_t2i, batch.same_image, **choice)
+        parts = {}
+        if r.itc:
+            parts["itc"] = r.itc * self.contrast(batch, image, text, keys, (sim_i2t, sim_t2i), (i2t, t2i))
         if r.itm:
-            pairs = losses.plan_itm(i2t, t2i, connections=r.connections)
+            pairs = losses.plan_itm(i2t, t2i, connections=r.ecm_itm, eliminate=r.ecm_itm and r.eliminate)
             fused = self.fuse(hidden[pairs.texts], mask[pairs.texts], tokens[pairs.images])
-            parts["itm"] = losses.itm(self.itm_head(fused[:, 0]), pairs)
+            parts["itm"] = r.itm * losses.itm(self.itm_head(fused[:, 0]), pairs)
         if r.mlm:
-            rows = losses.plan_mlm(i2t, t2i, connections=r.connections)
-            masked_ids, labels = masked if masked is not None else self.draw_masks(batch, rows)
-            fused = self.fuse(self.text(masked_ids, mask[rows.texts]), mask[rows.texts], tokens[rows.images])
-            at = labels != losses.IGNORE_LABEL
-            parts["mlm"] = losses.mlm(self.decode(fused[at]), labels[at])
+            rows = losses.plan_mlm(i2t, t2i, connections=r.ecm_mlm and not r.eliminate)
+            parts["mlm"] = r.mlm * self.masked_language(rows, mask, tokens, keys, masked if masked is not None else self.draw_masks(batch, rows))
         if r.uni and batch.positives is not None:
             positive = self.image_feature(self.visual_encoder(batch.positives))
-            parts["uni"] = r.uni * losses.uni(image, positive, self.temp)
+            parts["uni"] = r.uni * losses.uni(image, positive, self.temp, r.uni_reading)
+        if m is not None and r.momentum_queue and self.training:
+            assert batch.image_ids is not None
+            m.push(keys.image, keys.text, batch.image_ids)
         total = torch.stack(list(parts.values())).sum()
         confirmed = float((batch.prob_i2t > r.high).sum() + (batch.prob_t2i > r.high).sum())
         values = {f"loss_{k}": float(v.detach()) for k, v in parts.items()}
         return Output(total, image.detach(), text.detach(), values | {"connections": confirmed})
+
+    @torch.no_grad()
+    def average(self, batch: Batch, image: Tensor, text: Tensor) -> Keys:
+        """Return what the batch is compared with: the momentum model's features and the queue, or its own features."""
+        m, queue_same = self.momentum, None
+        if m is None:
+            return Keys(image, text, image, text, None, None, None)
+        tokens = m.average.visual_encoder(batch.images if batch.second is None else batch.second)
+        hidden = m.average.text(*(batch.tokens[name] for name in ("input_ids", "attention_mask")))
+        image, text = m.average.image_feature(tokens), m.average.text_feature(hidden)
+        images, texts = m.keys(image, text)
+        if batch.image_ids is not None:
+            queue_same = m.same(batch.image_ids)
+        return Keys(image, text, images, texts, queue_same, tokens, hidden)
+
+    def contrast(self, batch: Batch, image: Tensor, text: Tensor, keys: Keys, sims: tuple[Tensor, Tensor], picks: tuple[losses.Picks, losses.Picks]) -> Tensor:
+        """ITC, and TCL's further terms."""
+        r, m = self.recipe, self.momentum
+        hard = [losses.hard_targets(batch.same_image, p if r.ecm_itc else None, queue_same=keys.queue_same, eliminate=r.eliminate) for p in picks]
+        teachers = None
+        if m is not None and r.targets == "distilled":
+            teachers = losses.similarities(keys.image, keys.texts, self.temp), losses.similarities(keys.text, keys.images, self.temp)
+        cross = losses.itc(*sims, *hard, r.softening(batch.epoch, 0 if m is None else m.step, teachers))
+        if not r.triple:
+            return cross
+        assert m is not None and keys.tokens is not None and keys.hidden is not None, "TCL needs a momentum model"
+        own = losses.hard_targets(batch.same_image, queue_same=keys.queue_same)
+        regions = tcl.regions(m.average.locals(keys.tokens, m.average.vision_proj))
+        return tcl.triple(
+            cross, losses.similarities(image, keys.images, self.temp), losses.similarities(text, keys.texts, self.temp), own, own,
+            image, regions, text, m.average.locals(keys.hidden, m.average.text_proj), batch.tokens["attention_mask"].sum(1) - 1, self.temp,
+        )  # fmt: skip
+
+    def masked_language(self, rows: losses.Pairs, mask: Tensor, tokens: Tensor, keys: Keys, masked: tuple[Tensor, Tensor]) -> Tensor:
+        """MLM, with the share of the momentum model's words."""
+        ids, labels = masked
+        at, m = labels != losses.IGNORE_LABEL, self.momentum
+
+        def logits(model: ALBEF, images: Tensor) -> Tensor:
+            return model.decode(model.fuse(model.text(ids, mask[rows.texts]), mask[rows.texts], images[rows.images])[at])
+
+        share = 0.0 if m is None else self.recipe.ramp(self.recipe.mlm_distill, m.step)
+        own = logits(self, tokens)
+        if m is None or keys.tokens is None or share == 0:
+            return losses.mlm(own, labels[at])
+        with torch.no_grad():
+            teacher = logits(m.average, keys.tokens)
+        return losses.mlm_distilled(own, labels[at], teacher, share)
 
     def draw_masks(self, batch: Batch, rows: losses.Pairs) -> tuple[Tensor, Tensor]:
         """Mask the rows of MLM with the draws of the built-in trainer."""
@@ -262,27 +315,36 @@ class ALBEF(nn.Module):
 
     def decay_groups(self, weight_decay: float = 0.02) -> list[dict[str, object]]:
         """Spare tensors of one dimension and biases, as the authors' code does."""
-        named = list(self.named_parameters())
+        named = [(n, p) for n, p in self.named_parameters() if p.requires_grad]
         spared = [p for n, p in named if p.dim() == 1 or n.endswith("bias")]
         decayed = [p for n, p in named if not (p.dim() == 1 or n.endswith("bias"))]
         return [{"params": decayed, "weight_decay": weight_decay}, {"params": spared, "weight_decay": 0.0}]
 
     @classmethod
-    def load(cls, path: str | Path, recipe: Recipe | None = None) -> ALBEF:
-        """Read a weights file or a checkpoint of pairstream."""
+    def load(cls, path: str | Path, recipe: Recipe | None = None, accumulate: int = 1) -> ALBEF:
+        """Read a weights file or a checkpoint of pairstream. The average begins with a checkpoint's, or else with the weights."""
         with safe_open(str(path), "pt") as file:
             about = file.metadata()
             vocab = about["pairstream.vocab"].split("\n") if "pairstream.vocab" in about else None
-            model = cls(Shape(**json.loads(about["pairstream.config"])), recipe, vocab)
-            model.load_state_dict({name: file.get_tensor(name) for name in model.state_dict()})
+            model = cls(Shape(**json.loads(about["pairstream.config"])), recipe, vocab, accumulate)
+            there = set(file.keys())
+            own = {name: file.get_tensor(name) for name in model.own_state()}
+            average = {name: file.get_tensor(f"momentum.{name}") if f"momentum.{name}" in there else tensor for name, tensor in own.items()}
+        model.load_state_dict(own, strict=False)
+        if model.momentum is not None:
+            model.momentum.average.load_state_dict(average)
         return model
+
+    def own_state(self) -> dict[str, Tensor]:
+        """The state without the momentum model."""
+        return {name: tensor for name, tensor in self.state_dict().items() if not name.startswith("momentum.")}
 
     def save(self, path: str | Path) -> None:
         """Write a weights file that the Go programs read."""
         about = {"pairstream.config": json.dumps(asdict(self.shape))}
         if self.vocab is not None:
             about["pairstream.vocab"] = "\n".join(self.vocab)
-        save_file({name: t.detach().cpu().contiguous() for name, t in self.state_dict().items()}, str(path), about)
+        save_file({name: t.detach().cpu().contiguous() for name, t in self.own_state().items()}, str(path), about)
 
 
 def main() -> None:
@@ -290,22 +352,23 @@ def main() -> None:
     parser.add_argument("--init", required=True, help="weights to start from, such as bootstrap makes")
     parser.add_argument("--checkpoints", required=True, help="folder of checkpoints; training goes on from the newest")
     parser.add_argument("--lr", type=float, default=1e-4)
-    parser.add_argument("--dropout", type=float, default=0.1)
-    parser.add_argument("--targets", default="smoothed", choices=["smoothed", "onehot", "consistency"])
+    parser.add_argument("--recipe", default=None, help="albef, tcl, grit-vlp, mafa, gpn-s or gpn-s-tcl; by default RECIPE. A variable such as ITC_TARGETS overrides a value")
+    parser.add_argument("--accumulate", type=int, default=1, help="mini-batches of each rank in a step")
     parser.add_argument("--every", type=int, default=1000, help="steps between two checkpoints")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--augment", type=float, default=0.5, help="smallest share of an image's area that a random crop keeps; 1: no variation at all")
     parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
 
-    model = ALBEF.load(args.init, Recipe(targets=args.targets, dropout=args.dropout))
+    recipe = Recipe.of(args.recipe)
+    model = ALBEF.load(args.init, recipe, args.accumulate)
     assert model.vocab is not None, "the weights file has a vocabulary"
-    transform = augment(model.shape.image_size, args.augment) if args.augment < 1 else resize(model.shape.image_size)
+    shape = model.shape
     batches = ScoredBatches(
-        Brokers.from_env(), transform=transform, tokenize=WordPiece(model.vocab).padded(model.shape.text_tokens), seed=args.seed,
+        Brokers.from_env(), transform=recipe.images(shape.image_size), tokenize=recipe.captions(WordPiece(model.vocab), shape.text_tokens, shape.caption_words),
+        positives=recipe.uni > 0, second=recipe.triple, seed=args.seed,
     )  # fmt: skip
     optimizer = torch.optim.AdamW(model.decay_groups(), lr=args.lr)
-    Trainer(model, optimizer, batches, args.checkpoints, every=args.every, device=args.device).run()
+    Trainer(model, optimizer, batches, args.checkpoints, every=args.every, accumulate=args.accumulate, device=args.device).run()
     model.save(Path(args.checkpoints) / "weights.safetensors")
 
 

@@ -22,16 +22,16 @@ from torch.nn import functional
 from transformers import BertTokenizerFast, BlipConfig, BlipForConditionalGeneration, BlipForImageTextRetrieval
 
 from pairstream import Config
-from pairstream.torch import Batch, Output, ScoredBatches, Trainer, augment, losses
+from pairstream.torch import Batch, Output, Recipe, ScoredBatches, Trainer, losses, pre_caption
 
 
 class BLIP(nn.Module):
     """BLIP's parts, and one step's losses as its forward."""
 
-    def __init__(self, retrieval: BlipForImageTextRetrieval, decoder: nn.Module | None, *, bos: int, enc: int, pad: int, alpha: float = 0.5) -> None:
+    def __init__(self, retrieval: BlipForImageTextRetrieval, decoder: nn.Module | None, *, bos: int, enc: int, pad: int, recipe: Recipe | None = None) -> None:
         super().__init__()
         self.retrieval, self.decoder = retrieval, decoder
-        self.bos, self.enc, self.pad, self.alpha = bos, enc, pad, alpha
+        self.bos, self.enc, self.pad, self.recipe = bos, enc, pad, recipe or Recipe()
         self.temperature = nn.Parameter(torch.tensor(0.07))
 
     @classmethod
@@ -71,15 +71,15 @@ class BLIP(nn.Module):
         image = functional.normalize(self.retrieval.vision_proj(states[:, 0]), dim=-1)
         text = functional.normalize(self.retrieval.text_proj(self.text_states(ids, mask)[:, 0]), dim=-1)
         sim_i2t, sim_t2i = losses.similarities(image, text, self.temperature), losses.similarities(text, image, self.temperature)
-        i2t = losses.mine(sim_i2t, batch.i2t, batch.prob_i2t, batch.same_image)
-        t2i = losses.mine(sim_t2i, batch.t2i, batch.prob_t2i, batch.same_image)
-        hard = [losses.hard_targets(batch.same_image, picks) for picks in (i2t, t2i)]
-        softening = losses.Smoothed(self.alpha) if batch.epoch > 0 else losses.OneHot()
-        parts = {"itc": losses.itc(sim_i2t, sim_t2i, *hard, softening)}
-        pairs = losses.plan_itm(i2t, t2i)
+        r = self.recipe
+        i2t = losses.mine(sim_i2t, batch.i2t, batch.prob_i2t, batch.same_image, high=r.high, low=r.low)
+        t2i = losses.mine(sim_t2i, batch.t2i, batch.prob_t2i, batch.same_image, high=r.high, low=r.low)
+        hard = [losses.hard_targets(batch.same_image, picks if r.ecm_itc else None) for picks in (i2t, t2i)]
+        parts = {"itc": losses.itc(sim_i2t, sim_t2i, *hard, r.softening(batch.epoch))}
+        pairs = losses.plan_itm(i2t, t2i, connections=r.ecm_itm)
         parts["itm"] = losses.itm(self.match_logits(states[pairs.images], ids[pairs.texts], mask[pairs.texts]), pairs)
         if self.decoder is not None:
-            rows = losses.plan_mlm(i2t, t2i)
+            rows = losses.plan_mlm(i2t, t2i, connections=r.ecm_mlm)
             parts["lm"] = self.lm(states[rows.images], ids[rows.texts], mask[rows.texts])
         total = torch.stack(list(parts.values())).sum()
         return Output(total, image.detach(), text.detach(), {f"loss_{k}": float(v.detach()) for k, v in parts.items()})
@@ -90,6 +90,7 @@ def main() -> None:
     parser.add_argument("--model", default="Salesforce/blip-itm-base-coco", help="weights of Hugging Face to start from")
     parser.add_argument("--decoder", default="Salesforce/blip-image-captioning-base", help="weights of the text decoder; empty: no LM")
     parser.add_argument("--checkpoints", required=True, help="folder of checkpoints to train in")
+    parser.add_argument("--recipe", default=None, help="mafa or grit-vlp, which need no momentum model; by default RECIPE. A variable such as ITC_ALPHA overrides a value")
     parser.add_argument("--lr", type=float, default=3e-5)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
@@ -98,13 +99,14 @@ def main() -> None:
     tokenizer = BertTokenizerFast.from_pretrained(args.model)
     decoder = BlipForConditionalGeneration.from_pretrained(args.decoder).text_decoder if args.decoder else None
     bos, enc = (tokenizer.convert_tokens_to_ids(t) for t in ("[DEC]", "[ENC]"))
-    model = BLIP(retrieval, decoder, bos=bos, enc=enc, pad=tokenizer.pad_token_id)
+    recipe = Recipe.of(args.recipe)
+    model = BLIP(retrieval, decoder, bos=bos, enc=enc, pad=tokenizer.pad_token_id, recipe=recipe)
     size = retrieval.config.vision_config.image_size
 
     def tokenize(texts: list[str]) -> dict[str, Any]:
-        return dict(tokenizer(texts, padding=True, truncation=True, max_length=35, return_tensors="pt", return_token_type_ids=False))
+        return dict(tokenizer([pre_caption(t) for t in texts], padding=True, truncation=True, max_length=35, return_tensors="pt", return_token_type_ids=False))
 
-    batches = ScoredBatches(Config.from_env(), transform=augment(size), tokenize=tokenize)
+    batches = ScoredBatches(Config.from_env(), transform=recipe.images(size), tokenize=tokenize)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=0.05)
     Trainer(model, optimizer, batches, args.checkpoints, device=args.device, precision="bfloat16" if args.device == "cuda" else "float32", clip=1.0, workers=2).run()
     retrieval.save_pretrained(f"{args.checkpoints}/weights")

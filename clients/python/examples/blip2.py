@@ -20,7 +20,7 @@ from torch.nn import functional
 from transformers import BertTokenizerFast, Blip2Config, Blip2ForImageTextRetrieval
 
 from pairstream import Config
-from pairstream.torch import Batch, Output, ScoredBatches, Trainer, augment, losses
+from pairstream.torch import Batch, Output, Recipe, ScoredBatches, Trainer, losses, pre_caption
 from pairstream.torch.losses import AMBIGUOUS, Picks
 
 
@@ -115,9 +115,9 @@ def main() -> None:
     tokenizer = BertTokenizerFast.from_pretrained(args.model)
 
     def tokenize(texts: list[str]) -> dict[str, Any]:
-        return dict(tokenizer(texts, padding=True, truncation=True, max_length=32, return_tensors="pt", return_token_type_ids=False))
+        return dict(tokenizer([pre_caption(t) for t in texts], padding=True, truncation=True, max_length=32, return_tensors="pt", return_token_type_ids=False))
 
-    batches = ScoredBatches(Config.from_env(), transform=augment(inner.config.vision_config.image_size), tokenize=tokenize)
+    batches = ScoredBatches(Config.from_env(), transform=Recipe.of("mafa").images(inner.config.vision_config.image_size), tokenize=tokenize)
     bos = tokenizer.convert_tokens_to_ids("[DEC]")
     model = QFormer(inner, bos=tokenizer.cls_token_id if bos == tokenizer.unk_token_id else bos)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=args.lr, weight_decay=0.05)

@@ -19,15 +19,15 @@ from torch.nn import functional
 from transformers import CLIPConfig, CLIPModel, CLIPTokenizerFast
 
 from pairstream import Config
-from pairstream.torch import Batch, Output, ScoredBatches, Trainer, augment, losses
+from pairstream.torch import Batch, Output, Recipe, ScoredBatches, Trainer, losses
 
 
 class CLIP(nn.Module):
     """CLIP's two encoders, and one step's loss as its forward."""
 
-    def __init__(self, inner: CLIPModel, *, alpha: float = 0.5, high: float = 0.8) -> None:
+    def __init__(self, inner: CLIPModel, recipe: Recipe | None = None) -> None:
         super().__init__()
-        self.inner, self.alpha, self.high = inner, alpha, high
+        self.inner, self.recipe = inner, recipe or Recipe()
 
     @classmethod
     def at_random(cls, vocabulary: int = 100, size: int = 32) -> CLIP:
@@ -45,10 +45,11 @@ class CLIP(nn.Module):
         scale = self.inner.logit_scale.exp().clamp(max=100)  # CLIP's bound
         sim_i2t = scale * image @ text.t()
         sim_t2i = sim_i2t.t()
-        i2t = losses.mine(sim_i2t, batch.i2t, batch.prob_i2t, batch.same_image, high=self.high)
-        t2i = losses.mine(sim_t2i, batch.t2i, batch.prob_t2i, batch.same_image, high=self.high)
-        hard = [losses.hard_targets(batch.same_image, picks) for picks in (i2t, t2i)]
-        loss = losses.itc(sim_i2t, sim_t2i, *hard, losses.Smoothed(self.alpha))
+        r = self.recipe
+        i2t = losses.mine(sim_i2t, batch.i2t, batch.prob_i2t, batch.same_image, high=r.high, low=r.low)
+        t2i = losses.mine(sim_t2i, batch.t2i, batch.prob_t2i, batch.same_image, high=r.high, low=r.low)
+        hard = [losses.hard_targets(batch.same_image, picks if r.ecm_itc else None) for picks in (i2t, t2i)]
+        loss = losses.itc(sim_i2t, sim_t2i, *hard, r.softening(batch.epoch))
         return Output(loss, image.detach(), text.detach(), {"loss_itc": float(loss.detach()), "scale": float(scale.detach())})
 
 
@@ -56,18 +57,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="openai/clip-vit-base-patch32", help="weights of Hugging Face to start from")
     parser.add_argument("--checkpoints", required=True)
+    parser.add_argument("--recipe", default=None, help="mafa or grit-vlp, which need no momentum model; by default RECIPE. A variable such as ITC_ALPHA overrides a value")
     parser.add_argument("--lr", type=float, default=1e-5)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args()
 
+    recipe = Recipe.of(args.recipe)
     inner = CLIPModel.from_pretrained(args.model)
     tokenizer = CLIPTokenizerFast.from_pretrained(args.model)
 
     def tokenize(texts: list[str]) -> dict[str, Any]:
         return dict(tokenizer(texts, padding=True, truncation=True, max_length=inner.config.text_config.max_position_embeddings, return_tensors="pt"))
 
-    batches = ScoredBatches(Config.from_env(), transform=augment(inner.config.vision_config.image_size), tokenize=tokenize)
-    model = CLIP(inner)
+    batches = ScoredBatches(Config.from_env(), transform=recipe.images(inner.config.vision_config.image_size), tokenize=tokenize)
+    model = CLIP(inner, recipe)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=0.1)
     Trainer(model, optimizer, batches, args.checkpoints, device=args.device, precision="bfloat16" if args.device == "cuda" else "float32", clip=1.0, workers=2).run()
     inner.save_pretrained(f"{args.checkpoints}/weights")

@@ -18,7 +18,7 @@ from pairstream import Config
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = ROOT / "schemas/testdata/golden/v1"
 BINARY = Path(os.environ.get("PAIRSTREAM_BIN", ROOT / "bin/pairstream"))
-VECTORS = Path(os.environ.get("PAIRSTREAM_GOLDEN", ROOT.parent / "shared/golden"))
+VECTORS = Path(os.environ.get("PAIRSTREAM_GOLDEN", ROOT / "testdata/golden"))
 
 
 def golden(name: str) -> tuple[str, bytes]:

@@ -65,6 +65,20 @@ def test_the_same_batches_for_any_number_of_workers(new_log: NewLog, pictures: l
     assert [w.split()[0] for w in other] == [w.split()[0] for w in want] and other != want
 
 
+def test_second_views_and_ids(new_log: NewLog, pictures: list[Picture]) -> None:
+    """A second view is another variation of the sample's own image, the same whenever it is drawn."""
+    config = new_log()
+    score(config, pictures, 1)
+    first, again = (next(iter(make(config, second=True))) for _ in range(2))
+    plain = next(iter(make(config)))
+    assert first.second is not None and again.second is not None and plain.second is None
+    assert torch.equal(first.second, again.second) and torch.equal(first.images, plain.images)
+    assert first.second.shape == first.images.shape and not torch.equal(first.second, first.images)
+    assert first.image_ids is not None
+    equal = (first.image_ids[:, None] == first.image_ids[None]).all(2) & ~torch.eye(len(first), dtype=torch.bool)
+    assert bool((first.same_image <= equal).all())
+
+
 def test_ranks_have_lanes(new_log: NewLog, pictures: list[Picture]) -> None:
     config = new_log()
     score(config, pictures, 3)

@@ -21,10 +21,22 @@ class Vectors:
             self.config: dict[str, Any] = json.loads((file.metadata() or {}).get("config", "{}"))
 
     def __getitem__(self, name: str) -> Tensor:
-        return self.tensors[name]
+        return self.tensors[self._there(name)]
 
     def __contains__(self, name: str) -> bool:
-        return name in self.tensors
+        return self._there(name) in self.tensors
+
+    def _there(self, name: str) -> str:
+        """Return the name in this set, which may hold the run in float64 alone."""
+        for short, long in (("out.", "out64."), ("grad.", "grad64.")):
+            if name not in self.tensors and name.startswith(short):
+                return long + name.removeprefix(short)
+        return name
+
+    def family(self, prefix: str) -> dict[str, Tensor]:
+        """Return the tensors whose names begin with a prefix, without it."""
+        prefix = prefix if any(n.startswith(prefix) for n in self.tensors) else self._there(prefix)
+        return {n.removeprefix(prefix): t for n, t in self.tensors.items() if n.startswith(prefix)}
 
 
 @lru_cache(maxsize=2)

@@ -84,6 +84,14 @@ class Generator:
                 product = (self.uint64() >> 32) * n
         return product >> 32
 
+    def permutation(self, n: int) -> list[int]:
+        """Draw an order of 0..n-1, as Go's Perm does."""
+        order = list(range(n))
+        for i in range(n - 1, 0, -1):
+            j = self.integer(i + 1)
+            order[i], order[j] = order[j], order[i]
+        return order
+
 
 def generator(seed: int, purpose: str, *keys: int) -> Generator:
     """Return the generator of a seed, a purpose and numbers."""

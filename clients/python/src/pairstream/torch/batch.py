@@ -50,6 +50,8 @@ class Batch:
     prob_t2i: Tensor
     same_image: Tensor  # [n, n] known positives: samples that show the same image; false on the diagonal
     dropped: int = 0  # samples whose image could not be read
+    second: Tensor | None = None  # [n, ...] other variations of the images, for losses that compare two views (TCL)
+    image_ids: Tensor | None = None  # [n, 2] ids of the images as two numbers, for queues
     after: dict[str, Any] = field(default_factory=dict)  # the state of the dataset behind this batch
 
     def __len__(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
@@ -47,6 +48,7 @@ class ScoredBatches(IterableDataset[Batch]):
         transform: Transform,
         tokenize: Callable[[list[str]], Any] | None = None,
         positives: bool = False,
+        second: bool = False,
         seed: int = 0,
         rank: int | None = None,
         world: int | None = None,
@@ -56,6 +58,7 @@ class ScoredBatches(IterableDataset[Batch]):
         timeout: float = 600.0,
     ) -> None:
         self.config, self.transform, self.tokenize = config, transform, tokenize
+        self.second = second
         self.positives, self.seed, self.threads, self.timeout = positives, seed, threads, timeout
         self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
         self.world = int(os.environ.get("WORLD_SIZE", "1")) if world is None else world
@@ -124,9 +127,9 @@ class ScoredBatches(IterableDataset[Batch]):
         # Threads wait for buckets. On one processor and with files, they would do nothing but wait for one another.
         each = map if alone and all(r.uri.startswith("file:") for r in refs) else pool.map
         shape = self.transform.shape if isinstance(self.transform, Sized) else None
-        images, positives = (Stack(len(record.samples), shape) for _ in range(2))
+        images, positives, second = (Stack(len(record.samples), shape) for _ in range(3))
         keep, lost = [], None
-        for row, made in enumerate(each(lambda row: self._sample(record, row, gone, images, positives), range(len(record.samples)))):
+        for row, made in enumerate(each(lambda row: self._sample(record, row, gone, images, positives, second), range(len(record.samples)))):
             if isinstance(made, ImageError):
                 lost = lost or made
                 continue
@@ -135,6 +138,8 @@ class ScoredBatches(IterableDataset[Batch]):
                 images.put(row, made[0])
             if made[1] is not None:
                 positives.put(row, made[1])
+            if made[2] is not None:
+                second.put(row, made[2])
         if not keep:
             raise ImageError(f"no sample of batch {record.sequence} of group {record.group}, epoch {record.epoch}, has a readable image: {lost}")
         texts = [record.samples[i].text for i in keep]
@@ -142,13 +147,15 @@ class ScoredBatches(IterableDataset[Batch]):
             lane=record.group.lane, group=record.group, epoch=record.epoch, sequence=record.sequence, seed=self.seed,
             positions=torch.tensor([record.samples[i].position for i in keep]), texts=texts, tokens=self.tokenize(texts) if self.tokenize else None,
             images=images.tensor(keep), positives=positives.tensor(keep) if self.positives else None, dropped=len(record.samples) - len(keep),
+            second=second.tensor(keep) if self.second else None,
+            image_ids=torch.tensor([struct.unpack("<qq", record.samples[i].image_id) for i in keep]),
             **cast(dict[str, Any], links(record, keep)),
         )  # fmt: skip
 
     def _sample(
-        self, record: ScoredBatch, row: int, gone: dict[tuple[int, bool], str], images: Stack, positives: Stack
-    ) -> tuple[Tensor | None, Tensor | None] | ImageError:
-        """Return the sample's image and what it should be close to, as far as they are not in their rows already.
+        self, record: ScoredBatch, row: int, gone: dict[tuple[int, bool], str], images: Stack, positives: Stack, second: Stack
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None] | ImageError:
+        """Return the sample's image, what it should be close to, and its second view, as far as they are not in their rows already.
 
         It returns an error if the record masks the sample, or its image cannot be read.
         """
@@ -157,9 +164,8 @@ class ScoredBatches(IterableDataset[Batch]):
             return ImageError(f"image {sample.image_id.hex()} is masked: {gone[row, False]}")
         try:
             image = self._view(record, "image", row, sample, images, own=True)
-            if not self.positives:
-                return image, None
-            return image, self._view(record, "positive", row, sample, positives, own=(row, True) in gone)
+            positive = self._view(record, "positive", row, sample, positives, own=(row, True) in gone) if self.positives else None
+            return image, positive, self._view(record, "second view", row, sample, second, own=True) if self.second else None
         except ImageError as err:
             return err
 

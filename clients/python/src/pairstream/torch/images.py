@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
-import math
 import os
 import threading
 import time
@@ -30,6 +29,7 @@ from ..errors import BucketError, ImageError, SettingError
 from ..ids import image_id
 from ..records import MAX_IMAGE_BYTES, ImageRef
 from ..rng import Generator
+from . import variation
 
 Transform = Callable[[Image.Image, Generator], Tensor]
 
@@ -225,39 +225,27 @@ def resize(size: int) -> Sized:
     return Sized(size, vary)
 
 
-def augment(size: int, min_scale: float = 0.5, flip: float = 0.5, color: float = 0.2) -> Sized:
-    """Crop, mirror and colour at random, as the built-in trainer does.
+def augment(size: int, min_scale: float = 0.5, flip: float = 0.5, color: float = 0.2, *, distort: bool = False, ops: int = 0, level: int = 7) -> Sized:
+    """Crop, mirror and colour at random, as the built-in trainer does, with its draws. `Recipe.images` has those of a paper.
 
-    A crop keeps min_scale..1 of the area, in a shape between 3:4 and 4:3. flip is the probability of mirroring: 0 where
-    captions speak of left and right. Brightness, contrast and saturation vary by factors within 1-color..1+color.
+    A crop keeps min_scale..1 of the area, in a shape between 3:4 and 4:3; 1: no crop. distort: TCL's changes of colours, grey
+    and blur. flip is the probability of mirroring: 0 where captions speak of left and right. Brightness, contrast and
+    saturation vary by factors within 1-color..1+color. ops operations of RandAugment follow, at a level of 0 to 10.
     """
 
     def vary(image: Image.Image, draw: Generator) -> Image.Image:
-        box = _crop(image.width, image.height, min_scale, draw)
+        box = variation.crop(image.width, image.height, min_scale, draw) if min_scale < 1 else None
         image = image.resize((size, size), Image.Resampling.BICUBIC, box=box, reducing_gap=3.0)
+        if distort:
+            image = variation.distort(image, variation.draw_distortion(draw))
         if flip and draw.random() < flip:
             image = ImageOps.mirror(image)
         if color:
             for change in (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color):
                 image = change(image).enhance(1 + color * (2 * draw.random() - 1))
-        return image
+        return variation.randaugment(image, ops, level, draw) if ops else image
 
     return Sized(size, vary)
-
-
-def _crop(width: int, height: int, min_scale: float, draw: Generator) -> tuple[float, float, float, float]:
-    for _ in range(10):
-        area = width * height * (min_scale + (1 - min_scale) * draw.random())
-        ratio = 0.75 + 0.25 * draw.random()
-        if draw.integer(2):
-            ratio = 1 / ratio
-        w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
-        if 1 <= w <= width and 1 <= h <= height:
-            x, y = draw.integer(width - w + 1), draw.integer(height - h + 1)
-            return x, y, x + w, y + h
-    w, h = min(width, max(1, height * 4 // 3)), min(height, max(1, width * 4 // 3))
-    x, y = (width - w) // 2, (height - h) // 2
-    return x, y, x + w, y + h
 
 
 _global_generator = threading.Lock()

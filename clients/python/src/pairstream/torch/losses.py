@@ -1,4 +1,4 @@
-"""The losses of GRIT-VLP, MAFA, ALBEF and GPN-S as plain functions, equal to those of the built-in trainer.
+"""The losses of GRIT-VLP, MAFA, ALBEF, TCL and GPN-S as plain functions, equal to those of the built-in trainer.
 
     sim_i2t = similarities(image, text, temperature)        # the gradient ends in image: keys are constants
     sim_t2i = similarities(text, image, temperature)
@@ -15,6 +15,7 @@ thresholds themselves are ambiguous. Where papers and code disagree, this follow
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ NEGATIVE, AMBIGUOUS, CONNECTION, ALONE = 0, 1, 2, 3
 IGNORE_LABEL = -100
 
 # Replaces the similarity of a candidate that is out of its row: its share of any softmax is exactly 0.
-_OUT = -1e9
+OUT_OF_ROW = -1e9
 
 
 def similarities(anchors: Tensor, keys: Tensor, temperature: Tensor | float) -> Tensor:
@@ -61,16 +62,21 @@ def eligible(candidates: Tensor, same_image: Tensor) -> Tensor:
     return result
 
 
-def mine(similarity: Tensor, candidates: Tensor, probabilities: Tensor, same_image: Tensor, *, high: float = 0.8, low: float = 0.5) -> Picks:
+def mine(
+    similarity: Tensor, candidates: Tensor, probabilities: Tensor, same_image: Tensor, *, high: float = 0.8, low: float = 0.5,
+    negatives: str = "hardest", draw: Generator | None = None,
+) -> Picks:  # fmt: skip
     """Choose the hardest and the second-hardest candidate of every anchor, and class the hardest by Con-D's probability.
 
     Equal similarities go to the lower index. In a batch that nobody scored every other sample is a candidate and a negative.
+    negatives "multinomial" draws both by the softmax of the similarities (ALBEF, TCL), and "random" uniformly. Use one
+    generator for i2t and then t2i: with batch.generator("itm negatives") the draws are the built-in trainer's.
     """
     n = len(same_image)
     sim = similarity.detach()[:, :n]
     marks = eligible(candidates, same_image)
     ranked = sim.masked_fill(~marks, float("-inf"))
-    order = torch.sort(ranked, dim=1, descending=True, stable=True).indices
+    order = torch.sort(ranked, dim=1, descending=True, stable=True).indices if negatives == "hardest" else _drawn(ranked, negatives, draw)
     count = marks.sum(1)
     none = torch.full((n,), -1, dtype=torch.int64, device=sim.device)
     hardest = torch.where(count > 0, order[:, 0], none)
@@ -84,6 +90,34 @@ def mine(similarity: Tensor, candidates: Tensor, probabilities: Tensor, same_ima
         classes = torch.where(p > bounds[1], CONNECTION, torch.where(p >= bounds[0], AMBIGUOUS, NEGATIVE))
     classes = torch.where(hardest.lt(0), torch.full_like(classes, ALONE), classes)
     return Picks(hardest, second, classes)
+
+
+def _drawn(ranked: Tensor, negatives: str, draw: Generator | None) -> Tensor:
+    """Draw two candidates of every anchor, one number each. What is no candidate has a similarity of minus infinity."""
+    if negatives not in ("multinomial", "random") or draw is None:
+        raise ValueError(f"negatives are {negatives!r}, want hardest, or multinomial or random with a generator")
+    rows = []
+    for row in ranked.to(torch.float32).tolist():
+        highest = max(row)
+        weights = [0.0 if s == -math.inf else 1.0 if negatives == "random" else math.exp(s - highest) for s in row]
+        first = _draw(weights, draw)
+        weights[first] = 0.0
+        rows.append([first, _draw(weights, draw)])
+    drawn: Tensor = torch.tensor(rows, device=ranked.device).reshape(len(rows), 2)
+    return drawn
+
+
+def _draw(weights: list[float], draw: Generator) -> int:
+    """Invert the cumulative distribution at a uniform number."""
+    at, last = draw.random() * sum(weights), 0
+    for j, w in enumerate(weights):
+        if w == 0:
+            continue
+        if at < w:
+            return j
+        at -= w
+        last = j
+    return last
 
 
 class Targets(NamedTuple):
@@ -160,11 +194,11 @@ def itc(sim_i2t: Tensor, sim_t2i: Tensor, i2t: Targets, t2i: Targets, softening:
 
 def _half(sim: Tensor, other: Tensor, targets: Targets, softening: Softening, way: int) -> Tensor:
     target = soft_targets(sim, other, targets, softening, way)
-    loss: Tensor = _row_cross_entropy(target, _masked(sim, targets.drop))
+    loss: Tensor = row_cross_entropy(target, _masked(sim, targets.drop))
     if isinstance(softening, Consistency) and softening.report_kl:
         soft = _soft(sim, other, targets, softening, way)
         assert soft is not None
-        result: Tensor = loss - _row_cross_entropy(soft, _masked(other.detach(), targets.drop)).mul(softening.weight)
+        result: Tensor = loss - row_cross_entropy(soft, _masked(other.detach(), targets.drop)).mul(softening.weight)
         return result
     return loss
 
@@ -202,10 +236,11 @@ def _soft(sim: Tensor, other: Tensor, targets: Targets, softening: Softening, wa
 
 
 def _masked(sim: Tensor, drop: Tensor | None) -> Tensor:
-    return sim if drop is None else sim.masked_fill(drop, _OUT)
+    return sim if drop is None else sim.masked_fill(drop, OUT_OF_ROW)
 
 
-def _row_cross_entropy(target: Tensor, sim: Tensor) -> Tensor:
+def row_cross_entropy(target: Tensor, sim: Tensor) -> Tensor:
+    """Return the mean over rows of -sum(target * log softmax(row))."""
     result: Tensor = (target * torch.log_softmax(sim, 1)).sum(1).mean().neg()
     return result
 
@@ -273,6 +308,17 @@ def mlm(logits: Tensor, labels: Tensor) -> Tensor:
     return functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), flat, ignore_index=IGNORE_LABEL)
 
 
+def mlm_distilled(logits: Tensor, labels: Tensor, teacher: Tensor, share: float) -> Tensor:
+    """Return (1 - share) of mlm and share of the cross-entropy with a momentum model's distribution, over masked tokens (ALBEF)."""
+    at = labels.ne(IGNORE_LABEL)
+    hard = mlm(logits, labels)
+    if share == 0 or not bool(at.any()):
+        return hard
+    soft = row_cross_entropy(torch.softmax(teacher.detach()[at], 1), logits[at])
+    result: Tensor = hard.mul(1 - share) + soft.mul(share)
+    return result
+
+
 def mask_tokens(
     rows: Sequence[Sequence[int]], draw: Generator, *, vocabulary: int, pad: int, cls: int, mask: int, probability: float = 0.5
 ) -> tuple[list[list[int]], list[list[int]]]:
@@ -317,7 +363,7 @@ def uni_rows(image: Tensor, positive: Tensor, temperature: Tensor | float, readi
         printed: Tensor = torch.logsumexp(others, 1) - near[:, 0]
         return printed
     if reading == "infonce":
-        others = others.masked_fill(torch.eye(len(image), dtype=torch.bool, device=image.device), _OUT)
+        others = others.masked_fill(torch.eye(len(image), dtype=torch.bool, device=image.device), OUT_OF_ROW)
     elif reading != "with_pos":
         raise ValueError(f"reading is {reading!r}, want infonce, printed or with_pos")
     result: Tensor = -torch.log_softmax(torch.cat([near, others], 1), 1)[:, 0]
