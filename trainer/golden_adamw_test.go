@@ -48,6 +48,11 @@ func TestGoldenLearningRates(t *testing.T) {
 		epochs[0] = s.Rate // the table's entry is the rate after the warm-up
 		golden.Close(t, prefix+".epoch", epochs, v.Float64s(prefix+".epoch"), 1e-12, 0)
 	}
+	warmup := MAFA().Schedule
+	warmup.Kind, warmup.WarmupSteps, warmup.WarmupStride = ReferenceEpochs, config.Schedule.WarmupEpochs, config.StepSize
+	for k, want := range v.Float64s("lr.warmup_step") { // set after iteration k times the stride
+		golden.Close(t, "lr.warmup_step", []float64{warmup.At(int64(k)*config.StepSize + 1)}, []float64{want}, 1e-12, 0)
+	}
 	if got, want := MAFA().Schedule.At(0), v.scalar("lr.initial"); got != want {
 		t.Errorf("the first rate is %g by default, want %g", got, want)
 	}
@@ -66,6 +71,14 @@ func TestGoldenAdamW(t *testing.T) {
 	if o != (AdamWOptions{config.Betas[0], config.Betas[1], config.Eps, config.WeightDecay}) {
 		t.Fatalf("the vectors are of %+v, the default is %+v", config, o)
 	}
+	model := openVectors(t, "grit_step.safetensors") // whose weights these are: the larger ones are left out here
+	for _, tensor := range v.Names() {
+		if name, ok := strings.CutPrefix(tensor, "decay."); ok {
+			if got := decays(name, len(model.Must("w."+name).Shape)); got != v.Bools(tensor)[0] {
+				t.Errorf("%s is decayed: %v", name, got)
+			}
+		}
+	}
 	onWorker(t, func(s *torch.Scope) error {
 		var names []string
 		var params, grads []*torch.Tensor
@@ -77,9 +90,6 @@ func TestGoldenAdamW(t *testing.T) {
 			}
 			p := s.Float32s(v.Float32s("w."+name), v.Must("w."+name).Shape...)
 			p.SetRequiresGrad(true)
-			if got := decays(name, len(p.Shape())); got != v.Bools("decay." + name)[0] {
-				t.Errorf("%s is decayed: %v", name, got)
-			}
 			names, params, decay = append(names, name), append(params, p), append(decay, decays(name, len(p.Shape())))
 			grads = append(grads, s.Float32s(v.Float32s(tensor), p.Shape()...))
 		}

@@ -72,6 +72,14 @@ func ecmPicks(v vectors, hardest, fresh string) []pick {
 
 func TestGoldenITCLosses(t *testing.T) {
 	v := openVectors(t, "itc_losses.safetensors")
+	for _, way := range []string{"i2t", "t2i"} {
+		fresh := v.Int64s("ecm.new_pos_" + way)
+		for i, p := range v.Float64s("ecm.cond_prob_" + way) {
+			if found := MAFA().ECM.ClassOf(float32(p)) == Connection; found != (fresh[i] != 0) {
+				t.Errorf("anchor %d of %s, of a probability of %g: a connection is %t", i, way, p, found)
+			}
+		}
+	}
 	for _, c := range itcCases(t, v) {
 		t.Run(c.prefix, func(t *testing.T) {
 			v := openVectors(t, "itc_losses.safetensors")

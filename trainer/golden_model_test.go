@@ -52,6 +52,9 @@ func goldenModel(t *testing.T, v vectors, w *torch.Worker, prefix string, dtype 
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, p := range m.Params() {
+		v.Loaded(prefix, p.Name)
+	}
 	return m
 }
 

@@ -126,6 +126,7 @@ func checkMomentumStep(t *testing.T, s *torch.Scope, v vectors, tr *Trainer, p p
 		golden.Close(t, name, sim.Float64s(), want.Float64s(), p.forward, 0)
 	}
 	checkDistilled(t, s, v, p, c, f, alpha)
+	checkAlignment(t, s, v, p, c, f, alpha)
 	wantInts(t, "neg_text_for_image", hardest(f.picksI2T), v.Int64s("out.neg_text_for_image"))
 	wantInts(t, "neg_image_for_text", hardest(f.picksT2I), v.Int64s("out.neg_image_for_text"))
 	total := f.total(s, tr.options)

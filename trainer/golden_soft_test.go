@@ -50,6 +50,8 @@ func TestGoldenSoftLabels(t *testing.T) {
 				golden.Close(t, "mean_sorted", sorted, v.Float64s(c.prefix+".mean_sorted"), 1e-10, 0)
 				groups := softLabelGroups(sorted, config.B)
 				golden.Close(t, "groups", groups[:], v.Float64s(c.prefix+".groups"), 1e-10, 0)
+				groups = softLabelGroups(meanSortedLabels(images, int(columns)), config.B)
+				golden.Close(t, "groups_i2t", groups[:], v.Float64s(c.prefix+".groups_i2t"), 1e-10, 0)
 				groups = softLabelGroups(meanSortedLabels(texts, int(columns)), config.B)
 				golden.Close(t, "groups_t2i", groups[:], v.Float64s(c.prefix+".groups_t2i"), 1e-10, 0)
 				return nil

@@ -3,6 +3,7 @@ package model_test
 import (
 	"context"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/model"
@@ -36,6 +37,11 @@ func TestGoldenCLIPForward(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer m.Free()
+			for _, name := range f.Names() {
+				if strings.HasPrefix(name, "w.") {
+					f.Loaded("", name) // LoadCLIP refuses a file that has too few
+				}
+			}
 			scale := math.Exp(f.Float64s("w.logit_scale")[0])
 			if err := w.Do(context.Background(), func(s *torch.Scope) error {
 				image := m.Image(s, floats(s, f, "in.image", p.dtype))

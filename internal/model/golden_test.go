@@ -80,6 +80,9 @@ func TestGoldenALBEFForward(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer m.Free()
+			for _, p := range m.Params() {
+				f.Loaded("w.", p.Name)
+			}
 			if err := w.Do(context.Background(), func(s *torch.Scope) error {
 				for name, got := range albefOutputs(s, m, f, p.dtype) {
 					golden.Close(t, name, got.Float64s(), f.Float64s(p.out+name), p.tolerance, 0)
@@ -134,6 +137,9 @@ func TestGoldenITMPairs(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer m.Free()
+			for _, p := range m.Params() {
+				f.Loaded("w.", p.Name)
+			}
 			hardTexts, hardImages := f.Int64s("out.neg_text_for_image"), f.Int64s("out.neg_image_for_text")
 			n := int64(len(hardTexts))
 			var own []int64

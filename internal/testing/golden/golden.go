@@ -61,7 +61,8 @@ func repositoryRoot(t testing.TB) string {
 // File is a file of tensors. Its methods end the test when something is missing.
 type File struct {
 	*safetensors.File
-	t testing.TB
+	t    testing.TB
+	file string // its name
 }
 
 // Open reads a file of tensors.
@@ -71,7 +72,8 @@ func Open(t testing.TB, name string) *File {
 	if err != nil {
 		t.Fatalf("opening reference vectors: %v", err)
 	}
-	return &File{File: f, t: t}
+	known(name, f.Names())
+	return &File{File: f, t: t, file: name}
 }
 
 // Config decodes the configuration that the file's numbers were made with.
@@ -89,11 +91,16 @@ var twins = map[string]string{"out.": "out64.", "grad.": "grad64."}
 // finds the run in float64.
 func (f *File) Tensor(name string) (safetensors.Tensor, bool) {
 	if x, ok := f.File.Tensor(name); ok {
+		note(f.file, name)
 		return x, true
 	}
 	for short, long := range twins {
 		if rest, ok := strings.CutPrefix(name, short); ok {
-			return f.File.Tensor(long + rest)
+			x, ok := f.File.Tensor(long + rest)
+			if ok {
+				note(f.file, long+rest)
+			}
+			return x, ok
 		}
 	}
 	return safetensors.Tensor{}, false

@@ -1,0 +1,9 @@
+package imaging
+
+import (
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/golden"
+)
+
+func TestMain(m *testing.M) { golden.Main(m) }
