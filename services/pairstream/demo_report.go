@@ -245,9 +245,11 @@ func (d *demo) verify(c recordCounts, a inspect.Account) error {
 }
 
 // growing tells whether a loss becomes harder while the run goes on. ITC's candidates grow with the momentum queue, which is
-// empty at first and seldom full at the end of a demo.
+// empty at first and seldom full at the end of a demo. A connection shares its row with the pair, and so no model makes the loss of
+// that row less than log 2: ITC follows the number of connections.
 func (d *demo) growing(loss string) bool {
-	return loss == "ITC" && d.settings.Trainer.Options().Momentum.Queue > 0
+	o := d.settings.Trainer.Options()
+	return loss == "ITC" && (o.Momentum.Queue > 0 || o.ECM.ITC)
 }
 
 // publishEvaluations reports to the log of every run what was measured before and after it, for the console and the page.
