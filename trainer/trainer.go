@@ -42,6 +42,7 @@ func newTrainer(ctx context.Context, m *model.Model, v Vocabulary, o Options) (*
 		return nil, errors.New("preparing to train: MLMWeight is above 0 and the model has no head for masked words")
 	}
 	t := &Trainer{model: m, worker: m.Worker(), vocabulary: v, options: o}
+	m.Calibration, m.Card = nil, "" // of the weights as they were
 	m.SetTrainable(true)
 	m.SetDropout(o.Dropout)
 	var params []*torch.Tensor

@@ -52,9 +52,14 @@ func isScript(path string) bool {
 // NewMatcher makes a matcher of a model with its vocabulary. The model stays the caller's.
 func NewMatcher(ctx context.Context, m *Model) (*Matcher, error) {
 	fingerprint, err := m.Fingerprint(ctx)
+	if err == nil && m.Calibration != nil { // it changes what is answered
+		h := newFingerprint(fingerprint, m.Calibration.text())
+		fingerprint = h.sum()
+	}
 	if err != nil {
 		return nil, err
 	}
+	calibration := m.Calibration
 	match := func(s *torch.Scope, pixels, ids, mask *torch.Tensor, pairs []Pair, part, block int) ([]float32, error) {
 		pixels = s.To(pixels, m.params[0].Tensor.DType())
 		e := Encoded{Hidden: inBlocks(s, block, ids, func(at, n int64) *torch.Tensor {
@@ -63,7 +68,7 @@ func NewMatcher(ctx context.Context, m *Model) (*Matcher, error) {
 		logits, err := Score(s, m, e, pairs, part)
 		probabilities := make([]float32, len(logits))
 		for i, l := range logits {
-			probabilities[i] = l.Probability()
+			probabilities[i] = calibration.Probability(l)
 		}
 		return probabilities, err
 	}

@@ -35,6 +35,9 @@ type Param struct {
 type Model struct {
 	Config Config
 	Vocab  []string // of WordPiece; may be nil when the caller tokenises
+	// Calibration is of these weights and no others: whoever trains them drops it. nil: there is none.
+	Calibration *Calibration
+	Card        string // JSON about the training of these weights; may be empty
 
 	worker      *torch.Worker
 	params      []Param

@@ -55,6 +55,10 @@ func FromFile(ctx context.Context, w *torch.Worker, f *safetensors.File, o LoadO
 	if err != nil {
 		return nil, err
 	}
+	if err := m.readAbout(f); err != nil {
+		m.Free()
+		return nil, err
+	}
 	m.Vocab = o.Vocab
 	if text, ok := f.Metadata[vocabKey]; ok && m.Vocab == nil {
 		m.Vocab = strings.Split(text, "\n")
@@ -146,7 +150,7 @@ func (m *Model) Metadata() (map[string]string, error) {
 	if m.Vocab != nil {
 		metadata[vocabKey] = strings.Join(m.Vocab, "\n")
 	}
-	return metadata, nil
+	return metadata, m.writeAbout(metadata)
 }
 
 // Export returns copies of the weights, for a file.
