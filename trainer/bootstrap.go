@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -35,11 +36,35 @@ type BootstrapOptions struct {
 	// negatives, the matching head would learn to recognise them by themselves. ALBEF draws its negatives for the same
 	// reason.
 	Candidates int
+	// Epoch is the epoch that begins with step EpochStep; both are 0 in a training of one piece. Later epochs are counted
+	// from there.
+	Epoch, EpochStep int64
+	// Order, if set, is the order of every epoch, in place of one that is drawn. It may leave examples out.
+	Order []int
+	// Decay is the number of steps over which the rate of [StreamSteps] decays, up to the last of Steps; 0: it does not.
+	Decay int64
 	// Report, if set, is called with the result of every step: the counts of its mini-batches, and the mean of their losses.
 	Report func(*Result)
 	// Checkpoints is the folder to which [Trainer.Save] writes after every CheckpointEvery steps; empty, or 0 steps: none.
 	Checkpoints     string
 	CheckpointEvery int64
+	Positions       json.RawMessage // saved with every checkpoint
+}
+
+// perEpoch returns the number of steps of an epoch.
+func (o *BootstrapOptions) perEpoch(examples int) int64 {
+	if o.Order != nil {
+		examples = len(o.Order)
+	}
+	return int64(examples / o.Batch)
+}
+
+// order returns the order of an epoch.
+func (o *BootstrapOptions) order(examples int, epoch int64) []int {
+	if o.Order != nil {
+		return o.Order
+	}
+	return rng.New(o.Seed, "bootstrap order", epoch).Perm(examples)
 }
 
 // Bootstrap trains on random mini-batches of plain pairs. It makes a pipeline's first encoder and Con-D, before there are
@@ -64,6 +89,9 @@ func (t *Trainer) Bootstrap(ctx context.Context, data Examples, o BootstrapOptio
 	parts := t.options.StepBatches
 	if o.Batch = min(o.Batch, data.Len()) / parts * parts; o.Batch == 0 || t.options.Gathers() {
 		return fmt.Errorf("bootstrapping: %d examples in steps of %d mini-batches, want one for each and ITC.Gather=false", data.Len(), parts)
+	}
+	if o.perEpoch(data.Len()) == 0 || t.step < o.EpochStep {
+		return fmt.Errorf("bootstrapping: an order of %d examples in batches of %d from step %d on, at step %d", len(o.Order), o.Batch, o.EpochStep, t.step)
 	}
 	first := t.step // the steps below move it while load runs
 	loaded := make(chan loadedBatch)
@@ -108,7 +136,7 @@ func (t *Trainer) bootstrapStep(ctx context.Context, l loadedBatch, o BootstrapO
 	if o.Checkpoints == "" || o.CheckpointEvery == 0 || t.step%o.CheckpointEvery != 0 {
 		return nil
 	}
-	_, err = t.Save(ctx, o.Checkpoints, nil, 0)
+	_, err = t.Save(ctx, o.Checkpoints, o.Positions, 0)
 	return err
 }
 
@@ -119,20 +147,24 @@ type loadedBatch struct {
 
 // load sends the mini-batches of all steps from the first.
 func (t *Trainer) load(ctx context.Context, data Examples, o BootstrapOptions, first int64, to chan<- loadedBatch) error {
-	parts := t.options.StepBatches
-	size, perEpoch := o.Batch/parts, data.Len()/o.Batch*parts
+	parts := int64(t.options.StepBatches)
+	size, perEpoch := o.Batch/int(parts), o.perEpoch(data.Len())*parts
 	var order []int
-	for number := first * int64(parts); number < o.Steps*int64(parts); number++ {
-		epoch, sequence := number/int64(perEpoch), int(number%int64(perEpoch))
+	for number := first * parts; number < o.Steps*parts; number++ {
+		of := number - o.EpochStep*parts
+		epoch, sequence := o.Epoch+of/perEpoch, int(of%perEpoch)
 		if sequence == 0 || order == nil {
-			order = rng.New(o.Seed, "bootstrap order", epoch).Perm(data.Len())
+			order = o.order(data.Len(), epoch)
 		}
 		members := order[sequence*size : (sequence+1)*size]
-		l := loadedBatch{batch: plainBatch(data, members, epoch, sequence, perEpoch)}
+		l := loadedBatch{batch: plainBatch(data, members, epoch, sequence, int(perEpoch))}
 		drawCandidates(l.batch, o.Candidates, rng.New(o.Seed, "bootstrap candidates", number))
 		var err error
 		if l.input, err = t.loadInput(data, members, o, epoch); err != nil {
 			return err
+		}
+		if step := number / parts; o.Decay > 0 && step >= o.Steps-o.Decay {
+			l.input.Decay = Decay{Batch: step - (o.Steps - o.Decay) + 1, Of: o.Decay}
 		}
 		select {
 		case to <- l:

@@ -113,6 +113,41 @@ func TestBootstrapShufflesEveryEpoch(t *testing.T) {
 	}
 }
 
+// A given order is that of the steps from where its epoch begins, and the rate decays over the last steps to the least one.
+func TestBootstrapGoesOnInAGivenOrder(t *testing.T) {
+	o := bootstrapOptions()
+	o.Schedule = Schedule{Kind: StreamSteps, Rate: 1e-3, Min: 1e-4}
+	tr := testTrainer(t, o)
+	var seen [][]int32
+	var rates []float64
+	run := func(b BootstrapOptions) error {
+		b.Batch, b.Report = 2, func(r *Result) {
+			seen = append(seen, r.Features.Positions)
+			rates = append(rates, r.Rate)
+		}
+		return tr.Bootstrap(context.Background(), newStripes(8), b)
+	}
+	if err := run(BootstrapOptions{Steps: 1}); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []int64{3, 4} { // stopped within the epoch
+		if err := run(BootstrapOptions{Steps: to, Epoch: 1, EpochStep: 1, Order: []int{4, 0, 7, 1, 2, 6}, Decay: max(0, to-3)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := [][]int32{{4, 0}, {7, 1}, {2, 6}}; !slices.EqualFunc(seen[1:], want, slices.Equal[[]int32]) {
+		t.Errorf("examples %v, want %v", seen[1:], want)
+	}
+	if want := []float64{1e-3, 1e-3, 1e-3, 1e-4}; !slices.Equal(rates, want) {
+		t.Errorf("rates %v, want %v", rates, want)
+	}
+	for _, b := range []BootstrapOptions{{Steps: 9, Order: []int{1}}, {Steps: 9, EpochStep: 8}} {
+		if err := run(b); err == nil || !strings.Contains(err.Error(), "at step 4") {
+			t.Errorf("%+v: error %v", b, err)
+		}
+	}
+}
+
 func TestBootstrapRepeats(t *testing.T) {
 	run := func(loaders int) string {
 		tr := testTrainer(t, bootstrapOptions())

@@ -48,6 +48,16 @@ type Options struct {
 	Matches func(image, text int) bool
 }
 
+// fill sets what was left open.
+func (o *Options) fill() {
+	if o.Batch == 0 {
+		o.Batch = 32
+	}
+	if o.Part == 0 {
+		o.Part = 128
+	}
+}
+
 // MatchError holds the shares of wrong decisions of the matching head, in percent; 50 is chance.
 type MatchError struct {
 	Positive float64 `json:"positive"` // true pairs taken for mismatches
@@ -95,12 +105,7 @@ func Evaluate(ctx context.Context, m *model.Model, d Data, o Options) (*Report, 
 	if err != nil {
 		return nil, fmt.Errorf("evaluating: %w", err)
 	}
-	if o.Batch == 0 {
-		o.Batch = 32
-	}
-	if o.Part == 0 {
-		o.Part = 128
-	}
+	o.fill()
 	r := &Report{Images: d.Images, Texts: len(d.Texts), Chance: Chance(truth)}
 	err = m.Worker().Do(ctx, func(s *torch.Scope) error {
 		e := evaluation{model: m, data: d, options: o, truth: truth, report: r}

@@ -1,0 +1,28 @@
+package trainer
+
+import (
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/model"
+)
+
+// Calibration and card are of the weights as they were. What is trained further has neither, and its checkpoints say so.
+func TestTrainingDropsCalibrationAndCard(t *testing.T) {
+	tr := testTrainer(t, everything())
+	m := tr.Model()
+	m.Calibration, m.Card = &model.Calibration{Temperature: 2}, "{}"
+	again, err := New(t.Context(), m, everything())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.freeState()
+	metadata, err := again.Model().Metadata()
+	if err != nil || m.Calibration != nil || m.Card != "" {
+		t.Errorf("calibration %v, card %q, %v", m.Calibration, m.Card, err)
+	}
+	for _, key := range []string{"pairstream.calibration", "pairstream.card"} {
+		if text, there := metadata[key]; there {
+			t.Errorf("metadata %s is %q", key, text)
+		}
+	}
+}
