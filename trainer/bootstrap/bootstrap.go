@@ -9,6 +9,7 @@ package bootstrap
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -83,20 +84,29 @@ func Train(ctx context.Context, w *torch.Worker, source *shard.Images, data *dat
 	if err := o.Validate(); err != nil {
 		return fmt.Errorf("bootstrapping: %w", err)
 	}
-	size, err := model.Preset(o.Preset, len(o.Vocab))
+	f, err := newFitting(ctx, w, o)
 	if err != nil {
 		return err
+	}
+	return f.run(ctx, source, data, path)
+}
+
+// newFitting makes the initial model of a bootstrap.
+func newFitting(ctx context.Context, w *torch.Worker, o Options) (fitting, error) {
+	size, err := model.Preset(o.Preset, len(o.Vocab))
+	if err != nil {
+		return fitting{}, err
 	}
 	m, err := model.New(ctx, w, size, o.Seed)
 	if err != nil {
-		return err
+		return fitting{}, err
 	}
 	m.Vocab = o.Vocab
-	f := fitting{
-		model: m, checkpoints: o.Checkpoints, options: o.training(), augment: o.Augment,
-		loop: trainer.BootstrapOptions{Steps: o.Steps, Batch: o.Batch, Candidates: cmp.Or(o.Candidates, Candidates), Report: o.Report},
+	loop := trainer.BootstrapOptions{
+		Steps: o.Steps, Batch: o.Batch, Candidates: cmp.Or(o.Candidates, Candidates), Report: o.Report,
+		Seed: o.Seed, Loaders: o.Augment.Workers, Checkpoints: o.Checkpoints.Dir, CheckpointEvery: o.Checkpoints.Every,
 	}
-	return f.run(ctx, source, data, path)
+	return fitting{model: m, checkpoints: o.Checkpoints, options: o.training(), augment: o.Augment, loop: loop}, nil
 }
 
 // fitting is a training on tars.
@@ -110,46 +120,57 @@ type fitting struct {
 
 // run trains to the end and writes the weights to path.
 func (f fitting) run(ctx context.Context, source *shard.Images, data *dataset.Corpus, path string) error {
-	t, err := f.open(ctx)
+	t, positions, err := f.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer t.Free()
-	m := t.Model()
+	if len(positions) > 0 {
+		return fmt.Errorf("going on from a checkpoint in %s: it is of a training that ends by itself: give another folder, or no number of steps", f.checkpoints.Dir)
+	}
+	examples, err := f.examples(ctx, t.Model(), source, data)
+	if err != nil {
+		return err
+	}
+	if err := t.Bootstrap(ctx, examples, f.loop); err != nil {
+		return err
+	}
+	return save(ctx, t.Model(), path)
+}
+
+// examples presents a corpus to a model.
+func (f fitting) examples(ctx context.Context, m *model.Model, source *shard.Images, data *dataset.Corpus) (*dataset.Training, error) {
 	words, err := m.Words()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	f.loop.Seed, f.loop.Loaders = f.options.Seed, f.augment.Workers
-	f.loop.Checkpoints, f.loop.CheckpointEvery = f.checkpoints.Dir, f.checkpoints.Every
-	err = t.Bootstrap(ctx, &dataset.Training{
+	return &dataset.Training{
 		Corpus: data, Ctx: ctx, Source: source, Words: words, Length: m.Config.TextTokens, Size: m.Config.ImageSize,
 		Augment: f.augment,
-	}, f.loop)
-	if err != nil {
-		return err
-	}
+	}, nil
+}
+
+// save writes weights, and makes the folder if need be.
+func save(ctx context.Context, m *model.Model, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("writing weights: %w", err)
 	}
 	return m.Save(ctx, path)
 }
 
-// open resumes from the newest checkpoint, or begins with the model.
-func (f fitting) open(ctx context.Context) (*trainer.Trainer, error) {
+// open resumes from the newest checkpoint, or begins with the model. positions are those of the checkpoint.
+func (f fitting) open(ctx context.Context) (t *trainer.Trainer, positions json.RawMessage, err error) {
 	path, err := f.checkpoints.latest()
 	if err == nil && path == "" {
-		var t *trainer.Trainer
 		if t, err = trainer.New(ctx, f.model, f.options); err == nil {
-			return t, nil
+			return t, nil, nil
 		}
 	}
 	f.model.Free()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	t, _, err := trainer.Resume(ctx, f.model.Worker(), path, f.options)
-	return t, err
+	return trainer.Resume(ctx, f.model.Worker(), path, f.options)
 }
 
 // latest returns the checkpoint to resume from; empty: there is none. It fails where all checkpoints are broken, and does

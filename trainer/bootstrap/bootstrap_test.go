@@ -26,12 +26,14 @@ type bench struct {
 	vocab  []string
 }
 
-func newBench(t *testing.T) *bench {
+func newBench(t *testing.T) *bench { return newBenchOf(t, 14) }
+
+func newBenchOf(t *testing.T, images int) *bench {
 	t.Helper()
 	ctx := context.Background()
 	dir := filepath.Join(t.TempDir(), "scenes")
 	o := scenes.Defaults()
-	o.Scenes, o.Captions, o.Side = 14, 2, 48
+	o.Scenes, o.Captions, o.Side = images, 2, 48
 	if err := scenes.WriteDir(ctx, dir, o, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,10 @@ func FineTune(ctx context.Context, m *model.Model, source *shard.Images, data *d
 	m.Config.TextTokens = m.Config.RetrievalTokens()
 	f := fitting{
 		model: m, checkpoints: o.Checkpoints, options: o.training(steps, epoch), augment: o.Augment,
-		loop: trainer.BootstrapOptions{Steps: steps, Batch: batch},
+		loop: trainer.BootstrapOptions{
+			Steps: steps, Batch: batch, Seed: o.Seed, Loaders: o.Augment.Workers,
+			Checkpoints: o.Checkpoints.Dir, CheckpointEvery: o.Checkpoints.Every,
+		},
 	}
 	if o.Report != nil {
 		f.loop.Report = func(r *trainer.Result) { o.Report(r, steps) }
