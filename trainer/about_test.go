@@ -10,7 +10,7 @@ import (
 func TestTrainingDropsCalibrationAndCard(t *testing.T) {
 	tr := testTrainer(t, everything())
 	m := tr.Model()
-	m.Calibration, m.Card = &model.Calibration{Temperature: 2}, "{}"
+	m.Calibration, m.Card = &model.Calibration{Differences: []float64{0}, Probabilities: []float64{0.5}}, "{}"
 	again, err := New(t.Context(), m, everything())
 	if err != nil {
 		t.Fatal(err)

@@ -1,65 +1,111 @@
 package eval
 
 import (
+	"cmp"
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/pairstream/pairstream/internal/model"
 )
 
-// The slopes that are tried, in equal steps of their logarithm. A slope is one over the temperature. A network is sure too
-// early, as a rule, and a slope above 2 would make it surer.
-const (
-	leastSlope = 0.1
-	mostSlope  = 2.0
-	slopes     = 61
-	bisections = 50
-)
+// binPairs is the number of hard pairs whose share of true ones is estimated together.
+const binPairs = 25
 
-// Calibrate fits a temperature and an offset, so that probabilities hold among hard pairs of which the base rate is true. For
-// every temperature there is one offset with which the mean of the probabilities is the base rate. The likelihood chooses
-// among them.
+// Calibrate fits probabilities that hold among hard pairs of which the base rate is true. They are the share of true pairs in
+// bins of the hard pairs, by score, and rise with the score (isotonic regression).
 //
-// Where the truth is known, it is that of a logistic regression on the hard pairs. Elsewhere own pairs stand for the true ones
-// among the hard, and nobody knows which these are. To take all hard pairs for wrong ones would be an error of the size of the
-// base rate, and no pair would ever be likely. So the likelihood is that of telling own pairs from hard ones: with as many own
-// pairs as there are true hard ones, the odds of an own pair are p, the probability that a hard pair with its score is true.
+// Where the truth is not known, own pairs stand for the true ones among the hard, base rate x hard pairs of them in all. They
+// do not count alike: an own pair counts once for each of its [Asked.Rivals]. A text that is true of other images as well has
+// rivals, and a matching head that has met them as negatives doubts its own pair too. To take every hard pair for a wrong one
+// would be an error of the size of the base rate, and no pair would ever be likely.
 func (c *Cond) Calibrate() (*model.Calibration, error) {
-	known, hard := scores(c.positives()), scores(c.Hard)
-	if len(known) == 0 || len(hard) == 0 || c.BaseRate <= 0 || c.BaseRate >= 1 {
+	known := c.positives()
+	if len(known) == 0 || len(c.Hard) == 0 || c.BaseRate <= 0 || c.BaseRate >= 1 {
 		return nil, errors.New("calibrating Con-D: no hard pairs, or none that is true, want both")
 	}
-	found := &model.Calibration{BaseRate: c.BaseRate, Pairs: len(known) + len(hard)}
-	most := math.Inf(-1)
-	for i := range slopes {
-		slope := leastSlope * math.Pow(mostSlope/leastSlope, float64(i)/(slopes-1))
-		offset := offsetOf(hard, slope, c.BaseRate)
-		if l := c.likelihood(known, hard, slope, offset); l > most {
-			most, found.Temperature, found.Offset = l, 1/slope, offset
+	bins := binsOf(c.Hard)
+	for _, k := range c.weighed(known) {
+		at, _ := slices.BinarySearchFunc(bins, k.score, func(b bin, score float64) int { return cmp.Compare(b.highest, score) })
+		bins[min(at, len(bins)-1)].right += k.weight
+	}
+	fitted := &model.Calibration{BaseRate: c.BaseRate, Pairs: len(known) + len(c.Hard)}
+	for _, b := range rising(bins) {
+		for _, z := range slices.Compact([]float64{b.lowest, b.highest}) {
+			fitted.Differences = append(fitted.Differences, z)
+			fitted.Probabilities = append(fitted.Probabilities, min(1, b.right/b.pairs))
 		}
 	}
-	return found, nil
+	return fitted, fitted.Validate()
 }
 
-// likelihood returns the logarithm of a likelihood, for a hard pair in the mean.
-func (c *Cond) likelihood(known, hard []float64, slope, offset float64) float64 {
-	right, wrong := math.Log, func(p float64) float64 { return math.Log1p(-p) } // of true hard pairs, and of the others
-	if !c.Known {
-		right, wrong = func(p float64) float64 { return math.Log(p) - math.Log1p(p) }, func(p float64) float64 { return -math.Log1p(p) }
+// bin holds hard pairs with neighbouring scores.
+type bin struct {
+	lowest, highest float64 // scores
+	pairs, right    float64 // all, and the true ones
+}
+
+// binsOf sorts hard pairs into bins, from the highest score down. Equal scores share a bin. The lowest bin takes the rest.
+func binsOf(hard []Asked) []bin {
+	scores := make([]float64, len(hard))
+	for i, a := range hard {
+		scores[i] = a.Score
 	}
-	const least = 1e-12 // so that no pair alone decides
-	sum := func(scores []float64, of func(float64) float64) float64 {
-		total := 0.0
-		for _, z := range scores {
-			total += of(min(max(logistic(slope*z+offset), least), 1-least))
+	slices.Sort(scores)
+	var bins []bin
+	for at := len(scores); at > 0; {
+		from := max(0, at-binPairs)
+		for from > 0 && scores[from-1] == scores[from] {
+			from--
 		}
-		return total / float64(len(scores))
+		if from < binPairs {
+			from = 0
+		}
+		bins = append(bins, bin{lowest: scores[from], highest: scores[at-1], pairs: float64(at - from)})
+		at = from
 	}
-	l := c.BaseRate*sum(known, right) + sum(hard, wrong)
-	if c.Known { // hard has the true pairs as well
-		l -= c.BaseRate * sum(known, wrong)
+	slices.Reverse(bins)
+	return bins
+}
+
+// weighted is a score that counts as so many true hard pairs.
+type weighted struct{ score, weight float64 }
+
+// weighed weighs the pairs that are true as the hard ones are. Together they are the base rate of the hard pairs.
+func (c *Cond) weighed(known []Asked) []weighted {
+	total := 0.0
+	out := make([]weighted, len(known))
+	for i, a := range known {
+		out[i] = weighted{a.Score, 1}
+		if !c.Known {
+			out[i].weight = float64(a.Rivals)
+		}
+		total += out[i].weight
 	}
-	return l
+	for i := range out {
+		if total == 0 { // no pair has a rival
+			out[i].weight = c.BaseRate * float64(len(c.Hard)) / float64(len(out))
+			continue
+		}
+		out[i].weight *= c.BaseRate * float64(len(c.Hard)) / total
+	}
+	return out
+}
+
+// rising joins neighbours until the share of true pairs rises from bin to bin.
+func rising(bins []bin) []bin {
+	var out []bin
+	for _, b := range bins {
+		out = append(out, b)
+		for n := len(out); n > 1 && out[n-2].right*out[n-1].pairs >= out[n-1].right*out[n-2].pairs; n = len(out) {
+			last := out[n-1]
+			out = out[:n-1]
+			out[n-2].highest = last.highest
+			out[n-2].pairs += last.pairs
+			out[n-2].right += last.right
+		}
+	}
+	return out
 }
 
 // positives returns the pairs that are true as the hard ones are.
@@ -74,49 +120,6 @@ func (c *Cond) positives() []Asked {
 		}
 	}
 	return found
-}
-
-// offsetOf returns the offset with which the probabilities have a mean of base.
-func offsetOf(hard []float64, slope, base float64) float64 {
-	most := 50.0
-	for _, z := range hard {
-		most = max(most, 50+math.Abs(slope*z))
-	}
-	return bisect(-most, most, func(offset float64) bool {
-		sum := 0.0
-		for _, z := range hard {
-			sum += logistic(slope*z + offset)
-		}
-		return sum/float64(len(hard)) > base
-	})
-}
-
-// bisect returns where a function becomes true, or the bound at which it is not true yet or true already.
-func bisect(low, high float64, reached func(float64) bool) float64 {
-	if reached(low) {
-		return low
-	}
-	if !reached(high) {
-		return high
-	}
-	for range bisections {
-		if middle := (low + high) / 2; reached(middle) {
-			high = middle
-		} else {
-			low = middle
-		}
-	}
-	return (low + high) / 2
-}
-
-func logistic(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
-
-func scores(all []Asked) []float64 {
-	out := make([]float64, len(all))
-	for i, a := range all {
-		out[i] = a.Score
-	}
-	return out
 }
 
 // Thresholds are the probabilities at which [Cond.Report] counts. 0.8 is MAFA's.
@@ -160,7 +163,7 @@ func (c *Cond) Report(calibration *model.Calibration) *CondReport {
 		r.CandidateAUC = &auc
 	}
 	for _, high := range Thresholds {
-		above := func(a Asked) bool { return logistic(calibration.Score(a.Score)) > high }
+		above := func(a Asked) bool { return calibration.Of(a.Score) > high }
 		v := Above{High: high, Own: shareOf(c.Own, above), Hard: shareOf(c.Hard, above)}
 		if found := v.Hard * float64(len(c.Hard)); c.Known {
 			right := shareOf(c.Hard, func(a Asked) bool { return a.True && above(a) }) * float64(len(c.Hard))
@@ -181,21 +184,16 @@ func (c *Cond) Report(calibration *model.Calibration) *CondReport {
 // calibrationError puts the hard pairs into ten bins of equal width, by probability. Where the truth is not known, own pairs
 // stand for the true ones, as in [Cond.Calibrate].
 func (c *Cond) calibrationError(calibration *model.Calibration) float64 {
-	const bins = 10
-	var hard, sum, right [bins]float64
-	bin := func(a Asked) (int, float64) {
-		p := logistic(calibration.Score(a.Score))
-		return min(int(p*bins), bins-1), p
-	}
+	const parts = 10
+	var hard, sum, right [parts]float64
+	part := func(p float64) int { return min(int(p*parts), parts-1) }
 	for _, a := range c.Hard {
-		i, p := bin(a)
-		hard[i]++
-		sum[i] += p
+		p := calibration.Of(a.Score)
+		hard[part(p)]++
+		sum[part(p)] += p
 	}
-	positives := c.positives()
-	for _, a := range positives {
-		i, _ := bin(a)
-		right[i] += c.BaseRate * float64(len(c.Hard)) / float64(len(positives))
+	for _, k := range c.weighed(c.positives()) {
+		right[part(calibration.Of(k.score))] += k.weight
 	}
 	off := 0.0
 	for i := range hard {

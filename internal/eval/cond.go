@@ -37,6 +37,8 @@ type Asked struct {
 	Score  float64 // difference of the logits, before any calibration
 	True   bool
 	Anchor int // the image, or the image of the text, for which the pair was looked up
+	// Rivals counts, of an own pair, the hard pairs of its image and of its text that are at least as similar as it is.
+	Rivals int
 }
 
 // Cond holds what a model answers to three kinds of pairs, and the truth about them.
@@ -103,6 +105,7 @@ func (c *Cond) ask(ctx context.Context, s *torch.Scope, e *evaluation, o CondOpt
 	if err != nil {
 		return err
 	}
+	rivals := e.truth.rivals(e.report.Sim, all[len(own)+len(easy):])
 	for i, l := range logits {
 		a := Asked{Score: float64(l.Match) - float64(l.Mismatch), Anchor: int(all[i].anchor)}
 		if math.IsNaN(a.Score) || math.IsInf(a.Score, 0) {
@@ -110,7 +113,7 @@ func (c *Cond) ask(ctx context.Context, s *torch.Scope, e *evaluation, o CondOpt
 		}
 		switch {
 		case i < len(own):
-			a.True = true
+			a.True, a.Rivals = true, rivals[i]
 			c.Own = append(c.Own, a)
 		case i < len(own)+len(easy):
 			c.Easy = append(c.Easy, a)
@@ -214,6 +217,26 @@ func (t Truth) hardest(sim Matrix, k int) (hard []question) {
 		}
 	}
 	return hard
+}
+
+// rivals counts, for every own pair, the hard pairs of its image and of its text that are at least as similar as it is.
+func (t Truth) rivals(sim Matrix, hard []question) []int {
+	count := make([]int, len(t.imageOf))
+	for _, q := range hard {
+		similar := sim.Row(int(q.Image))[q.Text]
+		if q.anchor != q.Image { // looked up for the text
+			if similar >= sim.Row(int(q.anchor))[q.Text] {
+				count[q.Text]++
+			}
+			continue
+		}
+		for _, text := range t.textsOf[q.Image] {
+			if similar >= sim.Row(int(q.Image))[text] {
+				count[text]++
+			}
+		}
+	}
+	return count
 }
 
 // best lists the k highest of n values that count, the highest first.

@@ -134,15 +134,15 @@ func TestAskCondRefuses(t *testing.T) {
 	}
 }
 
-// world draws hard pairs of which a share is true, and own pairs that score as these do. A score of 2x+1 has the odds e^x more.
+// world draws hard pairs of which a share is true, and own pairs that score as these do.
 func world(seed uint64, hard, own int, share float64) *Cond {
 	r := rng.New(seed, "scores")
 	draw := func(holds bool) Asked {
-		x := r.NormFloat64() - 2 // the log-odds of two normal distributions 4 apart are 4x, for x between them
+		x := r.NormFloat64() - 1
 		if holds {
-			x += 4
+			x += 2
 		}
-		return Asked{Score: 8*x + 3, True: holds}
+		return Asked{Score: 8*x + 3, True: holds, Rivals: 1}
 	}
 	c := &Cond{Known: true, BaseRate: share}
 	for i := range hard {
@@ -154,71 +154,115 @@ func world(seed uint64, hard, own int, share float64) *Cond {
 	return c
 }
 
+// unknown returns the same answers without the truth.
+func (c *Cond) unknown() *Cond {
+	u := *c
+	u.Known, u.Hard = false, slices.Clone(c.Hard)
+	for i := range u.Hard {
+		u.Hard[i].True = false
+	}
+	return &u
+}
+
 // Of pairs with a probability near p, p are true, whether the truth was known to the fit or own pairs stood for it. The
 // uncalibrated scores are far from that.
 func TestCalibrationHolds(t *testing.T) {
 	for _, share := range []float64{0.05, 0.3} {
 		for _, known := range []bool{true, false} {
-			c := world(1, 6000, 2000, share)
-			seen := *c
-			if seen.Known = known; !known {
-				seen.Hard = slices.Clone(c.Hard)
-				for i := range seen.Hard {
-					seen.Hard[i].True = false
-				}
+			c := world(1, 8000, 3000, share)
+			if !known {
+				c = c.unknown()
 			}
-			fitted, err := seen.Calibrate()
-			if err != nil {
-				t.Fatal(err)
+			fitted, err := c.Calibrate()
+			if err != nil || fitted.BaseRate != share {
+				t.Fatalf("%+v, %v", fitted, err)
 			}
-			// The truth: 4x + log(share / (1-share)), with x = (score-3) / 8.
-			slope, offset := 0.5, -1.5+math.Log(share/(1-share))
-			if math.Abs(1/fitted.Temperature-slope) > 0.1 || math.Abs(fitted.Offset-offset) > 0.6 || fitted.BaseRate != share {
-				t.Errorf("share %v, truth known %v: %+v, want a slope of %v and an offset of %.3f", share, known, fitted, slope, offset)
-			}
-			other := world(2, 6000, 2000, share)
+			other := world(2, 8000, 3000, share)
 			before, after := other.Report(nil), other.Report(fitted)
-			if after.CalibrationError > 0.01 || before.CalibrationError < 2*after.CalibrationError {
+			if after.CalibrationError > 0.02 || before.CalibrationError < 5*after.CalibrationError {
 				t.Errorf("share %v, truth known %v: calibration error %.4f before, %.4f after", share, known, before.CalibrationError, after.CalibrationError)
 			}
-			if before.HardAUC != after.HardAUC || *before.CandidateAUC != *after.CandidateAUC {
+			if math.Abs(before.HardAUC-after.HardAUC) > 0 || *before.CandidateAUC != *after.CandidateAUC {
 				t.Error("calibration changes the order of pairs")
 			}
 		}
 	}
 }
 
-func TestCalibrationStaysWithinItsBounds(t *testing.T) {
-	list := func(scores ...float64) (out []Asked) {
-		for _, s := range scores {
-			out = append(out, Asked{Score: s})
-		}
-		return out
+// alike returns pairs with one score.
+func alike(n int, score float64, rivals int) []Asked {
+	return slices.Repeat([]Asked{{Score: score, Rivals: rivals}}, n)
+}
+
+// A matching head that has met true pairs as negatives doubts them: they score 2, and so do the own pairs like them. Own pairs
+// that are like no other score 6, as some wrong ones do. Their scores say nothing about hard pairs, and do not count.
+func TestOwnPairsCountByTheirRivals(t *testing.T) {
+	c := &Cond{
+		Own:  slices.Concat(alike(90, 6, 0), alike(10, 2, 2)),
+		Hard: slices.Concat(alike(800, -3, 0), alike(100, 2, 0), alike(100, 6, 0)), BaseRate: 0.08,
 	}
+	fitted, err := c.Calibrate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for score, want := range map[float64]float64{-3: 0, 2: 0.4, 6: 0.4} { // 80 true pairs of the 200 that are not below
+		if got := fitted.Of(score); math.Abs(got-want) > 0.002 {
+			t.Errorf("at %v: %v, want %v", score, got, want)
+		}
+	}
+	for i := range c.Own {
+		c.Own[i].Rivals = 0 // none has any: all count alike
+	}
+	if fitted, err = c.Calibrate(); err != nil || math.Abs(fitted.Of(2)-0.08) > 0.002 || math.Abs(fitted.Of(6)-0.72) > 0.002 {
+		t.Errorf("without rivals: %v at 2 and %v at 6 (%v), want 0.08 and 0.72", fitted.Of(2), fitted.Of(6), err)
+	}
+}
+
+// Own pairs share the rank of what is as similar. Rivals are counted per own pair: the hard pairs of its image and its text.
+func TestRivals(t *testing.T) {
+	truth, err := NewTruth(3, []int32{0, 1, 2, 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sim := Matrix{Rows: 3, Cols: 4, Data: []float32{
+		5, 5, 1, 9,
+		4, 6, 2, 2,
+		7, 3, 8, 1,
+	}}
+	// Image 0: texts 3 (9) and 1 (5), both no less than its own 5. Text 0: images 2 (7) and 1 (4). Image 1: texts 0 and 2.
+	// Text 1: images 0 and 2, both below 6. Image 2: texts 0 (7) and 1 (3): above text 3's own 1. Text 2: images 1 and 0.
+	// Text 3: images 0 (9) and 1 (2), both above 1.
+	if got, want := truth.rivals(sim, truth.hardest(sim, 2)), []int{3, 0, 0, 4}; !slices.Equal(got, want) {
+		t.Errorf("rivals %v, want %v", got, want)
+	}
+}
+
+func TestBins(t *testing.T) {
 	for name, c := range map[string]struct {
-		own, hard []Asked
-		slope     float64
+		scores []Asked
+		pairs  []float64
 	}{
-		"told apart without an error": {list(9, 8, 7), list(-9, -8, -7, -6), mostSlope},
-		"the wrong way round":         {list(-9, -8), list(9, 8, 7), leastSlope},
-		"all alike":                   {list(1), list(1, 1), leastSlope},
+		"fewer than a bin":            {alike(binPairs-1, 1, 0), []float64{binPairs - 1}},
+		"the lowest takes the rest":   {slices.Concat(alike(binPairs+3, 1, 0), alike(binPairs, 2, 0)), []float64{binPairs + 3, binPairs}},
+		"equal ones are not parted":   {slices.Concat(alike(binPairs, 1, 0), alike(binPairs+7, 2, 0)), []float64{binPairs, binPairs + 7}},
+		"a rest that is a bin itself": {slices.Concat(alike(binPairs, 0, 0), alike(binPairs, 1, 0), alike(binPairs, 2, 0)), []float64{binPairs, binPairs, binPairs}},
 	} {
-		fitted, err := (&Cond{Own: c.own, Hard: c.hard, BaseRate: 0.2}).Calibrate()
-		if err != nil || math.Abs(1/fitted.Temperature-c.slope) > 1e-9 || fitted.Validate() != nil {
-			t.Errorf("%s: %+v, %v; want a slope of %v", name, fitted, err, c.slope)
-			continue
+		bins := binsOf(c.scores)
+		got := make([]float64, len(bins))
+		for i, b := range bins {
+			got[i] = b.pairs
 		}
-		sum := 0.0
-		for _, a := range c.hard {
-			sum += logistic(fitted.Score(a.Score)) / float64(len(c.hard))
-		}
-		if math.Abs(sum-0.2) > 1e-6 {
-			t.Errorf("%s: probabilities have a mean of %v, want the base rate", name, sum)
+		if !slices.Equal(got, c.pairs) {
+			t.Errorf("%s: %v, want %v", name, got, c.pairs)
 		}
 	}
+}
+
+func TestCalibrateRefuses(t *testing.T) {
 	for name, c := range map[string]*Cond{
-		"no own pairs": {Hard: list(1), BaseRate: 0.1}, "no hard pairs": {Own: list(1), BaseRate: 0.1},
-		"nothing true": {Own: list(1), Hard: list(1), Known: true}, "everything true": {Own: list(1), Hard: []Asked{{True: true}}, Known: true, BaseRate: 1},
+		"no own pairs": {Hard: alike(1, 1, 0), BaseRate: 0.1}, "no hard pairs": {Own: alike(1, 1, 0), BaseRate: 0.1},
+		"nothing true":    {Own: alike(1, 1, 0), Hard: alike(1, 1, 0), Known: true},
+		"everything true": {Own: alike(1, 1, 0), Hard: []Asked{{True: true}}, Known: true, BaseRate: 1},
 	} {
 		if fitted, err := c.Calibrate(); err == nil {
 			t.Errorf("%s: %+v", name, fitted)
@@ -254,7 +298,7 @@ func TestCondReport(t *testing.T) {
 		t.Errorf("calibration error %v, want %v", r.CalibrationError, want)
 	}
 	c.Known = false
-	if r := c.Report(&model.Calibration{Temperature: 2, Offset: 1}); r.CandidateAUC != nil || r.Above[0].Precision != nil || r.Above[0].Recall != nil || r.Counted {
+	if r := c.Report(&model.Calibration{Differences: []float64{0}, Probabilities: []float64{0.5}}); r.CandidateAUC != nil || r.Above[0].Precision != nil || r.Above[0].Recall != nil || r.Counted {
 		t.Errorf("the truth is told where it is not known: %+v", r)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/pairstream/pairstream/internal/safetensors"
 )
@@ -14,45 +15,77 @@ const (
 	cardKey        = "pairstream.card"        // JSON of whoever trained the weights
 )
 
-// Calibration turns the logits of a matching head into probabilities that hold among the candidates that Con-D is asked about:
-// of pairs with probability 0.8, about 80 % match. Temperature divides the difference of the logits, and Offset is added.
-// The order of pairs stays as it is. A nil Calibration leaves the softmax as it is.
+// Calibration turns the difference of a matching head's logits into a probability that holds among the candidates that Con-D
+// is asked about: of pairs with probability 0.8, about 80 % match. It is linear between points, and level outside of them. A
+// larger difference never has a lower probability. A nil Calibration leaves the softmax as it is.
 type Calibration struct {
-	Temperature float64 `json:"temperature"`
-	Offset      float64 `json:"offset"`
-	BaseRate    float64 `json:"base_rate"` // share of true pairs among the candidates, as it was declared
-	Pairs       int     `json:"pairs"`     // held-out pairs from which it was fitted, true ones and others
+	Differences   []float64 `json:"differences"`   // rising
+	Probabilities []float64 `json:"probabilities"` // at these, rising or level
+	BaseRate      float64   `json:"base_rate"`     // share of true pairs among the candidates, as it was declared or counted
+	Pairs         int       `json:"pairs"`         // held-out pairs from which it was fitted
 }
+
+// rest is the share of the softmax in a calibrated probability. It keeps the order of pairs where the calibration is level.
+const rest = 0.001
 
 // Validate returns an error for a calibration that would not keep the order of pairs.
 func (c *Calibration) Validate() error {
-	if c == nil || finitePositive(c.Temperature) && !math.IsNaN(c.Offset) && !math.IsInf(c.Offset, 0) {
+	switch {
+	case c == nil:
 		return nil
+	case len(c.Differences) == 0 || len(c.Differences) != len(c.Probabilities):
+		return fmt.Errorf("%d differences with %d probabilities, want one for each, and at least one", len(c.Differences), len(c.Probabilities))
 	}
-	return fmt.Errorf("calibration has temperature %g and offset %g, want a temperature above 0 and finite numbers", c.Temperature, c.Offset)
+	for i, p := range c.Probabilities {
+		d := c.Differences[i]
+		switch {
+		case !(p >= 0 && p <= 1) || math.IsNaN(d) || math.IsInf(d, 0):
+			return fmt.Errorf("probability %g at difference %g, want 0 to 1 at a finite number", p, d)
+		case i > 0 && (d <= c.Differences[i-1] || p < c.Probabilities[i-1]):
+			return fmt.Errorf("probability %g at difference %g behind %g at %g, want rising ones", p, d, c.Probabilities[i-1], c.Differences[i-1])
+		}
+	}
+	return nil
 }
-
-func finitePositive(x float64) bool { return x > 0 && !math.IsInf(x, 1) }
 
 // Probability returns the probability of a match.
 func (c *Calibration) Probability(l Logits) float32 {
 	if c == nil {
 		return l.Probability()
 	}
-	return float32(1 / (1 + math.Exp(-c.Score(float64(l.Match)-float64(l.Mismatch)))))
+	return float32(c.Of(float64(l.Match) - float64(l.Mismatch)))
 }
 
-// Score returns the calibrated logit of a difference of logits.
-func (c *Calibration) Score(difference float64) float64 {
-	if c == nil {
-		return difference
+// Of returns the probability at a difference of logits. That of NaN is NaN.
+func (c *Calibration) Of(difference float64) float64 {
+	softmax := 1 / (1 + math.Exp(-difference))
+	if c == nil || math.IsNaN(difference) {
+		return softmax
 	}
-	return difference/c.Temperature + c.Offset
+	return (1-rest)*c.at(difference) + rest*softmax
+}
+
+// at interpolates.
+func (c *Calibration) at(difference float64) float64 {
+	i, _ := slices.BinarySearch(c.Differences, difference) // the first that is not below
+	switch i {
+	case 0:
+		return c.Probabilities[0]
+	case len(c.Differences):
+		return c.Probabilities[i-1]
+	}
+	low, high := c.Differences[i-1], c.Differences[i]
+	part := (difference - low) / (high - low)
+	return (1-part)*c.Probabilities[i-1] + part*c.Probabilities[i]
 }
 
 // text returns what a fingerprint hashes of a calibration.
 func (c *Calibration) text() string {
-	return fmt.Sprintf("calibration %x %x", math.Float64bits(c.Temperature), math.Float64bits(c.Offset))
+	text := "calibration"
+	for i, d := range c.Differences {
+		text += fmt.Sprintf(" %x %x", math.Float64bits(d), math.Float64bits(c.Probabilities[i]))
+	}
+	return text
 }
 
 // readAbout takes calibration and card out of a file's metadata.

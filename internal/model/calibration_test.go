@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -30,7 +31,7 @@ func matches(t *testing.T, m *model.Model) (probabilities []float32, fingerprint
 }
 
 // A calibration is written beside the weights, read back, applied by the matcher and told by its fingerprint. Without one the
-// bits are those of the softmax, and the identity keeps them but for a rounding.
+// bits are those of the softmax.
 func TestCalibrationTravelsWithTheWeights(t *testing.T) {
 	m := testModel(t)
 	m.Vocab = make([]string, m.Config.VocabSize)
@@ -44,7 +45,10 @@ func TestCalibrationTravelsWithTheWeights(t *testing.T) {
 		return f
 	}
 	weights := encoder(m)
-	for name, c := range map[string]*model.Calibration{"identity": {Temperature: 1}, "colder": {Temperature: 0.5, Offset: -2, BaseRate: 0.05, Pairs: 30}} {
+	for name, c := range map[string]*model.Calibration{
+		"level":  {Differences: []float64{0}, Probabilities: []float64{0.25}},
+		"rising": {Differences: []float64{-2, 0.5, 2}, Probabilities: []float64{0.1, 0.1, 0.7}, BaseRate: 0.05, Pairs: 30},
+	} {
 		m.Calibration, m.Card = c, `{"steps":3}`
 		path := filepath.Join(t.TempDir(), "weights")
 		if err := m.Save(context.Background(), path); err != nil {
@@ -55,13 +59,13 @@ func TestCalibrationTravelsWithTheWeights(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(read.Free)
-		if read.Calibration == nil || *read.Calibration != *c || read.Card != m.Card {
+		if !reflect.DeepEqual(read.Calibration, c) || read.Card != m.Card {
 			t.Errorf("%s: read %+v with card %q, want %+v", name, read.Calibration, read.Card, c)
 		}
 		got, fingerprint := matches(t, read)
 		for i, p := range bare {
 			logit := math.Log(float64(p) / (1 - float64(p)))
-			if want := 1 / (1 + math.Exp(-logit/c.Temperature-c.Offset)); math.Abs(float64(got[i])-want) > 1e-5 {
+			if want := c.Of(logit); math.Abs(float64(got[i])-want) > 1e-5 || got[i] == p {
 				t.Errorf("%s: pair %d has %v, want %v", name, i, got[i], want)
 			}
 		}
@@ -86,11 +90,15 @@ func TestCalibrationsThatAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for text, want := range map[string]string{
-		"{":                                 "decoding metadata pairstream.calibration",
-		`{"temperature":0,"offset":1}`:      "temperature 0 and offset 1, want a temperature above 0",
-		`{"temperature":-1}`:                "want a temperature above 0",
-		`{"temperature":1,"offset":1e400}`:  "decoding metadata pairstream.calibration",
-		`{"temperature":2,"offset":"much"}`: "decoding metadata pairstream.calibration",
+		"{":  "decoding metadata pairstream.calibration",
+		`{}`: "0 differences with 0 probabilities, want one for each",
+		`{"differences":[1,2],"probabilities":[0.5]}`:     "2 differences with 1 probabilities",
+		`{"differences":[1,2],"probabilities":[0.5,0.4]}`: "probability 0.4 at difference 2 behind 0.5 at 1, want rising ones",
+		`{"differences":[1,1],"probabilities":[0.5,0.6]}`: "want rising ones",
+		`{"differences":[1],"probabilities":[1.5]}`:       "probability 1.5 at difference 1, want 0 to 1",
+		`{"differences":[1],"probabilities":[-0.5]}`:      "want 0 to 1",
+		`{"differences":[1e400],"probabilities":[0.5]}`:   "decoding metadata pairstream.calibration",
+		`{"differences":["much"],"probabilities":[0.5]}`:  "decoding metadata pairstream.calibration",
 	} {
 		metadata, err := m.Metadata()
 		if err != nil {
@@ -107,5 +115,30 @@ func TestCalibrationsThatAreRefused(t *testing.T) {
 				read.Free()
 			}
 		}
+	}
+}
+
+// Between points a calibration is linear, outside level, and at a point it has the point's probability. A thousandth of the
+// softmax keeps the order.
+func TestCalibrationBetweenPoints(t *testing.T) {
+	c := &model.Calibration{Differences: []float64{-1, 1, 3}, Probabilities: []float64{0.2, 0.4, 0.4}}
+	for difference, want := range map[float64]float64{-9: 0.2, -1: 0.2, 0: 0.3, 0.5: 0.35, 1: 0.4, 2: 0.4, 3: 0.4, 9: 0.4} {
+		softmax := 1 / (1 + math.Exp(-difference))
+		if got := c.Of(difference); math.Abs(got-0.999*want-0.001*softmax) > 1e-12 {
+			t.Errorf("at %v: %v, want %v", difference, got, want)
+		}
+	}
+	if !math.IsNaN(c.Of(math.NaN())) {
+		t.Error("NaN has a probability")
+	}
+	for d, last := -5.0, -1.0; d < 6; d += 0.25 {
+		p := c.Of(d)
+		if p <= last || p < 0 || p > 1 {
+			t.Errorf("at %v: %v behind %v", d, p, last)
+		}
+		last = p
+	}
+	if one := (*model.Calibration)(nil).Of(0.5); one != 1/(1+math.Exp(-0.5)) {
+		t.Errorf("without a calibration: %v", one)
 	}
 }

@@ -3,20 +3,25 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/eval"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/token"
+	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/trainer"
 	"github.com/pairstream/pairstream/trainer/bootstrap"
 	trainerservice "github.com/pairstream/pairstream/trainer/service"
@@ -45,6 +50,9 @@ type bootstrapJob struct {
 	vocab, out     string
 	slice          float64
 	heldOut, words int
+	checked        int   // images on which it is measured when to stop
+	most           int64 // steps without a number of steps
+	converging     bootstrap.Converging
 	ifMissing      bool
 }
 
@@ -53,8 +61,12 @@ func newBootstrapCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bootstrap " + tarsUse,
 		Short: "train a first model on a slice of the data, for the encoder, Con-D and the trainer's start",
-		Args:  wantArgs(1, anyNumber),
-		RunE:  j.run,
+		Long: "Trains a first model until it tells hard pairs apart no better than before, on images that are kept out of training:\n" +
+			"random mini-batches, then GRIT's hard ones, then random ones while the rate decays. Con-D's probabilities are then\n" +
+			"calibrated. The file has a card, which is printed here and by `eval --cond`. With --steps it trains for so many steps,\n" +
+			"on random mini-batches alone, without calibration and card.",
+		Args: wantArgs(1, anyNumber),
+		RunE: j.run,
 	}
 	f := cmd.Flags()
 	f.StringVar(&j.out, "out", "data/bootstrap.safetensors", "file of the weights")
@@ -64,7 +76,11 @@ func newBootstrapCommand() *cobra.Command {
 	f.IntVar(&j.words, "vocab-size", 2000, "tokens of a vocabulary made from the captions")
 	f.Float64Var(&j.slice, "slice", 0.5, "share of the images to train on")
 	f.IntVar(&j.heldOut, "holdout", 0, "images to keep back for evaluation")
-	f.Int64Var(&j.Steps, "steps", 500, "training steps")
+	f.Int64Var(&j.Steps, "steps", 0, "training steps; 0: until the AUC on hard pairs no longer rises")
+	f.Int64Var(&j.most, "max-steps", 40_000, "most training steps without --steps")
+	f.IntVar(&j.converging.Patience, "patience", bootstrap.DefaultPatience, "checks in a row without a rise that end the random mini-batches")
+	f.IntVar(&j.checked, "check", 500, "images that are kept out of training to see when to stop; at most a tenth of all, and 20 at least")
+	f.Float64Var(&j.converging.BaseRate, "base-rate", eval.DefaultBaseRate, "share of true pairs among Con-D's candidates, for the calibration; 0: none")
 	f.IntVar(&j.Batch, "batch", 48, "pairs in a step")
 	f.Float64Var(&j.Rate, "lr", 5e-4, "highest learning rate")
 	addCheckpointFlags(cmd, &j.Checkpoints)
@@ -105,14 +121,38 @@ func (j *bootstrapJob) run(cmd *cobra.Command, paths []string) error {
 		return errors.Join(err, closeImages())
 	}
 	defer worker.Close()
-	data = data.Slice(j.slice)
-	fmt.Fprintf(cmd.OutOrStdout(), "bootstrapping %s on %d images with %d captions, %d steps of %d\n", j.Preset, data.Images(), data.Pairs(), j.Steps, j.Batch)
-	j.Report = func(r *trainer.Result) { reportStep(cmd.OutOrStdout(), r, j.Steps) }
-	if err := errors.Join(bootstrap.Train(ctx, worker, images, data, j.Options, j.out), closeImages()); err != nil {
+	if err := errors.Join(j.train(ctx, cmd.OutOrStdout(), worker, images, data), closeImages()); err != nil {
 		return config.Variables(trainerservice.Core{}, err)
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "wrote %s\n", j.out)
 	return nil
+}
+
+// train trains for a number of steps, or until nothing more is gained.
+func (j *bootstrapJob) train(ctx context.Context, out io.Writer, w *torch.Worker, images *shard.Images, data *dataset.Corpus) error {
+	if j.Steps != 0 {
+		data = data.Slice(j.slice)
+		fmt.Fprintf(out, "bootstrapping %s on %d images with %d captions, %d steps of %d\n", j.Preset, data.Images(), data.Pairs(), j.Steps, j.Batch)
+		j.Report = func(r *trainer.Result) { reportStep(out, r, j.Steps) }
+		return bootstrap.Train(ctx, w, images, data, j.Options, j.out)
+	}
+	data, held, err := data.HoldOut(min(j.checked, max(data.Images()/10, 20), data.Images()))
+	if err != nil {
+		return err
+	}
+	data, j.Steps = data.Slice(j.slice), j.most
+	fmt.Fprintf(out, "bootstrapping %s on %d images with %d captions in steps of %d, checked on %d other images\n",
+		j.Preset, data.Images(), data.Pairs(), j.Batch, held.Images())
+	j.converging.Walk = gritWalk(j.Seed, j.Augment.Workers)
+	j.converging.Checked = checkReporter(out, time.Now)
+	card, err := bootstrap.Converge(ctx, w, images, data, held, j.Options, j.converging, j.out)
+	if err != nil {
+		return err
+	}
+	if err := printCard(out, card); err != nil {
+		return err
+	}
+	return printCond(out, card.Measured)
 }
 
 // vocabulary reads a vocabulary from the file, or makes one from the captions.

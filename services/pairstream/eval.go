@@ -24,13 +24,15 @@ import (
 func newEvalCommand() *cobra.Command {
 	var checkpoint, captions, split string
 	var heldOut, topK int
-	var asJSON, vision bool
+	var baseRate float64
+	var asJSON, vision, cond bool
 	cmd := &cobra.Command{
 		Use:   "eval " + tarsUse,
-		Short: "measure a checkpoint's retrieval (TR, IR) and its image-text matching",
+		Short: "measure a checkpoint's retrieval (TR, IR) and its image-text matching, or what it is worth as Con-D",
 		Long: "Measures a checkpoint on the pairs of tars: text and image retrieval R@1/5/10 by ITC alone and with the\n" +
 			"first candidates ranked again by ITM, next to chance, and the error of the matching head. Captions stand beside the\n" +
-			"images, or come from Karpathy's JSON of COCO or Flickr30k, or from a list of ALBEF's.",
+			"images, or come from Karpathy's JSON of COCO or Flickr30k, or from a list of ALBEF's. With --cond it measures where the\n" +
+			"connection discriminator (Con-D) decides: the hardest others of every pair. The truth is known of generated scenes.",
 		Args: wantArgs(1, anyNumber),
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			s, err := config.Parse[bootstrapSettings](config.Environ())
@@ -42,18 +44,15 @@ func newEvalCommand() *cobra.Command {
 				return err
 			}
 			defer worker.Close()
-			report, err := evaluate(cmd.Context(), worker, checkpoint, places(paths), evaluation{
-				captions: captions, split: split, heldOut: heldOut, topK: topK, vision: vision, cache: s.Cache, log: cmd.ErrOrStderr(),
-			})
-			if err != nil {
-				return err
+			how := evaluation{
+				captions: captions, split: split, heldOut: heldOut, topK: topK, vision: vision, baseRate: baseRate, cache: s.Cache, log: cmd.ErrOrStderr(),
 			}
-			if asJSON {
-				e := json.NewEncoder(cmd.OutOrStdout())
-				e.SetIndent("", "  ")
-				return e.Encode(report)
+			if cond {
+				report, err := evaluateCond(cmd.Context(), worker, checkpoint, places(paths), how)
+				return printAs(cmd.OutOrStdout(), asJSON, report, func(w io.Writer) error { return report.print(w) }, err)
 			}
-			return printReport(cmd.OutOrStdout(), report)
+			report, err := evaluate(cmd.Context(), worker, checkpoint, places(paths), how)
+			return printAs(cmd.OutOrStdout(), asJSON, report, func(w io.Writer) error { return printReport(w, report) }, err)
 		},
 	}
 	f := cmd.Flags()
@@ -63,9 +62,26 @@ func newEvalCommand() *cobra.Command {
 	f.StringVar(&split, "split", "test", "split of Karpathy's JSON to measure on: test, val, train, restval")
 	f.IntVar(&topK, "rerank", 0, "candidates ranked again by ITM (the papers: 256 on COCO, 128 on Flickr30k); 0: all, -1: none")
 	f.BoolVar(&vision, "vision", false, "how much better hidden words are told with the image than without (UoV, GRIT-VLP 5.6)")
+	f.BoolVar(&cond, "cond", false, "measure the connection discriminator (Con-D) on easy and hard pairs, and print its card")
+	f.Float64Var(&baseRate, "base-rate", eval.DefaultBaseRate, "share of true pairs among the hard ones, for --cond where nobody knows the truth")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.MarkFlagsMutuallyExclusive("cond", "vision")
+	cmd.MarkFlagsMutuallyExclusive("cond", "rerank")
 	cmd.MarkFlagsMutuallyExclusive("captions", "holdout")
 	return cmd
+}
+
+// printAs prints a report as JSON or as text, unless there was an error.
+func printAs(w io.Writer, asJSON bool, report any, text func(io.Writer) error, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(report)
+	}
+	return text(w)
 }
 
 // evaluation says what to evaluate on.
@@ -73,6 +89,7 @@ type evaluation struct {
 	captions, split string // a list of images and its split; empty: the tars' own captions
 	heldOut, topK   int
 	vision          bool
+	baseRate        float64
 	cache           int64
 	log             io.Writer // receives what was passed over
 }

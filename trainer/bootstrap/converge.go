@@ -35,7 +35,7 @@ type Card struct {
 }
 
 // Converge trains a model until the AUC on hard pairs of held no longer rises, in at most o.Steps steps. It then calibrates the
-// model on half of held, and writes weights, calibration and card to path.
+// model on half of held, unless the base rate is 0, and writes weights, calibration and card to path.
 //
 // The phases are those that made the demo's Con-D: random mini-batches until nothing more is gained, GRIT's mini-batches for as
 // long as they help, and random ones again while the rate decays. GRIT's false negatives teach the matching head to doubt true
@@ -169,9 +169,11 @@ func (s *stretches) finish(ctx context.Context, card *Card, path string) error {
 	if err != nil {
 		return err
 	}
-	calibration, err := answers.Half(false).Calibrate()
-	if err != nil {
-		return err
+	var calibration *model.Calibration
+	if s.converging.BaseRate > 0 {
+		if calibration, err = answers.Half(false).Calibrate(); err != nil {
+			return err
+		}
 	}
 	card.Measured = answers.Half(true).Report(calibration)
 	text, err := json.Marshal(card)

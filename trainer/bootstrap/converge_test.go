@@ -117,7 +117,7 @@ func TestConvergeRefuses(t *testing.T) {
 	for want, change := range map[string]func(*bootstrap.Options, *bootstrap.Converging){
 		"9 steps at most, want at least 10":       func(o *bootstrap.Options, _ *bootstrap.Converging) { o.Steps = 9 },
 		"patience of 0 checks, want at least 1":   func(_ *bootstrap.Options, c *bootstrap.Converging) { c.Patience = 0 },
-		"base rate is 0, want more than 0":        func(_ *bootstrap.Options, c *bootstrap.Converging) { c.BaseRate = 0 },
+		"base rate is 1, want 0 to less than 1":   func(_ *bootstrap.Options, c *bootstrap.Converging) { c.BaseRate = 1 },
 		"32 pairs to train on, want at least a b": func(o *bootstrap.Options, _ *bootstrap.Converging) { o.Batch = 33 },
 		"hard mini-batches: 1 of ": func(_ *bootstrap.Options, c *bootstrap.Converging) {
 			c.Walk = func(context.Context, []float32, []float32, int, []int32, int, int) ([]int32, error) {

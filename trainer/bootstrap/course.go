@@ -145,7 +145,7 @@ func (c *course) decay() int64 {
 // Converging says when a training ends by itself.
 type Converging struct {
 	Patience int     // checks without a rise of the AUC on hard pairs that end the phase of random mini-batches
-	BaseRate float64 // share of true pairs among the hard ones, for the calibration
+	BaseRate float64 // share of true pairs among the hard ones, for the calibration; 0: there is none
 	// Walk puts similar pairs beside each other, for mini-batches of a size; nil: there is no hard phase.
 	Walk Walk
 	// Checked is told of every check; may be nil.
@@ -171,8 +171,8 @@ func (c Converging) Validate() error {
 	if c.Patience < 1 {
 		problems = append(problems, fmt.Errorf("patience of %d checks, want at least 1", c.Patience))
 	}
-	if c.BaseRate <= 0 || c.BaseRate >= 1 {
-		problems = append(problems, fmt.Errorf("base rate is %g, want more than 0 and less than 1", c.BaseRate))
+	if c.BaseRate < 0 || c.BaseRate >= 1 {
+		problems = append(problems, fmt.Errorf("base rate is %g, want 0 to less than 1", c.BaseRate))
 	}
 	return errors.Join(problems...)
 }
