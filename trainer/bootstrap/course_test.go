@@ -33,26 +33,31 @@ func TestCourse(t *testing.T) {
 		stopped string
 	}{
 		"nothing rises after the first check": {
-			rules{most: 100_000, patience: 2, perEpoch: 400}, rises(250),
+			rules{most: 100_000, patience: 2, perEpoch: 400},
+			rises(250),
 			[]string{"random 0-250 epoch 0 from 0", "random 250-500 epoch 0 from 0", "random 500-750 epoch 0 from 0", "settling 750-1000 epoch 2 from 750 decay 250"},
 			"no further rise",
 		},
 		"checks are a tenth apart": {
-			rules{most: 100_000, patience: 1, perEpoch: 5000}, rises(2750),
+			rules{most: 100_000, patience: 1, perEpoch: 5000},
+			rises(2750),
 			[]string{
 				"random 0-250 epoch 0 from 0", "random 250-500 epoch 0 from 0", "random 500-750 epoch 0 from 0", "random 750-1000 epoch 0 from 0",
 				"random 1000-1250 epoch 0 from 0", "random 1250-1500 epoch 0 from 0", "random 1500-1750 epoch 0 from 0", "random 1750-2000 epoch 0 from 0",
 				"random 2000-2250 epoch 0 from 0", "random 2250-2500 epoch 0 from 0", "random 2500-2750 epoch 0 from 0", "random 2750-3025 epoch 0 from 0",
 				"settling 3025-3529 epoch 1 from 3025 decay 504",
-			}, "no further rise",
+			},
+			"no further rise",
 		},
 		"a matching head that has not begun is waited for": {
-			rules{most: 1000, patience: 1, perEpoch: 100}, func(string, int64) float64 { return 0.59 },
+			rules{most: 1000, patience: 1, perEpoch: 100},
+			func(string, int64) float64 { return 0.59 },
 			[]string{"random 0-250 epoch 0 from 0", "random 250-500 epoch 0 from 0", "random 500-700 epoch 0 from 0", "settling 700-950 epoch 7 from 700 decay 250"},
 			"most steps",
 		},
 		"hard rounds end when they no longer help": {
-			rules{most: 100_000, patience: 1, perEpoch: 90, hard: true}, func(phase string, step int64) float64 {
+			rules{most: 100_000, patience: 1, perEpoch: 90, hard: true},
+			func(phase string, step int64) float64 {
 				if phase == Harden && step == 590 { // below what random mini-batches ended with, which does not count
 					return 0.65
 				}
@@ -61,10 +66,12 @@ func TestCourse(t *testing.T) {
 			[]string{
 				"random 0-250 epoch 0 from 0", "random 250-500 epoch 0 from 0", "hard 500-590 epoch 6 from 500", "hard 590-680 epoch 7 from 590",
 				"hard 680-770 epoch 8 from 680", "hard 770-860 epoch 9 from 770", "settling 860-1110 epoch 10 from 860 decay 250",
-			}, "no further rise",
+			},
+			"no further rise",
 		},
 		"the bound holds through all phases": {
-			rules{most: 10, patience: 9, perEpoch: 3, hard: true}, rises(1000),
+			rules{most: 10, patience: 9, perEpoch: 3, hard: true},
+			rises(1000),
 			[]string{"random 0-7 epoch 0 from 0", "hard 7-8 epoch 3 from 7", "hard 8-9 epoch 4 from 8", "settling 9-10 epoch 5 from 9 decay 1"},
 			"most steps",
 		},
