@@ -15,7 +15,6 @@ import (
 
 	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/dataset"
-	"github.com/pairstream/pairstream/internal/eval"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/service/device"
@@ -62,9 +61,9 @@ func newBootstrapCommand() *cobra.Command {
 		Use:   "bootstrap " + tarsUse,
 		Short: "train a first model on a slice of the data, for the encoder, Con-D and the trainer's start",
 		Long: "Trains a first model until it tells hard pairs apart no better than before, on images that are kept out of training:\n" +
-			"random mini-batches, then GRIT's hard ones, then random ones while the rate decays. Con-D's probabilities are then\n" +
-			"calibrated. The file has a card, which is printed here and by `eval --cond`. With --steps it trains for so many steps,\n" +
-			"on random mini-batches alone, without calibration and card.",
+			"random mini-batches, then GRIT's hard ones, then random ones while the rate decays. The file has a card, which is\n" +
+			"printed here and by `eval --cond`. With --base-rate Con-D's probabilities are calibrated as well. With --steps it\n" +
+			"trains for so many steps, on random mini-batches alone, without calibration and card.",
 		Args: wantArgs(1, anyNumber),
 		RunE: j.run,
 	}
@@ -80,7 +79,7 @@ func newBootstrapCommand() *cobra.Command {
 	f.Int64Var(&j.most, "max-steps", 40_000, "most training steps without --steps")
 	f.IntVar(&j.converging.Patience, "patience", bootstrap.DefaultPatience, "checks in a row without a rise that end the random mini-batches")
 	f.IntVar(&j.checked, "check", 500, "images that are kept out of training to see when to stop; at most a tenth of all, and 20 at least")
-	f.Float64Var(&j.converging.BaseRate, "base-rate", eval.DefaultBaseRate, "share of true pairs among Con-D's candidates, for the calibration; 0: none")
+	f.Float64Var(&j.converging.BaseRate, "base-rate", 0, "share of true pairs among Con-D's candidates, to which its probabilities are calibrated; 0: they are not")
 	f.IntVar(&j.Batch, "batch", 48, "pairs in a step")
 	f.Float64Var(&j.Rate, "lr", 5e-4, "highest learning rate")
 	addCheckpointFlags(cmd, &j.Checkpoints)

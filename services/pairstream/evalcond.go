@@ -133,7 +133,7 @@ func printCond(w io.Writer, r *eval.CondReport) error {
 	case r.Counted:
 		fmt.Fprintf(w, "true are %.1f %% of the hard pairs, counted\n", 100*r.BaseRate)
 	default:
-		fmt.Fprintf(w, "true are, as --base-rate says, %.1f %% of the hard pairs; nobody knows which\n", 100*r.BaseRate)
+		fmt.Fprintf(w, "true are, it is assumed, %.1f %% of the hard pairs (--base-rate); nobody knows which\n", 100*r.BaseRate)
 	}
 	if c := r.Calibration; c != nil {
 		fmt.Fprintf(w, "calibrated at a base rate of %.1f %%, so that no probability is above %.2f", 100*c.BaseRate, c.Of(math.Inf(1)))
