@@ -76,6 +76,7 @@ func WriteCard(ctx context.Context, j Job, dir string) (err error) {
 	for _, v := range c.Above {
 		fmt.Fprintf(&b, "| %.2f | %.3f | %.3f |\n", v.High, v.Precision, v.Recall)
 	}
+	b.WriteString("\n[precision.md](precision.md) tells what the wrong connections above 0.9 of the Con-D of this release are.\n")
 	return atomicfile.Write(filepath.Join(dir, "README.md"), 0o644, func(w io.Writer) error {
 		_, err := io.WriteString(w, b.String())
 		return err
