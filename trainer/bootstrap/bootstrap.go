@@ -1,5 +1,6 @@
 // Package bootstrap trains on tars alone, without the log. [Train] makes a first model, before there is an encoder to
-// embed pairs or a Con-D to score candidates. Its weights serve as both, and as the start of the trainer. [FineTune]
+// embed pairs or a Con-D to score candidates. Its weights serve as both, and as the start of the trainer. [Converge] does so
+// until the model tells hard held-out pairs apart no better than before. It calibrates the model and writes its card. [FineTune]
 // fine-tunes a model for retrieval, as the papers do to make Con-D.
 //
 // With [Checkpoints] an interrupted run goes on from its newest checkpoint, and ends in the weights of a run without
