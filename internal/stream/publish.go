@@ -72,6 +72,7 @@ type Publisher struct {
 	put     int64 // messages taken over so far
 	urgent  bool  // someone waits: no linger
 	closing bool
+	stopped *int64 // once it has stopped: the number of the first message without an ack
 	last    map[schemas.Topic]message // the message that was acknowledged last
 	err     error
 
@@ -170,11 +171,11 @@ func sequenced(topic schemas.Topic, lane int, seq int64, resume Mark, schema str
 // enqueue takes over m. It blocks while too many bytes are waiting. It cuts a dead letter that its topic does not
 // take.
 func (p *Publisher) enqueue(ctx context.Context, m message) error {
-	limit := int64(p.log.maxMessage(m.topic))
-	m.cut(limit)
-	if size := m.wireSize(); size > limit && p.compress == 0 {
-		return fmt.Errorf("%w: %d bytes for %s, lane %d, which takes %d: raise max.message.bytes of the topic, KAFKA_MAX_MESSAGE_BYTES when it is created",
-			ErrTooLarge, size, p.log.name(m.topic), m.lane, limit)
+	m.cut(int64(p.log.maxMessage(m.topic)))
+	if p.compress == 0 {
+		if err := p.log.takes(&m); err != nil {
+			return err
+		}
 	}
 	n := m.size()
 	for {
@@ -208,6 +209,21 @@ func (p *Publisher) enqueue(ctx context.Context, m message) error {
 	p.instruments.addBytes(n)
 	if first || full {
 		signal(p.wake)
+	}
+	return nil
+}
+
+// Takes returns [ErrTooLarge] for a value that its topic may refuse. With compression a publisher tries it all the same, and
+// ends when the topic refuses it.
+func (l *Log) Takes(topic schemas.Topic, lane int, schema string, value []byte) error {
+	return l.takes(&message{topic: topic, lane: lane, value: value, headers: []header{{Key: schemas.HeaderSchema, Value: []byte(schema)}}})
+}
+
+func (l *Log) takes(m *message) error {
+	limit := int64(l.maxMessage(m.topic))
+	if size := m.wireSize(); size > limit {
+		return fmt.Errorf("%w: %d bytes for %s, lane %d, which takes %d: raise max.message.bytes of the topic, KAFKA_MAX_MESSAGE_BYTES when it is created",
+			ErrTooLarge, size, l.name(m.topic), m.lane, limit)
 	}
 	return nil
 }
@@ -253,6 +269,7 @@ func (p *Publisher) abort() {
 	<-p.done
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.stopped = new(p.acked()) // what is forgotten is not acknowledged
 	p.instruments.addBytes(-p.bytes)
 	p.bytes, p.records, p.dead = 0, backlog{}, backlog{}
 }

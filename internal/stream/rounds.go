@@ -63,6 +63,9 @@ func (p *Publisher) backlogOf(topic schemas.Topic) *backlog {
 
 // acked returns the number of the first message without an ack. Dead letters may be ahead of records.
 func (p *Publisher) acked() int64 {
+	if p.stopped != nil {
+		return *p.stopped
+	}
 	return min(p.records.oldest(p.put), p.dead.oldest(p.put))
 }
 

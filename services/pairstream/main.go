@@ -1,5 +1,5 @@
 // Command pairstream is the user's command. It runs the whole pipeline on one machine (up, demo) and feeds it
-// (produce, synth, seal). It looks into it (console, status, dead-letters, topics, eval) and repeats it (run-manifest,
+// (produce, ingest, synth, seal). It looks into it (console, status, dead-letters, topics, eval) and repeats it (run-manifest,
 // replay).
 //
 // Settings come from the environment, as for the services. Flags say what to do now. Built with CGO_ENABLED=0, the
@@ -59,7 +59,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newBrokerCommand(), newTopicsCommand(), newProduceCommand(), newFetchCommand(), newConnectionsCommand(), newSealCommand(), newSynthCommand(),
+	root.AddCommand(newBrokerCommand(), newTopicsCommand(), newProduceCommand(), newIngestCommand(), newFetchCommand(), newConnectionsCommand(), newSealCommand(), newSynthCommand(),
 		newStatusCommand(), newDeadLettersCommand(), newLanesCommand(), newVocabCommand(), newHealthcheckCommand(), newConsoleCommand(),
 		newReportCommand(), newForgetCommand(), newProgressCommand())
 	root.AddCommand(tensorCommands()...)

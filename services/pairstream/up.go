@@ -18,6 +18,7 @@ import (
 	indexerservice "github.com/pairstream/pairstream/indexer/service"
 	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/console"
+	"github.com/pairstream/pairstream/internal/ingest"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/stream"
@@ -36,6 +37,7 @@ type pipeline struct {
 	Discriminator discriminatorservice.Settings
 	Trainer       trainerservice.Settings
 	Console       console.Settings
+	Ingest        ingest.Settings
 }
 
 // Validate refuses settings that allow a record to be larger than its topic takes, and a second pipeline beside rank 0's.
@@ -173,12 +175,17 @@ func newUpCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			closeIngest, err := startIngest(ctx, cmd.OutOrStdout(), log, rt, p.Ingest)
+			if err != nil {
+				return errors.Join(err, closeLog())
+			}
 			s := newStages()
 			closeConsole := startConsole(ctx, cmd.OutOrStdout(), log, rt, p, s, dir)
 			err = service.Serve(ctx, p.Process, rt, func(ctx context.Context) error {
 				return runPipeline(ctx, log, rt, p, s, withoutTrainer)
 			})
 			closeConsole()
+			closeIngest()
 			return errors.Join(err, closeLog())
 		},
 	}
