@@ -104,7 +104,7 @@ test-pack-gpu: ## pack for a GPU, and run here from the archive what needs none
 
 test-log: setup ## run the log's scenarios on the embedded broker and print what they survived; SOAK=1 for many more faults
 	@mkdir -p $(BIN) && rm -f $(FIGURES)
-	PAIRSTREAM_FIGURES=$(FIGURES) $(GO_TEST) -p 1 -count=1 -timeout 120m -run 'TestSuite|TestCrash|TestTwoOwners|TestBrokerKilled|TestEveryStageKilled|TestProducerKilled|TestWatchersKilled|TestFetcherKilled|TestFilterKilled|TestTrainerOnAFullDisk' ./internal/stream ./services/pairstream
+	PAIRSTREAM_FIGURES=$(FIGURES) $(GO_TEST) -p 1 -count=1 -timeout 120m -run 'TestSuite|TestCrash|TestTwoOwners|TestBrokerKilled|TestEveryStageKilled|TestProducerKilled|TestIngestKilled|TestWatchersKilled|TestFetcherKilled|TestFilterKilled|TestTrainerOnAFullDisk' ./internal/stream ./services/pairstream
 	@cat $(FIGURES)
 
 test-operator: setup ## play 200 random sequences of operators' actions on the embedded broker; SOAK=1 for an hour

@@ -281,3 +281,24 @@ func TestLingerGrowsWithTheBrokersTime(t *testing.T) {
 		})
 	}
 }
+
+// TestStoppedPublisherHasForgotten: who flushes a publisher that another one has stopped learns that nothing was acknowledged.
+func TestStoppedPublisherHasForgotten(t *testing.T) {
+	b := startBroker(t, BrokerOptions{})
+	cfg := testConfig(b.Addr(), "", 1)
+	l := openLog(t, cfg)
+	p := l.newPublisher(1<<20, newInstruments(l.metrics, "stopped", nil))
+	p.writing = func(schemas.Topic) error { return errors.New("refused") }
+	p.start()
+	if err := p.enqueue(t.Context(), pair(0, "waiting")); err != nil {
+		t.Fatal(err)
+	}
+	<-p.done
+	p.abort()
+	if err := p.Flush(t.Context()); err == nil {
+		t.Error("a record that was forgotten counts as acknowledged")
+	}
+	if put, acked := p.progress(); put != 1 || acked != 0 {
+		t.Errorf("%d of %d records are acknowledged", acked, put)
+	}
+}
