@@ -72,7 +72,7 @@ type Publisher struct {
 	put     int64 // messages taken over so far
 	urgent  bool  // someone waits: no linger
 	closing bool
-	stopped *int64 // once it has stopped: the number of the first message without an ack
+	stopped *int64                    // once it has stopped: the number of the first message without an ack
 	last    map[schemas.Topic]message // the message that was acknowledged last
 	err     error
 
