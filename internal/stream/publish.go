@@ -171,9 +171,10 @@ func sequenced(topic schemas.Topic, lane int, seq int64, resume Mark, schema str
 // enqueue takes over m. It blocks while too many bytes are waiting. It cuts a dead letter that its topic does not
 // take.
 func (p *Publisher) enqueue(ctx context.Context, m message) error {
-	m.cut(int64(p.log.maxMessage(m.topic)))
+	limit := int64(p.log.maxMessage(m.topic))
+	m.cut(limit)
 	if p.compress == 0 {
-		if err := p.log.takes(&m); err != nil {
+		if err := p.log.takes(&m, limit); err != nil {
 			return err
 		}
 	}
@@ -216,11 +217,11 @@ func (p *Publisher) enqueue(ctx context.Context, m message) error {
 // Takes returns [ErrTooLarge] for a value that its topic may refuse. With compression a publisher tries it all the same, and
 // ends when the topic refuses it.
 func (l *Log) Takes(topic schemas.Topic, lane int, schema string, value []byte) error {
-	return l.takes(&message{topic: topic, lane: lane, value: value, headers: []header{{Key: schemas.HeaderSchema, Value: []byte(schema)}}})
+	m := message{topic: topic, lane: lane, value: value, headers: []header{{Key: schemas.HeaderSchema, Value: []byte(schema)}}}
+	return l.takes(&m, int64(l.maxMessage(topic)))
 }
 
-func (l *Log) takes(m *message) error {
-	limit := int64(l.maxMessage(m.topic))
+func (l *Log) takes(m *message, limit int64) error {
 	if size := m.wireSize(); size > limit {
 		return fmt.Errorf("%w: %d bytes for %s, lane %d, which takes %d: raise max.message.bytes of the topic, KAFKA_MAX_MESSAGE_BYTES when it is created",
 			ErrTooLarge, size, l.name(m.topic), m.lane, limit)
