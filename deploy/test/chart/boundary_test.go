@@ -135,6 +135,9 @@ func TestPodsAreTheirUsers(t *testing.T) {
 		if p.console() {
 			user += "-operator"
 			set = find(objects, "ConfigMap", fullname+"-console").text("data", "KAFKA_SASL_USER")
+		} else if stage == "ingest" { // a producer, which joins no group
+			user += "-producer"
+			set = find(objects, "ConfigMap", fullname+"-ingest").text("data", "KAFKA_SASL_USER")
 		} else if p.serves() {
 			user += "-" + stage
 			set = find(objects, "ConfigMap", user).text("data", "KAFKA_SASL_USER")
@@ -172,6 +175,30 @@ func TestTopicsOfStrimzi(t *testing.T) {
 			if got := fmt.Sprint(o.at("spec", "config", key)); got != value {
 				t.Errorf("%s: %s is %s, want %s", o.id(), key, got, value)
 			}
+		}
+	}
+}
+
+// A producer leads its watchers by a group, and asks how far the encoder is.
+func TestProducersSeeWhatTheyWaitFor(t *testing.T) {
+	acls := fmt.Sprint(find(render(t, cases["strimzi"]), "KafkaUser", fullname+"-producer").list("spec", "authorization", "acls"))
+	for group, operations := range map[string]string{"producer": "[Read Describe]", "encoder": "[Describe]"} {
+		if want := "map[operations:" + operations + " resource:map[name:prod.pairstream-" + group + " patternType:literal type:group]]"; !strings.Contains(acls, want) {
+			t.Errorf("no %s in %s", want, acls)
+		}
+	}
+}
+
+// The front door reaches the public internet where it downloads images, and nothing inside of networks.
+func TestFrontDoorReachesNoNetwork(t *testing.T) {
+	for urls, want := range map[string]int{"false": 0, "true": 1} {
+		policy := find(render(t, "secretName: token\nspool: {volume: {emptyDir: {}}}\ningest: {enabled: true, urls: "+urls+"}"), "NetworkPolicy", fullname+"-ingest")
+		rules := policy.list("spec", "egress")
+		if len(rules) != want {
+			t.Errorf("urls %s: egress %v", urls, rules)
+		}
+		if text := fmt.Sprint(rules); want == 1 && (!strings.Contains(text, "169.254.0.0/16") || !strings.Contains(text, "10.0.0.0/8")) {
+			t.Errorf("urls %s: egress %v", urls, rules)
 		}
 	}
 }

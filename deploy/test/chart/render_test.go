@@ -50,6 +50,9 @@ topicNamespace: prod
 kafka: {brokers: []}
 strimzi: {enabled: true, storageClass: fast, retentionHours: 72, topicRetentionHours: {scored: 24, pairs: -1}}
 console: {enabled: true, userHeader: X-Forwarded-User}
+secretName: tokens
+spool: {volume: {persistentVolumeClaim: {claimName: spool}}}
+ingest: {enabled: true, maxLag: 1000000}
 `,
 	"torch": `
 lanes: 4

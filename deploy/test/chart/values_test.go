@@ -30,6 +30,8 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"CA without TLS":     {"kafka: {tls: {caSecret: ca}}", []string{"no effect without kafka.tls.enabled"}},
 		"live search open":   {"indexer: {livePort: 9100}", []string{"LIVE_TOKEN", "secretName"}},
 		"console open":       {"console: {enabled: true}", []string{"CONSOLE_TOKEN", "console.userHeader"}},
+		"front door open":    {"ingest: {enabled: true}\nspool: {volume: {emptyDir: {}}}", []string{"INGEST_TOKEN", "secretName"}},
+		"door without spool": {"ingest: {enabled: true}\nsecretName: token", []string{"spool.volume"}},
 		"odd ranks":          {"trainer: {replicas: 3}", []string{"trainer.replicas is 3: want 1, 2, 4 or another power of two"}},
 		"ranks open":         {"trainer: {replicas: 2}", []string{"trainer.replicas is 2: ranks need RANK_TOKEN in a Secret that secretName names"}},
 		"ranks of torch":     {"trainer: {kind: torch, replicas: 2}", []string{"trainer.replicas is 2 with kind torch", "trainer.volume"}},
