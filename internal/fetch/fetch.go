@@ -17,10 +17,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/pairstream/pairstream/internal/invalid"
 	"github.com/pairstream/pairstream/internal/shard"
@@ -41,6 +43,9 @@ type Options struct {
 	UserAgent                string  // begins with the name that robots.txt calls us by
 	IgnoreRobots             bool
 	AllowLoopback            bool // 127.0.0.1 counts as public: for servers of one's own on this machine
+
+	// SetAside is called when a host has timed out so often that it is left alone for a while. It may be nil.
+	SetAside func(host string, pause time.Duration)
 }
 
 // Validate returns every invalid option, joined.
@@ -85,13 +90,22 @@ type outcome struct {
 // fetched is what became of a row.
 type fetched struct {
 	row   table.Row
-	image span  // in the spool
-	err   error // instead: a *failure
+	image []span // in the spool
+	err   error  // instead: a *failure
 }
 
-// shardsAtOnce is the number of shards that are worked on at once: while the last rows of one wait for slow servers, those of
-// the next one are fetched.
-const shardsAtOnce = 2
+// Bounds of what is worked on at once. While the last rows of a shard wait for slow hosts, those of the next ones are fetched.
+const (
+	shardsAtOnce = 8
+	// shardsWritten bounds the tars that are written at once, with an image in memory each.
+	shardsWritten = 2
+	// maxShardBytes ends a shard before its rows take more.
+	maxShardBytes = 64 << 20
+	// maxRowsBytes bounds the rows that wait.
+	maxRowsBytes = 128 << 20
+	// maxRowBytes bounds a row. Of a larger one nothing is kept.
+	maxRowBytes = 1 << 20
+)
 
 // Run fetches all shards of a list that the store does not have. done is called for every shard, in order, with its
 // number and its counts; counts are nil where the store had the shard.
@@ -104,17 +118,32 @@ func Run(ctx context.Context, list string, o Options, store Store, done func(ctx
 		return err
 	}
 	defer c.http.CloseIdleConnections()
+	both, ctx := errgroup.WithContext(ctx)
+	dispatching, stop := context.WithCancel(ctx)
+	both.Go(func() error { return c.dispatch(dispatching) })
+	both.Go(func() error {
+		defer stop()
+		return c.shards(ctx, list, store, done)
+	})
+	return both.Wait()
+}
+
+// shards fetches the shards of a list, several at a time, and calls done for each in order.
+func (c *client) shards(ctx context.Context, list string, store Store, done func(ctx context.Context, shard int, s *Stats) error) error {
 	working, ctx := errgroup.WithContext(ctx)
 	working.SetLimit(shardsAtOnce)
-	number := 0
-	var rows []table.Row
+	room := semaphore.NewWeighted(maxRowsBytes)
 	before := make(chan struct{}) // closed when done has returned for the shard before
 	close(before)
-	flush := func() error {
-		n, part, turn, after := number, rows, before, make(chan struct{})
-		number, rows, before = number+1, nil, after
+	err := readShards(ctx, list, c.o, func(n int, rows []table.Row, size int64) error {
+		if err := room.Acquire(ctx, size); err != nil {
+			return err
+		}
+		turn, after := before, make(chan struct{})
+		before = after
 		working.Go(func() error {
-			s, err := c.shard(ctx, n, part, store)
+			defer room.Release(size)
+			s, err := c.shard(ctx, n, rows, store)
 			if err != nil {
 				return err
 			}
@@ -127,16 +156,7 @@ func Run(ctx context.Context, list string, o Options, store Store, done func(ctx
 			return done(ctx, n, s)
 		})
 		return ctx.Err()
-	}
-	err = table.Read(ctx, list, func(r table.Row) error {
-		if rows = append(rows, r); len(rows) < o.PerShard {
-			return nil
-		}
-		return flush()
 	})
-	if err == nil && len(rows) > 0 {
-		err = flush()
-	}
 	if failed := working.Wait(); failed != nil {
 		return failed // it has ended the reading
 	}
@@ -144,6 +164,47 @@ func Run(ctx context.Context, list string, o Options, store Store, done func(ctx
 		return fmt.Errorf("fetching %s: %w", list, err)
 	}
 	return nil
+}
+
+// readShards calls each with the rows of every shard of a list, and with the bytes that they take. A shard ends at --per-shard
+// rows, or where its rows would take more than maxShardBytes. So the shards are a function of the list.
+func readShards(ctx context.Context, list string, o Options, each func(number int, rows []table.Row, size int64) error) error {
+	number := 0
+	var rows []table.Row
+	var size int64
+	flush := func() error {
+		part, taken := rows, size
+		rows, size = nil, 0
+		number++
+		return each(number-1, part, taken)
+	}
+	err := table.Read(ctx, list, func(r table.Row) error {
+		more := rowBytes(r)
+		if more > maxRowBytes {
+			r, more = nil, 0
+		}
+		if len(rows) == o.PerShard || size+more > maxShardBytes {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		rows, size = append(rows, r), size+more
+		return nil
+	})
+	if err == nil && len(rows) > 0 {
+		err = flush()
+	}
+	return err
+}
+
+// rowBytes returns about what a row takes in memory.
+func rowBytes(r table.Row) int64 {
+	size := int64(48)
+	for name, value := range r {
+		text, _ := value.(string)
+		size += int64(64 + len(name) + len(text))
+	}
+	return size
 }
 
 // Name returns the name of a shard's file.
@@ -207,30 +268,23 @@ func digest(rows []table.Row, o Options) string {
 	return hex.EncodeToString(h.Sum(nil)[:6])
 }
 
-// fill downloads the rows, several at a time, and writes them in their order.
+// fill downloads the rows, each at its host's turn, and writes them in their order.
 func (c *client) fill(ctx context.Context, number int, rows []table.Row, file *os.File) (s *Stats, outcomes []outcome, err error) {
 	images, err := newSpool()
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, images.close()) }()
-	found := make([]fetched, len(rows))
-	running, ctx := errgroup.WithContext(ctx)
-	for i, row := range rows {
-		select {
-		case c.slots <- struct{}{}:
-		case <-ctx.Done():
-			return nil, nil, errors.Join(running.Wait(), ctx.Err())
-		}
-		running.Go(func() (err error) {
-			defer func() { <-c.slots }()
-			found[i], err = c.fetch(ctx, row, images)
-			return err
-		})
-	}
-	if err := running.Wait(); err != nil {
+	found, err := c.fetch(ctx, number, rows, images)
+	if err != nil {
 		return nil, nil, err
 	}
+	select {
+	case c.writing <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+	defer func() { <-c.writing }()
 	w := &shardWriter{o: c.o, tar: shard.NewWriter(file), images: images, stats: &Stats{Reasons: map[string]int{}}}
 	for _, f := range found {
 		if err := w.add(fmt.Sprintf("%05d%04d", number, w.stats.Rows), f); err != nil {
@@ -240,24 +294,34 @@ func (c *client) fill(ctx context.Context, number int, rows []table.Row, file *o
 	return w.stats, w.outcomes, w.tar.Close()
 }
 
-// fetch downloads the image of a row into the spool.
-func (c *client) fetch(ctx context.Context, row table.Row, to *spool) (fetched, error) {
-	f := fetched{row: row}
-	if row.Text(c.o.CaptionColumn) == "" {
-		f.err = &failure{reasonCaption, "the row has no caption"}
-		return f, nil
+// fetch queues the rows and waits until each has its image in the spool, or a reason why not.
+func (c *client) fetch(ctx context.Context, number int, rows []table.Row, to *spool) ([]fetched, error) {
+	found := make([]fetched, len(rows))
+	var left atomic.Int64
+	left.Store(int64(len(rows)))
+	ended := make(chan struct{})
+	for i, row := range rows {
+		done := func(image []span, err error) {
+			found[i] = fetched{row, image, err}
+			if left.Add(-1) == 0 {
+				close(ended)
+			}
+		}
+		switch {
+		case row == nil:
+			done(nil, &failure{reasonRow, "the row cannot be read, or is too large"})
+		case row.Text(c.o.CaptionColumn) == "":
+			done(nil, &failure{reasonCaption, "the row has no caption"})
+		default:
+			c.get(int64(number)<<32|int64(i), row.Text(c.o.URLColumn), to, done)
+		}
 	}
-	data, err := c.get(ctx, row.Text(c.o.URLColumn))
-	var known *failure
-	switch {
-	case errors.As(err, &known):
-		f.err = known
-		return f, nil
-	case err != nil:
-		return f, err
+	select {
+	case <-ended:
+		return found, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	f.image, err = to.add(data)
-	return f, err
 }
 
 // shardWriter writes the outcomes of a shard.

@@ -51,8 +51,8 @@ const connectTimeout = 10 * time.Second
 
 // guardedDialer makes connections to the public internet alone. It looks at the address that is connected to, so neither
 // a redirect nor an answer of DNS that changes leads elsewhere.
-func guardedDialer(allowLoopback bool) *net.Dialer {
-	return &net.Dialer{Timeout: connectTimeout, ControlContext: func(_ context.Context, network, address string, _ syscall.RawConn) error {
+func guardedDialer(allowLoopback bool, timeout time.Duration) *net.Dialer {
+	return &net.Dialer{Timeout: timeout, ControlContext: func(_ context.Context, network, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)
 		if err != nil {
 			return fmt.Errorf("%w: %q", errAddress, address)

@@ -3,8 +3,11 @@ package fetch
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"net/url"
 	"strings"
+	"time"
 )
 
 // Bounds of what a stranger's robots.txt may cost.
@@ -19,6 +22,12 @@ const (
 	maxRobotsKept = 64 << 20
 	// ruleBytes is what a rule takes beside its text.
 	ruleBytes = 24
+	// rulesBytes is what the rules of a host take beside the rules.
+	rulesBytes = 512
+	// rulesKept ends the life of rules in a long run (RFC 9309 wants no more).
+	rulesKept = 24 * time.Hour
+	// faultKept times Options.Timeout is how long a host gives nothing whose robots.txt could not be had.
+	faultKept = 16
 )
 
 // rules are the lines of a robots.txt that hold for us, in the order of the file (RFC 9309).
@@ -26,6 +35,53 @@ type rules struct {
 	list []rule
 	size int64 // bytes
 	none error // instead: why nothing may be fetched
+
+	until time.Time // read again behind that
+}
+
+// rulesOf returns the rules of a host, or nil when they have to be read.
+func (c *client) rulesOf(host string, now time.Time) *rules {
+	r, known := c.robots.Get(host)
+	if known && now.After(r.until) {
+		c.robots.Remove(host)
+		return nil
+	}
+	return r
+}
+
+// askRobots returns the task that reads a host's robots.txt.
+func (c *client) askRobots(host string) *task {
+	scheme, name, _ := strings.Cut(host, "://")
+	return &task{host: host, at: &url.URL{Scheme: scheme, Host: name, Path: "/robots.txt"}, left: min(robotsTimeout, c.o.Timeout), robotsOf: host}
+}
+
+// keep keeps the rules of a host, and gives up those that were asked for longest ago when all take too much.
+func (c *client) keep(host string, r *rules) {
+	if r.until.IsZero() {
+		r.until = time.Now().Add(rulesKept)
+	}
+	r.size += rulesBytes
+	c.robots.Remove(host)
+	c.robots.Add(host, r)
+	c.kept += r.size
+	for c.kept > maxRobotsKept && c.robots.Len() > 1 {
+		c.robots.RemoveOldest()
+	}
+}
+
+// readRobots reads a robots.txt. A server without one allows everything, and one that is at fault nothing.
+func (c *client) readRobots(response *http.Response) (*rules, error) {
+	switch {
+	case response.StatusCode >= 400 && response.StatusCode < 500:
+		return &rules{}, nil
+	case response.StatusCode < 200 || response.StatusCode >= 300:
+		return nil, &failure{reasonRobots, "robots.txt cannot be read: " + response.Status}
+	}
+	raw, err := io.ReadAll(io.LimitReader(response.Body, maxRobotsBytes))
+	if err != nil {
+		return nil, err
+	}
+	return parseRobots(string(raw), c.agent), nil
 }
 
 // rule allows or forbids the paths that match its pattern.

@@ -46,7 +46,7 @@ func newFetchCommand() *cobra.Command {
 	f.StringVar(&j.URLColumn, "url-col", "url", "column of the addresses")
 	f.StringVar(&j.CaptionColumn, "caption-col", "caption", "column of the captions")
 	f.IntVar(&j.PerShard, "per-shard", 10_000, "rows of a tar")
-	f.IntVar(&j.Threads, "threads", 32, "downloads at once, and images in memory")
+	f.IntVar(&j.Threads, "threads", 32, "downloads at once; slow ones wait beside these")
 	f.DurationVar(&j.Timeout, "timeout", 30*time.Second, "longest time of a download")
 	f.Int64Var(&j.MaxBytes, "max-bytes", 16<<20, "most bytes of an image")
 	f.IntVar(&j.Redirects, "redirects", 5, "most redirects of a download")
@@ -106,8 +106,12 @@ func (j *fetchJob) run(cmd *cobra.Command, list string) (err error) {
 		}
 		defer func() { err = errors.Join(err, end()) }()
 	}
+	o := j.Options
+	o.SetAside = func(host string, pause time.Duration) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s has timed out too often: it is set aside for %s\n", host, pause)
+	}
 	sum, before := fetch.Stats{Reasons: map[string]int{}}, 0
-	err = fetch.Run(ctx, list, j.Options, store, func(ctx context.Context, n int, s *fetch.Stats) error {
+	err = fetch.Run(ctx, list, o, store, func(ctx context.Context, n int, s *fetch.Stats) error {
 		if s == nil {
 			before++
 			return published(ctx, tar(n)) // the run before may have ended between the two

@@ -1,0 +1,262 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// maxBehind bounds what is read behind an answer that is not wanted, so that its connection can be used again.
+const maxBehind = 2 << 10
+
+// get queues the download of an image into a spool. done gets it, or a *failure, which get itself
+// hands on for what cannot be queued.
+func (c *client) get(order int64, raw string, to *spool, done func([]span, error)) {
+	t := &task{order: order, left: c.o.Timeout, to: to, done: done}
+	if err := t.goTo(raw, nil); err != nil {
+		done(nil, err)
+		return
+	}
+	c.queue(t)
+}
+
+// goTo sends a task to a URL, which may be relative to a base. It refuses what no task may visit.
+func (t *task) goTo(raw string, base *url.URL) error {
+	if len(raw) > maxURL {
+		return &failure{reasonURL, fmt.Sprintf("longer than %d bytes", maxURL)}
+	}
+	u, err := url.Parse(raw)
+	if err == nil && base != nil {
+		u = base.ResolveReference(u)
+	}
+	switch {
+	case err != nil:
+		return &failure{reasonURL, "it cannot be parsed"}
+	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil:
+		return &failure{reasonURL, "want http:// or https:// with a host"}
+	case len(u.String()) > maxURL:
+		return &failure{reasonURL, fmt.Sprintf("longer than %d bytes", maxURL)}
+	}
+	if t.at, t.host = u, hostOf(u); len(t.host) > maxHostName {
+		return &failure{reasonURL, "the host's name is too long"}
+	}
+	return nil
+}
+
+// queue queues a task at its host, or fails it where the host is given up.
+func (c *client) queue(t *task) {
+	c.mu.Lock()
+	queued := c.schedule.add(t, time.Now())
+	c.mu.Unlock()
+	c.wake()
+	if !queued {
+		c.finish(t, answer{}, asideFailure(t.host))
+	}
+}
+
+func asideFailure(host string) error {
+	return &failure{reasonAside, host + " has timed out again and again"}
+}
+
+// wake makes dispatch look at the schedule.
+func (c *client) wake() {
+	select {
+	case c.woken <- struct{}{}:
+	default:
+	}
+}
+
+// dispatch runs the tasks of the schedule until the context ends, or a task returns an error.
+func (c *client) dispatch(ctx context.Context) error {
+	running, ctx := errgroup.WithContext(ctx)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		c.mu.Lock()
+		t, at := c.schedule.next(time.Now())
+		c.mu.Unlock()
+		if t != nil {
+			running.Go(func() error { return c.run(ctx, t) })
+			continue
+		}
+		timer.Stop()
+		if !at.IsZero() {
+			timer.Reset(time.Until(at))
+		}
+		select {
+		case <-c.woken:
+		case <-timer.C:
+		case <-ctx.Done():
+			err := running.Wait()
+			if errors.Is(err, context.Canceled) {
+				err = nil // whoever has ended the context knows why
+			}
+			return err
+		}
+	}
+}
+
+// answer is what a request has given.
+type answer struct {
+	asked bool // the host was asked
+	image []span
+	rules *rules
+	next  string // where a redirect leads
+}
+
+// run makes the request of a task. It queues its redirect, or hands the result on.
+func (c *client) run(ctx context.Context, t *task) error {
+	limited, cancel := context.WithTimeout(ctx, t.left)
+	defer cancel()
+	a, err := c.step(limited, t)
+	took := time.Since(t.began)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, new(*localError)):
+		return err
+	}
+	err = classify(err)
+	o := c.ending(a, err, took)
+	var next *task
+	if err == nil && a.next != "" {
+		next, err = t.redirected(a.next, took, c.o.Redirects)
+	}
+	if next == nil {
+		c.finish(t, a, err) // before the schedule gives the thread to another task
+	}
+	c.mu.Lock()
+	pause, givenUp := c.schedule.end(t, took, o, time.Now())
+	c.mu.Unlock()
+	c.wake()
+	if pause > 0 && c.o.SetAside != nil {
+		c.o.SetAside(t.host, pause)
+	}
+	for _, g := range givenUp {
+		c.finish(g, answer{}, asideFailure(t.host))
+	}
+	if next != nil {
+		c.queue(next)
+	}
+	return nil
+}
+
+// ending says what the host of a task has to do with its end.
+func (c *client) ending(a answer, err error, took time.Duration) ending {
+	var f *failure
+	switch {
+	case !a.asked:
+		return refused
+	case !errors.As(err, &f) || f.reason != reasonTimeout:
+		return answered
+	case 2*took < min(c.o.Timeout, robotsTimeout):
+		return cutShort
+	}
+	return timedOut
+}
+
+// redirected returns the task that follows a redirect, if there were not too many.
+func (t *task) redirected(location string, took time.Duration, most int) (*task, error) {
+	if t.hops == most {
+		return nil, &failure{reasonRedirects, fmt.Sprintf("more than %d", most)}
+	}
+	next := &task{order: t.order, left: max(t.left-took, 0), hops: t.hops + 1, robotsOf: t.robotsOf, to: t.to, done: t.done}
+	if err := next.goTo(location, t.at); err != nil {
+		return nil, err
+	}
+	return next, nil
+}
+
+// finish hands the result of a task on.
+func (c *client) finish(t *task, a answer, err error) {
+	if t.robotsOf == "" {
+		t.done(a.image, err)
+		return
+	}
+	now := time.Now()
+	r := a.rules
+	if err != nil {
+		r = &rules{none: err, until: now.Add(faultKept * c.o.Timeout)}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keep(t.robotsOf, r)
+	c.schedule.rulesCame(t.robotsOf, now)
+}
+
+// step makes one request, if the host's robots.txt allows it.
+func (c *client) step(ctx context.Context, t *task) (a answer, err error) {
+	if t.rules != nil {
+		switch allowed, err := t.rules.allows(ctx, t.at); {
+		case err != nil:
+			return a, err
+		case !allowed:
+			return a, &failure{reasonRobots, "robots.txt of " + t.host}
+		}
+	}
+	a.asked = true
+	response, err := c.request(ctx, t.at)
+	if err != nil {
+		return a, err
+	}
+	defer response.Body.Close()
+	if a.next = location(response); a.next != "" {
+		// An error is none of the redirect's: the connection is not used again.
+		_, _ = io.CopyN(io.Discard, response.Body, maxBehind)
+		return a, nil
+	}
+	if t.robotsOf != "" {
+		a.rules, err = c.readRobots(response)
+	} else {
+		a.image, err = c.readImage(response, t.to)
+	}
+	return a, err
+}
+
+// location returns where an answer sends us, or "".
+func location(r *http.Response) string {
+	switch r.StatusCode {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return r.Header.Get("Location")
+	}
+	return ""
+}
+
+// readImage reads the image of an answer into a spool.
+func (c *client) readImage(response *http.Response, to *spool) ([]span, error) {
+	encoding := response.Header.Get("Content-Encoding")
+	switch {
+	case response.StatusCode != http.StatusOK:
+		return nil, &failure{fmt.Sprintf("http_%d", response.StatusCode), response.Status}
+	case !c.o.IgnoreRobots && c.disallowed(response.Header.Values("X-Robots-Tag")):
+		return nil, &failure{reasonNoAI, strings.Join(response.Header.Values("X-Robots-Tag"), ", ")}
+	case encoding != "" && encoding != "identity":
+		return nil, &failure{reasonEncoding, "compressed without being asked to: " + encoding}
+	case response.ContentLength > c.o.MaxBytes:
+		return nil, tooLarge(c.o.MaxBytes)
+	}
+	return to.take(response.Body, c.o.MaxBytes)
+}
+
+func tooLarge(most int64) error {
+	return &failure{reasonTooLarge, fmt.Sprintf("more than %d bytes", most)}
+}
+
+// request asks for a URL.
+func (c *client) request(ctx context.Context, u *url.URL) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, &failure{reasonURL, err.Error()}
+	}
+	r.Header.Set("User-Agent", c.o.UserAgent)
+	r.Header.Set("Accept", "image/jpeg,image/png,image/webp,image/*;q=0.8")
+	r.Header.Set("Accept-Encoding", "identity")
+	return c.http.RoundTrip(r)
+}

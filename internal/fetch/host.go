@@ -1,0 +1,154 @@
+package fetch
+
+import (
+	"container/heap"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// class says how a host has answered so far.
+type class int
+
+const (
+	quick   class = iota
+	unknown       // no row of it has ended
+	slow
+	classes
+)
+
+// host is what is known of a host, and what waits for it.
+type host struct {
+	name    string
+	running int
+	first   []*task // requests for robots.txt, which go first
+	rows    tasks
+	asking  bool // robots.txt is being asked for
+
+	tokens float64 // requests that the rate leaves
+	filled time.Time
+
+	trust    int
+	answered bool
+	timeouts int       // in a row
+	pauses   int       // in a row
+	until    time.Time // set aside until then
+
+	in    *hosts // the heap that holds it
+	place int
+	ready time.Time // in the heap of those that wait for the clock
+}
+
+// hostOf names the host of a URL, with its scheme and port: RFC 9309 has a robots.txt for each.
+func hostOf(u *url.URL) string {
+	name, port := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), u.Port()
+	if strings.Contains(name, ":") {
+		name = "[" + name + "]"
+	}
+	if port != "" && (u.Scheme != "http" || port != "80") && (u.Scheme != "https" || port != "443") {
+		name += ":" + port
+	}
+	return u.Scheme + "://" + name
+}
+
+// wake ends a pause, as the host has answered.
+func (h *host) wake() { h.timeouts, h.pauses, h.until = 0, 0, time.Time{} }
+
+// class returns how the host has answered so far.
+func (h *host) class() class {
+	switch {
+	case !h.answered:
+		return unknown
+	case h.trust > 0:
+		return quick
+	}
+	return slow
+}
+
+// order returns that of the host's next task.
+func (h *host) order() int64 {
+	if len(h.first) > 0 {
+		return h.first[0].order
+	}
+	return h.rows[0].order
+}
+
+// take takes the host's next task, and what it costs of the rate.
+func (h *host) take(burst int, rate float64, now time.Time) *task {
+	h.fill(burst, rate, now)
+	if len(h.first) > 0 {
+		t := h.first[0]
+		h.first = h.first[1:]
+		if t.costs(h.name) {
+			h.tokens--
+		}
+		return t
+	}
+	h.tokens--
+	return heap.Pop(&h.rows).(*task)
+}
+
+// costs reports whether the rate of a host counts a task. A host's own robots.txt is read once, and is not counted.
+func (t *task) costs(name string) bool { return t.robotsOf != name }
+
+func (h *host) fill(burst int, rate float64, now time.Time) {
+	h.tokens = min(h.tokens+now.Sub(h.filled).Seconds()*rate, float64(burst))
+	h.filled = now
+}
+
+// free returns when the host's next task may go.
+func (h *host) free(burst int, rate float64, now time.Time) time.Time {
+	h.fill(burst, rate, now)
+	at := now
+	if free := len(h.first) > 0 && !h.first[0].costs(h.name); !free && h.tokens < 1 {
+		// A nanosecond more than the quotient says, so that rounding leaves no remainder.
+		at = now.Add(time.Duration((1-h.tokens)/rate*float64(time.Second)) + 1)
+	}
+	if at.Before(h.until) {
+		at = h.until
+	}
+	return at
+}
+
+// tasks is a heap of tasks by their order.
+type tasks []*task
+
+func (q tasks) Len() int           { return len(q) }
+func (q tasks) Less(i, j int) bool { return q[i].order < q[j].order }
+func (q tasks) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *tasks) Push(x any)        { *q = append(*q, x.(*task)) }
+func (q *tasks) Pop() any {
+	last := len(*q) - 1
+	t := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	return t
+}
+
+// hosts is a heap of hosts, which know their places.
+type hosts struct {
+	all  []*host
+	less func(a, b *host) bool
+}
+
+func (q *hosts) Len() int           { return len(q.all) }
+func (q *hosts) Less(i, j int) bool { return q.less(q.all[i], q.all[j]) }
+func (q *hosts) Swap(i, j int) {
+	q.all[i], q.all[j] = q.all[j], q.all[i]
+	q.all[i].place, q.all[j].place = i, j
+}
+
+func (q *hosts) Push(x any) {
+	h := x.(*host)
+	h.in, h.place = q, len(q.all)
+	q.all = append(q.all, h)
+}
+
+func (q *hosts) Pop() any {
+	last := len(q.all) - 1
+	h := q.all[last]
+	q.all[last] = nil
+	q.all = q.all[:last]
+	h.in = nil
+	return h
+}

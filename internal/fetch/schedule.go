@@ -1,0 +1,280 @@
+package fetch
+
+import (
+	"container/heap"
+	"container/list"
+	"net/url"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+)
+
+// maxHosts bounds the hosts that are remembered while nothing waits for them.
+const maxHosts = 1 << 14
+
+// When a host is set aside, and for how long: pauses are multiples of Options.Timeout, and each is twice the one before.
+const (
+	maxTimeouts = 4
+	firstPause  = 2
+	maxPause    = 64
+)
+
+// maxTrust is what a slow answer costs, in quick ones. An answer is slow when it takes more than this part of the time.
+const maxTrust = 8
+
+// maxStalled times the threads is how many slow requests may wait without a thread.
+const maxStalled = 7
+
+// task is a request that waits for its turn at a host. It is for the image of a row, or for the robots.txt of a host. A
+// redirect makes it wait at the next host.
+type task struct {
+	order    int64 // rows go in the order of the list
+	at       *url.URL
+	host     string        // of at, as hostOf names it
+	left     time.Duration // what the requests may take yet
+	hops     int
+	robotsOf string                        // the host whose robots.txt is wanted; then no host's rules are asked
+	rules    *rules                        // those of the host, from the moment when the task is taken
+	to       *spool                        // takes the image of a row
+	done     func(image []span, err error) // of a row
+
+	class   class // while it runs
+	began   time.Time
+	going   *list.Element // nil when it has no thread any more
+	stalled bool
+}
+
+// limits are what a schedule promises to hosts.
+type limits struct {
+	threads, perHost int
+	rate             float64
+	timeout          time.Duration
+}
+
+// schedule decides which request is next. It has no clock of its own, and is not safe for concurrent use.
+//
+//  1. A host has at most perHost requests at once, and at most rate a second behind the first perHost ones.
+//  2. A host that is set aside gets none. Behind the pause it gets one; when that times out, the next pause is twice as long.
+//  3. A quarter of the threads goes to hosts alone that have answered quickly. Slow ones get at most a quarter.
+//  4. A request that becomes slow gives its thread back, while there are not too many of these.
+//  5. Of what may go, the first row of the list goes first.
+type schedule struct {
+	limits
+	rulesOf func(host string, now time.Time) *rules // returns nil when they have to be read; itself nil where robots.txt is ignored
+	ask     func(host string) *task                 // for its robots.txt
+
+	active  map[string]*host // with tasks
+	idle    *simplelru.LRU[string, *host]
+	ready   [classes]hosts
+	waiting hosts // for the clock
+	running [classes]int
+	going   list.List // of tasks with a thread, in the order in which they began
+	stalled int
+}
+
+func newSchedule(l limits) (*schedule, error) {
+	s := &schedule{limits: l, active: map[string]*host{}}
+	for i := range s.ready {
+		s.ready[i].less = func(a, b *host) bool { return a.order() < b.order() }
+	}
+	s.waiting.less = func(a, b *host) bool { return a.ready.Before(b.ready) }
+	var err error
+	s.idle, err = simplelru.NewLRU[string, *host](maxHosts, nil)
+	return s, err
+}
+
+// add queues a task at the host of its URL. It returns false when the host is given up, and then the task is not queued.
+func (s *schedule) add(t *task, now time.Time) bool {
+	h := s.host(t.host, now)
+	if h.pauses > 1 && now.Before(h.until) {
+		s.settle(h, now)
+		return false
+	}
+	if t.robotsOf != "" {
+		h.first = append(h.first, t)
+	} else {
+		heap.Push(&h.rows, t)
+	}
+	s.settle(h, now)
+	return true
+}
+
+func (s *schedule) host(name string, now time.Time) *host {
+	if h, ok := s.active[name]; ok {
+		return h
+	}
+	h, ok := s.idle.Get(name)
+	if ok {
+		s.idle.Remove(name)
+	} else {
+		h = &host{name: name, tokens: float64(s.perHost), filled: now}
+	}
+	s.active[name] = h
+	return h
+}
+
+// next takes the task that goes now. Without one it says when to look again, unless something happens before; never is the
+// zero time.
+func (s *schedule) next(now time.Time) (*task, time.Time) {
+	for s.waiting.Len() > 0 && !s.waiting.all[0].ready.After(now) {
+		s.settle(s.waiting.all[0], now)
+	}
+	stalls := s.stall(now)
+	h := s.first()
+	for h != nil && len(h.first) == 0 && s.rulesOf != nil && s.rulesOf(h.name, now) == nil {
+		s.settle(h, now) // its rules were given up meanwhile
+		h = s.first()
+	}
+	if h == nil {
+		if s.waiting.Len() > 0 && (stalls.IsZero() || s.waiting.all[0].ready.Before(stalls)) {
+			return nil, s.waiting.all[0].ready
+		}
+		return nil, stalls
+	}
+	t := h.take(s.perHost, s.rate, now)
+	if t.robotsOf == "" && s.rulesOf != nil {
+		t.rules = s.rulesOf(h.name, now)
+	}
+	t.class, t.began, t.going = h.class(), now, s.going.PushBack(t)
+	h.running++
+	s.running[t.class]++
+	s.settle(h, now)
+	return t, time.Time{}
+}
+
+// stall takes their threads from tasks that have become slow, and returns when the next one does.
+func (s *schedule) stall(now time.Time) time.Time {
+	for s.going.Len() > 0 && s.stalled < maxStalled*s.threads {
+		t := s.going.Front().Value.(*task)
+		if at := t.began.Add(s.timeout / maxTrust); at.After(now) {
+			return at
+		}
+		s.leave(t)
+		t.stalled = true
+		s.stalled++
+	}
+	return time.Time{}
+}
+
+// leave takes the thread of a task.
+func (s *schedule) leave(t *task) {
+	s.going.Remove(t.going)
+	t.going = nil
+	s.running[t.class]--
+}
+
+// first returns the host whose task goes first, or nil.
+func (s *schedule) first() (h *host) {
+	for c := range classes {
+		if s.ready[c].Len() > 0 && s.hasRoom(c) && (h == nil || s.ready[c].all[0].order() < h.order()) {
+			h = s.ready[c].all[0]
+		}
+	}
+	return h
+}
+
+// hasRoom reports whether a thread is free for a host of a class.
+func (s *schedule) hasRoom(c class) bool {
+	all, part := 0, s.threads/4
+	for _, n := range s.running {
+		all += n
+	}
+	switch {
+	case all >= s.threads:
+		return false
+	case c == slow:
+		return s.running[slow] < max(part, 1) && s.running[slow]+s.running[unknown] < s.threads-part
+	case c == unknown:
+		return s.running[slow]+s.running[unknown] < s.threads-part
+	}
+	return true
+}
+
+// end says what became of a task that was taken, and how long it took. It returns for how long the host is set aside, if it
+// is, and the tasks that are given up with it.
+func (s *schedule) end(t *task, took time.Duration, o ending, now time.Time) (pause time.Duration, givenUp []*task) {
+	h := s.active[t.host]
+	h.running--
+	if t.stalled {
+		s.stalled--
+	} else {
+		s.leave(t)
+	}
+	switch {
+	case o == refused:
+		h.tokens = min(h.tokens+1, float64(s.perHost)) // nothing was asked of the host
+	case o == timedOut:
+		h.trust, h.answered = max(h.trust, 0)-maxTrust, true
+		if h.timeouts++; !t.began.Before(h.until) && (h.pauses > 0 || h.timeouts >= maxTimeouts) {
+			pause, givenUp = s.setAside(h, now)
+		}
+	case o == cutShort:
+	case took > s.timeout/maxTrust:
+		h.trust, h.answered = max(h.trust, 0)-maxTrust, true
+		h.wake()
+	case o == answered:
+		if t.robotsOf == "" {
+			h.trust, h.answered = min(h.trust+1, maxTrust), true
+		}
+		h.wake()
+	}
+	s.settle(h, now)
+	return pause, givenUp
+}
+
+// rulesCame lets the rows of a host go whose robots.txt was read.
+func (s *schedule) rulesCame(name string, now time.Time) {
+	if h := s.active[name]; h != nil {
+		h.asking = false
+		s.settle(h, now)
+	}
+}
+
+// setAside begins a pause. Behind the first one, what waits is given up.
+func (s *schedule) setAside(h *host, now time.Time) (pause time.Duration, givenUp []*task) {
+	pause = s.timeout * time.Duration(min(firstPause<<min(h.pauses, 16), maxPause))
+	h.until = now.Add(pause)
+	if h.pauses++; h.pauses > 1 {
+		givenUp = append(h.first, h.rows...)
+		h.first, h.rows = nil, nil
+	}
+	return pause, givenUp
+}
+
+// ending is how a task has ended, for its host.
+type ending int
+
+const (
+	answered ending = iota
+	timedOut
+	refused  // by robots.txt, before anything was asked
+	cutShort // by the little time that another host has left
+)
+
+// settle puts a host where it belongs: among those that are ready, those that wait for the clock, or neither.
+func (s *schedule) settle(h *host, now time.Time) {
+	if h.in != nil {
+		heap.Remove(h.in, h.place)
+	}
+	if len(h.rows) > 0 && len(h.first) == 0 && s.rulesOf != nil && !h.asking && s.rulesOf(h.name, now) == nil {
+		h.asking = true
+		t := s.ask(h.name)
+		t.order = h.rows[0].order
+		h.first = append(h.first, t)
+	}
+	most := s.perHost
+	if h.pauses > 0 {
+		most = 1 // tries whether it answers again
+	}
+	switch at := h.free(s.perHost, s.rate, now); {
+	case len(h.first) == 0 && len(h.rows) == 0 && h.running == 0 && !h.asking:
+		delete(s.active, h.name)
+		s.idle.Add(h.name, h)
+	case h.running >= most, len(h.first) == 0 && (len(h.rows) == 0 || h.asking):
+	case at.After(now):
+		h.ready = at
+		heap.Push(&s.waiting, h)
+	default:
+		heap.Push(&s.ready[h.class()], h)
+	}
+}

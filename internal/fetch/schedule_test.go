@@ -1,0 +1,263 @@
+package fetch
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// stage plays a schedule against a clock of its own. Hosts are named by a letter.
+type stage struct {
+	*schedule
+	t     *testing.T
+	now   time.Time
+	order int64
+	known map[string]*rules
+	asked []string // whose robots.txt was wanted
+}
+
+func newStage(t *testing.T, l limits) *stage {
+	t.Helper()
+	s, err := newSchedule(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &stage{schedule: s, t: t, now: time.Unix(1, 0)}
+}
+
+// rows queues rows of a host, and reports whether it took them.
+func (s *stage) rows(host string, n int) (taken bool) {
+	s.t.Helper()
+	for range n {
+		s.order++
+		k := &task{order: s.order}
+		if err := k.goTo("http://"+host+"/", nil); err != nil {
+			s.t.Fatal(err)
+		}
+		taken = s.add(k, s.now)
+	}
+	return taken
+}
+
+// start takes all tasks that may go now.
+func (s *stage) start() (started []*task, again time.Duration) {
+	for {
+		k, at := s.next(s.now)
+		if k == nil {
+			if !at.IsZero() {
+				again = at.Sub(s.now)
+			}
+			return started, again
+		}
+		started = append(started, k)
+	}
+}
+
+func (s *stage) endAll(tasks []*task, took time.Duration, o ending) (pause time.Duration, givenUp int) {
+	s.now = s.now.Add(took)
+	for _, k := range tasks {
+		p, g := s.end(k, took, o, s.now)
+		pause, givenUp = max(pause, p), givenUp+len(g)
+	}
+	return pause, givenUp
+}
+
+func names(tasks []*task) (out []string) {
+	for _, k := range tasks {
+		out = append(out, k.at.Host)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+var usual = limits{threads: 16, perHost: 4, rate: 10, timeout: 8 * time.Second}
+
+// TestARowTakesAThreadWhenItsHostsTurnHasCome has more rows of a host than threads, and then rows of another one.
+func TestARowTakesAThreadWhenItsHostsTurnHasCome(t *testing.T) {
+	s := newStage(t, usual)
+	s.rows("a", 100)
+	s.rows("b", 2)
+	started, _ := s.start()
+	if got := fmt.Sprint(names(started), len(started)); got != "[a b] 6" {
+		t.Errorf("%s start, want four of a and two of b", got)
+	}
+	s.endAll(started[:1], 0, answered)
+	if more, again := s.start(); len(more) != 0 || again <= 90*time.Millisecond || again > 101*time.Millisecond {
+		t.Errorf("%d more start, and the next in %v, want none for a tenth of a second: the rate is 10", len(more), again)
+	}
+	s.now = s.now.Add(101 * time.Millisecond)
+	if more, _ := s.start(); len(more) != 1 || more[0].order != 5 {
+		t.Errorf("%d more start, want row 5", len(more))
+	}
+	// A row that was refused by robots.txt has cost the host nothing.
+	s.endAll(started[1:2], 0, refused)
+	if more, _ := s.start(); len(more) != 1 {
+		t.Errorf("%d more start behind one that was refused, want one", len(more))
+	}
+}
+
+// TestThreadsAreKeptForQuickHosts fills the threads with hosts that do not answer.
+func TestThreadsAreKeptForQuickHosts(t *testing.T) {
+	s := newStage(t, usual)
+	s.rows("good", 1)
+	started, _ := s.start()
+	s.endAll(started, time.Millisecond, answered)
+	s.now = s.now.Add(time.Second)
+	for i := range 300 {
+		s.rows(fmt.Sprint("new", i), 4)
+	}
+	started, again := s.start()
+	if len(started) != 12 || again != time.Second {
+		t.Fatalf("%d start, and some more in %v, want three quarters of the threads, and a second", len(started), again)
+	}
+	s.rows("good", 4)
+	if quick, _ := s.start(); fmt.Sprint(names(quick), len(quick)) != "[good] 4" {
+		t.Errorf("%v start, want the four of good", names(quick))
+	}
+	// What has become slow frees its thread, up to seven times the threads.
+	total := 16
+	for range 20 {
+		s.now = s.now.Add(time.Second)
+		more, _ := s.start()
+		total += len(more)
+	}
+	if want := 16*maxStalled + 12; total != want {
+		t.Errorf("%d run at once, want %d", total, want)
+	}
+	s.rows("good", 1)
+	if quick, _ := s.start(); len(quick) > 0 {
+		t.Errorf("a fifth row of a host starts beside four of it")
+	}
+}
+
+// TestSlowHostsGetAQuarter has hosts that answer, and slowly.
+func TestSlowHostsGetAQuarter(t *testing.T) {
+	s := newStage(t, usual)
+	for i := range 3 {
+		s.rows(fmt.Sprint("slow", i), 8)
+	}
+	started, _ := s.start()
+	s.endAll(started, 3*time.Second, answered)
+	s.now = s.now.Add(10 * time.Second)
+	if started, _ = s.start(); len(started) != 4 {
+		t.Fatalf("%d rows of slow hosts start, want a quarter of the threads", len(started))
+	}
+	for range maxTrust + 1 { // a host that is quick again as often is no slow one any more
+		s.now = s.now.Add(time.Second)
+		s.rows("slow0", 2)
+		if more, _ := s.start(); len(more) > 0 {
+			started = append(started, more...)
+		}
+		for _, k := range started {
+			s.endAll([]*task{k}, time.Millisecond, answered)
+		}
+		started = nil
+	}
+	if got := s.host("http://slow0", s.now).class(); got != quick {
+		t.Errorf("the host's class is %d, want quick", got)
+	}
+}
+
+// TestHostsAreSetAside has a host that times out, one that answers in between, and a pause that ends well.
+func TestHostsAreSetAside(t *testing.T) {
+	s := newStage(t, usual)
+	s.rows("dead", 20)
+	started, _ := s.start()
+	if pause, givenUp := s.endAll(started[:3], 8*time.Second, timedOut); pause != 0 || givenUp != 0 {
+		t.Errorf("three timeouts: a pause of %v", pause)
+	}
+	if pause, givenUp := s.endAll(started[3:], 0, timedOut); pause != 16*time.Second || givenUp != 0 {
+		t.Errorf("four timeouts: a pause of %v, and %d rows given up, want twice the timeout, and none", pause, givenUp)
+	}
+	if more, again := s.start(); len(more) != 0 || again != 16*time.Second {
+		t.Errorf("in the pause %d start, the next in %v", len(more), again)
+	}
+	// A redirect to it waits as well.
+	s.rows("dead", 1)
+	s.now = s.now.Add(16 * time.Second)
+	probe, _ := s.start()
+	if len(probe) != 1 {
+		t.Fatalf("behind the pause %d start, want one", len(probe))
+	}
+	if pause, givenUp := s.endAll(probe, 8*time.Second, timedOut); pause != 32*time.Second || givenUp != 16 {
+		t.Errorf("the try fails: a pause of %v, and %d rows given up", pause, givenUp)
+	}
+	if s.rows("dead", 1) {
+		t.Error("a row is queued at a host that is given up")
+	}
+	s.now = s.now.Add(32 * time.Second)
+	if !s.rows("dead", 3) {
+		t.Error("no row is queued behind the pause")
+	}
+	probe, _ = s.start()
+	s.endAll(probe, time.Millisecond, answered)
+	if more, _ := s.start(); len(probe) != 1 || len(more) != 2 {
+		t.Errorf("%d and then %d start when the host answers again, want 1 and 2", len(probe), len(more))
+	}
+}
+
+// TestTimeoutsInARow counts only those.
+func TestTimeoutsInARow(t *testing.T) {
+	s := newStage(t, usual)
+	s.rows("busy", 100)
+	for i := range 20 {
+		s.now = s.now.Add(time.Second)
+		started, _ := s.start()
+		if len(started) != 4 {
+			t.Fatalf("round %d: %d start, want four", i, len(started))
+		}
+		s.endAll(started[:1], time.Second, answered)
+		if pause, _ := s.endAll(started[1:], 8*time.Second, timedOut); pause != 0 {
+			t.Errorf("round %d: set aside for %v, behind three timeouts in a row", i, pause)
+		}
+	}
+}
+
+// TestRobotsAreReadFirst has a host whose rules are not known, and one whose rules are given up before its turn.
+func TestRobotsAreReadFirst(t *testing.T) {
+	s := newStage(t, usual)
+	s.known = map[string]*rules{}
+	s.rulesOf = func(host string, _ time.Time) *rules { return s.known[host] }
+	s.ask = func(host string) *task {
+		s.asked = append(s.asked, host)
+		k := &task{robotsOf: host}
+		if err := k.goTo(host+"/robots.txt", nil); err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	s.rows("a", 10)
+	started, _ := s.start()
+	if len(started) != 1 || started[0].robotsOf != "http://a" {
+		t.Fatalf("%d start, want robots.txt", len(started))
+	}
+	s.known["http://a"] = &rules{}
+	s.rulesCame("http://a", s.now)
+	s.endAll(started, time.Millisecond, answered)
+	delete(s.known, "http://a") // as if those of other hosts took the room
+	again, _ := s.start()
+	if len(again) != 1 || again[0].robotsOf != "http://a" || len(s.asked) != 2 {
+		t.Fatalf("%d start, want robots.txt once more", len(again))
+	}
+	s.known["http://a"] = &rules{}
+	s.rulesCame("http://a", s.now)
+	s.endAll(again, time.Millisecond, answered)
+	rows, _ := s.start()
+	if len(rows) != 4 || rows[0].rules == nil {
+		t.Errorf("%d start, want four rows with their rules", len(rows))
+	}
+}
+
+// TestHostNames has forms of one name.
+func TestHostNames(t *testing.T) {
+	for raw, want := range map[string]string{
+		"http://Example.COM/a": "http://example.com", "http://example.com.:80/": "http://example.com", "https://example.com:443": "https://example.com",
+		"https://example.com:80": "https://example.com:80", "http://[2606:4700::1]:8080/": "http://[2606:4700::1]:8080",
+	} {
+		k := new(task)
+		if err := k.goTo(raw, nil); err != nil || k.host != want {
+			t.Errorf("%s: %q, %v, want %q", raw, k.host, err, want)
+		}
+	}
+}
