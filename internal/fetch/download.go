@@ -8,16 +8,15 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // maxBehind bounds what is read behind an answer that is not wanted, so that its connection can be used again.
 const maxBehind = 2 << 10
 
-// get queues the download of an image into a spool. done gets it, or a *failure, which get itself
-// hands on for what cannot be queued.
+// get queues the download of an image into a spool. done gets it, or a *failure, or a
+// *localError. get itself calls it for what cannot be queued.
 func (c *client) get(order int64, raw string, to *spool, done func([]span, error)) {
 	t := &task{order: order, left: c.o.Timeout, to: to, done: done}
 	if err := t.goTo(raw, nil); err != nil {
@@ -73,9 +72,10 @@ func (c *client) wake() {
 	}
 }
 
-// dispatch runs the tasks of the schedule until the context ends, or a task returns an error.
-func (c *client) dispatch(ctx context.Context) error {
-	running, ctx := errgroup.WithContext(ctx)
+// dispatch runs the tasks of the schedule until the context ends.
+func (c *client) dispatch(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -83,7 +83,7 @@ func (c *client) dispatch(ctx context.Context) error {
 		t, at := c.schedule.next(time.Now())
 		c.mu.Unlock()
 		if t != nil {
-			running.Go(func() error { return c.run(ctx, t) })
+			running.Go(func() { c.run(ctx, t) })
 			continue
 		}
 		timer.Stop()
@@ -94,11 +94,7 @@ func (c *client) dispatch(ctx context.Context) error {
 		case <-c.woken:
 		case <-timer.C:
 		case <-ctx.Done():
-			err := running.Wait()
-			if errors.Is(err, context.Canceled) {
-				err = nil // whoever has ended the context knows why
-			}
-			return err
+			return
 		}
 	}
 }
@@ -111,19 +107,18 @@ type answer struct {
 	next  string // where a redirect leads
 }
 
-// run makes the request of a task. It queues its redirect, or hands the result on.
-func (c *client) run(ctx context.Context, t *task) error {
+// run makes the request of a task. It queues its redirect, or hands the result on. When the context ends, nobody waits for it.
+func (c *client) run(ctx context.Context, t *task) {
 	limited, cancel := context.WithTimeout(ctx, t.left)
 	defer cancel()
 	a, err := c.step(limited, t)
 	took := time.Since(t.began)
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case errors.As(err, new(*localError)):
-		return err
+	if ctx.Err() != nil {
+		return
 	}
-	err = classify(err)
+	if !errors.As(err, new(*localError)) {
+		err = classify(err)
+	}
 	o := c.ending(a, err, took)
 	var next *task
 	if err == nil && a.next != "" {
@@ -145,7 +140,6 @@ func (c *client) run(ctx context.Context, t *task) error {
 	if next != nil {
 		c.queue(next)
 	}
-	return nil
 }
 
 // ending says what the host of a task has to do with its end.

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -118,14 +119,12 @@ func Run(ctx context.Context, list string, o Options, store Store, done func(ctx
 		return err
 	}
 	defer c.http.CloseIdleConnections()
-	both, ctx := errgroup.WithContext(ctx)
 	dispatching, stop := context.WithCancel(ctx)
-	both.Go(func() error { return c.dispatch(dispatching) })
-	both.Go(func() error {
-		defer stop()
-		return c.shards(ctx, list, store, done)
-	})
-	return both.Wait()
+	var dispatched sync.WaitGroup
+	dispatched.Go(func() { c.dispatch(dispatching) })
+	defer dispatched.Wait()
+	defer stop()
+	return c.shards(ctx, list, store, done)
 }
 
 // shards fetches the shards of a list, several at a time, and calls done for each in order.
@@ -299,9 +298,15 @@ func (c *client) fetch(ctx context.Context, number int, rows []table.Row, to *sp
 	found := make([]fetched, len(rows))
 	var left atomic.Int64
 	left.Store(int64(len(rows)))
-	ended := make(chan struct{})
+	ended, failed := make(chan struct{}), make(chan error, 1)
 	for i, row := range rows {
 		done := func(image []span, err error) {
+			if errors.As(err, new(*localError)) {
+				select {
+				case failed <- err:
+				default: // one has failed before
+				}
+			}
 			found[i] = fetched{row, image, err}
 			if left.Add(-1) == 0 {
 				close(ended)
@@ -317,7 +322,14 @@ func (c *client) fetch(ctx context.Context, number int, rows []table.Row, to *sp
 		}
 	}
 	select {
+	case err := <-failed:
+		return nil, err
 	case <-ended:
+		select {
+		case err := <-failed:
+			return nil, err
+		default:
+		}
 		return found, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()

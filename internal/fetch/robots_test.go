@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -115,8 +116,8 @@ func download(t *testing.T, ctx context.Context, c *client, raw string) ([]span,
 	}
 	defer to.close()
 	ctx, stop := context.WithCancel(ctx)
-	dispatched := make(chan error, 1)
-	go func() { dispatched <- c.dispatch(ctx) }()
+	var dispatched sync.WaitGroup
+	dispatched.Go(func() { c.dispatch(ctx) })
 	type result struct {
 		image []span
 		err   error
@@ -130,9 +131,7 @@ func download(t *testing.T, ctx context.Context, c *client, raw string) ([]span,
 		r.err = ctx.Err()
 	}
 	stop()
-	if err := <-dispatched; err != nil {
-		t.Error(err)
-	}
+	dispatched.Wait()
 	return r.image, r.err
 }
 
