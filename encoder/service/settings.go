@@ -19,7 +19,7 @@ type Settings struct {
 	GroupSize   int    `env:"GROUP_SIZE" envDefault:"5000000" desc:"distinct pairs of a lane that are indexed and clustered together"`
 
 	Merges     string `env:"ENCODER_MERGES" desc:"CLIP's gzipped byte-pair merges, for CLIP and TorchScript"`
-	Vocab      string `env:"ENCODER_VOCAB" desc:"WordPiece vocabulary, for weights without one inside"`
+	Vocab      string `env:"ENCODER_VOCAB" desc:"WordPiece vocabulary, for weights without one inside, and for TorchScript whose words are not CLIP's"`
 	ImageSize  int    `env:"ENCODER_IMAGE_SIZE" envDefault:"0" desc:"pixels on a side, for TorchScript"`
 	SpoolDir   string `env:"SPOOL_DIR" desc:"folder, under one of BUCKET_ROOTS, for images that came inline; empty: they are refused"`
 	SpoolBytes int64  `env:"SPOOL_MAX_BYTES" envDefault:"0" desc:"bytes of such images kept, over all lanes: the oldest tars beyond are deleted, and their images masked; 0: all"`

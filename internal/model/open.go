@@ -18,7 +18,7 @@ import (
 type EncoderOptions struct {
 	BatchSize  int    // 0: DefaultBatchSize
 	MergesPath string // CLIP's gzipped merges, for CLIP and TorchScript
-	VocabPath  string // WordPiece vocabulary, a token a line, for an ALBEF file without one inside
+	VocabPath  string // WordPiece vocabulary, a token a line, for an ALBEF file without one inside, and for TorchScript without merges
 	ImageSize  int    // for TorchScript
 	TextTokens int    // for TorchScript; 0: CLIP's 77
 }
@@ -63,7 +63,7 @@ func openScript(ctx context.Context, w *torch.Worker, path string, o EncoderOpti
 	if o.ImageSize < 1 {
 		return nil, fmt.Errorf("loading %s: image size %d, want at least 1 for TorchScript", path, o.ImageSize)
 	}
-	words, err := readMerges(o.MergesPath)
+	words, err := scriptWords(o)
 	if err != nil {
 		return nil, fmt.Errorf("loading %s: %w", path, err)
 	}
@@ -74,6 +74,18 @@ func openScript(ctx context.Context, w *torch.Worker, path string, o EncoderOpti
 	return NewScriptEncoder(ctx, w, path, ScriptOptions{
 		ImageSize: o.ImageSize, TextTokens: length, Words: words, BatchSize: o.BatchSize,
 	})
+}
+
+// scriptWords reads CLIP's merges, or else a WordPiece vocabulary.
+func scriptWords(o EncoderOptions) (ScriptWords, error) {
+	if o.MergesPath != "" || o.VocabPath == "" {
+		return readMerges(o.MergesPath)
+	}
+	vocab, err := readVocab(o.VocabPath)
+	if err != nil {
+		return nil, err
+	}
+	return token.NewWordPiece(vocab)
 }
 
 func openCLIP(ctx context.Context, w *torch.Worker, path string, o EncoderOptions) (*Encoder, error) {

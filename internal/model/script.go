@@ -8,7 +8,6 @@ import (
 	"os"
 
 	"github.com/pairstream/pairstream/internal/imaging"
-	"github.com/pairstream/pairstream/internal/token"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -16,8 +15,16 @@ import (
 type ScriptOptions struct {
 	ImageSize  int // pixels on a side, cropped and normalised as for CLIP
 	TextTokens int // length of the ids, filled up with zeros
-	Words      *token.CLIP
+	Words      ScriptWords
 	BatchSize  int // 0: DefaultBatchSize
+}
+
+// ScriptWords is the tokenizer of a TorchScript archive: token.CLIP or token.WordPiece.
+type ScriptWords interface {
+	// Encode returns at most limit ids of a text, its beginning and its end included.
+	Encode(text string, limit int) []int32
+	// Digest returns an identifier of the vocabulary.
+	Digest() string
 }
 
 // NewScriptEncoder makes an encoder of a TorchScript archive with methods encode_image (float32 [n, 3, size, size]) and

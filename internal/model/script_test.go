@@ -90,6 +90,46 @@ func TestScriptEncoder(t *testing.T) {
 	checkRows(t, e, 7)
 }
 
+// A TorchScript archive beside a WordPiece vocabulary reads the ids of its own words, padded with zeros.
+func TestScriptEncoderWithWordPiece(t *testing.T) {
+	vocab := func(words string) string {
+		path := filepath.Join(t.TempDir(), "vocab.txt")
+		if err := os.WriteFile(path, []byte("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"+words), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	archive, w := writeScript(t, fmt.Sprintf(towersCode, 6)), worker(t)
+	open := func(path string) *model.Encoder {
+		e, err := model.OpenEncoder(t.Context(), w, archive, model.EncoderOptions{VocabPath: path, ImageSize: 6, TextTokens: 8, BatchSize: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	e := open(vocab("cat\ndog\n"))
+	defer e.Free()
+	got, err := e.EncodeTexts(t.Context(), []string{"Dog, cat"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	norm := math.Sqrt(2*2 + 6*6 + 1 + 5*5 + 3*3)
+	for i, id := range []float64{2, 6, 1, 5, 3, 0} { // a comma is unknown
+		if math.Abs(float64(got[i])-id/norm) > 1e-6 {
+			t.Errorf("value %d is %v, want that of id %v", i, got[i], id)
+		}
+	}
+	other := open(vocab("cat\ncow\n"))
+	defer other.Free()
+	if e.Fingerprint() == other.Fingerprint() {
+		t.Error("another vocabulary has the same fingerprint")
+	}
+	_, err = model.OpenEncoder(t.Context(), w, archive, model.EncoderOptions{VocabPath: filepath.Join(t.TempDir(), "none"), ImageSize: 6})
+	if err == nil || !strings.Contains(err.Error(), "opening the vocabulary") {
+		t.Errorf("error %v for a vocabulary that is not there", err)
+	}
+}
+
 // TestScriptFingerprint names everything that shapes a program's vectors: its bytes and its inputs.
 func TestScriptFingerprint(t *testing.T) {
 	path := writeScript(t, fmt.Sprintf(towersCode, 6))

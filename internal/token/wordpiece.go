@@ -2,6 +2,8 @@ package token
 
 import (
 	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"strings"
@@ -87,6 +89,15 @@ func NewWordPiece(vocab []string) (*WordPiece, error) {
 
 // PrepareCaptions makes Encode apply [PreCaption] first, with at most words words; 0: texts are encoded as they are.
 func (w *WordPiece) PrepareCaptions(words int) { w.captionWords = words }
+
+// Digest returns an identifier of the vocabulary.
+func (w *WordPiece) Digest() string {
+	h := sha256.New()
+	for _, tok := range w.vocab {
+		fmt.Fprintln(h, tok)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
 
 // Size returns the number of tokens in the vocabulary.
 func (w *WordPiece) Size() int { return len(w.vocab) }
