@@ -33,6 +33,7 @@ type Weights struct {
 type Options struct {
 	Preset  string   // size of the model, see model.Preset
 	Vocab   []string // WordPiece
+	Start   string   // weights to begin with, which have a size and a vocabulary of their own; empty: drawn from the seed
 	Steps   int64
 	Batch   int
 	Rate    float64 // highest learning rate
@@ -94,20 +95,31 @@ func Train(ctx context.Context, w *torch.Worker, source *shard.Images, data *dat
 
 // newFitting makes the initial model of a bootstrap.
 func newFitting(ctx context.Context, w *torch.Worker, o Options) (fitting, error) {
-	size, err := model.Preset(o.Preset, len(o.Vocab))
+	m, err := o.initial(ctx, w)
 	if err != nil {
 		return fitting{}, err
 	}
-	m, err := model.New(ctx, w, size, o.Seed)
-	if err != nil {
-		return fitting{}, err
-	}
-	m.Vocab = o.Vocab
 	loop := trainer.BootstrapOptions{
 		Steps: o.Steps, Batch: o.Batch, Candidates: cmp.Or(o.Candidates, Candidates), Report: o.Report,
 		Seed: o.Seed, Loaders: o.Augment.Workers, Checkpoints: o.Checkpoints.Dir, CheckpointEvery: o.Checkpoints.Every,
 	}
 	return fitting{model: m, checkpoints: o.Checkpoints, options: o.training(), augment: o.Augment, loop: loop}, nil
+}
+
+// initial returns the model before its first step.
+func (o Options) initial(ctx context.Context, w *torch.Worker) (*model.Model, error) {
+	if o.Start != "" {
+		return model.Load(ctx, w, o.Start, model.LoadOptions{})
+	}
+	size, err := model.Preset(o.Preset, len(o.Vocab))
+	if err != nil {
+		return nil, err
+	}
+	m, err := model.New(ctx, w, size, o.Seed)
+	if err == nil {
+		m.Vocab = o.Vocab
+	}
+	return m, err
 }
 
 // fitting is a training on tars.

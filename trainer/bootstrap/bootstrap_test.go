@@ -3,8 +3,10 @@ package bootstrap_test
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -123,6 +125,60 @@ func TestTrainGoesOnWhereItWasInterrupted(t *testing.T) {
 	})
 	if read(t, straight) != read(t, again) {
 		t.Error("the weights of a straight and of an interrupted training differ")
+	}
+}
+
+// A training may begin with weights that have a size and a vocabulary of their own. It goes on from them.
+func TestTrainBeginsWithWeights(t *testing.T) {
+	b := newBench(t)
+	size, err := model.Preset("micro", len(b.vocab)-1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := model.New(t.Context(), b.worker, size, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Free()
+	m.Vocab = b.vocab[:len(b.vocab)-1]
+	dir := t.TempDir()
+	start, out := filepath.Join(dir, "start"), filepath.Join(dir, "out")
+	if err := m.Save(t.Context(), start); err != nil {
+		t.Fatal(err)
+	}
+	o := b.options()
+	o.Start, o.Steps, o.Rate = start, 1, 1e-9
+	if err := bootstrap.Train(t.Context(), b.worker, b.images, b.data, o, out); err != nil {
+		t.Fatal(err)
+	}
+	trained, err := model.Load(t.Context(), b.worker, out, model.LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer trained.Free()
+	if trained.Config != m.Config || !slices.Equal(trained.Vocab, m.Vocab) {
+		t.Errorf("size %+v and %d words, want %+v and %d", trained.Config, len(trained.Vocab), m.Config, len(m.Vocab))
+	}
+	before, err := m.Export(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := trained.Export(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range before {
+		was, _ := before[i].Float32s()
+		is, _ := after[i].Float32s()
+		for k := range was {
+			if math.Abs(float64(was[k]-is[k])) > 1e-6 {
+				t.Fatalf("value %d of %s goes from %v to %v in a step that moves next to nothing", k, before[i].Name, was[k], is[k])
+			}
+		}
+	}
+	o.Start = filepath.Join(dir, "none")
+	if err := bootstrap.Train(t.Context(), b.worker, b.images, b.data, o, out); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("error %v for weights that are not there", err)
 	}
 }
 
