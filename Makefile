@@ -30,7 +30,7 @@ TORCH_FLAGS = CGO_CXXFLAGS="-O3 -std=c++17 -I$(abspath $(TORCH))/include -I$(abs
 	CGO_LDFLAGS="-L$(TORCH_LIB) -Wl,-rpath,$(TORCH_LIB) -Wl,--allow-shlib-undefined -Wl,--as-needed"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build languages demo experiments first-models test test-race test-commands torture test-torch test-log test-s3 test-operator test-kafka test-python test-compose test-console test-helm helm-readme pack-gpu test-pack-gpu fuzz mutants asan vulncheck bench bench-gpu bench-short simulate lint lint-static fmt docs check-generated clean
+.PHONY: help setup build languages demo experiments first-models test test-towers test-race test-commands torture test-torch test-log test-s3 test-operator test-kafka test-python test-compose test-console test-helm helm-readme pack-gpu test-pack-gpu fuzz mutants asan vulncheck bench bench-gpu bench-short simulate lint lint-static fmt docs check-generated clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,7 @@ demo: build ## run the whole pipeline and show the result; DATA=folder-of-tars f
 	@$(BIN)/pairstream demo $(if $(DATA),--data $(DATA)) $(ARGS)
 
 experiments: build ## repeat findings of the papers where the truth is known, and write docs/experiments.md; ARGS=--only=x1 for one, ARGS=--short for the way alone
+	@case '$(ARGS)' in *--photographs*) deploy/setup.sh python ;; esac
 	@$(BIN)/pairstream experiments --out experiments/results $(ARGS)
 	@go run ./experiments/page
 
@@ -59,6 +60,10 @@ first-models: build ## make anew the first models that the demo and experiment X
 test: setup ## run all tests that need no external server
 	@# The scenarios take longest, and mostly wait: they begin first, beside everything else.
 	$(GO_TEST) -timeout 30m ./services/pairstream ./...
+
+test-towers: setup ## install the towers of experiment X9, 100 MB of PyPI, and compare them with their authors' code
+	@deploy/setup.sh python
+	PAIRSTREAM_TOWERS=$(CURDIR)/data/experiments $(GO_TEST) -count=1 -run 'TestArchive' ./experiments/towers
 
 test-race: setup ## run the tests of packages without tensors with the race detector
 	$(GO_TEST) -race ./internal/stream $(filter-out %/internal/lint %/internal/scenes,$(TENSORLESS))

@@ -178,6 +178,9 @@ func (f *falseNegatives) measures(arm string, x int) []evidence.Measure {
 
 // truth returns a mini-batch with a function that tells which texts are true of which images.
 func (d *data) truth(b *schemas.Batch) (*schemas.Batch, func(image, text int) bool) {
+	if d.fits != nil {
+		return b, func(image, text int) bool { return d.fits(b.Samples[image].ImageID, b.Samples[text].Text) }
+	}
 	shown, said := make([]scenes.Scene, len(b.Samples)), make([]scenes.Statement, len(b.Samples))
 	for i, s := range b.Samples {
 		shown[i], said[i] = d.shows[s.ImageID], d.says[s.Text]

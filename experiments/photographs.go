@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 
 	"github.com/pairstream/pairstream/experiments/evidence"
+	"github.com/pairstream/pairstream/experiments/towers"
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/eval"
+	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/scenes"
 	"github.com/pairstream/pairstream/trainer"
 	"github.com/pairstream/pairstream/trainer/bootstrap"
@@ -18,33 +20,53 @@ import (
 
 // photographSettings are those of X9.
 type photographSettings struct {
-	Preset  string               `json:"preset"`
-	Side    int                  `json:"side"` // of its pictures, in pixels
-	Twins   twinSizes            `json:"twins"`
-	Sizes   Sizes                `json:"sizes"`
-	Augment dataset.Augmentation `json:"augmentation"`
-	Arms    []arm                `json:"arms"`
-	Scenes  int                  `json:"scenes,omitempty"` // generated in the place of photographs, in a short run
+	Towers         string       `json:"towers"` // their version
+	Shape          model.Config `json:"shape"`  // of what is trained on what the towers see
+	Twins          twinSizes    `json:"twins"`
+	Sizes          Sizes        `json:"sizes"`
+	FirstRate      float64      `json:"first_rate"` // of the first model and of Con-D
+	Rate           float64      `json:"rate"`       // of the arms
+	Dropout        float64      `json:"dropout"`
+	CondCandidates int          `json:"cond_candidates"` // among which Con-D's hard negatives are looked for
+	Candidates     int          `json:"candidates"`      // of the hardest of a mini-batch, which Con-D scores
+	Arms           []arm        `json:"arms"`
+	Scenes         int          `json:"scenes,omitempty"` // generated in the place of photographs, in a short run without towers
 }
 
 func photographSizes(short bool) photographSettings {
 	all := trainer.MAFA().ECM
+	all.MLM = false // nothing is masked here
+	grit := func(name string, space int, t target, ecm trainer.ECMOptions) arm {
+		return arm{Name: name, Strategy: grouper.StrategyGRIT, Space: space, Targets: t, ECM: ecm}
+	}
+	none := trainer.ECMOptions{}
 	s := photographSettings{
-		Preset: "tiny", Side: 64, Twins: twinSizes{Captions: 5, Unseen: 100, Kept: 100},
-		Sizes:   Sizes{FirstSteps: 600, CondSteps: 1500, FirstBatch: 48, Batch: 24, Space: 4, Epochs: 6},
-		Augment: dataset.Augmentation{MinScale: 0.6, Flip: 0.5, Color: 0.1, Workers: 2},
+		Towers: towers.Version(), Shape: shapeOnTowers(), Twins: twinSizes{Captions: 5, Unseen: 100, Kept: 100},
+		Sizes:     Sizes{FirstSteps: 800, CondSteps: 600, FirstBatch: 48, Batch: 48, Space: 5, Epochs: 2},
+		FirstRate: 5e-4, Rate: 3e-4, Dropout: 0.1,
+		CondCandidates: 8, Candidates: 8,
 		Arms: []arm{
-			{Name: "random", Strategy: grouper.StrategyRandom, Targets: consistency},
-			{Name: "grit", Strategy: grouper.StrategyGRIT, Targets: consistency},
-			{Name: "smoothed", Strategy: grouper.StrategyGRIT, Targets: smoothed},
-			{Name: "mafa", Strategy: grouper.StrategyGRIT, Targets: smoothed, ECM: all},
+			{Name: "random", Strategy: grouper.StrategyRandom, Targets: oneHot},
+			grit("grit", 5, oneHot, none), grit("ecm", 5, oneHot, all),
+			grit("smoothed", 5, smoothed, none), grit("mafa", 5, smoothed, all),
 		},
 	}
 	if short {
-		s.Preset, s.Side, s.Scenes = "micro", 32, 40
+		s.Towers, s.Scenes = "", 40
 		s.Sizes = Sizes{FirstSteps: 5, CondSteps: 5, FirstBatch: 16, Batch: 8, Space: 3, Epochs: 1}
+		s.CondCandidates, s.Candidates = 4, 4
 	}
 	return s
+}
+
+// shapeOnTowers returns the shape of the model on the towers: the preset micro with less depth, since towers have much.
+func shapeOnTowers() model.Config {
+	c, err := model.Preset("micro", 1)
+	if err != nil {
+		panic(err) // a preset of this repository
+	}
+	c.VisionDepth, c.TextLayers, c.FusionLayer, c.EmbedDim = 1, 3, 1, c.VisionDim
+	return c
 }
 
 // run trains the arms on twins of photographs and measures Con-D on them.
@@ -54,22 +76,16 @@ func (p photographSettings) run(ctx context.Context, j Job) (out []evidence.Meas
 		return nil, fmt.Errorf("making a folder for twins and weights: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	photos, err := p.photographs(ctx, j, dir)
+	s, t, initial, err := p.setup(ctx, j, dir)
 	if err != nil {
 		return nil, err
 	}
-	t, err := newTwins(ctx, filepath.Join(dir, "twins"), photos, p.Twins, p.Side, j.Seed)
-	if err != nil {
-		return nil, err
-	}
-	t.dir = dir
-	s := &setup{sizes: p.Sizes, seed: j.Seed, dir: dir, worker: j.Worker, data: t.data, preset: p.Preset, augment: p.Augment, log: j.Log}
 	defer func() { err = errors.Join(err, s.close()) }()
 	start, cond := filepath.Join(dir, "start.safetensors"), filepath.Join(dir, "con-d.safetensors")
-	if err := s.first(ctx, p.Sizes.FirstSteps, bootstrap.Candidates, start); err != nil {
+	if err := p.learn(ctx, s, initial, p.Sizes.FirstSteps, bootstrap.Candidates, start); err != nil {
 		return nil, err
 	}
-	if err := s.first(ctx, p.Sizes.CondSteps, condCandidates, cond); err != nil {
+	if err := p.learn(ctx, s, start, p.Sizes.CondSteps, p.CondCandidates, cond); err != nil {
 		return nil, err
 	}
 	g, err := newGroup(ctx, s.worker, start, s.data.images, s.data.pairs, s.seed)
@@ -81,43 +97,97 @@ func (p photographSettings) run(ctx context.Context, j Job) (out []evidence.Meas
 		return nil, err
 	}
 	out = c.measures()
-	shared := course{group: g, steps: s.steps(), start: start, cond: cond}
+	shared := course{group: g, steps: s.steps(), start: start, cond: cond, regime: &regime{Candidates: p.Candidates}}
 	weights := []string{start}
 	for i, a := range p.Arms {
 		path := filepath.Join(dir, fmt.Sprintf("arm-%d.safetensors", i))
-		if _, err := s.trainArm(ctx, shared, a, path); err != nil {
+		taught, err := s.trainArm(ctx, shared, a, path)
+		if err != nil {
 			return nil, fmt.Errorf("training %q: %w", a.Name, err)
 		}
+		out = append(out, taught.negatives.measures(a.Name, 0)...)
 		weights = append(weights, path)
 	}
 	held, err := p.measure(ctx, s, t, weights)
 	return append(out, held...), err
 }
 
-// photographs returns the folder of photographs. In a short run without one it draws scenes with as many captions.
-func (p photographSettings) photographs(ctx context.Context, j Job, dir string) (string, error) {
-	if p.Scenes == 0 && j.Photos != "" {
-		return j.Photos, nil
+// setup parts the photographs and makes the initial weights of the models on the towers.
+func (p photographSettings) setup(ctx context.Context, j Job, dir string) (*setup, *twinned, string, error) {
+	seen, err := p.photographs(ctx, j, dir)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	t, err := newTwins(ctx, filepath.Join(dir, "twins"), seen.photographs, p.Twins, p.Shape.ImageSize, j.Seed)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	t.dir = dir
+	s := &setup{
+		sizes: p.Sizes, seed: j.Seed, dir: dir, worker: j.Worker, data: t.data, preset: "micro",
+		augment: dataset.Augmentation{MinScale: 1, Workers: 2}, rate: p.Rate, dropout: p.Dropout, log: j.Log,
+	}
+	initial := ""
+	if seen.Towers != nil {
+		initial = filepath.Join(dir, "initial.safetensors")
+		err = seen.Start(ctx, j.Worker, p.Shape, dataset.Join(t.train, t.held, t.seen).Captions, t.published, j.Seed, initial)
+	}
+	if err != nil {
+		return nil, nil, "", errors.Join(err, s.close())
+	}
+	return s, t, initial, nil
+}
+
+// learn trains a model on random mini-batches of the twins.
+func (p photographSettings) learn(ctx context.Context, s *setup, initial string, steps int64, candidates int, path string) error {
+	return bootstrap.Train(ctx, s.worker, s.data.images, s.data.train, bootstrap.Options{
+		Preset: s.preset, Vocab: s.data.vocab, Start: initial, Steps: steps, Batch: s.sizes.FirstBatch, Rate: p.FirstRate, Dropout: p.Dropout, Seed: s.seed,
+		Augment: s.augment, Weights: bootstrap.Weights{ITC: 1, ITM: 1}, Candidates: candidates, Report: s.report(filepath.Base(path), steps),
+	}, path)
+}
+
+// photographs returns what the towers see of photographs. In a short run it draws scenes with as many captions, which are
+// small enough to go without towers.
+func (p photographSettings) photographs(ctx context.Context, j Job, dir string) (*sight, error) {
+	if p.Scenes == 0 && j.Photos == "" {
+		return nil, errors.New("it wants photographs with five captions each: give --photographs a folder of tars")
 	}
 	if p.Scenes == 0 {
-		return "", errors.New("it wants photographs with five captions each: give --photographs a folder of tars")
+		return j.Shelf.see(ctx, j.Worker, j.Photos, p.Twins.Captions, j.Log)
 	}
 	o := scenes.Defaults()
 	o.Seed, o.Scenes, o.Captions, o.Side = j.Seed, p.Scenes, p.Twins.Captions, 64
 	drawn := filepath.Join(dir, "drawn")
-	return drawn, scenes.WriteDir(ctx, drawn, o, nil)
+	if err := scenes.WriteDir(ctx, drawn, o, nil); err != nil {
+		return nil, err
+	}
+	all, err := readPhotographs(ctx, drawn, p.Twins.Captions)
+	return &sight{photographs: all}, err
 }
 
-// measure lets the models find unseen photographs, and seen ones by captions that nobody has seen. The matching error is on
-// unseen photographs, with the same negatives for all.
+// measure lets the models find unseen photographs, and seen ones by captions that nobody has seen. All are asked about the
+// same hard negatives, which the first model finds hardest in blocks of unseen photographs.
 func (p photographSettings) measure(ctx context.Context, s *setup, t *twinned, weights []string) (out []evidence.Measure, err error) {
-	err = s.compareArms(ctx, p.Arms, weights, byITC, func(name, path string, unseen *eval.Report) error {
-		seen, err := s.evaluateOn(ctx, path, t.seen, byITC)
+	ask := reranked
+	if ask.Mining, err = s.mining(ctx, weights[0]); err != nil {
+		return nil, err
+	}
+	err = s.compareArms(ctx, p.Arms, weights, ask, func(name, path string, unseen *eval.Report) error {
+		kept, err := s.evaluateOn(ctx, path, t.seen, byITC)
 		if err != nil {
 			return err
 		}
-		out = append(out, evidence.Measure{Arm: name, Name: "itm_error", Value: unseen.Match.Error},
-			evidence.Measure{Arm: name, Name: "unseen", Value: unseen.ITC.RSUM()}, evidence.Measure{Arm: name, Name: "seen", Value: seen.ITC.RSUM()})
+		m := func(what string, v float64) { out = append(out, evidence.Measure{Arm: name, Name: what, Value: v}) }
+		m("unseen", unseen.ITC.RSUM())
+		m("itm_rsum", unseen.ITM.RSUM())
+		m("seen", kept.ITC.RSUM())
+		m("itc_r10", (unseen.ITC.TR.R10+unseen.ITC.IR.R10)/2)
+		if name == "first" {
+			out = append(out, evidence.Measure{Arm: "chance", Name: "itc_r1", Value: (unseen.Chance.TR.R1 + unseen.Chance.IR.R1) / 2},
+				evidence.Measure{Arm: "chance", Name: "itc_r10", Value: (unseen.Chance.TR.R10 + unseen.Chance.IR.R10) / 2},
+				evidence.Measure{Arm: "chance", Name: "unseen", Value: unseen.Chance.RSUM()})
+		}
+		out = append(out, matched(name, unseen)...)
 		return nil
 	})
 	return out, err

@@ -75,8 +75,9 @@ func share(part, whole int) float64 { return float64(part) / float64(max(whole, 
 
 // Shelf keeps first models that several seeds share. The zero value with a folder is ready.
 type Shelf struct {
-	Dir string
-	mu  sync.Mutex
+	Dir  string
+	mu   sync.Mutex
+	seen map[string]*sight // by folder of photographs
 }
 
 // FirstModel says how a shared first model is made.

@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -24,8 +25,9 @@ func (s *setup) sampling(strategy grouper.Strategy, batch, epochs, candidates in
 // training returns GRIT-VLP's settings, for either strategy.
 func (s *setup) training(steps int64) trainer.Options {
 	o := trainer.GRITVLP()
-	o.Seed, o.MLMWeight, o.Dropout = s.seed, mlmWeight, 0
-	o.Schedule.Rate, o.Schedule.Min, o.Schedule.WarmupRate = rate, rate/20, rate/10
+	top := cmp.Or(s.rate, rate)
+	o.Seed, o.MLMWeight, o.Dropout = s.seed, mlmWeight, s.dropout
+	o.Schedule.Rate, o.Schedule.Min, o.Schedule.WarmupRate = top, top/20, top/10
 	o.Schedule.WarmupSteps, o.Schedule.TotalSteps = min(20, steps-1), steps
 	return o
 }

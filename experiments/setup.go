@@ -42,6 +42,8 @@ type setup struct {
 	data    *data
 	preset  string
 	augment dataset.Augmentation
+	rate    float64 // of the arms; 0: that of the experiments on scenes
+	dropout float64 // of the arms
 	log     func(line string)
 }
 

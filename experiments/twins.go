@@ -3,13 +3,14 @@ package experiments
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"image"
 	_ "image/jpeg" // photographs
 	_ "image/png"  // generated scenes may stand for photographs
+	"math/rand/v2"
 	"slices"
 
+	"github.com/pairstream/pairstream/experiments/towers"
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/shard"
@@ -18,11 +19,12 @@ import (
 	"github.com/pairstream/pairstream/trainer/bootstrap"
 )
 
-// photograph is an image with its captions.
+// photograph is an image with its captions, and a twin for each of them.
 type photograph struct {
 	number   int
 	encoded  []byte
 	captions []string
+	twins    [][]byte
 }
 
 // twinSizes say how photographs are parted.
@@ -40,17 +42,16 @@ const leastPhotographs = 10
 type twinned struct {
 	*data                 // its held pairs are those of photographs that are not published
 	seen  *dataset.Corpus // published photographs, each with the caption that was kept back
+
+	published []towers.Pair // the twins with their captions
 }
 
-// newTwins writes photographs and their twins into a folder and reads them back.
-func newTwins(ctx context.Context, dir, photos string, sizes twinSizes, side int, seed uint64) (*twinned, error) {
-	all, err := readPhotographs(ctx, photos, sizes.Captions)
-	if err != nil {
-		return nil, err
+// newTwins writes photographs and their twins into a folder and reads them back. A seed parts them in its own way.
+func newTwins(ctx context.Context, dir string, photos []photograph, sizes twinSizes, side int, seed uint64) (*twinned, error) {
+	if len(photos) < leastPhotographs {
+		return nil, fmt.Errorf("%d images with %d captions or more, want at least %d", len(photos), sizes.Captions, leastPhotographs)
 	}
-	if len(all) < leastPhotographs {
-		return nil, fmt.Errorf("%s has %d images with %d captions or more, want at least %d", photos, len(all), sizes.Captions, leastPhotographs)
-	}
+	all := slices.Clone(photos)
 	draws := rng.New(seed, "experiments.twins")
 	draws.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	w := twins.New(dir)
@@ -64,40 +65,60 @@ func newTwins(ctx context.Context, dir, photos string, sizes twinSizes, side int
 		w.Add(p.number, p.encoded, p.captions[last])
 	}
 	w.Folder("twins")
+	var published []towers.Pair
 	for i, p := range all[unseen:] {
 		if i < kept {
 			p.captions = p.captions[:last]
 		}
-		im, _, err := image.Decode(bytes.NewReader(p.encoded))
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("decoding image %d of %s: %w", p.number, photos, err), w.Abort())
-		}
-		for _, caption := range p.captions {
-			encoded, err := twins.Crop(im, draws)
-			if err != nil {
-				return nil, errors.Join(fmt.Errorf("image %d of %s: %w", p.number, photos, err), w.Abort())
-			}
-			w.Add(p.number, encoded, caption)
+		for j, caption := range p.captions {
+			w.Add(p.number, p.twins[j], caption)
+			published = append(published, towers.Pair{Picture: p.twins[j], Caption: caption})
 		}
 	}
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	return readTwins(ctx, w, side)
+	t, err := readTwins(ctx, w, side)
+	if err == nil {
+		t.published = published
+	}
+	return t, err
 }
 
-// readPhotographs reads images with so many captions or more, in the order of the tars.
+// readPhotographs reads images with so many captions or more, in the order of the tars, and makes their twins.
 func readPhotographs(ctx context.Context, photos string, captions int) (all []photograph, err error) {
+	draws := rng.New(0, "experiments.twins") // all seeds share the twins
 	_, err = shard.Scan(ctx, []string{photos}, shard.Visitor{
 		Example: func(ex shard.Example) error {
-			if len(ex.Captions) >= captions {
-				all = append(all, photograph{len(all), slices.Clone(ex.Encoded), ex.Captions[:captions]})
+			if len(ex.Captions) < captions {
+				return nil
 			}
+			p := photograph{number: len(all), encoded: slices.Clone(ex.Encoded), captions: ex.Captions[:captions]}
+			if err := p.multiply(draws); err != nil {
+				return fmt.Errorf("image %d of %s: %w", p.number, photos, err)
+			}
+			all = append(all, p)
 			return nil
 		},
 		Problem: func(shard.Problem) error { return nil }, // an image less
 	})
 	return all, err
+}
+
+// multiply makes a twin for every caption.
+func (p *photograph) multiply(draws *rand.Rand) error {
+	im, _, err := image.Decode(bytes.NewReader(p.encoded))
+	if err != nil {
+		return fmt.Errorf("decoding: %w", err)
+	}
+	for range p.captions {
+		twin, err := twins.Crop(im, draws)
+		if err != nil {
+			return err
+		}
+		p.twins = append(p.twins, twin)
+	}
+	return nil
 }
 
 // readTwins reads the folders back.

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/safetensors"
 	"github.com/pairstream/pairstream/internal/scenes"
+	"github.com/pairstream/pairstream/schemas"
 )
 
 // Of 30 images with 4 captions, 6 are kept unseen and 5 keep a caption back. A twin fits all captions of its image.
@@ -19,7 +21,11 @@ func TestTwins(t *testing.T) {
 		t.Fatal(err)
 	}
 	sizes := twinSizes{Captions: 4, Unseen: 100, Kept: 5}
-	made, err := newTwins(ctx, filepath.Join(dir, "a"), photos, sizes, 32, 7)
+	all, err := readPhotographs(ctx, photos, sizes.Captions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := newTwins(ctx, filepath.Join(dir, "a"), all, sizes, 32, 7)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,11 +50,21 @@ func TestTwins(t *testing.T) {
 			}
 		}
 	}
+	batch := &schemas.Batch{}
+	for _, i := range []int{0, 1, 95 - 5} { // twins of the first image, and the last pair
+		batch.Samples = append(batch.Samples, schemas.Sample{ImageID: made.pairs[i].ImageID, Text: made.pairs[i].Caption})
+	}
+	if _, holds := made.truth(batch); !holds(0, 1) || !holds(1, 0) || !holds(2, 2) || holds(0, 2) || holds(2, 1) {
+		t.Error("the truth about a mini-batch is not that about its photographs")
+	}
 	// 19 images have four twins, each with three others. 5 images have three twins. The captions of two images may be alike.
 	if want := 19*4*3 + 5*3*2; falseNegatives < want || falseNegatives > want+want/5 {
 		t.Errorf("%d false negatives, want %d or a few more", falseNegatives, want)
 	}
-	again, err := newTwins(ctx, filepath.Join(dir, "b"), photos, sizes, 32, 7)
+	if all, err = readPhotographs(ctx, photos, sizes.Captions); err != nil {
+		t.Fatal(err)
+	}
+	again, err := newTwins(ctx, filepath.Join(dir, "b"), all, sizes, 32, 7)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +79,46 @@ func TestTwins(t *testing.T) {
 	if _, err := readPhotographs(ctx, filepath.Join(dir, "missing"), 1); err == nil {
 		t.Error("images of no folder")
 	}
-	if _, err := newTwins(ctx, filepath.Join(dir, "c"), photos, twinSizes{Captions: 5, Unseen: 1, Kept: 1}, 32, 7); err == nil || !strings.Contains(err.Error(), "0 images with 5 captions") {
+	if _, err := newTwins(ctx, filepath.Join(dir, "c"), nil, twinSizes{Captions: 5, Unseen: 1, Kept: 1}, 32, 7); err == nil || !strings.Contains(err.Error(), "0 images with 5 captions") {
 		t.Errorf("too few captions: %v", err)
+	}
+}
+
+// Pictures that were kept take the place of photographs, without any tower. A file that lacks some is refused.
+func TestPicturesAreKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pictures.safetensors")
+	var kept []safetensors.NamedTensor
+	for name, text := range map[string]string{"picture 000000": "whole", "picture 000001": "twin"} {
+		tensor := safetensors.Tensor{DType: "U8", Shape: []int64{int64(len(text))}, Data: []byte(text)}
+		kept = append(kept, safetensors.NamedTensor{Name: name, Tensor: tensor})
+	}
+	if err := safetensors.WriteFile(path, kept, nil); err != nil {
+		t.Fatal(err)
+	}
+	a, b, c := []byte("a"), []byte("b"), []byte("c")
+	s := &sight{}
+	if err := s.pictures(t.Context(), nil, []*[]byte{&a, &b}, path, nil); err != nil || string(a) != "whole" || string(b) != "twin" {
+		t.Errorf("pictures %q and %q: %v", a, b, err)
+	}
+	if err := s.pictures(t.Context(), nil, []*[]byte{&a, &b, &c}, path, nil); err == nil || !strings.Contains(err.Error(), "has no picture 000002: remove it") {
+		t.Errorf("error %v for a picture that was not kept", err)
+	}
+}
+
+// X9 says what it wants before it installs anything.
+func TestPhotographsAreAskedFor(t *testing.T) {
+	s := photographSizes(false)
+	if _, err := s.run(t.Context(), newJob(t, 1)); err == nil || !strings.Contains(err.Error(), "give --photographs a folder of tars") {
+		t.Errorf("error %v without photographs", err)
+	}
+	j := newJob(t, 1)
+	j.Photos = filepath.Join(t.TempDir(), "few")
+	o := scenes.Defaults()
+	o.Scenes, o.Captions, o.Side = leastPhotographs-1, 5, 64
+	if err := scenes.WriteDir(t.Context(), j.Photos, o, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.run(t.Context(), j); err == nil || !strings.Contains(err.Error(), "9 images with 5 captions or more, want at least 10") {
+		t.Errorf("error %v for few photographs", err)
 	}
 }

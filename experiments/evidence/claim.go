@@ -43,6 +43,24 @@ func (c Claim) Judge(r *Result) Verdict {
 	return v
 }
 
+// mostSeeds is where Enough stops to look.
+const mostSeeds = 999
+
+// Enough returns how many seeds would show the difference, if it and the deviation over the seeds stay what they are; 0:
+// more than mostSeeds, or the difference points the other way.
+func (v Verdict) Enough() int {
+	d := v.Difference
+	if d.N < 2 || d.Mean <= 0 {
+		return 0
+	}
+	for n := 2; n <= mostSeeds; n++ {
+		if d.Mean > d.Half*halfOf(n)/halfOf(d.N) {
+			return n
+		}
+	}
+	return 0
+}
+
 // String returns the verdict in a word, with the interval.
 func (v Verdict) String() string {
 	word := "does not hold"

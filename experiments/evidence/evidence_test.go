@@ -86,6 +86,29 @@ func TestClaimsArePaired(t *testing.T) {
 	}
 }
 
+// TestEnough compares with what NewInterval says of so many seeds of the same deviation.
+func TestEnough(t *testing.T) {
+	a, b := Point{"a", 1, "m"}, Point{"b", 0, "m"}
+	judge := func(values ...float64) Verdict {
+		return Claim{More: a, Less: b}.Judge(result(values, make([]float64, len(values))))
+	}
+	// Mean 1, deviation 2: t(0.975, 17) * 2 / sqrt(18) = 2.1098 * 0.4714 = 0.9946, and with 17 seeds 2.1199 * 0.4851 = 1.0283.
+	for want, v := range map[int]Verdict{
+		18: judge(-1, 1, 3),
+		0:  judge(-3, -1, 1),
+	} {
+		if got := v.Enough(); got != want {
+			t.Errorf("%v: %d seeds are enough, want %d", v, got, want)
+		}
+	}
+	if n := judge(1).Enough(); n != 0 {
+		t.Errorf("one seed says that %d are enough", n)
+	}
+	if n := judge(-99, 101).Enough(); n != 0 {
+		t.Errorf("a difference that drowns is shown by %d seeds", n)
+	}
+}
+
 func TestResultsAreKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
 	if r, err := Read(dir, "test"); r != nil || err != nil {

@@ -18,9 +18,11 @@ type Experiment struct {
 	Seeds   []uint64
 	// Photographs says that the experiment wants photographs from outside.
 	Photographs bool
-	Tables      []Table
-	Figures     []Figure
-	Claims      []Claim
+	// Power says how many seeds would be enough for a claim that does not hold.
+	Power   bool
+	Tables  []Table
+	Figures []Figure
+	Claims  []Claim
 }
 
 // Tuning returns the seeds on which settings are chosen.

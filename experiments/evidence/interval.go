@@ -27,10 +27,15 @@ func NewInterval(values []float64) Interval {
 		i.Mean = values[0]
 	default:
 		mean, deviation := stat.MeanStdDev(values, nil)
-		t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(len(values) - 1)}.Quantile(1 - (1-confidence)/2)
-		i.Mean, i.Half = mean, t*stat.StdErr(deviation, float64(len(values)))
+		i.Mean, i.Half = mean, deviation*halfOf(len(values))
 	}
 	return i
+}
+
+// halfOf returns half the width of the interval of n values whose deviation is 1.
+func halfOf(n int) float64 {
+	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(n - 1)}.Quantile(1 - (1-confidence)/2)
+	return stat.StdErr(t, float64(n))
 }
 
 // Low returns the lower end.

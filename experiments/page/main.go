@@ -140,7 +140,12 @@ func describe(e evidence.Experiment, r *evidence.Result) string {
 	}
 	fmt.Fprint(&b, "\n| claim | what the seeds say |\n|---|---|\n")
 	for _, c := range e.Claims {
-		fmt.Fprintf(&b, "| %s | %s |\n", c.Text, c.Judge(r))
+		v := c.Judge(r)
+		more := ""
+		if n := v.Enough(); e.Power && !v.Holds && n > 0 {
+			more = fmt.Sprintf("; %d seeds would show it, if it is that large", n)
+		}
+		fmt.Fprintf(&b, "| %s | %s%s |\n", c.Text, v, more)
 	}
 	fmt.Fprintf(&b, "\n%s\n", cost(command, r))
 	return b.String()

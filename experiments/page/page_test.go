@@ -133,3 +133,20 @@ func TestFigureOfArms(t *testing.T) {
 		t.Errorf("a figure of nothing: %v", err)
 	}
 }
+
+// A page may say how many seeds would be enough for a difference that is not shown.
+func TestPageSaysHowManySeedsAreEnough(t *testing.T) {
+	r := &evidence.Result{Experiment: "x0"}
+	for seed, v := range []float64{-1, 1, 3} {
+		r.Add(evidence.Run{Seed: uint64(seed), Measures: []evidence.Measure{{Arm: "a", Name: "m", Value: v}}})
+	}
+	e := evidence.Experiment{ID: "x0", Claims: []evidence.Claim{{Text: "a is large", More: evidence.Point{Arm: "a", Name: "m"}, Bound: 0}}}
+	const enough = "; 18 seeds would show it, if it is that large |"
+	if text := describe(e, r); strings.Contains(text, "seeds would") {
+		t.Errorf("an experiment that asks for no such number gets %q", text)
+	}
+	e.Power = true
+	if text := describe(e, r); !strings.Contains(text, "does not hold") || !strings.Contains(text, enough) {
+		t.Errorf("%q does not say %q", text, enough)
+	}
+}
