@@ -84,7 +84,7 @@ func newClient(o Options) (*client, error) {
 	connect := min(connectTimeout, o.Timeout)
 	c.http = &http.Transport{ // without a proxy, which would connect where the guard does not look
 		DialContext: guardedDialer(o.AllowLoopback, connect).DialContext, DisableCompression: true, ForceAttemptHTTP2: true,
-		MaxIdleConns: o.Threads, MaxIdleConnsPerHost: o.PerHost, MaxConnsPerHost: o.PerHost, IdleConnTimeout: time.Minute,
+		MaxIdleConns: 4 * o.Threads, MaxIdleConnsPerHost: o.PerHost, MaxConnsPerHost: o.PerHost, IdleConnTimeout: time.Minute,
 		MaxResponseHeaderBytes: 64 << 10, TLSHandshakeTimeout: connect,
 	}
 	return c, nil

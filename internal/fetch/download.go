@@ -225,18 +225,23 @@ func location(r *http.Response) string {
 
 // readImage reads the image of an answer into a spool.
 func (c *client) readImage(response *http.Response, to *spool) ([]span, error) {
-	encoding := response.Header.Get("Content-Encoding")
 	switch {
 	case response.StatusCode != http.StatusOK:
 		return nil, &failure{fmt.Sprintf("http_%d", response.StatusCode), response.Status}
 	case !c.o.IgnoreRobots && c.disallowed(response.Header.Values("X-Robots-Tag")):
 		return nil, &failure{reasonNoAI, strings.Join(response.Header.Values("X-Robots-Tag"), ", ")}
-	case encoding != "" && encoding != "identity":
-		return nil, &failure{reasonEncoding, "compressed without being asked to: " + encoding}
+	case encoded(response):
+		return nil, &failure{reasonEncoding, "compressed without being asked to: " + response.Header.Get("Content-Encoding")}
 	case response.ContentLength > c.o.MaxBytes:
 		return nil, tooLarge(c.o.MaxBytes)
 	}
 	return to.take(response.Body, c.o.MaxBytes)
+}
+
+// encoded reports whether a body is compressed.
+func encoded(r *http.Response) bool {
+	encoding := r.Header.Get("Content-Encoding")
+	return encoding != "" && encoding != "identity"
 }
 
 func tooLarge(most int64) error {

@@ -76,6 +76,8 @@ func (c *client) readRobots(response *http.Response) (*rules, error) {
 		return &rules{}, nil
 	case response.StatusCode < 200 || response.StatusCode >= 300:
 		return nil, &failure{reasonRobots, "robots.txt cannot be read: " + response.Status}
+	case encoded(response):
+		return nil, &failure{reasonRobots, "robots.txt is compressed without being asked to"}
 	}
 	raw, err := io.ReadAll(io.LimitReader(response.Body, maxRobotsBytes))
 	if err != nil {

@@ -108,7 +108,7 @@ func testClient(t *testing.T, change func(*Options)) *client {
 }
 
 // download downloads one image.
-func download(t *testing.T, ctx context.Context, c *client, raw string) ([]span, error) { //nolint:revive // the test's context is not always the one
+func download(t *testing.T, ctx context.Context, c *client, raw string) ([]span, error) {
 	t.Helper()
 	to, err := newSpool()
 	if err != nil {

@@ -19,11 +19,19 @@ const (
 	maxPause    = 64
 )
 
-// maxTrust is what a slow answer costs, in quick ones. An answer is slow when it takes more than this part of the time.
-const maxTrust = 8
+// How hosts are trusted. A busy machine makes an answer slow now and then, so a host may have earned more than that costs.
+const (
+	slowPart = 4 // an answer is slow when it takes more than this part of the timeout
+	slowCost = 8 // what a slow answer costs, in quick ones
+	maxTrust = 4 * slowCost
+)
 
-// maxStalled times the threads is how many slow requests may wait without a thread.
-const maxStalled = 7
+// Slow requests need no thread. So many times the threads may wait: of hosts that were slow, and of others.
+const (
+	maxSlow    = 3
+	maxStalled = 4
+	stallPart  = 16 // a request gives its thread back behind this part of the timeout
+)
 
 // task is a request that waits for its turn at a host. It is for the image of a row, or for the robots.txt of a host. A
 // redirect makes it wait at the next host.
@@ -55,8 +63,9 @@ type limits struct {
 //
 //  1. A host has at most perHost requests at once, and at most rate a second behind the first perHost ones.
 //  2. A host that is set aside gets none. Behind the pause it gets one; when that times out, the next pause is twice as long.
-//  3. A quarter of the threads goes to hosts alone that have answered quickly. Slow ones get at most a quarter.
-//  4. A request that becomes slow gives its thread back, while there are not too many of these.
+//  3. A quarter of the threads goes to hosts alone that have answered quickly. Hosts that were slow get none: so many of their
+//     requests go beside.
+//  4. A request that takes long gives its thread back, while there are not too many of these.
 //  5. Of what may go, the first row of the list goes first.
 type schedule struct {
 	limits
@@ -135,18 +144,21 @@ func (s *schedule) next(now time.Time) (*task, time.Time) {
 	if t.robotsOf == "" && s.rulesOf != nil {
 		t.rules = s.rulesOf(h.name, now)
 	}
-	t.class, t.began, t.going = h.class(), now, s.going.PushBack(t)
+	t.class, t.began = h.class(), now
+	if t.class != slow {
+		t.going = s.going.PushBack(t)
+	}
 	h.running++
 	s.running[t.class]++
 	s.settle(h, now)
 	return t, time.Time{}
 }
 
-// stall takes their threads from tasks that have become slow, and returns when the next one does.
+// stall takes their threads from tasks that take long, and returns when the next one does.
 func (s *schedule) stall(now time.Time) time.Time {
 	for s.going.Len() > 0 && s.stalled < maxStalled*s.threads {
 		t := s.going.Front().Value.(*task)
-		if at := t.began.Add(s.timeout / maxTrust); at.After(now) {
+		if at := t.began.Add(s.timeout / stallPart); at.After(now) {
 			return at
 		}
 		s.leave(t)
@@ -156,10 +168,12 @@ func (s *schedule) stall(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// leave takes the thread of a task.
+// leave takes the place of a task among those that run.
 func (s *schedule) leave(t *task) {
-	s.going.Remove(t.going)
-	t.going = nil
+	if t.going != nil {
+		s.going.Remove(t.going)
+		t.going = nil
+	}
 	s.running[t.class]--
 }
 
@@ -175,19 +189,15 @@ func (s *schedule) first() (h *host) {
 
 // hasRoom reports whether a thread is free for a host of a class.
 func (s *schedule) hasRoom(c class) bool {
-	all, part := 0, s.threads/4
-	for _, n := range s.running {
-		all += n
+	all := s.running[quick] + s.running[unknown]
+	switch c {
+	case slow:
+		return s.running[slow] < maxSlow*s.threads
+	case unknown:
+		return all < s.threads && s.running[unknown] < s.threads-s.threads/4
+	case quick, classes:
 	}
-	switch {
-	case all >= s.threads:
-		return false
-	case c == slow:
-		return s.running[slow] < max(part, 1) && s.running[slow]+s.running[unknown] < s.threads-part
-	case c == unknown:
-		return s.running[slow]+s.running[unknown] < s.threads-part
-	}
-	return true
+	return all < s.threads
 }
 
 // end says what became of a task that was taken, and how long it took. It returns for how long the host is set aside, if it
@@ -204,13 +214,13 @@ func (s *schedule) end(t *task, took time.Duration, o ending, now time.Time) (pa
 	case o == refused:
 		h.tokens = min(h.tokens+1, float64(s.perHost)) // nothing was asked of the host
 	case o == timedOut:
-		h.trust, h.answered = max(h.trust, 0)-maxTrust, true
+		h.trust, h.answered = max(h.trust-slowCost, -slowCost), true
 		if h.timeouts++; !t.began.Before(h.until) && (h.pauses > 0 || h.timeouts >= maxTimeouts) {
 			pause, givenUp = s.setAside(h, now)
 		}
 	case o == cutShort:
-	case took > s.timeout/maxTrust:
-		h.trust, h.answered = max(h.trust, 0)-maxTrust, true
+	case took > s.timeout/slowPart:
+		h.trust, h.answered = max(h.trust-slowCost, -slowCost), true
 		h.wake()
 	case o == answered:
 		if t.robotsOf == "" {

@@ -1,0 +1,201 @@
+package hostile
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// hostsOfATrap is the number of hosts that each trap has.
+const hostsOfATrap = 2
+
+// Web is a number of hosts, each with a trap.
+type Web struct {
+	traps []trap
+	bases []string // what the URLs of each host begin with
+	names *nameServer
+
+	stop    chan struct{}
+	serving sync.WaitGroup
+	mu      sync.Mutex
+	open    map[net.Conn]bool
+}
+
+// trap is what a host does.
+type trap struct {
+	name   string
+	robots reply // to requests for robots.txt; nil: there is none
+	page   reply // to every other request; nil: robots.txt is never passed
+	raw    reply // instead of both: what becomes of a connection before it has said anything
+	scheme string
+	host   string // instead of 127.0.0.1
+}
+
+// reply writes what a host answers. It may use the connection as it likes, until the web stops.
+type reply func(w *Web, c net.Conn, path string)
+
+// New starts the hosts, until the end of the test.
+func New(t testing.TB) *Web {
+	t.Helper()
+	w := &Web{traps: traps(), stop: make(chan struct{}), open: map[net.Conn]bool{}}
+	names, err := newNameServer(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.names = names
+	var listeners []net.Listener
+	for range hostsOfATrap {
+		for _, trap := range w.traps {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			listeners = append(listeners, l)
+			w.bases = append(w.bases, trap.base(l))
+			w.serving.Go(func() { w.serve(l, trap) })
+		}
+	}
+	t.Cleanup(func() {
+		close(w.stop)
+		for _, l := range listeners {
+			if err := l.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := w.names.Close(); err != nil {
+			t.Error(err)
+		}
+		w.mu.Lock()
+		for c := range w.open {
+			c.Close()
+		}
+		w.mu.Unlock()
+		w.serving.Wait()
+	})
+	return w
+}
+
+func (t trap) base(l net.Listener) string {
+	port := l.Addr().(*net.TCPAddr).Port
+	scheme, host := t.scheme, t.host
+	if scheme == "" {
+		scheme = "http"
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return fmt.Sprintf("%s://%s:%d/", scheme, host, port)
+}
+
+// Names returns the address of the name server.
+func (w *Web) Names() string { return w.names.LocalAddr().String() }
+
+// Hosts returns the number of hosts.
+func (w *Web) Hosts() int { return len(w.bases) }
+
+// URLs returns so many addresses, of each host in turn.
+func (w *Web) URLs(n int) []string {
+	urls := make([]string, n)
+	for i := range urls {
+		urls[i] = fmt.Sprintf("%s%d.jpg", w.bases[i%len(w.bases)], i)
+	}
+	return urls
+}
+
+func (w *Web) serve(l net.Listener, t trap) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return // the test is over
+		}
+		w.mu.Lock()
+		w.open[c] = true
+		w.mu.Unlock()
+		w.serving.Go(func() {
+			defer func() {
+				w.mu.Lock()
+				delete(w.open, c)
+				w.mu.Unlock()
+				c.Close()
+			}()
+			w.answer(c, t)
+		})
+	}
+}
+
+// answer answers one request. A host ends every connection behind its answer.
+func (w *Web) answer(c net.Conn, t trap) {
+	if t.raw != nil {
+		t.raw(w, c, "")
+		return
+	}
+	r, err := http.ReadRequest(bufio.NewReader(c))
+	if err != nil {
+		return // the crawl has gone
+	}
+	switch {
+	case r.URL.Path != "/robots.txt":
+		t.page(w, c, r.URL.Path)
+	case t.robots == nil:
+		say("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")(w, c, "")
+	default:
+		t.robots(w, c, r.URL.Path)
+	}
+}
+
+// say sends a text and ends the connection.
+func say(text string) reply {
+	return func(_ *Web, c net.Conn, _ string) { send(c, text) }
+}
+
+// head is that of an answer which ends with the connection.
+func head(status string, headers ...string) string {
+	return "HTTP/1.1 " + status + "\r\nConnection: close\r\n" + strings.Join(append(headers, "", ""), "\r\n")
+}
+
+// send reports whether the crawl still listens.
+func send(c net.Conn, text string) bool {
+	_, err := io.WriteString(c, text)
+	return err == nil
+}
+
+// hold sends a text and then nothing, until the crawl goes.
+func hold(text string) reply {
+	return func(_ *Web, c net.Conn, _ string) {
+		if send(c, text) {
+			_, _ = io.Copy(io.Discard, c) // ends with the connection, whoever ends it
+		}
+	}
+}
+
+// endless sends a text, and a second one again and again.
+func endless(text, again string) reply {
+	return func(_ *Web, c net.Conn, _ string) {
+		for ok := send(c, text); ok; {
+			ok = send(c, again)
+		}
+	}
+}
+
+// reset sends a text and resets the connection.
+func reset(text string) reply {
+	return func(_ *Web, c net.Conn, _ string) {
+		if send(c, text) {
+			if tcp, ok := c.(*net.TCPConn); ok {
+				_ = tcp.SetLinger(0) // the connection may have gone
+			}
+		}
+	}
+}
+
+// redirect sends the crawl to where a function says.
+func redirect(to func(w *Web, path string) string) reply {
+	return func(w *Web, c net.Conn, path string) {
+		send(c, head("302 Found", "Location: "+to(w, path), "Content-Length: 0"))
+	}
+}
