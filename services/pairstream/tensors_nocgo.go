@@ -11,7 +11,7 @@ import (
 // tensorCommands stands in for the commands that need libtorch or FAISS.
 func tensorCommands() []*cobra.Command {
 	var commands []*cobra.Command
-	for _, name := range []string{"up", "demo", "bootstrap", "finetune", "eval", "experiments", "settings", "run-manifest", "replay"} {
+	for _, name := range []string{"up", "batches", "demo", "bootstrap", "finetune", "eval", "experiments", "settings", "run-manifest", "replay"} {
 		commands = append(commands, &cobra.Command{
 			Use:   name,
 			Short: "not in this build, which has no tensors",

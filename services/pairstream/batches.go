@@ -1,0 +1,341 @@
+//go:build cgo
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/term"
+
+	"github.com/pairstream/pairstream/internal/atomicfile"
+	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/plans"
+	"github.com/pairstream/pairstream/internal/recipe"
+	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/shard/cloud"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// planning is a run of `pairstream batches`.
+type planning struct {
+	paths    []string
+	out      string
+	settings pipeline
+	environ  map[string]string
+	w        io.Writer
+	terminal bool
+
+	published stream.Counters
+	stages    *stages
+	pairs     atomic.Int64 // of the data
+	batches   atomic.Int64 // written
+}
+
+// planManifest is plan.json. It has nothing that two runs of the same data would have different.
+type planManifest struct {
+	Version  int               `json:"version"`
+	Sources  []string          `json:"sources"`
+	Recipe   string            `json:"recipe"`
+	Settings map[string]string `json:"settings"`
+	Lanes    int               `json:"lanes"`
+	Epochs   int               `json:"epochs"`
+	High     float64           `json:"high"` // a candidate above it is a connection
+	Low      float64           `json:"low"`  // a candidate below it is a negative
+	ConD     string            `json:"con_d,omitempty"`
+	Pairs    int               `json:"pairs"` // that were found, repeats among them
+	Files    []plans.File      `json:"files"`
+}
+
+func newBatchesCommand() *cobra.Command {
+	var out, weights, paper string
+	var epochs int
+	cmd := &cobra.Command{
+		Use:   "batches --out DIR " + tarsUse,
+		Short: "write the mini-batches of a finished data set into Parquet files, without Kafka",
+		Long: "Encodes, groups, samples and scores the pairs of the tars in this process, and writes the mini-batches of every epoch\n" +
+			"into DIR: a row for each sample, with its key, tar and offset, its hardest candidates and Con-D's probabilities.\n" +
+			"plan.json has the settings and digests. Training happens elsewhere, so the encoder's features group every epoch.\n\n" +
+			"Settings come from the environment. A run that was cut short goes on when it is started again. The same data, models\n" +
+			"and settings give the same bytes.",
+		Args: wantArgs(1, anyNumber),
+	}
+	f := cmd.Flags()
+	f.StringVar(&out, "out", "", "folder of the plan")
+	f.StringVar(&paper, "recipe", "", "paper whose settings hold where the environment sets none; empty: RECIPE")
+	f.IntVar(&epochs, "epochs", 0, "times that a pair is trained on; 0: EPOCHS, or as often as the recipe says")
+	f.StringVar(&weights, "weights", "", "weights of the encoder and Con-D where the environment names none (ENCODER_CHECKPOINT, COND_CHECKPOINT)")
+	if err := cmd.MarkFlagRequired("out"); err != nil {
+		panic(err) // the flag is above
+	}
+	cmd.RunE = func(cmd *cobra.Command, paths []string) error {
+		environ := config.Environ()
+		if paper != "" {
+			environ[recipe.Variable] = paper
+		}
+		if epochs > 0 {
+			environ["EPOCHS"] = fmt.Sprint(epochs)
+		}
+		p, err := newPlanning(places(paths), out, weights, environ)
+		if err != nil {
+			return err
+		}
+		p.w, p.terminal = cmd.OutOrStdout(), term.IsTerminal(int(os.Stdout.Fd()))
+		return p.run(cmd.Context())
+	}
+	return cmd
+}
+
+// planDefaults hold where the environment sets nothing. One lane is one group of all pairs, up to GROUP_SIZE.
+var planDefaults = map[string]string{"LANES": "1", "GRIT_FEATURES": "encoder"}
+
+// newPlanning settles the settings. The log is one of its own, for as long as the run takes.
+func newPlanning(paths []string, out, weights string, environ map[string]string) (*planning, error) {
+	roots, err := shard.Roots(paths)
+	if err != nil {
+		return nil, err
+	}
+	if more := environ["BUCKET_ROOTS"]; more != "" {
+		roots = append(roots, more)
+	}
+	environ["BUCKET_ROOTS"] = strings.Join(roots, ",")
+	for name, value := range planDefaults {
+		if environ[name] == "" {
+			environ[name] = value
+		}
+	}
+	for _, name := range []string{"ENCODER_CHECKPOINT", "COND_CHECKPOINT"} {
+		if environ[name] == "" {
+			environ[name] = weights
+		}
+	}
+	for _, name := range []string{"KAFKA_BROKERS", "NAMESPACE"} {
+		delete(environ, name)
+	}
+	p := &planning{paths: paths, out: out, environ: environ, stages: newStages()}
+	if p.settings, err = config.Parse[pipeline](environ); err != nil {
+		return nil, err
+	}
+	if o := p.settings.Grouper.Options(); o.Features != "encoder" {
+		return nil, fmt.Errorf("GRIT_FEATURES is %s, want encoder: no trainer makes features for a plan", o.Features)
+	}
+	return p, nil
+}
+
+// work is the folder of the log. It is there only while the plan is not finished.
+func (p *planning) work() string { return filepath.Join(p.out, "work") }
+
+func (p *planning) manifest() string { return filepath.Join(p.out, "plan.json") }
+
+// begin makes the folder, or finds that of a run that was cut short.
+func (p *planning) begin(m planManifest) (done bool, err error) {
+	for _, path := range []string{p.manifest(), filepath.Join(p.work(), "begun.json")} {
+		raw, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		var before planManifest
+		if err = errors.Join(err, json.Unmarshal(raw, &before)); err != nil {
+			return false, fmt.Errorf("%s: %w", path, err)
+		}
+		if !slices.Equal(before.Sources, m.Sources) || !reflect.DeepEqual(before.Settings, m.Settings) {
+			return false, fmt.Errorf("--out=%s holds a plan of other data or settings (%s says which): want another folder", p.out, path)
+		}
+		return path == p.manifest(), nil
+	}
+	if err := os.MkdirAll(p.work(), 0o755); err != nil {
+		return false, err
+	}
+	return false, writeJSON(filepath.Join(p.work(), "begun.json"), m)
+}
+
+func writeJSON(path string, what any) error {
+	return atomicfile.Write(path, 0o644, func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(what)
+	})
+}
+
+func (p *planning) run(ctx context.Context) error {
+	began := time.Now()
+	settings, err := runSettings(p.environ)
+	if err != nil {
+		return err
+	}
+	ecm := p.settings.Trainer.Options().ECM
+	m := planManifest{
+		Version: plans.Version, Sources: p.paths, Recipe: p.settings.Process.Recipe, Settings: settings, Lanes: p.settings.Stream.Lanes,
+		Epochs: p.settings.Grouper.Options().Epochs, High: ecm.High, Low: ecm.Low,
+	}
+	done, err := p.begin(m)
+	if err != nil {
+		return err
+	}
+	if done {
+		fmt.Fprintf(p.w, "%s is complete\n", p.out)
+		return os.RemoveAll(p.work())
+	}
+	if err := p.make(ctx, &m); err != nil {
+		return err
+	}
+	if err := writeJSON(p.manifest(), m); err != nil {
+		return err
+	}
+	p.print(m, time.Since(began))
+	return os.RemoveAll(p.work())
+}
+
+// make runs the stages on a log in the folder, beside the writers of the files, until every lane has ended.
+func (p *planning) make(ctx context.Context, m *planManifest) (err error) {
+	keys, err := p.readKeys(ctx)
+	if err != nil {
+		return err
+	}
+	m.Pairs = int(p.pairs.Load())
+	rt := service.NewRuntime(errorsAlone())
+	log, closeLog, err := openLog(ctx, rt, p.settings.Stream, "127.0.0.1:0", filepath.Join(p.work(), "broker"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeLog()) }()
+	stopGauges := watch(p.w, p.terminal, p.gauges())
+	defer stopGauges()
+	all, running := errgroup.WithContext(ctx)
+	stagesCtx, stop := context.WithCancel(running)
+	defer stop()
+	all.Go(func() error {
+		_, err := publish(running, log, p.paths, dataset.ProduceOptions{Final: true}, &p.published, pace{})
+		return err
+	})
+	all.Go(func() error {
+		shared := device.NewShared(p.settings.Device, nil)
+		err := runStages(stagesCtx, log, rt, shared, p.settings, p.stages, nil)
+		if err = errors.Join(err, shared.Close()); err == nil && stagesCtx.Err() == nil {
+			err = errors.New("the stages have ended before the lanes did")
+		}
+		return err
+	})
+	all.Go(func() error {
+		defer stop()
+		return p.export(running, log, m, keys)
+	})
+	return all.Wait()
+}
+
+// readKeys reads which key each image has in its tar.
+func (p *planning) readKeys(ctx context.Context) (plans.Keys, error) {
+	keys := map[plans.Place]string{}
+	_, err := shard.Scan(ctx, p.paths, shard.Visitor{
+		Example: func(ex shard.Example) error {
+			keys[plans.Place{URI: ex.Image.URI, Offset: ex.Image.Offset}] = ex.Key
+			p.pairs.Add(int64(len(ex.Captions)))
+			return nil
+		},
+		Problem: func(shard.Problem) error { return nil }, // the producer reports them
+		Remote:  cloud.Open,
+	})
+	return func(at plans.Place) string { return keys[at] }, err
+}
+
+// export writes the files of all lanes.
+func (p *planning) export(ctx context.Context, log *stream.Log, m *planManifest, keys plans.Keys) error {
+	var mu sync.Mutex
+	all, ctx := errgroup.WithContext(ctx)
+	for lane := range log.Config().Lanes {
+		all.Go(func() error {
+			w := plans.NewWriter(p.out, lane, m.High, keys)
+			model, err := p.follow(ctx, log, lane, w)
+			if err != nil {
+				return errors.Join(err, w.Discard())
+			}
+			files, err := w.Close()
+			mu.Lock()
+			defer mu.Unlock()
+			m.Files = append(m.Files, files...)
+			if model != "" {
+				m.ConD = model
+			}
+			return err
+		})
+	}
+	err := all.Wait()
+	slices.SortFunc(m.Files, func(a, b plans.File) int {
+		if a.Epoch != b.Epoch {
+			return int(a.Epoch - b.Epoch)
+		}
+		return int(a.Lane - b.Lane)
+	})
+	return err
+}
+
+// follow writes the mini-batches of a lane until its final seal.
+func (p *planning) follow(ctx context.Context, log *stream.Log, lane int, w *plans.Writer) (model string, err error) {
+	r := log.OpenReader(schemas.Scored, lane, stream.Position{}, stream.ReaderOptions{})
+	defer r.Close()
+	for {
+		rec, err := r.Next(ctx)
+		if err != nil {
+			return "", fmt.Errorf("reading lane %d of %s: %w", lane, schemas.Scored, err)
+		}
+		value, err := schemas.Unmarshal(rec.Schema, rec.Value)
+		if err != nil {
+			return "", err
+		}
+		switch b := value.(type) {
+		case *schemas.ScoredBatch:
+			model = b.Model
+			if err := w.Add(b); err != nil {
+				return "", err
+			}
+			p.batches.Add(1)
+		case *schemas.Seal:
+			if b.Final {
+				return model, nil
+			}
+		}
+	}
+}
+
+// gauges show the stages, with estimates.
+func (p *planning) gauges() []*gauge {
+	pairs := p.pairs.Load
+	batches := func() int64 {
+		o := p.settings.Grouper.Options()
+		return (pairs() + int64(o.BatchSize) - 1) / int64(o.BatchSize) * int64(o.Epochs)
+	}
+	return []*gauge{
+		{name: "encoder", unit: "pairs", done: p.stages.encoder.In.Load, all: pairs},
+		{name: "indexer", unit: "pairs", done: p.stages.indexer.In.Load, all: pairs},
+		{name: "discriminator", unit: "batches", done: p.stages.discriminator.Out.Load, all: batches},
+		{name: "written", unit: "batches", done: p.batches.Load, all: batches},
+	}
+}
+
+func (p *planning) print(m planManifest, took time.Duration) {
+	var samples, scores, high int64
+	batches := 0
+	for _, f := range m.Files {
+		samples, scores, high, batches = samples+f.Samples, scores+f.Scores, high+f.High, batches+f.Batches
+	}
+	fmt.Fprintf(p.w, "%s: %d mini-batches of %d epochs with %d samples; %d of %d candidates are connections; %.1f s, %.0f samples/s\n",
+		p.out, batches, m.Epochs, samples, high, scores, took.Seconds(), float64(samples)/took.Seconds())
+}
