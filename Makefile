@@ -5,6 +5,7 @@ BIN  := bin
 TOOLS := $(CURDIR)/$(BIN)/tools
 ARGS ?=
 TORCH ?=
+VERSION ?=
 PYTHON ?= /usr/bin/python3
 TORCH_PIP ?=
 PIP_FLOORS ?=
@@ -26,11 +27,11 @@ FUZZ ?= 3000x
 # What computes with tensors, and the flags of deploy/Dockerfile.cuda for a libtorch that is not the system's.
 TENSORS := ./internal/torch ./internal/knn/device ./internal/model ./encoder ./discriminator ./trainer
 TORCH_LIB = $(abspath $(TORCH))/lib
-TORCH_FLAGS = CGO_CXXFLAGS="-O3 -std=c++17 -I$(abspath $(TORCH))/include -I$(abspath $(TORCH))/include/torch/csrc/api/include" \
+TORCH_FLAGS = CGO_CXXFLAGS="-O3 -std=c++17 -ffile-prefix-map=$(abspath $(TORCH))=/torch -I$(abspath $(TORCH))/include -I$(abspath $(TORCH))/include/torch/csrc/api/include" \
 	CGO_LDFLAGS="-L$(TORCH_LIB) -Wl,-rpath,$(TORCH_LIB) -Wl,--allow-shlib-undefined -Wl,--as-needed"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build languages demo experiments first-models test test-towers test-race test-commands torture test-torch test-log test-s3 test-operator test-kafka test-python test-compose test-console test-helm helm-readme pack-gpu test-pack-gpu fuzz mutants asan vulncheck bench bench-gpu bench-short simulate lint lint-static fmt docs check-generated clean
+.PHONY: help setup build languages wheel demo experiments first-models test test-towers test-race test-commands torture test-torch test-log test-s3 test-operator test-kafka test-python test-compose test-console test-helm helm-readme pack-gpu test-pack-gpu fuzz mutants asan vulncheck bench bench-gpu bench-short simulate lint lint-static fmt docs check-generated clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +46,15 @@ build: setup ## build every binary into bin/
 languages: ## write bin/languages.zip, the models that tell the language of captions, from the Go module that brings them
 	@mkdir -p $(BIN)
 	go run ./internal/language/pack $(BIN)/languages.zip
+
+wheel: setup $(BIN)/venv-release ## build the wheels and the source distribution into bin/dist, on PyPI's PyTorch
+	PYTHON=$(CURDIR)/$(BIN)/venv-release/bin/python STAMP="$(VERSION)" deploy/wheel/build.sh $(patsubst v%,%,$(or $(VERSION),0.1.0)) $(BIN)/dist
+
+$(BIN)/venv-release: deploy/wheel/requirements.txt
+	@deploy/setup.sh python
+	@rm -rf $@ && $(PYTHON) -m venv $@
+	@$@/bin/pip install -q --disable-pip-version-check -r $<
+	@touch $@
 
 demo: build ## run the whole pipeline and show the result; DATA=folder-of-tars for your own pairs
 	@$(BIN)/pairstream demo $(if $(DATA),--data $(DATA)) $(ARGS)

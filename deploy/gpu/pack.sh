@@ -9,54 +9,19 @@
 # fetched once into the user's cache, without the libraries of CUDA: neither linking nor tests on the processor want them.
 set -eu
 out=${1:?pack.sh wants the folder to write to}
-version=${TORCH_VERSION:-2.11.0}
-cuda=13.0 # of that PyTorch's wheel on PyPI
 limit=$((60 << 20)) # bytes of the archive, so that it is quickly copied
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
 packages="internal/torch internal/knn/device internal/model discriminator trainer indexer"
 
-fetch() { # folder
-	echo "pack: fetching PyTorch $version, 530 MB, into $1"
-	part=$1.part
-	rm -rf "$part" && mkdir -p "$part"
-	python3 -m pip download -q --no-deps --only-binary=:all: --python-version 3.12 --implementation cp \
-		--platform manylinux_2_28_x86_64 --platform manylinux_2_25_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 -d "$part" "torch==$version" "nvidia-cuda-cupti==$cuda.*" "nvidia-cuda-runtime==$cuda.*"
-	python3 - "$part" <<-'P'
-	import glob, os, sys, zipfile
-	folder = sys.argv[1]
-	for wheel in glob.glob(folder + "/*.whl"):
-	    with zipfile.ZipFile(wheel) as z:
-	        for name in z.namelist():
-	            base = os.path.basename(name)
-	            if name.startswith("torch/include/") or name.startswith("torch/lib/lib") and base in ("libtorch.so", "libtorch_cpu.so", "libc10.so"):
-	                z.extract(name, folder)
-	            elif base.startswith(("libcudart.so", "libcupti.so")):
-	                os.makedirs(folder + "/torch/lib", exist_ok=True)
-	                open(os.path.join(folder, "torch/lib", base), "wb").write(z.read(name))
-	    os.remove(wheel)
-	P
-	# libtorch.so wants a libtorch_cuda.so to be there. An empty one has no CUDA.
-	gcc -shared -x c /dev/null -o "$part/torch/lib/libtorch_cuda.so"
-	mv "$part" "$1"
-}
-
-if [ -z "${TORCH:-}" ]; then
-	cache=${XDG_CACHE_HOME:-$HOME/.cache}/pairstream/torch-$version
-	[ -d "$cache" ] || { mkdir -p "$(dirname "$cache")" && fetch "$cache"; }
-	TORCH=$cache/torch
-fi
-[ -f "$TORCH/lib/libtorch_cpu.so" ] || { echo "pack: no $TORCH/lib/libtorch_cpu.so: want TORCH=DIR/torch after pip install --target DIR torch" >&2; exit 2; }
-TORCH=$(cd "$TORCH" && pwd)
+TORCH=$(deploy/torch/fetch.sh)
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # A folder that has the archive and not the shared library: the linker then takes libturbojpeg in.
 ln -s "/usr/lib/$(gcc -dumpmachine)/libturbojpeg.a" "$work/libturbojpeg.a"
 
-# The flags of `make test-torch`, so that nothing is compiled twice.
-export CGO_CXXFLAGS="-O3 -std=c++17 -I$TORCH/include -I$TORCH/include/torch/csrc/api/include"
-export CGO_LDFLAGS="-L$TORCH/lib -Wl,-rpath,$TORCH/lib -Wl,--allow-shlib-undefined -Wl,--as-needed"
+. deploy/torch/flags.sh
 export GOFLAGS="-buildvcs=false -trimpath"
 flags="-s -w -extldflags=-L$work"
 stage=$work/stage

@@ -1,0 +1,30 @@
+"""Checks a wheel with auditwheel: what the program needs is the platform's or PyTorch's.
+
+    check.py WHEEL PLATFORM
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+
+PYTORCH = {"libtorch_cpu.so", "libc10.so", "libgomp.so.1"}  # in its folder torch/lib
+
+
+def main(wheel: str, platform: str) -> None:
+    # Libraries are looked for nowhere: what Debian's libtorch needs, where it is installed, is no matter of the wheel.
+    with tempfile.TemporaryDirectory() as empty:
+        done = subprocess.run(["auditwheel", "show", "--json", "--ldpaths", empty, wheel], stdout=subprocess.PIPE, check=True)
+    found = json.loads(done.stdout)
+    external = set(found["external_libs"]) - PYTORCH
+    if external:
+        sys.exit(f"wheel: the program needs {', '.join(sorted(external))}, which are neither the platform's nor PyTorch's")
+    needs, promised = (tuple(map(int, re.search(r"manylinux_(\d+)_(\d+)_", tag).groups())) for tag in (found["sym_tag"], platform))
+    if needs > promised:
+        sys.exit(f"wheel: its symbols ask for {found['sym_tag']}, and it promises {platform}")
+    print(f"wheel: auditwheel finds symbols of {found['sym_tag']} and the libraries {', '.join(sorted(found['external_libs']))}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

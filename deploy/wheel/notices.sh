@@ -1,0 +1,18 @@
+#!/bin/sh
+# Prints the licences of what is linked into the program of the wheel: FAISS and libjpeg-turbo of Debian, and Go's modules.
+set -eu
+for package in libfaiss-dev libturbojpeg0-dev; do
+	printf '==== %s %s\n\n' "$package" "$(dpkg-query -W -f='${Version}' "$package")"
+	cat "/usr/share/doc/$package/copyright"
+	echo
+done
+printf '==== Go %s\n\n' "$(go env GOVERSION)"
+cat "$(go env GOROOT)/LICENSE"
+go list -tags disable_grpc_modules -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}' ./services/pairstream | LC_ALL=C sort -u | while read -r path version dir; do
+	printf '\n==== %s %s\n\n' "$path" "$version"
+	found=
+	for file in "$dir"/*LICEN[SC]E* "$dir"/*licen[sc]e* "$dir"/COPYING* "$dir"/NOTICE*; do
+		[ ! -f "$file" ] || { cat "$file"; found=1; }
+	done
+	[ -n "$found" ] || { echo "notices: $path has no licence file" >&2; exit 1; }
+done
