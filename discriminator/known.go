@@ -5,86 +5,155 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/pairstream/pairstream/internal/eval"
 	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/wording"
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// mismatches is the number of other images that a text is asked about.
-const mismatches = 2
-
-// Known holds Con-D's probabilities of pairs whose truth is known without it.
+// Known holds Con-D's probabilities of a lane's candidates, and of pairs whose truth is known without it.
 type Known struct {
-	Positives  []float32 `json:"positives"`  // of an image and its own text
-	Mismatches []float32 `json:"mismatches"` // of a text and another image of its mini-batch
+	Positives     []float32 `json:"positives"`     // of an image and its own text, or another text of the image
+	Edited        []float32 `json:"edited"`        // of an image and its own text, of which a noun or a colour is replaced
+	Candidates    []float32 `json:"candidates"`    // of the hardest candidates, whatever is true of them
+	Contradicting []float32 `json:"contradicting"` // of those candidates whose text contradicts the image's own
 }
 
 // Add appends further probabilities.
 func (k *Known) Add(o Known) {
-	k.Positives, k.Mismatches = append(k.Positives, o.Positives...), append(k.Mismatches, o.Mismatches...)
+	k.Positives, k.Edited = append(k.Positives, o.Positives...), append(k.Edited, o.Edited...)
+	k.Candidates, k.Contradicting = append(k.Candidates, o.Candidates...), append(k.Contradicting, o.Contradicting...)
 }
 
-// AUC returns the chance that a known positive has a higher probability than a mismatch. Without either kind it is 0.5.
+// AUC returns the chance that a known positive has a higher probability than a hard negative. Without either kind it is 0.5.
 func (k Known) AUC() float64 {
-	all := make([]eval.Judgement, 0, len(k.Positives)+len(k.Mismatches))
+	all := make([]eval.Judgement, 0, len(k.Positives)+len(k.Edited)+len(k.Contradicting))
 	for _, p := range k.Positives {
 		all = append(all, eval.Judgement{P: p, True: true})
 	}
-	for _, p := range k.Mismatches {
-		all = append(all, eval.Judgement{P: p})
+	for _, negatives := range [][]float32{k.Edited, k.Contradicting} {
+		for _, p := range negatives {
+			all = append(all, eval.Judgement{P: p})
+		}
 	}
 	return eval.AUC(all)
 }
 
-// Known asks Con-D about every image with its own text, and about every text with other images, which draws chooses. Samples
-// that show the text's image are no mismatches. In a batch of one image there are none, and Con-D is not asked.
-func (d *Discriminator) Known(ctx context.Context, b *schemas.Batch, in Input, draws *rand.Rand) (Known, error) {
-	pairs := knownPairs(b, in.Masked, draws)
-	probabilities, err := d.match(ctx, b, in, pairs)
+// kind says what is known of a pair that Con-D is asked about.
+type kind uint8
+
+const (
+	positive kind = iota
+	edited
+	candidate
+	contradicting // a candidate, too
+)
+
+// Questions are the pairs of a batch by which Con-D is measured.
+type Questions struct {
+	// Edits are the edited texts. Their places come behind those of the samples.
+	Edits []string
+
+	pairs []model.Pair
+	kinds []kind
+	times []int // a candidate in both directions counts twice, as in training
+}
+
+// NewQuestions lists what Con-D is asked about a batch when it is measured. In a batch of one image there is nothing to ask.
+func NewQuestions(b *schemas.Batch, masks []schemas.Mask, tagger wording.Tagger, draws *rand.Rand) Questions {
+	var q Questions
+	masked := maskedSamples(b, masks)
+	captions := make([]wording.Caption, len(b.Samples))
+	for i := range b.Samples {
+		captions[i] = wording.Read(tagger, b.Samples[i].Text)
+	}
+	several := false
+	for i := range b.Samples {
+		several = several || b.Samples[i].ImageID != b.Samples[0].ImageID
+	}
+	if !several {
+		return q
+	}
+	for i := range b.Samples {
+		if masked[i] || b.Samples[i].Replaced {
+			continue
+		}
+		image := int32(i)
+		q.add(positive, image, image)
+		for _, p := range b.Samples[i].Partners {
+			if !masked[p] && !b.Samples[p].Replaced {
+				q.add(positive, image, p)
+			}
+		}
+		if text, ok := wording.Edit(captions, i, b.Samples[i].Partners, draws); ok {
+			q.add(edited, image, int32(len(b.Samples)+len(q.Edits)))
+			q.Edits = append(q.Edits, text)
+		}
+	}
+	asked, at := candidatePairs(b, masks)
+	for i, p := range asked {
+		known := candidate
+		if !b.Samples[p.Image].Replaced && !b.Samples[p.Text].Replaced && captions[p.Image].Contradicts(captions[p.Text]) {
+			known = contradicting
+		}
+		q.add(known, p.Image, p.Text)
+		q.times[len(q.times)-1] = at.times(int32(i))
+	}
+	return q
+}
+
+func (q *Questions) add(k kind, image, text int32) {
+	q.pairs, q.kinds, q.times = append(q.pairs, model.Pair{Image: image, Text: text}), append(q.kinds, k), append(q.times, 1)
+}
+
+// Known asks Con-D the questions about a batch. edits are the token ids of the edited texts.
+func (d *Discriminator) Known(ctx context.Context, b *schemas.Batch, in Input, q Questions, edits [][]int32) (Known, error) {
+	failed := func(err error) (Known, error) {
+		return Known{}, fmt.Errorf("measuring Con-D on batch %d of group %s, epoch %d: %w", b.Sequence, b.Group, b.Epoch, err)
+	}
+	if len(q.pairs) == 0 {
+		return Known{}, nil
+	}
+	if len(in.IDs) != len(b.Samples) || len(edits) != len(q.Edits) {
+		return failed(fmt.Errorf("%w: %d and %d texts for %d samples and %d edits", model.ErrInput, len(in.IDs), len(edits), len(b.Samples), len(q.Edits)))
+	}
+	texts := append(append(make([][]int32, 0, len(in.IDs)+len(edits)), in.IDs...), edits...)
+	probabilities, err := d.matcher.MatchFixed(ctx, in.Pixels, texts, q.pairs, d.part)
 	if err != nil {
-		return Known{}, fmt.Errorf("asking about known positives of batch %d of group %s, epoch %d: %w", b.Sequence, b.Group, b.Epoch, err)
+		return failed(err)
 	}
 	var k Known
 	for i, p := range probabilities {
 		if math.IsNaN(float64(p)) {
-			return Known{}, fmt.Errorf("asking about known positives of batch %d of group %s, epoch %d: %w: image %d, text %d",
-				b.Sequence, b.Group, b.Epoch, ErrNotFinite, pairs[i].Image, pairs[i].Text)
+			return failed(fmt.Errorf("%w: image %d, text %d", ErrNotFinite, q.pairs[i].Image, q.pairs[i].Text))
 		}
-		if pairs[i].Image == pairs[i].Text {
+		switch q.kinds[i] {
+		case positive:
 			k.Positives = append(k.Positives, p)
-		} else {
-			k.Mismatches = append(k.Mismatches, p)
+		case edited:
+			k.Edited = append(k.Edited, p)
+		case contradicting:
+			k.Contradicting = append(k.Contradicting, slices.Repeat([]float32{p}, q.times[i])...)
+			k.Candidates = append(k.Candidates, slices.Repeat([]float32{p}, q.times[i])...)
+		case candidate:
+			k.Candidates = append(k.Candidates, slices.Repeat([]float32{p}, q.times[i])...)
 		}
 	}
 	return k, nil
 }
 
-// knownPairs lists the known positives of a batch, each followed by its mismatches.
-func knownPairs(b *schemas.Batch, masks []schemas.Mask, draws *rand.Rand) (pairs []model.Pair) {
-	masked := maskedSamples(b, masks)
-	for text := range b.Samples {
-		if masked[text] {
-			continue
-		}
-		var others []int32
-		for image := range b.Samples {
-			if !masked[image] && b.Samples[image].ImageID != b.Samples[text].ImageID {
-				others = append(others, int32(image))
+// times returns in how many places a pair is a candidate.
+func (p places) times(pair int32) (n int) {
+	for _, way := range [][]int32{p.i2t, p.t2i} {
+		for _, at := range way {
+			if at == pair {
+				n++
 			}
 		}
-		if len(others) == 0 {
-			continue
-		}
-		pairs = append(pairs, model.Pair{Image: int32(text), Text: int32(text)})
-		for range min(mismatches, len(others)) {
-			at := draws.IntN(len(others))
-			pairs = append(pairs, model.Pair{Image: others[at], Text: int32(text)})
-			others[at] = others[len(others)-1]
-			others = others[:len(others)-1]
-		}
 	}
-	return pairs
+	return n
 }
 
 // maskedSamples marks the samples whose own image is masked.

@@ -162,46 +162,7 @@ type ScoredBatch struct {
 	Masked  []Mask   `msgpack:"masked,omitempty"`   // samples that no step may learn from, in their order; their probabilities are 0
 	Drawn   string   `msgpack:"drawn,omitempty"`    // seed and augmentation by which Con-D's images were drawn; absent: it saw none or plain ones, or they were not recorded
 	Check   *Check   `msgpack:"check,omitempty"`    // what the guard of connections has measured; absent: it is off, or decided in an earlier batch that Con-D can be trusted
-}
-
-// Check says how well Con-D tells known positives of a lane from mismatches. A known positive is an image with its own text.
-// A batch in which connections are off has no candidates, so that the trainer takes the hardest of all samples.
-type Check struct {
-	Positives int32   `msgpack:"positives"`      // known positives that Con-D was asked about
-	AUC       float64 `msgpack:"auc"`            // chance that Con-D gives a known positive a higher probability than a mismatch
-	Least     float64 `msgpack:"least"`          // setting COND_MIN_AUC: connections are off unless AUC is above it
-	Open      bool    `msgpack:"open,omitempty"` // too few known positives yet; connections are off meanwhile
-}
-
-// Off reports whether no connections are mined.
-func (c *Check) Off() bool { return c.Open || c.AUC <= c.Least }
-
-// String says what was measured, what follows and what to do about it.
-func (c *Check) String() string {
-	measured := fmt.Sprintf("the connection discriminator (Con-D) tells %d known positives from mismatches with an AUC of %.3f (0.5: a coin)", c.Positives, c.AUC)
-	switch {
-	case c.Open:
-		return measured + "; connections are off until enough are measured"
-	case c.Off():
-		return fmt.Sprintf("%s, and COND_MIN_AUC wants more than %g: connections are off. Train Con-D longer or on these data (pairstream finetune), "+
-			"give another COND_CHECKPOINT, or mine nevertheless with COND_MIN_AUC=0", measured, c.Least)
-	}
-	return fmt.Sprintf("%s, and COND_MIN_AUC wants more than %g: connections are on", measured, c.Least)
-}
-
-// validate checks the figures, and that a batch with candidates has connections on.
-func (c *Check) validate(m int32) error {
-	switch {
-	case c.Positives < 0:
-		return invalid("check of %d known positives", c.Positives)
-	case !(c.AUC >= 0 && c.AUC <= 1): // the negation also refuses NaN
-		return invalid("check with an AUC of %g, want 0..1", c.AUC)
-	case !(c.Least > 0 && c.Least < 1):
-		return invalid("check against %g, want more than 0 and less than 1", c.Least)
-	case c.Off() && m > 0:
-		return invalid("%d candidates, and connections are off: want none", m)
-	}
-	return nil
+	High    float64  `msgpack:"high,omitempty"`     // probability above which a candidate is a connection, by COND_THRESHOLD; absent: ECM_HIGH of the reader
 }
 
 // Schema implements [Record].
@@ -228,6 +189,9 @@ func (s *ScoredBatch) Validate() error {
 		if err := validateName("drawn", s.Drawn, MaxNameBytes); err != nil {
 			return err
 		}
+	}
+	if !(s.High >= 0 && s.High <= 1) {
+		return invalid("high is %g, want 0..1", s.High)
 	}
 	if s.Check != nil {
 		if err := s.Check.validate(s.M); err != nil {

@@ -3,12 +3,15 @@ package service
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/nouns"
 	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/wording"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -48,9 +51,22 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 	if err != nil {
 		return err
 	}
+	guarded, err := s.guard(core.Fingerprint(), loader)
+	if err != nil {
+		return err
+	}
 	tools.Instruments.Loaded()
 	return tools.Log.Run(ctx, stream.StageSpec{
 		Name: Name, Inputs: []schemas.Topic{schemas.Batches}, Outputs: []schemas.Topic{schemas.Scored},
-		New: newFactory(recorder{core, drawn}, loader, guardSettings{s.MinAUC, s.Run.Seed, core.Fingerprint()}, keep, tools.Instruments), Counters: tools.Instruments.Counters(),
+		New: newFactory(recorder{core, drawn}, loader, guarded, keep, tools.Instruments), Counters: tools.Instruments.Counters(),
 	})
+}
+
+// guard returns what the guard depends on.
+func (s Settings) guard(model string, loader *dataset.Loader) (guardSettings, error) {
+	high, err := s.threshold()
+	return guardSettings{
+		least: s.MinPrecision, high: high, say: s.Threshold != "", auto: s.Threshold == autoThreshold, seed: s.Run.Seed, model: model,
+		tagger: sync.OnceValues(func() (wording.Tagger, error) { return nouns.Load() }), words: loader.Words,
+	}, err
 }

@@ -3,6 +3,7 @@ package service
 import (
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/service"
@@ -11,14 +12,16 @@ import (
 
 // Settings are those of the discriminator.
 type Settings struct {
-	Bucket     device.Bucket
-	Checkpoint string  `env:"COND_CHECKPOINT" desc:"weights of Con-D, an image-text-matching model with its vocabulary inside: pairstream's safetensors, or TorchScript (.pt), which is a program"`
-	Part       int     `env:"COND_PART" envDefault:"128" desc:"candidates that go through Con-D's fusion encoder at once"`
-	Images     string  `env:"COND_IMAGES" envDefault:"augmented" desc:"images that Con-D looks at: augmented, the trainer's own, as in the papers; or plain, which gives a pair the same score in every epoch, so that it is kept"`
-	Keep       int     `env:"COND_KEEP" envDefault:"4000000" desc:"scores that a lane keeps with COND_IMAGES=plain, about 50 bytes each"`
-	MinAUC     float64 `env:"COND_MIN_AUC" envDefault:"0.55" desc:"connections are off in a lane unless Con-D tells the known positives of its first batches from mismatches with an AUC above this; 0: no such guard, as in the papers"`
-	Run        service.Run
-	Augment    device.Augmentation
+	Bucket       device.Bucket
+	Checkpoint   string  `env:"COND_CHECKPOINT" desc:"weights of Con-D, an image-text-matching model with its vocabulary inside: pairstream's safetensors, or TorchScript (.pt), which is a program"`
+	Part         int     `env:"COND_PART" envDefault:"128" desc:"candidates that go through Con-D's fusion encoder at once"`
+	Images       string  `env:"COND_IMAGES" envDefault:"augmented" desc:"images that Con-D looks at: augmented, the trainer's own, as in the papers; or plain, which gives a pair the same score in every epoch, so that it is kept"`
+	Keep         int     `env:"COND_KEEP" envDefault:"4000000" desc:"scores that a lane keeps with COND_IMAGES=plain, about 50 bytes each"`
+	MinPrecision float64 `env:"COND_MIN_PRECISION" envDefault:"0.4" desc:"connections are off in a lane unless more than this share of them is true for certain, by what the lane's first batches tell; 0: no such guard, as in the papers"`
+	Threshold    string  `env:"COND_THRESHOLD" desc:"probability above which a candidate is a connection, for all readers of scored batches; auto: the lowest one with which COND_MIN_PRECISION is met; empty: their ECM_HIGH"`
+	High         float64 `env:"ECM_HIGH" envDefault:"0.8" desc:"probability above which a candidate is a connection"`
+	Run          service.Run
+	Augment      device.Augmentation
 }
 
 // Values of [Settings.Images].
@@ -50,8 +53,29 @@ func (s Settings) Validate() error {
 	if s.Keep < 2 {
 		problems = append(problems, fmt.Errorf("COND_KEEP is %d, want at least 2", s.Keep))
 	}
-	if !(s.MinAUC >= 0 && s.MinAUC < 1) {
-		problems = append(problems, fmt.Errorf("COND_MIN_AUC is %g, want at least 0 and less than 1", s.MinAUC))
+	if !(s.MinPrecision >= 0 && s.MinPrecision < 1) {
+		problems = append(problems, fmt.Errorf("COND_MIN_PRECISION is %g, want at least 0 and less than 1", s.MinPrecision))
+	}
+	if !(s.High >= 0 && s.High <= 1) {
+		problems = append(problems, fmt.Errorf("ECM_HIGH is %g, want 0..1", s.High))
+	}
+	if _, err := s.threshold(); err != nil {
+		problems = append(problems, err)
 	}
 	return errors.Join(problems...)
+}
+
+// autoThreshold lets the guard choose the threshold.
+const autoThreshold = "auto"
+
+// threshold returns the threshold of connections; with auto it is that of readers, until another one is chosen.
+func (s Settings) threshold() (float64, error) {
+	if s.Threshold == "" || s.Threshold == autoThreshold {
+		return s.High, nil
+	}
+	high, err := strconv.ParseFloat(s.Threshold, 64)
+	if err != nil || !(high > 0 && high < 1) {
+		return 0, fmt.Errorf("COND_THRESHOLD is %q, want a number above 0 and below 1, auto, or nothing", s.Threshold)
+	}
+	return high, nil
 }

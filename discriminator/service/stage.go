@@ -5,7 +5,6 @@ package service
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -19,7 +18,7 @@ import (
 // scorer is the part of [discriminator.Discriminator] that the stage drives.
 type scorer interface {
 	Score(ctx context.Context, b *schemas.Batch, in discriminator.Input) (*schemas.ScoredBatch, error)
-	Known(ctx context.Context, b *schemas.Batch, in discriminator.Input, draws *rand.Rand) (discriminator.Known, error)
+	Known(ctx context.Context, b *schemas.Batch, in discriminator.Input, q discriminator.Questions, edits [][]int32) (discriminator.Known, error)
 }
 
 // loader is the part of [dataset.Loader] that the stage drives.
@@ -151,6 +150,14 @@ func (s *stage) score(ctx context.Context, b *schemas.Batch) (*schemas.ScoredBat
 
 // ask scores a batch, with what is kept of earlier ones.
 func (s *stage) ask(ctx context.Context, b *schemas.Batch, in discriminator.Input) (*schemas.ScoredBatch, error) {
+	scored, err := s.askKept(ctx, b, in)
+	if err == nil {
+		scored.High = s.guard.threshold()
+	}
+	return scored, err
+}
+
+func (s *stage) askKept(ctx context.Context, b *schemas.Batch, in discriminator.Input) (*schemas.ScoredBatch, error) {
 	if s.kept == nil {
 		return s.core.Score(ctx, b, in)
 	}

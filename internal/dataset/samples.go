@@ -76,9 +76,18 @@ func (l *Loader) Drawn() string {
 
 // IDs returns the token ids of the batch's texts.
 func (l *Loader) IDs(b *schemas.Batch) [][]int32 {
-	ids := make([][]int32, len(b.Samples))
+	texts := make([]string, len(b.Samples))
 	for i := range b.Samples {
-		ids[i] = l.words.Encode(b.Samples[i].Text, l.length)
+		texts[i] = b.Samples[i].Text
+	}
+	return l.Words(texts)
+}
+
+// Words returns the token ids of texts.
+func (l *Loader) Words(texts []string) [][]int32 {
+	ids := make([][]int32, len(texts))
+	for i, text := range texts {
+		ids[i] = l.words.Encode(text, l.length)
 	}
 	return ids
 }

@@ -1,0 +1,145 @@
+package experiments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pairstream/pairstream/discriminator"
+	"github.com/pairstream/pairstream/experiments/evidence"
+	"github.com/pairstream/pairstream/experiments/models"
+	"github.com/pairstream/pairstream/grouper"
+	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/nouns"
+	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/scenes"
+	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/trainer"
+)
+
+// guardSettings are those of X11.
+type guardSettings struct {
+	Sizes Sizes                 `json:"sizes"`
+	Kinds scenes.Kinds          `json:"kinds"`
+	First FirstModel            `json:"first"` // its vectors form the mini-batches
+	Conds map[string]FirstModel `json:"conds"`
+	// Candidates is how many of the hardest of a mini-batch Con-D scores.
+	Candidates int     `json:"candidates"`
+	High       float64 `json:"high"`
+	Least      float64 `json:"least"`
+}
+
+// guardedConds are the Con-Ds in the order in which X11 asks them.
+var guardedConds = []string{"con-d", "first", "weak"}
+
+func guardSizes(short bool, scale int) guardSettings {
+	s := guardSettings{
+		Sizes: Sizes{Scenes: 2450 * scale, HeldOut: 50, FirstBatch: 48, Batch: 48, Space: 10, Epochs: 1},
+		Kinds: models.Scenes(0).Kinds, First: firstModel(), Candidates: 2, High: trainer.MAFA().ECM.High, Least: discriminator.LeastPrecision,
+		Conds: map[string]FirstModel{"con-d": condModel(), "first": firstModel(), "weak": weakCond()},
+	}
+	if short {
+		s.Sizes.Scenes, s.Sizes.HeldOut = 250*scale, 10
+		brief := firstModel()
+		brief.Scenes, brief.Steps, brief.Batch = 100, 10, 16
+		s.Conds["weak"] = brief
+	}
+	return s
+}
+
+// run lets the guard measure every Con-D on the first mini-batches of a group, and compares what it says with the truth of the
+// whole group.
+func (g guardSettings) run(ctx context.Context, j Job) (out []evidence.Measure, err error) {
+	j.Sizes = g.Sizes
+	s, err := j.setup(ctx, g.Kinds)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	first, err := j.Shelf.model(ctx, s.worker, g.First, s.log)
+	if err != nil {
+		return nil, err
+	}
+	group, err := newGroup(ctx, s.worker, first, s.data.images, s.data.pairs, s.seed)
+	if err != nil {
+		return nil, err
+	}
+	tagger, err := nouns.Load()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range guardedConds {
+		path, err := j.Shelf.model(ctx, s.worker, g.Conds[name], s.log)
+		if err != nil {
+			return nil, err
+		}
+		check, truth, err := g.measure(ctx, s, group, path, tagger)
+		if err != nil {
+			return nil, fmt.Errorf("measuring %s: %w", name, err)
+		}
+		s.log(fmt.Sprintf("%s: true are %.3f of the connections and %.3f of the candidates; %s", name, truth.Above[0].Precision, share(truth.True, truth.Candidates), &check))
+		out = append(out, guarded(name, check, truth)...)
+	}
+	return out, nil
+}
+
+// measure returns the guard's verdict and the truth.
+func (g guardSettings) measure(ctx context.Context, s *setup, group *group, cond string, tagger *nouns.Tagger) (schemas.Check, *Connections, error) {
+	var known discriminator.Known
+	check, truth := schemas.Check{Open: true}, newConnections(s.seed, g.High)
+	core, m, err := s.openCond(ctx, cond)
+	if err != nil {
+		return check, nil, err
+	}
+	defer m.Free()
+	loader, err := s.loader(m)
+	if err != nil {
+		return check, nil, err
+	}
+	err = group.batches(ctx, s.sampling(grouper.StrategyGRIT, s.sizes.Batch, 1, g.Candidates), func(b *schemas.Batch) (*schemas.FeatureBlock, error) {
+		pixels, lost, err := loader.Images(ctx, b, nil)
+		if err != nil {
+			return nil, err
+		}
+		in := discriminator.Input{Pixels: pixels, IDs: loader.IDs(b), Masked: lost}
+		if check.Open {
+			k, err := ask(ctx, core, loader, b, in, tagger, s.seed)
+			if err != nil {
+				return nil, err
+			}
+			known.Add(k)
+			check = known.Check(g.High, g.Least)
+		}
+		scored, err := core.Score(ctx, b, in)
+		if err == nil {
+			s.count(truth, scored)
+		}
+		return nil, err
+	})
+	truth.finish()
+	return check, truth, err
+}
+
+// ask asks Con-D what the guard asks about a mini-batch.
+func ask(ctx context.Context, core *discriminator.Discriminator, loader *dataset.Loader, b *schemas.Batch, in discriminator.Input, tagger *nouns.Tagger, seed uint64) (discriminator.Known, error) {
+	q := discriminator.NewQuestions(b, in.Masked, tagger, rng.New(seed, "known positives", int64(b.Sequence)))
+	return core.Known(ctx, b, in, q, loader.Words(q.Edits))
+}
+
+// guarded returns what is reported of the guard.
+func guarded(arm string, check schemas.Check, truth *Connections) []evidence.Measure {
+	m := func(name string, v float64) evidence.Measure { return evidence.Measure{Arm: arm, Name: name, Value: v} }
+	is := func(holds bool) float64 {
+		if holds {
+			return 1
+		}
+		return 0
+	}
+	p, v := check.Precision, truth.Above[0]
+	return []evidence.Measure{
+		m("precision", v.Precision), m("recall", v.Recall), m("base", share(truth.True, truth.Candidates)),
+		m("estimate", p.Value), m("low", p.Low), m("high", p.High), m("estimated_base", p.Base),
+		m("covered", is(p.Low <= v.Precision && v.Precision <= p.High)), m("on", is(!check.Off())), m("off", is(check.Off())),
+		m("positives", float64(check.Positives)), m("negatives", float64(p.Negatives)), m("auc", check.AUC),
+	}
+}
