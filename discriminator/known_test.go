@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/model"
@@ -11,100 +12,247 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// imagesOf is a batch whose samples show the given images.
-func imagesOf(images ...byte) *schemas.Batch {
-	b := &schemas.Batch{Batches: 1}
-	for _, i := range images {
-		b.Samples = append(b.Samples, schemas.Sample{ImageID: schemas.ImageID{i}})
+// plainTags calls the words of these tests nouns, and all others something else.
+type plainTags struct{}
+
+func (plainTags) Tags(words []string) []string {
+	tags := make([]string, len(words))
+	for i, w := range words {
+		tags[i] = "DT"
+		if slices.Contains([]string{"star", "ring", "cross"}, w) {
+			tags[i] = "NN"
+		}
 	}
+	return tags
+}
+
+// textsOf is a batch of texts. Each image is named by a byte; the samples of one image are partners.
+func textsOf(images string, m int32, texts ...string) *schemas.Batch {
+	b := &schemas.Batch{Batches: 1, M: m}
+	for i, text := range texts {
+		s := schemas.Sample{ImageID: schemas.ImageID{images[i]}, Text: text}
+		for j := range texts {
+			if i != j && images[i] == images[j] {
+				s.Partners = append(s.Partners, int32(j))
+			}
+		}
+		b.Samples = append(b.Samples, s)
+	}
+	b.I2T, b.T2I = slices.Repeat(schemas.Int32s{-1}, len(texts)*int(m)), slices.Repeat(schemas.Int32s{-1}, len(texts)*int(m))
 	return b
 }
 
-func TestKnownPairs(t *testing.T) {
-	own := func(i int32) model.Pair { return model.Pair{Image: i, Text: i} }
+func TestQuestions(t *testing.T) {
+	type asked struct {
+		image, text int32
+		kind        kind
+		times       int
+	}
 	for name, c := range map[string]struct {
-		images []byte
+		images string
+		texts  []string
+		i2t    []int32
+		t2i    []int32
 		masks  []schemas.Mask
-		want   []model.Pair // sorted
+		change func(*schemas.Batch)
+		edits  []string
+		want   []asked
 	}{
-		"three images": {[]byte{1, 2, 3}, nil, []model.Pair{own(0), {Image: 0, Text: 1}, {Image: 0, Text: 2}, {Image: 1, Text: 0}, own(1), {Image: 1, Text: 2}, {Image: 2, Text: 0}, {Image: 2, Text: 1}, own(2)}},
-		"two images":   {[]byte{1, 2}, nil, []model.Pair{own(0), {Image: 0, Text: 1}, {Image: 1, Text: 0}, own(1)}},
-		"one image":    {[]byte{1, 1}, nil, nil},
-		"a partner":    {[]byte{1, 1, 2}, nil, []model.Pair{own(0), {Image: 0, Text: 2}, own(1), {Image: 1, Text: 2}, {Image: 2, Text: 0}, {Image: 2, Text: 1}, own(2)}},
-		"a masked sample": {
-			[]byte{1, 2, 3},
-			[]schemas.Mask{{Sample: 0, Positive: true}, {Sample: 1}},
-			[]model.Pair{own(0), {Image: 0, Text: 2}, {Image: 2, Text: 0}, own(2)},
+		"candidates": {
+			"ab", []string{"a red star", "a blue ring"}, []int32{1, -1}, []int32{-1, 0}, nil, nil,
+			[]string{"a red ring", "a blue star"},
+			[]asked{{0, 0, positive, 1}, {0, 2, edited, 1}, {1, 1, positive, 1}, {1, 3, edited, 1}, {0, 1, candidate, 2}},
 		},
+		"one that contradicts": {
+			"ab", []string{"a red star", "a blue star"}, []int32{1, 0}, nil, nil, nil,
+			[]string{"a blue star", "a red star"}, // no noun can be replaced
+			[]asked{{0, 0, positive, 1}, {0, 2, edited, 1}, {1, 1, positive, 1}, {1, 3, edited, 1}, {0, 1, contradicting, 1}, {1, 0, contradicting, 1}},
+		},
+		"partners": {
+			"aab", []string{"star", "ring", "cross"}, []int32{2, -1, -1}, nil, nil, nil,
+			[]string{"cross", "cross", "*"},
+			[]asked{
+				{0, 0, positive, 1},
+				{0, 1, positive, 1},
+				{0, 3, edited, 1},
+				{1, 1, positive, 1},
+				{1, 0, positive, 1},
+				{1, 4, edited, 1},
+				{2, 2, positive, 1},
+				{2, 5, edited, 1},
+				{0, 2, candidate, 1},
+			},
+		},
+		"a masked sample": {
+			"abc", []string{"star", "ring", "star"}, []int32{1, -1, 0}, nil,
+			[]schemas.Mask{{Sample: 0, Positive: true}, {Sample: 1}},
+			nil,
+			[]string{"ring", "ring"},
+			[]asked{{0, 0, positive, 1}, {0, 3, edited, 1}, {2, 2, positive, 1}, {2, 4, edited, 1}, {2, 0, candidate, 1}},
+		},
+		"obj(v) in the place of a caption": {
+			"ab", []string{"a red star", "a blue star"}, []int32{1, 0}, nil, nil,
+			func(b *schemas.Batch) { b.Samples[1].Replaced = true },
+			[]string{"a blue star"},
+			[]asked{{0, 0, positive, 1}, {0, 2, edited, 1}, {0, 1, candidate, 1}, {1, 0, candidate, 1}},
+		},
+		"one image": {"aa", []string{"star", "ring"}, nil, nil, nil, nil, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := knownPairs(imagesOf(c.images...), c.masks, rng.New(1, "test"))
-			slices.SortFunc(got, func(a, b model.Pair) int { return int(a.Image-b.Image)*100 + int(a.Text-b.Text) })
+			b := textsOf(c.images, 1, c.texts...)
+			copy(b.I2T, c.i2t)
+			copy(b.T2I, c.t2i)
+			if c.change != nil {
+				c.change(b)
+			}
+			q := NewQuestions(b, c.masks, plainTags{}, rng.New(1, "test"))
+			var got []asked
+			for i, p := range q.pairs {
+				got = append(got, asked{p.Image, p.Text, q.kinds[i], q.times[i]})
+			}
 			if !slices.Equal(got, c.want) {
-				t.Errorf("%v, want %v", got, c.want)
+				t.Errorf("asked %v, want %v", got, c.want)
+			}
+			if !slices.EqualFunc(q.Edits, c.edits, func(got, want string) bool { return got == want || want == "*" }) {
+				t.Errorf("edits %q, want %q", q.Edits, c.edits)
 			}
 		})
 	}
-	drawn := map[model.Pair]bool{}
-	for seed := range uint64(40) {
-		pairs := knownPairs(imagesOf(1, 2, 3, 4, 5), nil, rng.New(seed, "test"))
-		if len(pairs) != 15 {
-			t.Fatalf("%d pairs, want each text with its image and two others", len(pairs))
-		}
-		for _, p := range pairs {
-			drawn[p] = true
-		}
-	}
-	if len(drawn) != 25 {
-		t.Errorf("of 25 pairs %d were ever drawn", len(drawn))
-	}
 }
 
-// Known gives the pairs the probabilities that Score gives them, and the same ones again.
+// Known gives candidates the probabilities that Score gives them with what is kept, and the same ones again.
 func TestKnownAsksConD(t *testing.T) {
 	const n = 5
 	d, in := newConD(t, 16), randomInput(n)
 	b := allCandidates(n)
 	for i := range b.Samples {
-		b.Samples[i].ImageID = schemas.ImageID{byte(i + 1)}
+		b.Samples[i].ImageID, b.Samples[i].Text = schemas.ImageID{byte(i + 1)}, []string{"a red star", "a blue star", "ring", "cross", "a ring"}[i]
 	}
-	draws := func() []model.Pair { return knownPairs(b, nil, rng.New(1, "test")) }
-	k, err := d.Known(context.Background(), b, in, rng.New(1, "test"))
-	if err != nil || len(k.Positives) != n || len(k.Mismatches) != 2*n {
-		t.Fatalf("%d positives and %d mismatches, %v", len(k.Positives), len(k.Mismatches), err)
+	q := NewQuestions(b, nil, plainTags{}, rng.New(1, "test"))
+	edits := slices.Repeat(in.IDs[:1], len(q.Edits))
+	k, err := d.Known(context.Background(), b, in, q, edits)
+	if err != nil || len(k.Positives) != n || len(k.Edited) != n || len(k.Candidates) != 2*n*(n-1) || len(k.Contradicting) != 4 {
+		t.Fatalf("%d positives, %d edits, %d candidates of which %d contradict, %v", len(k.Positives), len(k.Edited), len(k.Candidates), len(k.Contradicting), err)
 	}
-	scored := score(t, d, b, in)
-	at := 0
-	for _, p := range draws() {
-		if p.Image == p.Text {
-			continue
-		}
-		for c := range n - 1 {
-			if place := int(p.Image)*(n-1) + c; scored.I2T[place] == p.Text && scored.ProbI2T[place] != k.Mismatches[at] {
-				t.Errorf("pair %v: %v, scored %v", p, k.Mismatches[at], scored.ProbI2T[place])
-			}
-		}
-		at++
+	kept := in
+	kept.Kept = NewKept(1000)
+	scored := score(t, d, b, kept)
+	want := slices.Concat(scored.ProbI2T, scored.ProbT2I)
+	slices.Sort(want)
+	got := slices.Clone(k.Candidates)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("candidates have %v, scored %v", got, want)
 	}
-	again, err := d.Known(context.Background(), b, in, rng.New(1, "test"))
-	if err != nil || !slices.Equal(again.Positives, k.Positives) || !slices.Equal(again.Mismatches, k.Mismatches) {
+	again, err := d.Known(context.Background(), b, in, q, edits)
+	if err != nil || !slices.Equal(again.Positives, k.Positives) || !slices.Equal(again.Candidates, k.Candidates) {
 		t.Errorf("asked again, Con-D says something else (%v)", err)
 	}
-	if _, err := d.Known(context.Background(), b, Input{}, rng.New(1, "test")); !errors.Is(err, model.ErrInput) {
-		t.Errorf("without texts: %v", err)
+	if _, err := d.Known(context.Background(), b, in, q, nil); !errors.Is(err, model.ErrInput) {
+		t.Errorf("without the edits: %v", err)
 	}
 }
 
 func TestAUCOfKnown(t *testing.T) {
-	k := Known{Positives: []float32{0.9, 0.3}, Mismatches: []float32{0.5, 0.1}}
+	k := Known{Positives: []float32{0.9, 0.3}, Edited: []float32{0.5, 0.1}}
 	if got := k.AUC(); got != 0.75 {
 		t.Errorf("one of four in the wrong order: %v", got)
 	}
-	k.Add(Known{Mismatches: []float32{0.9, 0.3}}) // of eight comparisons four are right, and two are ties
+	k.Add(Known{Contradicting: []float32{0.9, 0.3}}) // of eight comparisons four are right, and two are ties
 	if got := k.AUC(); got != 0.625 {
-		t.Errorf("after more mismatches: %v", got)
+		t.Errorf("after more negatives: %v", got)
 	}
 	if got := (Known{}).AUC(); got != 0.5 {
 		t.Errorf("of nothing: %v", got)
 	}
 }
+
+// shares returns so many probabilities, of which a share is 0.9 and the others 0.1.
+func shares(n int, high float64) []float32 {
+	list := slices.Repeat([]float32{0.1}, n)
+	for i := range int(float64(n)*high + 0.5) {
+		list[i] = 0.9
+	}
+	return list
+}
+
+// A Con-D whose rates are known is estimated as they say, and the interval narrows with what is asked.
+func TestPrecision(t *testing.T) {
+	// A tenth of the 4,000 candidates is true. Con-D confirms 90 % of these, 2 % of the 2,000 that contradict and 2 % of the others.
+	k := func(n int) Known {
+		contradicting, others := shares(2*n, 0.02), slices.Concat(shares(2*n*2/10, 0.9), shares(2*n*8/10, 0.02))
+		return Known{
+			Positives: shares(n, 0.9), Edited: shares(n, 0.02), Contradicting: contradicting, Candidates: slices.Concat(contradicting, others),
+		}
+	}
+	p := k(1000).Precision(0.8)
+	truth := 0.1 * 0.9 / (0.1*0.9 + 0.9*0.02)
+	if p.Value < truth-0.01 || p.Value > truth+0.01 || p.Base < 0.099 || p.Base > 0.101 || p.Low >= truth || p.High <= truth || p.Low < 0.55 {
+		t.Errorf("of %.3f and a base rate of 0.1 it is estimated %+v", truth, p)
+	}
+	if few := k(250).Precision(0.8); few.Low >= p.Low || few.High <= p.High {
+		t.Errorf("a quarter of the pairs tells as much: %+v, of all %+v", few, p)
+	}
+	for name, c := range map[string]struct {
+		known     Known
+		value     float64
+		low, high float64
+	}{
+		"nothing":                     {Known{}, 0, 0, 1},
+		"too few edits":               {Known{Positives: shares(1000, 0.9), Edited: shares(leastNegatives-1, 0), Candidates: shares(1000, 0.1)}, 0, 0, 1},
+		"none confirmed":              {Known{Positives: shares(1000, 0), Edited: shares(1000, 0), Candidates: shares(1000, 0)}, 0, 0, 1},
+		"everything contradicts":      {Known{Positives: shares(1000, 0.9), Edited: shares(1000, 0.1), Candidates: shares(4000, 0.2), Contradicting: shares(4000, 0.2)}, 0, 0, 0.05},
+		"confirmed as often as edits": {Known{Positives: shares(1000, 0.9), Edited: shares(1000, 0.5), Candidates: shares(4000, 0.5)}, 0, 0, 0.85},
+	} {
+		p := c.known.Precision(0.8)
+		if p.Value != c.value || p.Low != c.low || p.High > c.high || p.High < c.value {
+			t.Errorf("%s: %+v, want %v from %v to at most %v", name, p, c.value, c.low, c.high)
+		}
+	}
+	// A probability on the threshold is not above it, as in the trainer.
+	if p := (Known{Positives: []float32{0.8}, Candidates: []float32{0.8, 0.9}}).Precision(0.8); p.Confirmed != 0.5 {
+		t.Errorf("of 0.8 and 0.9 a share of %v is above 0.8", p.Confirmed)
+	}
+}
+
+func TestCheckDecides(t *testing.T) {
+	good := func(n int) Known {
+		return Known{Positives: shares(n, 0.95), Edited: shares(n, 0), Candidates: shares(4*n, 0.1), Contradicting: shares(n, 0)}
+	}
+	doubtful := func(n int) Known {
+		k := good(n)
+		k.Edited = shares(n, 0.05)
+		return k
+	}
+	for name, c := range map[string]struct {
+		known     Known
+		open, off bool
+	}{
+		"too few":              {good(enough - 1), true, true},
+		"enough":               {good(enough), false, false},
+		"in doubt":             {doubtful(enough), true, true},
+		"in doubt for so long": {doubtful(most), false, true},
+	} {
+		check := c.known.Check(0.8, LeastPrecision)
+		if check.Open != c.open || check.Off() != c.off || check.Positives != int32(len(c.known.Positives)) {
+			t.Errorf("%s: %+v %+v", name, check, *check.Precision)
+		}
+	}
+}
+
+// Probabilities below 0.9 are as often wrong as right here, so the threshold that is chosen lies above them.
+func TestThreshold(t *testing.T) {
+	level := func(n int, p float32) []float32 { return slices.Repeat([]float32{p}, n) }
+	k := Known{
+		Positives: level(1000, 0.95), Edited: slices.Concat(level(500, 0.85), level(500, 0.1)),
+		Candidates: slices.Concat(level(200, 0.95), level(2000, 0.845), level(1800, 0.1)),
+	}
+	if got := k.Threshold(LeastPrecision); got != 0.85 {
+		t.Errorf("threshold %v: %s", got, strings.Join([]string{ptr(k.Precision(0.8)), ptr(k.Precision(0.85)), ptr(k.Precision(0.9))}, "; "))
+	}
+	if got := (Known{}).Threshold(LeastPrecision); got != 0.5 {
+		t.Errorf("of nothing the threshold is %v", got)
+	}
+}
+
+func ptr(p schemas.Precision) string { return p.String() }

@@ -3,7 +3,8 @@ package service
 import (
 	"bytes"
 	"context"
-	"math/rand/v2"
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -11,29 +12,37 @@ import (
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/stagetest"
+	"github.com/pairstream/pairstream/internal/wording"
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// sorter gives known positives 1/2, a share of the mismatches less, and the others more. So its AUC is the share.
+// sorter confirms all known positives of a batch of three, no edited text, and three of its candidates, of which some
+// contradict. Nothing else is false, so its precision is the share of those that do not.
 type sorter struct {
 	half
-	below int // of four
+	wrong int // of three
 }
 
-func (s sorter) Known(_ context.Context, b *schemas.Batch, _ discriminator.Input, _ *rand.Rand) (discriminator.Known, error) {
-	var k discriminator.Known
-	for range b.Samples {
-		k.Positives = append(k.Positives, 0.5)
-		for i := range 4 {
-			p := float32(0.75)
-			if i < s.below {
-				p = 0.25
-			}
-			k.Mismatches = append(k.Mismatches, p)
-		}
+func (s sorter) Known(_ context.Context, b *schemas.Batch, _ discriminator.Input, _ discriminator.Questions, edits [][]int32) (discriminator.Known, error) {
+	if len(edits) != 1 {
+		return discriminator.Known{}, fmt.Errorf("%d edits, want that of the loader", len(edits))
 	}
-	return k, nil
+	yes := slices.Repeat([]float32{0.9}, len(b.Samples))
+	no := slices.Repeat([]float32{0.1}, 30)
+	return discriminator.Known{Positives: yes, Edited: no, Candidates: slices.Concat(yes, no), Contradicting: slices.Concat(yes[:s.wrong], no[:20])}, nil
 }
+
+// settingsOf are those of a guard without a threshold of its own. The tagger knows no noun.
+func settingsOf(least float64, model string) guardSettings {
+	return guardSettings{
+		least: least, high: 0.8, seed: 7, model: model,
+		tagger: func() (wording.Tagger, error) { return noTags{}, nil }, words: func([]string) [][]int32 { return make([][]int32, 1) },
+	}
+}
+
+type noTags struct{}
+
+func (noTags) Tags(words []string) []string { return make([]string, len(words)) }
 
 // guarded runs batches of three samples through a stage that goes on from a mark's state. It returns what the stage did, and
 // how many batches it loaded images of.
@@ -66,29 +75,34 @@ func scoredOf(t *testing.T, e stagetest.Event) *schemas.ScoredBatch {
 }
 
 const (
-	decides = (enough+2)/3 - 1 // the batch of three that brings enough known positives
-	batches = decides + 3
+	decides = (256+2)/3 - 1 // the batch of three that brings enough known positives
+	latest  = (1024+2)/3 - 1
 )
 
-// Batches have no candidates until enough is measured, and none for ever where Con-D is no better than the bound.
+// Batches have no candidates until enough is measured, and none for ever where too much of what is confirmed may be wrong.
 func TestGuardDecides(t *testing.T) {
 	for name, c := range map[string]struct {
-		least float64
-		below int
-		off   bool
+		least   float64
+		wrong   int
+		decides int
+		off     bool
 	}{
-		"better":         {0.55, 3, false},
-		"on the bound":   {0.75, 3, true},
-		"a coin":         {0.55, 2, true},
-		"worse than one": {0.55, 1, true},
+		"all are right":       {0.4, 0, decides, false},
+		"a third is wrong":    {0.4, 1, decides, false},
+		"all are wrong":       {0.4, 3, decides, true},
+		"in doubt to the end": {0.68, 1, latest, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			events, loads := guarded(t, sorter{below: c.below}, guardSettings{least: c.least, model: "m"}, nil, 0, batches)
+			batches := int32(c.decides) + 3
+			events, loads := guarded(t, sorter{wrong: c.wrong}, settingsOf(c.least, "m"), nil, 0, batches)
 			for i, e := range events {
 				b := scoredOf(t, e)
-				open, decided := i < decides, i == decides
+				open, decided := i < c.decides, i == c.decides
 				if off := open || c.off; (b.M == 0) != off || len(b.I2T) != 6 == !off || len(b.ProbT2I) != len(b.I2T) {
 					t.Fatalf("batch %d has %d candidates, with %d and %d probabilities; connections off: %t", i, b.M, len(b.I2T), len(b.ProbT2I), off)
+				}
+				if b.High != 0 {
+					t.Fatalf("batch %d says a threshold of %g, which nobody has set", i, b.High)
 				}
 				if b.Check == nil {
 					if !decided && !open && !c.off {
@@ -96,14 +110,20 @@ func TestGuardDecides(t *testing.T) {
 					}
 					t.Fatalf("batch %d says nothing of the measurement", i)
 				}
-				want := schemas.Check{Positives: int32(3 * (min(i, decides) + 1)), AUC: float64(c.below) / 4, Least: c.least, Open: open}
-				if *b.Check != want || b.Check.Off() != (open || c.off) || !open && !c.off && !decided {
-					t.Fatalf("batch %d says %+v, want %+v", i, *b.Check, want)
+				if n := int32(3 * (min(i, c.decides) + 1)); b.Check.Positives != n || b.Check.Open != open || b.Check.Least != c.least || b.Check.AUC < 0.9 {
+					t.Fatalf("batch %d says %+v, want %d known positives, open: %t", i, *b.Check, n, open)
+				}
+				p := b.Check.Precision
+				if p == nil || p.Above != 0.8 || p.Confirmed != 3.0/33 || i >= decides && math.Abs(p.Value-float64(3-c.wrong)/3) > 0.01 {
+					t.Fatalf("batch %d estimates %+v", i, p)
+				}
+				if b.Check.Off() != (open || c.off) || !open && !c.off && !decided {
+					t.Fatalf("batch %d says %+v", i, *b.Check)
 				}
 			}
-			want := batches
+			want := int(batches)
 			if c.off {
-				want = decides + 1
+				want = c.decides + 1
 			}
 			if loads != want {
 				t.Errorf("images of %d batches were loaded, want %d", loads, want)
@@ -112,14 +132,16 @@ func TestGuardDecides(t *testing.T) {
 	}
 }
 
+const batches = decides + 3
+
 // A new owner that goes on from any mark writes the same records.
 func TestGuardGoesOnFromEveryMark(t *testing.T) {
-	for name, below := range map[string]int{"on": 3, "off": 2} {
+	for name, wrong := range map[string]int{"on": 0, "off": 3} {
 		t.Run(name, func(t *testing.T) {
-			g := guardSettings{least: 0.55, seed: 7, model: "m"}
-			whole, _ := guarded(t, sorter{below: below}, g, nil, 0, batches)
+			g := settingsOf(0.4, "m")
+			whole, _ := guarded(t, sorter{wrong: wrong}, g, nil, 0, batches)
 			for _, at := range []int32{0, 1, decides - 1, decides, decides + 1} {
-				rest, _ := guarded(t, sorter{below: below}, g, whole[at].Resume.State, at+1, batches)
+				rest, _ := guarded(t, sorter{wrong: wrong}, g, whole[at].Resume.State, at+1, batches)
 				for i, e := range rest {
 					want := whole[int(at)+1+i]
 					a, err := schemas.Marshal(e.Record)
@@ -134,25 +156,69 @@ func TestGuardGoesOnFromEveryMark(t *testing.T) {
 }
 
 func TestGuardMeasuresAnew(t *testing.T) {
-	before := guardSettings{least: 0.55, model: "m"}
-	events, _ := guarded(t, sorter{below: 2}, before, nil, 0, batches)
+	before := settingsOf(0.4, "m")
+	events, _ := guarded(t, sorter{wrong: 3}, before, nil, 0, batches)
 	state := events[len(events)-1].Resume.State
+	higher, automatic := before, before
+	higher.high, higher.say = 0.85, true
+	automatic.auto, automatic.say = true, true
+	old := []byte(`{"model":"m","check":{"Positives":258,"AUC":0.75,"Least":0.4},"known":{}}`)
 	for name, c := range map[string]struct {
 		now   guardSettings
-		check *schemas.Check
+		state []byte
+		known int32 // known positives; 0: there is no guard
 	}{
-		"same":          {before, scoredOf(t, events[len(events)-1]).Check},
-		"another Con-D": {guardSettings{least: 0.55, model: "n"}, &schemas.Check{Positives: 3, AUC: 0.5, Least: 0.55, Open: true}},
-		"another bound": {guardSettings{least: 0.45, model: "m"}, &schemas.Check{Positives: 3, AUC: 0.5, Least: 0.45, Open: true}},
-		"none":          {guardSettings{model: "m"}, nil},
+		"same":                            {before, state, 258},
+		"another Con-D":                   {settingsOf(0.4, "n"), state, 3},
+		"another bound":                   {settingsOf(0.45, "m"), state, 3},
+		"another threshold":               {higher, state, 3},
+		"a threshold to choose":           {automatic, state, 3},
+		"a verdict on the AUC of earlier": {before, old, 3},
+		"none":                            {guardSettings{model: "m"}, state, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			events, _ := guarded(t, sorter{below: 2}, c.now, state, batches, batches+1)
+			events, _ := guarded(t, sorter{wrong: 3}, c.now, c.state, batches, batches+1)
 			b := scoredOf(t, events[0])
-			if c.check == nil && (b.Check != nil || b.M == 0 || events[0].Resume.State != nil) || c.check != nil && (b.Check == nil || *b.Check != *c.check) {
-				t.Errorf("with %d candidates the batch says %+v, want %+v", b.M, b.Check, c.check)
+			if c.known == 0 {
+				if b.Check != nil || b.M == 0 || events[0].Resume.State != nil {
+					t.Errorf("with %d candidates the batch says %+v", b.M, b.Check)
+				}
+				return
+			}
+			if b.Check == nil || b.Check.Positives != c.known || b.Check.Open != (c.known == 3) || b.M != 0 {
+				t.Errorf("with %d candidates the batch says %+v, want %d known positives", b.M, b.Check, c.known)
 			}
 		})
+	}
+}
+
+// A threshold that is set stands in every batch with candidates. One to be chosen is the lowest that is good enough, from the
+// verdict on and for every later owner; without a least precision it wants the default's.
+func TestThresholdInRecords(t *testing.T) {
+	fixed, chosen, free := settingsOf(0.4, "m"), settingsOf(0.4, "m"), settingsOf(0, "m")
+	fixed.high, fixed.say = 0.7, true
+	chosen.auto, chosen.say, free.auto, free.say = true, true, true, true
+	none := settingsOf(0, "m")
+	none.high, none.say = 0.7, true
+	for name, c := range map[string]struct {
+		settings guardSettings
+		want     float64
+		first    int // batch that has it
+	}{"set": {fixed, 0.7, decides}, "set, without a guard": {none, 0.7, 0}, "chosen": {chosen, 0.5, decides}, "chosen without a bound": {free, 0.5, decides}} {
+		events, _ := guarded(t, sorter{}, c.settings, nil, 0, batches)
+		for i, e := range events {
+			want := c.want
+			if i < c.first {
+				want = 0
+			}
+			if b := scoredOf(t, e); b.High != want {
+				t.Fatalf("%s: batch %d says %g, want %g", name, i, b.High, want)
+			}
+		}
+		rest, _ := guarded(t, sorter{}, c.settings, events[decides].Resume.State, decides+1, batches)
+		if got := scoredOf(t, rest[0]).High; got != c.want {
+			t.Errorf("%s: the next owner says %g, want %g", name, got, c.want)
+		}
 	}
 }
 
@@ -160,7 +226,7 @@ func TestGuardMeasuresAnew(t *testing.T) {
 func TestGuardPassesOtherRecords(t *testing.T) {
 	loads := 0
 	instruments, _ := stagetest.Instruments(t, Name)
-	s, err := newFactory(sorter{below: 3}, pictures{loads: &loads}, guardSettings{least: 0.55, model: "m"}, keeping{}, instruments)(0, nil)
+	s, err := newFactory(sorter{}, pictures{loads: &loads}, settingsOf(0.4, "m"), keeping{}, instruments)(0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +248,7 @@ func TestGuardPassesOtherRecords(t *testing.T) {
 func TestGuardRefusesAStrangeState(t *testing.T) {
 	instruments, _ := stagetest.Instruments(t, Name)
 	var s stream.Stage
-	s, err := newFactory(half{}, pictures{}, guardSettings{least: 0.55}, keeping{}, instruments)(3, []byte("new"))
+	s, err := newFactory(half{}, pictures{}, settingsOf(0.4, "m"), keeping{}, instruments)(3, []byte("new"))
 	if err == nil || !strings.Contains(err.Error(), `lane 3: reading the state "new"`) {
 		t.Errorf("stage %v, error %v", s, err)
 	}
@@ -190,12 +256,25 @@ func TestGuardRefusesAStrangeState(t *testing.T) {
 
 func TestSettingsOfTheGuard(t *testing.T) {
 	for _, c := range []struct {
-		least float64
-		ok    bool
-	}{{-0.01, false}, {0, true}, {0.55, true}, {0.99, true}, {1, false}} {
-		err := Settings{Checkpoint: "x", Part: 1, Images: augmented, Keep: 2, MinAUC: c.least}.Validate()
-		if (err == nil) != c.ok || err != nil && !strings.Contains(err.Error(), "COND_MIN_AUC") {
-			t.Errorf("COND_MIN_AUC=%g: %v", c.least, err)
+		least     float64
+		threshold string
+		high      float64
+		variable  string // empty: all is well
+	}{
+		{-0.01, "", 0.8, "COND_MIN_PRECISION"},
+		{0, "", 0.8, ""},
+		{0.99, "", 0.8, ""},
+		{1, "", 0.8, "COND_MIN_PRECISION"},
+		{0.4, "auto", 0.8, ""},
+		{0.4, "0.93", 0.8, ""},
+		{0.4, "0", 0.8, "COND_THRESHOLD"},
+		{0.4, "1", 0.8, "COND_THRESHOLD"},
+		{0.4, "automatic", 0.8, "COND_THRESHOLD"},
+		{0.4, "", 1.1, "ECM_HIGH"},
+	} {
+		err := Settings{Checkpoint: "x", Part: 1, Images: augmented, Keep: 2, MinPrecision: c.least, Threshold: c.threshold, High: c.high}.Validate()
+		if (err == nil) != (c.variable == "") || err != nil && !strings.Contains(err.Error(), c.variable) {
+			t.Errorf("COND_MIN_PRECISION=%g COND_THRESHOLD=%s ECM_HIGH=%g: %v", c.least, c.threshold, c.high, err)
 		}
 	}
 }

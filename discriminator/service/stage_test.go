@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -34,9 +33,9 @@ func (h half) Score(_ context.Context, b *schemas.Batch, in discriminator.Input)
 }
 
 // Known gives every pair 1/2.
-func (h half) Known(_ context.Context, b *schemas.Batch, _ discriminator.Input, _ *rand.Rand) (discriminator.Known, error) {
-	n := len(b.Samples)
-	return discriminator.Known{Positives: slices.Repeat([]float32{0.5}, n), Mismatches: slices.Repeat([]float32{0.5}, 2*n)}, h.fault
+func (h half) Known(_ context.Context, b *schemas.Batch, _ discriminator.Input, _ discriminator.Questions, _ [][]int32) (discriminator.Known, error) {
+	all := slices.Repeat([]float32{0.5}, len(b.Samples))
+	return discriminator.Known{Positives: all, Edited: all, Candidates: all}, h.fault
 }
 
 // pictures loads nothing, and says what it is told.
