@@ -7,7 +7,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// LeastPrecision is the default of COND_MIN_PRECISION. In experiment X2 coins of precision 0.25 do as well as no connections, and
+// LeastPrecision is the precision that is wanted by default. In experiment X2 coins of precision 0.25 do as well as no connections, and
 // those of 0.5 help. A model of precision 0.26 harms, since its errors are not random.
 const LeastPrecision = 0.4
 

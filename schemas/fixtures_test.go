@@ -260,13 +260,17 @@ func fixtures() map[string]Record {
 		"scored-drawn":          &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", Drawn: "seed 7, crop 0.5, flip 0.5, color 0.2"},
 		"scored-check":          &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", Check: &Check{Positives: 256, AUC: 0.53125, Least: 0.55}},
 		"scored-open":           &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", Check: &Check{Positives: 96, AUC: 0.8125, Least: 0.55, Open: true}},
-		"feature-block":         featureBlock(),
-		"feature-masked":        featuresMasked(),
-		"progress-step":         progress(),
-		"progress-bare":         &Progress{Kind: ProgressEval},
-		"progress-saved":        &Progress{Kind: ProgressCheckpoint, Step: math.MaxInt64, Checkpoint: "/data/checkpoints/step-1200"},
-		"progress-values":       manyValues(),
-		"judgement":             judgement(),
+		"scored-precision": &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", High: 0.75, Check: &Check{
+			Positives: 288, AUC: 0.96875, Least: 0.4,
+			Precision: &Precision{Above: 0.75, Value: 0.75, Low: 0.5, High: 0.875, Base: 0.0625, Confirmed: 0.078125, Candidates: 1152, Negatives: 1063},
+		}},
+		"feature-block":   featureBlock(),
+		"feature-masked":  featuresMasked(),
+		"progress-step":   progress(),
+		"progress-bare":   &Progress{Kind: ProgressEval},
+		"progress-saved":  &Progress{Kind: ProgressCheckpoint, Step: math.MaxInt64, Checkpoint: "/data/checkpoints/step-1200"},
+		"progress-values": manyValues(),
+		"judgement":       judgement(),
 	}
 }
 

@@ -53,6 +53,16 @@ func TestBatchValidate(t *testing.T) {
 	})
 }
 
+// precise gives a batch a check whose connections are on, and spoils its precision.
+func precise(spoil func(*Precision)) func(*ScoredBatch) {
+	return func(s *ScoredBatch) {
+		s.Check = &Check{Positives: 256, AUC: 0.9, Least: 0.4, Precision: &Precision{Above: 0.8, Value: 0.75, Low: 0.5, High: 0.9, Base: 0.1, Confirmed: 0.1, Candidates: 100, Negatives: 100}}
+		if spoil != nil {
+			spoil(s.Check.Precision)
+		}
+	}
+}
+
 func TestScoredBatchValidate(t *testing.T) {
 	nan := float32(math.NaN())
 	checkSpoiled(t, scoredBatch, []spoiled[ScoredBatch]{
@@ -65,6 +75,14 @@ func TestScoredBatchValidate(t *testing.T) {
 		{"NaN", func(s *ScoredBatch) { s.ProbT2I[0] = nan }, "prob_t2i holds NaN"},
 		{"probability of no candidate", func(s *ScoredBatch) { s.ProbI2T[3] = 0.5 }, "prob_i2t holds 0.5 where there is no candidate"},
 		{"no model", func(s *ScoredBatch) { s.Model = "" }, "model is empty"},
+		{"high below 0", func(s *ScoredBatch) { s.High = -0.1 }, "high is -0.1"},
+		{"high above 1", func(s *ScoredBatch) { s.High = 1.1 }, "high is 1.1"},
+		{"precision that is enough", precise(nil), ""},
+		{"precision on the bound", precise(func(p *Precision) { p.Low = 0.4 }), "candidates, and connections are off"},
+		{"precision above 1", precise(func(p *Precision) { p.High = 1.5 }), "precision with high 1.5"},
+		{"precision that is NaN", precise(func(p *Precision) { p.Base = math.NaN() }), "precision with base NaN"},
+		{"precision outside its interval", precise(func(p *Precision) { p.Value = 0.45 }), "precision of 0.45 is outside"},
+		{"negative candidates", precise(func(p *Precision) { p.Candidates = -1 }), "precision of -1 candidates"},
 		{"model not UTF-8", func(s *ScoredBatch) { s.Model = "\xff" }, "model is not UTF-8"},
 	})
 }

@@ -42,8 +42,12 @@ type candidates struct {
 	classify func(p float32) Class
 }
 
-// directions returns the candidates of the image anchors and of the text anchors.
+// directions returns the candidates of the image anchors and of the text anchors. The threshold of the record comes before
+// that of the options.
 func directions(b *schemas.ScoredBatch, ecm ECMOptions) (i2t, t2i candidates) {
+	if b.High > 0 {
+		ecm.High, ecm.Low = b.High, min(ecm.Low, b.High)
+	}
 	i2t = candidates{samples: b.Samples, m: int(b.M), list: b.I2T, prob: b.ProbI2T, classify: ecm.ClassOf}
 	t2i = i2t
 	t2i.list, t2i.prob = b.T2I, b.ProbT2I

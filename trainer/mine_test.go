@@ -144,3 +144,15 @@ func TestCaptionsOfOneImage(t *testing.T) {
 		}
 	}
 }
+
+// The threshold of a record comes before that of the options.
+func TestThresholdOfTheRecord(t *testing.T) {
+	b := batchOf(2, 1, []int32{1, 0}, []float32{0.7, 0.7})
+	for high, want := range map[float64]Class{0: Ambiguous, 0.6: Connection, 0.7: Ambiguous, 0.3: Connection} {
+		b.High = high
+		i2t, t2i := directions(b, MAFA().ECM)
+		if got := i2t.classify(0.7); got != want || t2i.classify(0.7) != want {
+			t.Errorf("0.7 with a record's threshold of %g is class %d, want %d", high, got, want)
+		}
+	}
+}

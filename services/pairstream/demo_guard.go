@@ -56,6 +56,11 @@ func (c checks) lines() []string {
 				remedy = check.String()
 			}
 		}
+		if p := check.Precision; p != nil {
+			out = append(out, fmt.Sprintf("%.0f %% of the connections of lane %d are true (%.0f to %.0f %%), by %d of the hardest candidates: connections are %s",
+				100*p.Value, lane, 100*p.Low, 100*p.High, p.Candidates, state))
+			continue
+		}
 		out = append(out, fmt.Sprintf("AUC %.3f on %d known positives of lane %d: connections are %s", check.AUC, check.Positives, lane, state))
 	}
 	if remedy != "" {

@@ -242,7 +242,7 @@ func setUpPipeline(t *testing.T, scenes int) (in func(name string) string) {
 	in = func(name string) string { return filepath.Join(dir, name) }
 	for name, value := range map[string]string{
 		"LANES": "2", "SEED": "3", "BUCKET_ROOTS": "file://" + dir, "TRAIN_EXIT_AT_END": "true", "LOG_LEVEL": "warn",
-		"ENCODER_CHECKPOINT": in("w.safetensors"), "COND_CHECKPOINT": in("w.safetensors"), "COND_MIN_AUC": "0", "TRAIN_INIT": in("w.safetensors"),
+		"ENCODER_CHECKPOINT": in("w.safetensors"), "COND_CHECKPOINT": in("w.safetensors"), "COND_MIN_PRECISION": "0", "TRAIN_INIT": in("w.safetensors"),
 		"GROUP_SIZE": "16", "CLUSTERS": "3", "NEIGHBORS_K2": "8", "NOUN_MIN_COUNT": "1", "EPOCHS": "2", "BATCH_SIZE": "4", "STEP_BATCHES": "1", "QUEUE_SIZE": "8",
 		"SEARCH_SPACE": "8", "UNI_WEIGHT": "1", "LR_WARMUP_STEPS": "2", "LR_TOTAL_STEPS": "100", "TORCH_THREADS": "1",
 	} {

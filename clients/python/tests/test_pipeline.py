@@ -65,7 +65,7 @@ def environment(crawl: Path, config: Config, **more: str) -> dict[str, str]:
     weights = str(crawl / "weights.safetensors")
     return {
         "KAFKA_BROKERS": config.brokers[0], "NAMESPACE": config.namespace, "LANES": str(LANES), "BUCKET_ROOTS": f"file://{crawl / 'shards'}",
-        "ENCODER_CHECKPOINT": weights, "COND_CHECKPOINT": str(crawl / "judge.safetensors"), "COND_MIN_AUC": "0", "TRAIN_INIT": weights, "TORCH_THREADS": "1", "OMP_NUM_THREADS": "1",
+        "ENCODER_CHECKPOINT": weights, "COND_CHECKPOINT": str(crawl / "judge.safetensors"), "COND_MIN_PRECISION": "0", "TRAIN_INIT": weights, "TORCH_THREADS": "1", "OMP_NUM_THREADS": "1",
         "LR_WARMUP_STEPS": "0", "GROUP_SIZE": "1000", "STRATEGY": "grit", "EPOCHS": "3", "BATCH_SIZE": str(BATCH), "QUEUE_SIZE": "0", "SEARCH_SPACE": "0", "TEXTS": "none",
         "CANDIDATES": "3", "CLUSTERS": "4", "NOUN_MIN_COUNT": "1000", "ECM_HIGH": str(HIGH), "ECM_LOW": str(LOW), "HTTP_ADDR": "", "SEED": "7",
     } | more  # fmt: skip

@@ -436,23 +436,49 @@ class Mask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Precision:
+    """An estimate of how much is true of the connections among the hardest candidates, at their base rate."""
+
+    above: Float64  # threshold of the probability
+    value: Float64
+    low: Float64  # of its interval
+    high: Float64
+    base: Float64  # share of the candidates that are true
+    confirmed: Float64  # share of the candidates that are connections
+    candidates: Int32
+    negatives: Int32  # hard negatives that Con-D was asked about
+
+    def validate(self) -> None:
+        for name in ("above", "value", "low", "high", "base", "confirmed"):
+            _want(0 <= getattr(self, name) <= 1, f"precision with {name} {getattr(self, name):g}, want 0..1")
+        _want(self.low <= self.value <= self.high, f"precision of {self.value:g} is outside {self.low:g}..{self.high:g}")
+        _want(min(self.candidates, self.negatives) >= 0, f"precision of {self.candidates} candidates and {self.negatives} hard negatives")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """How well Con-D tells known positives of a lane from mismatches. Connections are off unless the AUC is above `least`."""
+    """What the guard of connections has measured. They are off unless the precision's lower end is above `least`.
+
+    Without a precision it is the check of an earlier discriminator, which compared the AUC.
+    """
 
     positives: Int32
     auc: Float64
     least: Float64
-    open: bool = _optional(False)  # too few known positives yet; connections are off meanwhile
+    open: bool = _optional(False)  # too little is known yet; connections are off meanwhile
+    precision: Precision | None = _optional(None)
 
     @property
     def off(self) -> bool:
         """Whether no connections are mined."""
-        return self.open or self.auc <= self.least
+        return self.open or (self.auc if self.precision is None else self.precision.low) <= self.least
 
     def validate(self, m: int) -> None:
         _want(self.positives >= 0, f"check of {self.positives} known positives")
         _want(0 <= self.auc <= 1, f"check with an AUC of {self.auc:g}, want 0..1")
         _want(0 < self.least < 1, f"check against {self.least:g}, want more than 0 and less than 1")
+        if self.precision is not None:
+            self.precision.validate()
         _want(m == 0 or not self.off, f"{m} candidates, and connections are off: want none")
 
 
@@ -469,9 +495,11 @@ class ScoredBatch(Batch):
     masked: list[Mask] = _optional(list)
     drawn: str = _optional("")
     check: Check | None = _optional(None)
+    high: Float64 = _optional(0.0)  # threshold of connections, by COND_THRESHOLD; 0: the reader's own
 
     def validate(self) -> None:
         Batch.validate(self)
+        _want(0 <= self.high <= 1, f"high is {self.high:g}, want 0..1")
         if self.check is not None:
             self.check.validate(self.m)
         _text("drawn", self.drawn, MAX_NAME_BYTES)
