@@ -19,8 +19,8 @@ func TestChecksAreSaid(t *testing.T) {
 		all  checks
 		want []string
 	}{
-		"no guard": {checks{nil, nil}, nil},
-		"on":       {checks{on, nil}, []string{"AUC 0.750 on 288 known positives of lane 0: connections are on"}},
+		"no guard":  {checks{nil, nil}, nil},
+		"on":        {checks{on, nil}, []string{"AUC 0.750 on 288 known positives of lane 0: connections are on"}},
 		"precision": {checks{measured}, []string{"72 % of the connections of lane 0 are true (49 to 83 %), by 1152 of the hardest candidates: connections are on"}},
 		"mixed": {checks{on, off}, []string{
 			"AUC 0.750 on 288 known positives of lane 0: connections are on", "AUC 0.500 on 257 known positives of lane 1: connections are off", off.String(),
