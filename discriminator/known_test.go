@@ -230,6 +230,7 @@ func TestCheckDecides(t *testing.T) {
 	}{
 		"too few":              {good(enough - 1), true, true},
 		"enough":               {good(enough), false, false},
+		"nothing confirmed":    {Known{Positives: shares(enough, 0), Edited: shares(enough, 0), Candidates: shares(enough, 0)}, false, true},
 		"in doubt":             {doubtful(enough), true, true},
 		"in doubt for so long": {doubtful(most), false, true},
 	} {

@@ -100,11 +100,11 @@ const (
 )
 
 // Check says what is known of Con-D. It stays open until there is enough: connections are on, or off, when the whole interval
-// of the precision says so, and at the latest after 1,024 known positives.
+// of the precision says so, and at the latest after 1,024 known positives. A Con-D that confirms nothing has nothing to mine.
 func (k Known) Check(threshold, least float64) schemas.Check {
 	p := k.Precision(threshold)
 	n := len(k.Positives)
-	doubt := p.Low <= least && p.High > least
+	doubt := p.Confirmed > 0 && p.Low <= least && p.High > least
 	return schemas.Check{Positives: int32(n), AUC: k.AUC(), Least: least, Open: n < enough || doubt && n < most, Precision: &p}
 }
 

@@ -42,7 +42,7 @@ func guardSizes(short bool, scale int) guardSettings {
 		s.Sizes.Scenes, s.Sizes.HeldOut = 250*scale, 10
 		brief := firstModel()
 		brief.Scenes, brief.Steps, brief.Batch = 100, 10, 16
-		s.Conds["weak"] = brief
+		s.First, s.Conds = brief, map[string]FirstModel{"con-d": brief, "first": brief, "weak": brief}
 	}
 	return s
 }
