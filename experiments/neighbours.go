@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/pairstream/pairstream/experiments/evidence"
+	"github.com/pairstream/pairstream/experiments/models"
 	"github.com/pairstream/pairstream/indexer"
 	"github.com/pairstream/pairstream/internal/nouns"
 	"github.com/pairstream/pairstream/internal/rng"
@@ -16,15 +17,15 @@ import (
 
 // neighbourSettings are those of X8.
 type neighbourSettings struct {
-	First          FirstModel `json:"first_model"`
-	Scenes         int        `json:"scenes"`
-	FalseNegatives float64    `json:"false_negatives"`
-	Wrong          float64    `json:"wrong"`
-	Irrelevant     float64    `json:"irrelevant"`
-	Anchors        int        `json:"anchors"` // whose fitting images are all looked up
-	Drawn          int        `json:"drawn"`   // partners of every image, for pairs at random and of clusters
-	MinCount       int        `json:"noun_min_count"`
-	Steps          []sweep    `json:"steps"`
+	First      FirstModel   `json:"first_model"`
+	Kinds      scenes.Kinds `json:"kinds"`
+	Scenes     int          `json:"scenes"`
+	Wrong      float64      `json:"wrong"`
+	Irrelevant float64      `json:"irrelevant"`
+	Anchors    int          `json:"anchors"` // whose fitting images are all looked up
+	Drawn      int          `json:"drawn"`   // partners of every image, for pairs at random and of clusters
+	MinCount   int          `json:"noun_min_count"`
+	Steps      []sweep      `json:"steps"`
 }
 
 // sweep is one way to index, and what is read from it.
@@ -38,9 +39,15 @@ type sweep struct {
 	Reads []string `json:"reads"`
 }
 
+// Captions in the worlds of X7 and X8, as noisy as those of a crawl.
+const (
+	noisyWrong      = 0.2 // false of the picture
+	noisyIrrelevant = 0.3 // about nothing in it
+)
+
 func neighbourSizes(short bool, scale int) neighbourSettings {
 	s := neighbourSettings{
-		First: sharedFirst(short), Scenes: 9600, FalseNegatives: 0.16, Wrong: 0.2, Irrelevant: 0.1, Anchors: 500, Drawn: 20, MinCount: 10,
+		First: firstModel(), Kinds: models.Scenes(0).Kinds, Scenes: 9600, Wrong: noisyWrong, Irrelevant: noisyIrrelevant, Anchors: 500, Drawn: 20, MinCount: 10,
 		Steps: []sweep{
 			{10, 0.3, 5, 500, 200, []string{"k", "p", "k1", "k2", "K"}},
 			{5, 0.3, 3, 500, 64, []string{"k", "k1", "K"}},
@@ -66,7 +73,7 @@ func (s neighbourSettings) run(ctx context.Context, j Job) (out []evidence.Measu
 		return nil, err
 	}
 	o := scenes.Defaults()
-	o.Seed, o.Scenes, o.Captions, o.Side, o.PerShard, o.FalseNegatives = j.Seed, s.Scenes, 1, s.First.Side, 1000, s.FalseNegatives
+	o.Seed, o.Scenes, o.Captions, o.Side, o.PerShard, o.Kinds = j.Seed, s.Scenes, 1, s.First.Side, 1000, s.Kinds
 	o.WrongShare, o.IrrelevantShare = s.Wrong, s.Irrelevant
 	d, g, err := embedded(ctx, j, o, first)
 	if err != nil {
@@ -130,18 +137,26 @@ func (r retrieval) measures(arm string, x float64) []evidence.Measure {
 	}
 }
 
-// nouns counts the nouns of a text against the objects of a scene.
+// nouns counts the nouns of a text against the objects of a scene. The tagger takes names of colours for nouns: one is right
+// when an object has it. Words of the sentence around, such as "picture", are not counted.
 func (r *retrieval) nouns(s scenes.Scene, words []string) {
 	there := map[scenes.Shape]bool{} // whether found
+	coloured := map[string]bool{}
 	for _, o := range s.Objects {
 		there[o.Shape] = false
+		coloured[string(o.Colour)] = true
 	}
 	r.anchors++
-	r.found += len(words)
 	for _, w := range words {
+		if scenes.Framing(w) {
+			continue
+		}
+		r.found++
 		shape, known := scenes.ShapeOf(w)
 		if _, shown := there[shape]; known && shown {
 			there[shape] = true
+			r.right++
+		} else if coloured[w] {
 			r.right++
 		}
 	}

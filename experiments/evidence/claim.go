@@ -7,38 +7,37 @@ import (
 
 // Claim says that a measure is larger than another one of the same seed.
 type Claim struct {
-	Text   string // what the paper says
-	More   Point
-	Less   Point
-	Factor float64 // More must exceed Less so many times; 0: once
-	Bound  float64 // instead of Less, when that has no arm
+	Text  string // what the paper says
+	More  Point
+	Less  Point
+	Paper float64 // how many times as large More is in the paper; 0: the verdict does not speak of it
+	Bound float64 // instead of Less, when that has no arm
 }
 
 // Verdict is what the seeds say about a claim.
 type Verdict struct {
 	Claim      Claim
-	Difference Interval // of More and Factor times Less, paired by seed
+	Difference Interval // of More and Less, paired by seed
+	Times      float64  // mean of More over that of Less
 	Holds      bool
 }
 
 // Judge compares a claim with a result.
 func (c Claim) Judge(r *Result) Verdict {
 	var differences []float64
-	factor := c.Factor
-	if factor == 0 {
-		factor = 1
-	}
+	var sumMore, sumLess float64
 	for _, run := range r.Runs {
 		more, ok := run.at(c.More)
 		less, ok2 := run.at(c.Less)
 		if c.Less.Arm == "" {
-			less, ok2, factor = c.Bound, true, 1
+			less, ok2 = c.Bound, true
 		}
 		if ok && ok2 {
-			differences = append(differences, more-factor*less)
+			differences = append(differences, more-less)
+			sumMore, sumLess = sumMore+more, sumLess+less
 		}
 	}
-	v := Verdict{Claim: c, Difference: NewInterval(differences)}
+	v := Verdict{Claim: c, Difference: NewInterval(differences), Times: sumMore / sumLess}
 	v.Holds = v.Difference.N > 1 && v.Difference.Low() > 0
 	return v
 }
@@ -70,7 +69,11 @@ func (v Verdict) String() string {
 	case v.Holds:
 		word = "holds"
 	}
-	return fmt.Sprintf("%s: difference %s", word, v.Difference.Format(1, decimals(v.Difference)))
+	said := fmt.Sprintf("%s: difference %s", word, v.Difference.Format(1, decimals(v.Difference)))
+	if v.Claim.Paper > 0 {
+		said += fmt.Sprintf(", %.1f times (the paper: %.1f)", v.Times, v.Claim.Paper)
+	}
+	return said
 }
 
 // decimals returns how many decimals show the size of an interval.

@@ -7,9 +7,11 @@ func x8() Experiment {
 	e := Experiment{
 		ID: "x8", Title: "Neighbours and clusters against the truth", Repeats: "GPN-S 3.2 to 3.4", Seeds: seeds(1, 8),
 		Text: "Nothing is trained here. The indexer computes obj(v), SE and the clusters of noisy scenes: 20 % of the captions are wrong, " +
-			"10 % are about nothing. A noun of obj(v) is true when the scene has such an object. An image of SE is true when the " +
+			"30 % are about nothing. A noun is true when the scene has such an object, or an object of that colour, as the tagger takes " +
+			"names of colours for nouns. Words of the sentence around, such as \"picture\", are not counted. An image of SE is true when the " +
 			"caption of the anchor's image fits it. Pairs of one cluster are false negatives when the caption of one fits the other.",
-		Small: "Groups of 9,600 pairs in the place of 5,000,000, so a k2 of 500 is a larger share. One first model for all seeds, as in X1.",
+		Small: "Groups of 9,600 pairs in the place of 5,000,000, so a k2 of 500 is a larger share. The scenes and the first model are " +
+			"those of X2; the model has learned from other scenes, whose captions are true.",
 	}
 	nouns := []Column{{"precision", "precision", 1, 3}, {"recall", "recall", 1, 3}, {"nouns an image", "size", 1, 2}}
 	obj := Table{Title: "obj(v) over k and p (eq. 7)", Head: "nouns of", Columns: nouns, Rows: []Row{{"the captions", "captions", 0}}}

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/pairstream/pairstream/internal/atomicfile"
 )
@@ -112,7 +111,7 @@ func (r *Result) Add(run Run) {
 	slices.SortFunc(r.Runs, func(a, b Run) int { return cmp.Compare(a.Seed, b.Seed) })
 }
 
-// Point names a measure of every seed. A name that begins with a minus sign is the measure with the other sign.
+// Point names a measure of every seed.
 type Point struct {
 	Arm  string
 	X    float64
@@ -121,12 +120,8 @@ type Point struct {
 
 // at returns the value of a point in a run.
 func (r Run) at(p Point) (float64, bool) {
-	name, negative := strings.CutPrefix(p.Name, "-")
 	for _, m := range r.Measures {
-		if m.Arm == p.Arm && m.X == p.X && m.Name == name {
-			if negative {
-				return -m.Value, true
-			}
+		if m.Arm == p.Arm && m.X == p.X && m.Name == p.Name {
 			return m.Value, true
 		}
 	}

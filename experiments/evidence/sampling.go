@@ -39,13 +39,12 @@ func x1() Experiment {
 		batch.Rows = append(batch.Rows, Row{fmt.Sprintf("%.0f", n), random + " clean", n})
 	}
 	e.Tables = []Table{main, space, batch}
+	inTable1 := map[string]float64{"image": 23.2 / 3.1, "text": 22.2 / 3.0} // 4M-Clean
 	for _, by := range []string{"image", "text"} {
 		r96 := Point{random + " clean", 96, by}
 		g := Point{grit + " clean", 4800, by}
 		e.Claims = append(e.Claims,
-			Claim{Text: "random mini-batches have at least 2 % by " + by, More: r96, Bound: 0.02},
-			Claim{Text: "random mini-batches have at most 5 % by " + by, More: negated(r96), Bound: -0.05},
-			Claim{Text: "GRIT has at least five times as many by " + by, More: g, Less: r96, Factor: 5},
+			Claim{Text: "GRIT has more than random mini-batches by " + by, More: g, Less: r96, Paper: inTable1[by]},
 			Claim{Text: "more at M = 4,800 than at 480 by " + by, More: g, Less: Point{grit + " clean", 480, by}},
 			Claim{Text: "more at N = 384 than at 24 by " + by, More: Point{random + " clean", 384, by}, Less: Point{random + " clean", 24, by}},
 			Claim{Text: "clean data have more than noisy data by " + by + " (GRIT)", More: g, Less: Point{grit + " noisy", 4800, by}},
@@ -53,9 +52,6 @@ func x1() Experiment {
 	}
 	return e
 }
-
-// negated names the same measure with the other sign.
-func negated(p Point) Point { p.Name = "-" + p.Name; return p }
 
 // x5 compares samplings.
 func x5() Experiment {

@@ -89,6 +89,11 @@ func ShapeOf(word string) (Shape, bool) {
 	return n.shape, ok && n.shape != ""
 }
 
+// Framing reports whether a word is one of those that stand around what a caption says, as "picture" does in "a picture of X".
+func Framing(word string) bool {
+	return slices.ContainsFunc(frames, func(f string) bool { return slices.Contains(strings.Fields(f), word) })
+}
+
 // Caption words a statement; the generator chooses among the ways to say it. [Parse] reads every one of them back.
 func (st Statement) Caption(rng *rand.Rand) string {
 	frame := pick(rng, frames)
