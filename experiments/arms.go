@@ -25,6 +25,7 @@ type comparison struct {
 	Irrelevant float64      `json:"irrelevant,omitempty"`
 	Regime     *regime      `json:"regime,omitempty"` // nil: every seed trains its own first model and Con-D
 	Arms       []arm        `json:"arms"`
+	Tuned      *fineTuning  `json:"fine_tuned,omitempty"` // nil: the arms are measured as they are, alone
 
 	// revised asks how much of the texts of each arm is true.
 	revised bool
@@ -72,7 +73,7 @@ func newComparison(id string, short bool, scale int) comparison {
 	case "x3":
 		return newJudges(short, scale)
 	case "x4":
-		return c.softTargets()
+		return newSoftTargets(short, scale)
 	case "x5":
 		return c.samplings()
 	case "x6":
@@ -81,13 +82,30 @@ func newComparison(id string, short bool, scale int) comparison {
 	return newMAFA(short, scale)
 }
 
-// softTargets returns X4.
-func (c comparison) softTargets() comparison {
+// newSoftTargets returns X4: S-ITC, and what becomes of connections, in the papers' regime, measured before and after
+// fine-tuning. All begin at the papers' temperature.
+func newSoftTargets(short bool, scale int) comparison {
+	c := newMAFA(short, scale)
+	c.Arms, c.Wrong, c.Irrelevant = nil, 0.15, 0.05
+	delete(c.Regime.Conds, "weak")
+	c.Regime.Temperature = 0.07
+	c.Tuned = &fineTuning{Scenes: 2400, Epochs: 3, Batch: 48, Rate: 3e-4}
+	if short {
+		c.Tuned.Scenes, c.Tuned.Epochs, c.Tuned.Batch = 32, 1, 8
+	} else {
+		c.Sizes.Batch = 96
+	}
 	for _, strategy := range []grouper.Strategy{grouper.StrategyRandom, grouper.StrategyGRIT} {
-		for _, t := range []target{oneHot, consistency, smoothed, distilled} {
+		for _, t := range []target{oneHot, smoothed} {
 			c.Arms = append(c.Arms, arm{Name: string(strategy) + " " + string(t.Kind), Strategy: strategy, Targets: t})
 		}
 	}
+	convert := trainer.MAFA().ECM
+	convert.MLM = false // nothing is masked here
+	eliminate := convert
+	eliminate.Eliminate = true
+	c.Arms = append(c.Arms, arm{Name: "grit convert", Strategy: grouper.StrategyGRIT, Targets: oneHot, ECM: convert},
+		arm{Name: "grit eliminate", Strategy: grouper.StrategyGRIT, Targets: oneHot, ECM: eliminate})
 	return c
 }
 
@@ -141,6 +159,9 @@ func (c comparison) run(ctx context.Context, j Job) (out []evidence.Measure, err
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
+	if c.Tuned != nil {
+		s.measureTruth()
+	}
 	shared, err := c.begin(ctx, j, s)
 	if err != nil {
 		return nil, err
@@ -175,12 +196,29 @@ func (c comparison) run(ctx context.Context, j Job) (out []evidence.Measure, err
 		}
 		weights = append(weights, path)
 	}
-	held, err := c.measure(ctx, s, weights)
+	arms := c.Arms
+	if c.Tuned != nil {
+		tuned, err := c.Tuned.fineTune(ctx, s, c.Kinds, weights)
+		if err != nil {
+			return nil, err
+		}
+		arms, weights = withTuned(arms), append(weights, tuned...)
+	}
+	held, err := c.measure(ctx, s, arms, weights)
 	out = append(out, held...)
 	if c.Regime != nil {
 		overX(out)
 	}
 	return out, err
+}
+
+// withTuned returns the arms, the first model fine-tuned, and each of the arms fine-tuned.
+func withTuned(arms []arm) []arm {
+	out := append(slices.Clone(arms), arm{Name: "tuned first"})
+	for _, a := range arms {
+		out = append(out, arm{Name: "tuned " + a.Name})
+	}
+	return out
 }
 
 // begin trains or fetches the models that the arms share, and closes their group.
@@ -303,7 +341,7 @@ func (s *setup) compareArms(ctx context.Context, arms []arm, weights []string, o
 }
 
 // measure asks all models about the same hard negatives, and lets them retrieve.
-func (c comparison) measure(ctx context.Context, s *setup, weights []string) (out []evidence.Measure, err error) {
+func (c comparison) measure(ctx context.Context, s *setup, arms []arm, weights []string) (out []evidence.Measure, err error) {
 	ask := byITC
 	switch {
 	case c.seeing:
@@ -316,7 +354,7 @@ func (c comparison) measure(ctx context.Context, s *setup, weights []string) (ou
 			return nil, err
 		}
 	}
-	err = s.compareArms(ctx, c.Arms, weights, ask, func(name, _ string, r *eval.Report) error {
+	err = s.compareArms(ctx, arms, weights, ask, func(name, _ string, r *eval.Report) error {
 		texts, images := s.topIsTrue(r.Sim)
 		out = append(out, evidence.Measure{Arm: name, Name: "itm_error", Value: r.Match.Error},
 			evidence.Measure{Arm: name, Name: "tr_r1", Value: texts}, evidence.Measure{Arm: name, Name: "ir_r1", Value: images},

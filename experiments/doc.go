@@ -8,8 +8,10 @@
 // X2 trains many arms in the papers' regime: from one converged first model, with equal steps, with Con-Ds of several
 // qualities, the truth and coins (GRIT-VLP Table 1, MAFA Tables 4, 5, 13, 14 and 16). The demo begins with the same models.
 //
-// X4 and X5 train several arms from one start, with equal steps: soft targets (MAFA Table 6), and samplings (GRIT-VLP
-// Tables 5 and 6). X6 does so with negatives of ITM and hidden words (GRIT-VLP Tables 1 and
+// X4 compares smoothed targets of ITC, and converting with eliminating, as the paper does: every arm's model is measured once
+// more after fine-tuning (MAFA Tables 5 and 6).
+//
+// X5 trains several arms from one start, with equal steps: samplings (GRIT-VLP Tables 5 and 6). X6 does so with negatives of ITM and hidden words (GRIT-VLP Tables 1 and
 // 2, figure 4), and X7 with GPN-S's ways to sample. All models are asked about the same hard negatives: those that they find
 // hardest together, without captions that happen to be true of the picture.
 //

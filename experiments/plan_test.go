@@ -243,7 +243,7 @@ func TestArmsDifferAsNamed(t *testing.T) {
 			}
 			seen[id+a.Name] = true
 			asked := o.ECM.ITC || o.ECM.ITM || o.ECM.MLM
-			if asked != a.judged() || id == "x4" && asked || o.Momentum.Enabled != (o.ITC.Targets == trainer.Distilled) {
+			if asked != a.judged() || o.Momentum.Enabled != (o.ITC.Targets == trainer.Distilled) {
 				t.Errorf("%s %q has %+v", id, a.Name, o)
 			}
 			o.ITC, o.ECM, o.Momentum = base.ITC, base.ECM, base.Momentum
@@ -252,8 +252,8 @@ func TestArmsDifferAsNamed(t *testing.T) {
 			}
 		}
 	}
-	if len(seen) != 15+8 {
-		t.Errorf("%d arms, want 15 of X2 and 8 of X4", len(seen))
+	if len(seen) != 15+6 {
+		t.Errorf("%d arms, want 15 of X2 and 6 of X4", len(seen))
 	}
 }
 

@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"context"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/pairstream/pairstream/experiments/models"
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/eval"
+	"github.com/pairstream/pairstream/internal/safetensors"
 	"github.com/pairstream/pairstream/trainer"
 )
 
@@ -19,6 +21,8 @@ type regime struct {
 	Conds map[string]FirstModel `json:"conds"` // by name; the empty name is the one that is asked when an arm names none
 	// Candidates is how many of the hardest of a mini-batch Con-D scores, and the trainer chooses from.
 	Candidates int `json:"candidates"`
+	// Temperature is that of ITC with which the arms begin, 0.07 in the papers; 0: the first model's own.
+	Temperature float64 `json:"temperature,omitempty"`
 }
 
 // models fetches the weights from the shelf.
@@ -27,6 +31,11 @@ func (r *regime) models(ctx context.Context, j Job, s *setup, to *course) (err e
 	if to.start, err = j.Shelf.model(ctx, s.worker, r.First, s.log); err != nil {
 		return err
 	}
+	if r.Temperature > 0 {
+		if to.start, err = s.withTemperature(to.start, r.Temperature); err != nil {
+			return err
+		}
+	}
 	for name, m := range r.Conds {
 		if to.conds[name], err = j.Shelf.model(ctx, s.worker, m, s.log); err != nil {
 			return err
@@ -34,6 +43,24 @@ func (r *regime) models(ctx context.Context, j Job, s *setup, to *course) (err e
 	}
 	to.cond = to.conds[""]
 	return nil
+}
+
+// withTemperature copies weights, with another temperature of ITC.
+func (s *setup) withTemperature(weights string, temperature float64) (string, error) {
+	f, err := safetensors.Open(weights)
+	if err != nil {
+		return "", err
+	}
+	var tensors []safetensors.NamedTensor
+	for _, name := range f.Names() {
+		t, _ := f.Tensor(name)
+		if name == "temp" {
+			t = safetensors.FromFloat32s([]float32{float32(temperature)})
+		}
+		tensors = append(tensors, safetensors.NamedTensor{Name: name, Tensor: t})
+	}
+	to := filepath.Join(s.dir, "warmer.safetensors")
+	return to, safetensors.WriteFile(to, tensors, f.Metadata)
 }
 
 // path returns the weights of a Con-D. The first model can take its place.

@@ -10,6 +10,7 @@ import (
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/scenes"
 	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 	"github.com/pairstream/pairstream/trainer/bootstrap"
 )
@@ -79,6 +80,16 @@ func (j Job) noisySetup(ctx context.Context, kinds scenes.Kinds, wrong, irreleva
 	return &setup{
 		sizes: j.Sizes, seed: j.Seed, dir: dir, worker: j.Worker, data: d, preset: preset, augment: augmentation(), log: j.Log,
 	}, nil
+}
+
+// measureTruth leaves the held-out pairs away whose captions are false. The papers measure on true captions as well.
+func (s *setup) measureTruth() {
+	said := map[schemas.ImageID]string{}
+	for i := range s.data.held.Pairs() {
+		caption, _, id := s.data.held.Pair(i)
+		said[id] = caption
+	}
+	s.data.held = s.data.held.Without(func(id schemas.ImageID) bool { return !s.data.matches(id, said[id]) })
 }
 
 // close closes the images and removes scenes and weights.
