@@ -1,7 +1,7 @@
 // Package table reads the tables in which crawls describe and list their pictures: Parquet, CSV, TSV and JSON lines.
 //
-// A [Row] has the scalars of a row by the names of the columns: int64, float64, string and bool. Nulls, lists, objects
-// and bytes that are no text are left out. Rows come in the order of the table.
+// A [Row] has the scalars of a row by the names of the columns: int64, float64, string and bool. Nulls, lists, objects,
+// bytes that are no text, and texts of more than a megabyte are left out. Rows come in the order of the table.
 //
 // Of Parquet, dates and times come as the integers that the file holds. An integer that does not fit int64 is a float64.
 // Decimals, half floats, INT96 and byte arrays of a fixed length are left out.
@@ -32,6 +32,9 @@ func Parquet(ctx context.Context, src io.ReaderAt, size int64, each func(Row) er
 			err = fmt.Errorf("reading Parquet: %v", p)
 		}
 	}()
+	if err := checkFooter(src, size); err != nil {
+		return fmt.Errorf("reading Parquet: %w", err)
+	}
 	file, err := parquet.OpenFile(src, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 	if err != nil {
 		return fmt.Errorf("reading Parquet: %w", err)
@@ -130,7 +133,7 @@ func (r Row) set(column scalar, v parquet.Value) {
 	case parquet.Double:
 		r[column.name] = v.Double()
 	case parquet.ByteArray:
-		if raw := v.ByteArray(); utf8.Valid(raw) {
+		if raw := v.ByteArray(); len(raw) <= maxLineBytes && utf8.Valid(raw) {
 			r[column.name] = string(raw)
 		}
 	case parquet.FixedLenByteArray, parquet.Int96: // no scalars

@@ -20,6 +20,7 @@ MAX_BYTES = 1 << 30
 MAX_ROWS = 1 << 18
 MAX_MEMORY = 1 << 28  # of the values that are kept: VALUE_BYTES for each, and the bytes of a text
 VALUE_BYTES = 16
+MAX_TEXT = 1 << 20  # bytes of a text; a longer one is left out
 
 _ROWS_AT_ONCE = 1024
 _ALWAYS_KEPT = ("key", "caption", "url", "status")  # other texts have the bounds of a column
@@ -139,7 +140,7 @@ def _texts(name: str, column: Any) -> list[str | None]:
     for place in column.indices.to_pylist():
         if place not in words:
             raw = known[place].as_buffer()
-            words[place] = _text(raw) if raw is not None and (raw.size <= MAX_COLUMN_TEXT or name in _ALWAYS_KEPT) else None
+            words[place] = _text(raw) if raw is not None and raw.size <= (MAX_TEXT if name in _ALWAYS_KEPT else MAX_COLUMN_TEXT) else None
         out.append(words[place])
     return out
 
