@@ -40,8 +40,7 @@ func guardSizes(short bool, scale int) guardSettings {
 	}
 	if short {
 		s.Sizes.Scenes, s.Sizes.HeldOut = 250*scale, 10
-		brief := firstModel()
-		brief.Scenes, brief.Steps, brief.Batch = 100, 10, 16
+		brief := briefModel()
 		s.First, s.Conds = brief, map[string]FirstModel{"con-d": brief, "first": brief, "weak": brief}
 	}
 	return s

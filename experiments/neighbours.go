@@ -60,7 +60,7 @@ func neighbourSizes(short bool, scale int) neighbourSettings {
 		},
 	}
 	if short {
-		s.Scenes, s.Anchors, s.Steps = 300, 50, []sweep{s.Steps[0], s.Steps[4]}
+		s.First, s.Scenes, s.Anchors, s.Steps = briefModel(), 300, 50, []sweep{s.Steps[0], s.Steps[4]}
 		s.Steps[0].Clusters = 20
 	}
 	s.Scenes *= scale

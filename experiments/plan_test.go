@@ -53,7 +53,7 @@ func TestPlansRunShort(t *testing.T) {
 		}
 	}
 	if models, err := os.ReadDir(shelf.Dir); err != nil || len(models) != 2 {
-		t.Errorf("the shelf holds %v, %v, want two models: of X1 and X8, and of X2", models, err)
+		t.Errorf("the shelf holds %v, %v, want two models: of X1, and of X2 and X8", models, err)
 	}
 	for id, scale := range map[string]int{"x1": 0, "x99": 1} {
 		if _, err := NewPlan(id, true, scale); err == nil {
@@ -172,11 +172,11 @@ func hand() *members {
 func TestNounsByHand(t *testing.T) {
 	var r retrieval
 	r.nouns(hand().shown[1], []string{"kitten", "cats", "star", "picture"}) // two words for the cat, the boat is missed
-	r.nouns(hand().shown[3], []string{"boat"})
-	if want := (retrieval{found: 5, right: 3, all: 3, covered: 2, anchors: 2}); r != want {
+	r.nouns(hand().shown[3], []string{"boat", "pink", "purple"})            // the boat is pink, and nothing is purple
+	if want := (retrieval{found: 6, right: 4, all: 3, covered: 2, anchors: 2}); r != want {
 		t.Errorf("%+v, want %+v", r, want)
 	}
-	if m := r.measures("arm", 0.3); m[0].Value != 3.0/5 || m[1].Value != 2.0/3 || m[2].Value != 5.0/2 {
+	if m := r.measures("arm", 0.3); m[0].Value != 4.0/6 || m[1].Value != 2.0/3 || m[2].Value != 6.0/2 {
 		t.Errorf("%+v", m)
 	}
 }

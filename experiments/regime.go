@@ -114,6 +114,13 @@ func firstModel() FirstModel {
 	}
 }
 
+// briefModel returns one that has learned nothing, to test the way.
+func briefModel() FirstModel {
+	f := firstModel()
+	f.Scenes, f.Steps, f.Batch = 100, 10, 16
+	return f
+}
+
 // condModel returns how their Con-D is made. It learns for longer, from more scenes, and at last from GRIT's negatives: it is
 // asked about the hardest candidates.
 func condModel() FirstModel {
@@ -138,8 +145,7 @@ func newMAFA(short bool, scale int) comparison {
 	}
 	if short {
 		c.Sizes = Sizes{Scenes: 156 * scale, HeldOut: 60, Batch: 8, Space: 2, Epochs: 1}
-		brief := firstModel()
-		brief.Scenes, brief.Steps, brief.Batch = 100, 10, 16
+		brief := briefModel()
 		c.Regime.First, c.Regime.Conds = brief, map[string]FirstModel{"": brief, "weak": brief}
 	}
 	all := trainer.MAFA().ECM
