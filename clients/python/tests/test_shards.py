@@ -11,7 +11,7 @@ import msgpack
 import pytest
 from conftest import pairstream
 
-from pairstream import Config, PairProducer, PairstreamError, shards
+from pairstream import Config, PairProducer, PairstreamError, _captions, _tar, shards
 from pairstream._log import contents
 from pairstream.records import Seal
 from pairstream.topics import PAIRS, SOURCES
@@ -218,3 +218,35 @@ def test_scan_needs_no_broker(tmp_path: Path) -> None:
     raw = (tmp_path / "a.tar").read_bytes()
     for e in examples:
         assert raw[e.image.offset : e.image.offset + e.image.size] == e.encoded
+
+
+def extended(path: Path, records: bytes) -> Path:
+    """Write a tar of one extended header and the file that it describes."""
+    with tarfile.open(path, "w") as tar:
+        add(tar, "described", records, tarfile.XHDTYPE)
+        add(tar, "plain.jpg", JPEG)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("records", "names"),
+    [
+        (b"9" * 5000 + b" path=a\n", ["plain.jpg"]),
+        (b"5020 size=" + b"9" * 5009 + b"\n", ["plain.jpg"]),
+        (b"0" * 5000 + b"5012 path=a\n", ["a"]),
+        (b"6 a=b\n" * 170_000 + b"10 path=c\n", ["c"]),
+    ],
+    ids=["a length of 5,000 digits", "a size of 5,000 digits", "zeros before a length", "a MiB of short records"],
+)
+def test_extended_headers_of_strangers(records: bytes, names: list[str], tmp_path: Path) -> None:
+    with extended(tmp_path / "a.tar", records).open("rb") as file:
+        found = list(_tar.entries(file))
+    assert [e.name for e in found if isinstance(e, _tar.Entry)] == names
+    assert any(isinstance(e, _tar.Damage) for e in found) == (names == ["plain.jpg"])
+
+
+def test_numbers_of_thousands_of_digits() -> None:
+    meta = b'{"caption": "a cat", "n": ' + b"9" * 5000 + b"}"
+    captions, count = _captions.json_captions(meta)
+    assert [c.text for c in captions] == ["a cat"] and count == 1
+    assert _captions.columns_of(meta, {}) == {}

@@ -130,7 +130,7 @@ def _scalar(span: str) -> bool | int | float | str | None:
         return _string(_replace(span))
     if span == "null" or span[0] in "[{":
         return None
-    if span.lstrip("-").isdigit() and -(1 << 63) <= int(span) < 1 << 63:
+    if len(span) <= 20 and span.lstrip("-").isdigit() and -(1 << 63) <= int(span) < 1 << 63:
         return int(span)
     number = float(span)
     return number if math.isfinite(number) else None
@@ -168,7 +168,8 @@ def _no_constant(name: str) -> NoReturn:
 
 
 # Bytes that are no UTF-8 pass through as surrogate escapes, and values are taken as the text they have in the file.
-_decoder = json.JSONDecoder(parse_constant=_no_constant, strict=True)
+# So numbers stay texts: int refuses one of some thousand digits.
+_decoder = json.JSONDecoder(parse_constant=_no_constant, parse_int=str, strict=True)
 _space = re.compile(r"[ \t\n\r]*")
 
 

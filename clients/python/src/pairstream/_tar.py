@@ -139,9 +139,11 @@ def _entry(block: bytes, head: int, data: int, size: int, length: int, pax: dict
     name = long_name or _name(block)
     name = pax.get("path") or name
     if "size" in pax:
-        if not re.fullmatch(r"[+-]?[0-9]+", pax["size"]) or int(pax["size"]) < 0:
+        if not re.fullmatch(r"[+-]?[0-9]+", pax["size"], re.ASCII):
             raise _HeaderError
-        length = int(pax["size"])
+        length = _int64(pax["size"].encode())
+        if length < 0:
+            raise _HeaderError
     flag = block[156:157]
     if flag == b"\0":
         flag = b"5" if name.endswith("/") else b"0"
@@ -213,19 +215,32 @@ def _name(block: bytes) -> str:
 def _pax(body: bytes) -> dict[str, str]:
     """Read the records "LENGTH key=value\\n" of an extended header."""
     out: dict[str, str] = {}
-    while body:
-        digits, space, _ = body.partition(b" ")
-        if not space or not digits.isdigit():
+    at = 0
+    while at < len(body):
+        space = body.find(b" ", at)
+        digits = body[at:space]
+        if space < 0 or not digits.isdigit():
             raise _HeaderError
-        length = int(digits)
-        if length > len(body) or length < len(digits) + 2 or body[length - 1 : length] != b"\n":
+        end = at + _int64(digits)
+        if end > len(body) or end < space + 2 or body[end - 1 : end] != b"\n":
             raise _HeaderError
-        key, equals, value = body[len(digits) + 1 : length - 1].partition(b"=")
+        key, equals, value = body[space + 1 : end - 1].partition(b"=")
         if not equals or not key:
             raise _HeaderError
         out[key.decode(errors="surrogateescape")] = value.decode(errors="surrogateescape")
-        body = body[length:]
+        at = end
     return out
+
+
+def _int64(text: bytes) -> int:
+    """Read a decimal number of 64 bits. int refuses one of some thousand digits with another error."""
+    digits = text.lstrip(b"+-").lstrip(b"0") or b"0"
+    if len(digits) > 19:
+        raise _HeaderError
+    value = -int(digits) if text.startswith(b"-") else int(digits)
+    if not -(1 << 63) <= value < 1 << 63:
+        raise _HeaderError
+    return value
 
 
 def _resync(file: BinaryIO, at: int) -> tuple[int, int]:
