@@ -59,17 +59,27 @@ func TestQuestions(t *testing.T) {
 		want   []asked
 	}{
 		"candidates": {
-			"ab", []string{"a red star", "a blue ring"}, []int32{1, -1}, []int32{-1, 0}, nil, nil,
+			"ab",
+			[]string{"a red star", "a blue ring"},
+			[]int32{1, -1},
+			[]int32{-1, 0},
+			nil, nil,
 			[]string{"a red ring", "a blue star"},
 			[]asked{{0, 0, positive, 1}, {0, 2, edited, 1}, {1, 1, positive, 1}, {1, 3, edited, 1}, {0, 1, candidate, 2}},
 		},
 		"one that contradicts": {
-			"ab", []string{"a red star", "a blue star"}, []int32{1, 0}, nil, nil, nil,
+			"ab",
+			[]string{"a red star", "a blue star"},
+			[]int32{1, 0},
+			nil, nil, nil,
 			[]string{"a blue star", "a red star"}, // no noun can be replaced
 			[]asked{{0, 0, positive, 1}, {0, 2, edited, 1}, {1, 1, positive, 1}, {1, 3, edited, 1}, {0, 1, contradicting, 1}, {1, 0, contradicting, 1}},
 		},
 		"partners": {
-			"aab", []string{"star", "ring", "cross"}, []int32{2, -1, -1}, nil, nil, nil,
+			"aab",
+			[]string{"star", "ring", "cross"},
+			[]int32{2, -1, -1},
+			nil, nil, nil,
 			[]string{"cross", "cross", "*"},
 			[]asked{
 				{0, 0, positive, 1},
@@ -84,14 +94,20 @@ func TestQuestions(t *testing.T) {
 			},
 		},
 		"a masked sample": {
-			"abc", []string{"star", "ring", "star"}, []int32{1, -1, 0}, nil,
+			"abc",
+			[]string{"star", "ring", "star"},
+			[]int32{1, -1, 0},
+			nil,
 			[]schemas.Mask{{Sample: 0, Positive: true}, {Sample: 1}},
 			nil,
 			[]string{"ring", "ring"},
 			[]asked{{0, 0, positive, 1}, {0, 3, edited, 1}, {2, 2, positive, 1}, {2, 4, edited, 1}, {2, 0, candidate, 1}},
 		},
 		"obj(v) in the place of a caption": {
-			"ab", []string{"a red star", "a blue star"}, []int32{1, 0}, nil, nil,
+			"ab",
+			[]string{"a red star", "a blue star"},
+			[]int32{1, 0},
+			nil, nil,
 			func(b *schemas.Batch) { b.Samples[1].Replaced = true },
 			[]string{"a blue star"},
 			[]asked{{0, 0, positive, 1}, {0, 2, edited, 1}, {0, 1, candidate, 1}, {1, 0, candidate, 1}},

@@ -57,12 +57,11 @@ type target struct {
 	Queue int                `json:"queue,omitempty"`
 }
 
-// The targets of MAFA Table 6, with the papers' shares. Distillation has no queue (MDNQ).
+// The targets of MAFA Table 6, with the papers' shares.
 var (
 	oneHot      = target{Kind: trainer.OneHot}
 	consistency = target{Kind: trainer.Consistency}
 	smoothed    = target{Kind: trainer.Smoothed, Alpha: 0.5}
-	distilled   = target{Kind: trainer.Distilled, Alpha: 0.4}
 	queued      = target{Kind: trainer.OneHot, Queue: 1024} // of GRIT-VLP Table 5, whose queue has 65,280 features
 )
 

@@ -16,14 +16,22 @@ func x11() Experiment {
 	e.Tables = []Table{{
 		Title: "Precision of connections", Head: "who connects", Rows: rows,
 		Columns: []Column{
-			{"precision", "precision", 1, 2}, {"estimate", "estimate", 1, 2}, {"lower end", "low", 1, 2}, {"upper end", "high", 1, 2},
-			{"groups whose interval covers it, %", "covered", 100, 0}, {"groups with connections on, %", "on", 100, 0},
+			{"precision", "precision", 1, 2},
+			{"estimate", "estimate", 1, 2},
+			{"lower end", "low", 1, 2},
+			{"upper end", "high", 1, 2},
+			{"groups whose interval covers it, %", "covered", 100, 0},
+			{"groups with connections on, %", "on", 100, 0},
 		},
 	}, {
 		Title: "What is asked", Head: "who connects", Rows: rows,
 		Columns: []Column{
-			{"recall", "recall", 1, 2}, {"base rate", "base", 1, 3}, {"its estimate", "estimated_base", 1, 3}, {"known positives", "positives", 1, 0},
-			{"hard negatives", "negatives", 1, 0}, {"AUC between them", "auc", 1, 3},
+			{"recall", "recall", 1, 2},
+			{"base rate", "base", 1, 3},
+			{"its estimate", "estimated_base", 1, 3},
+			{"known positives", "positives", 1, 0},
+			{"hard negatives", "negatives", 1, 0},
+			{"AUC between them", "auc", 1, 3},
 		},
 	}}
 	for _, r := range rows {

@@ -18,8 +18,13 @@ func x4() Experiment {
 			"model has learned with one-hot targets, until its temperature was 0.008. All arms begin at 0.07, as in the papers.",
 	}
 	rows := []Row{
-		{"first model", "first", 0}, {"random, one-hot", "random onehot", 0}, {"random, S-ITC", "random smoothed", 0}, {"GRIT, one-hot", "grit onehot", 0},
-		{"GRIT, S-ITC", "grit smoothed", 0}, {"GRIT + ECM", "grit convert", 0}, {"GRIT + ECM-E", "grit eliminate", 0},
+		{"first model", "first", 0},
+		{"random, one-hot", "random onehot", 0},
+		{"random, S-ITC", "random smoothed", 0},
+		{"GRIT, one-hot", "grit onehot", 0},
+		{"GRIT, S-ITC", "grit smoothed", 0},
+		{"GRIT + ECM", "grit convert", 0},
+		{"GRIT + ECM-E", "grit eliminate", 0},
 	}
 	var tuned []Row
 	for _, r := range rows {
@@ -31,11 +36,13 @@ func x4() Experiment {
 	}
 	e.Figures = []Figure{
 		{Name: "x4-random", Title: "Fine-tuned: R@1 re-ranked against random mini-batches", X: "difference, %", Base: "tuned random onehot", Measure: "itm_r1", Arms: tuned[2:]},
-		{Name: "x4-grit", Title: "Fine-tuned: AUC of ITM against GRIT", X: "difference, %", Base: "tuned grit onehot", Measure: "auc", Arms: tuned[4:],
+		{
+			Name: "x4-grit", Title: "Fine-tuned: AUC of ITM against GRIT", X: "difference, %", Base: "tuned grit onehot", Measure: "auc", Arms: tuned[4:],
 			Comment: "Fine-tuning repairs what false negatives did to the threshold of the matching head, and takes most of what GRIT gained. " +
 				"What connections gain stays. Converting and eliminating differ by less than the seeds do. S-ITC raises nothing here, " +
 				"though it costs less than with a temperature of 0.008 (X2). Three epochs are short for it, and the first model had " +
-				"one-hot targets: training from nothing with smoothed ones was not tried."},
+				"one-hot targets: training from nothing with smoothed ones was not tried.",
+		},
 	}
 	of := func(arm, name string) Point { return Point{arm, 0, name} }
 	for _, m := range []struct{ name, text string }{{"itm_r1", "R@1 re-ranked"}, {"auc", "the AUC of ITM"}} {

@@ -42,19 +42,27 @@ func x9() Experiment {
 		{
 			Title: "Retrieval", Head: "trained with", Rows: arms,
 			Columns: []Column{
-				{"R@1 by ITC, %", "itc_r1", 1, 1}, {"R@10 by ITC, %", "itc_r10", 1, 1}, {"RSUM by ITC", "unseen", 1, 0},
-				{"R@1 re-ranked, %", "itm_r1", 1, 1}, {"RSUM re-ranked", "itm_rsum", 1, 0}, {"RSUM, seen photographs, unseen captions", "seen", 1, 0},
+				{"R@1 by ITC, %", "itc_r1", 1, 1},
+				{"R@10 by ITC, %", "itc_r10", 1, 1},
+				{"RSUM by ITC", "unseen", 1, 0},
+				{"R@1 re-ranked, %", "itm_r1", 1, 1},
+				{"RSUM re-ranked", "itm_rsum", 1, 0},
+				{"RSUM, seen photographs, unseen captions", "seen", 1, 0},
 			},
 		},
 	}
 	e.Figures = []Figure{
-		{Name: "x9-auc", Title: "AUC of ITM on hard mismatches, against random", X: "difference, %", Base: "random", Measure: "auc", Arms: arms[3:],
+		{
+			Name: "x9-auc", Title: "AUC of ITM on hard mismatches, against random", X: "difference, %", Base: "random", Measure: "auc", Arms: arms[3:],
 			Comment: "ECM gives missed pairs back by a head that accepts more, mismatches as well: the order of pairs stays, and with it the AUC. " +
 				"600 photographs teach the matching head little about others: on the hardest mismatches it is below 50 % in all arms, " +
-				"since the first model chose them by its own mistakes."},
-		{Name: "x9-unseen", Title: "Unseen photographs by ITC, against random", X: "difference of RSUM", Base: "random", Measure: "unseen", Arms: arms[3:],
+				"since the first model chose them by its own mistakes.",
+		},
+		{
+			Name: "x9-unseen", Title: "Unseen photographs by ITC, against random", X: "difference of RSUM", Base: "random", Measure: "unseen", Arms: arms[3:],
 			Comment: "The first model finds unseen photographs far above chance, and further steps on the same photographs add nothing. " +
-				"S-ITC costs retrieval, as in X2."},
+				"S-ITC costs retrieval, as in X2.",
+		},
 	}
 	e.Claims = x9Claims()
 	return e

@@ -59,7 +59,9 @@ func small(t *testing.T) *Towers {
 	z := zip.NewWriter(&archive)
 	for _, entry := range [][2]string{
 		{"data.pkl", "\x80\x02c__torch__\nTowers\nq\x00)\x81}(X\x08\x00\x00\x00trainingq\x01\x89ub."},
-		{"code/__torch__.py", code}, {"constants.pkl", "\x80\x02)."}, {"version", "3\n"},
+		{"code/__torch__.py", code},
+		{"constants.pkl", "\x80\x02)."},
+		{"version", "3\n"},
 	} {
 		w, err := z.CreateHeader(&zip.FileHeader{Name: "towers/" + entry[0], Method: zip.Store})
 		if err != nil {

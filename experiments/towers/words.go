@@ -25,7 +25,7 @@ func (t *Towers) words(captions iter.Seq[string], width int) ([]string, safetens
 	if err != nil {
 		return nil, none, fmt.Errorf("opening the towers' vocabulary: %w", err)
 	}
-	defer file.Close() //nolint:errcheck // it was only read
+	defer file.Close()
 	all, err := token.ReadVocab(file)
 	if err != nil {
 		return nil, none, err
