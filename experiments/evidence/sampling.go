@@ -65,7 +65,7 @@ func x5() Experiment {
 		Text: "A first model is trained further with equal steps, on random mini-batches or on GRIT's. All see every pair equally " +
 			"often." + heldOut,
 		Small: "Scenes of one object of twelve shapes, a first model of 600 steps, 8 pairs a mini-batch, M = 24, a queue of 1,024. " +
-			"On scenes of two objects the ITM error is the same with GRIT and without ([X4](#x4-soft-targets-of-itc)). TCL is not run yet.",
+			"TCL is not run yet.",
 		Tables: []Table{
 			{Title: "ITC alone (GRIT-VLP Table 5)", Head: "trained on", Rows: append([]Row{first}, alone...), Columns: columns},
 			{Title: "All losses", Head: "trained on", Rows: append([]Row{first}, all...), Columns: append([]Column{retrieved[0]}, columns...)},
