@@ -71,17 +71,13 @@ func answered(err error) bool {
 	return errors.As(err, &refused) && !errors.Is(err, kafka.RequestTimedOut)
 }
 
-// arrived reports whether a batch is in the log. A batch with seqs is there when its last record is. For others,
-// arrived reads the last records of the lane. It takes a batch that others have written over for missing, and the
-// batch is written twice.
+// arrived reports whether a batch is in the log. A batch with seqs is there when its last record is. For others, and for
+// what an outside writer puts beside a stage's records, arrived reads the last records of the lane. It takes a batch that
+// others have written over for missing, and the batch is written twice.
 func (p *Publisher) arrived(ctx context.Context, topic schemas.Topic, lane int, batch []message) (bool, error) {
 	final := &batch[len(batch)-1]
-	if Sequenced(topic) {
+	if seq, err := parseSeq(&Record{headers: final.headers}); err == nil && Sequenced(topic) {
 		l, err := p.log.lastRecord(ctx, topic, lane)
-		if err != nil {
-			return false, err
-		}
-		seq, err := parseSeq(&Record{headers: final.headers})
 		if err != nil || !l.found || l.seq < seq {
 			return false, err
 		}
