@@ -31,7 +31,7 @@ TORCH_FLAGS = CGO_CXXFLAGS="-O3 -std=c++17 -ffile-prefix-map=$(abspath $(TORCH))
 	CGO_LDFLAGS="-L$(TORCH_LIB) -Wl,-rpath,$(TORCH_LIB) -Wl,--allow-shlib-undefined -Wl,--as-needed"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build languages wheel demo experiments first-models test test-towers test-race test-commands torture test-torch test-log test-s3 test-operator test-kafka test-python test-compose test-console test-helm helm-readme pack-gpu test-pack-gpu fuzz mutants asan vulncheck bench bench-gpu bench-short simulate lint lint-static fmt docs check-generated clean
+.PHONY: help setup build languages wheel site demo experiments first-models test test-towers test-race test-commands torture test-torch test-log test-s3 test-operator test-kafka test-python test-compose test-console test-helm helm-readme pack-gpu test-pack-gpu fuzz mutants asan vulncheck bench bench-gpu bench-short simulate lint lint-static fmt docs check-generated clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,15 @@ wheel: setup $(BIN)/venv-release ## build the wheels and the source distribution
 	PYTHON=$(CURDIR)/$(BIN)/venv-release/bin/python STAMP="$(VERSION)" deploy/wheel/build.sh $(patsubst v%,%,$(or $(VERSION),0.1.0)) $(BIN)/dist
 
 $(BIN)/venv-release: deploy/wheel/requirements.txt
+	@deploy/setup.sh python
+	@rm -rf $@ && $(PYTHON) -m venv $@
+	@$@/bin/pip install -q --disable-pip-version-check -r $<
+	@touch $@
+
+site: $(BIN)/venv-site ## build the documentation as a site, bin/site/VERSION or bin/site/main, and check its links
+	VERSION="$(VERSION)" NO_MKDOCS_2_WARNING=1 $(BIN)/venv-site/bin/mkdocs build -f deploy/site/mkdocs.yml -d $(CURDIR)/$(BIN)/site/$(or $(VERSION),main)
+
+$(BIN)/venv-site: deploy/site/requirements.txt
 	@deploy/setup.sh python
 	@rm -rf $@ && $(PYTHON) -m venv $@
 	@$@/bin/pip install -q --disable-pip-version-check -r $<

@@ -150,7 +150,7 @@ func TestPagesShowARun(t *testing.T) {
 	s := open(t, small, nil)
 	pair := s.run.Pairs[7]
 	for path, wants := range map[string][]string{
-		"/":                              {"Flow", pair.Caption[:4], "240 pairs"},
+		"/":                              {"Flow", pair.Caption[:4], "240 pairs", "/pairstream/main/console/\""},
 		"/pairs/" + pair.ID.String():     {pair.Caption, "obj(v)", "Nearest texts", "Mini-batch", "Equivalent images", "Epoch 2", "positive", "negative"},
 		"/groups":                        {`href="/groups/0/0"`, "240"},
 		"/groups/0/0":                    {"240 pairs", "8 clusters", "Nearest to the centroid", "circle", "median", "k1, nearest images"},

@@ -5,12 +5,14 @@ import (
 	"html/template"
 	"math"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 
 	"github.com/pairstream/pairstream/internal/inspect"
+	"github.com/pairstream/pairstream/internal/version"
 )
 
 // parsePages parses every page together with the frame that all share.
@@ -50,6 +52,18 @@ var functions = template.FuncMap{
 	"list":    func(items ...any) []any { return items },
 	"rate":    rate,
 	"number":  number,
+
+	"documentation": func() string { return documentation(version.String()) },
+}
+
+var released = regexp.MustCompile(`^v\d+(\.\d+)+$`)
+
+// documentation returns the address of the documentation of a version. A build that is no release has that of main.
+func documentation(of string) string {
+	if !released.MatchString(of) {
+		of = "main"
+	}
+	return "https://pairstream.github.io/pairstream/" + of + "/console/"
 }
 
 func toInt(n any) int64 {
