@@ -48,7 +48,7 @@ languages: ## write bin/languages.zip, the models that tell the language of capt
 	go run ./internal/language/pack $(BIN)/languages.zip
 
 wheel: setup $(BIN)/venv-release ## build the wheels and the source distribution into bin/dist, on PyPI's PyTorch
-	PYTHON=$(CURDIR)/$(BIN)/venv-release/bin/python STAMP="$(VERSION)" deploy/wheel/build.sh $(patsubst v%,%,$(or $(VERSION),0.1.0)) $(BIN)/dist
+	PYTHON=$(CURDIR)/$(BIN)/venv-release/bin/python deploy/wheel/build.sh $(patsubst v%,%,$(or $(VERSION),0.1.0)) $(BIN)/dist
 
 $(BIN)/venv-release: deploy/wheel/requirements.txt
 	@deploy/setup.sh python

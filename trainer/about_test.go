@@ -4,7 +4,22 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/version"
 )
+
+func TestCheckpointsNameTheProgram(t *testing.T) {
+	path, err := testTrainer(t, everything()).Save(t.Context(), t.TempDir(), []byte("{}"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := openSealed(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := f.Metadata["pairstream.version"]; got != version.Full() {
+		t.Errorf("the version in the metadata is %q, want %q", got, version.Full())
+	}
+}
 
 // Calibration and card are of the weights as they were. What is trained further has neither, and its checkpoints say so.
 func TestTrainingDropsCalibrationAndCard(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/safetensors"
 	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/version"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -25,7 +26,7 @@ import (
 //	queue.image, queue.text  its queue, if any, newest first
 //	queue.ids                image ids of the queue, 16 bytes a row
 //
-// In addition to the model's metadata, it holds the step, the caller's positions and the SHA-256 of everything.
+// In addition to the model's metadata, it holds the step, the version of the program, the caller's positions and the SHA-256 of everything.
 const (
 	optimMeanPrefix   = "optim.mean."
 	optimSquarePrefix = "optim.square."
@@ -94,6 +95,7 @@ func (t *Trainer) whole(ctx context.Context) ([]safetensors.NamedTensor, map[str
 		return nil, nil, err
 	}
 	metadata[metadataStep] = strconv.FormatInt(t.step, 10)
+	metadata[metadataVersion] = version.Full()
 	if t.batches != t.step {
 		metadata[metadataBatches] = strconv.FormatInt(t.batches, 10)
 	}

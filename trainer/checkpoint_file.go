@@ -27,6 +27,7 @@ const (
 	keptCheckpoints   = 2
 	metadataDigest    = "pairstream.sha256"
 	metadataStep      = "pairstream.step"
+	metadataVersion   = "pairstream.version"  // of the program that wrote it; absent: an earlier one
 	metadataBatches   = "pairstream.batches"  // of the steps; absent: one each
 	metadataFollowed  = "pairstream.followed" // the momentum encoder has followed the weights for the next step
 	metadataPositions = "pairstream.positions"

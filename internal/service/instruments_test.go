@@ -3,13 +3,16 @@ package service
 import (
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/version"
 )
 
 func testRuntime() Runtime { return NewRuntime(slog.New(slog.DiscardHandler)) }
@@ -144,5 +147,24 @@ func TestLogFormats(t *testing.T) {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%s: %q, want %q in it", format, b.String(), want)
 		}
+	}
+}
+
+func TestRuntimeNamesItsBuild(t *testing.T) {
+	families, err := NewRuntime(slog.New(slog.DiscardHandler)).Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := map[string]string{}
+	for _, f := range families {
+		if f.GetName() == "pairstream_build_info" {
+			for _, l := range f.GetMetric()[0].GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+		}
+	}
+	want := map[string]string{"version": version.String(), "commit": version.Commit(), "goversion": runtime.Version()}
+	if !maps.Equal(labels, want) {
+		t.Errorf("labels %v, want %v", labels, want)
 	}
 }

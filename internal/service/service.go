@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -68,10 +69,15 @@ type Runtime struct {
 	Ready    *Readiness
 }
 
-// NewRuntime returns a runtime whose registry also reports the Go process.
+// NewRuntime returns a runtime whose registry also reports the build and the Go process.
 func NewRuntime(log *slog.Logger) Runtime {
 	r := prometheus.NewRegistry()
-	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "pairstream_build_info", Help: "1, with the version and the commit of the program in its labels.",
+		ConstLabels: prometheus.Labels{"version": version.String(), "commit": version.Commit(), "goversion": runtime.Version()},
+	})
+	build.Set(1)
+	r.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return Runtime{Log: log, Registry: r, Ready: new(Readiness)}
 }
 
@@ -107,11 +113,14 @@ func ValidateRecords(stage any, log stream.Config) error {
 	return nil
 }
 
+// NoFacts are those of a program that computes with no tensors.
+func NoFacts() []string { return nil }
+
 // Main parses the environment, connects to the log and runs a stage as a process of its own, until the stage ends or a
 // signal comes. It exits: with 0 after a clean end, else with 1 and one clear line for each problem. `NAME --version`
-// says which build it is.
-func Main[S any](name string, run func(context.Context, *stream.Log, *Instruments, S) error) {
-	if version.Asked(os.Stdout, name, os.Args[1:]) {
+// says which build it is, with facts.
+func Main[S any](name string, facts func() []string, run func(context.Context, *stream.Log, *Instruments, S) error) {
+	if version.Asked(os.Stdout, name, os.Args[1:], facts) {
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

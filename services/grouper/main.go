@@ -6,4 +6,4 @@ import (
 	"github.com/pairstream/pairstream/internal/service"
 )
 
-func main() { service.Main(grouperservice.Name, grouperservice.Run) }
+func main() { service.Main(grouperservice.Name, service.NoFacts, grouperservice.Run) }

@@ -22,6 +22,9 @@ import (
 )
 
 func main() {
+	if version.Asked(os.Stdout, "pairstream", os.Args[1:], facts) {
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := newRoot().ExecuteContext(ctx)
 	stop()

@@ -8,6 +8,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// facts are what --version says besides.
+func facts() []string { return []string{"no libtorch"} }
+
 // tensorCommands stands in for the commands that need libtorch or FAISS.
 func tensorCommands() []*cobra.Command {
 	var commands []*cobra.Command

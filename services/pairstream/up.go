@@ -168,7 +168,7 @@ func newUpCommand() *cobra.Command {
 			}
 			ctx := cmd.Context()
 			rt := service.NewRuntime(p.Process.NewLogger(os.Stderr))
-			if err := rt.LogStart(p, environ); err != nil {
+			if err := errors.Join(rt.LogStart(p, environ), rt.Registry.Register(p.Device.Info())); err != nil {
 				return err
 			}
 			log, closeLog, err := openLog(ctx, rt, p.Stream, addr, filepath.Join(dir, "broker"))

@@ -190,7 +190,10 @@ func (a alone[S]) ValidateRecords(most int) error {
 
 // Main is [service.Main] for a stage that needs tensors.
 func Main[S any](name string, run func(context.Context, Tools, S) error) {
-	service.Main(name, func(ctx context.Context, log *stream.Log, i *service.Instruments, s alone[S]) error {
+	service.Main(name, Facts, func(ctx context.Context, log *stream.Log, i *service.Instruments, s alone[S]) error {
+		if err := i.Register(s.Device.Info()); err != nil {
+			return err
+		}
 		shared := NewShared(s.Device, nil)
 		defer func() {
 			if err := shared.Close(); err != nil {
