@@ -15,6 +15,9 @@ import (
 // modelsFile is the name of the file of language models.
 const modelsFile = "languages.zip"
 
+// remedy tells where the models come from.
+const remedy = "with the command of a wheel, pip install 'pairstream[languages]' brings them; in a checkout of pairstream, `make languages` makes the file"
+
 // detector returns a function that opens the models of languages once, for all lanes and spans.
 func detector(path string) func() (func(string) string, error) {
 	return sync.OnceValues(func() (func(string) string, error) {
@@ -26,7 +29,7 @@ func detector(path string) func() (func(string) string, error) {
 		}
 		d, err := language.Open(path)
 		if err != nil {
-			return nil, fmt.Errorf("LANGUAGE_MODELS is %q: %w; `make languages` makes the file in a checkout of pairstream", path, err)
+			return nil, fmt.Errorf("LANGUAGE_MODELS is %q: %w; %s", path, err, remedy)
 		}
 		return d.Of, nil
 	})
@@ -66,6 +69,6 @@ func defaultModels(places []string) (string, error) {
 			return "", fmt.Errorf("looking for language models: %w", err)
 		}
 	}
-	return "", fmt.Errorf("the models of languages are not there: looked for %s. `make languages` makes the file in a checkout of pairstream, and its packages bring it: put it in one of these places, or name it in LANGUAGE_MODELS",
-		strings.Join(places, ", "))
+	return "", fmt.Errorf("the models of languages are not there: looked for %s. They can be had: %s. Put the file in one of these places, or name it in LANGUAGE_MODELS",
+		strings.Join(places, ", "), remedy)
 }

@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 	case "indexer":
 		device.Main(name, indexerservice.Run)
 	case "grouper":
-		service.Main(name, grouperservice.Run)
+		service.Main(name, service.NoFacts, grouperservice.Run)
 	case "discriminator":
 		device.Main(name, discriminatorservice.Run)
 	case "trainer":
