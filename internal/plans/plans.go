@@ -38,19 +38,23 @@ type Row struct {
 	URI      string `parquet:"uri,dict"`   // the tar
 	Offset   int64  `parquet:"offset"`     // of the image in the tar
 	Size     int64  `parquet:"size"`
-	Text     string `parquet:"text"`     // to train on
-	Replaced bool   `parquet:"replaced"` // the text is made of the objects of the image (GPN-S)
-	Masked   bool   `parquet:"masked"`   // the image is not usable any more
+	Copy     string `parquet:"copy,dict"` // hash of the bytes, where they are a smaller copy's; empty: they are the image's own
+	Text     string `parquet:"text"`      // to train on
+	Replaced bool   `parquet:"replaced"`  // the text is made of the objects of the image (GPN-S)
+	Masked   bool   `parquet:"masked"`    // the image is not usable any more
 
 	PositiveURI    string `parquet:"positive_uri,dict"` // an image that shows the same; empty: the image itself
 	PositiveOffset int64  `parquet:"positive_offset"`
 	PositiveSize   int64  `parquet:"positive_size"`
+	PositiveCopy   string `parquet:"positive_copy,dict"`
+	PositiveImage  string `parquet:"positive_image,dict"` // id
 
 	Partners []int32   `parquet:"partners,list"` // samples of the mini-batch with the same image
 	I2T      []int32   `parquet:"i2t,list"`      // samples with the hardest texts for the image, hardest first
 	ProbI2T  []float32 `parquet:"prob_i2t,list"` // that the text describes the image after all
 	T2I      []int32   `parquet:"t2i,list"`      // samples with the hardest images for the text
 	ProbT2I  []float32 `parquet:"prob_t2i,list"`
+	High     float32   `parquet:"high"` // a candidate whose probability is above it is a connection
 }
 
 // Place is where an image lies.
@@ -111,21 +115,26 @@ func (w *Writer) Add(b *schemas.ScoredBatch) error {
 		return err
 	}
 	rows := make([]Row, len(b.Samples))
-	m := int(b.M)
+	m, high := int(b.M), w.high
+	if b.High > 0 {
+		high = float32(b.High)
+	}
 	for i, s := range b.Samples {
 		rows[i] = Row{
 			Group: b.Group.Seq, Batch: b.Sequence, Sample: int32(i), Position: s.Position, Pair: s.ID.String(), Image: s.ImageID.String(),
 			Key: w.keys(Place{s.Image.URI, s.Image.Offset}), URI: s.Image.URI, Offset: s.Image.Offset, Size: s.Image.Size,
-			Text: s.Text, Replaced: s.Replaced, Partners: s.Partners,
+			Copy: hashOf(s.Image), High: high, Text: s.Text, Replaced: s.Replaced, Partners: s.Partners,
 			I2T: b.I2T[i*m : (i+1)*m], T2I: b.T2I[i*m : (i+1)*m], ProbI2T: b.ProbI2T[i*m : (i+1)*m], ProbT2I: b.ProbT2I[i*m : (i+1)*m],
 		}
 		if p := s.Positive; p != nil {
 			rows[i].PositiveURI, rows[i].PositiveOffset, rows[i].PositiveSize = p.Image.URI, p.Image.Offset, p.Image.Size
+			rows[i].PositiveCopy, rows[i].PositiveImage = hashOf(p.Image), p.ImageID.String()
 		}
 	}
 	for _, mask := range b.Masked {
 		if mask.Positive { // the sample's own image stands in
-			rows[mask.Sample].PositiveURI, rows[mask.Sample].PositiveOffset, rows[mask.Sample].PositiveSize = "", 0, 0
+			r := &rows[mask.Sample]
+			r.PositiveURI, r.PositiveOffset, r.PositiveSize, r.PositiveCopy, r.PositiveImage = "", 0, 0, "", ""
 			continue
 		}
 		rows[mask.Sample].Masked = true
@@ -135,11 +144,19 @@ func (w *Writer) Add(b *schemas.ScoredBatch) error {
 	}
 	f.Batches++
 	f.Samples += int64(len(rows))
-	f.count(b, w.high)
+	f.count(b, high)
 	if f.Batches%batchesPerGroup > 0 {
 		return nil
 	}
 	return f.w.Flush()
+}
+
+// hashOf returns the hash of a copy's bytes, or "".
+func hashOf(r schemas.ImageRef) string {
+	if r.Copy.IsZero() {
+		return ""
+	}
+	return r.Copy.String()
 }
 
 // count counts candidates and connections.

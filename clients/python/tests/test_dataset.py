@@ -187,11 +187,11 @@ def test_one_processor_decodes_alike(new_log: NewLog, pictures: list[Picture], m
         seen.add(threading.current_thread().name)
         return augment(SIZE)(image, draw)
 
-    monkeypatch.setattr("pairstream.torch.dataset._processors", lambda: 2)
+    monkeypatch.setattr("pairstream.torch.dataset.processors", lambda: 2)
     want = digests(make(config, transform=transform))
     assert threading.main_thread().name not in seen
     seen.clear()
-    monkeypatch.setattr("pairstream.torch.dataset._processors", lambda: 1)
+    monkeypatch.setattr("pairstream.torch.dataset.processors", lambda: 1)
     assert digests(make(config, transform=transform)) == want and seen == {threading.main_thread().name}
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils import data
 
 from ..errors import InvalidError
+from ..plans import kept_links
 from ..records import GroupID, ScoredBatch
 from ..rng import Generator, generator
 
@@ -160,15 +161,10 @@ def _room(most: int, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
 def links(record: ScoredBatch, keep: list[int]) -> dict[str, Tensor]:
     """Return candidates, probabilities and known positives of the samples that are kept, as indices among these."""
     n, m = len(record.samples), record.m
-    place = np.full(n + 1, -1, dtype=np.int64)
-    place[keep] = np.arange(len(keep))
     out: dict[str, Tensor] = {}
     for way, column, probs in (("i2t", record.i2t, record.prob_i2t), ("t2i", record.t2i, record.prob_t2i)):
-        rows = place[column.reshape(n, m)[keep]]  # -1 is the last place, which is -1
-        p = np.where(rows >= 0, probs.reshape(n, m)[keep], np.float32(0))
-        first = np.argsort(rows < 0, axis=1, kind="stable")  # what is left, in its order, then -1
-        out[way] = torch.from_numpy(np.take_along_axis(rows, first, axis=1))
-        out["prob_" + way] = torch.from_numpy(np.take_along_axis(p, first, axis=1).astype(np.float32))
+        found, p = kept_links(column.reshape(n, m), probs.reshape(n, m), keep)
+        out[way], out["prob_" + way] = torch.from_numpy(found), torch.from_numpy(p)
     same = np.zeros((n, n), dtype=bool)
     for i, sample in enumerate(record.samples):
         same[i, sample.partners] = True

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import copy
 import os
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
-import torch
-from torch import Tensor
 from torch.utils import data
 from torch.utils.data import IterableDataset
 
 from ..config import Config
-from ..errors import CheckpointError, ImageError, InvalidError, SettingError
+from ..errors import CheckpointError, InvalidError, SettingError
 from ..reader import Message, Position, Reader, lanes_of
-from ..records import Sample, ScoredBatch, Seal
-from ..rng import generator
+from ..records import ScoredBatch, Seal
 from ..topics import SCORED
-from .batch import Batch, Stack, links
-from .images import Images, Sized, Transform
+from .batch import Batch
+from .images import Images, Transform
+from .loading import Loading, processors
 
 State = dict[str, Any]
 
 
-class ScoredBatches(IterableDataset[Batch]):
+class ScoredBatches(Loading, IterableDataset[Batch]):
     """The mini-batches of this rank's lanes, in an order that depends on nothing but the lanes' content.
 
     Use it as DataLoader(batches, batch_size=None, num_workers=W): whole mini-batches come out, the same for every W. Of R
@@ -57,14 +54,12 @@ class ScoredBatches(IterableDataset[Batch]):
         threads: int = 4,
         timeout: float = 600.0,
     ) -> None:
-        self.config, self.transform, self.tokenize = config, transform, tokenize
-        self.second = second
-        self.positives, self.seed, self.threads, self.timeout = positives, seed, threads, timeout
+        Loading.__init__(self, transform, tokenize, images if images is not None else Images(), positives=positives, second=second, seed=seed)
+        self.config, self.threads, self.timeout = config, threads, timeout
         self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
         self.world = int(os.environ.get("WORLD_SIZE", "1")) if world is None else world
         if not 0 <= self.rank < self.world:
             raise SettingError(f"RANK is {self.rank} of WORLD_SIZE {self.world}, want 0 or more and less than it")
-        self.images = images if images is not None else Images()
         every = list(range(lanes_of(config, SCORED))) if lanes is None else list(lanes)
         self.lanes = every[self.rank :: self.world]
         if not self.lanes:
@@ -89,14 +84,14 @@ class ScoredBatches(IterableDataset[Batch]):
         positions = {lane["lane"]: Position(**lane["scored"]) for lane in at["lanes"] if not lane["ended"]}
         if not positions:
             return
-        alone = workers >= _processors()
+        alone = workers >= processors()
         with Reader(self.config, SCORED, positions, timeout=self.timeout) as reader, ThreadPoolExecutor(self.threads) as pool:
             while (message := self._next(reader, at)) is not None:
                 mine = at["index"] % workers == number
                 at["index"] += 1
                 if not mine:
                     continue  # another worker decodes it
-                batch = self._load(cast(ScoredBatch, message.record()), pool, alone)
+                batch = self.load(cast(ScoredBatch, message.record()), pool, alone)
                 batch.after = copy.deepcopy({k: v for k, v in at.items() if k != "index"})
                 self._state = copy.deepcopy(at)
                 yield batch
@@ -119,72 +114,6 @@ class ScoredBatches(IterableDataset[Batch]):
             if not isinstance(record, Seal):
                 raise InvalidError(f"scored, lane {message.lane}, offset {message.offset}: {record.SCHEMA} does not belong on this topic")
             lane["ended"] = record.final
-
-    def _load(self, record: ScoredBatch, pool: ThreadPoolExecutor, alone: bool) -> Batch:
-        gone = {(m.sample, m.positive): m.reason for m in record.masked}
-        refs = [s.image for s in record.samples] + [s.positive.image for s in record.samples if self.positives and s.positive]
-        self.images.announce(refs)
-        # Threads wait for buckets. On one processor and with files, they would do nothing but wait for one another.
-        each = map if alone and all(r.uri.startswith("file:") for r in refs) else pool.map
-        shape = self.transform.shape if isinstance(self.transform, Sized) else None
-        images, positives, second = (Stack(len(record.samples), shape) for _ in range(3))
-        keep, lost = [], None
-        for row, made in enumerate(each(lambda row: self._sample(record, row, gone, images, positives, second), range(len(record.samples)))):
-            if isinstance(made, ImageError):
-                lost = lost or made
-                continue
-            keep.append(row)
-            if made[0] is not None:
-                images.put(row, made[0])
-            if made[1] is not None:
-                positives.put(row, made[1])
-            if made[2] is not None:
-                second.put(row, made[2])
-        if not keep:
-            raise ImageError(f"no sample of batch {record.sequence} of group {record.group}, epoch {record.epoch}, has a readable image: {lost}")
-        texts = [record.samples[i].text for i in keep]
-        return Batch(
-            lane=record.group.lane, group=record.group, epoch=record.epoch, sequence=record.sequence, seed=self.seed,
-            positions=torch.tensor([record.samples[i].position for i in keep]), texts=texts, tokens=self.tokenize(texts) if self.tokenize else None,
-            images=images.tensor(keep), positives=positives.tensor(keep) if self.positives else None, dropped=len(record.samples) - len(keep),
-            second=second.tensor(keep) if self.second else None,
-            image_ids=torch.tensor([struct.unpack("<qq", record.samples[i].image_id) for i in keep]),
-            **cast(dict[str, Any], links(record, keep)),
-        )  # fmt: skip
-
-    def _sample(
-        self, record: ScoredBatch, row: int, gone: dict[tuple[int, bool], str], images: Stack, positives: Stack, second: Stack
-    ) -> tuple[Tensor | None, Tensor | None, Tensor | None] | ImageError:
-        """Return the sample's image, what it should be close to, and its second view, as far as they are not in their rows already.
-
-        It returns an error if the record masks the sample, or its image cannot be read.
-        """
-        sample = record.samples[row]
-        if (row, False) in gone:
-            return ImageError(f"image {sample.image_id.hex()} is masked: {gone[row, False]}")
-        try:
-            image = self._view(record, "image", row, sample, images, own=True)
-            positive = self._view(record, "positive", row, sample, positives, own=(row, True) in gone) if self.positives else None
-            return image, positive, self._view(record, "second view", row, sample, second, own=True) if self.second else None
-        except ImageError as err:
-            return err
-
-    def _view(self, record: ScoredBatch, purpose: str, row: int, sample: Sample, to: Stack, *, own: bool) -> Tensor | None:
-        """Make a variation of the sample's own image, or of its positive if it has one. It returns what is not in its row already."""
-        ref, image = sample.image, sample.image_id
-        if not own and sample.positive is not None:
-            ref, image = sample.positive.image, sample.positive.image_id
-        draw = generator(self.seed, purpose, record.group.lane, record.group.seq, record.epoch, record.sequence, row)
-        picture = self.images.decode(ref, image)
-        if isinstance(self.transform, Sized):
-            self.transform.write(picture, draw, to.row(row))
-            return None
-        return self.transform(picture, draw)
-
-
-def _processors() -> int:
-    """Return how many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def start_of(lanes: Sequence[int]) -> State:

@@ -1,0 +1,363 @@
+"""Mini-batches from the files of `pairstream batches`. Reading a plan takes numpy and pyarrow, and no broker.
+
+    batches = PlannedBatches("plan", keys)                  # keys: those of the data set's examples, in its order
+    loader = DataLoader(dataset, batch_sampler=batches, num_workers=4)
+
+`Plan` reads the files, `PlannedBatch` is one mini-batch of them, and `PlannedBatches` deals them out to ranks.
+`pairstream.torch.PlannedTars` reads the images as well, where they lie in tars.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import CheckpointError, InvalidError, SettingError
+
+VERSION = 1  # of the columns
+
+Item = TypeVar("Item")
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float32]
+Marks = NDArray[np.bool_]
+
+
+class Place(NamedTuple):
+    """Where the bytes of an image lie. copy is their hash where they are a smaller copy's, as hexadecimal digits."""
+
+    uri: str
+    offset: int
+    size: int
+    copy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBatch:
+    """One mini-batch without the samples that are masked. Rows are samples; indices into the batch are rows.
+
+    "i2t" has images as anchors and texts as candidates, "t2i" the other way round.
+    """
+
+    epoch: int
+    lane: int
+    group: int
+    sequence: int
+    positions: Ints  # [n] of the pairs in their group
+    pairs: list[str]  # ids, as hexadecimal digits
+    images: list[str]
+    keys: list[str]
+    places: list[Place]
+    texts: list[str]  # to train on: the caption, or what stands in for it
+    replaced: Marks  # [n] the text is made of the image's objects
+    positives: list[tuple[str, Place] | None]  # id and place of an image that shows the same; None: another view of the own
+    same_image: Marks  # [n, n] known positives: samples with the same image; false on the diagonal
+    i2t: Ints  # [n, m] samples with the hardest texts for each image, hardest first; -1: no more
+    t2i: Ints
+    prob_i2t: Floats  # [n, m] Con-D's probability of a match
+    prob_t2i: Floats
+    high: float  # a candidate above it is a connection
+    low: float  # a candidate below it is a negative
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def connections(self, way: str = "i2t") -> Marks:
+        """Mark the false negatives that Con-D has found, [n, n]."""
+        found, probabilities = self._candidates(way)
+        marks = np.zeros((len(self), len(self) + 1), dtype=bool)  # -1 is the last column
+        np.put_along_axis(marks, np.where(probabilities > np.float32(self.high), found, -1), True, axis=1)
+        return cast(Marks, marks[:, :-1])
+
+    def matches(self, way: str = "i2t") -> Marks:
+        """Mark what matches: the pairs themselves, samples with the same image, and connections, [n, n]."""
+        return cast(Marks, self.connections(way) | self.same_image | np.eye(len(self), dtype=bool))
+
+    def negatives(self, way: str = "i2t") -> Ints:
+        """Return each anchor's hardest negative, the first candidate below low, or -1, [n]."""
+        found, probabilities = self._candidates(way)
+        if not found.shape[1]:
+            return np.full(len(self), -1, dtype=np.int64)
+        fit = (found >= 0) & (probabilities < np.float32(self.low))
+        first = np.take_along_axis(found, fit.argmax(1)[:, None], axis=1)[:, 0]
+        return cast(Ints, np.where(fit.any(1), first, -1))
+
+    def _candidates(self, way: str) -> tuple[Ints, Floats]:
+        if way not in ("i2t", "t2i"):
+            raise SettingError(f"way is {way!r}, want i2t or t2i")
+        return (self.i2t, self.prob_i2t) if way == "i2t" else (self.t2i, self.prob_t2i)
+
+
+def kept_links(found: NDArray[Any], probabilities: Floats, keep: Sequence[int] | Ints) -> tuple[Ints, Floats]:
+    """Return candidates of the rows to keep, [n, m], as indices among these: what is left, in its order, then -1."""
+    place = np.full(len(found) + 1, -1, dtype=np.int64)
+    place[keep] = np.arange(len(keep))
+    rows = place[found[keep]]  # -1 is the last place, which is -1
+    p = np.where(rows >= 0, probabilities[keep], np.float32(0)).astype(np.float32)
+    first = np.argsort(rows < 0, axis=1, kind="stable")
+    return np.take_along_axis(rows, first, axis=1), np.take_along_axis(p, first, axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """Where a mini-batch is in the files."""
+
+    file: str
+    lane: int
+    part: int  # group of rows
+    start: int
+    stop: int
+    kept: int  # samples that are not masked
+
+
+class Plan:
+    """A folder that `pairstream batches` has written, or is still writing: epochs that are complete are there."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        path = self.folder / "plan.json"
+        try:
+            self.manifest: dict[str, Any] = json.loads(path.read_text())
+        except FileNotFoundError as err:
+            raise SettingError(f"{path} is not there: want the folder of a plan that `pairstream batches` has finished") from err
+        if self.manifest.get("version") != VERSION:
+            raise InvalidError(f"{path} has version {self.manifest.get('version')}, want {VERSION}: update the package pairstream")
+        self.low = float(self.manifest["low"])
+        self._files = sorted(self.manifest["files"], key=lambda f: (f["epoch"], f["lane"]))
+        self.epochs = 1 + max((int(f["epoch"]) for f in self._files), default=-1)
+        if not self.epochs:
+            raise InvalidError(f"{path} names no mini-batches: was the data set empty?")
+        self._opened: dict[str, Any] = {}
+        self._part: tuple[tuple[str, int], Any] = (("", -1), None)
+
+    def verify(self) -> None:
+        """Compare every file with its digest in plan.json."""
+        for f in self._files:
+            digest = hashlib.sha256()
+            with (self.folder / f["name"]).open("rb") as file:
+                while block := file.read(1 << 20):
+                    digest.update(block)
+            if digest.hexdigest() != f["sha256"]:
+                raise InvalidError(f"{self.folder / f['name']} has not the digest that plan.json has: write the plan anew")
+
+    def find(self, epoch: int) -> list[_Where]:
+        """Find the mini-batches of an epoch, in the order of training: the lanes take turns, as the trainers do."""
+        found: list[tuple[int, int, _Where]] = []
+        for f in self._files:
+            if f["epoch"] == epoch:
+                found += [(i, where.lane, where) for i, where in enumerate(self._of_file(f))]
+        return [where for _, _, where in sorted(found, key=lambda f: f[:2])]
+
+    def _of_file(self, f: Mapping[str, Any]) -> Iterator[_Where]:
+        opened = self._open(f["name"])
+        if opened.metadata.num_rows != f["samples"]:
+            raise InvalidError(f"{self.folder / f['name']} has {opened.metadata.num_rows} rows, plan.json says {f['samples']}: write the plan anew")
+        for part in range(opened.num_row_groups):
+            table = opened.read_row_group(part, columns=["sample", "masked"])
+            starts = np.flatnonzero(table["sample"].to_numpy() == 0)
+            if not len(starts) or starts[0] != 0:
+                raise InvalidError(f"{self.folder / f['name']}: part {part} does not begin with a mini-batch")
+            kept = np.add.reduceat(~table["masked"].to_numpy(), starts, dtype=np.int64)
+            for start, stop, n in zip(starts.tolist(), [*starts[1:].tolist(), table.num_rows], kept.tolist(), strict=True):
+                yield _Where(f["name"], int(f["lane"]), part, start, stop, n)
+
+    def read(self, epoch: int, where: _Where) -> PlannedBatch:
+        """Read a mini-batch. The part of the file that it is in stays in memory for the next ones."""
+        if self._part[0] != (where.file, where.part):
+            self._part = ((where.file, where.part), self._open(where.file).read_row_group(where.part).combine_chunks())
+        rows = self._part[1].slice(where.start, where.stop - where.start)
+        return _batch(rows, epoch, where.lane, self.low)
+
+    def batches(self, epoch: int) -> Iterator[PlannedBatch]:
+        """Read the mini-batches of an epoch, in the order of training."""
+        for where in self.find(epoch):
+            if where.kept:
+                yield self.read(epoch, where)
+
+    def _open(self, name: str) -> Any:
+        if name not in self._opened:
+            try:
+                from pyarrow import parquet
+            except ImportError as err:
+                raise SettingError(f"reading a plan takes pyarrow: pip install pyarrow ({err})") from err
+            self._opened = {n: f for n, f in self._opened.items() if n.partition("-lane")[0] == name.partition("-lane")[0]}  # of the same epoch
+            self._opened[name] = parquet.ParquetFile(self.folder / name)
+        return self._opened[name]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Go to a worker process without open files."""
+        return self.__dict__ | {"_opened": {}, "_part": (("", -1), None)}
+
+
+def _batch(rows: Any, epoch: int, lane: int, low: float) -> PlannedBatch:
+    """Make a mini-batch of its rows in the file."""
+    n = rows.num_rows
+    columns = {name: rows[name].to_pylist() for name in _TEXTS}
+    masked = rows["masked"].to_numpy()
+    keep = np.flatnonzero(~masked)
+    same = np.zeros((n, n), dtype=bool)
+    for i, partners in enumerate(rows["partners"].to_pylist()):
+        same[i, partners] = True
+    links: dict[str, Any] = {}
+    for way in ("i2t", "t2i"):
+        found: Ints = np.array(rows[way].to_pylist(), dtype=np.int64).reshape(n, -1)
+        p: Floats = np.array(rows["prob_" + way].to_pylist(), dtype=np.float32).reshape(n, -1)
+        links[way], links["prob_" + way] = kept_links(found, p, keep)
+    offsets, sizes = rows["offset"].to_pylist(), rows["size"].to_pylist()
+    positives = list(zip(columns["positive_image"], columns["positive_uri"], rows["positive_offset"].to_pylist(), rows["positive_size"].to_pylist(), columns["positive_copy"], strict=True))  # fmt: skip
+    high = rows["high"].to_numpy()[0]
+    return PlannedBatch(
+        epoch=epoch, lane=lane, group=rows["group"][0].as_py(), sequence=rows["batch"][0].as_py(), positions=rows["position"].to_numpy()[keep].astype(np.int64),
+        pairs=[columns["pair"][i] for i in keep], images=[columns["image"][i] for i in keep], keys=[columns["key"][i] for i in keep],
+        places=[Place(columns["uri"][i], offsets[i], sizes[i], columns["copy"][i]) for i in keep], texts=[columns["text"][i] for i in keep],
+        replaced=rows["replaced"].to_numpy()[keep], positives=[(positives[i][0], Place(*positives[i][1:])) if positives[i][1] else None for i in keep],
+        same_image=same[np.ix_(keep, keep)], high=float(high), low=min(low, float(high)), **links,
+    )  # fmt: skip
+
+
+_TEXTS = ("pair", "image", "key", "uri", "copy", "text", "positive_image", "positive_uri", "positive_copy")
+
+
+class Shares:
+    """Deals the mini-batches of every epoch out to ranks: equal numbers for all, the same at every start.
+
+    Of W ranks, rank r has the mini-batches whose number leaves the rest r by W. The last ones of an epoch, fewer than W, are
+    left out. rank and world are torchrun's RANK and WORLD_SIZE, if nothing else is said. drop_last leaves out the mini-batches
+    that are smaller than the largest of the epoch: those at the end of a group, and those with masked samples.
+    """
+
+    def __init__(self, plan: Plan, rank: int | None, world: int | None, drop_last: bool) -> None:
+        self.plan, self.drop_last = plan, drop_last
+        self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
+        self.world = int(os.environ.get("WORLD_SIZE", "1")) if world is None else world
+        if not 0 <= self.rank < self.world:
+            raise SettingError(f"rank is {self.rank} of {self.world}, want 0 or more and less than that (RANK, WORLD_SIZE)")
+        self._found: tuple[int, list[_Where]] = (-1, [])
+        self._counts: dict[int, int] = {}
+
+    def of(self, epoch: int) -> list[_Where]:
+        """Find this rank's mini-batches of an epoch."""
+        if self._found[0] == epoch:
+            return self._found[1]
+        found = [where for where in self.plan.find(epoch % self.plan.epochs) if where.kept]
+        if self.drop_last:
+            full = max((where.kept for where in found), default=0)
+            found = [where for where in found if where.kept == full]
+        share = found[: len(found) // self.world * self.world][self.rank :: self.world]
+        if not share:
+            raise SettingError(f"epoch {epoch} of {self.plan.folder} has {len(found)} mini-batches for {self.world} ranks (WORLD_SIZE): want one for each")
+        self._found, self._counts[epoch % self.plan.epochs] = (epoch, share), len(share)
+        return share
+
+    def count(self, epoch: int) -> int:
+        """Return the number of a rank's mini-batches of an epoch."""
+        known = self._counts.get(epoch % self.plan.epochs)
+        return len(self.of(epoch)) if known is None else known
+
+    def locate(self, step: int) -> tuple[int, int]:
+        """Return the epoch of a step since the beginning, and its number in the epoch."""
+        if step < 0:
+            raise SettingError(f"step is {step}, want 0 or more")
+        epoch = 0
+        while step >= self.count(epoch):
+            step -= self.count(epoch)
+            epoch += 1
+        return epoch, step
+
+
+class PlannedBatches:
+    """A batch sampler for data sets by index: DataLoader(dataset, batch_sampler=PlannedBatches("plan", keys)).
+
+    keys are the keys of the data set's examples in its order, or a mapping from key to index; without them the data set is
+    indexed by key. A key is that of the plan's column "key". name makes another one, of the tar and the key, where tars repeat
+    keys: name=lambda uri, key: (uri, key).
+
+    Each iteration gives the next epoch of this rank; behind the last one the plan begins again. set_epoch chooses one, and a
+    step of it to go on from; seek does so by the number of steps since the beginning. What the plan knows of a mini-batch
+    comes with it from `along`:
+
+        for (images, captions), planned in batches.along(loader):
+            loss = step(images, planned.texts, planned.matches(), planned.negatives())
+    """
+
+    def __init__(
+        self, plan: str | os.PathLike[str] | Plan, keys: Sequence[Hashable] | Mapping[Hashable, int] | None = None, *,
+        name: Callable[[str, str], Hashable] = lambda uri, key: key,
+        rank: int | None = None, world: int | None = None, drop_last: bool = False,
+    ) -> None:  # fmt: skip
+        self.plan = plan if isinstance(plan, Plan) else Plan(plan)
+        self._shares = Shares(self.plan, rank, world, drop_last)
+        self._name = name
+        self._index = None if keys is None else keys if isinstance(keys, Mapping) else _numbered(keys)
+        # Hashes of the places that the data set's examples stand for.
+        self._taken: Any = {} if self._index is None else np.zeros(1 + max(self._index.values(), default=-1), dtype=np.int64)
+        self.epoch, self.step = 0, 0
+        self._handed: deque[PlannedBatch] | None = None
+
+    def __len__(self) -> int:
+        return self._shares.count(self.epoch) - self.step
+
+    def set_epoch(self, epoch: int, step: int = 0) -> None:
+        """Let the next iteration be that of an epoch, without its first mini-batches: as many as step says."""
+        if not 0 <= step < self._shares.count(epoch):
+            raise CheckpointError(f"step is {step}, and epoch {epoch} has {self._shares.count(epoch)} steps of each of {self._shares.world} ranks (WORLD_SIZE)")
+        self.epoch, self.step = epoch, step
+
+    def seek(self, step: int) -> None:
+        """Go on from a step since the beginning of the first epoch."""
+        self.epoch, self.step = self._shares.locate(step)
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        epoch = self.epoch
+        for where in self._shares.of(epoch)[self.step :]:
+            batch = self.plan.read(epoch % self.plan.epochs, where)
+            if self._handed is not None:
+                self._handed.append(batch)
+            yield self.indices(batch)
+        self.epoch, self.step = epoch + 1, 0
+
+    def indices(self, batch: PlannedBatch) -> list[Any]:
+        """Return the indices of a mini-batch's samples in the data set."""
+        out: list[Any] = []
+        for key, place in zip(batch.keys, batch.places, strict=True):
+            name = self._name(place.uri, key)
+            if self._index is None:
+                index, before = name, self._taken.get(name, 0)
+            elif name in self._index:
+                index = self._index[name]
+                before = self._taken[index]
+            else:
+                raise InvalidError(f"{self.plan.folder} has the key {name!r} of {place.uri}, and the data set has none: want the keys of the data that was planned")
+            at = hash((place.uri, place.offset))
+            if before not in (0, at):
+                raise InvalidError(f"two images of {self.plan.folder} have the key {name!r}: give name, such as name=lambda uri, key: (uri, key)")
+            self._taken[index] = at
+            out.append(index)
+        return out
+
+    def along(self, loader: Iterable[Item]) -> Iterator[tuple[Item, PlannedBatch]]:
+        """Iterate over a loader of this sampler; each item comes with its mini-batch of the plan."""
+        self._handed = deque()
+        try:
+            for item in loader:
+                if not self._handed:
+                    raise SettingError("the loader does not take its mini-batches from this sampler: want DataLoader(..., batch_sampler=batches)")
+                yield item, self._handed.popleft()
+        finally:
+            self._handed = None
+
+
+def _numbered(keys: Sequence[Hashable]) -> dict[Hashable, int]:
+    index = {key: i for i, key in enumerate(keys)}
+    if len(index) < len(keys):
+        twice = next(key for i, key in enumerate(keys) if index[key] != i)
+        raise SettingError(f"keys has {twice!r} twice: want a key for each example; name makes one of tar and key")
+    return index

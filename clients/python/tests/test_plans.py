@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from crawl import WORDS, Picture, batch, draw, score
+from pyarrow import parquet
+from torch.utils.data import DataLoader, Dataset
+
+from pairstream import CheckpointError, Config, InvalidError, SettingError
+from pairstream.plans import Plan, PlannedBatch, PlannedBatches
+from pairstream.records import Mask, ScoredBatch
+from pairstream.torch import Images, PlannedTars, ScoredBatches, augment, losses
+from pairstream.torch.wordpiece import WordPiece
+
+FIRST, SECOND = [4, 3], [5, 2]  # mini-batches of two lanes in two epochs
+
+
+def rows(b: ScoredBatch) -> list[dict[str, Any]]:
+    """The rows that `pairstream batches` writes of a mini-batch (internal/plans)."""
+    gone = {(m.sample, m.positive) for m in b.masked}
+    out = []
+    for i, s in enumerate(b.samples):
+        p = None if (i, True) in gone else s.positive
+        cut = slice(i * b.m, (i + 1) * b.m)
+        out.append({
+            "group": b.group.seq, "batch": b.sequence, "sample": i, "position": s.position, "pair": s.id.hex(), "image": s.image_id.hex(),
+            "key": s.text.rpartition(" ")[2], "uri": s.image.uri, "offset": s.image.offset, "size": s.image.size, "copy": "", "text": s.text,
+            "replaced": s.replaced, "masked": (i, False) in gone, "positive_uri": p.image.uri if p else "", "positive_offset": p.image.offset if p else 0,
+            "positive_size": p.image.size if p else 0, "positive_copy": "", "positive_image": p.image_id.hex() if p else "",
+            "partners": s.partners.tolist(), "i2t": b.i2t[cut].tolist(), "prob_i2t": b.prob_i2t[cut].tolist(), "t2i": b.t2i[cut].tolist(),
+            "prob_t2i": b.prob_t2i[cut].tolist(), "high": b.high or 0.8,
+        })  # fmt: skip
+    return out
+
+
+TYPES = {"sample": pa.int32(), "batch": pa.int32(), "position": pa.int32()} | {f"prob_{w}": pa.list_(pa.float32()) for w in ("i2t", "t2i")}
+
+
+def write(folder: Path, pictures: list[Picture], *, masked: list[Mask] | None = None, n: int = 6) -> Path:
+    """Write a plan with two lanes and two epochs, two mini-batches in a group of rows."""
+    folder.mkdir()
+    files = []
+    for epoch, counts in enumerate((FIRST, SECOND)):
+        for lane, count in enumerate(counts):
+            name = f"epoch-{epoch:03}-lane-{lane:04}.parquet"
+            made = [batch(pictures, lane, i, n=n, batches=count, epoch=epoch, masked=masked if i == 1 else None) for i in range(count)]
+            first = pa.Table.from_pylist(rows(made[0]))
+            schema = pa.schema([f.with_type(TYPES.get(f.name, f.type)) for f in first.schema])
+            schema = pa.schema([pa.field(f.name, pa.list_(pa.int32())) if f.name in ("partners", "i2t", "t2i") else f for f in schema])
+            with parquet.ParquetWriter(folder / name, schema) as writer:
+                for i in range(0, count, 2):
+                    writer.write_table(pa.Table.from_pylist([r for b in made[i : i + 2] for r in rows(b)], schema=schema))
+            digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+            files.append({"name": name, "epoch": epoch, "lane": lane, "batches": count, "samples": count * n, "sha256": digest})
+    (folder / "plan.json").write_text(json.dumps({"version": 1, "epochs": 2, "high": 0.8, "low": 0.5, "files": files}))
+    return folder
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> list[Picture]:
+    return draw(tmp_path)
+
+
+@pytest.fixture
+def plan(tmp_path: Path, pictures: list[Picture]) -> Path:
+    return write(tmp_path / "plan", pictures)
+
+
+class Numbers(Dataset[int]):
+    """A data set of the pictures' keys."""
+
+    keys = [str(i) for i in range(24)]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __getitem__(self, index: int) -> int:
+        return int(self.keys[index])
+
+
+def places(batches: PlannedBatches) -> list[tuple[int, int, int]]:
+    """Epoch, lane and number of the mini-batches of one iteration."""
+    return [(p.epoch, p.lane, p.sequence) for _, p in batches.along(batches)]
+
+
+def test_a_sampler_gives_every_epoch_in_the_order_of_training(plan: Path) -> None:
+    """Lanes take turns, an iteration is an epoch, and behind the last one the plan begins again."""
+    batches = PlannedBatches(plan, Numbers.keys)
+    loader = DataLoader(Numbers(), batch_sampler=batches, num_workers=2)
+    first = [(0, 0, 0), (0, 1, 0), (0, 0, 1), (0, 1, 1), (0, 0, 2), (0, 1, 2), (0, 0, 3)]
+    second = [(1, 0, 0), (1, 1, 0), (1, 0, 1), (1, 1, 1), (1, 0, 2), (1, 0, 3), (1, 0, 4)]
+    for want in (first, second, first):
+        assert len(loader) == len(want)
+        found = []
+        for numbers, planned in batches.along(loader):
+            assert numbers.tolist() == [int(key) for key in planned.keys] and len(planned) == 6
+            found.append((planned.epoch, planned.lane, planned.sequence))
+        assert found == want
+    assert [list(map(int, b)) for b in PlannedBatches(plan)] == list(PlannedBatches(plan, Numbers.keys)), "without keys the data set is indexed by key"
+    assert list(PlannedBatches(plan, {k: 2 * i for i, k in enumerate(Numbers.keys)})) == [[2 * i for i in b] for b in PlannedBatches(plan, Numbers.keys)]
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_ranks_have_equal_numbers(plan: Path, world: int) -> None:
+    whole = places(PlannedBatches(plan, Numbers.keys))
+    shares = [places(PlannedBatches(plan, Numbers.keys, rank=r, world=world)) for r in range(world)]
+    assert {len(s) for s in shares} == {7 // world}
+    assert [b for step in zip(*shares, strict=True) for b in step] == whole[: 7 // world * world]
+
+
+def test_resuming_at_a_step(plan: Path) -> None:
+    whole = places(PlannedBatches(plan, Numbers.keys)) + places(_at(plan, epoch=1))
+    for step in range(14):
+        batches = PlannedBatches(plan, Numbers.keys)
+        batches.seek(step)
+        assert len(batches) == 7 - step % 7
+        assert places(batches) == whole[step : step // 7 * 7 + 7]
+    batches.set_epoch(1, 2)
+    assert places(batches) == whole[9:] and len(batches) == 7
+    with pytest.raises(CheckpointError, match="step is 7, and epoch 1 has 7 steps"):
+        batches.set_epoch(1, 7)
+
+
+def _at(plan: Path, epoch: int) -> PlannedBatches:
+    batches = PlannedBatches(plan, Numbers.keys)
+    batches.set_epoch(epoch)
+    return batches
+
+
+def test_what_comes_with_a_batch(plan: Path, pictures: list[Picture]) -> None:
+    """Connections, negatives and positives are those that the trainers' losses make of the record."""
+    record = batch(pictures, 1, 1, batches=3)
+    planned = next(p for p in Plan(plan).batches(0) if (p.lane, p.sequence) == (1, 1))
+    assert planned.texts == [s.text for s in record.samples] and planned.pairs == [s.id.hex() for s in record.samples]
+    assert [p and p[0] for p in planned.positives] == [s.positive and s.positive.image_id.hex() for s in record.samples]
+    assert [(p.uri, p.offset, p.size) for p in planned.places] == [(s.image.uri, s.image.offset, s.image.size) for s in record.samples]
+    n, m = 6, record.m
+    for way, column, probs in (("i2t", record.i2t, record.prob_i2t), ("t2i", record.t2i, record.prob_t2i)):
+        found, p = torch.tensor(column.reshape(n, m)), torch.tensor(probs.reshape(n, m))
+        connected = planned.connections(way)
+        assert connected.sum() == (probs > 0.8).sum() > 0
+        hardest = torch.zeros(n, n).scatter(1, found.long(), torch.tensor([[2.0, 1.0]]).repeat(n, 1))  # as the plan ranks them
+        picks = losses.mine(hardest, found.long(), p, torch.zeros(n, n, dtype=torch.bool))
+        for i in range(n):
+            assert bool(connected[i, int(picks.hardest[i])]) == (int(picks.classes[i]) == losses.CONNECTION)
+            below = [c for c, q in zip(found[i].tolist(), p[i].tolist(), strict=True) if q < 0.5]
+            assert planned.negatives(way)[i] == (below or [-1])[0]
+        assert (planned.matches(way) == connected | np.eye(n, dtype=bool)).all()
+    with pytest.raises(SettingError, match="way is 'both'"):
+        planned.connections("both")
+
+
+def test_masked_samples_are_left_out(tmp_path: Path, pictures: list[Picture]) -> None:
+    """Links point at the samples that are left; a positive that is masked is not there; drop_last leaves short ones out."""
+    where = write(tmp_path / "masked", pictures, masked=[Mask(sample=2, reason="x"), Mask(sample=3, positive=True, reason="x")])
+    whole, planned = batch(pictures, 0, 1), next(p for p in Plan(where).batches(0) if (p.lane, p.sequence) == (0, 1))
+    assert len(planned) == 5 and planned.texts == [s.text for i, s in enumerate(whole.samples) if i != 2]
+    assert [p is not None for p in planned.positives] == [False, True, False, False, True]
+    want = np.array([[c - (c > 2) for c in row if c != 2] + [-1] * (2 in row) for row in np.delete(whole.i2t.reshape(6, 2), 2, 0).tolist()])
+    assert (planned.i2t == want).all() and (planned.prob_i2t[want == -1] == 0).all()
+    assert (planned.negatives() < 5).all() and planned.same_image.shape == (5, 5)
+    assert len(PlannedBatches(where, Numbers.keys)) == 7
+    assert {len(b) for b in PlannedBatches(where, Numbers.keys, drop_last=True)} == {6} and len(PlannedBatches(where, Numbers.keys, drop_last=True)) == 5
+
+
+def test_tars_give_what_the_stream_gives(new_log: Callable[..., Config], plan: Path, pictures: list[Picture]) -> None:
+    """The same tensors as from the log, for every number of workers, and from every state."""
+    options: dict[str, Any] = {"transform": augment(16), "tokenize": WordPiece(WORDS).padded(12), "seed": 3, "positives": True, "images": Images(roots=[])}
+    config = new_log(lanes=2)
+    score(config, pictures, 2, counts=FIRST)
+    stream = list(ScoredBatches(config, timeout=30, rank=0, world=1, **options))
+    tars = PlannedTars(plan, **options)
+    tars.set_epoch(0)
+    for workers in (0, 2):
+        found = list(DataLoader(tars, batch_size=None, num_workers=workers))
+        assert len(found) == len(tars) == 7
+        for a, b in zip(found, stream, strict=True):
+            assert (a.lane, a.group, a.epoch, a.sequence, a.texts, a.dropped) == (b.lane, b.group, b.epoch, b.sequence, b.texts, 0)
+            for name in ("images", "positives", "positions", "i2t", "t2i", "prob_i2t", "prob_t2i", "same_image", "image_ids"):
+                assert torch.equal(getattr(a, name), getattr(b, name)), name
+            assert all(torch.equal(a.tokens[k], b.tokens[k]) for k in b.tokens)
+    whole = PlannedTars(plan, **options)
+    steps = [(b.epoch, b.lane, b.sequence) for b in whole]
+    assert len(whole) == len(steps) == 14
+    for after in (0, 3, 7, 13):
+        again = PlannedTars(plan, **options)
+        again.load_state_dict({"step": after})
+        assert [(b.epoch, b.lane, b.sequence) for b in DataLoader(again, batch_size=None, num_workers=after % 2)] == steps[after:]
+        assert again.state_dict() == {"step": after} and len(again) == 14 - after
+    half = PlannedTars(plan, rank=1, world=2, **options)
+    half.set_epoch(1, 1)
+    assert half.state_dict() == {"step": 4}
+    assert [(b.after["step"], b.epoch, b.lane, b.sequence) for b in half] == [(5, 1, 1, 1), (6, 1, 0, 3)]
+
+
+def test_refusals(tmp_path: Path, plan: Path, pictures: list[Picture]) -> None:
+    with pytest.raises(SettingError, match=r"plan\.json is not there"):
+        PlannedBatches(tmp_path)
+    with pytest.raises(SettingError, match="keys has 'a' twice"):
+        PlannedBatches(plan, ["a", "b", "a"])
+    with pytest.raises(InvalidError, match="and the data set has none"):
+        list(PlannedBatches(plan, ["a"]))
+    with pytest.raises(InvalidError, match="two images of .* have the key 'same'"):
+        list(PlannedBatches(plan, name=lambda uri, key: "same"))
+    assert next(iter(PlannedBatches(plan, name=lambda uri, key: (uri, key))))[0] == (pictures[0].ref.uri, "0")
+    with pytest.raises(SettingError, match="rank is 2 of 2"):
+        PlannedBatches(plan, rank=2, world=2)
+    with pytest.raises(SettingError, match="has 7 mini-batches for 8 ranks"):
+        list(PlannedBatches(plan, rank=0, world=8))
+    with pytest.raises(SettingError, match="does not take its mini-batches from this sampler"):
+        list(PlannedBatches(plan).along([1]))
+    Plan(plan).verify()
+    name = plan / "epoch-001-lane-0001.parquet"
+    name.write_bytes(name.read_bytes() + b"x")
+    with pytest.raises(InvalidError, match="has not the digest"):
+        Plan(plan).verify()
+    text = (plan / "plan.json").read_text()
+    (plan / "plan.json").write_text(text.replace('"samples": 24', '"samples": 25'))
+    with pytest.raises(InvalidError, match=r"has 24 rows, plan\.json says 25"):
+        list(PlannedBatches(plan))
+    (plan / "plan.json").write_text(text.replace('"version": 1', '"version": 2'))
+    with pytest.raises(InvalidError, match="has version 2, want 1"):
+        Plan(plan)
+
+
+def test_a_plan_needs_numpy_and_pyarrow_alone(plan: Path) -> None:
+    """Neither the broker's client nor msgpack, Pillow or torch is imported for a plan."""
+    code = f"""
+import sys
+for name in ("confluent_kafka", "msgpack", "PIL", "torch", "safetensors"):
+    sys.modules[name] = None
+from pairstream.plans import PlannedBatches
+from pairstream.torch import PlannedBatches as same
+assert same is PlannedBatches
+print(sum(len(b) for b in PlannedBatches({str(plan)!r})))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "42\n", done.stderr
+
+
+def test_planned_is_a_plain_value(plan: Path) -> None:
+    """A mini-batch has a length, and its columns as many rows."""
+    for planned in Plan(plan).batches(1):
+        assert isinstance(planned, PlannedBatch)
+        assert {len(c) for c in (planned.keys, planned.images, planned.positions, planned.replaced, planned.i2t, planned.prob_t2i)} == {len(planned)}
