@@ -19,9 +19,30 @@ type Known struct {
 	Edited        []float32 `json:"edited"`        // of an image and its own text, of which a noun or a colour is replaced
 	Candidates    []float32 `json:"candidates"`    // of the hardest candidates, whatever is true of them
 	Contradicting []float32 `json:"contradicting"` // of those candidates whose text contradicts the image's own
+	Asked         []Asked   `json:"-"`             // the candidates of the batch at hand, each once
 }
 
-// Add appends further probabilities.
+// Asked is a candidate with what Con-D says of it.
+type Asked struct {
+	model.Pair
+	Probability float32
+}
+
+// Confirmed returns the candidates of the batch at hand that are above a threshold, or nil if there are none.
+func (k Known) Confirmed(threshold float64) *schemas.Confirmed {
+	var c schemas.Confirmed
+	for _, a := range k.Asked {
+		if a.Probability > float32(threshold) {
+			c.Image, c.Text, c.Probability = append(c.Image, a.Image), append(c.Text, a.Text), append(c.Probability, a.Probability)
+		}
+	}
+	if len(c.Image) == 0 {
+		return nil
+	}
+	return &c
+}
+
+// Add appends further probabilities. It leaves the candidates of the batch at hand out.
 func (k *Known) Add(o Known) {
 	k.Positives, k.Edited = append(k.Positives, o.Positives...), append(k.Edited, o.Edited...)
 	k.Candidates, k.Contradicting = append(k.Candidates, o.Candidates...), append(k.Contradicting, o.Contradicting...)
@@ -128,6 +149,9 @@ func (d *Discriminator) Known(ctx context.Context, b *schemas.Batch, in Input, q
 	for i, p := range probabilities {
 		if math.IsNaN(float64(p)) {
 			return failed(fmt.Errorf("%w: image %d, text %d", ErrNotFinite, q.pairs[i].Image, q.pairs[i].Text))
+		}
+		if kind := q.kinds[i]; kind == candidate || kind == contradicting {
+			k.Asked = append(k.Asked, Asked{q.pairs[i], p})
 		}
 		switch q.kinds[i] {
 		case positive:

@@ -225,6 +225,14 @@ func TestPrecision(t *testing.T) {
 			t.Errorf("%s: %+v, want %v from %v to at most %v", name, p, c.value, c.low, c.high)
 		}
 	}
+	// Of photographs more edited captions are confirmed than candidates, of which a fifth of the confirmed ones may well be true.
+	photographs := Known{Positives: shares(1000, 0.9), Edited: shares(1000, 0.5), Candidates: shares(4000, 0.1)}
+	if p := photographs.Precision(0.8); p.Value != 0 || p.Low != 0 || p.High < 0.4 || p.High > 0.8 {
+		t.Errorf("edited captions that are harder than candidates: %+v, want 0 to more than 0.4", p)
+	}
+	if c := photographs.Check(0.8, LeastPrecision, People{}); c.Open || !c.Off() {
+		t.Errorf("asking more tells no more, and the check is %+v", c)
+	}
 	// A probability on the threshold is not above it, as in the trainer.
 	if p := (Known{Positives: []float32{0.8}, Candidates: []float32{0.8, 0.9}}).Precision(0.8); p.Confirmed != 0.5 {
 		t.Errorf("of 0.8 and 0.9 a share of %v is above 0.8", p.Confirmed)
@@ -250,7 +258,7 @@ func TestCheckDecides(t *testing.T) {
 		"in doubt":             {doubtful(enough), true, true},
 		"in doubt for so long": {doubtful(most), false, true},
 	} {
-		check := c.known.Check(0.8, LeastPrecision)
+		check := c.known.Check(0.8, LeastPrecision, People{})
 		if check.Open != c.open || check.Off() != c.off || check.Positives != int32(len(c.known.Positives)) {
 			t.Errorf("%s: %+v %+v", name, check, *check.Precision)
 		}

@@ -38,7 +38,9 @@ func above(list []float32, threshold float64) (n int) {
 // on known positives, and F on edited captions.
 //
 // The interval adds up, as squares, what chance does at 95 % to each share. That of F is widened by a factor, for false
-// candidates that no edited caption is like. Without edited captions nothing is known, and the interval is 0 to 1.
+// candidates that no edited caption is like. Where more edited captions are confirmed than candidates, F lies below q by as
+// much: photographs are so, since an edited caption still tells most of its image. Without edited captions nothing is known,
+// and the interval is 0 to 1.
 func (k Known) Precision(threshold float64) schemas.Precision {
 	p := schemas.Precision{
 		Above: threshold, High: 1, Candidates: int32(len(k.Candidates)), Negatives: int32(len(k.Edited) + len(k.Contradicting)),
@@ -62,7 +64,7 @@ func (k Known) Precision(threshold float64) schemas.Precision {
 	ofLow, ofHigh := interval.Wilson(open/clumps, confirmed/clumps)
 	qLow, qHigh := interval.Wilson(open/clumps, rest/clumps)
 	p.Low = max(0, p.Value-s.distance(ofLow, qLow, min(1, fHigh*factor)))
-	p.High = min(1, p.Value+s.distance(ofHigh, qHigh, fLow/factor))
+	p.High = min(1, p.Value+s.distance(ofHigh, qHigh, min(fLow, s.q)/factor))
 	return p
 }
 
@@ -99,12 +101,33 @@ const (
 	most = 1024
 )
 
+// People is what people have said of connections of a random sample.
+type People struct {
+	Judged int `json:"judged,omitempty"`
+	Right  int `json:"right,omitempty"` // of these: matches
+}
+
+// LeastJudged is the number of judgements from which on they count. Fewer can differ much from the truth by chance.
+const LeastJudged = 20
+
+// With adds to an estimate what people say. They are right but for chance, and so count most (see [interval.Pool]).
+func (p People) With(e schemas.Precision) schemas.Precision {
+	if p.Judged < LeastJudged {
+		return e
+	}
+	s := interval.Pool(p.Right, p.Judged, interval.Share{Value: e.Value, Low: e.Low, High: e.High})
+	e.Value, e.Low, e.High = s.Value, s.Low, s.High
+	e.Judged, e.Right = int32(p.Judged), int32(p.Right)
+	return e
+}
+
 // Check says what is known of Con-D. It stays open until there is enough: connections are on, or off, when the whole interval
-// of the precision says so, and at the latest after 1,024 known positives. A Con-D that confirms nothing has nothing to mine.
-func (k Known) Check(threshold, least float64) schemas.Check {
-	p := k.Precision(threshold)
+// of the precision says so, and at the latest after 1,024 known positives. A Con-D that confirms nothing has nothing to mine,
+// and one that confirms no more candidates than edited captions cannot be known better by asking more.
+func (k Known) Check(threshold, least float64, people People) schemas.Check {
+	p := people.With(k.Precision(threshold))
 	n := len(k.Positives)
-	doubt := p.Confirmed > 0 && p.Low <= least && p.High > least
+	doubt := p.Value > 0 && p.Low <= least && p.High > least
 	return schemas.Check{Positives: int32(n), AUC: k.AUC(), Least: least, Open: n < enough || doubt && n < most, Precision: &p}
 }
 

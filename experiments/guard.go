@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/experiments/evidence"
@@ -72,28 +73,30 @@ func (g guardSettings) run(ctx context.Context, j Job) (out []evidence.Measure, 
 		if err != nil {
 			return nil, err
 		}
-		check, truth, err := g.measure(ctx, s, group, path, tagger)
+		checks, truth, err := g.measure(ctx, s, group, path, tagger, g.High)
 		if err != nil {
 			return nil, fmt.Errorf("measuring %s: %w", name, err)
 		}
-		s.log(fmt.Sprintf("%s: true are %.3f of the connections and %.3f of the candidates; %s", name, truth.Above[0].Precision, share(truth.True, truth.Candidates), &check))
-		out = append(out, guarded(name, check, truth)...)
+		s.tellGuarded(name, checks, truth)
+		out = append(out, guarded(name, 0, checks[0], truth.Above[0], truth)...)
 	}
 	return out, nil
 }
 
-// measure returns the guard's verdict and the truth.
-func (g guardSettings) measure(ctx context.Context, s *setup, group *group, cond string, tagger *nouns.Tagger) (schemas.Check, *Connections, error) {
-	var known discriminator.Known
-	check, truth := schemas.Check{Open: true}, newConnections(s.seed, g.High)
-	core, m, err := s.openCond(ctx, cond)
-	if err != nil {
-		return check, nil, err
+// measure returns the guard's verdict and the truth above each threshold.
+func (g guardSettings) measure(ctx context.Context, s *setup, group *group, cond string, tagger *nouns.Tagger, thresholds ...float64) ([]schemas.Check, *Connections, error) {
+	m := measuring{least: g.Least, checks: make([]schemas.Check, len(thresholds)), truth: newConnections(s.seed, thresholds...)}
+	for i := range m.checks {
+		m.checks[i].Open = true
 	}
-	defer m.Free()
-	loader, err := s.loader(m)
+	core, con, err := s.openCond(ctx, cond)
 	if err != nil {
-		return check, nil, err
+		return nil, nil, err
+	}
+	defer con.Free()
+	loader, err := s.loader(con)
+	if err != nil {
+		return nil, nil, err
 	}
 	err = group.batches(ctx, s.sampling(grouper.StrategyGRIT, s.sizes.Batch, 1, g.Candidates), func(b *schemas.Batch) (*schemas.FeatureBlock, error) {
 		pixels, lost, err := loader.Images(ctx, b, nil)
@@ -101,22 +104,44 @@ func (g guardSettings) measure(ctx context.Context, s *setup, group *group, cond
 			return nil, err
 		}
 		in := discriminator.Input{Pixels: pixels, IDs: loader.IDs(b), Masked: lost}
-		if check.Open {
+		if m.open() {
 			k, err := ask(ctx, core, loader, b, in, tagger, s.seed)
 			if err != nil {
 				return nil, err
 			}
-			known.Add(k)
-			check = known.Check(g.High, g.Least)
+			m.add(k)
 		}
 		scored, err := core.Score(ctx, b, in)
 		if err == nil {
-			s.count(truth, scored)
+			s.count(m.truth, scored)
 		}
 		return nil, err
 	})
-	truth.finish()
-	return check, truth, err
+	m.truth.finish()
+	return m.checks, m.truth, err
+}
+
+// measuring is what is known of a Con-D so far, with a guard for each threshold.
+type measuring struct {
+	least  float64
+	known  discriminator.Known
+	checks []schemas.Check
+	truth  *Connections
+}
+
+// open reports whether a guard wants to know more.
+func (m *measuring) open() bool {
+	return slices.ContainsFunc(m.checks, func(c schemas.Check) bool { return c.Open })
+}
+
+// add takes a mini-batch into the measurements that are open.
+func (m *measuring) add(k discriminator.Known) {
+	m.known.Add(k)
+	for i, v := range m.truth.Above {
+		if m.checks[i].Open {
+			m.checks[i] = m.known.Check(v.High, m.least, discriminator.People{})
+		}
+	}
 }
 
 // ask asks Con-D what the guard asks about a mini-batch.
@@ -125,16 +150,25 @@ func ask(ctx context.Context, core *discriminator.Discriminator, loader *dataset
 	return core.Known(ctx, b, in, q, loader.Words(q.Edits))
 }
 
-// guarded returns what is reported of the guard.
-func guarded(arm string, check schemas.Check, truth *Connections) []evidence.Measure {
-	m := func(name string, v float64) evidence.Measure { return evidence.Measure{Arm: arm, Name: name, Value: v} }
+// tellGuarded logs what the guard says, beside the truth.
+func (s *setup) tellGuarded(name string, checks []schemas.Check, truth *Connections) {
+	for i := range checks {
+		s.log(fmt.Sprintf("%s: true are %.3f of the connections and %.3f of the candidates; %s", name, truth.Above[i].Precision, share(truth.True, truth.Candidates), &checks[i]))
+	}
+}
+
+// guarded returns what is reported of the guard at one threshold.
+func guarded(arm string, x float64, check schemas.Check, v Verdict, truth *Connections) []evidence.Measure {
+	m := func(name string, value float64) evidence.Measure {
+		return evidence.Measure{Arm: arm, X: x, Name: name, Value: value}
+	}
 	is := func(holds bool) float64 {
 		if holds {
 			return 1
 		}
 		return 0
 	}
-	p, v := check.Precision, truth.Above[0]
+	p := check.Precision
 	return []evidence.Measure{
 		m("precision", v.Precision), m("recall", v.Recall), m("base", share(truth.True, truth.Candidates)),
 		m("estimate", p.Value), m("low", p.Low), m("high", p.High), m("estimated_base", p.Base),

@@ -11,18 +11,28 @@ type Check struct {
 	Least     float64    `msgpack:"least"`               // setting COND_MIN_PRECISION: connections are off unless the lower end of the precision is above it; without a precision, COND_MIN_AUC for the AUC
 	Open      bool       `msgpack:"open,omitempty"`      // too little is known yet; connections are off meanwhile
 	Precision *Precision `msgpack:"precision,omitempty"` // what is estimated of the connections
+	Confirmed *Confirmed `msgpack:"confirmed,omitempty"` // what the measurement of this batch confirmed, for people to judge: its connections are off
+}
+
+// Confirmed lists the candidates of a batch that Con-D confirms, as columns.
+type Confirmed struct {
+	Image       Int32s   `msgpack:"image"`       // samples whose image
+	Text        Int32s   `msgpack:"text"`        // and samples whose text Con-D was asked about
+	Probability Floats32 `msgpack:"probability"` // what it said
 }
 
 // Precision estimates how much is true of the connections among the hardest candidates, at their base rate.
 type Precision struct {
-	Above      float64 `msgpack:"above"`      // threshold of the probability
-	Value      float64 `msgpack:"value"`      // share of the connections that are true
-	Low        float64 `msgpack:"low"`        // lower end of its interval
-	High       float64 `msgpack:"high"`       // upper end of its interval
-	Base       float64 `msgpack:"base"`       // share of the candidates that are true
-	Confirmed  float64 `msgpack:"confirmed"`  // share of the candidates that are connections
-	Candidates int32   `msgpack:"candidates"` // candidates that Con-D was asked about
-	Negatives  int32   `msgpack:"negatives"`  // hard negatives that it was asked about
+	Above      float64 `msgpack:"above"`            // threshold of the probability
+	Value      float64 `msgpack:"value"`            // share of the connections that are true
+	Low        float64 `msgpack:"low"`              // lower end of its interval
+	High       float64 `msgpack:"high"`             // upper end of its interval
+	Base       float64 `msgpack:"base"`             // share of the candidates that are true
+	Confirmed  float64 `msgpack:"confirmed"`        // share of the candidates that are connections
+	Candidates int32   `msgpack:"candidates"`       // candidates that Con-D was asked about
+	Negatives  int32   `msgpack:"negatives"`        // hard negatives that it was asked about
+	Judged     int32   `msgpack:"judged,omitempty"` // connections that people have judged, which count most
+	Right      int32   `msgpack:"right,omitempty"`  // of these: those that they call a match
 }
 
 // Off reports whether no connections are mined.
@@ -52,14 +62,17 @@ func (c *Check) String() string {
 // String says the estimate in a sentence.
 func (p *Precision) String() string {
 	asked := fmt.Sprintf("of %d of the hardest candidates the connection discriminator (Con-D) confirms %.1f %% above %g", p.Candidates, 100*p.Confirmed, p.Above)
-	if p.Negatives == 0 {
+	if p.Judged > 0 {
+		asked += fmt.Sprintf("; people call %d of %d of these a match", p.Right, p.Judged)
+	}
+	if p.Negatives == 0 && p.Judged == 0 {
 		return asked + "; too few captions could be compared to tell how many of these are true (0 to 100 %)"
 	}
 	return fmt.Sprintf("%s; %.0f %% of these are true (%.0f to %.0f %%)", asked, 100*p.Value, 100*p.Low, 100*p.High)
 }
 
 // validate checks the figures, and that a batch with candidates has connections on.
-func (c *Check) validate(m int32) error {
+func (c *Check) validate(m int32, samples int) error {
 	switch {
 	case c.Positives < 0:
 		return invalid("check of %d known positives", c.Positives)
@@ -76,7 +89,10 @@ func (c *Check) validate(m int32) error {
 	if c.Off() && m > 0 {
 		return invalid("%d candidates, and connections are off: want none", m)
 	}
-	return nil
+	if c.Confirmed == nil {
+		return nil
+	}
+	return c.Confirmed.validate(m, samples)
 }
 
 func (p *Precision) validate() error {
@@ -93,6 +109,29 @@ func (p *Precision) validate() error {
 	}
 	if p.Candidates < 0 || p.Negatives < 0 {
 		return invalid("precision of %d candidates and %d hard negatives", p.Candidates, p.Negatives)
+	}
+	if p.Right < 0 || p.Right > p.Judged {
+		return invalid("precision of %d matches among %d judged connections", p.Right, p.Judged)
+	}
+	return nil
+}
+
+// validate checks that every place is one of the batch, which has no candidates of its own.
+func (c *Confirmed) validate(m int32, samples int) error {
+	if m > 0 {
+		return invalid("%d candidates, and others that the check confirms: want one kind", m)
+	}
+	if len(c.Image) == 0 || len(c.Text) != len(c.Image) || len(c.Probability) != len(c.Image) {
+		return invalid("check confirms %d images, %d texts and %d probabilities, want as many of each", len(c.Image), len(c.Text), len(c.Probability))
+	}
+	for i, p := range c.Probability {
+		image, text := int(c.Image[i]), int(c.Text[i])
+		switch {
+		case min(image, text) < 0 || max(image, text) >= samples || image == text:
+			return invalid("check confirms image %d and text %d of %d samples", image, text, samples)
+		case !(p >= 0 && p <= 1):
+			return invalid("check confirms with a probability of %g, want 0..1", p)
+		}
 	}
 	return nil
 }

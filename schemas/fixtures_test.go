@@ -223,6 +223,31 @@ func judgement() *Judgement {
 	}
 }
 
+// judgementOf is of a Con-D that has a name.
+func judgementOf(model string) *Judgement {
+	j := judgement()
+	j.Model = model
+	return j
+}
+
+// scoredConfirmed has a check that is open and lists what it confirms.
+func scoredConfirmed() *ScoredBatch {
+	b := batch()
+	b.M, b.I2T, b.T2I = 0, nil, nil
+	return &ScoredBatch{Batch: *b, Model: "c0de00000000c0de", Check: &Check{
+		Positives: 3, AUC: 0.5, Least: 0.4, Open: true, Precision: &Precision{Above: 0.75, High: 1, Confirmed: 0.25, Candidates: 8},
+		Confirmed: &Confirmed{Image: Int32s{0, 2}, Text: Int32s{1, 0}, Probability: Floats32{0.875, 0.9375}},
+	}}
+}
+
+// scoredJudged has a check in which people have a say.
+func scoredJudged() *ScoredBatch {
+	return &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", High: 0.75, Check: &Check{
+		Positives: 288, AUC: 0.96875, Least: 0.4,
+		Precision: &Precision{Above: 0.75, Value: 0.25, Low: 0.125, High: 0.375, Base: 0.0625, Confirmed: 0.078125, Candidates: 1152, Negatives: 1063, Judged: 40, Right: 10},
+	}}
+}
+
 // fixtures returns the golden records by name. Add to them, and never take one away.
 func fixtures() map[string]Record {
 	return map[string]Record{
@@ -264,13 +289,16 @@ func fixtures() map[string]Record {
 			Positives: 288, AUC: 0.96875, Least: 0.4,
 			Precision: &Precision{Above: 0.75, Value: 0.75, Low: 0.5, High: 0.875, Base: 0.0625, Confirmed: 0.078125, Candidates: 1152, Negatives: 1063},
 		}},
-		"feature-block":   featureBlock(),
-		"feature-masked":  featuresMasked(),
-		"progress-step":   progress(),
-		"progress-bare":   &Progress{Kind: ProgressEval},
-		"progress-saved":  &Progress{Kind: ProgressCheckpoint, Step: math.MaxInt64, Checkpoint: "/data/checkpoints/step-1200"},
-		"progress-values": manyValues(),
-		"judgement":       judgement(),
+		"scored-confirmed": scoredConfirmed(),
+		"scored-judged":    scoredJudged(),
+		"feature-block":    featureBlock(),
+		"feature-masked":   featuresMasked(),
+		"progress-step":    progress(),
+		"progress-bare":    &Progress{Kind: ProgressEval},
+		"progress-saved":   &Progress{Kind: ProgressCheckpoint, Step: math.MaxInt64, Checkpoint: "/data/checkpoints/step-1200"},
+		"progress-values":  manyValues(),
+		"judgement":        judgement(),
+		"judgement-model":  judgementOf("c0de00000000c0de"),
 	}
 }
 

@@ -14,16 +14,17 @@ const (
 	SampleLeast  = "least"  // the least certain connections
 )
 
-// Judgement is what a person says of a connection, for people and dashboards: nothing is decided by it. The latest
-// judgement of an image and a text counts.
+// Judgement is what a person says of a connection. The latest judgement of an image and a text counts. Those of the random
+// sample count in the guard's estimate of the precision of connections, while Con-D is the same.
 type Judgement struct {
-	Group       GroupID `msgpack:"group"`          // where both pairs are
-	Image       PairID  `msgpack:"image"`          // the pair whose image was shown
-	Text        PairID  `msgpack:"text"`           // the pair whose caption was shown
-	Probability float32 `msgpack:"probability"`    // Con-D's probability of a match
-	Sample      string  `msgpack:"sample"`         // how the connection was chosen
-	Verdict     string  `msgpack:"verdict"`        // what the person says
-	Time        int64   `msgpack:"time,omitempty"` // informative: Unix milliseconds
+	Group       GroupID `msgpack:"group"`           // where both pairs are
+	Image       PairID  `msgpack:"image"`           // the pair whose image was shown
+	Text        PairID  `msgpack:"text"`            // the pair whose caption was shown
+	Probability float32 `msgpack:"probability"`     // Con-D's probability of a match
+	Sample      string  `msgpack:"sample"`          // how the connection was chosen
+	Verdict     string  `msgpack:"verdict"`         // what the person says
+	Time        int64   `msgpack:"time,omitempty"`  // informative: Unix milliseconds
+	Model       string  `msgpack:"model,omitempty"` // fingerprint of the Con-D that was judged; empty: an earlier console wrote it
 }
 
 // Schema implements [Record].
@@ -42,6 +43,11 @@ func (j *Judgement) Validate() error {
 	}
 	if err := validateOneOf("sample", j.Sample, SampleRandom, SampleMost, SampleLeast); err != nil {
 		return err
+	}
+	if j.Model != "" {
+		if err := validateName("model", j.Model, MaxNameBytes); err != nil {
+			return err
+		}
 	}
 	return validateOneOf("verdict", j.Verdict, VerdictMatch, VerdictNoMatch, VerdictNone)
 }

@@ -83,7 +83,31 @@ func TestScoredBatchValidate(t *testing.T) {
 		{"precision that is NaN", precise(func(p *Precision) { p.Base = math.NaN() }), "precision with base NaN"},
 		{"precision outside its interval", precise(func(p *Precision) { p.Value = 0.45 }), "precision of 0.45 is outside"},
 		{"negative candidates", precise(func(p *Precision) { p.Candidates = -1 }), "precision of -1 candidates"},
+		{"all that are judged are matches", precise(func(p *Precision) { p.Judged, p.Right = 3, 3 }), ""},
+		{"more matches than judged", precise(func(p *Precision) { p.Judged, p.Right = 3, 4 }), "precision of 4 matches among 3 judged"},
+		{"negative matches", precise(func(p *Precision) { p.Judged, p.Right = 3, -1 }), "precision of -1 matches"},
+		{"candidates and confirmed ones", func(s *ScoredBatch) {
+			precise(nil)(s)
+			s.Check.Confirmed = scoredConfirmed().Check.Confirmed
+		}, "want one kind"},
 		{"model not UTF-8", func(s *ScoredBatch) { s.Model = "\xff" }, "model is not UTF-8"},
+	})
+}
+
+func TestConfirmedValidate(t *testing.T) {
+	with := func(spoil func(*Confirmed)) func(*ScoredBatch) {
+		return func(s *ScoredBatch) { spoil(s.Check.Confirmed) }
+	}
+	checkSpoiled(t, scoredConfirmed, []spoiled[ScoredBatch]{
+		{"the last sample", with(func(c *Confirmed) { c.Image[0], c.Text[1] = 3, 3 }), ""},
+		{"0 and 1", with(func(c *Confirmed) { c.Probability[0], c.Probability[1] = 0, 1 }), ""},
+		{"nothing", with(func(c *Confirmed) { *c = Confirmed{} }), "confirms 0 images"},
+		{"a text less", with(func(c *Confirmed) { c.Text = c.Text[:1] }), "confirms 2 images, 1 texts"},
+		{"a probability more", with(func(c *Confirmed) { c.Probability = append(c.Probability, 1) }), "and 3 probabilities"},
+		{"sample -1", with(func(c *Confirmed) { c.Image[0] = -1 }), "image -1 and text 1"},
+		{"behind the last sample", with(func(c *Confirmed) { c.Text[0] = 4 }), "text 4 of 4 samples"},
+		{"its own text", with(func(c *Confirmed) { c.Text[0] = 0 }), "image 0 and text 0"},
+		{"NaN", with(func(c *Confirmed) { c.Probability[1] = float32(math.NaN()) }), "a probability of NaN"},
 	})
 }
 
@@ -136,6 +160,8 @@ func TestJudgementValidate(t *testing.T) {
 		{"probability above 1", func(j *Judgement) { j.Probability = 1.125 }, "want 0..1"},
 		{"probability not a number", func(j *Judgement) { j.Probability = float32(math.NaN()) }, "want 0..1"},
 		{"sample", func(j *Judgement) { j.Sample = "all" }, `sample is "all"`},
+		{"model", func(j *Judgement) { j.Model = "c0de" }, ""},
+		{"model not UTF-8", func(j *Judgement) { j.Model = "\xff" }, "model is not UTF-8"},
 		{"verdict", func(j *Judgement) { j.Verdict = "maybe" }, `verdict is "maybe"`},
 	})
 }

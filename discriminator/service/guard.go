@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/pairstream/pairstream/discriminator"
+	"github.com/pairstream/pairstream/internal/judged"
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/wording"
 	"github.com/pairstream/pairstream/schemas"
@@ -17,13 +18,13 @@ import (
 type guardSettings struct {
 	least float64 // COND_MIN_PRECISION; 0: connections are always on
 	high  float64 // threshold of connections
-	say   bool    // COND_THRESHOLD is set: records say the threshold
 	auto  bool    // the threshold is chosen by what is measured
 	seed  uint64
 	model string // fingerprint of Con-D
 
 	tagger func() (wording.Tagger, error) // loads it once
 	words  func(texts []string) [][]int32 // token ids for Con-D
+	people func(ctx context.Context, p judged.Place) (discriminator.People, error)
 }
 
 // guard estimates how much is true of Con-D's connections in a lane, on the lane's first batches. Until it knows enough, and
@@ -31,9 +32,16 @@ type guardSettings struct {
 //
 // The measurement is a function of the batches, and its state lies in the marks. So a new owner goes on with it, and a
 // verdict stays. Another Con-D, threshold or COND_MIN_PRECISION begins a new measurement.
+//
+// What people say of connections is no input of the lane. It is taken up at the first batch of an epoch of a group, and noted
+// in the log before it is used (package internal/judged). It may change the verdict then.
 type guard struct {
 	settings guardSettings
 	state    guardState
+	lane     int
+	log      *slog.Logger
+	gauges   gauges
+	changed  bool // no record says what the check is now
 }
 
 // guardState is what a mark says of the guard.
@@ -43,11 +51,14 @@ type guardState struct {
 	Auto  bool                `json:"auto,omitempty"`
 	Check schemas.Check       `json:"check"`
 	Known discriminator.Known `json:"known,omitzero"` // while the measurement is open
+
+	People discriminator.People `json:"people,omitzero"` // what they said when the epoch began
+	Own    *schemas.Precision   `json:"own,omitempty"`   // the estimate without them, when the measurement has ended
 }
 
 // newGuard goes on from a mark's state. nil is the start of a lane, or the mark of a discriminator without a guard.
-func newGuard(s guardSettings, lane int, raw []byte, log *slog.Logger) (*guard, error) {
-	g := &guard{settings: s}
+func newGuard(s guardSettings, lane int, raw []byte, log *slog.Logger, gauges gauges) (*guard, error) {
+	g := &guard{settings: s, lane: lane, log: log, gauges: gauges}
 	if len(raw) > 0 {
 		if err := json.Unmarshal(raw, &g.state); err != nil {
 			return nil, fmt.Errorf("lane %d: reading the state %.512q of the guard (a newer discriminator may have written it): %w", lane, raw, err)
@@ -56,12 +67,13 @@ func newGuard(s guardSettings, lane int, raw []byte, log *slog.Logger) (*guard, 
 	same := g.state.Model == s.model && g.state.Check.Least == s.leastShare() && g.state.Check.Precision != nil &&
 		g.state.Auto == s.auto && (s.auto || g.state.High == s.high)
 	if !same {
-		check := discriminator.Known{}.Check(s.high, s.leastShare())
+		check := discriminator.Known{}.Check(s.high, s.leastShare(), discriminator.People{})
 		g.state = guardState{Model: s.model, High: s.high, Auto: s.auto, Check: check}
 	}
 	if s.measures() && !g.state.Check.Open {
-		g.say(log, lane)
+		g.say()
 	}
+	g.show()
 	return g, nil
 }
 
@@ -77,12 +89,53 @@ func (s guardSettings) leastShare() float64 {
 }
 
 // say logs the verdict.
-func (g *guard) say(log *slog.Logger, lane int) {
+func (g *guard) say() {
 	if g.state.Check.Off() {
-		log.Warn("connections are off", "lane", lane, "reason", g.state.Check.String())
+		g.log.Warn("connections are off", "lane", g.lane, "reason", g.state.Check.String())
 		return
 	}
-	log.Info("connections are on", "lane", lane, "reason", g.state.Check.String())
+	g.log.Info("connections are on", "lane", g.lane, "reason", g.state.Check.String())
+}
+
+// show sets the metrics of the lane.
+func (g *guard) show() {
+	if g.settings.measures() {
+		g.gauges.show(g.lane, &g.state.Check)
+	}
+}
+
+// enter takes up what people say when an epoch of a group begins.
+func (g *guard) enter(ctx context.Context, b *schemas.Batch) error {
+	s := &g.state
+	if !g.settings.measures() || b.Sequence > 0 {
+		return nil
+	}
+	people, err := g.settings.people(ctx, judged.Place{Lane: g.lane, Group: b.Group.Seq, Epoch: b.Epoch, Model: g.settings.model, Above: s.High})
+	if err != nil {
+		return err
+	}
+	if people == s.People {
+		return nil
+	}
+	s.People = people
+	if s.Check.Open {
+		return nil // the next measurement counts them
+	}
+	if s.Own == nil {
+		own := *s.Check.Precision
+		s.Own = &own
+	}
+	before, with := s.Check, people.With(*s.Own)
+	s.Check.Precision = &with
+	if with == *before.Precision {
+		return nil // they are too few
+	}
+	g.changed = true
+	if s.Check.Off() != before.Off() {
+		g.say()
+	}
+	g.show()
+	return nil
 }
 
 // mark returns the state for a mark.
@@ -105,41 +158,42 @@ func (g *guard) off() bool {
 	return g.settings.measures() && !g.state.Check.Open && g.state.Check.Off()
 }
 
-// measure adds a batch to the measurement, and decides when there is enough.
-func (g *guard) measure(ctx context.Context, core scorer, b *schemas.Batch, in discriminator.Input, log *slog.Logger) error {
+// measure adds a batch to the measurement, and decides when there is enough. It returns the candidates that Con-D confirms.
+func (g *guard) measure(ctx context.Context, core scorer, b *schemas.Batch, in discriminator.Input) (*schemas.Confirmed, error) {
 	tagger, err := g.settings.tagger()
 	if err != nil {
-		return fmt.Errorf("measuring Con-D: %w", err)
+		return nil, fmt.Errorf("measuring Con-D: %w", err)
 	}
 	draws := rng.New(g.settings.seed, "known positives", int64(b.Group.Lane), b.Group.Seq, int64(b.Epoch), int64(b.Sequence))
 	q := discriminator.NewQuestions(b, in.Masked, tagger, draws)
 	known, err := core.Known(ctx, b, in, q, g.settings.words(q.Edits))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s := &g.state
 	s.Known.Add(known)
 	if s.Auto {
-		s.High = s.Known.Threshold(g.settings.leastShare())
+		before := s.High
+		if s.High = s.Known.Threshold(g.settings.leastShare()); s.High != before {
+			s.People = discriminator.People{} // they were counted above another threshold
+		}
 	}
-	s.Check = s.Known.Check(s.High, g.settings.leastShare())
+	s.Check, g.changed = s.Known.Check(s.High, g.settings.leastShare(), s.People), true
 	if !s.Check.Open {
+		if s.People != (discriminator.People{}) {
+			own := s.Known.Precision(s.High)
+			s.Own = &own
+		}
 		s.Known = discriminator.Known{}
-		g.say(log, int(b.Group.Lane))
+		g.say()
 	}
-	return nil
+	g.show()
+	return known.Confirmed(s.High), nil
 }
 
-// check returns what a record says of the guard.
-func (g *guard) check() *schemas.Check {
+// check returns what a record says of the guard. confirmed is what the measurement of its batch has confirmed.
+func (g *guard) check(confirmed *schemas.Confirmed) *schemas.Check {
 	c := g.state.Check
+	c.Confirmed, g.changed = confirmed, false
 	return &c
-}
-
-// threshold returns what a record says of the threshold. 0: the reader's own.
-func (g *guard) threshold() float64 {
-	if g.settings.say {
-		return g.state.High
-	}
-	return 0
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/discriminator"
+	"github.com/pairstream/pairstream/internal/judged"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/stagetest"
 	"github.com/pairstream/pairstream/internal/wording"
@@ -35,9 +36,14 @@ func (s sorter) Known(_ context.Context, b *schemas.Batch, _ discriminator.Input
 // settingsOf are those of a guard without a threshold of its own. The tagger knows no noun.
 func settingsOf(least float64, model string) guardSettings {
 	return guardSettings{
-		least: least, high: 0.8, seed: 7, model: model,
+		least: least, high: 0.8, seed: 7, model: model, people: nobody,
 		tagger: func() (wording.Tagger, error) { return noTags{}, nil }, words: func([]string) [][]int32 { return make([][]int32, 1) },
 	}
+}
+
+// nobody has judged anything.
+func nobody(context.Context, judged.Place) (discriminator.People, error) {
+	return discriminator.People{}, nil
 }
 
 type noTags struct{}
@@ -50,7 +56,7 @@ func guarded(t *testing.T, core scorer, g guardSettings, state []byte, from, to 
 	t.Helper()
 	loads := 0
 	instruments, _ := stagetest.Instruments(t, Name)
-	s, err := newFactory(core, pictures{loads: &loads}, g, keeping{}, instruments)(0, state)
+	s, err := newFactory(core, pictures{loads: &loads}, g, keeping{}, gauges{}, instruments)(0, state)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,8 +107,8 @@ func TestGuardDecides(t *testing.T) {
 				if off := open || c.off; (b.M == 0) != off || len(b.I2T) != 6 == !off || len(b.ProbT2I) != len(b.I2T) {
 					t.Fatalf("batch %d has %d candidates, with %d and %d probabilities; connections off: %t", i, b.M, len(b.I2T), len(b.ProbT2I), off)
 				}
-				if b.High != 0 {
-					t.Fatalf("batch %d says a threshold of %g, which nobody has set", i, b.High)
+				if want := map[bool]float64{false: 0.8}[open || c.off]; b.High != want {
+					t.Fatalf("batch %d says a threshold of %g, want %g", i, b.High, want)
 				}
 				if b.Check == nil {
 					if !decided && !open && !c.off {
@@ -160,8 +166,8 @@ func TestGuardMeasuresAnew(t *testing.T) {
 	events, _ := guarded(t, sorter{wrong: 3}, before, nil, 0, batches)
 	state := events[len(events)-1].Resume.State
 	higher, automatic := before, before
-	higher.high, higher.say = 0.85, true
-	automatic.auto, automatic.say = true, true
+	higher.high = 0.85
+	automatic.auto = true
 	old := []byte(`{"model":"m","check":{"Positives":258,"AUC":0.75,"Least":0.4},"known":{}}`)
 	for name, c := range map[string]struct {
 		now   guardSettings
@@ -192,14 +198,14 @@ func TestGuardMeasuresAnew(t *testing.T) {
 	}
 }
 
-// A threshold that is set stands in every batch with candidates. One to be chosen is the lowest that is good enough, from the
+// The threshold stands in every batch with candidates. One to be chosen is the lowest that is good enough, from the
 // verdict on and for every later owner; without a least precision it wants the default's.
 func TestThresholdInRecords(t *testing.T) {
 	fixed, chosen, free := settingsOf(0.4, "m"), settingsOf(0.4, "m"), settingsOf(0, "m")
-	fixed.high, fixed.say = 0.7, true
-	chosen.auto, chosen.say, free.auto, free.say = true, true, true, true
+	fixed.high = 0.7
+	chosen.auto, free.auto = true, true
 	none := settingsOf(0, "m")
-	none.high, none.say = 0.7, true
+	none.high = 0.7
 	for name, c := range map[string]struct {
 		settings guardSettings
 		want     float64
@@ -226,7 +232,7 @@ func TestThresholdInRecords(t *testing.T) {
 func TestGuardPassesOtherRecords(t *testing.T) {
 	loads := 0
 	instruments, _ := stagetest.Instruments(t, Name)
-	s, err := newFactory(sorter{}, pictures{loads: &loads}, settingsOf(0.4, "m"), keeping{}, instruments)(0, nil)
+	s, err := newFactory(sorter{}, pictures{loads: &loads}, settingsOf(0.4, "m"), keeping{}, gauges{}, instruments)(0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +254,7 @@ func TestGuardPassesOtherRecords(t *testing.T) {
 func TestGuardRefusesAStrangeState(t *testing.T) {
 	instruments, _ := stagetest.Instruments(t, Name)
 	var s stream.Stage
-	s, err := newFactory(half{}, pictures{}, settingsOf(0.4, "m"), keeping{}, instruments)(3, []byte("new"))
+	s, err := newFactory(half{}, pictures{}, settingsOf(0.4, "m"), keeping{}, gauges{}, instruments)(3, []byte("new"))
 	if err == nil || !strings.Contains(err.Error(), `lane 3: reading the state "new"`) {
 		t.Errorf("stage %v, error %v", s, err)
 	}

@@ -33,7 +33,7 @@ func TestEveryLaneKeepsItsScores(t *testing.T) {
 		}
 		var kept []*discriminator.Kept
 		loads := 0
-		factory := newFactory(asked{kept: &kept}, pictures{loads: &loads}, guardSettings{}, keep, instruments)
+		factory := newFactory(asked{kept: &kept}, pictures{loads: &loads}, guardSettings{}, keep, gauges{}, instruments)
 		for lane := range 2 {
 			s, err := factory(lane, nil)
 			if err != nil {

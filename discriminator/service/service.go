@@ -7,6 +7,7 @@ import (
 
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/judged"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/nouns"
 	"github.com/pairstream/pairstream/internal/service/device"
@@ -55,18 +56,34 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 	if err != nil {
 		return err
 	}
+	guarded.people = countFrom(tools.Log)
+	gauges, err := newGauges(tools.Instruments)
+	if err != nil {
+		return err
+	}
 	tools.Instruments.Loaded()
 	return tools.Log.Run(ctx, stream.StageSpec{
 		Name: Name, Inputs: []schemas.Topic{schemas.Batches}, Outputs: []schemas.Topic{schemas.Scored},
-		New: newFactory(recorder{core, drawn}, loader, guarded, keep, tools.Instruments), Counters: tools.Instruments.Counters(),
+		New: newFactory(recorder{core, drawn}, loader, guarded, keep, gauges, tools.Instruments), Counters: tools.Instruments.Counters(),
 	})
+}
+
+// countFrom returns a function that takes what people say from the log.
+func countFrom(log *stream.Log) func(context.Context, judged.Place) (discriminator.People, error) {
+	return func(ctx context.Context, p judged.Place) (discriminator.People, error) {
+		c, err := judged.Take(ctx, log, p)
+		if err != nil {
+			return discriminator.People{}, stream.Transient(fmt.Errorf("lane %d, group %d, epoch %d: %w", p.Lane, p.Group, p.Epoch, err))
+		}
+		return discriminator.People{Judged: c.Judged, Right: c.Right}, nil
+	}
 }
 
 // guard returns what the guard depends on.
 func (s Settings) guard(model string, loader *dataset.Loader) (guardSettings, error) {
 	high, err := s.threshold()
 	return guardSettings{
-		least: s.MinPrecision, high: high, say: s.Threshold != "", auto: s.Threshold == autoThreshold, seed: s.Run.Seed, model: model,
+		least: s.MinPrecision, high: high, auto: s.Threshold == autoThreshold, seed: s.Run.Seed, model: model,
 		tagger: sync.OnceValues(func() (wording.Tagger, error) { return nouns.Load() }), words: loader.Words,
 	}, err
 }

@@ -18,7 +18,7 @@ type Settings struct {
 	Images       string  `env:"COND_IMAGES" envDefault:"augmented" desc:"images that Con-D looks at: augmented, the trainer's own, as in the papers; or plain, which gives a pair the same score in every epoch, so that it is kept"`
 	Keep         int     `env:"COND_KEEP" envDefault:"4000000" desc:"scores that a lane keeps with COND_IMAGES=plain, about 50 bytes each"`
 	MinPrecision float64 `env:"COND_MIN_PRECISION" envDefault:"0.4" desc:"connections are off in a lane unless more than this share of them is true for certain, by what the lane's first batches tell; 0: no such guard, as in the papers"`
-	Threshold    string  `env:"COND_THRESHOLD" desc:"probability above which a candidate is a connection, for all readers of scored batches; auto: the lowest one with which COND_MIN_PRECISION is met; empty: their ECM_HIGH"`
+	Threshold    string  `env:"COND_THRESHOLD" desc:"probability above which a candidate is a connection, which every scored batch says; auto: the lowest one with which COND_MIN_PRECISION is met; empty: ECM_HIGH"`
 	High         float64 `env:"ECM_HIGH" envDefault:"0.8" desc:"probability above which a candidate is a connection"`
 	Run          service.Run
 	Augment      device.Augmentation

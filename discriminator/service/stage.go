@@ -70,9 +70,9 @@ func newKeeping(most int, instruments *service.Instruments) (keeping, error) {
 	return k, instruments.Register(k.scores)
 }
 
-func newFactory(core scorer, loader loader, guarded guardSettings, keep keeping, instruments *service.Instruments) stream.Factory {
+func newFactory(core scorer, loader loader, guarded guardSettings, keep keeping, gauges gauges, instruments *service.Instruments) stream.Factory {
 	return func(lane int, state []byte) (stream.Stage, error) {
-		g, err := newGuard(guarded, lane, state, instruments.Log)
+		g, err := newGuard(guarded, lane, state, instruments.Log, gauges)
 		s := &stage{core: core, loader: loader, guard: g, scores: keep.scores, instruments: instruments}
 		if keep.most > 0 {
 			s.kept = discriminator.NewKept(keep.most)
@@ -124,8 +124,11 @@ func (s *stage) score(ctx context.Context, b *schemas.Batch) (*schemas.ScoredBat
 	if b.M == 0 {
 		return s.core.Score(ctx, b, input)
 	}
+	if err := s.guard.enter(ctx, b); err != nil {
+		return nil, err
+	}
 	if s.guard.off() {
-		return s.unscored(ctx, b, input)
+		return s.unscored(ctx, b, input, nil)
 	}
 	var err error
 	if input.Pixels, input.Masked, err = s.loader.Images(ctx, b, nil); err != nil {
@@ -135,24 +138,24 @@ func (s *stage) score(ctx context.Context, b *schemas.Batch) (*schemas.ScoredBat
 	if !s.guard.open() {
 		return s.ask(ctx, b, input)
 	}
-	if err := s.guard.measure(ctx, s.core, b, input, s.instruments.Log); err != nil {
+	confirmed, err := s.guard.measure(ctx, s.core, b, input)
+	if err != nil {
 		return nil, err
 	}
 	if s.guard.open() || s.guard.off() {
-		return s.unscored(ctx, b, input)
+		return s.unscored(ctx, b, input, confirmed)
 	}
-	scored, err := s.ask(ctx, b, input)
-	if err == nil {
-		scored.Check = s.guard.check()
-	}
-	return scored, err
+	return s.ask(ctx, b, input)
 }
 
-// ask scores a batch, with what is kept of earlier ones.
+// ask scores a batch, with what is kept of earlier ones. The record says the threshold, and what is new of the guard.
 func (s *stage) ask(ctx context.Context, b *schemas.Batch, in discriminator.Input) (*schemas.ScoredBatch, error) {
 	scored, err := s.askKept(ctx, b, in)
 	if err == nil {
-		scored.High = s.guard.threshold()
+		scored.High = s.guard.state.High
+		if s.guard.changed {
+			scored.Check = s.guard.check(nil)
+		}
 	}
 	return scored, err
 }
@@ -170,15 +173,21 @@ func (s *stage) askKept(ctx context.Context, b *schemas.Batch, in discriminator.
 	return scored, err
 }
 
-// unscored returns the batch without its candidates.
-func (s *stage) unscored(ctx context.Context, b *schemas.Batch, in discriminator.Input) (*schemas.ScoredBatch, error) {
+// unscored returns the batch without its candidates. People may judge those that were confirmed.
+func (s *stage) unscored(ctx context.Context, b *schemas.Batch, in discriminator.Input, confirmed *schemas.Confirmed) (*schemas.ScoredBatch, error) {
 	bare := *b
 	bare.M, bare.I2T, bare.T2I = 0, nil, nil
 	scored, err := s.core.Score(ctx, &bare, in)
 	if err == nil {
-		scored.Check = s.guard.check()
+		scored.Check = s.guard.check(confirmed)
 	}
 	return scored, err
+}
+
+// Close implements io.Closer: the lane goes to another owner.
+func (s *stage) Close() error {
+	s.guard.gauges.drop(s.guard.lane)
+	return nil
 }
 
 // Flush implements [stream.Stage]; nothing is held back.

@@ -71,7 +71,7 @@ func batch(n, m int32) *schemas.Batch {
 func newStage(t *testing.T, core scorer, p pictures) (stream.Stage, func(string) float64) {
 	t.Helper()
 	instruments, rt := stagetest.Instruments(t, Name)
-	s, err := newFactory(core, p, guardSettings{}, keeping{}, instruments)(0, nil)
+	s, err := newFactory(core, p, guardSettings{}, keeping{}, gauges{}, instruments)(0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

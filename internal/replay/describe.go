@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pairstream/pairstream/internal/judged"
 	"github.com/pairstream/pairstream/internal/latest"
 	"github.com/pairstream/pairstream/internal/msgvalue"
 	"github.com/pairstream/pairstream/internal/stream"
@@ -49,7 +50,11 @@ func Describe(ctx context.Context, log *stream.Log, o DescribeOptions) (*Manifes
 	if err != nil {
 		return nil, err
 	}
-	m.Weights, m.Choices = notes.Used(), notes.Choices()
+	counts, err := judged.Read(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	m.Weights, m.Choices, m.Judged = notes.Used(), notes.Choices(), counts.All()
 	slices.SortFunc(m.Models, func(a, b Model) int {
 		return cmp.Or(cmp.Compare(slices.Index(outputs(), a.Topic), slices.Index(outputs(), b.Topic)), cmp.Compare(a.Fingerprint, b.Fingerprint))
 	})

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/pairstream/pairstream/internal/judged"
 	"github.com/pairstream/pairstream/internal/latest"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
@@ -27,6 +28,7 @@ type Manifest struct {
 	Models     []Model           `json:"models"`            // fingerprints of the models whose results are in the records
 	Weights    []latest.Weights  `json:"weights,omitempty"` // the files that an encoder which followed the trainer has used
 	Choices    []latest.Choice   `json:"choices,omitempty"` // from where on each lane has used them
+	Judged     []judged.Count    `json:"judged,omitempty"`  // what people had said of connections, from where on it counts
 	Pairs      []Range           `json:"pairs"`             // by lane
 	Topics     []Topic           `json:"topics"`
 }

@@ -3,11 +3,14 @@
 package main
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -43,11 +46,15 @@ func TestGuardSwitchesConnectionsOff(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	mustCommand(t, "produce", in("scenes"), "--final")
-	mustCommand(t, "up")
 	log := openNamespace(t)
+	judgeAll(t, log, os.Getenv("COND_CHECKPOINT"), 40)
+	mustCommand(t, "up")
 	all, err := readChecks(t.Context(), log)
 	if err != nil || len(all) != 1 || all[0] == nil || all[0].Open || !all[0].Off() || all[0].Positives < 256 {
 		t.Fatalf("the guard says %+v, %v", all, err)
+	}
+	if p := all[0].Precision; p.Judged != 40 || p.Right != 39 {
+		t.Errorf("the guard counts %d of %d judgements, want 39 of 40", p.Right, p.Judged)
 	}
 	batches := 0
 	for rec, err := range log.Records(t.Context(), schemas.Scored, 0, stream.Position{}, -1) {
@@ -70,5 +77,39 @@ func TestGuardSwitchesConnectionsOff(t *testing.T) {
 		t.Errorf("status does not say why connections are off:\n%s", out)
 	}
 	mustCommand(t, "run-manifest", "--out", in("run.json"))
-	mustCommand(t, "replay", in("run.json"), "--namespace", "again", "--data", in("."))
+	mustCommand(t, "replay", in("run.json"), "--namespace", "again", "--data", in(".")) // in which nobody has judged anything
+}
+
+// judgeAll publishes what a person says of so many connections: all but the first are matches.
+func judgeAll(t *testing.T, log *stream.Log, cond string, n int) {
+	t.Helper()
+	if err := log.EnsureTopics(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w, err := torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	m, err := model.OpenMatcher(t.Context(), w, cond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Free()
+	p := log.NewPublisher(stream.PublisherOptions{Name: "console"})
+	for i := range n {
+		j := &schemas.Judgement{
+			Image: schemas.PairID{1}, Text: schemas.PairID{2, byte(i)}, Probability: 0.9, Sample: schemas.SampleRandom,
+			Verdict: schemas.VerdictMatch, Model: m.Fingerprint(),
+		}
+		if i == 0 {
+			j.Verdict = schemas.VerdictNoMatch
+		}
+		if err := p.Publish(t.Context(), schemas.Judgements, 0, j); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }

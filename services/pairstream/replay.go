@@ -253,6 +253,9 @@ func (o replayOptions) replay(ctx context.Context, m *replay.Manifest, original 
 	for _, path := range gone {
 		fmt.Fprintf(progress, "%s is gone: the encoder waits until the replay's trainer has made it again\n", path)
 	}
+	if err := m.FollowJudgements(ctx, log); err != nil {
+		return nil, err
+	}
 	return replay.Run(ctx, replay.Options{
 		Manifest: m, Original: original, Replayed: log, Patience: o.patience, Trains: !o.withoutTrainer,
 		Stages: func(ctx context.Context) error { return runPipeline(ctx, log, rt, p, newStages(), o.withoutTrainer) },

@@ -447,12 +447,33 @@ class Precision:
     confirmed: Float64  # share of the candidates that are connections
     candidates: Int32
     negatives: Int32  # hard negatives that Con-D was asked about
+    judged: Int32 = _optional(0)  # connections that people have judged
+    right: Int32 = _optional(0)  # of these: those that they call a match
 
     def validate(self) -> None:
         for name in ("above", "value", "low", "high", "base", "confirmed"):
             _want(0 <= getattr(self, name) <= 1, f"precision with {name} {getattr(self, name):g}, want 0..1")
         _want(self.low <= self.value <= self.high, f"precision of {self.value:g} is outside {self.low:g}..{self.high:g}")
         _want(min(self.candidates, self.negatives) >= 0, f"precision of {self.candidates} candidates and {self.negatives} hard negatives")
+        _want(0 <= self.right <= self.judged, f"precision of {self.right} matches among {self.judged} judged connections")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Confirmed:
+    """The candidates of a batch that Con-D confirms, as columns: what people judge while connections are off."""
+
+    image: Int32s  # samples whose image
+    text: Int32s  # and samples whose text Con-D was asked about
+    probability: Floats32
+
+    def validate(self, m: int, samples: int) -> None:
+        _want(m == 0, f"{m} candidates, and others that the check confirms: want one kind")
+        sizes = {len(self.image), len(self.text), len(self.probability)}
+        _want(len(sizes) == 1 and sizes != {0}, f"check confirms {len(self.image)} images, {len(self.text)} texts and {len(self.probability)} probabilities")
+        for places in (self.image, self.text):
+            _want(bool(((places >= 0) & (places < samples)).all()), f"check confirms a place outside of {samples} samples")
+        _want(not bool((self.image == self.text).any()), "check confirms an image with its own text")
+        _want(bool(((self.probability >= 0) & (self.probability <= 1)).all()), "check confirms with a probability outside 0..1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -467,19 +488,22 @@ class Check:
     least: Float64
     open: bool = _optional(False)  # too little is known yet; connections are off meanwhile
     precision: Precision | None = _optional(None)
+    confirmed: Confirmed | None = _optional(None)
 
     @property
     def off(self) -> bool:
         """Whether no connections are mined."""
         return self.open or (self.auc if self.precision is None else self.precision.low) <= self.least
 
-    def validate(self, m: int) -> None:
+    def validate(self, m: int, samples: int) -> None:
         _want(self.positives >= 0, f"check of {self.positives} known positives")
         _want(0 <= self.auc <= 1, f"check with an AUC of {self.auc:g}, want 0..1")
         _want(0 < self.least < 1, f"check against {self.least:g}, want more than 0 and less than 1")
         if self.precision is not None:
             self.precision.validate()
         _want(m == 0 or not self.off, f"{m} candidates, and connections are off: want none")
+        if self.confirmed is not None:
+            self.confirmed.validate(m, samples)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -501,7 +525,7 @@ class ScoredBatch(Batch):
         Batch.validate(self)
         _want(0 <= self.high <= 1, f"high is {self.high:g}, want 0..1")
         if self.check is not None:
-            self.check.validate(self.m)
+            self.check.validate(self.m, len(self.samples))
         _text("drawn", self.drawn, MAX_NAME_BYTES)
         for name, probs, candidates in (("prob_i2t", self.prob_i2t, self.i2t), ("prob_t2i", self.prob_t2i, self.t2i)):
             _want(len(probs) == len(candidates), f"{name} has {len(probs)} values for {len(candidates)} candidates")
@@ -579,6 +603,7 @@ class Judgement(Record):
     sample: str
     verdict: str
     time: Int64 = _optional(0)
+    model: str = _optional("")  # fingerprint of the Con-D that was judged
 
     def validate(self) -> None:
         self.group.validate()
@@ -586,6 +611,8 @@ class Judgement(Record):
         _want(0 <= self.probability <= 1, f"probability is {self.probability:g}, want 0..1")
         _one_of("sample", self.sample, "random", "most", "least")
         _one_of("verdict", self.verdict, "match", "no match", "none")
+        if self.model:
+            _name("model", self.model)
 
 
 RECORDS: dict[str, type[Record]] = {
