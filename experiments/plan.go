@@ -44,6 +44,9 @@ func NewPlan(id string, short bool, scale int) (Plan, error) {
 	case "x9":
 		s := photographSizes(short)
 		return Plan{id, s, func(ctx context.Context, j Job) ([]evidence.Measure, error) { return s.run(ctx, j) }}, nil
+	case "x12":
+		s := photographGuardSizes(short)
+		return Plan{id, s, func(ctx context.Context, j Job) ([]evidence.Measure, error) { return s.run(ctx, j) }}, nil
 	case "x11":
 		s := guardSizes(short, scale)
 		return Plan{id, s, func(ctx context.Context, j Job) ([]evidence.Measure, error) { return s.run(ctx, j) }}, nil
