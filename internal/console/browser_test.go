@@ -163,10 +163,13 @@ func (b *browser) axe() []string {
 var pages = map[string]string{
 	"flow": "/", "training": "/training", "groups": "/groups", "group": "/groups/0/0", "batch": "/groups/0/0/batches/1/2", "connections": "/connections/0/0",
 	"search": "/search?q=red", "dead-letters": "/dead-letters", "dead-letter": "/dead-letters/1", "replays": "/replays",
+	"compare": "/compare?run=grit.json&run=mafa.json",
 }
 
 func TestBrowserEveryPage(t *testing.T) {
-	s := open(t, small, nil)
+	s := open(t, small, func(o *console.Options) { o.Settings.Manifests = t.TempDir() })
+	s.describe("grit.json", map[string]string{"SEED": "7", "ECM_HIGH": "0.9"})
+	s.describe("mafa.json", map[string]string{"SEED": "7", "ECM_HIGH": "0.8"})
 	all := map[string]string{"pair": "/pairs/" + s.run.Pairs[7].ID.String()}
 	for name, path := range pages {
 		all[name] = path

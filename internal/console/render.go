@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/pairstream/pairstream/internal/compare"
 	"github.com/pairstream/pairstream/internal/inspect"
 	"github.com/pairstream/pairstream/internal/version"
 )
@@ -23,10 +24,10 @@ func parsePages() (map[string]*template.Template, error) {
 	}
 	pages := make(map[string]*template.Template)
 	for _, f := range names {
-		if f.Name() == "base.html" {
+		if f.Name() == "base.html" || f.Name() == "parts.html" {
 			continue
 		}
-		t, err := template.New(f.Name()).Funcs(functions).ParseFS(files, "templates/base.html", path.Join("templates", f.Name()))
+		t, err := template.New(f.Name()).Funcs(functions).ParseFS(files, "templates/base.html", "templates/parts.html", path.Join("templates", f.Name()))
 		if err != nil {
 			return nil, fmt.Errorf("parsing the page %s: %w", f.Name(), err)
 		}
@@ -51,7 +52,7 @@ var functions = template.FuncMap{
 	"add":     func(a, b any) int64 { return toInt(a) + toInt(b) },
 	"list":    func(items ...any) []any { return items },
 	"rate":    rate,
-	"number":  number,
+	"number":  compare.Number,
 
 	"documentation": func() string { return documentation(version.String()) },
 }
@@ -121,19 +122,6 @@ func bytesOf(n any) string {
 		size /= 1000
 	}
 	return fmt.Sprintf("%.1f TB", size)
-}
-
-// number writes a measure with as many digits as say something.
-func number(v float64) string {
-	switch a := math.Abs(v); {
-	case v == math.Trunc(v) && a < 1e15:
-		return inspect.Count(int64(v))
-	case a >= 100:
-		return strconv.FormatFloat(v, 'f', 1, 64)
-	case a >= 0.01:
-		return strconv.FormatFloat(v, 'f', 3, 64)
-	}
-	return strconv.FormatFloat(v, 'g', 3, 64)
 }
 
 // visible replaces what a stranger's text has to hide or to turn text around: control and format characters. Emoji

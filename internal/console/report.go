@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/compare"
 	"github.com/pairstream/pairstream/internal/console/index"
 	"github.com/pairstream/pairstream/internal/inspect"
 	"github.com/pairstream/pairstream/internal/version"
@@ -150,20 +151,6 @@ func (s *Server) reportTraining(ctx context.Context, r *report) error {
 	return err
 }
 
-// evalTitles names the measures of an evaluation, in the order of the table.
-var evalTitles = [][2]string{
-	{"false_negatives", "false negatives"},
-	{"auc", "AUC of ITM"},
-	{"false_alarms", "false alarms"},
-	{"missed", "missed"},
-	{"reranked_r1", "R@1 re-ranked"},
-	{"tr_r1", "TR@1"},
-	{"ir_r1", "IR@1"},
-	{"tr_r10", "TR@10"},
-	{"ir_r10", "IR@10"},
-	{"matching_error", "matching error"},
-}
-
 // compareModels puts the model that all runs began with before what the other runs have made of it, and this run's last.
 // There is nothing to compare before two evaluations.
 func (s *Server) compareModels(runs []run) (m models) {
@@ -187,14 +174,14 @@ func (s *Server) compareModels(runs []run) (m models) {
 			m.Rows = append(m.Rows, taught{Name: s.titleOf(x.name), Own: i == len(runs)-1})
 		}
 	}
-	for _, t := range evalTitles {
-		if !slices.ContainsFunc(rows, func(x index.Report) bool { _, known := x.Values[t[0]]; return known }) {
+	for _, t := range compare.EvalTitles {
+		if !slices.ContainsFunc(rows, func(x index.Report) bool { _, known := x.Values[t.Name]; return known }) {
 			continue
 		}
-		m.Measures = append(m.Measures, t[1])
+		m.Measures = append(m.Measures, t.Title)
 		for i, x := range rows {
 			cell := "–"
-			if v, known := x.Values[t[0]]; known {
+			if v, known := x.Values[t.Name]; known {
 				cell = fmt.Sprintf("%.1f %%", v)
 			}
 			m.Rows[i].Values = append(m.Rows[i].Values, cell)

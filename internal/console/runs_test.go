@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/atomicfile"
+	"github.com/pairstream/pairstream/internal/compare"
 	"github.com/pairstream/pairstream/internal/console"
 	"github.com/pairstream/pairstream/internal/replay"
 	"github.com/pairstream/pairstream/internal/stream"
@@ -36,6 +38,19 @@ func (s *site) beside(namespace string, o runlog.Options) {
 	}
 }
 
+// describe writes a manifest of the run into the folder of manifests.
+func (s *site) describe(name string, settings map[string]string) *replay.Manifest {
+	s.t.Helper()
+	m, err := replay.Describe(s.t.Context(), s.log, replay.DescribeOptions{Open: true, Settings: settings})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := atomicfile.Write(filepath.Join(s.options.Settings.Manifests, name), 0o600, m.Write); err != nil {
+		s.t.Fatal(err)
+	}
+	return m
+}
+
 // until loads a page again as it asks for, and returns it when it is complete.
 func (s *site) until(path string) string {
 	s.t.Helper()
@@ -58,13 +73,7 @@ func TestReplaysAreCompared(t *testing.T) {
 	other := small
 	other.Captions = map[int]string{200: "another <i>caption</i>"}
 	s.beside("other", other)
-	m, err := replay.Describe(t.Context(), s.log, replay.DescribeOptions{Open: true, Settings: map[string]string{"SEED": "7"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := atomicfile.Write(filepath.Join(dir, "run.json"), 0o600, m.Write); err != nil {
-		t.Fatal(err)
-	}
+	m := s.describe("run.json", map[string]string{"SEED": "7"})
 	if err := os.WriteFile(filepath.Join(dir, "broken.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -132,5 +141,67 @@ func TestCurvesOfSeveralRuns(t *testing.T) {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
 		}
+	}
+}
+
+// TestRunsSideBySide ticks two runs on the page Replays. One manifest is of an older version, and has no course.
+func TestRunsSideBySide(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, small, func(o *console.Options) { o.Settings.Manifests = dir })
+	s.describe("grit.json", map[string]string{"SEED": "7", "ECM_HIGH": "0.9"})
+	old := s.describe("old.json", map[string]string{"SEED": "7", "ECM_HIGH": ""})
+	old.Course, old.Settings["CAPTION"] = nil, "<b>bold</b>"
+	if err := atomicfile.Write(filepath.Join(dir, "old.json"), 0o600, old.Write); err != nil {
+		t.Fatal(err)
+	}
+	if list := s.get("/replays"); !strings.Contains(list, `<input type="checkbox" name="run" value="grit.json"`) || !strings.Contains(list, `action="/compare"`) {
+		t.Errorf("the list cannot be ticked:\n%s", list)
+	}
+	body := s.get("/compare?run=grit.json&run=old.json")
+	for _, want := range []string{"ECM_HIGH", "0.9", "Equal settings: 1.", "&lt;b&gt;bold", "240, equal", "No figures of old", "/compare/curves?run=grit.json&amp;run=old.json", `data-name="loss_itc"`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the comparison does not say %q:\n%s", want, body)
+		}
+	}
+	var curves []compare.Overlay
+	if err := json.Unmarshal([]byte(s.get("/compare/curves?run=grit.json&run=old.json")), &curves); err != nil {
+		t.Fatal(err)
+	}
+	if len(curves) == 0 || len(curves[0].Y) != 2 || curves[0].Y[0][0] == nil || curves[0].Y[1][0] != nil || curves[0].Runs[0] != "grit" {
+		t.Errorf("curves %+v, want those of grit beside nothing", curves)
+	}
+	for path, want := range map[string]string{
+		"/compare":                               "0 runs: compares 2 to 8 runs",
+		"/compare?run=grit.json&run=grit.json":   "1 runs: compares 2 to 8 runs",
+		"/compare?run=grit.json&run=none.json":   "none.json: reading the manifest",
+		"/compare?run=grit.json&run=..%2Fx.json": "is no manifest of CONSOLE_MANIFESTS",
+	} {
+		if status, page, _ := s.ask(http.MethodGet, path, nil, nil); status != http.StatusBadRequest || !strings.Contains(page, want) {
+			t.Errorf("%s: status %d and\n%s\nwant %q", path, status, page, want)
+		}
+	}
+}
+
+// TestComparisonStandsAlone writes the page of a comparison, whose names are a stranger's.
+func TestComparisonStandsAlone(t *testing.T) {
+	line := func(last float64) *compare.Course {
+		return &compare.Course{Curves: []compare.Curve{{Name: "loss", Steps: []int64{0, 10}, Values: []float64{3, last}}}}
+	}
+	c, err := compare.Of([]compare.Run{{Name: "<i>a", Settings: map[string]string{"SEED": "1"}, Course: line(2)}, {Name: "b", Settings: map[string]string{"SEED": "2"}, Course: line(1)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var page bytes.Buffer
+	if err := console.WriteComparison(&page, c, time.Unix(0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	body := page.String()
+	for _, want := range []string{"&lt;i&gt;a</span>", "Settings that differ", "SEED", `<title>Loss over the training steps</title>`, "<style>", "default-src 'none'"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page does not have %q:\n%s", want, body)
+		}
+	}
+	if strings.Count(body, "stroke-linejoin") != 2 || strings.Contains(body, "<script") || strings.Contains(body, "http://localhost") {
+		t.Errorf("want a line for each run, and no script:\n%s", body)
 	}
 }

@@ -149,6 +149,7 @@ func (s *Server) routes() http.Handler {
 		"GET /connections": s.connectionsStart, "GET /connections/{lane}/{seq}": s.connectionsPage, "POST /judgements": s.judge,
 		"GET /training": s.trainingPage, "GET /training/curves": s.curves,
 		"GET /search": s.searchPage, "POST /search": s.searchImage, "GET /replays": s.replaysPage, "GET /replays/{name}": s.replayPage,
+		"GET /compare": s.comparePage, "GET /compare/curves": s.compareCurves,
 		"GET /login": s.logInPage, "POST /login": s.logIn,
 		"GET /healthz": func(w http.ResponseWriter, _ *http.Request) error { _, err := fmt.Fprintln(w, "alive"); return err },
 	} {

@@ -6,6 +6,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/pairstream/pairstream/internal/compare"
 )
 
 // The drawing of a curve, in its own units.
@@ -16,7 +18,7 @@ const (
 )
 
 // lineColours tell runs apart, on light and on dark ground.
-var lineColours = []string{"#3b6fe0", "#c77a1b", "#1e8c63", "#c8453c", "#8452d8"}
+var lineColours = []string{"#3b6fe0", "#c77a1b", "#1e8c63", "#c8453c", "#8452d8", "#0f8aa0", "#b03a86", "#7a7d2b"}
 
 // SVG draws a curve by itself, for pages without scripts and for documents.
 func (c curve) SVG() template.HTML {
@@ -94,7 +96,7 @@ func ticks(low, high float64, most int) []float64 {
 // tick writes a round number as short as it is.
 func tick(v float64) string {
 	if v == math.Trunc(v) {
-		return number(v)
+		return compare.Number(v)
 	}
 	return strconv.FormatFloat(v, 'g', 4, 64)
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/compare"
 	"github.com/pairstream/pairstream/internal/console/index"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
@@ -21,28 +22,20 @@ const (
 	othersFreshes = 10 * time.Second
 )
 
-// curve is one measure over the steps.
-type curve struct {
-	Name  string       `json:"name"`
-	Title string       `json:"title"`
-	Runs  []string     `json:"runs"`
-	X     []int64      `json:"x"`
-	Y     [][]*float64 `json:"y"` // one row for each run; null where it has no point
-	Last  []string     `json:"-"`
-}
+// curve is one measure of some runs, to be drawn.
+type curve struct{ compare.Overlay }
 
-// curveTitles names the measures of the trainer, in the order in which they are shown.
-var curveTitles = []struct{ name, title string }{
-	{"loss", "Loss"},
-	{"loss_itc", "Contrastive loss (ITC)"},
-	{"loss_itm", "Matching loss (ITM)"},
-	{"loss_mlm", "Masked words (MLM)"},
-	{"loss_uni", "Uni-modal loss"},
-	{"connections_share", "Connections among the candidates, %"},
-	{"pairs_per_second", "Pairs a second"},
-	{"learning_rate", "Learning rate"},
-	{"recall", "Recall on held-out pairs, %"},
-	{"matching_error", "Matching error on held-out pairs, %"},
+// Last returns the last value of each run, as the page writes it.
+func (c curve) Last() []string {
+	var list []string
+	for _, v := range c.Overlay.Last() {
+		text := ""
+		if v != nil {
+			text = compare.Number(*v)
+		}
+		list = append(list, text)
+	}
+	return list
 }
 
 type trainingView struct {
@@ -179,79 +172,24 @@ func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 
 // curvesOf makes the curves of some runs. A step that was made again after a crash counts once, the last time.
 func curvesOf(runs []run) []curve {
-	var list []curve
-	for _, c := range curveTitles {
-		out := curve{Name: c.name, Title: c.title}
-		points := make([]map[int64]float64, len(runs))
-		steps := make(map[int64]bool)
-		varies := false
-		for i, x := range runs {
-			out.Runs = append(out.Runs, x.name)
-			points[i] = thin(pointsOf(x.reports, c.name))
-			for step, v := range points[i] {
-				steps[step] = true
-				varies = varies || v != 0
-			}
-			if len(points[i]) > 0 {
-				last := slices.Max(slices.Collect(maps.Keys(points[i])))
-				out.Last = append(out.Last, number(points[i][last]))
-			} else {
-				out.Last = append(out.Last, "")
-			}
+	var names []string
+	var lines [][]compare.Curve
+	for _, x := range runs {
+		reports := make([]compare.Report, len(x.reports))
+		for i, r := range x.reports {
+			reports[i] = compare.Report{Kind: r.Kind, Step: r.Step, Values: r.Values}
 		}
-		if !varies {
-			continue
-		}
-		out.X = slices.Sorted(maps.Keys(steps))
-		for i := range runs {
-			row := make([]*float64, len(out.X))
-			for k, step := range out.X {
-				if v, ok := points[i][step]; ok {
-					row[k] = &v
-				}
-			}
-			out.Y = append(out.Y, row)
-		}
-		list = append(list, out)
+		names, lines = append(names, x.name), append(lines, compare.CurvesOf(reports, mostPoints))
 	}
-	return list
+	return overlaid(compare.Lay(names, lines))
 }
 
-func pointsOf(reports []index.Report, name string) map[int64]float64 {
-	points := make(map[int64]float64)
-	for _, r := range reports {
-		if r.Kind != schemas.ProgressStep && r.Kind != schemas.ProgressEval {
-			continue
-		}
-		if name == "connections_share" {
-			if all := r.Values["candidates"]; all > 0 {
-				points[r.Step] = 100 * r.Values["connections"] / all
-			}
-			continue
-		}
-		if v, ok := r.Values[name]; ok {
-			points[r.Step] = v
-		}
+func overlaid(list []compare.Overlay) []curve {
+	var curves []curve
+	for _, o := range list {
+		curves = append(curves, curve{o})
 	}
-	return points
-}
-
-// thin replaces neighbouring points by their mean where there are too many to draw.
-func thin(points map[int64]float64) map[int64]float64 {
-	width := (len(points) + mostPoints - 1) / mostPoints
-	if width <= 1 {
-		return points
-	}
-	out := make(map[int64]float64, mostPoints)
-	sum, n := 0.0, 0
-	for _, step := range slices.Sorted(maps.Keys(points)) {
-		sum += points[step]
-		if n++; n == width {
-			out[step] = sum / float64(n)
-			sum, n = 0, 0
-		}
-	}
-	return out
+	return curves
 }
 
 // others keeps the reports of other namespaces for a moment.

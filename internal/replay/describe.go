@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pairstream/pairstream/internal/compare"
 	"github.com/pairstream/pairstream/internal/judged"
 	"github.com/pairstream/pairstream/internal/latest"
 	"github.com/pairstream/pairstream/internal/msgvalue"
@@ -37,7 +38,11 @@ func Describe(ctx context.Context, log *stream.Log, o DescribeOptions) (*Manifes
 	for _, t := range outputs() {
 		m.Topics = append(m.Topics, Topic{Topic: t, Lanes: make([]Lane, cfg.Lanes)})
 	}
-	d := describer{log: log, manifest: m, open: o.Open}
+	limits, err := thresholds(o.Settings)
+	if err != nil {
+		return nil, err
+	}
+	d := describer{log: log, manifest: m, open: o.Open, course: compare.NewRecorder(limits)}
 	all, actx := errgroup.WithContext(ctx)
 	all.SetLimit(lanesAtOnce)
 	for lane := range cfg.Lanes {
@@ -55,6 +60,9 @@ func Describe(ctx context.Context, log *stream.Log, o DescribeOptions) (*Manifes
 		return nil, err
 	}
 	m.Weights, m.Choices, m.Judged = notes.Used(), notes.Choices(), counts.All()
+	if m.Course, err = d.whatCame(ctx); err != nil {
+		return nil, err
+	}
 	slices.SortFunc(m.Models, func(a, b Model) int {
 		return cmp.Or(cmp.Compare(slices.Index(outputs(), a.Topic), slices.Index(outputs(), b.Topic)), cmp.Compare(a.Fingerprint, b.Fingerprint))
 	})
@@ -66,7 +74,8 @@ type describer struct {
 	manifest *Manifest
 	open     bool
 
-	mu sync.Mutex // guards manifest.Models
+	mu     sync.Mutex // guards manifest.Models and course
+	course *compare.Recorder
 }
 
 // lane describes one lane, from its end to its beginning. What an output holds comes from inputs that lane reads
@@ -155,10 +164,15 @@ func (d *describer) scan(ctx context.Context, topic schemas.Topic, lane int, fro
 		}
 		s.digest.Add(rec)
 		s.final = isFinalSeal(rec)
-		if rec.Schema == schemas.SchemaScoredBatch {
+		name := ""
+		switch rec.Schema {
+		case schemas.SchemaScoredBatch:
 			s.batches++
+			name = d.mined(rec)
+		case schemas.SchemaEmbedding:
+			name = fingerprint(rec)
 		}
-		if name := fingerprint(rec); name != "" && name != last {
+		if name != "" && name != last {
 			last = name
 			d.addModel(Model{topic, name})
 		}
@@ -176,11 +190,6 @@ func (d *describer) addModel(m Model) {
 
 // fingerprint returns that of the model which made a record, "" when the record names none.
 func fingerprint(rec stream.Record) string {
-	switch rec.Schema {
-	case schemas.SchemaEmbedding, schemas.SchemaScoredBatch:
-	default:
-		return ""
-	}
 	v, err := msgvalue.Decode(rec.Value)
 	if err != nil {
 		return ""

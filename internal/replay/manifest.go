@@ -1,13 +1,16 @@
 package replay
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 
+	"github.com/pairstream/pairstream/internal/compare"
 	"github.com/pairstream/pairstream/internal/judged"
 	"github.com/pairstream/pairstream/internal/latest"
 	"github.com/pairstream/pairstream/internal/stream"
@@ -31,6 +34,7 @@ type Manifest struct {
 	Judged     []judged.Count    `json:"judged,omitempty"`  // what people had said of connections, from where on it counts
 	Pairs      []Range           `json:"pairs"`             // by lane
 	Topics     []Topic           `json:"topics"`
+	Course     *compare.Course   `json:"course,omitempty"` // what came of it, for people; nil: an older version wrote the manifest
 }
 
 // Model is a model that left its fingerprint in the records of a topic.
@@ -89,11 +93,17 @@ func ReadManifest(path string) (*Manifest, error) {
 	return &m, nil
 }
 
-// Write writes the manifest as JSON.
+// numbers matches a list of numbers that stands on several lines.
+var numbers = regexp.MustCompile(`\[\n[-+.0-9eE,\s]*\]`)
+
+// Write writes the manifest as JSON. A list of numbers stands on one line.
 func (m *Manifest) Write(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	if err := e.Encode(m); err != nil {
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err == nil {
+		text = numbers.ReplaceAllFunc(text, func(list []byte) []byte { return bytes.Join(bytes.Fields(list), nil) })
+		_, err = w.Write(append(text, '\n'))
+	}
+	if err != nil {
 		return fmt.Errorf("writing the manifest: %w", err)
 	}
 	return nil

@@ -64,7 +64,7 @@ func newRoot() *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newBrokerCommand(), newTopicsCommand(), newProduceCommand(), newIngestCommand(), newFetchCommand(), newConnectionsCommand(), newSealCommand(), newSynthCommand(),
 		newStatusCommand(), newDeadLettersCommand(), newLanesCommand(), newVocabCommand(), newHealthcheckCommand(), newConsoleCommand(),
-		newReportCommand(), newForgetCommand(), newProgressCommand())
+		newReportCommand(), newForgetCommand(), newProgressCommand(), newCompareCommand())
 	root.AddCommand(tensorCommands()...)
 	return root
 }

@@ -24,7 +24,7 @@
 	// Curves.
 	const curves = $("#curves");
 	const dark = matchMedia("(prefers-color-scheme: dark)");
-	const colours = () => (dark.matches ? ["#8fb2ff", "#f0bd73", "#6ed6a8", "#ff9b93", "#c9a5ff"] : ["#1d4ed8", "#b45309", "#12704f", "#b3261e", "#6d28d9"]);
+	const colours = () => (dark.matches ? ["#8fb2ff", "#f0bd73", "#6ed6a8", "#ff9b93", "#c9a5ff", "#7fd4e6", "#f2a3d3", "#d3d27a"] : ["#1d4ed8", "#b45309", "#12704f", "#b3261e", "#6d28d9", "#0e7490", "#9d2671", "#62651a"]);
 	function short(v) {
 		const a = Math.abs(v);
 		if (a >= 1e6) return (v / 1e6).toLocaleString("en") + " M";
@@ -44,7 +44,7 @@
 			legend: { live: true },
 			cursor: { y: false, points: { size: 6 } },
 			axes: [Object.assign({ values: (_, list) => list.map(short) }, axis), Object.assign({ size: 58, values: (_, list) => list.map(short) }, axis)],
-			series: [{ label: "step", value }].concat(curve.runs.map((run, i) => ({ label: run, stroke: colours()[i % 5], width: 1.5, spanGaps: true, points: { show: curve.x.length < 40 }, value })))
+			series: [{ label: "step", value }].concat(curve.runs.map((run, i) => ({ label: run, stroke: colours()[i % 8], width: 1.5, spanGaps: true, points: { show: curve.x.length < 40 }, value })))
 		}, [curve.x].concat(curve.y), box);
 	}
 	if (curves) {
