@@ -3,6 +3,7 @@ package service
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -282,5 +283,16 @@ func TestSettingsOfTheGuard(t *testing.T) {
 		if (err == nil) != (c.variable == "") || err != nil && !strings.Contains(err.Error(), c.variable) {
 			t.Errorf("COND_MIN_PRECISION=%g COND_THRESHOLD=%s ECM_HIGH=%g: %v", c.least, c.threshold, c.high, err)
 		}
+	}
+}
+
+// pairstream status reads the check from the state of a mark, by its key.
+func TestMarksSayTheCheck(t *testing.T) {
+	events, _ := guarded(t, sorter{}, settingsOf(0.4, "m"), nil, 0, 3)
+	var state struct {
+		Check *schemas.Check `json:"check"`
+	}
+	if err := json.Unmarshal(events[2].Resume.State, &state); err != nil || state.Check == nil || state.Check.Positives != 9 || !state.Check.Open {
+		t.Errorf("a mark says %+v, %v", state.Check, err)
 	}
 }

@@ -53,6 +53,7 @@ var functions = template.FuncMap{
 	"list":    func(items ...any) []any { return items },
 	"rate":    rate,
 	"number":  compare.Number,
+	"whole":   func(share float64) string { return strconv.FormatFloat(100*share, 'f', 0, 64) },
 
 	"documentation": func() string { return documentation(version.String()) },
 }

@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -123,14 +124,33 @@ func (c *Collector) readGroups(ctx context.Context, lane int, s *snapshot) error
 	if err != nil {
 		return err
 	}
-	if scored != nil && scored.Check != nil && !scored.Check.Open && scored.Check.Off() { // every batch says so
-		s.off = scored.Check.String()
+	if s.check = s.topics[schemas.Scored].guard(); s.check == nil && scored != nil {
+		s.check = scored.Check // of a mark that cannot be read
 	}
 	chunk, err := lastMade[*schemas.NeighborChunk](ctx, c, schemas.Neighbors, lane, s)
 	if chunk != nil {
 		s.number = chunk.Group.Seq + 1
 	}
 	return err
+}
+
+// guard returns what the discriminator's mark says of the guard of connections, whether or not the record says it. The state
+// of a mark is JSON with the key check (discriminator/service).
+func (t laneTopic) guard() *schemas.Check {
+	if !t.found {
+		return nil
+	}
+	mark, err := t.last.Mark()
+	if err != nil {
+		return nil
+	}
+	var state struct {
+		Check *schemas.Check `json:"check"`
+	}
+	if json.Unmarshal(mark.State, &state) != nil { // there is no guard, or a newer discriminator
+		return nil
+	}
+	return state.Check
 }
 
 // lastMade reads the last record of a kind that a stage wrote. It returns nil when there is none that can be read: the
@@ -157,7 +177,10 @@ func (c *Collector) summarize(lanes []snapshot, now time.Time) *Status {
 	s := &Status{Namespace: c.log.Config().Namespace, Time: now, DeadLetters: c.dead.counts()}
 	for lane, l := range lanes {
 		slices.SortFunc(l.says, func(a, b LaneState) int { return cmp.Compare(a.Stage, b.Stage) })
-		out := Lane{Lane: lane, Pairs: l.topics[schemas.Pairs].pairs(), Lag: make(map[string]int64), Group: l.openGroup(c.groupSize), State: StateOpen, Says: l.says, ConnectionsOff: l.off}
+		out := Lane{Lane: lane, Pairs: l.topics[schemas.Pairs].pairs(), Lag: make(map[string]int64), Group: l.openGroup(c.groupSize), State: StateOpen, Says: l.says, Connections: connections(l.check)}
+		if l.check != nil && !l.check.Open && l.check.Off() {
+			out.ConnectionsOff = l.check.String()
+		}
 		behind := int64(0)
 		for _, stage := range stageTopics {
 			lag := l.lag(stage.name, stage.reads, stage.writes)

@@ -281,3 +281,43 @@ func TestCollectSaysThatConnectionsAreOff(t *testing.T) {
 		}
 	}
 }
+
+// The mark of a lane says what its guard does, where no record says that connections are on. What another discriminator has
+// put into a mark hides nothing.
+func TestCollectSaysWhatTheGuardDoes(t *testing.T) {
+	log := openLog(t, 5)
+	w := newWriter(t, log)
+	precision := func(low float64) *schemas.Precision {
+		return &schemas.Precision{Above: 0.8, Value: 0.75, Low: low, High: 0.9, Base: 0.1, Judged: 40, Right: 30}
+	}
+	checks := []*schemas.Check{
+		{Positives: 288, AUC: 0.9, Least: 0.4, Precision: precision(0.5)}, {Positives: 288, AUC: 0.9, Least: 0.4, Precision: precision(0.4)},
+		{Positives: 12, AUC: 0.9, Least: 0.4, Open: true, Precision: precision(0.5)}, nil, nil,
+	}
+	for lane, check := range checks {
+		state, err := json.Marshal(map[string]any{"model": "m", "check": check})
+		switch {
+		case lane == 3:
+			state = nil // there is no guard
+		case lane == 4:
+			state = []byte("new")
+		case err != nil:
+			t.Fatal(err)
+		}
+		mark := stream.Mark{Inputs: []stream.TopicPosition{{Topic: schemas.Batches, Position: at(1, 1)}}, State: state}
+		w.check(w.p.PublishSeq(t.Context(), schemas.Scored, lane, 0, mark, &schemas.Seal{}))
+	}
+	w.check(w.p.Flush(t.Context()))
+	for lane, want := range []string{"on", "off", "measuring", "", ""} {
+		l := collect(t, NewCollector(log, 100)).Lanes[lane]
+		if want == "" {
+			if l.Connections != nil || l.ConnectionsOff != "" {
+				t.Errorf("lane %d: %+v, off as %q", lane, l.Connections, l.ConnectionsOff)
+			}
+			continue
+		}
+		if c := l.Connections; c == nil || c.State != want || c.Judged != 40 || c.Above != 0.8 || c.Precision != 0.75 || (l.ConnectionsOff != "") != (want == "off") {
+			t.Errorf("lane %d: %+v, off as %q, want %s", lane, c, l.ConnectionsOff, want)
+		}
+	}
+}

@@ -38,7 +38,35 @@ type Lane struct {
 	State State            `json:"state"`
 	Says  []LaneState      `json:"says,omitempty"` // of stages that have parked the lane, or wait in it
 
-	ConnectionsOff string `json:"connections_off,omitempty"` // why the discriminator mines none in the lane
+	Connections    *Connections `json:"connections,omitempty"`     // what the guard of connections says; nil: there is none
+	ConnectionsOff string       `json:"connections_off,omitempty"` // why the discriminator mines none in the lane
+}
+
+// Connections is what the guard of connections says of a lane.
+type Connections struct {
+	State     string  `json:"state"` // on, off, or measuring
+	Precision float64 `json:"precision"`
+	Low       float64 `json:"low"` // of its interval
+	High      float64 `json:"high"`
+	Base      float64 `json:"base_rate"`
+	Above     float64 `json:"above"`  // threshold
+	Judged    int32   `json:"judged"` // connections that people have judged
+	Says      string  `json:"says"`   // all that in a sentence
+}
+
+// connections returns what a check says. Checks of earlier discriminators have no precision.
+func connections(c *schemas.Check) *Connections {
+	if c == nil || c.Precision == nil {
+		return nil
+	}
+	p, state := c.Precision, "on"
+	switch {
+	case c.Open:
+		state = "measuring"
+	case c.Off():
+		state = "off"
+	}
+	return &Connections{State: state, Precision: p.Value, Low: p.Low, High: p.High, Base: p.Base, Above: p.Above, Judged: p.Judged, Says: c.String()}
 }
 
 // State is what a lane waits for.
@@ -109,7 +137,7 @@ type snapshot struct {
 	topics    map[schemas.Topic]laneTopic
 	says      []LaneState
 	committed map[string]int64 // by stage: offset in what it reads; -1: none
-	off       string           // why no connections are mined
+	check     *schemas.Check   // what the guard of connections says
 	number    int64            // of the open group
 	closed    int64            // seq of the embedding behind the last closed group
 }

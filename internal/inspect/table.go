@@ -84,6 +84,27 @@ func (p *printer) stages(s *Status) {
 	p.table([]string{" stage", " reads", "lag", " most", "last progress"}, rows)
 }
 
+// connections prints what the guard says of every lane that has one.
+func (p *printer) connections(s *Status) {
+	var rows [][]string
+	for _, l := range s.Lanes {
+		c := l.Connections
+		if c == nil {
+			continue
+		}
+		row := []string{strconv.Itoa(l.Lane), c.State, fmt.Sprintf("%g", c.Above), "", "", "", Count(int64(c.Judged))}
+		if c.State != "measuring" {
+			row[3], row[4] = fmt.Sprintf("%.0f %%", 100*c.Precision), fmt.Sprintf("%.0f to %.0f %%", 100*c.Low, 100*c.High)
+			row[5] = fmt.Sprintf("%.1f %%", 100*c.Base)
+		}
+		rows = append(rows, row)
+	}
+	if len(rows) > 0 {
+		p.line("connections by lane")
+		p.table([]string{"lane", " connections", "above", "true", " interval", "base rate", "judged"}, rows)
+	}
+}
+
 func (p *printer) lanes(s *Status) {
 	titles := []string{"lane", " state", "pairs"}
 	for _, stage := range s.Stages {
@@ -100,6 +121,7 @@ func (p *printer) lanes(s *Status) {
 	}
 	p.line("lag by lane")
 	p.table(titles, rows)
+	p.connections(s)
 	var says []LaneState
 	for _, l := range s.Lanes {
 		if l.ConnectionsOff != "" {

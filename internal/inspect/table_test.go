@@ -32,6 +32,12 @@ func ago(d time.Duration) *time.Time {
 	return &t
 }
 
+func exampleCheck() *schemas.Check {
+	return &schemas.Check{Positives: 288, AUC: 0.97, Least: 0.4, Precision: &schemas.Precision{
+		Above: 0.8, Value: 0.72, Low: 0.49, High: 0.83, Base: 0.061, Confirmed: 0.08, Candidates: 1152, Negatives: 1063, Judged: 40, Right: 30,
+	}}
+}
+
 func exampleStatus() *Status {
 	lag := func(e, i, g, d, tr int64) map[string]int64 {
 		return map[string]int64{"encoder": e, "indexer": i, "grouper": g, "discriminator": d, "trainer": tr}
@@ -46,8 +52,8 @@ func exampleStatus() *Status {
 			{"trainer", schemas.Scored, 31, 0, nil},
 		},
 		Lanes: []Lane{
-			{0, 12_034_567, lag(204_000, 0, 0, 7, 31), OpenGroup{2, 2_000_000, 5_000_000}, StateOpen, nil, ""},
-			{1, 12_000_001, lag(1_000_000, 0, 0, 0, 0), OpenGroup{}, StateEnded, []LaneState{{"grouper", 1, "waits for features"}}, (&schemas.Check{Positives: 258, AUC: 0.512, Least: 0.55}).String()},
+			{0, 12_034_567, lag(204_000, 0, 0, 7, 31), OpenGroup{2, 2_000_000, 5_000_000}, StateOpen, nil, connections(exampleCheck()), ""},
+			{1, 12_000_001, lag(1_000_000, 0, 0, 0, 0), OpenGroup{}, StateEnded, []LaneState{{"grouper", 1, "waits for features"}}, nil, (&schemas.Check{Positives: 258, AUC: 0.512, Least: 0.55}).String()},
 		},
 		Topics: []Topic{
 			{schemas.Pairs, 24_034_568, 0, ago(0)},
