@@ -13,6 +13,9 @@ VENV = $(CURDIR)/$(BIN)/venv$(if $(TORCH_PIP),-$(subst =,,$(TORCH_PIP)))$(if $(P
 # The oldest packages that clients/python/pyproject.toml allows, as far as there are wheels for Debian's Python. Debian's
 # PyTorch and Pillow are the oldest, too; transformers wants newer ones than these.
 FLOORS := confluent-kafka==2.5.3 msgpack==1.0.0 numpy==1.23.2 safetensors==0.4.0 fsspec==2022.11.0 pyarrow==14.0.1
+# The latest open_clip for Debian's PyTorch, and what its training script imports. pip knows no torchvision for that PyTorch;
+# the one here lacks its operators, which nothing uses.
+OPEN_CLIP := open_clip_torch==2.24.0 timm==0.9.16 torchvision==0.15.2 webdataset==0.2.86 braceexpand ftfy wcwidth regex 'pandas<2.3' pytz tzdata python-dateutil six
 BENCH_PAGES := README.md,docs/benchmarks.md,docs/scaling.md
 FIGURES := $(CURDIR)/$(BIN)/figures.txt
 
@@ -149,7 +152,8 @@ test-kafka: setup $(TOOLS)/versitygw ## run the same scenarios on a real cluster
 test-python: build ## test the Python package in a virtual environment: linters, types, coverage, against this build; PYTHON=, TORCH_PIP="torch==2.11.0" for another PyTorch than Debian's, PIP_FLOORS=1 for the oldest packages that are allowed
 	@deploy/setup.sh python
 	@mkdir -p $(BIN) && rm -rf $(VENV) && $(PYTHON) -m venv $(if $(TORCH_PIP),,--system-site-packages) $(VENV)
-	@$(VENV)/bin/pip install -q --disable-pip-version-check -e 'clients/python[test]' safetensors fsspec pillow $(if $(PIP_FLOORS),$(FLOORS),$(if $(TORCH_PIP),$(TORCH_PIP) torchdata 'transformers>=5','transformers<4.40' 'pyarrow<20'))
+	@$(VENV)/bin/pip install -q --disable-pip-version-check -e 'clients/python[test]' safetensors fsspec pillow $(if $(PIP_FLOORS),$(FLOORS),$(if $(TORCH_PIP),$(TORCH_PIP) torchdata 'transformers>=5' accelerate 'open_clip_torch[training]','transformers<4.40' 'accelerate<0.30' 'pyarrow<20'))
+	$(if $(PIP_FLOORS)$(TORCH_PIP),,@$(VENV)/bin/pip install -q --disable-pip-version-check --no-deps $(OPEN_CLIP))
 	cd clients/python && $(VENV)/bin/ruff check . && $(VENV)/bin/mypy
 	cd clients/python && OMP_NUM_THREADS=1 PAIRSTREAM_BIN=$(CURDIR)/$(BIN)/pairstream $(VENV)/bin/python -m pytest -q --cov --cov-fail-under=90
 	PAIRSTREAM_PYTHON=$(VENV)/bin/python $(GO_TEST) -count=1 ./clients/python
