@@ -12,8 +12,11 @@ import (
 	"time"
 )
 
-// maxBehind bounds what is read behind an answer that is not wanted, so that its connection can be used again.
-const maxBehind = 2 << 10
+// What is read behind an answer that is not wanted, so that its connection can be used again, and for how long.
+const (
+	maxBehind  = 2 << 10
+	behindTime = 100 * time.Millisecond
+)
 
 // get queues the download of an image into a spool. done gets it, or a *failure, or a
 // *localError. get itself calls it for what cannot be queued.
@@ -148,6 +151,10 @@ func (c *client) ending(a answer, err error, took time.Duration) ending {
 	switch {
 	case !a.asked:
 		return refused
+	case a.next != "":
+		return ledOn
+	case err == nil && a.rules == nil:
+		return gaveImage
 	case !errors.As(err, &f) || f.reason != reasonTimeout:
 		return answered
 	case 2*took < min(c.o.Timeout, robotsTimeout):
@@ -196,12 +203,15 @@ func (c *client) step(ctx context.Context, t *task) (a answer, err error) {
 		}
 	}
 	a.asked = true
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	response, err := c.request(ctx, t.at)
 	if err != nil {
 		return a, err
 	}
 	defer response.Body.Close()
 	if a.next = location(response); a.next != "" {
+		defer time.AfterFunc(behindTime, cancel).Stop()
 		// An error is none of the redirect's: the connection is not used again.
 		_, _ = io.CopyN(io.Discard, response.Body, maxBehind)
 		return a, nil

@@ -11,8 +11,8 @@ import (
 type class int
 
 const (
-	quick   class = iota
-	unknown       // no row of it has ended
+	quick    class = iota // it gives images, and quickly
+	doubtful              // no row of it has ended, or they gave no images
 	slow
 	classes
 )
@@ -21,6 +21,7 @@ const (
 type host struct {
 	name    string
 	running int
+	stalled int     // of these, so many have no thread any more
 	first   []*task // requests for robots.txt, which go first
 	rows    tasks
 	asking  bool // robots.txt is being asked for
@@ -29,6 +30,7 @@ type host struct {
 	filled time.Time
 
 	trust    int
+	worth    int // above 0: it gives images
 	answered bool
 	timeouts int       // in a row
 	pauses   int       // in a row
@@ -57,12 +59,27 @@ func (h *host) wake() { h.timeouts, h.pauses, h.until = 0, 0, time.Time{} }
 // class returns how the host has answered so far.
 func (h *host) class() class {
 	switch {
-	case !h.answered:
-		return unknown
-	case h.trust > 0:
+	case h.answered && h.trust <= 0:
+		return slow
+	case h.worth > 0:
 		return quick
 	}
-	return slow
+	return doubtful
+}
+
+// isNew reports whether nothing is known of the host, and no request of it tries to change that.
+func (h *host) isNew() bool { return !h.answered && h.running == 0 }
+
+// most returns how many requests the host may have at once. One that has not answered yet gets the next one when the one
+// before takes long, and one that was set aside when it answers.
+func (h *host) most(perHost int) int {
+	switch {
+	case h.pauses > 0:
+		return 1
+	case !h.answered:
+		return min(h.stalled+1, perHost)
+	}
+	return perHost
 }
 
 // order returns that of the host's next task.

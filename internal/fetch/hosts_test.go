@@ -124,6 +124,26 @@ func TestRedirectsCountWhereTheyLead(t *testing.T) {
 	}
 }
 
+// TestRedirectsThatStop has redirects whose body never ends. They are followed all the same.
+func TestRedirectsThatStop(t *testing.T) {
+	picture := encode(t, 1)
+	good := newHost(t, func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write(picture) })
+	from := newHost(t, func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Location", good.URL+r.URL.Path)
+		rw.Header().Set("Content-Length", "1000")
+		rw.WriteHeader(http.StatusFound)
+		rw.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	o := options()
+	o.Timeout = time.Second
+	for u, got := range outcomes(t, o, from.URL+"/1", from.URL+"/2") {
+		if got != "image" {
+			t.Errorf("%s: %q, want an image", u, got)
+		}
+	}
+}
+
 // TestRobotsInACircle has two hosts whose robots.txt lead to each other. Their rows give nothing, and the run ends.
 func TestRobotsInACircle(t *testing.T) {
 	var first, second *httptest.Server

@@ -26,6 +26,12 @@ const (
 	maxTrust = 4 * slowCost
 )
 
+// How hosts are known to give images: one image is worth this many rows without one.
+const (
+	imageWorth = 4
+	maxWorth   = 8 * imageWorth
+)
+
 // Slow requests need no thread. So many times the threads may wait: of hosts that were slow, and of others.
 const (
 	maxSlow    = 3
@@ -63,10 +69,11 @@ type limits struct {
 //
 //  1. A host has at most perHost requests at once, and at most rate a second behind the first perHost ones.
 //  2. A host that is set aside gets none. Behind the pause it gets one; when that times out, the next pause is twice as long.
-//  3. A quarter of the threads goes to hosts alone that have answered quickly. Hosts that were slow get none: so many of their
-//     requests go beside.
-//  4. A request that takes long gives its thread back, while there are not too many of these.
-//  5. Of what may go, the first row of the list goes first.
+//  3. A quarter of the threads goes to hosts alone that give images, and quickly. They go first while hosts in doubt have a
+//     quarter as well. Hosts that were slow get none: so many of their requests go beside.
+//  4. A request that takes long gives its thread back, while there are not too many of these. A host that has not answered
+//     yet gets one thread.
+//  5. Of what may go, the first row of the list goes first. A host that nothing is known of goes before others in doubt.
 type schedule struct {
 	limits
 	rulesOf func(host string, now time.Time) *rules // returns nil when they have to be read; itself nil where robots.txt is ignored
@@ -85,6 +92,12 @@ func newSchedule(l limits) (*schedule, error) {
 	s := &schedule{limits: l, active: map[string]*host{}}
 	for i := range s.ready {
 		s.ready[i].less = func(a, b *host) bool { return a.order() < b.order() }
+	}
+	s.ready[doubtful].less = func(a, b *host) bool {
+		if a.isNew() != b.isNew() {
+			return a.isNew()
+		}
+		return a.order() < b.order()
 	}
 	s.waiting.less = func(a, b *host) bool { return a.ready.Before(b.ready) }
 	var err error
@@ -164,6 +177,9 @@ func (s *schedule) stall(now time.Time) time.Time {
 		s.leave(t)
 		t.stalled = true
 		s.stalled++
+		h := s.active[t.host]
+		h.stalled++
+		s.settle(h, now)
 	}
 	return time.Time{}
 }
@@ -180,6 +196,9 @@ func (s *schedule) leave(t *task) {
 // first returns the host whose task goes first, or nil.
 func (s *schedule) first() (h *host) {
 	for c := range classes {
+		if c == doubtful && h != nil && s.running[doubtful] >= max(s.threads/4, 1) {
+			continue // h is quick
+		}
 		if s.ready[c].Len() > 0 && s.hasRoom(c) && (h == nil || s.ready[c].all[0].order() < h.order()) {
 			h = s.ready[c].all[0]
 		}
@@ -189,12 +208,12 @@ func (s *schedule) first() (h *host) {
 
 // hasRoom reports whether a thread is free for a host of a class.
 func (s *schedule) hasRoom(c class) bool {
-	all := s.running[quick] + s.running[unknown]
+	all := s.running[quick] + s.running[doubtful]
 	switch c {
 	case slow:
 		return s.running[slow] < maxSlow*s.threads
-	case unknown:
-		return all < s.threads && s.running[unknown] < s.threads-s.threads/4
+	case doubtful:
+		return all < s.threads && s.running[doubtful] < s.threads-s.threads/4
 	case quick, classes:
 	}
 	return all < s.threads
@@ -207,6 +226,7 @@ func (s *schedule) end(t *task, took time.Duration, o ending, now time.Time) (pa
 	h.running--
 	if t.stalled {
 		s.stalled--
+		h.stalled--
 	} else {
 		s.leave(t)
 	}
@@ -222,11 +242,18 @@ func (s *schedule) end(t *task, took time.Duration, o ending, now time.Time) (pa
 	case took > s.timeout/slowPart:
 		h.trust, h.answered = max(h.trust-slowCost, -slowCost), true
 		h.wake()
-	case o == answered:
+	default:
 		if t.robotsOf == "" {
 			h.trust, h.answered = min(h.trust+1, maxTrust), true
 		}
 		h.wake()
+	}
+	switch o {
+	case gaveImage:
+		h.worth = min(h.worth+imageWorth, maxWorth)
+	case answered, timedOut:
+		h.worth = max(h.worth-1, 0)
+	case ledOn, refused, cutShort:
 	}
 	s.settle(h, now)
 	return pause, givenUp
@@ -256,6 +283,8 @@ type ending int
 
 const (
 	answered ending = iota
+	gaveImage
+	ledOn // to another URL
 	timedOut
 	refused  // by robots.txt, before anything was asked
 	cutShort // by the little time that another host has left
@@ -272,15 +301,11 @@ func (s *schedule) settle(h *host, now time.Time) {
 		t.order = h.rows[0].order
 		h.first = append(h.first, t)
 	}
-	most := s.perHost
-	if h.pauses > 0 {
-		most = 1 // tries whether it answers again
-	}
 	switch at := h.free(s.perHost, s.rate, now); {
 	case len(h.first) == 0 && len(h.rows) == 0 && h.running == 0 && !h.asking:
 		delete(s.active, h.name)
 		s.idle.Add(h.name, h)
-	case h.running >= most, len(h.first) == 0 && (len(h.rows) == 0 || h.asking):
+	case h.running >= h.most(s.perHost), len(h.first) == 0 && (len(h.rows) == 0 || h.asking):
 	case at.After(now):
 		h.ready = at
 		heap.Push(&s.waiting, h)

@@ -13,7 +13,7 @@ type stage struct {
 	t     *testing.T
 	now   time.Time
 	order int64
-	known map[string]*rules
+	rules map[string]*rules
 	asked []string // whose robots.txt was wanted
 }
 
@@ -63,6 +63,17 @@ func (s *stage) endAll(tasks []*task, took time.Duration, o ending) (pause time.
 	return pause, givenUp
 }
 
+// known makes hosts known to give images.
+func (s *stage) known(hosts ...string) {
+	s.t.Helper()
+	for _, host := range hosts {
+		s.rows(host, 1)
+		started, _ := s.start()
+		s.endAll(started, 0, gaveImage)
+	}
+	s.now = s.now.Add(time.Second)
+}
+
 func names(tasks []*task) (out []string) {
 	for _, k := range tasks {
 		out = append(out, k.at.Host)
@@ -76,19 +87,20 @@ var usual = limits{threads: 16, perHost: 4, rate: 10, timeout: 8 * time.Second}
 // TestARowTakesAThreadWhenItsHostsTurnHasCome has more rows of a host than threads, and then rows of another one.
 func TestARowTakesAThreadWhenItsHostsTurnHasCome(t *testing.T) {
 	s := newStage(t, usual)
+	s.known("a", "b")
 	s.rows("a", 100)
 	s.rows("b", 2)
 	started, _ := s.start()
 	if got := fmt.Sprint(names(started), len(started)); got != "[a b] 6" {
 		t.Errorf("%s start, want four of a and two of b", got)
 	}
-	s.endAll(started[:1], 0, answered)
+	s.endAll(started[:1], 0, gaveImage)
 	if more, again := s.start(); len(more) != 0 || again <= 90*time.Millisecond || again > 101*time.Millisecond {
 		t.Errorf("%d more start, and the next in %v, want none for a tenth of a second: the rate is 10", len(more), again)
 	}
 	s.now = s.now.Add(101 * time.Millisecond)
-	if more, _ := s.start(); len(more) != 1 || more[0].order != 5 {
-		t.Errorf("%d more start, want row 5", len(more))
+	if more, _ := s.start(); len(more) != 1 || more[0].order != 7 {
+		t.Errorf("%d more start, want the fifth row of a", len(more))
 	}
 	// A row that was refused by robots.txt has cost the host nothing.
 	s.endAll(started[1:2], 0, refused)
@@ -100,10 +112,7 @@ func TestARowTakesAThreadWhenItsHostsTurnHasCome(t *testing.T) {
 // TestThreadsAreKeptForQuickHosts fills the threads with hosts that do not answer.
 func TestThreadsAreKeptForQuickHosts(t *testing.T) {
 	s := newStage(t, usual)
-	s.rows("good", 1)
-	started, _ := s.start()
-	s.endAll(started, time.Millisecond, answered)
-	s.now = s.now.Add(time.Second)
+	s.known("good")
 	for i := range 300 {
 		s.rows(fmt.Sprint("new", i), 4)
 	}
@@ -131,6 +140,79 @@ func TestThreadsAreKeptForQuickHosts(t *testing.T) {
 	}
 }
 
+// TestNewHostsTakeOneThread has hosts that do not answer. Each gets a thread, and the next one when that was given back.
+func TestNewHostsTakeOneThread(t *testing.T) {
+	s := newStage(t, usual)
+	s.rows("dead", 100)
+	s.rows("new", 100)
+	for i := range usual.perHost {
+		started, again := s.start()
+		if fmt.Sprint(names(started), len(started)) != "[dead new] 2" || again != time.Second/2 {
+			t.Errorf("round %d: %v start, and some more in %v, want one of each host, and half a second", i, names(started), again)
+		}
+		s.now = s.now.Add(time.Second / 2)
+	}
+	if started, _ := s.start(); len(started) > 0 {
+		t.Errorf("%v start beside as many as a host may have", names(started))
+	}
+	if h := s.host("http://dead", s.now); h.stalled != usual.perHost {
+		t.Errorf("%d rows of a host wait without a thread, want %d", h.stalled, usual.perHost)
+	}
+}
+
+// TestHostsThatGiveImagesGoFirst has ready rows of hosts that answer at once, half of them without an image. Those come first in
+// the list, and get a quarter of the threads.
+func TestHostsThatGiveImagesGoFirst(t *testing.T) {
+	s := newStage(t, usual)
+	for i := range 8 {
+		s.known(fmt.Sprint("good", i))
+		s.rows(fmt.Sprint("barren", i), 1)
+		started, _ := s.start()
+		s.endAll(started, 0, answered)
+	}
+	for _, kind := range []string{"barren", "good"} {
+		for i := range 8 {
+			s.rows(fmt.Sprint(kind, i), 40)
+		}
+	}
+	started, _ := s.start()
+	doubted := 0
+	for _, k := range started {
+		if k.class == doubtful {
+			doubted++
+		}
+	}
+	if len(started) != 16 || doubted != 4 {
+		t.Errorf("%d rows start, %d of them of hosts without an image, want 16 and 4", len(started), doubted)
+	}
+}
+
+// TestImagesAreWorthMore has hosts that give an image now and then.
+func TestImagesAreWorthMore(t *testing.T) {
+	s := newStage(t, usual)
+	s.known("a")
+	for i := range imageWorth {
+		if h := s.host("http://a", s.now); h.class() != quick {
+			t.Errorf("behind an image and %d rows without one, the host is in doubt", i)
+		}
+		s.rows("a", 1)
+		started, _ := s.start()
+		s.endAll(started, time.Second/2, answered)
+	}
+	h := s.host("http://a", s.now)
+	if h.class() != doubtful {
+		t.Errorf("behind an image and %d rows without one, the host's class is %d", imageWorth, h.class())
+	}
+	for _, o := range []ending{ledOn, refused, cutShort} {
+		h.worth = 1
+		s.rows("a", 1)
+		started, _ := s.start()
+		if s.endAll(started, time.Second/2, o); h.worth != 1 {
+			t.Errorf("ending %d makes the worth %d, want 1", o, h.worth)
+		}
+	}
+}
+
 // TestSlowHostsTakeNoThreads has hosts that answer, and slowly.
 func TestSlowHostsTakeNoThreads(t *testing.T) {
 	s := newStage(t, usual)
@@ -149,15 +231,15 @@ func TestSlowHostsTakeNoThreads(t *testing.T) {
 		t.Fatalf("%d rows of slow hosts start, want %d", len(started), maxSlow*16)
 	}
 	s.rows("new", 4)
-	if more, _ := s.start(); fmt.Sprint(names(more), len(more)) != "[new] 4" {
-		t.Errorf("%v start beside them, want the four of new", names(more))
+	if more, _ := s.start(); fmt.Sprint(names(more), len(more)) != "[new] 1" {
+		t.Errorf("%v start beside them, want one of new", names(more))
 	}
-	s.endAll(started, time.Millisecond, answered)
+	s.endAll(started, time.Millisecond, gaveImage)
 	for range 2 * slowCost { // a host that is quick again as often is no slow one any more
 		s.now = s.now.Add(time.Second)
 		s.rows("slow0", 1)
 		started, _ = s.start()
-		s.endAll(started, time.Millisecond, answered)
+		s.endAll(started, time.Millisecond, gaveImage)
 	}
 	h := s.host("http://slow0", s.now)
 	if h.class() != quick {
@@ -177,6 +259,7 @@ func TestSlowHostsTakeNoThreads(t *testing.T) {
 // TestHostsAreSetAside has a host that times out, one that answers in between, and a pause that ends well.
 func TestHostsAreSetAside(t *testing.T) {
 	s := newStage(t, usual)
+	s.known("dead")
 	s.rows("dead", 20)
 	started, _ := s.start()
 	if pause, givenUp := s.endAll(started[:3], 8*time.Second, timedOut); pause != 0 || givenUp != 0 {
@@ -215,6 +298,7 @@ func TestHostsAreSetAside(t *testing.T) {
 // TestTimeoutsInARow counts only those.
 func TestTimeoutsInARow(t *testing.T) {
 	s := newStage(t, usual)
+	s.known("busy")
 	s.rows("busy", 100)
 	for i := range 20 {
 		s.now = s.now.Add(time.Second)
@@ -232,8 +316,8 @@ func TestTimeoutsInARow(t *testing.T) {
 // TestRobotsAreReadFirst has a host whose rules are not known, and one whose rules are given up before its turn.
 func TestRobotsAreReadFirst(t *testing.T) {
 	s := newStage(t, usual)
-	s.known = map[string]*rules{}
-	s.rulesOf = func(host string, _ time.Time) *rules { return s.known[host] }
+	s.rules = map[string]*rules{}
+	s.rulesOf = func(host string, _ time.Time) *rules { return s.rules[host] }
 	s.ask = func(host string) *task {
 		s.asked = append(s.asked, host)
 		k := &task{robotsOf: host}
@@ -247,20 +331,20 @@ func TestRobotsAreReadFirst(t *testing.T) {
 	if len(started) != 1 || started[0].robotsOf != "http://a" {
 		t.Fatalf("%d start, want robots.txt", len(started))
 	}
-	s.known["http://a"] = &rules{}
+	s.rules["http://a"] = &rules{}
 	s.rulesCame("http://a", s.now)
 	s.endAll(started, time.Millisecond, answered)
-	delete(s.known, "http://a") // as if those of other hosts took the room
+	delete(s.rules, "http://a") // as if those of other hosts took the room
 	again, _ := s.start()
 	if len(again) != 1 || again[0].robotsOf != "http://a" || len(s.asked) != 2 {
 		t.Fatalf("%d start, want robots.txt once more", len(again))
 	}
-	s.known["http://a"] = &rules{}
+	s.rules["http://a"] = &rules{}
 	s.rulesCame("http://a", s.now)
 	s.endAll(again, time.Millisecond, answered)
 	rows, _ := s.start()
-	if len(rows) != 4 || rows[0].rules == nil {
-		t.Errorf("%d start, want four rows with their rules", len(rows))
+	if len(rows) != 1 || rows[0].rules == nil {
+		t.Errorf("%d start, want a row with its rules", len(rows))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -37,6 +38,7 @@ const (
 	listEnv  = "PAIRSTREAM_TEST_LIST"
 	outEnv   = "PAIRSTREAM_TEST_OUT"
 	namesEnv = "PAIRSTREAM_TEST_NAMES"
+	rateEnv  = "PAIRSTREAM_TEST_RATE"
 )
 
 func TestMain(m *testing.M) {
@@ -47,9 +49,14 @@ func TestMain(m *testing.M) {
 	if names := os.Getenv(namesEnv); names != "" {
 		net.DefaultResolver = hostile.Resolver(names)
 	}
+	rate, err := strconv.ParseFloat(os.Getenv(rateEnv), 64)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
 	o := fetch.Options{ // the command's defaults, but for a rate of 10, a timeout of 30 s and 16 MB
 		URLColumn: "url", CaptionColumn: "caption", PerShard: 10_000, Threads: 32, Timeout: 4 * time.Second, MaxBytes: 1 << 20, Redirects: 5,
-		PerHost: 4, HostRate: 100, UserAgent: "pairstream/1", AllowLoopback: true,
+		PerHost: 4, HostRate: rate, UserAgent: "pairstream/1", AllowLoopback: true,
 		SetAside: func(host string, pause time.Duration) { fmt.Println(host, "is set aside for", pause) },
 	}
 	if err := fetch.Run(context.Background(), list, o, fetch.Dir(os.Getenv(outEnv)), func(context.Context, int, *fetch.Stats) error { return nil }); err != nil {
@@ -58,27 +65,30 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// TestTortureHostileSite fetches good rows alone, and then among as many of a hostile web. Every good row has its image, no other
-// row has one, and the memory stays bounded. It prints how long the good ones took.
+// TestTortureHostileSite fetches good rows alone, and then among as many of a hostile web, at a rate that the hosts bound and at
+// one that nothing does. Every good row has its image, no other row has one, and the memory stays bounded. It prints how long
+// the good ones took.
 func TestTortureHostileSite(t *testing.T) {
 	rows := soak.Choose(2_000, 10_000)
-	good, served := goodSites(t, rows)
-	alone := fetchSite(t, good, nil, "", served)
-	web := hostile.New(t)
-	mixed := fetchSite(t, good, web.URLs(rows), web.Names(), served)
-	var reasons []string
-	for _, reason := range slices.Sorted(maps.Keys(mixed.reasons)) {
-		reasons = append(reasons, fmt.Sprintf("%s %d", reason, mixed.reasons[reason]))
-	}
-	figures.Record(t, figures.Figures{Scenario: "fetch, a hostile web", Broker: "none", Faults: rows, Records: rows, Note: fmt.Sprintf(
-		"%d good rows of %d hosts came in %.1f s alone, and in %.1f s among %d rows of %d hostile hosts (%.1f times), which ended after %.1f s; %.1f s of a processor alone, %.1f s with all; peak memory %d MB alone, %d MB with all; %s",
-		rows, goodHosts, alone.good.Seconds(), mixed.good.Seconds(), rows, web.Hosts(), mixed.good.Seconds()/alone.good.Seconds(), mixed.whole.Seconds(),
-		alone.cpu.Seconds(), mixed.cpu.Seconds(), alone.peak/1e6, mixed.peak/1e6, strings.Join(reasons, ", "))})
-	if mixed.peak > maxFetchRSS {
-		t.Errorf("the fetcher has had %d MB, want at most %d", mixed.peak/1e6, int(maxFetchRSS/1e6))
-	}
-	if !strings.Contains(mixed.said, "is set aside") {
-		t.Errorf("nothing is said of hosts that are set aside: %s", mixed.said)
+	for _, rate := range []float64{100, 1e6} {
+		good, served := goodSites(t, rows)
+		alone := fetchSite(t, good, nil, "", rate, served)
+		web := hostile.New(t)
+		mixed := fetchSite(t, good, web.URLs(rows), web.Names(), rate, served)
+		var reasons []string
+		for _, reason := range slices.Sorted(maps.Keys(mixed.reasons)) {
+			reasons = append(reasons, fmt.Sprintf("%s %d", reason, mixed.reasons[reason]))
+		}
+		figures.Record(t, figures.Figures{Scenario: "fetch, a hostile web", Broker: "none", Faults: rows, Records: rows, Note: fmt.Sprintf(
+			"at most %g requests a second for a host: all %d good rows of %d hosts came in %.2f s alone, and in %.2f s among %d rows of %d hostile hosts (%.2f times), which ended after %.1f s; %.1f s of a processor alone, %.1f s with all; peak memory %d MB alone, %d MB with all; %s",
+			rate, rows, goodHosts, alone.good.Seconds(), mixed.good.Seconds(), rows, web.Hosts(), mixed.good.Seconds()/alone.good.Seconds(), mixed.whole.Seconds(),
+			alone.cpu.Seconds(), mixed.cpu.Seconds(), alone.peak/1e6, mixed.peak/1e6, strings.Join(reasons, ", "))})
+		if mixed.peak > maxFetchRSS {
+			t.Errorf("the fetcher has had %d MB, want at most %d", mixed.peak/1e6, int(maxFetchRSS/1e6))
+		}
+		if !strings.Contains(mixed.said, "is set aside") {
+			t.Errorf("nothing is said of hosts that are set aside: %s", mixed.said)
+		}
 	}
 }
 
@@ -111,7 +121,7 @@ type siteResult struct {
 }
 
 // fetchSite runs a fetcher on a list of good and bad rows, in an order that a seed draws, and looks at every outcome.
-func fetchSite(t *testing.T, good, bad []string, names string, served *atomic.Int64) siteResult {
+func fetchSite(t *testing.T, good, bad []string, names string, rate float64, served *atomic.Int64) siteResult {
 	t.Helper()
 	dir := t.TempDir()
 	all := slices.Concat(good, bad)
@@ -125,7 +135,7 @@ func fetchSite(t *testing.T, good, bad []string, names string, served *atomic.In
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), self)
-	cmd.Env = append(os.Environ(), listEnv+"="+list, outEnv+"="+out, namesEnv+"="+names)
+	cmd.Env = append(os.Environ(), listEnv+"="+list, outEnv+"="+out, namesEnv+"="+names, fmt.Sprintf("%s=%g", rateEnv, rate))
 	began := time.Now()
 	said, err := cmd.CombinedOutput()
 	if err != nil {
