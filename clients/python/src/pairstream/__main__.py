@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -111,6 +112,15 @@ def export_match(args: argparse.Namespace) -> None:
     print(f"written to {args.out}")
 
 
+def track(args: argparse.Namespace) -> None:
+    """Hand reports of training to MLflow or Weights & Biases: the lines of `pairstream progress --json`, from standard input."""
+    from .track import follow
+
+    # An interruption ends the program that writes the lines. Their end is then the end of the run.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    print(f"sent {follow(sys.stdin, args.to, args.project, args.run_name)} reports to {args.to}, run {args.run_name} of {args.project}")
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m pairstream", description=__doc__)
     commands = parser.add_subparsers(required=True)
@@ -169,6 +179,12 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("out", help="TorchScript file to write (.pt)")
     sub.add_argument("--text-tokens", type=int, default=35, help="length that captions are cut to, [CLS] and [SEP] included")
     sub.set_defaults(run=export_match)
+
+    sub = commands.add_parser("track", help=track.__doc__)
+    sub.add_argument("--to", choices=["mlflow", "wandb"], required=True)
+    sub.add_argument("--project", default="pairstream", help="MLflow's experiment, or the project of Weights & Biases")
+    sub.add_argument("--run", dest="run_name", required=True, help="name of the run; the same name continues it")
+    sub.set_defaults(run=track)
     return parser
 
 

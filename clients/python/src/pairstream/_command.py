@@ -45,6 +45,7 @@ def _prepare(folder: Path, environ: dict[str, str]) -> tuple[Path, dict[str, str
         raise _CannotStart(f"this installation of the Python package has no program ({program}). Install the wheel of a release, or build bin/pairstream from source")
     torch = _torch_folder((folder / "torch-version").read_text().strip())
     environ = dict(environ)
+    environ.setdefault("PAIRSTREAM_PYTHON", sys.executable)  # which `progress --to` runs
     # The program looks in the PyTorch beside its own package. Another one must be named.
     if torch.resolve() != (folder.parent.parent / "torch").resolve():
         environ["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [str(torch / "lib"), environ.get("LD_LIBRARY_PATH")]))

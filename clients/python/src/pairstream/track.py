@@ -1,0 +1,172 @@
+"""Hands reports of training to MLflow or Weights & Biases, through their own clients.
+
+    pairstream progress --follow --to mlflow                          # starts this by itself
+    pairstream progress --json | python -m pairstream track --to wandb
+
+Reports are JSON, an object a line, as `pairstream progress --json` prints them. Every value becomes a metric, KIND/NAME, at
+its step. A run is continued by its name: what it has is not sent again. Of a step that a trainer repeats after a crash, the
+first report counts here.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import json
+import queue
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from .errors import InvalidError, SettingError
+
+MOST = 100  # reports in one message
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report of training."""
+
+    kind: str
+    step: int
+    time: int  # Unix milliseconds; 0: unknown
+    values: dict[str, float]
+
+    @classmethod
+    def parse(cls, line: str) -> Report:
+        """Read a line."""
+        try:
+            raw = json.loads(line)
+            time = raw.get("time")
+            when = int(datetime.datetime.fromisoformat(time.replace("Z", "+00:00")).timestamp() * 1000) if time else 0
+            return cls(str(raw["kind"]), int(raw["step"]), when, {str(k): float(v) for k, v in raw.get("values", {}).items()})
+        except (ValueError, KeyError, TypeError, AttributeError) as err:
+            raise InvalidError(f"{line[:200]!r} is no report, want a line of `pairstream progress --json`: {err!r}") from err
+
+
+class Board(Protocol):
+    """Where the reports of a run go."""
+
+    last: dict[str, int]  # by kind: the last step that it has
+
+    def send(self, reports: list[Report]) -> None:
+        """Take reports, oldest first."""
+
+    def close(self, failed: bool) -> None:
+        """Take the end of the reports."""
+
+
+def _client(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as err:
+        raise SettingError(f"the Python package {name} is missing or broken ({err}): pip install 'pairstream[{name}]'") from err
+
+
+class MLflow:
+    """A run of MLflow, in the experiment of a name. MLFLOW_TRACKING_URI says where."""
+
+    def __init__(self, project: str, name: str) -> None:
+        self._mlflow = _client("mlflow")
+        self._client = self._mlflow.MlflowClient()
+        experiment = self._client.get_experiment_by_name(project)
+        number = experiment.experiment_id if experiment is not None else self._client.create_experiment(project)
+        runs = self._client.search_runs([number], filter_string=f"tags.`pairstream.run` = '{name}'", max_results=1)
+        run = runs[0] if runs else self._client.create_run(number, run_name=name, tags={"pairstream.run": name})
+        self._id = run.info.run_id
+        self.last = {key.removeprefix("pairstream.last."): int(v) for key, v in run.data.tags.items() if key.startswith("pairstream.last.")}
+        self._client.update_run(self._id, status="RUNNING")
+
+    def send(self, reports: list[Report]) -> None:
+        """Take reports, oldest first."""
+        metric, tag = self._mlflow.entities.Metric, self._mlflow.entities.RunTag
+        metrics = [metric(f"{r.kind}/{name}", v, r.time, r.step) for r in reports for name, v in r.values.items()]
+        for at in range(0, len(metrics), 500):
+            self._client.log_batch(self._id, metrics=metrics[at : at + 500])
+        last = {r.kind: r.step for r in reports}
+        self._client.log_batch(self._id, tags=[tag(f"pairstream.last.{kind}", str(step)) for kind, step in last.items()])
+
+    def close(self, failed: bool) -> None:
+        """Take the end of the reports."""
+        self._client.set_terminated(self._id, status="FAILED" if failed else "FINISHED")
+
+
+class Wandb:
+    """A run of Weights & Biases. The variables of its client say where: WANDB_API_KEY, WANDB_MODE, WANDB_DIR."""
+
+    def __init__(self, project: str, name: str) -> None:
+        wandb = _client("wandb")
+        self._run = wandb.init(project=project, id=name, name=name, resume="allow")
+        self.last = {}
+        for kind in ("step", "eval"):
+            # Evaluations come between steps, so each kind has its own axis in place of the client's.
+            self._run.define_metric(f"{kind}/at")
+            self._run.define_metric(f"{kind}/*", step_metric=f"{kind}/at")
+            if (at := self._run.summary.get(f"{kind}/at")) is not None:
+                self.last[kind] = int(at)
+
+    def send(self, reports: list[Report]) -> None:
+        """Take reports, oldest first."""
+        for r in reports:
+            self._run.log({f"{r.kind}/at": r.step, **{f"{r.kind}/{name}": v for name, v in r.values.items()}})
+
+    def close(self, failed: bool) -> None:
+        """Take the end of the reports."""
+        self._run.finish(exit_code=1 if failed else 0)
+
+
+BOARDS: dict[str, Callable[[str, str], Board]] = {"mlflow": MLflow, "wandb": Wandb}
+
+
+_END = object()
+
+
+def _batches(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Yield lines as they come: all that are there, up to MOST."""
+    coming: queue.Queue[Any] = queue.Queue()
+
+    def read() -> None:
+        try:
+            for line in lines:
+                coming.put(line)
+            coming.put(_END)
+        except BaseException as err:  # it is raised where the lines are used
+            coming.put(err)
+
+    threading.Thread(target=read, daemon=True).start()
+    batch: list[str] = []
+    while True:
+        item = coming.get()
+        if isinstance(item, str):
+            batch.append(item)
+        if batch and (not isinstance(item, str) or len(batch) == MOST or coming.empty()):
+            yield batch
+            batch = []
+        if item is _END:
+            return
+        if isinstance(item, BaseException):
+            raise item
+
+
+def follow(lines: Iterable[str], to: str, project: str, name: str) -> int:
+    """Send the reports of lines to a board, until there are no more; return how many were sent."""
+    if not re.fullmatch("[A-Za-z0-9._-]{1,128}", name):
+        raise SettingError(f"the run is called {name!r}, want up to 128 letters, digits and any of - _ . (--run)")
+    board, sent = BOARDS[to](project, name), 0
+    try:
+        for batch in _batches(lines):
+            fresh = []
+            for report in (Report.parse(line) for line in batch if line.strip()):
+                if report.values and report.step > board.last.get(report.kind, -1):
+                    board.last[report.kind] = report.step
+                    fresh.append(report)
+            if fresh:
+                board.send(fresh)
+                sent += len(fresh)
+    except BaseException:
+        board.close(failed=True)
+        raise
+    board.close(failed=False)
+    return sent

@@ -1,0 +1,163 @@
+"""Reports of training go to MLflow and Weights & Biases once, in order, and a run is continued by its name."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import types
+from typing import Any
+
+import pytest
+
+from pairstream.__main__ import main
+from pairstream.errors import InvalidError, SettingError
+from pairstream.track import BOARDS, MOST, Report, follow
+
+
+def line(kind: str, step: int, **values: float) -> str:
+    return json.dumps({"kind": kind, "step": step, "time": "2025-06-15T15:06:40Z", "values": values}) + "\n"
+
+
+class FakeMLflow(types.ModuleType):
+    """What is used of MLflow, with runs that stay."""
+
+    def __init__(self) -> None:
+        super().__init__("mlflow")
+        self.runs: dict[str, dict[str, Any]] = {}
+        self.experiments: list[str] = []
+        self.entities = types.SimpleNamespace(Metric=lambda *a: a, RunTag=lambda *a: a)
+
+    def MlflowClient(self) -> FakeMLflow:
+        return self
+
+    def get_experiment_by_name(self, name: str) -> Any:
+        return types.SimpleNamespace(experiment_id="1") if name in self.experiments else None
+
+    def create_experiment(self, name: str) -> str:
+        self.experiments.append(name)
+        return "1"
+
+    def _run(self, name: str) -> Any:
+        return types.SimpleNamespace(info=types.SimpleNamespace(run_id=name), data=types.SimpleNamespace(tags=self.runs[name]["tags"]))
+
+    def search_runs(self, experiments: list[str], filter_string: str, max_results: int) -> list[Any]:
+        return [self._run(name) for name in self.runs if filter_string == f"tags.`pairstream.run` = '{name}'"]
+
+    def create_run(self, experiment: str, run_name: str, tags: dict[str, str]) -> Any:
+        self.runs[run_name] = {"tags": tags, "metrics": [], "status": "RUNNING"}
+        return self._run(run_name)
+
+    def update_run(self, run_id: str, status: str) -> None:
+        self.runs[run_id]["status"] = status
+
+    set_terminated = update_run
+
+    def log_batch(self, run_id: str, metrics: Any = (), tags: Any = ()) -> None:
+        assert len(metrics) <= 1000, "MLflow takes no more"
+        self.runs[run_id]["metrics"] += metrics
+        self.runs[run_id]["tags"].update(tags)
+
+
+class FakeWandb(types.ModuleType):
+    """What is used of wandb, with one run that stays."""
+
+    def __init__(self) -> None:
+        super().__init__("wandb")
+        self.logged: list[dict[str, float]] = []
+        self.summary: dict[str, float] = {}
+        self.codes: list[int] = []
+        self.axes: dict[str, str | None] = {}
+
+    def init(self, **options: str) -> FakeWandb:
+        self.options = options
+        return self
+
+    def define_metric(self, name: str, step_metric: str | None = None) -> None:
+        self.axes[name] = step_metric
+
+    def log(self, values: dict[str, float]) -> None:
+        self.logged.append(values)
+        self.summary.update(values)
+
+    def finish(self, exit_code: int) -> None:
+        self.codes.append(exit_code)
+
+
+def test_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeMLflow()
+    monkeypatch.setitem(sys.modules, "mlflow", fake)
+    lines = [line("step", 10, loss=3.0, learning_rate=1e-5), line("step", 10, loss=9.0), "\n", line("checkpoint", 10), line("eval", 10, recall=40.0)]
+    assert follow(lines, "mlflow", "exp", "run-1") == 2
+    assert follow([*lines, line("step", 20, loss=2.0)], "mlflow", "exp", "run-1") == 1, "a run that is continued gets what is new"
+    run = fake.runs["run-1"]
+    assert fake.experiments == ["exp"]
+    at = 1_750_000_000_000
+    assert run["metrics"] == [("step/loss", 3.0, at, 10), ("step/learning_rate", 1e-5, at, 10), ("eval/recall", 40.0, at, 10), ("step/loss", 2.0, at, 20)]
+    assert run["status"] == "FINISHED"
+
+
+def test_wandb(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeWandb()
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    lines = [line("eval", 0, recall=30.0), line("step", 10, loss=3.0), line("eval", 0, recall=31.0)]
+    assert follow(lines, "wandb", "p", "run-1") == 2
+    assert follow([*lines, line("eval", 10, recall=50.0)], "wandb", "p", "run-1") == 1
+    assert fake.logged == [{"eval/at": 0, "eval/recall": 30.0}, {"step/at": 10, "step/loss": 3.0}, {"eval/at": 10, "eval/recall": 50.0}]
+    assert fake.options == {"project": "p", "id": "run-1", "name": "run-1", "resume": "allow"} and fake.codes == [0, 0]
+    assert fake.axes["eval/*"] == "eval/at"
+
+
+def test_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeMLflow()
+    monkeypatch.setitem(sys.modules, "mlflow", fake)
+    lines = [line("step", step, **{f"v{i}": 1.0 for i in range(20)}) for step in range(3 * MOST + 7)]
+    assert follow(iter(lines), "mlflow", "exp", "r") == len(lines)
+    assert [m[3] for m in fake.runs["r"]["metrics"][::20]] == list(range(len(lines)))
+
+
+def test_a_run_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeWandb()
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    for bad in ("[]", "{", '{"kind": "step"}', '{"kind": "step", "step": "x"}', '{"kind": "step", "step": 1, "time": "today"}', '{"kind": "step", "step": 1, "values": {"loss": null}}'):
+        with pytest.raises(InvalidError, match="is no report, want a line of `pairstream progress --json`"):
+            follow([line("step", 1, loss=1.0), bad], "wandb", "p", "r")
+    assert set(fake.codes) == {1}
+
+    def broken() -> Any:
+        yield line("step", 2, loss=1.0)
+        raise OSError("the pipe broke")
+
+    with pytest.raises(OSError, match="the pipe broke"):
+        follow(broken(), "wandb", "p", "other")
+    assert fake.logged[-1]["step/at"] == 2, "what came before is sent"
+
+
+def test_refusals(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("", "a b", "it's", "x" * 129):
+        with pytest.raises(SettingError, match="--run"):
+            follow([], "mlflow", "p", name)
+    for to in BOARDS:
+        monkeypatch.setitem(sys.modules, to, None)
+        monkeypatch.setattr(sys, "stdin", io.StringIO())
+        assert main(["track", "--to", to, "--run", "r"]) == 1
+        assert f"pip install 'pairstream[{to}]'" in capsys.readouterr().err
+
+
+def test_time() -> None:
+    assert Report.parse('{"kind": "eval", "step": 3}') == Report("eval", 3, 0, {})
+
+
+def test_real_clients(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fakes above are like the real clients, where these are installed."""
+    mlflow = pytest.importorskip("mlflow")
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "MLFLOW_TRACKING_URI": f"file://{tmp_path}/runs", "MLFLOW_ALLOW_FILE_STORE": "true"}
+    code = "import sys; from pairstream.__main__ import main; sys.exit(main(['track', '--to', 'mlflow', '--run', 'r']))"
+    for lines in ([line("step", 10, loss=3.0)], [line("step", 10, loss=3.0), line("step", 20, loss=2.0)]):
+        subprocess.run([sys.executable, "-c", code], input="".join(lines), text=True, check=True, env=env, cwd=tmp_path)
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    client = mlflow.MlflowClient(env["MLFLOW_TRACKING_URI"])
+    runs = client.search_runs([client.get_experiment_by_name("pairstream").experiment_id])
+    assert len(runs) == 1 and runs[0].info.status == "FINISHED"
+    assert [(m.step, m.value) for m in client.get_metric_history(runs[0].info.run_id, "step/loss")] == [(10, 3.0), (20, 2.0)]

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/kafkatest"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// reporter publishes reports of training.
+func reporter(t *testing.T, log *stream.Log) func(step int64, loss float64) {
+	p := log.NewPublisher(stream.PublisherOptions{})
+	t.Cleanup(func() { _ = p.Close(context.Background()) }) // each report has been flushed
+	return func(step int64, loss float64) {
+		t.Helper()
+		err := p.Publish(t.Context(), schemas.ProgressLog, 0, &schemas.Progress{Kind: schemas.ProgressStep, Step: step, Time: 1_750_000_000_000, Values: schemas.Measures{"loss": loss}})
+		if err == nil {
+			err = p.Flush(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// following runs a command that goes on, and returns the lines that it prints. stop interrupts it and returns its error and
+// what it said.
+func following(t *testing.T, args ...string) (lines *bufio.Scanner, stop func() (string, error)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	r, w := io.Pipe()
+	root := newRoot()
+	var said bytes.Buffer
+	root.SetArgs(args)
+	root.SetOut(w)
+	root.SetErr(&said)
+	ended := make(chan error, 1)
+	go func() {
+		err := unfinished(root.ExecuteContext(ctx))
+		_ = w.Close() // never fails
+		ended <- err
+	}()
+	return bufio.NewScanner(r), func() (string, error) {
+		cancel()
+		err := <-ended
+		return said.String(), err
+	}
+}
+
+// TestProgressFollows prints what is there, then what comes, until it is interrupted. That is no error.
+func TestProgressFollows(t *testing.T) {
+	log := testLog(t)
+	report := reporter(t, log)
+	report(10, 3)
+	report(10, 2.5)
+	lines, stop := following(t, "progress", "--follow", "--json", "--kind", "step")
+	next := func(want string) {
+		t.Helper()
+		if !lines.Scan() || lines.Text() != want {
+			t.Errorf("printed %q, want %q (%v)", lines.Text(), want, lines.Err())
+		}
+	}
+	next(`{"kind":"step","step":10,"time":"2025-06-15T15:06:40Z","values":{"loss":2.5}}`)
+	report(20, 2)
+	next(`{"kind":"step","step":20,"time":"2025-06-15T15:06:40Z","values":{"loss":2}}`)
+	cfg := log.Config()
+	newer := kafkatest.Message{Topic: schemas.ProgressLog.Name(cfg.Namespace), Value: []byte{0x80}, Headers: []kafkatest.MessageHeader{
+		{Key: schemas.HeaderSchema, Value: []byte("pairstream.progress/2")},
+	}}
+	if err := kafkatest.WriteMessage(t.Context(), cfg.Brokers, newer); err != nil {
+		t.Fatal(err)
+	}
+	report(30, 1.5)
+	next(`{"kind":"step","step":30,"time":"2025-06-15T15:06:40Z","values":{"loss":1.5}}`)
+	if said, err := stop(); err != nil || !strings.Contains(said, "a record of progress is left out") || !strings.Contains(said, "progress/2") {
+		t.Errorf("it ends with %v, and says %q", err, said)
+	}
+	lines, stop = following(t, "progress", "--follow")
+	for _, want := range []string{"STEP", "10", "20", "30"} {
+		if !lines.Scan() || !strings.Contains(lines.Text(), want) {
+			t.Errorf("printed %q, want %s", lines.Text(), want)
+		}
+	}
+	report(40, 1)
+	next("2025-06-15T15:06:40Z  40  step  loss=1")
+	if _, err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// script writes a program that stands for Python.
+func script(t *testing.T, body string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "python")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+body), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestProgressIsTracked hands reports to a process, which gets them as they come, and the end when the command is interrupted.
+func TestProgressIsTracked(t *testing.T) {
+	log := testLog(t)
+	report := reporter(t, log)
+	report(10, 2.5)
+	python := script(t, `echo "$@"; exec cat`)
+	out := mustCommand(t, "progress", "--to", "wandb", "--python", python, "--run", "r 1")
+	if want := "-m pairstream track --to wandb --project pairstream --run r 1\n{\"kind\":\"step\",\"step\":10,\"time\":\"2025-06-15T15:06:40Z\",\"values\":{\"loss\":2.5}}\n"; out != want {
+		t.Errorf("the process got\n%s\nwant\n%s", out, want)
+	}
+	t.Setenv("PAIRSTREAM_PYTHON", python)
+	lines, stop := following(t, "progress", "--to", "mlflow", "--follow")
+	for _, want := range []string{"--to mlflow --project pairstream --run ", `"step":10`} {
+		if !lines.Scan() || !strings.Contains(lines.Text(), want) {
+			t.Errorf("the process got %q, want %s", lines.Text(), want)
+		}
+	}
+	report(20, 2)
+	if !lines.Scan() || !strings.Contains(lines.Text(), `"step":20`) {
+		t.Errorf("the process got %q, want step 20", lines.Text())
+	}
+	if said, err := stop(); err != nil || said != "" {
+		t.Errorf("it ends with %v, and says %q", err, said)
+	}
+}
+
+// TestProgressTrackerFails: a process that ends early ends the command, also while no report comes.
+func TestProgressTrackerFails(t *testing.T) {
+	reporter(t, testLog(t))(10, 2.5)
+	missing := script(t, `echo "python3: No module named pairstream" >&2; exit 1`)
+	broken := script(t, `echo "no such server" >&2; exit 1`)
+	for args, want := range map[string]string{
+		"--to neptune":                            `--to is "neptune", want mlflow or wandb`,
+		"--to mlflow --json":                      "[json to]",
+		"--follow --csv":                          "[csv follow]",
+		"--follow --tensorboard x":                "[follow tensorboard]",
+		"--to mlflow --python /nowhere/python":    "--to mlflow needs Python: fork/exec /nowhere/python: no such file or directory: install it with the package pairstream[mlflow], or name it with --python",
+		"--to wandb --python " + missing:          "No module named pairstream: install the Python package with `pip install 'pairstream[wandb]'`, or name the Python that has it with --python",
+		"--to mlflow --follow --python " + broken: ": no such server",
+	} {
+		if _, err := command(t, append([]string{"progress"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q in it", args, err, want)
+		}
+	}
+}

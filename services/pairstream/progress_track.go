@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// tracker hands reports to a service that keeps experiments. The Python package does it, through the service's own client:
+// a process that reads the reports from its standard input, as JSON.
+type tracker struct{ to, project, name, python string }
+
+// trackers lists what --to may say. It is also the extra of the Python package that brings the client.
+var trackers = []string{"mlflow", "wandb"}
+
+func (t *tracker) flags(f *pflag.FlagSet) {
+	f.StringVar(&t.to, "to", "", "service to hand the reports to, set up by its own variables (MLFLOW_TRACKING_URI, WANDB_API_KEY): mlflow, wandb")
+	f.StringVar(&t.project, "project", "pairstream", "--to: MLflow's experiment, or the project of Weights & Biases")
+	f.StringVar(&t.name, "run", "", "--to: name of the run, which the same name continues; empty: the namespace, or pairstream")
+	f.StringVar(&t.python, "python", "", "--to: the Python that has the package pairstream; empty: PAIRSTREAM_PYTHON, or python3")
+}
+
+func (t *tracker) check() error {
+	if t.to != "" && !slices.Contains(trackers, t.to) {
+		return fmt.Errorf("--to is %q, want mlflow or wandb", t.to)
+	}
+	return nil
+}
+
+// run starts the process, and lets write give it the reports. When the process ends early, the context of write ends.
+func (t *tracker) run(cmd *cobra.Command, namespace string, write func(context.Context, io.Writer) error) error {
+	python := cmp.Or(t.python, os.Getenv("PAIRSTREAM_PYTHON"), "python3")
+	args := []string{"-m", "pairstream", "track", "--to", t.to, "--project", t.project, "--run", cmp.Or(t.name, namespace, "pairstream")}
+	// An interruption ends write. The process then reads the end of its input, and finishes what it has.
+	child := exec.CommandContext(context.WithoutCancel(cmd.Context()), python, args...)
+	said := &ending{w: cmd.ErrOrStderr()}
+	child.Stdout, child.Stderr = cmd.OutOrStdout(), said
+	in, err := child.StdinPipe()
+	if err == nil {
+		err = child.Start()
+	}
+	if err != nil {
+		return fmt.Errorf("--to %s needs Python: %w: install it with the package pairstream[%s], or name it with --python", t.to, err, t.to)
+	}
+	ctx, end := context.WithCancel(cmd.Context())
+	defer end()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- child.Wait()
+		end()
+	}()
+	wrote := write(ctx, in)
+	closed := in.Close()
+	if err := <-ended; err != nil {
+		return t.failed(python, said.last(), err)
+	}
+	if errors.Is(closed, os.ErrClosed) { // Wait has closed it
+		closed = nil
+	}
+	return errors.Join(wrote, closed)
+}
+
+// failed explains why the process has failed, by what it said at last.
+func (t *tracker) failed(python, said string, err error) error {
+	hint := ""
+	if strings.Contains(said, "No module named pairstream") {
+		hint = fmt.Sprintf(": install the Python package with `pip install 'pairstream[%s]'`, or name the Python that has it with --python", t.to)
+	}
+	return fmt.Errorf("--to %s: %s: %s%s", t.to, python, cmp.Or(said, err.Error()), hint)
+}
+
+// ending passes on what is written, and keeps its end.
+type ending struct {
+	w    io.Writer
+	kept []byte
+}
+
+func (e *ending) Write(p []byte) (int, error) {
+	e.kept = append(e.kept, p...)
+	e.kept = e.kept[max(0, len(e.kept)-4096):]
+	return e.w.Write(p)
+}
+
+// last returns the last line.
+func (e *ending) last() string {
+	lines := bytes.Split(bytes.TrimSpace(e.kept), []byte("\n"))
+	return string(lines[len(lines)-1])
+}
