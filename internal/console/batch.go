@@ -65,12 +65,13 @@ func (s *Server) batchPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v := &batchView{Batch: *b, High: s.o.High}
+	v := &batchView{Batch: *b}
 	if v.Record, err = record[*schemas.ScoredBatch](r.Context(), s.records, schemas.Scored, int(id.Lane), b.Offset); err != nil {
 		return err
 	}
 	v.Last = v.Record.Batches - 1
-	v.samples(s.o.High)
+	v.High = index.HighOf(v.Record, s.o.High)
+	v.samples(v.High)
 	if v.Matrix, err = s.matrix(r.Context(), b, v.Record); err == nil {
 		err = s.beside(r.Context(), v)
 	}
@@ -153,7 +154,7 @@ func (s *Server) matrix(ctx context.Context, b *index.Batch, rec *schemas.Scored
 		}
 	}
 	m.fill(images, texts)
-	m.Marks = marks(rec, s.o.High, n)
+	m.Marks = marks(rec, index.HighOf(rec, s.o.High), n)
 	m.Found = len(m.Marks)
 	for _, sample := range rec.Samples[:n] {
 		m.IDs = append(m.IDs, sample.ID.String())

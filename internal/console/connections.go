@@ -2,21 +2,22 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/pairstream/pairstream/internal/console/index"
+	"github.com/pairstream/pairstream/internal/interval"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 const connectionsAPage = 12
 
-// samples lists the ways to choose connections, in the order of [index.KindRandom] and the others.
-var samples = []string{schemas.SampleRandom, schemas.SampleMost, schemas.SampleLeast}
+// disagreeing is the tab of the connections that people call no match.
+const disagreeing = "disagreements"
 
 type connectionsView struct {
 	Group   *index.Group
@@ -30,6 +31,7 @@ type connectionsView struct {
 	Asked   int64
 	High    float64
 	Current precision
+	Precise *precisionView
 }
 
 type sampleTab struct {
@@ -37,10 +39,12 @@ type sampleTab struct {
 	Current             bool
 }
 
+// tabs begin with those of [index.KindRandom] and the others, in their order.
 var tabs = []sampleTab{
 	{schemas.SampleRandom, "A random sample", "Drawn at random from all connections of the group, so what you say of them holds for all, within the interval.", false},
 	{schemas.SampleMost, "The most certain", "Con-D is surest of these. How many of them are right says nothing about the others.", false},
-	{schemas.SampleLeast, "The least certain", "They are just above the threshold. Where many of these are wrong, a higher ECM_HIGH would help.", false},
+	{schemas.SampleLeast, "The least certain", "They are just above the threshold. Where many of these are wrong, a higher COND_THRESHOLD would help.", false},
+	{disagreeing, "You and Con-D disagree", "Con-D calls these a match and people do not, first those of which Con-D is most certain. What do they have in common?", false},
 }
 
 type connectionItem struct {
@@ -61,11 +65,8 @@ func wilson(right, judged int64) precision {
 	if judged == 0 {
 		return p
 	}
-	const z = 1.959963984540054
-	n, share := float64(judged), float64(right)/float64(judged)
-	center := (share + z*z/(2*n)) / (1 + z*z/n)
-	half := z / (1 + z*z/n) * math.Sqrt(share*(1-share)/n+z*z/(4*n*n))
-	p.Share, p.Low, p.High = 100*share, 100*max(0, center-half), 100*min(1, center+half)
+	s := interval.Of(int(right), int(judged))
+	p.Share, p.Low, p.High = 100*s.Value, 100*s.Low, 100*s.High
 	return p
 }
 
@@ -98,9 +99,9 @@ func (s *Server) connectionsPage(w http.ResponseWriter, r *http.Request) error {
 	if v.Sample == "" {
 		v.Sample = schemas.SampleRandom
 	}
-	kind := slices.Index(samples, v.Sample)
+	kind := slices.IndexFunc(tabs, func(t sampleTab) bool { return t.Sample == v.Sample })
 	if kind < 0 {
-		return badRequest{fmt.Errorf("sample is %q, want random, most or least", clip(40, v.Sample))}
+		return badRequest{fmt.Errorf("sample is %q, want random, most, least or %s", clip(40, v.Sample), disagreeing)}
 	}
 	if v.Group, err = s.o.Index.Group(r.Context(), id); err != nil {
 		return err
@@ -117,7 +118,15 @@ func (s *Server) connectionsPage(w http.ResponseWriter, r *http.Request) error {
 		tab.Current = i == kind
 		v.Tabs = append(v.Tabs, tab)
 	}
-	if err := s.connectionItems(r.Context(), v, kind); err != nil {
+	if v.Sample == disagreeing {
+		err = s.disagreements(r.Context(), v)
+	} else {
+		err = s.connectionItems(r.Context(), v, kind)
+	}
+	if err != nil {
+		return err
+	}
+	if v.Precise, err = s.precisionOf(r.Context(), v.Group); err != nil {
 		return err
 	}
 	epochs, err := s.o.Index.Epochs(r.Context(), v.Group.N)
@@ -170,6 +179,35 @@ func (s *Server) connectionItems(ctx context.Context, v *connectionsView, kind i
 	return nil
 }
 
+// disagreements lists the connections that people call no match.
+func (s *Server) disagreements(ctx context.Context, v *connectionsView) error {
+	list, err := s.o.Index.Disagreements(ctx, v.Group.ID, v.From, connectionsAPage+1)
+	if err != nil {
+		return err
+	}
+	if len(list) > connectionsAPage {
+		list, v.Next = list[:connectionsAPage], v.From+connectionsAPage
+	}
+	for _, said := range list {
+		image, err := s.o.Index.Pair(ctx, said.Image)
+		var text *index.Pair
+		if err == nil {
+			text, err = s.o.Index.Pair(ctx, said.Text)
+		}
+		if errors.Is(err, index.ErrNotFound) {
+			continue // newer pairs took the place of one of them
+		}
+		if err != nil {
+			return err
+		}
+		v.Items = append(v.Items, connectionItem{
+			Connection: index.Connection{Image: image.Position, Text: text.Position, Probability: said.Probability},
+			Image:      image, Text: text, Verdict: schemas.VerdictNoMatch,
+		})
+	}
+	return nil
+}
+
 // judge writes a judgement: the only thing that the console ever writes.
 func (s *Server) judge(w http.ResponseWriter, r *http.Request) error {
 	if origin := r.Header.Get("Sec-Fetch-Site"); origin == "" && r.Header.Get("Origin") == "" && r.Header.Get("Authorization") == "" {
@@ -200,7 +238,7 @@ func (s *Server) judge(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	j.Group = g.ID
-	if j.Probability, err = s.o.Index.Probability(r.Context(), image.Group, image.Position, text.Position); err != nil {
+	if j.Probability, j.Model, err = s.o.Index.Asked(r.Context(), image.Group, image.Position, text.Position); err != nil {
 		return err
 	}
 	if err := j.Validate(); err != nil {

@@ -174,7 +174,8 @@ func (s *Server) epochs(ctx context.Context, v *pairView) error {
 		b, err := record[*schemas.ScoredBatch](ctx, s.records, schemas.Scored, v.Lane, batches[i].Offset)
 		v.Epochs[i].Batch = batches[i]
 		if err == nil {
-			v.Epochs[i].fill(b, v.Position, s.o.High, s.o.Low)
+			high := index.HighOf(b, s.o.High)
+			v.Epochs[i].fill(b, v.Position, high, min(s.o.Low, high))
 		}
 		return err
 	})

@@ -291,8 +291,10 @@ func TestCollectSaysWhatTheGuardDoes(t *testing.T) {
 		return &schemas.Precision{Above: 0.8, Value: 0.75, Low: low, High: 0.9, Base: 0.1, Judged: 40, Right: 30}
 	}
 	checks := []*schemas.Check{
-		{Positives: 288, AUC: 0.9, Least: 0.4, Precision: precision(0.5)}, {Positives: 288, AUC: 0.9, Least: 0.4, Precision: precision(0.4)},
-		{Positives: 12, AUC: 0.9, Least: 0.4, Open: true, Precision: precision(0.5)}, nil, nil,
+		{Positives: 288, AUC: 0.9, Least: 0.4, Precision: precision(0.5)},
+		{Positives: 288, AUC: 0.9, Least: 0.4, Precision: precision(0.4)},
+		{Positives: 12, AUC: 0.9, Least: 0.4, Open: true, Precision: precision(0.5)},
+		nil, nil,
 	}
 	for lane, check := range checks {
 		state, err := json.Marshal(map[string]any{"model": "m", "check": check})

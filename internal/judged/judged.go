@@ -115,9 +115,7 @@ func Note(ctx context.Context, log *stream.Log, counts ...Count) (err error) {
 type pair struct{ image, text schemas.PairID }
 
 // verdict is the latest one of a pair.
-type verdict struct {
-	random, judged, match bool
-}
+type verdict struct{ random, match bool }
 
 // tally counts what the log holds of a place's Con-D, of all lanes: these are random samples of one crawl. A pair counts when
 // it was judged as one of the random sample, and its latest verdict counts. What cannot be decoded is passed over.
@@ -136,14 +134,15 @@ func tally(ctx context.Context, log *stream.Log, p Place) (Count, error) {
 			continue
 		}
 		key := pair{j.Image, j.Text}
-		v := said[key]
-		v.random = v.random || j.Sample == schemas.SampleRandom
-		v.judged, v.match = j.Verdict != schemas.VerdictNone, j.Verdict == schemas.VerdictMatch
-		said[key] = v
+		if j.Verdict == schemas.VerdictNone {
+			delete(said, key)
+			continue
+		}
+		said[key] = verdict{said[key].random || j.Sample == schemas.SampleRandom, j.Verdict == schemas.VerdictMatch}
 	}
 	c := Count{Place: p}
 	for _, v := range said {
-		if !v.random || !v.judged {
+		if !v.random {
 			continue
 		}
 		c.Judged++

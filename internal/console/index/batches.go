@@ -2,6 +2,8 @@ package index
 
 import (
 	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"slices"
 
 	"github.com/pairstream/pairstream/internal/stream"
@@ -31,7 +33,34 @@ func (w *writer) scored(rec stream.Record, b *schemas.ScoredBatch) error {
 		key := placeKey{n, int64(b.Epoch), int64(s.Position / schemas.ChunkMembers)}
 		w.places[key] = append(w.places[key], placed{s.Position % schemas.ChunkMembers, b.Sequence})
 	}
+	if b.Check != nil {
+		if err := w.checked(n, b); err != nil {
+			return err
+		}
+	}
 	return w.connections(n, b)
+}
+
+// checked keeps what the guard says of a group's connections, the latest of it. What it confirms is kept as connections.
+func (w *writer) checked(group int64, b *schemas.ScoredBatch) error {
+	check := *b.Check
+	check.Confirmed = nil
+	raw, err := json.Marshal(check)
+	if err != nil {
+		return err
+	}
+	return w.exec("UPDATE grp SET checked = ? WHERE n = ?", string(raw), group)
+}
+
+// HighOf returns the threshold of a batch's connections. Records of earlier discriminators do not say it.
+func HighOf(b *schemas.ScoredBatch, own float64) float64 {
+	switch {
+	case b.High > 0:
+		return b.High
+	case b.Check != nil && b.Check.Precision != nil:
+		return b.Check.Precision.Above
+	}
+	return own
 }
 
 // finish writes what was collected during the transaction.
@@ -59,6 +88,7 @@ func (w *writer) finish() error {
 type counts struct{ candidates, connections, ambiguous, replaced int }
 
 func (c *counts) of(b *schemas.ScoredBatch, o Options) {
+	high := HighOf(b, o.High)
 	for _, s := range b.Samples {
 		if s.Replaced {
 			c.replaced++
@@ -73,10 +103,10 @@ func (c *counts) of(b *schemas.ScoredBatch, o Options) {
 				continue
 			}
 			c.candidates++
-			switch p := float64(way.probs[k]); {
-			case p > o.High:
+			switch p := way.probs[k]; {
+			case p > float32(high):
 				c.connections++
-			case p >= o.Low:
+			case float64(p) >= min(o.Low, high):
 				c.ambiguous++
 			}
 		}
@@ -136,21 +166,25 @@ func (w *writer) connections(group int64, b *schemas.ScoredBatch) error {
 	if err != nil {
 		return err
 	}
+	high := HighOf(b, w.x.o.High)
+	keep := func(image, text int32, p float32) error {
+		if image < 0 || text < 0 || p <= float32(high) || b.Samples[text].Replaced { // Con-D has judged obj(v), not the caption
+			return nil
+		}
+		return w.connection(s, group, b, &b.Samples[image], &b.Samples[text], p)
+	}
 	for k := range b.I2T {
 		anchor := int32(k / int(b.M))
-		for _, found := range []struct {
-			image, text int32
-			p           float32
-		}{{anchor, b.I2T[k], b.ProbI2T[k]}, {b.T2I[k], anchor, b.ProbT2I[k]}} {
-			if found.image < 0 || found.text < 0 || float64(found.p) <= w.x.o.High {
-				continue
-			}
-			if b.Samples[found.text].Replaced { // Con-D has judged obj(v), not the caption
-				continue
-			}
-			if err := w.connection(s, group, b, &b.Samples[found.image], &b.Samples[found.text], found.p); err != nil {
-				return err
-			}
+		if err := errors.Join(keep(anchor, b.I2T[k], b.ProbI2T[k]), keep(b.T2I[k], anchor, b.ProbT2I[k])); err != nil {
+			return err
+		}
+	}
+	if b.Check == nil || b.Check.Confirmed == nil {
+		return nil
+	}
+	for i, image := range b.Check.Confirmed.Image {
+		if err := keep(image, b.Check.Confirmed.Text[i], b.Check.Confirmed.Probability[i]); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -174,8 +208,8 @@ func (w *writer) connection(s *shortlist, group int64, b *schemas.ScoredBatch, i
 		if again { // of an earlier epoch, or the other direction
 			continue
 		}
-		if err := w.exec("INSERT INTO connection (grp, kind, image, text, rank, prob, epoch, batch) VALUES (?,?,?,?,?,?,?,?)",
-			group, kind, image.Position, text.Position, rank, p, b.Epoch, b.Sequence); err != nil {
+		if err := w.exec("INSERT INTO connection (grp, kind, image, text, rank, prob, epoch, batch, model) VALUES (?,?,?,?,?,?,?,?,?)",
+			group, kind, image.Position, text.Position, rank, p, b.Epoch, b.Sequence, b.Model); err != nil {
 			return err
 		}
 		at, _ := slices.BinarySearch(kept, rank)

@@ -23,7 +23,7 @@ import (
 )
 
 // version is that of the tables below. A file of another version is made anew.
-const version = 1
+const version = 2
 
 const tables = `
 CREATE TABLE cursor (topic TEXT, lane INTEGER, at INTEGER, seq INTEGER, PRIMARY KEY (topic, lane)) WITHOUT ROWID;
@@ -34,19 +34,20 @@ CREATE UNIQUE INDEX pair_id ON pair (id);
 CREATE INDEX pair_place ON pair (grp, pos) WHERE grp IS NOT NULL;
 CREATE INDEX pair_cluster ON pair (grp, cluster, pos) WHERE grp IS NOT NULL;
 CREATE VIRTUAL TABLE words USING fts5(caption, content='pair', content_rowid='n', detail='none', columnsize=0);
-CREATE TABLE grp (n INTEGER PRIMARY KEY, lane INTEGER, seq INTEGER, at INTEGER, count INTEGER, stats BLOB, UNIQUE (lane, seq));
+CREATE TABLE grp (n INTEGER PRIMARY KEY, lane INTEGER, seq INTEGER, at INTEGER, count INTEGER, stats BLOB, checked TEXT, UNIQUE (lane, seq));
 CREATE TABLE chunk (grp INTEGER, start INTEGER, at INTEGER, PRIMARY KEY (grp, start)) WITHOUT ROWID;
 CREATE TABLE sheet (grp INTEGER, cluster INTEGER, size INTEGER, nearest BLOB, farthest BLOB, PRIMARY KEY (grp, cluster)) WITHOUT ROWID;
 CREATE TABLE batch (grp INTEGER, epoch INTEGER, seq INTEGER, at INTEGER, features INTEGER, strategy TEXT, samples INTEGER,
 	candidates INTEGER, connections INTEGER, ambiguous INTEGER, replaced INTEGER, PRIMARY KEY (grp, epoch, seq)) WITHOUT ROWID;
 CREATE TABLE place (grp INTEGER, epoch INTEGER, chunk INTEGER, batches BLOB, PRIMARY KEY (grp, epoch, chunk)) WITHOUT ROWID;
-CREATE TABLE connection (grp INTEGER, kind INTEGER, image INTEGER, text INTEGER, rank INTEGER, prob REAL, epoch INTEGER, batch INTEGER,
+CREATE TABLE connection (grp INTEGER, kind INTEGER, image INTEGER, text INTEGER, rank INTEGER, prob REAL, epoch INTEGER, batch INTEGER, model TEXT,
 	PRIMARY KEY (grp, kind, image, text)) WITHOUT ROWID;
 CREATE TABLE dead (n INTEGER PRIMARY KEY, stage TEXT, class TEXT, reason TEXT, topic TEXT, lane INTEGER, at INTEGER, bytes INTEGER,
 	time INTEGER, UNIQUE (topic, lane, at));
 CREATE INDEX dead_class ON dead (class, n);
 CREATE TABLE progress (n INTEGER PRIMARY KEY, kind TEXT, step INTEGER, time INTEGER, vals TEXT, checkpoint TEXT);
-CREATE TABLE judgement (image BLOB, text BLOB, lane INTEGER, seq INTEGER, sample TEXT, match INTEGER, PRIMARY KEY (image, text)) WITHOUT ROWID;
+CREATE TABLE judgement (image BLOB, text BLOB, lane INTEGER, seq INTEGER, sample TEXT, match INTEGER,
+	random INTEGER, prob REAL, model TEXT, PRIMARY KEY (image, text)) WITHOUT ROWID;
 `
 
 // Options say what the index holds.

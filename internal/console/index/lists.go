@@ -267,16 +267,6 @@ func (x *Index) BatchSize(ctx context.Context) (int64, error) {
 	return n, err
 }
 
-// Probability returns what Con-D said of a connection that the index keeps.
-func (x *Index) Probability(ctx context.Context, group int64, image, text int32) (float32, error) {
-	var p float32
-	found, err := one(ctx, x, []any{&p}, "SELECT prob FROM connection WHERE grp = ? AND image = ? AND text = ? LIMIT 1", group, image, text)
-	if err == nil && !found {
-		err = ErrNotFound
-	}
-	return p, err
-}
-
 // Judge takes up a judgement that was just written to the log, where the index will find it again.
 func (x *Index) Judge(ctx context.Context, j *schemas.Judgement) error {
 	return x.update(ctx, func(w *writer) error { return w.judgement(j) })

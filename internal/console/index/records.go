@@ -138,8 +138,11 @@ func (w *writer) judgement(j *schemas.Judgement) error {
 	if j.Verdict == schemas.VerdictNone {
 		return w.exec("DELETE FROM judgement WHERE image = ? AND text = ?", j.Image[:], j.Text[:])
 	}
-	return w.exec("INSERT OR REPLACE INTO judgement (image, text, lane, seq, sample, match) VALUES (?,?,?,?,?,?)",
-		j.Image[:], j.Text[:], j.Group.Lane, j.Group.Seq, j.Sample, j.Verdict == schemas.VerdictMatch)
+	random := j.Sample == schemas.SampleRandom
+	return w.exec(`INSERT INTO judgement (image, text, lane, seq, sample, match, random, prob, model) VALUES (?,?,?,?,?,?,?,?,?)
+		ON CONFLICT (image, text) DO UPDATE SET lane = excluded.lane, seq = excluded.seq, sample = excluded.sample, match = excluded.match,
+		random = random OR excluded.random, prob = excluded.prob, model = excluded.model`,
+		j.Image[:], j.Text[:], j.Group.Lane, j.Group.Seq, j.Sample, j.Verdict == schemas.VerdictMatch, random, j.Probability, j.Model)
 }
 
 // prune keeps the tables within their bounds.
