@@ -13,13 +13,14 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Known holds Con-D's probabilities of a lane's candidates, and of pairs whose truth is known without it.
+// Known holds Con-D's probabilities of a lane's candidates, and of pairs whose truth is known without it. It lies in the marks of
+// a lane, whose room is small: see [Probabilities].
 type Known struct {
-	Positives     []float32 `json:"positives"`     // of an image and its own text, or another text of the image
-	Edited        []float32 `json:"edited"`        // of an image and its own text, of which a noun or a colour is replaced
-	Candidates    []float32 `json:"candidates"`    // of the hardest candidates, whatever is true of them
-	Contradicting []float32 `json:"contradicting"` // of those candidates whose text contradicts the image's own
-	Asked         []Asked   `json:"-"`             // the candidates of the batch at hand, each once
+	Positives     Probabilities `json:"positive_counts"`      // of an image and its own text, or another text of the image
+	Edited        Probabilities `json:"edited_counts"`        // of an image and its own text, of which a noun or a colour is replaced
+	Candidates    Probabilities `json:"candidate_counts"`     // of the hardest candidates, whatever is true of them
+	Contradicting Probabilities `json:"contradicting_counts"` // of those candidates whose text contradicts the image's own
+	Asked         []Asked       `json:"-"`                    // the candidates of the batch at hand, each once
 }
 
 // Asked is a candidate with what Con-D says of it.
@@ -42,10 +43,10 @@ func (k Known) Confirmed(threshold float64) *schemas.Confirmed {
 	return &c
 }
 
-// Add appends further probabilities. It leaves the candidates of the batch at hand out.
+// Add appends further probabilities, rounded. It leaves the candidates of the batch at hand out.
 func (k *Known) Add(o Known) {
-	k.Positives, k.Edited = append(k.Positives, o.Positives...), append(k.Edited, o.Edited...)
-	k.Candidates, k.Contradicting = append(k.Candidates, o.Candidates...), append(k.Contradicting, o.Contradicting...)
+	k.Positives, k.Edited = k.Positives.with(o.Positives), k.Edited.with(o.Edited)
+	k.Candidates, k.Contradicting = k.Candidates.with(o.Candidates), k.Contradicting.with(o.Contradicting)
 }
 
 // AUC returns the chance that a known positive has a higher probability than a hard negative. Without either kind it is 0.5.

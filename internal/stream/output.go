@@ -55,7 +55,12 @@ func (o *output) Emit(topic schemas.Topic, rec schemas.Record, resume Mark) erro
 	if err != nil {
 		return err
 	}
-	return o.pub.enqueue(o.work, sequenced(topic, o.ln.id, seq, resume, rec.Schema(), value))
+	m := sequenced(topic, o.ln.id, seq, resume, rec.Schema(), value)
+	if n := m.headerSize(); n > maxHeaderBytes {
+		return fmt.Errorf("emitting to %s, lane %d, seq %d: the headers would take %d bytes, and readers take %d: the state of stage %s, %d bytes, is too large",
+			topic, o.ln.id, seq, n, maxHeaderBytes, o.ln.spec.Name, len(resume.State))
+	}
+	return o.pub.enqueue(o.work, m)
 }
 
 // checkResume refuses a mark that lies ahead of what was read or emitted. After a crash, such a mark would lose

@@ -34,7 +34,11 @@ func (m *message) size() int64 {
 
 // wireSize returns the size of a batch of this message alone. The result is exact or a little too large.
 func (m *message) wireSize() int64 {
-	n := int64(len(m.value)) + int64(len(m.key)) + wireOverhead
+	return int64(len(m.value)) + int64(len(m.key)) + wireOverhead + m.headerSize()
+}
+
+// headerSize returns the bytes that the headers take in a batch, or a little more.
+func (m *message) headerSize() (n int64) {
 	for _, h := range m.headers {
 		n += int64(len(h.Key)) + int64(len(h.Value)) + headerWire
 	}

@@ -83,6 +83,7 @@ func TestErrorsOfAStage(t *testing.T) {
 	}
 }
 
+// TestEmitRefusesMarksThatLieAhead also covers a mark that no reader takes.
 func TestEmitRefusesMarksThatLieAhead(t *testing.T) {
 	b := startBroker(t, BrokerOptions{})
 	for name, act := range map[string]func(rec Record, out Output) error{
@@ -96,6 +97,9 @@ func TestEmitRefusesMarksThatLieAhead(t *testing.T) {
 			m := out.After(rec, nil)
 			m.Inputs[0].Topic = schemas.Scored
 			return emit(out, m)
+		},
+		"a state that no reader takes": func(rec Record, out Output) error {
+			return emit(out, out.After(rec, make([]byte, maxHeaderBytes)))
 		},
 		"an output of another": func(rec Record, out Output) error {
 			return out.Emit(schemas.Scored, raw{testSchema, nil}, out.Before(rec, nil))
