@@ -32,12 +32,15 @@ import (
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/shard/cloud"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/table"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 // planning is a run of `pairstream batches`.
 type planning struct {
-	paths    []string
+	sources []string // as they were given
+	planInput
+	columns  table.PictureColumns
 	out      string
 	settings pipeline
 	environ  map[string]string
@@ -67,12 +70,14 @@ type planManifest struct {
 
 func newBatchesCommand() *cobra.Command {
 	var out, weights, paper string
+	var columns table.PictureColumns
 	var epochs int
 	cmd := &cobra.Command{
 		Use:   "batches --out DIR " + tarsUse,
 		Short: "write the mini-batches of a finished data set into Parquet files, without Kafka",
 		Long: "Encodes, groups, samples and scores the pairs of the tars in this process, and writes the mini-batches of every epoch\n" +
 			"into DIR: a row for each sample, with its key, tar and offset, its hardest candidates and Con-D's probabilities.\n" +
+			"Parquet files with images in them, as Hugging Face's data sets have, are data too: their images go into DIR/images.\n" +
 			"plan.json has the settings and digests. Training happens elsewhere, so the encoder's features group every epoch.\n\n" +
 			"Settings come from the environment. A run that was cut short goes on when it is started again. The same data, models\n" +
 			"and settings give the same bytes.",
@@ -83,6 +88,8 @@ func newBatchesCommand() *cobra.Command {
 	f.StringVar(&paper, "recipe", "", "paper whose settings hold where the environment sets none; empty: RECIPE")
 	f.IntVar(&epochs, "epochs", 0, "times that a pair is trained on; 0: EPOCHS, or as often as the recipe says")
 	f.StringVar(&weights, "weights", "", "weights of the encoder and Con-D where the environment names none (ENCODER_CHECKPOINT, COND_CHECKPOINT)")
+	f.StringVar(&columns.Image, "image-col", "image", "column of a Parquet file with the bytes of images")
+	f.StringVar(&columns.Caption, "caption-col", "caption", "column of a Parquet file with a caption, or several")
 	if err := cmd.MarkFlagRequired("out"); err != nil {
 		panic(err) // the flag is above
 	}
@@ -98,6 +105,7 @@ func newBatchesCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		p.columns = columns
 		p.w, p.terminal = cmd.OutOrStdout(), term.IsTerminal(int(os.Stdout.Fd()))
 		return p.run(cmd.Context())
 	}
@@ -109,14 +117,14 @@ var planDefaults = map[string]string{"LANES": "1", "GRIT_FEATURES": "encoder"}
 
 // newPlanning settles the settings. The log is one of its own, for as long as the run takes.
 func newPlanning(paths []string, out, weights string, environ map[string]string) (*planning, error) {
-	roots, err := shard.Roots(paths)
+	in, err := findPlanInput(paths, filepath.Join(out, "images"))
 	if err != nil {
 		return nil, err
 	}
 	if more := environ["BUCKET_ROOTS"]; more != "" {
-		roots = append(roots, more)
+		in.roots = append(in.roots, more)
 	}
-	environ["BUCKET_ROOTS"] = strings.Join(roots, ",")
+	environ["BUCKET_ROOTS"] = strings.Join(in.roots, ",")
 	for name, value := range planDefaults {
 		if environ[name] == "" {
 			environ[name] = value
@@ -130,7 +138,7 @@ func newPlanning(paths []string, out, weights string, environ map[string]string)
 	for _, name := range []string{"KAFKA_BROKERS", "NAMESPACE"} {
 		delete(environ, name)
 	}
-	p := &planning{paths: paths, out: out, environ: environ, stages: newStages()}
+	p := &planning{sources: paths, planInput: in, out: out, environ: environ, stages: newStages()}
 	if p.settings, err = config.Parse[pipeline](environ); err != nil {
 		return nil, err
 	}
@@ -183,7 +191,7 @@ func (p *planning) run(ctx context.Context) error {
 	}
 	ecm := p.settings.Trainer.Options().ECM
 	m := planManifest{
-		Version: plans.Version, Sources: p.paths, Recipe: p.settings.Process.Recipe, Settings: settings, Lanes: p.settings.Stream.Lanes,
+		Version: plans.Version, Sources: p.sources, Recipe: p.settings.Process.Recipe, Settings: settings, Lanes: p.settings.Stream.Lanes,
 		Epochs: p.settings.Grouper.Options().Epochs, High: ecm.High, Low: ecm.Low,
 	}
 	done, err := p.begin(m)
@@ -206,6 +214,9 @@ func (p *planning) run(ctx context.Context) error {
 
 // make runs the stages on a log in the folder, beside the writers of the files, until every lane has ended.
 func (p *planning) make(ctx context.Context, m *planManifest) (err error) {
+	if err := plans.Pack(ctx, p.tables, filepath.Join(p.out, "images"), p.columns); err != nil {
+		return err
+	}
 	keys, err := p.readKeys(ctx)
 	if err != nil {
 		return err
@@ -223,7 +234,7 @@ func (p *planning) make(ctx context.Context, m *planManifest) (err error) {
 	stagesCtx, stop := context.WithCancel(running)
 	defer stop()
 	all.Go(func() error {
-		_, err := publish(running, log, p.paths, dataset.ProduceOptions{Final: true}, &p.published, pace{})
+		_, err := publish(running, log, p.tars, dataset.ProduceOptions{Final: true}, &p.published, pace{})
 		return err
 	})
 	all.Go(func() error {
@@ -244,7 +255,7 @@ func (p *planning) make(ctx context.Context, m *planManifest) (err error) {
 // readKeys reads which key each image has in its tar.
 func (p *planning) readKeys(ctx context.Context) (plans.Keys, error) {
 	keys := map[plans.Place]string{}
-	_, err := shard.Scan(ctx, p.paths, shard.Visitor{
+	_, err := shard.Scan(ctx, p.tars, shard.Visitor{
 		Example: func(ex shard.Example) error {
 			keys[plans.Place{URI: ex.Image.URI, Offset: ex.Image.Offset}] = ex.Key
 			p.pairs.Add(int64(len(ex.Captions)))

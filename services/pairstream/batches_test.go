@@ -83,7 +83,7 @@ func TestPlanIsWhatTheStreamGives(t *testing.T) {
 	if len(streamed) != len(want)-1 {
 		t.Errorf("the stream gives %d files, the plan has %d", len(streamed), len(want)-1)
 	}
-	checkPlan(t, want["plan.json"], in("plan"))
+	checkPlan(t, in("plan"))
 }
 
 // exported writes what the log of a stream holds.
@@ -93,7 +93,7 @@ func exported(t *testing.T, dir, scenes string) map[string][]byte {
 		t.Fatal(err)
 	}
 	log := openNamespace(t)
-	reading := planning{paths: []string{scenes}}
+	reading := planning{planInput: planInput{tars: []string{scenes}}}
 	keys, err := reading.readKeys(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -119,37 +119,49 @@ func exported(t *testing.T, dir, scenes string) map[string][]byte {
 	return filesIn(t, dir)
 }
 
-// checkPlan wants every pair once in every epoch, with a key and a place at which its image lies.
-func checkPlan(t *testing.T, manifest []byte, dir string) {
+// readManifest returns plan.json.
+func readManifest(t *testing.T, dir string) (m planManifest) {
 	t.Helper()
-	var m planManifest
-	if err := json.Unmarshal(manifest, &m); err != nil {
+	raw, err := os.ReadFile(filepath.Join(dir, "plan.json"))
+	if err == nil {
+		err = json.Unmarshal(raw, &m)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	seen := map[int32]map[string]int{}
-	scores := int64(0)
-	for _, file := range m.Files {
-		f, err := os.Open(filepath.Join(dir, file.Name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		info, err := f.Stat()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if seen[file.Epoch] == nil {
-			seen[file.Epoch] = map[string]int{}
-		}
-		err = table.Parquet(t.Context(), f, info.Size(), func(r table.Row) error {
-			seen[file.Epoch][r.Text("pair")]++
-			if r.Text("key") == "" || !strings.HasPrefix(r.Text("uri"), "file://") || r.Text("text") == "" {
-				t.Errorf("%s has a row %v", file.Name, r)
-			}
+	return m
+}
+
+// planRows returns the samples of files of a plan.
+func planRows(t *testing.T, dir string, files []plans.File) (rows []table.Row) {
+	t.Helper()
+	for _, file := range files {
+		err := table.Read(t.Context(), filepath.Join(dir, file.Name), func(r table.Row) error {
+			rows = append(rows, r)
 			return nil
 		})
 		if err != nil {
 			t.Fatal(err)
+		}
+	}
+	return rows
+}
+
+// checkPlan wants every pair once in every epoch, with a key and a place at which its image lies.
+func checkPlan(t *testing.T, dir string) {
+	t.Helper()
+	m := readManifest(t, dir)
+	seen := map[int32]map[string]int{}
+	scores := int64(0)
+	for _, file := range m.Files {
+		if seen[file.Epoch] == nil {
+			seen[file.Epoch] = map[string]int{}
+		}
+		for _, r := range planRows(t, dir, []plans.File{file}) {
+			seen[file.Epoch][r.Text("pair")]++
+			if r.Text("key") == "" || !strings.HasPrefix(r.Text("uri"), "file://") || r.Text("text") == "" {
+				t.Errorf("%s has a row %v", file.Name, r)
+			}
 		}
 		scores += file.Scores
 	}

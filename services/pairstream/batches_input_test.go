@@ -1,0 +1,91 @@
+//go:build cgo
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/pairstream/pairstream/internal/shard"
+)
+
+// tableRow is a row of a data set of Hugging Face.
+type tableRow struct {
+	Image struct {
+		Bytes []byte `parquet:"bytes"`
+	} `parquet:"picture"`
+	Captions []string `parquet:"text,list"`
+}
+
+// writeTables writes the examples of tars into two Parquet files.
+func writeTables(t *testing.T, dir, tars string) {
+	t.Helper()
+	var rows []tableRow
+	_, err := shard.Scan(t.Context(), []string{tars}, shard.Visitor{
+		Example: func(ex shard.Example) error {
+			raw, err := os.ReadFile(strings.TrimPrefix(ex.Image.URI, "file://"))
+			row := tableRow{Captions: ex.Captions}
+			row.Image.Bytes = raw[ex.Image.Offset : ex.Image.Offset+ex.Image.Size]
+			rows = append(rows, row)
+			return err
+		},
+		Problem: func(p shard.Problem) error { t.Errorf("%v", p); return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, part := range map[string][]tableRow{"a.parquet": rows[:5], "b.parquet": rows[5:]} {
+		if err := parquet.WriteFile(filepath.Join(dir, name), part); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestPlanOfParquet makes a plan of Parquet files with images. It is the plan of the tars that it leaves in its folder.
+func TestPlanOfParquet(t *testing.T) {
+	in := setUpPipeline(t, 8)
+	t.Setenv("GRIT_FEATURES", "encoder")
+	t.Setenv("EPOCHS", "1")
+	writeTables(t, in("tables"), in("scenes"))
+	mustCommand(t, "batches", "--out", in("plan"), in("tables"), "--image-col", "picture", "--caption-col", "text")
+	mustCommand(t, "batches", "--out", in("tars"), in("plan/images"))
+	names, err := filepath.Glob(in("plan/epoch-*.parquet"))
+	if err != nil || len(names) != 2 {
+		t.Fatalf("the plan has %q (%v)", names, err)
+	}
+	for _, name := range names {
+		a, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(filepath.Join(in("tars"), filepath.Base(name))); err != nil || !bytes.Equal(a, b) {
+			t.Errorf("%s is another one than that of the tars (%v)", name, err)
+		}
+	}
+	m := readManifest(t, in("plan"))
+	if m.Pairs != 24 || !slices.Equal(m.Sources, []string{in("tables")}) {
+		t.Errorf("%d pairs of %q", m.Pairs, m.Sources)
+	}
+	keys := map[string]int{}
+	for _, r := range planRows(t, in("plan"), m.Files) {
+		keys[r.Text("key")]++
+	}
+	if len(keys) != 8 || keys["000000007"] != 3 {
+		t.Errorf("keys are %v, want the numbers of the rows", keys)
+	}
+	if _, err := command(t, "batches", "--out", in("both"), in("tables"), in("scenes")); err == nil || !strings.Contains(err.Error(), "want one kind") {
+		t.Errorf("tables beside tars: %v", err)
+	}
+	if _, err := command(t, "batches", "--out", in("remote"), "s3://bucket/a.parquet"); err == nil || !strings.Contains(err.Error(), "copy them first") {
+		t.Errorf("a table in a bucket: %v", err)
+	}
+}
