@@ -162,7 +162,7 @@ type ScoredBatch struct {
 	Masked  []Mask   `msgpack:"masked,omitempty"`   // samples that no step may learn from, in their order; their probabilities are 0
 	Drawn   string   `msgpack:"drawn,omitempty"`    // seed and augmentation by which Con-D's images were drawn; absent: it saw none or plain ones, or they were not recorded
 	Check   *Check   `msgpack:"check,omitempty"`    // what the guard of connections has measured; absent: it is off, or decided in an earlier batch that Con-D can be trusted
-	High    float64  `msgpack:"high,omitempty"`     // probability above which a candidate is a connection, by COND_THRESHOLD; absent: ECM_HIGH of the reader
+	High    float64  `msgpack:"high,omitempty"`     // probability above which a candidate is a connection, by COND_THRESHOLD or ECM_HIGH; absent: ECM_HIGH of the reader
 }
 
 // Schema implements [Record].

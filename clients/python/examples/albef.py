@@ -225,7 +225,7 @@ class ALBEF(nn.Module):
         keys = self.average(batch, image, text)
         sim_i2t, sim_t2i = losses.similarities(image, keys.texts, self.temp), losses.similarities(text, keys.images, self.temp)
         draw = batch.generator("itm negatives")
-        choice = {"high": r.high, "low": r.low, "negatives": r.negatives, "draw": draw}
+        choice = {**r.bounds(batch), "negatives": r.negatives, "draw": draw}
         i2t = losses.mine(sim_i2t, batch.i2t, batch.prob_i2t, batch.same_image, **choice)
         t2i = losses.mine(sim_t2i, batch.t2i, batch.prob_t2i, batch.same_image, **choice)
         parts = {}
@@ -245,7 +245,7 @@ class ALBEF(nn.Module):
             assert batch.image_ids is not None
             m.push(keys.image, keys.text, batch.image_ids)
         total = torch.stack(list(parts.values())).sum()
-        confirmed = float((batch.prob_i2t > r.high).sum() + (batch.prob_t2i > r.high).sum())
+        confirmed = float(sum((p > r.bounds(batch)["high"]).sum() for p in (batch.prob_i2t, batch.prob_t2i)))
         values = {f"loss_{k}": float(v.detach()) for k, v in parts.items()}
         return Output(total, image.detach(), text.detach(), values | {"connections": confirmed})
 

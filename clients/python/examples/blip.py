@@ -72,8 +72,8 @@ class BLIP(nn.Module):
         text = functional.normalize(self.retrieval.text_proj(self.text_states(ids, mask)[:, 0]), dim=-1)
         sim_i2t, sim_t2i = losses.similarities(image, text, self.temperature), losses.similarities(text, image, self.temperature)
         r = self.recipe
-        i2t = losses.mine(sim_i2t, batch.i2t, batch.prob_i2t, batch.same_image, high=r.high, low=r.low)
-        t2i = losses.mine(sim_t2i, batch.t2i, batch.prob_t2i, batch.same_image, high=r.high, low=r.low)
+        i2t = losses.mine(sim_i2t, batch.i2t, batch.prob_i2t, batch.same_image, **r.bounds(batch))
+        t2i = losses.mine(sim_t2i, batch.t2i, batch.prob_t2i, batch.same_image, **r.bounds(batch))
         hard = [losses.hard_targets(batch.same_image, picks if r.ecm_itc else None) for picks in (i2t, t2i)]
         parts = {"itc": losses.itc(sim_i2t, sim_t2i, *hard, r.softening(batch.epoch))}
         pairs = losses.plan_itm(i2t, t2i, connections=r.ecm_itm)

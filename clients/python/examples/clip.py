@@ -46,8 +46,8 @@ class CLIP(nn.Module):
         sim_i2t = scale * image @ text.t()
         sim_t2i = sim_i2t.t()
         r = self.recipe
-        i2t = losses.mine(sim_i2t, batch.i2t, batch.prob_i2t, batch.same_image, high=r.high, low=r.low)
-        t2i = losses.mine(sim_t2i, batch.t2i, batch.prob_t2i, batch.same_image, high=r.high, low=r.low)
+        i2t = losses.mine(sim_i2t, batch.i2t, batch.prob_i2t, batch.same_image, **r.bounds(batch))
+        t2i = losses.mine(sim_t2i, batch.t2i, batch.prob_t2i, batch.same_image, **r.bounds(batch))
         hard = [losses.hard_targets(batch.same_image, picks if r.ecm_itc else None) for picks in (i2t, t2i)]
         loss = losses.itc(sim_i2t, sim_t2i, *hard, r.softening(batch.epoch))
         return Output(loss, image.detach(), text.detach(), {"loss_itc": float(loss.detach()), "scale": float(scale.detach())})

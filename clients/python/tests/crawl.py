@@ -66,7 +66,7 @@ def batch(pictures: list[Picture], lane: int, sequence: int, n: int = 6, m: int 
             probs[(column == mask.sample) | (np.repeat(np.arange(n), m) == mask.sample)] *= mask.positive
     return ScoredBatch(
         group=GroupID(lane=lane, seq=0), epoch=epoch, sequence=sequence, batches=batches, strategy="grit", samples=samples, m=m, i2t=ahead, t2i=behind,
-        model="test", prob_i2t=p, prob_t2i=q, masked=masked or [],
+        model="test", prob_i2t=p, prob_t2i=q, masked=masked or [], high=0.875,
     )  # fmt: skip
 
 

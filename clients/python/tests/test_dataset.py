@@ -141,6 +141,7 @@ def test_what_is_in_a_batch(new_log: NewLog, pictures: list[Picture]) -> None:
     for i in range(6):
         want = b.images[(i + 1) % 6] if i % 2 else b.images[i]
         assert torch.equal(b.positives[i], want)
+    assert b.high == record.high == 0.875
     moved = b.to("cpu")
     assert moved is not b and torch.equal(moved.tokens["input_ids"], b.tokens["input_ids"]) and moved.texts == b.texts
     bare = next(iter(make(config, tokenize=None, positives=False)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -227,3 +228,13 @@ def test_the_average_moves_once_for_a_step() -> None:
     assert m.image[:, 0].tolist() == [3, 3, 3, 3, 2, 2] and m.same(torch.tensor([[2, 2]])).tolist() == [[False] * 4 + [True] * 2]
     assert not any(p.requires_grad for p in m.parameters())
     assert sum(len(g["params"]) for g in model.decay_groups()) == len(model.own_state())  # type: ignore[arg-type]
+
+
+def test_the_threshold_of_a_record_comes_before_the_recipes() -> None:
+    def bounds(said: float, **values: float) -> dict[str, float]:
+        return Recipe(**values).bounds(SimpleNamespace(high=said))  # type: ignore[arg-type]
+
+    assert bounds(0) == {"high": 0.8, "low": 0.5}
+    assert bounds(0.95) == {"high": 0.95, "low": 0.5}
+    assert bounds(0.3) == {"high": 0.3, "low": 0.3}  # nothing is ambiguous below it
+    assert bounds(0, high=0.9, low=0.7) == {"high": 0.9, "low": 0.7}

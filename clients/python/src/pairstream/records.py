@@ -519,7 +519,7 @@ class ScoredBatch(Batch):
     masked: list[Mask] = _optional(list)
     drawn: str = _optional("")
     check: Check | None = _optional(None)
-    high: Float64 = _optional(0.0)  # threshold of connections, by COND_THRESHOLD; 0: the reader's own
+    high: Float64 = _optional(0.0)  # threshold of connections, by COND_THRESHOLD or ECM_HIGH; 0: the reader's own
 
     def validate(self) -> None:
         Batch.validate(self)

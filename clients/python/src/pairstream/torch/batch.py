@@ -50,6 +50,7 @@ class Batch:
     prob_i2t: Tensor  # [n, m] Con-D's probability of a match, 0 where there is no candidate
     prob_t2i: Tensor
     same_image: Tensor  # [n, n] known positives: samples that show the same image; false on the diagonal
+    high: float = 0.0  # threshold of connections that the record says; 0: the reader's own (`Recipe.bounds`)
     dropped: int = 0  # samples whose image could not be read
     second: Tensor | None = None  # [n, ...] other variations of the images, for losses that compare two views (TCL)
     image_ids: Tensor | None = None  # [n, 2] ids of the images as two numbers, for queues

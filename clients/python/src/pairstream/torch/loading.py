@@ -53,7 +53,7 @@ class Loading:
             lane=record.group.lane, group=record.group, epoch=record.epoch, sequence=record.sequence, seed=self.seed,
             positions=torch.tensor([record.samples[i].position for i in keep]), texts=texts, tokens=self.tokenize(texts) if self.tokenize else None,
             images=images.tensor(keep), positives=positives.tensor(keep) if self.positives else None, dropped=len(record.samples) - len(keep),
-            second=second.tensor(keep) if self.second else None,
+            second=second.tensor(keep) if self.second else None, high=record.high,
             image_ids=torch.tensor([struct.unpack("<qq", record.samples[i].image_id) for i in keep]),
             **cast(dict[str, Any], links(record, keep)),
         )  # fmt: skip

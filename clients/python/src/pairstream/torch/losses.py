@@ -2,8 +2,8 @@
 
     sim_i2t = similarities(image, text, temperature)        # the gradient ends in image: keys are constants
     sim_t2i = similarities(text, image, temperature)
-    i2t = mine(sim_i2t, batch.i2t, batch.prob_i2t, batch.same_image)
-    t2i = mine(sim_t2i, batch.t2i, batch.prob_t2i, batch.same_image)
+    i2t = mine(sim_i2t, batch.i2t, batch.prob_i2t, batch.same_image, **recipe.bounds(batch))
+    t2i = mine(sim_t2i, batch.t2i, batch.prob_t2i, batch.same_image, **recipe.bounds(batch))
     loss = itc(sim_i2t, sim_t2i, hard_targets(batch.same_image, i2t), hard_targets(batch.same_image, t2i), Smoothed(0.5))
     pairs = plan_itm(i2t, t2i)                              # images, texts and labels of ITM
     rows = plan_mlm(i2t, t2i)                               # images and texts of MLM, connections as extra rows
@@ -68,7 +68,7 @@ def mine(
 ) -> Picks:  # fmt: skip
     """Choose the hardest and the second-hardest candidate of every anchor, and class the hardest by Con-D's probability.
 
-    Equal similarities go to the lower index. In a batch that nobody scored every other sample is a candidate and a negative.
+    high and low come from `Recipe.bounds`, as records say their threshold. Equal similarities go to the lower index. In a batch that nobody scored every other sample is a candidate and a negative.
     negatives "multinomial" draws both by the softmax of the similarities (ALBEF, TCL), and "random" uniformly. Use one
     generator for i2t and then t2i: with batch.generator("itm negatives") the draws are the built-in trainer's.
     """

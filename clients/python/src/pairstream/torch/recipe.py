@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..errors import SettingError
 from . import losses
+from .batch import Batch
 from .images import Sized, augment
 from .wordpiece import WordPiece
 
@@ -94,6 +95,14 @@ class Recipe:
         """Return the tokenizer of training captions; caption_words is that of the weights file, and 0 leaves captions as they are."""
         tokenize = words.padded(tokens)
         return lambda texts: tokenize([pre_caption(t, caption_words) for t in texts] if caption_words else texts)
+
+    def bounds(self, batch: Batch) -> dict[str, float]:
+        """Return the thresholds of connections for `losses.mine`: the record's comes before the recipe's, as in the built-in trainer.
+
+        So a trainer means the same connections as the guard in the discriminator, whatever its own ECM_HIGH is.
+        """
+        high = batch.high or self.high
+        return {"high": high, "low": min(self.low, high)}
 
     def ramp(self, share: float, step: int) -> float:
         """Return a share of the momentum model at a step."""
