@@ -55,7 +55,7 @@ type Job struct {
 	Seed   uint64
 	Sizes  Sizes             // of what trains for every seed
 	Shelf  *Shelf            // of models that seeds share
-	Photos string            // folder or tars of photographs with several captions each, for X9
+	Photos string            // folder or tars of photographs with several captions each, for X9 and X12
 	Log    func(line string) // is told how trainings go
 }
 

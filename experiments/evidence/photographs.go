@@ -15,7 +15,7 @@ func x9() Experiment {
 			"these pairs, as in the paper, and judges the eight hardest candidates of every pair of GRIT's mini-batches. Retrieval is of " +
 			"unseen photographs, and of seen ones by captions that nobody has seen. Hard mismatches are those that the first model " +
 			"finds hardest among 25 unseen photographs, the same for all models. Re-ranked: the matching head (ITM) orders the 16 most " +
-			"similar. False negatives are those among the hardest texts of the images, by the vectors that formed the mini-batch.",
+			"similar. [X12](#x12-the-guard-of-connections-on-photographs) asks the guard about such Con-Ds. False negatives are those among the hardest texts of the images, by the vectors that formed the mini-batch.",
 		Small: "Several hundred photographs of Flickr8k, 48 pairs a mini-batch, M = 240, two epochs, 100 photographs unseen. The seeds part the " +
 			"photographs differently, so that k times as many unseen photographs narrow an interval about as k times the seeds do. A caption of another photograph that happens to be true counts as false. MLM is off.",
 	}

@@ -35,7 +35,7 @@ type experimentsCommand struct {
 	out      string // folder of the results
 	work     string // folder of scenes and first models
 	device   string
-	photos   string // folder or tars, for x9
+	photos   string // folder or tars, for x9 and x12
 	models   string // folder of the demo's first models; empty: they are not made
 	settings device.Settings
 
@@ -61,7 +61,7 @@ func newExperimentsCommand() *cobra.Command {
 	f.IntVar(&c.scale, "scale", 1, "times as many scenes")
 	f.StringVar(&c.out, "out", "data/experiments/results", "folder of the results")
 	f.StringVar(&c.work, "work", "data/experiments", "folder of scenes and first models")
-	f.StringVar(&c.photos, "photographs", "", "folder of tars of photographs with five captions each, for x9; without it x9 is left out")
+	f.StringVar(&c.photos, "photographs", "", "folder of tars of photographs with five captions each, for x9 and x12; without it these are left out")
 	f.StringVar(&c.models, "first-models", "", "make the first models of the demo and of x2 in this folder, with their card, and nothing else")
 	f.StringVar(&c.device, "device", "", "cpu, cuda or cuda:N; without it DEVICE")
 	return cmd
