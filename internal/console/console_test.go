@@ -151,7 +151,7 @@ func TestPagesShowARun(t *testing.T) {
 	pair := s.run.Pairs[7]
 	for path, wants := range map[string][]string{
 		"/":                              {"Flow", pair.Caption[:4], "240 pairs", "/pairstream/main/console/\""},
-		"/pairs/" + pair.ID.String():     {pair.Caption, "obj(v)", "Nearest texts", "Mini-batch", "Equivalent images", "Epoch 2", "positive", "negative"},
+		"/pairs/" + pair.ID.String():     {pair.Caption, "obj(v)", "Nearest texts", "Mini-batch", "Equivalent images", "Epoch 2", "positive", "negative", "published", "embedded", "its group was closed", "put into a mini-batch, epoch 2", "scored by Con-D, epoch 0", "trained on, epoch 2"},
 		"/groups":                        {`href="/groups/0/0"`, "240"},
 		"/groups/0/0":                    {"240 pairs", "8 clusters", "Nearest to the centroid", "circle", "median", "k1, nearest images"},
 		"/groups/0/0/batches/1/2":        {"24 pairs", "GRIT-VLP", "false negative", "As many pairs of the epoch at random"},

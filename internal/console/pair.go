@@ -28,6 +28,7 @@ type pairView struct {
 	Texts     []neighbor
 	SE, Mates []*index.Pair
 	Epochs    []pairEpoch
+	Journey   []stop
 	Missing   string // why something is not shown
 	High, Low float64
 }
@@ -85,7 +86,10 @@ func (s *Server) pairPage(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	// What follows is in the log. Without Kafka, the page shows what the index has.
-	if err := errors.Join(s.fromLog(r.Context(), v), s.epochs(r.Context(), v)); err != nil {
+	err = errors.Join(s.fromLog(r.Context(), v), s.epochs(r.Context(), v))
+	stops, late := s.journey(r.Context(), v)
+	v.Journey = stops
+	if err = errors.Join(err, late); err != nil {
 		if r.Context().Err() != nil {
 			return err
 		}

@@ -84,10 +84,17 @@ func (w *writer) run() error {
 	return nil
 }
 
+// madeOf names the input of a topic whose records are made of one record each.
+var madeOf = map[schemas.Topic]schemas.Topic{schemas.Embeddings: schemas.Pairs, schemas.Scored: schemas.Batches}
+
 func (w *writer) emit(topic schemas.Topic, r schemas.Record) error {
 	seq := w.seqs[topic]
 	w.seqs[topic]++
-	return w.p.PublishSeq(w.ctx, topic, 0, seq, stream.Mark{}, r)
+	var mark stream.Mark
+	if input, ok := madeOf[topic]; ok {
+		mark.Inputs = []stream.TopicPosition{{Topic: input, Position: stream.Position{Offset: seq + 1, Seq: seq + 1}}}
+	}
+	return w.p.PublishSeq(w.ctx, topic, 0, seq, mark, r)
 }
 
 // draw writes all pictures into one object.
