@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/term"
 
+	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/atomicfile"
 	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/dataset"
@@ -41,6 +42,7 @@ type planning struct {
 	sources []string // as they were given
 	planInput
 	columns  table.PictureColumns
+	features []*plans.Features // of a model elsewhere, by epoch
 	out      string
 	settings pipeline
 	environ  map[string]string
@@ -64,7 +66,8 @@ type planManifest struct {
 	High     float64           `json:"high"` // a candidate above it is a connection
 	Low      float64           `json:"low"`  // a candidate below it is a negative
 	ConD     string            `json:"con_d,omitempty"`
-	Pairs    int               `json:"pairs"` // that were found, repeats among them
+	Pairs    int               `json:"pairs"`              // that were found, repeats among them
+	Features []string          `json:"features,omitempty"` // digests of what groups the epochs after the first
 	Files    []plans.File      `json:"files"`
 }
 
@@ -72,13 +75,15 @@ func newBatchesCommand() *cobra.Command {
 	var out, weights, paper string
 	var columns table.PictureColumns
 	var epochs int
+	var features []string
 	cmd := &cobra.Command{
 		Use:   "batches --out DIR " + tarsUse,
 		Short: "write the mini-batches of a finished data set into Parquet files, without Kafka",
 		Long: "Encodes, groups, samples and scores the pairs of the tars in this process, and writes the mini-batches of every epoch\n" +
 			"into DIR: a row for each sample, with its key, tar and offset, its hardest candidates and Con-D's probabilities.\n" +
 			"Parquet files with images in them, as Hugging Face's data sets have, are data too: their images go into DIR/images.\n" +
-			"plan.json has the settings and digests. Training happens elsewhere, so the encoder's features group every epoch.\n\n" +
+			"plan.json has the settings and digests. Training happens elsewhere, so the encoder's features group every epoch.\n" +
+			"With GRIT_FEATURES=training those of a model elsewhere do (--features), and a run writes one epoch more than it has files.\n\n" +
 			"Settings come from the environment. A run that was cut short goes on when it is started again. The same data, models\n" +
 			"and settings give the same bytes.",
 		Args: wantArgs(1, anyNumber),
@@ -90,6 +95,7 @@ func newBatchesCommand() *cobra.Command {
 	f.StringVar(&weights, "weights", "", "weights of the encoder and Con-D where the environment names none (ENCODER_CHECKPOINT, COND_CHECKPOINT)")
 	f.StringVar(&columns.Image, "image-col", "image", "column of a Parquet file with the bytes of images")
 	f.StringVar(&columns.Caption, "caption-col", "caption", "column of a Parquet file with a caption, or several")
+	f.StringArrayVar(&features, "features", nil, "Parquet file with the features that a model elsewhere has after an epoch; once for each epoch before the last")
 	if err := cmd.MarkFlagRequired("out"); err != nil {
 		panic(err) // the flag is above
 	}
@@ -97,6 +103,9 @@ func newBatchesCommand() *cobra.Command {
 		environ := config.Environ()
 		if paper != "" {
 			environ[recipe.Variable] = paper
+		}
+		if len(features) > 0 && environ["GRIT_FEATURES"] == "" {
+			environ["GRIT_FEATURES"] = string(grouper.SourceTraining)
 		}
 		if epochs > 0 {
 			environ["EPOCHS"] = fmt.Sprint(epochs)
@@ -106,6 +115,9 @@ func newBatchesCommand() *cobra.Command {
 			return err
 		}
 		p.columns = columns
+		if err := errors.Join(p.validateLoop(len(features)), p.readFeatures(cmd.Context(), features)); err != nil {
+			return err
+		}
 		p.w, p.terminal = cmd.OutOrStdout(), term.IsTerminal(int(os.Stdout.Fd()))
 		return p.run(cmd.Context())
 	}
@@ -139,13 +151,8 @@ func newPlanning(paths []string, out, weights string, environ map[string]string)
 		delete(environ, name)
 	}
 	p := &planning{sources: paths, planInput: in, out: out, environ: environ, stages: newStages()}
-	if p.settings, err = config.Parse[pipeline](environ); err != nil {
-		return nil, err
-	}
-	if o := p.settings.Grouper.Options(); o.Features != "encoder" {
-		return nil, fmt.Errorf("GRIT_FEATURES is %s, want encoder: no trainer makes features for a plan", o.Features)
-	}
-	return p, nil
+	p.settings, err = config.Parse[pipeline](environ)
+	return p, err
 }
 
 // work is the folder of the log. It is there only while the plan is not finished.
@@ -164,10 +171,12 @@ func (p *planning) begin(m planManifest) (done bool, err error) {
 		if err = errors.Join(err, json.Unmarshal(raw, &before)); err != nil {
 			return false, fmt.Errorf("%s: %w", path, err)
 		}
-		if !slices.Equal(before.Sources, m.Sources) || !reflect.DeepEqual(before.Settings, m.Settings) {
-			return false, fmt.Errorf("--out=%s holds a plan of other data or settings (%s says which): want another folder", p.out, path)
+		if !slices.Equal(before.Sources, m.Sources) || !reflect.DeepEqual(before.Settings, m.Settings) || !continues(before.Features, m.Features) {
+			return false, fmt.Errorf("--out=%s holds a plan of other data, settings or features (%s says which): want another folder", p.out, path)
 		}
-		return path == p.manifest(), nil
+		if path == p.manifest() && len(before.Features) >= len(m.Features) {
+			return true, nil
+		}
 	}
 	if err := os.MkdirAll(p.work(), 0o755); err != nil {
 		return false, err
@@ -192,7 +201,7 @@ func (p *planning) run(ctx context.Context) error {
 	ecm := p.settings.Trainer.Options().ECM
 	m := planManifest{
 		Version: plans.Version, Sources: p.sources, Recipe: p.settings.Process.Recipe, Settings: settings, Lanes: p.settings.Stream.Lanes,
-		Epochs: p.settings.Grouper.Options().Epochs, High: ecm.High, Low: ecm.Low,
+		Epochs: p.settings.Grouper.Options().Epochs, High: ecm.High, Low: ecm.Low, Features: p.digests(),
 	}
 	done, err := p.begin(m)
 	if err != nil {
@@ -200,7 +209,7 @@ func (p *planning) run(ctx context.Context) error {
 	}
 	if done {
 		fmt.Fprintf(p.w, "%s is complete\n", p.out)
-		return os.RemoveAll(p.work())
+		return p.leave()
 	}
 	if err := p.make(ctx, &m); err != nil {
 		return err
@@ -209,6 +218,16 @@ func (p *planning) run(ctx context.Context) error {
 		return err
 	}
 	p.print(m, time.Since(began))
+	return p.leave()
+}
+
+// leave removes the log, unless an epoch is to follow.
+func (p *planning) leave() error {
+	epochs := p.settings.Grouper.Options().Epochs
+	if n := p.target(); n < epochs {
+		fmt.Fprintf(p.w, "%d of %d epochs are there: train on epoch %d, and plan the next with one --features more\n", n, epochs, n-1)
+		return nil
+	}
 	return os.RemoveAll(p.work())
 }
 
@@ -274,7 +293,7 @@ func (p *planning) export(ctx context.Context, log *stream.Log, m *planManifest,
 	for lane := range log.Config().Lanes {
 		all.Go(func() error {
 			w := plans.NewWriter(p.out, lane, m.High, keys)
-			model, err := p.follow(ctx, log, lane, w)
+			model, err := p.follow(ctx, log, lane, w, keys)
 			if err != nil {
 				return errors.Join(err, w.Discard())
 			}
@@ -298,8 +317,15 @@ func (p *planning) export(ctx context.Context, log *stream.Log, m *planManifest,
 	return err
 }
 
-// follow writes the mini-batches of a lane until its final seal.
-func (p *planning) follow(ctx context.Context, log *stream.Log, lane int, w *plans.Writer) (model string, err error) {
+// follow writes the mini-batches of a lane until its final seal, or until those of the run's epochs are there.
+func (p *planning) follow(ctx context.Context, log *stream.Log, lane int, w *plans.Writer, keys plans.Keys) (model string, err error) {
+	var loop *closing
+	if p.closesLoop() {
+		if loop, err = p.newClosing(ctx, log, lane, keys); err != nil {
+			return "", err
+		}
+		defer func() { err = errors.Join(err, closePublisher(loop.publisher)) }()
+	}
 	r := log.OpenReader(schemas.Scored, lane, stream.Position{}, stream.ReaderOptions{})
 	defer r.Close()
 	for {
@@ -318,6 +344,12 @@ func (p *planning) follow(ctx context.Context, log *stream.Log, lane int, w *pla
 				return "", err
 			}
 			p.batches.Add(1)
+			if loop == nil {
+				continue
+			}
+			if ended, err := loop.add(ctx, b); ended || err != nil {
+				return model, err
+			}
 		case *schemas.Seal:
 			if b.Final {
 				return model, nil
@@ -331,7 +363,7 @@ func (p *planning) gauges() []*gauge {
 	pairs := p.pairs.Load
 	batches := func() int64 {
 		o := p.settings.Grouper.Options()
-		return (pairs() + int64(o.BatchSize) - 1) / int64(o.BatchSize) * int64(o.Epochs)
+		return (pairs() + int64(o.BatchSize) - 1) / int64(o.BatchSize) * int64(p.target())
 	}
 	return []*gauge{
 		{name: "encoder", unit: "pairs", done: p.stages.encoder.In.Load, all: pairs},
@@ -348,5 +380,5 @@ func (p *planning) print(m planManifest, took time.Duration) {
 		samples, scores, high, batches = samples+f.Samples, scores+f.Scores, high+f.High, batches+f.Batches
 	}
 	fmt.Fprintf(p.w, "%s: %d mini-batches of %d epochs with %d samples; %d of %d candidates are connections; %.1f s, %.0f samples/s\n",
-		p.out, batches, m.Epochs, samples, high, scores, took.Seconds(), float64(samples)/took.Seconds())
+		p.out, batches, p.target(), samples, high, scores, took.Seconds(), float64(samples)/took.Seconds())
 }
