@@ -20,16 +20,13 @@ type repeated struct {
 	unknown error                    // what was made again since the last comparison is gone from the log; nil: nothing
 }
 
-// compareWith makes the lane compare what it makes again, if it must. published has the seqs that follow in the log.
-func (ln *lane) compareWith(ctx context.Context, mark Mark, published map[schemas.Topic]int64) (*repeated, error) {
+// compareWith makes the lane compare what it makes again, if it must. published has the seqs that follow in the log,
+// and given the skips, those that the lane's readers follow as well.
+func (ln *lane) compareWith(ctx context.Context, mark Mark, published map[schemas.Topic]int64, given []Skip) (*repeated, error) {
 	var because []string
 	for _, t := range ln.spec.Inputs {
-		skips, err := ln.log.skipsOf(ctx, t, ln.id)
-		if err != nil {
-			return nil, err
-		}
 		from := mark.input(t)
-		for _, s := range skips {
+		for _, s := range ofLane(given, t, ln.id) {
 			switch {
 			case s.To.Seq > from.Seq && s.To.Seq > s.From.Seq:
 				because = append(because, fmt.Sprintf("seqs %d to %d of %s were skipped (%s)", s.From.Seq, s.To.Seq-1, t, s.Reason))
@@ -61,11 +58,7 @@ func (ln *lane) compareWith(ctx context.Context, mark Mark, published map[schema
 				continue // a reader would wait for what the lane itself writes
 			}
 		}
-		skips, err := ln.log.skipsOf(ctx, t, ln.id)
-		if err != nil {
-			return nil, err
-		}
-		r.readers[t] = ln.log.newReader(t, ln.id, from, maxFetchBytes, newInstruments(ln.log.metrics, "scan", nil), skips)
+		r.readers[t] = ln.log.newReader(t, ln.id, from, maxFetchBytes, newInstruments(ln.log.metrics, "scan", nil), ofLane(given, t, ln.id))
 	}
 	return r, nil
 }

@@ -56,10 +56,18 @@ func (l *Log) Skips(ctx context.Context) ([]Skip, error) {
 // skipsOf returns the skips of one lane.
 func (l *Log) skipsOf(ctx context.Context, topic schemas.Topic, lane int) ([]Skip, error) {
 	all, err := l.Skips(ctx)
-	if all == nil {
-		all = []Skip{} // skips were read, and there are none
+	return ofLane(all, topic, lane), err
+}
+
+// ofLane returns the skips of one lane among all. They are never nil: they were read, and there may be none.
+func ofLane(all []Skip, topic schemas.Topic, lane int) []Skip {
+	found := []Skip{}
+	for _, s := range all {
+		if s.Topic == topic && s.Lane == lane {
+			found = append(found, s)
+		}
 	}
-	return slices.DeleteFunc(all, func(s Skip) bool { return s.Topic != topic || s.Lane != lane }), err
+	return found
 }
 
 // follow moves the reader's position past what was given up there.

@@ -110,11 +110,12 @@ type StageSpec struct {
 type crashPoint string
 
 const (
-	afterRead    crashPoint = "after read"
-	afterProcess crashPoint = "after process"
-	beforeWrite  crashPoint = "before write"
-	afterWrite   crashPoint = "after write"
-	beforeCommit crashPoint = "before commit"
+	beforeReading crashPoint = "before reading"
+	afterRead     crashPoint = "after read"
+	afterProcess  crashPoint = "after process"
+	beforeWrite   crashPoint = "before write"
+	afterWrite    crashPoint = "after write"
+	beforeCommit  crashPoint = "before commit"
 )
 
 func (s StageSpec) at(point crashPoint, lane int) error {
