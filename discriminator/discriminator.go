@@ -14,8 +14,10 @@
 //  3. A pair that is a candidate in both directions is scored once and has one value.
 //  4. A sample whose image cannot be had is masked in the record, its candidates have probability 0, and all others have
 //     the values that they have without it.
-//  5. With [Input.Kept] a pair has the same bits in every epoch, whatever is kept of it: it is a function of Con-D's weights
-//     and the pair alone.
+//  5. With [Input.Kept] a pair has the same bits in every epoch, whatever is kept of it: it is a function of Con-D's weights,
+//     the pair, and the [Bound] at the batch. Texts are then padded to one length, and what the encoders make of an image or
+//     a text is rounded to float16 before it is kept or used. A pair whose similarity the bound rules out has
+//     probability 0, also where a score of it is kept from before the bound was learned.
 //  6. How well Con-D tells known positives from mismatches ([Discriminator.Known]) is a function of its weights, the batches
 //     and the draws.
 //
@@ -37,13 +39,17 @@ import (
 // ErrNotFinite marks a batch for which Con-D gave something that is no probability.
 var ErrNotFinite = errors.New("score is not a finite number")
 
-// DefaultPart is the number of pairs that go through the fusion encoder at once.
-const DefaultPart = 64
+// Numbers of pairs that go through the fusion encoder at once. A batch has few pairs that are neither kept nor ruled out, and
+// its last part is filled up. A GPU takes a large part in the time of a small one.
+const (
+	processorPart = 8
+	devicePart    = 128
+)
 
 // Options are the settings of the discriminator's core.
 type Options struct {
-	// Part is the number of pairs that go through the fusion encoder at once; 0 is [DefaultPart]. It bounds memory and
-	// changes no value.
+	// Part is the number of pairs that go through the fusion encoder at once; 0: 8 on the processor, 128 on a GPU. It bounds
+	// memory and changes no value.
 	Part int
 }
 
@@ -57,6 +63,11 @@ type Input struct {
 	// Kept holds scores of earlier batches, and takes those of this one; nil: every pair is scored. It wants pixels that are
 	// the same in every epoch.
 	Kept *Kept
+	// Held are encodings of images, from [Kept.Hold], by sample. Pixels need not have these images.
+	Held []model.Encoding
+	// Bound rules candidates out by Con-D's vectors, and learns from this batch when to; nil: every candidate is asked about.
+	// It wants Kept. A TorchScript program has no vectors, and rules nothing out.
+	Bound *Bound
 	// Masked are the samples without a usable image, in order. Con-D is not asked about them.
 	Masked []schemas.Mask
 }
@@ -73,7 +84,10 @@ func New(m *model.Matcher, o Options) (*Discriminator, error) {
 		return nil, fmt.Errorf("preparing Con-D: Part %d, want 0 or more", o.Part)
 	}
 	if o.Part == 0 {
-		o.Part = DefaultPart
+		o.Part = devicePart
+		if m.OnProcessor() {
+			o.Part = processorPart
+		}
 	}
 	return &Discriminator{matcher: m, part: o.Part}, nil
 }
@@ -88,18 +102,24 @@ func (d *Discriminator) Score(ctx context.Context, b *schemas.Batch, in Input) (
 		ProbI2T: make(schemas.Floats32, len(b.I2T)), ProbT2I: make(schemas.Floats32, len(b.T2I)),
 	}
 	pairs, at := candidatePairs(b, in.Masked)
-	match := d.match
+	match := d.matchAll
 	if in.Kept != nil {
 		match = d.matchKept
 	}
-	probabilities, err := match(ctx, b, in, pairs)
+	got, err := match(ctx, b, in, pairs)
 	if err == nil {
-		err = fill(scored, at, probabilities)
+		err = fill(scored, at, got)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("scoring batch %d of group %s, epoch %d: %w", b.Sequence, b.Group, b.Epoch, err)
 	}
 	return scored, nil
+}
+
+// answers are what became of the pairs of a batch.
+type answers struct {
+	probabilities []float32
+	ruledOut      []bool // by Con-D's vectors, with probability 0; nil: none
 }
 
 // places says where in the candidates of the two directions the pairs of a batch stand; -1: no candidate.
@@ -142,8 +162,14 @@ func (d *Discriminator) match(ctx context.Context, b *schemas.Batch, in Input, p
 	return d.matcher.Match(ctx, in.Pixels, in.IDs, pairs, d.part)
 }
 
-// fill writes the probabilities beside the candidates.
-func fill(scored *schemas.ScoredBatch, at places, probabilities []float32) error {
+// matchAll asks Con-D about every pair.
+func (d *Discriminator) matchAll(ctx context.Context, b *schemas.Batch, in Input, pairs []model.Pair) (answers, error) {
+	probabilities, err := d.match(ctx, b, in, pairs)
+	return answers{probabilities: probabilities}, err
+}
+
+// fill writes the probabilities beside the candidates, and counts the candidates that were ruled out.
+func fill(scored *schemas.ScoredBatch, at places, got answers) error {
 	for _, way := range []struct {
 		places []int32
 		prob   schemas.Floats32
@@ -152,7 +178,10 @@ func fill(scored *schemas.ScoredBatch, at places, probabilities []float32) error
 			if i < 0 {
 				continue
 			}
-			p := probabilities[i]
+			if got.ruledOut != nil && got.ruledOut[i] {
+				scored.RuledOut++
+			}
+			p := got.probabilities[i]
 			if math.IsNaN(float64(p)) {
 				return fmt.Errorf("%w: candidate %d of anchor %d", ErrNotFinite, k%int(scored.M), k/int(scored.M))
 			}

@@ -9,15 +9,22 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Kept holds the scores of a lane's pairs from one epoch to the next. It is for images that are not augmented: a pair's
-// score is then the same in every epoch (MAFA scores augmented ones). Every group has scores of its own, as the same image
-// may be read from elsewhere there. It is not safe for concurrent use.
+// Kept holds the scores of a lane's pairs, and the encodings of their images and texts, from one epoch to the next. It is for
+// images that are not augmented: a pair's score is then the same in every epoch (MAFA scores augmented ones). Every group has
+// its own, as the same image may be read from elsewhere there. It is not safe for concurrent use.
 type Kept struct {
-	most  int // scores in either half
-	young map[keptPair]float32
-	old   map[keptPair]float32 // of before young was full
+	scores  generations[keptPair, float32]
+	vectors generations[keptHalf, []float32]
+	tokens  generations[keptHalf, []uint16]
 
-	asked, found int64
+	counts Counts
+}
+
+// Counts says what became of the pairs that a [Kept] was asked about, each once a batch.
+type Counts struct {
+	Kept     int64 // had a score
+	Computed int64 // were scored
+	RuledOut int64 // were ruled out by a [Bound]
 }
 
 // keptPair is an image and a text, by their hash, in a group.
@@ -26,87 +33,208 @@ type keptPair struct {
 	pair  schemas.PairID
 }
 
-// NewKept returns room for up to so many scores, 2 or more, of which each takes about 50 bytes. When it is full, it forgets
-// the older half.
-func NewKept(most int) *Kept { return &Kept{most: most / 2, young: map[keptPair]float32{}} }
+// keptHalf is an image or a text in a group.
+type keptHalf struct {
+	group int64
+	image schemas.ImageID
+	text  string
+}
 
-// Counts returns how many pairs were asked about, and how many of them were kept.
-func (k *Kept) Counts() (asked, found int64) { return k.asked, k.found }
+// halfBytes is about what a key and its place take.
+const halfBytes = 150
 
-func (k *Kept) get(p keptPair) (float32, bool) {
-	k.asked++
-	score, found := k.young[p]
+// NewKept returns room for up to so many scores, 2 or more, of which each takes about 50 bytes, and for so many bytes of
+// encodings. What is full forgets its older half.
+func NewKept(scores int, bytes int64) *Kept {
+	return &Kept{
+		scores:  generations[keptPair, float32]{most: int64(scores) / 2, weight: func(float32) int64 { return 1 }},
+		vectors: generations[keptHalf, []float32]{most: bytes / 4, weight: func(v []float32) int64 { return halfBytes + 4*int64(len(v)) }},
+		tokens:  generations[keptHalf, []uint16]{most: bytes / 4, weight: func(v []uint16) int64 { return halfBytes + 2*int64(len(v)) }},
+	}
+}
+
+// Counts returns what became of all pairs so far.
+func (k *Kept) Counts() Counts { return k.counts }
+
+// generations keeps what is in use. What was not asked for while the younger half filled is forgotten.
+type generations[K comparable, V any] struct {
+	most       int64 // weight of either half
+	weight     func(V) int64
+	used       int64 // of the younger half
+	young, old map[K]V
+}
+
+func (g *generations[K, V]) get(key K) (V, bool) {
+	v, found := g.young[key]
 	if !found {
-		if score, found = k.old[p]; found {
-			k.put(p, score) // it is in use
+		if v, found = g.old[key]; found {
+			g.put(key, v) // it is in use
 		}
 	}
-	if found {
-		k.found++
-	}
-	return score, found
+	return v, found
 }
 
-func (k *Kept) put(p keptPair, score float32) {
-	if len(k.young) >= k.most {
-		k.young, k.old = make(map[keptPair]float32, k.most), k.young
+func (g *generations[K, V]) put(key K, v V) {
+	if g.young == nil || g.used >= g.most {
+		g.young, g.old, g.used = map[K]V{}, g.young, 0
 	}
-	k.young[p] = score
+	if _, there := g.young[key]; !there {
+		g.used += g.weight(v)
+	}
+	g.young[key] = v
 }
 
-// matchKept asks Con-D about the pairs whose scores are not kept, with their images and texts alone.
-func (d *Discriminator) matchKept(ctx context.Context, b *schemas.Batch, in Input, pairs []model.Pair) ([]float32, error) {
-	if len(in.IDs) != len(b.Samples) {
-		return nil, fmt.Errorf("%w: %d texts for %d samples", model.ErrInput, len(in.IDs), len(b.Samples))
+// keptBatch is a batch whose pairs are asked about with what is kept.
+type keptBatch struct {
+	*Discriminator
+	batch         *schemas.Batch
+	in            Input
+	edits         editedTexts
+	images, texts half
+}
+
+// editedTexts are further texts of a batch, behind those of its samples.
+type editedTexts struct {
+	texts []string
+	ids   [][]int32
+}
+
+// check verifies the sizes of an input with [Input.Kept].
+func (k *keptBatch) check() error {
+	n, side := len(k.batch.Samples), k.matcher.Config.ImageSize
+	switch {
+	case len(k.in.IDs) != n:
+		return fmt.Errorf("%w: %d texts for %d samples", model.ErrInput, len(k.in.IDs), n)
+	case len(k.in.Pixels) != 3*side*side*n:
+		return fmt.Errorf("%w: %d pixel values for %d images of %d x %d", model.ErrInput, len(k.in.Pixels), n, side, side)
+	case k.in.Held != nil && len(k.in.Held) != n:
+		return fmt.Errorf("%w: %d held images for %d samples", model.ErrInput, len(k.in.Held), n)
 	}
-	side := d.matcher.Config.ImageSize
-	if len(in.Pixels) != 3*side*side*len(b.Samples) {
-		return nil, fmt.Errorf("%w: %d pixel values for %d images of %d x %d", model.ErrInput, len(in.Pixels), len(b.Samples), side, side)
+	return nil
+}
+
+// matchKept asks Con-D about the pairs that its vectors do not rule out and whose scores are not kept. It encodes what is not
+// kept of their images and texts.
+func (d *Discriminator) matchKept(ctx context.Context, b *schemas.Batch, in Input, pairs []model.Pair) (answers, error) {
+	k := newKeptBatch(d, b, in, editedTexts{})
+	if err := k.check(); err != nil {
+		return answers{}, err
 	}
-	key := func(p model.Pair) keptPair {
-		return keptPair{b.Group.Seq, schemas.NewPairID(b.Samples[p.Image].ImageID, b.Samples[p.Text].Text)}
+	out := answers{probabilities: make([]float32, len(pairs)), ruledOut: make([]bool, len(pairs))}
+	similarities, err := k.similarities(ctx, pairs)
+	if err != nil {
+		return out, err
 	}
-	scores := make([]float32, len(pairs))
+	var open []int
+	for i := range pairs {
+		if out.ruledOut[i] = similarities != nil && in.Bound.rulesOut(similarities[i]); !out.ruledOut[i] {
+			open = append(open, i)
+		}
+	}
+	computed, err := k.scores(ctx, pairs, open, out.probabilities)
+	if err != nil {
+		return out, err
+	}
+	if similarities != nil {
+		in.Bound.learn(similarities, out.probabilities)
+	}
+	in.Kept.counts.add(Counts{Kept: int64(len(open) - computed), Computed: int64(computed), RuledOut: int64(len(pairs) - len(open))})
+	return out, nil
+}
+
+// scores looks up the scores of chosen pairs, and computes those that are not kept.
+func (k *keptBatch) scores(ctx context.Context, pairs []model.Pair, chosen []int, scores []float32) (computed int, err error) {
 	var fresh []int
-	for i, p := range pairs {
-		score, found := in.Kept.get(key(p))
+	for _, i := range chosen {
+		score, found := k.in.Kept.scores.get(k.key(pairs[i]))
 		if !found {
 			fresh = append(fresh, i)
 		}
 		scores[i] = score
 	}
-	if len(fresh) == 0 {
-		return scores, nil
-	}
-	pixels, ids, asked := in.only(pairs, fresh)
-	got, err := d.matcher.MatchFixed(ctx, pixels, ids, asked, d.part)
-	if err != nil {
-		return nil, err
-	}
-	for n, i := range fresh {
-		scores[i] = got[n]
-		if !math.IsNaN(float64(got[n])) { // the caller refuses it
-			in.Kept.put(key(pairs[i]), got[n])
-		}
-	}
-	return scores, nil
+	return len(fresh), k.ask(ctx, pairs, fresh, scores)
 }
 
-// only returns the images and texts of chosen pairs, and the pairs in their numbers.
-func (in Input) only(pairs []model.Pair, chosen []int) (pixels []float32, ids [][]int32, local []model.Pair) {
-	values := len(in.Pixels) / len(in.IDs)
-	images, texts := map[int32]int32{}, map[int32]int32{}
-	for _, i := range chosen {
-		p := pairs[i]
-		if _, known := images[p.Image]; !known {
-			images[p.Image] = int32(len(images))
-			pixels = append(pixels, in.Pixels[int(p.Image)*values:int(p.Image+1)*values]...)
-		}
-		if _, known := texts[p.Text]; !known {
-			texts[p.Text] = int32(len(texts))
-			ids = append(ids, in.IDs[p.Text])
-		}
-		local = append(local, model.Pair{Image: images[p.Image], Text: texts[p.Text]})
+// matchKnown asks Con-D about pairs of a batch and its edits, whatever its vectors say.
+func (d *Discriminator) matchKnown(ctx context.Context, b *schemas.Batch, in Input, pairs []model.Pair, edits editedTexts) ([]float32, error) {
+	if in.Kept == nil {
+		texts := append(append(make([][]int32, 0, len(in.IDs)+len(edits.ids)), in.IDs...), edits.ids...)
+		return d.matcher.MatchFixed(ctx, in.Pixels, texts, pairs, d.part)
 	}
-	return pixels, ids, local
+	k := newKeptBatch(d, b, in, edits)
+	if err := k.check(); err != nil {
+		return nil, err
+	}
+	all := make([]int, len(pairs))
+	for i := range pairs {
+		all[i] = i
+	}
+	scores := make([]float32, len(pairs))
+	_, err := k.scores(ctx, pairs, all, scores)
+	return scores, err
+}
+
+func (c *Counts) add(o Counts) {
+	c.Kept, c.Computed, c.RuledOut = c.Kept+o.Kept, c.Computed+o.Computed, c.RuledOut+o.RuledOut
+}
+
+func (k *keptBatch) key(p model.Pair) keptPair {
+	return keptPair{k.batch.Group.Seq, schemas.NewPairID(k.batch.Samples[p.Image].ImageID, k.text(p.Text))}
+}
+
+// similarities returns those of Con-D's vectors, or nil where no bound is asked for.
+func (k *keptBatch) similarities(ctx context.Context, pairs []model.Pair) ([]float32, error) {
+	if k.in.Bound == nil || !k.matcher.Encodes() || len(pairs) == 0 {
+		return nil, nil
+	}
+	images, texts := rowsOf(pairs)
+	if err := k.images.needVectors(ctx, images); err != nil {
+		return nil, err
+	}
+	if err := k.texts.needVectors(ctx, texts); err != nil {
+		return nil, err
+	}
+	out := make([]float32, len(pairs))
+	for i, p := range pairs {
+		out[i] = similarity(k.images.have[p.Image].Vector, k.texts.have[p.Text].Vector)
+	}
+	return out, nil
+}
+
+// ask computes the scores of chosen pairs, and keeps them.
+func (k *keptBatch) ask(ctx context.Context, pairs []model.Pair, chosen []int, scores []float32) error {
+	if len(chosen) == 0 {
+		return nil
+	}
+	asked := make([]model.Pair, len(chosen))
+	for n, i := range chosen {
+		asked[n] = pairs[i]
+	}
+	got, err := k.compute(ctx, asked)
+	if err != nil {
+		return err
+	}
+	for n, i := range chosen {
+		scores[i] = got[n]
+		if !math.IsNaN(float64(got[n])) { // the caller refuses it
+			k.in.Kept.scores.put(k.key(pairs[i]), got[n])
+		}
+	}
+	return nil
+}
+
+// compute asks Con-D about pairs, with their images and texts alone.
+func (k *keptBatch) compute(ctx context.Context, asked []model.Pair) ([]float32, error) {
+	images, texts := rowsOf(asked)
+	local := numbered(asked, images, texts)
+	if !k.matcher.Encodes() {
+		return k.matcher.MatchFixed(ctx, k.pixels(images), k.ids(texts), local, k.part)
+	}
+	if err := k.images.needTokens(ctx, images); err != nil {
+		return nil, err
+	}
+	if err := k.texts.needTokens(ctx, texts); err != nil {
+		return nil, err
+	}
+	return k.matcher.MatchEncoded(ctx, k.images.of(images), k.texts.of(texts), local, k.part)
 }

@@ -130,7 +130,8 @@ func (q *Questions) add(k kind, image, text int32) {
 	q.pairs, q.kinds, q.times = append(q.pairs, model.Pair{Image: image, Text: text}), append(q.kinds, k), append(q.times, 1)
 }
 
-// Known asks Con-D the questions about a batch. edits are the token ids of the edited texts.
+// Known asks Con-D the questions about a batch. edits are the token ids of the edited texts. With [Input.Kept] it looks up what
+// is kept, and keeps its answers. The bound rules nothing out here.
 func (d *Discriminator) Known(ctx context.Context, b *schemas.Batch, in Input, q Questions, edits [][]int32) (Known, error) {
 	failed := func(err error) (Known, error) {
 		return Known{}, fmt.Errorf("measuring Con-D on batch %d of group %s, epoch %d: %w", b.Sequence, b.Group, b.Epoch, err)
@@ -141,8 +142,7 @@ func (d *Discriminator) Known(ctx context.Context, b *schemas.Batch, in Input, q
 	if len(in.IDs) != len(b.Samples) || len(edits) != len(q.Edits) {
 		return failed(fmt.Errorf("%w: %d and %d texts for %d samples and %d edits", model.ErrInput, len(in.IDs), len(edits), len(b.Samples), len(q.Edits)))
 	}
-	texts := append(append(make([][]int32, 0, len(in.IDs)+len(edits)), in.IDs...), edits...)
-	probabilities, err := d.matcher.MatchFixed(ctx, in.Pixels, texts, q.pairs, d.part)
+	probabilities, err := d.matchKnown(ctx, b, in, q.pairs, editedTexts{q.Edits, edits})
 	if err != nil {
 		return failed(err)
 	}

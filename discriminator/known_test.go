@@ -3,6 +3,7 @@ package discriminator
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -136,7 +137,8 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// Known gives candidates the probabilities that Score gives them with what is kept, and the same ones again.
+// Known gives candidates the probabilities that Score gives them with what is kept, and the same ones again, whatever is kept and
+// whatever the bound would rule out. Without it, they differ by what is rounded.
 func TestKnownAsksConD(t *testing.T) {
 	const n = 5
 	d, in := newConD(t, 16), randomInput(n)
@@ -146,23 +148,44 @@ func TestKnownAsksConD(t *testing.T) {
 	}
 	q := NewQuestions(b, nil, plainTags{}, rng.New(1, "test"))
 	edits := slices.Repeat(in.IDs[:1], len(q.Edits))
-	k, err := d.Known(context.Background(), b, in, q, edits)
-	if err != nil || len(k.Positives) != n || len(k.Edited) != n || len(k.Candidates) != 2*n*(n-1) || len(k.Contradicting) != 4 {
-		t.Fatalf("%d positives, %d edits, %d candidates of which %d contradict, %v", len(k.Positives), len(k.Edited), len(k.Candidates), len(k.Contradicting), err)
+	for i, text := range q.Edits { // one text, one row of ids
+		for k := range b.Samples {
+			if b.Samples[k].Text == text {
+				edits[i] = in.IDs[k]
+			}
+		}
 	}
-	kept := in
-	kept.Kept = NewKept(1000)
-	scored := score(t, d, b, kept)
+	known := func(in Input) Known {
+		t.Helper()
+		k, err := d.Known(context.Background(), b, in, q, edits)
+		if err != nil || len(k.Positives) != n || len(k.Edited) != n || len(k.Candidates) != 2*n*(n-1) || len(k.Contradicting) != 4 {
+			t.Fatalf("%d positives, %d edits, %d candidates of which %d contradict, %v", len(k.Positives), len(k.Edited), len(k.Candidates), len(k.Contradicting), err)
+		}
+		slices.Sort(k.Candidates)
+		return k
+	}
+	first, second := in, in
+	first.Kept, second.Kept = NewKept(1000, 1<<20), NewKept(1000, 1<<20)
+	scored := score(t, d, b, first)
 	want := slices.Concat(scored.ProbI2T, scored.ProbT2I)
 	slices.Sort(want)
-	got := slices.Clone(k.Candidates)
-	slices.Sort(got)
-	if !slices.Equal(got, Probabilities(want)) {
-		t.Errorf("candidates have %v, scored %v", got, want)
+	bare := known(in)
+	all := &Bound{Matches: enoughMatches, Least: 2} // rules out all
+	first.Bound, second.Bound = all, all
+	for name, in := range map[string]Input{"after scoring": first, "before": second, "again": second} {
+		k := known(in)
+		if !slices.Equal(k.Candidates, Probabilities(want)) || in.Kept.Counts().RuledOut != 0 {
+			t.Errorf("%s: candidates have %v, scored %v", name, k.Candidates, want)
+		}
+		for i, p := range k.Edited {
+			if math.Abs(float64(p-bare.Edited[i])) > 1e-3 || math.Abs(float64(k.Positives[i]-bare.Positives[i])) > 1e-3 {
+				t.Errorf("%s: edit %d has %v, and %v with nothing rounded", name, i, p, bare.Edited[i])
+			}
+		}
 	}
-	again, err := d.Known(context.Background(), b, in, q, edits)
-	if err != nil || !slices.Equal(again.Positives, k.Positives) || !slices.Equal(again.Candidates, k.Candidates) {
-		t.Errorf("asked again, Con-D says something else (%v)", err)
+	second.Bound = nil
+	if again := score(t, d, b, second); !slices.Equal(again.ProbI2T, scored.ProbI2T) || second.Kept.Counts().Computed != 0 {
+		t.Errorf("after Known, Con-D is asked again: %+v", second.Kept.Counts())
 	}
 	if _, err := d.Known(context.Background(), b, in, q, nil); !errors.Is(err, model.ErrInput) {
 		t.Errorf("without the edits: %v", err)

@@ -156,13 +156,14 @@ func validateCandidates(row Int32s, anchor int, taken []int32, mark int32) error
 // ScoredBatch is a batch with Con-D's probability of a match for every candidate (MAFA section 4.1).
 type ScoredBatch struct {
 	Batch
-	Model   string   `msgpack:"model"`              // fingerprint of Con-D's weights
-	ProbI2T Floats32 `msgpack:"prob_i2t,omitempty"` // samples x M, beside I2T; 0 where there is no candidate
-	ProbT2I Floats32 `msgpack:"prob_t2i,omitempty"` // samples x M, beside T2I
-	Masked  []Mask   `msgpack:"masked,omitempty"`   // samples that no step may learn from, in their order; their probabilities are 0
-	Drawn   string   `msgpack:"drawn,omitempty"`    // seed and augmentation by which Con-D's images were drawn; absent: it saw none or plain ones, or they were not recorded
-	Check   *Check   `msgpack:"check,omitempty"`    // what the guard of connections has measured; absent: it is off, or decided in an earlier batch that Con-D can be trusted
-	High    float64  `msgpack:"high,omitempty"`     // probability above which a candidate is a connection, by COND_THRESHOLD or ECM_HIGH; absent: ECM_HIGH of the reader
+	Model    string   `msgpack:"model"`               // fingerprint of Con-D's weights
+	ProbI2T  Floats32 `msgpack:"prob_i2t,omitempty"`  // samples x M, beside I2T; 0 where there is no candidate
+	ProbT2I  Floats32 `msgpack:"prob_t2i,omitempty"`  // samples x M, beside T2I
+	Masked   []Mask   `msgpack:"masked,omitempty"`    // samples that no step may learn from, in their order; their probabilities are 0
+	RuledOut int32    `msgpack:"ruled_out,omitempty"` // candidates whose probability is 0 because Con-D's own vectors were too far apart, so that its matching head was not asked
+	Drawn    string   `msgpack:"drawn,omitempty"`     // seed and augmentation by which Con-D's images were drawn; absent: it saw none or plain ones, or they were not recorded
+	Check    *Check   `msgpack:"check,omitempty"`     // what the guard of connections has measured; absent: it is off, or decided in an earlier batch that Con-D can be trusted
+	High     float64  `msgpack:"high,omitempty"`      // probability above which a candidate is a connection, by COND_THRESHOLD or ECM_HIGH; absent: ECM_HIGH of the reader
 }
 
 // Schema implements [Record].
@@ -198,7 +199,27 @@ func (s *ScoredBatch) Validate() error {
 			return err
 		}
 	}
+	if err := s.validateRuledOut(); err != nil {
+		return err
+	}
 	return s.validateMasked()
+}
+
+// validateRuledOut checks that what was ruled out has probability 0.
+func (s *ScoredBatch) validateRuledOut() error {
+	var zeros int32
+	for k := range s.I2T {
+		if s.I2T[k] >= 0 && s.ProbI2T[k] == 0 {
+			zeros++
+		}
+		if s.T2I[k] >= 0 && s.ProbT2I[k] == 0 {
+			zeros++
+		}
+	}
+	if s.RuledOut < 0 || s.RuledOut > zeros {
+		return invalid("%d candidates are ruled out, and %d have probability 0", s.RuledOut, zeros)
+	}
+	return nil
 }
 
 // validateMasked checks that Con-D was asked nothing about a masked sample.

@@ -283,6 +283,7 @@ func fixtures() map[string]Record {
 		"scored-bare":           &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de"},
 		"scored-masked":         scoredMasked(),
 		"scored-drawn":          &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", Drawn: "seed 7, crop 0.5, flip 0.5, color 0.2"},
+		"scored-ruled-out":      scoredRuledOut(),
 		"scored-check":          &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", Check: &Check{Positives: 256, AUC: 0.53125, Least: 0.55}},
 		"scored-open":           &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", Check: &Check{Positives: 96, AUC: 0.8125, Least: 0.55, Open: true}},
 		"scored-precision": &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", High: 0.75, Check: &Check{
@@ -334,4 +335,11 @@ func manyValues() *Progress {
 		p.Values[strings.Repeat("n", i+1)] = float64(i) / 8
 	}
 	return p
+}
+
+// scoredRuledOut has two candidates, of which Con-D's vectors have ruled one out.
+func scoredRuledOut() *ScoredBatch {
+	s := scoredBatch()
+	s.ProbI2T[0], s.RuledOut, s.Masked = 0, 1, nil
+	return s
 }

@@ -279,7 +279,7 @@ func TestSettingsOfTheGuard(t *testing.T) {
 		{0.4, "automatic", 0.8, "COND_THRESHOLD"},
 		{0.4, "", 1.1, "ECM_HIGH"},
 	} {
-		err := Settings{Checkpoint: "x", Part: 1, Images: augmented, Keep: 2, MinPrecision: c.least, Threshold: c.threshold, High: c.high}.Validate()
+		err := Settings{Checkpoint: "x", Part: 1, Images: augmented, Keep: 2, KeepBytes: 1 << 20, MinPrecision: c.least, Threshold: c.threshold, High: c.high}.Validate()
 		if (err == nil) != (c.variable == "") || err != nil && !strings.Contains(err.Error(), c.variable) {
 			t.Errorf("COND_MIN_PRECISION=%g COND_THRESHOLD=%s ECM_HIGH=%g: %v", c.least, c.threshold, c.high, err)
 		}

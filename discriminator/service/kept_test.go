@@ -27,8 +27,8 @@ func (a asked) Score(ctx context.Context, b *schemas.Batch, in discriminator.Inp
 func TestEveryLaneKeepsItsScores(t *testing.T) {
 	for _, most := range []int{0, 100} {
 		instruments, _ := stagetest.Instruments(t, Name)
-		keep, err := newKeeping(most, instruments)
-		if err != nil {
+		keep := keeping{scores: most, bytes: 1 << 20, model: "half"}
+		if err := keep.register(instruments); err != nil {
 			t.Fatal(err)
 		}
 		var kept []*discriminator.Kept
@@ -60,7 +60,7 @@ func TestEveryLaneKeepsItsScores(t *testing.T) {
 
 func TestSettingsOfPlainImages(t *testing.T) {
 	drawn := device.Augmentation{MinScale: 0.2, Flip: 0.5, Ops: 2, Level: 7, Workers: 3}
-	s := Settings{Checkpoint: "x", Part: 1, Keep: 2, Images: augmented, Augment: drawn}
+	s := Settings{Checkpoint: "x", Part: 1, Keep: 2, KeepBytes: 1 << 20, Images: augmented, Augment: drawn}
 	if err := s.Validate(); err != nil || s.augmentation() != dataset.Augmentation(drawn) {
 		t.Errorf("augmented: %+v, %v", s.augmentation(), err)
 	}
@@ -71,9 +71,10 @@ func TestSettingsOfPlainImages(t *testing.T) {
 	if err := s.augmentation().Validate(); err != nil {
 		t.Error(err)
 	}
-	s.Images, s.Keep = "none", 1
+	s.Images, s.Keep, s.KeepBytes = "none", 1, 1
 	err := s.Validate()
-	if err == nil || !strings.Contains(err.Error(), `COND_IMAGES is "none", want augmented or plain`) || !strings.Contains(err.Error(), "COND_KEEP is 1, want at least 2") {
+	if err == nil || !strings.Contains(err.Error(), `COND_IMAGES is "none", want augmented or plain`) || !strings.Contains(err.Error(), "COND_KEEP is 1, want at least 2") ||
+		!strings.Contains(err.Error(), "COND_KEEP_BYTES is 1, want at least 1048576") {
 		t.Errorf("other values: %v", err)
 	}
 }

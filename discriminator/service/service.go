@@ -44,11 +44,11 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 	}
 	loader := dataset.NewLoader(images.ForInput(m.Config.ImageSize), m.Config.ImageSize, m.Config.TextTokens, words,
 		s.Run.Seed, s.augmentation())
-	most, drawn := 0, loader.Drawn()
+	keep, drawn := keeping{}, loader.Drawn()
 	if s.Images == plain {
-		most, drawn = s.Keep, ""
+		keep, drawn = keeping{scores: s.Keep, bytes: s.KeepBytes, model: core.Fingerprint(), level: s.level()}, ""
 	}
-	keep, err := newKeeping(most, tools.Instruments)
+	err = keep.register(tools.Instruments)
 	if err != nil {
 		return err
 	}

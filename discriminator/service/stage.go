@@ -5,6 +5,7 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -53,29 +54,21 @@ type stage struct {
 	loader      loader
 	guard       *guard
 	kept        *discriminator.Kept // nil: images are augmented
-	scores      *prometheus.CounterVec
+	bound       *discriminator.Bound
+	asked       *prometheus.CounterVec
 	instruments *service.Instruments
-}
-
-// keeping says how many scores a lane keeps. The zero value keeps none.
-type keeping struct {
-	most   int
-	scores *prometheus.CounterVec
-}
-
-func newKeeping(most int, instruments *service.Instruments) (keeping, error) {
-	k := keeping{most, prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "pairstream_discriminator_scores_total", Help: "Pairs of scored batches with COND_IMAGES=plain, by whether their score was kept or computed.",
-	}, []string{"from"})}
-	return k, instruments.Register(k.scores)
 }
 
 func newFactory(core scorer, loader loader, guarded guardSettings, keep keeping, gauges gauges, instruments *service.Instruments) stream.Factory {
 	return func(lane int, state []byte) (stream.Stage, error) {
-		g, err := newGuard(guarded, lane, state, instruments.Log, gauges)
-		s := &stage{core: core, loader: loader, guard: g, scores: keep.scores, instruments: instruments}
-		if keep.most > 0 {
-			s.kept = discriminator.NewKept(keep.most)
+		mark, err := readMark(state)
+		if err != nil {
+			return nil, fmt.Errorf("lane %d: %w", lane, err)
+		}
+		g, err := newGuard(guarded, lane, mark.Guard, instruments.Log, gauges)
+		s := &stage{core: core, loader: loader, guard: g, asked: keep.asked, instruments: instruments}
+		if keep.scores > 0 {
+			s.kept, s.bound = discriminator.NewKept(keep.scores, keep.bytes), keep.bound(mark)
 		}
 		return s, err
 	}
@@ -110,7 +103,7 @@ func (s *stage) Process(ctx context.Context, rec stream.Record, out stream.Outpu
 
 // emit writes the record that was made of rec.
 func (s *stage) emit(rec stream.Record, made schemas.Record, out stream.Output) error {
-	state, err := s.guard.mark()
+	state, err := s.mark()
 	if err != nil {
 		return err
 	}
@@ -131,45 +124,80 @@ func (s *stage) score(ctx context.Context, b *schemas.Batch) (*schemas.ScoredBat
 		return s.unscored(ctx, b, input, nil)
 	}
 	var err error
-	if input.Pixels, input.Masked, err = s.loader.Images(ctx, b, nil); err != nil {
+	if input.Pixels, input.Masked, err = s.loader.Images(ctx, b, s.hold(b, &input)); err != nil {
 		return nil, stream.Transient(err)
 	}
 	s.instruments.Masked(b.Group, input.Masked)
 	if !s.guard.open() {
 		return s.ask(ctx, b, input)
 	}
-	confirmed, err := s.guard.measure(ctx, s.core, b, input)
-	if err != nil {
-		return nil, err
-	}
-	if s.guard.open() || s.guard.off() {
-		return s.unscored(ctx, b, input, confirmed)
-	}
-	return s.ask(ctx, b, input)
+	return s.measure(ctx, b, input)
 }
 
-// ask scores a batch, with what is kept of earlier ones. The record says the threshold, and what is new of the guard.
+// measure lets the guard measure a batch. With plain images Con-D is asked about the candidates first, whatever the guard
+// decides: the bound learns from them, and the guard finds their scores among what is kept.
+func (s *stage) measure(ctx context.Context, b *schemas.Batch, in discriminator.Input) (scored *schemas.ScoredBatch, err error) {
+	if s.kept != nil {
+		if scored, err = s.askKept(ctx, b, in); err != nil {
+			return nil, err
+		}
+		in.Kept = s.kept
+	}
+	confirmed, err := s.guard.measure(ctx, s.core, b, in)
+	switch {
+	case err != nil:
+		return nil, err
+	case s.guard.open() || s.guard.off():
+		return s.unscored(ctx, b, in, confirmed)
+	case scored == nil:
+		return s.ask(ctx, b, in)
+	}
+	s.say(scored)
+	return scored, nil
+}
+
+// hold puts the encodings of images that are kept into the input, and returns their samples as masks, so that nobody loads
+// them.
+func (s *stage) hold(b *schemas.Batch, in *discriminator.Input) (spared []schemas.Mask) {
+	if s.kept == nil {
+		return nil
+	}
+	var samples []int32
+	in.Held, samples = s.kept.Hold(b)
+	for _, i := range samples {
+		spared = append(spared, schemas.Mask{Sample: i})
+	}
+	return spared
+}
+
+// ask scores a batch, with what is kept of earlier ones.
 func (s *stage) ask(ctx context.Context, b *schemas.Batch, in discriminator.Input) (*schemas.ScoredBatch, error) {
 	scored, err := s.askKept(ctx, b, in)
 	if err == nil {
-		scored.High = s.guard.state.High
-		if s.guard.changed {
-			scored.Check = s.guard.check(nil)
-		}
+		s.say(scored)
 	}
 	return scored, err
+}
+
+// say writes the threshold, and what is new of the guard, into a batch with candidates.
+func (s *stage) say(scored *schemas.ScoredBatch) {
+	scored.High = s.guard.state.High
+	if s.guard.changed {
+		scored.Check = s.guard.check(nil)
+	}
 }
 
 func (s *stage) askKept(ctx context.Context, b *schemas.Batch, in discriminator.Input) (*schemas.ScoredBatch, error) {
 	if s.kept == nil {
 		return s.core.Score(ctx, b, in)
 	}
-	in.Kept = s.kept
-	asked, found := s.kept.Counts()
+	in.Kept, in.Bound = s.kept, s.bound
+	before := s.kept.Counts()
 	scored, err := s.core.Score(ctx, b, in)
-	allAsked, allFound := s.kept.Counts()
-	s.scores.WithLabelValues("kept").Add(float64(allFound - found))
-	s.scores.WithLabelValues("computed").Add(float64(allAsked - asked - allFound + found))
+	after := s.kept.Counts()
+	s.asked.WithLabelValues("kept").Add(float64(after.Kept - before.Kept))
+	s.asked.WithLabelValues("computed").Add(float64(after.Computed - before.Computed))
+	s.asked.WithLabelValues("ruled_out").Add(float64(after.RuledOut - before.RuledOut))
 	return scored, err
 }
 

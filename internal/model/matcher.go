@@ -20,6 +20,7 @@ type Matcher struct {
 	fingerprint string
 	pad         int32
 	match       matchFunc
+	model       *Model // nil: a program, whose encoders cannot be asked alone
 	free        func()
 }
 
@@ -72,7 +73,7 @@ func NewMatcher(ctx context.Context, m *Model) (*Matcher, error) {
 		}
 		return probabilities, err
 	}
-	return newMatcher(&Matcher{Config: m.Config, Vocab: m.Vocab, worker: m.worker, fingerprint: fingerprint, match: match, free: func() {}})
+	return newMatcher(&Matcher{Config: m.Config, Vocab: m.Vocab, worker: m.worker, fingerprint: fingerprint, match: match, model: m, free: func() {}})
 }
 
 func newMatcher(m *Matcher) (*Matcher, error) {
@@ -86,6 +87,9 @@ func newMatcher(m *Matcher) (*Matcher, error) {
 
 // Fingerprint returns an identifier of the weights, or of the program.
 func (m *Matcher) Fingerprint() string { return m.fingerprint }
+
+// OnProcessor reports whether the matcher computes on the processor, and not on a GPU.
+func (m *Matcher) OnProcessor() bool { return m.worker.Device() == "cpu" }
 
 // Words returns the tokenizer, which prepares captions as in the matcher's training.
 func (m *Matcher) Words() (*token.WordPiece, error) { return wordsOf(m.Vocab, m.Config) }
@@ -114,25 +118,38 @@ const fixedBlock = 16
 func (m *Matcher) MatchFixed(ctx context.Context, pixels []float32, ids [][]int32, pairs []Pair, part int) ([]float32, error) {
 	values := 3 * m.Config.ImageSize * m.Config.ImageSize
 	images := len(pixels) / values
-	if err := CheckTexts(ids, m.Config); err != nil {
+	if err := m.checkFixed(ids); err != nil {
 		return nil, err
 	}
-	for i, row := range ids {
-		if len(row) > m.Config.TextTokens {
-			return nil, fmt.Errorf("%w: text %d has %d tokens, want at most %d", ErrInput, i, len(row), m.Config.TextTokens)
-		}
-	}
-	missing := func(n int) int { return (fixedBlock - n%fixedBlock) % fixedBlock }
 	pixels = append(slices.Clip(pixels), make([]float32, missing(images)*values)...)
 	images += missing(images)
-	ids = slices.Clip(ids)
-	for range missing(len(ids)) {
-		ids = append(ids, ids[0])
-	}
+	ids = filledUp(ids)
 	return m.run(ctx, pixels, images, func(s *torch.Scope, pixels *torch.Tensor) ([]float32, error) {
 		padded, mask := padTo(s, ids, m.pad, stepped(s, m.Config.TextTokens, m.Config))
 		return m.match(s, pixels, padded, mask, pairs, part, fixedBlock)
 	})
+}
+
+// checkFixed verifies texts that will be padded to the longest that the model takes.
+func (m *Matcher) checkFixed(ids [][]int32) error {
+	for i, row := range ids {
+		if len(row) > m.Config.TextTokens {
+			return fmt.Errorf("%w: text %d has %d tokens, want at most %d", ErrInput, i, len(row), m.Config.TextTokens)
+		}
+	}
+	return CheckTexts(ids, m.Config)
+}
+
+// missing returns how many rows n lacks to whole blocks.
+func missing(n int) int { return (fixedBlock - n%fixedBlock) % fixedBlock }
+
+// filledUp fills the last block of texts up with the first one.
+func filledUp(ids [][]int32) [][]int32 {
+	ids = slices.Clip(ids)
+	for range missing(len(ids)) {
+		ids = append(ids, ids[0])
+	}
+	return ids
 }
 
 // run sends pixels to the device and computes there.

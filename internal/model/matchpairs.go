@@ -21,20 +21,29 @@ type Encoded struct {
 
 // Score runs the matching head over pairs, part by part.
 func Score(s *torch.Scope, m *Model, e Encoded, pairs []Pair, part int) ([]Logits, error) {
-	logits := make([]Logits, 0, len(pairs))
+	var logits []Logits
 	var failed error
 	s.NoGrad(func() {
-		pairing := m.Pairing(s, e.Hidden, e.Mask, m.View(s, e.Tokens))
-		for len(pairs) > 0 && failed == nil {
-			n := min(part, len(pairs))
-			failed = s.Nest(func(s *torch.Scope) error {
-				logits = append(logits, scorePart(s, pairing, pairs[:n], part)...)
-				return nil
-			})
-			pairs = pairs[n:]
-		}
+		logits, failed = scoreParts(s, m.Pairing(s, e.Hidden, e.Mask, m.View(s, e.Tokens)), pairs, part)
 	})
 	return logits, failed
+}
+
+// scoreParts scores pairs part by part.
+func scoreParts(s *torch.Scope, pairing *Pairing, pairs []Pair, part int) ([]Logits, error) {
+	logits := make([]Logits, 0, len(pairs))
+	for len(pairs) > 0 {
+		n := min(part, len(pairs))
+		err := s.Nest(func(s *torch.Scope) error {
+			logits = append(logits, scorePart(s, pairing, pairs[:n], part)...)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		pairs = pairs[n:]
+	}
+	return logits, nil
 }
 
 // scorePart scores a part and fills it up with its first pair.

@@ -1,6 +1,10 @@
 package torch_test
 
 import (
+	"bytes"
+	"context"
+	"runtime/pprof"
+	"strings"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/torch"
@@ -30,5 +34,34 @@ func TestMeterCountsOnlyItsOwnJobs(t *testing.T) {
 	}
 	if after := mine.Busy(); after != before {
 		t.Errorf("a job of another meter raised ours from %v to %v", before, after)
+	}
+}
+
+// A job has the labels of its context while it runs, and no others.
+func TestJobsHaveTheLabelsOfTheirContext(t *testing.T) {
+	w, err := torch.NewWorker(torch.WorkerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	labels := func(ctx context.Context) (mine, others bool) {
+		t.Helper()
+		var seen bytes.Buffer
+		err := w.Do(ctx, func(*torch.Scope) error { return pprof.Lookup("goroutine").WriteTo(&seen, 1) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(seen.String(), `"meter-test":"mine"`), strings.Contains(seen.String(), `"meter-test":"another"`)
+	}
+	for range 2 {
+		if mine, others := labels(pprof.WithLabels(t.Context(), pprof.Labels("meter-test", "mine"))); !mine || others {
+			t.Error("a job has other labels than its context")
+		}
+		if mine, others := labels(pprof.WithLabels(t.Context(), pprof.Labels("meter-test", "another"))); mine || !others {
+			t.Error("the next job has other labels than its context")
+		}
+		if mine, others := labels(t.Context()); mine || others {
+			t.Error("a job without labels has those of an earlier one")
+		}
 	}
 }

@@ -65,13 +65,16 @@ func (t *Tensor) Float32s() []float32 { return read[float32](t, Float32) }
 // Float64s returns a copy of the elements, converted when they are of another type.
 func (t *Tensor) Float64s() []float64 { return read[float64](t, Float64) }
 
+// Float16s returns the bits of the elements, row by row, rounded to float16.
+func (t *Tensor) Float16s() []uint16 { return read[uint16](t, Float16) }
+
 // Int64s returns a copy of the elements, converted when they are of another type.
 func (t *Tensor) Int64s() []int64 { return read[int64](t, Int64) }
 
 // Bools returns a copy of the elements; what is not zero is true.
 func (t *Tensor) Bools() []bool { return read[bool](t, Bool) }
 
-func read[T float32 | float64 | int64 | bool](t *Tensor, dtype DType) []T {
+func read[T float32 | float64 | uint16 | int64 | bool](t *Tensor, dtype DType) []T {
 	data := make([]T, t.Numel())
 	if len(data) > 0 {
 		check("reading a tensor", C.ps_read(t.h(), C.int(dtype), unsafe.Pointer(&data[0])))

@@ -128,7 +128,7 @@ func (w *Worker) Do(ctx context.Context, fn func(*Scope) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	j := job{run: timed(ctx, fn), result: make(chan error, 1)}
+	j := job{run: labelled(ctx, timed(ctx, fn)), result: make(chan error, 1)}
 	select {
 	case w.jobs <- j:
 		return <-j.result

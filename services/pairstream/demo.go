@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/pairstream/pairstream/experiments/models"
+	"github.com/pairstream/pairstream/internal/cputime"
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/eval"
 	"github.com/pairstream/pairstream/internal/inspect"
@@ -84,8 +85,9 @@ type demo struct {
 	cache   *shard.Images // of decoded images, for the stages and what comes before and after them
 	images  *shard.Images // the cache as the first model and the evaluations see it
 	vocab   []string
-	truth   *truth // nil: nobody knows it
-	guard   checks // of connections
+	truth   *truth                   // nil: nobody knows it
+	guard   checks                   // of connections
+	spent   map[string]time.Duration // processor time of the stages in the demo's own run
 	before  *eval.Report
 	started time.Time
 }
@@ -275,5 +277,12 @@ func (d *demo) stream(ctx context.Context) (err error) {
 	d.gauges = newGauges(d.demoArm, d.train.Pairs())
 	stop := watch(d.out, d.terminal, inOrder(d.gauges))
 	defer stop()
-	return d.runArm(ctx, rt, d.demoArm)
+	count, err := cputime.Start()
+	if err != nil {
+		return err
+	}
+	err = d.runArm(ctx, rt, d.demoArm)
+	var failed error
+	d.spent, failed = count.Stop()
+	return errors.Join(err, failed)
 }

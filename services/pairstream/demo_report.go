@@ -15,11 +15,16 @@ import (
 	"text/tabwriter"
 	"time"
 
+	discriminatorservice "github.com/pairstream/pairstream/discriminator/service"
+	encoderservice "github.com/pairstream/pairstream/encoder/service"
+	grouperservice "github.com/pairstream/pairstream/grouper/service"
+	indexerservice "github.com/pairstream/pairstream/indexer/service"
 	"github.com/pairstream/pairstream/internal/eval"
 	"github.com/pairstream/pairstream/internal/inspect"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
+	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
 
 // lossCurve collects what the steps report.
@@ -85,6 +90,7 @@ func (d *demo) objectives() []objective {
 // recordCounts says how many records the topics hold, repetitions left out.
 type recordCounts struct {
 	embeddings, groups, batches, scored, features, deadLetters int
+	ruledOut                                                   int // candidates
 	reasons                                                    map[string]int
 }
 
@@ -99,8 +105,16 @@ func countRecords(ctx context.Context, log *stream.Log) (recordCounts, error) {
 				if err != nil {
 					return c, fmt.Errorf("counting %s in lane %d: %w", topic, lane, err)
 				}
-				if rec.Schema != schemas.SchemaSeal && rec.Schema != schemas.SchemaRefusal {
-					*n++
+				if rec.Schema == schemas.SchemaSeal || rec.Schema == schemas.SchemaRefusal {
+					continue
+				}
+				*n++
+				if topic == schemas.Scored {
+					ruledOut, err := ruledOutOf(rec)
+					if err != nil {
+						return c, fmt.Errorf("counting %s in lane %d: %w", topic, lane, err)
+					}
+					c.ruledOut += ruledOut
 				}
 			}
 		}
@@ -114,6 +128,15 @@ func countRecords(ctx context.Context, log *stream.Log) (recordCounts, error) {
 		c.reasons[reason]++
 	}
 	return c, nil
+}
+
+// ruledOutOf returns how many candidates of a scored batch Con-D's vectors have ruled out.
+func ruledOutOf(rec stream.Record) (int, error) {
+	decoded, err := schemas.Unmarshal(rec.Schema, rec.Value)
+	if b, ok := decoded.(*schemas.ScoredBatch); ok && err == nil {
+		return int(b.RuledOut), nil
+	}
+	return 0, err
 }
 
 // print prints the tables.
@@ -136,6 +159,7 @@ func (d *demo) print(c recordCounts, a inspect.Account) {
 	if d.truth != nil && d.truth.candidates > 0 {
 		row("", "%s", d.truth.base())
 	}
+	row("  ruled out by its vectors", "%.1f %%", share(c.ruledOut, n.Candidates))
 	row("  connections", "%d (%.1f %%)", n.Confirmed, share(n.Confirmed, n.Candidates))
 	if d.truth != nil && d.truth.confirmed > 0 {
 		row("", "%s", d.truth)
@@ -207,18 +231,16 @@ func reasonList(reasons map[string]int) string {
 	return " (" + strings.Join(parts, ", ") + ")"
 }
 
-// sampling returns the working time of encoder, indexer, grouper and discriminator as a share of the training's
-// device time. It does not count the time that they wait for the device.
+// sampling returns the processor time of encoder, indexer, grouper and discriminator as a share of the trainer's. It is that of
+// whole stages, with the reading of images and the log. Other programs on the machine do not change it, as they do times of a
+// clock.
 func (d *demo) sampling() string {
-	s := d.stages
-	encoding := time.Duration(s.encoder.Busy.Load()) - s.encoding.Waited()
-	indexing := time.Duration(s.indexer.Busy.Load())
-	grouping := time.Duration(s.grouper.Busy.Load())
-	scoring := time.Duration(s.discriminator.Busy.Load()) - s.scoring.Waited()
-	training := s.training.Busy()
-	all := encoding + indexing + grouping + scoring
-	return fmt.Sprintf("%.1f %% of training's %.0f s (encode %.1f s, index %.1f s, group %.1f s, discriminate %.1f s)",
-		100*all.Seconds()/training.Seconds(), training.Seconds(), encoding.Seconds(), indexing.Seconds(), grouping.Seconds(), scoring.Seconds())
+	seconds := func(stage string) float64 { return d.spent[stage].Seconds() }
+	training := seconds(trainerservice.Name)
+	encoding, indexing := seconds(encoderservice.Name), seconds(indexerservice.Name)
+	grouping, scoring := seconds(grouperservice.Name), seconds(discriminatorservice.Name)
+	return fmt.Sprintf("%.1f %% of training's %.1f s of the processor (encode %.1f s, index %.1f s, group %.1f s, discriminate %.1f s)",
+		100*(encoding+indexing+grouping+scoring)/training, training, encoding, indexing, grouping, scoring)
 }
 
 // verify checks what must hold after every demo.

@@ -18,6 +18,7 @@ import (
 	indexerservice "github.com/pairstream/pairstream/indexer/service"
 	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/console"
+	"github.com/pairstream/pairstream/internal/cputime"
 	"github.com/pairstream/pairstream/internal/ingest"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/service/device"
@@ -73,7 +74,7 @@ func runStages(ctx context.Context, log *stream.Log, rt service.Runtime, shared 
 		instruments, err := rt.NewInstruments(name, counters)
 		all.Go(func() error {
 			if err == nil {
-				err = work(ctx, instruments)
+				err = work(cputime.As(ctx, name), instruments)
 			}
 			if err == nil || ctx.Err() != nil && errors.Is(err, context.Canceled) {
 				return nil

@@ -517,6 +517,7 @@ class ScoredBatch(Batch):
     prob_i2t: Floats32 = _optional(_floats32)
     prob_t2i: Floats32 = _optional(_floats32)
     masked: list[Mask] = _optional(list)
+    ruled_out: Int32 = _optional(0)  # candidates whose probability is 0 because Con-D's own vectors were too far apart
     drawn: str = _optional("")
     check: Check | None = _optional(None)
     high: Float64 = _optional(0.0)  # threshold of connections, by COND_THRESHOLD or ECM_HIGH; 0: the reader's own
@@ -531,6 +532,10 @@ class ScoredBatch(Batch):
             _want(len(probs) == len(candidates), f"{name} has {len(probs)} values for {len(candidates)} candidates")
             _want(bool(((probs >= 0) & (probs <= 1)).all()), f"{name} holds a value outside 0..1")
             _want(not bool(probs[candidates == -1].any()), f"{name} holds a value where there is no candidate")
+        zeros = sum(
+            int(((probs == 0) & (candidates >= 0)).sum()) for probs, candidates in ((self.prob_i2t, self.i2t), (self.prob_t2i, self.t2i))
+        )
+        _want(0 <= self.ruled_out <= zeros, f"{self.ruled_out} candidates are ruled out, and {zeros} have probability 0")
         _name("model", self.model)
         _masks(self.masked, len(self.samples))
         gone = np.zeros(len(self.samples) + 1, dtype=bool)  # the last place is that of no candidate, -1

@@ -1,0 +1,89 @@
+package model_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/rng"
+)
+
+// Encodings that were made beside others, in another order and alone, are the same bits, and so are their matches. These
+// are those of [model.Matcher.Match] but for the rounding to float16.
+func TestEncodingsAreTheSameBits(t *testing.T) {
+	m := testModel(t)
+	m.Vocab = make([]string, m.Config.VocabSize)
+	m.Vocab[0] = "[PAD]"
+	m.Calibration = &model.Calibration{Differences: []float64{-2, 2}, Probabilities: []float64{0.01, 0.6}}
+	matcher, err := model.NewMatcher(context.Background(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 19 // more than a block
+	r := rng.New(5, "encodings")
+	values := 3 * m.Config.ImageSize * m.Config.ImageSize
+	pixels := make([]float32, n*values)
+	for i := range pixels {
+		pixels[i] = float32(r.NormFloat64())
+	}
+	var ids [][]int32
+	var pairs []model.Pair
+	for i := range int32(n) {
+		row := []int32{1}
+		for range 1 + r.IntN(m.Config.TextTokens-1) {
+			row = append(row, int32(1+r.IntN(m.Config.VocabSize-1)))
+		}
+		ids = append(ids, row)
+		pairs = append(pairs, model.Pair{Image: i, Text: (i + 3) % n})
+	}
+	ctx := t.Context()
+	images, err := matcher.EncodeImages(ctx, pixels)
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts, err := matcher.EncodeTexts(ctx, ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := matcher.MatchEncoded(ctx, images, texts, pairs, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := matcher.Match(ctx, pixels, ids, pairs, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range pairs {
+		if math.Abs(float64(got[i]-want[i])) > 1e-3 {
+			t.Errorf("pair %d: %v, want about %v", i, got[i], want[i])
+		}
+	}
+	for _, i := range []int{0, 7, 18} {
+		image, err := matcher.EncodeImages(ctx, pixels[i*values:(i+1)*values])
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := matcher.EncodeTexts(ctx, ids[(i+3)%n:(i+3)%n+1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := texts[(i+3)%n]
+		if !slices.Equal(image[0].Tokens, images[i].Tokens) || !slices.Equal(image[0].Vector, images[i].Vector) ||
+			!slices.Equal(text[0].Tokens, other.Tokens) || !slices.Equal(text[0].Vector, other.Vector) {
+			t.Errorf("image or text of pair %d has other bits alone", i)
+		}
+		alone, err := matcher.MatchEncoded(ctx, image, text, []model.Pair{{}}, 4)
+		if err != nil || alone[0] != got[i] {
+			t.Errorf("pair %d alone has %v (%v), want %v", i, alone, err, got[i])
+		}
+	}
+	if _, err := matcher.EncodeImages(ctx, pixels[1:]); !errors.Is(err, model.ErrInput) {
+		t.Errorf("an image without a pixel: %v", err)
+	}
+	if _, err := matcher.EncodeTexts(ctx, [][]int32{make([]int32, m.Config.TextTokens+1)}); !errors.Is(err, model.ErrInput) {
+		t.Errorf("a long text: %v", err)
+	}
+}
