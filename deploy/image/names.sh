@@ -2,7 +2,8 @@
 # Puts the binaries of an image where they belong, and makes the folders on which volumes are mounted. Runs inside the
 # build stages of deploy/Dockerfile and deploy/Dockerfile.cuda.
 #
-#   names.sh BINARIES ROOTFS      BINARIES/static and BINARIES/shared hold what was built, BINARIES/languages.zip what tells languages
+#   names.sh BINARIES ROOTFS      BINARIES/static and BINARIES/shared hold what was built, BINARIES/languages.zip what tells languages.
+#                             VOLUMES is where the folders of volumes are made, /volumes
 set -eu
 binaries=$1 root=$2
 
@@ -10,13 +11,14 @@ bin=$root/usr/local/bin
 mkdir -p "$bin"
 cp "$binaries/static/grouper" "$bin/grouper"
 cp "$binaries/static/pairstream" "$bin/pairstream-static"
-for name in encoder indexer discriminator trainer pairstream; do
-	cp "$binaries/shared/$name" "$bin/$name"
+cp "$binaries/shared/pairstream" "$bin/pairstream"
+for name in encoder indexer discriminator trainer; do
+	ln -s pairstream "$bin/$name"
 done
 # The models of languages are found beside the programs' folder.
 mkdir -p "$root/usr/local/share/pairstream"
 cp "$binaries/languages.zip" "$root/usr/local/share/pairstream/languages.zip"
 
 for folder in data spool models checkpoints console; do
-	mkdir -p "/volumes/$folder"
+	mkdir -p "${VOLUMES:-/volumes}/$folder"
 done

@@ -3,7 +3,7 @@
 // replay).
 //
 // Settings come from the environment, as for the services. Flags say what to do now. Built with CGO_ENABLED=0, the
-// command lacks the commands that need tensors and says so.
+// command lacks the commands that need tensors and says so. Under the name of a stage, as by a link, it is that stage.
 package main
 
 import (
@@ -13,6 +13,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -22,6 +23,10 @@ import (
 )
 
 func main() {
+	if run, ok := stageMains[filepath.Base(os.Args[0])]; ok {
+		run()
+		return
+	}
 	if version.Asked(os.Stdout, "pairstream", os.Args[1:], facts) {
 		return
 	}

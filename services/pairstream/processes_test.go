@@ -20,16 +20,9 @@ import (
 	"testing"
 	"time"
 
-	discriminatorservice "github.com/pairstream/pairstream/discriminator/service"
-	encoderservice "github.com/pairstream/pairstream/encoder/service"
-	grouperservice "github.com/pairstream/pairstream/grouper/service"
-	indexerservice "github.com/pairstream/pairstream/indexer/service"
 	"github.com/pairstream/pairstream/internal/safetensors"
-	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
-	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
 
 // asService makes this test's binary one of the services, so that the tests need not build the binaries.
@@ -48,16 +41,9 @@ func TestMain(m *testing.M) {
 	case "produce":
 		os.Args = append([]string{"pairstream"}, strings.Split(os.Getenv("PRODUCE_ARGS"), "\n")...)
 		main()
-	case "encoder":
-		device.Main(name, encoderservice.Run)
-	case "indexer":
-		device.Main(name, indexerservice.Run)
-	case "grouper":
-		service.Main(name, service.NoFacts, grouperservice.Run)
-	case "discriminator":
-		device.Main(name, discriminatorservice.Run)
-	case "trainer":
-		device.Main(name, trainerservice.Run)
+	default:
+		os.Args[0] = name
+		main()
 	}
 }
 

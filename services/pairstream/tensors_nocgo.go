@@ -6,7 +6,15 @@ import (
 	"errors"
 
 	"github.com/spf13/cobra"
+
+	grouperservice "github.com/pairstream/pairstream/grouper/service"
+	"github.com/pairstream/pairstream/internal/service"
 )
+
+// stageMains are what the program is under another name than its own.
+var stageMains = map[string]func(){
+	grouperservice.Name: func() { service.Main(grouperservice.Name, service.NoFacts, grouperservice.Run) },
+}
 
 // facts are what --version says besides.
 func facts() []string { return []string{"no libtorch"} }
