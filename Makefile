@@ -6,8 +6,10 @@ TOOLS := $(CURDIR)/$(BIN)/tools
 ARGS ?=
 TORCH ?=
 VERSION ?=
+BEFORE ?=
 PYTHON ?= /usr/bin/python3
 TORCH_PIP ?=
+DEMO ?=
 PIP_FLOORS ?=
 VENV = $(CURDIR)/$(BIN)/venv$(if $(TORCH_PIP),-$(subst =,,$(TORCH_PIP)))$(if $(PIP_FLOORS),-floors)
 # The oldest packages that clients/python/pyproject.toml allows, as far as there are wheels for Debian's Python. Debian's
@@ -52,6 +54,20 @@ languages: ## write bin/languages.zip, the models that tell the language of capt
 
 wheel: setup $(BIN)/venv-release ## build the wheels and the source distribution into bin/dist, on PyPI's PyTorch
 	PYTHON=$(CURDIR)/$(BIN)/venv-release/bin/python deploy/wheel/build.sh $(patsubst v%,%,$(or $(VERSION),0.1.0)) $(BIN)/dist
+
+test-wheel: wheel ## install the wheel in a fresh virtual environment, run it, remove it; TORCH_PIP="torch==2.11.0" for the whole PyTorch, PYTHON= for another Python, DEMO="--short --check" for a longer demo
+	PYTHON=$(PYTHON) TORCH_PIP="$(TORCH_PIP)" DEMO="$(DEMO)" deploy/wheel/test.sh $(BIN)/dist $(BIN)/test-wheel
+
+release: setup $(BIN)/venv-release $(TOOLS)/helm $(TOOLS)/cyclonedx-gomod ## build a release into dist/: VERSION=v0.1.0; RELEASE_KEY= names minisign's secret key, to sign the sums
+	@deploy/setup.sh release
+	PYTHON=$(CURDIR)/$(BIN)/venv-release/bin/python TOOLS=$(TOOLS) deploy/release/build.sh "$(VERSION)" dist
+
+test-release: setup $(BIN)/venv-release $(TOOLS)/helm $(TOOLS)/cyclonedx-gomod ## build a release twice, from two clones, and compare the bytes; CACHED=1 takes compiled packages from the cache
+	deploy/release/test.sh $(BIN)/test-release
+
+test-install: ## install dist/ in clean roots of Debian 12 and 13, run it, upgrade to it, remove it; needs root; BEFORE=package of the release before
+	@[ -n "$$(ls dist/*.deb 2>/dev/null)" ] || { echo "dist/ has no release: make release VERSION=v0.1.0 first" >&2; exit 2; }
+	BEFORE="$(BEFORE)" deploy/release/install.sh dist
 
 $(BIN)/venv-release: deploy/wheel/requirements.txt
 	@deploy/setup.sh python
@@ -181,6 +197,9 @@ $(TOOLS)/helm:
 
 $(TOOLS)/kubeconform:
 	GOBIN=$(TOOLS) go install github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
+
+$(TOOLS)/cyclonedx-gomod:
+	GOBIN=$(TOOLS) go install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.9.0
 
 $(TOOLS)/versitygw:
 	GOBIN=$(TOOLS) go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
