@@ -6,6 +6,7 @@
 #   setup.sh peers      what `make bench` measures pairstream beside
 #   setup.sh kafka      what runs Apache Kafka for `make test-kafka`
 #   setup.sh console    the browser of `make test-console`; `setup.sh npm` its package manager, where there is none
+#   setup.sh release    what packs a release
 #   setup.sh python     what the tests of the Python clients need beside pip's packages
 set -eu
 
@@ -26,6 +27,10 @@ console)
 	packages="chromium fonts-dejavu-core"
 	why="the console's pages are opened in a real browser"
 	;;
+release)
+	packages="dpkg-dev xz-utils ca-certificates"
+	why="they find the dependencies of the Debian package, pack it, and hold the authorities of the image"
+	;;
 npm)
 	packages="npm"
 	why="axe-core, which looks for what keeps people from using a page, comes from npm"
@@ -35,7 +40,7 @@ python)
 	why="the clients' packages go into a virtual environment, and are tested with the oldest PyTorch and Pillow they allow"
 	;;
 *)
-	echo "setup: $1 is no set of packages; want nothing, peers, kafka, console, npm or python" >&2
+	echo "setup: $1 is no set of packages; want nothing, peers, kafka, console, release, npm or python" >&2
 	exit 2
 	;;
 esac

@@ -30,7 +30,10 @@ done | sort -u | while read -r library; do
 done
 ldconfig -r "$root" # without a cache the loader tries ten folders for each of three hundred libraries
 
-cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
+# The package's authorities alone: a machine may trust others of its own.
+for certificate in /usr/share/ca-certificates/mozilla/*.crt; do
+	cat "$certificate"
+done >"$root/etc/ssl/certs/ca-certificates.crt"
 echo 'hosts: files dns' >"$root/etc/nsswitch.conf"
 echo 'pairstream:x:65532:65532:pairstream:/tmp:/usr/sbin/nologin' >"$root/etc/passwd"
 echo 'pairstream:x:65532:' >"$root/etc/group"

@@ -36,7 +36,7 @@ func documents(t *testing.T, root string) (found []string) {
 		}
 		base := d.Name()
 		switch {
-		case d.IsDir() && name != root && (strings.HasPrefix(base, ".") || slices.Contains([]string{"bin", "data", "testdata", "node_modules"}, base)):
+		case d.IsDir() && name != root && (strings.HasPrefix(base, ".") || slices.Contains([]string{"bin", "data", "dist", "testdata", "node_modules"}, base)):
 			return filepath.SkipDir
 		case !d.IsDir() && filepath.Ext(base) == ".md":
 			rel, err := filepath.Rel(root, name)

@@ -1,0 +1,72 @@
+#!/bin/bash
+# Builds a release into a folder: wheels and the source distribution, a tar of the programs, a Debian package, an image, the
+# chart, a list of what is inside (SBOM), notes, and the sums of all. The same commit, tools and packages of Debian give the
+# same bytes, in any folder and on any machine.
+#
+#   build.sh v1.2.3 FOLDER     FOLDER is emptied first
+#
+# TOOLS has helm and cyclonedx-gomod, PYTHON the packages of deploy/wheel/requirements.txt. RELEASE_KEY names a secret key
+# of minisign, which then signs the sums.
+set -euo pipefail
+version=${1:-} out=${2:?build.sh wants the folder to write to}
+here=$(cd "$(dirname "$0")" && pwd)
+die() { echo "release: $*" >&2; exit 1; }
+say() { printf 'release: %4d s  %s\n' $SECONDS "$*"; }
+[[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+$ ]] || die "VERSION is \"$version\", want one such as v0.1.0: make release VERSION=v0.1.0"
+cd "$here/../.."
+git diff --quiet HEAD || die "sources are changed, and a release is a commit: commit them"
+number=${version#v} arch=$(dpkg --print-architecture) commit=$(git rev-parse HEAD)
+: "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct)}"
+export SOURCE_DATE_EPOCH TZ=UTC LC_ALL=C
+umask 022
+rm -rf "$out" && mkdir -p "$out" && out=$(cd "$out" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+packed() { # folder, name in it: writes a tar whose bytes depend on the files alone
+	tar -C "$1" --sort=name --format=gnu --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --mtime="@$SOURCE_DATE_EPOCH" -cf - "$2"
+}
+
+"$here/notes.sh" "$version" CHANGELOG.md >"$out/notes-$version.md"
+
+deploy/wheel/build.sh "$number" "$out"
+say "wheels"
+
+stamp=github.com/pairstream/pairstream/internal/version
+build() { # CGO_ENABLED, output, package
+	CGO_ENABLED=$1 GOFLAGS="-buildvcs=false -trimpath" go build -tags disable_grpc_modules \
+		-ldflags "-s -w -buildid= -X $stamp.stamp=$version -X $stamp.commit=$commit" -o "$2" "$3"
+}
+mkdir -p "$work/bin/static" "$work/bin/shared"
+build 0 "$work/bin/static/grouper" ./services/grouper
+build 0 "$work/bin/static/pairstream" ./services/pairstream
+build 1 "$work/bin/shared/pairstream" ./services/pairstream
+go run ./internal/language/pack "$work/bin/languages.zip"
+deploy/wheel/notices.sh >"$work/NOTICES"
+say "programs on Debian's libtorch"
+
+name=pairstream-$version-linux-$arch
+"$here/tree.sh" "$work/bin" "$work/$name"
+cp LICENSE "$work/NOTICES" README.md "$work/$name/"
+packed "$work" "$name" | gzip -9n >"$out/$name.tar.gz"
+"$here/deb.sh" "$number" "$work/bin" "$work/NOTICES" "$out"
+say "the tar and the Debian package"
+
+VOLUMES=$work/volumes deploy/image/rootfs.sh "$work/bin" "$work/rootfs"
+mkdir -p "$work/rootfs/usr/share/doc/pairstream" && cp LICENSE "$work/NOTICES" "$work/rootfs/usr/share/doc/pairstream/"
+python3 "$here/image.py" "$work/rootfs" "$work/volumes" "pairstream:$version" "$commit" "$arch" "$out/pairstream-$version-image-$arch.tar"
+say "the image; that for CUDA is built with deploy/Dockerfile.cuda, from images of a registry"
+
+"$TOOLS/helm" package deploy/helm/pairstream --version "$number" --app-version "$version" -d "$work" >/dev/null
+mkdir "$work/chart" && tar -C "$work/chart" -xzf "$work/pairstream-$number.tgz"
+packed "$work/chart" pairstream | gzip -9n >"$out/pairstream-chart-$number.tgz"
+
+"$TOOLS/cyclonedx-gomod" bin -json -noserial -std -version "$version" -output "$work/sbom.json" "$work/bin/shared/pairstream" 2>"$work/log" ||
+	{ cat "$work/log" >&2; die "the list of what is inside could not be made"; }
+python3 "$here/sbom.py" "$work/sbom.json" "$out/pairstream-$version.cdx.json"
+say "the chart and the SBOM"
+
+(cd "$out" && find . -type f -printf '%P\n' | sort | xargs sha256sum >"$work/sums" && mv "$work/sums" SHA256SUMS)
+"$here/sign.sh" "$out/SHA256SUMS"
+say "$(wc -l <"$out/SHA256SUMS") files in $out"
+(cd "$out" && stat -c '%12s %n' *)
