@@ -28,8 +28,8 @@ console)
 	why="the console's pages are opened in a real browser"
 	;;
 release)
-	packages="dpkg-dev xz-utils ca-certificates"
-	why="they find the dependencies of the Debian package, pack it, and hold the authorities of the image"
+	packages="dpkg-dev ca-certificates"
+	why="they find the dependencies of the Debian package, and hold the authorities of the image"
 	;;
 npm)
 	packages="npm"

@@ -48,7 +48,7 @@ say "programs on Debian's libtorch"
 name=pairstream-$version-linux-$arch
 "$here/tree.sh" "$work/bin" "$work/$name"
 cp LICENSE "$work/NOTICES" README.md "$work/$name/"
-packed "$work" "$name" | gzip -9n >"$out/$name.tar.gz"
+packed "$work" "$name" | gzip -6n >"$out/$name.tar.gz"
 "$here/deb.sh" "$number" "$work/bin" "$work/NOTICES" "$out"
 say "the tar and the Debian package"
 

@@ -45,4 +45,4 @@ C
 (cd "$root" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum >DEBIAN/md5sums)
 find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 chmod -R u=rwX,go=rX "$root"
-dpkg-deb --root-owner-group -Zxz -z6 --threads-max=1 --build "$root" "$out/pairstream_${number}_$arch.deb" >/dev/null
+dpkg-deb --root-owner-group -Zzstd -z10 --threads-max=1 --build "$root" "$out/pairstream_${number}_$arch.deb" >/dev/null
