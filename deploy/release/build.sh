@@ -57,7 +57,8 @@ mkdir -p "$work/rootfs/usr/share/doc/pairstream" && cp LICENSE "$work/NOTICES" "
 python3 "$here/image.py" "$work/rootfs" "$work/volumes" "pairstream:$version" "$commit" "$arch" "$out/pairstream-$version-image-$arch.tar"
 say "the image; that for CUDA is built with deploy/Dockerfile.cuda, from images of a registry"
 
-"$TOOLS/helm" package deploy/helm/pairstream --version "$number" --app-version "$version" -d "$work" >/dev/null
+"$TOOLS/helm" package deploy/helm/pairstream --version "$number" --app-version "$version" -d "$work" >"$work/log" 2>&1 ||
+	{ cat "$work/log" >&2; die "the chart could not be packed"; }
 mkdir "$work/chart" && tar -C "$work/chart" -xzf "$work/pairstream-$number.tgz"
 packed "$work/chart" pairstream | gzip -9n >"$out/pairstream-chart-$number.tgz"
 

@@ -8,11 +8,11 @@ work=$1 version=v0.0.1
 die() { echo "test-release: $*" >&2; exit 1; }
 rm -rf "$work" && mkdir -p "$work" && work=$(cd "$work" && pwd)
 trap 'rm -rf "$work"' EXIT
-repository=$(git rev-parse --show-toplevel)
+repository=$(git rev-parse --show-toplevel) commit=$(git rev-parse HEAD)
 once() { # name of the clone, environment...
 	local clone=$work/$1
 	shift
-	git clone -q "$repository" "$clone"
+	git clone -q "$repository" "$clone" && git -C "$clone" checkout -q "$commit"
 	mkdir -p "$clone/bin" && ln -s "$repository/bin/tools" "$repository/bin/venv-release" "$clone/bin/"
 	(
 		cd "$clone"
