@@ -46,9 +46,11 @@ func (t *task) goTo(raw string, base *url.URL) error {
 	case len(u.String()) > maxURL:
 		return &failure{reasonURL, fmt.Sprintf("longer than %d bytes", maxURL)}
 	}
-	if t.at, t.host = u, hostOf(u); len(t.host) > maxHostName {
-		return &failure{reasonURL, "the host's name is too long"}
+	if t.host, err = hostOf(u); err != nil || len(t.host) > maxHostName {
+		return &failure{reasonURL, "the host's name is too long, or is none"}
 	}
+	_, u.Host, _ = strings.Cut(t.host, "://") // so that connections count for one host as well
+	t.at = u
 	return nil
 }
 

@@ -2,9 +2,15 @@ package fetch
 
 import (
 	"container/heap"
+	"errors"
+	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
 )
 
 // class says how a host has answered so far.
@@ -41,16 +47,31 @@ type host struct {
 	ready time.Time // in the heap of those that wait for the clock
 }
 
-// hostOf names the host of a URL, with its scheme and port: RFC 9309 has a robots.txt for each.
-func hostOf(u *url.URL) string {
-	name, port := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), u.Port()
-	if strings.Contains(name, ":") {
-		name = "[" + name + "]"
+// hostOf names the host of a URL, with its scheme and port: RFC 9309 has a robots.txt for each. All forms of a name give one.
+func hostOf(u *url.URL) (string, error) {
+	name := u.Hostname()
+	if strings.IndexFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) >= 0 {
+		var err error
+		if name, err = idna.Lookup.ToASCII(name); err != nil {
+			return "", err
+		}
 	}
-	if port != "" && (u.Scheme != "http" || port != "80") && (u.Scheme != "https" || port != "443") {
-		name += ":" + port
+	name = strings.TrimSuffix(strings.ToLower(name), ".")
+	if ip, err := netip.ParseAddr(name); err == nil {
+		if name = ip.Unmap().String(); strings.Contains(name, ":") {
+			name = "[" + name + "]"
+		}
 	}
-	return u.Scheme + "://" + name
+	if name == "" {
+		return "", errors.New("it has no name")
+	}
+	if text := strings.TrimLeft(u.Port(), "0"); text != "" && (u.Scheme != "http" || text != "80") && (u.Scheme != "https" || text != "443") {
+		if _, err := strconv.ParseUint(text, 10, 16); err != nil {
+			return "", errors.New("there is no such port")
+		}
+		name += ":" + text
+	}
+	return u.Scheme + "://" + name, nil
 }
 
 // wake ends a pause, as the host has answered.

@@ -124,6 +124,37 @@ func TestRedirectsCountWhereTheyLead(t *testing.T) {
 	}
 }
 
+// TestRedirectsKeepTheRate redirects rows of eight hosts to a ninth one. All its requests take as long as the rate wants at least.
+func TestRedirectsKeepTheRate(t *testing.T) {
+	const hosts, rows, perHost, rate = 8, 3, 4, 50
+	picture := encode(t, 1)
+	began := time.Now()
+	var last atomic.Int64
+	third := newHost(t, func(rw http.ResponseWriter, _ *http.Request) {
+		last.Store(int64(time.Since(began)))
+		_, _ = rw.Write(picture)
+	})
+	o := options()
+	o.Threads, o.PerHost, o.HostRate = 32, perHost, rate
+	var urls []string
+	for range hosts {
+		from := newHost(t, func(rw http.ResponseWriter, r *http.Request) {
+			http.Redirect(rw, r, third.URL+r.URL.Path, http.StatusFound)
+		})
+		for i := range rows {
+			urls = append(urls, fmt.Sprintf("%s/%d", from.URL, i))
+		}
+	}
+	for u, got := range outcomes(t, o, urls...) {
+		if got != "image" {
+			t.Errorf("%s: %q, want an image", u, got)
+		}
+	}
+	if want := time.Second * (hosts*rows - perHost) / rate; time.Duration(last.Load()) < want {
+		t.Errorf("the third host had %d requests in %v, want %v at least", hosts*rows, time.Duration(last.Load()), want)
+	}
+}
+
 // TestRedirectsThatStop has redirects whose body never ends. They are followed all the same.
 func TestRedirectsThatStop(t *testing.T) {
 	picture := encode(t, 1)

@@ -96,7 +96,7 @@ type rule struct {
 // and memory in proportion to the text.
 func parseRobots(text, agent string) *rules {
 	p := &robotsParser{agent: agent}
-	for line := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '\n' || r == '\r' }) {
+	for line := range strings.FieldsFuncSeq(strings.TrimPrefix(text, "\ufeff"), func(r rune) bool { return r == '\n' || r == '\r' }) {
 		line, _, _ = strings.Cut(line, "#")
 		key, value, found := strings.Cut(line, ":")
 		if found {

@@ -39,6 +39,8 @@ func TestRobots(t *testing.T) {
 		"groups of ours are one":           {"User-agent: pairstream\nDisallow: /a\nUser-agent: x\nDisallow: /c\nUser-agent: pairstream\nDisallow: /b", "/b", false},
 		"a group of others":                {"User-agent: pairstreamer\nDisallow: /", "/a", true},
 		"comments, blanks, line ends":      {" user-AGENT : * # all\r\r\n disallow : /a # this\r", "/a", false},
+		"a byte order mark":                {"\ufeffUser-agent: *\nDisallow: /", "/a", false},
+		"carriage returns alone":           {"User-agent: *\rDisallow: /b\rDisallow: /a", "/a", false},
 		"encoded and not":                  {"User-agent: *\nDisallow: /%7Ejoe/caf%c3%a9", "/~joe/café", false},
 		"an encoded slash is none":         {"User-agent: *\nDisallow: /a/b", "/a%2fb", true},
 		"too many asterisks forbid more":   {"User-agent: *\nDisallow: /a" + strings.Repeat("*b", 40), "/a" + strings.Repeat("b", 20), false},

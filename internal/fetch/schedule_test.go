@@ -3,6 +3,7 @@ package fetch
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -348,15 +349,30 @@ func TestRobotsAreReadFirst(t *testing.T) {
 	}
 }
 
-// TestHostNames has forms of one name.
+// TestHostNames has forms of one name: whoever writes a list with them gets no more of a host than with one.
 func TestHostNames(t *testing.T) {
 	for raw, want := range map[string]string{
 		"http://Example.COM/a": "http://example.com", "http://example.com.:80/": "http://example.com", "https://example.com:443": "https://example.com",
-		"https://example.com:80": "https://example.com:80", "http://[2606:4700::1]:8080/": "http://[2606:4700::1]:8080",
+		"https://example.com:80": "https://example.com:80", "http://example.com:080/": "http://example.com", "http://example.com:0008080/": "http://example.com:8080",
+		"http://EXÄMPLE.com/": "http://xn--exmple-cua.com", "http://ex%C3%A4mple.com/": "http://xn--exmple-cua.com", "http://ｅｘａｍｐｌｅ。com/": "http://example.com",
+		"http://[2606:4700:0:0:0:0:0:1]/": "http://[2606:4700::1]", "http://[::FFFF:1.2.3.4]/": "http://1.2.3.4", "http://[2606:4700::1]:8080/": "http://[2606:4700::1]:8080",
 	} {
 		k := new(task)
 		if err := k.goTo(raw, nil); err != nil || k.host != want {
 			t.Errorf("%s: %q, %v, want %q", raw, k.host, err, want)
+		}
+	}
+}
+
+// TestBadHosts refuses names that lead nowhere.
+func TestBadHosts(t *testing.T) {
+	for _, raw := range []string{
+		"http://example.com:65536/", "http://example.com:99999999999999999999/", "http://user@example.com/", "http://:80/",
+		"data:image/png;base64,AAAA", "//example.com/a", "example.com/a", "http://" + strings.Repeat("a", 300) + "/", "http://" + strings.Repeat("ä", 300) + "/",
+	} {
+		k := new(task)
+		if err := k.goTo(raw, nil); reasonOf(err) != reasonURL {
+			t.Errorf("%q: %q, %v, want %s", raw, k.host, err, reasonURL)
 		}
 	}
 }
