@@ -18,12 +18,12 @@ const (
 	behindTime = 100 * time.Millisecond
 )
 
-// get queues the download of an image into a spool. done gets it, or a *failure, or a
-// *localError. get itself calls it for what cannot be queued.
-func (c *client) get(order int64, raw string, to *spool, done func([]span, error)) {
-	t := &task{order: order, left: c.o.Timeout, to: to, done: done}
+// get queues a task that downloads the image of a URL. Its done gets the image, or a *failure, or a *localError. get itself
+// calls it for what cannot be queued.
+func (c *client) get(t *task, raw string) {
+	t.left = c.o.Timeout
 	if err := t.goTo(raw, nil); err != nil {
-		done(nil, err)
+		t.done(nil, err)
 		return
 	}
 	c.queue(t)
@@ -62,6 +62,20 @@ func (c *client) queue(t *task) {
 	c.wake()
 	if !queued {
 		c.finish(t, answer{}, asideFailure(t.host))
+		return
+	}
+	if t.caller != nil {
+		context.AfterFunc(t.caller, func() { c.abandon(t) })
+	}
+}
+
+// abandon ends a task that waits for its turn, when its caller has gone.
+func (c *client) abandon(t *task) {
+	c.mu.Lock()
+	removed := c.schedule.remove(t, time.Now())
+	c.mu.Unlock()
+	if c.wake(); removed {
+		c.finish(t, answer{}, classify(t.caller.Err()))
 	}
 }
 
@@ -116,6 +130,9 @@ type answer struct {
 func (c *client) run(ctx context.Context, t *task) {
 	limited, cancel := context.WithTimeout(ctx, t.left)
 	defer cancel()
+	if t.caller != nil {
+		defer context.AfterFunc(t.caller, cancel)()
+	}
 	a, err := c.step(limited, t)
 	took := time.Since(t.began)
 	if ctx.Err() != nil {
@@ -124,7 +141,7 @@ func (c *client) run(ctx context.Context, t *task) {
 	if !errors.As(err, new(*localError)) {
 		err = classify(err)
 	}
-	o := c.ending(a, err, took)
+	o := c.ending(t, a, err, took)
 	var next *task
 	if err == nil && a.next != "" {
 		next, err = t.redirected(a.next, took, c.o.Redirects)
@@ -148,11 +165,13 @@ func (c *client) run(ctx context.Context, t *task) {
 }
 
 // ending says what the host of a task has to do with its end.
-func (c *client) ending(a answer, err error, took time.Duration) ending {
+func (c *client) ending(t *task, a answer, err error, took time.Duration) ending {
 	var f *failure
 	switch {
 	case !a.asked:
 		return refused
+	case t.caller != nil && t.caller.Err() != nil:
+		return cutShort
 	case a.next != "":
 		return ledOn
 	case err == nil && a.rules == nil:
@@ -170,7 +189,7 @@ func (t *task) redirected(location string, took time.Duration, most int) (*task,
 	if t.hops == most {
 		return nil, &failure{reasonRedirects, fmt.Sprintf("more than %d", most)}
 	}
-	next := &task{order: t.order, left: max(t.left-took, 0), hops: t.hops + 1, robotsOf: t.robotsOf, to: t.to, done: t.done}
+	next := &task{order: t.order, left: max(t.left-took, 0), hops: t.hops + 1, robotsOf: t.robotsOf, to: t.to, done: t.done, caller: t.caller}
 	if err := next.goTo(location, t.at); err != nil {
 		return nil, err
 	}
@@ -203,6 +222,9 @@ func (c *client) step(ctx context.Context, t *task) (a answer, err error) {
 		case !allowed:
 			return a, &failure{reasonRobots, "robots.txt of " + t.host}
 		}
+	}
+	if t.caller != nil && t.caller.Err() != nil {
+		return a, t.caller.Err()
 	}
 	a.asked = true
 	ctx, cancel := context.WithCancel(ctx)

@@ -318,7 +318,7 @@ func (c *client) fetch(ctx context.Context, number int, rows []table.Row, to *sp
 		case row.Text(c.o.CaptionColumn) == "":
 			done(nil, &failure{reasonCaption, "the row has no caption"})
 		default:
-			c.get(int64(number)<<32|int64(i), row.Text(c.o.URLColumn), to, done)
+			c.get(&task{order: int64(number)<<32 | int64(i), to: to, done: done}, row.Text(c.o.URLColumn))
 		}
 	}
 	select {

@@ -45,13 +45,15 @@ func (g *Getter) Get(ctx context.Context, url string) ([]byte, error) {
 		err  error
 	}
 	got := make(chan result, 1) // the caller may have gone
-	g.c.get(g.order.Add(1), url, to, func(image []span, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // what waits for the caller's end is not kept for longer
+	g.c.get(&task{order: g.order.Add(1), to: to, caller: ctx, done: func(image []span, err error) {
 		var data []byte
 		if err == nil {
 			data, err = to.read(image)
 		}
 		got <- result{data, errors.Join(err, to.close())}
-	})
+	}}, url)
 	select {
 	case r := <-got:
 		return r.data, r.err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/fetch"
@@ -78,5 +79,42 @@ func TestGetterIsNotHeldUp(t *testing.T) {
 	g.Close()
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "closed") {
 		t.Errorf("a caller of a getter that is closed gets %v", err)
+	}
+}
+
+// TestCallersThatHaveGone leave nothing in the queue of a host: it is asked for what they have begun, and then for the next caller.
+func TestCallersThatHaveGone(t *testing.T) {
+	picture := encode(t, 1)
+	began := make(chan struct{}, 64)
+	var asked atomic.Int64
+	host := newHost(t, func(rw http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) == 1 {
+			began <- struct{}{}
+			<-r.Context().Done()
+			return
+		}
+		_, _ = rw.Write(picture)
+	})
+	o := options()
+	o.PerHost = 1
+	g := newGetter(t, o)
+	ctx, cancel := context.WithCancel(t.Context())
+	const callers = 30
+	ended := make(chan error)
+	for range callers {
+		go func() {
+			_, err := g.Get(ctx, host.URL+"/a")
+			ended <- err
+		}()
+	}
+	<-began
+	cancel()
+	for range callers {
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("a caller that has gone gets %v", err)
+		}
+	}
+	if _, err := g.Get(t.Context(), host.URL+"/b"); err != nil || asked.Load() != 2 {
+		t.Errorf("the next caller gets %v, and the host was asked %d times, want twice", err, asked.Load())
 	}
 }

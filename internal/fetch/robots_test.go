@@ -125,7 +125,7 @@ func download(t *testing.T, ctx context.Context, c *client, raw string) ([]span,
 		err   error
 	}
 	ended := make(chan result, 1)
-	c.get(0, raw, to, func(image []span, err error) { ended <- result{image, err} })
+	c.get(&task{to: to, done: func(image []span, err error) { ended <- result{image, err} }}, raw)
 	var r result
 	select {
 	case r = <-ended:

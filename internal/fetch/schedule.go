@@ -3,7 +3,9 @@ package fetch
 import (
 	"container/heap"
 	"container/list"
+	"context"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -51,6 +53,7 @@ type task struct {
 	rules    *rules                        // those of the host, from the moment when the task is taken
 	to       *spool                        // takes the image of a row
 	done     func(image []span, err error) // of a row
+	caller   context.Context               //nolint:containedctx // nil, or when it ends, nobody wants the image
 
 	class   class // while it runs
 	began   time.Time
@@ -117,6 +120,24 @@ func (s *schedule) add(t *task, now time.Time) bool {
 	} else {
 		heap.Push(&h.rows, t)
 	}
+	s.settle(h, now)
+	return true
+}
+
+// remove takes a row out of the queue of its host, if it is there.
+func (s *schedule) remove(t *task, now time.Time) bool {
+	h := s.active[t.host]
+	if h == nil {
+		return false
+	}
+	at := slices.Index(h.rows, t)
+	if at < 0 {
+		return false
+	}
+	if h.in != nil {
+		heap.Remove(h.in, h.place) // whose order may be the row's
+	}
+	heap.Remove(&h.rows, at)
 	s.settle(h, now)
 	return true
 }
