@@ -275,7 +275,7 @@ func (c *client) readImage(response *http.Response, to *spool) ([]span, error) {
 // encoded reports whether a body is compressed.
 func encoded(r *http.Response) bool {
 	encoding := r.Header.Get("Content-Encoding")
-	return encoding != "" && encoding != "identity"
+	return encoding != "" && !strings.EqualFold(encoding, "identity")
 }
 
 func tooLarge(most int64) error {

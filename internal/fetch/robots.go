@@ -18,6 +18,8 @@ const (
 	maxRules = 8192
 	// maxWildcards bounds the asterisks of a rule. A rule with more is cut there, so that it forbids more, or allows nothing.
 	maxWildcards = 16
+	// maxDecision bounds the bytes that rules with asterisks read of a path, all together. What would take more gives nothing.
+	maxDecision = 4 << 20
 	// maxRobotsKept bounds the rules of all hosts together. Beyond it the rules that were asked for longest ago are read anew.
 	maxRobotsKept = 64 << 20
 	// ruleBytes is what a rule takes beside its text.
@@ -197,13 +199,18 @@ func (r *rules) allows(ctx context.Context, u *url.URL) (bool, error) {
 		path += "?" + u.RawQuery
 	}
 	path = normalized(path)
-	allowed, longest := true, -1
+	allowed, longest, read := true, -1, 0
 	for i, rule := range r.list {
 		if i%256 == 0 && ctx.Err() != nil {
 			return false, ctx.Err()
 		}
 		if len(rule.pattern) < longest || len(rule.pattern) == longest && !rule.allow {
 			continue
+		}
+		if head, _, wild := strings.Cut(rule.pattern, "*"); wild && strings.HasPrefix(path, head) {
+			if read += len(path); read > maxDecision {
+				return false, &failure{reasonRobots, fmt.Sprintf("%d rules take too long for a URL of %d bytes", len(r.list), len(path))}
+			}
 		}
 		if matches(rule.pattern, path) {
 			allowed, longest = rule.allow, len(rule.pattern)

@@ -63,7 +63,7 @@ func hostileRobots(rule string) string {
 }
 
 // TestHostileRobots reads rules that were 50 MB when they were compiled, and asks rules that took 12 s of a processor for a path
-// of 6 KB. Twenty such questions end, and what is kept is no more than what was sent.
+// of 6 KB. Twenty such questions end, with a refusal, and what is kept is no more than what was sent.
 func TestHostileRobots(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -84,7 +84,7 @@ func TestHostileRobots(t *testing.T) {
 	}
 	u := &url.URL{Scheme: "http", Host: "host", Path: "/" + strings.Repeat("a", 6000)}
 	for range 20 {
-		if allowed, err := r.allows(t.Context(), u); !allowed || err != nil {
+		if allowed, err := r.allows(t.Context(), u); allowed || reasonOf(err) != reasonRobots {
 			t.Fatal(allowed, err)
 		}
 	}
@@ -92,6 +92,27 @@ func TestHostileRobots(t *testing.T) {
 	cancel()
 	if _, err := r.allows(gone, u); !errors.Is(err, context.Canceled) {
 		t.Errorf("a question that nobody waits for gives %v", err)
+	}
+}
+
+// TestLongDecisions asks as many rules as a host may have, each of which reads a path to its end. A short path is decided on, one
+// of 8 KB is not.
+func TestLongDecisions(t *testing.T) {
+	text := "User-agent: *\nDisallow: /b\n" + strings.Repeat("Disallow: /*"+strings.Repeat("a", 40)+"b\n", maxRules-1)
+	r := parseRobots(text, "pairstream")
+	for _, c := range []struct {
+		path    string
+		allowed bool
+		reason  string
+	}{
+		{"/" + strings.Repeat("a", maxDecision/maxRules-1), true, ""},
+		{"/" + strings.Repeat("a", maxDecision/maxRules+1), false, reasonRobots},
+		{"/" + strings.Repeat("a", maxURL-20), false, reasonRobots},
+	} {
+		allowed, err := r.allows(t.Context(), &url.URL{Scheme: "http", Host: "host", Path: c.path})
+		if allowed != c.allowed || reasonOf(err) != c.reason {
+			t.Errorf("a path of %d bytes is allowed: %t, %v", len(c.path), allowed, err)
+		}
 	}
 }
 
