@@ -33,8 +33,17 @@ type gcsObject struct {
 	Name   string `json:"name"`
 }
 
-// Objects returns the URIs of the objects that a notification says were written. attributes are those of the message.
-func Objects(body []byte, attributes map[string]string) (uris []string) {
+// mostObjects bounds the objects of a notification. Stores name one, or a few.
+const mostObjects = 1000
+
+// Objects returns the URIs of the objects that a notification says were written, each once. attributes are those of the message.
+// Of a notification with more than 1,000 objects it returns the first; a listing finds the others.
+func Objects(body []byte, attributes map[string]string) []string {
+	return objects(body, attributes, false)
+}
+
+// objects does that for a message, or for the message inside one.
+func objects(body []byte, attributes map[string]string, inside bool) (uris []string) {
 	var google gcsObject
 	if json.Unmarshal(body, &google) == nil && google.Kind == "storage#object" {
 		if event := attributes["eventType"]; event == "" || event == "OBJECT_FINALIZE" {
@@ -46,9 +55,10 @@ func Objects(body []byte, attributes map[string]string) (uris []string) {
 	if json.Unmarshal(body, &event) != nil {
 		return nil
 	}
-	if len(event.Records) == 0 && event.Message != "" {
-		return Objects([]byte(event.Message), attributes)
+	if len(event.Records) == 0 && event.Message != "" && !inside {
+		return objects([]byte(event.Message), attributes, true)
 	}
+	seen := make(map[string]bool)
 	for _, r := range event.Records {
 		if !strings.Contains(r.EventName, "ObjectCreated:") {
 			continue
@@ -57,7 +67,14 @@ func Objects(body []byte, attributes map[string]string) (uris []string) {
 		if err != nil {
 			key = r.S3.Object.Key
 		}
-		uris = append(uris, uri("s3", r.S3.Bucket.Name, key))
+		u := uri("s3", r.S3.Bucket.Name, key)
+		if seen[u] {
+			continue
+		}
+		if seen[u] = true; len(seen) > mostObjects {
+			break
+		}
+		uris = append(uris, u)
 	}
 	return uris
 }

@@ -2,7 +2,9 @@ package arrivals_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/arrivals"
@@ -31,6 +33,33 @@ func TestObjects(t *testing.T) {
 	} {
 		if got := arrivals.Objects([]byte(c.body), c.attributes); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestHostileNotifications name one object many times, many objects, and messages within messages.
+func TestHostileNotifications(t *testing.T) {
+	record := func(key string) string {
+		return `{"eventName":"ObjectCreated:","s3":{"bucket":{"name":"b"},"object":{"key":"` + key + `"}}}`
+	}
+	many := make([]string, 10_000)
+	for i := range many {
+		many[i] = record(fmt.Sprint(i, ".tar"))
+	}
+	nested := `{"Records":[` + record("a.tar") + `]}`
+	for range 2 {
+		nested = `{"Message":` + quote(nested) + `}`
+	}
+	for name, c := range map[string]struct {
+		body string
+		want int
+	}{
+		"one object many times":    {`{"Records":[` + strings.Repeat(record("a.tar")+",", 10_000) + record("a.tar") + `]}`, 1},
+		"many objects":             {`{"Records":[` + strings.Join(many, ",") + `]}`, 1000},
+		"messages within messages": {nested, 0},
+	} {
+		if got := arrivals.Objects([]byte(c.body), nil); len(got) != c.want {
+			t.Errorf("%s: %d objects, want %d", name, len(got), c.want)
 		}
 	}
 }

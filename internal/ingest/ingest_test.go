@@ -19,6 +19,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/pairstream/pairstream/internal/ingest"
 	"github.com/pairstream/pairstream/internal/service"
@@ -270,6 +271,22 @@ func TestLinesStandForThemselves(t *testing.T) {
 	}
 }
 
+// TestReasonsAreCut has lines whose words stand in the reason why they are refused.
+func TestReasonsAreCut(t *testing.T) {
+	d := open(t, nil)
+	long := strings.Repeat("ä", 100_000)
+	lines := object(picture(1), `"caption":"x","meta":{"`+long+`":null}`) + "\n" + object(picture(1), `"caption":"x","`+long+`":1`) + "\n" + `{"url":"` + long + `","caption":"x"}`
+	_, got, _ := d.post("application/x-ndjson", []byte(lines))
+	if len(got.Errors) != 3 {
+		t.Errorf("%d lines are refused, want three", len(got.Errors))
+	}
+	for _, e := range got.Errors {
+		if len(e.Error) > 600 || !utf8.ValidString(e.Error) {
+			t.Errorf("line %d: a reason of %d bytes: %.100q", e.Index, len(e.Error), e.Error)
+		}
+	}
+}
+
 func TestForms(t *testing.T) {
 	d := open(t, nil)
 	image := [2]string{"image", string(picture(1))}
@@ -304,6 +321,9 @@ func TestRequestsThatAreRefusedAsAWhole(t *testing.T) {
 	kind, cut := form(t, [2]string{"image", string(picture(1))}, [2]string{"caption", "a"})
 	large, largeBody := form(t, [2]string{"image", strings.Repeat("x", schemas.MaxImageBytes+1)})
 	many := bytes.Repeat([]byte(object(picture(1), `"caption":"x"`)+"\n"), 10_001)
+	captions := slices.Repeat([][2]string{{"caption", "a"}}, 10_001)
+	words, wordsBody := form(t, append(captions, [2]string{"image", string(picture(1))})...)
+	copies, copiesBody := form(t, append(captions[:300], [2]string{"image", strings.Repeat("x", 1<<20)})...)
 	for name, test := range map[string]struct {
 		kind, body string
 		status     int
@@ -315,6 +335,8 @@ func TestRequestsThatAreRefusedAsAWhole(t *testing.T) {
 		"a large line":     {"application/x-ndjson", huge, http.StatusRequestEntityTooLarge, "too large"},
 		"many lines":       {"application/x-ndjson", string(many), http.StatusRequestEntityTooLarge, "10000 lines"},
 		"a large image":    {large, string(largeBody), http.StatusRequestEntityTooLarge, `"image"`},
+		"many captions":    {words, string(wordsBody), http.StatusRequestEntityTooLarge, "10001 captions"},
+		"an image 300x":    {copies, string(copiesBody), http.StatusRequestEntityTooLarge, "300 captions with an image of 1048576 bytes each"},
 		"a form that ends": {kind, string(cut[:len(cut)-20]), http.StatusBadRequest, "EOF"},
 		"no boundary":      {"multipart/form-data", string(cut), http.StatusBadRequest, "form"},
 	} {

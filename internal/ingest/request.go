@@ -10,6 +10,7 @@ import (
 	"mime/multipart"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/go-json-experiment/json"
@@ -26,6 +27,7 @@ const (
 	// mostObject bounds a JSON object: the largest image in base64, and the rest.
 	mostObject = schemas.MaxImageBytes/3*4 + 128<<10
 	mostBody   = 256 << 20
+	mostWhy    = 500 // bytes of the reason why a pair is refused
 )
 
 // Urls of a request that are downloaded at once.
@@ -75,7 +77,11 @@ func (s *Server) newRequest() *request {
 func (r *request) refuse(index int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.answer.Errors = append(r.answer.Errors, refused{index, err.Error()})
+	why := err.Error()
+	if len(why) > mostWhy {
+		why = strings.ToValidUTF8(why[:mostWhy], "") + "..." // it may have a client's words
+	}
+	r.answer.Errors = append(r.answer.Errors, refused{index, why})
 }
 
 // finish waits for downloads, and brings the outcomes into the order of the request.
@@ -263,6 +269,10 @@ func (r *request) form(ctx context.Context, parts *multipart.Reader, p *purse) e
 	}
 	if err := in.check(); err != nil {
 		return r.add(ctx, input{}, err)
+	}
+	if len(captions) > mostPairs || len(captions)*len(in.Image) > mostBody {
+		return fmt.Errorf("%w: %d captions with an image of %d bytes each, send some of them with another request: %d captions, and %d bytes of all, are taken",
+			errLong, len(captions), len(in.Image), mostPairs, mostBody)
 	}
 	if len(captions) == 0 {
 		captions = []string{""} // which is refused like every other pair without one

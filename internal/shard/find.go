@@ -45,7 +45,11 @@ type Found struct {
 	Lost []Problem // what is no tar that can be read
 
 	stores []Catalog
+	room   int // for tars and tables of a store that are remembered
 }
+
+// maxListed bounds the tars and tables of one place in a store.
+const maxListed = 1 << 20
 
 // Close closes the stores.
 func (f *Found) Close() error {
@@ -66,6 +70,7 @@ func Find(ctx context.Context, paths []string, remote OpenRemote) (*Found, error
 	finding.SetLimit(placesAtOnce)
 	for i, p := range paths {
 		finding.Go(func() (err error) {
+			parts[i].room = maxListed
 			each[i], err = parts[i].find(ctx, p, remote)
 			return err
 		})
@@ -135,11 +140,16 @@ func (f *Found) inStore(ctx context.Context, p string, remote OpenRemote) ([]Tar
 	var tars []Tar
 	sidecars := make(map[string]*Tar)
 	add := func(o Object) {
+		if !isSidecar(o.Name) && !strings.EqualFold(path.Ext(o.Name), ".tar") {
+			return
+		}
+		if f.room--; f.room < 0 {
+			return
+		}
 		t := Tar{URI: ObjectURI(root, o.Name), Size: o.Size, Version: o.Version, catalog: catalog, object: o}
 		switch {
 		case isSidecar(o.Name):
 			sidecars[stem(o.Name)] = &t
-		case !strings.EqualFold(path.Ext(o.Name), ".tar"):
 		case !plainName(o.Name):
 			f.Lost = append(f.Lost, lostTar(t, errors.New("its name has empty or dotted parts, and no reference can name it")))
 		case len(t.URI) > schemas.MaxURIBytes:
@@ -170,6 +180,9 @@ func (f *Found) inStore(ctx context.Context, p string, remote OpenRemote) ([]Tar
 	}
 	if err := catalog.List(ctx, add); err != nil {
 		return nil, err
+	}
+	if f.room < 0 {
+		return nil, fmt.Errorf("there are more than %d tars and tables: name prefixes below it, or move away what is published", maxListed)
 	}
 	if len(tars) == 0 {
 		return nil, fmt.Errorf("%w below this prefix", ErrNoTars)

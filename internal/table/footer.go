@@ -43,10 +43,13 @@ func checkFooter(src io.ReaderAt, size int64) error {
 // errFooter means that a footer is none.
 var errFooter = errors.New("its footer ends early, or is none")
 
-// footer walks over a footer in Thrift's compact protocol.
+// footer walks over a footer, or over the head of a page, in Thrift's compact protocol.
 type footer struct {
 	left     []byte
 	elements int
+
+	numbers map[[2]int16]int64 // of the head of a page: by the field that they stand in, and their own; nil: none are kept
+	parent  int16
 }
 
 // The types of the compact protocol. A footer has no others.
@@ -78,27 +81,30 @@ func (f *footer) structure(depth int) error {
 			if err != nil {
 				return err
 			}
-			id = int16(n>>1) ^ -int16(n&1)
+			id = int16(unzigzag(n))
 		}
 		most := maxFooterElements
 		if depth == 0 && id == schemaField {
 			most = maxColumns
 		}
 		if kind := head[0] & 15; kind != thriftTrue && kind != thriftFalse { // whose value is their type
-			if err := f.value(kind, depth, most); err != nil {
+			if err := f.value(kind, id, depth, most); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// value walks over a value. A list may have so many elements.
-func (f *footer) value(kind byte, depth, most int) (err error) {
+// value walks over the value of a field. A list may have so many elements.
+func (f *footer) value(kind byte, id int16, depth, most int) (err error) {
 	switch {
 	case kind == thriftByte:
 		_, err = f.take(1)
 	case kind > thriftByte && kind <= thriftInt64:
-		_, err = f.number()
+		var n uint64
+		if n, err = f.number(); f.numbers != nil && depth < 2 {
+			f.numbers[[2]int16{f.parent, id}] = unzigzag(n)
+		}
 	case kind == thriftDouble:
 		_, err = f.take(8)
 	case kind == thriftBytes:
@@ -109,7 +115,12 @@ func (f *footer) value(kind byte, depth, most int) (err error) {
 	case kind == thriftList:
 		return f.list(depth, most)
 	case kind == thriftStruct:
-		return f.structure(depth + 1)
+		if depth > 0 {
+			return f.structure(depth + 1)
+		}
+		f.parent = id
+		err = f.structure(depth + 1)
+		f.parent = 0
 	default:
 		return errFooter
 	}
@@ -137,7 +148,7 @@ func (f *footer) list(depth, most int) error {
 		return fmt.Errorf("its footer is nested deeper than %d", maxFooterDepth)
 	}
 	for range n {
-		if err := f.value(kind, depth+1, maxFooterElements); err != nil {
+		if err := f.value(kind, 0, depth+1, maxFooterElements); err != nil {
 			return err
 		}
 	}

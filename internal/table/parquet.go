@@ -32,6 +32,7 @@ func Parquet(ctx context.Context, src io.ReaderAt, size int64, each func(Row) er
 			err = fmt.Errorf("reading Parquet: %v", p)
 		}
 	}()
+	src = whole{src, size}
 	if err := checkFooter(src, size); err != nil {
 		return fmt.Errorf("reading Parquet: %w", err)
 	}
@@ -50,15 +51,34 @@ func Parquet(ctx context.Context, src io.ReaderAt, size int64, each func(Row) er
 			}
 		}
 	}
-	for _, group := range file.RowGroups() {
+	left := mostValues(size)
+	for i, group := range file.RowGroups() {
 		if group.NumRows() == 0 {
 			continue // the library cannot read one that has no pages
 		}
-		if err := parquetGroup(ctx, group, scalars, each); err != nil {
+		if err := checkPages(src, size, &file.Metadata().RowGroups[i]); err != nil {
+			return fmt.Errorf("reading Parquet: %w", err)
+		}
+		if err := parquetGroup(ctx, group, scalars, &left, each); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// whole reads all that it is asked for, from a source that may give less.
+type whole struct {
+	src  io.ReaderAt
+	size int64
+}
+
+// ReadAt implements [io.ReaderAt].
+func (w whole) ReadAt(p []byte, at int64) (int, error) {
+	n, err := io.ReadFull(io.NewSectionReader(w.src, at, max(w.size-at, 0)), p)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = io.EOF
+	}
+	return n, err
 }
 
 // scalar is a column of scalars.
@@ -84,7 +104,8 @@ func scalarOf(name string, of parquet.Type) (scalar, bool) {
 	return s, true
 }
 
-func parquetGroup(ctx context.Context, group parquet.RowGroup, scalars map[int]scalar, each func(Row) error) (err error) {
+// parquetGroup reads a group of rows. So many values are left to read.
+func parquetGroup(ctx context.Context, group parquet.RowGroup, scalars map[int]scalar, left *int64, each func(Row) error) (err error) {
 	rows := group.Rows()
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	buf := make([]parquet.Row, rowsAtOnce)
@@ -94,7 +115,10 @@ func parquetGroup(ctx context.Context, group parquet.RowGroup, scalars map[int]s
 		}
 		n, err := rows.ReadRows(buf)
 		for _, values := range buf[:n] {
-			row := make(Row, len(values))
+			if *left -= int64(len(values)); *left < 0 {
+				return errors.New("reading Parquet: a few bytes of it stand for too many values")
+			}
+			row := make(Row) // most values may be nulls
 			for _, v := range values {
 				if column, ok := scalars[v.Column()]; ok && !v.IsNull() {
 					row.set(column, v)

@@ -83,8 +83,8 @@ type watcher struct {
 	out    io.Writer
 	pace   pace
 	ledger dataset.Ledger
-	stores cloud.Stores      // that events are read from; each listing opens them anew
-	seen   map[string]string // versions of files that the last listing has seen
+	stores cloud.Stores // that events are read from; each listing opens them anew
+	seen   sightings
 }
 
 // retryEvery is the longest time until the next listing when something could not be published.
@@ -115,7 +115,7 @@ func (w *watcher) run(ctx context.Context) (err error) {
 		err = errors.Join(err, publisher.Close(last), w.stores.Close())
 	}()
 	w.ledger = w.pace.over(&memory{Ledger: onlog.New(w.log, publisher)}, w.log, publisher)
-	w.seen = make(map[string]string)
+	w.seen = sightings{}
 	arriving := make(chan arrival, gathered)
 	running, ctx := errgroup.WithContext(ctx)
 	if w.events != "" {
@@ -200,6 +200,7 @@ func (w *watcher) take(ctx context.Context, all []arrival) (faults error) {
 // list publishes what is new in all places. A fault of one does not keep the others waiting.
 func (w *watcher) list(ctx context.Context) error {
 	faults := w.stores.Close() // credentials may have changed
+	w.seen.begin()
 	for _, p := range w.paths {
 		if err := w.publish(ctx, p); err != nil && !errors.Is(err, shard.ErrNoTars) {
 			faults = errors.Join(faults, err)
@@ -229,10 +230,20 @@ func (w *watcher) settled(t shard.Tar) bool {
 	if shard.IsRemote(t.URI) {
 		return true
 	}
-	now := fmt.Sprint(t.Size, t.Version)
-	was, found := w.seen[t.URI]
-	w.seen[t.URI] = now
-	return found && was == now
+	return w.seen.same(t.URI, fmt.Sprint(t.Size, t.Version))
+}
+
+// sightings remembers the states of files from one listing to the next. What a listing does not name is forgotten.
+type sightings struct{ before, now map[string]string }
+
+// begin begins a listing.
+func (s *sightings) begin() { s.before, s.now = s.now, make(map[string]string) }
+
+// same notes the state of a file, and reports whether the listing before has found it in that state.
+func (s *sightings) same(uri, state string) bool {
+	was, found := s.before[uri]
+	s.now[uri] = state
+	return found && was == state
 }
 
 // say prints a fault that the watcher outlives, and reports whether there was none.
