@@ -77,6 +77,12 @@ func (t *thumbs) get(ctx context.Context, ref schemas.ImageRef, id schemas.Image
 	if b, err = thumbnail(im, side); err != nil {
 		return nil, err
 	}
+	t.keep(key, b)
+	return b, nil
+}
+
+// keep keeps a thumbnail, and gives up those that were asked for longest ago when all take too much.
+func (t *thumbs) keep(key thumbKey, b []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.kept.Contains(key) {
@@ -86,7 +92,6 @@ func (t *thumbs) get(ctx context.Context, ref schemas.ImageRef, id schemas.Image
 	for t.size > thumbBytes {
 		t.kept.RemoveOldest()
 	}
-	return b, nil
 }
 
 // thumbnail encodes an image anew, with its longer side shortened to side.

@@ -38,6 +38,23 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// TestKnownPairsAreBounded acknowledges more pairs than are remembered.
+func TestKnownPairsAreBounded(t *testing.T) {
+	known, err := newKnown()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{known: known}
+	pairs := make([]taken, mostKnown+1)
+	for i := range pairs {
+		pairs[i].id = schemas.PairID{byte(i), byte(i >> 8), byte(i >> 16)}
+	}
+	s.acknowledged(pairs)
+	if s.known.Len() != mostKnown || s.isKnown(pairs[0].id) || !s.isKnown(pairs[mostKnown].id) {
+		t.Errorf("%d pairs are remembered, want the last %d", s.known.Len(), mostKnown)
+	}
+}
+
 // TestGate looks at the log once for many requests, and counts what they publish.
 func TestGate(t *testing.T) {
 	var now time.Time

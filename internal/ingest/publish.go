@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -73,6 +75,11 @@ func (s *Server) failed(ctx context.Context, publisher *stream.Publisher, err er
 		err = errors.Join(err, publisher.Close(ctx))
 	}
 	return logError{fmt.Errorf("publishing pairs: %w", err)}
+}
+
+// newKnown makes the memory of the pairs that were acknowledged last.
+func newKnown() (*simplelru.LRU[schemas.PairID, struct{}], error) {
+	return simplelru.NewLRU[schemas.PairID, struct{}](mostKnown, nil)
 }
 
 func (s *Server) isKnown(id schemas.PairID) bool {

@@ -87,7 +87,7 @@ func New(o Options, listener net.Listener) (*Server, error) {
 	if o.AckTime == 0 {
 		o.AckTime = ackTime
 	}
-	known, err := simplelru.NewLRU[schemas.PairID, struct{}](mostKnown, nil)
+	known, err := newKnown()
 	if err != nil {
 		return nil, err
 	}

@@ -159,22 +159,8 @@ func (f *Found) inStore(ctx context.Context, p string, remote OpenRemote) ([]Tar
 		}
 	}
 	if name != "" {
-		var tar, beside Object
-		var missing error
-		var describing errgroup.Group
-		describing.Go(func() error {
-			beside, missing = catalog.Describe(ctx, stem(name)+".parquet")
-			if errors.Is(missing, ErrMissing) {
-				return nil
-			}
-			return missing
-		})
-		tar, err := catalog.Describe(ctx, name)
-		if err := errors.Join(err, describing.Wait()); err != nil {
+		if err := lookUp(ctx, catalog, name, add); err != nil {
 			return nil, err
-		}
-		if add(tar); missing == nil {
-			add(beside)
 		}
 		return join(tars, sidecars), nil
 	}
@@ -188,6 +174,28 @@ func (f *Found) inStore(ctx context.Context, p string, remote OpenRemote) ([]Tar
 		return nil, fmt.Errorf("%w below this prefix", ErrNoTars)
 	}
 	return join(tars, sidecars), nil
+}
+
+// lookUp calls add with a tar, and with the table beside it.
+func lookUp(ctx context.Context, catalog Catalog, name string, add func(Object)) error {
+	var beside Object
+	var missing error
+	var describing errgroup.Group
+	describing.Go(func() error {
+		beside, missing = catalog.Describe(ctx, stem(name)+".parquet")
+		if errors.Is(missing, ErrMissing) {
+			return nil
+		}
+		return missing
+	})
+	tar, err := catalog.Describe(ctx, name)
+	if err := errors.Join(err, describing.Wait()); err != nil {
+		return err
+	}
+	if add(tar); missing == nil {
+		add(beside)
+	}
+	return nil
 }
 
 // join gives the tars the tables of their names.

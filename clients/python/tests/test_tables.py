@@ -17,9 +17,9 @@ import pytest
 from pyarrow import parquet
 from test_shards import JPEG, add, compare, notes, produced
 
-from pairstream import Config, PairProducer, SettingError, marshal, shards, unmarshal
+from pairstream import Config, PairProducer, SettingError, _table, marshal, shards, unmarshal
 from pairstream._table import base, beside
-from pairstream.records import Pair
+from pairstream.records import MAX_COLUMN_TEXT, Pair
 
 NewLog = Callable[..., Config]
 
@@ -156,6 +156,22 @@ def test_a_damaged_table_never_stops_the_pairs(tmp_path: Path) -> None:
                 marshal(pair)
         broken += isinstance(found[0], shards.Problem) and found[0].reason == "sidecar_broken"
     assert broken > 50
+
+
+def test_what_a_table_says_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "a.parquet")
+    longest, column = _table.MAX_TEXT, MAX_COLUMN_TEXT
+    texts = {"caption": ["x" * longest, "x" * (longest + 1)], "exif": ["y" * column, "y" * (column + 1)]}
+    parquet.write_table(pa.table({"key": ["0", "1"]} | texts), path)
+    assert {key: sorted(row) for key, row in _table.read(path).items()} == {"0": ["caption", "exif"], "1": []}
+    memory = 2 * _table.VALUE_BYTES + longest + column
+    for name, bound, wrong in (("MAX_ROWS", 2, "more than 1 rows"), ("MAX_MEMORY", memory, f"more than {memory - 1} bytes"), ("MAX_BYTES", Path(path).stat().st_size, "are read")):
+        with monkeypatch.context() as m:
+            m.setattr(_table, name, bound)
+            assert len(_table.read(path)) == 2
+            m.setattr(_table, name, bound - 1)
+            with pytest.raises(_table.TableError, match=wrong):
+                _table.read(path)
 
 
 def test_a_table_is_not_passed_over_where_pyarrow_is_missing(new_log: NewLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
