@@ -110,6 +110,46 @@ func TestARowTakesAThreadWhenItsHostsTurnHasCome(t *testing.T) {
 	}
 }
 
+// TestAHostHasSoManyAtOnce has a rate that bounds nothing.
+func TestAHostHasSoManyAtOnce(t *testing.T) {
+	l := usual
+	l.rate = 1e6
+	s := newStage(t, l)
+	s.known("a")
+	s.rows("a", 100)
+	started, _ := s.start()
+	s.now = s.now.Add(time.Second / 4)
+	if more, _ := s.start(); len(started) != l.perHost || len(more) > 0 {
+		t.Errorf("%d and %d start, want %d in all", len(started), len(more), l.perHost)
+	}
+	s.endAll(started[:2], 0, gaveImage)
+	if more, _ := s.start(); len(more) != 2 {
+		t.Errorf("%d start when two have ended", len(more))
+	}
+}
+
+// TestRowsThatNobodyWantsAreRemoved removes the first row of a host, and one that is not there.
+func TestRowsThatNobodyWantsAreRemoved(t *testing.T) {
+	s := newStage(t, usual)
+	s.known("a")
+	s.rows("a", 3)
+	first := s.active["http://a"].rows[0]
+	if !s.remove(first, s.now) || s.remove(first, s.now) {
+		t.Error("a row is not removed, or twice")
+	}
+	started, _ := s.start()
+	if len(started) != 2 || started[0].order != first.order+1 {
+		t.Errorf("%d rows start, want the other two", len(started))
+	}
+	if s.remove(started[0], s.now) {
+		t.Error("a row that runs is removed")
+	}
+	s.endAll(started, 0, answered)
+	if s.remove(first, s.now) || len(s.active) > 0 {
+		t.Errorf("%d hosts have rows", len(s.active))
+	}
+}
+
 // TestThreadsAreKeptForQuickHosts fills the threads with hosts that do not answer.
 func TestThreadsAreKeptForQuickHosts(t *testing.T) {
 	s := newStage(t, usual)

@@ -30,6 +30,7 @@ func TestFootersThatClaimTooMuch(t *testing.T) {
 		"many columns":                   {many(2, 4097), 0, "4097 elements, want at most 4096"},
 		"many groups of rows":            {many(4, 1<<18+1), 0, "elements"},
 		"a footer that is not there":     {nil, 1 << 30, "claims 1073741824 bytes"},
+		"a footer of 16 MiB and a byte":  {make([]byte, 16<<20+1), 0, "claims 16777217 bytes"},
 		"a footer longer than the file":  {nil, 100, "claims 100 bytes"},
 		"structures within one another":  {bytes.Repeat([]byte{0x1c}, 10_000), 0, "nested"},
 		"lists within one another":       {append([]byte{0x19}, bytes.Repeat([]byte{0x19}, 10_000)...), 0, "nested"},
