@@ -29,6 +29,7 @@ type connectionsView struct {
 	Next    int
 	Found   int64 // connections that Con-D found, repetitions in later epochs among them
 	Asked   int64
+	Ruled   int64 // of these: ruled out early
 	High    float64
 	Current precision
 	Precise *precisionView
@@ -136,6 +137,7 @@ func (s *Server) connectionsPage(w http.ResponseWriter, r *http.Request) error {
 	for _, e := range epochs {
 		v.Found += e.Connections
 		v.Asked += e.Candidates
+		v.Ruled += e.RuledOut
 	}
 	judged, err := s.o.Index.Judged(r.Context(), id)
 	if err != nil {

@@ -22,8 +22,8 @@ func (w *writer) scored(rec stream.Record, b *schemas.ScoredBatch) error {
 	}
 	var c counts
 	c.of(b, w.x.o)
-	if err := w.exec(`INSERT OR REPLACE INTO batch (grp, epoch, seq, at, features, strategy, samples, candidates, connections, ambiguous, replaced)
-		VALUES (?,?,?,?,-1,?,?,?,?,?,?)`, n, b.Epoch, b.Sequence, rec.Offset, b.Strategy, len(b.Samples), c.candidates, c.connections, c.ambiguous, c.replaced); err != nil {
+	if err := w.exec(`INSERT OR REPLACE INTO batch (grp, epoch, seq, at, features, strategy, samples, candidates, connections, ambiguous, replaced, ruled)
+		VALUES (?,?,?,?,-1,?,?,?,?,?,?,?)`, n, b.Epoch, b.Sequence, rec.Offset, b.Strategy, len(b.Samples), c.candidates, c.connections, c.ambiguous, c.replaced, b.RuledOut); err != nil {
 		return err
 	}
 	if w.places == nil {

@@ -23,7 +23,7 @@ import (
 )
 
 // version is that of the tables below. A file of another version is made anew.
-const version = 2
+const version = 3
 
 const tables = `
 CREATE TABLE cursor (topic TEXT, lane INTEGER, at INTEGER, seq INTEGER, PRIMARY KEY (topic, lane)) WITHOUT ROWID;
@@ -38,7 +38,7 @@ CREATE TABLE grp (n INTEGER PRIMARY KEY, lane INTEGER, seq INTEGER, at INTEGER, 
 CREATE TABLE chunk (grp INTEGER, start INTEGER, at INTEGER, PRIMARY KEY (grp, start)) WITHOUT ROWID;
 CREATE TABLE sheet (grp INTEGER, cluster INTEGER, size INTEGER, nearest BLOB, farthest BLOB, PRIMARY KEY (grp, cluster)) WITHOUT ROWID;
 CREATE TABLE batch (grp INTEGER, epoch INTEGER, seq INTEGER, at INTEGER, features INTEGER, strategy TEXT, samples INTEGER,
-	candidates INTEGER, connections INTEGER, ambiguous INTEGER, replaced INTEGER, PRIMARY KEY (grp, epoch, seq)) WITHOUT ROWID;
+	candidates INTEGER, connections INTEGER, ambiguous INTEGER, replaced INTEGER, ruled INTEGER, PRIMARY KEY (grp, epoch, seq)) WITHOUT ROWID;
 CREATE TABLE place (grp INTEGER, epoch INTEGER, chunk INTEGER, batches BLOB, PRIMARY KEY (grp, epoch, chunk)) WITHOUT ROWID;
 CREATE TABLE connection (grp INTEGER, kind INTEGER, image INTEGER, text INTEGER, rank INTEGER, prob REAL, epoch INTEGER, batch INTEGER, model TEXT,
 	PRIMARY KEY (grp, kind, image, text)) WITHOUT ROWID;

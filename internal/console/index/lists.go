@@ -93,16 +93,17 @@ type Epoch struct {
 	Strategy                                     string
 	Batches                                      int64
 	Candidates, Connections, Ambiguous, Replaced int64
+	RuledOut                                     int64 // candidates that Con-D's own vectors ruled out, so that its matching head was not asked
 }
 
-const sums = "count(*), sum(b.candidates), sum(b.connections), sum(b.ambiguous), sum(b.replaced)"
+const sums = "count(*), sum(b.candidates), sum(b.connections), sum(b.ambiguous), sum(b.replaced), sum(b.ruled)"
 
 // Epochs sums up the epochs of a group; group 0: of all groups.
 func (x *Index) Epochs(ctx context.Context, group int64) ([]Epoch, error) {
 	var list []Epoch
 	err := each(ctx, x, func(rows *sql.Rows) error {
 		var e Epoch
-		err := rows.Scan(&e.Epoch, &e.Strategy, &e.Batches, &e.Candidates, &e.Connections, &e.Ambiguous, &e.Replaced)
+		err := rows.Scan(&e.Epoch, &e.Strategy, &e.Batches, &e.Candidates, &e.Connections, &e.Ambiguous, &e.Replaced, &e.RuledOut)
 		list = append(list, e)
 		return err
 	}, "SELECT b.epoch, b.strategy, "+sums+" FROM batch b WHERE ? IN (0, b.grp) GROUP BY b.epoch, b.strategy ORDER BY b.epoch, b.strategy", group)

@@ -35,6 +35,7 @@ type Options struct {
 	Spoiled     bool           // the bytes of every other image are none
 	FirstDead   int            // place of the first dead letter's record, so that letters of two runs differ
 	LargeLetter int            // bytes of one more dead letter; 0: none
+	RuledOut    bool           // a candidate of every mini-batch is ruled out early
 	Check       *schemas.Check // of the first mini-batch, which then has no candidates; connections are off in it
 }
 
@@ -279,6 +280,9 @@ func (w *writer) batch(epoch, number, per int, members []int) *schemas.ScoredBat
 			b.I2T, b.T2I = append(b.I2T, int32((i+m+1)%n)), append(b.T2I, int32((i+m+3)%n))
 			b.ProbI2T, b.ProbT2I = append(b.ProbI2T, w.rng.Float32()), append(b.ProbT2I, w.rng.Float32())
 		}
+	}
+	if w.o.RuledOut {
+		b.ProbI2T[0], b.RuledOut = 0, 1
 	}
 	return b
 }
