@@ -13,6 +13,7 @@ once() { # name of the clone, environment...
 	local clone=$work/$1
 	shift
 	git clone -q "$repository" "$clone" && git -C "$clone" checkout -q "$commit"
+	touch -d 2000-01-01 "$clone/deploy/wheel/requirements.txt" # what the linked environment was made from
 	mkdir -p "$clone/bin" && ln -s "$repository/bin/tools" "$repository/bin/venv-release" "$clone/bin/"
 	(
 		cd "$clone"

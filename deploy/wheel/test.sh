@@ -82,6 +82,9 @@ fi
 [ -s "$work/demo/report.html" ] || die "the demo wrote no report"
 say "the demo has run: $(grep '^training steps' "$work/demo.log" | tr -s ' '), $(grep '^time  ' "$work/demo.log" | tr -s ' ')"
 
+first=$work/demo/bootstrap.safetensors
+fails "pip install 'pairstream[languages]'" env FILTER='english: lang == "en"' ENCODER_CHECKPOINT="$first" COND_CHECKPOINT="$first" TRAIN_INIT="$first" \
+	BUCKET_ROOTS="file://$work" CONSOLE_ADDR=off "$venv/bin/pairstream" up --addr 127.0.0.1:0 --data "$work/up"
 "${pip[@]}" install "$languages"
 "${pip[@]}" uninstall -y pairstream pairstream-languages
 listing >"$work/after"
