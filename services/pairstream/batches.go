@@ -248,7 +248,6 @@ func (p *planning) make(ctx context.Context, m *planManifest) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
 	stopGauges := watch(p.w, p.terminal, p.gauges())
-	defer stopGauges()
 	all, running := errgroup.WithContext(ctx)
 	stagesCtx, stop := context.WithCancel(running)
 	defer stop()
@@ -268,7 +267,12 @@ func (p *planning) make(ctx context.Context, m *planManifest) (err error) {
 		defer stop()
 		return p.export(running, log, m, keys)
 	})
-	return all.Wait()
+	err = all.Wait()
+	stopGauges()
+	if err != nil {
+		return err
+	}
+	return writeReport(ctx, p.w, log, p.settings.forConsole(p.work()), nil, filepath.Join(p.out, "report.html"))
 }
 
 // readKeys reads which key each image has in its tar.

@@ -92,7 +92,7 @@ func TestFeaturesFromOutsideCloseTheLoop(t *testing.T) {
 		if err != nil || len(got) != 2*epochs {
 			t.Fatalf("%s has %q (%v), want %d epochs of 2 lanes", dir, got, err, epochs)
 		}
-		for name, content := range filesIn(t, in(dir)) {
+		for name, content := range planIn(t, in(dir)) {
 			if strings.HasPrefix(name, "epoch-") && !bytes.Equal(content, want[name]) {
 				t.Errorf("%s of %s is another one than the stream's", name, dir)
 			}
@@ -112,8 +112,8 @@ func TestFeaturesFromOutsideCloseTheLoop(t *testing.T) {
 	compare("plan", 3)
 	plan("at-once", first, second)
 	compare("at-once", 3)
-	samePlan(t, "made at once", filesIn(t, in("at-once")), filesIn(t, in("plan")))
-	if names := slices.Sorted(maps.Keys(filesIn(t, in("plan")))); len(names) != 7 {
+	samePlan(t, "made at once", planIn(t, in("at-once")), planIn(t, in("plan")))
+	if names := slices.Sorted(maps.Keys(planIn(t, in("plan")))); len(names) != 7 {
 		t.Errorf("the plan has %q", names)
 	}
 	for _, tt := range []struct{ want, dir, set, features string }{

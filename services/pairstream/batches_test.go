@@ -34,6 +34,17 @@ func filesIn(t *testing.T, dir string) map[string][]byte {
 	return found
 }
 
+// planIn returns the files of a plan but for its report, which tells times.
+func planIn(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	found := filesIn(t, dir)
+	if !bytes.Contains(found["report.html"], []byte("</html>")) {
+		t.Errorf("%s has no report", dir)
+	}
+	delete(found, "report.html")
+	return found
+}
+
 func samePlan(t *testing.T, what string, got, want map[string][]byte) {
 	t.Helper()
 	if len(want) < 5 || !maps.EqualFunc(got, want, bytes.Equal) {
@@ -49,7 +60,7 @@ func TestPlanIsWhatTheStreamGives(t *testing.T) {
 	t.Setenv("KAFKA_BROKERS", "")
 	t.Setenv("NAMESPACE", "")
 	out := mustCommand(t, "batches", "--out", in("plan"), in("scenes"))
-	want := filesIn(t, in("plan"))
+	want := planIn(t, in("plan"))
 	if !strings.Contains(out, "are connections") || want["plan.json"] == nil {
 		t.Fatalf("%s\n%q", out, slices.Sorted(maps.Keys(want)))
 	}
@@ -67,7 +78,7 @@ func TestPlanIsWhatTheStreamGives(t *testing.T) {
 	if p.killWhen(t, func() bool { _, err := os.Stat(begun); return err == nil }) {
 		mustCommand(t, "batches", "--out", in("killed"), in("scenes"))
 	}
-	samePlan(t, "after a kill", filesIn(t, in("killed")), want)
+	samePlan(t, "after a kill", planIn(t, in("killed")), want)
 
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	t.Setenv("NAMESPACE", "stream")

@@ -32,7 +32,7 @@ func TestEveryStageKilledOnKafka(t *testing.T) {
 	})
 }
 
-// TestCrawlKilledOnKafka kills producers, watchers, fetchers and encoders that filter on Apache Kafka.
+// TestCrawlKilledOnKafka kills producers, watchers, fetchers, encoders that filter and front doors on Apache Kafka.
 func TestCrawlKilledOnKafka(t *testing.T) {
 	cluster := kafkatest.Start(t, kafkatest.Options{Settings: map[string]string{"group.min.session.timeout.ms": "1000"}})
 	t.Setenv("KAFKA_REPLICATION", "3")
@@ -42,6 +42,7 @@ func TestCrawlKilledOnKafka(t *testing.T) {
 	t.Run("watchers", func(t *testing.T) { watchersKilled(t, "cluster", brokers) })
 	t.Run("fetchers", func(t *testing.T) { fetcherKilled(t, "cluster", brokers) })
 	t.Run("filters", func(t *testing.T) { filterKilled(t, "cluster", brokers) })
+	t.Run("front doors", func(t *testing.T) { ingestKilled(t, "cluster", brokers) })
 }
 
 // TestTortureOnKafka sends the hostile records to Apache Kafka.
