@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/internal/dataset"
@@ -84,6 +83,6 @@ func (s Settings) guard(model string, loader *dataset.Loader) (guardSettings, er
 	high, err := s.threshold()
 	return guardSettings{
 		least: s.MinPrecision, high: high, auto: s.Threshold == autoThreshold, seed: s.Run.Seed, model: model,
-		tagger: sync.OnceValues(func() (wording.Tagger, error) { return nouns.Load() }), words: loader.Words,
+		tagger: func() (wording.Tagger, error) { return nouns.Load() }, words: loader.Words,
 	}, err
 }

@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -20,13 +19,10 @@ import (
 // Name is the stage's, in metrics and consumer groups.
 const Name = "indexer"
 
-// loadNouns loads the tagger, which all indexers of a process share.
-var loadNouns = sync.OnceValues(nouns.Load)
-
 // Run indexes the lanes that this process is given, until ctx ends. The processor computes groups unless the settings want
 // the device to; live search is always the processor's.
 func Run(ctx context.Context, tools device.Tools, s Settings) error {
-	tagger, err := loadNouns()
+	tagger, err := nouns.Load()
 	if err != nil {
 		return err
 	}

@@ -197,3 +197,14 @@ func BenchmarkNouns(b *testing.B) {
 		tagger().Nouns(all[i%len(all)])
 	}
 }
+
+// The stages of a process share one model.
+func TestLoadReadsOnce(t *testing.T) {
+	first, err := nouns.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second, err := nouns.Load(); err != nil || second != first {
+		t.Errorf("a second model (%v)", err)
+	}
+}

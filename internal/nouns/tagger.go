@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/jdkato/prose/v2"
 	"github.com/mingrammer/commonregex"
@@ -26,8 +27,13 @@ type weight struct {
 	thousandth int32
 }
 
-// Load reads the model that comes with prose; it takes about half a second.
-func Load() (*Tagger, error) {
+// Load returns the model that comes with prose. The first call reads it, in about half a second. Later ones share it: the stages
+// of one process ask for it.
+func Load() (*Tagger, error) { return load() }
+
+var load = sync.OnceValues(read)
+
+func read() (*Tagger, error) {
 	var classes []string
 	var weights map[string]map[string]float64
 	t := &Tagger{}
