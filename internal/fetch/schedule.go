@@ -39,6 +39,7 @@ const (
 	maxSlow    = 3
 	maxStalled = 4
 	stallPart  = 16 // a request gives its thread back behind this part of the timeout
+	probePart  = 64 // and a request to a host that has not answered yet behind this one
 )
 
 // task is a request that waits for its turn at a host. It is for the image of a row, or for the robots.txt of a host. A
@@ -57,7 +58,8 @@ type task struct {
 
 	class   class // while it runs
 	began   time.Time
-	going   *list.Element // nil when it has no thread any more
+	among   *patience
+	going   *list.Element // in there; nil when it has no thread any more
 	stalled bool
 }
 
@@ -75,7 +77,7 @@ type limits struct {
 //  3. A quarter of the threads goes to hosts alone that give images, and quickly. They go first while hosts in doubt have a
 //     quarter as well. Hosts that were slow get none: so many of their requests go beside.
 //  4. A request that takes long gives its thread back, while there are not too many of these. A host that has not answered
-//     yet gets one thread.
+//     yet gets one thread, for a shorter time.
 //  5. Of what may go, the first row of the list goes first. A host that nothing is known of goes before others in doubt.
 type schedule struct {
 	limits
@@ -87,12 +89,20 @@ type schedule struct {
 	ready   [classes]hosts
 	waiting hosts // for the clock
 	running [classes]int
-	going   list.List // of tasks with a thread, in the order in which they began
+	usual   patience // with a host that has answered
+	probing patience // with others
 	stalled int
+}
+
+// patience is how long requests may have a thread. It has those that do, in the order in which they began.
+type patience struct {
+	list.List
+	time time.Duration
 }
 
 func newSchedule(l limits) (*schedule, error) {
 	s := &schedule{limits: l, active: map[string]*host{}}
+	s.usual.time, s.probing.time = l.timeout/stallPart, l.timeout/probePart
 	for i := range s.ready {
 		s.ready[i].less = func(a, b *host) bool { return a.order() < b.order() }
 	}
@@ -180,7 +190,10 @@ func (s *schedule) next(now time.Time) (*task, time.Time) {
 	}
 	t.class, t.began = h.class(), now
 	if t.class != slow {
-		t.going = s.going.PushBack(t)
+		if t.among = &s.usual; !h.answered {
+			t.among = &s.probing
+		}
+		t.going = t.among.PushBack(t)
 	}
 	h.running++
 	s.running[t.class]++
@@ -189,26 +202,31 @@ func (s *schedule) next(now time.Time) (*task, time.Time) {
 }
 
 // stall takes their threads from tasks that take long, and returns when the next one does.
-func (s *schedule) stall(now time.Time) time.Time {
-	for s.going.Len() > 0 && s.stalled < maxStalled*s.threads {
-		t := s.going.Front().Value.(*task)
-		if at := t.began.Add(s.timeout / stallPart); at.After(now) {
-			return at
+func (s *schedule) stall(now time.Time) (next time.Time) {
+	for _, p := range []*patience{&s.probing, &s.usual} {
+		for p.Len() > 0 && s.stalled < maxStalled*s.threads {
+			t := p.Front().Value.(*task)
+			if at := t.began.Add(p.time); at.After(now) {
+				if next.IsZero() || at.Before(next) {
+					next = at
+				}
+				break
+			}
+			s.leave(t)
+			t.stalled = true
+			s.stalled++
+			h := s.active[t.host]
+			h.stalled++
+			s.settle(h, now)
 		}
-		s.leave(t)
-		t.stalled = true
-		s.stalled++
-		h := s.active[t.host]
-		h.stalled++
-		s.settle(h, now)
 	}
-	return time.Time{}
+	return next
 }
 
 // leave takes the place of a task among those that run.
 func (s *schedule) leave(t *task) {
 	if t.going != nil {
-		s.going.Remove(t.going)
+		t.among.Remove(t.going)
 		t.going = nil
 	}
 	s.running[t.class]--

@@ -158,8 +158,8 @@ func TestThreadsAreKeptForQuickHosts(t *testing.T) {
 		s.rows(fmt.Sprint("new", i), 4)
 	}
 	started, again := s.start()
-	if len(started) != 12 || again != time.Second/2 {
-		t.Fatalf("%d start, and some more in %v, want three quarters of the threads, and half a second", len(started), again)
+	if len(started) != 12 || again != time.Second/8 {
+		t.Fatalf("%d start, and some more in %v, want three quarters of the threads, and an eighth of a second", len(started), again)
 	}
 	s.rows("good", 4)
 	if quick, _ := s.start(); fmt.Sprint(names(quick), len(quick)) != "[good] 4" {
@@ -188,16 +188,31 @@ func TestNewHostsTakeOneThread(t *testing.T) {
 	s.rows("new", 100)
 	for i := range usual.perHost {
 		started, again := s.start()
-		if fmt.Sprint(names(started), len(started)) != "[dead new] 2" || again != time.Second/2 {
-			t.Errorf("round %d: %v start, and some more in %v, want one of each host, and half a second", i, names(started), again)
+		if fmt.Sprint(names(started), len(started)) != "[dead new] 2" || again != time.Second/8 {
+			t.Errorf("round %d: %v start, and some more in %v, want one of each host, and an eighth of a second", i, names(started), again)
 		}
-		s.now = s.now.Add(time.Second / 2)
+		s.now = s.now.Add(time.Second / 8)
 	}
 	if started, _ := s.start(); len(started) > 0 {
 		t.Errorf("%v start beside as many as a host may have", names(started))
 	}
 	if h := s.host("http://dead", s.now); h.stalled != usual.perHost {
 		t.Errorf("%d rows of a host wait without a thread, want %d", h.stalled, usual.perHost)
+	}
+}
+
+// TestThreadsAreGivenBack has a host that has answered and one that has not. The second gives its thread back earlier.
+func TestThreadsAreGivenBack(t *testing.T) {
+	s := newStage(t, usual)
+	s.known("good")
+	s.rows("good", 1)
+	s.rows("new", 1)
+	for i, want := range []time.Duration{usual.timeout / probePart, usual.timeout/stallPart - usual.timeout/probePart, 0} {
+		_, again := s.start()
+		if again != want || s.stalled != i {
+			t.Errorf("round %d: %d wait without a thread, and the next one will in %v, want %v", i, s.stalled, again, want)
+		}
+		s.now = s.now.Add(again)
 	}
 }
 
