@@ -27,7 +27,7 @@ func Settings(known []config.Setting, environ map[string]string) map[string]stri
 
 // isPlace reports whether a setting says where a process is and what it talks to, not what it makes of its input.
 func isPlace(variable string) bool {
-	for _, prefix := range []string{"KAFKA_", "HTTP_", "LOG_", "LIVE_ADDR", "CONSOLE_", "MASTER_", "RANK_"} {
+	for _, prefix := range []string{"KAFKA_", "HTTP_", "LOG_", "LIVE_ADDR", "CONSOLE_", "MASTER_", "RANK_", "OTEL_"} {
 		if strings.HasPrefix(variable, prefix) {
 			return true
 		}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/pairstream/pairstream/internal/imaging"
+	"github.com/pairstream/pairstream/internal/tracing"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -158,12 +159,16 @@ func (c *cache) load(ctx context.Context, key imageKey, minSide int) (answer, er
 	c.mu.Lock()
 	c.stats.Misses++
 	c.mu.Unlock()
+	fetched := tracing.Begin(ctx, tracing.Fetch)
 	encoded, err := c.read(ctx, key.ref, key.id)
+	fetched()
 	if err != nil {
 		return answer{}, err
 	}
 	a := answer{minSide: minSide}
+	decoded := tracing.Begin(ctx, tracing.Decode)
 	a.im, a.how, err = imaging.DecodeReduced(encoded, minSide)
+	decoded()
 	if err != nil {
 		a.err = fmt.Errorf("image %s: %w", key.id, err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
+	"github.com/pairstream/pairstream/internal/tracing"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -38,6 +39,8 @@ type Config struct {
 	Brokers   []string `env:"KAFKA_BROKERS" desc:"host:port, comma separated; empty: the embedded broker"`
 	Namespace string   `env:"NAMESPACE" desc:"prefix of all topics and consumer groups"`
 	Lanes     int      `env:"LANES" envDefault:"4" desc:"partitions of every lane topic"`
+
+	Tracing tracing.Config
 
 	TLS           bool   `env:"KAFKA_TLS" envDefault:"false" desc:"encrypt connections to the brokers"`
 	TLSCA         string `env:"KAFKA_TLS_CA" desc:"file of PEM certificates that sign the brokers'; empty: the system's"`

@@ -202,6 +202,7 @@ func (ln *lane) step(reading, work context.Context, rec Record) error {
 	ln.pulse.Take()
 	ln.out.work = work
 	ln.held = true
+	ln.log.Waited(ln.spec.Name, &rec)
 	err := ln.process(work, taken)
 	if errors.Is(err, ErrNotYet) {
 		err = ln.ask(reading, work, taken, err)
@@ -274,7 +275,7 @@ func (ln *lane) flush(work context.Context) error {
 	ln.held = false
 	started := time.Now()
 	ln.pulse.Take()
-	err := ln.stage.Flush(work, ln.out)
+	err := ln.stage.Flush(ln.out.begin(work), ln.out)
 	ln.instruments.worked(started)
 	if err != nil {
 		return fmt.Errorf("flushing: %w", err)

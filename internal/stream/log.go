@@ -15,6 +15,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 
+	"github.com/pairstream/pairstream/internal/tracing"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -26,6 +27,7 @@ type Log struct {
 	cfg                                                       Config
 	logger                                                    *slog.Logger
 	metrics                                                   *metrics
+	tracer                                                    *tracing.Tracer // nil: off
 	addr                                                      net.Addr
 	transport                                                 *kafka.Transport
 	client                                                    *kafka.Client
@@ -65,6 +67,10 @@ func Connect(ctx context.Context, cfg Config, opts Options) (*Log, error) {
 	if err := probe(ctx, cfg, sec); err != nil {
 		return nil, err
 	}
+	tracer, err := tracing.New(ctx, cfg.Tracing)
+	if err != nil {
+		return nil, err
+	}
 	m, err := newMetrics(opts.Registerer)
 	if err != nil {
 		return nil, err
@@ -76,7 +82,7 @@ func Connect(ctx context.Context, cfg Config, opts Options) (*Log, error) {
 	if cfg.SASL == saslPlain && !cfg.TLS {
 		logger.Warn("KAFKA_SASL=PLAIN without KAFKA_TLS=true: the password goes over the network in clear text")
 	}
-	l := &Log{cfg: cfg, logger: logger, metrics: m, addr: kafka.TCP(cfg.Brokers...), security: sec, parkedPause: parkedPause, saidAfter: saidAfter, topicsEvery: topicsEvery, clockSkew: clockSkew, keepEvery: keepEvery, clock: time.Now}
+	l := &Log{cfg: cfg, logger: logger, metrics: m, tracer: tracer, addr: kafka.TCP(cfg.Brokers...), security: sec, parkedPause: parkedPause, saidAfter: saidAfter, topicsEvery: topicsEvery, clockSkew: clockSkew, keepEvery: keepEvery, clock: time.Now}
 	if p := opts.Patience; p > 0 {
 		l.parkedPause, l.saidAfter, l.topicsEvery, l.keepEvery = p, p, p, p
 		l.clockSkew = p / 100 // brokers of one machine have one clock
@@ -99,8 +105,16 @@ func newTransport(cfg Config, sec *security) *kafka.Transport {
 	}
 }
 
-// Close frees the idle connections. Readers and publishers that are still open connect again.
-func (l *Log) Close() { l.transport.CloseIdleConnections() }
+// Close frees the idle connections, and sends spans that have ended. Readers and publishers that are still open connect again.
+func (l *Log) Close() {
+	l.transport.CloseIdleConnections()
+	if err := l.tracer.Close(); err != nil {
+		l.logger.Warn("spans of traces are lost: look at OTEL_EXPORTER_OTLP_ENDPOINT", keyErr, err)
+	}
+}
+
+// Tracer returns what follows sampled pairs; nil: nobody does.
+func (l *Log) Tracer() *tracing.Tracer { return l.tracer }
 
 // Config returns the configuration that the log was opened with.
 func (l *Log) Config() Config { return l.cfg }

@@ -16,6 +16,7 @@ type output struct {
 	seqs      []TopicSeq // next seqs, in the order of the spec's outputs
 	published map[schemas.Topic]int64
 	again     *repeated // nil: what is published need not be compared
+	call      call
 }
 
 func newOutput(ln *lane, mark Mark, published map[schemas.Topic]int64, budget int64) *output {
@@ -27,7 +28,7 @@ func newOutput(ln *lane, mark Mark, published map[schemas.Topic]int64, budget in
 		o.pub.writing = func(schemas.Topic) error { return ln.spec.at(beforeWrite, ln.id) }
 		o.pub.wrote = func(schemas.Topic) error { return ln.spec.at(afterWrite, ln.id) }
 	}
-	o.pub.places, o.pub.failed = true, ln.writingFailed
+	o.pub.places, o.pub.failed, o.pub.name = true, ln.writingFailed, ln.spec.Name
 	o.pub.start()
 	return o
 }
@@ -55,7 +56,7 @@ func (o *output) Emit(topic schemas.Topic, rec schemas.Record, resume Mark) erro
 	if err != nil {
 		return err
 	}
-	m := sequenced(topic, o.ln.id, seq, resume, rec.Schema(), value)
+	m := o.trace(rec, sequenced(topic, o.ln.id, seq, resume, rec.Schema(), value))
 	if n := m.headerSize(); n > maxHeaderBytes {
 		return fmt.Errorf("emitting to %s, lane %d, seq %d: the headers would take %d bytes, and readers take %d: the state of stage %s, %d bytes, is too large",
 			topic, o.ln.id, seq, n, maxHeaderBytes, o.ln.spec.Name, len(resume.State))

@@ -22,6 +22,7 @@ type message struct {
 	key     []byte
 	value   []byte
 	headers []header
+	traced  traced
 }
 
 func (m *message) size() int64 {
@@ -60,6 +61,7 @@ var ErrTooLarge = errors.New("record is larger than its topic takes")
 type Publisher struct {
 	log         *Log
 	instruments *instruments
+	name        string // in spans
 	budget      int64
 	parallel    int           // lanes of a round that are written at once
 	linger      time.Duration // how long the next round collects messages
@@ -104,7 +106,7 @@ func (l *Log) NewPublisher(opts PublisherOptions) *Publisher {
 		opts.Name = "publisher"
 	}
 	p := l.newPublisher(opts.MaxBytes, newInstruments(l.metrics, opts.Name, opts.Counters))
-	p.parallel, p.places = 8, opts.Places
+	p.parallel, p.places, p.name = 8, opts.Places, opts.Name
 	p.start()
 	return p
 }
@@ -141,11 +143,17 @@ func (p *Publisher) Publish(ctx context.Context, topic schemas.Topic, lane int, 
 // PublishBytes queues a value that is encoded already, valid or not. A reader sets aside what is not valid.
 func (p *Publisher) PublishBytes(ctx context.Context, topic schemas.Topic, lane int, schema string, value []byte) error {
 	if Sequenced(topic) {
-		return fmt.Errorf("publishing to %s: its records need seqs", topic)
+		return errUnnumbered(topic)
 	}
-	return p.enqueue(ctx, message{topic: topic, lane: lane, value: value, headers: []header{
-		{Key: schemas.HeaderSchema, Value: []byte(schema)},
-	}})
+	return p.enqueue(ctx, p.traceBytes(unnumbered(topic, lane, schema, value), schema))
+}
+
+func errUnnumbered(topic schemas.Topic) error {
+	return fmt.Errorf("publishing to %s: its records need seqs", topic)
+}
+
+func unnumbered(topic schemas.Topic, lane int, schema string, value []byte) message {
+	return message{topic: topic, lane: lane, value: value, headers: []header{{Key: schemas.HeaderSchema, Value: []byte(schema)}}}
 }
 
 // PublishSeq queues record seq of a lane. The caller numbers the records without gaps, from [Log.LastSeq] or from
@@ -155,7 +163,7 @@ func (p *Publisher) PublishSeq(ctx context.Context, topic schemas.Topic, lane in
 	if err != nil {
 		return err
 	}
-	return p.enqueue(ctx, sequenced(topic, lane, seq, resume, rec.Schema(), value))
+	return p.enqueue(ctx, p.trace(ctx, rec, sequenced(topic, lane, seq, resume, rec.Schema(), value)))
 }
 
 func sequenced(topic schemas.Topic, lane int, seq int64, resume Mark, schema string, value []byte) message {
@@ -221,7 +229,7 @@ func (p *Publisher) enqueue(ctx context.Context, m message) error {
 // Takes returns [ErrTooLarge] for a value that its topic may refuse. With compression a publisher tries it all the same, and
 // ends when the topic refuses it.
 func (l *Log) Takes(topic schemas.Topic, lane int, schema string, value []byte) error {
-	m := message{topic: topic, lane: lane, value: value, headers: []header{{Key: schemas.HeaderSchema, Value: []byte(schema)}}}
+	m := unnumbered(topic, lane, schema, value)
 	return l.takes(&m, int64(l.maxMessage(topic)))
 }
 

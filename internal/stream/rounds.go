@@ -119,6 +119,7 @@ func (p *Publisher) sent(q *backlog) {
 	p.mu.Lock()
 	for i := range q.sending {
 		n += q.sending[i].size()
+		p.published(&q.sending[i])
 	}
 	clear(q.sending) // the messages that wait may lie behind them in the same array
 	q.sending = nil

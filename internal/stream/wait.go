@@ -13,7 +13,7 @@ const askEvery = 100 * time.Millisecond
 func (ln *lane) process(work context.Context, rec Record) error {
 	started := time.Now()
 	defer ln.instruments.worked(started)
-	return ln.stage.Process(work, rec, ln.out)
+	return ln.stage.Process(ln.out.begin(work), rec, ln.out)
 }
 
 // ask hands a record to the stage again and again, which it could not take because of why. It says at once what the lane

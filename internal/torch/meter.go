@@ -5,6 +5,8 @@ import (
 	"runtime/pprof"
 	"sync/atomic"
 	"time"
+
+	"github.com/pairstream/pairstream/internal/tracing"
 )
 
 // Meter adds up how long a worker was busy for somebody. It is safe for concurrent use; the zero value is ready.
@@ -28,6 +30,7 @@ func timed(ctx context.Context, run func(*Scope) error) func(*Scope) error {
 		return run
 	}
 	return func(s *Scope) error {
+		defer tracing.Begin(ctx, tracing.Compute)()
 		started := time.Now()
 		defer func() { m.busy.Add(int64(time.Since(started))) }()
 		return run(s)

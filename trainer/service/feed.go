@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/tracing"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )
@@ -20,9 +21,10 @@ type work struct {
 	rec   stream.Record // that holds it
 	input trainer.Input
 	after positions
-	seq   int64         // of the batch's feature block
-	again bool          // the batch was trained on, and its features are to be made
-	took  time.Duration // of its first pass, where a step has two
+	seq   int64             // of the batch's feature block
+	again bool              // the batch was trained on, and its features are to be made
+	took  time.Duration     // of its first pass, where a step has two
+	about []tracing.Subject // nil: it has no sampled pairs
 
 	load   func(context.Context) error // fills input; nil: another rank has the images
 	loaded chan error                  // one value, when load has ended
@@ -172,6 +174,7 @@ func (f *feed) take(ctx context.Context, i int, a *arrived) (*work, error) {
 		forgetCandidates(a.batch)
 	}
 	w := &work{lane: lane.Lane, batch: a.batch, rec: a.rec, seq: lane.Features}
+	f.trace(w)
 	if a.batch.Again {
 		var err error
 		if w.seq, err = lane.begin(a.batch, f.order); err != nil {
@@ -196,6 +199,8 @@ func (f *feed) prepare(w *work, decay trainer.Decay) error {
 		}
 	}
 	w.load = func(ctx context.Context) (err error) {
+		ctx, loaded := timed(ctx, f.log.Tracer(), w.about, "load")
+		defer loaded()
 		w.input, err = f.load(ctx, w.batch, known)
 		w.input.Decay = decay
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/ranks"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/tracing"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )
@@ -87,6 +88,7 @@ type loop struct {
 	watch     func(context.Context) error // over the other ranks; nil: there are none
 	gather    int                         // batches that a step gathers before it learns from the first; 0: none
 	gathered  []work                      // of the open step, with the first of two passes behind them
+	traces    traces
 }
 
 // run trains until every lane has ended or ctx ends, and leaves a checkpoint behind in both cases.
@@ -160,9 +162,7 @@ func (l *loop) step(ctx context.Context, w work) error {
 // learn makes a step on a batch, or a part of one.
 func (l *loop) learn(ctx context.Context, w work) error {
 	started := time.Now()
-	end := l.metrics.Batch()
-	result, err := l.core.Step(ctx, w.batch, w.input)
-	end()
+	result, err := l.makeStep(ctx, w)
 	if err != nil {
 		return err
 	}
@@ -259,7 +259,7 @@ func (l *loop) publish(ctx context.Context, w work, features *schemas.FeatureBlo
 			return err
 		}
 	}
-	return l.publisher.PublishSeq(ctx, schemas.Features, w.lane, w.seq, stream.Mark{}, features)
+	return l.publisher.PublishSeq(tracing.WithAbout(ctx, w.about), schemas.Features, w.lane, w.seq, stream.Mark{}, features)
 }
 
 // compare refuses to repeat a step with another batch than its features in the log are of.

@@ -130,6 +130,7 @@ func RunObserved(ctx context.Context, tools device.Tools, s Settings, observe fu
 	l := &loop{
 		core: single{core}, logger: tools.Instruments.Log, published: last, inOrder: s.Order == Arrival,
 		gather: s.gather(), dir: s.Dir, every: s.Every, stay: s.Stay, at: at, observe: observe, metrics: metrics, uploads: copies,
+		traces: traces{tracer: tools.Log.Tracer()},
 	}
 	f := &feed{order: s.Order, at: at.clone(), step: core.Batches(), wholeBatch: s.wholeBatch(), metrics: metrics}
 	if s.Ranks.several() {

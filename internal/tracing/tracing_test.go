@@ -1,0 +1,145 @@
+package tracing
+
+import (
+	"context"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/pairstream/pairstream/internal/testing/otlptest"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+func open(t *testing.T, ratio float64) (*Tracer, *otlptest.Receiver) {
+	t.Helper()
+	r := otlptest.New(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", r.URL)
+	tracer, err := New(t.Context(), Config{Endpoint: r.URL, Ratio: ratio})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tracer, r
+}
+
+func pair(i byte) schemas.PairID {
+	return schemas.NewPairID(schemas.NewImageID([]byte{i}), "a caption")
+}
+
+// TestSamplesAsOpenTelemetryDoes: programs in other languages with the sampler traceidratio choose the same pairs.
+func TestSamplesAsOpenTelemetryDoes(t *testing.T) {
+	for _, ratio := range []float64{0, 0.001, 0.3, 1} {
+		tracer := &Tracer{bound: boundOf(ratio)}
+		standard := sdktrace.TraceIDRatioBased(ratio)
+		for i := range 250 {
+			id := pair(byte(i))
+			_, got := tracer.pair(id)
+			want := standard.ShouldSample(sdktrace.SamplingParameters{ParentContext: context.Background(), TraceID: trace.TraceID(id)}).Decision == sdktrace.RecordAndSample
+			if got != want {
+				t.Fatalf("at %g, pair %s is sampled: %t, want %t", ratio, id, got, want)
+			}
+		}
+	}
+}
+
+// TestSpansOfABatch: the first span of a mini-batch's trace is known beforehand, links to its sampled pairs, and has its phases
+// inside.
+func TestSpansOfABatch(t *testing.T) {
+	tracer, r := open(t, 1)
+	b := &schemas.Batch{Samples: []schemas.Sample{{ID: pair(1)}, {ID: pair(2)}}, Epoch: 3}
+	about := tracer.Of(b)
+	var phases Phases
+	end := Begin(With(t.Context(), &phases), Fetch)
+	end()
+	first := phases.List()[0]
+	Begin(With(t.Context(), &phases), Fetch)()
+	if again := phases.List(); len(again) != 1 || again[0].From != first.From || !again[0].To.After(first.From) {
+		t.Errorf("phases %v, want one from the first beginning to the last end", again)
+	}
+	Begin(t.Context(), Fetch)() // nobody collects it
+	now := time.Now()
+	tracer.Record(about, Span{Name: "grouper work", From: now.Add(-time.Second), To: now, Root: true, Within: phases.List()})
+	tracer.Record(Step(about, 7), Span{Name: "trainer step", From: now, To: now, Root: true})
+	tracer.Record(Parse([]byte(Traceparent(about))), Span{Name: "discriminator wait", From: now, To: now})
+	if err := tracer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	spans := make(map[string]otlptest.Span)
+	for _, s := range r.Spans() {
+		spans[s.Name] = s
+	}
+	root := spans["grouper work"]
+	ids := []string{pair(1).String(), pair(2).String()}
+	switch c := about[0].Context; {
+	case root.Trace != c.TraceID().String() || root.ID != c.SpanID().String() || root.Parent != "" || root.To-root.From != uint64(time.Second):
+		t.Errorf("the first span is %+v, want %v for a second", root, c)
+	case !slices.Equal(root.Links, ids):
+		t.Errorf("links %v, want %v", root.Links, ids)
+	case spans["fetch"].Parent != root.ID || spans["discriminator wait"].Parent != root.ID || spans["discriminator wait"].Trace != root.Trace:
+		t.Errorf("spans %+v, want the phase and the next stage below the first", spans)
+	case !slices.Equal(spans["trainer step"].Links, []string{root.Trace}) || spans["trainer step"].Trace == root.Trace:
+		t.Errorf("the step is %+v, want a trace that links to its mini-batch", spans["trainer step"])
+	}
+}
+
+func TestSubjects(t *testing.T) {
+	all := &Tracer{bound: boundOf(1)}
+	one, other := pair(1), pair(2)
+	for name, c := range map[string]struct {
+		tracer *Tracer
+		rec    schemas.Record
+		want   int
+	}{
+		"off":              {nil, &schemas.Pair{ID: one}, 0},
+		"a pair":           {all, &schemas.Pair{ID: one}, 1},
+		"an embedding":     {all, &schemas.Embedding{ID: one}, 1},
+		"a refusal":        {all, &schemas.Refusal{ID: one}, 1},
+		"a chunk":          {all, &schemas.NeighborChunk{IDs: append(one[:], other[:]...)}, 2},
+		"a scored batch":   {all, &schemas.ScoredBatch{Batch: schemas.Batch{Samples: []schemas.Sample{{ID: one}}}}, 1},
+		"no sampled pairs": {&Tracer{}, &schemas.Batch{Samples: []schemas.Sample{{ID: one}}}, 0},
+		"a seal":           {all, &schemas.Seal{}, 0},
+	} {
+		if got := c.tracer.Of(c.rec); len(got) != c.want {
+			t.Errorf("%s has %v", name, got)
+		}
+	}
+	if About(WithAbout(t.Context(), nil)) != nil || len(About(WithAbout(t.Context(), []Subject{{}}))) != 1 || Step(nil, 1) != nil || Traceparent(make([]Subject, 2)) != "" {
+		t.Error("subjects do not come through a context, or nothing has a step or a header")
+	}
+	id := pair(1)
+	if got, want := Traceparent(all.Of(&schemas.Pair{ID: id})), "00-"+hex.EncodeToString(id[:])+"-"; !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "-01") {
+		t.Errorf("header %q, want %s...-01", got, want)
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	good := "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	if got := Parse([]byte(good)); len(got) != 1 || got[0].Context.SpanID().String() != "b7ad6b7169203331" {
+		t.Errorf("parsed %v", got)
+	}
+	for _, bad := range []string{"", "x", good + "0", strings.Replace(good, "0af7", "zzzz", 1), good[:53] + "00", strings.Repeat("0", 55)} {
+		if got := Parse([]byte(bad)); got != nil {
+			t.Errorf("%q is parsed as %v", bad, got)
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for _, bad := range []float64{-0.1, 1.1} {
+		if err := (Config{Ratio: bad}).Validate(); err == nil || !strings.Contains(err.Error(), "OTEL_TRACES_SAMPLER_ARG is") {
+			t.Errorf("%g: error %v", bad, err)
+		}
+	}
+	if tracer, err := New(t.Context(), Config{Ratio: 1}); tracer != nil || err != nil {
+		t.Errorf("without an endpoint: %v, %v", tracer, err)
+	}
+	var off *Tracer
+	off.Record([]Subject{{}}, Span{})
+	if err := off.Close(); err != nil {
+		t.Error(err)
+	}
+}
