@@ -174,7 +174,7 @@ func formatInt(n int64) string { return strconv.FormatInt(n, 10) }
 
 // another connects to the log of a namespace on the same brokers. Readers would wait for one that has no run.
 func another(ctx context.Context, cfg stream.Config, namespace string) (*stream.Log, error) {
-	cfg.Namespace, cfg.Tracing.Endpoint = namespace, ""
+	cfg.Namespace, cfg.TraceEndpoint = namespace, ""
 	log, err := stream.Connect(ctx, cfg, stream.Options{})
 	if err != nil {
 		return nil, err

@@ -12,7 +12,6 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
-	"github.com/pairstream/pairstream/internal/tracing"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -40,7 +39,8 @@ type Config struct {
 	Namespace string   `env:"NAMESPACE" desc:"prefix of all topics and consumer groups"`
 	Lanes     int      `env:"LANES" envDefault:"4" desc:"partitions of every lane topic"`
 
-	Tracing tracing.Config
+	TraceEndpoint string  `env:"OTEL_EXPORTER_OTLP_ENDPOINT" desc:"address of an OpenTelemetry collector to send traces of sampled pairs to by HTTP, such as http://jaeger:4318; empty: no traces. OpenTelemetry's other variables hold as well"`
+	TraceRatio    float64 `env:"OTEL_TRACES_SAMPLER_ARG" envDefault:"0.001" desc:"OTEL_EXPORTER_OTLP_ENDPOINT: share of the pairs that are sampled, by their ids, so that all stages sample the same"`
 
 	TLS           bool   `env:"KAFKA_TLS" envDefault:"false" desc:"encrypt connections to the brokers"`
 	TLSCA         string `env:"KAFKA_TLS_CA" desc:"file of PEM certificates that sign the brokers'; empty: the system's"`
@@ -76,7 +76,7 @@ func DefaultConfig() Config {
 		Lanes: 4, Replication: -1, MaxMessageBytes: 22 << 20,
 		MaxBytesInFlight: 64 << 20, BatchBytes: 768 << 10, Linger: 5 * time.Millisecond,
 		FlushAfter: 20 * time.Millisecond, Compression: "none", RequestTimeout: 10 * time.Second,
-		SessionTimeout: 10 * time.Second, DrainTimeout: 5 * time.Second, StallAfter: 10 * time.Minute,
+		SessionTimeout: 10 * time.Second, DrainTimeout: 5 * time.Second, StallAfter: 10 * time.Minute, TraceRatio: 0.001,
 	}
 }
 
@@ -114,6 +114,9 @@ func (c Config) Validate() error {
 	between("KAFKA_MAX_MESSAGE_BYTES", int64(c.MaxMessageBytes), 1<<20, 100<<20)
 	between("STREAM_MAX_BYTES_IN_FLIGHT", c.MaxBytesInFlight, 1<<20, 1<<40)
 	between("STREAM_BATCH_BYTES", int64(c.BatchBytes), 1, int64(c.MaxMessageBytes))
+	if !(c.TraceRatio >= 0 && c.TraceRatio <= 1) {
+		bad("OTEL_TRACES_SAMPLER_ARG", c.TraceRatio, "a share from 0 to 1")
+	}
 	problems = append(problems, c.validateTimes()...)
 	if _, err := c.topicRetention(); err != nil {
 		problems = append(problems, err)

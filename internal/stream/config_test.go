@@ -54,6 +54,7 @@ func TestConfigValidate(t *testing.T) {
 		"broker without host":    {func(c *Config) { c.Brokers = []string{":9092"} }, "KAFKA_BROKERS=:9092"},
 		"namespace":              {func(c *Config) { c.Namespace = "a b" }, `NAMESPACE="a b"`},
 		"long namespace":         {func(c *Config) { c.Namespace = strings.Repeat("x", 101) }, "at most 100"},
+		"share of traces":        {func(c *Config) { c.TraceRatio = 1.5 }, "OTEL_TRACES_SAMPLER_ARG=1.5: want a share from 0 to 1"},
 		"replication":            {func(c *Config) { c.Replication = 0 }, "KAFKA_REPLICATION=0"},
 		"more in sync than are":  {func(c *Config) { c.Replication, c.MinInsync = 2, 3 }, "KAFKA_MIN_INSYNC=3: want at most KAFKA_REPLICATION=2"},
 		"as many in sync as are": {func(c *Config) { c.Replication, c.MinInsync = 3, 3 }, ""},

@@ -67,7 +67,7 @@ func Connect(ctx context.Context, cfg Config, opts Options) (*Log, error) {
 	if err := probe(ctx, cfg, sec); err != nil {
 		return nil, err
 	}
-	tracer, err := tracing.New(ctx, cfg.Tracing)
+	tracer, err := tracing.New(ctx, tracing.Config{Endpoint: cfg.TraceEndpoint, Ratio: cfg.TraceRatio})
 	if err != nil {
 		return nil, err
 	}

@@ -28,16 +28,8 @@ import (
 
 // Config says where spans go. OpenTelemetry's library reads its other variables by itself: headers, certificates, timeouts.
 type Config struct {
-	Endpoint string  `env:"OTEL_EXPORTER_OTLP_ENDPOINT" desc:"address of an OpenTelemetry collector to send traces of sampled pairs to by HTTP, such as http://jaeger:4318; empty: no traces. OpenTelemetry's other variables hold as well"`
-	Ratio    float64 `env:"OTEL_TRACES_SAMPLER_ARG" envDefault:"0.001" desc:"OTEL_EXPORTER_OTLP_ENDPOINT: share of the pairs that are sampled, by their ids, so that all stages sample the same"`
-}
-
-// Validate refuses what is no share.
-func (c Config) Validate() error {
-	if !(c.Ratio >= 0 && c.Ratio <= 1) {
-		return fmt.Errorf("OTEL_TRACES_SAMPLER_ARG is %g, want a share from 0 to 1", c.Ratio)
-	}
-	return nil
+	Endpoint string  // by HTTP, such as http://jaeger:4318; empty: nowhere
+	Ratio    float64 // share of the pairs that are sampled
 }
 
 // Header names the header of a record with a sampled pair or mini-batch: W3C's trace context.

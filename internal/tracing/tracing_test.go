@@ -128,12 +128,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-func TestConfig(t *testing.T) {
-	for _, bad := range []float64{-0.1, 1.1} {
-		if err := (Config{Ratio: bad}).Validate(); err == nil || !strings.Contains(err.Error(), "OTEL_TRACES_SAMPLER_ARG is") {
-			t.Errorf("%g: error %v", bad, err)
-		}
-	}
+func TestOff(t *testing.T) {
 	if tracer, err := New(t.Context(), Config{Ratio: 1}); tracer != nil || err != nil {
 		t.Errorf("without an endpoint: %v, %v", tracer, err)
 	}

@@ -230,7 +230,7 @@ func (o replayOptions) settings(m *replay.Manifest, warn io.Writer) (pipeline, m
 		environ["LOG_LEVEL"] = "warn"
 	}
 	p, err := config.Parse[pipeline](environ)
-	p.Stream.Tracing.Endpoint = "" // the original's traces are those of its pairs
+	p.Stream.TraceEndpoint = "" // the original's traces are those of its pairs
 	return p, environ, err
 }
 
