@@ -46,7 +46,7 @@ type arm struct {
 	Judge     judge              `json:"judge,omitzero"`      // in Con-D's place
 	Cond      string             `json:"cond,omitempty"`      // the regime's Con-D of that name, or an earlier arm's model
 	Space     int                `json:"space,omitempty"`     // search space of GRIT, in mini-batches; 0: that of the sizes
-	Positives *positives         `json:"positives,omitempty"` // of GPN-S; nil: GRIT-VLP's settings and the captions
+	Positives *positives         `json:"positives,omitempty"` // of GPN-S; nil: the captions
 	Albef     *albef             `json:"albef,omitempty"`     // ALBEF-Base in the place of GRIT-VLP's settings
 }
 
@@ -129,9 +129,6 @@ func (a arm) judged() bool { return a.ECM.ITC || a.ECM.ITM || a.ECM.MLM }
 
 // options returns the trainer's settings.
 func (a arm) options(o trainer.Options) trainer.Options {
-	if a.Positives != nil {
-		return a.Positives.options(o)
-	}
 	if a.Albef != nil {
 		return a.Albef.options(o)
 	}
@@ -147,6 +144,9 @@ func (a arm) options(o trainer.Options) trainer.Options {
 	if a.judged() {
 		o.ECM = a.ECM
 	}
+	if a.Positives != nil {
+		return a.Positives.options(o)
+	}
 	return o
 }
 
@@ -158,7 +158,7 @@ func (c comparison) run(ctx context.Context, j Job) (out []evidence.Measure, err
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	if c.Tuned != nil {
+	if c.Regime != nil && c.Wrong+c.Irrelevant > 0 {
 		s.measureTruth()
 	}
 	shared, err := c.begin(ctx, j, s)
@@ -229,8 +229,11 @@ func (c comparison) begin(ctx context.Context, j Job, s *setup) (course, error) 
 	} else if err = s.first(ctx, s.sizes.FirstSteps, bootstrap.Candidates, shared.start); err == nil && c.judged() {
 		err = s.first(ctx, s.sizes.CondSteps, condCandidates, shared.cond)
 	}
+	if shared.embeds == "" {
+		shared.embeds = shared.start
+	}
 	if err == nil {
-		shared.group, err = newGroup(ctx, s.worker, shared.start, s.data.images, s.data.pairs, s.seed)
+		shared.group, err = newGroup(ctx, s.worker, shared.embeds, s.data.images, s.data.pairs, s.seed)
 	}
 	return shared, err
 }
@@ -242,7 +245,8 @@ func (c comparison) judged() bool { return slices.ContainsFunc(c.Arms, arm.judge
 type course struct {
 	group       *group
 	steps       int64
-	start, cond string  // weights of the first model and of Con-D
+	start, cond string  // weights with which the arms begin, and of Con-D
+	embeds      string  // weights that embed the pairs
 	regime      *regime // nil: Con-D scores all others
 	conds       map[string]string
 	asked       *Connections // what Con-D did in an arm of its own; nil before
@@ -301,11 +305,18 @@ func (s *setup) trainArm(ctx context.Context, c course, a arm, out string) (taug
 	}
 	if c.regime != nil {
 		how.options.MLMWeight = 0
-		how.batch = func(b *schemas.Batch) error { t.negatives.add(s.data.truth(b)); return nil }
 	}
 	if a.Positives != nil {
 		how.sampling = a.Positives.sampling(how.sampling)
-		how.batch = func(b *schemas.Batch) error { return s.data.countTexts(&t.texts, b) }
+	}
+	how.batch = func(b *schemas.Batch) error {
+		if c.regime != nil {
+			t.negatives.add(s.data.truth(b))
+		}
+		if a.Positives != nil {
+			return s.data.countTexts(&t.texts, b)
+		}
+		return nil
 	}
 	err := s.train(ctx, c.start, c.group, how, out)
 	if t.connections != nil {
@@ -345,7 +356,7 @@ func (c comparison) measure(ctx context.Context, s *setup, arms []arm, weights [
 	switch {
 	case c.seeing:
 		ask = seeing
-	case c.Regime != nil:
+	case c.matching():
 		ask = reranked
 	}
 	if c.Regime != nil {
@@ -359,39 +370,10 @@ func (c comparison) measure(ctx context.Context, s *setup, arms []arm, weights [
 			evidence.Measure{Arm: name, Name: "tr_r1", Value: texts}, evidence.Measure{Arm: name, Name: "ir_r1", Value: images},
 			evidence.Measure{Arm: name, Name: "rsum", Value: r.ITC.RSUM()})
 		out = append(out, seen(name, r)...)
-		if c.Regime != nil {
+		if c.matching() {
 			out = append(out, matched(name, r)...)
 		}
 		return nil
 	})
 	return out, err
-}
-
-// topIsTrue returns the shares, in percent, of held-out images whose most similar text is true of them, and of texts that
-// are true of their most similar image. A true match counts, whoever wrote the text.
-func (s *setup) topIsTrue(sim eval.Matrix) (texts, images float64) {
-	shown, said := make([]scenes.Scene, sim.Rows), make([]scenes.Statement, sim.Cols)
-	for i := range s.data.held.Pairs() {
-		text, image, id := s.data.held.Pair(i)
-		shown[image], said[i] = s.data.shows[id], s.data.says[text]
-	}
-	holds := func(image, text int) bool { return said[text].Holds(shown[image]) }
-	return 100 * topShare(sim, holds), 100 * topShare(sim.Transposed(), func(text, image int) bool { return holds(image, text) })
-}
-
-// topShare returns the share of rows whose largest column holds; of several the first counts.
-func topShare(m eval.Matrix, holds func(row, col int) bool) float64 {
-	right := 0
-	for row := range m.Rows {
-		best := 0
-		for col, v := range m.Row(row) {
-			if v > m.Row(row)[best] {
-				best = col
-			}
-		}
-		if holds(row, best) {
-			right++
-		}
-	}
-	return share(right, m.Rows)
 }

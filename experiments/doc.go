@@ -12,8 +12,9 @@
 // more after fine-tuning (MAFA Tables 5 and 6).
 //
 // X5 trains several arms from one start, with equal steps: samplings (GRIT-VLP Tables 5 and 6). X6 does so with negatives of ITM and hidden words (GRIT-VLP Tables 1 and
-// 2, figure 4), and X7 with GPN-S's ways to sample. All models are asked about the same hard negatives: those that they find
-// hardest together, without captions that happen to be true of the picture.
+// 2, figure 4). All models are asked about the same hard negatives: those that they find hardest together, without captions
+// that happen to be true of the picture. X7 does so with GPN-S's ways to sample (Table 3, figure 6): a converged model finds the
+// neighbours, and the arms begin with one that has learned nothing.
 //
 // X3, [Connections]: how much is true of what Con-D confirms among the hardest candidates of GRIT's mini-batches (MAFA 4.1). Con-D
 // has learned from random mini-batches, and its vectors group the pairs. The generator tells for every candidate whether the caption

@@ -5,51 +5,56 @@ import (
 
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/nouns"
-	"github.com/pairstream/pairstream/internal/scenes"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )
 
-// positives says what an arm takes from GPN-S, beside its strategy, and on which backbone.
+// positives says what an arm takes from GPN-S, beside its strategy.
 type positives struct {
-	TCL   bool             `json:"tcl"` // as backbone, else ALBEF
 	Uni   bool             `json:"uni"` // uni-modal positives (eq. 10)
 	Texts grouper.TextRule `json:"texts"`
 	Share float64          `json:"share,omitempty"` // of the captions that [grouper.TextShare] replaces
+	Rate  float64          `json:"rate"`
 }
 
 const (
-	positivesClusters   = 2 // c of GN-S: with 3 of each a quarter of 24 pairs
+	positivesClusters   = 4 // c of GN-S: with 3 of each a quarter of 48 pairs
 	positivesPerCluster = 3
 )
 
-// newPositives returns X7: GPN-S's ways to sample, alone and together, on noisy scenes.
+// newPositives returns X7: GPN-S's ways to sample, alone and together, on noisy scenes. As in the paper a converged model
+// finds the neighbours, and the arms begin with one that has learned nothing.
 func newPositives(short bool, scale int) comparison {
-	c := comparison{
-		Sizes: trainingSizes(short, scale), Kinds: scenes.Kinds{Shapes: 12, Objects: 2, Large: true, Plain: true},
-		Wrong: 0.2, Irrelevant: 0.1, revised: true,
-	}
-	c.Sizes.Batch = 24
+	c := newMAFA(short, scale)
+	c.Arms, c.Wrong, c.Irrelevant, c.revised = nil, noisyWrong, noisyIrrelevant, true
+	early := newModel()
+	c.Regime.Conds, c.Regime.Start, c.Sizes.Epochs = nil, &early, 4
 	if short {
-		c.Sizes.Scenes, c.Sizes.HeldOut, c.Sizes.Batch, c.Sizes.Epochs = 80*scale, 40, 8, 4
+		early = briefModel()
+	} else {
+		c.Sizes.Scenes = 4100 * scale
 	}
-	for _, backbone := range []string{"albef", "tcl"} {
-		add := func(name string, strategy grouper.Strategy, p positives) {
-			p.TCL = backbone == "tcl"
-			c.Arms = append(c.Arms, arm{Name: backbone + name, Strategy: strategy, Positives: &p})
-		}
-		add("", grouper.StrategyRandom, positives{Texts: grouper.TextNone})
-		add(" uni", grouper.StrategyRandom, positives{Uni: true, Texts: grouper.TextNone})
-		add(" cross", grouper.StrategyRandom, positives{Texts: grouper.TextCurriculum})
-		add(" uni cross", grouper.StrategyRandom, positives{Uni: true, Texts: grouper.TextCurriculum})
-		add(" gns", grouper.StrategyGNS, positives{Texts: grouper.TextNone})
-		add(" full", grouper.StrategyGNS, positives{Uni: true, Texts: grouper.TextCurriculum})
+	add := func(name string, strategy grouper.Strategy, p positives) {
+		p.Rate = firstRate
+		c.Arms = append(c.Arms, arm{Name: name, Strategy: strategy, Alone: true, Targets: oneHot, Positives: &p})
 	}
+	add("captions", grouper.StrategyRandom, positives{Texts: grouper.TextNone})
+	add("uni", grouper.StrategyRandom, positives{Uni: true, Texts: grouper.TextNone})
+	add("cross", grouper.StrategyRandom, positives{Texts: grouper.TextCurriculum})
+	add("uni cross", grouper.StrategyRandom, positives{Uni: true, Texts: grouper.TextCurriculum})
+	add("gns", grouper.StrategyGNS, positives{Texts: grouper.TextNone})
+	add("full", grouper.StrategyGNS, positives{Uni: true, Texts: grouper.TextCurriculum})
 	// Figure 6: texts alone, by a fixed rule.
-	c.Arms = append(c.Arms,
-		arm{Name: "albef share", Strategy: grouper.StrategyRandom, Positives: &positives{Texts: grouper.TextShare, Share: 0.1}},
-		arm{Name: "albef all", Strategy: grouper.StrategyRandom, Positives: &positives{Texts: grouper.TextAll}})
+	add("share", grouper.StrategyRandom, positives{Texts: grouper.TextShare, Share: 0.1})
+	add("all", grouper.StrategyRandom, positives{Texts: grouper.TextAll})
 	return c
+}
+
+// newModel returns how a model is made that has learned nothing.
+func newModel() FirstModel {
+	f := firstModel()
+	f.Seed, f.Steps = 1003, 10
+	return f
 }
 
 // sampling returns the grouper's settings.
@@ -59,11 +64,9 @@ func (p positives) sampling(o grouper.Options) grouper.Options {
 	return o
 }
 
-// options returns the trainer's settings: those of ALBEF or TCL without a queue, and the loss of eq. 10.
+// options adds the loss of eq. 10 to the trainer's settings.
 func (p positives) options(o trainer.Options) trainer.Options {
-	o.ITC.Targets, o.ITC.Alpha, o.ITC.Triple = trainer.Distilled, 0.4, p.TCL
-	o.Momentum.Enabled = true
-	o.MLMDistill, o.MaskProbability, o.ITMNegatives = 0.4, 0.15, trainer.MultinomialNegatives
+	o.Schedule.Rate, o.Schedule.Min, o.Schedule.WarmupRate = p.Rate, p.Rate/20, p.Rate/10
 	if p.Uni {
 		o.UniWeight = 1
 	}

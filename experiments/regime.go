@@ -3,6 +3,7 @@ package experiments
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,18 +19,30 @@ import (
 // share them.
 type regime struct {
 	First FirstModel            `json:"first"`
-	Conds map[string]FirstModel `json:"conds"` // by name; the empty name is the one that is asked when an arm names none
+	Start *FirstModel           `json:"start,omitempty"` // with which the arms begin; nil: with First, which embeds the pairs
+	Conds map[string]FirstModel `json:"conds"`           // by name; the empty name is the one that is asked when an arm names none
 	// Candidates is how many of the hardest of a mini-batch Con-D scores, and the trainer chooses from.
 	Candidates int `json:"candidates"`
 	// Temperature is that of ITC with which the arms begin, 0.07 in the papers; 0: the first model's own.
 	Temperature float64 `json:"temperature,omitempty"`
 }
 
+// matching reports whether the arms have a matching head to ask, in the papers' regime.
+func (c comparison) matching() bool {
+	return c.Regime != nil && slices.ContainsFunc(c.Arms, func(a arm) bool { return !a.Alone })
+}
+
 // models fetches the weights from the shelf.
 func (r *regime) models(ctx context.Context, j Job, s *setup, to *course) (err error) {
 	to.regime, to.conds = r, map[string]string{}
-	if to.start, err = j.Shelf.model(ctx, s.worker, r.First, s.log); err != nil {
+	if to.embeds, err = j.Shelf.model(ctx, s.worker, r.First, s.log); err != nil {
 		return err
+	}
+	to.start = to.embeds
+	if r.Start != nil {
+		if to.start, err = j.Shelf.model(ctx, s.worker, *r.Start, s.log); err != nil {
+			return err
+		}
 	}
 	if r.Temperature > 0 {
 		if to.start, err = s.withTemperature(to.start, r.Temperature); err != nil {
