@@ -71,7 +71,11 @@ func (v Verdict) String() string {
 	}
 	said := fmt.Sprintf("%s: difference %s", word, v.Difference.Format(1, decimals(v.Difference)))
 	if v.Claim.Paper > 0 {
-		said += fmt.Sprintf(", %.1f times (the paper: %.1f)", v.Times, v.Claim.Paper)
+		places := 1
+		if v.Claim.Paper < 2 { // a gain of some percent
+			places = 2
+		}
+		said += fmt.Sprintf(", %.*f times (the paper: %.*f)", places, v.Times, places, v.Claim.Paper)
 	}
 	return said
 }

@@ -74,10 +74,11 @@ func TestClaimsArePaired(t *testing.T) {
 		}
 	}
 	for want, v := range map[string]Verdict{
-		"holds: difference 0.900 ± 0.430":                                  Claim{More: a, Less: b}.Judge(overlapping),
-		"not shown: fewer than two seeds":                                  Claim{More: a, Less: b}.Judge(result([]float64{6}, []float64{1})),
-		"does not hold: difference -0.900 ± 0.430":                         Claim{More: b, Less: a}.Judge(overlapping),
-		"does not hold: difference 6.5 ± 44.5, 5.3 times (the paper: 6.0)": Claim{More: a, Less: b, Paper: 6}.Judge(result([]float64{4, 12}, []float64{1, 2})),
+		"holds: difference 0.900 ± 0.430":                                    Claim{More: a, Less: b}.Judge(overlapping),
+		"not shown: fewer than two seeds":                                    Claim{More: a, Less: b}.Judge(result([]float64{6}, []float64{1})),
+		"does not hold: difference -0.900 ± 0.430":                           Claim{More: b, Less: a}.Judge(overlapping),
+		"does not hold: difference 6.5 ± 44.5, 5.3 times (the paper: 6.0)":   Claim{More: a, Less: b, Paper: 6}.Judge(result([]float64{4, 12}, []float64{1, 2})),
+		"does not hold: difference 6.5 ± 44.5, 5.33 times (the paper: 1.02)": Claim{More: a, Less: b, Paper: 1.02}.Judge(result([]float64{4, 12}, []float64{1, 2})),
 	} {
 		if v.String() != want {
 			t.Errorf("%q, want %q", v, want)
