@@ -74,8 +74,8 @@ type limits struct {
 //
 //  1. A host has at most perHost requests at once, and at most rate a second behind the first perHost ones.
 //  2. A host that is set aside gets none. Behind the pause it gets one; when that times out, the next pause is twice as long.
-//  3. A quarter of the threads goes to hosts alone that give images, and quickly. They go first while hosts in doubt have a
-//     quarter as well. Hosts that were slow get none: so many of their requests go beside.
+//  3. A quarter of the threads goes to hosts alone that give images, and quickly. They go first while hosts in doubt have
+//     an eighth. Hosts that were slow get none: so many of their requests go beside.
 //  4. A request that takes long gives its thread back, while there are not too many of these. A host that has not answered
 //     yet gets one thread, for a shorter time.
 //  5. Of what may go, the first row of the list goes first. A host that nothing is known of goes before others in doubt.
@@ -235,7 +235,7 @@ func (s *schedule) leave(t *task) {
 // first returns the host whose task goes first, or nil.
 func (s *schedule) first() (h *host) {
 	for c := range classes {
-		if c == doubtful && h != nil && s.running[doubtful] >= max(s.threads/4, 1) {
+		if c == doubtful && h != nil && s.running[doubtful] >= max(s.threads/8, 1) {
 			continue // h is quick
 		}
 		if s.ready[c].Len() > 0 && s.hasRoom(c) && (h == nil || s.ready[c].all[0].order() < h.order()) {

@@ -217,7 +217,7 @@ func TestThreadsAreGivenBack(t *testing.T) {
 }
 
 // TestHostsThatGiveImagesGoFirst has ready rows of hosts that answer at once, half of them without an image. Those come first in
-// the list, and get a quarter of the threads.
+// the list, and get an eighth of the threads.
 func TestHostsThatGiveImagesGoFirst(t *testing.T) {
 	s := newStage(t, usual)
 	for i := range 8 {
@@ -238,8 +238,8 @@ func TestHostsThatGiveImagesGoFirst(t *testing.T) {
 			doubted++
 		}
 	}
-	if len(started) != 16 || doubted != 4 {
-		t.Errorf("%d rows start, %d of them of hosts without an image, want 16 and 4", len(started), doubted)
+	if len(started) != 16 || doubted != 2 {
+		t.Errorf("%d rows start, %d of them of hosts without an image, want 16 and 2", len(started), doubted)
 	}
 }
 
