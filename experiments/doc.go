@@ -21,8 +21,10 @@
 // is true of the picture, so precision and recall are exact. Arms are then trained with Con-D, with an oracle and with coins
 // (MAFA Table 16).
 //
+// X10 measures what the recipes cost, by processor time (MAFA Table 12).
+//
 // Everything goes through the cores of the stages, one after the other in this process, without a log. The encoder and the
 // indexer turn pairs into a group, and a lane of the grouper turns the group into mini-batches. The discriminator or the
-// trainer takes the mini-batches, and the trainer's features go back into the grouper. On a CPU a result is a function of
-// the sizes, the seed and the number of threads.
+// trainer takes the mini-batches, and the trainer's features go back into the grouper. On a CPU a result but X10's is a function
+// of the sizes, the seed and the number of threads.
 package experiments

@@ -47,6 +47,9 @@ func NewPlan(id string, short bool, scale int) (Plan, error) {
 	case "x12":
 		s := photographGuardSizes(short)
 		return Plan{id, s, func(ctx context.Context, j Job) ([]evidence.Measure, error) { return s.run(ctx, j) }}, nil
+	case "x10":
+		c := newCosts(short, scale)
+		return Plan{id, c, func(ctx context.Context, j Job) ([]evidence.Measure, error) { return c.run(ctx, j) }}, nil
 	case "x11":
 		s := guardSizes(short, scale)
 		return Plan{id, s, func(ctx context.Context, j Job) ([]evidence.Measure, error) { return s.run(ctx, j) }}, nil

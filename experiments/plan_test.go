@@ -39,7 +39,7 @@ func TestPlansRunShort(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", e.ID, err)
 			}
-			if first != nil && !reflect.DeepEqual(measures, first) {
+			if first != nil && !e.Timed && !reflect.DeepEqual(measures, first) {
 				t.Errorf("%s gives %v and %v", e.ID, first, measures)
 			}
 			first = measures

@@ -18,6 +18,8 @@ type Experiment struct {
 	Seeds   []uint64
 	// Photographs says that the experiment wants photographs from outside.
 	Photographs bool
+	// Timed says that it measures processor time. Its seeds run one after the other, and no two runs are alike.
+	Timed bool
 	// Power says how many seeds would be enough for a claim that does not hold.
 	Power   bool
 	Tables  []Table
@@ -83,7 +85,7 @@ type Line struct {
 
 // All returns the experiments, in the order of the page.
 func All() []Experiment {
-	return []Experiment{x1(), x2(), x3(), x4(), x5(), x6(), x7(), x8(), x9(), x11(), x12()}
+	return []Experiment{x1(), x2(), x3(), x4(), x5(), x6(), x7(), x8(), x9(), x10(), x11(), x12()}
 }
 
 // Find returns an experiment by its id.

@@ -138,7 +138,11 @@ func (c *experimentsCommand) runOne(ctx context.Context, e evidence.Experiment, 
 		return err
 	}
 	tasks, ctx := errgroup.WithContext(ctx)
-	tasks.SetLimit(max(runtime.GOMAXPROCS(0)/c.settings.Threads, 1))
+	limit := max(runtime.GOMAXPROCS(0)/c.settings.Threads, 1)
+	if e.Timed {
+		limit = 1
+	}
+	tasks.SetLimit(limit)
 	for _, seed := range c.chosenSeeds(e) {
 		if result.Has(seed) {
 			continue
