@@ -9,10 +9,11 @@ func x10() Experiment {
 		Text: "Processor time of three epochs from one start, with all losses, of everything that is done for an epoch: mini-batches are " +
 			"formed, images read, candidates scored, steps made. ALBEF has a momentum model, and a queue of 128 mini-batches as in its paper. " +
 			"The connection discriminator (Con-D) scores two candidates a pair and direction. It looks at images that are not augmented, and " +
-			"keeps what it has computed, as a run of pairstream does by default. As in the paper it looks at the augmented images of training, " +
-			"and scores every candidate in every epoch. Its share is its time over that of everything else.",
+			"keeps what it has computed, as a run of pairstream does by default. In the last row it does as in the paper: it looks at the " +
+			"augmented images of training, and scores every candidate in every epoch. Its share is its time over that of everything else.",
 		Small: "The scenes, first model and Con-D of X2, 960 pairs, N = 48, M = 480, a million parameters or fewer. The paper has hours of " +
-			"GPUs; here one thread computes. BLIP is not there.",
+			"GPUs; here one thread computes. BLIP is not there. The eight seeds were measured at once, as " +
+			"processes of their own on one core.",
 	}
 	rows := []Row{
 		{"random mini-batches", "random", 0},
