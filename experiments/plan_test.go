@@ -33,7 +33,7 @@ func TestPlansRunShort(t *testing.T) {
 		}
 		var first []evidence.Measure
 		for range 2 {
-			j := newJob(t, 1)
+			j := newJob(t, e.Seeds[0])
 			j.Shelf = shelf
 			measures, err := p.Run(t.Context(), j)
 			if err != nil {
@@ -45,7 +45,7 @@ func TestPlansRunShort(t *testing.T) {
 			first = measures
 		}
 		r := &evidence.Result{}
-		r.Add(evidence.Run{Seed: 1, Measures: first})
+		r.Add(evidence.Run{Seed: e.Seeds[0], Measures: first})
 		for _, table := range e.Tables {
 			if len(table.Cells(r)) < 2 {
 				t.Errorf("%s: no row of %q is measured", e.ID, table.Title)
