@@ -3,7 +3,7 @@ package evidence
 // x11 compares what the guard of connections says with the truth.
 func x11() Experiment {
 	e := Experiment{
-		ID: "x11", Title: "The guard of connections against the truth", Repeats: "MAFA 4.1", Seeds: seeds(11, 18),
+		ID: "x11", Title: "The guard of connections against the truth", Repeats: "MAFA 4.1", Seeds: seeds(11, 34),
 		Text: "The guard measures a connection discriminator (Con-D) on the first mini-batches of a group, and knows nothing of the truth. " +
 			"It estimates how much is true of the connections above 0.8, with an interval. The truth is that of all candidates of the " +
 			"group, the two hardest of every pair and direction in GRIT's mini-batches. The guard leaves connections on where the lower end is " +
