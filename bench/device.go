@@ -147,7 +147,7 @@ func deviceImagesRow(patch int, target float64) func(context.Context, *bench) (*
 		if err != nil {
 			return nil, err
 		}
-		return deviceModelRow(ctx, b, "images", b.size(512, 2), patch, c.ImageSize, "images/s", imageOperations(c), target)
+		return deviceModelRow(ctx, b, "images", b.size(512, 2), patch, c.ImageSize, "images/s", c.ImageOperations(), target)
 	}
 }
 
@@ -156,7 +156,7 @@ func deviceConDRow(ctx context.Context, b *bench) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return deviceModelRow(ctx, b, "discriminate", b.size(96, 4), 0, c.ImageSize, "pairs/s", conDOperations(c, 11, 2), 0)
+	return deviceModelRow(ctx, b, "discriminate", b.size(96, 4), 0, c.ImageSize, "pairs/s", c.ScoreOperations(11, 2), 0)
 }
 
 func deviceTrainRow(ctx context.Context, b *bench) (*Result, error) {
@@ -164,7 +164,7 @@ func deviceTrainRow(ctx context.Context, b *bench) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return deviceModelRow(ctx, b, "train", b.size(96, 4), 0, c.ImageSize, "pairs/s", stepOperations(c, 11), 600)
+	return deviceModelRow(ctx, b, "train", b.size(96, 4), 0, c.ImageSize, "pairs/s", c.StepOperations(11), 600)
 }
 
 // deviceModelRow measures one of the base worker's commands.
@@ -212,7 +212,7 @@ func deviceFilesRow(patch int, target float64) func(context.Context, *bench) (*R
 		out := &Result{Size: fmt.Sprintf("%d × %d JPEG and a caption, batches of %d", photoWidth, photoHeight, batch), Against: "none", Unit: "pairs/s"}
 		out.Ours = figure(answers, func(a answer) float64 { return float64(n) / a.Seconds })
 		out.Met = out.Ours.Value >= target
-		return out, b.against(ctx, out, (imageOperations(c)+textOperations(c, 12))*out.Ours.Value)
+		return out, b.against(ctx, out, (c.ImageOperations()+c.TextOperations(12))*out.Ours.Value)
 	}
 }
 

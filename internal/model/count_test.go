@@ -1,20 +1,15 @@
-package main
+package model
 
 import (
 	"math"
 	"testing"
-
-	"github.com/pairstream/pairstream/internal/model"
 )
 
 // The papers of ViT and CLIP, and those who count after them, give 17.6 and 4.4 billion products for an image of 224 pixels.
 func TestImageOperationsAreThoseOfThePapers(t *testing.T) {
 	for patch, products := range map[int]float64{16: 17.6e9, 32: 4.4e9} {
-		c, err := vit(patch)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := imageOperations(c) / 2; math.Abs(got/products-1) > 0.02 {
+		c := Config{ImageSize: 224, PatchSize: patch, VisionDim: 768, VisionDepth: 12}
+		if got := c.ImageOperations() / 2; math.Abs(got/products-1) > 0.02 {
 			t.Errorf("ViT-B/%d: %.3g products an image, want about %.3g", patch, got, products)
 		}
 	}
@@ -23,7 +18,7 @@ func TestImageOperationsAreThoseOfThePapers(t *testing.T) {
 // The counts of a model whose widths are all 1, by hand. The image has one patch and the class token, the text three
 // tokens. A product of a vector and a matrix costs 2 a token, and attention 4 for each query and key.
 func TestOperationsOfAModelByHand(t *testing.T) {
-	c := model.Config{
+	c := Config{
 		ImageSize: 1, PatchSize: 1, VisionDim: 1, VisionDepth: 1, TextHidden: 1, TextLayers: 3, FusionLayer: 1, TextIntermediate: 4,
 		VocabSize: 10,
 	}
@@ -41,13 +36,13 @@ func TestOperationsOfAModelByHand(t *testing.T) {
 		words  = 1 * 2 * (1 + 10)                          // one hidden token: a layer, and the vocabulary
 	)
 	for name, tt := range map[string]struct{ got, want float64 }{
-		"image":  {imageOperations(c), image},
-		"text":   {textOperations(c, 3), text},
-		"view":   {viewOperations(c), view},
-		"fusion": {fusionOperations(c, 3), fusion},
-		"match":  {matchOperations(c, 3), first + last},
-		"Con-D":  {conDOperations(c, 3, 2), image + view + text + attend + 4*(first+last)},
-		"step":   {stepOperations(c, 3), 3 * (image + text + view + attend + 3*(first+last) + text + fusion + words)},
+		"image":  {c.ImageOperations(), image},
+		"text":   {c.TextOperations(3), text},
+		"view":   {c.viewOperations(), view},
+		"fusion": {c.fusionOperations(3), fusion},
+		"match":  {c.matchOperations(3), first + last},
+		"Con-D":  {c.ScoreOperations(3, 2), image + view + text + attend + 4*(first+last)},
+		"step":   {c.StepOperations(3), 3 * (image + text + view + attend + 3*(first+last) + text + fusion + words)},
 	} {
 		if tt.got != tt.want {
 			t.Errorf("%s: %g operations, want %g", name, tt.got, tt.want)
