@@ -26,45 +26,59 @@ func bytesPerPair(ctx context.Context, s sizes) (any, error) {
 		f := fleet{
 			Crawl: crawl{Lanes: 1, Pairs: pairs, Dim: 256, Positives: positives}, Epochs: epochs, Batch: 96, Space: 480, Queue: 960, Epoch: time.Second,
 		}
-		log, err := f.begin(ctx)
-		if err != nil {
-			return nil, err
-		}
-		t := f.newTrainer(log.Log)
-		err = f.run(ctx, log.Log, t, func(ctx context.Context) error {
-			spec, err := f.grouper(ctx, log.Log)
-			if err != nil {
-				return err
-			}
-			return log.Run(ctx, spec)
-		})
-		for i, topic := range []schemas.Topic{schemas.Embeddings, schemas.Neighbors, schemas.Batches, schemas.Scored, schemas.Features} {
-			if err != nil {
-				break
-			}
-			var bytes float64
-			if bytes, err = topicBytes(ctx, log.Log, topic); err != nil {
-				break
-			}
-			per, again := bytes/pairs, i >= 2
-			if again {
-				per /= epochs
-			}
-			if !positives {
-				out = append(out, Bytes{Topic: string(topic), Without: per, Epoch: again})
-			} else {
-				out[i].Positives = per
-			}
-		}
-		log.end()
+		found, err := f.logBytes(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("counting the bytes of a pair: %w", err)
+		}
+		for i, topic := range countedTopics {
+			if !positives {
+				out = append(out, Bytes{Topic: string(topic), Without: found[topic], Epoch: everyEpoch(topic)})
+			} else {
+				out[i].Positives = found[topic]
+			}
 		}
 	}
 	for _, b := range out {
 		s.say("bytes: %s: %.0f bytes a pair, %.0f with positives", b.Topic, b.Without, b.Positives)
 	}
 	return out, nil
+}
+
+// countedTopics are the topics whose bytes are counted.
+var countedTopics = []schemas.Topic{schemas.Embeddings, schemas.Neighbors, schemas.Batches, schemas.Scored, schemas.Features}
+
+// everyEpoch reports whether a topic has a pair in every epoch again.
+func everyEpoch(t schemas.Topic) bool { return t != schemas.Embeddings && t != schemas.Neighbors }
+
+// logBytes plays a fleet of one lane, and returns the bytes of a pair in every topic, and in every epoch where it comes again.
+func (f fleet) logBytes(ctx context.Context) (map[schemas.Topic]float64, error) {
+	log, err := f.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer log.end()
+	err = f.run(ctx, log.Log, f.newTrainer(log.Log), func(ctx context.Context) error {
+		spec, err := f.grouper(ctx, log.Log)
+		if err != nil {
+			return err
+		}
+		return log.Run(ctx, spec)
+	})
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[schemas.Topic]float64)
+	for _, topic := range countedTopics {
+		bytes, err := topicBytes(ctx, log.Log, topic)
+		if err != nil {
+			return nil, err
+		}
+		found[topic] = bytes / float64(f.Crawl.Pairs)
+		if everyEpoch(topic) {
+			found[topic] /= float64(f.Epochs)
+		}
+	}
+	return found, nil
 }
 
 // topicBytes sums the records of lane 0.

@@ -9,6 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/capacity"
+	"github.com/pairstream/pairstream/schemas"
 )
 
 // TestMain lets the test be the grouper that it kills.
@@ -71,6 +75,28 @@ func read[T any](t *testing.T, r Result) (all []T) {
 		t.Fatal(err)
 	}
 	return all
+}
+
+// TestPlanForeseesTheLog has the bytes that `pairstream plan` predicts beside those of the real log, at three sizes.
+func TestPlanForeseesTheLog(t *testing.T) {
+	for _, size := range []crawl{
+		{Lanes: 1, Pairs: 480, Dim: 64, Positives: true}, {Lanes: 1, Pairs: 960, Dim: 128, Positives: true}, {Lanes: 1, Pairs: 1920, Dim: 512, Positives: true},
+	} {
+		f := fleet{Crawl: size, Epochs: 2, Batch: 96, Space: 480, Queue: 480, Epoch: 10 * time.Millisecond}
+		found, err := f.logBytes(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		total, foreseen := 0.0, 0.0
+		for _, topic := range []schemas.Topic{schemas.Embeddings, schemas.Batches, schemas.Scored, schemas.Features} {
+			predicted := capacity.Bytes(topic, float64(size.Dim))
+			if off := predicted/found[topic] - 1; off < -0.15 || off > 0.15 {
+				t.Errorf("%d pairs, d = %d: %s: %.0f bytes predicted, %.0f in the log", size.Pairs, size.Dim, topic, predicted, found[topic])
+			}
+			total, foreseen = total+found[topic], foreseen+predicted
+		}
+		t.Logf("%d pairs, d = %d: %.0f bytes predicted, %.0f in the log, %+.1f %%", size.Pairs, size.Dim, foreseen, total, 100*(foreseen/total-1))
+	}
 }
 
 // TestReads has more readers wait less, and none when reads take no longer than steps.

@@ -27,7 +27,7 @@ func (r *repository) cores() []string {
 // pure lists the packages that build without cgo.
 var pure = []string{
 	"schemas", "internal/stream", "internal/shard", "internal/imaging", "internal/jpeg", "internal/token", "internal/rng", "internal/safetensors",
-	"internal/config", "internal/dataset", "internal/testing/golden", "grouper", "internal/scenes",
+	"internal/config", "internal/dataset", "internal/testing/golden", "grouper", "internal/scenes", "internal/capacity",
 }
 
 // kafkaClients maps modules that speak Kafka's protocol to the packages that may import them. Besides internal/stream, the
