@@ -3,6 +3,7 @@
 It loads and writes pairstream's safetensors, so weights go to and fro between this and the Go programs:
 
     python examples/albef.py --init data/bootstrap.safetensors --checkpoints data/python
+    torchrun --standalone --nproc_per_node 8 --max_restarts 3 examples/albef.py --init data/bootstrap.safetensors --checkpoints data/python --device cuda
 
 RECIPE (albef, tcl, grit-vlp, mafa, gpn-s, gpn-s-tcl) chooses images, captions and losses, as for the built-in trainer.
 
@@ -369,7 +370,8 @@ def main() -> None:
     )  # fmt: skip
     optimizer = torch.optim.AdamW(model.decay_groups(), lr=args.lr)
     Trainer(model, optimizer, batches, args.checkpoints, every=args.every, accumulate=args.accumulate, device=args.device).run()
-    model.save(Path(args.checkpoints) / "weights.safetensors")
+    if batches.rank == 0:
+        model.save(Path(args.checkpoints) / "weights.safetensors")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Hugging Face's BLIP on pairstream's mini-batches: ITC, ITM with hard negatives, and LM, with MAFA's connections.
 
     python examples/blip.py --model Salesforce/blip-itm-base-coco --checkpoints data/blip
+    torchrun --standalone --nproc_per_node 8 --max_restarts 3 examples/blip.py --model Salesforce/blip-itm-base-coco --checkpoints data/blip --device cuda
 
 What it takes from where: the image encoder, the text encoder with cross-attention and the projections of BLIP (Li et al.
 2022, BlipForImageTextRetrieval); a text decoder for LM (BlipForConditionalGeneration's, which shares the image encoder);
@@ -109,8 +110,9 @@ def main() -> None:
     batches = ScoredBatches(Config.from_env(), transform=recipe.images(size), tokenize=tokenize)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=0.05)
     Trainer(model, optimizer, batches, args.checkpoints, device=args.device, precision="bfloat16" if args.device == "cuda" else "float32", clip=1.0, workers=2).run()
-    retrieval.save_pretrained(f"{args.checkpoints}/weights")
-    tokenizer.save_pretrained(f"{args.checkpoints}/weights")
+    if batches.rank == 0:
+        retrieval.save_pretrained(f"{args.checkpoints}/weights")
+        tokenizer.save_pretrained(f"{args.checkpoints}/weights")
 
 
 if __name__ == "__main__":

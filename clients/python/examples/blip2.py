@@ -1,6 +1,7 @@
 """BLIP-2's Q-Former, stage 1, on pairstream's mini-batches, as MAFA trains it (supplement G.7).
 
     python examples/blip2.py --model Salesforce/blip2-itm-vit-g --checkpoints data/blip2      # transformers 5 or later
+    torchrun --standalone --nproc_per_node 8 --max_restarts 3 examples/blip2.py --model Salesforce/blip2-itm-vit-g --checkpoints data/blip2 --device cuda
 
 What it takes from where: the frozen image encoder, the Q-Former with its queries, and the three objectives of BLIP-2's
 stage 1 (Li et al. 2023): ITC by the query that is most similar to the text, ITM over the mean of all queries, and
@@ -122,7 +123,8 @@ def main() -> None:
     model = QFormer(inner, bos=tokenizer.cls_token_id if bos == tokenizer.unk_token_id else bos)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=args.lr, weight_decay=0.05)
     Trainer(model, optimizer, batches, args.checkpoints, device=args.device, precision="bfloat16" if args.device == "cuda" else "float32", clip=1.0, workers=2).run()
-    inner.save_pretrained(f"{args.checkpoints}/weights")
+    if batches.rank == 0:
+        inner.save_pretrained(f"{args.checkpoints}/weights")
 
 
 if __name__ == "__main__":

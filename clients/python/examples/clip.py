@@ -1,6 +1,7 @@
 """Hugging Face's CLIP on pairstream's mini-batches: hard negatives by grouping, smoothed targets, no fusion encoder.
 
     python examples/clip.py --model openai/clip-vit-base-patch32 --checkpoints data/clip
+    torchrun --standalone --nproc_per_node 8 --max_restarts 3 examples/clip.py --model openai/clip-vit-base-patch32 --checkpoints data/clip --device cuda
 
 What it takes from where: the two encoders and the learned temperature of CLIP (Radford et al. 2021); mini-batches of
 similar pairs from GRIT-VLP, which make CLIP's in-batch negatives hard; smoothed targets and connections as positives of
@@ -73,7 +74,8 @@ def main() -> None:
     model = CLIP(inner, recipe)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=0.1)
     Trainer(model, optimizer, batches, args.checkpoints, device=args.device, precision="bfloat16" if args.device == "cuda" else "float32", clip=1.0, workers=2).run()
-    inner.save_pretrained(f"{args.checkpoints}/weights")
+    if batches.rank == 0:
+        inner.save_pretrained(f"{args.checkpoints}/weights")
 
 
 if __name__ == "__main__":

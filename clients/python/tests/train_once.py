@@ -2,9 +2,13 @@
 
 import dataclasses
 import hashlib
+import json
 import os
+import signal
 import sys
+import threading
 import time
+import weakref
 from pathlib import Path
 
 import torch
@@ -51,8 +55,21 @@ def main() -> None:
     slow = float(os.environ.get("SLOW", "0"))
     trainer = new_trainer(config, sys.argv[1], every=int(sys.argv[2]), observe=lambda *_: time.sleep(slow))
     print("ready", flush=True)
+    starts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    die(starts, trainer.rank)
+    wrapper = weakref.ref(trainer.wrapped)
     steps = trainer.run()
-    print("done", steps, weights(trainer.model), flush=True)
+    assert trainer.world == 1 or wrapper() is None, "DDP has the process group, which must not end with it: PyTorch's threads wait for each other then"
+    print("done", steps, weights(trainer.model), starts, flush=True)
+
+
+def die(starts: int, rank: int) -> None:
+    """KILLS has a rank and a time in seconds for each start: let the rank get a kill -9 then, if it still runs."""
+    kills = json.loads(os.environ.get("KILLS", "[]"))
+    if starts < len(kills) and kills[starts][0] == rank:
+        timer = threading.Timer(kills[starts][1], os.kill, (os.getpid(), signal.SIGKILL))
+        timer.daemon = True
+        timer.start()
 
 
 if __name__ == "__main__":

@@ -134,6 +134,8 @@ class Trainer:
                 fcntl.flock(self._lock, fcntl.LOCK_UN)  # processes of the loader may have the file open for a moment longer
                 self._lock.close()
         if self._began:
+            # Nothing of DDP may end the group: it would wait for gloo's threads with the lock that they need to free a tensor.
+            self.wrapped = self.model
             dist.destroy_process_group()
         return self.step
 
