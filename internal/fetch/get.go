@@ -56,6 +56,9 @@ func (g *Getter) Get(ctx context.Context, url string) ([]byte, error) {
 	}}, url)
 	select {
 	case r := <-got:
+		if r.err != nil && ctx.Err() != nil { // it ended because the caller has gone
+			return nil, ctx.Err()
+		}
 		return r.data, r.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
