@@ -98,22 +98,30 @@ func TestCallersThatHaveGone(t *testing.T) {
 	o := options()
 	o.PerHost = 1
 	g := newGetter(t, o)
-	ctx, cancel := context.WithCancel(t.Context())
-	const callers = 30
+	first, cancelFirst := context.WithCancel(t.Context())
+	others, cancelOthers := context.WithCancel(t.Context())
 	ended := make(chan error)
-	for range callers {
-		go func() {
-			_, err := g.Get(ctx, host.URL+"/a")
-			ended <- err
-		}()
+	call := func(ctx context.Context) {
+		_, err := g.Get(ctx, host.URL+"/a")
+		ended <- err
 	}
-	<-began
-	cancel()
-	for range callers {
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("a caller that has gone gets %v", err)
+	gone := func(n int) {
+		for range n {
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("a caller that has gone gets %v", err)
+			}
 		}
 	}
+	go call(first)
+	<-began
+	const waiting = 30
+	for range waiting {
+		go call(others)
+	}
+	cancelOthers()
+	gone(waiting)
+	cancelFirst()
+	gone(1)
 	if _, err := g.Get(t.Context(), host.URL+"/b"); err != nil || asked.Load() != 2 {
 		t.Errorf("the next caller gets %v, and the host was asked %d times, want twice", err, asked.Load())
 	}
