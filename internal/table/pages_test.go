@@ -2,6 +2,7 @@ package table
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -74,10 +75,12 @@ func TestPagesThatClaimTooMuch(t *testing.T) {
 // TestBombOfParquet reads a file whose page claims 2 GiB. It is refused before the page is decoded.
 func TestBombOfParquet(t *testing.T) {
 	type row struct {
-		Text string `parquet:"text"`
+		Text  string    `parquet:"text"`
+		Image []float32 `parquet:"v,list"`
+		Words []float32 `parquet:"w,list"`
 	}
 	var good, bomb bytes.Buffer
-	if err := parquet.Write(&good, []row{{"a"}}); err != nil {
+	if err := parquet.Write(&good, []row{{"a", []float32{1}, []float32{1}}}); err != nil {
 		t.Fatal(err)
 	}
 	file, err := parquet.OpenFile(bytes.NewReader(good.Bytes()), int64(good.Len()))
@@ -85,7 +88,8 @@ func TestBombOfParquet(t *testing.T) {
 		t.Fatal(err)
 	}
 	meta, head := file.Metadata(), pageHead(0, math.MaxInt32, 0, 5, 1)
-	column := &meta.RowGroups[0].Columns[0].MetaData
+	columns := meta.RowGroups[0].Columns
+	column := &columns[slices.IndexFunc(columns, func(c format.ColumnChunk) bool { return c.MetaData.PathInSchema[0] == "text" })].MetaData
 	column.DataPageOffset, column.DictionaryPageOffset, column.TotalCompressedSize = 4, 0, int64(len(head))
 	footer, err := thrift.Marshal(new(thrift.CompactProtocol), meta)
 	if err != nil {
@@ -96,9 +100,29 @@ func TestBombOfParquet(t *testing.T) {
 	bomb.Write(footer)
 	bomb.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(footer))))
 	bomb.WriteString("PAR1")
-	err = Parquet(t.Context(), bytes.NewReader(bomb.Bytes()), int64(bomb.Len()), func(Row) error { return nil })
-	if err == nil || !strings.Contains(err.Error(), "its pages take more than") {
-		t.Errorf("a bomb of %d bytes: %v", bomb.Len(), err)
+	for name, read := range readers() {
+		if err := read(t.Context(), bytes.NewReader(bomb.Bytes()), int64(bomb.Len())); err == nil || !strings.Contains(err.Error(), "its pages take more than") {
+			t.Errorf("%s, a bomb of %d bytes: %v", name, bomb.Len(), err)
+		}
+		if err := read(t.Context(), halves{bytes.NewReader(good.Bytes())}, int64(good.Len())); err != nil {
+			t.Errorf("%s, a store that gives less than it is asked for: %v", name, err)
+		}
+	}
+}
+
+// readers are the ways to read a Parquet file whose columns are a text and two lists of float32.
+func readers() map[string]func(ctx context.Context, src io.ReaderAt, size int64) error {
+	return map[string]func(ctx context.Context, src io.ReaderAt, size int64) error{
+		"rows": func(ctx context.Context, src io.ReaderAt, size int64) error {
+			return Parquet(ctx, src, size, func(Row) error { return nil })
+		},
+		"pictures": func(ctx context.Context, src io.ReaderAt, size int64) error {
+			return Pictures(ctx, src, size, PictureColumns{Image: "text", Caption: "text"}, func(Picture) error { return nil })
+		},
+		"vectors": func(ctx context.Context, src io.ReaderAt, size int64) error {
+			of := VectorColumns{Names: []string{"text"}, Image: "v", Text: "w"}
+			return Vectors(ctx, src, size, of, func(string, string, []float32, []float32) error { return nil })
+		},
 	}
 }
 
@@ -139,7 +163,7 @@ func TestNullsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	left := int64(rows*columns - 1)
-	if err := parquetGroup(t.Context(), file.RowGroups()[0], nil, &left, func(Row) error { return nil }); err == nil || !strings.Contains(err.Error(), "too many values") {
+	if err := parquetGroup(t.Context(), file.RowGroups()[0], rowsAtOnce, &left, func(parquet.Row) error { return nil }); err == nil || !strings.Contains(err.Error(), "too many values") {
 		t.Errorf("a value more than may be: %v", err)
 	}
 	if mostValues(0) != freeValues || mostValues(1<<20) != freeValues+valuesOfAByte<<20 || mostValues(math.MaxInt64) != math.MaxInt64 {

@@ -26,7 +26,35 @@ type Row map[string]any
 const rowsAtOnce = 256
 
 // Parquet calls each with the rows of a Parquet file. It ends with the first error of each.
-func Parquet(ctx context.Context, src io.ReaderAt, size int64, each func(Row) error) (err error) {
+func Parquet(ctx context.Context, src io.ReaderAt, size int64, each func(Row) error) error {
+	scalars := make(map[int]scalar)
+	find := func(schema *parquet.Schema) error {
+		for i, path := range schema.Columns() {
+			if leaf, ok := schema.Lookup(path...); ok && len(path) == 1 && leaf.MaxRepetitionLevel == 0 {
+				if !utf8.ValidString(path[0]) {
+					return fmt.Errorf("reading Parquet: the name of column %d is no UTF-8", i)
+				}
+				if s, ok := scalarOf(path[0], leaf.Node.Type()); ok {
+					scalars[i] = s
+				}
+			}
+		}
+		return nil
+	}
+	return parquetRows(ctx, src, size, rowsAtOnce, find, func(values parquet.Row) error {
+		row := make(Row) // most values may be nulls
+		for _, v := range values {
+			if column, ok := scalars[v.Column()]; ok && !v.IsNull() {
+				row.set(column, v)
+			}
+		}
+		return each(row)
+	})
+}
+
+// parquetRows calls find with the columns of a Parquet file, and then each with its rows, of which so many are decoded at once.
+// It refuses a file that would take much more than its bytes. The values of a row are valid until each returns.
+func parquetRows(ctx context.Context, src io.ReaderAt, size int64, atOnce int, find func(*parquet.Schema) error, each func(parquet.Row) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil { // the library panics on some damaged files
 			err = fmt.Errorf("reading Parquet: %v", p)
@@ -40,16 +68,8 @@ func Parquet(ctx context.Context, src io.ReaderAt, size int64, each func(Row) er
 	if err != nil {
 		return fmt.Errorf("reading Parquet: %w", err)
 	}
-	scalars := make(map[int]scalar)
-	for i, path := range file.Schema().Columns() {
-		if leaf, ok := file.Schema().Lookup(path...); ok && len(path) == 1 && leaf.MaxRepetitionLevel == 0 {
-			if !utf8.ValidString(path[0]) {
-				return fmt.Errorf("reading Parquet: the name of column %d is no UTF-8", i)
-			}
-			if s, ok := scalarOf(path[0], leaf.Node.Type()); ok {
-				scalars[i] = s
-			}
-		}
+	if err := find(file.Schema()); err != nil {
+		return err
 	}
 	left := mostValues(size)
 	for i, group := range file.RowGroups() {
@@ -59,7 +79,7 @@ func Parquet(ctx context.Context, src io.ReaderAt, size int64, each func(Row) er
 		if err := checkPages(src, size, &file.Metadata().RowGroups[i]); err != nil {
 			return fmt.Errorf("reading Parquet: %w", err)
 		}
-		if err := parquetGroup(ctx, group, scalars, &left, each); err != nil {
+		if err := parquetGroup(ctx, group, atOnce, &left, each); err != nil {
 			return err
 		}
 	}
@@ -105,10 +125,10 @@ func scalarOf(name string, of parquet.Type) (scalar, bool) {
 }
 
 // parquetGroup reads a group of rows. So many values are left to read.
-func parquetGroup(ctx context.Context, group parquet.RowGroup, scalars map[int]scalar, left *int64, each func(Row) error) (err error) {
+func parquetGroup(ctx context.Context, group parquet.RowGroup, atOnce int, left *int64, each func(parquet.Row) error) (err error) {
 	rows := group.Rows()
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	buf := make([]parquet.Row, rowsAtOnce)
+	buf := make([]parquet.Row, atOnce)
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -118,13 +138,7 @@ func parquetGroup(ctx context.Context, group parquet.RowGroup, scalars map[int]s
 			if *left -= int64(len(values)); *left < 0 {
 				return errors.New("reading Parquet: a few bytes of it stand for too many values")
 			}
-			row := make(Row) // most values may be nulls
-			for _, v := range values {
-				if column, ok := scalars[v.Column()]; ok && !v.IsNull() {
-					row.set(column, v)
-				}
-			}
-			if err := each(row); err != nil {
+			if err := each(values); err != nil {
 				return err
 			}
 		}

@@ -2,7 +2,6 @@ package table
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -27,32 +26,31 @@ type Picture struct {
 // Pictures calls each with the rows of a Parquet file that holds the bytes of images, as Hugging Face's data sets do. The column of
 // the image is one of bytes, or a group with a column "bytes"; that of the caption is a text or a list of texts. What is no text,
 // or longer than a megabyte, is left out. A Picture is valid until each returns.
-func Pictures(ctx context.Context, src io.ReaderAt, size int64, of PictureColumns, each func(Picture) error) (err error) {
-	defer func() {
-		if p := recover(); p != nil { // the library panics on some damaged files
-			err = fmt.Errorf("reading Parquet: %v", p)
-		}
-	}()
-	if err := checkFooter(src, size); err != nil {
-		return fmt.Errorf("reading Parquet: %w", err)
-	}
-	file, err := parquet.OpenFile(src, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
-	if err != nil {
-		return fmt.Errorf("reading Parquet: %w", err)
-	}
-	image, captions, err := of.find(file.Schema())
-	if err != nil {
+func Pictures(ctx context.Context, src io.ReaderAt, size int64, of PictureColumns, each func(Picture) error) error {
+	var image int
+	var captions []int
+	find := func(schema *parquet.Schema) (err error) {
+		image, captions, err = of.find(schema)
 		return err
 	}
-	for _, group := range file.RowGroups() {
-		if group.NumRows() == 0 {
-			continue // the library cannot read one that has no pages
+	return parquetRows(ctx, src, size, picturesAtOnce, find, func(values parquet.Row) error {
+		var p Picture
+		for _, v := range values {
+			caption := slices.Contains(captions, v.Column())
+			if v.IsNull() || v.Column() != image && !caption {
+				continue
+			}
+			raw := v.ByteArray()
+			switch {
+			case len(raw) == 0:
+			case !caption:
+				p.Encoded = raw
+			case len(raw) <= maxLineBytes && utf8.Valid(raw):
+				p.Captions = append(p.Captions, string(raw))
+			}
 		}
-		if err := picturesOf(ctx, group, image, captions, each); err != nil {
-			return err
-		}
-	}
-	return nil
+		return each(p)
+	})
 }
 
 // find returns the leaves that hold images and captions.
@@ -83,44 +81,4 @@ func (c PictureColumns) find(schema *parquet.Schema) (image int, captions []int,
 		return 0, nil, fmt.Errorf("no column %q with texts (--caption-col); the columns are %s", c.Caption, columns)
 	}
 	return image, captions, nil
-}
-
-func picturesOf(ctx context.Context, group parquet.RowGroup, image int, captions []int, each func(Picture) error) (err error) {
-	rows := group.Rows()
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	buf := make([]parquet.Row, picturesAtOnce)
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n, err := rows.ReadRows(buf)
-		for _, values := range buf[:n] {
-			var p Picture
-			for _, v := range values {
-				caption := slices.Contains(captions, v.Column())
-				if v.IsNull() || v.Column() != image && !caption {
-					continue
-				}
-				raw := v.ByteArray()
-				switch {
-				case len(raw) == 0:
-				case !caption:
-					p.Encoded = raw
-				case len(raw) <= maxLineBytes && utf8.Valid(raw):
-					p.Captions = append(p.Captions, string(raw))
-				}
-			}
-			if err := each(p); err != nil {
-				return err
-			}
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return fmt.Errorf("reading Parquet: %w", err)
-		case n == 0:
-			return errors.New("reading Parquet: a group of rows does not end")
-		}
-	}
 }

@@ -2,7 +2,6 @@ package table
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -17,95 +16,60 @@ type VectorColumns struct {
 
 // Vectors calls each with the rows of a Parquet file that has two lists of float32 beside a name, and says which column the name
 // is from. The vectors are valid until each returns.
-func Vectors(ctx context.Context, src io.ReaderAt, size int64, of VectorColumns, each func(column, name string, image, text []float32) error) (err error) {
-	defer func() {
-		if p := recover(); p != nil { // the library panics on some damaged files
-			err = fmt.Errorf("reading Parquet: %v", p)
+func Vectors(ctx context.Context, src io.ReaderAt, size int64, of VectorColumns, each func(column, name string, image, text []float32) error) error {
+	var at vectorLeaves
+	find := func(schema *parquet.Schema) (err error) {
+		at, err = of.find(schema)
+		return err
+	}
+	var images, texts []float32
+	return parquetRows(ctx, src, size, rowsAtOnce, find, func(values parquet.Row) error {
+		images, texts = images[:0], texts[:0]
+		name := ""
+		for _, value := range values {
+			switch column := value.Column(); {
+			case value.IsNull():
+			case column == at.name:
+				name = string(value.ByteArray())
+			case column == at.image:
+				images = append(images, value.Float())
+			case column == at.text:
+				texts = append(texts, value.Float())
+			}
 		}
-	}()
-	if err := checkFooter(src, size); err != nil {
-		return fmt.Errorf("reading Parquet: %w", err)
-	}
-	file, err := parquet.OpenFile(src, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
-	if err != nil {
-		return fmt.Errorf("reading Parquet: %w", err)
-	}
-	name, image, text := -1, -1, -1
-	column := ""
-	leaves := file.Schema().Columns()
-	for _, wanted := range of.Names {
+		return each(at.column, name, images, texts)
+	})
+}
+
+// vectorLeaves are the leaves that hold names and vectors, and the column of the names.
+type vectorLeaves struct {
+	name, image, text int
+	column            string
+}
+
+func (c VectorColumns) find(schema *parquet.Schema) (vectorLeaves, error) {
+	at := vectorLeaves{name: -1, image: -1, text: -1}
+	leaves := schema.Columns()
+	for _, wanted := range c.Names {
 		for i, path := range leaves {
-			if leaf, ok := file.Schema().Lookup(path...); ok && name < 0 && len(path) == 1 && path[0] == wanted && leaf.Node.Type().Kind() == parquet.ByteArray {
-				name, column = i, wanted
+			if leaf, ok := schema.Lookup(path...); ok && at.name < 0 && len(path) == 1 && path[0] == wanted && leaf.Node.Type().Kind() == parquet.ByteArray {
+				at.name, at.column = i, wanted
 			}
 		}
 	}
 	for i, path := range leaves {
-		if leaf, ok := file.Schema().Lookup(path...); !ok || leaf.MaxRepetitionLevel != 1 || leaf.Node.Type().Kind() != parquet.Float {
+		if leaf, ok := schema.Lookup(path...); !ok || leaf.MaxRepetitionLevel != 1 || leaf.Node.Type().Kind() != parquet.Float {
 			continue
 		}
 		switch path[0] {
-		case of.Image:
-			image = i
-		case of.Text:
-			text = i
+		case c.Image:
+			at.image = i
+		case c.Text:
+			at.text = i
 		}
 	}
-	if name < 0 || image < 0 || text < 0 {
-		return fmt.Errorf("want a column of texts among %q and lists of float32 in %q and %q; the columns are %q", of.Names, of.Image, of.Text, leaves)
+	if at.name < 0 || at.image < 0 || at.text < 0 {
+		return at, fmt.Errorf("want a column of texts among %q and lists of float32 in %q and %q; the columns are %q", c.Names, c.Image, c.Text, leaves)
 	}
-	for _, group := range file.RowGroups() {
-		if group.NumRows() == 0 {
-			continue // the library cannot read one that has no pages
-		}
-		v := vectorRows{name: name, image: image, text: text}
-		if err := v.read(ctx, group, func(name string) error { return each(column, name, v.images, v.texts) }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// vectorRows reads rows with vectors.
-type vectorRows struct {
-	name, image, text int // columns
-	images, texts     []float32
-}
-
-func (v *vectorRows) read(ctx context.Context, group parquet.RowGroup, each func(name string) error) (err error) {
-	rows := group.Rows()
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	buf := make([]parquet.Row, rowsAtOnce)
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n, err := rows.ReadRows(buf)
-		for _, values := range buf[:n] {
-			v.images, v.texts = v.images[:0], v.texts[:0]
-			name := ""
-			for _, value := range values {
-				switch column := value.Column(); {
-				case value.IsNull():
-				case column == v.name:
-					name = string(value.ByteArray())
-				case column == v.image:
-					v.images = append(v.images, value.Float())
-				case column == v.text:
-					v.texts = append(v.texts, value.Float())
-				}
-			}
-			if err := each(name); err != nil {
-				return err
-			}
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return fmt.Errorf("reading Parquet: %w", err)
-		case n == 0:
-			return errors.New("reading Parquet: a group of rows does not end")
-		}
-	}
+	return at, nil
 }
