@@ -63,6 +63,15 @@ def test_a_torch_elsewhere_is_named(site: Path, no_torch: None, tmp_path_factory
     assert environ["LD_LIBRARY_PATH"] == f"{torch / 'lib'}:/x"
 
 
+def test_a_program_behind_a_link_gets_the_torch_of_the_environment(site: Path, no_torch: None, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Some installers link files to their cache. The system looks beside the file that the link leads to."""
+    torch = install(site, "2.11.0")
+    program = site / "pairstream" / "_bin" / "pairstream"
+    program.symlink_to(program.rename(tmp_path_factory.mktemp("cache") / "pairstream"))
+    _, environ = _command._prepare(site / "pairstream" / "_bin", {})
+    assert environ["LD_LIBRARY_PATH"] == str(torch / "lib")
+
+
 def test_language_models_come_from_their_package(site: Path, no_torch: None) -> None:
     install(site, "2.11.0")
     (site / "pairstream_languages").mkdir()

@@ -46,8 +46,8 @@ def _prepare(folder: Path, environ: dict[str, str]) -> tuple[Path, dict[str, str
     torch = _torch_folder((folder / "torch-version").read_text().strip())
     environ = dict(environ)
     environ.setdefault("PAIRSTREAM_PYTHON", sys.executable)  # which `progress --to` runs
-    # The program looks in the PyTorch beside its own package. Another one must be named.
-    if torch.resolve() != (folder.parent.parent / "torch").resolve():
+    # The program looks in the PyTorch beside its own package, where the file lies that links lead to. Another one must be named.
+    if torch.resolve() != (program.resolve().parents[2] / "torch").resolve():
         environ["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [str(torch / "lib"), environ.get("LD_LIBRARY_PATH")]))
     if "LANGUAGE_MODELS" not in environ and (models := _language_models()):
         environ["LANGUAGE_MODELS"] = models
