@@ -56,7 +56,7 @@ func (j job) tensors() (*torch.Worker, error) {
 
 // deviceName returns the name of a device and of the libtorch that computes on it.
 func deviceName(ctx context.Context, device string) string {
-	library := "libtorch " + torch.Version()
+	library := "libtorch " + torch.Running()
 	if device == "cpu" {
 		return library + " on the processor"
 	}

@@ -23,7 +23,7 @@ venv=$work/venv
 ${PYTHON:-python3} -m venv "$venv"
 pip=("$venv/bin/pip" --disable-pip-version-check -q)
 site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
-wheel=$(echo "$dist"/pairstream-*-manylinux*.whl) languages=$(echo "$dist"/pairstream_languages-*.whl)
+wheel=$(echo "$dist"/pairstream-*-manylinux*_"$(uname -m)".whl) languages=$(echo "$dist"/pairstream_languages-*.whl)
 version=$(basename "$wheel" | cut -d- -f2)
 if [ -n "${TORCH_PIP:-}" ]; then
 	"${pip[@]}" install "$TORCH_PIP"
@@ -44,7 +44,7 @@ listing >"$work/before"
 say "installed $(basename "$wheel")"
 said=$("$venv/bin/pairstream" --version)
 say "$said"
-for want in "pairstream v$version (commit " "libtorch 2.11." "device cpu)"; do
+for want in "pairstream v$version (commit " "libtorch 2.11.0, built for 2.11.0, " "device cpu)"; do
 	[[ $said == *"$want"* ]] || die "--version says: $said; want $want in it"
 done
 program=$site/pairstream/_bin/pairstream

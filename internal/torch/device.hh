@@ -1,5 +1,6 @@
 // The process and its device.
 #include <ATen/Parallel.h>
+#include <ATen/Version.h>
 #include <dlfcn.h>
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -80,6 +81,8 @@ int ps_cuda_available(void) {
 }
 
 const char *ps_version(void) { return TORCH_VERSION; }
+
+char *ps_built(void) { return strdup(at::show_config().c_str()); }
 
 const char *ps_multiplier(void) { return gemm_name(); }
 

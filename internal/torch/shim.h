@@ -71,6 +71,7 @@ void ps_prepare(void);  // before anything else, once
 char *ps_init(const char *device, int threads, int deterministic, const char *multiplier);
 int ps_cuda_available(void);
 const char *ps_version(void);
+char *ps_built(void);            // how libtorch was built, in its own words; caller frees
 char *ps_blas(void);             // caller frees
 const char *ps_multiplier(void);  // what multiplies float32 matrices on the CPU
 int64_t ps_thread_mark(void);    // a number that differs between threads

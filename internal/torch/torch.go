@@ -116,6 +116,23 @@ func Live() int64 { return live.Load() }
 // Version returns the version of the libtorch headers that the program was built with.
 func Version() string { return C.GoString(C.ps_version()) }
 
+// Running returns the version of the libtorch that the program runs on: "2.11.0", or "unknown".
+func Running() string {
+	text := C.ps_built()
+	defer C.free(unsafe.Pointer(text))
+	return versionIn(C.GoString(text))
+}
+
+// versionIn returns the version that libtorch's description of its build names.
+func versionIn(built string) string {
+	_, after, found := strings.Cut(built, "TORCH_VERSION=")
+	if !found {
+		return "unknown"
+	}
+	version, _, _ := strings.Cut(after, ",")
+	return version
+}
+
 // CUDAAvailable reports whether this libtorch has CUDA and finds a device.
 func CUDAAvailable() bool { return C.ps_cuda_available() != 0 }
 

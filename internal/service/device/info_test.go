@@ -23,7 +23,7 @@ func TestFacts(t *testing.T) {
 		"no known device": {"tpu", true, "device tpu"},
 	} {
 		got := facts(test.device, func() bool { return test.available })
-		if want := []string{"libtorch " + torch.Version(), test.want}; !slices.Equal(got, want) {
+		if want := []string{"libtorch " + torch.Running() + ", built for " + torch.Version(), test.want}; !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
@@ -40,7 +40,7 @@ func TestInfo(t *testing.T) {
 	for _, label := range families[0].GetMetric()[0].GetLabel() {
 		got += " " + label.GetName() + "=" + label.GetValue()
 	}
-	if want := "pairstream_device_info 1 device=cpu libtorch=" + torch.Version() + " precision=float32"; got != want {
+	if want := "pairstream_device_info 1 device=cpu libtorch=" + torch.Running() + " precision=float32"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
