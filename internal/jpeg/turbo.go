@@ -7,12 +7,27 @@ package jpeg
 // #include <turbojpeg.h>
 // #ifdef __GLIBC__
 // #include <malloc.h>
-// // malloc_trim leaves the upper end of every arena as it is, but for the first one's. Each thread that decodes may get an
-// // arena, and keep a large picture's memory in it. This runs before there are other threads.
-// __attribute__((constructor)) static void one_arena(void) { mallopt(M_ARENA_MAX, 1); }
+// #include <stdint.h>
+// #include <sys/mman.h>
 // static void return_memory(void) { malloc_trim(0); }
+// // return_top gives back the upper end of the calling thread's arena. malloc_trim does that for the first arena alone. The
+// // end is at most 64 MiB: it takes it in two pieces, gives back their pages, and frees them.
+// static void return_top(void) {
+//   enum { page = 4096, piece = (32 << 20) - 16 * page };
+//   char *pieces[2];
+//   for (int i = 0; i < 2; i++) {
+//     pieces[i] = malloc(piece);
+//     if (pieces[i] != NULL) {
+//       char *first = (char *)(((uintptr_t)pieces[i] + page - 1) / page * page);
+//       madvise(first, piece - page, MADV_DONTNEED); // the first bytes may lie before the first page
+//     }
+//   }
+//   free(pieces[1]);
+//   free(pieces[0]);
+// }
 // #else
 // static void return_memory(void) {}
+// static void return_top(void) {}
 // #endif
 import "C"
 
@@ -20,7 +35,11 @@ import (
 	"errors"
 	"fmt"
 	"image"
+	"runtime"
 )
+
+// large is the number of pixels from which a progressive picture takes 12 MiB and more of C's memory.
+const large = 4 << 20
 
 // hasTurbo is for tests.
 const hasTurbo = true
@@ -45,6 +64,11 @@ func decodeTurbo(encoded []byte, size image.Point, shrink int) (*RGB, error) {
 		return nil, fmt.Errorf("%d x %d pixels, want %v", w, h, size)
 	case space != C.TJCS_YCbCr && space != C.TJCS_GRAY && space != C.TJCS_RGB:
 		return nil, errors.New("colours that are not red, green and blue")
+	}
+	if size.X*size.Y >= large {
+		runtime.LockOSThread() // a thread keeps its arena
+		defer runtime.UnlockOSThread()
+		defer C.return_top()
 	}
 	m := &RGB{Size: divided(size, shrink)}
 	m.Pix = make([]byte, 3*m.Size.X*m.Size.Y)
