@@ -29,6 +29,11 @@ func As(ctx context.Context, part string) context.Context {
 	return ctx
 }
 
+// Do lets what do does count for a part, wherever it is called.
+func Do(ctx context.Context, part string, do func()) {
+	pprof.Do(ctx, pprof.Labels(label, part), func(context.Context) { do() })
+}
+
 // Recorder is a profile that is being taken.
 type Recorder struct{ raw bytes.Buffer }
 

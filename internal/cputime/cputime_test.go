@@ -36,12 +36,13 @@ func TestPartsOfAProcess(t *testing.T) {
 	all.Wait()
 	all.Go(func() {
 		As(context.Background(), "idle")
+		Do(context.Background(), "within", work)
 	})
 	all.Wait()
 	all.Go(work)
 	all.Wait()
 	spent, err := r.Stop()
-	if err != nil || spent["child"] <= 0 || spent[""] <= 0 || spent["idle"] != 0 {
-		t.Errorf("spent %v (%v), want time of the child and of nobody", spent, err)
+	if err != nil || spent["child"] <= 0 || spent["within"] <= 0 || spent[""] <= 0 || spent["idle"] != 0 {
+		t.Errorf("spent %v (%v), want time of the child, of what is within idle, and of nobody", spent, err)
 	}
 }

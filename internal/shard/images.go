@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"golang.org/x/sync/singleflight"
 
+	"github.com/pairstream/pairstream/internal/cputime"
 	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/internal/tracing"
 	"github.com/pairstream/pairstream/schemas"
@@ -151,6 +152,9 @@ func (c *cache) look(key imageKey, minSide int) (answer, bool) {
 	return answer{}, false
 }
 
+// Decoding is the part of the processor time (package cputime) that decoding takes: whoever comes first does it for all.
+const Decoding = "decode"
+
 // load reads and decodes the image, and keeps what came of it.
 func (c *cache) load(ctx context.Context, key imageKey, minSide int) (answer, error) {
 	if a, ok := c.look(key, minSide); ok { // whoever led before has just ended
@@ -167,7 +171,7 @@ func (c *cache) load(ctx context.Context, key imageKey, minSide int) (answer, er
 	}
 	a := answer{minSide: minSide}
 	decoded := tracing.Begin(ctx, tracing.Decode)
-	a.im, a.how, err = imaging.DecodeReduced(encoded, minSide)
+	cputime.Do(ctx, Decoding, func() { a.im, a.how, err = imaging.DecodeReduced(encoded, minSide) })
 	decoded()
 	if err != nil {
 		a.err = fmt.Errorf("image %s: %w", key.id, err)

@@ -45,8 +45,8 @@ func newDemoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "run the whole pipeline on one machine and show the result",
-		Long: "Publishes pairs and runs every stage until the crawl has ended. Then it does the same with random mini-batches and with\n" +
-			"GRIT's, from the same first model and for as many steps, and measures what each has taught on held-out pairs.\n" +
+		Long: "Publishes pairs and runs every stage until the crawl has ended. Beside it, it does the same with random mini-batches and\n" +
+			"with GRIT's, from the same first model and for as many steps. It measures what each has taught on held-out pairs.\n" +
 			"Scenes come with a first model; on your own data a slice of it trains one. Settings of the environment override\n" +
 			"the demo's.",
 		Args: cobra.NoArgs,
@@ -145,9 +145,6 @@ func (d *demo) runOn(ctx context.Context) (err error) {
 	}
 	books, err := inspect.NewCollector(d.log, d.settings.Indexer.Options().GroupSize).Collect(ctx, time.Now())
 	if err != nil {
-		return err
-	}
-	if err := d.runRivals(ctx); err != nil {
 		return err
 	}
 	if err := d.conclude(ctx); err != nil {
@@ -265,23 +262,26 @@ func (d *demo) evaluate(ctx context.Context, w *torch.Worker, path string, o eva
 	return evaluateModel(ctx, m, d.images, d.held, o)
 }
 
-// stream runs the pipeline, on a broker of its own unless KAFKA_BROKERS names others, and shows how it goes.
+// stream runs the pipeline of every arm, on a broker of its own unless KAFKA_BROKERS names others, and shows how it goes.
 func (d *demo) stream(ctx context.Context) (err error) {
 	rt := service.NewRuntime(errorsAlone())
 	if d.log, d.close, err = openLog(ctx, rt, d.settings.Stream, "127.0.0.1:0", filepath.Join(d.dir, "broker")); err != nil {
 		return err
 	}
 	fmt.Fprintf(d.out, "streaming %d pairs through %d lanes; log on %s\n", d.train.Pairs(), d.log.Config().Lanes, d.log.Config().Brokers[0])
+	for _, a := range d.rivals {
+		fmt.Fprintf(d.out, "beside it, for comparison: the same pairs and steps with %s\n", a.title)
+	}
 	closeConsole := startConsole(ctx, d.out, d.log, rt, d.settings, d.stages, d.dir)
 	defer closeConsole()
 	d.gauges = newGauges(d.demoArm, d.train.Pairs())
-	stop := watch(d.out, d.terminal, inOrder(d.gauges))
+	stop := watch(d.out, d.terminal, d.watched())
 	defer stop()
 	count, err := cputime.Start()
 	if err != nil {
 		return err
 	}
-	err = d.runArm(ctx, rt, d.demoArm)
+	err = d.runArms(ctx, rt)
 	var failed error
 	d.spent, failed = count.Stop()
 	return errors.Join(err, failed)

@@ -84,6 +84,7 @@ func (d *demo) newArm(name string, settings, overrides map[string]string) (*demo
 		mine["NAMESPACE"], mine["CHECKPOINT_DIR"] = name, filepath.Join(d.dir, name, "checkpoints")
 	}
 	a := &demoArm{name: name, stages: newStages()}
+	a.stages.of = name
 	var err error
 	if a.settings, err = config.Parse[pipeline](mine); err != nil {
 		return nil, err
@@ -93,22 +94,10 @@ func (d *demo) newArm(name string, settings, overrides map[string]string) (*demo
 	return a, leaveRunEnv(d.dir, a.settings.Stream, mine)
 }
 
-// runRivals runs the pipeline once more for every other way to make mini-batches, all at the same time.
-func (d *demo) runRivals(ctx context.Context) error {
-	if len(d.rivals) == 0 {
-		return nil
-	}
-	var gauges []*gauge
-	for _, a := range d.rivals {
-		fmt.Fprintf(d.out, "for comparison: the same pairs and steps with %s\n", a.title)
-		a.gauges = newGauges(a, d.train.Pairs())
-		trained := a.gauges["trainer"]
-		trained.name = a.name
-		gauges = append(gauges, trained)
-	}
-	stop := watch(d.out, d.terminal, gauges)
-	defer stop()
+// runArms runs the pipeline once for every way to make mini-batches, all at the same time. The log of the demo's own run is open.
+func (d *demo) runArms(ctx context.Context, rt service.Runtime) error {
 	all, ctx := errgroup.WithContext(ctx)
+	all.Go(func() error { return d.runArm(ctx, rt, d.demoArm) })
 	for _, a := range d.rivals {
 		all.Go(func() (err error) {
 			settings := a.settings.Stream
@@ -169,11 +158,16 @@ func newGauges(a *demoArm, pairs int) map[string]*gauge {
 	return list
 }
 
-// inOrder returns gauges in the order of the stages.
-func inOrder(gauges map[string]*gauge) []*gauge {
+// watched returns what shows how a demo goes: the stages of its own run in their order, then the training of the rivals.
+func (d *demo) watched() []*gauge {
 	var list []*gauge
 	for _, name := range []string{"producer", "encoder", "indexer", "grouper", "discriminator", "trainer"} {
-		list = append(list, gauges[name])
+		list = append(list, d.gauges[name])
+	}
+	for _, a := range d.rivals {
+		trained := newGauges(a, d.train.Pairs())["trainer"]
+		trained.name = a.name
+		list = append(list, trained)
 	}
 	return list
 }

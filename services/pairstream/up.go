@@ -52,6 +52,8 @@ func (p pipeline) Validate() error {
 
 // stages holds the counters of a running pipeline.
 type stages struct {
+	of string // begins the names of the stages where processor time is counted
+
 	encoder, indexer, grouper, discriminator, trainer stream.Counters
 
 	encoding, indexing, scoring, training torch.Meter
@@ -74,7 +76,7 @@ func runStages(ctx context.Context, log *stream.Log, rt service.Runtime, shared 
 		instruments, err := rt.NewInstruments(name, counters)
 		all.Go(func() error {
 			if err == nil {
-				err = work(cputime.As(ctx, name), instruments)
+				err = work(cputime.As(ctx, s.of+name), instruments)
 			}
 			if err == nil || ctx.Err() != nil && errors.Is(err, context.Canceled) {
 				return nil
