@@ -28,6 +28,8 @@ GO_TEST := .ci/gotest $(if $(PAIRSTREAM_GOLDEN)$(PAIRSTREAM_FLICKR),-count=1)
 MODULE := github.com/pairstream/pairstream
 TENSORLESS = $(shell go list -f '{{.ImportPath}} {{join .Deps " "}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | grep -v '$(MODULE)/internal/\(torch\|faiss\)' | cut -d ' ' -f 1)
 FUZZ ?= 3000x
+# What kills processes and brokers under load.
+SCENARIOS := TestSuite|TestCrash|TestTwoOwners|TestBrokerKilled|TestEveryStageKilled|TestProducerKilled|TestIngestKilled|TestWatchersKilled|TestFetcherKilled|TestFilterKilled|TestTrainerOnAFullDisk
 
 # What computes with tensors, and the flags of deploy/Dockerfile.cuda for a libtorch that is not the system's.
 TENSORS := ./internal/torch ./internal/knn/device ./internal/model ./encoder ./discriminator ./trainer
@@ -36,7 +38,7 @@ TORCH_FLAGS = CGO_CXXFLAGS="-O3 -std=c++17 -ffile-prefix-map=$(abspath $(TORCH))
 	CGO_LDFLAGS="-L$(TORCH_LIB) -Wl,-rpath,$(TORCH_LIB) -Wl,--allow-shlib-undefined -Wl,--as-needed"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build languages wheel site demo experiments first-models test test-towers test-race test-commands torture test-torch test-log test-s3 test-operator test-kafka test-python test-compose test-console test-helm helm-readme pack-gpu test-pack-gpu fuzz mutants asan vulncheck bench bench-gpu bench-short simulate lint lint-static fmt docs check-generated clean
+.PHONY: help setup build languages wheel site demo experiments first-models test test-quick test-towers test-race test-commands torture test-torch test-log test-s3 test-operator test-kafka test-python test-compose test-console test-helm helm-readme pack-gpu test-pack-gpu fuzz mutants asan vulncheck bench bench-gpu bench-short simulate lint lint-static fmt docs check-generated clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -99,6 +101,9 @@ test: setup ## run all tests that need no external server
 	@# The scenarios take longest, and mostly wait: they begin first, beside everything else.
 	$(GO_TEST) -timeout 30m ./services/pairstream ./...
 
+test-quick: setup ## run the tests of packages without tensors, but for the log's scenarios: after every change
+	$(GO_TEST) -skip '$(SCENARIOS)' $(TENSORLESS)
+
 test-towers: setup ## install the towers of experiment X9, 100 MB of PyPI, and compare them with their authors' code
 	@deploy/setup.sh python
 	PAIRSTREAM_TOWERS=$(CURDIR)/data/experiments $(GO_TEST) -count=1 -run 'TestArchive' ./experiments/towers
@@ -147,7 +152,7 @@ test-pack-gpu: ## pack for a GPU, and run here from the archive what needs none
 
 test-log: setup ## run the log's scenarios on the embedded broker and print what they survived; SOAK=1 for many more faults
 	@mkdir -p $(BIN) && rm -f $(FIGURES)
-	PAIRSTREAM_FIGURES=$(FIGURES) $(GO_TEST) -p 1 -count=1 -timeout 120m -run 'TestSuite|TestCrash|TestTwoOwners|TestBrokerKilled|TestEveryStageKilled|TestProducerKilled|TestIngestKilled|TestWatchersKilled|TestFetcherKilled|TestFilterKilled|TestTrainerOnAFullDisk' ./internal/stream ./services/pairstream
+	PAIRSTREAM_FIGURES=$(FIGURES) $(GO_TEST) -p 1 -count=1 -timeout 120m -run '$(SCENARIOS)' ./internal/stream ./services/pairstream
 	@cat $(FIGURES)
 
 test-operator: setup ## play 200 random sequences of operators' actions on the embedded broker; SOAK=1 for an hour
