@@ -11,6 +11,7 @@ PYTHON ?= /usr/bin/python3
 TORCH_PIP ?=
 DEMO ?=
 PIP_FLOORS ?=
+ARCH ?=
 VENV = $(CURDIR)/$(BIN)/venv$(if $(TORCH_PIP),-$(subst =,,$(TORCH_PIP)))$(if $(PIP_FLOORS),-floors)
 # The oldest packages that clients/python/pyproject.toml allows, as far as there are wheels for Debian's Python. Debian's
 # PyTorch and Pillow are the oldest, too; transformers wants newer ones than these.
@@ -38,10 +39,10 @@ TORCH_FLAGS = CGO_CXXFLAGS="-O3 -std=c++17 -ffile-prefix-map=$(abspath $(TORCH))
 	CGO_LDFLAGS="-L$(TORCH_LIB) -Wl,-rpath,$(TORCH_LIB) -Wl,--allow-shlib-undefined -Wl,--as-needed"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build languages wheel site demo experiments first-models test test-quick test-towers test-race test-commands torture test-torch test-log test-s3 test-operator test-kafka test-python test-compose test-console test-helm helm-readme pack-gpu test-pack-gpu fuzz mutants asan vulncheck bench bench-gpu bench-short simulate lint lint-static fmt docs check-generated clean
+.PHONY: help setup build languages wheel test-wheel test-arm64 release test-release test-install site demo experiments first-models test test-quick test-towers test-race test-commands torture test-torch test-log test-s3 test-operator test-kafka test-python test-compose test-console test-helm helm-readme pack-gpu test-pack-gpu fuzz mutants asan vulncheck bench bench-gpu bench-short simulate lint lint-static fmt docs check-generated clean
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## install what is missing from Debian's packages
 	@deploy/setup.sh
@@ -54,15 +55,21 @@ languages: ## write bin/languages.zip, the models that tell the language of capt
 	@mkdir -p $(BIN)
 	go run ./internal/language/pack $(BIN)/languages.zip
 
-wheel: setup $(BIN)/venv-release ## build the wheels and the source distribution into bin/dist, on PyPI's PyTorch
-	PYTHON=$(CURDIR)/$(BIN)/venv-release/bin/python deploy/wheel/build.sh $(patsubst v%,%,$(or $(VERSION),0.1.0)) $(BIN)/dist
+wheel: setup $(BIN)/venv-release ## build the wheels and the source distribution into bin/dist, on PyPI's PyTorch; ARCH=arm64 for another machine
+	@[ -z "$(ARCH)" ] || deploy/setup.sh cross
+	ARCH="$(ARCH)" PYTHON=$(CURDIR)/$(BIN)/venv-release/bin/python deploy/wheel/build.sh $(patsubst v%,%,$(or $(VERSION),0.1.0)) $(BIN)/dist
 
 test-wheel: wheel ## install the wheel in a fresh virtual environment, run it, remove it; TORCH_PIP="torch==2.11.0" for the whole PyTorch, PYTHON= for another Python, DEMO="--short --check" for a longer demo
 	PYTHON=$(PYTHON) TORCH_PIP="$(TORCH_PIP)" DEMO="$(DEMO)" deploy/wheel/test.sh $(BIN)/dist $(BIN)/test-wheel
 
-release: setup $(BIN)/venv-release $(TOOLS)/helm $(TOOLS)/cyclonedx-gomod ## build a release into dist/: VERSION=v0.1.0; RELEASE_KEY= names minisign's secret key, to sign the sums
+test-arm64: ## build the wheel for arm64, and run it here under qemu: a small demo
+	$(MAKE) wheel ARCH=arm64
+	deploy/wheel/emulate.sh arm64 $(BIN)/dist $(BIN)/test-arm64
+
+release: setup $(BIN)/venv-release $(TOOLS)/helm $(TOOLS)/cyclonedx-gomod ## build a release into dist/: VERSION=v0.1.0; ARCH=arm64 adds a wheel and a tar for arm64; RELEASE_KEY= names minisign's secret key, to sign the sums
 	@deploy/setup.sh release
-	PYTHON=$(CURDIR)/$(BIN)/venv-release/bin/python TOOLS=$(TOOLS) deploy/release/build.sh "$(VERSION)" dist
+	@[ -z "$(ARCH)" ] || deploy/setup.sh cross
+	ARCH="$(ARCH)" PYTHON=$(CURDIR)/$(BIN)/venv-release/bin/python TOOLS=$(TOOLS) deploy/release/build.sh "$(VERSION)" dist
 
 test-release: setup $(BIN)/venv-release $(TOOLS)/helm $(TOOLS)/cyclonedx-gomod ## build a release twice, from two clones, and compare the bytes; CACHED=1 takes compiled packages from the cache
 	deploy/release/test.sh $(BIN)/test-release

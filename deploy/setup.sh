@@ -7,6 +7,7 @@
 #   setup.sh kafka      what runs Apache Kafka for `make test-kafka`
 #   setup.sh console    the browser of `make test-console`; `setup.sh npm` its package manager, where there is none
 #   setup.sh release    what packs a release
+#   setup.sh cross      what builds for arm64 on amd64, and runs that
 #   setup.sh python     what the tests of the Python clients need beside pip's packages
 set -eu
 
@@ -31,6 +32,10 @@ release)
 	packages="dpkg-dev ca-certificates"
 	why="they find the dependencies of the Debian package, and hold the authorities of the image"
 	;;
+cross)
+	packages="g++-aarch64-linux-gnu qemu-user-static"
+	why="they build for arm64, and run what was built"
+	;;
 npm)
 	packages="npm"
 	why="axe-core, which looks for what keeps people from using a page, comes from npm"
@@ -40,7 +45,7 @@ python)
 	why="the clients' packages go into a virtual environment, and are tested with the oldest PyTorch and Pillow they allow"
 	;;
 *)
-	echo "setup: $1 is no set of packages; want nothing, peers, kafka, console, release, npm or python" >&2
+	echo "setup: $1 is no set of packages; want nothing, peers, kafka, console, release, cross, npm or python" >&2
 	exit 2
 	;;
 esac

@@ -5,6 +5,8 @@
 #
 #   build.sh v1.2.3 FOLDER     FOLDER is emptied first
 #
+# ARCH names further architectures, such as arm64: each gets a wheel and a tar of the programs.
+#
 # TOOLS has helm and cyclonedx-gomod, PYTHON the packages of deploy/wheel/requirements.txt. RELEASE_KEY names a secret key
 # of minisign, which then signs the sums.
 set -euo pipefail
@@ -15,7 +17,10 @@ say() { printf 'release: %4d s  %s\n' $SECONDS "$*"; }
 [[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+$ ]] || die "VERSION is \"$version\", want one such as v0.1.0: make release VERSION=v0.1.0"
 cd "$here/../.."
 git diff --quiet HEAD || die "sources are changed, and a release is a commit: commit them"
-number=${version#v} arch=$(dpkg --print-architecture) commit=$(git rev-parse HEAD)
+others=${ARCH:-}
+unset ARCH
+. deploy/release/target.sh
+number=${version#v} arch=$ARCH commit=$(git rev-parse HEAD)
 : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct)}"
 export SOURCE_DATE_EPOCH TZ=UTC LC_ALL=C
 umask 022
@@ -34,7 +39,7 @@ say "wheels"
 
 stamp=github.com/pairstream/pairstream/internal/version
 build() { # CGO_ENABLED, output, package
-	CGO_ENABLED=$1 GOFLAGS="-buildvcs=false -trimpath" go build -tags disable_grpc_modules \
+	CGO_ENABLED=$1 GOFLAGS="-buildvcs=false -trimpath" for_target go build -tags disable_grpc_modules \
 		-ldflags "-s -w -buildid= -X $stamp.stamp=$version -X $stamp.commit=$commit" -o "$2" "$3"
 }
 mkdir -p "$work/bin/static" "$work/bin/shared"
@@ -45,12 +50,32 @@ go run ./internal/language/pack "$work/bin/languages.zip"
 deploy/wheel/notices.sh >"$work/NOTICES"
 say "programs on Debian's libtorch"
 
-name=pairstream-$version-linux-$arch
-"$here/tree.sh" "$work/bin" "$work/$name"
-cp LICENSE "$work/NOTICES" README.md "$work/$name/"
-packed "$work" "$name" | gzip -6n >"$out/$name.tar.gz"
+programs() { # folder of what was built, NOTICES, architecture
+	local name=pairstream-$version-linux-$3
+	"$here/tree.sh" "$1" "$work/$name"
+	cp LICENSE "$2" README.md "$work/$name/"
+	packed "$work" "$name" | gzip -6n >"$out/$name.tar.gz"
+}
+programs "$work/bin" "$work/NOTICES" "$arch"
 "$here/deb.sh" "$number" "$work/bin" "$work/NOTICES" "$out"
 say "the tar and the Debian package"
+
+cross() { # architecture
+	ARCH=$1
+	. deploy/release/target.sh
+	ARCH=$1 deploy/wheel/build.sh "$number" "$out"
+	local bin=$work/$1
+	mkdir -p "$bin/static" "$bin/shared"
+	build 0 "$bin/static/pairstream" ./services/pairstream
+	build 1 "$bin/shared/pairstream" ./services/pairstream
+	cp "$work/bin/languages.zip" "$bin/"
+	deploy/wheel/notices.sh "$debian" >"$bin/NOTICES"
+	programs "$bin" "$bin/NOTICES" "$1"
+	say "the wheel and the tar for $1"
+}
+for other in $others; do
+	[ "$other" = "$arch" ] || (cross "$other")
+done
 
 VOLUMES=$work/volumes deploy/image/rootfs.sh "$work/bin" "$work/rootfs"
 mkdir -p "$work/rootfs/usr/share/doc/pairstream" && cp LICENSE "$work/NOTICES" "$work/rootfs/usr/share/doc/pairstream/"

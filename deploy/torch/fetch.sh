@@ -4,16 +4,25 @@
 # tests on the processor want them.
 #
 #   TORCH=$(deploy/torch/fetch.sh)      TORCH_VERSION is the version, TORCH a folder that is there already
+#
+# ARCH is the architecture, as Debian calls it, of this machine by default.
 set -eu
 version=${TORCH_VERSION:-2.11.0}
 cuda=13.0 # of that PyTorch's wheel on PyPI
+host=$(dpkg --print-architecture)
+: "${ARCH:=$host}"
+case $ARCH in
+amd64) machine=x86_64 suffix= ;;
+arm64) machine=aarch64 suffix=-arm64 ;;
+*) echo "torch: ARCH is \"$ARCH\", want amd64 or arm64" >&2; exit 2 ;;
+esac
 
 fetch() { # folder
 	echo "torch: fetching PyTorch $version, 530 MB, into $1" >&2
 	part=$1.part
 	rm -rf "$part" && mkdir -p "$part"
 	python3 -m pip download -q --no-deps --only-binary=:all: --python-version 3.12 --implementation cp \
-		--platform manylinux_2_28_x86_64 --platform manylinux_2_25_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 -d "$part" "torch==$version" "nvidia-cuda-cupti==$cuda.*" "nvidia-cuda-runtime==$cuda.*" >&2
+		--platform manylinux_2_28_$machine --platform manylinux_2_25_$machine --platform manylinux_2_17_$machine --platform manylinux2014_$machine -d "$part" "torch==$version" "nvidia-cuda-cupti==$cuda.*" "nvidia-cuda-runtime==$cuda.*" >&2
 	python3 - "$part" <<-'P'
 	import glob, os, sys, zipfile
 	folder = sys.argv[1]
@@ -21,7 +30,7 @@ fetch() { # folder
 	    with zipfile.ZipFile(wheel) as z:
 	        for name in z.namelist():
 	            base = os.path.basename(name)
-	            if name.startswith("torch/include/") or name.startswith("torch/lib/lib") and base in ("libtorch.so", "libtorch_cpu.so", "libc10.so", "libgomp.so.1"):
+	            if name.startswith("torch/include/") or name.startswith("torch/lib/lib") and base.startswith(("libtorch.so", "libtorch_cpu.so", "libc10.so", "libgomp.so", "libnvpl_", "libarm_compute")):
 	                z.extract(name, folder)
 	            elif base.startswith(("libcudart.so", "libcupti.so")):
 	                os.makedirs(folder + "/torch/lib", exist_ok=True)
@@ -29,12 +38,12 @@ fetch() { # folder
 	    os.remove(wheel)
 	P
 	# libtorch.so wants a libtorch_cuda.so to be there. An empty one has no CUDA.
-	gcc -shared -x c /dev/null -o "$part/torch/lib/libtorch_cuda.so"
+	$machine-linux-gnu-gcc -shared -x c /dev/null -o "$part/torch/lib/libtorch_cuda.so"
 	mv "$part" "$1"
 }
 
 if [ -z "${TORCH:-}" ]; then
-	cache=${XDG_CACHE_HOME:-$HOME/.cache}/pairstream/torch-$version
+	cache=${XDG_CACHE_HOME:-$HOME/.cache}/pairstream/torch-$version$suffix
 	[ -d "$cache" ] || { mkdir -p "$(dirname "$cache")" && fetch "$cache"; }
 	TORCH=$cache/torch
 fi

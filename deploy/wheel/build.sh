@@ -5,7 +5,7 @@
 #
 #   build.sh VERSION FOLDER    writes the wheels and the source distribution of version 1.2.3 into FOLDER
 #
-# PYTHON is one with the packages of requirements.txt.
+# PYTHON is one with the packages of requirements.txt. ARCH is the architecture, of this machine by default (target.sh).
 set -eu
 version=${1:?build.sh wants a version, such as 0.1.0} out=${2:?build.sh wants the folder to write to}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -19,26 +19,32 @@ export SOURCE_DATE_EPOCH TZ=UTC LC_ALL=C PYTHONHASHSEED=0
 umask 022
 mkdir -p "$out" && out=$(cd "$out" && pwd)
 cd "$here/../.."
-platform=manylinux_2_35_x86_64 # Debian 12 and Ubuntu 22.04, by glibc and libstdc++
+. deploy/release/target.sh
+platform=manylinux_2_35_${triple%%-*} # Debian 12 and Ubuntu 22.04, by glibc and libstdc++
 limit=$((40 << 20))            # bytes of the wheel
 
+export ARCH
 TORCH=$(deploy/torch/fetch.sh)
 . deploy/torch/flags.sh
 torch=$(sed -n 's/^#define TORCH_VERSION_M[A-Z]* \([0-9]*\)$/\1/p' "$TORCH/include/torch/headeronly/version.h" | paste -sd.)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# The linker takes archives from this folder: libjpeg-turbo and FAISS go into the program. libtorch has a BLAS, MKL, and
-# OpenBLAS would be a second one. What FAISS alone would call, for transformations that pairstream does not use, MKL in
-# libtorch does not give to others: these symbols may stay open.
-lib=/usr/lib/$(gcc -dumpmachine)
+# The linker takes archives from this folder: libjpeg-turbo and FAISS go into the program. PyTorch has a BLAS, and OpenBLAS
+# would be a second one. On x86-64 it is MKL in libtorch. What FAISS alone would call, for transformations that pairstream
+# does not use, that MKL does not give to others: these symbols may stay open. On arm64 it is NVPL beside libtorch.
+lib=$debian/usr/lib/$triple
 mkdir "$work/lib"
 ln -s "$lib/libturbojpeg.a" "$work/lib/"
-objcopy --weaken-symbol=dgesvd_ --weaken-symbol=dsyev_ --weaken-symbol=sgesvd_ --weaken-symbol=ssyrk_ "$lib/libfaiss.a" "$work/lib/libfaiss.a"
-ar rcs "$work/lib/libopenblas.a"
+"$triple-objcopy" --weaken-symbol=dgesvd_ --weaken-symbol=dsyev_ --weaken-symbol=sgesvd_ --weaken-symbol=ssyrk_ "$lib/libfaiss.a" "$work/lib/libfaiss.a"
+case $ARCH in
+amd64) ar rcs "$work/lib/libopenblas.a" ;;
+arm64) echo 'INPUT(-l:libnvpl_blas_lp64_gomp.so.0 -l:libnvpl_lapack_lp64_gomp.so.0)' >"$work/lib/libopenblas.so" ;;
+esac
 # cloud.google.com/go/storage speaks gRPC to Google as well, which pairstream never asks for.
-echo "wheel: building the program on PyTorch $torch"
-GOFLAGS="-buildvcs=false -trimpath" go build -tags disable_grpc_modules \
+echo "wheel: building the program for $ARCH on PyTorch $torch"
+export GOFLAGS="-buildvcs=false -trimpath"
+for_target go build -tags disable_grpc_modules \
 	-ldflags "-s -w -buildid= -X $stamp.stamp=v$version -X $stamp.commit=$COMMIT -extldflags=-L$work/lib" \
 	-o "$work/pairstream" ./services/pairstream
 # libtorch.so is empty and brings in what CUDA needs, gigabytes. The program loads that when a GPU is asked for.
@@ -76,7 +82,7 @@ edit '^torch = \[' "languages = [\"pairstream-languages==$version\"]\ntorch = ["
 mkdir "$stage/src/pairstream/_bin"
 cp "$work/pairstream" "$stage/src/pairstream/_bin/pairstream"
 echo "$torch" >"$stage/src/pairstream/_bin/torch-version"
-"$here/notices.sh" >"$stage/src/pairstream/_bin/NOTICES"
+"$here/notices.sh" "$debian" >"$stage/src/pairstream/_bin/NOTICES"
 (cd "$stage" && find . -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +)
 dist "$stage" bdist_wheel --plat-name "$platform" -d "$out"
 

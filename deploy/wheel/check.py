@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 
-PYTORCH = {"libtorch_cpu.so", "libc10.so", "libgomp.so.1"}  # in its folder torch/lib
+# In its folder torch/lib. The last two are the BLAS and the LAPACK of the wheel for arm64.
+PYTORCH = {"libtorch_cpu.so", "libc10.so", "libgomp.so.1", "libnvpl_blas_lp64_gomp.so.0", "libnvpl_lapack_lp64_gomp.so.0"}
 
 
 def main(wheel: str, platform: str) -> None:

@@ -1,9 +1,12 @@
 #!/bin/sh
 # Prints the licences of what is linked into the program of the wheel: FAISS and libjpeg-turbo of Debian, and Go's modules.
+#
+#   notices.sh [ROOT]     ROOT has Debian's packages of another architecture (sysroot.sh)
 set -eu
+root=${1:-}
 for package in libfaiss-dev libturbojpeg0-dev; do
-	printf '==== %s %s\n\n' "$package" "$(dpkg-query -W -f='${Version}' "$package")"
-	cat "/usr/share/doc/$package/copyright"
+	printf '==== %s %s\n\n' "$package" "$(dpkg-query --admindir="$root/var/lib/dpkg" -W -f='${Version}' "$package")"
+	cat "$root/usr/share/doc/$package/copyright"
 	echo
 done
 printf '==== Go %s\n\n' "$(go env GOVERSION)"

@@ -1,0 +1,56 @@
+#!/bin/bash
+# Runs what was built for another architecture on this machine, under qemu: the wheel, and the programs of the tar where FOLDER
+# has one. PyTorch is the part of PyPI's wheel that programs for the processor load.
+#
+#   emulate.sh arm64 FOLDER WORK    FOLDER has the wheel; WORK is made, and removed at the end
+#
+# TORCH_THREADS is 1 unless it is set: qemu gains nothing from more.
+set -euo pipefail
+arch=$1 dist=$(realpath "$2") work=$3
+cd "$(dirname "$0")/../.."
+rm -rf "$work" && mkdir -p "$work" && work=$(cd "$work" && pwd)
+trap 'rm -rf "$work"' EXIT
+die() { echo "test-$arch: $*" >&2; exit 1; }
+say() { printf 'test-%s: %4d s  %s\n' "$arch" $SECONDS "$*"; }
+case $arch in
+arm64) machine=aarch64 ;;
+*) die "want arm64, the one architecture that is built for another machine" ;;
+esac
+command -v qemu-$machine-static >/dev/null || die "no qemu-$machine-static: deploy/setup.sh cross"
+root=$(deploy/release/sysroot.sh "$arch")
+torch=$(ARCH=$arch deploy/torch/fetch.sh)
+emulated=(qemu-$machine-static -L "$root")
+export TORCH_THREADS=${TORCH_THREADS:-1} OMP_NUM_THREADS=1
+
+# pip takes the wheel for what it says that it is.
+site=$work/site
+python3 -m pip install -q --disable-pip-version-check --no-deps --no-index --only-binary=:all: --platform manylinux_2_35_$machine --target "$site" "$dist"/pairstream-*_$machine.whl
+mkdir "$site/torch" && ln -s "$torch/lib" "$site/torch/lib"
+program=$site/pairstream/_bin/pairstream
+
+said=$("${emulated[@]}" "$program" --version)
+say "$said"
+for want in "linux/$arch" "libtorch 2.11." "device cpu)"; do
+	[[ $said == *"$want"* ]] || die "--version says: $said; want $want in it"
+done
+settings=$("${emulated[@]}" "$program" settings)
+[[ $settings == *ENCODER_CHECKPOINT* ]] || die "settings does not list ENCODER_CHECKPOINT"
+say "$(wc -l <<<"$settings") lines of settings"
+
+cd "$work"
+"${emulated[@]}" "$program" synth scenes --scenes 200 --seed 3 >/dev/null
+say "scenes are drawn"
+"${emulated[@]}" "$program" demo --data scenes --short --epochs 1 --bootstrap-steps 5 --holdout 20 --dir demo >demo.log 2>&1 || { tail -n 30 demo.log; die "the demo failed"; }
+[ -s demo/report.html ] || die "the demo wrote no report"
+say "the demo has run: $(grep '^training steps' demo.log | tr -s ' '), $(grep '^time  ' demo.log | tr -s ' ')"
+
+tar=$(echo "$dist"/pairstream-*-linux-"$arch".tar.gz)
+if [ -f "$tar" ]; then
+	mkdir programs && tar -C programs --strip-components=1 -xzf "$tar"
+	said=$("${emulated[@]}" programs/bin/pairstream --version)
+	[[ $said == *"linux/$arch, libtorch 1.13."* ]] || die "the program of the tar says: $said"
+	say "$said"
+	said=$("${emulated[@]}" programs/bin/pairstream-static --version)
+	[[ $said == *"linux/$arch, no libtorch"* ]] || die "the static program says: $said"
+	say "$said"
+fi
