@@ -19,7 +19,7 @@ if [ ! -d "$cache" ]; then
 	apt install -y --download-only libtorch-dev libfaiss-dev libopenblas-pthread-dev libturbojpeg0-dev libc6-dev libstdc++-12-dev
 	for package in "$part"/cache/archives/*.deb; do
 		dpkg-deb --fsys-tarfile "$package" | tar -C "$part/root" --exclude='./usr/share/[!d]*' --exclude='./usr/share/doc/*/[!c]*' -xf -
-		{ dpkg-deb -f "$package" Package Version Architecture && printf 'Status: install ok installed\n\n'; } >>"$part/root/var/lib/dpkg/status"
+		{ dpkg-deb -f "$package" Package Version Architecture Maintainer Description && printf 'Status: install ok installed\n\n'; } >>"$part/root/var/lib/dpkg/status"
 	done
 	# What installing would have linked.
 	lib=$(echo "$part"/root/usr/lib/*-linux-gnu)

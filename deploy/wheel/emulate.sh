@@ -24,7 +24,7 @@ export TORCH_THREADS=${TORCH_THREADS:-1} OMP_NUM_THREADS=1
 
 # pip takes the wheel for what it says that it is.
 site=$work/site
-python3 -m pip install -q --disable-pip-version-check --no-deps --no-index --only-binary=:all: --platform manylinux_2_35_$machine --target "$site" "$dist"/pairstream-*_$machine.whl
+python3 -m pip install -q --root-user-action=ignore --disable-pip-version-check --no-deps --no-index --only-binary=:all: --platform manylinux_2_35_$machine --target "$site" "$dist"/pairstream-*_$machine.whl
 mkdir "$site/torch" && ln -s "$torch/lib" "$site/torch/lib"
 program=$site/pairstream/_bin/pairstream
 
@@ -40,9 +40,11 @@ say "$(wc -l <<<"$settings") lines of settings"
 cd "$work"
 "${emulated[@]}" "$program" synth scenes --scenes 200 --seed 3 >/dev/null
 say "scenes are drawn"
-"${emulated[@]}" "$program" demo --data scenes --short --epochs 1 --bootstrap-steps 5 --holdout 20 --dir demo >demo.log 2>&1 || { tail -n 30 demo.log; die "the demo failed"; }
-[ -s demo/report.html ] || die "the demo wrote no report"
-say "the demo has run: $(grep '^training steps' demo.log | tr -s ' '), $(grep '^time  ' demo.log | tr -s ' ')"
+"${emulated[@]}" "$program" bootstrap --steps 2 --batch 8 --holdout 20 --out first.safetensors scenes >log 2>&1 || { tail -n 20 log; die "training failed"; }
+step=$(grep '^step  *2 of 2  loss [0-9]' log) || { tail -n 20 log; die "training printed no second step"; }
+say "$step"
+"${emulated[@]}" "$program" eval --checkpoint first.safetensors --holdout 20 scenes >log 2>&1 || { tail -n 20 log; die "measuring failed"; }
+say "$(tail -n 1 log)"
 
 tar=$(echo "$dist"/pairstream-*-linux-"$arch".tar.gz)
 if [ -f "$tar" ]; then
