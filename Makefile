@@ -62,7 +62,7 @@ wheel: setup $(BIN)/venv-release ## build the wheels and the source distribution
 test-wheel: wheel ## install the wheel in a fresh virtual environment, run it, remove it; TORCH_PIP="torch==2.11.0" for the whole PyTorch, PYTHON= for another Python, DEMO="--short --check" for a longer demo
 	PYTHON=$(PYTHON) TORCH_PIP="$(TORCH_PIP)" DEMO="$(DEMO)" deploy/wheel/test.sh $(BIN)/dist $(BIN)/test-wheel
 
-test-arm64: ## build the wheel for arm64, and run it here under qemu: a small demo
+test-arm64: ## build the wheel for arm64, and let it train two steps and measure here, under qemu
 	$(MAKE) wheel ARCH=arm64
 	deploy/wheel/emulate.sh arm64 $(BIN)/dist $(BIN)/test-arm64
 
