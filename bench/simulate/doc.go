@@ -8,6 +8,8 @@
 //     scaled, so they weigh more here.
 //   - reads: how long a trainer waits for images whose latencies are drawn. No clock is involved.
 //   - bytes: what every topic holds of a pair, in the real log.
+//   - ranks: what an exchange of gradients takes. Ranks are processes in network namespaces, with lines of limited rate. It
+//     needs root and iproute2.
 //
 // Usage:
 //

@@ -95,7 +95,14 @@ var tables = map[string]func(json.RawMessage) ([][]string, error){
 		often := map[bool]string{false: "once", true: "every epoch"}[r.Epoch]
 		return []string{"`" + r.Topic + "`", fmt.Sprintf("%.0f", r.Without), fmt.Sprintf("%.0f", r.Positives), often}
 	}),
+	"ranks": rowsOf([]string{"ranks", "counted, a rank and step, each way", "sent on the line, the most of all ranks", "received, the most", "seconds of the counted bytes", "seconds of a step's exchange"}, func(r Exchange) []string {
+		return []string{
+			fmt.Sprint(r.Ranks), megabytes(r.Counted), megabytes(r.Sent), megabytes(r.Received), fmt.Sprintf("%.3f", r.Least), fmt.Sprintf("%.3f", r.Seconds),
+		}
+	}),
 }
+
+func megabytes(n float64) string { return fmt.Sprintf("%.2f MB", n/1e6) }
 
 func rowsOf[T any](titles []string, row func(T) []string) func(json.RawMessage) ([][]string, error) {
 	return func(raw json.RawMessage) ([][]string, error) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,10 +16,10 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// TestMain lets the test be the grouper that it kills.
+// TestMain lets the test be the grouper that it kills, and a rank.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == childCommand {
-		if err := serve(context.Background(), os.Args[2], os.Stdout); err != nil {
+	if child := map[string]func(context.Context, string, io.Writer) error{childCommand: serve, rankCommand: beRank}; len(os.Args) == 3 && child[os.Args[1]] != nil {
+		if err := child[os.Args[1]](context.Background(), os.Args[2], os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -27,11 +28,29 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// TestExchange counts the bytes on the lines of ranks, each in a network namespace. Where there are none, it says so.
+func TestExchange(t *testing.T) {
+	if err := newNetwork(1).try(t.Context()); err != nil {
+		t.Skipf("no network namespaces here: %v", err)
+	}
+	for _, world := range []int{1, 2, 4} {
+		e, err := exchangeOf(t.Context(), world)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, n := range map[string]float64{"sent": e.Sent, "received": e.Received} { // headers of TCP and acknowledgements come on top
+			if world > 1 && n < e.Counted || n > 1.1*e.Counted {
+				t.Errorf("%d ranks: %.0f bytes %s, %.0f counted", world, n, what, e.Counted)
+			}
+		}
+	}
+}
+
 // TestSimulations plays everything small, and writes the tables of what came out.
 func TestSimulations(t *testing.T) {
 	dir, out := t.TempDir(), new(bytes.Buffer)
 	file, page := filepath.Join(dir, "results.json"), filepath.Join(dir, "page.md")
-	args := []string{"--results", file, "--lanes", "2", "--pairs", "400", "--epochs", "6", "--epoch", "600ms"}
+	args := []string{"--results", file, "--only", "idle,kills,reads,bytes", "--lanes", "2", "--pairs", "400", "--epochs", "6", "--epoch", "600ms"}
 	if err := run(t.Context(), args, out); err != nil {
 		t.Fatal(err)
 	}
@@ -52,6 +71,10 @@ func TestSimulations(t *testing.T) {
 		if b.Without <= 0 || b.Positives < b.Without-1 {
 			t.Errorf("bytes: %+v", b)
 		}
+	}
+	results["ranks"] = Result{Result: []byte(`[{"ranks": 2, "counted": 4194304}]`)}
+	if err := store(file, results); err != nil {
+		t.Fatal(err)
 	}
 	text := "before\n"
 	for _, s := range simulations {

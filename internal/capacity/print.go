@@ -35,8 +35,8 @@ func (p *Plan) Print(out io.Writer) error {
 	fmt.Fprintf(w, "groupers\t%s\tof all open groups\n", amount(p.GrouperMemory, "B"))
 	fmt.Fprintf(w, "a trainer\t%s\tof weights, gradients and moments on its GPU; what a step keeps comes on top\n", amount(p.TrainerWeights, "B"))
 	if p.Exchange > 0 {
-		fmt.Fprintf(w, "\nEvery GPU of the trainer sends and receives %s: use the Python trainer under torchrun.\n"+
-			"Nobody has run it over NCCL yet.\n", amount(p.Exchange, "B/s"))
+		fmt.Fprintf(w, "\nEvery GPU of the trainer sends and receives %s, rank 0 no more than others. The built-in\n"+
+			"trainer's exchange is of TCP and processors: use the Python trainer under torchrun for NCCL, which nobody has run yet.\n", amount(p.Exchange, "B/s"))
 	}
 	fmt.Fprint(w, "\nNo GPU was measured: lines marked \"prediction\" are to be confirmed by the first run on one.\n\nassumption\tvalue\tkind\tsource\n")
 	for _, a := range p.Assumptions {

@@ -1,8 +1,9 @@
 // Package ranks joins the trainers of one model over TCP. One of them leads: rank 0. It hands out work, hears results, and
 // adds up what all ranks have computed.
 //
-// It is a small exchange of its own: no all-reduce of NCCL or Gloo, and no protocol that others speak. All traffic goes
-// through rank 0, whose line is the limit for many ranks of a large model.
+// It is a small exchange of its own: no protocol that others speak. Work and results go through rank 0. Vectors do not: each
+// rank is joined to each. It owns a slice of them, gets it from all others, adds it up and sends the sum to all. So a rank
+// sends and receives 2 (R - 1) / R of the vectors, whatever R is. [Exchange] is the place for another transport.
 //
 // # Guarantees
 //
@@ -11,24 +12,29 @@
 //     same tree.
 //  2. All ranks state the same facts (settings, log, version), or the leader refuses the one that differs and names both
 //     values.
-//  3. Both sides prove that they know the token before anything else is said. The token does not travel. What follows is
-//     not encrypted.
+//  3. Both sides of every connection prove that they know the token before anything else is said. The token does not
+//     travel. The connection is encrypted (TLS 1.3), and a proof is bound to it: nobody can pass it on.
 //  4. A rank that ends, or of which nothing is heard for a while, ends the whole group. The error names the rank.
 //  5. Messages of one link arrive in the order in which they were sent, whole.
+//  6. What a link holds of frames that nobody has taken has a bound, but for messages: who hands out work bounds these.
 //
 // # Frames
 //
 // Everything that travels is a frame, numbers in little-endian order:
 //
-//	length uint32   of the payload, at most 64 MiB; 1 MiB before the handshake is over
+//	length uint32   of the payload, at most 64 MiB; 256 KiB for a chunk; 1 MiB before the handshake is over
 //	kind   uint8
 //	payload
 //
-// The leader begins with a challenge, the other rank says hello, and the leader gives its verdict. After that both send
-// beats, so that silence means a loss.
+// The side that accepts a connection begins with a challenge, the other one says hello, and the first gives its verdict.
+// After that both send beats, so that silence means a loss.
 //
-// A sum begins with the leader's ask. Each rank sends a header with the lengths of its vectors (-1: none) and a note. Chunks
-// of 262,144 float32 follow, vector by vector. The leader answers with a header and chunks of the same form.
+// Ranks come to rank 0, and tell where they listen themselves. When all are there, rank 0 sends each the roster, with the
+// nonce of this session. Each joins the ranks below it, and tells rank 0 when it is joined to all.
+//
+// A sum begins with the shapes: each rank tells rank 0 the lengths of its vectors (-1: none) and a note. Rank 0 answers with
+// the plan. Every rank then cuts the vectors into slices and chunks of 65,536 float32 in the same way. It sends each owner
+// its values of the owner's chunks (pieces), and the owner answers each chunk with its sum.
 //
 // Leader and Member are safe for one goroutine that sums, one that sends messages and one for each rank that hears.
 package ranks

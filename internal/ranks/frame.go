@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"net"
 )
 
 // kind says what a frame is.
@@ -16,8 +15,12 @@ const (
 	kindVerdict
 	kindBeat
 	kindMessage
-	kindAsk
-	kindSum
+	kindRoster // rank 0 tells who takes part
+	kindReady  // a rank is joined to all others
+	kindShape  // of a rank's vectors
+	kindPlan   // of the sum of all vectors
+	kindPiece  // a rank's share of a chunk, for its owner
+	kindSum    // a chunk that its owner has added up
 	kindEnd
 	kinds // behind the last
 )
@@ -26,7 +29,20 @@ const (
 	headerBytes = 5
 	maxFrame    = 64 << 20
 	maxStranger = 1 << 20 // before the handshake is over
+	maxChunk    = 4 * chunkFloats
 )
+
+// bound returns the most bytes that a frame of a kind may hold, among ranks.
+func (k kind) bound() uint32 {
+	switch k {
+	case kindPiece, kindSum:
+		return maxChunk
+	case kindBeat, kindReady:
+		return 0
+	default:
+		return maxFrame
+	}
+}
 
 // readFrame reads a frame whose payload has at most limit bytes.
 func readFrame(r io.Reader, limit uint32) (kind, []byte, error) {
@@ -38,8 +54,8 @@ func readFrame(r io.Reader, limit uint32) (kind, []byte, error) {
 	if k == 0 || k >= kinds {
 		return 0, nil, fmt.Errorf("it sent a frame of the unknown kind %d", k)
 	}
-	if length > limit {
-		return 0, nil, fmt.Errorf("it sent a frame of %d bytes, want at most %d", length, limit)
+	if limit = min(limit, k.bound()); length > limit {
+		return 0, nil, fmt.Errorf("it sent a frame of kind %d with %d bytes, want at most %d", k, length, limit)
 	}
 	payload, err := readPayload(r, int(length))
 	if err != nil {
@@ -70,8 +86,7 @@ func writeFrame(w io.Writer, k kind, payload []byte) error {
 	if len(payload) > maxFrame {
 		return fmt.Errorf("a frame of %d bytes does not fit into %d", len(payload), maxFrame)
 	}
-	header := binary.LittleEndian.AppendUint32(make([]byte, 0, headerBytes), uint32(len(payload)))
-	parts := net.Buffers{append(header, byte(k)), payload}
-	_, err := parts.WriteTo(w)
+	frame := binary.LittleEndian.AppendUint32(make([]byte, 0, headerBytes+len(payload)), uint32(len(payload)))
+	_, err := w.Write(append(append(frame, byte(k)), payload...)) // at once: the other side may end when it has all
 	return err
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // version is that of the frames and of what they hold.
-const version = 1
+const version = 2
 
 // handshakeTimeout bounds how long a stranger keeps a connection.
 const handshakeTimeout = 10 * time.Second
@@ -21,7 +21,7 @@ const handshakeTimeout = 10 * time.Second
 // Fact is something that must be equal on all ranks.
 type Fact struct{ Name, Value string }
 
-// challenge opens a connection, from the leader.
+// challenge opens a connection, from the rank that accepts it.
 type challenge struct {
 	Version int
 	Nonce   []byte
@@ -30,9 +30,12 @@ type challenge struct {
 // hello answers it.
 type hello struct {
 	Version, Rank, World int
+	To                   int    // the rank that it wants to reach
+	Session              []byte `json:",omitempty"` // that rank 0 has begun; to a rank above 0
+	Address              string `json:",omitempty"` // where it listens for ranks above it; to rank 0
 	Nonce                []byte
-	Facts                []Fact
-	Proof                []byte `json:",omitempty"` // of the token, over all the rest and the challenge
+	Facts                []Fact // to rank 0
+	Proof                []byte `json:",omitempty"` // of the token, over all the rest, the challenge and the connection
 }
 
 // verdict ends the handshake.
@@ -62,56 +65,55 @@ func newNonce() []byte {
 }
 
 // proof returns the proof that a hello carries.
-func (h hello) proof(token string, nonce []byte) ([]byte, error) {
+func (h hello) proof(token string, nonce, binding []byte) ([]byte, error) {
 	h.Proof = nil
 	raw, err := json.Marshal(h)
 	if err != nil {
 		return nil, err
 	}
-	return prove(token, "joins", nonce, raw), nil
+	return prove(token, "joins", binding, nonce, raw), nil
 }
 
-// greet shakes hands with a rank, as the leader. An error that is no errStranger comes from a rank of this training,
-// which was told.
-func greet(conn net.Conn, o Options) (rank int, err error) {
+// greet shakes hands with a rank that has come, and returns its hello. admit says why that rank cannot take part. An error
+// that is no errStranger comes from a rank of this training, which was told.
+func greet(conn net.Conn, binding []byte, o Options, admit func(hello) error) (h hello, err error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
-		return 0, err
+		return h, err
 	}
 	nonce := newNonce()
 	if err := writeJSON(conn, kindChallenge, challenge{version, nonce}); err != nil {
-		return 0, fmt.Errorf("%w: %w", errStranger, err)
+		return h, fmt.Errorf("%w: %w", errStranger, err)
 	}
-	var h hello
 	if err := readJSON(conn, kindHello, &h); err != nil {
-		return 0, fmt.Errorf("%w: %w", errStranger, err)
+		return h, fmt.Errorf("%w: %w", errStranger, err)
 	}
 	if h.Version != version {
-		err := fmt.Errorf("it speaks version %d of the exchange between ranks and rank 0 speaks %d: want the same release on all ranks", h.Version, version)
-		return h.Rank, errors.Join(err, writeJSON(conn, kindVerdict, verdict{Refused: err.Error()}))
+		err := fmt.Errorf("it speaks version %d of the exchange between ranks and rank %d speaks %d: want the same release on all ranks", h.Version, o.Rank, version)
+		return h, errors.Join(err, writeJSON(conn, kindVerdict, verdict{Refused: err.Error()}))
 	}
-	want, err := h.proof(o.Token, nonce)
+	want, err := h.proof(o.Token, nonce, binding)
 	if err != nil {
-		return 0, err
+		return h, err
 	}
 	if !hmac.Equal(h.Proof, want) {
 		refused := verdict{Refused: "RANK_TOKEN differs: want one secret on all ranks"}
-		return 0, errors.Join(fmt.Errorf("%w: it does not know RANK_TOKEN", errStranger), writeJSON(conn, kindVerdict, refused))
+		return h, errors.Join(fmt.Errorf("%w: it does not know RANK_TOKEN", errStranger), writeJSON(conn, kindVerdict, refused))
 	}
-	if err := o.admit(h); err != nil {
-		return h.Rank, errors.Join(err, writeJSON(conn, kindVerdict, verdict{Refused: err.Error()}))
+	if err := admit(h); err != nil {
+		return h, errors.Join(err, writeJSON(conn, kindVerdict, verdict{Refused: err.Error()}))
 	}
-	if err := writeJSON(conn, kindVerdict, verdict{Proof: prove(o.Token, "leads", h.Nonce, nonce)}); err != nil {
-		return h.Rank, err
+	if err := writeJSON(conn, kindVerdict, verdict{Proof: prove(o.Token, "accepts", binding, h.Nonce, nonce)}); err != nil {
+		return h, err
 	}
-	return h.Rank, conn.SetDeadline(time.Time{})
+	return h, conn.SetDeadline(time.Time{})
 }
 
-// admit says why a rank cannot take part.
+// admit says why a rank cannot take part, as rank 0.
 func (o Options) admit(h hello) error {
 	if h.World != o.World {
 		return fmt.Errorf("WORLD_SIZE is %d on rank %d and %d on rank 0: want one value on all ranks", h.World, h.Rank, o.World)
 	}
-	if h.Rank < 1 || h.Rank >= o.World {
+	if h.Rank < 1 || h.Rank >= o.World || h.To != 0 {
 		return fmt.Errorf("RANK is %d, want 1 to %d beside rank 0", h.Rank, o.World-1)
 	}
 	if differ := differences(o.Facts, h.Facts); len(differ) > 0 {
@@ -157,11 +159,15 @@ func quoted(v string) string {
 	return v
 }
 
-// errRefused marks the leader's refusal. Another attempt would fail in the same way.
-var errRefused = errors.New("rank 0 refuses this rank")
+// refusal is the end of a handshake that would end in the same way again.
+type refusal string
 
-// introduce shakes hands with the leader.
-func introduce(conn net.Conn, o Options) error {
+func (r refusal) Error() string { return string(r) }
+
+func isRefusal(err error) bool { return errors.As(err, new(refusal)) }
+
+// introduce shakes hands with the rank that h wants to reach.
+func introduce(conn net.Conn, binding []byte, o Options, h hello) error {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return err
 	}
@@ -169,9 +175,9 @@ func introduce(conn net.Conn, o Options) error {
 	if err := readJSON(conn, kindChallenge, &c); err != nil {
 		return err
 	}
-	h := hello{Version: version, Rank: o.Rank, World: o.World, Nonce: newNonce(), Facts: o.Facts}
+	h.Version, h.Rank, h.World, h.Nonce = version, o.Rank, o.World, newNonce()
 	var err error
-	if h.Proof, err = h.proof(o.Token, c.Nonce); err != nil {
+	if h.Proof, err = h.proof(o.Token, c.Nonce, binding); err != nil {
 		return err
 	}
 	if err := writeJSON(conn, kindHello, h); err != nil {
@@ -182,10 +188,10 @@ func introduce(conn net.Conn, o Options) error {
 		return err
 	}
 	if v.Refused != "" {
-		return fmt.Errorf("%w: %s", errRefused, v.Refused)
+		return refusal(fmt.Sprintf("rank %d refuses this rank: %s", h.To, v.Refused))
 	}
-	if c.Version != version || !hmac.Equal(v.Proof, prove(o.Token, "leads", h.Nonce, c.Nonce)) {
-		return fmt.Errorf("%w: what answers at MASTER_ADDR does not know RANK_TOKEN", errRefused)
+	if c.Version != version || !hmac.Equal(v.Proof, prove(o.Token, "accepts", binding, h.Nonce, c.Nonce)) {
+		return refusal(fmt.Sprintf("what answers at %s in the place of rank %d does not know RANK_TOKEN", conn.RemoteAddr(), h.To))
 	}
 	return conn.SetDeadline(time.Time{})
 }

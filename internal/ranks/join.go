@@ -2,35 +2,64 @@ package ranks
 
 import (
 	"context"
+	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 )
 
-// Member is a rank that is joined to the leader.
-type Member struct{ link *link }
-
-// joinPause is the wait between two tries to reach the leader.
+// joinPause is the wait between two tries to reach another rank.
 const joinPause = 200 * time.Millisecond
 
 // Join reaches the leader, however late it starts, unless that takes longer than Options.Wait. It does not try again when
-// the leader refuses.
+// the leader refuses. Then it waits until all other ranks are there, and joins them.
 func Join(ctx context.Context, o Options) (*Member, error) {
+	a, err := apply(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return a.settle(ctx)
+}
+
+// applicant is a rank that the leader has admitted, and that has not met the others yet.
+type applicant struct {
+	options  Options
+	tls      *tls.Config
+	leader   *link
+	listener net.Listener // for the ranks above this one
+}
+
+// apply reaches the leader.
+func apply(ctx context.Context, o Options) (*applicant, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	keys, err := newTLS()
+	if err != nil {
+		return nil, err
+	}
+	a := &applicant{options: o, tls: keys}
 	waiting, cancel := context.WithTimeout(ctx, o.Wait)
 	defer cancel()
 	for {
-		conn, err := new(net.Dialer).DialContext(waiting, "tcp", o.Address)
+		a.leader, err = a.reach(waiting, o.Address, func(conn net.Conn) (h hello, err error) {
+			h.Facts = o.Facts
+			h.Address, err = a.listen(waiting, conn.LocalAddr())
+			return h, err
+		})
 		if err == nil {
-			if err = introduce(conn, o); err == nil {
-				return &Member{newLink(0, conn, o.Silence)}, nil
-			}
-			err = errors.Join(err, conn.Close())
+			return a, nil
 		}
-		if errors.Is(err, errRefused) {
+		if a.listener != nil {
+			err = errors.Join(err, a.listener.Close())
+			a.listener = nil
+		}
+		if isRefusal(err) {
 			return nil, err
 		}
 		o.Log.Debug("rank 0 cannot be reached yet", "stage", "ranks", "address", o.Address, "err", err)
@@ -45,27 +74,135 @@ func Join(ctx context.Context, o Options) (*Member, error) {
 	}
 }
 
-// Tell sends a message to the leader.
-func (m *Member) Tell(message []byte) error { return m.link.send(kindMessage, message) }
+// listen listens for other ranks where this one reaches the leader from. It listens nowhere else.
+func (a *applicant) listen(ctx context.Context, local net.Addr) (string, error) {
+	host, _, err := net.SplitHostPort(local.String())
+	if err == nil {
+		a.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(a.options.Port)))
+	}
+	if err != nil {
+		return "", fmt.Errorf("listening for other ranks at RANK_PORT=%d: %w", a.options.Port, err)
+	}
+	return a.listener.Addr().String(), nil
+}
 
-// Hear returns the leader's next message, or [ErrDone] when the training is over.
-func (m *Member) Hear(ctx context.Context) ([]byte, error) { return m.link.hear(ctx) }
+// reach joins a rank at an address. say returns what to tell it.
+func (a *applicant) reach(ctx context.Context, address string, say func(net.Conn) (hello, error)) (*link, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	over, err := secure(ctx, conn, a.tls, false)
+	if err != nil {
+		return nil, err
+	}
+	hurry := context.AfterFunc(ctx, func() { _ = over.SetDeadline(time.Now()) })
+	defer hurry()
+	h, err := say(over)
+	if err == nil {
+		err = introduce(over, over.binding, a.options, h)
+	}
+	if err != nil {
+		return nil, errors.Join(err, over.Close())
+	}
+	return newLink(h.To, over, a.options.Silence), nil
+}
 
-// Watch waits until the leader is lost or ends the training. It returns why.
-func (m *Member) Watch(ctx context.Context) error {
-	select {
-	case <-m.link.lost:
-		return m.link.err
-	case <-ctx.Done():
-		return nil
+// meetTime bounds how long ranks take to join one another, when all have come.
+const meetTime = 30 * time.Second
+
+// settle waits until all ranks have come to the leader, and joins them.
+func (a *applicant) settle(ctx context.Context) (*Member, error) {
+	links := make([]*link, a.options.World)
+	links[0] = a.leader
+	list, err := a.roster(ctx)
+	if err == nil {
+		err = a.meet(ctx, list, links)
+	}
+	err = errors.Join(err, a.close())
+	if err == nil {
+		err = a.leader.send(kindReady, nil)
+	}
+	if err != nil {
+		excuse(err, links)
+		return nil, err
+	}
+	return &Member{newGroup(a.options.Rank, links)}, nil
+}
+
+// close ends listening, unless that has ended.
+func (a *applicant) close() error {
+	if err := a.listener.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// roster waits for what the leader says of the others.
+func (a *applicant) roster(ctx context.Context) (list roster, err error) {
+	raw, err := from(ctx, a.leader, a.leader.roster)
+	if err != nil {
+		return list, err
+	}
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return list, fmt.Errorf("reading who the other ranks are: %w", err)
+	}
+	if len(list.Addresses) != a.options.World || len(list.Session) == 0 {
+		return list, fmt.Errorf("rank 0 names %d ranks, want WORLD_SIZE=%d", len(list.Addresses), a.options.World)
+	}
+	return list, nil
+}
+
+// meet joins the ranks below this one, and waits for those above it.
+func (a *applicant) meet(ctx context.Context, list roster, links []*link) error {
+	meeting, cancel := context.WithTimeout(ctx, meetTime)
+	defer cancel()
+	m := meetings{session: list.Session, options: a.options, came: make(chan *link), failed: make(chan error)}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		door{a.listener, a.tls, a.options, m.admit, m.enter}.serve(meeting)
+	}()
+	defer func() { <-served }()
+	defer cancel()
+	var visiting sync.WaitGroup
+	for rank := 1; rank < a.options.Rank; rank++ {
+		visiting.Go(func() { m.visit(meeting, a, rank, list.Addresses[rank]) })
+	}
+	defer visiting.Wait()
+	defer cancel()
+	for {
+		missing := m.missing(links)
+		if len(missing) == 0 {
+			return nil
+		}
+		select {
+		case l := <-m.came:
+			if links[l.rank] != nil {
+				l.end(farewell{Text: fmt.Sprintf("another process has come as rank %d", l.rank)})
+				continue
+			}
+			links[l.rank] = l
+		case err := <-m.failed:
+			return err
+		case <-a.leader.lost:
+			return a.leader.err
+		case <-meeting.Done():
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return fmt.Errorf("rank %d and %s have not met within %s: let ranks reach one another at RANK_PORT", a.options.Rank, strings.Join(missing, " and "), meetTime)
+		}
 	}
 }
 
-// Close tells the leader why this rank ends, and leaves it.
-func (m *Member) Close(why error) {
-	if why == nil {
-		m.link.end(farewell{Done: true})
-		return
+// excuse tells ranks why there is no training yet.
+func excuse(err error, links []*link) {
+	f := farewellFor(err)
+	f.Failed = false // what they hold is sound
+	for _, l := range links {
+		if l != nil {
+			l.end(f)
+		}
 	}
-	m.link.end(farewellFor(why))
 }

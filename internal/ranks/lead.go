@@ -2,25 +2,17 @@ package ranks
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// maxStrangers bounds the handshakes at a time.
-const maxStrangers = 64
-
 // Leader is rank 0, joined to all others.
-type Leader struct {
-	links []*link // of ranks 1 and up
-	lost  chan struct{}
-	once  sync.Once
-	err   error
-}
+type Leader struct{ *group }
 
 // Lead listens at the address until all other ranks have come.
 func Lead(ctx context.Context, o Options) (*Leader, error) {
@@ -52,85 +44,39 @@ func listenAt(ctx context.Context, o Options) (net.Listener, error) {
 }
 
 func lead(ctx context.Context, listener net.Listener, o Options) (*Leader, error) {
+	keys, err := newTLS()
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
 	waiting, cancel := context.WithTimeout(ctx, o.Wait)
 	defer cancel()
-	g := &gathering{
-		options: o, links: make([]*link, o.World-1), remarks: make([]string, o.World-1), came: make(chan *link), left: make(chan *link),
-	}
+	g := &gathering{options: o, links: make([]*link, o.World-1), came: make(chan *link), left: make(chan *link)}
 	var working sync.WaitGroup
-	working.Go(func() { g.accept(waiting, listener, &working) })
-	err := g.wait(ctx, waiting)
+	working.Go(func() { door{listener, keys, o, o.admit, g.enter}.serve(waiting) })
+	err = g.wait(ctx, waiting)
 	cancel()
 	working.Wait()
 	if err != nil {
-		for _, l := range g.links {
-			if l != nil {
-				l.end(farewell{Text: err.Error()})
-			}
-		}
+		excuse(err, g.links)
 		return nil, err
 	}
-	l := &Leader{links: g.links, lost: make(chan struct{})}
-	for _, one := range l.links {
-		go l.mind(one)
+	all := &Leader{newGroup(0, append([]*link{nil}, g.links...))} // one that is lost ends all from here on
+	if err := g.introduce(ctx); err != nil {
+		excuse(err, g.links)
+		return nil, err
 	}
-	return l, nil
+	return all, nil
 }
 
 // gathering is a group whose ranks are on their way.
 type gathering struct {
 	options    Options
-	links      []*link
-	remarks    []string // why a rank is not here, by rank
+	links      []*link // of ranks 1 and up
 	came, left chan *link
 }
 
-// accept shakes hands with whoever comes.
-func (g *gathering) accept(ctx context.Context, listener net.Listener, working *sync.WaitGroup) {
-	guests := make(chan struct{}, maxStrangers)
-	working.Go(func() {
-		<-ctx.Done()
-		_ = listener.Close() // ends Accept
-	})
-	for {
-		conn, err := listener.Accept()
-		if err != nil {
-			if ctx.Err() != nil {
-				return
-			}
-			g.options.Log.Warn("accepting a rank", "stage", "ranks", "err", err)
-			select {
-			case <-time.After(time.Second):
-				continue
-			case <-ctx.Done():
-				return
-			}
-		}
-		select {
-		case guests <- struct{}{}:
-		case <-ctx.Done():
-			_ = conn.Close()
-			return
-		}
-		working.Go(func() {
-			defer func() { <-guests }()
-			g.greet(ctx, conn)
-		})
-	}
-}
-
-func (g *gathering) greet(ctx context.Context, conn net.Conn) {
-	hurry := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
-	rank, err := greet(conn, g.options)
-	if !hurry() && err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
-		g.options.Log.Warn("refusing a rank", "stage", "ranks", "rank", rank, "address", conn.RemoteAddr().String(), "err", err)
-		_ = conn.Close()
-		return
-	}
-	l := newLink(rank, conn, g.options.Silence)
+// enter announces a rank, and its loss before all are there.
+func (g *gathering) enter(ctx context.Context, l *link) {
 	select {
 	case g.came <- l:
 	case <-ctx.Done():
@@ -146,6 +92,35 @@ func (g *gathering) greet(ctx context.Context, conn net.Conn) {
 	case g.left <- l:
 	case <-ctx.Done():
 	}
+}
+
+// roster tells a rank who the others are.
+type roster struct {
+	Session   []byte   // of this gathering
+	Addresses []string // where each rank listens; rank 0: empty
+}
+
+// introduce has the ranks join one another, and waits until they have.
+func (g *gathering) introduce(ctx context.Context) error {
+	list := roster{Session: newNonce(), Addresses: make([]string, g.options.World)}
+	for _, l := range g.links {
+		list.Addresses[l.rank] = l.address
+	}
+	raw, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	for _, l := range g.links {
+		if err := l.send(kindRoster, raw); err != nil {
+			return err
+		}
+	}
+	for _, l := range g.links {
+		if _, err := from(ctx, l, l.ready); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // wait seats the ranks as they come, until all are there. One that comes again takes its own seat.
@@ -197,34 +172,9 @@ func isLost(l *link) bool {
 	}
 }
 
-// mind waits for the end of a link, and ends all others with its error.
-func (l *Leader) mind(one *link) {
-	<-one.lost
-	l.once.Do(func() {
-		l.err = one.err
-		close(l.lost)
-		for _, other := range l.links {
-			other.failed(one.err)
-		}
-	})
-}
-
-// Watch waits until a rank is lost, whose error it returns, or ctx ends.
-func (l *Leader) Watch(ctx context.Context) error {
-	select {
-	case <-l.lost:
-		return l.err
-	case <-ctx.Done():
-		return nil
-	}
-}
-
-// World returns the number of ranks.
-func (l *Leader) World() int { return len(l.links) + 1 }
-
 // Tell sends a message to a rank.
 func (l *Leader) Tell(rank int, message []byte) error {
-	return l.links[rank-1].send(kindMessage, message)
+	return l.links[rank].send(kindMessage, message)
 }
 
 // TellAll sends a message to all ranks.
@@ -239,22 +189,5 @@ func (l *Leader) TellAll(message []byte) error {
 
 // Hear returns the next message of a rank. It ends when any rank is lost.
 func (l *Leader) Hear(ctx context.Context, rank int) ([]byte, error) {
-	return l.links[rank-1].hear(ctx)
-}
-
-// Close tells all ranks why the training ends, nil when it is over, and leaves them.
-func (l *Leader) Close(why error) {
-	f := farewell{Done: true}
-	if why != nil {
-		f = farewellFor(why)
-		l.once.Do(func() { // before the others end because of it
-			l.err = why
-			close(l.lost)
-		})
-	}
-	var leaving sync.WaitGroup
-	for _, one := range slices.Backward(l.links) {
-		leaving.Go(func() { one.end(f) })
-	}
-	leaving.Wait()
+	return l.links[rank].hear(ctx)
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -28,19 +29,23 @@ type farewell struct {
 	Text   string `json:",omitempty"` // why, unless Done
 }
 
-// sumsAhead is the number of chunks of a sum that a link holds ready.
-const sumsAhead = 4
-
 // link is a connection to another rank, after the handshake.
 type link struct {
 	rank    int // at the other end
 	conn    net.Conn
+	address string // where the other end listens for ranks
 	silence time.Duration
 
 	sending  sync.Mutex // held for a frame
 	messages inbox
-	asks     chan struct{}
+	roster   chan []byte // frames of one kind each, which nobody has taken yet
+	ready    chan []byte
+	shapes   chan []byte
+	plans    chan []byte
+	pieces   chan []byte
 	sums     chan []byte
+	sent     atomic.Int64 // bytes of frames
+	received atomic.Int64
 	closing  chan struct{} // this side has said farewell: what comes is dropped
 	close    sync.Once
 	lost     chan struct{} // closed when err is set
@@ -51,10 +56,12 @@ type link struct {
 
 func newLink(rank int, conn net.Conn, silence time.Duration) *link {
 	l := &link{
-		rank: rank, conn: conn, silence: silence, messages: newInbox(), asks: make(chan struct{}, 1), sums: make(chan []byte, sumsAhead),
+		rank: rank, conn: conn, silence: silence, messages: newInbox(),
+		roster: make(chan []byte, 1), ready: make(chan []byte, 1), shapes: make(chan []byte, 1), plans: make(chan []byte, 1),
+		pieces: make(chan []byte, ahead), sums: make(chan []byte, ahead),
 		closing: make(chan struct{}), lost: make(chan struct{}), reading: make(chan struct{}),
 	}
-	go l.read()
+	go l.listen()
 	go l.beat()
 	return l
 }
@@ -78,8 +85,8 @@ func (l *link) gone(err error) error {
 	return fmt.Errorf("rank %d (%s) is lost: %w; %w", l.rank, l.conn.RemoteAddr(), err, ErrLost)
 }
 
-// read sorts what arrives, until the link ends.
-func (l *link) read() {
+// listen sorts what arrives, until the link ends.
+func (l *link) listen() {
 	defer close(l.reading)
 	for {
 		err := l.conn.SetReadDeadline(time.Now().Add(l.silence))
@@ -103,27 +110,37 @@ func (l *link) read() {
 	}
 }
 
+// take hands a frame to who waits for it. It never waits itself, so that beats are heard: each kind has its bound.
 func (l *link) take(k kind, payload []byte) error {
+	l.received.Add(int64(headerBytes + len(payload)))
+	var to chan []byte
 	switch k {
 	case kindBeat:
+		return nil
 	case kindMessage:
 		l.messages.put(payload)
-	case kindAsk:
-		select {
-		case l.asks <- struct{}{}:
-		default:
-			return errors.New("it asks for a sum twice")
-		}
+		return nil
+	case kindRoster:
+		to = l.roster
+	case kindReady:
+		to = l.ready
+	case kindShape:
+		to = l.shapes
+	case kindPlan:
+		to = l.plans
+	case kindPiece:
+		to = l.pieces
 	case kindSum:
-		select {
-		case l.sums <- payload:
-		case <-l.closing: // nobody sums any more
-		case <-l.lost:
-		}
+		to = l.sums
 	default:
 		return fmt.Errorf("it sent a frame of kind %d after the handshake", k)
 	}
-	return nil
+	select {
+	case to <- payload:
+		return nil
+	default:
+		return fmt.Errorf("it sent more frames of kind %d than %d, for which nobody has asked", k, cap(to))
+	}
 }
 
 // leaving returns what a farewell says.
@@ -174,7 +191,11 @@ func (l *link) write(k kind, payload []byte) error {
 	if err := l.conn.SetWriteDeadline(time.Now().Add(2 * l.silence)); err != nil {
 		return err
 	}
-	return writeFrame(l.conn, k, payload)
+	if err := writeFrame(l.conn, k, payload); err != nil {
+		return err
+	}
+	l.sent.Add(int64(headerBytes + len(payload)))
+	return nil
 }
 
 // send writes a frame. Where that fails, the reason that the other side has given counts.
@@ -228,7 +249,12 @@ func from[T any](ctx context.Context, l *link, c <-chan T) (v T, err error) {
 	case v = <-c:
 		return v, nil
 	case <-l.lost:
-		return v, l.err
+		select {
+		case v = <-c: // it came before the loss
+			return v, nil
+		default:
+			return v, l.err
+		}
 	case <-ctx.Done():
 		return v, ctx.Err()
 	}

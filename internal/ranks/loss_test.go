@@ -13,6 +13,13 @@ import (
 	"time"
 )
 
+// hangUp ends as a process that is killed does.
+func hangUp(m *Member) {
+	for _, one := range m.others() {
+		_ = one.conn.(secured).NetConn().Close()
+	}
+}
+
 // lose runs a sum in which rank 2 of 4 is lost, and returns what the others say, by rank.
 func lose(t *testing.T, leader *Leader, members []*Member) []error {
 	t.Helper()
@@ -33,7 +40,7 @@ func lose(t *testing.T, leader *Leader, members []*Member) []error {
 // All ranks that are left name the one that is lost, and why.
 func TestALostRankIsNamed(t *testing.T) {
 	for want, how := range map[string]func(*Member){
-		"is lost: its connection is closed; the training goes on from the checkpoint when all ranks are back": func(m *Member) { _ = m.link.conn.Close() },
+		"is lost: its connection is closed; the training goes on from the checkpoint when all ranks are back": hangUp,
 		"has ended: it was stopped; the training goes on from the checkpoint when all ranks are back":         func(m *Member) { m.Close(errors.Join(errStopped)) },
 		"has ended: the weights are broken": func(m *Member) { m.Close(errors.New("the weights are broken")) },
 	} {
@@ -56,12 +63,64 @@ func TestALostRankIsNamed(t *testing.T) {
 	}
 }
 
+// A rank that is lost while the ranks join one another is named by all, at once.
+func TestARankIsLostBeforeItIsJoined(t *testing.T) {
+	listener := listen(t)
+	address := listener.Addr().String()
+	said := make(chan error, 2)
+	go func() {
+		_, err := lead(t.Context(), listener, testOptions(0, 3, address))
+		said <- err
+	}()
+	first, err := apply(t.Context(), testOptions(1, 3, address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_, err := first.settle(t.Context())
+		said <- err
+	}()
+	second, err := apply(t.Context(), testOptions(2, 3, address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := second.roster(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(second.close(), second.leader.conn.(secured).NetConn().Close()); err != nil {
+		t.Error(err)
+	}
+	for range 2 {
+		if err := <-said; !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "rank 2 (") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
 type stopped struct{}
 
 func (stopped) Error() string        { return "it was stopped" }
 func (stopped) Is(target error) bool { return target == ErrLost }
 
 var errStopped = stopped{}
+
+// dial connects to a rank as another process does, without an introduction.
+func dial(t *testing.T, address string) secured {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := newTLS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	over, err := secure(t.Context(), conn, keys, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return over
+}
 
 // A rank that says nothing is lost as well, though its connection stands.
 func TestASilentRankIsNamed(t *testing.T) {
@@ -74,9 +133,13 @@ func TestASilentRankIsNamed(t *testing.T) {
 	}
 	silent := make(chan net.Conn, 1)
 	go func() {
-		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+		conn := dial(t, address)
+		err := introduce(conn, conn.binding, quick(1), hello{Facts: quick(1).Facts})
 		if err == nil {
-			err = introduce(conn, quick(1))
+			_, _, err = readFrame(conn, maxFrame) // the roster
+		}
+		if err == nil {
+			err = writeFrame(conn, kindReady, nil)
 		}
 		if err != nil {
 			t.Error(err)
@@ -101,7 +164,7 @@ func TestASilentRankIsNamed(t *testing.T) {
 // What the leader holds when it is lost reaches nobody; the others say so.
 func TestALostLeader(t *testing.T) {
 	leader, members := gather(t, 3, unchanged)
-	for _, l := range leader.links {
+	for _, l := range leader.others() {
 		if err := l.conn.Close(); err != nil {
 			t.Error(err)
 		}
@@ -162,7 +225,8 @@ func FuzzReadFrame(f *testing.F) {
 		}
 		f.Add(b.Bytes())
 	}
-	f.Add([]byte{0xff, 0xff, 0xff, 0x03, byte(kindSum)}) // a length alone
+	f.Add([]byte{0xff, 0xff, 0xff, 0x03, byte(kindMessage)}) // a length alone
+	f.Add([]byte{0xff, 0xff, 0xff, 0x03, byte(kindSum)})     // more than a chunk
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		k, payload, err := readFrame(bytes.NewReader(raw), maxFrame)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 type Options struct {
 	Rank, World int
 	Address     string        // of rank 0, host:port
+	Port        int           // where a rank above 0 listens for those above it; 0: any that is free
 	Token       string        // a secret of this training
 	Facts       []Fact        // must be equal on all ranks
 	Silence     time.Duration // after which a rank of which nothing is heard is lost
@@ -30,6 +31,9 @@ func (o Options) Validate() error {
 	}
 	if _, _, err := net.SplitHostPort(o.Address); err != nil {
 		problems = append(problems, fmt.Errorf("MASTER_ADDR and MASTER_PORT make %q: %w", o.Address, err))
+	}
+	if o.Port < 0 || o.Port > 65535 {
+		problems = append(problems, fmt.Errorf("RANK_PORT is %d, want 0 to 65535", o.Port))
 	}
 	if o.Silence <= 0 {
 		problems = append(problems, fmt.Errorf("RANK_TIMEOUT is %s, want more than 0", o.Silence))

@@ -32,7 +32,7 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-// gather joins ranks with each other. change may change the options of a rank.
+// gather joins ranks with each other, and ends them with the test. change may change the options of a rank.
 func gather(t *testing.T, world int, change func(*Options)) (*Leader, []*Member) {
 	t.Helper()
 	listener := listen(t)
@@ -74,7 +74,7 @@ func unchanged(*Options) {}
 // randomPart draws vectors, some of which are missing. Sums of such values depend on the order of additions.
 func randomPart(r *rand.Rand, rank int) Part {
 	p := Part{Note: fmt.Append(nil, "note ", rank)}
-	for i, n := range []int{1, 0, 5, chunkFloats + 3, 17, 4} {
+	for i, n := range []int{1, 0, 5, 3*chunkFloats + 3, 17, 4} {
 		if i == 4 || i == 2 && rank%2 == 0 || i == 5 && rank > 0 {
 			p.Vectors = append(p.Vectors, nil) // of nobody, of some, of all but the leader
 			continue
@@ -98,7 +98,7 @@ func clone(p Part) Part {
 
 // All ranks get the sum along the tree, bit by bit, and a note made of all notes.
 func TestSumIsThatOfTheTree(t *testing.T) {
-	for _, world := range []int{2, 4, 3} {
+	for _, world := range []int{2, 4, 3, 8} {
 		leader, members := gather(t, world, unchanged)
 		r := rand.New(rand.NewPCG(uint64(world), 0))
 		for range 2 {
@@ -255,7 +255,8 @@ func TestPeersOfAnotherKind(t *testing.T) {
 	ours, theirs := net.Pipe()
 	refused := make(chan error, 1)
 	go func() {
-		_, err := greet(ours, testOptions(0, 2, ""))
+		o := testOptions(0, 2, "")
+		_, err := greet(ours, nil, o, o.admit)
 		refused <- err
 	}()
 	var c challenge
@@ -266,7 +267,7 @@ func TestPeersOfAnotherKind(t *testing.T) {
 		t.Fatal(err)
 	}
 	var v verdict
-	if err := readJSON(theirs, kindVerdict, &v); err != nil || !strings.Contains(v.Refused, "version 9 of the exchange between ranks and rank 0 speaks 1") {
+	if err := readJSON(theirs, kindVerdict, &v); err != nil || !strings.Contains(v.Refused, "version 9 of the exchange between ranks and rank 0 speaks 2") {
 		t.Errorf("verdict %+v, %v", v, err)
 	}
 	if err := <-refused; err == nil || err.Error() != v.Refused {
@@ -277,10 +278,10 @@ func TestPeersOfAnotherKind(t *testing.T) {
 	go func() {
 		var h hello
 		if writeJSON(theirs, kindChallenge, challenge{version, newNonce()}) == nil && readJSON(theirs, kindHello, &h) == nil {
-			_ = writeJSON(theirs, kindVerdict, verdict{Proof: prove("guess", "leads", h.Nonce)})
+			_ = writeJSON(theirs, kindVerdict, verdict{Proof: prove("guess", "accepts", h.Nonce)})
 		}
 	}()
-	if err := introduce(ours, testOptions(1, 2, "")); !errors.Is(err, errRefused) || !strings.Contains(err.Error(), "does not know RANK_TOKEN") {
+	if err := introduce(ours, nil, testOptions(1, 2, ""), hello{}); !isRefusal(err) || !strings.Contains(err.Error(), "does not know RANK_TOKEN") {
 		t.Errorf("%v", err)
 	}
 }
@@ -350,12 +351,12 @@ func (l lines) await(t *testing.T, text string) {
 func TestARankComesAgain(t *testing.T) {
 	listener := listen(t)
 	address := listener.Addr().String()
-	join := func(rank int) *Member {
-		m, err := Join(t.Context(), testOptions(rank, 3, address))
+	join := func(rank int) *applicant {
+		a, err := apply(t.Context(), testOptions(rank, 3, address))
 		if err != nil {
-			t.Error(err)
+			t.Fatal(err)
 		}
-		return m
+		return a
 	}
 	var leader *Leader
 	var leading sync.WaitGroup
@@ -370,7 +371,7 @@ func TestARankComesAgain(t *testing.T) {
 	})
 	crashed := join(1)
 	said.await(t, "a rank has come")
-	if err := crashed.link.conn.Close(); err != nil {
+	if err := errors.Join(crashed.leader.conn.Close(), crashed.close()); err != nil {
 		t.Error(err)
 	}
 	said.await(t, "a rank has left before all were there")
@@ -378,18 +379,28 @@ func TestARankComesAgain(t *testing.T) {
 	said.await(t, "a rank has come")
 	newer := join(1)
 	said.await(t, "a rank has come")
-	if _, err := older.Hear(t.Context()); err == nil || !strings.Contains(err.Error(), "another process has come as rank 1") {
+	if _, err := older.settle(t.Context()); err == nil || !strings.Contains(err.Error(), "another process has come as rank 1") {
 		t.Errorf("the older process says %v", err)
 	}
-	other := join(2)
+	members := make(chan *Member, 2)
+	for _, a := range []*applicant{newer, join(2)} {
+		go func() {
+			m, err := a.settle(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			members <- m
+		}()
+	}
 	leading.Wait()
-	if t.Failed() {
-		return
-	}
-	if err := leader.TellAll([]byte("begin")); err != nil {
-		t.Error(err)
-	}
-	for _, m := range []*Member{newer, other} {
+	for range 2 {
+		m := <-members
+		if t.Failed() {
+			return
+		}
+		if err := leader.TellAll([]byte("begin")); err != nil {
+			t.Error(err)
+		}
 		if got, err := m.Hear(t.Context()); err != nil || string(got) != "begin" {
 			t.Errorf("%q, %v", got, err)
 		}

@@ -123,7 +123,7 @@ func trainedOutcome(t *testing.T, log *stream.Log, folder string) map[string]str
 	return found
 }
 
-// TestRanksTrainTheSameModel trains on the same batches with one, two and four processes. Features, progress and the whole
+// TestRanksTrainTheSameModel trains on the same batches with one, two, four and once eight processes. Features, progress and the whole
 // last checkpoint are equal, bit for bit.
 func TestRanksTrainTheSameModel(t *testing.T) {
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
@@ -135,7 +135,7 @@ func TestRanksTrainTheSameModel(t *testing.T) {
 	}
 	for name, settings := range map[string]map[string]string{
 		"mafa": {}, "gpn-s": gpns, "queue": ofQueue, "encoded-again": {"GRIT_FEATURES": "current"}, "gathered": {"ITC_GATHER": "true"}, "gathered-queue": gathered,
-		"gathered-and-again": {"ITC_GATHER": "true", "GRIT_FEATURES": "current"},
+		"gathered-and-again": {"ITC_GATHER": "true", "GRIT_FEATURES": "current"}, "eight": {"STEP_BATCHES": "8"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := setUpPipeline(t, 20)
@@ -152,7 +152,11 @@ func TestRanksTrainTheSameModel(t *testing.T) {
 			if len(want) < 4 {
 				t.Fatalf("too little to compare: %v", slices.Collect(maps.Keys(want)))
 			}
-			for _, world := range []int{2, 4} {
+			worlds := []int{2, 4}
+			if name == "eight" {
+				worlds = []int{8}
+			}
+			for _, world := range worlds {
 				folder := in(fmt.Sprint("of-", world))
 				t.Setenv("CHECKPOINT_DIR", folder)
 				copied := copyScored(t, log, fmt.Sprint(name, "-of-", world))

@@ -3,6 +3,8 @@ package service
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/pairstream/pairstream/internal/ranks"
 	"github.com/pairstream/pairstream/schemas"
@@ -65,19 +67,30 @@ func readOutcome(raw []byte, b *schemas.ScoredBatch) (*trainer.Result, error) {
 type note struct {
 	Step             int64
 	Batches, Learned int
-	Rate             float64 // of the sum
-	Keys             []trainer.Keys
+	Rate             float64                   // of the sum
+	IDs              map[int][]schemas.ImageID // of the momentum keys of a batch, by its slot
 }
 
+// slots tells where the momentum keys of a rank's batches lie among those of the step. Their vectors follow the gradients.
+type slots struct{ first, of int }
+
 // partOf encodes a share of a step.
-func partOf(step int64, s trainer.Share) (ranks.Part, error) {
-	raw, err := json.Marshal(note{Step: step, Batches: s.Batches, Learned: s.Learned, Keys: s.Keys})
-	return ranks.Part{Note: raw, Vectors: s.Grads}, err
+func partOf(step int64, s trainer.Share, at slots) (ranks.Part, error) {
+	if at.first+len(s.Keys) > at.of {
+		return ranks.Part{}, fmt.Errorf("momentum keys of %d batches from batch %d on, in a step of %d", len(s.Keys), at.first, at.of)
+	}
+	own := make(map[int]trainer.Keys)
+	for i, k := range s.Keys {
+		own[at.first+i] = k
+	}
+	vectors, ids := vectorsOf(own, at.of)
+	raw, err := json.Marshal(note{Step: step, Batches: s.Batches, Learned: s.Learned, IDs: ids})
+	return ranks.Part{Note: raw, Vectors: slices.Concat(s.Grads, vectors)}, err
 }
 
 // joinNotes makes the note of the sum. batches is what all ranks have together.
 func joinNotes(notes [][]byte, batches int, rate float64) ([]byte, error) {
-	total := note{Rate: rate}
+	total := note{Rate: rate, IDs: make(map[int][]schemas.ImageID)}
 	for rank, raw := range notes {
 		var n note
 		if err := json.Unmarshal(raw, &n); err != nil {
@@ -89,7 +102,13 @@ func joinNotes(notes [][]byte, batches int, rate float64) ([]byte, error) {
 		if n.Step != total.Step {
 			return nil, fmt.Errorf("rank %d is at step %d, rank 0 at step %d", rank, n.Step, total.Step)
 		}
-		total.Batches, total.Learned, total.Keys = total.Batches+n.Batches, total.Learned+n.Learned, append(total.Keys, n.Keys...)
+		total.Batches, total.Learned = total.Batches+n.Batches, total.Learned+n.Learned
+		for slot, ids := range n.IDs {
+			if _, twice := total.IDs[slot]; twice {
+				return nil, fmt.Errorf("rank %d has the momentum keys of batch %d of step %d, as a rank before", rank, slot, total.Step)
+			}
+			total.IDs[slot] = ids
+		}
 	}
 	if total.Batches != batches {
 		return nil, fmt.Errorf("the ranks have taken %d batches in step %d, want %d", total.Batches, total.Step, batches)
@@ -98,7 +117,7 @@ func joinNotes(notes [][]byte, batches int, rate float64) ([]byte, error) {
 }
 
 // shareOf decodes the sum of a step.
-func shareOf(step int64, p ranks.Part) (trainer.Share, float64, error) {
+func shareOf(step int64, p ranks.Part, at slots) (trainer.Share, float64, error) {
 	var n note
 	if err := json.Unmarshal(p.Note, &n); err != nil {
 		return trainer.Share{}, 0, fmt.Errorf("reading the sum of step %d: %w", step, err)
@@ -106,5 +125,17 @@ func shareOf(step int64, p ranks.Part) (trainer.Share, float64, error) {
 	if n.Step != step {
 		return trainer.Share{}, 0, fmt.Errorf("rank 0 is at step %d, this rank at step %d", n.Step, step)
 	}
-	return trainer.Share{Batches: n.Batches, Learned: n.Learned, Grads: p.Vectors, Keys: n.Keys}, n.Rate, nil
+	if len(p.Vectors) < 2*at.of {
+		return trainer.Share{}, 0, fmt.Errorf("reading the sum of step %d: it has %d vectors, want %d of keys", step, len(p.Vectors), 2*at.of)
+	}
+	grads := len(p.Vectors) - 2*at.of
+	all, err := keysIn(p.Vectors[grads:], n.IDs)
+	if err != nil {
+		return trainer.Share{}, 0, fmt.Errorf("reading the sum of step %d: %w", step, err)
+	}
+	share := trainer.Share{Batches: n.Batches, Learned: n.Learned, Grads: p.Vectors[:grads]}
+	for _, slot := range slices.Sorted(maps.Keys(all)) {
+		share.Keys = append(share.Keys, all[slot])
+	}
+	return share, n.Rate, nil
 }

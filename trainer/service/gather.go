@@ -138,13 +138,30 @@ type keyNote struct {
 
 // keysPart encodes the keys that a rank has prepared.
 func keysPart(step int64, batches int, own map[int]trainer.Keys) (ranks.Part, error) {
-	n := keyNote{Step: step, IDs: make(map[int][]schemas.ImageID)}
-	vectors := make([][]float32, 2*batches)
-	for number, k := range own {
-		n.IDs[number], vectors[2*number], vectors[2*number+1] = k.IDs, k.Image, k.Text
-	}
-	raw, err := json.Marshal(n)
+	vectors, ids := vectorsOf(own, batches)
+	raw, err := json.Marshal(keyNote{step, ids})
 	return ranks.Part{Note: raw, Vectors: vectors}, err
+}
+
+// vectorsOf lays out the keys that a rank has of some of a step's batches.
+func vectorsOf(own map[int]trainer.Keys, batches int) (vectors [][]float32, ids map[int][]schemas.ImageID) {
+	vectors, ids = make([][]float32, 2*batches), make(map[int][]schemas.ImageID)
+	for number, k := range own {
+		ids[number], vectors[2*number], vectors[2*number+1] = k.IDs, k.Image, k.Text
+	}
+	return vectors, ids
+}
+
+// keysIn does the reverse, with the keys of all batches.
+func keysIn(vectors [][]float32, ids map[int][]schemas.ImageID) (map[int]trainer.Keys, error) {
+	all := make(map[int]trainer.Keys)
+	for number := range ids {
+		if number < 0 || 2*number+1 >= len(vectors) {
+			return nil, fmt.Errorf("it has no batch %d", number)
+		}
+		all[number] = trainer.Keys{Image: vectors[2*number], Text: vectors[2*number+1], IDs: ids[number]}
+	}
+	return all, nil
 }
 
 // joinKeyNotes makes the note of all keys. batches is what all ranks have prepared together.
@@ -183,12 +200,9 @@ func keysOf(step int64, p ranks.Part) (map[int]trainer.Keys, error) {
 	if n.Step != step {
 		return nil, fmt.Errorf("rank 0 is at step %d, this rank at step %d", n.Step, step)
 	}
-	all := make(map[int]trainer.Keys)
-	for number, ids := range n.IDs {
-		if number < 0 || 2*number+1 >= len(p.Vectors) {
-			return nil, fmt.Errorf("reading the keys of step %d: it has no batch %d", step, number)
-		}
-		all[number] = trainer.Keys{Image: p.Vectors[2*number], Text: p.Vectors[2*number+1], IDs: ids}
+	all, err := keysIn(p.Vectors, n.IDs)
+	if err != nil {
+		return nil, fmt.Errorf("reading the keys of step %d: %w", step, err)
 	}
 	return all, nil
 }

@@ -20,7 +20,10 @@ func lead(ctx context.Context, tools device.Tools, s Settings, core *trainer.Tra
 		return nil, err
 	}
 	out := bufio.NewWriterSize(broadcast{group}, stateBytes)
-	if err = core.Write(ctx, out); err == nil {
+	if err = countTraffic(tools.Instruments, group.Traffic); err == nil {
+		err = core.Write(ctx, out)
+	}
+	if err == nil {
 		err = out.Flush()
 	}
 	if err == nil {
@@ -50,6 +53,9 @@ func (p *places) next() (rank, number int, last bool) {
 
 // rank returns the rank of a batch of the step.
 func (p *places) rank(number int) int { return number / (p.batches / p.world) }
+
+// slots returns where the momentum keys of a rank's batches lie.
+func (p *places) slots(rank int) slots { return slots{p.batches / p.world * rank, p.batches} }
 
 // nextEncoded returns the rank of the next batch to encode anew.
 func (p *places) nextEncoded() int {
@@ -209,7 +215,7 @@ func (l *leader) complete(ctx context.Context, batches int) error {
 	if err != nil {
 		return err
 	}
-	part, err := partOf(step, own)
+	part, err := partOf(step, own, l.places.slots(0))
 	if err != nil {
 		return err
 	}
@@ -217,7 +223,7 @@ func (l *leader) complete(ctx context.Context, batches int) error {
 	if err != nil {
 		return err
 	}
-	total, rate, err := shareOf(step, sum)
+	total, rate, err := shareOf(step, sum, l.places.slots(0))
 	if err != nil {
 		return err
 	}

@@ -95,6 +95,41 @@ func stateOf(t *testing.T, core *trainer.Trainer) []byte {
 	return state.Bytes()
 }
 
+// Momentum keys travel beside the gradients, and come back in the order of the step's batches. No batch has them twice.
+func TestMomentumKeysTravelWithTheGradients(t *testing.T) {
+	keys := func(n float32) trainer.Keys {
+		return trainer.Keys{Image: []float32{n}, Text: []float32{-n}, IDs: []schemas.ImageID{{byte(n)}}}
+	}
+	var notes [][]byte
+	vectors := make([][]float32, 1+2*4)
+	for rank, own := range [][]trainer.Keys{{keys(1), keys(2)}, {keys(3)}} {
+		p, err := partOf(5, trainer.Share{Batches: 2, Grads: [][]float32{{7}}, Keys: own}, slots{2 * rank, 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		notes = append(notes, p.Note)
+		for i, v := range p.Vectors {
+			if v != nil {
+				vectors[i] = v
+			}
+		}
+	}
+	sum, err := joinNotes(notes, 4, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _, err := shareOf(5, ranks.Part{Note: sum, Vectors: vectors}, slots{0, 4})
+	if want := []trainer.Keys{keys(1), keys(2), keys(3)}; err != nil || !reflect.DeepEqual(s.Keys, want) || !reflect.DeepEqual(s.Grads, [][]float32{{7}}) {
+		t.Errorf("%+v, %v, want %+v", s, err, want)
+	}
+	if _, err := joinNotes([][]byte{notes[0], notes[0]}, 4, 1); err == nil || !strings.Contains(err.Error(), "rank 1 has the momentum keys of batch") {
+		t.Errorf("%v", err)
+	}
+	if _, err := partOf(5, trainer.Share{Keys: []trainer.Keys{keys(1)}}, slots{4, 4}); err == nil || !strings.Contains(err.Error(), "keys of 1 batches from batch 4 on, in a step of 4") {
+		t.Errorf("%v", err)
+	}
+}
+
 // joinTwo joins two ranks with each other.
 func joinTwo(t *testing.T) (*ranks.Leader, *ranks.Member) {
 	t.Helper()
@@ -139,7 +174,7 @@ func twoRanksSayWhatOneSays(t *testing.T, o trainer.Options, gather int) {
 	group, link := joinTwo(t)
 	second := newCore(t, weights, first, o)
 	m := &member{
-		gather: gather, core: second, link: link, metrics: func() func() { return func() {} },
+		gather: gather, core: second, link: link, slots: slots{2, 4}, metrics: func() func() { return func() {} },
 		load: func(_ context.Context, b *schemas.ScoredBatch, known []schemas.Mask) (trainer.Input, error) {
 			in := drawn(b)
 			in.Masked = append(in.Masked, known...)
@@ -246,7 +281,7 @@ func sameFeatures(t *testing.T, n int, got, want *schemas.FeatureBlock) {
 // Shares of different steps, or of too few batches, are no step.
 func TestSharesThatAreNoStep(t *testing.T) {
 	share := func(step int64, batches int) []byte {
-		p, err := partOf(step, trainer.Share{Batches: batches, Learned: batches})
+		p, err := partOf(step, trainer.Share{Batches: batches, Learned: batches}, slots{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -265,10 +300,13 @@ func TestSharesThatAreNoStep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, rate, err := shareOf(5, ranks.Part{Note: sum}); err != nil || rate != 0.25 || s.Batches != 4 || s.Learned != 4 {
+	if s, rate, err := shareOf(5, ranks.Part{Note: sum}, slots{}); err != nil || rate != 0.25 || s.Batches != 4 || s.Learned != 4 {
 		t.Errorf("%+v at %g, %v", s, rate, err)
 	}
-	if _, _, err := shareOf(6, ranks.Part{Note: sum}); err == nil || !strings.Contains(err.Error(), "rank 0 is at step 5, this rank at step 6") {
+	if _, _, err := shareOf(6, ranks.Part{Note: sum}, slots{}); err == nil || !strings.Contains(err.Error(), "rank 0 is at step 5, this rank at step 6") {
+		t.Errorf("%v", err)
+	}
+	if _, _, err := shareOf(5, ranks.Part{Note: sum}, slots{0, 4}); err == nil || !strings.Contains(err.Error(), "it has 0 vectors, want 8 of keys") {
 		t.Errorf("%v", err)
 	}
 	features := &schemas.FeatureBlock{Positions: schemas.Int32s{0}, Dim: 2, V: schemas.NewFloat16s([]float32{1, 0}), T: schemas.NewFloat16s([]float32{1, 0}), Sequence: 1}

@@ -18,6 +18,7 @@ import (
 type member struct {
 	core       sharedCore
 	link       *ranks.Member
+	slots      slots
 	load       func(context.Context, *schemas.ScoredBatch, []schemas.Mask) (trainer.Input, error)
 	wholeBatch bool
 	metrics    func() (end func()) // times a batch
@@ -32,6 +33,9 @@ func follow(ctx context.Context, tools device.Tools, s Settings) (err error) {
 		return err
 	}
 	defer func() { link.Close(reason(ctx, err)) }()
+	if err := countTraffic(tools.Instruments, link.Traffic); err != nil {
+		return err
+	}
 	state, err := hearState(ctx, link)
 	if err != nil {
 		return whole(err)
@@ -53,7 +57,8 @@ func follow(ctx context.Context, tools device.Tools, s Settings) (err error) {
 	tools.Instruments.Counters().Lanes.Store(int64(tools.Log.Config().Lanes))
 	tools.Instruments.Loaded()
 	tools.Instruments.Log.Info("training with rank 0", "stage", Name, "rank", s.Ranks.Rank, "count", s.Ranks.WorldSize, "step", core.Steps())
-	m := &member{core: core, link: link, load: load.load, wholeBatch: s.wholeBatch(), metrics: tools.Instruments.Batch, gather: s.gather()}
+	p := places{world: s.Ranks.WorldSize, batches: s.Core.StepBatches}
+	m := &member{core: core, link: link, slots: p.slots(s.Ranks.Rank), load: load.load, wholeBatch: s.wholeBatch(), metrics: tools.Instruments.Batch, gather: s.gather()}
 	return whole(m.run(ctx))
 }
 
@@ -189,7 +194,7 @@ func (m *member) complete(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	part, err := partOf(step, own)
+	part, err := partOf(step, own, m.slots)
 	if err != nil {
 		return err
 	}
@@ -197,7 +202,7 @@ func (m *member) complete(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	total, rate, err := shareOf(step, sum)
+	total, rate, err := shareOf(step, sum, m.slots)
 	if err != nil {
 		return err
 	}

@@ -12,8 +12,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/ranks"
+	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/version"
 )
@@ -25,6 +28,7 @@ type Ranks struct {
 	WorldSize int           `env:"WORLD_SIZE" envDefault:"1" desc:"trainers of one model, which share the batches of each step: 1, 2, 4 or another power of two, up to STEP_BATCHES; the weights are the same for all of these"`
 	Master    string        `env:"MASTER_ADDR" envDefault:"127.0.0.1" desc:"WORLD_SIZE above 1: host name or address of rank 0, which listens there and nowhere else"`
 	Port      int           `env:"MASTER_PORT" envDefault:"29500" desc:"WORLD_SIZE above 1: port of rank 0"`
+	Own       int           `env:"RANK_PORT" envDefault:"0" desc:"WORLD_SIZE above 2: port of this rank, for the ranks above it; it listens where it reaches rank 0 from; 0: any that is free"`
 	Token     string        `env:"RANK_TOKEN" secret:"true" desc:"a secret that all ranks share; may be empty where MASTER_ADDR is of this machine alone"`
 	Silence   time.Duration `env:"RANK_TIMEOUT" envDefault:"1m" desc:"a rank of which nothing is heard for so long is lost, and all ranks end"`
 	Wait      time.Duration `env:"RANK_JOIN_TIMEOUT" envDefault:"10m" desc:"how long ranks wait at the start until all are there"`
@@ -54,6 +58,9 @@ func (r Ranks) validate(stepBatches int) error {
 	if r.Port < 1 || r.Port > 65535 {
 		problems = append(problems, fmt.Errorf("MASTER_PORT is %d, want 1 to 65535", r.Port))
 	}
+	if r.Own < 0 || r.Own > 65535 {
+		problems = append(problems, fmt.Errorf("RANK_PORT is %d, want 0 to 65535", r.Own))
+	}
 	if r.Master == "" {
 		problems = append(problems, errors.New("MASTER_ADDR is empty, want the host of rank 0"))
 	}
@@ -75,7 +82,7 @@ func (r Ranks) validate(stepBatches int) error {
 func (s Settings) group(tools device.Tools) ranks.Options {
 	r := s.Ranks
 	return ranks.Options{
-		Rank: r.Rank, World: r.WorldSize, Address: r.address(), Token: r.Token, Silence: r.Silence, Wait: r.Wait,
+		Rank: r.Rank, World: r.WorldSize, Address: r.address(), Port: r.Own, Token: r.Token, Silence: r.Silence, Wait: r.Wait,
 		Facts: s.facts(tools), Log: tools.Instruments.Log,
 	}
 }
@@ -106,6 +113,19 @@ func (s Settings) facts(tools device.Tools) []ranks.Fact {
 		}
 	}
 	return facts
+}
+
+// countTraffic reports what a rank exchanges with all others.
+func countTraffic(i *service.Instruments, traffic func() (sent, received int64)) error {
+	const name = "pairstream_trainer_ranks_bytes_total"
+	const help = "Bytes that this rank exchanges with the others, before they are encrypted."
+	counter := func(way string, n func() int64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: prometheus.Labels{"way": way}}, func() float64 { return float64(n()) })
+	}
+	return i.Register(
+		counter("sent", func() int64 { sent, _ := traffic(); return sent }),
+		counter("received", func() int64 { _, received := traffic(); return received }),
+	)
 }
 
 // stopped is the reason of a trainer that was asked to end. What it holds is sound.

@@ -120,6 +120,7 @@ func TestProblemsNameVariables(t *testing.T) {
 		"RANK is 1 of WORLD_SIZE 1, want 0 to 0":   {"RANK": "1"},
 		"RANK is -1 of WORLD_SIZE 2, want 0 to 1":  {"RANK": "-1", "WORLD_SIZE": "2"},
 		"MASTER_PORT is 0, want 1 to 65535":        {"WORLD_SIZE": "2", "MASTER_PORT": "0"},
+		"RANK_PORT is 65536, want 0 to 65535":      {"WORLD_SIZE": "2", "RANK_PORT": "65536"},
 		"RANK_TIMEOUT is 1ms, want 1s or more":     {"WORLD_SIZE": "2", "RANK_TIMEOUT": "1ms"},
 		"RANK_JOIN_TIMEOUT is 0s, want 1s or more": {"WORLD_SIZE": "2", "RANK_JOIN_TIMEOUT": "0s"},
 		`RANK_TOKEN is empty and MASTER_ADDR is "trainer-0": want a secret that all ranks share, since others may reach that address`: {"WORLD_SIZE": "2", "MASTER_ADDR": "trainer-0"},

@@ -252,8 +252,8 @@ func TestEncoderFollowsTheTrainer(t *testing.T) {
 	}
 }
 
-// Several Pods of the built-in trainer are ranks of one model, however few the lanes. They meet at the first Pod, whose port
-// no other Pod may reach. They are replaced together.
+// Several Pods of the built-in trainer are ranks of one model, however few the lanes. They meet at the first Pod, and reach one
+// another at one port that no other Pod may reach. They are replaced together.
 func TestRanksOfTheTrainer(t *testing.T) {
 	objects := render(t, cases["ranks"])
 	set := find(objects, "StatefulSet", fullname+"-trainer")
@@ -262,7 +262,7 @@ func TestRanksOfTheTrainer(t *testing.T) {
 		t.Errorf("%v Pods, updated %v, through Service %v", set.at("spec", "replicas"), set.at("spec", "updateStrategy"), service.sub("spec"))
 	}
 	data := find(objects, "ConfigMap", fullname+"-trainer").sub("data")
-	for name, want := range map[string]string{"WORLD_SIZE": "4", "MASTER_ADDR": set.name() + "-0." + service.name(), "MASTER_PORT": "29500"} {
+	for name, want := range map[string]string{"WORLD_SIZE": "4", "MASTER_ADDR": set.name() + "-0." + service.name(), "MASTER_PORT": "29500", "RANK_PORT": "29500"} {
 		if got := data.text(name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}

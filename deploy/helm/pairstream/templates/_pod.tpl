@@ -206,6 +206,7 @@ ENCODER_CHECKPOINT: "@latest"
 WORLD_SIZE: {{ $s.replicas | quote }}
 MASTER_ADDR: {{ printf "%s-trainer-0.%s-trainer" $name $name }}
 MASTER_PORT: "29500"
+RANK_PORT: "29500"
 {{- end }}
 {{- end }}
 {{ include "pairstream.settings" (dict "root" .root "of" (printf "%s.settings" .stage) "settings" $s.settings) }}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/internal/ranks"
+)
+
+// Exchange is what an exchange of gradients costs each of some ranks.
+type Exchange struct {
+	Ranks    int     `json:"ranks"`
+	Counted  float64 `json:"counted"`  // bytes that a rank sends in a step, and receives
+	Sent     float64 `json:"sent"`     // on the line of the rank that sends most, with all headers
+	Received float64 `json:"received"` // on the line of the rank that receives most
+	Least    float64 `json:"least"`    // seconds that the counted bytes take
+	Seconds  float64 `json:"seconds"`  // median of the steps, on the slowest rank
+}
+
+const (
+	gradient  = 1 << 20 // values
+	lineRate  = 5e6     // bytes/s of a rank's line, each way
+	rankSteps = 5       // that are measured, after one that is not
+	rankPort  = 29500
+)
+
+// rankCommand is the argument by which this program is a rank.
+const rankCommand = "rank"
+
+// exchange measures steps of several ranks. Each is a process in a network namespace, with a line of limited rate.
+func exchange(ctx context.Context, s sizes) (any, error) {
+	if err := newNetwork(1).try(ctx); err != nil {
+		return nil, fmt.Errorf("%w: it makes network namespaces, which needs root and iproute2: %w", errNotHere, err)
+	}
+	var out []Exchange
+	for _, world := range []int{1, 2, 4, 8} {
+		e, err := exchangeOf(ctx, world)
+		if err != nil {
+			return nil, fmt.Errorf("%d ranks: %w", world, err)
+		}
+		s.say("ranks: %d: a rank sends %.2f MB in a step (%.2f MB counted), which takes %.3f s (%.3f s at the rate of its line)", world, e.Sent/1e6, e.Counted/1e6, e.Seconds, e.Least)
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+func exchangeOf(ctx context.Context, world int) (e Exchange, err error) {
+	e.Ranks, e.Counted = world, 2*float64(world-1)/float64(world)*4*gradient
+	e.Least = e.Counted / lineRate
+	if world == 1 {
+		return e, nil
+	}
+	n := newNetwork(world)
+	defer func() { err = errors.Join(err, n.remove(context.WithoutCancel(ctx))) }()
+	if err := n.make(ctx); err != nil {
+		return e, err
+	}
+	reports := make([]rankReport, world)
+	all, running := errgroup.WithContext(ctx)
+	for rank := range world {
+		all.Go(func() (err error) {
+			reports[rank], err = n.rank(running, rank)
+			return err
+		})
+	}
+	if err := all.Wait(); err != nil {
+		return e, err
+	}
+	for _, r := range reports {
+		slices.Sort(r.Seconds)
+		e.Sent, e.Received, e.Seconds = max(e.Sent, r.Sent), max(e.Received, r.Received), max(e.Seconds, r.Seconds[len(r.Seconds)/2])
+	}
+	return e, nil
+}
+
+// network is a bridge in a namespace of its own, to which each rank's namespace has a line.
+type network struct {
+	name  string
+	ranks int
+}
+
+// newNetwork returns a network whose names no other process has.
+func newNetwork(ranks int) network { return network{fmt.Sprintf("ps%d", os.Getpid()), ranks} }
+
+func (n network) space(rank int) string { return fmt.Sprintf("%s-%d", n.name, rank) }
+
+func command(ctx context.Context, line string) error {
+	words := strings.Fields(line)
+	out, err := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", line, err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// make makes the namespaces and lines.
+func (n network) make(ctx context.Context) error {
+	rate := fmt.Sprintf("rate %dbit burst 32kb latency 100ms", int(8*lineRate))
+	lines := []string{
+		"ip netns add " + n.name,
+		"ip -n " + n.name + " link add hub type bridge",
+		"ip -n " + n.name + " link set hub up",
+	}
+	for rank := range n.ranks {
+		space, line := n.space(rank), fmt.Sprintf("line%d", rank)
+		lines = append(lines,
+			"ip netns add "+space,
+			fmt.Sprintf("ip -n %s link add %s type veth peer name line netns %s", n.name, line, space),
+			fmt.Sprintf("ip -n %s link set %s master hub up", n.name, line),
+			fmt.Sprintf("ip -n %s addr add 10.77.0.%d/24 dev line", space, rank+1),
+			"ip -n "+space+" link set line up",
+			fmt.Sprintf("tc -n %s qdisc add dev line root tbf %s", space, rate),
+			fmt.Sprintf("tc -n %s qdisc add dev %s root tbf %s", n.name, line, rate),
+		)
+	}
+	for _, line := range lines {
+		if err := command(ctx, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// try says why this machine has no such network.
+func (n network) try(ctx context.Context) error {
+	return errors.Join(n.make(ctx), n.remove(ctx))
+}
+
+// remove removes what is there of the network.
+func (n network) remove(ctx context.Context) error {
+	var problems []error
+	for rank := range n.ranks {
+		if _, err := os.Stat("/run/netns/" + n.space(rank)); err == nil {
+			problems = append(problems, command(ctx, "ip netns del "+n.space(rank)))
+		}
+	}
+	if _, err := os.Stat("/run/netns/" + n.name); err == nil {
+		problems = append(problems, command(ctx, "ip netns del "+n.name))
+	}
+	return errors.Join(problems...)
+}
+
+// rankReport is what a rank says of its steps.
+type rankReport struct {
+	Sent, Received float64 // bytes on its line, a step
+	Seconds        []float64
+}
+
+// rank runs a rank in its namespace.
+func (n network) rank(ctx context.Context, rank int) (r rankReport, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return r, err
+	}
+	cmd := exec.CommandContext(ctx, "ip", "netns", "exec", n.space(rank), self, rankCommand, fmt.Sprintf("%d/%d", rank, n.ranks))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err == nil {
+		err = json.Unmarshal(out, &r)
+	}
+	if err != nil {
+		return r, fmt.Errorf("rank %d: %w", rank, err)
+	}
+	return r, nil
+}
+
+// beRank makes the steps of a rank, and reports them.
+func beRank(ctx context.Context, which string, out io.Writer) (err error) {
+	var rank, world int
+	if _, err := fmt.Sscanf(which, "%d/%d", &rank, &world); err != nil {
+		return err
+	}
+	o := ranks.Options{
+		Rank: rank, World: world, Address: fmt.Sprintf("10.77.0.1:%d", rankPort), Port: rankPort, Token: "simulation",
+		Silence: time.Minute, Wait: time.Minute, Log: slog.New(slog.DiscardHandler),
+	}
+	var sum func(ranks.Part) (ranks.Part, error)
+	var end func() error // when all ranks have made their steps
+	if rank == 0 {
+		leader, err := ranks.Lead(ctx, o)
+		if err != nil {
+			return err
+		}
+		defer func() { leader.Close(err) }()
+		sum = func(own ranks.Part) (ranks.Part, error) {
+			return leader.Sum(ctx, own, func([][]byte) ([]byte, error) { return nil, nil })
+		}
+		end = func() (err error) {
+			for other := 1; other < world && err == nil; other++ {
+				_, err = leader.Hear(ctx, other)
+			}
+			return err
+		}
+	} else {
+		member, err := ranks.Join(ctx, o)
+		if err != nil {
+			return err
+		}
+		defer func() { member.Close(err) }()
+		sum = func(own ranks.Part) (ranks.Part, error) { return member.Sum(ctx, own) }
+		end = func() error { return member.Tell([]byte("it has made its steps")) }
+	}
+	r, err := stepsOf(sum)
+	if err == nil {
+		err = end()
+	}
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(r)
+}
+
+// stepsOf times the exchange of some steps.
+func stepsOf(sum func(ranks.Part) (ranks.Part, error)) (r rankReport, err error) {
+	own := ranks.Part{Vectors: [][]float32{make([]float32, gradient)}}
+	if own, err = sum(own); err != nil { // all are there and have begun
+		return r, err
+	}
+	received, sent, err := onLine()
+	if err != nil {
+		return r, err
+	}
+	for range rankSteps {
+		began := time.Now()
+		if own, err = sum(own); err != nil {
+			return r, err
+		}
+		r.Seconds = append(r.Seconds, time.Since(began).Seconds())
+	}
+	nowReceived, nowSent, err := onLine()
+	r.Received, r.Sent = (nowReceived-received)/rankSteps, (nowSent-sent)/rankSteps
+	return r, err
+}
+
+// onLine returns the bytes that have come and gone on this namespace's line.
+func onLine() (received, sent float64, err error) {
+	raw, err := os.ReadFile("/proc/self/net/dev")
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(string(raw)) {
+		name, counts, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if fields := strings.Fields(counts); name == "line" && len(fields) > 8 {
+			received, err = strconv.ParseFloat(fields[0], 64)
+			if err == nil {
+				sent, err = strconv.ParseFloat(fields[8], 64)
+			}
+			return received, sent, err
+		}
+	}
+	return 0, 0, errors.New("this namespace has no line")
+}

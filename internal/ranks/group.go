@@ -1,0 +1,91 @@
+package ranks
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+)
+
+// group is what a rank has of the others: a link to each.
+type group struct {
+	rank     int
+	links    []*link // by rank; nil: this one
+	exchange Exchange
+	lost     chan struct{}
+	once     sync.Once
+	err      error
+}
+
+// newGroup minds the links to all other ranks.
+func newGroup(rank int, links []*link) *group {
+	g := &group{rank: rank, links: links, lost: make(chan struct{})}
+	g.exchange = mesh{g}
+	for _, one := range g.others() {
+		go g.mind(one)
+	}
+	return g
+}
+
+// others returns the links to all other ranks.
+func (g *group) others() []*link {
+	return slices.DeleteFunc(slices.Clone(g.links), func(l *link) bool { return l == nil })
+}
+
+// mind waits for the end of a link, and ends all others with its error.
+func (g *group) mind(one *link) {
+	<-one.lost
+	if one.rank > 0 && errors.Is(one.err, ErrDone) {
+		return // rank 0 ends a training: what it says is on its way
+	}
+	g.fail(one.err)
+}
+
+// fail ends all links. The first error counts.
+func (g *group) fail(err error) {
+	g.once.Do(func() {
+		g.err = err
+		close(g.lost)
+		for _, one := range g.others() {
+			one.failed(err)
+		}
+	})
+}
+
+// Watch waits until a rank is lost or ends the training, or ctx ends. It returns why; nil: ctx has ended.
+func (g *group) Watch(ctx context.Context) error {
+	select {
+	case <-g.lost:
+		return g.err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// World returns the number of ranks.
+func (g *group) World() int { return len(g.links) }
+
+// Traffic returns the bytes that this rank has sent to all others and received from them, before they are encrypted.
+func (g *group) Traffic() (sent, received int64) {
+	for _, one := range g.others() {
+		sent, received = sent+one.sent.Load(), received+one.received.Load()
+	}
+	return sent, received
+}
+
+// Close tells all ranks why this one ends, nil when the training is over, and leaves them.
+func (g *group) Close(why error) {
+	f := farewell{Done: true}
+	if why != nil {
+		f = farewellFor(why)
+		g.once.Do(func() { // before the others end because of it
+			g.err = why
+			close(g.lost)
+		})
+	}
+	var leaving sync.WaitGroup
+	for _, one := range slices.Backward(g.others()) {
+		leaving.Go(func() { one.end(f) })
+	}
+	leaving.Wait()
+}
