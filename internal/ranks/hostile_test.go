@@ -225,7 +225,7 @@ func (spoken) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 
 // FuzzHandshake says anything in the place of either side. Nobody gets in who does not know the token.
 func FuzzHandshake(f *testing.F) {
-	for _, v := range []any{hello{Version: version, Rank: 1, World: 2, Nonce: newNonce()}, challenge{version, newNonce()}, verdict{}} {
+	for _, v := range []any{hello{Version: version, Rank: 1, World: 2, Nonce: newNonce(), Facts: testOptions(0, 2, "").Facts}, challenge{version, newNonce()}, verdict{}} {
 		for k := kindChallenge; k <= kindVerdict; k++ {
 			raw, err := json.Marshal(v)
 			if err != nil {

@@ -247,6 +247,12 @@ func TestFramesHaveALimit(t *testing.T) {
 		t.Error("a frame that is too large was written")
 	}
 	raw := slices.Concat([]byte{9, 0, 0, 0, byte(kindMessage)}, make([]byte, 9))
+	for _, k := range []kind{kindPiece, kindSum, kindBeat} {
+		raw := slices.Concat([]byte{1, 0, 4, 0, byte(k)}, make([]byte, maxChunk+1))
+		if _, _, err := readFrame(bytes.NewReader(raw), maxFrame); err == nil || !strings.Contains(err.Error(), "262145 bytes, want at most") {
+			t.Errorf("%v", err)
+		}
+	}
 	if _, _, err := readFrame(bytes.NewReader(raw), 8); err == nil || !strings.Contains(err.Error(), "9 bytes, want at most 8") {
 		t.Errorf("%v", err)
 	}
