@@ -175,7 +175,7 @@ func TestTreePassesOverNil(t *testing.T) {
 }
 
 func TestMessagesArriveInOrder(t *testing.T) {
-	leader, members := gather(t, 3, func(o *Options) { o.Silence = 200 * time.Millisecond }) // with beats in between
+	leader, members := gather(t, 3, unchanged)
 	const n = 200
 	var telling sync.WaitGroup
 	for rank := 1; rank < 3; rank++ {
@@ -185,6 +185,9 @@ func TestMessagesArriveInOrder(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 					return
+				}
+				if err := members[rank].links[0].send(kindBeat, nil); err != nil {
+					t.Error(err)
 				}
 				if err := members[rank].Tell(append(m, fmt.Sprint(" heard ", i)...)); err != nil {
 					t.Error(err)
