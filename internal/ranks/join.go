@@ -108,9 +108,6 @@ func (a *applicant) reach(ctx context.Context, address string, say func(net.Conn
 	return newLink(h.To, over, a.options.Silence), nil
 }
 
-// meetTime bounds how long ranks take to join one another, when all have come.
-const meetTime = 30 * time.Second
-
 // settle waits until all ranks have come to the leader, and joins them.
 func (a *applicant) settle(ctx context.Context) (*Member, error) {
 	links := make([]*link, a.options.World)
@@ -155,7 +152,7 @@ func (a *applicant) roster(ctx context.Context) (list roster, err error) {
 
 // meet joins the ranks below this one, and waits for those above it.
 func (a *applicant) meet(ctx context.Context, list roster, links []*link) error {
-	meeting, cancel := context.WithTimeout(ctx, meetTime)
+	meeting, cancel := context.WithTimeout(ctx, a.options.Wait)
 	defer cancel()
 	m := meetings{session: list.Session, options: a.options, came: make(chan *link), failed: make(chan error)}
 	served := make(chan struct{})
@@ -191,7 +188,7 @@ func (a *applicant) meet(ctx context.Context, list roster, links []*link) error 
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			return fmt.Errorf("rank %d and %s have not met within %s: let ranks reach one another at RANK_PORT", a.options.Rank, strings.Join(missing, " and "), meetTime)
+			return fmt.Errorf("rank %d and %s have not met within %s (RANK_JOIN_TIMEOUT): let ranks reach one another at RANK_PORT", a.options.Rank, strings.Join(missing, " and "), a.options.Wait)
 		}
 	}
 }

@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// meetPause is the wait between two tries to reach a rank that has come to rank 0.
+const meetPause = time.Second
+
 // meetings are the joins of a rank above 0 with others above 0. Of two ranks the higher one comes to the lower one.
 type meetings struct {
 	session []byte
@@ -53,10 +56,10 @@ func (m meetings) visit(ctx context.Context, a *applicant, rank int, address str
 			}
 			return
 		}
+		m.options.Log.Warn("another rank cannot be reached yet", "stage", "ranks", "rank", rank, "address", address, "err", err)
 		select {
-		case <-time.After(joinPause):
+		case <-time.After(meetPause):
 		case <-ctx.Done():
-			m.options.Log.Warn("another rank cannot be reached", "stage", "ranks", "rank", rank, "address", address, "err", err)
 			return
 		}
 	}
