@@ -45,35 +45,22 @@ type rule struct {
 
 // variable is something that expressions may speak of.
 type variable struct {
-	name    string
-	kind    *cel.Type
-	round   Round
-	meaning string
+	name  string
+	kind  *cel.Type
+	round Round
 }
 
 var variables = []variable{
-	{"caption", cel.StringType, Words, "the caption"},
-	{"chars", cel.IntType, Words, "characters of the caption"},
-	{"words", cel.IntType, Words, "words of the caption, as white space parts them"},
-	{"lang", cel.StringType, Words, `language of the caption, such as "en" or "zh"; "" if it cannot be told`},
-	{"source", cel.StringType, Words, "where the pair was crawled"},
-	{"meta", cel.MapType(cel.StringType, cel.DynType), Words, "columns that came with the pair, such as meta.punsafe"},
-	{"width", cel.IntType, Size, "pixels of the upright image"},
-	{"height", cel.IntType, Size, "pixels of the upright image"},
-	{"aspect", cel.DoubleType, Size, "the longer side by the shorter one, at least 1"},
-	{"similarity", cel.DoubleType, Match, "cosine of the encoder's two vectors"},
-}
-
-// Variable describes a variable of expressions.
-type Variable struct{ Name, Type, Meaning string }
-
-// Variables lists what expressions may speak of.
-func Variables() []Variable {
-	var out []Variable
-	for _, v := range variables {
-		out = append(out, Variable{v.name, v.kind.String(), v.meaning})
-	}
-	return out
+	{"caption", cel.StringType, Words},                        // the caption
+	{"chars", cel.IntType, Words},                             // characters of the caption
+	{"words", cel.IntType, Words},                             // words of the caption, as white space parts them
+	{"lang", cel.StringType, Words},                           // language of the caption, such as "en" or "zh"; "" if it cannot be told
+	{"source", cel.StringType, Words},                         // where the pair was crawled
+	{"meta", cel.MapType(cel.StringType, cel.DynType), Words}, // columns that came with the pair, such as meta.punsafe
+	{"width", cel.IntType, Size},                              // pixels of the upright image
+	{"height", cel.IntType, Size},                             // pixels of the upright image
+	{"aspect", cel.DoubleType, Size},                          // the longer side by the shorter one, at least 1
+	{"similarity", cel.DoubleType, Match},                     // cosine of the encoder's two vectors
 }
 
 var ruleName = regexp.MustCompile(`^\s*([a-z][a-z0-9_]{0,31})\s*:`)

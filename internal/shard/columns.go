@@ -10,14 +10,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// BoundColumns returns those of the columns that a pair may carry, in the order of their names. It leaves out
-// captions and addresses (a pair has fields for these), what no pair may hold, and what exceeds the bound of a pair. It
-// returns nil if nothing is left.
-func BoundColumns(all schemas.Columns) schemas.Columns {
-	return prune(maps.Clone(all))
-}
-
-// prune removes from its argument what [BoundColumns] leaves out.
+// prune removes the columns that a pair may not carry, and returns nil if nothing is left. Captions and addresses have
+// fields of their own. The rest is what no pair may hold, and what exceeds the bound of a pair, in the order of names.
 func prune(all schemas.Columns) schemas.Columns {
 	var room [schemas.MaxColumns]string
 	kept, size := 0, 0

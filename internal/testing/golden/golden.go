@@ -164,12 +164,3 @@ func Close(t testing.TB, what string, got, want []float64, rel, abs float64) {
 		t.Errorf("%s: value %d is %v, want %v: off by %.3g, allowed %.3g", what, at, got[at], want[at], worst, rel*scale+abs)
 	}
 }
-
-// Float64s converts values for [Close].
-func Float64s(values []float32) []float64 {
-	out := make([]float64, len(values))
-	for i, v := range values {
-		out[i] = float64(v)
-	}
-	return out
-}
