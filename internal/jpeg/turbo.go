@@ -9,6 +9,9 @@ package jpeg
 // #include <malloc.h>
 // #include <stdint.h>
 // #include <sys/mman.h>
+// // Each thread that decodes may get an arena, and keep some of a picture's memory in it. With one arena, the threads that
+// // compute with tensors wait for each other; with two they do not. This runs before there are other threads.
+// __attribute__((constructor)) static void two_arenas(void) { mallopt(M_ARENA_MAX, 2); }
 // static void return_memory(void) { malloc_trim(0); }
 // // return_top gives back the upper end of the calling thread's arena. malloc_trim does that for the first arena alone. The
 // // end is at most 64 MiB: it takes it in two pieces, gives back their pages, and frees them.
@@ -38,8 +41,8 @@ import (
 	"runtime"
 )
 
-// large is the number of pixels from which a progressive picture takes 12 MiB and more of C's memory.
-const large = 4 << 20
+// large is the number of pixels from which a progressive picture takes 1.5 MiB and more of C's memory.
+const large = 1 << 19
 
 // hasTurbo is for tests.
 const hasTurbo = true

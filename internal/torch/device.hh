@@ -33,8 +33,7 @@ const std::string &load_cuda() {
 void ps_prepare(void) {
 #ifdef __GLIBC__
   // A step makes and frees the same tensors again and again. By default the large ones go back to the system each time,
-  // and their pages are zeroed and mapped anew: a tenth of the time of a step. Each thread has its arena. If they shared
-  // one, three trainers of a process would wait for each other for a third of their time.
+  // and their pages are zeroed and mapped anew: a tenth of the time of a step.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 #endif
