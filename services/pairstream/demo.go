@@ -61,7 +61,7 @@ func newDemoCommand() *cobra.Command {
 	f.Uint64Var(&o.seed, "seed", 1, "draws other scenes, and seeds every run")
 	f.IntVar(&o.heldOut, "holdout", 0, "images to keep back for evaluation; 0: 400 of scenes, else a seventh of the images, 100 at most")
 	f.Int64Var(&o.boot, "bootstrap-steps", 0, "training steps of the first model; 0: none for scenes, which bring one, or 800")
-	f.IntVar(&o.epochs, "epochs", 0, "times that a group is trained on; 0: 4, or 6 on your own data")
+	f.IntVar(&o.epochs, "epochs", 0, "times that a group is trained on; 0: 8, or 6 on your own data")
 	f.BoolVar(&o.short, "short", false, "half of the training, for checks")
 	f.BoolVar(&o.check, "check", false, "fail when a pair is not accounted for or a loss did not fall")
 	return cmd

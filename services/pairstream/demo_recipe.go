@@ -49,7 +49,7 @@ func onScenes(seed uint64) demoPlan {
 	o := models.Scenes(seed)
 	o.Scenes, o.Side = 6000+sceneHoldOut, 96
 	return demoPlan{
-		epochs: 4, rate: 5e-4, groups: 1, space: 10, scenes: o,
+		epochs: 8, rate: 5e-4, groups: 1, space: 10, scenes: o,
 		settings: map[string]string{
 			"AUGMENT_FLIP": "0", "AUGMENT_MIN_SCALE": "1", "DROPOUT": "0", "ITM_WEIGHT": "1", "MLM_WEIGHT": "0", "ITC_TARGETS": "onehot",
 		},
