@@ -22,10 +22,13 @@ func imageKey(b *schemas.Batch, row int32) keptHalf {
 }
 
 // Hold returns the encodings of a batch's images that are kept, by sample, and which samples they are. Their pixels are not
-// needed with [Input.Held].
-func (k *Kept) Hold(b *schemas.Batch) (held []model.Encoding, samples []int32) {
+// needed with [Input.Held]. It leaves out the images that gone names, so that who loads them hears that they are taken back.
+func (k *Kept) Hold(b *schemas.Batch, gone func(schemas.ImageID) bool) (held []model.Encoding, samples []int32) {
 	held = make([]model.Encoding, len(b.Samples))
 	for i := range held {
+		if gone != nil && gone(b.Samples[i].ImageID) {
+			continue
+		}
 		vector, there := k.vectors.get(imageKey(b, int32(i)))
 		tokens, whole := k.tokens.get(imageKey(b, int32(i)))
 		if there && whole {

@@ -101,13 +101,26 @@ func TestKeptScoresAreTheSameBits(t *testing.T) {
 // held leaves out the pixels of images that are kept.
 func held(in Input, b *schemas.Batch) Input {
 	var spared []int32
-	in.Held, spared = in.Kept.Hold(b)
+	in.Held, spared = in.Kept.Hold(b, nil)
 	in.Pixels = slices.Clone(in.Pixels)
 	values := len(in.Pixels) / len(in.IDs)
 	for _, i := range spared {
 		clear(in.Pixels[int(i)*values : int(i+1)*values])
 	}
 	return in
+}
+
+// What is kept of an image that is taken back is not held: whoever loads the image must hear of it.
+func TestNothingIsHeldOfWhatIsTakenBack(t *testing.T) {
+	const n = 6
+	in, b := randomInput(n), named(n)
+	in.Kept = NewKept(1<<20, 1<<20)
+	score(t, newConD(t, 16), b, in)
+	gone := b.Samples[2].ImageID
+	encodings, samples := in.Kept.Hold(b, func(id schemas.ImageID) bool { return id == gone })
+	if want := []int32{0, 1, 3, 4, 5}; !slices.Equal(samples, want) || encodings[2].Vector != nil || encodings[2].Tokens != nil {
+		t.Errorf("images of samples %v are held, want %v", samples, want)
+	}
 }
 
 // named is a batch of different pairs, with the N-1 others as candidates.

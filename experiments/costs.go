@@ -164,7 +164,7 @@ func (c conD) kept() score {
 	return func(ctx context.Context, b *schemas.Batch, _ discriminator.Input) (*schemas.ScoredBatch, error) {
 		in := discriminator.Input{IDs: c.loader.IDs(b), Kept: kept, Bound: bound}
 		var samples []int32
-		in.Held, samples = kept.Hold(b)
+		in.Held, samples = kept.Hold(b, nil)
 		var spared []schemas.Mask
 		for _, i := range samples {
 			spared = append(spared, schemas.Mask{Sample: i})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/schemas"
 )
 
 // keeping says how much a lane keeps, and of which Con-D. The zero value keeps nothing.
@@ -15,7 +16,8 @@ type keeping struct {
 	scores int
 	bytes  int64
 	model  string
-	level  float64 // probability from which a candidate is no negative for the trainer
+	level  float64                    // probability from which a candidate is no negative for the trainer
+	gone   func(schemas.ImageID) bool // names the images that are taken back; nil: none is
 	asked  *prometheus.CounterVec
 }
 

@@ -45,7 +45,11 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 		s.Run.Seed, s.augmentation())
 	keep, drawn := keeping{}, loader.Drawn()
 	if s.Images == plain {
-		keep, drawn = keeping{scores: s.Keep, bytes: s.KeepBytes, model: core.Fingerprint(), level: s.level()}, ""
+		gone, err := tools.Forgotten(ctx)
+		if err != nil {
+			return err
+		}
+		keep, drawn = keeping{scores: s.Keep, bytes: s.KeepBytes, model: core.Fingerprint(), level: s.level(), gone: gone.Image}, ""
 	}
 	err = keep.register(tools.Instruments)
 	if err != nil {

@@ -55,6 +55,7 @@ type stage struct {
 	guard       *guard
 	kept        *discriminator.Kept // nil: images are augmented
 	bound       *discriminator.Bound
+	gone        func(schemas.ImageID) bool // names the images that are taken back; nil: none is
 	asked       *prometheus.CounterVec
 	instruments *service.Instruments
 }
@@ -66,7 +67,7 @@ func newFactory(core scorer, loader loader, guarded guardSettings, keep keeping,
 			return nil, fmt.Errorf("lane %d: %w", lane, err)
 		}
 		g, err := newGuard(guarded, lane, mark.Guard, instruments.Log, gauges)
-		s := &stage{core: core, loader: loader, guard: g, asked: keep.asked, instruments: instruments}
+		s := &stage{core: core, loader: loader, guard: g, gone: keep.gone, asked: keep.asked, instruments: instruments}
 		if keep.scores > 0 {
 			s.kept, s.bound = discriminator.NewKept(keep.scores, keep.bytes), keep.bound(mark)
 		}
@@ -163,7 +164,7 @@ func (s *stage) hold(b *schemas.Batch, in *discriminator.Input) (spared []schema
 		return nil
 	}
 	var samples []int32
-	in.Held, samples = s.kept.Hold(b)
+	in.Held, samples = s.kept.Hold(b, s.gone)
 	for _, i := range samples {
 		spared = append(spared, schemas.Mask{Sample: i})
 	}
