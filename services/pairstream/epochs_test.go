@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pairstream/pairstream/internal/testing/soak"
 )
 
 // TestEpochsAfterKills runs each way to go through epochs three times: undisturbed, with the grouper and the trainer
@@ -58,7 +60,7 @@ func TestEpochsAfterKills(t *testing.T) {
 			others := []*process{start(t, "encoder"), start(t, "indexer"), start(t, "discriminator")}
 			grouper, trainer := start(t, "grouper"), start(t, "trainer")
 			blocks := featuresOf(t, want)
-			for _, share := range []int64{5, 3, 2} {
+			for _, share := range soak.Choose([]int64{4, 2}, []int64{5, 3, 2}) {
 				awaitFeatures(t, log, 0, blocks/share)
 				grouper.kill(t)
 				trainer.kill(t)

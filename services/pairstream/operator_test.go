@@ -23,7 +23,7 @@ import (
 // its own for each. Afterwards every published pair was trained on as often as EPOCHS said, or is in a record that says
 // why not. And nobody waits without a word. A failing sequence is shrunk.
 func TestOperator(t *testing.T) {
-	playOperators(t, "embedded", soak.Choose(200, 1_000_000), func() (string, func() error, error) {
+	playOperators(t, "embedded", soak.Choose(50, 1_000_000), func() (string, func() error, error) {
 		broker, err := stream.StartBroker(stream.BrokerOptions{})
 		if err != nil {
 			return "", nil, err
