@@ -52,6 +52,9 @@ func writeTables(t *testing.T, dir, tars string) {
 
 // TestPlanOfParquet makes a plan of Parquet files with images. It is the plan of the tars that it leaves in its folder.
 func TestPlanOfParquet(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	in := setUpPipeline(t, 8)
 	t.Setenv("GRIT_FEATURES", "encoder")
 	t.Setenv("EPOCHS", "1")

@@ -67,6 +67,9 @@ func featuresInto(t *testing.T, log *stream.Log, epoch int32, path string) strin
 // TestFeaturesFromOutsideCloseTheLoop gives a plan the features that a trainer had in a stream of the same pairs, epoch by epoch.
 // The mini-batches are the stream's, however the runs are cut.
 func TestFeaturesFromOutsideCloseTheLoop(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	in := setUpPipeline(t, 16)
 	for name, value := range map[string]string{
 		"KAFKA_BROKERS": startBroker(t), "NAMESPACE": "stream", "CHECKPOINT_DIR": in("checkpoints"), "GROUP_SIZE": "1000", "EPOCHS": "3", "GRIT_FEATURES": "training",

@@ -17,6 +17,9 @@ import (
 // TestBootstrapUntilItIsGood trains twice from the same seed, and measures the weights. They are the same bytes. `eval --cond`
 // shows their card, and what is true of generated scenes.
 func TestBootstrapUntilItIsGood(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	t.Setenv("TORCH_THREADS", "1")
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }

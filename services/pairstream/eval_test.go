@@ -18,6 +18,9 @@ import (
 // TestEvalWithCaptionsOfAList parts scenes into a tar of images alone and Karpathy's JSON, and measures a split of it. The
 // result equals that of a tar that has the captions of this split beside its images.
 func TestEvalWithCaptionsOfAList(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
 	mustCommand(t, "synth", in("scenes"), "--scenes", "12", "--side", "64")

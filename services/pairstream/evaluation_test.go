@@ -82,6 +82,9 @@ func setEvaluations(t *testing.T, in func(string) string) {
 // and weights are those of a training without. Every step has the same figures, which are those of `pairstream eval` on the
 // best checkpoint. A trainer that has lost its disk in between goes on from CHECKPOINT_UPLOAD.
 func TestEvaluationBesideTraining(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	in := setUpPipeline(t, 20)
 	t.Setenv("STEP_BATCHES", "2")

@@ -25,7 +25,12 @@ import (
 
 // TestFetcherKilled kills a fetcher at random moments, and starts it again until it ends. Every row is published once,
 // or has its one outcome.
-func TestFetcherKilled(t *testing.T) { fetcherKilled(t, "embedded", startBroker(t)) }
+func TestFetcherKilled(t *testing.T) {
+	if apart(t) {
+		return
+	}
+	fetcherKilled(t, "embedded", startBroker(t))
+}
 
 func fetcherKilled(t *testing.T, kind, brokers string) {
 	dir := t.TempDir()

@@ -16,7 +16,12 @@ import (
 )
 
 // TestFilterKilled kills an encoder that filters at random moments. It decides every pair as an undisturbed one does.
-func TestFilterKilled(t *testing.T) { filterKilled(t, "embedded", startBroker(t)) }
+func TestFilterKilled(t *testing.T) {
+	if apart(t) {
+		return
+	}
+	filterKilled(t, "embedded", startBroker(t))
+}
 
 func filterKilled(t *testing.T, kind, brokers string) {
 	const perKill = 12 // pairs

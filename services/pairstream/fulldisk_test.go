@@ -16,6 +16,9 @@ import (
 // ends with the name of the file and the reason, however often it is started, and keeps the checkpoint that it has.
 // When there is room, it makes the same records and weights as a run that always had room.
 func TestTrainerOnAFullDisk(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	disk := fulldisk.Mount(t, 1<<20)
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	t.Setenv("CHECKPOINT_EVERY", "2")

@@ -16,6 +16,9 @@ import (
 // TestUpDecodesAPictureOnce counts how often a picture is read and decoded. The encoder, the discriminator and the
 // trainer of one process look at every picture, again in every epoch. It is decoded once.
 func TestUpDecodesAPictureOnce(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	in := setUpPipeline(t, 24)
 	t.Setenv("CHECKPOINT_DIR", in("checkpoints"))

@@ -81,7 +81,12 @@ func sent(ctx context.Context, url, lines string) []string {
 
 // TestIngestKilled kills the front door at random moments under load. Every pair whose id it has answered is on the log.
 // Clients send again what got no answer, and in the end the log has all pairs.
-func TestIngestKilled(t *testing.T) { ingestKilled(t, "embedded", startBroker(t)) }
+func TestIngestKilled(t *testing.T) {
+	if apart(t) {
+		return
+	}
+	ingestKilled(t, "embedded", startBroker(t))
+}
 
 func ingestKilled(t *testing.T, kind, brokers string) {
 	const clients, requests, perRequest = 4, 40, 5

@@ -31,6 +31,9 @@ var stageNames = []string{"encoder", "indexer", "grouper", "discriminator", "tra
 // writes junk into every lane topic that stages write. All records and all checkpoints that stay are those of an
 // undisturbed run.
 func TestEveryStageKilled(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	dir := t.TempDir()
 	broker, addr := startBrokerOn(t, dir, "")
 	t.Cleanup(func() { broker.stop(t) })

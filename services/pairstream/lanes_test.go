@@ -20,6 +20,9 @@ func (waiter) Flush(context.Context, stream.Output) error                  { ret
 
 // TestLanes parks a lane, looks at it and skips what is wrong, with the commands.
 func TestLanes(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	log := testLog(t)
 	p := log.NewPublisher(stream.PublisherOptions{})
 	for _, seq := range []int64{0, 1, 9} {
@@ -83,6 +86,9 @@ func TestLanes(t *testing.T) {
 
 // TestLanesOfTheTrainer parks a lane of the trainer's, looks at it and skips the loss, with the commands.
 func TestLanesOfTheTrainer(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	log := testLog(t)
 	p := log.NewPublisher(stream.PublisherOptions{})
 	for _, seq := range []int64{0, 4, 5} {

@@ -19,6 +19,9 @@ import (
 // them. Each rank is killed once, and both begin again. A replay with one trainer makes the same records and weights, with
 // the files of weights and without them.
 func TestEncoderFollowsRanks(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	const perLane = 8 // pairs of a group
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	in := setUpPipeline(t, 24)

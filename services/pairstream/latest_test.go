@@ -23,6 +23,9 @@ import (
 // are killed again and again. Weights change at the borders of spans alone, and close groups. A replay makes the same
 // records and weights: with the files that the run has left, and without them, when its own checkpoints are others.
 func TestEncoderFollowsTheTrainer(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	const perLane = 8 // pairs of a group
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	in := setUpPipeline(t, 24)

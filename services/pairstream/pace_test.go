@@ -13,6 +13,9 @@ import (
 )
 
 func TestPace(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	t.Setenv("LANES", "1")
 	t.Setenv("NAMESPACE", "slow")

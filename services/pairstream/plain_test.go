@@ -12,6 +12,9 @@ import (
 // TestPlainImagesAfterKills has a Con-D that looks at plain images and keeps scores, and is killed now and then. Its records
 // and the weights are those of a Con-D that never lost what it kept, and a replay has them as well.
 func TestPlainImagesAfterKills(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	in := setUpPipeline(t, 24)
 	t.Setenv("COND_IMAGES", "plain")

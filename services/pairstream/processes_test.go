@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 		if err := os.Setenv("CONSOLE_ADDR", "off"); err != nil { // of `up`, which would take a port and leave an index here
 			panic(err)
 		}
-		os.Exit(m.Run())
+		os.Exit(runTests(m))
 	case "broker":
 		os.Args = []string{"pairstream", "broker", "--addr", cmp.Or(os.Getenv("BROKER_ADDR"), "127.0.0.1:0"), "--data", os.Getenv("BROKER_DATA")}
 		main()
@@ -243,6 +243,9 @@ func setUpPipeline(t *testing.T, scenes int) (in func(name string) string) {
 // weights. Two runs share one process. Another has every stage in a process of its own beside a broker in another.
 // After the first run neighbours and clusters are computed by tiles on the device.
 func TestSameRecordsHoweverTheStagesRun(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	in := setUpPipeline(t, 24)
 

@@ -76,7 +76,12 @@ func published(t *testing.T, log *stream.Log) (lanes [][]string, repeats int) {
 	return lanes, repeats
 }
 
-func TestProducerKilled(t *testing.T) { producerKilled(t, "embedded", startBroker(t)) }
+func TestProducerKilled(t *testing.T) {
+	if apart(t) {
+		return
+	}
+	producerKilled(t, "embedded", startBroker(t))
+}
 
 // producerKilled kills the producer at random points, and starts another one, until one has published everything. The lanes
 // hold what an undisturbed run publishes, in its order.
@@ -189,6 +194,9 @@ func TestProduceCommand(t *testing.T) {
 
 // TestWatchFolder: files come into a folder that is watched, and are published once.
 func TestWatchFolder(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	t.Setenv("LANES", "2")
 	t.Setenv("NAMESPACE", "")

@@ -29,6 +29,9 @@ func scoredLog(t *testing.T, scenes int) (log *stream.Log, in func(string) strin
 // TestRanksThatCannotTrain starts ranks that have no training to take part in. Each says why: a rank with other settings, or
 // another secret, and rank 0 when another one never comes. Nothing is written.
 func TestRanksThatCannotTrain(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	log, in := scoredLog(t, 10)
 	t.Setenv("CHECKPOINT_DIR", in("none"))
 	copied := copyScored(t, log, "refused")
@@ -65,6 +68,9 @@ func TestRanksThatCannotTrain(t *testing.T) {
 // TestARankIsStopped stops a rank: the others end and say so, rank 0 with a checkpoint. A rank that is silent is lost, though
 // its process is there.
 func TestARankIsStopped(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	log, in := scoredLog(t, 20)
 	want := trainedOutcome(t, log, in("one"))
 	folder := in("stopped")
@@ -102,6 +108,9 @@ func TestARankIsStopped(t *testing.T) {
 // TestImagesLostOnOneRank trains with two ranks of which the second finds no image. Its samples are masked. One process that
 // repeats the steps, and finds them all, keeps to the masks, and so do four. The weights are equal.
 func TestImagesLostOnOneRank(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	log, in := scoredLog(t, 10)
 	copied := copyScored(t, log, "lost")
 	t.Setenv("CHECKPOINT_DIR", in("two"))

@@ -126,6 +126,9 @@ func trainedOutcome(t *testing.T, log *stream.Log, folder string) map[string]str
 // TestRanksTrainTheSameModel trains on the same batches with one, two, four and once eight processes. Features, progress and the whole
 // last checkpoint are equal, bit for bit.
 func TestRanksTrainTheSameModel(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	gathered := maps.Clone(ofQueue)
 	gathered["ITC_GATHER"] = "true"
@@ -170,6 +173,9 @@ func TestRanksTrainTheSameModel(t *testing.T) {
 // TestRanksKilled kills a rank, any of them, at moments that a seed draws, and goes on with another number of ranks. The
 // others end by themselves and name it. What comes out is that of one process, and so is its replay.
 func TestRanksKilled(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	for name, gather := range map[string]string{"killed": "false", "killed-gathered": "true"} {
 		t.Run(name, func(t *testing.T) {

@@ -17,6 +17,9 @@ import (
 // TestCopiesOfALostCrawl trains on copies of images, with the indexer killed when its first tar is there and the crawl deleted
 // when all groups are closed. Records and weights are those of an undisturbed run, and a replay has them as well.
 func TestCopiesOfALostCrawl(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	in := setUpPipeline(t, 24)
 	t.Setenv("REPACK_ROOT", in("copies"))

@@ -18,6 +18,9 @@ import (
 // TestWhatMayBeDeleted kills every stage at once, deletes all that the rule allows in every lane, and starts them again. The
 // weights and the last records are those of a run with nothing deleted.
 func TestWhatMayBeDeleted(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	const perRound = 24 // pairs
 	rounds := soak.Choose(4, 20)
 	t.Setenv("KAFKA_BROKERS", startBroker(t))

@@ -14,6 +14,9 @@ import (
 // TestTracesFollowPairs runs the real stages with every pair sampled. Each pair has one trace through them, and spans of
 // mini-batches and steps link to what they are made of. A replay without traces gives the same records.
 func TestTracesFollowPairs(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
 	for name, value := range map[string]string{

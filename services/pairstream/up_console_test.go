@@ -27,6 +27,9 @@ import (
 // TestUpSearchesByMeaning asks the console of a running pipeline for what is like a caption and like an image. Both get
 // the encoder's own vectors, bit for bit, and live search finds the pair that they come from.
 func TestUpSearchesByMeaning(t *testing.T) {
+	if apart(t) {
+		return
+	}
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	in := setUpPipeline(t, 8)
 	t.Setenv("CHECKPOINT_DIR", in("checkpoints"))

@@ -19,7 +19,12 @@ import (
 
 // TestWatchersKilled: two watchers follow a folder, and are killed at random moments while tars come. Every pair is
 // published once.
-func TestWatchersKilled(t *testing.T) { watchersKilled(t, "embedded", startBroker(t)) }
+func TestWatchersKilled(t *testing.T) {
+	if apart(t) {
+		return
+	}
+	watchersKilled(t, "embedded", startBroker(t))
+}
 
 func watchersKilled(t *testing.T, kind, brokers string) {
 	t.Setenv("KAFKA_BROKERS", brokers)
