@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/latest"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -19,6 +20,7 @@ var actionKinds = []string{
 	"produce", "produce", "produce", "produce anew", "restart", "restart", "kill", "kill", "start", "stop", "second owner", "settings", "settings", "settings",
 	"seal", "final seal", "new namespace", "old checkpoint", "lose checkpoints", "lose image", "damage image", "junk", "replay dead letters", "pause",
 	"inline", "retention", "newer record", "foreign record", "topic made anew", "more partitions", "wrong lanes", "look",
+	"forget", "forget", "erase copies", "ranks", "ranks", "lose rank", "upload", "refuse uploads", "tear upload",
 }
 
 // play starts all stages, does what operators do, puts everything right and looks whether the books balance.
@@ -58,8 +60,11 @@ var changes = []struct {
 	{"TRAIN_LANE_ORDER", []string{"rotation", "arrival"}, []string{"trainer"}},
 	{"CHECKPOINT_EVERY", []string{"3", "1", "0"}, []string{"trainer"}},
 	{"SEED", []string{"3", "4"}, stageNames},
-	{"ENCODER_CHECKPOINT", []string{"", "other"}, []string{"encoder"}},
+	{"ENCODER_CHECKPOINT", []string{latest.Setting, "", "other"}, []string{"encoder", "trainer"}},
 	{"COND_CHECKPOINT", []string{"", "other"}, []string{"discriminator"}},
+	{"COND_IMAGES", []string{"plain", "augmented"}, []string{"discriminator"}},
+	{"COND_THRESHOLD", []string{"", "0.6", "auto"}, []string{"discriminator"}},
+	{"REPACK_ROOT", []string{"copies", ""}, []string{"indexer"}},
 	{"STREAM_BATCH_BYTES", []string{"786432", "500"}, []string{"encoder", "indexer", "grouper", "discriminator"}},
 	{"STREAM_COMPRESSION", []string{"none", "zstd", "gzip"}, []string{"encoder", "indexer", "grouper", "discriminator"}},
 }
@@ -86,8 +91,9 @@ func (w *world) do(a action) {
 	case "second owner":
 		w.secondOwner(stage)
 	case "settings":
-		c := changes[a.A%len(changes)]
-		w.set(c.name, c.values[a.B%len(c.values)], c.stages)
+		n := a.A + drawnValues*a.B // there are more settings than values of A
+		c := changes[n%len(changes)]
+		w.set(c.name, c.values[n/len(changes)%len(c.values)], c.stages)
 	case "seal":
 		w.seal("--lane", strconv.Itoa(a.A%worldLanes))
 	case "final seal":
@@ -122,6 +128,20 @@ func (w *world) do(a action) {
 		w.env["LANES"] = strconv.Itoa(worldLanes)
 	case "look":
 		w.look()
+	case "forget":
+		w.forget(a)
+	case "erase copies":
+		w.must("forget", "--erase-copies", "--report")
+	case "ranks":
+		w.changeRanks()
+	case "lose rank":
+		w.loseRank(a.A%2 == 0)
+	case "upload":
+		w.upload()
+	case "refuse uploads":
+		w.refuseUploads()
+	case "tear upload":
+		w.tearUpload(a)
 	case "pause":
 		time.Sleep(time.Duration(a.A*a.B) * time.Millisecond)
 	}
@@ -188,10 +208,14 @@ func (w *world) seal(args ...string) {
 
 // set changes a setting and restarts the processes that have it.
 func (w *world) set(name, value string, stages []string) {
-	if strings.HasSuffix(name, "_CHECKPOINT") {
+	switch {
+	case strings.HasSuffix(name, "_CHECKPOINT") && value != latest.Setting:
 		value = map[string]string{"": w.site.weights, "other": w.site.others}[value]
+	case name == "REPACK_ROOT" && value != "":
+		value = "file://" + filepath.Join(w.bucket(), value)
 	}
 	w.env[name] = value
+	w.agree(name)
 	if name == "EPOCHS" {
 		n, err := strconv.Atoi(value)
 		w.check(err)
@@ -205,13 +229,27 @@ func (w *world) set(name, value string, stages []string) {
 	}
 }
 
+// agree changes what would be refused beside a setting that was changed.
+func (w *world) agree(name string) {
+	if w.env["ENCODER_CHECKPOINT"] == latest.Setting && w.env["CHECKPOINT_EVERY"] == "0" {
+		w.env["CHECKPOINT_EVERY"] = "1"
+	}
+	if w.env["WORLD_SIZE"] != "1" && w.env["STEP_BATCHES"] == "1" {
+		if name == "WORLD_SIZE" {
+			w.env["STEP_BATCHES"] = "2"
+		} else {
+			w.env["WORLD_SIZE"] = "1"
+		}
+	}
+}
+
 // secondOwner starts another process of a stage beside the one that runs. A trainer refuses to share its folder.
 func (w *world) secondOwner(stage string) {
 	if n := len(w.members[stage]); n == 0 || n > 2 {
 		return
 	}
 	first := w.members[stage][0]
-	m := w.start(stage)
+	m := w.startOne(stage)
 	if stage != "trainer" {
 		return
 	}
@@ -257,7 +295,7 @@ func (w *world) stopAll() {
 // refused starts a process that has to end by itself, with a reason. A broker that knows the reason a moment later lets
 // it start; then it says the reason while it runs.
 func (w *world) refused(stage, reason string) {
-	m := w.start(stage)
+	m := w.startOne(stage)
 	for began := time.Now(); !m.ended(); time.Sleep(time.Millisecond) {
 		if slices.ContainsFunc(m.counters.States(), func(s string) bool { return strings.Contains(s, reason) }) {
 			m.cancel()

@@ -49,12 +49,17 @@ type space struct {
 
 	doomed string // why the books need not balance, if somebody says so
 	tries  map[string]int
+
+	gone   map[schemas.ImageID]bool                        // images that are taken back
+	knows  map[string]map[schemas.ImageID]map[laneOf]int64 // by stage: from which record on it knows of them
+	models []modelFrom                                     // of Con-D
 }
 
 func newSpace(name string) *space {
 	return &space{
 		name: name, raw: make(map[laneOf][]entryOf), next: make(map[laneOf]int64),
 		old: make(map[laneOf][]entryOf), cut: make(map[laneOf]int64), produced: make(map[string]string), tries: make(map[string]int),
+		gone: make(map[schemas.ImageID]bool), knows: make(map[string]map[schemas.ImageID]map[laneOf]int64),
 	}
 }
 
@@ -264,6 +269,9 @@ func (b *books) pairs(sum *tally) {
 	alive, excused := b.embeddings(published, lost, sum)
 	groups := b.groups(alive, excused, sum)
 	b.training(groups, sum)
+	b.takenBack()
+	b.weights()
+	b.scores()
 }
 
 // trimmed reports whether retention removed a pair, and the encoder has said so.

@@ -51,6 +51,8 @@ func (w *world) finish(s *space) {
 		if done = done || through; done { // what lies behind a final seal may still be on its way to the dead letters
 			problems, sum := w.balance(s)
 			if len(problems) == 0 {
+				w.endRanks()
+				w.uploaded(s)
 				w.count(sum)
 				break
 			}
@@ -70,6 +72,7 @@ func (w *world) finish(s *space) {
 	for _, stage := range stageNames {
 		w.stop(stage, false)
 	}
+	w.eraseCopies(s)
 }
 
 // saysWhatIsLost reports whether a lane waits for what nobody will make, and says so, because an operator has made a topic
@@ -221,6 +224,12 @@ func (w *world) attend(s *space) (done, givenUp bool) {
 				}
 			default:
 				for _, state := range m.counters.States() {
+					if w.followNobody(s, m, state) {
+						break // it was started again
+					}
+					if uploadsFail(state) {
+						w.healUploads()
+					}
 					if !w.unpark(s, m, state) {
 						return false, true
 					}
@@ -258,6 +267,10 @@ func (w *world) remedy(s *space, m *member) bool {
 	case strings.Contains(text, "has no checkpoint, and retention has removed all features") && m.stage == "trainer":
 		w.doomByLosses(s, laneIn(text))
 		return w.giveUp(s, m, text)
+	case uploadsFail(text) && m.stage == "trainer":
+		w.uploadRemedy(text)
+	case lostRank(text) && m.stage == "trainer": // all ranks begin again
+	case noBroker(m.err): // another try
 	case drawn != nil && m.stage == "trainer":
 		w.env["SEED"] = drawn[1]
 	case strings.Contains(text, "records are missing") && m.stage == "trainer": // its lane is damaged

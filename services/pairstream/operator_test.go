@@ -114,10 +114,13 @@ type action struct {
 	A, B int
 }
 
+// drawnValues is how many values A and B have each.
+const drawnValues = 12
+
 func drawAction(rt *rapid.T) action {
 	return action{
 		Kind: rapid.SampledFrom(actionKinds).Draw(rt, "kind"),
-		A:    rapid.IntRange(0, 11).Draw(rt, "a"),
-		B:    rapid.IntRange(0, 11).Draw(rt, "b"),
+		A:    rapid.IntRange(0, drawnValues-1).Draw(rt, "a"),
+		B:    rapid.IntRange(0, drawnValues-1).Draw(rt, "b"),
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ import (
 	grouperservice "github.com/pairstream/pairstream/grouper/service"
 	indexerservice "github.com/pairstream/pairstream/indexer/service"
 	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/latest"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/service/device"
@@ -42,7 +44,8 @@ const (
 // site is what all sequences share: the first weights and the tars that are copied for each.
 type site struct {
 	weights string
-	others  string // weights with another fingerprint
+	others  string            // weights with another fingerprint
+	prints  map[string]string // fingerprints of the weights, by path
 	tars    map[string][]byte
 	set     map[string]bool // variables of the process
 }
@@ -55,7 +58,7 @@ func newSite(t *testing.T) site {
 	}
 	defer w.Close()
 	dir := t.TempDir()
-	s := site{weights: filepath.Join(dir, "w.safetensors"), others: filepath.Join(dir, "o.safetensors"), tars: make(map[string][]byte), set: make(map[string]bool)}
+	s := site{weights: filepath.Join(dir, "w.safetensors"), others: filepath.Join(dir, "o.safetensors"), tars: make(map[string][]byte), set: make(map[string]bool), prints: make(map[string]string)}
 	for seed, path := range []string{s.weights, s.others} {
 		m, err := model.New(t.Context(), w, model.Config{
 			ImageSize: 16, PatchSize: 16, VisionDim: 16, VisionDepth: 1, VisionHeads: 2,
@@ -67,6 +70,9 @@ func newSite(t *testing.T) site {
 		}
 		m.Vocab = []string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "one", "two", "dog"}
 		if err := m.Save(t.Context(), path); err != nil {
+			t.Fatal(err)
+		}
+		if s.prints[path], err = m.Fingerprint(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		m.Free()
@@ -98,10 +104,13 @@ type world struct {
 	spaces  []*space
 	here    *space
 	members map[string][]*member // by stage
+	ranks   []*member            // trainers beside rank 0, which is the stage's member
 	past    []*member
 	epochs  map[int]bool // values that EPOCHS has had
-	sum     *tally
-	begun   time.Time
+
+	uploading bool // copies of checkpoints go to a place of each namespace
+	sum       *tally
+	begun     time.Time
 }
 
 // names keeps namespaces apart on brokers that many sequences share.
@@ -120,6 +129,7 @@ func newWorld(t *testing.T, rt *rapid.T, s site, brokers string, sum *tally) *wo
 		"ENCODER_BATCH_SIZE": "3", "GROUP_SIZE": "6", "CLUSTERS": "2", "NEIGHBORS_K": "2", "NEIGHBORS_K1": "2", "NEIGHBORS_K2": "4", "NOUN_MIN_COUNT": "1",
 		"EPOCHS": "2", "EPOCH_GROUPS": "2", "STEP_BATCHES": "1", "BATCH_SIZE": "4", "QUEUE_SIZE": "8", "SEARCH_SPACE": "8", "CANDIDATES": "1", "UNI_WEIGHT": "1", "GNS_CLUSTERS": "1", "GNS_PER_CLUSTER": "2",
 		"SPOOL_DIR": filepath.Join(w.bucket(), "spool"), "LR_WARMUP_STEPS": "2", "LR_TOTAL_STEPS": "100", "CHECKPOINT_EVERY": "3", "STREAM_SESSION_TIMEOUT": "1s", "STREAM_LINGER": "0s", "STREAM_FLUSH_AFTER": "2ms",
+		"WORLD_SIZE": "1", "RANK_JOIN_TIMEOUT": "20s", "REPACK_SIDE": "16",
 		"STREAM_DRAIN_TIMEOUT": orderly, "KAFKA_REPLICATION": os.Getenv("KAFKA_REPLICATION"), "KAFKA_MIN_INSYNC": os.Getenv("KAFKA_MIN_INSYNC"),
 	}
 	maps.DeleteFunc(w.env, func(_, v string) bool { return v == "" })
@@ -164,6 +174,9 @@ func (w *world) newSpace() {
 func (w *world) turnTo(s *space) {
 	w.here = s
 	w.env["NAMESPACE"], w.env["CHECKPOINT_DIR"] = s.name, w.folder(s)
+	if w.uploading {
+		w.env["CHECKPOINT_UPLOAD"] = w.place(s)
+	}
 }
 
 func (w *world) folder(s *space) string {
@@ -208,6 +221,11 @@ func (w *world) must(args ...string) string {
 	return out
 }
 
+// noBroker reports whether no broker has answered. Those of a machine with more to do than it can are late.
+func noBroker(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "no broker answers")
+}
+
 // connect opens the log of a namespace for a look.
 func (w *world) connect(s *space) *stream.Log {
 	environ := maps.Clone(w.env)
@@ -215,6 +233,9 @@ func (w *world) connect(s *space) *stream.Log {
 	cfg, err := config.Parse[stream.Config](environ)
 	w.check(err)
 	log, err := stream.Connect(w.t.Context(), cfg, stream.Options{})
+	for began := time.Now(); noBroker(err) && time.Since(began) < silence; time.Sleep(patience) {
+		log, err = stream.Connect(w.t.Context(), cfg, stream.Options{})
+	}
 	w.check(err)
 	return log
 }
@@ -222,6 +243,7 @@ func (w *world) connect(s *space) *stream.Log {
 // member is a process: one stage with what it needs, in this process.
 type member struct {
 	stage, namespace string
+	rank             string // of a trainer beside rank 0
 	counters         *stream.Counters
 	log              *output
 	cancel           context.CancelFunc
@@ -229,7 +251,7 @@ type member struct {
 	err              error // how it ended; may be read after done
 }
 
-func (m *member) name() string { return m.stage }
+func (m *member) name() string { return strings.TrimSpace(m.stage + " " + m.rank) }
 
 // ended reports whether the process has ended.
 func (m *member) ended() bool {
@@ -278,18 +300,33 @@ func (o *output) lastLine() string {
 	return lines[len(lines)-1]
 }
 
-// start starts a process with the settings as they are. STREAM_DRAIN_TIMEOUT says whether its end leaves it the time to
-// finish what is in hand: to write, to note marks, to commit.
+// start starts a stage with the settings as they are: a process, and all ranks of a trainer. STREAM_DRAIN_TIMEOUT says
+// whether their end leaves them the time to finish what is in hand: to write, to note marks, to commit.
 func (w *world) start(stage string) *member {
-	m := &member{stage: stage, namespace: w.here.name, counters: new(stream.Counters), log: new(output), done: make(chan struct{})}
+	if !slices.ContainsFunc(w.members[stage], func(m *member) bool { return !m.ended() }) {
+		w.noteStart(stage)
+	}
+	if stage == "trainer" && w.env["WORLD_SIZE"] != "1" {
+		w.joinRanks()
+	}
+	return w.startOne(stage)
+}
+
+// startOne starts a process.
+func (w *world) startOne(stage string) *member {
+	m := w.launch(&member{stage: stage, namespace: w.here.name}, maps.Clone(w.env))
+	w.members[stage] = append(w.members[stage], m)
+	return m
+}
+
+func (w *world) launch(m *member, environ map[string]string) *member {
+	m.counters, m.log, m.done = new(stream.Counters), new(output), make(chan struct{})
 	ctx, cancel := context.WithCancel(w.t.Context())
 	m.cancel = cancel
-	environ := maps.Clone(w.env)
 	go func() {
 		defer close(m.done)
 		m.err = m.run(ctx, environ)
 	}()
-	w.members[stage] = append(w.members[stage], m)
 	w.past = append(w.past, m)
 	return m
 }
@@ -357,20 +394,38 @@ func (w *world) stop(stage string, kill bool) {
 	if kill {
 		w.copyFolder(folder, before)
 	}
-	for _, m := range w.members[stage] {
+	ending := w.members[stage]
+	w.members[stage] = nil
+	if stage == "trainer" {
+		ending, w.ranks = append(ending, w.ranks...), nil
+	}
+	for _, m := range ending {
 		m.cancel()
 	}
-	for _, m := range w.members[stage] {
+	for _, m := range ending {
 		select {
 		case <-m.done:
 		case <-time.After(30 * time.Second):
-			w.members[stage] = nil
 			w.fatalf("the %s does not end", m.name())
 		}
 	}
-	w.members[stage] = nil
 	if kill {
-		w.copyFolder(before, folder)
+		w.putBack(before, folder)
+	}
+}
+
+// putBack makes the folder to a copy of from. Published weights stay: their notes in the log say that they are there.
+func (w *world) putBack(from, folder string) {
+	published, aside := latest.Folder(folder), filepath.Join(w.dir, "published")
+	err := os.Rename(published, aside)
+	if !os.IsNotExist(err) {
+		w.check(err)
+	}
+	w.copyFolder(from, folder)
+	if err == nil {
+		w.check(os.RemoveAll(published))
+		w.check(os.MkdirAll(folder, 0o755))
+		w.check(os.Rename(aside, published))
 	}
 }
 
