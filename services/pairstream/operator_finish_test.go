@@ -223,12 +223,12 @@ func (w *world) attend(s *space) (done, givenUp bool) {
 					return false, true
 				}
 			default:
+				if uploadsFail(m.log.String()) {
+					w.healUploads()
+				}
 				for _, state := range m.counters.States() {
 					if w.followNobody(s, m, state) {
 						break // it was started again
-					}
-					if uploadsFail(state) {
-						w.healUploads()
 					}
 					if !w.unpark(s, m, state) {
 						return false, true

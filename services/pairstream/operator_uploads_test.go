@@ -65,7 +65,7 @@ func (w *world) tearUpload(a action) {
 
 // uploadsFail finds what a trainer says whose place takes nothing.
 func uploadsFail(text string) bool {
-	return strings.Contains(text, "checkpoints are not uploaded since") || strings.Contains(text, "CHECKPOINT_UPLOAD is ")
+	return strings.Contains(text, "uploading checkpoints again after a pause") || strings.Contains(text, "CHECKPOINT_UPLOAD is ")
 }
 
 // uploadRemedy does what the error of a trainer that does not start with its place asks for.
