@@ -479,3 +479,34 @@ func TestOrderOfAnotherRunIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// A feed that fails behind the opening of the order leaves its file to the next trainer.
+func TestOrderIsLeftByAFailedStart(t *testing.T) {
+	log, dir := testLogs(t)("leaves"), t.TempDir()
+	instruments, err := service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics, err := newMetrics(instruments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &feed{order: Arrival, at: startOf([]int{0, 1, 2}), metrics: metrics}
+	f.follow(log, nil, stream.FollowSpec{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer func(before func(*os.File) error) { syncFile = before }(syncFile)
+	syncFile = func(*os.File) error {
+		cancel() // with the file open
+		return nil
+	}
+	if err := f.recall(ctx, Settings{Dir: dir, Order: Arrival}, map[int]int64{0: -1, 1: -1, 2: -1}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("recalled with %v", err)
+	}
+	file, _, err := openOrderFile(dir, log.Config().Namespace, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Error(err)
+	}
+}

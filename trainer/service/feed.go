@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -76,8 +77,10 @@ func (f *feed) recall(ctx context.Context, s Settings, last map[int]int64) (err 
 	if f.trail, err = openTrail(ctx, from, s, f.at, f.step, last); err != nil {
 		return fmt.Errorf("CHECKPOINT_DIR is %q: %w", s.Dir, err)
 	}
-	f.ends, err = readEnds(ctx, f.log)
-	return err
+	if f.ends, err = readEnds(ctx, f.log); err != nil {
+		return errors.Join(err, f.trail.close())
+	}
+	return nil
 }
 
 // run sends work until every lane has ended, and closes out at the end.

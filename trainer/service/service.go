@@ -171,7 +171,7 @@ func train(ctx context.Context, tools device.Tools, s Settings, core *trainer.Tr
 	l.publisher, l.follower, l.blocks = publisher, f.follower, f.blocks
 	l.kept, l.keep = make(map[int]int64), log.KeepSeqs
 	if err := l.keepSeqs(ctx, l.at); err != nil {
-		return errors.Join(err, publisher.Close(context.WithoutCancel(ctx)))
+		return errors.Join(err, publisher.Close(context.WithoutCancel(ctx)), f.trail.close())
 	}
 	l.reached(l.at)
 	uploaded := l.uploads.start(ctx)
