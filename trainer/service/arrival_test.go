@@ -190,14 +190,7 @@ func liveUntil(ctx context.Context, t *testing.T, log *stream.Log, d *disk, dir 
 		t.Fatal(err)
 	}
 	logger := slog.New(slog.DiscardHandler)
-	instruments, err := service.NewRuntime(logger).NewInstruments(Name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	metrics, err := newMetrics(instruments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	metrics := testMetrics(t)
 	_, blocks, err := published{log: log}.blocks(t.Context(), at)
 	if err != nil {
 		t.Fatal(err)
@@ -483,14 +476,7 @@ func TestOrderOfAnotherRunIsRefused(t *testing.T) {
 // A feed that fails behind the opening of the order leaves its file to the next trainer.
 func TestOrderIsLeftByAFailedStart(t *testing.T) {
 	log, dir := testLogs(t)("leaves"), t.TempDir()
-	instruments, err := service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	metrics, err := newMetrics(instruments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	metrics := testMetrics(t)
 	f := &feed{order: Arrival, at: startOf([]int{0, 1, 2}), metrics: metrics}
 	f.follow(log, nil, stream.FollowSpec{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -509,4 +495,18 @@ func TestOrderIsLeftByAFailedStart(t *testing.T) {
 	if err := file.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// testMetrics returns metrics that nobody reads.
+func testMetrics(t *testing.T) *metrics {
+	t.Helper()
+	instruments, err := service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := newMetrics(instruments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }

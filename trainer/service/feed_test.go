@@ -2,10 +2,8 @@ package service
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
@@ -13,14 +11,7 @@ import (
 
 // Without connections the negatives come from the whole mini-batch, whatever was scored.
 func TestTheWholeBatchWithoutConnections(t *testing.T) {
-	instruments, err := service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	metrics, err := newMetrics(instruments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	metrics := testMetrics(t)
 	for want, environ := range map[bool]map[string]string{
 		true:  {"ECM_ITC": "false", "ECM_ITM": "false", "ECM_MLM": "false"},
 		false: {"ECM_ITC": "false", "ECM_MLM": "false"},

@@ -4,13 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
@@ -198,14 +196,7 @@ func TestRepeatedStepsKeepTheirMasks(t *testing.T) {
 	if err != nil || len(masked) != 1 {
 		t.Fatalf("masks %v (%v), want those of batch 2 of lane 1", masked, err)
 	}
-	instruments, err := service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	metrics, err := newMetrics(instruments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	metrics := testMetrics(t)
 	var got [][]schemas.Mask
 	f := &feed{
 		at: at, masked: masked, metrics: metrics,
