@@ -117,7 +117,7 @@ fi
 
 "$TOOLS/helm" package deploy/helm/pairstream --version "$number" --app-version "$version" -d "$work" >"$work/log" 2>&1 ||
 	{ cat "$work/log" >&2; die "the chart could not be packed"; }
-mkdir "$work/chart" && tar -C "$work/chart" -xzf "$work/pairstream-$number.tgz"
+mkdir "$work/chart" && tar -C "$work/chart" --warning=no-timestamp -xzf "$work/pairstream-$number.tgz"
 packed "$work/chart" pairstream | gzip -9n >"$out/pairstream-chart-$number.tgz"
 
 "$TOOLS/cyclonedx-gomod" bin -json -noserial -std -version "$version" -output "$work/sbom.json" "$work/bin/shared/pairstream" 2>"$work/log" ||

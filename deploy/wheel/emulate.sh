@@ -66,7 +66,7 @@ if [ -f "$image" ]; then
 	# Libraries come from the image alone.
 	for program in pairstream pairstream-static encoder grouper; do
 		said=$(qemu-$machine-static -L rootfs "rootfs/usr/local/bin/$program" --version)
-		[[ $said == *"linux/$arch, "* ]] || die "$program of the image says: $said"
+		[[ $said == *"linux/$arch"* ]] || die "$program of the image says: $said"
 		say "the image: $said"
 	done
 fi
