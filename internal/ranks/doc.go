@@ -14,7 +14,8 @@
 //     values.
 //  3. Both sides of every connection prove that they know the token before anything else is said. The token does not
 //     travel. The connection is encrypted (TLS 1.3), and a proof is bound to it: nobody can pass it on.
-//  4. A rank that ends, or of which nothing is heard for a while, ends the whole group. The error names the rank.
+//  4. A rank that ends, or of which nothing is heard for a while, ends the whole group. The error names the rank, and says
+//     whether what the others hold is sound ([ErrLost]). They may then join one another anew, as at the start.
 //  5. Messages of one link arrive in the order in which they were sent, whole.
 //  6. What a link holds of frames that nobody has taken has a bound, but for messages: who hands out work bounds these.
 //

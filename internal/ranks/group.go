@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // group is what a rank has of the others: a link to each.
@@ -73,8 +74,9 @@ func (g *group) Traffic() (sent, received int64) {
 	return sent, received
 }
 
-// Close tells all ranks why this one ends, nil when the training is over, and leaves them.
-func (g *group) Close(why error) {
+// Close tells all ranks why this one ends, nil when the training is over, and leaves them. It reports whether it could tell
+// each.
+func (g *group) Close(why error) (told bool) {
 	f := farewell{Done: true}
 	if why != nil {
 		f = farewellFor(why)
@@ -84,8 +86,14 @@ func (g *group) Close(why error) {
 		})
 	}
 	var leaving sync.WaitGroup
+	var deaf atomic.Bool
 	for _, one := range slices.Backward(g.others()) {
-		leaving.Go(func() { one.end(f) })
+		leaving.Go(func() {
+			if !one.end(f) {
+				deaf.Store(true)
+			}
+		})
 	}
 	leaving.Wait()
+	return !deaf.Load()
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // version is that of the frames and of what they hold.
-const version = 2
+const version = 3
 
 // handshakeTimeout bounds how long a stranger keeps a connection.
 const handshakeTimeout = 10 * time.Second

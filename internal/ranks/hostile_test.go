@@ -158,7 +158,7 @@ func TestFramesThatNobodyAskedFor(t *testing.T) {
 		"a frame of kind 2 after the handshake":                     func(l *link) error { return l.send(kindHello, nil) },
 	} {
 		leader, members := gather(t, 2, unchanged)
-		if err := say(members[1].links[0]); err != nil {
+		if err := say(members[1].links[0]); err != nil && !errors.Is(err, ErrLost) { // it may be cut off in the midst of a frame
 			t.Error(err)
 		}
 		if err := leader.Watch(t.Context()); err == nil || !strings.Contains(err.Error(), want) {

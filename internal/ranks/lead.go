@@ -133,7 +133,7 @@ func (g *gathering) wait(ctx, waiting context.Context) error {
 		select {
 		case l := <-g.came:
 			if before := g.links[l.rank-1]; before != nil {
-				before.end(farewell{Text: fmt.Sprintf("another process has come as rank %d", l.rank)})
+				before.end(farewell{Failed: true, Text: fmt.Sprintf("another process has come as rank %d", l.rank)})
 			}
 			g.links[l.rank-1] = l
 			g.options.Log.Info("a rank has come", "stage", "ranks", "rank", l.rank, "address", l.conn.RemoteAddr().String())

@@ -17,7 +17,7 @@ import (
 )
 
 // ErrLost marks the loss of a rank, or its orderly stop, in the middle of a training. What the others hold is sound.
-var ErrLost = errors.New("the training goes on from the checkpoint when all ranks are back")
+var ErrLost = errors.New("the training goes on when all ranks are back")
 
 // ErrDone says that the leader has ended the training because it is over.
 var ErrDone = errors.New("rank 0 has ended the training")
@@ -51,6 +51,7 @@ type link struct {
 	lost     chan struct{} // closed when err is set
 	fail     sync.Once
 	err      error
+	over     atomic.Bool   // the other end has ended the training in order
 	reading  chan struct{} // closed when nothing more is read
 }
 
@@ -88,16 +89,13 @@ func (l *link) gone(err error) error {
 // listen sorts what arrives, until the link ends.
 func (l *link) listen() {
 	defer close(l.reading)
+	defer l.conn.Close() // the other side waits for it, and a write that waits for the other side ends
 	for {
-		err := l.conn.SetReadDeadline(time.Now().Add(l.silence))
-		if err != nil {
-			l.failed(l.gone(err))
-			return
-		}
-		k, payload, err := readFrame(l.conn, maxFrame)
+		k, payload, err := l.read()
 		if err == nil && k == kindEnd {
-			l.failed(leaving(l.rank, payload))
-			_ = l.conn.Close() // the other side waits for it, and reads nothing more
+			why := leaving(l.rank, payload)
+			l.over.Store(errors.Is(why, ErrDone))
+			l.failed(why)
 			return
 		}
 		if err == nil {
@@ -108,6 +106,14 @@ func (l *link) listen() {
 			return
 		}
 	}
+}
+
+// read reads the next frame, within RANK_TIMEOUT.
+func (l *link) read() (kind, []byte, error) {
+	if err := l.conn.SetReadDeadline(time.Now().Add(l.silence)); err != nil {
+		return 0, nil, err
+	}
+	return readFrame(l.conn, maxFrame)
 }
 
 // take hands a frame to who waits for it. It never waits itself, so that beats are heard: each kind has its bound.
@@ -264,8 +270,8 @@ func from[T any](ctx context.Context, l *link, c <-chan T) (v T, err error) {
 const farewellTime = 5 * time.Second
 
 // end says farewell and closes the connection. It waits until the other side has closed it as well: closing with bytes
-// unread would destroy what is on its way.
-func (l *link) end(f farewell) {
+// unread would destroy what is on its way. end reports whether the farewell was sent.
+func (l *link) end(f farewell) (sent bool) {
 	l.close.Do(func() {
 		close(l.closing)
 		defer func() { <-l.reading }()
@@ -281,7 +287,7 @@ func (l *link) end(f farewell) {
 		}
 		l.sending.Lock()
 		defer l.sending.Unlock()
-		if err := l.write(kindEnd, raw); err != nil {
+		if sent = l.write(kindEnd, raw) == nil; !sent {
 			return
 		}
 		if half, ok := l.conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() != nil {
@@ -292,6 +298,7 @@ func (l *link) end(f farewell) {
 		case <-time.After(farewellTime):
 		}
 	})
+	return sent
 }
 
 // inbox holds messages that nobody has heard yet. Who sends them bounds their number.

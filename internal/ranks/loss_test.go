@@ -40,9 +40,9 @@ func lose(t *testing.T, leader *Leader, members []*Member) []error {
 // All ranks that are left name the one that is lost, and why.
 func TestALostRankIsNamed(t *testing.T) {
 	for want, how := range map[string]func(*Member){
-		"is lost: its connection is closed; the training goes on from the checkpoint when all ranks are back": hangUp,
-		"has ended: it was stopped; the training goes on from the checkpoint when all ranks are back":         func(m *Member) { m.Close(errors.Join(errStopped)) },
-		"has ended: the weights are broken": func(m *Member) { m.Close(errors.New("the weights are broken")) },
+		"is lost: its connection is closed; the training goes on when all ranks are back": hangUp,
+		"has ended: it was stopped; the training goes on when all ranks are back":         func(m *Member) { m.Close(errors.Join(errStopped)) },
+		"has ended: the weights are broken":                                               func(m *Member) { m.Close(errors.New("the weights are broken")) },
 	} {
 		leader, members := gather(t, 4, unchanged)
 		how(members[2])
@@ -50,10 +50,10 @@ func TestALostRankIsNamed(t *testing.T) {
 			if rank == 2 {
 				continue
 			}
-			if err == nil || !strings.Contains(err.Error(), "rank 2 ") || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), "goes on from") > 1 {
+			if err == nil || !strings.Contains(err.Error(), "rank 2 ") || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), "goes on when") > 1 {
 				t.Errorf("rank %d says %v, want that rank 2 %s", rank, err, want)
 			}
-			if errors.Is(err, ErrLost) != strings.Contains(want, "goes on from") {
+			if errors.Is(err, ErrLost) != strings.Contains(want, "goes on when") {
 				t.Errorf("rank %d: %v: is it a loss?", rank, err)
 			}
 		}
@@ -176,6 +176,25 @@ func TestALostLeader(t *testing.T) {
 		if err := m.Watch(t.Context()); !errors.Is(err, ErrLost) {
 			t.Errorf("the watch says %v", err)
 		}
+	}
+}
+
+// A rank that leaves, because it has lost another one at the end, hears that the training is over. The leader knows whom it
+// could not tell.
+func TestTheEndIsHeardWhileLeaving(t *testing.T) {
+	leader, members := gather(t, 3, unchanged)
+	hangUp(members[2])
+	lost := members[1].Watch(t.Context())
+	if !errors.Is(lost, ErrLost) || !strings.Contains(lost.Error(), "rank 2 (") || members[1].Over() {
+		t.Errorf("rank 1 says %v, over: %t", lost, members[1].Over())
+	}
+	<-leader.links[2].reading
+	if leader.Close(nil) {
+		t.Error("the leader has told a rank that is gone")
+	}
+	members[1].Close(lost)
+	if !members[1].Over() {
+		t.Error("rank 1 has not heard that the training is over")
 	}
 }
 

@@ -10,3 +10,7 @@ func (m *Member) Tell(message []byte) error { return m.links[0].send(kindMessage
 
 // Hear returns the leader's next message, or [ErrDone] when the training is over.
 func (m *Member) Hear(ctx context.Context) ([]byte, error) { return m.links[0].hear(ctx) }
+
+// Over reports whether the leader has ended the training in order. A rank that leaves because it has lost another one may
+// hear so meanwhile.
+func (m *Member) Over() bool { return m.links[0].over.Load() }

@@ -282,7 +282,7 @@ func TestPeersOfAnotherKind(t *testing.T) {
 		t.Fatal(err)
 	}
 	var v verdict
-	if err := readJSON(theirs, kindVerdict, &v); err != nil || !strings.Contains(v.Refused, "version 9 of the exchange between ranks and rank 0 speaks 2") {
+	if err := readJSON(theirs, kindVerdict, &v); err != nil || !strings.Contains(v.Refused, "version 9 of the exchange between ranks and rank 0 speaks 3") {
 		t.Errorf("verdict %+v, %v", v, err)
 	}
 	if err := <-refused; err == nil || err.Error() != v.Refused {
@@ -394,7 +394,7 @@ func TestARankComesAgain(t *testing.T) {
 	said.await(t, "a rank has come")
 	newer := join(1)
 	said.await(t, "a rank has come")
-	if _, err := older.settle(t.Context()); err == nil || !strings.Contains(err.Error(), "another process has come as rank 1") {
+	if _, err := older.settle(t.Context()); err == nil || !strings.Contains(err.Error(), "another process has come as rank 1") || errors.Is(err, ErrLost) {
 		t.Errorf("the older process says %v", err)
 	}
 	members := make(chan *Member, 2)

@@ -42,7 +42,7 @@ func (l *Leader) Sum(ctx context.Context, own Part, join func(notes [][]byte) ([
 	shapes := []shape{own.shape()}
 	for _, one := range l.others() {
 		var s shape
-		if err := one.read(ctx, one.shapes, &s); err != nil {
+		if err := one.decode(ctx, one.shapes, &s); err != nil {
 			return Part{}, err
 		}
 		shapes = append(shapes, s)
@@ -82,7 +82,7 @@ func (m *Member) Sum(ctx context.Context, own Part) (Part, error) {
 		return Part{}, err
 	}
 	var o outline
-	if err := leader.read(ctx, leader.plans, &o); err != nil {
+	if err := leader.decode(ctx, leader.plans, &o); err != nil {
 		return Part{}, err
 	}
 	if err := o.Plan.check(m.World(), m.rank, own.shape()); err != nil {
@@ -105,8 +105,8 @@ func (g *group) reduce(ctx context.Context, o outline, own Part) (Part, error) {
 	return Part{Note: o.Note, Vectors: vectors}, nil
 }
 
-// read waits for a frame with JSON.
-func (l *link) read(ctx context.Context, frames <-chan []byte, v any) error {
+// decode waits for a frame with JSON.
+func (l *link) decode(ctx context.Context, frames <-chan []byte, v any) error {
 	raw, err := from(ctx, l, frames)
 	if err != nil {
 		return err
