@@ -107,6 +107,18 @@ func (t *Trainer) Complete(ctx context.Context, sum Share, rate float64) error {
 	return nil
 }
 
+// Drop forgets the batches of the open step, which come again. The state is that behind the last whole step.
+func (t *Trainer) Drop(ctx context.Context) error {
+	err := t.worker.Do(ctx, func(*torch.Scope) error {
+		t.open.free()
+		return t.optimizer.ZeroGrad()
+	})
+	if err != nil {
+		return fmt.Errorf("dropping the open step %d: %w", t.step, err)
+	}
+	return nil
+}
+
 func (t *Trainer) keysOf(s *torch.Scope, k Keys) (batchKeys, error) {
 	rows, width := len(k.IDs), t.model.Config.EmbedDim
 	if len(k.Image) != rows*width || len(k.Text) != rows*width {

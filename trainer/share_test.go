@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/torch"
 )
 
 // joined adds up shares as the ranks do.
@@ -145,6 +147,44 @@ func TestRanksMakeTheSameSteps(t *testing.T) {
 						t.Errorf("rank %d of %d has another state than a trainer alone", rank, n)
 					}
 				}
+			}
+		})
+	}
+}
+
+// A step that is dropped leaves nothing behind, wherever it was: it comes again, and ends in the same bits.
+func TestADroppedStepComesAgain(t *testing.T) {
+	for name, o := range map[string]Options{"queue": withQueue(), "gathered": gathered(withQueue())} {
+		t.Run(name, func(t *testing.T) {
+			o.StepBatches = 4
+			alone := testTrainer(t, o)
+			other := copies(t, alone, 1)[0]
+			steps := [][]int{{0, 1, 2, 3}, {4, 5, 6, 7}}
+			for _, batches := range steps {
+				prepareAll(t, alone, batches...)
+				for _, i := range batches {
+					mustStep(t, alone, testBatch(4, i), testInput(4, i))
+				}
+				live := torch.Live()
+				for taken := range len(batches) {
+					prepareAll(t, other, batches...)
+					for _, i := range batches[:taken] {
+						mustStep(t, other, testBatch(4, i), testInput(4, i))
+					}
+					if err := other.Drop(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					if n := torch.Live(); n != live {
+						t.Errorf("behind %d batches %d tensors are left", taken, n-live)
+					}
+				}
+				prepareAll(t, other, batches...)
+				for _, i := range batches {
+					mustStep(t, other, testBatch(4, i), testInput(4, i))
+				}
+			}
+			if readFile(t, save(t, alone, t.TempDir(), "{}")) != readFile(t, save(t, other, t.TempDir(), "{}")) {
+				t.Error("a trainer that dropped steps has another state")
 			}
 		})
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // TestEncoderFollowsRanks has an encoder follow the weights of two trainers that share their steps. Rank 0 alone publishes
-// them. Each rank is killed once, and both begin again. A replay with one trainer makes the same records and weights, with
+// them. Each rank is killed once and comes back, and the other one goes on. A replay with one trainer makes the same records and weights, with
 // the files of weights and without them.
 func TestEncoderFollowsRanks(t *testing.T) {
 	if apart(t) {
@@ -35,24 +35,21 @@ func TestEncoderFollowsRanks(t *testing.T) {
 	for _, name := range []string{"encoder", "indexer", "grouper", "discriminator"} {
 		others = append(others, start(t, name))
 	}
-	const world = 2
-	ranks := startRanks(t, world)
 	r := rand.New(rand.NewPCG(soak.Seed(t, 7), 0))
-	for group := range int64(world) {
-		feed.publish(t, 2*perLane)                                     // of two lanes
-		awaitFeatures(t, log, 0, 4*group+1+int64(r.IntN(3)), ranks...) // both have met by then
+	const world = 2
+	ranks := startGang(t, log, r, world)
+	for group := range world {
+		feed.publish(t, 2*perLane)                                                  // of two lanes
+		awaitFeatures(t, log, 0, int64(4*group+1)+int64(r.IntN(3)), ranks.ranks...) // both have met by then
 		time.Sleep(time.Duration(r.IntN(100)) * time.Millisecond)
-		ranks[group].kill(t)
-		for _, p := range ranks {
-			<-p.done
-		}
-		ranks = startRanks(t, world)
+		ranks.kill(t, group)
+		ranks.bringBack(t, group)
 		for lane := range 2 {
-			awaitFeatures(t, log, lane, 4*(group+1)-1, ranks...)
+			awaitFeatures(t, log, lane, int64(4*(group+1)-1), ranks.ranks...)
 		}
 	}
 	feed.publish(t, -1)
-	endOf(t, ranks)
+	endOf(t, ranks.ranks)
 	for _, p := range others {
 		p.stop(t)
 	}

@@ -131,7 +131,9 @@ func (w *world) do(a action) {
 	case "forget":
 		w.forget(a)
 	case "erase copies":
-		w.must("forget", "--erase-copies", "--report")
+		if out, err := w.command("forget", "--erase-copies", "--report"); err != nil && !isParked(err) {
+			w.fatalf("pairstream forget --erase-copies --report: %v\n%s", err, out)
+		}
 	case "ranks":
 		w.changeRanks()
 	case "lose rank":

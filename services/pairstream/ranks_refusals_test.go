@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/stream"
@@ -63,46 +62,6 @@ func TestRanksThatCannotTrain(t *testing.T) {
 	if files, err := filepath.Glob(filepath.Join(in("none"), "*")); err != nil || len(files) > 0 {
 		t.Errorf("%v in CHECKPOINT_DIR, %v", files, err)
 	}
-}
-
-// TestARankIsStopped stops a rank: the others end and say so, rank 0 with a checkpoint. A rank that is silent is lost, though
-// its process is there.
-func TestARankIsStopped(t *testing.T) {
-	if apart(t) {
-		return
-	}
-	log, in := scoredLog(t, 20)
-	want := trainedOutcome(t, log, in("one"))
-	folder := in("stopped")
-	t.Setenv("CHECKPOINT_DIR", folder)
-	copied := copyScored(t, log, "stopped")
-	for signal, says := range map[syscall.Signal]string{
-		syscall.SIGTERM: "rank 1 has ended: it was stopped",
-		syscall.SIGSTOP: "nothing was heard of it for 10s (RANK_TIMEOUT)",
-	} {
-		last, err := copied.LastSeq(t.Context(), schemas.Features, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ranks := startRanks(t, 4, "RANK_TIMEOUT=10s")
-		awaitFeatures(t, copied, 0, last+5) // of a whole step at least
-		if err := ranks[1].cmd.Process.Signal(signal); err != nil {
-			t.Fatal(err)
-		}
-		for _, rank := range []int{0, 2, 3} {
-			if <-ranks[rank].done; ranks[rank].err == nil || !strings.Contains(ranks[rank].log.String(), says) {
-				t.Errorf("rank %d, after %v: %v, %s", rank, signal, ranks[rank].err, ranks[rank].log)
-			}
-		}
-		if signal == syscall.SIGTERM {
-			ranks[1].stop(t)
-		} else {
-			ranks[1].kill(t)
-		}
-		checkpoints(t, folder) // rank 0 has written one at its end
-	}
-	endOf(t, startRanks(t, 2))
-	compare(t, "stopped again and again", &want, trainedOutcome(t, copied, folder))
 }
 
 // TestImagesLostOnOneRank trains with two ranks of which the second finds no image. Its samples are masked. One process that

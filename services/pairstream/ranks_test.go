@@ -5,16 +5,13 @@ package main
 import (
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pairstream/pairstream/internal/stream"
-	"github.com/pairstream/pairstream/internal/testing/soak"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -29,13 +26,19 @@ func startRanks(t *testing.T, world int, env ...string) (ranks []*process) {
 	t.Helper()
 	port := masterPort(t)
 	for rank := range world {
-		own := []string{"RANK=" + strconv.Itoa(rank), "WORLD_SIZE=" + strconv.Itoa(world), port, "RANK_TOKEN=a secret of this test"}
-		if rank > 0 {
-			own = append(own, "CHECKPOINT_DIR=/nowhere", "TRAIN_INIT=/nowhere") // rank 0 has both
-		}
-		ranks = append(ranks, start(t, "trainer", append(own, env...)...))
+		ranks = append(ranks, startRank(t, rank, world, append([]string{port}, env...)...))
 	}
 	return ranks
+}
+
+// startRank starts one of the trainers of a model.
+func startRank(t *testing.T, rank, world int, env ...string) *process {
+	t.Helper()
+	own := []string{"RANK=" + strconv.Itoa(rank), "WORLD_SIZE=" + strconv.Itoa(world), "RANK_TOKEN=a secret of this test"}
+	if rank > 0 {
+		own = append(own, "CHECKPOINT_DIR=/nowhere", "TRAIN_INIT=/nowhere") // rank 0 has both
+	}
+	return start(t, "trainer", append(own, env...)...)
 }
 
 // masterPort returns MASTER_PORT with a port that is free.
@@ -168,77 +171,4 @@ func TestRanksTrainTheSameModel(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestRanksKilled kills a rank, any of them, at moments that a seed draws, and goes on with another number of ranks. The
-// others end by themselves and name it. What comes out is that of one process, and so is its replay.
-func TestRanksKilled(t *testing.T) {
-	if apart(t) {
-		return
-	}
-	t.Setenv("KAFKA_BROKERS", startBroker(t))
-	for name, gather := range map[string]string{"killed": "false", "killed-gathered": "true"} {
-		t.Run(name, func(t *testing.T) {
-			settings := maps.Clone(ofQueue)
-			settings["ITC_GATHER"] = gather
-			ranksKilled(t, name, settings)
-		})
-	}
-}
-
-func ranksKilled(t *testing.T, name string, settings map[string]string) {
-	in := setUpPipeline(t, 24)
-	t.Setenv("STEP_BATCHES", "4")
-	t.Setenv("CHECKPOINT_EVERY", "2")
-	t.Setenv("TRAIN_LANE_ORDER", "arrival")
-	for variable, value := range settings {
-		t.Setenv(variable, value)
-	}
-	t.Setenv("NAMESPACE", name)
-	t.Setenv("CHECKPOINT_DIR", in("killed"))
-	mustCommand(t, "produce", in("scenes"), "--final")
-	log := openNamespace(t)
-	var others []*process
-	for _, name := range []string{"encoder", "indexer", "grouper", "discriminator"} {
-		others = append(others, start(t, name))
-	}
-	r := rand.New(rand.NewPCG(soak.Seed(t, 3), 0))
-	for _, world := range []int{2, 4, 2} {
-		last, err := log.LastSeq(t.Context(), schemas.Features, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ranks := startRanks(t, world)
-		awaitFeatures(t, log, 0, last+2+int64(r.IntN(2))) // new ones: all ranks are there
-		time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond)
-		lost := r.IntN(world)
-		ranks[lost].kill(t)
-		for rank, p := range ranks {
-			if rank == lost {
-				continue
-			}
-			<-p.done
-			if said := p.log.String(); p.err == nil || !strings.Contains(said, fmt.Sprintf("rank %d (127.0.0.1:", lost)) || !strings.Contains(said, "is lost") {
-				t.Errorf("rank %d of %d, after rank %d was killed: %v, %s", rank, world, lost, p.err, said)
-			}
-		}
-	}
-	endOf(t, startRanks(t, 2))
-	for _, p := range others {
-		p.stop(t)
-	}
-	want := trainedOutcome(t, log, in("killed"))
-
-	mustCommand(t, "run-manifest", "--out", in("run.json"))
-	for variable := range settings { // all that a replay needs is in the manifest
-		t.Setenv(variable, "")
-	}
-	t.Setenv("CHECKPOINT_DIR", "")
-	out := mustCommand(t, "replay", in("run.json"), "--namespace", name+"-again", "--checkpoints", in("again"))
-	if strings.Contains(out, "differ") || strings.Contains(out, "WORLD_SIZE") {
-		t.Errorf("replay prints\n%s", out)
-	}
-	t.Setenv("NAMESPACE", name+"-again")
-	got := trainedOutcome(t, openNamespace(t), in("again"))
-	compare(t, "the replay", &want, got)
 }

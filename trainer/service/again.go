@@ -79,12 +79,12 @@ func (l *loop) encode(ctx context.Context, w work) error {
 	if err != nil {
 		return err
 	}
+	if err := l.publish(ctx, w, features); err != nil {
+		return fmt.Errorf("publishing features of lane %d: %w", w.lane, err)
+	}
 	if !l.within {
 		l.trained, l.at = true, w.after
 	}
 	l.open = w.after
-	if err := l.publish(ctx, w, features); err != nil {
-		return fmt.Errorf("publishing features of lane %d: %w", w.lane, err)
-	}
 	return nil
 }

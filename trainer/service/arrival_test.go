@@ -212,7 +212,7 @@ func liveUntil(ctx context.Context, t *testing.T, log *stream.Log, d *disk, dir 
 			}
 		},
 	}
-	err = l.run(ctx, f)
+	err = l.leave(ctx, l.run(ctx, f))
 	closing, cancel := context.WithCancel(t.Context())
 	if err != nil && !o.flushed {
 		cancel() // what is not acknowledged is lost, or comes late

@@ -83,6 +83,14 @@ func (f *feed) recall(ctx context.Context, s Settings, last map[int]int64) (err 
 	return nil
 }
 
+// close closes what the feed has open.
+func (f *feed) close() error {
+	if f.again != nil {
+		f.again.Close()
+	}
+	return f.trail.close()
+}
+
 // run sends work until every lane has ended, and closes out at the end.
 func (f *feed) run(ctx context.Context, out chan<- work) error {
 	defer close(out)

@@ -1,41 +1,14 @@
 package service
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 
 	"github.com/pairstream/pairstream/internal/ranks"
-	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )
-
-// lead waits for all other ranks and gives them the state.
-func lead(ctx context.Context, tools device.Tools, s Settings, core *trainer.Trainer) (*ranks.Leader, error) {
-	tools.Instruments.Log.Info("waiting for the other ranks", "stage", Name, "count", s.Ranks.WorldSize-1, "address", s.Ranks.address())
-	group, err := ranks.Lead(ctx, s.group(tools))
-	if err != nil {
-		return nil, err
-	}
-	out := bufio.NewWriterSize(broadcast{group}, stateBytes)
-	if err = countTraffic(tools.Instruments, group.Traffic); err == nil {
-		err = core.Write(ctx, out)
-	}
-	if err == nil {
-		err = out.Flush()
-	}
-	if err == nil {
-		err = group.TellAll(nil)
-	}
-	if err != nil {
-		group.Close(reason(ctx, err))
-		return nil, fmt.Errorf("giving the state to all ranks: %w", err)
-	}
-	tools.Instruments.Log.Info("all ranks are there", "stage", Name, "count", s.Ranks.WorldSize, "step", core.Steps())
-	return group, nil
-}
 
 // places tells which rank has a batch. Each rank has a run of the batches of a step. Batches that are encoded anew go round.
 type places struct {

@@ -84,6 +84,7 @@ type loop struct {
 	spent     time.Duration
 	kept      map[int]int64 // seqs that are noted, by lane; of the checkpoint that is being written
 	keep      func(ctx context.Context, stage string, topic schemas.Topic, seqs map[int]int64) error
+	others    *others                     // nil: this trainer is alone
 	ahead     int                         // batches that are prepared beside those of this process
 	watch     func(context.Context) error // over the other ranks; nil: there are none
 	gather    int                         // batches that a step gathers before it learns from the first; 0: none
@@ -91,7 +92,7 @@ type loop struct {
 	traces    traces
 }
 
-// run trains until every lane has ended or ctx ends, and leaves a checkpoint behind in both cases.
+// run trains until every lane has ended, a rank is lost, or ctx ends.
 func (l *loop) run(ctx context.Context, f *feed) error {
 	both, working := errgroup.WithContext(ctx)
 	watching, over := context.WithCancel(working)
@@ -107,7 +108,7 @@ func (l *loop) run(ctx context.Context, f *feed) error {
 	both.Go(func() error { return f.run(working, ready) })
 	both.Go(func() error {
 		defer over()
-		if err := l.evaluateAt(working, l.core.Steps()); err != nil {
+		if err := l.behindStep(working); err != nil {
 			return err
 		}
 		for w := range ready {
@@ -127,19 +128,22 @@ func (l *loop) run(ctx context.Context, f *feed) error {
 		w.input.Free()
 	}
 	l.freeGathered()
-	if err != nil && ctx.Err() == nil && !errors.Is(err, ranks.ErrLost) { // the loss of a rank costs the open step alone
-		return err
-	}
-	if !l.trained {
-		return err
-	}
-	l.saving.beside(nil)
-	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTime)
-	defer cancel()
-	if saveErr := l.checkpoint(final); saveErr != nil {
-		return errors.Join(err, saveErr)
+	if saved := l.saving.end(); saved != nil { // a loss beside it must not hide it
+		return saved
 	}
 	return err
+}
+
+// leave writes a checkpoint at the end of a run, unless err says that the state may be broken, and returns err. The loss of
+// a rank costs the open step alone.
+func (l *loop) leave(ctx context.Context, err error) error {
+	sound := err == nil || ctx.Err() != nil || errors.Is(err, ranks.ErrLost)
+	if !sound || !l.trained {
+		return err
+	}
+	final, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTime)
+	defer cancel()
+	return errors.Join(err, l.checkpoint(final))
 }
 
 // reached tells lag dashboards how far the training is.
@@ -171,14 +175,18 @@ func (l *loop) learn(ctx context.Context, w work) error {
 		l.open = w.after
 		l.reached(w.after)
 	}
+	telling := ctx
 	if l.within = !result.Updated; result.Updated {
 		l.trained, l.at = true, l.open
+		var told context.CancelFunc
+		telling, told = outlive(ctx, noteTime) // nobody makes this step again
+		defer told()
 	}
-	if err := l.setAside(ctx, w, result); err != nil {
+	if err := l.setAside(telling, w, result); err != nil {
 		return err
 	}
 	if onePass {
-		if err := l.publish(ctx, w, &result.Features); err != nil {
+		if err := l.publish(telling, w, &result.Features); err != nil {
 			return fmt.Errorf("publishing features of lane %d: %w", w.lane, err)
 		}
 	}
@@ -192,11 +200,16 @@ func (l *loop) learn(ctx context.Context, w work) error {
 	pairs, spent := l.pairs, l.spent
 	l.pairs, l.spent = 0, 0
 	if result.Step%reportEvery == 0 {
-		if err := l.report(ctx, result, float64(pairs)/spent.Seconds()); err != nil {
+		if err := l.report(telling, result, float64(pairs)/spent.Seconds()); err != nil {
 			return err
 		}
 	}
-	if err := l.evaluateAt(ctx, l.core.Steps()); err != nil {
+	return l.behindStep(ctx)
+}
+
+// behindStep does what is due behind the last whole step, unless it was done.
+func (l *loop) behindStep(ctx context.Context) error {
+	if err := l.evaluateAt(ctx, l.core.Steps()); err != nil || !l.trained {
 		return err
 	}
 	switch {

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -43,9 +44,9 @@ func (n *notes) DeadLetter(_ context.Context, stage string, rec stream.Record, r
 	return nil
 }
 
-func (n *notes) Flush(context.Context) error {
+func (n *notes) Flush(ctx context.Context) error {
 	n.add("flush")
-	return nil
+	return ctx.Err()
 }
 
 // scripted is a core whose steps are set aside as a script says.
@@ -174,6 +175,33 @@ func TestCheckpointsWaitForTheirBlocks(t *testing.T) {
 	}
 	want := []string{"features 0 of lane 0", "progress step", "features 1 of lane 0", "flush", "save 2", "progress checkpoint"}
 	if !slices.Equal(n.calls, want) {
+		t.Errorf("%q, want %q", n.calls, want)
+	}
+}
+
+// A step that is made is told of, whatever ends the training meanwhile: nobody makes it again. What else is due behind it is
+// done by the run that goes on, once.
+func TestAMadeStepIsToldOf(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	l, n, _ := testLoop(t, true, func(int64) string {
+		cancel()
+		return ""
+	})
+	l.every = 1
+	if err := l.step(ctx, testWork(0, 0)); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	want := []string{"flush", "features 0 of lane 0", "progress step"}
+	if !slices.Equal(n.calls[:min(len(n.calls), len(want))], want) || slices.Contains(n.calls, "save 1") {
+		t.Errorf("%q, want %q first and no checkpoint", n.calls, want)
+	}
+	n.calls = nil
+	for range 2 {
+		if err := l.behindStep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"flush", "save 1", "progress checkpoint"}; !slices.Equal(n.calls, want) {
 		t.Errorf("%q, want %q", n.calls, want)
 	}
 }

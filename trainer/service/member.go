@@ -26,40 +26,86 @@ type member struct {
 	gathered   []task              // of the open step, with the first of two passes behind them
 }
 
+// seat is the place of a rank above 0 in the training, through losses. It keeps what it holds when another rank is lost.
+type seat struct {
+	tools    device.Tools
+	settings Settings
+	core     *trainer.Trainer // nil: it has no state yet
+	load     inputs
+	traffic  traffic
+}
+
 // follow trains as a rank above 0 until rank 0 ends the training.
-func follow(ctx context.Context, tools device.Tools, s Settings) (err error) {
-	link, err := ranks.Join(ctx, s.group(tools))
+func follow(ctx context.Context, tools device.Tools, s Settings) error {
+	t := &seat{tools: tools, settings: s}
+	defer t.free()
+	if err := t.traffic.register(tools.Instruments); err != nil {
+		return err
+	}
+	for {
+		err := t.train(ctx)
+		switch {
+		case !errors.Is(err, ranks.ErrLost):
+			return err
+		case ctx.Err() != nil:
+			return ctx.Err() // all ranks are asked to end, and one was quicker
+		}
+		tools.Instruments.Log.Warn("a rank is lost: this one keeps its state and waits until all are there", "rank", s.Ranks.Rank, "err", err)
+	}
+}
+
+// train joins the other ranks, and trains with them until rank 0 ends the training or one is lost.
+func (t *seat) train(ctx context.Context) (err error) {
+	link, err := ranks.Join(ctx, t.settings.group(t.tools))
 	if err != nil {
 		return err
 	}
-	defer func() { link.Close(reason(ctx, err)) }()
-	if err := countTraffic(tools.Instruments, link.Traffic); err != nil {
-		return err
-	}
-	state, err := hearState(ctx, link)
-	if err != nil {
+	t.traffic.of(link.Traffic)
+	defer func() {
+		link.Close(reason(ctx, err))
+		if errors.Is(err, ranks.ErrLost) && link.Over() {
+			err = nil
+		}
+	}()
+	if err := t.agree(ctx, link); err != nil {
 		return whole(err)
 	}
-	worker, err := tools.Worker()
-	if err != nil {
-		return err
-	}
-	core, err := trainer.Read(ctx, worker, state, s.Options())
-	if err != nil {
-		return err
-	}
-	defer core.Free()
-	state = nil //nolint:ineffassign,wastedassign // frees gigabytes while training goes on
-	load, err := newInputs(ctx, tools, s, core)
-	if err != nil {
-		return err
-	}
-	tools.Instruments.Counters().Lanes.Store(int64(tools.Log.Config().Lanes))
-	tools.Instruments.Loaded()
-	tools.Instruments.Log.Info("training with rank 0", "stage", Name, "rank", s.Ranks.Rank, "count", s.Ranks.WorldSize, "step", core.Steps())
+	s := t.settings
+	t.tools.Instruments.Counters().Lanes.Store(int64(t.tools.Log.Config().Lanes))
+	t.tools.Instruments.Loaded()
+	t.tools.Instruments.Log.Info("training with rank 0", "stage", Name, "rank", s.Ranks.Rank, "count", s.Ranks.WorldSize, "step", t.core.Steps())
 	p := places{world: s.Ranks.WorldSize, batches: s.Core.StepBatches}
-	m := &member{core: core, link: link, slots: p.slots(s.Ranks.Rank), load: load.load, wholeBatch: s.wholeBatch(), metrics: tools.Instruments.Batch, gather: s.gather()}
+	m := &member{core: t.core, link: link, slots: p.slots(s.Ranks.Rank), load: t.load.load, wholeBatch: s.wholeBatch(), metrics: t.tools.Instruments.Batch, gather: s.gather()}
 	return whole(m.run(ctx))
+}
+
+// agree takes the state of rank 0, unless this rank holds it.
+func (t *seat) agree(ctx context.Context, link *ranks.Member) error {
+	var held stateful // a nil trainer is none
+	if t.core != nil {
+		held = t.core
+	}
+	state, err := takeState(ctx, link, held)
+	if err != nil || state == nil {
+		return err
+	}
+	worker, err := t.tools.Worker()
+	if err != nil {
+		return err
+	}
+	t.free()
+	if t.core, err = trainer.Read(ctx, worker, state, t.settings.Options()); err != nil {
+		return err
+	}
+	t.load, err = newInputs(ctx, t.tools, t.settings, t.core)
+	return err
+}
+
+func (t *seat) free() {
+	if t.core != nil {
+		t.core.Free()
+	}
+	t.core = nil
 }
 
 // whole makes an orderly end of the training no error.

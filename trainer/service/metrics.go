@@ -26,6 +26,7 @@ type metrics struct {
 	saveStep prometheus.Gauge
 	saveTook prometheus.Gauge
 	pause    prometheus.Gauge
+	lost     prometheus.Counter
 }
 
 func newMetrics(i *service.Instruments) (*metrics, error) {
@@ -47,8 +48,9 @@ func newMetrics(i *service.Instruments) (*metrics, error) {
 		saveStep: prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "checkpoint_step", Help: "Training steps in the last checkpoint that this process has written."}),
 		saveTook: prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "checkpoint_seconds", Help: "Time that writing the last checkpoint took, beside training."}),
 		pause:    prometheus.NewGauge(prometheus.GaugeOpts{Name: prefix + "checkpoint_pause_seconds", Help: "Time that training stood still for the last checkpoint, while its state was copied."}),
+		lost:     prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "ranks_lost_total", Help: "Times that training stood still because a rank was lost, until all were there again."}),
 	}
-	return m, i.Register(m.losses, m.anchors, m.rate, m.steps, m.masked, m.setAside, m.hardest, m.eval, m.evalStep, m.evalTook, m.saveStep, m.saveTook, m.pause)
+	return m, i.Register(m.losses, m.anchors, m.rate, m.steps, m.masked, m.setAside, m.hardest, m.eval, m.evalStep, m.evalTook, m.saveStep, m.saveTook, m.pause, m.lost)
 }
 
 // evaluated notes the figures of an evaluation.

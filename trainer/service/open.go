@@ -75,12 +75,7 @@ func openAnywhere(ctx context.Context, tools device.Tools, s Settings, last map[
 		core.Free()
 		return nil, at, fmt.Errorf("CHECKPOINT_DIR is %q: %w", s.Dir, err)
 	}
-	for _, l := range at.Lanes {
-		if last[l.Lane] == gone {
-			last[l.Lane] = l.Features - 1
-			tools.Instruments.Log.Warn("retention has removed all features of a lane; going on from the checkpoint", "lane", l.Lane, "seq", l.Features)
-		}
-	}
+	at.know(last, tools.Instruments.Log)
 	tools.Instruments.Log.Info("resuming", "path", path, "step", core.Steps())
 	return core, at, nil
 }

@@ -3,6 +3,7 @@ package service
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/pairstream/pairstream/internal/stream"
@@ -90,6 +91,16 @@ func parsePositions(raw json.RawMessage, lanes []int) (positions, error) {
 func (p positions) clone() positions {
 	p.Lanes = append([]lanePosition(nil), p.Lanes...)
 	return p
+}
+
+// know puts the seqs of last features into last that retention has removed from the log.
+func (p positions) know(last map[int]int64, logger *slog.Logger) {
+	for _, l := range p.Lanes {
+		if last[l.Lane] == gone {
+			last[l.Lane] = l.Features - 1
+			logger.Warn("retention has removed all features of a lane; going on from the checkpoint", "lane", l.Lane, "seq", l.Features)
+		}
+	}
 }
 
 // ended reports whether every lane has ended.

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,8 +29,8 @@ type Ranks struct {
 	Port      int           `env:"MASTER_PORT" envDefault:"29500" desc:"WORLD_SIZE above 1: port of rank 0"`
 	Own       int           `env:"RANK_PORT" envDefault:"0" desc:"WORLD_SIZE above 2: port of this rank, for the ranks above it; it listens where it reaches rank 0 from; 0: any that is free"`
 	Token     string        `env:"RANK_TOKEN" secret:"true" desc:"a secret that all ranks share; may be empty where MASTER_ADDR is of this machine alone"`
-	Silence   time.Duration `env:"RANK_TIMEOUT" envDefault:"1m" desc:"a rank of which nothing is heard for so long is lost, and all ranks end"`
-	Wait      time.Duration `env:"RANK_JOIN_TIMEOUT" envDefault:"10m" desc:"how long ranks wait at the start until all are there"`
+	Silence   time.Duration `env:"RANK_TIMEOUT" envDefault:"1m" desc:"a rank of which nothing is heard for so long is lost; the others wait until it is back"`
+	Wait      time.Duration `env:"RANK_JOIN_TIMEOUT" envDefault:"10m" desc:"how long ranks wait until all are there, at the start and when one was lost"`
 }
 
 // several says whether there is more than this trainer.
@@ -115,16 +114,43 @@ func (s Settings) facts(tools device.Tools) []ranks.Fact {
 	return facts
 }
 
-// countTraffic reports what a rank exchanges with all others.
-func countTraffic(i *service.Instruments, traffic func() (sent, received int64)) error {
+// traffic counts what this rank exchanges with the others, in all groups that it was in.
+type traffic struct {
+	mu             sync.Mutex
+	sent, received int64 // in groups that have ended
+	now            func() (sent, received int64)
+}
+
+// of counts a group from here on.
+func (t *traffic) of(group func() (sent, received int64)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.now != nil {
+		sent, received := t.now()
+		t.sent, t.received = t.sent+sent, t.received+received
+	}
+	t.now = group
+}
+
+func (t *traffic) bytes() (sent, received int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.now != nil {
+		sent, received = t.now()
+	}
+	return t.sent + sent, t.received + received
+}
+
+// register shows the counts.
+func (t *traffic) register(i *service.Instruments) error {
 	const name = "pairstream_trainer_ranks_bytes_total"
 	const help = "Bytes that this rank exchanges with the others, before they are encrypted."
 	counter := func(way string, n func() int64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: prometheus.Labels{"way": way}}, func() float64 { return float64(n()) })
 	}
 	return i.Register(
-		counter("sent", func() int64 { sent, _ := traffic(); return sent }),
-		counter("received", func() int64 { _, received := traffic(); return received }),
+		counter("sent", func() int64 { sent, _ := t.bytes(); return sent }),
+		counter("received", func() int64 { _, received := t.bytes(); return received }),
 	)
 }
 
@@ -141,35 +167,3 @@ func reason(ctx context.Context, err error) error {
 	}
 	return err
 }
-
-// stateBytes is the size of the messages in which the state travels. An empty one ends it.
-const stateBytes = 4 << 20
-
-// broadcast sends what is written to all ranks.
-type broadcast struct{ group *ranks.Leader }
-
-func (b broadcast) Write(data []byte) (int, error) {
-	for part := range slices.Chunk(data, stateBytes) {
-		if err := b.group.TellAll(part); err != nil {
-			return 0, err
-		}
-	}
-	return len(data), nil
-}
-
-// hearState returns what a broadcast has sent.
-func hearState(ctx context.Context, m *ranks.Member) ([]byte, error) {
-	var state []byte
-	for {
-		part, err := m.Hear(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if len(part) == 0 {
-			return state, nil
-		}
-		state = append(state, part...)
-	}
-}
-
-var _ io.Writer = broadcast{}

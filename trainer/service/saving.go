@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -23,10 +24,18 @@ const noteTime = time.Minute
 type saving struct {
 	busy   chan struct{} // holds a value while a checkpoint is written
 	others *errgroup.Group
+	err    error // of one that was written beside
 }
 
 // beside lets checkpoints be written beside what else the group does; nil: the loop waits for them. None is being written.
-func (s *saving) beside(others *errgroup.Group) { s.busy, s.others = make(chan struct{}, 1), others }
+func (s *saving) beside(others *errgroup.Group) { *s = saving{make(chan struct{}, 1), others, nil} }
+
+// end has the loop wait for checkpoints again. It returns the error of one that was written beside. The group has ended.
+func (s *saving) end() error {
+	err := s.err
+	s.beside(nil)
+	return err
+}
 
 // wait waits until nothing is being written.
 func (s *saving) wait(ctx context.Context) error {
@@ -49,7 +58,8 @@ func (s *saving) do(ctx context.Context, write func(context.Context) error) erro
 		defer func() { <-s.busy }()
 		ctx, cancel := outlive(ctx, noteTime)
 		defer cancel()
-		return write(ctx)
+		s.err = errors.Join(s.err, write(ctx))
+		return s.err
 	})
 	return nil
 }

@@ -47,7 +47,10 @@
 //     over the batches, first within a rank and then across. So the weights are the same bits for every R.
 //  2. The other ranks begin with the state of rank 0. They get the sum of the gradients, the momentum keys of all batches
 //     and the learning rate of a step. So they hold the same state after it. Nobody else's checkpoint counts.
-//  3. All ranks end when one does. They begin again from rank 0's checkpoint, with any R.
+//  3. When a rank is lost, all others drop the open step and keep the state behind the last whole one. They join anew when
+//     it is back, and rank 0 goes on as if it had started from a checkpoint of that moment: what is in the log already is not
+//     published again. Whoever holds another state than rank 0 takes that of rank 0. So a step that only some have made
+//     counts if rank 0 has made it, and a rank 0 that comes back has all others go back to its checkpoint.
 //
 // # Two passes
 //
@@ -84,7 +87,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/ranks"
 	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
@@ -132,22 +134,19 @@ func RunObserved(ctx context.Context, tools device.Tools, s Settings, observe fu
 		gather: s.gather(), dir: s.Dir, every: s.Every, stay: s.Stay, at: at, observe: observe, metrics: metrics, uploads: copies,
 		traces: traces{tracer: tools.Log.Tracer()},
 	}
-	f := &feed{order: s.Order, at: at.clone(), step: core.Batches(), wholeBatch: s.wholeBatch(), metrics: metrics}
 	if s.Ranks.several() {
-		var group *ranks.Leader
-		if group, err = lead(ctx, tools, s, core); err != nil {
+		l.others, err = lead(ctx, tools, s, core)
+		defer func() { l.others.leave(reason(ctx, err)) }()
+		if err != nil {
 			return err
 		}
-		defer func() { group.Close(reason(ctx, err)) }()
-		p := places{world: s.Ranks.WorldSize, batches: s.Core.StepBatches}
-		l.core, l.watch, l.ahead = &leader{single: single{core}, group: group, places: p}, group.Watch, p.batches
-		f.errands = &errands{group, p}
+		l.ahead = s.Core.StepBatches
 	}
-	return train(ctx, tools, s, core, l, f)
+	return train(ctx, tools, s, core, l)
 }
 
-// train joins the loop and its feed to the log, and runs them.
-func train(ctx context.Context, tools device.Tools, s Settings, core *trainer.Trainer, l *loop, f *feed) error {
+// train joins the loop to the log and runs it.
+func train(ctx context.Context, tools device.Tools, s Settings, core *trainer.Trainer, l *loop) error {
 	log, instruments := tools.Log, tools.Instruments
 	load, err := newInputs(ctx, tools, s, core)
 	if err != nil {
@@ -163,31 +162,44 @@ func train(ctx context.Context, tools device.Tools, s Settings, core *trainer.Tr
 	publisher := log.NewPublisher(stream.PublisherOptions{Name: Name, Counters: instruments.Counters()})
 	instruments.Counters().Lanes.Store(int64(len(l.at.Lanes)))
 	instruments.Loaded()
-	f.load = load.load
-	f.follow(log, publisher, stream.FollowSpec{})
-	if err := f.recall(ctx, s, l.published); err != nil {
+	l.publisher = publisher
+	l.kept, l.keep = make(map[int]int64), log.KeepSeqs
+	f, err := l.feed(ctx, tools, s, core, load, publisher)
+	if err != nil {
 		return errors.Join(err, publisher.Close(context.WithoutCancel(ctx)))
 	}
-	l.publisher, l.follower, l.blocks = publisher, f.follower, f.blocks
-	l.kept, l.keep = make(map[int]int64), log.KeepSeqs
 	if err := l.keepSeqs(ctx, l.at); err != nil {
-		return errors.Join(err, publisher.Close(context.WithoutCancel(ctx)), f.trail.close())
+		return errors.Join(err, publisher.Close(context.WithoutCancel(ctx)), f.close())
 	}
-	l.reached(l.at)
 	uploaded := l.uploads.start(ctx)
-	err = l.run(ctx, f)
-	if err == nil && !s.ExitAtEnd {
-		instruments.Log.Info("every lane has ended", "step", core.Steps())
-		if l.watch != nil {
-			err = l.watch(ctx)
-		} else {
-			<-ctx.Done()
+	err = l.through(ctx, f, !s.ExitAtEnd, func(ctx context.Context) (f *feed, err error) {
+		if l.published, err = lastFeatures(ctx, log); err != nil {
+			return nil, err
 		}
-	}
+		l.at.know(l.published, l.logger)
+		return l.feed(ctx, tools, s, core, load, publisher)
+	})
 	uploaded(err == nil && ctx.Err() == nil)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
-	return errors.Join(err, publisher.Close(closing), f.trail.close())
+	return errors.Join(err, publisher.Close(closing))
+}
+
+// feed makes the feed that goes on behind the last whole step, and joins the loop to it.
+func (l *loop) feed(ctx context.Context, tools device.Tools, s Settings, core *trainer.Trainer, load inputs, letters *stream.Publisher) (*feed, error) {
+	f := &feed{order: s.Order, at: l.at.clone(), step: core.Batches(), wholeBatch: s.wholeBatch(), metrics: l.metrics, load: load.load}
+	f.follow(tools.Log, letters, stream.FollowSpec{})
+	if err := f.recall(ctx, s, l.published); err != nil {
+		return nil, err
+	}
+	if l.others != nil {
+		l.core, f.errands = l.others.share()
+		l.watch = l.others.group.Watch
+	}
+	l.follower, l.blocks = f.follower, f.blocks
+	l.open, l.within, l.pairs, l.spent, l.traces.open = positions{}, false, 0, 0, nil
+	l.reached(l.at)
+	return f, nil
 }
 
 // gone stands for the seq of a lane's last features where retention has removed all of them. The checkpoint knows it.

@@ -1,0 +1,142 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/ranks"
+	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/trainer"
+)
+
+// others are the ranks beside rank 0, through losses and returns. Nil ones are none.
+type others struct {
+	tools    device.Tools
+	settings Settings
+	core     *trainer.Trainer
+	group    *ranks.Leader // nil: they are not gathered
+	traffic  traffic
+}
+
+// lead waits for all other ranks and gives them the state.
+func lead(ctx context.Context, tools device.Tools, s Settings, core *trainer.Trainer) (*others, error) {
+	o := &others{tools: tools, settings: s, core: core}
+	if err := o.traffic.register(tools.Instruments); err != nil {
+		return nil, err
+	}
+	return o, o.gather(ctx)
+}
+
+// gather waits until all ranks are there and hold one state. When one is lost meanwhile, all begin again to join.
+func (o *others) gather(ctx context.Context) error {
+	log, r := o.tools.Instruments.Log, o.settings.Ranks
+	for {
+		log.Info("waiting for the other ranks", "stage", Name, "count", r.WorldSize-1, "address", r.address())
+		taken, err := o.tryGather(ctx)
+		switch {
+		case err == nil:
+			log.Info("all ranks are there", "stage", Name, "count", r.WorldSize, "step", o.core.Steps(), "took_state", taken)
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !errors.Is(err, ranks.ErrLost):
+			return err
+		}
+		log.Warn("a rank was lost while the ranks joined one another: they do so again", "err", err)
+	}
+}
+
+func (o *others) tryGather(ctx context.Context) (taken int, err error) {
+	group, err := ranks.Lead(ctx, o.settings.group(o.tools))
+	if err != nil {
+		return 0, err
+	}
+	o.traffic.of(group.Traffic)
+	if taken, err = giveState(ctx, group, o.core); err != nil {
+		group.Close(reason(ctx, err))
+		return 0, fmt.Errorf("giving the state to all ranks: %w", err)
+	}
+	o.group = group
+	return taken, nil
+}
+
+// share returns what shares the batches of steps among the ranks: the core for the loop, and what its feed hands out.
+func (o *others) share() (core, *errands) {
+	p := places{world: o.settings.Ranks.WorldSize, batches: o.settings.Core.StepBatches}
+	return &leader{single: single{o.core}, group: o.group, places: p}, &errands{o.group, p}
+}
+
+// leave tells the ranks why rank 0 ends, nil when the training is over. It reports whether it could tell each.
+func (o *others) leave(why error) (told bool) {
+	if o == nil || o.group == nil {
+		return true
+	}
+	told = o.group.Close(why)
+	o.group = nil
+	return told
+}
+
+// errUntold is the loss of a rank that was not told about the end of the training. It waits for rank 0.
+var errUntold = fmt.Errorf("a rank was lost at the end of the training: %w", ranks.ErrLost)
+
+// through runs the loop to the end of the training. When a rank is lost, the loop goes on behind its last whole step as soon
+// as all ranks are there again. next makes the feed that does so. stays says that the process outlives the training.
+func (l *loop) through(ctx context.Context, f *feed, stays bool, next func(context.Context) (*feed, error)) error {
+	for {
+		err := l.run(ctx, f)
+		if err == nil {
+			err = l.atTheEnd(ctx, stays)
+		}
+		if lost := errors.Is(err, ranks.ErrLost); lost && ctx.Err() != nil {
+			err = ctx.Err() // all ranks are asked to end, and one was quicker
+		} else if lost {
+			if closed := f.close(); closed != nil {
+				return l.leave(ctx, errors.Join(err, closed))
+			}
+			if f, err = l.goOn(ctx, err, next); err == nil {
+				continue
+			}
+			return l.leave(ctx, err)
+		}
+		return l.leave(ctx, errors.Join(err, f.close()))
+	}
+}
+
+// atTheEnd writes the last checkpoint and tells all ranks that the training is over, at the end of the process.
+func (l *loop) atTheEnd(ctx context.Context, stays bool) error {
+	if err := l.leave(ctx, nil); err != nil {
+		return err
+	}
+	switch {
+	case stays:
+		l.logger.Info("every lane has ended", "step", l.core.Steps())
+		if l.watch != nil {
+			return l.watch(ctx)
+		}
+		<-ctx.Done()
+	case !l.others.leave(nil):
+		return errUntold
+	}
+	return nil
+}
+
+// goOn waits until all ranks are there again, and makes the feed that goes on behind the last whole step.
+func (l *loop) goOn(ctx context.Context, lost error, next func(context.Context) (*feed, error)) (f *feed, err error) {
+	began := time.Now()
+	l.logger.Warn("a rank is lost: this one keeps its state and waits until all are there", "step", l.core.Steps(), "err", lost)
+	l.metrics.lost.Inc()
+	l.others.leave(lost)
+	if err = l.others.gather(ctx); err == nil {
+		err = l.publisher.Flush(ctx)
+	}
+	if err == nil {
+		f, err = next(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w; %w", lost, err)
+	}
+	l.logger.Info("the training goes on", "step", l.core.Steps(), "dur", time.Since(began))
+	return f, nil
+}
