@@ -72,9 +72,9 @@ func (b *batchMaker) sample(p int32, r *rand.Rand) schemas.Sample {
 	return s
 }
 
-// positive draws one of the images equivalent to a pair's (GPN-S section 3.3.2): each member of SE has the same chance,
-// but for those that show the pair's own image, which would say nothing. Without any there is no positive, and the
-// trainer augments the image itself.
+// positive draws one of the images equivalent to a pair's (GPN-S section 3.3.2): each member of SE has the same chance, and
+// so has each equivalent image of another group. Those that show the pair's own image would say nothing. Without any there is
+// no positive, and the trainer augments the image itself.
 func (m *members) positive(p int32, r *rand.Rand) *schemas.Positive {
 	others := make([]int32, 0, m.manifest.K1)
 	for _, j := range m.equivalents(p) {
@@ -82,10 +82,15 @@ func (m *members) positive(p int32, r *rand.Rand) *schemas.Positive {
 			others = append(others, j)
 		}
 	}
-	if len(others) == 0 {
+	far := m.outside.of(p, m.imageIDs[p])
+	if len(others)+len(far) == 0 {
 		return nil
 	}
-	j := others[r.IntN(len(others))]
+	at := r.IntN(len(others) + len(far))
+	if at >= len(others) {
+		return m.outside.at(far[at-len(others)])
+	}
+	j := others[at]
 	return &schemas.Positive{ImageID: m.imageIDs[j], Image: m.ref(j)}
 }
 

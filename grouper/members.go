@@ -29,6 +29,7 @@ type members struct {
 	cluster []int32
 	se      []int32                 // K1 of the manifest for each pair
 	obj     []int32                 // indices into the manifest's nouns
+	outside outside                 // equivalent images of other groups
 	objEnd  []int32                 // objects of pair p are obj[objEnd[p-1]:objEnd[p]]
 	copies  []schemas.NeighborChunk // of each chunk the columns of copies alone
 
@@ -71,6 +72,7 @@ func (m *members) addChunk(c *schemas.NeighborChunk, value []byte) error {
 	); err != nil {
 		return err
 	}
+	m.outside.add(c, len(m.ids))
 	base := int32(len(m.obj))
 	for i := range n {
 		m.ids = append(m.ids, c.ID(i))
@@ -145,6 +147,7 @@ func (m *members) complete() bool {
 	}
 	m.images, m.copies = nil, nil
 	m.refs.Seal()
+	m.outside.Refs.Seal()
 	return true
 }
 

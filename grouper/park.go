@@ -17,6 +17,7 @@ type parked struct {
 	IDs        []byte
 	Cluster    []int32
 	SE         []int32
+	Outside    outside
 	Obj        []int32
 	ObjEnd     []int32
 	ImageIDs   []byte
@@ -39,7 +40,7 @@ type parkedVectors struct{ Dim, Bytes int }
 func (g groupState) encode(w io.Writer) error {
 	m := g.members
 	p := parked{
-		Manifest: m.manifest, Cluster: m.cluster, SE: m.se, Obj: m.obj, ObjEnd: m.objEnd, Image: m.image, Refs: m.refs,
+		Manifest: m.manifest, Cluster: m.cluster, SE: m.se, Outside: m.outside, Obj: m.obj, ObjEnd: m.objEnd, Image: m.image, Refs: m.refs,
 		Captions: m.captions, Similarity: m.similarity, Vectors: parkVectors(m.vectors),
 		AreVectors: g.features != nil && g.features == m.vectors, Order: g.plan.Order, BatchSize: g.plan.BatchSize, Made: g.made,
 	}
@@ -81,7 +82,7 @@ func (g *groupState) decode(r io.Reader) error {
 		return err
 	}
 	m := &members{
-		manifest: p.Manifest, chunks: int(p.Manifest.Chunks), cluster: p.Cluster, se: p.SE, obj: p.Obj, objEnd: p.ObjEnd,
+		manifest: p.Manifest, chunks: int(p.Manifest.Chunks), cluster: p.Cluster, se: p.SE, outside: p.Outside, obj: p.Obj, objEnd: p.ObjEnd,
 		image: p.Image, refs: p.Refs, captions: p.Captions, similarity: p.Similarity, vectors: encoded,
 	}
 	for i := range p.Manifest.Count {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/imagerefs"
 	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/segment"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -73,7 +74,7 @@ func NewBuilder(first schemas.GroupID, o Options, engine knn.Engine, nouns NounF
 
 // Finish makes the next group with the options of the owner that began it. The groups after it have the builder's own.
 func (b *Builder) Finish(begun Options) error {
-	begun.Threads = b.later.Threads
+	begun.Threads, begun.Segments = b.later.Threads, b.later.Segments
 	if begun.Window != b.later.Window {
 		return fmt.Errorf("pairs count once in %d embeddings here, and in %d where the group was begun", b.later.Window, begun.Window)
 	}
@@ -107,6 +108,14 @@ func (b *Builder) Repeats() int64 {
 	count := b.left.count
 	b.left = leftOut{}
 	return count
+}
+
+// Model returns the fingerprint of the open group's model; empty without one.
+func (b *Builder) Model() string {
+	if b.open == nil {
+		return ""
+	}
+	return b.open.model
 }
 
 // Next returns the id of the open group.
@@ -174,7 +183,7 @@ func (b *Builder) Add(e *schemas.Embedding, seq int64) (Verdict, error) {
 	if err := g.take(e, b.nouns.Nouns(e.Caption)); err != nil {
 		return Open, err
 	}
-	if b.o.Repack != "" {
+	if b.o.Repack != "" || b.o.Segments {
 		g.refs.Add(e.Image)
 	}
 	if b.live != nil {
@@ -255,14 +264,14 @@ func (g *openGroup) note(image schemas.ImageID, nouns []string, similarity float
 	g.low, g.high = min(g.low, similarity), max(g.high, similarity)
 }
 
-// Close computes the open group and begins the next one. Without an open group it returns nil: there is nothing to
+// Close computes the open group and begins the next one. The segments of the groups that it asks stay the caller's. Without an open group it returns nil: there is nothing to
 // publish, and the group's number stays. After an error the group is still open, and Close may be called again.
-func (b *Builder) Close(ctx context.Context, why Reason) (*Group, error) {
+func (b *Builder) Close(ctx context.Context, why Reason, asked ...*segment.Segment) (*Group, error) {
 	g := b.open
 	if g == nil {
 		return nil, nil
 	}
-	group, left, err := b.compute(ctx, g, why)
+	group, left, err := b.compute(ctx, g, why, asked)
 	if err != nil {
 		return nil, fmt.Errorf("closing group %s: %w", b.next, err)
 	}

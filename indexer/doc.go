@@ -35,12 +35,16 @@
 //     Repeats that no group follows are counted by the seal. Positions are given in seq order.
 //  3. After a crash, remembering the embeddings of the window before the open group's first seq, and adding those from
 //     there on again, gives the same state.
-//  4. Near-duplicates are found when the group closes, and are named in its chunks (near.go). Those that are dropped are no
+//  4. With Options.Scope a group asks closed groups, of which whoever closes it brings the segments (outside.go). The group's
+//     records are a function of these as well, and the manifest names them. With Options.Segments a group makes a segment of
+//     its own.
+//  5. Near-duplicates are found when the group closes, and are named in its chunks (near.go). Those that are dropped are no
 //     members: clusters are made with them, neighbours and objects without.
-//  5. With Options.Repack a group tells where its members' images are. Whoever makes copies of them notes these in the
+//  6. With Options.Repack a group tells where its members' images are. Whoever makes copies of them notes these in the
 //     chunks, and signs the manifest again, before anything of the group is published.
-//  6. Memory per pair of dimension d is 4d bytes of vectors, outside the Go heap, about 64 bytes of ids and 4 bytes per
-//     noun, and 16 bytes with Options.Repack; Close takes about 500 bytes more per pair while it runs (k=10, k1=5). The
+//  7. Memory per pair of dimension d is 4d bytes of vectors, outside the Go heap, about 64 bytes of ids and 4 bytes per
+//     noun, and 16 bytes with Options.Repack; Close takes about 500 bytes more per pair while it runs (k=10, k1=5), 2 (d + 40) more
+//     with Options.Segments, and about 500 more with Options.Scope. The
 //     window takes about 28 bytes an embedding, 45 MB a lane at most.
 //
 // Concurrency: a Builder belongs to one goroutine. A [Live] may be searched and added to by any number.

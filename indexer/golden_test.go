@@ -175,7 +175,7 @@ func TestGoldenObjects(t *testing.T) {
 	counter := newObjectCounter(&table, places, len(words), v.Float64s("in.p")[0])
 	for i := range len(v2t) / k {
 		var got []int32
-		for _, place := range counter.objects(nil, v2t[i*k:(i+1)*k]) {
+		for _, place := range counter.objects(nil, v2t[i*k:(i+1)*k], nil) {
 			got = append(got, int32(slices.Index(names, words[place])))
 		}
 		for len(got) < width {
@@ -198,7 +198,7 @@ func TestGoldenNounsInNeighbours(t *testing.T) {
 		got := make([]int32, len(names))
 		for count := 1; count <= k; count++ {
 			counter := newObjectCounter(&table, places, len(words), (float64(count)-0.5)/float64(k))
-			for _, place := range counter.objects(nil, v2t[i*k:(i+1)*k]) {
+			for _, place := range counter.objects(nil, v2t[i*k:(i+1)*k], nil) {
 				got[slices.Index(names, words[place])]++
 			}
 		}

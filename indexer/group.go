@@ -9,17 +9,22 @@ import (
 
 	"github.com/pairstream/pairstream/internal/knn"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/segment"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 // compute makes the records of a group, and returns the members that are left: those of g, or of a copy without what
 // resembles others.
-func (b *Builder) compute(ctx context.Context, g *openGroup, why Reason) (group *Group, left *openGroup, err error) {
+func (b *Builder) compute(ctx context.Context, g *openGroup, why Reason, asked []*segment.Segment) (group *Group, left *openGroup, err error) {
 	clusters, err := b.cluster(ctx, g)
 	if err != nil {
 		return nil, nil, err
 	}
-	found, err := b.nearDuplicates(ctx, g, clusters.Assign)
+	far, err := b.look(ctx, g, asked)
+	if err != nil {
+		return nil, nil, err
+	}
+	found, err := b.nearDuplicates(ctx, g, clusters.Assign, far)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -34,15 +39,16 @@ func (b *Builder) compute(ctx context.Context, g *openGroup, why Reason) (group 
 			}
 		}()
 	}
-	if group, err = b.records(ctx, left, assign, &found); err != nil {
+	far.leave(&found)
+	if group, err = b.records(ctx, left, assign, &found, far); err != nil {
 		return nil, left, err
 	}
-	group.Manifest.Closed = string(why)
+	group.Manifest.Closed, group.Manifest.Scope, group.Manifest.Asked = string(why), b.o.Scope, far.ids()
 	return group, left, nil
 }
 
 // records makes the records of a group's members, whose clusters are known.
-func (b *Builder) records(ctx context.Context, g *openGroup, assign []int32, found *near) (*Group, error) {
+func (b *Builder) records(ctx context.Context, g *openGroup, assign []int32, found *near, far *outside) (group *Group, err error) {
 	n := g.v.Len()
 	params := knn.Params{K: b.o.K, K1: b.o.K1, K2: b.o.K2, Threads: b.o.Threads}
 	if !b.o.KeepSameImage {
@@ -52,12 +58,32 @@ func (b *Builder) records(ctx context.Context, g *openGroup, assign []int32, fou
 	if err != nil {
 		return nil, err
 	}
-	lists.V2V = nil // only SE is published
+	group = &Group{}
+	if group.Segment, err = b.segment(g, assign); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil && group.Segment != nil {
+			err = errors.Join(err, group.Segment.Close())
+		}
+	}()
 	words, places := g.nouns.vocabulary(b.o.MinCount)
 	counter := newObjectCounter(&g.nouns, places, len(words), b.o.P)
-	group := &Group{}
+	var images, texts [][]segment.Hit
+	if far != nil {
+		if images, texts, err = far.resolve(ctx, g, group.Segment, &lists); err != nil {
+			return group, err
+		}
+		counter.far, counter.farPlaces = far, far.places(words)
+	}
+	lists.V2V = nil // only SE is published
 	for start := 0; start < n; start += schemas.ChunkMembers {
-		group.Chunks = append(group.Chunks, b.chunk(g, start, lists, assign, counter))
+		end := min(start+schemas.ChunkMembers, n)
+		c := b.chunk(g, start, lists, assign, counter, texts)
+		if far != nil {
+			far.note(c, images[start:end])
+		}
+		group.Chunks = append(group.Chunks, c)
 	}
 	found.spread(group.Chunks)
 	group.Manifest = b.manifest(g, words)
@@ -70,6 +96,19 @@ func (b *Builder) records(ctx context.Context, g *openGroup, assign []int32, fou
 		group.Image = func(i int) (schemas.ImageID, schemas.ImageRef) { return g.images.at(int(g.owner[i])), g.refs.At(i) }
 	}
 	return group, group.Sign()
+}
+
+// segment makes what later groups ask; nil: nobody will.
+func (b *Builder) segment(g *openGroup, assign []int32) (*segment.Segment, error) {
+	if !b.o.Segments {
+		return nil, nil
+	}
+	n := g.v.Len()
+	return segment.Build(segment.Group{
+		ID: g.group, Model: g.model, V: g.matrix(Image, n), T: g.matrix(Text, n), List: assign, Words: g.nouns.words,
+		Pair: g.pairs.at, Image: func(i int) schemas.ImageID { return g.images.at(int(g.owner[i])) }, Ref: g.refs.At,
+		NounOf: func(i int) []int32 { return g.nouns.of(int32(i)) },
+	})
 }
 
 // Sign writes the digest of the chunks into the manifest. Whoever changes a chunk does it again.
@@ -92,7 +131,8 @@ func (b *Builder) cluster(ctx context.Context, g *openGroup) (knn.Clusters, erro
 }
 
 // chunk returns the part of the group that begins at position start.
-func (b *Builder) chunk(g *openGroup, start int, near knn.Result, assign []int32, counter *objectCounter) *schemas.NeighborChunk {
+// Texts are those of other groups among the nearest of each member; nil: there are none.
+func (b *Builder) chunk(g *openGroup, start int, near knn.Result, assign []int32, counter *objectCounter, texts [][]segment.Hit) *schemas.NeighborChunk {
 	end := min(start+schemas.ChunkMembers, g.v.Len())
 	k, k1 := b.o.K, b.o.K1
 	c := &schemas.NeighborChunk{
@@ -104,7 +144,11 @@ func (b *Builder) chunk(g *openGroup, start int, near knn.Result, assign []int32
 	for i := start; i < end; i++ {
 		id := g.pairs.at(i) // no lock: only this goroutine adds
 		c.IDs = append(c.IDs, id[:]...)
-		c.Obj = counter.objects(c.Obj, near.V2T[i*k:(i+1)*k])
+		var far []segment.Hit
+		if texts != nil {
+			far = texts[i]
+		}
+		c.Obj = counter.objects(c.Obj, near.V2T[i*k:(i+1)*k-len(far)], far)
 		c.ObjEnd = append(c.ObjEnd, int32(len(c.Obj)))
 	}
 	return c

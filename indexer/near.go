@@ -23,6 +23,9 @@ import (
 // The paper keeps the image that is farthest from the centroid, and finds that the choice matters little. Here the first
 // one stays, as with pairs and images that repeat.
 //
+// Where other groups are asked, an image that resembles one of theirs is a near-duplicate of the nearest of these, and is not
+// kept (outside.go).
+//
 // Pairs of one image are no near-duplicates of one another; all of them share its fate. The image lies in the cluster of
 // its first pair.
 
@@ -32,16 +35,17 @@ type near struct {
 	left  int64  // pairs that were left out
 }
 
-// twin is a pair whose image resembles that of a member before it.
+// twin is a pair whose image resembles that of a member before it, or one of another group.
 type twin struct {
-	at, to int32 // positions
+	at, to int32 // positions; to is -1 for an image of another group
 	pair   schemas.PairID
+	image  schemas.ImageID // of another group
 	cosine float32
 }
 
 // nearDuplicates finds the pairs of a group whose images resemble others. A chunk has room for MaxNear of them for each
 // member that is none: pairs beyond that are kept.
-func (b *Builder) nearDuplicates(ctx context.Context, g *openGroup, assign []int32) (near, error) {
+func (b *Builder) nearDuplicates(ctx context.Context, g *openGroup, assign []int32, far *outside) (near, error) {
 	if b.o.NearImage == KeepImages {
 		return near{}, nil
 	}
@@ -53,7 +57,9 @@ func (b *Builder) nearDuplicates(ctx context.Context, g *openGroup, assign []int
 	}
 	clusters := make([][]int32, b.clusters(g.v.Len()))
 	for image, at := range first {
-		clusters[assign[at]] = append(clusters[assign[at]], int32(image))
+		if far == nil || far.twins[at].Score == 0 {
+			clusters[assign[at]] = append(clusters[assign[at]], int32(image))
+		}
 	}
 	s := nearSearch{
 		v: g.matrix(Image, g.v.Len()), first: first, above: float32(b.o.NearCosine),
@@ -64,9 +70,16 @@ func (b *Builder) nearDuplicates(ctx context.Context, g *openGroup, assign []int
 	}
 	var out near
 	for at, image := range g.owner {
-		to := s.to[image]
-		if kept := at - len(out.twins); to >= 0 && len(out.twins) < schemas.MaxNear*kept {
-			out.twins = append(out.twins, twin{int32(at), first[to], g.pairs.at(at), s.cosine[image]})
+		t := twin{at: int32(at), to: -1, pair: g.pairs.at(at), cosine: s.cosine[image]}
+		if to := s.to[image]; to >= 0 {
+			t.to = first[to]
+		} else if far != nil && far.twins[first[image]].Score > 0 {
+			t.image, t.cosine = far.twin(first[image])
+		} else {
+			continue
+		}
+		if kept := at - len(out.twins); len(out.twins) < schemas.MaxNear*kept {
+			out.twins = append(out.twins, t)
 		}
 	}
 	return out, nil
@@ -150,6 +163,12 @@ func (s *nearSearch) compare(image int32, before []int32, products []float32) {
 func (n *near) spread(chunks []*schemas.NeighborChunk) {
 	for i, c := range chunks {
 		for _, t := range n.twins[i*len(n.twins)/len(chunks) : (i+1)*len(n.twins)/len(chunks)] {
+			if t.to < 0 {
+				c.OutNear = append(c.OutNear, t.pair[:]...)
+				c.OutNearTo = append(c.OutNearTo, t.image[:]...)
+				c.OutNearCosine = append(c.OutNearCosine, t.cosine)
+				continue
+			}
 			c.Near = append(c.Near, t.pair[:]...)
 			c.NearTo = append(c.NearTo, t.to)
 			c.NearCosine = append(c.NearCosine, t.cosine)
@@ -172,7 +191,9 @@ func (g *openGroup) without(found *near, assign []int32) (left *openGroup, clust
 	moved, twins := make([]int32, n), found.twins
 	for at := range n {
 		if len(twins) > 0 && int(twins[0].at) == at {
-			twins[0].to = moved[twins[0].to]
+			if twins[0].to >= 0 {
+				twins[0].to = moved[twins[0].to]
+			}
 			twins = twins[1:]
 			continue
 		}

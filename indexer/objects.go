@@ -3,6 +3,8 @@ package indexer
 import (
 	"cmp"
 	"slices"
+
+	"github.com/pairstream/pairstream/internal/segment"
 )
 
 // Bounds on what captions of strangers put into a group's records and into memory. They leave ordinary groups alone.
@@ -97,11 +99,25 @@ type objectCounter struct {
 	p      float64
 	seen   []int32 // by place, zero between calls
 	found  []int32
+
+	far       *outside  // nil: no other group is asked
+	farPlaces [][]int32 // of the nouns of every group that is asked
 }
 
-// objects appends to dst the places of the nouns in more than a share p of the neighbour texts, ascending. Of more than
+func (c *objectCounter) see(place int32) {
+	if place < 0 {
+		return
+	}
+	if c.seen[place] == 0 {
+		c.found = append(c.found, place)
+	}
+	c.seen[place]++
+}
+
+// objects appends to dst the places of the nouns in more than a share p of the neighbour texts, ascending. Texts of other
+// groups are in far. Of more than
 // maxObjects it takes those in the most texts, and of equals the first.
-func (c *objectCounter) objects(dst, neighbours []int32) []int32 {
+func (c *objectCounter) objects(dst, neighbours []int32, far []segment.Hit) []int32 {
 	c.found = c.found[:0]
 	texts := 0
 	for _, j := range neighbours {
@@ -110,14 +126,14 @@ func (c *objectCounter) objects(dst, neighbours []int32) []int32 {
 		}
 		texts++
 		for _, id := range c.table.of(j) {
-			place := c.places[id]
-			if place < 0 {
-				continue
-			}
-			if c.seen[place] == 0 {
-				c.found = append(c.found, place)
-			}
-			c.seen[place]++
+			c.see(c.places[id])
+		}
+	}
+	for _, h := range far {
+		texts++
+		places := c.farPlaces[h.Segment]
+		for _, noun := range c.far.asked[h.Segment].Nouns(int(h.Row)) {
+			c.see(places[noun])
 		}
 	}
 	first := len(dst)

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/pairstream/pairstream/internal/invalid"
+	"github.com/pairstream/pairstream/internal/segment"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -39,6 +40,9 @@ type Options struct {
 	Seed          uint64
 	Repack        string `json:",omitempty"` // URL of the folder that gets smaller copies of the members' images; empty: there are none
 	RepackSide    int    `json:",omitempty"` // most pixels of a copy's shorter side; 0 unless Repack is set
+	Scope         string `json:",omitempty"` // where neighbours are looked for besides the group: schemas.ScopeLane or ScopeCrawl; empty: nowhere
+	Asked         int    `json:",omitempty"` // most closed groups that a group asks, the latest; 0 unless Scope is set
+	Segments      bool   `json:"-"`          // a closed group has a segment, which later ones ask; changes no record
 	Threads       int    // of neighbour search and k-means; 0: all processors; changes no record
 }
 
@@ -81,6 +85,10 @@ func (o Options) Validate() error {
 	if o.Repack != "" {
 		invalid.Within(&l, "RepackSide", o.RepackSide, LeastRepackSide, MostRepackSide)
 	}
+	if o.Scope != "" {
+		l.Want(o.Scope == schemas.ScopeLane || o.Scope == schemas.ScopeCrawl, "%s is %q, want %q or %q", invalid.Field("Scope"), o.Scope, schemas.ScopeLane, schemas.ScopeCrawl)
+		invalid.Within(&l, "Asked", o.Asked, 1, schemas.MaxAsked)
+	}
 	l.Want(o.Modality == Image || o.Modality == Text, "%s is %q, want %q or %q", invalid.Field("Modality"), o.Modality, Image, Text)
 	invalid.Within(&l, "P", o.P, 0, 1)
 	return l.Err()
@@ -89,10 +97,11 @@ func (o Options) Validate() error {
 // LargestRecord returns how many bytes the largest record of a group can have: a chunk, or a manifest.
 func (o Options) LargestRecord() int64 {
 	const (
-		record = 4 << 10 // what comes once
-		member = 16 + 4 + 4 + 4*maxObjects
-		near   = 16 + 4 + 4
-		copied = 16 + 4 + 4
+		record  = 4 << 10 // what comes once
+		member  = 16 + 4 + 4 + 4*maxObjects
+		near    = 16 + 4 + 4
+		copied  = 16 + 4 + 4
+		outside = 16 + 16
 	)
 	chunk := int64(schemas.ChunkMembers) * (member + 4*int64(o.K) + 4*int64(o.K1))
 	if o.NearImage != KeepImages {
@@ -100,6 +109,12 @@ func (o Options) LargestRecord() int64 {
 	}
 	if o.Repack != "" {
 		chunk += schemas.MaxURIBytes + schemas.ChunkMembers*copied
+	}
+	if o.Scope != "" {
+		chunk += maxOutsideBytes + schemas.ChunkMembers*(4+int64(o.K1)*outside)
+		if o.NearImage != KeepImages {
+			chunk += schemas.MaxNear * schemas.ChunkMembers * (16 + 16 + 4 - near)
+		}
 	}
 	return record + max(chunk, maxVocabularyBytes)
 }
@@ -125,4 +140,6 @@ type Group struct {
 	Manifest *schemas.Group
 	// Image returns the id and the reference of the image of the member at a position; nil without [Options.Repack].
 	Image func(position int) (schemas.ImageID, schemas.ImageRef)
+	// Segment is what later groups ask; nil without [Options.Segments]. Whoever has the group closes it.
+	Segment *segment.Segment
 }

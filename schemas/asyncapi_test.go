@@ -68,6 +68,8 @@ var limits = map[string]node{
 	"Group.duplicates":       {{"minimum", 0}},
 	"Group.repeats":          {{"minimum", 0}},
 	"NeighborChunk.near":     {{"x-max-bytes", 16 * MaxNear * ChunkMembers}},
+	"NeighborChunk.out_near": {{"x-max-bytes", 16 * MaxNear * ChunkMembers}},
+	"Group.scope":            {{"enum", []any{ScopeLane, ScopeCrawl}}},
 	"NeighborChunk.copy_uri": {{"x-max-bytes", MaxURIBytes}},
 	"NeighborChunk.copy_ids": {{"x-max-bytes", 16 * ChunkMembers}},
 	"Group.same_image":       {{"minimum", 0}},

@@ -27,6 +27,13 @@ type Positive struct {
 	Image   ImageRef `msgpack:"image"`    // where it is
 }
 
+func (p *Positive) validate() error {
+	if err := p.ImageID.validate(); err != nil {
+		return err
+	}
+	return p.Image.validate()
+}
+
 // Batch is one mini-batch of one epoch of a group, in training order.
 type Batch struct {
 	Group    GroupID  `msgpack:"group"`           // whose pairs these are
@@ -95,10 +102,7 @@ func (s *Sample) validate() error {
 	if s.Positive == nil {
 		return nil
 	}
-	if err := s.Positive.ImageID.validate(); err != nil {
-		return fmt.Errorf("positive: %w", err)
-	}
-	if err := s.Positive.Image.validate(); err != nil {
+	if err := s.Positive.validate(); err != nil {
 		return fmt.Errorf("positive: %w", err)
 	}
 	return nil

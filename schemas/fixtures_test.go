@@ -141,6 +141,23 @@ func batchCopies() *Batch {
 	return b
 }
 
+// neighborChunkOutside has equivalent images of other groups, and a near-duplicate of one.
+func neighborChunkOutside() *NeighborChunk {
+	c := neighborChunk()
+	far := fixtureRef()
+	far.URI, far.Offset = "s3://crawl/00017.tar", 5<<33+512
+	c.SetOutside([][]Positive{{{NewImageID([]byte("like one")), fixtureRef()}}, nil, {{NewImageID([]byte("like three")), far}, {NewImageID([]byte("and this")), fixtureRef()}}})
+	id, to := NewPairID(NewImageID(fixtureImage), "four"), NewImageID([]byte("like four"))
+	c.OutNear, c.OutNearTo, c.OutNearCosine = id[:], to[:], Floats32{0.984375}
+	return c
+}
+
+func groupAsked() *Group {
+	g := group()
+	g.Scope, g.Asked = ScopeCrawl, []GroupID{{Lane: 3, Seq: 69_999}, {Lane: 0, Seq: 70_000}}
+	return g
+}
+
 func groupNear() *Group {
 	g := group()
 	g.EndSeq, g.Near, g.LeftOut = g.EndSeq+40, 40, 40
@@ -267,25 +284,27 @@ func fixtures() map[string]Record {
 		"neighbor-chunk-bare": &NeighborChunk{
 			Group: GroupID{}, IDs: neighborChunk().IDs[:16], Cluster: Int32s{0}, ObjEnd: Int32s{0},
 		},
-		"neighbor-chunk-near":   neighborChunkNear(),
-		"neighbor-chunk-copies": neighborChunkCopies(),
-		"batch-copies":          batchCopies(),
-		"group-near":            groupNear(),
-		"group":                 group(),
-		"group-bare":            groupBare(),
-		"group-repeats":         groupRepeats(),
-		"group-same":            groupSameImage(),
-		"batch":                 batch(),
-		"group-final":           groupFinal(),
-		"batch-of-one":          batchOfOne(),
-		"batch-left":            batchLast(),
-		"scored-batch":          scoredBatch(),
-		"scored-bare":           &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de"},
-		"scored-masked":         scoredMasked(),
-		"scored-drawn":          &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", Drawn: "seed 7, crop 0.5, flip 0.5, color 0.2"},
-		"scored-ruled-out":      scoredRuledOut(),
-		"scored-check":          &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", Check: &Check{Positives: 256, AUC: 0.53125, Least: 0.55}},
-		"scored-open":           &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", Check: &Check{Positives: 96, AUC: 0.8125, Least: 0.55, Open: true}},
+		"neighbor-chunk-near":    neighborChunkNear(),
+		"neighbor-chunk-copies":  neighborChunkCopies(),
+		"neighbor-chunk-outside": neighborChunkOutside(),
+		"group-asked":            groupAsked(),
+		"batch-copies":           batchCopies(),
+		"group-near":             groupNear(),
+		"group":                  group(),
+		"group-bare":             groupBare(),
+		"group-repeats":          groupRepeats(),
+		"group-same":             groupSameImage(),
+		"batch":                  batch(),
+		"group-final":            groupFinal(),
+		"batch-of-one":           batchOfOne(),
+		"batch-left":             batchLast(),
+		"scored-batch":           scoredBatch(),
+		"scored-bare":            &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de"},
+		"scored-masked":          scoredMasked(),
+		"scored-drawn":           &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", Drawn: "seed 7, crop 0.5, flip 0.5, color 0.2"},
+		"scored-ruled-out":       scoredRuledOut(),
+		"scored-check":           &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", Check: &Check{Positives: 256, AUC: 0.53125, Least: 0.55}},
+		"scored-open":            &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", Check: &Check{Positives: 96, AUC: 0.8125, Least: 0.55, Open: true}},
 		"scored-precision": &ScoredBatch{Batch: *batchOfOne(), Model: "c0de00000000c0de", High: 0.75, Check: &Check{
 			Positives: 288, AUC: 0.96875, Least: 0.4,
 			Precision: &Precision{Above: 0.75, Value: 0.75, Low: 0.5, High: 0.875, Base: 0.0625, Confirmed: 0.078125, Candidates: 1152, Negatives: 1063},

@@ -27,6 +27,16 @@ type NeighborChunk struct {
 	NearTo     Int32s   `msgpack:"near_to,omitempty"`     // position of the member whose image it resembles
 	NearCosine Floats32 `msgpack:"near_cosine,omitempty"` // cosine of the two images' vectors v
 
+	// What other groups hold, where the indexer looks at them (NEIGHBORS_SCOPE). SE has the members among the nearest images
+	// of all, and Outside the others. Near-duplicates of images of other groups are spread over the chunks like those of members.
+	OutEnd        Int32s   `msgpack:"out_end,omitempty"`         // a member's equivalent images of other groups are those from OutEnd[i-1] to OutEnd[i]; absent: there are none
+	OutImages     []byte   `msgpack:"out_images,omitempty"`      // 16 bytes an equivalent image of another group, best first: its id
+	OutPlace      Int32s   `msgpack:"out_place,omitempty"`       // 4 values an image: number of its object in OutURIs, low and high half of the offset in the object, size
+	OutURIs       []byte   `msgpack:"out_uris,omitempty"`        // URIs of the objects, each with a line feed behind it
+	OutNear       []byte   `msgpack:"out_near,omitempty"`        // 16 bytes a near-duplicate: its pair id
+	OutNearTo     []byte   `msgpack:"out_near_to,omitempty"`     // 16 bytes a near-duplicate: id of the image that its own resembles
+	OutNearCosine Floats32 `msgpack:"out_near_cosine,omitempty"` // about the cosine of the two images' vectors v
+
 	// Smaller copies of the members' images, where the indexer makes them. They are in one tar.
 	CopyURI   string `msgpack:"copy_uri,omitempty"`   // the tar, e.g. s3://bucket/copies/group/00000.tar; absent: there are no copies
 	CopyIDs   []byte `msgpack:"copy_ids,omitempty"`   // 16 bytes a member: hash of the copy's bytes; zeros: the member has no copy
@@ -107,6 +117,9 @@ func (c *NeighborChunk) Validate() error {
 		return err
 	}
 	if err := c.validateNear(); err != nil {
+		return err
+	}
+	if err := c.validateOutside(); err != nil {
 		return err
 	}
 	if err := c.validateCopies(); err != nil {
@@ -200,6 +213,15 @@ const (
 	ClosedByModel = "model" // the encoder changed its model
 )
 
+// Where the indexer looks for neighbours besides a group, as a manifest names it.
+const (
+	ScopeLane  = "lane"  // in earlier groups of the lane
+	ScopeCrawl = "crawl" // in groups of all lanes
+)
+
+// MaxAsked is the most groups that a manifest names.
+const MaxAsked = 1000
+
 // The vectors that are clustered.
 const (
 	ModalityImage = "image"
@@ -233,6 +255,9 @@ type Group struct {
 	MinCount      int32    `msgpack:"min_count"`            // parameter: a noun occurs more often than this in the group
 	Modality      string   `msgpack:"modality"`             // which vectors were clustered
 	Digest        []byte   `msgpack:"digest"`               // SHA-256 over the chunks' bytes, in order
+
+	Scope string    `msgpack:"scope,omitempty"` // where neighbours were looked for besides the group; absent: nowhere
+	Asked []GroupID `msgpack:"asked,omitempty"` // the groups that were looked at, in that order
 }
 
 // Schema implements [Record].
@@ -271,6 +296,9 @@ func (g *Group) Validate() error {
 	if err := g.validateSimilarities(); err != nil {
 		return err
 	}
+	if err := g.validateAsked(); err != nil {
+		return err
+	}
 	return g.validateNames()
 }
 
@@ -283,6 +311,23 @@ func (g *Group) validateSimilarities() error {
 	}
 	if g.MinSimilarity > g.MaxSimilarity {
 		return invalid("similarities from %g to %g", g.MinSimilarity, g.MaxSimilarity)
+	}
+	return nil
+}
+
+func (g *Group) validateAsked() error {
+	if g.Scope != "" {
+		if err := validateOneOf("scope", g.Scope, ScopeLane, ScopeCrawl); err != nil {
+			return err
+		}
+	}
+	if g.Scope == "" && len(g.Asked) > 0 || len(g.Asked) > MaxAsked {
+		return invalid("%d groups were asked, with scope %q", len(g.Asked), g.Scope)
+	}
+	for _, id := range g.Asked {
+		if err := id.validate(); err != nil {
+			return err
+		}
 	}
 	return nil
 }

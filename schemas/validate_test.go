@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -183,6 +184,26 @@ func TestNeighborChunkValidate(t *testing.T) {
 		{"cosines short", func(c *NeighborChunk) { *c = *neighborChunkNear(); c.NearCosine = nil }, "and 0 cosines"},
 		{"a cosine above 1", func(c *NeighborChunk) { *c = *neighborChunkNear(); c.NearCosine[1] = 1.5 }, "by 1.5"},
 		{"a cosine NaN", func(c *NeighborChunk) { *c = *neighborChunkNear(); c.NearCosine[1] = float32(math.NaN()) }, "by NaN"},
+		{"images of other groups", func(c *NeighborChunk) { *c = *neighborChunkOutside() }, ""},
+		{"images of no member", func(c *NeighborChunk) { *c = *neighborChunkOutside(); c.OutEnd = nil }, "out_end has 0 values"},
+		{"images of some members", func(c *NeighborChunk) { *c = *neighborChunkOutside(); c.OutEnd = c.OutEnd[:2] }, "out_end has 2 values"},
+		{"images that end before they begin", func(c *NeighborChunk) { *c = *neighborChunkOutside(); c.OutEnd[1] = 0 }, "member 1 has images 1 to 0"},
+		{"more images than k1", func(c *NeighborChunk) { *c = *neighborChunkOutside(); c.K1, c.SE = 1, c.SE[:3] }, "k1 is 1"},
+		{"images that are not there", func(c *NeighborChunk) { *c = *neighborChunkOutside(); c.OutEnd[2] = 2 }, "3 images of other groups, out_end says 2"},
+		{"images without places", func(c *NeighborChunk) { *c = *neighborChunkOutside(); c.OutPlace = c.OutPlace[:8] }, "8 values of places"},
+		{"an image in no object", func(c *NeighborChunk) { *c = *neighborChunkOutside(); c.OutPlace[4] = 2 }, "in object 2 of 2"},
+		{"half an address", func(c *NeighborChunk) { *c = *neighborChunkOutside(); c.OutURIs = c.OutURIs[:len(c.OutURIs)-1] }, "line feed"},
+		{"an image before its object", func(c *NeighborChunk) { *c = *neighborChunkOutside(); c.OutPlace[2] = -1 }, "an image of other groups"},
+		{"an image of no size", func(c *NeighborChunk) { *c = *neighborChunkOutside(); c.OutPlace[3] = 0 }, "an image of other groups"},
+		{"images of other groups that come back", func(c *NeighborChunk) {
+			*c = *neighborChunkOutside()
+			c.SetOutside(c.Outside())
+			if !reflect.DeepEqual(c, neighborChunkOutside()) {
+				t.Errorf("%+v", c)
+			}
+		}, ""},
+		{"near-duplicates of nothing", func(c *NeighborChunk) { *c = *neighborChunkOutside(); c.OutNearTo = nil }, "with 0 bytes of images"},
+		{"a near-duplicate of an image without id", func(c *NeighborChunk) { *c = *neighborChunkOutside(); clear(c.OutNearTo) }, "near-duplicate 0 of 1 of other groups"},
 		{"copies", func(c *NeighborChunk) { *c = *neighborChunkCopies() }, ""},
 		{"copies of some members", func(c *NeighborChunk) { *c = *neighborChunkCopies(); c.CopySize = c.CopySize[:2] }, "2 sizes"},
 		{"copies in no tar", func(c *NeighborChunk) { *c = *neighborChunkCopies(); c.CopyURI = "" }, "want those of 0 members"},

@@ -42,7 +42,7 @@ func TestFillIsReportedForOwnedLanes(t *testing.T) {
 	expect()
 	o := indexer.DefaultOptions()
 	o.GroupSize = 8
-	s, err := newFactory(o, nil, nil, nil, nil, nil, instruments, full, newRepeated())(3, nil)
+	s, err := newFactory(o, nil, nil, nil, nil, nil, nil, instruments, full, newRepeated())(3, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

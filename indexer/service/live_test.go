@@ -184,8 +184,8 @@ func TestLiveSearchLimitsConnections(t *testing.T) {
 	}
 }
 
-// asked is what a request for a pair that is not held is answered with.
-func asked(t *testing.T, addr, method string, change func(*http.Request)) int {
+// answered returns what a request for a pair that is not held is answered with.
+func answered(t *testing.T, addr, method string, change func(*http.Request)) int {
 	t.Helper()
 	path := map[string]string{http.MethodGet: "/neighbors?pair=" + strings.Repeat("0", 32), http.MethodPost: "/search"}[method]
 	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+addr+path, strings.NewReader(`{"vector":[1]}`))
@@ -210,10 +210,10 @@ func TestLiveSearchOfLoopbackAnswersNoOtherName(t *testing.T) {
 		"evil.example": http.StatusMisdirectedRequest, "127.0.0.1.evil.example:80": http.StatusMisdirectedRequest, "localhost.evil.example": http.StatusMisdirectedRequest,
 		"2130706433": http.StatusMisdirectedRequest, "10.0.0.7": http.StatusMisdirectedRequest,
 	} {
-		if got := asked(t, open, http.MethodGet, func(r *http.Request) { r.Host = host }); got != want {
+		if got := answered(t, open, http.MethodGet, func(r *http.Request) { r.Host = host }); got != want {
 			t.Errorf("asked as %q: status %d, want %d", host, got, want)
 		}
-		got := asked(t, behindToken, http.MethodGet, func(r *http.Request) {
+		got := answered(t, behindToken, http.MethodGet, func(r *http.Request) {
 			r.Host = host
 			r.Header.Set("Authorization", "Bearer 0123456789abcdef")
 		})
@@ -222,7 +222,7 @@ func TestLiveSearchOfLoopbackAnswersNoOtherName(t *testing.T) {
 		}
 	}
 	for origin, want := range map[string]int{"": http.StatusNotFound, "http://evil.example": http.StatusForbidden, "null": http.StatusForbidden} {
-		got := asked(t, open, http.MethodPost, func(r *http.Request) {
+		got := answered(t, open, http.MethodPost, func(r *http.Request) {
 			if origin != "" {
 				r.Header.Set("Origin", origin)
 			}
@@ -239,7 +239,7 @@ func TestLiveSearchUnderHostileRequests(t *testing.T) {
 	limits := service.HTTPLimits{Read: short, Write: short, Idle: short, Connections: 32}
 	addr := serve(t, Settings{}, limits)
 	torture.ThrowRequests(t, addr, torture.Requests("/neighbors?pair="+strings.Repeat("0", 32), "/search"), 2*limits.Connections)
-	if got := asked(t, addr, http.MethodGet, func(*http.Request) {}); got != http.StatusNotFound {
+	if got := answered(t, addr, http.MethodGet, func(*http.Request) {}); got != http.StatusNotFound {
 		t.Errorf("after hostile requests a good one is answered with %d, want %d", got, http.StatusNotFound)
 	}
 }

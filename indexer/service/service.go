@@ -32,7 +32,7 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 		if err != nil {
 			return err
 		}
-		groups = knndevice.New(worker, knndevice.Options{})
+		groups = withCodes{knndevice.New(worker, knndevice.Options{}), cpu.Engine{}}
 	}
 	all, running := errgroup.WithContext(ctx)
 	live, again, err := search(running, all, tools, s)
@@ -44,6 +44,10 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 	if options.Repack, err = copies.open(ctx); err != nil {
 		return err
 	}
+	closed, err := openSegments(ctx, s, tools.Log, tools.Instruments)
+	if err != nil {
+		return err
+	}
 	fill := newFill(s.Core.GroupSize)
 	repeated := newRepeated()
 	if err := tools.Instruments.Register(fill.ratio, repeated); err != nil {
@@ -53,14 +57,14 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 	all.Go(func() error {
 		err := tools.Log.Run(running, stream.StageSpec{
 			Name: Name, Inputs: []schemas.Topic{schemas.Embeddings}, Outputs: []schemas.Topic{schemas.Neighbors, schemas.Groups},
-			New: newFactory(options, groups, tagger, live, again, copies, tools.Instruments, fill, repeated), Counters: tools.Instruments.Counters(),
+			New: newFactory(options, groups, tagger, live, again, copies, closed, tools.Instruments, fill, repeated), Counters: tools.Instruments.Counters(),
 		})
 		if err == nil {
 			err = context.Cause(running) // ends the other goroutines too
 		}
 		return err
 	})
-	err = errors.Join(all.Wait(), copies.Close())
+	err = errors.Join(all.Wait(), copies.Close(), closed.Close())
 	if live != nil {
 		err = errors.Join(err, live.Close())
 	}
@@ -68,6 +72,12 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 		return nil
 	}
 	return err
+}
+
+// withCodes has the processor compare the codes of other groups.
+type withCodes struct {
+	knn.Engine
+	knn.CodeScanner
 }
 
 // search starts live search, if the settings want it, and what brings closed groups back.

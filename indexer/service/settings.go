@@ -27,6 +27,8 @@ type Settings struct {
 	Run    service.Run
 	Core   Core
 	Repack Repack
+
+	Segments Segments
 }
 
 // Validate returns every invalid setting, joined.
@@ -35,7 +37,7 @@ func (s Settings) Validate() error {
 	if s.Engine != engineAuto && s.Engine != engineFAISS && s.Engine != engineDevice {
 		problem = fmt.Errorf("NEIGHBORS_ENGINE is %q, want %q, %q or %q", s.Engine, engineAuto, engineFAISS, engineDevice)
 	}
-	return errors.Join(problem, s.validateLive())
+	return errors.Join(problem, s.validateLive(), s.validateScope())
 }
 
 // onDevice says whether groups are computed by a worker for this device.
@@ -47,6 +49,7 @@ func (s Settings) onDevice(device string) bool {
 func (s Settings) Options() indexer.Options {
 	o := s.Core.options()
 	o.Seed, o.Window = s.Run.Seed, indexer.DefaultOptions().Window
+	o.Segments = s.Segments.Root != ""
 	if o.Repack = s.Repack.Root; o.Repack != "" {
 		o.RepackSide = s.Repack.Side
 	}
@@ -88,14 +91,23 @@ type Core struct {
 	Seed          uint64  `env:"-"` // of Run
 	Repack        string  `env:"-"` // of Repack
 	RepackSide    int     `env:"-"` // of Repack
+	Scope         string  `env:"NEIGHBORS_SCOPE" envDefault:"group" desc:"where neighbours are looked for besides the group: group (nowhere), lane (earlier groups of the lane) or crawl (closed groups of all lanes); needs SEGMENTS_ROOT"`
+	Asked         int     `env:"NEIGHBORS_GROUPS" envDefault:"8" desc:"most closed groups that a group asks, the latest, where NEIGHBORS_SCOPE is lane or crawl"`
+	Segments      bool    `env:"-"` // where Segments has a root
 	Threads       int     `env:"INDEXER_THREADS" envDefault:"0" desc:"threads of neighbour search and k-means; 0: all processors; changes no record"`
 }
 
 // keepImages is the value of DEDUPE_IMAGES and DEDUPE_NEAR that marks do not mention.
 const keepImages = "keep"
 
+// scopeGroup is the value of NEIGHBORS_SCOPE that marks do not mention.
+const scopeGroup = "group"
+
 func (c Core) options() indexer.Options {
 	o := indexer.Options(c)
+	if o.Scope == scopeGroup {
+		o.Scope, o.Asked = "", 0
+	}
 	if o.SameImage == keepImages {
 		o.SameImage = indexer.KeepImages
 	}

@@ -35,6 +35,8 @@ type stage struct {
 	fill        fill
 	repeated    *prometheus.CounterVec // images
 	copies      *copier
+	segments    *segments
+	closed      *closed     // the lane's latest groups that have segments
 	start       stream.Mark // of the open group
 	from        int64       // seq of the first embedding for the core; those before it fill its window
 	final       bool        // a final seal came
@@ -83,7 +85,7 @@ func (f fill) set(lane, pending int) {
 }
 
 func newFactory(o indexer.Options, engine knn.Engine, nouns indexer.NounFinder, live *indexer.Live, again *restorer,
-	copies *copier, instruments *service.Instruments, full fill, repeated *prometheus.CounterVec,
+	copies *copier, asked *segments, instruments *service.Instruments, full fill, repeated *prometheus.CounterVec,
 ) stream.Factory {
 	return func(lane int, raw []byte) (stream.Stage, error) {
 		from, err := parseState(raw)
@@ -103,7 +105,7 @@ func newFactory(o indexer.Options, engine knn.Engine, nouns indexer.NounFinder, 
 		full.set(lane, 0)
 		return &stage{
 			core: core, lane: lane, instruments: instruments, fill: full, repeated: repeated, copies: copies, from: from.more.From, final: from.more.Final, seals: from.more.Seals,
-			stop: again.begin(lane, from.next), tally: from.tally(),
+			stop: again.begin(lane, from.next), tally: from.tally(), segments: asked, closed: from.more.Closed,
 		}, nil
 	}
 }
@@ -185,7 +187,7 @@ func (s *stage) pass(rec stream.Record) {
 // carries it. Options are those of a group that is open there.
 func (s *stage) mark(from int64, o *indexer.Options) (stream.Mark, error) {
 	tally := s.tally.Clone()
-	raw, err := state{s.core.Next().Seq, more{From: from, Final: s.final, Seals: s.seals, Tally: &tally}}.encode(o)
+	raw, err := state{s.core.Next().Seq, more{From: from, Final: s.final, Seals: s.seals, Tally: &tally, Closed: s.closed}}.encode(o)
 	if err != nil {
 		return stream.Mark{}, err
 	}
@@ -259,10 +261,7 @@ func (s *stage) seal(ctx context.Context, rec stream.Record, r *schemas.Seal, ou
 // record with the seq next, where the next group begins. A final group is the lane's last.
 func (s *stage) close(ctx context.Context, why indexer.Reason, final bool, out stream.Output, next int64) error {
 	end, options := s.instruments.Batch(), s.core.Options()
-	group, err := s.core.Close(ctx, why)
-	if err == nil && group != nil && group.Image != nil {
-		err = s.copies.copy(ctx, options, group)
-	}
+	group, err := s.compute(ctx, why, options)
 	end()
 	if err != nil || group == nil {
 		return err
@@ -288,6 +287,35 @@ func (s *stage) close(ctx context.Context, why indexer.Reason, final bool, out s
 		return err
 	}
 	return out.Emit(schemas.Groups, group.Manifest, resume)
+}
+
+// compute closes the core's group. When it returns, copies and the segment are where they belong.
+func (s *stage) compute(ctx context.Context, why indexer.Reason, o indexer.Options) (group *indexer.Group, err error) {
+	if s.core.Pending() == 0 {
+		return nil, nil
+	}
+	asked, err := s.segments.ask(ctx, s.core.Next(), s.core.Model(), o, s.closed)
+	if err != nil {
+		return nil, err
+	}
+	group, err = s.core.Close(ctx, why, asked...)
+	if err = errors.Join(err, closeAll(asked)); err != nil {
+		return nil, err
+	}
+	if group.Segment != nil {
+		defer func() { err = errors.Join(err, group.Segment.Close()) }()
+	}
+	if group.Image != nil {
+		if err := s.copies.copy(ctx, o, group); err != nil {
+			return nil, err
+		}
+	}
+	closed, err := s.segments.put(ctx, group, o, s.closed)
+	if err != nil {
+		return nil, err
+	}
+	s.closed = closed
+	return group, nil
 }
 
 // Flush implements [stream.Stage]. A group is held back until it is full, whoever asks.

@@ -35,8 +35,17 @@ func testOptions() indexer.Options {
 
 func spec(t *testing.T, o indexer.Options) stream.StageSpec { return copying(t, o, nil) }
 
+// asking returns the stage with the segments of closed groups.
+func asking(t *testing.T, o indexer.Options, s *segments) stream.StageSpec {
+	return newSpec(t, o, nil, s)
+}
+
 // copying returns the stage with what copies images.
 func copying(t *testing.T, o indexer.Options, copies *copier) stream.StageSpec {
+	return newSpec(t, o, copies, nil)
+}
+
+func newSpec(t *testing.T, o indexer.Options, copies *copier, asked *segments) stream.StageSpec {
 	t.Helper()
 	instruments, err := service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil)
 	if err != nil {
@@ -44,7 +53,7 @@ func copying(t *testing.T, o indexer.Options, copies *copier) stream.StageSpec {
 	}
 	return stream.StageSpec{
 		Name: Name, Inputs: []schemas.Topic{schemas.Embeddings}, Outputs: []schemas.Topic{schemas.Neighbors, schemas.Groups},
-		New: newFactory(o, cpu.Engine{}, words{}, nil, nil, copies, instruments, newFill(o.GroupSize), newRepeated()),
+		New: newFactory(o, cpu.Engine{}, words{}, nil, nil, copies, asked, instruments, newFill(o.GroupSize), newRepeated()),
 	}
 }
 

@@ -22,6 +22,7 @@ type more struct {
 	Final   bool            `json:"final,omitempty"`   // a final seal came before
 	Seals   []string        `json:"seals,omitempty"`   // ids of the latest seals
 	Tally   *account.Tally  `json:"tally,omitempty"`   // of the records before From; absent: an older indexer wrote this
+	Closed  *closed         `json:"closed,omitempty"`  // the lane's latest groups that have segments; absent: none has
 	Options json.RawMessage `json:"options,omitempty"` // that the open group was begun with; absent between groups
 }
 

@@ -96,6 +96,9 @@ func TestReportSaysWhereItIs(t *testing.T) {
 		chunk.SetCopy(i, schemas.ImageRef{URI: "file:///copies/0.tar", Offset: int64(512 + 1024*i), Size: 7, Copy: tree.ImageID})
 	}
 	write(schemas.Neighbors, 0, chunk)
+	far := &schemas.NeighborChunk{IDs: tree.ID[:], K1: 1, SE: schemas.Int32s{-1}, Cluster: schemas.Int32s{0}, ObjEnd: schemas.Int32s{0}}
+	far.SetOutside([][]schemas.Positive{{{ImageID: dog.ImageID, Image: *dog.Image}}})
+	write(schemas.Neighbors, 1, far)
 	for n, masks := range [][]schemas.Mask{nil, {{Sample: 0, Reason: schemas.MaskForgotten}}} {
 		b := schemas.Batch{Sequence: int32(n), Batches: 2, Strategy: schemas.StrategyRandom, Samples: []schemas.Sample{sample(dog, 0), sample(tree, 1)}}
 		write(schemas.Scored, int64(n), &schemas.ScoredBatch{Batch: b, Model: "c", Masked: masks})
@@ -129,7 +132,7 @@ func TestReportSaysWhereItIs(t *testing.T) {
 	for _, r := range got.Records {
 		counts[r.Topic] = r.Count
 	}
-	for topic, want := range map[schemas.Topic]int{schemas.Pairs: 2, schemas.Embeddings: 1, schemas.Neighbors: 1, schemas.Scored: 2, schemas.Features: 1, schemas.Batches: 0} {
+	for topic, want := range map[schemas.Topic]int{schemas.Pairs: 2, schemas.Embeddings: 1, schemas.Neighbors: 2, schemas.Scored: 2, schemas.Features: 1, schemas.Batches: 0} {
 		if counts[topic] != want {
 			t.Errorf("%d records of %s hold it, want %d", counts[topic], topic, want)
 		}

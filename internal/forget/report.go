@@ -114,7 +114,7 @@ func (r *report) holds(topic schemas.Topic, record schemas.Record) bool {
 	return false
 }
 
-// chunk notes the copies of images whose pairs are taken back.
+// chunk notes the copies of images whose pairs are taken back. It may name images of other groups.
 func (r *report) chunk(c *schemas.NeighborChunk) bool {
 	held := false
 	for i := range c.Members() {
@@ -123,6 +123,11 @@ func (r *report) chunk(c *schemas.NeighborChunk) bool {
 			if ref, copied := c.Copy(i); copied {
 				r.note(ref)
 			}
+		}
+	}
+	for _, ids := range [][]byte{c.OutImages, c.OutNearTo} {
+		for i := 0; i < len(ids); i += 16 {
+			held = held || r.set.Image(schemas.ImageID(ids[i:i+16]))
 		}
 	}
 	return held

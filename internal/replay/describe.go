@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pairstream/pairstream/internal/asked"
 	"github.com/pairstream/pairstream/internal/compare"
 	"github.com/pairstream/pairstream/internal/judged"
 	"github.com/pairstream/pairstream/internal/latest"
@@ -59,7 +60,11 @@ func Describe(ctx context.Context, log *stream.Log, o DescribeOptions) (*Manifes
 	if err != nil {
 		return nil, err
 	}
-	m.Weights, m.Choices, m.Judged = notes.Used(), notes.Choices(), counts.All()
+	groups, err := asked.Read(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	m.Weights, m.Choices, m.Judged, m.Asked = notes.Used(), notes.Choices(), counts.All(), groups.All()
 	if m.Course, err = d.whatCame(ctx); err != nil {
 		return nil, err
 	}

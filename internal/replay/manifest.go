@@ -10,6 +10,7 @@ import (
 	"os"
 	"regexp"
 
+	"github.com/pairstream/pairstream/internal/asked"
 	"github.com/pairstream/pairstream/internal/compare"
 	"github.com/pairstream/pairstream/internal/judged"
 	"github.com/pairstream/pairstream/internal/latest"
@@ -32,6 +33,7 @@ type Manifest struct {
 	Weights    []latest.Weights  `json:"weights,omitempty"` // the files that an encoder which followed the trainer has used
 	Choices    []latest.Choice   `json:"choices,omitempty"` // from where on each lane has used them
 	Judged     []judged.Count    `json:"judged,omitempty"`  // what people had said of connections, from where on it counts
+	Asked      []asked.Choice    `json:"asked,omitempty"`   // which closed groups each group has asked, where it might ask those of all lanes
 	Pairs      []Range           `json:"pairs"`             // by lane
 	Topics     []Topic           `json:"topics"`
 	Course     *compare.Course   `json:"course,omitempty"` // what came of it, for people; nil: an older version wrote the manifest

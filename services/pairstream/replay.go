@@ -254,6 +254,9 @@ func (o replayOptions) replay(ctx context.Context, m *replay.Manifest, original 
 	for _, path := range gone {
 		fmt.Fprintf(progress, "%s is gone: the encoder waits until the replay's trainer has made it again\n", path)
 	}
+	if err := m.FollowAsked(ctx, log); err != nil {
+		return nil, err
+	}
 	if err := m.FollowJudgements(ctx, log); err != nil {
 		return nil, err
 	}

@@ -42,6 +42,7 @@ func TestEgressFollowsTheBuckets(t *testing.T) {
 		"uploads beside one": {`{bucket: {roots: ["s3://a/b?endpoint=http://minio:9000"]}, trainer: {settings: {CHECKPOINT_UPLOAD: "s3://a/bc/"}}}`, []string{"9000", "443"}},
 		"copies in a folder": {`{trainer: {settings: {CHECKPOINT_UPLOAD: "/checkpoints/copies"}}}`, nil},
 		"copies of images":   {`{bucket: {roots: ["s3://a?endpoint=http://minio:9000"]}, indexer: {settings: {REPACK_ROOT: "s3://a/copies"}}}`, []string{"9000"}},
+		"segments":           {`{bucket: {roots: ["s3://a"]}, settings: {SEGMENTS_ROOT: "s3://b/segments?endpoint=http://minio:9001"}}`, []string{"443", "9001"}},
 		"copies by options":  {`{bucket: {roots: ["s3://a"]}, settings: {REPACK_ROOT: "s3://a/copies?endpoint=https://minio:9443"}}`, []string{"443", "9443"}},
 		"held-out pairs":     {`{trainer: {settings: {EVAL_EVERY: 1000, EVAL_DATA: "/data/held-out, gs://held-out/2026/"}}}`, []string{"443"}},
 		"all of the trainer": {cases["copies"], []string{"443", "9443"}},

@@ -59,6 +59,24 @@ char* ps_lloyd_distances(ps_lloyd* h, int64_t block, const int32_t* assign, cons
 // Canonical scores of n pairs of rows.
 char* ps_scores(ps_rows x, int64_t n, const int32_t* left, const int32_t* right, double* scores);
 
+// 8-bit rows: row i stands for its d codes times scales[i]. A query is d int16 values of at most 4095.
+typedef struct {
+  const int8_t* values;
+  const float* scales;
+  int64_t n;
+  int32_t d;
+} ps_codes;
+
+typedef struct {
+  int32_t query, row;
+  float score;
+} ps_code_hit;
+
+// Lists the rows whose products with one of m queries, times the row's scale, are not below least of the query. There is
+// room for n x m hits.
+char* ps_scan_codes(ps_codes rows, int32_t m, const int16_t* queries, const float* least, ps_code_hit* hits,
+                    int64_t* found);
+
 // The function with which live search compares a query with a float16 row, by the instructions chosen at the time.
 typedef float (*ps_similarity_function)(const float* q, const uint16_t* row, int d);
 ps_similarity_function ps_similarity(void);

@@ -29,6 +29,12 @@ struct Hit {
   int32_t row, col, value;
 };
 
+// CodeHit is a row of codes that reached a query's bound.
+struct CodeHit {
+  int32_t query, row;
+  float score;
+};
+
 struct Ops {
   const char* name;
   // mul computes out[MR][NR] = bias[NR] + a * panel: a is MR rows of int16 pairs, lda pairs apart, panel[pairs][NR].
@@ -45,6 +51,11 @@ struct Ops {
   double (*dot_ff)(const float* a, const float* b, int d);
   // similarity is a quick float32 dot product for live search, where nothing has to be reproducible.
   float (*similarity)(const float* q, const uint16_t* row, int d);
+  // code_dot multiplies a query of int16 with a row of int8: an exact sum.
+  int32_t (*code_dot)(const int16_t* q, const int8_t* row, int d);
+  // code_scan lists the elements of out, times their row's scale, that are not below least[NR] of their column; returns how
+  // many.
+  int (*code_scan)(const int32_t* out, const float* scale, const float* least, CodeHit* hits);
   // widen converts d float16 values.
   void (*widen)(const uint16_t* x, int d, float* out);
 };

@@ -76,7 +76,7 @@ int scan(const int32_t* out, const int32_t* row_min, const int32_t* col_min, Hit
 }  // namespace
 
 const Ops ops_avx2 = {"avx2", mul,    scan,   quantize_half, quantize_float,
-                      dot_hh, dot_hf, dot_ff, similarity,    widen};
+                      dot_hh, dot_hf, dot_ff, similarity,    code_dot, code_scan, widen};
 
 }  // namespace ps
 #endif

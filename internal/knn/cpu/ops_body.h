@@ -104,3 +104,26 @@ static void quantize_half(const uint16_t* x, int d, float scale, int16_t* out, i
 static void quantize_float(const float* x, int d, float scale, int16_t* out, int pairs) {
   quantize_body(x, d, scale, out, pairs);
 }
+
+static int32_t code_dot(const int16_t* q, const int8_t* row, int d) {
+  int32_t sum = 0;
+  for (int i = 0; i < d; i++) sum += static_cast<int32_t>(q[i]) * row[i];
+  return sum;
+}
+
+static int code_scan(const int32_t* out, const float* scale, const float* least, CodeHit* hits) {
+  int n = 0;
+  for (int i = 0; i < MR; i++) {
+    float score[NR];
+    int32_t reached[NR], any = 0;
+    for (int j = 0; j < NR; j++) {
+      score[j] = static_cast<float>(out[i * NR + j]) * scale[i];
+      reached[j] = score[j] >= least[j];
+      any |= reached[j];
+    }
+    if (!any) continue;
+    for (int j = 0; j < NR; j++)
+      if (reached[j]) hits[n++] = CodeHit{j, i, score[j]};
+  }
+  return n;
+}

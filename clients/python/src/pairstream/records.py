@@ -27,6 +27,7 @@ MAX_COLUMN_NAME = 64
 MAX_COLUMN_TEXT = 1 << 10
 MAX_COLUMNS_BYTES = 8 << 10
 CHUNK_MEMBERS = 1024
+MAX_ASKED = 1000
 MAX_NEAR = 64
 
 UNIT_TOLERANCE = 1e-3
@@ -212,6 +213,18 @@ class Refusal(Record):
         _text("detail", self.detail, MAX_NAME_BYTES)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Positive:
+    """An image that shows the same as the anchor's (GPN-S eq. 9)."""
+
+    image_id: Id
+    image: ImageRef
+
+    def validate(self) -> None:
+        _want(self.image_id != _NO_ID, "image id is missing")
+        self.image.validate()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NeighborChunk(Record):
     """What the indexer found for consecutive members of a group, as columns."""
@@ -231,6 +244,13 @@ class NeighborChunk(Record):
     near: Ids = _optional(_ids)
     near_to: Int32s = _optional(_int32s)
     near_cosine: Floats32 = _optional(_floats32)
+    out_end: Int32s = _optional(_int32s)
+    out_images: Ids = _optional(_ids)
+    out_place: Int32s = _optional(_int32s)
+    out_uris: Blob = _optional(b"")
+    out_near: Ids = _optional(_ids)
+    out_near_to: Ids = _optional(_ids)
+    out_near_cosine: Floats32 = _optional(_floats32)
     copy_uri: str = _optional("")
     copy_ids: Ids = _optional(_ids)
     copy_block: Int32s = _optional(_int32s)
@@ -254,6 +274,7 @@ class NeighborChunk(Record):
         _neighbors("v2t", self.v2t, n, self.k)
         _neighbors("se", self.se, n, self.k1)
         self._validate_near()
+        self._validate_outside(n)
         self._validate_copies(n if self.copy_uri else 0)
         self._validate_objects(n)
 
@@ -264,6 +285,46 @@ class NeighborChunk(Record):
         _want(bool(self.near.reshape(n, 16).any(axis=1).all()), "a near-duplicate's pair id is missing")
         _want(bool((self.near_to >= 0).all()), "a near-duplicate is close to a negative position")
         _want(bool((abs(self.near_cosine) <= 1).all()), "a near-duplicate's cosine is outside -1..1")
+
+    def outside(self) -> list[list[Positive]]:
+        """Return the equivalent images of other groups, for each member best first; an empty list: there are none."""
+        uris = bytes(self.out_uris).decode().split("\n")
+        place = self.out_place.reshape(-1, 4).astype(np.int64)
+        images = [
+            Positive(
+                image_id=self.out_images[16 * i : 16 * i + 16].tobytes(),
+                image=ImageRef(uri=uris[int(at)], offset=int(high) << 32 | int(low) & 0xFFFFFFFF, size=int(size)),
+            )
+            for i, (at, low, high, size) in enumerate(place)
+        ]
+        return [images[int(self.out_end[i - 1]) if i else 0 : int(end)] for i, end in enumerate(self.out_end)]
+
+    def _validate_outside(self, n: int) -> None:
+        near = len(self.out_near_cosine)
+        lengths_fit = len(self.out_near) == len(self.out_near_to) == 16 * near and near <= MAX_NEAR * CHUNK_MEMBERS
+        _want(lengths_fit, f"{len(self.out_near)} bytes of near-duplicates of other groups, with {len(self.out_near_to)} bytes of images and {near} cosines")
+        for ids in (self.out_near, self.out_near_to):
+            _want(bool(ids.reshape(near, 16).any(axis=1).all()), "an id of a near-duplicate of other groups is missing")
+        _want(bool((abs(self.out_near_cosine) <= 1).all()), "a near-duplicate's cosine is outside -1..1")
+        n_out = len(self.out_images) // 16
+        _want(len(self.out_images) == 16 * n_out and len(self.out_place) == 4 * n_out, f"{len(self.out_images)} bytes of ids of images of other groups, with {len(self.out_place)} values of places")
+        _want(len(self.out_end) == n or len(self.out_end) == n_out == 0, f"out_end has {len(self.out_end)} values for {n_out} images, want {n}")
+        start = 0
+        for i, end in enumerate(self.out_end):
+            _want(start <= end <= start + self.k1, f"member {i} has images {start} to {end} of other groups, and k1 is {self.k1}")
+            start = int(end)
+        _want(start == n_out, f"{n_out} images of other groups, out_end says {start}")
+        uris = bytes(self.out_uris)
+        objects = uris.count(b"\n")
+        _want(not uris or uris.endswith(b"\n"), "out_uris does not end with a line feed")
+        numbers = self.out_place.reshape(n_out, 4)[:, 0]
+        _want(bool(((numbers >= 0) & (numbers < objects)).all()), f"an image of other groups is in none of {objects} objects")
+        try:
+            outside = self.outside()
+        except UnicodeDecodeError:
+            raise InvalidError("out_uris is not UTF-8") from None
+        for image in (image for some in outside for image in some):
+            image.validate()
 
     def _validate_copies(self, n: int) -> None:
         lengths_fit = len(self.copy_ids) == 16 * n and len(self.copy_block) == len(self.copy_size) == n
@@ -318,9 +379,15 @@ class Group(Record):
     min_count: Int32
     modality: str
     digest: Digest
+    scope: str = _optional("")
+    asked: list[GroupID] = _optional(list)
 
     def validate(self) -> None:
         self.group.validate()
+        _want(self.scope in ("", "lane", "crawl"), f"scope is {self.scope!r}")
+        _want(len(self.asked) <= (MAX_ASKED if self.scope else 0), f"{len(self.asked)} groups were asked, with scope {self.scope!r}")
+        for asked in self.asked:
+            asked.validate()
         _want(self.count > 0 and self.chunks == -(-self.count // CHUNK_MEMBERS), f"group of {self.count} pairs in {self.chunks} chunks")
         _want(0 <= self.first_seq <= self.end_seq, f"places from {self.first_seq} to {self.end_seq}")
         places = self.end_seq - self.first_seq
@@ -346,14 +413,6 @@ class Group(Record):
         _name("model", self.model)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Positive:
-    """An image that shows the same as the anchor's (GPN-S eq. 9)."""
-
-    image_id: Id
-    image: ImageRef
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sample:
     """One pair of a mini-batch."""
@@ -377,8 +436,7 @@ class Sample:
             _pair_id(self.id, self.image_id, self.text)
         _want(self.image_id != _NO_ID, "image id is missing")
         if self.positive is not None:
-            _want(self.positive.image_id != _NO_ID, "positive: image id is missing")
-            self.positive.image.validate()
+            self.positive.validate()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

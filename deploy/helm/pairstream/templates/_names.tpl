@@ -64,13 +64,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- with .root.Values.topicNamespace }}{{ . }}.{{ end }}pairstream-{{ .stage }}
 {{- end -}}
 
-{{/* Further buckets that the trainer and the indexer reach, as a YAML list: of copies and held-out pairs, unless they lie in a root. */}}
+{{/* Further buckets that the trainer and the indexer reach, as a YAML list: of copies, segments and held-out pairs, unless they lie in a root. */}}
 {{- define "pairstream.furtherPlaces" -}}
 {{- $v := .Values -}}
 {{- $set := merge dict $v.trainer.settings $v.settings -}}
 {{- $copies := toString (get (merge dict $v.indexer.settings $v.settings) "REPACK_ROOT") -}}
+{{- $segments := toString (get (merge dict $v.indexer.settings $v.settings) "SEGMENTS_ROOT") -}}
 {{- $places := list -}}
-{{- range concat (splitList "," (toString (get $set "EVAL_DATA"))) (list (toString (get $set "CHECKPOINT_UPLOAD")) $copies) -}}
+{{- range concat (splitList "," (toString (get $set "EVAL_DATA"))) (list (toString (get $set "CHECKPOINT_UPLOAD")) $copies $segments) -}}
 {{- $place := trim . -}}
 {{- $inside := false -}}
 {{- range $v.bucket.roots -}}

@@ -133,7 +133,7 @@ spec:
         - {name: bucket, mountPath: /data, readOnly: true}
         {{- end }}
         {{- if $v.spool.volume }}
-        - {name: spool, mountPath: /spool, readOnly: {{ not (or (eq .stage "encoder") (and (eq .stage "indexer") (get (merge dict $v.indexer.settings $v.settings) "REPACK_ROOT"))) }}}
+        - {name: spool, mountPath: /spool, readOnly: {{ not (or (eq .stage "encoder") (and (eq .stage "indexer") (or (get (merge dict $v.indexer.settings $v.settings) "REPACK_ROOT") (get (merge dict $v.indexer.settings $v.settings) "SEGMENTS_ROOT")))) }}}
         {{- end }}
         {{- with .disk }}
         - {name: disk, mountPath: {{ . }}}

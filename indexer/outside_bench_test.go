@@ -1,0 +1,84 @@
+package indexer_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/pairstream/pairstream/indexer"
+	"github.com/pairstream/pairstream/internal/knn/cpu"
+	"github.com/pairstream/pairstream/internal/knn/knntest"
+	"github.com/pairstream/pairstream/internal/segment"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// BenchmarkAsking closes the last of five groups, alone and with the four before it asked. It reports the processor time of a
+// pair, and the bytes that it takes in a segment and in its chunks.
+func BenchmarkAsking(b *testing.B) {
+	const n, others = 50_000, 4
+	o := indexer.DefaultOptions()
+	o.GroupSize, o.Segments = n, true
+	c := newCrawl(2)
+	closing := func(seq int64, o indexer.Options, pairs []*schemas.Embedding, asked ...*segment.Segment) (*indexer.Group, float64) {
+		builder, err := indexer.NewBuilder(schemas.GroupID{Seq: seq}, o, cpu.Engine{}, nouns{}, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for i, e := range pairs {
+			if _, err := builder.Add(e, int64(i)); err != nil {
+				b.Fatal(err)
+			}
+		}
+		before := knntest.CPUSeconds()
+		g, err := builder.Close(b.Context(), indexer.ByCount, asked...)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return g, knntest.CPUSeconds() - before
+	}
+	draw := func() []*schemas.Embedding {
+		pairs := make([]*schemas.Embedding, n)
+		for i := range pairs {
+			pairs[i] = c.next()
+			pairs[i].Image = schemas.ImageRef{URI: fmt.Sprintf("s3://crawl/2026/%05d.tar", c.drawn/10_000), Offset: int64(c.drawn%10_000) * 44_032, Size: 43_000}
+		}
+		return pairs
+	}
+	var asked []*segment.Segment
+	for seq := range others {
+		g, _ := closing(int64(seq), o, draw())
+		asked = append(asked, g.Segment)
+		b.ReportMetric(float64(len(g.Segment.Bytes()))/n, "B/pair-segment")
+	}
+	last := draw()
+	for _, scope := range []string{"", schemas.ScopeLane} {
+		b.Run("scope="+scope, func(b *testing.B) {
+			o := o
+			if o.Scope = scope; scope != "" {
+				o.Asked = others
+			}
+			var seconds float64
+			for b.Loop() {
+				g, took := closing(others, o, last, asked...)
+				seconds += took
+				size := 0
+				for _, chunk := range g.Chunks {
+					raw, err := schemas.Marshal(chunk)
+					if err != nil {
+						b.Fatal(err)
+					}
+					size += len(raw)
+				}
+				b.ReportMetric(float64(size)/n, "B/pair-neighbors")
+				if err := g.Segment.Close(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(1e6*seconds/float64(b.N)/n, "cpu-µs/pair")
+		})
+	}
+	for _, s := range asked {
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/pairstream/pairstream/indexer"
+	"github.com/pairstream/pairstream/internal/asked"
+	"github.com/pairstream/pairstream/internal/segment"
+	"github.com/pairstream/pairstream/internal/segment/store"
+	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Segments says where closed groups lie, for later ones.
+type Segments struct {
+	Root string `env:"SEGMENTS_ROOT" desc:"place that gets every closed group as a segment of 8-bit codes, for NEIGHBORS_SCOPE: s3://bucket/prefix, gs://bucket/prefix or a folder; a folder that all indexers share is file:///folder; empty: none"`
+}
+
+// validateScope refuses a scope whose groups cannot be asked.
+func (s Settings) validateScope() error {
+	scope := s.Core.Scope
+	place, err := url.Parse(s.Segments.Root)
+	switch {
+	case s.Segments.Root == "" && scope != scopeGroup:
+		return fmt.Errorf("NEIGHBORS_SCOPE is %s, which asks segments of closed groups: set SEGMENTS_ROOT to the place that gets them", scope)
+	case s.Segments.Root != "" && err != nil:
+		return fmt.Errorf("SEGMENTS_ROOT is %q: %w", s.Segments.Root, err)
+	case scope == schemas.ScopeCrawl && place.Scheme == "":
+		return fmt.Errorf("NEIGHBORS_SCOPE is crawl and SEGMENTS_ROOT is %q, a folder that indexers of other lanes may not see: want s3://bucket/prefix, gs://bucket/prefix, or file:///folder for a folder that all of them share", s.Segments.Root)
+	}
+	return nil
+}
+
+// segments brings groups the closed ones that they ask. Without one (nil) there are none.
+type segments struct {
+	store       *store.Store
+	log         *stream.Log
+	instruments *service.Instruments
+}
+
+// openSegments opens SEGMENTS_ROOT, if it is set.
+func openSegments(ctx context.Context, s Settings, log *stream.Log, instruments *service.Instruments) (*segments, error) {
+	if s.Segments.Root == "" {
+		return nil, nil
+	}
+	place, err := store.Open(ctx, shard.WithOptions([]string{s.Segments.Root}, s.Repack.Roots)[0], log.Config().Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("SEGMENTS_ROOT is %q: %w", s.Segments.Root, err)
+	}
+	return &segments{store: place, log: log, instruments: instruments}, nil
+}
+
+func (s *segments) Close() error {
+	if s == nil {
+		return nil
+	}
+	return s.store.Close()
+}
+
+// closed are the latest closed groups of a lane that have segments, as a mark keeps them. Only those of one model can be
+// asked.
+type closed struct {
+	Model  string       `json:"model"`
+	Groups []store.Name `json:"groups"`
+}
+
+// keepClosed is the least number of groups that a mark keeps.
+const keepClosed = 8
+
+// with returns the groups of a lane after one more was closed.
+func (c *closed) with(name store.Name, model string, o indexer.Options) *closed {
+	var groups []store.Name
+	if c != nil && c.Model == model {
+		groups = slices.Clone(c.Groups[max(0, len(c.Groups)+1-max(keepClosed, o.Asked)):])
+	}
+	return &closed{Model: model, Groups: append(groups, name)}
+}
+
+// of returns the groups of a model.
+func (c *closed) of(model string) []store.Name {
+	if c == nil || c.Model != model {
+		return nil
+	}
+	return c.Groups
+}
+
+// latest returns the last of names, at most n.
+func latest(names []store.Name, n int) []store.Name { return names[max(0, len(names)-n):] }
+
+// ask maps the segments that a group asks. Own are those of its lane.
+func (s *segments) ask(ctx context.Context, id schemas.GroupID, model string, o indexer.Options, own *closed) (found []*segment.Segment, err error) {
+	if o.Scope == "" {
+		return nil, nil
+	}
+	if s == nil {
+		return nil, fmt.Errorf("group %s was begun with NEIGHBORS_SCOPE=%s: it needs SEGMENTS_ROOT until it is closed", id, o.Scope)
+	}
+	names := latest(own.of(model), o.Asked)
+	if o.Scope == schemas.ScopeCrawl {
+		names, err = asked.Take(ctx, s.log, asked.Place{Lane: int(id.Lane), Group: id.Seq}, func(ctx context.Context) ([]store.Name, error) {
+			return s.choose(ctx, int(id.Lane), model, o.Asked, own)
+		})
+		if err != nil {
+			return nil, stream.Transient(err)
+		}
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeAll(found))
+			found = nil
+		}
+	}()
+	for _, name := range names {
+		one, err := s.get(ctx, id, model, name, o.Scope == schemas.ScopeCrawl && name.Lane != int(id.Lane))
+		if err != nil {
+			return found, err
+		}
+		found = append(found, one)
+	}
+	return found, nil
+}
+
+// choose returns the latest segments of all lanes. Of its own lane it takes those that the lane knows to be its own.
+func (s *segments) choose(ctx context.Context, lane int, model string, most int, own *closed) ([]store.Name, error) {
+	all, err := s.store.List(ctx, model)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(n store.Name) bool { return n.Lane == lane })
+	all = append(all, own.of(model)...)
+	slices.SortFunc(all, store.Compare)
+	return latest(all, most), nil
+}
+
+// The pauses of an indexer that waits for a segment of another lane, and between two lines about it.
+const (
+	waitPause = time.Second
+	waitSay   = 30 * time.Second
+)
+
+// get maps a segment. One of another lane may not be there yet in a replay, whose lanes go on at their own pace.
+func (s *segments) get(ctx context.Context, id schemas.GroupID, model string, name store.Name, wait bool) (*segment.Segment, error) {
+	for waited := time.Duration(0); ; waited += waitPause {
+		one, err := s.store.Get(ctx, model, name)
+		switch {
+		case err == nil:
+			return one, nil
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, stream.Transient(fmt.Errorf("group %s asks group %s: %w", id, name.ID(), err))
+		case !wait:
+			return nil, stream.Transient(fmt.Errorf("group %s asks group %s, whose segment is not in SEGMENTS_ROOT any more (bring it back): %w", id, name.ID(), err))
+		}
+		if waited%waitSay == 0 {
+			s.instruments.Log.Info("a group waits for the segment of another lane", keyGroup, id.String(), keyErr, err)
+		}
+		select {
+		case <-time.After(waitPause):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// put writes the segment of a group, and returns the lane's closed groups with it.
+func (s *segments) put(ctx context.Context, g *indexer.Group, o indexer.Options, own *closed) (*closed, error) {
+	if s == nil || g.Segment == nil {
+		return own, nil
+	}
+	name, err := s.store.Put(ctx, g.Segment)
+	if err != nil {
+		return own, stream.Transient(err)
+	}
+	return own.with(name, g.Manifest.Model, o), nil
+}
+
+func closeAll(found []*segment.Segment) error {
+	var problems []error
+	for _, one := range found {
+		problems = append(problems, one.Close())
+	}
+	return errors.Join(problems...)
+}

@@ -1,0 +1,180 @@
+package service
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/pairstream/pairstream/indexer"
+	"github.com/pairstream/pairstream/internal/asked"
+	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/segment/store"
+	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/internal/testing/onelane"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// TestScopeNeedsAPlaceThatOthersSee refuses scopes whose groups could not be asked.
+func TestScopeNeedsAPlaceThatOthersSee(t *testing.T) {
+	for _, c := range []struct{ scope, root, want string }{
+		{"group", "", ""},
+		{"group", "segments", ""},
+		{"lane", "segments", ""},
+		{"lane", "", "NEIGHBORS_SCOPE is lane, which asks segments of closed groups: set SEGMENTS_ROOT"},
+		{"crawl", "", "NEIGHBORS_SCOPE is crawl, which asks segments of closed groups: set SEGMENTS_ROOT"},
+		{"crawl", "segments", "a folder that indexers of other lanes may not see"},
+		{"crawl", "/mnt/segments", "file:///folder"},
+		{"crawl", "file:///mnt/segments", ""},
+		{"crawl", "s3://bucket/segments", ""},
+		{"world", "s3://bucket/segments", `NEIGHBORS_SCOPE is "world", want "lane" or "crawl"`},
+	} {
+		_, err := config.Parse[Settings](map[string]string{"NEIGHBORS_SCOPE": c.scope, "SEGMENTS_ROOT": c.root})
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s, %q: %v, want %q", c.scope, c.root, err, c.want)
+		}
+	}
+}
+
+func newSegments(t *testing.T, folder string, log *stream.Log) *segments {
+	t.Helper()
+	place, err := store.Open(t.Context(), folder, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	instruments, err := service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &segments{store: place, log: log, instruments: instruments}
+}
+
+func scoped(scope string) indexer.Options {
+	o := testOptions()
+	o.Scope, o.Asked, o.Segments, o.NearImage, o.NearCosine = scope, 2, true, indexer.CountImages, 0.99
+	return o
+}
+
+// askedBy lists which groups each group of a lane has asked, and how many equivalent images it has from them.
+func askedBy(l *onelane.Log) []string {
+	images := make(map[schemas.GroupID]int)
+	for _, r := range l.Records(schemas.Neighbors) {
+		c := r.(*schemas.NeighborChunk)
+		images[c.Group] += len(c.OutImages) / 16
+	}
+	var out []string
+	for _, r := range l.Records(schemas.Groups) {
+		if g, ok := r.(*schemas.Group); ok {
+			out = append(out, fmt.Sprintf("%s %s asked %v: %t", g.Group, g.Model, g.Asked, images[g.Group] > 0))
+		}
+	}
+	return out
+}
+
+// TestALaneAsksItsLatestGroups asks two groups of the same model. A replay asks the same ones, and so does an owner after a
+// crash before any record, which may find segments of its own group and of later ones.
+func TestALaneAsksItsLatestGroups(t *testing.T) {
+	o := scoped(schemas.ScopeLane)
+	whole := newLog(t)
+	whole.Run(asking(t, o, newSegments(t, t.TempDir(), nil)), -1)
+	want := []string{"1/0 m asked []: false", "1/1 m asked [1/0]: true", "1/2 m asked [1/0 1/1]: true", "1/3 n asked []: false", "1/4 n asked [1/3]: true"}
+	if got := askedBy(whole); !slices.Equal(got, want) {
+		t.Errorf("groups\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	left := t.TempDir() // segments of all groups lie here from the first round on
+	for limit := range whole.Len(schemas.Neighbors) + whole.Len(schemas.Groups) {
+		l := newLog(t)
+		if !l.Run(asking(t, o, newSegments(t, left, nil)), limit) {
+			t.Fatalf("the owner did not die before record %d", limit)
+		}
+		l.Cut(schemas.Neighbors, limit%3)
+		l.Cut(schemas.Groups, limit%2)
+		l.Run(asking(t, o, newSegments(t, left, nil)), -1)
+		same(t, fmt.Sprint("a crash before record ", limit), l, whole)
+	}
+}
+
+// same wants the records of two logs to be equal.
+func same(t *testing.T, what string, got, want *onelane.Log) {
+	t.Helper()
+	for _, topic := range []schemas.Topic{schemas.Neighbors, schemas.Groups} {
+		if !slices.EqualFunc(got.Values(topic), want.Values(topic), bytes.Equal) {
+			t.Errorf("%s changed %s:\n%s\nwant\n%s", what, topic, strings.Join(askedBy(got), "\n"), strings.Join(askedBy(want), "\n"))
+		}
+	}
+}
+
+// TestSegmentsAloneChangeNoRecord writes segments that nobody asks.
+func TestSegmentsAloneChangeNoRecord(t *testing.T) {
+	whole, l, o := newLog(t), newLog(t), testOptions()
+	whole.Run(spec(t, o), -1)
+	o.Segments = true
+	l.Run(asking(t, o, newSegments(t, t.TempDir(), nil)), -1)
+	same(t, "SEGMENTS_ROOT", l, whole)
+}
+
+// lanes returns two lanes of a crawl, without records of the stage.
+func lanes(t *testing.T) [2]*onelane.Log {
+	t.Helper()
+	var out [2]*onelane.Log
+	for lane := range out {
+		out[lane] = onelane.New(t, lane)
+		for i := range 40 {
+			out[lane].Append(schemas.Embeddings, embedding(2*i+lane, "m"))
+		}
+		out[lane].Append(schemas.Embeddings, &schemas.Seal{Final: true})
+	}
+	return out
+}
+
+// TestAReplayAsksWhatTheCrawlAsked has lane 1 run behind lane 0, die now and then, and ask groups of both. A replay begins with
+// the notes, has lane 1 go ahead, and comes to the same records.
+func TestAReplayAsksWhatTheCrawlAsked(t *testing.T) {
+	o := scoped(schemas.ScopeCrawl)
+	broker := logtest.Broker(t)
+	first, again := logtest.Open(t, broker, "first", 2), logtest.Open(t, broker, "again", 2)
+	s, crawl := newSegments(t, t.TempDir(), first), lanes(t)
+	crawl[0].Run(asking(t, o, s), 4)
+	for crawl[1].Run(asking(t, o, s), 3) {
+		crawl[1].Cut(schemas.Neighbors, 1)
+		crawl[1].Cut(schemas.Groups, 1)
+	}
+	crawl[0].Run(asking(t, o, s), -1)
+	if got, want := strings.Join(askedBy(crawl[1]), "\n"), "1/0 m asked [0/1 0/2]: true\n1/1 m asked [0/1 0/2]: true\n1/2 m asked [1/1 0/2]"; !strings.HasPrefix(got, want) {
+		t.Errorf("lane 1 asked\n%s\nwant\n%s", got, want)
+	}
+	notes, err := asked.Read(t.Context(), first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := asked.Note(t.Context(), again, notes.All()...); err != nil {
+		t.Fatal(err)
+	}
+	replayed, r := lanes(t), newSegments(t, t.TempDir(), again)
+	var ahead sync.WaitGroup
+	ahead.Go(func() { replayed[1].Run(asking(t, o, r), -1) })
+	replayed[0].Run(asking(t, o, r), -1)
+	ahead.Wait()
+	for lane := range crawl {
+		same(t, fmt.Sprint("the replay of lane ", lane), replayed[lane], crawl[lane])
+	}
+}
+
+// TestALostSegmentIsNamed removes the segment of a lane's own group.
+func TestALostSegmentIsNamed(t *testing.T) {
+	folder := t.TempDir()
+	s := newSegments(t, folder, nil)
+	name := store.Name{Lane: 1, Seq: 2, Digest: "ab"}
+	_, err := s.ask(t.Context(), schemas.GroupID{Lane: 1, Seq: 3}, "m", scoped(schemas.ScopeLane), &closed{Model: "m", Groups: []store.Name{name}})
+	if err == nil || !strings.Contains(err.Error(), "group 1/3 asks group 1/2, whose segment is not in SEGMENTS_ROOT any more") {
+		t.Error(err)
+	}
+	if _, err := (*segments)(nil).ask(t.Context(), schemas.GroupID{}, "m", scoped(schemas.ScopeLane), nil); err == nil || !strings.Contains(err.Error(), "it needs SEGMENTS_ROOT") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,93 @@
+package knn
+
+import (
+	"fmt"
+	"math"
+)
+
+// Codes are rows of 8-bit integers. Row i stands for its Dim values times Scales[i].
+type Codes struct {
+	Values []int8
+	Scales []float32
+	Dim    int
+}
+
+// Rows returns the number of rows.
+func (c Codes) Rows() int { return len(c.Scales) }
+
+// Part returns the rows [from, to).
+func (c Codes) Part(from, to int) Codes {
+	return Codes{Values: c.Values[from*c.Dim : to*c.Dim], Scales: c.Scales[from:to], Dim: c.Dim}
+}
+
+// Row appends the vector that row i stands for.
+func (c Codes) Row(i int, dst []float32) []float32 {
+	for _, code := range c.Values[i*c.Dim : (i+1)*c.Dim] {
+		dst = append(dst, float32(code)*c.Scales[i])
+	}
+	return dst
+}
+
+// The largest code of a row, and of a query. A product of 4,096 dimensions stays below 2^31.
+const (
+	mostCode  = math.MaxInt8
+	mostQuery = 4095
+	mostWidth = 4096
+)
+
+// EncodeRow rounds a row to codes (nearest, ties to even), and returns its scale. It computes the same on every machine.
+func EncodeRow(row []float32, into []int8) (scale float32) {
+	most := largest(row)
+	if most == 0 {
+		clear(into)
+		return 0
+	}
+	for i, x := range row {
+		into[i] = int8(math.RoundToEven(float64(x) * mostCode / most))
+	}
+	return float32(most / mostCode)
+}
+
+// EncodeQuery rounds a query to integers of more bits, and returns their scale.
+func EncodeQuery(row []float32, into []int16) (scale float32) {
+	most := largest(row)
+	if most == 0 {
+		clear(into)
+		return 0
+	}
+	for i, x := range row {
+		into[i] = int16(math.RoundToEven(float64(x) * mostQuery / most))
+	}
+	return float32(most / mostQuery)
+}
+
+func largest(row []float32) float64 {
+	most := 0.0
+	for _, x := range row {
+		most = max(most, math.Abs(float64(x)))
+	}
+	return most
+}
+
+// CodeHit is a row of a scan whose score reached the bound of a query. Times the query's scale, the score is about the inner
+// product of the two vectors.
+type CodeHit struct {
+	Query, Row int32
+	Score      float32
+}
+
+// CodeScanner compares queries with rows of 8 bits. Products are exact integers, and a score is one of them times the row's
+// scale in float32. So every implementation finds the same.
+type CodeScanner interface {
+	// ScanCodes lists the rows whose scores reach least of a query, in any order, in the memory of hits. Queries lie one
+	// after another.
+	ScanCodes(c Codes, queries []int16, least []float32, hits []CodeHit) ([]CodeHit, error)
+}
+
+// CheckScan verifies the arguments of a scan.
+func (c Codes) CheckScan(queries []int16, least []float32) error {
+	if c.Dim < 1 || c.Dim > mostWidth || len(c.Values) != c.Rows()*c.Dim || len(queries) != len(least)*c.Dim || c.Rows() > math.MaxInt32 {
+		return fmt.Errorf("scanning %d x %d codes of %d values for %d queries of %d values", c.Rows(), c.Dim, len(c.Values), len(least), len(queries))
+	}
+	return nil
+}

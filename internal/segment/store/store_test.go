@@ -1,0 +1,110 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/segment"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// of builds the segment of a group of two pairs.
+func of(t *testing.T, lane int32, seq int64, model string) *segment.Segment {
+	t.Helper()
+	half := []uint16{0x3c00, 0, 0, 0x3c00}
+	s, err := segment.Build(segment.Group{
+		ID: schemas.GroupID{Lane: lane, Seq: seq}, Model: model, V: knn.HalfMatrix(half, 2), T: knn.HalfMatrix(half, 2), List: []int32{0, 0},
+		Pair: func(i int) schemas.PairID { return schemas.PairID{1, byte(i)} }, Image: func(i int) schemas.ImageID { return schemas.ImageID{1, byte(i)} },
+		Ref: func(int) schemas.ImageRef { return schemas.ImageRef{URI: "file:///a.tar", Size: 1} }, NounOf: func(int) []int32 { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func TestSegmentsOfAFolder(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(t.Context(), "file://"+filepath.ToSlash(dir), "run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := Open(t.Context(), dir, "another")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []Name
+	for _, at := range []struct {
+		lane int32
+		seq  int64
+	}{{1, 2}, {0, 10}, {0, 2}} {
+		for range 2 { // the second time changes nothing
+			name, err := s.Put(t.Context(), of(t, at.lane, at.seq, "m"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, name)
+		}
+	}
+	slices.SortFunc(want, Compare)
+	want = slices.Compact(want)
+	if _, err := s.Put(t.Context(), of(t, 5, 5, "n")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.Put(t.Context(), of(t, 6, 6, "m")); err != nil {
+		t.Fatal(err)
+	}
+	names, err := s.List(t.Context(), "m")
+	if err != nil || !slices.Equal(names, want) || names[0].Lane != 0 || names[2].Seq != 10 {
+		t.Fatalf("%v, %v, want %v", names, err, want)
+	}
+	got, err := s.Get(t.Context(), "m", names[0])
+	if err != nil || !bytes.Equal(got.Bytes(), of(t, 0, 2, "m").Bytes()) {
+		t.Fatal("another segment came back:", err)
+	}
+	if err := got.Close(); err != nil {
+		t.Error(err)
+	}
+	for name, at := range map[string]Name{"another digest": {0, 2, "aa"}, "another group": {9, 9, names[0].Digest}} {
+		if _, err := s.Get(t.Context(), "m", at); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var seen []string
+	err = s.Each(t.Context(), func(file string) bool { return slices.Contains(seen, file) }, func(file string, one *segment.Segment) error {
+		seen = append(seen, file)
+		return one.Close()
+	})
+	if err != nil || len(seen) != 4 {
+		t.Errorf("%q, %v: want the 4 segments of the namespace", seen, err)
+	}
+}
+
+// TestDamageIsFound changes a byte of a segment, which its name does not allow.
+func TestDamageIsFound(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(t.Context(), dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := of(t, 0, 0, "m")
+	name, err := s.Put(t.Context(), one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := bytes.Clone(one.Bytes())
+	raw[len(raw)-70] ^= 1
+	if err := os.WriteFile(filepath.Join(dir, s.folderOf("m"), name.file()), raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(t.Context(), "m", name); !errors.Is(err, segment.ErrInvalid) {
+		t.Errorf("%v, want that it is no segment", err)
+	}
+}
