@@ -53,15 +53,25 @@ type searchJSON struct {
 //	POST /search {"vector": [...], "k": 10, "modality": "text", "exact": false}
 //
 // Errors are {"error": "..."}: 400 for a bad request, 404 for a pair that is not held, 405 and 413 as usual.
-func NewHandler(live *Live) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /neighbors", func(w http.ResponseWriter, r *http.Request) { answer(w, r, live.neighborsJSON) })
+func NewHandler(s Searcher) http.Handler {
+	mux, h := http.NewServeMux(), handler{s}
+	mux.HandleFunc("GET /neighbors", func(w http.ResponseWriter, r *http.Request) { answer(w, r, h.neighborsJSON) })
 	mux.HandleFunc("POST /search", func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, maxSearchBytes)
-		answer(w, r, live.searchJSON)
+		answer(w, r, h.searchJSON)
 	})
 	return mux
 }
+
+// Searcher is what can be searched: a [Live] or an [Archive].
+type Searcher interface {
+	// Search finds the pairs whose vectors have the largest inner products with the vector.
+	Search(vector []float32, query Query) (Answer, error)
+	// Neighbors finds the pairs nearest to the image of a pair.
+	Neighbors(pair schemas.PairID, query Query) (Neighbor, Answer, error)
+}
+
+type handler struct{ Searcher }
 
 // answer writes what a request is answered with, or its error.
 func answer(w http.ResponseWriter, r *http.Request, respond func(*http.Request) (any, error)) {
@@ -93,7 +103,7 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-func (l *Live) neighborsJSON(r *http.Request) (any, error) {
+func (h handler) neighborsJSON(r *http.Request) (any, error) {
 	query := r.URL.Query()
 	pair, err := schemas.ParsePairID(query.Get("pair"))
 	if err != nil {
@@ -111,7 +121,7 @@ func (l *Live) neighborsJSON(r *http.Request) (any, error) {
 		if wanted != "" && wanted != modality {
 			continue
 		}
-		self, found, err := l.Neighbors(pair, Query{K: k, Modality: modality})
+		self, found, err := h.Neighbors(pair, Query{K: k, Modality: modality})
 		if err != nil {
 			return nil, err
 		}
@@ -129,7 +139,7 @@ func (l *Live) neighborsJSON(r *http.Request) (any, error) {
 	return out, nil
 }
 
-func (l *Live) searchJSON(r *http.Request) (any, error) {
+func (h handler) searchJSON(r *http.Request) (any, error) {
 	request := searchRequest{Modality: Image}
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
@@ -143,7 +153,7 @@ func (l *Live) searchJSON(r *http.Request) (any, error) {
 	if request.K != nil {
 		k = *request.K
 	}
-	found, err := l.Search(request.Vector, Query{K: k, Modality: request.Modality, Exact: request.Exact})
+	found, err := h.Search(request.Vector, Query{K: k, Modality: request.Modality, Exact: request.Exact})
 	if err != nil {
 		return nil, err
 	}

@@ -37,9 +37,15 @@ func serveLive(ctx context.Context, all *errgroup.Group, s Settings, live *index
 	}
 	server := service.NewHTTPServer(s.door().Guard(indexer.NewHandler(live)), limits)
 	all.Go(func() error { return live.Run(ctx) })
+	answer(ctx, all, listener, server)
+	return listener.Addr(), nil
+}
+
+// answer serves searches until ctx ends.
+func answer(ctx context.Context, all *errgroup.Group, listener net.Listener, server *http.Server) {
 	all.Go(func() error {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serving live search on %s: %w", s.LiveAddr, err)
+			return fmt.Errorf("serving searches on %s: %w", listener.Addr(), err)
 		}
 		return nil
 	})
@@ -47,5 +53,4 @@ func serveLive(ctx context.Context, all *errgroup.Group, s Settings, live *index
 		<-ctx.Done()
 		return server.Close()
 	})
-	return listener.Addr(), nil
 }

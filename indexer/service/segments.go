@@ -21,7 +21,7 @@ import (
 
 // Segments says where closed groups lie, for later ones.
 type Segments struct {
-	Root string `env:"SEGMENTS_ROOT" desc:"place that gets every closed group as a segment of 8-bit codes, for NEIGHBORS_SCOPE: s3://bucket/prefix, gs://bucket/prefix or a folder; a folder that all indexers share is file:///folder; empty: none"`
+	Root string `env:"SEGMENTS_ROOT" desc:"place that gets every closed group as a segment of 8-bit codes, for NEIGHBORS_SCOPE and pairstream search: s3://bucket/prefix, gs://bucket/prefix or a folder; a folder that all indexers share is file:///folder; empty: none"`
 }
 
 // validateScope refuses a scope whose groups cannot be asked.

@@ -37,6 +37,7 @@ type Index struct {
 	segments []*Segment
 	lists    []place // of all segments
 	rows     int
+	all      bool // visit every list
 }
 
 // place is a list of a segment.
@@ -54,6 +55,13 @@ func NewIndex(scanner knn.CodeScanner, segments ...*Segment) *Index {
 	return x
 }
 
+// Exact returns an index whose searches visit every list.
+func (x *Index) Exact() *Index {
+	exact := *x
+	exact.all = true
+	return &exact
+}
+
 // Rows returns the number of rows of all segments.
 func (x *Index) Rows() int { return x.rows }
 
@@ -63,6 +71,9 @@ func (x *Index) Segment(h Hit) *Segment { return x.segments[h.Segment] }
 // visits returns how many lists a search visits.
 func (x *Index) visits() int {
 	n := len(x.lists)
+	if x.all {
+		return n
+	}
 	share := max(1.0/visitShare, float64(visitRows)/float64(max(1, x.rows)))
 	return min(n, int(math.Ceil(share*float64(n))))
 }

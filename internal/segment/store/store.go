@@ -179,8 +179,9 @@ func (s *Store) files(ctx context.Context) ([]string, error) {
 	return out, err
 }
 
-// Each calls do with every segment of the namespace that seen does not know, in the order of their names. Do owns the segment.
-func (s *Store) Each(ctx context.Context, seen func(file string) bool, do func(file string, one *segment.Segment) error) error {
+// Each calls do with every segment of the namespace that seen does not know, in the order of their files' names, or with the
+// reason why it cannot be read. Do owns the segment. Each looks at a part of its bytes alone.
+func (s *Store) Each(ctx context.Context, seen func(file string) bool, do func(file string, one *segment.Segment, err error)) error {
 	all, err := s.files(ctx)
 	if err != nil {
 		return fmt.Errorf("listing the segments in %s: %w", s.root, err)
@@ -191,14 +192,19 @@ func (s *Store) Each(ctx context.Context, seen func(file string) bool, do func(f
 			continue
 		}
 		one, err := s.read(ctx, file)
-		if err != nil {
-			return err
+		if ctx.Err() != nil {
+			return errors.Join(ctx.Err(), closed(one))
 		}
-		if err := do(file, one); err != nil {
-			return errors.Join(err, one.Close())
-		}
+		do(file, one, err)
 	}
 	return nil
+}
+
+func closed(one *segment.Segment) error {
+	if one == nil {
+		return nil
+	}
+	return one.Close()
 }
 
 // Get maps a segment, after it has looked at all of its bytes. An error wraps [fs.ErrNotExist] where there is none.

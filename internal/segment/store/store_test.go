@@ -78,10 +78,24 @@ func TestSegmentsOfAFolder(t *testing.T) {
 		}
 	}
 	var seen []string
-	err = s.Each(t.Context(), func(file string) bool { return slices.Contains(seen, file) }, func(file string, one *segment.Segment) error {
+	damaged := filepath.Join(dir, s.folderOf("m"), Name{7, 7, "ab"}.file())
+	if err := os.WriteFile(damaged, []byte("no segment"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bad := 0
+	err = s.Each(t.Context(), func(file string) bool { return slices.Contains(seen, file) }, func(file string, one *segment.Segment, err error) {
+		if err != nil {
+			bad++
+			return
+		}
 		seen = append(seen, file)
-		return one.Close()
+		if err := one.Close(); err != nil {
+			t.Error(err)
+		}
 	})
+	if bad != 1 {
+		t.Errorf("%d segments cannot be read, want one", bad)
+	}
 	if err != nil || len(seen) != 4 {
 		t.Errorf("%q, %v: want the 4 segments of the namespace", seen, err)
 	}

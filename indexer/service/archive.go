@@ -1,0 +1,100 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/indexer"
+	"github.com/pairstream/pairstream/internal/forget"
+	"github.com/pairstream/pairstream/internal/knn/cpu"
+	"github.com/pairstream/pairstream/internal/segment"
+	"github.com/pairstream/pairstream/internal/segment/store"
+	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/stream"
+)
+
+// lookAgain is the time between two looks for new segments.
+const lookAgain = 10 * time.Second
+
+// RunSearch answers searches over the segments in SEGMENTS_ROOT at LIVE_ADDR until ctx ends, and takes new segments up. It owns
+// no lane. What is taken back is not found. It tells serving where it listens, when it has the segments that are there.
+func RunSearch(ctx context.Context, log *stream.Log, s Settings, logger *slog.Logger, serving func(net.Addr, *indexer.Archive)) (err error) {
+	switch {
+	case s.Segments.Root == "":
+		return errors.New("SEGMENTS_ROOT is empty: set it to the place that gets the indexers' segments")
+	case s.LiveAddr == "":
+		return errors.New("LIVE_ADDR is empty: set it to the address that searches come to, such as 127.0.0.1:8080")
+	}
+	place, err := store.Open(ctx, shard.WithOptions([]string{s.Segments.Root}, s.Repack.Roots)[0], log.Config().Namespace)
+	if err != nil {
+		return fmt.Errorf("SEGMENTS_ROOT is %q: %w", s.Segments.Root, err)
+	}
+	defer func() { err = errors.Join(err, place.Close()) }()
+	gone, err := forget.Open(ctx, log)
+	if err != nil {
+		return err
+	}
+	l := library{store: place, archive: indexer.NewArchive(cpu.Engine{}, gone.Pair), logger: logger, seen: make(map[string]bool)}
+	defer func() { err = errors.Join(err, l.archive.Close()) }()
+	if err := l.look(ctx); err != nil {
+		return err
+	}
+	all, ctx := errgroup.WithContext(ctx)
+	listener, err := service.ListenHTTP(s.LiveAddr, liveLimits)
+	if err != nil {
+		return fmt.Errorf("LIVE_ADDR is %q: %w", s.LiveAddr, err)
+	}
+	answer(ctx, all, listener, service.NewHTTPServer(s.door().Guard(indexer.NewHandler(l.archive)), liveLimits))
+	all.Go(func() error {
+		gone.Run(ctx, func(err error) { logger.Warn("what is taken back cannot be read", keyErr, err) })
+		return nil
+	})
+	all.Go(func() error { return l.run(ctx) })
+	serving(listener.Addr(), l.archive)
+	if err := all.Wait(); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// library keeps an archive up to date.
+type library struct {
+	store   *store.Store
+	archive *indexer.Archive
+	logger  *slog.Logger
+	seen    map[string]bool // files that are in the archive, or are no segments
+}
+
+func (l *library) run(ctx context.Context) error {
+	for {
+		select {
+		case <-time.After(lookAgain):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := l.look(ctx); err != nil && ctx.Err() == nil {
+			l.logger.Warn("new segments cannot be looked for", keyErr, err)
+		}
+	}
+}
+
+// look takes up the segments that are new.
+func (l *library) look(ctx context.Context) error {
+	return l.store.Each(ctx, func(file string) bool { return l.seen[file] }, func(file string, one *segment.Segment, err error) {
+		if err != nil {
+			l.seen[file] = errors.Is(err, segment.ErrInvalid) // another fault may pass
+			l.logger.Warn("a segment cannot be read", keyErr, err)
+			return
+		}
+		l.seen[file] = true
+		l.archive.Add(one)
+		l.logger.Info("took a segment up", keyGroup, one.Group.String(), keyPairs, one.Rows)
+	})
+}

@@ -1,0 +1,117 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pairstream/pairstream/indexer"
+	"github.com/pairstream/pairstream/internal/forget"
+	"github.com/pairstream/pairstream/internal/segment/store"
+	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// TestSearchersNeedNoLane has two processes answer over the segments of two lanes. A pair that is taken back is not found.
+func TestSearchersNeedNoLane(t *testing.T) {
+	folder := t.TempDir()
+	log := logtest.Open(t, logtest.Broker(t), "", 2)
+	o := scoped(schemas.ScopeLane)
+	s := newSegments(t, folder, log)
+	for _, l := range lanes(t) {
+		l.Run(asking(t, o, s), -1)
+	}
+	if err := log.EnsureTopics(t.Context(), schemas.Forgotten); err != nil {
+		t.Fatal(err)
+	}
+	taken := embedding(2, "m")
+	if _, err := forget.Publish(t.Context(), log, []forget.Key{{Kind: forget.Pair, ID: taken.ID}}, time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done, addrs := make(chan error, 2), make(chan string, 2)
+	for range cap(done) {
+		go func() {
+			settings := Settings{LiveAddr: "127.0.0.1:0", Segments: Segments{Root: folder}}
+			done <- RunSearch(ctx, log, settings, slog.New(slog.DiscardHandler), func(addr net.Addr, a *indexer.Archive) {
+				if a.Pairs() != 80 {
+					t.Errorf("%d pairs, want 80", a.Pairs())
+				}
+				addrs <- addr.String()
+			})
+		}()
+	}
+	for range cap(done) {
+		addr := <-addrs
+		for pair, want := range map[*schemas.Embedding]int{embedding(0, "m"): http.StatusOK, embedding(77, "m"): http.StatusOK, taken: http.StatusNotFound} {
+			if status, _ := get(t, addr, pair.ID); status != want {
+				t.Errorf("pair %s is answered with %d, want %d", pair.Caption, status, want)
+			}
+		}
+		if _, body := get(t, addr, embedding(0, "m").ID); strings.Contains(body, taken.ID.String()) {
+			t.Error("what is taken back is found")
+		}
+	}
+	stop()
+	for range cap(done) {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// get asks for the neighbours of a pair.
+func get(t *testing.T, addr string, pair schemas.PairID) (status int, body string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://%s/neighbors?k=50&pair=%s", addr, pair), http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	raw, err := io.ReadAll(response.Body)
+	if err != nil || !json.Valid(raw) {
+		t.Fatalf("%s, %v", bytes.TrimSpace(raw), err)
+	}
+	return response.StatusCode, string(raw)
+}
+
+// TestNewSegmentsAreTakenUp looks again after a segment has come, and passes over what is none.
+func TestNewSegmentsAreTakenUp(t *testing.T) {
+	place, err := store.Open(t.Context(), t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := library{store: place, archive: indexer.NewArchive(nil, nil), logger: slog.New(slog.DiscardHandler), seen: make(map[string]bool)}
+	both := lanes(t)
+	for i, want := range []int{40, 80} {
+		both[i].Run(asking(t, scoped(schemas.ScopeLane), &segments{store: place}), -1)
+		for range 2 {
+			if err := l.look(t.Context()); err != nil || l.archive.Pairs() != want {
+				t.Errorf("%d pairs, want %d (%v)", l.archive.Pairs(), want, err)
+			}
+		}
+	}
+	if err := l.archive.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSearchNamesWhatItLacks(t *testing.T) {
+	for want, s := range map[string]Settings{"SEGMENTS_ROOT is empty": {LiveAddr: "127.0.0.1:0"}, "LIVE_ADDR is empty": {Segments: Segments{Root: "x"}}} {
+		if err := RunSearch(t.Context(), nil, s, nil, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
