@@ -69,7 +69,7 @@ func apart(t *testing.T) bool {
 	cmd.Env = append(os.Environ(), apartAs+"="+t.Name())
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err = startLocked(cmd); err == nil {
+	if err = startLocked(cmd.Start); err == nil {
 		err = cmd.Wait()
 	}
 	repeatInputs(t, seen)

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/base64"
@@ -28,19 +27,10 @@ import (
 // startIngestProcess starts a front door as a process of its own, and returns where it listens.
 func startIngestProcess(t *testing.T, addr string) (*process, string) {
 	t.Helper()
-	p := prepare(t, "produce", "PRODUCE_ARGS=ingest", "INGEST_ADDR="+addr, "INGEST_MAX_LAG=0")
-	out, err := p.cmd.StdoutPipe()
-	if err == nil {
-		err = startLocked(p.cmd)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	url, ok := strings.CutPrefix(strings.TrimSpace(line), "ingest: ")
-	p.wait()
-	if err != nil || !ok {
-		t.Fatalf("the front door says %q (%v)\n%s", line, err, p.log)
+	p, line := startLine(t, "produce", "PRODUCE_ARGS=ingest", "INGEST_ADDR="+addr, "INGEST_MAX_LAG=0")
+	url, ok := strings.CutPrefix(line, "ingest: ")
+	if !ok {
+		t.Fatalf("the front door says %q\n%s", line, p.log)
 	}
 	return p, url
 }

@@ -10,8 +10,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -22,16 +22,37 @@ import (
 
 	"github.com/pairstream/pairstream/internal/safetensors"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/forkserver"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 // asService makes this test's binary one of the services, so that the tests need not build the binaries.
 const asService = "PAIRSTREAM_TEST_AS"
 
+// forks names the socket of the server that makes processes, for this process and those that are apart.
+const forks = "PAIRSTREAM_TEST_FORKSERVER"
+
+// serveForks starts that server, unless there is one.
+func serveForks() error {
+	if os.Getenv(forks) != "" {
+		return nil
+	}
+	return startLocked(func() error {
+		socket, err := forkserver.Serve(context.Background())
+		if err != nil {
+			return err
+		}
+		return os.Setenv(forks, socket)
+	})
+}
+
 func TestMain(m *testing.M) {
 	switch name := os.Getenv(asService); name {
 	case "":
 		if err := os.Setenv("CONSOLE_ADDR", "off"); err != nil { // of `up`, which would take a port and leave an index here
+			panic(err)
+		}
+		if err := serveForks(); err != nil {
 			panic(err)
 		}
 		os.Exit(runTests(m))
@@ -49,8 +70,8 @@ func TestMain(m *testing.M) {
 
 // process is a service that runs as a process of its own.
 type process struct {
+	*forkserver.Process
 	name string
-	cmd  *exec.Cmd
 	log  *bytes.Buffer
 	done chan struct{} // closed when it has ended
 	err  error         // how it ended; may be read after done
@@ -58,43 +79,65 @@ type process struct {
 
 func start(t *testing.T, name string, env ...string) *process {
 	t.Helper()
-	p := prepare(t, name, env...)
-	if err := startLocked(p.cmd); err != nil {
-		t.Fatal(err)
-	}
-	p.wait()
-	return p
-}
-
-func prepare(t *testing.T, name string, env ...string) *process {
-	t.Helper()
-	self, err := os.Executable()
+	nowhere, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{
-		name: name, cmd: exec.CommandContext(context.WithoutCancel(t.Context()), self), log: new(bytes.Buffer), done: make(chan struct{}),
+	defer nowhere.Close()
+	return startWriting(t, nowhere, name, env...)
+}
+
+// startWriting starts a process that writes its output to a file.
+func startWriting(t *testing.T, output *os.File, name string, env ...string) *process {
+	t.Helper()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
 	}
-	p.cmd.Env = append(append(os.Environ(), asService+"="+name), env...)
-	p.cmd.Stderr = p.log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	defer write.Close()
+	p := &process{name: name, log: new(bytes.Buffer), done: make(chan struct{})}
+	p.Process, err = forkserver.Start(os.Getenv(forks), append(append(os.Environ(), asService+"="+name), env...), output, write)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.done)
+		defer read.Close()
+		_, err := p.log.ReadFrom(read)
+		p.err = errors.Join(p.Wait(), err)
+	}()
 	return p
 }
 
-func (p *process) wait() {
+// startLine starts a process, and returns the first line that it prints.
+func startLine(t *testing.T, name string, env ...string) (p *process, line string) {
+	t.Helper()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p = startWriting(t, write, name, env...)
+	write.Close()
+	output := bufio.NewReader(read)
+	line, err = output.ReadString('\n')
+	if err != nil {
+		<-p.done
+		t.Fatalf("%s says %q (%v)\n%s", name, line, err, p.log)
+	}
 	go func() {
-		defer close(p.done)
-		p.err = p.cmd.Wait()
+		defer read.Close()
+		_, _ = output.WriteTo(io.Discard)
 	}()
+	return p, strings.TrimSpace(line)
 }
 
 // startLocked starts a process from a thread that lasts as long as this one. Linux sends Pdeathsig when the starting
 // thread ends, not the process.
-func startLocked(cmd *exec.Cmd) error {
+func startLocked(start func() error) error {
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
-		started <- cmd.Start()
+		started <- start()
 		select {}
 	}()
 	return <-started
@@ -103,7 +146,7 @@ func startLocked(cmd *exec.Cmd) error {
 // stop asks the process to end and checks that it does so cleanly.
 func (p *process) stop(t *testing.T) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := p.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Error(err)
 	}
 	if <-p.done; p.err != nil {
@@ -119,7 +162,7 @@ func (p *process) kill(t *testing.T) {
 		t.Errorf("%s ended by itself: %v\n%s", p.name, p.err, p.log)
 	default:
 	}
-	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := p.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Error(err)
 	}
 	<-p.done
@@ -138,7 +181,7 @@ func (p *process) killWhen(t *testing.T, due func() bool) bool {
 		case <-time.After(time.Millisecond):
 		}
 	}
-	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := p.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Fatal(err)
 	}
 	<-p.done
@@ -156,19 +199,10 @@ func startBroker(t *testing.T) string {
 // startBrokerOn starts the broker on a data directory, at an address unless any will do.
 func startBrokerOn(t *testing.T, dir, addr string) (*process, string) {
 	t.Helper()
-	p := prepare(t, "broker", "BROKER_DATA="+dir, "BROKER_ADDR="+addr)
-	out, err := p.cmd.StdoutPipe()
-	if err == nil {
-		err = startLocked(p.cmd)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	_, addr, ok := strings.Cut(strings.TrimSpace(line), "KAFKA_BROKERS=")
-	p.wait()
-	if err != nil || !ok {
-		t.Fatalf("the broker says %q (%v)\n%s", line, err, p.log)
+	p, line := startLine(t, "broker", "BROKER_DATA="+dir, "BROKER_ADDR="+addr)
+	_, addr, ok := strings.Cut(line, "KAFKA_BROKERS=")
+	if !ok {
+		t.Fatalf("the broker says %q\n%s", line, p.log)
 	}
 	return p, addr
 }

@@ -66,7 +66,7 @@ func (g *gang) bringBack(t *testing.T, lost ...int) {
 func (g *gang) stop(t *testing.T) {
 	t.Helper()
 	for _, rank := range g.draw.Perm(len(g.ranks)) {
-		if err := g.ranks[rank].cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		if err := g.ranks[rank].Signal(syscall.SIGTERM); err != nil {
 			t.Error(err)
 		}
 	}
@@ -196,11 +196,11 @@ func TestARankIsStopped(t *testing.T) {
 	g.bringBack(t, 1)
 	g.train(t)
 	for _, rank := range []int{2, 0} {
-		if err := g.ranks[rank].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		if err := g.ranks[rank].Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(12 * time.Second) // more than RANK_TIMEOUT: nobody else says that it is over
-		if err := g.ranks[rank].cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		if err := g.ranks[rank].Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
 		g.train(t)

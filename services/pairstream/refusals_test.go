@@ -5,12 +5,13 @@ package main
 import (
 	"errors"
 	"net"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pairstream/pairstream/internal/testing/forkserver"
 )
 
 // TestServicesRefuseBadSettings starts services that cannot start. Each exits non-zero, and its last line says which
@@ -62,8 +63,8 @@ func TestServicesRefuseBadSettings(t *testing.T) {
 			t.Run(c.name+"/"+service, func(t *testing.T) {
 				started := time.Now()
 				p := start(t, service, slices.Concat(base, c.env)...)
-				var exit *exec.ExitError
-				if <-p.done; !errors.As(p.err, &exit) || exit.ExitCode() < 1 {
+				var exit forkserver.ExitError
+				if <-p.done; !errors.As(p.err, &exit) {
 					t.Errorf("got %v, want an exit status of its own", p.err)
 				}
 				t.Logf("after %v", time.Since(started).Round(time.Millisecond))

@@ -210,7 +210,7 @@ func watchMemory(t *testing.T, p *process) (peak func() int64) {
 	var mu sync.Mutex
 	var most int64
 	read := func() {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid))
 		if err != nil {
 			return // it has just ended
 		}

@@ -108,7 +108,7 @@ func waitFor(t *testing.T, watchers []*process, ready func() bool) {
 		}
 		if ctx.Err() != nil {
 			for _, w := range watchers {
-				if err := w.cmd.Process.Kill(); err != nil {
+				if err := w.Kill(); err != nil {
 					t.Log(err)
 				}
 				<-w.done
