@@ -63,7 +63,7 @@ func (w *world) finish(s *space) {
 				break
 			}
 			if took > silence {
-				w.silent(s, done)
+				w.silent(s, &still, done)
 			}
 			time.Sleep(patience)
 		}
@@ -137,9 +137,13 @@ func (w *world) losesSeal(s *space, skips []stream.Skip, sk stream.Skip) bool {
 // refusesToRepeat finds what a stage says that has used a record before an operator skipped it.
 var refusesToRepeat = regexp.MustCompile(`is another record than the log holds, since .* skipped|nobody knows whether what is made now is the same|a batch was skipped after it had been trained on`)
 
-// silent fails: nothing happens any more in a namespace, and its books do not balance.
-func (w *world) silent(s *space, done bool) {
+// silent fails: nothing happens any more in a namespace, and its books do not balance. It returns when something has happened
+// while it read the books, as on a cluster that did not answer before.
+func (w *world) silent(s *space, st *stillness, done bool) {
 	problems, _ := w.balance(s)
+	if w.progress() != st.progress {
+		return
+	}
 	what := "nothing happens, and nobody says why"
 	if done {
 		what = "everything has ended, and the books do not balance"
