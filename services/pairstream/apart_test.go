@@ -14,13 +14,17 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/pairstream/pairstream/internal/testing/forkserver"
 )
 
 // apartAs names the test that a process was started for.
 const apartAs = "PAIRSTREAM_TEST_APART"
+
+// testArgs are the arguments of such a process, each on a line.
+const testArgs = "PAIRSTREAM_TEST_ARGS"
 
 // apartPerCore bounds the tests that run at once. Half of a scenario's time goes into waiting.
 const apartPerCore = 2
@@ -55,23 +59,24 @@ func apart(t *testing.T) bool {
 		return false
 	}
 	t.Parallel()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	seen := filepath.Join(t.TempDir(), "testlog")
 	args := []string{"-test.run=" + onlyTest(t.Name()), "-test.v", "-test.testlogfile=" + seen}
 	if end, ok := t.Deadline(); ok {
 		args = append(args, "-test.timeout="+(time.Until(end)-10*time.Second).String())
 	}
-	var out bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), self, args...)
-	cmd.Env = append(os.Environ(), apartAs+"="+t.Name())
-	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err = startLocked(cmd.Start); err == nil {
-		err = cmd.Wait()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer read.Close()
+	p, err := forkserver.Start(os.Getenv(forks), append(os.Environ(), apartAs+"="+t.Name(), testArgs+"="+strings.Join(args, "\n")), write, write)
+	write.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	_, err = out.ReadFrom(read)
+	err = errors.Join(p.Wait(), err)
 	repeatInputs(t, seen)
 	switch {
 	case err != nil:

@@ -49,6 +49,12 @@ func serveForks() error {
 func TestMain(m *testing.M) {
 	switch name := os.Getenv(asService); name {
 	case "":
+		if args := os.Getenv(testArgs); args != "" {
+			os.Args = append(os.Args[:1], strings.Split(args, "\n")...)
+			if err := os.Unsetenv(testArgs); err != nil {
+				panic(err)
+			}
+		}
 		if err := os.Setenv("CONSOLE_ADDR", "off"); err != nil { // of `up`, which would take a port and leave an index here
 			panic(err)
 		}
