@@ -66,10 +66,10 @@ test-arm64: ## build the wheel for arm64, and let it train two steps and measure
 	$(MAKE) wheel ARCH=arm64
 	deploy/wheel/emulate.sh arm64 $(BIN)/dist $(BIN)/test-arm64
 
-release: setup $(BIN)/venv-release $(TOOLS)/helm $(TOOLS)/cyclonedx-gomod ## build a release into dist/: VERSION=v0.1.0; ARCH=arm64 adds a wheel and a tar for arm64; RELEASE_KEY= names minisign's secret key, to sign the sums
+release: setup $(BIN)/venv-release $(TOOLS)/helm $(TOOLS)/cyclonedx-gomod ## build a release into dist/: VERSION=v0.1.0; ARCH=arm64 adds a wheel, a tar and an image for arm64, CUDA=1 an image for NVIDIA GPUs; RELEASE_KEY= names minisign's secret key, to sign the sums
 	@deploy/setup.sh release
 	@[ -z "$(ARCH)" ] || deploy/setup.sh cross
-	ARCH="$(ARCH)" PYTHON=$(CURDIR)/$(BIN)/venv-release/bin/python TOOLS=$(TOOLS) deploy/release/build.sh "$(VERSION)" dist
+	ARCH="$(ARCH)" CUDA="$(CUDA)" PYTHON=$(CURDIR)/$(BIN)/venv-release/bin/python TOOLS=$(TOOLS) deploy/release/build.sh "$(VERSION)" dist
 
 test-release: setup $(BIN)/venv-release $(TOOLS)/helm $(TOOLS)/cyclonedx-gomod ## build a release twice, from two clones, and compare the bytes; CACHED=1 takes compiled packages from the cache
 	deploy/release/test.sh $(BIN)/test-release

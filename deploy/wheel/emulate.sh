@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs what was built for another architecture on this machine, under qemu: the wheel, and the programs of the tar where FOLDER
-# has one. PyTorch is the part of PyPI's wheel that programs for the processor load.
+# Runs what was built for another architecture on this machine, under qemu: the wheel, and the programs of the tar and of the image
+# where FOLDER has them. PyTorch is the part of PyPI's wheel that programs for the processor load.
 #
 #   emulate.sh arm64 FOLDER WORK    FOLDER has the wheel; WORK is made, and removed at the end
 #
@@ -55,4 +55,18 @@ if [ -f "$tar" ]; then
 	said=$("${emulated[@]}" programs/bin/pairstream-static --version)
 	[[ $said == *"linux/$arch, no libtorch"* ]] || die "the static program says: $said"
 	say "$said"
+fi
+
+image=$(echo "$dist"/pairstream-*-image-"$arch".tar)
+if [ -f "$image" ]; then
+	mkdir layout rootfs && tar -C layout -xf "$image"
+	for layer in $(python3 -c 'import json; print(*json.load(open("layout/manifest.json"))[0]["Layers"])'); do
+		tar -C rootfs -xzf "layout/$layer"
+	done
+	# Libraries come from the image alone.
+	for program in pairstream pairstream-static encoder grouper; do
+		said=$(qemu-$machine-static -L rootfs "rootfs/usr/local/bin/$program" --version)
+		[[ $said == *"linux/$arch"* ]] || die "$program of the image says: $said"
+		say "the image: $said"
+	done
 fi

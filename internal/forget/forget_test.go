@@ -157,3 +157,70 @@ func TestKeys(t *testing.T) {
 		}
 	}
 }
+
+// newer is a record of a version that does not exist yet.
+type newer struct{ Seal schemas.Seal }
+
+func (newer) Schema() string  { return "pairstream.scored-batch/99" }
+func (newer) Validate() error { return nil }
+
+// TestForeignRecordsHideNothing takes back what lies behind a foreign record, in a record that was skipped and in one that
+// came again. Nobody has skipped the foreign ones.
+func TestForeignRecordsHideNothing(t *testing.T) {
+	log := logtest.Open(t, logtest.Broker(t), "test", 1)
+	w := log.NewPublisher(stream.PublisherOptions{})
+	t.Cleanup(func() { _ = w.Close(t.Context()) })
+	dog := pairOf("dog", "a dog", "")
+	unit := schemas.NewFloat16s([]float32{1, 0})
+	embedding := &schemas.Embedding{ID: dog.ID, ImageID: dog.ImageID, Image: *dog.Image, Caption: dog.Caption, V: unit, T: unit, Similarity: 1, Model: "m"}
+	copyAt := func(offset int64) schemas.ImageRef {
+		return schemas.ImageRef{URI: "file:///copies/0.tar", Offset: offset, Size: 7, Copy: dog.ImageID}
+	}
+	for n, seq := range []int64{0, 7, 1, 0, 2} { // as it begins, foreign, as it goes on, again, skipped
+		chunk := &schemas.NeighborChunk{IDs: dog.ID[:], Cluster: schemas.Int32s{0}, ObjEnd: schemas.Int32s{0}}
+		chunk.SetCopy(0, copyAt(int64(512*(n+1))))
+		for topic, record := range map[schemas.Topic]schemas.Record{schemas.Neighbors: chunk, schemas.Embeddings: embedding} {
+			if err := w.PublishSeq(t.Context(), topic, 0, seq, stream.Mark{}, record); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := w.PublishSeq(t.Context(), schemas.Scored, 0, 0, stream.Mark{}, newer{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	err := log.Skip(t.Context(), stream.Skip{
+		Topic: schemas.Neighbors, From: stream.Position{Offset: 4, Seq: 2}, To: stream.Position{Offset: 5, Seq: 3}, Reason: "at fault",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := forget.Publish(t.Context(), log, []forget.Key{{Kind: forget.Pair, ID: dog.ID}}, time.Unix(1, 0))
+	if want := (forget.Found{Asked: 1, Images: 1}); err != nil || found != want {
+		t.Fatalf("found %+v, %v, want %+v", found, err, want)
+	}
+	set, err := forget.Open(t.Context(), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := set.Report(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []schemas.ImageRef{copyAt(512), copyAt(1024), copyAt(1536), copyAt(2048), copyAt(2560)}; !slices.Equal(got.Copies, want) {
+		t.Errorf("copies %+v, want %+v", got.Copies, want)
+	}
+	for _, r := range got.Records {
+		if r.Count != 5 || r.Last != 4 {
+			t.Errorf("%s: %d records, the last at %d, want all five", r.Topic, r.Count, r.Last)
+		}
+	}
+	if len(got.Records) != 2 {
+		t.Errorf("records %+v, want those of embeddings and neighbors", got.Records)
+	}
+	if len(got.Newer) != 1 || got.Newer[0].Topic != schemas.Scored || got.Newer[0].Count != 1 || got.Newer[0].Last != 0 {
+		t.Errorf("of a newer version are %+v, want the record in scored", got.Newer)
+	}
+}

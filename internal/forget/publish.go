@@ -71,11 +71,7 @@ func spread(ctx context.Context, log *stream.Log, notes map[Key]Note, now time.T
 func eachPair(ctx context.Context, log *stream.Log, do func(pair schemas.PairID, image schemas.ImageID, address string)) error {
 	for lane := range log.Config().Lanes {
 		for _, topic := range []schemas.Topic{schemas.Pairs, schemas.Embeddings} {
-			from, err := start(ctx, log, topic, lane)
-			if err != nil {
-				return err
-			}
-			for rec, err := range log.Records(ctx, topic, lane, from, -1) {
+			for rec, err := range log.Everything(ctx, topic, lane) {
 				if err != nil {
 					return fmt.Errorf("looking for pairs in %s, lane %d: %w", topic, lane, err)
 				}

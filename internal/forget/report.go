@@ -17,6 +17,7 @@ import (
 type Remains struct {
 	Tombstones  int                `json:"tombstones"`
 	Records     []Remaining        `json:"records"`
+	Newer       []Remaining        `json:"newer"`       // records of a newer version, which nobody here can read
 	Copies      []schemas.ImageRef `json:"copies"`      // of images (REPACK_ROOT), that records of the log lead to
 	FirstStep   int64              `json:"first_step"`  // of training that saw it; -1: none that the log knows
 	Checkpoints []string           `json:"checkpoints"` // that were written after that step
@@ -65,28 +66,33 @@ type report struct {
 }
 
 func (r *report) lane(ctx context.Context, topic schemas.Topic, lane int) error {
-	from, err := start(ctx, r.set.log, topic, lane)
-	if err != nil {
-		return err
-	}
-	found := Remaining{Topic: topic, Lane: lane}
-	for rec, err := range r.set.log.Records(ctx, topic, lane, from, -1) {
+	found, newer := Remaining{Topic: topic, Lane: lane}, Remaining{Topic: topic, Lane: lane}
+	for rec, err := range r.set.log.Everything(ctx, topic, lane) {
 		if err != nil {
 			return fmt.Errorf("looking for what is taken back in %s, lane %d: %w", topic, lane, err)
 		}
 		record, err := schemas.Unmarshal(rec.Schema, rec.Value)
-		if err != nil || !r.holds(topic, record) {
-			continue // bytes that are no record of ours
+		switch {
+		case errors.Is(stream.NewerVersion(&rec, err), stream.ErrDamaged):
+			newer.add(&rec)
+		case err == nil && r.holds(topic, record): // other bytes are no record of ours
+			found.add(&rec)
 		}
-		if found.Count == 0 {
-			found.Oldest = rec.Time
-		}
-		found.Count, found.Newest, found.Last = found.Count+1, rec.Time, rec.Offset
 	}
 	if found.Count > 0 {
 		r.out.Records = append(r.out.Records, found)
 	}
+	if newer.Count > 0 {
+		r.out.Newer = append(r.out.Newer, newer)
+	}
 	return nil
+}
+
+func (r *Remaining) add(rec *stream.Record) {
+	if r.Count == 0 {
+		r.Oldest = rec.Time
+	}
+	r.Count, r.Newest, r.Last = r.Count+1, rec.Time, rec.Offset
 }
 
 // holds reports whether a record has the image, its caption or its vectors.
@@ -179,17 +185,4 @@ func (r *report) checkpoints(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// start returns the first place of a lane that retention has left.
-func start(ctx context.Context, log *stream.Log, topic schemas.Topic, lane int) (stream.Position, error) {
-	b, err := log.Bounds(ctx, topic, lane)
-	if err != nil || !stream.Sequenced(topic) || b.Start == b.End {
-		return stream.Position{Offset: b.Start}, err
-	}
-	seq, err := log.SeqAt(ctx, topic, lane, b.Start)
-	if errors.Is(err, stream.ErrGap) { // retention has gone on meanwhile
-		return start(ctx, log, topic, lane)
-	}
-	return stream.Position{Offset: b.Start, Seq: seq}, err
 }

@@ -39,18 +39,39 @@ func (l *Log) Records(ctx context.Context, topic schemas.Topic, lane int, from P
 		}
 		r := l.newReader(topic, lane, from, 8<<20, newInstruments(l.metrics, "scan", nil), skips)
 		defer r.Close()
-		for r.Position().Offset < end {
-			rec, ok, err := r.nextBelow(ctx, end)
-			if errors.Is(err, ErrPoison) {
-				continue
-			}
-			if err != nil {
-				yield(Record{}, err)
-				return
-			}
-			if !ok || !yield(rec, nil) {
-				return
-			}
+		r.scan(ctx, end, yield)
+	}
+}
+
+// Everything yields all records that a lane holds now. Unlike [Log.Records] it leaves out none: foreign records, repetitions
+// and what operators have skipped are there as well. All have the seq -1.
+func (l *Log) Everything(ctx context.Context, topic schemas.Topic, lane int) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		b, err := l.Bounds(ctx, topic, lane)
+		if err != nil {
+			yield(Record{}, err)
+			return
+		}
+		r := l.newReader(topic, lane, Position{Offset: b.Start}, 8<<20, newInstruments(l.metrics, "scan", nil), []Skip{})
+		defer r.Close()
+		r.seqed = false
+		r.scan(ctx, b.End, yield)
+	}
+}
+
+// scan yields what the reader has up to the offset end, except records that are no part of the lane's sequence.
+func (r *Reader) scan(ctx context.Context, end int64, yield func(Record, error) bool) {
+	for r.Position().Offset < end {
+		rec, ok, err := r.nextBelow(ctx, end)
+		if errors.Is(err, ErrPoison) {
+			continue
+		}
+		if err != nil {
+			yield(Record{}, err)
+			return
+		}
+		if !ok || !yield(rec, nil) {
+			return
 		}
 	}
 }

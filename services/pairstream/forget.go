@@ -92,6 +92,10 @@ func (f *forgetFlags) lookBack(cmd *cobra.Command, log *stream.Log, dir string) 
 			return err
 		}
 	}
+	for _, t := range remains.Newer {
+		fmt.Fprintf(cmd.OutOrStdout(), "%-12s lane %d: %d records of a newer version, the last at offset %d: ask `pairstream forget` of that version about them\n",
+			t.Topic, t.Lane, t.Count, t.Last)
+	}
 	if !f.report {
 		return nil
 	}

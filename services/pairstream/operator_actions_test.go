@@ -131,9 +131,7 @@ func (w *world) do(a action) {
 	case "forget":
 		w.forget(a)
 	case "erase copies":
-		if out, err := w.command("forget", "--erase-copies", "--report"); err != nil && !isParked(err) {
-			w.fatalf("pairstream forget --erase-copies --report: %v\n%s", err, out)
-		}
+		w.must("forget", "--erase-copies", "--report")
 	case "ranks":
 		w.changeRanks()
 	case "lose rank":

@@ -43,9 +43,7 @@ func (w *world) forget(a action) {
 	if a.A%3 == 0 {
 		args = append(args, "--erase-copies")
 	}
-	if out, err := w.command(args...); err != nil && (a.A%3 > 0 || !isParked(err)) {
-		w.fatalf("pairstream %v: %v\n%s", args, err, out)
-	}
+	w.must(args...)
 	w.here.gone[image] = true
 	log := w.connect(w.here)
 	defer log.Close()
@@ -55,9 +53,6 @@ func (w *world) forget(a action) {
 		w.fatalf("pairstream %v has not taken image %x back", args, image[:])
 	}
 }
-
-// isParked finds what copies are not erased for: a lane with a record that has to be skipped first. At the end all are.
-func isParked(err error) bool { return strings.Contains(err.Error(), "records are missing") }
 
 // noteStart notes what a stage knows when it starts while nobody else of it runs: which images are taken back, and Con-D.
 func (w *world) noteStart(stage string) {

@@ -45,6 +45,35 @@ func DeleteTopic(ctx context.Context, brokers []string, topic string) error {
 	})
 }
 
+// DeleteTopics deletes all topics but those of the cluster itself. It does not wait until every broker has forgotten them.
+func DeleteTopics(ctx context.Context, brokers []string) error {
+	req := kmsg.NewPtrDeleteTopicsRequest()
+	req.TimeoutMillis = operateTimeout
+	return with(brokers, func(client *kgo.Client) error {
+		found, err := kmsg.NewPtrMetadataRequest().RequestWith(ctx, client)
+		if err != nil {
+			return fmt.Errorf("asking for all topics: %w", err)
+		}
+		for i := range found.Topics {
+			if name := found.Topics[i].Topic; !found.Topics[i].IsInternal {
+				t := kmsg.NewDeleteTopicsRequestTopic()
+				t.Topic = name
+				req.TopicNames, req.Topics = append(req.TopicNames, *name), append(req.Topics, t)
+			}
+		}
+		resp, err := req.RequestWith(ctx, client)
+		if err != nil {
+			return fmt.Errorf("deleting all topics: %w", err)
+		}
+		for i := range resp.Topics {
+			if err := kerr.ErrorForCode(resp.Topics[i].ErrorCode); err != nil {
+				return fmt.Errorf("deleting topic %s: %w", *resp.Topics[i].Topic, err)
+			}
+		}
+		return nil
+	})
+}
+
 // awaitForgotten waits until no broker knows the topic with an id. They learn of its end one after the other, and one that
 // has not would say that the topic need not be created again.
 func awaitForgotten(ctx context.Context, client *kgo.Client, topic string, id [16]byte) error {
