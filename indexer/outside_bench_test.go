@@ -14,7 +14,7 @@ import (
 // BenchmarkAsking closes the last of five groups, alone and with the four before it asked. It reports the processor time of a
 // pair, and the bytes that it takes in a segment and in its chunks.
 func BenchmarkAsking(b *testing.B) {
-	const n, others = 50_000, 4
+	const n, others = 20_000, 4
 	o := indexer.DefaultOptions()
 	o.GroupSize, o.Segments = n, true
 	c := newCrawl(2)

@@ -123,7 +123,9 @@ func (s *segments) ask(ctx context.Context, id schemas.GroupID, model string, o 
 		if err != nil {
 			return found, err
 		}
-		found = append(found, one)
+		if one != nil {
+			found = append(found, one)
+		}
 	}
 	return found, nil
 }
@@ -146,10 +148,14 @@ const (
 	waitSay   = 30 * time.Second
 )
 
-// get maps a segment. One of another lane may not be there yet in a replay, whose lanes go on at their own pace.
+// get maps a segment. One of another lane may not be there yet in a replay, whose lanes go on at their own pace. It returns
+// none if that lane has ended without the group, as it may in a replay with other settings.
 func (s *segments) get(ctx context.Context, id schemas.GroupID, model string, name store.Name, wait bool) (*segment.Segment, error) {
 	for waited := time.Duration(0); ; waited += waitPause {
 		one, err := s.store.Get(ctx, model, name)
+		if wait && errors.Is(err, fs.ErrNotExist) {
+			one, err = s.another(ctx, model, name, err)
+		}
 		switch {
 		case err == nil:
 			return one, nil
@@ -157,6 +163,9 @@ func (s *segments) get(ctx context.Context, id schemas.GroupID, model string, na
 			return nil, stream.Transient(fmt.Errorf("group %s asks group %s: %w", id, name.ID(), err))
 		case !wait:
 			return nil, stream.Transient(fmt.Errorf("group %s asks group %s, whose segment is not in SEGMENTS_ROOT any more (bring it back): %w", id, name.ID(), err))
+		}
+		if never, problem := s.never(ctx, name.ID()); problem != nil || never {
+			return nil, problem
 		}
 		if waited%waitSay == 0 {
 			s.instruments.Log.Info("a group waits for the segment of another lane", keyGroup, id.String(), keyErr, err)
@@ -167,6 +176,51 @@ func (s *segments) get(ctx context.Context, id schemas.GroupID, model string, na
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// another maps a segment of the same group with another digest. A replay makes such ones where its vectors are not those of
+// the original, bit by bit. Its records then differ, and it does not wait for ever.
+func (s *segments) another(ctx context.Context, model string, name store.Name, missing error) (*segment.Segment, error) {
+	all, err := s.store.List(ctx, model)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(all, func(n store.Name) bool { return n.ID() == name.ID() })
+	if at < 0 {
+		return nil, missing
+	}
+	return s.store.Get(ctx, model, all[at])
+}
+
+// never reports whether a lane has ended without a group.
+func (s *segments) never(ctx context.Context, id schemas.GroupID) (bool, error) {
+	_, ended, err := s.log.LastWhere(ctx, schemas.Groups, int(id.Lane), recordWhere(func(r schemas.Record) bool {
+		seal, ok := r.(*schemas.Seal)
+		return ok && seal.Final
+	}))
+	if err != nil || !ended {
+		return false, transient(err)
+	}
+	_, made, err := s.log.LastWhere(ctx, schemas.Groups, int(id.Lane), recordWhere(func(r schemas.Record) bool {
+		g, ok := r.(*schemas.Group)
+		return ok && g.Group == id
+	}))
+	return !made && err == nil, transient(err)
+}
+
+func recordWhere(counts func(schemas.Record) bool) func(*stream.Record) bool {
+	return func(rec *stream.Record) bool {
+		schema, _ := rec.Header(schemas.HeaderSchema)
+		r, err := schemas.Unmarshal(string(schema), rec.Value)
+		return err == nil && counts(r)
+	}
+}
+
+func transient(err error) error {
+	if err == nil {
+		return nil
+	}
+	return stream.Transient(err)
 }
 
 // put writes the segment of a group, and returns the lane's closed groups with it.

@@ -165,6 +165,36 @@ func TestAReplayAsksWhatTheCrawlAsked(t *testing.T) {
 	}
 }
 
+// TestAReplayThatMakesOthersDoesNotWait asks a segment of another digest where that is what the lane has made, and none of a
+// group without which the lane has ended.
+func TestAReplayThatMakesOthersDoesNotWait(t *testing.T) {
+	log := logtest.Open(t, logtest.Broker(t), "", 2)
+	s, o := newSegments(t, t.TempDir(), log), scoped(schemas.ScopeCrawl)
+	other := lanes(t)[0]
+	other.Run(asking(t, scoped(schemas.ScopeLane), s), -1)
+	w := log.NewPublisher(stream.PublisherOptions{})
+	for seq, r := range other.Records(schemas.Groups) {
+		if err := w.PublishSeq(t.Context(), schemas.Groups, 0, int64(seq), stream.Mark{}, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	id := schemas.GroupID{Lane: 1, Seq: 3}
+	note := asked.Choice{Place: asked.Place{Lane: 1, Group: 3}, Segments: []store.Name{{Lane: 0, Seq: 1, Digest: "ab"}, {Lane: 0, Seq: 99, Digest: "cd"}}}
+	if err := asked.Note(t.Context(), log, note); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.ask(t.Context(), id, "m", o, nil)
+	if err != nil || len(got) != 1 || got[0].Group != (schemas.GroupID{Seq: 1}) {
+		t.Fatalf("asks %d segments, %v: want that of group 0/1", len(got), err)
+	}
+	if err := closeAll(got); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestALostSegmentIsNamed removes the segment of a lane's own group.
 func TestALostSegmentIsNamed(t *testing.T) {
 	folder := t.TempDir()
