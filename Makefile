@@ -253,7 +253,7 @@ bench-gpu: build ## measure on a GPU what GPUs are for, up to groups of five mil
 	go build -o $(BIN)/bench ./bench
 	$(BIN)/bench --device $(or $(DEVICE),cuda) $(ARGS)
 
-simulate: setup ## play a cluster of 40 lanes on one machine, and write what docs/scaling.md shows; ARGS="--only idle,kills,reads,bytes,ranks"
+simulate: setup ## play a cluster of 40 lanes on one machine, and write what docs/scaling.md shows; ARGS="--only idle,kills,reads,bytes,plan,ranks"
 	go run ./bench/simulate $(ARGS)
 	go run ./bench/simulate --write docs/scaling.md
 

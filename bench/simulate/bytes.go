@@ -69,7 +69,7 @@ func (f fleet) logBytes(ctx context.Context) (map[schemas.Topic]float64, error) 
 	}
 	found := make(map[schemas.Topic]float64)
 	for _, topic := range countedTopics {
-		bytes, err := topicBytes(ctx, log.Log, topic)
+		bytes, err := topicBytes(ctx, log.Log, topic, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -81,9 +81,9 @@ func (f fleet) logBytes(ctx context.Context) (map[schemas.Topic]float64, error) 
 	return found, nil
 }
 
-// topicBytes sums the records of lane 0.
-func topicBytes(ctx context.Context, log *stream.Log, topic schemas.Topic) (sum float64, err error) {
-	for rec, err := range log.Records(ctx, topic, 0, stream.Position{}, -1) {
+// topicBytes sums the records of a lane.
+func topicBytes(ctx context.Context, log *stream.Log, topic schemas.Topic, lane int) (sum float64, err error) {
+	for rec, err := range log.Records(ctx, topic, lane, stream.Position{}, -1) {
 		if err != nil {
 			return 0, err
 		}

@@ -8,6 +8,8 @@
 //     scaled, so they weigh more here.
 //   - reads: how long a trainer waits for images whose latencies are drawn. No clock is involved.
 //   - bytes: what every topic holds of a pair, in the real log.
+//   - plan: storage, processor time, lag and throughput of a core in small fleets, predicted and measured. It runs the real log and
+//     groupers. The trainer sleeps.
 //   - ranks: what an exchange of gradients takes. Ranks are processes in network namespaces, with lines of limited rate. It
 //     needs root and iproute2.
 //

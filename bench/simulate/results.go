@@ -95,11 +95,24 @@ var tables = map[string]func(json.RawMessage) ([][]string, error){
 		often := map[bool]string{false: "once", true: "every epoch"}[r.Epoch]
 		return []string{"`" + r.Topic + "`", fmt.Sprintf("%.0f", r.Without), fmt.Sprintf("%.0f", r.Positives), often}
 	}),
+	"plan": rowsOf([]string{"lanes x pairs, width, epochs", "what", "predicted", "measured", "error"}, func(r Foreseen) []string {
+		return []string{
+			fmt.Sprintf("%d x %d, d = %d, %d", r.Lanes, r.Pairs, r.Dim, r.Epochs), r.What, figure(r.Predicted), figure(r.Measured),
+			fmt.Sprintf("%+.1f %%", 100*(r.Predicted/r.Measured-1)),
+		}
+	}),
 	"ranks": rowsOf([]string{"ranks", "counted, a rank and step, each way", "sent on the line, the most of all ranks", "received, the most", "seconds of the counted bytes", "seconds of a step's exchange"}, func(r Exchange) []string {
 		return []string{
 			fmt.Sprint(r.Ranks), megabytes(r.Counted), megabytes(r.Sent), megabytes(r.Received), fmt.Sprintf("%.3f", r.Least), fmt.Sprintf("%.3f", r.Seconds),
 		}
 	}),
+}
+
+func figure(n float64) string {
+	if n >= 1000 {
+		return fmt.Sprintf("%.0f", n)
+	}
+	return fmt.Sprintf("%.3g", n)
 }
 
 func megabytes(n float64) string { return fmt.Sprintf("%.2f MB", n/1e6) }

@@ -72,6 +72,7 @@ func TestSimulations(t *testing.T) {
 			t.Errorf("bytes: %+v", b)
 		}
 	}
+	results["plan"] = Result{Result: []byte(`[{"lanes": 2, "what": "storage", "predicted": 110, "measured": 100}]`)}
 	results["ranks"] = Result{Result: []byte(`[{"ranks": 2, "counted": 4194304}]`)}
 	if err := store(file, results); err != nil {
 		t.Fatal(err)
@@ -87,7 +88,7 @@ func TestSimulations(t *testing.T) {
 		t.Fatal(err)
 	}
 	raw, err := os.ReadFile(page)
-	if got := string(raw); err != nil || strings.Contains(got, "old") || !strings.HasPrefix(got, "before\n") || !strings.HasSuffix(got, "after\n") || !strings.Contains(got, "| 256 |") {
+	if got := string(raw); err != nil || strings.Contains(got, "old") || !strings.HasPrefix(got, "before\n") || !strings.HasSuffix(got, "after\n") || !strings.Contains(got, "| 256 |") || !strings.Contains(got, "| +10.0 % |") {
 		t.Errorf("%v\n%s", err, got)
 	}
 }
@@ -119,6 +120,25 @@ func TestPlanForeseesTheLog(t *testing.T) {
 			total, foreseen = total+found[topic], foreseen+predicted
 		}
 		t.Logf("%d pairs, d = %d: %.0f bytes predicted, %.0f in the log, %+.1f %%", size.Pairs, size.Dim, foreseen, total, 100*(foreseen/total-1))
+	}
+}
+
+// TestPlanForeseesARun predicts what a small fleet leaves in its log, and the most batches that wait for its trainer.
+func TestPlanForeseesARun(t *testing.T) {
+	const lanes, pairs, dim, epochs = 2, 960, 32, 2
+	got, err := played(t.Context(), lanes, pairs, dim, epochs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bytes := lanes * pairs * (capacity.Bytes(schemas.Embeddings, dim) + epochs*capacity.EveryEpoch(dim))
+	if off := bytes/got.bytes - 1; off < -0.15 || off > 0.15 {
+		t.Errorf("%g bytes predicted, %g measured", bytes, got.bytes)
+	}
+	if most := 1.15 * lanes * pairs / plannedBatch; got.lag > most || got.lag < 1 {
+		t.Errorf("%g batches wait, want at most %g", got.lag, most)
+	}
+	if got.cpu <= 0 {
+		t.Errorf("%+v", got)
 	}
 }
 
