@@ -142,7 +142,7 @@ func newPlanning(paths []string, out, weights string, environ map[string]string)
 			environ[name] = value
 		}
 	}
-	for _, name := range []string{"ENCODER_CHECKPOINT", "COND_CHECKPOINT"} {
+	for _, name := range planModels {
 		if environ[name] == "" {
 			environ[name] = weights
 		}
@@ -152,7 +152,7 @@ func newPlanning(paths []string, out, weights string, environ map[string]string)
 	}
 	p := &planning{sources: paths, planInput: in, out: out, environ: environ, stages: newStages()}
 	p.settings, err = config.Parse[pipeline](environ)
-	return p, err
+	return p, errors.Join(err, modelsAreThere(environ))
 }
 
 // work is the folder of the log. It is there only while the plan is not finished.

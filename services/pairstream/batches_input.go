@@ -64,3 +64,18 @@ func parquetFiles(path string) ([]string, error) {
 	}
 	return filepath.Glob(filepath.Join(path, "*.parquet"))
 }
+
+// modelsAreThere refuses models that are not there before anything is written.
+func modelsAreThere(environ map[string]string) error {
+	for _, name := range planModels {
+		if path := environ[name]; path != "" {
+			if _, err := os.Stat(path); err != nil {
+				return fmt.Errorf("%s is %q (--weights sets it): %w; `pairstream bootstrap` trains a first model", name, path, err)
+			}
+		}
+	}
+	return nil
+}
+
+// planModels are the variables of the models.
+var planModels = []string{"ENCODER_CHECKPOINT", "COND_CHECKPOINT"}
