@@ -14,9 +14,9 @@ import (
 // BenchmarkAsking closes the last of five groups, alone and with the four before it asked. It reports the processor time of a
 // pair, and the bytes that it takes in a segment and in its chunks.
 func BenchmarkAsking(b *testing.B) {
-	const n, others = 20_000, 4
+	const n, others = 50_000, 4
 	o := indexer.DefaultOptions()
-	o.GroupSize, o.Segments = n, true
+	o.GroupSize, o.Segments, o.Clusters = n, true, 250
 	c := newCrawl(2)
 	closing := func(seq int64, o indexer.Options, pairs []*schemas.Embedding, asked ...*segment.Segment) (*indexer.Group, float64) {
 		builder, err := indexer.NewBuilder(schemas.GroupID{Seq: seq}, o, cpu.Engine{}, nouns{}, nil)

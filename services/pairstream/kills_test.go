@@ -64,6 +64,8 @@ func stagesKilled(t *testing.T, seed uint64, kind string, breakBrokers func()) {
 	t.Setenv("DEDUPE_NEAR_COSINE", "0.999")
 	t.Setenv("STREAM_SESSION_TIMEOUT", map[string]string{"embedded": "1s", "cluster": "3s"}[kind])
 	in := setUpPipeline(t, rounds*len(stageNames)*perKill/2)
+	t.Setenv("NEIGHBORS_SCOPE", "lane")
+	t.Setenv("SEGMENTS_ROOT", in("segments"))
 
 	var want map[string]string
 	calmly, disturbed := fmt.Sprint("calm-", seed), fmt.Sprint("killed-", seed)

@@ -288,6 +288,8 @@ func TestSameRecordsHoweverTheStagesRun(t *testing.T) {
 	}
 	t.Setenv("KAFKA_BROKERS", startBroker(t))
 	in := setUpPipeline(t, 24)
+	t.Setenv("NEIGHBORS_SCOPE", "lane")
+	t.Setenv("SEGMENTS_ROOT", in("segments"))
 
 	var first map[string]string
 	for _, namespace := range []string{"one", "two"} {

@@ -6,8 +6,9 @@
 namespace ps {
 namespace {
 
-// FEW queries are multiplied row by row. More of them share panels, and each row is widened once for all.
-constexpr int FEW = 6;
+// FEW queries, and queries of few rows, are multiplied row by row. Otherwise queries share panels, and each row is widened once
+// for all.
+constexpr int FEW = 6, FEW_ROWS = 128;
 
 struct CodeScan {
   ps_codes rows;
@@ -83,7 +84,7 @@ char* ps_scan_codes(ps_codes rows, int32_t m, const int16_t* queries, const floa
   return ps::guarded([&] {
     static_assert(sizeof(ps_code_hit) == sizeof(ps::CodeHit));
     ps::CodeScan scan{rows, m, queries, least, reinterpret_cast<ps::CodeHit*>(hits)};
-    if (m < ps::FEW)
+    if (m < ps::FEW || rows.n < ps::FEW_ROWS)
       scan.one_by_one();
     else
       scan.by_panels();
