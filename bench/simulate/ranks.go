@@ -26,7 +26,7 @@ type Exchange struct {
 	Counted  float64 `json:"counted"`  // bytes that a rank sends in a step, and receives
 	Sent     float64 `json:"sent"`     // on the line of the rank that sends most, with all headers
 	Received float64 `json:"received"` // on the line of the rank that receives most
-	Foretold float64 `json:"foretold"` // seconds, by the counted bytes with the headers of TCP and Ethernet
+	Predicted float64 `json:"predicted"` // seconds, by the counted bytes with the headers of TCP and Ethernet
 	Seconds  float64 `json:"seconds"`  // median of the steps, on the slowest rank; 0: not measured
 }
 
@@ -54,20 +54,20 @@ func exchange(ctx context.Context, s sizes) (any, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%d ranks: %w", world, err)
 		}
-		s.say("ranks: %d: a rank sends %.2f MB in a step (%.2f MB counted), which takes %.3f s (%.3f s foretold)", world, e.Sent/1e6, e.Counted/1e6, e.Seconds, e.Foretold)
+		s.say("ranks: %d: a rank sends %.2f MB in a step (%.2f MB counted), which takes %.3f s (%.3f s predicted)", world, e.Sent/1e6, e.Counted/1e6, e.Seconds, e.Predicted)
 		out = append(out, e)
 	}
-	return append(out, foretold(256)), nil
+	return append(out, predicted(256)), nil
 }
 
-// foretold counts an exchange: bytes are what takes the time.
-func foretold(world int) Exchange {
+// predicted counts an exchange: bytes are what takes the time.
+func predicted(world int) Exchange {
 	counted := 2 * float64(world-1) / float64(world) * 4 * gradient
-	return Exchange{Ranks: world, Counted: counted, Foretold: counted * onWire / lineRate}
+	return Exchange{Ranks: world, Counted: counted, Predicted: counted * onWire / lineRate}
 }
 
 func exchangeOf(ctx context.Context, world int) (e Exchange, err error) {
-	if e = foretold(world); world == 1 {
+	if e = predicted(world); world == 1 {
 		return e, nil
 	}
 	n := newNetwork(world)
