@@ -22,12 +22,12 @@ import (
 
 // Exchange is what an exchange of gradients costs each of some ranks.
 type Exchange struct {
-	Ranks    int     `json:"ranks"`
-	Counted  float64 `json:"counted"`  // bytes that a rank sends in a step, and receives
-	Sent     float64 `json:"sent"`     // on the line of the rank that sends most, with all headers
-	Received float64 `json:"received"` // on the line of the rank that receives most
+	Ranks     int     `json:"ranks"`
+	Counted   float64 `json:"counted"`   // bytes that a rank sends in a step, and receives
+	Sent      float64 `json:"sent"`      // on the line of the rank that sends most, with all headers
+	Received  float64 `json:"received"`  // on the line of the rank that receives most
 	Predicted float64 `json:"predicted"` // seconds, by the counted bytes with the headers of TCP and Ethernet
-	Seconds  float64 `json:"seconds"`  // median of the steps, on the slowest rank; 0: not measured
+	Seconds   float64 `json:"seconds"`   // median of the steps, on the slowest rank; 0: not measured
 }
 
 const (
