@@ -105,8 +105,8 @@ first-models: build ## make anew the first models that the demo and experiment X
 	@TORCH_THREADS=1 $(BIN)/pairstream experiments --first-models experiments/models
 
 test: setup ## run all tests that need no external server
-	@# The scenarios take longest, and mostly wait: they begin first, beside everything else.
-	$(GO_TEST) -timeout 30m ./services/pairstream ./...
+	@# The scenarios take longest, and mostly wait: they begin first, beside everything else. So do what takes long on one core.
+	$(GO_TEST) -timeout 30m ./services/pairstream ./experiments ./internal/stream ./...
 
 test-quick: setup ## run the tests of packages without tensors, but for the log's scenarios: after every change
 	$(GO_TEST) -skip '$(SCENARIOS)' $(TENSORLESS)
