@@ -113,7 +113,7 @@ func TestRanksKilled(t *testing.T) {
 }
 
 func ranksKilled(t *testing.T, name string, settings map[string]string) {
-	in := setUpPipeline(t, 48)
+	in := setUpPipeline(t, 144) // so many that training outlasts the losses
 	t.Setenv("STEP_BATCHES", "4")
 	t.Setenv("CHECKPOINT_EVERY", "2")
 	t.Setenv("TRAIN_LANE_ORDER", "arrival")
