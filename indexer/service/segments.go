@@ -119,7 +119,7 @@ func (s *segments) ask(ctx context.Context, id schemas.GroupID, model string, o 
 		}
 	}()
 	for _, name := range names {
-		one, err := s.get(ctx, id, model, name, o.Scope == schemas.ScopeCrawl && name.Lane != int(id.Lane))
+		one, err := s.get(ctx, id, model, name, own)
 		if err != nil {
 			return found, err
 		}
@@ -148,23 +148,41 @@ const (
 	waitSay   = 30 * time.Second
 )
 
-// get maps a segment. One of another lane may not be there yet in a replay, whose lanes go on at their own pace. It returns
-// none if that lane has ended without the group, as it may in a replay with other settings.
-func (s *segments) get(ctx context.Context, id schemas.GroupID, model string, name store.Name, wait bool) (*segment.Segment, error) {
+// get maps a segment that a choice names. A replay with other settings makes other segments: it gets that of the same group,
+// and none where its lane has none.
+func (s *segments) get(ctx context.Context, id schemas.GroupID, model string, name store.Name, own *closed) (*segment.Segment, error) {
+	if name.Lane != int(id.Lane) {
+		return s.await(ctx, id, model, name)
+	}
+	groups := own.of(model)
+	at := slices.IndexFunc(groups, func(n store.Name) bool { return n.Seq == name.Seq })
+	if at < 0 {
+		return nil, nil
+	}
+	one, err := s.store.Get(ctx, model, groups[at])
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("its segment is not in SEGMENTS_ROOT any more (bring it back): %w", err)
+	}
+	if err != nil {
+		return nil, stream.Transient(fmt.Errorf("group %s asks group %s: %w", id, name.ID(), err))
+	}
+	return one, nil
+}
+
+// await maps a segment of another lane. It may not be there yet in a replay, whose lanes go on at their own pace.
+func (s *segments) await(ctx context.Context, id schemas.GroupID, model string, name store.Name) (*segment.Segment, error) {
 	for waited := time.Duration(0); ; waited += waitPause {
 		one, err := s.store.Get(ctx, model, name)
-		if wait && errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) {
 			one, err = s.another(ctx, model, name, err)
 		}
-		switch {
-		case err == nil:
+		if err == nil {
 			return one, nil
-		case !errors.Is(err, fs.ErrNotExist):
-			return nil, stream.Transient(fmt.Errorf("group %s asks group %s: %w", id, name.ID(), err))
-		case !wait:
-			return nil, stream.Transient(fmt.Errorf("group %s asks group %s, whose segment is not in SEGMENTS_ROOT any more (bring it back): %w", id, name.ID(), err))
 		}
-		if never, problem := s.never(ctx, name.ID()); problem != nil || never {
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, stream.Transient(fmt.Errorf("group %s asks group %s: %w", id, name.ID(), err))
+		}
+		if never, problem := s.never(ctx, name.ID(), model); problem != nil || never {
 			return nil, problem
 		}
 		if waited%waitSay == 0 {
@@ -192,20 +210,28 @@ func (s *segments) another(ctx context.Context, model string, name store.Name, m
 	return s.store.Get(ctx, model, all[at])
 }
 
-// never reports whether a lane has ended without a group.
-func (s *segments) never(ctx context.Context, id schemas.GroupID) (bool, error) {
+// never reports whether a lane has ended without a group, or made it with another model.
+func (s *segments) never(ctx context.Context, id schemas.GroupID, model string) (bool, error) {
 	_, ended, err := s.log.LastWhere(ctx, schemas.Groups, int(id.Lane), recordWhere(func(r schemas.Record) bool {
 		seal, ok := r.(*schemas.Seal)
 		return ok && seal.Final
 	}))
-	if err != nil || !ended {
-		return false, transient(err)
+	if err != nil {
+		return false, stream.Transient(err)
 	}
+	other := false
 	_, made, err := s.log.LastWhere(ctx, schemas.Groups, int(id.Lane), recordWhere(func(r schemas.Record) bool {
 		g, ok := r.(*schemas.Group)
-		return ok && g.Group == id
+		if !ok || g.Group != id {
+			return false
+		}
+		other = g.Model != model
+		return true
 	}))
-	return !made && err == nil, transient(err)
+	if err != nil {
+		return false, stream.Transient(err)
+	}
+	return other || ended && !made, nil
 }
 
 func recordWhere(counts func(schemas.Record) bool) func(*stream.Record) bool {
@@ -214,13 +240,6 @@ func recordWhere(counts func(schemas.Record) bool) func(*stream.Record) bool {
 		r, err := schemas.Unmarshal(string(schema), rec.Value)
 		return err == nil && counts(r)
 	}
-}
-
-func transient(err error) error {
-	if err == nil {
-		return nil
-	}
-	return stream.Transient(err)
 }
 
 // put writes the segment of a group, and returns the lane's closed groups with it.

@@ -165,15 +165,20 @@ func TestAReplayAsksWhatTheCrawlAsked(t *testing.T) {
 	}
 }
 
-// TestAReplayThatMakesOthersDoesNotWait asks a segment of another digest where that is what the lane has made, and none of a
-// group without which the lane has ended.
+// TestAReplayThatMakesOthersDoesNotWait asks segments of other digests where these are what the lanes have made. It asks none
+// of a group without which a lane has ended, of one that was made with another model, and of one that its own lane lacks.
 func TestAReplayThatMakesOthersDoesNotWait(t *testing.T) {
 	log := logtest.Open(t, logtest.Broker(t), "", 2)
 	s, o := newSegments(t, t.TempDir(), log), scoped(schemas.ScopeCrawl)
-	other := lanes(t)[0]
-	other.Run(asking(t, scoped(schemas.ScopeLane), s), -1)
+	crawl := lanes(t)
+	for lane := range crawl {
+		crawl[lane].Run(asking(t, scoped(schemas.ScopeLane), s), -1)
+	}
 	w := log.NewPublisher(stream.PublisherOptions{})
-	for seq, r := range other.Records(schemas.Groups) {
+	for seq, r := range crawl[0].Records(schemas.Groups) {
+		if g, ok := r.(*schemas.Group); ok && g.Group.Seq == 2 {
+			g.Group.Seq, g.Model = 90, "n"
+		}
 		if err := w.PublishSeq(t.Context(), schemas.Groups, 0, int64(seq), stream.Mark{}, r); err != nil {
 			t.Fatal(err)
 		}
@@ -181,16 +186,26 @@ func TestAReplayThatMakesOthersDoesNotWait(t *testing.T) {
 	if err := w.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	id := schemas.GroupID{Lane: 1, Seq: 3}
-	note := asked.Choice{Place: asked.Place{Lane: 1, Group: 3}, Segments: []store.Name{{Lane: 0, Seq: 1, Digest: "ab"}, {Lane: 0, Seq: 99, Digest: "cd"}}}
+	all, err := s.store.List(t.Context(), "m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := slices.DeleteFunc(all, func(n store.Name) bool { return n.Lane != 1 })
+	note := asked.Choice{Place: asked.Place{Lane: 1, Group: 3}, Segments: []store.Name{
+		{Lane: 1, Seq: 0, Digest: "aa"}, {Lane: 0, Seq: 1, Digest: "ab"}, {Lane: 1, Seq: 70, Digest: "ac"}, {Lane: 0, Seq: 90, Digest: "ad"}, {Lane: 0, Seq: 99, Digest: "ae"},
+	}}
 	if err := asked.Note(t.Context(), log, note); err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.ask(t.Context(), id, "m", o, nil)
-	if err != nil || len(got) != 1 || got[0].Group != (schemas.GroupID{Seq: 1}) {
-		t.Fatalf("asks %d segments, %v: want that of group 0/1", len(got), err)
+	segments, err := s.ask(t.Context(), schemas.GroupID{Lane: 1, Seq: 3}, "m", o, &closed{Model: "m", Groups: own})
+	var got []schemas.GroupID
+	for _, one := range segments {
+		got = append(got, one.Group)
 	}
-	if err := closeAll(got); err != nil {
+	if want := []schemas.GroupID{{Lane: 1, Seq: 0}, {Seq: 1}}; err != nil || !slices.Equal(got, want) {
+		t.Fatalf("asks groups %v, %v: want %v", got, err, want)
+	}
+	if err := closeAll(segments); err != nil {
 		t.Error(err)
 	}
 }
@@ -201,7 +216,7 @@ func TestALostSegmentIsNamed(t *testing.T) {
 	s := newSegments(t, folder, nil)
 	name := store.Name{Lane: 1, Seq: 2, Digest: "ab"}
 	_, err := s.ask(t.Context(), schemas.GroupID{Lane: 1, Seq: 3}, "m", scoped(schemas.ScopeLane), &closed{Model: "m", Groups: []store.Name{name}})
-	if err == nil || !strings.Contains(err.Error(), "group 1/3 asks group 1/2, whose segment is not in SEGMENTS_ROOT any more") {
+	if err == nil || !strings.Contains(err.Error(), "group 1/3 asks group 1/2: its segment is not in SEGMENTS_ROOT any more") {
 		t.Error(err)
 	}
 	if _, err := (*segments)(nil).ask(t.Context(), schemas.GroupID{}, "m", scoped(schemas.ScopeLane), nil); err == nil || !strings.Contains(err.Error(), "it needs SEGMENTS_ROOT") {

@@ -30,7 +30,7 @@ func TestRunManifestAndReplay(t *testing.T) {
 		"GROUP_SIZE": "9", "CLUSTERS": "3", "NEIGHBORS_K2": "8", "NOUN_MIN_COUNT": "1", "EPOCHS": "2", "BATCH_SIZE": "4", "STEP_BATCHES": "1", "QUEUE_SIZE": "8",
 		"FILTER": `big: width > 1; some: !caption.contains("green")`, "DEDUPE_IMAGES": "count", "DEDUPE_NEAR": "drop", "DEDUPE_NEAR_COSINE": "0.9",
 		"SEARCH_SPACE": "8", "LR_WARMUP_STEPS": "2", "LR_TOTAL_STEPS": "100", "TORCH_THREADS": "1",
-		"CHECKPOINT_EVERY": "1", "CHECKPOINT_KEEP_EVERY": "4", "NEIGHBORS_SCOPE": "crawl", "NEIGHBORS_GROUPS": "3", "SEGMENTS_ROOT": "file://" + in("segments"),
+		"CHECKPOINT_EVERY": "1", "CHECKPOINT_KEEP_EVERY": "4",
 	}
 	var env strings.Builder
 	for name, value := range settings {

@@ -17,7 +17,8 @@ import (
 )
 
 // TestGroupsThatAskTheCrawlAreKilled kills the indexer when its first and its fourth segment are there. Groups ask those of
-// both lanes, and a replay comes to the same records. A searcher finds a pair in the segments.
+// both lanes, and a replay comes to the same records. One with another seed makes other segments, and asks these. A searcher
+// finds a pair in the segments.
 func TestGroupsThatAskTheCrawlAreKilled(t *testing.T) {
 	if apart(t) {
 		return
@@ -57,6 +58,10 @@ func TestGroupsThatAskTheCrawlAreKilled(t *testing.T) {
 	}
 	if out := mustCommand(t, "replay", in("run.json"), "--namespace", "again", "--checkpoints", in("again")); strings.Contains(out, "differ") {
 		t.Errorf("replay prints\n%s", out)
+	}
+	_, err := command(t, "replay", in("run.json"), "--namespace", "other", "--checkpoints", in("other"), "--set", "SEED=77")
+	if err == nil || !strings.HasPrefix(err.Error(), "the replay differs in ") {
+		t.Errorf("a replay with another seed: error %v, want one that it differs", err)
 	}
 }
 
