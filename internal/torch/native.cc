@@ -3,6 +3,7 @@
 #include "activation.hh"
 #include "adamw.hh"
 #include "attention.hh"
+#include "backward.hh"
 #include "device.hh"
 #include "dropout.hh"
 #include "gemm.hh"

@@ -129,6 +129,8 @@ char *ps_index_add(ps_tensor *into, int64_t dim, ps_tensor *index, ps_tensor *va
 
 // Autograd and the optimiser.
 char *ps_backward(ps_tensor *loss);
+// The same, and calls pairstreamRunIsFinal(of, run) when the gradients of a run, and of those before, are final (backward.hh).
+char *ps_backward_runs(ps_tensor *loss, ps_tensor **params, const int *run_of, int n, int runs, uintptr_t of);
 int ps_requires_grad(ps_tensor *x);
 char *ps_set_requires_grad(ps_tensor *x, int on);
 ps_result ps_grad(ps_tensor *x);  // tensor NULL when there is none
