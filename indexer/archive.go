@@ -18,10 +18,12 @@ import (
 // Scores are those of 8-bit codes. A search visits a part of the lists, unless it is to be exact (package segment). Vectors of
 // different encoders cannot be compared, so a search looks only at segments of one model.
 //
-// An Archive may be searched and added to by any number of goroutines.
+// An Archive may be searched and changed by any number of goroutines.
 type Archive struct {
 	scanner knn.CodeScanner
 	gone    func(schemas.PairID) bool // pairs that no search finds
+
+	searching sync.RWMutex // held by every search: a segment is given up when none may see it
 
 	mu       sync.RWMutex
 	segments []*segment.Segment // by number of the group, then by lane
@@ -46,13 +48,34 @@ func (a *Archive) Add(s *segment.Segment) {
 	slices.SortStableFunc(a.segments, func(a, b *segment.Segment) int {
 		return cmp.Or(cmp.Compare(a.Group.Seq, b.Group.Seq), cmp.Compare(a.Group.Lane, b.Group.Lane))
 	})
+	a.index(s.Model)
+}
+
+// Remove gives a segment up, when the searches that run have ended.
+func (a *Archive) Remove(s *segment.Segment) error {
+	a.mu.Lock()
+	a.segments = slices.DeleteFunc(slices.Clone(a.segments), func(other *segment.Segment) bool { return other == s })
+	a.index(s.Model)
+	a.mu.Unlock()
+	a.searching.Lock()
+	defer a.searching.Unlock()
+	return s.Close()
+}
+
+// index makes the index of a model's segments anew. It compares the latest one only with those of its size.
+func (a *Archive) index(model string) {
 	var same []*segment.Segment
-	for _, other := range a.segments {
-		if other.Model == s.Model && other.Dim == s.Dim {
-			same = append(same, other)
+	for _, s := range slices.Backward(a.segments) {
+		if s.Model == model && (same == nil || s.Dim == same[0].Dim) {
+			same = append(same, s)
 		}
 	}
-	a.indexes[s.Model] = segment.NewIndex(a.scanner, same...)
+	slices.Reverse(same)
+	if same == nil {
+		delete(a.indexes, model)
+		return
+	}
+	a.indexes[model] = segment.NewIndex(a.scanner, same...)
 }
 
 // Pairs returns how many rows all segments have.
@@ -91,6 +114,8 @@ func (a *Archive) snapshot(model string) ([]*segment.Segment, *segment.Index, st
 
 // Search implements [Searcher], among the segments of the newest segment's model.
 func (a *Archive) Search(vector []float32, query Query) (Answer, error) {
+	a.searching.RLock()
+	defer a.searching.RUnlock()
 	all, index, model := a.snapshot("")
 	if index == nil {
 		return Answer{}, fmt.Errorf("%w: there is no segment yet", ErrNoPairs)
@@ -107,6 +132,8 @@ func (a *Archive) Search(vector []float32, query Query) (Answer, error) {
 
 // Neighbors implements [Searcher]. Of several groups that hold the pair it takes the latest.
 func (a *Archive) Neighbors(pair schemas.PairID, query Query) (Neighbor, Answer, error) {
+	a.searching.RLock()
+	defer a.searching.RUnlock()
 	all, _, _ := a.snapshot("")
 	if a.gone(pair) {
 		all = nil

@@ -23,8 +23,8 @@ import (
 // lookAgain is the time between two looks for new segments.
 const lookAgain = 10 * time.Second
 
-// RunSearch answers searches over the segments in SEGMENTS_ROOT at LIVE_ADDR until ctx ends, and takes new segments up. It owns
-// no lane. What is taken back is not found. It tells serving where it listens, when it has the segments that are there.
+// RunSearch answers searches over the segments in SEGMENTS_ROOT at LIVE_ADDR until ctx ends. It takes new segments up, and gives
+// up those that are not there any more. It owns no lane. What is taken back is not found. It tells serving where it listens, when it has the segments that are there.
 func RunSearch(ctx context.Context, log *stream.Log, s Settings, logger *slog.Logger, serving func(net.Addr, *indexer.Archive)) (err error) {
 	switch {
 	case s.Segments.Root == "":
@@ -41,7 +41,7 @@ func RunSearch(ctx context.Context, log *stream.Log, s Settings, logger *slog.Lo
 	if err != nil {
 		return err
 	}
-	l := library{store: place, archive: indexer.NewArchive(cpu.Engine{}, gone.Pair), logger: logger, seen: make(map[string]bool)}
+	l := library{store: place, archive: indexer.NewArchive(cpu.Engine{}, gone.Pair), logger: logger, seen: make(map[string]*segment.Segment)}
 	defer func() { err = errors.Join(err, l.archive.Close()) }()
 	if err := l.look(ctx); err != nil {
 		return err
@@ -69,7 +69,7 @@ type library struct {
 	store   *store.Store
 	archive *indexer.Archive
 	logger  *slog.Logger
-	seen    map[string]bool // files that are in the archive, or are no segments
+	seen    map[string]*segment.Segment // what files hold in the archive; nil: the file is no segment
 }
 
 func (l *library) run(ctx context.Context) error {
@@ -85,16 +85,39 @@ func (l *library) run(ctx context.Context) error {
 	}
 }
 
-// look takes up the segments that are new.
+// look takes up the segments that are new, and gives up those whose files are gone.
 func (l *library) look(ctx context.Context) error {
-	return l.store.Each(ctx, func(file string) bool { return l.seen[file] }, func(file string, one *segment.Segment, err error) {
+	there := make(map[string]bool)
+	known := func(file string) bool {
+		there[file] = true
+		_, known := l.seen[file]
+		return known
+	}
+	err := l.store.Each(ctx, known, func(file string, one *segment.Segment, err error) {
 		if err != nil {
-			l.seen[file] = errors.Is(err, segment.ErrInvalid) // another fault may pass
+			if errors.Is(err, segment.ErrInvalid) { // another fault may pass
+				l.seen[file] = nil
+			}
 			l.logger.Warn("a segment cannot be read", keyErr, err)
 			return
 		}
-		l.seen[file] = true
+		l.seen[file] = one
 		l.archive.Add(one)
 		l.logger.Info("took a segment up", keyGroup, one.Group.String(), keyPairs, one.Rows)
 	})
+	if err != nil {
+		return err
+	}
+	for file, one := range l.seen {
+		if there[file] {
+			continue
+		}
+		delete(l.seen, file)
+		if one == nil {
+			continue
+		}
+		l.logger.Info("gave a segment up, whose file is gone", keyGroup, one.Group.String(), keyPairs, one.Rows)
+		err = errors.Join(err, l.archive.Remove(one))
+	}
+	return err
 }

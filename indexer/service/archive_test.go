@@ -4,17 +4,23 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/pairstream/pairstream/indexer"
 	"github.com/pairstream/pairstream/internal/forget"
+	"github.com/pairstream/pairstream/internal/knn/cpu"
+	"github.com/pairstream/pairstream/internal/segment"
 	"github.com/pairstream/pairstream/internal/segment/store"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
 	"github.com/pairstream/pairstream/schemas"
@@ -87,22 +93,61 @@ func get(t *testing.T, addr string, pair schemas.PairID) (status int, body strin
 	return response.StatusCode, string(raw)
 }
 
-// TestNewSegmentsAreTakenUp looks again after a segment has come, and passes over what is none.
-func TestNewSegmentsAreTakenUp(t *testing.T) {
-	place, err := store.Open(t.Context(), t.TempDir(), "")
+// TestSegmentsComeAndGo looks again after segments have come, after those of a lane were deleted, and after they are back.
+// Searches go on meanwhile.
+func TestSegmentsComeAndGo(t *testing.T) {
+	folder := t.TempDir()
+	place, err := store.Open(t.Context(), folder, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := library{store: place, archive: indexer.NewArchive(nil, nil), logger: slog.New(slog.DiscardHandler), seen: make(map[string]bool)}
-	both := lanes(t)
-	for i, want := range []int{40, 80} {
-		both[i].Run(asking(t, scoped(schemas.ScopeLane), &segments{store: place}), -1)
+	nothing := func(schemas.PairID) bool { return false }
+	l := library{store: place, archive: indexer.NewArchive(cpu.Engine{}, nothing), logger: slog.New(slog.DiscardHandler), seen: make(map[string]*segment.Segment)}
+	look := func(want int) {
+		t.Helper()
 		for range 2 {
 			if err := l.look(t.Context()); err != nil || l.archive.Pairs() != want {
 				t.Errorf("%d pairs, want %d (%v)", l.archive.Pairs(), want, err)
 			}
 		}
 	}
+	both := lanes(t)
+	for lane, want := range []int{40, 80} {
+		both[lane].Run(asking(t, scoped(schemas.ScopeLane), &segments{store: place}), -1)
+		look(want)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var searching sync.WaitGroup
+	for range 2 {
+		searching.Go(func() {
+			for ctx.Err() == nil {
+				if _, answer, err := l.archive.Neighbors(embedding(1, "m").ID, indexer.Query{K: 50, Modality: indexer.Image}); err != nil || len(answer.Neighbors) < 39 {
+					t.Errorf("%d neighbours, %v", len(answer.Neighbors), err)
+				}
+			}
+		})
+	}
+	files, err := filepath.Glob(filepath.Join(folder, "*", "*", "0-*.segment"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		if err := os.Rename(file, file+".away"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look(40)
+	if _, _, err := l.archive.Neighbors(embedding(0, "m").ID, indexer.Query{K: 50, Modality: indexer.Image}); !errors.Is(err, indexer.ErrNoPairs) {
+		t.Errorf("a pair of a segment that is gone: %v", err)
+	}
+	for _, file := range files {
+		if err := os.Rename(file+".away", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look(80)
+	stop()
+	searching.Wait()
 	if err := l.archive.Close(); err != nil {
 		t.Error(err)
 	}
