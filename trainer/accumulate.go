@@ -20,6 +20,7 @@ type openStep struct {
 	learned int // those of them that were not set aside
 	sums    []partialSum
 	keys    []batchKeys
+	given   int // runs of the share that have left it
 	// prepared has the keys that a gathered step compares with, by the batch's number; nil: not known here.
 	prepared []*batchKeys
 }

@@ -74,20 +74,20 @@ func gradientOf(t *testing.T, o Options, batches []*schemas.ScoredBatch, inputs 
 		}
 	}
 	for i, b := range batches {
-		if _, err := tr.Learn(context.Background(), b, inputs[i], i); err != nil {
+		if _, err := tr.Learn(context.Background(), b, inputs[i], i, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	share, err := tr.TakeShare(context.Background())
-	if err != nil {
+	var share runs
+	if _, err := tr.TakeShare(context.Background(), share.give(tr)); err != nil {
 		t.Fatal(err)
 	}
-	for _, g := range share.Grads {
+	for _, g := range share.all {
 		for i := range g {
 			g[i] /= float32(len(batches))
 		}
 	}
-	return share.Grads
+	return share.all
 }
 
 // ITC alone, over two batches that are gathered, has the gradient of one batch with the samples of both.

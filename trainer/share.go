@@ -17,7 +17,7 @@ import (
 // Share is what a process holds of an open step, or the sum of the shares of all.
 type Share struct {
 	Batches, Learned int         // that were taken, and those of them that were not set aside
-	Grads            [][]float32 // sums by parameter; nil: none
+	Grads            [][]float32 // of the sum, by parameter; nil: none
 	Keys             []Keys      // of the momentum queue, in the order of batches
 }
 
@@ -28,30 +28,23 @@ type Keys struct {
 }
 
 // Learn adds a batch to the open step and completes nothing. number is that of the batch in the step, among those of all
-// processes. Learn uses up an input that was sent.
-func (t *Trainer) Learn(ctx context.Context, b *schemas.ScoredBatch, in Input, number int) (*Result, error) {
-	return t.stepOn(ctx, b, in, number, func(*torch.Scope, *Result) error { return nil })
+// processes. Learn uses up an input that was sent. give is nil, unless this is the last batch that this process has of the
+// step: then it gets the share while Learn computes it. What it does not get is for [Trainer.TakeShare].
+func (t *Trainer) Learn(ctx context.Context, b *schemas.ScoredBatch, in Input, number int, give Give) (*Result, error) {
+	return t.stepOn(ctx, b, in, place{number, give}, func(*torch.Scope, *Result) error { return nil })
 }
 
-// TakeShare takes what this process has learned out of the open step.
-func (t *Trainer) TakeShare(ctx context.Context) (Share, error) {
-	share := Share{Grads: make([][]float32, len(t.model.Params()))}
-	err := t.worker.Do(ctx, func(s *torch.Scope) error {
+// TakeShare takes what this process has learned out of the open step. give gets the runs of gradients that
+// [Trainer.Learn] has not given.
+func (t *Trainer) TakeShare(ctx context.Context, give Give) (Share, error) {
+	var share Share
+	err := t.worker.Do(ctx, func(*torch.Scope) error {
 		o := &t.open
 		defer o.free()
-		for len(o.sums) > 1 {
-			o.merge()
-		}
 		share.Batches, share.Learned = o.batches, o.learned
-		if len(o.sums) == 1 {
-			for i, g := range o.sums[0].grads {
-				if g == nil {
-					continue
-				}
-				if g.DType() != torch.Float32 {
-					return fmt.Errorf("the gradient of %s is %s, want %s", t.model.Params()[i].Name, g.DType(), torch.Float32)
-				}
-				share.Grads[i] = g.Float32s()
+		for run := o.given; run < len(t.runs); run++ {
+			if err := t.giveRun(run, give); err != nil {
+				return err
 			}
 		}
 		for _, k := range o.keys {

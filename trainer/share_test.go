@@ -38,6 +38,27 @@ func joined(shares []Share) Share {
 	return total
 }
 
+// runs are what a trainer has given of its share.
+type runs struct {
+	all   [][]float32
+	given int
+}
+
+// give returns what takes the share of a trainer.
+func (r *runs) give(tr *Trainer) Give {
+	return func(run int, grads [][]float32) {
+		if run != r.given {
+			panic(fmt.Sprintf("run %d is given behind %d runs", run, r.given))
+		}
+		if r.given++; r.all == nil {
+			r.all = make([][]float32, len(tr.model.Params()))
+		}
+		for k, i := range tr.Runs()[run] {
+			r.all[i] = grads[k]
+		}
+	}
+}
+
 // copies makes trainers with the state of another.
 func copies(t *testing.T, from *Trainer, n int) (ranks []*Trainer) {
 	t.Helper()
@@ -61,25 +82,34 @@ func stepOfRanks(t *testing.T, ranks []*Trainer, batches []int, spoiled int) (re
 	t.Helper()
 	each := ranks[0].options.StepBatches / len(ranks)
 	prepareOnRanks(t, ranks, batches)
+	grads := make([]runs, len(ranks))
 	for number, i := range batches {
 		tr := ranks[number/each]
 		weight := tr.options.MLMWeight
 		if i == spoiled {
 			tr.options.MLMWeight = math.Inf(1)
 		}
-		r, err := tr.Learn(context.Background(), testBatch(4, i), testInput(4, i), number)
+		var give Give
+		if number%each == each-1 {
+			give = grads[number/each].give(tr)
+		}
+		r, err := tr.Learn(context.Background(), testBatch(4, i), testInput(4, i), number, give)
 		if err != nil {
 			t.Fatal(err)
 		}
 		tr.options.MLMWeight = weight
+		if given := grads[number/each].given; give != nil && r.SetAside == "" && given != len(tr.Runs()) {
+			t.Errorf("%d of %d runs are given with the last batch", given, len(tr.Runs()))
+		}
 		results = append(results, r)
 	}
 	var shares []Share
-	for _, tr := range ranks {
-		share, err := tr.TakeShare(context.Background())
+	for rank, tr := range ranks {
+		share, err := tr.TakeShare(context.Background(), grads[rank].give(tr))
 		if err != nil {
 			t.Fatal(err)
 		}
+		share.Grads = grads[rank].all
 		shares = append(shares, share)
 	}
 	total := joined(shares)
@@ -89,6 +119,11 @@ func stepOfRanks(t *testing.T, ranks []*Trainer, batches []int, spoiled int) (re
 		}
 	}
 	return results
+}
+
+func ofEight(o Options) Options {
+	o.StepBatches = 8
+	return o
 }
 
 // Ranks that share the batches of every step have the state of a trainer that has them all, bit by bit: weights, moments,
@@ -108,6 +143,7 @@ func TestRanksMakeTheSameSteps(t *testing.T) {
 		"two left":  {everything(), [][]int{{0, 1}}, none},
 		"three":     {withQueue(), [][]int{{0, 1, 2}}, 1},
 		"none":      {withQueue(), [][]int{{0}}, 0},
+		"eight":     {ofEight(everything()), [][]int{{0, 1, 2, 3, 4, 5, 6, 7}, {8, 9, 10, 11, 12}}, none},
 
 		"gathered":            {gathered(everything()), [][]int{{0, 1, 2, 3}, {4, 5, 6, 7}}, none},
 		"gathered, queue":     {gathered(withQueue()), [][]int{{0, 1, 2, 3}, {4, 5, 6, 7}}, none},
@@ -116,7 +152,7 @@ func TestRanksMakeTheSameSteps(t *testing.T) {
 		"gathered, one left":  {gathered(everything()), [][]int{{0, 1, 2, 3}, {4}}, none},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.options.StepBatches = 4
+			c.options.StepBatches = max(4, c.options.StepBatches)
 			alone := testTrainer(t, c.options)
 			groups := map[int][]*Trainer{2: copies(t, alone, 2), 4: copies(t, alone, 4)}
 			for _, batches := range c.steps {

@@ -78,7 +78,7 @@ type Result struct {
 
 // Step trains on one batch. It uses up an input that was sent.
 func (t *Trainer) Step(ctx context.Context, b *schemas.ScoredBatch, in Input) (*Result, error) {
-	return t.stepOn(ctx, b, in, t.open.batches, func(s *torch.Scope, r *Result) error {
+	return t.stepOn(ctx, b, in, place{number: t.open.batches}, func(s *torch.Scope, r *Result) error {
 		if t.open.batches < t.options.StepBatches {
 			return nil
 		}
@@ -87,8 +87,14 @@ func (t *Trainer) Step(ctx context.Context, b *schemas.ScoredBatch, in Input) (*
 	})
 }
 
-// stepOn learns from a batch, the one of a number in the open step, and does what follows.
-func (t *Trainer) stepOn(ctx context.Context, b *schemas.ScoredBatch, in Input, number int, then func(*torch.Scope, *Result) error) (*Result, error) {
+// place is that of a batch in the open step.
+type place struct {
+	number int
+	give   Give // not nil: the batch is the last of this process
+}
+
+// stepOn learns from a batch of the open step, and does what follows.
+func (t *Trainer) stepOn(ctx context.Context, b *schemas.ScoredBatch, in Input, at place, then func(*torch.Scope, *Result) error) (*Result, error) {
 	defer in.Free()
 	if err := t.check(b, in); err != nil {
 		return nil, fmt.Errorf("training on batch %d of group %s, epoch %d: %w", b.Sequence, b.Group, b.Epoch, err)
@@ -96,7 +102,7 @@ func (t *Trainer) stepOn(ctx context.Context, b *schemas.ScoredBatch, in Input, 
 	r := &Result{Step: t.step, Rate: t.options.Schedule.During(t.step, in.Decay)}
 	t.rate = r.Rate
 	err := t.worker.Do(ctx, func(s *torch.Scope) error {
-		if err := t.learn(s, r, b, in, number); err != nil {
+		if err := t.learn(s, r, b, in, at); err != nil {
 			return err
 		}
 		return then(s, r)
@@ -108,14 +114,14 @@ func (t *Trainer) stepOn(ctx context.Context, b *schemas.ScoredBatch, in Input, 
 }
 
 // learn adds a batch to the open step, inside the worker.
-func (t *Trainer) learn(s *torch.Scope, r *Result, b *schemas.ScoredBatch, in Input, number int) error {
+func (t *Trainer) learn(s *torch.Scope, r *Result, b *schemas.ScoredBatch, in Input, at place) error {
 	if err := t.optimizer.ZeroGrad(); err != nil {
 		return err
 	}
 	t.follow()
 	x, err := t.receive(s, in)
 	if err == nil && t.options.Gathers() {
-		x.others, err = t.open.others(number)
+		x.others, err = t.open.others(at.number)
 	}
 	if err != nil {
 		return err
@@ -125,15 +131,18 @@ func (t *Trainer) learn(s *torch.Scope, r *Result, b *schemas.ScoredBatch, in In
 		return err
 	}
 	r.Counts = f.counts
-	if r.Features = features(b, f, t.batches+int64(number)); r.SetAside != "" || wasSetAside(f.masks) {
+	if r.Features = features(b, f, t.batches+int64(at.number)); r.SetAside != "" || wasSetAside(f.masks) {
 		t.open.add(nil)
 		return r.Features.Validate() // a row that is not a unit vector must not travel
 	}
-	if total != nil {
-		s.Backward(total)
-	}
 	if k, wanted := t.momentum.keep(s, f); wanted {
 		t.open.keys = append(t.open.keys, k)
+	}
+	switch {
+	case total != nil && at.give != nil:
+		return t.lastBackward(s, total, at.give)
+	case total != nil:
+		s.Backward(total)
 	}
 	grads, err := t.takeGrads(s)
 	if err == nil {

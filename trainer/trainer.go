@@ -22,6 +22,7 @@ type Trainer struct {
 	batches    int64     // batches of these
 	open       openStep
 	rate       float64 // learning rate of the open step
+	runs       [][]int // of a share
 	followed   bool    // the momentum encoder has followed the weights for the open step
 }
 
@@ -41,7 +42,7 @@ func newTrainer(ctx context.Context, m *model.Model, v Vocabulary, o Options) (*
 	if o.MLMWeight > 0 && !m.HasMasked() {
 		return nil, errors.New("preparing to train: MLMWeight is above 0 and the model has no head for masked words")
 	}
-	t := &Trainer{model: m, worker: m.Worker(), vocabulary: v, options: o}
+	t := &Trainer{model: m, worker: m.Worker(), vocabulary: v, options: o, runs: runsOf(m)}
 	m.Calibration, m.Card = nil, "" // of the weights as they were
 	m.SetTrainable(true)
 	m.SetDropout(o.Dropout)

@@ -12,6 +12,8 @@
 //     groupers. The trainer sleeps.
 //   - ranks: what an exchange of gradients takes. Ranks are processes in network namespaces, with lines of limited rate. It
 //     needs root and iproute2.
+//   - overlap: the same, with a gradient that leaves behind a backward pass, or run by run beside it. Ranks sleep in place of
+//     the pass.
 //
 // Usage:
 //

@@ -60,7 +60,7 @@ var simulations = []struct {
 	name string
 	play func(context.Context, sizes) (any, error)
 }{
-	{"idle", idle}, {"kills", kills}, {"reads", reads}, {"bytes", bytesPerPair}, {"plan", foresee}, {"ranks", exchange},
+	{"idle", idle}, {"kills", kills}, {"reads", reads}, {"bytes", bytesPerPair}, {"plan", foresee}, {"ranks", exchange}, {"overlap", overlap},
 }
 
 // errNotHere marks a simulation that this machine cannot play.
@@ -78,7 +78,7 @@ type Result struct {
 func run(ctx context.Context, args []string, out io.Writer) error {
 	s := sizes{out: out}
 	f := flag.NewFlagSet("simulate", flag.ContinueOnError)
-	only := f.String("only", "", "simulations to play, comma separated: idle, kills, reads, bytes, plan, ranks; empty: all")
+	only := f.String("only", "", "simulations to play, comma separated: idle, kills, reads, bytes, plan, ranks, overlap; empty: all")
 	file := f.String("results", "bench/simulate/results.json", "file that the results are merged into")
 	write := f.String("write", "", "play nothing; write the tables of the results into this document, between its marks")
 	f.IntVar(&s.Lanes, "lanes", 40, "lanes")

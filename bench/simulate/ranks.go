@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -66,31 +65,34 @@ func predicted(world int) Exchange {
 	return Exchange{Ranks: world, Counted: counted, Predicted: counted * onWire / lineRate}
 }
 
-func exchangeOf(ctx context.Context, world int) (e Exchange, err error) {
-	if e = predicted(world); world == 1 {
+func exchangeOf(ctx context.Context, world int) (Exchange, error) {
+	e := predicted(world)
+	if world == 1 {
 		return e, nil
 	}
+	reports, err := inNetwork(ctx, world, pass{World: world})
+	for _, r := range reports {
+		e.Sent, e.Received, e.Seconds = max(e.Sent, r.Sent), max(e.Received, r.Received), max(e.Seconds, r.median())
+	}
+	return e, err
+}
+
+// inNetwork runs ranks in a network of their own, and returns what they report.
+func inNetwork(ctx context.Context, world int, p pass) (reports []rankReport, err error) {
 	n := newNetwork(world)
 	defer func() { err = errors.Join(err, n.remove(context.WithoutCancel(ctx))) }()
 	if err := n.make(ctx); err != nil {
-		return e, err
+		return nil, err
 	}
-	reports := make([]rankReport, world)
+	reports = make([]rankReport, world)
 	all, running := errgroup.WithContext(ctx)
 	for rank := range world {
 		all.Go(func() (err error) {
-			reports[rank], err = n.rank(running, rank)
+			reports[rank], err = n.rank(running, rank, p)
 			return err
 		})
 	}
-	if err := all.Wait(); err != nil {
-		return e, err
-	}
-	for _, r := range reports {
-		slices.Sort(r.Seconds)
-		e.Sent, e.Received, e.Seconds = max(e.Sent, r.Sent), max(e.Received, r.Received), max(e.Seconds, r.Seconds[len(r.Seconds)/2])
-	}
-	return e, nil
+	return reports, all.Wait()
 }
 
 // network is a bridge in a namespace of its own, to which each rank's namespace has a line.
@@ -168,13 +170,22 @@ type rankReport struct {
 	Seconds        []float64
 }
 
+func (r rankReport) median() float64 {
+	slices.Sort(r.Seconds)
+	return r.Seconds[len(r.Seconds)/2]
+}
+
 // rank runs a rank in its namespace.
-func (n network) rank(ctx context.Context, rank int) (r rankReport, err error) {
+func (n network) rank(ctx context.Context, rank int, p pass) (r rankReport, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return r, err
 	}
-	cmd := exec.CommandContext(ctx, "ip", "netns", "exec", n.space(rank), self, rankCommand, fmt.Sprintf("%d/%d", rank, n.ranks))
+	seat, err := json.Marshal(map[string]any{"Rank": rank, "Pass": p})
+	if err != nil {
+		return r, err
+	}
+	cmd := exec.CommandContext(ctx, "ip", "netns", "exec", n.space(rank), self, rankCommand, string(seat))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err == nil {
@@ -186,56 +197,40 @@ func (n network) rank(ctx context.Context, rank int) (r rankReport, err error) {
 	return r, nil
 }
 
-// beRank makes the steps of a rank, and reports them.
-func beRank(ctx context.Context, which string, out io.Writer) (err error) {
-	var rank, world int
-	if _, err := fmt.Sscanf(which, "%d/%d", &rank, &world); err != nil {
-		return err
-	}
+// join joins a rank to the others. end waits until all ranks have made their steps.
+func join(ctx context.Context, rank, world int) (sum func(ranks.Part) (ranks.Part, error), end func() error, leave func(error) bool, err error) {
 	o := ranks.Options{
 		Rank: rank, World: world, Address: fmt.Sprintf("10.77.0.1:%d", rankPort), Port: rankPort, Token: "simulation",
 		Silence: time.Minute, Wait: time.Minute, Log: slog.New(slog.DiscardHandler),
 	}
-	var sum func(ranks.Part) (ranks.Part, error)
-	var end func() error // when all ranks have made their steps
-	if rank == 0 {
-		leader, err := ranks.Lead(ctx, o)
-		if err != nil {
-			return err
-		}
-		defer func() { leader.Close(err) }()
-		sum = func(own ranks.Part) (ranks.Part, error) {
-			return leader.Sum(ctx, own, func([][]byte) ([]byte, error) { return nil, nil })
-		}
-		end = func() (err error) {
-			for other := 1; other < world && err == nil; other++ {
-				_, err = leader.Hear(ctx, other)
-			}
-			return err
-		}
-	} else {
+	if rank > 0 {
 		member, err := ranks.Join(ctx, o)
 		if err != nil {
-			return err
+			return nil, nil, nil, err
 		}
-		defer func() { member.Close(err) }()
 		sum = func(own ranks.Part) (ranks.Part, error) { return member.Sum(ctx, own) }
-		end = func() error { return member.Tell([]byte("it has made its steps")) }
+		return sum, func() error { return member.Tell([]byte("it has made its steps")) }, member.Close, nil
 	}
-	r, err := stepsOf(sum)
-	if err == nil {
-		err = end()
-	}
+	leader, err := ranks.Lead(ctx, o)
 	if err != nil {
+		return nil, nil, nil, err
+	}
+	sum = func(own ranks.Part) (ranks.Part, error) {
+		return leader.Sum(ctx, own, func([][]byte) ([]byte, error) { return nil, nil })
+	}
+	end = func() (err error) {
+		for other := 1; other < world && err == nil; other++ {
+			_, err = leader.Hear(ctx, other)
+		}
 		return err
 	}
-	return json.NewEncoder(out).Encode(r)
+	return sum, end, leader.Close, nil
 }
 
-// stepsOf times the exchange of some steps.
-func stepsOf(sum func(ranks.Part) (ranks.Part, error)) (r rankReport, err error) {
-	own := ranks.Part{Vectors: [][]float32{make([]float32, gradient)}}
-	if own, err = sum(own); err != nil { // all are there and have begun
+// stepsOf times some steps.
+func stepsOf(ctx context.Context, p pass, sum func(ranks.Part) (ranks.Part, error)) (r rankReport, err error) {
+	own := make([]float32, gradient)
+	if err = p.step(ctx, own, sum); err != nil { // all are there and have begun
 		return r, err
 	}
 	received, sent, err := onLine()
@@ -244,7 +239,7 @@ func stepsOf(sum func(ranks.Part) (ranks.Part, error)) (r rankReport, err error)
 	}
 	for range rankSteps {
 		began := time.Now()
-		if own, err = sum(own); err != nil {
+		if err = p.step(ctx, own, sum); err != nil {
 			return r, err
 		}
 		r.Seconds = append(r.Seconds, time.Since(began).Seconds())

@@ -108,6 +108,10 @@ var tables = map[string]func(json.RawMessage) ([][]string, error){
 		}
 		return row
 	}),
+	"overlap": rowsOf([]string{"ranks", "backward pass", "the gradient leaves", "seconds of a step, predicted", "measured"}, func(r Overlap) []string {
+		leaves := map[bool]string{false: "behind it", true: "run by run beside it"}[r.Beside]
+		return []string{fmt.Sprint(r.Ranks), fmt.Sprintf("%.3f s", r.Backward), leaves, fmt.Sprintf("%.3f", r.Predicted), fmt.Sprintf("%.3f", r.Seconds)}
+	}),
 }
 
 func figure(n float64) string {

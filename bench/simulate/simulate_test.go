@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,6 +47,41 @@ func TestExchange(t *testing.T) {
 	}
 }
 
+// A gradient that leaves run by run takes the bytes that a whole one takes.
+func TestRunsTakeNoMoreBytes(t *testing.T) {
+	if err := newNetwork(1).try(t.Context()); err != nil {
+		t.Skipf("no network namespaces here: %v", err)
+	}
+	reports, err := inNetwork(t.Context(), 2, pass{World: 2, Backward: 0.1, Beside: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := predicted(2).Counted
+	for rank, r := range reports {
+		if r.Sent < counted || r.Sent > 1.12*counted || r.Received < counted || r.Received > 1.12*counted {
+			t.Errorf("rank %d sends %.0f bytes and receives %.0f, %.0f counted", rank, r.Sent, r.Received, counted)
+		}
+	}
+}
+
+// A pass without time hides nothing. One that is longer than the exchange hides all of it but its last run.
+func TestPredictedOverlap(t *testing.T) {
+	exchange := predicted(4).Predicted
+	for name, c := range map[string]struct {
+		p    pass
+		want float64
+	}{
+		"behind":       {pass{4, 2, false}, 2 + exchange},
+		"no pass":      {pass{4, 0, true}, exchange},
+		"a short pass": {pass{4, exchange / 2, true}, exchange/2/passRuns + exchange},
+		"a long pass":  {pass{4, 2 * exchange, true}, 2*exchange + exchange/passRuns},
+	} {
+		if got := c.p.predicted(); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%s: %g s, want %g", name, got, c.want)
+		}
+	}
+}
+
 // TestSimulations plays everything small, and writes the tables of what came out.
 func TestSimulations(t *testing.T) {
 	dir, out := t.TempDir(), new(bytes.Buffer)
@@ -74,6 +110,7 @@ func TestSimulations(t *testing.T) {
 	}
 	results["plan"] = Result{Result: []byte(`[{"lanes": 2, "what": "storage", "predicted": 110, "measured": 100}]`)}
 	results["ranks"] = Result{Result: []byte(`[{"ranks": 2, "counted": 4194304}]`)}
+	results["overlap"] = Result{Result: []byte(`[{"ranks": 4, "backward": 1, "beside": true, "predicted": 2}]`)}
 	if err := store(file, results); err != nil {
 		t.Fatal(err)
 	}

@@ -37,5 +37,8 @@
 // the plan. Every rank then cuts the vectors into slices and chunks of 65,536 float32 in the same way. It sends each owner
 // its values of the owner's chunks (pieces), and the owner answers each chunk with its sum.
 //
+// All ranks make their sums in one order. A caller that sums runs of a large vector, one after the other, gets the same bits
+// as with the whole, and the first runs travel while it still computes the last.
+//
 // Leader and Member are safe for one goroutine that sums, one that sends messages and one for each rank that hears.
 package ranks

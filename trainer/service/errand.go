@@ -63,7 +63,7 @@ func readOutcome(raw []byte, b *schemas.ScoredBatch) (*trainer.Result, error) {
 	return &o.Result, nil
 }
 
-// note goes with the gradients of a share, and with their sum.
+// note goes with a share, and with the sum.
 type note struct {
 	Step             int64
 	Batches, Learned int
@@ -71,10 +71,10 @@ type note struct {
 	IDs              map[int][]schemas.ImageID // of the momentum keys of a batch, by its slot
 }
 
-// slots tells where the momentum keys of a rank's batches lie among those of the step. Their vectors follow the gradients.
-type slots struct{ first, of int }
+// slots tells which batches of a step a rank has. The vectors of their momentum keys lie at their place.
+type slots struct{ first, own, of int }
 
-// partOf encodes a share of a step.
+// partOf encodes a share of a step, but for its gradients.
 func partOf(step int64, s trainer.Share, at slots) (ranks.Part, error) {
 	if at.first+len(s.Keys) > at.of {
 		return ranks.Part{}, fmt.Errorf("momentum keys of %d batches from batch %d on, in a step of %d", len(s.Keys), at.first, at.of)
@@ -85,7 +85,7 @@ func partOf(step int64, s trainer.Share, at slots) (ranks.Part, error) {
 	}
 	vectors, ids := vectorsOf(own, at.of)
 	raw, err := json.Marshal(note{Step: step, Batches: s.Batches, Learned: s.Learned, IDs: ids})
-	return ranks.Part{Note: raw, Vectors: slices.Concat(s.Grads, vectors)}, err
+	return ranks.Part{Note: raw, Vectors: vectors}, err
 }
 
 // joinNotes makes the note of the sum. batches is what all ranks have together.
@@ -116,7 +116,7 @@ func joinNotes(notes [][]byte, batches int, rate float64) ([]byte, error) {
 	return json.Marshal(total)
 }
 
-// shareOf decodes the sum of a step.
+// shareOf decodes the sum of a step, but for its gradients.
 func shareOf(step int64, p ranks.Part, at slots) (trainer.Share, float64, error) {
 	var n note
 	if err := json.Unmarshal(p.Note, &n); err != nil {
@@ -125,15 +125,14 @@ func shareOf(step int64, p ranks.Part, at slots) (trainer.Share, float64, error)
 	if n.Step != step {
 		return trainer.Share{}, 0, fmt.Errorf("rank 0 is at step %d, this rank at step %d", n.Step, step)
 	}
-	if len(p.Vectors) < 2*at.of {
+	if len(p.Vectors) != 2*at.of {
 		return trainer.Share{}, 0, fmt.Errorf("reading the sum of step %d: it has %d vectors, want %d of keys", step, len(p.Vectors), 2*at.of)
 	}
-	grads := len(p.Vectors) - 2*at.of
-	all, err := keysIn(p.Vectors[grads:], n.IDs)
+	all, err := keysIn(p.Vectors, n.IDs)
 	if err != nil {
 		return trainer.Share{}, 0, fmt.Errorf("reading the sum of step %d: %w", step, err)
 	}
-	share := trainer.Share{Batches: n.Batches, Learned: n.Learned, Grads: p.Vectors[:grads]}
+	share := trainer.Share{Batches: n.Batches, Learned: n.Learned}
 	for _, slot := range slices.Sorted(maps.Keys(all)) {
 		share.Keys = append(share.Keys, all[slot])
 	}

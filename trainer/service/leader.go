@@ -27,8 +27,11 @@ func (p *places) next() (rank, number int, last bool) {
 // rank returns the rank of a batch of the step.
 func (p *places) rank(number int) int { return number / (p.batches / p.world) }
 
-// slots returns where the momentum keys of a rank's batches lie.
-func (p *places) slots(rank int) slots { return slots{p.batches / p.world * rank, p.batches} }
+// slots returns which batches of the step a rank has.
+func (p *places) slots(rank int) slots {
+	own := p.batches / p.world
+	return slots{own * rank, own, p.batches}
+}
 
 // nextEncoded returns the rank of the next batch to encode anew.
 func (p *places) nextEncoded() int {
@@ -87,9 +90,10 @@ func (e *errands) complete() error {
 
 // sharedCore is what a rank needs of a [trainer.Trainer].
 type sharedCore interface {
-	Learn(ctx context.Context, b *schemas.ScoredBatch, in trainer.Input, number int) (*trainer.Result, error)
+	Learn(ctx context.Context, b *schemas.ScoredBatch, in trainer.Input, number int, give trainer.Give) (*trainer.Result, error)
 	EncodeAt(ctx context.Context, b *schemas.ScoredBatch, in trainer.Input, number int) (*schemas.FeatureBlock, error)
-	TakeShare(ctx context.Context) (trainer.Share, error)
+	Runs() [][]int
+	TakeShare(ctx context.Context, give trainer.Give) (trainer.Share, error)
 	Complete(ctx context.Context, sum trainer.Share, rate float64) error
 	PrepareAt(ctx context.Context, b *schemas.ScoredBatch, in trainer.Input, number int) (*schemas.FeatureBlock, error)
 	Prepared(ctx context.Context) (map[int]trainer.Keys, error)
@@ -113,10 +117,18 @@ func (s single) Snapshot(ctx context.Context) (snapshot, error) {
 // loop it is a trainer that learns from all.
 type leader struct {
 	single
+	shares   shares
 	group    *ranks.Leader
 	places   places
 	prepared int     // batches of the open step that had their first pass, of a step that has two
 	rate     float64 // of the open step: that of its last batch
+}
+
+func newLeader(core *trainer.Trainer, group *ranks.Leader, p places) *leader {
+	sum := func(ctx context.Context, own ranks.Part, join joinFunc) (ranks.Part, error) {
+		return group.Sum(ctx, own, join)
+	}
+	return &leader{single: single{core}, group: group, places: p, shares: shares{core: core, sum: sum, slots: p.slots(0)}}
 }
 
 var _ sharedCore = (*trainer.Trainer)(nil)
@@ -130,7 +142,7 @@ func (l *leader) Step(ctx context.Context, b *schemas.ScoredBatch, in trainer.In
 	var r *trainer.Result
 	var err error
 	if rank == 0 {
-		r, err = l.Learn(ctx, b, in, number)
+		r, err = l.shares.learn(ctx, b, in, number)
 	} else {
 		r, err = l.hear(ctx, rank, b)
 	}
@@ -183,22 +195,5 @@ func (l *leader) Finish(ctx context.Context) (bool, error) {
 
 // complete adds up the shares of all ranks, and completes the step with the sum.
 func (l *leader) complete(ctx context.Context, batches int) error {
-	step := l.Steps()
-	own, err := l.TakeShare(ctx)
-	if err != nil {
-		return err
-	}
-	part, err := partOf(step, own, l.places.slots(0))
-	if err != nil {
-		return err
-	}
-	sum, err := l.group.Sum(ctx, part, func(notes [][]byte) ([]byte, error) { return joinNotes(notes, batches, l.rate) })
-	if err != nil {
-		return err
-	}
-	total, rate, err := shareOf(step, sum, l.places.slots(0))
-	if err != nil {
-		return err
-	}
-	return l.Complete(ctx, total, rate)
+	return l.shares.complete(ctx, func(notes [][]byte) ([]byte, error) { return joinNotes(notes, batches, l.rate) })
 }

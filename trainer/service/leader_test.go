@@ -101,9 +101,9 @@ func TestMomentumKeysTravelWithTheGradients(t *testing.T) {
 		return trainer.Keys{Image: []float32{n}, Text: []float32{-n}, IDs: []schemas.ImageID{{byte(n)}}}
 	}
 	var notes [][]byte
-	vectors := make([][]float32, 1+2*4)
+	vectors := make([][]float32, 2*4)
 	for rank, own := range [][]trainer.Keys{{keys(1), keys(2)}, {keys(3)}} {
-		p, err := partOf(5, trainer.Share{Batches: 2, Grads: [][]float32{{7}}, Keys: own}, slots{2 * rank, 4})
+		p, err := partOf(5, trainer.Share{Batches: 2, Keys: own}, slots{2 * rank, 2, 4})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,14 +118,14 @@ func TestMomentumKeysTravelWithTheGradients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, _, err := shareOf(5, ranks.Part{Note: sum, Vectors: vectors}, slots{0, 4})
-	if want := []trainer.Keys{keys(1), keys(2), keys(3)}; err != nil || !reflect.DeepEqual(s.Keys, want) || !reflect.DeepEqual(s.Grads, [][]float32{{7}}) {
+	s, _, err := shareOf(5, ranks.Part{Note: sum, Vectors: vectors}, slots{0, 2, 4})
+	if want := []trainer.Keys{keys(1), keys(2), keys(3)}; err != nil || !reflect.DeepEqual(s.Keys, want) {
 		t.Errorf("%+v, %v, want %+v", s, err, want)
 	}
 	if _, err := joinNotes([][]byte{notes[0], notes[0]}, 4, 1); err == nil || !strings.Contains(err.Error(), "rank 1 has the momentum keys of batch") {
 		t.Errorf("%v", err)
 	}
-	if _, err := partOf(5, trainer.Share{Keys: []trainer.Keys{keys(1)}}, slots{4, 4}); err == nil || !strings.Contains(err.Error(), "keys of 1 batches from batch 4 on, in a step of 4") {
+	if _, err := partOf(5, trainer.Share{Keys: []trainer.Keys{keys(1)}}, slots{4, 2, 4}); err == nil || !strings.Contains(err.Error(), "keys of 1 batches from batch 4 on, in a step of 4") {
 		t.Errorf("%v", err)
 	}
 }
@@ -174,7 +174,7 @@ func twoRanksSayWhatOneSays(t *testing.T, o trainer.Options, gather int) {
 	group, link := joinTwo(t)
 	second := newCore(t, weights, first, o)
 	m := &member{
-		gather: gather, core: second, link: link, slots: slots{2, 4}, metrics: func() func() { return func() {} },
+		gather: gather, shares: sharesOf(second, link, slots{2, 2, 4}), link: link, metrics: func() func() { return func() {} },
 		load: func(_ context.Context, b *schemas.ScoredBatch, known []schemas.Mask) (trainer.Input, error) {
 			in := drawn(b)
 			in.Masked = append(in.Masked, known...)
@@ -188,7 +188,7 @@ func twoRanksSayWhatOneSays(t *testing.T, o trainer.Options, gather int) {
 		ended <- whole(err)
 	}()
 	p := places{world: 2, batches: 4}
-	l, e := &leader{single: single{newCore(t, weights, first, o)}, group: group, places: p}, &errands{group, p}
+	l, e := newLeader(newCore(t, weights, first, o), group, p), &errands{group, p}
 	const batches = 7
 	var owners []bool
 	for n := range batches {
@@ -306,7 +306,7 @@ func TestSharesThatAreNoStep(t *testing.T) {
 	if _, _, err := shareOf(6, ranks.Part{Note: sum}, slots{}); err == nil || !strings.Contains(err.Error(), "rank 0 is at step 5, this rank at step 6") {
 		t.Errorf("%v", err)
 	}
-	if _, _, err := shareOf(5, ranks.Part{Note: sum}, slots{0, 4}); err == nil || !strings.Contains(err.Error(), "it has 0 vectors, want 8 of keys") {
+	if _, _, err := shareOf(5, ranks.Part{Note: sum}, slots{0, 2, 4}); err == nil || !strings.Contains(err.Error(), "it has 0 vectors, want 8 of keys") {
 		t.Errorf("%v", err)
 	}
 	features := &schemas.FeatureBlock{Positions: schemas.Int32s{0}, Dim: 2, V: schemas.NewFloat16s([]float32{1, 0}), T: schemas.NewFloat16s([]float32{1, 0}), Sequence: 1}

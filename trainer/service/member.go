@@ -16,14 +16,18 @@ import (
 
 // member is a rank above 0. It does what rank 0 asks for, and writes nothing: no records, no checkpoints, no files.
 type member struct {
-	core       sharedCore
+	shares
 	link       *ranks.Member
-	slots      slots
 	load       func(context.Context, *schemas.ScoredBatch, []schemas.Mask) (trainer.Input, error)
 	wholeBatch bool
 	metrics    func() (end func()) // times a batch
 	gather     int                 // batches that a step gathers before it learns from the first; 0: none
 	gathered   []task              // of the open step, with the first of two passes behind them
+}
+
+// sharesOf makes the shares of a rank above 0.
+func sharesOf(core sharedCore, link *ranks.Member, at slots) shares {
+	return shares{core: core, slots: at, sum: func(ctx context.Context, own ranks.Part, _ joinFunc) (ranks.Part, error) { return link.Sum(ctx, own) }}
 }
 
 // seat is the place of a rank above 0 in the training, through losses. It keeps what it holds when another rank is lost.
@@ -75,7 +79,7 @@ func (t *seat) train(ctx context.Context) (err error) {
 	t.tools.Instruments.Loaded()
 	t.tools.Instruments.Log.Info("training with rank 0", "stage", Name, "rank", s.Ranks.Rank, "count", s.Ranks.WorldSize, "step", t.core.Steps())
 	p := places{world: s.Ranks.WorldSize, batches: s.Core.StepBatches}
-	m := &member{core: t.core, link: link, slots: p.slots(s.Ranks.Rank), load: t.load.load, wholeBatch: s.wholeBatch(), metrics: t.tools.Instruments.Batch, gather: s.gather()}
+	m := &member{shares: sharesOf(t.core, link, p.slots(s.Ranks.Rank)), link: link, load: t.load.load, wholeBatch: s.wholeBatch(), metrics: t.tools.Instruments.Batch, gather: s.gather()}
 	return whole(m.run(ctx))
 }
 
@@ -195,7 +199,7 @@ func (m *member) do(ctx context.Context, t task) error {
 		if err := m.learnGathered(ctx); err != nil {
 			return err
 		}
-		return m.complete(ctx)
+		return m.complete(ctx, nil)
 	case errandLearn:
 		if m.gather > 0 {
 			return m.prepareKeys(ctx, t)
@@ -215,7 +219,7 @@ func (m *member) do(ctx context.Context, t task) error {
 // learn learns from a batch.
 func (m *member) learn(ctx context.Context, t task) error {
 	end := m.metrics()
-	r, err := m.core.Learn(ctx, t.batch, t.input, t.Number)
+	r, err := m.shares.learn(ctx, t.batch, t.input, t.Number)
 	end()
 	if err != nil {
 		return err
@@ -231,26 +235,4 @@ func (m *member) tell(r trainer.Result, f *schemas.FeatureBlock) error {
 		return err
 	}
 	return m.link.Tell(answer)
-}
-
-// complete gives this rank's share of a step, and completes it with the sum.
-func (m *member) complete(ctx context.Context) error {
-	step := m.core.Steps()
-	own, err := m.core.TakeShare(ctx)
-	if err != nil {
-		return err
-	}
-	part, err := partOf(step, own, m.slots)
-	if err != nil {
-		return err
-	}
-	sum, err := m.link.Sum(ctx, part)
-	if err != nil {
-		return err
-	}
-	total, rate, err := shareOf(step, sum, m.slots)
-	if err != nil {
-		return err
-	}
-	return m.core.Complete(ctx, total, rate)
 }

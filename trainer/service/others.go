@@ -65,7 +65,7 @@ func (o *others) tryGather(ctx context.Context) (taken int, err error) {
 // share returns what shares the batches of steps among the ranks: the core for the loop, and what its feed hands out.
 func (o *others) share() (core, *errands) {
 	p := places{world: o.settings.Ranks.WorldSize, batches: o.settings.Core.StepBatches}
-	return &leader{single: single{o.core}, group: o.group, places: p}, &errands{o.group, p}
+	return newLeader(o.core, o.group, p), &errands{o.group, p}
 }
 
 // leave tells the ranks why rank 0 ends, nil when the training is over. It reports whether it could tell each.

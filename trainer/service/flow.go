@@ -1,0 +1,113 @@
+package service
+
+import (
+	"context"
+
+	"github.com/pairstream/pairstream/internal/ranks"
+	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/trainer"
+)
+
+// joinFunc makes the note of a sum from the notes of all ranks. Rank 0 alone calls it.
+type joinFunc func(notes [][]byte) ([]byte, error)
+
+// sumFunc adds up a part with those of the other ranks.
+type sumFunc func(ctx context.Context, own ranks.Part, join joinFunc) (ranks.Part, error)
+
+// shares makes the steps of a rank with the other ranks: each learns from batches of its own, and all add up their shares.
+type shares struct {
+	core  sharedCore
+	sum   sumFunc
+	slots slots // of this rank's batches
+	flow  *flow // of the open step; nil: this rank has given nothing of it
+}
+
+// learn learns from a batch of this rank. The share begins to leave with the last one of the step.
+func (s *shares) learn(ctx context.Context, b *schemas.ScoredBatch, in trainer.Input, number int) (*trainer.Result, error) {
+	if number+1 != s.slots.first+s.slots.own {
+		return s.core.Learn(ctx, b, in, number, nil)
+	}
+	s.flow = newFlow(ctx, s.core.Runs(), s.sum)
+	return s.core.Learn(ctx, b, in, number, s.flow.give)
+}
+
+// complete gives what is left of this rank's share, and completes the step with the sum.
+func (s *shares) complete(ctx context.Context, join joinFunc) error {
+	step := s.core.Steps()
+	f := s.flow
+	if s.flow = nil; f == nil { // the step is short
+		f = newFlow(ctx, s.core.Runs(), s.sum)
+	}
+	own, err := s.core.TakeShare(ctx, f.give)
+	if err != nil {
+		return err
+	}
+	grads, err := f.wait()
+	if err != nil {
+		return err
+	}
+	part, err := partOf(step, own, s.slots)
+	if err != nil {
+		return err
+	}
+	if part, err = s.sum(ctx, part, join); err != nil {
+		return err
+	}
+	total, rate, err := shareOf(step, part, s.slots)
+	if err != nil {
+		return err
+	}
+	total.Grads = grads
+	return s.core.Complete(ctx, total, rate)
+}
+
+// flow adds up the gradients of a step, run by run, while this rank computes those of later runs. All ranks add the runs in
+// the same order. A flow ends with its context, or when it has all runs.
+type flow struct {
+	given chan [][]float32 // by run
+	ended chan struct{}
+	sum   [][]float32 // by parameter
+	err   error
+}
+
+func newFlow(ctx context.Context, runs [][]int, sum sumFunc) *flow {
+	f := &flow{given: make(chan [][]float32, len(runs)), ended: make(chan struct{})}
+	for _, run := range runs {
+		f.sum = append(f.sum, make([][]float32, len(run))...)
+	}
+	go func() {
+		defer close(f.ended)
+		for _, run := range runs {
+			if f.err = f.add(ctx, run, sum); f.err != nil {
+				return
+			}
+		}
+	}()
+	return f
+}
+
+// add adds up the next run.
+func (f *flow) add(ctx context.Context, run []int, sum sumFunc) error {
+	select {
+	case own := <-f.given:
+		part, err := sum(ctx, ranks.Part{Vectors: own}, func([][]byte) ([]byte, error) { return nil, nil })
+		if err != nil {
+			return err
+		}
+		for k, i := range run {
+			f.sum[i] = part.Vectors[k]
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// give takes the next run of this rank.
+func (f *flow) give(_ int, grads [][]float32) { f.given <- grads }
+
+// wait returns the sums of all runs.
+func (f *flow) wait() ([][]float32, error) {
+	<-f.ended
+	return f.sum, f.err
+}
