@@ -27,7 +27,7 @@ FIGURES := $(CURDIR)/$(BIN)/figures.txt
 GO_TEST := .ci/gotest $(if $(PAIRSTREAM_GOLDEN)$(PAIRSTREAM_FLICKR),-count=1)
 # Packages without tensors: they build without cgo, and their tests run with the race detector.
 MODULE := github.com/pairstream/pairstream
-TENSORLESS = $(shell go list -f '{{.ImportPath}} {{join .Deps " "}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | grep -v '$(MODULE)/internal/\(torch\|faiss\)' | cut -d ' ' -f 1)
+TENSORLESS = $(shell go list -f '{{.ImportPath}} {{join .Deps " "}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | grep -v '$(MODULE)/internal/\(torch\|faiss\|knn/cpu\)' | cut -d ' ' -f 1)
 FUZZ ?= 3000x
 # What kills processes and brokers under load.
 SCENARIOS := TestSuite|TestCrash|TestTwoOwners|TestBrokerKilled|TestEveryStageKilled|TestProducerKilled|TestIngestKilled|TestWatchersKilled|TestFetcherKilled|TestFilterKilled|TestTrainerOnAFullDisk

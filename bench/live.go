@@ -28,16 +28,17 @@ const (
 )
 
 func liveIVFRow(ctx context.Context, b *bench) (*Result, error) {
-	return liveRow(ctx, b, b.size(1_000_000, 20_000), b.size(1000, 50), "live_ivf.py", "FAISS IVF at pairstream's recall, adds and searches under one lock")
+	return liveRow(ctx, b, b.size(1_000_000, 20_000), b.size(1000, 50), "FAISS IVF at pairstream's recall, of vectors or of 8-bit codes ranked anew: the faster; adds and searches under one lock",
+		program{script: "live_ivf.py"}, program{script: "live_ivf.py", variant: "sq8"})
 }
 
 // liveHNSWRow has fewer pairs. With a million pairs, building the peer's graph takes most of an hour,
 // and additions to it leave little time for searches.
 func liveHNSWRow(ctx context.Context, b *bench) (*Result, error) {
-	return liveRow(ctx, b, b.size(100_000, 4_000), b.size(1000, 20), "live_hnsw.py", "FAISS HNSW (M = 32) at pairstream's recall, adds and searches under one lock")
+	return liveRow(ctx, b, b.size(100_000, 4_000), b.size(1000, 20), "FAISS HNSW (M = 32) at pairstream's recall, adds and searches under one lock", program{script: "live_hnsw.py"})
 }
 
-func liveRow(ctx context.Context, b *bench, n, searches int, script, against string) (*Result, error) {
+func liveRow(ctx context.Context, b *bench, n, searches int, against string, peers ...program) (*Result, error) {
 	spare := addsPerSecond * 10 * (b.repeats + 1) // more pairs than can be added while searches go on
 	if b.short {
 		spare = addsPerSecond
@@ -51,7 +52,7 @@ func liveRow(ctx context.Context, b *bench, n, searches int, script, against str
 	}
 	var checks []string
 	out, err := duel{
-		kind: "live", programs: []program{{script: script}}, job: j, unit: "ms p99", warmUp: 1, plain: true,
+		kind: "live", programs: peers, job: j, unit: "ms p99", warmUp: 1, plain: true,
 		trial: func(o map[string]float64) map[string]float64 {
 			o = maps.Clone(o)
 			o["rows"] = float64(min(n, liveTrialRows))

@@ -32,7 +32,7 @@ type LiveOptions struct {
 
 // DefaultLiveOptions keep one closed group.
 func DefaultLiveOptions() LiveOptions {
-	return LiveOptions{KeepGroups: 1, TailRows: 1024, Recall: 0.97}
+	return LiveOptions{KeepGroups: 1, TailRows: 512, Recall: 0.97}
 }
 
 // Validate returns every option that is out of range, joined.
@@ -52,12 +52,13 @@ type LiveEngine interface {
 
 // Live searches the open group and the latest closed groups of every lane while they grow.
 //
-// The vectors are those that the builders hold, not copies. The newest pairs of a group are compared one by one; a
+// Inverted lists hold 8-bit codes, and what a search finds is ranked by the vectors that the builders hold: dim + 8 bytes of
+// each modality beside the 2 dim of the vector. The newest pairs of a group are compared one by one; a
 // background goroutine ([Live.Run]) puts them into inverted lists, some thousand at a time, and trains new lists when a
 // group has outgrown the old ones. How many lists a search visits is measured then, so that searches find the wanted
 // share of the exact nearest. Without Run everything is found exactly, only more slowly.
 //
-// Adding a pair takes no lock that a search holds for longer than a look-up. Vectors of different encoders cannot be
+// Adding a pair takes no lock that a search holds for longer than a look-up. Lists never change: new ones take their place. Vectors of different encoders cannot be
 // compared, so a search looks only at groups of one model.
 type Live struct {
 	o      LiveOptions
@@ -139,9 +140,9 @@ func (l *Live) add(m *members) {
 	l.groups = append(l.groups, &liveGroup{members: m, sides: map[string]*side{Image: {}, Text: {}}})
 }
 
-// grew wakes the background when a tail is complete.
+// grew wakes the background, soon after a tail is complete.
 func (l *Live) grew(m *members) {
-	if m.v.Len()%l.o.TailRows == 0 {
+	if m.v.Len()%max(1, l.o.TailRows/4) == 0 {
 		l.rouse()
 	}
 }
@@ -354,8 +355,9 @@ func (l *Live) searchOnce(groups []*liveGroup, model string, vector []float32, q
 			return Answer{}, 0, fmt.Errorf("searching group %s: %w", g.group, err)
 		}
 		answer.Searched += searched
-		for _, h := range hits {
-			switch pair := g.pair(h.Row); {
+		pairs := g.pairsOf(hits)
+		for i, h := range hits {
+			switch pair := pairs[i]; {
 			case l.gone(pair):
 				hidden++
 			case leaveOut == nil || pair != *leaveOut:

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/indexer"
-	"github.com/pairstream/pairstream/internal/faiss"
 	"github.com/pairstream/pairstream/internal/float16rows"
 	"github.com/pairstream/pairstream/internal/knn"
 	"github.com/pairstream/pairstream/internal/knn/cpu"
@@ -21,7 +20,7 @@ import (
 // newLive makes an index that the test closes, and checks that nothing native is left.
 func newLive(t testing.TB, o indexer.LiveOptions, engine indexer.LiveEngine) *indexer.Live {
 	t.Helper()
-	handles, matrices := faiss.Live(), float16rows.Live()
+	handles, matrices := cpu.Live(), float16rows.Live()
 	live, err := indexer.NewLive(o, engine)
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +29,7 @@ func newLive(t testing.TB, o indexer.LiveOptions, engine indexer.LiveEngine) *in
 		if err := live.Close(); err != nil {
 			t.Error(err)
 		}
-		if h, m := faiss.Live(), float16rows.Live(); h != handles || m != matrices {
+		if h, m := cpu.Live(), float16rows.Live(); h != handles || m != matrices {
 			t.Errorf("%d handles and %d matrices live after, %d and %d before", h, m, handles, matrices)
 		}
 	})

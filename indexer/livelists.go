@@ -23,20 +23,15 @@ const (
 // side is the inverted lists over the rows [0, covered) of one modality of a group; the rows after them are the tail.
 type side struct {
 	quantizer *quantizer
-	parts     []part // all of the quantizer
+	lists     knn.Lists // of the quantizer; nil: none yet
 	covered   int
 }
 
-type part struct {
-	lists knn.Lists
-	rows  int
-}
-
 func (s *side) close() {
-	for _, p := range s.parts {
-		p.lists.Close()
+	if s.lists != nil {
+		s.lists.Close()
 	}
-	s.parts = nil
+	s.lists = nil
 }
 
 type quantizerKey struct {
@@ -61,29 +56,12 @@ func (g *liveGroup) search(engine knn.Searcher, vector []float32, query Query) (
 		return nil, 0, nil
 	}
 	m, s := g.matrix(query.Modality, n), g.sides[query.Modality]
-	covered := 0
-	if !query.Exact && len(s.parts) > 0 {
-		covered = s.covered
-		near, err := s.parts[0].lists.Probe(vector, s.quantizer.probes)
-		if err != nil {
-			return nil, 0, err
-		}
-		for _, p := range s.parts {
-			found, err := p.lists.Search(m, vector, query.K, near)
-			if err != nil {
-				return nil, 0, err
-			}
-			hits = append(hits, found...)
-		}
+	if query.Exact || s.lists == nil {
+		hits, err = engine.Scan(m, 0, vector, query.K)
+	} else {
+		hits, err = s.lists.Search(m, s.covered, vector, query.K, s.quantizer.probes)
 	}
-	if covered < n {
-		found, err := engine.Scan(m, covered, vector, query.K)
-		if err != nil {
-			return nil, 0, err
-		}
-		hits = append(hits, found...)
-	}
-	return hits, n, nil
+	return hits, n, err
 }
 
 // Run puts pairs into inverted lists until ctx ends. It returns an error when the engine fails.
@@ -146,19 +124,15 @@ func (l *Live) extend(ctx context.Context, g *liveGroup, modality string) error 
 	if err != nil {
 		return fmt.Errorf("training lists: %w", err)
 	}
-	from := s.covered
+	from, base := s.covered, s.lists
 	if s.quantizer != q {
-		from = 0
+		from, base = 0, q.base
 	}
-	fresh, err := l.assign(ctx, g, modality, q, from, n)
+	lists, err := l.assign(ctx, g, modality, q, base, from, n)
 	if err != nil {
 		return err
 	}
-	parts, replaced, err := g.combine(s, fresh, from == 0)
-	if err != nil {
-		return err
-	}
-	g.swap(s, q, parts, n, replaced)
+	g.swap(s, q, lists, n)
 	return nil
 }
 
@@ -174,84 +148,44 @@ func (l *Live) quantizer(ctx context.Context, g *liveGroup, modality string, n i
 		return nil, err
 	}
 	if old != nil {
-		old.base.Close() // lists made from it live on
+		old.base.Close() // lists that were made from it live on
 	}
 	l.quantizers[key] = fresh
 	return fresh, nil
 }
 
-// combine merges fresh with the last parts that are no larger, as a binary counter does: there are few parts, and a row
-// is moved seldom. A group that is gone has no parts. It holds the group's lock as a search does, for the lists.
-func (g *liveGroup) combine(s *side, fresh part, anew bool) (parts, replaced []part, err error) {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	if anew {
-		return []part{fresh}, s.parts, nil
-	}
-	parts = slices.Clone(s.parts)
-	for len(parts) > 0 && parts[len(parts)-1].rows <= fresh.rows {
-		last := parts[len(parts)-1]
-		merged, err := merge(last, fresh)
-		fresh.lists.Close()
-		if err != nil {
-			return nil, nil, err
-		}
-		parts, fresh, replaced = parts[:len(parts)-1], merged, append(replaced, last)
-	}
-	return append(parts, fresh), replaced, nil
-}
-
-// swap gives searches the new lists, of which the last are new. Once it has the lock, no search uses the replaced ones.
-func (g *liveGroup) swap(s *side, q *quantizer, parts []part, covered int, replaced []part) {
+// swap gives searches the new lists. Once it has had the lock, no search uses the old ones.
+func (g *liveGroup) swap(s *side, q *quantizer, lists knn.Lists, covered int) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.gone { // and all its lists were closed, but for those that it did not have yet
-		parts[len(parts)-1].lists.Close()
-		return
+	old := s.lists
+	if g.gone { // and its lists were closed
+		old = lists
+	} else {
+		s.lists, s.quantizer, s.covered = lists, q, covered
 	}
-	s.parts, s.quantizer, s.covered = parts, q, covered
-	for _, p := range replaced {
-		p.lists.Close()
+	g.mu.Unlock()
+	if old != nil {
+		old.Close() // beside searches, as it may take long
 	}
 }
 
-func merge(a, b part) (part, error) {
-	lists, err := a.lists.Empty()
+// assign makes lists of what base holds and of the rows [from, to). It holds the group's lock as a search does, for base.
+func (l *Live) assign(ctx context.Context, g *liveGroup, modality string, q *quantizer, base knn.Lists, from, to int) (knn.Lists, error) {
+	clusters, err := l.engine.Assign(ctx, knn.HalfMatrix(g.rows(modality).Values(to)[from*g.dim:], g.dim), q.centroids, 1)
 	if err != nil {
-		return part{}, err
-	}
-	if err := errors.Join(lists.Merge(a.lists), lists.Merge(b.lists)); err != nil {
-		lists.Close()
-		return part{}, err
-	}
-	return part{lists, a.rows + b.rows}, nil
-}
-
-// assign makes lists of the rows [from, to).
-func (l *Live) assign(ctx context.Context, g *liveGroup, modality string, q *quantizer, from, to int) (part, error) {
-	values := g.rows(modality).Values(to)[from*g.dim:]
-	clusters, err := l.engine.Assign(ctx, knn.HalfMatrix(values, g.dim), q.centroids, 1)
-	if err != nil {
-		return part{}, err
+		return nil, err
 	}
 	if q.probes == 0 {
 		if q.probes, err = l.calibrate(g, modality, q, clusters); err != nil {
-			return part{}, fmt.Errorf("measuring how many lists to visit: %w", err)
+			return nil, fmt.Errorf("measuring how many lists to visit: %w", err)
 		}
 	}
-	rows, lists := make([]int64, len(clusters)), make([]int64, len(clusters))
-	for i, c := range clusters {
-		rows[i], lists[i] = int64(from+i), int64(c)
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if g.gone {
+		base = q.base
 	}
-	entries, err := q.base.Empty()
-	if err != nil {
-		return part{}, err
-	}
-	if err := entries.Add(rows, lists); err != nil {
-		entries.Close()
-		return part{}, err
-	}
-	return part{entries, to - from}, nil
+	return base.Extended(g.matrix(modality, to), from, clusters)
 }
 
 // listsFor returns about 4 sqrt(n), a power of two, and leaves some rows for each list.

@@ -98,11 +98,15 @@ func (m *members) position(pair schemas.PairID) int {
 	return m.pairs.find(pair)
 }
 
-// pair returns the id at a position.
-func (m *members) pair(position int64) schemas.PairID {
+// pairsOf returns the ids of hits.
+func (m *members) pairsOf(hits []knn.Hit) []schemas.PairID {
+	ids := make([]schemas.PairID, len(hits))
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return m.pairs.at(int(position))
+	for i, h := range hits {
+		ids[i] = m.pairs.at(int(h.Row))
+	}
+	return ids
 }
 
 // add takes a pair that the group does not hold yet. The id comes first: a reader that sees a row finds its id.

@@ -123,7 +123,7 @@ func (c Core) Validate() error { return c.options().Validate() }
 // Live has the fields of [indexer.LiveOptions].
 type Live struct {
 	KeepGroups int     `env:"LIVE_GROUPS" envDefault:"1" desc:"latest closed groups of each lane that stay searchable, besides the open one"`
-	TailRows   int     `env:"LIVE_TAIL" envDefault:"1024" desc:"pairs that searches compare one by one until they go into inverted lists together"`
+	TailRows   int     `env:"LIVE_TAIL" envDefault:"512" desc:"pairs that searches compare one by one until they go into inverted lists together"`
 	Recall     float64 `env:"LIVE_RECALL" envDefault:"0.97" desc:"share of the exact ten nearest that a search in inverted lists should find"`
 	Seed       uint64  `env:"-"` // of Run
 }

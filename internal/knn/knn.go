@@ -176,17 +176,15 @@ type Searcher interface {
 	NewLists(centroids []float32, dim int) (Lists, error)
 }
 
-// Lists are inverted lists of row numbers. Searches may run concurrently with each other, not with Add and Merge.
+// Lists are inverted lists of rows that lie elsewhere. They do not change, so searches may run concurrently until Close.
 type Lists interface {
-	// Empty makes lists with the same centroids and no entries.
-	Empty() (Lists, error)
-	Add(rows, lists []int64) error
-	// Merge adds the entries of other, which comes from the same NewLists and stays as it is.
-	Merge(other Lists) error
-	// Probe finds the lists whose centroids have the largest inner products with the query, best first. Where they are a small
-	// share of all, a few may be others that are about as near, or missing.
+	// Extended returns lists that hold the rows of m from first on as well, each in the list of its number.
+	Extended(m Matrix, first int, numbers []int32) (Lists, error)
+	// Probe finds the lists whose centroids have the largest inner products with the query, best first. Where they are a part
+	// of all, a few may be others that are about as near.
 	Probe(q []float32, probes int) ([]int64, error)
-	// Search finds the k best rows of m in the given lists.
-	Search(m Matrix, q []float32, k int, lists []int64) ([]Hit, error)
+	// Search finds the k best rows, best first, of the nearest lists and of [from, m.Rows). A few may be others that are about
+	// as near; the similarities are those of the rows.
+	Search(m Matrix, from int, q []float32, k, probes int) ([]Hit, error)
 	Close()
 }

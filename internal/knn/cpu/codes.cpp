@@ -6,7 +6,7 @@
 namespace ps {
 namespace {
 
-// FEW queries, and queries of few rows, are multiplied row by row. Otherwise queries share panels, and each row is widened once
+// FEW queries, and queries of few rows, are multiplied query by query. Otherwise queries share panels, and each row is widened once
 // for all.
 constexpr int FEW = 6, FEW_ROWS = 128;
 
@@ -19,14 +19,10 @@ struct CodeScan {
   int64_t found = 0;
 
   void one_by_one() {
-    const Ops& o = ops();
-    for (int64_t i = 0; i < rows.n; i++) {
-      const int8_t* row = rows.values + i * rows.d;
-      for (int q = 0; q < m; q++) {
-        const int32_t product = o.code_dot(queries + static_cast<int64_t>(q) * rows.d, row, rows.d);
-        const float score = static_cast<float>(product) * rows.scales[i];
-        if (score >= least[q]) hits[found++] = CodeHit{q, static_cast<int32_t>(i), score};
-      }
+    for (int q = 0; q < m; q++) {
+      const int n = ops().code_hits(queries + static_cast<int64_t>(q) * rows.d, rows.values, rows.scales, rows.n, rows.d,
+                                    least[q], hits + found);
+      for (int i = 0; i < n; i++) hits[found++].query = q;
     }
   }
 

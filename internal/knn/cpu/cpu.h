@@ -77,9 +77,27 @@ typedef struct {
 char* ps_scan_codes(ps_codes rows, int32_t m, const int16_t* queries, const float* least, ps_code_hit* hits,
                     int64_t* found);
 
-// The function with which live search compares a query with a float16 row, by the instructions chosen at the time.
-typedef float (*ps_similarity_function)(const float* q, const uint16_t* row, int d);
-ps_similarity_function ps_similarity(void);
+// A row, with its inner product with a query.
+typedef struct {
+  int64_t row;
+  float similarity;
+} ps_hit;
+
+// Inverted lists over float16 rows that lie elsewhere: one list a centroid. A handle does not change once it is made, and may
+// be searched by many threads.
+typedef struct ps_lists ps_lists;
+char* ps_lists_new(const float* centroids, int64_t n, int32_t d, ps_lists** out);
+// The lists of h, with rows [first, first+n) as well, each in the list of its number.
+char* ps_lists_extended(const ps_lists* h, ps_rows rows, int64_t first, int64_t n, const int32_t* lists, ps_lists** out);
+void ps_lists_free(ps_lists* h);
+// The probes lists nearest to the query, nearest first. There are as many.
+char* ps_lists_probe(const ps_lists* h, const float* q, int32_t probes, int64_t* lists);
+// The k best rows, best first, of the nearest lists and of [from, n). There is room for k hits.
+char* ps_lists_search(const ps_lists* h, const uint16_t* rows, int64_t n, int64_t from, const float* q, int32_t probes,
+                      int32_t k, ps_hit* hits, int32_t* found);
+// The k best rows of [from, n).
+char* ps_scan(const uint16_t* rows, int64_t n, int32_t d, int64_t from, const float* q, int32_t k, ps_hit* hits,
+              int32_t* found);
 
 #ifdef __cplusplus
 }

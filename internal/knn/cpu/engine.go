@@ -34,12 +34,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pairstream/pairstream/internal/faiss"
 	"github.com/pairstream/pairstream/internal/knn"
 )
 
-// Engine computes on the processor. Its zero value is ready, and safe for concurrent use. Live search compares rows with
-// this package's kernel; package faiss keeps the inverted lists.
+// Engine computes on the processor. Its zero value is ready, and safe for concurrent use.
 type Engine struct{}
 
 var (
@@ -78,19 +76,6 @@ func spread(ctx context.Context, workers, n int, task func(worker, i int) error)
 	}
 	return group.Wait()
 }
-
-// NewLists implements [knn.Searcher].
-func (Engine) NewLists(centroids []float32, dim int) (knn.Lists, error) {
-	return faiss.NewIVF(centroids, dim, similarity())
-}
-
-// Scan implements [knn.Searcher].
-func (Engine) Scan(m knn.Matrix, from int, q []float32, k int) ([]knn.Hit, error) {
-	return faiss.Scan(m, from, q, k, similarity())
-}
-
-// similarity is the kernel that compares a query with a row.
-func similarity() faiss.Similarity { return faiss.Similarity(C.ps_similarity()) }
 
 // Live returns the number of C++ handles that were not closed.
 func Live() int64 { return int64(C.ps_live_handles()) }

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/faiss"
 	"github.com/pairstream/pairstream/internal/knn"
 	"github.com/pairstream/pairstream/internal/knn/cpu"
 	"github.com/pairstream/pairstream/internal/knn/knntest"
@@ -26,32 +25,30 @@ func sameHits(t *testing.T, what string, got, want []knn.Hit) {
 }
 
 func TestListsAreTheReference(t *testing.T) {
-	const n, dim, lists = 900, 20, 17
-	before := faiss.Live()
+	const n, tail, dim, lists = 900, 850, 20, 17
+	before := cpu.Live()
 	m := knntest.Halves(knntest.UnitRows(rng.New(2, "lists"), n, dim, 9, 0.5), dim)
 	centroids := knntest.UnitRows(rng.New(3, "lists"), lists, dim, 1, 0)
 	queries := knntest.UnitRows(rng.New(4, "lists"), 25, dim, 9, 0.5)
-	var rows, where []int64
-	for i := range n {
-		rows, where = append(rows, int64(i)), append(where, int64(i*7%lists))
+	numbers := make([]int32, n)
+	for i := range numbers {
+		numbers[i] = int32(i * 7 % lists)
 	}
 	build := func(s knn.Searcher) knn.Lists {
 		t.Helper()
-		first, err := s.NewLists(centroids, dim)
+		l, err := s.NewLists(centroids, dim)
 		if err != nil {
 			t.Fatal(err)
 		}
-		second, err := first.Empty()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer second.Close()
-		for _, err := range []error{first.Add(rows[:500], where[:500]), second.Add(rows[500:], where[500:]), first.Merge(second)} {
+		for _, part := range [][2]int{{0, 400}, {400, 500}, {500, 640}, {640, tail}} { // the third takes up the second
+			longer, err := l.Extended(m, part[0], numbers[part[0]:part[1]])
+			l.Close()
 			if err != nil {
 				t.Fatal(err)
 			}
+			l = longer
 		}
-		return first
+		return l
 	}
 	ours, oracle := build(cpu.Engine{}), build(reference.Engine{})
 	for i := range 25 {
@@ -68,47 +65,38 @@ func TestListsAreTheReference(t *testing.T) {
 			if !slices.Equal(near, wantNear) {
 				t.Fatalf("%d nearest lists %v, want %v", probes, near, wantNear)
 			}
-			got, err := ours.Search(m, q, 10, near)
+			got, err := ours.Search(m, tail, q, 10, probes)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := oracle.Search(m, q, 10, near)
+			want, err := oracle.Search(m, tail, q, 10, probes)
 			if err != nil {
 				t.Fatal(err)
 			}
 			sameHits(t, "search in lists", got, want)
 		}
 	}
-	if err := ours.Add([]int64{1}, []int64{lists}); err == nil {
-		t.Error("a row was added to a list that is not there")
-	}
-	if _, err := ours.Search(m, queries[:3], 10, []int64{0}); err == nil {
-		t.Error("a query of another width found something")
-	}
-	if _, err := ours.Search(m, queries[:dim], 10, []int64{lists}); err == nil {
-		t.Error("a list that is not there was searched")
+	for name, bad := range map[string]error{
+		"a list that is not there": second(ours.Extended(m, 0, []int32{lists})),
+		"rows that are not there":  second(ours.Extended(m, n, []int32{0})),
+		"a query of another width": second(ours.Search(m, n, queries[:3], 10, 1)),
+		"no lists":                 second(ours.Search(m, n, queries[:dim], 10, 0)),
+		"a tail beyond the rows":   second(ours.Search(m, n+1, queries[:dim], 10, 1)),
+	} {
+		if bad == nil {
+			t.Errorf("%s: no error", name)
+		}
 	}
 	if _, err := ours.Probe(queries[:dim], 0); err == nil {
 		t.Error("no lists were ranked without an error")
 	}
-	strange, err := cpu.Engine{}.NewLists(centroids, dim)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		strange.Close()
-		if after := faiss.Live(); after != before {
-			t.Errorf("%d handles live after, %d before", after, before)
-		}
-	}()
-	if err := ours.Merge(strange); err == nil {
-		t.Error("lists with centroids of their own were merged")
-	}
-	if err := ours.Merge(oracle); err == nil {
-		t.Error("lists of another engine were merged")
-	}
 	ours.Close()
+	if after := cpu.Live(); after != before {
+		t.Errorf("%d handles live after, %d before", after, before)
+	}
 }
+
+func second[T any](_ T, err error) error { return err }
 
 func TestScanIsTheReference(t *testing.T) {
 	const n, dim = 400, 37
@@ -153,13 +141,13 @@ func TestBadChoicesAreRefused(t *testing.T) {
 	}
 }
 
-// TestAGraphFindsTheNearestLists ranks many centroids: a few of them by the graph, which finds nearly all of the nearest, and
+// TestCodesFindTheNearestLists ranks many centroids: a few of them by their codes, which find nearly all of the nearest, and
 // all of them exactly.
-func TestAGraphFindsTheNearestLists(t *testing.T) {
+func TestCodesFindTheNearestLists(t *testing.T) {
 	const dim, lists, queries, probes = 40, 2000, 200, 12
-	before := faiss.Live()
-	centroids := knntest.UnitRows(rng.New(3, "graph"), lists, dim, 60, 0.6)
-	q := knntest.UnitRows(rng.New(4, "graph"), queries, dim, 60, 0.6)
+	before := cpu.Live()
+	centroids := knntest.UnitRows(rng.New(3, "lists"), lists, dim, 60, 0.6)
+	q := knntest.UnitRows(rng.New(4, "lists"), queries, dim, 60, 0.6)
 	ours, err := cpu.Engine{}.NewLists(centroids, dim)
 	if err != nil {
 		t.Fatal(err)
@@ -195,13 +183,13 @@ func TestAGraphFindsTheNearestLists(t *testing.T) {
 		}
 	}
 	if share := float64(found) / (queries * probes); share < 0.95 {
-		t.Errorf("the graph found %.3f of the nearest lists", share)
+		t.Errorf("the codes found %.3f of the nearest lists", share)
 	} else {
-		t.Logf("the graph found %.3f of the nearest lists", share)
+		t.Logf("the codes found %.3f of the nearest lists", share)
 	}
 	ours.Close()
 	oracle.Close()
-	if faiss.Live() != before {
+	if cpu.Live() != before {
 		t.Error("lists were not freed")
 	}
 }

@@ -57,4 +57,3 @@ std::atomic<int64_t> ps::live_handles{0};
 void ps_free_text(char* text) { std::free(text); }
 int64_t ps_live_handles(void) { return ps::live_handles.load(std::memory_order_relaxed); }
 int ps_select_ops(const char* name) { return ps::select_ops(name); }
-ps_similarity_function ps_similarity(void) { return ps::ops().similarity; }

@@ -11,6 +11,7 @@ namespace ps {
 
 constexpr int MR = 6;    // rows of one multiplication
 constexpr int NR = 64;   // columns of one multiplication
+constexpr int MOST_CODE = 127, MOST_QUERY = 4095;  // the largest integers of an 8-bit row and of its query
 constexpr int LANES = 16;  // partial sums of dot(): element i goes to partial sum i mod 16
 
 // Rows is a row-major matrix of float16 or float32 values.
@@ -51,8 +52,11 @@ struct Ops {
   double (*dot_ff)(const float* a, const float* b, int d);
   // similarity is a quick float32 dot product for live search, where nothing has to be reproducible.
   float (*similarity)(const float* q, const uint16_t* row, int d);
-  // code_dot multiplies a query of int16 with a row of int8: an exact sum.
-  int32_t (*code_dot)(const int16_t* q, const int8_t* row, int d);
+  // code_hits multiplies a query of int16 with n rows of int8, exactly, and lists the rows whose product, times their scale, is
+  // not below least; returns how many.
+  int (*code_hits)(const int16_t* q, const int8_t* rows, const float* scales, int n, int d, float least, CodeHit* hits);
+  // encode rounds a row of float16 to codes, and returns what one of them stands for.
+  float (*encode)(const uint16_t* row, int d, int8_t* codes);
   // code_scan lists the elements of out, times their row's scale, that are not below least[NR] of their column; returns how
   // many.
   int (*code_scan)(const int32_t* out, const float* scale, const float* least, CodeHit* hits);

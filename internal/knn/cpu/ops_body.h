@@ -105,10 +105,28 @@ static void quantize_float(const float* x, int d, float scale, int16_t* out, int
   quantize_body(x, d, scale, out, pairs);
 }
 
-static int32_t code_dot(const int16_t* q, const int8_t* row, int d) {
+static inline int32_t code_dot(const int16_t* q, const int8_t* row, int d) {
   int32_t sum = 0;
-  for (int i = 0; i < d; i++) sum += static_cast<int32_t>(q[i]) * row[i];
+  for (int i = 0; i < d; i++) sum += static_cast<int32_t>(q[i]) * static_cast<int16_t>(row[i]);
   return sum;
+}
+
+static float encode(const uint16_t* row, int d, int8_t* codes) {
+  f32x8 most = {};
+  for (int i = 0; i < d; i += 8) {
+    const f32x8 x = d - i < 8 ? tail8(row + i, d - i) : load8(row + i);
+    const f32x8 size = x < 0 ? -x : x;
+    most = size > most ? size : most;
+  }
+  float largest = 0;
+  for (int j = 0; j < 8; j++) largest = most[j] > largest ? most[j] : largest;
+  const float scale = largest > 0 ? MOST_CODE / largest : 0;
+  for (int i = 0; i < d; i += 8) {
+    const int n = d - i < 8 ? d - i : 8;
+    const i32x8 v = nearest8((n < 8 ? tail8(row + i, n) : load8(row + i)) * scale);
+    for (int j = 0; j < n; j++) codes[i + j] = static_cast<int8_t>(v[j]);
+  }
+  return largest / MOST_CODE;
 }
 
 static int code_scan(const int32_t* out, const float* scale, const float* least, CodeHit* hits) {

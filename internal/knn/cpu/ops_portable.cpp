@@ -49,6 +49,15 @@ inline __attribute__((always_inline)) void add_products(sum8& s, widened a, wide
 
 #include "ops_body.h"
 
+int code_hits(const int16_t* q, const int8_t* rows, const float* scales, int n, int d, float least, CodeHit* hits) {
+  int found = 0;
+  for (int i = 0; i < n; i++) {
+    const float score = static_cast<float>(code_dot(q, rows + static_cast<int64_t>(i) * d, d)) * scales[i];
+    if (score >= least) hits[found++] = CodeHit{0, i, score};
+  }
+  return found;
+}
+
 void mul(const int32_t* a, int64_t lda, const int32_t* panel, int pairs, const int32_t* bias, int32_t* out) {
   for (int i = 0; i < MR; i++) {
     int32_t acc[NR];
@@ -76,6 +85,6 @@ int scan(const int32_t* out, const int32_t* row_min, const int32_t* col_min, Hit
 }  // namespace
 
 const Ops ops_portable = {"portable", mul,    scan,   quantize_half, quantize_float,
-                          dot_hh,     dot_hf, dot_ff, similarity,    code_dot, code_scan, widen};
+                          dot_hh,     dot_hf, dot_ff, similarity,    code_hits, encode, code_scan, widen};
 
 }  // namespace ps

@@ -2,7 +2,6 @@ package reference
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -46,24 +45,22 @@ type plainLists struct {
 	lists     [][]int64
 }
 
-func (l *plainLists) Add(rows, lists []int64) error {
-	for i, list := range lists {
-		l.lists[list] = append(l.lists[list], rows[i])
+// Extended implements [knn.Lists].
+func (l *plainLists) Extended(_ knn.Matrix, first int, numbers []int32) (knn.Lists, error) {
+	longer := &plainLists{centroids: l.centroids}
+	for _, rows := range l.lists {
+		longer.lists = append(longer.lists, slices.Clone(rows))
 	}
-	return nil
+	for i, list := range numbers {
+		if list < 0 || int(list) >= len(l.lists) {
+			return nil, fmt.Errorf("there is no list %d", list)
+		}
+		longer.lists[list] = append(longer.lists[list], int64(first+i))
+	}
+	return longer, nil
 }
 
-func (l *plainLists) Merge(other knn.Lists) error {
-	o, ok := other.(*plainLists)
-	if !ok || len(o.lists) != len(l.lists) {
-		return errors.New("merging lists of another kind")
-	}
-	for i, rows := range o.lists {
-		l.lists[i] = append(l.lists[i], rows...)
-	}
-	return nil
-}
-
+// Probe implements [knn.Lists].
 func (l *plainLists) Probe(q []float32, probes int) ([]int64, error) {
 	all := make([]int64, len(l.lists))
 	for i := range all {
@@ -80,16 +77,21 @@ func (l *plainLists) Probe(q []float32, probes int) ([]int64, error) {
 	return order, nil
 }
 
-func (l *plainLists) Search(m knn.Matrix, q []float32, k int, lists []int64) ([]knn.Hit, error) {
+// Search implements [knn.Lists].
+func (l *plainLists) Search(m knn.Matrix, from int, q []float32, k, probes int) ([]knn.Hit, error) {
+	near, err := l.Probe(q, probes)
+	if err != nil {
+		return nil, err
+	}
 	var rows []int64
-	for _, list := range lists {
+	for _, list := range near {
 		rows = append(rows, l.lists[list]...)
+	}
+	for i := from; i < m.Rows; i++ {
+		rows = append(rows, int64(i))
 	}
 	return bestOf(m, rows, q, k)
 }
 
-func (l *plainLists) Empty() (knn.Lists, error) {
-	return &plainLists{centroids: l.centroids, lists: make([][]int64, len(l.lists))}, nil
-}
-
+// Close implements [knn.Lists].
 func (l *plainLists) Close() {}
