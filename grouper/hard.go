@@ -18,7 +18,7 @@ func HardCandidates(ctx context.Context, v, t *dotproduct.Matrix, image []int32,
 	if m == 0 || n == 0 {
 		return nil, nil, nil
 	}
-	images, texts, err := nearest(ctx, v, t, image, min(m, max(n-1, 1)), 1)
+	images, texts, err := nearest(ctx, v, t, image, min(m, max(n-1, 1)))
 	if err != nil {
 		return nil, nil, fmt.Errorf("looking for hard candidates of %d samples: %w", n, err)
 	}

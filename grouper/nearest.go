@@ -3,8 +3,6 @@ package grouper
 import (
 	"context"
 	"math"
-	"sync"
-	"sync/atomic"
 
 	"github.com/pairstream/pairstream/internal/dotproduct"
 )
@@ -94,37 +92,18 @@ func tileRows(dim int) int { return max(64, min(256, (1<<16)/max(dim, 1)/4*4)) }
 // nearest finds the lists of all images (their best texts) and of all texts (their best images) in one pass over the
 // products, which it never holds all at once. A pair is not in its own list; nor, when numbers of the pairs' images are
 // given, in that of a pair with the same image.
-func nearest(ctx context.Context, v, t *dotproduct.Matrix, image []int32, size, workers int) (images, texts *nearestLists, err error) {
+func nearest(ctx context.Context, v, t *dotproduct.Matrix, image []int32, size int) (images, texts *nearestLists, err error) {
 	n := v.Rows()
 	side := min(tileRows(v.Dim()), n)
-	tiles := (n + side - 1) / max(side, 1)
 	images, texts = newNearestLists(n, size), newNearestLists(n, size)
-	// A tile changes the lists of its rows and of its columns. Whoever holds both locks took the row's first, so nobody
-	// who waits for a column's lock holds one that its holder waits for.
-	rowLocks, columnLocks := make([]sync.Mutex, tiles), make([]sync.Mutex, tiles)
-	var next atomic.Int64
-	var group sync.WaitGroup
-	for range max(1, min(workers, tiles)) {
-		group.Go(func() {
-			products := make([]float32, side*side)
-			for ctx.Err() == nil {
-				k := int(next.Add(1) - 1)
-				if k >= tiles*tiles {
-					return
-				}
-				row := k % tiles
-				column := (row + k/tiles) % tiles // along the diagonals: neighbours in time share no lock
-				at := tile{row * side, min(n, (row+1)*side), column * side, min(n, (column+1)*side), image}
-				dotproduct.Block(products, v, at.i0, at.i1-at.i0, t, at.j0, at.j1-at.j0)
-				rowLocks[row].Lock()
-				columnLocks[column].Lock()
-				at.offer(products, images, texts)
-				columnLocks[column].Unlock()
-				rowLocks[row].Unlock()
-			}
-		})
+	products := make([]float32, side*side)
+	for i := 0; i < n; i += side {
+		for j := 0; j < n && ctx.Err() == nil; j += side {
+			at := tile{i, min(n, i+side), j, min(n, j+side), image}
+			dotproduct.Block(products, v, at.i0, at.i1-at.i0, t, at.j0, at.j1-at.j0)
+			at.offer(products, images, texts)
+		}
 	}
-	group.Wait()
 	return images, texts, ctx.Err()
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/pairstream/pairstream/internal/dotproduct"
@@ -23,16 +24,17 @@ type WalkRule struct {
 // listSize returns how many partners of every pair are looked up before a walk over n. Longer lists take longer to make,
 // about in proportion to their length; shorter ones run out more often, about n / (length + 1) times, and then all that
 // is left has to be looked at. The square root balances the two.
-func listSize(n int) int { return max(16, min(128, int(math.Sqrt(float64(n))/3))) }
+func listSize(n int) int { return max(6, min(128, int(math.Sqrt(float64(n))/8))) }
 
 // Walk orders pairs by GRIT-VLP's grouping phase (eq. 5, Algorithm 2 as in the released code): beginning with pair
 // start, the image of the current pair looks for the most similar text among the pairs not yet visited, then the text of
 // that pair for the most similar image, and so on in turns. Row i of v and of t are the features of pair i. Equal
 // similarities go to the lower index. Nothing else decides: visited pairs are marked, never given a similarity of zero.
 //
-// The order is exactly the greedy one. Each pair needs only its best few partners, found in one pass over blocks of
-// products; when the walk has visited them all, the pair is compared with everything that is left. No matrix of M x M
-// similarities is ever held, and the time is near that of one product of v and t.
+// The order is exactly the greedy one. Products in fixed point tell which few partners may be the most similar one; where they
+// are several, their similarities decide. Each pair needs only its best partners, found in one pass over blocks of products;
+// when the walk has visited them all, the pair is compared with everything that is left. No matrix of M x M similarities is
+// ever held, and the time is near that of one product of v and t.
 func Walk(ctx context.Context, v, t *dotproduct.Matrix, start int, rule WalkRule) ([]int32, error) {
 	return walk(ctx, v, t, start, rule, tuning{lists: listSize(v.Rows()), grain: 2048})
 }
@@ -52,11 +54,13 @@ func walk(ctx context.Context, v, t *dotproduct.Matrix, start int, rule WalkRule
 		return nil, fmt.Errorf("walking from pair %d: %d x %d images, %d x %d texts, %d image numbers",
 			start, n, v.Dim(), t.Rows(), t.Dim(), len(rule.Images))
 	}
-	images, texts, err := nearest(ctx, v, t, nil, max(1, min(tune.lists, n-1)), rule.Workers)
+	vs, ts := fixedBoth(v, t, rule.Workers)
+	images, texts, err := partners(ctx, vs, ts, max(1, min(tune.lists, n-1)), rule.Workers)
 	if err != nil {
 		return nil, fmt.Errorf("walking %d pairs: %w", n, err)
 	}
 	w := newWalker(n, rule, tune.grain)
+	w.bound = 2 * vs.fixed.Bound(ts.fixed)
 	order := make([]int32, 0, n)
 	current := int32(start)
 	w.visit(current, 0)
@@ -65,19 +69,30 @@ func walk(ctx context.Context, v, t *dotproduct.Matrix, start int, rule WalkRule
 		if len(order)%1024 == 0 && ctx.Err() != nil {
 			return nil, fmt.Errorf("walking %d pairs: %w", n, ctx.Err())
 		}
-		from, anchors, partners := images, v, t
+		from, anchors, others := images, vs, ts
 		if len(order)%2 == 0 {
-			from, anchors, partners = texts, t, v
+			from, anchors, others = texts, ts, vs
 		}
-		next := w.listed(from.list(current))
-		if next < 0 {
-			next = w.scan(anchors.Row(int(current)), partners)
-		}
+		next := w.next(current, from, anchors, others)
 		w.visit(next, len(order))
 		order = append(order, next)
 		current = next
 	}
 	return order, nil
+}
+
+// fixedBoth brings images and texts into fixed point.
+func fixedBoth(v, t *dotproduct.Matrix, workers int) (images, texts walkedRows) {
+	images.exact, texts.exact = v, t
+	var group sync.WaitGroup
+	if workers > 1 {
+		group.Go(func() { texts.fixed = dotproduct.NewFixed(t) })
+	} else {
+		texts.fixed = dotproduct.NewFixed(t)
+	}
+	images.fixed = dotproduct.NewFixed(v)
+	group.Wait()
+	return images, texts
 }
 
 // walker knows which pairs are left, and which of them have their image in the mini-batch that is being filled.
@@ -90,6 +105,9 @@ type walker struct {
 	batch     int32   // 1 + the mini-batch that is being filled
 	left      []int32 // the pairs not visited, in no order
 	place     []int32 // of each pair in left; -1: visited
+	bound     int64   // products that differ by more are those of similarities in the same order
+	close     []int32 // partners that may be the most similar
+	products  []int32
 	scores    []float32
 }
 
@@ -134,45 +152,85 @@ func (w *walker) passed(pair int32) bool {
 	return w.image != nil && w.filling[w.image[pair]] == w.batch
 }
 
-// listed picks the best of a list that is neither visited nor passed over; -1 when there is none. Whatever is not in the
-// list comes after everything in it, so this is the best of all.
-func (w *walker) listed(scores []float32, items []int32) int32 {
-	best, bestScore := int32(-1), float32(0)
-	for k, item := range items {
-		if w.place[item] >= 0 && (best < 0 || ahead(scores[k], item, bestScore, best)) && !w.passed(item) {
-			best, bestScore = item, scores[k]
-		}
+// next picks the best partner of a pair that is neither visited nor passed over; of those passed over only when nothing else
+// is left.
+func (w *walker) next(current int32, from *fixedLists, anchors, others walkedRows) int32 {
+	if !w.listed(from.list(current), from.floor[current]) {
+		w.scan(current, anchors, others)
 	}
-	return best
+	return w.decide(current, anchors, others)
 }
 
-// scan picks the best of all that are left; of those passed over only when nothing else is left.
-func (w *walker) scan(anchor []float32, partners *dotproduct.Matrix) int32 {
-	if w.scores == nil {
-		w.scores = make([]float32, len(w.left))
-	}
-	scores := w.scores[:len(w.left)]
-	pieces := max(1, min(w.workers, len(scores)/w.grain))
-	piece := (len(scores) + pieces - 1) / pieces
-	var group sync.WaitGroup
-	for from := piece; from < len(scores); from += piece {
-		to := min(from+piece, len(scores))
-		group.Go(func() { dotproduct.Gather(scores[from:to], anchor, partners, w.left[from:to]) })
-	}
-	dotproduct.Gather(scores[:min(piece, len(scores))], anchor, partners, w.left[:min(piece, len(scores))])
-	group.Wait()
-	best, bestPassed := -1, -1
-	for k, item := range w.left {
-		switch {
-		case best >= 0 && !ahead(scores[k], item, scores[best], w.left[best]):
-		case !w.passed(item):
-			best = k
-		case bestPassed < 0 || ahead(scores[k], item, scores[bestPassed], w.left[bestPassed]):
-			bestPassed = k
+// listed collects the partners in a list that may be the best of all. It says no where one outside of the list may be: none of
+// them has a product above the floor.
+func (w *walker) listed(entries []int64, floor int32) bool {
+	best := int64(math.MinInt64)
+	for _, e := range entries {
+		if e > best && w.place[int32(e)] >= 0 && !w.passed(int32(e)) {
+			best = e
 		}
 	}
-	if best < 0 {
-		best = bestPassed
+	if best == math.MinInt64 || (floor != math.MinInt32 && best>>32-w.bound <= int64(floor)) {
+		return false
 	}
-	return w.left[best]
+	w.close = w.close[:0]
+	for _, e := range entries {
+		if e>>32 >= best>>32-w.bound && w.place[int32(e)] >= 0 && !w.passed(int32(e)) {
+			w.close = append(w.close, int32(e))
+		}
+	}
+	return true
+}
+
+// decide picks the most similar of the partners that were collected.
+func (w *walker) decide(current int32, anchors, others walkedRows) int32 {
+	if len(w.close) == 1 {
+		return w.close[0]
+	}
+	if cap(w.scores) < len(w.close) {
+		w.scores = make([]float32, len(w.close), max(2*len(w.close), 64))
+	}
+	scores := w.scores[:len(w.close)]
+	dotproduct.Gather(scores, anchors.exact.Row(int(current)), others.exact, w.close)
+	best := 0
+	for k, item := range w.close {
+		if ahead(scores[k], item, scores[best], w.close[best]) {
+			best = k
+		}
+	}
+	return w.close[best]
+}
+
+// scan collects the partners that may be the best of all that are left.
+func (w *walker) scan(current int32, anchors, others walkedRows) {
+	if w.products == nil {
+		w.products = make([]int32, len(w.left))
+	}
+	products := w.products[:len(w.left)]
+	pieces := max(1, min(w.workers, len(products)/w.grain))
+	piece := (len(products) + pieces - 1) / pieces
+	gather := func(from, to int) {
+		dotproduct.GatherFixed(products[from:to], anchors.fixed, int(current), others.fixed, w.left[from:to])
+	}
+	var group sync.WaitGroup
+	for from := piece; from < len(products); from += piece {
+		group.Go(func() { gather(from, min(from+piece, len(products))) })
+	}
+	gather(0, min(piece, len(products)))
+	group.Wait()
+	best, all := int64(math.MinInt64), false
+	for k, item := range w.left {
+		if int64(products[k]) > best && !w.passed(item) {
+			best = int64(products[k])
+		}
+	}
+	if all = best == math.MinInt64; all { // every one is passed over
+		best = int64(slices.Max(products))
+	}
+	w.close = w.close[:0]
+	for k, item := range w.left {
+		if int64(products[k]) >= best-w.bound && (all || !w.passed(item)) {
+			w.close = append(w.close, item)
+		}
+	}
 }

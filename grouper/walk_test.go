@@ -181,3 +181,33 @@ func TestWalkRefuses(t *testing.T) {
 		t.Errorf("no pairs: got %v, %v", order, err)
 	}
 }
+
+// TestListsKeepTheGreatest holds a list and its floor against all that was offered.
+func TestListsKeepTheGreatest(t *testing.T) {
+	r := rng.New(4, "lists")
+	for _, size := range []int{1, 3, 30} {
+		for _, values := range []int{2, 10, 1 << 30} {
+			l := newFixedLists(2, size)
+			var all []int64
+			for partner := range 1000 {
+				product := int32(r.IntN(values)) - int32(values/2)
+				all = append(all, int64(product)<<32|int64(partner))
+				if product > l.floor[1] {
+					l.offer(1, partner, product)
+				}
+			}
+			slices.Sort(all)
+			slices.Reverse(all)
+			got := slices.Sorted(slices.Values(l.list(1)))
+			slices.Reverse(got)
+			if len(got) < size || len(l.list(0)) != 0 {
+				t.Fatalf("size %d, %d values: a list of %d, and one of %d that nothing was offered to", size, values, len(got), len(l.list(0)))
+			}
+			for _, e := range all {
+				if product := int32(e >> 32); product > l.floor[1] && !slices.Contains(got, e) {
+					t.Fatalf("size %d, %d values: product %d is above the floor %d and not in the list", size, values, product, l.floor[1])
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package dotproduct
+
+import "math"
+
+// A product of fixed-point rows is worked on in blocks: so many rows, by so many columns.
+const (
+	BlockRows    = 6
+	BlockColumns = 64
+	fixedLanes   = 32 // values that rows in fixed point are padded to a multiple of
+	fixedLimit   = math.MaxInt16
+)
+
+// Fixed holds the rows of a Matrix in fixed point: integers of 16 bits, all of one scale. Products of them are exact, so they
+// are the same on every machine. They are twice as fast as those of float32, and a bound tells how far they are from these.
+type Fixed struct {
+	rows, dim, width int
+	data             []int16 // rows of width, and zero rows up to a multiple of BlockRows
+	scale            float64
+	norm, residual   float64 // bounds of the length of a row, and of a row's rounding error
+}
+
+// NewFixed returns the rows of m, whose values are finite, in fixed point.
+func NewFixed(m *Matrix) *Fixed {
+	width := (m.dim + fixedLanes - 1) / fixedLanes * fixedLanes
+	f := &Fixed{rows: m.rows, dim: m.dim, width: width, scale: 1, data: make([]int16, (m.rows+BlockRows-1)/BlockRows*BlockRows*width)}
+	for i := range m.rows {
+		sum := float32(0)
+		for _, x := range m.padded(i) {
+			sum += x * x
+		}
+		f.norm = max(f.norm, float64(sum))
+	}
+	f.norm = math.Sqrt(f.norm) * (1 + float64(m.dim+8)*epsilon)
+	if f.norm > 0 {
+		f.scale = fixedLimit / f.norm
+	}
+	worst := 0.0
+	for i := range m.rows {
+		worst = max(worst, f.set(i, m.Row(i)))
+	}
+	f.residual = math.Sqrt(worst)
+	return f
+}
+
+// epsilon is the relative error of a float32 operation.
+const epsilon = 1.0 / (1 << 24)
+
+// set rounds a row, and returns the square of the rounding error.
+func (f *Fixed) set(i int, row []float32) float64 {
+	const toInteger = 3 << 22 // a float32 of this size has no bits behind the point
+	to := f.data[i*f.width:][:len(row)]
+	scale, back, sum := float32(f.scale), 1/f.scale, 0.0
+	for k, x := range row {
+		q := int16(math.Float32bits(x*scale + toInteger)) // the low bits
+		to[k] = q
+		e := float64(x) - float64(q)*back
+		sum += e * e
+	}
+	return sum
+}
+
+// Rows returns the number of rows.
+func (f *Fixed) Rows() int { return f.rows }
+
+// Bound returns a number of which products of rows of f and g, in fixed point, are no further from some constant times those
+// of the float32 rows as Block and Gather compute them.
+func (f *Fixed) Bound(g *Fixed) int64 {
+	// a.b - qa.qb = ea.b + qa.eb, where e is a rounding error and |qa| <= |a| + |ea|.
+	e := f.residual*g.norm + (f.norm+f.residual)*g.residual
+	e += float64(f.dim/lanes+8)*epsilon*f.norm*g.norm + float64(f.dim+8)*0x1p-126 // of float32 sums, and of what is next to zero
+	e *= f.scale * g.scale * (1 + 1e-6)
+	if !(e < 1<<30) {
+		return 1 << 31 // more than any difference of two products
+	}
+	return int64(math.Ceil(e)) + 1
+}
+
+// Panels holds the rows of a Fixed as columns of products: panel after panel of BlockColumns, zero columns at the end.
+type Panels struct {
+	width int
+	data  []int16
+}
+
+// NewPanels packs the rows of f.
+func NewPanels(f *Fixed) *Panels {
+	panels := (f.rows + BlockColumns - 1) / BlockColumns
+	p := &Panels{width: f.width, data: make([]int16, panels*BlockColumns*f.width)}
+	for i := range f.rows {
+		at := p.data[i/BlockColumns*BlockColumns*f.width+i%BlockColumns*2:]
+		for k, row := 0, f.data[i*f.width:][:f.width]; k < len(row); k += 2 {
+			at[k*BlockColumns], at[k*BlockColumns+1] = row[k], row[k+1]
+		}
+	}
+	return p
+}
+
+// Products are those of a block that reach a threshold of their row or of their column.
+type Products struct {
+	Values [BlockRows][BlockColumns]int32 // of the rows with something that reaches
+	Reach  [BlockRows]uint64              // by row, a bit a column
+}
+
+// Multiply computes the products of BlockRows rows of f from i on with the columns of a panel, and says which of them are not
+// less than the row's or the column's least.
+func (p *Products) Multiply(f *Fixed, i int, columns *Panels, panel int, rowLeast *[BlockRows]int32, columnLeast *[BlockColumns]int32) {
+	rows := f.data[i*f.width : (i+BlockRows)*f.width]
+	check(f.width == columns.width, "rows of different widths")
+	packed := columns.data[panel*BlockColumns*f.width:][:BlockColumns*f.width]
+	if len(rows) > 0 && multiplyVector(p, rows, packed, f.width/2, rowLeast, columnLeast) {
+		return
+	}
+	p.multiplyPortable(rows, packed, f.width, rowLeast, columnLeast)
+}
+
+func (p *Products) multiplyPortable(rows, packed []int16, width int, rowLeast *[BlockRows]int32, columnLeast *[BlockColumns]int32) {
+	for i := range p.Values {
+		row := rows[i*width : (i+1)*width]
+		values := &p.Values[i]
+		clear(values[:])
+		for k := 0; k < width; k += 2 {
+			a, b, at := int32(row[k]), int32(row[k+1]), packed[k*BlockColumns:][:2*BlockColumns]
+			for j := range values {
+				values[j] += a*int32(at[2*j]) + b*int32(at[2*j+1])
+			}
+		}
+		p.Reach[i] = 0
+		for j, v := range values {
+			if v >= rowLeast[i] || v >= columnLeast[j] {
+				p.Reach[i] |= 1 << j
+			}
+		}
+	}
+}
+
+// GatherFixed writes the product of row i of f with row indices[k] of g to dst[k].
+func GatherFixed(dst []int32, f *Fixed, i int, g *Fixed, indices []int32) {
+	check(f.width == g.width && len(dst) >= len(indices), "rows of different widths, or no room for the products")
+	row := f.data[i*f.width : (i+1)*f.width]
+	done := gatherFixedVector(dst, row, g, indices)
+	for k, at := range indices[done:] {
+		sum := int32(0)
+		for j, x := range g.data[int(at)*g.width:][:len(row)] {
+			sum += int32(row[j]) * int32(x)
+		}
+		dst[done+k] = sum
+	}
+}
