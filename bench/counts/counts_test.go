@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bytes"
+	"maps"
+	"math"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/torch/testdevice"
+)
+
+// The host waits for a GPU where it wants numbers, and nowhere else:
+//
+//   - the encoder, once for the rows of a batch;
+//   - the discriminator, once for all probabilities;
+//   - the trainer, for the similarities that choose negatives, for the losses, and for both kinds of features;
+//   - an update, once for the length of the gradient.
+//
+// More waits than these make every step slower. No stage computes in float64, or multiplies int64.
+func TestWaitsOfAStage(t *testing.T) {
+	if err := testdevice.Install(); err != nil {
+		t.Skip(err)
+	}
+	got, err := measure(t.Context(), "micro", 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for s, want := range map[stage]map[string]int64{
+		encoding: {"a copy to the host": 2}, // images, captions
+		scoring:  {"a copy to the host": 1},
+		learning: {"a copy to the host": 4},
+		updating: {"aten::_local_scalar_dense": 1},
+	} {
+		if c := got[s]; !maps.Equal(c.Syncs, want) || len(c.Wide) > 0 {
+			t.Errorf("%s: the host waits for %v, want %v; %v are wide", s, c.Syncs, want, c.Wide)
+		}
+	}
+}
+
+// Counted products are those of the formulas, without what the last of a few layers leaves out: an encoder wants its first
+// token alone. More samples take as many kernels, and products in proportion.
+func TestCountedProducts(t *testing.T) {
+	if err := testdevice.Install(); err != nil {
+		t.Skip(err)
+	}
+	const n = 8
+	small, err := measure(t.Context(), "micro", n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	large, err := measure(t.Context(), "micro", 2*n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := model.Preset("micro", vocabulary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := n * (c.ImageOperations() + c.TextOperations(float64(c.TextTokens)))
+	if got := small[encoding].Operations; got > want || got < 0.6*want {
+		t.Errorf("encoding takes %g operations, want up to %g", got, want)
+	}
+	for _, s := range stages {
+		if a, b := testdevice.Total(small[s].Kernels), testdevice.Total(large[s].Kernels); a != b || a == 0 {
+			t.Errorf("%s: %d kernels, and %d for twice the samples", s, a, b)
+		}
+		if guess := scaled(small[s], large[s], n, 2*n); guess.Operations != large[s].Operations || guess.Bytes != large[s].Bytes {
+			t.Errorf("%s: %+v", s, guess)
+		}
+	}
+}
+
+func TestPredictions(t *testing.T) {
+	c := testdevice.Counts{Operations: products, Bytes: bandwidth, Kernels: map[string]int64{"k": 125_000}, Syncs: map[string]int64{}}
+	if p := predict(c); p.Seconds() != 2 {
+		t.Errorf("%+v", p)
+	}
+	c.Syncs["s"] = 100_000 // 3 s
+	if p := predict(c); math.Abs(p.Seconds()-4) > 1e-9 {
+		t.Errorf("%+v", p)
+	}
+	if err := run(t.Context(), []string{"--few", "1"}, new(bytes.Buffer)); err == nil {
+		t.Error("a batch of one sample has no negatives")
+	}
+	if err := run(t.Context(), []string{"--preset", "none"}, new(bytes.Buffer)); err == nil {
+		t.Error("a preset that there is not is counted")
+	}
+}
