@@ -64,7 +64,7 @@ func (t *Trainer) lastBackward(s *torch.Scope, total *torch.Tensor, give Give) e
 				last[i] = s.Keep(g)
 			}
 		}
-		failed = t.giveRun(run, give)
+		failed = t.giveRun(s, run, give)
 	})
 	if failed != nil {
 		return failed
@@ -73,21 +73,19 @@ func (t *Trainer) lastBackward(s *torch.Scope, total *torch.Tensor, give Give) e
 }
 
 // giveRun gives a run of the share away.
-func (t *Trainer) giveRun(run int, give Give) error {
+func (t *Trainer) giveRun(s *torch.Scope, run int, give Give) error {
 	sums := t.open.take(t.runs[run])
-	grads := make([][]float32, len(sums))
 	for k, g := range sums {
 		if g == nil {
 			continue
 		}
+		defer g.Free()
 		if g.DType() != torch.Float32 {
 			return fmt.Errorf("the gradient of %s is %s, want %s", t.model.Params()[t.runs[run][k]].Name, g.DType(), torch.Float32)
 		}
-		grads[k] = g.Float32s()
-		g.Free()
 	}
 	t.open.given = run + 1
-	give(run, grads)
+	give(run, s.ReadAll(sums))
 	return nil
 }
 

@@ -38,12 +38,12 @@ func (t *Trainer) Learn(ctx context.Context, b *schemas.ScoredBatch, in Input, n
 // [Trainer.Learn] has not given.
 func (t *Trainer) TakeShare(ctx context.Context, give Give) (Share, error) {
 	var share Share
-	err := t.worker.Do(ctx, func(*torch.Scope) error {
+	err := t.worker.Do(ctx, func(s *torch.Scope) error {
 		o := &t.open
 		defer o.free()
 		share.Batches, share.Learned = o.batches, o.learned
 		for run := o.given; run < len(t.runs); run++ {
-			if err := t.giveRun(run, give); err != nil {
+			if err := t.giveRun(s, run, give); err != nil {
 				return err
 			}
 		}
@@ -70,15 +70,17 @@ func (t *Trainer) Complete(ctx context.Context, sum Share, rate float64) error {
 		if err := t.optimizer.ZeroGrad(); err != nil {
 			return err
 		}
-		total := partialSum{batches: sum.Batches, grads: make([]*torch.Tensor, len(params))}
+		shapes := make([][]int64, len(params))
 		for i, g := range sum.Grads {
-			if g == nil {
-				continue
-			}
-			if int64(len(g)) != params[i].Tensor.Numel() {
+			if shapes[i] = params[i].Tensor.Shape(); g != nil && int64(len(g)) != params[i].Tensor.Numel() {
 				return fmt.Errorf("the gradient of %s has %d values, want %d", params[i].Name, len(g), params[i].Tensor.Numel())
 			}
-			total.grads[i] = s.Keep(s.Float32s(g, params[i].Tensor.Shape()...))
+		}
+		total := partialSum{batches: sum.Batches, grads: s.MakeAll(sum.Grads, shapes)}
+		for _, g := range total.grads {
+			if g != nil {
+				s.Keep(g)
+			}
 		}
 		t.open.free()
 		t.open = openStep{batches: sum.Batches, learned: sum.Learned, sums: []partialSum{total}}

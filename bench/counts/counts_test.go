@@ -15,7 +15,8 @@ import (
 //   - the encoder, once for the rows of a batch;
 //   - the discriminator, once for all probabilities;
 //   - the trainer, for the similarities that choose negatives, for the losses, and for both kinds of features;
-//   - an update, once for the length of the gradient.
+//   - an update, once for the length of the gradient;
+//   - a rank, once for each of the four runs of its share, and once for the sum.
 //
 // More waits than these make every step slower. No stage computes in float64, or multiplies int64.
 func TestWaitsOfAStage(t *testing.T) {
@@ -31,6 +32,8 @@ func TestWaitsOfAStage(t *testing.T) {
 		scoring:  {"a copy to the host": 1},
 		learning: {"a copy to the host": 4},
 		updating: {"aten::_local_scalar_dense": 1},
+		sharing:  {"a copy to the host": 4},
+		summing:  {"a copy from pageable memory": 1, "aten::_local_scalar_dense": 1},
 	} {
 		if c := got[s]; !maps.Equal(c.Syncs, want) || len(c.Wide) > 0 {
 			t.Errorf("%s: the host waits for %v, want %v; %v are wide", s, c.Syncs, want, c.Wide)

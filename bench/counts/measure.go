@@ -22,9 +22,11 @@ const (
 	scoring  stage = "discriminator: two candidates each way"
 	learning stage = "trainer: losses and gradients"
 	updating stage = "trainer: an update, with clipping"
+	sharing  stage = "ranks: the share leaves"
+	summing  stage = "ranks: the sum comes back, with an update"
 )
 
-var stages = []stage{encoding, scoring, learning, updating}
+var stages = []stage{encoding, scoring, learning, updating, sharing, summing}
 
 const vocabulary = 30522
 
@@ -167,7 +169,36 @@ func train(ctx context.Context, m *model.Model, d data, all map[stage]testdevice
 		passes = append(passes, c)
 	}
 	all[learning], all[updating] = passes[0], without(passes[1], passes[0])
-	return nil
+	return share(ctx, t, d, all)
+}
+
+// share makes a step of one batch as a rank does, whose share is the sum.
+func share(ctx context.Context, t *trainer.Trainer, d data, all map[stage]testdevice.Counts) error {
+	sum := trainer.Share{Grads: make([][]float32, len(t.Model().Params()))}
+	give := func(run int, grads [][]float32) {
+		for k, i := range t.Runs()[run] {
+			sum.Grads[i] = grads[k]
+		}
+	}
+	c, err := counted(func() error {
+		in, err := t.Send(trainer.Input{Pixels: d.pixels, IDs: d.ids})
+		if err != nil {
+			return err
+		}
+		_, err = t.Learn(ctx, d.batch, in, 0, give)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	all[sharing] = without(c, all[learning])
+	own, err := t.TakeShare(ctx, give)
+	if err != nil {
+		return err
+	}
+	sum.Batches, sum.Learned = own.Batches, own.Learned
+	all[summing], err = counted(func() error { return t.Complete(ctx, sum, 1e-4) })
+	return err
 }
 
 // without returns the counts of one run without those of another.

@@ -139,7 +139,6 @@ func TestFollow(t *testing.T) {
 // TestFollowWaits lets lanes wait. They say so, to the process and to whoever asks for their lag. One of them holds up
 // others, and counts.
 func TestFollowWaits(t *testing.T) {
-	t.Parallel()
 	l, reg := openMeasured(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 2))
 	f, ended := follow(t, l, func(string) error { return nil })
 	f.Reached(1, 7)
@@ -193,7 +192,6 @@ func TestUnfollowedStopped(t *testing.T) {
 // TestTheLastProgressIsSaid ends a follower when the brokers have just come back. The connection on which it has committed
 // is no more, and its last offsets arrive nevertheless.
 func TestTheLastProgressIsSaid(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	broker, err := StartBroker(BrokerOptions{DataDir: dir})
 	if err != nil {

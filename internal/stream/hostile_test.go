@@ -122,7 +122,6 @@ func produceRaw(t *testing.T, l *Log, b rawBatch) error {
 // TestHostileBatches sends what a stranger may put into a batch, with good pairs before and behind. Each batch costs
 // only itself.
 func TestHostileBatches(t *testing.T) {
-	t.Parallel()
 	good := rawRecord(0, []byte("inside"), noHeaders)
 	zeros := make([]byte, 40<<20)
 	window := zstdOf(t, zeros, zstd.WithWindowSize(256<<20), zstd.WithSingleSegment(false))

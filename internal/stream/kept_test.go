@@ -31,7 +31,6 @@ func TestOneRecordIsKept(t *testing.T) {
 // TestQuietLaneOutlivesRetention lets retention remove all that a quiet lane has written, and what it was made of.
 // The stage goes on where it has stopped. It notes its place when it is stopped in order, and now and then before.
 func TestQuietLaneOutlivesRetention(t *testing.T) {
-	t.Parallel()
 	b := startBroker(t, BrokerOptions{})
 	for name, running := range map[string]bool{"stopped": false, "running": true} {
 		t.Run(name, func(t *testing.T) {

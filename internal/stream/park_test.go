@@ -75,7 +75,6 @@ func openMeasured(t *testing.T, cfg Config) (*Log, *prometheus.Registry) {
 // TestDamagedLaneIsParked damages one lane of two, in several ways. The lane says why where all can see it, and the
 // other lane goes on. Once the damage is put right, so does the first.
 func TestDamagedLaneIsParked(t *testing.T) {
-	t.Parallel()
 	b := startBroker(t, BrokerOptions{})
 	for name, c := range map[string]struct {
 		err  error
@@ -88,7 +87,6 @@ func TestDamagedLaneIsParked(t *testing.T) {
 		"not known":              {errors.New("something broke"), "something broke"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			l, reg := openMeasured(t, testConfig(b.Addr(), strings.ReplaceAll(name, " ", "-"), 2))
 			l.parkedPause = 10 * time.Millisecond
 			for seq := range int64(5) {
@@ -161,7 +159,6 @@ func TestNewerRecordWaits(t *testing.T) {
 
 // TestWaitingIsSaid lets a stage wait for an input that nobody writes, while another input has records.
 func TestWaitingIsSaid(t *testing.T) {
-	t.Parallel()
 	b := startBroker(t, BrokerOptions{})
 	l, reg := openMeasured(t, testConfig(b.Addr(), "", 1))
 	l.saidAfter = time.Millisecond
@@ -202,7 +199,6 @@ func TestIsTransient(t *testing.T) {
 
 // TestSlowAcks lets a broker take longer for its acks than a request may. The log then has each record about once.
 func TestSlowAcks(t *testing.T) {
-	t.Parallel()
 	b := startBroker(t, BrokerOptions{})
 	var slow atomic.Bool
 	b.cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {

@@ -26,7 +26,6 @@ func (b *blind) AssignGroups(members []kafka.GroupMember, partitions []kafka.Par
 
 // TestLanesWithoutAnOwnerAreSharedOutAnew has a process join a group whose leader does not see the lanes.
 func TestLanesWithoutAnOwnerAreSharedOutAnew(t *testing.T) {
-	t.Parallel()
 	b := startBroker(t, BrokerOptions{})
 	cfg := testConfig(b.Addr(), "ns", 2)
 	l := openLog(t, cfg)

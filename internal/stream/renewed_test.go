@@ -87,7 +87,6 @@ func topicMadeAnew(t *testing.T, skew time.Duration, want string, prepare func(*
 // TestIdleStageNoticesATopicMadeAnew makes a topic anew beside a stage that has nothing to do. The stage takes its lanes up
 // again, as at its next start.
 func TestIdleStageNoticesATopicMadeAnew(t *testing.T) {
-	t.Parallel()
 	for topic, want := range map[schemas.Topic]string{
 		schemas.Pairs:      "it was made anew", // and longer than before, so that no offset tells
 		schemas.Embeddings: "",                 // the stage's own: it makes the records again

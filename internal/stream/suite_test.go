@@ -138,13 +138,9 @@ func redistributed(t *testing.T, b broker) {
 }
 
 // poisoned measures the cost of setting aside one record in a hundred. It compares the medians of runs with poison
-// and without it, in turns. The first run of each kind only warms up what it meets. Where nobody wants figures, it sets aside
-// fewer.
+// and without it, in turns. The first run of each kind only warms up what it meets.
 func poisoned(t *testing.T, b broker) {
 	n, turns := soak.Choose(100_000, 400_000), soak.Choose(5, 11)
-	if !figures.Wanted() {
-		n, turns = 10_000, 1
-	}
 	var took [2][]time.Duration
 	bad, records := 0, 0
 	for i := range turns + 1 {

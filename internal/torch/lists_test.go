@@ -39,6 +39,11 @@ func TestLists(t *testing.T) {
 				check("a parameter", params[i], old[i])
 			}
 			torch.AddAll(nil, nil)
+			data := [][]float32{ramp(6), nil, ramp(1)}
+			made := s.MakeAll(data, [][]int64{{2, 3}, nil, {}})
+			if got := s.ReadAll(made); !slices.EqualFunc(got, data, slices.Equal) || got[1] != nil || !slices.Equal(made[0].Shape(), []int64{2, 3}) {
+				t.Errorf("%s: %v, want %v", name, got, data)
+			}
 		})
 	}
 }

@@ -42,7 +42,7 @@ func (g *gang) train(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitFeatures(t, g.log, 0, last+2+int64(g.draw.IntN(2)), g.ranks...)
-	time.Sleep(time.Duration(g.draw.IntN(50)) * time.Millisecond)
+	time.Sleep(time.Duration(g.draw.IntN(200)) * time.Millisecond)
 }
 
 // kill kills some ranks.
@@ -113,7 +113,7 @@ func TestRanksKilled(t *testing.T) {
 }
 
 func ranksKilled(t *testing.T, name string, settings map[string]string) {
-	in := setUpPipeline(t, 120) // so many that training outlasts the losses
+	in := setUpPipeline(t, 144) // so many that training outlasts the losses
 	t.Setenv("STEP_BATCHES", "4")
 	t.Setenv("CHECKPOINT_EVERY", "2")
 	t.Setenv("TRAIN_LANE_ORDER", "arrival")

@@ -36,9 +36,6 @@ func (f Figures) String() string {
 	return strings.TrimRight(line, " ")
 }
 
-// Wanted reports whether figures go to a file.
-func Wanted() bool { return os.Getenv(File) != "" }
-
 // Record logs figures and appends them to the file.
 func Record(t testing.TB, f Figures) {
 	t.Helper()

@@ -107,3 +107,37 @@ func TestTensorsElsewhere(t *testing.T) {
 		}
 	}
 }
+
+// Lists go to the device and back in one copy each, and backward passes tell of their gradients there as well.
+func TestListsTakeOneCopy(t *testing.T) {
+	data, shapes := [][]float32{{1, 2, 3, 4}, nil, {5}, {}}, [][]int64{{2, 2}, nil, {}, {0}}
+	c := counting(t, newWorker(t), func(s *torch.Scope) {
+		all := s.MakeAll(data, shapes)
+		if !slices.Equal(all[0].Shape(), shapes[0]) || len(all[2].Shape()) != 0 {
+			t.Errorf("shapes %v and %v", all[0].Shape(), all[2].Shape())
+		}
+		if got := s.ReadAll(all); !slices.EqualFunc(got, data, slices.Equal) || got[1] != nil {
+			t.Errorf("%v, want %v", got, data)
+		}
+	})
+	if testdevice.Total(c.Syncs) != 1 || c.Uploaded != 20 {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestRunsOfGradientsOnTheDevice(t *testing.T) {
+	var told [][]float32
+	counting(t, newWorker(t), func(s *torch.Scope) {
+		w := s.MakeAll([][]float32{{1, 2}, {3, 4}}, [][]int64{{2}, {2}})
+		for i := range w {
+			w[i] = s.Detach(w[i])
+			w[i].SetRequiresGrad(true)
+		}
+		s.BackwardRuns(s.SumAll(s.Mul(s.Square(w[0]), w[1])), [][]*torch.Tensor{{w[1]}, {w[0]}}, func(run int) {
+			told = append(told, s.Grad(w[1-run]).Float32s())
+		})
+	})
+	if want := [][]float32{{1, 4}, {6, 16}}; !slices.EqualFunc(told, want, slices.Equal) {
+		t.Errorf("%v, want %v", told, want)
+	}
+}
