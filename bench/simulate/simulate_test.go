@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 
 // TestExchange counts the bytes on the lines of ranks, each in a network namespace. Where there are none, it says so.
 func TestExchange(t *testing.T) {
+	t.Parallel()
 	if err := newNetwork(1).try(t.Context()); err != nil {
 		t.Skipf("no network namespaces here: %v", err)
 	}
@@ -49,6 +50,7 @@ func TestExchange(t *testing.T) {
 
 // A gradient that leaves run by run takes the bytes that a whole one takes.
 func TestRunsTakeNoMoreBytes(t *testing.T) {
+	t.Parallel()
 	if err := newNetwork(1).try(t.Context()); err != nil {
 		t.Skipf("no network namespaces here: %v", err)
 	}
@@ -84,6 +86,7 @@ func TestPredictedOverlap(t *testing.T) {
 
 // TestSimulations plays everything small, and writes the tables of what came out.
 func TestSimulations(t *testing.T) {
+	t.Parallel()
 	dir, out := t.TempDir(), new(bytes.Buffer)
 	file, page := filepath.Join(dir, "results.json"), filepath.Join(dir, "page.md")
 	args := []string{"--results", file, "--only", "idle,kills,reads,bytes", "--lanes", "2", "--pairs", "400", "--epochs", "6", "--epoch", "600ms"}
@@ -140,6 +143,7 @@ func read[T any](t *testing.T, r Result) (all []T) {
 
 // TestPlanForeseesTheLog has the bytes that `pairstream plan` predicts beside those of the real log, at three sizes.
 func TestPlanForeseesTheLog(t *testing.T) {
+	t.Parallel()
 	for _, size := range []crawl{
 		{Lanes: 1, Pairs: 480, Dim: 64, Positives: true}, {Lanes: 1, Pairs: 960, Dim: 128, Positives: true}, {Lanes: 1, Pairs: 1920, Dim: 512, Positives: true},
 	} {
@@ -162,6 +166,7 @@ func TestPlanForeseesTheLog(t *testing.T) {
 
 // TestPlanForeseesARun predicts what a small fleet leaves in its log, and the most batches that wait for its trainer.
 func TestPlanForeseesARun(t *testing.T) {
+	t.Parallel()
 	const lanes, pairs, dim, epochs = 2, 960, 32, 2
 	got, err := played(t.Context(), lanes, pairs, dim, epochs)
 	if err != nil {
