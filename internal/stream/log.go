@@ -51,6 +51,8 @@ type Options struct {
 // clientID is the name of this program for the brokers.
 const clientID = "pairstream"
 
+const spansAreLost = "spans of traces are lost: look at OTEL_EXPORTER_OTLP_ENDPOINT"
+
 // Connect checks the configuration, and that it reaches a broker. It gives up within five seconds with one line that
 // names the setting to look at.
 func Connect(ctx context.Context, cfg Config, opts Options) (*Log, error) {
@@ -67,17 +69,19 @@ func Connect(ctx context.Context, cfg Config, opts Options) (*Log, error) {
 	if err := probe(ctx, cfg, sec); err != nil {
 		return nil, err
 	}
-	tracer, err := tracing.New(ctx, tracing.Config{Endpoint: cfg.TraceEndpoint, Ratio: cfg.TraceRatio})
+	logger := opts.Logger
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	tracer, err := tracing.New(ctx, tracing.Config{Endpoint: cfg.TraceEndpoint, Ratio: cfg.TraceRatio, Lost: func(spans int, err error) {
+		logger.Warn(spansAreLost, keyCount, spans, keyErr, err)
+	}})
 	if err != nil {
 		return nil, err
 	}
 	m, err := newMetrics(opts.Registerer)
 	if err != nil {
 		return nil, err
-	}
-	logger := opts.Logger
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
 	}
 	if cfg.SASL == saslPlain && !cfg.TLS {
 		logger.Warn("KAFKA_SASL=PLAIN without KAFKA_TLS=true: the password goes over the network in clear text")
@@ -109,7 +113,7 @@ func newTransport(cfg Config, sec *security) *kafka.Transport {
 func (l *Log) Close() {
 	l.transport.CloseIdleConnections()
 	if err := l.tracer.Close(); err != nil {
-		l.logger.Warn("spans of traces are lost: look at OTEL_EXPORTER_OTLP_ENDPOINT", keyErr, err)
+		l.logger.Warn(spansAreLost, keyErr, err)
 	}
 }
 

@@ -30,6 +30,8 @@ import (
 type Config struct {
 	Endpoint string  // by HTTP, such as http://jaeger:4318; empty: nowhere
 	Ratio    float64 // share of the pairs that are sampled
+	// Lost is told how many spans could not be sent, and why: at once, then at most once a minute, and at the end.
+	Lost func(spans int, err error)
 }
 
 // Header names the header of a record with a sampled pair or mini-batch: W3C's trace context.
@@ -55,7 +57,7 @@ func New(ctx context.Context, c Config) (*Tracer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about), sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithIDGenerator(ids{}))
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(&sender{SpanExporter: exporter, lost: c.Lost}), sdktrace.WithResource(about), sdktrace.WithSampler(sdktrace.AlwaysSample()), sdktrace.WithIDGenerator(ids{}))
 	return &Tracer{provider, provider.Tracer("github.com/pairstream/pairstream"), boundOf(c.Ratio)}, nil
 }
 

@@ -1,8 +1,13 @@
 package tracing
 
 import (
+	"bytes"
 	"context"
 	"encoding/hex"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -125,6 +130,39 @@ func TestParseRefuses(t *testing.T) {
 		if got := Parse([]byte(bad)); got != nil {
 			t.Errorf("%q is parsed as %v", bad, got)
 		}
+	}
+}
+
+// TestLostSpans: spans that nobody takes are told to the caller, the first at once and the others together, and to no other log.
+func TestLostSpans(t *testing.T) {
+	var stray bytes.Buffer
+	log.SetOutput(&stray)
+	defer log.SetOutput(os.Stderr)
+	away := httptest.NewServer(http.NotFoundHandler())
+	away.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", away.URL)
+	var told []int
+	tracer, err := New(t.Context(), Config{Endpoint: away.URL, Ratio: 1, Lost: func(spans int, err error) {
+		if err == nil {
+			t.Error("spans are lost without a reason")
+		}
+		told = append(told, spans)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	for range 4 {
+		tracer.Record(tracer.Of(&schemas.Pair{ID: pair(1)}), Span{Name: "publish", From: now, To: now, Root: true})
+		if err := tracer.provider.ForceFlush(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := tracer.Close(); err != nil {
+		t.Error(err)
+	}
+	if !slices.Equal(told, []int{1, 3}) || stray.Len() > 0 {
+		t.Errorf("told of %v lost spans, want 1 and 3; the standard log says %q", told, stray.String())
 	}
 }
 
