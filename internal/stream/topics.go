@@ -177,16 +177,23 @@ func (l *Log) CheckTopics(ctx context.Context, only ...schemas.Topic) error {
 	return l.checkSettings(ctx, only...)
 }
 
-// lacks returns an error that names the topics that are missing.
+// lacks returns an error that names the first topic that is missing, and how to make all of them.
 func (l *Log) lacks(missing []schemas.TopicInfo) error {
-	var problems []error
+	var names []string
 	for _, t := range missing {
 		if t.Topic == schemas.Judgements || t.Topic == schemas.Forgotten { // of an older log; who writes there makes it
 			continue
 		}
-		problems = append(problems, fmt.Errorf("topic %s %w (NAMESPACE=%s)", l.name(t.Topic), errNoTopic, l.cfg.Namespace))
+		names = append(names, l.name(t.Topic))
 	}
-	return errors.Join(problems...)
+	if len(names) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("topic %s %w (NAMESPACE=%s)", names[0], errNoTopic, l.cfg.Namespace)
+	if more := len(names) - 1; more > 0 {
+		err = fmt.Errorf("%w, nor do %d others: name the namespace of a run, or make its topics with `pairstream topics create`", err, more)
+	}
+	return err
 }
 
 // topicsEvery is the time between two looks of a running stage at its topics, which may have changed.

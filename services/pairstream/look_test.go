@@ -100,8 +100,9 @@ func TestStatusCommand(t *testing.T) {
 	}
 	t.Setenv("LANES", "2")
 	t.Setenv("NAMESPACE", "elsewhere")
-	if _, err := command(t, "status"); err == nil || !strings.Contains(err.Error(), "topic elsewhere.pairs does not exist (NAMESPACE=elsewhere)") {
-		t.Errorf("error %v", err)
+	want := "topic elsewhere.pairs does not exist (NAMESPACE=elsewhere), nor do 10 others: name the namespace of a run, or make its topics with `pairstream topics create`"
+	if _, err := command(t, "status"); err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
 	}
 }
 
