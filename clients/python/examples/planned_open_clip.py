@@ -1,5 +1,6 @@
 """open_clip's training script on a plan of `pairstream batches`, by tar and offset.
 
+    pip install 'open_clip_torch[training]'
     python examples/planned_open_clip.py --train-data plan --batch-size 512 --model ViT-B-32 --epochs 3 ...
 
 All options are open_clip's. Where --train-data is the folder of a plan, its mini-batches are trained on, with their texts; the
@@ -19,7 +20,10 @@ from pairstream.torch import Batch, PlannedTars, seeded
 
 try:
     from open_clip_train import data, main
-except ImportError:  # before open_clip 2.30
+except ModuleNotFoundError as err:
+    if err.name != "open_clip_train":
+        raise
+    # before open_clip 2.30
     from training import data, main  # type: ignore[import-not-found, no-redef]
 
 usual = data.get_dataset_fn

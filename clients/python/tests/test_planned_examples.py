@@ -105,3 +105,16 @@ def test_open_clip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (tmp_path / "logs/run/checkpoints/epoch_2.pt").exists()
     want = [sorted(b.images) for epoch in (0, 1) for b in PlannedBatches(plan).plan.batches(epoch)]
     assert [sorted(i.hex() for i in read[at : at + 6]) for at in range(0, len(read), 6)] == want
+
+
+def test_open_clip_names_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without open_clip's extra for training, the error names the package that is missing, and not an older open_clip."""
+    for name in ("open_clip_train", "open_clip_train.data", "training", "planned_open_clip"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    (tmp_path / "open_clip_train").mkdir()
+    (tmp_path / "open_clip_train/__init__.py").write_text("")
+    (tmp_path / "open_clip_train/data.py").write_text("import a_package_of_the_extra")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ModuleNotFoundError, match="a_package_of_the_extra"):
+        importlib.import_module("planned_open_clip")
+    sys.modules.pop("open_clip_train", None)

@@ -161,3 +161,16 @@ def test_real_clients(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = client.search_runs([client.get_experiment_by_name("pairstream").experiment_id])
     assert len(runs) == 1 and runs[0].info.status == "FINISHED"
     assert [(m.step, m.value) for m in client.get_metric_history(runs[0].info.run_id, "step/loss")] == [(10, 3.0), (20, 2.0)]
+
+
+def test_real_wandb_offline(tmp_path: Any) -> None:
+    """Without a connection the client of Weights & Biases writes every report to a file, and the process ends well."""
+    pytest.importorskip("wandb")
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "WANDB_MODE": "offline", "WANDB_DIR": str(tmp_path), "WANDB_SILENT": "true"}
+    code = "import sys; from pairstream.__main__ import main; sys.exit(main(['track', '--to', 'wandb', '--project', 'p', '--run', 'grit']))"
+    lines = line("eval", 0, recall=30.5) + line("step", 10, loss=3.25) + line("step", 20, loss=2.125)
+    subprocess.run([sys.executable, "-c", code], input=lines, text=True, check=True, env=env, cwd=tmp_path)
+    (run,) = tmp_path.glob("wandb/offline-run-*-grit/*.wandb")
+    content = run.read_bytes()
+    for want in (b"eval/recall", b"30.5", b"step/loss", b"3.25", b"2.125"):
+        assert want in content
