@@ -6,6 +6,7 @@ namespace ps {
 namespace {
 
 constexpr int BLOCK = 2048;
+constexpr int AHEAD = 8;            // rows that are asked for before they are read
 constexpr int FEW = 8;              // one in so many centroids counts as having moved far
 constexpr double MOST_SLACK = 0.05;  // of the largest squared norm: with more, too many products reach the thresholds
 
@@ -110,6 +111,7 @@ struct ps_lloyd : Handle {
       double* sum = mean + static_cast<int64_t>(c) * x_.d;
       std::fill(sum, sum + x_.d, 0.0);
       for (int64_t at = from[c]; at < from[c + 1]; at++) {
+        if (at + AHEAD < from[k_]) prefetch(order[at + AHEAD]);
         const float* row = widened(order[at], wide.data());
         for (int j = 0; j < x_.d; j++) sum[j] += row[j];
       }
@@ -220,6 +222,13 @@ struct ps_lloyd : Handle {
 
   // below returns a threshold that leaves room under a floor, so that the next rounds have a bound.
   int32_t below(int32_t floor) const { return floor < LOWEST + slack_ ? LOWEST : floor - slack_; }
+
+  // prefetch asks for a row that is read soon.
+  void prefetch(int64_t row) const {
+    const int size = x_.half ? sizeof(uint16_t) : sizeof(float);
+    const char* data = static_cast<const char*>(x_.data) + row * x_.d * size;
+    for (int at = 0; at < x_.d * size; at += 64) __builtin_prefetch(data + at);
+  }
 
   const float* widened(int64_t row, float* into) const {
     if (!x_.half) return x_.f(row);
