@@ -32,6 +32,8 @@ var workers = map[string]func(context.Context, job) (worker, error){
 	"produce":  newProduceWorker,
 	"memory":   newMemoryWorker,
 	"products": newProductsWorker,
+	"integers": newIntegersWorker,
+	"entropy":  newEntropyWorker,
 	"fetch":    newFetchWorker,
 	"web":      newWebWorker,
 }

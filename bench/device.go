@@ -216,15 +216,21 @@ func deviceFilesRow(patch int, target float64) func(context.Context, *bench) (*R
 	}
 }
 
-// productsWorker multiplies large square matrices of bfloat16, to know what the device can reach.
+// productsWorker multiplies large square matrices, to know what the device can reach: of bfloat16, and on the processor of
+// float32.
 type productsWorker struct {
-	worker *torch.Worker
-	side   int
+	precision torch.DType
+	worker    *torch.Worker
+	side      int
 }
 
 func newProductsWorker(_ context.Context, j job) (worker, error) {
 	w, err := j.tensors()
-	return &productsWorker{worker: w, side: j.option("side")}, err
+	precision := torch.BFloat16
+	if j.Device == "" {
+		precision = torch.Float32
+	}
+	return &productsWorker{worker: w, side: j.option("side"), precision: precision}, err
 }
 
 // Close ends the worker.
@@ -255,7 +261,7 @@ func (w *productsWorker) multiply(ctx context.Context, times int) error {
 	const value = 1.0 / 64
 	return w.worker.Do(ctx, func(s *torch.Scope) error {
 		side := int64(w.side)
-		x, y := s.Full(value, torch.BFloat16, side, side), s.Full(0, torch.BFloat16, side, side)
+		x, y := s.Full(value, w.precision, side, side), s.Full(0, w.precision, side, side)
 		for range times {
 			err := s.Nest(func(s *torch.Scope) error {
 				y.CopyFrom(s.MatMul(x, x))

@@ -9,6 +9,8 @@
 // Every row also compares what the two sides computed, and a row whose results differ fails. It compares the sets of
 // neighbours up to ties, the order of a walk, the inertia of clusters, or the losses of training steps.
 //
+// Behind many rows the program measures a limit of the machine, and says which share of it the row has reached (limit.go).
+//
 // Results go to results.json, row by row, so that a run can be made in parts. With --write the program puts the table into
 // a document between its marks. With --short the sizes are small, everything is computed and compared once, and the times
 // prove nothing.

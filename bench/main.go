@@ -34,6 +34,7 @@ func exit(err error) {
 // bench is one run of the program.
 type bench struct {
 	short   bool
+	limits  bool // of results that are there, and nothing else
 	threads int
 	device  string // device of the rows; empty: the table's rows
 	repeats int
@@ -62,6 +63,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	f.StringVar(&b.device, "device", "", "measure on this device (cpu, cuda, cuda:N) what GPUs are for, instead of the table, and write "+deviceTable)
 	f.BoolVar(&b.short, "short", false, "small sizes, for correctness alone; the results are not kept")
 	f.IntVar(&b.threads, "threads", min(2, runtime.NumCPU()), "threads of either side, and processors that it is pinned to; all of them with --device")
+	f.BoolVar(&b.limits, "limits", false, "measure only the limits of results that are there")
 	busy := f.Bool("busy", false, "measure although other programs load the machine; the rows say so")
 	f.IntVar(&b.repeats, "repeats", 5, "turns of either side")
 	f.StringVar(&b.python, "python", "/usr/bin/python3", "Python with Debian's python3-torch, python3-faiss and python3-pil")
@@ -152,6 +154,9 @@ func choose(table []row, names string) ([]row, error) {
 
 // measure measures row after row. When one fails, it keeps the results so far.
 func (b *bench) measure(ctx context.Context, table, chosen []row, results string) error {
+	if b.limits {
+		return b.remeasure(ctx, chosen, results)
+	}
 	var failed error
 	for _, r := range chosen {
 		started := time.Now()
@@ -162,6 +167,11 @@ func (b *bench) measure(ctx context.Context, table, chosen []row, results string
 			continue
 		}
 		r.describe(ctx, result, b)
+		if measure := limits[r.name]; measure != nil && !b.short {
+			if err := measure(ctx, b, result); err != nil {
+				failed = errors.Join(failed, fmt.Errorf("measuring the limit of row %s: %w", r.name, err))
+			}
+		}
 		fmt.Fprintf(b.out, "%-16s %s (%.0f s)\n", r.name, result.line(), time.Since(started).Seconds())
 		if results != "" {
 			if err := merge(results, table, result); err != nil {

@@ -38,7 +38,8 @@ type Result struct {
 	CPURatio float64            `json:"cpu_ratio,omitempty"`
 	Target   string             `json:"target"`
 	Met      bool               `json:"met"`
-	Bound    string             `json:"bound"`            // what takes the time
+	Bound    string             `json:"bound"` // what takes the time
+	Limit    *Limit             `json:"limit,omitempty"`
 	Checks   []string           `json:"checks,omitempty"` // what was compared and agreed
 	Notes    []string           `json:"notes,omitempty"`
 	Extra    map[string]float64 `json:"extra,omitempty"`

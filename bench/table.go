@@ -53,7 +53,7 @@ func writeTables(results string, documents []string) error {
 // mainTable returns the table of rows, and what stands below it.
 func mainTable(byRow map[string]*Result) string {
 	var t strings.Builder
-	t.WriteString("| what | size | pairstream | peer | ratio | to reach | bound by |\n|---|---|---|---|---|---|---|\n")
+	t.WriteString("| what | size | pairstream | peer | ratio | to reach | bound by | limit, and share of it that is reached |\n|---|---|---|---|---|---|---|---|\n")
 	var notes []string
 	var last *Result
 	for _, r := range rows {
@@ -70,7 +70,8 @@ func mainTable(byRow map[string]*Result) string {
 		if !result.Met {
 			verdict += " (missed)"
 		}
-		fmt.Fprintf(&t, "| %s | %s | %s | %s | %s | %s | %s |\n", result.What, result.Size, ownFigure(result), peer, ratio, verdict, result.Bound)
+		fmt.Fprintf(&t, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", result.What, result.Size, ownFigure(result), peer, ratio, verdict, result.Bound,
+			result.Limit.text(result.Unit))
 		if result.Turns < 5 {
 			notes = append(notes, fmt.Sprintf("%s: %d turns", r.name, result.Turns))
 		}

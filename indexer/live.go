@@ -292,6 +292,7 @@ type GroupStatus struct {
 	Pairs   int
 	InLists int // pairs in inverted lists of both modalities; the others are compared one by one
 	Probes  int // lists that a search for images visits; 0: none yet
+	Lists   int // of images; 0: none yet
 }
 
 // Status lists the groups that can be searched, oldest first.
@@ -304,7 +305,7 @@ func (l *Live) Status() []GroupStatus {
 		status := GroupStatus{Group: g.group, Closed: g.closed, Pairs: g.t.Len(), InLists: g.sides[Image].covered}
 		status.InLists = min(status.InLists, g.sides[Text].covered)
 		if q := g.sides[Image].quantizer; q != nil {
-			status.Probes = q.probes
+			status.Probes, status.Lists = q.probes, len(q.centroids)/g.dim
 		}
 		g.mu.RUnlock()
 		out = append(out, status)
