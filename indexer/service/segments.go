@@ -105,12 +105,15 @@ func (s *segments) ask(ctx context.Context, id schemas.GroupID, model string, o 
 	}
 	names := latest(own.of(model), o.Asked)
 	if o.Scope == schemas.ScopeCrawl {
-		names, err = asked.Take(ctx, s.log, asked.Place{Lane: int(id.Lane), Group: id.Seq}, func(ctx context.Context) ([]store.Name, error) {
-			return s.choose(ctx, int(id.Lane), model, o.Asked, own)
+		place := asked.Place{Lane: int(id.Lane), Group: id.Seq, Most: o.Asked}
+		choice, err := asked.Notes.Take(ctx, s.log, place, func(ctx context.Context) (asked.Choice, error) {
+			names, err := s.choose(ctx, int(id.Lane), model, o.Asked, own)
+			return asked.Choice{Place: place, Segments: names}, err
 		})
 		if err != nil {
 			return nil, stream.Transient(err)
 		}
+		names = choice.Segments
 	}
 	defer func() {
 		if err != nil {

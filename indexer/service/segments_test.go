@@ -148,11 +148,11 @@ func TestAReplayAsksWhatTheCrawlAsked(t *testing.T) {
 	if got, want := strings.Join(askedBy(crawl[1]), "\n"), "1/0 m asked [0/1 0/2]: true\n1/1 m asked [0/1 0/2]: true\n1/2 m asked [1/1 0/2]"; !strings.HasPrefix(got, want) {
 		t.Errorf("lane 1 asked\n%s\nwant\n%s", got, want)
 	}
-	notes, err := asked.Read(t.Context(), first)
+	notes, err := asked.Notes.Read(t.Context(), first)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := asked.Note(t.Context(), again, notes.All()...); err != nil {
+	if err := asked.Notes.Note(t.Context(), again, asked.Notes.List(notes)...); err != nil {
 		t.Fatal(err)
 	}
 	replayed, r := lanes(t), newSegments(t, t.TempDir(), again)
@@ -191,10 +191,10 @@ func TestAReplayThatMakesOthersDoesNotWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := slices.DeleteFunc(all, func(n store.Name) bool { return n.Lane != 1 })
-	note := asked.Choice{Place: asked.Place{Lane: 1, Group: 3}, Segments: []store.Name{
+	note := asked.Choice{Place: asked.Place{Lane: 1, Group: 3, Most: o.Asked}, Segments: []store.Name{
 		{Lane: 1, Seq: 0, Digest: "aa"}, {Lane: 0, Seq: 1, Digest: "ab"}, {Lane: 1, Seq: 70, Digest: "ac"}, {Lane: 0, Seq: 90, Digest: "ad"}, {Lane: 0, Seq: 99, Digest: "ae"},
 	}}
-	if err := asked.Note(t.Context(), log, note); err != nil {
+	if err := asked.Notes.Note(t.Context(), log, note); err != nil {
 		t.Fatal(err)
 	}
 	segments, err := s.ask(t.Context(), schemas.GroupID{Lane: 1, Seq: 3}, "m", o, &closed{Model: "m", Groups: own})

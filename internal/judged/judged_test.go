@@ -88,9 +88,9 @@ func TestACountStays(t *testing.T) {
 	if before != "0 of 0" {
 		t.Errorf("before anybody has judged: %s", before)
 	}
-	n, err := Read(t.Context(), log)
-	if err != nil || len(n.All()) != 6 || n.All()[0].Lane != 0 {
-		t.Errorf("%+v, %v", n.All(), err)
+	n, err := Notes.Read(t.Context(), log)
+	if all := Notes.List(n); err != nil || len(all) != 6 || all[0].Lane != 0 {
+		t.Errorf("%+v, %v", all, err)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestOwnersAgree(t *testing.T) {
 	counts := make([]Count, 4)
 	for i := range counts {
 		owners.Go(func() {
-			if err := Note(context.Background(), log, Count{p, 40, i}); err != nil {
+			if err := Notes.Note(context.Background(), log, Count{p, 40, i}); err != nil {
 				t.Error(err)
 			}
 			var err error

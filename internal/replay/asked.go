@@ -13,18 +13,18 @@ func (m *Manifest) FollowAsked(ctx context.Context, to *stream.Log) error {
 	if len(m.Asked) == 0 {
 		return nil
 	}
-	n, err := asked.Read(ctx, to)
+	noted, err := asked.Notes.Read(ctx, to)
 	if err != nil {
 		return err
 	}
 	var missing []asked.Choice
 	for _, c := range m.Asked {
-		switch got, there := n.At(c.Place); {
+		switch got, there := noted[c.Place]; {
 		case !there:
 			missing = append(missing, c)
 		case !got.Equal(c):
 			return fmt.Errorf("%w: group %d/%d asks the segments %v, and %v in the original", ErrNamespace, c.Lane, c.Group, got.Segments, c.Segments)
 		}
 	}
-	return asked.Note(ctx, to, missing...)
+	return asked.Notes.Note(ctx, to, missing...)
 }

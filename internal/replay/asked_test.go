@@ -21,9 +21,9 @@ func TestReplayAsksTheSameGroups(t *testing.T) {
 	for range 2 {
 		check(t, m.FollowAsked(t.Context(), log))
 	}
-	n, err := asked.Read(t.Context(), log)
-	if err != nil || len(n.All()) != 2 || !n.All()[1].Equal(m.Asked[1]) {
-		t.Errorf("%+v, %v", n.All(), err)
+	noted, err := asked.Notes.Read(t.Context(), log)
+	if all := asked.Notes.List(noted); err != nil || len(all) != 2 || !all[1].Equal(m.Asked[1]) {
+		t.Errorf("%+v, %v", all, err)
 	}
 	m.Asked[1].Segments[0].Digest = "cd"
 	if err := m.FollowAsked(t.Context(), log); !errors.Is(err, ErrNamespace) || !strings.Contains(err.Error(), "group 1/3 asks the segments") {

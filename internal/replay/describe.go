@@ -56,15 +56,15 @@ func Describe(ctx context.Context, log *stream.Log, o DescribeOptions) (*Manifes
 	if err != nil {
 		return nil, err
 	}
-	counts, err := judged.Read(ctx, log)
+	counts, err := judged.Notes.Read(ctx, log)
 	if err != nil {
 		return nil, err
 	}
-	groups, err := asked.Read(ctx, log)
+	groups, err := asked.Notes.Read(ctx, log)
 	if err != nil {
 		return nil, err
 	}
-	m.Weights, m.Choices, m.Judged, m.Asked = notes.Used(), notes.Choices(), counts.All(), groups.All()
+	m.Weights, m.Choices, m.Judged, m.Asked = notes.Used(), notes.Choices(), judged.Notes.List(counts), asked.Notes.List(groups)
 	if m.Course, err = d.whatCame(ctx); err != nil {
 		return nil, err
 	}

@@ -13,13 +13,13 @@ func (m *Manifest) FollowJudgements(ctx context.Context, to *stream.Log) error {
 	if len(m.Judged) == 0 {
 		return nil
 	}
-	n, err := judged.Read(ctx, to)
+	noted, err := judged.Notes.Read(ctx, to)
 	if err != nil {
 		return err
 	}
 	var missing []judged.Count
 	for _, c := range m.Judged {
-		switch got, there := n.At(c.Place); {
+		switch got, there := noted[c.Place]; {
 		case !there:
 			missing = append(missing, c)
 		case got != c:
@@ -27,5 +27,5 @@ func (m *Manifest) FollowJudgements(ctx context.Context, to *stream.Log) error {
 				ErrNamespace, c.Epoch, c.Lane, c.Group, got.Right, got.Judged, c.Right, c.Judged)
 		}
 	}
-	return judged.Note(ctx, to, missing...)
+	return judged.Notes.Note(ctx, to, missing...)
 }

@@ -25,9 +25,9 @@ func TestReplayFollowsJudgements(t *testing.T) {
 			t.Errorf("epoch %d: %+v, %v, want %+v", i, got, err, want)
 		}
 	}
-	n, err := judged.Read(t.Context(), log)
-	if err != nil || len(n.All()) != 2 {
-		t.Errorf("%+v, %v", n.All(), err)
+	noted, err := judged.Notes.Read(t.Context(), log)
+	if err != nil || len(noted) != 2 {
+		t.Errorf("%+v, %v", noted, err)
 	}
 	m.Judged[1].Right = 31
 	if err := m.FollowJudgements(t.Context(), log); !errors.Is(err, ErrNamespace) || !strings.Contains(err.Error(), "30 of 40 connections a match, and 31 of 40 in the original") {
