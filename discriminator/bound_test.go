@@ -2,10 +2,10 @@ package discriminator
 
 import (
 	"math"
-	"slices"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/torch/torchtest"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -99,12 +99,15 @@ func TestWhatIsRuledOut(t *testing.T) {
 		}
 		zeros, others := compareRuled(t, want, without)
 		out, asked = out+zeros, asked+others
+		if !torchtest.OnCPU() {
+			continue // with last bits that differ, a candidate at the bound may come to the other side
+		}
 		for anew := 1; anew < len(batches); anew += 4 {
 			bound := bounds[anew-1]
 			got, _ := ruled(t, d, batches[anew:], inputs[anew:], &bound)
 			for i, s := range got {
 				w := want[anew+i]
-				if !slices.Equal(s.ProbI2T, w.ProbI2T) || !slices.Equal(s.ProbT2I, w.ProbT2I) || s.RuledOut != w.RuledOut {
+				if !torchtest.AllSame(s.ProbI2T, w.ProbI2T) || !torchtest.AllSame(s.ProbT2I, w.ProbT2I) || s.RuledOut != w.RuledOut {
 					t.Fatalf("anew at batch %d: batch %d has other values", anew, anew+i)
 				}
 			}
@@ -122,10 +125,10 @@ func compareRuled(t *testing.T, got, without []*schemas.ScoredBatch) (out, asked
 		zeros := int32(0)
 		for _, way := range [][2]schemas.Floats32{{s.ProbI2T, without[i].ProbI2T}, {s.ProbT2I, without[i].ProbT2I}} {
 			for k, p := range way[0] {
-				switch p {
-				case way[1][k]:
+				switch {
+				case torchtest.Same(p, way[1][k]):
 					asked++
-				case 0:
+				case p == 0:
 					zeros++
 				default:
 					t.Fatalf("batch %d: %v, want 0 or %v", i, p, way[1][k])

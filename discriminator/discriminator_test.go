@@ -138,7 +138,7 @@ func TestAPairsValueDependsOnNoOther(t *testing.T) {
 		}
 	}
 	a, b := score(t, d, allCandidates(n), in), score(t, d, allCandidates(n), other)
-	if a.ProbI2T[0] != b.ProbI2T[0] {
+	if !torchtest.Same(a.ProbI2T[0], b.ProbI2T[0]) {
 		t.Errorf("image 0, text 1: %v among some pairs, %v among others", a.ProbI2T[0], b.ProbI2T[0])
 	}
 	if a.ProbI2T[1] == b.ProbI2T[1] {
@@ -170,7 +170,7 @@ func TestFewerCandidatesGetTheSameValues(t *testing.T) {
 			if p.Image < 0 {
 				want = 0
 			}
-			if got != want {
+			if !torchtest.Same(got, want) {
 				t.Errorf("%s: pair %v: %v, want %v", name, p, got, want)
 			}
 		}
@@ -199,7 +199,7 @@ func TestMaskedSamplesAreNotScored(t *testing.T) {
 		if k/(n-1) == lost || candidate == lost {
 			want = 0
 		}
-		if prob != want {
+		if !torchtest.Same(prob, want) {
 			t.Errorf("%s: anchor %d, candidate %d: %v, want %v", way, k/(n-1), candidate, prob, want)
 		}
 	}

@@ -180,9 +180,9 @@ func TestOpenEncoder(t *testing.T) {
 		if other, taken := seen[e.Fingerprint()]; taken || len(e.Fingerprint()) != 32 {
 			t.Errorf("%s: fingerprint %q, %s has it too", name, e.Fingerprint(), other)
 		}
+		t.Cleanup(e.Free)
 		seen[e.Fingerprint()] = name
 		checkRows(t, e, 5)
-		e.Free()
 	}
 }
 

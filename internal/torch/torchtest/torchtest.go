@@ -1,12 +1,15 @@
 // Package torchtest starts the workers of tests, all on the device that one environment variable names.
 //
 // The variable PAIRSTREAM_TEST_DEVICE is empty or "cpu" for the processor, "cuda" or "cuda:N" for a GPU, and "portable"
-// for the processor by way of the operations that a GPU runs. Tests about the processor's own kernels, threads or last
+// for the processor by way of the operations that a GPU runs. With the build tag testdevice it may be "testdevice", which fails
+// where a GPU would. Tests about the processor's own kernels, threads or last
 // bits start their workers themselves.
 package torchtest
 
 import (
+	"math"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/torch"
@@ -15,13 +18,24 @@ import (
 // Variable is the name of the environment variable.
 const Variable = "PAIRSTREAM_TEST_DEVICE"
 
-const portable = "portable"
+const (
+	portable   = "portable"
+	testDevice = "testdevice"
+)
+
+// onTestDevice returns the options of a worker on the device of tests; nil: this program is built without it.
+var onTestDevice func(torch.WorkerOptions) torch.WorkerOptions
 
 // On returns the options of a worker on the device that the variable names.
 func On(o torch.WorkerOptions) torch.WorkerOptions {
 	switch name := os.Getenv(Variable); name {
 	case portable:
 		o.Device, o.Portable = "cpu", true
+	case testDevice:
+		if onTestDevice == nil {
+			panic(Variable + "=" + testDevice + " needs go test -tags testdevice")
+		}
+		return onTestDevice(o)
 	default:
 		o.Device = name // none is the processor
 	}
@@ -40,6 +54,13 @@ func OnCPU() bool {
 	name := os.Getenv(Variable)
 	return name == "" || name == "cpu"
 }
+
+// Same reports whether two values are equal. The processor's own kernels give a row the same bits wherever it stands in a
+// tensor. libtorch's operations do not promise that: with them the last bits may differ.
+func Same(a, b float32) bool { return a == b || !OnCPU() && math.Abs(float64(a-b)) <= 1e-4 }
+
+// AllSame reports whether the values of two slices are [Same].
+func AllSame(a, b []float32) bool { return slices.EqualFunc(a, b, Same) }
 
 // NewWorker starts a worker for a test, and closes it at the test's end.
 func NewWorker(t testing.TB, o torch.WorkerOptions) *torch.Worker {
