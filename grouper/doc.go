@@ -20,7 +20,7 @@
 //
 // Memory: a group of n pairs with encoder vectors of d values takes about n * (200 + 4d) bytes while it is open (200
 // covers ids, a caption of 60 bytes, references, neighbours, orders and the epochs of features), and GRIT on training features of another
-// width w takes n * 4w in place of the vectors. A walk over M pairs adds M * (8d + 6 sqrt(M)) bytes for each worker.
+// width w takes n * 4w in place of the vectors. A walk over M pairs adds M * (14d + 6 sqrt(M) + 160) bytes for each worker.
 //
 // A Lane is used by one goroutine; functions are safe for concurrent use. Nothing here reads a clock, talks to Kafka or
 // needs cgo.
