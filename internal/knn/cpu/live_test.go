@@ -24,7 +24,10 @@ func sameHits(t *testing.T, what string, got, want []knn.Hit) {
 	}
 }
 
-func TestListsAreTheReference(t *testing.T) {
+func TestListsAreTheReference(t *testing.T) { eachInstructionSet(t, listsAreTheReference) }
+
+func listsAreTheReference(t *testing.T) {
+	t.Helper()
 	const n, tail, dim, lists = 900, 850, 20, 17
 	before := cpu.Live()
 	m := knntest.Halves(knntest.UnitRows(rng.New(2, "lists"), n, dim, 9, 0.5), dim)
