@@ -79,7 +79,8 @@ class PlannedBatch:
 
     def matches(self, way: str = "i2t") -> Marks:
         """Mark what matches: the pairs themselves, samples with the same image, and connections, [n, n]."""
-        return cast(Marks, self.connections(way) | self.same_image | np.eye(len(self), dtype=bool))
+        matched: Marks = self.connections(way) | self.same_image | np.eye(len(self), dtype=bool)
+        return matched
 
     def negatives(self, way: str = "i2t") -> Ints:
         """Return each anchor's hardest negative, the first candidate below low, or -1, [n]."""
