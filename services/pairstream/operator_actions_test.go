@@ -29,10 +29,12 @@ func (w *world) play(actions []action) {
 	for _, stage := range stageNames {
 		w.start(stage)
 	}
+	w.beginWithOld()
 	for _, a := range actions {
 		w.sum.actions[a.Kind]++
 		w.do(a)
 	}
+	w.upgrade(stageNames...)
 	w.restoreTars()
 	for _, s := range w.spaces {
 		w.finish(s)
@@ -142,6 +144,12 @@ func (w *world) do(a action) {
 		w.refuseUploads()
 	case "tear upload":
 		w.tearUpload(a)
+	case "upgrade":
+		w.upgrade(stage)
+	case "upgrade all":
+		w.upgrade(stageNames...)
+	case "roll back":
+		w.rollBack(stage)
 	case "pause":
 		time.Sleep(time.Duration(a.A*a.B) * time.Millisecond)
 	}
@@ -292,10 +300,13 @@ func (w *world) stopAll() {
 	}
 }
 
-// refused starts a process that has to end by itself, with a reason. A broker that knows the reason a moment later lets
+// refused starts a process of this version that has to end by itself, with a reason. A broker that knows the reason a moment later lets
 // it start; then it says the reason while it runs.
 func (w *world) refused(stage, reason string) {
+	old := w.old[stage]
+	w.old[stage] = false
 	m := w.startOne(stage)
+	w.old[stage] = old
 	for began := time.Now(); !m.ended(); time.Sleep(time.Millisecond) {
 		if slices.ContainsFunc(m.counters.States(), func(s string) bool { return strings.Contains(s, reason) }) {
 			m.cancel()

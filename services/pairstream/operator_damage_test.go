@@ -37,8 +37,9 @@ func (w *world) inline(a action) {
 }
 
 // retention deletes the first records of a lane, or all, whether they were read or not. It leaves the stages the time to
-// note where they are, which is a minute otherwise.
+// note where they are, which is a minute otherwise. Programs of the release before take that minute: they are upgraded first.
 func (w *world) retention(a action) {
+	w.upgrade(stageNames...)
 	time.Sleep(3 * patience)
 	w.read(w.here)
 	at := laneOf{laneTopics[a.A%len(laneTopics)], a.B % worldLanes}

@@ -119,7 +119,7 @@ const drawnValues = 12
 
 func drawAction(rt *rapid.T) action {
 	return action{
-		Kind: rapid.SampledFrom(actionKinds).Draw(rt, "kind"),
+		Kind: rapid.SampledFrom(kindsOfActions()).Draw(rt, "kind"),
 		A:    rapid.IntRange(0, drawnValues-1).Draw(rt, "a"),
 		B:    rapid.IntRange(0, drawnValues-1).Draw(rt, "b"),
 	}

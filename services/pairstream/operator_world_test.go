@@ -48,6 +48,7 @@ type site struct {
 	prints  map[string]string // fingerprints of the weights, by path
 	tars    map[string][]byte
 	set     map[string]bool // variables of the process
+	before  string          // the program of the release before; empty: none is at hand
 }
 
 func newSite(t *testing.T) site {
@@ -58,7 +59,7 @@ func newSite(t *testing.T) site {
 	}
 	defer w.Close()
 	dir := t.TempDir()
-	s := site{weights: filepath.Join(dir, "w.safetensors"), others: filepath.Join(dir, "o.safetensors"), tars: make(map[string][]byte), set: make(map[string]bool), prints: make(map[string]string)}
+	s := site{weights: filepath.Join(dir, "w.safetensors"), others: filepath.Join(dir, "o.safetensors"), tars: make(map[string][]byte), set: make(map[string]bool), prints: make(map[string]string), before: beforeThis(t)}
 	for seed, path := range []string{s.weights, s.others} {
 		m, err := model.New(t.Context(), w, model.Config{
 			ImageSize: 16, PatchSize: 16, VisionDim: 16, VisionDepth: 1, VisionHeads: 2,
@@ -106,7 +107,8 @@ type world struct {
 	members map[string][]*member // by stage
 	ranks   []*member            // trainers beside rank 0, which is the stage's member
 	past    []*member
-	epochs  map[int]bool // values that EPOCHS has had
+	old     map[string]bool // stages that are of the release before
+	epochs  map[int]bool    // values that EPOCHS has had
 
 	uploading bool // copies of checkpoints go to a place of each namespace
 	sum       *tally
@@ -117,7 +119,10 @@ type world struct {
 var names atomic.Int64
 
 func newWorld(t *testing.T, rt *rapid.T, s site, brokers string, sum *tally) *world {
-	w := &world{t: t, rt: rt, site: s, members: make(map[string][]*member), epochs: make(map[int]bool), sum: sum, begun: time.Now()}
+	w := &world{t: t, rt: rt, site: s, members: make(map[string][]*member), epochs: make(map[int]bool), old: make(map[string]bool), sum: sum, begun: time.Now()}
+	for _, stage := range stageNames {
+		w.old[stage] = s.before != ""
+	}
 	var err error
 	if w.dir, err = os.MkdirTemp("", "operator"); err != nil {
 		rt.Fatal(err)
@@ -240,10 +245,12 @@ func (w *world) connect(s *space) *stream.Log {
 	return log
 }
 
-// member is a process: one stage with what it needs, in this process.
+// member is a process: one stage with what it needs, in this process, or a program of the release before.
 type member struct {
 	stage, namespace string
 	rank             string // of a trainer beside rank 0
+	program          string // of the release before; empty: this version, in this process
+	killed           atomic.Bool
 	counters         *stream.Counters
 	log              *output
 	cancel           context.CancelFunc
@@ -321,6 +328,9 @@ func (w *world) startOne(stage string) *member {
 
 func (w *world) launch(m *member, environ map[string]string) *member {
 	m.counters, m.log, m.done = new(stream.Counters), new(output), make(chan struct{})
+	if w.old[m.stage] {
+		m.program = w.site.before
+	}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	m.cancel = cancel
 	go func() {
@@ -332,6 +342,9 @@ func (w *world) launch(m *member, environ map[string]string) *member {
 }
 
 func (m *member) run(ctx context.Context, environ map[string]string) error {
+	if m.program != "" {
+		return m.runProgram(ctx, environ)
+	}
 	switch m.stage {
 	case "encoder":
 		return runMember(ctx, m, environ, encoderservice.Run)
@@ -390,8 +403,8 @@ func runMember[S any](ctx context.Context, m *member, environ map[string]string,
 // that is killed writes no checkpoint.
 func (w *world) stop(stage string, kill bool) {
 	folder, before := w.env["CHECKPOINT_DIR"], filepath.Join(w.dir, "before")
-	kill = kill && stage == "trainer" && len(w.members[stage]) > 0
-	if kill {
+	keep := kill && stage == "trainer" && len(w.members[stage]) > 0 && w.members[stage][0].program == ""
+	if keep {
 		w.copyFolder(folder, before)
 	}
 	ending := w.members[stage]
@@ -400,6 +413,7 @@ func (w *world) stop(stage string, kill bool) {
 		ending, w.ranks = append(ending, w.ranks...), nil
 	}
 	for _, m := range ending {
+		m.killed.Store(kill)
 		m.cancel()
 	}
 	for _, m := range ending {
@@ -409,7 +423,7 @@ func (w *world) stop(stage string, kill bool) {
 			w.fatalf("the %s does not end", m.name())
 		}
 	}
-	if kill {
+	if keep {
 		w.putBack(before, folder)
 	}
 }
