@@ -108,8 +108,8 @@ test: setup ## run all tests that need no external server
 	@# The scenarios take longest, and mostly wait: they begin first, beside everything else. So do what takes long on one core.
 	$(GO_TEST) -timeout 30m ./services/pairstream ./experiments ./internal/stream ./...
 
-test-quick: setup ## run the tests of packages without tensors, but for the log's scenarios: after every change
-	$(GO_TEST) -skip '$(SCENARIOS)' $(TENSORLESS)
+test-quick: setup ## run the tests of packages without tensors, but for scenarios and simulations: after every change
+	$(GO_TEST) -skip '$(SCENARIOS)' $(filter-out %/bench/simulate,$(TENSORLESS))
 
 test-towers: setup ## install the towers of experiment X9, 100 MB of PyPI, and compare them with their authors' code
 	@deploy/setup.sh python
