@@ -39,7 +39,7 @@ TORCH_FLAGS = CGO_CXXFLAGS="-O3 -std=c++17 -ffile-prefix-map=$(abspath $(TORCH))
 	CGO_LDFLAGS="-L$(TORCH_LIB) -Wl,-rpath,$(TORCH_LIB) -Wl,--allow-shlib-undefined -Wl,--as-needed"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build languages wheel test-wheel test-arm64 release test-release test-install site demo experiments first-models test test-quick test-towers test-race test-commands torture test-torch test-log test-s3 test-operator test-kafka test-python test-compose test-console test-helm helm-readme pack-gpu test-pack-gpu fuzz mutants asan vulncheck bench bench-gpu bench-short simulate lint lint-static fmt docs check-generated clean
+.PHONY: help setup build languages wheel test-wheel test-arm64 release test-release test-install site demo experiments first-models test test-quick test-towers test-race test-commands torture test-torch test-device test-log test-s3 test-operator test-kafka test-python test-compose test-console test-helm helm-readme pack-gpu test-pack-gpu fuzz mutants asan vulncheck bench bench-gpu bench-short simulate lint lint-static fmt docs check-generated clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -149,6 +149,9 @@ test-torch: setup ## run the tests of what computes with tensors on another libt
 	@[ -f "$(TORCH_LIB)/libtorch_cpu.so" ] || { echo "no $(TORCH_LIB)/libtorch_cpu.so: want TORCH=folder with include and lib; pip install --target DIR torch makes DIR/torch" >&2; exit 2; }
 	$(TORCH_FLAGS) LD_LIBRARY_PATH="$(TORCH_LIB)" go test $(TENSORS)
 
+test-device: setup ## run the tests of what computes with tensors on a device that has a GPU's rules, and fails where a GPU would
+	PAIRSTREAM_TEST_DEVICE=testdevice $(GO_TEST) -tags testdevice $(TENSORS)
+
 pack-gpu: setup ## pack the bench and the tests of what computes with tensors for a machine with a GPU: bin/gpu; TORCH=folder of an installed PyTorch 2.11
 	TORCH="$(if $(TORCH),$(abspath $(TORCH)))" deploy/gpu/pack.sh $(CURDIR)/$(BIN)/gpu
 
@@ -253,7 +256,7 @@ bench-gpu: build ## measure on a GPU what GPUs are for, up to groups of five mil
 	go build -o $(BIN)/bench ./bench
 	$(BIN)/bench --device $(or $(DEVICE),cuda) $(ARGS)
 
-simulate: setup ## play a cluster of 40 lanes on one machine, and write what docs/scaling.md shows; ARGS="--only idle,kills,reads,bytes,plan,ranks"
+simulate: setup ## play a cluster of 40 lanes on one machine, and write what docs/scaling.md shows; ARGS="--only idle,kills,reads,bytes,plan,ranks,overlap"
 	go run ./bench/simulate $(ARGS)
 	go run ./bench/simulate --write docs/scaling.md
 
