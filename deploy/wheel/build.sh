@@ -36,7 +36,7 @@ trap 'rm -rf "$work"' EXIT
 lib=$debian/usr/lib/$triple
 mkdir "$work/lib"
 ln -s "$lib/libturbojpeg.a" "$work/lib/"
-"$triple-objcopy" --weaken-symbol=dgesvd_ --weaken-symbol=dsyev_ --weaken-symbol=sgesvd_ --weaken-symbol=ssyrk_ "$lib/libfaiss.a" "$work/lib/libfaiss.a"
+"$triple-objcopy" --weaken-symbol=dgesvd_ --weaken-symbol=dsyev_ --weaken-symbol=sgesvd_ --weaken-symbol=ssyrk_ --weaken-symbol=sgetri_ --weaken-symbol=dgetri_ "$lib/libfaiss.a" "$work/lib/libfaiss.a"
 case $ARCH in
 amd64) ar rcs "$work/lib/libopenblas.a" ;;
 arm64) echo 'INPUT(-l:libnvpl_blas_lp64_gomp.so.0 -l:libnvpl_lapack_lp64_gomp.so.0)' >"$work/lib/libopenblas.so" ;;

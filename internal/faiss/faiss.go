@@ -1,4 +1,5 @@
-// Package faiss binds the k-means of libfaiss ([KMeans]), which tests compare that of knn/cpu with. No service links it.
+// Package faiss binds libfaiss: it writes inverted files ([NewIVF]) that any program with FAISS reads. Tests search them
+// ([Search]), and compare the k-means of knn/cpu with that of libfaiss ([KMeans]).
 //
 // A C++ exception becomes an error. The C++ code runs on the calling thread.
 package faiss

@@ -16,3 +16,25 @@ func TestKMeansRefusesBadInput(t *testing.T) {
 		t.Error("a row and a bit: no error")
 	}
 }
+
+func TestIVFRefusesBadInput(t *testing.T) {
+	if _, err := faiss.NewIVF(make([]float32, 5), 4, 1); err == nil {
+		t.Error("a centroid and a bit: no error")
+	}
+	f, err := faiss.NewIVF([]float32{1, 0, 0, 1}, 2, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Add(2, []float32{1, 0}, []int64{7}); err == nil {
+		t.Error("a list that is not there: no error")
+	}
+	if err := f.Add(0, []float32{1, 0, 1}, []int64{7}); err == nil {
+		t.Error("a row and a bit: no error")
+	}
+	if err := f.Write(t.TempDir()); err == nil {
+		t.Error("a folder as a file: no error")
+	}
+	if _, _, err := faiss.Search(t.TempDir()+"/none", []float32{1, 0}, 2, 1); err == nil {
+		t.Error("a file that is not there: no error")
+	}
+}

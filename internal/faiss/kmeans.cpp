@@ -5,36 +5,10 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <limits>
-#include <new>
-#include <stdexcept>
 
 #include "faiss.h"
-
-namespace {
-
-char* text(const char* what) {
-  char* copy = strdup(what);
-  return copy ? copy : strdup("out of memory");
-}
-
-// guarded turns an exception into text.
-template <class F>
-char* guarded(F&& f) noexcept {
-  try {
-    f();
-    return nullptr;
-  } catch (const std::bad_alloc&) {
-    return text("out of memory");
-  } catch (const std::exception& e) {
-    return text(e.what());
-  } catch (...) {
-    return text("unknown exception");
-  }
-}
-
-}  // namespace
+#include "guarded.h"
 
 void fs_free_text(char* text) { std::free(text); }
 

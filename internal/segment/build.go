@@ -141,7 +141,7 @@ func roundUp(n int64) int64 { return (n + alignment - 1) / alignment * alignment
 // codes writes the rows of a modality, and the centroids of its lists: means, scaled to norm 1.
 func (b *builder) codes(m Modality, x knn.Matrix) {
 	dim, row := x.Dim, make([]float32, 0, x.Dim)
-	to, centres := b.s.Codes(m), b.s.centroids(m)
+	to, centres := b.s.Codes(m), b.s.Centroids(m)
 	sum, from := make([]float64, dim), uint32(0)
 	for list, end := range b.until {
 		clear(sum)

@@ -74,8 +74,13 @@ func (x *Index) visits() int {
 	if x.all {
 		return n
 	}
-	share := max(1.0/visitShare, float64(visitRows)/float64(max(1, x.rows)))
-	return min(n, int(math.Ceil(share*float64(n))))
+	return Visits(n, x.rows)
+}
+
+// Visits returns how many of the lists of some rows a search visits.
+func Visits(lists, rows int) int {
+	share := max(1.0/visitShare, float64(visitRows)/float64(max(1, rows)))
+	return min(lists, int(math.Ceil(share*float64(lists))))
 }
 
 // Queries are vectors to search for, which are coded.
@@ -185,11 +190,11 @@ func (w *worker) choose(from, to int, visitors [][]int32) error {
 	}
 	q, number := w.q.part(from, to), int32(0)
 	for _, s := range w.x.segments {
-		centres := s.centroids(w.m)
+		centres := s.Centroids(w.m)
 		for first := 0; first < s.Lists; first += scanRows {
 			part := centres.Part(first, min(first+scanRows, s.Lists))
 			err := w.each(part, q, func(i int) float32 { return nearest[i].Least() }, func(i int, row int32, score float32) {
-				if a, b := s.list(first + int(row)); a < b {
+				if a, b := s.List(first + int(row)); a < b {
 					nearest[i].Take(Hit{Row: number + int32(first) + row, Score: score})
 				}
 			})
@@ -216,7 +221,7 @@ func (w *worker) scan(at place, queries []int32) error {
 	}
 	s := w.x.segments[at.segment]
 	rows := s.Codes(w.m)
-	from, to := s.list(int(at.list))
+	from, to := s.List(int(at.list))
 	for ; from < to; from += scanRows {
 		first := from
 		err := w.each(rows.Part(first, min(first+scanRows, to)), q,

@@ -184,8 +184,8 @@ func numbers[T int8 | uint32 | uint64 | float32](s *Segment, i int) []T {
 
 func (s *Segment) ends() []uint32 { return numbers[uint32](s, ends) }
 
-// list returns the rows of a list.
-func (s *Segment) list(i int) (from, to int) {
+// List returns the rows [from, to) of a list.
+func (s *Segment) List(i int) (from, to int) {
 	all := s.ends()
 	if i > 0 {
 		from = int(all[i-1])
@@ -198,7 +198,8 @@ func (s *Segment) Codes(m Modality) knn.Codes {
 	return knn.Codes{Values: numbers[int8](s, codes+int(m)), Scales: numbers[float32](s, scales+int(m)), Dim: s.Dim}
 }
 
-func (s *Segment) centroids(m Modality) knn.Codes {
+// Centroids returns those of a modality's lists.
+func (s *Segment) Centroids(m Modality) knn.Codes {
 	return knn.Codes{Values: numbers[int8](s, centroids+int(m)), Scales: numbers[float32](s, centreSize+int(m)), Dim: s.Dim}
 }
 

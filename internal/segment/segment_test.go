@@ -119,7 +119,7 @@ func TestASegmentHoldsItsGroup(t *testing.T) {
 			if score := knn.Score(got, d.t[i*dim:(i+1)*dim]); score < 0.99 || score > 1.01 {
 				t.Fatalf("the text of pair %d has a product of %g with itself", i, score)
 			}
-			if from, to := s.list(int(d.List[i])); row < from || row >= to {
+			if from, to := s.List(int(d.List[i])); row < from || row >= to {
 				t.Fatalf("pair %d of list %d is in row %d", i, d.List[i], row)
 			}
 		}

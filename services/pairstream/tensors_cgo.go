@@ -31,6 +31,6 @@ func facts() []string { return device.Facts() }
 func tensorCommands() []*cobra.Command {
 	return []*cobra.Command{
 		newUpCommand(), newBatchesCommand(), newDemoCommand(), newBootstrapCommand(), newFineTuneCommand(), newEvalCommand(), newExperimentsCommand(), newCandidatesCommand(), newSettingsCommand(),
-		newRunManifestCommand(), newReplayCommand(), newPlanCommand(), newSearchCommand(),
+		newRunManifestCommand(), newReplayCommand(), newPlanCommand(), newSearchCommand(), newFAISSCommand(),
 	}
 }
