@@ -105,8 +105,8 @@ first-models: build ## make anew the first models that the demo and experiment X
 	@TORCH_THREADS=1 $(BIN)/pairstream experiments --first-models experiments/models
 
 test: setup ## run all tests that need no external server
-	@# The scenarios take longest, and mostly wait: they begin first, beside everything else. So do what takes long on one core.
-	$(GO_TEST) -timeout 30m ./services/pairstream ./experiments ./internal/stream ./...
+	@# The scenarios take longest, and mostly wait: they begin first, beside everything else and one package more than cores. So do what takes long on one core.
+	$(GO_TEST) -p $$(($$(nproc) + 1)) -timeout 30m ./services/pairstream ./experiments ./internal/stream ./...
 
 test-quick: setup ## run the tests of packages without tensors, but for scenarios and simulations: after every change
 	$(GO_TEST) -skip '$(SCENARIOS)' $(filter-out %/bench/simulate,$(TENSORLESS))
