@@ -50,7 +50,6 @@ func TestExchange(t *testing.T) {
 
 // A gradient that leaves run by run takes the bytes that a whole one takes.
 func TestRunsTakeNoMoreBytes(t *testing.T) {
-	t.Parallel()
 	if err := newNetwork(1).try(t.Context()); err != nil {
 		t.Skipf("no network namespaces here: %v", err)
 	}

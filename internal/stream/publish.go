@@ -217,9 +217,9 @@ func (p *Publisher) enqueue(ctx context.Context, m message) error {
 	m.number = p.put
 	p.put++
 	p.bytes += n
+	p.instruments.addBytes(n)
 	first, full := p.backlogOf(m.topic).add(m), p.bytes >= int64(p.log.cfg.BatchBytes)
 	p.mu.Unlock()
-	p.instruments.addBytes(n)
 	if first || full {
 		signal(p.wake)
 	}

@@ -124,10 +124,10 @@ func (p *Publisher) sent(q *backlog) {
 	clear(q.sending) // the messages that wait may lie behind them in the same array
 	q.sending = nil
 	p.bytes -= n
+	p.instruments.addBytes(-n) // before Flush returns
 	close(p.changed)
 	p.changed = make(chan struct{})
 	p.mu.Unlock()
-	p.instruments.addBytes(-n)
 	signal(p.wake) // records may have waited for a dead letter
 }
 

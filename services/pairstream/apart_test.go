@@ -27,7 +27,7 @@ const apartAs = "PAIRSTREAM_TEST_APART"
 const testArgs = "PAIRSTREAM_TEST_ARGS"
 
 // apartPerCore bounds the tests that run at once. Half of a scenario's time goes into waiting.
-const apartPerCore = 2
+const apartPerCore = 3
 
 // runTests runs the tests, those that are apart at once unless -parallel says otherwise.
 func runTests(m *testing.M) int {

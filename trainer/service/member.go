@@ -127,28 +127,38 @@ type task struct {
 	input trainer.Input
 }
 
+// run does the errands of rank 0 until it ends the training. What it has asked for before is done even then, so this rank
+// completes the last step as well.
 func (m *member) run(ctx context.Context) error {
 	both, working := errgroup.WithContext(ctx)
+	doing, stop := context.WithCancel(ctx)
+	defer stop()
+	context.AfterFunc(working, func() {
+		if !errors.Is(context.Cause(working), ranks.ErrDone) {
+			stop()
+		}
+	})
 	both.Go(func() error { return m.link.Watch(working) })
 	ready := make(chan task, prepared)
 	both.Go(func() error {
 		defer close(ready)
 		for {
-			t, err := m.prepare(working)
+			t, err := m.prepare(doing)
 			if err != nil {
 				return err
 			}
 			select {
 			case ready <- t:
-			case <-working.Done():
+			case <-doing.Done():
 				t.input.Free()
-				return working.Err()
+				return doing.Err()
 			}
 		}
 	})
 	both.Go(func() error {
+		defer stop()
 		for t := range ready {
-			if err := m.do(working, t); err != nil {
+			if err := m.do(doing, t); err != nil {
 				return err
 			}
 		}

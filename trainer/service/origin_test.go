@@ -162,8 +162,8 @@ func TestTrainingFromNow(t *testing.T) {
 			t.Errorf("lane %d begins at %+v, want %d", i, l, want)
 		}
 	}
-	if last[0] < 0 || last[1] != -1 {
-		t.Errorf("the lanes' last features are %v, want some of lane 0 and none of lane 1", last)
+	if last[0] < 0 && last[2] < 0 || last[1] != -1 { // which lane arrives first is chance
+		t.Errorf("the lanes' last features are %v, want some of lane 0 or 2 and none of lane 1", last)
 	}
 	if err := at.continues(t.Context(), log, last); err != nil {
 		t.Error(err)
