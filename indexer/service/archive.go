@@ -16,7 +16,6 @@ import (
 	"github.com/pairstream/pairstream/internal/segment"
 	"github.com/pairstream/pairstream/internal/segment/store"
 	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
 )
 
@@ -26,15 +25,12 @@ const lookAgain = 10 * time.Second
 // RunSearch answers searches over the segments in SEGMENTS_ROOT at LIVE_ADDR until ctx ends. It takes new segments up, and gives
 // up those that are not there any more. It owns no lane. What is taken back is not found. It tells serving where it listens, when it has the segments that are there.
 func RunSearch(ctx context.Context, log *stream.Log, s Settings, logger *slog.Logger, serving func(net.Addr, *indexer.Archive)) (err error) {
-	switch {
-	case s.Segments.Root == "":
-		return errors.New("SEGMENTS_ROOT is empty: set it to the place that gets the indexers' segments")
-	case s.LiveAddr == "":
+	if s.LiveAddr == "" {
 		return errors.New("LIVE_ADDR is empty: set it to the address that searches come to, such as 127.0.0.1:8080")
 	}
-	place, err := store.Open(ctx, shard.WithOptions([]string{s.Segments.Root}, s.Repack.Roots)[0], log.Config().Namespace)
+	place, err := s.openStore(ctx, log)
 	if err != nil {
-		return fmt.Errorf("SEGMENTS_ROOT is %q: %w", s.Segments.Root, err)
+		return err
 	}
 	defer func() { err = errors.Join(err, place.Close()) }()
 	gone, err := forget.Open(ctx, log)

@@ -14,8 +14,6 @@ import (
 	"github.com/pairstream/pairstream/internal/faiss"
 	"github.com/pairstream/pairstream/internal/forget"
 	"github.com/pairstream/pairstream/internal/segment"
-	"github.com/pairstream/pairstream/internal/segment/store"
-	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -29,12 +27,9 @@ import (
 // Vectors are those of 8-bit codes. What is taken back is in no index, and its line is null. The file of pairs comes last.
 // Files of an earlier call are replaced. Wrote is called for every group.
 func WriteFAISS(ctx context.Context, log *stream.Log, s Settings, folder string, wrote func(*segment.Segment)) (err error) {
-	if s.Segments.Root == "" {
-		return errors.New("SEGMENTS_ROOT is empty: set it to the place that gets the indexers' segments")
-	}
-	place, err := store.Open(ctx, shard.WithOptions([]string{s.Segments.Root}, s.Repack.Roots)[0], log.Config().Namespace)
+	place, err := s.openStore(ctx, log)
 	if err != nil {
-		return fmt.Errorf("SEGMENTS_ROOT is %q: %w", s.Segments.Root, err)
+		return err
 	}
 	defer func() { err = errors.Join(err, place.Close()) }()
 	gone, err := forget.Open(ctx, log)
@@ -61,8 +56,8 @@ func writeFAISS(ctx context.Context, s *segment.Segment, folder string, gone fun
 		return err
 	}
 	path := filepath.Join(folder, fmt.Sprintf("%d-%d", s.Group.Lane, s.Group.Seq))
-	for m, name := range map[segment.Modality]string{segment.Image: "images", segment.Text: "texts"} {
-		if err := writeIVF(ctx, s, m, fmt.Sprintf("%s-%s.faiss", path, name), gone); err != nil {
+	for m, name := range []string{"images", "texts"} {
+		if err := writeIVF(ctx, s, segment.Modality(m), fmt.Sprintf("%s-%s.faiss", path, name), gone); err != nil {
 			return err
 		}
 	}

@@ -39,6 +39,18 @@ func (s Settings) validateScope() error {
 	return nil
 }
 
+// openStore opens SEGMENTS_ROOT, whose options may stand in BUCKET_ROOTS alone.
+func (s Settings) openStore(ctx context.Context, log *stream.Log) (*store.Store, error) {
+	if s.Segments.Root == "" {
+		return nil, errors.New("SEGMENTS_ROOT is empty: set it to the place that gets the indexers' segments")
+	}
+	place, err := store.Open(ctx, shard.WithOptions([]string{s.Segments.Root}, s.Repack.Roots)[0], log.Config().Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("SEGMENTS_ROOT is %q: %w", s.Segments.Root, err)
+	}
+	return place, nil
+}
+
 // segments brings groups the closed ones that they ask. Without one (nil) there are none.
 type segments struct {
 	store       *store.Store
@@ -51,9 +63,9 @@ func openSegments(ctx context.Context, s Settings, log *stream.Log, instruments 
 	if s.Segments.Root == "" {
 		return nil, nil
 	}
-	place, err := store.Open(ctx, shard.WithOptions([]string{s.Segments.Root}, s.Repack.Roots)[0], log.Config().Namespace)
+	place, err := s.openStore(ctx, log)
 	if err != nil {
-		return nil, fmt.Errorf("SEGMENTS_ROOT is %q: %w", s.Segments.Root, err)
+		return nil, err
 	}
 	return &segments{store: place, log: log, instruments: instruments}, nil
 }

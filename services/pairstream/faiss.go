@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	indexerservice "github.com/pairstream/pairstream/indexer/service"
-	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/segment"
 	"github.com/pairstream/pairstream/internal/stream"
 )
@@ -23,17 +22,9 @@ func newFAISSCommand() *cobra.Command {
 			"taken back is left out. It holds the rows of one index in memory: 2.6 GB with five million of 256 values.",
 		Args: cobra.ExactArgs(1),
 	}
-	cmd.RunE = looking(&dir, func(cmd *cobra.Command, log *stream.Log, args []string) error {
-		environ, err := environIn(dir)
-		if err != nil {
-			return err
-		}
-		s, err := config.Parse[indexerservice.Settings](environ)
-		if err != nil {
-			return err
-		}
+	cmd.RunE = withSegments(&dir, func(cmd *cobra.Command, log *stream.Log, s indexerservice.Settings, args []string) error {
 		groups, pairs := 0, 0
-		err = indexerservice.WriteFAISS(cmd.Context(), log, s, args[0], func(one *segment.Segment) {
+		err := indexerservice.WriteFAISS(cmd.Context(), log, s, args[0], func(one *segment.Segment) {
 			groups, pairs = groups+1, pairs+one.Rows
 			fmt.Fprintf(cmd.OutOrStdout(), "group %s: %d pairs\n", one.Group, one.Rows)
 		})

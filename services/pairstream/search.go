@@ -26,15 +26,7 @@ func newSearchCommand() *cobra.Command {
 			"is taken back from the log.",
 		Args: cobra.NoArgs,
 	}
-	cmd.RunE = looking(&dir, func(cmd *cobra.Command, log *stream.Log, _ []string) error {
-		environ, err := environIn(dir)
-		if err != nil {
-			return err
-		}
-		s, err := config.Parse[indexerservice.Settings](environ)
-		if err != nil {
-			return err
-		}
+	cmd.RunE = withSegments(&dir, func(cmd *cobra.Command, log *stream.Log, s indexerservice.Settings, _ []string) error {
 		logger := slog.New(slog.NewTextHandler(os.Stderr, nil)).With("stage", "search")
 		return indexerservice.RunSearch(cmd.Context(), log, s, logger, func(addr net.Addr, a *indexer.Archive) {
 			fmt.Fprintf(cmd.OutOrStdout(), "search: http://%s, %d pairs\n", addr, a.Pairs())
@@ -42,4 +34,19 @@ func newSearchCommand() *cobra.Command {
 	})
 	dataFlag(cmd, &dir)
 	return cmd
+}
+
+// withSegments hands a command the log and the indexer's settings, which say where segments lie.
+func withSegments(dir *string, do func(*cobra.Command, *stream.Log, indexerservice.Settings, []string) error) func(*cobra.Command, []string) error {
+	return looking(dir, func(cmd *cobra.Command, log *stream.Log, args []string) error {
+		environ, err := environIn(*dir)
+		if err != nil {
+			return err
+		}
+		s, err := config.Parse[indexerservice.Settings](environ)
+		if err != nil {
+			return err
+		}
+		return do(cmd, log, s, args)
+	})
 }
