@@ -12,7 +12,7 @@ out=${1:?pack.sh wants the folder to write to}
 limit=$((60 << 20)) # bytes of the archive, so that it is quickly copied
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
-packages="internal/torch internal/knn/device internal/model discriminator trainer indexer"
+packages="internal/torch internal/knn/device internal/model internal/ranks/nccl discriminator trainer indexer"
 
 TORCH=$(deploy/torch/fetch.sh)
 
@@ -33,6 +33,9 @@ for package in $packages; do
 	mkdir -p "$stage/tree/$package"
 	[ ! -d "$package/testdata" ] || cp -r "$package/testdata" "$stage/tree/$package/"
 done
+go build -ldflags "$flags" -o "$stage/bin/pairstream" ./services/pairstream
+go test -ldflags "$flags" -c -o "$stage/bin/pairstream.test" ./services/pairstream
+mkdir -p "$stage/tree/services/pairstream"
 cp go.mod "$stage/tree/" && cp -r testdata/golden "$stage/tree/testdata/"
 for package in $packages; do echo "$package"; done >"$stage/packages"
 
