@@ -1,6 +1,7 @@
 #!/bin/sh
 # Unpacks what pack.sh made, on a machine with a GPU, and runs parts of it within a time limit. It needs PyTorch 2.11 in
-# python3, glibc 2.36 or later, and nothing else. Figures and logs go to $OUT (gpu-out).
+# python3, glibc 2.36 or later, and nothing else. Figures and logs go to $OUT (gpu-out). Only ranks and demo need
+# services.tar.xz.
 #
 #   sh run.sh check            do the programs load, and do they find the GPU? half a minute
 #   sh run.sh probe            the device's ceilings, and what single operations take there: two minutes
@@ -38,7 +39,9 @@ dir=${UNPACKED:-$(mktemp -d)}
 [ -n "${UNPACKED:-}" ] || trap 'rm -rf "$dir"' EXIT
 if [ ! -f "$dir/revision" ]; then
 	mkdir -p "$dir"
-	python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$here/pack.tar.xz" "$dir" || exit 1
+	for archive in "$here"/*.tar.xz; do
+		python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$archive" "$dir" || exit 1
+	done
 	echo "run: unpacked after $(($(date +%s) - started)) s"
 fi
 # libtorch is where python3 has it, and finds CUDA's libraries by itself. Packed libraries come last.
