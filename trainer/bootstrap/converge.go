@@ -113,7 +113,7 @@ func (s *stretches) run(ctx context.Context) error {
 			return err
 		}
 		before, auc := s.course.Phase, answers.HardAUC()
-		best := max(s.course.Best, auc)
+		best := s.course.best(auc)
 		s.course.check(auc, s.rules)
 		if s.converging.Checked != nil {
 			s.converging.Checked(Check{Step: s.trainer.Steps(), Phase: before, HardAUC: auc, Best: best, Left: s.left()})

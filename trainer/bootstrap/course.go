@@ -65,17 +65,27 @@ func (r rules) hardening() int64 { return max(1, r.most*9/10) }
 // settling returns the steps of the last phase, behind so many.
 func (r rules) settling(done int64) int64 { return max(1, min(max(firstCheck, done/6), r.most-done)) }
 
+// waits tells whether an AUC says that nothing has begun. An earlier one above hasLearned was luck, and counts for nothing.
+func (c *course) waits(auc float64) bool { return c.Phase == Learn && auc < hasLearned }
+
+// best returns the best AUC of the phase, once the one of the open stretch is known.
+func (c *course) best(auc float64) float64 {
+	if c.waits(auc) {
+		return auc
+	}
+	return max(c.Best, auc)
+}
+
 // check takes the AUC on hard pairs at the end of the open stretch, and opens the next one.
 func (c *course) check(auc float64, r rules) {
-	if auc >= c.Best+leastRise {
+	c.Since++
+	if c.waits(auc) || auc >= c.Best+leastRise {
 		c.Best, c.Since = auc, 0
-	} else {
-		c.Since++
 	}
 	switch c.Phase {
 	case Learn:
 		c.Bounded = c.To >= r.learning()
-		if !c.Bounded && (c.Since < r.patience || c.Best < hasLearned) {
+		if !c.Bounded && c.Since < r.patience {
 			c.From = c.To
 			c.To = min(c.From+max(firstCheck, c.From/10), r.learning())
 			return

@@ -55,6 +55,24 @@ func TestCourse(t *testing.T) {
 			[]string{"random 0-250 epoch 0 from 0", "random 250-500 epoch 0 from 0", "random 500-700 epoch 0 from 0", "settling 700-950 epoch 7 from 700 decay 250"},
 			"most steps",
 		},
+		"a lucky check before the matching head has begun counts for nothing": {
+			rules{most: 100_000, patience: 2, perEpoch: 400},
+			func(_ string, step int64) float64 {
+				switch {
+				case step == 250:
+					return 0.65
+				case step <= 1500:
+					return 0.45
+				}
+				return 0.61
+			},
+			[]string{
+				"random 0-250 epoch 0 from 0", "random 250-500 epoch 0 from 0", "random 500-750 epoch 0 from 0", "random 750-1000 epoch 0 from 0",
+				"random 1000-1250 epoch 0 from 0", "random 1250-1500 epoch 0 from 0", "random 1500-1750 epoch 0 from 0", "random 1750-2000 epoch 0 from 0",
+				"random 2000-2250 epoch 0 from 0", "settling 2250-2625 epoch 6 from 2250 decay 375",
+			},
+			"no further rise",
+		},
 		"hard rounds end when they no longer help": {
 			rules{most: 100_000, patience: 1, perEpoch: 90, hard: true},
 			func(phase string, step int64) float64 {
