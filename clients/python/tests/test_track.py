@@ -6,11 +6,13 @@ import io
 import json
 import subprocess
 import sys
+import threading
 import types
 from typing import Any
 
 import pytest
 
+from pairstream import track
 from pairstream.__main__ import main
 from pairstream.errors import InvalidError, SettingError
 from pairstream.track import BOARDS, MOST, Report, follow
@@ -132,6 +134,43 @@ def test_a_run_that_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OSError, match="the pipe broke"):
         follow(broken(), "wandb", "p", "other")
     assert fake.logged[-1]["step/at"] == 2, "what came before is sent"
+
+
+class Refused(Exception):
+    """An exception of a client's own."""
+
+
+@pytest.mark.parametrize("where", ["MlflowClient", "log_batch", "set_terminated"])
+def test_a_board_that_fails_is_an_error_of_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], where: str) -> None:
+    fake = FakeMLflow()
+
+    def refuse(*args: Any, **options: Any) -> Any:
+        raise Refused("no such server\nset MLFLOW_ALLOW_FILE_STORE")
+
+    monkeypatch.setattr(fake, where, refuse, raising=False)
+    monkeypatch.setitem(sys.modules, "mlflow", fake)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(line("step", 1, loss=1.0)))
+    assert main(["track", "--to", "mlflow", "--run", "r"]) == 1
+    assert capsys.readouterr().err == "pairstream: mlflow: Refused: no such server set MLFLOW_ALLOW_FILE_STORE\n"
+
+
+def test_a_board_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake, told, said = FakeMLflow(), threading.Event(), list[str]()
+
+    def answer_at_last(name: str) -> Any:
+        assert told.wait(60), "nothing was said while the client waited"
+
+    def say(text: str) -> None:
+        said.append(text)
+        told.set()
+
+    monkeypatch.setattr(fake, "get_experiment_by_name", answer_at_last)
+    monkeypatch.setitem(sys.modules, "mlflow", fake)
+    monkeypatch.setattr(track, "PATIENCE", 0)
+    monkeypatch.setattr(track, "_say", say)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://nowhere:5000")
+    follow([line("step", 1, loss=1.0)], "mlflow", "p", "r")
+    assert said[0] == "mlflow has not answered for 0 s; its client goes on trying: MLFLOW_TRACKING_URI is 'http://nowhere:5000'"
 
 
 def test_refusals(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,3 +61,7 @@ class NotFiniteError(PairstreamError, ArithmeticError):
 
 class BucketError(PairstreamError):
     """A bucket could not be read within the timeout: a fault that may pass."""
+
+
+class BoardError(PairstreamError):
+    """MLflow or Weights & Biases took no reports: its client has failed, and says why."""

@@ -11,18 +11,23 @@ first report counts here.
 from __future__ import annotations
 
 import datetime
+import functools
 import importlib
 import json
+import os
 import queue
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from .errors import InvalidError, SettingError
+from .errors import BoardError, InvalidError, PairstreamError, SettingError
 
 MOST = 100  # reports in one message
+PATIENCE = 5.0  # seconds until a client that does not answer is named; MLflow's tries for four minutes
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,28 @@ class Wandb:
 
 
 BOARDS: dict[str, Callable[[str, str], Board]] = {"mlflow": MLflow, "wandb": Wandb}
+_PLACES = {"mlflow": "MLFLOW_TRACKING_URI", "wandb": "WANDB_BASE_URL"}  # the variables that say where they are
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _ask(to: str, what: Callable[[], T]) -> T:
+    """Call a client. Its exceptions become one, and a long wait is told."""
+    place = _PLACES[to]
+    waits = f"{to} has not answered for {PATIENCE:g} s; its client goes on trying: {place} is {os.environ.get(place, '')!r}"
+    timer = threading.Timer(PATIENCE, _say, [waits])
+    timer.daemon = True
+    timer.start()
+    try:
+        return what()
+    except PairstreamError:
+        raise
+    except Exception as err:  # each client has exceptions of its own
+        raise BoardError(f"{to}: {type(err).__name__}: {' '.join(str(err).split())}") from err
+    finally:
+        timer.cancel()
 
 
 _END = object()
@@ -154,7 +181,7 @@ def follow(lines: Iterable[str], to: str, project: str, name: str) -> int:
     """Send the reports of lines to a board, until there are no more; return how many were sent."""
     if not re.fullmatch("[A-Za-z0-9._-]{1,128}", name):
         raise SettingError(f"the run is called {name!r}, want up to 128 letters, digits and any of - _ . (--run)")
-    board, sent = BOARDS[to](project, name), 0
+    board, sent = _ask(to, lambda: BOARDS[to](project, name)), 0
     try:
         for batch in _batches(lines):
             fresh = []
@@ -163,10 +190,12 @@ def follow(lines: Iterable[str], to: str, project: str, name: str) -> int:
                     board.last[report.kind] = report.step
                     fresh.append(report)
             if fresh:
-                board.send(fresh)
+                _ask(to, functools.partial(board.send, fresh))
                 sent += len(fresh)
-    except BaseException:
-        board.close(failed=True)
+    except BoardError:  # it would not take the end either
         raise
-    board.close(failed=False)
+    except BaseException:
+        _ask(to, lambda: board.close(failed=True))
+        raise
+    _ask(to, lambda: board.close(failed=False))
     return sent
