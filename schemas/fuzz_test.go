@@ -37,6 +37,10 @@ func fuzzRecord(f *testing.F, schema string) {
 		if (got == nil) == (err == nil) {
 			t.Fatalf("record %v with error %v", got, err)
 		}
+		id, found := PairIDOf(value)
+		if p, ok := got.(*Pair); ok && (!found || id != p.ID) {
+			t.Fatalf("the id of the pair is read as %s, want %s", id, p.ID)
+		}
 		if err != nil {
 			if len(err.Error()) > 4096 {
 				t.Errorf("error of %d bytes", len(err.Error()))

@@ -44,6 +44,36 @@ func checkWellFormed(value []byte, s *shape) error {
 	return nil
 }
 
+// PairIDOf returns the id that an encoded pair says it has. It checks nothing else: the hash of an image takes long.
+func PairIDOf(value []byte) (id PairID, ok bool) {
+	if len(value) > maxValueBytes {
+		return id, false
+	}
+	w := walker{Scanner: Scanner{Value: value}}
+	c, n, err := w.Head()
+	if err != nil || c != ClassMap {
+		return id, false
+	}
+	for range n {
+		key, err := w.key()
+		if err != nil {
+			return id, false
+		}
+		if string(value[key.from:key.to]) == "id" {
+			c, n, err := w.Head()
+			ok := err == nil && c == ClassBytes && int(n) == len(id)
+			if ok {
+				copy(id[:], value[w.Pos:])
+			}
+			return id, ok
+		}
+		if w.skip(1) != nil {
+			return id, false
+		}
+	}
+	return id, false
+}
+
 // walker is a position in a value, and the keys of the maps that are open there.
 type walker struct {
 	Scanner

@@ -111,3 +111,36 @@ func BenchmarkMarshal(b *testing.B) {
 		})
 	}
 }
+
+// TestPairIDOf reads the id wherever it stands, and of nothing that has none.
+func TestPairIDOf(t *testing.T) {
+	id := pairByRef().ID
+	own := "\xa2id\xc4\x10" + string(id[:])
+	for name, r := range fixtures() {
+		if p, ok := r.(*Pair); ok {
+			if got, ok := PairIDOf(mustMarshal(t, p)); !ok || got != p.ID {
+				t.Errorf("%s: %s, %t, want %s", name, got, ok, p.ID)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		value string
+		want  bool
+	}{
+		"behind unknown keys":   {"\x83\xa1x\x92\x01\xa1y\xa1y\xc0" + own, true},
+		"before broken bytes":   {"\x82" + own + "\xa6inline\xc6\xff\xff\xff\xff", true},
+		"behind broken bytes":   {"\x82\xa6inline\xc6\xff\xff\xff\xff" + own, false},
+		"no id":                 {"\x81\xa1x\x01", false},
+		"an id of 15 bytes":     {"\x81\xa2id\xc4\x0f" + string(id[:15]), false},
+		"an id that is a str":   {"\x81\xa2id\xb0" + string(id[:]), false},
+		"cut":                   {"\x81" + own[:12], false},
+		"a list":                {"\x91\x01", false},
+		"a key that is no text": {"\x81\x01\x01", false},
+		"a huge map":            {"\xdf\xff\xff\xff\xff", false},
+		"empty":                 {"", false},
+	} {
+		if got, ok := PairIDOf([]byte(c.value)); ok != c.want || ok && got != id {
+			t.Errorf("%s: %s, %t", name, got, ok)
+		}
+	}
+}

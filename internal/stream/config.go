@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,6 +115,9 @@ func (c Config) Validate() error {
 	between("KAFKA_MAX_MESSAGE_BYTES", int64(c.MaxMessageBytes), 1<<20, 100<<20)
 	between("STREAM_MAX_BYTES_IN_FLIGHT", c.MaxBytesInFlight, 1<<20, 1<<40)
 	between("STREAM_BATCH_BYTES", int64(c.BatchBytes), 1, int64(c.MaxMessageBytes))
+	if to, err := url.Parse(c.TraceEndpoint); c.TraceEndpoint != "" && (err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https") {
+		bad("OTEL_EXPORTER_OTLP_ENDPOINT", strconv.Quote(c.TraceEndpoint), "http://host:port or https://host:port")
+	}
 	if !(c.TraceRatio >= 0 && c.TraceRatio <= 1) {
 		bad("OTEL_TRACES_SAMPLER_ARG", c.TraceRatio, "a share from 0 to 1")
 	}

@@ -31,11 +31,11 @@ func (p *Publisher) traceBytes(m message, schema string) message {
 	if p.log.tracer == nil || schema != schemas.SchemaPair {
 		return m
 	}
-	rec, err := schemas.Unmarshal(schema, m.value)
-	if err != nil { // the encoder sets it aside
+	id, ok := schemas.PairIDOf(m.value)
+	if !ok { // the encoder sets it aside
 		return m
 	}
-	return m.of(p.log.tracer.Of(rec))
+	return m.of(p.log.tracer.Of(&schemas.Pair{ID: id}))
 }
 
 func (m message) of(about []tracing.Subject) message {

@@ -53,7 +53,7 @@ func New(ctx context.Context, c Config) (*Tracer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_ENDPOINT is %q: %w", c.Endpoint, err)
 	}
-	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "pairstream"), attribute.String("service.version", version.String())), resource.WithFromEnv())
+	about, err := resource.New(ctx, resource.WithHost(), resource.WithAttributes(attribute.String("service.name", "pairstream"), attribute.String("service.version", version.String())), resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}

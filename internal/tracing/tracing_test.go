@@ -91,6 +91,22 @@ func TestSpansOfABatch(t *testing.T) {
 	}
 }
 
+// TestSpansNameTheirHost: spans of stages on several machines can be told apart.
+func TestSpansNameTheirHost(t *testing.T) {
+	want, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tracer, r := open(t, 1)
+	tracer.Record(tracer.Of(&schemas.Pair{ID: pair(1)}), Span{Name: "publish", Root: true})
+	if err := tracer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Spans(); len(got) != 1 || got[0].Host != want {
+		t.Errorf("spans %+v, want one of host %q", got, want)
+	}
+}
+
 func TestSubjects(t *testing.T) {
 	all := &Tracer{bound: boundOf(1)}
 	one, other := pair(1), pair(2)

@@ -18,6 +18,7 @@ type Span struct {
 	Name, Trace, ID, Parent string
 	From, To                uint64   // Unix nanoseconds
 	Links                   []string // traces
+	Host                    string   // of the process
 }
 
 // Receiver keeps what it receives.
@@ -51,11 +52,17 @@ func (r *Receiver) receive(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, resource := range sent.GetResourceSpans() {
+		host := ""
+		for _, a := range resource.GetResource().GetAttributes() {
+			if a.GetKey() == "host.name" {
+				host = a.GetValue().GetStringValue()
+			}
+		}
 		for _, scope := range resource.GetScopeSpans() {
 			for _, s := range scope.GetSpans() {
 				span := Span{
 					Name: s.GetName(), Trace: hex.EncodeToString(s.GetTraceId()), ID: hex.EncodeToString(s.GetSpanId()), Parent: hex.EncodeToString(s.GetParentSpanId()),
-					From: s.GetStartTimeUnixNano(), To: s.GetEndTimeUnixNano(),
+					From: s.GetStartTimeUnixNano(), To: s.GetEndTimeUnixNano(), Host: host,
 				}
 				for _, l := range s.GetLinks() {
 					span.Links = append(span.Links, hex.EncodeToString(l.GetTraceId()))

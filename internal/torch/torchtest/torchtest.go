@@ -10,7 +10,6 @@ import (
 	"math"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/torch"
@@ -55,9 +54,6 @@ func OnCPU() bool {
 	name := os.Getenv(Variable)
 	return name == "" || name == "cpu"
 }
-
-// OnGPU reports whether the tests of this run compute on a GPU.
-func OnGPU() bool { return strings.HasPrefix(os.Getenv(Variable), "cuda") }
 
 // Same reports whether two values are equal. The processor's own kernels give a row the same bits wherever it stands in a
 // tensor. libtorch's operations do not promise that: with them the last bits may differ.

@@ -1,0 +1,54 @@
+package stream
+
+import (
+	"context"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/tracing"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// BenchmarkUnsampled measures all that traces add to a pair that they do not follow: to its publishing, and to the work of
+// the stages on it. Images are loaded three times: by encoder, discriminator and trainer. Mini-batches have 96 pairs.
+func BenchmarkUnsampled(b *testing.B) {
+	b.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1") // nothing is sent
+	tracer, err := tracing.New(b.Context(), tracing.Config{Endpoint: "http://127.0.0.1:1"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	const n = 96
+	inline := make([]byte, 20_000)
+	image := schemas.NewImageID(inline)
+	id := schemas.NewPairID(image, "a red circle")
+	value, err := schemas.Marshal(&schemas.Pair{ID: id, ImageID: image, Inline: inline, Caption: "a red circle"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	log := &Log{tracer: tracer}
+	o := &output{pub: &Publisher{log: log, name: "encoder"}}
+	embedding, batch := &schemas.Embedding{ID: id}, &schemas.Batch{Samples: make([]schemas.Sample, n)}
+	for i := range batch.Samples {
+		batch.Samples[i].ID = id
+	}
+	rec := Record{headers: sequenced(schemas.Embeddings, 0, 1, Mark{}, schemas.SchemaEmbedding, nil).headers}
+	stage := func(out schemas.Record, images int) {
+		log.Waited("encoder", &rec)
+		ctx := o.begin(context.Background())
+		for range images {
+			tracing.Begin(ctx, tracing.Fetch)()
+			tracing.Begin(ctx, tracing.Decode)()
+		}
+		tracing.Begin(ctx, tracing.Compute)()
+		o.trace(out, message{topic: schemas.Embeddings})
+	}
+	for i := 0; b.Loop(); i++ {
+		o.pub.traceBytes(message{value: value}, schemas.SchemaPair)
+		stage(embedding, 1) // encoder
+		stage(embedding, 0) // indexer
+		if i%n == 0 {
+			stage(batch, 0) // grouper
+			stage(batch, n) // discriminator
+			stage(batch, n) // trainer
+		}
+	}
+}
