@@ -33,7 +33,7 @@ FUZZ ?= 3000x
 SCENARIOS := TestSuite|TestCrash|TestTwoOwners|TestBrokerKilled|TestEveryStageKilled|TestProducerKilled|TestIngestKilled|TestWatchersKilled|TestFetcherKilled|TestFilterKilled|TestTrainerOnAFullDisk
 
 # What computes with tensors, and the flags of deploy/Dockerfile.cuda for a libtorch that is not the system's.
-TENSORS := ./internal/torch ./internal/knn/device ./internal/model ./encoder ./discriminator ./trainer
+TENSORS := ./internal/torch ./internal/knn/device ./internal/model ./internal/ranks/nccl ./encoder ./discriminator ./trainer
 TORCH_LIB = $(abspath $(TORCH))/lib
 TORCH_FLAGS = CGO_CXXFLAGS="-O3 -std=c++17 -ffile-prefix-map=$(abspath $(TORCH))=/torch -I$(abspath $(TORCH))/include -I$(abspath $(TORCH))/include/torch/csrc/api/include" \
 	CGO_LDFLAGS="-L$(TORCH_LIB) -Wl,-rpath,$(TORCH_LIB) -Wl,--allow-shlib-undefined -Wl,--as-needed"

@@ -1,18 +1,18 @@
 #!/bin/sh
-# Builds the bench and the tests of what computes with tensors against PyTorch's libtorch for CUDA, on a machine without a
-# GPU, and packs them for one that has a GPU and the same PyTorch. `make pack-gpu` calls it; docs/benchmarks.md tells how
+# Builds the bench, the tests of what computes with tensors, and pairstream itself with its scenarios, against PyTorch's
+# libtorch for CUDA, on a machine without a GPU. It packs them for one that has a GPU and the same PyTorch. `make pack-gpu` calls it; docs/benchmarks.md tells how
 # to run what it makes.
 #
-#   pack.sh FOLDER    writes pack.tar.xz, run.sh and probe.py into FOLDER
+#   pack.sh FOLDER    writes tensors.tar.xz, services.tar.xz, run.sh and probe.py into FOLDER
 #
 # TORCH names the folder of an installed PyTorch (DIR/torch after `pip install --target DIR torch`). Without it the wheel is
 # fetched once into the user's cache, without the libraries of CUDA: neither linking nor tests on the processor want them.
 set -eu
 out=${1:?pack.sh wants the folder to write to}
-limit=$((60 << 20)) # bytes of the archive, so that it is quickly copied
+limit=$((60 << 20)) # bytes of an archive, so that it is quickly copied
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
-packages="internal/torch internal/knn/device internal/model discriminator trainer indexer"
+packages="internal/torch internal/knn/device internal/model internal/ranks/nccl discriminator trainer indexer"
 
 TORCH=$(deploy/torch/fetch.sh)
 
@@ -24,15 +24,17 @@ ln -s "/usr/lib/$(gcc -dumpmachine)/libturbojpeg.a" "$work/libturbojpeg.a"
 . deploy/torch/flags.sh
 export GOFLAGS="-buildvcs=false -trimpath"
 flags="-s -w -extldflags=-L$work"
-stage=$work/stage
-mkdir -p "$stage/bin" "$stage/lib" "$stage/tree/testdata"
-echo "pack: building the bench and the tests of $packages"
+stage=$work/tensors services=$work/services
+mkdir -p "$stage/bin" "$stage/lib" "$stage/tree/testdata" "$services/bin" "$services/tree/services/pairstream"
+echo "pack: building the bench, the tests of $packages, and pairstream"
 go build -ldflags "$flags" -o "$stage/bin/bench" ./bench
 for package in $packages; do
 	go test -ldflags "$flags" -c -o "$stage/bin/$(basename "$package").test" "./$package"
 	mkdir -p "$stage/tree/$package"
 	[ ! -d "$package/testdata" ] || cp -r "$package/testdata" "$stage/tree/$package/"
 done
+go build -ldflags "$flags" -o "$services/bin/pairstream" ./services/pairstream
+go test -ldflags "$flags" -c -o "$services/bin/pairstream.test" ./services/pairstream
 cp go.mod "$stage/tree/" && cp -r testdata/golden "$stage/tree/testdata/"
 for package in $packages; do echo "$package"; done >"$stage/packages"
 
@@ -40,7 +42,7 @@ for package in $packages; do echo "$package"; done >"$stage/packages"
 for lib in libopenblas.so.0 libgfortran.so.5 libquadmath.so.0; do
 	cp -L "$(ldconfig -p | awk -v l="$lib" '$1 == l && /x86-64/ {print $NF; exit}')" "$stage/lib/$lib"
 done
-for bin in "$stage"/bin/*; do
+for bin in "$stage"/bin/* "$services"/bin/*; do
 	for need in $(readelf -d "$bin" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p'); do
 		case $need in
 		libc.so.6 | libm.so.6 | libdl.so.2 | libpthread.so.0 | librt.so.1 | libresolv.so.2 | ld-linux-x86-64.so.2 | libstdc++.so.6 | libgcc_s.so.1 | libgomp.so.1) ;;
@@ -56,7 +58,10 @@ done
 # The programs share most of their bytes, and a window of 128 MiB sees it.
 rm -rf "$out" && mkdir -p "$out"
 cp "$here/run.sh" "$here/probe.py" "$out/"
-tar -C "$stage" --sort=name --owner=0 --group=0 -cf - . | xz -T1 --lzma2=preset="${PRESET:-6}",dict=128MiB >"$out/pack.tar.xz"
-size=$(stat -c %s "$out/pack.tar.xz")
-[ "$size" -le "$limit" ] || { echo "pack: $size bytes, want at most $limit" >&2; exit 1; }
-echo "pack: $out/pack.tar.xz has $size bytes. Copy $out to the machine with the GPU, and run there: sh run.sh check"
+for part in tensors services; do
+	tar -C "$work/$part" --sort=name --owner=0 --group=0 -cf - . | xz -T1 --lzma2=preset="${PRESET:-6}",dict=128MiB >"$out/$part.tar.xz"
+	size=$(stat -c %s "$out/$part.tar.xz")
+	[ "$size" -le "$limit" ] || { echo "pack: $part.tar.xz has $size bytes, want at most $limit" >&2; exit 1; }
+	echo "pack: $out/$part.tar.xz has $size bytes"
+done
+echo "pack: copy $out to the machine with the GPU, and run there: sh run.sh check"

@@ -1,11 +1,14 @@
 #!/bin/sh
 # Unpacks what pack.sh made, on a machine with a GPU, and runs parts of it within a time limit. It needs PyTorch 2.11 in
-# python3, glibc 2.36 or later, and nothing else. Figures and logs go to $OUT (gpu-out).
+# python3, glibc 2.36 or later, and nothing else. Figures and logs go to $OUT (gpu-out). Only ranks and demo need
+# services.tar.xz.
 #
 #   sh run.sh check            do the programs load, and do they find the GPU? half a minute
 #   sh run.sh probe            the device's ceilings, and what single operations take there: two minutes
 #   sh run.sh cpu              the tests on the processor; needs no GPU
 #   sh run.sh tests            the tests on the GPU
+#   sh run.sh ranks            trainers of one model, several on one GPU, joined by NCCL: the weights of one trainer
+#   sh run.sh demo             the whole pipeline on the GPU, three times, and what it has taught
 #   sh run.sh models           the bench's rows of models: training, Con-D, encoder
 #   sh run.sh group            the bench's group of five million pairs, once: most of ten minutes
 #   sh run.sh rows NAME,NAME   any rows
@@ -36,7 +39,9 @@ dir=${UNPACKED:-$(mktemp -d)}
 [ -n "${UNPACKED:-}" ] || trap 'rm -rf "$dir"' EXIT
 if [ ! -f "$dir/revision" ]; then
 	mkdir -p "$dir"
-	python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$here/pack.tar.xz" "$dir" || exit 1
+	for archive in "$here"/*.tar.xz; do
+		python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$archive" "$dir" || exit 1
+	done
 	echo "run: unpacked after $(($(date +%s) - started)) s"
 fi
 # libtorch is where python3 has it, and finds CUDA's libraries by itself. Packed libraries come last.
@@ -65,6 +70,18 @@ tests() { # device
 	done
 }
 
+ranks() {
+	export DEVICE=cuda RANK_EXCHANGE=nccl NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1
+	(cd "$dir/tree/services/pairstream" && within "${EACH:-300}" "$dir/bin/pairstream.test" -test.v -test.timeout "${EACH:-300}s" \
+		-test.run "${RANKS:-TestRanksTrainTheSameModel|TestRanksKilled}") >"$out/ranks.log" 2>&1 || failed=1
+	grep -E '^ *--- (PASS|FAIL)|^panic:' "$out/ranks.log"
+}
+
+demo() {
+	(cd "$dir/run" && DEVICE=cuda within 300 "$dir/bin/pairstream" demo --check) >"$out/demo.log" 2>&1 || failed=1
+	tail -40 "$out/demo.log"
+}
+
 rows() { # rows, turns
 	(cd "$dir/run" && within 590 "$dir/bin/bench" --device "$device" --only "$1" --repeats "$2" --results "$out/gpu.json") || failed=1
 	cp "$dir/run/bench/gpu.md" "$out/gpu.md" 2>/dev/null
@@ -89,6 +106,8 @@ for part in $(echo "$what" | tr + ' '); do
 	probe) within 240 python3 -u "$here/probe.py" --device "$device" --out "$out/probe.json" || failed=1 ;;
 	cpu) tests cpu ;;
 	tests) tests "$device" ;;
+	ranks) ranks ;;
+	demo) demo ;;
 	models) rows gpu-train,gpu-cond,gpu-encode-b16,gpu-encode-b32 "${TURNS:-5}" ;;
 	group) rows gpu-group-256 "${TURNS:-1}" ;;
 	rows) rows "${2:?rows wants names}" "${TURNS:-3}" ;;

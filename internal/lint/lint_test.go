@@ -186,7 +186,7 @@ func TestKafkaClientsStayInStream(t *testing.T) {
 
 // bindings lists the packages that may import "C". Without cgo, image/jpeg replaces the binding of libjpeg-turbo. The fork
 // server is for tests alone.
-var bindings = []string{"internal/torch", "internal/torch/testdevice", "internal/faiss", "internal/knn/cpu", "internal/jpeg", "internal/testing/forkserver"}
+var bindings = []string{"internal/torch", "internal/torch/testdevice", "internal/ranks/nccl", "internal/faiss", "internal/knn/cpu", "internal/jpeg", "internal/testing/forkserver"}
 
 func TestCgoStaysInBindings(t *testing.T) {
 	r := load(t)

@@ -3,6 +3,7 @@ package ranks
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,14 +14,15 @@ type group struct {
 	rank     int
 	links    []*link // by rank; nil: this one
 	exchange Exchange
+	log      *slog.Logger
 	lost     chan struct{}
 	once     sync.Once
 	err      error
 }
 
 // newGroup minds the links to all other ranks.
-func newGroup(rank int, links []*link) *group {
-	g := &group{rank: rank, links: links, lost: make(chan struct{})}
+func newGroup(rank int, links []*link, log *slog.Logger) *group {
+	g := &group{rank: rank, links: links, log: log, lost: make(chan struct{})}
 	g.exchange = mesh{g}
 	for _, one := range g.others() {
 		go g.mind(one)
@@ -50,6 +52,36 @@ func (g *group) fail(err error) {
 		for _, one := range g.others() {
 			one.failed(err)
 		}
+	})
+}
+
+// unlessLost runs what needs all ranks. It ends when one is lost, with that error.
+func (g *group) unlessLost(ctx context.Context, run func(context.Context) error) error {
+	running, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		if err := g.Watch(running); err != nil {
+			cancel(err)
+		}
+	}()
+	err := run(running)
+	if cause := context.Cause(running); err != nil && ctx.Err() == nil && cause != nil {
+		return cause
+	}
+	return err
+}
+
+// open lets another transport carry the vectors of this group.
+func (g *group) open(ctx context.Context, t Transport, id []byte) error {
+	if t == nil {
+		return nil
+	}
+	return g.unlessLost(ctx, func(ctx context.Context) error {
+		opened, err := t.Open(ctx, id, g.rank, g.World())
+		if err == nil {
+			g.exchange = opened
+		}
+		return err
 	})
 }
 
@@ -95,5 +127,8 @@ func (g *group) Close(why error) (told bool) {
 		})
 	}
 	leaving.Wait()
+	if err := g.exchange.Close(); err != nil {
+		g.log.Warn("the exchange did not end well", "stage", "ranks", "rank", g.rank, "err", err)
+	}
 	return !deaf.Load()
 }

@@ -33,7 +33,7 @@ func TestOthersAreRefusedByEveryRank(t *testing.T) {
 	links := []*link{a.leader, nil, nil, nil}
 	session := newNonce()
 	met := make(chan error, 1)
-	go func() { met <- a.meet(t.Context(), roster{session, make([]string, 4)}, links) }()
+	go func() { met <- a.meet(t.Context(), roster{Session: session, Addresses: make([]string, 4)}, links) }()
 	for want, change := range map[string]func(*Options, *hello){
 		"RANK_TOKEN differs: want one secret on all ranks":               func(o *Options, _ *hello) { o.Token = "guess" },
 		"WORLD_SIZE is 8 on rank 3 and 4 on rank 1":                      func(o *Options, _ *hello) { o.World = 8 },
@@ -267,7 +267,7 @@ func FuzzPlan(f *testing.F) {
 		for i := range own.Lengths {
 			own.Lengths[i] = -1
 		}
-		if o.Plan.check(2, 1, own) == nil && o.Plan.total() < 1<<20 {
+		if o.Plan.check(2, 1, own) == nil && o.Plan.Total() < 1<<20 {
 			checkSlices(t, o.Plan)
 		}
 	})

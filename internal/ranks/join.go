@@ -124,7 +124,12 @@ func (a *applicant) settle(ctx context.Context) (*Member, error) {
 		excuse(err, links)
 		return nil, err
 	}
-	return &Member{newGroup(a.options.Rank, links)}, nil
+	m := &Member{newGroup(a.options.Rank, links, a.options.Log)}
+	if err := m.open(ctx, a.options.Transport, list.Transport); err != nil {
+		m.Close(err)
+		return nil, err
+	}
+	return m, nil
 }
 
 // close ends listening, unless that has ended.

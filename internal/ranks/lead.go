@@ -60,9 +60,14 @@ func lead(ctx context.Context, listener net.Listener, o Options) (*Leader, error
 		excuse(err, g.links)
 		return nil, err
 	}
-	all := &Leader{newGroup(0, append([]*link{nil}, g.links...))} // one that is lost ends all from here on
-	if err := g.introduce(ctx); err != nil {
+	all := &Leader{newGroup(0, append([]*link{nil}, g.links...), o.Log)} // one that is lost ends all from here on
+	id, err := g.introduce(ctx)
+	if err != nil {
 		excuse(err, g.links)
+		return nil, err
+	}
+	if err := all.open(ctx, o.Transport, id); err != nil {
+		all.Close(err)
 		return nil, err
 	}
 	return all, nil
@@ -98,29 +103,35 @@ func (g *gathering) enter(ctx context.Context, l *link) {
 type roster struct {
 	Session   []byte   // of this gathering
 	Addresses []string // where each rank listens; rank 0: empty
+	Transport []byte   // id of the exchange of vectors, where it is not the links'
 }
 
-// introduce has the ranks join one another, and waits until they have.
-func (g *gathering) introduce(ctx context.Context) error {
-	list := roster{Session: newNonce(), Addresses: make([]string, g.options.World)}
+// introduce has the ranks join one another, and waits until they have. It returns the id of their exchange.
+func (g *gathering) introduce(ctx context.Context) (id []byte, err error) {
+	if t := g.options.Transport; t != nil {
+		if id, err = t.NewID(); err != nil {
+			return nil, err
+		}
+	}
+	list := roster{Session: newNonce(), Addresses: make([]string, g.options.World), Transport: id}
 	for _, l := range g.links {
 		list.Addresses[l.rank] = l.address
 	}
 	raw, err := json.Marshal(list)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, l := range g.links {
 		if err := l.send(kindRoster, raw); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	for _, l := range g.links {
 		if _, err := from(ctx, l, l.ready); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return id, nil
 }
 
 // wait seats the ranks as they come, until all are there. One that comes again takes its own seat.

@@ -17,6 +17,7 @@ type Options struct {
 	Facts       []Fact        // must be equal on all ranks
 	Silence     time.Duration // after which a rank of which nothing is heard is lost
 	Wait        time.Duration // for all ranks to come
+	Transport   Transport     // of vectors; nil: the links
 	Log         *slog.Logger
 }
 

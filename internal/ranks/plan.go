@@ -23,8 +23,8 @@ func (p Plan) OfRank(rank, vector int) bool {
 	return p.Has[bit/8]&(1<<(bit%8)) != 0
 }
 
-// total returns the number of values of all vectors.
-func (p Plan) total() (n int) {
+// Total returns the number of values of all vectors.
+func (p Plan) Total() (n int) {
 	for _, length := range p.Lengths {
 		n += max(length, 0)
 	}
@@ -97,7 +97,7 @@ type chunk []segment
 // slice cuts what an owner adds up into chunks. The vectors follow one another, without those that nobody has, and each
 // rank owns as many values of them, but for a remainder of one.
 func (p Plan) slice(owner int) (chunks []chunk) {
-	total := p.total()
+	total := p.Total()
 	from, to := total/p.World*owner+min(owner, total%p.World), total/p.World*(owner+1)+min(owner+1, total%p.World)
 	room, at := 0, 0 // at: where the vector begins among all values
 	for i, n := range p.Lengths {

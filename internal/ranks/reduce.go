@@ -9,12 +9,22 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Exchange adds up vectors that all ranks have. The package's own sends them over TCP. Another one, over NCCL perhaps, has
-// to add in the same order: along the tree of treeSum, and without the ranks that have no vector.
+// Exchange adds up vectors that all ranks have. The package's own sends them over TCP, package nccl has one for GPUs. Each
+// adds in the same order: along the tree of treeSum, and without the ranks that have no vector.
 type Exchange interface {
 	// AllReduce turns vectors into the sums of the vectors of all ranks, the same bits on each. All vectors of the plan are
 	// there; those that this rank does not have itself are room for the sum.
 	AllReduce(ctx context.Context, p Plan, vectors [][]float32) error
+	// Close ends the exchange. No sum is made any more.
+	Close() error
+}
+
+// Transport makes an exchange for each group of ranks.
+type Transport interface {
+	// NewID returns what rank 0 gives to all ranks, over connections that nobody else hears.
+	NewID() ([]byte, error)
+	// Open joins the other ranks. It returns when all have called it, or ctx ends.
+	Open(ctx context.Context, id []byte, rank, world int) (Exchange, error)
 }
 
 const (
@@ -38,6 +48,9 @@ func (m mesh) AllReduce(ctx context.Context, p Plan, vectors [][]float32) error 
 	}
 	return working.Wait()
 }
+
+// Close implements Exchange. The links belong to the group.
+func (m mesh) Close() error { return nil }
 
 // own adds up the slice that this rank owns.
 func (m mesh) own(ctx context.Context, p Plan, vectors [][]float32) error {

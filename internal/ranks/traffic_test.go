@@ -2,6 +2,7 @@ package ranks
 
 import (
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -58,7 +59,7 @@ func TestTrafficOfARank(t *testing.T) {
 
 // One rank has nobody to exchange with: its vectors are the sum.
 func TestOneRankSendsNothing(t *testing.T) {
-	g := newGroup(0, []*link{nil})
+	g := newGroup(0, []*link{nil}, slog.New(slog.DiscardHandler))
 	p, err := (&Leader{g}).Sum(t.Context(), Part{Vectors: [][]float32{{1, 2}, nil}}, func([][]byte) ([]byte, error) { return nil, nil })
 	if err != nil || !slices.Equal(p.Vectors[0], []float32{1, 2}) || p.Vectors[1] != nil {
 		t.Errorf("%v, %v", p, err)
@@ -80,7 +81,7 @@ func TestSlicesCoverAllValues(t *testing.T) {
 func checkSlices(t *testing.T, p Plan) {
 	t.Helper()
 	at := make([]int, len(p.Lengths)) // values of each vector that were seen
-	fewest, most := p.total(), 0
+	fewest, most := p.Total(), 0
 	for owner := range p.World {
 		size := 0
 		for _, c := range p.slice(owner) {

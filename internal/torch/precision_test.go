@@ -151,14 +151,19 @@ func TestRoundingIsToTheNearest(t *testing.T) {
 // Some operations must not compute in bfloat16. They do not, even where results of linear layers stay bfloat16. On a CPU
 // without units for bfloat16 these are float32 as well.
 func TestWhatStaysFloat32(t *testing.T) {
-	portable := halved(1)
-	portable.Portable = true
-	run(t, workerOf(t, portable), func(s *torch.Scope) {
+	for way, o := range torchtest.Ways(halved(1)) {
+		t.Run(way, func(t *testing.T) { staysFloat32(t, workerOf(t, o), way == "device" && torchtest.OnGPU()) })
+	}
+}
+
+func staysFloat32(t *testing.T, w *torch.Worker, gpu bool) {
+	t.Helper()
+	run(t, w, func(s *torch.Scope) {
 		x, w := s.Float32s(ramp(12), 3, 4), s.Float32s(ramp(16), 4, 4)
 		w.SetRequiresGrad(true)
 		y := s.Linear(x, w, nil)
 		narrow := y.DType()
-		if narrow != torch.BFloat16 && (narrow != torch.Float32 || !torchtest.OnCPU()) {
+		if narrow != torch.BFloat16 && (narrow != torch.Float32 || gpu) {
 			t.Fatalf("a linear layer gives %s", narrow)
 		}
 		weight, bias := s.Full(1, torch.Float32, 4), s.Zeros(torch.Float32, 4)

@@ -7,6 +7,7 @@ import (
 	"github.com/x448/float16"
 
 	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
 
 func TestSelection(t *testing.T) {
@@ -77,6 +78,9 @@ func TestSelectionRefuses(t *testing.T) {
 		},
 		"bits of another number": func(s *torch.Scope) { s.Zeros(torch.Float32, 2).SetFloat16s(make([]uint16, 3)) },
 	} {
+		if name == "an index out of range" && torchtest.OnGPU() {
+			continue // a kernel finds it there, and the process gets no more work done on that GPU
+		}
 		if err := do(t, func(s *torch.Scope) error { run(s); return nil }); err == nil {
 			t.Errorf("%s: no error", name)
 		}

@@ -202,6 +202,9 @@ func TestTensorsRefuse(t *testing.T) {
 		"a copy of another shape": func(s *torch.Scope) { s.Zeros(torch.Float32, 2).CopyFrom(s.Zeros(torch.Float32, 3)) },
 		"an index out of range":   func(s *torch.Scope) { s.Embedding(s.Zeros(torch.Float32, 2, 2), s.Int64s([]int64{2}, 1), -1) },
 	}
+	if torchtest.OnGPU() {
+		delete(tests, "an index out of range") // a kernel finds it there, and the process gets no more work done on that GPU
+	}
 	for name, fn := range tests {
 		err := do(t, func(s *torch.Scope) error {
 			fn(s)

@@ -35,6 +35,7 @@ func startRanks(t *testing.T, world int, env ...string) (ranks []*process) {
 func startRank(t *testing.T, rank, world int, env ...string) *process {
 	t.Helper()
 	own := []string{"RANK=" + strconv.Itoa(rank), "WORLD_SIZE=" + strconv.Itoa(world), "RANK_TOKEN=a secret of this test"}
+	own = append(own, "NCCL_HOSTID=rank"+strconv.Itoa(rank)) // so that ranks may share a GPU
 	if rank > 0 {
 		own = append(own, "CHECKPOINT_DIR=/nowhere", "TRAIN_INIT=/nowhere") // rank 0 has both
 	}

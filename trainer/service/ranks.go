@@ -15,6 +15,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/ranks"
+	"github.com/pairstream/pairstream/internal/ranks/nccl"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/version"
@@ -30,8 +31,15 @@ type Ranks struct {
 	Own       int           `env:"RANK_PORT" envDefault:"0" desc:"WORLD_SIZE above 2: port of this rank, for the ranks above it; it listens where it reaches rank 0 from; 0: any that is free"`
 	Token     string        `env:"RANK_TOKEN" secret:"true" desc:"a secret that all ranks share; may be empty where MASTER_ADDR is of this machine alone"`
 	Silence   time.Duration `env:"RANK_TIMEOUT" envDefault:"1m" desc:"a rank of which nothing is heard for so long is lost; the others wait until it is back"`
+	Exchange  string        `env:"RANK_EXCHANGE" envDefault:"tcp" desc:"WORLD_SIZE above 1: what carries gradients: tcp, encrypted; or nccl, among GPUs, not encrypted, with PyTorch 2.11 for CUDA; the bits are the same"`
 	Wait      time.Duration `env:"RANK_JOIN_TIMEOUT" envDefault:"10m" desc:"how long ranks wait until all are there, at the start and when one was lost"`
 }
+
+// What carries gradients between ranks.
+const (
+	overTCP  = "tcp"
+	overNCCL = "nccl"
+)
 
 // several says whether there is more than this trainer.
 func (r Ranks) several() bool { return r.WorldSize > 1 }
@@ -57,6 +65,9 @@ func (r Ranks) validate(stepBatches int) error {
 	if r.Port < 1 || r.Port > 65535 {
 		problems = append(problems, fmt.Errorf("MASTER_PORT is %d, want 1 to 65535", r.Port))
 	}
+	if r.Exchange != overTCP && r.Exchange != overNCCL {
+		problems = append(problems, fmt.Errorf("RANK_EXCHANGE is %q, want %s or %s", r.Exchange, overTCP, overNCCL))
+	}
 	if r.Own < 0 || r.Own > 65535 {
 		problems = append(problems, fmt.Errorf("RANK_PORT is %d, want 0 to 65535", r.Own))
 	}
@@ -80,10 +91,14 @@ func (r Ranks) validate(stepBatches int) error {
 // group returns the options with which a trainer joins the others.
 func (s Settings) group(tools device.Tools) ranks.Options {
 	r := s.Ranks
-	return ranks.Options{
+	o := ranks.Options{
 		Rank: r.Rank, World: r.WorldSize, Address: r.address(), Port: r.Own, Token: r.Token, Silence: r.Silence, Wait: r.Wait,
 		Facts: s.facts(tools), Log: tools.Instruments.Log,
 	}
+	if r.Exchange == overNCCL {
+		o.Transport = nccl.Transport{Device: tools.Settings().Name}
+	}
+	return o
 }
 
 // facts lists all that the bits of a step depend on. The state comes from rank 0.
@@ -100,6 +115,7 @@ func (s Settings) facts(tools device.Tools) []ranks.Fact {
 		{Name: "LANES", Value: strconv.Itoa(log.Lanes)},
 		{Name: "SEED", Value: strconv.FormatUint(s.Run.Seed, 10)},
 		{Name: "DEVICE", Value: kind},
+		{Name: "RANK_EXCHANGE", Value: s.Ranks.Exchange},
 		{Name: "TORCH_THREADS", Value: strconv.Itoa(threads)},
 		{Name: "PRECISION", Value: d.Precision},
 		{Name: "DETERMINISTIC", Value: strconv.FormatBool(d.Deterministic)},

@@ -54,6 +54,7 @@ static void become(char *text, ssize_t length, int *files, char **environment) {
   while (*to != NULL) {
     *to++ = NULL;
   }
+  environ = environment;  // for getenv: libraries have moved it
   // Go seeds its random numbers with these.
   if (getrandom((void *)getauxval(AT_RANDOM), 16, 0) != 16) die("forkserver: random bytes");
 }

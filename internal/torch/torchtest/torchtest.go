@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/torch"
@@ -54,6 +55,9 @@ func OnCPU() bool {
 	name := os.Getenv(Variable)
 	return name == "" || name == "cpu"
 }
+
+// OnGPU reports whether the tests of this run compute on a GPU.
+func OnGPU() bool { return strings.HasPrefix(os.Getenv(Variable), "cuda") }
 
 // Same reports whether two values are equal. The processor's own kernels give a row the same bits wherever it stands in a
 // tensor. libtorch's operations do not promise that: with them the last bits may differ.
