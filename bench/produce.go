@@ -94,6 +94,7 @@ func newProduceWorker(ctx context.Context, j job) (worker, error) {
 	if j.Server == "" {
 		return w, nil
 	}
+	cloud.Use()
 	return w, w.serve(ctx)
 }
 
@@ -182,7 +183,7 @@ func (w *produceWorker) run(ctx context.Context, a *answer) error {
 		return err
 	}
 	listing := time.Now()
-	found, err := shard.Find(ctx, []string{w.place}, cloud.Open)
+	found, err := shard.Find(ctx, []string{w.place}, nil)
 	if err != nil {
 		return err
 	}

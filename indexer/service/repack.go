@@ -21,7 +21,6 @@ import (
 	"github.com/pairstream/pairstream/internal/repack"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/shard/cloud"
 )
 
 // Repack says where smaller copies of the images of groups go.
@@ -149,7 +148,7 @@ func (c *copier) at(ctx context.Context, place string, side int) (*repack.Repack
 		return nil, errors.New("BUCKET_ROOTS is empty, want the places where images are")
 	}
 	if c.source == nil {
-		if c.source, err = shard.OpenBucket(ctx, c.s.Roots, cloud.Open); err != nil {
+		if c.source, err = shard.OpenBucket(ctx, c.s.Roots, nil); err != nil {
 			return nil, fmt.Errorf("BUCKET_ROOTS: %w", err)
 		}
 		c.closers = append(c.closers, c.source.Close)
@@ -176,7 +175,7 @@ func (c *copier) store(ctx context.Context, root *url.URL) (repack.Store, error)
 	if err != nil {
 		return nil, err
 	}
-	bucket, err := cloud.OpenBucket(ctx, withOptions)
+	bucket, err := shard.OpenStore(ctx, withOptions)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/shard/cloud"
 	"github.com/pairstream/pairstream/internal/testing/s3test"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -33,7 +32,7 @@ func TestS3GroupsAreCopied(t *testing.T) {
 	if !sameRecords(l.Log, p.Log) {
 		t.Error("an owner that finds the tars makes other records")
 	}
-	bucket, err := shard.OpenBucket(t.Context(), []string{server.URL("shards")}, cloud.Open)
+	bucket, err := shard.OpenBucket(t.Context(), []string{server.URL("shards")}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

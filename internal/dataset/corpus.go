@@ -13,7 +13,6 @@ import (
 
 	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/shard/cloud"
 	"github.com/pairstream/pairstream/internal/token"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -74,7 +73,7 @@ func readAll(ctx context.Context, paths []string) (*Corpus, error) {
 func scan(ctx context.Context, paths []string, visit func(*reading, *shard.Visitor)) (*Corpus, error) {
 	r := &reading{decoding: new(errgroup.Group), broken: map[int]bool{}}
 	r.decoding.SetLimit(runtime.GOMAXPROCS(0))
-	v := shard.Visitor{Remote: cloud.Open, Problem: func(shard.Problem) error { return nil }} // the totals count it; `pairstream produce` reports it in full
+	v := shard.Visitor{Problem: func(shard.Problem) error { return nil }} // the totals count it; `pairstream produce` reports it in full
 	visit(r, &v)
 	totals, err := shard.Scan(ctx, paths, v)
 	if err := errors.Join(err, r.decoding.Wait()); err != nil {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/shard/cloud"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -29,7 +28,7 @@ type ProduceOptions struct {
 	Arriving func(shard.Tar) bool
 	Weights  []int            // of the paths: in each turn, so many tars of each are taken; nil: one path after the other
 	Parallel int              // tars that are read at once; 0: 4. The order of messages does not depend on it
-	Remote   shard.OpenRemote // opens stores; nil: [cloud.Open]
+	Remote   shard.OpenRemote // opens stores; nil: [shard.OpenStore]
 }
 
 // defaultParallel is the number of tars that are read at once.
@@ -75,9 +74,6 @@ func Produce(ctx context.Context, paths []string, o ProduceOptions, ledger Ledge
 	}
 	if o.Parallel == 0 {
 		o.Parallel = defaultParallel
-	}
-	if o.Remote == nil {
-		o.Remote = cloud.Open
 	}
 	p := &producer{o: o, sum: Summary{PerLane: make([]int, o.Lanes), Scan: shard.Totals{Problems: map[shard.Reason]int{}}}}
 	p.book = book{o: o, ledger: ledger, sum: &p.sum}

@@ -188,6 +188,23 @@ func TestKafkaClientsStayInStream(t *testing.T) {
 // server is for tests alone.
 var bindings = []string{"internal/torch", "internal/torch/testdevice", "internal/ranks/nccl", "internal/faiss", "internal/knn/cpu", "internal/jpeg", "internal/testing/forkserver"}
 
+// programsCarry are the packages with large clients of others' services. Programs give them to the packages that use them.
+var programsCarry = []string{"internal/shard/cloud", "internal/tracing/otlp"}
+
+func TestLargeClientsStayInPrograms(t *testing.T) {
+	r := load(t)
+	for _, dir := range r.dirs(append([]string{"internal", "experiments"}, cores...)...) {
+		if below(dir, "internal/testing") || slices.Contains(programsCarry, dir) {
+			continue
+		}
+		for i, chain := range r.reach(dir) {
+			if local, ok := r.local(i); ok && slices.Contains(programsCarry, local) {
+				t.Errorf("a package that is not a program reaches a large client: %s", chain)
+			}
+		}
+	}
+}
+
 func TestCgoStaysInBindings(t *testing.T) {
 	r := load(t)
 	for dir, p := range r.pkgs {

@@ -13,7 +13,6 @@ import (
 	"slices"
 
 	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/shard/cloud"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -24,7 +23,7 @@ type rewriter interface {
 	Close() error
 }
 
-var _, _ rewriter = (*cloud.Bucket)(nil), folderRewriter{}
+var _, _ rewriter = shard.Store(nil), folderRewriter{}
 
 // folderRewriter is a folder that there is nothing to close of.
 type folderRewriter struct{ Folder }
@@ -36,7 +35,7 @@ func (folderRewriter) Close() error { return nil }
 // in which that is allowed, as in BUCKET_ROOTS. Bytes without the hash of the copy are left alone: they were erased before, or
 // are something else. So is what is not there any more.
 func Erase(ctx context.Context, roots []string, copies []schemas.ImageRef) (erased int, err error) {
-	bucket, err := shard.OpenBucket(ctx, roots, cloud.Open)
+	bucket, err := shard.OpenBucket(ctx, roots, nil)
 	if err != nil {
 		return 0, fmt.Errorf("BUCKET_ROOTS: %w", err)
 	}
@@ -91,7 +90,7 @@ func openRewriter(ctx context.Context, place *url.URL, roots []string) (rewriter
 	if err != nil {
 		return nil, err
 	}
-	return cloud.OpenBucket(ctx, withOptions)
+	return shard.OpenStore(ctx, withOptions)
 }
 
 // copyWithout copies a tar, with zeros in place of the ranges of refs, which come in order.

@@ -18,7 +18,6 @@ import (
 
 	"github.com/pairstream/pairstream/internal/repack"
 	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/shard/cloud"
 	"github.com/pairstream/pairstream/internal/testing/gcstest"
 	"github.com/pairstream/pairstream/internal/testing/s3test"
 	"github.com/pairstream/pairstream/schemas"
@@ -77,7 +76,7 @@ func copiesIn(t *testing.T, place string) {
 	}
 	withOptions.Path = "/copies"
 	root := &url.URL{Scheme: withOptions.Scheme, Host: withOptions.Host, Path: withOptions.Path}
-	bucket, err := cloud.OpenBucket(t.Context(), withOptions)
+	bucket, err := shard.OpenStore(t.Context(), withOptions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +135,7 @@ func copiesIn(t *testing.T, place string) {
 		if err := r.Copy(t.Context(), g, func(repack.Counts) {}); err != nil {
 			t.Fatal(err)
 		}
-		read, err := shard.OpenBucket(t.Context(), []string{place}, cloud.Open)
+		read, err := shard.OpenBucket(t.Context(), []string{place}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

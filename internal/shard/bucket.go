@@ -57,7 +57,7 @@ type Objects interface {
 // there was anything, that is, whether a wrong answer may come from an object that has been replaced since.
 type forgetter interface{ forget(name string) bool }
 
-// OpenRemote opens the objects below a root whose scheme is not file; see internal/shard/cloud.
+// OpenRemote opens the objects below a root whose scheme is not file.
 type OpenRemote func(ctx context.Context, root *url.URL) (Objects, error)
 
 // Bucket reads images by reference from below its roots.
@@ -73,7 +73,7 @@ type bucketRoot struct {
 }
 
 // OpenBucket opens the places that references may name: URLs such as file:///data or s3://bucket/prefix. Those that
-// are not file URLs go to remote, which may be nil where there are none.
+// are not file URLs go to remote; nil: to [OpenStore].
 func OpenBucket(ctx context.Context, roots []string, remote OpenRemote) (*Bucket, error) {
 	b := &Bucket{}
 	for _, raw := range roots {
@@ -93,10 +93,10 @@ func openRoot(ctx context.Context, raw string, remote OpenRemote) (bucketRoot, e
 		return bucketRoot{}, err
 	}
 	root := bucketRoot{scheme: u.Scheme, host: u.Host, prefix: strings.TrimSuffix(u.Path, "/"), denials: new(denials)}
-	switch {
-	case u.Scheme == "":
+	switch u.Scheme {
+	case "":
 		return root, errors.New("want a URL such as file:///data or s3://bucket/prefix")
-	case u.Scheme == "file":
+	case "file":
 		root.host = localHost(u.Host)
 		if root.host != "" || !path.IsAbs(u.Path) {
 			return root, errors.New("want file:// followed by an absolute path")
@@ -107,10 +107,8 @@ func openRoot(ctx context.Context, raw string, remote OpenRemote) (bucketRoot, e
 		}
 		root.objects, root.prefix = dir, dir.prefix()
 		return root, nil
-	case remote == nil:
-		return root, fmt.Errorf("no objects of scheme %q can be read here", u.Scheme)
 	}
-	root.objects, err = remote(ctx, u)
+	root.objects, err = remote.open(ctx, u)
 	return root, err
 }
 

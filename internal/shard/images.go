@@ -14,7 +14,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/cputime"
 	"github.com/pairstream/pairstream/internal/imaging"
-	"github.com/pairstream/pairstream/internal/tracing"
+	"github.com/pairstream/pairstream/internal/phase"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -163,14 +163,14 @@ func (c *cache) load(ctx context.Context, key imageKey, minSide int) (answer, er
 	c.mu.Lock()
 	c.stats.Misses++
 	c.mu.Unlock()
-	fetched := tracing.Begin(ctx, tracing.Fetch)
+	fetched := phase.Begin(ctx, phase.Fetch)
 	encoded, err := c.read(ctx, key.ref, key.id)
 	fetched()
 	if err != nil {
 		return answer{}, err
 	}
 	a := answer{minSide: minSide}
-	decoded := tracing.Begin(ctx, tracing.Decode)
+	decoded := phase.Begin(ctx, phase.Decode)
 	cputime.Do(ctx, Decoding, func() { a.im, a.how, err = imaging.DecodeReduced(encoded, minSide) })
 	decoded()
 	if err != nil {

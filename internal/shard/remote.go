@@ -59,10 +59,7 @@ func remotePlace(p string) (root *url.URL, name string, err error) {
 
 // openCatalog opens the store that holds a remote place.
 func openCatalog(ctx context.Context, root *url.URL, remote OpenRemote) (Catalog, error) {
-	if remote == nil {
-		return nil, fmt.Errorf("no objects of scheme %q can be read here", root.Scheme)
-	}
-	objects, err := remote(ctx, root)
+	objects, err := remote.open(ctx, root)
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ type Visitor struct {
 	Problem func(Problem) error
 	// Picture, where set, takes the place of Example: the scan hands out every sound image, and its captions do not matter.
 	Picture func(Picture) error
-	// Remote opens the stores that paths may name; nil: there are none. See internal/shard/cloud.
+	// Remote opens the stores that paths may name; nil: [OpenStore] does.
 	Remote OpenRemote
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/phase"
 	"github.com/pairstream/pairstream/internal/tracing"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -64,7 +65,7 @@ func (p *Publisher) published(m *message) {
 // call is the call of a stage that goes on.
 type call struct {
 	began  time.Time
-	phases *tracing.Phases
+	phases *phase.Collector
 }
 
 // begin begins a call, whose phases are collected if there is a tracer.
@@ -72,8 +73,8 @@ func (o *output) begin(work context.Context) context.Context {
 	if o.pub.log.tracer == nil {
 		return work
 	}
-	o.call = call{time.Now(), new(tracing.Phases)}
-	return tracing.With(work, o.call.phases)
+	o.call = call{time.Now(), new(phase.Collector)}
+	return phase.With(work, o.call.phases)
 }
 
 // trace records how long the stage has worked on what a record is about. A mini-batch's trace begins with its making.

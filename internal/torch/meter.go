@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/tracing"
+	"github.com/pairstream/pairstream/internal/phase"
 )
 
 // Meter adds up how long a worker was busy for somebody. It is safe for concurrent use; the zero value is ready.
@@ -30,7 +30,7 @@ func timed(ctx context.Context, run func(*Scope) error) func(*Scope) error {
 		return run
 	}
 	return func(s *Scope) error {
-		defer tracing.Begin(ctx, tracing.Compute)()
+		defer phase.Begin(ctx, phase.Compute)()
 		started := time.Now()
 		defer func() { m.busy.Add(int64(time.Since(started))) }()
 		return run(s)

@@ -17,11 +17,11 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/pairstream/pairstream/internal/phase"
 	"github.com/pairstream/pairstream/internal/version"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -44,12 +44,21 @@ type Tracer struct {
 	bound    uint64 // ids below it are sampled, as OpenTelemetry's TraceIDRatioBased does
 }
 
+// newExporter makes what sends spans; see [UseExporter].
+var newExporter func(context.Context) (sdktrace.SpanExporter, error)
+
+// UseExporter gives the program what sends spans; see package otlp. A program calls it before it makes a tracer.
+func UseExporter(n func(context.Context) (sdktrace.SpanExporter, error)) { newExporter = n }
+
 // New makes a tracer. It is nil without an endpoint.
 func New(ctx context.Context, c Config) (*Tracer, error) {
 	if c.Endpoint == "" {
 		return nil, nil
 	}
-	exporter, err := otlptracehttp.New(ctx)
+	if newExporter == nil {
+		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_ENDPOINT is %q, but this program sends no traces: leave it empty", c.Endpoint)
+	}
+	exporter, err := newExporter(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("OTEL_EXPORTER_OTLP_ENDPOINT is %q: %w", c.Endpoint, err)
 	}
@@ -85,6 +94,22 @@ func (t *Tracer) Close() error {
 type Subject struct {
 	Context trace.SpanContext // of the trace's first span
 	Links   []trace.SpanContext
+}
+
+type aboutKey struct{}
+
+// WithAbout returns a context for the publishing of what the subjects are about.
+func WithAbout(ctx context.Context, subjects []Subject) context.Context {
+	if subjects == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, aboutKey{}, subjects)
+}
+
+// About returns the subjects of a context.
+func About(ctx context.Context) []Subject {
+	subjects, _ := ctx.Value(aboutKey{}).([]Subject)
+	return subjects
 }
 
 // pair returns the context of a pair, if it is sampled.
@@ -177,7 +202,7 @@ type Span struct {
 	Name     string
 	From, To time.Time
 	Root     bool // the first span of its trace
-	Within   []Phase
+	Within   []phase.Phase
 	Facts    map[string]string
 }
 

@@ -13,17 +13,26 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/pairstream/pairstream/internal/phase"
 	"github.com/pairstream/pairstream/internal/testing/otlptest"
 	"github.com/pairstream/pairstream/schemas"
 )
 
+// sendTo lets the test send spans to a collector, as package otlp does for programs.
+func sendTo(t *testing.T, collector string) {
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector)
+	UseExporter(func(ctx context.Context) (sdktrace.SpanExporter, error) { return otlptracehttp.New(ctx) })
+	t.Cleanup(func() { UseExporter(nil) })
+}
+
 func open(t *testing.T, ratio float64) (*Tracer, *otlptest.Receiver) {
 	t.Helper()
 	r := otlptest.New(t)
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", r.URL)
+	sendTo(t, r.URL)
 	tracer, err := New(t.Context(), Config{Endpoint: r.URL, Ratio: ratio})
 	if err != nil {
 		t.Fatal(err)
@@ -57,15 +66,15 @@ func TestSpansOfABatch(t *testing.T) {
 	tracer, r := open(t, 1)
 	b := &schemas.Batch{Samples: []schemas.Sample{{ID: pair(1)}, {ID: pair(2)}}, Epoch: 3}
 	about := tracer.Of(b)
-	var phases Phases
-	end := Begin(With(t.Context(), &phases), Fetch)
+	var phases phase.Collector
+	end := phase.Begin(phase.With(t.Context(), &phases), phase.Fetch)
 	end()
 	first := phases.List()[0]
-	Begin(With(t.Context(), &phases), Fetch)()
+	phase.Begin(phase.With(t.Context(), &phases), phase.Fetch)()
 	if again := phases.List(); len(again) != 1 || again[0].From != first.From || !again[0].To.After(first.From) {
 		t.Errorf("phases %v, want one from the first beginning to the last end", again)
 	}
-	Begin(t.Context(), Fetch)() // nobody collects it
+	phase.Begin(t.Context(), phase.Fetch)() // nobody collects it
 	now := time.Now()
 	tracer.Record(about, Span{Name: "grouper work", From: now.Add(-time.Second), To: now, Root: true, Within: phases.List()})
 	tracer.Record(Step(about, 7), Span{Name: "trainer step", From: now, To: now, Root: true})
@@ -156,7 +165,7 @@ func TestLostSpans(t *testing.T) {
 	defer log.SetOutput(os.Stderr)
 	away := httptest.NewServer(http.NotFoundHandler())
 	away.Close()
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", away.URL)
+	sendTo(t, away.URL)
 	var told []int
 	tracer, err := New(t.Context(), Config{Endpoint: away.URL, Ratio: 1, Lost: func(spans int, err error) {
 		if err == nil {
@@ -185,6 +194,9 @@ func TestLostSpans(t *testing.T) {
 func TestOff(t *testing.T) {
 	if tracer, err := New(t.Context(), Config{Ratio: 1}); tracer != nil || err != nil {
 		t.Errorf("without an endpoint: %v, %v", tracer, err)
+	}
+	if _, err := New(t.Context(), Config{Endpoint: "http://collector:4318"}); err == nil {
+		t.Error("a program without an exporter takes an endpoint")
 	}
 	var off *Tracer
 	off.Record([]Subject{{}}, Span{})

@@ -4,6 +4,12 @@ package main
 import (
 	discriminatorservice "github.com/pairstream/pairstream/discriminator/service"
 	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/shard/cloud"
+	"github.com/pairstream/pairstream/internal/tracing/otlp"
 )
 
-func main() { device.Main(discriminatorservice.Name, discriminatorservice.Run) }
+func main() {
+	cloud.Use()
+	otlp.Use()
+	device.Main(discriminatorservice.Name, discriminatorservice.Run)
+}

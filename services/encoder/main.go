@@ -4,6 +4,12 @@ package main
 import (
 	encoderservice "github.com/pairstream/pairstream/encoder/service"
 	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/shard/cloud"
+	"github.com/pairstream/pairstream/internal/tracing/otlp"
 )
 
-func main() { device.Main(encoderservice.Name, encoderservice.Run) }
+func main() {
+	cloud.Use()
+	otlp.Use()
+	device.Main(encoderservice.Name, encoderservice.Run)
+}

@@ -4,6 +4,10 @@ package main
 import (
 	grouperservice "github.com/pairstream/pairstream/grouper/service"
 	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/tracing/otlp"
 )
 
-func main() { service.Main(grouperservice.Name, service.NoFacts, grouperservice.Run) }
+func main() {
+	otlp.Use()
+	service.Main(grouperservice.Name, service.NoFacts, grouperservice.Run)
+}

@@ -4,6 +4,12 @@ package main
 import (
 	indexerservice "github.com/pairstream/pairstream/indexer/service"
 	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/shard/cloud"
+	"github.com/pairstream/pairstream/internal/tracing/otlp"
 )
 
-func main() { device.Main(indexerservice.Name, indexerservice.Run) }
+func main() {
+	cloud.Use()
+	otlp.Use()
+	device.Main(indexerservice.Name, indexerservice.Run)
+}

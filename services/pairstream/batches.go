@@ -31,7 +31,6 @@ import (
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/shard/cloud"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/table"
 	"github.com/pairstream/pairstream/schemas"
@@ -285,7 +284,6 @@ func (p *planning) readKeys(ctx context.Context) (plans.Keys, error) {
 			return nil
 		},
 		Problem: func(shard.Problem) error { return nil }, // the producer reports them
-		Remote:  cloud.Open,
 	})
 	return func(at plans.Place) string { return keys[at] }, err
 }

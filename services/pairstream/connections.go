@@ -11,7 +11,6 @@ import (
 	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/shard/cloud"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -78,7 +77,7 @@ func (f connectionsFlags) write(ctx context.Context, log *stream.Log, environ ma
 	if err != nil {
 		return sum, err
 	}
-	bucket, err := shard.OpenBucket(ctx, s.Roots, cloud.Open)
+	bucket, err := shard.OpenBucket(ctx, s.Roots, nil)
 	if err != nil {
 		return sum, fmt.Errorf("BUCKET_ROOTS: %w", err)
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/pairstream/pairstream/internal/console"
 	"github.com/pairstream/pairstream/internal/console/index"
 	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/shard/cloud"
 	"github.com/pairstream/pairstream/internal/stream"
 )
 
@@ -110,7 +109,7 @@ func withIndex(ctx context.Context, log *stream.Log, s consoleSettings, o consol
 	o.Settings, o.Log, o.GroupSize = s.Console, log, s.Group.GroupSize
 	o.High, o.Low, o.LiveToken = s.Shown.High, s.Shown.Low, s.Shown.LiveToken
 	if len(s.Shown.Roots) > 0 {
-		bucket, err := shard.OpenBucket(ctx, s.Shown.Roots, cloud.Open)
+		bucket, err := shard.OpenBucket(ctx, s.Shown.Roots, nil)
 		if err != nil {
 			return fmt.Errorf("BUCKET_ROOTS: %w", err)
 		}

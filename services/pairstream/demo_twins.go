@@ -14,7 +14,6 @@ import (
 	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/shard/cloud"
 	"github.com/pairstream/pairstream/internal/twins"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -46,7 +45,6 @@ func (d *demo) multiply(ctx context.Context) error {
 	w := twins.New(d.dir)
 	w.Folder("twins")
 	_, err := shard.Scan(ctx, []string{d.data}, shard.Visitor{
-		Remote: cloud.Open,
 		Example: func(ex shard.Example) error {
 			if _, known := numbers[ex.ImageID]; held[ex.ImageID] || known {
 				return nil

@@ -17,7 +17,6 @@ import (
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/scenes"
 	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/shard/cloud"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer/bootstrap"
@@ -86,7 +85,6 @@ var errUnknown = errors.New("not a generated scene")
 func truthOf(ctx context.Context, paths []string, data *dataset.Corpus) (func(image, text int) bool, error) {
 	shows := map[schemas.ImageID]scenes.Scene{}
 	_, err := shard.Scan(ctx, paths, shard.Visitor{
-		Remote: cloud.Open,
 		Example: func(ex shard.Example) error {
 			r, err := scenes.ReadRecord(ex.Meta)
 			if err != nil || len(r.Scene.Objects) == 0 {

@@ -19,7 +19,6 @@ import (
 	"github.com/pairstream/pairstream/internal/dataset/onlog"
 	"github.com/pairstream/pairstream/internal/fetch"
 	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/shard/cloud"
 	"github.com/pairstream/pairstream/internal/stream"
 )
 
@@ -78,7 +77,7 @@ func (j *fetchJob) open(ctx context.Context) (store fetch.Store, tar func(shard 
 		return nil, nil, nil, fmt.Errorf("--out: %w", err)
 	}
 	root.Path = strings.TrimSuffix(root.Path, "/")
-	b, err := cloud.OpenBucket(ctx, root)
+	b, err := shard.OpenStore(ctx, root)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("--out=%s: %w", j.out, err)
 	}

@@ -19,10 +19,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/shard/cloud"
+	"github.com/pairstream/pairstream/internal/tracing/otlp"
 	"github.com/pairstream/pairstream/internal/version"
 )
 
 func main() {
+	cloud.Use()
+	otlp.Use()
 	if run, ok := stageMains[filepath.Base(os.Args[0])]; ok {
 		run()
 		return

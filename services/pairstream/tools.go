@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/shard/cloud"
 	"github.com/pairstream/pairstream/internal/token"
 )
 
@@ -56,7 +55,6 @@ func captions(ctx context.Context, paths []string, totals *shard.Totals, failed 
 				return nil
 			},
 			Problem: func(shard.Problem) error { return nil },
-			Remote:  cloud.Open,
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/testing/logtest"
 	"github.com/pairstream/pairstream/internal/testing/otlptest"
+	"github.com/pairstream/pairstream/internal/tracing/otlp"
 )
 
 // TestTracesFollowPairs runs the real stages with every pair sampled. Each pair has one trace through them, and spans of
@@ -30,6 +31,7 @@ func TestTracesFollowPairs(t *testing.T) {
 	mustCommand(t, "synth", in("scenes"), "--scenes", "10", "--side", "64")
 	mustCommand(t, "bootstrap", in("scenes"), "--steps", "1", "--batch", "4", "--out", in("w.safetensors"))
 	r := otlptest.New(t)
+	otlp.Use()
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", r.URL)
 	t.Setenv("OTEL_TRACES_SAMPLER_ARG", "1")
 	mustCommand(t, "produce", in("scenes"), "--final")

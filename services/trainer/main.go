@@ -3,7 +3,13 @@ package main
 
 import (
 	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/shard/cloud"
+	"github.com/pairstream/pairstream/internal/tracing/otlp"
 	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
 
-func main() { device.Main(trainerservice.Name, trainerservice.Run) }
+func main() {
+	cloud.Use()
+	otlp.Use()
+	device.Main(trainerservice.Name, trainerservice.Run)
+}

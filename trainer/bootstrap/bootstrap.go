@@ -19,7 +19,6 @@ import (
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/shard/cloud"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/trainer"
 )
@@ -205,7 +204,7 @@ func Images(ctx context.Context, paths []string, side int, cacheBytes int64) (*s
 	if err != nil {
 		return nil, nil, err
 	}
-	bucket, err := shard.OpenBucket(ctx, roots, cloud.Open)
+	bucket, err := shard.OpenBucket(ctx, roots, nil)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/pairstream/pairstream/internal/atomicfile"
 	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/shard/cloud"
 )
 
 // depot is the place of CHECKPOINT_UPLOAD. An object appears when it is complete.
@@ -28,7 +27,7 @@ type depot interface {
 }
 
 var (
-	_ depot = (*cloud.Bucket)(nil)
+	_ depot = shard.Store(nil)
 	_ depot = folder("")
 )
 
@@ -51,7 +50,7 @@ func openDepot(ctx context.Context, place string, roots []string) (depot, error)
 		return nil, err
 	}
 	root.Path = strings.TrimSuffix(root.Path, "/")
-	return cloud.OpenBucket(ctx, root)
+	return shard.OpenStore(ctx, root)
 }
 
 // folder is a depot on a disk that is mounted.

@@ -14,7 +14,6 @@ import (
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/shard/cloud"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )
@@ -167,7 +166,7 @@ func readHeldOut(ctx context.Context, tools device.Tools, s Settings, m *model.M
 	if err != nil {
 		return nil, data, err
 	}
-	bucket, err := shard.OpenBucket(ctx, roots, cloud.Open)
+	bucket, err := shard.OpenBucket(ctx, roots, nil)
 	if err != nil {
 		return nil, data, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/phase"
 	"github.com/pairstream/pairstream/internal/tracing"
 	"github.com/pairstream/pairstream/trainer"
 )
@@ -20,8 +21,8 @@ func timed(ctx context.Context, tracer *tracing.Tracer, about []tracing.Subject,
 	if about == nil {
 		return ctx, func() {}
 	}
-	from, phases := time.Now(), new(tracing.Phases)
-	return tracing.With(ctx, phases), func() {
+	from, phases := time.Now(), new(phase.Collector)
+	return phase.With(ctx, phases), func() {
 		tracer.Record(about, tracing.Span{Name: Name + " " + name, From: from, To: time.Now(), Within: phases.List()})
 	}
 }

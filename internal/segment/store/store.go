@@ -27,7 +27,6 @@ import (
 	"github.com/pairstream/pairstream/internal/atomicfile"
 	"github.com/pairstream/pairstream/internal/segment"
 	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/shard/cloud"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -55,7 +54,7 @@ const suffix = ".segment"
 type Store struct {
 	root      string
 	folder    string // empty: a bucket
-	bucket    *cloud.Bucket
+	bucket    shard.Store
 	namespace string
 }
 
@@ -79,7 +78,7 @@ func Open(ctx context.Context, root, namespace string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.bucket, err = cloud.OpenBucket(ctx, place); err != nil {
+	if s.bucket, err = shard.OpenStore(ctx, place); err != nil {
 		return nil, fmt.Errorf("opening the place of segments: %w", err)
 	}
 	return s, nil

@@ -7,7 +7,6 @@ import (
 
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/shard/cloud"
 )
 
 // Bucket holds the settings of which images may be read, and how many are kept.
@@ -31,7 +30,7 @@ func (b Bucket) Validate() error {
 // OpenImages opens the bucket and a cache of its images. The cache is of its own size; stages take their view of it with
 // [shard.Images.ForInput].
 func (b Bucket) OpenImages(ctx context.Context) (*shard.Images, func() error, error) {
-	bucket, err := shard.OpenBucket(ctx, b.Roots, cloud.Open)
+	bucket, err := shard.OpenBucket(ctx, b.Roots, nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("BUCKET_ROOTS: %w", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/url"
 	"os"
 	"path"
 	"strconv"
@@ -22,8 +21,6 @@ import (
 
 	"github.com/pairstream/pairstream/internal/shard"
 )
-
-var _ shard.Catalog = (*objects)(nil)
 
 // List implements [shard.Catalog].
 func (o *objects) List(ctx context.Context, each func(shard.Object)) error {
@@ -126,46 +123,33 @@ func (o *objects) classifyVersion(ctx context.Context, key string, offset, size 
 	return o.classify(ctx, key, offset, size, cause)
 }
 
-// Bucket takes and holds files below a prefix of a store.
-type Bucket struct{ o *objects }
-
-// OpenBucket opens the store of a root, to write to it.
-func OpenBucket(ctx context.Context, root *url.URL) (*Bucket, error) {
-	opened, err := Open(ctx, root)
-	if err != nil {
-		return nil, err
-	}
-	return &Bucket{opened.(*objects)}, nil
+// Has implements [shard.Store].
+func (o *objects) Has(ctx context.Context, name string) (bool, error) {
+	return o.bucket.Exists(ctx, path.Join(o.prefix, name))
 }
 
-// Has reports whether the store has an object.
-func (b *Bucket) Has(ctx context.Context, name string) (bool, error) {
-	return b.o.bucket.Exists(ctx, path.Join(b.o.prefix, name))
-}
-
-// Put writes a file as an object, which appears when it is complete.
-func (b *Bucket) Put(ctx context.Context, name string, from *os.File) error {
+// Put implements [shard.Store].
+func (o *objects) Put(ctx context.Context, name string, from *os.File) error {
 	if _, err := from.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	return b.o.bucket.Upload(ctx, path.Join(b.o.prefix, name), from, &blob.WriterOptions{ContentType: "application/octet-stream"})
+	return o.bucket.Upload(ctx, path.Join(o.prefix, name), from, &blob.WriterOptions{ContentType: "application/octet-stream"})
 }
 
-// Write makes an object of what write writes. It appears when it is complete. An error wraps [fs.ErrExist] where there is one
-// already.
-func (b *Bucket) Write(ctx context.Context, name string, write func(io.Writer) error) error {
-	return b.write(ctx, name, write, true)
+// Write implements [shard.Store].
+func (o *objects) Write(ctx context.Context, name string, write func(io.Writer) error) error {
+	return o.write(ctx, name, write, true)
 }
 
-// Rewrite does what Write does, and replaces the object that is there.
-func (b *Bucket) Rewrite(ctx context.Context, name string, write func(io.Writer) error) error {
-	return b.write(ctx, name, write, false)
+// Rewrite implements [shard.Store].
+func (o *objects) Rewrite(ctx context.Context, name string, write func(io.Writer) error) error {
+	return o.write(ctx, name, write, false)
 }
 
-func (b *Bucket) write(ctx context.Context, name string, write func(io.Writer) error, anew bool) error {
+func (o *objects) write(ctx context.Context, name string, write func(io.Writer) error, anew bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w, err := b.o.bucket.NewWriter(ctx, path.Join(b.o.prefix, name), &blob.WriterOptions{ContentType: "application/octet-stream", IfNotExist: anew})
+	w, err := o.bucket.NewWriter(ctx, path.Join(o.prefix, name), &blob.WriterOptions{ContentType: "application/octet-stream", IfNotExist: anew})
 	if err != nil {
 		return err
 	}
@@ -180,25 +164,25 @@ func (b *Bucket) write(ctx context.Context, name string, write func(io.Writer) e
 	return err
 }
 
-// Sizes lists the objects below the prefix, with their sizes in bytes.
-func (b *Bucket) Sizes(ctx context.Context) (map[string]int64, error) {
+// Sizes implements [shard.Store].
+func (o *objects) Sizes(ctx context.Context) (map[string]int64, error) {
 	sizes := make(map[string]int64)
-	err := b.o.List(ctx, func(o shard.Object) { sizes[o.Name] = o.Size })
+	err := o.List(ctx, func(found shard.Object) { sizes[found.Name] = found.Size })
 	return sizes, err
 }
 
-// Open opens an object. An error wraps [fs.ErrNotExist] where there is none.
-func (b *Bucket) Open(ctx context.Context, name string) (io.ReadCloser, error) {
-	r, err := b.o.bucket.NewReader(ctx, path.Join(b.o.prefix, name), nil)
+// Open implements [shard.Store].
+func (o *objects) Open(ctx context.Context, name string) (io.ReadCloser, error) {
+	r, err := o.bucket.NewReader(ctx, path.Join(o.prefix, name), nil)
 	if err != nil {
 		return nil, gone(err)
 	}
 	return r, nil
 }
 
-// Delete removes an object. An error wraps [fs.ErrNotExist] where there is none, in stores that say so.
-func (b *Bucket) Delete(ctx context.Context, name string) error {
-	return gone(b.o.bucket.Delete(ctx, path.Join(b.o.prefix, name)))
+// Delete implements [shard.Store].
+func (o *objects) Delete(ctx context.Context, name string) error {
+	return gone(o.bucket.Delete(ctx, path.Join(o.prefix, name)))
 }
 
 // gone marks the error of an object that does not exist.
@@ -208,6 +192,3 @@ func gone(err error) error {
 	}
 	return err
 }
-
-// Close closes the store.
-func (b *Bucket) Close() error { return b.o.Close() }

@@ -26,10 +26,11 @@ import (
 	"github.com/pairstream/pairstream/internal/shard"
 )
 
-var _ shard.OpenRemote = Open
+// Use lets the program open object stores.
+func Use() { shard.UseStores(Open) }
 
 // Open opens the bucket of a root.
-func Open(ctx context.Context, root *url.URL) (shard.Objects, error) {
+func Open(ctx context.Context, root *url.URL) (shard.Store, error) {
 	var mux blob.URLMux
 	mux.RegisterBucket(s3blob.Scheme, new(s3blob.URLOpener))
 	mux.RegisterBucket(gcsblob.Scheme, blob.DefaultURLMux()) // whose opener looks up credentials; gcsblob.URLOpener has none

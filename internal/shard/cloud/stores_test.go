@@ -67,7 +67,6 @@ func scan(t *testing.T, at string, path string) (lines []string) {
 			lines = append(lines, fmt.Sprint(strings.TrimPrefix(p.URI, at), p.Offset, p.Reason))
 			return nil
 		},
-		Remote: cloud.Open,
 	})
 	if err != nil {
 		t.Fatalf("scanning %s: %v", path, err)
@@ -126,12 +125,12 @@ func scanIsThatOfFiles(t *testing.T, server store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	images, err := shard.OpenBucket(t.Context(), roots, cloud.Open)
+	images, err := shard.OpenBucket(t.Context(), roots, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer images.Close()
-	totals, err := shard.Scan(t.Context(), []string{server.url("crawl/2026/z.tar")}, shard.Visitor{Remote: cloud.Open, Example: func(ex shard.Example) error {
+	totals, err := shard.Scan(t.Context(), []string{server.url("crawl/2026/z.tar")}, shard.Visitor{Example: func(ex shard.Example) error {
 		_, err := images.ReadRange(t.Context(), ex.Image, ex.ImageID)
 		return err
 	}})
@@ -153,7 +152,7 @@ func objectThatChanges(t *testing.T, server store) {
 		t.Fatal(err)
 	}
 	seen := 0
-	_, err := shard.Scan(t.Context(), []string{server.url("crawl")}, shard.Visitor{Remote: cloud.Open, Example: func(ex shard.Example) error {
+	_, err := shard.Scan(t.Context(), []string{server.url("crawl")}, shard.Visitor{Example: func(ex shard.Example) error {
 		if seen++; seen == 1 {
 			return bucket.WriteAll(t.Context(), "a.tar", after, nil)
 		}
@@ -176,7 +175,7 @@ func findSaysWhatIsWrong(t *testing.T, server store) {
 		t.Fatal(err)
 	}
 	for place, want := range map[string]error{"crawl/none.tar": shard.ErrMissing, "crawl/": shard.ErrNoTars, "nobucket/": nil} {
-		_, err := shard.Find(t.Context(), []string{server.url(place)}, cloud.Open)
+		_, err := shard.Find(t.Context(), []string{server.url(place)}, nil)
 		if err == nil || !strings.Contains(err.Error(), place) || want != nil && !errors.Is(err, want) {
 			t.Errorf("%s: %v", place, err)
 		}
@@ -191,7 +190,7 @@ func TestS3ServerGoesAway(t *testing.T) {
 	}
 	t.Setenv("AWS_MAX_ATTEMPTS", "1")
 	seen := 0
-	_, err := shard.Scan(context.Background(), []string{server.URL("crawl")}, shard.Visitor{Remote: cloud.Open, Example: func(shard.Example) error {
+	_, err := shard.Scan(context.Background(), []string{server.URL("crawl")}, shard.Visitor{Example: func(shard.Example) error {
 		if seen++; seen == 1 {
 			server.Stop(t)
 		}

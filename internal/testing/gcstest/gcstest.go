@@ -14,13 +14,15 @@ import (
 	"time"
 
 	"gocloud.dev/blob"
-	_ "gocloud.dev/blob/gcsblob" // gs://
+
+	"github.com/pairstream/pairstream/internal/shard/cloud"
 )
 
 // Bucket starts an emulator that runs until the end of the test, and opens a bucket of it. Clients find it by the
 // environment.
 func Bucket(t testing.TB, name string) *blob.Bucket {
 	t.Helper()
+	cloud.Use()
 	binary := os.Getenv("PAIRSTREAM_FAKE_GCS")
 	if binary == "" {
 		t.Fatal("PAIRSTREAM_FAKE_GCS names no fake-gcs-server: make test-s3 builds one and runs these tests")

@@ -19,6 +19,8 @@ import (
 
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/s3blob"
+
+	"github.com/pairstream/pairstream/internal/shard/cloud"
 )
 
 // Server is a server that runs until the end of the test.
@@ -32,10 +34,11 @@ type Server struct {
 	err      error         // how it ended; may be read after ended
 }
 
-// Start starts a server, and sets the credentials that clients take from the environment. Options go to the server as
+// Start starts a server, lets the tests open stores, and sets the credentials that clients take from the environment. Options go to the server as
 // they are.
 func Start(t testing.TB, options ...string) *Server {
 	t.Helper()
+	cloud.Use()
 	s := &Server{dir: t.TempDir()}
 	t.Setenv("AWS_ACCESS_KEY_ID", "tester")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "not-a-secret")
