@@ -4,6 +4,10 @@ import (
 	"context"
 	"testing"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/pairstream/pairstream/internal/phase"
 	"github.com/pairstream/pairstream/internal/tracing"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -11,7 +15,7 @@ import (
 // BenchmarkUnsampled measures all that traces add to a pair that they do not follow: to its publishing, and to the work of
 // the stages on it. Images are loaded three times: by encoder, discriminator and trainer. Mini-batches have 96 pairs.
 func BenchmarkUnsampled(b *testing.B) {
-	b.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1") // nothing is sent
+	tracing.UseExporter(func(context.Context) (sdktrace.SpanExporter, error) { return tracetest.NewNoopExporter(), nil })
 	tracer, err := tracing.New(b.Context(), tracing.Config{Endpoint: "http://127.0.0.1:1"})
 	if err != nil {
 		b.Fatal(err)
@@ -35,10 +39,10 @@ func BenchmarkUnsampled(b *testing.B) {
 		log.Waited("encoder", &rec)
 		ctx := o.begin(context.Background())
 		for range images {
-			tracing.Begin(ctx, tracing.Fetch)()
-			tracing.Begin(ctx, tracing.Decode)()
+			phase.Begin(ctx, phase.Fetch)()
+			phase.Begin(ctx, phase.Decode)()
 		}
-		tracing.Begin(ctx, tracing.Compute)()
+		phase.Begin(ctx, phase.Compute)()
 		o.trace(out, message{topic: schemas.Embeddings})
 	}
 	for i := 0; b.Loop(); i++ {
