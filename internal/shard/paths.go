@@ -74,7 +74,7 @@ func tarsOf(path string) (tars []string, lost []Problem, err error) {
 		return nil
 	})
 	if err == nil && len(tars) == 0 {
-		err = fmt.Errorf("%w that can be read", ErrNoTars)
+		err = fmt.Errorf("%w that can be read: files of a folder go into one with `tar --sort=name -cf data.tar -C FOLDER .`", ErrNoTars)
 	}
 	return tars, lost, err
 }

@@ -30,7 +30,6 @@ import (
 	"github.com/pairstream/pairstream/internal/recipe"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/service/device"
-	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/table"
 	"github.com/pairstream/pairstream/schemas"
@@ -157,10 +156,17 @@ func newPlanning(paths []string, out, weights string, environ map[string]string)
 // work is the folder of the log. It is there only while the plan is not finished.
 func (p *planning) work() string { return filepath.Join(p.out, "work") }
 
+func (p *planning) images() string { return filepath.Join(p.out, "images") }
+
+func (p *planning) broker() string { return filepath.Join(p.work(), "broker") }
+
 func (p *planning) manifest() string { return filepath.Join(p.out, "plan.json") }
 
 // begin makes the folder, or finds that of a run that was cut short.
 func (p *planning) begin(m planManifest) (done bool, err error) {
+	if info, err := os.Stat(p.out); err == nil && !info.IsDir() {
+		return false, fmt.Errorf("--out=%s is a file, want a folder", p.out)
+	}
 	for _, path := range []string{p.manifest(), filepath.Join(p.work(), "begun.json")} {
 		raw, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -171,7 +177,7 @@ func (p *planning) begin(m planManifest) (done bool, err error) {
 			return false, fmt.Errorf("%s: %w", path, err)
 		}
 		if !slices.Equal(before.Sources, m.Sources) || !reflect.DeepEqual(before.Settings, m.Settings) || !continues(before.Features, m.Features) {
-			return false, fmt.Errorf("--out=%s holds a plan of other data, settings or features (%s says which): want another folder", p.out, path)
+			return false, fmt.Errorf("--out=%s holds a plan of other data, settings or features (%s says which): want another folder, or remove this one", p.out, path)
 		}
 		if path == p.manifest() && len(before.Features) >= len(m.Features) {
 			return true, nil
@@ -211,6 +217,9 @@ func (p *planning) run(ctx context.Context) error {
 		return p.leave()
 	}
 	if err := p.make(ctx, &m); err != nil {
+		if errors.Is(err, errNoBatches) {
+			err = errors.Join(err, os.RemoveAll(p.work()))
+		}
 		return err
 	}
 	if err := writeJSON(p.manifest(), m); err != nil {
@@ -232,16 +241,16 @@ func (p *planning) leave() error {
 
 // make runs the stages on a log in the folder, beside the writers of the files, until every lane has ended.
 func (p *planning) make(ctx context.Context, m *planManifest) (err error) {
-	if err := plans.Pack(ctx, p.tables, filepath.Join(p.out, "images"), p.columns); err != nil {
+	if err := plans.Pack(ctx, p.tables, p.images(), p.columns); err != nil {
 		return err
 	}
 	keys, err := p.readKeys(ctx)
 	if err != nil {
-		return err
+		return errors.Join(err, p.abandon())
 	}
 	m.Pairs = int(p.pairs.Load())
 	rt := service.NewRuntime(errorsAlone())
-	log, closeLog, err := openLog(ctx, rt, p.settings.Stream, "127.0.0.1:0", filepath.Join(p.work(), "broker"))
+	log, closeLog, err := openLog(ctx, rt, p.settings.Stream, "127.0.0.1:0", p.broker())
 	if err != nil {
 		return err
 	}
@@ -268,24 +277,13 @@ func (p *planning) make(ctx context.Context, m *planManifest) (err error) {
 	})
 	err = all.Wait()
 	stopGauges()
+	if err == nil {
+		err = p.tellAside(ctx, log)
+	}
 	if err != nil {
 		return err
 	}
 	return writeReport(ctx, p.w, log, p.settings.forConsole(p.work()), nil, filepath.Join(p.out, "report.html"))
-}
-
-// readKeys reads which key each image has in its tar.
-func (p *planning) readKeys(ctx context.Context) (plans.Keys, error) {
-	keys := map[plans.Place]string{}
-	_, err := shard.Scan(ctx, p.tars, shard.Visitor{
-		Example: func(ex shard.Example) error {
-			keys[plans.Place{URI: ex.Image.URI, Offset: ex.Image.Offset}] = ex.Key
-			p.pairs.Add(int64(len(ex.Captions)))
-			return nil
-		},
-		Problem: func(shard.Problem) error { return nil }, // the producer reports them
-	})
-	return func(at plans.Place) string { return keys[at] }, err
 }
 
 // export writes the files of all lanes.

@@ -34,6 +34,9 @@ func Open(ctx context.Context, root *url.URL) (shard.Store, error) {
 	var mux blob.URLMux
 	mux.RegisterBucket(s3blob.Scheme, new(s3blob.URLOpener))
 	mux.RegisterBucket(gcsblob.Scheme, blob.DefaultURLMux()) // whose opener looks up credentials; gcsblob.URLOpener has none
+	if !mux.ValidBucketScheme(root.Scheme) {
+		return nil, fmt.Errorf("there is no store %s://: want a folder, a tar, s3:// or gs://, and download other data first", root.Scheme)
+	}
 	bucketURL := *root
 	bucketURL.Path = ""
 	b, err := mux.OpenBucketURL(context.WithoutCancel(ctx), &bucketURL) // credentials are renewed for as long as the process runs

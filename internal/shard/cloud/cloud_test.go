@@ -134,3 +134,10 @@ func TestCheckExists(t *testing.T) {
 		t.Error("a closed bucket exists")
 	}
 }
+
+func TestOpenNamesTheStores(t *testing.T) {
+	_, err := Open(t.Context(), &url.URL{Scheme: "https", Host: "example.org"})
+	if err == nil || !strings.Contains(err.Error(), "want a folder, a tar, s3:// or gs://") {
+		t.Errorf("an address of the web: %v", err)
+	}
+}

@@ -1,0 +1,85 @@
+//go:build cgo
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func writeAll(w io.Writer, p []byte) error {
+	_, err := w.Write(p)
+	return err
+}
+
+// TestPlanOfStrangeInput: what is no data set is an error that names the remedy, and the next try in the same folder works.
+func TestPlanOfStrangeInput(t *testing.T) {
+	if apart(t) {
+		return
+	}
+	in := setUpPipeline(t, 8)
+	t.Setenv("GRIT_FEATURES", "encoder")
+	t.Setenv("EPOCHS", "1")
+	raw, err := os.ReadFile(in("scenes/00000.tar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	if err := errors.Join(writeAll(z, raw), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"loose", "broken"} {
+		if err := os.Mkdir(in(dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, content := range map[string][]byte{"loose/a.jpg": {1}, "loose/a.txt": []byte("a"), "file": {1}, "broken/a.tar": raw, "broken/b.tar": raw[:700], "scenes.tar.gz": zipped.Bytes()} {
+		if err := os.WriteFile(in(name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var junk bytes.Buffer
+	w := tar.NewWriter(&junk)
+	for _, name := range []string{"a.jpg", "a.txt", "b.jpg", "b.txt"} {
+		content := []byte("no image: " + name)
+		if err := errors.Join(w.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(content))}), writeAll(w, content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Close(), os.WriteFile(in("junk.tar"), junk.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"a compressed tar", []string{in("scenes.tar.gz")}, "has no pairs: file://" + in("scenes.tar.gz")},
+		{"images that are none", []string{in("junk.tar")}, "there is no mini-batch, as no pair is usable: set aside 2, the first by: unusable image: "},
+		{"images in a folder", []string{in("loose")}, "files of a folder go into one with `tar --sort=name -cf data.tar -C FOLDER .`"},
+		{"an address", []string{"https://example.org/a.tar"}, `scheme "https"`},
+		{"a file for a folder", []string{in("scenes"), "--out", in("file")}, "--out=" + in("file") + " is a file, want a folder"},
+	} {
+		args := append([]string{"batches", "--out", in("plan")}, c.args...)
+		if _, err := command(t, args...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+	if out := mustCommand(t, "batches", "--out", in("plan"), in("broken")); !strings.Contains(out, "set aside 1, the first by: tar cut: ") {
+		t.Errorf("a plan of a tar that is cut prints\n%s", out)
+	}
+	if _, err := command(t, "batches", "--out", in("plan"), in("scenes")); err == nil || !strings.Contains(err.Error(), "want another folder, or remove this one") {
+		t.Errorf("a folder with another plan: %v", err)
+	}
+	if left, err := filepath.Glob(in("plan/work")); err != nil || left != nil {
+		t.Errorf("%q is left (%v)", left, err)
+	}
+}
