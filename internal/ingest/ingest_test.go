@@ -102,13 +102,14 @@ type answer struct {
 }
 
 // post sends a body and returns the status and the answer.
-func (d *door) post(kind string, body []byte) (int, answer, http.Header) {
+func (d *door) post(kind string, body []byte, encoding ...string) (int, answer, http.Header) {
 	d.t.Helper()
 	request, err := http.NewRequestWithContext(d.t.Context(), http.MethodPost, d.address+"/v1/pairs", bytes.NewReader(body))
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	request.Header.Set("Content-Type", kind)
+	request.Header["Content-Encoding"] = encoding
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		d.t.Fatal(err)
@@ -219,7 +220,8 @@ func TestLinesStandForThemselves(t *testing.T) {
 	d := open(t, nil)
 	long := strings.Repeat("x", schemas.MaxCaptionBytes+1)
 	lines := []struct{ line, reason string }{
-		{object(picture(0), `"caption":"zero"`), ""},
+		{"\ufeff" + object(picture(0), `"caption":"zero"`), ""}, // as Windows writes files
+		{`{"image":"data:image/png;base64,iVBORw0KGgo=","caption":"x"}`, "want base64 alone, without data:"},
 		{object(picture(1), `"caption":" "`), "caption"},
 		{object(picture(1), `"caption":"x","captoin":"y"`), "captoin"},
 		{object(picture(1), `"caption":"x","caption":"y"`), "caption"},
@@ -235,7 +237,7 @@ func TestLinesStandForThemselves(t *testing.T) {
 		{object(picture(1), fmt.Sprintf(`"caption":"x","meta":{%q:1}`, strings.Repeat("n", 65))), "column"},
 		{object(picture(1), `"caption":"x","meta":{"a":1e999}`), "meta.a"},
 		{object(picture(1), `"caption":"x","source":"`+strings.Repeat("s", schemas.MaxURIBytes+1)+`"`), "source"},
-		{`[]`, "JSON"},
+		{`[{"caption":"x"}]`, "want one object, or many as lines of application/x-ndjson"},
 		{`{"image":`, "JSON"},
 		{strings.Repeat("[", 100_000), "JSON"},
 		{object(picture(1), `"caption":"one"`) + `{}`, "JSON"},
@@ -344,6 +346,17 @@ func TestRequestsThatAreRefusedAsAWhole(t *testing.T) {
 		if status != test.status || !strings.Contains(got.Error, test.reason) {
 			t.Errorf("%s: %d %.100q, want %d with %q", name, status, got.Error, test.status, test.reason)
 		}
+	}
+}
+
+func TestCompressedBodies(t *testing.T) {
+	d := open(t, nil)
+	body := []byte(object(picture(1), `"caption":"x"`))
+	if status, got, _ := d.post("application/json", body, "gzip"); status != http.StatusUnsupportedMediaType || !strings.Contains(got.Error, `Content-Encoding is "gzip"`) {
+		t.Errorf("a compressed body: %d %q", status, got.Error)
+	}
+	if status, got, _ := d.post("application/json", body, "identity"); status != http.StatusOK {
+		t.Errorf("a body as it is: %d %q", status, got.Error)
 	}
 }
 

@@ -27,10 +27,22 @@ type input struct {
 // parse reads a JSON object. Names that it does not know, and names that are there twice, are errors.
 func parse(raw []byte) (input, error) {
 	var in input
+	raw = bytes.TrimPrefix(raw, []byte("\ufeff")) // of a file that Windows has written
 	if err := json.Unmarshal(raw, &in, json.RejectUnknownMembers(true)); err != nil {
-		return input{}, fmt.Errorf("no JSON object of a pair: %w", err)
+		return input{}, fmt.Errorf("no JSON object of a pair%s: %w", remedy(raw), err)
 	}
 	return in, in.check()
+}
+
+// remedy says what to send in place of what is often sent.
+func remedy(raw []byte) string {
+	switch {
+	case bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")):
+		return ", want one object, or many as lines of application/x-ndjson"
+	case bytes.Contains(raw, []byte(`"data:image/`)):
+		return ", want base64 alone, without data:...;base64 before it"
+	}
+	return ""
 }
 
 // check refuses what is neither an image nor a place of one.

@@ -205,6 +205,9 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request) (answer, error) {
 	if err != nil {
 		return answer{}, errType
 	}
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return answer{}, fmt.Errorf("%w; Content-Encoding is %.40q, want a body that is not compressed", errType, encoding)
+	}
 	body := http.MaxBytesReader(w, r.Body, mostBody)
 	p := &purse{of: s.budget}
 	defer p.give()
