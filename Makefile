@@ -109,7 +109,7 @@ test: setup ## run all tests that need no external server
 	$(GO_TEST) -p $$(($$(nproc) + 1)) -timeout 30m ./services/pairstream ./experiments ./internal/stream ./...
 
 test-quick: setup ## run the tests of packages without tensors, but for scenarios and simulations: after every change
-	$(GO_TEST) -skip '$(SCENARIOS)' $(filter-out %/bench/simulate,$(TENSORLESS))
+	$(GO_TEST) -p $$(($$(nproc) + 1)) -skip '$(SCENARIOS)' ./internal/stream $(filter-out %/bench/simulate,$(TENSORLESS))
 
 test-towers: setup ## install the towers of experiment X9, 100 MB of PyPI, and compare them with their authors' code
 	@deploy/setup.sh python

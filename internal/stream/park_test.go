@@ -87,6 +87,7 @@ func TestDamagedLaneIsParked(t *testing.T) {
 		"not known":              {errors.New("something broke"), "something broke"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			l, reg := openMeasured(t, testConfig(b.Addr(), strings.ReplaceAll(name, " ", "-"), 2))
 			l.parkedPause = 10 * time.Millisecond
 			for seq := range int64(5) {

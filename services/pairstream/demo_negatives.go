@@ -87,8 +87,5 @@ func (t *truth) hardest(ctx context.Context, to *negatives, batch []*schemas.Emb
 	return nil
 }
 
-// share returns the false negatives among the hardest, in percent.
-func (n negatives) share() float64 { return percent(n.untrue, n.all) }
-
 // remaining returns those that training takes for negatives all the same.
 func (n negatives) remaining() float64 { return percent(n.left, n.all) }

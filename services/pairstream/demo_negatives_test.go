@@ -37,8 +37,8 @@ func TestFalseNegativesAreCounted(t *testing.T) {
 	// caption 2 (0.96 against 0.6), false. Captions: 1 takes image 3 (0.6 against 0), false. 2 takes image 3 (0.96 against
 	// 0.8), false. 3 takes image 2 (0.8 against 0.6), true.
 	// Con-D has confirmed caption 2 for image 1. What it confirmed wrongly is no false negative, and none is left of it.
-	if n.all != 6 || n.untrue != 3 || n.share() != 50 || n.left != 2 || n.remaining() != 100.0/3 {
-		t.Errorf("%d of %d hardest negatives are true of their picture, %v %%, want 3 of 6", n.untrue, n.all, n.share())
+	if n.all != 6 || n.untrue != 3 || n.left != 2 || n.remaining() != 100.0/3 {
+		t.Errorf("%d of %d hardest negatives are true of their picture, want 3 of 6", n.untrue, n.all)
 	}
 	found := members(map[schemas.PairID]*schemas.Embedding{{1}: batch[0]}, []schemas.Sample{{ID: schemas.PairID{1}}, {ID: schemas.PairID{9}}})
 	if len(found) != 1 || found[0] != batch[0] {
