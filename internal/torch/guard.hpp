@@ -6,10 +6,12 @@
 #include <c10/core/GradMode.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <string>
 
+#include "pool.hpp"
 #include "shim.h"
 
 // PS_LIBTORCH says whether libtorch is of a version or later.
@@ -72,12 +74,14 @@ inline at::ScalarType scalar_type(int dtype) {
 
 inline at::IntArrayRef dims_of(const int64_t *dims, int n) { return at::IntArrayRef(dims, static_cast<size_t>(n)); }
 
-// host_copy is a tensor of a copy of data on the host; pinned, a device copies from it while the host goes on.
+// host_copy is a tensor of a copy of data on the host; pinned, a device copies from it while the host goes on. Then all
+// threads copy, which have nothing else to do: one of them is slower than the way to the device.
 inline at::Tensor host_copy(const void *data, int dtype, const int64_t *dims, int n, bool pinned) {
   at::Tensor t = at::empty(dims_of(dims, n), at::TensorOptions().dtype(scalar_type(dtype)).pinned_memory(pinned));
-  if (t.numel() > 0) {
-    std::memcpy(t.data_ptr(), data, t.nbytes());
-  }
+  const auto *from = static_cast<const char *>(data);
+  auto *to = static_cast<char *>(t.data_ptr());
+  const int64_t all = static_cast<int64_t>(t.nbytes()), part = pinned ? int64_t{1} << 20 : std::max<int64_t>(all, 1);
+  parallel((all + part - 1) / part, [&](int64_t i) { std::memcpy(to + i * part, from + i * part, std::min(part, all - i * part)); });
   return t;
 }
 
