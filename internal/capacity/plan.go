@@ -42,11 +42,11 @@ type work struct {
 
 func (r Request) work() work {
 	seen := r.Pairs * r.Epochs
-	forward := forwardShare * r.GPU.Operations
 	perWalked := walkSeconds / walkPairs / walkPairs * r.Model.Dim / growthDim // of two members of a walk
 	return work{
-		encode: r.Pairs * r.Model.Encode / forward, score: seen * r.Model.Score / forward, train: seen / r.trainRate(),
-		walk: seen * r.Space * perWalked, seen: seen,
+		encode: r.Pairs * r.Model.Encode / (encodeShare * r.GPU.Operations), score: seen * r.Model.Score / (scoreShare * r.GPU.Operations),
+		train: seen / r.trainRate(),
+		walk:  seen * r.Space * perWalked, seen: seen,
 	}
 }
 

@@ -36,9 +36,9 @@ func (p *Plan) Print(out io.Writer) error {
 	fmt.Fprintf(w, "a trainer\t%s\tof weights, gradients and moments on its GPU; what a step keeps comes on top\n", amount(p.TrainerWeights, "B"))
 	if p.Exchange > 0 {
 		fmt.Fprintf(w, "\nEvery GPU of the trainer sends and receives %s, rank 0 no more than others. The built-in\n"+
-			"trainer's exchange is of TCP and processors: use the Python trainer under torchrun for NCCL, which nobody has run yet.\n", amount(p.Exchange, "B/s"))
+			"trainer's ranks do so over NCCL (RANK_EXCHANGE=nccl), which was seen among ranks of one GPU.\n", amount(p.Exchange, "B/s"))
 	}
-	fmt.Fprint(w, "\nNo GPU was measured: lines marked \"prediction\" are to be confirmed by the first run on one.\n\nassumption\tvalue\tkind\tsource\n")
+	fmt.Fprint(w, "\nLines marked \"prediction\" are to be confirmed by the first group that is closed on a GPU.\n\nassumption\tvalue\tkind\tsource\n")
 	for _, a := range p.Assumptions {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", a.What, a.Value, a.Kind, a.Source)
 	}
