@@ -35,7 +35,7 @@ func overlap(ctx context.Context, s sizes) (any, error) {
 	var out []Overlap
 	for _, share := range []float64{0.5, 1, 2} {
 		for _, beside := range []bool{false, true} {
-			o, err := overlapOf(ctx, pass{world, share * predicted(world).Predicted, beside})
+			o, err := overlapOf(ctx, pass{world, share * predicted(world, 0).Predicted, beside})
 			if err != nil {
 				return nil, fmt.Errorf("%+v: %w", o, err)
 			}
@@ -47,7 +47,7 @@ func overlap(ctx context.Context, s sizes) (any, error) {
 }
 
 func overlapOf(ctx context.Context, p pass) (Overlap, error) {
-	reports, err := inNetwork(ctx, p.World, p)
+	reports, err := inNetwork(ctx, p.World, 0, p)
 	o := Overlap{Ranks: p.World, Backward: p.Backward, Beside: p.Beside, Predicted: p.predicted()}
 	for _, r := range reports {
 		o.Seconds = max(o.Seconds, r.median())
@@ -64,7 +64,7 @@ type pass struct {
 
 // predicted returns the seconds of backward pass and exchange: a run leaves when it is there and the one before has come back.
 func (p pass) predicted() float64 {
-	exchange := predicted(p.World).Predicted
+	exchange := predicted(p.World, 0).Predicted
 	if !p.Beside {
 		return p.Backward + exchange
 	}

@@ -22,11 +22,12 @@ import (
 // Exchange is what an exchange of gradients costs each of some ranks.
 type Exchange struct {
 	Ranks     int     `json:"ranks"`
-	Counted   float64 `json:"counted"`   // bytes that a rank sends in a step, and receives
-	Sent      float64 `json:"sent"`      // on the line of the rank that sends most, with all headers
-	Received  float64 `json:"received"`  // on the line of the rank that receives most
-	Predicted float64 `json:"predicted"` // seconds, by the counted bytes with the headers of TCP and Ethernet
-	Seconds   float64 `json:"seconds"`   // median of the steps, on the slowest rank; 0: not measured
+	RoundTrip float64 `json:"round_trip"` // seconds from a rank to another and back
+	Counted   float64 `json:"counted"`    // bytes that a rank sends in a step, and receives
+	Sent      float64 `json:"sent"`       // on the line of the rank that sends most, with all headers
+	Received  float64 `json:"received"`   // on the line of the rank that receives most
+	Predicted float64 `json:"predicted"`  // seconds, by the counted bytes with the headers of TCP and Ethernet, and two round trips
+	Seconds   float64 `json:"seconds"`    // median of the steps, on the slowest rank; 0: not measured
 }
 
 const (
@@ -39,6 +40,9 @@ const (
 	onWire = (1448 + 66 + 66/2.) / 1448
 )
 
+// roundTrips are times from a rank to another and back: of one room, of two cities.
+var roundTrips = []time.Duration{0, 20 * time.Millisecond}
+
 // rankCommand is the argument by which this program is a rank.
 const rankCommand = "rank"
 
@@ -48,29 +52,38 @@ func exchange(ctx context.Context, s sizes) (any, error) {
 		return nil, fmt.Errorf("%w: it makes network namespaces, which needs root and iproute2: %w", errNotHere, err)
 	}
 	var out []Exchange
-	for _, world := range []int{1, 2, 4, 8} {
-		e, err := exchangeOf(ctx, world)
-		if err != nil {
-			return nil, fmt.Errorf("%d ranks: %w", world, err)
+	for _, trip := range roundTrips {
+		for _, world := range []int{1, 2, 4, 8} {
+			e, err := exchangeOf(ctx, world, trip)
+			if err != nil {
+				return nil, fmt.Errorf("%d ranks: %w", world, err)
+			}
+			s.say("ranks: %d, %s apart and back: a rank sends %.2f MB in a step (%.2f MB counted), which takes %.3f s (%.3f s predicted)",
+				world, trip, e.Sent/1e6, e.Counted/1e6, e.Seconds, e.Predicted)
+			out = append(out, e)
 		}
-		s.say("ranks: %d: a rank sends %.2f MB in a step (%.2f MB counted), which takes %.3f s (%.3f s predicted)", world, e.Sent/1e6, e.Counted/1e6, e.Seconds, e.Predicted)
-		out = append(out, e)
+		out = append(out, predicted(256, trip))
 	}
-	return append(out, predicted(256)), nil
+	return out, nil
 }
 
-// predicted counts an exchange: bytes are what takes the time.
-func predicted(world int) Exchange {
+// predicted counts an exchange: bytes take the time, and two round trips. In the first the ranks agree on what they add up. In
+// the other the last shares travel to their owner, and the sum comes back.
+func predicted(world int, trip time.Duration) Exchange {
 	counted := 2 * float64(world-1) / float64(world) * 4 * gradient
-	return Exchange{Ranks: world, Counted: counted, Predicted: counted * onWire / lineRate}
+	e := Exchange{Ranks: world, RoundTrip: trip.Seconds(), Counted: counted}
+	if world > 1 {
+		e.Predicted = counted*onWire/lineRate + 2*trip.Seconds()
+	}
+	return e
 }
 
-func exchangeOf(ctx context.Context, world int) (Exchange, error) {
-	e := predicted(world)
+func exchangeOf(ctx context.Context, world int, trip time.Duration) (Exchange, error) {
+	e := predicted(world, trip)
 	if world == 1 {
 		return e, nil
 	}
-	reports, err := inNetwork(ctx, world, pass{World: world})
+	reports, err := inNetwork(ctx, world, trip, pass{World: world})
 	for _, r := range reports {
 		e.Sent, e.Received, e.Seconds = max(e.Sent, r.Sent), max(e.Received, r.Received), max(e.Seconds, r.median())
 	}
@@ -78,8 +91,9 @@ func exchangeOf(ctx context.Context, world int) (Exchange, error) {
 }
 
 // inNetwork runs ranks in a network of their own, and returns what they report.
-func inNetwork(ctx context.Context, world int, p pass) (reports []rankReport, err error) {
+func inNetwork(ctx context.Context, world int, trip time.Duration, p pass) (reports []rankReport, err error) {
 	n := newNetwork(world)
+	n.trip = trip
 	defer func() { err = errors.Join(err, n.remove(context.WithoutCancel(ctx))) }()
 	if err := n.make(ctx); err != nil {
 		return nil, err
@@ -99,12 +113,16 @@ func inNetwork(ctx context.Context, world int, p pass) (reports []rankReport, er
 type network struct {
 	name  string
 	ranks int
+	trip  time.Duration // from a rank to another and back; 0: as fast as the lines are
+	wires []*wire
 }
 
 // newNetwork returns a network whose names no other process has.
-func newNetwork(ranks int) network { return network{fmt.Sprintf("ps%d", os.Getpid()), ranks} }
+func newNetwork(ranks int) *network {
+	return &network{name: fmt.Sprintf("ps%d", os.Getpid()), ranks: ranks}
+}
 
-func (n network) space(rank int) string { return fmt.Sprintf("%s-%d", n.name, rank) }
+func (n *network) space(rank int) string { return fmt.Sprintf("%s-%d", n.name, rank) }
 
 func command(ctx context.Context, line string) error {
 	words := strings.Fields(line)
@@ -115,28 +133,7 @@ func command(ctx context.Context, line string) error {
 	return nil
 }
 
-// make makes the namespaces and lines.
-func (n network) make(ctx context.Context) error {
-	// Queues are long enough to lose nothing. BBR, the default of some machines, shares a line badly among many connections.
-	rate := fmt.Sprintf("rate %dbit burst 32kb latency 2s", int(8*lineRate))
-	lines := []string{
-		"ip netns add " + n.name,
-		"ip -n " + n.name + " link add hub type bridge",
-		"ip -n " + n.name + " link set hub up",
-	}
-	for rank := range n.ranks {
-		space, line := n.space(rank), fmt.Sprintf("line%d", rank)
-		lines = append(lines,
-			"ip netns add "+space,
-			fmt.Sprintf("ip -n %s link add %s type veth peer name line netns %s", n.name, line, space),
-			fmt.Sprintf("ip -n %s link set %s master hub up", n.name, line),
-			fmt.Sprintf("ip -n %s addr add 10.77.0.%d/24 dev line", space, rank+1),
-			"ip -n "+space+" link set line up",
-			"ip netns exec "+space+" sysctl -q -w net.ipv4.tcp_congestion_control=reno",
-			fmt.Sprintf("tc -n %s qdisc add dev line root tbf %s", space, rate),
-			fmt.Sprintf("tc -n %s qdisc add dev %s root tbf %s", n.name, line, rate),
-		)
-	}
+func commands(ctx context.Context, lines ...string) error {
 	for _, line := range lines {
 		if err := command(ctx, line); err != nil {
 			return err
@@ -145,14 +142,58 @@ func (n network) make(ctx context.Context) error {
 	return nil
 }
 
+// make makes the namespaces and lines.
+func (n *network) make(ctx context.Context) error {
+	// Queues are long enough to lose nothing. BBR, the default of some machines, shares a line badly among many connections.
+	rate := fmt.Sprintf("rate %dbit burst 32kb latency 2s", int(8*lineRate))
+	if err := commands(ctx, "ip netns add "+n.name, "ip -n "+n.name+" link add hub type bridge", "ip -n "+n.name+" link set hub up"); err != nil {
+		return err
+	}
+	for rank := range n.ranks {
+		space, line := n.space(rank), fmt.Sprintf("line%d", rank)
+		if err := command(ctx, "ip netns add "+space); err != nil {
+			return err
+		}
+		if err := n.join(ctx, space, line); err != nil {
+			return err
+		}
+		if err := commands(ctx,
+			fmt.Sprintf("ip -n %s link set %s master hub up", n.name, line),
+			fmt.Sprintf("ip -n %s addr add 10.77.0.%d/24 dev line", space, rank+1),
+			"ip -n "+space+" link set line up",
+			"ip netns exec "+space+" sysctl -q -w net.ipv4.tcp_congestion_control=reno",
+			fmt.Sprintf("tc -n %s qdisc add dev line root tbf %s", space, rate),
+			fmt.Sprintf("tc -n %s qdisc add dev %s root tbf %s", n.name, line, rate),
+		); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// join lays a line from the hub to a rank. A way from rank to rank and back takes four of them.
+func (n *network) join(ctx context.Context, space, line string) error {
+	if n.trip == 0 {
+		return command(ctx, fmt.Sprintf("ip -n %s link add %s type veth peer name line netns %s", n.name, line, space))
+	}
+	w, err := newWire([2]string{n.name, space}, [2]string{line, "line"}, n.trip/4)
+	if err == nil {
+		n.wires = append(n.wires, w)
+	}
+	return err
+}
+
 // try says why this machine has no such network.
-func (n network) try(ctx context.Context) error {
+func (n *network) try(ctx context.Context) error {
 	return errors.Join(n.make(ctx), n.remove(ctx))
 }
 
 // remove removes what is there of the network.
-func (n network) remove(ctx context.Context) error {
+func (n *network) remove(ctx context.Context) error {
 	var problems []error
+	for _, w := range n.wires {
+		problems = append(problems, w.close())
+	}
 	for rank := range n.ranks {
 		if _, err := os.Stat("/run/netns/" + n.space(rank)); err == nil {
 			problems = append(problems, command(ctx, "ip netns del "+n.space(rank)))
@@ -176,7 +217,7 @@ func (r rankReport) median() float64 {
 }
 
 // rank runs a rank in its namespace.
-func (n network) rank(ctx context.Context, rank int, p pass) (r rankReport, err error) {
+func (n *network) rank(ctx context.Context, rank int, p pass) (r rankReport, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return r, err

@@ -101,10 +101,10 @@ var tables = map[string]func(json.RawMessage) ([][]string, error){
 			fmt.Sprintf("%+.1f %%", 100*(r.Predicted/r.Measured-1)),
 		}
 	}),
-	"ranks": rowsOf([]string{"ranks", "counted, a rank and step, each way", "sent on the line, the most of all ranks", "received, the most", "seconds of a step, predicted", "measured"}, func(r Exchange) []string {
-		row := []string{fmt.Sprint(r.Ranks), megabytes(r.Counted), megabytes(r.Sent), megabytes(r.Received), fmt.Sprintf("%.3f", r.Predicted), fmt.Sprintf("%.3f", r.Seconds)}
+	"ranks": rowsOf([]string{"ranks", "there and back", "counted, a rank and step, each way", "sent on the line, the most of all ranks", "received, the most", "seconds of a step, predicted", "measured"}, func(r Exchange) []string {
+		row := []string{fmt.Sprint(r.Ranks), fmt.Sprintf("%.0f ms", 1e3*r.RoundTrip), megabytes(r.Counted), megabytes(r.Sent), megabytes(r.Received), fmt.Sprintf("%.3f", r.Predicted), fmt.Sprintf("%.3f", r.Seconds)}
 		if r.Ranks > 1 && r.Seconds == 0 {
-			row[2], row[3], row[5] = "-", "-", "-"
+			row[3], row[4], row[6] = "-", "-", "-"
 		}
 		return row
 	}),

@@ -35,10 +35,17 @@ func TestExchange(t *testing.T) {
 	if err := newNetwork(1).try(t.Context()); err != nil {
 		t.Skipf("no network namespaces here: %v", err)
 	}
-	for _, world := range []int{1, 2, 4} {
-		e, err := exchangeOf(t.Context(), world)
+	for _, tt := range []struct {
+		world int
+		trip  time.Duration
+	}{{1, 0}, {2, 0}, {4, 0}, {2, 50 * time.Millisecond}} {
+		world := tt.world
+		e, err := exchangeOf(t.Context(), world, tt.trip)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if e.Seconds < 2*tt.trip.Seconds() {
+			t.Errorf("%d ranks: a step takes %.3f s, want two round trips of %s", world, e.Seconds, tt.trip)
 		}
 		for what, n := range map[string]float64{"sent": e.Sent, "received": e.Received} { // headers of TCP and acknowledgements come on top
 			if world > 1 && n < e.Counted || n > 1.1*e.Counted {
@@ -53,11 +60,11 @@ func TestRunsTakeNoMoreBytes(t *testing.T) {
 	if err := newNetwork(1).try(t.Context()); err != nil {
 		t.Skipf("no network namespaces here: %v", err)
 	}
-	reports, err := inNetwork(t.Context(), 2, pass{World: 2, Backward: 0.1, Beside: true})
+	reports, err := inNetwork(t.Context(), 2, 0, pass{World: 2, Backward: 0.1, Beside: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	counted := predicted(2).Counted
+	counted := predicted(2, 0).Counted
 	for rank, r := range reports {
 		if r.Sent < counted || r.Sent > 1.12*counted || r.Received < counted || r.Received > 1.12*counted {
 			t.Errorf("rank %d sends %.0f bytes and receives %.0f, %.0f counted", rank, r.Sent, r.Received, counted)
@@ -67,7 +74,7 @@ func TestRunsTakeNoMoreBytes(t *testing.T) {
 
 // A pass without time hides nothing. One that is longer than the exchange hides all of it but its last run.
 func TestPredictedOverlap(t *testing.T) {
-	exchange := predicted(4).Predicted
+	exchange := predicted(4, 0).Predicted
 	for name, c := range map[string]struct {
 		p    pass
 		want float64
