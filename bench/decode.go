@@ -89,23 +89,20 @@ func (w entropyWorker) do(_ context.Context, command string, _ *answer) error {
 	return nil
 }
 
-// load gets the pixels of an image as the encoder's service does.
-func (w *decodeWorker) load(i int, dst []float32) error {
-	im, err := imaging.DecodeShrunk(w.files[i], 2*w.size.Size)
-	if err != nil {
-		return err
-	}
-	w.size.Into(dst, im)
-	return nil
+// image decodes a file as the encoder's service does.
+func (w *decodeWorker) image(i int) (*imaging.Image, error) {
+	return imaging.DecodeShrunk(w.files[i], 2*w.size.Size)
 }
 
 func (w *decodeWorker) do(_ context.Context, command string, _ *answer) error {
 	switch command {
 	case "run":
 		for i := range w.files {
-			if err := w.load(i, w.pixels[i*w.size.Values():(i+1)*w.size.Values()]); err != nil {
+			im, err := w.image(i)
+			if err != nil {
 				return err
 			}
+			w.size.Into(w.pixels[i*w.size.Values():(i+1)*w.size.Values()], im)
 		}
 		return nil
 	case "check":
@@ -187,10 +184,14 @@ func newEncodeWorker(ctx context.Context, j job) (worker, error) {
 }
 
 // Load implements [encoder.Images].
-func (w *encodeWorker) Load(_ context.Context, p *schemas.Pair, _ encoder.Wanted, dst []float32) (encoder.Loaded, error) {
+func (w *encodeWorker) Load(_ context.Context, p *schemas.Pair, _ encoder.Wanted, dst []byte) (encoder.Loaded, error) {
 	for i := range w.pairs {
 		if w.pairs[i] == p {
-			return encoder.Loaded{}, w.load(i, dst)
+			im, err := w.image(i)
+			if err == nil {
+				w.size.Bytes(dst, im)
+			}
+			return encoder.Loaded{}, err
 		}
 	}
 	return encoder.Loaded{}, errors.New("a pair that is none of the row's")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -110,7 +111,7 @@ type baseWorker struct {
 	encoder *model.Encoder
 	conD    *discriminator.Discriminator
 	batch   *schemas.Batch
-	pixels  []float32
+	images  []byte
 	texts   []string
 }
 
@@ -135,7 +136,11 @@ func newBaseWorker(ctx context.Context, j job) (worker, error) {
 	for range w.input.IDs {
 		w.texts = append(w.texts, strings.Repeat("w7 ", 10))
 	}
-	w.pixels = w.input.Pixels
+	w.images = make([]byte, len(w.input.Pixels))
+	r := rng.New(1, "bench.images")
+	for i := range w.images {
+		w.images[i] = byte(r.Uint32())
+	}
 	return w, nil
 }
 
@@ -168,16 +173,16 @@ func (w *baseWorker) do(ctx context.Context, command string, _ *answer) error {
 	case "train":
 		return w.step(ctx)
 	case "images":
-		_, err := w.encoder.EncodeImages(ctx, w.pixels, len(w.texts))
+		_, err := w.encoder.EncodeImages(ctx, w.images, len(w.texts))
 		return err
 	case "encode":
-		if _, err := w.encoder.EncodeImages(ctx, w.pixels, len(w.texts)); err != nil {
+		if _, err := w.encoder.EncodeImages(ctx, w.images, len(w.texts)); err != nil {
 			return err
 		}
 		_, err := w.encoder.EncodeTexts(ctx, w.texts)
 		return err
 	case "discriminate":
-		_, err := w.conD.Score(ctx, w.batch, discriminator.Input{Pixels: w.pixels, IDs: w.input.IDs})
+		_, err := w.conD.Score(ctx, w.batch, discriminator.Input{Pixels: w.input.Pixels, IDs: w.input.IDs})
 		return err
 	}
 	return unknown(command)

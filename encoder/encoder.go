@@ -26,8 +26,8 @@ var ErrUnusable = errors.New("unusable image")
 
 // Model is a dual encoder. Row i of a result depends on input i alone, never on the other inputs of the call.
 type Model interface {
-	// EncodeImages maps n images (n x 3 x size x size, normalised) to n unit rows of Dim values.
-	EncodeImages(ctx context.Context, pixels []float32, n int) ([]float32, error)
+	// EncodeImages maps n images (n x 3 x size x size bytes) to n unit rows of Dim values.
+	EncodeImages(ctx context.Context, pixels []byte, n int) ([]float32, error)
 	// EncodeTexts maps captions to unit rows of Dim values.
 	EncodeTexts(ctx context.Context, captions []string) ([]float32, error)
 	Dim() int
@@ -38,9 +38,9 @@ type Model interface {
 
 // Images gives the pixels of a pair's image as the model wants them.
 type Images interface {
-	// Load fills dst (3 x size x size) and returns what it has loaded, unless the image's size is not wanted. An error
+	// Load fills dst (3 x size x size bytes) and returns what it has loaded, unless the image's size is not wanted. An error
 	// that wraps ErrUnusable is final; any other may pass and is worth a retry.
-	Load(ctx context.Context, p *schemas.Pair, wanted Wanted, dst []float32) (Loaded, error)
+	Load(ctx context.Context, p *schemas.Pair, wanted Wanted, dst []byte) (Loaded, error)
 }
 
 // Wanted returns an error that wraps ErrUnusable if an image of this size, upright, is not to be embedded. It is called by
@@ -131,9 +131,9 @@ func (e *Encoder) Encode(ctx context.Context, pairs []*schemas.Pair, wanted Want
 func (e *Encoder) pixelsPerImage() int { return 3 * e.model.ImageSize() * e.model.ImageSize() }
 
 // load decodes every image into its own row of pixels. It notes in results what was loaded, and what is unusable.
-func (e *Encoder) load(ctx context.Context, pairs []*schemas.Pair, wanted Wanted, results []Result) ([]float32, error) {
+func (e *Encoder) load(ctx context.Context, pairs []*schemas.Pair, wanted Wanted, results []Result) ([]byte, error) {
 	size := e.pixelsPerImage()
-	pixels := make([]float32, len(pairs)*size)
+	pixels := make([]byte, len(pairs)*size)
 	workers, ctx := errgroup.WithContext(ctx)
 	workers.SetLimit(e.opts.Workers)
 	for i, p := range pairs {

@@ -14,7 +14,7 @@ import (
 // angleModel embeds an image by its first pixel and a caption by its length, as angles on the unit circle.
 type angleModel struct{ fault error }
 
-func (m angleModel) EncodeImages(_ context.Context, pixels []float32, n int) ([]float32, error) {
+func (m angleModel) EncodeImages(_ context.Context, pixels []byte, n int) ([]float32, error) {
 	var out []float32
 	for i := range n {
 		out = append(out, circle(float64(pixels[i*12]))...)
@@ -39,12 +39,12 @@ func circle(a float64) []float32 { return []float32{float32(math.Cos(a)), float3
 // firstByte gives the image id's first byte as every pixel; ids listed in bad fail as told.
 type firstByte map[byte]error
 
-func (f firstByte) Load(_ context.Context, p *schemas.Pair, _ encoder.Wanted, dst []float32) (encoder.Loaded, error) {
+func (f firstByte) Load(_ context.Context, p *schemas.Pair, _ encoder.Wanted, dst []byte) (encoder.Loaded, error) {
 	if err := f[p.ImageID[0]]; err != nil {
 		return encoder.Loaded{}, err
 	}
 	for i := range dst {
-		dst[i] = float32(p.ImageID[0])
+		dst[i] = p.ImageID[0]
 	}
 	return encoder.Loaded{Ref: *p.Image}, nil
 }

@@ -89,12 +89,12 @@ type source struct {
 }
 
 // Load implements [encoder.Images].
-func (s source) Load(ctx context.Context, p *schemas.Pair, _ encoder.Wanted, dst []float32) (encoder.Loaded, error) {
+func (s source) Load(ctx context.Context, p *schemas.Pair, _ encoder.Wanted, dst []byte) (encoder.Loaded, error) {
 	im, err := s.images.Get(ctx, *p.Image, p.ImageID)
 	if err != nil {
 		return encoder.Loaded{}, err
 	}
-	s.pre.Into(dst, im)
+	s.pre.Bytes(dst, im)
 	return encoder.Loaded{Ref: *p.Image}, nil
 }
 

@@ -42,7 +42,7 @@ func TestWaitsOfAStage(t *testing.T) {
 }
 
 // Counted products are those of the formulas, without what the last of a few layers leaves out: an encoder wants its first
-// token alone. More samples take as many kernels, and products in proportion.
+// token alone. More samples take as many kernels, and products and bytes in proportion.
 func TestCountedProducts(t *testing.T) {
 	if err := testdevice.Install(); err != nil {
 		t.Skip(err)
@@ -63,6 +63,11 @@ func TestCountedProducts(t *testing.T) {
 	want := n * (c.ImageOperations() + c.TextOperations(float64(c.TextTokens)))
 	if got := small[encoding].Operations; got > want || got < 0.6*want {
 		t.Errorf("encoding takes %g operations, want up to %g", got, want)
+	}
+	// Images travel to the encoder as bytes, tokens and their masks as int64.
+	perPair := float64(3*c.ImageSize*c.ImageSize + 2*8*c.TextTokens)
+	if got := large[encoding].Uploaded - small[encoding].Uploaded; got != n*perPair {
+		t.Errorf("encoding sends %g bytes for %d more pairs, want %g", got, n, n*perPair)
 	}
 	for _, s := range stages {
 		if a, b := testdevice.Total(small[s].Kernels), testdevice.Total(large[s].Kernels); a != b || a == 0 {

@@ -80,6 +80,7 @@ func counted(fn func() error) (testdevice.Counts, error) {
 // data is a batch: noise, and captions of 25 tokens, the longest.
 type data struct {
 	pixels   []float32
+	images   []byte
 	captions []string
 	ids      [][]int32
 	batch    *schemas.ScoredBatch
@@ -90,6 +91,10 @@ func drawn(c model.Config, n int) data {
 	d := data{pixels: make([]float32, n*3*c.ImageSize*c.ImageSize)}
 	for i := range d.pixels {
 		d.pixels[i] = float32(r.NormFloat64())
+	}
+	d.images = make([]byte, len(d.pixels))
+	for i := range d.images {
+		d.images[i] = byte(r.Uint32())
 	}
 	d.batch = &schemas.ScoredBatch{Batch: schemas.Batch{Batches: 1, Strategy: schemas.StrategyGRIT, M: 2}}
 	for i := range n {
@@ -117,7 +122,7 @@ func encode(ctx context.Context, m *model.Model, d data, all map[stage]testdevic
 	}
 	defer e.Free()
 	all[encoding], err = counted(func() error {
-		if _, err := e.EncodeImages(ctx, d.pixels, len(d.ids)); err != nil {
+		if _, err := e.EncodeImages(ctx, d.images, len(d.ids)); err != nil {
 			return err
 		}
 		_, err := e.EncodeTexts(ctx, d.captions)

@@ -46,8 +46,8 @@ func (q *Queries) EmbedImage(ctx context.Context, encoded []byte) ([]float32, er
 		if err != nil {
 			return nil, err
 		}
-		pixels := make([]float32, m.Preprocessing().Values())
-		m.Preprocessing().Into(pixels, im)
+		pixels := make([]byte, m.Preprocessing().Values())
+		m.Preprocessing().Bytes(pixels, im)
 		return m.EncodeImages(ctx, pixels, 1)
 	})
 }

@@ -96,7 +96,7 @@ type images struct {
 }
 
 // Load implements [encoder.Images]. An image whose size is not wanted is not embedded.
-func (i *images) Load(ctx context.Context, p *schemas.Pair, wanted encoder.Wanted, dst []float32) (encoder.Loaded, error) {
+func (i *images) Load(ctx context.Context, p *schemas.Pair, wanted encoder.Wanted, dst []byte) (encoder.Loaded, error) {
 	im, how, err := i.cache.GetReduced(ctx, *p.Image, p.ImageID)
 	switch {
 	case shard.Permanent(err):
@@ -107,6 +107,6 @@ func (i *images) Load(ctx context.Context, p *schemas.Pair, wanted encoder.Wante
 	if err := wanted(p, how.Width, how.Height); err != nil {
 		return encoder.Loaded{}, err
 	}
-	i.pre.Into(dst, im)
+	i.pre.Bytes(dst, im)
 	return encoder.Loaded{Ref: *p.Image, Width: how.Width, Height: how.Height}, nil
 }

@@ -144,7 +144,7 @@ func TestSizesAreThoseOfTheImage(t *testing.T) {
 	pre := imaging.Preprocess{Size: 32}
 	i := &images{cache: cache.ForInput(32), pre: pre}
 	for range 2 { // from the bucket, and from the cache
-		got, err := i.Load(t.Context(), p, s.judgeSize, make([]float32, pre.Values()))
+		got, err := i.Load(t.Context(), p, s.judgeSize, make([]byte, pre.Values()))
 		if err != nil || got.Width != 600 || got.Height != 200 {
 			t.Errorf("loaded %+v, %v", got, err)
 		}
@@ -153,7 +153,7 @@ func TestSizesAreThoseOfTheImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var dropped *droppedError
-	if _, err := i.Load(t.Context(), p, s.judgeSize, make([]float32, pre.Values())); !errors.As(err, &dropped) || dropped.Rule != "size" || !errors.Is(err, encoder.ErrUnusable) {
+	if _, err := i.Load(t.Context(), p, s.judgeSize, make([]byte, pre.Values())); !errors.As(err, &dropped) || dropped.Rule != "size" || !errors.Is(err, encoder.ErrUnusable) {
 		t.Errorf("error %v, want a drop by rule size", err)
 	}
 }

@@ -191,13 +191,13 @@ func TestStartKnowsWhatTheTowersKnow(t *testing.T) {
 func best(t *testing.T, e *model.Encoder, pictures [][]byte, captions []string) (found []int) {
 	t.Helper()
 	pre := e.Preprocessing()
-	pixels := make([]float32, len(pictures)*pre.Values())
+	pixels := make([]byte, len(pictures)*pre.Values())
 	for i, p := range pictures {
 		im, err := imaging.Decode(p)
 		if err != nil {
 			t.Fatal(err)
 		}
-		pre.Into(pixels[i*pre.Values():(i+1)*pre.Values()], im)
+		pre.Bytes(pixels[i*pre.Values():(i+1)*pre.Values()], im)
 	}
 	v, err := e.EncodeImages(t.Context(), pixels, len(pictures))
 	if err != nil {

@@ -50,6 +50,21 @@ func (p Preprocess) Into(dst []float32, im *Image) {
 	}
 }
 
+// Bytes writes what [Preprocess.Into] normalises into dst, in the same order. It panics when dst does not hold
+// [Preprocess.Values] bytes.
+func (p Preprocess) Bytes(dst []byte, im *Image) {
+	if len(dst) != p.Values() {
+		panic(fmt.Sprintf("imaging: %d bytes for a picture of %d", len(dst), p.Values()))
+	}
+	plane := p.Size * p.Size
+	red, green, blue := dst[:plane], dst[plane:2*plane], dst[2*plane:]
+	pix := p.square(im).Pix
+	for i := range plane {
+		px := pix[3*i : 3*i+3 : 3*i+3]
+		red[i], green[i], blue[i] = px[0], px[1], px[2]
+	}
+}
+
 // Fit returns the picture as [Preprocess.Into] reads it: scaled and cropped to Size x Size, a byte for each value. Into takes
 // the result and writes the same. A picture that fits already is returned as it is.
 func (p Preprocess) Fit(im *Image) *Image { return p.square(im) }
@@ -71,12 +86,17 @@ func (p Preprocess) square(im *Image) *Image {
 // centered halves what is cut off, rounding halves to even as CLIP's preprocessing does.
 func centered(surplus int) int { return int(math.RoundToEven(float64(surplus) / 2)) }
 
+// Statistics returns the mean and the standard deviation of the channels that the picture is normalised by.
+func (p Preprocess) Statistics() (mean, std [3]float32) {
+	if p.Std == [3]float32{} {
+		return CLIPMean, CLIPStd
+	}
+	return p.Mean, p.Std
+}
+
 // tables holds the normalised value of every byte of every channel.
 func (p Preprocess) tables() *[3][256]float32 {
-	mean, std := p.Mean, p.Std
-	if std == [3]float32{} {
-		mean, std = CLIPMean, CLIPStd
-	}
+	mean, std := p.Statistics()
 	var t [3][256]float32
 	for c := range t {
 		for v := range t[c] {

@@ -111,15 +111,36 @@ func TestPreprocess(t *testing.T) {
 					}
 				}
 			}
+			bytes := make([]byte, c.p.Values())
+			c.p.Bytes(bytes, in)
+			mean, std := c.p.Statistics()
+			if mean != c.mean || std != c.std {
+				t.Errorf("normalised by %v and %v, want %v and %v", mean, std, c.mean, c.std)
+			}
+			for i, v := range bytes {
+				want := float32(v) / 255
+				want -= mean[i/plane]
+				if want /= std[i/plane]; dst[i] != want {
+					t.Fatalf("value %d is %g, and of byte %d it is %g", i, dst[i], v, want)
+				}
+			}
 		})
 	}
 }
 
 func TestPreprocessRefusesAWrongLength(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("wrote a picture of 48 values into 47")
-		}
-	}()
-	imaging.Preprocess{Size: 4}.Into(make([]float32, 47), imaging.New(4, 4))
+	p := imaging.Preprocess{Size: 4}
+	for name, write := range map[string]func(){
+		"values": func() { p.Into(make([]float32, 47), imaging.New(4, 4)) },
+		"bytes":  func() { p.Bytes(make([]byte, 47), imaging.New(4, 4)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("wrote a picture of 48 values into 47")
+				}
+			}()
+			write()
+		})
+	}
 }

@@ -154,7 +154,7 @@ func benchmarkEncoder(b *testing.B, preset string, precision torch.DType) {
 	}
 	e := newEncoder(b, preciseWorker(b, 2, precision), c, model.DefaultBatchSize)
 	r := rng.New(3, "encoder benchmark")
-	pixels := noise(r, model.DefaultBatchSize*e.Preprocessing().Values())
+	pixels := noisePixels(r, model.DefaultBatchSize*e.Preprocessing().Values())
 	captions := make([]string, model.DefaultBatchSize)
 	for i := range captions {
 		captions[i] = caption(r)

@@ -6,13 +6,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/safetensors"
 	"github.com/pairstream/pairstream/internal/token"
+	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
 
 // mergesPath writes a merge file with four merges; the vocabulary then has 518 tokens.
@@ -143,6 +147,59 @@ func TestCLIPConfiguration(t *testing.T) {
 			c := m.Config
 			if c.VisionHeads != test.heads || c.ExactGELU != test.exact || c.ImageSize != 15 || c.TextLayers != 2 {
 				t.Errorf("configuration %+v", c)
+			}
+		})
+	}
+}
+
+// An encoder gives bytes the bits that its network gives the same picture in float32, in whole batches and in one that is
+// filled up.
+func TestEncoderNormalisesBytes(t *testing.T) {
+	path, r := writeCLIP(t, t.TempDir()), rng.New(1, "bytes of the encoder")
+	for name, o := range torchtest.Ways(torch.WorkerOptions{Threads: 2, Deterministic: true}) {
+		t.Run(name, func(t *testing.T) {
+			w, err := torch.NewWorker(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(w.Close)
+			e, err := model.OpenEncoder(t.Context(), w, path, model.EncoderOptions{BatchSize: 3, MergesPath: mergesPath(t)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.Free()
+			m, err := model.LoadCLIP(t.Context(), w, path, model.CLIPOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Free()
+			const n, batches = 5, 2
+			p := e.Preprocessing()
+			bytes, values := make([]byte, n*p.Values()), make([]float32, batches*3*p.Values())
+			for i := range n {
+				im := imaging.New(p.Size, p.Size)
+				copy(im.Pix, noisePixels(r, len(im.Pix)))
+				p.Bytes(bytes[i*p.Values():(i+1)*p.Values()], im)
+				p.Into(values[i*p.Values():(i+1)*p.Values()], im)
+			}
+			got, err := e.EncodeImages(t.Context(), bytes, n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want []float32
+			for b := range batches {
+				if err := w.Do(t.Context(), func(s *torch.Scope) error {
+					s.NoGrad(func() {
+						x := s.Float32s(values[b*3*p.Values():(b+1)*3*p.Values()], 3, 3, int64(p.Size), int64(p.Size))
+						want = append(want, s.Normalize(m.Image(s, x), -1, 1e-12).Float32s()...)
+					})
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if want = want[:n*e.Dim()]; !slices.Equal(got, want) {
+				t.Errorf("vectors %v, want %v", got, want)
 			}
 		})
 	}

@@ -87,12 +87,12 @@ func (e *Encoder) Fingerprint() string { return e.fingerprint }
 // Free frees the weights.
 func (e *Encoder) Free() { e.towers.free() }
 
-// EncodeImages maps n images (n x 3 x size x size, normalised) to n unit rows of Dim values. While the device computes a
-// batch, the next one is on its way to it.
-func (e *Encoder) EncodeImages(ctx context.Context, pixels []float32, n int) ([]float32, error) {
+// EncodeImages maps n images (n x 3 x size x size bytes, of [imaging.Preprocess.Bytes]) to n unit rows of Dim values. While the
+// device computes a batch, the next one is on its way to it.
+func (e *Encoder) EncodeImages(ctx context.Context, pixels []byte, n int) ([]float32, error) {
 	values := e.size.Values()
 	if n < 0 || len(pixels) != n*values {
-		return nil, fmt.Errorf("encoding images: %d values, want %d images of %d", len(pixels), n, values)
+		return nil, fmt.Errorf("encoding images: %d bytes, want %d images of %d", len(pixels), n, values)
 	}
 	var next *torch.Upload
 	defer func() { next.Free() }()
@@ -147,14 +147,14 @@ func (e *Encoder) run(ctx context.Context, fn func(*torch.Scope) error) error {
 }
 
 // send starts to copy up to a batch of images to the device, and black ones for the free places.
-func (e *Encoder) send(pixels []float32) (*torch.Upload, error) {
+func (e *Encoder) send(pixels []byte) (*torch.Upload, error) {
 	if values := e.batch * e.size.Values(); len(pixels) < values {
-		full := make([]float32, values)
+		full := make([]byte, values)
 		copy(full, pixels)
 		pixels = full
 	}
-	side := int64(e.size.Size)
-	return e.worker.Upload(pixels, int64(e.batch), 3, side, side)
+	mean, std := e.size.Statistics()
+	return e.worker.UploadImages(pixels, e.batch, e.size.Size, torch.Normalization{Mean: mean, Std: std})
 }
 
 // images embeds a batch of images.

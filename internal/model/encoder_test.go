@@ -67,14 +67,14 @@ func checkRows(t *testing.T, e *model.Encoder, n int) {
 	ctx := context.Background()
 	r := rng.New(1, "encoder test")
 	values := e.Preprocessing().Values()
-	pixels := noise(r, n*values)
+	pixels := noisePixels(r, n*values)
 	captions := make([]string, n)
 	for i := range captions {
 		captions[i] = caption(r)
 	}
 	encode := func(order []int) (v, u []float32) {
 		t.Helper()
-		var p []float32
+		var p []byte
 		var c []string
 		for _, i := range order {
 			p = append(p, pixels[i*values:(i+1)*values]...)
@@ -121,11 +121,11 @@ func checkPlaces(t *testing.T, e *model.Encoder, batch int) {
 	ctx := context.Background()
 	r := rng.New(1, "encoder test of places")
 	values, d := e.Preprocessing().Values(), e.Dim()
-	pixels, text := noise(r, values), caption(r)
+	pixels, text := noisePixels(r, values), caption(r)
 	for place := range batch {
 		var v, u []float32
 		for range 3 {
-			all := noise(r, batch*values)
+			all := noisePixels(r, batch*values)
 			copy(all[place*values:], pixels)
 			captions := make([]string, batch)
 			for i := range captions {

@@ -49,6 +49,15 @@ func newEncoder(t testing.TB, w *torch.Worker, c model.Config, batch int) *model
 	return e
 }
 
+// noisePixels returns random bytes.
+func noisePixels(r *rand.Rand, n int) []byte {
+	out := make([]byte, n)
+	for i := range out {
+		out[i] = byte(r.Uint32())
+	}
+	return out
+}
+
 func noise(r *rand.Rand, n int) []float32 {
 	out := make([]float32, n)
 	for i := range out {

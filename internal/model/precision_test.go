@@ -201,7 +201,7 @@ func TestEncoderInMixedPrecision(t *testing.T) {
 			r := rng.New(1, "mixed encoder test")
 			full := newEncoder(t, workerOf(t, 2), config, 5)
 			const n = 7
-			pixels := noise(r, n*full.Preprocessing().Values())
+			pixels := noisePixels(r, n*full.Preprocessing().Values())
 			var captions []string
 			for range n {
 				captions = append(captions, caption(r))

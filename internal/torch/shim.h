@@ -89,7 +89,9 @@ void ps_free(ps_tensor **tensors, int n);
 // Making tensors ahead of their use (upload.hh), from any thread. Whoever started an upload either receives its tensor on
 // the thread that computes, which ends it, or ends it without.
 ps_upload_result ps_upload_start(const void *data, int dtype, const int64_t *dims, int n, const char *device);
-ps_result ps_upload_receive(ps_upload *upload);
+// normal: NULL, or 255, mean and standard deviation for each of three channels. Then bytes [n, 3, h, w] become float32:
+// (x / 255 - mean) / deviation.
+ps_result ps_upload_receive(ps_upload *upload, const float *normal);
 void ps_upload_free(ps_upload *upload);
 
 // Looking at tensors.

@@ -9,6 +9,8 @@
 #include <unordered_map>
 
 #include "guard.hpp"
+#include "kernels.hpp"
+#include "pool.hpp"
 
 using namespace pairstream;
 
@@ -57,6 +59,28 @@ std::unique_ptr<Upload> started(const at::Tensor &host, const at::Device &to) {
   return u;
 }
 
+// normalised computes (x / 255 - mean) / deviation of bytes, by channel. Each operation rounds, so the bits are those of every
+// device. The divisor is a tensor, as a GPU multiplies by the reciprocal of a number, which rounds otherwise.
+at::Tensor normalised(const at::Tensor &bytes, const float *normal) {
+  at::Tensor x = at::empty(bytes.sizes(), bytes.options().dtype(at::kFloat));
+  if (own_kernels(x)) {
+    const int64_t plane = bytes.size(2) * bytes.size(3);
+    const auto *from = bytes.data_ptr<uint8_t>();
+    auto *to = x.data_ptr<float>();
+    parallel(bytes.size(0) * 3, [&](int64_t p) {
+      const float whole = normal[p % 3], mean = normal[3 + p % 3], deviation = normal[6 + p % 3];
+      for (int64_t i = p * plane; i < (p + 1) * plane; i++) {
+        to[i] = (static_cast<float>(from[i]) / whole - mean) / deviation;
+      }
+    });
+    return x;
+  }
+  const int64_t dims[] = {3, 3, 1, 1};
+  const bool pinned = !x.is_cpu();
+  const at::Tensor by = host_copy(normal, PS_FLOAT32, dims, 4, pinned).to(x.device(), at::kFloat, /*non_blocking=*/pinned);
+  return x.copy_(bytes).div_(by.select(0, 0)).sub_(by.select(0, 1)).div_(by.select(0, 2));
+}
+
 }  // namespace
 
 ps_upload_result ps_upload_start(const void *data, int dtype, const int64_t *dims, int n, const char *device) {
@@ -69,15 +93,16 @@ ps_upload_result ps_upload_start(const void *data, int dtype, const int64_t *dim
   return r;
 }
 
-ps_result ps_upload_receive(ps_upload *handle) {
+ps_result ps_upload_receive(ps_upload *handle, const float *normal) {
   const std::unique_ptr<Upload> u(upload_of(handle));
   return result([&] {
+    c10::NoGradGuard no_grad;
     if (u->arrived != nullptr) {
       const c10::Stream computing = VirtualGuardImpl(u->data.device().type()).getStream(u->data.device());
       u->arrived->block(computing);
       u->data.record_stream(computing);
     }
-    return u->data;
+    return normal == nullptr ? u->data : normalised(u->data, normal);
   });
 }
 

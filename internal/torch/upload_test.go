@@ -3,12 +3,15 @@ package torch_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
 
 // The data belongs to the caller again at once. A loader may fill the same buffer with the next batch while earlier ones
@@ -55,6 +58,53 @@ func TestUploadsKeepWhatTheyWereGiven(t *testing.T) {
 	}
 	if n := torch.Live() - before; n != 0 {
 		t.Errorf("%d handles were not given back", n)
+	}
+}
+
+// Every byte of every channel gets the bits that the formula has, on the device and by the operations that a GPU runs. The
+// sizes are of one part and of several, with images that begin within a part.
+func TestUploadedImagesAreNormalised(t *testing.T) {
+	by := torch.Normalization{Mean: [3]float32{0.48145466, 0.4578275, 0.40821073}, Std: [3]float32{0.26862954, 0.26130258, 0.27577711}}
+	for name, o := range torchtest.Ways(torch.WorkerOptions{Threads: 2, Deterministic: true}) {
+		w, err := torch.NewWorker(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(w.Close)
+		for _, size := range []struct{ n, side int }{{1, 16}, {2, 17}, {7, 301}, {0, 16}} {
+			t.Run(fmt.Sprintf("%s, %d images of %d", name, size.n, size.side), func(t *testing.T) {
+				plane := size.side * size.side
+				pixels := make([]byte, size.n*3*plane)
+				for i := range pixels {
+					pixels[i] = byte(i%plane + i/plane)
+				}
+				before := torch.Live()
+				u, err := w.UploadImages(pixels, size.n, size.side, by)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sent := slices.Clone(pixels)
+				clear(pixels) // they are the caller's again
+				run(t, w, func(s *torch.Scope) {
+					x := s.Receive(u)
+					if want := []int64{int64(size.n), 3, int64(size.side), int64(size.side)}; !slices.Equal(x.Shape(), want) || x.DType() != torch.Float32 {
+						t.Fatalf("shape %v of %s, want %v", x.Shape(), x.DType(), want)
+					}
+					for i, got := range x.Float32s() {
+						c := i / plane % 3
+						want := float32(sent[i]) / 255
+						want -= by.Mean[c]
+						want /= by.Std[c]
+						if math.Float32bits(got) != math.Float32bits(want) {
+							t.Fatalf("byte %d of channel %d, at %d, is %v, want %v", sent[i], c, i, got, want)
+						}
+					}
+				})
+				if n := torch.Live() - before; n != 0 {
+					t.Errorf("%d handles were not given back", n)
+				}
+			})
+		}
 	}
 }
 
@@ -117,5 +167,9 @@ func TestUploadRefuses(t *testing.T) {
 		if _, err := w.Upload(make([]float32, 3), shape...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one that says %q", err, want)
 		}
+	}
+	const want = "11 values for shape [1 3 2 2]"
+	if _, err := w.UploadImages(make([]byte, 11), 1, 2, torch.Normalization{}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want one that says %q", err, want)
 	}
 }
