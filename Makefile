@@ -152,7 +152,7 @@ test-torch: setup ## run the tests of what computes with tensors on another libt
 test-device: setup ## run the tests of what computes with tensors on a device that has a GPU's rules, and fails where a GPU would
 	PAIRSTREAM_TEST_DEVICE=testdevice $(GO_TEST) -tags testdevice $(TENSORS)
 
-pack-gpu: setup ## pack the bench and the tests of what computes with tensors for a machine with a GPU: bin/gpu; TORCH=folder of an installed PyTorch 2.11
+pack-gpu: setup ## pack the bench, the tests of what computes with tensors, and pairstream for a machine with a GPU: bin/gpu; TORCH=folder of an installed PyTorch 2.11
 	TORCH="$(if $(TORCH),$(abspath $(TORCH)))" deploy/gpu/pack.sh $(CURDIR)/$(BIN)/gpu
 
 test-pack-gpu: ## pack for a GPU, and run here from the archive what needs none
