@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+import torch.distributed as dist
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
 from pairstream import Config as Brokers
-from pairstream.torch import Batch, Momentum, Output, Recipe, ScoredBatches, Trainer, losses, tcl
+from pairstream.torch import Batch, Momentum, Output, Recipe, ScoredBatches, Trainer, losses, shard, tcl, whole
 from pairstream.torch.wordpiece import WordPiece
 
 PADDED = -10000.0  # added to attention scores at padded positions, as BERT's code does
@@ -340,12 +341,12 @@ class ALBEF(nn.Module):
         """The state without the momentum model."""
         return {name: tensor for name, tensor in self.state_dict().items() if not name.startswith("momentum.")}
 
-    def save(self, path: str | Path) -> None:
-        """Write a weights file that the Go programs read."""
+    def save(self, path: str | Path, state: dict[str, Tensor] | None = None) -> None:
+        """Write a weights file that the Go programs read; state, if not None, is the own state with whole tensors."""
         about = {"pairstream.config": json.dumps(asdict(self.shape))}
         if self.vocab is not None:
             about["pairstream.vocab"] = "\n".join(self.vocab)
-        save_file({name: t.detach().cpu().contiguous() for name, t in self.own_state().items()}, str(path), about)
+        save_file({name: t.detach().cpu().contiguous() for name, t in (state or self.own_state()).items()}, str(path), about)
 
 
 def main() -> None:
@@ -358,6 +359,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1000, help="steps between two checkpoints")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--shard", action="store_true", help="each rank holds a part of every weight (FSDP); not with a momentum model")
     args = parser.parse_args()
 
     recipe = Recipe.of(args.recipe)
@@ -368,10 +370,15 @@ def main() -> None:
         Brokers.from_env(), transform=recipe.images(shape.image_size), tokenize=recipe.captions(WordPiece(model.vocab), shape.text_tokens, shape.caption_words),
         positives=recipe.uni > 0, second=recipe.triple, seed=args.seed,
     )  # fmt: skip
+    if args.shard:
+        model = shard(model, args.device)
     optimizer = torch.optim.AdamW(model.decay_groups(), lr=args.lr)
     Trainer(model, optimizer, batches, args.checkpoints, every=args.every, accumulate=args.accumulate, device=args.device).run()
+    state = whole(model.own_state())
     if batches.rank == 0:
-        model.save(Path(args.checkpoints) / "weights.safetensors")
+        model.save(Path(args.checkpoints) / "weights.safetensors", state)
+    if args.shard and batches.world > 1:
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":

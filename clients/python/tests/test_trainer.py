@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import os
@@ -22,7 +23,7 @@ from train_once import new_model, new_trainer, weights
 from pairstream import CheckpointError, Config, InvalidError, NotFiniteError, Reader, ReadTimeout
 from pairstream.records import FeatureBlock, Progress
 from pairstream.topics import FEATURES, PROGRESS
-from pairstream.torch import Batch, Output
+from pairstream.torch import Batch, Momentum, Output, shard
 
 NewLog = Callable[..., Config]
 
@@ -237,11 +238,11 @@ def torchrun(config: Config, printed: Path, world: int, *script: str, restarts: 
     return done.stdout
 
 
-def torchrun_once(config: Config, folder: Path, world: int, kills: list[tuple[int, float]]) -> tuple[int, str, int]:
+def torchrun_once(config: Config, folder: Path, world: int, kills: list[tuple[int, float]], **env: str) -> tuple[int, str, int]:
     """Train under torchrun; return steps, weights and how often all ranks were started again."""
     out = torchrun(
         config, folder.with_name(folder.name + "-printed"), world, str(Path(__file__).with_name("train_once.py")), str(folder), "2",
-        restarts=len(kills), KILLS=json.dumps(kills), SLOW="0.2" if kills else "0",
+        restarts=len(kills), KILLS=json.dumps(kills), SLOW="0.2" if kills else "0", **env,
     )  # fmt: skip
     ends = [line.partition(":")[2].split()[1:] for line in out.splitlines() if line.partition(":")[2].startswith("done ")]
     assert len(ends) == world and all(end == ends[0] for end in ends), out
@@ -263,6 +264,63 @@ def test_any_rank_killed_at_any_moment(new_log: NewLog, pictures: list[Picture],
     assert (steps, again) == (want_steps, digest)
     assert starts > 0, "every step sleeps, so the first kill comes before the end"
     assert features(config, 4) == features(whole, 4)
+
+
+def until(job: Job, folder: Path, step: int) -> None:
+    """Wait for a checkpoint of a step."""
+    while newest(folder) < step:
+        assert all(p.poll() is None for p in job.ranks)
+        time.sleep(0.01)
+
+
+def weights_of(folder: Path) -> dict[str, torch.Tensor]:
+    """Return the weights of the newest checkpoint."""
+    raw = sorted(folder.glob("*.pt"))[-1].read_bytes()
+    model: dict[str, torch.Tensor] = torch.load(io.BytesIO(raw[32:]))["model"]
+    return model
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch.distributed.tensor") is None, reason="shards want PyTorch 2.6 or later")
+def test_shards_are_the_whole_model(new_log: NewLog, pictures: list[Picture], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks that hold shards train as ranks that hold all, after a kill -9 as well, and a run goes on without shards."""
+    found = {}
+    for name, env in {"whole": {}, "sharded": {"SHARD": "1"}}.items():
+        config = new_log(lanes=4)
+        score(config, pictures, 4, counts=COUNTS)
+        steps, digest, _ = torchrun_once(config, tmp_path / name, 2, [], **env)
+        assert steps == 9
+        found[name] = weights_of(tmp_path / name), features(config, 4), digest
+    first = new_model().state_dict()
+    for key, value in found["whole"][0].items():
+        torch.testing.assert_close(found["sharded"][0][key], value, rtol=0, atol=2e-5)
+    assert any((first[key] - value).abs().max() > 1e-3 for key, value in found["whole"][0].items()), "training moves weights much further than that"
+
+    config = new_log(lanes=4)
+    score(config, pictures, 4, counts=COUNTS)
+    monkeypatch.setenv("SHARD", "1")
+    job = Job(config, tmp_path / "killed", world=2, slow=0.2)
+    job.ready()
+    until(job, tmp_path / "killed", 2)
+    job.kill(1)
+    assert Job(config, tmp_path / "killed", world=2).finish() == (9, found["sharded"][2])
+    assert features(config, 4) == found["sharded"][1]
+
+    config = new_log(lanes=4)
+    score(config, pictures, 4, counts=COUNTS)
+    job = Job(config, tmp_path / "on", world=1, every=1, slow=0.2)
+    job.ready()
+    until(job, tmp_path / "on", 1)
+    job.kill(0)
+    steps, _ = Job(config, tmp_path / "on", world=2).finish()
+    assert 9 <= steps < sum(COUNTS)
+    for lane, of in enumerate(features(config, 4)):
+        assert [seq for seq, _ in of] == list(range(COUNTS[lane]))
+
+
+def test_a_momentum_model_is_not_sharded() -> None:
+    model = torch.nn.Sequential(Momentum(torch.nn.Linear(2, 2), 2, decay=0.9, queue=4))
+    with pytest.raises(InvalidError, match="want a recipe without one"):
+        shard(model)
 
 
 def test_the_example_under_torchrun(new_log: NewLog, pictures: list[Picture], tmp_path: Path) -> None:
@@ -290,10 +348,7 @@ def test_ranks_may_change(new_log: NewLog, pictures: list[Picture], tmp_path: Pa
     for world, slow in ((2, 0.4), (3, 0.4)):
         job = Job(config, tmp_path / "c", world=world, every=1, slow=slow)
         job.ready()
-        before = newest(tmp_path / "c")
-        while newest(tmp_path / "c") < before + 1:  # trained on batches of every rank
-            assert all(p.poll() is None for p in job.ranks)
-            time.sleep(0.01)
+        until(job, tmp_path / "c", newest(tmp_path / "c") + 1)  # trained on batches of every rank
         job.kill(world - 1)
     steps, _ = Job(config, tmp_path / "c", world=1).finish()
     assert 9 < steps < sum(COUNTS)

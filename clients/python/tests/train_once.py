@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 import albef
 
 from pairstream import Config
-from pairstream.torch import Images, ScoredBatches, Trainer, augment
+from pairstream.torch import Images, ScoredBatches, Trainer, augment, shard, whole
 from pairstream.torch.wordpiece import WordPiece
 
 
@@ -35,6 +35,8 @@ def new_trainer(config: Config, folder: Path | str, **options) -> Trainer:  # ty
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     model = new_model()
+    if os.environ.get("SHARD"):
+        model = shard(model, timeout=60)
     batches = ScoredBatches(
         config, transform=augment(16), tokenize=WordPiece(WORDS).padded(12), seed=5, timeout=options.pop("patience", 60), images=Images(roots=[]),
         rank=options.pop("rank", None), world=options.pop("world", None),
@@ -45,7 +47,7 @@ def new_trainer(config: Config, folder: Path | str, **options) -> Trainer:  # ty
 
 def weights(model: torch.nn.Module) -> str:
     h = hashlib.sha256()
-    for name, t in sorted(model.state_dict().items()):
+    for name, t in sorted(whole(model.state_dict()).items()):
         h.update(name.encode() + t.numpy().tobytes())
     return h.hexdigest()
 
@@ -59,8 +61,10 @@ def main() -> None:
     die(starts, trainer.rank)
     wrapper = weakref.ref(trainer.wrapped)
     steps = trainer.run()
-    assert trainer.world == 1 or wrapper() is None, "DDP has the process group, which must not end with it: PyTorch's threads wait for each other then"
+    assert trainer.world == 1 or trainer.sharded or wrapper() is None, "DDP has the process group, which must not end with it: PyTorch's threads wait for each other then"
     print("done", steps, weights(trainer.model), starts, flush=True)
+    if trainer.sharded:
+        torch.distributed.destroy_process_group()
 
 
 def die(starts: int, rank: int) -> None:

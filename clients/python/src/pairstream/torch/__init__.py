@@ -17,17 +17,18 @@ if TYPE_CHECKING:
     from .momentum import Momentum
     from .planned import PlannedTars
     from .recipe import Recipe, pre_caption
+    from .sharded import shard, whole
     from .trainer import Trainer
 
 __all__ = [
     "Batch", "Images", "Momentum", "Output", "Plan", "PlannedBatch", "PlannedBatches", "PlannedTars", "Recipe", "ScoredBatches", "Trainer", "augment",
-    "losses", "pre_caption", "resize", "seeded", "tcl",
+    "losses", "pre_caption", "resize", "seeded", "shard", "tcl", "whole",
 ]  # fmt: skip
 
 _WHERE = {
     "..plans": ("Plan", "PlannedBatch", "PlannedBatches"), ".batch": ("Batch", "Output"), ".dataset": ("ScoredBatches",),
     ".images": ("Images", "augment", "resize", "seeded"), ".momentum": ("Momentum",), ".planned": ("PlannedTars",), ".recipe": ("Recipe", "pre_caption"),
-    ".trainer": ("Trainer",),
+    ".sharded": ("shard", "whole"), ".trainer": ("Trainer",),
 }  # fmt: skip
 _MODULES = {name: module for module, names in _WHERE.items() for name in names}
 

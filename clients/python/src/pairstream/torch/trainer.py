@@ -32,7 +32,6 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +50,8 @@ from ..rng import generator
 from ..topics import FEATURES, PROGRESS, SCORED
 from .batch import Batch, Output
 from .dataset import ScoredBatches, State, start_of
+from .sharded import clip as clip_shards
+from .sharded import device_of, is_cut, is_sharded, join, part, whole
 
 KEPT = 2  # checkpoints
 REPORT_EVERY = 10  # steps between two records on the progress topic
@@ -63,7 +64,7 @@ class Trainer:
     """Trains a model on scored mini-batches; see the module for what is promised.
 
     every: steps between two checkpoints. precision: "float32" or "bfloat16" (autocast). clip: the largest norm of the
-    gradient. schedule: the learning rate's factor at a step, as LambdaLR takes it. publish=False trains without writing
+    gradient. schedule: the learning rate's factor at a step, as LambdaLR takes it. A model that shard has cut stays so. publish=False trains without writing
     features or progress, beside a trainer that does. observe is told (step, output, batch) after every batch of this rank.
     """
 
@@ -87,25 +88,26 @@ class Trainer:
         observe: Callable[[int, Output, Batch], None] | None = None,
     ) -> None:
         self.rank, self.world = batches.rank, batches.world
-        self.device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" else device
+        self.device, self.sharded = device_of(device), is_sharded(model)
         self.model, self.optimizer, self.batches, self.folder = model.to(self.device), optimizer, batches, Path(folder)
         self.every, self.accumulate, self.clip, self.workers, self.timeout = every, accumulate, clip, workers, timeout
         self.precision, self.schedule, self.publishing, self.observe = precision, schedule, publish, observe
         self.rates = [group["lr"] for group in optimizer.param_groups]
+        for group in optimizer.param_groups:
+            if self.sharded and not all(map(is_cut, group["params"])):
+                group["foreach"] = group["fused"] = False  # they take no shards beside whole tensors
         self.step = self.dropped = 0  # samples dropped on all ranks since the last report
         self.at: State = start_of(batches.lanes)
         self._began = self.world > 1 and not dist.is_initialized()
         if self._began:
-            if self.device.startswith("cuda"):
-                torch.cuda.set_device(self.device)
-            dist.init_process_group("nccl" if self.device.startswith("cuda") else "gloo", timeout=timedelta(seconds=timeout + 60))
+            join(self.device, timeout)
         self._lock = self._take_folder()
         self.log = identity(batches.config)
         self._load()
         torch_compile = getattr(torch, "compile", None)
         wrapped: nn.Module = torch_compile(self.model) if compile and torch_compile else self.model
         ids = [torch.device(self.device)] if self.device.startswith("cuda") else None
-        self.wrapped = DistributedDataParallel(wrapped, ids, find_unused_parameters=True) if self.world > 1 else wrapped
+        self.wrapped = DistributedDataParallel(wrapped, ids, find_unused_parameters=True) if self.world > 1 and not self.sharded else wrapped
         self.publisher = Publisher(batches.config, timeout=timeout)
         self.published = {lane: last_seq(batches.config, FEATURES, lane) for lane in batches.lanes}
         self.lag = Lag(batches.config, "trainer", SCORED)
@@ -150,21 +152,26 @@ class Trainer:
         self.dropped += sum(dropped)
         self._set_rate()
         self.optimizer.zero_grad(set_to_none=True)
-        outputs = []
+        outputs, spare = [], self._spare(taken, counts)
         # With as many batches on every rank, DDP averages while it computes; at the end of the lanes it is done by hand.
         even = self.world > 1 and len(set(counts)) == 1
         for i, batch in enumerate(taken):
             last = i == len(taken) - 1
             synced = even and last
             with self.wrapped.no_sync() if isinstance(self.wrapped, DistributedDataParallel) and not synced else contextlib.nullcontext():
-                outputs.append(self._backward(batch, len(taken) if even else total))
+                outputs.append(self._backward(batch, total / self.world if self.sharded else len(taken) if even else total))
+        for _ in range(max(counts) - len(taken) if self.sharded else 0):
+            self._backward(spare, math.inf)
         (finite,) = self._told(int(all(math.isfinite(float(o.loss.detach())) for o in outputs)))
         if not all(finite):
             self.optimizer.zero_grad(set_to_none=True)
             raise NotFiniteError(f"step {self.step}: a loss is no finite number on rank {finite.index(0)}: {[o.values for o in outputs]}")
-        if self.world > 1 and not even:
-            self._sum_gradients()
-        if self.clip:
+        wanted = [p for p in self.model.parameters() if p.requires_grad and not is_cut(p)]
+        if self.world > 1 and (self.sharded or not even):
+            self._sum_gradients(wanted, self.world if self.sharded else 1)
+        if self.clip and self.sharded:
+            clip_shards(self.model, self.clip)
+        elif self.clip:
             _torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
         self.optimizer.step()
         for batch, output in zip(taken, outputs, strict=True):
@@ -174,7 +181,17 @@ class Trainer:
         self.step += 1
         return True
 
-    def _backward(self, batch: Batch, parts: int) -> Output:
+    def _spare(self, taken: list[Batch], counts: list[int]) -> Any:
+        """Return a batch of the rank with the most; None where all have as many. Shards are gathered by all ranks together, so
+        one that has no batch left goes along with it, and lets it count for nothing."""
+        if not self.sharded or len(set(counts)) == 1:
+            return None
+        source = counts.index(max(counts))
+        told = [taken[0] if self.rank == source else None]
+        _torch.distributed.broadcast_object_list(told, source)
+        return told[0]
+
+    def _backward(self, batch: Batch, parts: float) -> Output:
         """Run the model on a batch and add to the gradients; what dropout draws depends on the batch alone."""
         torch.manual_seed(generator(batch.seed, "step", batch.lane, batch.group.seq, batch.epoch, batch.sequence).uint64() >> 1)
         moved = batch.to(self.device)
@@ -184,16 +201,17 @@ class Trainer:
         torch.autograd.backward(output.loss.div(parts))
         return output
 
-    def _sum_gradients(self) -> None:
-        """Add up the gradients of all ranks, of which some have had no batch."""
-        wanted = [p for p in self.model.parameters() if p.requires_grad]
+    def _sum_gradients(self, wanted: list[nn.Parameter], parts: int) -> None:
+        """Add up the gradients of all ranks, of which some have had no batch, and divide them by parts."""
+        if not wanted:
+            return
         grads = [p.grad if p.grad is not None else torch.zeros_like(p) for p in wanted]
         flat = torch.cat([g.reshape(-1) for g in grads])
         _torch.distributed.all_reduce(flat)
         used = torch.tensor([float(p.grad is not None) for p in wanted], device=flat.device)
         _torch.distributed.all_reduce(used)
         for p, g, u in zip(wanted, torch.split(flat, [p.numel() for p in wanted]), used.tolist(), strict=True):
-            p.grad = g.view_as(p).clone() if u else None
+            p.grad = g.view_as(p) / parts if u else None
 
     def _set_rate(self) -> None:
         if self.schedule is not None:
@@ -232,12 +250,13 @@ class Trainer:
         self.publisher.flush()
         positions: list[State] = self._gathered(self.at)
         path = self.folder / f"checkpoint-{self.step:012}.pt"
+        model, optimizer = whole(self.model.state_dict()), self.optimizer.state_dict()
+        state = whole(optimizer["state"])
         if self.rank == 0:
             lanes = sorted((lane for at in positions for lane in at["lanes"]), key=lambda lane: lane["lane"])
             turns = [at["lanes"][at["turn"]]["lane"] for at in positions]
-            optimizer = self.optimizer.state_dict()
             about = {"format": FORMAT, "log": self.log, "step": self.step, "lanes": lanes, "turns": turns, "param_groups": optimizer["param_groups"]}
-            _write(path, {"about": json.dumps(about), "model": self.model.state_dict(), "state": optimizer["state"]})
+            _write(path, {"about": json.dumps(about), "model": model, "state": state})
             for old in sorted(self.folder.glob("checkpoint-*.pt"))[:-KEPT]:
                 old.unlink()
             if self.publishing:
@@ -257,13 +276,16 @@ class Trainer:
         missing = [lane for lane in self.batches.lanes if lane not in lanes]
         if missing:
             raise CheckpointError(f"{path} is of lanes {sorted(lanes)}, which has not {missing} (LANES)")
-        own = [lanes[lane] for lane in self.batches.lanes]
+        mine = [lanes[lane] for lane in self.batches.lanes]
         turn = next((i for i, lane in enumerate(self.batches.lanes) if lane in state["turns"]), 0) if len(state["turns"]) == self.world else 0
-        self.at = {"lanes": own, "turn": turn}
+        self.at = {"lanes": mine, "turn": turn}
         self.batches.load_state_dict(self.at)
         self.step = state["step"]
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict({"state": state["state"], "param_groups": state["param_groups"]})
+        own = self.model.state_dict()
+        self.model.load_state_dict({name: part(t, own[name]) if name in own else t for name, t in state["model"].items()})
+        params = [p for group in self.optimizer.param_groups for p in group["params"]]
+        moments = {i: {name: part(v, params[i]) if isinstance(v, Tensor) else v for name, v in of.items()} for i, of in state["state"].items()}
+        self.optimizer.load_state_dict({"state": moments, "param_groups": state["param_groups"]})
 
     def _newest(self) -> tuple[Path, dict[str, Any]] | None:
         problems = []
