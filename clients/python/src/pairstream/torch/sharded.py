@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from datetime import timedelta
+from importlib import import_module
 from typing import Any, TypeVar
 
 import torch
@@ -21,13 +22,8 @@ from .momentum import Momentum
 
 M = TypeVar("M", bound=nn.Module)
 _dist: Any = distributed
-_distribution: Any = None  # torch.distributed.tensor, where there is one
-try:
-    import torch.distributed.tensor as _distribution
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-except ImportError:
-    _distribution = None
+_fsdp: Any = import_module("torch.distributed.fsdp")
+_tensors: Any = import_module("torch.distributed.tensor") if hasattr(_fsdp, "fully_shard") else None  # None: PyTorch is older
 
 
 def device_of(device: str) -> str:
@@ -57,11 +53,11 @@ def shard(model: M, device: str = "cpu", timeout: float = 600.0) -> M:
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
         return model
-    if _distribution is None:
+    if _tensors is None:
         raise InvalidError(f"shards want PyTorch 2.6 or later, this is {torch.__version__}")
     if not _dist.is_initialized():
         join(here, timeout)
-    mesh = init_device_mesh(torch.device(here).type, (world,))
+    fully_shard, mesh = _fsdp.fully_shard, import_module("torch.distributed.device_mesh").init_device_mesh(torch.device(here).type, (world,))
     for module in reversed(list(model.modules())):  # the inner ones first
         if isinstance(module, nn.ModuleList):
             for block in module:
@@ -72,7 +68,7 @@ def shard(model: M, device: str = "cpu", timeout: float = 600.0) -> M:
 
 def is_cut(t: Tensor) -> bool:
     """Report whether a rank has a shard of a tensor alone."""
-    return _distribution is not None and isinstance(t, _distribution.DTensor)
+    return _tensors is not None and isinstance(t, _tensors.DTensor)
 
 
 def is_sharded(model: nn.Module) -> bool:
@@ -102,5 +98,5 @@ def part(full: Tensor, like: Tensor) -> Tensor:
     if not is_cut(like) or full.shape != like.shape:
         return full
     model: Any = like
-    cut: Tensor = _distribution.distribute_tensor(full, model.device_mesh, model.placements)
+    cut: Tensor = _tensors.distribute_tensor(full, model.device_mesh, model.placements)
     return cut
