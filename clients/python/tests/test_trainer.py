@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import os
@@ -24,6 +23,7 @@ from pairstream import CheckpointError, Config, InvalidError, NotFiniteError, Re
 from pairstream.records import FeatureBlock, Progress
 from pairstream.topics import FEATURES, PROGRESS
 from pairstream.torch import Batch, Momentum, Output, shard
+from pairstream.torch.sharded import SUPPORTED
 
 NewLog = Callable[..., Config]
 
@@ -280,7 +280,7 @@ def weights_of(folder: Path) -> dict[str, torch.Tensor]:
     return model
 
 
-@pytest.mark.skipif(not hasattr(importlib.import_module("torch.distributed.fsdp"), "fully_shard"), reason="shards want PyTorch 2.6 or later")
+@pytest.mark.skipif(not SUPPORTED, reason="shards want PyTorch 2.6 or later")
 def test_shards_are_the_whole_model(new_log: NewLog, pictures: list[Picture], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks that hold shards train as ranks that hold all, after a kill -9 as well, and a run goes on without shards."""
     found = {}

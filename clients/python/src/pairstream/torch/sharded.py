@@ -22,8 +22,8 @@ from .momentum import Momentum
 
 M = TypeVar("M", bound=nn.Module)
 _dist: Any = distributed
-_fsdp: Any = import_module("torch.distributed.fsdp")
-_tensors: Any = import_module("torch.distributed.tensor") if hasattr(_fsdp, "fully_shard") else None  # None: PyTorch is older
+SUPPORTED = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 6)
+_tensors: Any = import_module("torch.distributed.tensor") if SUPPORTED else None
 
 
 def device_of(device: str) -> str:
@@ -53,11 +53,12 @@ def shard(model: M, device: str = "cpu", timeout: float = 600.0) -> M:
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
         return model
-    if _tensors is None:
+    if not SUPPORTED:
         raise InvalidError(f"shards want PyTorch 2.6 or later, this is {torch.__version__}")
     if not _dist.is_initialized():
         join(here, timeout)
-    fully_shard, mesh = _fsdp.fully_shard, import_module("torch.distributed.device_mesh").init_device_mesh(torch.device(here).type, (world,))
+    fully_shard = import_module("torch.distributed.fsdp").fully_shard
+    mesh = import_module("torch.distributed.device_mesh").init_device_mesh(torch.device(here).type, (world,))
     for module in reversed(list(model.modules())):  # the inner ones first
         if isinstance(module, nn.ModuleList):
             for block in module:
@@ -68,7 +69,7 @@ def shard(model: M, device: str = "cpu", timeout: float = 600.0) -> M:
 
 def is_cut(t: Tensor) -> bool:
     """Report whether a rank has a shard of a tensor alone."""
-    return _tensors is not None and isinstance(t, _tensors.DTensor)
+    return SUPPORTED and isinstance(t, _tensors.DTensor)
 
 
 def is_sharded(model: nn.Module) -> bool:
