@@ -31,7 +31,8 @@
 // After that both send beats, so that silence means a loss.
 //
 // Ranks come to rank 0, and tell where they listen themselves. When all are there, rank 0 sends each the roster, with the
-// nonce of this session. Each joins the ranks below it, and tells rank 0 when it is joined to all.
+// nonce of this session. Each joins the ranks below it, and tells rank 0 when it is joined to all. Where another transport
+// carries vectors, its id is in the roster, and a loss that the links notice ends its sums.
 //
 // A sum begins with the shapes: each rank tells rank 0 the lengths of its vectors (-1: none) and a note. Rank 0 answers with
 // the plan. Every rank then cuts the vectors into slices and chunks of 65,536 float32 in the same way. It sends each owner

@@ -55,7 +55,7 @@ func (g *group) fail(err error) {
 	})
 }
 
-// unlessLost runs what needs all ranks. It ends when one is lost, with that error.
+// unlessLost runs what needs all ranks and does not notice by itself when one is lost. It ends then, with that error.
 func (g *group) unlessLost(ctx context.Context, run func(context.Context) error) error {
 	running, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -71,6 +71,17 @@ func (g *group) unlessLost(ctx context.Context, run func(context.Context) error)
 	return err
 }
 
+// carried is an exchange over another transport.
+type carried struct {
+	Exchange
+	group *group
+}
+
+// AllReduce implements Exchange. The links notice a loss, not the transport.
+func (c carried) AllReduce(ctx context.Context, p Plan, vectors [][]float32) error {
+	return c.group.unlessLost(ctx, func(ctx context.Context) error { return c.Exchange.AllReduce(ctx, p, vectors) })
+}
+
 // open lets another transport carry the vectors of this group.
 func (g *group) open(ctx context.Context, t Transport, id []byte) error {
 	if t == nil {
@@ -79,7 +90,7 @@ func (g *group) open(ctx context.Context, t Transport, id []byte) error {
 	return g.unlessLost(ctx, func(ctx context.Context) error {
 		opened, err := t.Open(ctx, id, g.rank, g.World())
 		if err == nil {
-			g.exchange = opened
+			g.exchange = carried{opened, g}
 		}
 		return err
 	})

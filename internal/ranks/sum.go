@@ -99,7 +99,7 @@ func (g *group) reduce(ctx context.Context, o outline, own Part) (Part, error) {
 			vectors[i] = make([]float32, n)
 		}
 	}
-	if err := g.unlessLost(ctx, func(ctx context.Context) error { return g.exchange.AllReduce(ctx, o.Plan, vectors) }); err != nil {
+	if err := g.exchange.AllReduce(ctx, o.Plan, vectors); err != nil {
 		return Part{}, err
 	}
 	return Part{Note: o.Note, Vectors: vectors}, nil

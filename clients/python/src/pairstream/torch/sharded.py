@@ -43,8 +43,7 @@ def shard(model: M, device: str = "cpu", timeout: float = 600.0) -> M:
     """Cut the weights of a model among the ranks of torchrun; without torchrun only move it to the device.
 
     Every entry of a ModuleList is gathered by itself, when its turn comes, and the rest as one. Weights that are one number stay
-    whole. Raises InvalidError for a
-    model with a momentum model, whose average would be of gathered copies.
+    whole. Raises InvalidError for a model with a momentum model, whose average would be of gathered copies.
     """
     if any(isinstance(m, Momentum) for m in model.modules()):
         raise InvalidError("a model with a momentum model cannot be sharded: want a recipe without one, such as mafa or grit-vlp, or no shards")
