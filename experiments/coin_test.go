@@ -6,6 +6,7 @@ import (
 
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/experiments/evidence"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -51,10 +52,7 @@ func TestTossConfirmsItsShares(t *testing.T) {
 	b.I2T[0] = -1
 	run := func(c coin) (*schemas.ScoredBatch, *Connections) {
 		counts := newConnections(s.seed, 0.8)
-		scored, err := s.counted(counts, s.toss(c))(t.Context(), b, discriminator.Input{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		scored := must.Get(s.counted(counts, s.toss(c))(t.Context(), b, discriminator.Input{}))(t)
 		counts.finish()
 		return scored, counts
 	}
@@ -89,10 +87,7 @@ func TestCoinsFollowConD(t *testing.T) {
 		}
 		asked = asked || a.judged() && a.Judge == judge{}
 	}
-	measures, err := c.run(t.Context(), newJob(t, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	measures := must.Get(c.run(t.Context(), newJob(t, 1)))(t)
 	r := &evidence.Result{}
 	r.Add(evidence.Run{Seed: 1, Measures: measures})
 	for _, m := range []struct {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/grouper"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )
@@ -41,9 +42,7 @@ func TestSpendingIsOfItsEpoch(t *testing.T) {
 	s.begin()
 	for epoch := range int32(3) {
 		for range 2 {
-			if err := s.batch(&schemas.Batch{Epoch: epoch}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.batch(&schemas.Batch{Epoch: epoch}))
 			work()
 			if epoch == 1 {
 				began := s.askedAt(epoch)

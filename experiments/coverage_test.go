@@ -3,14 +3,13 @@ package experiments
 import (
 	"strings"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // The more candidates, the more often the hardest sample is one. Among all others it always is.
 func TestCoverage(t *testing.T) {
-	rows, err := RunCoverage(t.Context(), newJob(t, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(RunCoverage(t.Context(), newJob(t, 1)))(t)
 	var sizes []int
 	for i, r := range rows {
 		sizes = append(sizes, r.M)

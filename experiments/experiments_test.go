@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/scenes"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -15,10 +16,7 @@ import (
 func newJob(t *testing.T, seed uint64) Job {
 	t.Helper()
 	before := torch.Live()
-	w, err := torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 1, Deterministic: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 1, Deterministic: true}))(t)
 	j := Job{Worker: w, Dir: t.TempDir(), Seed: seed, Shelf: &Shelf{Dir: t.TempDir()}, Log: func(string) {}, Sizes: Sizes{
 		Scenes: 78, HeldOut: 30, FirstSteps: 3, CondSteps: 3, FirstBatch: 12, Batch: 8, Space: 3, Epochs: 2,
 	}}
@@ -36,10 +34,7 @@ func newJob(t *testing.T, seed uint64) Job {
 
 func newSetup(t *testing.T, seed uint64) *setup {
 	t.Helper()
-	s, err := newJob(t, seed).setup(context.Background(), scenes.Kinds{Shapes: 2, Colours: 2, Objects: 2, Large: true, Plain: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newJob(t, seed).setup(context.Background(), scenes.Kinds{Shapes: 2, Colours: 2, Objects: 2, Large: true, Plain: true}))(t)
 	t.Cleanup(func() {
 		if err := s.close(); err != nil {
 			t.Error(err)
@@ -61,10 +56,7 @@ func runVerdicts(t *testing.T, seed uint64) (*Connections, error) {
 
 // Small models learn nothing, but go through everything.
 func TestConnectionsCountEveryCandidate(t *testing.T) {
-	c, err := runVerdicts(t, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(runVerdicts(t, 1))(t)
 	// Eight candidates of every pair and direction count, of all scenes except those held out.
 	if c.Candidates != 48*2*8 || c.True == 0 || c.True == c.Candidates {
 		t.Errorf("%d candidates, %d of them true", c.Candidates, c.True)
@@ -81,17 +73,9 @@ func TestMiningPassesOverWhatIsTrue(t *testing.T) {
 	ctx := context.Background()
 	s := newSetup(t, 2)
 	start := filepath.Join(t.TempDir(), "start")
-	if err := s.first(ctx, 2, 4, start); err != nil {
-		t.Fatal(err)
-	}
-	plain, err := s.evaluate(ctx, start, byITC)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := s.mining(ctx, start, start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.first(ctx, 2, 4, start))
+	plain := must.Get(s.evaluate(ctx, start, byITC))(t)
+	m := must.Get(s.mining(ctx, start, start))(t)
 	ids := map[int]schemas.ImageID{}
 	for i := range s.data.held.Pairs() {
 		_, image, id := s.data.held.Pair(i)

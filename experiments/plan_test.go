@@ -16,6 +16,7 @@ import (
 	"github.com/pairstream/pairstream/indexer"
 	"github.com/pairstream/pairstream/internal/eval"
 	"github.com/pairstream/pairstream/internal/scenes"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )
@@ -24,13 +25,8 @@ import (
 func TestPlansRunShort(t *testing.T) {
 	shelf := &Shelf{Dir: t.TempDir()}
 	for _, e := range evidence.All() {
-		p, err := NewPlan(e.ID, true, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := json.Marshal(p.Settings); err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(NewPlan(e.ID, true, 1))(t)
+		must.Get(json.Marshal(p.Settings))(t)
 		runs := 2
 		if e.Timed { // no two runs are alike
 			runs = 1
@@ -93,10 +89,7 @@ func TestSettingsHaveWhatThePageReads(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"x1", "x8"} {
-		e, err := evidence.Find(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(evidence.Find(id))(t)
 		for _, c := range e.Claims {
 			check(id, c.More.Arm, c.More.X)
 			check(id, c.Less.Arm, c.Less.X)
@@ -116,10 +109,7 @@ func TestSettingsHaveWhatThePageReads(t *testing.T) {
 	for _, m := range x2 {
 		produced[m.Arm] = append(produced[m.Arm], m.X)
 	}
-	e, err := evidence.Find("x2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(evidence.Find("x2"))(t)
 	for _, c := range e.Claims {
 		check("x2", c.More.Arm, c.More.X)
 		check("x2", c.Less.Arm, c.Less.X)
@@ -316,9 +306,7 @@ func TestTextsAreCounted(t *testing.T) {
 	b := &schemas.Batch{Samples: []schemas.Sample{
 		{ImageID: schemas.ImageID{1}, Text: "a red circle"}, {ImageID: schemas.ImageID{1}, Text: "circle house", Replaced: true},
 	}}
-	if err := d.countTexts(&r, b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.countTexts(&r, b))
 	// circle; circle and house, which is not there. Of two objects in each scene, the circle was named.
 	if r.found != 3 || r.right != 2 || r.all != 4 || r.covered != 2 || r.anchors != 2 {
 		t.Errorf("counted %+v", r)
@@ -337,10 +325,7 @@ func TestShippedModelsAreKnown(t *testing.T) {
 			t.Errorf("%s: %d bytes, want %d others", name, len(got), len(c.want))
 		}
 	}
-	card, err := os.ReadFile("models/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	card := must.Get(os.ReadFile("models/README.md"))(t)
 	for _, m := range []FirstModel{firstModel(), condModel()} {
 		made, err := json.Marshal(m)
 		if err != nil || !bytes.Contains(card, made) {

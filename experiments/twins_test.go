@@ -8,6 +8,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/safetensors"
 	"github.com/pairstream/pairstream/internal/scenes"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -17,18 +18,11 @@ func TestTwins(t *testing.T) {
 	o := scenes.Defaults()
 	o.Scenes, o.Captions, o.Side = 30, 4, 64
 	photos := filepath.Join(dir, "photos")
-	if err := scenes.WriteDir(ctx, photos, o, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, scenes.WriteDir(ctx, photos, o, nil))
 	sizes := twinSizes{Captions: 4, Unseen: 100, Kept: 5}
 	all, err := readPhotographs(ctx, photos, sizes.Captions)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := newTwins(ctx, filepath.Join(dir, "a"), all, sizes, 32, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	made := must.Get(newTwins(ctx, filepath.Join(dir, "a"), all, sizes, 32, 7))(t)
 	defer func() {
 		if err := made.closeImages(); err != nil {
 			t.Error(err)
@@ -64,13 +58,8 @@ func TestTwins(t *testing.T) {
 	if all, err = readPhotographs(ctx, photos, sizes.Captions); err != nil {
 		t.Fatal(err)
 	}
-	again, err := newTwins(ctx, filepath.Join(dir, "b"), all, sizes, 32, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := again.closeImages(); err != nil {
-		t.Fatal(err)
-	}
+	again := must.Get(newTwins(ctx, filepath.Join(dir, "b"), all, sizes, 32, 7))(t)
+	must.Do(t, again.closeImages())
 	for i, p := range again.pairs {
 		if p.ID != made.pairs[i].ID {
 			t.Fatalf("pair %d differs with the same seed", i)
@@ -92,9 +81,7 @@ func TestPicturesAreKept(t *testing.T) {
 		tensor := safetensors.Tensor{DType: "U8", Shape: []int64{int64(len(text))}, Data: []byte(text)}
 		kept = append(kept, safetensors.NamedTensor{Name: name, Tensor: tensor})
 	}
-	if err := safetensors.WriteFile(path, kept, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, safetensors.WriteFile(path, kept, nil))
 	a, b, c := []byte("a"), []byte("b"), []byte("c")
 	s := &sight{}
 	if err := s.pictures(t.Context(), nil, []*[]byte{&a, &b}, path, nil); err != nil || string(a) != "whole" || string(b) != "twin" {
@@ -115,9 +102,7 @@ func TestPhotographsAreAskedFor(t *testing.T) {
 	j.Photos = filepath.Join(t.TempDir(), "few")
 	o := scenes.Defaults()
 	o.Scenes, o.Captions, o.Side = leastPhotographs-1, 5, 64
-	if err := scenes.WriteDir(t.Context(), j.Photos, o, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, scenes.WriteDir(t.Context(), j.Photos, o, nil))
 	if _, err := s.run(t.Context(), j); err == nil || !strings.Contains(err.Error(), "9 images with 5 captions or more, want at least 10") {
 		t.Errorf("error %v for few photographs", err)
 	}

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // asyncapi.yaml is made from the record types. Names come from the struct tags, types from reflection, descriptions from
@@ -135,14 +137,9 @@ func TestAsyncAPI(t *testing.T) {
 		t.Errorf("limits has %s, which is no key of a record", key)
 	}
 	if *rewrite {
-		if err := os.WriteFile(path, want.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, want.Bytes(), 0o644))
 	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(os.ReadFile(path))(t)
 	if bytes.Equal(got, want.Bytes()) {
 		return
 	}
@@ -164,10 +161,7 @@ type document struct {
 }
 
 func (d *document) root() node {
-	info, err := os.ReadFile("testdata/asyncapi/info.md")
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	info := must.Get(os.ReadFile("testdata/asyncapi/info.md"))(d.t)
 	channels, operations, messages := d.topics()
 	schemaNames := slices.Sorted(maps.Keys(d.types))
 	var components node
@@ -355,9 +349,7 @@ func TestDeadLetterHeadersAreThoseOfStream(t *testing.T) {
 	if os.IsNotExist(err) {
 		t.Skip("internal/stream is not here")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	written := map[string]bool{}
 	ast.Inspect(file, func(n ast.Node) bool {
 		if lit, ok := n.(*ast.BasicLit); ok && strings.HasPrefix(lit.Value, `"dl-`) && lit.Value != `"dl-"` {
@@ -471,16 +463,10 @@ func (d *document) comment(name string) string {
 // readComments collects the comments of types and fields, with Go names turned into the names on the wire.
 func readComments(t *testing.T) map[string]string {
 	t.Helper()
-	paths, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := must.Get(filepath.Glob("*.go"))(t)
 	raw, wire := map[string]string{}, map[string]string{}
 	for _, path := range paths {
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments))(t)
 		for _, decl := range file.Decls {
 			g, ok := decl.(*ast.GenDecl)
 			if !ok || g.Tok != token.TYPE {

@@ -9,14 +9,13 @@ import (
 	"testing"
 
 	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 func mustMarshal(t testing.TB, r Record) []byte {
 	t.Helper()
-	b, err := Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(Marshal(r))(t)
 	return b
 }
 
@@ -29,10 +28,7 @@ func TestRoundTrip(t *testing.T) {
 					t.Fatalf("a second encoding differs:\n%x\n%x", again, value)
 				}
 			}
-			got, err := Unmarshal(r.Schema(), value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(Unmarshal(r.Schema(), value))(t)
 			if !reflect.DeepEqual(got, r) {
 				t.Fatalf("decoded\n%+v\nwant\n%+v", got, r)
 			}
@@ -65,9 +61,7 @@ func TestEmptyIsLikeNil(t *testing.T) {
 // TestWireForm reads the wire form of a record without this package's types: one flat map, vectors and ids as bin.
 func TestWireForm(t *testing.T) {
 	var flat map[string]any
-	if err := msgpack.Unmarshal(mustMarshal(t, scoredBatch()), &flat); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, msgpack.Unmarshal(mustMarshal(t, scoredBatch()), &flat))
 	for _, key := range []string{"group", "samples", "i2t", "t2i", "m", "model", "prob_i2t", "prob_t2i"} {
 		if _, ok := flat[key]; !ok {
 			t.Errorf("scored batch has no key %q", key)
@@ -80,9 +74,7 @@ func TestWireForm(t *testing.T) {
 		t.Errorf("prob_i2t travels as %T, want bin", flat["prob_i2t"])
 	}
 	flat = nil
-	if err := msgpack.Unmarshal(mustMarshal(t, embedding()), &flat); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, msgpack.Unmarshal(mustMarshal(t, embedding()), &flat))
 	for _, key := range []string{"id", "image_id", "v", "t"} {
 		if _, ok := flat[key].([]byte); !ok {
 			t.Errorf("%s travels as %T, want bin", key, flat[key])
@@ -100,9 +92,7 @@ func pack(t testing.TB, v any) []byte {
 	e := msgpack.NewEncoder(&buf)
 	e.UseCompactInts(true)
 	e.SetSortMapKeys(true)
-	if err := e.Encode(v); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.Encode(v))
 	return buf.Bytes()
 }
 
@@ -110,9 +100,7 @@ func pack(t testing.TB, v any) []byte {
 func edited(t testing.TB, r Record, edit func(m map[string]any)) []byte {
 	t.Helper()
 	var m map[string]any
-	if err := msgpack.Unmarshal(mustMarshal(t, r), &m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, msgpack.Unmarshal(mustMarshal(t, r), &m))
 	edit(m)
 	return pack(t, m)
 }
@@ -162,10 +150,7 @@ func TestUnmarshalTolerates(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := Unmarshal(tt.want.Schema(), tt.value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(Unmarshal(tt.want.Schema(), tt.value))(t)
 			if !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("decoded\n%+v\nwant\n%+v", got, tt.want)
 			}
@@ -293,10 +278,7 @@ func TestMarshalRefusesInvalid(t *testing.T) {
 
 func TestUnmarshalSharesNoMemory(t *testing.T) {
 	value := mustMarshal(t, pairInline())
-	got, err := Unmarshal(SchemaPair, value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(Unmarshal(SchemaPair, value))(t)
 	clear(value)
 	if !reflect.DeepEqual(got, Record(pairInline())) {
 		t.Error("the record changed with the bytes that it was decoded from")

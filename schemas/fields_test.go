@@ -7,6 +7,8 @@ import (
 
 	"github.com/vmihailenco/msgpack/v5"
 	"pgregory.net/rapid"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // TestPairIsWrittenAsByReflection compares the bytes of a pair with those that the codec makes of the same fields.
@@ -46,8 +48,6 @@ func encoded(t *rapid.T, write func(*msgpack.Encoder) error) []byte {
 	var buf bytes.Buffer
 	e := msgpack.NewEncoder(&buf)
 	e.UseCompactInts(true)
-	if err := write(e); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, write(e))
 	return buf.Bytes()
 }

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // A refused or accepted value may cost this much memory. An empty map of one byte stands for a Sample at most, which
@@ -115,22 +117,15 @@ func TestFuzzSeedsAreThere(t *testing.T) {
 			text := fmt.Sprintf("go test fuzz v1\n[]byte(%q)\n", value)
 			path := filepath.Join(dir, name)
 			if *rewrite {
-				if err := os.MkdirAll(dir, 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.MkdirAll(dir, 0o755))
+				must.Do(t, os.WriteFile(path, []byte(text), 0o644))
 			}
 			if got, err := os.ReadFile(path); err != nil || string(got) != text {
 				t.Errorf("%s is not as expected (%v); write it with go test -rewrite", path, err)
 			}
 		}
 	}
-	source, err := os.ReadFile("fuzz_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(os.ReadFile("fuzz_test.go"))(t)
 	for schema, rt := range recordTypes {
 		target := fuzzTarget(rt.make())
 		if !strings.Contains(string(source), "func "+target+"(") {

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden bytes, the fuzz seeds and asyncapi.yaml anew; review the difference")
@@ -28,20 +30,14 @@ func writeGolden(t *testing.T, name, schema string, value []byte) {
 	for line := range slices.Chunk(value, 32) {
 		fmt.Fprintln(&b, hex.EncodeToString(line))
 	}
-	if err := os.MkdirAll(goldenDir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(goldenDir, name+".hex"), []byte(b.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(goldenDir, 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(goldenDir, name+".hex"), []byte(b.String()), 0o644))
 }
 
 func readGolden(t *testing.T, path string) (schema string, value []byte) {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	schema, digits, _ := strings.Cut(string(text), "\n")
 	value, err = hex.DecodeString(strings.ReplaceAll(digits, "\n", ""))
 	if err != nil {
@@ -67,10 +63,7 @@ func TestGoldenBytes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			schema, value := readGolden(t, path)
 			schemas[schema] = true
-			got, err := Unmarshal(schema, value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(Unmarshal(schema, value))(t)
 			if !reflect.DeepEqual(got, want[name]) {
 				t.Errorf("decoded\n%+v\nwant\n%+v", got, want[name])
 			}

@@ -3,6 +3,8 @@ package schemas
 import (
 	"runtime"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // large returns records of the sizes that a run has.
@@ -36,9 +38,7 @@ func TestWalkerAllocatesNothing(t *testing.T) {
 	for name, r := range large(t) {
 		value, s := mustMarshal(t, r), recordTypes[r.Schema()].shape
 		allocations := testing.AllocsPerRun(100, func() {
-			if err := checkWellFormed(value, s); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, checkWellFormed(value, s))
 		})
 		if allocations != 0 {
 			t.Errorf("%s: %g allocations", name, allocations)
@@ -78,9 +78,7 @@ func BenchmarkWalk(b *testing.B) {
 			b.SetBytes(int64(len(value)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := checkWellFormed(value, s); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, checkWellFormed(value, s))
 			}
 		})
 	}
@@ -93,9 +91,7 @@ func BenchmarkUnmarshal(b *testing.B) {
 			b.SetBytes(int64(len(value)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := Unmarshal(r.Schema(), value); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(Unmarshal(r.Schema(), value))(b)
 			}
 		})
 	}

@@ -4,18 +4,13 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/version"
 )
 
 func TestCheckpointsNameTheProgram(t *testing.T) {
-	path, err := testTrainer(t, everything()).Save(t.Context(), t.TempDir(), []byte("{}"), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := openSealed(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := must.Get(testTrainer(t, everything()).Save(t.Context(), t.TempDir(), []byte("{}"), 0))(t)
+	f := must.Get(openSealed(path))(t)
 	if got := f.Metadata["pairstream.version"]; got != version.Full() {
 		t.Errorf("the version in the metadata is %q, want %q", got, version.Full())
 	}
@@ -26,10 +21,7 @@ func TestTrainingDropsCalibrationAndCard(t *testing.T) {
 	tr := testTrainer(t, everything())
 	m := tr.Model()
 	m.Calibration, m.Card = &model.Calibration{Differences: []float64{0}, Probabilities: []float64{0.5}}, "{}"
-	again, err := New(t.Context(), m, everything())
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := must.Get(New(t.Context(), m, everything()))(t)
 	defer again.freeState()
 	metadata, err := again.Model().Metadata()
 	if err != nil || m.Calibration != nil || m.Card != "" {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -127,10 +128,7 @@ func TestAnOpenStep(t *testing.T) {
 	train(straight, 0, 4)
 	stopped := testTrainer(t, o)
 	train(stopped, 0, 3)
-	resumed, _, err := Resume(context.Background(), newWorker(t), save(t, stopped, t.TempDir(), "{}"), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resumed, _ := must.Get2(Resume(context.Background(), newWorker(t), save(t, stopped, t.TempDir(), "{}"), o))(t)
 	defer resumed.Free()
 	if resumed.Steps() != 1 || resumed.Batches() != 2 {
 		t.Fatalf("resumed at %d steps and %d batches, want 1 and 2", resumed.Steps(), resumed.Batches())

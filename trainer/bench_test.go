@@ -6,29 +6,18 @@ import (
 
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
 
 // BenchmarkStep measures a step of the smallest preset on 96 pairs with captions of 8 to 14 tokens, as in the demo.
 func BenchmarkStep(b *testing.B) {
-	w, err := torch.NewWorker(torchtest.On(torch.WorkerOptions{Threads: 2, Deterministic: true}))
-	if err != nil {
-		b.Fatal(err)
-	}
+	w := must.Get(torch.NewWorker(torchtest.On(torch.WorkerOptions{Threads: 2, Deterministic: true})))(b)
 	defer w.Close()
-	config, err := model.Preset("tiny", 500)
-	if err != nil {
-		b.Fatal(err)
-	}
-	m, err := model.New(context.Background(), w, config, 7)
-	if err != nil {
-		b.Fatal(err)
-	}
-	tr, err := newTrainer(context.Background(), m, Vocabulary{Size: 500, Pad: 0, CLS: 2, Mask: 4}, MAFA())
-	if err != nil {
-		b.Fatal(err)
-	}
+	config := must.Get(model.Preset("tiny", 500))(b)
+	m := must.Get(model.New(context.Background(), w, config, 7))(b)
+	tr := must.Get(newTrainer(context.Background(), m, Vocabulary{Size: 500, Pad: 0, CLS: 2, Mask: 4}, MAFA()))(b)
 	defer tr.Free()
 	const n = 96
 	r := rng.New(1, "input")
@@ -44,8 +33,6 @@ func BenchmarkStep(b *testing.B) {
 		in.IDs = append(in.IDs, append(ids, 3))
 	}
 	for b.Loop() {
-		if _, err := tr.Step(context.Background(), testBatch(n, 0), in); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(tr.Step(context.Background(), testBatch(n, 0), in))(b)
 	}
 }

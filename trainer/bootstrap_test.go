@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -53,15 +54,12 @@ func TestBootstrapLearns(t *testing.T) {
 	tr := testTrainer(t, bootstrapOptions())
 	data := newStripes(32)
 	var itc []float64
-	err := tr.Bootstrap(context.Background(), data, BootstrapOptions{Steps: 80, Batch: 8, Report: func(r *Result) {
+	must.Do(t, tr.Bootstrap(context.Background(), data, BootstrapOptions{Steps: 80, Batch: 8, Report: func(r *Result) {
 		itc = append(itc, r.Losses.ITC)
 		if r.Counts.Connections != 0 || r.Counts.Candidates != 0 {
 			t.Errorf("a batch that nobody scored has %+v", r.Counts)
 		}
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))
 	mean := func(values []float64) (sum float64) {
 		for _, v := range values {
 			sum += v / float64(len(values))
@@ -90,9 +88,7 @@ func TestBootstrapShufflesEveryEpoch(t *testing.T) {
 			last := &epochs[len(epochs)-1]
 			*last = append(*last, r.Features.Positions...)
 		}}
-		if err := tr.Bootstrap(context.Background(), newStripes(8), o); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tr.Bootstrap(context.Background(), newStripes(8), o))
 		return epochs
 	}
 	first, again, other := orders(3), orders(3), orders(4)
@@ -127,13 +123,9 @@ func TestBootstrapGoesOnInAGivenOrder(t *testing.T) {
 		}
 		return tr.Bootstrap(context.Background(), newStripes(8), b)
 	}
-	if err := run(BootstrapOptions{Steps: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(BootstrapOptions{Steps: 1}))
 	for _, to := range []int64{3, 4} { // stopped within the epoch
-		if err := run(BootstrapOptions{Steps: to, Epoch: 1, EpochStep: 1, Order: []int{4, 0, 7, 1, 2, 6}, Decay: max(0, to-3)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, run(BootstrapOptions{Steps: to, Epoch: 1, EpochStep: 1, Order: []int{4, 0, 7, 1, 2, 6}, Decay: max(0, to-3)}))
 	}
 	if want := [][]int32{{4, 0}, {7, 1}, {2, 6}}; !slices.EqualFunc(seen[1:], want, slices.Equal[[]int32]) {
 		t.Errorf("examples %v, want %v", seen[1:], want)
@@ -151,9 +143,7 @@ func TestBootstrapGoesOnInAGivenOrder(t *testing.T) {
 func TestBootstrapRepeats(t *testing.T) {
 	run := func(loaders int) string {
 		tr := testTrainer(t, bootstrapOptions())
-		if err := tr.Bootstrap(context.Background(), newStripes(10), BootstrapOptions{Steps: 5, Batch: 4, Seed: 3, Loaders: loaders}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tr.Bootstrap(context.Background(), newStripes(10), BootstrapOptions{Steps: 5, Batch: 4, Seed: 3, Loaders: loaders}))
 		return fingerprint(t, tr)
 	}
 	if a, b := run(1), run(4); a != b {
@@ -168,12 +158,9 @@ func TestBootstrapGoesOnFromACheckpoint(t *testing.T) {
 	o.Momentum.Queue = 12
 	run := func(tr *Trainer, steps int64, folder string) {
 		t.Helper()
-		err := tr.Bootstrap(context.Background(), newStripes(26), BootstrapOptions{
+		must.Do(t, tr.Bootstrap(context.Background(), newStripes(26), BootstrapOptions{
 			Steps: steps, Batch: 8, Seed: 3, Candidates: 4, Checkpoints: folder, CheckpointEvery: 4,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	straight, interrupted := t.TempDir(), t.TempDir()
 	run(testTrainer(t, o), 8, straight)
@@ -182,23 +169,14 @@ func TestBootstrapGoesOnFromACheckpoint(t *testing.T) {
 	if err != nil || bad != nil {
 		t.Fatal(err, bad)
 	}
-	resumed, _, err := Resume(context.Background(), newWorker(t), path, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resumed, _ := must.Get2(Resume(context.Background(), newWorker(t), path, o))(t)
 	defer resumed.Free()
 	if resumed.Steps() != 4 {
 		t.Errorf("the last checkpoint is of step %d, want 4", resumed.Steps())
 	}
 	run(resumed, 8, interrupted)
-	last, _, err := LatestCheckpoint(straight)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, _, err := LatestCheckpoint(interrupted)
-	if err != nil {
-		t.Fatal(err)
-	}
+	last, _ := must.Get2(LatestCheckpoint(straight))(t)
+	again, _ := must.Get2(LatestCheckpoint(interrupted))(t)
 	if readFile(t, last) != readFile(t, again) {
 		t.Error("the checkpoints of a straight and of an interrupted run differ")
 	}
@@ -294,9 +272,7 @@ func TestBootstrapDividesItsSteps(t *testing.T) {
 	loop.Report = func(r *Result) { told = append(told, r) }
 	run := func(o Options) string {
 		tr := testTrainer(t, o)
-		if err := tr.Bootstrap(t.Context(), data, loop); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tr.Bootstrap(t.Context(), data, loop))
 		if tr.Steps() != 4 || len(tr.momentum.ids) != 12 {
 			t.Errorf("%d steps, %d keys in the queue, want 4 and 12", tr.Steps(), len(tr.momentum.ids))
 		}
@@ -318,10 +294,7 @@ func TestBootstrapDividesItsSteps(t *testing.T) {
 			number := 4*step + part
 			order := rng.New(3, "bootstrap order", int64(number/12)).Perm(26)
 			members := order[number%12*2 : number%12*2+2]
-			in, err := by.loadInput(data, members, BootstrapOptions{Seed: 3, Loaders: 1}, int64(number/12))
-			if err != nil {
-				t.Fatal(err)
-			}
+			in := must.Get(by.loadInput(data, members, BootstrapOptions{Seed: 3, Loaders: 1}, int64(number/12)))(t)
 			r := mustStep(t, by, plainBatch(data, members, int64(number/12), number%12, 12), in)
 			if r.Counts.Samples != 2 || r.Updated != (part == 3) {
 				t.Errorf("part %d has %d samples; it completes a step: %t", part, r.Counts.Samples, r.Updated)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/safetensors"
 	"github.com/pairstream/pairstream/internal/testing/fulldisk"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 func writeTestCheckpoint(t *testing.T, folder string, step int64) string {
@@ -22,9 +23,7 @@ func writeTestCheckpoint(t *testing.T, folder string, step int64) string {
 		{Name: "w", Tensor: safetensors.FromFloat32s([]float32{1, 2, float32(step)}, 3)},
 		{Name: "a", Tensor: safetensors.FromInt64s([]int64{step}, 1)},
 	}
-	if err := writeSealed(path, tensors, map[string]string{metadataStep: fmt.Sprint(step)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, writeSealed(path, tensors, map[string]string{metadataStep: fmt.Sprint(step)}))
 	return path
 }
 
@@ -34,16 +33,11 @@ func TestSealedFileIsCompleteOrRefused(t *testing.T) {
 	if _, err := openSealed(path); err != nil {
 		t.Fatalf("a good file: %v", err)
 	}
-	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := must.Get(os.ReadFile(path))(t)
 	refused := func(what string, content []byte) {
 		t.Helper()
 		damaged := filepath.Join(folder, "damaged")
-		if err := os.WriteFile(damaged, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(damaged, content, 0o600))
 		if _, err := openSealed(damaged); !errors.Is(err, ErrTorn) {
 			t.Errorf("%s: error %v, want %v", what, err, ErrTorn)
 		}
@@ -62,13 +56,8 @@ func TestSealedFileIsCompleteOrRefused(t *testing.T) {
 
 func TestSealedFileIsNotAnyWeightsFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "weights.safetensors")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(safetensors.Write(f, nil, nil), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(path))(t)
+	must.Do(t, errors.Join(safetensors.Write(f, nil, nil), f.Close()))
 	if _, err := openSealed(path); err == nil || !strings.Contains(err.Error(), "not a checkpoint") {
 		t.Errorf("error %v, want one that says it is not a checkpoint", err)
 	}
@@ -84,9 +73,7 @@ func TestLatestCheckpoint(t *testing.T) {
 	}
 	good := writeTestCheckpoint(t, folder, 999)
 	torn := writeTestCheckpoint(t, folder, 1000)
-	if err := os.Truncate(torn, 100); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Truncate(torn, 100))
 	path, bad, err := LatestCheckpoint(folder)
 	if path != good || err != nil || len(bad) != 1 || !strings.Contains(bad[0].Error(), torn) {
 		t.Errorf("%q, %v, %v; want %q, and %q reported", path, bad, err, good, torn)
@@ -113,17 +100,10 @@ func pruned(t *testing.T, stay int64) string {
 		writeTestCheckpoint(t, folder, step)
 	}
 	for _, name := range []string{".checkpoint-123.tmp", "notes.txt"} {
-		if err := os.WriteFile(filepath.Join(folder, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(folder, name), nil, 0o600))
 	}
-	if err := prune(folder, stay); err != nil {
-		t.Fatal(err)
-	}
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, prune(folder, stay))
+	entries := must.Get(os.ReadDir(folder))(t)
 	var left []string
 	for _, e := range entries {
 		left = append(left, e.Name())
@@ -155,13 +135,8 @@ func TestTornCheckpointIsPassedOver(t *testing.T) {
 		weights[i] = float32(i + 1)
 	}
 	tensors := []safetensors.NamedTensor{{Name: "w", Tensor: safetensors.FromFloat32s(weights, int64(len(weights)))}}
-	if err := writeSealed(newest, tensors, map[string]string{metadataStep: "2"}); err != nil {
-		t.Fatal(err)
-	}
-	whole, err := os.ReadFile(newest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, writeSealed(newest, tensors, map[string]string{metadataStep: "2"}))
+	whole := must.Get(os.ReadFile(newest))(t)
 	for name, tear := range map[string]func(at int) []byte{
 		"ends there":             func(at int) []byte { return whole[:at] },
 		"is empty from there on": func(at int) []byte { return append(bytes.Clone(whole[:at]), make([]byte, len(whole)-at)...) },
@@ -175,9 +150,7 @@ func TestTornCheckpointIsPassedOver(t *testing.T) {
 			if bytes.Equal(torn, whole) { // nothing comes before the first boundary
 				continue
 			}
-			if err := os.WriteFile(newest, torn, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(newest, torn, 0o600))
 			path, bad, err := LatestCheckpoint(folder)
 			if path != good || err != nil || len(bad) != 1 || !strings.Contains(bad[0].Error(), newest) {
 				t.Errorf("a file that %s at %d: %q, %v, %v; want %q, and %q reported", name, at, path, bad, err, good, newest)
@@ -208,9 +181,7 @@ func TestCheckpointOnAFullDisk(t *testing.T) {
 			t.Errorf("room for %d bytes: %d files, latest %q, %v, %v", room, len(entries), latest, bad, lerr)
 		}
 	}
-	if err := write(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, write())
 	if latest, _, err := LatestCheckpoint(folder); latest != path || err != nil {
 		t.Errorf("latest %q, %v", latest, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 func withQueue() Options {
@@ -29,10 +30,7 @@ func withTCL() Options {
 
 func save(t *testing.T, tr *Trainer, folder, positions string) string {
 	t.Helper()
-	path, err := tr.Save(context.Background(), folder, json.RawMessage(positions), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := must.Get(tr.Save(context.Background(), folder, json.RawMessage(positions), 0))(t)
 	return path
 }
 
@@ -68,10 +66,7 @@ func TestResumingChangesNothing(t *testing.T) {
 			train(stopped, 0, stop)
 			fail(stopped)
 			path := save(t, stopped, t.TempDir(), `{"lanes":[3,4]}`)
-			resumed, positions, err := Resume(context.Background(), newWorker(t), path, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			resumed, positions := must.Get2(Resume(context.Background(), newWorker(t), path, o))(t)
 			defer resumed.Free()
 			if string(positions) != `{"lanes":[3,4]}` || resumed.Batches() != stop || resumed.Steps() != stop/int64(o.StepBatches) {
 				t.Errorf("resumed at step %d with positions %s", resumed.Steps(), positions)
@@ -87,10 +82,7 @@ func TestResumingChangesNothing(t *testing.T) {
 
 func readFile(t *testing.T, path string) string {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(path))(t)
 	return string(content)
 }
 
@@ -98,15 +90,9 @@ func TestACheckpointIsAWeightsFile(t *testing.T) {
 	tr := testTrainer(t, withQueue())
 	mustStep(t, tr, testBatch(8, 0), testInput(8, 0))
 	path := save(t, tr, filepath.Join(t.TempDir(), "new", "folder"), "")
-	m, err := model.Load(context.Background(), newWorker(t), path, model.LoadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(model.Load(context.Background(), newWorker(t), path, model.LoadOptions{}))(t)
 	defer m.Free()
-	got, err := m.Fingerprint(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(m.Fingerprint(context.Background()))(t)
 	if want := fingerprint(t, tr); got != want || len(m.Vocab) != testConfig.VocabSize {
 		t.Errorf("loaded weights %s with %d words, want %s", got, len(m.Vocab), want)
 	}
@@ -156,10 +142,7 @@ func TestResumeWithOtherOptions(t *testing.T) {
 		{"the queue is shortened", withAverage, shorter, 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			tr, _, err := Resume(context.Background(), newWorker(t), save(t, c.from, t.TempDir(), ""), c.o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			tr, _ := must.Get2(Resume(context.Background(), newWorker(t), save(t, c.from, t.TempDir(), ""), c.o))(t)
 			defer tr.Free()
 			switch {
 			case (tr.momentum == nil) != (c.queue < 0):
@@ -176,16 +159,12 @@ func TestResumeRefuses(t *testing.T) {
 	tr := testTrainer(t, MAFA())
 	mustStep(t, tr, testBatch(4, 0), testInput(4, 0))
 	path := save(t, tr, t.TempDir(), "")
-	if err := os.Truncate(path, 5000); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Truncate(path, 5000))
 	if _, _, err := Resume(context.Background(), newWorker(t), path, MAFA()); !errors.Is(err, ErrTorn) {
 		t.Errorf("a torn file: error %v, want %v", err, ErrTorn)
 	}
 	weights := filepath.Join(t.TempDir(), "weights.safetensors")
-	if err := tr.model.Save(context.Background(), weights); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tr.model.Save(context.Background(), weights))
 	if _, _, err := Resume(context.Background(), newWorker(t), weights, MAFA()); err == nil || !strings.Contains(err.Error(), "not a checkpoint") {
 		t.Errorf("a file of weights: error %v", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -17,13 +18,10 @@ func clipped(o Options, norm float64) Options {
 func momentLength(t *testing.T, tr *Trainer) float64 {
 	t.Helper()
 	var state torch.AdamWState
-	err := tr.worker.Do(context.Background(), func(*torch.Scope) error {
+	must.Do(t, tr.worker.Do(context.Background(), func(*torch.Scope) error {
 		state = tr.optimizer.State()
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	sum := 0.0
 	for _, mean := range state.Means {
 		for _, x := range mean {

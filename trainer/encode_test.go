@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // Features made anew are those that a step would publish, without dropout. Making them changes nothing.
@@ -12,10 +14,7 @@ func TestEncode(t *testing.T) {
 	o.Dropout = 0.3
 	tr := testTrainer(t, o)
 	before := fingerprint(t, tr)
-	got, err := tr.Encode(context.Background(), testBatch(4, 0), testInput(4, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(tr.Encode(context.Background(), testBatch(4, 0), testInput(4, 0)))(t)
 	if fingerprint(t, tr) != before || tr.Batches() != 0 || tr.model.Dropout() != 0.3 {
 		t.Error("the trainer changed")
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -26,10 +27,7 @@ func prepareAll(t *testing.T, tr *Trainer, batches ...int) (blocks []*schemas.Fe
 		return nil
 	}
 	for _, i := range batches {
-		block, err := tr.Prepare(context.Background(), testBatch(4, i), testInput(4, i))
-		if err != nil {
-			t.Fatal(err)
-		}
+		block := must.Get(tr.Prepare(context.Background(), testBatch(4, i), testInput(4, i)))(t)
 		blocks = append(blocks, block)
 	}
 	return blocks
@@ -44,21 +42,14 @@ func prepareOnRanks(t *testing.T, ranks []*Trainer, batches []int) {
 	all := make(map[int]Keys)
 	for number, i := range batches {
 		tr := ranks[number/(ranks[0].options.StepBatches/len(ranks))]
-		if _, err := tr.PrepareAt(context.Background(), testBatch(4, i), testInput(4, i), number); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(tr.PrepareAt(context.Background(), testBatch(4, i), testInput(4, i), number))(t)
 	}
 	for _, tr := range ranks {
-		own, err := tr.Prepared(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		own := must.Get(tr.Prepared(context.Background()))(t)
 		maps.Copy(all, own)
 	}
 	for _, tr := range ranks {
-		if err := tr.Gather(context.Background(), all); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tr.Gather(context.Background(), all))
 	}
 }
 
@@ -68,20 +59,14 @@ func gradientOf(t *testing.T, o Options, batches []*schemas.ScoredBatch, inputs 
 	tr := testTrainer(t, o)
 	if o.Gathers() {
 		for i, b := range batches {
-			if _, err := tr.Prepare(context.Background(), b, inputs[i]); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(tr.Prepare(context.Background(), b, inputs[i]))(t)
 		}
 	}
 	for i, b := range batches {
-		if _, err := tr.Learn(context.Background(), b, inputs[i], i, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(tr.Learn(context.Background(), b, inputs[i], i, nil))(t)
 	}
 	var share runs
-	if _, err := tr.TakeShare(context.Background(), share.give(tr)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tr.TakeShare(context.Background(), share.give(tr)))(t)
 	for _, g := range share.all {
 		for i := range g {
 			g[i] /= float32(len(batches))
@@ -154,10 +139,7 @@ func TestBothPassesAreAlike(t *testing.T) {
 			o.Momentum.Queue = min(o.Momentum.Queue, 16)
 			tr := testTrainer(t, o)
 			blocks := prepareAll(t, tr, 0, 1, 2, 3)
-			prepared, err := tr.Prepared(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
+			prepared := must.Get(tr.Prepared(context.Background()))(t)
 			for i, block := range blocks {
 				r := mustStep(t, tr, testBatch(4, i), testInput(4, i))
 				if !reflect.DeepEqual(&r.Features, block) {
@@ -170,7 +152,7 @@ func TestBothPassesAreAlike(t *testing.T) {
 			if tr.momentum == nil {
 				return
 			}
-			err = tr.worker.Do(context.Background(), func(*torch.Scope) error {
+			must.Do(t, tr.worker.Do(context.Background(), func(*torch.Scope) error {
 				var want []float32
 				for _, number := range []int{3, 2, 1, 0} { // newest first
 					want = append(want, prepared[number].Text...)
@@ -179,10 +161,7 @@ func TestBothPassesAreAlike(t *testing.T) {
 					t.Error("the queue got other keys than the other batches")
 				}
 				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 		})
 	}
 }
@@ -226,11 +205,9 @@ func TestWhatIsGathered(t *testing.T) {
 	some.Masked = []schemas.Mask{{Sample: 1, Reason: schemas.MaskForbidden}}
 	inputs := []Input{testInput(4, 4), lost, some}
 	for i, in := range inputs {
-		if _, err := tr.Prepare(context.Background(), testBatch(4, 4+i), in); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(tr.Prepare(context.Background(), testBatch(4, 4+i), in))(t)
 	}
-	err := tr.worker.Do(context.Background(), func(s *torch.Scope) error {
+	must.Do(t, tr.worker.Do(context.Background(), func(s *torch.Scope) error {
 		b := testBatch(4, 6)
 		x, err := tr.receive(s, some)
 		if err != nil {
@@ -256,10 +233,7 @@ func TestWhatIsGathered(t *testing.T) {
 			t.Errorf("behind the batch are %v, want %v", f.keys.others, want)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for i, in := range inputs {
 		if r := mustStep(t, tr, testBatch(4, 4+i), in); r.Counts.Masked != len(in.Masked) {
 			t.Errorf("batch %d: %+v", i, r.Counts)
@@ -278,13 +252,8 @@ func TestAnInputServesBothPasses(t *testing.T) {
 	prepareAll(t, whole, 0, 1)
 	var inputs []Input
 	for i := range 2 {
-		in, err := sent.Send(testInput(4, i))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := sent.Prepare(context.Background(), testBatch(4, i), in); err != nil {
-			t.Fatal(err)
-		}
+		in := must.Get(sent.Send(testInput(4, i)))(t)
+		must.Get(sent.Prepare(context.Background(), testBatch(4, i), in))(t)
 		inputs = append(inputs, in)
 	}
 	for i, in := range inputs {
@@ -295,13 +264,8 @@ func TestAnInputServesBothPasses(t *testing.T) {
 		t.Error("an input that was sent trains other weights")
 	}
 	left := testTrainer(t, o)
-	in, err := left.Send(testInput(4, 2))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := left.Prepare(context.Background(), testBatch(4, 2), in); err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(left.Send(testInput(4, 2)))(t)
+	must.Get(left.Prepare(context.Background(), testBatch(4, 2), in))(t)
 	in.Free() // testTrainer counts what is left
 }
 
@@ -310,10 +274,7 @@ func TestAGatheredStepIsRepeated(t *testing.T) {
 	o := gathered(inPairs(withQueue()))
 	straight := testTrainer(t, o)
 	prepareAll(t, straight, 0)
-	resumed, _, err := Resume(context.Background(), newWorker(t), save(t, straight, t.TempDir(), "{}"), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resumed, _ := must.Get2(Resume(context.Background(), newWorker(t), save(t, straight, t.TempDir(), "{}"), o))(t)
 	defer resumed.Free()
 	prepareAll(t, straight, 1)
 	prepareAll(t, resumed, 0, 1)

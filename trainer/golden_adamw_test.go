@@ -6,6 +6,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/invalid"
 	"github.com/pairstream/pairstream/internal/testing/golden"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -33,9 +34,7 @@ func TestGoldenLearningRates(t *testing.T) {
 		}
 		var l invalid.List
 		s.validate(&l)
-		if err := l.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Err())
 		iterations := make([]float64, len(v.Float64s(prefix+".epoch0_iteration")))
 		for i := range iterations {
 			iterations[i] = s.At(int64(i))

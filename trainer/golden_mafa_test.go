@@ -8,6 +8,7 @@ import (
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/testing/golden"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -19,14 +20,8 @@ func goldenScored(t *testing.T, v vectors, dtype torch.DType) *schemas.ScoredBat
 	w := newWorker(t)
 	m := goldenModel(t, v, w, "c.", dtype)
 	defer m.Free()
-	matcher, err := model.NewMatcher(t.Context(), m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conD, err := discriminator.New(matcher, discriminator.Options{Part: 16})
-	if err != nil {
-		t.Fatal(err)
-	}
+	matcher := must.Get(model.NewMatcher(t.Context(), m))(t)
+	conD := must.Get(discriminator.New(matcher, discriminator.Options{Part: 16}))(t)
 	in := goldenInput(v)
 	n := len(in.IDs)
 	b := unscored(n).Batch
@@ -38,10 +33,7 @@ func goldenScored(t *testing.T, v vectors, dtype torch.DType) *schemas.ScoredBat
 			}
 		}
 	}
-	scored, err := conD.Score(context.Background(), &b, discriminator.Input{Pixels: in.Pixels, IDs: in.IDs})
-	if err != nil {
-		t.Fatal(err)
-	}
+	scored := must.Get(conD.Score(context.Background(), &b, discriminator.Input{Pixels: in.Pixels, IDs: in.IDs}))(t)
 	w.Close()
 	return scored
 }
@@ -85,7 +77,7 @@ func TestGoldenMAFAStep(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/epoch%d", p.dtype, epoch), func(t *testing.T) {
 				scored.Epoch = epoch
 				tr := goldenTrainer(t, v, p.dtype, o)
-				err := tr.worker.Do(context.Background(), func(s *torch.Scope) error {
+				must.Do(t, tr.worker.Do(context.Background(), func(s *torch.Scope) error {
 					f, err := tr.forwardOf(s, scored, in, goldenMasker(t, v, v.Int64s("out.mlm_text_index")))
 					if err != nil {
 						return err
@@ -93,10 +85,7 @@ func TestGoldenMAFAStep(t *testing.T) {
 					checkMAFAForward(t, v, p, scored, f)
 					checkMAFALosses(t, s, v, p, tr, scored, f)
 					return nil
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				}))
 			})
 		}
 	}

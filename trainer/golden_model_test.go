@@ -7,6 +7,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/testing/golden"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -42,16 +43,13 @@ func goldenModel(t *testing.T, v vectors, w *torch.Worker, prefix string, dtype 
 	t.Helper()
 	var g goldenConfig
 	v.Config(&g)
-	m, err := model.FromFile(context.Background(), w, v.File.File, model.LoadOptions{
+	m := must.Get(model.FromFile(context.Background(), w, v.File.File, model.LoadOptions{
 		Prefix: prefix, DType: dtype, Trainable: true, Vocab: g.vocab(), Config: &model.Config{
 			ImageSize: g.Image, PatchSize: g.Patch, VisionDim: g.Vdim, VisionDepth: g.Vdepth, VisionHeads: g.Vheads,
 			TextHidden: g.Hidden, TextLayers: g.Layers, FusionLayer: g.Fusion, TextHeads: g.Heads, TextIntermediate: g.Inter,
 			VocabSize: g.Vocab, MaxPositions: g.Maxpos, EmbedDim: g.Embed, TextTokens: g.T,
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for _, p := range m.Params() {
 		v.Loaded(prefix, p.Name)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/testing/golden"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -84,11 +85,9 @@ func TestGoldenMomentumSteps(t *testing.T) {
 				}
 				t.Run(name("%s/%s/%s", strings.TrimSuffix(c.file, ".safetensors"), alpha, p.dtype), func(t *testing.T) {
 					tr := goldenTrainer(t, v, p.dtype, c.options(t, v, v.scalar("in."+alpha+".alpha")))
-					if err := tr.worker.Do(context.Background(), func(s *torch.Scope) error {
+					must.Do(t, tr.worker.Do(context.Background(), func(s *torch.Scope) error {
 						return checkMomentumStep(t, s, v, tr, p, c, alpha)
-					}); err != nil {
-						t.Fatal(err)
-					}
+					}))
 				})
 			}
 		}

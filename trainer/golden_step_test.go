@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/testing/golden"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -46,7 +47,7 @@ func TestGoldenITMHard(t *testing.T) {
 	for _, p := range precisions {
 		t.Run(p.dtype.String(), func(t *testing.T) {
 			tr := goldenTrainer(t, v, p.dtype, o)
-			err := tr.worker.Do(context.Background(), func(s *torch.Scope) error {
+			must.Do(t, tr.worker.Do(context.Background(), func(s *torch.Scope) error {
 				b := unscored(n)
 				f, err := tr.forwardOf(s, b, goldenInput(v), tr.masker(b))
 				if err != nil {
@@ -67,10 +68,7 @@ func TestGoldenITMHard(t *testing.T) {
 				s.Backward(total)
 				checkGradients(t, s, v, tr, p, "gradnorm.", p.grad)
 				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 		})
 	}
 }
@@ -84,7 +82,7 @@ func TestGoldenITMSecondHardest(t *testing.T) {
 	for _, p := range precisions {
 		t.Run(p.dtype.String(), func(t *testing.T) {
 			tr := goldenTrainer(t, v, p.dtype, o)
-			err := tr.worker.Do(context.Background(), func(s *torch.Scope) error {
+			must.Do(t, tr.worker.Do(context.Background(), func(s *torch.Scope) error {
 				b := unscored(n)
 				b.M = int32(n - 1)
 				for anchor := range int32(n) {
@@ -105,10 +103,7 @@ func TestGoldenITMSecondHardest(t *testing.T) {
 					"itm_logits_i2t_neg2": s.Narrow(f.itmLogits, 0, int64(2*n), int64(n)),
 				})
 				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 		})
 	}
 }
@@ -125,7 +120,7 @@ func TestGoldenGRITStep(t *testing.T) {
 	for _, p := range precisions {
 		t.Run(p.dtype.String(), func(t *testing.T) {
 			tr := goldenTrainer(t, v, p.dtype, o)
-			err := tr.worker.Do(context.Background(), func(s *torch.Scope) error {
+			must.Do(t, tr.worker.Do(context.Background(), func(s *torch.Scope) error {
 				b := unscored(len(in.IDs))
 				f, err := tr.forwardOf(s, b, in, goldenMasker(t, v, iota64(len(in.IDs))))
 				if err != nil {
@@ -143,10 +138,7 @@ func TestGoldenGRITStep(t *testing.T) {
 				checkGradients(t, s, v, tr, p, "gradnorm.", p.grad)
 				checkSimilarityGradients(t, s, v, p, f, o)
 				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/testing/golden"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
@@ -43,9 +44,7 @@ func onWorker(t *testing.T, fn func(s *torch.Scope) error) {
 	t.Helper()
 	before := torch.Live()
 	w := newWorker(t)
-	if err := w.Do(context.Background(), fn); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Do(context.Background(), fn))
 	if n := torch.Live() - before; n != 0 {
 		t.Errorf("%d tensors were not given back", n)
 	}
@@ -53,10 +52,7 @@ func onWorker(t *testing.T, fn func(s *torch.Scope) error) {
 
 func newWorker(t *testing.T) *torch.Worker {
 	t.Helper()
-	w, err := torch.NewWorker(torchtest.On(torch.WorkerOptions{Threads: 2, Deterministic: true}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(torch.NewWorker(torchtest.On(torch.WorkerOptions{Threads: 2, Deterministic: true})))(t)
 	t.Cleanup(w.Close)
 	return w
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // One trainer gets inputs that were sent two ahead, from another goroutine and out of one buffer that is filled again at
@@ -54,10 +55,7 @@ func TestSendingAheadChangesNothing(t *testing.T) {
 func TestSentInputsAreGivenBack(t *testing.T) {
 	tr := testTrainer(t, everything())
 	send := func(in Input) Input {
-		sent, err := tr.Send(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sent := must.Get(tr.Send(in))(t)
 		return sent
 	}
 	send(testInput(4, 0)).Free()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -141,7 +142,7 @@ func TestABatchOfMasks(t *testing.T) {
 // setBias overwrites the matching head's bias. With NaN every ITM loss is NaN, and the features are as before.
 func setBias(t *testing.T, tr *Trainer, values []float64) (old []float64) {
 	t.Helper()
-	err := tr.worker.Do(context.Background(), func(*torch.Scope) error {
+	must.Do(t, tr.worker.Do(context.Background(), func(*torch.Scope) error {
 		for _, p := range tr.model.Params() {
 			if p.Name == "itm_head.bias" {
 				old = p.Tensor.Float64s()
@@ -149,10 +150,7 @@ func setBias(t *testing.T, tr *Trainer, values []float64) (old []float64) {
 			}
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return old
 }
 

@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -55,13 +56,10 @@ func TestQueueHoldsFeatures(t *testing.T) {
 	tr := testTrainer(t, o)
 	r := mustStep(t, tr, testBatch(8, 0), testInput(8, 0))
 	var image, text []float32
-	err := tr.worker.Do(context.Background(), func(*torch.Scope) error {
+	must.Do(t, tr.worker.Do(context.Background(), func(*torch.Scope) error {
 		image, text = tr.momentum.image.Float32s(), tr.momentum.text.Float32s()
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	near := func(what string, got, want []float32) {
 		t.Helper()
 		if len(got) != len(want) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/safetensors"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/internal/torch/torchtest"
 	"github.com/pairstream/pairstream/schemas"
@@ -23,10 +24,7 @@ var (
 
 func workerOf(t *testing.T, o torch.WorkerOptions) *torch.Worker {
 	t.Helper()
-	w, err := torch.NewWorker(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(torch.NewWorker(o))(t)
 	t.Cleanup(w.Close)
 	return w
 }
@@ -39,15 +37,9 @@ func preciseTrainer(t *testing.T, w torch.WorkerOptions, o Options) *Trainer {
 			t.Errorf("%d tensors were not given back", n)
 		}
 	})
-	m, err := model.New(context.Background(), workerOf(t, w), testConfig, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(model.New(context.Background(), workerOf(t, w), testConfig, 7))(t)
 	m.Vocab = testVocab()
-	tr, err := New(context.Background(), m, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := must.Get(New(context.Background(), m, o))(t)
 	t.Cleanup(tr.Free)
 	return tr
 }
@@ -89,7 +81,7 @@ func choiceless(n int) *schemas.ScoredBatch {
 // gradients runs a batch forward and backward.
 func gradients(t *testing.T, tr *Trainer, b *schemas.ScoredBatch, in Input) (losses Losses, all []float64) {
 	t.Helper()
-	err := tr.worker.Do(context.Background(), func(s *torch.Scope) error {
+	must.Do(t, tr.worker.Do(context.Background(), func(s *torch.Scope) error {
 		f, err := tr.forwardOf(s, b, in, tr.masker(b))
 		if err != nil {
 			return err
@@ -108,10 +100,7 @@ func gradients(t *testing.T, tr *Trainer, b *schemas.ScoredBatch, in Input) (los
 			}
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return losses, all
 }
 
@@ -186,10 +175,7 @@ func TestMixedPrecisionConverges(t *testing.T) {
 func TestCheckpointsInMixedPrecision(t *testing.T) {
 	o := withQueue()
 	types := func(path string) (all []string) {
-		f, err := safetensors.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(safetensors.Open(path))(t)
 		for _, name := range f.Names() {
 			tensor, _ := f.Tensor(name)
 			all = append(all, fmt.Sprint(name, tensor.DType, tensor.Shape))
@@ -206,10 +192,7 @@ func TestCheckpointsInMixedPrecision(t *testing.T) {
 	if got, want := types(path), types(full); !slices.Equal(got, want) {
 		t.Errorf("a checkpoint of %v, want %v", got, want)
 	}
-	resumed, positions, err := Resume(context.Background(), workerOf(t, torchtest.On(inBFloat16)), path, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resumed, positions := must.Get2(Resume(context.Background(), workerOf(t, torchtest.On(inBFloat16)), path, o))(t)
 	defer resumed.Free()
 	if !json.Valid(positions) {
 		t.Errorf("positions %s", positions)

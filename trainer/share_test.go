@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -63,14 +64,9 @@ func (r *runs) give(tr *Trainer) Give {
 func copies(t *testing.T, from *Trainer, n int) (ranks []*Trainer) {
 	t.Helper()
 	var state bytes.Buffer
-	if err := from.Write(context.Background(), &state); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, from.Write(context.Background(), &state))
 	for range n {
-		tr, err := Read(context.Background(), newWorker(t), state.Bytes(), from.options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tr := must.Get(Read(context.Background(), newWorker(t), state.Bytes(), from.options))(t)
 		t.Cleanup(tr.Free)
 		ranks = append(ranks, tr)
 	}
@@ -93,10 +89,7 @@ func stepOfRanks(t *testing.T, ranks []*Trainer, batches []int, spoiled int) (re
 		if number%each == each-1 {
 			give = grads[number/each].give(tr)
 		}
-		r, err := tr.Learn(context.Background(), testBatch(4, i), testInput(4, i), number, give)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(tr.Learn(context.Background(), testBatch(4, i), testInput(4, i), number, give))(t)
 		tr.options.MLMWeight = weight
 		if given := grads[number/each].given; give != nil && r.SetAside == "" && given != len(tr.Runs()) {
 			t.Errorf("%d of %d runs are given with the last batch", given, len(tr.Runs()))
@@ -105,18 +98,13 @@ func stepOfRanks(t *testing.T, ranks []*Trainer, batches []int, spoiled int) (re
 	}
 	var shares []Share
 	for rank, tr := range ranks {
-		share, err := tr.TakeShare(context.Background(), grads[rank].give(tr))
-		if err != nil {
-			t.Fatal(err)
-		}
+		share := must.Get(tr.TakeShare(context.Background(), grads[rank].give(tr)))(t)
 		share.Grads = grads[rank].all
 		shares = append(shares, share)
 	}
 	total := joined(shares)
 	for _, tr := range ranks {
-		if err := tr.Complete(context.Background(), total, results[len(results)-1].Rate); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tr.Complete(context.Background(), total, results[len(results)-1].Rate))
 	}
 	return results
 }
@@ -167,9 +155,7 @@ func TestRanksMakeTheSameSteps(t *testing.T) {
 					r.Updated = false
 					want = append(want, r)
 				}
-				if _, err := alone.Finish(context.Background()); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(alone.Finish(context.Background()))(t)
 				for n, ranks := range groups {
 					if got := stepOfRanks(t, ranks, batches, c.spoiled); !reflect.DeepEqual(got, want) {
 						t.Errorf("%d ranks: another result", n)
@@ -207,9 +193,7 @@ func TestADroppedStepComesAgain(t *testing.T) {
 					for _, i := range batches[:taken] {
 						mustStep(t, other, testBatch(4, i), testInput(4, i))
 					}
-					if err := other.Drop(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, other.Drop(t.Context()))
 					if n := torch.Live(); n != live {
 						t.Errorf("behind %d batches %d tensors are left", taken, n-live)
 					}
@@ -232,10 +216,7 @@ func TestRanksEncodeAlike(t *testing.T) {
 	alone := testTrainer(t, o)
 	other := copies(t, alone, 1)[0]
 	mustStep(t, alone, testBatch(4, 0), testInput(4, 0))
-	want, err := alone.Encode(context.Background(), testBatch(4, 1), testInput(4, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(alone.Encode(context.Background(), testBatch(4, 1), testInput(4, 1)))(t)
 	got, err := other.EncodeAt(context.Background(), testBatch(4, 1), testInput(4, 1), 1)
 	if err != nil || !reflect.DeepEqual(got, want) || got.Step != 1 {
 		t.Errorf("features of batch %d, want %d (%v)", got.Step, want.Step, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -22,10 +23,7 @@ var testConfig = model.Config{
 
 func testModel(t *testing.T) *model.Model {
 	t.Helper()
-	m, err := model.New(context.Background(), newWorker(t), testConfig, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(model.New(context.Background(), newWorker(t), testConfig, 7))(t)
 	m.Vocab = testVocab()
 	return m
 }
@@ -47,10 +45,7 @@ func testTrainer(t *testing.T, o Options) *Trainer {
 			t.Errorf("%d tensors were not given back", n)
 		}
 	})
-	tr, err := New(context.Background(), testModel(t), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tr := must.Get(New(context.Background(), testModel(t), o))(t)
 	t.Cleanup(tr.Free)
 	return tr
 }
@@ -95,19 +90,13 @@ func testBatch(n, sequence int) *schemas.ScoredBatch {
 
 func mustStep(t *testing.T, tr *Trainer, b *schemas.ScoredBatch, in Input) *Result {
 	t.Helper()
-	r, err := tr.Step(context.Background(), b, in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(tr.Step(context.Background(), b, in))(t)
 	return r
 }
 
 func fingerprint(t *testing.T, tr *Trainer) string {
 	t.Helper()
-	f, err := tr.model.Fingerprint(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(tr.model.Fingerprint(context.Background()))(t)
 	return f
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -31,60 +32,35 @@ torch.save({"model": state, "optimizer": {"step": 3}, "epoch": 2}, sys.argv[2])
 
 func TestConvertCheckpoint(t *testing.T) {
 	run := python(t, "torch", "safetensors", "confluent_kafka", "msgpack")
-	w, err := torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 1}))(t)
 	defer w.Close()
 	vocab := strings.Fields("[PAD] [UNK] [CLS] [SEP] [MASK] cat dog")
-	config, err := model.Preset("tiny", len(vocab))
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(model.Preset("tiny", len(vocab)))(t)
 	config.VisionHeads, config.TextHeads = 2, 2 // the authors' are 64 wide, which shapes do not tell
 	config.CaptionWords = 30                    // as the authors prepare captions
-	original, err := model.New(t.Context(), w, config, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	original := must.Get(model.New(t.Context(), w, config, 1))(t)
 	defer original.Free()
 	original.Vocab = vocab
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	if err := original.Save(t.Context(), at("weights")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(at("vocab.txt"), []byte(strings.Join(vocab, "\n")+"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, original.Save(t.Context(), at("weights")))
+	must.Do(t, os.WriteFile(at("vocab.txt"), []byte(strings.Join(vocab, "\n")+"\n"), 0o644))
 	for name, prefix := range map[string]string{"pre-training": "text_encoder.bert.", "retrieval": "text_encoder."} {
 		t.Run(name, func(t *testing.T) {
 			mustRun(t, run, "-c", makeCheckpoint, at("weights"), at("their.pth"), prefix)
 			mustRun(t, run, "-m", "pairstream", "convert", at("their.pth"), at("ours"), "--vocab", at("vocab.txt"))
-			m, err := model.Load(t.Context(), w, at("ours"), model.LoadOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(model.Load(t.Context(), w, at("ours"), model.LoadOptions{}))(t)
 			defer m.Free()
 			m.Config.TextTokens = original.Config.TextTokens // a choice of the user's, which shapes do not tell either
-			got, err := m.Fingerprint(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			want, err := original.Fingerprint(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(m.Fingerprint(t.Context()))(t)
+			want := must.Get(original.Fingerprint(t.Context()))(t)
 			if got != want {
 				t.Errorf("fingerprint %s of %+v, want %s of %+v", got, m.Config, want, original.Config)
 			}
 		})
 	}
 	mustRun(t, run, "-m", "pairstream", "convert", at("their.pth"), at("large"), "--vocab", at("vocab.txt"), "--image-size", "96")
-	m, err := model.Load(t.Context(), w, at("large"), model.LoadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(model.Load(t.Context(), w, at("large"), model.LoadOptions{}))(t)
 	defer m.Free()
 	if m.Config.ImageSize != 96 {
 		t.Errorf("images of %d pixels, want 96", m.Config.ImageSize)
@@ -112,17 +88,11 @@ sys.exit(main(["init", *make_files(Path(sys.argv[1]))]))
 // TestFirstWeights loads what `init` makes of DeiT and BERT, with all that a training needs.
 func TestFirstWeights(t *testing.T) {
 	run := python(t, "torch", "safetensors", "transformers", "pytest", "confluent_kafka", "msgpack")
-	w, err := torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 1}))(t)
 	defer w.Close()
 	dir := t.TempDir()
 	mustRun(t, run, "-c", makeFirst, dir)
-	m, err := model.Load(t.Context(), w, filepath.Join(dir, "first.safetensors"), model.LoadOptions{Trainable: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(model.Load(t.Context(), w, filepath.Join(dir, "first.safetensors"), model.LoadOptions{Trainable: true}))(t)
 	defer m.Free()
 	want := model.Config{
 		ImageSize: 48, PatchSize: 8, VisionDim: 128, VisionDepth: 3, VisionHeads: 2, TextHidden: 128, TextLayers: 12, FusionLayer: 6, TextHeads: 2,
@@ -131,10 +101,7 @@ func TestFirstWeights(t *testing.T) {
 	if m.Config != want || len(m.Vocab) != want.VocabSize {
 		t.Errorf("%+v with %d words, want %+v", m.Config, len(m.Vocab), want)
 	}
-	original, err := model.New(t.Context(), w, want, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	original := must.Get(model.New(t.Context(), w, want, 1))(t)
 	defer original.Free()
 	if got := len(m.Params()); got != len(original.Params()) {
 		t.Errorf("%d weights, want the %d of a model that has MLM", got, len(original.Params()))

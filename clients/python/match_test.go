@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -39,18 +40,10 @@ func TestExportedMatcher(t *testing.T) {
 	printed := mustRun(t, run, "-c", makeMatcher, path)
 	var want []float32
 	_, numbers, _ := strings.Cut(printed, "\n") // behind what export-match prints
-	if err := json.Unmarshal([]byte(numbers), &want); err != nil {
-		t.Fatal(err)
-	}
-	w, err := torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(numbers), &want))
+	w := must.Get(torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 1}))(t)
 	defer w.Close()
-	m, err := model.OpenMatcher(t.Context(), w, path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(model.OpenMatcher(t.Context(), w, path))(t)
 	defer m.Free()
 	side := m.Config.ImageSize
 	pixels := make([]float32, 3*3*side*side)
@@ -58,10 +51,7 @@ func TestExportedMatcher(t *testing.T) {
 		pixels[i] = float32(i*7919%1000)/500 - 1
 	}
 	pairs := []model.Pair{{Image: 0, Text: 1}, {Image: 2, Text: 0}, {Image: 1, Text: 2}, {Image: 0, Text: 0}, {Image: 2, Text: 2}, {Image: 1, Text: 1}}
-	got, err := m.Match(t.Context(), pixels, [][]int32{{2, 5, 6, 11, 3}, {2, 7, 3}, {2, 5, 8, 3}}, pairs, 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(m.Match(t.Context(), pixels, [][]int32{{2, 5, 6, 11, 3}, {2, 7, 3}, {2, 5, 8, 3}}, pairs, 4))(t)
 	spread := float32(0)
 	for i := range want {
 		if math.Abs(float64(got[i]-want[i])) > 1e-5 {

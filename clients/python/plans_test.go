@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/plans"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -33,20 +34,10 @@ func TestReadPlan(t *testing.T) {
 	want.Masked, want.High = nil, 0.75
 	dir := t.TempDir()
 	w := plans.NewWriter(dir, 3, 0.8, func(at plans.Place) string { return fmt.Sprint("key of ", at.Offset) })
-	if err := w.Add(want); err != nil {
-		t.Fatal(err)
-	}
-	files, err := w.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
-	manifest, err := json.Marshal(map[string]any{"version": plans.Version, "low": 0.5, "files": files})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "plan.json"), manifest, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Add(want))
+	files := must.Get(w.Close())(t)
+	manifest := must.Get(json.Marshal(map[string]any{"version": plans.Version, "low": 0.5, "files": files}))(t)
+	must.Do(t, os.WriteFile(filepath.Join(dir, "plan.json"), manifest, 0o600))
 	var got struct {
 		Lane, Group, Epoch, Sequence int64
 		Pairs, Images, Keys, Texts   []string
@@ -57,9 +48,7 @@ func TestReadPlan(t *testing.T) {
 		Replaced                     []bool
 		High, Low                    float64
 	}
-	if err := json.Unmarshal([]byte(mustRun(t, run, "-c", readPlan, dir)), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(mustRun(t, run, "-c", readPlan, dir)), &got))
 	if got.Lane != 3 || got.Group != want.Group.Seq || got.Epoch != int64(want.Epoch) || got.Sequence != int64(want.Sequence) || got.High != 0.75 || got.Low != 0.5 {
 		t.Errorf("read %+v", got)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -61,10 +62,7 @@ func python(t *testing.T, packages ...string) func(stdin string, args ...string)
 
 func mustRun(t *testing.T, run func(string, ...string) (string, error), args ...string) string {
 	t.Helper()
-	out, err := run("", args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(run("", args...))(t)
 	return out
 }
 
@@ -80,9 +78,7 @@ func TestPublishPair(t *testing.T) {
 	log, cfg := newLog(t)
 	encoded := []byte("\xff\xd8 bytes of a JPEG file")
 	file := filepath.Join(t.TempDir(), "cat.jpg")
-	if err := os.WriteFile(file, encoded, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, encoded, 0o644))
 	image := schemas.NewImageID(encoded)
 	tests := []struct {
 		name, caption string
@@ -120,14 +116,8 @@ func lastPair(t *testing.T, log *stream.Log, lane int) *schemas.Pair {
 	}
 	r := log.OpenReader(schemas.Pairs, lane, stream.Position{Offset: bounds.End - 1}, stream.ReaderOptions{})
 	defer r.Close()
-	rec, err := r.Next(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := schemas.Unmarshal(rec.Schema, rec.Value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rec := must.Get(r.Next(ctx))(t)
+	got := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(t)
 	p, ok := got.(*schemas.Pair)
 	if !ok {
 		t.Fatalf("lane %d ends with a %T", lane, got)
@@ -138,19 +128,10 @@ func lastPair(t *testing.T, log *stream.Log, lane int) *schemas.Pair {
 // golden returns a record of the golden files, and its bytes.
 func golden(t *testing.T, name string) (schemas.Record, []byte) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("../../schemas/testdata/golden/v1", name+".hex"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("../../schemas/testdata/golden/v1", name+".hex")))(t)
 	schema, digits, _ := strings.Cut(string(text), "\n")
-	value, err := hex.DecodeString(strings.ReplaceAll(digits, "\n", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	rec, err := schemas.Unmarshal(schema, value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	value := must.Get(hex.DecodeString(strings.ReplaceAll(digits, "\n", "")))(t)
+	rec := must.Get(schemas.Unmarshal(schema, value))(t)
 	return rec, value
 }
 
@@ -164,13 +145,9 @@ func TestReadBatches(t *testing.T) {
 	// The second record is there twice, as after a crash; a seal stands between and another at the end.
 	for i, r := range []schemas.Record{want, &schemas.Seal{}, &schemas.Seal{}, want, &schemas.Seal{Final: true}} {
 		seq := []int64{0, 1, 1, 2, 3}[i]
-		if err := p.PublishSeq(t.Context(), schemas.Scored, lane, seq, stream.Mark{}, r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.PublishSeq(t.Context(), schemas.Scored, lane, seq, stream.Mark{}, r))
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
 	args := []string{"-m", "pairstream", "read", "--brokers", cfg.Brokers[0], "--namespace", cfg.Namespace, "--topic", "scored", "--lane", fmt.Sprint(lane)}
 	lines := strings.Split(strings.TrimSpace(mustRun(t, run, args...)), "\n")
 	if len(lines) != 2 {
@@ -183,9 +160,7 @@ func TestReadBatches(t *testing.T) {
 		HardestTexts            [][]int32 `json:"hardest_texts"`
 		Probabilities           []float32
 	}
-	if err := json.Unmarshal([]byte(lines[1]), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(lines[1]), &got))
 	if got.Schema != want.Schema() || got.Group != want.Group.String() || got.Strategy != want.Strategy || got.Epoch != want.Epoch ||
 		got.Sequence != want.Sequence || len(got.IDs) != len(want.Samples) || len(got.HardestTexts) != len(want.Samples) {
 		t.Errorf("read %+v", got)
@@ -208,13 +183,9 @@ func TestReadBatchesStopsAtGap(t *testing.T) {
 	log, cfg := newLog(t)
 	p := log.NewPublisher(stream.PublisherOptions{})
 	for _, seq := range []int64{0, 2} {
-		if err := p.PublishSeq(t.Context(), schemas.Batches, 0, seq, stream.Mark{}, &schemas.Seal{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.PublishSeq(t.Context(), schemas.Batches, 0, seq, stream.Mark{}, &schemas.Seal{}))
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
 	_, err := run("", "-m", "pairstream", "read", "--brokers", cfg.Brokers[0], "--namespace", cfg.Namespace)
 	if err == nil || !strings.Contains(err.Error(), "records 1 to 1 are missing") {
 		t.Errorf("error is %v", err)
@@ -264,10 +235,7 @@ func TestPythonDecodesAsGoDoes(t *testing.T) {
 	for _, path := range seeds {
 		add(seed(t, path))
 	}
-	out, err := run(strings.Join(lines, "\n")+"\n", "-c", refereed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(run(strings.Join(lines, "\n")+"\n", "-c", refereed))(t)
 	got := strings.Fields(out)
 	if len(got) != len(want) {
 		t.Fatalf("%d verdicts on %d values", len(got), len(want))
@@ -308,10 +276,7 @@ func verdict(schema string, value []byte) string {
 // seed reads a file of the fuzz corpus, whose folder is named after the record.
 func seed(t *testing.T, path string) (schema string, value []byte) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path))(t)
 	_, literal, _ := strings.Cut(string(text), "[]byte(")
 	raw, err := strconv.Unquote(strings.TrimSuffix(strings.TrimSpace(literal), ")"))
 	if err != nil {

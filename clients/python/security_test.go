@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -23,27 +24,17 @@ import (
 func identity(t *testing.T, dir, name string) (pair tls.Certificate, certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
+	pkcs8 := must.Get(x509.MarshalPKCS8PrivateKey(key))(t)
 	certFile, keyFile = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
 	for path, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: pkcs8}} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
 	}
 	if pair, err = tls.LoadX509KeyPair(certFile, keyFile); err != nil {
 		t.Fatal(err)
@@ -64,36 +55,24 @@ func TestSecuredBroker(t *testing.T) {
 	if err != nil || !trusted.AppendCertsFromPEM(text) {
 		t.Fatal("no certificate of the client", err)
 	}
-	broker, err := stream.StartBroker(stream.BrokerOptions{
+	broker := must.Get(stream.StartBroker(stream.BrokerOptions{
 		TLS:  &tls.Config{Certificates: []tls.Certificate{server}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12},
 		SASL: "SCRAM-SHA-256", User: "alice", Pass: "right",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(func() { _ = broker.Close() }) // the test has ended: nothing is lost with it
 	cfg := stream.DefaultConfig()
 	cfg.Brokers, cfg.Lanes, cfg.Namespace = []string{broker.Addr()}, 1, "py"
 	cfg.TLS, cfg.TLSCA, cfg.TLSCert, cfg.TLSKey = true, ca, cert, key
 	cfg.SASL, cfg.SASLUser, cfg.SASLPassword = "SCRAM-SHA-256", "alice", "right"
-	log, err := stream.Connect(t.Context(), cfg, stream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(stream.Connect(t.Context(), cfg, stream.Options{}))(t)
 	t.Cleanup(log.Close)
-	if err := log.EnsureTopics(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, log.EnsureTopics(t.Context()))
 	p := log.NewPublisher(stream.PublisherOptions{})
 	rec, _ := golden(t, "scored-batch")
 	for seq, r := range []schemas.Record{rec, &schemas.Seal{Final: true}} {
-		if err := p.PublishSeq(t.Context(), schemas.Scored, 0, int64(seq), stream.Mark{}, r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.PublishSeq(t.Context(), schemas.Scored, 0, int64(seq), stream.Mark{}, r))
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
 	for name, value := range map[string]string{
 		"KAFKA_BROKERS": broker.Addr(), "NAMESPACE": "py", "KAFKA_TLS": "true", "KAFKA_TLS_CA": ca, "KAFKA_TLS_CERT": cert, "KAFKA_TLS_KEY": key,
 		"KAFKA_SASL": "SCRAM-SHA-256", "KAFKA_SASL_USER": "alice", "KAFKA_SASL_PASSWORD": "right",
@@ -101,9 +80,7 @@ func TestSecuredBroker(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	picture := filepath.Join(dir, "cat.jpg")
-	if err := os.WriteFile(picture, []byte("\xff\xd8 bytes"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(picture, []byte("\xff\xd8 bytes"), 0o600))
 	mustRun(t, run, "-m", "pairstream", "publish", picture, "a cat")
 	if got := lastPair(t, log, 0); got.Caption != "a cat" {
 		t.Errorf("published %q", got.Caption)

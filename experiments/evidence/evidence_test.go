@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 func near(a, b float64) bool { return a == b || math.Abs(a-b) < 1e-4*math.Max(1, math.Abs(b)) }
@@ -119,9 +121,7 @@ func TestResultsAreKept(t *testing.T) {
 	if r.Runs[0].Seed != 0 || !r.Has(2) || r.Has(3) || r.Seconds() != 5 || !slices.Equal(r.Xs("a", "m"), []float64{1}) {
 		t.Errorf("%+v", r)
 	}
-	if err := r.Write(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Write(dir))
 	again, err := Read(dir, "test")
 	if err != nil || !reflect.DeepEqual(again.Runs, r.Runs) || !r.Continues(again) {
 		t.Errorf("read back %+v, %v", again, err)
@@ -141,9 +141,7 @@ func TestResultsAreKept(t *testing.T) {
 	if r.Continues(nil) {
 		t.Error("continues nothing")
 	}
-	if err := os.WriteFile(path(dir, "test"), []byte("{"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path(dir, "test"), []byte("{"), 0o644))
 	if _, err := Read(dir, "test"); err == nil || !strings.Contains(err.Error(), "reading the result of test") {
 		t.Errorf("a file cut short: %v", err)
 	}

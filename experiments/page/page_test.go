@@ -11,12 +11,13 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/experiments/evidence"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 func content(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -24,19 +25,14 @@ func content(t *testing.T, dir string) map[string]string {
 		rel, _ := filepath.Rel(dir, name)
 		out[rel] = string(raw)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return out
 }
 
 // The document in the repository is what its results give.
 func TestDocumentIsUpToDate(t *testing.T) {
 	out := t.TempDir()
-	if err := write(filepath.Join("..", "results"), out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, write(filepath.Join("..", "results"), out))
 	for name, want := range content(t, out) {
 		got, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
 		if err != nil || string(got) != want {
@@ -63,18 +59,13 @@ func written(t *testing.T, change func(*evidence.Result)) (map[string]string, er
 	}
 	change(r)
 	results, out := t.TempDir(), t.TempDir()
-	if err := r.Write(results); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Write(results))
 	err := write(results, out)
 	return content(t, out), err
 }
 
 func TestPageOfAResult(t *testing.T) {
-	files, err := written(t, func(*evidence.Result) {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(written(t, func(*evidence.Result) {}))(t)
 	page := files["experiments.md"]
 	for _, want := range []string{
 		"| [X1: False negatives by sampling](#x1-false-negatives-by-sampling) | MAFA Table 1, Table 9, figures 2 and 5 | 3 of 8 |",
@@ -121,9 +112,7 @@ func TestFigureOfArms(t *testing.T) {
 	}
 	f := evidence.Figure{Name: "f", Title: "T", X: "difference", Base: "base", Measure: "rsum", Arms: []evidence.Row{{Label: "Better", Arm: "better"}, {Label: "Missing", Arm: "missing"}}}
 	path := filepath.Join(t.TempDir(), "f.svg")
-	if err := drawFigure(path, f, r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, drawFigure(path, f, r))
 	raw, err := os.ReadFile(path)
 	if err != nil || !bytes.Contains(raw, []byte(">Better<")) || bytes.Contains(raw, []byte(">Missing<")) {
 		t.Errorf("the figure names what was not measured, or not what was: %v\n%s", err, raw)

@@ -19,6 +19,7 @@ import (
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/safetensors"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -36,10 +37,7 @@ const code = `class Towers(Module):
 func worker(t *testing.T) *torch.Worker {
 	t.Helper()
 	before := torch.Live()
-	w, err := torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 1, Deterministic: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 1, Deterministic: true}))(t)
 	t.Cleanup(func() {
 		w.Close()
 		if n := torch.Live() - before; n != 0 {
@@ -63,17 +61,10 @@ func small(t *testing.T) *Towers {
 		{"constants.pkl", "\x80\x02)."},
 		{"version", "3\n"},
 	} {
-		w, err := z.CreateHeader(&zip.FileHeader{Name: "towers/" + entry[0], Method: zip.Store})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write([]byte(entry[1])); err != nil {
-			t.Fatal(err)
-		}
+		w := must.Get(z.CreateHeader(&zip.FileHeader{Name: "towers/" + entry[0], Method: zip.Store}))(t)
+		must.Get(w.Write([]byte(entry[1])))(t)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, z.Close())
 	vocab := append([]string{"[PAD]", "unused", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "wall"}, colours...)
 	draws := rng.New(1, "words")
 	table := make([]float32, 70*len(vocab))
@@ -81,14 +72,10 @@ func small(t *testing.T) *Towers {
 		table[i] = float32(draws.NormFloat64())
 	}
 	for name, content := range map[string][]byte{"towers.pt": archive.Bytes(), "vocab.txt": []byte(strings.Join(vocab, "\n"))} {
-		if err := os.WriteFile(filepath.Join(to.dir, name), content, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(to.dir, name), content, 0o644))
 	}
 	words := safetensors.NamedTensor{Name: "words", Tensor: safetensors.FromFloat32s(table, int64(len(vocab)), 70)}
-	if err := safetensors.WriteFile(filepath.Join(to.dir, "words.safetensors"), []safetensors.NamedTensor{words}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, safetensors.WriteFile(filepath.Join(to.dir, "words.safetensors"), []safetensors.NamedTensor{words}, nil))
 	return to
 }
 
@@ -109,16 +96,11 @@ func photo(colour, i int) []byte {
 // Pictures hold every channel of every place, with mean 0 and deviation 1 as far as a byte goes.
 func TestPicturesHoldWhatTheTowerSays(t *testing.T) {
 	to, w := small(t), worker(t)
-	made, err := to.Pictures(t.Context(), w, 10, func(i int) ([]byte, error) { return photo(i%4, i), nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.Get(to.Pictures(t.Context(), w, 10, func(i int) ([]byte, error) { return photo(i%4, i), nil }))(t)
 	var sums, squares [channels]float64
 	for i, picture := range made {
 		var values [channels]float64
-		if err := pooled(picture, values[:]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pooled(picture, values[:]))
 		for c, v := range values {
 			if math.Abs(v-values[c%3]) > 1e-9 {
 				t.Errorf("channel %d of picture %d is %v, want %v, that of its colour", c, i, v, values[c%3])
@@ -141,10 +123,7 @@ func TestPicturesHoldWhatTheTowerSays(t *testing.T) {
 // A first model that has not made a step finds captions of pictures, and knows no word that the captions lack.
 func TestStartKnowsWhatTheTowersKnow(t *testing.T) {
 	to, w := small(t), worker(t)
-	pictures, err := to.Pictures(t.Context(), w, 24, func(i int) ([]byte, error) { return photo(i%4, i/4), nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	pictures := must.Get(to.Pictures(t.Context(), w, 24, func(i int) ([]byte, error) { return photo(i%4, i/4), nil }))(t)
 	var pairs []Pair
 	for i, p := range pictures {
 		pairs = append(pairs, Pair{p, "a " + colours[i%4] + " wall"})
@@ -156,28 +135,17 @@ func TestStartKnowsWhatTheTowersKnow(t *testing.T) {
 			}
 		}
 	}
-	c, err := model.Preset("micro", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(model.Preset("micro", 1))(t)
 	c.VisionDepth, c.TextLayers, c.FusionLayer, c.EmbedDim = 1, 3, 1, c.VisionDim
 	path := filepath.Join(t.TempDir(), "start.safetensors")
-	if err := to.Start(t.Context(), w, c, captions, pairs, 1, path); err != nil {
-		t.Fatal(err)
-	}
-	e, err := model.OpenEncoder(t.Context(), w, path, model.EncoderOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, to.Start(t.Context(), w, c, captions, pairs, 1, path))
+	e := must.Get(model.OpenEncoder(t.Context(), w, path, model.EncoderOptions{}))(t)
 	defer e.Free()
 	found := best(t, e, pictures[:4], []string{pairs[0].Caption, pairs[1].Caption, pairs[2].Caption, pairs[3].Caption})
 	if !slices.Equal(found, []int{0, 1, 2, 3}) {
 		t.Errorf("four colours are most similar to captions %v", found)
 	}
-	f, err := safetensors.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(safetensors.Open(path))(t)
 	if vocab := f.Metadata["pairstream.vocab"]; strings.Contains(vocab, "unused") || !strings.Contains(vocab, "[MASK]") || !strings.Contains(vocab, "white") {
 		t.Errorf("vocabulary %q", vocab)
 	}
@@ -193,20 +161,11 @@ func best(t *testing.T, e *model.Encoder, pictures [][]byte, captions []string) 
 	pre := e.Preprocessing()
 	pixels := make([]byte, len(pictures)*pre.Values())
 	for i, p := range pictures {
-		im, err := imaging.Decode(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		im := must.Get(imaging.Decode(p))(t)
 		pre.Bytes(pixels[i*pre.Values():(i+1)*pre.Values()], im)
 	}
-	v, err := e.EncodeImages(t.Context(), pixels, len(pictures))
-	if err != nil {
-		t.Fatal(err)
-	}
-	texts, err := e.EncodeTexts(t.Context(), captions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(e.EncodeImages(t.Context(), pixels, len(pictures)))(t)
+	texts := must.Get(e.EncodeTexts(t.Context(), captions))(t)
 	for i := range pictures {
 		at, most := 0, math.Inf(-1)
 		for j := range captions {
@@ -229,27 +188,15 @@ func TestArchiveSaysWhatItsAuthorsSay(t *testing.T) {
 	if cache == "" {
 		t.Skip("PAIRSTREAM_TOWERS names no folder for the towers, whose wheels have 100 MB: make test-towers does")
 	}
-	to, err := Install(t.Context(), cache, func(line string) { t.Log(line) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := safetensors.Open(filepath.Join("testdata", "vector.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := must.Get(Install(t.Context(), cache, func(line string) { t.Log(line) }))(t)
+	f := must.Get(safetensors.Open(filepath.Join("testdata", "vector.safetensors")))(t)
 	want := func(name string) []float32 {
 		tensor, _ := f.Tensor(name)
-		v, err := tensor.Float32s()
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must.Get(tensor.Float32s())(t)
 		return v
 	}
 	tensor, _ := f.Tensor("ids")
-	ids, err := tensor.Int64s()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ids := must.Get(tensor.Int64s())(t)
 	features, text := says(t.Context(), t, to, ids)
 	for i, w := range want("features") { // of the places 0, 5, 10 and 15
 		if got := features[i/4*grid*grid+i%4*5]; math.Abs(float64(got-w)) > 2e-3 {
@@ -262,10 +209,7 @@ func TestArchiveSaysWhatItsAuthorsSay(t *testing.T) {
 		}
 	}
 	// It is an encoder of the pipeline.
-	e, err := model.OpenEncoder(t.Context(), worker(t), to.Archive(), model.EncoderOptions{VocabPath: to.Vocab(), ImageSize: input})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(model.OpenEncoder(t.Context(), worker(t), to.Archive(), model.EncoderOptions{VocabPath: to.Vocab(), ImageSize: input}))(t)
 	defer e.Free()
 	if found := best(t, e, [][]byte{photo(1, 0)}, []string{"A plain green wall.", "Two men play football."}); found[0] != 0 {
 		t.Error("a green picture is more similar to a game of football than to a wall")
@@ -283,7 +227,7 @@ func says(ctx context.Context, t *testing.T, to *Towers, ids []int64) (features,
 			pixels = append(pixels, (raw-imaging.CLIPMean[c])/imaging.CLIPStd[c])
 		}
 	}
-	err := w.Do(ctx, func(s *torch.Scope) error {
+	must.Do(t, w.Do(ctx, func(s *torch.Scope) error {
 		script, err := s.LoadScript(to.Archive())
 		if err != nil {
 			return fmt.Errorf("loading the towers: %w", err)
@@ -294,9 +238,6 @@ func says(ctx context.Context, t *testing.T, to *Towers, ids []int64) (features,
 			text = s.Call(script, "encode_text", s.Int64s(ids, 3, int64(len(ids)/3))).Float32s()
 		})
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return features, text
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -27,9 +28,7 @@ func TestTheFirstNoteCounts(t *testing.T) {
 	log := logtest.Open(t, logtest.Broker(t), "", 2)
 	other := draws
 	other.Prefix = "others/"
-	if err := other.Note(t.Context(), log, drawn{7, 99}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, other.Note(t.Context(), log, drawn{7, 99}))
 	var owners sync.WaitGroup
 	took := make([]drawn, 4)
 	for i := range took {
@@ -47,9 +46,7 @@ func TestTheFirstNoteCounts(t *testing.T) {
 			t.Errorf("owners take %v", took)
 		}
 	}
-	if err := draws.Note(t.Context(), log, drawn{7, 50}, drawn{3, 1}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, draws.Note(t.Context(), log, drawn{7, 50}, drawn{3, 1}))
 	counts, err := draws.Read(t.Context(), log)
 	if all := draws.List(counts); err != nil || len(all) != 2 || all[0] != (drawn{3, 1}) || all[1] != took[0] {
 		t.Errorf("%v count, %v", all, err)
@@ -64,12 +61,8 @@ func TestWhatCannotBeTaken(t *testing.T) {
 		t.Errorf("error %v, want %v", err, wrong)
 	}
 	p := log.NewPublisher(stream.PublisherOptions{Name: "control"})
-	if err := p.Note(t.Context(), schemas.Control, "draws/a", "no draw"); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Note(t.Context(), schemas.Control, "draws/a", "no draw"))
+	must.Do(t, p.Close(t.Context()))
 	var syntax *json.UnmarshalTypeError
 	if _, err := draws.Read(t.Context(), log); !errors.As(err, &syntax) || !strings.Contains(err.Error(), "reading the notes about draws: ") {
 		t.Errorf("error %v", err)

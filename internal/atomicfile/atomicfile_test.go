@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 func TestSyncFolder(t *testing.T) {
@@ -64,9 +66,7 @@ func content(text string) func(io.Writer) error {
 func TestWriteOutlastsALossOfPower(t *testing.T) {
 	calls := record(t, "")
 	path := filepath.Join(t.TempDir(), "a")
-	if err := Write(path, 0o640, content("new text")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Write(path, 0o640, content("new text")))
 	if want := []string{"sync 8 bytes", "rename to a", "sync folder"}; !slices.Equal(*calls, want) {
 		t.Errorf("calls %q, want %q", *calls, want)
 	}
@@ -81,9 +81,7 @@ func TestWriteFailsWithoutATrace(t *testing.T) {
 	for _, failing := range []string{"content", "sync 3 bytes", "rename to a"} {
 		t.Run(failing, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "a")
-			if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, []byte("old"), 0o600))
 			record(t, failing)
 			err := Write(path, 0o644, func(w io.Writer) error {
 				if failing == "content" {
@@ -110,9 +108,7 @@ func TestWriteFailsWithoutATrace(t *testing.T) {
 func TestAbort(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "checkpoint-1")
 	f, err := Create(path, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if fits, err := filepath.Match(".checkpoint-*.tmp", filepath.Base(f.Name())); !fits || err != nil {
 		t.Errorf("the temporary name %s does not fit the pattern (%v)", f.Name(), err)
 	}
@@ -140,13 +136,8 @@ func TestCommitNew(t *testing.T) {
 	calls := record(t, "")
 	path := filepath.Join(t.TempDir(), "a")
 	for i, want := range []error{nil, fs.ErrExist} {
-		f, err := Create(path, 0o644)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := fmt.Fprintf(f, "writer %d", i); err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(Create(path, 0o644))(t)
+		must.Get(fmt.Fprintf(f, "writer %d", i))(t)
 		if err := f.CommitNew(); !errors.Is(err, want) {
 			t.Errorf("writer %d: %v, want %v", i, err, want)
 		}

@@ -4,6 +4,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // round has figures that are easy to count with. Of its operations a second, 1.8e14 are the encoder's and Con-D's, 1e14 are
@@ -27,10 +29,7 @@ func near(t *testing.T, what string, got, want float64) {
 // The figures of a plan by hand. A day has 86,400 s: training has 777,600 s, and the first groups are filled in 43,200 s and
 // closed in as many. A GPU encodes 10,000 pairs/s, scores 5,000 and trains on 1,000.
 func TestPlanByHand(t *testing.T) {
-	p, err := Make(request())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(Make(request()))(t)
 	const (
 		seen    = 1e9
 		filled  = 1e7 / 43_200.0 // ten rounds of two lanes
@@ -138,10 +137,7 @@ func TestAssumptionsHaveSources(t *testing.T) {
 	} {
 		r, found := request(), 0
 		tt.change(&r)
-		p, err := Make(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(Make(r))(t)
 		for _, a := range p.Assumptions {
 			if a.What == "" || a.Value == "" || a.Source == "" {
 				t.Errorf("%s: %+v", name, a)
@@ -157,14 +153,9 @@ func TestAssumptionsHaveSources(t *testing.T) {
 }
 
 func TestPrintNamesWhatIsPredicted(t *testing.T) {
-	p, err := Make(request())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(Make(request()))(t)
 	var out strings.Builder
-	if err := p.Print(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Print(&out))
 	text := strings.Join(strings.Fields(out.String()), " ")
 	for _, words := range []string{
 		"100 M pairs, 10 epochs, preset base, round, 10 days", "lanes 2 10 groups each", "trainer 2 277.8 3 1.29 k", "storage 633 GB",

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -137,14 +138,9 @@ func example() []Run {
 }
 
 func TestPrint(t *testing.T) {
-	c, err := Of(example())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Of(example()))(t)
 	var out bytes.Buffer
-	if err := c.Print(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Print(&out))
 	want := `RUNS    grit  random  old
   seed  7     7       –
 

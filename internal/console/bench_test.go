@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/runlog"
 )
 
@@ -24,10 +25,7 @@ func BenchmarkPages(b *testing.B) {
 	began := time.Now()
 	s := open(b, runlog.Options{Pairs: pairs, Batch: 96, Epochs: 2, DeadLetters: 2000}, nil)
 	b.Logf("written and indexed in %s", time.Since(began).Round(time.Second))
-	totals, err := s.index.Totals(b.Context())
-	if err != nil {
-		b.Fatal(err)
-	}
+	totals := must.Get(s.index.Totals(b.Context()))(b)
 	size := float64(totals.Bytes) / float64(totals.Pairs)
 	if size > 400 {
 		b.Errorf("the index takes %.0f bytes a pair, want at most 400", size)

@@ -26,6 +26,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/console"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/runlog"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -92,9 +93,7 @@ func (b *browser) listen(event any) {
 
 func (b *browser) do(actions ...chromedp.Action) {
 	b.t.Helper()
-	if err := chromedp.Run(b.ctx, actions...); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Do(b.t, chromedp.Run(b.ctx, actions...))
 }
 
 // open loads a page and waits until its script has drawn.
@@ -146,17 +145,12 @@ func (b *browser) axe() []string {
 	if path == "" {
 		b.t.Fatal("PAIRSTREAM_AXE is empty: make test-console sets it")
 	}
-	source, err := os.ReadFile(path)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	source := must.Get(os.ReadFile(path))(b.t)
 	b.do(chromedp.Evaluate(string(source)+";0", nil))
 	raw := eval[string](b, `axe.run(document, {resultTypes: ["violations"]}).then(r => JSON.stringify(r.violations.filter(v => v.impact === "serious" || v.impact === "critical").
 		map(v => v.id + ": " + v.help + ": " + v.nodes.slice(0, 3).map(n => n.html.slice(0, 160)).join(" | "))))`)
 	var list []string
-	if err := json.Unmarshal([]byte(raw), &list); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Do(b.t, json.Unmarshal([]byte(raw), &list))
 	return list
 }
 
@@ -206,9 +200,7 @@ func TestBrowserShots(t *testing.T) {
 		b.open(*shotsOf + path)
 		var shot []byte
 		b.do(chromedp.Sleep(2500*time.Millisecond), chromedp.CaptureScreenshot(&shot))
-		if err := os.WriteFile(filepath.Join(*shots, name+".png"), shot, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(*shots, name+".png"), shot, 0o644))
 	}
 }
 
@@ -241,30 +233,17 @@ func (b *browser) compare(name string) {
 	b.t.Helper()
 	var shot []byte
 	b.do(chromedp.Evaluate(hide+";"+settle+";0", nil), chromedp.CaptureScreenshot(&shot))
-	m, err := png.Decode(bytes.NewReader(shot))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	m := must.Get(png.Decode(bytes.NewReader(shot)))(b.t)
 	got := shrink(m)
 	path := filepath.Join("testdata", "screens", name+".png")
 	if *rewrite {
 		var out bytes.Buffer
-		if err := png.Encode(&out, got); err != nil {
-			b.t.Fatal(err)
-		}
-		if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
-			b.t.Fatal(err)
-		}
+		must.Do(b.t, png.Encode(&out, got))
+		must.Do(b.t, os.WriteFile(path, out.Bytes(), 0o644))
 		return
 	}
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	want, err := png.Decode(bytes.NewReader(raw))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile(path))(b.t)
+	want := must.Get(png.Decode(bytes.NewReader(raw)))(b.t)
 	if different := difference(got, want); different > tolerance {
 		file := filepath.Join(os.TempDir(), "console-"+name+".png")
 		if err := os.WriteFile(file, shot, 0o600); err != nil {
@@ -356,13 +335,8 @@ func TestBrowserKeyboardOnly(t *testing.T) {
 	b.until(`document.querySelector("#score").textContent.startsWith("1 of 2")`)
 	var verdicts []string
 	for rec, err := range s.log.Records(t.Context(), schemas.Judgements, 0, stream.Position{}, -1) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := schemas.Unmarshal(rec.Schema, rec.Value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
+		r := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(t)
 		verdicts = append(verdicts, r.(*schemas.Judgement).Verdict)
 	}
 	if fmt.Sprint(verdicts) != "[match no match]" {
@@ -378,19 +352,12 @@ func TestBrowserWhileItRuns(t *testing.T) {
 	b := newBrowser(t, 1280, 900, false)
 	b.open(s.address + "/")
 	b.until(`document.querySelector("#flow").textContent.includes("7 dead letters")`)
-	if _, err := runlog.Write(t.Context(), s.log, runlog.Options{Dir: t.TempDir(), DeadLetters: 9, FirstDead: 100}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(runlog.Write(t.Context(), s.log, runlog.Options{Dir: t.TempDir(), DeadLetters: 9, FirstDead: 100}))(t)
 	b.until(`document.querySelector("#flow").textContent.includes("16 dead letters")`)
 	addr := s.broker.Addr()
-	if err := s.broker.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.broker.Close())
 	b.until(`document.querySelector("#flow .notice")?.textContent.includes("has not answered since")`)
-	again, err := stream.StartBroker(stream.BrokerOptions{Addr: addr, DataDir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := must.Get(stream.StartBroker(stream.BrokerOptions{Addr: addr, DataDir: dir}))(t)
 	t.Cleanup(func() { _ = again.Close() })
 	b.until(`!document.querySelector("#flow .notice")`)
 	b.check("flow, after the broker came back")

@@ -14,6 +14,7 @@ import (
 	"github.com/pairstream/pairstream/internal/console/index"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/runlog"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -31,19 +32,14 @@ type site struct {
 
 func newLog(t testing.TB, dir string) (*stream.Broker, *stream.Log) {
 	t.Helper()
-	broker, err := stream.StartBroker(stream.BrokerOptions{DataDir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	broker := must.Get(stream.StartBroker(stream.BrokerOptions{DataDir: dir}))(t)
 	cfg := stream.DefaultConfig()
 	cfg.Brokers, cfg.Lanes, cfg.RequestTimeout = []string{broker.Addr()}, 1, 2*time.Second
 	log, err := stream.Connect(t.Context(), cfg, stream.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err == nil {
 		err = log.EnsureTopics(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(log.Close)
 	return broker, log
 }
@@ -65,14 +61,8 @@ func openAt(t testing.TB, dir string, o runlog.Options, change func(*console.Opt
 	if s.run, err = runlog.Write(t.Context(), s.log, o); err != nil {
 		t.Fatal(err)
 	}
-	bucket, err := shard.OpenBucket(t.Context(), []string{"file://" + o.Dir}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.index, err = index.Open(t.Context(), s.log, index.Options{Dir: t.TempDir(), Pairs: 2_000_000, High: 0.8, Low: 0.5})
-	if err != nil {
-		t.Fatal(err)
-	}
+	bucket := must.Get(shard.OpenBucket(t.Context(), []string{"file://" + o.Dir}, nil))(t)
+	s.index = must.Get(index.Open(t.Context(), s.log, index.Options{Dir: t.TempDir(), Pairs: 2_000_000, High: 0.8, Low: 0.5}))(t)
 	t.Cleanup(s.index.Close)
 	options := console.Options{
 		Settings: console.Settings{Addr: "127.0.0.1:0", IndexPairs: 1_000_000}, Log: s.log, Index: s.index, GroupSize: 1000, High: 0.8, Low: 0.5,
@@ -82,18 +72,10 @@ func openAt(t testing.TB, dir string, o runlog.Options, change func(*console.Opt
 		change(&options)
 	}
 	s.options = options
-	listener, err := console.Listen(options.Settings)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := console.New(options, listener)
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(console.Listen(options.Settings))(t)
+	server := must.Get(console.New(options, listener))(t)
 	s.address = server.Address()
-	if err := s.index.Fill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.index.Fill(t.Context()))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- server.Run(ctx) }()
@@ -109,10 +91,7 @@ func openAt(t testing.TB, dir string, o runlog.Options, change func(*console.Opt
 // ask sends a request and returns the status and the body.
 func (s *site) ask(method, path string, headers map[string]string, form url.Values) (int, string, http.Header) {
 	s.t.Helper()
-	request, err := http.NewRequestWithContext(s.t.Context(), method, s.address+path, strings.NewReader(form.Encode()))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(s.t.Context(), method, s.address+path, strings.NewReader(form.Encode())))(s.t)
 	if form != nil {
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
@@ -123,15 +102,9 @@ func (s *site) ask(method, path string, headers map[string]string, form url.Valu
 		request.Header.Set(k, v)
 	}
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	response, err := client.Do(request)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	response := must.Get(client.Do(request))(s.t)
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(response.Body))(s.t)
 	return response.StatusCode, string(body), response.Header
 }
 
@@ -313,9 +286,7 @@ func TestOnlyTheConsoleJudges(t *testing.T) {
 	count := func() int {
 		n := 0
 		for _, err := range s.log.Records(t.Context(), schemas.Judgements, 0, stream.Position{}, -1) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			n++
 		}
 		return n
@@ -372,9 +343,7 @@ func TestEmptyLog(t *testing.T) {
 // TestPagesWithoutKafka closes the broker: what the index has is shown all the same.
 func TestPagesWithoutKafka(t *testing.T) {
 	s := open(t, small, nil)
-	if err := s.broker.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.broker.Close())
 	for _, path := range []string{"/", "/groups", "/groups/0/0", "/connections/0/0", "/training", "/dead-letters"} {
 		s.get(path)
 	}
@@ -389,9 +358,7 @@ func TestPagesWithoutKafka(t *testing.T) {
 func TestReportNeedsNothingElse(t *testing.T) {
 	s := open(t, small, nil)
 	var b strings.Builder
-	if err := console.Report(t.Context(), &b, s.options); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, console.Report(t.Context(), &b, s.options))
 	page := b.String()
 	for _, want := range []string{"<strong>240</strong><span>pairs</span>", "<strong>30</strong><span>mini-batches</span>", "Contrastive loss (ITC)", "<svg", "data:image/jpeg;base64,", "Equivalent images", "random", "grit", "7</strong><span>dead letters"} {
 		if !strings.Contains(page, want) {

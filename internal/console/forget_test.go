@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/forget"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -18,9 +19,7 @@ func TestWhatIsTakenBackIsOnNoPage(t *testing.T) {
 	o.Captions = map[int]string{7: caption}
 	s := open(t, o, nil)
 	pair := s.run.Pairs[7]
-	if err := s.log.EnsureTopics(t.Context(), schemas.Forgotten); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.log.EnsureTopics(t.Context(), schemas.Forgotten))
 	pages := []string{"/", "/pairs/" + pair.ID.String(), "/groups/0/0", "/connections/0/0", "/search?q=zanzibar"}
 	for epoch := range small.Epochs {
 		for n := range small.Pairs / small.Batch {
@@ -43,12 +42,8 @@ func TestWhatIsTakenBackIsOnNoPage(t *testing.T) {
 	if _, _, h := s.ask(http.MethodGet, image, nil, nil); h.Get("Content-Type") != photograph {
 		t.Fatalf("its picture is a %s before", h.Get("Content-Type"))
 	}
-	if _, err := forget.Publish(t.Context(), s.log, []forget.Key{{Kind: forget.Image, ID: pair.ImageID}}, time.Now()); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.index.Fill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(forget.Publish(t.Context(), s.log, []forget.Key{{Kind: forget.Image, ID: pair.ImageID}}, time.Now()))(t)
+	must.Do(t, s.index.Fill(t.Context()))
 	if n := shown(); n != 0 {
 		t.Errorf("%d pages show what was taken back", n)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/runlog"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -63,9 +64,7 @@ func TestConnectionsSayHowMuchIsTrue(t *testing.T) {
 		t.Errorf("people and Con-D disagree about %v, want image %s alone", list, wrong)
 	}
 	for rec, err := range s.log.Records(t.Context(), schemas.Judgements, 0, stream.Position{}, -1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		r, err := schemas.Unmarshal(rec.Schema, rec.Value)
 		if j, ok := r.(*schemas.Judgement); err != nil || !ok || j.Model != "c0de00000000c0de" {
 			t.Fatalf("%+v, %v: want the Con-D that was judged", r, err)
@@ -82,13 +81,8 @@ func TestRandomJudgementsStayRandom(t *testing.T) {
 	count := func(sample, verdict string) int {
 		t.Helper()
 		j.Sample, j.Verdict = sample, verdict
-		if err := s.index.Judge(t.Context(), j); err != nil {
-			t.Fatal(err)
-		}
-		said, err := s.index.RandomlyJudged(t.Context(), "m")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.index.Judge(t.Context(), j))
+		said := must.Get(s.index.RandomlyJudged(t.Context(), "m"))(t)
 		return len(said)
 	}
 	for i, step := range []struct {

@@ -16,6 +16,7 @@ import (
 	"github.com/pairstream/pairstream/internal/console"
 	"github.com/pairstream/pairstream/internal/replay"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/runlog"
 )
 
@@ -24,30 +25,18 @@ func (s *site) beside(namespace string, o runlog.Options) {
 	s.t.Helper()
 	cfg := s.log.Config()
 	cfg.Namespace = namespace
-	log, err := stream.Connect(s.t.Context(), cfg, stream.Options{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	log := must.Get(stream.Connect(s.t.Context(), cfg, stream.Options{}))(s.t)
 	defer log.Close()
-	if err := log.EnsureTopics(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, log.EnsureTopics(s.t.Context()))
 	o.Dir = filepath.Dir(strings.TrimPrefix(s.run.Pairs[0].Image.URI, "file://"))
-	if _, err := runlog.Write(s.t.Context(), log, o); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(runlog.Write(s.t.Context(), log, o))(s.t)
 }
 
 // describe writes a manifest of the run into the folder of manifests.
 func (s *site) describe(name string, settings map[string]string) *replay.Manifest {
 	s.t.Helper()
-	m, err := replay.Describe(s.t.Context(), s.log, replay.DescribeOptions{Open: true, Settings: settings})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := atomicfile.Write(filepath.Join(s.options.Settings.Manifests, name), 0o600, m.Write); err != nil {
-		s.t.Fatal(err)
-	}
+	m := must.Get(replay.Describe(s.t.Context(), s.log, replay.DescribeOptions{Open: true, Settings: settings}))(s.t)
+	must.Do(s.t, atomicfile.Write(filepath.Join(s.options.Settings.Manifests, name), 0o600, m.Write))
 	return m
 }
 
@@ -74,9 +63,7 @@ func TestReplaysAreCompared(t *testing.T) {
 	other.Captions = map[int]string{200: "another <i>caption</i>"}
 	s.beside("other", other)
 	m := s.describe("run.json", map[string]string{"SEED": "7"})
-	if err := os.WriteFile(filepath.Join(dir, "broken.json"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "broken.json"), []byte("{"), 0o600))
 
 	list := s.get("/replays")
 	for _, want := range []string{`href="/replays/run.json"`, "broken.json", "unexpected end of JSON input"} {
@@ -119,9 +106,7 @@ func TestCurvesOfSeveralRuns(t *testing.T) {
 		X    []int64      `json:"x"`
 		Y    [][]*float64 `json:"y"`
 	}
-	if err := json.Unmarshal([]byte(s.get("/training/curves")), &curves); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(s.get("/training/curves")), &curves))
 	if len(curves) == 0 {
 		t.Fatal("there are no curves")
 	}
@@ -151,9 +136,7 @@ func TestRunsSideBySide(t *testing.T) {
 	s.describe("grit.json", map[string]string{"SEED": "7", "ECM_HIGH": "0.9"})
 	old := s.describe("old.json", map[string]string{"SEED": "7", "ECM_HIGH": ""})
 	old.Course, old.Settings["CAPTION"] = nil, "<b>bold</b>"
-	if err := atomicfile.Write(filepath.Join(dir, "old.json"), 0o600, old.Write); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, atomicfile.Write(filepath.Join(dir, "old.json"), 0o600, old.Write))
 	if list := s.get("/replays"); !strings.Contains(list, `<input type="checkbox" name="run" value="grit.json"`) || !strings.Contains(list, `action="/compare"`) {
 		t.Errorf("the list cannot be ticked:\n%s", list)
 	}
@@ -164,9 +147,7 @@ func TestRunsSideBySide(t *testing.T) {
 		}
 	}
 	var curves []compare.Overlay
-	if err := json.Unmarshal([]byte(s.get("/compare/curves?run=grit.json&run=old.json")), &curves); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(s.get("/compare/curves?run=grit.json&run=old.json")), &curves))
 	if len(curves) == 0 || len(curves[0].Y) != 2 || curves[0].Y[0][0] == nil || curves[0].Y[1][0] != nil || curves[0].Runs[0] != "grit" {
 		t.Errorf("curves %+v, want those of grit beside nothing", curves)
 	}
@@ -187,14 +168,9 @@ func TestComparisonStandsAlone(t *testing.T) {
 	line := func(last float64) *compare.Course {
 		return &compare.Course{Curves: []compare.Curve{{Name: "loss", Steps: []int64{0, 10}, Values: []float64{3, last}}}}
 	}
-	c, err := compare.Of([]compare.Run{{Name: "<i>a", Settings: map[string]string{"SEED": "1"}, Course: line(2)}, {Name: "b", Settings: map[string]string{"SEED": "2"}, Course: line(1)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(compare.Of([]compare.Run{{Name: "<i>a", Settings: map[string]string{"SEED": "1"}, Course: line(2)}, {Name: "b", Settings: map[string]string{"SEED": "2"}, Course: line(1)}}))(t)
 	var page bytes.Buffer
-	if err := console.WriteComparison(&page, c, time.Unix(0, 0)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, console.WriteComparison(&page, c, time.Unix(0, 0)))
 	body := page.String()
 	for _, want := range []string{"&lt;i&gt;a</span>", "Settings that differ", "SEED", `<title>Loss over the training steps</title>`, "<style>", "default-src 'none'"} {
 		if !strings.Contains(body, want) {

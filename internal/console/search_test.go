@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/console"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // embedder remembers what it was asked.
@@ -70,20 +71,11 @@ func (s *site) upload(content []byte) (int, string) {
 	if err = errors.Join(err, w.Close()); err != nil {
 		s.t.Fatal(err)
 	}
-	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.address+"/search", &form)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.address+"/search", &form))(s.t)
 	request.Header.Set("Content-Type", w.FormDataContentType())
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	response := must.Get(http.DefaultClient.Do(request))(s.t)
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(response.Body))(s.t)
 	return response.StatusCode, string(body)
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 var sink uint64
@@ -19,10 +21,7 @@ func work() {
 
 // Each part has what its goroutines do, and what those do that they start.
 func TestPartsOfAProcess(t *testing.T) {
-	r, err := Start()
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(Start())(t)
 	if _, err := Start(); err == nil {
 		t.Error("two counts at once")
 	}

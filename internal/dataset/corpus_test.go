@@ -8,6 +8,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -43,10 +44,7 @@ func TestReadPassesOverWhatCannotBeDecoded(t *testing.T) {
 func TestReadHoldsOutWhatProduceKeepsBack(t *testing.T) {
 	dir := crawl(t)
 	for _, n := range []int{1, 7, 29} {
-		rest, held, err := dataset.Read(t.Context(), []string{dir}, n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rest, held := must.Get2(dataset.Read(t.Context(), []string{dir}, n))(t)
 		_, kept, published := run(t, dir, dataset.ProduceOptions{Lanes: 1, HeldOut: n})
 		var want []schemas.ImageID
 		for _, ex := range kept {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -167,9 +168,7 @@ func TestProducerKilledAnywhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			calm := newLedger(3)
-			if _, err := produce(calm, o, dir); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(produce(calm, o, dir))(t)
 			r := rand.New(rand.NewPCG(1, 2))
 			for die := range calm.calls {
 				l := newLedger(3)
@@ -198,9 +197,7 @@ func TestShuffleMovesPairs(t *testing.T) {
 	dir := crawl(t)
 	texts := func(seed uint64, buffer int) (out []string) {
 		l := newLedger(1)
-		if _, err := produce(l, dataset.ProduceOptions{Buffer: buffer, Seed: seed}, dir); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(produce(l, dataset.ProduceOptions{Buffer: buffer, Seed: seed}, dir))(t)
 		for _, m := range l.lanes[0] {
 			out = append(out, string(m.Value))
 		}
@@ -230,10 +227,7 @@ func TestShuffleMovesPairs(t *testing.T) {
 func TestProduceAgain(t *testing.T) {
 	dir := crawl(t)
 	l := newLedger(2)
-	first, err := produce(l, dataset.ProduceOptions{}, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(produce(l, dataset.ProduceOptions{}, dir))(t)
 	step := func(what string, o dataset.ProduceOptions, messages, done, changed int, paths ...string) {
 		t.Helper()
 		sum, err := produce(l, o, append(paths, dir)...)
@@ -244,32 +238,18 @@ func TestProduceAgain(t *testing.T) {
 	step("the same", dataset.ProduceOptions{}, 0, 3, 0)
 	tar := filepath.Join(dir, "00001.tar")
 	later := time.Now().Add(time.Hour)
-	if err := os.Chtimes(tar, later, later); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chtimes(tar, later, later))
 	step("touched", dataset.ProduceOptions{}, 0, 2, 0)
 	step("after that", dataset.ProduceOptions{}, 0, 3, 0)
 	step("named twice", dataset.ProduceOptions{}, 0, 3, 0, tar)
-	raw, err := os.ReadFile(tar)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(tar, bytes.Replace(raw, []byte("no image 1"), []byte("no image X"), 1), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile(tar))(t)
+	must.Do(t, os.WriteFile(tar, bytes.Replace(raw, []byte("no image 1"), []byte("no image X"), 1), 0o600))
 	step("changed", dataset.ProduceOptions{}, 34, 2, 1)
-	one, err := os.ReadFile(filepath.Join(dir, "00000.tar"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "00003.tar"), one, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	one := must.Get(os.ReadFile(filepath.Join(dir, "00000.tar")))(t)
+	must.Do(t, os.WriteFile(filepath.Join(dir, "00003.tar"), one, 0o600))
 	step("a fourth tar", dataset.ProduceOptions{}, 33, 3, 0)
 	step("anew", dataset.ProduceOptions{Anew: true}, first.Messages+33, 0, 0)
-	if err := os.Symlink("nowhere", filepath.Join(dir, "00004.tar")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink("nowhere", filepath.Join(dir, "00004.tar")))
 	step("a link to nowhere", dataset.ProduceOptions{}, 1, 4, 0)
 	step("a link to nowhere again", dataset.ProduceOptions{}, 0, 4, 0)
 	if _, err := produce(l, dataset.ProduceOptions{HeldOut: 2}, dir); err == nil || !strings.Contains(err.Error(), "held out") {
@@ -282,9 +262,7 @@ func TestNothingBehindAFinalSeal(t *testing.T) {
 	dir, other := crawl(t), crawl(t)
 	final := dataset.ProduceOptions{Final: true}
 	l := newLedger(2)
-	if _, err := produce(l, final, dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(produce(l, final, dir))(t)
 	whole := l.values()
 	for name, c := range map[string]struct {
 		o      dataset.ProduceOptions
@@ -304,13 +282,8 @@ func TestNothingBehindAFinalSeal(t *testing.T) {
 		}
 	}
 	l = newLedger(2)
-	seal, err := schemas.Marshal(&schemas.Seal{Final: true, ID: "another"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := produce(l, dataset.ProduceOptions{}, dir); err != nil {
-		t.Fatal(err)
-	}
+	seal := must.Get(schemas.Marshal(&schemas.Seal{Final: true, ID: "another"}))(t)
+	must.Get(produce(l, dataset.ProduceOptions{}, dir))(t)
 	l.lanes[1] = append(l.lanes[1], dataset.Message{Lane: 1, Schema: schemas.SchemaSeal, Value: seal})
 	if _, err := produce(l, final, dir); err == nil || !strings.Contains(err.Error(), `"another"`) {
 		t.Errorf("sealed by another: %v", err)
@@ -322,17 +295,13 @@ func TestLostTarReadLater(t *testing.T) {
 	dir := crawl(t)
 	tar := filepath.Join(dir, "00001.tar")
 	away := filepath.Join(t.TempDir(), "00001.tar")
-	if err := errors.Join(os.Rename(tar, away), os.Symlink(away+"x", tar)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.Rename(tar, away), os.Symlink(away+"x", tar)))
 	l := newLedger(1)
 	sum, err := produce(l, dataset.ProduceOptions{}, dir)
 	if err != nil || sum.Scan.Problems[shard.ReasonFile] != 1 {
 		t.Fatalf("%+v, %v", sum, err)
 	}
-	if err := errors.Join(os.Remove(tar), os.Rename(away, tar)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.Remove(tar), os.Rename(away, tar)))
 	if sum, err = produce(l, dataset.ProduceOptions{}, dir); err != nil || sum.Messages != 34 || sum.Done != 2 {
 		t.Errorf("%+v, %v", sum, err)
 	}

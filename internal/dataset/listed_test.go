@@ -11,6 +11,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -27,19 +28,11 @@ func gallery(t *testing.T) string {
 			if k == 6 {
 				data = []byte("<html>")
 			}
-			if _, err := w.Write(fmt.Sprintf("images/COCO_%d", k), shard.File{Ext: "png", Data: data}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(w.Write(fmt.Sprintf("images/COCO_%d", k), shard.File{Ext: "png", Data: data}))(t)
 		}
-		if _, err := w.Write("images/COCO_7", shard.File{Ext: "txt", Data: []byte("a caption that the list does not have")}); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.tar", n)), buf.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.Write("images/COCO_7", shard.File{Ext: "txt", Data: []byte("a caption that the list does not have")}))(t)
+		must.Do(t, w.Close())
+		must.Do(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.tar", n)), buf.Bytes(), 0o600))
 	}
 	return dir
 }
@@ -47,23 +40,15 @@ func gallery(t *testing.T) string {
 func listFile(t *testing.T, json string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "dataset_coco.json")
-	if err := os.WriteFile(path, []byte(json), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(json), 0o600))
 	return path
 }
 
 // readListed returns a line "picture: captions" for every image.
 func readListed(t *testing.T, dir, file, split string) (lines []string, totals shard.Totals) {
 	t.Helper()
-	l, err := dataset.ReadList(file, split)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := dataset.ReadListed(t.Context(), []string{dir}, l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(dataset.ReadList(file, split))(t)
+	c := must.Get(dataset.ReadListed(t.Context(), []string{dir}, l))(t)
 	number := map[schemas.ImageID]int{}
 	for k := range 8 {
 		number[schemas.NewImageID(picture(t, k))] = k

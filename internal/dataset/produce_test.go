@@ -16,6 +16,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -29,9 +30,7 @@ func crawl(t testing.TB) string {
 		var buf bytes.Buffer
 		w := shard.NewWriter(&buf)
 		add := func(key string, files ...shard.File) {
-			if _, err := w.Write(key, files...); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(w.Write(key, files...))(t)
 		}
 		for i := range 10 {
 			k := 10*n + i
@@ -42,16 +41,12 @@ func crawl(t testing.TB) string {
 		add(fmt.Sprintf("bad%d", n), shard.File{Ext: "jpg", Data: []byte("<html>")}, shard.File{Ext: "txt", Data: fmt.Appendf(nil, "no image %d", n)})
 		add(fmt.Sprintf("lone%d", n), shard.File{Ext: "txt", Data: fmt.Appendf(nil, "alone %d", n)})
 		add(fmt.Sprintf("last%d", n), shard.File{Ext: "txt", Data: []byte("cut")}, shard.File{Ext: "png", Data: bytes.Repeat([]byte{7}, 5000)})
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Close())
 		raw := buf.Bytes()
 		if n == 2 {
 			raw = raw[:len(raw)-1024-4000]
 		}
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%05d.tar", n)), raw, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%05d.tar", n)), raw, 0o600))
 	}
 	return dir
 }
@@ -61,19 +56,14 @@ func picture(t testing.TB, n int) []byte {
 	m := image.NewGray(image.Rect(0, 0, 8, 8))
 	m.Pix[0], m.Pix[1] = byte(n), byte(n>>8)
 	var buf bytes.Buffer
-	if err := png.Encode(&buf, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, png.Encode(&buf, m))
 	return buf.Bytes()
 }
 
 func run(t testing.TB, dir string, o dataset.ProduceOptions) (dataset.Summary, []shard.Example, []dataset.Message) {
 	t.Helper()
 	l := newLedger(o.Lanes)
-	sum, held, err := dataset.Produce(context.Background(), []string{dir}, o, l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sum, held := must.Get2(dataset.Produce(context.Background(), []string{dir}, o, l))(t)
 	return sum, held, l.sent
 }
 
@@ -186,17 +176,11 @@ func TestRunOfAnUnsafeTar(t *testing.T) {
 		{Name: "/b.jpg", Typeflag: tar.TypeReg},
 		{Name: "../c.jpg", Typeflag: tar.TypeReg},
 	} {
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.WriteHeader(&h))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close())
 	path := filepath.Join(t.TempDir(), "x.tar")
-	if err := os.WriteFile(path, buf.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, buf.Bytes(), 0o600))
 	sum, _, got := run(t, path, dataset.ProduceOptions{Lanes: 2})
 	if sum.Problems != 3 || len(got) != 3 {
 		t.Errorf("%d messages, %+v", len(got), sum)

@@ -12,6 +12,7 @@ import (
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/token"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -43,10 +44,7 @@ var vocab = []string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat", "dog"}
 
 func words(t *testing.T) *token.WordPiece {
 	t.Helper()
-	w, err := token.NewWordPiece(vocab)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(token.NewWordPiece(vocab))(t)
 	return w
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // TestAskCondAgreesWithOneByOne asks about every pair by itself, and ranks by hand.
@@ -21,10 +22,7 @@ func TestAskCondAgreesWithOneByOne(t *testing.T) {
 		if known {
 			o.Holds = holds
 		}
-		c, err := AskCond(t.Context(), m, d, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(AskCond(t.Context(), m, d, o))(t)
 		near := func(a Asked, image, text int) bool {
 			return math.Abs(a.Score-float64(margin.Row(image)[text])) < 1e-4
 		}
@@ -77,10 +75,7 @@ func TestAskCondAgreesWithOneByOne(t *testing.T) {
 }
 
 func TestEasyPairsAreNeverOwn(t *testing.T) {
-	truth, err := NewTruth(3, []int32{0, 1, 2, 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	truth := must.Get(NewTruth(3, []int32{0, 1, 2, 2}))(t)
 	seen := map[Pair]bool{}
 	for seed := range uint64(30) {
 		for _, q := range truth.easy(CondOptions{Seed: seed}) {
@@ -202,9 +197,7 @@ func TestOwnPairsCountByTheirRivals(t *testing.T) {
 		Hard: slices.Concat(alike(800, -3, 0), alike(100, 2, 0), alike(100, 6, 0)), BaseRate: 0.08,
 	}
 	fitted, err := c.Calibrate()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for score, want := range map[float64]float64{-3: 0, 2: 0.4, 6: 0.4} { // 80 true pairs of the 200 that are not below
 		if got := fitted.Of(score); math.Abs(got-want) > 0.002 {
 			t.Errorf("at %v: %v, want %v", score, got, want)
@@ -220,10 +213,7 @@ func TestOwnPairsCountByTheirRivals(t *testing.T) {
 
 // Own pairs share the rank of what is as similar. Rivals are counted per own pair: the hard pairs of its image and its text.
 func TestRivals(t *testing.T) {
-	truth, err := NewTruth(3, []int32{0, 1, 2, 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	truth := must.Get(NewTruth(3, []int32{0, 1, 2, 2}))(t)
 	sim := Matrix{Rows: 3, Cols: 4, Data: []float32{
 		5, 5, 1, 9,
 		4, 6, 2, 2,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -21,24 +22,18 @@ const (
 func testModel(t *testing.T) *model.Model {
 	t.Helper()
 	before := torch.Live()
-	w, err := torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 2, Deterministic: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 2, Deterministic: true}))(t)
 	t.Cleanup(func() {
 		w.Close()
 		if n := torch.Live() - before; n != 0 {
 			t.Errorf("%d tensors were not given back", n)
 		}
 	})
-	m, err := model.New(context.Background(), w, model.Config{
+	m := must.Get(model.New(context.Background(), w, model.Config{
 		ImageSize: 32, PatchSize: 16, VisionDim: 32, VisionDepth: 2, VisionHeads: 2,
 		TextHidden: 32, TextLayers: 4, FusionLayer: 2, TextHeads: 2, TextIntermediate: 64,
 		VocabSize: 40, MaxPositions: 16, EmbedDim: 16, TextTokens: 12,
-	}, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, 7))(t)
 	t.Cleanup(m.Free)
 	return m
 }
@@ -72,7 +67,7 @@ func oneByOne(t *testing.T, m *model.Model, d Data) (sim, matched, margin Matrix
 	all := Matrix{Rows: d.Images, Cols: len(d.Texts), Data: make([]float32, d.Images*len(d.Texts))}
 	sim, matched, margin = all, all, all
 	sim.Data, matched.Data, margin.Data = slices.Clone(all.Data), slices.Clone(all.Data), slices.Clone(all.Data)
-	err := m.Worker().Do(context.Background(), func(s *torch.Scope) error {
+	must.Do(t, m.Worker().Do(context.Background(), func(s *torch.Scope) error {
 		for i := range d.Images {
 			pixels := make([]float32, 3*32*32)
 			if err := d.Pixels(i, pixels); err != nil {
@@ -96,20 +91,14 @@ func oneByOne(t *testing.T, m *model.Model, d Data) (sim, matched, margin Matrix
 			}
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return sim, matched, margin
 }
 
 func TestEvaluateAgreesWithOneByOne(t *testing.T) {
 	m, d := testModel(t), testData()
 	sim, matched, margin := oneByOne(t, m, d)
-	truth, err := NewTruth(d.Images, d.ImageOf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	truth := must.Get(NewTruth(d.Images, d.ImageOf))(t)
 	want := MatchError{}
 	positives, negatives := truth.pairs(), truth.hardestNegatives(sim, nil)
 	for _, p := range positives {
@@ -126,10 +115,7 @@ func TestEvaluateAgreesWithOneByOne(t *testing.T) {
 		"small batches": {Batch: 3, Part: 5, TopK: RerankAll}, "large batches": {TopK: RerankAll}, "k beyond all": {TopK: 500},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := Evaluate(context.Background(), m, d, o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(Evaluate(context.Background(), m, d, o))(t)
 			for i, got := range r.Sim.Data {
 				if math.Abs(float64(got-sim.Data[i])) > 1e-5 {
 					t.Fatalf("similarity %d is %v, want %v", i, got, sim.Data[i])
@@ -172,14 +158,8 @@ func TestEvaluateMinesByGivenSimilarities(t *testing.T) {
 			fooling++
 		}
 	}
-	r, err := Evaluate(context.Background(), m, d, Options{TopK: NoRerank, Mining: &other})
-	if err != nil {
-		t.Fatal(err)
-	}
-	truth, err := NewTruth(d.Images, d.ImageOf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(Evaluate(context.Background(), m, d, Options{TopK: NoRerank, Mining: &other}))(t)
+	truth := must.Get(NewTruth(d.Images, d.ImageOf))(t)
 	negatives := truth.hardestNegatives(other, nil)
 	want := 0.0
 	for _, p := range negatives {

@@ -4,14 +4,13 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 func truthOf(t *testing.T, images int, imageOf ...int32) Truth {
 	t.Helper()
-	truth, err := NewTruth(images, imageOf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	truth := must.Get(NewTruth(images, imageOf))(t)
 	return truth
 }
 

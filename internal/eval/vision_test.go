@@ -7,6 +7,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -20,7 +21,7 @@ func withVocab(m *model.Model) *model.Model {
 // byHand counts the words that a text alone, in a batch of its own, is right about. With counts, only these words.
 func byHand(t *testing.T, m *model.Model, d Data, share float64, image bool, counts func(string) bool) (words int, found [2]int) {
 	t.Helper()
-	err := m.Worker().Do(t.Context(), func(s *torch.Scope) error {
+	must.Do(t, m.Worker().Do(t.Context(), func(s *torch.Scope) error {
 		for i, text := range d.Texts {
 			draw := rng.New(0, "usage of vision", int64(i), int64(100*share))
 			ids, marks, want := make([]int64, len(text)), make([]int64, len(text)), map[int64]int32{}
@@ -60,10 +61,7 @@ func byHand(t *testing.T, m *model.Model, d Data, share float64, image bool, cou
 			}
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return words, found
 }
 
@@ -79,10 +77,7 @@ func TestUsageOfVision(t *testing.T) {
 		words func(string) bool
 	}{{1, nil}, {5, nil}, {32, nil}, {5, even}} {
 		batch := run.batch
-		r, err := Evaluate(t.Context(), m, d, Options{TopK: NoRerank, Vision: true, VisionWords: run.words, Batch: batch})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(Evaluate(t.Context(), m, d, Options{TopK: NoRerank, Vision: true, VisionWords: run.words, Batch: batch}))(t)
 		if len(r.Vision) != 4 || r.Vision[0].Share != 0.15 || r.Vision[3].Share != 0.75 {
 			t.Fatalf("masking probabilities of %+v, want GRIT-VLP's", r.Vision)
 		}
@@ -102,7 +97,7 @@ func TestUsageOfVision(t *testing.T) {
 func TestWithoutTheImageNoPixelCounts(t *testing.T) {
 	m := withVocab(testModel(t))
 	logits := func(scale float32, image bool) (out []float32) {
-		err := m.Worker().Do(t.Context(), func(s *torch.Scope) error {
+		must.Do(t, m.Worker().Do(t.Context(), func(s *torch.Scope) error {
 			pixels := make([]float32, 3*32*32)
 			for i := range pixels {
 				pixels[i] = scale * float32(i%7)
@@ -113,10 +108,7 @@ func TestWithoutTheImageNoPixelCounts(t *testing.T) {
 			}
 			out = m.MaskedLogitsAt(s, s.Int64s([]int64{1, 3, 8, 2}, 1, 4), s.Int64s([]int64{1, 1, 1, 1}, 1, 4), seen, []int64{1}).Float32s()
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		return out
 	}
 	if !slices.Equal(logits(1, false), logits(-2, false)) {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/faiss"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // What the package computes is tested in knn/cpu, which brings the kernel that compares rows.
@@ -21,10 +22,7 @@ func TestIVFRefusesBadInput(t *testing.T) {
 	if _, err := faiss.NewIVF(make([]float32, 5), 4, 1); err == nil {
 		t.Error("a centroid and a bit: no error")
 	}
-	f, err := faiss.NewIVF([]float32{1, 0, 0, 1}, 2, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(faiss.NewIVF([]float32{1, 0, 0, 1}, 2, 1))(t)
 	if err := f.Add(2, []float32{1, 0}, []int64{7}); err == nil {
 		t.Error("a list that is not there: no error")
 	}

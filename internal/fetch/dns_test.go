@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // nameServer answers questions for the address of any name with one address after another; the last one stays.
@@ -22,10 +24,7 @@ type nameServer struct {
 // newNameServer makes the process ask a server of its own, until the end of the test.
 func newNameServer(t *testing.T, answers ...string) *nameServer {
 	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	s := &nameServer{PacketConn: conn}
 	for _, a := range answers {
 		s.answers = append(s.answers, netip.MustParseAddr(a))
@@ -97,10 +96,7 @@ func (s *nameServer) count() int {
 func TestChangesOfDNS(t *testing.T) {
 	w := newWeb(t)
 	w.Config.SetKeepAlivesEnabled(false) // every request connects anew
-	at, err := url.Parse(w.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(url.Parse(w.URL))(t)
 	for _, inside := range []string{"169.254.169.254", "10.1.2.3", "127.0.0.2"} {
 		names := newNameServer(t, "127.0.0.1", inside)
 		o := options()

@@ -22,6 +22,7 @@ import (
 	"github.com/pairstream/pairstream/internal/fetch"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/table"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 func options() fetch.Options {
@@ -36,9 +37,7 @@ func encode(t testing.TB, n int) []byte {
 	m := image.NewGray(image.Rect(0, 0, 8, 8))
 	m.Pix[0], m.Pix[1] = byte(n), byte(n>>8)
 	var buf bytes.Buffer
-	if err := png.Encode(&buf, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, png.Encode(&buf, m))
 	return buf.Bytes()
 }
 
@@ -131,24 +130,18 @@ func crawl(t *testing.T, o fetch.Options, w *web, paths ...string) map[string]st
 		}
 		text += "a picture\t" + u + "\tx\n"
 	}
-	if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(list, []byte(text), 0o600))
 	out := filepath.Join(dir, "out")
-	if err := fetch.Run(t.Context(), list, o, fetch.Dir(out), func(context.Context, int, *fetch.Stats) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, fetch.Run(t.Context(), list, o, fetch.Dir(out), func(context.Context, int, *fetch.Stats) error { return nil }))
 	outcomes := map[string]string{}
-	if err := table.Read(t.Context(), filepath.Join(out, "00000.parquet"), func(r table.Row) error {
+	must.Do(t, table.Read(t.Context(), filepath.Join(out, "00000.parquet"), func(r table.Row) error {
 		outcome := r.Text("error_message")
 		if r.Text("status") == "success" {
 			outcome = "image"
 		}
 		outcomes[strings.TrimPrefix(r.Text("url"), w.URL)] = outcome
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return outcomes
 }
 
@@ -204,9 +197,7 @@ func TestShardsAreScanned(t *testing.T) {
 		}
 		fmt.Fprintf(&text, "{\"url\":\"%s%s\",\"caption\":\"number %02d\",\"similarity\":0.25,\"n\":%d}\n", w.URL, path, i, i)
 	}
-	if err := os.WriteFile(list, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(list, []byte(text.String()), 0o600))
 	stop := errors.New("killed")
 	err := fetch.Run(t.Context(), list, o, fetch.Dir(out), func(_ context.Context, n int, _ *fetch.Stats) error {
 		if n == 1 {

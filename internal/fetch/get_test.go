@@ -10,14 +10,12 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/fetch"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 func newGetter(t *testing.T, o fetch.Options) *fetch.Getter {
 	t.Helper()
-	g, err := fetch.NewGetter(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(fetch.NewGetter(o))(t)
 	t.Cleanup(g.Close)
 	return g
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/fetch"
 	"github.com/pairstream/pairstream/internal/table"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // newHost is a host of its own, whose pages are those of a handler. It has no robots.txt.
@@ -242,9 +243,7 @@ func TestHostileLists(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(strings.ReplaceAll(list, "URL", good.URL)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(strings.ReplaceAll(list, "URL", good.URL)), 0o600))
 		var stats fetch.Stats
 		if err := fetch.Run(t.Context(), path, options(), fetch.Dir(dir), func(_ context.Context, _ int, s *fetch.Stats) error {
 			stats = *s

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // TestRobots holds the rules against examples of RFC 9309 and of Google's open source parser.
@@ -46,10 +48,7 @@ func TestRobots(t *testing.T) {
 		"too many asterisks forbid more":   {"User-agent: *\nDisallow: /a" + strings.Repeat("*b", 40), "/a" + strings.Repeat("b", 20), false},
 		"too many asterisks allow nothing": {"User-agent: *\nDisallow: /\nAllow: /a" + strings.Repeat("*b", 40), "/a" + strings.Repeat("b", 50), false},
 	} {
-		u, err := url.Parse("http://host" + c.path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(url.Parse("http://host" + c.path))(t)
 		if got, err := parseRobots(c.text, "pairstream").allows(t.Context(), u); got != c.want || err != nil {
 			t.Errorf("%s: allowed is %t (%v), want %t", name, got, err, c.want)
 		}
@@ -123,20 +122,14 @@ func testClient(t *testing.T, change func(*Options)) *client {
 	if change != nil {
 		change(&o)
 	}
-	c, err := newClient(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newClient(o))(t)
 	return c
 }
 
 // download downloads one image.
 func download(t *testing.T, ctx context.Context, c *client, raw string) ([]span, error) {
 	t.Helper()
-	to, err := newSpool()
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := must.Get(newSpool())(t)
 	defer to.close()
 	ctx, stop := context.WithCancel(ctx)
 	var dispatched sync.WaitGroup

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // stage plays a schedule against a clock of its own. Hosts are named by a letter.
@@ -20,10 +22,7 @@ type stage struct {
 
 func newStage(t *testing.T, l limits) *stage {
 	t.Helper()
-	s, err := newSchedule(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newSchedule(l))(t)
 	return &stage{schedule: s, t: t, now: time.Unix(1, 0)}
 }
 
@@ -33,9 +32,7 @@ func (s *stage) rows(host string, n int) (taken bool) {
 	for range n {
 		s.order++
 		k := &task{order: s.order}
-		if err := k.goTo("http://"+host+"/", nil); err != nil {
-			s.t.Fatal(err)
-		}
+		must.Do(s.t, k.goTo("http://"+host+"/", nil))
 		taken = s.add(k, s.now)
 	}
 	return taken
@@ -377,9 +374,7 @@ func TestRobotsAreReadFirst(t *testing.T) {
 	s.ask = func(host string) *task {
 		s.asked = append(s.asked, host)
 		k := &task{robotsOf: host}
-		if err := k.goTo(host+"/robots.txt", nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, k.goTo(host+"/robots.txt", nil))
 		return k
 	}
 	s.rows("a", 10)

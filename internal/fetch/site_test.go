@@ -24,6 +24,7 @@ import (
 	"github.com/pairstream/pairstream/internal/table"
 	"github.com/pairstream/pairstream/internal/testing/figures"
 	"github.com/pairstream/pairstream/internal/testing/hostile"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/soak"
 )
 
@@ -127,13 +128,8 @@ func fetchSite(t *testing.T, good, bad []string, names string, rate float64, ser
 	all := slices.Concat(good, bad)
 	rand.New(rand.NewPCG(soak.Seed(t, 3), 2)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	list, out := filepath.Join(dir, "list.csv"), filepath.Join(dir, "out")
-	if err := os.WriteFile(list, []byte("url,caption\n"+strings.Join(all, ",a picture\n")+",a picture\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(list, []byte("url,caption\n"+strings.Join(all, ",a picture\n")+",a picture\n"), 0o600))
+	self := must.Get(os.Executable())(t)
 	cmd := exec.CommandContext(t.Context(), self)
 	cmd.Env = append(os.Environ(), listEnv+"="+list, outEnv+"="+out, namesEnv+"="+names, fmt.Sprintf("%s=%g", rateEnv, rate))
 	began := time.Now()
@@ -150,13 +146,10 @@ func fetchSite(t *testing.T, good, bad []string, names string, rate float64, ser
 	for _, u := range good {
 		left[u] = true
 	}
-	tables, err := filepath.Glob(filepath.Join(out, "*.parquet"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tables := must.Get(filepath.Glob(filepath.Join(out, "*.parquet")))(t)
 	seen := 0
 	for _, path := range tables {
-		if err := table.Read(t.Context(), path, func(row table.Row) error {
+		must.Do(t, table.Read(t.Context(), path, func(row table.Row) error {
 			seen++
 			url, ok := row.Text("url"), row.Text("status") == "success"
 			if ok != left[url] {
@@ -166,9 +159,7 @@ func fetchSite(t *testing.T, good, bad []string, names string, rate float64, ser
 				r.reasons[row.Text("error_message")]++
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	if seen != len(all) || len(left) > 0 {
 		t.Errorf("%d rows have an outcome, want %d; %d good ones have none", seen, len(all), len(left))

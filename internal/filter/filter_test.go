@@ -6,15 +6,13 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/filter"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 func parse(t testing.TB, text string) *filter.Rules {
 	t.Helper()
-	r, err := filter.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(filter.Parse(text))(t)
 	return r
 }
 

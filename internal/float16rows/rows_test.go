@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/float16rows"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 func row(dim, i int) []byte {
@@ -19,14 +20,9 @@ func row(dim, i int) []byte {
 
 func TestRowsReadBack(t *testing.T) {
 	before := float16rows.Live()
-	r, err := float16rows.New(3, 5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(float16rows.New(3, 5))(t)
 	for i := range 3 {
-		if err := r.Append(row(5, i)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.Append(row(5, i)))
 	}
 	if r.Len() != 3 || r.Dim() != 5 {
 		t.Fatalf("%d rows of %d, want 3 of 5", r.Len(), r.Dim())
@@ -39,15 +35,11 @@ func TestRowsReadBack(t *testing.T) {
 	if err := r.Append(row(5, 3)); err == nil {
 		t.Error("a row beyond the capacity was taken")
 	}
-	if err := r.Retain().Release(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Retain().Release())
 	if got := float16rows.Live(); got != before+1 {
 		t.Errorf("%d matrices live while one reference is held, want %d", got, before+1)
 	}
-	if err := r.Release(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Release())
 	if got := float16rows.Live(); got != before {
 		t.Errorf("%d matrices live at the end, want %d", got, before)
 	}
@@ -59,10 +51,7 @@ func TestBadSizes(t *testing.T) {
 			t.Errorf("New(%d, %d) gave no error", c[0], c[1])
 		}
 	}
-	r, err := float16rows.New(2, 4)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(float16rows.New(2, 4))(t)
 	defer func() {
 		if err := r.Release(); err != nil {
 			t.Error(err)
@@ -75,10 +64,7 @@ func TestBadSizes(t *testing.T) {
 
 func TestReadersSeeWholeRows(t *testing.T) {
 	const rows, dim = 2000, 64
-	r, err := float16rows.New(rows, dim)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(float16rows.New(rows, dim))(t)
 	var readers sync.WaitGroup
 	for range 4 {
 		readers.Go(func() {
@@ -107,7 +93,5 @@ func TestReadersSeeWholeRows(t *testing.T) {
 		}
 	}
 	readers.Wait()
-	if err := r.Release(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Release())
 }

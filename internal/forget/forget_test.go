@@ -8,6 +8,7 @@ import (
 	"github.com/pairstream/pairstream/internal/forget"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -22,21 +23,14 @@ func publish(t *testing.T, log *stream.Log, pairs ...*schemas.Pair) {
 	t.Helper()
 	p := log.NewPublisher(stream.PublisherOptions{})
 	for _, pair := range pairs {
-		if err := p.Publish(t.Context(), schemas.Pairs, pair.ImageID.Lane(log.Config().Lanes), pair); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Publish(t.Context(), schemas.Pairs, pair.ImageID.Lane(log.Config().Lanes), pair))
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
 }
 
 func TestTombstonesReachAllPairsOfAnImage(t *testing.T) {
 	log := logtest.Open(t, logtest.Broker(t), "test", 3)
-	before, err := forget.Open(t.Context(), log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(forget.Open(t.Context(), log))(t)
 	dog, dogToo := pairOf("dog", "a dog", "http://x/dog.jpg"), pairOf("dog", "the same dog", "http://y/copy.jpg")
 	cat, catToo := pairOf("cat", "a cat", "http://x/cat.jpg"), pairOf("cat", "my cat", "http://x/cat.jpg")
 	cup, tree := pairOf("cup", "a cup", ""), pairOf("tree", "a tree", "")
@@ -48,16 +42,11 @@ func TestTombstonesReachAllPairsOfAnImage(t *testing.T) {
 	if want := (forget.Found{Asked: 4, Images: 2, Pairs: 4}); err != nil || found != want {
 		t.Fatalf("found %+v, %v, want %+v", found, err, want)
 	}
-	after, err := forget.Open(t.Context(), log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	after := must.Get(forget.Open(t.Context(), log))(t)
 	if before.Image(dog.ImageID) {
 		t.Error("a set that has not looked knows of tombstones")
 	}
-	if err := before.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, before.Refresh(t.Context()))
 	for name, s := range map[string]*forget.Set{"opened later": after, "refreshed": before} {
 		for _, p := range []*schemas.Pair{dog, dogToo, cat, catToo, cup} {
 			if !s.Image(p.ImageID) || !s.Pair(p.ID) || !s.Crawled(p) {
@@ -81,9 +70,7 @@ func TestReportSaysWhereItIs(t *testing.T) {
 	publish(t, log, dog, tree, dog)
 	write := func(topic schemas.Topic, seq int64, r schemas.Record) {
 		t.Helper()
-		if err := w.PublishSeq(t.Context(), topic, 0, seq, stream.Mark{}, r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.PublishSeq(t.Context(), topic, 0, seq, stream.Mark{}, r))
 	}
 	unit := schemas.NewFloat16s([]float32{1, 0})
 	write(schemas.Embeddings, 0, &schemas.Embedding{ID: dog.ID, ImageID: dog.ImageID, Image: *dog.Image, Caption: dog.Caption, V: unit, T: unit, Similarity: 1, Model: "m"})
@@ -110,24 +97,12 @@ func TestReportSaysWhereItIs(t *testing.T) {
 		step int64
 		path string
 	}{{9, "before"}, {10, "with"}, {20, "after"}} {
-		if err := w.Publish(t.Context(), schemas.ProgressLog, 0, &schemas.Progress{Kind: schemas.ProgressCheckpoint, Step: c.step, Checkpoint: c.path}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Publish(t.Context(), schemas.ProgressLog, 0, &schemas.Progress{Kind: schemas.ProgressCheckpoint, Step: c.step, Checkpoint: c.path}))
 	}
-	if err := w.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := forget.Publish(t.Context(), log, []forget.Key{{Kind: forget.Image, ID: dog.ImageID}}, time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
-	set, err := forget.Open(t.Context(), log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := set.Report(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Flush(t.Context()))
+	must.Get(forget.Publish(t.Context(), log, []forget.Key{{Kind: forget.Image, ID: dog.ImageID}}, time.Unix(1, 0)))(t)
+	set := must.Get(forget.Open(t.Context(), log))(t)
+	got := must.Get(set.Report(t.Context()))(t)
 	counts := map[schemas.Topic]int{}
 	for _, r := range got.Records {
 		counts[r.Topic] = r.Count
@@ -180,35 +155,20 @@ func TestForeignRecordsHideNothing(t *testing.T) {
 		chunk := &schemas.NeighborChunk{IDs: dog.ID[:], Cluster: schemas.Int32s{0}, ObjEnd: schemas.Int32s{0}}
 		chunk.SetCopy(0, copyAt(int64(512*(n+1))))
 		for topic, record := range map[schemas.Topic]schemas.Record{schemas.Neighbors: chunk, schemas.Embeddings: embedding} {
-			if err := w.PublishSeq(t.Context(), topic, 0, seq, stream.Mark{}, record); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, w.PublishSeq(t.Context(), topic, 0, seq, stream.Mark{}, record))
 		}
 	}
-	if err := w.PublishSeq(t.Context(), schemas.Scored, 0, 0, stream.Mark{}, newer{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	err := log.Skip(t.Context(), stream.Skip{
+	must.Do(t, w.PublishSeq(t.Context(), schemas.Scored, 0, 0, stream.Mark{}, newer{}))
+	must.Do(t, w.Flush(t.Context()))
+	must.Do(t, log.Skip(t.Context(), stream.Skip{
 		Topic: schemas.Neighbors, From: stream.Position{Offset: 4, Seq: 2}, To: stream.Position{Offset: 5, Seq: 3}, Reason: "at fault",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	found, err := forget.Publish(t.Context(), log, []forget.Key{{Kind: forget.Pair, ID: dog.ID}}, time.Unix(1, 0))
 	if want := (forget.Found{Asked: 1, Images: 1}); err != nil || found != want {
 		t.Fatalf("found %+v, %v, want %+v", found, err, want)
 	}
-	set, err := forget.Open(t.Context(), log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := set.Report(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(forget.Open(t.Context(), log))(t)
+	got := must.Get(set.Report(t.Context()))(t)
 	if want := []schemas.ImageRef{copyAt(512), copyAt(1024), copyAt(1536), copyAt(2048), copyAt(2560)}; !slices.Equal(got.Copies, want) {
 		t.Errorf("copies %+v, want %+v", got.Copies, want)
 	}

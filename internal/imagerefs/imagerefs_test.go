@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -25,12 +26,8 @@ func TestTable(t *testing.T) {
 		table.Seal()
 		var stored bytes.Buffer
 		var again Table
-		if err := gob.NewEncoder(&stored).Encode(table); err != nil {
-			t.Fatal(err)
-		}
-		if err := gob.NewDecoder(&stored).Decode(&again); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, gob.NewEncoder(&stored).Encode(table))
+		must.Do(t, gob.NewDecoder(&stored).Decode(&again))
 		for i, r := range want {
 			if got, stored := table.At(i), again.At(i); got != r || stored != r {
 				t.Errorf("first copy %d, reference %d: %+v, stored %+v, want %+v", firstCopy, i, got, stored, r)

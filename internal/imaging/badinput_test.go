@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/imaging"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // pngHeader is a PNG that declares w x h pixels of RGB and ends there.
@@ -29,9 +30,7 @@ func pngOf(w, h uint32, depth, colour, interlaced byte) []byte {
 func jpegHeader(t testing.TB, w, h uint16) []byte {
 	t.Helper()
 	var buf bytes.Buffer
-	if err := jpeg.Encode(&buf, image.NewGray(image.Rect(0, 0, 8, 8)), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, jpeg.Encode(&buf, image.NewGray(image.Rect(0, 0, 8, 8)), nil))
 	b := buf.Bytes()
 	sof := bytes.Index(b, []byte{0xff, 0xc0})
 	binary.BigEndian.PutUint16(b[sof+5:], h)

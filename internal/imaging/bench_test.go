@@ -9,6 +9,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // photo is a picture of 500 x 375 with detail everywhere, as large as Flickr8k's.
@@ -28,9 +29,7 @@ func photo(b *testing.B) image.Image {
 
 func photoJPEG(b *testing.B) []byte {
 	var buf bytes.Buffer
-	if err := jpeg.Encode(&buf, photo(b), &jpeg.Options{Quality: 80}); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, jpeg.Encode(&buf, photo(b), &jpeg.Options{Quality: 80}))
 	return buf.Bytes()
 }
 
@@ -38,9 +37,7 @@ func BenchmarkJPEGOfTheStandardLibrary(b *testing.B) {
 	encoded := photoJPEG(b)
 	b.SetBytes(int64(len(encoded)))
 	for b.Loop() {
-		if _, err := jpeg.Decode(bytes.NewReader(encoded)); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(jpeg.Decode(bytes.NewReader(encoded)))(b)
 	}
 }
 
@@ -54,9 +51,7 @@ func BenchmarkDecodeJPEG(b *testing.B) {
 
 func BenchmarkDecodePNG(b *testing.B) {
 	var buf bytes.Buffer
-	if err := png.Encode(&buf, photo(b)); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, png.Encode(&buf, photo(b)))
 	for b.Loop() {
 		decode(b, buf.Bytes())
 	}

@@ -14,23 +14,18 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/imaging"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 func read(t testing.TB, name string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(filepath.Join("testdata", name)))(t)
 	return b
 }
 
 func decode(t testing.TB, encoded []byte) *imaging.Image {
 	t.Helper()
-	im, err := imaging.Decode(encoded)
-	if err != nil {
-		t.Fatal(err)
-	}
+	im := must.Get(imaging.Decode(encoded))(t)
 	return im
 }
 
@@ -112,9 +107,7 @@ func TestDecodesEveryPNGLayout(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var buf bytes.Buffer
-			if err := png.Encode(&buf, c.m); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, png.Encode(&buf, c.m))
 			wantPixel(t, decode(t, buf.Bytes()), 2, 1, c.want, 1)
 		})
 	}
@@ -125,18 +118,12 @@ func TestDecodeShrunkAverages(t *testing.T) {
 	for _, c := range []struct{ minSide, w, h int }{
 		{0, 61, 47}, {47, 61, 47}, {24, 61, 47}, {23, 31, 24}, {15, 21, 16}, {1, 2, 1},
 	} {
-		im, err := imaging.DecodeShrunk(read(t, "picture.png"), c.minSide)
-		if err != nil {
-			t.Fatal(err)
-		}
+		im := must.Get(imaging.DecodeShrunk(read(t, "picture.png"), c.minSide))(t)
 		if im.W != c.w || im.H != c.h {
 			t.Errorf("shorter side at least %d: %d x %d, want %d x %d", c.minSide, im.W, im.H, c.w, c.h)
 		}
 	}
-	half, err := imaging.DecodeShrunk(read(t, "picture.png"), 23)
-	if err != nil {
-		t.Fatal(err)
-	}
+	half := must.Get(imaging.DecodeShrunk(read(t, "picture.png"), 23))(t)
 	mean := func(xs ...int) (out [3]byte) { // of the full picture's pixels at x, y, x, y, ...
 		var sum [3]int
 		for i := 0; i < len(xs); i += 2 {
@@ -162,26 +149,18 @@ func TestShrinkingAJPEGShowsNoMoreThanAveraging(t *testing.T) {
 		m.Pix[4*i+3] = 255
 	}
 	var photo, lossless bytes.Buffer
-	if err := errors.Join(jpeg.Encode(&photo, m, &jpeg.Options{Quality: 90}), png.Encode(&lossless, m)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(jpeg.Encode(&photo, m, &jpeg.Options{Quality: 90}), png.Encode(&lossless, m)))
 	for _, c := range []struct{ minSide, w, h int }{
 		{0, 500, 375}, {188, 500, 375}, {187, 250, 188}, {128, 250, 188}, {93, 125, 94}, {46, 63, 47}, {20, 32, 24}, {3, 5, 4},
 	} {
-		im, err := imaging.DecodeShrunk(photo.Bytes(), c.minSide)
-		if err != nil {
-			t.Fatal(err)
-		}
+		im := must.Get(imaging.DecodeShrunk(photo.Bytes(), c.minSide))(t)
 		if jpegShrinks && (im.W != c.w || im.H != c.h) || min(im.W, im.H) < c.minSide {
 			t.Errorf("shorter side at least %d: %d x %d, want %d x %d", c.minSide, im.W, im.H, c.w, c.h)
 		}
 		if c.minSide < 40 { // squares that lie half outside shift such small pictures visibly
 			continue
 		}
-		averaged, err := imaging.DecodeShrunk(lossless.Bytes(), c.minSide)
-		if err != nil {
-			t.Fatal(err)
-		}
+		averaged := must.Get(imaging.DecodeShrunk(lossless.Bytes(), c.minSide))(t)
 		size := c.minSide / 2
 		want := picture.Resize(size, size)
 		ours, theirs := differ(im.Resize(size, size), want), differ(averaged.Resize(size, size), want)
@@ -198,24 +177,16 @@ func TestReductionServesOnlyEqualPixels(t *testing.T) {
 		m.Pix[i] = byte(i * i / 7)
 	}
 	var photo, lossless bytes.Buffer
-	if err := errors.Join(jpeg.Encode(&photo, m, &jpeg.Options{Quality: 90}), png.Encode(&lossless, m)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(jpeg.Encode(&photo, m, &jpeg.Options{Quality: 90}), png.Encode(&lossless, m)))
 	for name, encoded := range map[string][]byte{"jpeg": photo.Bytes(), "png": lossless.Bytes()} {
 		served := 0
 		for kept := range 140 {
-			im, how, err := imaging.DecodeReduced(encoded, kept)
-			if err != nil {
-				t.Fatal(err)
-			}
+			im, how := must.Get2(imaging.DecodeReduced(encoded, kept))(t)
 			if !how.Serves(kept) {
 				t.Fatalf("%s kept for %d does not serve %d", name, kept, kept)
 			}
 			for _, minSide := range []int{0, 1, 3, 7, 16, 32, 43, 44, 65, 66, 131, 132} {
-				fresh, err := imaging.DecodeShrunk(encoded, minSide)
-				if err != nil {
-					t.Fatal(err)
-				}
+				fresh := must.Get(imaging.DecodeShrunk(encoded, minSide))(t)
 				equal := im.W == fresh.W && im.H == fresh.H && bytes.Equal(im.Pix, fresh.Pix)
 				if how.Serves(minSide) && !equal {
 					t.Errorf("%s kept for %d serves %d, whose pixels are others", name, kept, minSide)
@@ -244,9 +215,7 @@ func differ(a, b *imaging.Image) float64 {
 func withOrientation(t testing.TB, m image.Image, orientation uint16, order binary.AppendByteOrder) []byte {
 	t.Helper()
 	var buf bytes.Buffer
-	if err := jpeg.Encode(&buf, m, &jpeg.Options{Quality: 95}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, jpeg.Encode(&buf, m, &jpeg.Options{Quality: 95}))
 	tiff := []byte("II*\x00")
 	if order.AppendUint16(nil, 1)[0] == 0 {
 		tiff = []byte("MM\x00*")

@@ -11,6 +11,7 @@ import (
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/safetensors"
 	"github.com/pairstream/pairstream/internal/testing/golden"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // changeNames has the names of the reference vectors, in the order of the constants.
@@ -37,14 +38,9 @@ type distortions struct {
 
 func openDistortions(t *testing.T) *distortions {
 	t.Helper()
-	f, err := safetensors.Open(golden.Testdata(t, "tcl_augment.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(safetensors.Open(golden.Testdata(t, "tcl_augment.safetensors")))(t)
 	d := &distortions{File: f}
-	if err := json.Unmarshal([]byte(f.Metadata["config"]), &d.config); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(f.Metadata["config"]), &d.config))
 	return d
 }
 

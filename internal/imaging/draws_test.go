@@ -9,6 +9,7 @@ import (
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/safetensors"
 	"github.com/pairstream/pairstream/internal/testing/golden"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write testdata/augment_draws.safetensors anew")
@@ -28,21 +29,13 @@ func TestDrawsOfAugment(t *testing.T) {
 		})
 	}
 	if *rewrite {
-		config, err := json.Marshal(map[string]any{
+		config := must.Get(json.Marshal(map[string]any{
 			"seed": seed, "draws": draws, "size": o.Size, "min_scale": o.MinScale, "distort": o.Distort, "flip": o.Flip, "color": o.Color,
 			"ops": o.Ops, "level": o.Level,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := safetensors.WriteFile(path, tensors, map[string]string{"config": string(config)}); err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
+		must.Do(t, safetensors.WriteFile(path, tensors, map[string]string{"config": string(config)}))
 	}
-	f, err := safetensors.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(safetensors.Open(path))(t)
 	for _, x := range tensors {
 		want, ok := f.Tensor(x.Name)
 		if !ok || string(want.Data) != string(x.Data) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/imaging"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // FuzzDecode holds that any bytes give either an image of the declared size or one of the two errors.
@@ -16,10 +17,7 @@ func FuzzDecode(f *testing.F) {
 		f.Fatalf("seed corpus: %d files, %v", len(files), err)
 	}
 	for _, name := range files {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		b := must.Get(os.ReadFile(name))(f)
 		f.Add(b)
 		f.Add(b[:len(b)*2/3])
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/torture"
 )
 
@@ -17,9 +18,7 @@ import (
 // the 48 or 96 MB that each of them takes, whichever thread it was.
 func TestMemoryOfLargePicturesGoesBack(t *testing.T) {
 	pictures := torture.ManyLarge()
-	if err := Check(pictures[0].Encode()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Check(pictures[0].Encode()))
 	before := resident(t)
 	var threads sync.WaitGroup
 	for _, p := range pictures[:8] {
@@ -39,13 +38,8 @@ func TestMemoryOfLargePicturesGoesBack(t *testing.T) {
 // resident returns the memory of this process that no file backs.
 func resident(t *testing.T) (bytes int64) {
 	t.Helper()
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	status := must.Get(os.ReadFile("/proc/self/status"))(t)
 	_, rest, _ := strings.Cut(string(status), "RssAnon:")
-	if _, err := fmt.Sscan(rest, &bytes); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Sscan(rest, &bytes))(t)
 	return bytes << 10
 }

@@ -6,18 +6,15 @@ import (
 	"os"
 	"testing"
 	"testing/synctest"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // TestDecodersShareTheirMemory takes all the memory that decoders may have. Then an image waits until there is room.
 func TestDecodersShareTheirMemory(t *testing.T) {
-	encoded, err := os.ReadFile("testdata/blocks.jpg")
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := must.Get(os.ReadFile("testdata/blocks.jpg"))(t)
 	synctest.Test(t, func(t *testing.T) {
-		if err := working.Acquire(context.Background(), MaxWorkBytes); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, working.Acquire(context.Background(), MaxWorkBytes))
 		var done bool
 		var failed error
 		go func() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/testing/golden"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // augmentations are the reference vectors of RandAugment.
@@ -77,10 +78,7 @@ func TestGoldenOperations(t *testing.T) {
 		if len(part) != 5 || part[0] != "out" {
 			continue
 		}
-		level, err := strconv.Atoi(part[2])
-		if err != nil {
-			t.Fatal(err)
-		}
+		level := must.Get(strconv.Atoi(part[2]))(t)
 		o := a.operation(t, part[1])
 		allowed, exact := 1, 0.995
 		if o.interpolates() {
@@ -134,10 +132,7 @@ func TestRandAugmentIsKeyedAndTouchesNoOther(t *testing.T) {
 		im.Pix[i] = byte(i * 7)
 	}
 	look := func(seed uint64) string {
-		text, err := json.Marshal(RandAugment(&Image{W: im.W, H: im.H, Pix: slices.Clone(im.Pix)}, 2, 7, rng.New(seed, "test")))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.Marshal(RandAugment(&Image{W: im.W, H: im.H, Pix: slices.Clone(im.Pix)}, 2, 7, rng.New(seed, "test"))))(t)
 		return string(text)
 	}
 	seen := map[string]bool{}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/ingest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // BenchmarkIngest sends pairs to a front door from four clients, each image once. Door, clients and embedded broker share
@@ -49,8 +50,6 @@ func BenchmarkIngest(b *testing.B) {
 // processorTime returns what the process has used so far.
 func processorTime(b *testing.B) time.Duration {
 	var use syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &use))
 	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }

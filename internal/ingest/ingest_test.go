@@ -24,6 +24,7 @@ import (
 	"github.com/pairstream/pairstream/internal/ingest"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/torture"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -41,10 +42,7 @@ const lanes = 3
 
 func open(t testing.TB, change func(*ingest.Options)) *door {
 	t.Helper()
-	broker, err := stream.StartBroker(stream.BrokerOptions{DataDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	broker := must.Get(stream.StartBroker(stream.BrokerOptions{DataDir: t.TempDir()}))(t)
 	t.Cleanup(func() { _ = broker.Close() }) // a test may have closed it
 	cfg := stream.DefaultConfig()
 	cfg.Brokers, cfg.Lanes, cfg.RequestTimeout = []string{broker.Addr()}, lanes, 2*time.Second
@@ -53,14 +51,9 @@ func open(t testing.TB, change func(*ingest.Options)) *door {
 		t.Cleanup(log.Close)
 		err = log.EnsureTopics(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	d := &door{t: t, log: log, broker: broker, rt: service.NewRuntime(slog.New(slog.DiscardHandler))}
-	instruments, err := d.rt.NewInstruments(ingest.Name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	instruments := must.Get(d.rt.NewInstruments(ingest.Name, nil))(t)
 	o := ingest.Options{
 		Settings: ingest.Settings{Addr: "127.0.0.1:0", MaxLag: 1000, URLs: true}, Log: log, Instruments: instruments, Loopback: true,
 		Lag: func(context.Context) (int64, error) { return 0, nil },
@@ -68,14 +61,8 @@ func open(t testing.TB, change func(*ingest.Options)) *door {
 	if change != nil {
 		change(&o)
 	}
-	listener, err := ingest.Listen(o.Settings)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := ingest.New(o, listener)
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(ingest.Listen(o.Settings))(t)
+	server := must.Get(ingest.New(o, listener))(t)
 	d.address = server.Address()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
@@ -104,21 +91,12 @@ type answer struct {
 // post sends a body and returns the status and the answer.
 func (d *door) post(kind string, body []byte, encoding ...string) (int, answer, http.Header) {
 	d.t.Helper()
-	request, err := http.NewRequestWithContext(d.t.Context(), http.MethodPost, d.address+"/v1/pairs", bytes.NewReader(body))
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(d.t.Context(), http.MethodPost, d.address+"/v1/pairs", bytes.NewReader(body)))(d.t)
 	request.Header.Set("Content-Type", kind)
 	request.Header["Content-Encoding"] = encoding
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	response := must.Get(http.DefaultClient.Do(request))(d.t)
 	defer response.Body.Close()
-	raw, err := io.ReadAll(response.Body)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	raw := must.Get(io.ReadAll(response.Body))(d.t)
 	var a answer
 	if err := json.Unmarshal(raw, &a); err != nil {
 		d.t.Fatalf("%s answers %d %q: %v", kind, response.StatusCode, raw, err)
@@ -132,13 +110,8 @@ func (d *door) published() (pairs map[string]*schemas.Pair, records int) {
 	pairs = map[string]*schemas.Pair{}
 	for lane := range lanes {
 		for rec, err := range d.log.Records(d.t.Context(), schemas.Pairs, lane, stream.Position{}, -1) {
-			if err != nil {
-				d.t.Fatal(err)
-			}
-			r, err := schemas.Unmarshal(rec.Schema, rec.Value)
-			if err != nil {
-				d.t.Fatal(err)
-			}
+			must.Do(d.t, err)
+			r := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(d.t)
 			p := r.(*schemas.Pair)
 			if p.ImageID.Lane(lanes) != lane {
 				d.t.Errorf("pair %s lies in lane %d", p.ID, lane)
@@ -172,13 +145,9 @@ func form(t testing.TB, fields ...[2]string) (kind string, body []byte) {
 		if err == nil {
 			_, err = io.WriteString(part, f[1])
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close())
 	return w.FormDataContentType(), buf.Bytes()
 }
 
@@ -435,9 +404,7 @@ func TestLogThatDoesNotAnswer(t *testing.T) {
 	if status != http.StatusOK {
 		t.Fatalf("%d %+v", status, got)
 	}
-	if err := d.broker.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.broker.Close())
 	status, got, header := send(2)
 	if status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" || len(got.Pairs) > 0 || !strings.Contains(got.Error, "send them again") {
 		t.Errorf("%d %+v", status, got)

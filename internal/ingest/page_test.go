@@ -8,16 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 // example returns the block of docs/ingest.md in a language, with the address of a door.
 func (d *door) example(language string) string {
 	d.t.Helper()
-	page, err := os.ReadFile("../../docs/ingest.md")
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/ingest.md"))(d.t)
 	_, block, found := strings.Cut(string(page), "\n```"+language+"\n")
 	block, _, ended := strings.Cut(block, "```\n")
 	if !found || !ended {
@@ -31,9 +29,7 @@ func (d *door) in(program string, args ...string) string {
 	d.t.Helper()
 	dir := d.t.TempDir()
 	for name, content := range map[string]string{"cat.jpg": string(picture(1)), "pairs.jsonl": object(picture(2), `"caption":"two"`) + "\n" + object(picture(3), `"caption":"three"`)} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			d.t.Fatal(err)
-		}
+		must.Do(d.t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	cmd := exec.CommandContext(d.t.Context(), program, args...)
 	cmd.Dir = dir
@@ -72,9 +68,7 @@ func TestJavaScriptOfThePage(t *testing.T) {
 	}
 	d := open(t, nil)
 	script := filepath.Join(t.TempDir(), "publish.mjs")
-	if err := os.WriteFile(script, []byte(d.example("js")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(script, []byte(d.example("js")), 0o600))
 	cat := schemas.NewPairID(schemas.NewImageID(picture(1)), "a cat on a sofa").String()
 	out := d.in("node", script)
 	if pairs, _ := d.published(); pairs[cat] == nil || pairs[cat].Source != "https://example.org/cat.html" || !strings.Contains(out, "pairs") {

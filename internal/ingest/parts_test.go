@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -40,10 +41,7 @@ func TestBudget(t *testing.T) {
 
 // TestKnownPairsAreBounded acknowledges more pairs than are remembered.
 func TestKnownPairsAreBounded(t *testing.T) {
-	known, err := newKnown()
-	if err != nil {
-		t.Fatal(err)
-	}
+	known := must.Get(newKnown())(t)
 	s := &Server{known: known}
 	pairs := make([]taken, mostKnown+1)
 	for i := range pairs {
@@ -149,9 +147,7 @@ func names[V any](m map[string]V) (out []string) {
 // TestDocument compares openapi.yaml with the code.
 func TestDocument(t *testing.T) {
 	var doc document
-	if err := yaml.NewDecoder(bytes.NewReader(schemas.OpenAPI())).Decode(&doc); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.NewDecoder(bytes.NewReader(schemas.OpenAPI())).Decode(&doc))
 	post, s := doc.Paths["/v1/pairs"]["post"], doc.Components.Schemas
 	for what, lists := range map[string][2][]string{
 		"a pair":         {names(s["Pair"].Properties), tagged(input{})},

@@ -13,15 +13,13 @@ import (
 
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/kafkatest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 func collect(t *testing.T, c *Collector) *Status {
 	t.Helper()
-	s, err := c.Collect(t.Context(), noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(c.Collect(t.Context(), noon))(t)
 	return s
 }
 
@@ -126,10 +124,7 @@ func TestCollect(t *testing.T) {
 	if got := collect(t, c).Lanes[0].Lag["trainer"]; got != 2 {
 		t.Errorf("the trainer has committed and lags by %d, want 2", got)
 	}
-	raw, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(json.Marshal(s))(t)
 	var back Status
 	if err := json.Unmarshal(raw, &back); err != nil || !reflect.DeepEqual(back.Lanes, s.Lanes) {
 		t.Errorf("JSON %s reads back as %+v, %v", raw, back, err)
@@ -214,9 +209,7 @@ func TestCollectBesideANewerVersion(t *testing.T) {
 			{Key: schemas.HeaderSeq, Value: fmt.Append(nil, last.Seq+1)},
 			{Key: schemas.HeaderSource, Value: src},
 		}}
-		if err := kafkatest.WriteMessage(t.Context(), log.Config().Brokers, newer); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, kafkatest.WriteMessage(t.Context(), log.Config().Brokers, newer))
 	}
 	if got := collect(t, NewCollector(log, 100)).Lanes[0].Group; got.Number != before.Number {
 		t.Errorf("open group %+v, was %+v", got, before)

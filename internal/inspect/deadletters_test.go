@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -37,15 +38,11 @@ func letters(t *testing.T, log *stream.Log) []stream.DeadLetter {
 func TestPrintLetters(t *testing.T) {
 	all := letters(t, openLog(t, 1))
 	var list bytes.Buffer
-	if err := PrintLetters(&list, all, noon.Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, PrintLetters(&list, all, noon.Add(time.Minute)))
 	golden(t, "letters.txt", list.Bytes())
 	for name, d := range map[string]stream.DeadLetter{"letter-pair.txt": all[0], "letter-broken.txt": all[1]} {
 		var out bytes.Buffer
-		if err := PrintLetter(&out, d, false); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, PrintLetter(&out, d, false))
 		golden(t, name, out.Bytes())
 	}
 	var whole bytes.Buffer
@@ -56,10 +53,7 @@ func TestPrintLetters(t *testing.T) {
 
 func TestJSONLetter(t *testing.T) {
 	for i, d := range letters(t, openLog(t, 1)) {
-		raw, err := JSONLetter(d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(JSONLetter(d))(t)
 		var got struct {
 			Number int64
 			Lane   int
@@ -107,10 +101,7 @@ func TestPutBack(t *testing.T) {
 	w.pairs(1, 1)
 	w.seal(1, true)
 	w.check(w.p.Flush(t.Context()))
-	b, err := NewPutBack(t.Context(), log, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(NewPutBack(t.Context(), log, false))(t)
 	for _, tt := range []struct {
 		topic schemas.Topic
 		lane  int

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -34,10 +35,7 @@ func TestRetention(t *testing.T) {
 	w.check(w.p.Note(t.Context(), schemas.Sources, "file:///a.tar", map[string]any{"ends": []int64{3, 2}}))
 	w.check(w.p.Note(t.Context(), schemas.Sources, "file:///c.tar", map[string]any{"done": true}))
 	w.check(w.p.Flush(t.Context()))
-	r, err := CollectRetention(t.Context(), log, time.Now().Add(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(CollectRetention(t.Context(), log, time.Now().Add(time.Hour)))(t)
 	var got []string
 	for _, n := range r.Lanes {
 		got = append(got, fmt.Sprintf("%s/%d: %d..%d from %d, %s", n.Topic, n.Lane, n.Start, n.End, n.First, n.By))
@@ -95,10 +93,7 @@ func TestRetentionOfWhatIsReadAgain(t *testing.T) {
 			w.stage(schemas.Scored, 0, 0, filler, schemas.Batches, at(int64(len(all)), 6))
 			w.check(w.p.Flush(t.Context()))
 			w.check(stream.DeleteRecords(t.Context(), []string{broker}, schemas.Batches.Name("test"), 0, test.deleted))
-			r, err := CollectRetention(t.Context(), log, time.Now())
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(CollectRetention(t.Context(), log, time.Now()))(t)
 			for _, n := range r.Lanes {
 				if n.Topic == schemas.Batches && (n.First != test.first || n.By != "grouper" || n.TooLate != test.tooLate) {
 					t.Errorf("batches are needed from %d by %s, too late %t; want from %d, %t", n.First, n.By, n.TooLate, test.first, test.tooLate)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -18,9 +19,7 @@ func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *rewrite {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, got, 0o644))
 	}
 	if want, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%v; printed\n%s\nwant\n%s", err, got, want)
@@ -73,16 +72,12 @@ func TestPrint(t *testing.T) {
 	before.Time = noon.Add(-2 * time.Second)
 	before.Topics[0].Records -= 5000
 	before.Topics[1].Records -= 15
-	if err := now.Print(&out, before); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, now.Print(&out, before))
 	golden(t, "status.txt", out.Bytes())
 
 	out.Reset()
 	empty := &Status{Time: noon, Lanes: []Lane{{State: StateOpen}}}
-	if err := empty.Print(&out, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, empty.Print(&out, nil))
 	golden(t, "status-empty.txt", out.Bytes())
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // sizeOf is the size that callers pass in; a file without header has any.
@@ -62,9 +63,7 @@ func drawing(w, h, strength int, grey bool) image.Image {
 func encode(t testing.TB, m image.Image, quality int) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := stdjpeg.Encode(&b, m, &stdjpeg.Options{Quality: quality}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, stdjpeg.Encode(&b, m, &stdjpeg.Options{Quality: quality}))
 	return b.Bytes()
 }
 
@@ -79,14 +78,8 @@ func decodeEither(encoded []byte, size image.Point, shrink int) (image.Image, er
 
 func decodeBoth(t *testing.T, encoded []byte) (got, want image.Image) {
 	t.Helper()
-	got, err := decodeEither(encoded, sizeOf(encoded), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err = stdjpeg.Decode(bytes.NewReader(encoded))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got = must.Get(decodeEither(encoded, sizeOf(encoded), 1))(t)
+	want = must.Get(stdjpeg.Decode(bytes.NewReader(encoded)))(t)
 	return got, want
 }
 
@@ -192,10 +185,7 @@ func TestStrayBytesAreNoFault(t *testing.T) {
 	encoded := encode(t, drawing(40, 30, 20, false), 80)
 	scan := bytes.Index(encoded, []byte{0xff, 0xda})
 	stray := append(append(bytes.Clone(encoded[:scan]), 0, 0, 0), encoded[scan:]...)
-	m, err := decodeEither(stray, sizeOf(stray), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(decodeEither(stray, sizeOf(stray), 1))(t)
 	if _, ok := m.(*RGB); ok {
 		t.Error("what libjpeg-turbo warns of was not left to image/jpeg")
 	}
@@ -204,10 +194,7 @@ func TestStrayBytesAreNoFault(t *testing.T) {
 func TestOnlyTheSizePassedInIsDecoded(t *testing.T) {
 	encoded := encode(t, drawing(40, 30, 20, true), 80)
 	for _, size := range []image.Point{{}, {40, 31}, {8, 8}, {-40, -30}} {
-		m, err := decodeEither(encoded, size, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(decodeEither(encoded, size, 1))(t)
 		if _, ok := m.(*RGB); ok {
 			t.Errorf("size %v: decoded by libjpeg-turbo", size)
 		}
@@ -221,10 +208,7 @@ func TestShrinking(t *testing.T) {
 	for _, size := range []image.Point{{1, 1}, {3, 5}, {64, 48}, {101, 57}} {
 		m := drawing(size.X, size.Y, 0, true)
 		for _, shrink := range []int{1, 2, 4, MaxShrink} {
-			got, err := decodeEither(encode(t, m, 100), size, shrink)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(decodeEither(encode(t, m, 100), size, shrink))(t)
 			want := image.Pt((size.X+shrink-1)/shrink, (size.Y+shrink-1)/shrink)
 			if got.Bounds().Size() != want {
 				t.Errorf("%v by %d: %v, want %v", size, shrink, got.Bounds().Size(), want)
@@ -265,8 +249,6 @@ func BenchmarkDecode(b *testing.B) {
 	size := sizeOf(encoded)
 	b.SetBytes(int64(len(encoded)))
 	for b.Loop() {
-		if _, err := decodeEither(encoded, size, 1); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(decodeEither(encoded, size, 1))(b)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -22,12 +23,8 @@ func say(t *testing.T, log *stream.Log, text byte, change func(*schemas.Judgemen
 		change(j)
 	}
 	p := log.NewPublisher(stream.PublisherOptions{Name: "console"})
-	if err := p.Publish(t.Context(), schemas.Judgements, 0, j); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Publish(t.Context(), schemas.Judgements, 0, j))
+	must.Do(t, p.Close(t.Context()))
 }
 
 func take(t *testing.T, log *stream.Log, p Place) string {

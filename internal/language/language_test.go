@@ -14,6 +14,7 @@ import (
 	"github.com/pemistahl/lingua-go"
 
 	"github.com/pairstream/pairstream/internal/language"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // models is the folder of lingua-go's module, where its models are.
@@ -24,14 +25,8 @@ var models = sync.OnceValues(func() (string, error) {
 
 func open(t testing.TB) *language.Detector {
 	t.Helper()
-	folder, err := models()
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := language.Open(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	folder := must.Get(models())(t)
+	d := must.Get(language.Open(folder))(t)
 	return d
 }
 
@@ -56,10 +51,7 @@ func TestOf(t *testing.T) {
 // TestShortCaptions counts captions of 23 languages, 4 to 10 words each, whose language is told. English is what most rules
 // ask for, so none of its captions may be lost, and no other one may pass for English.
 func TestShortCaptions(t *testing.T) {
-	raw, err := os.ReadFile("testdata/captions.tsv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile("testdata/captions.tsv"))(t)
 	d := open(t)
 	right, all := 0, 0
 	for line := range strings.Lines(string(raw)) {
@@ -109,10 +101,7 @@ func TestAnswersAreTheSame(t *testing.T) {
 // TestAnswersAreLinguas compares with the library whose rules and models these are. It has no answer to
 // compare with where its two best are nearer than its sums are exact, and where it answers otherwise the next time.
 func TestAnswersAreLinguas(t *testing.T) {
-	raw, err := os.ReadFile("testdata/captions.tsv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile("testdata/captions.tsv"))(t)
 	var texts, words []string
 	for line := range strings.Lines(string(raw)) {
 		_, caption, _ := strings.Cut(strings.TrimSpace(line), "\t")
@@ -157,30 +146,20 @@ func TestAnswersAreLinguas(t *testing.T) {
 }
 
 func TestPackedModels(t *testing.T) {
-	folder, err := models()
-	if err != nil {
-		t.Fatal(err)
-	}
+	folder := must.Get(models())(t)
 	var once, again bytes.Buffer
 	for _, b := range []*bytes.Buffer{&once, &again} {
-		if err := language.Pack(b, folder); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, language.Pack(b, folder))
 	}
 	if !bytes.Equal(once.Bytes(), again.Bytes()) {
 		t.Error("the models are packed into other bytes the second time")
 	}
 	path := filepath.Join(t.TempDir(), "languages.zip")
 	write := func(b []byte) {
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, b, 0o600))
 	}
 	write(once.Bytes())
-	d, err := language.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(language.Open(path))(t)
 	if got := d.Of("zwei Kinder spielen im Garten"); got != "de" {
 		t.Errorf("with packed models it is %q, want de", got)
 	}
@@ -191,12 +170,8 @@ func TestPackedModels(t *testing.T) {
 		t.Errorf("half an archive: error %v", err)
 	}
 	other := t.TempDir()
-	if err := os.CopyFS(other, os.DirFS(folder)); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(filepath.Join(other, "en/trigrams.pb.bin.zip")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(other, os.DirFS(folder)))
+	must.Do(t, os.Remove(filepath.Join(other, "en/trigrams.pb.bin.zip")))
 	if _, err := language.Open(other); err == nil || !strings.Contains(err.Error(), "other language models") {
 		t.Errorf("without the trigrams of English: error %v", err)
 	}

@@ -13,30 +13,23 @@ import (
 
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 func announce(t *testing.T, log *stream.Log, fingerprint string, step int64) {
 	t.Helper()
-	if err := Announce(t.Context(), log, Weights{Fingerprint: fingerprint, Step: step, SHA256: "sum of " + fingerprint}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Announce(t.Context(), log, Weights{Fingerprint: fingerprint, Step: step, SHA256: "sum of " + fingerprint}))
 }
 
 func choose(t *testing.T, log *stream.Log, lane int, seq int64) string {
 	t.Helper()
-	fingerprint, err := Choose(t.Context(), log, lane, seq)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fingerprint := must.Get(Choose(t.Context(), log, lane, seq))(t)
 	return fingerprint
 }
 
 func retire(t *testing.T, log *stream.Log) string {
 	t.Helper()
-	stay, err := Retire(t.Context(), log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stay := must.Get(Retire(t.Context(), log))(t)
 	slices.Sort(stay)
 	return strings.Join(stay, " ")
 }
@@ -65,10 +58,7 @@ func TestAChoiceStays(t *testing.T) {
 	if err := Propose(t.Context(), log, Choice{0, 0, "b"}); err != nil { // of an owner that was paused
 		t.Fatal(err)
 	}
-	n, err := Read(t.Context(), log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(Read(t.Context(), log))(t)
 	if got, want := fmt.Sprint(n.Choices()), "[{0 0 a} {0 16 b} {1 0 b}]"; got != want {
 		t.Errorf("choices %s, want %s", got, want)
 	}
@@ -147,18 +137,11 @@ func TestFiles(t *testing.T) {
 	if err := Prune(from, nil); err != nil {
 		t.Errorf("a folder without published weights: %v", err)
 	}
-	if err := os.Mkdir(Folder(from), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(Folder(from), 0o755))
 	for _, name := range []string{"a.safetensors", "b.safetensors", ".b.safetensors-1.tmp", "mine.txt"} {
-		if err := os.WriteFile(filepath.Join(Folder(from), name), []byte(name), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(Folder(from), name), []byte(name), 0o644))
 	}
-	sum, err := Hash(File(from, "a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	sum := must.Get(Hash(File(from, "a")))(t)
 	if err := Copy(from, to, Weights{Fingerprint: "a", SHA256: sum}); err != nil {
 		t.Error(err)
 	}
@@ -171,9 +154,7 @@ func TestFiles(t *testing.T) {
 	if err := Copy(from, to, Weights{Fingerprint: "c"}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing file: error %v", err)
 	}
-	if err := Prune(from, []string{"a"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Prune(from, []string{"a"}))
 	entries, err := os.ReadDir(Folder(from))
 	if err != nil || len(entries) != 2 || entries[0].Name() != "a.safetensors" || entries[1].Name() != "mine.txt" {
 		t.Errorf("left: %v (%v)", entries, err)

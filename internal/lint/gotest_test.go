@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // TestSkipsAreExpectedByName runs .ci/gotest on the events of tests that were skipped, and of a run that failed.
@@ -14,9 +16,7 @@ func TestSkipsAreExpectedByName(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o755))
 		return path
 	}
 	write("skips", skips)

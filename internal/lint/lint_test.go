@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // cores are the stages. The adapter of each core to the log is in the folder of that name beside it.
@@ -387,10 +389,7 @@ func (t T) f(log Logger, r *rand.Rand) {
 }
 
 func long() {` + body + "\n}\n\nfunc just() {" + body[len("\n\t_ = 0"):] + "\n}\n"
-	f, err := parse("x.go", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(parse("x.go", []byte(text)))(t)
 	tests := []struct {
 		name string
 		got  []string

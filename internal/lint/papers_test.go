@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // papersPage maps the papers to the code. Everything that it names must be there.
@@ -132,10 +134,7 @@ func (r *repository) wrongInPage(page string) []string {
 
 func TestPapersPageNamesWhatIsThere(t *testing.T) {
 	r := load(t)
-	text, err := os.ReadFile(filepath.Join(r.root, papersPage))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(r.root, papersPage)))(t)
 	page := string(text)
 	for _, problem := range r.wrongInPage(page) {
 		t.Errorf("%s: %s", papersPage, problem)

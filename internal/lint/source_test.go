@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // source is one Go file.
@@ -41,13 +43,10 @@ type repository struct {
 func load(t *testing.T) *repository {
 	t.Helper()
 	r := &repository{root: "../..", pkgs: map[string]*pkg{}}
-	gomod, err := os.ReadFile(filepath.Join(r.root, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	gomod := must.Get(os.ReadFile(filepath.Join(r.root, "go.mod")))(t)
 	line, _, _ := strings.Cut(string(gomod), "\n")
 	r.module = strings.TrimPrefix(line, "module ")
-	err = filepath.WalkDir(r.root, func(name string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(r.root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -59,10 +58,7 @@ func load(t *testing.T) *repository {
 			return nil
 		}
 		return r.add(name)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if r.pkgs["schemas"] == nil {
 		t.Fatalf("no Go files in schemas: is %s the root of the repository?", r.root)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -174,10 +175,7 @@ func TestDecodeReadsRecords(t *testing.T) {
 		&schemas.Seal{Final: true, Note: "end"},
 		&schemas.Progress{Kind: schemas.ProgressStep, Step: 3, Values: schemas.Measures{"loss": 0.5}},
 	} {
-		raw, err := schemas.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(schemas.Marshal(r))(t)
 		v, err := Decode(raw)
 		if err != nil || !json.Valid(JSON(v)) {
 			t.Errorf("%s: %v, %v", r.Schema(), v, err)
@@ -192,10 +190,7 @@ func FuzzDecode(f *testing.F) {
 		f.Fatalf("no golden records: %v", err)
 	}
 	for _, p := range paths {
-		text, err := os.ReadFile(p)
-		if err != nil {
-			f.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(p))(f)
 		_, digits, _ := strings.Cut(string(text), "\n")
 		raw, err := hex.DecodeString(strings.ReplaceAll(digits, "\n", ""))
 		if err != nil {

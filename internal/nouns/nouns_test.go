@@ -16,6 +16,7 @@ import (
 	"github.com/jdkato/prose/v2"
 
 	"github.com/pairstream/pairstream/internal/nouns"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 var tagger = sync.OnceValue(func() *nouns.Tagger {
@@ -68,10 +69,7 @@ func captions(t testing.TB) []string {
 	if folder == "" {
 		return out
 	}
-	tars, err := filepath.Glob(filepath.Join(folder, "*.tar"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tars := must.Get(filepath.Glob(filepath.Join(folder, "*.tar")))(t)
 	for _, path := range tars {
 		out = append(out, tarTexts(t, path)...)
 	}
@@ -80,10 +78,7 @@ func captions(t testing.TB) []string {
 
 func tarTexts(t testing.TB, path string) []string {
 	t.Helper()
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Open(path))(t)
 	defer file.Close()
 	var out []string
 	for r := tar.NewReader(file); ; {
@@ -91,14 +86,9 @@ func tarTexts(t testing.TB, path string) []string {
 		if errors.Is(err, io.EOF) {
 			return out
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if strings.HasSuffix(header.Name, ".json") || strings.HasSuffix(header.Name, ".txt") {
-			text, err := io.ReadAll(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(io.ReadAll(r))(t)
 			out = append(out, strings.Split(string(text), "\"")...)
 		}
 	}
@@ -110,10 +100,7 @@ func TestTagsAreProses(t *testing.T) {
 	model := prose.ModelFromData("shared")
 	words, different := 0, 0
 	for _, caption := range captions(t) {
-		doc, err := prose.NewDocument(caption, prose.UsingModel(model), prose.WithExtraction(false), prose.WithSegmentation(false))
-		if err != nil {
-			t.Fatal(err)
-		}
+		doc := must.Get(prose.NewDocument(caption, prose.UsingModel(model), prose.WithExtraction(false), prose.WithSegmentation(false)))(t)
 		split := nouns.Words(caption)
 		tags := tagger().Tags(split)
 		tokens := doc.Tokens()
@@ -140,10 +127,7 @@ func TestTagsAreProses(t *testing.T) {
 }
 
 func TestNounsAreAlwaysTheSame(t *testing.T) {
-	other, err := nouns.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(nouns.Load())(t)
 	for _, caption := range captions(t) {
 		want := tagger().Nouns(caption)
 		for range 3 {
@@ -200,10 +184,7 @@ func BenchmarkNouns(b *testing.B) {
 
 // The stages of a process share one model.
 func TestLoadReadsOnce(t *testing.T) {
-	first, err := nouns.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(nouns.Load())(t)
 	if second, err := nouns.Load(); err != nil || second != first {
 		t.Errorf("a second model (%v)", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/plans"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -18,20 +19,14 @@ type features struct {
 
 func TestFeatures(t *testing.T) {
 	third := schemas.NewFloat16s([]float32{0.6, 0.8}).Floats() // not quite as long as 1
-	f, err := plans.ReadFeatures(t.Context(), write(t, features{"a", []float32{3, 4}, []float32{0, 2}}, features{"b", third, []float32{1, 0}}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(plans.ReadFeatures(t.Context(), write(t, features{"a", []float32{3, 4}, []float32{0, 2}}, features{"b", third, []float32{1, 0}})))(t)
 	b := &schemas.ScoredBatch{Batch: schemas.Batch{Group: schemas.GroupID{Lane: 1, Seq: 2}, Epoch: 3, Sequence: 4, Samples: []schemas.Sample{
 		{Position: 7, Image: schemas.ImageRef{URI: "t", Offset: 2}}, {Position: 8, Image: schemas.ImageRef{URI: "gone"}}, {Position: 9, Image: schemas.ImageRef{URI: "t", Offset: 1}},
 	}}, Masked: []schemas.Mask{{Sample: 0, Positive: true}, {Sample: 1}}}
 	keys := func(at plans.Place) string {
 		return map[plans.Place]string{{URI: "t", Offset: 1}: "a", {URI: "t", Offset: 2}: "b"}[at]
 	}
-	block, err := f.Block(b, keys, 5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	block := must.Get(f.Block(b, keys, 5))(t)
 	if err := block.Validate(); err != nil {
 		t.Error(err)
 	}

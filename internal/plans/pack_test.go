@@ -13,6 +13,7 @@ import (
 	"github.com/pairstream/pairstream/internal/plans"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/table"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // picture is a column of Hugging Face's type Image.
@@ -34,9 +35,7 @@ type listed struct {
 func write[T any](t *testing.T, rows ...T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "rows.parquet")
-	if err := parquet.WriteFile(path, rows); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, parquet.WriteFile(path, rows))
 	return path
 }
 
@@ -45,7 +44,7 @@ const png = "\x89PNG\x0D\x0A\x1A\x0A pixels"
 // found returns what a producer finds in tars.
 func found(t *testing.T, dir string) (pairs, problems []string) {
 	t.Helper()
-	_, err := shard.Scan(t.Context(), []string{dir}, shard.Visitor{
+	must.Get(shard.Scan(t.Context(), []string{dir}, shard.Visitor{
 		Example: func(ex shard.Example) error {
 			for _, c := range ex.Captions {
 				pairs = append(pairs, fmt.Sprintf("%s %d %s", ex.Key, ex.Image.Size, c))
@@ -53,10 +52,7 @@ func found(t *testing.T, dir string) (pairs, problems []string) {
 			return nil
 		},
 		Problem: func(p shard.Problem) error { problems = append(problems, string(p.Reason)); return nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return pairs, problems
 }
 
@@ -65,33 +61,22 @@ func TestPack(t *testing.T) {
 	second := write(t, single{picture{Bytes: []byte(png + "333")}, "a cow"})
 	dir := filepath.Join(t.TempDir(), "images")
 	columns := table.PictureColumns{Image: "image", Caption: "caption"}
-	if err := plans.Pack(t.Context(), []string{first, second}, dir, columns); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, plans.Pack(t.Context(), []string{first, second}, dir, columns))
 	pairs, problems := found(t, dir)
 	if want := []string{"000000000 15 a cat", "000000001 8 a dog", "000000004 18 a cow"}; !slices.Equal(pairs, want) || len(problems) != 2 {
 		t.Errorf("pairs %q, want %q; problems %q", pairs, want, problems)
 	}
 
 	// What is complete stays as it is; what is missing is the same again.
-	before, err := os.ReadFile(filepath.Join(dir, "00001.tar"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(filepath.Join(dir, "00001.tar")); err != nil {
-		t.Fatal(err)
-	}
-	if err := plans.Pack(t.Context(), []string{first, second}, dir, columns); err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(os.ReadFile(filepath.Join(dir, "00001.tar")))(t)
+	must.Do(t, os.Remove(filepath.Join(dir, "00001.tar")))
+	must.Do(t, plans.Pack(t.Context(), []string{first, second}, dir, columns))
 	if again, err := os.ReadFile(filepath.Join(dir, "00001.tar")); err != nil || string(again) != string(before) {
 		t.Errorf("the second tar is another one when it is made again (%v)", err)
 	}
 
 	lists := filepath.Join(t.TempDir(), "lists")
-	if err := plans.Pack(t.Context(), []string{write(t, listed{[]byte(png), []string{"one", "two"}}, listed{[]byte(png + "2"), nil})}, lists, table.PictureColumns{Image: "jpg", Caption: "captions"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, plans.Pack(t.Context(), []string{write(t, listed{[]byte(png), []string{"one", "two"}}, listed{[]byte(png + "2"), nil})}, lists, table.PictureColumns{Image: "jpg", Caption: "captions"}))
 	pairs, problems = found(t, lists)
 	if want := []string{"000000000 15 one", "000000000 15 two"}; !slices.Equal(pairs, want) || len(problems) != 1 {
 		t.Errorf("pairs %q, want %q; problems %q", pairs, want, problems)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // come comes to the door of a rank, as a process that may say anything, and returns what that rank answers.
@@ -22,10 +24,7 @@ func come(t *testing.T, address string, o Options, h hello) (secured, error) {
 // Ranks above 0 open a door as well. A stranger does not get in, nor a rank of another training, of another number, or one
 // that is there. Each is told why, and those that are wanted come in afterwards.
 func TestOthersAreRefusedByEveryRank(t *testing.T) {
-	keys, err := newTLS()
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must.Get(newTLS())(t)
 	ours, theirs := net.Pipe()
 	defer theirs.Close()
 	a := &applicant{options: testOptions(1, 4, "127.0.0.1:1"), tls: keys, listener: listen(t), leader: newLink(0, ours, time.Minute)}
@@ -52,10 +51,7 @@ func TestOthersAreRefusedByEveryRank(t *testing.T) {
 	}
 	var both []*link
 	for range 2 {
-		conn, err := come(t, address, testOptions(2, 4, address), hello{To: 1, Session: session})
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(come(t, address, testOptions(2, 4, address), hello{To: 1, Session: session}))(t)
 		both = append(both, newLink(1, conn, time.Minute))
 	}
 	late := both[1]
@@ -77,10 +73,7 @@ func TestOthersAreRefusedByEveryRank(t *testing.T) {
 
 // Somebody between two ranks who passes on all that they say does not get their proofs: these are of other connections.
 func TestNobodyStandsBetweenRanks(t *testing.T) {
-	keys, err := newTLS()
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must.Get(newTLS())(t)
 	listener, between := listen(t), listen(t)
 	o := testOptions(0, 2, "")
 	entered := make(chan *link, 1)
@@ -133,9 +126,7 @@ func TestASilentStranger(t *testing.T) {
 			refused <- err
 		}()
 		var c challenge
-		if err := readJSON(theirs, kindChallenge, &c); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, readJSON(theirs, kindChallenge, &c))
 		if err := <-refused; !errors.Is(err, errStranger) || !strings.Contains(err.Error(), "timeout") {
 			t.Errorf("%v", err)
 		}
@@ -226,14 +217,9 @@ func (spoken) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 func FuzzHandshake(f *testing.F) {
 	for _, v := range []any{hello{Version: version, Rank: 1, World: 2, Nonce: newNonce(), Facts: testOptions(0, 2, "").Facts}, challenge{version, newNonce()}, verdict{}} {
 		for k := kindChallenge; k <= kindVerdict; k++ {
-			raw, err := json.Marshal(v)
-			if err != nil {
-				f.Fatal(err)
-			}
+			raw := must.Get(json.Marshal(v))(f)
 			var b bytes.Buffer
-			if err := errors.Join(writeFrame(&b, k, raw), writeFrame(&b, kindVerdict, raw)); err != nil {
-				f.Fatal(err)
-			}
+			must.Do(f, errors.Join(writeFrame(&b, k, raw), writeFrame(&b, kindVerdict, raw)))
 			f.Add(b.Bytes())
 		}
 	}
@@ -252,10 +238,7 @@ func FuzzHandshake(f *testing.F) {
 // FuzzPlan reads any plan. One that fits has slices that cover its vectors.
 func FuzzPlan(f *testing.F) {
 	for _, p := range []Plan{{World: 2, Lengths: []int{3, -1, 70000}, Has: []byte{0b10011}}, {World: 1 << 40, Lengths: []int{1}}, {World: -1}, {Has: []byte{1}}} {
-		raw, err := json.Marshal(outline{Plan: p})
-		if err != nil {
-			f.Fatal(err)
-		}
+		raw := must.Get(json.Marshal(outline{Plan: p}))(f)
 		f.Add(raw)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // hangUp ends as a process that is killed does.
@@ -72,21 +74,13 @@ func TestARankIsLostBeforeItIsJoined(t *testing.T) {
 		_, err := lead(t.Context(), listener, testOptions(0, 3, address))
 		said <- err
 	}()
-	first, err := apply(t.Context(), testOptions(1, 3, address))
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(apply(t.Context(), testOptions(1, 3, address)))(t)
 	go func() {
 		_, err := first.settle(t.Context())
 		said <- err
 	}()
-	second, err := apply(t.Context(), testOptions(2, 3, address))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := second.roster(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	second := must.Get(apply(t.Context(), testOptions(2, 3, address)))(t)
+	must.Get(second.roster(t.Context()))(t)
 	if err := errors.Join(second.close(), second.leader.conn.(secured).NetConn().Close()); err != nil {
 		t.Error(err)
 	}
@@ -107,18 +101,9 @@ var errStopped = stopped{}
 // dial connects to a rank as another process does, without an introduction.
 func dial(t *testing.T, address string) secured {
 	t.Helper()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys, err := newTLS()
-	if err != nil {
-		t.Fatal(err)
-	}
-	over, err := secure(t.Context(), conn, keys, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(new(net.Dialer).DialContext(t.Context(), "tcp", address))(t)
+	keys := must.Get(newTLS())(t)
+	over := must.Get(secure(t.Context(), conn, keys, false))(t)
 	return over
 }
 
@@ -147,9 +132,7 @@ func TestASilentRankIsNamed(t *testing.T) {
 		silent <- conn
 	}()
 	leader, err := lead(t.Context(), listener, quick(0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	conn := <-silent
 	_, err = leader.Hear(t.Context(), 1)
 	if err == nil || !strings.Contains(err.Error(), "rank 1 ("+conn.LocalAddr().String()+") is lost: nothing was heard of it for 1s (RANK_TIMEOUT)") {
@@ -239,9 +222,7 @@ func TestVectorsThatDoNotFit(t *testing.T) {
 func FuzzReadFrame(f *testing.F) {
 	for _, k := range []kind{kindChallenge, kindMessage, kindEnd} {
 		var b bytes.Buffer
-		if err := writeFrame(&b, k, []byte("payload")); err != nil {
-			f.Fatal(err)
-		}
+		must.Do(f, writeFrame(&b, k, []byte("payload")))
 		f.Add(b.Bytes())
 	}
 	f.Add([]byte{0xff, 0xff, 0xff, 0x03, byte(kindMessage)}) // a length alone

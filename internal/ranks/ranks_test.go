@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 func testOptions(rank, world int, address string) Options {
@@ -25,10 +27,7 @@ func testOptions(rank, world int, address string) Options {
 
 func listen(t *testing.T) net.Listener {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	return l
 }
 
@@ -50,10 +49,7 @@ func gather(t *testing.T, world int, change func(*Options)) (*Leader, []*Member)
 	}
 	o := testOptions(0, world, listener.Addr().String())
 	change(&o)
-	leader, err := lead(t.Context(), listener, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	leader := must.Get(lead(t.Context(), listener, o))(t)
 	joining.Wait()
 	if t.Failed() {
 		t.FailNow()
@@ -142,9 +138,7 @@ func TestSumIsThatOfTheTree(t *testing.T) {
 				return slices.Concat(append([][]byte{[]byte("all:")}, notes...)...), nil
 			})
 			summing.Wait()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			for rank := range got {
 				if !reflect.DeepEqual(bits(got[rank]), bits(want)) {
 					t.Errorf("%d ranks: rank %d has another sum", world, rank)
@@ -196,9 +190,7 @@ func TestMessagesArriveInOrder(t *testing.T) {
 		})
 	}
 	for i := range n {
-		if err := leader.TellAll(fmt.Append(nil, "message ", i)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, leader.TellAll(fmt.Append(nil, "message ", i)))
 	}
 	for i := range n {
 		for rank := 1; rank < 3; rank++ {
@@ -241,10 +233,7 @@ func TestOthersAreRefused(t *testing.T) {
 		}
 	}
 	for _, said := range []string{"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "\x00\x00\x00\x00\x09", "\xff\xff\xff\xff\x02", "\x02\x00\x00\x00\x02{}", ""} {
-		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(new(net.Dialer).DialContext(t.Context(), "tcp", address))(t)
 		if _, err := conn.Write([]byte(said)); err != nil {
 			t.Error(err)
 		}
@@ -252,10 +241,7 @@ func TestOthersAreRefused(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	m, err := Join(t.Context(), testOptions(1, 2, address))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(Join(t.Context(), testOptions(1, 2, address)))(t)
 	if _, err := m.Hear(t.Context()); !errors.Is(err, ErrDone) {
 		t.Errorf("after the leader's end: %v", err)
 	}
@@ -275,12 +261,8 @@ func TestPeersOfAnotherKind(t *testing.T) {
 		refused <- err
 	}()
 	var c challenge
-	if err := readJSON(theirs, kindChallenge, &c); err != nil {
-		t.Fatal(err)
-	}
-	if err := writeJSON(theirs, kindHello, hello{Version: 9, Rank: 1}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, readJSON(theirs, kindChallenge, &c))
+	must.Do(t, writeJSON(theirs, kindHello, hello{Version: 9, Rank: 1}))
 	var v verdict
 	if err := readJSON(theirs, kindVerdict, &v); err != nil || !strings.Contains(v.Refused, "version 9 of the exchange between ranks and rank 0 speaks 3") {
 		t.Errorf("verdict %+v, %v", v, err)
@@ -367,10 +349,7 @@ func TestARankComesAgain(t *testing.T) {
 	listener := listen(t)
 	address := listener.Addr().String()
 	join := func(rank int) *applicant {
-		a, err := apply(t.Context(), testOptions(rank, 3, address))
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(apply(t.Context(), testOptions(rank, 3, address)))(t)
 		return a
 	}
 	var leader *Leader

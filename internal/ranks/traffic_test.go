@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // summed adds up one part of each rank, and returns what each gets.
@@ -18,9 +20,7 @@ func summed(t *testing.T, leader *Leader, members []*Member, parts []Part) []Par
 	}
 	got[0], errs[0] = leader.Sum(t.Context(), parts[0], func([][]byte) ([]byte, error) { return nil, nil })
 	summing.Wait()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(errs...))
 	return got
 }
 

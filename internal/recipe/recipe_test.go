@@ -6,14 +6,12 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/recipe"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 func values(t *testing.T, name string, environ map[string]string) map[string]string {
 	t.Helper()
-	list, err := recipe.Of(name, environ)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(recipe.Of(name, environ))(t)
 	out := map[string]string{}
 	for _, v := range list {
 		if v.Place == "" {
@@ -139,10 +137,7 @@ func TestOneEpoch(t *testing.T) {
 }
 
 func TestOverlay(t *testing.T) {
-	got, err := recipe.Overlay(map[string]string{"RECIPE": "gpn-s", "EPOCHS": "3", "LR": "", "OTHER": "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(recipe.Overlay(map[string]string{"RECIPE": "gpn-s", "EPOCHS": "3", "LR": "", "OTHER": "x"}))(t)
 	for variable, want := range map[string]string{"STRATEGY": "gns", "EPOCHS": "3", "LR": "1e-4", "OTHER": "x", "RECIPE": "gpn-s"} {
 		if got[variable] != want {
 			t.Errorf("%s is %q, want %q", variable, got[variable], want)
@@ -154,10 +149,7 @@ func TestOverlay(t *testing.T) {
 }
 
 func TestDifferences(t *testing.T) {
-	got, err := recipe.Differences(map[string]string{"EPOCHS": "10", "LR": "0.0001", "BATCH_SIZE": "96", "SEED": "7"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(recipe.Differences(map[string]string{"EPOCHS": "10", "LR": "0.0001", "BATCH_SIZE": "96", "SEED": "7"}))(t)
 	if want := []string{"EPOCHS=10, mafa has 20 (GRIT-VLP 5.1; MAFA 5.1)"}; !slices.Equal(got, want) {
 		t.Errorf("differences are %q, want %q", got, want)
 	}
@@ -165,10 +157,7 @@ func TestDifferences(t *testing.T) {
 
 // Every value of every recipe is in the table of the papers' page, once.
 func TestPapersTableIsComplete(t *testing.T) {
-	table, err := recipe.PapersTable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := must.Get(recipe.PapersTable())(t)
 	found := map[string]int{}
 	for _, line := range strings.Split(strings.TrimSpace(table), "\n")[2:] {
 		cells := strings.Split(line, " | ")

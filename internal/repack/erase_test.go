@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -32,10 +33,7 @@ func TestErase(t *testing.T) {
 			t.Errorf("erased %d copies, %v, want %d", n, err, want)
 		}
 	}
-	bucket, err := shard.OpenBucket(t.Context(), []string{root}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bucket := must.Get(shard.OpenBucket(t.Context(), []string{root}, nil))(t)
 	for i := range w.ids {
 		ref, _ := w.chunks[0].Copy(i)
 		_, err := bucket.ReadRange(t.Context(), ref, w.ids[i])

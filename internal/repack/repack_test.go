@@ -25,6 +25,7 @@ import (
 	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -42,9 +43,7 @@ func drawn(t testing.TB, format string, w, h, number int) []byte {
 		out.Reset()
 		err = jpeg.Encode(&out, m, nil)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return out.Bytes()
 }
 
@@ -166,9 +165,7 @@ func (w *world) run(t testing.TB, store Store, o Options, gone ...schemas.ImageI
 	t.Helper()
 	r := New(w.crawl, store, func(id schemas.ImageID) bool { return slices.Contains(gone, id) }, o, slog.New(slog.DiscardHandler))
 	counts := map[string]int{}
-	if err := r.Copy(t.Context(), w.group(), func(c Counts) { add(counts, c) }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Copy(t.Context(), w.group(), func(c Counts) { add(counts, c) }))
 	return wire(t, w.chunks), counts
 }
 
@@ -182,10 +179,7 @@ func wire(t testing.TB, chunks []*schemas.NeighborChunk) [][]byte {
 	t.Helper()
 	var out [][]byte
 	for _, c := range chunks {
-		raw, err := schemas.Marshal(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(schemas.Marshal(c))(t)
 		out = append(out, raw)
 	}
 	return out
@@ -193,10 +187,7 @@ func wire(t testing.TB, chunks []*schemas.NeighborChunk) [][]byte {
 
 func options(t testing.TB, root string, workers int) Options {
 	t.Helper()
-	u, err := url.Parse(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(root))(t)
 	return Options{Root: u, Side: 48, Workers: workers}
 }
 
@@ -210,10 +201,7 @@ func TestCopies(t *testing.T) {
 	if counts[Copied]+counts[Shrunk] != images || counts[Copied] == 0 || counts[Shrunk] == 0 {
 		t.Errorf("outcomes %v, want %d images that are copied or shrunk", counts, images)
 	}
-	bucket, err := shard.OpenBucket(t.Context(), []string{root}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bucket := must.Get(shard.OpenBucket(t.Context(), []string{root}, nil))(t)
 	defer bucket.Close()
 	for _, c := range w.chunks {
 		last := int64(0)
@@ -226,10 +214,7 @@ func TestCopies(t *testing.T) {
 				t.Fatalf("the copy of member %d begins at %d, the one before at %d", i, ref.Offset, last)
 			}
 			last = ref.Offset
-			data, err := bucket.ReadRange(t.Context(), ref, w.ids[int(c.Start)+i])
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := must.Get(bucket.ReadRange(t.Context(), ref, w.ids[int(c.Start)+i]))(t)
 			if h, err := imaging.ReadHeader(data); err != nil || h.Format != "jpeg" || min(h.Width, h.Height) > 48 {
 				t.Fatalf("a copy is %+v, %v; want a JPEG of 48 pixels or fewer", h, err)
 			}
@@ -252,17 +237,14 @@ func TestCopies(t *testing.T) {
 func files(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		raw, err := os.ReadFile(path)
 		found[strings.TrimPrefix(path, dir)] = string(raw)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return found
 }
 
@@ -380,9 +362,7 @@ func TestFoldersDiffer(t *testing.T) {
 func TestForeignTarsAreRefused(t *testing.T) {
 	var out bytes.Buffer
 	foreign := shard.NewWriter(&out)
-	if _, err := foreign.Write("000", shard.File{Ext: "jpg", Data: []byte("x")}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(foreign.Write("000", shard.File{Ext: "jpg", Data: []byte("x")}))(t)
 	for name, tar := range map[string][]byte{"foreign": out.Bytes(), "cut": out.Bytes()[:300]} {
 		if found, err := entries(bytes.NewReader(tar), "s3://a"); err == nil {
 			t.Errorf("%s: %v, want an error", name, found)

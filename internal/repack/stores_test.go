@@ -19,6 +19,7 @@ import (
 	"github.com/pairstream/pairstream/internal/repack"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/testing/gcstest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/s3test"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -55,9 +56,7 @@ func noisy(t *testing.T, number int) []byte {
 		m.Pix[i] = byte(i * i * (2*number + 7) >> 3)
 	}
 	var out bytes.Buffer
-	if err := jpeg.Encode(&out, m, &jpeg.Options{Quality: 95}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, jpeg.Encode(&out, m, &jpeg.Options{Quality: 95}))
 	return out.Bytes()
 }
 
@@ -70,16 +69,10 @@ func copiesIn(t *testing.T, place string) {
 		ids = append(ids, schemas.NewImageID(data))
 		crawl[ids[i]] = data
 	}
-	withOptions, err := url.Parse(place)
-	if err != nil {
-		t.Fatal(err)
-	}
+	withOptions := must.Get(url.Parse(place))(t)
 	withOptions.Path = "/copies"
 	root := &url.URL{Scheme: withOptions.Scheme, Host: withOptions.Host, Path: withOptions.Path}
-	bucket, err := shard.OpenStore(t.Context(), withOptions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bucket := must.Get(shard.OpenStore(t.Context(), withOptions))(t)
 	defer func() {
 		if err := bucket.Close(); err != nil {
 			t.Error(err)
@@ -102,17 +95,12 @@ func copiesIn(t *testing.T, place string) {
 		write := func(fill byte) error {
 			return bucket.Write(t.Context(), name, func(w io.Writer) error { _, err := w.Write(bytes.Repeat([]byte{fill}, size)); return err })
 		}
-		if err := write('a'); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, write('a'))
 		// A server may refuse a large object by cutting the connection.
 		if err := write('b'); err == nil || size == 9 && !errors.Is(err, fs.ErrExist) {
 			t.Errorf("an object of %d bytes is written twice: %v", size, err)
 		}
-		object, err := bucket.Open(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		object := must.Get(bucket.Open(t.Context(), name))(t)
 		if raw, err := io.ReadAll(object); err != nil || !bytes.Equal(raw, bytes.Repeat([]byte{'a'}, size)) {
 			t.Errorf("an object of %d bytes is not what was written first: %d bytes, %v", size, len(raw), err)
 		}
@@ -132,13 +120,8 @@ func copiesIn(t *testing.T, place string) {
 		g := repack.Group{Chunks: []*schemas.NeighborChunk{c}, Image: func(i int) (schemas.ImageID, schemas.ImageRef) {
 			return ids[i], schemas.ImageRef{URI: "s3://crawl/a.tar", Size: 1}
 		}}
-		if err := r.Copy(t.Context(), g, func(repack.Counts) {}); err != nil {
-			t.Fatal(err)
-		}
-		read, err := shard.OpenBucket(t.Context(), []string{place}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.Copy(t.Context(), g, func(repack.Counts) {}))
+		read := must.Get(shard.OpenBucket(t.Context(), []string{place}, nil))(t)
 		for i, id := range ids {
 			ref, copied := c.Copy(i)
 			copies = append(copies, ref)
@@ -147,9 +130,7 @@ func copiesIn(t *testing.T, place string) {
 			}
 		}
 		raw, err := schemas.Marshal(c)
-		if err := errors.Join(err, read.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(err, read.Close()))
 		return raw
 	}
 	first := run(crawl)

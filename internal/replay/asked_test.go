@@ -8,6 +8,7 @@ import (
 	"github.com/pairstream/pairstream/internal/asked"
 	"github.com/pairstream/pairstream/internal/segment/store"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // A replay asks the groups that the original has asked. It goes on with what it has noted, and refuses a namespace in which
@@ -19,7 +20,7 @@ func TestReplayAsksTheSameGroups(t *testing.T) {
 		{Place: asked.Place{Lane: 1, Group: 3}, Segments: []store.Name{{Lane: 0, Seq: 2, Digest: "ab"}}},
 	}}
 	for range 2 {
-		check(t, m.FollowAsked(t.Context(), log))
+		must.Do(t, m.FollowAsked(t.Context(), log))
 	}
 	noted, err := asked.Notes.Read(t.Context(), log)
 	if all := asked.Notes.List(noted); err != nil || len(all) != 2 || !all[1].Equal(m.Asked[1]) {

@@ -10,6 +10,7 @@ import (
 	"github.com/pairstream/pairstream/internal/atomicfile"
 	"github.com/pairstream/pairstream/internal/testing/kafkatest"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/runlog"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -18,15 +19,13 @@ import (
 // the course, with every list of numbers on one line.
 func TestDescribeTellsWhatCame(t *testing.T) {
 	log := openLog(t, logtest.Broker(t), "production")
-	if _, err := runlog.Write(t.Context(), log, runlog.Options{Pairs: 40, Batch: 8, Epochs: 2, NoImages: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(runlog.Write(t.Context(), log, runlog.Options{Pairs: 40, Batch: 8, Epochs: 2, NoImages: true}))(t)
 	newer := kafkatest.Message{Topic: schemas.ProgressLog.Name("production"), Value: []byte{0x80}, Headers: []kafkatest.MessageHeader{
 		{Key: schemas.HeaderSchema, Value: []byte("pairstream.progress/2")},
 	}}
-	check(t, kafkatest.WriteMessage(t.Context(), log.Config().Brokers, newer))
+	must.Do(t, kafkatest.WriteMessage(t.Context(), log.Config().Brokers, newer))
 	all, err := Describe(t.Context(), log, DescribeOptions{Open: true, Settings: map[string]string{"ECM_HIGH": "1", "ECM_LOW": "0"}})
-	check(t, err)
+	must.Do(t, err)
 	c := all.Course
 	if len(c.Mined) != 2 || c.Mined[0].Strategy != schemas.StrategyRandom || c.Mined[1].Batches != 5 || c.Mined[1].Candidates != 5*8*4 || c.Mined[1].Connections != 0 || c.Mined[1].Ambiguous != 5*8*4 {
 		t.Errorf("mined %+v, want two epochs, and no candidate above a threshold of 1", c.Mined)
@@ -38,14 +37,14 @@ func TestDescribeTellsWhatCame(t *testing.T) {
 		t.Errorf("pairs %+v, models %+v", c.Pairs, all.Models)
 	}
 	path := filepath.Join(t.TempDir(), "run.json")
-	check(t, atomicfile.Write(path, 0o600, all.Write))
+	must.Do(t, atomicfile.Write(path, 0o600, all.Write))
 	got, err := ReadManifest(path)
-	check(t, err)
+	must.Do(t, err)
 	if !reflect.DeepEqual(got.Course, all.Course) {
 		t.Errorf("read %+v, want %+v", got.Course, all.Course)
 	}
 	var text bytes.Buffer
-	check(t, all.Write(&text))
+	must.Do(t, all.Write(&text))
 	if !strings.Contains(text.String(), `"steps": [0,1,2,3,4,5,6,7,8,9]`) {
 		t.Errorf("the manifest is\n%s\nwant the steps of a curve on one line", &text)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -30,18 +31,18 @@ func TestDescribeRefusesWhatIsNotFinished(t *testing.T) {
 	for _, topic := range []schemas.Topic{schemas.Embeddings, schemas.Groups, schemas.Batches, schemas.Scored} {
 		refused("has not come to its end in " + string(topic) + " yet: wait until `pairstream status` calls it done")
 		for lane := range testLanes {
-			check(t, p.PublishSeq(t.Context(), topic, lane, 0, stream.Mark{}, final))
+			must.Do(t, p.PublishSeq(t.Context(), topic, lane, 0, stream.Mark{}, final))
 		}
-		check(t, p.Flush(t.Context()))
+		must.Do(t, p.Flush(t.Context()))
 	}
 	m, err := Describe(t.Context(), log, DescribeOptions{})
 	if err != nil || !m.ended() || m.check() != nil || m.Pairs[0].Records != 2 || m.Pairs[0].End != 2 || m.Topics[3].Lanes[1].Records != 1 {
 		t.Errorf("manifest %+v, %v", m, err)
 	}
-	check(t, p.PublishSeq(t.Context(), schemas.Features, 0, 0, stream.Mark{}, final))
-	check(t, p.Flush(t.Context()))
+	must.Do(t, p.PublishSeq(t.Context(), schemas.Features, 0, 0, stream.Mark{}, final))
+	must.Do(t, p.Flush(t.Context()))
 	refused("lane 0 has 0 batches and features of 1")
 	publish(t, log, 0, "a late pair")
 	refused("lane 0 has not ended")
-	check(t, p.Close(t.Context()))
+	must.Do(t, p.Close(t.Context()))
 }

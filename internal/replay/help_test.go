@@ -17,6 +17,7 @@ import (
 	"github.com/pairstream/pairstream/internal/msgvalue"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -29,13 +30,6 @@ func openLog(t *testing.T, broker, namespace string) *stream.Log {
 	})
 }
 
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // publish writes records to `pairs`: a text is a pair, nil a seal.
 func publish(t *testing.T, log *stream.Log, lane int, records ...any) {
 	t.Helper()
@@ -43,14 +37,14 @@ func publish(t *testing.T, log *stream.Log, lane int, records ...any) {
 	for _, r := range records {
 		switch r := r.(type) {
 		case string:
-			check(t, p.PublishBytes(t.Context(), schemas.Pairs, lane, schemas.SchemaPair, []byte(r)))
+			must.Do(t, p.PublishBytes(t.Context(), schemas.Pairs, lane, schemas.SchemaPair, []byte(r)))
 		case *schemas.Seal:
-			check(t, p.Publish(t.Context(), schemas.Pairs, lane, r))
+			must.Do(t, p.Publish(t.Context(), schemas.Pairs, lane, r))
 		default:
 			t.Fatalf("a %T is no record of pairs", r)
 		}
 	}
-	check(t, p.Close(t.Context()))
+	must.Do(t, p.Close(t.Context()))
 }
 
 var (

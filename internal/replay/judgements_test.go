@@ -7,6 +7,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/judged"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // A replay counts what the original has counted, also where people have said nothing then. It goes on with what it has noted,
@@ -18,7 +19,7 @@ func TestReplayFollowsJudgements(t *testing.T) {
 	}
 	m := &Manifest{Judged: []judged.Count{{Place: place(0)}, {Place: place(1), Judged: 40, Right: 30}}}
 	for range 2 {
-		check(t, m.FollowJudgements(t.Context(), log))
+		must.Do(t, m.FollowJudgements(t.Context(), log))
 	}
 	for i, want := range m.Judged {
 		if got, err := judged.Take(t.Context(), log, place(int32(i))); err != nil || got != want {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -30,9 +31,9 @@ func exampleManifest() *Manifest {
 func TestManifestReadsBack(t *testing.T) {
 	m := exampleManifest()
 	var text bytes.Buffer
-	check(t, m.Write(&text))
+	must.Do(t, m.Write(&text))
 	path := filepath.Join(t.TempDir(), "run.json")
-	check(t, os.WriteFile(path, text.Bytes(), 0o644))
+	must.Do(t, os.WriteFile(path, text.Bytes(), 0o644))
 	got, err := ReadManifest(path)
 	if err != nil || !reflect.DeepEqual(got, m) {
 		t.Errorf("read %+v, %v, want %+v", got, err, m)
@@ -40,7 +41,7 @@ func TestManifestReadsBack(t *testing.T) {
 	if _, err := ReadManifest(path + "x"); err == nil || !strings.HasPrefix(err.Error(), "reading the manifest: ") {
 		t.Errorf("error %v", err)
 	}
-	check(t, os.WriteFile(path, text.Bytes()[:100], 0o644))
+	must.Do(t, os.WriteFile(path, text.Bytes()[:100], 0o644))
 	if _, err := ReadManifest(path); err == nil || !strings.HasPrefix(err.Error(), "reading the manifest "+path) {
 		t.Errorf("error %v", err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -31,7 +32,7 @@ func original(t *testing.T, broker string) (*stream.Log, *Manifest) {
 	for lane := range testLanes {
 		publish(t, log, lane, append(pairs(lane, 0, 4), pause)...)
 	}
-	check(t, p.run(log)(t.Context()))
+	must.Do(t, p.run(log)(t.Context()))
 	again := log.NewPublisher(stream.PublisherOptions{})
 	for lane := range testLanes {
 		for _, topic := range []schemas.Topic{schemas.Embeddings, schemas.Groups, schemas.Batches, schemas.Scored} {
@@ -40,25 +41,25 @@ func original(t *testing.T, broker string) (*stream.Log, *Manifest) {
 				t.Fatalf("%s, lane %d ends with %+v, %v", topic, lane, last, err)
 			}
 			mark, err := last.Mark()
-			check(t, err)
-			check(t, again.PublishSeq(t.Context(), topic, lane, last.Seq, mark, pause))
+			must.Do(t, err)
+			must.Do(t, again.PublishSeq(t.Context(), topic, lane, last.Seq, mark, pause))
 		}
 	}
-	check(t, again.Close(t.Context()))
+	must.Do(t, again.Close(t.Context()))
 	for lane := range testLanes {
 		publish(t, log, lane, append(pairs(lane, 4, 9+lane), final)...)
 	}
 	p.seals = 2
-	check(t, p.run(log)(t.Context()))
+	must.Do(t, p.run(log)(t.Context()))
 	m, err := Describe(t.Context(), log, DescribeOptions{Settings: map[string]string{"SEED": "7"}})
-	check(t, err)
+	must.Do(t, err)
 	return log, m
 }
 
 func run(t *testing.T, m *Manifest, from, to *stream.Log, stages Runner) *Report {
 	t.Helper()
 	r, err := Run(t.Context(), Options{Manifest: m, Original: from, Replayed: to, Stages: stages, Patience: time.Hour})
-	check(t, err)
+	must.Do(t, err)
 	return r
 }
 
@@ -120,7 +121,7 @@ func TestReplay(t *testing.T) {
 			Manifest: m, Original: from, Replayed: to, Stages: p.run(to), Patience: time.Hour,
 			Differs: func(x Result) { told = append(told, x) },
 		})
-		check(t, err)
+		must.Do(t, err)
 		var differ []string
 		for _, x := range r.Results {
 			if !x.Equal {
@@ -153,12 +154,12 @@ func TestReplayFollowsSkips(t *testing.T) {
 	for lane := range testLanes {
 		publish(t, from, lane, append(pairs(lane, 0, 9), final)...)
 	}
-	check(t, from.Skip(t.Context(), stream.Skip{
+	must.Do(t, from.Skip(t.Context(), stream.Skip{
 		Topic: schemas.Scored, Lane: 1, From: stream.Position{Offset: 1, Seq: 1}, To: stream.Position{Offset: 2, Seq: 2}, Reason: "a bad batch",
 	}))
-	check(t, p.run(from)(t.Context()))
+	must.Do(t, p.run(from)(t.Context()))
 	m, err := Describe(t.Context(), from, DescribeOptions{})
-	check(t, err)
+	must.Do(t, err)
 	to := openLog(t, broker, "again")
 	for range 2 { // the second time, all is there
 		if r := run(t, m, from, to, p.run(to)); !r.Equal() || r.Results[9].Records != 6 || r.Results[11].Records != 5 {
@@ -260,12 +261,12 @@ func TestReplayOfAnOpenRun(t *testing.T) {
 	for lane := range testLanes {
 		publish(t, from, lane, append(pairs(lane, 0, 4), pause)...)
 	}
-	check(t, p.run(from)(t.Context()))
+	must.Do(t, p.run(from)(t.Context()))
 	if _, err := Describe(t.Context(), from, DescribeOptions{}); err == nil || !strings.Contains(err.Error(), "has not ended: `pairstream seal --final` ends it, and --open describes") {
 		t.Errorf("error %v", err)
 	}
 	m, err := Describe(t.Context(), from, DescribeOptions{Open: true})
-	check(t, err)
+	must.Do(t, err)
 	if m.ended() {
 		t.Errorf("manifest %+v", m)
 	}
@@ -282,12 +283,12 @@ func TestReplayOfAnOpenRun(t *testing.T) {
 		Manifest: m, Original: from, Replayed: idle, Patience: 20 * time.Millisecond,
 		Stages: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
 	})
-	check(t, err)
+	must.Do(t, err)
 	if r.Equal() || !r.Stalled || r.Results[0].Differs != "record 0: the replay has only 0 of 5" {
 		t.Errorf("report %+v", r)
 	}
 	var out bytes.Buffer
-	check(t, r.Print(&out))
+	must.Do(t, r.Print(&out))
 	if got := out.String(); !strings.Contains(got, "embeddings  0     0        differs at record 0: the replay has only 0 of 5\n") ||
 		!strings.Contains(got, "10 pairs were copied; 0 records in 0 lanes are equal, 12 lanes differ; nothing came any more, so the stages were stopped\n") {
 		t.Errorf("printed\n%s", got)
@@ -310,12 +311,12 @@ func TestReplayWithoutEnd(t *testing.T) {
 			return ctx.Err()
 		},
 	})
-	check(t, err)
+	must.Do(t, err)
 	if !r.Equal() || r.Stalled || !r.Unfinished {
 		t.Errorf("report %+v", r)
 	}
 	var out bytes.Buffer
-	check(t, r.Print(&out))
+	must.Do(t, r.Print(&out))
 	if !strings.Contains(out.String(), "lanes are equal; training did not come to its end by itself, so its last step and checkpoint may be missing\n") {
 		t.Errorf("printed\n%s", out.String())
 	}
@@ -347,5 +348,5 @@ func TestReplayReportsProgress(t *testing.T) {
 			}
 		},
 	})
-	check(t, err)
+	must.Do(t, err)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/safetensors"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 func file(header, body string) []byte {
@@ -25,20 +26,13 @@ func TestWriteThenParse(t *testing.T) {
 	}
 	var first, second bytes.Buffer
 	metadata := map[string]string{"x": "1", "é": "\"\n"}
-	if err := safetensors.Write(&first, tensors, metadata); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, safetensors.Write(&first, tensors, metadata))
 	slices.Reverse(tensors)
-	if err := safetensors.Write(&second, tensors, metadata); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, safetensors.Write(&second, tensors, metadata))
 	if !bytes.Equal(first.Bytes(), second.Bytes()) {
 		t.Error("the bytes depend on the order of the tensors")
 	}
-	f, err := safetensors.Parse(first.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(safetensors.Parse(first.Bytes()))(t)
 	if got := f.Names(); !slices.Equal(got, []string{"a", "b", "empty"}) {
 		t.Errorf("names %v", got)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/scenes"
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 func options() scenes.Options {
@@ -28,10 +29,7 @@ func options() scenes.Options {
 
 func makeScene(t testing.TB, o scenes.Options, i int) (scenes.Record, []byte) {
 	t.Helper()
-	r, encoded, err := scenes.Make(o, i)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, encoded := must.Get2(scenes.Make(o, i))(t)
 	return r, encoded
 }
 
@@ -39,9 +37,7 @@ func write(t testing.TB, o scenes.Options) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "scenes")
 	last := 0
-	if err := scenes.WriteDir(context.Background(), dir, o, func(done int) { last = done }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, scenes.WriteDir(context.Background(), dir, o, func(done int) { last = done }))
 	if last != o.Scenes {
 		t.Errorf("progress ended at %d of %d", last, o.Scenes)
 	}
@@ -50,16 +46,10 @@ func write(t testing.TB, o scenes.Options) string {
 
 func files(t testing.TB, dir string) map[string]string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(dir))(t)
 	out := map[string]string{}
 	for _, e := range entries {
-		raw, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(os.ReadFile(filepath.Join(dir, e.Name())))(t)
 		out[e.Name()] = string(raw)
 	}
 	return out
@@ -96,14 +86,8 @@ func TestFirstScenesStayTheSame(t *testing.T) {
 		r, _ := makeScene(t, o, i)
 		first = append(first, r)
 	}
-	got, err := json.MarshalIndent(first, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := os.ReadFile(filepath.Join("testdata", "first.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(json.MarshalIndent(first, "", " "))(t)
+	want := must.Get(os.ReadFile(filepath.Join("testdata", "first.json")))(t)
 	if !bytes.Equal(bytes.TrimSpace(want), got) {
 		t.Errorf("the first scenes are now\n%s", got)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/nouns"
 	"github.com/pairstream/pairstream/internal/scenes"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // drawer has a striped red cat on the left, a plain red cat on the right and two spotted green leaves below.
@@ -60,10 +61,7 @@ func TestShapeOf(t *testing.T) {
 
 // Every word for a thing is a noun to the tagger, and says one thing alone. Colours, sizes and patterns are not.
 func TestThingsAreNouns(t *testing.T) {
-	tagger, err := nouns.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	tagger := must.Get(nouns.Load())(t)
 	missed := 0
 	for _, s := range scenes.Shapes {
 		found := tagger.Nouns(fmt.Sprintf("a large red %s above a blue circle", s))

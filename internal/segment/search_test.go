@@ -12,6 +12,7 @@ import (
 	"github.com/pairstream/pairstream/internal/knn/knntest"
 	"github.com/pairstream/pairstream/internal/knn/reference"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // TestSearchIsExactAmongFewRows compares a search that visits all lists with every row's score, by both engines and with any
@@ -38,10 +39,7 @@ func TestSearchIsExactAmongFewRows(t *testing.T) {
 	}
 	for _, scanner := range []knn.CodeScanner{cpu.Engine{}, reference.Engine{}} {
 		for _, workers := range []int{1, 3} {
-			got, err := NewIndex(scanner, a, b).Search(t.Context(), Text, q, k, workers, odd)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(NewIndex(scanner, a, b).Search(t.Context(), Text, q, k, workers, odd))(t)
 			if !slices.EqualFunc(got, want, slices.Equal) {
 				t.Errorf("%T, %d workers: other hits", scanner, workers)
 			}
@@ -70,10 +68,7 @@ func TestRecall(t *testing.T) {
 	}
 	q := NewQueries(queries, dim, func(i int, dst []float32) []float32 { return append(dst, vectors[i]...) })
 	for _, m := range []Modality{Image, Text} {
-		got, err := index.Search(t.Context(), m, q, k, 2, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(index.Search(t.Context(), m, q, k, 2, nil))(t)
 		found := 0
 		for i, vector := range vectors {
 			found += hitsOf(t, parts, segments, m, vector, got[i], k)
@@ -99,10 +94,7 @@ func hitsOf(t *testing.T, parts []*drawn, segments []*Segment, m Modality, vecto
 		if m == Text {
 			x = d.T
 		}
-		hits, err := cpu.Engine{}.Scan(x, 0, vector, k)
-		if err != nil {
-			t.Fatal(err)
-		}
+		hits := must.Get(cpu.Engine{}.Scan(x, 0, vector, k))(t)
 		for _, h := range hits {
 			all = append(all, exact{number, int(h.Row), h.Similarity})
 		}

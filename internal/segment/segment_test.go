@@ -15,6 +15,7 @@ import (
 	"github.com/pairstream/pairstream/internal/knn/knntest"
 	"github.com/pairstream/pairstream/internal/knn/reference"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -38,10 +39,7 @@ func draw(t *testing.T, crawl *knntest.Crawl, seq int64, n, dim, lists int) *dra
 	for i := range init {
 		init[i] = int32(i * n / lists)
 	}
-	clusters, err := cpu.Engine{}.KMeans(t.Context(), knn.FloatMatrix(d.v, dim), knn.KMeansParams{Init: init, Iterations: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
+	clusters := must.Get(cpu.Engine{}.KMeans(t.Context(), knn.FloatMatrix(d.v, dim), knn.KMeansParams{Init: init, Iterations: 5}))(t)
 	d.Group = Group{
 		ID: schemas.GroupID{Lane: 2, Seq: seq}, Model: "m", V: knn.HalfMatrix(halves(v), dim), T: knn.HalfMatrix(halves(x), dim), List: clusters.Assign,
 		Words: []string{"dog", "cat"},
@@ -71,10 +69,7 @@ func halves(raw schemas.Float16s) []uint16 {
 
 func build(t *testing.T, d *drawn) *Segment {
 	t.Helper()
-	s, err := Build(d.Group)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Build(d.Group))(t)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -88,10 +83,7 @@ func TestASegmentHoldsItsGroup(t *testing.T) {
 	const n, dim = 300, 24
 	d := draw(t, knntest.New(rng.New(1, "segment"), 4, 3, dim), 7, n, dim, 9)
 	built := build(t, d)
-	parsed, err := Parse(bytes.Clone(built.Bytes()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := must.Get(Parse(bytes.Clone(built.Bytes())))(t)
 	again := build(t, d)
 	if !bytes.Equal(again.Bytes(), built.Bytes()) || again.Digest() != built.Digest() {
 		t.Error("two segments of one group differ")
@@ -137,10 +129,7 @@ func FuzzParse(f *testing.F) {
 		Pair: func(i int) schemas.PairID { return schemas.PairID{byte(3 - i)} }, Image: func(i int) schemas.ImageID { return schemas.ImageID{byte(i)} },
 		Ref: func(int) schemas.ImageRef { return schemas.ImageRef{URI: "file:///a.tar", Size: 1} }, NounOf: func(int) []int32 { return []int32{0} },
 	}
-	s, err := Build(d.Group)
-	if err != nil {
-		f.Fatal(err)
-	}
+	s := must.Get(Build(d.Group))(f)
 	f.Add(bytes.Clone(s.Bytes()))
 	f.Add([]byte(magic))
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -13,16 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/torture"
 )
 
 // serving returns the addresses of a server at HTTP_ADDR and HEALTH_ADDR that runs until the test ends.
 func serving(t *testing.T, limits HTTPLimits) (all, health string) {
 	t.Helper()
-	s, err := newHTTPServer(Process{HTTPAddr: "127.0.0.1:0", HealthAddr: "127.0.0.1:0"}, NewRuntime(slog.New(slog.DiscardHandler)), limits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newHTTPServer(Process{HTTPAddr: "127.0.0.1:0", HealthAddr: "127.0.0.1:0"}, NewRuntime(slog.New(slog.DiscardHandler)), limits))(t)
 	done := make(chan error, 1)
 	go func() { done <- s.serve() }()
 	t.Cleanup(func() {
@@ -36,14 +34,8 @@ func serving(t *testing.T, limits HTTPLimits) (all, health string) {
 
 func status(t *testing.T, method, url string, body io.Reader) int {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, url, body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), method, url, body))(t)
+	response := must.Get(http.DefaultClient.Do(request))(t)
 	response.Body.Close()
 	return response.StatusCode
 }
@@ -65,31 +57,17 @@ func TestHealthAnswersWhileMetricsAreTaken(t *testing.T) {
 	all, health := serving(t, DefaultHTTPLimits)
 	var taken []net.Conn
 	for range DefaultHTTPLimits.Connections {
-		c, err := net.Dial("tcp", all)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(net.Dial("tcp", all))(t)
 		defer c.Close()
 		// An answered request shows that the server has accepted the connection, and it stays open.
-		if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"))(t)
+		must.Get(http.ReadResponse(bufio.NewReader(c), nil))(t)
 		taken = append(taken, c)
 	}
-	late, err := net.Dial("tcp", all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	late := must.Get(net.Dial("tcp", all))(t)
 	defer late.Close()
-	if _, err := io.WriteString(late, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	if err := late.SetReadDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(late, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"))(t)
+	must.Do(t, late.SetReadDeadline(time.Now().Add(200*time.Millisecond)))
 	if _, err := late.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("one connection more than %d is served: %v", DefaultHTTPLimits.Connections, err)
 	}
@@ -97,19 +75,14 @@ func TestHealthAnswersWhileMetricsAreTaken(t *testing.T) {
 		t.Errorf("health answers %d", got)
 	}
 	taken[0].Close()
-	if err := late.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, late.SetReadDeadline(time.Now().Add(time.Minute)))
 	if r, err := http.ReadResponse(bufio.NewReader(late), nil); err != nil || r.StatusCode != http.StatusOK {
 		t.Errorf("a connection that has waited for its turn: %v", err)
 	}
 }
 
 func TestServerRefusesWhatIsTooLarge(t *testing.T) {
-	listener, err := ListenHTTP("127.0.0.1:0", DefaultHTTPLimits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(ListenHTTP("127.0.0.1:0", DefaultHTTPLimits))(t)
 	server := NewHTTPServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.ReadAll(r.Body); err != nil {
 			http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
@@ -123,15 +96,9 @@ func TestServerRefusesWhatIsTooLarge(t *testing.T) {
 			t.Errorf("a body of %d bytes: %d, want %d", test.size, got, test.want)
 		}
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
 	request.Header.Set("X", strings.Repeat("x", httpMaxHeaderBytes+8<<10)) // net/http adds 4 KiB of room
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.DefaultClient.Do(request))(t)
 	response.Body.Close()
 	if response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("headers of %d bytes: %d", httpMaxHeaderBytes+8<<10, response.StatusCode)
@@ -160,10 +127,7 @@ func TestHostileRequests(t *testing.T) {
 
 // Health is served where metrics are not.
 func TestServeWithHealthAlone(t *testing.T) {
-	busy, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	busy := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer busy.Close()
 	rt := NewRuntime(slog.New(slog.DiscardHandler))
 	worked := errors.New("worked")
@@ -171,7 +135,7 @@ func TestServeWithHealthAlone(t *testing.T) {
 	if err := Serve(t.Context(), Process{HealthAddr: "127.0.0.1:0"}, rt, work); !errors.Is(err, worked) {
 		t.Errorf("health alone: %v", err)
 	}
-	err = Serve(t.Context(), Process{HTTPAddr: "127.0.0.1:0", HealthAddr: busy.Addr().String()}, rt, work)
+	err := Serve(t.Context(), Process{HTTPAddr: "127.0.0.1:0", HealthAddr: busy.Addr().String()}, rt, work)
 	if err == nil || !strings.Contains(err.Error(), `HEALTH_ADDR is "`+busy.Addr().String()+`"`) {
 		t.Errorf("a port in use: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/version"
 )
 
@@ -21,26 +22,17 @@ func testRuntime() Runtime { return NewRuntime(slog.New(slog.DiscardHandler)) }
 func get(t *testing.T, p Process, rt Runtime, path string) (int, string) {
 	t.Helper()
 	p.HTTPAddr = "127.0.0.1:0"
-	s, err := newHTTPServer(p, rt, DefaultHTTPLimits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newHTTPServer(p, rt, DefaultHTTPLimits))(t)
 	defer s.close()
 	answer := httptest.NewRecorder()
 	s.servers[0].Handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(answer.Body))(t)
 	return answer.Code, string(text)
 }
 
 func newInstruments(t *testing.T, rt Runtime, name string) *Instruments {
 	t.Helper()
-	s, err := rt.NewInstruments(name, new(stream.Counters))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(rt.NewInstruments(name, new(stream.Counters)))(t)
 	return s
 }
 
@@ -151,10 +143,7 @@ func TestLogFormats(t *testing.T) {
 }
 
 func TestRuntimeNamesItsBuild(t *testing.T) {
-	families, err := NewRuntime(slog.New(slog.DiscardHandler)).Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(NewRuntime(slog.New(slog.DiscardHandler)).Registry.Gather())(t)
 	labels := map[string]string{}
 	for _, f := range families {
 		if f.GetName() == "pairstream_build_info" {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -21,15 +22,10 @@ func crawl(b *testing.B) (path string, refs []schemas.ImageRef, ids []schemas.Im
 	var image []byte
 	for i := range 200 {
 		image = []byte(fmt.Sprintf("%06d", i) + strings.Repeat("image", 4000))
-		at, err := w.Write(fmt.Sprintf("%06d", i), shard.File{Ext: "jpg", Data: image}, shard.File{Ext: "txt", Data: []byte("a caption")})
-		if err != nil {
-			b.Fatal(err)
-		}
+		at := must.Get(w.Write(fmt.Sprintf("%06d", i), shard.File{Ext: "jpg", Data: image}, shard.File{Ext: "txt", Data: []byte("a caption")}))(b)
 		offsets, ids = append(offsets, at[0]), append(ids, schemas.NewImageID(image))
 	}
-	if err := w.Close(); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, w.Close())
 	path = writeFile(b, b.TempDir(), "0.tar", buf.Bytes())
 	for _, at := range offsets {
 		refs = append(refs, schemas.ImageRef{URI: shard.FileURI(path), Offset: at, Size: int64(len(image))})
@@ -53,8 +49,6 @@ func BenchmarkReadRange(b *testing.B) {
 	bucket := openBucket(b, shard.FileURI(filepath.Dir(path)))
 	b.SetBytes(refs[0].Size)
 	for i := 0; b.Loop(); i++ {
-		if _, err := bucket.ReadRange(context.Background(), refs[i%len(refs)], ids[i%len(refs)]); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(bucket.ReadRange(context.Background(), refs[i%len(refs)], ids[i%len(refs)]))(b)
 	}
 }

@@ -17,15 +17,13 @@ import (
 
 	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 func openBucket(t testing.TB, roots ...string) *shard.Bucket {
 	t.Helper()
-	b, err := shard.OpenBucket(context.Background(), roots, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(shard.OpenBucket(context.Background(), roots, nil))(t)
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
@@ -37,9 +35,7 @@ func openBucket(t testing.TB, roots ...string) *shard.Bucket {
 func TestBucketReadsOnlyBelowItsRoots(t *testing.T) {
 	base := t.TempDir()
 	for _, d := range []string{"data/sub", "data-2", "secret"} {
-		if err := os.MkdirAll(filepath.Join(base, d), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Join(base, d), 0o700))
 	}
 	content := []byte("0123456789")
 	inside := writeFile(t, filepath.Join(base, "data"), "a b%.tar", content)
@@ -51,13 +47,9 @@ func TestBucketReadsOnlyBelowItsRoots(t *testing.T) {
 	for name, target := range map[string]string{
 		"out": secret, "out-relative": "../secret", "in": "sub", "in-absolute": filepath.Join(data, "sub"), "loop": "loop", "dangling": "nowhere",
 	} {
-		if err := os.Symlink(target, filepath.Join(data, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(target, filepath.Join(data, name)))
 	}
-	if err := syscall.Mkfifo(filepath.Join(data, "pipe"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Mkfifo(filepath.Join(data, "pipe"), 0o600))
 	b := openBucket(t, shard.FileURI(data))
 	root := shard.FileURI(data)
 	for _, c := range []struct {
@@ -143,16 +135,9 @@ func TestBucketSeesFilesChange(t *testing.T) {
 		_, err := b.ReadRange(context.Background(), ref, schemas.NewImageID([]byte(want)))
 		return err
 	}
-	if err := read("old"); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.WriteString("er"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, read("old"))
+	f := must.Get(os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0))(t)
+	must.Get(f.WriteString("er"))(t)
 	if err := errors.Join(f.Close(), read("older")); err != nil {
 		t.Fatalf("after growing: %v", err)
 	}
@@ -176,10 +161,7 @@ func TestBucketKeepsFewFilesOpen(t *testing.T) {
 		path := writeFile(t, dir, fmt.Sprintf("%03d.tar", i), fmt.Appendf(nil, "content %03d", i))
 		refs = append(refs, schemas.ImageRef{URI: shard.FileURI(path), Offset: 8, Size: 3})
 	}
-	real, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	real := must.Get(filepath.EvalSymlinks(dir))(t)
 	before := openFiles(t)
 	b := openBucket(t, shard.FileURI(real))
 	var wg sync.WaitGroup
@@ -235,16 +217,13 @@ func (f *flaky) Close() error { f.closed = true; return nil }
 
 func TestBucketOfRemoteRoots(t *testing.T) {
 	wide, narrow := &flaky{}, &flaky{}
-	b, err := shard.OpenBucket(context.Background(), []string{"s3://bucket/a?region=x", "s3://bucket/a/b/"},
+	b := must.Get(shard.OpenBucket(context.Background(), []string{"s3://bucket/a?region=x", "s3://bucket/a/b/"},
 		func(_ context.Context, root *url.URL) (shard.Objects, error) {
 			if root.Path == "/a" && root.RawQuery == "region=x" {
 				return wide, nil
 			}
 			return narrow, nil
-		})
-	if err != nil {
-		t.Fatal(err)
-	}
+		}))(t)
 	get := func(uri, want string) error {
 		_, err := b.ReadRange(context.Background(), schemas.ImageRef{URI: uri, Size: 2}, schemas.NewImageID([]byte(want)))
 		return err
@@ -290,10 +269,7 @@ func TestBucketGivesUpWhatItMayNotRead(t *testing.T) {
 	refusal := fmt.Errorf("%w: 403", shard.ErrDenied)
 	open := func(t *testing.T) (*flaky, func(name string) error) {
 		remote := &flaky{}
-		b, err := shard.OpenBucket(t.Context(), []string{"s3://bucket"}, func(context.Context, *url.URL) (shard.Objects, error) { return remote, nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(shard.OpenBucket(t.Context(), []string{"s3://bucket"}, func(context.Context, *url.URL) (shard.Objects, error) { return remote, nil }))(t)
 		return remote, func(name string) error {
 			_, err := b.ReadRange(t.Context(), schemas.ImageRef{URI: "s3://bucket/" + name, Size: 1}, schemas.NewImageID([]byte(name)))
 			return err
@@ -322,9 +298,7 @@ func TestBucketGivesUpWhatItMayNotRead(t *testing.T) {
 					t.Fatalf("the first refusal: %v", err)
 				}
 				if c.between != nil {
-					if err := c.between(remote, read); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, c.between(remote, read))
 				}
 				time.Sleep(c.wait)
 				err := read("a")
@@ -344,9 +318,7 @@ func TestBucketGivesUpWhatItMayNotRead(t *testing.T) {
 			_ = read("a") // waits; the cases above
 			time.Sleep(time.Hour)
 			remote.err = nil
-			if err := read("b"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, read("b"))
 			time.Sleep(time.Second)
 			remote.err = refusal
 			if err := read("c"); err == nil || shard.Permanent(err) {
@@ -359,14 +331,10 @@ func TestBucketGivesUpWhatItMayNotRead(t *testing.T) {
 // TestBucketWaitsForALostRoot takes the whole folder away: that is a fault of the bucket, not of every image in it.
 func TestBucketWaitsForALostRoot(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(dir, 0o700))
 	path := writeFile(t, dir, "a.tar", []byte("x"))
 	b := openBucket(t, shard.FileURI(filepath.Dir(path)))
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(dir))
 	_, err := b.ReadRange(t.Context(), schemas.ImageRef{URI: shard.FileURI(path), Size: 1}, schemas.NewImageID([]byte("x")))
 	if err == nil || shard.Permanent(err) || !strings.Contains(err.Error(), filepath.Dir(path)) {
 		t.Errorf("error %v, want a passing one that names the root", err)

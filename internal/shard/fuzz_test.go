@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -18,10 +19,7 @@ func FuzzScan(f *testing.F) {
 		f.Fatalf("seed corpus: %d files, %v", len(seeds), err)
 	}
 	for _, name := range seeds {
-		raw, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		raw := must.Get(os.ReadFile(name))(f)
 		f.Add(raw)
 		f.Add(raw[:len(raw)/2])
 	}
@@ -32,9 +30,7 @@ func FuzzScan(f *testing.F) {
 	}
 	path := filepath.Join(f.TempDir(), "fuzz.tar")
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if err := os.WriteFile(path, raw, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, raw, 0o600))
 		seen := 0
 		totals, err := shard.Scan(context.Background(), []string{path}, shard.Visitor{
 			Example: func(ex shard.Example) error {

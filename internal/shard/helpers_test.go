@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -39,18 +40,12 @@ func buildTar(t testing.TB, members ...member) []byte {
 		if h.Typeflag != tar.TypeReg {
 			h.Size, h.Linkname = 0, "target"
 		}
-		if err := w.WriteHeader(h); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.WriteHeader(h))
 		if h.Size > 0 {
-			if _, err := w.Write([]byte(m.data)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(w.Write([]byte(m.data)))(t)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close())
 	return buf.Bytes()
 }
 
@@ -62,9 +57,7 @@ func picture(t testing.TB, n int) string {
 		m.Set(i%8, i/8, color.RGBA{byte(n), byte(n >> 8), byte(4 * i), 255})
 	}
 	var buf bytes.Buffer
-	if err := png.Encode(&buf, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, png.Encode(&buf, m))
 	return buf.String()
 }
 
@@ -79,14 +72,9 @@ func hugePNG() string {
 // writeFile puts a file into a folder and returns its path without symbolic links.
 func writeFile(t testing.TB, dir, name string, data []byte) string {
 	t.Helper()
-	real, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	real := must.Get(filepath.EvalSymlinks(dir))(t)
 	path := filepath.Join(real, name)
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, data, 0o600))
 	return path
 }
 
@@ -114,16 +102,10 @@ func scan(t testing.TB, raw []byte) found {
 
 func scanFile(t testing.TB, path string) found {
 	t.Helper()
-	path, err := filepath.Abs(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path = must.Get(filepath.Abs(path))(t)
+	raw := must.Get(os.ReadFile(path))(t)
 	var f found
-	f.totals, err = shard.Scan(context.Background(), []string{path}, shard.Visitor{
+	f.totals = must.Get(shard.Scan(context.Background(), []string{path}, shard.Visitor{
 		Example: func(ex shard.Example) error {
 			if got := raw[ex.Image.Offset : ex.Image.Offset+ex.Image.Size]; !bytes.Equal(got, ex.Encoded) {
 				t.Errorf("key %q: the reference does not point at the image", ex.Key)
@@ -147,10 +129,7 @@ func scanFile(t testing.TB, path string) found {
 			f.problems = append(f.problems, p)
 			return nil
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	pairs := 0
 	for _, ex := range f.examples {
 		pairs += len(ex.Captions)

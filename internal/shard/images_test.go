@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 
 	"github.com/pairstream/pairstream/internal/imaging"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -24,9 +25,7 @@ func square(t testing.TB, side, n int) []byte {
 		m.Set(i%side, i/side, color.RGBA{byte(n), byte(n), byte(n), 255})
 	}
 	var buf bytes.Buffer
-	if err := png.Encode(&buf, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, png.Encode(&buf, m))
 	return buf.Bytes()
 }
 
@@ -82,9 +81,7 @@ func TestImagesDoesNotKeepWhatIsTooLarge(t *testing.T) {
 	big := square(t, 20, 1)
 	c := imagesOver(ImagesOptions{MaxBytes: 1199}, func(context.Context) error { return nil }, big)
 	for range 2 {
-		if _, err := c.Get(context.Background(), schemas.ImageRef{}, schemas.NewImageID(big)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Get(context.Background(), schemas.ImageRef{}, schemas.NewImageID(big)))(t)
 	}
 	if s := c.Stats(); s.Images != 0 || s.Bytes != 0 || s.Misses != 2 {
 		t.Errorf("stats %+v", s)
@@ -110,10 +107,7 @@ func TestViewsShareImages(t *testing.T) {
 	id := schemas.NewImageID(big)
 	get := func(c *Images) *imaging.Image {
 		t.Helper()
-		im, err := c.Get(context.Background(), schemas.ImageRef{}, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		im := must.Get(c.Get(context.Background(), schemas.ImageRef{}, id))(t)
 		return im
 	}
 	nothing := func(context.Context) error { return nil }
@@ -152,9 +146,7 @@ func TestSizesLeaveTogether(t *testing.T) {
 		{second, 10, ImagesStats{Misses: 3, Images: 1, Bytes: 1200}},
 		{second, 8, ImagesStats{Hits: 1, Misses: 3, Images: 1, Bytes: 1200}},
 	} {
-		if _, err := c.ForInput(step.input).Get(context.Background(), schemas.ImageRef{}, schemas.NewImageID(step.encoded)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.ForInput(step.input).Get(context.Background(), schemas.ImageRef{}, schemas.NewImageID(step.encoded)))(t)
 		if got := c.Stats(); got != step.want {
 			t.Errorf("stats %+v, want %+v", got, step.want)
 		}
@@ -169,9 +161,7 @@ func noisy(t testing.TB, w, h int) []byte {
 		m.Set(i%w, i/w, color.RGBA{byte(i), byte(i * 7 / 5), byte(i >> 8), 255})
 	}
 	var buf bytes.Buffer
-	if err := png.Encode(&buf, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, png.Encode(&buf, m))
 	return buf.Bytes()
 }
 
@@ -272,9 +262,7 @@ func TestImagesVerifiesEveryReference(t *testing.T) {
 	c := imagesOver(ImagesOptions{MaxBytes: 1 << 20}, func(context.Context) error { return nil }, e)
 	good := schemas.ImageRef{URI: "good", Offset: 512, Size: 100}
 	for range 2 {
-		if _, err := c.Get(t.Context(), good, id); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Get(t.Context(), good, id))(t)
 		if _, err := c.Get(t.Context(), schemas.ImageRef{URI: "broken", Offset: 512, Size: 100}, id); !errors.Is(err, ErrMissing) {
 			t.Errorf("a broken reference to a kept image: %v", err)
 		}
@@ -325,9 +313,7 @@ func TestImagesRefusesWhatIsTakenBack(t *testing.T) {
 	c := imagesOver(ImagesOptions{MaxBytes: 1 << 20}, func(context.Context) error { return nil }, encoded...)
 	gone := schemas.NewImageID(encoded[0])
 	view := c.ForInput(4)
-	if _, err := view.Get(t.Context(), schemas.ImageRef{}, gone); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(view.Get(t.Context(), schemas.ImageRef{}, gone))(t)
 	c.Forget(func(id schemas.ImageID) bool { return id == gone })
 	if _, err := view.Get(t.Context(), schemas.ImageRef{}, gone); MaskReason(err) != schemas.MaskForgotten {
 		t.Errorf("an image that is kept gives %v", err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // judged returns what a header block is to archive/tar.
@@ -30,9 +31,7 @@ func headers(t *testing.T) [][]byte {
 			for _, size := range []int64{0, 1, 511, 1 << 20, 8<<30 - 1} {
 				var buf bytes.Buffer
 				h := tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o644, ModTime: time.Unix(1e9, 0), Uname: "u", Format: format}
-				if err := tar.NewWriter(&buf).WriteHeader(&h); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, tar.NewWriter(&buf).WriteHeader(&h))
 				out = append(out, buf.Bytes()[buf.Len()-blockSize:])
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -119,10 +120,7 @@ func TestScanReportsProblemsAndGoesOn(t *testing.T) {
 // wantRefused checks that no reader of pairs takes a problem's record for a pair.
 func wantRefused(t testing.TB, p shard.Problem) {
 	t.Helper()
-	value, err := p.Record()
-	if err != nil {
-		t.Fatal(err)
-	}
+	value := must.Get(p.Record())(t)
 	record, err := schemas.Unmarshal(schemas.SchemaPair, value)
 	if err == nil && p.Reason == shard.ReasonCut {
 		pair := record.(*schemas.Pair)
@@ -130,10 +128,7 @@ func wantRefused(t testing.TB, p shard.Problem) {
 			t.Errorf("the record of %v has id %s, the problem %s", p, pair.ID, p.ID())
 		}
 		root := p.URI[:strings.LastIndexByte(p.URI, '/')]
-		b, err := shard.OpenBucket(context.Background(), []string{root}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(shard.OpenBucket(context.Background(), []string{root}, nil))(t)
 		defer b.Close()
 		if _, err := b.ReadRange(context.Background(), *pair.Image, pair.ImageID); !errors.Is(err, shard.ErrTruncated) {
 			t.Errorf("reading the image of %v: %v, want %v", p, err, shard.ErrTruncated)
@@ -312,14 +307,9 @@ func TestScanStopsWhenToldTo(t *testing.T) {
 
 func TestTarsAndRoots(t *testing.T) {
 	base := t.TempDir()
-	real, err := filepath.EvalSymlinks(base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	real := must.Get(filepath.EvalSymlinks(base))(t)
 	for _, d := range []string{"data/sub", "data-2", "elsewhere", "none"} {
-		if err := os.MkdirAll(filepath.Join(real, d), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Join(real, d), 0o700))
 	}
 	empty := buildTar(t)
 	writeFile(t, filepath.Join(real, "data"), "b.tar", empty)
@@ -329,9 +319,7 @@ func TestTarsAndRoots(t *testing.T) {
 	writeFile(t, filepath.Join(real, "data-2"), "noext", empty)
 	writeFile(t, filepath.Join(real, "elsewhere"), "e.tar", empty)
 	for from, to := range map[string]string{"data/z.tar": "elsewhere/e.tar", "link": "data"} {
-		if err := os.Symlink(filepath.Join(real, to), filepath.Join(real, from)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(filepath.Join(real, to), filepath.Join(real, from)))
 	}
 	in := func(names ...string) (out []string) {
 		for _, n := range names {
@@ -361,12 +349,10 @@ func TestTarsAndRoots(t *testing.T) {
 func TestScanPassesOverFilesThatCannotBeRead(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, dir, "good.tar", buildTar(t, member{name: "a.jpg", data: picture(t, 1)}, member{name: "a.txt", data: "one"}))
-	if err := errors.Join(
+	must.Do(t, errors.Join(
 		os.Symlink("nowhere", filepath.Join(dir, "dangling.tar")), os.Symlink("loop.tar", filepath.Join(dir, "loop.tar")),
 		syscall.Mkfifo(filepath.Join(dir, "pipe.tar"), 0o600), os.Mkdir(filepath.Join(dir, "locked"), 0),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	writeFile(t, dir, "zz.tar", buildTar(t, member{name: "z.jpg", data: picture(t, 2)}, member{name: "z.txt", data: "two"}))
 	want := 3
 	if os.Geteuid() != 0 { // root reads the locked folder
@@ -457,18 +443,13 @@ func TestScanBoundsWhatATarGives(t *testing.T) {
 // TestProblemsSayWhatTheyAre reads the key of a problem's record that no pair has. Dead letters show it.
 func TestProblemsSayWhatTheyAre(t *testing.T) {
 	p := shard.Problem{URI: "file:///a.tar", Offset: 512, Entry: "a.jpg", Reason: shard.ReasonNoText, Detail: "the caption is empty", Caption: "x"}
-	value, err := p.Record()
-	if err != nil {
-		t.Fatal(err)
-	}
+	value := must.Get(p.Record())(t)
 	var got struct {
 		Problem string `msgpack:"problem"`
 		Caption string `msgpack:"caption"`
 		Source  string `msgpack:"source"`
 	}
-	if err := msgpack.Unmarshal(value, &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, msgpack.Unmarshal(value, &got))
 	if got.Problem != string(shard.ReasonNoText)+": the caption is empty" || got.Caption != "x" || got.Source != "file:///a.tar#512:a.jpg" {
 		t.Errorf("got %+v", got)
 	}

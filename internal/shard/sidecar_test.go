@@ -13,6 +13,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -38,9 +39,7 @@ type crawled struct {
 func writeTable(t *testing.T, rows []crawled) []byte {
 	t.Helper()
 	var buf bytes.Buffer
-	if err := parquet.Write(&buf, rows, parquet.Compression(&parquet.Snappy)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, parquet.Write(&buf, rows, parquet.Compression(&parquet.Snappy)))
 	return buf.Bytes()
 }
 
@@ -93,9 +92,7 @@ func TestDamagedSidecar(t *testing.T) {
 	whole := writeTable(t, []crawled{{Key: "a", Caption: ptr("x"), Status: "success"}})
 	type other struct{ Name string }
 	var noKey bytes.Buffer
-	if err := parquet.Write(&noKey, []other{{"a"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, parquet.Write(&noKey, []other{{"a"}}))
 	damaged := map[string][]byte{"no table": []byte("PAR1 or not"), "empty": {}, "cut": whole[:len(whole)/2], "without keys": noKey.Bytes()}
 	words := map[string]string{"without keys": `the table has no column "key", as img2dataset writes it`}
 	for i := 8; i < len(whole)-8; i += 3 {
@@ -106,9 +103,7 @@ func TestDamagedSidecar(t *testing.T) {
 	for name, raw := range damaged {
 		dir := t.TempDir()
 		writeFile(t, dir, "a.tar", buildTar(t, member{name: "a.jpg", data: picture(t, 1)}, member{name: "a.txt", data: "one"}))
-		if err := os.WriteFile(filepath.Join(dir, "a.parquet"), raw, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, "a.parquet"), raw, 0o600))
 		pairs := 0
 		totals, err := shard.Scan(t.Context(), []string{dir}, shard.Visitor{
 			Example: func(ex shard.Example) error { pairs++; return nil },
@@ -146,17 +141,13 @@ func TestSidecarsThatWouldFillTheMemory(t *testing.T) {
 		dir := t.TempDir()
 		writeFile(t, dir, "a.tar", buildTar(t, member{name: "a.jpg", data: picture(t, 1)}, member{name: "a.txt", data: "one"}))
 		var buf bytes.Buffer
-		if err := parquet.Write(&buf, c.rows, parquet.Compression(&parquet.Snappy)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, parquet.Write(&buf, c.rows, parquet.Compression(&parquet.Snappy)))
 		writeFile(t, dir, "a.parquet", buf.Bytes())
 		pairs, detail := 0, ""
-		if _, err := shard.Scan(t.Context(), []string{dir}, shard.Visitor{
+		must.Get(shard.Scan(t.Context(), []string{dir}, shard.Visitor{
 			Example: func(ex shard.Example) error { pairs++; return nil },
 			Problem: func(p shard.Problem) error { detail += p.Detail; return nil },
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		if pairs != 1 || strings.TrimPrefix(detail, "the pairs of the tar go without its columns: ") != c.detail {
 			t.Errorf("%s: %d pairs, problem %q, want %q", c.name, pairs, detail, c.detail)
 		}

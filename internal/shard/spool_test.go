@@ -14,6 +14,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/testing/fulldisk"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -39,45 +40,30 @@ func spoolIn(root string) shard.SpoolOptions {
 // run spools the pairs from..to and returns their references and the state after each.
 func (l spooled) run(t testing.TB, dir string, from, to int, state []byte) (refs []schemas.ImageRef, states [][]byte) {
 	t.Helper()
-	s, err := shard.OpenSpool(spoolIn(dir), state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(shard.OpenSpool(spoolIn(dir), state))(t)
 	for i := from; i < to; i++ {
-		ref, err := s.Put(int64(100+i), []byte(l.images[i]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		ref := must.Get(s.Put(int64(100+i), []byte(l.images[i])))(t)
 		if l.seals[i] {
-			if err := s.Roll(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.Roll())
 		}
 		refs, states = append(refs, ref), append(states, s.State())
 	}
-	if err := s.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Sync())
+	must.Do(t, s.Close())
 	return refs, states
 }
 
 func files(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
-	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		raw, err := os.ReadFile(path)
 		out[strings.TrimPrefix(path, dir)] = string(raw)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return out
 }
 
@@ -111,10 +97,7 @@ func TestSpoolRefersToWhatItWrote(t *testing.T) {
 
 func realDir(t testing.TB) string {
 	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	return dir
 }
 
@@ -159,9 +142,7 @@ func tear(t testing.TB, dir string, safe map[string]string, zeros bool) {
 		if zeros {
 			kept = append(kept, make([]byte, len(raw)-len(kept))...)
 		}
-		if err := os.WriteFile(dir+name, kept, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(dir+name, kept, 0o600))
 	}
 }
 
@@ -169,22 +150,12 @@ func TestSpoolOfTwoOwners(t *testing.T) {
 	l, dir, straight := lane(t), realDir(t), realDir(t)
 	l.run(t, straight, 0, len(l.images), nil)
 	// The fenced owner is ahead of the state from which the new one goes on, and goes on writing in between.
-	fenced, err := shard.OpenSpool(spoolIn(dir), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	owner, err := shard.OpenSpool(spoolIn(dir), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fenced := must.Get(shard.OpenSpool(spoolIn(dir), nil))(t)
+	owner := must.Get(shard.OpenSpool(spoolIn(dir), nil))(t)
 	put := func(s *shard.Spool, i int) {
-		if _, err := s.Put(int64(100+i), []byte(l.images[i])); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Put(int64(100+i), []byte(l.images[i])))(t)
 		if l.seals[i] {
-			if err := s.Roll(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.Roll())
 		}
 	}
 	for i := range l.images {
@@ -198,12 +169,8 @@ func TestSpoolOfTwoOwners(t *testing.T) {
 	for i := len(l.images) - 5; i < len(l.images); i++ {
 		put(owner, i)
 	}
-	if err := fenced.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := owner.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, fenced.Close())
+	must.Do(t, owner.Close())
 	if !maps.Equal(files(t, dir), files(t, straight)) {
 		t.Error("two owners of a lane left other files than one")
 	}
@@ -214,25 +181,14 @@ func TestSpoolTriesAgain(t *testing.T) {
 	l, dir, straight := lane(t), realDir(t), realDir(t)
 	l.run(t, straight, 0, 1, nil)
 	inTheWay := filepath.Join(dir, "lane-00003", "00000000000000000100.tar")
-	if err := os.MkdirAll(inTheWay, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	s, err := shard.OpenSpool(spoolIn(dir), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(inTheWay, 0o700))
+	s := must.Get(shard.OpenSpool(spoolIn(dir), nil))(t)
 	if _, err := s.Put(100, []byte(l.images[0])); err == nil {
 		t.Fatal("wrote into a folder")
 	}
-	if err := os.Remove(inTheWay); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Put(100, []byte(l.images[0])); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(inTheWay))
+	must.Get(s.Put(100, []byte(l.images[0])))(t)
+	must.Do(t, s.Close())
 	if !maps.Equal(files(t, dir), files(t, straight)) {
 		t.Error("other files than without the fault")
 	}
@@ -251,9 +207,7 @@ func TestSpoolOnAFullDisk(t *testing.T) {
 	for room := uint64(0); room < 8000; room += 500 {
 		dir := realDir(t)
 		s, err := shard.OpenSpool(spoolIn(dir), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		put := func(i int) (schemas.ImageRef, error) {
 			ref, err := s.Put(int64(100+i), []byte(l.images[i]))
 			if err == nil {
@@ -289,9 +243,7 @@ func TestSpoolOnAFullDisk(t *testing.T) {
 				t.Fatalf("room for %d bytes, image %d: %+v, %v; want %+v", room, i, ref, err, want[i])
 			}
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Close())
 		if !maps.Equal(files(t, dir), files(t, straight)) {
 			t.Errorf("room for %d bytes: other files than without the fault", room)
 		}
@@ -332,14 +284,9 @@ func TestSpoolKeepsNamespacesApart(t *testing.T) {
 	for i, namespace := range []string{"", "one", "two"} {
 		o := spoolIn(dir)
 		o.Namespace = namespace
-		s, err := shard.OpenSpool(o, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(shard.OpenSpool(o, nil))(t)
 		ref, err := s.Put(7, []byte(picture(t, i)))
-		if err := errors.Join(err, s.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(err, s.Close()))
 		refs = append(refs, ref)
 	}
 	b := openBucket(t, shard.FileURI(dir))
@@ -367,10 +314,7 @@ func TestSpoolRefusesTheFolderOfAnotherLog(t *testing.T) {
 	if !maps.Equal(before, files(t, dir)) {
 		t.Error("spooling the same pairs again changed a tar")
 	}
-	s, err := shard.OpenSpool(spoolIn(dir), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(shard.OpenSpool(spoolIn(dir), nil))(t)
 	defer s.Close()
 	if _, err := s.Put(100, []byte(picture(t, 77))); !errors.Is(err, shard.ErrForeignSpool) || !strings.Contains(err.Error(), "00100.tar") {
 		t.Errorf("error %v, want %v and the name of the tar", err, shard.ErrForeignSpool)
@@ -389,18 +333,11 @@ func TestSpoolDeletesTheOldest(t *testing.T) {
 		dir := realDir(t)
 		o := spoolIn(dir)
 		o.KeepBytes = keep
-		s, err := shard.OpenSpool(o, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(shard.OpenSpool(o, nil))(t)
 		for i := range 20 {
-			if _, err := s.Put(int64(i), []byte(picture(t, i)+strings.Repeat("p", 6000))); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.Put(int64(i), []byte(picture(t, i)+strings.Repeat("p", 6000))))(t)
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Close())
 		names := slices.Sorted(maps.Keys(files(t, dir)))
 		want := map[int64]int{0: 20, 1: 2, 30_000: 3}[keep] // 8,192 bytes each
 		if len(names) != want || !strings.HasSuffix(names[len(names)-1], "00019.tar") {

@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // failing is a file that cannot be read from some offset on.
@@ -51,9 +53,7 @@ func TestScanStopsOnAFaultOfTheDisk(t *testing.T) {
 func TestScanOfATarThatEndsBehindALongName(t *testing.T) {
 	for _, format := range []tar.Format{tar.FormatGNU, tar.FormatPAX} {
 		var buf bytes.Buffer
-		if err := tar.NewWriter(&buf).WriteHeader(&tar.Header{Name: strings.Repeat("n", 300) + ".png", Typeflag: tar.TypeReg, Format: format}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tar.NewWriter(&buf).WriteHeader(&tar.Header{Name: strings.Repeat("n", 300) + ".png", Typeflag: tar.TypeReg, Format: format}))
 		s := &scanner{v: Visitor{Problem: func(Problem) error { return nil }}, totals: &Totals{Problems: map[Reason]int{}}}
 		cut := buf.Bytes()[:buf.Len()-blockSize]
 		if err := s.walk(t.Context(), bytes.NewReader(cut), int64(len(cut))); err != nil || s.totals.Problems[ReasonCut] != 1 {

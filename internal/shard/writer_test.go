@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -25,15 +26,10 @@ func TestWriterSaysWhereThingsLie(t *testing.T) {
 		var at [][]int64
 		for i := range 3 {
 			key := fmt.Sprintf("%s%d", strings.Repeat("long/", 40*i), i) // past the limit of short names
-			offsets, err := w.Write(key, shard.File{Ext: "png", Data: []byte(picture(t, i))}, shard.File{Ext: "txt", Data: fmt.Appendf(nil, "caption %d", i)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			offsets := must.Get(w.Write(key, shard.File{Ext: "png", Data: []byte(picture(t, i))}, shard.File{Ext: "txt", Data: fmt.Appendf(nil, "caption %d", i)}))(t)
 			at = append(at, offsets)
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Close())
 		return buf.Bytes(), at
 	}
 	raw, at := write()
@@ -55,9 +51,7 @@ func TestWriterSaysWhereThingsLie(t *testing.T) {
 		if err == io.EOF {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if h.ModTime.Unix() != 0 || h.Uid != 0 || h.Gid != 0 || h.Uname != "" || h.Mode != 0o644 {
 			t.Errorf("%s tells of where it was written: %+v", h.Name, h)
 		}
@@ -70,18 +64,11 @@ func TestDirWriter(t *testing.T) {
 		want     []int // examples of each tar
 	}{{0, nil}, {3, []int{3}}, {4, []int{4}}, {9, []int{4, 4, 1}}} {
 		dir := filepath.Join(t.TempDir(), "new", "folder")
-		d, err := shard.NewDirWriter(dir, 4)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(shard.NewDirWriter(dir, 4))(t)
 		for i := range c.examples {
-			if err := d.Write(fmt.Sprintf("%06d", i), shard.File{Ext: "png", Data: []byte(picture(t, i))}, shard.File{Ext: "txt", Data: []byte("x")}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, d.Write(fmt.Sprintf("%06d", i), shard.File{Ext: "png", Data: []byte(picture(t, i))}, shard.File{Ext: "txt", Data: []byte("x")}))
 		}
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, d.Close())
 		var got []int
 		for i := range c.want {
 			got = append(got, len(scanFile(t, filepath.Join(dir, fmt.Sprintf("%05d.tar", i))).examples))
@@ -95,16 +82,9 @@ func TestDirWriter(t *testing.T) {
 
 func TestDirWriterAbortLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
-	d, err := shard.NewDirWriter(dir, 4)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Write("a", shard.File{Ext: "txt", Data: []byte("x")}); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Abort(); err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(shard.NewDirWriter(dir, 4))(t)
+	must.Do(t, d.Write("a", shard.File{Ext: "txt", Data: []byte("x")}))
+	must.Do(t, d.Abort())
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
 		t.Errorf("left %v (%v)", entries, err)
 	}
@@ -173,10 +153,7 @@ func TestFlickr(t *testing.T) {
 	if dir == "" {
 		t.Skip("PAIRSTREAM_FLICKR names no folder of Flickr8k shards")
 	}
-	roots, err := shard.Roots([]string{dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	roots := must.Get(shard.Roots([]string{dir}))(t)
 	b := openBucket(t, roots...)
 	c := shard.NewImages(b, shard.ImagesOptions{MaxBytes: 1 << 20})
 	ctx, seen := context.Background(), 0

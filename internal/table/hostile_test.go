@@ -11,6 +11,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/pairstream/pairstream/internal/table"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // TestFootersThatClaimTooMuch has files of a few bytes whose footers announce gigabytes. Each costs less than 64 MB.
@@ -65,9 +66,7 @@ func TestTextsOfParquetAreBounded(t *testing.T) {
 	}
 	var buf bytes.Buffer
 	one := row{Most: strings.Repeat("x", 1<<20), Long: strings.Repeat("x", 1<<20+1)}
-	if err := parquet.Write(&buf, []row{one, one}, parquet.Compression(&parquet.Snappy)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, parquet.Write(&buf, []row{one, one}, parquet.Compression(&parquet.Snappy)))
 	rows := 0
 	if err := table.Parquet(t.Context(), bytes.NewReader(buf.Bytes()), int64(buf.Len()), func(r table.Row) error {
 		rows++

@@ -9,15 +9,14 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/table"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // readList returns the rows of a list.
 func readList(t *testing.T, name, text string) (rows []table.Row, err error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	err = table.Read(t.Context(), path, func(r table.Row) error { rows = append(rows, r); return nil })
 	return rows, err
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // pageHead returns the head of a page, with so many values in the head of its kind, which stands in a field.
@@ -80,21 +82,13 @@ func TestBombOfParquet(t *testing.T) {
 		Words []float32 `parquet:"w,list"`
 	}
 	var good, bomb bytes.Buffer
-	if err := parquet.Write(&good, []row{{"a", []float32{1}, []float32{1}}}); err != nil {
-		t.Fatal(err)
-	}
-	file, err := parquet.OpenFile(bytes.NewReader(good.Bytes()), int64(good.Len()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, parquet.Write(&good, []row{{"a", []float32{1}, []float32{1}}}))
+	file := must.Get(parquet.OpenFile(bytes.NewReader(good.Bytes()), int64(good.Len())))(t)
 	meta, head := file.Metadata(), pageHead(0, math.MaxInt32, 0, 5, 1)
 	columns := meta.RowGroups[0].Columns
 	column := &columns[slices.IndexFunc(columns, func(c format.ColumnChunk) bool { return c.MetaData.PathInSchema[0] == "text" })].MetaData
 	column.DataPageOffset, column.DictionaryPageOffset, column.TotalCompressedSize = 4, 0, int64(len(head))
-	footer, err := thrift.Marshal(new(thrift.CompactProtocol), meta)
-	if err != nil {
-		t.Fatal(err)
-	}
+	footer := must.Get(thrift.Marshal(new(thrift.CompactProtocol), meta))(t)
 	bomb.WriteString("PAR1")
 	bomb.Write(head)
 	bomb.Write(footer)
@@ -140,13 +134,9 @@ func nulls(t *testing.T, rows, columns int) []byte {
 		row[i] = parquet.NullValue().Level(0, 0, i)
 	}
 	for range rows {
-		if _, err := w.WriteRows([]parquet.Row{row}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.WriteRows([]parquet.Row{row}))(t)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close())
 	return buf.Bytes()
 }
 
@@ -158,10 +148,7 @@ func TestNullsAreCounted(t *testing.T) {
 	if err := Parquet(t.Context(), bytes.NewReader(raw), int64(len(raw)), func(r Row) error { seen += 1 + len(r); return nil }); err != nil || seen != rows {
 		t.Errorf("%d rows and values: %v", seen, err)
 	}
-	file, err := parquet.OpenFile(bytes.NewReader(raw), int64(len(raw)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(parquet.OpenFile(bytes.NewReader(raw), int64(len(raw))))(t)
 	left := int64(rows*columns - 1)
 	if err := parquetGroup(t.Context(), file.RowGroups()[0], rowsAtOnce, &left, func(parquet.Row) error { return nil }); err == nil || !strings.Contains(err.Error(), "too many values") {
 		t.Errorf("a value more than may be: %v", err)

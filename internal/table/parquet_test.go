@@ -10,6 +10,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/pairstream/pairstream/internal/table"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // kinds has a column of every kind of scalar, and some that are none.
@@ -38,15 +39,11 @@ type kinds struct {
 func readAll(t *testing.T, rows []kinds) (out []table.Row) {
 	t.Helper()
 	var buf bytes.Buffer
-	if err := parquet.Write(&buf, rows); err != nil {
-		t.Fatal(err)
-	}
-	if err := table.Parquet(t.Context(), bytes.NewReader(buf.Bytes()), int64(buf.Len()), func(r table.Row) error {
+	must.Do(t, parquet.Write(&buf, rows))
+	must.Do(t, table.Parquet(t.Context(), bytes.NewReader(buf.Bytes()), int64(buf.Len()), func(r table.Row) error {
 		out = append(out, r)
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return out
 }
 
@@ -74,9 +71,7 @@ func TestParquetGivesScalars(t *testing.T) {
 
 func TestParquetEndsWithTheFirstError(t *testing.T) {
 	var buf bytes.Buffer
-	if err := parquet.Write(&buf, make([]kinds, 3)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, parquet.Write(&buf, make([]kinds, 3)))
 	calls, stop := 0, errors.New("enough")
 	err := table.Parquet(t.Context(), bytes.NewReader(buf.Bytes()), int64(buf.Len()), func(table.Row) error { calls++; return stop })
 	if !errors.Is(err, stop) || calls != 1 {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // written is what TensorBoard 2.21 writes of the same events, with its RecordWriter and a deterministic protocol buffer.
@@ -14,13 +16,8 @@ const written = "1800000000000000a37f4b220900001060b813da411a0d627261696e2e45766
 
 func TestTheSameBytesAsTensorBoard(t *testing.T) {
 	var out bytes.Buffer
-	w, err := NewWriter(&out, time.UnixMilli(1_750_000_000_250))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Scalars(time.UnixMilli(1_750_000_001_500), 300, map[string]float64{"step/loss": -0.1, "eval/tr_r1": 35.5}); err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(NewWriter(&out, time.UnixMilli(1_750_000_000_250)))(t)
+	must.Do(t, w.Scalars(time.UnixMilli(1_750_000_001_500), 300, map[string]float64{"step/loss": -0.1, "eval/tr_r1": 35.5}))
 	if got := hex.EncodeToString(out.Bytes()); got != written {
 		t.Errorf("got  %s\nwant %s", got, written)
 	}

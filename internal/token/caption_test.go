@@ -7,22 +7,18 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/testing/golden"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/token"
 )
 
 func TestGoldenPreCaption(t *testing.T) {
-	raw, err := os.ReadFile(golden.Path(t, "pre_caption.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile(golden.Path(t, "pre_caption.json")))(t)
 	var cases []struct {
 		Text string `json:"text"`
 		At30 string `json:"caption_30"`
 		At50 string `json:"caption_50"`
 	}
-	if err := json.Unmarshal(raw, &cases); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(raw, &cases))
 	if len(cases) == 0 {
 		t.Fatal("no captions")
 	}
@@ -57,10 +53,7 @@ func TestPreCaption(t *testing.T) {
 }
 
 func TestPreparedCaptionsAreEncoded(t *testing.T) {
-	w, err := token.NewWordPiece([]string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "dog", ".", "-", "ball"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(token.NewWordPiece([]string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "dog", ".", "-", "ball"}))(t)
 	const caption = "A dog-ball."
 	if got, want := w.Encode(caption, 10), []int32{2, 5, 6, 8, 9, 7, 3}; !slices.Equal(got, want) {
 		t.Errorf("as it is: %v, want %v", got, want)

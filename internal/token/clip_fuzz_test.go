@@ -5,6 +5,8 @@ import (
 	"compress/gzip"
 	"slices"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 const fuzzMerges = "#v\na a\na a</w>\naa aa\naa a</w>\no g</w>\nd og</w>\nd o\ndo do\n! !\nÃ ©\nÃ© e</w>\na d\n"
@@ -12,16 +14,9 @@ const fuzzMerges = "#v\na a\na a</w>\naa aa\naa a</w>\no g</w>\nd og</w>\nd o\nd
 func FuzzCLIP(f *testing.F) {
 	var file bytes.Buffer
 	w := gzip.NewWriter(&file)
-	if _, err := w.Write([]byte(fuzzMerges)); err != nil {
-		f.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		f.Fatal(err)
-	}
-	c, err := NewCLIP(&file)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Get(w.Write([]byte(fuzzMerges)))(f)
+	must.Do(f, w.Close())
+	c := must.Get(NewCLIP(&file))(f)
 	f.Fuzz(func(t *testing.T, text string, limit int) {
 		limit %= 1000
 		ids := c.IDs(text)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/token"
 )
 
@@ -14,22 +15,15 @@ func gzipped(t testing.TB, text string) *bytes.Buffer {
 	t.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
-	if _, err := w.Write([]byte(text)); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.Write([]byte(text)))(t)
+	must.Do(t, w.Close())
 	return &b
 }
 
 // smallCLIP knows four merges, with the ids 512 to 515; the start and end tokens are 516 and 517.
 func smallCLIP(t testing.TB) *token.CLIP {
 	t.Helper()
-	c, err := token.NewCLIP(gzipped(t, "#version\na b\na b</w>\nab ab</w>\na a\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(token.NewCLIP(gzipped(t, "#version\na b\na b</w>\nab ab</w>\na a\n")))(t)
 	return c
 }
 

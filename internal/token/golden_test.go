@@ -8,38 +8,27 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/testing/golden"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/token"
 )
 
 func openVocab(t testing.TB, name string) *os.File {
 	t.Helper()
-	f, err := os.Open(filepath.Join(golden.Testdata(t, "vocab"), name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(filepath.Join(golden.Testdata(t, "vocab"), name)))(t)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
 
 func bertUncased(t testing.TB) *token.WordPiece {
 	t.Helper()
-	vocab, err := token.ReadVocab(openVocab(t, "bert-base-uncased-vocab.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := token.NewWordPiece(vocab)
-	if err != nil {
-		t.Fatal(err)
-	}
+	vocab := must.Get(token.ReadVocab(openVocab(t, "bert-base-uncased-vocab.txt")))(t)
+	w := must.Get(token.NewWordPiece(vocab))(t)
 	return w
 }
 
 func openaiCLIP(t testing.TB) *token.CLIP {
 	t.Helper()
-	c, err := token.NewCLIP(openVocab(t, "clip_bpe_vocab_16e6.txt.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(token.NewCLIP(openVocab(t, "clip_bpe_vocab_16e6.txt.gz")))(t)
 	return c
 }
 
@@ -54,14 +43,9 @@ type goldenText struct {
 
 func goldenTexts(t testing.TB) []goldenText {
 	t.Helper()
-	raw, err := os.ReadFile(golden.Path(t, "tokenizers.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile(golden.Path(t, "tokenizers.json")))(t)
 	var texts []goldenText
-	if err := json.Unmarshal(raw, &texts); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(raw, &texts))
 	if len(texts) == 0 {
 		t.Fatal("tokenizers.json holds no texts")
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/token"
 )
 
@@ -45,10 +46,7 @@ func TestBuildVocabDoesNotDependOnTheOrder(t *testing.T) {
 }
 
 func TestNothingOverTheAlphabetIsUnknown(t *testing.T) {
-	w, err := token.NewWordPiece(token.BuildVocab(slices.Values(captions), 100, 1000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(token.NewWordPiece(token.BuildVocab(slices.Values(captions), 100, 1000)))(t)
 	if got := w.Tokens("Goth sweat, the sheetwood. 狗狗!"); slices.Index(got, "[UNK]") != len(got)-1 {
 		t.Errorf("got %q, want only the last token unknown", got)
 	}

@@ -5,15 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/token"
 )
 
 func wordPiece(t testing.TB, more ...string) *token.WordPiece {
 	t.Helper()
-	w, err := token.NewWordPiece(append([]string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}, more...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(token.NewWordPiece(append([]string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}, more...)))(t)
 	return w
 }
 

@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pairstream/pairstream/internal/phase"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/otlptest"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -33,10 +34,7 @@ func open(t *testing.T, ratio float64) (*Tracer, *otlptest.Receiver) {
 	t.Helper()
 	r := otlptest.New(t)
 	sendTo(t, r.URL)
-	tracer, err := New(t.Context(), Config{Endpoint: r.URL, Ratio: ratio})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tracer := must.Get(New(t.Context(), Config{Endpoint: r.URL, Ratio: ratio}))(t)
 	return tracer, r
 }
 
@@ -79,9 +77,7 @@ func TestSpansOfABatch(t *testing.T) {
 	tracer.Record(about, Span{Name: "grouper work", From: now.Add(-time.Second), To: now, Root: true, Within: phases.List()})
 	tracer.Record(Step(about, 7), Span{Name: "trainer step", From: now, To: now, Root: true})
 	tracer.Record(Parse([]byte(Traceparent(about))), Span{Name: "discriminator wait", From: now, To: now})
-	if err := tracer.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tracer.Close())
 	spans := make(map[string]otlptest.Span)
 	for _, s := range r.Spans() {
 		spans[s.Name] = s
@@ -102,15 +98,10 @@ func TestSpansOfABatch(t *testing.T) {
 
 // TestSpansNameTheirHost: spans of stages on several machines can be told apart.
 func TestSpansNameTheirHost(t *testing.T) {
-	want, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.Hostname())(t)
 	tracer, r := open(t, 1)
 	tracer.Record(tracer.Of(&schemas.Pair{ID: pair(1)}), Span{Name: "publish", Root: true})
-	if err := tracer.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tracer.Close())
 	if got := r.Spans(); len(got) != 1 || got[0].Host != want {
 		t.Errorf("spans %+v, want one of host %q", got, want)
 	}
@@ -167,15 +158,12 @@ func TestLostSpans(t *testing.T) {
 	away.Close()
 	sendTo(t, away.URL)
 	var told []int
-	tracer, err := New(t.Context(), Config{Endpoint: away.URL, Ratio: 1, Lost: func(spans int, err error) {
+	tracer := must.Get(New(t.Context(), Config{Endpoint: away.URL, Ratio: 1, Lost: func(spans int, err error) {
 		if err == nil {
 			t.Error("spans are lost without a reason")
 		}
 		told = append(told, spans)
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	now := time.Now()
 	for range 4 {
 		tracer.Record(tracer.Of(&schemas.Pair{ID: pair(1)}), Span{Name: "publish", From: now, To: now, Root: true})

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -16,10 +17,7 @@ import (
 func TestCrop(t *testing.T) {
 	draws, seen := rand.New(rand.NewPCG(1, 2)), map[image.Point]bool{}
 	for range 40 {
-		encoded, err := Crop(image.NewRGBA(image.Rect(10, 20, 210, 120)), draws)
-		if err != nil {
-			t.Fatal(err)
-		}
+		encoded := must.Get(Crop(image.NewRGBA(image.Rect(10, 20, 210, 120)), draws))(t)
 		c, format, err := image.DecodeConfig(bytes.NewReader(encoded))
 		if err != nil || format != "jpeg" || c.Width < 170 || c.Width > 190 || c.Height < 85 || c.Height > 95 {
 			t.Fatalf("a twin of 200x100 is a %s of %dx%d, %v", format, c.Width, c.Height, err)
@@ -44,9 +42,7 @@ func TestWriter(t *testing.T) {
 	w.Add(1, []byte("one"), "a dog")
 	w.Add(1, []byte("uno"), "a brown dog")
 	w.Add(2, []byte("two"), "a cat")
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close())
 	if got := w.Folders(); len(got) != 2 || got[1] != filepath.Join(dir, "twins") {
 		t.Fatalf("folders %v", got)
 	}

@@ -8,16 +8,14 @@ import (
 
 	"github.com/pairstream/pairstream/internal/nouns"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 var tagger = sync.OnceValues(nouns.Load)
 
 func read(t testing.TB, texts ...string) (all []Caption) {
 	t.Helper()
-	tags, err := tagger()
-	if err != nil {
-		t.Fatal(err)
-	}
+	tags := must.Get(tagger())(t)
 	for _, text := range texts {
 		all = append(all, Read(tags, text))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/pairstream/pairstream/internal/inspect"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )
@@ -45,9 +46,7 @@ func TestAccountOfEverything(t *testing.T) {
 	mustCommand(t, "up")
 
 	var status inspect.Status
-	if err := json.Unmarshal([]byte(mustCommand(t, "status", "--json")), &status); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(mustCommand(t, "status", "--json")), &status))
 	a := status.Account
 	if !a.Adds() || a.Waiting+a.Open+a.Closed.Since != 0 || a.Published != inLog(t, log) {
 		t.Errorf("of %d records the account is %s", inLog(t, log), a)
@@ -68,9 +67,7 @@ func TestAccountOfEverything(t *testing.T) {
 	trained, masked := int64(0), int64(0)
 	for lane := range log.Config().Lanes {
 		for rec, err := range log.Records(t.Context(), schemas.Features, lane, stream.Position{}, -1) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if r, err := schemas.Unmarshal(rec.Schema, rec.Value); err == nil {
 				if block, ok := r.(*schemas.FeatureBlock); ok {
 					trained += int64(len(block.Positions) - len(block.Masked))
@@ -88,44 +85,30 @@ func TestAccountOfEverything(t *testing.T) {
 
 func accountOf(t *testing.T, log *stream.Log) inspect.Account {
 	t.Helper()
-	s, err := inspect.NewCollector(log, 1).Collect(t.Context(), time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(inspect.NewCollector(log, 1).Collect(t.Context(), time.Now()))(t)
 	return s.Account
 }
 
 // writeBroken writes a tar with an image that cannot be decoded and an image without a caption.
 func writeBroken(t *testing.T, path string) {
 	t.Helper()
-	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Create(path))(t)
 	w := shard.NewWriter(file)
 	for key, files := range map[string][]shard.File{
 		"a": {{Ext: "jpg", Data: []byte("\xff\xd8\xff\xe0 no picture")}, {Ext: "txt", Data: []byte("a picture of nothing")}},
 		"b": {{Ext: "png", Data: []byte("nobody has described it")}},
 	} {
-		if _, err := w.Write(key, files...); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.Write(key, files...))(t)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close())
+	must.Do(t, file.Close())
 }
 
 // pairsOf returns the ids of the pairs in lane 0 of a topic.
 func pairsOf(t *testing.T, log *stream.Log, topic schemas.Topic) (ids []schemas.PairID) {
 	t.Helper()
 	for rec, err := range log.Records(t.Context(), topic, 0, stream.Position{}, -1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		r, err := schemas.Unmarshal(rec.Schema, rec.Value)
 		if err != nil {
 			continue // what is no pair
@@ -146,9 +129,7 @@ func takeBack(t *testing.T, file string, pairs []schemas.PairID) {
 	for _, id := range pairs {
 		lines = append(lines, id.String())
 	}
-	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o600))
 	mustCommand(t, "forget", "--pair", file)
 }
 

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/testing/forkserver"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // apartAs names the test that a process was started for.
@@ -64,16 +65,11 @@ func apart(t *testing.T) bool {
 	if end, ok := t.Deadline(); ok {
 		args = append(args, "-test.timeout="+(time.Until(end)-10*time.Second).String())
 	}
-	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	read, write := must.Get2(os.Pipe())(t)
 	defer read.Close()
 	p, err := forkserver.Start(os.Getenv(forks), append(os.Environ(), apartAs+"="+t.Name(), testArgs+"="+strings.Join(args, "\n")), write, write)
 	write.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var out bytes.Buffer
 	_, err = out.ReadFrom(read)
 	err = errors.Join(p.Wait(), err)
@@ -140,10 +136,7 @@ func TestApart(t *testing.T) {
 	case "silence":
 		os.Exit(0)
 	case "":
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
+		self := must.Get(os.Executable())(t)
 		for how, want := range map[string]string{
 			"fail": "\n--- FAIL: TestApart (", "skip": "\n--- SKIP: TestApart (", "pass": "\n--- PASS: TestApart (", "silence": "has not run the test",
 		} {

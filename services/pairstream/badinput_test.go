@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -26,16 +27,10 @@ func tarOf(t *testing.T, entries ...entry) []byte {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for _, e := range entries {
-		if err := w.WriteHeader(&tar.Header{Name: e.name, Mode: 0o600, Size: int64(len(e.content))}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write([]byte(e.content)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.WriteHeader(&tar.Header{Name: e.name, Mode: 0o600, Size: int64(len(e.content))}))
+		must.Get(w.Write([]byte(e.content)))(t)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close())
 	return out.Bytes()
 }
 
@@ -47,9 +42,7 @@ func picture(t *testing.T, shade byte) string {
 		im.Pix[i] = shade + byte(i)
 	}
 	var out bytes.Buffer
-	if err := png.Encode(&out, im); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, png.Encode(&out, im))
 	return out.String()
 }
 
@@ -87,12 +80,8 @@ func TestBadInputIsSetAside(t *testing.T) {
 			entry{"1.png", picture(t, 8)}, entry{"1.txt", "a good pair in a tar that is cut"},
 			entry{"2.txt", "the caption comes first"}, entry{"2.png", strings.Repeat("x", 3000)})[:4*1024+700],
 	} {
-		if err := os.MkdirAll(in("bad"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(in("bad/"+name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(in("bad"), 0o755))
+		must.Do(t, os.WriteFile(in("bad/"+name), content, 0o600))
 	}
 	mustCommand(t, "produce", in("bad"))
 	log := openNamespace(t)
@@ -100,13 +89,9 @@ func TestBadInputIsSetAside(t *testing.T) {
 	for schema, value := range map[string]string{
 		schemas.SchemaPair: "\xc1 no msgpack", "pairstream.pair/99": "\x80", schemas.SchemaBatch: "\x80", "": "\x80",
 	} {
-		if err := p.PublishBytes(t.Context(), schemas.Pairs, 0, schema, []byte(value)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.PublishBytes(t.Context(), schemas.Pairs, 0, schema, []byte(value)))
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
 	mustCommand(t, "seal", "--final")
 
 	encoder := start(t, "encoder")
@@ -126,9 +111,7 @@ func TestBadInputIsSetAside(t *testing.T) {
 	}
 	dead := 0
 	for d, err := range log.DeadLetters(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		dead++
 		t.Logf("%s/%d/%d, %s: %s", d.Topic, d.Lane, d.Offset, d.Stage, d.Reason)
 		if i := slices.IndexFunc(wanted, func(w string) bool { return strings.HasPrefix(d.Reason, w) }); i < 0 {
@@ -167,9 +150,7 @@ func awaitFinalSeal(t *testing.T, log *stream.Log, p *process, topic schemas.Top
 func countWithoutSeals(t *testing.T, log *stream.Log, topic schemas.Topic, lane int) (n int) {
 	t.Helper()
 	for rec, err := range log.Records(t.Context(), topic, lane, stream.Position{}, -1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if rec.Schema != schemas.SchemaSeal && rec.Schema != schemas.SchemaRefusal {
 			n++
 		}
@@ -181,9 +162,7 @@ func countWithoutSeals(t *testing.T, log *stream.Log, topic schemas.Topic, lane 
 func valueAt(t *testing.T, log *stream.Log, lane int, offset int64) []byte {
 	t.Helper()
 	for rec, err := range log.Records(t.Context(), schemas.Pairs, lane, stream.Position{Offset: offset}, offset+1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return rec.Value
 	}
 	return nil

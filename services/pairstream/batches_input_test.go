@@ -13,6 +13,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // tableRow is a row of a data set of Hugging Face.
@@ -27,7 +28,7 @@ type tableRow struct {
 func writeTables(t *testing.T, dir, tars string) {
 	t.Helper()
 	var rows []tableRow
-	_, err := shard.Scan(t.Context(), []string{tars}, shard.Visitor{
+	must.Get(shard.Scan(t.Context(), []string{tars}, shard.Visitor{
 		Example: func(ex shard.Example) error {
 			raw, err := os.ReadFile(strings.TrimPrefix(ex.Image.URI, "file://"))
 			row := tableRow{Captions: ex.Captions}
@@ -36,17 +37,10 @@ func writeTables(t *testing.T, dir, tars string) {
 			return err
 		},
 		Problem: func(p shard.Problem) error { t.Errorf("%v", p); return nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	must.Do(t, os.Mkdir(dir, 0o700))
 	for name, part := range map[string][]tableRow{"a.parquet": rows[:5], "b.parquet": rows[5:]} {
-		if err := parquet.WriteFile(filepath.Join(dir, name), part); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, parquet.WriteFile(filepath.Join(dir, name), part))
 	}
 }
 
@@ -66,10 +60,7 @@ func TestPlanOfParquet(t *testing.T) {
 		t.Fatalf("the plan has %q (%v)", names, err)
 	}
 	for _, name := range names {
-		a, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(os.ReadFile(name))(t)
 		if b, err := os.ReadFile(filepath.Join(in("tars"), filepath.Base(name))); err != nil || !bytes.Equal(a, b) {
 			t.Errorf("%s is another one than that of the tars (%v)", name, err)
 		}

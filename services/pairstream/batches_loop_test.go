@@ -14,6 +14,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -33,13 +34,8 @@ func featuresInto(t *testing.T, log *stream.Log, epoch int32, path string) strin
 	for lane := range log.Config().Lanes {
 		for _, topic := range []schemas.Topic{schemas.Scored, schemas.Features} {
 			for rec, err := range log.Records(t.Context(), topic, lane, stream.Position{}, -1) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				value, err := schemas.Unmarshal(rec.Schema, rec.Value)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
+				value := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(t)
 				switch r := value.(type) {
 				case *schemas.ScoredBatch:
 					for _, s := range r.Samples {
@@ -58,9 +54,7 @@ func featuresInto(t *testing.T, log *stream.Log, epoch int32, path string) strin
 		}
 	}
 	slices.SortFunc(rows, func(a, b featureRow) int { return strings.Compare(a.Pair, b.Pair) })
-	if err := parquet.WriteFile(path, rows); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, parquet.WriteFile(path, rows))
 	return path
 }
 
@@ -125,9 +119,7 @@ func TestFeaturesFromOutsideCloseTheLoop(t *testing.T) {
 		{"has no features of pair", "else", "", in("none.parquet")},
 		{"must go through their epochs together", "else", "GROUP_SIZE=8", first},
 	} {
-		if err := parquet.WriteFile(in("none.parquet"), []featureRow{{"x", []float32{1}, []float32{1}}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, parquet.WriteFile(in("none.parquet"), []featureRow{{"x", []float32{1}, []float32{1}}}))
 		t.Run(tt.want, func(t *testing.T) {
 			if name, value, ok := strings.Cut(tt.set, "="); ok {
 				t.Setenv(name, value)

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 func writeAll(w io.Writer, p []byte) error {
@@ -27,36 +29,23 @@ func TestPlanOfStrangeInput(t *testing.T) {
 	in := setUpPipeline(t, 8)
 	t.Setenv("GRIT_FEATURES", "encoder")
 	t.Setenv("EPOCHS", "1")
-	raw, err := os.ReadFile(in("scenes/00000.tar"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile(in("scenes/00000.tar")))(t)
 	var zipped bytes.Buffer
 	z := gzip.NewWriter(&zipped)
-	if err := errors.Join(writeAll(z, raw), z.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(writeAll(z, raw), z.Close()))
 	for _, dir := range []string{"loose", "broken"} {
-		if err := os.Mkdir(in(dir), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(in(dir), 0o700))
 	}
 	for name, content := range map[string][]byte{"loose/a.jpg": {1}, "loose/a.txt": []byte("a"), "file": {1}, "broken/a.tar": raw, "broken/b.tar": raw[:700], "scenes.tar.gz": zipped.Bytes()} {
-		if err := os.WriteFile(in(name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(in(name), content, 0o600))
 	}
 	var junk bytes.Buffer
 	w := tar.NewWriter(&junk)
 	for _, name := range []string{"a.jpg", "a.txt", "b.jpg", "b.txt"} {
 		content := []byte("no image: " + name)
-		if err := errors.Join(w.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(content))}), writeAll(w, content)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(w.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(content))}), writeAll(w, content)))
 	}
-	if err := errors.Join(w.Close(), os.WriteFile(in("junk.tar"), junk.Bytes(), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(w.Close(), os.WriteFile(in("junk.tar"), junk.Bytes(), 0o600)))
 	for _, c := range []struct {
 		name string
 		args []string

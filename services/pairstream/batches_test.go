@@ -15,6 +15,7 @@ import (
 	"github.com/pairstream/pairstream/internal/plans"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/table"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -22,9 +23,7 @@ import (
 func filesIn(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	found := map[string][]byte{}
 	for _, e := range entries {
 		if found[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
@@ -103,32 +102,21 @@ func TestPlanIsWhatTheStreamGives(t *testing.T) {
 // exported writes what the log of a stream holds.
 func exported(t *testing.T, dir, scenes string) map[string][]byte {
 	t.Helper()
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(dir, 0o700))
 	log := openNamespace(t)
 	reading := planning{planInput: planInput{tars: []string{scenes}}}
-	keys, err := reading.readKeys(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must.Get(reading.readKeys(t.Context()))(t)
 	for lane := range log.Config().Lanes {
 		w := plans.NewWriter(dir, lane, 0.8, keys)
 		for rec, err := range log.Records(t.Context(), schemas.Scored, lane, stream.Position{}, -1) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			value, err := schemas.Unmarshal(rec.Schema, rec.Value)
 			if b, ok := value.(*schemas.ScoredBatch); ok && err == nil {
 				err = w.Add(b)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 		}
-		if _, err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.Close())(t)
 	}
 	return filesIn(t, dir)
 }
@@ -140,9 +128,7 @@ func readManifest(t *testing.T, dir string) (m planManifest) {
 	if err == nil {
 		err = json.Unmarshal(raw, &m)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return m
 }
 
@@ -150,13 +136,10 @@ func readManifest(t *testing.T, dir string) (m planManifest) {
 func planRows(t *testing.T, dir string, files []plans.File) (rows []table.Row) {
 	t.Helper()
 	for _, file := range files {
-		err := table.Read(t.Context(), filepath.Join(dir, file.Name), func(r table.Row) error {
+		must.Do(t, table.Read(t.Context(), filepath.Join(dir, file.Name), func(r table.Row) error {
 			rows = append(rows, r)
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	return rows
 }

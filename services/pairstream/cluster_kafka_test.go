@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/testing/kafkatest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/torture"
 )
 
@@ -20,15 +21,9 @@ func TestEveryStageKilledOnKafka(t *testing.T) {
 	everyStageKilled(t, "cluster", strings.Join(cluster.Brokers(), ","), func() {
 		i := next % cluster.Size()
 		next++
-		if err := cluster.Kill(i); err != nil {
-			t.Fatal(err)
-		}
-		if err := cluster.Restart(i); err != nil {
-			t.Fatal(err)
-		}
-		if err := cluster.WaitInSync(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, cluster.Kill(i))
+		must.Do(t, cluster.Restart(i))
+		must.Do(t, cluster.WaitInSync(t.Context()))
 	})
 }
 

@@ -8,24 +8,18 @@ import (
 
 	"github.com/pairstream/pairstream/internal/atomicfile"
 	"github.com/pairstream/pairstream/internal/replay"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/runlog"
 )
 
 // TestCompareCommand compares two descriptions of one run by other thresholds, in print and as a page.
 func TestCompareCommand(t *testing.T) {
 	log := testLog(t)
-	if _, err := runlog.Write(t.Context(), log, runlog.Options{Pairs: 40, Batch: 8, Epochs: 2, NoImages: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(runlog.Write(t.Context(), log, runlog.Options{Pairs: 40, Batch: 8, Epochs: 2, NoImages: true}))(t)
 	dir := t.TempDir()
 	for name, high := range map[string]string{"strict.json": "1", "mafa.json": "0.8"} {
-		m, err := replay.Describe(t.Context(), log, replay.DescribeOptions{Open: true, Settings: map[string]string{"SEED": "7", "ECM_HIGH": high}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := atomicfile.Write(filepath.Join(dir, name), 0o600, m.Write); err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(replay.Describe(t.Context(), log, replay.DescribeOptions{Open: true, Settings: map[string]string{"SEED": "7", "ECM_HIGH": high}}))(t)
+		must.Do(t, atomicfile.Write(filepath.Join(dir, name), 0o600, m.Write))
 	}
 	paths := []string{filepath.Join(dir, "strict.json"), filepath.Join(dir, "mafa.json")}
 	out := strings.Join(strings.Fields(mustCommand(t, "compare", paths[0], paths[1])), " ")

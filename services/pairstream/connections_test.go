@@ -14,32 +14,24 @@ import (
 
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 // crawlOf writes a tar for each picture, with a caption, and returns their samples.
 func crawlOf(t *testing.T, dir string, captions ...string) []schemas.Sample {
 	t.Helper()
-	out, err := shard.NewDirWriter(dir, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(shard.NewDirWriter(dir, 1))(t)
 	for i, caption := range captions {
 		im := image.NewNRGBA(image.Rect(0, 0, 4, 4))
 		im.Set(0, 0, color.NRGBA{R: byte(i), A: 255})
 		var encoded bytes.Buffer
-		if err := png.Encode(&encoded, im); err != nil {
-			t.Fatal(err)
-		}
-		if err := out.Write(fmt.Sprint(i), shard.File{Ext: "png", Data: encoded.Bytes()}, shard.File{Ext: "txt", Data: []byte(caption)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, png.Encode(&encoded, im))
+		must.Do(t, out.Write(fmt.Sprint(i), shard.File{Ext: "png", Data: encoded.Bytes()}, shard.File{Ext: "txt", Data: []byte(caption)}))
 	}
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, out.Close())
 	var samples []schemas.Sample
-	_, err = shard.Scan(t.Context(), []string{dir}, shard.Visitor{
+	must.Get(shard.Scan(t.Context(), []string{dir}, shard.Visitor{
 		Example: func(ex shard.Example) error {
 			for _, p := range shard.Pairs(ex) {
 				samples = append(samples, schemas.Sample{ID: p.ID, ImageID: p.ImageID, Image: *p.Image, Text: p.Caption, Position: int32(len(samples))})
@@ -47,10 +39,7 @@ func crawlOf(t *testing.T, dir string, captions ...string) []schemas.Sample {
 			return nil
 		},
 		Problem: func(p shard.Problem) error { return fmt.Errorf("%s", p) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return samples
 }
 
@@ -82,14 +71,10 @@ func TestConnectionsComeBackAsPairs(t *testing.T) {
 	p := log.NewPublisher(stream.PublisherOptions{})
 	for lane, records := range [][]schemas.Record{{first, &schemas.Seal{}, first}, {second, &schemas.Seal{Final: true}}} {
 		for seq, rec := range records {
-			if err := p.PublishSeq(t.Context(), schemas.Scored, lane, int64(seq), stream.Mark{}, rec); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, p.PublishSeq(t.Context(), schemas.Scored, lane, int64(seq), stream.Mark{}, rec))
 		}
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
 
 	printed := mustCommand(t, "connections", "--above", "0.8", "--out", out, "--per-shard", "2")
 	for _, want := range []string{"wrote 4 connections above 0.8", "left out 9 known pairs, 2 with objects for captions, 1 whose image is gone"} {
@@ -129,20 +114,12 @@ func TestConnectionsComeBackAsPairs(t *testing.T) {
 	if printed := mustCommand(t, "produce", out); !strings.Contains(printed, "published 4 pairs of 4 images from 2 tars") {
 		t.Errorf("produce printed %q", printed)
 	}
-	again, err := connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := must.Get(connect(t.Context()))(t)
 	t.Cleanup(again.Close)
 	for lane := range 2 {
 		for rec, err := range again.Records(t.Context(), schemas.Pairs, lane, stream.Position{}, -1) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			value, err := schemas.Unmarshal(rec.Schema, rec.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
+			value := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(t)
 			pair := value.(*schemas.Pair)
 			if want[pair.ID].Caption != pair.Caption {
 				t.Errorf("produce published %s %q", pair.ID, pair.Caption)

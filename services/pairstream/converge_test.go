@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/trainer/bootstrap"
 )
 
@@ -41,10 +42,7 @@ func TestBootstrapUntilItIsGood(t *testing.T) {
 	}
 	train("again.safetensors", "--base-rate", "0.05")
 	read := func(name string) []byte {
-		raw, err := os.ReadFile(in(name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(os.ReadFile(in(name)))(t)
 		return raw
 	}
 	if !bytes.Equal(read("w.safetensors"), read("again.safetensors")) {
@@ -54,9 +52,7 @@ func TestBootstrapUntilItIsGood(t *testing.T) {
 
 	var report condEvaluation
 	evalCond := func(name string) string {
-		if err := json.Unmarshal([]byte(mustCommand(t, "eval", "--cond", "--json", "--checkpoint", in(name), "--holdout", "20", in("scenes"))), &report); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(mustCommand(t, "eval", "--cond", "--json", "--checkpoint", in(name), "--holdout", "20", in("scenes"))), &report))
 		return mustCommand(t, "eval", "--cond", "--checkpoint", in(name), "--holdout", "20", in("scenes"))
 	}
 	said = evalCond("w.safetensors")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/eval"
 	"github.com/pairstream/pairstream/internal/scenes"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // smallDemo is a demo of scenes before anything is streamed.
@@ -24,24 +25,15 @@ func smallDemo(t *testing.T, environ map[string]string) *demo {
 	d.data = d.drawn
 	o := d.plan.scenes
 	o.Scenes = 90
-	if err := scenes.WriteDir(t.Context(), d.data, o, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(d.read(t.Context(), true), d.settle()); err != nil {
-		t.Fatal(err)
-	}
-	closeImages, err := d.openImages(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, scenes.WriteDir(t.Context(), d.data, o, nil))
+	must.Do(t, errors.Join(d.read(t.Context(), true), d.settle()))
+	closeImages := must.Get(d.openImages(t.Context()))(t)
 	t.Cleanup(func() {
 		if err := closeImages(); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := d.bootstrap(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.bootstrap(t.Context()))
 	return d
 }
 
@@ -64,19 +56,11 @@ func TestModelsAreAskedAboutTheSameNegatives(t *testing.T) {
 	for _, a := range d.rivals {
 		a.checkpoint = d.cond()
 	}
-	if err := d.measure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	w, err := d.newWorker()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.measure(t.Context()))
+	w := must.Get(d.newWorker())(t)
 	defer w.Close()
 	for _, a := range d.arms() {
-		want, err := d.evaluate(t.Context(), w, a.checkpoint, eval.Options{TopK: reranked, Mining: &d.before.Sim, Matches: matches})
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(d.evaluate(t.Context(), w, a.checkpoint, eval.Options{TopK: reranked, Mining: &d.before.Sim, Matches: matches}))(t)
 		if a.report.Match != want.Match || a.report.ITC != want.ITC || *a.report.ITM != *want.ITM {
 			t.Errorf("%s: %+v, want %+v", a.title, a.report.Match, want.Match)
 		}

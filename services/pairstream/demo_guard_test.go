@@ -10,6 +10,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -58,9 +59,7 @@ func TestGuardSwitchesConnectionsOff(t *testing.T) {
 	}
 	batches := 0
 	for rec, err := range log.Records(t.Context(), schemas.Scored, 0, stream.Position{}, -1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if r, err := schemas.Unmarshal(rec.Schema, rec.Value); err != nil {
 			t.Fatal(err)
 		} else if b, ok := r.(*schemas.ScoredBatch); ok {
@@ -83,18 +82,10 @@ func TestGuardSwitchesConnectionsOff(t *testing.T) {
 // judgeAll publishes what a person says of so many connections: every other one is a match.
 func judgeAll(t *testing.T, log *stream.Log, cond string, n int) {
 	t.Helper()
-	if err := log.EnsureTopics(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	w, err := torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, log.EnsureTopics(t.Context()))
+	w := must.Get(torch.NewWorker(torch.WorkerOptions{Device: "cpu", Threads: 1}))(t)
 	defer w.Close()
-	m, err := model.OpenMatcher(t.Context(), w, cond)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(model.OpenMatcher(t.Context(), w, cond))(t)
 	defer m.Free()
 	p := log.NewPublisher(stream.PublisherOptions{Name: "console"})
 	for i := range n {
@@ -105,11 +96,7 @@ func judgeAll(t *testing.T, log *stream.Log, cond string, n int) {
 		if i%2 == 0 {
 			j.Verdict = schemas.VerdictNoMatch
 		}
-		if err := p.Publish(t.Context(), schemas.Judgements, 0, j); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Publish(t.Context(), schemas.Judgements, 0, j))
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/scenes"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -30,9 +31,7 @@ func TestFalseNegativesAreCounted(t *testing.T) {
 		embedding(3, "a blue star", [2]float32{0.6, 0.8}, [2]float32{0.6, 0.8}),
 	}
 	var n negatives
-	if err := truth.hardest(context.Background(), &n, batch, map[[2]int32]bool{{0, 1}: true, {2, 1}: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, truth.hardest(context.Background(), &n, batch, map[[2]int32]bool{{0, 1}: true, {2, 1}: true}))
 	// Images: 1 takes caption 2 (0.8 against 0.6), true. 2 takes caption 3 (0.8 against 0), true: it shows a star. 3 takes
 	// caption 2 (0.96 against 0.6), false. Captions: 1 takes image 3 (0.6 against 0), false. 2 takes image 3 (0.96 against
 	// 0.8), false. 3 takes image 2 (0.8 against 0.6), true.

@@ -13,6 +13,7 @@ import (
 	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/recipe"
 	"github.com/pairstream/pairstream/internal/replay"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // A few pictures, in mini-batches so small that every recipe makes several steps.
@@ -35,9 +36,7 @@ func TestEveryRecipeIsReplayed(t *testing.T) {
 				environ["AUGMENT_DISTORT"] = "true" // which a demo leaves out, since its captions speak of colours
 			}
 			d := smallDemo(t, environ)
-			if err := d.stream(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, d.stream(t.Context()))
 			t.Cleanup(func() {
 				if err := d.closeLogs(); err != nil {
 					t.Error(err)
@@ -51,16 +50,10 @@ func TestEveryRecipeIsReplayed(t *testing.T) {
 			t.Setenv("KAFKA_BROKERS", broker)
 			path := filepath.Join(d.dir, "run.json")
 			mustCommand(t, "run-manifest", "--data", d.dir, "--out", path)
-			m, err := replay.ReadManifest(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(replay.ReadManifest(path))(t)
 			sameStages(t, "the manifest", m.Settings, d.settings)
 			for _, a := range d.arms() {
-				left, err := environOf(runEnvFile(d.dir, a.name))
-				if err != nil {
-					t.Fatal(err)
-				}
+				left := must.Get(environOf(runEnvFile(d.dir, a.name)))(t)
 				sameStages(t, a.title+"'s run.env", left, a.settings)
 			}
 			if out := mustCommand(t, "replay", path, "--data", d.dir, "--namespace", "again"); !strings.Contains(out, "records in 12 lanes are equal") {
@@ -75,14 +68,8 @@ func TestManifestKnowsTheRecipe(t *testing.T) {
 	unsetSettings(t)
 	for _, name := range recipe.Names() {
 		environ := map[string]string{"RECIPE": name, "BUCKET_ROOTS": "file:///data", "ENCODER_CHECKPOINT": "a", "COND_CHECKPOINT": "b", "TRAIN_INIT": "c"}
-		used, err := config.Parse[pipeline](environ)
-		if err != nil {
-			t.Fatal(err)
-		}
-		settings, err := runSettings(environ)
-		if err != nil {
-			t.Fatal(err)
-		}
+		used := must.Get(config.Parse[pipeline](environ))(t)
+		settings := must.Get(runSettings(environ))(t)
 		sameStages(t, name, settings, used)
 	}
 	if _, err := runSettings(map[string]string{"RECIPE": "clip"}); err == nil || !strings.Contains(err.Error(), `RECIPE is "clip"`) {
@@ -95,9 +82,7 @@ func unsetSettings(t *testing.T) {
 	t.Helper()
 	for _, s := range config.Settings(pipeline{}) {
 		t.Setenv(s.Variable, "") // which restores it after the test
-		if err := os.Unsetenv(s.Variable); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Unsetenv(s.Variable))
 	}
 }
 

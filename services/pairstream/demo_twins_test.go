@@ -12,6 +12,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/scenes"
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -21,15 +22,10 @@ func photographs(t *testing.T, pictures, captions int) string {
 	drawn, dir := t.TempDir(), filepath.Join(t.TempDir(), "photographs")
 	o := scenes.Defaults()
 	o.Scenes, o.Side = pictures, 100
-	if err := scenes.WriteDir(t.Context(), drawn, o, nil); err != nil {
-		t.Fatal(err)
-	}
-	tars, err := shard.NewDirWriter(dir, 20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, scenes.WriteDir(t.Context(), drawn, o, nil))
+	tars := must.Get(shard.NewDirWriter(dir, 20))(t)
 	n := 0
-	_, err = shard.Scan(t.Context(), []string{drawn}, shard.Visitor{
+	must.Get(shard.Scan(t.Context(), []string{drawn}, shard.Visitor{
 		Example: func(ex shard.Example) error {
 			key, image := strconv.Itoa(n), ex.Encoded
 			own := make([]string, captions)
@@ -47,13 +43,8 @@ func photographs(t *testing.T, pictures, captions int) string {
 				shard.File{Ext: "json", Data: []byte(`{"captions":[` + strings.Join(own, ",") + `]}`)})
 		},
 		Problem: func(p shard.Problem) error { t.Errorf("%s", p); return nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tars.Close(); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	must.Do(t, tars.Close())
 	return dir
 }
 
@@ -61,9 +52,7 @@ func photographs(t *testing.T, pictures, captions int) string {
 func TestPhotographsArePublishedAsTwins(t *testing.T) {
 	var out bytes.Buffer
 	d := &demo{out: &out, demoOptions: demoOptions{dir: t.TempDir(), data: photographs(t, 30, 4), heldOut: 5}}
-	if err := d.read(t.Context(), false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.read(t.Context(), false))
 	single := 0 // whether the picture with one caption is published
 	for i := range d.train.Pairs() {
 		if caption, _, _ := d.train.Pair(i); caption == "picture 1 in words 0" {
@@ -110,9 +99,7 @@ func TestPhotographsArePublishedAsTwins(t *testing.T) {
 // Photographs with one caption each are published as they are, and nobody knows what is true of them.
 func TestPhotographsWithOneCaption(t *testing.T) {
 	d := &demo{out: new(bytes.Buffer), demoOptions: demoOptions{dir: t.TempDir(), data: photographs(t, 20, 1), heldOut: 5}}
-	if err := d.read(t.Context(), false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.read(t.Context(), false))
 	if d.known != nil || d.source != d.data || d.train.Pairs() != 14 {
 		t.Errorf("%d pairs of %s, known %+v", d.train.Pairs(), d.source, d.known)
 	}

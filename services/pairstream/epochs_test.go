@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/soak"
 )
 
@@ -57,9 +58,7 @@ func TestEpochsAfterKills(t *testing.T) {
 			t.Setenv("NAMESPACE", killed)
 			t.Setenv("CHECKPOINT_DIR", in("killed"))
 			log := openNamespace(t)
-			if err := log.EnsureTopics(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, log.EnsureTopics(t.Context()))
 			mustCommand(t, "produce", in("scenes"), "--final")
 			others := []*process{start(t, "encoder"), start(t, "indexer"), start(t, "discriminator")}
 			grouper, trainer := start(t, "grouper"), start(t, "trainer")

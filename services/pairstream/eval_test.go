@@ -13,6 +13,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/eval"
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // TestEvalWithCaptionsOfAList parts scenes into a tar of images alone and Karpathy's JSON, and measures a split of it. The
@@ -37,7 +38,7 @@ func TestEvalWithCaptionsOfAList(t *testing.T) {
 	var list []entry
 	var bare, test bytes.Buffer
 	bareTar, testTar := shard.NewWriter(&bare), shard.NewWriter(&test)
-	_, err := shard.Scan(t.Context(), []string{in("scenes")}, shard.Visitor{Example: func(ex shard.Example) error {
+	must.Get(shard.Scan(t.Context(), []string{in("scenes")}, shard.Visitor{Example: func(ex shard.Example) error {
 		image := shard.File{Ext: shard.Extension(ex.Encoded), Data: ex.Encoded}
 		e := entry{Filename: fmt.Sprintf("COCO_%d.%s", len(list), image.Ext), Split: []string{"test", "train"}[len(list)%2]}
 		for _, c := range ex.Captions {
@@ -58,26 +59,14 @@ func TestEvalWithCaptionsOfAList(t *testing.T) {
 		}
 		list = append(list, e)
 		return nil
-	}, Problem: func(p shard.Problem) error { return fmt.Errorf("%s", p) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, Problem: func(p shard.Problem) error { return fmt.Errorf("%s", p) }}))(t)
 	list = append(list, entry{Filename: "COCO_100.jpg", Split: "test", Sentences: []sentence{{"an image that is not there"}}}, entry{Filename: "COCO_101.jpg", Split: "test"})
 	for name, w := range map[string]*shard.Writer{"bare.tar": bareTar, "test.tar": testTar} {
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(in(name), map[string]*bytes.Buffer{"bare.tar": &bare, "test.tar": &test}[name].Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Close())
+		must.Do(t, os.WriteFile(in(name), map[string]*bytes.Buffer{"bare.tar": &bare, "test.tar": &test}[name].Bytes(), 0o600))
 	}
-	raw, err := json.Marshal(map[string]any{"dataset": "coco", "images": list})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(in("dataset_coco.json"), raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(json.Marshal(map[string]any{"dataset": "coco", "images": list}))(t)
+	must.Do(t, os.WriteFile(in("dataset_coco.json"), raw, 0o600))
 
 	want := mustCommand(t, "eval", "--checkpoint", in("w.safetensors"), "--json", in("test.tar"))
 	var got, said bytes.Buffer
@@ -85,9 +74,7 @@ func TestEvalWithCaptionsOfAList(t *testing.T) {
 	root.SetOut(&got)
 	root.SetErr(&said)
 	root.SetArgs([]string{"eval", "--checkpoint", in("w.safetensors"), "--json", in("bare.tar"), "--captions", in("dataset_coco.json")})
-	if err := root.ExecuteContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, root.ExecuteContext(t.Context()))
 	if said.String() != "passed over 1: caption_missing\npassed over 1: image_missing\n" {
 		t.Errorf("it says %q", said.String())
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/pairstream/pairstream/internal/eval"
 	"github.com/pairstream/pairstream/internal/safetensors"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -25,13 +26,8 @@ func evaluationsIn(t *testing.T, log *stream.Log) map[int64]schemas.Measures {
 	t.Helper()
 	found := map[int64]schemas.Measures{}
 	for rec, err := range log.Records(t.Context(), schemas.ProgressLog, 0, stream.Position{}, -1) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		value, err := schemas.Unmarshal(rec.Schema, rec.Value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
+		value := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(t)
 		p := value.(*schemas.Progress)
 		if p.Kind != schemas.ProgressEval {
 			continue
@@ -47,10 +43,7 @@ func evaluationsIn(t *testing.T, log *stream.Log) map[int64]schemas.Measures {
 // tensorsOf returns the tensors of a checkpoint.
 func tensorsOf(t *testing.T, path string) map[string]string {
 	t.Helper()
-	f, err := safetensors.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(safetensors.Open(path))(t)
 	found := map[string]string{}
 	for _, name := range f.Names() {
 		tensor, _ := f.Tensor(name)
@@ -160,10 +153,7 @@ func checkBest(t *testing.T, in func(string) string, folder string, figures map[
 		}
 	}
 	path := filepath.Join(folder, "best.safetensors")
-	f, err := safetensors.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(safetensors.Open(path))(t)
 	if got := f.Metadata["pairstream.step"]; got != fmt.Sprint(step) {
 		t.Errorf("the best checkpoint is of step %s, want %d: %v", got, step, figures)
 	}
@@ -172,9 +162,7 @@ func checkBest(t *testing.T, in func(string) string, folder string, figures map[
 	}
 	var report eval.Report
 	out := mustCommand(t, "eval", "--checkpoint", path, "--rerank", "-1", "--json", in("held-out"))
-	if err := json.Unmarshal([]byte(out), &report); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(out), &report))
 	if got := report.Measures(); !maps.Equal(got, figures[step]) {
 		t.Errorf("`pairstream eval` says %v, the trainer %v", got, figures[step])
 	}
@@ -197,10 +185,7 @@ func checkKept(t *testing.T, folder string) {
 
 func namesIn(t *testing.T, folder string) (names []string) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(folder, "*.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(filepath.Join(folder, "*.safetensors")))(t)
 	for _, f := range files {
 		names = append(names, filepath.Base(f))
 	}
@@ -236,10 +221,7 @@ func killWhileSaving(t *testing.T, folder, copies string) {
 // halfWritten lists the checkpoints that are being written, or were when a trainer was killed.
 func halfWritten(t *testing.T, folder string) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(folder, ".checkpoint-*.tmp"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(filepath.Join(folder, ".checkpoint-*.tmp")))(t)
 	return files
 }
 
@@ -261,13 +243,10 @@ func loseDisk(t *testing.T, folder, copies string) {
 		mustRun(t, p)
 	}
 	p.kill(t)
-	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		return os.Remove(path)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }

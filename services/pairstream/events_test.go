@@ -8,6 +8,8 @@ import (
 
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"cloud.google.com/go/pubsub/v2/pstest"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // TestPubSubEvents reads notifications of Google Cloud Storage from an emulator of Pub/Sub, which sends again what nobody
@@ -21,16 +23,9 @@ func TestPubSubEvents(t *testing.T) {
 	})
 	t.Setenv("PUBSUB_EMULATOR_HOST", server.Addr)
 	topic, subscription := "projects/p/topics/new", "projects/p/subscriptions/new"
-	if _, err := server.GServer.CreateTopic(t.Context(), &pubsubpb.Topic{Name: topic}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := server.GServer.CreateSubscription(t.Context(), &pubsubpb.Subscription{Name: subscription, Topic: topic, AckDeadlineSeconds: 10}); err != nil {
-		t.Fatal(err)
-	}
-	from, err := openEvents(t.Context(), nil, "gcppubsub://"+subscription)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(server.GServer.CreateTopic(t.Context(), &pubsubpb.Topic{Name: topic}))(t)
+	must.Get(server.GServer.CreateSubscription(t.Context(), &pubsubpb.Subscription{Name: subscription, Topic: topic, AckDeadlineSeconds: 10}))(t)
+	from := must.Get(openEvents(t.Context(), nil, "gcppubsub://"+subscription))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	arriving, ended := make(chan arrival), make(chan error, 1)
 	go func() { ended <- from.Run(ctx, arriving) }()

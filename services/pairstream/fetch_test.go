@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/testing/figures"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/soak"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -60,10 +61,7 @@ func fetchersKilled(t *testing.T, what, kind string, out func(round int) string)
 		lanes, repeats := published(t, openNamespace(t))
 		captions := map[string]bool{}
 		for _, value := range slices.Concat(lanes...) {
-			record, err := schemas.Unmarshal(schemas.SchemaPair, []byte(value))
-			if err != nil {
-				t.Fatal(err)
-			}
+			record := must.Get(schemas.Unmarshal(schemas.SchemaPair, []byte(value)))(t)
 			captions[record.(*schemas.Pair).Caption] = true
 		}
 		if len(captions) != rows-missing || len(slices.Concat(lanes...)) != rows-missing || repeats > rows/100 {
@@ -103,8 +101,6 @@ func pictureList(t *testing.T, rows int) (list string, asked *atomic.Int64) {
 		text += fmt.Sprintf("%s/%d,number %d\n", web.URL, i, i)
 	}
 	list = filepath.Join(t.TempDir(), "list.csv")
-	if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(list, []byte(text), 0o600))
 	return list, asked
 }

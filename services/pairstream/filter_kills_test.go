@@ -11,6 +11,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/figures"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/soak"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -68,10 +69,7 @@ func filterKilled(t *testing.T, kind, brokers string) {
 func decided(t *testing.T, log *stream.Log) (n int64) {
 	t.Helper()
 	for lane := range log.Config().Lanes {
-		seq, err := log.LastSeq(t.Context(), schemas.Embeddings, lane)
-		if err != nil {
-			t.Fatal(err)
-		}
+		seq := must.Get(log.LastSeq(t.Context(), schemas.Embeddings, lane))(t)
 		n += seq + 1
 	}
 	return n
@@ -90,9 +88,7 @@ func medianSimilarity(t *testing.T, log *stream.Log) float64 {
 	var all []float64
 	for lane := range log.Config().Lanes {
 		for rec, err := range log.Records(t.Context(), schemas.Embeddings, lane, stream.Position{}, -1) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if r, err := schemas.Unmarshal(rec.Schema, rec.Value); err == nil {
 				if e, ok := r.(*schemas.Embedding); ok {
 					all = append(all, float64(e.Similarity))
@@ -108,19 +104,11 @@ func medianSimilarity(t *testing.T, log *stream.Log) float64 {
 func decisionsOf(t *testing.T, log *stream.Log) (lanes []string) {
 	t.Helper()
 	for lane := range log.Config().Lanes {
-		d, err := log.Digest(t.Context(), schemas.Embeddings, lane, stream.Position{}, -1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(log.Digest(t.Context(), schemas.Embeddings, lane, stream.Position{}, -1))(t)
 		counts := map[string]int{}
 		for rec, err := range log.Records(t.Context(), schemas.Embeddings, lane, stream.Position{}, -1) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := schemas.Unmarshal(rec.Schema, rec.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
+			r := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(t)
 			switch v := r.(type) {
 			case *schemas.Embedding:
 				counts["kept"]++

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/testing/figures"
 	"github.com/pairstream/pairstream/internal/testing/fulldisk"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // TestTrainerOnAFullDisk gives the process of the trainer a disk with room for one checkpoint and a half. The process
@@ -31,10 +32,7 @@ func TestTrainerOnAFullDisk(t *testing.T) {
 	mustCommand(t, "up")
 	compare(t, "", &want, outcome(t, "roomy", in("roomy")))
 	last := checkpoints(t, in("roomy"))
-	info, err := os.Stat(last[len(last)-1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(os.Stat(last[len(last)-1]))(t)
 	disk.Resize(t, info.Size()*3/2)
 
 	t.Setenv("NAMESPACE", "full")

@@ -10,6 +10,7 @@ import (
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
 
@@ -23,25 +24,13 @@ func TestUpDecodesAPictureOnce(t *testing.T) {
 	in := setUpPipeline(t, 24)
 	t.Setenv("CHECKPOINT_DIR", in("checkpoints"))
 	mustCommand(t, "produce", in("scenes"), "--final")
-	data, _, err := dataset.Read(t.Context(), []string{in("scenes")}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := config.Parse[pipeline](config.Environ())
-	if err != nil {
-		t.Fatal(err)
-	}
+	data, _ := must.Get2(dataset.Read(t.Context(), []string{in("scenes")}, 0))(t)
+	p := must.Get(config.Parse[pipeline](config.Environ()))(t)
 	rt := service.NewRuntime(slog.New(slog.DiscardHandler))
-	log, err := service.OpenLog(t.Context(), rt, p.Stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(service.OpenLog(t.Context(), rt, p.Stream))(t)
 	defer log.Close()
 	shared, samples := device.NewShared(p.Device, nil), 0
-	err = runStages(t.Context(), log, rt, shared, p, newStages(), func(s trainerservice.Step) { samples += s.Result.Counts.Samples })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, runStages(t.Context(), log, rt, shared, p, newStages(), func(s trainerservice.Step) { samples += s.Result.Counts.Samples }))
 	if decoded := metric(t, rt, "pairstream_images_decoded_total"); int(decoded) != data.Images() || samples == 0 {
 		t.Errorf("%v images were decoded for %d samples, want %d: every picture once", decoded, samples, data.Images())
 	}
@@ -58,10 +47,7 @@ func TestUpDecodesAPictureOnce(t *testing.T) {
 // metric reads a metric without labels.
 func metric(t *testing.T, rt service.Runtime, name string) float64 {
 	t.Helper()
-	families, err := rt.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(rt.Registry.Gather())(t)
 	for _, f := range families {
 		if f.GetName() == name {
 			m := f.GetMetric()[0]

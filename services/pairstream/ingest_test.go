@@ -20,6 +20,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/figures"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/soak"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -119,13 +120,8 @@ func ingestKilled(t *testing.T, kind, brokers string) {
 	found, records := map[string]bool{}, 0
 	for lane := range 3 {
 		for rec, err := range log.Records(t.Context(), schemas.Pairs, lane, stream.Position{}, -1) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			pair, err := schemas.Unmarshal(rec.Schema, rec.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
+			pair := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(t)
 			found[pair.(*schemas.Pair).ID.String()] = true
 			records++
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/figures"
 	"github.com/pairstream/pairstream/internal/testing/kafkatest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/soak"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
@@ -80,9 +81,7 @@ func stagesKilled(t *testing.T, seed uint64, kind string, breakBrokers func()) {
 	t.Setenv("NAMESPACE", disturbed)
 	t.Setenv("CHECKPOINT_DIR", in("killed"))
 	log := openNamespace(t)
-	if err := log.EnsureTopics(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, log.EnsureTopics(t.Context()))
 	feed := newFeed(t, calm, log)
 	running := make(map[string]*fleetMember)
 	for _, name := range stageNames {
@@ -150,10 +149,7 @@ func keptIn(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	found := make(map[string]string)
 	for _, path := range checkpoints(t, folder) {
-		f, err := safetensors.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(safetensors.Open(path))(t)
 		sum := checkpointDigest(t, path)
 		for _, key := range slices.Sorted(maps.Keys(f.Metadata)) {
 			if key != "pairstream.positions" && key != "pairstream.sha256" {
@@ -173,9 +169,7 @@ func checkFiltered(t *testing.T, log *stream.Log) {
 	for lane := range log.Config().Lanes {
 		red := make(map[schemas.PairID]bool)
 		for rec, err := range log.Records(t.Context(), schemas.Pairs, lane, stream.Position{}, -1) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if r, err := schemas.Unmarshal(rec.Schema, rec.Value); err == nil {
 				if p, ok := r.(*schemas.Pair); ok {
 					red[p.ID] = strings.Contains(p.Caption, "red")
@@ -183,9 +177,7 @@ func checkFiltered(t *testing.T, log *stream.Log) {
 			}
 		}
 		for rec, err := range log.Records(t.Context(), schemas.Embeddings, lane, stream.Position{}, -1) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			r, err := schemas.Unmarshal(rec.Schema, rec.Value)
 			if err != nil {
 				continue // junk
@@ -207,10 +199,7 @@ func checkFiltered(t *testing.T, log *stream.Log) {
 	if kept == 0 || dropped == 0 {
 		t.Errorf("%d pairs were kept and %d filtered, want some of both", kept, dropped)
 	}
-	status, err := inspect.NewCollector(log, 1).Collect(t.Context(), time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	status := must.Get(inspect.NewCollector(log, 1).Collect(t.Context(), time.Now()))(t)
 	a := status.Account
 	grouped := a.Closed.Members + a.Closed.Duplicates + a.Closed.Repeats + a.Closed.LeftOut
 	t.Log(a)
@@ -238,10 +227,7 @@ func recordsIn(t *testing.T, outcome map[string]string) (sum int) {
 
 func openNamespace(t *testing.T) *stream.Log {
 	t.Helper()
-	log, err := connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(connect(t.Context()))(t)
 	t.Cleanup(log.Close)
 	return log
 }
@@ -262,9 +248,7 @@ func setUpFeed(t *testing.T, in func(string) string) (*stream.Log, *feed) {
 	t.Setenv("NAMESPACE", "killed")
 	t.Setenv("CHECKPOINT_DIR", in("killed"))
 	log := openNamespace(t)
-	if err := log.EnsureTopics(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, log.EnsureTopics(t.Context()))
 	return log, newFeed(t, source, log)
 }
 
@@ -273,9 +257,7 @@ func newFeed(t *testing.T, from, to *stream.Log) *feed {
 	f := &feed{publisher: to.NewPublisher(stream.PublisherOptions{}), lanes: make([][]stream.Record, from.Config().Lanes)}
 	for lane := range f.lanes {
 		for rec, err := range from.Records(t.Context(), schemas.Pairs, lane, stream.Position{}, -1) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			f.lanes[lane] = append(f.lanes[lane], rec)
 		}
 	}
@@ -292,15 +274,11 @@ func (f *feed) publish(t *testing.T, n int) {
 			part = len(f.lanes[lane])
 		}
 		for _, rec := range f.lanes[lane][:part] {
-			if err := f.publisher.Copy(t.Context(), rec); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, f.publisher.Copy(t.Context(), rec))
 		}
 		f.lanes[lane] = f.lanes[lane][part:]
 	}
-	if err := f.publisher.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.publisher.Flush(t.Context()))
 }
 
 // fleetMember is a service that can be asked whether it is ready.
@@ -311,14 +289,9 @@ type fleetMember struct {
 
 func startMember(t *testing.T, name string) *fleetMember {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close())
 	return &fleetMember{start(t, name, "HTTP_ADDR="+addr), addr}
 }
 
@@ -353,9 +326,7 @@ func writeJunk(t *testing.T, log *stream.Log) {
 			continue
 		}
 		for lane := range cfg.Lanes {
-			if err := kafkatest.Write(t.Context(), cfg.Brokers, info.Topic.Name(cfg.Namespace), lane, []byte(junk)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, kafkatest.Write(t.Context(), cfg.Brokers, info.Topic.Name(cfg.Namespace), lane, []byte(junk)))
 		}
 	}
 }
@@ -375,9 +346,7 @@ func checkJunk(t *testing.T, log *stream.Log) {
 		}
 	}
 	for d, err := range log.DeadLetters(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		place := fmt.Sprint(d.Topic, d.Lane)
 		if !left[place] || d.Stage != reads[d.Topic] || string(d.Value) != junk || !strings.HasPrefix(d.Reason, "no seq header") {
 			t.Errorf("set aside: %s/%d/%d by %s: %s: %q", d.Topic, d.Lane, d.Offset, d.Stage, d.Reason, d.Value)

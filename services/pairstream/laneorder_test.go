@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -72,10 +73,7 @@ func TestArrivalIsReplayedAfterKills(t *testing.T) {
 func awaitFeatures(t *testing.T, log *stream.Log, lane int, blocks int64, from ...*process) {
 	t.Helper()
 	for {
-		last, err := log.LastSeq(t.Context(), schemas.Features, lane)
-		if err != nil {
-			t.Fatal(err)
-		}
+		last := must.Get(log.LastSeq(t.Context(), schemas.Features, lane))(t)
 		if last+1 >= blocks {
 			return
 		}
@@ -96,13 +94,8 @@ func trained(t *testing.T, log *stream.Log) []int {
 	lanes := make(map[int64]int)
 	for lane := range log.Config().Lanes {
 		for rec, err := range log.Records(t.Context(), schemas.Features, lane, stream.Position{}, -1) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			value, err := schemas.Unmarshal(rec.Schema, rec.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
+			value := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(t)
 			lanes[value.(*schemas.FeatureBlock).Step] = lane
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -26,13 +27,9 @@ func TestLanes(t *testing.T) {
 	log := testLog(t)
 	p := log.NewPublisher(stream.PublisherOptions{})
 	for _, seq := range []int64{0, 1, 9} {
-		if err := p.PublishSeq(t.Context(), schemas.Embeddings, 1, seq, stream.Mark{}, &schemas.Seal{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.PublishSeq(t.Context(), schemas.Embeddings, 1, seq, stream.Mark{}, &schemas.Seal{}))
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
 	if got := mustCommand(t, "lanes", "list"); got != "every lane is at work\n" {
 		t.Errorf("list says %q", got)
 	}
@@ -92,9 +89,7 @@ func TestLanesOfTheTrainer(t *testing.T) {
 	log := testLog(t)
 	p := log.NewPublisher(stream.PublisherOptions{})
 	for _, seq := range []int64{0, 4, 5} {
-		if err := p.PublishSeq(t.Context(), schemas.Scored, 1, seq, stream.Mark{}, &schemas.Seal{Final: seq == 5}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.PublishSeq(t.Context(), schemas.Scored, 1, seq, stream.Mark{}, &schemas.Seal{Final: seq == 5}))
 	}
 	f := log.Follow(stream.FollowSpec{
 		Name: "trainer", Topic: schemas.Scored, From: map[int]stream.Position{1: {}}, Letters: p, ParkedPause: 10 * time.Millisecond,
@@ -128,16 +123,10 @@ func TestLanesOfAGrouperThatHasMadeNothing(t *testing.T) {
 	log := testLog(t)
 	p := log.NewPublisher(stream.PublisherOptions{})
 	for seq := range int64(3) {
-		if err := p.PublishSeq(t.Context(), schemas.Embeddings, 1, seq, stream.Mark{}, &schemas.Seal{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.PublishSeq(t.Context(), schemas.Embeddings, 1, seq, stream.Mark{}, &schemas.Seal{}))
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.DeleteRecords(t.Context(), log.Config().Brokers, schemas.Embeddings.Name(log.Config().Namespace), 1, 2); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
+	must.Do(t, stream.DeleteRecords(t.Context(), log.Config().Brokers, schemas.Embeddings.Name(log.Config().Namespace), 1, 2))
 	got := mustCommand(t, "lanes", "skip", "--stage", "grouper", "--lane", "1", "--reason", "retention was too short")
 	if want := "embeddings, lane 1: "; !strings.HasPrefix(got, want) || !strings.Contains(got, "skip will give up seqs 0 to 1, and go on with offset 2, seq 2") {
 		t.Errorf("skip says %q", got)

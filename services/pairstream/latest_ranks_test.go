@@ -12,6 +12,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/latest"
 	"github.com/pairstream/pairstream/internal/replay"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/soak"
 )
 
@@ -57,10 +58,7 @@ func TestEncoderFollowsRanks(t *testing.T) {
 		t.Error("rank 1 has made a folder of its own")
 	}
 	mustCommand(t, "run-manifest", "--out", in("run.json"))
-	m, err := replay.ReadManifest(in("run.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(replay.ReadManifest(in("run.json")))(t)
 	if len(m.Weights) < 3 {
 		t.Errorf("the encoder has used %d weights, want more", len(m.Weights))
 	}
@@ -75,8 +73,6 @@ func TestEncoderFollowsRanks(t *testing.T) {
 		if a, b := lastCheckpoint(t, in("killed")), lastCheckpoint(t, in(name)); a != b {
 			t.Errorf("the original's last checkpoint is %s, that of replay %s %s", a, name, b)
 		}
-		if err := os.RemoveAll(latest.Folder(in("killed"))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.RemoveAll(latest.Folder(in("killed"))))
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/pairstream/pairstream/internal/latest"
 	"github.com/pairstream/pairstream/internal/replay"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/soak"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -69,9 +70,7 @@ func TestEncoderFollowsTheTrainer(t *testing.T) {
 	}
 	mustCommand(t, "run-manifest", "--out", in("run.json"))
 	m, err := replay.ReadManifest(in("run.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	checkSpans(t, log, m, perLane)
 
 	for _, variable := range []string{"CHECKPOINT_DIR", "NAMESPACE", "ENCODER_CHECKPOINT"} { // the manifest has them
@@ -88,9 +87,7 @@ func TestEncoderFollowsTheTrainer(t *testing.T) {
 		if a, b := lastCheckpoint(t, in("killed")), lastCheckpoint(t, in(name)); a != b {
 			t.Errorf("the original's last checkpoint is %s, that of replay %s %s", a, name, b)
 		}
-		if err := os.RemoveAll(latest.Folder(in("killed"))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.RemoveAll(latest.Folder(in("killed"))))
 	}
 	_, err = command(t, "replay", in("run.json"), "--namespace", "alone", "--checkpoints", in("alone"), "--without-trainer")
 	if err == nil || !strings.Contains(err.Error(), "whose file "+latest.File(in("killed"), m.Weights[0].Fingerprint)+" is gone") {
@@ -104,13 +101,8 @@ func checkSpans(t *testing.T, log *stream.Log, m *replay.Manifest, perLane int) 
 	for lane := range m.Lanes {
 		model, from, pairs, spans := "", int64(0), 0, 0
 		for rec, err := range log.Records(t.Context(), schemas.Embeddings, lane, stream.Position{}, -1) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			value, err := schemas.Unmarshal(rec.Schema, rec.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
+			value := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(t)
 			e, ok := value.(*schemas.Embedding)
 			if !ok {
 				continue

@@ -10,6 +10,7 @@ import (
 	"github.com/pairstream/pairstream/internal/inspect"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -43,39 +44,26 @@ func testLog(t *testing.T) *stream.Log {
 	t.Setenv("LANES", "2")
 	t.Setenv("GROUP_SIZE", "50")
 	mustCommand(t, "topics", "create")
-	log, err := connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(connect(t.Context()))(t)
 	t.Cleanup(log.Close)
 	p := log.NewPublisher(stream.PublisherOptions{})
 	for lane, values := range [][]string{{"a", "b", "c"}, {"d"}} {
 		for _, v := range values {
-			if err := p.PublishBytes(t.Context(), schemas.Pairs, lane, schemas.SchemaPair, []byte(v)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, p.PublishBytes(t.Context(), schemas.Pairs, lane, schemas.SchemaPair, []byte(v)))
 		}
 	}
-	if err := p.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Flush(t.Context()))
 	mustCommand(t, "seal", "--lane", "1", "--final")
 	reasons := map[string]string{"a": "image missing: 1.tar", "c": "not msgpack", "d": "image missing: 2.tar"}
 	for lane := range 2 {
 		for rec, err := range log.Records(t.Context(), schemas.Pairs, lane, stream.Position{}, -1) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if reason := reasons[string(rec.Value)]; reason != "" {
-				if err := p.DeadLetter(t.Context(), "encoder", rec, reason); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, p.DeadLetter(t.Context(), "encoder", rec, reason))
 			}
 		}
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
 	return log
 }
 
@@ -88,9 +76,7 @@ func TestStatusCommand(t *testing.T) {
 		}
 	}
 	var s inspect.Status
-	if err := json.Unmarshal([]byte(mustCommand(t, "status", "--json")), &s); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(mustCommand(t, "status", "--json")), &s))
 	if len(s.Lanes) != 2 || s.Lanes[0].Lag["encoder"] != 3 || s.Lanes[1].State != inspect.StateEnded || s.Lanes[0].Group.Size != 50 {
 		t.Errorf("status %+v", s)
 	}
@@ -167,17 +153,12 @@ func TestCommandsFindTheLogOfUp(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "there is no log in "+dir) {
 		t.Errorf("error %v", err)
 	}
-	broker, err := stream.StartBroker(stream.BrokerOptions{DataDir: dir + "/broker"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	broker := must.Get(stream.StartBroker(stream.BrokerOptions{DataDir: dir + "/broker"}))(t)
 	t.Setenv("NAMESPACE", "left")
 	t.Setenv("LANES", "1")
 	t.Setenv("KAFKA_BROKERS", broker.Addr())
 	mustCommand(t, "topics", "create")
-	if err := broker.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, broker.Close())
 	t.Setenv("KAFKA_BROKERS", "")
 	if out := mustCommand(t, "status", "--data", dir); !strings.Contains(out, "left, 1 lane") {
 		t.Errorf("status prints\n%s", out)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/figures"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/soak"
 )
 
@@ -44,9 +45,7 @@ func playOperators(t *testing.T, kind string, sequences int, open func() (string
 	site := newSite(t)
 	set := func(name, value string) {
 		t.Helper()
-		if err := flag.Set(name, value); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, flag.Set(name, value))
 	}
 	set("rapid.shrinktime", "1m")
 	set("rapid.nofailfile", "true")
@@ -60,10 +59,7 @@ func playOperators(t *testing.T, kind string, sequences int, open func() (string
 	check := func(checks int) {
 		set("rapid.checks", strconv.Itoa(checks))
 		rapid.Check(t, func(rt *rapid.T) {
-			brokers, closeBroker, err := open()
-			if err != nil {
-				rt.Fatal(err)
-			}
+			brokers, closeBroker := must.Get2(open())(rt)
 			w := newWorld(t, rt, site, brokers, sum)
 			defer func() {
 				w.leave()

@@ -29,6 +29,7 @@ import (
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
@@ -53,10 +54,7 @@ type site struct {
 
 func newSite(t *testing.T) site {
 	t.Helper()
-	w, err := torch.NewWorker(torch.WorkerOptions{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(torch.NewWorker(torch.WorkerOptions{Threads: 1}))(t)
 	defer w.Close()
 	dir := t.TempDir()
 	s := site{weights: filepath.Join(dir, "w.safetensors"), others: filepath.Join(dir, "o.safetensors"), tars: make(map[string][]byte), set: make(map[string]bool), prints: make(map[string]string), before: beforeThis(t)}
@@ -66,13 +64,9 @@ func newSite(t *testing.T) site {
 			TextHidden: 16, TextLayers: 2, FusionLayer: 1, TextHeads: 2, TextIntermediate: 16,
 			VocabSize: 8, MaxPositions: 8, EmbedDim: 8, TextTokens: 8,
 		}, uint64(seed))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		m.Vocab = []string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "one", "two", "dog"}
-		if err := m.Save(t.Context(), path); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.Save(t.Context(), path))
 		if s.prints[path], err = m.Fingerprint(t.Context()); err != nil {
 			t.Fatal(err)
 		}

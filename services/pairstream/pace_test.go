@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -45,10 +46,7 @@ func TestPace(t *testing.T) {
 	lanes, _ := published(t, openNamespace(t))
 	var order []string
 	for _, value := range lanes[0] {
-		r, err := schemas.Unmarshal(schemas.SchemaPair, []byte(value))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(schemas.Unmarshal(schemas.SchemaPair, []byte(value)))(t)
 		uri := r.(*schemas.Pair).Image.URI
 		place := "b"
 		if strings.Contains(uri, filepath.Base(filepath.Dir(one))+"/"+filepath.Base(one)) {

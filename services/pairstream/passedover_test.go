@@ -8,24 +8,20 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // TestVocabPassesOverWhatItCannotRead makes a vocabulary of a folder with a link to nowhere and a caption without image.
 func TestVocabPassesOverWhatItCannotRead(t *testing.T) {
 	dir := t.TempDir()
-	w, err := shard.NewDirWriter(dir, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(shard.NewDirWriter(dir, 10))(t)
 	for _, err := range []error{
 		w.Write("good", shard.File{Ext: "png", Data: []byte("a picture, as far as words go")}, shard.File{Ext: "txt", Data: []byte("zebra zebra")}),
 		w.Write("alone", shard.File{Ext: "txt", Data: []byte("nothing to see")}),
 		w.Close(),
 		os.Symlink("nowhere", filepath.Join(dir, "dangling.tar")),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	out := filepath.Join(t.TempDir(), "vocab.txt")
 	cmd := newVocabCommand()
@@ -33,9 +29,7 @@ func TestVocabPassesOverWhatItCannotRead(t *testing.T) {
 	cmd.SetErr(&said)
 	cmd.SetOut(&bytes.Buffer{})
 	cmd.SetArgs([]string{dir, "--out", out})
-	if err := cmd.ExecuteContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.ExecuteContext(t.Context()))
 	vocab, err := os.ReadFile(out)
 	if err != nil || !strings.Contains(string(vocab), "zebra") || strings.Contains(string(vocab), "nothing") {
 		t.Errorf("vocabulary %q, %v", vocab, err)

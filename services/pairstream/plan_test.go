@@ -6,14 +6,13 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // TestPlanIsInTheDocument holds docs/scaling.md to what the command prints.
 func TestPlanIsInTheDocument(t *testing.T) {
-	raw, err := os.ReadFile("../../docs/scaling.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile("../../docs/scaling.md"))(t)
 	want := "<!-- plan: begin -->\n```text\n" + mustCommand(t, "plan", "--pairs", "1e9", "--days", "14", "--gpu", "h100") + "```\n<!-- plan: end -->\n"
 	if !strings.Contains(string(raw), want) {
 		t.Errorf("docs/scaling.md has another plan; put this into it:\n%s", want)

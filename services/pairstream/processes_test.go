@@ -23,6 +23,7 @@ import (
 	"github.com/pairstream/pairstream/internal/safetensors"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/forkserver"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -85,10 +86,7 @@ type process struct {
 
 func start(t *testing.T, name string, env ...string) *process {
 	t.Helper()
-	nowhere, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nowhere := must.Get(os.OpenFile(os.DevNull, os.O_WRONLY, 0))(t)
 	defer nowhere.Close()
 	return startWriting(t, nowhere, name, env...)
 }
@@ -96,16 +94,10 @@ func start(t *testing.T, name string, env ...string) *process {
 // startWriting starts a process that writes its output to a file.
 func startWriting(t *testing.T, output *os.File, name string, env ...string) *process {
 	t.Helper()
-	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	read, write := must.Get2(os.Pipe())(t)
 	defer write.Close()
 	p := &process{name: name, log: new(bytes.Buffer), done: make(chan struct{})}
-	p.Process, err = forkserver.Start(os.Getenv(forks), append(append(os.Environ(), asService+"="+name), env...), output, write)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p.Process = must.Get(forkserver.Start(os.Getenv(forks), append(append(os.Environ(), asService+"="+name), env...), output, write))(t)
 	go func() {
 		defer close(p.done)
 		defer read.Close()
@@ -119,9 +111,7 @@ func startWriting(t *testing.T, output *os.File, name string, env ...string) *pr
 func startLine(t *testing.T, name string, env ...string) (p *process, line string) {
 	t.Helper()
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	p = startWriting(t, write, name, env...)
 	write.Close()
 	output := bufio.NewReader(read)
@@ -217,10 +207,7 @@ func startBrokerOn(t *testing.T, dir, addr string) (*process, string) {
 func outcome(t *testing.T, namespace, folder string) map[string]string {
 	t.Helper()
 	t.Setenv("NAMESPACE", namespace)
-	log, err := connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(connect(t.Context()))(t)
 	defer log.Close()
 	found := map[string]string{}
 	for _, info := range schemas.Catalogue() {
@@ -228,10 +215,7 @@ func outcome(t *testing.T, namespace, folder string) map[string]string {
 			continue
 		}
 		for lane := range log.Config().Lanes {
-			digest, err := log.Digest(t.Context(), info.Topic, lane, stream.Position{}, -1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			digest := must.Get(log.Digest(t.Context(), info.Topic, lane, stream.Position{}, -1))(t)
 			if digest.Records == 0 {
 				t.Errorf("namespace %s: %s has no records in lane %d", namespace, info.Topic, lane)
 			}
@@ -247,10 +231,7 @@ func outcome(t *testing.T, namespace, folder string) map[string]string {
 // offsets.
 func checkpointDigest(t *testing.T, path string) string {
 	t.Helper()
-	file, err := safetensors.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(safetensors.Open(path))(t)
 	h := sha256.New()
 	for _, name := range slices.Sorted(slices.Values(file.Names())) {
 		tensor, _ := file.Tensor(name)

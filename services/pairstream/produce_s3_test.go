@@ -13,6 +13,7 @@ import (
 
 	"gocloud.dev/blob"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/s3test"
 	"github.com/pairstream/pairstream/internal/testing/soak"
 	"github.com/pairstream/pairstream/schemas"
@@ -21,18 +22,13 @@ import (
 // upload copies the tars of a folder into a bucket.
 func upload(t *testing.T, b *blob.Bucket, prefix, dir string) {
 	t.Helper()
-	tars, err := filepath.Glob(filepath.Join(dir, "*.tar"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tars := must.Get(filepath.Glob(filepath.Join(dir, "*.tar")))(t)
 	for _, p := range tars {
 		raw, err := os.ReadFile(p)
 		if err == nil {
 			err = b.WriteAll(t.Context(), prefix+filepath.Base(p), raw, nil)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 }
 

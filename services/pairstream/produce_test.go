@@ -18,6 +18,7 @@ import (
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/figures"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/soak"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -33,24 +34,16 @@ func writeTars(t *testing.T, tars, images int) (dir string) {
 			m := image.NewGray(image.Rect(0, 0, 8, 8))
 			m.Pix[0], m.Pix[1] = byte(n), byte(i)
 			var encoded bytes.Buffer
-			if err := png.Encode(&encoded, m); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, png.Encode(&encoded, m))
 			var captions []string
 			for c := range 100 {
 				captions = append(captions, fmt.Sprintf(`"image %d of tar %d, caption %d"`, i, n, c))
 			}
 			json := `{"captions":[` + strings.Join(captions, ",") + `]}`
-			if _, err := w.Write(fmt.Sprintf("%05d", i), shard.File{Ext: "png", Data: encoded.Bytes()}, shard.File{Ext: "json", Data: []byte(json)}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(w.Write(fmt.Sprintf("%05d", i), shard.File{Ext: "png", Data: encoded.Bytes()}, shard.File{Ext: "json", Data: []byte(json)}))(t)
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%05d.tar", n)), buf.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Close())
+		must.Do(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%05d.tar", n)), buf.Bytes(), 0o600))
 	}
 	return dir
 }
@@ -62,9 +55,7 @@ func published(t *testing.T, log *stream.Log) (lanes [][]string, repeats int) {
 	for lane := range lanes {
 		seen := map[string]bool{}
 		for rec, err := range log.Records(t.Context(), schemas.Pairs, lane, stream.Position{}, -1) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if v := string(rec.Value); seen[v] {
 				repeats++
 			} else {
@@ -143,10 +134,7 @@ func killUntilDone(t *testing.T, log *stream.Log, r *rand.Rand, pairs int64, arg
 
 func inLog(t *testing.T, log *stream.Log) (n int64) {
 	t.Helper()
-	ends, err := log.Ends(t.Context(), schemas.Pairs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ends := must.Get(log.Ends(t.Context(), schemas.Pairs))(t)
 	for _, end := range ends {
 		n += end
 	}
@@ -209,9 +197,7 @@ func TestWatchFolder(t *testing.T) {
 	p := start(t, "produce", "PRODUCE_ARGS=produce\n--watch\n--interval\n50ms\n"+dir)
 	for i := range 3 {
 		name := fmt.Sprintf("%05d.tar", i)
-		if err := os.Rename(filepath.Join(from, name), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Rename(filepath.Join(from, name), filepath.Join(dir, name)))
 		for want := int64(i+1) * 200; inLog(t, log) < want; time.Sleep(time.Millisecond) {
 			select {
 			case <-p.done:

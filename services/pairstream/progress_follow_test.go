@@ -12,6 +12,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/kafkatest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -25,9 +26,7 @@ func reporter(t *testing.T, log *stream.Log) func(step int64, loss float64) {
 		if err == nil {
 			err = p.Flush(t.Context())
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 }
 
@@ -76,9 +75,7 @@ func TestProgressFollows(t *testing.T) {
 	newer := kafkatest.Message{Topic: schemas.ProgressLog.Name(cfg.Namespace), Value: []byte{0x80}, Headers: []kafkatest.MessageHeader{
 		{Key: schemas.HeaderSchema, Value: []byte("pairstream.progress/2")},
 	}}
-	if err := kafkatest.WriteMessage(t.Context(), cfg.Brokers, newer); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, kafkatest.WriteMessage(t.Context(), cfg.Brokers, newer))
 	report(30, 1.5)
 	next(`{"kind":"step","step":30,"time":"2025-06-15T15:06:40Z","values":{"loss":1.5}}`)
 	if said, err := stop(); err != nil || !strings.Contains(said, "a record of progress is left out") || !strings.Contains(said, "progress/2") {
@@ -101,9 +98,7 @@ func TestProgressFollows(t *testing.T) {
 func script(t *testing.T, body string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "python")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+body), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("#!/bin/sh\n"+body), 0o755))
 	return path
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/kafkatest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -27,13 +28,9 @@ func TestProgressCommand(t *testing.T) {
 		{Kind: schemas.ProgressStep, Step: 20, Time: first + 3000, Values: schemas.Measures{"loss": 2.5, "learning_rate": 1e-5}},
 		{Kind: schemas.ProgressEval, Step: 20, Values: schemas.Measures{"tr_r1": 35}},
 	} {
-		if err := p.Publish(t.Context(), schemas.ProgressLog, 0, r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Publish(t.Context(), schemas.ProgressLog, 0, r))
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
 	for args, want := range map[string]string{
 		"progress": `TIME                  STEP  KIND        REPORT
 2025-06-15T15:06:40Z  10    step        learning_rate=1e-05 loss=3.25
@@ -70,27 +67,19 @@ eval,20,,,,,35
 func TestProgressOfANewerVersion(t *testing.T) {
 	log := testLog(t)
 	p := log.NewPublisher(stream.PublisherOptions{})
-	if err := p.Publish(t.Context(), schemas.ProgressLog, 0, &schemas.Progress{Kind: schemas.ProgressEval, Step: 20, Values: schemas.Measures{"tr_r1": 35}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Publish(t.Context(), schemas.ProgressLog, 0, &schemas.Progress{Kind: schemas.ProgressEval, Step: 20, Values: schemas.Measures{"tr_r1": 35}}))
+	must.Do(t, p.Close(t.Context()))
 	cfg := log.Config()
 	newer := kafkatest.Message{Topic: schemas.ProgressLog.Name(cfg.Namespace), Value: []byte{0x80}, Headers: []kafkatest.MessageHeader{
 		{Key: schemas.HeaderSchema, Value: []byte("pairstream.progress/2")},
 	}}
-	if err := kafkatest.WriteMessage(t.Context(), cfg.Brokers, newer); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, kafkatest.WriteMessage(t.Context(), cfg.Brokers, newer))
 	var out, said bytes.Buffer
 	root := newRoot()
 	root.SetArgs([]string{"progress", "--csv"})
 	root.SetOut(&out)
 	root.SetErr(&said)
-	if err := root.ExecuteContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, root.ExecuteContext(t.Context()))
 	if want := "kind,step,time,checkpoint,tr_r1\neval,20,,,35\n"; out.String() != want {
 		t.Errorf("prints\n%s\nwant\n%s", &out, want)
 	}
@@ -103,15 +92,10 @@ func TestProgressOfANewerVersion(t *testing.T) {
 func TestProgressForTensorBoard(t *testing.T) {
 	log := testLog(t)
 	p := log.NewPublisher(stream.PublisherOptions{})
-	err := p.Publish(t.Context(), schemas.ProgressLog, 0, &schemas.Progress{
+	must.Do(t, p.Publish(t.Context(), schemas.ProgressLog, 0, &schemas.Progress{
 		Kind: schemas.ProgressStep, Step: 10, Time: 1_750_000_000_000, Values: schemas.Measures{"loss": 3.25, "loss_itc": 1},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	}))
+	must.Do(t, p.Close(t.Context()))
 	dir := t.TempDir()
 	path := filepath.Join(dir, boardFile)
 	var before []byte
@@ -119,10 +103,7 @@ func TestProgressForTensorBoard(t *testing.T) {
 		if got, want := mustCommand(t, "progress", "--tensorboard", dir), "wrote 2 points to "+path+": `tensorboard --logdir "+dir+"` shows them\n"; got != want {
 			t.Errorf("prints %q, want %q", got, want)
 		}
-		file, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(os.ReadFile(path))(t)
 		if before == nil {
 			before = file
 		}

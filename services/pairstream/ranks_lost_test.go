@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/soak"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -37,10 +38,7 @@ func startGang(t *testing.T, log *stream.Log, draw *rand.Rand, world int, env ..
 // train waits until the ranks have trained on, up to a drawn moment. None of them may end.
 func (g *gang) train(t *testing.T) {
 	t.Helper()
-	last, err := g.log.LastSeq(t.Context(), schemas.Features, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	last := must.Get(g.log.LastSeq(t.Context(), schemas.Features, 0))(t)
 	awaitFeatures(t, g.log, 0, last+2+int64(g.draw.IntN(2)), g.ranks...)
 	time.Sleep(time.Duration(g.draw.IntN(200)) * time.Millisecond)
 }
@@ -196,13 +194,9 @@ func TestARankIsStopped(t *testing.T) {
 	g.bringBack(t, 1)
 	g.train(t)
 	for _, rank := range []int{2, 0} {
-		if err := g.ranks[rank].Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, g.ranks[rank].Signal(syscall.SIGSTOP))
 		time.Sleep(12 * time.Second) // more than RANK_TIMEOUT: nobody else says that it is over
-		if err := g.ranks[rank].Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, g.ranks[rank].Signal(syscall.SIGCONT))
 		g.train(t)
 	}
 	endOf(t, g.ranks)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -81,13 +82,8 @@ func TestImagesLostOnOneRank(t *testing.T) {
 	masked, batches := 0, 0
 	for lane := range copied.Config().Lanes {
 		for rec, err := range copied.Records(t.Context(), schemas.Features, lane, stream.Position{}, -1) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			value, err := schemas.Unmarshal(rec.Schema, rec.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
+			value := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(t)
 			b := value.(*schemas.FeatureBlock)
 			batches++
 			if second := b.Step%4 >= 2; len(b.Masked) > 0 != second {

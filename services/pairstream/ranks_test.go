@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -45,10 +46,7 @@ func startRank(t *testing.T, rank, world int, env ...string) *process {
 // masterPort returns MASTER_PORT with a port that is free.
 func masterPort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	return "MASTER_PORT=" + strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
@@ -68,27 +66,19 @@ func copyScored(t *testing.T, from *stream.Log, namespace string) *stream.Log {
 	t.Helper()
 	t.Setenv("NAMESPACE", namespace)
 	to := openNamespace(t)
-	if err := to.EnsureTopics(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, to.EnsureTopics(t.Context()))
 	p := to.NewPublisher(stream.PublisherOptions{})
 	for lane := range from.Config().Lanes {
 		for rec, err := range from.Records(t.Context(), schemas.Scored, lane, stream.Position{}, -1) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			value, err := schemas.Unmarshal(rec.Schema, rec.Value)
 			if err == nil {
 				err = p.PublishSeq(t.Context(), schemas.Scored, lane, rec.Seq, stream.Mark{}, value)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 		}
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
 	return to
 }
 
@@ -98,20 +88,12 @@ func trainedOutcome(t *testing.T, log *stream.Log, folder string) map[string]str
 	t.Helper()
 	found := map[string]string{}
 	for lane := range log.Config().Lanes {
-		digest, err := log.Digest(t.Context(), schemas.Features, lane, stream.Position{}, -1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		digest := must.Get(log.Digest(t.Context(), schemas.Features, lane, stream.Position{}, -1))(t)
 		found[fmt.Sprint("features, lane ", lane)] = fmt.Sprintf("%d records %s", digest.Records, digest.Sum())
 	}
 	for rec, err := range log.Records(t.Context(), schemas.ProgressLog, 0, stream.Position{}, -1) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		value, err := schemas.Unmarshal(rec.Schema, rec.Value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
+		value := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(t)
 		p := value.(*schemas.Progress)
 		delete(p.Values, "pairs_per_second")
 		if p.Kind == "step" { // again after a kill, with the same values

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/testing/forkserver"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // TestServicesRefuseBadSettings starts services that cannot start. Each exits non-zero, and its last line says which
@@ -25,10 +26,7 @@ func TestServicesRefuseBadSettings(t *testing.T) {
 	t.Setenv("KAFKA_BROKERS", broker)
 	t.Setenv("LANES", "4")
 	mustCommand(t, "topics", "create")
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	busy := taken.Addr().String()
 	unused := "127.0.0.1:1"

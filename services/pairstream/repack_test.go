@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -29,9 +30,7 @@ func TestCopiesOfALostCrawl(t *testing.T) {
 	mustCommand(t, "produce", in("scenes"), "--final")
 	mustCommand(t, "up")
 	want := outcome(t, "calm", in("calm"))
-	if err := os.RemoveAll(in("copies")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(in("copies")))
 
 	t.Setenv("NAMESPACE", "killed")
 	t.Setenv("CHECKPOINT_DIR", in("killed"))
@@ -45,9 +44,7 @@ func TestCopiesOfALostCrawl(t *testing.T) {
 	indexer = start(t, "indexer")
 	for lane := range 2 {
 		var groups int64
-		if _, err := fmt.Sscan(want[fmt.Sprintf("groups, lane %d", lane)], &groups); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(fmt.Sscan(want[fmt.Sprintf("groups, lane %d", lane)], &groups))(t)
 		for last := int64(-1); last+1 < groups; time.Sleep(10 * time.Millisecond) {
 			var err error
 			if last, err = log.LastSeq(t.Context(), schemas.Groups, lane); err != nil {
@@ -57,9 +54,7 @@ func TestCopiesOfALostCrawl(t *testing.T) {
 	}
 	encoder.stop(t)
 	indexer.stop(t)
-	if err := os.Rename(in("scenes"), in("lost")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(in("scenes"), in("lost")))
 	others := []*process{start(t, "grouper"), start(t, "discriminator")}
 	trainer := start(t, "trainer")
 	if <-trainer.done; trainer.err != nil {
@@ -70,9 +65,7 @@ func TestCopiesOfALostCrawl(t *testing.T) {
 	}
 	compare(t, "after a kill and without the crawl", &want, outcome(t, "killed", in("killed")))
 
-	if err := os.Rename(in("lost"), in("scenes")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(in("lost"), in("scenes")))
 	mustCommand(t, "run-manifest", "--out", in("run.json"))
 	for _, variable := range []string{"REPACK_ROOT", "REPACK_SIDE", "CHECKPOINT_DIR", "NAMESPACE"} { // all that a replay needs is in the manifest
 		t.Setenv(variable, "")
@@ -83,16 +76,12 @@ func TestCopiesOfALostCrawl(t *testing.T) {
 
 	t.Setenv("NAMESPACE", "killed")
 	for rec, err := range log.Records(t.Context(), schemas.Neighbors, 0, stream.Position{}, 1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		chunk, err := schemas.Unmarshal(rec.Schema, rec.Value)
 		if err == nil {
 			err = os.WriteFile(in("pairs"), []byte(chunk.(*schemas.NeighborChunk).ID(0).String()+"\n"), 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	for _, want := range []string{"erased 1 copies of 1", "erased 0 copies of 1"} {
 		if out := mustCommand(t, "forget", "--pair", in("pairs"), "--erase-copies", "--report"); !strings.Contains(out, want) || !strings.Contains(out, in("copies")) {

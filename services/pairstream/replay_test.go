@@ -14,6 +14,7 @@ import (
 	"github.com/pairstream/pairstream/internal/replay"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // TestRunManifestAndReplay runs the real stages again, from pictures to features. The same comes out, and the same checkpoints
@@ -40,9 +41,7 @@ func TestRunManifestAndReplay(t *testing.T) {
 	t.Setenv("KAFKA_BROKERS", logtest.Broker(t))
 	t.Setenv("NAMESPACE", "production")
 	t.Setenv("LOG_LEVEL", "error")
-	if err := os.WriteFile(in("run.env"), []byte("# the run\n\n"+env.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(in("run.env"), []byte("# the run\n\n"+env.String()), 0o644))
 
 	mustCommand(t, "synth", in("scenes"), "--scenes", "10", "--side", "64")
 	mustCommand(t, "bootstrap", in("scenes"), "--steps", "1", "--batch", "4", "--out", in("w.safetensors"))
@@ -94,13 +93,8 @@ func TestReplayLeavesItsSettings(t *testing.T) {
 	o := replayOptions{namespace: "exp", dir: dir}
 	leave := func(cfg stream.Config, seed string) string {
 		t.Helper()
-		if err := o.leaveRunEnv(cfg, map[string]string{"SEED": seed}); err != nil {
-			t.Fatal(err)
-		}
-		environ, err := environIn(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, o.leaveRunEnv(cfg, map[string]string{"SEED": seed}))
+		environ := must.Get(environIn(dir))(t)
 		return environ["LANES"] + " " + environ["SEED"]
 	}
 	t.Setenv("LANES", "")
@@ -152,9 +146,7 @@ func TestInterruptedReplayFails(t *testing.T) {
 func TestReplayCommandRefuses(t *testing.T) {
 	testLog(t)
 	path := filepath.Join(t.TempDir(), "run.json")
-	if err := os.WriteFile(path, []byte(`{"version": 9}`), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(`{"version": 9}`), 0o644))
 	good := filepath.Join(t.TempDir(), "good.json")
 	mustCommand(t, "run-manifest", "--open", "--out", good)
 	for args, want := range map[string]string{

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/inspect"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/soak"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -36,9 +37,7 @@ func TestWhatMayBeDeleted(t *testing.T) {
 	t.Setenv("NAMESPACE", "trimmed")
 	t.Setenv("CHECKPOINT_DIR", in("trimmed"))
 	log := openNamespace(t)
-	if err := log.EnsureTopics(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, log.EnsureTopics(t.Context()))
 	feed, r := newFeed(t, whole, log), rand.New(rand.NewPCG(soak.Seed(t, 3), 0))
 	deleted := map[schemas.Topic]int64{}
 	for range rounds {
@@ -54,18 +53,13 @@ func TestWhatMayBeDeleted(t *testing.T) {
 		for _, m := range running {
 			m.kill(t)
 		}
-		need, err := inspect.CollectRetention(t.Context(), log, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		need := must.Get(inspect.CollectRetention(t.Context(), log, time.Now()))(t)
 		for _, n := range need.Lanes {
 			if n.TooLate {
 				t.Errorf("%s, lane %d: %s needs what was deleted (%s)", n.Topic, n.Lane, n.By, n.Why)
 			}
 			deleted[n.Topic] += n.Free
-			if err := stream.DeleteRecords(t.Context(), log.Config().Brokers, n.Topic.Name(need.Namespace), n.Lane, n.First); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, stream.DeleteRecords(t.Context(), log.Config().Brokers, n.Topic.Name(need.Namespace), n.Lane, n.First))
 		}
 	}
 	feed.publish(t, -1)
@@ -79,10 +73,7 @@ func TestWhatMayBeDeleted(t *testing.T) {
 	t.Logf("deleted %v", deleted)
 	for _, topic := range []schemas.Topic{schemas.Embeddings, schemas.Neighbors, schemas.Groups, schemas.Batches, schemas.Scored, schemas.Features} {
 		for lane := range log.Config().Lanes {
-			want, _, err := whole.LastRecord(t.Context(), topic, lane)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want, _ := must.Get2(whole.LastRecord(t.Context(), topic, lane))(t)
 			got, found, err := log.LastRecord(t.Context(), topic, lane)
 			if err != nil || !found || got.Seq != want.Seq || !bytes.Equal(got.Value, want.Value) {
 				t.Errorf("%s, lane %d ends with seq %d (%v), want %d", topic, lane, got.Seq, err, want.Seq)

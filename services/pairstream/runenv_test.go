@@ -9,6 +9,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // TestRunEnv finds by namespace what a run leaves. It carries what a manifest needs and no secret. The environment
@@ -23,16 +24,11 @@ func TestRunEnv(t *testing.T) {
 	for _, namespace := range []string{"", "exp"} {
 		cfg.Namespace = namespace
 		run := map[string]string{"SEED": "7" + namespace, "GROUP_SIZE": "9", "KAFKA_SASL_PASSWORD": "open sesame", "KAFKA_SASL_USER": "alice"}
-		if err := leaveRunEnv(dir, cfg, run); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, leaveRunEnv(dir, cfg, run))
 	}
 	for namespace, seed := range map[string]string{"": "7", "exp": "7exp"} {
 		t.Setenv("NAMESPACE", namespace)
-		got, err := environIn(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(environIn(dir))(t)
 		if got["SEED"] != seed || got["GROUP_SIZE"] != "9" || got["LANES"] != "2" || got["BATCH_SIZE"] != "96" || got["NAMESPACE"] != namespace {
 			t.Errorf("namespace %q: SEED=%s GROUP_SIZE=%s LANES=%s BATCH_SIZE=%s", namespace, got["SEED"], got["GROUP_SIZE"], got["LANES"], got["BATCH_SIZE"])
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -71,13 +72,8 @@ func askedOthers(t *testing.T, log *stream.Log) (foreign, outside int, pair sche
 	for _, topic := range []schemas.Topic{schemas.Groups, schemas.Neighbors} {
 		for lane := range 2 {
 			for rec, err := range log.Records(t.Context(), topic, lane, stream.Position{}, -1) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				record, err := schemas.Unmarshal(rec.Schema, rec.Value)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
+				record := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(t)
 				switch r := record.(type) {
 				case *schemas.Group:
 					for _, id := range r.Asked {
@@ -111,10 +107,7 @@ func searchSegments(t *testing.T, pair schemas.PairID) {
 	}()
 	url := fmt.Sprintf("http://%s/neighbors?k=3&pair=%s", addr, pair)
 	for {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody))(t)
 		response, err := http.DefaultClient.Do(r)
 		if err != nil { // it does not listen yet
 			select {

@@ -10,14 +10,12 @@ import (
 
 	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/recipe"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 func TestSettingsPageIsWhatTheCommandPrints(t *testing.T) {
 	const page = "../../docs/settings.md"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(page))(t)
 	_, rest, begun := strings.Cut(string(text), settingsBegin)
 	table, _, ended := strings.Cut(rest, settingsEnd)
 	if !begun || !ended {
@@ -32,14 +30,10 @@ func TestWriteBetween(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "page.md")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	write("before\n" + settingsBegin + "old\n" + settingsEnd + "\nafter\n")
-	if err := writeBetween(path, settingsBegin, settingsEnd, "new\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, writeBetween(path, settingsBegin, settingsEnd, "new\n"))
 	got, err := os.ReadFile(path)
 	if want := "before\n" + settingsBegin + "new\n" + settingsEnd + "\nafter\n"; err != nil || string(got) != want {
 		t.Errorf("the page is %q (%v), want %q", got, err, want)
@@ -70,10 +64,7 @@ func TestDefaultsAreTheDefaultRecipes(t *testing.T) {
 		defaults[s.Variable] = s.Default
 	}
 	for _, name := range recipe.Names() {
-		values, err := recipe.Of(name, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		values := must.Get(recipe.Of(name, nil))(t)
 		for _, v := range values {
 			value, known := defaults[v.Variable]
 			switch {

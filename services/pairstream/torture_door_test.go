@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/torture"
 )
 
@@ -38,13 +39,8 @@ func TestTortureAtTheDoor(t *testing.T) {
 		if err == nil {
 			err = w.Close()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		object, err := json.Marshal(map[string]string{"image": base64.StdEncoding.EncodeToString(encoded), "caption": image.Name})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
+		object := must.Get(json.Marshal(map[string]string{"image": base64.StdEncoding.EncodeToString(encoded), "caption": image.Name}))(t)
 		first := answerOf(t, url, image.Name, w.FormDataContentType(), form.Bytes())
 		if second := answerOf(t, url, image.Name, "application/json", object); first != second {
 			t.Errorf("%s is answered with %d as a form, and with %d as JSON", image.Name, first, second)
@@ -52,10 +48,7 @@ func TestTortureAtTheDoor(t *testing.T) {
 		if first != http.StatusOK {
 			refused++
 		}
-		good, err := json.Marshal(map[string]string{"image": base64.StdEncoding.EncodeToString(drawn(i)), "caption": "behind it"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		good := must.Get(json.Marshal(map[string]string{"image": base64.StdEncoding.EncodeToString(drawn(i)), "caption": "behind it"}))(t)
 		if status := answerOf(t, url, "good", "application/json", good); status != http.StatusOK {
 			t.Fatalf("a good pair behind %s is answered with %d", image.Name, status)
 		}
@@ -78,10 +71,7 @@ func answerOf(t *testing.T, url, name, kind string, body []byte) int {
 		t.Fatalf("%s: %v", name, err)
 	}
 	defer response.Body.Close()
-	raw, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(io.ReadAll(response.Body))(t)
 	var answer struct {
 		Pairs  []struct{ ID string }
 		Errors []struct{ Reason, Detail string }

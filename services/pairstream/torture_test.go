@@ -20,6 +20,7 @@ import (
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/figures"
 	"github.com/pairstream/pairstream/internal/testing/kafkatest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/torture"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -58,9 +59,7 @@ func newRack(t *testing.T, in func(string) string, encoder *process, peak func()
 	t.Helper()
 	log := openNamespace(t)
 	r := &rack{t: t, log: log, pictures: in("pictures"), encoder: encoder, peak: peak, names: map[int64]string{}, embedded: map[schemas.PairID]bool{}}
-	if err := os.MkdirAll(r.pictures, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(r.pictures, 0o755))
 	r.reader = log.OpenReader(schemas.Embeddings, 0, stream.Position{}, stream.ReaderOptions{})
 	t.Cleanup(func() { r.reader.Close() })
 	r.out = log.NewPublisher(stream.PublisherOptions{})
@@ -71,17 +70,11 @@ func newRack(t *testing.T, in func(string) string, encoder *process, peak func()
 func (r *rack) publish(encoded []byte, caption string) schemas.PairID {
 	r.t.Helper()
 	path := filepath.Join(r.pictures, fmt.Sprintf("%d", r.sent*1000+r.probes))
-	if err := os.WriteFile(path, encoded, 0o644); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, os.WriteFile(path, encoded, 0o644))
 	p := &schemas.Pair{ImageID: schemas.NewImageID(encoded), Caption: caption, Image: &schemas.ImageRef{URI: "file://" + path, Size: int64(len(encoded))}}
 	p.ID = schemas.NewPairID(p.ImageID, caption)
-	if err := r.out.Publish(r.t.Context(), schemas.Pairs, 0, p); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := r.out.Flush(r.t.Context()); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.out.Publish(r.t.Context(), schemas.Pairs, 0, p))
+	must.Do(r.t, r.out.Flush(r.t.Context()))
 	return p.ID
 }
 
@@ -98,10 +91,7 @@ func (r *rack) probe(name string) {
 		if err != nil {
 			r.t.Fatalf("a good pair behind %q does not come through: %v\n%s", name, err, r.encoder.log)
 		}
-		value, err := schemas.Unmarshal(rec.Schema, rec.Value)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		value := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(r.t)
 		if e, ok := value.(*schemas.Embedding); ok {
 			if r.embedded[e.ID] {
 				r.t.Errorf("pair %s is embedded twice, behind %q", e.ID, name)
@@ -129,10 +119,7 @@ func (r *rack) flood(records int) {
 
 func (r *rack) end() int64 {
 	r.t.Helper()
-	bounds, err := r.log.Bounds(r.t.Context(), schemas.Pairs, 0)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	bounds := must.Get(r.log.Bounds(r.t.Context(), schemas.Pairs, 0))(r.t)
 	return bounds.End
 }
 
@@ -176,9 +163,7 @@ func (r *rack) account() (published, aside int) {
 	r.t.Helper()
 	set := map[int64]bool{}
 	for d, err := range r.log.DeadLetters(r.t.Context()) {
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		must.Do(r.t, err)
 		if set[d.Offset] {
 			r.t.Errorf("offset %d is set aside twice", d.Offset)
 		}
@@ -186,9 +171,7 @@ func (r *rack) account() (published, aside int) {
 		aside++
 	}
 	for rec, err := range r.log.Records(r.t.Context(), schemas.Pairs, 0, stream.Position{}, -1) {
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		must.Do(r.t, err)
 		if rec.Schema == schemas.SchemaSeal {
 			continue
 		}
@@ -242,10 +225,7 @@ func watchMemory(t *testing.T, p *process) (peak func() int64) {
 // freeAddr returns an address that nothing listens on.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -253,15 +233,9 @@ func freeAddr(t *testing.T) string {
 // series counts the series that a process offers.
 func series(t *testing.T, addr string) (n int) {
 	t.Helper()
-	response, err := http.Get("http://" + addr + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.Get("http://" + addr + "/metrics"))(t)
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(response.Body))(t)
 	for line := range strings.Lines(string(text)) {
 		if !strings.HasPrefix(line, "#") {
 			n++
@@ -283,9 +257,7 @@ func throwHTTP(t *testing.T, metrics, health string) {
 		if i%2 == 0 {
 			text += "X: " + strings.Repeat("x", 64<<10)
 		}
-		if err := c.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.SetWriteDeadline(time.Now().Add(time.Second)))
 		_, _ = io.WriteString(c, text) // the server may have closed it already
 	}
 	response, err := http.Get("http://" + health + "/healthz")
@@ -327,9 +299,7 @@ func tortured(t *testing.T, broker, addr string, images []torture.Image, records
 	peaks["encoder again"] = watchMemory(t, encoder)
 	r.encoder, r.peak = encoder, peaks["encoder again"]
 	r.probe("a new start")
-	if err := r.out.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.out.Close(t.Context()))
 	mustCommand(t, "seal", "--final")
 	awaitFinalSeal(t, r.log, encoder, schemas.Embeddings, 0)
 	published, aside := r.account()
@@ -356,13 +326,8 @@ func (r *rack) trained() {
 	r.t.Helper()
 	seen := map[schemas.PairID]bool{}
 	for rec, err := range r.log.Records(r.t.Context(), schemas.Scored, 0, stream.Position{}, -1) {
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		value, err := schemas.Unmarshal(rec.Schema, rec.Value)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		must.Do(r.t, err)
+		value := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(r.t)
 		if b, ok := value.(*schemas.ScoredBatch); ok {
 			for _, sample := range b.Samples {
 				seen[sample.ID] = true

@@ -21,6 +21,7 @@ import (
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -35,23 +36,12 @@ func TestUpSearchesByMeaning(t *testing.T) {
 	t.Setenv("CHECKPOINT_DIR", in("checkpoints"))
 	t.Setenv("CONSOLE_ADDR", "127.0.0.1:0")
 	t.Setenv("CONSOLE_DIR", in("console"))
-	live, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	live := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Setenv("LIVE_ADDR", live.Addr().String())
-	if err := live.Close(); err != nil {
-		t.Fatal(err)
-	}
-	p, err := config.Parse[pipeline](config.Environ())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, live.Close())
+	p := must.Get(config.Parse[pipeline](config.Environ()))(t)
 	rt := service.NewRuntime(slog.New(slog.DiscardHandler))
-	log, err := service.OpenLog(t.Context(), rt, p.Stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(service.OpenLog(t.Context(), rt, p.Stream))(t)
 	defer log.Close()
 	s, out := newStages(), new(bytes.Buffer)
 	if _, err := s.queries.EmbedText(t.Context(), "early"); err == nil {
@@ -116,10 +106,7 @@ var tooManyPixels = []byte("\xff\xd8\xff\xc0\x00\x0b\x08\xff\xdc\xff\xdc\x01\x01
 
 func pageOf(t *testing.T, ask func() (*http.Response, error)) string {
 	t.Helper()
-	response, err := ask()
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(ask())(t)
 	raw, err := io.ReadAll(response.Body)
 	if err = errors.Join(err, response.Body.Close()); err != nil {
 		t.Fatal(err)
@@ -130,26 +117,14 @@ func pageOf(t *testing.T, ask func() (*http.Response, error)) string {
 // anEmbedding waits for the encoder, and returns an embedding with the bytes of its image.
 func anEmbedding(t *testing.T, log *stream.Log, roots []string) (*schemas.Embedding, []byte) {
 	t.Helper()
-	bucket, err := shard.OpenBucket(t.Context(), roots, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bucket := must.Get(shard.OpenBucket(t.Context(), roots, nil))(t)
 	defer bucket.Close()
 	for range 300 {
-		rec, found, err := log.LastRecord(t.Context(), schemas.Embeddings, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rec, found := must.Get2(log.LastRecord(t.Context(), schemas.Embeddings, 0))(t)
 		if found {
-			r, err := schemas.Unmarshal(rec.Schema, rec.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(t)
 			x := r.(*schemas.Embedding)
-			encoded, err := bucket.ReadRange(t.Context(), x.Image, x.ImageID)
-			if err != nil {
-				t.Fatal(err)
-			}
+			encoded := must.Get(bucket.ReadRange(t.Context(), x.Image, x.ImageID))(t)
 			return x, encoded
 		}
 		time.Sleep(100 * time.Millisecond)

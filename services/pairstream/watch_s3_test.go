@@ -12,6 +12,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/dataset/onlog"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/s3test"
 	"github.com/pairstream/pairstream/internal/testing/soak"
 )
@@ -38,9 +39,7 @@ func bucketWatchersKilled(t *testing.T, kind, brokers string) {
 		if err == nil {
 			err = bucket.WriteAll(t.Context(), "new/"+name, raw, nil)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	})
 }
 

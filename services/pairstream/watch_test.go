@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/testing/figures"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/soak"
 )
 
@@ -35,9 +36,7 @@ func watchersKilled(t *testing.T, kind, brokers string) {
 	from, dir := writeTars(t, w.tars, w.images), t.TempDir()
 	w.args = []string{"produce", "--watch", "--interval", "100ms", dir}
 	w.killed(t, func(name string) {
-		if err := os.Rename(filepath.Join(from, name), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Rename(filepath.Join(from, name), filepath.Join(dir, name)))
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/scenes"
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/token"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/trainer"
@@ -36,9 +37,7 @@ func newBenchOf(t *testing.T, images int) *bench {
 	dir := filepath.Join(t.TempDir(), "scenes")
 	o := scenes.Defaults()
 	o.Scenes, o.Captions, o.Side = images, 2, 48
-	if err := scenes.WriteDir(ctx, dir, o, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, scenes.WriteDir(ctx, dir, o, nil))
 	b := &bench{}
 	var err error
 	if b.data, _, err = dataset.Read(ctx, []string{dir}, 0); err != nil {
@@ -80,10 +79,7 @@ func (b *bench) fineTuning() bootstrap.FineTuning {
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(path))(t)
 	return string(content)
 }
 
@@ -115,9 +111,7 @@ func TestTrainGoesOnWhereItWasInterrupted(t *testing.T) {
 	b := newBench(t)
 	dir := t.TempDir()
 	straight, again := filepath.Join(dir, "new", "straight"), filepath.Join(dir, "again")
-	if err := bootstrap.Train(context.Background(), b.worker, b.images, b.data, b.options(), straight); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, bootstrap.Train(context.Background(), b.worker, b.images, b.data, b.options(), straight))
 	interrupt(t, 3, func(ctx context.Context, c bootstrap.Checkpoints, report func(*trainer.Result)) error {
 		o := b.options()
 		o.Checkpoints, o.Report = c, report
@@ -131,42 +125,23 @@ func TestTrainGoesOnWhereItWasInterrupted(t *testing.T) {
 // A training may begin with weights that have a size and a vocabulary of their own. It goes on from them.
 func TestTrainBeginsWithWeights(t *testing.T) {
 	b := newBench(t)
-	size, err := model.Preset("micro", len(b.vocab)-1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := model.New(t.Context(), b.worker, size, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	size := must.Get(model.Preset("micro", len(b.vocab)-1))(t)
+	m := must.Get(model.New(t.Context(), b.worker, size, 7))(t)
 	defer m.Free()
 	m.Vocab = b.vocab[:len(b.vocab)-1]
 	dir := t.TempDir()
 	start, out := filepath.Join(dir, "start"), filepath.Join(dir, "out")
-	if err := m.Save(t.Context(), start); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.Save(t.Context(), start))
 	o := b.options()
 	o.Start, o.Steps, o.Rate = start, 1, 1e-9
-	if err := bootstrap.Train(t.Context(), b.worker, b.images, b.data, o, out); err != nil {
-		t.Fatal(err)
-	}
-	trained, err := model.Load(t.Context(), b.worker, out, model.LoadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, bootstrap.Train(t.Context(), b.worker, b.images, b.data, o, out))
+	trained := must.Get(model.Load(t.Context(), b.worker, out, model.LoadOptions{}))(t)
 	defer trained.Free()
 	if trained.Config != m.Config || !slices.Equal(trained.Vocab, m.Vocab) {
 		t.Errorf("size %+v and %d words, want %+v and %d", trained.Config, len(trained.Vocab), m.Config, len(m.Vocab))
 	}
-	before, err := m.Export(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	after, err := trained.Export(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(m.Export(t.Context()))(t)
+	after := must.Get(trained.Export(t.Context()))(t)
 	for i := range before {
 		was, _ := before[i].Float32s()
 		is, _ := after[i].Float32s()
@@ -186,9 +161,7 @@ func TestFineTuneGoesOnWhereItWasInterrupted(t *testing.T) {
 	b := newBench(t)
 	dir := t.TempDir()
 	start, straight, again := filepath.Join(dir, "start"), filepath.Join(dir, "straight"), filepath.Join(dir, "again")
-	if err := bootstrap.Train(context.Background(), b.worker, b.images, b.data, b.options(), start); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, bootstrap.Train(context.Background(), b.worker, b.images, b.data, b.options(), start))
 	fineTune := func(ctx context.Context, o bootstrap.FineTuning, path string) error {
 		m, err := model.Load(ctx, b.worker, start, model.LoadOptions{})
 		if err != nil {
@@ -228,10 +201,7 @@ func TestFineTuneGoesOnWhereItWasInterrupted(t *testing.T) {
 // weights.
 func TestFineTuneLengthensTextsAndDistils(t *testing.T) {
 	b := newBench(t)
-	size, err := model.Preset("tiny", len(b.vocab))
-	if err != nil {
-		t.Fatal(err)
-	}
+	size := must.Get(model.Preset("tiny", len(b.vocab)))(t)
 	dir := t.TempDir()
 	for _, c := range []struct {
 		name         string
@@ -239,21 +209,13 @@ func TestFineTuneLengthensTextsAndDistils(t *testing.T) {
 		distill      float64
 	}{{"hard", 25, 30, 0}, {"distilled", 25, 30, 0.4}, {"own length", 24, 24, 0.4}} {
 		size.TextTokens = c.tokens
-		m, err := model.New(t.Context(), b.worker, size, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(model.New(t.Context(), b.worker, size, 1))(t)
 		m.Vocab = b.vocab
 		o := b.fineTuning()
 		o.Distill = c.distill
 		path := filepath.Join(dir, c.name)
-		if err := bootstrap.FineTune(t.Context(), m, b.images, b.data, o, path); err != nil {
-			t.Fatal(err)
-		}
-		tuned, err := model.Load(t.Context(), b.worker, path, model.LoadOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, bootstrap.FineTune(t.Context(), m, b.images, b.data, o, path))
+		tuned := must.Get(model.Load(t.Context(), b.worker, path, model.LoadOptions{}))(t)
 		if got := tuned.Config.TextTokens; got != c.want {
 			t.Errorf("%s: texts of %d tokens, want %d", c.name, got, c.want)
 		}
@@ -275,9 +237,7 @@ func TestTrainingsRefuse(t *testing.T) {
 		"finding special tokens":             func(o *bootstrap.Options) { o.Vocab = []string{"[UNK]", "a"} },
 		"looking for a checkpoint to go on from: ": func(o *bootstrap.Options) {
 			o.Checkpoints.Dir = t.TempDir()
-			if err := os.WriteFile(filepath.Join(o.Checkpoints.Dir, "checkpoint-000000000004.safetensors"), []byte("cut"), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(filepath.Join(o.Checkpoints.Dir, "checkpoint-000000000004.safetensors"), []byte("cut"), 0o644))
 		},
 	} {
 		o := b.options()
@@ -298,14 +258,8 @@ func TestTrainingsRefuse(t *testing.T) {
 		"ITC.Alpha is 2":                                                            func(o *bootstrap.FineTuning) { o.Distill = 2 },
 		"Schedule.Rate is 0":                                                        func(o *bootstrap.FineTuning) { o.Rate = 0 },
 	} {
-		size, err := model.Preset("tiny", len(b.vocab))
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := model.New(context.Background(), b.worker, size, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		size := must.Get(model.Preset("tiny", len(b.vocab)))(t)
+		m := must.Get(model.New(context.Background(), b.worker, size, 1))(t)
 		m.Vocab = b.vocab
 		o := b.fineTuning()
 		change(&o)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/safetensors"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/trainer"
 	"github.com/pairstream/pairstream/trainer/bootstrap"
 )
@@ -59,14 +60,8 @@ func TestConvergeRepeatsAndGoesOn(t *testing.T) {
 	c := newConvergence(t)
 	straight, again := filepath.Join(t.TempDir(), "straight"), filepath.Join(t.TempDir(), "again")
 	o, until := c.options()
-	card, err := bootstrap.Converge(t.Context(), c.worker, c.images, c.train, c.held, o, until, straight)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := safetensors.Open(straight)
-	if err != nil {
-		t.Fatal(err)
-	}
+	card := must.Get(bootstrap.Converge(t.Context(), c.worker, c.images, c.train, c.held, o, until, straight))(t)
+	f := must.Get(safetensors.Open(straight))(t)
 	told, err := json.Marshal(card)
 	if err != nil || f.Metadata["pairstream.card"] != string(told) || f.Metadata["pairstream.calibration"] == "" {
 		t.Errorf("metadata %q (%v), want the card %s and a calibration", f.Metadata, err, told)
@@ -131,10 +126,7 @@ func TestConvergeRefuses(t *testing.T) {
 			t.Errorf("error %v, want one that says %q", err, want)
 		}
 	}
-	few, _, err := c.held.HoldOut(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	few, _ := must.Get2(c.held.HoldOut(1))(t)
 	o, until := c.options()
 	if _, err := bootstrap.Converge(t.Context(), c.worker, c.images, c.train, few, o, until, path); err == nil || !strings.Contains(err.Error(), "19 held-out images, want at least 20") {
 		t.Errorf("19 held-out images: %v", err)
@@ -157,9 +149,7 @@ func TestConvergeAndTrainDoNotMixCheckpoints(t *testing.T) {
 		if fixedFirst {
 			first, then = fixed, converging
 		}
-		if err := first(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, first())
 		if err := then(); err == nil || !strings.Contains(err.Error(), o.Checkpoints.Dir) || !strings.Contains(err.Error(), "give another folder") {
 			t.Errorf("fixed first %v: error %v", fixedFirst, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/trainer"
 )
 
@@ -32,16 +33,13 @@ func TestBatchesLoadTogetherAndComeInOrder(t *testing.T) {
 	var begun sync.WaitGroup
 	begun.Add(loading)
 	out := make(chan work, n)
-	err := loadAhead(t.Context(), batches(n, func(lane int) error {
+	must.Do(t, loadAhead(t.Context(), batches(n, func(lane int) error {
 		if lane < loading {
 			begun.Done()
 			begun.Wait()
 		}
 		return nil
-	}), out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}), out))
 	close(out)
 	want := 0
 	for w := range out {

@@ -18,6 +18,7 @@ import (
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )
@@ -186,15 +187,11 @@ func liveUntil(ctx context.Context, t *testing.T, log *stream.Log, d *disk, dir 
 		}
 	}
 	trail, err := openTrail(t.Context(), published{log: log}, Settings{Dir: dir, Order: o.order}, at, d.Steps, last)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	logger := slog.New(slog.DiscardHandler)
 	metrics := testMetrics(t)
 	_, blocks, err := published{log: log}.blocks(t.Context(), at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	publisher := log.NewPublisher(stream.PublisherOptions{})
 	f := &feed{load: p.load, order: o.order, trail: trail, at: at.clone(), step: d.Steps, metrics: metrics}
 	f.follow(log, publisher, stream.FollowSpec{ParkedPause: 20 * time.Millisecond, SaidAfter: 20 * time.Millisecond})
@@ -246,14 +243,10 @@ func putScored(t *testing.T, log *stream.Log, lanes ...int) {
 			if n < testBatches {
 				rec = testBatch(lane, n)
 			}
-			if err := p.PublishSeq(t.Context(), schemas.Scored, lane, int64(n), stream.Mark{}, rec); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, p.PublishSeq(t.Context(), schemas.Scored, lane, int64(n), stream.Mark{}, rec))
 		}
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
 }
 
 // testLogs returns a function that opens logs, each in a namespace of its own.
@@ -267,10 +260,7 @@ func testLogs(t *testing.T) func(namespace string) *stream.Log {
 func featureDigests(t *testing.T, log *stream.Log) (sums []string) {
 	t.Helper()
 	for lane := range testLanes {
-		d, err := log.Digest(t.Context(), schemas.Features, lane, stream.Position{}, -1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(log.Digest(t.Context(), schemas.Features, lane, stream.Position{}, -1))(t)
 		sums = append(sums, fmt.Sprintf("%d records %s", d.Records, d.Sum()))
 	}
 	return sums
@@ -300,9 +290,7 @@ func checkOrder(t *testing.T, log *stream.Log, d *disk) (lanes []int) {
 	for lane := range testLanes {
 		n := 0
 		for rec, err := range log.Records(t.Context(), schemas.Features, lane, stream.Position{}, -1) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			raw, err := schemas.Marshal(&wanted[lane][n])
 			if err != nil || string(rec.Value) != string(raw) {
 				t.Errorf("features %d of lane %d are not those of a training in the order %v (%v)", n, lane, lanes, err)
@@ -364,9 +352,7 @@ func TestArrivalIsFollowedAfterCrashes(t *testing.T) {
 		if n, err := CopyOrder(t.Context(), log, again, dir); n != allSteps || err != nil {
 			t.Fatalf("point %d: copied the order of %d steps (%v)", dieAt, n, err)
 		}
-		if _, err := live(t, again, e, dir, life{order: Arrival, dieAt: -1}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(live(t, again, e, dir, life{order: Arrival, dieAt: -1}))(t)
 		if e.state != d.state || !slices.Equal(featureDigests(t, again), featureDigests(t, log)) {
 			t.Errorf("point %d: the replay differs", dieAt)
 		}
@@ -387,12 +373,8 @@ func TestOrderIsThatOfTheFeaturesWithoutTheFile(t *testing.T) {
 		t.Fatalf("in step %d: %v, checkpoint of step %d", dieIn, err, d.Steps)
 	}
 	putScored(t, log, 1)
-	if err := os.Remove(filepath.Join(dir, orderFileName)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := live(t, log, d, dir, life{order: Arrival, dieAt: -1}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(dir, orderFileName)))
+	must.Get(live(t, log, d, dir, life{order: Arrival, dieAt: -1}))(t)
 	lanes := checkOrder(t, log, d)
 	if n := len(first) - 1; !slices.Equal(lanes[:n], first[:n]) {
 		t.Errorf("first %v, in the end %v", first, lanes)
@@ -411,10 +393,7 @@ func TestOrderOutlivesTheSetting(t *testing.T) {
 			if !errors.Is(err, errCrash) {
 				t.Fatal(err)
 			}
-			rest, err := live(t, log, d, dir, life{order: c.after, dieAt: -1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			rest := must.Get(live(t, log, d, dir, life{order: c.after, dieAt: -1}))(t)
 			saved := allSteps - len(rest)
 			if saved <= 0 || len(first) <= saved || !slices.Equal(rest[:len(first)-saved-1], first[saved:len(first)-1]) {
 				t.Errorf("first %v, then from step %d on %v", first, saved, rest)
@@ -428,9 +407,7 @@ func TestCopyOrderAgain(t *testing.T) {
 	open := testLogs(t)
 	log, exp := open("one"), open("exp")
 	putScored(t, log, 0, 1, 2)
-	if _, err := live(t, log, new(disk), t.TempDir(), life{order: Rotation, dieAt: -1}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(live(t, log, new(disk), t.TempDir(), life{order: Rotation, dieAt: -1}))(t)
 	for _, c := range []struct {
 		name  string
 		there []turn
@@ -488,10 +465,7 @@ func TestOrderIsLeftByAFailedStart(t *testing.T) {
 	if err := f.recall(ctx, Settings{Dir: dir, Order: Arrival}, map[int]int64{0: -1, 1: -1, 2: -1}); !errors.Is(err, context.Canceled) {
 		t.Fatalf("recalled with %v", err)
 	}
-	file, _, err := openOrderFile(dir, log.Config().Namespace, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file, _ := must.Get2(openOrderFile(dir, log.Config().Namespace, 0))(t)
 	if err := file.Close(); err != nil {
 		t.Error(err)
 	}
@@ -500,13 +474,7 @@ func TestOrderIsLeftByAFailedStart(t *testing.T) {
 // testMetrics returns metrics that nobody reads.
 func testMetrics(t *testing.T) *metrics {
 	t.Helper()
-	instruments, err := service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := newMetrics(instruments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	instruments := must.Get(service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil))(t)
+	m := must.Get(newMetrics(instruments))(t)
 	return m
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -36,13 +37,9 @@ func putRecords(t *testing.T, log *stream.Log, lane int, records map[int64]schem
 	t.Helper()
 	p := log.NewPublisher(stream.PublisherOptions{})
 	for _, seq := range slices.Sorted(maps.Keys(records)) {
-		if err := p.PublishSeq(t.Context(), schemas.Scored, lane, seq, stream.Mark{}, records[seq]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.PublishSeq(t.Context(), schemas.Scored, lane, seq, stream.Mark{}, records[seq]))
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
 }
 
 // awaitState waits until lanes say what is wanted, "" for nothing, and have as many features as wanted.
@@ -50,10 +47,7 @@ func awaitState(t *testing.T, log *stream.Log, features, states []string) {
 	t.Helper()
 	var got, have []string
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
-		lags, err := log.Lag(t.Context(), Name, schemas.Scored)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lags := must.Get(log.Lag(t.Context(), Name, schemas.Scored))(t)
 		got, have = nil, nil
 		agree := true
 		for lane, l := range lags {
@@ -105,31 +99,18 @@ func TestDamagedLaneIsParked(t *testing.T) {
 			if want := (stream.Position{Offset: 2, Seq: 2}); at != want || err != nil {
 				t.Fatalf("the lane stopped at %+v (%v), want %+v", at, err, want)
 			}
-			skip, err := log.FindDamage(t.Context(), schemas.Scored, 1, at)
-			if err != nil {
-				t.Fatal(err)
-			}
+			skip := must.Get(log.FindDamage(t.Context(), schemas.Scored, 1, at))(t)
 			skip.Reason = "a disk was lost"
-			if err := log.Skip(t.Context(), skip); err != nil {
-				t.Fatal(err)
-			}
-			if err := <-l.done; err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, log.Skip(t.Context(), skip))
+			must.Do(t, <-l.done)
 			awaitState(t, log, []string{"4", "2", "4"}, []string{"", "", ""})
 
 			again, dir, e := open(string(c.order)+"-again"), t.TempDir(), new(disk)
 			putScored(t, again, 0, 2)
 			putLane(t, again, 1, 0, 1, 4)
-			if err := again.Skip(t.Context(), skip); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := CopyOrder(t.Context(), log, again, dir); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := live(t, again, e, dir, life{order: c.order, dieAt: -1}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, again.Skip(t.Context(), skip))
+			must.Get(CopyOrder(t.Context(), log, again, dir))(t)
+			must.Get(live(t, again, e, dir, life{order: c.order, dieAt: -1}))(t)
 			if e.state != d.state || !slices.Equal(featureDigests(t, again), featureDigests(t, log)) {
 				t.Error("the replay differs")
 			}
@@ -147,15 +128,11 @@ func TestSkipIsFollowedAfterCrashes(t *testing.T) {
 		log := open(name)
 		putScored(t, log, 0, 2)
 		putLane(t, log, 1, 0, 3, 4)
-		if err := log.Skip(t.Context(), gap); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, log.Skip(t.Context(), gap))
 		return log
 	}
 	undisturbed, want := prepare("undisturbed"), new(disk)
-	if _, err := live(t, undisturbed, want, t.TempDir(), life{order: Rotation, dieAt: -1}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(live(t, undisturbed, want, t.TempDir(), life{order: Rotation, dieAt: -1}))(t)
 	for dieAt, died := 0, true; died; dieAt++ {
 		log, dir, d := prepare(fmt.Sprint("dies", dieAt)), t.TempDir(), new(disk)
 		_, err := live(t, log, d, dir, life{order: Rotation, dieAt: dieAt, flushed: dieAt%2 == 0})
@@ -197,11 +174,9 @@ func TestSkipOfWhatWasTrainedOn(t *testing.T) {
 		t.Fatalf("%d steps with a checkpoint at step %d, %v", steps, d.Steps, err)
 	}
 	from := at.Lanes[0].Scored
-	if err := log.Skip(t.Context(), stream.Skip{
+	must.Do(t, log.Skip(t.Context(), stream.Skip{
 		Topic: schemas.Scored, Lane: 0, From: from, To: stream.Position{Offset: from.Offset + 1, Seq: from.Seq + 1}, Reason: "broken",
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	_, err = live(t, log, d, dir, life{order: Rotation, dieAt: -1})
 	if err == nil || !strings.Contains(err.Error(), "a batch was skipped after it had been trained on") {
 		t.Errorf("error %v, want a refusal", err)
@@ -221,14 +196,10 @@ func TestNewerBatchWaits(t *testing.T) {
 		t.Errorf("dead letter %+v (%v)", letter, err)
 	}
 	at := stream.Position{Offset: 1, Seq: 1}
-	if err := log.Skip(t.Context(), stream.Skip{
+	must.Do(t, log.Skip(t.Context(), stream.Skip{
 		Topic: schemas.Scored, Lane: 1, From: at, To: stream.Position{Offset: 2, Seq: 2}, Reason: "nobody has that program",
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-l.done; err != nil {
-		t.Fatal(err)
-	}
+	}))
+	must.Do(t, <-l.done)
 	awaitState(t, log, []string{"4", "3", "4"}, []string{"", "", ""})
 }
 
@@ -264,15 +235,11 @@ func TestForeignRecordIsSetAside(t *testing.T) {
 	putRecords(t, log, 1, map[int64]schemas.Record{1: &schemas.Seal{}}) // a seal that ends nothing
 	putRecords(t, log, 1, map[int64]schemas.Record{2: &schemas.Progress{Kind: "step"}})
 	putLane(t, log, 1, 3, 4)
-	if _, err := live(t, log, d, t.TempDir(), life{order: Rotation, dieAt: -1}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(live(t, log, d, t.TempDir(), life{order: Rotation, dieAt: -1}))(t)
 	var reasons []string
 	for letter, err := range log.DeadLetters(t.Context()) {
 		reasons = append(reasons, letter.Reason)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	if want := []string{"foreign record: pairstream.progress/1 does not belong on this topic"}; !slices.Equal(reasons, want) {
 		t.Errorf("set aside for %q, want %q", reasons, want)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )
@@ -22,13 +23,9 @@ func putLast(t *testing.T, log *stream.Log, lane, batches int) {
 			b.Left = int64(batches - n)
 			rec = b
 		}
-		if err := p.PublishSeq(t.Context(), schemas.Scored, lane, int64(n), stream.Mark{}, rec); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.PublishSeq(t.Context(), schemas.Scored, lane, int64(n), stream.Mark{}, rec))
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
 }
 
 // A lane that never had a pair is sealed while the others are in their last groups. The decay of the learning rate begins
@@ -69,10 +66,7 @@ func TestDecayWithAnEmptyLane(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			noted, err := readEnds(t.Context(), log)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noted := must.Get(readEnds(t.Context(), log))(t)
 			from, ok := noted[1]
 			if ok || order == Rotation {
 				decayed[order]++
@@ -88,14 +82,10 @@ func TestDecayWithAnEmptyLane(t *testing.T) {
 			putLast(t, again, 1, 0)
 			putLast(t, again, 2, testBatches)
 			if order == Arrival {
-				if _, err := CopyOrder(t.Context(), log, again, dir); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(CopyOrder(t.Context(), log, again, dir))(t)
 			}
 			name += ", replayed"
-			if _, err := live(t, again, e, dir, life{order: order, dieAt: -1, decay: note}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(live(t, again, e, dir, life{order: order, dieAt: -1, decay: note}))(t)
 			if e.state != d.state {
 				t.Errorf("%s: other weights", name)
 			}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/ranks"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // The share of a rank is added up with its last batch, before rank 0 asks for it, and the earlier batches start nothing.
@@ -20,9 +21,7 @@ func TestTheShareLeavesWithTheLastBatch(t *testing.T) {
 		return own, nil
 	}}
 	for n, flows := range []bool{false, true} {
-		if _, err := s.learn(t.Context(), threeSamples(n), drawn(threeSamples(n)), n); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.learn(t.Context(), threeSamples(n), drawn(threeSamples(n)), n))(t)
 		if (s.flow != nil) != flows {
 			t.Errorf("behind batch %d the share leaves: %t", n, s.flow != nil)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/ranks"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
@@ -22,9 +23,7 @@ func TestFeaturesComeBeforeTheStep(t *testing.T) {
 	for seq := range int64(3) {
 		w := testWork(0, seq)
 		w.after = positions{Decay: seq + 1}
-		if err := l.step(t.Context(), w); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.step(t.Context(), w))
 	}
 	if want := []string{"features 0 of lane 0", "features 1 of lane 0", "features 2 of lane 0"}; !slices.Equal(n.calls, want) {
 		t.Errorf("%q, want %q", n.calls, want)
@@ -32,9 +31,7 @@ func TestFeaturesComeBeforeTheStep(t *testing.T) {
 	if core.steps != 2 || len(l.gathered) != 1 || !l.within {
 		t.Errorf("%d second passes, %d batches wait, within a step: %t", core.steps, len(l.gathered), l.within)
 	}
-	if err := l.checkpoint(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.checkpoint(t.Context()))
 	var at positions
 	if err := json.Unmarshal(core.saved, &at); err != nil || at.Decay != 2 {
 		t.Errorf("the checkpoint goes on behind batch %d, %v, want 2", at.Decay, err)
@@ -49,9 +46,7 @@ func TestASetAsideBatchIsRecordedAfterItsFeatures(t *testing.T) {
 	l, n, counted := testLoop(t, false, func(int64) string { return "no number" })
 	l.gather = 1
 	l.published[0] = 0
-	if err := l.step(t.Context(), testWork(0, 0)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.step(t.Context(), testWork(0, 0)))
 	if want := []string{"dead letter of trainer: record 0: no number", "progress step"}; !slices.Equal(n.calls, want) || counted() != 1 {
 		t.Errorf("%q, want %q", n.calls, want)
 	}
@@ -66,15 +61,10 @@ func TestHeldImagesAreGivenBack(t *testing.T) {
 	l, _, _ := testLoop(t, false, never)
 	l.core, l.gather = single{core}, o.StepBatches
 	for n := range 2 {
-		in, err := core.Send(drawn(threeSamples(n)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		in := must.Get(core.Send(drawn(threeSamples(n))))(t)
 		w := testWork(0, int64(n))
 		w.batch, w.input = threeSamples(n), in
-		if err := l.step(t.Context(), w); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.step(t.Context(), w))
 	}
 	const keys = 2 * 2 // of two batches, which the trainer frees
 	if n := torch.Live() - before; n != keys+2*2 {
@@ -93,9 +83,7 @@ func TestAGatheredRunEndsWithAShortStep(t *testing.T) {
 	environ := map[string]string{
 		"CHECKPOINT_DIR": dir, "TRAIN_INIT": firstWeights(t), "BUCKET_ROOTS": "file://" + t.TempDir(), "ITC_GATHER": "true", "STEP_BATCHES": "8",
 	}
-	if err := runTrainer(t, log, environ); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, runTrainer(t, log, environ))
 	files, err := filepath.Glob(filepath.Join(dir, "checkpoint-*"))
 	if err != nil || len(files) != 1 || filepath.Base(files[0]) != "checkpoint-000000000002.safetensors" { // of 8 batches and 4
 		t.Errorf("%v, %v", files, err)
@@ -109,10 +97,7 @@ func TestKeysThatAreNoStep(t *testing.T) {
 		for _, n := range numbers {
 			own[n] = trainer.Keys{Image: []float32{1}, Text: []float32{float32(n)}, IDs: []schemas.ImageID{{byte(n)}}}
 		}
-		p, err := keysPart(step, 2, own)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(keysPart(step, 2, own))(t)
 		return p
 	}
 	note := func(step int64, numbers ...int) []byte { return part(step, numbers...).Note }

@@ -14,6 +14,7 @@ import (
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/token"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
@@ -45,10 +46,7 @@ const side = 4
 func testInputs(t *testing.T, bad map[schemas.ImageID]error) (inputs, *album) {
 	t.Helper()
 	a := &album{bad: bad, asked: map[schemas.ImageID]int{}}
-	words, err := token.NewWordPiece([]string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	words := must.Get(token.NewWordPiece([]string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"}))(t)
 	loader := dataset.NewLoader(a, side, 8, words, 1, dataset.Augmentation{MinScale: 1, Workers: 2})
 	return inputs{
 		loader: loader, logger: slog.New(slog.DiscardHandler), positives: true, second: true,
@@ -99,10 +97,7 @@ func TestGoneImagesAreMasked(t *testing.T) {
 		{imaging.ErrTooLarge, "unusable"},
 	} {
 		in, _ := testInputs(t, map[schemas.ImageID]error{imageNo(2): c.err})
-		got, err := in.load(t.Context(), fourSamples(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(in.load(t.Context(), fourSamples(), nil))(t)
 		if mask := []schemas.Mask{{Sample: 2, Reason: c.want}}; !reflect.DeepEqual(got.Masked, mask) {
 			t.Errorf("%v: masks %v, want %v", c.err, got.Masked, mask)
 		}
@@ -123,10 +118,7 @@ func TestGoneImagesAreMasked(t *testing.T) {
 // The sample's own image replaces a positive that is gone.
 func TestGonePositivesAreReplaced(t *testing.T) {
 	in, _ := testInputs(t, map[schemas.ImageID]error{imageNo(7): shard.ErrMissing})
-	got, err := in.load(t.Context(), fourSamples(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(in.load(t.Context(), fourSamples(), nil))(t)
 	if want := []schemas.Mask{{Sample: 1, Positive: true, Reason: "missing"}}; !reflect.DeepEqual(got.Masked, want) {
 		t.Errorf("masks %v, want %v", got.Masked, want)
 	}
@@ -141,10 +133,7 @@ func TestKnownMasksAreKept(t *testing.T) {
 	in, album := testInputs(t, nil)
 	b := fourSamples()
 	b.Masked = []schemas.Mask{{Sample: 0, Reason: "missing"}}
-	got, err := in.load(t.Context(), b, []schemas.Mask{{Sample: 0, Reason: "missing"}, {Sample: 3, Reason: "changed"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(in.load(t.Context(), b, []schemas.Mask{{Sample: 0, Reason: "missing"}, {Sample: 3, Reason: "changed"}}))(t)
 	if rows := blackRows(got.Pixels); !slices.Equal(rows, []int{0, 3}) || album.asked[imageNo(0)]+album.asked[imageNo(3)] != 0 {
 		t.Errorf("samples %v are black, asked %v", rows, album.asked)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/ranks"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
@@ -66,9 +67,7 @@ func ofFour() trainer.Options {
 func newCore(t *testing.T, weights string, state []byte, o trainer.Options) *trainer.Trainer {
 	t.Helper()
 	w, err := torch.NewWorker(torch.WorkerOptions{Threads: 1, Deterministic: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(w.Close)
 	var core *trainer.Trainer
 	if state != nil {
@@ -79,9 +78,7 @@ func newCore(t *testing.T, weights string, state []byte, o trainer.Options) *tra
 			core, err = trainer.New(context.Background(), m, o)
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(core.Free)
 	return core
 }
@@ -89,9 +86,7 @@ func newCore(t *testing.T, weights string, state []byte, o trainer.Options) *tra
 func stateOf(t *testing.T, core *trainer.Trainer) []byte {
 	t.Helper()
 	var state bytes.Buffer
-	if err := core.Write(context.Background(), &state); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, core.Write(context.Background(), &state))
 	return state.Bytes()
 }
 
@@ -103,10 +98,7 @@ func TestMomentumKeysTravelWithTheGradients(t *testing.T) {
 	var notes [][]byte
 	vectors := make([][]float32, 2*4)
 	for rank, own := range [][]trainer.Keys{{keys(1), keys(2)}, {keys(3)}} {
-		p, err := partOf(5, trainer.Share{Batches: 2, Keys: own}, slots{2 * rank, 2, 4})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(partOf(5, trainer.Share{Batches: 2, Keys: own}, slots{2 * rank, 2, 4}))(t)
 		notes = append(notes, p.Note)
 		for i, v := range p.Vectors {
 			if v != nil {
@@ -114,10 +106,7 @@ func TestMomentumKeysTravelWithTheGradients(t *testing.T) {
 			}
 		}
 	}
-	sum, err := joinNotes(notes, 4, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sum := must.Get(joinNotes(notes, 4, 1))(t)
 	s, _, err := shareOf(5, ranks.Part{Note: sum, Vectors: vectors}, slots{0, 2, 4})
 	if want := []trainer.Keys{keys(1), keys(2), keys(3)}; err != nil || !reflect.DeepEqual(s.Keys, want) {
 		t.Errorf("%+v, %v, want %+v", s, err, want)
@@ -133,14 +122,9 @@ func TestMomentumKeysTravelWithTheGradients(t *testing.T) {
 // joinTwo joins two ranks with each other.
 func joinTwo(t *testing.T) (*ranks.Leader, *ranks.Member) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	o := ranks.Options{World: 2, Address: l.Addr().String(), Silence: time.Minute, Wait: time.Minute, Log: slog.New(slog.DiscardHandler)}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close())
 	joined := make(chan *ranks.Member, 1)
 	go func() {
 		second := o
@@ -151,10 +135,7 @@ func joinTwo(t *testing.T) (*ranks.Leader, *ranks.Member) {
 		}
 		joined <- m
 	}()
-	leader, err := ranks.Lead(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	leader := must.Get(ranks.Lead(t.Context(), o))(t)
 	return leader, <-joined
 }
 
@@ -208,19 +189,11 @@ func twoRanksSayWhatOneSays(t *testing.T, o trainer.Options, gather int) {
 	var owners []bool
 	for n := range batches {
 		b := threeSamples(n)
-		raw, err := schemas.Marshal(b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		given, err := e.give(&work{batch: b, rec: stream.Record{Schema: b.Schema(), Value: raw}}, nil, trainer.Decay{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(schemas.Marshal(b))(t)
+		given := must.Get(e.give(&work{batch: b, rec: stream.Record{Schema: b.Schema(), Value: raw}}, nil, trainer.Decay{}))(t)
 		owners = append(owners, given)
 	}
-	if err := e.finish(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.finish())
 	if want := []bool{false, false, true, true, false, false, true}; !reflect.DeepEqual(owners, want) {
 		t.Errorf("rank 1 has %v, want %v", owners, want)
 	}
@@ -229,14 +202,8 @@ func twoRanksSayWhatOneSays(t *testing.T, o trainer.Options, gather int) {
 		if gather > 0 && n%gather == 0 {
 			prepareAlike(t, alone, l, n, min(n+gather, batches))
 		}
-		want, err := alone.Step(t.Context(), threeSamples(n), drawn(threeSamples(n)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := l.Step(t.Context(), threeSamples(n), drawn(threeSamples(n)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(alone.Step(t.Context(), threeSamples(n), drawn(threeSamples(n))))(t)
+		got := must.Get(l.Step(t.Context(), threeSamples(n), drawn(threeSamples(n))))(t)
 		if want.SetAside != "" {
 			setAside++
 		}
@@ -252,9 +219,7 @@ func twoRanksSayWhatOneSays(t *testing.T, o trainer.Options, gather int) {
 	for _, core := range []interface {
 		Finish(context.Context) (bool, error)
 	}{alone, l, l} {
-		if _, err := core.Finish(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(core.Finish(t.Context()))(t)
 	}
 	group.Close(nil)
 	if err := <-ended; err != nil {
@@ -269,24 +234,15 @@ func twoRanksSayWhatOneSays(t *testing.T, o trainer.Options, gather int) {
 func prepareAlike(t *testing.T, alone *trainer.Trainer, l *leader, from, to int) {
 	t.Helper()
 	for n := from; n < to; n++ {
-		want, err := alone.Prepare(t.Context(), threeSamples(n), drawn(threeSamples(n)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := l.Prepare(t.Context(), threeSamples(n), drawn(threeSamples(n)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(alone.Prepare(t.Context(), threeSamples(n), drawn(threeSamples(n))))(t)
+		got := must.Get(l.Prepare(t.Context(), threeSamples(n), drawn(threeSamples(n))))(t)
 		sameFeatures(t, n, got, want)
 	}
 }
 
 func sameFeatures(t *testing.T, n int, got, want *schemas.FeatureBlock) {
 	t.Helper()
-	wantRaw, err := schemas.Marshal(want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wantRaw := must.Get(schemas.Marshal(want))(t)
 	gotRaw, err := schemas.Marshal(got)
 	if err != nil || !bytes.Equal(gotRaw, wantRaw) {
 		t.Errorf("batch %d has other features (%v)", n, err)
@@ -296,10 +252,7 @@ func sameFeatures(t *testing.T, n int, got, want *schemas.FeatureBlock) {
 // Shares of different steps, or of too few batches, are no step.
 func TestSharesThatAreNoStep(t *testing.T) {
 	share := func(step int64, batches int) []byte {
-		p, err := partOf(step, trainer.Share{Batches: batches, Learned: batches}, slots{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(partOf(step, trainer.Share{Batches: batches, Learned: batches}, slots{}))(t)
 		return p.Note
 	}
 	for want, notes := range map[string][][]byte{
@@ -311,10 +264,7 @@ func TestSharesThatAreNoStep(t *testing.T) {
 			t.Errorf("%v, want %q in it", err, want)
 		}
 	}
-	sum, err := joinNotes([][]byte{share(5, 2), share(5, 2)}, 4, 0.25)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sum := must.Get(joinNotes([][]byte{share(5, 2), share(5, 2)}, 4, 0.25))(t)
 	if s, rate, err := shareOf(5, ranks.Part{Note: sum}, slots{}); err != nil || rate != 0.25 || s.Batches != 4 || s.Learned != 4 {
 		t.Errorf("%+v at %g, %v", s, rate, err)
 	}
@@ -325,10 +275,7 @@ func TestSharesThatAreNoStep(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	features := &schemas.FeatureBlock{Positions: schemas.Int32s{0}, Dim: 2, V: schemas.NewFloat16s([]float32{1, 0}), T: schemas.NewFloat16s([]float32{1, 0}), Sequence: 1}
-	raw, err := outcomeOf(trainer.Result{}, features)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(outcomeOf(trainer.Result{}, features))(t)
 	if _, err := readOutcome(raw, testBatch(0, 0)); err == nil || !strings.Contains(err.Error(), "another batch than batch 0") {
 		t.Errorf("%v", err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )
@@ -106,14 +107,8 @@ func testLoop(t *testing.T, inOrder bool, setAside func(step int64) string) (*lo
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
 	rt := service.NewRuntime(logger)
-	instruments, err := rt.NewInstruments(Name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := newMetrics(instruments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	instruments := must.Get(rt.NewInstruments(Name, nil))(t)
+	m := must.Get(newMetrics(instruments))(t)
 	n := new(notes)
 	l := &loop{
 		core: &scripted{setAside: setAside, notes: n}, publisher: n, logger: logger, inOrder: inOrder, metrics: m,
@@ -125,10 +120,7 @@ func testLoop(t *testing.T, inOrder bool, setAside func(step int64) string) (*lo
 
 func counterOf(t *testing.T, rt service.Runtime, name string) float64 {
 	t.Helper()
-	families, err := rt.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(rt.Registry.Gather())(t)
 	for _, f := range families {
 		if f.GetName() == name {
 			return f.GetMetric()[0].GetCounter().GetValue()
@@ -153,9 +145,7 @@ func TestArrivalSendsBlockByBlock(t *testing.T) {
 	} {
 		l, n, _ := testLoop(t, inOrder, never)
 		for _, w := range []work{testWork(0, 0), testWork(1, 0), testWork(0, 1)} {
-			if err := l.step(t.Context(), w); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.step(t.Context(), w))
 		}
 		got := slices.DeleteFunc(n.calls, func(c string) bool { return strings.HasPrefix(c, "progress") })
 		if !slices.Equal(got, want) {
@@ -169,9 +159,7 @@ func TestCheckpointsWaitForTheirBlocks(t *testing.T) {
 	l, n, _ := testLoop(t, false, never)
 	l.every = 2
 	for seq := range int64(2) {
-		if err := l.step(t.Context(), testWork(0, seq)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.step(t.Context(), testWork(0, seq)))
 	}
 	want := []string{"features 0 of lane 0", "progress step", "features 1 of lane 0", "flush", "save 2", "progress checkpoint"}
 	if !slices.Equal(n.calls, want) {
@@ -197,9 +185,7 @@ func TestAMadeStepIsToldOf(t *testing.T) {
 	}
 	n.calls = nil
 	for range 2 {
-		if err := l.behindStep(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.behindStep(t.Context()))
 	}
 	if want := []string{"flush", "save 1", "progress checkpoint"}; !slices.Equal(n.calls, want) {
 		t.Errorf("%q, want %q", n.calls, want)
@@ -214,13 +200,9 @@ func TestCheckpointsLieBetweenSteps(t *testing.T) {
 		w := testWork(0, int64(seq))
 		w.after = positions{Decay: int64(seq) + 1}
 		core.open = open
-		if err := l.step(t.Context(), w); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.step(t.Context(), w))
 	}
-	if err := l.checkpoint(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.checkpoint(t.Context()))
 	var at positions
 	if err := json.Unmarshal(core.saved, &at); err != nil || at.Decay != 1 {
 		t.Errorf("the checkpoint goes on behind batch %d, %v, want that of the last complete step, 1", at.Decay, err)
@@ -237,9 +219,7 @@ func TestABatchIsSetAside(t *testing.T) {
 	})
 	l.published[1] = 0 // the block is in the log: the step is made again
 	for _, w := range []work{testWork(0, 0), testWork(0, 1), testWork(1, 0), testWork(0, 2)} {
-		if err := l.step(t.Context(), w); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.step(t.Context(), w))
 	}
 	want := []string{
 		"features 0 of lane 0", "progress step", "dead letter of trainer: record 1: no number", "features 1 of lane 0", "features 2 of lane 0",

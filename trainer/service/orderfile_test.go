@@ -6,41 +6,31 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // writeTurns writes turns down and returns the file.
 func writeTurns(t *testing.T, dir string, turns ...turn) string {
 	t.Helper()
-	f, _, err := openOrderFile(dir, "exp", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f, _ := must.Get2(openOrderFile(dir, "exp", 0))(t)
 	for _, p := range turns {
-		if err := f.add(p); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.add(p))
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.Close())
 	return filepath.Join(dir, orderFileName)
 }
 
 // However many bytes of the file a crash leaves, its whole lines count, and it can be continued.
 func TestOrderFileCutAtEveryByte(t *testing.T) {
-	whole, err := os.ReadFile(writeTurns(t, t.TempDir(), turn{0, 0}, turn{1, 11}, turn{2, 0}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := must.Get(os.ReadFile(writeTurns(t, t.TempDir(), turn{0, 0}, turn{1, 11}, turn{2, 0})))(t)
 	if want := "pairstream lane order 1, namespace \"exp\"\n0 0\n1 11\n2 0\n"; string(whole) != want {
 		t.Fatalf("the file is %q, want %q", whole, want)
 	}
 	for n := range len(whole) + 1 {
 		dir := t.TempDir()
 		path := filepath.Join(dir, orderFileName)
-		if err := os.WriteFile(path, whole[:n], 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, whole[:n], 0o644))
 		f, got, err := openOrderFile(dir, "exp", 0)
 		if err != nil {
 			t.Fatalf("%d bytes: %v", n, err)
@@ -49,12 +39,8 @@ func TestOrderFileCutAtEveryByte(t *testing.T) {
 		if len(got) != want {
 			t.Errorf("%d bytes: %v, want %d steps", n, got, want)
 		}
-		if err := f.add(turn{int64(want), 7}); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.add(turn{int64(want), 7}))
+		must.Do(t, f.Close())
 		got[int64(want)] = 7
 		again, err := readOrder(dir, "exp", 0)
 		if err != nil || !maps.Equal(again, got) {
@@ -76,9 +62,7 @@ func TestOrderFileRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, orderFileName), []byte(c.text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(filepath.Join(dir, orderFileName), []byte(c.text), 0o644))
 			if _, _, err := openOrderFile(dir, "exp", 0); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("opening: error %v, want %q in it", err, c.want)
 			}
@@ -91,16 +75,11 @@ func TestOrderFileRefuses(t *testing.T) {
 
 func TestOrderFileHasOneWriter(t *testing.T) {
 	dir := t.TempDir()
-	f, _, err := openOrderFile(dir, "exp", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f, _ := must.Get2(openOrderFile(dir, "exp", 0))(t)
 	if _, _, err := openOrderFile(dir, "exp", 0); err == nil || !strings.Contains(err.Error(), "another trainer is writing it") {
 		t.Errorf("a second writer: error %v", err)
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.Close())
 	writeTurns(t, dir, turn{0, 1})
 }
 
@@ -119,28 +98,18 @@ func TestOrderFileFromAStepOn(t *testing.T) {
 }
 
 func BenchmarkOrderFile(b *testing.B) {
-	f, _, err := openOrderFile(b.TempDir(), "exp", 0)
-	if err != nil {
-		b.Fatal(err)
-	}
+	f, _ := must.Get2(openOrderFile(b.TempDir(), "exp", 0))(b)
 	step := int64(0)
 	for b.Loop() {
-		if err := f.add(turn{step, 3}); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, f.add(turn{step, 3}))
 		step++
 	}
-	if err := f.Close(); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, f.Close())
 }
 
 // Turns are on the disk when add returns: the lane of a step is there before the step is made.
 func TestTurnsOutlastALossOfPower(t *testing.T) {
-	f, _, err := openOrderFile(t.TempDir(), "exp", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f, _ := must.Get2(openOrderFile(t.TempDir(), "exp", 0))(t)
 	defer func() {
 		if err := f.Close(); err != nil {
 			t.Error(err)
@@ -157,9 +126,7 @@ func TestTurnsOutlastALossOfPower(t *testing.T) {
 		return file.Sync()
 	}
 	for step := range int64(3) {
-		if err := f.add(turn{step, 1}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.add(turn{step, 1}))
 		info, err := f.file.Stat()
 		if err != nil || synced != info.Size() {
 			t.Errorf("step %d: %d bytes are on the disk of %d (%v)", step, synced, info.Size(), err)

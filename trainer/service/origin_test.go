@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )
@@ -19,22 +20,14 @@ func trainAll(t *testing.T, log *stream.Log) positions {
 	t.Helper()
 	putScored(t, log, 0, 1, 2)
 	d := new(disk)
-	if _, err := live(t, log, d, t.TempDir(), life{order: Rotation, dieAt: -1}); err != nil {
-		t.Fatal(err)
-	}
-	at, err := parsePositions(d.positions, []int{0, 1, 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(live(t, log, d, t.TempDir(), life{order: Rotation, dieAt: -1}))(t)
+	at := must.Get(parsePositions(d.positions, []int{0, 1, 2}))(t)
 	return at
 }
 
 func lastOf(t *testing.T, log *stream.Log) map[int]int64 {
 	t.Helper()
-	last, err := lastFeatures(t.Context(), log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	last := must.Get(lastFeatures(t.Context(), log))(t)
 	return last
 }
 
@@ -89,14 +82,10 @@ func TestPositionsContinueInTheirLogAlone(t *testing.T) {
 		for n := range testBatches + 3 {
 			b := testBatch(lane, n)
 			b.Model, b.Batches = "another", testBatches+3
-			if err := p.PublishSeq(t.Context(), schemas.Scored, lane, int64(n), stream.Mark{}, b); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, p.PublishSeq(t.Context(), schemas.Scored, lane, int64(n), stream.Mark{}, b))
 		}
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
 	published := map[int]int64{0: 9, 1: 9, 2: 9} // whatever its features are
 	if err := at.continues(t.Context(), longer, published); !errors.Is(err, errOtherLog) || !strings.Contains(err.Error(), "the checkpoint was trained on") {
 		t.Errorf("in a longer log of other records: %v", err)
@@ -124,20 +113,12 @@ func TestOldPositionsAreRead(t *testing.T) {
 // Two trainers cannot have one folder. Once the first is gone the second can.
 func TestAFolderHasOneTrainer(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new")
-	lock, err := lockFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := must.Get(lockFolder(dir))(t)
 	if _, err := lockFolder(dir); err == nil || !strings.Contains(err.Error(), "another trainer") {
 		t.Errorf("the second trainer: %v", err)
 	}
-	if err := lock.release(); err != nil {
-		t.Fatal(err)
-	}
-	again, err := lockFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, lock.release())
+	again := must.Get(lockFolder(dir))(t)
 	if err := again.release(); err != nil {
 		t.Error(err)
 	}
@@ -152,10 +133,7 @@ func TestTrainingFromNow(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := lastOf(t, log)
-	at, err := behindFeatures(t.Context(), log, last)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(behindFeatures(t.Context(), log, last))(t)
 	for i, l := range at.Lanes {
 		want := last[i] + 1 // batch n of a lane is its record n
 		if l.Features != want || l.Scored != (stream.Position{Offset: want, Seq: want}) {
@@ -182,14 +160,10 @@ func TestRepeatedStepsKeepTheirMasks(t *testing.T) {
 		if n == 2 {
 			block.Masked = mask
 		}
-		if err := p.PublishSeq(t.Context(), schemas.Features, 1, int64(n), stream.Mark{}, &block); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.PublishSeq(t.Context(), schemas.Features, 1, int64(n), stream.Mark{}, &block))
 		before = before.after(b)
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
 	at := startOf([]int{0, 1, 2})
 	at.Lanes[1].Features = 1
 	masked, _, err := published{log: log}.blocks(t.Context(), at)
@@ -211,9 +185,7 @@ func TestRepeatedStepsKeepTheirMasks(t *testing.T) {
 		if err == nil {
 			err = w.load(t.Context())
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	if want := [][]schemas.Mask{nil, mask, nil}; !reflect.DeepEqual(got, want) {
 		t.Errorf("masks %v, want %v", got, want)

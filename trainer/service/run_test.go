@@ -13,6 +13,7 @@ import (
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -26,25 +27,17 @@ func firstWeights(t *testing.T) string {
 // weightsOfSize writes a model that is small, but for its table of positions.
 func weightsOfSize(t *testing.T, positions int) string {
 	t.Helper()
-	w, err := torch.NewWorker(torch.WorkerOptions{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(torch.NewWorker(torch.WorkerOptions{Threads: 1}))(t)
 	defer w.Close()
-	m, err := model.New(t.Context(), w, model.Config{
+	m := must.Get(model.New(t.Context(), w, model.Config{
 		ImageSize: 16, PatchSize: 16, VisionDim: 16, VisionDepth: 1, VisionHeads: 2,
 		TextHidden: 16, TextLayers: 2, FusionLayer: 1, TextHeads: 2, TextIntermediate: 16,
 		VocabSize: 6, MaxPositions: positions, EmbedDim: 8, TextTokens: 8,
-	}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, 1))(t)
 	defer m.Free()
 	m.Vocab = []string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "caption"}
 	path := filepath.Join(t.TempDir(), "w.safetensors")
-	if err := m.Save(t.Context(), path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.Save(t.Context(), path))
 	return path
 }
 
@@ -52,14 +45,8 @@ func weightsOfSize(t *testing.T, positions int) string {
 func runTrainer(t *testing.T, log *stream.Log, environ map[string]string) error {
 	t.Helper()
 	environ["TRAIN_EXIT_AT_END"] = "true"
-	s, err := parse(environ)
-	if err != nil {
-		t.Fatal(err)
-	}
-	instruments, err := service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(parse(environ))(t)
+	instruments := must.Get(service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil))(t)
 	shared := device.NewShared(device.Settings{Name: "cpu", Threads: 1}, nil)
 	defer func() {
 		if err := shared.Close(); err != nil {
@@ -112,10 +99,7 @@ func TestRunKeepsToItsLog(t *testing.T) {
 		t.Errorf("beside a log that was made anew: %v", err)
 	}
 
-	lock, err := lockFolder(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lock := must.Get(lockFolder(dir))(t)
 	if err := runTrainer(t, log, environ); err == nil || !strings.Contains(err.Error(), "another trainer is training in it") {
 		t.Errorf("a second trainer in the folder: %v", err)
 	}
@@ -138,9 +122,7 @@ func TestRunOfNewWeights(t *testing.T) {
 		{"now", ""}, // nothing is left to be trained on
 	} {
 		environ["CHECKPOINT_DIR"], environ["TRAIN_FROM"] = t.TempDir(), c.from
-		if err := runTrainer(t, log, environ); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, runTrainer(t, log, environ))
 		got := ""
 		if files, err := filepath.Glob(filepath.Join(environ["CHECKPOINT_DIR"], "*")); err != nil || len(files) > 0 {
 			got = filepath.Base(files[len(files)-1])
@@ -157,12 +139,8 @@ func TestFeaturesOfANewerTrainer(t *testing.T) {
 	log, done := trainBeside(t, 0, blockFromTheFuture{oneFeature()})
 	awaitState(t, log, []string{"0", "1", "0"}, []string{"", "parked: lane is damaged: features, lane 1, offset 0, seq 0 is of a newer version", ""})
 	skip := stream.Skip{Topic: schemas.Features, Lane: 1, To: stream.Position{Offset: 1, Seq: 1}, Reason: "we go back to the older version"}
-	if err := log.Skip(t.Context(), skip); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, log.Skip(t.Context(), skip))
+	must.Do(t, <-done)
 	if last := lastOf(t, log); last[0] != testBatches-1 || last[1] != testBatches-1 || last[2] != testBatches-1 {
 		t.Errorf("the last features are %v, want those of %d batches in each lane", last, testBatches)
 	}
@@ -172,16 +150,11 @@ func TestFeaturesOfANewerTrainer(t *testing.T) {
 func trainBeside(t *testing.T, seq int64, rec schemas.Record) (*stream.Log, <-chan error) {
 	t.Helper()
 	made := testLogs(t)("exp")
-	log, err := stream.Connect(t.Context(), made.Config(), stream.Options{Patience: 20 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(stream.Connect(t.Context(), made.Config(), stream.Options{Patience: 20 * time.Millisecond}))(t)
 	t.Cleanup(log.Close)
 	putScored(t, log, 0, 1, 2)
 	p := log.NewPublisher(stream.PublisherOptions{})
-	if err := errors.Join(p.PublishSeq(t.Context(), schemas.Features, 1, seq, stream.Mark{}, rec), p.Close(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(p.PublishSeq(t.Context(), schemas.Features, 1, seq, stream.Mark{}, rec), p.Close(t.Context())))
 	done := make(chan error, 1)
 	go func() {
 		done <- runTrainer(t, log, map[string]string{"CHECKPOINT_DIR": t.TempDir(), "TRAIN_INIT": firstWeights(t), "BUCKET_ROOTS": "file://" + t.TempDir()})
@@ -205,13 +178,8 @@ func TestFeaturesAreGone(t *testing.T) {
 	log, dir, weights := testLogs(t)("exp"), t.TempDir(), firstWeights(t)
 	putScored(t, log, 0, 1, 2)
 	environ := map[string]string{"CHECKPOINT_DIR": dir, "TRAIN_INIT": weights, "BUCKET_ROOTS": "file://" + t.TempDir()}
-	if err := runTrainer(t, log, environ); err != nil {
-		t.Fatal(err)
-	}
-	err := stream.DeleteRecords(t.Context(), log.Config().Brokers, schemas.Features.Name("exp"), 1, testBatches)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, runTrainer(t, log, environ))
+	must.Do(t, stream.DeleteRecords(t.Context(), log.Config().Brokers, schemas.Features.Name("exp"), 1, testBatches))
 	lost, err := log.FindDamage(t.Context(), schemas.Features, 1, stream.Position{Offset: 1, Seq: 1})
 	if want := (stream.Position{Offset: testBatches, Seq: testBatches}); err != nil || lost.To != want {
 		t.Errorf("who reads the features may go on at %+v (%v), want %+v", lost.To, err, want)
@@ -234,10 +202,6 @@ func TestForeignFeatures(t *testing.T) {
 		t.Fatalf("the commands find %+v (%v), want the foreign record", damage, err)
 	}
 	damage[0].Reason = "somebody's test"
-	if err := log.Skip(t.Context(), damage[0]); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, log.Skip(t.Context(), damage[0]))
+	must.Do(t, <-done)
 }

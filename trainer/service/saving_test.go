@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // A checkpoint is written beside the steps. The next one waits until it is on the disk, and its positions are those of its
@@ -59,9 +61,7 @@ func TestCheckpointsAreWrittenBesideTraining(t *testing.T) {
 	}
 	written = append(written, string(core.saved))
 	finish <- struct{}{}
-	if err := errors.Join(<-next, group.Wait()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(<-next, group.Wait()))
 	for i, raw := range append(written, string(core.saved)) {
 		var at positions
 		if err := json.Unmarshal([]byte(raw), &at); err != nil || at.Decay != int64(2*i+2) {
@@ -87,9 +87,7 @@ func TestTrainingEndsWhileACheckpointIsWritten(t *testing.T) {
 	group, ctx := errgroup.WithContext(parent)
 	l.saving.beside(group)
 	l.every = 1
-	if err := l.step(ctx, testWork(0, 0)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.step(ctx, testWork(0, 0)))
 	<-begun
 	second := make(chan error)
 	go func() { second <- l.step(ctx, testWork(0, 1)) }()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/trainer"
 )
@@ -20,18 +21,14 @@ func TestRanksHoldTheStateOfRank0(t *testing.T) {
 	core := func(batches int) *trainer.Trainer {
 		c := newCore(t, weights, first, o)
 		for n := range batches {
-			if _, err := c.Step(t.Context(), threeSamples(n), drawn(threeSamples(n))); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.Step(t.Context(), threeSamples(n), drawn(threeSamples(n))))(t)
 		}
 		return c
 	}
 	other := func() *trainer.Trainer { // as many steps, of other batches
 		c := newCore(t, weights, first, o)
 		for n := range 4 {
-			if _, err := c.Step(t.Context(), threeSamples(n+3), drawn(threeSamples(n+3))); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(c.Step(t.Context(), threeSamples(n+3), drawn(threeSamples(n+3))))(t)
 		}
 		return c
 	}
@@ -64,10 +61,7 @@ func TestRanksHoldTheStateOfRank0(t *testing.T) {
 				}
 				taken <- state
 			}()
-			n, err := giveState(t.Context(), group, c.rank0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			n := must.Get(giveState(t.Context(), group, c.rank0))(t)
 			state := <-taken
 			if took := state != nil; took != c.takes || (n == 1) != c.takes {
 				t.Fatalf("rank 1 takes the state: %t, by rank 0 %d ranks; want %t", took, n, c.takes)
@@ -84,9 +78,7 @@ func TestRanksHoldTheStateOfRank0(t *testing.T) {
 			next := newCore(t, weights, state, o)
 			for _, step := range []*trainer.Trainer{next, c.rank0} { // the batches of an open step come again
 				for n := range 4 {
-					if _, err := step.Step(t.Context(), threeSamples(n), drawn(threeSamples(n))); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(step.Step(t.Context(), threeSamples(n), drawn(threeSamples(n))))(t)
 				}
 			}
 			if !bytes.Equal(stateOf(t, next), stateOf(t, c.rank0)) {
@@ -102,14 +94,9 @@ func TestAnotherStateThanOffered(t *testing.T) {
 	defer group.Close(nil)
 	defer link.Close(nil)
 	digest := sha256.Sum256([]byte("a state"))
-	raw, err := json.Marshal(offer{Step: 3, Digest: digest[:]})
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(json.Marshal(offer{Step: 3, Digest: digest[:]}))(t)
 	for _, message := range [][]byte{raw, []byte("another state"), nil} {
-		if err := group.TellAll(message); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, group.TellAll(message))
 	}
 	if _, err := takeState(t.Context(), link, nil); err == nil || !strings.Contains(err.Error(), "is not the one that it has offered") {
 		t.Errorf("%v", err)

@@ -20,6 +20,7 @@ import (
 	"gocloud.dev/blob"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/s3test"
 )
 
@@ -37,9 +38,7 @@ func copiesAt(t *testing.T, place string) map[string]string {
 func trainedLog(t *testing.T, log *stream.Log, environ map[string]string) {
 	t.Helper()
 	putScored(t, log, 0, 1, 2)
-	if err := runTrainer(t, log, environ); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, runTrainer(t, log, environ))
 }
 
 // objectsIn returns what lies below a prefix of a bucket.
@@ -52,13 +51,8 @@ func objectsIn(t *testing.T, b *blob.Bucket, prefix string) map[string]string {
 		if errors.Is(err, io.EOF) {
 			return found
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		raw, err := b.ReadAll(t.Context(), o.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
+		raw := must.Get(b.ReadAll(t.Context(), o.Key))(t)
 		found[strings.TrimPrefix(o.Key, prefix)] = string(raw)
 	}
 }
@@ -68,10 +62,7 @@ func contentOf(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	found := make(map[string]string)
 	for _, name := range filesIn(t, dir) {
-		raw, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(os.ReadFile(filepath.Join(dir, name)))(t)
 		found[name] = string(raw)
 	}
 	return found
@@ -99,30 +90,20 @@ func TestS3GivesALostFolderBack(t *testing.T) {
 		t.Fatalf("the folder has %d checkpoints, the last of %d bytes", len(lost), len(lost[lastCheckpoint]))
 	}
 	checkSame(t, "the copies", objectsIn(t, bucket, "run/"), lost)
-	if err := copyFile(filepath.Join(dir, "checkpoint-000000000004.safetensors"), filepath.Join(dir, bestFile)); err != nil {
-		t.Fatal(err)
-	}
-	if err := runTrainer(t, log, environ); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, copyFile(filepath.Join(dir, "checkpoint-000000000004.safetensors"), filepath.Join(dir, bestFile)))
+	must.Do(t, runTrainer(t, log, environ))
 	lost = contentOf(t, dir)
 	checkSame(t, "the copies with the best one", objectsIn(t, bucket, "run/"), lost)
 
 	environ["CHECKPOINT_DIR"], environ["TRAIN_INIT"] = filepath.Join(t.TempDir(), "new"), "/nowhere"
-	if err := runTrainer(t, log, environ); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, runTrainer(t, log, environ))
 	checkSame(t, "the new folder", contentOf(t, environ["CHECKPOINT_DIR"]), map[string]string{bestFile: lost[bestFile], lastCheckpoint: lost[lastCheckpoint]})
 	checkSame(t, "the copies after that", objectsIn(t, bucket, "run/"), lost)
 
 	cut := lost[lastCheckpoint]
-	if err := bucket.WriteAll(t.Context(), "run/"+lastCheckpoint, []byte(cut[:len(cut)-1]), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, bucket.WriteAll(t.Context(), "run/"+lastCheckpoint, []byte(cut[:len(cut)-1]), nil))
 	environ["CHECKPOINT_DIR"] = t.TempDir()
-	if err := runTrainer(t, log, environ); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, runTrainer(t, log, environ))
 	again := filepath.Join(environ["CHECKPOINT_DIR"], lastCheckpoint)
 	if !maps.Equal(tensorsIn(t, again), tensorsIn(t, filepath.Join(dir, lastCheckpoint))) {
 		t.Error("from the copy before the last one it comes to other weights")
@@ -141,10 +122,7 @@ func TestS3RefusesWhatIsNoCopy(t *testing.T) {
 	trainedLog(t, log, environ)
 	putScored(t, other, 0, 1, 2)
 	whole := []byte(contentOf(t, environ["CHECKPOINT_DIR"])[lastCheckpoint])
-	weights, err := os.ReadFile(environ["TRAIN_INIT"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	weights := must.Get(os.ReadFile(environ["TRAIN_INIT"]))(t)
 	t.Setenv("AWS_MAX_ATTEMPTS", "1")
 	tests := []struct {
 		name, place string
@@ -163,9 +141,7 @@ func TestS3RefusesWhatIsNoCopy(t *testing.T) {
 		{"no server", "away/", whole, log, func() { server.Stop(t) }, "connection refused"},
 	}
 	for _, c := range tests {
-		if err := bucket.WriteAll(t.Context(), c.place+lastCheckpoint, c.object, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, bucket.WriteAll(t.Context(), c.place+lastCheckpoint, c.object, nil))
 		before := objectsIn(t, bucket, c.place)
 		if c.prepare != nil {
 			c.prepare()
@@ -200,9 +176,7 @@ func TestS3ServerIsAwayForAWhile(t *testing.T) {
 	for round := range 4 {
 		place := fmt.Sprintf("run-%d/", round)
 		there := filepath.Join(server.Dir(t, "copies"), place)
-		if err := os.Mkdir(there, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(there, 0o755))
 		u, rt := newTestUploads(t, dir, server.URL("copies/"+place), 4)
 		if round == 0 {
 			server.Stop(t)
@@ -254,7 +228,7 @@ func awaitTrouble(t *testing.T, u *uploads) {
 // bytesBelow adds up the files of a folder, with those that a server has not finished.
 func bytesBelow(t *testing.T, dir string) (sum int64) {
 	t.Helper()
-	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			var info fs.FileInfo
 			if info, err = d.Info(); err == nil {
@@ -265,9 +239,6 @@ func bytesBelow(t *testing.T, dir string) (sum int64) {
 			return nil // the server has renamed it meanwhile
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return sum
 }

@@ -16,15 +16,13 @@ import (
 
 	"github.com/pairstream/pairstream/internal/safetensors"
 	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/trainer"
 )
 
 func filesIn(t *testing.T, dir string) (names []string) {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(dir))(t)
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
@@ -33,10 +31,7 @@ func filesIn(t *testing.T, dir string) (names []string) {
 
 func tensorsIn(t *testing.T, path string) map[string]string {
 	t.Helper()
-	f, err := safetensors.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(safetensors.Open(path))(t)
 	found := make(map[string]string)
 	for _, name := range f.Names() {
 		tensor, _ := f.Tensor(name)
@@ -55,9 +50,7 @@ func TestRunGoesOnFromCopies(t *testing.T) {
 		"CHECKPOINT_DIR": dir, "CHECKPOINT_UPLOAD": copies, "CHECKPOINT_EVERY": "1", "CHECKPOINT_KEEP_EVERY": "4", "STEP_BATCHES": "1",
 		"TRAIN_INIT": firstWeights(t), "BUCKET_ROOTS": "file://" + t.TempDir(),
 	}
-	if err := runTrainer(t, log, environ); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, runTrainer(t, log, environ))
 	want := []string{"checkpoint-000000000004.safetensors", "checkpoint-000000000008.safetensors", "checkpoint-000000000011.safetensors", "checkpoint-000000000012.safetensors"}
 	if got := filesIn(t, dir); !slices.Equal(got, want) {
 		t.Errorf("the folder has %q, want %q", got, want)
@@ -76,28 +69,19 @@ func TestRunGoesOnFromCopies(t *testing.T) {
 	if err == nil { // as a slow place has it when training is over
 		err = os.WriteFile(filepath.Join(copies, "checkpoint-000000000005.safetensors"), early, 0o644)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := runTrainer(t, log, environ); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	must.Do(t, runTrainer(t, log, environ))
 	if got := filesIn(t, copies); !slices.Equal(got, want) {
 		t.Errorf("behind a slow copy the copies are %q, want %q", got, want)
 	}
 
-	lost, err := os.ReadFile(filepath.Join(copies, want[3]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	lost := must.Get(os.ReadFile(filepath.Join(copies, want[3])))(t)
 	if err := os.WriteFile(filepath.Join(copies, want[3]), lost[:len(lost)-1], 0o644); err != nil { // torn: the one before counts
 		t.Fatal(err)
 	}
 	environ["CHECKPOINT_DIR"] = filepath.Join(t.TempDir(), "new")
 	environ["TRAIN_INIT"] = "/nowhere"
-	if err := runTrainer(t, log, environ); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, runTrainer(t, log, environ))
 	again := filepath.Join(environ["CHECKPOINT_DIR"], want[3])
 	if a, b := tensorsIn(t, again), tensorsIn(t, filepath.Join(dir, want[3])); !maps.Equal(a, b) {
 		t.Error("the last checkpoint has other tensors than the one that was lost")
@@ -118,14 +102,8 @@ func TestRunGoesOnFromCopies(t *testing.T) {
 func newTestUploads(t *testing.T, dir, place string, stay int64) (*uploads, service.Runtime) {
 	t.Helper()
 	rt := service.NewRuntime(slog.New(slog.DiscardHandler))
-	i, err := rt.NewInstruments(Name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u, err := newUploads(t.Context(), i, Settings{Dir: dir, Upload: place, Stay: stay})
-	if err != nil {
-		t.Fatal(err)
-	}
+	i := must.Get(rt.NewInstruments(Name, nil))(t)
+	u := must.Get(newUploads(t.Context(), i, Settings{Dir: dir, Upload: place, Stay: stay}))(t)
 	t.Cleanup(func() {
 		if err := u.close(); err != nil {
 			t.Error(err)
@@ -144,16 +122,11 @@ func TestUploadsReplaceWhatIsNotWhole(t *testing.T) {
 		"CHECKPOINT_DIR": dir, "CHECKPOINT_EVERY": "2", "CHECKPOINT_KEEP_EVERY": "2", "STEP_BATCHES": "1",
 		"TRAIN_INIT": firstWeights(t), "BUCKET_ROOTS": "file://" + t.TempDir(),
 	}
-	if err := runTrainer(t, log, environ); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, runTrainer(t, log, environ))
 	names := filesIn(t, dir)
 	content := make(map[string][]byte)
 	for _, name := range names {
-		raw, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(os.ReadFile(filepath.Join(dir, name)))(t)
 		content[name] = raw
 	}
 	n := len(names) - 1
@@ -161,14 +134,10 @@ func TestUploadsReplaceWhatIsNotWhole(t *testing.T) {
 	for name, there := range map[string][]byte{
 		names[n]: last[:len(last)-1], names[n-1]: content[names[n-1]][:20], names[n-2]: nil, names[n-3]: last, whole: content[whole],
 	} {
-		if err := os.WriteFile(filepath.Join(copies, name), there, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(copies, name), there, 0o644))
 	}
 	long := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
-	if err := os.Chtimes(filepath.Join(copies, whole), long, long); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chtimes(filepath.Join(copies, whole), long, long))
 	u, _ := newTestUploads(t, dir, copies, 2)
 	u.start(t.Context())(true)
 	for name, want := range content {
@@ -201,9 +170,7 @@ func TestUploadsAreTriedAgain(t *testing.T) {
 	log, dir, copies := testLogs(t)("exp"), t.TempDir(), t.TempDir()
 	putScored(t, log, 0, 1, 2)
 	environ := map[string]string{"CHECKPOINT_DIR": dir, "TRAIN_INIT": firstWeights(t), "BUCKET_ROOTS": "file://" + t.TempDir()}
-	if err := runTrainer(t, log, environ); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, runTrainer(t, log, environ))
 	u, rt := newTestUploads(t, dir, copies, 0)
 	place := &flaky{folder: folder(copies), tried: make(chan struct{})}
 	place.left.Store(2)
@@ -235,14 +202,10 @@ func TestCopiesThatAreSuperseded(t *testing.T) {
 		names[trainer.CheckpointName(step)] = 0
 	}
 	for name := range names {
-		if err := os.WriteFile(filepath.Join(copies, name), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(copies, name), nil, 0o644))
 	}
 	u := &uploads{to: folder(copies), stay: 2}
-	if err := u.prune(t.Context(), names, 6); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, u.prune(t.Context(), names, 6))
 	want := []string{bestFile}
 	for _, step := range []int64{2, 4, 5, 6, 9} {
 		want = append(want, trainer.CheckpointName(step))

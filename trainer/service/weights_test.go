@@ -10,6 +10,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/latest"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // counting has weights that are named after its steps.
@@ -30,14 +31,10 @@ func (c *counting) SaveWeights(path func(string) string) (string, error) {
 // there.
 func TestWeightsThatAReplayWaitsFor(t *testing.T) {
 	log := logtest.Open(t, logtest.Broker(t), "", 1)
-	if err := latest.Want(t.Context(), log, latest.Weights{Fingerprint: "w2", Step: 2}, latest.Weights{Fingerprint: "other", Step: 3}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, latest.Want(t.Context(), log, latest.Weights{Fingerprint: "w2", Step: 2}, latest.Weights{Fingerprint: "other", Step: 3}))
 	core := new(counting)
 	p := &publishing{log: log, dir: t.TempDir(), logger: slog.New(slog.DiscardHandler)}
-	if err := p.begin(t.Context(), func(context.Context) (weightsOf, error) { return core, nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.begin(t.Context(), func(context.Context) (weightsOf, error) { return core, nil }))
 	for step, want := range []bool{false, false, true, true, false} {
 		core.step = int64(step)
 		if p.due(core.step) != want {
@@ -52,10 +49,7 @@ func TestWeightsThatAReplayWaitsFor(t *testing.T) {
 	if err := p.publish(t.Context(), core); err == nil || !strings.Contains(err.Error(), "the weights of step 3 are w3, and the encoder waits for other, whose file is gone") {
 		t.Errorf("error %v", err)
 	}
-	n, err := latest.Read(t.Context(), log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(latest.Read(t.Context(), log))(t)
 	if newest, _ := n.Newest(); newest.Fingerprint != "w2" {
 		t.Errorf("announced last: %+v", newest)
 	}

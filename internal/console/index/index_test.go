@@ -12,16 +12,14 @@ import (
 
 	"github.com/pairstream/pairstream/internal/console/index"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/runlog"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 func newLog(t *testing.T) *stream.Log {
 	t.Helper()
-	broker, err := stream.StartBroker(stream.BrokerOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	broker := must.Get(stream.StartBroker(stream.BrokerOptions{}))(t)
 	t.Cleanup(func() {
 		if err := broker.Close(); err != nil {
 			t.Error(err)
@@ -33,9 +31,7 @@ func newLog(t *testing.T) *stream.Log {
 	if err == nil {
 		err = log.EnsureTopics(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(log.Close)
 	return log
 }
@@ -43,29 +39,20 @@ func newLog(t *testing.T) *stream.Log {
 func write(t *testing.T, log *stream.Log, o runlog.Options) *runlog.Run {
 	t.Helper()
 	o.Dir = t.TempDir()
-	run, err := runlog.Write(t.Context(), log, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := must.Get(runlog.Write(t.Context(), log, o))(t)
 	return run
 }
 
 func open(t *testing.T, log *stream.Log, dir string, pairs int64) *index.Index {
 	t.Helper()
-	x, err := index.Open(t.Context(), log, index.Options{Dir: dir, Pairs: pairs, High: 0.8, Low: 0.5})
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := must.Get(index.Open(t.Context(), log, index.Options{Dir: dir, Pairs: pairs, High: 0.8, Low: 0.5}))(t)
 	t.Cleanup(x.Close)
 	return x
 }
 
 func totals(t *testing.T, x *index.Index) index.Totals {
 	t.Helper()
-	n, err := x.Totals(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(x.Totals(t.Context()))(t)
 	n.Bytes = 0
 	return n
 }
@@ -76,9 +63,7 @@ func TestGoesOnAfterAKill(t *testing.T) {
 	log := newLog(t)
 	run := write(t, log, runlog.Options{Pairs: 2400, Batch: 24, Epochs: 2, DeadLetters: 20})
 	whole := open(t, log, t.TempDir(), 1_000_000)
-	if err := whole.Fill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, whole.Fill(t.Context()))
 	dir := t.TempDir()
 	cuts := 0
 	for limit := time.Millisecond; ; limit += limit/8 + time.Millisecond {
@@ -125,9 +110,7 @@ func TestOldestPairsMakeRoom(t *testing.T) {
 	log := newLog(t)
 	run := write(t, log, runlog.Options{Pairs: 3000})
 	x := open(t, log, t.TempDir(), 1000)
-	if err := x.Fill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.Fill(t.Context()))
 	if n := totals(t, x); n.Pairs != 1000 {
 		t.Errorf("the index holds %d pairs, want 1000", n.Pairs)
 	}
@@ -144,9 +127,7 @@ func TestAnotherLogBeginsAnew(t *testing.T) {
 	first := newLog(t)
 	write(t, first, runlog.Options{Pairs: 300})
 	x := open(t, first, dir, 10_000)
-	if err := x.Fill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.Fill(t.Context()))
 	x.Close()
 	for name, pairs := range map[string]int{"shorter": 100, "longer": 400} {
 		second := newLog(t)
@@ -159,9 +140,7 @@ func TestAnotherLogBeginsAnew(t *testing.T) {
 		if err := x.Fill(t.Context()); err == nil {
 			t.Errorf("%s: another log is taken for the same", name)
 		}
-		if err := x.Fill(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, x.Fill(t.Context()))
 		if n := totals(t, x); n.Pairs != int64(pairs) {
 			t.Errorf("%s: the index holds %d pairs, want %d", name, n.Pairs, pairs)
 		}
@@ -176,13 +155,9 @@ func TestABrokenFileIsMadeAnew(t *testing.T) {
 	dir := t.TempDir()
 	log := newLog(t)
 	write(t, log, runlog.Options{Pairs: 50})
-	if err := os.WriteFile(filepath.Join(dir, "index.sqlite"), []byte("this is no database, but it is long enough to look like one, if one does not look closely at it at all"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "index.sqlite"), []byte("this is no database, but it is long enough to look like one, if one does not look closely at it at all"), 0o600))
 	x := open(t, log, dir, 10_000)
-	if err := x.Fill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.Fill(t.Context()))
 	if n := totals(t, x); n.Pairs != 50 {
 		t.Errorf("the index holds %d pairs, want 50", n.Pairs)
 	}
@@ -192,9 +167,7 @@ func TestWordsAreQuoted(t *testing.T) {
 	log := newLog(t)
 	write(t, log, runlog.Options{Pairs: 3, Captions: map[int]string{0: "a NEAR miss", 1: "zwei Hunde am Strand", 2: `quotes " and * stars`}})
 	x := open(t, log, t.TempDir(), 10_000)
-	if err := x.Fill(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.Fill(t.Context()))
 	for query, want := range map[string]int{"near": 1, `"`: 0, "hunde STRAND": 1, "* OR a": 0, "stars *": 1, "NOT": 0, `caption:x`: 0} {
 		list, err := x.WithWords(t.Context(), query, 10)
 		if err != nil || len(list) != want {

@@ -15,6 +15,7 @@ import (
 	"github.com/pairstream/pairstream/internal/dataset/onlog"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -29,9 +30,7 @@ const (
 func BenchmarkProduce(b *testing.B) {
 	dir := writeTars(b)
 	var messages []dataset.Message
-	if _, _, err := dataset.Produce(b.Context(), []string{dir}, dataset.ProduceOptions{Lanes: benchLanes}, takes{&messages}); err != nil {
-		b.Fatal(err)
-	}
+	must.Get2(dataset.Produce(b.Context(), []string{dir}, dataset.ProduceOptions{Lanes: benchLanes}, takes{&messages}))(b)
 	b.Run("scan", func(b *testing.B) {
 		measure(b, func() error {
 			var n []dataset.Message
@@ -91,17 +90,11 @@ func writeTars(b *testing.B) (dir string) {
 		for i := range benchPairs {
 			binary.LittleEndian.PutUint64(picture, uint64(n*benchPairs+i))
 			meta := fmt.Appendf(nil, `{"url":"https://example.org/%d/%d.jpg","width":256,"height":256,"similarity":0.31,"punsafe":0.001}`, n, i)
-			if _, err := w.Write(fmt.Sprintf("%09d", i), shard.File{Ext: "jpg", Data: picture},
-				shard.File{Ext: "txt", Data: fmt.Appendf(nil, "a photograph of number %d in tar %d", i, n)}, shard.File{Ext: "json", Data: meta}); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(w.Write(fmt.Sprintf("%09d", i), shard.File{Ext: "jpg", Data: picture},
+				shard.File{Ext: "txt", Data: fmt.Appendf(nil, "a photograph of number %d in tar %d", i, n)}, shard.File{Ext: "json", Data: meta}))(b)
 		}
-		if err := w.Close(); err != nil {
-			b.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%05d.tar", n)), buf.Bytes(), 0o600); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, w.Close())
+		must.Do(b, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%05d.tar", n)), buf.Bytes(), 0o600))
 	}
 	return dir
 }
@@ -109,10 +102,7 @@ func writeTars(b *testing.B) (dir string) {
 // open starts a broker, and returns its log.
 func open(b *testing.B) *stream.Log {
 	b.Helper()
-	broker, err := stream.StartBroker(stream.BrokerOptions{DataDir: b.TempDir()})
-	if err != nil {
-		b.Fatal(err)
-	}
+	broker := must.Get(stream.StartBroker(stream.BrokerOptions{DataDir: b.TempDir()}))(b)
 	b.Cleanup(func() {
 		if err := broker.Close(); err != nil {
 			b.Error(err)
@@ -120,14 +110,9 @@ func open(b *testing.B) *stream.Log {
 	})
 	cfg := stream.DefaultConfig()
 	cfg.Brokers, cfg.Lanes = []string{broker.Addr()}, benchLanes
-	log, err := stream.Connect(b.Context(), cfg, stream.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	log := must.Get(stream.Connect(b.Context(), cfg, stream.Options{}))(b)
 	b.Cleanup(log.Close)
-	if err := log.EnsureTopics(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, log.EnsureTopics(b.Context()))
 	return log
 }
 
@@ -136,9 +121,7 @@ func measure(b *testing.B, do func() error) {
 	b.ReportAllocs()
 	before := processorTime(b)
 	for b.Loop() {
-		if err := do(); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, do())
 	}
 	done := float64(b.N) * benchTars * benchPairs
 	b.ReportMetric(done/b.Elapsed().Seconds(), "pairs/s")
@@ -148,8 +131,6 @@ func measure(b *testing.B, do func() error) {
 // processorTime returns what the process has used so far. Other processes do not disturb it much.
 func processorTime(b *testing.B) time.Duration {
 	var use syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &use))
 	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }

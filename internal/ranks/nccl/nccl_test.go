@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/ranks"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
@@ -166,13 +167,8 @@ func start(t *testing.T, rank, world, rounds int, address string) *process {
 	cmd.Env = append(os.Environ(), fmt.Sprint(rankVariable, "=", rank), fmt.Sprint(worldVariable, "=", world), fmt.Sprint(roundsVariable, "=", rounds),
 		addressVariable+"="+address, fmt.Sprint("NCCL_HOSTID=rank", rank), "NCCL_SOCKET_IFNAME=lo", "NCCL_IB_DISABLE=1")
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	return &process{cmd, bufio.NewScanner(out)}
 }
 
@@ -196,10 +192,7 @@ func (p *process) until(text string) (digests []string, lines []string) {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = l.Close() }()
 	return l.Addr().String()
 }
@@ -257,9 +250,7 @@ func TestARankIsKilled(t *testing.T) {
 		all = append(all, start(t, rank, world, rounds, address))
 	}
 	all[1].until("round 5")
-	if err := all[1].cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, all[1].cmd.Process.Kill())
 	_ = all[1].cmd.Wait() // it was killed
 	all[1] = start(t, 1, world, rounds, address)
 	for _, rank := range []int{0, 2} {

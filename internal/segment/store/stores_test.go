@@ -11,6 +11,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/segment"
 	"github.com/pairstream/pairstream/internal/testing/gcstest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/s3test"
 )
 
@@ -18,18 +19,14 @@ func TestS3Segments(t *testing.T) {
 	server := s3test.Start(t)
 	bucket := server.Bucket(t, "crawl")
 	segmentsIn(t, "s3://crawl/segments?"+server.Query(), func(name string) {
-		if err := bucket.WriteAll(t.Context(), "segments/"+name, []byte("no segment"), nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, bucket.WriteAll(t.Context(), "segments/"+name, []byte("no segment"), nil))
 	})
 }
 
 func TestGCSSegments(t *testing.T) {
 	bucket := gcstest.Bucket(t, "crawl")
 	segmentsIn(t, "gs://crawl/segments", func(name string) {
-		if err := bucket.WriteAll(t.Context(), "segments/"+name, []byte("no segment"), nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, bucket.WriteAll(t.Context(), "segments/"+name, []byte("no segment"), nil))
 	})
 }
 
@@ -37,20 +34,12 @@ func TestGCSSegments(t *testing.T) {
 // the others, of the whole namespace as well.
 func segmentsIn(t *testing.T, root string, damage func(name string)) {
 	t.Helper()
-	s, err := Open(t.Context(), root, "run")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(t.Context(), root, "run"))(t)
 	defer s.Close()
-	other, err := Open(t.Context(), root, "another")
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(Open(t.Context(), root, "another"))(t)
 	defer other.Close()
 	for at, where := range []*Store{s, s, s, s, other} {
-		if _, err := where.Put(t.Context(), of(t, int32(at%3), int64(at%3), []string{"m", "n"}[at/4])); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(where.Put(t.Context(), of(t, int32(at%3), int64(at%3), []string{"m", "n"}[at/4])))(t)
 	}
 	names, err := s.List(t.Context(), "m")
 	if err != nil || len(names) != 3 || !slices.IsSortedFunc(names, Compare) {

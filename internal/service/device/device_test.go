@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -41,10 +42,7 @@ func TestPrecisionByDefault(t *testing.T) {
 
 func TestPrecisionReachesTheWorker(t *testing.T) {
 	for value, want := range map[string]torch.DType{"auto": torch.Float32, "float32": torch.Float32, "bf16": torch.BFloat16} {
-		w, err := device.Settings{Name: "cpu", Threads: 1, Precision: value}.NewWorker()
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := must.Get(device.Settings{Name: "cpu", Threads: 1, Precision: value}.NewWorker())(t)
 		if got := w.Precision(); got != want {
 			t.Errorf("PRECISION=%s multiplies %s, want %s", value, got, want)
 		}

@@ -13,24 +13,19 @@ import (
 	"gocloud.dev/blob/memblob"
 
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 func TestReadRange(t *testing.T) {
 	ctx := context.Background()
 	mem := memblob.OpenBucket(nil)
-	if err := mem.WriteAll(ctx, "crawl/sub/a.tar", []byte("0123456789"), nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := mem.WriteAll(ctx, "other.tar", []byte("secret"), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, mem.WriteAll(ctx, "crawl/sub/a.tar", []byte("0123456789"), nil))
+	must.Do(t, mem.WriteAll(ctx, "other.tar", []byte("secret"), nil))
 	b, err := shard.OpenBucket(ctx, []string{"s3://bucket/crawl"}, func(_ context.Context, root *url.URL) (shard.Objects, error) {
 		return &objects{bucket: mem, prefix: "crawl"}, nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, c := range []struct {
 		name         string
 		uri          string
@@ -62,9 +57,7 @@ func TestReadRange(t *testing.T) {
 	if err == nil || shard.Permanent(err) {
 		t.Errorf("called off: %v passes for a fault of the image", err)
 	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Close())
 	_, err = b.ReadRange(ctx, schemas.ImageRef{URI: "s3://bucket/crawl/sub/a.tar", Size: 1}, schemas.ImageID{})
 	if err == nil || shard.Permanent(err) {
 		t.Errorf("after closing: %v passes for a fault of the image", err)
@@ -76,9 +69,7 @@ func TestClassify(t *testing.T) {
 	ctx := context.Background()
 	mem := memblob.OpenBucket(nil)
 	defer mem.Close()
-	if err := mem.WriteAll(ctx, "a", []byte("0123456789"), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, mem.WriteAll(ctx, "a", []byte("0123456789"), nil))
 	o := &objects{bucket: mem}
 	if err := o.classify(ctx, "a", 2, 8, io.ErrUnexpectedEOF); !errors.Is(err, io.ErrUnexpectedEOF) || shard.Permanent(err) {
 		t.Errorf("a broken connection: %v", err)
@@ -97,14 +88,8 @@ func TestForbiddenObjectsAreDenied(t *testing.T) {
 	defer server.Close()
 	t.Setenv("AWS_ACCESS_KEY_ID", "key")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
-	root, err := url.Parse("s3://bucket/crawl?region=eu-central-1&use_path_style=true&disable_https=true&endpoint=" + server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o, err := Open(t.Context(), root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(url.Parse("s3://bucket/crawl?region=eu-central-1&use_path_style=true&disable_https=true&endpoint=" + server.URL))(t)
+	o := must.Get(Open(t.Context(), root))(t)
 	if _, err := o.ReadRange(t.Context(), "a.tar", 0, 1); !errors.Is(err, shard.ErrDenied) {
 		t.Errorf("error %v, want %v", err, shard.ErrDenied)
 	}
@@ -112,10 +97,7 @@ func TestForbiddenObjectsAreDenied(t *testing.T) {
 
 func TestOpenRefusesAnUnknownScheme(t *testing.T) {
 	for _, root := range []string{"ftp://host/dir", "azblob://container", "mem://"} {
-		u, err := url.Parse(root)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(url.Parse(root))(t)
 		if o, err := Open(context.Background(), u); err == nil {
 			t.Errorf("%s: opened %v", root, o)
 		}
@@ -127,9 +109,7 @@ func TestCheckExists(t *testing.T) {
 	if err := (&objects{bucket: none}).checkExists(context.Background()); err != nil {
 		t.Errorf("an empty bucket: %v", err)
 	}
-	if err := none.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, none.Close())
 	if err := (&objects{bucket: none}).checkExists(context.Background()); err == nil {
 		t.Error("a closed bucket exists")
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/shard/cloud"
 	"github.com/pairstream/pairstream/internal/testing/gcstest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/s3test"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -41,13 +42,9 @@ func crawl(t *testing.T, seed uint64, n, film int) []byte {
 		if film > 0 && i%3 == 0 {
 			files = append(files, shard.File{Ext: "mp4", Data: make([]byte, film)})
 		}
-		if _, err := w.Write(fmt.Sprintf("%05d", i), files...); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.Write(fmt.Sprintf("%05d", i), files...))(t)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close())
 	return buf.Bytes()
 }
 
@@ -106,12 +103,10 @@ func scanIsThatOfFiles(t *testing.T, server store) {
 		"a.tar": crawl(t, 1, 400, 0), "deep/b b.tar": crawl(t, 2, 20, 9<<20), "cut.TAR": whole[:len(whole)/2], "z.tar": crawl(t, 3, 1, 0),
 		"notes.txt": []byte("no tar"),
 	} {
-		if err := errors.Join(
+		must.Do(t, errors.Join(
 			os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755), os.WriteFile(filepath.Join(dir, name), raw, 0o600),
 			bucket.WriteAll(t.Context(), "2026/"+name, raw, nil),
-		); err != nil {
-			t.Fatal(err)
-		}
+		))
 	}
 	want := scan(t, shard.FileURI(dir), dir)
 	url := server.url("crawl/2026/")
@@ -121,14 +116,8 @@ func scanIsThatOfFiles(t *testing.T, server store) {
 	if got := scan(t, server.scheme+"://crawl/2026", server.url("crawl/2026/z.tar")); len(got) != 1 {
 		t.Errorf("one tar by its name: %q", got)
 	}
-	roots, err := shard.Roots([]string{url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	images, err := shard.OpenBucket(t.Context(), roots, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	roots := must.Get(shard.Roots([]string{url}))(t)
+	images := must.Get(shard.OpenBucket(t.Context(), roots, nil))(t)
 	defer images.Close()
 	totals, err := shard.Scan(t.Context(), []string{server.url("crawl/2026/z.tar")}, shard.Visitor{Example: func(ex shard.Example) error {
 		_, err := images.ReadRange(t.Context(), ex.Image, ex.ImageID)
@@ -148,9 +137,7 @@ func TestGCSObjectThatChanges(t *testing.T) { objectThatChanges(t, gcs(t)) }
 func objectThatChanges(t *testing.T, server store) {
 	bucket := server.bucket
 	before, after := crawl(t, 1, 700, 0), crawl(t, 2, 700, 0)
-	if err := bucket.WriteAll(t.Context(), "a.tar", before, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, bucket.WriteAll(t.Context(), "a.tar", before, nil))
 	seen := 0
 	_, err := shard.Scan(t.Context(), []string{server.url("crawl")}, shard.Visitor{Example: func(ex shard.Example) error {
 		if seen++; seen == 1 {
@@ -171,9 +158,7 @@ func TestS3FindSaysWhatIsWrong(t *testing.T) { findSaysWhatIsWrong(t, s3(t)) }
 func TestGCSFindSaysWhatIsWrong(t *testing.T) { findSaysWhatIsWrong(t, gcs(t)) }
 
 func findSaysWhatIsWrong(t *testing.T, server store) {
-	if err := server.bucket.WriteAll(t.Context(), "notes.txt", []byte("x"), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, server.bucket.WriteAll(t.Context(), "notes.txt", []byte("x"), nil))
 	for place, want := range map[string]error{"crawl/none.tar": shard.ErrMissing, "crawl/": shard.ErrNoTars, "nobucket/": nil} {
 		_, err := shard.Find(t.Context(), []string{server.url(place)}, nil)
 		if err == nil || !strings.Contains(err.Error(), place) || want != nil && !errors.Is(err, want) {
@@ -185,9 +170,7 @@ func findSaysWhatIsWrong(t *testing.T, server store) {
 // TestS3ServerGoesAway: a store that does not answer ends the scan with an error, and sets nothing aside.
 func TestS3ServerGoesAway(t *testing.T) {
 	server := s3test.Start(t)
-	if err := server.Bucket(t, "crawl").WriteAll(t.Context(), "a.tar", crawl(t, 1, 700, 0), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, server.Bucket(t, "crawl").WriteAll(t.Context(), "a.tar", crawl(t, 1, 700, 0), nil))
 	t.Setenv("AWS_MAX_ATTEMPTS", "1")
 	seen := 0
 	_, err := shard.Scan(context.Background(), []string{server.URL("crawl")}, shard.Visitor{Example: func(shard.Example) error {
@@ -205,9 +188,7 @@ func TestS3ServerGoesAway(t *testing.T) {
 func TestS3StoresStayOpen(t *testing.T) {
 	server := s3(t)
 	for _, name := range []string{"a/1.tar", "b/2.tar"} {
-		if err := server.bucket.WriteAll(t.Context(), name, crawl(t, 1, 2, 0), nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, server.bucket.WriteAll(t.Context(), name, crawl(t, 1, 2, 0), nil))
 	}
 	var stores cloud.Stores
 	for range 2 {
@@ -219,13 +200,9 @@ func TestS3StoresStayOpen(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := stores.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, stores.Close())
 	if _, err := shard.Find(t.Context(), []string{server.url("crawl/")}, stores.Open); err != nil {
 		t.Errorf("after Close: %v", err)
 	}
-	if err := stores.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, stores.Close())
 }

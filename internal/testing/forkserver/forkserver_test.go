@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 const does = "FORKSERVER_TEST_DOES"
@@ -40,24 +42,15 @@ func serve(t *testing.T) string {
 	t.Helper()
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
-	socket, err := Serve(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	socket := must.Get(Serve(t.Context()))(t)
 	return socket
 }
 
 func startWith(t *testing.T, socket string, env ...string) (p *Process, output *os.File) {
 	t.Helper()
-	output, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	output, in := must.Get2(os.Pipe())(t)
 	t.Cleanup(func() { output.Close() })
-	p, err = Start(socket, env, in, in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p = must.Get(Start(socket, env, in, in))(t)
 	in.Close()
 	return p, output
 }
@@ -71,9 +64,7 @@ func TestProcessesAreTheirOwn(t *testing.T) {
 	for i := range 3 {
 		p, output := startWith(t, socket, does+"=tell", "ONE=first", fmt.Sprintf("ONE=%d", i))
 		text, err := io.ReadAll(output)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if err = p.Wait(); !errors.Is(err, ExitError(3)) {
 			t.Errorf("the process ended with %v, want exit status 3", err)
 		}
@@ -99,9 +90,7 @@ func TestProcessesEnd(t *testing.T) {
 	for signal, want := range map[syscall.Signal]string{syscall.SIGKILL: "signal: killed", syscall.SIGTERM: "signal: terminated"} {
 		p, output := startWith(t, socket, does+"=wait")
 		begun(t, output)
-		if err := p.Signal(signal); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Signal(signal))
 		if err := p.Wait(); err == nil || err.Error() != want {
 			t.Errorf("the process ended with %v, want %s", err, want)
 		}
@@ -111,9 +100,7 @@ func TestProcessesEnd(t *testing.T) {
 	}
 	p, output := startWith(t, socket, does+"=wait")
 	begun(t, output)
-	if err := p.connection.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.connection.Close())
 	if rest, err := io.ReadAll(output); err != nil || len(rest) != 0 {
 		t.Errorf("the output ends with %q, %v, want the end", rest, err)
 	}

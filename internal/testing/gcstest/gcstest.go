@@ -16,6 +16,7 @@ import (
 	"gocloud.dev/blob"
 
 	"github.com/pairstream/pairstream/internal/shard/cloud"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // Bucket starts an emulator that runs until the end of the test, and opens a bucket of it. Clients find it by the
@@ -28,30 +29,21 @@ func Bucket(t testing.TB, name string) *blob.Bucket {
 		t.Fatal("PAIRSTREAM_FAKE_GCS names no fake-gcs-server: make test-s3 builds one and runs these tests")
 	}
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(dir, name), 0o755))
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := l.Addr().String()
 	_, port, err := net.SplitHostPort(addr)
 	if err == nil {
 		err = l.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Setenv("STORAGE_EMULATOR_HOST", addr)
 	log := new(bytes.Buffer)
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "-backend", "memory", "-data", dir, "-scheme", "http",
 		"-host", "127.0.0.1", "-port", port, "-public-host", addr, "-external-url", "http://"+addr, "-log-level", "error")
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -64,10 +56,7 @@ func Bucket(t testing.TB, name string) *blob.Bucket {
 		<-ended
 	})
 	await(t, addr, ended, log)
-	b, err := blob.OpenBucket(t.Context(), "gs://"+name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(blob.OpenBucket(t.Context(), "gs://"+name))(t)
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)

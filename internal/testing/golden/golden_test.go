@@ -8,6 +8,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/safetensors"
 	"github.com/pairstream/pairstream/internal/testing/golden"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // recorder is a testing.TB that remembers whether it failed.
@@ -45,17 +46,10 @@ func TestClose(t *testing.T) {
 func TestOpenReadsTheFolderOfTheVariable(t *testing.T) {
 	folder := t.TempDir()
 	t.Setenv(golden.FolderVariable, folder)
-	out, err := os.Create(filepath.Join(folder, "x.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(os.Create(filepath.Join(folder, "x.safetensors")))(t)
 	tensors := []safetensors.NamedTensor{{Name: "a", Tensor: safetensors.FromFloat32s([]float32{3}, 1)}}
-	if err := safetensors.Write(out, tensors, map[string]string{"config": `{"n": 7}`}); err != nil {
-		t.Fatal(err)
-	}
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, safetensors.Write(out, tensors, map[string]string{"config": `{"n": 7}`}))
+	must.Do(t, out.Close())
 	f := golden.Open(t, "x.safetensors")
 	var config struct{ N int }
 	f.Config(&config)
@@ -72,9 +66,7 @@ func TestTheRunInFloat64StandsInForTheOther(t *testing.T) {
 		{Name: "out.both", Tensor: safetensors.FromFloat32s([]float32{2}, 1)},
 		{Name: "out64.both", Tensor: safetensors.FromFloat64s([]float64{3}, 1)},
 	}
-	if err := safetensors.WriteFile(filepath.Join(folder, "x.safetensors"), tensors, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, safetensors.WriteFile(filepath.Join(folder, "x.safetensors"), tensors, nil))
 	f := golden.Open(t, "x.safetensors")
 	if w, both := f.Float64s("grad.w")[0], f.Float64s("out.both")[0]; w != 1 || both != 2 {
 		t.Errorf("grad.w is %v, want 1; out.both is %v, want 2", w, both)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/safetensors"
 	"github.com/pairstream/pairstream/internal/testing/golden"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // unread finds the lines of the README that name tensors which no test reads, and why: "| file | tensor | reason |".
@@ -45,15 +46,9 @@ func TestEveryTensorIsRead(t *testing.T) {
 		excused = append(excused, pattern{m[1] + ".safetensors", m[2]})
 	}
 	used := map[pattern]bool{}
-	files, err := filepath.Glob(filepath.Join(folder, "*.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob(filepath.Join(folder, "*.safetensors")))(t)
 	for _, path := range files {
-		f, err := safetensors.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(safetensors.Open(path))(t)
 		file := filepath.Base(path)
 		for _, name := range f.Names() {
 			if golden.Alias(name) {
@@ -84,9 +79,6 @@ func TestEveryTensorIsRead(t *testing.T) {
 
 func text(t *testing.T, path string) string {
 	t.Helper()
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(os.ReadFile(path))(t)
 	return string(content)
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // hostsOfATrap is the number of hosts that each trap has.
@@ -43,18 +45,12 @@ type reply func(w *Web, c net.Conn, path string)
 func New(t testing.TB) *Web {
 	t.Helper()
 	w := &Web{traps: traps(), stop: make(chan struct{}), open: map[net.Conn]bool{}}
-	names, err := newNameServer(w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := must.Get(newNameServer(w))(t)
 	w.names = names
 	var listeners []net.Listener
 	for range hostsOfATrap {
 		for _, trap := range w.traps {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 			listeners = append(listeners, l)
 			w.bases = append(w.bases, trap.base(l))
 			w.serving.Go(func() { w.serve(l, trap) })

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/kafkatest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -27,10 +28,7 @@ func config(c *kafkatest.Cluster) stream.Config {
 
 func connect(t *testing.T, cfg stream.Config) *stream.Log {
 	t.Helper()
-	log, err := stream.Connect(t.Context(), cfg, stream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(stream.Connect(t.Context(), cfg, stream.Options{}))(t)
 	t.Cleanup(log.Close)
 	return log
 }
@@ -46,15 +44,11 @@ func (w *writer) write(ctx context.Context, t *testing.T, n int) {
 	for lane := range smokeLanes {
 		for range n {
 			seal := &schemas.Seal{Note: fmt.Sprintf("lane %d, %d", lane, w.next[lane])}
-			if err := w.PublishSeq(ctx, schemas.Embeddings, lane, w.next[lane], stream.Mark{}, seal); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, w.PublishSeq(ctx, schemas.Embeddings, lane, w.next[lane], stream.Mark{}, seal))
 			w.next[lane]++
 		}
 	}
-	if err := w.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Flush(ctx))
 }
 
 // A cluster goes through every fault, one after the other. Every acknowledged record is there at the end.
@@ -62,40 +56,24 @@ func TestClusterSurvivesItsFaults(t *testing.T) {
 	cluster := kafkatest.Start(t, kafkatest.Options{})
 	log := connect(t, config(cluster))
 	ctx := t.Context()
-	if err := log.EnsureTopics(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, log.EnsureTopics(ctx))
 	w := &writer{Publisher: log.NewPublisher(stream.PublisherOptions{})}
 	w.write(ctx, t, 20)
 	topic := schemas.Embeddings.Name("smoke")
 	down := map[string]func(int) error{"kill": cluster.Kill, "stop": cluster.Stop, "pause": cluster.Pause}
 	up := map[string]func(int) error{"kill": cluster.Restart, "stop": cluster.Restart, "pause": cluster.Resume}
 	for lane, fault := range []string{"kill", "stop", "pause"} {
-		leader, err := cluster.Leader(topic, lane)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := down[fault](leader); err != nil {
-			t.Fatal(err)
-		}
+		leader := must.Get(cluster.Leader(topic, lane))(t)
+		must.Do(t, down[fault](leader))
 		w.write(ctx, t, 20)
-		if err := up[fault](leader); err != nil {
-			t.Fatal(err)
-		}
-		if err := cluster.WaitInSync(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, up[fault](leader))
+		must.Do(t, cluster.WaitInSync(ctx))
 	}
-	if err := w.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close(ctx))
 	for lane := range smokeLanes {
 		r := log.OpenReader(schemas.Embeddings, lane, stream.Position{}, stream.ReaderOptions{})
 		for seq := range w.next[lane] {
-			rec, err := r.Next(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rec := must.Get(r.Next(ctx))(t)
 			if rec.Seq != seq {
 				t.Fatalf("lane %d: got record %d, want %d", lane, rec.Seq, seq)
 			}
@@ -157,13 +135,8 @@ func TestNoBrokerIsLeftBehind(t *testing.T) {
 	}
 	child := exec.Command(os.Args[0], "-test.run=^TestNoBrokerIsLeftBehind$")
 	child.Env = append(os.Environ(), childVariable+"=1", "TMPDIR="+t.TempDir())
-	out, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(child.StdoutPipe())(t)
+	must.Do(t, child.Start())
 	var addr string
 	if _, err := fmt.Fscanf(out, "serving %s\n", &addr); err != nil {
 		t.Errorf("reading from the child: %v", err)
@@ -172,9 +145,7 @@ func TestNoBrokerIsLeftBehind(t *testing.T) {
 	if len(servers) == 0 {
 		t.Error("the child has no Kafka server to leave behind")
 	}
-	if err := child.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, child.Process.Kill())
 	_ = child.Wait() // killed
 	for _, pid := range servers {
 		for running(pid) {
@@ -186,10 +157,7 @@ func TestNoBrokerIsLeftBehind(t *testing.T) {
 // kafkaServers lists the children of a process that run kafka.Kafka.
 func kafkaServers(t *testing.T, parent int) (pids []string) {
 	t.Helper()
-	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", parent))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tasks := must.Get(os.ReadDir(fmt.Sprintf("/proc/%d/task", parent)))(t)
 	for _, task := range tasks {
 		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", parent, task.Name()))
 		if err != nil {

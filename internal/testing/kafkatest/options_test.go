@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 func TestOptionsValidate(t *testing.T) {
@@ -83,14 +85,8 @@ func TestProperties(t *testing.T) {
 }
 
 func TestCertificates(t *testing.T) {
-	c, err := writeCertificates(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	broker, err := tls.LoadX509KeyPair(c.brokerStore, c.brokerStore)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(writeCertificates(t.TempDir()))(t)
+	broker := must.Get(tls.LoadX509KeyPair(c.brokerStore, c.brokerStore))(t)
 	if _, err := tls.LoadX509KeyPair(c.clientCert, c.clientKey); err != nil {
 		t.Error(err)
 	}
@@ -105,9 +101,7 @@ func TestCertificates(t *testing.T) {
 	} {
 		pool := x509.NewCertPool()
 		pem, err := os.ReadFile(test.ca)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		pool.AppendCertsFromPEM(pem)
 		_, err = broker.Leaf.Verify(x509.VerifyOptions{Roots: pool, DNSName: test.host})
 		if (err == nil) != test.valid {
@@ -117,10 +111,7 @@ func TestCertificates(t *testing.T) {
 }
 
 func TestFreePorts(t *testing.T) {
-	found, err := freePorts(3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(freePorts(3))(t)
 	seen := map[int]bool{}
 	for _, p := range found {
 		for _, port := range []int{p.client, p.internal, p.controller} {
@@ -135,12 +126,8 @@ func TestFreePorts(t *testing.T) {
 func TestFindJava(t *testing.T) {
 	fake := func(t *testing.T, script string) {
 		home := t.TempDir()
-		if err := os.Mkdir(home+"/bin", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(home+"/bin/java", []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(home+"/bin", 0o755))
+		must.Do(t, os.WriteFile(home+"/bin/java", []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 		t.Setenv("JAVA_HOME", home)
 	}
 	for name, test := range map[string]struct{ script, problem string }{

@@ -5,15 +5,13 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // Broker starts a broker that ends with the test, and returns its address.
 func Broker(t testing.TB) string {
 	t.Helper()
-	broker, err := stream.StartBroker(stream.BrokerOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	broker := must.Get(stream.StartBroker(stream.BrokerOptions{}))(t)
 	t.Cleanup(func() {
 		if err := broker.Close(); err != nil {
 			t.Error(err)
@@ -30,13 +28,8 @@ func Open(t testing.TB, broker, namespace string, lanes int, changes ...func(*st
 	for _, change := range changes {
 		change(&cfg)
 	}
-	log, err := stream.Connect(t.Context(), cfg, stream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(stream.Connect(t.Context(), cfg, stream.Options{}))(t)
 	t.Cleanup(log.Close)
-	if err := log.EnsureTopics(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, log.EnsureTopics(t.Context()))
 	return log
 }

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 const root = "../../.."
@@ -15,16 +17,10 @@ const root = "../../.."
 // TestPatchesApply makes sure that every patch still fits the sources, and that the tests it names are there. It does not
 // run them; `make mutants` does.
 func TestPatchesApply(t *testing.T) {
-	mutants, err := Read("patches")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mutants := must.Get(Read("patches"))(t)
 	for _, m := range mutants {
 		t.Run(m.Name, func(t *testing.T) {
-			files, err := m.Apply(root)
-			if err != nil {
-				t.Fatal(err)
-			}
+			files := must.Get(m.Apply(root))(t)
 			for path, text := range files {
 				if _, err := parser.ParseFile(token.NewFileSet(), path, text, parser.SkipObjectResolution); err != nil {
 					t.Error(err)
@@ -45,16 +41,10 @@ var testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 // testsOf returns the names of a package's tests.
 func testsOf(t *testing.T, folder string) map[string]bool {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := must.Get(filepath.Glob(filepath.Join(folder, "*_test.go")))(t)
 	names := make(map[string]bool)
 	for _, path := range paths {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(os.ReadFile(path))(t)
 		for _, found := range testFunc.FindAllSubmatch(raw, -1) {
 			names[string(found[1])] = true
 		}
@@ -91,12 +81,8 @@ func TestPatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := os.Mkdir(filepath.Join(dir, "sums"), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, "sums/sum.go"), []byte(c.source), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Mkdir(filepath.Join(dir, "sums"), 0o755))
+			must.Do(t, os.WriteFile(filepath.Join(dir, "sums/sum.go"), []byte(c.source), 0o600))
 			m, err := Parse("five", c.patch)
 			var files map[string]string
 			if err == nil {

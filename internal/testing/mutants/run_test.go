@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 var only = flag.String("only", "", "run the mutants whose names match this regular expression")
@@ -26,14 +28,8 @@ const limit = "3m"
 // TestMutants applies each patch to a copy of the files that it changes, runs the tests that it names on them, and wants
 // a failure. Without a patch, the same tests pass. It prints which test has failed.
 func TestMutants(t *testing.T) {
-	all, err := Read("patches")
-	if err != nil {
-		t.Fatal(err)
-	}
-	wanted, err := regexp.Compile(*only)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(Read("patches"))(t)
+	wanted := must.Get(regexp.Compile(*only))(t)
 	mutants := slices.DeleteFunc(all, func(m Mutant) bool { return !wanted.MatchString(m.Name) })
 	if len(mutants) == 0 {
 		t.Fatalf("no mutant is named %q", *only)
@@ -102,31 +98,18 @@ func try(t *testing.T, m Mutant) (verdict, output string) {
 // overlay writes what the mutant changes into a folder, and a list of it for the go command.
 func overlay(t *testing.T, m Mutant) string {
 	t.Helper()
-	files, err := m.Apply(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(m.Apply(root))(t)
 	dir := t.TempDir()
 	list := struct{ Replace map[string]string }{make(map[string]string)}
 	for path, text := range files {
-		whole, err := filepath.Abs(filepath.Join(root, path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		whole := must.Get(filepath.Abs(filepath.Join(root, path)))(t)
 		changed := filepath.Join(dir, strings.ReplaceAll(path, "/", "_"))
-		if err := os.WriteFile(changed, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(changed, []byte(text), 0o600))
 		list.Replace[whole] = changed
 	}
-	raw, err := json.Marshal(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(json.Marshal(list))(t)
 	path := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(path, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, raw, 0o600))
 	return path
 }
 

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -112,10 +113,7 @@ func (l *Log) Records(topic schemas.Topic) []schemas.Record {
 	l.t.Helper()
 	out := make([]schemas.Record, 0, l.Len(topic))
 	for _, r := range l.topics[topic] {
-		value, err := schemas.Unmarshal(r.Schema, r.Value)
-		if err != nil {
-			l.t.Fatal(err)
-		}
+		value := must.Get(schemas.Unmarshal(r.Schema, r.Value))(l.t)
 		out = append(out, value)
 	}
 	return out
@@ -282,10 +280,7 @@ func (o *output) Emit(topic schemas.Topic, r schemas.Record, resume stream.Mark)
 // compare checks that a record that is made again is the one that the log holds.
 func (o *output) compare(topic schemas.Topic, seq int64, r schemas.Record) {
 	o.log.t.Helper()
-	value, err := schemas.Marshal(r)
-	if err != nil {
-		o.log.t.Fatal(err)
-	}
+	value := must.Get(schemas.Marshal(r))(o.log.t)
 	if !bytes.Equal(value, o.log.topics[topic][seq].Value) {
 		o.log.t.Fatalf("seq %d of %s is another record when it is made again", seq, topic)
 	}

@@ -21,6 +21,7 @@ import (
 	"gocloud.dev/blob/s3blob"
 
 	"github.com/pairstream/pairstream/internal/shard/cloud"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // Server is a server that runs until the end of the test.
@@ -42,14 +43,9 @@ func Start(t testing.TB, options ...string) *Server {
 	s := &Server{dir: t.TempDir()}
 	t.Setenv("AWS_ACCESS_KEY_ID", "tester")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "not-a-secret")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close())
 	s.endpoint = "http://" + addr
 	s.args = append([]string{"--quiet", "--port", addr, "--access", "tester", "--secret", "not-a-secret"}, options...)
 	s.args = append(s.args, "posix", s.dir)
@@ -80,9 +76,7 @@ func (s *Server) Run(t testing.TB) {
 			s.err = cmd.Wait()
 		}
 	}(s.cmd, s.ended)
-	if err := <-started; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-started)
 	for {
 		var d net.Dialer
 		conn, err := d.DialContext(t.Context(), "tcp", s.endpoint[len("http://"):])
@@ -111,9 +105,7 @@ func (s *Server) Stop(t testing.TB) {
 func (s *Server) Dir(t testing.TB, bucket string) string {
 	t.Helper()
 	dir := filepath.Join(s.dir, bucket)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(dir, 0o755))
 	return dir
 }
 
@@ -129,14 +121,8 @@ func (s *Server) URL(path string) string { return fmt.Sprintf("s3://%s?%s", path
 func (s *Server) Bucket(t testing.TB, name string) *blob.Bucket {
 	t.Helper()
 	s.Dir(t, name)
-	u, err := url.Parse(s.URL(name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := new(s3blob.URLOpener).OpenBucketURL(t.Context(), u)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(s.URL(name)))(t)
+	b := must.Get(new(s3blob.URLOpener).OpenBucketURL(t.Context(), u))(t)
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)

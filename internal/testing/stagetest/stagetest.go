@@ -8,6 +8,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -59,10 +60,7 @@ func mark(topic schemas.Topic, at stream.Position, state []byte) stream.Mark {
 // Record returns a message of lane 0 at an offset, which is also its seq.
 func Record(t testing.TB, topic schemas.Topic, offset int64, rec schemas.Record) stream.Record {
 	t.Helper()
-	value, err := schemas.Marshal(rec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	value := must.Get(schemas.Marshal(rec))(t)
 	return stream.Record{Topic: topic, Offset: offset, Seq: offset, Schema: rec.Schema(), Value: value}
 }
 
@@ -70,20 +68,14 @@ func Record(t testing.TB, topic schemas.Topic, offset int64, rec schemas.Record)
 func Instruments(t testing.TB, name string) (*service.Instruments, service.Runtime) {
 	t.Helper()
 	rt := service.NewRuntime(slog.New(slog.DiscardHandler))
-	instruments, err := rt.NewInstruments(name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	instruments := must.Get(rt.NewInstruments(name, nil))(t)
 	return instruments, rt
 }
 
 // Metric returns the sum of a metric over its labels.
 func Metric(t testing.TB, rt service.Runtime, name string) float64 {
 	t.Helper()
-	families, err := rt.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(rt.Registry.Gather())(t)
 	sum := 0.0
 	for _, f := range families {
 		if f.GetName() == name {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/internal/testing/figures"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // These constants are the budget of one image, whatever its bytes say.
@@ -57,9 +58,7 @@ func TestTortureImages(t *testing.T) {
 		t.Run(image.Name, func(t *testing.T) {
 			encoded := image.Encode()
 			path := t.TempDir() + "/image"
-			if err := os.WriteFile(path, encoded, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, encoded, 0o600))
 			said, seconds, rss := measure(t, itemVariable+"="+path)
 			all.add(image.Name, seconds, rss)
 			t.Logf("%8d bytes  %5.2f s  %4d MiB  %s", len(encoded), seconds, rss>>20, said)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -57,9 +58,7 @@ func TestTortureTars(t *testing.T) {
 		t.Run(hostile.Name, func(t *testing.T) {
 			dir, raw := t.TempDir(), hostile.Build()
 			for name, content := range map[string][]byte{"1.tar": goodTar("before", good), "2.tar": raw, "3.tar": goodTar("behind", good)} {
-				if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 			}
 			said, seconds, rss := measure(t, tarVariable+"="+dir)
 			all.add(hostile.Name, seconds, rss)
