@@ -163,12 +163,12 @@ func newEncodeWorker(ctx context.Context, j job) (worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := model.New(ctx, w.worker, c, 1)
-	if err != nil {
+	path := j.path("encode.safetensors")
+	if err := saveModel(ctx, w.worker, c, vocabulary, path); err != nil {
 		return nil, err
 	}
-	m.Vocab = vocabulary
-	if err := m.Save(ctx, j.path("encode.safetensors")); err != nil {
+	m, err := model.Load(ctx, w.worker, path, model.LoadOptions{})
+	if err != nil {
 		return nil, err
 	}
 	e, err := model.NewEncoder(ctx, m, j.option("batch"))
@@ -181,6 +181,17 @@ func newEncodeWorker(ctx context.Context, j job) (worker, error) {
 	o := encoder.Options{BatchSize: j.option("batch"), Workers: j.Threads}
 	w.encoder, err = encoder.New(e, w, o)
 	return w, err
+}
+
+// saveModel writes a model of seed 1, for both sides to load.
+func saveModel(ctx context.Context, worker *torch.Worker, c model.Config, vocabulary []string, path string) error {
+	m, err := model.New(ctx, worker, c, 1)
+	if err != nil {
+		return err
+	}
+	defer m.Free()
+	m.Vocab = vocabulary
+	return m.Save(ctx, path)
 }
 
 // Load implements [encoder.Images].

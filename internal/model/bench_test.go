@@ -152,7 +152,11 @@ func benchmarkEncoder(b *testing.B, preset string, precision torch.DType) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	e := newEncoder(b, preciseWorker(b, 2, precision), c, model.DefaultBatchSize)
+	w := preciseWorker(b, 2, precision)
+	e, err := model.NewEncoder(context.Background(), frozen(b, newModel(b, w, c, 3), w), model.DefaultBatchSize)
+	if err != nil {
+		b.Fatal(err)
+	}
 	r := rng.New(3, "encoder benchmark")
 	pixels := noisePixels(r, model.DefaultBatchSize*e.Preprocessing().Values())
 	captions := make([]string, model.DefaultBatchSize)

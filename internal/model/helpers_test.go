@@ -3,6 +3,7 @@ package model_test
 import (
 	"context"
 	"math/rand/v2"
+	"path/filepath"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/model"
@@ -26,6 +27,22 @@ func smallConfig() model.Config {
 		TextHidden: 28, TextLayers: 4, FusionLayer: 2, TextHeads: 2, TextIntermediate: 50,
 		VocabSize: len(smallVocab()), MaxPositions: 11, EmbedDim: 13, TextTokens: 9,
 	}
+}
+
+// frozen returns a copy of a model whose weights take no gradients, as the stages load it.
+func frozen(t testing.TB, m *model.Model, w *torch.Worker) *model.Model {
+	t.Helper()
+	m.Vocab = smallVocab()
+	path := filepath.Join(t.TempDir(), "frozen.safetensors")
+	if err := m.Save(context.Background(), path); err != nil {
+		t.Fatal(err)
+	}
+	copied, err := model.Load(context.Background(), w, path, model.LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(copied.Free)
+	return copied
 }
 
 func newModel(t testing.TB, w *torch.Worker, c model.Config, seed uint64) *model.Model {

@@ -45,7 +45,7 @@ type linear struct {
 }
 
 func newLinear(src *source, name string, in, out int, first initial) linear {
-	return linear{w: src.tensor(name+".weight", first, out, in), b: src.tensor(name+".bias", zeros, out)}
+	return linear{w: src.weight(name+".weight", first, out, in), b: src.tensor(name+".bias", zeros, out)}
 }
 
 func (l linear) apply(s *torch.Scope, x *torch.Tensor) *torch.Tensor { return s.Linear(x, l.w, l.b) }

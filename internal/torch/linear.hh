@@ -60,6 +60,15 @@ Matrix part(const at::Tensor &t, int64_t offset, int64_t stride, bool transposed
   return {t.data_ptr<float>() + offset, stride, transposed};
 }
 
+// by_columns says that a weight lies in memory column by column, as the transpose of a contiguous matrix does.
+bool by_columns(const at::Tensor &w) { return !w.is_contiguous() && w.stride(0) == 1 && w.stride(1) >= w.size(0); }
+
+// weight is a weight [out, in] as a factor; transposed, its transpose. Forward's products read a weight that lies by
+// columns faster, most of all with few rows of x.
+Matrix weight(const at::Tensor &w, bool transposed) {
+  return by_columns(w) ? part(w, 0, w.stride(1), !transposed) : part(w, 0, w.size(1), transposed);
+}
+
 // forward multiplies x by the weights, which have its type, float32 or bfloat16; the result is of float32.
 at::Tensor forward(const at::Tensor &x, const Layers &layers) {
   const int64_t inputs = x.size(-1), rows = x.numel() / std::max<int64_t>(inputs, 1), stride = layers.outputs();
@@ -77,7 +86,7 @@ at::Tensor forward(const at::Tensor &x, const Layers &layers) {
         add_bias(out, stride, n, layers.biases[i]);
       }
       gemm(n, layers.weights[i].size(0), inputs, part(x, first * inputs, inputs),
-           part(layers.weights[i], 0, inputs, true), bias, out, stride);
+           weight(layers.weights[i], true), bias, out, stride);
     }
   });
   return y;
@@ -177,7 +186,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
       const int64_t first = (index - weight_parts) * kRows, n = std::min(kRows, rows - first);
       for (size_t i = 0; i < layers.size(); i++) {
         gemm(n, inputs, layers.weights[i].size(0), part(factor, first * stride + layers.offsets[i], stride),
-             part(layers.weights[i], 0, inputs), i > 0, out[0].data_ptr<float>() + first * inputs, inputs);
+             weight(layers.weights[i], false), i > 0, out[0].data_ptr<float>() + first * inputs, inputs);
       }
     });
   }
@@ -216,7 +225,8 @@ ps_result ps_linear(ps_tensor *input, ps_tensor **weights, ps_tensor **biases, i
       pairs[2 * i] = ref(weights[i]);
       pairs[2 * i + 1] = biases[i] == nullptr ? none() : ref(biases[i]);
       check_shapes(ref(input), pairs[2 * i], pairs[2 * i + 1]);
-      fast = fast && fits(pairs[2 * i]) && fits(pairs[2 * i + 1]);
+      const at::Tensor &w = pairs[2 * i];
+      fast = fast && own_kernels(w) && (w.is_contiguous() || by_columns(w)) && fits(pairs[2 * i + 1]);
     }
     const at::Tensor x = ref(input).contiguous();
     if (!fast || !fits(x)) {

@@ -35,8 +35,9 @@ bool multiplies_bfloat16() { return precision == PS_IN_BFLOAT16; }
 
 bool own_kernels(const at::Tensor &t) { return !portable && t.is_cpu() && t.scalar_type() == at::kFloat; }
 
-at::Tensor rounded(const at::Tensor &x) {
-  at::Tensor y = at::empty(x.sizes(), x.options().dtype(at::kBFloat16));
+at::Tensor rounded(const at::Tensor &t) {
+  const at::Tensor x = t.is_non_overlapping_and_dense() ? t : t.contiguous();
+  at::Tensor y = at::empty_strided(x.sizes(), x.strides(), x.options().dtype(at::kBFloat16));
   const float *from = x.data_ptr<float>();
   auto *to = reinterpret_cast<uint16_t *>(y.data_ptr<at::BFloat16>());
   const int64_t n = x.numel();

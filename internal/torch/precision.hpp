@@ -10,7 +10,7 @@ namespace pairstream {
 // bfloat16. It is theirs to carry over to backward, which may run on another thread.
 bool multiplies_bfloat16();
 
-// rounded is a contiguous float32 tensor of the CPU as bfloat16: to the nearest, ties to even.
+// rounded is a float32 tensor of the CPU as bfloat16: to the nearest, ties to even. A dense tensor keeps its strides.
 at::Tensor rounded(const at::Tensor &x);
 
 // to_bfloat16 is x as bfloat16 when it is float32; other types stay. On a CPU without units for bfloat16 it is rounded, and

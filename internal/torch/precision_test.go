@@ -127,6 +127,50 @@ func TestMixedPrecisionRoundsOnlyFactors(t *testing.T) {
 	}
 }
 
+// A weight has the same products, and the same gradients, whether it lies in memory by rows or by columns. So do some of
+// its rows. The sums of small integers are exact in any order.
+func TestAWeightMayLieByColumns(t *testing.T) {
+	integers := func(s *torch.Scope, shift, n int, shape ...int64) *torch.Tensor {
+		values := make([]float32, n)
+		for i := range values {
+			values[i] = float32((i*i+shift)%23 - 11)
+		}
+		return s.Float32s(values, shape...)
+	}
+	results := func(s *torch.Scope, byColumns, gradients bool) (all [][]float64) {
+		x, bias := integers(s, 0, 40*33, 4, 10, 33), integers(s, 3, 7, 7)
+		w := integers(s, 1, 7*33, 7, 33)
+		if byColumns {
+			w = s.Transpose(s.Contiguous(s.Transpose(w, 0, 1)), 0, 1)
+		}
+		if !gradients {
+			s.NoGrad(func() {
+				all = append(all, s.Linear(x, w, bias).Float64s(),
+					s.Linears(x, []*torch.Tensor{s.Narrow(w, 0, 2, 3), w}, []*torch.Tensor{nil, bias}).Float64s())
+			})
+			return all
+		}
+		x.SetRequiresGrad(true)
+		w.SetRequiresGrad(true)
+		y := s.Linear(x, w, bias)
+		s.Backward(s.SumAll(s.Mul(y, integers(s, 4, 40*7, 4, 10, 7))))
+		return append(all, y.Float64s(), s.Grad(x).Float64s(), s.Grad(w).Float64s())
+	}
+	for _, precision := range []torch.DType{torch.Float32, torch.BFloat16} {
+		for way, o := range torchtest.Ways(torch.WorkerOptions{Threads: 2, Precision: precision}) {
+			for _, gradients := range []bool{false, true} {
+				var rows, columns [][]float64
+				run(t, workerOf(t, o), func(s *torch.Scope) {
+					rows, columns = results(s, false, gradients), results(s, true, gradients)
+				})
+				if len(rows) < 2 || !slices.EqualFunc(rows, columns, slices.Equal) {
+					t.Errorf("%s, %s, gradients %v: a weight by columns has other products", way, precision, gradients)
+				}
+			}
+		}
+	}
+}
+
 func TestRoundingIsToTheNearest(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	values := []float32{

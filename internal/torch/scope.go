@@ -59,6 +59,9 @@ func (s *Scope) Nest(fn func(*Scope) error) error {
 	return inner.run(fn)
 }
 
+// Precision returns the type of what the worker's linear layers and attentions multiply.
+func (s *Scope) Precision() DType { return s.worker.Precision() }
+
 // NoGrad runs fn without recording for gradients.
 func (s *Scope) NoGrad(fn func()) {
 	before := C.ps_set_grad(0)
