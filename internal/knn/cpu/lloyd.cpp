@@ -289,6 +289,11 @@ char* ps_lloyd_distances(ps_lloyd* h, int64_t block, const int32_t* assign, cons
 char* ps_scores(ps_rows x, int64_t n, const int32_t* left, const int32_t* right, double* scores) {
   return guarded([&] {
     const Rows rows = rows_of(x);
-    for (int64_t i = 0; i < n; i++) scores[i] = dot(rows, left[i], rows, right[i]);
+    std::vector<float> wide(rows.half ? rows.d : 0);  // the left row, which is often the same again
+    const Rows one{wide.data(), 1, rows.d, false};
+    for (int64_t i = 0; i < n; i++) {
+      if (rows.half && (i == 0 || left[i] != left[i - 1])) ops().widen(rows.h(left[i]), rows.d, wide.data());
+      scores[i] = rows.half ? dot(one, 0, rows, right[i]) : dot(rows, left[i], rows, right[i]);
+    }
   });
 }

@@ -56,8 +56,8 @@ func (Engine) Assign(ctx context.Context, x knn.Matrix, centroids []float32, thr
 	return assign, nil
 }
 
-// scoresChunk is how many scores one call computes.
-const scoresChunk = 4096
+// scoresChunk is how many scores one call computes: few, so that the threads share what first centroids need.
+const scoresChunk = 512
 
 // Scores implements [knn.Scorer].
 func (Engine) Scores(ctx context.Context, x knn.Matrix, left, right []int32, scores []float64) error {
