@@ -56,9 +56,7 @@ func resample(v view, win window) *Image {
 	defer between.Put(room)
 	*room = slices.Grow((*room)[:0], 3*win.w*(end-first))
 	filtered := (*room)[:3*win.w*(end-first)]
-	for y := range end - first {
-		cols.horizontal(filtered[3*y*win.w:3*(y+1)*win.w], v.pix[(first+y)*v.stride:])
-	}
+	cols.horizontal(filtered, v.pix[first*v.stride:], v.stride, end-first)
 	out := New(win.w, win.h)
 	sums := make([]int32, 3*win.w)
 	for y := range win.h {
@@ -98,6 +96,7 @@ func (c *kernelCache) get(a axis) kernel {
 	}
 	k = newKernel(a.size, a.span, a.out, a.from, a.n)
 	k.spreadOut()
+	k.lay()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.made) == maxKernels {
@@ -112,7 +111,8 @@ type kernel struct {
 	taps    int
 	first   []int
 	weights []int32 // taps for each position
-	spread  []int32 // for the vector code: every weight four times, and zeros up to a multiple of four taps
+	spread  []int32 // for AVX2: every weight four times, and zeros up to a multiple of four taps
+	wide    []int16 // for AVX-512, as lay says
 }
 
 // weightBits is the binary point of the weights: a sum of weighted bytes, with the overshoot of the negative lobes,
@@ -173,11 +173,40 @@ func bicubic(x float64) float64 {
 	return 0
 }
 
-// horizontal filters one row of pixels.
-func (k kernel) horizontal(dst, src []byte) {
+// lay fills in wide: for every four positions, for every eight taps, and for each of the four, 32 words of the weights' upper
+// bits and 32 of their lowBits. The words are four times two taps, and these four times, once a channel.
+func (k *kernel) lay() {
+	const lowBits = 11
+	eights := (k.taps + 7) / 8
+	k.wide = make([]int16, (len(k.first)+3)/4*4*eights*64)
+	for i := range k.first {
+		for t, w := range k.weights[i*k.taps : (i+1)*k.taps] {
+			at := ((i/4*eights+t/8)*4+i%4)*64 + t%8/2*8 + t%2
+			for channel := range 4 {
+				k.wide[at+2*channel] = int16(w >> lowBits)
+				k.wide[at+2*channel+32] = int16(w & (1<<lowBits - 1))
+			}
+		}
+	}
+}
+
+// horizontal filters rows of pixels, which lie stride bytes apart in src and one behind the other in dst.
+func (k kernel) horizontal(dst, src []byte, stride, rows int) {
+	width := 3 * len(k.first)
+	for y := 0; y < rows; y += 2 {
+		other := min(y+1, rows-1)
+		dst0, dst1 := dst[y*width:(y+1)*width], dst[other*width:(other+1)*width]
+		src0, src1 := src[y*stride:], src[other*stride:]
+		done := k.horizontalVector(dst0, dst1, src0, src1)
+		k.horizontalFrom(done, dst0, src0)
+		k.horizontalFrom(done, dst1, src1)
+	}
+}
+
+// horizontalFrom filters the pixels of a row from i on.
+func (k kernel) horizontalFrom(i int, dst, src []byte) {
 	const half = 1 << (weightBits - 1)
-	done := k.horizontalVector(dst, src)
-	for i := done; i < len(k.first); i++ {
+	for ; i < len(k.first); i++ {
 		first := k.first[i]
 		weights := k.weights[i*k.taps : (i+1)*k.taps]
 		p := src[3*first : 3*(first+k.taps)]

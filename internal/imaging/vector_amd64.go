@@ -5,26 +5,39 @@ import "golang.org/x/sys/cpu"
 // hasVector and hasWide say whether the processor runs the vector code; tests switch them off to compare.
 var (
 	hasVector = cpu.X86.HasAVX2
-	hasWide   = cpu.X86.HasAVX2 && cpu.X86.HasAVX512F
+	hasWide   = hasVector && cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512VBMI && cpu.X86.HasAVX512VNNI
 )
 
-// horizontalVector filters the first pixels of a row, and returns how many: all whose reading and writing of whole words
-// stays within src and dst.
-func (k kernel) horizontalVector(dst, src []byte) int {
-	const overread = 4 // four pixels, of three bytes each, are read as 16 bytes
-	n, fours := len(k.first)-1, len(k.spread)/(16*len(k.first))
-	for n > 0 && 3*(k.first[n-1]+4*fours)+overread > len(src) {
+// horizontalVector filters the first pixels of two rows, and returns how many: all whose reading and writing of whole words
+// stays within the rows, of which the second lies no earlier in memory.
+func (k kernel) horizontalVector(dst0, dst1, src0, src1 []byte) int {
+	const overread, overreadWide = 4, 8 // 4 pixels are read as 16 bytes, 8 as 32
+	switch {
+	case hasWide:
+		eights := len(k.wide) / (64 * ((len(k.first) + 3) / 4 * 4))
+		n := k.within(min(len(src0), len(src1)), len(k.first), 8*eights, overreadWide) / 4 * 4
+		if n > 0 {
+			filterRowsWide(&dst0[0], &dst1[0], &src0[0], &src1[0], &k.first[0], &k.wide[0], n/4, eights)
+		}
+		return n
+	case hasVector:
+		fours := len(k.spread) / (16 * len(k.first))
+		n := k.within(min(len(src0), len(src1)), len(k.first)-1, 4*fours, overread)
+		if n > 0 {
+			filterRow(&dst0[0], &src0[0], &k.first[0], &k.spread[0], n, 2*fours)
+			filterRow(&dst1[0], &src1[0], &k.first[0], &k.spread[0], n, 2*fours)
+		}
+		return n
+	}
+	return 0
+}
+
+// within returns how many of the first n pixels need no byte beyond those of a row, reading taps pixels and some bytes.
+func (k kernel) within(length, n, taps, bytes int) int {
+	for n > 0 && 3*(k.first[n-1]+taps)+bytes > length {
 		n--
 	}
-	switch {
-	case !hasVector || n <= 0:
-		return 0
-	case hasWide:
-		filterRowWide(&dst[0], &src[0], &k.first[0], &k.spread[0], n, fours)
-	default:
-		filterRow(&dst[0], &src[0], &k.first[0], &k.spread[0], n, 2*fours)
-	}
-	return n
+	return max(0, n)
 }
 
 // verticalVector filters the first bytes of row y of the result, and returns how many.
@@ -43,10 +56,11 @@ func (k kernel) verticalVector(dst, src []byte, y, base int) int {
 //go:noescape
 func filterRow(dst, src *byte, first *int, weights *int32, n, pairs int)
 
-// filterRowWide is filterRow for 4*fours pixels. It reads 4 bytes, and writes 1, beyond the last. It needs AVX-512F.
+// filterRowsWide writes 4*fours pixels of two rows, each the weighted sum of 8*eights pixels from first on. Src1 lies no earlier
+// than src0. It reads 8 bytes beyond the last. It needs AVX-512 with VBMI and VNNI.
 //
 //go:noescape
-func filterRowWide(dst, src *byte, first *int, weights *int32, n, fours int)
+func filterRowsWide(dst0, dst1, src0, src1 *byte, first *int, weights *int16, fours, eights int)
 
 // filterColumns writes 32*blocks bytes of dst, each the weighted sum of the bytes at its place in taps rows that lie
 // stride bytes apart. It needs AVX2.

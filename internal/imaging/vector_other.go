@@ -2,7 +2,7 @@
 
 package imaging
 
-func (k kernel) horizontalVector([]byte, []byte) int { return 0 }
+func (k kernel) horizontalVector(_, _, _, _ []byte) int { return 0 }
 
 func (k kernel) verticalVector([]byte, []byte, int, int) int { return 0 }
 
