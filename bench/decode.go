@@ -66,23 +66,23 @@ func newDecodeWorker(_ context.Context, j job) (worker, error) {
 	return w, nil
 }
 
-// entropyWorker decodes files at an eighth of their size, which leaves little but their Huffman codes.
-type entropyWorker struct{ *decodeWorker }
+// decoderWorker decodes files and does nothing with their pixels.
+type decoderWorker struct{ *decodeWorker }
 
-func newEntropyWorker(ctx context.Context, j job) (worker, error) {
+func newDecoderWorker(ctx context.Context, j job) (worker, error) {
 	w, err := newDecodeWorker(ctx, j)
 	if err != nil {
 		return nil, err
 	}
-	return entropyWorker{w.(*decodeWorker)}, nil
+	return decoderWorker{w.(*decodeWorker)}, nil
 }
 
-func (w entropyWorker) do(_ context.Context, command string, _ *answer) error {
+func (w decoderWorker) do(_ context.Context, command string, _ *answer) error {
 	if command == "check" {
 		return nil
 	}
 	for _, file := range w.files {
-		if _, err := imaging.DecodeShrunk(file, 1); err != nil {
+		if _, err := imaging.DecodeShrunk(file, w.job.option("shrunk")); err != nil {
 			return err
 		}
 	}

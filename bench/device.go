@@ -256,7 +256,7 @@ func (w *productsWorker) do(ctx context.Context, command string, a *answer) erro
 	return unknown(command)
 }
 
-// multiply multiplies, waits, and looks at one element.
+// multiply multiplies, waits, and looks at one element. On the processor it multiplies as linear layers do, on all threads.
 func (w *productsWorker) multiply(ctx context.Context, times int) error {
 	const value = 1.0 / 64
 	return w.worker.Do(ctx, func(s *torch.Scope) error {
@@ -264,6 +264,12 @@ func (w *productsWorker) multiply(ctx context.Context, times int) error {
 		x, y := s.Full(value, w.precision, side, side), s.Full(0, w.precision, side, side)
 		for range times {
 			err := s.Nest(func(s *torch.Scope) error {
+				if w.precision == torch.Float32 {
+					s.NoGrad(func() {
+						y.CopyFrom(s.Reshape(s.Linear(s.Reshape(x, 8, -1, side), s.Transpose(x, 0, 1), nil), side, side))
+					})
+					return nil
+				}
 				y.CopyFrom(s.MatMul(x, x))
 				return nil
 			})

@@ -46,9 +46,10 @@ var limits = map[string]func(context.Context, *bench, *Result) error{
 	"walk-large": integerLimit("products of images and texts", func(n float64) float64 { return n * n }),
 	"step-tiny":  productLimit("tiny", func(c model.Config) float64 { return c.StepOperations(stepTokens) }),
 	"step-small": productLimit("small", func(c model.Config) float64 { return c.StepOperations(stepTokens) }),
-	"encode":     productLimit("small", func(c model.Config) float64 { return c.ImageOperations() + c.TextOperations(encodeTokens) }),
-	"decode-128": entropyLimit,
-	"decode-224": entropyLimit,
+	"encode":     encodeLimit,
+	"decode-128": decoderLimit(128),
+	"decode-224": decoderLimit(224),
+	"sampling":   sampleLimit,
 	fetchRowName: func(_ context.Context, _ *bench, r *Result) error {
 		r.limited(r.Extra["bare"], "a client that throws the bodies away")
 		return nil
@@ -81,37 +82,98 @@ func integerLimit(of string, products func(n float64) float64) func(context.Cont
 	}
 }
 
-// productLimit is the speed of a model's float32 products at that of one large product.
+// productLimit is the speed of a model's float32 products at that of large linear layers.
 func productLimit(preset string, operations func(model.Config) float64) func(context.Context, *bench, *Result) error {
 	return func(ctx context.Context, b *bench, r *Result) error {
 		c, err := model.Preset(preset, stepVocabulary(preset))
 		if err != nil {
 			return err
 		}
-		answers, err := b.alone(ctx, "products", job{Folder: b.folder, Options: map[string]float64{"side": 1024}}, 1)
+		rate, err := b.productRate(ctx)
 		if err != nil {
 			return err
 		}
-		rate := figure(answers, func(a answer) float64 { return a.Values["per_second"] }).Value
-		r.limited(rate/operations(c), fmt.Sprintf("the model's products, %.0f GFLOP/s of one of 1,024 × 1,024", rate/1e9))
+		r.limited(rate/operations(c), fmt.Sprintf("the model's products, %.0f GFLOP/s of linear layers of 1,024", rate/1e9))
 		return nil
 	}
 }
 
-// entropyLimit is the time of libjpeg-turbo for an eighth of the pixels of each side. Nearly all of it goes to Huffman codes.
-func entropyLimit(ctx context.Context, b *bench, r *Result) error {
-	const n = 32
-	j := job{Folder: b.folder, Options: map[string]float64{"images": n, "size": 1}}
-	if _, err := writePhotos(j, n); err != nil {
-		return err
+// productRate measures linear layers of 1,024 inputs and outputs, in operations a second of all threads.
+func (b *bench) productRate(ctx context.Context) (float64, error) {
+	answers, err := b.alone(ctx, "products", job{Folder: b.folder, Options: map[string]float64{"side": 1024}}, 2)
+	if err != nil {
+		return 0, err
 	}
-	one := *b
-	one.threads = 1
-	answers, err := one.alone(ctx, "entropy", j, 1)
+	return figure(answers, func(a answer) float64 { return a.Values["per_second"] }).Value, nil
+}
+
+// encodeLimit is the speed of the encoder's products and of the Huffman codes of its images.
+func encodeLimit(ctx context.Context, b *bench, r *Result) error {
+	c, err := model.Preset("small", stepVocabulary("small"))
 	if err != nil {
 		return err
 	}
-	r.limited(figure(answers, seconds).Value*1000/n, "the Huffman codes, by decoding at an eighth of the size")
+	rate, err := b.productRate(ctx)
+	if err != nil {
+		return err
+	}
+	_, entropy, err := b.decoding(ctx, c.ImageSize)
+	if err != nil {
+		return err
+	}
+	pair := (c.ImageOperations()+c.TextOperations(encodeTokens))/rate + entropy/float64(b.threads)
+	r.limited(1/pair, fmt.Sprintf("the model's products, %.0f GFLOP/s of linear layers of 1,024, and Huffman codes", rate/1e9))
+	return nil
+}
+
+// decoderLimit is the time of libjpeg-turbo for the pixels that the row reads. Nobody in the row decodes with anything else.
+func decoderLimit(size int) func(context.Context, *bench, *Result) error {
+	return func(ctx context.Context, b *bench, r *Result) error {
+		decode, entropy, err := b.decoding(ctx, size)
+		if err != nil {
+			return err
+		}
+		r.limited(decode*1000, fmt.Sprintf("libjpeg-turbo's decoding alone, of which Huffman codes take %.0f %%", 100*entropy/decode))
+		return nil
+	}
+}
+
+// decoding measures the seconds in which libjpeg-turbo decodes an image of the row for a size, and those for an eighth of the
+// pixels of each side. Nearly all of the latter goes to Huffman codes.
+func (b *bench) decoding(ctx context.Context, size int) (decode, entropy float64, err error) {
+	const n = 32
+	j := job{Folder: b.folder, Options: map[string]float64{"images": n, "size": float64(size)}}
+	if _, err := writePhotos(j, n); err != nil {
+		return 0, 0, err
+	}
+	one := *b
+	one.threads = 1
+	seconds := func(shrunk float64) (float64, error) {
+		j.Options["shrunk"] = shrunk
+		answers, err := one.alone(ctx, "decoder", j, 2)
+		if err != nil {
+			return 0, err
+		}
+		return figure(answers, func(a answer) float64 { return a.Seconds }).Value / n, nil
+	}
+	if decode, err = seconds(float64(2 * size)); err != nil {
+		return 0, 0, err
+	}
+	entropy, err = seconds(1)
+	return decode, entropy, err
+}
+
+// sampleLimit is the share of sampling if all stages computed at one speed: the operations of the encoder and of Con-D, beside
+// those of training. Both encode a pair once, whatever the epochs.
+func sampleLimit(_ context.Context, _ *bench, r *Result) error {
+	const epochs, candidates = 8, 2 // of the demo
+	c, err := model.Preset("micro", stepVocabulary("tiny"))
+	if err != nil {
+		return err
+	}
+	once := c.ImageOperations() + c.TextOperations(stepTokens) + c.ScoreOperations(stepTokens, 0)
+	often := c.ScoreOperations(stepTokens, candidates) - c.ScoreOperations(stepTokens, 0)
+	r.limited(100*(once/epochs+often)/c.StepOperations(stepTokens), "the operations of the models, if all stages computed at one speed")
 	return nil
 }
 

@@ -22,8 +22,8 @@ const (
 	loaderWorkers = 2
 )
 
-// loaderSides lists the loaders' programs: pairstream's, then its peers.
-var loaderSides = []string{"pairstream", "webdataset", "mosaic"}
+// loaderSides lists the loaders' programs: pairstream's, its two peers, and a DataLoader over images in memory, the limit.
+var loaderSides = []string{"pairstream", "webdataset", "mosaic", "memory"}
 
 // loaderRow measures three loaders for PyTorch. Both peers are measured, and the row compares with the faster one.
 func loaderRow(ctx context.Context, b *bench) (out *Result, err error) {
@@ -66,7 +66,8 @@ func loaderRow(ctx context.Context, b *bench) (out *Result, err error) {
 	out.Against, out.Bound = "WebDataset and MosaicML Streaming, the faster: "+name, "PIL's decoding and resizing"
 	out.Met = out.Ratio >= 0.9
 	out.Notes = []string{fmt.Sprintf("WebDataset %.0f pairs/s, MosaicML Streaming %.0f pairs/s", out.Extra["peer_webdataset"], out.Extra["peer_mosaic"])}
-	for i, s := range sides[1:] {
+	out.limited(figure(answers[3], perSecond).Value, "PyTorch's DataLoader over the same files in memory, decoded and resized by PIL")
+	for i, s := range sides[1:3] {
 		f := figure(answers[i+1], perSecond)
 		out.Tried = append(out.Tried, Entrant{
 			Home: pypi, Program: loaderSides[i+1], About: s.about, Value: f.Value, CPU: f.CPU, Won: loaderSides[i+1] == name,
