@@ -196,18 +196,12 @@ func (w *produceWorker) check(ctx context.Context) error {
 	seen := map[schemas.PairID]bool{}
 	n := 0
 	for lane := range plumbingLanes {
-		for rec, err := range w.last.Records(ctx, schemas.Pairs, lane, stream.Position{}, -1) {
+		for p, err := range stream.Values[*schemas.Pair](ctx, w.last, schemas.Pairs, lane) {
 			if err != nil {
 				return err
 			}
-			r, err := schemas.Unmarshal(rec.Schema, rec.Value)
-			if err != nil {
-				return err
-			}
-			if p, ok := r.(*schemas.Pair); ok {
-				seen[p.ID] = true
-				n++
-			}
+			seen[p.ID] = true
+			n++
 		}
 	}
 	if want := w.job.option("tars") * producePerTar; n != want || len(seen) != want {

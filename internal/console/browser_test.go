@@ -334,10 +334,9 @@ func TestBrowserKeyboardOnly(t *testing.T) {
 	b.do(chromedp.KeyEvent("n"))
 	b.until(`document.querySelector("#score").textContent.startsWith("1 of 2")`)
 	var verdicts []string
-	for rec, err := range s.log.Records(t.Context(), schemas.Judgements, 0, stream.Position{}, -1) {
+	for j, err := range stream.Values[*schemas.Judgement](t.Context(), s.log, schemas.Judgements, 0) {
 		must.Do(t, err)
-		r := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(t)
-		verdicts = append(verdicts, r.(*schemas.Judgement).Verdict)
+		verdicts = append(verdicts, j.Verdict)
 	}
 	if fmt.Sprint(verdicts) != "[match no match]" {
 		t.Errorf("the log has the verdicts %v", verdicts)

@@ -226,8 +226,7 @@ func (o *others) reports(ctx context.Context, log *stream.Log, namespace string)
 		if err != nil {
 			return nil, err
 		}
-		r, err := schemas.Unmarshal(rec.Schema, rec.Value)
-		if p, ok := r.(*schemas.Progress); err == nil && ok {
+		if p, ok := stream.As[*schemas.Progress](rec); ok {
 			list = append(list, index.Report{Kind: p.Kind, Step: p.Step, Time: time.UnixMilli(p.Time), Values: p.Values, Checkpoint: p.Checkpoint})
 		}
 	}

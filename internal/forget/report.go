@@ -178,9 +178,8 @@ func (r *report) checkpoints(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("looking for checkpoints: %w", err)
 		}
-		record, err := schemas.Unmarshal(rec.Schema, rec.Value)
-		p, ok := record.(*schemas.Progress)
-		if err == nil && ok && p.Kind == schemas.ProgressCheckpoint && p.Step >= r.out.FirstStep && !slices.Contains(r.out.Checkpoints, p.Checkpoint) {
+		p, ok := stream.As[*schemas.Progress](rec)
+		if ok && p.Kind == schemas.ProgressCheckpoint && p.Step >= r.out.FirstStep && !slices.Contains(r.out.Checkpoints, p.Checkpoint) {
 			r.out.Checkpoints = append(r.out.Checkpoints, p.Checkpoint)
 		}
 	}

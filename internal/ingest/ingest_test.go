@@ -109,10 +109,8 @@ func (d *door) published() (pairs map[string]*schemas.Pair, records int) {
 	d.t.Helper()
 	pairs = map[string]*schemas.Pair{}
 	for lane := range lanes {
-		for rec, err := range d.log.Records(d.t.Context(), schemas.Pairs, lane, stream.Position{}, -1) {
+		for p, err := range stream.Values[*schemas.Pair](d.t.Context(), d.log, schemas.Pairs, lane) {
 			must.Do(d.t, err)
-			r := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(d.t)
-			p := r.(*schemas.Pair)
 			if p.ImageID.Lane(lanes) != lane {
 				d.t.Errorf("pair %s lies in lane %d", p.ID, lane)
 			}

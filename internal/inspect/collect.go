@@ -259,10 +259,9 @@ func (c *Collector) training(ctx context.Context) (*Training, error) {
 	if err != nil || !found {
 		return nil, err
 	}
-	r, err := schemas.Unmarshal(rec.Schema, rec.Value)
-	p, ok := r.(*schemas.Progress)
-	if err != nil || !ok { // anyone may write there, and nothing depends on it
-		return nil, nil //nolint:nilerr,nilnil // a report that cannot be read is no report
+	p, ok := stream.As[*schemas.Progress](rec)
+	if !ok { // anyone may write there, and nothing depends on it
+		return nil, nil //nolint:nilnil // a report that cannot be read is no report
 	}
 	return &Training{Kind: p.Kind, Step: p.Step, Values: p.Values, Checkpoint: p.Checkpoint, Time: rec.Time}, nil
 }

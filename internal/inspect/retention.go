@@ -240,8 +240,7 @@ func resumeStep(ctx context.Context, log *stream.Log) (step, error) {
 		if err != nil {
 			return step{}, err
 		}
-		r, err := schemas.Unmarshal(rec.Schema, rec.Value)
-		if p, ok := r.(*schemas.Progress); err == nil && ok && p.Kind == schemas.ProgressCheckpoint {
+		if p, ok := stream.As[*schemas.Progress](rec); ok && p.Kind == schemas.ProgressCheckpoint {
 			steps = append(steps, p.Step)
 		}
 	}

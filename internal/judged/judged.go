@@ -56,9 +56,8 @@ func tally(ctx context.Context, log *stream.Log, p Place) (Count, error) {
 		if err != nil {
 			return Count{}, fmt.Errorf("reading what people say of connections: %w", err)
 		}
-		r, err := schemas.Unmarshal(rec.Schema, rec.Value)
-		j, ok := r.(*schemas.Judgement)
-		if err != nil || !ok || j.Model != p.Model || j.Probability <= float32(p.Above) {
+		j, ok := stream.As[*schemas.Judgement](rec)
+		if !ok || j.Model != p.Model || j.Probability <= float32(p.Above) {
 			continue
 		}
 		key := pair{j.Image, j.Text}

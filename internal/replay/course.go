@@ -30,11 +30,10 @@ func thresholds(settings map[string]string) (t compare.Thresholds, err error) {
 
 // mined takes up a mini-batch, and returns the fingerprint of the Con-D that has scored it.
 func (d *describer) mined(rec stream.Record) string {
-	r, err := schemas.Unmarshal(rec.Schema, rec.Value)
-	b, ok := r.(*schemas.ScoredBatch)
+	b, ok := stream.As[*schemas.ScoredBatch](rec)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err != nil || !ok {
+	if !ok {
 		d.course.Skip()
 		return fingerprint(rec)
 	}
@@ -48,8 +47,7 @@ func (d *describer) whatCame(ctx context.Context) (*compare.Course, error) {
 		if err != nil {
 			return nil, fmt.Errorf("describing %s: %w", schemas.ProgressLog, err)
 		}
-		r, err := schemas.Unmarshal(rec.Schema, rec.Value)
-		if p, ok := r.(*schemas.Progress); err == nil && ok {
+		if p, ok := stream.As[*schemas.Progress](rec); ok {
 			d.course.Progress(p)
 		} else {
 			d.course.Skip()

@@ -206,10 +206,6 @@ func fingerprint(rec stream.Record) string {
 }
 
 func isFinalSeal(rec stream.Record) bool {
-	if rec.Schema != schemas.SchemaSeal {
-		return false
-	}
-	r, err := schemas.Unmarshal(rec.Schema, rec.Value)
-	seal, ok := r.(*schemas.Seal)
-	return err == nil && ok && seal.Final
+	seal, ok := stream.As[*schemas.Seal](rec)
+	return ok && seal.Final
 }

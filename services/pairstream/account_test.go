@@ -68,11 +68,9 @@ func TestAccountOfEverything(t *testing.T) {
 	for lane := range log.Config().Lanes {
 		for rec, err := range log.Records(t.Context(), schemas.Features, lane, stream.Position{}, -1) {
 			must.Do(t, err)
-			if r, err := schemas.Unmarshal(rec.Schema, rec.Value); err == nil {
-				if block, ok := r.(*schemas.FeatureBlock); ok {
-					trained += int64(len(block.Positions) - len(block.Masked))
-					masked += int64(len(block.Masked))
-				}
+			if block, ok := stream.As[*schemas.FeatureBlock](rec); ok {
+				trained += int64(len(block.Positions) - len(block.Masked))
+				masked += int64(len(block.Masked))
 			}
 		}
 	}

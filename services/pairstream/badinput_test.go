@@ -138,10 +138,8 @@ func awaitFinalSeal(t *testing.T, log *stream.Log, p *process, topic schemas.Top
 		if err != nil {
 			t.Fatalf("waiting for the end of %s, lane %d: %v\n%s", topic, lane, err, p.log)
 		}
-		if value, err := schemas.Unmarshal(rec.Schema, rec.Value); err == nil {
-			if seal, ok := value.(*schemas.Seal); ok && seal.Final {
-				return
-			}
+		if seal, ok := stream.As[*schemas.Seal](rec); ok && seal.Final {
+			return
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -94,9 +95,7 @@ func newBatchesCommand() *cobra.Command {
 	f.StringVar(&columns.Image, "image-col", "image", "column of a Parquet file with the bytes of images")
 	f.StringVar(&columns.Caption, "caption-col", "caption", "column of a Parquet file with a caption, or several")
 	f.StringArrayVar(&features, "features", nil, "Parquet file with the features that a model elsewhere has after an epoch; once for each epoch before the last")
-	if err := cmd.MarkFlagRequired("out"); err != nil {
-		panic(err) // the flag is above
-	}
+	require(cmd, "out")
 	cmd.RunE = func(cmd *cobra.Command, paths []string) error {
 		environ := config.Environ()
 		if paper != "" {
@@ -190,11 +189,7 @@ func (p *planning) begin(m planManifest) (done bool, err error) {
 }
 
 func writeJSON(path string, what any) error {
-	return atomicfile.Write(path, 0o644, func(w io.Writer) error {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(what)
-	})
+	return atomicfile.Write(path, 0o644, func(w io.Writer) error { return printJSON(w, what) })
 }
 
 func (p *planning) run(ctx context.Context) error {
@@ -249,7 +244,7 @@ func (p *planning) make(ctx context.Context, m *planManifest) (err error) {
 		return errors.Join(err, p.abandon())
 	}
 	m.Pairs = int(p.pairs.Load())
-	rt := service.NewRuntime(errorsAlone())
+	rt := service.NewRuntime(logFrom(slog.LevelError))
 	log, closeLog, err := openLog(ctx, rt, p.settings.Stream, "127.0.0.1:0", p.broker())
 	if err != nil {
 		return err

@@ -108,13 +108,9 @@ func exported(t *testing.T, dir, scenes string) map[string][]byte {
 	keys := must.Get(reading.readKeys(t.Context()))(t)
 	for lane := range log.Config().Lanes {
 		w := plans.NewWriter(dir, lane, 0.8, keys)
-		for rec, err := range log.Records(t.Context(), schemas.Scored, lane, stream.Position{}, -1) {
+		for b, err := range stream.Values[*schemas.ScoredBatch](t.Context(), log, schemas.Scored, lane) {
 			must.Do(t, err)
-			value, err := schemas.Unmarshal(rec.Schema, rec.Value)
-			if b, ok := value.(*schemas.ScoredBatch); ok && err == nil {
-				err = w.Add(b)
-			}
-			must.Do(t, err)
+			must.Do(t, w.Add(b))
 		}
 		must.Get(w.Close())(t)
 	}

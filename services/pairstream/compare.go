@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -50,10 +49,5 @@ func writeComparison(out io.Writer, c *runs.Comparison, path string) error {
 	if err != nil {
 		return fmt.Errorf("--html: %w", err)
 	}
-	whole, err := filepath.Abs(path)
-	if err != nil {
-		return fmt.Errorf("--html: %w", err)
-	}
-	_, err = fmt.Fprintf(out, "comparison: file://%s\n", filepath.ToSlash(whole))
-	return err
+	return printPage(out, "comparison", path)
 }

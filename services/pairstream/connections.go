@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
@@ -23,7 +22,6 @@ type connectionsFlags struct {
 }
 
 func newConnectionsCommand() *cobra.Command {
-	var dir string
 	var f connectionsFlags
 	cmd := &cobra.Command{
 		Use: "connections --out DIR", Short: "write the connections of a run as WebDataset tars, for `produce`", Args: cobra.NoArgs,
@@ -31,14 +29,14 @@ func newConnectionsCommand() *cobra.Command {
 			"and that is no pair of the same mini-batch: key.jpg and key.json with caption, probability and the ids of the two\n" +
 			"pairs. A pair comes once, with its first probability. BUCKET_ROOTS says where images may be read.",
 	}
-	cmd.RunE = looking(&dir, func(cmd *cobra.Command, log *stream.Log, _ []string) error {
-		environ, err := environIn(dir)
+	looking(cmd, func(at look) error {
+		s, err := settingsIn[bucketRoots](at.dir)
 		if err != nil {
 			return err
 		}
-		sum, err := f.write(cmd.Context(), log, environ)
+		sum, err := f.write(at.Context(), at.log, s.Roots)
 		if err == nil {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "wrote %d connections above %g to %s; left out %d known pairs, %d with objects for captions, %d whose image is gone\n",
+			_, err = fmt.Fprintf(at.OutOrStdout(), "wrote %d connections above %g to %s; left out %d known pairs, %d with objects for captions, %d whose image is gone\n",
 				sum.Written, f.above, f.out, sum.Known, sum.Replaced, sum.Lost)
 		}
 		return err
@@ -46,10 +44,7 @@ func newConnectionsCommand() *cobra.Command {
 	cmd.Flags().Float64Var(&f.above, "above", 0.8, "least probability of a match, not included")
 	cmd.Flags().StringVar(&f.out, "out", "", "new folder for the tars")
 	cmd.Flags().IntVar(&f.perShard, "per-shard", 10000, "connections in a tar")
-	if err := cmd.MarkFlagRequired("out"); err != nil {
-		panic(err) // the flag was added above
-	}
-	dataFlag(cmd, &dir)
+	require(cmd, "out")
 	return cmd
 }
 
@@ -66,18 +61,14 @@ func (b bucketRoots) Validate() error {
 	return nil
 }
 
-func (f connectionsFlags) write(ctx context.Context, log *stream.Log, environ map[string]string) (sum dataset.ConnectionSummary, err error) {
+func (f connectionsFlags) write(ctx context.Context, log *stream.Log, roots []string) (sum dataset.ConnectionSummary, err error) {
 	if f.above < 0 || f.above >= 1 {
 		return sum, fmt.Errorf("--above is %g, want at least 0 and less than 1", f.above)
 	}
 	if there, err := os.ReadDir(f.out); len(there) > 0 || err != nil && !errors.Is(err, os.ErrNotExist) {
 		return sum, errors.Join(fmt.Errorf("--out is %s, want a folder that is empty or not there", f.out), err)
 	}
-	s, err := config.Parse[bucketRoots](environ)
-	if err != nil {
-		return sum, err
-	}
-	bucket, err := shard.OpenBucket(ctx, s.Roots, nil)
+	bucket, err := shard.OpenBucket(ctx, roots, nil)
 	if err != nil {
 		return sum, fmt.Errorf("BUCKET_ROOTS: %w", err)
 	}
@@ -97,18 +88,11 @@ func (f connectionsFlags) write(ctx context.Context, log *stream.Log, environ ma
 }
 
 func addLane(ctx context.Context, log *stream.Log, lane int, c *dataset.Connections) error {
-	for rec, err := range log.Records(ctx, schemas.Scored, lane, stream.Position{}, -1) {
+	for b, err := range stream.Values[*schemas.ScoredBatch](ctx, log, schemas.Scored, lane) {
+		if err == nil {
+			err = c.Add(ctx, b)
+		}
 		if err != nil {
-			return fmt.Errorf("reading lane %d of %s: %w", lane, schemas.Scored, err)
-		}
-		if rec.Schema != schemas.SchemaScoredBatch {
-			continue
-		}
-		value, err := schemas.Unmarshal(rec.Schema, rec.Value)
-		if err != nil {
-			return fmt.Errorf("lane %d of %s, offset %d: %w", lane, schemas.Scored, rec.Offset, err)
-		}
-		if err := c.Add(ctx, value.(*schemas.ScoredBatch)); err != nil {
 			return err
 		}
 	}

@@ -117,10 +117,8 @@ func TestConnectionsComeBackAsPairs(t *testing.T) {
 	again := must.Get(connect(t.Context()))(t)
 	t.Cleanup(again.Close)
 	for lane := range 2 {
-		for rec, err := range again.Records(t.Context(), schemas.Pairs, lane, stream.Position{}, -1) {
+		for pair, err := range stream.Values[*schemas.Pair](t.Context(), again, schemas.Pairs, lane) {
 			must.Do(t, err)
-			value := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(t)
-			pair := value.(*schemas.Pair)
 			if want[pair.ID].Caption != pair.Caption {
 				t.Errorf("produce published %s %q", pair.ID, pair.Caption)
 			}

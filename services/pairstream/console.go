@@ -43,7 +43,6 @@ func (s shownSettings) Validate() error {
 }
 
 func newConsoleCommand() *cobra.Command {
-	var dir string
 	cmd := &cobra.Command{
 		Use:   "console",
 		Short: "serve web pages that show the run: flow, training, groups, pairs, connections, dead letters",
@@ -51,33 +50,38 @@ func newConsoleCommand() *cobra.Command {
 			"bucket, and writes nothing but judgements. `pairstream up` has it inside.",
 		Args: cobra.NoArgs,
 	}
-	cmd.RunE = looking(&dir, func(cmd *cobra.Command, log *stream.Log, _ []string) error {
-		environ, err := environIn(dir)
-		if err != nil {
-			return err
-		}
-		s, err := config.Parse[consoleSettings](environ)
+	looking(cmd, func(at look) error {
+		s, err := consoleSettingsIn(at.dir)
 		if err != nil {
 			return err
 		}
 		if s.Console.Off() {
 			return errors.New("CONSOLE_ADDR is off: want an address such as 127.0.0.1:8090")
 		}
-		s.Console.Dir = consoleDir(environ, s.Console.Dir, dir)
 		listener, err := console.Listen(s.Console)
 		if err != nil {
 			return err
 		}
-		ctx := cmd.Context()
-		fmt.Fprintf(cmd.OutOrStdout(), "console: %s\n", console.Address(listener))
+		ctx := at.Context()
+		fmt.Fprintf(at.OutOrStdout(), "console: %s\n", console.Address(listener))
 		o := console.Options{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)).With("stage", "console")}
-		if err := runConsole(ctx, log, s, listener, o); ctx.Err() == nil {
+		if err := runConsole(ctx, at.log, s, listener, o); ctx.Err() == nil {
 			return err
 		}
 		return nil
 	})
-	dataFlag(cmd, &dir)
 	return cmd
+}
+
+// consoleSettingsIn returns the settings of the console of a run whose log lies in dir.
+func consoleSettingsIn(dir string) (s consoleSettings, err error) {
+	environ, err := environIn(dir)
+	if err != nil {
+		return s, err
+	}
+	s, err = config.Parse[consoleSettings](environ)
+	s.Console.Dir = consoleDir(environ, s.Console.Dir, dir)
+	return s, err
 }
 
 // consoleDir puts the index beside the log, unless the environment says where.

@@ -28,21 +28,19 @@ func filterFlags(cmd *cobra.Command, f *inspect.Filter) {
 }
 
 func newDeadLettersListCommand() *cobra.Command {
-	var dir string
 	var f inspect.Filter
 	var limit int
 	var asJSON bool
 	cmd := &cobra.Command{Use: "list", Short: "list dead letters, oldest first", Args: cobra.NoArgs}
-	cmd.RunE = looking(&dir, func(cmd *cobra.Command, log *stream.Log, _ []string) error {
+	looking(cmd, func(at look) error {
 		if asJSON {
-			return listJSON(cmd.Context(), log, f, limit, cmd.OutOrStdout())
+			return listJSON(at.Context(), at.log, f, limit, at.OutOrStdout())
 		}
-		return list(cmd.Context(), log, f, limit, cmd.OutOrStdout())
+		return list(at.Context(), at.log, f, limit, at.OutOrStdout())
 	})
 	filterFlags(cmd, &f)
 	cmd.Flags().IntVar(&limit, "limit", 100, "list only so many; 0: all")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, an object a line")
-	dataFlag(cmd, &dir)
 	return cmd
 }
 
@@ -93,15 +91,14 @@ func listJSON(ctx context.Context, log *stream.Log, f inspect.Filter, limit int,
 }
 
 func newDeadLettersShowCommand() *cobra.Command {
-	var dir string
 	var whole, asJSON, raw bool
 	cmd := &cobra.Command{Use: "show NUMBER", Short: "show one dead letter: its headers, and its bytes as JSON where they can be read", Args: wantArgs(1, 1)}
-	cmd.RunE = looking(&dir, func(cmd *cobra.Command, log *stream.Log, args []string) error {
-		d, err := findLetter(cmd.Context(), log, args[0])
+	looking(cmd, func(at look) error {
+		d, err := findLetter(at.Context(), at.log, at.args[0])
 		if err != nil {
 			return err
 		}
-		out := cmd.OutOrStdout()
+		out := at.OutOrStdout()
 		switch {
 		case raw:
 			_, err = out.Write(d.Value)
@@ -119,7 +116,6 @@ func newDeadLettersShowCommand() *cobra.Command {
 	f.BoolVar(&whole, "whole", false, "do not cut off bytes that cannot be read")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	f.BoolVar(&raw, "raw", false, "write the record's bytes and nothing else")
-	dataFlag(cmd, &dir)
 	return cmd
 }
 
@@ -150,28 +146,24 @@ type putBack struct {
 }
 
 func newDeadLettersReplayCommand() *cobra.Command {
-	var dir string
 	var p putBack
 	cmd := &cobra.Command{
 		Use:   "replay [NUMBER...]",
 		Short: "put pairs back at the end of their lane, after what made them fail was put right",
 		Long: "Publishes dead letters again, as they were, at the end of the lane of `pairs` that they came from. Only pairs can go\n" +
 			"back, and only while their lane has not ended with a final seal. A letter goes back once, unless its number is given.",
+		Args: func(_ *cobra.Command, args []string) error {
+			p.numbers = args
+			if chosen := p.all || p.filter != (inspect.Filter{}); chosen == (len(args) > 0) {
+				return errors.New("give either numbers, or --reason, --stage or --all")
+			}
+			return nil
+		},
 	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		p.numbers = args
-		chosen := p.all || p.filter != (inspect.Filter{})
-		if chosen == (len(args) > 0) {
-			return errors.New("give either numbers, or --reason, --stage or --all")
-		}
-		return looking(&dir, func(cmd *cobra.Command, log *stream.Log, _ []string) error {
-			return p.run(cmd.Context(), log, cmd.OutOrStdout())
-		})(cmd, nil)
-	}
+	looking(cmd, func(at look) error { return p.run(at.Context(), at.log, at.OutOrStdout()) })
 	filterFlags(cmd, &p.filter)
 	cmd.Flags().BoolVar(&p.all, "all", false, "put back all that can be")
 	cmd.Flags().BoolVar(&p.dryRun, "dry-run", false, "only say what would be done")
-	dataFlag(cmd, &dir)
 	return cmd
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -259,12 +260,16 @@ func (d *demo) evaluate(ctx context.Context, w *torch.Worker, path string, o eva
 		return nil, err
 	}
 	defer m.Free()
-	return evaluateModel(ctx, m, d.images, d.held, o)
+	shown, err := dataFor(ctx, m, d.images, d.held)
+	if err != nil {
+		return nil, err
+	}
+	return eval.Evaluate(ctx, m, shown, o)
 }
 
 // stream runs the pipeline of every arm, on a broker of its own unless KAFKA_BROKERS names others, and shows how it goes.
 func (d *demo) stream(ctx context.Context) (err error) {
-	rt := service.NewRuntime(errorsAlone())
+	rt := service.NewRuntime(logFrom(slog.LevelError))
 	if d.log, d.close, err = openLog(ctx, rt, d.settings.Stream, "127.0.0.1:0", filepath.Join(d.dir, "broker")); err != nil {
 		return err
 	}

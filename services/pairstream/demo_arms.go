@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -102,7 +101,7 @@ func (d *demo) runArms(ctx context.Context, rt service.Runtime) error {
 		all.Go(func() (err error) {
 			settings := a.settings.Stream
 			settings.Brokers = d.log.Config().Brokers
-			rt := service.NewRuntime(errorsAlone())
+			rt := service.NewRuntime(logFrom(slog.LevelError))
 			if a.log, a.close, err = openLog(ctx, rt, settings, "", ""); err != nil {
 				return err
 			}
@@ -132,11 +131,6 @@ func (d *demo) runArm(ctx context.Context, rt service.Runtime, a *demoArm) (err 
 		a.checkpoint, _, err = trainer.LatestCheckpoint(a.settings.Trainer.Dir)
 	}
 	return err
-}
-
-// errorsAlone returns a logger for stages whose progress is shown elsewhere.
-func errorsAlone() *slog.Logger {
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 }
 
 // newGauges returns the gauges of a run, by stage.

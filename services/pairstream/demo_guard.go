@@ -17,17 +17,9 @@ type checks []*schemas.Check
 func readChecks(ctx context.Context, log *stream.Log) (checks, error) {
 	all := make(checks, log.Config().Lanes)
 	for lane := range all {
-		for rec, err := range log.Records(ctx, schemas.Scored, lane, stream.Position{}, -1) {
+		for b, err := range stream.Values[*schemas.ScoredBatch](ctx, log, schemas.Scored, lane) {
 			if err != nil {
-				return nil, fmt.Errorf("looking for the guard's verdict in lane %d: %w", lane, err)
-			}
-			decoded, err := schemas.Unmarshal(rec.Schema, rec.Value)
-			if err != nil {
-				return nil, fmt.Errorf("looking for the guard's verdict in lane %d: %w", lane, err)
-			}
-			b, ok := decoded.(*schemas.ScoredBatch)
-			if !ok {
-				continue
+				return nil, fmt.Errorf("looking for the guard's verdict: %w", err)
 			}
 			if b.Check == nil {
 				break // there is no guard

@@ -58,15 +58,11 @@ func TestGuardSwitchesConnectionsOff(t *testing.T) {
 		t.Errorf("the guard counts %d of %d judgements, want 20 of 40", p.Right, p.Judged)
 	}
 	batches := 0
-	for rec, err := range log.Records(t.Context(), schemas.Scored, 0, stream.Position{}, -1) {
+	for b, err := range stream.Values[*schemas.ScoredBatch](t.Context(), log, schemas.Scored, 0) {
 		must.Do(t, err)
-		if r, err := schemas.Unmarshal(rec.Schema, rec.Value); err != nil {
-			t.Fatal(err)
-		} else if b, ok := r.(*schemas.ScoredBatch); ok {
-			batches++
-			if b.M != 0 || b.Check == nil {
-				t.Errorf("batch %d of epoch %d has %d candidates and says %+v", b.Sequence, b.Epoch, b.M, b.Check)
-			}
+		batches++
+		if b.M != 0 || b.Check == nil {
+			t.Errorf("batch %d of epoch %d has %d candidates and says %+v", b.Sequence, b.Epoch, b.M, b.Check)
 		}
 	}
 	if batches < 28 {

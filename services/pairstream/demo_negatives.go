@@ -22,15 +22,11 @@ type negatives struct {
 // embeddings reads the embeddings of a lane.
 func embeddings(ctx context.Context, log *stream.Log, lane int) (map[schemas.PairID]*schemas.Embedding, error) {
 	of := map[schemas.PairID]*schemas.Embedding{}
-	for rec, err := range log.Records(ctx, schemas.Embeddings, lane, stream.Position{}, -1) {
+	for e, err := range stream.Values[*schemas.Embedding](ctx, log, schemas.Embeddings, lane) {
 		if err != nil {
-			return nil, fmt.Errorf("counting false negatives in lane %d: %w", lane, err)
+			return nil, fmt.Errorf("counting false negatives: %w", err)
 		}
-		decoded, err := schemas.Unmarshal(rec.Schema, rec.Value)
-		if err != nil {
-			return nil, fmt.Errorf("counting false negatives in lane %d: %w", lane, err)
-		}
-		if e, ok := decoded.(*schemas.Embedding); ok && of[e.ID] == nil {
+		if of[e.ID] == nil {
 			of[e.ID] = e
 		}
 	}

@@ -110,14 +110,13 @@ func countRecords(ctx context.Context, log *stream.Log) (recordCounts, error) {
 					continue
 				}
 				*n++
-				if topic == schemas.Scored {
-					ruledOut, err := ruledOutOf(rec)
-					if err != nil {
-						return c, fmt.Errorf("counting %s in lane %d: %w", topic, lane, err)
-					}
-					c.ruledOut += ruledOut
-				}
 			}
+		}
+		for b, err := range stream.Values[*schemas.ScoredBatch](ctx, log, schemas.Scored, lane) {
+			if err != nil {
+				return c, fmt.Errorf("counting what Con-D's vectors have ruled out: %w", err)
+			}
+			c.ruledOut += int(b.RuledOut)
 		}
 	}
 	for d, err := range log.DeadLetters(ctx) {
@@ -129,15 +128,6 @@ func countRecords(ctx context.Context, log *stream.Log) (recordCounts, error) {
 		c.reasons[reason]++
 	}
 	return c, nil
-}
-
-// ruledOutOf returns how many candidates of a scored batch Con-D's vectors have ruled out.
-func ruledOutOf(rec stream.Record) (int, error) {
-	decoded, err := schemas.Unmarshal(rec.Schema, rec.Value)
-	if b, ok := decoded.(*schemas.ScoredBatch); ok && err == nil {
-		return int(b.RuledOut), nil
-	}
-	return 0, err
 }
 
 // print prints the tables.

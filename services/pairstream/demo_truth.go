@@ -8,7 +8,6 @@ import (
 
 	"github.com/pairstream/pairstream/internal/eval"
 	"github.com/pairstream/pairstream/internal/scenes"
-	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
@@ -25,15 +24,7 @@ type truth struct {
 
 // ofScenes reads what the pictures of generated tars show.
 func ofScenes(ctx context.Context, dir string) (*knowledge, error) {
-	shows := map[schemas.ImageID]scenes.Scene{}
-	_, err := shard.Scan(ctx, []string{dir}, shard.Visitor{
-		Example: func(ex shard.Example) error {
-			r, err := scenes.ReadRecord(ex.Meta)
-			shows[ex.ImageID] = r.Scene
-			return err
-		},
-		Problem: func(p shard.Problem) error { return fmt.Errorf("reading generated scenes: %s", p) },
-	})
+	shows, err := readScenes(ctx, []string{dir})
 	fits := func(image schemas.ImageID, caption string) bool { return scenes.Matches(shows[image], caption) }
 	return &knowledge{fits: fits, says: "true of their picture", held: true}, err
 }
@@ -45,17 +36,9 @@ func (t *truth) read(ctx context.Context, a *demoArm) error {
 		if err != nil {
 			return err
 		}
-		for rec, err := range a.log.Records(ctx, schemas.Scored, lane, stream.Position{}, -1) {
+		for b, err := range stream.Values[*schemas.ScoredBatch](ctx, a.log, schemas.Scored, lane) {
 			if err != nil {
-				return fmt.Errorf("comparing connections with what is true in lane %d: %w", lane, err)
-			}
-			decoded, err := schemas.Unmarshal(rec.Schema, rec.Value)
-			if err != nil {
-				return fmt.Errorf("comparing connections with what is true in lane %d: %w", lane, err)
-			}
-			b, ok := decoded.(*schemas.ScoredBatch)
-			if !ok {
-				continue
+				return fmt.Errorf("comparing connections with what is true: %w", err)
 			}
 			converted := map[[2]int32]bool{}
 			for k := range b.I2T {

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -77,9 +76,7 @@ func printAs(w io.Writer, asJSON bool, report any, text func(io.Writer) error, e
 	case err != nil:
 		return err
 	case asJSON:
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(report)
+		return printJSON(w, report)
 	}
 	return text(w)
 }
@@ -118,31 +115,44 @@ func (e evaluation) read(ctx context.Context, paths []string) (*dataset.Corpus, 
 	return data, nil
 }
 
-// evaluate loads a checkpoint and measures it.
-func evaluate(ctx context.Context, w *torch.Worker, checkpoint string, paths []string, e evaluation) (*eval.Report, error) {
+// on loads a checkpoint, and hands it to measure with what to evaluate on.
+func (e evaluation) on(ctx context.Context, w *torch.Worker, checkpoint string, paths []string, measure func(*model.Model, *dataset.Corpus, eval.Data) error) error {
 	data, err := e.read(ctx, paths)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	m, err := model.Load(ctx, w, checkpoint, model.LoadOptions{})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer m.Free()
 	images, closeImages, err := bootstrap.Images(ctx, paths, m.Config.ImageSize, e.cache)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	report, err := evaluateModel(ctx, m, images, data, eval.Options{TopK: e.topK, Vision: e.vision})
-	return report, errors.Join(err, closeImages())
+	shown, err := dataFor(ctx, m, images, data)
+	if err == nil {
+		err = measure(m, data, shown)
+	}
+	return errors.Join(err, closeImages())
 }
 
-func evaluateModel(ctx context.Context, m *model.Model, images *shard.Images, data *dataset.Corpus, o eval.Options) (*eval.Report, error) {
+// dataFor returns images and texts as a model takes them.
+func dataFor(ctx context.Context, m *model.Model, images *shard.Images, data *dataset.Corpus) (eval.Data, error) {
 	words, err := m.Words()
 	if err != nil {
-		return nil, err
+		return eval.Data{}, err
 	}
-	return eval.Evaluate(ctx, m, eval.FromCorpus(ctx, data, images, words, m.Config.ImageSize, m.Config.RetrievalTokens()), o)
+	return eval.FromCorpus(ctx, data, images, words, m.Config.ImageSize, m.Config.RetrievalTokens()), nil
+}
+
+// evaluate measures a checkpoint.
+func evaluate(ctx context.Context, w *torch.Worker, checkpoint string, paths []string, e evaluation) (report *eval.Report, err error) {
+	err = e.on(ctx, w, checkpoint, paths, func(m *model.Model, _ *dataset.Corpus, shown eval.Data) error {
+		report, err = eval.Evaluate(ctx, m, shown, eval.Options{TopK: e.topK, Vision: e.vision})
+		return err
+	})
+	return report, err
 }
 
 func printReport(w io.Writer, r *eval.Report) error {

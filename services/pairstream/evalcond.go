@@ -30,39 +30,23 @@ type condEvaluation struct {
 
 // evaluateCond measures a checkpoint as Con-D.
 func evaluateCond(ctx context.Context, w *torch.Worker, checkpoint string, paths []string, e evaluation) (*condEvaluation, error) {
-	data, err := e.read(ctx, paths)
-	if err != nil {
-		return nil, err
-	}
-	m, err := model.Load(ctx, w, checkpoint, model.LoadOptions{})
-	if err != nil {
-		return nil, err
-	}
-	defer m.Free()
-	words, err := m.Words()
-	if err != nil {
-		return nil, err
-	}
 	out := &condEvaluation{}
-	if out.Card, err = cardOf(m); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", checkpoint, err)
-	}
-	o := eval.CondOptions{Easy: true, BaseRate: e.baseRate}
-	if e.captions == "" {
-		if o.Holds, err = truthOf(ctx, paths, data); err != nil {
-			return nil, err
+	return out, e.on(ctx, w, checkpoint, paths, func(m *model.Model, data *dataset.Corpus, shown eval.Data) (err error) {
+		if out.Card, err = cardOf(m); err != nil {
+			return fmt.Errorf("reading %s: %w", checkpoint, err)
 		}
-	}
-	images, closeImages, err := bootstrap.Images(ctx, paths, m.Config.ImageSize, e.cache)
-	if err != nil {
-		return nil, err
-	}
-	answers, err := eval.AskCond(ctx, m, eval.FromCorpus(ctx, data, images, words, m.Config.ImageSize, m.Config.RetrievalTokens()), o)
-	if err := errors.Join(err, closeImages()); err != nil {
-		return nil, err
-	}
-	out.CondReport = answers.Report(m.Calibration)
-	return out, nil
+		o := eval.CondOptions{Easy: true, BaseRate: e.baseRate}
+		if e.captions == "" {
+			if o.Holds, err = truthOf(ctx, paths, data); err != nil {
+				return err
+			}
+		}
+		answers, err := eval.AskCond(ctx, m, shown, o)
+		if err == nil {
+			out.CondReport = answers.Report(m.Calibration)
+		}
+		return err
+	})
 }
 
 // cardOf returns the card of a model, nil if it has none.
@@ -80,9 +64,8 @@ func cardOf(m *model.Model) (*bootstrap.Card, error) {
 // errUnknown ends a scan of tars that are not of generated scenes.
 var errUnknown = errors.New("not a generated scene")
 
-// truthOf returns a function that knows which texts are true of which images of generated scenes. Of other tars nobody knows,
-// and it returns nil.
-func truthOf(ctx context.Context, paths []string, data *dataset.Corpus) (func(image, text int) bool, error) {
+// readScenes reads what the pictures of generated tars show. It passes over what is no pair: reading the pairs has counted it.
+func readScenes(ctx context.Context, paths []string) (map[schemas.ImageID]scenes.Scene, error) {
 	shows := map[schemas.ImageID]scenes.Scene{}
 	_, err := shard.Scan(ctx, paths, shard.Visitor{
 		Example: func(ex shard.Example) error {
@@ -93,8 +76,15 @@ func truthOf(ctx context.Context, paths []string, data *dataset.Corpus) (func(im
 			shows[ex.ImageID] = r.Scene
 			return nil
 		},
-		Problem: func(shard.Problem) error { return nil }, // reading the pairs has counted it
+		Problem: func(shard.Problem) error { return nil },
 	})
+	return shows, err
+}
+
+// truthOf returns a function that knows which texts are true of which images of generated scenes. Of other tars nobody knows,
+// and it returns nil.
+func truthOf(ctx context.Context, paths []string, data *dataset.Corpus) (func(image, text int) bool, error) {
+	shows, err := readScenes(ctx, paths)
 	switch {
 	case errors.Is(err, errUnknown):
 		return nil, nil

@@ -25,10 +25,8 @@ import (
 func evaluationsIn(t *testing.T, log *stream.Log) map[int64]schemas.Measures {
 	t.Helper()
 	found := map[int64]schemas.Measures{}
-	for rec, err := range log.Records(t.Context(), schemas.ProgressLog, 0, stream.Position{}, -1) {
+	for p, err := range stream.Values[*schemas.Progress](t.Context(), log, schemas.ProgressLog, 0) {
 		must.Do(t, err)
-		value := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(t)
-		p := value.(*schemas.Progress)
 		if p.Kind != schemas.ProgressEval {
 			continue
 		}

@@ -9,11 +9,9 @@ import (
 
 	indexerservice "github.com/pairstream/pairstream/indexer/service"
 	"github.com/pairstream/pairstream/internal/segment"
-	"github.com/pairstream/pairstream/internal/stream"
 )
 
 func newFAISSCommand() *cobra.Command {
-	var dir string
 	cmd := &cobra.Command{
 		Use:   "faiss FOLDER",
 		Short: "write the closed groups in SEGMENTS_ROOT as indexes that FAISS reads",
@@ -22,18 +20,21 @@ func newFAISSCommand() *cobra.Command {
 			"taken back is left out. It holds the rows of one index in memory: 2.6 GB with five million of 256 values.",
 		Args: cobra.ExactArgs(1),
 	}
-	cmd.RunE = withSegments(&dir, func(cmd *cobra.Command, log *stream.Log, s indexerservice.Settings, args []string) error {
+	looking(cmd, func(at look) error {
+		s, err := settingsIn[indexerservice.Settings](at.dir)
+		if err != nil {
+			return err
+		}
 		groups, pairs := 0, 0
-		err := indexerservice.WriteFAISS(cmd.Context(), log, s, args[0], func(one *segment.Segment) {
+		err = indexerservice.WriteFAISS(at.Context(), at.log, s, at.args[0], func(one *segment.Segment) {
 			groups, pairs = groups+1, pairs+one.Rows
-			fmt.Fprintf(cmd.OutOrStdout(), "group %s: %d pairs\n", one.Group, one.Rows)
+			fmt.Fprintf(at.OutOrStdout(), "group %s: %d pairs\n", one.Group, one.Rows)
 		})
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%d groups with %d pairs are in %s\n", groups, pairs, args[0])
+		fmt.Fprintf(at.OutOrStdout(), "%d groups with %d pairs are in %s\n", groups, pairs, at.args[0])
 		return nil
 	})
-	dataFlag(cmd, &dir)
 	return cmd
 }

@@ -54,9 +54,7 @@ func newFetchCommand() *cobra.Command {
 	f.StringVar(&j.UserAgent, "user-agent", "pairstream/1", "name that servers see; robots.txt is asked for the part before the slash")
 	f.BoolVar(&j.IgnoreRobots, "ignore-robots", false, "do not ask robots.txt and X-Robots-Tag: for servers of your own")
 	f.BoolVar(&j.AllowLoopback, "allow-loopback", false, "download from 127.0.0.1 as well: for servers of your own on this machine")
-	if err := cmd.MarkFlagRequired("out"); err != nil {
-		panic(err) // the flag is above
-	}
+	require(cmd, "out")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !f.Changed("publish") {
 			j.publish = config.Environ()["KAFKA_BROKERS"] != ""

@@ -89,10 +89,8 @@ func medianSimilarity(t *testing.T, log *stream.Log) float64 {
 	for lane := range log.Config().Lanes {
 		for rec, err := range log.Records(t.Context(), schemas.Embeddings, lane, stream.Position{}, -1) {
 			must.Do(t, err)
-			if r, err := schemas.Unmarshal(rec.Schema, rec.Value); err == nil {
-				if e, ok := r.(*schemas.Embedding); ok {
-					all = append(all, float64(e.Similarity))
-				}
+			if e, ok := stream.As[*schemas.Embedding](rec); ok {
+				all = append(all, float64(e.Similarity))
 			}
 		}
 	}

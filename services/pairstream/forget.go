@@ -12,10 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/forget"
 	"github.com/pairstream/pairstream/internal/repack"
-	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -26,7 +24,6 @@ type forgetFlags struct {
 }
 
 func newForgetCommand() *cobra.Command {
-	var dir string
 	var f forgetFlags
 	cmd := &cobra.Command{
 		Use: "forget", Short: "take images back: out of training, live search and the console", Args: cobra.NoArgs,
@@ -35,8 +32,8 @@ func newForgetCommand() *cobra.Command {
 			"--report says where the log still holds them, and which checkpoints were trained on them. --erase-copies overwrites the\n" +
 			"smaller copies of their images (REPACK_ROOT) that the log leads to; BUCKET_ROOTS says where that may be.",
 	}
-	cmd.RunE = looking(&dir, func(cmd *cobra.Command, log *stream.Log, _ []string) error {
-		keys, err := f.keys(cmd.InOrStdin())
+	looking(cmd, func(at look) error {
+		keys, err := f.keys(at.InOrStdin())
 		if err != nil {
 			return err
 		}
@@ -44,62 +41,57 @@ func newForgetCommand() *cobra.Command {
 			return errors.New("nothing to forget: want --url, --image-sha256 or --pair with a file of names, or --report or --erase-copies")
 		}
 		if len(keys) > 0 {
-			if err := log.EnsureTopics(cmd.Context(), schemas.Forgotten); err != nil {
+			if err := at.log.EnsureTopics(at.Context(), schemas.Forgotten); err != nil {
 				return err
 			}
-			found, err := forget.Publish(cmd.Context(), log, keys, time.Now())
+			found, err := forget.Publish(at.Context(), at.log, keys, time.Now())
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "took back %d names, and with them %d images and %d pairs that the log holds\n", found.Asked, found.Images, found.Pairs)
+			fmt.Fprintf(at.OutOrStdout(), "took back %d names, and with them %d images and %d pairs that the at.log holds\n", found.Asked, found.Images, found.Pairs)
 		}
 		if !f.report && !f.eraseCopies {
 			return nil
 		}
-		return f.lookBack(cmd, log, dir)
+		return f.lookBack(at)
 	})
 	cmd.Flags().StringVar(&f.urls, "url", "", "file of addresses, one a line; - for standard input")
 	cmd.Flags().StringVar(&f.images, "image-sha256", "", "file of SHA-256 sums of image files, in hexadecimal")
 	cmd.Flags().StringVar(&f.pairs, "pair", "", "file of pair ids: their images are taken back, with all captions")
 	cmd.Flags().BoolVar(&f.report, "report", false, "say where the log still holds what was taken back")
 	cmd.Flags().BoolVar(&f.eraseCopies, "erase-copies", false, "overwrite the copies of images that were taken back")
-	dataFlag(cmd, &dir)
 	return cmd
 }
 
 // lookBack erases copies of what was taken back, and reports where that is.
-func (f *forgetFlags) lookBack(cmd *cobra.Command, log *stream.Log, dir string) error {
-	set, err := forget.Open(cmd.Context(), log)
+func (f *forgetFlags) lookBack(at look) error {
+	set, err := forget.Open(at.Context(), at.log)
 	if err != nil {
 		return err
 	}
-	remains, err := set.Report(cmd.Context())
+	remains, err := set.Report(at.Context())
 	if err != nil {
 		return err
 	}
 	if f.eraseCopies {
-		environ, err := environIn(dir)
+		s, err := settingsIn[bucketRoots](at.dir)
 		if err != nil {
 			return err
 		}
-		s, err := config.Parse[bucketRoots](environ)
-		if err != nil {
-			return err
-		}
-		erased, err := repack.Erase(cmd.Context(), s.Roots, remains.Copies)
-		fmt.Fprintf(cmd.OutOrStdout(), "erased %d copies of %d that records lead to; the others were erased before, or are gone\n", erased, len(remains.Copies))
+		erased, err := repack.Erase(at.Context(), s.Roots, remains.Copies)
+		fmt.Fprintf(at.OutOrStdout(), "erased %d copies of %d that records lead to; the others were erased before, or are gone\n", erased, len(remains.Copies))
 		if err != nil {
 			return err
 		}
 	}
 	for _, t := range remains.Newer {
-		fmt.Fprintf(cmd.OutOrStdout(), "%-12s lane %d: %d records of a newer version, the last at offset %d: ask `pairstream forget` of that version about them\n",
+		fmt.Fprintf(at.OutOrStdout(), "%-12s lane %d: %d records of a newer version, the last at offset %d: ask `pairstream forget` of that version about them\n",
 			t.Topic, t.Lane, t.Count, t.Last)
 	}
 	if !f.report {
 		return nil
 	}
-	return printRemains(cmd.OutOrStdout(), remains)
+	return printRemains(at.OutOrStdout(), remains)
 }
 
 func (f *forgetFlags) keys(in io.Reader) ([]forget.Key, error) {

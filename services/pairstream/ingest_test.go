@@ -119,10 +119,9 @@ func ingestKilled(t *testing.T, kind, brokers string) {
 	log := openNamespace(t)
 	found, records := map[string]bool{}, 0
 	for lane := range 3 {
-		for rec, err := range log.Records(t.Context(), schemas.Pairs, lane, stream.Position{}, -1) {
+		for pair, err := range stream.Values[*schemas.Pair](t.Context(), log, schemas.Pairs, lane) {
 			must.Do(t, err)
-			pair := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(t)
-			found[pair.(*schemas.Pair).ID.String()] = true
+			found[pair.ID.String()] = true
 			records++
 		}
 	}

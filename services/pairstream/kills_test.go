@@ -170,10 +170,8 @@ func checkFiltered(t *testing.T, log *stream.Log) {
 		red := make(map[schemas.PairID]bool)
 		for rec, err := range log.Records(t.Context(), schemas.Pairs, lane, stream.Position{}, -1) {
 			must.Do(t, err)
-			if r, err := schemas.Unmarshal(rec.Schema, rec.Value); err == nil {
-				if p, ok := r.(*schemas.Pair); ok {
-					red[p.ID] = strings.Contains(p.Caption, "red")
-				}
+			if p, ok := stream.As[*schemas.Pair](rec); ok {
+				red[p.ID] = strings.Contains(p.Caption, "red")
 			}
 		}
 		for rec, err := range log.Records(t.Context(), schemas.Embeddings, lane, stream.Position{}, -1) {

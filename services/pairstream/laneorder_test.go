@@ -93,10 +93,9 @@ func trained(t *testing.T, log *stream.Log) []int {
 	t.Helper()
 	lanes := make(map[int64]int)
 	for lane := range log.Config().Lanes {
-		for rec, err := range log.Records(t.Context(), schemas.Features, lane, stream.Position{}, -1) {
+		for block, err := range stream.Values[*schemas.FeatureBlock](t.Context(), log, schemas.Features, lane) {
 			must.Do(t, err)
-			value := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(t)
-			lanes[value.(*schemas.FeatureBlock).Step] = lane
+			lanes[block.Step] = lane
 		}
 	}
 	order := make([]int, len(lanes))

@@ -19,20 +19,18 @@ func newLanesCommand() *cobra.Command {
 }
 
 func newLanesListCommand() *cobra.Command {
-	var dir string
 	cmd := &cobra.Command{Use: "list", Short: "list what lanes have to say, and what operators have skipped", Args: cobra.NoArgs}
-	cmd.RunE = looking(&dir, func(cmd *cobra.Command, log *stream.Log, _ []string) error {
-		states, err := inspect.LaneStates(cmd.Context(), log)
+	looking(cmd, func(at look) error {
+		states, err := inspect.LaneStates(at.Context(), at.log)
 		if err != nil {
 			return err
 		}
-		skips, err := log.Skips(cmd.Context())
+		skips, err := at.log.Skips(at.Context())
 		if err != nil {
 			return err
 		}
-		return inspect.PrintLanes(cmd.OutOrStdout(), states, skips)
+		return inspect.PrintLanes(at.OutOrStdout(), states, skips)
 	})
-	dataFlag(cmd, &dir)
 	return cmd
 }
 
@@ -45,35 +43,29 @@ type laneFlags struct {
 func (f *laneFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.stage, "stage", "", "the stage that has parked the lane")
 	cmd.Flags().IntVar(&f.lane, "lane", -1, "the lane")
-	for _, name := range []string{"stage", "lane"} {
-		if err := cmd.MarkFlagRequired(name); err != nil {
-			panic(err) // the flag was added above
-		}
-	}
+	require(cmd, "stage", "lane")
 }
 
 func newLanesLookCommand() *cobra.Command {
-	var dir string
 	var f laneFlags
 	cmd := &cobra.Command{
 		Use: "look", Short: "read a lane as its stage does, and say what is wrong", Args: cobra.NoArgs,
 	}
-	cmd.RunE = looking(&dir, func(cmd *cobra.Command, log *stream.Log, _ []string) error {
-		damage, err := inspect.FindDamage(cmd.Context(), log, f.stage, f.lane)
+	looking(cmd, func(at look) error {
+		damage, err := inspect.FindDamage(at.Context(), at.log, f.stage, f.lane)
 		if err != nil {
 			return err
 		}
 		if len(damage) == 0 {
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "the inputs of the %s in lane %d can be read to their ends; where a record is at fault, "+
+			_, err = fmt.Fprintf(at.OutOrStdout(), "the inputs of the %s in lane %d can be read to their ends; where a record is at fault, "+
 				"`pairstream lanes list` names it, and `pairstream lanes skip --topic T --record OFFSET` passes over it\n", f.stage, f.lane)
 		}
 		for _, s := range damage {
-			err = errors.Join(err, printSkip(cmd.OutOrStdout(), "would ", s))
+			err = errors.Join(err, printSkip(at.OutOrStdout(), "would ", s))
 		}
 		return err
 	})
 	f.add(cmd)
-	dataFlag(cmd, &dir)
 	return cmd
 }
 
@@ -87,7 +79,7 @@ func printSkip(out io.Writer, would string, s stream.Skip) error {
 }
 
 func newLanesSkipCommand() *cobra.Command {
-	var dir, topic, reason string
+	var topic, reason string
 	var f laneFlags
 	var record int64
 	cmd := &cobra.Command{
@@ -95,10 +87,10 @@ func newLanesSkipCommand() *cobra.Command {
 		Long: "Records in the topic `control` that the lane goes on behind what is wrong with it. All readers of the topic follow it, a replay,\n" +
 			"too. Within a minute the stage takes the lane up again. With --topic and --record it passes over one record.",
 	}
-	cmd.RunE = looking(&dir, func(cmd *cobra.Command, log *stream.Log, _ []string) error {
-		damage, err := inspect.FindDamage(cmd.Context(), log, f.stage, f.lane)
+	looking(cmd, func(at look) error {
+		damage, err := inspect.FindDamage(at.Context(), at.log, f.stage, f.lane)
 		if record >= 0 && err == nil {
-			damage, err = inspect.OneRecord(cmd.Context(), log, schemas.Topic(topic), f.lane, record)
+			damage, err = inspect.OneRecord(at.Context(), at.log, schemas.Topic(topic), f.lane, record)
 		}
 		switch {
 		case err != nil:
@@ -108,10 +100,10 @@ func newLanesSkipCommand() *cobra.Command {
 		}
 		for _, s := range damage {
 			s.Reason = reason
-			if err := log.Skip(cmd.Context(), s); err != nil {
+			if err := at.log.Skip(at.Context(), s); err != nil {
 				return err
 			}
-			if err := printSkip(cmd.OutOrStdout(), "will ", s); err != nil {
+			if err := printSkip(at.OutOrStdout(), "will ", s); err != nil {
 				return err
 			}
 		}
@@ -121,6 +113,5 @@ func newLanesSkipCommand() *cobra.Command {
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for those who come later")
 	cmd.Flags().StringVar(&topic, "topic", "", "topic of --record")
 	cmd.Flags().Int64Var(&record, "record", -1, "offset of the one record to pass over")
-	dataFlag(cmd, &dir)
 	return cmd
 }

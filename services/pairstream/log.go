@@ -29,15 +29,15 @@ func connect(ctx context.Context) (*stream.Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	return connectTo(ctx, cfg)
-}
-
-func connectTo(ctx context.Context, cfg stream.Config) (*stream.Log, error) {
 	if len(cfg.Brokers) == 0 {
 		cfg.Brokers = []string{defaultBroker}
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	return stream.Connect(ctx, cfg, stream.Options{Logger: log})
+	return stream.Connect(ctx, cfg, stream.Options{Logger: logFrom(slog.LevelWarn)})
+}
+
+// logFrom returns a logger for commands that print what they do themselves.
+func logFrom(least slog.Level) *slog.Logger {
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: least}))
 }
 
 func newBrokerCommand() *cobra.Command {

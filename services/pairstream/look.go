@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -13,6 +16,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
 )
 
 // defaultData is the folder in which `pairstream up` keeps its log.
@@ -21,7 +25,7 @@ const defaultData = "data"
 // openExisting connects like [connect], for commands that look at an existing log. Without KAFKA_BROKERS, and with no
 // embedded broker running on this machine, it runs one on the log that `pairstream up` has left in dir.
 func openExisting(ctx context.Context, cfg stream.Config, dir string) (*stream.Log, func() error, error) {
-	closeBroker := func() error { return nil }
+	broker := stream.BrokerOptions{}
 	if len(cfg.Brokers) == 0 && !listens(ctx, defaultBroker) {
 		data := filepath.Join(dir, "broker")
 		if _, err := os.Stat(data); err != nil {
@@ -31,15 +35,26 @@ func openExisting(ctx context.Context, cfg stream.Config, dir string) (*stream.L
 			}
 			return nil, nil, fmt.Errorf("KAFKA_BROKERS is empty, nothing listens on %s, and there is no log in %s: %s", defaultBroker, data, hint)
 		}
-		broker, err := stream.StartBroker(stream.BrokerOptions{DataDir: data})
+		broker.DataDir = data
+	} else if len(cfg.Brokers) == 0 {
+		cfg.Brokers = []string{defaultBroker}
+	}
+	return open(ctx, cfg, broker, stream.Options{Logger: logFrom(slog.LevelWarn)}, (*stream.Log).CheckTopics)
+}
+
+// open connects to the brokers of cfg. If it names none, open starts an embedded one. ready prepares the topics.
+func open(ctx context.Context, cfg stream.Config, embedded stream.BrokerOptions, o stream.Options, ready func(*stream.Log, context.Context, ...schemas.Topic) error) (*stream.Log, func() error, error) {
+	closeBroker := func() error { return nil }
+	if len(cfg.Brokers) == 0 {
+		broker, err := stream.StartBroker(embedded)
 		if err != nil {
 			return nil, nil, err
 		}
 		cfg.Brokers, closeBroker = []string{broker.Addr()}, broker.Close
 	}
-	log, err := connectTo(ctx, cfg)
+	log, err := stream.Connect(ctx, cfg, o)
 	if err == nil {
-		if err = log.CheckTopics(ctx); err != nil {
+		if err = ready(log, ctx); err != nil {
 			log.Close()
 		}
 	}
@@ -63,14 +78,19 @@ func listens(ctx context.Context, addr string) bool {
 	return true
 }
 
-// looking runs a command on an existing log.
-func looking(dir *string, do func(cmd *cobra.Command, log *stream.Log, args []string) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		environ, err := environIn(*dir)
-		if err != nil {
-			return err
-		}
-		cfg, err := config.Parse[stream.Config](environ)
+// look is a command that looks at an existing log.
+type look struct {
+	*cobra.Command
+	log  *stream.Log
+	dir  string // of the embedded broker's log
+	args []string
+}
+
+// looking lets a command look at an existing log.
+func looking(cmd *cobra.Command, do func(look) error) {
+	dir := dataFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		cfg, err := settingsIn[stream.Config](*dir)
 		if err != nil {
 			return err
 		}
@@ -78,10 +98,26 @@ func looking(dir *string, do func(cmd *cobra.Command, log *stream.Log, args []st
 		if err != nil {
 			return err
 		}
-		return errors.Join(do(cmd, log, args), closeLog())
+		return errors.Join(do(look{cmd, log, *dir, args}), closeLog())
 	}
 }
 
-func dataFlag(cmd *cobra.Command, dir *string) {
-	cmd.Flags().StringVar(dir, "data", defaultData, "folder of the embedded broker's log, read when no broker is running")
+const dataUsage = "folder of the embedded broker's log, read when no broker is running"
+
+func dataFlag(cmd *cobra.Command) *string { return cmd.Flags().String("data", defaultData, dataUsage) }
+
+// settingsIn returns settings of the environment, completed by those of the run whose log lies in dir.
+func settingsIn[S any](dir string) (s S, err error) {
+	environ, err := environIn(dir)
+	if err != nil {
+		return s, err
+	}
+	return config.Parse[S](environ)
+}
+
+// printJSON prints what a program is to read, for people as well.
+func printJSON(w io.Writer, what any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(what)
 }

@@ -62,6 +62,15 @@ func wantArgs(least, most int) cobra.PositionalArgs {
 	}
 }
 
+// require refuses a command without these flags.
+func require(cmd *cobra.Command, flags ...string) {
+	for _, name := range flags {
+		if err := cmd.MarkFlagRequired(name); err != nil {
+			panic(err) // the command has no such flag
+		}
+	}
+}
+
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "pairstream",

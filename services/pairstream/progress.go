@@ -22,11 +22,11 @@ import (
 
 // progressOptions are the flags of `pairstream progress`.
 type progressOptions struct {
-	dir, board string
-	kinds      []string
-	json, csv  bool
-	follow     bool
-	tracker    tracker
+	board     string
+	kinds     []string
+	json, csv bool
+	follow    bool
+	tracker   tracker
 }
 
 func newProgressCommand() *cobra.Command {
@@ -40,7 +40,7 @@ func newProgressCommand() *cobra.Command {
 			"--follow goes on with every new report until it is interrupted.",
 		Args: cobra.NoArgs,
 	}
-	cmd.RunE = looking(&o.dir, func(cmd *cobra.Command, log *stream.Log, _ []string) error { return o.run(cmd, log) })
+	looking(cmd, func(at look) error { return o.run(at.Command, at.log) })
 	f := cmd.Flags()
 	f.BoolVar(&o.json, "json", false, "print JSON, an object a line")
 	f.BoolVar(&o.csv, "csv", false, "print CSV, with a column for each value")
@@ -51,7 +51,6 @@ func newProgressCommand() *cobra.Command {
 	cmd.MarkFlagsMutuallyExclusive("json", "csv", "tensorboard", "to")
 	cmd.MarkFlagsMutuallyExclusive("follow", "csv")
 	cmd.MarkFlagsMutuallyExclusive("follow", "tensorboard")
-	dataFlag(cmd, &o.dir)
 	return cmd
 }
 

@@ -81,10 +81,8 @@ func TestImagesLostOnOneRank(t *testing.T) {
 	})
 	masked, batches := 0, 0
 	for lane := range copied.Config().Lanes {
-		for rec, err := range copied.Records(t.Context(), schemas.Features, lane, stream.Position{}, -1) {
+		for b, err := range stream.Values[*schemas.FeatureBlock](t.Context(), copied, schemas.Features, lane) {
 			must.Do(t, err)
-			value := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(t)
-			b := value.(*schemas.FeatureBlock)
 			batches++
 			if second := b.Step%4 >= 2; len(b.Masked) > 0 != second {
 				t.Errorf("batch %d has masks %v", b.Step, b.Masked)

@@ -91,10 +91,8 @@ func trainedOutcome(t *testing.T, log *stream.Log, folder string) map[string]str
 		digest := must.Get(log.Digest(t.Context(), schemas.Features, lane, stream.Position{}, -1))(t)
 		found[fmt.Sprint("features, lane ", lane)] = fmt.Sprintf("%d records %s", digest.Records, digest.Sum())
 	}
-	for rec, err := range log.Records(t.Context(), schemas.ProgressLog, 0, stream.Position{}, -1) {
+	for p, err := range stream.Values[*schemas.Progress](t.Context(), log, schemas.ProgressLog, 0) {
 		must.Do(t, err)
-		value := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(t)
-		p := value.(*schemas.Progress)
 		delete(p.Values, "pairs_per_second")
 		if p.Kind == "step" { // again after a kill, with the same values
 			found[fmt.Sprint("progress of step ", p.Step)] += fmt.Sprintln(p.Values)

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -27,7 +26,7 @@ import (
 )
 
 func newRunManifestCommand() *cobra.Command {
-	var out, env, dir string
+	var out, env string
 	var open bool
 	cmd := &cobra.Command{
 		Use:   "run-manifest",
@@ -36,38 +35,38 @@ func newRunManifestCommand() *cobra.Command {
 			"sets nothing, from the run.env that `pairstream up` and `pairstream demo` leave in the folder of --data, or from\n" +
 			"the file of --env. Secrets and connections are left out.",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			environ, err := environIn(dir)
-			if env != "" {
-				environ, err = environOf(env)
-			}
-			if err != nil {
-				return err
-			}
-			settings, err := runSettings(environ)
-			if err != nil {
-				return err
-			}
-			cfg, err := config.Parse[stream.Config](environ)
-			if err != nil {
-				return err
-			}
-			log, closeLog, err := openExisting(cmd.Context(), cfg, dir)
-			if err != nil {
-				return err
-			}
-			m, err := replay.Describe(cmd.Context(), log, replay.DescribeOptions{Settings: settings, Open: open})
-			if err = errors.Join(err, closeLog()); err != nil {
-				return err
-			}
-			return writeManifest(m, out, cmd.OutOrStdout())
-		},
+	}
+	dir := dataFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		environ, err := environIn(*dir)
+		if env != "" {
+			environ, err = environOf(env)
+		}
+		if err != nil {
+			return err
+		}
+		settings, err := runSettings(environ)
+		if err != nil {
+			return err
+		}
+		cfg, err := config.Parse[stream.Config](environ)
+		if err != nil {
+			return err
+		}
+		log, closeLog, err := openExisting(cmd.Context(), cfg, *dir)
+		if err != nil {
+			return err
+		}
+		m, err := replay.Describe(cmd.Context(), log, replay.DescribeOptions{Settings: settings, Open: open})
+		if err = errors.Join(err, closeLog()); err != nil {
+			return err
+		}
+		return writeManifest(m, out, cmd.OutOrStdout())
 	}
 	f := cmd.Flags()
 	f.StringVar(&out, "out", "", "file to write; empty: print it")
 	f.StringVar(&env, "env", "", "file of settings, NAME=VALUE a line; those of the environment go first")
 	f.BoolVar(&open, "open", false, "describe a run that has not ended, as far as it has come")
-	dataFlag(cmd, &dir)
 	return cmd
 }
 
@@ -161,7 +160,7 @@ func newReplayCommand() *cobra.Command {
 	f.DurationVar(&o.patience, "patience", 10*time.Minute, "how long to wait for a next record before the replay counts as stopped")
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	f.BoolVar(&o.withoutTrainer, "without-trainer", false, withoutTrainerUsage)
-	dataFlag(cmd, &o.dir)
+	f.StringVar(&o.dir, "data", defaultData, dataUsage)
 	return cmd
 }
 
@@ -187,9 +186,7 @@ func (o replayOptions) run(ctx context.Context, m *replay.Manifest, out, progres
 		return err
 	}
 	if o.json {
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		err = e.Encode(report)
+		err = printJSON(out, report)
 	} else {
 		err = report.Print(out)
 	}

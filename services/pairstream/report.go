@@ -10,32 +10,25 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pairstream/pairstream/internal/atomicfile"
-	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/console"
 	"github.com/pairstream/pairstream/internal/stream"
 )
 
 func newReportCommand() *cobra.Command {
-	var dir, out string
+	var out string
 	cmd := &cobra.Command{
 		Use:   "report",
 		Short: "write one page that shows a run: curves, before and after, false negatives, connections, examples",
 		Args:  cobra.NoArgs,
 	}
-	cmd.RunE = looking(&dir, func(cmd *cobra.Command, log *stream.Log, _ []string) error {
-		environ, err := environIn(dir)
+	looking(cmd, func(at look) error {
+		s, err := consoleSettingsIn(at.dir)
 		if err != nil {
 			return err
 		}
-		s, err := config.Parse[consoleSettings](environ)
-		if err != nil {
-			return err
-		}
-		s.Console.Dir = consoleDir(environ, s.Console.Dir, dir)
-		return writeReport(cmd.Context(), cmd.OutOrStdout(), log, s, nil, out)
+		return writeReport(at.Context(), at.OutOrStdout(), at.log, s, nil, out)
 	})
 	cmd.Flags().StringVar(&out, "out", "report.html", "file to write")
-	dataFlag(cmd, &dir)
 	return cmd
 }
 
@@ -50,10 +43,14 @@ func writeReport(ctx context.Context, out io.Writer, log *stream.Log, s consoleS
 	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
+	return printPage(out, "report", path)
+}
+
+// printPage prints the address of a page that was written.
+func printPage(out io.Writer, what, path string) error {
 	whole, err := filepath.Abs(path)
-	if err != nil {
-		return fmt.Errorf("writing the report: %w", err)
+	if err == nil {
+		_, err = fmt.Fprintf(out, "%s: file://%s\n", what, filepath.ToSlash(whole))
 	}
-	_, err = fmt.Fprintf(out, "report: file://%s\n", filepath.ToSlash(whole))
 	return err
 }

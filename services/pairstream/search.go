@@ -12,12 +12,9 @@ import (
 
 	"github.com/pairstream/pairstream/indexer"
 	indexerservice "github.com/pairstream/pairstream/indexer/service"
-	"github.com/pairstream/pairstream/internal/config"
-	"github.com/pairstream/pairstream/internal/stream"
 )
 
 func newSearchCommand() *cobra.Command {
-	var dir string
 	cmd := &cobra.Command{
 		Use:   "search",
 		Short: "answer searches over the segments of all closed groups (SEGMENTS_ROOT), at LIVE_ADDR",
@@ -26,27 +23,15 @@ func newSearchCommand() *cobra.Command {
 			"is taken back from the log.",
 		Args: cobra.NoArgs,
 	}
-	cmd.RunE = withSegments(&dir, func(cmd *cobra.Command, log *stream.Log, s indexerservice.Settings, _ []string) error {
+	looking(cmd, func(at look) error {
+		s, err := settingsIn[indexerservice.Settings](at.dir)
+		if err != nil {
+			return err
+		}
 		logger := slog.New(slog.NewTextHandler(os.Stderr, nil)).With("stage", "search")
-		return indexerservice.RunSearch(cmd.Context(), log, s, logger, func(addr net.Addr, a *indexer.Archive) {
-			fmt.Fprintf(cmd.OutOrStdout(), "search: http://%s, %d pairs\n", addr, a.Pairs())
+		return indexerservice.RunSearch(at.Context(), at.log, s, logger, func(addr net.Addr, a *indexer.Archive) {
+			fmt.Fprintf(at.OutOrStdout(), "search: http://%s, %d pairs\n", addr, a.Pairs())
 		})
 	})
-	dataFlag(cmd, &dir)
 	return cmd
-}
-
-// withSegments hands a command the log and the indexer's settings, which say where segments lie.
-func withSegments(dir *string, do func(*cobra.Command, *stream.Log, indexerservice.Settings, []string) error) func(*cobra.Command, []string) error {
-	return looking(dir, func(cmd *cobra.Command, log *stream.Log, args []string) error {
-		environ, err := environIn(*dir)
-		if err != nil {
-			return err
-		}
-		s, err := config.Parse[indexerservice.Settings](environ)
-		if err != nil {
-			return err
-		}
-		return do(cmd, log, s, args)
-	})
 }

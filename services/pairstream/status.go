@@ -12,13 +12,10 @@ import (
 	"golang.org/x/term"
 
 	"github.com/pairstream/pairstream/indexer"
-	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/inspect"
-	"github.com/pairstream/pairstream/internal/stream"
 )
 
 func newStatusCommand() *cobra.Command {
-	var dir string
 	var watch, asJSON, retention bool
 	var interval time.Duration
 	cmd := &cobra.Command{
@@ -28,45 +25,38 @@ func newStatusCommand() *cobra.Command {
 			"reason and each stage's last progress. All of it is read from the log, so any machine that reaches it will do.",
 		Args: cobra.NoArgs,
 	}
-	cmd.RunE = looking(&dir, func(cmd *cobra.Command, log *stream.Log, _ []string) error {
+	looking(cmd, func(at look) error {
 		if retention {
-			return printRetention(cmd, log, asJSON)
+			return printRetention(at, asJSON)
 		}
-		environ, err := environIn(dir)
+		o, err := settingsIn[groupSettings](at.dir)
 		if err != nil {
 			return err
 		}
-		o, err := config.Parse[groupSettings](environ)
-		if err != nil {
-			return err
-		}
-		s := statusPrinter{out: cmd.OutOrStdout(), collector: inspect.NewCollector(log, o.GroupSize), json: asJSON}
+		s := statusPrinter{out: at.OutOrStdout(), collector: inspect.NewCollector(at.log, o.GroupSize), json: asJSON}
 		if !watch {
-			return s.print(cmd.Context())
+			return s.print(at.Context())
 		}
-		return s.watch(cmd.Context(), interval)
+		return s.watch(at.Context(), interval)
 	})
 	f := cmd.Flags()
 	f.BoolVar(&watch, "watch", false, "go on until interrupted")
 	f.BoolVar(&retention, "retention", false, "show instead what may be deleted of every lane, and topics that delete what is needed")
 	f.DurationVar(&interval, "interval", 2*time.Second, "pause of --watch")
 	f.BoolVar(&asJSON, "json", false, "print JSON; with --watch an object a line")
-	dataFlag(cmd, &dir)
 	return cmd
 }
 
 // printRetention shows what is needed of every lane, by whom and why.
-func printRetention(cmd *cobra.Command, log *stream.Log, asJSON bool) error {
-	r, err := inspect.CollectRetention(cmd.Context(), log, time.Now())
+func printRetention(at look, asJSON bool) error {
+	r, err := inspect.CollectRetention(at.Context(), at.log, time.Now())
 	if err != nil {
 		return err
 	}
 	if !asJSON {
-		return r.Print(cmd.OutOrStdout())
+		return r.Print(at.OutOrStdout())
 	}
-	e := json.NewEncoder(cmd.OutOrStdout())
-	e.SetIndent("", "  ")
-	return e.Encode(r)
+	return printJSON(at.OutOrStdout(), r)
 }
 
 // groupSettings holds the indexer's settings that status needs. A build without cgo does not have the indexer's own.
@@ -99,11 +89,10 @@ func (s *statusPrinter) print(ctx context.Context) error {
 	if !s.json {
 		return status.Print(s.out, before)
 	}
-	e := json.NewEncoder(s.out)
-	if !s.watching {
-		e.SetIndent("", "  ")
+	if s.watching {
+		return json.NewEncoder(s.out).Encode(status)
 	}
-	return e.Encode(status)
+	return printJSON(s.out, status)
 }
 
 // watch prints the state again and again, on a terminal in the same place.

@@ -325,13 +325,10 @@ func tortured(t *testing.T, broker, addr string, images []torture.Image, records
 func (r *rack) trained() {
 	r.t.Helper()
 	seen := map[schemas.PairID]bool{}
-	for rec, err := range r.log.Records(r.t.Context(), schemas.Scored, 0, stream.Position{}, -1) {
+	for b, err := range stream.Values[*schemas.ScoredBatch](r.t.Context(), r.log, schemas.Scored, 0) {
 		must.Do(r.t, err)
-		value := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(r.t)
-		if b, ok := value.(*schemas.ScoredBatch); ok {
-			for _, sample := range b.Samples {
-				seen[sample.ID] = true
-			}
+		for _, sample := range b.Samples {
+			seen[sample.ID] = true
 		}
 	}
 	for id := range r.embedded {

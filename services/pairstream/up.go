@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -113,6 +114,22 @@ func runStages(ctx context.Context, log *stream.Log, rt service.Runtime, shared 
 	return all.Wait()
 }
 
+// beside runs something beside the stages, which do not need it. The log says when it has ended before stop is called.
+func beside(ctx context.Context, logger *slog.Logger, what string, run func(context.Context) error) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := run(ctx); err != nil && ctx.Err() == nil {
+			logger.Error("it has ended; the stages go on", "what", what, "err", err)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
 // runPipeline runs the stages like [runStages], with a worker and a cache of images that nobody else has.
 func runPipeline(ctx context.Context, log *stream.Log, rt service.Runtime, p pipeline, s *stages, withoutTrainer bool) error {
 	observe := func(trainerservice.Step) {}
@@ -126,27 +143,7 @@ func runPipeline(ctx context.Context, log *stream.Log, rt service.Runtime, p pip
 
 // openLog connects to KAFKA_BROKERS, or starts the embedded broker with its data in dir.
 func openLog(ctx context.Context, rt service.Runtime, cfg stream.Config, addr, dir string) (*stream.Log, func() error, error) {
-	closeBroker := func() error { return nil }
-	if len(cfg.Brokers) == 0 {
-		broker, err := stream.StartBroker(stream.BrokerOptions{Addr: addr, DataDir: dir})
-		if err != nil {
-			return nil, nil, err
-		}
-		cfg.Brokers, closeBroker = []string{broker.Addr()}, broker.Close
-	}
-	log, err := stream.Connect(ctx, cfg, stream.Options{Logger: rt.Log, Registerer: rt.Registry})
-	if err == nil {
-		if err = log.EnsureTopics(ctx); err != nil {
-			log.Close()
-		}
-	}
-	if err != nil {
-		return nil, nil, errors.Join(err, closeBroker())
-	}
-	return log, func() error {
-		log.Close()
-		return closeBroker()
-	}, nil
+	return open(ctx, cfg, stream.BrokerOptions{Addr: addr, DataDir: dir}, stream.Options{Logger: rt.Log, Registerer: rt.Registry}, (*stream.Log).EnsureTopics)
 }
 
 const withoutTrainerUsage = "leave the trainer to another program, such as one of the Python package"

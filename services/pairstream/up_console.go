@@ -28,19 +28,10 @@ func startConsole(ctx context.Context, out io.Writer, log *stream.Log, rt servic
 		return func() {}
 	}
 	fmt.Fprintf(out, "console: %s\n", console.Address(listener))
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	return beside(ctx, logger, "the console", func(ctx context.Context) error {
 		o := console.Options{Logger: logger, Embedder: s.queries, Busy: func() map[string]time.Duration { return rt.Ready.Busy() }}
-		if err := runConsole(ctx, log, p.forConsole(dir), listener, o); err != nil && ctx.Err() == nil {
-			logger.Error("the console has ended; the stages go on", "err", err)
-		}
-	}()
-	return func() {
-		cancel()
-		<-done
-	}
+		return runConsole(ctx, log, p.forConsole(dir), listener, o)
+	})
 }
 
 // forConsole returns what the console needs to know of the settings of the stages beside it.

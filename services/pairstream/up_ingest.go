@@ -28,16 +28,5 @@ func startIngest(ctx context.Context, out io.Writer, log *stream.Log, rt service
 		return nil, err
 	}
 	fmt.Fprintf(out, "ingest: %s\n", server.Address())
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := server.Run(ctx); err != nil && ctx.Err() == nil {
-			rt.Log.Error("the front door has ended; the stages go on", "stage", ingest.Name, "err", err)
-		}
-	}()
-	return func() {
-		cancel()
-		<-done
-	}, nil
+	return beside(ctx, rt.Log.With("stage", ingest.Name), "the front door", server.Run), nil
 }

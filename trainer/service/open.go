@@ -146,9 +146,8 @@ func (l *lanePosition) moveBehind(ctx context.Context, log *stream.Log, block *s
 		if err != nil {
 			return err
 		}
-		value, err := schemas.Unmarshal(rec.Schema, rec.Value)
-		batch, ok := value.(*schemas.ScoredBatch)
-		if err != nil || !ok {
+		batch, ok := stream.As[*schemas.ScoredBatch](rec)
+		if !ok {
 			continue // the training skips it as well
 		}
 		if batch.Group == block.Group && batch.Epoch == block.Epoch && batch.Sequence == block.Sequence {

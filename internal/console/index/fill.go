@@ -158,9 +158,8 @@ func (x *Index) sameLog(ctx context.Context, topic schemas.Topic, lane int) (boo
 	if err != nil {
 		return false, err
 	}
-	r, err := schemas.Unmarshal(rec.Schema, rec.Value)
-	e, ok := r.(*schemas.Embedding)
-	return err == nil && ok && string(e.ID[:]) == string(id), nil
+	e, ok := stream.As[*schemas.Embedding](rec)
+	return ok && string(e.ID[:]) == string(id), nil
 }
 
 func (x *Index) rebuildUnless(ctx context.Context, same bool) error {

@@ -89,9 +89,8 @@ func (x *Index) sheets(ctx context.Context, g *schemas.Group) error {
 		if err != nil {
 			return err
 		}
-		r, err := schemas.Unmarshal(rec.Schema, rec.Value)
-		e, ok := r.(*schemas.Embedding)
-		if err != nil || !ok {
+		e, ok := stream.As[*schemas.Embedding](rec)
+		if !ok {
 			continue
 		}
 		place, ok := members[e.ID]

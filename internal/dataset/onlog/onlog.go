@@ -95,15 +95,13 @@ func (l Ledger) Ended(ctx context.Context) (map[int]*schemas.Seal, error) {
 	var mu sync.Mutex
 	return ended, l.eachLane(ctx, func(ctx context.Context, lane int) error {
 		last, found, err := l.log.LastRecord(ctx, schemas.Pairs, lane)
-		if err != nil || !found || last.Schema != schemas.SchemaSeal {
+		if err != nil || !found {
 			return err
 		}
-		if r, err := schemas.Unmarshal(last.Schema, last.Value); err == nil { // anyone may write there
-			if seal, ok := r.(*schemas.Seal); ok && seal.Final {
-				mu.Lock()
-				ended[lane] = seal
-				mu.Unlock()
-			}
+		if seal, ok := stream.As[*schemas.Seal](last); ok && seal.Final { // anyone may write there
+			mu.Lock()
+			ended[lane] = seal
+			mu.Unlock()
 		}
 		return nil
 	})
