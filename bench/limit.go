@@ -21,6 +21,9 @@ type Limit struct {
 	Share float64 `json:"share"` // of the limit that the row reached
 }
 
+// enough is the share of its limit at which a row that was measured beside it has little left to win, whatever it set out for.
+const enough = 0.8
+
 // limited notes a limit of the row's figure.
 func (r *Result) limited(value float64, of string) {
 	share := value / r.Ours.Value
