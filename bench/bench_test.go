@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 func TestMedian(t *testing.T) {
@@ -78,15 +80,11 @@ func TestAWorkerAnswersLineByLine(t *testing.T) {
 	workers["echo"] = func(_ context.Context, j job) (worker, error) { return &echo{said: j.Preset}, nil }
 	defer delete(workers, "echo")
 	var out bytes.Buffer
-	if err := serve(t.Context(), "echo", strings.NewReader(`{"preset":"abc"}`+"\nde\nfail\nf\n"), &out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, serve(t.Context(), "echo", strings.NewReader(`{"preset":"abc"}`+"\nde\nfail\nf\n"), &out))
 	var answers []answer
 	for decoder := json.NewDecoder(&out); decoder.More(); {
 		var a answer
-		if err := decoder.Decode(&a); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, decoder.Decode(&a))
 		answers = append(answers, a)
 	}
 	if len(answers) != 4 || answers[1].Values["length"] != 5 || answers[2].Error != "as told" || answers[3].Values["length"] != 6 {
@@ -129,17 +127,10 @@ func TestADevicesPageHasItsRows(t *testing.T) {
 		{Row: "gpu-train", What: "training", Size: "batch 96", Unit: "pairs/s", Target: "600", Ours: Figure{Value: 500}, Bound: "40 %", Turns: 5, When: "2026-01-02", Machine: machine},
 		{Row: "gpu-kmeans", What: "k-means", Size: "5,000,000", Unit: "s", Target: "-", Met: true, Ours: Figure{Value: 2}, Turns: 3, Machine: machine},
 	} {
-		if err := merge(results, deviceRows, r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, merge(results, deviceRows, r))
 	}
-	if err := writeDevice(results, page); err != nil {
-		t.Fatal(err)
-	}
-	written, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, writeDevice(results, page))
+	written := must.Get(os.ReadFile(page))(t)
 	for _, want := range []string{
 		"| k-means | 5,000,000 | 2.00 s | 3 | - |",
 		"| training | batch 96 | 500 pairs/s | 5 | 600 (missed) | 40 % | a GPU, libtorch 2, a processor | 2026-01-02, abc |",
@@ -161,22 +152,13 @@ func TestTablesAreWrittenBetweenTheirMarks(t *testing.T) {
 		{Row: "growth-walk", Growth: []Point{{Size: 10, Seconds: 1}, {Size: 20, Seconds: 4}}},
 		{Row: "group", What: "group build", Unit: "s", Ours: Figure{Value: 1}, Met: true, Turns: 3},
 	} {
-		if err := merge(results, rows, r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, merge(results, rows, r))
 	}
 	page := "before\n" + sections[0].begin + "old\n" + sections[0].end + "\nbetween\n" + sections[1].begin + sections[1].end + "\nafter\n"
 	for range 2 { // writing again changes nothing
-		if err := os.WriteFile(document, []byte(page), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := writeTables(results, []string{document}); err != nil {
-			t.Fatal(err)
-		}
-		written, err := os.ReadFile(document)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(document, []byte(page), 0o644))
+		must.Do(t, writeTables(results, []string{document}))
+		written := must.Get(os.ReadFile(document))(t)
 		for _, want := range []string{
 			"before\n", "between\n", "after\n", "| GRIT walk | M = 5 | 2.00 s", "4.00 s (a program) | 2.00 | 6 (missed) |", "group: 3 turns",
 			"| walk | 20 | 4.00 s | 4.00 × |",
@@ -190,9 +172,7 @@ func TestTablesAreWrittenBetweenTheirMarks(t *testing.T) {
 		}
 		page = string(written)
 	}
-	if err := os.WriteFile(document, []byte("no marks"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(document, []byte("no marks"), 0o644))
 	if err := writeTables(results, []string{document}); err == nil {
 		t.Error("a page without marks is taken")
 	}
@@ -200,21 +180,11 @@ func TestTablesAreWrittenBetweenTheirMarks(t *testing.T) {
 
 func TestPagesHoldTheResults(t *testing.T) {
 	for page, least := range map[string]int{"README.md": 10, "docs/benchmarks.md": 10, "docs/scaling.md": 10} {
-		committed, err := os.ReadFile(filepath.Join("..", page))
-		if err != nil {
-			t.Fatal(err)
-		}
+		committed := must.Get(os.ReadFile(filepath.Join("..", page)))(t)
 		copied := filepath.Join(t.TempDir(), filepath.Base(page))
-		if err := os.WriteFile(copied, committed, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := writeTables("results.json", []string{copied}); err != nil {
-			t.Fatal(err)
-		}
-		written, err := os.ReadFile(copied)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(copied, committed, 0o644))
+		must.Do(t, writeTables("results.json", []string{copied}))
+		written := must.Get(os.ReadFile(copied))(t)
 		if !bytes.Equal(committed, written) {
 			t.Errorf("%s is not what bench/results.json says: run `make docs`", page)
 		}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // fakePeer writes a Python that is none: a script that answers the line protocol, and takes the seconds that cases say.
@@ -28,9 +30,7 @@ while read -r command; do
 	echo "{\"seconds\":$seconds,\"cpu_seconds\":$((2 * seconds)),\"values\":{\"asked\":1}}"
 done
 `
-	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(script), 0o755))
 	return path
 }
 
@@ -66,14 +66,8 @@ func TestTheBestPeerIsChosen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := &bench{installed: c.homes, flags: c.flags}
-			tried, err := contestants(t, b, duel{programs: c.programs, higher: c.higher, plain: c.plain})
-			if err != nil {
-				t.Fatal(err)
-			}
-			won, err := winner(tried)
-			if err != nil {
-				t.Fatal(err)
-			}
+			tried := must.Get(contestants(t, b, duel{programs: c.programs, higher: c.higher, plain: c.plain}))(t)
+			won := must.Get(winner(tried))(t)
 			if got := fmt.Sprintf("%s %s %s", won.Home, won.Program, won.Core); got != c.want || len(tried) != c.tried {
 				t.Errorf("%q won among %d, want %q among %d: %v", got, len(tried), c.want, c.tried, tried)
 			}
@@ -86,9 +80,7 @@ func TestTheBestPeerIsChosen(t *testing.T) {
 
 func TestAContestFailsWithItsPeer(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "broken")
-	if err := os.WriteFile(broken, []byte("#!/bin/sh\nread -r job\necho '{\"error\":\"ImportError: no torch\"}'\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(broken, []byte("#!/bin/sh\nread -r job\necho '{\"error\":\"ImportError: no torch\"}'\n"), 0o755))
 	b := &bench{installed: []home{{debian, fakePeer(t, "old", "")}, {pypi, broken}}}
 	if _, err := contestants(t, b, duel{programs: []program{{script: "a.py"}}}); err == nil || !strings.Contains(err.Error(), "a of PyPI: ImportError: no torch") {
 		t.Errorf("a peer that does not start: %v", err)
@@ -191,9 +183,7 @@ func TestADuelMeetsTheWinner(t *testing.T) {
 	workers["fixed"] = func(context.Context, job) (worker, error) { return fixed{}, nil }
 	t.Cleanup(func() { delete(workers, "fixed") })
 	if os.Getenv("BENCH_TEST_CHILD") != "" {
-		if err := serve(t.Context(), "fixed", os.Stdin, os.Stdout); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, serve(t.Context(), "fixed", os.Stdin, os.Stdout))
 		os.Exit(0)
 	}
 	t.Setenv("BENCH_TEST_CHILD", "1")
@@ -203,14 +193,11 @@ func TestADuelMeetsTheWinner(t *testing.T) {
 		self: []string{"-test.run=^TestADuelMeetsTheWinner$"},
 	}
 	var asked map[string]float64
-	out, err := duel{
+	out := must.Get(duel{
 		kind: "fixed", programs: []program{{script: "a.py"}}, unit: "s",
 		fair:  func(ours answer) map[string]float64 { asked = maps.Clone(ours.Values); return nil },
 		check: func(_, peer answer) ([]string, error) { return []string{fmt.Sprint(peer.Values["asked"])}, nil },
-	}.run(t.Context(), b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}.run(t.Context(), b))(t)
 	if out.Ratio != 2 || out.CPURatio <= 0 || len(out.Ours.Samples) != 3 || !slices.Equal(out.Checks, []string{"1"}) || asked["recall"] != 0.98 {
 		t.Errorf("result %+v, told the peer %v", out, asked)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/internal/repack"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // BenchmarkRepack makes the copies of photographs that REPACK_ROOT gets, and decodes photographs and copies as a model of 224
@@ -17,13 +18,8 @@ func BenchmarkRepack(b *testing.B) {
 	var photos, copies [][]byte
 	for i := range 32 {
 		var encoded bytes.Buffer
-		if err := jpeg.Encode(&encoded, photo(int64(i)), &jpeg.Options{Quality: photoQuality}); err != nil {
-			b.Fatal(err)
-		}
-		small, _, err := repack.Small(encoded.Bytes(), 288)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, jpeg.Encode(&encoded, photo(int64(i)), &jpeg.Options{Quality: photoQuality}))
+		small, _ := must.Get2(repack.Small(encoded.Bytes(), 288))(b)
 		photos, copies = append(photos, encoded.Bytes()), append(copies, small)
 	}
 	decode := func(encoded []byte) error {
@@ -52,9 +48,7 @@ func BenchmarkRepack(b *testing.B) {
 			}
 			began, n := processorTime(b), 0
 			for b.Loop() {
-				if err := row.work(row.images[n%len(row.images)]); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, row.work(row.images[n%len(row.images)]))
 				n++
 			}
 			b.ReportMetric(float64(n)/(processorTime(b)-began).Seconds(), "images/core-s")
@@ -67,8 +61,6 @@ func BenchmarkRepack(b *testing.B) {
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var used syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
@@ -19,30 +20,15 @@ func BenchmarkScore(b *testing.B) {
 
 func benchmarkScore(b *testing.B, precision torch.DType) {
 	const n, vocab = 16, 8000
-	w, err := torch.NewWorker(torchtest.On(torch.WorkerOptions{Threads: 2, Deterministic: true, Precision: precision}))
-	if err != nil {
-		b.Fatal(err)
-	}
+	w := must.Get(torch.NewWorker(torchtest.On(torch.WorkerOptions{Threads: 2, Deterministic: true, Precision: precision})))(b)
 	defer w.Close()
-	config, err := model.Preset("small", vocab)
-	if err != nil {
-		b.Fatal(err)
-	}
-	m, err := model.New(context.Background(), w, config, 7)
-	if err != nil {
-		b.Fatal(err)
-	}
+	config := must.Get(model.Preset("small", vocab))(b)
+	m := must.Get(model.New(context.Background(), w, config, 7))(b)
 	defer m.Free()
 	m.Vocab = make([]string, vocab)
 	m.Vocab[0] = "[PAD]"
-	matcher, err := model.NewMatcher(context.Background(), m)
-	if err != nil {
-		b.Fatal(err)
-	}
-	d, err := New(matcher, Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	matcher := must.Get(model.NewMatcher(context.Background(), m))(b)
+	d := must.Get(New(matcher, Options{}))(b)
 	r := rng.New(1, "benchmark")
 	in := Input{Pixels: make([]float32, n*3*config.ImageSize*config.ImageSize)}
 	for i := range in.Pixels {
@@ -57,9 +43,7 @@ func benchmarkScore(b *testing.B, precision torch.DType) {
 	}
 	batch := allCandidates(n)
 	for b.Loop() {
-		if _, err := d.Score(context.Background(), batch, in); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(d.Score(context.Background(), batch, in))(b)
 	}
 	b.ReportMetric(float64(n*(n-1)*b.N)/b.Elapsed().Seconds(), "candidates/s")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/internal/torch/torchtest"
 	"github.com/pairstream/pairstream/schemas"
@@ -30,31 +31,19 @@ func newConD(t *testing.T, part int) *Discriminator {
 func conDOn(t *testing.T, part int, o torch.WorkerOptions) (*Discriminator, *torch.Worker) {
 	t.Helper()
 	before := torch.Live()
-	w, err := torch.NewWorker(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(torch.NewWorker(o))(t)
 	t.Cleanup(func() {
 		w.Close()
 		if n := torch.Live() - before; n != 0 {
 			t.Errorf("%d tensors were not given back", n)
 		}
 	})
-	m, err := model.New(context.Background(), w, smallConfig, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(model.New(context.Background(), w, smallConfig, 7))(t)
 	t.Cleanup(m.Free)
 	m.Vocab = make([]string, smallConfig.VocabSize)
 	m.Vocab[0] = "[PAD]"
-	matcher, err := model.NewMatcher(context.Background(), m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := New(matcher, Options{Part: part})
-	if err != nil {
-		t.Fatal(err)
-	}
+	matcher := must.Get(model.NewMatcher(context.Background(), m))(t)
+	d := must.Get(New(matcher, Options{Part: part}))(t)
 	return d, w
 }
 
@@ -90,10 +79,7 @@ func allCandidates(n int) *schemas.Batch {
 
 func score(t *testing.T, d *Discriminator, b *schemas.Batch, in Input) *schemas.ScoredBatch {
 	t.Helper()
-	scored, err := d.Score(context.Background(), b, in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	scored := must.Get(d.Score(context.Background(), b, in))(t)
 	return scored
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // A measurement of the longest kind, with all 95 others of a mini-batch as candidates, fits into a mark, whose headers may have
@@ -25,10 +26,7 @@ func TestKnownFitsIntoAMark(t *testing.T) {
 	}
 	var k Known
 	k.Add(Known{Positives: draw(most), Edited: draw(most), Candidates: draw(2 * 95 * most), Contradicting: draw(95 * most)})
-	raw, err := json.Marshal(k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(json.Marshal(k))(t)
 	if n := base64.StdEncoding.EncodedLen(len(raw)); n > 60<<10 {
 		t.Errorf("%d probabilities take %d bytes", len(k.Candidates), n)
 	}
@@ -57,9 +55,7 @@ func TestKnownOfAMark(t *testing.T) {
 	if err == nil {
 		err = json.Unmarshal(raw, &read)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, high := range []float64{0.5, 0.8, 0.935} {
 		if a, b := k.Precision(high), read.Precision(high); a != b {
 			t.Errorf("above %v: %+v, and %+v from the mark", high, a, b)

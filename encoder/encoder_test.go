@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/encoder"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -64,10 +65,7 @@ func somePairs(n int) []*schemas.Pair {
 
 func newEncoder(t *testing.T, m encoder.Model, images encoder.Images) *encoder.Encoder {
 	t.Helper()
-	e, err := encoder.New(m, images, encoder.Options{BatchSize: 4, Workers: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(encoder.New(m, images, encoder.Options{BatchSize: 4, Workers: 3}))(t)
 	return e
 }
 
@@ -75,10 +73,7 @@ func TestEncodeKeepsOrderAndPassesOverUnusableImages(t *testing.T) {
 	gone := fmt.Errorf("%w: no such object", encoder.ErrUnusable)
 	e := newEncoder(t, angleModel{}, firstByte{0: gone, 3: gone, 6: gone})
 	pairs := somePairs(7)
-	results, err := e.Encode(t.Context(), pairs, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	results := must.Get(e.Encode(t.Context(), pairs, nil))(t)
 	for i, r := range results {
 		if i%3 == 0 {
 			if r.Embedding != nil || !errors.Is(r.Unusable, encoder.ErrUnusable) {

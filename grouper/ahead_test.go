@@ -3,6 +3,7 @@ package grouper
 import (
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -32,7 +33,7 @@ func TestAnEpochIsPlannedWhileTheOneBeforeIsTrainedOn(t *testing.T) {
 				}
 				before = walked
 				l.next[topic]++
-				err := lane.Add(t.Context(), l.input(topic, l.next[topic]-1), func(r schemas.Record) error {
+				must.Do(t, lane.Add(t.Context(), l.input(topic, l.next[topic]-1), func(r schemas.Record) error {
 					b := r.(*schemas.Batch)
 					if b.Epoch > 0 && b.Sequence == 0 {
 						epochs++
@@ -42,10 +43,7 @@ func TestAnEpochIsPlannedWhileTheOneBeforeIsTrainedOn(t *testing.T) {
 					}
 					l.add(schemas.Features, train(b))
 					return nil
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				}))
 			}
 		})
 	}

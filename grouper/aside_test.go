@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -179,9 +180,7 @@ func TestSettingsChangeAtTheNextGroup(t *testing.T) {
 		}
 	}
 	lane := newTestLane(t, after)
-	if err := lane.Finish(before); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, lane.Finish(before))
 	if got := drive(t, lane, threeGroups()); !slices.EqualFunc(wire(t, got), wire(t, want), bytes.Equal) {
 		t.Errorf("%d batches, want %d: the first group's as it was begun, the others' by the new options", len(got), len(want))
 	}
@@ -199,13 +198,10 @@ func TestWaitingIsSaid(t *testing.T) {
 	var blocks []*schemas.FeatureBlock
 	read := func(r schemas.Record, seq int) {
 		t.Helper()
-		err := lane.Add(context.Background(), input(r, int64(seq)), func(r schemas.Record) error {
+		must.Do(t, lane.Add(context.Background(), input(r, int64(seq)), func(r schemas.Record) error {
 			blocks = append(blocks, train(r.(*schemas.Batch)))
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	says := func(want string) {
 		t.Helper()

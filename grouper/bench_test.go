@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -18,9 +19,7 @@ func BenchmarkWalk(b *testing.B) {
 			v, t := features(size.n, 256, size.centres, size.spread, 1), features(size.n, 256, size.centres, size.spread, 2)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := Walk(context.Background(), v, t, 0, WalkRule{Workers: runtime.GOMAXPROCS(0)}); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(Walk(context.Background(), v, t, 0, WalkRule{Workers: runtime.GOMAXPROCS(0)}))(b)
 			}
 		})
 	}
@@ -37,9 +36,7 @@ func BenchmarkEpoch(b *testing.B) {
 			lane.features = lane.members.vectors
 			lane.join()
 			for b.Loop() {
-				if err := lane.emitEpoch(context.Background(), func(schemas.Record) error { return nil }); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, lane.emitEpoch(context.Background(), func(schemas.Record) error { return nil }))
 			}
 			b.ReportMetric(n*float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
 		})

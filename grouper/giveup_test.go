@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -26,9 +27,7 @@ func lose(t *testing.T, lane *Lane, l *log, lost func(*schemas.Batch) bool) (out
 		topic := lane.Needs()
 		if l.next[topic] < len(l.records[topic]) {
 			l.next[topic]++
-			if err := lane.Add(context.Background(), l.input(topic, l.next[topic]-1), emit); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, lane.Add(context.Background(), l.input(topic, l.next[topic]-1), emit))
 			continue
 		}
 		due, waiting := lane.Awaits()

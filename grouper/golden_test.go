@@ -8,6 +8,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/dotproduct"
 	"github.com/pairstream/pairstream/internal/testing/golden"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // matrix reads a tensor of feature rows.
@@ -44,10 +45,7 @@ func TestGoldenWalks(t *testing.T) {
 		for _, lists := range []int{2, 64} {
 			t.Run(fmt.Sprintf("%s, lists of %d", name, lists), func(t *testing.T) {
 				v, tt := matrix(f, name+".image_feat"), matrix(f, name+".text_feat")
-				got, err := walk(context.Background(), v, tt, int(f.Int64s(name + ".start")[0]), WalkRule{Workers: 2}, tuning{lists, 100})
-				if err != nil {
-					t.Fatal(err)
-				}
+				got := must.Get(walk(context.Background(), v, tt, int(f.Int64s(name + ".start")[0]), WalkRule{Workers: 2}, tuning{lists, 100}))(t)
 				if want := int32s(f.Int64s(name + ".order")); !slices.Equal(got, want) {
 					t.Errorf("got  %d\nwant %d", got, want)
 				}
@@ -117,10 +115,7 @@ func TestGoldenEpoch(t *testing.T) {
 	features := rows{matrix(f, "epoch.image_feat"), matrix(f, "epoch.text_feat")}
 	order := int32s(f.Int64s("epoch.sampler_order"))
 	for name, d := range map[string]GRITDraws{"before": inOrder{draws}, "after": draws} {
-		plan, err := GRIT(context.Background(), order, features, distinct(features.v.Rows()), rule, d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		plan := must.Get(GRIT(context.Background(), order, features, distinct(features.v.Rows()), rule, d))(t)
 		if want := int32s(f.Int64s("epoch.order_" + name + "_phase4")); !slices.Equal(plan.Order, want) {
 			t.Errorf("%s the mini-batch shuffle: got %d\nwant %d", name, plan.Order, want)
 		}

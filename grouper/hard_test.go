@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/dotproduct"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // hardByDefinition sorts all candidates of every sample.
@@ -54,10 +55,7 @@ func TestHardCandidates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := len(c.image)
 			v, tt := features(n, 10, 4, c.spread, 1), features(n, 10, 4, c.spread, 2)
-			i2t, t2i, err := HardCandidates(context.Background(), v, tt, c.image, c.m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			i2t, t2i := must.Get2(HardCandidates(context.Background(), v, tt, c.image, c.m))(t)
 			if want := hardByDefinition(v, tt, c.image, c.m); !slices.Equal(i2t, want) {
 				t.Errorf("image to text: got %d\nwant %d", i2t, want)
 			}

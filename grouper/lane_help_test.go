@@ -9,6 +9,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/dotproduct"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -131,25 +132,19 @@ func drive(t *testing.T, lane *Lane, l *log) []schemas.Record {
 		}
 		seq := l.next[topic]
 		l.next[topic]++
-		err := lane.Add(context.Background(), l.input(topic, seq), func(r schemas.Record) error {
+		must.Do(t, lane.Add(context.Background(), l.input(topic, seq), func(r schemas.Record) error {
 			if b, ok := r.(*schemas.Batch); ok {
 				l.add(schemas.Features, train(b))
 			}
 			out = append(out, r)
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 }
 
 func newTestLane(t *testing.T, o Options) *Lane {
 	t.Helper()
-	lane, err := NewLane(o, testLane)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lane := must.Get(NewLane(o, testLane))(t)
 	return lane
 }
 

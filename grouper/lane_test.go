@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -155,19 +156,14 @@ func TestGRITGroupsByTheFeaturesOfTheEpochBefore(t *testing.T) {
 	for _, r := range l.records[schemas.Embeddings] {
 		e := r.(*schemas.Embedding)
 		var i int
-		if _, err := fmt.Sscanf(e.Caption, "caption %d", &i); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(fmt.Sscanf(e.Caption, "caption %d", &i))(t)
 		v[i], tt[i], image[i] = e.V, e.T, int32(i/5)
 	}
 	order := permutation(n, Key{o.Seed, g.Group, 0}.generator("collecting order"))
 	for epoch := range o.Epochs {
 		a, b := rounded(v, tt)
 		key := Key{o.Seed, g.Group, epoch}
-		plan, err := GRIT(context.Background(), order, rows{a, b}, image, GRITRule{BatchSize: o.BatchSize, QueueSize: o.QueueSize, SearchSpace: o.SearchSpace, Workers: 1}, key.Draws())
-		if err != nil {
-			t.Fatal(err)
-		}
+		plan := must.Get(GRIT(context.Background(), order, rows{a, b}, image, GRITRule{BatchSize: o.BatchSize, QueueSize: o.QueueSize, SearchSpace: o.SearchSpace, Workers: 1}, key.Draws()))(t)
 		for i := range plan.Batches() {
 			batch := all[0]
 			all = all[1:]
@@ -272,16 +268,13 @@ func TestLaneKeepsWhatTheTrainerLeftOut(t *testing.T) {
 		}
 		in := l.input(topic, l.next[topic])
 		l.next[topic]++
-		err := lane.Add(context.Background(), in, func(r schemas.Record) error {
+		must.Do(t, lane.Add(context.Background(), in, func(r schemas.Record) error {
 			f := train(r.(*schemas.Batch))
 			f.Positions, f.V, f.T = f.Positions[1:], f.V[2*trainDim:], f.T[2*trainDim:]
 			l.add(schemas.Features, f)
 			emitted++
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	if want := 3 * 5; emitted != want || !lane.BetweenGroups() {
 		t.Errorf("%d batches, want %d", emitted, want)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -37,10 +38,7 @@ func withOutside(t *testing.T, l *log, g *schemas.Group) map[int32][]schemas.Pos
 			}
 			c.SetOutside(out)
 		}
-		raw, err := schemas.Marshal(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(schemas.Marshal(c))(t)
 		digest.Write(raw)
 	}
 	g.Digest = digest.Sum(nil)
@@ -83,31 +81,20 @@ func TestOutsideSurvivesParking(t *testing.T) {
 	withOutside(t, l, g)
 	m := newMembers(g)
 	for _, r := range l.records[schemas.Neighbors] {
-		raw, err := schemas.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := m.addChunk(r.(*schemas.NeighborChunk), raw); err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(schemas.Marshal(r))(t)
+		must.Do(t, m.addChunk(r.(*schemas.NeighborChunk), raw))
 	}
 	m.reserve(false)
 	for seq, r := range l.records[schemas.Embeddings] {
 		if m.complete() {
 			break
 		}
-		if err := m.addEmbedding(r.(*schemas.Embedding), int64(seq)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.addEmbedding(r.(*schemas.Embedding), int64(seq)))
 	}
 	var stored bytes.Buffer
-	if err := (groupState{members: m}).encode(&stored); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, (groupState{members: m}).encode(&stored))
 	var again groupState
-	if err := again.decode(&stored); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, again.decode(&stored))
 	some := 0
 	for p := range g.Count {
 		got, want := again.members.outside.of(p, m.imageIDs[p]), m.outside.of(p, m.imageIDs[p])

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -28,10 +29,7 @@ func plans(t *testing.T, image []int32, batchSize, workers int, key Key) map[str
 	f := rows{features(n, 12, 7, 0.5, 1), features(n, 12, 7, 0.5, 2)}
 	for _, sizes := range [][2]int{{0, 0}, {0, 2}, {6, 0}, {6, 3}, {1, 1}} {
 		rule := GRITRule{BatchSize: batchSize, QueueSize: sizes[0] * batchSize, SearchSpace: sizes[1] * batchSize, Workers: workers}
-		plan, err := GRIT(context.Background(), permutation(n, key.generator("collecting")), f, image, rule, key.Draws())
-		if err != nil {
-			t.Fatal(err)
-		}
+		plan := must.Get(GRIT(context.Background(), permutation(n, key.generator("collecting")), f, image, rule, key.Draws()))(t)
 		out[fmt.Sprintf("grit, queue of %d, search space of %d mini-batches", sizes[0], sizes[1])] = plan
 	}
 	return out
@@ -204,9 +202,7 @@ func TestGRITStarts(t *testing.T) {
 	f := rows{features(8, 4, 1, 1, 1), features(8, 4, 1, 1, 2)}
 	for released, want := range map[bool][]int{false: {3, 3, 2}, true: {2, 2, 1}} {
 		d := &askedStarts{}
-		if _, err := GRIT(context.Background(), distinct(8), f, distinct(8), GRITRule{BatchSize: 3, SearchSpace: 3, StartAsReleased: released}, d); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(GRIT(context.Background(), distinct(8), f, distinct(8), GRITRule{BatchSize: 3, SearchSpace: 3, StartAsReleased: released}, d))(t)
 		if !slices.Equal(d.asked, want) {
 			t.Errorf("as released %t: starts below %d, want below %d", released, d.asked, want)
 		}

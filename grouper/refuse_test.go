@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -37,15 +38,12 @@ func (r *refusing) read() {
 	topic := r.lane.Needs()
 	seq := r.log.next[topic]
 	r.log.next[topic]++
-	err := r.lane.Add(context.Background(), r.log.input(topic, seq), func(out schemas.Record) error {
+	must.Do(r, r.lane.Add(context.Background(), r.log.input(topic, seq), func(out schemas.Record) error {
 		if r.first == nil {
 			r.first = out.(*schemas.Batch)
 		}
 		return nil
-	})
-	if err != nil {
-		r.Fatal(err)
-	}
+	}))
 }
 
 // try gives the lane records that it must refuse and stay as it was.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -54,10 +55,7 @@ func largest(t *testing.T, n, m int, oneImage bool) int64 {
 			b.Masked = append(b.Masked, schemas.Mask{Sample: int32(i), Reason: schemas.MaskForbidden}, schemas.Mask{Sample: int32(i), Positive: true, Reason: schemas.MaskForbidden})
 		}
 	}
-	raw, err := schemas.Marshal(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(schemas.Marshal(b))(t)
 	return int64(len(raw))
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/dotproduct"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // walkByDefinition is the walk written down as the paper has it: look at every pair, in order of index.
@@ -108,10 +109,7 @@ func TestWalkIsTheGreedyOne(t *testing.T) {
 				name := fmt.Sprintf("%s/images %t, batch %d, workers %d, lists %d", data.name, rule.Images != nil, rule.BatchSize, rule.Workers, lists)
 				t.Run(name, func(t *testing.T) {
 					start := data.n / 2
-					got, err := walk(context.Background(), v, tt, start, rule, tuning{lists, 10})
-					if err != nil {
-						t.Fatal(err)
-					}
+					got := must.Get(walk(context.Background(), v, tt, start, rule, tuning{lists, 10}))(t)
 					want := walkByDefinition(v, tt, start, rule)
 					if !slices.Equal(got, want) {
 						t.Errorf("got  %v\nwant %v", got, want)
@@ -129,17 +127,11 @@ func TestWalkKeepsAnImageOutOfItsMiniBatch(t *testing.T) {
 	for i := range images {
 		images[i] = int32(i % 100) // pairs of a centre are those of an image: five captions, all near one another
 	}
-	order, err := Walk(context.Background(), v, tt, 0, WalkRule{Images: images, BatchSize: batch, Workers: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	order := must.Get(Walk(context.Background(), v, tt, 0, WalkRule{Images: images, BatchSize: batch, Workers: 2}))(t)
 	if got := sharedImages(order[:n-batch], images, batch); got != 0 {
 		t.Errorf("%d pairs share a mini-batch with their image before the last one", got)
 	}
-	plain, err := Walk(context.Background(), v, tt, 0, WalkRule{Workers: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := must.Get(Walk(context.Background(), v, tt, 0, WalkRule{Workers: 2}))(t)
 	if got := sharedImages(plain, images, batch); got < n/2 {
 		t.Errorf("only %d pairs share a mini-batch with their image without the rule: the test says nothing", got)
 	}

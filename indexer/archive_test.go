@@ -11,6 +11,7 @@ import (
 
 	"github.com/pairstream/pairstream/indexer"
 	"github.com/pairstream/pairstream/internal/knn/cpu"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -24,19 +25,11 @@ func archived(t *testing.T, gone func(schemas.PairID) bool) (*indexer.Archive, [
 		e.Model = "m0"
 	}
 	for i, seq := range []int64{5, 4, 1} {
-		b, err := indexer.NewBuilder(schemas.GroupID{Lane: int32(i), Seq: seq}, o, cpu.Engine{}, nouns{}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(indexer.NewBuilder(schemas.GroupID{Lane: int32(i), Seq: seq}, o, cpu.Engine{}, nouns{}, nil))(t)
 		for at, e := range all[400*i : 400*(i+1)] {
-			if _, err := b.Add(e, int64(at)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(b.Add(e, int64(at)))(t)
 		}
-		g, err := b.Close(t.Context(), indexer.ByCount)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := must.Get(b.Close(t.Context(), indexer.ByCount))(t)
 		a.Add(g.Segment)
 	}
 	t.Cleanup(func() {
@@ -54,20 +47,13 @@ func TestTheArchiveFindsWhatAGroupFinds(t *testing.T) {
 		t.Errorf("%d pairs, want 1200", a.Pairs())
 	}
 	live, err := indexer.NewLive(indexer.DefaultLiveOptions(), cpu.Engine{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	o := options()
 	o.GroupSize = 900
-	b, err := indexer.NewBuilder(schemas.GroupID{}, o, cpu.Engine{}, nouns{}, live)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(indexer.NewBuilder(schemas.GroupID{}, o, cpu.Engine{}, nouns{}, live))(t)
 	defer func() { err = errors.Join(b.Free(), live.Close()) }()
 	for i, e := range all[:800] {
-		if _, err := b.Add(e, int64(i)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Add(e, int64(i)))(t)
 	}
 	found, wanted := 0, 0
 	for _, i := range []int{3, 399, 400, 777} {
@@ -76,10 +62,7 @@ func TestTheArchiveFindsWhatAGroupFinds(t *testing.T) {
 			if err != nil || self.Group.Lane != int32(i/400) || self.Position != i%400 || got.Model != "m1" || got.Searched != 800 {
 				t.Fatalf("pair %d: %+v, %+v, %v", i, self, got, err)
 			}
-			_, want, err := live.Neighbors(all[i].ID, q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			_, want := must.Get2(live.Neighbors(all[i].ID, q))(t)
 			wanted += len(want.Neighbors)
 			for _, n := range want.Neighbors {
 				if slices.ContainsFunc(got.Neighbors, func(m indexer.Neighbor) bool { return m.Pair == n.Pair }) {
@@ -104,10 +87,7 @@ func TestTheArchiveFindsWhatAGroupFinds(t *testing.T) {
 func TestTheArchiveHidesWhatIsTakenBack(t *testing.T) {
 	hidden := make(map[schemas.PairID]bool)
 	a, all := archived(t, func(id schemas.PairID) bool { return hidden[id] })
-	_, before, err := a.Neighbors(all[7].ID, indexer.Query{K: 5, Modality: indexer.Image})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, before := must.Get2(a.Neighbors(all[7].ID, indexer.Query{K: 5, Modality: indexer.Image}))(t)
 	for _, n := range before.Neighbors[:4] {
 		hidden[n.Pair] = true
 	}

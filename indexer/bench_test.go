@@ -18,6 +18,7 @@ import (
 	"github.com/pairstream/pairstream/internal/knn/cpu"
 	"github.com/pairstream/pairstream/internal/knn/knntest"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -53,10 +54,7 @@ func status(b *testing.B, name string) float64 {
 	defer file.Close()
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		if rest, ok := strings.CutPrefix(lines.Text(), name+":"); ok {
-			kilobytes, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-			if err != nil {
-				b.Fatal(err)
-			}
+			kilobytes := must.Get(strconv.ParseFloat(strings.Fields(rest)[0], 64))(b)
 			return kilobytes * 1024
 		}
 	}
@@ -66,10 +64,7 @@ func status(b *testing.B, name string) float64 {
 
 func benchBuilder(b *testing.B, o indexer.Options, live *indexer.Live) *indexer.Builder {
 	b.Helper()
-	builder, err := indexer.NewBuilder(schemas.GroupID{}, o, cpu.Engine{}, nouns{}, live)
-	if err != nil {
-		b.Fatal(err)
-	}
+	builder := must.Get(indexer.NewBuilder(schemas.GroupID{}, o, cpu.Engine{}, nouns{}, live))(b)
 	return builder
 }
 
@@ -90,14 +85,10 @@ func BenchmarkGroup(b *testing.B) {
 					b.StopTimer()
 					e := c.next()
 					b.StartTimer()
-					if _, err := builder.Add(e, int64(i)); err != nil {
-						b.Fatal(err)
-					}
+					must.Get(builder.Add(e, int64(i)))(b)
 				}
 				b.ReportMetric((status(b, "VmRSS")-before)/float64(n), "B/pair-added")
-				if _, err := builder.Close(context.Background(), indexer.ByCount); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(builder.Close(context.Background(), indexer.ByCount))(b)
 				b.ReportMetric((status(b, "VmHWM")-before)/float64(n), "B/pair-peak")
 			}
 		})
@@ -110,10 +101,7 @@ func BenchmarkLive(b *testing.B) {
 	const addsPerSecond, k = 2000, 10
 	for _, n := range []int{50_000, 200_000, 1_000_000} {
 		b.Run(fmt.Sprintf("D=%d", n), func(b *testing.B) {
-			live, err := indexer.NewLive(indexer.DefaultLiveOptions(), cpu.Engine{})
-			if err != nil {
-				b.Fatal(err)
-			}
+			live := must.Get(indexer.NewLive(indexer.DefaultLiveOptions(), cpu.Engine{}))(b)
 			ctx, stop := context.WithCancel(context.Background())
 			var background sync.WaitGroup
 			background.Go(func() {
@@ -129,9 +117,7 @@ func BenchmarkLive(b *testing.B) {
 				if i%(n/500) == 0 {
 					queries = append(queries, e)
 				}
-				if _, err := builder.Add(e, int64(i)); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(builder.Add(e, int64(i)))(b)
 			}
 			for live.Status()[0].InLists < n-indexer.DefaultLiveOptions().TailRows {
 				time.Sleep(10 * time.Millisecond)
@@ -145,9 +131,7 @@ func BenchmarkLive(b *testing.B) {
 			var searches []time.Duration
 			for i := 0; b.Loop(); i++ {
 				start := time.Now()
-				if _, err := live.Search(queries[i%len(queries)].V.Floats(), indexer.Query{K: k, Modality: indexer.Text}); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(live.Search(queries[i%len(queries)].V.Floats(), indexer.Query{K: k, Modality: indexer.Text}))(b)
 				searches = append(searches, time.Since(start))
 			}
 			b.StopTimer()
@@ -159,12 +143,8 @@ func BenchmarkLive(b *testing.B) {
 			report(b, "add", <-adding)
 			stop()
 			background.Wait()
-			if err := builder.Free(); err != nil {
-				b.Fatal(err)
-			}
-			if err := live.Close(); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, builder.Free())
+			must.Do(b, live.Close())
 		})
 	}
 }
@@ -207,14 +187,8 @@ func liveRecall(b *testing.B, live *indexer.Live, queries []*schemas.Embedding, 
 	found, wanted := 0, 0
 	for _, e := range queries[:100] {
 		for _, modality := range []string{indexer.Text, indexer.Image} {
-			got, err := live.Search(e.V.Floats(), indexer.Query{K: k, Modality: modality})
-			if err != nil {
-				b.Fatal(err)
-			}
-			want, err := live.Search(e.V.Floats(), indexer.Query{K: k, Modality: modality, Exact: true})
-			if err != nil {
-				b.Fatal(err)
-			}
+			got := must.Get(live.Search(e.V.Floats(), indexer.Query{K: k, Modality: modality}))(b)
+			want := must.Get(live.Search(e.V.Floats(), indexer.Query{K: k, Modality: modality, Exact: true}))(b)
 			for _, w := range want.Neighbors {
 				wanted++
 				if slices.ContainsFunc(got.Neighbors, func(n indexer.Neighbor) bool { return n.Pair == w.Pair }) {

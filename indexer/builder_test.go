@@ -17,6 +17,7 @@ import (
 	"github.com/pairstream/pairstream/internal/knn/cpu"
 	"github.com/pairstream/pairstream/internal/knn/reference"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -84,10 +85,7 @@ func options() indexer.Options {
 
 func newBuilder(t *testing.T, o indexer.Options, engine knn.Engine) *indexer.Builder {
 	t.Helper()
-	b, err := indexer.NewBuilder(schemas.GroupID{Lane: 3, Seq: 7}, o, engine, nouns{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(indexer.NewBuilder(schemas.GroupID{Lane: 3, Seq: 7}, o, engine, nouns{}, nil))(t)
 	t.Cleanup(func() {
 		if err := b.Free(); err != nil {
 			t.Error(err)
@@ -99,10 +97,7 @@ func newBuilder(t *testing.T, o indexer.Options, engine knn.Engine) *indexer.Bui
 // add adds an embedding and demands a verdict.
 func add(t *testing.T, b *indexer.Builder, e *schemas.Embedding, seq int64, want indexer.Verdict) {
 	t.Helper()
-	got, err := b.Add(e, seq)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(b.Add(e, seq))(t)
 	if got != want {
 		t.Fatalf("adding seq %d: verdict %d, want %d", seq, got, want)
 	}
@@ -110,10 +105,7 @@ func add(t *testing.T, b *indexer.Builder, e *schemas.Embedding, seq int64, want
 
 func closeGroup(t *testing.T, b *indexer.Builder, why indexer.Reason) *indexer.Group {
 	t.Helper()
-	g, err := b.Close(context.Background(), why)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(b.Close(context.Background(), why))(t)
 	return g
 }
 
@@ -122,16 +114,10 @@ func encoded(t *testing.T, g *indexer.Group) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	for _, c := range g.Chunks {
-		raw, err := schemas.Marshal(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(schemas.Marshal(c))(t)
 		out.Write(raw)
 	}
-	raw, err := schemas.Marshal(g.Manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(schemas.Marshal(g.Manifest))(t)
 	return append(out.Bytes(), raw...)
 }
 
@@ -140,9 +126,7 @@ func build(t *testing.T, o indexer.Options, engine knn.Engine, pairs []*schemas.
 	t.Helper()
 	b := newBuilder(t, o, engine)
 	for i, e := range pairs {
-		if _, err := b.Add(e, int64(i)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Add(e, int64(i)))(t)
 	}
 	return closeGroup(t, b, indexer.BySeal)
 }
@@ -352,10 +336,7 @@ func TestAddingAgainGivesTheSameGroup(t *testing.T) {
 	// run adds the pairs from seq on, closes what is full, and returns the groups and where a new builder has to begin.
 	run := func(b *indexer.Builder, seq, end int64) (groups [][]byte, first int64) {
 		for ; seq < end; seq++ {
-			verdict, err := b.Add(pairs[seq], seq)
-			if err != nil {
-				t.Fatal(err)
-			}
+			verdict := must.Get(b.Add(pairs[seq], seq))(t)
 			if verdict == indexer.Complete {
 				groups = append(groups, encoded(t, closeGroup(t, b, indexer.ByCount)))
 			}
@@ -368,16 +349,11 @@ func TestAddingAgainGivesTheSameGroup(t *testing.T) {
 	crashed := newBuilder(t, o, cpu.Engine{})
 	before, first := run(crashed, 0, crash)
 	next := crashed.Next()
-	if err := crashed.Free(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, crashed.Free())
 	if first != size {
 		t.Fatalf("the open group begins at seq %d, want %d", first, size)
 	}
-	resumed, err := indexer.NewBuilder(next, o, cpu.Engine{}, nouns{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resumed := must.Get(indexer.NewBuilder(next, o, cpu.Engine{}, nouns{}, nil))(t)
 	after, _ := run(resumed, first, 2*size)
 	if got := append(before, after...); !slices.EqualFunc(got, whole, bytes.Equal) {
 		t.Errorf("%d and then %d groups with other records than the %d of a run without a crash", len(before), len(after), len(whole))
@@ -477,10 +453,7 @@ func TestRecordsStayBelowTheLeastLimit(t *testing.T) {
 		records = append(records, c)
 	}
 	for _, r := range records {
-		raw, err := schemas.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(schemas.Marshal(r))(t)
 		if len(raw) > least || int64(len(raw)) > o.LargestRecord() {
 			t.Errorf("%s of %d bytes, want at most %d and %d", r.Schema(), len(raw), least, o.LargestRecord())
 		}

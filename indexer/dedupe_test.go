@@ -10,6 +10,7 @@ import (
 	"github.com/pairstream/pairstream/indexer"
 	"github.com/pairstream/pairstream/internal/knn/reference"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -67,10 +68,7 @@ func TestOnePairOfAnImage(t *testing.T) {
 				t.Errorf("%d members and %d (%d) repeated images, want %d and %d", gotMembers, gotSame, b.SameImages(), members, same)
 			}
 			for i, first := range firsts[:len(groups)] {
-				again, err := indexer.NewBuilder(groups[i].Manifest.Group, o, reference.Engine{}, nouns{}, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				again := must.Get(indexer.NewBuilder(groups[i].Manifest.Group, o, reference.Engine{}, nouns{}, nil))(t)
 				for seq := range first {
 					again.Remember(embeddings[seq].ID, embeddings[seq].ImageID, seq)
 				}
@@ -91,10 +89,7 @@ func TestOnePairOfAnImage(t *testing.T) {
 func BenchmarkWindow(b *testing.B) {
 	o := options()
 	o.Window, o.SameImage = 10_000_000, indexer.DropImages
-	builder, err := indexer.NewBuilder(schemas.GroupID{}, o, reference.Engine{}, nouns{}, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	builder := must.Get(indexer.NewBuilder(schemas.GroupID{}, o, reference.Engine{}, nouns{}, nil))(b)
 	seq, before := int64(0), processorTime(b)
 	for b.Loop() {
 		pair := schemas.PairID{byte(seq), byte(seq >> 8), byte(seq >> 16), byte(seq >> 24), 1}
@@ -103,17 +98,13 @@ func BenchmarkWindow(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.N)/(processorTime(b)-before).Seconds(), "pairs/cpu-s")
 	var use syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &use))
 	b.ReportMetric(float64(use.Maxrss)/1024, "peak-MiB")
 }
 
 // processorTime returns what the process has used so far. Other processes do not disturb it much.
 func processorTime(b *testing.B) time.Duration {
 	var use syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &use))
 	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/pairstream/pairstream/internal/knn/device"
 	"github.com/pairstream/pairstream/internal/knn/reference"
 	"github.com/pairstream/pairstream/internal/testing/golden"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
@@ -72,10 +73,7 @@ func TestGoldenNeighbors(t *testing.T) {
 	images, texts, p := v.matrix("in.image_feat"), v.matrix("in.text_feat"), v.params()
 	for name, engine := range engines(t) {
 		t.Run(name, func(t *testing.T) {
-			got, err := engine.Neighbors(context.Background(), images, texts, p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(engine.Neighbors(context.Background(), images, texts, p))(t)
 			equalRows(t, "v2t", got.V2T, v.ints("out.v2t"), p.K)
 			equalRows(t, "v2v", got.V2V, v.ints("out.v2v"), p.K1)
 			equalRows(t, "se", got.SE, v.ints("out.se"), p.K1)
@@ -122,10 +120,7 @@ func TestGoldenKMeans(t *testing.T) {
 	p := knn.KMeansParams{Init: v.ints("in.kmeans_init"), Iterations: v.number("in.kmeans_iters")}
 	for name, engine := range engines(t) {
 		t.Run(name, func(t *testing.T) {
-			got, err := engine.KMeans(context.Background(), x, p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(engine.KMeans(context.Background(), x, p))(t)
 			equalRows(t, "assignments", got.Assign, v.ints("out.kmeans_assign"), 1)
 			golden.Close(t, "centroids", got.Centroids, v.Float64s("out.kmeans_centroids"), 1e-10, 0)
 			golden.Close(t, "inertia", []float64{got.Inertia}, v.Float64s("out.kmeans_inertia"), 1e-10, 0)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pairstream/pairstream/indexer"
 	"github.com/pairstream/pairstream/internal/knn/cpu"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // ask sends a request and decodes the answer.
@@ -67,10 +68,7 @@ func TestHTTP(t *testing.T) {
 		}
 	}
 
-	vector, err := json.Marshal(pairs[5].T.Floats())
-	if err != nil {
-		t.Fatal(err)
-	}
+	vector := must.Get(json.Marshal(pairs[5].T.Floats()))(t)
 	var found struct {
 		Model     string
 		Searched  int

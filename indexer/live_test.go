@@ -14,6 +14,7 @@ import (
 	"github.com/pairstream/pairstream/internal/float16rows"
 	"github.com/pairstream/pairstream/internal/knn"
 	"github.com/pairstream/pairstream/internal/knn/cpu"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -21,10 +22,7 @@ import (
 func newLive(t testing.TB, o indexer.LiveOptions, engine indexer.LiveEngine) *indexer.Live {
 	t.Helper()
 	handles, matrices := cpu.Live(), float16rows.Live()
-	live, err := indexer.NewLive(o, engine)
-	if err != nil {
-		t.Fatal(err)
-	}
+	live := must.Get(indexer.NewLive(o, engine))(t)
 	t.Cleanup(func() {
 		if err := live.Close(); err != nil {
 			t.Error(err)
@@ -38,10 +36,7 @@ func newLive(t testing.TB, o indexer.LiveOptions, engine indexer.LiveEngine) *in
 
 func newLane(t testing.TB, live *indexer.Live, lane int32, o indexer.Options) *indexer.Builder {
 	t.Helper()
-	b, err := indexer.NewBuilder(schemas.GroupID{Lane: lane}, o, cpu.Engine{}, nouns{}, live)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(indexer.NewBuilder(schemas.GroupID{Lane: lane}, o, cpu.Engine{}, nouns{}, live))(t)
 	t.Cleanup(func() {
 		if err := b.Free(); err != nil {
 			t.Error(err)
@@ -69,9 +64,7 @@ func running(t testing.TB, live *indexer.Live) {
 func addAll(t testing.TB, b *indexer.Builder, pairs []*schemas.Embedding, offset int64) {
 	t.Helper()
 	for i, e := range pairs {
-		if _, err := b.Add(e, offset+int64(i)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Add(e, offset+int64(i)))(t)
 	}
 }
 
@@ -143,9 +136,7 @@ func TestLiveFindsTheNearest(t *testing.T) {
 			found, wanted := 0, 0
 			for i := 0; i < n; i += 100 {
 				self, answer, err := live.Neighbors(pairs[i].ID, indexer.Query{K: k, Modality: indexer.Image})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				if self.Position != i || answer.Searched != n || answer.Model != "m1" {
 					t.Fatalf("pair %d: %+v, %d pairs searched with model %q", i, self, answer.Searched, answer.Model)
 				}
@@ -218,16 +209,12 @@ func TestLiveKeepsTheLatestGroups(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if want := (schemas.GroupID{Seq: int64(i / 100)}); self.Group != want || self.Position != i%100 || answer.Searched != 307 {
 			t.Fatalf("pair %d is %+v, %d pairs searched", i, self, answer.Searched)
 		}
 	}
-	if err := b.Free(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Free())
 	if _, _, err := live.Neighbors(pairs[399].ID, indexer.Query{K: 3, Modality: indexer.Image}); !errors.Is(err, indexer.ErrNoPairs) {
 		t.Errorf("a pair of a lane that was given up: %v", err)
 	}
@@ -406,10 +393,7 @@ func TestLiveHides(t *testing.T) {
 		group := options()
 		group.GroupSize = 2 * n
 		addAll(t, newLane(t, live, 0, group), pairs, 0)
-		answer, err := live.Search(pairs[0].V.Floats(), indexer.Query{K: k, Modality: indexer.Image, Exact: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(live.Search(pairs[0].V.Floats(), indexer.Query{K: k, Modality: indexer.Image, Exact: true}))(t)
 		want := best(rest, images, pairs[0].V.Floats(), k, -1)
 		if len(answer.Neighbors) != len(want) || share(t, answer.Neighbors, rest, want) != len(want) {
 			t.Errorf("one of %d shown: found %d pairs, want the nearest %d that are not hidden", every, len(answer.Neighbors), len(want))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/knn"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -32,9 +33,7 @@ func BenchmarkNear(b *testing.B) {
 		for i := range s.to {
 			s.to[i] = -1
 		}
-		if err := s.run(b.Context(), lists, 1); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, s.run(b.Context(), lists, 1))
 	}
 	b.ReportMetric(pairs*float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/pairstream/pairstream/internal/knn/cpu"
 	"github.com/pairstream/pairstream/internal/knn/reference"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -245,16 +246,11 @@ func TestNearDuplicatesLeaveLiveSearch(t *testing.T) {
 	b := newLane(t, live, 0, o)
 	pairs := []*schemas.Embedding{atAngle(0, "a"), atAngle(5, "b"), atAngle(90, "c")}
 	for seq, e := range pairs {
-		if _, err := b.Add(e, int64(seq)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Add(e, int64(seq)))(t)
 	}
 	query := indexer.Query{K: 3, Modality: indexer.Image, Exact: true}
 	for closed, want := range [][]schemas.PairID{{pairs[1].ID, pairs[0].ID, pairs[2].ID}, {pairs[0].ID, pairs[2].ID}} {
-		answer, err := live.Search([]float32{float32(math.Cos(0.09)), float32(math.Sin(0.09))}, query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(live.Search([]float32{float32(math.Cos(0.09)), float32(math.Sin(0.09))}, query))(t)
 		var got []schemas.PairID
 		for _, n := range answer.Neighbors {
 			got = append(got, n.Pair)

@@ -8,6 +8,7 @@ import (
 	"github.com/pairstream/pairstream/internal/knn/cpu"
 	"github.com/pairstream/pairstream/internal/knn/knntest"
 	"github.com/pairstream/pairstream/internal/segment"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -19,20 +20,12 @@ func BenchmarkAsking(b *testing.B) {
 	o.GroupSize, o.Segments, o.Clusters = n, true, 250
 	c := newCrawl(2)
 	closing := func(seq int64, o indexer.Options, pairs []*schemas.Embedding, asked ...*segment.Segment) (*indexer.Group, float64) {
-		builder, err := indexer.NewBuilder(schemas.GroupID{Seq: seq}, o, cpu.Engine{}, nouns{}, nil)
-		if err != nil {
-			b.Fatal(err)
-		}
+		builder := must.Get(indexer.NewBuilder(schemas.GroupID{Seq: seq}, o, cpu.Engine{}, nouns{}, nil))(b)
 		for i, e := range pairs {
-			if _, err := builder.Add(e, int64(i)); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(builder.Add(e, int64(i)))(b)
 		}
 		before := knntest.CPUSeconds()
-		g, err := builder.Close(b.Context(), indexer.ByCount, asked...)
-		if err != nil {
-			b.Fatal(err)
-		}
+		g := must.Get(builder.Close(b.Context(), indexer.ByCount, asked...))(b)
 		return g, knntest.CPUSeconds() - before
 	}
 	draw := func() []*schemas.Embedding {
@@ -62,23 +55,16 @@ func BenchmarkAsking(b *testing.B) {
 				seconds += took
 				size := 0
 				for _, chunk := range g.Chunks {
-					raw, err := schemas.Marshal(chunk)
-					if err != nil {
-						b.Fatal(err)
-					}
+					raw := must.Get(schemas.Marshal(chunk))(b)
 					size += len(raw)
 				}
 				b.ReportMetric(float64(size)/n, "B/pair-neighbors")
-				if err := g.Segment.Close(); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, g.Segment.Close())
 			}
 			b.ReportMetric(1e6*seconds/float64(b.N)/n, "cpu-µs/pair")
 		})
 	}
 	for _, s := range asked {
-		if err := s.Close(); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, s.Close())
 	}
 }

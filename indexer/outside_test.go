@@ -13,25 +13,18 @@ import (
 	"github.com/pairstream/pairstream/internal/knn/cpu"
 	"github.com/pairstream/pairstream/internal/knn/reference"
 	"github.com/pairstream/pairstream/internal/segment"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 // closedGroup closes a group of a lane, and keeps its segment until the test ends.
 func closedGroup(t *testing.T, o indexer.Options, engine knn.Engine, id schemas.GroupID, pairs []*schemas.Embedding, asked ...*segment.Segment) *indexer.Group {
 	t.Helper()
-	b, err := indexer.NewBuilder(id, o, engine, nouns{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(indexer.NewBuilder(id, o, engine, nouns{}, nil))(t)
 	for i, e := range pairs {
-		if _, err := b.Add(e, int64(i)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Add(e, int64(i)))(t)
 	}
-	g, err := b.Close(t.Context(), indexer.BySeal, asked...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(b.Close(t.Context(), indexer.BySeal, asked...))(t)
 	t.Cleanup(func() {
 		if err := g.Segment.Close(); err != nil {
 			t.Error(err)
@@ -158,10 +151,7 @@ func TestAskingIsDeterministic(t *testing.T) {
 	var asked, parsed []*segment.Segment
 	for i := range 2 {
 		g := closedGroup(t, o, cpu.Engine{}, schemas.GroupID{Lane: 3, Seq: int64(i)}, all[500*i:500*(i+1)], asked...)
-		s, err := segment.Parse(bytes.Clone(g.Segment.Bytes()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(segment.Parse(bytes.Clone(g.Segment.Bytes())))(t)
 		asked, parsed = append(asked, g.Segment), append(parsed, s)
 	}
 	var want []byte
@@ -252,9 +242,7 @@ func TestOtherModelsAreNotAsked(t *testing.T) {
 	other := at(3, 3, "cats")
 	other.Model = "m2"
 	b := newBuilder(t, o, cpu.Engine{})
-	if _, err := b.Add(other, 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.Add(other, 0))(t)
 	if _, err := b.Close(t.Context(), indexer.BySeal, closed.Segment); err == nil || !strings.Contains(err.Error(), "by model m1, want 2 by m2") {
 		t.Errorf("%v, want an error about the model", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/pairstream/pairstream/indexer"
 	"github.com/pairstream/pairstream/internal/knn/reference"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -20,10 +21,7 @@ func addFrom(t *testing.T, b *indexer.Builder, embeddings []*schemas.Embedding, 
 		if _, open := b.FirstSeq(); !open {
 			firsts = append(firsts, int64(seq))
 		}
-		verdict, err := b.Add(embeddings[seq], int64(seq))
-		if err != nil {
-			t.Fatal(err)
-		}
+		verdict := must.Get(b.Add(embeddings[seq], int64(seq)))(t)
 		switch verdict {
 		case indexer.Complete:
 			groups = append(groups, closeGroup(t, b, indexer.ByCount))
@@ -61,9 +59,7 @@ func TestAPairCountsOnceAcrossGroups(t *testing.T) {
 		encoded(t, g) // checks the records
 	}
 	// What no group follows is counted once.
-	if _, err := b.Add(pairs[3], 300); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.Add(pairs[3], 300))(t)
 	if first, open := b.FirstSeq(); !open || first != 300 || closeGroup(t, b, indexer.BySeal) != nil {
 		t.Errorf("first seq %d, open %t: want 300, and no group", first, open)
 	}
@@ -129,10 +125,7 @@ func TestRememberingGivesTheSameGroups(t *testing.T) {
 		if i == len(whole) {
 			break
 		}
-		b, err := indexer.NewBuilder(whole[i].Manifest.Group, o, reference.Engine{}, nouns{}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(indexer.NewBuilder(whole[i].Manifest.Group, o, reference.Engine{}, nouns{}, nil))(t)
 		for seq := range first {
 			known, _ := o.WindowBlocks(first)
 			if _, own := o.WindowBlocks(seq); own >= known {
@@ -140,9 +133,7 @@ func TestRememberingGivesTheSameGroups(t *testing.T) {
 			}
 		}
 		again, _ := addFrom(t, b, embeddings, int(first))
-		if err := b.Free(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Free())
 		if !slices.EqualFunc(again, whole[i:], func(x, y *indexer.Group) bool { return bytes.Equal(encoded(t, x), encoded(t, y)) }) {
 			t.Fatalf("from group %d on, seq %d, the groups are others", i, first)
 		}
@@ -160,9 +151,7 @@ func TestSettingsChangeAtTheNextGroup(t *testing.T) {
 	later.K1, later.Seed, later.Clusters, later.Threads = 3, 43, 5, 2
 	pairs := lane(15, 100, 1)
 	b := newBuilder(t, later, reference.Engine{})
-	if err := b.Finish(begun); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Finish(begun))
 	got, _ := addFrom(t, b, pairs, 0)
 	alone, _ := addFrom(t, newBuilder(t, begun, reference.Engine{}), pairs[:40], 0)
 	if len(got) != 2 || !bytes.Equal(encoded(t, got[0]), encoded(t, alone[0])) {

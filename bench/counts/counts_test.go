@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch/testdevice"
 )
 
@@ -23,10 +24,7 @@ func TestWaitsOfAStage(t *testing.T) {
 	if err := testdevice.Install(); err != nil {
 		t.Skip(err)
 	}
-	got, err := measure(t.Context(), "micro", 8)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(measure(t.Context(), "micro", 8))(t)
 	for s, want := range map[stage]map[string]int64{
 		encoding: {"a copy to the host": 2}, // images, captions
 		scoring:  {"a copy to the host": 1},
@@ -48,18 +46,9 @@ func TestCountedProducts(t *testing.T) {
 		t.Skip(err)
 	}
 	const n = 8
-	small, err := measure(t.Context(), "micro", n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	large, err := measure(t.Context(), "micro", 2*n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := model.Preset("micro", vocabulary)
-	if err != nil {
-		t.Fatal(err)
-	}
+	small := must.Get(measure(t.Context(), "micro", n))(t)
+	large := must.Get(measure(t.Context(), "micro", 2*n))(t)
+	c := must.Get(model.Preset("micro", vocabulary))(t)
 	want := n * (c.ImageOperations() + c.TextOperations(float64(c.TextTokens)))
 	if got := small[encoding].Operations; got > want || got < 0.6*want {
 		t.Errorf("encoding takes %g operations, want up to %g", got, want)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/capacity"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -40,10 +41,7 @@ func TestExchange(t *testing.T) {
 		trip  time.Duration
 	}{{1, 0}, {2, 0}, {4, 0}, {2, 50 * time.Millisecond}} {
 		world := tt.world
-		e, err := exchangeOf(t.Context(), world, tt.trip)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(exchangeOf(t.Context(), world, tt.trip))(t)
 		if e.Seconds < 2*tt.trip.Seconds() {
 			t.Errorf("%d ranks: a step takes %.3f s, want two round trips of %s", world, e.Seconds, tt.trip)
 		}
@@ -60,10 +58,7 @@ func TestRunsTakeNoMoreBytes(t *testing.T) {
 	if err := newNetwork(1).try(t.Context()); err != nil {
 		t.Skipf("no network namespaces here: %v", err)
 	}
-	reports, err := inNetwork(t.Context(), 2, 0, pass{World: 2, Backward: 0.1, Beside: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	reports := must.Get(inNetwork(t.Context(), 2, 0, pass{World: 2, Backward: 0.1, Beside: true}))(t)
 	counted := predicted(2, 0).Counted
 	for rank, r := range reports {
 		if r.Sent < counted || r.Sent > 1.12*counted || r.Received < counted || r.Received > 1.12*counted {
@@ -96,13 +91,8 @@ func TestSimulations(t *testing.T) {
 	dir, out := t.TempDir(), new(bytes.Buffer)
 	file, page := filepath.Join(dir, "results.json"), filepath.Join(dir, "page.md")
 	args := []string{"--results", file, "--only", "idle,kills,reads,bytes", "--lanes", "2", "--pairs", "400", "--epochs", "6", "--epoch", "600ms"}
-	if err := run(t.Context(), args, out); err != nil {
-		t.Fatal(err)
-	}
-	results, err := load(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(t.Context(), args, out))
+	results := must.Get(load(file))(t)
 	for _, r := range read[Idle](t, results["idle"]) {
 		if r.Ahead >= r.AtEnd || r.AtEnd >= 1 {
 			t.Errorf("%d GPUs wait %g of the time when queues are planned as they fill, %g when not", r.GPUs, r.Ahead, r.AtEnd)
@@ -120,19 +110,13 @@ func TestSimulations(t *testing.T) {
 	results["plan"] = Result{Result: []byte(`[{"lanes": 2, "what": "storage", "predicted": 110, "measured": 100}]`)}
 	results["ranks"] = Result{Result: []byte(`[{"ranks": 2, "counted": 4194304}]`)}
 	results["overlap"] = Result{Result: []byte(`[{"ranks": 4, "backward": 1, "beside": true, "predicted": 2}]`)}
-	if err := store(file, results); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store(file, results))
 	text := "before\n"
 	for _, s := range simulations {
 		text += fmt.Sprintf("<!-- simulated %s: begin -->\nold\n<!-- simulated %s: end -->\n", s.name, s.name)
 	}
-	if err := os.WriteFile(page, []byte(text+"after\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := run(t.Context(), []string{"--results", file, "--write", page}, out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(page, []byte(text+"after\n"), 0o600))
+	must.Do(t, run(t.Context(), []string{"--results", file, "--write", page}, out))
 	raw, err := os.ReadFile(page)
 	if got := string(raw); err != nil || strings.Contains(got, "old") || !strings.HasPrefix(got, "before\n") || !strings.HasSuffix(got, "after\n") || !strings.Contains(got, "| 256 |") || !strings.Contains(got, "| +10.0 % |") {
 		t.Errorf("%v\n%s", err, got)
@@ -141,9 +125,7 @@ func TestSimulations(t *testing.T) {
 
 func read[T any](t *testing.T, r Result) (all []T) {
 	t.Helper()
-	if err := json.Unmarshal(r.Result, &all); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(r.Result, &all))
 	return all
 }
 
@@ -154,10 +136,7 @@ func TestPlanForeseesTheLog(t *testing.T) {
 		{Lanes: 1, Pairs: 480, Dim: 64, Positives: true}, {Lanes: 1, Pairs: 960, Dim: 128, Positives: true}, {Lanes: 1, Pairs: 1920, Dim: 512, Positives: true},
 	} {
 		f := fleet{Crawl: size, Epochs: 2, Batch: 96, Space: 480, Queue: 480, Epoch: 10 * time.Millisecond}
-		found, err := f.logBytes(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Get(f.logBytes(t.Context()))(t)
 		total, foreseen := 0.0, 0.0
 		for _, topic := range []schemas.Topic{schemas.Embeddings, schemas.Batches, schemas.Scored, schemas.Features} {
 			predicted := capacity.Bytes(topic, float64(size.Dim))
@@ -174,10 +153,7 @@ func TestPlanForeseesTheLog(t *testing.T) {
 func TestPlanForeseesARun(t *testing.T) {
 	t.Parallel()
 	const lanes, pairs, dim, epochs = 2, 960, 32, 2
-	got, err := played(t.Context(), lanes, pairs, dim, epochs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(played(t.Context(), lanes, pairs, dim, epochs))(t)
 	bytes := lanes * pairs * (capacity.Bytes(schemas.Embeddings, dim) + epochs*capacity.EveryEpoch(dim))
 	if off := bytes/got.bytes - 1; off < -0.15 || off > 0.15 {
 		t.Errorf("%g bytes predicted, %g measured", bytes, got.bytes)

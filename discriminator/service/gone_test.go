@@ -20,6 +20,7 @@ import (
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -27,25 +28,17 @@ import (
 // small writes a Con-D that scores anything.
 func small(t *testing.T, dir string) string {
 	t.Helper()
-	w, err := torch.NewWorker(torch.WorkerOptions{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(torch.NewWorker(torch.WorkerOptions{Threads: 1}))(t)
 	defer w.Close()
-	m, err := model.New(t.Context(), w, model.Config{
+	m := must.Get(model.New(t.Context(), w, model.Config{
 		ImageSize: 16, PatchSize: 16, VisionDim: 16, VisionDepth: 1, VisionHeads: 2,
 		TextHidden: 16, TextLayers: 2, FusionLayer: 1, TextHeads: 2, TextIntermediate: 16,
 		VocabSize: 7, MaxPositions: 8, EmbedDim: 8, TextTokens: 8,
-	}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, 1))(t)
 	defer m.Free()
 	m.Vocab = []string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "caption"}
 	path := filepath.Join(dir, "con-d.safetensors")
-	if err := m.Save(t.Context(), path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.Save(t.Context(), path))
 	return path
 }
 
@@ -57,13 +50,9 @@ func shown(t *testing.T, dir string) *schemas.Batch {
 		var file bytes.Buffer
 		picture := image.NewGray(image.Rect(0, 0, 16, 16))
 		picture.Pix[0] = byte(50 * i)
-		if err := png.Encode(&file, picture); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, png.Encode(&file, picture))
 		path := filepath.Join(dir, string(rune('a'+i))+".tar")
-		if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, file.Bytes(), 0o600))
 		s := &b.Samples[i]
 		s.ImageID, s.Image = schemas.NewImageID(file.Bytes()), schemas.ImageRef{URI: shard.FileURI(path), Size: int64(file.Len())}
 		s.ID = schemas.NewPairID(s.ImageID, s.Text)
@@ -76,16 +65,10 @@ func shown(t *testing.T, dir string) *schemas.Batch {
 func TestRunScoresNothingTakenBack(t *testing.T) {
 	dir := t.TempDir()
 	log := logtest.Open(t, logtest.Broker(t), "test", 1)
-	s, err := config.Parse[Settings](map[string]string{
+	s := must.Get(config.Parse[Settings](map[string]string{
 		"COND_CHECKPOINT": small(t, dir), "COND_MIN_PRECISION": "0", "BUCKET_ROOTS": shard.FileURI(dir),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	instruments, err := service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	instruments := must.Get(service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil))(t)
 	shared := device.NewShared(device.Settings{Name: "cpu", Threads: 1}, nil)
 	ctx, stop := context.WithCancel(t.Context())
 	ctx, tools := shared.For(ctx, log, instruments, new(torch.Meter))
@@ -111,32 +94,20 @@ func TestRunScoresNothingTakenBack(t *testing.T) {
 	b := shown(t, dir)
 	masks := func(epoch int32) []schemas.Mask {
 		b.Epoch = epoch
-		if err := p.PublishSeq(t.Context(), schemas.Batches, 0, int64(epoch), stream.Mark{}, b); err != nil {
-			t.Fatal(err)
-		}
-		rec, err := scored.Next(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := schemas.Unmarshal(rec.Schema, rec.Value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.PublishSeq(t.Context(), schemas.Batches, 0, int64(epoch), stream.Mark{}, b))
+		rec := must.Get(scored.Next(ctx))(t)
+		r := must.Get(schemas.Unmarshal(rec.Schema, rec.Value))(t)
 		return r.(*schemas.ScoredBatch).Masked
 	}
 	if got := masks(0); len(got) > 0 {
 		t.Errorf("before, the masks are %v", got)
 	}
-	if _, err := forget.Publish(t.Context(), log, []forget.Key{{Kind: forget.Image, ID: b.Samples[1].ImageID}}, time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(forget.Publish(t.Context(), log, []forget.Key{{Kind: forget.Image, ID: b.Samples[1].ImageID}}, time.Unix(1, 0)))(t)
 	gone, err := tools.Forgotten(t.Context())
 	if err == nil {
 		err = gone.Refresh(t.Context()) // the set follows by itself, within a second
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if got, want := masks(1), []schemas.Mask{{Sample: 1, Reason: schemas.MaskForgotten}}; !slices.Equal(got, want) {
 		t.Errorf("afterwards, the masks are %v, want %v", got, want)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/internal/judged"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/stagetest"
 	"github.com/pairstream/pairstream/internal/wording"
 	"github.com/pairstream/pairstream/schemas"
@@ -57,17 +58,12 @@ func guarded(t *testing.T, core scorer, g guardSettings, state []byte, from, to 
 	t.Helper()
 	loads := 0
 	instruments, _ := stagetest.Instruments(t, Name)
-	s, err := newFactory(core, pictures{loads: &loads}, g, keeping{}, gauges{}, instruments)(0, state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newFactory(core, pictures{loads: &loads}, g, keeping{}, gauges{}, instruments)(0, state))(t)
 	var out stagetest.Output
 	for n := from; n < to; n++ {
 		b := batch(n, 2)
 		b.Batches = 1000
-		if err := s.Process(t.Context(), stagetest.Record(t, schemas.Batches, int64(n), b), &out); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Process(t.Context(), stagetest.Record(t, schemas.Batches, int64(n), b), &out))
 	}
 	return out.Events, loads
 }
@@ -233,15 +229,10 @@ func TestThresholdInRecords(t *testing.T) {
 func TestGuardPassesOtherRecords(t *testing.T) {
 	loads := 0
 	instruments, _ := stagetest.Instruments(t, Name)
-	s, err := newFactory(sorter{}, pictures{loads: &loads}, settingsOf(0.4, "m"), keeping{}, gauges{}, instruments)(0, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newFactory(sorter{}, pictures{loads: &loads}, settingsOf(0.4, "m"), keeping{}, gauges{}, instruments)(0, nil))(t)
 	var out stagetest.Output
 	for i, rec := range []schemas.Record{batch(0, 2), &schemas.Seal{}, batch(1, 0)} {
-		if err := s.Process(t.Context(), stagetest.Record(t, schemas.Batches, int64(i), rec), &out); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Process(t.Context(), stagetest.Record(t, schemas.Batches, int64(i), rec), &out))
 	}
 	first := out.Events[0].Resume.State
 	if len(first) == 0 || slices.ContainsFunc(out.Events, func(e stagetest.Event) bool { return !bytes.Equal(e.Resume.State, first) }) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/discriminator"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/stagetest"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -45,20 +46,13 @@ func plainly(t *testing.T, g guardSettings, keep keeping, wrong int, state []byt
 	loads := 0
 	instruments, _ := stagetest.Instruments(t, Name)
 	keep.scores, keep.bytes = 100, 1<<20
-	if err := keep.register(instruments); err != nil {
-		t.Fatal(err)
-	}
-	s, err := newFactory(learner{sorter{wrong: wrong}, t}, pictures{loads: &loads}, g, keep, gauges{}, instruments)(0, state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, keep.register(instruments))
+	s := must.Get(newFactory(learner{sorter{wrong: wrong}, t}, pictures{loads: &loads}, g, keep, gauges{}, instruments)(0, state))(t)
 	var out stagetest.Output
 	for n := from; n < to; n++ {
 		b := batch(n, 2)
 		b.Batches = 1000
-		if err := s.Process(t.Context(), stagetest.Record(t, schemas.Batches, int64(n), b), &out); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Process(t.Context(), stagetest.Record(t, schemas.Batches, int64(n), b), &out))
 	}
 	return out.Events
 }

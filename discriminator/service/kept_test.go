@@ -8,6 +8,7 @@ import (
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/stagetest"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -28,22 +29,15 @@ func TestEveryLaneKeepsItsScores(t *testing.T) {
 	for _, most := range []int{0, 100} {
 		instruments, _ := stagetest.Instruments(t, Name)
 		keep := keeping{scores: most, bytes: 1 << 20, model: "half"}
-		if err := keep.register(instruments); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, keep.register(instruments))
 		var kept []*discriminator.Kept
 		loads := 0
 		factory := newFactory(asked{kept: &kept}, pictures{loads: &loads}, guardSettings{}, keep, gauges{}, instruments)
 		for lane := range 2 {
-			s, err := factory(lane, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(factory(lane, nil))(t)
 			var out stagetest.Output
 			for n := range int32(2) {
-				if err := s.Process(t.Context(), stagetest.Record(t, schemas.Batches, int64(n), batch(n, 2)), &out); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, s.Process(t.Context(), stagetest.Record(t, schemas.Batches, int64(n), batch(n, 2)), &out))
 			}
 		}
 		if len(kept) != 4 || loads != 4 {

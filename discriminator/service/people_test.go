@@ -12,6 +12,7 @@ import (
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/stagetest"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -32,10 +33,7 @@ func epochs(t *testing.T, core scorer, g guardSettings, state []byte, after int)
 	t.Helper()
 	loads := 0
 	instruments, _ := stagetest.Instruments(t, Name)
-	s, err := newFactory(core, pictures{loads: &loads}, g, keeping{}, gauges{}, instruments)(0, state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newFactory(core, pictures{loads: &loads}, g, keeping{}, gauges{}, instruments)(0, state))(t)
 	var all []*schemas.Batch
 	for epoch, batches := range []int32{decides + 2, 3, 3} {
 		for n := range batches {
@@ -46,9 +44,7 @@ func epochs(t *testing.T, core scorer, g guardSettings, state []byte, after int)
 	}
 	var out stagetest.Output
 	for i, b := range all[after:] {
-		if err := s.Process(t.Context(), stagetest.Record(t, schemas.Batches, int64(after+i), b), &out); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Process(t.Context(), stagetest.Record(t, schemas.Batches, int64(after+i), b), &out))
 	}
 	return out.Events
 }
@@ -122,10 +118,7 @@ func TestPeopleWhoCannotBeAskedAreWaitedFor(t *testing.T) {
 		return discriminator.People{}, stream.Transient(errors.New("the log does not answer"))
 	}
 	instruments, _ := stagetest.Instruments(t, Name)
-	s, err := newFactory(sorter{}, pictures{loads: &loads}, g, keeping{}, gauges{}, instruments)(0, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newFactory(sorter{}, pictures{loads: &loads}, g, keeping{}, gauges{}, instruments)(0, nil))(t)
 	var out stagetest.Output
 	if err := s.Process(t.Context(), stagetest.Record(t, schemas.Batches, 0, batch(0, 2)), &out); !errors.Is(err, stream.ErrTransient) || len(out.Events) > 0 {
 		t.Errorf("error %v and %d records", err, len(out.Events))
@@ -164,19 +157,13 @@ func TestRecordsSayWhatIsConfirmed(t *testing.T) {
 // The gauges of a lane follow its guard, and go with the lane.
 func TestGaugesOfTheGuard(t *testing.T) {
 	instruments, rt := stagetest.Instruments(t, Name)
-	shown, err := newGauges(instruments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	shown := must.Get(newGauges(instruments))(t)
 	loads := 0
 	g := settingsOf(0.4, "m")
 	g.people = func(_ context.Context, p judged.Place) (discriminator.People, error) {
 		return discriminator.People{Judged: 40, Right: 40 * int(1-p.Epoch)}, nil
 	}
-	s, err := newFactory(sorter{}, pictures{loads: &loads}, g, keeping{}, shown, instruments)(7, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newFactory(sorter{}, pictures{loads: &loads}, g, keeping{}, shown, instruments)(7, nil))(t)
 	check := func(state string, low float64) {
 		t.Helper()
 		for _, of := range []string{stateOn, stateOff, stateMeasuring} {
@@ -197,9 +184,7 @@ func TestGaugesOfTheGuard(t *testing.T) {
 		b := batch(n, 2)
 		b.Epoch, b.Batches = epoch, 1000
 		b.Group.Lane = 7
-		if err := s.Process(t.Context(), stagetest.Record(t, schemas.Batches, int64(len(out.Events)), b), &out); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Process(t.Context(), stagetest.Record(t, schemas.Batches, int64(len(out.Events)), b), &out))
 	}
 	process(0, 0)
 	check(stateMeasuring, 0)
@@ -212,9 +197,7 @@ func TestGaugesOfTheGuard(t *testing.T) {
 	if got := stagetest.Metric(t, rt, "pairstream_discriminator_judged_connections"); got != 40 {
 		t.Errorf("%g judgements, want 40", got)
 	}
-	if err := s.(interface{ Close() error }).Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.(interface{ Close() error }).Close())
 	if got := stagetest.Metric(t, rt, "pairstream_discriminator_connections"); got != 0 {
 		t.Errorf("the gauges of a lane stay that was given up: they add up to %g", got)
 	}
@@ -223,10 +206,7 @@ func TestGaugesOfTheGuard(t *testing.T) {
 // gauge returns the value of a gauge with a label.
 func gauge(t *testing.T, rt service.Runtime, name, label string) float64 {
 	t.Helper()
-	families, err := rt.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(rt.Registry.Gather())(t)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {

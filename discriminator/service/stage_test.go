@@ -8,6 +8,7 @@ import (
 
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/stagetest"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -71,10 +72,7 @@ func batch(n, m int32) *schemas.Batch {
 func newStage(t *testing.T, core scorer, p pictures) (stream.Stage, func(string) float64) {
 	t.Helper()
 	instruments, rt := stagetest.Instruments(t, Name)
-	s, err := newFactory(core, p, guardSettings{}, keeping{}, gauges{}, instruments)(0, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newFactory(core, p, guardSettings{}, keeping{}, gauges{}, instruments)(0, nil))(t)
 	return s, func(name string) float64 { return stagetest.Metric(t, rt, name) }
 }
 
@@ -90,9 +88,7 @@ func TestEveryBatchGivesOneRecord(t *testing.T) {
 				if s.Input() != schemas.Batches {
 					t.Fatalf("the stage asks for %s", s.Input())
 				}
-				if err := s.Process(t.Context(), stagetest.Record(t, schemas.Batches, int64(10+i), rec), &out); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, s.Process(t.Context(), stagetest.Record(t, schemas.Batches, int64(10+i), rec), &out))
 				if len(out.Events) != i+1 {
 					t.Fatalf("%d records behind %d inputs", len(out.Events), i+1)
 				}

@@ -8,14 +8,12 @@ import (
 
 	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/filter"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 func TestRulesOnLanguagesOpenTheModels(t *testing.T) {
-	s, err := newSieve(`english: lang == "en"`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newSieve(`english: lang == "en"`))(t)
 	for caption, dropped := range map[string]bool{
 		"a black dog runs along the beach with a stick in its mouth": false,
 		"zwei Kinder spielen im Garten hinter dem Haus":              true,
@@ -29,9 +27,7 @@ func TestRulesOnLanguagesOpenTheModels(t *testing.T) {
 // Without models there is no run, and the error says what to do. Rules on other things need none.
 func TestMissingModelsAreAnError(t *testing.T) {
 	none, err := newSieve("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	none.detect = detector(filepath.Join(t.TempDir(), modelsFile))
 	if _, err := none.with("long: words > 3"); err != nil {
 		t.Error(err)
@@ -54,9 +50,7 @@ func TestModelsAreLookedForInOrder(t *testing.T) {
 		}
 	}
 	for _, place := range []string{second, first} {
-		if err := os.WriteFile(place, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(place, nil, 0o600))
 		if got, err := defaultModels([]string{first, second}); got != place || err != nil {
 			t.Errorf("found %q, %v, want %q", got, err, place)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/stagetest"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -67,9 +68,7 @@ func TestDropsHaveTheirPlaces(t *testing.T) {
 				}
 				next(p)
 			}
-			if err := s.Flush(t.Context(), &out); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.Flush(t.Context(), &out))
 			if got := filtered(out.Events); got != want {
 				t.Errorf("wrote %q, want %q", got, want)
 			}
@@ -121,22 +120,13 @@ func dropOf(rule string) error {
 // The size is that of the whole image, upright, although the model's input is small.
 func TestSizesAreThoseOfTheImage(t *testing.T) {
 	s, err := newSieve("size: width == 600 && height == 200 && aspect == 3.0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	dir := t.TempDir()
 	var encoded bytes.Buffer
-	if err := png.Encode(&encoded, image.NewGray(image.Rect(0, 0, 600, 200))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, png.Encode(&encoded, image.NewGray(image.Rect(0, 0, 600, 200))))
 	path := filepath.Join(dir, "a.png")
-	if err := os.WriteFile(path, encoded.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	b, err := shard.OpenBucket(t.Context(), []string{shard.FileURI(dir)}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, encoded.Bytes(), 0o600))
+	b := must.Get(shard.OpenBucket(t.Context(), []string{shard.FileURI(dir)}, nil))(t)
 	defer b.Close()
 	cache := shard.NewImages(b, shard.ImagesOptions{MaxBytes: 1 << 20})
 	p := pairOf(1)
@@ -176,9 +166,7 @@ func TestWhatIsTakenBackIsNotEmbedded(t *testing.T) {
 	c := &core{batch: 4, bad: map[schemas.PairID]error{late.ID: shard.ErrForgotten}}
 	s, _ := newFilteredStage(t, c, "", shard.SpoolOptions{}, nil)
 	log := logtest.Open(t, logtest.Broker(t), "test", 1)
-	if _, err := forget.Publish(t.Context(), log, []forget.Key{{Kind: forget.Image, ID: pairOf(1).ImageID}, forget.SourceKey("http://x/")}, time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(forget.Publish(t.Context(), log, []forget.Key{{Kind: forget.Image, ID: pairOf(1).ImageID}, forget.SourceKey("http://x/")}, time.Unix(1, 0)))(t)
 	var err error
 	if s.(*stage).sieve.gone, err = forget.Open(t.Context(), log); err != nil {
 		t.Fatal(err)

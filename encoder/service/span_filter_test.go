@@ -7,6 +7,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/stagetest"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -15,14 +16,8 @@ import (
 func newOwner(t *testing.T, batch int, rules string, w weights, state []byte) *stage {
 	t.Helper()
 	instruments, _ := stagetest.Instruments(t, Name)
-	sieve, err := newSieve(rules)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := newStages(stage{core: &core{batch: batch}, sieve: sieve, instruments: instruments}, shard.SpoolOptions{}, spans{size: 3, filter: rules, weights: w})(2, state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sieve := must.Get(newSieve(rules))(t)
+	s := must.Get(newStages(stage{core: &core{batch: batch}, sieve: sieve, instruments: instruments}, shard.SpoolOptions{}, spans{size: 3, filter: rules, weights: w})(2, state))(t)
 	t.Cleanup(func() {
 		if err := s.(*stage).Close(); err != nil {
 			t.Error(err)
@@ -36,9 +31,7 @@ func processed(t *testing.T, s *stage, records []stream.Record, from int64) []st
 	t.Helper()
 	var out stagetest.Output
 	feed(t, s, &out, records[from:]...)
-	if err := s.Flush(t.Context(), &out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Flush(t.Context(), &out))
 	return out.Events
 }
 
@@ -123,9 +116,7 @@ func TestMarksOfOlderEncoders(t *testing.T) {
 	records := numbered(t, 8)
 	s := newOwner(t, 1, `odd: caption.matches("[13579]$")`, nil, nil)
 	out := placed{at: 4}
-	if err := s.Process(t.Context(), records[4], &out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Process(t.Context(), records[4], &out))
 	if got := filtered(processed(t, s, records, 5)); got != "odd + odd +" || s.spans.at.From != 4 || s.spans.at.Records != 4 {
 		t.Errorf("wrote %q, and the span is %+v", got, s.spans.at)
 	}

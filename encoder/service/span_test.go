@@ -17,6 +17,7 @@ import (
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/stagetest"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -76,10 +77,7 @@ func newPublished(batch int) *published {
 // keepAll has no rules.
 func keepAll(t *testing.T) *sieve {
 	t.Helper()
-	s, err := newSieve("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newSieve(""))(t)
 	return s
 }
 
@@ -88,10 +86,7 @@ func newFollower(t *testing.T, w *published, state []byte) *stage {
 	t.Helper()
 	instruments, _ := stagetest.Instruments(t, Name)
 	factory := newStages(stage{sieve: keepAll(t), instruments: instruments}, shard.SpoolOptions{}, spans{size: 2, weights: w})
-	s, err := factory(2, state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(factory(2, state))(t)
 	return s.(*stage)
 }
 
@@ -123,9 +118,7 @@ func TestSpansHaveTheirWeights(t *testing.T) {
 				next := newFollower(t, w, e.Resume.State)
 				var rest stagetest.Output
 				feed(t, next, &rest, records[e.Resume.Inputs[0].Offset:]...)
-				if err := next.Flush(t.Context(), &rest); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, next.Flush(t.Context(), &rest))
 				if got, want := describe(rest.Events), describe(out.Events[i+1:]); got != want {
 					t.Errorf("behind record %d:\n%s\nwant\n%s", i, got, want)
 				}
@@ -169,22 +162,15 @@ func TestFollowingBeginsAndEnds(t *testing.T) {
 	alone := newStages(stage{core: &core{batch: 1}, sieve: keepAll(t), instruments: instruments}, o, spans{size: 3})
 	var state []byte
 	for i, factory := range []stream.Factory{alone, follows, follows, alone, follows} {
-		s, err := factory(2, state)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(factory(2, state))(t)
 		out := placed{at: int64(i)}
-		if err := s.Process(t.Context(), record(t, int64(i), inlinePair(t, i, picture(t, i))), &out); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Process(t.Context(), record(t, int64(i), inlinePair(t, i, picture(t, i))), &out))
 		e := out.Events[0]
 		state = e.Resume.State
 		if got := e.Record.(*schemas.Embedding).Image.URI; !strings.HasSuffix(got, "/lane-00002/00000000000000000000.tar") {
 			t.Errorf("record %d: its image is in %s", i, got)
 		}
-		if err := s.(*stage).Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.(*stage).Close())
 	}
 	if got, want := fmt.Sprint(w.choices), "map[2/1:w1 2/4:w2]"; got != want {
 		t.Errorf("choices %s, want %s", got, want)
@@ -227,9 +213,7 @@ func TestWeightsThatCannotBeOpened(t *testing.T) {
 	if !errors.Is(err, stream.ErrNotYet) || !strings.HasPrefix(err.Error(), "the file "+path+" with the weights of the trainer that lane 1 goes on with: ") {
 		t.Errorf("a missing file: error %v", err)
 	}
-	if err := errors.Join(os.Mkdir(latest.Folder(m.dir), 0o755), os.WriteFile(path, nil, 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.Mkdir(latest.Folder(m.dir), 0o755), os.WriteFile(path, nil, 0o644)))
 	if _, err := m.open(t.Context(), 1, "abc"); errors.Is(err, stream.ErrNotYet) || errors.Is(err, fs.ErrNotExist) || err == nil {
 		t.Errorf("a broken file: error %v", err)
 	}

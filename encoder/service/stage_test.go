@@ -17,6 +17,7 @@ import (
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/stagetest"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -67,9 +68,7 @@ func picture(t *testing.T, n int) []byte {
 	m := image.NewGray(image.Rect(0, 0, 8, 8))
 	m.Pix[0] = byte(n)
 	var buf bytes.Buffer
-	if err := png.Encode(&buf, m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, png.Encode(&buf, m))
 	return buf.Bytes()
 }
 
@@ -81,17 +80,9 @@ func newStage(t *testing.T, c *core, o shard.SpoolOptions, state []byte) (stream
 func newFilteredStage(t *testing.T, c *core, rules string, o shard.SpoolOptions, state []byte) (stream.Stage, service.Runtime) {
 	t.Helper()
 	instruments, rt := stagetest.Instruments(t, Name)
-	sieve, err := newSieve(rules)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := instruments.Register(sieve.dropped); err != nil {
-		t.Fatal(err)
-	}
-	s, err := newStages(stage{core: c, sieve: sieve, instruments: instruments}, o, spans{size: 1000, filter: rules})(2, state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sieve := must.Get(newSieve(rules))(t)
+	must.Do(t, instruments.Register(sieve.dropped))
+	s := must.Get(newStages(stage{core: c, sieve: sieve, instruments: instruments}, o, spans{size: 1000, filter: rules})(2, state))(t)
 	t.Cleanup(func() {
 		if err := s.(*stage).Close(); err != nil {
 			t.Error(err)
@@ -129,9 +120,7 @@ func feed(t *testing.T, s stream.Stage, out *stagetest.Output, records ...stream
 		if errors.Is(err, stream.ErrPoison) {
 			err = out.DeadLetter(rec, err.Error())
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 }
 
@@ -157,9 +146,7 @@ func TestEveryPairHasOneRecord(t *testing.T) {
 				var out stagetest.Output
 				feed(t, s, &out, record(t, 0, pairOf(0)), record(t, 1, pairOf(1)), record(t, 2, pairOf(2)), record(t, 3, &schemas.Seal{}),
 					record(t, 4, pairOf(4)), record(t, 5, pairOf(5)))
-				if err := s.Flush(t.Context(), &out); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, s.Flush(t.Context(), &out))
 				want, embedded := "", 0
 				for i := range int64(6) {
 					switch p := pairOf(int(i)); {
@@ -215,10 +202,7 @@ func TestNoDeadLetterOvertakes(t *testing.T) {
 func TestDeadLettersSayWhatTheProducerFound(t *testing.T) {
 	c := &core{batch: 1}
 	s, _ := newStage(t, c, shard.SpoolOptions{}, nil)
-	value, err := shard.Problem{URI: "file:///a.tar", Reason: shard.ReasonNoImage, Detail: "no image belongs to the caption", Caption: "alone"}.Record()
-	if err != nil {
-		t.Fatal(err)
-	}
+	value := must.Get(shard.Problem{URI: "file:///a.tar", Reason: shard.ReasonNoImage, Detail: "no image belongs to the caption", Caption: "alone"}.Record())(t)
 	var out stagetest.Output
 	feed(t, s, &out, stream.Record{Topic: schemas.Pairs, Schema: schemas.SchemaPair, Value: value})
 	if got, want := out.Events[0].Reason, "image missing: no image belongs to the caption ("; !strings.HasPrefix(got, want) {
@@ -262,19 +246,13 @@ func TestInlineImagesAreSpooled(t *testing.T) {
 		feed(t, s, &out, records(t)[from:]...)
 		return out.Events
 	}
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	whole := run(t, dir, nil, 0)
 	if got, want := told(whole), "+0 x1 -1 +2 x3 -3 +4 +5 x6 -6 seal"; got != want {
 		t.Fatalf("did %q, want %q", got, want)
 	}
 	before := contents(t, dir)
-	b, err := shard.OpenBucket(t.Context(), []string{shard.FileURI(dir)}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(shard.OpenBucket(t.Context(), []string{shard.FileURI(dir)}, nil))(t)
 	defer b.Close()
 	for i, e := range whole {
 		if x, ok := e.Record.(*schemas.Embedding); ok {
@@ -336,13 +314,9 @@ func TestImagesAreOnTheDiskBeforeTheirEmbeddings(t *testing.T) {
 		if i == 2 || i == 3 { // what did not come inline needs none
 			p = pairOf(i)
 		}
-		if err := s.Process(t.Context(), record(t, int64(i), p), &out); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Process(t.Context(), record(t, int64(i), p), &out))
 	}
-	if err := s.Flush(t.Context(), &out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Flush(t.Context(), &out))
 	if got, want := strings.Join(out.told, " "), "sync record record record record sync record"; got != want {
 		t.Errorf("did %q, want %q", got, want)
 	}
@@ -363,17 +337,14 @@ func describe(events []stagetest.Event) string {
 func contents(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
-	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		raw, err := os.ReadFile(path)
 		fmt.Fprintf(&b, "%s\n%s\n", path, raw)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return b.String()
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/onelane"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -29,10 +30,7 @@ func testOptions() grouper.Options {
 
 func spec(t *testing.T, o grouper.Options) stream.StageSpec {
 	t.Helper()
-	instruments, err := service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	instruments := must.Get(service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil))(t)
 	return stream.StageSpec{
 		Name:    Name,
 		Inputs:  []schemas.Topic{schemas.Groups, schemas.Neighbors, schemas.Embeddings, schemas.Features},
@@ -78,10 +76,7 @@ func addGroup(t *testing.T, l *onelane.Log, seq int64, n int) {
 		c.V2T, c.SE, c.Cluster, c.ObjEnd = append(c.V2T, int32(i)), append(c.SE, int32((i+1)%n)), append(c.Cluster, int32(i%2)), append(c.ObjEnd, 0)
 	}
 	g.EndSeq = int64(l.Len(schemas.Embeddings))
-	raw, err := schemas.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(schemas.Marshal(c))(t)
 	digest := sha256.Sum256(raw)
 	g.Digest = digest[:]
 	l.Append(schemas.Neighbors, c)
@@ -323,10 +318,7 @@ func TestASealBehindAHeldRecord(t *testing.T) {
 
 // TestOptionsInMarks pins what is in the marks of open groups: a new owner reads it.
 func TestOptionsInMarks(t *testing.T) {
-	got, err := encodeState(testOptions(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(encodeState(testOptions(), nil))(t)
 	const want = `{"Seed":3,"Strategy":"grit","Epochs":3,"BatchSize":8,"EpochOrder":"","EpochGroups":0,"QueueSize":16,"SearchSpace":16,"StartAsReleased":false,"SameImage":false,` +
 		`"Features":"training","Clusters":2,"PerCluster":2,"Candidates":2,"Texts":"curriculum","TextShare":0,"CurriculumEpochs":5,"Workers":0}`
 	if string(got) != want {
@@ -344,10 +336,7 @@ func TestOptionsInMarks(t *testing.T) {
 }
 
 func TestWaiting(t *testing.T) {
-	made, err := spec(t, testOptions()).New(1, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.Get(spec(t, testOptions()).New(1, nil))(t)
 	if got := made.(interface{ Waiting() string }).Waiting(); got != "a group after group -1" {
 		t.Errorf("the lane waits for %q", got)
 	}

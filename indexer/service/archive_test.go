@@ -23,6 +23,7 @@ import (
 	"github.com/pairstream/pairstream/internal/segment"
 	"github.com/pairstream/pairstream/internal/segment/store"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -35,13 +36,9 @@ func TestSearchersNeedNoLane(t *testing.T) {
 	for _, l := range lanes(t) {
 		l.Run(asking(t, o, s), -1)
 	}
-	if err := log.EnsureTopics(t.Context(), schemas.Forgotten); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, log.EnsureTopics(t.Context(), schemas.Forgotten))
 	taken := embedding(2, "m")
-	if _, err := forget.Publish(t.Context(), log, []forget.Key{{Kind: forget.Pair, ID: taken.ID}}, time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(forget.Publish(t.Context(), log, []forget.Key{{Kind: forget.Pair, ID: taken.ID}}, time.Unix(1, 0)))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	done, addrs := make(chan error, 2), make(chan string, 2)
 	for range cap(done) {
@@ -77,14 +74,8 @@ func TestSearchersNeedNoLane(t *testing.T) {
 // get asks for the neighbours of a pair.
 func get(t *testing.T, addr string, pair schemas.PairID) (status int, body string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://%s/neighbors?k=50&pair=%s", addr, pair), http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://%s/neighbors?k=50&pair=%s", addr, pair), http.NoBody))(t)
+	response := must.Get(http.DefaultClient.Do(r))(t)
 	defer response.Body.Close()
 	raw, err := io.ReadAll(response.Body)
 	if err != nil || !json.Valid(raw) {
@@ -97,10 +88,7 @@ func get(t *testing.T, addr string, pair schemas.PairID) (status int, body strin
 // Searches go on meanwhile.
 func TestSegmentsComeAndGo(t *testing.T) {
 	folder := t.TempDir()
-	place, err := store.Open(t.Context(), folder, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	place := must.Get(store.Open(t.Context(), folder, ""))(t)
 	nothing := func(schemas.PairID) bool { return false }
 	l := library{store: place, archive: indexer.NewArchive(cpu.Engine{}, nothing), logger: slog.New(slog.DiscardHandler), seen: make(map[string]*segment.Segment)}
 	look := func(want int) {
@@ -132,18 +120,14 @@ func TestSegmentsComeAndGo(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	for _, file := range files {
-		if err := os.Rename(file, file+".away"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Rename(file, file+".away"))
 	}
 	look(40)
 	if _, _, err := l.archive.Neighbors(embedding(0, "m").ID, indexer.Query{K: 50, Modality: indexer.Image}); !errors.Is(err, indexer.ErrNoPairs) {
 		t.Errorf("a pair of a segment that is gone: %v", err)
 	}
 	for _, file := range files {
-		if err := os.Rename(file+".away", file); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Rename(file+".away", file))
 	}
 	look(80)
 	stop()

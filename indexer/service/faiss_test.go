@@ -13,6 +13,7 @@ import (
 	"github.com/pairstream/pairstream/internal/forget"
 	"github.com/pairstream/pairstream/internal/segment"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -25,13 +26,9 @@ func TestFAISSFindsWhatGroupsHold(t *testing.T) {
 	for _, l := range lanes(t) {
 		l.Run(asking(t, scoped(schemas.ScopeLane), s), -1)
 	}
-	if err := log.EnsureTopics(t.Context(), schemas.Forgotten); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, log.EnsureTopics(t.Context(), schemas.Forgotten))
 	taken := embedding(2, "m").ID
-	if _, err := forget.Publish(t.Context(), log, []forget.Key{{Kind: forget.Pair, ID: taken}}, time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(forget.Publish(t.Context(), log, []forget.Key{{Kind: forget.Pair, ID: taken}}, time.Unix(1, 0)))(t)
 	for range 2 {
 		rows := 0
 		err := WriteFAISS(t.Context(), log, Settings{Segments: Segments{Root: root}}, folder, func(one *segment.Segment) { rows += one.Rows })
@@ -49,10 +46,7 @@ func TestFAISSFindsWhatGroupsHold(t *testing.T) {
 		for i := range 80 {
 			e := embedding(i, "m")
 			for name, vector := range map[string][]float32{"images": e.V.Floats(), "texts": e.T.Floats()} {
-				best, scores, err := faiss.Search(strings.Replace(file, "pairs.jsonl", name+".faiss", 1), vector, len(vector), len(ids))
-				if err != nil {
-					t.Fatal(err)
-				}
+				best, scores := must.Get2(faiss.Search(strings.Replace(file, "pairs.jsonl", name+".faiss", 1), vector, len(vector), len(ids)))(t)
 				for k, id := range best {
 					if id >= 0 && ids[id] == "" {
 						t.Errorf("%s has a row that is taken back", file)
@@ -72,15 +66,10 @@ func TestFAISSFindsWhatGroupsHold(t *testing.T) {
 // pairsOf reads a file of pairs: ids by row, empty where a pair is taken back.
 func pairsOf(t *testing.T, file string) (ids []string) {
 	t.Helper()
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile(file))(t)
 	for line := range bytes.Lines(raw) {
 		var p *faissPair
-		if err := json.Unmarshal(line, &p); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(line, &p))
 		if p == nil {
 			p = new(faissPair)
 		}

@@ -7,26 +7,19 @@ import (
 
 	"github.com/pairstream/pairstream/indexer"
 	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // The fill of a lane's group is reported from the moment that the lane is owned, before the first pair, until it is given
 // up.
 func TestFillIsReportedForOwnedLanes(t *testing.T) {
 	rt := service.NewRuntime(slog.New(slog.DiscardHandler))
-	instruments, err := rt.NewInstruments(Name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	instruments := must.Get(rt.NewInstruments(Name, nil))(t)
 	full := newFill(8)
-	if err := instruments.Register(full.ratio); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, instruments.Register(full.ratio))
 	expect := func(want ...float64) {
 		t.Helper()
-		families, err := rt.Registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		families := must.Get(rt.Registry.Gather())(t)
 		var got []float64
 		for _, f := range families {
 			if f.GetName() == "pairstream_indexer_group_fill_ratio" {
@@ -42,15 +35,10 @@ func TestFillIsReportedForOwnedLanes(t *testing.T) {
 	expect()
 	o := indexer.DefaultOptions()
 	o.GroupSize = 8
-	s, err := newFactory(o, nil, nil, nil, nil, nil, nil, instruments, full, newRepeated())(3, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newFactory(o, nil, nil, nil, nil, nil, nil, instruments, full, newRepeated())(3, nil))(t)
 	expect(0)
 	full.set(3, 2)
 	expect(0.25)
-	if err := s.(io.Closer).Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.(io.Closer).Close())
 	expect()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/knn/reference"
 	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/torture"
 )
 
@@ -55,17 +56,11 @@ func TestLiveSearchIsNotOpenToAll(t *testing.T) {
 // serve runs live search on a free port of the loopback until the test ends.
 func serve(t *testing.T, s Settings, limits service.HTTPLimits) (addr string) {
 	t.Helper()
-	live, err := indexer.NewLive(indexer.DefaultLiveOptions(), reference.Engine{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	live := must.Get(indexer.NewLive(indexer.DefaultLiveOptions(), reference.Engine{}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	all, ctx := errgroup.WithContext(ctx)
 	s.LiveAddr = "127.0.0.1:0"
-	listener, err := serveLive(ctx, all, s, live, limits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(serveLive(ctx, all, s, live, limits))(t)
 	t.Cleanup(func() {
 		cancel()
 		if err := all.Wait(); err != nil && ctx.Err() == nil {
@@ -88,17 +83,11 @@ func TestLiveSearchAsksForTheToken(t *testing.T) {
 		"Bearer 0123456789abcdef": http.StatusNotFound, // the pair is not held
 		"bearer 0123456789abcdef": http.StatusNotFound,
 	} {
-		req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+addr+"/neighbors?pair="+strings.Repeat("0", 32), http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		req := must.Get(http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+addr+"/neighbors?pair="+strings.Repeat("0", 32), http.NoBody))(t)
 		if header != "" {
 			req.Header.Set("Authorization", header)
 		}
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(http.DefaultClient.Do(req))(t)
 		resp.Body.Close()
 		if resp.StatusCode != want {
 			t.Errorf("%q: status %d, want %d", header, resp.StatusCode, want)
@@ -121,17 +110,10 @@ func TestLiveSearchEndsSlowClients(t *testing.T) {
 		"idle":        "GET /neighbors HTTP/1.1\r\nHost: x\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			conn, err := net.Dial("tcp", addr)
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := must.Get(net.Dial("tcp", addr))(t)
 			defer conn.Close()
-			if _, err := conn.Write([]byte(sent)); err != nil {
-				t.Fatal(err)
-			}
-			if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(conn.Write([]byte(sent)))(t)
+			must.Do(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
 			if _, err := bufio.NewReader(conn).WriteTo(discard{}); err != nil && strings.Contains(err.Error(), "timeout") {
 				t.Errorf("the connection was not ended: %v", err)
 			}
@@ -160,10 +142,7 @@ func TestLiveSearchLimitsConnections(t *testing.T) {
 	}
 	var conns []net.Conn
 	for range 3 {
-		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(net.Dial("tcp", addr))(t)
 		defer conn.Close()
 		conns = append(conns, conn)
 	}
@@ -176,9 +155,7 @@ func TestLiveSearchLimitsConnections(t *testing.T) {
 		t.Fatal("a third connection was served")
 	}
 	conns[0].Close()
-	if err := conns[2].SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conns[2].SetReadDeadline(time.Now().Add(20*time.Second)))
 	if _, err := conns[2].Read(make([]byte, 1)); err != nil {
 		t.Errorf("the third connection is not served after the first ended: %v", err)
 	}
@@ -188,15 +165,9 @@ func TestLiveSearchLimitsConnections(t *testing.T) {
 func answered(t *testing.T, addr, method string, change func(*http.Request)) int {
 	t.Helper()
 	path := map[string]string{http.MethodGet: "/neighbors?pair=" + strings.Repeat("0", 32), http.MethodPost: "/search"}[method]
-	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+addr+path, strings.NewReader(`{"vector":[1]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(t.Context(), method, "http://"+addr+path, strings.NewReader(`{"vector":[1]}`)))(t)
 	change(r)
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.DefaultClient.Do(r))(t)
 	response.Body.Close()
 	return response.StatusCode
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/s3test"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -25,17 +26,12 @@ func TestS3GroupsAreCopied(t *testing.T) {
 	p.run(t, -1, change)
 	l := pictured{Log: fresh, folder: p.folder, tar: p.tar}
 	l.run(t, 0, change)
-	if err := os.Remove(p.tar); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(p.tar))
 	l.run(t, -1, change)
 	if !sameRecords(l.Log, p.Log) {
 		t.Error("an owner that finds the tars makes other records")
 	}
-	bucket, err := shard.OpenBucket(t.Context(), []string{server.URL("shards")}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bucket := must.Get(shard.OpenBucket(t.Context(), []string{server.URL("shards")}, nil))(t)
 	copies := copiesOf(l.Log)
 	for pair, ref := range copies {
 		if _, err := bucket.ReadRange(t.Context(), ref, schemas.ImageID(pair)); err != nil || !strings.HasPrefix(ref.URI, "s3://shards/copies/group-00001-") || strings.Contains(ref.URI, "?") {

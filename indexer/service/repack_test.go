@@ -21,6 +21,7 @@ import (
 	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/onelane"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -33,9 +34,7 @@ func picture(t *testing.T, number int) []byte {
 		m.Pix[i] = byte(i*number + number)
 	}
 	var out bytes.Buffer
-	if err := jpeg.Encode(&out, m, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, jpeg.Encode(&out, m, nil))
 	return out.Bytes()
 }
 
@@ -48,22 +47,13 @@ type pictured struct {
 
 func newPictured(t *testing.T) pictured {
 	t.Helper()
-	folder, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	folder := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	p := pictured{Log: onelane.New(t, 1), folder: folder, tar: filepath.Join(folder, "crawl.tar")}
-	f, err := os.Create(p.tar)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(p.tar))(t)
 	tar := shard.NewWriter(f)
 	for i := range 20 {
 		data := picture(t, i)
-		at, err := tar.Write("a", shard.File{Ext: "jpg", Data: data})
-		if err != nil {
-			t.Fatal(err)
-		}
+		at := must.Get(tar.Write("a", shard.File{Ext: "jpg", Data: data}))(t)
 		e := embedding(i, map[bool]string{true: "m", false: "n"}[i < 15])
 		e.ImageID, e.Image = schemas.NewImageID(data), schemas.ImageRef{URI: shard.FileURI(p.tar), Offset: at[0], Size: int64(len(data))}
 		if i == 3 || i == 12 {
@@ -72,9 +62,7 @@ func newPictured(t *testing.T) pictured {
 		e.ID = schemas.NewPairID(e.ImageID, e.Caption)
 		p.Append(schemas.Embeddings, e)
 	}
-	if err := errors.Join(tar.Close(), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(tar.Close(), f.Close()))
 	p.Append(schemas.Embeddings, &schemas.Seal{Final: true})
 	return p
 }
@@ -82,9 +70,7 @@ func newPictured(t *testing.T) pictured {
 // again returns the lane without records of the stage, and without copies.
 func (p pictured) again(t *testing.T, whole *onelane.Log) pictured {
 	t.Helper()
-	if err := os.RemoveAll(filepath.Join(p.folder, "copies")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(filepath.Join(p.folder, "copies")))
 	return pictured{Log: whole.Clone(), folder: p.folder, tar: p.tar}
 }
 
@@ -92,9 +78,7 @@ func (p pictured) again(t *testing.T, whole *onelane.Log) pictured {
 func (p pictured) run(t *testing.T, limit int, change func(*Repack)) bool {
 	t.Helper()
 	instruments, err := service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	s := Repack{Root: filepath.Join(p.folder, "copies"), Side: 16, Workers: 3, Roots: []string{"file://" + p.folder}}
 	if change != nil {
 		change(&s)
@@ -140,13 +124,8 @@ func TestGroupsAreCopied(t *testing.T) {
 	if len(copies) != 18 {
 		t.Errorf("%d pairs have copies, want all but two of 20", len(copies))
 	}
-	if err := os.Remove(p.tar); err != nil {
-		t.Fatal(err)
-	}
-	bucket, err := shard.OpenBucket(t.Context(), []string{"file://" + p.folder}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(p.tar))
+	bucket := must.Get(shard.OpenBucket(t.Context(), []string{"file://" + p.folder}, nil))(t)
 	for _, r := range p.Records(schemas.Embeddings) {
 		e, ok := r.(*schemas.Embedding)
 		ref, copied := schemas.ImageRef{}, false
@@ -156,10 +135,7 @@ func TestGroupsAreCopied(t *testing.T) {
 		if !copied {
 			continue
 		}
-		data, err := bucket.ReadRange(t.Context(), ref, e.ImageID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(bucket.ReadRange(t.Context(), ref, e.ImageID))(t)
 		if h, err := imaging.ReadHeader(data); err != nil || h.Height != 16 || h.Width != 21 {
 			t.Errorf("a copy has %d x %d pixels (%v), want 21 x 16", h.Width, h.Height, err)
 		}
@@ -199,9 +175,7 @@ func TestNoCrashChangesACopy(t *testing.T) {
 		there := tarsIn(t, l.folder)
 		for tar := range there {
 			half := filepath.Join(filepath.Dir(tar), ".00000.tar-1.tmp")
-			if err := os.WriteFile(half, []byte("half of a tar"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(half, []byte("half of a tar"), 0o600))
 		}
 		l.run(t, 1, func(s *Repack) { s.Workers = 1 })
 		l.run(t, -1, nil)
@@ -219,13 +193,9 @@ func TestNoCrashChangesACopy(t *testing.T) {
 	l := p.again(t, fresh)
 	l.run(t, 0, nil)
 	hidden := p.tar + ".gone"
-	if err := os.Rename(p.tar, hidden); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(p.tar, hidden))
 	l.run(t, 1, nil)
-	if err := os.Rename(hidden, p.tar); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(hidden, p.tar))
 	l.run(t, -1, nil)
 	if !sameRecords(l.Log, p.Log) {
 		t.Error("a crawl that is lost after a group was copied changes records")
@@ -236,7 +206,7 @@ func TestNoCrashChangesACopy(t *testing.T) {
 func tarsIn(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	found := make(map[string]string)
-	err := filepath.WalkDir(filepath.Join(folder, "copies"), func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(filepath.Join(folder, "copies"), func(path string, d fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".tar") {
 			var info fs.FileInfo
 			if info, err = d.Info(); err == nil {
@@ -244,10 +214,7 @@ func tarsIn(t *testing.T, folder string) map[string]string {
 			}
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return found
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -42,9 +43,7 @@ func TestLiveSearchIsRestored(t *testing.T) {
 	write := func(r schemas.Record) {
 		t.Helper()
 		for range 2 { // a repetition moves the offsets of all that follows
-			if err := w.PublishSeq(t.Context(), schemas.Embeddings, 0, seq, stream.Mark{}, r); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, w.PublishSeq(t.Context(), schemas.Embeddings, 0, seq, stream.Mark{}, r))
 		}
 		seq++
 	}
@@ -55,17 +54,13 @@ func TestLiveSearchIsRestored(t *testing.T) {
 	for _, i := range []int{12, 13, 14, 15} {
 		write(embedding(i, "m"))
 	}
-	if err := w.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close(t.Context()))
 	indexing(t, log, 2) // 0..6 and 7..13; 14 and 15 are open
 	o := indexer.DefaultLiveOptions()
 	o.KeepGroups = 2
 	live, r := newLiveRestorer(t, log, o)
 	for _, number := range []int64{1, 0} {
-		if err := r.group(t.Context(), schemas.GroupID{Seq: number}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.group(t.Context(), schemas.GroupID{Seq: number}))
 	}
 	for i := range 14 {
 		e := embedding(i, "m")
@@ -93,9 +88,7 @@ func TestRestoringGoesOnBehindTheStage(t *testing.T) {
 	var none *restorer
 	none.begin(0, 5)()
 	log := logtest.Open(t, logtest.Broker(t), "test", 1)
-	if err := log.EnsureTopics(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, log.EnsureTopics(t.Context()))
 	_, r := newLiveRestorer(t, log, indexer.DefaultLiveOptions())
 	r.begin(0, 0)() // a lane without closed groups
 	if got := r.state(); got != "" {
@@ -116,18 +109,12 @@ func TestRestoringGoesOnBehindTheStage(t *testing.T) {
 // newLiveRestorer returns an empty live search, and what restores it.
 func newLiveRestorer(t *testing.T, log *stream.Log, o indexer.LiveOptions) (*indexer.Live, *restorer) {
 	t.Helper()
-	live, err := indexer.NewLive(o, cpu.Engine{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	live := must.Get(indexer.NewLive(o, cpu.Engine{}))(t)
 	t.Cleanup(func() {
 		if err := live.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	instruments, err := service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	instruments := must.Get(service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil))(t)
 	return live, newRestorer(log, live, instruments)
 }

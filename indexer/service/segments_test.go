@@ -16,6 +16,7 @@ import (
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/onelane"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -43,14 +44,8 @@ func TestScopeNeedsAPlaceThatOthersSee(t *testing.T) {
 
 func newSegments(t *testing.T, folder string, log *stream.Log) *segments {
 	t.Helper()
-	place, err := store.Open(t.Context(), folder, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	instruments, err := service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	place := must.Get(store.Open(t.Context(), folder, ""))(t)
+	instruments := must.Get(service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil))(t)
 	return &segments{store: place, log: log, instruments: instruments}
 }
 
@@ -148,13 +143,8 @@ func TestAReplayAsksWhatTheCrawlAsked(t *testing.T) {
 	if got, want := strings.Join(askedBy(crawl[1]), "\n"), "1/0 m asked [0/1 0/2]: true\n1/1 m asked [0/1 0/2]: true\n1/2 m asked [1/1 0/2]"; !strings.HasPrefix(got, want) {
 		t.Errorf("lane 1 asked\n%s\nwant\n%s", got, want)
 	}
-	notes, err := asked.Notes.Read(t.Context(), first)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := asked.Notes.Note(t.Context(), again, asked.Notes.List(notes)...); err != nil {
-		t.Fatal(err)
-	}
+	notes := must.Get(asked.Notes.Read(t.Context(), first))(t)
+	must.Do(t, asked.Notes.Note(t.Context(), again, asked.Notes.List(notes)...))
 	replayed, r := lanes(t), newSegments(t, t.TempDir(), again)
 	var ahead sync.WaitGroup
 	ahead.Go(func() { replayed[1].Run(asking(t, o, r), -1) })
@@ -179,24 +169,15 @@ func TestAReplayThatMakesOthersDoesNotWait(t *testing.T) {
 		if g, ok := r.(*schemas.Group); ok && g.Group.Seq == 2 {
 			g.Group.Seq, g.Model = 90, "n"
 		}
-		if err := w.PublishSeq(t.Context(), schemas.Groups, 0, int64(seq), stream.Mark{}, r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.PublishSeq(t.Context(), schemas.Groups, 0, int64(seq), stream.Mark{}, r))
 	}
-	if err := w.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	all, err := s.store.List(t.Context(), "m")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close(t.Context()))
+	all := must.Get(s.store.List(t.Context(), "m"))(t)
 	own := slices.DeleteFunc(all, func(n store.Name) bool { return n.Lane != 1 })
 	note := asked.Choice{Place: asked.Place{Lane: 1, Group: 3, Most: o.Asked}, Segments: []store.Name{
 		{Lane: 1, Seq: 0, Digest: "aa"}, {Lane: 0, Seq: 1, Digest: "ab"}, {Lane: 1, Seq: 70, Digest: "ac"}, {Lane: 0, Seq: 90, Digest: "ad"}, {Lane: 0, Seq: 99, Digest: "ae"},
 	}}
-	if err := asked.Notes.Note(t.Context(), log, note); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, asked.Notes.Note(t.Context(), log, note))
 	segments, err := s.ask(t.Context(), schemas.GroupID{Lane: 1, Seq: 3}, "m", o, &closed{Model: "m", Groups: own})
 	var got []schemas.GroupID
 	for _, one := range segments {

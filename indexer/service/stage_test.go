@@ -15,6 +15,7 @@ import (
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/onelane"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -47,10 +48,7 @@ func copying(t *testing.T, o indexer.Options, copies *copier) stream.StageSpec {
 
 func newSpec(t *testing.T, o indexer.Options, copies *copier, asked *segments) stream.StageSpec {
 	t.Helper()
-	instruments, err := service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	instruments := must.Get(service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil))(t)
 	return stream.StageSpec{
 		Name: Name, Inputs: []schemas.Topic{schemas.Embeddings}, Outputs: []schemas.Topic{schemas.Neighbors, schemas.Groups},
 		New: newFactory(o, cpu.Engine{}, words{}, nil, nil, copies, asked, instruments, newFill(o.GroupSize), newRepeated()),
@@ -318,10 +316,7 @@ func TestStateOfMarks(t *testing.T) {
 	o := testOptions()
 	o.Threads = 8
 	tally := account.Tally{Since: 7, Members: 60, Filtered: map[string]int64{"safe": 10}}
-	raw, err := state{300, more{From: 77, Final: true, Tally: &tally}}.encode(&o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(state{300, more{From: 77, Final: true, Tally: &tally}}.encode(&o))(t)
 	const options = `{"GroupSize":7,"K":3,"K1":2,"K2":5,"KeepSameImage":false,"Clusters":2,"Iterations":20,"Modality":"image","P":0.3,` +
 		`"MinCount":0,"Window":12,"Seed":5,"Threads":0}`
 	if want := "\xac\x02" + `{"from":77,"final":true,"tally":{"since":7,"members":60,"duplicates":0,"repeats":0,"filtered":{"safe":10},"seals":0,"others":0},"options":` + options + `}`; string(raw) != want {
@@ -348,10 +343,7 @@ func TestStateOfMarks(t *testing.T) {
 }
 
 func TestWaiting(t *testing.T) {
-	made, err := spec(t, testOptions()).New(3, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.Get(spec(t, testOptions()).New(3, nil))(t)
 	if got, want := made.(interface{ Waiting() string }).Waiting(), "embedding 0 of 7 of group 3/0, or a seal"; got != want {
 		t.Errorf("the lane waits for %q, want %q", got, want)
 	}

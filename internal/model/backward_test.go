@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -21,7 +22,7 @@ func TestBackwardOrder(t *testing.T) {
 		}
 	}
 	batch, late := newBatch(smallConfig(), 6), 0
-	err := w.Do(t.Context(), func(s *torch.Scope) error {
+	must.Do(t, w.Do(t.Context(), func(s *torch.Scope) error {
 		for _, p := range params {
 			p.Tensor.SetRequiresGrad(true)
 		}
@@ -38,10 +39,7 @@ func TestBackwardOrder(t *testing.T) {
 			}
 		})
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if pairs := len(params) * (len(params) - 1) / 2; late > pairs/20 {
 		t.Errorf("of %d pairs of weights %d come in the other order", pairs, late)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -70,10 +71,7 @@ func step(s *torch.Scope, m *model.Model, b batchOf) *torch.Tensor {
 }
 
 func benchmarkStep(b *testing.B, preset string, vocab, batch, threads int, precision torch.DType) {
-	c, err := model.Preset(preset, vocab)
-	if err != nil {
-		b.Fatal(err)
-	}
+	c := must.Get(model.Preset(preset, vocab))(b)
 	w := preciseWorker(b, threads, precision)
 	m := newModel(b, w, c, 1)
 	data := newBatch(c, batch)
@@ -82,7 +80,7 @@ func benchmarkStep(b *testing.B, preset string, vocab, batch, threads int, preci
 	for _, p := range m.Params() {
 		params = append(params, p.Tensor)
 	}
-	err = w.Do(context.Background(), func(s *torch.Scope) error {
+	must.Do(b, w.Do(context.Background(), func(s *torch.Scope) error {
 		for _, p := range params {
 			values += p.Numel()
 		}
@@ -105,10 +103,7 @@ func benchmarkStep(b *testing.B, preset string, vocab, batch, threads int, preci
 		}
 		b.ReportMetric((cpuSeconds(b)-before)/float64(b.N), "cpu-s/op")
 		return nil
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	}))
 	b.ReportMetric(float64(batch)*float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
 	b.ReportMetric(float64(values)/1e6, "Mparams")
 }
@@ -117,9 +112,7 @@ func benchmarkStep(b *testing.B, preset string, vocab, batch, threads int, preci
 func cpuSeconds(b *testing.B) float64 {
 	b.Helper()
 	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	seconds := func(t syscall.Timeval) float64 { return float64(t.Sec) + float64(t.Usec)/1e6 }
 	return seconds(usage.Utime) + seconds(usage.Stime)
 }
@@ -148,15 +141,9 @@ func BenchmarkEncoder(b *testing.B) {
 }
 
 func benchmarkEncoder(b *testing.B, preset string, precision torch.DType) {
-	c, err := model.Preset(preset, len(smallVocab()))
-	if err != nil {
-		b.Fatal(err)
-	}
+	c := must.Get(model.Preset(preset, len(smallVocab())))(b)
 	w := preciseWorker(b, 2, precision)
-	e, err := model.NewEncoder(context.Background(), frozen(b, newModel(b, w, c, 3), w), model.DefaultBatchSize)
-	if err != nil {
-		b.Fatal(err)
-	}
+	e := must.Get(model.NewEncoder(context.Background(), frozen(b, newModel(b, w, c, 3), w), model.DefaultBatchSize))(b)
 	r := rng.New(3, "encoder benchmark")
 	pixels := noisePixels(r, model.DefaultBatchSize*e.Preprocessing().Values())
 	captions := make([]string, model.DefaultBatchSize)
@@ -164,12 +151,8 @@ func benchmarkEncoder(b *testing.B, preset string, precision torch.DType) {
 		captions[i] = caption(r)
 	}
 	for b.Loop() {
-		if _, err := e.EncodeImages(context.Background(), pixels, len(captions)); err != nil {
-			b.Fatal(err)
-		}
-		if _, err := e.EncodeTexts(context.Background(), captions); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(e.EncodeImages(context.Background(), pixels, len(captions)))(b)
+		must.Get(e.EncodeTexts(context.Background(), captions))(b)
 	}
 	b.ReportMetric(float64(len(captions))*float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
 }

@@ -10,23 +10,18 @@ import (
 
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/safetensors"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // matches asks a matcher about pairs of two images and two texts.
 func matches(t *testing.T, m *model.Model) (probabilities []float32, fingerprint string) {
 	t.Helper()
-	matcher, err := model.NewMatcher(context.Background(), m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	matcher := must.Get(model.NewMatcher(context.Background(), m))(t)
 	pixels := make([]float32, 2*3*32*32)
 	for i := range pixels {
 		pixels[i] = float32(i%11) - 5
 	}
-	probabilities, err = matcher.Match(context.Background(), pixels, [][]int32{{1, 7, 2}, {1, 8, 9, 2}}, []model.Pair{{Image: 0, Text: 1}, {Image: 1, Text: 1}, {Image: 1}}, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	probabilities = must.Get(matcher.Match(context.Background(), pixels, [][]int32{{1, 7, 2}, {1, 8, 9, 2}}, []model.Pair{{Image: 0, Text: 1}, {Image: 1, Text: 1}, {Image: 1}}, 2))(t)
 	return probabilities, matcher.Fingerprint()
 }
 
@@ -38,10 +33,7 @@ func TestCalibrationTravelsWithTheWeights(t *testing.T) {
 	copy(m.Vocab, []string{"[PAD]", "[UNK]", "[CLS]", "[SEP]"})
 	bare, before := matches(t, m)
 	encoder := func(m *model.Model) string {
-		f, err := m.Fingerprint(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(m.Fingerprint(context.Background()))(t)
 		return f
 	}
 	weights := encoder(m)
@@ -51,13 +43,8 @@ func TestCalibrationTravelsWithTheWeights(t *testing.T) {
 	} {
 		m.Calibration, m.Card = c, `{"steps":3}`
 		path := filepath.Join(t.TempDir(), "weights")
-		if err := m.Save(context.Background(), path); err != nil {
-			t.Fatal(err)
-		}
-		read, err := model.Load(context.Background(), m.Worker(), path, model.LoadOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.Save(context.Background(), path))
+		read := must.Get(model.Load(context.Background(), m.Worker(), path, model.LoadOptions{}))(t)
 		t.Cleanup(read.Free)
 		if !reflect.DeepEqual(read.Calibration, c) || read.Card != m.Card {
 			t.Errorf("%s: read %+v with card %q, want %+v", name, read.Calibration, read.Card, c)
@@ -85,10 +72,7 @@ func TestCalibrationTravelsWithTheWeights(t *testing.T) {
 
 func TestCalibrationsThatAreRefused(t *testing.T) {
 	m := testModel(t)
-	tensors, err := m.Export(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tensors := must.Get(m.Export(context.Background()))(t)
 	for text, want := range map[string]string{
 		"{":  "decoding metadata pairstream.calibration",
 		`{}`: "0 differences with 0 probabilities, want one for each",
@@ -100,15 +84,10 @@ func TestCalibrationsThatAreRefused(t *testing.T) {
 		`{"differences":[1e400],"probabilities":[0.5]}`:   "decoding metadata pairstream.calibration",
 		`{"differences":["much"],"probabilities":[0.5]}`:  "decoding metadata pairstream.calibration",
 	} {
-		metadata, err := m.Metadata()
-		if err != nil {
-			t.Fatal(err)
-		}
+		metadata := must.Get(m.Metadata())(t)
 		metadata["pairstream.calibration"] = text
 		path := filepath.Join(t.TempDir(), "weights")
-		if err := safetensors.WriteFile(path, tensors, metadata); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, safetensors.WriteFile(path, tensors, metadata))
 		if read, err := model.Load(context.Background(), m.Worker(), path, model.LoadOptions{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 			if err == nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/safetensors"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/token"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/internal/torch/torchtest"
@@ -23,34 +24,19 @@ import (
 func mergesPath(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "merges.txt.gz")
-	out, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(os.Create(path))(t)
 	w := gzip.NewWriter(out)
-	if _, err := w.Write([]byte("#version\na b\na b</w>\nab ab</w>\na a\n")); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.Write([]byte("#version\na b\na b</w>\nab ab</w>\na a\n")))(t)
+	must.Do(t, w.Close())
+	must.Do(t, out.Close())
 	return path
 }
 
 func clipWords(t testing.TB) *token.CLIP {
 	t.Helper()
-	in, err := os.Open(mergesPath(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := must.Get(os.Open(mergesPath(t)))(t)
 	defer in.Close()
-	words, err := token.NewCLIP(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	words := must.Get(token.NewCLIP(in))(t)
 	return words
 }
 
@@ -104,9 +90,7 @@ func writeCLIP(t testing.TB, folder string) string {
 	add("text_projection.weight", 11, 32)
 	add("logit_scale")
 	path := filepath.Join(folder, "model.safetensors")
-	if err := safetensors.WriteFile(path, tensors, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, safetensors.WriteFile(path, tensors, nil))
 	return path
 }
 
@@ -129,9 +113,7 @@ func TestCLIPConfiguration(t *testing.T) {
 			folder := t.TempDir()
 			path := writeCLIP(t, folder)
 			if test.json != "" {
-				if err := os.WriteFile(filepath.Join(folder, "config.json"), []byte(test.json), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(filepath.Join(folder, "config.json"), []byte(test.json), 0o644))
 			}
 			m, err := model.LoadCLIP(context.Background(), worker(t), path, model.CLIPOptions{})
 			if test.problem != "" {
@@ -140,9 +122,7 @@ func TestCLIPConfiguration(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			defer m.Free()
 			c := m.Config
 			if c.VisionHeads != test.heads || c.ExactGELU != test.exact || c.ImageSize != 15 || c.TextLayers != 2 {
@@ -158,20 +138,11 @@ func TestEncoderNormalisesBytes(t *testing.T) {
 	path, r := writeCLIP(t, t.TempDir()), rng.New(1, "bytes of the encoder")
 	for name, o := range torchtest.Ways(torch.WorkerOptions{Threads: 2, Deterministic: true}) {
 		t.Run(name, func(t *testing.T) {
-			w, err := torch.NewWorker(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			w := must.Get(torch.NewWorker(o))(t)
 			t.Cleanup(w.Close)
-			e, err := model.OpenEncoder(t.Context(), w, path, model.EncoderOptions{BatchSize: 3, MergesPath: mergesPath(t)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must.Get(model.OpenEncoder(t.Context(), w, path, model.EncoderOptions{BatchSize: 3, MergesPath: mergesPath(t)}))(t)
 			defer e.Free()
-			m, err := model.LoadCLIP(t.Context(), w, path, model.CLIPOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(model.LoadCLIP(t.Context(), w, path, model.CLIPOptions{}))(t)
 			defer m.Free()
 			const n, batches = 5, 2
 			p := e.Preprocessing()
@@ -182,21 +153,16 @@ func TestEncoderNormalisesBytes(t *testing.T) {
 				p.Bytes(bytes[i*p.Values():(i+1)*p.Values()], im)
 				p.Into(values[i*p.Values():(i+1)*p.Values()], im)
 			}
-			got, err := e.EncodeImages(t.Context(), bytes, n)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(e.EncodeImages(t.Context(), bytes, n))(t)
 			var want []float32
 			for b := range batches {
-				if err := w.Do(t.Context(), func(s *torch.Scope) error {
+				must.Do(t, w.Do(t.Context(), func(s *torch.Scope) error {
 					s.NoGrad(func() {
 						x := s.Float32s(values[b*3*p.Values():(b+1)*3*p.Values()], 3, 3, int64(p.Size), int64(p.Size))
 						want = append(want, s.Normalize(m.Image(s, x), -1, 1e-12).Float32s()...)
 					})
 					return nil
-				}); err != nil {
-					t.Fatal(err)
-				}
+				}))
 			}
 			if want = want[:n*e.Dim()]; !slices.Equal(got, want) {
 				t.Errorf("vectors %v, want %v", got, want)
@@ -213,9 +179,7 @@ func TestOpenEncoder(t *testing.T) {
 	albef := filepath.Join(folder, "albef.safetensors")
 	m := newModel(t, w, smallConfig(), 5)
 	m.Vocab = smallVocab()
-	if err := m.Save(ctx, albef); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.Save(ctx, albef))
 	merges := mergesPath(t)
 	seen := map[string]string{}
 	for name, file := range map[string]struct {
@@ -249,9 +213,7 @@ func TestOpenEncoderRefuses(t *testing.T) {
 	folder := t.TempDir()
 	m := newModel(t, w, smallConfig(), 5)
 	wordless := filepath.Join(folder, "wordless.safetensors")
-	if err := m.Save(ctx, wordless); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.Save(ctx, wordless))
 	clip, merges := writeCLIP(t, folder), mergesPath(t)
 	uneven := strings.Replace(towersCode, "torch.slice(_0, 1, 0, %d)", "torch.slice(_0, 1, 0, 4)", 1)
 	oneTower := strings.Replace(towersCode, "encode_text", "encode", 1)
@@ -287,8 +249,6 @@ func TestOpenEncoderRefuses(t *testing.T) {
 func brokenScript(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "broken.pt")
-	if err := os.WriteFile(path, []byte("PK\x03\x04 and nothing more"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("PK\x03\x04 and nothing more"), 0o644))
 	return path
 }

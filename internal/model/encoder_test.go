@@ -9,16 +9,14 @@ import (
 
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
 
 // By invariant 4, every input alone, among others, and in other places gives the same bits.
 func TestEncoderRowsDependOnNothingElse(t *testing.T) {
-	tiny, err := model.Preset("tiny", len(smallVocab()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tiny := must.Get(model.Preset("tiny", len(smallVocab())))(t)
 	for name, config := range map[string]model.Config{"odd": smallConfig(), "tiny": tiny} {
 		for _, threads := range []int{1, 2, 3} {
 			for _, batch := range []int{5, 8} {
@@ -49,10 +47,7 @@ func TestEncoderRowsDependOnNothingElseWithOtherMultipliers(t *testing.T) {
 func TestEncoderRowsDependOnTheirPlaceOnADevice(t *testing.T) {
 	for name, o := range torchtest.Ways(torch.WorkerOptions{Threads: 2, Deterministic: true}) {
 		t.Run(name, func(t *testing.T) {
-			w, err := torch.NewWorker(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			w := must.Get(torch.NewWorker(o))(t)
 			t.Cleanup(w.Close)
 			checkPlaces(t, newEncoder(t, w, smallConfig(), 5), 5)
 		})
@@ -81,9 +76,7 @@ func checkRows(t *testing.T, e *model.Encoder, n int) {
 			c = append(c, captions[i])
 		}
 		v, err := e.EncodeImages(ctx, p, len(order))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if u, err = e.EncodeTexts(ctx, c); err != nil {
 			t.Fatal(err)
 		}
@@ -132,14 +125,8 @@ func checkPlaces(t *testing.T, e *model.Encoder, batch int) {
 				captions[i] = caption(r)
 			}
 			captions[place] = text
-			gotV, err := e.EncodeImages(ctx, all, batch)
-			if err != nil {
-				t.Fatal(err)
-			}
-			gotU, err := e.EncodeTexts(ctx, captions)
-			if err != nil {
-				t.Fatal(err)
-			}
+			gotV := must.Get(e.EncodeImages(ctx, all, batch))(t)
+			gotU := must.Get(e.EncodeTexts(ctx, captions))(t)
 			gotV, gotU = gotV[place*d:(place+1)*d], gotU[place*d:(place+1)*d]
 			if v != nil && (!slices.Equal(gotV, v) || !slices.Equal(gotU, u)) {
 				t.Fatalf("place %d of %d: other inputs change the bits of this one", place, batch)

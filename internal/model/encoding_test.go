@@ -9,6 +9,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
 
@@ -19,10 +20,7 @@ func TestEncodingsAreTheSameBits(t *testing.T) {
 	m.Vocab = make([]string, m.Config.VocabSize)
 	m.Vocab[0] = "[PAD]"
 	m.Calibration = &model.Calibration{Differences: []float64{-2, 2}, Probabilities: []float64{0.01, 0.6}}
-	matcher, err := model.NewMatcher(context.Background(), m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	matcher := must.Get(model.NewMatcher(context.Background(), m))(t)
 	const n = 19 // more than a block
 	r := rng.New(5, "encodings")
 	values := 3 * m.Config.ImageSize * m.Config.ImageSize
@@ -41,36 +39,18 @@ func TestEncodingsAreTheSameBits(t *testing.T) {
 		pairs = append(pairs, model.Pair{Image: i, Text: (i + 3) % n})
 	}
 	ctx := t.Context()
-	images, err := matcher.EncodeImages(ctx, pixels)
-	if err != nil {
-		t.Fatal(err)
-	}
-	texts, err := matcher.EncodeTexts(ctx, ids)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := matcher.MatchEncoded(ctx, images, texts, pairs, 4)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := matcher.Match(ctx, pixels, ids, pairs, 16)
-	if err != nil {
-		t.Fatal(err)
-	}
+	images := must.Get(matcher.EncodeImages(ctx, pixels))(t)
+	texts := must.Get(matcher.EncodeTexts(ctx, ids))(t)
+	got := must.Get(matcher.MatchEncoded(ctx, images, texts, pairs, 4))(t)
+	want := must.Get(matcher.Match(ctx, pixels, ids, pairs, 16))(t)
 	for i := range pairs {
 		if math.Abs(float64(got[i]-want[i])) > 1e-3 {
 			t.Errorf("pair %d: %v, want about %v", i, got[i], want[i])
 		}
 	}
 	for _, i := range []int{0, 7, 18} {
-		image, err := matcher.EncodeImages(ctx, pixels[i*values:(i+1)*values])
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := matcher.EncodeTexts(ctx, ids[(i+3)%n:(i+3)%n+1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		image := must.Get(matcher.EncodeImages(ctx, pixels[i*values:(i+1)*values]))(t)
+		text := must.Get(matcher.EncodeTexts(ctx, ids[(i+3)%n:(i+3)%n+1]))(t)
 		other := texts[(i+3)%n]
 		if !sameTokens(image[0].Tokens, images[i].Tokens) || !torchtest.AllSame(image[0].Vector, images[i].Vector) ||
 			!sameTokens(text[0].Tokens, other.Tokens) || !torchtest.AllSame(text[0].Vector, other.Vector) {

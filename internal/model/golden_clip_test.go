@@ -8,6 +8,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/testing/golden"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -31,11 +32,8 @@ func TestGoldenCLIPForward(t *testing.T) {
 	for _, p := range precisions {
 		t.Run(p.dtype.String(), func(t *testing.T) {
 			w := worker(t)
-			m, err := model.LoadCLIP(context.Background(), w, golden.Path(t, "clip_forward.safetensors"),
-				model.CLIPOptions{Prefix: "w.", Config: config.model(), DType: p.dtype})
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(model.LoadCLIP(context.Background(), w, golden.Path(t, "clip_forward.safetensors"),
+				model.CLIPOptions{Prefix: "w.", Config: config.model(), DType: p.dtype}))(t)
 			defer m.Free()
 			for _, name := range f.Names() {
 				if strings.HasPrefix(name, "w.") {
@@ -43,7 +41,7 @@ func TestGoldenCLIPForward(t *testing.T) {
 				}
 			}
 			scale := math.Exp(f.Float64s("w.logit_scale")[0])
-			if err := w.Do(context.Background(), func(s *torch.Scope) error {
+			must.Do(t, w.Do(context.Background(), func(s *torch.Scope) error {
 				image := m.Image(s, floats(s, f, "in.image", p.dtype))
 				text := m.Text(s, ints(s, f, "in.input_ids"))
 				v, u := s.Normalize(image, -1, 1e-12), s.Normalize(text, -1, 1e-12)
@@ -57,9 +55,7 @@ func TestGoldenCLIPForward(t *testing.T) {
 					golden.Close(t, name, got.Float64s(), f.Float64s(p.out+name), p.tolerance, 0)
 				}
 				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 		})
 	}
 }
@@ -70,10 +66,7 @@ func TestGoldenCLIPConfigurationFromShapes(t *testing.T) {
 	var config goldenCLIP
 	f.Config(&config)
 	w := worker(t)
-	m, err := model.LoadCLIP(context.Background(), w, golden.Path(t, "clip_forward.safetensors"), model.CLIPOptions{Prefix: "w."})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(model.LoadCLIP(context.Background(), w, golden.Path(t, "clip_forward.safetensors"), model.CLIPOptions{Prefix: "w."}))(t)
 	defer m.Free()
 	want := *config.model()
 	got := m.Config

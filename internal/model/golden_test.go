@@ -6,6 +6,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/testing/golden"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
@@ -34,10 +35,7 @@ func worker(t testing.TB) *torch.Worker {
 func workerOf(t testing.TB, threads int) *torch.Worker {
 	t.Helper()
 	before := torch.Live()
-	w, err := torch.NewWorker(torchtest.On(torch.WorkerOptions{Threads: threads, Deterministic: true}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(torch.NewWorker(torchtest.On(torch.WorkerOptions{Threads: threads, Deterministic: true})))(t)
 	t.Cleanup(func() {
 		w.Close()
 		if n := torch.Live() - before; n != 0 {
@@ -73,24 +71,19 @@ func TestGoldenALBEFForward(t *testing.T) {
 	for _, p := range precisions {
 		t.Run(p.dtype.String(), func(t *testing.T) {
 			w := worker(t)
-			m, err := model.FromFile(context.Background(), w, f.File, model.LoadOptions{
+			m := must.Get(model.FromFile(context.Background(), w, f.File, model.LoadOptions{
 				Prefix: "w.", Config: config.model(), DType: p.dtype,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			defer m.Free()
 			for _, p := range m.Params() {
 				f.Loaded("w.", p.Name)
 			}
-			if err := w.Do(context.Background(), func(s *torch.Scope) error {
+			must.Do(t, w.Do(context.Background(), func(s *torch.Scope) error {
 				for name, got := range albefOutputs(s, m, f, p.dtype) {
 					golden.Close(t, name, got.Float64s(), f.Float64s(p.out+name), p.tolerance, 0)
 				}
 				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 		})
 	}
 }
@@ -130,12 +123,9 @@ func TestGoldenITMPairs(t *testing.T) {
 	for _, p := range precisions {
 		t.Run(p.dtype.String(), func(t *testing.T) {
 			w := worker(t)
-			m, err := model.FromFile(context.Background(), w, f.File, model.LoadOptions{
+			m := must.Get(model.FromFile(context.Background(), w, f.File, model.LoadOptions{
 				Prefix: "w.", Config: config.model(), DType: p.dtype,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))(t)
 			defer m.Free()
 			for _, p := range m.Params() {
 				f.Loaded("w.", p.Name)
@@ -148,7 +138,7 @@ func TestGoldenITMPairs(t *testing.T) {
 			}
 			texts := append(append(append([]int64(nil), own...), hardTexts...), own...)
 			images := append(append(append([]int64(nil), own...), own...), hardImages...)
-			if err := w.Do(context.Background(), func(s *torch.Scope) error {
+			must.Do(t, w.Do(context.Background(), func(s *torch.Scope) error {
 				mask := ints(s, f, "in.attention_mask")
 				logits := m.MatchPairs(s, m.Text(s, ints(s, f, "in.input_ids"), mask), mask,
 					m.View(s, m.Image(s, floats(s, f, "in.image", p.dtype))), texts, images)
@@ -157,9 +147,7 @@ func TestGoldenITMPairs(t *testing.T) {
 					golden.Close(t, name, got, f.Float64s(p.out+name), p.tolerance, 0)
 				}
 				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
@@ -34,23 +35,15 @@ func frozen(t testing.TB, m *model.Model, w *torch.Worker) *model.Model {
 	t.Helper()
 	m.Vocab = smallVocab()
 	path := filepath.Join(t.TempDir(), "frozen.safetensors")
-	if err := m.Save(context.Background(), path); err != nil {
-		t.Fatal(err)
-	}
-	copied, err := model.Load(context.Background(), w, path, model.LoadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.Save(context.Background(), path))
+	copied := must.Get(model.Load(context.Background(), w, path, model.LoadOptions{}))(t)
 	t.Cleanup(copied.Free)
 	return copied
 }
 
 func newModel(t testing.TB, w *torch.Worker, c model.Config, seed uint64) *model.Model {
 	t.Helper()
-	m, err := model.New(context.Background(), w, c, seed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(model.New(context.Background(), w, c, seed))(t)
 	t.Cleanup(m.Free)
 	return m
 }
@@ -59,10 +52,7 @@ func newEncoder(t testing.TB, w *torch.Worker, c model.Config, batch int) *model
 	t.Helper()
 	m := newModel(t, w, c, 3)
 	m.Vocab = smallVocab()
-	e, err := model.NewEncoder(context.Background(), m, batch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(model.NewEncoder(context.Background(), m, batch))(t)
 	return e
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
@@ -16,31 +17,25 @@ import (
 func testModel(t *testing.T) *model.Model {
 	t.Helper()
 	before := torch.Live()
-	w, err := torch.NewWorker(torchtest.On(torch.WorkerOptions{Threads: 2, Deterministic: true}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(torch.NewWorker(torchtest.On(torch.WorkerOptions{Threads: 2, Deterministic: true})))(t)
 	t.Cleanup(func() {
 		w.Close()
 		if n := torch.Live() - before; n != 0 {
 			t.Errorf("%d tensors were not given back", n)
 		}
 	})
-	m, err := model.New(context.Background(), w, model.Config{
+	m := must.Get(model.New(context.Background(), w, model.Config{
 		ImageSize: 32, PatchSize: 16, VisionDim: 32, VisionDepth: 1, VisionHeads: 2,
 		TextHidden: 32, TextLayers: 3, FusionLayer: 1, TextHeads: 2, TextIntermediate: 64,
 		VocabSize: 40, MaxPositions: 6, EmbedDim: 16, TextTokens: 6,
-	}, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, 7))(t)
 	t.Cleanup(m.Free)
 	return m
 }
 
 func TestTexts(t *testing.T) {
 	m := testModel(t)
-	err := m.Worker().Do(context.Background(), func(s *torch.Scope) error {
+	must.Do(t, m.Worker().Do(context.Background(), func(s *torch.Scope) error {
 		ids, mask, err := model.Texts(s, [][]int32{{1, 7}, {1, 8, 9, 2}, {1}}, 5, m.Config)
 		if err != nil {
 			return err
@@ -62,15 +57,12 @@ func TestTexts(t *testing.T) {
 			t.Errorf("mask %v, want %v", mask.Int64s(), wantMask)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 func TestInputsThatDoNotFit(t *testing.T) {
 	m := testModel(t)
-	err := m.Worker().Do(context.Background(), func(s *torch.Scope) error {
+	must.Do(t, m.Worker().Do(context.Background(), func(s *torch.Scope) error {
 		for name, rows := range map[string][][]int32{
 			"no texts": {}, "an empty text": {{1}, {}}, "an id too large": {{40}}, "a negative id": {{-1}}, "too long": {{1, 1, 1, 1, 1, 1, 1}},
 		} {
@@ -84,10 +76,7 @@ func TestInputsThatDoNotFit(t *testing.T) {
 			}
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // Scores of pairs in parts equal those of the plain forward pass of each pair.
@@ -100,7 +89,7 @@ func TestScore(t *testing.T) {
 	}
 	rows := [][]int32{{1, 7, 2}, {1, 8, 9, 10, 2}}
 	pairs := []model.Pair{{2, 1}, {0, 0}, {0, 1}, {2, 1}, {1, 0}}
-	err := m.Worker().Do(context.Background(), func(s *torch.Scope) error {
+	must.Do(t, m.Worker().Do(context.Background(), func(s *torch.Scope) error {
 		images, err := model.Images(s, pixels, 3, m)
 		if err != nil {
 			return err
@@ -126,10 +115,7 @@ func TestScore(t *testing.T) {
 			t.Errorf("no pairs: %v, %v", none, err)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 func TestProbability(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -15,7 +16,7 @@ func TestForwardKeepsNoIntermediates(t *testing.T) {
 		c.VisionDepth, c.FusionLayer, c.TextLayers = depth, depth, depth+1
 		m := newModel(t, w, c, 3)
 		b := newBatch(c, 2)
-		err := w.Do(context.Background(), func(s *torch.Scope) error {
+		must.Do(t, w.Do(context.Background(), func(s *torch.Scope) error {
 			pixels := s.Float32s(b.pixels, 2, 3, int64(c.ImageSize), int64(c.ImageSize))
 			ids, mask := s.Int64s(b.ids, 2, int64(c.TextTokens)), s.Int64s(b.mask, 2, int64(c.TextTokens))
 			before := torch.Live()
@@ -24,10 +25,7 @@ func TestForwardKeepsNoIntermediates(t *testing.T) {
 			m.Text(s, ids, mask)
 			text = torch.Live() - before - image
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		return image, text
 	}
 	image, text := left(1)

@@ -12,6 +12,7 @@ import (
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/safetensors"
 	"github.com/pairstream/pairstream/internal/testing/golden"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
@@ -22,10 +23,7 @@ func mixed(t *testing.T, run func(t *testing.T, w *torch.Worker, own bool)) {
 	t.Helper()
 	for name, o := range torchtest.Ways(torch.WorkerOptions{Threads: 2, Deterministic: true, Precision: torch.BFloat16}) {
 		t.Run(name, func(t *testing.T) {
-			w, err := torch.NewWorker(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			w := must.Get(torch.NewWorker(o))(t)
 			t.Cleanup(w.Close)
 			run(t, w, name == "device" && torchtest.OnCPU())
 		})
@@ -71,20 +69,15 @@ func TestGoldenALBEFForwardInMixedPrecision(t *testing.T) {
 	f.Config(&config)
 	products := productsTo(*config.model())
 	mixed(t, func(t *testing.T, w *torch.Worker, _ bool) {
-		m, err := model.FromFile(context.Background(), w, f.File, model.LoadOptions{Prefix: "w.", Config: config.model()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(model.FromFile(context.Background(), w, f.File, model.LoadOptions{Prefix: "w.", Config: config.model()}))(t)
 		defer m.Free()
-		if err := w.Do(context.Background(), func(s *torch.Scope) error {
+		must.Do(t, w.Do(context.Background(), func(s *torch.Scope) error {
 			for name, got := range albefOutputs(s, m, f, torch.Float32) {
 				want := f.Float64s("out64." + name)
 				golden.Close(t, name, got.Float64s(), want, mixedBound(products[name], len(want)), 0)
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	})
 }
 
@@ -131,10 +124,7 @@ func TestMixedPrecisionIsWithinItsBound(t *testing.T) {
 // strongWeights writes random weights as large as trained ones: what a matrix gives is as large as what it takes.
 func strongWeights(t *testing.T, w *torch.Worker, c model.Config, seed uint64) string {
 	t.Helper()
-	tensors, err := newModel(t, w, c, seed).Export(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tensors := must.Get(newModel(t, w, c, seed).Export(t.Context()))(t)
 	for i, x := range tensors {
 		if len(x.Shape) < 2 || !strings.HasSuffix(x.Name, ".weight") || strings.Contains(x.Name, "embeddings") {
 			continue
@@ -146,24 +136,16 @@ func strongWeights(t *testing.T, w *torch.Worker, c model.Config, seed uint64) s
 		}
 		tensors[i].Tensor = safetensors.FromFloat32s(values, x.Shape...)
 	}
-	config, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must.Get(json.Marshal(c))(t)
 	path := filepath.Join(t.TempDir(), "weights")
-	if err := safetensors.WriteFile(path, tensors, map[string]string{"pairstream.config": string(config)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, safetensors.WriteFile(path, tensors, map[string]string{"pairstream.config": string(config)}))
 	return path
 }
 
 // outputsOf runs a network on n pairs.
 func outputsOf(t *testing.T, w *torch.Worker, weights string, seed uint64, n int) map[string][]float64 {
 	t.Helper()
-	m, err := model.Load(t.Context(), w, weights, model.LoadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(model.Load(t.Context(), w, weights, model.LoadOptions{}))(t)
 	defer m.Free()
 	c := m.Config
 	r := rng.New(seed, "inputs")
@@ -173,7 +155,7 @@ func outputsOf(t *testing.T, w *torch.Worker, weights string, seed uint64, n int
 		ids[i], masked[i], mask[i] = int64(r.IntN(c.VocabSize)), int64(r.IntN(c.VocabSize)), 1
 	}
 	out := map[string][]float64{}
-	err = w.Do(t.Context(), func(s *torch.Scope) error {
+	must.Do(t, w.Do(t.Context(), func(s *torch.Scope) error {
 		s.NoGrad(func() {
 			side, rows, l := int64(c.ImageSize), int64(n), int64(c.TextTokens)
 			for name, x := range networkOutputs(s, m, s.Float32s(pixels, rows, 3, side, side), s.Int64s(ids, rows, l), s.Int64s(mask, rows, l), s.Int64s(masked, rows, l)) {
@@ -181,20 +163,14 @@ func outputsOf(t *testing.T, w *torch.Worker, weights string, seed uint64, n int
 			}
 		})
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return out
 }
 
 // Embeddings in mixed precision agree with those of float32 within a cosine of 0.999. They are unit vectors whose bits
 // depend on nothing else (invariant 4).
 func TestEncoderInMixedPrecision(t *testing.T) {
-	tiny, err := model.Preset("tiny", len(smallVocab()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tiny := must.Get(model.Preset("tiny", len(smallVocab())))(t)
 	ctx := context.Background()
 	for name, config := range map[string]model.Config{"odd": smallConfig(), "tiny": tiny} {
 		t.Run(name, func(t *testing.T) {
@@ -211,9 +187,7 @@ func TestEncoderInMixedPrecision(t *testing.T) {
 				if err == nil {
 					u, err = e.EncodeTexts(ctx, captions)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				return v, u
 			}
 			v, u := embed(full)

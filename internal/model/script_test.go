@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/token"
 )
 
@@ -43,10 +44,7 @@ type extra struct{ name, text string }
 func writeScript(t *testing.T, code string, extras ...extra) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "towers.pt")
-	out, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(os.Create(path))(t)
 	archive := zip.NewWriter(out)
 	entries := []extra{
 		{"data.pkl", "\x80\x02c__torch__\nTowers\nq\x00)\x81}(X\x08\x00\x00\x00trainingq\x01\x89ub."},
@@ -58,31 +56,19 @@ func writeScript(t *testing.T, code string, extras ...extra) string {
 		entries = append(entries, extra{"extra/" + e.name, e.text})
 	}
 	for _, entry := range entries {
-		w, err := archive.CreateHeader(&zip.FileHeader{Name: "towers/" + entry.name, Method: zip.Store})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write([]byte(entry.text)); err != nil {
-			t.Fatal(err)
-		}
+		w := must.Get(archive.CreateHeader(&zip.FileHeader{Name: "towers/" + entry.name, Method: zip.Store}))(t)
+		must.Get(w.Write([]byte(entry.text)))(t)
 	}
-	if err := archive.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, archive.Close())
+	must.Do(t, out.Close())
 	return path
 }
 
 func TestScriptEncoder(t *testing.T) {
 	w := worker(t)
-	e, err := model.NewScriptEncoder(context.Background(), w, writeScript(t, fmt.Sprintf(towersCode, 6)), model.ScriptOptions{
+	e := must.Get(model.NewScriptEncoder(context.Background(), w, writeScript(t, fmt.Sprintf(towersCode, 6)), model.ScriptOptions{
 		ImageSize: 6, TextTokens: 8, Words: clipWords(t), BatchSize: 3,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	defer e.Free()
 	if e.Dim() != 6 || e.ImageSize() != 6 {
 		t.Errorf("%d values for images of %d", e.Dim(), e.ImageSize())
@@ -94,25 +80,18 @@ func TestScriptEncoder(t *testing.T) {
 func TestScriptEncoderWithWordPiece(t *testing.T) {
 	vocab := func(words string) string {
 		path := filepath.Join(t.TempDir(), "vocab.txt")
-		if err := os.WriteFile(path, []byte("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"+words), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"+words), 0o644))
 		return path
 	}
 	archive, w := writeScript(t, fmt.Sprintf(towersCode, 6)), worker(t)
 	open := func(path string) *model.Encoder {
-		e, err := model.OpenEncoder(t.Context(), w, archive, model.EncoderOptions{VocabPath: path, ImageSize: 6, TextTokens: 8, BatchSize: 3})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(model.OpenEncoder(t.Context(), w, archive, model.EncoderOptions{VocabPath: path, ImageSize: 6, TextTokens: 8, BatchSize: 3}))(t)
 		return e
 	}
 	e := open(vocab("cat\ndog\n"))
 	defer e.Free()
 	got, err := e.EncodeTexts(t.Context(), []string{"Dog, cat"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	norm := math.Sqrt(2*2 + 6*6 + 1 + 5*5 + 3*3)
 	for i, id := range []float64{2, 6, 1, 5, 3, 0} { // a comma is unknown
 		if math.Abs(float64(got[i])-id/norm) > 1e-6 {
@@ -135,18 +114,12 @@ func TestScriptFingerprint(t *testing.T) {
 	path := writeScript(t, fmt.Sprintf(towersCode, 6))
 	w := worker(t)
 	name := func(o model.ScriptOptions) string {
-		e, err := model.NewScriptEncoder(t.Context(), w, path, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(model.NewScriptEncoder(t.Context(), w, path, o))(t)
 		defer e.Free()
 		return e.Fingerprint()
 	}
 	words := clipWords(t)
-	fewer, err := token.NewCLIP(gzipped(t, "comment\na b</w>\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fewer := must.Get(token.NewCLIP(gzipped(t, "comment\na b</w>\n")))(t)
 	base := model.ScriptOptions{ImageSize: 6, TextTokens: 8, Words: words, BatchSize: 3}
 	longer, other, larger := base, base, base
 	longer.TextTokens, other.Words, larger.BatchSize = 9, fewer, 4
@@ -168,12 +141,8 @@ func gzipped(t *testing.T, text string) io.Reader {
 	t.Helper()
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	if _, err := z.Write([]byte(text)); err != nil {
-		t.Fatal(err)
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(z.Write([]byte(text)))(t)
+	must.Do(t, z.Close())
 	return &b
 }
 
@@ -200,10 +169,7 @@ var matchExtra = []extra{
 // TestScriptMatcher gives each pair what the program makes of its own image and text, in parts of any size.
 func TestScriptMatcher(t *testing.T) {
 	w := worker(t)
-	m, err := model.OpenMatcher(t.Context(), w, writeScript(t, matchCode, matchExtra...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(model.OpenMatcher(t.Context(), w, writeScript(t, matchCode, matchExtra...)))(t)
 	defer m.Free()
 	if m.Config.ImageSize != 2 || m.Config.TextTokens != 4 || m.Config.CaptionWords != 30 || m.Config.VocabSize != 7 || len(m.Fingerprint()) != 32 {
 		t.Errorf("%+v with fingerprint %s", m.Config, m.Fingerprint())
@@ -220,10 +186,7 @@ func TestScriptMatcher(t *testing.T) {
 	pairs := []model.Pair{{Image: 0, Text: 1}, {Image: 2, Text: 0}, {Image: 1, Text: 2}, {Image: 0, Text: 0}, {Image: 2, Text: 2}}
 	want := []float32{0.252, 0.623, 0.464, 0.223, 0.664}
 	for _, part := range []int{1, 2, 5, 9} {
-		got, err := m.Match(t.Context(), pixels, ids, pairs, part)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(m.Match(t.Context(), pixels, ids, pairs, part))(t)
 		for i := range want {
 			if math.Abs(float64(got[i]-want[i])) > 1e-6 || len(got) != len(want) {
 				t.Errorf("parts of %d: pair %v matches with %v, want %v", part, pairs[i], got, want)
@@ -276,8 +239,6 @@ func TestScriptMatcherRefuses(t *testing.T) {
 func notAZip(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "text.pt")
-	if err := os.WriteFile(path, []byte("text"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("text"), 0o644))
 	return path
 }

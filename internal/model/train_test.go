@@ -9,6 +9,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/testing/golden"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -20,15 +21,13 @@ func train(t testing.TB, w *torch.Worker, m *model.Model, batch batchOf, steps i
 		params = append(params, p.Tensor)
 	}
 	var optimiser *torch.AdamW
-	if err := w.Do(context.Background(), func(*torch.Scope) (err error) {
+	must.Do(t, w.Do(context.Background(), func(*torch.Scope) (err error) {
 		optimiser, err = torch.NewAdamW(params, make([]bool, len(params)), torch.DefaultAdamW)
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	defer optimiser.Free()
 	for range steps {
-		if err := w.Do(context.Background(), func(s *torch.Scope) error {
+		must.Do(t, w.Do(context.Background(), func(s *torch.Scope) error {
 			if err := optimiser.ZeroGrad(); err != nil {
 				return err
 			}
@@ -36,9 +35,7 @@ func train(t testing.TB, w *torch.Worker, m *model.Model, batch batchOf, steps i
 			losses = append(losses, loss.Item())
 			s.Backward(loss)
 			return optimiser.Step(1e-3)
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	return losses
 }
@@ -69,16 +66,10 @@ func TestInitialWeights(t *testing.T) {
 	values := func(c model.Config, seed uint64) map[string][]float32 {
 		t.Helper()
 		m := newModel(t, w, c, seed)
-		tensors, err := m.Export(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		tensors := must.Get(m.Export(context.Background()))(t)
 		all := map[string][]float32{}
 		for _, x := range tensors {
-			v, err := x.Float32s()
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := must.Get(x.Float32s())(t)
 			all[x.Name] = v
 		}
 		return all
@@ -125,7 +116,7 @@ func TestShortcuts(t *testing.T) {
 	m := newModel(t, w, c, 3)
 	b := newBatch(c, 4)
 	textIndex, imageIndex := []int64{0, 1, 2, 3, 0, 2}, []int64{0, 1, 2, 3, 3, 1}
-	if err := w.Do(context.Background(), func(s *torch.Scope) error {
+	must.Do(t, w.Do(context.Background(), func(s *torch.Scope) error {
 		ids, mask := s.Int64s(b.ids, 4, int64(c.TextTokens)), s.Int64s(b.mask, 4, int64(c.TextTokens))
 		images := m.Image(s, s.Float32s(b.pixels, 4, 3, int64(c.ImageSize), int64(c.ImageSize)))
 		texts := m.Text(s, ids, mask)
@@ -140,9 +131,7 @@ func TestShortcuts(t *testing.T) {
 		golden.Close(t, "masked", m.MaskedLogitsAt(s, ids, mask, m.View(s, images), b.positions).Float64s(),
 			pick(all, b.positions).Float64s(), 1e-5, 0)
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 func TestTemperatureIsBroughtBack(t *testing.T) {

@@ -14,15 +14,13 @@ import (
 
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/safetensors"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
 func fingerprint(t testing.TB, m *model.Model) string {
 	t.Helper()
-	name, err := m.Fingerprint(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	name := must.Get(m.Fingerprint(context.Background()))(t)
 	return name
 }
 
@@ -32,19 +30,14 @@ func saved(t testing.TB, w *torch.Worker) (*model.Model, string) {
 	m := newModel(t, w, smallConfig(), 5)
 	m.Vocab = smallVocab()
 	path := filepath.Join(t.TempDir(), "w.safetensors")
-	if err := m.Save(context.Background(), path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.Save(context.Background(), path))
 	return m, path
 }
 
 func TestSaveThenLoad(t *testing.T) {
 	w := worker(t)
 	m, path := saved(t, w)
-	loaded, err := model.Load(context.Background(), w, path, model.LoadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	loaded := must.Get(model.Load(context.Background(), w, path, model.LoadOptions{}))(t)
 	defer loaded.Free()
 	if loaded.Config != m.Config || !slices.Equal(loaded.Vocab, m.Vocab) || !loaded.HasMasked() {
 		t.Errorf("configuration %+v and %d tokens", loaded.Config, len(loaded.Vocab))
@@ -53,9 +46,7 @@ func TestSaveThenLoad(t *testing.T) {
 		t.Errorf("fingerprint %s, want %s", got, want)
 	}
 	again := filepath.Join(t.TempDir(), "again.safetensors")
-	if err := loaded.Save(context.Background(), again); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, loaded.Save(context.Background(), again))
 	if !bytes.Equal(readFile(t, path), readFile(t, again)) {
 		t.Error("saved again, the file has other bytes")
 	}
@@ -66,10 +57,7 @@ func TestSaveThenLoad(t *testing.T) {
 
 func readFile(t testing.TB, path string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(path))(t)
 	return data
 }
 
@@ -78,9 +66,7 @@ func TestSaveLeavesNothingBehindWhenItFails(t *testing.T) {
 	m := newModel(t, w, smallConfig(), 5)
 	folder := t.TempDir()
 	blocked := filepath.Join(folder, "folder")
-	if err := os.MkdirAll(filepath.Join(blocked, "full"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Join(blocked, "full"), 0o755))
 	if err := m.Save(context.Background(), blocked); err == nil || !strings.Contains(err.Error(), blocked) {
 		t.Errorf("error %v", err)
 	}
@@ -93,10 +79,7 @@ func TestSaveLeavesNothingBehindWhenItFails(t *testing.T) {
 // rewrite changes the tensors of a weights file.
 func rewrite(t testing.TB, path string, change func(tensors map[string]safetensors.Tensor, metadata map[string]string)) string {
 	t.Helper()
-	f, err := safetensors.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(safetensors.Open(path))(t)
 	tensors := map[string]safetensors.Tensor{}
 	for _, name := range f.Names() {
 		tensors[name], _ = f.Tensor(name)
@@ -107,9 +90,7 @@ func rewrite(t testing.TB, path string, change func(tensors map[string]safetenso
 		list = append(list, safetensors.NamedTensor{Name: name, Tensor: x})
 	}
 	out := filepath.Join(t.TempDir(), "w.safetensors")
-	if err := safetensors.WriteFile(out, list, f.Metadata); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, safetensors.WriteFile(out, list, f.Metadata))
 	return out
 }
 
@@ -222,10 +203,7 @@ func TestLoadAcceptsFilesOfOthers(t *testing.T) {
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, err := model.Load(context.Background(), w, rewrite(t, path, test.change), test.options)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(model.Load(context.Background(), w, rewrite(t, path, test.change), test.options))(t)
 			defer m.Free()
 			if m.HasMasked() != test.masked {
 				t.Errorf("a head for masked words: %v", m.HasMasked())
@@ -244,14 +222,9 @@ func TestLoadReadsTheShapes(t *testing.T) {
 	config.MaxPositions, config.TextTokens = 40, 25
 	m := newModel(t, w, config, 1)
 	path := filepath.Join(t.TempDir(), "w.safetensors")
-	if err := m.Save(context.Background(), path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.Save(context.Background(), path))
 	bare := rewrite(t, path, func(_ map[string]safetensors.Tensor, metadata map[string]string) { clear(metadata) })
-	loaded, err := model.Load(context.Background(), w, bare, model.LoadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	loaded := must.Get(model.Load(context.Background(), w, bare, model.LoadOptions{}))(t)
 	defer loaded.Free()
 	config.CaptionWords = 30 // weights without a configuration are the authors', who prepare captions
 	if loaded.Config != config {
@@ -272,10 +245,7 @@ func TestFingerprintSeesEverything(t *testing.T) {
 			m["pairstream.vocab"] = strings.Replace(m["pairstream.vocab"], "\nz", "\nZ", 1)
 		},
 	} {
-		other, err := model.Load(context.Background(), w, rewrite(t, path, change), model.LoadOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		other := must.Get(model.Load(context.Background(), w, rewrite(t, path, change), model.LoadOptions{}))(t)
 		if fingerprint(t, other) == base {
 			t.Errorf("%s does not count", name)
 		}
@@ -285,14 +255,8 @@ func TestFingerprintSeesEverything(t *testing.T) {
 
 func TestPresets(t *testing.T) {
 	for _, name := range model.PresetNames() {
-		c, err := model.Preset(name, 100)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := json.Marshal(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(model.Preset(name, 100))(t)
+		text := must.Get(json.Marshal(c))(t)
 		var back model.Config
 		if err := json.Unmarshal(text, &back); err != nil || back != c || strings.ToLower(string(text)) != string(text) {
 			t.Errorf("%s becomes %s", name, text)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -106,9 +107,7 @@ func TestSkipOfWhatNobodyCanCompare(t *testing.T) {
 				made.stop(t)
 			}
 			deleteRecords(t, l, schemas.Batches, 2)
-			if err := l.Skip(t.Context(), Skip{Topic: schemas.Embeddings, From: Position{c.skipped, c.skipped}, To: Position{c.skipped + 2, c.skipped + 2}, Reason: "broken"}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.Skip(t.Context(), Skip{Topic: schemas.Embeddings, From: Position{c.skipped, c.skipped}, To: Position{c.skipped + 2, c.skipped + 2}, Reason: "broken"}))
 			if c.features {
 				put(t, l, numbered(schemas.Features, 0, 0, "f 0"), numbered(schemas.Features, 0, 1, "f 1"))
 			}

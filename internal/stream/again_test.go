@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -32,9 +33,7 @@ func TestSkipOfWhatWasUsed(t *testing.T) {
 			made.stop(t)
 			l = withoutLastGroup(t, l)
 			skip := Skip{Topic: schemas.Embeddings, From: Position{c.skipped, c.skipped}, To: Position{c.skipped + 1, c.skipped + 1}, Reason: "broken"}
-			if err := l.Skip(t.Context(), skip); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.Skip(t.Context(), skip))
 			if c.want != "" {
 				if state := parked(t, l, spec); !strings.Contains(state, c.want) {
 					t.Errorf("the lane says %q, want %q", state, c.want)
@@ -68,9 +67,7 @@ func withoutLastGroup(t *testing.T, l *Log) *Log {
 	embed(t, cut)
 	for _, topic := range []schemas.Topic{schemas.Neighbors, schemas.Groups} {
 		for rec, err := range l.Records(t.Context(), topic, 0, Position{}, -1) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if topic == schemas.Neighbors && rec.Seq < 8 || topic == schemas.Groups && rec.Seq < 2 {
 				put(t, cut, message{topic: topic, value: rec.Value, headers: rec.headers})
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/testing/figures"
 	"github.com/pairstream/pairstream/internal/testing/kafkatest"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/soak"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -88,9 +89,7 @@ func TestFaultsOfKafkaPass(t *testing.T) {
 	}()
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	var longest time.Duration
 	faults := -1 // the first time, nothing has happened

@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/caarlos0/env/v11"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 func TestConfigFromTheEnvironment(t *testing.T) {
 	var empty Config
-	if err := env.ParseWithOptions(&empty, env.Options{Environment: map[string]string{}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, env.ParseWithOptions(&empty, env.Options{Environment: map[string]string{}}))
 	if want := DefaultConfig(); !reflect.DeepEqual(empty, want) {
 		t.Errorf("an empty environment gives %+v\nDefaultConfig gives %+v", empty, want)
 	}
@@ -22,12 +22,10 @@ func TestConfigFromTheEnvironment(t *testing.T) {
 		t.Error(err)
 	}
 	var cfg Config
-	if err := env.ParseWithOptions(&cfg, env.Options{Environment: map[string]string{
+	must.Do(t, env.ParseWithOptions(&cfg, env.Options{Environment: map[string]string{
 		"KAFKA_BROKERS": "a:1,b:2", "KAFKA_SASL": "PLAIN", "KAFKA_SASL_USER": "u", "KAFKA_SASL_PASSWORD": "p", "KAFKA_TLS": "true",
 		"LANES": "8", "STREAM_LINGER": "7ms", "NAMESPACE": "exp2",
-	}}); err != nil {
-		t.Fatal(err)
-	}
+	}}))
 	if err := cfg.Validate(); err != nil {
 		t.Error(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/testing/figures"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -92,9 +93,7 @@ func (s scenario) outcome(t *testing.T, l *Log) map[schemas.Topic]string {
 	}
 	dead := 0
 	for d, err := range l.DeadLetters(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		dead++
 		got[schemas.DeadLetters] += fmt.Sprintf("%s/%d/%d %s: %s %q\n", d.Topic, d.Lane, d.Offset, d.Stage, d.Reason, d.Value)
 	}

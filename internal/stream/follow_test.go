@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -193,35 +194,25 @@ func TestUnfollowedStopped(t *testing.T) {
 // is no more, and its last offsets arrive nevertheless.
 func TestTheLastProgressIsSaid(t *testing.T) {
 	dir := t.TempDir()
-	broker, err := StartBroker(BrokerOptions{DataDir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	broker := must.Get(StartBroker(BrokerOptions{DataDir: dir}))(t)
 	l := openLog(t, testConfig(broker.Addr(), "", 2))
 	f, ended := follow(t, l, func(string) error { return nil })
 	put(t, l, append(scoredLane(0, "a"), scoredLane(1, "b")...)...)
 	await(t, "both lanes are read", func() bool { return f.has(0, "a") && f.has(1, "b") })
 	committed := func(offset int64) bool {
-		lags, err := l.Lag(t.Context(), "trainer", schemas.Scored)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lags := must.Get(l.Lag(t.Context(), "trainer", schemas.Scored))(t)
 		return !slices.ContainsFunc(lags, func(lag LaneLag) bool { return lag.Committed != offset })
 	}
 	f.Reached(0, 1)
 	f.Reached(1, 1)
 	await(t, "the offsets are committed", func() bool { return committed(1) })
 
-	if err := broker.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, broker.Close())
 	startBroker(t, BrokerOptions{DataDir: dir, Addr: broker.Addr()})
 	put(t, l, numbered(schemas.Scored, 0, 1, "end"), numbered(schemas.Scored, 1, 1, "end"))
 	f.Reached(0, 2)
 	f.Reached(1, 2)
-	if err := ended(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ended())
 	if !committed(2) {
 		t.Error("the last offsets were not committed")
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -42,19 +43,14 @@ func TestNobodyMakesWhatWasSkipped(t *testing.T) {
 	makers := []Maker{{"maker", schemas.Scored}}
 	nobody := func() string {
 		t.Helper()
-		why, err := l.nobodyMakes(t.Context(), schemas.Features, 0, makers)
-		if err != nil {
-			t.Fatal(err)
-		}
+		why := must.Get(l.nobodyMakes(t.Context(), schemas.Features, 0, makers))(t)
 		return why
 	}
 	put(t, l, numbered(schemas.Scored, 0, 0, "0"), numbered(schemas.Scored, 0, 1, "1"), numbered(schemas.Scored, 0, 2, "2"))
 	if why := nobody(); why != "" {
 		t.Errorf("nothing was skipped, and nobody makes more: %s", why)
 	}
-	if err := l.Skip(t.Context(), Skip{Topic: schemas.Scored, From: Position{2, 2}, To: Position{3, 3}, Reason: "broken"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Skip(t.Context(), Skip{Topic: schemas.Scored, From: Position{2, 2}, To: Position{3, 3}, Reason: "broken"}))
 	if why := nobody(); why != "" {
 		t.Errorf("the maker has read nothing yet, and nobody makes more: %s", why)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vmihailenco/msgpack/v5"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -27,10 +28,7 @@ func testConfig(broker, namespace string, lanes int) Config {
 
 func startBroker(t *testing.T, o BrokerOptions) *Broker {
 	t.Helper()
-	b, err := StartBroker(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(StartBroker(o))(t)
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
@@ -45,14 +43,9 @@ func openLog(t *testing.T, cfg Config) *Log {
 	if os.Getenv("STREAM_TEST_LOG") != "" {
 		opts.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	l, err := Connect(t.Context(), cfg, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Connect(t.Context(), cfg, opts))(t)
 	t.Cleanup(l.Close)
-	if err := l.EnsureTopics(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.EnsureTopics(t.Context()))
 	return l
 }
 
@@ -61,13 +54,9 @@ func put(t *testing.T, l *Log, messages ...message) {
 	t.Helper()
 	p := l.NewPublisher(PublisherOptions{})
 	for _, m := range messages {
-		if err := p.enqueue(t.Context(), m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.enqueue(t.Context(), m))
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
 }
 
 const testSchema = "pairstream.test/1"
@@ -138,10 +127,7 @@ func awaitSeqs(t *testing.T, l *Log, want map[schemas.Topic]int64, lanes ...int)
 	for topic, seq := range want {
 		for _, lane := range lanes {
 			await(t, fmt.Sprintf("%s/%d has seq %d", topic, lane, seq), func() bool {
-				got, err := l.LastSeq(t.Context(), topic, lane)
-				if err != nil {
-					t.Fatal(err)
-				}
+				got := must.Get(l.LastSeq(t.Context(), topic, lane))(t)
 				return got >= seq
 			})
 		}
@@ -153,9 +139,7 @@ func lines(t *testing.T, l *Log, topic schemas.Topic, lane int) []string {
 	t.Helper()
 	var values []string
 	for rec, err := range l.Records(t.Context(), topic, lane, Position{}, -1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		values = append(values, string(rec.Value))
 	}
 	return values
@@ -163,10 +147,7 @@ func lines(t *testing.T, l *Log, topic schemas.Topic, lane int) []string {
 
 func digest(t *testing.T, l *Log, topic schemas.Topic, lane int) string {
 	t.Helper()
-	d, err := l.Digest(t.Context(), topic, lane, Position{}, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(l.Digest(t.Context(), topic, lane, Position{}, -1))(t)
 	return fmt.Sprintf("%d records, %s", d.Records, d.Sum())
 }
 

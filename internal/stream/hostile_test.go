@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -74,30 +75,20 @@ func gzipped(t *testing.T, b []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
-	if _, err := w.Write(b); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.Write(b))(t)
+	must.Do(t, w.Close())
 	return out.Bytes()
 }
 
 func zstdOf(t *testing.T, b []byte, opts ...zstd.EOption) []byte {
 	t.Helper()
-	w, err := zstd.NewWriter(nil, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(zstd.NewWriter(nil, opts...))(t)
 	return w.EncodeAll(b, nil)
 }
 
 func kgoClient(t *testing.T, l *Log, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	client, err := kgo.NewClient(append(opts, kgo.SeedBrokers(l.cfg.Brokers...))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(kgo.NewClient(append(opts, kgo.SeedBrokers(l.cfg.Brokers...))...))(t)
 	t.Cleanup(client.Close)
 	return client
 }
@@ -112,10 +103,7 @@ func produceRaw(t *testing.T, l *Log, b rawBatch) error {
 	req := kmsg.NewPtrProduceRequest()
 	req.SetVersion(8)
 	req.Acks, req.TimeoutMillis, req.Topics = -1, 5000, append(req.Topics, topic)
-	resp, err := kgoClient(t, l, kgo.MaxVersions(kversion.V2_8_0())).Broker(0).RetriableRequest(t.Context(), req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(kgoClient(t, l, kgo.MaxVersions(kversion.V2_8_0())).Broker(0).RetriableRequest(t.Context(), req))(t)
 	return kerr.ErrorForCode(resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode)
 }
 
@@ -186,9 +174,7 @@ func TestHostileBatches(t *testing.T) {
 			}
 			var reasons []string
 			for d, err := range l.DeadLetters(t.Context()) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				reasons = append(reasons, d.Reason)
 			}
 			if want := min(len(c.aside), 1); len(reasons) != want || want == 1 && !strings.HasPrefix(reasons[0], c.aside) {
@@ -203,24 +189,18 @@ func TestHostileBatches(t *testing.T) {
 func TestChecksumThatNeverMatches(t *testing.T) {
 	t.Parallel()
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.GroupMinSessionTimeout(time.Second)) // the broker that guardBatches makes of it refuses the batch
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(c.Close)
 	l := openLog(t, testConfig(c.ListenAddrs()[0], "", 1))
 	put(t, l, pair(0, "before"))
-	if err := produceRaw(t, l, rawBatch{count: 2, flags: attrLogAppendTime, body: slices.Concat(rawRecord(0, []byte("x"), noHeaders), rawRecord(1, []byte("y"), noHeaders))}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, produceRaw(t, l, rawBatch{count: 2, flags: attrLogAppendTime, body: slices.Concat(rawRecord(0, []byte("x"), noHeaders), rawRecord(1, []byte("y"), noHeaders))}))
 	put(t, l, pair(0, "behind"))
 	r := start(l, batcherSpec())
 	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 1}, 0)
 	r.stop(t)
 	var reasons []string
 	for d, err := range l.DeadLetters(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		reasons = append(reasons, d.Reason)
 	}
 	if want := []string{"broken batch: its checksum does not match (offsets 1 to 2)"}; !slices.Equal(reasons, want) {
@@ -234,9 +214,7 @@ func TestTimesOfProducersStopNoLane(t *testing.T) {
 	for name, at := range map[string]int64{"the year 20,000": 569e12, "the end of time": 1<<63 - 1, "before all time": -1 << 63, "no time": -1} {
 		t.Run(name, func(t *testing.T) {
 			l := openLog(t, testConfig(b.Addr(), strings.NewReplacer(" ", "-", ",", "").Replace(name), 1))
-			if err := produceRaw(t, l, rawBatch{count: 1, body: rawRecord(0, []byte("x"), noHeaders), time: at}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, produceRaw(t, l, rawBatch{count: 1, body: rawRecord(0, []byte("x"), noHeaders), time: at}))
 			for i := range 2 {
 				r := start(l, batcherSpec())
 				awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: int64(i)}, 0)
@@ -276,22 +254,13 @@ func TestRefusedHeadersKeepNothing(t *testing.T) {
 func bombOf(t *testing.T, times int) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := zstd.NewWriter(&out, zstd.WithWindowSize(1<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(zstd.NewWriter(&out, zstd.WithWindowSize(1<<20)))(t)
 	zeros := make([]byte, 40<<20)
-	if _, err := w.Write(binary.AppendVarint(nil, int64(times*len(zeros)))); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.Write(binary.AppendVarint(nil, int64(times*len(zeros)))))(t)
 	for range times {
-		if _, err := w.Write(zeros); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.Write(zeros))(t)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close())
 	return out.Bytes()
 }
 
@@ -337,17 +306,11 @@ func TestAbortedTransactions(t *testing.T) {
 	client := kgoClient(t, l, kgo.TransactionalID("producer"), kgo.DefaultProduceTopic(l.name(schemas.Pairs)), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	transaction := func(end kgo.TransactionEndTry, values ...string) {
 		t.Helper()
-		if err := client.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, client.BeginTransaction())
 		for _, v := range values {
-			if err := client.ProduceSync(t.Context(), kgo.StringRecord(v)).FirstErr(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, client.ProduceSync(t.Context(), kgo.StringRecord(v)).FirstErr())
 		}
-		if err := client.EndTransaction(t.Context(), end); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, client.EndTransaction(t.Context(), end))
 	}
 	put(t, l, pair(0, "plain"))
 	transaction(kgo.TryAbort, "aborted 1", "aborted 2")
@@ -367,18 +330,12 @@ func TestAbortedTransactions(t *testing.T) {
 	}
 
 	// An open transaction holds back what comes behind it, and nothing of it is read.
-	if err := client.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.ProduceSync(t.Context(), kgo.StringRecord("open")).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.BeginTransaction())
+	must.Do(t, client.ProduceSync(t.Context(), kgo.StringRecord("open")).FirstErr())
 	if got := lines(t, l, schemas.Pairs, 0); !slices.Equal(got, want) {
 		t.Errorf("with an open transaction: got %q, want %q", got, want)
 	}
-	if err := client.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, client.EndTransaction(t.Context(), kgo.TryCommit))
 	if got := lines(t, l, schemas.Pairs, 0); !slices.Equal(got, append(want, "open")) {
 		t.Errorf("after its end: got %q", got)
 	}
@@ -409,17 +366,11 @@ func TestDeadLetterThatDoesNotFit(t *testing.T) {
 			}
 			rec := Record{Topic: schemas.Pairs, Offset: 7, Value: bytes.Repeat([]byte("v"), c.value), key: bytes.Repeat([]byte("k"), c.key)}
 			p := l.NewPublisher(PublisherOptions{})
-			if err := p.DeadLetter(t.Context(), "encoder", rec, "malformed: it is"); err != nil {
-				t.Fatal(err)
-			}
-			if err := p.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, p.DeadLetter(t.Context(), "encoder", rec, "malformed: it is"))
+			must.Do(t, p.Close(t.Context()))
 			n := 0
 			for d, err := range l.DeadLetters(t.Context()) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				n++
 				if d.Offset != 7 || d.Reason != "malformed: it is" || len(d.Value) < c.least || !bytes.HasPrefix(rec.Value, d.Value) {
 					t.Errorf("dead letter with %d bytes, reason %q", len(d.Value), d.Reason)
@@ -447,10 +398,7 @@ func alterTopic(t *testing.T, l *Log, topic schemas.Topic, name, value string) {
 	r.ResourceType, r.ResourceName, r.Configs = kmsg.ConfigResourceTypeTopic, l.name(topic), append(r.Configs, rc)
 	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
 	req.Resources = append(req.Resources, r)
-	resp, err := req.RequestWith(t.Context(), kgoClient(t, l))
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(req.RequestWith(t.Context(), kgoClient(t, l)))(t)
 	if code := resp.Resources[0].ErrorCode; code != 0 {
 		t.Fatal(kerr.ErrorForCode(code))
 	}
@@ -473,10 +421,7 @@ func TestPlainWithoutTLSWarns(t *testing.T) {
 	cfg := testConfig(b.Addr(), "", 1)
 	cfg.SASL, cfg.SASLUser, cfg.SASLPassword = saslPlain, "user", testPassword
 	var out strings.Builder
-	l, err := Connect(t.Context(), cfg, Options{Logger: slog.New(slog.NewTextHandler(&out, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Connect(t.Context(), cfg, Options{Logger: slog.New(slog.NewTextHandler(&out, nil))}))(t)
 	l.Close()
 	if !strings.Contains(out.String(), "KAFKA_TLS=true") || strings.Contains(out.String(), "horse") {
 		t.Errorf("logged %q", out.String())
@@ -502,14 +447,10 @@ func TestDeadLetterWithLargeHeaders(t *testing.T) {
 			l := openLog(t, testConfig(b.Addr(), strings.ReplaceAll(name, " ", "-"), 1))
 			rec.Topic, rec.Offset, rec.Value = schemas.Pairs, 7, []byte("value")
 			p := l.NewPublisher(PublisherOptions{})
-			if err := p.DeadLetter(t.Context(), "encoder", rec, "malformed: it is"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, p.DeadLetter(t.Context(), "encoder", rec, "malformed: it is"))
 			n := 0
 			for d, err := range l.DeadLetters(t.Context()) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				n++
 				if d.Offset != 7 || string(d.Value) != "value" || !bytes.HasPrefix(rec.key, d.Key) {
 					t.Errorf("set aside: offset %d, %q with a key of %d bytes", d.Offset, d.Value, len(d.Key))

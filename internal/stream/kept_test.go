@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -61,9 +62,7 @@ func TestQuietLaneOutlivesRetention(t *testing.T) {
 			r.stop(t)
 			var got []string
 			for rec, err := range l.Records(t.Context(), schemas.Embeddings, 0, Position{3, 3}, -1) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				got = append(got, fmt.Sprint(rec.Seq, " ", string(rec.Value)))
 			}
 			if want := []string{"3 embedding of d"}; !slices.Equal(got, want) {

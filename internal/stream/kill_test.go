@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pairstream/pairstream/internal/testing/figures"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/soak"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -67,12 +68,8 @@ func startWorker(t *testing.T, brokers, namespace string) *workerProcess {
 	w := &workerProcess{cmd: exec.CommandContext(t.Context(), os.Args[0]), done: make(chan struct{})}
 	w.cmd.Env = append(os.Environ(), "STREAM_TEST_WORKER="+brokers+" "+namespace)
 	w.cmd.Stdout, w.cmd.Stderr = &w.out, &w.out
-	if _, err := w.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.cmd.StdinPipe())(t)
+	must.Do(t, w.cmd.Start())
 	t.Cleanup(func() {
 		<-w.done
 		if t.Failed() {
@@ -220,9 +217,7 @@ func deadValues(t *testing.T, l *Log) string {
 	t.Helper()
 	n, sum := 0, int64(0)
 	for d, err := range l.DeadLetters(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		n++
 		sum += d.Offset
 	}

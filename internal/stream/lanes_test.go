@@ -13,6 +13,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -20,10 +21,7 @@ func TestBalancer(t *testing.T) {
 	member := func(id string, held ...int) kafka.GroupMember {
 		b := new(balancer)
 		b.hold(held)
-		data, err := b.UserData()
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(b.UserData())(t)
 		return kafka.GroupMember{ID: id, UserData: data}
 	}
 	for name, c := range map[string]struct {
@@ -61,10 +59,7 @@ func TestBalancer(t *testing.T) {
 // TestGroupWithABrokerThatHangs lists a broker first that accepts connections and never answers.
 func TestGroupWithABrokerThatHangs(t *testing.T) {
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	silent := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = silent.Close() })
 	b := startBroker(t, BrokerOptions{})
 	cfg := testConfig(b.Addr(), "", 1)
@@ -92,9 +87,7 @@ func TestLeavingWhileOthersAreAwaited(t *testing.T) {
 	}
 	for ghost.MemberID == "" { // the first answer may only give it
 		resp, err := l.client.JoinGroup(t.Context(), &ghost)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		ghost.MemberID = resp.MemberID
 		if errors.Is(resp.Error, kafka.MemberIDRequired) {
 			if resp, err = l.client.JoinGroup(t.Context(), &ghost); err != nil || resp.Error != nil {
@@ -104,10 +97,7 @@ func TestLeavingWhileOthersAreAwaited(t *testing.T) {
 	}
 	r := start(l, spec)
 	await(t, "the group waits for the ghost", func() bool {
-		resp, err := l.client.DescribeGroups(t.Context(), &kafka.DescribeGroupsRequest{GroupIDs: []string{group}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(l.client.DescribeGroups(t.Context(), &kafka.DescribeGroupsRequest{GroupIDs: []string{group}}))(t)
 		return resp.Groups[0].GroupState == "PreparingRebalance"
 	})
 	r.stop(t)
@@ -205,21 +195,12 @@ func dieWhileJoining(t *testing.T, cfg Config) {
 	spec := batcherSpec()
 	group := cfg.GroupID(spec.Name)
 	// A first member takes part, and takes its time when the group is to be rebalanced.
-	first, _, err := l.joinGroup(spec, new(balancer))
-	if err != nil {
-		t.Fatal(err)
-	}
-	gen, err := first.Next(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	first, _ := must.Get2(l.joinGroup(spec, new(balancer)))(t)
+	gen := must.Get(first.Next(t.Context()))(t)
 	release := make(chan struct{})
 	gen.Start(func(context.Context) { <-release })
 	// Meanwhile a second member asks to join, and dies.
-	conn, err := net.Dial("tcp", cfg.Brokers[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", cfg.Brokers[0]))(t)
 	join := kmsg.NewPtrJoinGroupRequest()
 	join.Version, join.Group, join.SessionTimeoutMillis, join.RebalanceTimeoutMillis, join.ProtocolType = 2, group, 1000, 3000, "consumer"
 	protocol := kmsg.NewJoinGroupRequestProtocol()
@@ -227,28 +208,16 @@ func dieWhileJoining(t *testing.T, cfg Config) {
 	pairs := l.name(schemas.Pairs)
 	protocol.Metadata = slices.Concat([]byte{0, 1, 0, 0, 0, 1, 0, byte(len(pairs))}, []byte(pairs), make([]byte, 4)) // version 1, one topic, no user data
 	join.Protocols = append(join.Protocols, protocol)
-	if _, err := conn.Write(kmsg.NewRequestFormatter().AppendRequest(nil, join, 1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Write(kmsg.NewRequestFormatter().AppendRequest(nil, join, 1)))(t)
 	await(t, "the second member waits", func() bool {
-		resp, err := l.client.DescribeGroups(t.Context(), &kafka.DescribeGroupsRequest{GroupIDs: []string{group}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := must.Get(l.client.DescribeGroups(t.Context(), &kafka.DescribeGroupsRequest{GroupIDs: []string{group}}))(t)
 		return len(resp.Groups[0].Members) == 2 && resp.Groups[0].GroupState == "PreparingRebalance"
 	})
-	if err := conn.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conn.Close())
 	close(release)
 	for lanes := 0; lanes != 4; { // the first generations may give it some
-		gen, err := first.Next(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		gen := must.Get(first.Next(t.Context()))(t)
 		lanes = len(gen.Assignments[pairs])
 	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Close())
 }

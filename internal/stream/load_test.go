@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/testing/figures"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/soak"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -45,9 +46,7 @@ func injected(t *testing.T, b broker) {
 			digests[i] = digest(t, l, out, 0)
 			dead := 0
 			for d, err := range l.DeadLetters(t.Context()) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				if d.Topic != topic || d.Stage != "copier" || !strings.Contains(d.Reason, "seq header") || !strings.HasPrefix(string(d.Value), "junk") {
 					t.Errorf("%s: set aside %+v", topic, d)
 				}
@@ -142,9 +141,7 @@ func slowConsumer(t *testing.T, b broker) {
 	value := strings.Repeat("x", slowValue)
 	sent := 0
 	send := func() {
-		if err := p.enqueue(t.Context(), pair(sent%2, value)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.enqueue(t.Context(), pair(sent%2, value)))
 		sent++
 	}
 	for range slowBacklog {
@@ -154,9 +151,7 @@ func slowConsumer(t *testing.T, b broker) {
 	cmd.Env = append(os.Environ(), fmt.Sprintf("STREAM_TEST_SLOW=%s %v %v", b.brokers, pause, lasts))
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	tick := time.NewTicker(pause / 20) // there are two lanes
@@ -171,9 +166,7 @@ func slowConsumer(t *testing.T, b broker) {
 			send()
 		}
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
 	var heap, flight, read int64
 	if _, err := fmt.Sscan(said.String(), &heap, &flight, &read); err != nil {
 		t.Fatalf("%v: %q", err, said.String())

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -43,21 +44,15 @@ func TestCopyKeepsEverything(t *testing.T) {
 
 	p := to.NewPublisher(PublisherOptions{})
 	for rec, err := range from.Records(t.Context(), schemas.Pairs, 0, Position{}, -1) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Copy(t.Context(), rec); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
+		must.Do(t, p.Copy(t.Context(), rec))
 	}
 	for rec, err := range from.Records(t.Context(), schemas.Embeddings, 0, Position{}, -1) {
 		if err != nil || p.Copy(t.Context(), rec) == nil {
 			t.Errorf("a stage's record was copied (%v)", err)
 		}
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
 	rec, found, err := to.LastRecord(t.Context(), schemas.Pairs, 0)
 	if err != nil || !found || string(rec.key) != "key" || string(rec.Value) != "value" || rec.Schema != "s" {
 		t.Fatalf("copy is %+v, %t, %v", rec, found, err)
@@ -76,9 +71,7 @@ func TestDeadLettersFrom(t *testing.T) {
 	for first, want := range map[int64][]int64{0: {0, 1, 3}, 1: {1, 2, 3}, 4: nil, 9: nil} {
 		var got []int64
 		for d, err := range l.DeadLettersFrom(t.Context(), first) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			got = append(got, d.Number)
 			if h := d.Headers(); len(h) != 1 || h[0].Name != "schema" || string(h[0].Value) != "s" {
 				t.Errorf("headers %v", h)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -22,10 +23,7 @@ func TestMarkRoundTrip(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw := appendMark(nil, m)
-			got, err := parseMark(raw)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(parseMark(raw))(t)
 			if !reflect.DeepEqual(got, m) {
 				t.Errorf("got %+v, want %+v", got, m)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -41,10 +42,7 @@ func failingSpec(fail func(Record) error) StageSpec {
 
 func gauge(t *testing.T, reg *prometheus.Registry, name string) float64 {
 	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(reg.Gather())(t)
 	for _, f := range families {
 		if f.GetName() == metricsPrefix+name {
 			sum := 0.0
@@ -61,14 +59,9 @@ func gauge(t *testing.T, reg *prometheus.Registry, name string) float64 {
 func openMeasured(t *testing.T, cfg Config) (*Log, *prometheus.Registry) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
-	l, err := Connect(t.Context(), cfg, Options{Registerer: reg})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Connect(t.Context(), cfg, Options{Registerer: reg}))(t)
 	t.Cleanup(l.Close)
-	if err := l.EnsureTopics(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.EnsureTopics(t.Context()))
 	return l, reg
 }
 
@@ -102,10 +95,7 @@ func TestDamagedLaneIsParked(t *testing.T) {
 			}))
 			awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Groups: 4}, 1)
 			await(t, "the lane says that it is parked", func() bool {
-				lags, err := l.Lag(t.Context(), "failing", schemas.Embeddings)
-				if err != nil {
-					t.Fatal(err)
-				}
+				lags := must.Get(l.Lag(t.Context(), "failing", schemas.Embeddings))(t)
 				return strings.HasPrefix(lags[0].State, "parked: ") && strings.Contains(lags[0].State, c.want) && lags[1].State == ""
 			})
 			if got := gauge(t, reg, "parked_lanes"); got != 1 {
@@ -171,10 +161,7 @@ func TestWaitingIsSaid(t *testing.T) {
 	})
 	put(t, l, numbered(schemas.Groups, 0, 0, "take 1"), numbered(schemas.Groups, 0, 1, "take 1"))
 	await(t, "it waits for features, which holds up a group", func() bool {
-		lags, err := l.Lag(t.Context(), "joiner", schemas.Groups)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lags := must.Get(l.Lag(t.Context(), "joiner", schemas.Groups))(t)
 		return lags[0].State == "waits for features" && gauge(t, reg, "waiting_lanes") == 1
 	})
 	put(t, l, numbered(schemas.Features, 0, 0, "a"), numbered(schemas.Features, 0, 1, "b"))
@@ -219,10 +206,7 @@ func TestSlowAcks(t *testing.T) {
 	} {
 		put(t, l, m)
 		time.Sleep(time.Second) // time for what is still on its way
-		bounds, err := l.Bounds(t.Context(), topic, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bounds := must.Get(l.Bounds(t.Context(), topic, 0))(t)
 		if bounds.End < 1 || bounds.End > 4 {
 			t.Errorf("%s has the record %d times", topic, bounds.End)
 		}

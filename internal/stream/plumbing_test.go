@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -14,21 +15,13 @@ import (
 // pair.
 func BenchmarkPlumbing(b *testing.B) {
 	const lanes = 4
-	broker, err := StartBroker(BrokerOptions{DataDir: b.TempDir()})
-	if err != nil {
-		b.Fatal(err)
-	}
+	broker := must.Get(StartBroker(BrokerOptions{DataDir: b.TempDir()}))(b)
 	defer func() { _ = broker.Close() }()
 	cfg := DefaultConfig()
 	cfg.Brokers, cfg.Lanes = []string{broker.Addr()}, lanes
-	l, err := Connect(b.Context(), cfg, Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	l := must.Get(Connect(b.Context(), cfg, Options{}))(b)
 	defer l.Close()
-	if err := l.EnsureTopics(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, l.EnsureTopics(b.Context()))
 	chain := []schemas.Topic{schemas.Pairs, schemas.Embeddings, schemas.Groups, schemas.Batches, schemas.Scored}
 	counters := make([]Counters, len(chain)-1)
 	var runs []*stageRun
@@ -44,13 +37,9 @@ func BenchmarkPlumbing(b *testing.B) {
 	b.ResetTimer()
 	p := l.NewPublisher(PublisherOptions{})
 	for i := range b.N {
-		if err := p.PublishBytes(b.Context(), schemas.Pairs, i%lanes, schemas.SchemaPair, value); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, p.PublishBytes(b.Context(), schemas.Pairs, i%lanes, schemas.SchemaPair, value))
 	}
-	if err := p.Close(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, p.Close(b.Context()))
 	for counters[len(counters)-1].Out.Load() < int64(b.N) {
 		time.Sleep(100 * time.Microsecond)
 	}
@@ -67,8 +56,6 @@ func BenchmarkPlumbing(b *testing.B) {
 
 func processorTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -146,13 +147,9 @@ func TestPublisherTakesARecordLargerThanItsBudget(t *testing.T) {
 	l := openLog(t, testConfig(b.Addr(), "", 1))
 	p := l.NewPublisher(PublisherOptions{MaxBytes: 1000})
 	for range 2 {
-		if err := p.enqueue(t.Context(), pair(0, strings.Repeat("x", 5<<20))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.enqueue(t.Context(), pair(0, strings.Repeat("x", 5<<20))))
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
 	if got := lines(t, l, schemas.Pairs, 0); len(got) != 2 || len(got[1]) != 5<<20 {
 		t.Errorf("got %d records", len(got))
 	}
@@ -189,9 +186,7 @@ func TestRecordTooLargeForItsTopic(t *testing.T) {
 	l = openLog(t, other)
 	l.limits.Clear()
 	p = l.NewPublisher(PublisherOptions{})
-	if err := p.enqueue(t.Context(), pair(0, strings.Repeat("x", 1<<20))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.enqueue(t.Context(), pair(0, strings.Repeat("x", 1<<20))))
 	if err := p.Close(t.Context()); !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), "KAFKA_MAX_MESSAGE_BYTES=8388608") {
 		t.Errorf("got %v, want an error that names the setting", err)
 	}
@@ -218,9 +213,7 @@ func TestPublishChecksSeqs(t *testing.T) {
 		t.Error(err)
 	}
 	for rec, err := range l.Records(t.Context(), schemas.Groups, 0, Position{}, -1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		got, err := schemas.Unmarshal(rec.Schema, rec.Value)
 		if s, ok := got.(*schemas.Seal); err != nil || !ok || !s.Final {
 			t.Errorf("got %+v, %v", got, err)
@@ -290,9 +283,7 @@ func TestStoppedPublisherHasForgotten(t *testing.T) {
 	p := l.newPublisher(1<<20, newInstruments(l.metrics, "stopped", nil))
 	p.writing = func(schemas.Topic) error { return errors.New("refused") }
 	p.start()
-	if err := p.enqueue(t.Context(), pair(0, "waiting")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.enqueue(t.Context(), pair(0, "waiting")))
 	<-p.done
 	p.abort()
 	if err := p.Flush(t.Context()); err == nil {

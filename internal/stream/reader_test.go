@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -77,9 +78,7 @@ func testEveryPosition(t *testing.T, l *Log, want []string) {
 		r := l.OpenReader(schemas.Embeddings, 0, pos, ReaderOptions{})
 		rec, err := r.Next(t.Context())
 		r.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if string(rec.Value) != want[i] || rec.Seq != int64(i) {
 			t.Fatalf("resumed at %+v: got seq %d, %q, want %q", pos, rec.Seq, rec.Value, want[i])
 		}
@@ -154,10 +153,7 @@ func TestReaderHandsOutForeignRecords(t *testing.T) {
 // deleteRecords removes what lies before offset, as retention does. kafka-go has no call for it.
 func deleteRecords(t *testing.T, l *Log, topic schemas.Topic, offset int64) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(l.cfg.Brokers...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(l.cfg.Brokers...)))(t)
 	defer client.Close()
 	part := kmsg.NewDeleteRecordsRequestTopicPartition()
 	part.Offset = offset
@@ -165,10 +161,7 @@ func deleteRecords(t *testing.T, l *Log, topic schemas.Topic, offset int64) {
 	rt.Topic, rt.Partitions = l.name(topic), append(rt.Partitions, part)
 	req := kmsg.NewPtrDeleteRecordsRequest()
 	req.Topics = append(req.Topics, rt)
-	resp, err := req.RequestWith(t.Context(), client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(req.RequestWith(t.Context(), client))(t)
 	if code := resp.Topics[0].Partitions[0].ErrorCode; code != 0 {
 		t.Fatal(kerr.ErrorForCode(code))
 	}
@@ -277,9 +270,7 @@ func TestReaderStaysWithinItsBudget(t *testing.T) {
 	r := l.OpenReader(schemas.Features, 0, Position{}, ReaderOptions{MaxBytes: budget, Counters: &c})
 	peak := int64(0)
 	for range 200 {
-		if _, err := r.Next(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.Next(t.Context()))(t)
 		peak = max(peak, c.BytesInFlight.Load())
 	}
 	r.Close()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -31,13 +32,10 @@ func TestLanesWithoutAnOwnerAreSharedOutAnew(t *testing.T) {
 	l := openLog(t, cfg)
 	l.topicsEvery = 50 * time.Millisecond
 	leader := new(blind)
-	group, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
+	group := must.Get(kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
 		ID: cfg.GroupID("worker"), Brokers: cfg.Brokers, Topics: []string{l.name(schemas.Embeddings)}, GroupBalancers: []kafka.GroupBalancer{leader},
 		HeartbeatInterval: 100 * time.Millisecond, SessionTimeout: cfg.SessionTimeout, RebalanceTimeout: 5 * time.Second,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if _, err := group.Next(t.Context()); err != nil { // it leads from now on
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -68,9 +69,7 @@ func topicMadeAnew(t *testing.T, skew time.Duration, want string, prepare func(*
 	if got := parked(t, l, batcherSpec()); !strings.Contains(got, want) || !strings.Contains(got, "--record 2") {
 		t.Errorf("the lane says %q", got)
 	}
-	if err := l.Skip(t.Context(), Skip{Topic: schemas.Pairs, From: Position{Offset: 2}, To: Position{Offset: 3}, Reason: "known"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Skip(t.Context(), Skip{Topic: schemas.Pairs, From: Position{Offset: 2}, To: Position{Offset: 3}, Reason: "known"}))
 	r = start(l, batcherSpec())
 	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 4}, 0)
 	r.stop(t)
@@ -150,9 +149,7 @@ func deleteTopic(t *testing.T, l *Log, which schemas.Topic) {
 	topic.Topic = &name
 	req := kmsg.NewPtrDeleteTopicsRequest()
 	req.Topics, req.TopicNames = append(req.Topics, topic), []string{name}
-	if _, err := req.RequestWith(t.Context(), kgoClient(t, l)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(req.RequestWith(t.Context(), kgoClient(t, l)))(t)
 }
 
 // TestStagesTopicMadeAnew deletes a topic that a stage writes. Its stage goes on with the seq that is next, at the start
@@ -210,9 +207,7 @@ func TestOutputMadeAnewUnderItsStage(t *testing.T) {
 		t.Fatalf("damage %+v, error %v", damage, err)
 	}
 	damage.Reason = "nobody needs them"
-	if err := l.Skip(t.Context(), damage); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Skip(t.Context(), damage))
 	put(t, l, pair(0, "new 3"))
 	r = start(l, batcherSpec())
 	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 3}, 0)
@@ -240,9 +235,7 @@ func TestDeadLetterOfAForgedSeq(t *testing.T) {
 	r.stop(t)
 	var offsets []int64
 	for d, err := range l.DeadLetters(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		offsets = append(offsets, d.Offset)
 	}
 	if !slices.Equal(offsets, []int64{1}) {

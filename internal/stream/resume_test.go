@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -25,9 +26,7 @@ func TestResumeDoesNoWorkTwice(t *testing.T) {
 				r.stop(t)
 				ln := &lane{log: l, spec: spec}
 				mark, published, _, err := ln.recover(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				for topic, offset := range from[spec.Name] {
 					if got := mark.input(topic).Offset; got != offset {
 						t.Errorf("goes on from %s offset %d, want %d", topic, got, offset)

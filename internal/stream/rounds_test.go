@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -67,13 +68,9 @@ func TestRecordsWaitForTheDeadLettersBeforeThem(t *testing.T) {
 			}
 			p.start()
 			for _, m := range messages {
-				if err := p.enqueue(t.Context(), m); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, p.enqueue(t.Context(), m))
 			}
-			if err := p.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, p.Close(t.Context()))
 			if got := lines(t, l, schemas.Pairs, 0); !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)
 			}
@@ -106,9 +103,7 @@ func TestAcksOfDeadLettersDoNotCountForRecords(t *testing.T) {
 	}
 	// All messages are there when the first round begins.
 	for _, m := range []message{pair(0, "pair"), setAside(0), pair(0, "another")} {
-		if err := p.enqueue(t.Context(), m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.enqueue(t.Context(), m))
 	}
 	p.start()
 	<-acked
@@ -147,9 +142,7 @@ func TestDeadLetterThatCannotBeWritten(t *testing.T) {
 	}
 	p.start()
 	defer p.abort()
-	if err := p.enqueue(t.Context(), setAside(0)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.enqueue(t.Context(), setAside(0)))
 	<-failed
 	for what, err := range map[string]error{
 		"a record after it": p.enqueue(t.Context(), pair(0, "pair")), "a flush": p.Flush(t.Context()), "the publisher": p.failure(),

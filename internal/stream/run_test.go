@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/segmentio/kafka-go"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -145,14 +146,9 @@ func TestGapInAnInputParksTheLane(t *testing.T) {
 func TestForeignRecordsAreSetAside(t *testing.T) {
 	b := startBroker(t, BrokerOptions{})
 	reg := prometheus.NewRegistry()
-	l, err := Connect(t.Context(), testConfig(b.Addr(), "", 1), Options{Registerer: reg})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Connect(t.Context(), testConfig(b.Addr(), "", 1), Options{Registerer: reg}))(t)
 	defer l.Close()
-	if err := l.EnsureTopics(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.EnsureTopics(t.Context()))
 	foreign := pair(0, "foreign bytes \xff\x00")
 	foreign.topic, foreign.key = schemas.Embeddings, []byte("its key")
 	foreign.headers = append(foreign.headers, header{Key: "trace", Value: []byte("abc")})
@@ -168,9 +164,7 @@ func TestForeignRecordsAreSetAside(t *testing.T) {
 	}
 	var dead []DeadLetter
 	for d, err := range l.DeadLetters(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		dead = append(dead, d)
 	}
 	if len(dead) != 1 {
@@ -201,10 +195,7 @@ func TestForeignRecordsAreSetAside(t *testing.T) {
 
 func checkMetrics(t *testing.T, reg *prometheus.Registry, want map[string]float64) {
 	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(reg.Gather())(t)
 	got := make(map[string]float64)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -226,10 +217,7 @@ func TestTwoLogsShareARegisterer(t *testing.T) {
 	b := startBroker(t, BrokerOptions{})
 	reg := prometheus.NewRegistry()
 	for range 2 {
-		l, err := Connect(t.Context(), testConfig(b.Addr(), "", 1), Options{Registerer: reg})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(Connect(t.Context(), testConfig(b.Addr(), "", 1), Options{Registerer: reg}))(t)
 		l.Close()
 	}
 }
@@ -262,10 +250,7 @@ func TestRunRefuses(t *testing.T) {
 	t.Run("topics that are missing", func(t *testing.T) {
 		cfg := testConfig(b.Addr(), "elsewhere", 1)
 		cfg.RequestTimeout = 200 * time.Millisecond // which also bounds the patience
-		l, err := Connect(t.Context(), cfg, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(Connect(t.Context(), cfg, Options{}))(t)
 		defer l.Close()
 		if err := l.Run(t.Context(), batcherSpec()); err == nil || !strings.Contains(err.Error(), "elsewhere.pairs does not exist (NAMESPACE=elsewhere)") {
 			t.Errorf("got %v", err)
@@ -286,12 +271,9 @@ func TestEnsureTopics(t *testing.T) {
 	b := startBroker(t, BrokerOptions{})
 	openLog(t, testConfig(b.Addr(), "", 3))
 	openLog(t, testConfig(b.Addr(), "", 3)) // again: nothing to do
-	l, err := Connect(t.Context(), testConfig(b.Addr(), "", 4), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Connect(t.Context(), testConfig(b.Addr(), "", 4), Options{}))(t)
 	defer l.Close()
-	err = l.EnsureTopics(t.Context())
+	err := l.EnsureTopics(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "topic pairs has 3 partitions: LANES=4 wants 4") || strings.Contains(err.Error(), "progress") {
 		t.Errorf("got %v, want an error that names topic, count and setting", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -38,10 +39,7 @@ func newAuthority(t *testing.T) *authority {
 // issue writes name.pem and name.key.
 func (a *authority) issue(t *testing.T, name string, c *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	c.SerialNumber, c.Subject = big.NewInt(1), pkix.Name{CommonName: name}
 	c.NotBefore = time.Now().Add(-time.Hour)
 	if c.NotAfter.IsZero() {
@@ -51,25 +49,14 @@ func (a *authority) issue(t *testing.T, name string, c *x509.Certificate) (*x509
 	if parent == nil {
 		parent, signer = c, key
 	}
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer))(t)
+	keyDER := must.Get(x509.MarshalECPrivateKey(key))(t)
 	for file, block := range map[string]*pem.Block{
 		name + ".pem": {Type: "CERTIFICATE", Bytes: der}, name + ".key": {Type: "EC PRIVATE KEY", Bytes: keyDER},
 	} {
-		if err := os.WriteFile(filepath.Join(a.dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(a.dir, file), pem.EncodeToMemory(block), 0o600))
 	}
-	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := must.Get(x509.ParseCertificate(der))(t)
 	return parsed, key
 }
 
@@ -78,10 +65,7 @@ func (a *authority) file(name string) string { return filepath.Join(a.dir, name)
 // server returns a configuration that serves the certificate that was issued under name.
 func (a *authority) server(t *testing.T, name string) *tls.Config {
 	t.Helper()
-	pair, err := tls.LoadX509KeyPair(a.file(name+".pem"), a.file(name+".key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := must.Get(tls.LoadX509KeyPair(a.file(name+".pem"), a.file(name+".key")))(t)
 	return &tls.Config{Certificates: []tls.Certificate{pair}}
 }
 
@@ -105,9 +89,7 @@ func TestConnectRefuses(t *testing.T) {
 	password := startBroker(t, BrokerOptions{SASL: saslPlain, User: "user", Pass: testPassword})
 	scram := startBroker(t, BrokerOptions{SASL: saslScram512, User: "user", Pass: testPassword})
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts and says nothing
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
 
 	with := func(addr string, set ...func(*Config)) Config {
@@ -203,10 +185,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	var log strings.Builder
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	logger.Info("configuration", "cfg", cfg, "password", cfg.SASLPassword)
-	json, err := cfg.SASLPassword.MarshalText()
-	if err != nil {
-		t.Fatal(err)
-	}
+	json := must.Get(cfg.SASLPassword.MarshalText())(t)
 	for _, got := range []string{
 		fmt.Sprint(cfg), fmt.Sprintf("%v", cfg), fmt.Sprintf("%+v", cfg), fmt.Sprintf("%#v", cfg), cfg.SASLPassword.String(),
 		fmt.Sprintf("%q", cfg.SASLPassword), log.String(), string(json),
@@ -237,14 +216,8 @@ func TestScram(t *testing.T) {
 		"nothing":                   {"", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, err := newScram(saslScram256, "user", "pencil")
-			if err != nil {
-				t.Fatal(err)
-			}
-			s, first, err := m.Start(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must.Get(newScram(saslScram256, "user", "pencil"))(t)
+			s, first := must.Get2(m.Start(t.Context()))(t)
 			_, nonce, ok := strings.Cut(string(first), "n,,n=user,r=")
 			if !ok || nonce == "" {
 				t.Fatalf("first message is %q", first)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -60,9 +61,7 @@ func TestSkip(t *testing.T) {
 				t.Fatalf("found %+v, error %v, want %+v", got, err, c.want)
 			}
 			got.Reason = "a disk was lost"
-			if err := l.Skip(t.Context(), got); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.Skip(t.Context(), got))
 			last := int64(len(c.read) - 1)
 			if c.delete > 0 {
 				last++ // counting the one before retention
@@ -121,10 +120,7 @@ func TestForeignRecordAtTheEnd(t *testing.T) {
 	if last, err := l.LastSeq(t.Context(), schemas.Embeddings, 0); err != nil || last != 9 {
 		t.Errorf("the last seq is %d, error %v, want 9", last, err)
 	}
-	err = l.Skip(t.Context(), Skip{Topic: schemas.Embeddings, From: Position{3, 2}, To: Position{4, 2}, Reason: "not ours"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Skip(t.Context(), Skip{Topic: schemas.Embeddings, From: Position{3, 2}, To: Position{4, 2}, Reason: "not ours"}))
 	if last, err := l.LastSeq(t.Context(), schemas.Embeddings, 0); err != nil || last != 1 {
 		t.Errorf("the last seq is %d, error %v, want 1", last, err)
 	}
@@ -157,14 +153,9 @@ func TestSkipAtItsPlace(t *testing.T) {
 	for _, seq := range []int64{0, 1, 5, 6} {
 		put(t, l, numbered(schemas.Embeddings, 0, seq, fmt.Sprint("value ", seq)))
 	}
-	s, err := l.FindDamage(t.Context(), schemas.Embeddings, 0, Position{2, 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(l.FindDamage(t.Context(), schemas.Embeddings, 0, Position{2, 2}))(t)
 	s.Reason = "a disk was lost"
-	if err := l.Skip(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Skip(t.Context(), s))
 	reader := l.OpenReader(schemas.Embeddings, 0, Position{2, 2}, ReaderOptions{})
 	defer reader.Close()
 	for _, want := range []string{"value 5", "value 6"} {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/testing/figures"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/soak"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -54,10 +55,7 @@ func TestSuite(t *testing.T) {
 func recordsOf(t *testing.T, digest string) int {
 	t.Helper()
 	count, _, _ := strings.Cut(digest, " ")
-	n, err := strconv.Atoi(count)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(strconv.Atoi(count))(t)
 	return n
 }
 
@@ -179,13 +177,9 @@ func timed(t *testing.T, b broker, namespace string, n, poison int) (took time.D
 			m = pair(0, fmt.Sprint("poison ", i))
 			bad++
 		}
-		if err := p.enqueue(t.Context(), m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.enqueue(t.Context(), m))
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
 	spec := batcherSpec()
 	spec.Counters = new(Counters)
 	spec.hook = func(p crashPoint, _ int) error {

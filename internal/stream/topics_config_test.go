@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -35,10 +36,7 @@ func (l *logBuffer) String() string {
 func openLogged(t *testing.T, cfg Config) (*Log, *logBuffer) {
 	t.Helper()
 	out := new(logBuffer)
-	l, err := Connect(t.Context(), cfg, Options{Logger: slog.New(slog.NewTextHandler(out, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Connect(t.Context(), cfg, Options{Logger: slog.New(slog.NewTextHandler(out, nil))}))(t)
 	t.Cleanup(l.Close)
 	return l, out
 }
@@ -105,13 +103,8 @@ func TestNamedTopicsAlone(t *testing.T) {
 	b := startBroker(t, BrokerOptions{})
 	l, _ := openLogged(t, testConfig(b.Addr(), "", 1))
 	mine := []schemas.Topic{schemas.Pairs, schemas.Sources}
-	if err := l.ensureTopics(t.Context(), mine...); err != nil {
-		t.Fatal(err)
-	}
-	missing, err := l.checkTopics(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.ensureTopics(t.Context(), mine...))
+	missing := must.Get(l.checkTopics(t.Context()))(t)
 	if want := len(schemas.Catalogue()) - len(mine); len(missing) != want {
 		t.Errorf("%d topics are missing, want %d", len(missing), want)
 	}
@@ -148,9 +141,7 @@ func TestTopicDeletedAtRunTime(t *testing.T) {
 func TestPartitionsAddedAtRunTime(t *testing.T) {
 	b := startBroker(t, BrokerOptions{})
 	l, out := openLogged(t, testConfig(b.Addr(), "", 1))
-	if err := l.EnsureTopics(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.EnsureTopics(t.Context()))
 	l.topicsEvery = 10 * time.Millisecond
 	spec := batcherSpec()
 	spec.Counters = new(Counters)
@@ -161,9 +152,7 @@ func TestPartitionsAddedAtRunTime(t *testing.T) {
 	topic.Topic, topic.Count = l.name(schemas.Pairs), 3
 	req := kmsg.NewPtrCreatePartitionsRequest()
 	req.Topics = append(req.Topics, topic)
-	if _, err := req.RequestWith(t.Context(), kgoClient(t, l)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(req.RequestWith(t.Context(), kgoClient(t, l)))(t)
 	const want = "topic pairs has 3 partitions: LANES=1 wants 1"
 	await(t, "the stage says that there are more partitions", func() bool {
 		return strings.Contains(out.String(), want) && strings.Join(spec.Counters.States(), "") == want

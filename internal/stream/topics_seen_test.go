@@ -8,16 +8,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 // TestTopicsAreKnownEverywhere creates topics in a cluster whose second broker learns of them late. The next command may ask
 // that broker, and must not be told that they do not exist.
 func TestTopicsAreKnownEverywhere(t *testing.T) {
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := must.Get(kfake.NewCluster(kfake.NumBrokers(2)))(t)
 	t.Cleanup(cluster.Close)
 	asked := 0
 	cluster.ControlKey(int16(kmsg.Metadata), func(raw kmsg.Request) (kmsg.Response, error, bool) {

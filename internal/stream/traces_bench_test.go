@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/pairstream/pairstream/internal/phase"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/tracing"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -16,18 +17,12 @@ import (
 // the stages on it. Images are loaded three times: by encoder, discriminator and trainer. Mini-batches have 96 pairs.
 func BenchmarkUnsampled(b *testing.B) {
 	tracing.UseExporter(func(context.Context) (sdktrace.SpanExporter, error) { return tracetest.NewNoopExporter(), nil })
-	tracer, err := tracing.New(b.Context(), tracing.Config{Endpoint: "http://127.0.0.1:1"})
-	if err != nil {
-		b.Fatal(err)
-	}
+	tracer := must.Get(tracing.New(b.Context(), tracing.Config{Endpoint: "http://127.0.0.1:1"}))(b)
 	const n = 96
 	inline := make([]byte, 20_000)
 	image := schemas.NewImageID(inline)
 	id := schemas.NewPairID(image, "a red circle")
-	value, err := schemas.Marshal(&schemas.Pair{ID: id, ImageID: image, Inline: inline, Caption: "a red circle"})
-	if err != nil {
-		b.Fatal(err)
-	}
+	value := must.Get(schemas.Marshal(&schemas.Pair{ID: id, ImageID: image, Inline: inline, Caption: "a red circle"}))(b)
 	log := &Log{tracer: tracer}
 	o := &output{pub: &Publisher{log: log, name: "encoder"}}
 	embedding, batch := &schemas.Embedding{ID: id}, &schemas.Batch{Samples: make([]schemas.Sample, n)}

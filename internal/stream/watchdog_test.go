@@ -8,16 +8,15 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // testWatchdog returns a watchdog whose clock stands until the test moves it.
 func testWatchdog(t *testing.T, log *bytes.Buffer) (w *Watchdog, reg *prometheus.Registry, after func(time.Duration)) {
 	t.Helper()
 	reg = prometheus.NewRegistry()
-	m, err := newMetrics(reg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(newMetrics(reg))(t)
 	cfg := DefaultConfig()
 	cfg.StallAfter = time.Minute
 	w = (&Log{cfg: cfg, metrics: m, logger: slog.New(slog.NewTextHandler(log, nil))}).newWatchdog("encoder")
@@ -119,14 +118,9 @@ func TestStalledStageIsNoticed(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	cfg := testConfig(b.Addr(), "", 1)
 	cfg.StallAfter = 10 * time.Millisecond
-	l, err := Connect(t.Context(), cfg, Options{Registerer: reg})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Connect(t.Context(), cfg, Options{Registerer: reg}))(t)
 	t.Cleanup(l.Close)
-	if err := l.EnsureTopics(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.EnsureTopics(t.Context()))
 	release := make(chan struct{})
 	counters := new(Counters)
 	spec := faultySpec(func(Record, Output) error { <-release; return nil })
@@ -152,10 +146,7 @@ func TestStalledStageIsNoticed(t *testing.T) {
 // sample returns the value of a metric that has one series.
 func sample(t *testing.T, reg *prometheus.Registry, name string) float64 {
 	t.Helper()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(reg.Gather())(t)
 	for _, f := range families {
 		if m := f.GetMetric(); f.GetName() == name && len(m) == 1 {
 			return m[0].GetCounter().GetValue() + m[0].GetGauge().GetValue()

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -105,17 +106,11 @@ func (s scenario) checkRepeated(t *testing.T, l *Log) {
 	t.Helper()
 	held, distinct := int64(0), int64(0)
 	for topic, seq := range s.ends {
-		b, err := l.Bounds(t.Context(), topic, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(l.Bounds(t.Context(), topic, 0))(t)
 		held += b.End
 		distinct += seq + 1
 	}
-	b, err := l.Bounds(t.Context(), schemas.DeadLetters, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(l.Bounds(t.Context(), schemas.DeadLetters, 0))(t)
 	if held+b.End <= distinct+int64(s.dead) {
 		t.Errorf("the log holds %d records, all of them distinct: nothing was written twice", held)
 	}

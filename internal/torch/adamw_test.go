@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
@@ -51,7 +52,7 @@ func TestAdamWIsThePapers(t *testing.T) {
 		dtype     torch.DType
 		tolerance float64
 	}{{way["device"], torch.Float32, 1e-6}, {way["device"], torch.Float64, 1e-12}, {way["portable"], torch.Float32, 1e-6}} {
-		if err := workerOf(t, test.on).Do(context.Background(), func(s *torch.Scope) error {
+		must.Do(t, workerOf(t, test.on).Do(context.Background(), func(s *torch.Scope) error {
 			params := trained(s, test.dtype)
 			optimiser, err := torch.NewAdamW(params, []bool{true, false}, o)
 			if err != nil {
@@ -76,14 +77,12 @@ func TestAdamWIsThePapers(t *testing.T) {
 				}
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 }
 
 func TestAdamWLeavesParametersWithoutGradientAlone(t *testing.T) {
-	if err := do(t, func(s *torch.Scope) error {
+	must.Do(t, do(t, func(s *torch.Scope) error {
 		params := trained(s, torch.Float32)
 		optimiser, err := torch.NewAdamW(params, []bool{true, true}, torch.DefaultAdamW)
 		if err != nil {
@@ -105,15 +104,13 @@ func TestAdamWLeavesParametersWithoutGradientAlone(t *testing.T) {
 			t.Errorf("ZeroGrad: %v", err)
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // Two steps equal one step, a new optimiser with its state, and one more step.
 func TestAdamWGoesOnFromItsState(t *testing.T) {
 	train := func(restart bool) (out []float32) {
-		if err := do(t, func(s *torch.Scope) error {
+		must.Do(t, do(t, func(s *torch.Scope) error {
 			params := trained(s, torch.Float32)
 			optimiser, err := torch.NewAdamW(params, []bool{true, false}, torch.DefaultAdamW)
 			if err != nil {
@@ -138,9 +135,7 @@ func TestAdamWGoesOnFromItsState(t *testing.T) {
 			}
 			out = params[0].Float32s()
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		return out
 	}
 	if !slices.Equal(train(false), train(true)) {
@@ -150,7 +145,7 @@ func TestAdamWGoesOnFromItsState(t *testing.T) {
 
 func TestAdamWRefuses(t *testing.T) {
 	w := newWorker(t, 1)
-	if err := w.Do(context.Background(), func(s *torch.Scope) error {
+	must.Do(t, w.Do(context.Background(), func(s *torch.Scope) error {
 		params := trained(s, torch.Float32)
 		if _, err := torch.NewAdamW(params, []bool{true}, torch.DefaultAdamW); err == nil {
 			t.Error("flags missing")
@@ -173,7 +168,5 @@ func TestAdamWRefuses(t *testing.T) {
 			}
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }

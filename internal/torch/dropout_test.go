@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -13,7 +14,7 @@ import (
 func ones(t *testing.T, threads int, n int64, p float64, seed uint64, earlier int) (out, grad []float32) {
 	t.Helper()
 	w := newWorker(t, threads)
-	err := w.Do(context.Background(), func(s *torch.Scope) error {
+	must.Do(t, w.Do(context.Background(), func(s *torch.Scope) error {
 		x := s.Full(1, torch.Float32, n)
 		x.SetRequiresGrad(true)
 		s.Seed(seed)
@@ -24,10 +25,7 @@ func ones(t *testing.T, threads int, n int64, p float64, seed uint64, earlier in
 		s.Backward(s.SumAll(y))
 		out, grad = y.Float32s(), s.Grad(x).Float32s()
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return out, grad
 }
 
@@ -89,7 +87,7 @@ func TestDropoutIsAFunctionOfSeedAndDraw(t *testing.T) {
 // computation in libtorch's operations, with these probabilities dropped.
 func TestAttentionDropsProbabilities(t *testing.T) {
 	const length, heads = 8, 2
-	err := do(t, func(s *torch.Scope) error {
+	must.Do(t, do(t, func(s *torch.Scope) error {
 		identity := make([]float32, length*length)
 		for i := range length {
 			identity[i*(length+1)] = 1
@@ -137,8 +135,5 @@ func TestAttentionDropsProbabilities(t *testing.T) {
 			near(t, what, got[i], want[i], 1e-5)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -139,12 +140,10 @@ func TestKernelsAgreeWithLibtorch(t *testing.T) {
 		for _, k := range kernels() {
 			t.Run(name+" "+k.name, func(t *testing.T) {
 				var want, got [][]float64
-				if err := w.Do(context.Background(), func(s *torch.Scope) error {
+				must.Do(t, w.Do(context.Background(), func(s *torch.Scope) error {
 					want, got = k.result(s, torch.Float64), k.result(s, torch.Float32)
 					return nil
-				}); err != nil {
-					t.Fatal(err)
-				}
+				}))
 				if len(want) != len(got) {
 					t.Fatalf("%d gradients, want %d", len(got)-1, len(want)-1)
 				}
@@ -170,12 +169,10 @@ func TestKernelsDoNotDependOnTheThreads(t *testing.T) {
 		w := newWorker(t, threads)
 		for _, k := range kernels() {
 			var got [][]float64
-			if err := w.Do(context.Background(), func(s *torch.Scope) error {
+			must.Do(t, w.Do(context.Background(), func(s *torch.Scope) error {
 				got = k.result(s, torch.Float32)
 				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 			if want, ok := results[k.name]; ok && !slices.EqualFunc(got, want, slices.Equal) {
 				t.Errorf("%s has other bits with %d threads", k.name, threads)
 			}
@@ -187,7 +184,7 @@ func TestKernelsDoNotDependOnTheThreads(t *testing.T) {
 // Activations and softmax must handle these values.
 func TestExtremes(t *testing.T) {
 	inf := float32(math.Inf(1))
-	if err := do(t, func(s *torch.Scope) error {
+	must.Do(t, do(t, func(s *torch.Scope) error {
 		x := s.Float32s([]float32{-1e30, -200, -20, 0, 20, 200, 1e30}, 7)
 		near(t, "gelu", s.GELU(x).Float64s(), []float64{0, 0, 0, 0, 20, 200, 1e30}, 1e-30+1e24)
 		small := s.GELU(s.Float32s([]float32{-1e30, -200, -20, 0, 20}, 5)).Float64s()
@@ -198,7 +195,5 @@ func TestExtremes(t *testing.T) {
 		mask := s.Float32s([]float32{0, -10000, -inf}, 1, 1, 3)
 		near(t, "masked attention", s.SelfAttention(qkv, mask, 1, 1, 0).Float64s(), []float64{3, 3, 3}, 0)
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }

@@ -7,14 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
 func TestMeterCountsOnlyItsOwnJobs(t *testing.T) {
-	w, err := torch.NewWorker(torch.WorkerOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(torch.NewWorker(torch.WorkerOptions{}))(t)
 	defer w.Close()
 	product := func(s *torch.Scope) error {
 		x := s.Zeros(torch.Float32, 256, 256)
@@ -22,13 +20,9 @@ func TestMeterCountsOnlyItsOwnJobs(t *testing.T) {
 		return nil
 	}
 	var mine, others torch.Meter
-	if err := w.Do(torch.WithMeter(t.Context(), &mine), product); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Do(torch.WithMeter(t.Context(), &mine), product))
 	before := mine.Busy()
-	if err := w.Do(torch.WithMeter(t.Context(), &others), product); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Do(torch.WithMeter(t.Context(), &others), product))
 	if before <= 0 || others.Busy() <= 0 {
 		t.Errorf("busy for %v and %v, want both above 0", before, others.Busy())
 	}
@@ -39,18 +33,12 @@ func TestMeterCountsOnlyItsOwnJobs(t *testing.T) {
 
 // A job has the labels of its context while it runs, and no others.
 func TestJobsHaveTheLabelsOfTheirContext(t *testing.T) {
-	w, err := torch.NewWorker(torch.WorkerOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(torch.NewWorker(torch.WorkerOptions{}))(t)
 	defer w.Close()
 	labels := func(ctx context.Context) (mine, others bool) {
 		t.Helper()
 		var seen bytes.Buffer
-		err := w.Do(ctx, func(*torch.Scope) error { return pprof.Lookup("goroutine").WriteTo(&seen, 1) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Do(ctx, func(*torch.Scope) error { return pprof.Lookup("goroutine").WriteTo(&seen, 1) }))
 		return strings.Contains(seen.String(), `"meter-test":"mine"`), strings.Contains(seen.String(), `"meter-test":"another"`)
 	}
 	for range 2 {

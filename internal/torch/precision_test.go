@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
@@ -39,22 +40,17 @@ func multiplied(t *testing.T, o torch.WorkerOptions) map[string]*torch.Worker {
 
 func workerOf(t testing.TB, o torch.WorkerOptions) *torch.Worker {
 	t.Helper()
-	w, err := torch.NewWorker(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(torch.NewWorker(o))(t)
 	t.Cleanup(w.Close)
 	return w
 }
 
 func run(t testing.TB, w *torch.Worker, fn func(s *torch.Scope)) {
 	t.Helper()
-	if err := w.Do(context.Background(), func(s *torch.Scope) error {
+	must.Do(t, w.Do(context.Background(), func(s *torch.Scope) error {
 		fn(s)
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // A bfloat16 has 8 bits, so a factor is off by at most 1/512 of itself. For sums of random signs the error is about that

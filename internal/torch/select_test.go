@@ -6,6 +6,7 @@ import (
 
 	"github.com/x448/float16"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
@@ -50,17 +51,14 @@ func TestSelection(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			err := do(t, func(s *torch.Scope) error {
+			must.Do(t, do(t, func(s *torch.Scope) error {
 				x := tt.run(s)
 				if got := x.Shape(); !slices.Equal(got, tt.shape) {
 					t.Errorf("shape %v, want %v", got, tt.shape)
 				}
 				near(t, "values", x.Float64s(), tt.want, 0)
 				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 		})
 	}
 	if name := torch.Float16.String(); name != "float16" {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
@@ -16,10 +17,7 @@ import (
 func do(t *testing.T, fn func(*torch.Scope) error) error {
 	t.Helper()
 	before := torch.Live()
-	w, err := torch.NewWorker(torchtest.On(torch.WorkerOptions{Threads: 2, Deterministic: true}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(torch.NewWorker(torchtest.On(torch.WorkerOptions{Threads: 2, Deterministic: true})))(t)
 	defer func() {
 		w.Close()
 		if n := torch.Live() - before; n != 0 {
@@ -90,13 +88,11 @@ func TestOperations(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var got []float64
 			var shape []int64
-			if err := do(t, func(s *torch.Scope) error {
+			must.Do(t, do(t, func(s *torch.Scope) error {
 				r := test.run(s)
 				got, shape = r.Float64s(), r.Shape()
 				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
+			}))
 			if !slices.Equal(shape, test.shape) {
 				t.Errorf("shape %v, want %v", shape, test.shape)
 			}
@@ -124,7 +120,7 @@ func TestAFailedOperationBecomesAnError(t *testing.T) {
 }
 
 func TestGradientOfALinearLayer(t *testing.T) {
-	err := do(t, func(s *torch.Scope) error {
+	must.Do(t, do(t, func(s *torch.Scope) error {
 		x := s.Float64s([]float64{1, 2, 3, 4}, 2, 2)
 		w := s.Float64s([]float64{0.5, -1}, 1, 2)
 		if s.Grad(w) != nil {
@@ -143,8 +139,5 @@ func TestGradientOfALinearLayer(t *testing.T) {
 			}
 		})
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }

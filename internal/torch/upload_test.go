@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
@@ -66,10 +67,7 @@ func TestUploadsKeepWhatTheyWereGiven(t *testing.T) {
 func TestUploadedImagesAreNormalised(t *testing.T) {
 	by := torch.Normalization{Mean: [3]float32{0.48145466, 0.4578275, 0.40821073}, Std: [3]float32{0.26862954, 0.26130258, 0.27577711}}
 	for name, o := range torchtest.Ways(torch.WorkerOptions{Threads: 2, Deterministic: true}) {
-		w, err := torch.NewWorker(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := must.Get(torch.NewWorker(o))(t)
 		t.Cleanup(w.Close)
 		for _, size := range []struct{ n, side int }{{1, 16}, {2, 17}, {7, 301}, {0, 16}} {
 			t.Run(fmt.Sprintf("%s, %d images of %d", name, size.n, size.side), func(t *testing.T) {
@@ -79,10 +77,7 @@ func TestUploadedImagesAreNormalised(t *testing.T) {
 					pixels[i] = byte(i%plane + i/plane)
 				}
 				before := torch.Live()
-				u, err := w.UploadImages(pixels, size.n, size.side, by)
-				if err != nil {
-					t.Fatal(err)
-				}
+				u := must.Get(w.UploadImages(pixels, size.n, size.side, by))(t)
 				sent := slices.Clone(pixels)
 				clear(pixels) // they are the caller's again
 				run(t, w, func(s *torch.Scope) {
@@ -115,9 +110,7 @@ func TestUploadsInAnyOrder(t *testing.T) {
 		var all [3]*torch.Upload
 		for i := range all {
 			u, err := w.Upload([]float32{float32(i)}, 1) // from inside Do: it does not wait for the worker
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			all[i] = u
 		}
 		for _, i := range []int{2, 0, 1} {
@@ -131,22 +124,13 @@ func TestUploadsInAnyOrder(t *testing.T) {
 func TestUploadsAreGivenBack(t *testing.T) {
 	before := torch.Live()
 	w := newWorker(t, 1)
-	unused, err := w.Upload(nil, 0, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	late, err := w.Upload([]float32{1}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	unused := must.Get(w.Upload(nil, 0, 3))(t)
+	late := must.Get(w.Upload([]float32{1}, 1))(t)
 	w.Close()
 	if err := w.Do(context.Background(), func(*torch.Scope) error { return nil }); !errors.Is(err, torch.ErrClosed) {
 		t.Fatalf("error %v", err)
 	}
-	after, err := w.Upload([]float32{2}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	after := must.Get(w.Upload([]float32{2}, 1))(t)
 	for _, u := range []*torch.Upload{unused, late, after, unused, nil} {
 		u.Free()
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
@@ -147,7 +148,7 @@ func TestScopes(t *testing.T) {
 	before := torch.Live()
 	var kept, leaked *torch.Tensor
 	var ended *torch.Scope
-	if err := w.Do(context.Background(), func(s *torch.Scope) error {
+	must.Do(t, w.Do(context.Background(), func(s *torch.Scope) error {
 		if err := s.Nest(func(inner *torch.Scope) error {
 			kept = inner.Keep(inner.Full(7, torch.Float32, 1))
 			leaked = inner.Full(8, torch.Float32, 1)
@@ -166,9 +167,7 @@ func TestScopes(t *testing.T) {
 		mustPanic(t, "an ended scope", func() { ended.Zeros(torch.Float32, 1) })
 		s.Adopt(kept)
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if n := torch.Live() - before; n != 0 {
 		t.Errorf("%d handles were not given back", n)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/pairstream/pairstream/internal/knn/cpu"
 	"github.com/pairstream/pairstream/internal/knn/reference"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // TestScanCodesFindsWhatTheReferenceFinds compares scans of few queries and of many, by every instruction set.
@@ -46,18 +47,12 @@ func TestScanCodesFindsWhatTheReferenceFinds(t *testing.T) {
 		least[0] = all[0].Score
 		least[size.queries-1] = float32(math.Inf(-1))
 		least[size.queries/2] = float32(math.Inf(1))
-		want, err := reference.Engine{}.ScanCodes(c, queries, least, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(reference.Engine{}.ScanCodes(c, queries, least, nil))(t)
 		for _, name := range []string{"portable", "avx2", "avx512"} {
 			if cpu.UseInstructions(name) != nil {
 				continue
 			}
-			got, err := cpu.Engine{}.ScanCodes(c, queries, least, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(cpu.Engine{}.ScanCodes(c, queries, least, nil))(t)
 			if !slices.Equal(sorted(got), sorted(want)) {
 				t.Errorf("%s, %+v: %d hits, want %d", name, size, len(got), len(want))
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/pairstream/pairstream/internal/knn/knntest"
 	"github.com/pairstream/pairstream/internal/knn/reference"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // eachInstructionSet runs a test with every instruction set of this processor.
@@ -37,9 +38,7 @@ func eachInstructionSet(t *testing.T, run func(t *testing.T)) {
 			continue
 		}
 		t.Run(set.name, func(t *testing.T) {
-			if err := cpu.UseInstructions(set.name); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, cpu.UseInstructions(set.name))
 			run(t)
 		})
 	}
@@ -60,10 +59,7 @@ func TestNeighborsAreTheReferences(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%d threads", g.Name, threads), func(t *testing.T) {
 					before := cpu.Live()
 					g.P.Threads = threads
-					got, err := (cpu.Engine{}).Neighbors(context.Background(), g.V, g.T, g.P)
-					if err != nil {
-						t.Fatal(err)
-					}
+					got := must.Get((cpu.Engine{}).Neighbors(context.Background(), g.V, g.T, g.P))(t)
 					same(t, "v2t", got.V2T, want[i].V2T, g.P.K)
 					same(t, "v2v", got.V2V, want[i].V2V, g.P.K1)
 					same(t, "se", got.SE, want[i].SE, g.P.K1)
@@ -104,10 +100,7 @@ func TestNeighborsAcrossBlocks(t *testing.T) {
 	eachInstructionSet(t, func(t *testing.T) {
 		for _, threads := range []int{1, 4} {
 			g.P.Threads = threads
-			got, err := (cpu.Engine{}).Neighbors(context.Background(), g.V, g.T, g.P)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get((cpu.Engine{}).Neighbors(context.Background(), g.V, g.T, g.P))(t)
 			for i, row := range rows {
 				same(t, fmt.Sprintf("v2t of %d", row), got.V2T[row*10:(row+1)*10], want.V2T[i*10:(i+1)*10], 10)
 				same(t, fmt.Sprintf("v2v of %d", row), got.V2V[row*5:(row+1)*5], want.V2V[i*5:(i+1)*5], 5)

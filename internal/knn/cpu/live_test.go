@@ -9,6 +9,7 @@ import (
 	"github.com/pairstream/pairstream/internal/knn/knntest"
 	"github.com/pairstream/pairstream/internal/knn/reference"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // sameHits compares rows exactly and similarities within float32 rounding.
@@ -39,16 +40,11 @@ func listsAreTheReference(t *testing.T) {
 	}
 	build := func(s knn.Searcher) knn.Lists {
 		t.Helper()
-		l, err := s.NewLists(centroids, dim)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(s.NewLists(centroids, dim))(t)
 		for _, part := range [][2]int{{0, 400}, {400, 500}, {500, 640}, {640, tail}} { // the third takes up the second
 			longer, err := l.Extended(m, part[0], numbers[part[0]:part[1]])
 			l.Close()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			l = longer
 		}
 		return l
@@ -57,25 +53,13 @@ func listsAreTheReference(t *testing.T) {
 	for i := range 25 {
 		q := queries[i*dim : (i+1)*dim]
 		for _, probes := range []int{1, 4, lists, lists + 3} {
-			near, err := ours.Probe(q, probes)
-			if err != nil {
-				t.Fatal(err)
-			}
-			wantNear, err := oracle.Probe(q, probes)
-			if err != nil {
-				t.Fatal(err)
-			}
+			near := must.Get(ours.Probe(q, probes))(t)
+			wantNear := must.Get(oracle.Probe(q, probes))(t)
 			if !slices.Equal(near, wantNear) {
 				t.Fatalf("%d nearest lists %v, want %v", probes, near, wantNear)
 			}
-			got, err := ours.Search(m, tail, q, 10, probes)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want, err := oracle.Search(m, tail, q, 10, probes)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(ours.Search(m, tail, q, 10, probes))(t)
+			want := must.Get(oracle.Search(m, tail, q, 10, probes))(t)
 			sameHits(t, "search in lists", got, want)
 		}
 	}
@@ -107,14 +91,8 @@ func TestScanIsTheReference(t *testing.T) {
 	q := knntest.UnitRows(rng.New(6, "scan"), 1, dim, 1, 0)
 	eachInstructionSet(t, func(t *testing.T) {
 		for _, from := range []int{0, 100, n - 3, n} {
-			got, err := (cpu.Engine{}).Scan(m, from, q, 10)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want, err := reference.Engine{}.Scan(m, from, q, 10)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get((cpu.Engine{}).Scan(m, from, q, 10))(t)
+			want := must.Get(reference.Engine{}.Scan(m, from, q, 10))(t)
 			sameHits(t, "scan", got, want)
 		}
 	})
@@ -151,23 +129,14 @@ func TestCodesFindTheNearestLists(t *testing.T) {
 	before := cpu.Live()
 	centroids := knntest.UnitRows(rng.New(3, "lists"), lists, dim, 60, 0.6)
 	q := knntest.UnitRows(rng.New(4, "lists"), queries, dim, 60, 0.6)
-	ours, err := cpu.Engine{}.NewLists(centroids, dim)
-	if err != nil {
-		t.Fatal(err)
-	}
-	oracle, err := reference.Engine{}.NewLists(centroids, dim)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ours := must.Get(cpu.Engine{}.NewLists(centroids, dim))(t)
+	oracle := must.Get(reference.Engine{}.NewLists(centroids, dim))(t)
 	found := 0
 	for i := range queries {
 		query := q[i*dim : (i+1)*dim]
 		for n := range 2 {
 			n = []int{probes, lists}[n]
-			want, err := oracle.Probe(query, n)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := must.Get(oracle.Probe(query, n))(t)
 			got, err := ours.Probe(query, n)
 			if err != nil || len(got) != n {
 				t.Fatalf("query %d: %d of %d lists, %v", i, len(got), n, err)

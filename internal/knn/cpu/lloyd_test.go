@@ -13,6 +13,7 @@ import (
 	"github.com/pairstream/pairstream/internal/knn/knntest"
 	"github.com/pairstream/pairstream/internal/knn/reference"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 func TestKMeansIsTheReferences(t *testing.T) {
@@ -62,15 +63,9 @@ func TestManyRoundsAreTheReferences(t *testing.T) {
 			for i := range k {
 				p.Init = append(p.Init, int32(i*n/k))
 			}
-			want, err := (reference.Engine{}).KMeans(context.Background(), x, p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := must.Get((reference.Engine{}).KMeans(context.Background(), x, p))(t)
 			eachInstructionSet(t, func(t *testing.T) {
-				got, err := (cpu.Engine{}).KMeans(context.Background(), x, p)
-				if err != nil {
-					t.Fatal(err)
-				}
+				got := must.Get((cpu.Engine{}).KMeans(context.Background(), x, p))(t)
 				same(t, fmt.Sprintf("spread %g, scale %g: assignments", spread, scale), got.Assign, want.Assign, n)
 				if !slices.Equal(got.Centroids, want.Centroids) || got.Rounds != want.Rounds {
 					t.Errorf("spread %g, scale %g: %d rounds, want %d, or the centroids differ", spread, scale, got.Rounds, want.Rounds)
@@ -85,15 +80,9 @@ func TestAssignIsTheReferences(t *testing.T) {
 	rows := knntest.UnitRows(rng.New(3, "assign"), n, dim, 30, 0.5)
 	centroids := knntest.UnitRows(rng.New(4, "assign"), 70, dim, 1, 0)
 	copy(centroids[dim:2*dim], centroids[:dim]) // a tie: the lower one wins
-	want, err := (reference.Engine{}).Assign(context.Background(), knntest.Halves(rows, dim), centroids, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get((reference.Engine{}).Assign(context.Background(), knntest.Halves(rows, dim), centroids, 0))(t)
 	eachInstructionSet(t, func(t *testing.T) {
-		got, err := (cpu.Engine{}).Assign(context.Background(), knntest.Halves(rows, dim), centroids, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get((cpu.Engine{}).Assign(context.Background(), knntest.Halves(rows, dim), centroids, 2))(t)
 		same(t, "assignments", got, want, n)
 		if slices.Contains(got, 1) {
 			t.Error("the higher of two equal centroids was chosen")
@@ -126,24 +115,12 @@ func TestKMeansIsAsGoodAsFAISS(t *testing.T) {
 	const n, dim, k, rounds = 3000, 16, 40, 20
 	ctx := context.Background()
 	rows := knntest.UnitRows(rng.New(6, "inertia"), n, dim, 60, 0.6)
-	_, theirs, err := faiss.KMeans(rows, dim, k, rounds, 1234)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, theirs := must.Get2(faiss.KMeans(rows, dim, k, rounds, 1234))(t)
 	x := knn.FloatMatrix(rows, dim)
-	seeds, err := knn.Seeds(ctx, cpu.Engine{}, x, k, rng.New(7, "seeds"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain, err := knn.Seeds(ctx, reference.Engine{}, x, k, rng.New(7, "seeds"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	seeds := must.Get(knn.Seeds(ctx, cpu.Engine{}, x, k, rng.New(7, "seeds")))(t)
+	plain := must.Get(knn.Seeds(ctx, reference.Engine{}, x, k, rng.New(7, "seeds")))(t)
 	same(t, "seeds", seeds, plain, k)
-	ours, err := (cpu.Engine{}).KMeans(ctx, x, knn.KMeansParams{Init: seeds, Iterations: rounds})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ours := must.Get((cpu.Engine{}).KMeans(ctx, x, knn.KMeansParams{Init: seeds, Iterations: rounds}))(t)
 	if ratio := ours.Inertia / theirs; ratio > 1.005 || ratio < 0.9 {
 		t.Errorf("inertia %g, libfaiss %g: ratio %.4f", ours.Inertia, theirs, ratio)
 	}
@@ -157,14 +134,8 @@ func BenchmarkKMeans(b *testing.B) {
 		b.ResetTimer()
 		before := knntest.CPUSeconds()
 		for range b.N {
-			seeds, err := knn.Seeds(context.Background(), cpu.Engine{}, x, k, rng.New(1, "seeds"))
-			if err != nil {
-				b.Fatal(err)
-			}
-			got, err := (cpu.Engine{}).KMeans(context.Background(), x, knn.KMeansParams{Init: seeds, Iterations: rounds})
-			if err != nil {
-				b.Fatal(err)
-			}
+			seeds := must.Get(knn.Seeds(context.Background(), cpu.Engine{}, x, k, rng.New(1, "seeds")))(b)
+			got := must.Get((cpu.Engine{}).KMeans(context.Background(), x, knn.KMeansParams{Init: seeds, Iterations: rounds}))(b)
 			b.ReportMetric(got.Inertia, "inertia")
 			b.ReportMetric(float64(got.Rounds), "rounds")
 		}
@@ -173,10 +144,7 @@ func BenchmarkKMeans(b *testing.B) {
 	b.Run("libfaiss", func(b *testing.B) {
 		before := knntest.CPUSeconds()
 		for range b.N {
-			_, inertia, err := faiss.KMeans(images, dim, k, rounds, 1)
-			if err != nil {
-				b.Fatal(err)
-			}
+			_, inertia := must.Get2(faiss.KMeans(images, dim, k, rounds, 1))(b)
 			b.ReportMetric(inertia, "inertia")
 		}
 		b.ReportMetric((knntest.CPUSeconds()-before)/float64(b.N), "cpu-s/op")

@@ -9,6 +9,7 @@ import (
 	"github.com/pairstream/pairstream/internal/knn/cpu"
 	"github.com/pairstream/pairstream/internal/knn/knntest"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // benchPairs draws pairs like those of a crawl.
@@ -48,9 +49,7 @@ func BenchmarkNeighbors(b *testing.B) {
 		b.Run(fmt.Sprintf("D=%d", n), func(b *testing.B) {
 			v, t := benchPairs(n, dim)
 			eachEngine(b, func(b *testing.B, e knn.Engine) {
-				if _, err := e.Neighbors(context.Background(), v, t, knn.Params{K: 10, K1: 5, K2: 500}); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(e.Neighbors(context.Background(), v, t, knn.Params{K: 10, K1: 5, K2: 500}))(b)
 			})
 		})
 	}
@@ -60,12 +59,7 @@ func BenchmarkKMeans(b *testing.B) {
 	const n, dim, clusters, rounds = 25_000, 256, 1000, 20
 	x, _ := benchPairs(n, dim)
 	eachEngine(b, func(b *testing.B, e knn.Engine) {
-		seeds, err := knn.Seeds(context.Background(), e, x, clusters, rng.New(1, "seeds"))
-		if err != nil {
-			b.Fatal(err)
-		}
-		if _, err := e.KMeans(context.Background(), x, knn.KMeansParams{Init: seeds, Iterations: rounds}); err != nil {
-			b.Fatal(err)
-		}
+		seeds := must.Get(knn.Seeds(context.Background(), e, x, clusters, rng.New(1, "seeds")))(b)
+		must.Get(e.KMeans(context.Background(), x, knn.KMeansParams{Init: seeds, Iterations: rounds}))(b)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/pairstream/pairstream/internal/knn/knntest"
 	"github.com/pairstream/pairstream/internal/knn/reference"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -28,10 +29,7 @@ func TestRaises(t *testing.T) {
 func TestNeighborsOverManyTiles(t *testing.T) {
 	m := knntest.Halves(knntest.UnitRows(rng.New(12, "many tiles"), 700, 16, 3, 0.4), 16)
 	p := knn.Params{K: 6, K1: 4, K2: 30}
-	want, err := (reference.Engine{}).Neighbors(context.Background(), m, m, p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get((reference.Engine{}).Neighbors(context.Background(), m, m, p))(t)
 	w := newWorker(t, 1)
 	for _, columns := range []int{8, 23, 64} {
 		got, err := New(w, Options{Rows: 350, Columns: columns}).Neighbors(context.Background(), m, m, p)

@@ -16,6 +16,7 @@ import (
 	"github.com/pairstream/pairstream/internal/knn/knntest"
 	"github.com/pairstream/pairstream/internal/knn/reference"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
@@ -27,10 +28,7 @@ func newWorker(t testing.TB, threads int) *torch.Worker {
 
 func workerOf(t testing.TB, o torch.WorkerOptions) *torch.Worker {
 	t.Helper()
-	w, err := torch.NewWorker(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(torch.NewWorker(o))(t)
 	t.Cleanup(w.Close)
 	return w
 }
@@ -90,10 +88,7 @@ func TestNeighborsAreTheReferences(t *testing.T) {
 		for name, e := range all {
 			t.Run(g.Name+"/"+name, func(t *testing.T) {
 				leaves(t, func() {
-					got, err := e.Neighbors(context.Background(), g.V, g.T, g.P)
-					if err != nil {
-						t.Fatal(err)
-					}
+					got := must.Get(e.Neighbors(context.Background(), g.V, g.T, g.P))(t)
 					sameResult(t, got, want, g.P)
 				})
 			})
@@ -110,10 +105,7 @@ func peakBytes(t *testing.T) int64 {
 	}
 	_, rest, _ := strings.Cut(string(text), "VmHWM:")
 	number, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
-	kib, err := strconv.ParseInt(number, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kib := must.Get(strconv.ParseInt(number, 10, 64))(t)
 	return kib << 10
 }
 
@@ -123,9 +115,7 @@ func TestMemoryIsThatOfTiles(t *testing.T) {
 	rows := knntest.Halves(knntest.UnitRows(rng.New(8, "memory"), n, dim, 40, 0.1), dim)
 	e := New(newWorker(t, 1), Options{})
 	before := peakBytes(t)
-	if _, err := e.Neighbors(context.Background(), rows, rows, knn.Params{K: 10, K1: 5, K2: 500}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(e.Neighbors(context.Background(), rows, rows, knn.Params{K: 10, K1: 5, K2: 500}))(t)
 	if took := peakBytes(t) - before; took > n*n*4/3 {
 		t.Errorf("a group of %d took %d MiB, and a matrix of its products would take %d", n, took>>20, n*n*4>>20)
 	}
@@ -154,10 +144,7 @@ func TestNeighborsAcrossTiles(t *testing.T) {
 		"k2 above group": {K: 2, K1: 3, K2: n + 1},
 		"owners":         {K: 4, K1: 9, K2: 400, Owner: owners},
 	} {
-		want, err := (cpu.Engine{}).Neighbors(context.Background(), images, captions, p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get((cpu.Engine{}).Neighbors(context.Background(), images, captions, p))(t)
 		for _, c := range []struct {
 			o      Options
 			halves bool
@@ -166,10 +153,7 @@ func TestNeighborsAcrossTiles(t *testing.T) {
 				e := New(w, c.o)
 				e.halves = c.halves
 				p.Threads = 1 + c.o.Rows%3
-				got, err := e.Neighbors(context.Background(), images, captions, p)
-				if err != nil {
-					t.Fatal(err)
-				}
+				got := must.Get(e.Neighbors(context.Background(), images, captions, p))(t)
 				sameResult(t, got, want, p)
 			})
 		}
@@ -205,10 +189,7 @@ func TestLongRowsAreNotRounded(t *testing.T) {
 		rows[i] *= 3000
 	}
 	m, p := knntest.Halves(rows, 12), knn.Params{K: 4, K1: 3, K2: 9}
-	want, err := (reference.Engine{}).Neighbors(context.Background(), m, m, p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get((reference.Engine{}).Neighbors(context.Background(), m, m, p))(t)
 	for name, e := range engines(newWorker(t, 1)) {
 		got, err := e.Neighbors(context.Background(), m, m, p)
 		if err != nil {
@@ -224,23 +205,11 @@ func TestPrecisionIsTheNetworks(t *testing.T) {
 	m := knntest.Halves(knntest.UnitRows(rng.New(9, "precision"), 200, 24, 4, 0.6), 24)
 	p, q := knn.Params{K: 4, K1: 3, K2: 9}, knn.KMeansParams{Init: knntest.Starts(1, 200, 9), Iterations: 5}
 	e := New(w, Options{})
-	got, err := e.Neighbors(context.Background(), m, m, p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := (cpu.Engine{}).Neighbors(context.Background(), m, m, p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(e.Neighbors(context.Background(), m, m, p))(t)
+	want := must.Get((cpu.Engine{}).Neighbors(context.Background(), m, m, p))(t)
 	sameResult(t, got, want, p)
-	clusters, err := e.KMeans(context.Background(), m, q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	others, err := (cpu.Engine{}).KMeans(context.Background(), m, q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	clusters := must.Get(e.KMeans(context.Background(), m, q))(t)
+	others := must.Get((cpu.Engine{}).KMeans(context.Background(), m, q))(t)
 	same(t, "assignments", clusters.Assign, others.Assign, 200)
 }
 
@@ -248,15 +217,9 @@ func TestPrecisionIsTheNetworks(t *testing.T) {
 func TestAWorseDeviceIsNoticed(t *testing.T) {
 	rows := knntest.Halves(knntest.UnitRows(rng.New(5, "worse"), 200, 32, 3, 0.5), 32)
 	e := New(workerOf(t, torch.WorkerOptions{Threads: 1}), Options{})
-	images, err := e.upload(context.Background(), rows, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	images := must.Get(e.upload(context.Background(), rows, 0))(t)
 	defer images.free()
-	a, err := e.arithmetic(32, true, images.norm, images.norm)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(e.arithmetic(32, true, images.norm, images.norm))(t)
 	a.round = true
 	q := &search{e: e, x: images, y: images, a: a, k: 5, columns: make([]int32, 200*5)}
 	if err := q.run(context.Background()); err == nil {
@@ -327,26 +290,17 @@ func TestTheBound(t *testing.T) {
 	} {
 		e := New(w, Options{})
 		e.halves = c.rounded
-		x, err := e.upload(context.Background(), c.m, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := must.Get(e.upload(context.Background(), c.m, 0))(t)
 		defer x.free()
-		a, err := e.arithmetic(dim, c.m.Halves != nil, x.norm, x.norm)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(e.arithmetic(dim, c.m.Halves != nil, x.norm, x.norm))(t)
 		if !e.cuda && a.eps > c.atMost {
 			t.Errorf("%s: the bound is %g, want at most %g", name, a.eps, c.atMost)
 		}
 		var values []float32
-		err = w.Do(context.Background(), func(s *torch.Scope) error {
+		must.Do(t, w.Do(context.Background(), func(s *torch.Scope) error {
 			values = a.multiply(s, x, x, block{0, n}, block{0, n}, n, 0).products.Float32s()
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		for i := range n {
 			for j := range n {
 				if err := a.verify(int64(i), int64(j), values[i*n+j], knn.Score(c.m.Row(i, nil), c.m.Row(j, nil))); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/pairstream/pairstream/internal/knn/knntest"
 	"github.com/pairstream/pairstream/internal/knn/reference"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 func TestKMeansIsTheReferences(t *testing.T) {
@@ -41,14 +42,8 @@ func TestAssignIsTheReferences(t *testing.T) {
 	rows := knntest.Halves(knntest.UnitRows(rng.New(3, "assign"), n, dim, 30, 0.5), dim)
 	centroids := knntest.UnitRows(rng.New(4, "assign"), 70, dim, 1, 0)
 	copy(centroids[dim:2*dim], centroids[:dim]) // a tie: the lower one wins
-	want, err := (reference.Engine{}).Assign(context.Background(), rows, centroids, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := New(newWorker(t, 1), Options{Rows: 200, Columns: 90}).Assign(context.Background(), rows, centroids, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get((reference.Engine{}).Assign(context.Background(), rows, centroids, 0))(t)
+	got := must.Get(New(newWorker(t, 1), Options{Rows: 200, Columns: 90}).Assign(context.Background(), rows, centroids, 2))(t)
 	same(t, "assignments", got, want, n)
 	if slices.Contains(got, 1) {
 		t.Error("the higher of two equal centroids was chosen")
@@ -58,14 +53,8 @@ func TestAssignIsTheReferences(t *testing.T) {
 func TestSeedsAreTheReferences(t *testing.T) {
 	x := knntest.Halves(knntest.UnitRows(rng.New(5, "seeds"), 500, 24, 9, 0.5), 24)
 	e := New(newWorker(t, 1), Options{})
-	got, err := knn.Seeds(context.Background(), e, x, 40, rng.New(6, "draw"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := knn.Seeds(context.Background(), reference.Engine{}, x, 40, rng.New(6, "draw"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(knn.Seeds(context.Background(), e, x, 40, rng.New(6, "draw")))(t)
+	want := must.Get(knn.Seeds(context.Background(), reference.Engine{}, x, 40, rng.New(6, "draw")))(t)
 	same(t, "seeds", got, want, 40)
 	for name, pair := range map[string][2]int32{"beyond": {0, 500}, "negative": {-1, 0}} {
 		if err := e.Scores(context.Background(), x, pair[:1], pair[1:], make([]float64, 1)); err == nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/internal/torch/testdevice"
 )
@@ -15,10 +16,7 @@ func newWorker(t *testing.T) *torch.Worker {
 	if err := testdevice.Install(); err != nil {
 		t.Skip(err)
 	}
-	w, err := torch.NewWorker(torch.WorkerOptions{Device: testdevice.Name, Threads: 1, Deterministic: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(torch.NewWorker(torch.WorkerOptions{Device: testdevice.Name, Threads: 1, Deterministic: true}))(t)
 	t.Cleanup(w.Close)
 	return w
 }
@@ -27,16 +25,11 @@ func newWorker(t *testing.T) *torch.Worker {
 func counting(t *testing.T, w *torch.Worker, fn func(*torch.Scope)) testdevice.Counts {
 	t.Helper()
 	testdevice.Reset()
-	if err := w.Do(t.Context(), func(s *torch.Scope) error {
+	must.Do(t, w.Do(t.Context(), func(s *torch.Scope) error {
 		fn(s)
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	c, err := testdevice.Read()
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
+	c := must.Get(testdevice.Read())(t)
 	return c
 }
 
@@ -81,18 +74,13 @@ func TestWhatIsCounted(t *testing.T) {
 // A tensor of the processor among those of the device is refused, as on a GPU.
 func TestTensorsElsewhere(t *testing.T) {
 	device := newWorker(t)
-	cpu, err := torch.NewWorker(torch.WorkerOptions{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cpu := must.Get(torch.NewWorker(torch.WorkerOptions{Threads: 1}))(t)
 	defer cpu.Close()
 	var there *torch.Tensor
-	if err := cpu.Do(t.Context(), func(s *torch.Scope) error {
+	must.Do(t, cpu.Do(t.Context(), func(s *torch.Scope) error {
 		there = s.Keep(s.Full(1, torch.Float32, 2, 2))
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	defer there.Free()
 	for name, do := range map[string]func(s *torch.Scope, here *torch.Tensor){
 		"a sum":     func(s *torch.Scope, here *torch.Tensor) { s.Add(here, there) },
