@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 
 	"github.com/vmihailenco/msgpack/v5"
 )
@@ -49,15 +50,18 @@ func recordTypeOf[T any, P interface {
 	return recordType{make: func() Record { return P(new(T)) }, shape: shapeOf(reflect.TypeFor[T]())}
 }
 
-// usualBytes is the room that most records need.
-const usualBytes = 512
+// rooms holds buffers for encoding, which records then leave in their size. A buffer that a large record has grown is kept as
+// well: the pool forgets it.
+var rooms = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // Marshal validates and encodes a record. The same record always gives the same bytes.
 func Marshal(r Record) ([]byte, error) {
 	if err := r.Validate(); err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", r.Schema(), err)
 	}
-	buf := bytes.NewBuffer(make([]byte, 0, usualBytes))
+	buf := rooms.Get().(*bytes.Buffer)
+	defer rooms.Put(buf)
+	buf.Reset()
 	e := msgpack.GetEncoder()
 	defer msgpack.PutEncoder(e)
 	e.Reset(buf)
@@ -69,7 +73,7 @@ func Marshal(r Record) ([]byte, error) {
 	if err := write(); err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", r.Schema(), err)
 	}
-	return buf.Bytes(), nil
+	return bytes.Clone(buf.Bytes()), nil
 }
 
 // Unmarshal checks, decodes and validates the value of a message whose schema header is schema. The record shares no

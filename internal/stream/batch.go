@@ -20,12 +20,14 @@ const (
 	maxHeaderBytes   = 64 << 10 // names and values of a record's headers
 	maxDecodedBytes  = 8 << 20  // of records from one fetch, bookkeeping counted; a single record may be larger
 	leastRecordBytes = 7        // a record without key, value and headers
+	headerRoom       = 192      // headers of records of one batch that share an array
 )
 
-// A batch begins with 61 bytes. These are the places of the fields that the decoder reads.
+// A batch begins with 61 bytes. These are the places of its fields.
 const (
 	batchHead       = 61
 	batchLength     = 8
+	batchEpoch      = 12
 	batchMagic      = 16
 	batchCRC        = 17
 	batchAttributes = 21
@@ -193,6 +195,8 @@ type recordCursor struct {
 	first int64 // offset of the batch
 	time  int64 // milliseconds
 	fixed bool  // the time is the broker's, and all records have it
+
+	headers []header // room for those of the next records
 }
 
 var errCut = errors.New("cut short")
@@ -211,7 +215,7 @@ func (c *recordCursor) next(r *Record) error {
 	}
 	r.Offset, r.Time = c.first+f.number(), time.UnixMilli(at)
 	r.key, r.Value = f.bytes(), f.bytes()
-	f.headers(r)
+	f.headers(r, &c.headers)
 	if f.bad {
 		return errCut
 	}
@@ -249,7 +253,8 @@ func (f *fields) bytes() []byte {
 	return b
 }
 
-func (f *fields) headers(r *Record) {
+// headers reads the headers of a record into room, which it replaces when it is full.
+func (f *fields) headers(r *Record, room *[]header) {
 	n, size := f.number(), len(f.rest)
 	switch {
 	case f.bad || n < 0 || n > int64(size/2):
@@ -257,9 +262,32 @@ func (f *fields) headers(r *Record) {
 	case n > maxRecordHeaders || size > maxHeaderBytes:
 		r.unreadable = fmt.Errorf("oversized headers: %d of %d bytes, want at most %d of %d", n, size, maxRecordHeaders, maxHeaderBytes)
 	case n > 0:
-		r.headers = make([]header, n)
-		for i := range r.headers {
-			r.headers[i] = header{Key: string(f.bytes()), Value: f.bytes()}
+		if cap(*room)-len(*room) < int(n) {
+			*room = make([]header, 0, max(n, headerRoom))
 		}
+		from := len(*room)
+		for range n {
+			*room = append(*room, header{Key: known(f.bytes()), Value: f.bytes()})
+		}
+		r.headers = (*room)[from:len(*room):len(*room)]
 	}
 }
+
+// known returns a string of the bytes. Names of headers and schemas that every record has take no memory of their own.
+func known(b []byte) string {
+	if s, ok := knownNames[string(b)]; ok {
+		return s
+	}
+	return string(b)
+}
+
+var knownNames = func() map[string]string {
+	names := map[string]string{}
+	for _, s := range []string{
+		schemas.HeaderSchema, schemas.HeaderSeq, schemas.HeaderSource, schemas.SchemaPair, schemas.SchemaEmbedding, schemas.SchemaNeighborChunk,
+		schemas.SchemaGroup, schemas.SchemaBatch, schemas.SchemaScoredBatch, schemas.SchemaFeatureBlock, schemas.SchemaProgress,
+	} {
+		names[s] = s
+	}
+	return names
+}()

@@ -1,12 +1,15 @@
 package stream
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pairstream/pairstream/schemas"
@@ -97,17 +100,21 @@ func (p *Publisher) writeBatch(ctx context.Context, topic schemas.Topic, lane in
 func (p *Publisher) produce(ctx context.Context, topic schemas.Topic, lane int, batch []message, timeout time.Duration) (offset int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	records, now := make([]kafka.Record, len(batch)), p.log.clock()
-	for i, m := range batch {
-		records[i] = kafka.Record{Time: now, Key: kafka.NewBytes(m.key), Value: kafka.NewBytes(m.value), Headers: m.headers}
-	}
-	client := kafka.Client{Addr: p.log.addr, Transport: p.log.transport, Timeout: timeout}
-	resp, err := client.Produce(ctx, &kafka.ProduceRequest{
-		Topic: p.log.name(topic), Partition: lane, RequiredAcks: kafka.RequireAll, Compression: p.compress,
-		Records: kafka.NewRecordReader(records...),
-	})
+	room := batchRooms.Get().(*[]byte)
+	raw, err := appendBatch(append((*room)[:0], 0, 0, 0, 0), batch, p.log.clock(), p.compress)
 	if err != nil {
 		return 0, err
 	}
+	binary.BigEndian.PutUint32(raw, uint32(len(raw)-4))
+	*room = raw
+	client := kafka.Client{Addr: p.log.addr, Transport: p.log.transport, Timeout: timeout}
+	resp, err := client.RawProduce(ctx, &kafka.RawProduceRequest{
+		Topic: p.log.name(topic), Partition: lane, RequiredAcks: kafka.RequireAll,
+		RawRecords: protocol.RawRecordSet{Reader: bytes.NewReader(raw)},
+	})
+	if err != nil {
+		return 0, err // the transport may still read the room
+	}
+	batchRooms.Put(room)
 	return resp.BaseOffset, resp.Error
 }

@@ -105,7 +105,7 @@ func (r *Reader) poll(ctx context.Context) (rec Record, ok bool, err error) {
 // accept moves the position past rec. It reports whether rec is the next of the sequence.
 func (r *Reader) accept(rec *Record) (bool, error) {
 	schema, _ := rec.Header(schemas.HeaderSchema)
-	rec.Schema = string(schema)
+	rec.Schema = known(schema)
 	if len(r.skips) > 0 && r.dropped(rec.Offset) {
 		r.pos.Offset = rec.Offset + 1
 		r.instruments.dropped(rec.Topic)

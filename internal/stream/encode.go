@@ -1,0 +1,95 @@
+package stream
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+)
+
+// batchRooms holds the memory of batches that were sent.
+var batchRooms = sync.Pool{New: func() any { return new([]byte) }}
+
+// appendBatch writes messages as a batch of Kafka's format 2, with one time for all. kafka-go writes the same bytes, but
+// makes several objects of every record.
+func appendBatch(dst []byte, batch []message, at time.Time, codec kafka.Compression) ([]byte, error) {
+	begin := len(dst)
+	dst = append(dst, make([]byte, batchHead)...)
+	if codec == 0 {
+		dst = appendRecords(dst, batch)
+	} else {
+		var packed bytes.Buffer
+		w := codec.Codec().NewWriter(&packed)
+		if _, err := w.Write(appendRecords(nil, batch)); err != nil {
+			return dst, fmt.Errorf("compressing a batch: %w", err)
+		}
+		if err := w.Close(); err != nil {
+			return dst, fmt.Errorf("compressing a batch: %w", err)
+		}
+		dst = append(dst, packed.Bytes()...)
+	}
+	b, be := dst[begin:], binary.BigEndian
+	be.PutUint32(b[batchLength:], uint32(len(b)-batchLength-4))
+	be.PutUint32(b[batchEpoch:], 1<<32-1)
+	b[batchMagic] = 2
+	be.PutUint16(b[batchAttributes:], uint16(codec))
+	be.PutUint32(b[batchLastDelta:], uint32(len(batch)-1))
+	be.PutUint64(b[batchFirstTime:], uint64(at.UnixMilli()))
+	be.PutUint64(b[batchMaxTime:], uint64(at.UnixMilli()))
+	for i := batchProducer; i < batchCount; i++ { // no producer, no epoch, no sequence: all -1
+		b[i] = 0xff
+	}
+	be.PutUint32(b[batchCount:], uint32(len(batch)))
+	be.PutUint32(b[batchCRC:], crc32.Checksum(b[batchAttributes:], castagnoli))
+	return dst, nil
+}
+
+func appendRecords(dst []byte, batch []message) []byte {
+	for i := range batch {
+		m := &batch[i]
+		length := 2 + varintSize(int64(i)) + nullableSize(m.key) + nullableSize(m.value) + varintSize(int64(len(m.headers)))
+		for _, h := range m.headers {
+			length += varintSize(int64(len(h.Key))) + len(h.Key) + nullableSize(h.Value)
+		}
+		dst = binary.AppendVarint(dst, int64(length))
+		dst = append(dst, 0, 0) // no attributes; the time of the batch
+		dst = binary.AppendVarint(dst, int64(i))
+		dst = appendNullable(dst, m.key)
+		dst = appendNullable(dst, m.value)
+		dst = binary.AppendVarint(dst, int64(len(m.headers)))
+		for _, h := range m.headers {
+			dst = binary.AppendVarint(dst, int64(len(h.Key)))
+			dst = append(dst, h.Key...)
+			dst = appendNullable(dst, h.Value)
+		}
+	}
+	return dst
+}
+
+// appendNullable writes a length and the bytes. The length of nil is -1.
+func appendNullable(dst, b []byte) []byte {
+	if b == nil {
+		return append(dst, 1)
+	}
+	return append(binary.AppendVarint(dst, int64(len(b))), b...)
+}
+
+func nullableSize(b []byte) int {
+	if b == nil {
+		return 1
+	}
+	return varintSize(int64(len(b))) + len(b)
+}
+
+// varintSize returns the bytes that AppendVarint writes for n, which is not negative.
+func varintSize(n int64) int {
+	size := 1
+	for n <<= 1; n >= 0x80; n >>= 7 {
+		size++
+	}
+	return size
+}
