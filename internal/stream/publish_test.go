@@ -100,7 +100,7 @@ func TestPublisherHoldsItsWritersBack(t *testing.T) {
 	var c Counters
 	p := l.NewPublisher(PublisherOptions{MaxBytes: 10_000, Counters: &c})
 	defer p.abort()
-	stall, release := make(chan struct{}), make(chan struct{})
+	stall, release := make(chan struct{}, 1), make(chan struct{}) // the first stall is kept until someone asks
 	p.writing = func(schemas.Topic) error {
 		select {
 		case stall <- struct{}{}:
