@@ -73,6 +73,8 @@ func StartBroker(o BrokerOptions) (*Broker, error) {
 			}
 			if o.TLS != nil {
 				ln = tls.NewListener(ln, o.TLS)
+			} else {
+				ln = newPipeListener(ln)
 			}
 			return &guardedListener{ln, b.durable}, nil
 		}),

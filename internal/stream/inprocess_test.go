@@ -1,0 +1,88 @@
+package stream
+
+import (
+	"errors"
+	"net"
+	"syscall"
+	"testing"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// TestClientsInTheBrokersProcess counts connections over TCP: a client in the broker's process makes none. Others do.
+func TestClientsInTheBrokersProcess(t *testing.T) {
+	b := startBroker(t, BrokerOptions{})
+	conn, err := dialInProcess(t.Context(), b.Addr())
+	if conn == nil || err != nil {
+		t.Fatalf("got %v, %v, want a pipe", conn, err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+	l := openLog(t, testConfig(b.Addr(), "", 1))
+	put(t, l, pair(0, "through memory"))
+	proxied := openLog(t, testConfig(proxy(t, b.Addr()), "", 1))
+	if got := lines(t, proxied, schemas.Pairs, 0); len(got) != 1 {
+		t.Errorf("another connection reads %q", got)
+	}
+}
+
+// proxy listens at another address, as other processes see the broker, and passes connections on.
+func proxy(t *testing.T, addr string) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	go func() {
+		for {
+			client, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", addr)
+			if err != nil {
+				_ = client.Close()
+				return
+			}
+			go pass(client, server)
+			go pass(server, client)
+		}
+	}()
+	return ln.Addr().String()
+}
+
+func pass(from, to net.Conn) {
+	buf := make([]byte, 1<<16)
+	for {
+		n, err := from.Read(buf)
+		if _, werr := to.Write(buf[:n]); err != nil || werr != nil {
+			_, _ = from.Close(), to.Close()
+			return
+		}
+	}
+}
+
+func TestBrokerThatHasEnded(t *testing.T) {
+	b, err := StartBroker(BrokerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, err := dialInProcess(t.Context(), b.Addr())
+	if open == nil || err != nil {
+		t.Fatalf("got %v, %v", open, err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open.Read(make([]byte, 1)); err == nil {
+		t.Error("a connection outlives its broker")
+	}
+	if conn, err := dialInProcess(t.Context(), b.Addr()); conn != nil || err != nil {
+		t.Errorf("got %v, %v, want none", conn, err)
+	}
+	if _, err := Connect(t.Context(), testConfig(b.Addr(), "", 1), Options{}); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("got %v, want a refused connection", err)
+	}
+}
