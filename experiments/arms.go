@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/experiments/evidence"
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/eval"
@@ -281,19 +280,12 @@ func (s *setup) trainArm(ctx context.Context, c course, a arm, out string) (taug
 		if a.Judge != (judge{}) {
 			score = s.toss(a.Judge.coin(c.asked))
 		} else {
-			core, m, err := s.openCond(ctx, c.path(a.Cond))
+			con, err := s.openCond(ctx, c.path(a.Cond))
 			if err != nil {
 				return t, err
 			}
-			defer m.Free()
-			loader, err := s.loader(m)
-			if err != nil {
-				return t, err
-			}
-			score = func(ctx context.Context, b *schemas.Batch, in discriminator.Input) (*schemas.ScoredBatch, error) {
-				in.IDs = loader.IDs(b) // Con-D has a vocabulary of its own
-				return core.Score(ctx, b, in)
-			}
+			defer con.model.Free()
+			score = con.all
 		}
 		score = s.counted(t.connections, score)
 	}

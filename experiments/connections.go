@@ -5,6 +5,7 @@ import (
 
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/grouper"
+	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/eval"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/schemas"
@@ -49,23 +50,41 @@ func (s *setup) verdicts(ctx context.Context, cond string) (*Connections, error)
 	return s.judge(ctx, g, cond)
 }
 
+// conD is Con-D, with words and images of its own.
+type conD struct {
+	*discriminator.Discriminator
+	*dataset.Loader
+	model *model.Model
+}
+
 // openCond opens Con-D. The caller frees the model.
-func (s *setup) openCond(ctx context.Context, path string) (*discriminator.Discriminator, *model.Model, error) {
-	m, err := model.Load(ctx, s.worker, path, model.LoadOptions{})
-	if err != nil {
-		return nil, nil, err
+func (s *setup) openCond(ctx context.Context, path string) (c conD, err error) {
+	if c.model, err = model.Load(ctx, s.worker, path, model.LoadOptions{}); err != nil {
+		return c, err
 	}
-	matcher, err := model.NewMatcher(ctx, m)
-	if err != nil {
-		m.Free()
-		return nil, nil, err
+	matcher, err := model.NewMatcher(ctx, c.model)
+	if err == nil {
+		c.Discriminator, err = discriminator.New(matcher, discriminator.Options{})
 	}
-	core, err := discriminator.New(matcher, discriminator.Options{})
-	if err != nil {
-		m.Free()
-		return nil, nil, err
+	if err == nil {
+		c.Loader, err = s.loader(c.model)
 	}
-	return core, m, nil
+	if err != nil {
+		c.model.Free()
+	}
+	return c, err
+}
+
+// input returns what Con-D is shown of a mini-batch.
+func (c conD) input(ctx context.Context, b *schemas.Batch) (discriminator.Input, error) {
+	pixels, lost, err := c.Images(ctx, b, nil)
+	return discriminator.Input{Pixels: pixels, IDs: c.IDs(b), Masked: lost}, err
+}
+
+// all scores every candidate, with the images of training.
+func (c conD) all(ctx context.Context, b *schemas.Batch, in discriminator.Input) (*schemas.ScoredBatch, error) {
+	in.IDs = c.IDs(b) // Con-D has a vocabulary of its own
+	return c.Score(ctx, b, in)
 }
 
 func newConnections(seed uint64, thresholds ...float64) *Connections {
@@ -82,22 +101,18 @@ func (s *setup) judge(ctx context.Context, g *group, cond string) (*Connections,
 
 // judgeCandidates lets Con-D judge all candidates of a group's mini-batches.
 func (s *setup) judgeCandidates(ctx context.Context, g *group, cond string, o grouper.Options) (*Connections, error) {
-	core, m, err := s.openCond(ctx, cond)
+	con, err := s.openCond(ctx, cond)
 	if err != nil {
 		return nil, err
 	}
-	defer m.Free()
-	loader, err := s.loader(m)
-	if err != nil {
-		return nil, err
-	}
+	defer con.model.Free()
 	out := newConnections(s.seed, 0.5, trainer.MAFA().ECM.High, 0.9, 0.95)
 	err = g.batches(ctx, o, func(b *schemas.Batch) (*schemas.FeatureBlock, error) {
-		pixels, lost, err := loader.Images(ctx, b, nil)
+		in, err := con.input(ctx, b)
 		if err != nil {
 			return nil, err
 		}
-		scored, err := core.Score(ctx, b, discriminator.Input{Pixels: pixels, IDs: loader.IDs(b), Masked: lost})
+		scored, err := con.Score(ctx, b, in)
 		if err == nil {
 			s.count(out, scored)
 		}

@@ -117,20 +117,16 @@ func (s *setup) cost(ctx context.Context, c costSettings, a costArm, start, cond
 	spent := &spending{}
 	candidates, score := 0, unscored
 	if a.Con != conNot {
-		core, m, err := s.openCond(ctx, cond)
+		plain := *s
+		plain.augment = dataset.Augmentation{MinScale: 1, Workers: s.augment.Workers}
+		con, err := plain.openCond(ctx, cond)
 		if err != nil {
 			return nil, err
 		}
-		defer m.Free()
-		words, err := m.Words()
-		if err != nil {
-			return nil, err
-		}
-		plain := dataset.Augmentation{MinScale: 1, Workers: s.augment.Workers}
-		loader := dataset.NewLoader(s.data.images, m.Config.ImageSize, m.Config.TextTokens, words, s.seed, plain)
-		ask := conD{core, loader}.all
+		defer con.model.Free()
+		ask := con.all
 		if a.Con == conKept {
-			ask = conD{core, loader}.kept()
+			ask = con.kept()
 		}
 		candidates, score = c.Candidates, spent.timed(ask)
 	}
@@ -145,24 +141,12 @@ func (s *setup) cost(ctx context.Context, c costSettings, a costArm, start, cond
 	return spent, err
 }
 
-// conD is Con-D with words and images of its own.
-type conD struct {
-	core   *discriminator.Discriminator
-	loader *dataset.Loader
-}
-
-// all asks about every candidate, with the images of training.
-func (c conD) all(ctx context.Context, b *schemas.Batch, in discriminator.Input) (*schemas.ScoredBatch, error) {
-	in.IDs = c.loader.IDs(b)
-	return c.core.Score(ctx, b, in)
-}
-
 // kept returns a function that asks as the discriminator's stage does by default.
 func (c conD) kept() score {
 	const scores, bytes = 4_000_000, 256 << 20 // the stage's defaults
-	kept, bound := discriminator.NewKept(scores, bytes), discriminator.NewBound(c.core.Fingerprint(), trainer.MAFA().ECM.Low)
+	kept, bound := discriminator.NewKept(scores, bytes), discriminator.NewBound(c.Fingerprint(), trainer.MAFA().ECM.Low)
 	return func(ctx context.Context, b *schemas.Batch, _ discriminator.Input) (*schemas.ScoredBatch, error) {
-		in := discriminator.Input{IDs: c.loader.IDs(b), Kept: kept, Bound: bound}
+		in := discriminator.Input{IDs: c.IDs(b), Kept: kept, Bound: bound}
 		var samples []int32
 		in.Held, samples = kept.Hold(b, nil)
 		var spared []schemas.Mask
@@ -170,10 +154,10 @@ func (c conD) kept() score {
 			spared = append(spared, schemas.Mask{Sample: i})
 		}
 		var err error
-		if in.Pixels, in.Masked, err = c.loader.Images(ctx, b, spared); err != nil {
+		if in.Pixels, in.Masked, err = c.Images(ctx, b, spared); err != nil {
 			return nil, err
 		}
-		return c.core.Score(ctx, b, in)
+		return c.Score(ctx, b, in)
 	}
 }
 

@@ -50,7 +50,7 @@ func RunCoverage(ctx context.Context, j Job) (out []Coverage, err error) {
 // coverage collects what RunCoverage returns.
 type coverage struct {
 	*setup
-	con     *discriminator.Discriminator
+	con     conD
 	trainer *trainer.Trainer
 	rows    []Coverage
 	steps   int
@@ -65,18 +65,11 @@ func (s *setup) cover(ctx context.Context, g *group, start string) ([]Coverage, 
 			c.rows = append(c.rows, Coverage{M: m})
 		}
 	}
-	frozen, err := model.Load(ctx, s.worker, start, model.LoadOptions{})
-	if err != nil {
+	var err error
+	if c.con, err = s.openCond(ctx, start); err != nil {
 		return nil, err
 	}
-	defer frozen.Free()
-	matcher, err := model.NewMatcher(ctx, frozen)
-	if err != nil {
-		return nil, err
-	}
-	if c.con, err = discriminator.New(matcher, discriminator.Options{}); err != nil {
-		return nil, err
-	}
+	defer c.con.model.Free()
 	m, err := model.Load(ctx, s.worker, start, model.LoadOptions{})
 	if err != nil {
 		return nil, err

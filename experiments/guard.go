@@ -10,7 +10,6 @@ import (
 	"github.com/pairstream/pairstream/experiments/evidence"
 	"github.com/pairstream/pairstream/experiments/models"
 	"github.com/pairstream/pairstream/grouper"
-	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/nouns"
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/scenes"
@@ -89,29 +88,24 @@ func (g guardSettings) measure(ctx context.Context, s *setup, group *group, cond
 	for i := range m.checks {
 		m.checks[i].Open = true
 	}
-	core, con, err := s.openCond(ctx, cond)
+	con, err := s.openCond(ctx, cond)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer con.Free()
-	loader, err := s.loader(con)
-	if err != nil {
-		return nil, nil, err
-	}
+	defer con.model.Free()
 	err = group.batches(ctx, s.sampling(grouper.StrategyGRIT, s.sizes.Batch, 1, g.Candidates), func(b *schemas.Batch) (*schemas.FeatureBlock, error) {
-		pixels, lost, err := loader.Images(ctx, b, nil)
+		in, err := con.input(ctx, b)
 		if err != nil {
 			return nil, err
 		}
-		in := discriminator.Input{Pixels: pixels, IDs: loader.IDs(b), Masked: lost}
 		if m.open() {
-			k, err := ask(ctx, core, loader, b, in, tagger, s.seed)
+			k, err := con.ask(ctx, b, in, tagger, s.seed)
 			if err != nil {
 				return nil, err
 			}
 			m.add(k)
 		}
-		scored, err := core.Score(ctx, b, in)
+		scored, err := con.Score(ctx, b, in)
 		if err == nil {
 			s.count(m.truth, scored)
 		}
@@ -144,10 +138,10 @@ func (m *measuring) add(k discriminator.Known) {
 	}
 }
 
-// ask asks Con-D what the guard asks about a mini-batch.
-func ask(ctx context.Context, core *discriminator.Discriminator, loader *dataset.Loader, b *schemas.Batch, in discriminator.Input, tagger *nouns.Tagger, seed uint64) (discriminator.Known, error) {
+// ask asks what the guard asks about a mini-batch.
+func (c conD) ask(ctx context.Context, b *schemas.Batch, in discriminator.Input, tagger *nouns.Tagger, seed uint64) (discriminator.Known, error) {
 	q := discriminator.NewQuestions(b, in.Masked, tagger, rng.New(seed, "known positives", int64(b.Sequence)))
-	return core.Known(ctx, b, in, q, loader.Words(q.Edits))
+	return c.Known(ctx, b, in, q, c.Words(q.Edits))
 }
 
 // tellGuarded logs what the guard says, beside the truth.

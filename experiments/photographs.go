@@ -71,36 +71,19 @@ func shapeOnTowers() model.Config {
 
 // run trains the arms on twins of photographs and measures Con-D on them.
 func (p photographSettings) run(ctx context.Context, j Job) (out []evidence.Measure, err error) {
-	dir, err := os.MkdirTemp(j.Dir, "experiment-")
-	if err != nil {
-		return nil, fmt.Errorf("making a folder for twins and weights: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s, t, initial, err := p.setup(ctx, j, dir)
+	s, t, shared, err := p.begin(ctx, j)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	start, cond := filepath.Join(dir, "start.safetensors"), filepath.Join(dir, "con-d.safetensors")
-	if err := p.learn(ctx, s, initial, p.Sizes.FirstSteps, bootstrap.Candidates, start); err != nil {
-		return nil, err
-	}
-	if err := p.learn(ctx, s, start, p.Sizes.CondSteps, p.CondCandidates, cond); err != nil {
-		return nil, err
-	}
-	g, err := newGroup(ctx, s.worker, start, s.data.images, s.data.pairs, s.seed)
-	if err != nil {
-		return nil, err
-	}
-	c, err := s.judge(ctx, g, cond)
+	c, err := s.judge(ctx, shared.group, shared.cond)
 	if err != nil {
 		return nil, err
 	}
 	out = c.measures()
-	shared := course{group: g, steps: s.steps(), start: start, cond: cond, regime: &regime{Candidates: p.Candidates}}
-	weights := []string{start}
+	weights := []string{shared.start}
 	for i, a := range p.Arms {
-		path := filepath.Join(dir, fmt.Sprintf("arm-%d.safetensors", i))
+		path := filepath.Join(s.dir, fmt.Sprintf("arm-%d.safetensors", i))
 		taught, err := s.trainArm(ctx, shared, a, path)
 		if err != nil {
 			return nil, fmt.Errorf("training %q: %w", a.Name, err)
@@ -110,6 +93,30 @@ func (p photographSettings) run(ctx context.Context, j Job) (out []evidence.Meas
 	}
 	held, err := p.measure(ctx, s, t, weights)
 	return append(out, held...), err
+}
+
+// begin trains the first model and Con-D on twins of photographs, and closes their group.
+func (p photographSettings) begin(ctx context.Context, j Job) (_ *setup, _ *twinned, c course, err error) {
+	dir, err := os.MkdirTemp(j.Dir, "experiment-")
+	if err != nil {
+		return nil, nil, c, fmt.Errorf("making a folder for twins and weights: %w", err)
+	}
+	s, t, initial, err := p.setup(ctx, j, dir)
+	if err != nil {
+		return nil, nil, c, errors.Join(err, os.RemoveAll(dir))
+	}
+	c = course{steps: s.steps(), start: filepath.Join(dir, "start.safetensors"), cond: filepath.Join(dir, "con-d.safetensors"), regime: &regime{Candidates: p.Candidates}}
+	err = p.learn(ctx, s, initial, p.Sizes.FirstSteps, bootstrap.Candidates, c.start)
+	if err == nil {
+		err = p.learn(ctx, s, c.start, p.Sizes.CondSteps, p.CondCandidates, c.cond)
+	}
+	if err == nil {
+		c.group, err = newGroup(ctx, s.worker, c.start, s.data.images, s.data.pairs, s.seed)
+	}
+	if err != nil {
+		return nil, nil, c, errors.Join(err, s.close())
+	}
+	return s, t, c, nil
 }
 
 // setup parts the photographs and makes the initial weights of the models on the towers.

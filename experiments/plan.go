@@ -28,33 +28,30 @@ func NewPlan(id string, short bool, scale int) (Plan, error) {
 	if scale < 1 {
 		return Plan{}, fmt.Errorf("scale is %d, want 1 or more", scale)
 	}
+	var settings interface {
+		run(context.Context, Job) ([]evidence.Measure, error)
+	}
 	switch id {
 	case "x1":
-		s := falseNegativeSizes(short, scale)
-		return Plan{id, s, func(ctx context.Context, j Job) ([]evidence.Measure, error) { return s.run(ctx, j) }}, nil
-	case "x8":
-		s := neighbourSizes(short, scale)
-		return Plan{id, s, func(ctx context.Context, j Job) ([]evidence.Measure, error) { return s.run(ctx, j) }}, nil
+		settings = falseNegativeSizes(short, scale)
 	case "x2", "x3", "x4", "x5", "x6":
-		c := newComparison(id, short, scale)
-		return Plan{id, c, func(ctx context.Context, j Job) ([]evidence.Measure, error) { return c.run(ctx, j) }}, nil
+		settings = newComparison(id, short, scale)
 	case "x7":
-		c := newPositives(short, scale)
-		return Plan{id, c, func(ctx context.Context, j Job) ([]evidence.Measure, error) { return c.run(ctx, j) }}, nil
+		settings = newPositives(short, scale)
+	case "x8":
+		settings = neighbourSizes(short, scale)
 	case "x9":
-		s := photographSizes(short)
-		return Plan{id, s, func(ctx context.Context, j Job) ([]evidence.Measure, error) { return s.run(ctx, j) }}, nil
-	case "x12":
-		s := photographGuardSizes(short)
-		return Plan{id, s, func(ctx context.Context, j Job) ([]evidence.Measure, error) { return s.run(ctx, j) }}, nil
+		settings = photographSizes(short)
 	case "x10":
-		c := newCosts(short, scale)
-		return Plan{id, c, func(ctx context.Context, j Job) ([]evidence.Measure, error) { return c.run(ctx, j) }}, nil
+		settings = newCosts(short, scale)
 	case "x11":
-		s := guardSizes(short, scale)
-		return Plan{id, s, func(ctx context.Context, j Job) ([]evidence.Measure, error) { return s.run(ctx, j) }}, nil
+		settings = guardSizes(short, scale)
+	case "x12":
+		settings = photographGuardSizes(short)
+	default:
+		return Plan{}, fmt.Errorf("there is no way to run experiment %q", id)
 	}
-	return Plan{}, fmt.Errorf("there is no way to run experiment %q", id)
+	return Plan{id, settings, settings.run}, nil
 }
 
 // trainingSizes returns the sizes of the experiments that train for every seed.
