@@ -33,6 +33,7 @@ var workers = map[string]func(context.Context, job) (worker, error){
 	"memory":   newMemoryWorker,
 	"products": newProductsWorker,
 	"integers": newIntegersWorker,
+	"layers":   newLayersWorker,
 	"decoder":  newDecoderWorker,
 	"fetch":    newFetchWorker,
 	"web":      newWebWorker,

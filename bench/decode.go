@@ -111,28 +111,33 @@ func (w *decodeWorker) do(_ context.Context, command string, _ *answer) error {
 	return unknown(command)
 }
 
-func encodeRow(ctx context.Context, b *bench) (*Result, error) {
-	n := b.size(128, 4)
-	j := job{Folder: b.folder, Preset: "small", Options: map[string]float64{"images": float64(n), "size": 128, "batch": float64(b.size(32, 4))}}
-	if _, err := writePhotos(j, n); err != nil {
-		return nil, err
+// encodeRow measures the encoder with products of float32, or of bfloat16 on both sides.
+func encodeRow(precision torch.DType) func(context.Context, *bench) (*Result, error) {
+	return func(ctx context.Context, b *bench) (*Result, error) {
+		n := b.size(128, 4)
+		j := job{Folder: b.folder, Preset: "small", Precision: precision.String(), Options: map[string]float64{
+			"images": float64(n), "size": 128, "batch": float64(b.size(32, 4)),
+		}}
+		if _, err := writePhotos(j, n); err != nil {
+			return nil, err
+		}
+		out, err := duel{
+			kind: "encode", programs: encodePrograms(), job: j, unit: "pairs/s", warmUp: 1, higher: true,
+			value: func(a answer) float64 { return float64(n) / a.Seconds },
+			check: func(_, peer answer) ([]string, error) {
+				if c := peer.Values["least_cosine"]; !(c > 0.98) {
+					return nil, fmt.Errorf("a vector has cosine %.4f with the peer's", c)
+				}
+				return []string{fmt.Sprintf("vectors with cosines of %.4f or more with the peer's", peer.Values["least_cosine"])}, nil
+			},
+		}.run(ctx, b)
+		if err != nil {
+			return nil, err
+		}
+		out.Size, out.Against = fmt.Sprintf("%d × %d JPEG and a caption, batches of 32", photoWidth, photoHeight), "PIL or torchvision on a pool, the same model in PyTorch, eager or compiled: the fastest"
+		out.Met, out.Bound = out.Ratio >= 1.5, precision.String()+" products of the model"
+		return out, nil
 	}
-	out, err := duel{
-		kind: "encode", programs: encodePrograms(), job: j, unit: "pairs/s", warmUp: 1, higher: true,
-		value: func(a answer) float64 { return float64(n) / a.Seconds },
-		check: func(_, peer answer) ([]string, error) {
-			if c := peer.Values["least_cosine"]; !(c > 0.98) {
-				return nil, fmt.Errorf("a vector has cosine %.4f with the peer's", c)
-			}
-			return []string{fmt.Sprintf("vectors with cosines of %.4f or more with the peer's", peer.Values["least_cosine"])}, nil
-		},
-	}.run(ctx, b)
-	if err != nil {
-		return nil, err
-	}
-	out.Size, out.Against = fmt.Sprintf("%d × %d JPEG and a caption, batches of 32", photoWidth, photoHeight), "PIL or torchvision on a pool, the same model in PyTorch, eager or compiled: the fastest"
-	out.Met, out.Bound = out.Ratio >= 1.5, "float32 products of the model"
-	return out, nil
 }
 
 // encodePrograms returns the peers of the row encode. Debian has neither a compiler of models nor torchvision.

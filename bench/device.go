@@ -48,6 +48,9 @@ func (j job) shape(vocabulary int) (model.Config, error) {
 // bfloat16, with the kernels that it likes best.
 func (j job) tensors() (*torch.Worker, error) {
 	o := torch.WorkerOptions{Threads: j.Threads, Deterministic: true}
+	if j.Precision == torch.BFloat16.String() {
+		o.Precision = torch.BFloat16
+	}
 	if j.Device != "" {
 		o = torch.WorkerOptions{Device: j.Device, Threads: j.Threads, Precision: torch.BFloat16}
 	}
@@ -216,21 +219,15 @@ func deviceFilesRow(patch int, target float64) func(context.Context, *bench) (*R
 	}
 }
 
-// productsWorker multiplies large square matrices, to know what the device can reach: of bfloat16, and on the processor of
-// float32.
+// productsWorker multiplies large square matrices of bfloat16, to know what the device can reach.
 type productsWorker struct {
-	precision torch.DType
-	worker    *torch.Worker
-	side      int
+	worker *torch.Worker
+	side   int
 }
 
 func newProductsWorker(_ context.Context, j job) (worker, error) {
 	w, err := j.tensors()
-	precision := torch.BFloat16
-	if j.Device == "" {
-		precision = torch.Float32
-	}
-	return &productsWorker{worker: w, side: j.option("side"), precision: precision}, err
+	return &productsWorker{worker: w, side: j.option("side")}, err
 }
 
 // Close ends the worker.
@@ -256,20 +253,14 @@ func (w *productsWorker) do(ctx context.Context, command string, a *answer) erro
 	return unknown(command)
 }
 
-// multiply multiplies, waits, and looks at one element. On the processor it multiplies as linear layers do, on all threads.
+// multiply multiplies, waits, and looks at one element.
 func (w *productsWorker) multiply(ctx context.Context, times int) error {
 	const value = 1.0 / 64
 	return w.worker.Do(ctx, func(s *torch.Scope) error {
 		side := int64(w.side)
-		x, y := s.Full(value, w.precision, side, side), s.Full(0, w.precision, side, side)
+		x, y := s.Full(value, torch.BFloat16, side, side), s.Full(0, torch.BFloat16, side, side)
 		for range times {
 			err := s.Nest(func(s *torch.Scope) error {
-				if w.precision == torch.Float32 {
-					s.NoGrad(func() {
-						y.CopyFrom(s.Reshape(s.Linear(s.Reshape(x, 8, -1, side), s.Transpose(x, 0, 1), nil), side, side))
-					})
-					return nil
-				}
 				y.CopyFrom(s.MatMul(x, x))
 				return nil
 			})

@@ -12,6 +12,7 @@ import (
 	"github.com/pairstream/pairstream/internal/knn"
 	"github.com/pairstream/pairstream/internal/knn/cpu"
 	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/torch"
 )
 
 // Limit is what the machine would let a row reach that did nothing but its largest part, as it was measured in the same run.
@@ -43,16 +44,17 @@ func (l *Limit) text(unit string) string {
 
 // limits measures the limits of rows, whose results are there.
 var limits = map[string]func(context.Context, *bench, *Result) error{
-	"group":      integerLimit("products of V2V, by symmetry half, and of V2T", func(n float64) float64 { return 1.5 * n * n }),
-	"kmeans":     integerLimit("products of all rounds", func(n float64) float64 { return n * 1000 * kmeansRounds }),
-	"walk":       integerLimit("products of images and texts", func(n float64) float64 { return n * n }),
-	"walk-large": integerLimit("products of images and texts", func(n float64) float64 { return n * n }),
-	"step-tiny":  productLimit("tiny", func(c model.Config) float64 { return c.StepOperations(stepTokens) }),
-	"step-small": productLimit("small", func(c model.Config) float64 { return c.StepOperations(stepTokens) }),
-	"encode":     encodeLimit,
-	"decode-128": decoderLimit(128),
-	"decode-224": decoderLimit(224),
-	"sampling":   sampleLimit,
+	"group":       integerLimit("products of V2V, by symmetry half, and of V2T", func(n float64) float64 { return 1.5 * n * n }),
+	"kmeans":      integerLimit("products of all rounds", func(n float64) float64 { return n * 1000 * kmeansRounds }),
+	"walk":        integerLimit("products of images and texts", func(n float64) float64 { return n * n }),
+	"walk-large":  integerLimit("products of images and texts", func(n float64) float64 { return n * n }),
+	"step-tiny":   productLimit("tiny", func(c model.Config) float64 { return c.StepOperations(stepTokens) }),
+	"step-small":  productLimit("small", func(c model.Config) float64 { return c.StepOperations(stepTokens) }),
+	"encode":      encodeLimit(torch.Float32),
+	"encode-bf16": encodeLimit(torch.BFloat16),
+	"decode-128":  decoderLimit(128),
+	"decode-224":  decoderLimit(224),
+	"sampling":    sampleLimit,
 	fetchRowName: func(_ context.Context, _ *bench, r *Result) error {
 		r.limited(r.Extra["bare"], "a client that throws the bodies away")
 		return nil
@@ -92,7 +94,7 @@ func productLimit(preset string, operations func(model.Config) float64) func(con
 		if err != nil {
 			return err
 		}
-		rate, err := b.productRate(ctx)
+		rate, err := b.productRate(ctx, torch.Float32)
 		if err != nil {
 			return err
 		}
@@ -102,8 +104,8 @@ func productLimit(preset string, operations func(model.Config) float64) func(con
 }
 
 // productRate measures linear layers of 1,024 inputs and outputs, in operations a second of all threads.
-func (b *bench) productRate(ctx context.Context) (float64, error) {
-	answers, err := b.alone(ctx, "products", job{Folder: b.folder, Options: map[string]float64{"side": 1024}}, 2)
+func (b *bench) productRate(ctx context.Context, precision torch.DType) (float64, error) {
+	answers, err := b.alone(ctx, "layers", job{Folder: b.folder, Precision: precision.String()}, 2)
 	if err != nil {
 		return 0, err
 	}
@@ -111,22 +113,24 @@ func (b *bench) productRate(ctx context.Context) (float64, error) {
 }
 
 // encodeLimit is the speed of the encoder's products and of the Huffman codes of its images.
-func encodeLimit(ctx context.Context, b *bench, r *Result) error {
-	c, err := model.Preset("small", stepVocabulary("small"))
-	if err != nil {
-		return err
+func encodeLimit(precision torch.DType) func(context.Context, *bench, *Result) error {
+	return func(ctx context.Context, b *bench, r *Result) error {
+		c, err := model.Preset("small", stepVocabulary("small"))
+		if err != nil {
+			return err
+		}
+		rate, err := b.productRate(ctx, precision)
+		if err != nil {
+			return err
+		}
+		_, entropy, err := b.decoding(ctx, c.ImageSize)
+		if err != nil {
+			return err
+		}
+		pair := (c.ImageOperations()+c.TextOperations(encodeTokens))/rate + entropy/float64(b.threads)
+		r.limited(1/pair, fmt.Sprintf("the model's products, %.0f GFLOP/s of linear layers of 1,024, and Huffman codes", rate/1e9))
+		return nil
 	}
-	rate, err := b.productRate(ctx)
-	if err != nil {
-		return err
-	}
-	_, entropy, err := b.decoding(ctx, c.ImageSize)
-	if err != nil {
-		return err
-	}
-	pair := (c.ImageOperations()+c.TextOperations(encodeTokens))/rate + entropy/float64(b.threads)
-	r.limited(1/pair, fmt.Sprintf("the model's products, %.0f GFLOP/s of linear layers of 1,024, and Huffman codes", rate/1e9))
-	return nil
 }
 
 // decoderLimit is the time of libjpeg-turbo for the pixels that the row reads. Nobody in the row decodes with anything else.

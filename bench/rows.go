@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+
+	"github.com/pairstream/pairstream/internal/torch"
 )
 
 // row is one line of the table.
@@ -28,7 +30,8 @@ var rows = []row{
 	{"step-small", "training step, preset small, GRIT-VLP's losses without dropout, forward, backward, AdamW", "1.0, aim 1.5", stepRow("small", 16)},
 	{"decode-128", "decode and resize a JPEG of 500 × 375 pixels, one core", "2 times faster", decodeRow(128)},
 	{"decode-224", "decode and resize a JPEG of 500 × 375 pixels, one core", "2 times faster", decodeRow(224)},
-	{"encode", "encoder: decode, resize and embed, preset small", "1.5 times faster", encodeRow},
+	{"encode", "encoder: decode, resize and embed, preset small", "1.5 times faster", encodeRow(torch.Float32)},
+	{"encode-bf16", "the same with PRECISION=bf16, and PyTorch in bfloat16", "1.5 times faster", encodeRow(torch.BFloat16)},
 	{loaderRowName, "`ScoredBatches` of clients/python: mini-batches for PyTorch's DataLoader, decoded by PIL", "0.9 of the faster", loaderRow},
 	{fetchRowName, "`pairstream fetch`: the images of a list into tars", "1.0", fetchRow},
 	{"produce", "`pairstream produce`: scan tars and publish their pairs, by reference", "100,000 pairs/s", produceRow},

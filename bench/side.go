@@ -24,8 +24,10 @@ type job struct {
 	Options map[string]float64 `json:"options"`
 	Preset  string             `json:"preset,omitempty"`  // of the model
 	Variant string             `json:"variant,omitempty"` // of a peer's program
-	Device  string             `json:"device,omitempty"`  // computes tensors; empty: the processor
-	Server  string             `json:"server,omitempty"`  // program that serves a folder as buckets of S3; empty: files are read from the disk
+	// Precision is the type of what models multiply on the processor; empty: float32.
+	Precision string `json:"precision,omitempty"`
+	Device    string `json:"device,omitempty"` // computes tensors; empty: the processor
+	Server    string `json:"server,omitempty"` // program that serves a folder as buckets of S3; empty: files are read from the disk
 }
 
 func (j job) option(name string) int { return int(j.Options[name]) }

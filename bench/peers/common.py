@@ -23,6 +23,7 @@ class Job:
         self.options = raw.get("options") or {}
         self.preset = raw.get("preset")
         self.variant = raw.get("variant") or ""
+        self.precision = raw.get("precision") or "float32"
 
     def option(self, name):
         return int(self.options[name])

@@ -20,7 +20,8 @@ class Encode:
         self.config = json.loads(read_metadata(path)["pairstream.config"])
         self.model = ALBEF(self.config).eval()
         self.model.load_state_dict(read_safetensors(path))
-        self.model.to(memory_format=torch.channels_last)
+        self.precision = getattr(torch, job.precision)
+        self.model.to(self.precision, memory_format=torch.channels_last)
         self.embed, self.load = self.vectors, decode.load
         if "compiled" in job.variant:
             self.embed = torch.compile(self.vectors)
@@ -41,7 +42,8 @@ class Encode:
         for begin in range(0, len(self.files), self.batch):
             files = self.files[begin : begin + self.batch]
             pixels = torch.stack(list(self.pool.map(lambda raw: self.load(raw, size), files)))
-            found.append(self.embed(pixels.contiguous(memory_format=torch.channels_last), self.ids.repeat(len(files), 1)))
+            pixels = pixels.to(self.precision, memory_format=torch.channels_last)
+            found.append(self.embed(pixels, self.ids.repeat(len(files), 1)).float())
         self.found = torch.cat(found)
 
     def check(self):

@@ -41,25 +41,27 @@ func through(s *torch.Scope, x *torch.Tensor, n int, layer func(s *torch.Scope, 
 
 // linear computes x wᵀ + b.
 type linear struct {
-	w, b *torch.Tensor // b may be nil
+	w, b   *torch.Tensor // b may be nil
+	factor *torch.Tensor // w, or w in bfloat16
 }
 
 func newLinear(src *source, name string, in, out int, first initial) linear {
-	return linear{w: src.weight(name+".weight", first, out, in), b: src.tensor(name+".bias", zeros, out)}
+	w, factor := src.weight(name+".weight", first, out, in)
+	return linear{w: w, factor: factor, b: src.tensor(name+".bias", zeros, out)}
 }
 
-func (l linear) apply(s *torch.Scope, x *torch.Tensor) *torch.Tensor { return s.Linear(x, l.w, l.b) }
+func (l linear) apply(s *torch.Scope, x *torch.Tensor) *torch.Tensor { return s.Linear(x, l.factor, l.b) }
 
 // exact does what apply does in float32, whatever the worker's precision. It is for the small last layers, whose results
 // leave the network.
 func (l linear) exact(s *torch.Scope, x *torch.Tensor) (y *torch.Tensor) {
-	s.InFloat32(func() { y = l.apply(s, x) })
+	s.InFloat32(func() { y = s.Linear(x, l.w, l.b) })
 	return y
 }
 
 // rows returns the part of the layer that makes outputs [from, from+n).
 func (l linear) rows(s *torch.Scope, from, n int64) linear {
-	return linear{w: s.Narrow(l.w, 0, from, n), b: s.Narrow(l.b, 0, from, n)}
+	return linear{w: s.Narrow(l.w, 0, from, n), factor: s.Narrow(l.factor, 0, from, n), b: s.Narrow(l.b, 0, from, n)}
 }
 
 // norm is a layer normalisation.
@@ -85,7 +87,7 @@ func (n norm) applySum(s *torch.Scope, x, y *torch.Tensor) *torch.Tensor {
 func linears(s *torch.Scope, x *torch.Tensor, layers ...linear) *torch.Tensor {
 	ws, bs := make([]*torch.Tensor, len(layers)), make([]*torch.Tensor, len(layers))
 	for i, l := range layers {
-		ws[i], bs[i] = l.w, l.b
+		ws[i], bs[i] = l.factor, l.b
 	}
 	return s.Linears(x, ws, bs)
 }

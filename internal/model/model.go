@@ -29,6 +29,8 @@ const (
 type Param struct {
 	Name   string
 	Tensor *torch.Tensor
+
+	factor *torch.Tensor // of products, where that is another tensor
 }
 
 // Model is a network of the ALBEF architecture. Its owner calls Free.
@@ -109,6 +111,7 @@ func (m *Model) Free() { free(m.params) }
 func free(params []Param) {
 	for _, p := range params {
 		p.Tensor.Free()
+		p.factor.Free()
 	}
 }
 

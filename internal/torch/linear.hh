@@ -63,6 +63,11 @@ Matrix part(const at::Tensor &t, int64_t offset, int64_t stride, bool transposed
 // by_columns says that a weight lies in memory column by column, as the transpose of a contiguous matrix does.
 bool by_columns(const at::Tensor &w) { return !w.is_contiguous() && w.stride(0) == 1 && w.stride(1) >= w.size(0); }
 
+// is_factor says that the products here take a weight: of float32, or of bfloat16 where these are rounded and not trained.
+bool is_factor(const at::Tensor &w) {
+  return own_kernels(w) || (own_bfloat16(w) && multiplies_bfloat16() && !c10::GradMode::is_enabled());
+}
+
 // weight is a weight [out, in] as a factor; transposed, its transpose. Forward's products read a weight that lies by
 // columns faster, most of all with few rows of x.
 Matrix weight(const at::Tensor &w, bool transposed) {
@@ -92,10 +97,10 @@ at::Tensor forward(const at::Tensor &x, const Layers &layers) {
   return y;
 }
 
-// round_weights returns the pairs with their weights rounded.
+// round_weights returns the pairs with their weights rounded, where they are not yet.
 std::vector<at::Tensor> round_weights(std::vector<at::Tensor> pairs) {
   for (size_t i = 0; i < pairs.size() && present(pairs[i]); i += 2) {
-    pairs[i] = rounded(pairs[i]);
+    pairs[i] = pairs[i].scalar_type() == at::kBFloat16 ? pairs[i] : rounded(pairs[i]);
   }
   return pairs;
 }
@@ -204,7 +209,7 @@ at::Tensor anywhere(const at::Tensor &input, std::vector<at::Tensor> pairs) {
   const at::Tensor x = multiplies_bfloat16() ? to_bfloat16(input) : wide(input);
   if (multiplies_bfloat16()) {
     for (at::Tensor &t : pairs) {
-      t = present(t) ? to_bfloat16(t) : t;
+      t = present(t) ? to_bfloat16(t).to(x.scalar_type()) : t;
     }
   }
   const Layers layers(pairs);
@@ -226,7 +231,7 @@ ps_result ps_linear(ps_tensor *input, ps_tensor **weights, ps_tensor **biases, i
       pairs[2 * i + 1] = biases[i] == nullptr ? none() : ref(biases[i]);
       check_shapes(ref(input), pairs[2 * i], pairs[2 * i + 1]);
       const at::Tensor &w = pairs[2 * i];
-      fast = fast && own_kernels(w) && (w.is_contiguous() || by_columns(w)) && fits(pairs[2 * i + 1]);
+      fast = fast && is_factor(w) && (w.is_contiguous() || by_columns(w)) && fits(pairs[2 * i + 1]);
     }
     const at::Tensor x = ref(input).contiguous();
     if (!fast || !fits(x)) {

@@ -35,6 +35,8 @@ bool multiplies_bfloat16() { return precision == PS_IN_BFLOAT16; }
 
 bool own_kernels(const at::Tensor &t) { return !portable && t.is_cpu() && t.scalar_type() == at::kFloat; }
 
+bool own_bfloat16(const at::Tensor &t) { return !portable && t.is_cpu() && t.scalar_type() == at::kBFloat16; }
+
 at::Tensor rounded(const at::Tensor &t) {
   const at::Tensor x = t.is_non_overlapping_and_dense() ? t : t.contiguous();
   at::Tensor y = at::empty_strided(x.sizes(), x.strides(), x.options().dtype(at::kBFloat16));

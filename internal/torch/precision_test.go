@@ -123,6 +123,26 @@ func TestMixedPrecisionRoundsOnlyFactors(t *testing.T) {
 	}
 }
 
+// A weight that was rounded before has the products of one that is rounded when it is used, in the last bit.
+func TestAWeightMayBeRoundedBefore(t *testing.T) {
+	for way, o := range torchtest.Ways(halved(2)) {
+		run(t, workerOf(t, o), func(s *torch.Scope) {
+			x, w, bias := s.Float32s(ramp(4*10*33), 4, 10, 33), s.Float32s(ramp(7*33), 7, 33), s.Float32s(ramp(7), 7)
+			s.NoGrad(func() {
+				rounded := s.To(w, torch.BFloat16)
+				want := s.Linears(x, []*torch.Tensor{w, w}, []*torch.Tensor{bias, bias}).Float64s()
+				got := s.Linears(x, []*torch.Tensor{rounded, w}, []*torch.Tensor{bias, bias}).Float64s()
+				if !slices.Equal(got, want) {
+					t.Errorf("%s: a weight that was rounded before has other products", way)
+				}
+				if got := s.Linear(x, s.Narrow(rounded, 0, 2, 3), nil).Float64s(); !slices.Equal(got, s.Linear(x, s.Narrow(w, 0, 2, 3), nil).Float64s()) {
+					t.Errorf("%s: some rows of a weight that was rounded before have other products", way)
+				}
+			})
+		})
+	}
+}
+
 // A weight has the same products, and the same gradients, whether it lies in memory by rows or by columns. So do some of
 // its rows. The sums of small integers are exact in any order.
 func TestAWeightMayLieByColumns(t *testing.T) {
@@ -142,7 +162,7 @@ func TestAWeightMayLieByColumns(t *testing.T) {
 		if !gradients {
 			s.NoGrad(func() {
 				all = append(all, s.Linear(x, w, bias).Float64s(),
-					s.Linears(x, []*torch.Tensor{s.Narrow(w, 0, 2, 3), w}, []*torch.Tensor{nil, bias}).Float64s())
+					s.Linears(x, []*torch.Tensor{s.Narrow(w, 0, 2, 3), w}, []*torch.Tensor{s.Narrow(bias, 0, 2, 3), bias}).Float64s())
 			})
 			return all
 		}
