@@ -50,7 +50,9 @@ func newLinear(src *source, name string, in, out int, first initial) linear {
 	return linear{w: w, factor: factor, b: src.tensor(name+".bias", zeros, out)}
 }
 
-func (l linear) apply(s *torch.Scope, x *torch.Tensor) *torch.Tensor { return s.Linear(x, l.factor, l.b) }
+func (l linear) apply(s *torch.Scope, x *torch.Tensor) *torch.Tensor {
+	return s.Linear(x, l.factor, l.b)
+}
 
 // exact does what apply does in float32, whatever the worker's precision. It is for the small last layers, whose results
 // leave the network.
