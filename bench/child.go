@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/pairstream/pairstream/internal/machine"
 )
 
 // worker is pairstream's side of a row. Do fills in Values and Series; the caller measures how long it takes.
@@ -79,12 +79,12 @@ func serve(ctx context.Context, kind string, in io.Reader, out io.Writer) error 
 // measured runs one command and measures it.
 func measured(ctx context.Context, w worker, command string) answer {
 	a := answer{Values: map[string]float64{}, Series: map[string][]float64{}}
-	cpu, started := cpuSeconds(), time.Now()
+	used, started := machine.ProcessorTime(), time.Now()
 	err := w.do(ctx, command, &a)
 	if a.Seconds == 0 {
 		a.Seconds = time.Since(started).Seconds()
 	}
-	a.CPUSeconds = cpuSeconds() - cpu
+	a.CPUSeconds = (machine.ProcessorTime() - used).Seconds()
 	if err == nil {
 		a.PeakBytes, err = memory("VmHWM")
 	}
@@ -94,27 +94,13 @@ func measured(ctx context.Context, w worker, command string) answer {
 	return a
 }
 
-func cpuSeconds() float64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
-}
-
 // memory reads a size from /proc/self/status, in bytes.
 func memory(name string) (float64, error) {
-	raw, err := os.ReadFile("/proc/self/status")
+	kilobytes, err := strconv.ParseFloat(strings.TrimSuffix(machine.Field("/proc/self/status", name), " kB"), 64)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("reading %s in /proc/self/status: %w", name, err)
 	}
-	for line := range strings.Lines(string(raw)) {
-		if rest, ok := strings.CutPrefix(line, name+":"); ok {
-			kilobytes, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-			return kilobytes * 1024, err
-		}
-	}
-	return 0, fmt.Errorf("no %s in /proc/self/status", name)
+	return kilobytes * 1024, nil
 }
 
 // unknown returns a worker's error for a command that it does not know.

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/pairstream/pairstream/internal/machine"
 )
 
 func main() {
@@ -95,12 +97,12 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if b.machine, b.flags = thisMachine(ctx), processorField("flags"); b.device == "" {
+	if b.machine, b.flags = thisMachine(ctx), machine.Field("/proc/cpuinfo", "flags"); b.device == "" {
 		if b.installed, err = b.homes(); err != nil {
 			return err
 		}
 	}
-	if b.before, err = quiet(ctx, out, *busy || b.short, loadAverage, quietPause); err != nil {
+	if b.before, err = quiet(ctx, out, *busy || b.short, machine.Load, quietPause); err != nil {
 		return err
 	}
 	if b.folder, err = os.MkdirTemp("", "pairstream-bench-"); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"time"
 )
 
@@ -13,19 +12,6 @@ const (
 	quietTries = 18  // after a build the average of the last minute takes a while to fall
 	quietPause = 10 * time.Second
 )
-
-// loadAverage returns the load of the last minute.
-func loadAverage() (float64, error) {
-	raw, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return 0, fmt.Errorf("reading the load of the machine: %w", err)
-	}
-	var load float64
-	if _, err := fmt.Sscan(string(raw), &load); err != nil {
-		return 0, fmt.Errorf("reading the load of the machine from %q: %w", raw, err)
-	}
-	return load, nil
-}
 
 // quiet waits until other programs leave the machine alone, and returns the load then. A busy run does not wait.
 func quiet(ctx context.Context, out io.Writer, busy bool, load func() (float64, error), pause time.Duration) (float64, error) {

@@ -3,11 +3,10 @@ package main
 import (
 	"bytes"
 	"image/jpeg"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/pairstream/pairstream/internal/imaging"
+	"github.com/pairstream/pairstream/internal/machine"
 	"github.com/pairstream/pairstream/internal/repack"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
@@ -46,21 +45,13 @@ func BenchmarkRepack(b *testing.B) {
 			for _, encoded := range row.images {
 				size += len(encoded)
 			}
-			began, n := processorTime(b), 0
+			began, n := machine.ProcessorTime(), 0
 			for b.Loop() {
 				must.Do(b, row.work(row.images[n%len(row.images)]))
 				n++
 			}
-			b.ReportMetric(float64(n)/(processorTime(b)-began).Seconds(), "images/core-s")
+			b.ReportMetric(float64(n)/(machine.ProcessorTime()-began).Seconds(), "images/core-s")
 			b.ReportMetric(float64(size)/float64(len(row.images)), "bytes/image")
 		})
 	}
-}
-
-// processorTime returns what the process has used.
-func processorTime(b *testing.B) time.Duration {
-	b.Helper()
-	var used syscall.Rusage
-	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

@@ -10,8 +10,9 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/pairstream/pairstream/internal/machine"
 )
 
 // Figure is the cost of one side.
@@ -104,7 +105,7 @@ func (r row) describe(ctx context.Context, out *Result, b *bench) {
 	out.Row, out.What, out.Target = r.name, r.what, r.target
 	out.Threads, out.Turns = b.threads, len(out.Ours.Samples)
 	out.When = time.Now().UTC().Format(time.DateOnly)
-	out.Load, _ = loadAverage() // it could be read before the run
+	out.Load, _ = machine.Load() // it could be read before the run
 	if b.before > maxLoad {
 		out.Busy = b.before
 	}
@@ -116,40 +117,22 @@ func (r row) describe(ctx context.Context, out *Result, b *bench) {
 
 func thisMachine(ctx context.Context) Machine {
 	m := Machine{Processors: runtime.NumCPU(), System: runtime.GOOS + "/" + runtime.GOARCH + ", " + runtime.Version()}
-	m.Processor, m.Memory = processorField("model name"), fileField("/proc/meminfo", "MemTotal")
+	m.Processor, m.Memory = machine.Processor(), machine.Field("/proc/meminfo", "MemTotal")
 	m.Revision = revision(ctx)
 	return m
 }
 
 // revision names the commit that is measured, with a mark when the sources differ from it. What a run writes is no source.
 func revision(ctx context.Context) string {
-	head, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output()
-	if err != nil {
+	name := machine.Revision(ctx)
+	if name == "" {
 		return ""
 	}
-	name := strings.TrimSpace(string(head))
 	changed, err := exec.CommandContext(ctx, "git", "status", "--porcelain", "--", ":/*.go", ":/*.cpp", ":/*.h", ":/*.py", ":/go.mod").Output()
 	if err != nil || len(changed) > 0 {
 		name += " with changes"
 	}
 	return name
-}
-
-// processorField returns a property of the first processor.
-func processorField(name string) string { return fileField("/proc/cpuinfo", name) }
-
-// fileField returns the value of a name in a file of lines with colons.
-func fileField(path, name string) string {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(string(raw)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
 }
 
 // line returns a result for the terminal.

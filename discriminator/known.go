@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/pairstream/pairstream/internal/eval"
+	"github.com/pairstream/pairstream/internal/auc"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/wording"
 	"github.com/pairstream/pairstream/schemas"
@@ -51,16 +51,16 @@ func (k *Known) Add(o Known) {
 
 // AUC returns the chance that a known positive has a higher probability than a hard negative. Without either kind it is 0.5.
 func (k Known) AUC() float64 {
-	all := make([]eval.Judgement, 0, len(k.Positives)+len(k.Edited)+len(k.Contradicting))
+	all := make([]auc.Judgement, 0, len(k.Positives)+len(k.Edited)+len(k.Contradicting))
 	for _, p := range k.Positives {
-		all = append(all, eval.Judgement{P: p, True: true})
+		all = append(all, auc.Judgement{P: p, True: true})
 	}
 	for _, negatives := range [][]float32{k.Edited, k.Contradicting} {
 		for _, p := range negatives {
-			all = append(all, eval.Judgement{P: p})
+			all = append(all, auc.Judgement{P: p})
 		}
 	}
-	return eval.AUC(all)
+	return auc.Of(all)
 }
 
 // kind says what is known of a pair that Con-D is asked about.

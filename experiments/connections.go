@@ -5,8 +5,8 @@ import (
 
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/grouper"
+	"github.com/pairstream/pairstream/internal/auc"
 	"github.com/pairstream/pairstream/internal/dataset"
-	"github.com/pairstream/pairstream/internal/eval"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
@@ -20,7 +20,7 @@ type Connections struct {
 	Above      []Verdict `json:"above"`      // by threshold
 	AUC        float64   `json:"auc"`        // chance that a true candidate has a higher probability than another
 
-	probabilities []eval.Judgement
+	probabilities []auc.Judgement
 }
 
 // Verdict is the result at one threshold.
@@ -119,7 +119,7 @@ func (s *setup) judgeCandidates(ctx context.Context, g *group, cond string, o gr
 		return nil, err
 	})
 	out.finish()
-	out.AUC, out.probabilities = eval.AUC(out.probabilities), nil
+	out.AUC, out.probabilities = auc.Of(out.probabilities), nil
 	return out, err
 }
 
@@ -141,7 +141,7 @@ func (s *setup) countOne(c *Connections, b *schemas.ScoredBatch, image, text int
 	if holds {
 		c.True++
 	}
-	c.probabilities = append(c.probabilities, eval.Judgement{P: p, True: holds})
+	c.probabilities = append(c.probabilities, auc.Judgement{P: p, True: holds})
 	for i := range c.Above {
 		v := &c.Above[i]
 		if (trainer.ECMOptions{High: v.High}).ClassOf(p) != trainer.Connection {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/pairstream/pairstream/discriminator"
@@ -13,6 +12,7 @@ import (
 	"github.com/pairstream/pairstream/experiments/models"
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/machine"
 	"github.com/pairstream/pairstream/internal/scenes"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
@@ -168,7 +168,7 @@ type spending struct {
 }
 
 // begin begins the first epoch.
-func (s *spending) begin() { s.mark = processorTime() }
+func (s *spending) begin() { s.mark = machine.ProcessorTime() }
 
 // batch is shown every mini-batch. The first one of a later epoch ends the epoch before; to form it belongs to that one.
 func (s *spending) batch(b *schemas.Batch) error {
@@ -183,7 +183,7 @@ func (s *spending) batch(b *schemas.Batch) error {
 
 // end ends an epoch.
 func (s *spending) end() {
-	now := processorTime()
+	now := machine.ProcessorTime()
 	s.all, s.mark = append(s.all, now-s.mark), now
 }
 
@@ -197,8 +197,8 @@ func (s *spending) timed(ask score) score {
 
 // askedAt begins to count for Con-D. The returned function ends it.
 func (s *spending) askedAt(epoch int32) (end func()) {
-	began := processorTime()
-	return func() { s.con[epoch] += processorTime() - began }
+	began := machine.ProcessorTime()
+	return func() { s.con[epoch] += machine.ProcessorTime() - began }
 }
 
 // measures returns milliseconds a pair, of all epochs and of each, and Con-D's time as a share of everything else.
@@ -216,13 +216,4 @@ func (s *spending) measures(arm string, pairs int) (out []evidence.Measure) {
 	}
 	add(0, len(s.all), all, con)
 	return out
-}
-
-// processorTime returns what this process has computed. Other programs on the machine distort it less than the clock.
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0 // only arguments can be wrong
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/grouper"
+	"github.com/pairstream/pairstream/internal/machine"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
@@ -35,7 +36,7 @@ func TestSpendingByHand(t *testing.T) {
 // Processor time is counted for the epoch in which it is used, and Con-D's apart.
 func TestSpendingIsOfItsEpoch(t *testing.T) {
 	work := func() {
-		for began := processorTime(); processorTime()-began < 2*time.Millisecond; {
+		for began := machine.ProcessorTime(); machine.ProcessorTime()-began < 2*time.Millisecond; {
 		}
 	}
 	var s spending

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/pairstream/pairstream/indexer"
 	"github.com/pairstream/pairstream/internal/knn/reference"
+	"github.com/pairstream/pairstream/internal/machine"
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
@@ -90,21 +90,14 @@ func BenchmarkWindow(b *testing.B) {
 	o := options()
 	o.Window, o.SameImage = 10_000_000, indexer.DropImages
 	builder := must.Get(indexer.NewBuilder(schemas.GroupID{}, o, reference.Engine{}, nouns{}, nil))(b)
-	seq, before := int64(0), processorTime(b)
+	seq, before := int64(0), machine.ProcessorTime()
 	for b.Loop() {
 		pair := schemas.PairID{byte(seq), byte(seq >> 8), byte(seq >> 16), byte(seq >> 24), 1}
 		builder.Remember(pair, schemas.ImageID(pair), seq)
 		seq++
 	}
-	b.ReportMetric(float64(b.N)/(processorTime(b)-before).Seconds(), "pairs/cpu-s")
+	b.ReportMetric(float64(b.N)/(machine.ProcessorTime()-before).Seconds(), "pairs/cpu-s")
 	var use syscall.Rusage
 	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &use))
 	b.ReportMetric(float64(use.Maxrss)/1024, "peak-MiB")
-}
-
-// processorTime returns what the process has used so far. Other processes do not disturb it much.
-func processorTime(b *testing.B) time.Duration {
-	var use syscall.Rusage
-	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &use))
-	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }

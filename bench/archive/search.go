@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/knn/cpu"
+	"github.com/pairstream/pairstream/internal/machine"
 	"github.com/pairstream/pairstream/internal/segment"
 	"github.com/pairstream/pairstream/internal/segment/store"
 )
@@ -67,12 +68,12 @@ func measure(ctx context.Context, index *segment.Index, m segment.Modality, aske
 	found := 0
 	for i, vector := range asked {
 		q := segment.NewQueries(1, dim, func(_ int, dst []float32) []float32 { return append(dst, vector...) })
-		begin, used := time.Now(), processTime()
+		begin, used := time.Now(), machine.ProcessorTime()
 		hits, err := index.Search(ctx, m, q, k, 1, nil)
 		if err != nil {
 			return 0, nil, nil, err
 		}
-		processor, wall = append(processor, processTime()-used), append(wall, time.Since(begin))
+		processor, wall = append(processor, machine.ProcessorTime()-used), append(wall, time.Since(begin))
 		for _, e := range truth[i] {
 			if slices.ContainsFunc(hits[0], func(h segment.Hit) bool {
 				one := index.Segment(h)
@@ -91,12 +92,6 @@ func usage() syscall.Rusage {
 		panic(err) // the arguments are constant
 	}
 	return u
-}
-
-// processTime returns the processor time of this process, which does nothing else.
-func processTime() time.Duration {
-	u := usage()
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // peak returns the most memory that the process had, in bytes.

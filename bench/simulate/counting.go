@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 	"io"
-	"syscall"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/machine"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -37,15 +37,6 @@ func (c *counting) Close() error {
 	return nil
 }
 
-// processorSeconds returns the time that this process has computed.
-func processorSeconds() float64 {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
-}
-
 // noticing notices the first new record.
 type noticing struct {
 	stream.Output
@@ -57,7 +48,7 @@ type noticing struct {
 func (n *noticing) Emit(topic schemas.Topic, rec schemas.Record, resume stream.Mark) error {
 	if c := n.c; !c.said && n.Before(n.rec, nil).Seqs[0].Seq > c.last {
 		c.said = true
-		c.reports <- report{c.lane, c.records, c.bytes, time.Since(c.begun).Seconds(), processorSeconds()}
+		c.reports <- report{c.lane, c.records, c.bytes, time.Since(c.begun).Seconds(), machine.ProcessorTime().Seconds()}
 	}
 	return n.Output.Emit(topic, rec, resume)
 }

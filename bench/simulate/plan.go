@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/capacity"
+	"github.com/pairstream/pairstream/internal/machine"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -93,7 +94,7 @@ func played(ctx context.Context, lanes, pairs, dim, epochs int) (course, error) 
 			out.lag = max(out.lag, float64(written-trained))
 		}
 	}
-	used := processorSeconds()
+	used := machine.ProcessorTime()
 	err = f.run(ctx, log.Log, t, func(ctx context.Context) error {
 		spec, err := f.grouper(ctx, log.Log)
 		if err != nil {
@@ -104,7 +105,7 @@ func played(ctx context.Context, lanes, pairs, dim, epochs int) (course, error) 
 	if err != nil {
 		return course{}, err
 	}
-	out.cpu = (processorSeconds() - used) / float64(lanes*pairs*epochs)
+	out.cpu = (machine.ProcessorTime() - used).Seconds() / float64(lanes*pairs*epochs)
 	for _, topic := range []schemas.Topic{schemas.Embeddings, schemas.Batches, schemas.Scored, schemas.Features} {
 		for lane := range lanes {
 			n, err := topicBytes(ctx, log.Log, topic, lane)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/pairstream/pairstream/internal/auc"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/torch"
@@ -172,16 +173,16 @@ func (c *Cond) EasyAUC() float64 { return aucOf(c.Own, c.Easy) }
 func (c *Cond) CandidateAUC() float64 { return aucOf(nil, c.Hard) }
 
 func aucOf(own, others []Asked) float64 {
-	all := make([]Judgement, 0, len(own)+len(others))
+	all := make([]auc.Judgement, 0, len(own)+len(others))
 	for _, a := range own {
-		all = append(all, Judgement{P: float32(a.Score), True: true})
+		all = append(all, auc.Judgement{P: float32(a.Score), True: true})
 	}
 	for _, a := range others {
 		if own == nil || !a.True {
-			all = append(all, Judgement{P: float32(a.Score), True: a.True})
+			all = append(all, auc.Judgement{P: float32(a.Score), True: a.True})
 		}
 	}
-	return AUC(all)
+	return auc.Of(all)
 }
 
 // easy draws other images for every text.

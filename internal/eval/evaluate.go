@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/pairstream/pairstream/internal/auc"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
@@ -280,12 +281,12 @@ func (e *evaluation) matching(ctx context.Context, s *torch.Scope) error {
 		mining = *e.options.Mining
 	}
 	positives, negatives := e.truth.pairs(), e.truth.hardestNegatives(mining, e.options.Matches)
-	var judged []Judgement
+	var judged []auc.Judgement
 	matched := func(pairs []Pair, holds bool) (float64, error) {
 		logits, err := e.score(ctx, s, pairs)
 		count := 0
 		for _, l := range logits {
-			judged = append(judged, Judgement{P: l.Match - l.Mismatch, True: holds})
+			judged = append(judged, auc.Judgement{P: l.Match - l.Mismatch, True: holds})
 			if l.Match > l.Mismatch {
 				count++
 			}
@@ -300,6 +301,6 @@ func (e *evaluation) matching(ctx context.Context, s *torch.Scope) error {
 	if err != nil {
 		return err
 	}
-	e.report.Match = MatchError{Positive: 100 - accepted, Negative: fooled, Error: (100 - accepted + fooled) / 2, AUC: 100 * AUC(judged)}
+	e.report.Match = MatchError{Positive: 100 - accepted, Negative: fooled, Error: (100 - accepted + fooled) / 2, AUC: 100 * auc.Of(judged)}
 	return nil
 }

@@ -8,12 +8,10 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/pairstream/pairstream/internal/ingest"
-	"github.com/pairstream/pairstream/internal/testing/must"
+	"github.com/pairstream/pairstream/internal/machine"
 )
 
 // BenchmarkIngest sends pairs to a front door from four clients, each image once. Door, clients and embedded broker share
@@ -24,7 +22,7 @@ func BenchmarkIngest(b *testing.B) {
 			d := open(b, func(o *ingest.Options) { o.Settings.MaxLag = 0 })
 			data := append(picture(1), make([]byte, test.bytes)...)
 			var number atomic.Uint64
-			before := processorTime(b)
+			before := machine.ProcessorTime()
 			b.SetParallelism(2)
 			b.RunParallel(func(pb *testing.PB) {
 				mine := bytes.Clone(data)
@@ -42,14 +40,7 @@ func BenchmarkIngest(b *testing.B) {
 			})
 			done := float64(number.Load())
 			b.ReportMetric(done/b.Elapsed().Seconds(), "pairs/s")
-			b.ReportMetric(done/(processorTime(b)-before).Seconds(), "pairs/cpu-s")
+			b.ReportMetric(done/(machine.ProcessorTime()-before).Seconds(), "pairs/cpu-s")
 		})
 	}
-}
-
-// processorTime returns what the process has used so far.
-func processorTime(b *testing.B) time.Duration {
-	var use syscall.Rusage
-	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &use))
-	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }

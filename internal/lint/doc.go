@@ -9,7 +9,8 @@
 //     internal/testing.
 //  2. Cores are functions of records, options and a seed. They reach no Kafka client, read no environment, ask no clock,
 //     draw from no global generator and hold no cgo. They declare no variable of the environment and name none, tests
-//     included. Settings belong to the adapters, which may do all of this except cgo.
+//     included. Settings belong to the adapters, which may do all of this except cgo. Of the cores, trainer/bootstrap alone
+//     reads tars.
 //  3. Only internal/stream imports a Kafka client, with two exceptions. internal/testing/kafkatest, the tests' cluster,
 //     has a client of another make. The examples, which outsiders copy, have the same client as internal/stream.
 //     Only internal/torch, internal/faiss, internal/knn/cpu and internal/jpeg import "C".

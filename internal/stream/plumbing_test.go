@@ -2,10 +2,10 @@ package stream
 
 import (
 	"fmt"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/machine"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -33,7 +33,7 @@ func BenchmarkPlumbing(b *testing.B) {
 		}))
 	}
 	value := make([]byte, 1000)
-	before := processorTime(b)
+	before := machine.ProcessorTime()
 	b.ResetTimer()
 	p := l.NewPublisher(PublisherOptions{})
 	for i := range b.N {
@@ -45,17 +45,11 @@ func BenchmarkPlumbing(b *testing.B) {
 	}
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
-	b.ReportMetric(float64((processorTime(b)-before).Microseconds())/float64(b.N), "cpu-µs/pair")
+	b.ReportMetric(float64((machine.ProcessorTime()-before).Microseconds())/float64(b.N), "cpu-µs/pair")
 	for _, r := range runs {
 		r.cancel()
 		if err := <-r.done; err != nil {
 			b.Error(err)
 		}
 	}
-}
-
-func processorTime(b *testing.B) time.Duration {
-	var u syscall.Rusage
-	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -6,7 +6,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/pairstream/pairstream/internal/eval"
+	"github.com/pairstream/pairstream/internal/auc"
 	"github.com/pairstream/pairstream/internal/scenes"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
@@ -19,7 +19,7 @@ type truth struct {
 	ecm                trainer.ECMOptions
 	candidates, trues  int // all candidates, and those whose caption holds for the picture
 	confirmed, correct int // all connections, and those whose caption holds
-	judged             []eval.Judgement
+	judged             []auc.Judgement
 }
 
 // ofScenes reads what the pictures of generated tars show.
@@ -66,7 +66,7 @@ func (t *truth) judge(b *schemas.ScoredBatch, image, text int32, p float32, conv
 	if connection {
 		converted[[2]int32{image, text}] = true
 	}
-	t.judged = append(t.judged, eval.Judgement{P: p, True: holds})
+	t.judged = append(t.judged, auc.Judgement{P: p, True: holds})
 	for _, c := range []struct {
 		n  *int
 		is bool
@@ -80,7 +80,7 @@ func (t *truth) judge(b *schemas.ScoredBatch, image, text int32, p float32, conv
 // base returns how many candidates are true, and how well Con-D's probabilities tell them from the others.
 func (t *truth) base() string {
 	return fmt.Sprintf("%.1f %% of them are %s; Con-D tells them from the others with an AUC of %.3f (0.5: a coin)",
-		percent(t.trues, t.candidates), t.says, eval.AUC(t.judged))
+		percent(t.trues, t.candidates), t.says, auc.Of(t.judged))
 }
 
 // String returns the precision and the recall of connections.

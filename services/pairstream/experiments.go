@@ -9,10 +9,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +20,7 @@ import (
 	"github.com/pairstream/pairstream/experiments"
 	"github.com/pairstream/pairstream/experiments/evidence"
 	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/machine"
 	"github.com/pairstream/pairstream/internal/service/device"
 )
 
@@ -192,11 +191,9 @@ func (c *experimentsCommand) begin(ctx context.Context, plan experiments.Plan) (
 	r := &evidence.Result{
 		Experiment: plan.ID, Scale: c.scale, Short: c.short, Settings: settings,
 		Machine: evidence.Machine{
-			Processor: processor(), Processors: runtime.NumCPU(), Device: c.settings.Name, Threads: c.settings.Threads,
+			Processor: machine.Processor(), Processors: runtime.NumCPU(), Device: c.settings.Name, Threads: c.settings.Threads,
 		},
-	}
-	if out, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output(); err == nil {
-		r.Revision = strings.TrimSpace(string(out))
+		Revision: machine.Revision(ctx),
 	}
 	if c.tuning {
 		return r, nil
@@ -224,22 +221,6 @@ func (c *experimentsCommand) runSeed(ctx context.Context, plan experiments.Plan,
 		fmt.Fprintf(c.to, "%s, seed %d: %s\n", plan.ID, seed, line)
 	}})
 	run := evidence.Run{Seed: seed, Seconds: time.Since(began).Seconds(), Measures: measures}
-	if raw, err := os.ReadFile("/proc/loadavg"); err == nil {
-		_, _ = fmt.Sscan(string(raw), &run.Load)
-	}
+	run.Load, _ = machine.Load() // systems without it say nothing
 	return run, err
-}
-
-// processor returns the name of the machine's processor, if the system tells it.
-func processor() string {
-	raw, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return runtime.GOARCH
-	}
-	for line := range strings.Lines(string(raw)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return runtime.GOARCH
 }

@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/dataset/onlog"
+	"github.com/pairstream/pairstream/internal/machine"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/must"
@@ -119,18 +118,11 @@ func open(b *testing.B) *stream.Log {
 // measure reports pairs a second, and pairs a second of processor time.
 func measure(b *testing.B, do func() error) {
 	b.ReportAllocs()
-	before := processorTime(b)
+	before := machine.ProcessorTime()
 	for b.Loop() {
 		must.Do(b, do())
 	}
 	done := float64(b.N) * benchTars * benchPairs
 	b.ReportMetric(done/b.Elapsed().Seconds(), "pairs/s")
-	b.ReportMetric(done/(processorTime(b)-before).Seconds(), "pairs/cpu-s")
-}
-
-// processorTime returns what the process has used so far. Other processes do not disturb it much.
-func processorTime(b *testing.B) time.Duration {
-	var use syscall.Rusage
-	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &use))
-	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
+	b.ReportMetric(done/(machine.ProcessorTime()-before).Seconds(), "pairs/cpu-s")
 }

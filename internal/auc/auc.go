@@ -1,4 +1,5 @@
-package eval
+// Package auc measures how well probabilities tell what is true from what is not.
+package auc
 
 import (
 	"cmp"
@@ -11,9 +12,9 @@ type Judgement struct {
 	True bool
 }
 
-// AUC returns the area under the ROC curve: the chance that a true pair has a higher probability than another. Equal ones
+// Of returns the area under the ROC curve: the chance that a true pair has a higher probability than another. Equal ones
 // count half. It is 0.5 where either kind is missing. AUC sorts the judgements.
-func AUC(all []Judgement) float64 {
+func Of(all []Judgement) float64 {
 	slices.SortFunc(all, func(a, b Judgement) int { return cmp.Compare(a.P, b.P) })
 	others, ordered := 0, 0.0 // others so far; pairs in the right order
 	for at := 0; at < len(all); {
