@@ -19,6 +19,8 @@ FLOORS := confluent-kafka==2.5.3 msgpack==1.0.0 numpy==1.23.2 safetensors==0.4.0
 # The latest open_clip for Debian's PyTorch, and what its training script imports. pip knows no torchvision for that PyTorch;
 # the one here lacks its operators, which nothing uses.
 OPEN_CLIP := open_clip_torch==2.24.0 timm==0.9.16 torchvision==0.15.2 webdataset==0.2.86 braceexpand ftfy wcwidth regex 'pandas<2.3' pytz tzdata python-dateutil six
+# Jars of an Apache Kafka server, where the tests on a real cluster look for them.
+KAFKA_JARS := $(BIN)/kafka/$(shell sha256sum deploy/kafka/pom.xml | cut -c 1-16)
 BENCH_PAGES := README.md,docs/benchmarks.md,docs/scaling.md
 FIGURES := $(CURDIR)/$(BIN)/figures.txt
 
@@ -246,7 +248,12 @@ $(BIN)/venv-fetch:
 	@$@/bin/pip install -q --disable-pip-version-check img2dataset==1.47.0
 	@touch $@
 
-bench: build $(BIN)/venv-peers $(BIN)/venv-fetch $(TOOLS)/versitygw ## measure everything beside the best of today's peers, an hour on two cores; installs Debian's python3-torch, python3-faiss, python3-pil, and current wheels of PyPI, 3 GB; ARGS=--only=row,row
+$(KAFKA_JARS): deploy/kafka/pom.xml
+	@deploy/setup.sh kafka
+	@mkdir -p $(BIN)/kafka && rm -rf $@ $@.partial
+	@mvn -q -B -Dstyle.color=never -f $< dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$@.partial && mv $@.partial $@ && touch $@
+
+bench: build $(BIN)/venv-peers $(BIN)/venv-fetch $(TOOLS)/versitygw $(KAFKA_JARS) ## measure everything beside the best of today's peers, an hour on two cores; installs Debian's python3-torch, python3-faiss, python3-pil, Java and Maven, and current wheels of PyPI, 3 GB; ARGS=--only=row,row
 	@deploy/setup.sh peers
 	go build -o $(BIN)/bench ./bench
 	$(BIN)/bench $(ARGS)

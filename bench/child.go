@@ -20,23 +20,26 @@ type worker interface {
 
 // workers maps a kind to a function that makes its worker. What that function does before it returns is not measured.
 var workers = map[string]func(context.Context, job) (worker, error){
-	"group":    newGroupWorker,
-	"kmeans":   newKMeansWorker,
-	"live":     newLiveWorker,
-	"walk":     newWalkWorker,
-	"step":     newStepWorker,
-	"decode":   newDecodeWorker,
-	"encode":   newEncodeWorker,
-	"plumbing": newPlumbingWorker,
-	"base":     newBaseWorker,
-	"produce":  newProduceWorker,
-	"memory":   newMemoryWorker,
-	"products": newProductsWorker,
-	"integers": newIntegersWorker,
-	"layers":   newLayersWorker,
-	"decoder":  newDecoderWorker,
-	"fetch":    newFetchWorker,
-	"web":      newWebWorker,
+	"group":          newGroupWorker,
+	"kmeans":         newKMeansWorker,
+	"live":           newLiveWorker,
+	"walk":           newWalkWorker,
+	"step":           newStepWorker,
+	"decode":         newDecodeWorker,
+	"encode":         newEncodeWorker,
+	"plumbing":       newPlumbingWorker,
+	"plumbing-kafka": newKafkaWorker,
+	"base":           newBaseWorker,
+	"produce":        newProduceWorker,
+	"memory":         newMemoryWorker,
+	"products":       newProductsWorker,
+	"integers":       newIntegersWorker,
+	"layers":         newLayersWorker,
+	"decoder":        newDecoderWorker,
+	"fetch":          newFetchWorker,
+	"log":            newLogWorker,
+	"hashes":         newHashesWorker,
+	"web":            newWebWorker,
 }
 
 // serve answers commands until there are no more.
@@ -84,7 +87,7 @@ func measured(ctx context.Context, w worker, command string) answer {
 	if a.Seconds == 0 {
 		a.Seconds = time.Since(started).Seconds()
 	}
-	a.CPUSeconds = (machine.ProcessorTime() - used).Seconds()
+	a.CPUSeconds += (machine.ProcessorTime() - used).Seconds() // beside what a worker's own processes took
 	if err == nil {
 		a.PeakBytes, err = memory("VmHWM")
 	}

@@ -59,6 +59,8 @@ var limits = map[string]func(context.Context, *bench, *Result) error{
 		r.limited(r.Extra["bare"], "a client that throws the bodies away")
 		return nil
 	},
+	"plumbing": logLimit,
+	"produce":  hashLimit,
 	"memory": func(_ context.Context, _ *bench, r *Result) error {
 		r.limited(1_000_000*4*benchDim/float64(1<<30), "the vectors alone")
 		return nil

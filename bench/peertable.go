@@ -67,7 +67,7 @@ func orNothing(v float64, unit string) string {
 
 // versions returns the versions of an entrant's libraries.
 func (e Entrant) versions() string {
-	return e.list([]string{"torch", "torchvision", "faiss", "numpy", "pillow", "webdataset", "streaming", "img2dataset"}, "%s %s")
+	return e.list([]string{"torch", "torchvision", "faiss", "numpy", "pillow", "webdataset", "streaming", "img2dataset", "kafka"}, "%s %s")
 }
 
 // instructions returns what an entrant's libraries compute with.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -16,24 +17,61 @@ import (
 )
 
 const (
-	plumbingLanes = 4
-	recordBytes   = 1000
+	plumbingLanes      = 4
+	recordBytes        = 1000
+	plumbingGoal       = 100_000
+	plumbingPairs      = 300_000
+	plumbingPairsShort = 20_000
 )
 
-func plumbingRow(ctx context.Context, b *bench) (*Result, error) {
-	pairs := b.size(300_000, 20_000)
-	answers, err := b.alone(ctx, "plumbing", job{Options: map[string]float64{"pairs": float64(pairs)}}, min(1, b.repeats-1))
+// plumbingRow sends pairs through stages over the embedded broker, and in turns over one of Apache Kafka where its jars are.
+func plumbingRow(ctx context.Context, b *bench) (out *Result, err error) {
+	pairs := b.size(plumbingPairs, plumbingPairsShort)
+	j := job{Options: map[string]float64{"pairs": float64(pairs)}}
+	j.Server, err = kafkaJars()
 	if err != nil {
 		return nil, err
 	}
-	out := &Result{
-		Size:    fmt.Sprintf("%s pairs of 1 KB, %d lanes, embedded broker", thousands(pairs), plumbingLanes),
-		Against: "none", Unit: "pairs/s", Ours: figure(answers, func(a answer) float64 { return float64(pairs) / a.Seconds }),
-		Checks: []string{"every pair in scored, once and in order"},
-		Bound:  "the processors: the broker's files, allocating and copying",
+	version, err := kafkaVersion(j.Server)
+	if err != nil && !b.short {
+		return nil, err
 	}
-	out.Extra = map[string]float64{"cpu_us_per_pair": out.Ours.CPU / float64(pairs) * 1e6}
-	out.Met = out.Ours.Value >= 50_000
+	kinds := []string{"plumbing", "plumbing-kafka"}
+	if err != nil {
+		kinds = kinds[:1]
+	}
+	var sides []*side
+	for _, kind := range kinds {
+		s, err := b.ours(ctx, kind, j)
+		if err != nil {
+			return nil, err
+		}
+		defer closing(s, &err)
+		sides = append(sides, s)
+	}
+	answers, err := race(min(1, b.repeats-1), b.repeats, "run", sides...)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range sides {
+		if _, err := s.ask("check"); err != nil {
+			return nil, err
+		}
+	}
+	d := duel{unit: "pairs/s", higher: true, value: func(a answer) float64 { return float64(pairs) / a.Seconds }}
+	if len(sides) == 1 {
+		out = &Result{Against: "none", Unit: d.unit, Ours: figure(answers[0], d.value)}
+	} else {
+		out = d.compare(answers[0], answers[1])
+		out.Against = "Apache Kafka " + version + ", one broker, its default flush settings: it acknowledges before the disk has the record"
+		out.Tried = []Entrant{{Home: "Maven", Program: "Apache Kafka", About: map[string]string{"kafka": version}, Value: out.Peer.Value, CPU: out.Peer.CPU, Won: true}}
+	}
+	out.Size = fmt.Sprintf("%s pairs of 1 KB, %d lanes, embedded broker", thousands(pairs), plumbingLanes)
+	out.Checks = []string{"every pair in scored, once and in order"}
+	out.Bound = "the processors: the broker's files, allocating and copying"
+	out.Extra = medians(answers[0], "")
+	out.Extra["cpu_us_per_pair"] = out.Ours.CPU / float64(pairs) * 1e6
+	out.Met = out.Ours.Value >= plumbingGoal
 	return out, nil
 }
 
@@ -89,7 +127,7 @@ func (w *plumbingWorker) do(ctx context.Context, command string, a *answer) erro
 	case "run":
 		return w.run(ctx, a)
 	case "check":
-		return w.check(ctx)
+		return passedOn(ctx, w.last, w.job.option("pairs"))
 	}
 	return unknown(command)
 }
@@ -101,7 +139,29 @@ func (w *plumbingWorker) run(ctx context.Context, a *answer) error {
 	if err := w.renew(ctx, w.job.Folder); err != nil {
 		return err
 	}
-	l := w.last
+	if err := passOn(ctx, w.last, w.job.option("pairs"), a); err != nil {
+		return err
+	}
+	size, err := logBytes(w.folder)
+	a.Values["log_bytes"] = size
+	return err
+}
+
+// logBytes returns the size of a broker's segments.
+func logBytes(folder string) (size float64, err error) {
+	segments, err := filepath.Glob(filepath.Join(folder, "log", "partitions", "*", "*.dat"))
+	for _, path := range segments {
+		info, serr := os.Stat(path)
+		if serr != nil {
+			return 0, serr
+		}
+		size += float64(info.Size())
+	}
+	return size, err
+}
+
+// passOn publishes n pairs, and waits until four stages have passed them on.
+func passOn(ctx context.Context, l *stream.Log, n int, a *answer) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	var stages errgroup.Group
@@ -115,7 +175,6 @@ func (w *plumbingWorker) run(ctx context.Context, a *answer) error {
 		stages.Go(func() error { return l.Run(running, spec) })
 	}
 	started := time.Now()
-	n := w.job.option("pairs")
 	err := publish(ctx, l, n)
 	if err == nil {
 		err = reached(ctx, &counters[len(counters)-1], int64(n))
@@ -152,12 +211,11 @@ func reached(ctx context.Context, c *stream.Counters, n int64) error {
 	return nil
 }
 
-// check reads what the last stage wrote in the last turn.
-func (w *plumbingWorker) check(ctx context.Context) error {
-	n := w.job.option("pairs")
+// passedOn reads what the last stage wrote of n pairs.
+func passedOn(ctx context.Context, l *stream.Log, n int) error {
 	for lane := range plumbingLanes {
 		next := lane
-		for rec, err := range w.last.Records(ctx, schemas.Scored, lane, stream.Position{}, -1) {
+		for rec, err := range l.Records(ctx, schemas.Scored, lane, stream.Position{}, -1) {
 			if err != nil {
 				return err
 			}

@@ -27,6 +27,8 @@ const (
 	producePerTar    = 10_000
 	produceImage     = 1200 // bytes
 	produceGoal      = 100_000
+	produceTars      = 30
+	produceTarsShort = 2
 )
 
 func produceRow(ctx context.Context, b *bench) (*Result, error) {
@@ -51,7 +53,7 @@ func produceS3Row(ctx context.Context, b *bench) (*Result, error) {
 }
 
 func produced(ctx context.Context, b *bench, server string) (*Result, error) {
-	tars := b.size(30, 2)
+	tars := b.size(produceTars, produceTarsShort)
 	pairs := tars * producePerTar
 	j := job{Folder: filepath.Join(b.folder, "produce"), Server: server, Options: map[string]float64{"tars": float64(tars)}}
 	if server != "" {
@@ -83,19 +85,28 @@ type produceWorker struct {
 
 func newProduceWorker(ctx context.Context, j job) (worker, error) {
 	w := &produceWorker{job: j, place: j.path("buckets/crawl")}
-	if err := os.MkdirAll(w.place, 0o755); err != nil {
+	if _, err := writeTars(w.place, j.option("tars")); err != nil {
 		return nil, err
-	}
-	for n := range j.option("tars") {
-		if err := writeTar(filepath.Join(w.place, fmt.Sprintf("%05d.tar", n)), n); err != nil {
-			return nil, err
-		}
 	}
 	if j.Server == "" {
 		return w, nil
 	}
 	cloud.Use()
 	return w, w.serve(ctx)
+}
+
+// writeTars makes a folder of tars and returns their paths.
+func writeTars(folder string, tars int) (paths []string, err error) {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return nil, err
+	}
+	for n := range tars {
+		paths = append(paths, filepath.Join(folder, fmt.Sprintf("%05d.tar", n)))
+		if err := writeTar(paths[n], n); err != nil {
+			return nil, err
+		}
+	}
+	return paths, nil
 }
 
 // writeTar writes small images, with a caption and the columns that img2dataset writes.

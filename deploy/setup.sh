@@ -4,7 +4,7 @@
 #
 #   setup.sh            what pairstream builds against
 #   setup.sh peers      what `make bench` measures pairstream beside
-#   setup.sh kafka      what runs Apache Kafka for `make test-kafka`
+#   setup.sh kafka      what runs Apache Kafka for `make test-kafka` and `make bench`
 #   setup.sh console    the browser of `make test-console`; `setup.sh npm` its package manager, where there is none
 #   setup.sh release    what packs a release
 #   setup.sh cross      what builds for arm64 on amd64, and runs that
