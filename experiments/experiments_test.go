@@ -35,11 +35,7 @@ func newJob(t *testing.T, seed uint64) Job {
 func newSetup(t *testing.T, seed uint64) *setup {
 	t.Helper()
 	s := must.Get(newJob(t, seed).setup(context.Background(), scenes.Kinds{Shapes: 2, Colours: 2, Objects: 2, Large: true, Plain: true}))(t)
-	t.Cleanup(func() {
-		if err := s.close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, s.close()) })
 	return s
 }
 

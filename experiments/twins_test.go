@@ -23,11 +23,7 @@ func TestTwins(t *testing.T) {
 	all, err := readPhotographs(ctx, photos, sizes.Captions)
 	must.Do(t, err)
 	made := must.Get(newTwins(ctx, filepath.Join(dir, "a"), all, sizes, 32, 7))(t)
-	defer func() {
-		if err := made.closeImages(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must.Check(t, made.closeImages()) }()
 	if made.held.Images() != 6 || made.held.Pairs() != 24 || made.seen.Images() != 5 || made.seen.Pairs() != 5 ||
 		len(made.pairs) != 24*4-5 || made.train.Images() != 24*4-5 {
 		t.Errorf("%d unseen images with %d captions, %d seen with %d, %d pairs of %d images", made.held.Images(), made.held.Pairs(),

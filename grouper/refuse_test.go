@@ -125,9 +125,7 @@ func TestLaneRefusesFeatures(t *testing.T) {
 	})
 	add := func(f *schemas.FeatureBlock) {
 		t.Helper()
-		if err := r.lane.Add(context.Background(), input(f, 0), nil); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, r.lane.Add(context.Background(), input(f, 0), nil))
 	}
 	add(train(r.first))
 	r.try(0, map[string]schemas.Record{

@@ -32,11 +32,7 @@ func archived(t *testing.T, gone func(schemas.PairID) bool) (*indexer.Archive, [
 		g := must.Get(b.Close(t.Context(), indexer.ByCount))(t)
 		a.Add(g.Segment)
 	}
-	t.Cleanup(func() {
-		if err := a.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, a.Close()) })
 	return a, all
 }
 

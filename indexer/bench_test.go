@@ -105,9 +105,7 @@ func BenchmarkLive(b *testing.B) {
 			ctx, stop := context.WithCancel(context.Background())
 			var background sync.WaitGroup
 			background.Go(func() {
-				if err := live.Run(ctx); err != nil {
-					b.Error(err)
-				}
+				must.Check(b, live.Run(ctx))
 			})
 			o := indexer.DefaultOptions()
 			builder, c := benchBuilder(b, o, live), newCrawl(2)

@@ -86,11 +86,7 @@ func options() indexer.Options {
 func newBuilder(t *testing.T, o indexer.Options, engine knn.Engine) *indexer.Builder {
 	t.Helper()
 	b := must.Get(indexer.NewBuilder(schemas.GroupID{Lane: 3, Seq: 7}, o, engine, nouns{}, nil))(t)
-	t.Cleanup(func() {
-		if err := b.Free(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, b.Free()) })
 	return b
 }
 
@@ -423,9 +419,7 @@ func wants(t *testing.T, err error, names []string) {
 }
 
 func TestDefaultsAreInRange(t *testing.T) {
-	if err := errors.Join(indexer.DefaultOptions().Validate(), indexer.DefaultLiveOptions().Validate()); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, errors.Join(indexer.DefaultOptions().Validate(), indexer.DefaultLiveOptions().Validate()))
 }
 
 // hostileCaptions gives every pair a caption of 8 KB of words that many others share, 130 of them each.

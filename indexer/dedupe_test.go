@@ -60,9 +60,7 @@ func TestOnePairOfAnImage(t *testing.T) {
 			for _, g := range groups {
 				gotMembers += int(g.Manifest.Count)
 				gotSame += g.Manifest.SameImage
-				if err := g.Manifest.Validate(); err != nil {
-					t.Error(err)
-				}
+				must.Check(t, g.Manifest.Validate())
 			}
 			if gotMembers != members || b.SameImages() != same || gotSame > same || gotSame < same/2 { // some lie behind the last group
 				t.Errorf("%d members and %d (%d) repeated images, want %d and %d", gotMembers, gotSame, b.SameImages(), members, same)
@@ -76,9 +74,7 @@ func TestOnePairOfAnImage(t *testing.T) {
 				if len(rest) > 0 && !bytes.Equal(encoded(t, rest[0]), encoded(t, groups[i])) {
 					t.Errorf("group %d differs when the lane is taken up at seq %d", i, first)
 				}
-				if err := again.Free(); err != nil {
-					t.Error(err)
-				}
+				must.Check(t, again.Free())
 			}
 		})
 	}

@@ -24,9 +24,7 @@ func newLive(t testing.TB, o indexer.LiveOptions, engine indexer.LiveEngine) *in
 	handles, matrices := cpu.Live(), float16rows.Live()
 	live := must.Get(indexer.NewLive(o, engine))(t)
 	t.Cleanup(func() {
-		if err := live.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, live.Close())
 		if h, m := cpu.Live(), float16rows.Live(); h != handles || m != matrices {
 			t.Errorf("%d handles and %d matrices live after, %d and %d before", h, m, handles, matrices)
 		}
@@ -37,11 +35,7 @@ func newLive(t testing.TB, o indexer.LiveOptions, engine indexer.LiveEngine) *in
 func newLane(t testing.TB, live *indexer.Live, lane int32, o indexer.Options) *indexer.Builder {
 	t.Helper()
 	b := must.Get(indexer.NewBuilder(schemas.GroupID{Lane: lane}, o, cpu.Engine{}, nouns{}, live))(t)
-	t.Cleanup(func() {
-		if err := b.Free(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, b.Free()) })
 	return b
 }
 
@@ -51,9 +45,7 @@ func running(t testing.TB, live *indexer.Live) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() {
-		if err := live.Run(ctx); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, live.Run(ctx))
 	})
 	t.Cleanup(func() {
 		cancel()
@@ -315,9 +307,7 @@ func TestSearchesWhileGroupsGrowAndGo(t *testing.T) {
 				}
 				for i, e := range lane(uint64(10+number), 1000, 1) {
 					verdict, err := b.Add(e, int64(i))
-					if err != nil {
-						t.Error(err)
-					}
+					must.Check(t, err)
 					if verdict == indexer.Complete {
 						if _, err := b.Close(context.Background(), indexer.ByCount); err != nil {
 							t.Error(err)

@@ -72,9 +72,7 @@ func TestNearDuplicatesByHand(t *testing.T) {
 		if got := found(g); !slices.Equal(got, c.found) || members(g) != c.members || m.Near != c.near || m.LeftOut != c.left || int(m.Count+int32(m.LeftOut)) != len(pairs) {
 			t.Errorf("policy %q: found %q among %s(%d near, %d left out), want %q among %s", c.policy, got, members(g), m.Near, m.LeftOut, c.found, c.members)
 		}
-		if err := m.Validate(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, m.Validate())
 	}
 }
 
@@ -218,9 +216,7 @@ func TestNearDuplicatesHaveRoom(t *testing.T) {
 		t.Errorf("%d pairs are left of %d, and %d are left out", g.Manifest.Count, len(pairs), g.Manifest.LeftOut)
 	}
 	for _, c := range g.Chunks {
-		if err := c.Validate(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, c.Validate())
 	}
 }
 

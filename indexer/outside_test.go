@@ -25,19 +25,11 @@ func closedGroup(t *testing.T, o indexer.Options, engine knn.Engine, id schemas.
 		must.Get(b.Add(e, int64(i)))(t)
 	}
 	g := must.Get(b.Close(t.Context(), indexer.BySeal, asked...))(t)
-	t.Cleanup(func() {
-		if err := g.Segment.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, g.Segment.Close()) })
 	for _, c := range g.Chunks {
-		if err := c.Validate(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, c.Validate())
 	}
-	if err := g.Manifest.Validate(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, g.Manifest.Validate())
 	return g
 }
 

@@ -89,9 +89,7 @@ func TestMaskedSamplesTakeNoPart(t *testing.T) {
 	if len(r.Features.Positions) != 8 || !reflect.DeepEqual(r.Features.Masked, maskSamples(testBatch(8, 0), 2, 5).Masked) {
 		t.Errorf("features of %d samples with masks %v", len(r.Features.Positions), r.Features.Masked)
 	}
-	if err := r.Features.Validate(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, r.Features.Validate())
 
 	black := testInput(8, 0)
 	image := len(black.Pixels) / 8
@@ -134,9 +132,7 @@ func TestABatchOfMasks(t *testing.T) {
 	if r.Losses != (Losses{}) || r.Counts.Masked != 3 || fingerprint(t, tr) != before || tr.Steps() != 1 {
 		t.Errorf("losses %+v, counts %+v, %d steps", r.Losses, r.Counts, tr.Steps())
 	}
-	if err := r.Features.Validate(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, r.Features.Validate())
 }
 
 // setBias overwrites the matching head's bias. With NaN every ITM loss is NaN, and the features are as before.
@@ -166,9 +162,7 @@ func TestALossThatIsNotFiniteIsSetAside(t *testing.T) {
 	if r.SetAside == "" || len(r.Features.Masked) != 4 || r.Features.Masked[3] != (schemas.Mask{Sample: 3, Reason: "not_finite"}) || r.Features.Step != 0 {
 		t.Errorf("set aside because %q, features %+v", r.SetAside, r.Features)
 	}
-	if err := r.Features.Validate(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, r.Features.Validate())
 	if fingerprint(t, tr) != before || tr.Steps() != 1 || len(tr.momentum.ids) != 0 {
 		t.Errorf("weights changed, or %d steps, or %d entries in the queue", tr.Steps(), len(tr.momentum.ids))
 	}

@@ -79,12 +79,8 @@ func TestRunScoresNothingTakenBack(t *testing.T) {
 	}()
 	t.Cleanup(func() {
 		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		if err := shared.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, <-done)
+		must.Check(t, shared.Close())
 	})
 
 	p := log.NewPublisher(stream.PublisherOptions{})

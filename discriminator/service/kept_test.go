@@ -62,9 +62,7 @@ func TestSettingsOfPlainImages(t *testing.T) {
 	if err := s.Validate(); err != nil || s.augmentation() != (dataset.Augmentation{MinScale: 1, Workers: 3}) {
 		t.Errorf("plain: %+v, %v", s.augmentation(), err)
 	}
-	if err := s.augmentation().Validate(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, s.augmentation().Validate())
 	s.Images, s.Keep, s.KeepBytes = "none", 1, 1
 	err := s.Validate()
 	if err == nil || !strings.Contains(err.Error(), `COND_IMAGES is "none", want augmented or plain`) || !strings.Contains(err.Error(), "COND_KEEP is 1, want at least 2") ||

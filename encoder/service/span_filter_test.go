@@ -18,11 +18,7 @@ func newOwner(t *testing.T, batch int, rules string, w weights, state []byte) *s
 	instruments, _ := stagetest.Instruments(t, Name)
 	sieve := must.Get(newSieve(rules))(t)
 	s := must.Get(newStages(stage{core: &core{batch: batch}, sieve: sieve, instruments: instruments}, shard.SpoolOptions{}, spans{size: 3, filter: rules, weights: w})(2, state))(t)
-	t.Cleanup(func() {
-		if err := s.(*stage).Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, s.(*stage).Close()) })
 	return s.(*stage)
 }
 

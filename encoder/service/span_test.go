@@ -122,13 +122,9 @@ func TestSpansHaveTheirWeights(t *testing.T) {
 				if got, want := describe(rest.Events), describe(out.Events[i+1:]); got != want {
 					t.Errorf("behind record %d:\n%s\nwant\n%s", i, got, want)
 				}
-				if err := next.Close(); err != nil {
-					t.Error(err)
-				}
+				must.Check(t, next.Close())
 			}
-			if err := whole.Close(); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, whole.Close())
 			for fingerprint, open := range w.opened {
 				if open != 0 {
 					t.Errorf("weights %s are still open %d times", fingerprint, open)

@@ -83,11 +83,7 @@ func newFilteredStage(t *testing.T, c *core, rules string, o shard.SpoolOptions,
 	sieve := must.Get(newSieve(rules))(t)
 	must.Do(t, instruments.Register(sieve.dropped))
 	s := must.Get(newStages(stage{core: c, sieve: sieve, instruments: instruments}, o, spans{size: 1000, filter: rules})(2, state))(t)
-	t.Cleanup(func() {
-		if err := s.(*stage).Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, s.(*stage).Close()) })
 	return s, rt
 }
 

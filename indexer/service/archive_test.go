@@ -65,9 +65,7 @@ func TestSearchersNeedNoLane(t *testing.T) {
 	}
 	stop()
 	for range cap(done) {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		must.Check(t, <-done)
 	}
 }
 
@@ -132,9 +130,7 @@ func TestSegmentsComeAndGo(t *testing.T) {
 	look(80)
 	stop()
 	searching.Wait()
-	if err := l.archive.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, l.archive.Close())
 }
 
 func TestSearchNamesWhatItLacks(t *testing.T) {

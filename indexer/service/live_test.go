@@ -66,9 +66,7 @@ func serve(t *testing.T, s Settings, limits service.HTTPLimits) (addr string) {
 		if err := all.Wait(); err != nil && ctx.Err() == nil {
 			t.Error(err)
 		}
-		if err := live.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, live.Close())
 	})
 	return listener.String()
 }

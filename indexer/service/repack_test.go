@@ -92,9 +92,7 @@ func (p pictured) run(t *testing.T, limit int, change func(*Repack)) bool {
 		o.RepackSide = s.Side
 	}
 	died := p.Run(copying(t, o, copies), limit)
-	if err := copies.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, copies.Close())
 	return died
 }
 
@@ -140,9 +138,7 @@ func TestGroupsAreCopied(t *testing.T) {
 			t.Errorf("a copy has %d x %d pixels (%v), want 21 x 16", h.Width, h.Height, err)
 		}
 	}
-	if err := bucket.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, bucket.Close())
 	for _, r := range p.Records(schemas.Groups) {
 		g, ok := r.(*schemas.Group)
 		if !ok {

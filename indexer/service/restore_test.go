@@ -110,11 +110,7 @@ func TestRestoringGoesOnBehindTheStage(t *testing.T) {
 func newLiveRestorer(t *testing.T, log *stream.Log, o indexer.LiveOptions) (*indexer.Live, *restorer) {
 	t.Helper()
 	live := must.Get(indexer.NewLive(o, cpu.Engine{}))(t)
-	t.Cleanup(func() {
-		if err := live.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, live.Close()) })
 	instruments := must.Get(service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil))(t)
 	return live, newRestorer(log, live, instruments)
 }

@@ -186,9 +186,7 @@ func TestAReplayThatMakesOthersDoesNotWait(t *testing.T) {
 	if want := []schemas.GroupID{{Lane: 1, Seq: 0}, {Seq: 1}}; err != nil || !slices.Equal(got, want) {
 		t.Fatalf("asks groups %v, %v: want %v", got, err, want)
 	}
-	if err := closeAll(segments); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, closeAll(segments))
 }
 
 // TestALostSegmentIsNamed removes the segment of a lane's own group.

@@ -35,9 +35,7 @@ func TestTheFirstNoteCounts(t *testing.T) {
 		owners.Go(func() {
 			var err error
 			took[i], err = draws.Take(context.Background(), log, 7, func(context.Context) (drawn, error) { return drawn{7, i}, nil })
-			if err != nil {
-				t.Error(err)
-			}
+			must.Check(t, err)
 		})
 	}
 	owners.Wait()

@@ -14,9 +14,7 @@ import (
 )
 
 func TestSyncFolder(t *testing.T) {
-	if err := SyncFolder(t.TempDir()); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, SyncFolder(t.TempDir()))
 	if err := SyncFolder(filepath.Join(t.TempDir(), "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a folder that is not there: %v", err)
 	}
@@ -113,9 +111,7 @@ func TestAbort(t *testing.T) {
 		t.Errorf("the temporary name %s does not fit the pattern (%v)", f.Name(), err)
 	}
 	for range 2 {
-		if err := f.Abort(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, f.Abort())
 	}
 	if entries, err := os.ReadDir(filepath.Dir(path)); len(entries) > 0 || err != nil {
 		t.Errorf("left %v (%v)", entries, err)
@@ -123,9 +119,7 @@ func TestAbort(t *testing.T) {
 	if f, err = Create(path, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(f.Commit(), f.Abort()); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, errors.Join(f.Commit(), f.Abort()))
 	if _, err := os.Stat(path); err != nil {
 		t.Errorf("Abort after Commit removed the file: %v", err)
 	}

@@ -246,9 +246,7 @@ func (b *browser) compare(name string) {
 	want := must.Get(png.Decode(bytes.NewReader(raw)))(b.t)
 	if different := difference(got, want); different > tolerance {
 		file := filepath.Join(os.TempDir(), "console-"+name+".png")
-		if err := os.WriteFile(file, shot, 0o600); err != nil {
-			b.t.Error(err)
-		}
+		must.Check(b.t, os.WriteFile(file, shot, 0o600))
 		b.t.Errorf("%s differs from %s in %.1f %% of its pixels; it is in %s, and go test -tags console -rewrite stores it", name, path, 100*different, file)
 	}
 }

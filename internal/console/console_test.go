@@ -81,9 +81,7 @@ func openAt(t testing.TB, dir string, o runlog.Options, change func(*console.Opt
 	go func() { done <- server.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		must.Check(t, <-done)
 	})
 	return s
 }

@@ -44,9 +44,7 @@ func liveSearch(t *testing.T, answer *[]string, asked *[]string) *httptest.Serve
 			return
 		}
 		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 		*asked = append(*asked, r.Method+" "+r.URL.RequestURI()+" "+string(body))
 		var list []string
 		for i, id := range append(*answer, strings.Repeat("0", 32)) {

@@ -38,9 +38,7 @@ func newNameServer(t *testing.T, answers ...string) *nameServer {
 	serving.Go(func() { s.serve(t) })
 	t.Cleanup(func() {
 		net.DefaultResolver = usual
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, conn.Close())
 		serving.Wait()
 	})
 	return s
@@ -70,9 +68,7 @@ func (s *nameServer) serve(t *testing.T) {
 		if err == nil {
 			_, err = s.WriteTo(raw, from)
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 	}
 }
 

@@ -301,9 +301,7 @@ func TestTemporaryFilesHaveNoName(t *testing.T) {
 	var most, asked atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		entries, err := os.ReadDir(scratch)
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 		asked.Add(1)
 		most.Store(max(most.Load(), int64(len(entries))))
 		http.NotFound(rw, r)

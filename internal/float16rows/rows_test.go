@@ -52,11 +52,7 @@ func TestBadSizes(t *testing.T) {
 		}
 	}
 	r := must.Get(float16rows.New(2, 4))(t)
-	defer func() {
-		if err := r.Release(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must.Check(t, r.Release()) }()
 	if err := r.Append(make([]byte, 7)); err == nil {
 		t.Error("a row of 7 bytes was taken for 4 values")
 	}

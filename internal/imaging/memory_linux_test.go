@@ -24,9 +24,7 @@ func TestMemoryOfLargePicturesGoesBack(t *testing.T) {
 	for _, p := range pictures[:8] {
 		threads.Go(func() {
 			runtime.LockOSThread() // with the end of the goroutine the thread ends, and leaves its arena behind
-			if err := Check(p.Encode()); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, Check(p.Encode()))
 		})
 	}
 	threads.Wait()

@@ -99,9 +99,7 @@ func TestOwnersAgree(t *testing.T) {
 	counts := make([]Count, 4)
 	for i := range counts {
 		owners.Go(func() {
-			if err := Notes.Note(context.Background(), log, Count{p, 40, i}); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, Notes.Note(context.Background(), log, Count{p, 40, i}))
 			var err error
 			if counts[i], err = Take(context.Background(), log, p); err != nil {
 				t.Error(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/pairstream/pairstream/internal/knn"
 	"github.com/pairstream/pairstream/internal/knn/reference"
 	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 func unit(seed uint64, n, dim int) []float32 {
@@ -95,10 +96,7 @@ func TestNeighborsByHand(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := reference.Engine{}.Neighbors(context.Background(), images, texts, test.p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(reference.Engine{}.Neighbors(context.Background(), images, texts, test.p))(t)
 			if !slices.Equal(got.V2T, test.want.V2T) || !slices.Equal(got.V2V, test.want.V2V) || !slices.Equal(got.SE, test.want.SE) {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
@@ -108,10 +106,7 @@ func TestNeighborsByHand(t *testing.T) {
 
 func TestTiesGoToTheLowerPosition(t *testing.T) {
 	rows := knn.FloatMatrix([]float32{1, 0, 1, 0, 1, 0, 1, 0}, 2)
-	got, err := reference.Engine{}.Neighbors(context.Background(), rows, rows, knn.Params{K: 2, K1: 2, K2: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(reference.Engine{}.Neighbors(context.Background(), rows, rows, knn.Params{K: 2, K1: 2, K2: 2}))(t)
 	want := knn.Result{
 		V2T: []int32{0, 1, 0, 1, 0, 1, 0, 1},
 		V2V: []int32{1, 2, 0, 2, 0, 1, 0, 1},
@@ -125,17 +120,11 @@ func TestTiesGoToTheLowerPosition(t *testing.T) {
 // TestAnEmptyClusterTakesTheFarthestRow starts two clusters from the same place, so the higher one gets nothing.
 func TestAnEmptyClusterTakesTheFarthestRow(t *testing.T) {
 	x := knn.FloatMatrix([]float32{0, 0, 0, 0, 1, 0, 10, 0, 12, 0}, 2)
-	got, err := reference.Engine{}.KMeans(context.Background(), x, knn.KMeansParams{Init: []int32{0, 1}, Iterations: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(reference.Engine{}.KMeans(context.Background(), x, knn.KMeansParams{Init: []int32{0, 1}, Iterations: 1}))(t)
 	if want := []int32{0, 0, 0, 0, 1}; !slices.Equal(got.Assign, want) {
 		t.Errorf("assignments %v, want %v", got.Assign, want)
 	}
-	got, err = reference.Engine{}.KMeans(context.Background(), x, knn.KMeansParams{Init: []int32{0, 1}, Iterations: 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got = must.Get(reference.Engine{}.KMeans(context.Background(), x, knn.KMeansParams{Init: []int32{0, 1}, Iterations: 10}))(t)
 	if want := []int32{0, 0, 0, 1, 1}; !slices.Equal(got.Assign, want) {
 		t.Errorf("assignments %v at the end, want %v", got.Assign, want)
 	}
@@ -153,10 +142,7 @@ func TestSeeds(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			draw := func(seed uint64) []int32 {
 				t.Helper()
-				rows, err := knn.Seeds(context.Background(), reference.Engine{}, test.x, test.clusters, rng.New(seed, "seeds"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				rows := must.Get(knn.Seeds(context.Background(), reference.Engine{}, test.x, test.clusters, rng.New(seed, "seeds")))(t)
 				return rows
 			}
 			rows := draw(1)
@@ -186,10 +172,7 @@ func TestSeedsSpread(t *testing.T) {
 		place := max(0, i-30) // nine rows are each elsewhere
 		rows = append(rows, float32(100*place), float32(i%7)*0.01)
 	}
-	seeds, err := knn.Seeds(context.Background(), reference.Engine{}, knn.FloatMatrix(rows, 2), 10, rng.New(3, "seeds"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	seeds := must.Get(knn.Seeds(context.Background(), reference.Engine{}, knn.FloatMatrix(rows, 2), 10, rng.New(3, "seeds")))(t)
 	crowd := 0
 	for _, row := range seeds {
 		if row <= 30 {

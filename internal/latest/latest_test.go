@@ -142,9 +142,7 @@ func TestFiles(t *testing.T) {
 		must.Do(t, os.WriteFile(filepath.Join(Folder(from), name), []byte(name), 0o644))
 	}
 	sum := must.Get(Hash(File(from, "a")))(t)
-	if err := Copy(from, to, Weights{Fingerprint: "a", SHA256: sum}); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, Copy(from, to, Weights{Fingerprint: "a", SHA256: sum}))
 	if copied, err := Hash(File(to, "a")); copied != sum || err != nil {
 		t.Errorf("the copy has %s (%v), want %s", copied, err, sum)
 	}

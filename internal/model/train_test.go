@@ -142,7 +142,7 @@ func TestTemperatureIsBroughtBack(t *testing.T) {
 			continue
 		}
 		for _, test := range [][2]float64{{0.07, 0.07}, {-1, 0.001}, {0.001, 0.001}, {0.5, 0.5}, {0.6, 0.5}} {
-			if err := w.Do(context.Background(), func(s *torch.Scope) error {
+			must.Check(t, w.Do(context.Background(), func(s *torch.Scope) error {
 				p.Tensor.SetFloat64s([]float64{test[0]})
 				p.Tensor.ZeroGrad()
 				x := m.Temperature(s)
@@ -154,9 +154,7 @@ func TestTemperatureIsBroughtBack(t *testing.T) {
 					return fmt.Errorf("the gradient at %v is %v", test[0], g)
 				}
 				return nil
-			}); err != nil {
-				t.Error(err)
-			}
+			}))
 		}
 	}
 }

@@ -27,9 +27,7 @@ func TestFeatures(t *testing.T) {
 		return map[plans.Place]string{{URI: "t", Offset: 1}: "a", {URI: "t", Offset: 2}: "b"}[at]
 	}
 	block := must.Get(f.Block(b, keys, 5))(t)
-	if err := block.Validate(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, block.Validate())
 	if !slices.Equal(block.Positions, schemas.Int32s{7, 9}) || !slices.Equal(block.V.Floats(), append(slices.Clone(third), schemas.NewFloat16s([]float32{0.6, 0.8}).Floats()...)) ||
 		!slices.Equal(block.T.Floats(), []float32{1, 0, 0, 1}) || block.Epoch != 3 || block.Sequence != 4 || block.Step != 5 {
 		t.Errorf("block is %+v", block)

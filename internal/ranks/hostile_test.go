@@ -178,9 +178,7 @@ func TestAChunkOfAnotherSize(t *testing.T) {
 func TestPlansThatDoNotFit(t *testing.T) {
 	own := shape{Lengths: []int{2, -1}}
 	good := Plan{World: 2, Lengths: []int{2, 3}, Has: []byte{0b0111}}
-	if err := good.check(2, 1, own); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, good.check(2, 1, own))
 	for want, p := range map[string]Plan{
 		"sums up 1 vectors of 2 ranks, rank 1 of 2 has 2":     {World: 2, Lengths: []int{2}, Has: []byte{3}},
 		"sums up 2 vectors of 3 ranks, rank 1 of 2 has 2":     {World: 3, Lengths: []int{2, 3}, Has: []byte{63}},

@@ -81,9 +81,7 @@ func TestARankIsLostBeforeItIsJoined(t *testing.T) {
 	}()
 	second := must.Get(apply(t.Context(), testOptions(2, 3, address)))(t)
 	must.Get(second.roster(t.Context()))(t)
-	if err := errors.Join(second.close(), second.leader.conn.(secured).NetConn().Close()); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, errors.Join(second.close(), second.leader.conn.(secured).NetConn().Close()))
 	for range 2 {
 		if err := <-said; !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "rank 2 (") {
 			t.Errorf("%v", err)
@@ -126,9 +124,7 @@ func TestASilentRankIsNamed(t *testing.T) {
 		if err == nil {
 			err = writeFrame(conn, kindReady, nil)
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 		silent <- conn
 	}()
 	leader, err := lead(t.Context(), listener, quick(0))
@@ -138,9 +134,7 @@ func TestASilentRankIsNamed(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "rank 1 ("+conn.LocalAddr().String()+") is lost: nothing was heard of it for 1s (RANK_TIMEOUT)") {
 		t.Errorf("%v", err)
 	}
-	if err := conn.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, conn.Close())
 	leader.Close(err)
 }
 
@@ -148,9 +142,7 @@ func TestASilentRankIsNamed(t *testing.T) {
 func TestALostLeader(t *testing.T) {
 	leader, members := gather(t, 3, unchanged)
 	for _, l := range leader.others() {
-		if err := l.conn.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, l.conn.Close())
 	}
 	for _, m := range members[1:] {
 		if _, err := m.Hear(t.Context()); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "rank 0 (") {
@@ -191,9 +183,7 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 	if _, err := members[1].Sum(ctx, Part{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	if err := errors.Join(leader.Watch(ctx), members[1].Watch(ctx)); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, errors.Join(leader.Watch(ctx), members[1].Watch(ctx)))
 }
 
 // Ranks whose models differ are told so, and the group ends.

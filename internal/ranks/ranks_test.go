@@ -180,12 +180,8 @@ func TestMessagesArriveInOrder(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if err := members[rank].links[0].send(kindBeat, nil); err != nil {
-					t.Error(err)
-				}
-				if err := members[rank].Tell(append(m, fmt.Sprint(" heard ", i)...)); err != nil {
-					t.Error(err)
-				}
+				must.Check(t, members[rank].links[0].send(kindBeat, nil))
+				must.Check(t, members[rank].Tell(append(m, fmt.Sprint(" heard ", i)...)))
 			}
 		})
 	}
@@ -237,18 +233,14 @@ func TestOthersAreRefused(t *testing.T) {
 		if _, err := conn.Write([]byte(said)); err != nil {
 			t.Error(err)
 		}
-		if err := conn.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, conn.Close())
 	}
 	m := must.Get(Join(t.Context(), testOptions(1, 2, address)))(t)
 	if _, err := m.Hear(t.Context()); !errors.Is(err, ErrDone) {
 		t.Errorf("after the leader's end: %v", err)
 	}
 	m.Close(nil)
-	if err := <-waiting; err != nil {
-		t.Error(err)
-	}
+	must.Check(t, <-waiting)
 }
 
 // A rank of another release, and something in the leader's place that does not know the token, are named.
@@ -365,9 +357,7 @@ func TestARankComesAgain(t *testing.T) {
 	})
 	crashed := join(1)
 	said.await(t, "a rank has come")
-	if err := errors.Join(crashed.leader.conn.Close(), crashed.close()); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, errors.Join(crashed.leader.conn.Close(), crashed.close()))
 	said.await(t, "a rank has left before all were there")
 	older := join(1)
 	said.await(t, "a rank has come")
@@ -380,9 +370,7 @@ func TestARankComesAgain(t *testing.T) {
 	for _, a := range []*applicant{newer, join(2)} {
 		go func() {
 			m, err := a.settle(t.Context())
-			if err != nil {
-				t.Error(err)
-			}
+			must.Check(t, err)
 			members <- m
 		}()
 	}
@@ -392,9 +380,7 @@ func TestARankComesAgain(t *testing.T) {
 		if t.Failed() {
 			return
 		}
-		if err := leader.TellAll([]byte("begin")); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, leader.TellAll([]byte("begin")))
 		if got, err := m.Hear(t.Context()); err != nil || string(got) != "begin" {
 			t.Errorf("%q, %v", got, err)
 		}

@@ -41,9 +41,7 @@ func TestErase(t *testing.T) {
 			t.Errorf("member %d: %v", i, err)
 		}
 	}
-	if err := bucket.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, bucket.Close())
 	tars, _ := filepath.Glob(dir + "/*/*")
 	if info, err := os.Stat(tars[0]); len(tars) != 1 || err != nil || info.Size() != int64(len(before[tars[0][len(dir):]])) {
 		t.Errorf("the folder has %v, want the tar alone, as large as before (%v)", tars, err)

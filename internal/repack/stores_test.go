@@ -73,11 +73,7 @@ func copiesIn(t *testing.T, place string) {
 	withOptions.Path = "/copies"
 	root := &url.URL{Scheme: withOptions.Scheme, Host: withOptions.Host, Path: withOptions.Path}
 	bucket := must.Get(shard.OpenStore(t.Context(), withOptions))(t)
-	defer func() {
-		if err := bucket.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must.Check(t, bucket.Close()) }()
 	fails := errors.New("stop")
 	if err := bucket.Write(t.Context(), "half", func(w io.Writer) error {
 		if _, err := w.Write(make([]byte, 6<<20)); err != nil {
@@ -104,9 +100,7 @@ func copiesIn(t *testing.T, place string) {
 		if raw, err := io.ReadAll(object); err != nil || !bytes.Equal(raw, bytes.Repeat([]byte{'a'}, size)) {
 			t.Errorf("an object of %d bytes is not what was written first: %d bytes, %v", size, len(raw), err)
 		}
-		if err := object.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, object.Close())
 	}
 	var copies []schemas.ImageRef
 	run := func(source images) []byte {

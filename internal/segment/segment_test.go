@@ -70,11 +70,7 @@ func halves(raw schemas.Float16s) []uint16 {
 func build(t *testing.T, d *drawn) *Segment {
 	t.Helper()
 	s := must.Get(Build(d.Group))(t)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, s.Close()) })
 	return s
 }
 

@@ -25,9 +25,7 @@ func serving(t *testing.T, limits HTTPLimits) (all, health string) {
 	go func() { done <- s.serve() }()
 	t.Cleanup(func() {
 		s.close()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		must.Check(t, <-done)
 	})
 	return s.listeners[0].Addr().String(), s.listeners[1].Addr().String()
 }

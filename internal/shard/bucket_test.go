@@ -24,11 +24,7 @@ import (
 func openBucket(t testing.TB, roots ...string) *shard.Bucket {
 	t.Helper()
 	b := must.Get(shard.OpenBucket(context.Background(), roots, nil))(t)
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, b.Close()) })
 	return b
 }
 

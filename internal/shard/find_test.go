@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 // listing is a store that lists so many objects of each kind.
@@ -44,9 +46,7 @@ func TestListingsAreBounded(t *testing.T) {
 	} {
 		f := &Found{room: 4}
 		tars, err := f.inStore(t.Context(), "s3://bucket/crawl/", func(context.Context, *url.URL) (Objects, error) { return c.store, nil })
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, f.Close())
 		if len(tars) != c.want || (err != nil) != (c.wrong != "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
 			t.Errorf("%s: %d tars, %v, want %d, %q", name, len(tars), err, c.want, c.wrong)
 		}

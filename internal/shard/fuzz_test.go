@@ -48,9 +48,7 @@ func FuzzScan(f *testing.F) {
 			Problem: func(p shard.Problem) error {
 				seen++
 				value, err := p.Record()
-				if err != nil {
-					t.Error(err)
-				}
+				must.Check(t, err)
 				if _, err := schemas.Unmarshal(schemas.SchemaPair, value); err == nil && p.Reason != shard.ReasonCut {
 					t.Errorf("%v passes for a pair", p)
 				}

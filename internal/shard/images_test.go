@@ -178,9 +178,7 @@ func TestImagesReadsOnceForAll(t *testing.T) {
 		for n := range results {
 			go func() {
 				im, err := c.Get(context.Background(), schemas.ImageRef{}, id)
-				if err != nil {
-					t.Error(err)
-				}
+				must.Check(t, err)
 				results[n] = im
 			}()
 		}

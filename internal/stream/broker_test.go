@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/testing/figures"
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/soak"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -63,17 +64,9 @@ func startBrokerProcess(t *testing.T, dir, addr string) *brokerProcess {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), "STREAM_TEST_BROKER_DIR="+dir, "STREAM_TEST_BROKER_ADDR="+addr)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdin := must.Get(cmd.StdinPipe())(t)
+	stdout := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	line = strings.TrimSpace(line)
 	if _, _, aerr := net.SplitHostPort(line); err != nil || aerr != nil {
@@ -84,9 +77,7 @@ func startBrokerProcess(t *testing.T, dir, addr string) *brokerProcess {
 
 func (b *brokerProcess) kill(t *testing.T) {
 	t.Helper()
-	if err := b.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.cmd.Process.Kill())
 	var exit *exec.ExitError
 	if err := b.cmd.Wait(); !errors.As(err, &exit) {
 		t.Fatal(err)
@@ -113,9 +104,7 @@ func TestBrokerKilled(t *testing.T) {
 	var longest time.Duration
 	for round := range rounds + 1 {
 		for range 300 {
-			if err := p.enqueue(t.Context(), pair(sent%2, fmt.Sprint("pair ", sent))); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, p.enqueue(t.Context(), pair(sent%2, fmt.Sprint("pair ", sent))))
 			sent++
 		}
 		seen, since := c.Out.Load(), time.Now()
@@ -128,15 +117,10 @@ func TestBrokerKilled(t *testing.T) {
 			b = startBrokerProcess(t, dir, b.addr)
 		}
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
 	end := make([]int64, 2)
 	for lane := range end {
-		bounds, err := l.Bounds(t.Context(), schemas.Pairs, lane)
-		if err != nil {
-			t.Fatal(err)
-		}
+		bounds := must.Get(l.Bounds(t.Context(), schemas.Pairs, lane))(t)
 		end[lane] = bounds.End
 		awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: end[lane] - 1}, lane)
 	}
@@ -164,10 +148,7 @@ func TestBrokerReopensItsDataDirectory(t *testing.T) {
 	dir := t.TempDir()
 	want := ""
 	for range 3 {
-		b, err := StartBroker(BrokerOptions{DataDir: dir})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(StartBroker(BrokerOptions{DataDir: dir}))(t)
 		l := openLog(t, testConfig(b.Addr(), "", 1))
 		if got := strings.Join(lines(t, l, schemas.Pairs, 0), ","); got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -175,9 +156,7 @@ func TestBrokerReopensItsDataDirectory(t *testing.T) {
 		put(t, l, pair(0, "more"))
 		want = strings.TrimPrefix(want+",more", ",")
 		l.Close()
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Close())
 	}
 }
 
@@ -185,9 +164,7 @@ func TestStartBrokerRefuses(t *testing.T) {
 	dir := t.TempDir()
 	b := startBroker(t, BrokerOptions{DataDir: dir})
 	file := dir + "/file"
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, nil, 0o600))
 	for name, c := range map[string]struct {
 		o    BrokerOptions
 		want string
@@ -232,20 +209,13 @@ func TestGarbageOnTheBrokersPort(t *testing.T) {
 		"nonsense for produce":  "\x00\x00\x00\x10\x00\x00\x00\x08\x00\x00\x00\x00\xff\xff\x00\x00\x7f\xff\xff\xff",
 	} {
 		t.Run(name, func(t *testing.T) {
-			conn, err := net.Dial("tcp", b.Addr())
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := must.Get(net.Dial("tcp", b.Addr()))(t)
 			defer func() { _ = conn.Close() }()
-			if _, err := io.WriteString(conn, garbage); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(io.WriteString(conn, garbage))(t)
 			if name == "a request without end" {
 				return // the broker waits for the rest
 			}
-			if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
 			if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Error("the broker neither answers nor hangs up")
 			}

@@ -18,17 +18,13 @@ func TestConfigFromTheEnvironment(t *testing.T) {
 	if want := DefaultConfig(); !reflect.DeepEqual(empty, want) {
 		t.Errorf("an empty environment gives %+v\nDefaultConfig gives %+v", empty, want)
 	}
-	if err := empty.Validate(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, empty.Validate())
 	var cfg Config
 	must.Do(t, env.ParseWithOptions(&cfg, env.Options{Environment: map[string]string{
 		"KAFKA_BROKERS": "a:1,b:2", "KAFKA_SASL": "PLAIN", "KAFKA_SASL_USER": "u", "KAFKA_SASL_PASSWORD": "p", "KAFKA_TLS": "true",
 		"LANES": "8", "STREAM_LINGER": "7ms", "NAMESPACE": "exp2",
 	}}))
-	if err := cfg.Validate(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, cfg.Validate())
 	if !slices.Equal(cfg.Brokers, []string{"a:1", "b:2"}) || cfg.SASLPassword != "p" || !cfg.TLS || cfg.Lanes != 8 || cfg.Linger != 7*time.Millisecond {
 		t.Errorf("got %+v", cfg)
 	}

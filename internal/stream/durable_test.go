@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -41,16 +42,12 @@ func TestNothingIsToldBeforeItIsOnTheDisk(t *testing.T) {
 		p := l.NewPublisher(PublisherOptions{})
 		err := errors.Join(p.enqueue(t.Context(), pair(0, "held up")), p.Close(t.Context()))
 		tell("ack")
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 	}()
 	go func() {
 		_, err := r.Next(t.Context())
 		tell("record")
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 	}()
 	select {
 	case <-syncing:
@@ -58,9 +55,7 @@ func TestNothingIsToldBeforeItIsOnTheDisk(t *testing.T) {
 		t.Fatalf("got %q before any sync", what)
 	}
 	for range 50 { // others are served meanwhile
-		if _, err := l.Bounds(t.Context(), schemas.Embeddings, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(l.Bounds(t.Context(), schemas.Embeddings, 0))(t)
 	}
 	released.Store(true)
 	close(release)
@@ -78,10 +73,7 @@ func TestBrokerSyncsWhatItAcknowledges(t *testing.T) {
 	for range 20 {
 		put(t, l, pair(0, "a pair"))
 		for _, name := range []string{"0.dat", "0.idx"} {
-			info, err := os.Stat(filepath.Join(dir, "log", partitionsFolder, "pairs-0", name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			info := must.Get(os.Stat(filepath.Join(dir, "log", partitionsFolder, "pairs-0", name)))(t)
 			if synced := b.durable.synced(filepath.Join(partitionsFolder, "pairs-0"), name); synced == nil || synced.Size() < info.Size() {
 				t.Fatalf("%s has %d bytes, and was synced with %v", name, info.Size(), synced)
 			}
@@ -105,9 +97,7 @@ func (d *durable) synced(folder, name string) os.FileInfo {
 func TestDurableSyncsWhatChanged(t *testing.T) {
 	dir := t.TempDir()
 	folder := filepath.Join(dir, partitionsFolder, "pairs-0")
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(folder, 0o755))
 	var synced []string
 	names := make(chan string, 10)
 	d := newDurable(dir, func(f *os.File) error {
@@ -116,9 +106,7 @@ func TestDurableSyncsWhatChanged(t *testing.T) {
 	})
 	write := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
 	}
 	for _, step := range []struct {
 		name string
@@ -132,9 +120,7 @@ func TestDurableSyncsWhatChanged(t *testing.T) {
 		{"the next segment", func() { write("0.dat", "aaa"); write("7.dat", "a") }, "0.dat 7.dat pairs-0"},
 		{"one is replaced", func() {
 			write("new", "b")
-			if err := os.Rename(filepath.Join(folder, "new"), filepath.Join(folder, "0.idx")); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Rename(filepath.Join(folder, "new"), filepath.Join(folder, "0.idx")))
 		}, "0.idx pairs-0"},
 		{"one is removed", func() { _ = os.Remove(filepath.Join(folder, "0.dat")) }, ""},
 		{"and comes back", func() { write("0.dat", "aaa") }, "0.dat pairs-0"},
@@ -164,9 +150,7 @@ func TestDurableAnswersNoMoreAfterAFailedSync(t *testing.T) {
 		}
 		return nil
 	})
-	if err := os.WriteFile(filepath.Join(dir, "groups.log"), []byte("a"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "groups.log"), []byte("a"), 0o600))
 	for range 2 {
 		if err := d.await(kmsg.OffsetCommit, 8, nil); !errors.Is(err, broken) {
 			t.Errorf("got %v, want %v", err, broken)

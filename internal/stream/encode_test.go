@@ -11,6 +11,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -35,10 +36,7 @@ func TestBatchesAsKafkaGoWritesThem(t *testing.T) {
 	} {
 		for _, codec := range []kafka.Compression{0, kafka.Gzip, kafka.Snappy, kafka.Lz4, kafka.Zstd} {
 			t.Run(name+" "+codec.String(), func(t *testing.T) {
-				got, err := appendBatch([]byte("before"), batch, at, codec)
-				if err != nil {
-					t.Fatal(err)
-				}
+				got := must.Get(appendBatch([]byte("before"), batch, at, codec))(t)
 				got, before := bytes.CutPrefix(got, []byte("before"))
 				want := byKafkaGo(t, batch, at, codec)
 				if !before || checkSum(got) != nil || int(binary.BigEndian.Uint32(got[batchLength:])) != len(got)-batchEpoch {
@@ -63,18 +61,13 @@ func byKafkaGo(t *testing.T, batch []message, at time.Time, codec kafka.Compress
 	}
 	set := protocol.RecordSet{Version: 2, Attributes: protocol.Attributes(codec), Records: protocol.NewRecordReader(records...)}
 	var out bytes.Buffer
-	if _, err := set.WriteTo(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(set.WriteTo(&out))(t)
 	return out.Bytes()[4:] // behind the length
 }
 
 // unpacked returns the head of a batch, without length and checksum, and its records.
 func unpacked(t *testing.T, batch []byte, codec kafka.Compression) []byte {
 	t.Helper()
-	records, err := decompress(codec, batch[batchHead:], 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	records := must.Get(decompress(codec, batch[batchHead:], 1<<20))(t)
 	return slices.Concat(batch[:batchLength], batch[batchEpoch:batchCRC], batch[batchAttributes:batchHead], records)
 }

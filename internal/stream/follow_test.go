@@ -56,9 +56,7 @@ func follow(t *testing.T, l *Log, fault func(value string) error) (f *followed, 
 		err := <-done
 		cancel()
 		watching.Wait()
-		if cerr := letters.Close(t.Context()); cerr != nil {
-			t.Error(cerr)
-		}
+		must.Check(t, letters.Close(t.Context()))
 		return err
 	}
 }

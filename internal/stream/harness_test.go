@@ -29,11 +29,7 @@ func testConfig(broker, namespace string, lanes int) Config {
 func startBroker(t *testing.T, o BrokerOptions) *Broker {
 	t.Helper()
 	b := must.Get(StartBroker(o))(t)
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, b.Close()) })
 	return b
 }
 
@@ -100,9 +96,7 @@ func parked(t *testing.T, l *Log, spec StageSpec) string {
 func (r *stageRun) stop(t *testing.T) {
 	t.Helper()
 	r.cancel()
-	if err := <-r.done; err != nil {
-		t.Error(err)
-	}
+	must.Check(t, <-r.done)
 }
 
 // await polls until ok holds. The test's own deadline ends a wait that is in vain.

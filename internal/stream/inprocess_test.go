@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -16,9 +17,7 @@ func TestClientsInTheBrokersProcess(t *testing.T) {
 	if conn == nil || err != nil {
 		t.Fatalf("got %v, %v, want a pipe", conn, err)
 	}
-	if err := conn.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, conn.Close())
 	l := openLog(t, testConfig(b.Addr(), "", 1))
 	put(t, l, pair(0, "through memory"))
 	proxied := openLog(t, testConfig(proxy(t, b.Addr()), "", 1))
@@ -30,10 +29,7 @@ func TestClientsInTheBrokersProcess(t *testing.T) {
 // proxy listens at another address, as other processes see the broker, and passes connections on.
 func proxy(t *testing.T, addr string) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = ln.Close() })
 	go func() {
 		for {
@@ -65,17 +61,12 @@ func pass(from, to net.Conn) {
 }
 
 func TestBrokerThatHasEnded(t *testing.T) {
-	b, err := StartBroker(BrokerOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(StartBroker(BrokerOptions{}))(t)
 	open, err := dialInProcess(t.Context(), b.Addr())
 	if open == nil || err != nil {
 		t.Fatalf("got %v, %v", open, err)
 	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Close())
 	if _, err := open.Read(make([]byte, 1)); err == nil {
 		t.Error("a connection outlives its broker")
 	}

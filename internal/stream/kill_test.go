@@ -87,9 +87,7 @@ func startWorker(t *testing.T, brokers, namespace string) *workerProcess {
 
 func (w *workerProcess) signal(t *testing.T, s syscall.Signal) {
 	t.Helper()
-	if err := w.cmd.Process.Signal(s); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, w.cmd.Process.Signal(s))
 }
 
 func (w *workerProcess) kill(t *testing.T) {

@@ -48,8 +48,6 @@ func BenchmarkPlumbing(b *testing.B) {
 	b.ReportMetric(float64((machine.ProcessorTime()-before).Microseconds())/float64(b.N), "cpu-µs/pair")
 	for _, r := range runs {
 		r.cancel()
-		if err := <-r.done; err != nil {
-			b.Error(err)
-		}
+		must.Check(b, <-r.done)
 	}
 }

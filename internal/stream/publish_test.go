@@ -131,9 +131,7 @@ func TestPublisherHoldsItsWritersBack(t *testing.T) {
 		t.Errorf("got %v from a writer that is held back and cancelled", err)
 	}
 	close(release)
-	if err := p.Flush(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, p.Flush(t.Context()))
 	if got := c.BytesInFlight.Load(); got != 0 {
 		t.Errorf("%d bytes in flight after all is acknowledged", got)
 	}
@@ -173,9 +171,7 @@ func TestRecordTooLargeForItsTopic(t *testing.T) {
 	if err := p.enqueue(t.Context(), pair(0, "x")); err != nil {
 		t.Errorf("the publisher does not go on behind it: %v", err)
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, p.Close(t.Context()))
 	if got := lines(t, l, schemas.Pairs, 0); len(got) != 4 {
 		t.Errorf("got %d records, want 4", len(got))
 	}
@@ -203,15 +199,9 @@ func TestPublishChecksSeqs(t *testing.T) {
 	if err := p.Publish(t.Context(), schemas.Groups, 0, seal); err == nil {
 		t.Error("published a record without a seq to groups")
 	}
-	if err := p.Publish(t.Context(), schemas.Pairs, 0, seal); err != nil {
-		t.Error(err)
-	}
-	if err := p.PublishSeq(t.Context(), schemas.Groups, 0, 0, Mark{}, seal); err != nil {
-		t.Error(err)
-	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, p.Publish(t.Context(), schemas.Pairs, 0, seal))
+	must.Check(t, p.PublishSeq(t.Context(), schemas.Groups, 0, 0, Mark{}, seal))
+	must.Check(t, p.Close(t.Context()))
 	for rec, err := range l.Records(t.Context(), schemas.Groups, 0, Position{}, -1) {
 		must.Do(t, err)
 		got, err := schemas.Unmarshal(rec.Schema, rec.Value)

@@ -62,14 +62,10 @@ func TestLanesWithoutAnOwnerAreSharedOutAnew(t *testing.T) {
 		}
 	}
 	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	must.Check(t, <-done)
 	stop()
 	<-led
-	if err := group.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, group.Close())
 }
 
 // silentStage reads embeddings and writes nothing.

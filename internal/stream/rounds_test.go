@@ -116,15 +116,11 @@ func TestAcksOfDeadLettersDoNotCountForRecords(t *testing.T) {
 		t.Errorf("%d put, %d acknowledged, want 3 and 0", put, acked)
 	}
 	close(free)
-	if err := p.Flush(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, p.Flush(t.Context()))
 	if put, acked := p.progress(); put != 3 || acked != 3 {
 		t.Errorf("%d put, %d acknowledged, want 3 and 3", put, acked)
 	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, p.Close(t.Context()))
 }
 
 // TestDeadLetterThatCannotBeWritten ends the publisher although its records could be.

@@ -142,9 +142,7 @@ func TestSkipRefuses(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	if err := l.Skip(t.Context(), good); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, l.Skip(t.Context(), good))
 }
 
 // TestSkipAtItsPlace begins to read where a skip begins, as a stage does that has processed all before.

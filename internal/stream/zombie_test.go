@@ -36,9 +36,7 @@ func own(l *Log, spec StageSpec) *owner {
 func (o *owner) stop(t *testing.T) {
 	t.Helper()
 	o.cancel()
-	if err := <-o.done; err != nil {
-		t.Error(err)
-	}
+	must.Check(t, <-o.done)
 }
 
 // TestTwoOwners pauses an owner before each of its writes, lets a second owner finish the lane, and wakes the first

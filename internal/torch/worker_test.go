@@ -97,16 +97,14 @@ func TestDoRunsOneJobAtATimeOnOneThread(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for range 20 {
-				if err := w.Do(context.Background(), func(s *torch.Scope) error {
+				must.Check(t, w.Do(context.Background(), func(s *torch.Scope) error {
 					running++
 					most = max(most, running)
 					s.MatMul(s.Full(1, torch.Float32, 8, 8), s.Full(1, torch.Float32, 8, 8))
 					running--
 					jobs++
 					return nil
-				}); err != nil {
-					t.Error(err)
-				}
+				}))
 			}
 		})
 	}
@@ -121,12 +119,10 @@ func TestTwoWorkers(t *testing.T) {
 	a, b := newWorker(t, 3), newWorker(t, 3)
 	x, y := ramp(300*40), ramp(50*40)
 	product := func(w *torch.Worker) (out []float32) {
-		if err := w.Do(context.Background(), func(s *torch.Scope) error {
+		must.Check(t, w.Do(context.Background(), func(s *torch.Scope) error {
 			out = s.Linear(s.Float32s(x, 300, 40), s.Float32s(y, 50, 40), nil).Float32s()
 			return nil
-		}); err != nil {
-			t.Error(err)
-		}
+		}))
 		return out
 	}
 	want := product(a)

@@ -167,13 +167,9 @@ func TestLostSpans(t *testing.T) {
 	now := time.Now()
 	for range 4 {
 		tracer.Record(tracer.Of(&schemas.Pair{ID: pair(1)}), Span{Name: "publish", From: now, To: now, Root: true})
-		if err := tracer.provider.ForceFlush(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, tracer.provider.ForceFlush(t.Context()))
 	}
-	if err := tracer.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, tracer.Close())
 	if !slices.Equal(told, []int{1, 3}) || stray.Len() > 0 {
 		t.Errorf("told of %v lost spans, want 1 and 3; the standard log says %q", told, stray.String())
 	}
@@ -188,7 +184,5 @@ func TestOff(t *testing.T) {
 	}
 	var off *Tracer
 	off.Record([]Subject{{}}, Span{})
-	if err := off.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, off.Close())
 }

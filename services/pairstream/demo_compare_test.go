@@ -28,11 +28,7 @@ func smallDemo(t *testing.T, environ map[string]string) *demo {
 	must.Do(t, scenes.WriteDir(t.Context(), d.data, o, nil))
 	must.Do(t, errors.Join(d.read(t.Context(), true), d.settle()))
 	closeImages := must.Get(d.openImages(t.Context()))(t)
-	t.Cleanup(func() {
-		if err := closeImages(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, closeImages()) })
 	must.Do(t, d.bootstrap(t.Context()))
 	return d
 }

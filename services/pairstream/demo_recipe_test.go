@@ -37,11 +37,7 @@ func TestEveryRecipeIsReplayed(t *testing.T) {
 			}
 			d := smallDemo(t, environ)
 			must.Do(t, d.stream(t.Context()))
-			t.Cleanup(func() {
-				if err := d.closeLogs(); err != nil {
-					t.Error(err)
-				}
-			})
+			t.Cleanup(func() { must.Check(t, d.closeLogs()) })
 			if d.steps.count() < 20 {
 				t.Errorf("%d steps, want 20 at least", d.steps.count())
 			}

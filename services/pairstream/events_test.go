@@ -16,11 +16,7 @@ import (
 // acknowledges.
 func TestPubSubEvents(t *testing.T) {
 	server := pstest.NewServer()
-	t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, server.Close()) })
 	t.Setenv("PUBSUB_EMULATOR_HOST", server.Addr)
 	topic, subscription := "projects/p/topics/new", "projects/p/subscriptions/new"
 	must.Get(server.GServer.CreateTopic(t.Context(), &pubsubpb.Topic{Name: topic}))(t)

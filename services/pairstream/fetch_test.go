@@ -88,9 +88,7 @@ func pictureList(t *testing.T, rows int) (list string, asked *atomic.Int64) {
 		m := image.NewGray(image.Rect(0, 0, 8, 8))
 		m.Pix[0], m.Pix[1] = byte(n), byte(n>>8)
 		var encoded bytes.Buffer
-		if err := png.Encode(&encoded, m); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, png.Encode(&encoded, m))
 		if _, err := w.Write(encoded.Bytes()); err != nil {
 			t.Log(err) // the fetcher was killed
 		}

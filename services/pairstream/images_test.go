@@ -39,9 +39,7 @@ func TestUpDecodesAPictureOnce(t *testing.T) {
 	if found := metric(t, rt, "pairstream_images_cached_total"); int(found) < 2*samples {
 		t.Errorf("%v images were found in the cache, for %d samples", found, samples)
 	}
-	if err := shared.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, shared.Close())
 }
 
 // metric reads a metric without labels.

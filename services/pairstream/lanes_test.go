@@ -46,9 +46,7 @@ func TestLanes(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	must.Check(t, <-done)
 	if got := mustCommand(t, "status"); !strings.Contains(got, "parked: "+fault) {
 		t.Errorf("status says\n%s", got)
 	}
@@ -113,9 +111,7 @@ func TestLanesOfTheTrainer(t *testing.T) {
 		t.Errorf("look says %q, want %q", got, want)
 	}
 	mustCommand(t, "lanes", "skip", "--stage", "trainer", "--lane", "1", "--reason", "lost with a disk")
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	must.Check(t, <-done)
 }
 
 // A grouper that has made nothing needs the embeddings from their start. Retention took some. The commands find it.

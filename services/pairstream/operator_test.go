@@ -63,9 +63,7 @@ func playOperators(t *testing.T, kind string, sequences int, open func() (string
 			w := newWorld(t, rt, site, brokers, sum)
 			defer func() {
 				w.leave()
-				if err := closeBroker(); err != nil {
-					rt.Error(err)
-				}
+				must.Check(rt, closeBroker())
 			}()
 			w.play(rapid.SliceOfN(rapid.Custom(drawAction), 2, 12).Draw(rt, "actions"))
 		})

@@ -187,9 +187,7 @@ func (w *world) leave() {
 	for _, stage := range stageNames {
 		w.stop(stage, false)
 	}
-	if err := os.RemoveAll(w.dir); err != nil {
-		w.rt.Error(err)
-	}
+	must.Check(w.rt, os.RemoveAll(w.dir))
 }
 
 // command runs a command of the operator's, with the settings as they are. Variables are set for the whole test: C reads

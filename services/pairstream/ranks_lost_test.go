@@ -64,9 +64,7 @@ func (g *gang) bringBack(t *testing.T, lost ...int) {
 func (g *gang) stop(t *testing.T) {
 	t.Helper()
 	for _, rank := range g.draw.Perm(len(g.ranks)) {
-		if err := g.ranks[rank].Signal(syscall.SIGTERM); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, g.ranks[rank].Signal(syscall.SIGTERM))
 	}
 	endOf(t, g.ranks)
 }

@@ -125,7 +125,5 @@ func searchSegments(t *testing.T, pair schemas.PairID) {
 		break
 	}
 	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	must.Check(t, <-done)
 }

@@ -92,9 +92,7 @@ func TestUpSearchesByMeaning(t *testing.T) {
 		return upload(encoded)
 	})
 	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	must.Check(t, <-done)
 	closeConsole()
 	if _, err := s.queries.EmbedText(t.Context(), "late"); err == nil {
 		t.Error("a query has an answer when the encoder has ended")

@@ -62,9 +62,7 @@ func TestS3Arrivals(t *testing.T) {
 		all = append(all, arrival{[]string{"s3://crawl/new/" + name}, func() { acks++ }})
 	}
 	for _, want := range []int64{300, 300} {
-		if err := w.take(t.Context(), all); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, w.take(t.Context(), all))
 		if n := inLog(t, log); n != want {
 			t.Errorf("%d records, want %d", n, want)
 		}
@@ -76,7 +74,5 @@ func TestS3Arrivals(t *testing.T) {
 	if err := w.take(t.Context(), all[:1]); err == nil || acks != 2*len(all) {
 		t.Errorf("%v, %d acknowledgements, although the store is down", err, acks)
 	}
-	if err := errors.Join(w.stores.Close(), publisher.Close(t.Context())); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, errors.Join(w.stores.Close(), publisher.Close(t.Context())))
 }

@@ -54,9 +54,7 @@ func newBenchOf(t *testing.T, images int) *bench {
 	}
 	t.Cleanup(func() {
 		b.worker.Close()
-		if err := closeImages(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, closeImages())
 		if n := torch.Live() - before; n != 0 {
 			t.Errorf("%d tensors were not given back", n)
 		}

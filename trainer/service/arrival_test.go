@@ -216,9 +216,7 @@ func liveUntil(ctx context.Context, t *testing.T, log *stream.Log, d *disk, dir 
 	}
 	_ = publisher.Close(closing)
 	cancel()
-	if err := trail.close(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, trail.close())
 	return p.lanes, err
 }
 
@@ -466,9 +464,7 @@ func TestOrderIsLeftByAFailedStart(t *testing.T) {
 		t.Fatalf("recalled with %v", err)
 	}
 	file, _ := must.Get2(openOrderFile(dir, log.Config().Namespace, 0))(t)
-	if err := file.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, file.Close())
 }
 
 // testMetrics returns metrics that nobody reads.

@@ -220,9 +220,7 @@ func TestWaitIsSaid(t *testing.T) {
 		l := inBackground(t, log, new(disk), t.TempDir(), life{order: c.order, dieAt: -1})
 		awaitState(t, log, c.features, c.states)
 		putLane(t, log, 1, 2, 3, 4)
-		if err := <-l.done; err != nil {
-			t.Error(err)
-		}
+		must.Check(t, <-l.done)
 		awaitState(t, log, []string{"4", "4", "4"}, []string{"", "", ""})
 	}
 }

@@ -130,9 +130,7 @@ func joinTwo(t *testing.T) (*ranks.Leader, *ranks.Member) {
 		second := o
 		second.Rank = 1
 		m, err := ranks.Join(t.Context(), second)
-		if err != nil {
-			t.Error(err)
-		}
+		must.Check(t, err)
 		joined <- m
 	}()
 	leader := must.Get(ranks.Lead(t.Context(), o))(t)
@@ -222,9 +220,7 @@ func twoRanksSayWhatOneSays(t *testing.T, o trainer.Options, gather int) {
 		must.Get(core.Finish(t.Context()))(t)
 	}
 	group.Close(nil)
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	must.Check(t, <-ended)
 	if want := stateOf(t, alone); alone.Steps() != 2 || !bytes.Equal(stateOf(t, l.Trainer), want) || !bytes.Equal(stateOf(t, second), want) {
 		t.Error("the ranks hold another state than a trainer alone")
 	}

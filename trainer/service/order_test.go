@@ -3,6 +3,8 @@ package service
 import (
 	"errors"
 	"testing"
+
+	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
 func TestNextLane(t *testing.T) {
@@ -67,9 +69,7 @@ func TestOrderCovers(t *testing.T) {
 
 func TestOrderRefusesContradiction(t *testing.T) {
 	o := order{3: 1}
-	if err := o.add(turn{3, 1}); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, o.add(turn{3, 1}))
 	if err := o.add(turn{3, 2}); !errors.Is(err, errOtherRun) {
 		t.Errorf("step 3 on two lanes: error %v", err)
 	}

@@ -110,11 +110,7 @@ func BenchmarkOrderFile(b *testing.B) {
 // Turns are on the disk when add returns: the lane of a step is there before the step is made.
 func TestTurnsOutlastALossOfPower(t *testing.T) {
 	f, _ := must.Get2(openOrderFile(t.TempDir(), "exp", 0))(t)
-	defer func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must.Check(t, f.Close()) }()
 	defer func(before func(*os.File) error) { syncFile = before }(syncFile)
 	synced := int64(-1)
 	syncFile = func(file *os.File) error {

@@ -119,9 +119,7 @@ func TestAFolderHasOneTrainer(t *testing.T) {
 	}
 	must.Do(t, lock.release())
 	again := must.Get(lockFolder(dir))(t)
-	if err := again.release(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, again.release())
 }
 
 // New weights that begin now are trained on what is behind the features, lane by lane, and on nothing before.
@@ -143,9 +141,7 @@ func TestTrainingFromNow(t *testing.T) {
 	if last[0] < 0 && last[2] < 0 || last[1] != -1 { // which lane arrives first is chance
 		t.Errorf("the lanes' last features are %v, want some of lane 0 or 2 and none of lane 1", last)
 	}
-	if err := at.continues(t.Context(), log, last); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, at.continues(t.Context(), log, last))
 }
 
 // A step that is repeated gets the masks that were published with it, and no other step does.

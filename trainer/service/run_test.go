@@ -48,11 +48,7 @@ func runTrainer(t *testing.T, log *stream.Log, environ map[string]string) error 
 	s := must.Get(parse(environ))(t)
 	instruments := must.Get(service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil))(t)
 	shared := device.NewShared(device.Settings{Name: "cpu", Threads: 1}, nil)
-	defer func() {
-		if err := shared.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must.Check(t, shared.Close()) }()
 	ctx, tools := shared.For(t.Context(), log, instruments, new(torch.Meter))
 	return Run(ctx, tools, s)
 }
@@ -103,9 +99,7 @@ func TestRunKeepsToItsLog(t *testing.T) {
 	if err := runTrainer(t, log, environ); err == nil || !strings.Contains(err.Error(), "another trainer is training in it") {
 		t.Errorf("a second trainer in the folder: %v", err)
 	}
-	if err := lock.release(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, lock.release())
 }
 
 // New weights beside a log with trained features begin anew, or behind the features when the setting says so.

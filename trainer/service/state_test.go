@@ -56,9 +56,7 @@ func TestRanksHoldTheStateOfRank0(t *testing.T) {
 					held = c.rank1
 				}
 				state, err := takeState(context.Background(), link, held)
-				if err != nil {
-					t.Error(err)
-				}
+				must.Check(t, err)
 				taken <- state
 			}()
 			n := must.Get(giveState(t.Context(), group, c.rank0))(t)

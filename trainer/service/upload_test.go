@@ -104,11 +104,7 @@ func newTestUploads(t *testing.T, dir, place string, stay int64) (*uploads, serv
 	rt := service.NewRuntime(slog.New(slog.DiscardHandler))
 	i := must.Get(rt.NewInstruments(Name, nil))(t)
 	u := must.Get(newUploads(t.Context(), i, Settings{Dir: dir, Upload: place, Stay: stay}))(t)
-	t.Cleanup(func() {
-		if err := u.close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, u.close()) })
 	u.pause = time.Millisecond
 	return u, rt
 }

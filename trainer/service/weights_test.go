@@ -42,9 +42,7 @@ func TestWeightsThatAReplayWaitsFor(t *testing.T) {
 		}
 	}
 	core.step = 2
-	if err := p.publish(t.Context(), core); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, p.publish(t.Context(), core))
 	core.step = 3
 	if err := p.publish(t.Context(), core); err == nil || !strings.Contains(err.Error(), "the weights of step 3 are w3, and the encoder waits for other, whose file is gone") {
 		t.Errorf("error %v", err)

@@ -20,11 +20,7 @@ import (
 func newLog(t *testing.T) *stream.Log {
 	t.Helper()
 	broker := must.Get(stream.StartBroker(stream.BrokerOptions{}))(t)
-	t.Cleanup(func() {
-		if err := broker.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, broker.Close()) })
 	cfg := stream.DefaultConfig()
 	cfg.Brokers, cfg.Lanes = []string{broker.Addr()}, 1
 	log, err := stream.Connect(t.Context(), cfg, stream.Options{Logger: slog.New(slog.DiscardHandler)})

@@ -102,11 +102,7 @@ func writeTars(b *testing.B) (dir string) {
 func open(b *testing.B) *stream.Log {
 	b.Helper()
 	broker := must.Get(stream.StartBroker(stream.BrokerOptions{DataDir: b.TempDir()}))(b)
-	b.Cleanup(func() {
-		if err := broker.Close(); err != nil {
-			b.Error(err)
-		}
-	})
+	b.Cleanup(func() { must.Check(b, broker.Close()) })
 	cfg := stream.DefaultConfig()
 	cfg.Brokers, cfg.Lanes = []string{broker.Addr()}, benchLanes
 	log := must.Get(stream.Connect(b.Context(), cfg, stream.Options{}))(b)

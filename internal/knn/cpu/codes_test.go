@@ -16,11 +16,7 @@ import (
 
 // TestScanCodesFindsWhatTheReferenceFinds compares scans of few queries and of many, by every instruction set.
 func TestScanCodesFindsWhatTheReferenceFinds(t *testing.T) {
-	defer func() {
-		if err := cpu.UseInstructions(""); err != nil {
-			t.Error(err)
-		}
-	}()
+	defer func() { must.Check(t, cpu.UseInstructions("")) }()
 	r := rng.New(4, "codes")
 	for _, size := range []struct{ rows, dim, queries int }{{1, 1, 1}, {7, 5, 3}, {50, 33, 5}, {50, 33, 6}, {13, 64, 64}, {127, 256, 131}, {128, 255, 131}, {131, 33, 6}, {3, 4096, 9}} {
 		c := knn.Codes{Dim: size.dim, Values: make([]int8, size.rows*size.dim), Scales: make([]float32, size.rows)}

@@ -19,11 +19,7 @@ import (
 
 // eachInstructionSet runs a test with every instruction set of this processor.
 func eachInstructionSet(t *testing.T, run func(t *testing.T)) {
-	t.Cleanup(func() {
-		if err := cpu.UseInstructions(""); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, cpu.UseInstructions("")) })
 	x86 := processor.X86
 	for _, set := range []struct {
 		name  string

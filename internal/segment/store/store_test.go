@@ -54,9 +54,7 @@ func TestSegmentsOfAFolder(t *testing.T) {
 	if err != nil || !bytes.Equal(got.Bytes(), of(t, 0, 2, "m").Bytes()) {
 		t.Fatal("another segment came back:", err)
 	}
-	if err := got.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, got.Close())
 	for name, at := range map[string]Name{"another digest": {0, 2, "aa"}, "another group": {9, 9, names[0].Digest}} {
 		if _, err := s.Get(t.Context(), "m", at); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %v", name, err)
@@ -72,9 +70,7 @@ func TestSegmentsOfAFolder(t *testing.T) {
 			return
 		}
 		seen = append(seen, file)
-		if err := one.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, one.Close())
 	})
 	if bad != 1 {
 		t.Errorf("%d segments cannot be read, want one", bad)

@@ -57,9 +57,7 @@ func segmentsIn(t *testing.T, root string, damage func(name string)) {
 		if n := int32(names[at].Lane); !bytes.Equal(got.Bytes(), of(t, n, int64(n), "m").Bytes()) {
 			t.Errorf("segment %d has other bytes", at)
 		}
-		if err := got.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, got.Close())
 	}
 	if _, err := s.Get(t.Context(), "n", names[0]); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a segment of another model: %v", err)
@@ -72,9 +70,7 @@ func segmentsIn(t *testing.T, root string, damage func(name string)) {
 			return
 		}
 		groups = append(groups, one.Group.Seq)
-		if err := one.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, one.Close())
 	})
 	if err != nil || bad != 1 || !slices.Equal(groups, []int64{0, 2}) {
 		t.Errorf("groups %v and %d that cannot be read, %v: want 0 and 2, and one", groups, bad, err)

@@ -57,11 +57,7 @@ func Bucket(t testing.TB, name string) *blob.Bucket {
 	})
 	await(t, addr, ended, log)
 	b := must.Get(blob.OpenBucket(t.Context(), "gs://"+name))(t)
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, b.Close()) })
 	return b
 }
 

@@ -59,13 +59,9 @@ func New(t testing.TB) *Web {
 	t.Cleanup(func() {
 		close(w.stop)
 		for _, l := range listeners {
-			if err := l.Close(); err != nil {
-				t.Error(err)
-			}
+			must.Check(t, l.Close())
 		}
-		if err := w.names.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, w.names.Close())
 		w.mu.Lock()
 		for c := range w.open {
 			c.Close()

@@ -12,11 +12,7 @@ import (
 func Broker(t testing.TB) string {
 	t.Helper()
 	broker := must.Get(stream.StartBroker(stream.BrokerOptions{}))(t)
-	t.Cleanup(func() {
-		if err := broker.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, broker.Close()) })
 	return broker.Addr()
 }
 

@@ -1,4 +1,4 @@
-// Package must ends a test when a step fails that the test needs and does not ask about. It is for tests only.
+// Package must fails a test when a step fails that the test needs and does not ask about. It is for tests only.
 //
 //	must.Do(t, os.Mkdir(dir, 0o755))
 //	raw := must.Get(os.ReadFile(path))(t)
@@ -9,6 +9,7 @@ package must
 // T is the test, benchmark or property to end: a [testing.TB], or a test of rapid.
 type T interface {
 	Helper()
+	Error(args ...any)
 	Fatal(args ...any)
 }
 
@@ -17,6 +18,14 @@ func Do(t T, err error) {
 	if err != nil { // Helper is slow, and benchmarks call Do as well
 		t.Helper()
 		t.Fatal(err)
+	}
+}
+
+// Check fails the test if err is not nil, and lets it go on: to the end of a goroutine, or to what is to be cleaned up.
+func Check(t T, err error) {
+	if err != nil {
+		t.Helper()
+		t.Error(err)
 	}
 }
 

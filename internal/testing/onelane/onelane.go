@@ -142,11 +142,7 @@ func (l *Log) Run(spec stream.StageSpec, limit int) (died bool) {
 		l.t.Fatalf("making the stage of lane %d from state %q: %v", l.lane, mark.State, err)
 	}
 	if c, ok := stage.(io.Closer); ok {
-		defer func() {
-			if err := c.Close(); err != nil {
-				l.t.Error(err)
-			}
-		}()
+		defer func() { must.Check(l.t, c.Close()) }()
 	}
 	o := &output{log: l, spec: spec, seqs: map[schemas.Topic]int64{}, next: map[schemas.Topic]stream.Position{}, limit: limit}
 	for _, s := range mark.Seqs {

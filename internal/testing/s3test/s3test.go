@@ -123,10 +123,6 @@ func (s *Server) Bucket(t testing.TB, name string) *blob.Bucket {
 	s.Dir(t, name)
 	u := must.Get(url.Parse(s.URL(name)))(t)
 	b := must.Get(new(s3blob.URLOpener).OpenBucketURL(t.Context(), u))(t)
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must.Check(t, b.Close()) })
 	return b
 }
