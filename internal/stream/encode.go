@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,8 +18,11 @@ var batchRooms = sync.Pool{New: func() any { return new([]byte) }}
 // appendBatch writes messages as a batch of Kafka's format 2, with one time for all. kafka-go writes the same bytes, but
 // makes several objects of every record.
 func appendBatch(dst []byte, batch []message, at time.Time, codec kafka.Compression) ([]byte, error) {
-	begin := len(dst)
-	dst = append(dst, make([]byte, batchHead)...)
+	begin, size := len(dst), int64(batchHead)
+	for i := range batch {
+		size += batch[i].wireSize()
+	}
+	dst = append(slices.Grow(dst, int(size)), make([]byte, batchHead)...)
 	if codec == 0 {
 		dst = appendRecords(dst, batch)
 	} else {

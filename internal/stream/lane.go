@@ -209,7 +209,8 @@ func (ln *lane) step(reading, work context.Context, rec Record) error {
 	}
 	switch {
 	case errors.Is(err, ErrNotYet): // reading has ended
-		ln.untaken = &rec
+		untaken := rec // rec itself stays on the stack
+		ln.untaken = &untaken
 		return nil
 	case newer(&rec, err):
 		err = NewerVersion(&rec, err)

@@ -21,6 +21,9 @@ func (p *Publisher) send(ctx context.Context, round []message) error {
 		topic schemas.Topic
 		lane  int
 	}
+	if m := &round[0]; !mixed(round) {
+		return p.write(ctx, m.topic, m.lane, round)
+	}
 	var order []target
 	byTarget := make(map[target][]message)
 	for _, m := range round {
@@ -41,6 +44,16 @@ func (p *Publisher) send(ctx context.Context, round []message) error {
 		})
 	}
 	return g.Wait()
+}
+
+// mixed reports whether messages go to several topics or lanes. Those of most stages do not.
+func mixed(round []message) bool {
+	for i := range round {
+		if round[i].topic != round[0].topic || round[i].lane != round[0].lane {
+			return true
+		}
+	}
+	return false
 }
 
 // write writes the messages of one lane in batches, one after the other.

@@ -167,12 +167,12 @@ func (p *Publisher) PublishSeq(ctx context.Context, topic schemas.Topic, lane in
 }
 
 func sequenced(topic schemas.Topic, lane int, seq int64, resume Mark, schema string, value []byte) message {
-	var room [256]byte // one allocation for all three headers
-	raw := append(room[:0], schema...)
-	a := len(raw)
-	raw = strconv.AppendInt(raw, seq, 10)
-	b := len(raw)
-	raw = slices.Clone(appendMark(raw, resume))
+	var room [256]byte // on the stack, and one allocation for all three headers
+	made := append(room[:0], schema...)
+	a := len(made)
+	made = strconv.AppendInt(made, seq, 10)
+	b := len(made)
+	raw := slices.Clone(appendMark(made, resume))
 	return message{topic: topic, lane: lane, value: value, headers: []header{
 		{Key: schemas.HeaderSchema, Value: raw[:a:a]},
 		{Key: schemas.HeaderSeq, Value: raw[a:b:b]},
