@@ -1,12 +1,12 @@
 package service
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/invalid"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/service/device"
 )
@@ -43,35 +43,19 @@ func (s Settings) augmentation() dataset.Augmentation {
 
 // Validate returns every invalid setting of its own, joined.
 func (s Settings) Validate() error {
-	var problems []error
-	if s.Checkpoint == "" {
-		problems = append(problems, errors.New("COND_CHECKPOINT is empty, want a weights file; `pairstream bootstrap` trains a first one"))
-	}
-	if s.Part < 0 {
-		problems = append(problems, fmt.Errorf("COND_PART is %d, want 0 or more", s.Part))
-	}
-	if s.Images != augmented && s.Images != plain {
-		problems = append(problems, fmt.Errorf("COND_IMAGES is %q, want %s or %s", s.Images, augmented, plain))
-	}
-	if s.Keep < 2 {
-		problems = append(problems, fmt.Errorf("COND_KEEP is %d, want at least 2", s.Keep))
-	}
-	if s.KeepBytes < 1<<20 {
-		problems = append(problems, fmt.Errorf("COND_KEEP_BYTES is %d, want at least %d", s.KeepBytes, 1<<20))
-	}
-	if !(s.MinPrecision >= 0 && s.MinPrecision < 1) {
-		problems = append(problems, fmt.Errorf("COND_MIN_PRECISION is %g, want at least 0 and less than 1", s.MinPrecision))
-	}
-	if !(s.High >= 0 && s.High <= 1) {
-		problems = append(problems, fmt.Errorf("ECM_HIGH is %g, want 0..1", s.High))
-	}
-	if !(s.Low >= 0 && s.Low <= 1) {
-		problems = append(problems, fmt.Errorf("ECM_LOW is %g, want 0..1", s.Low))
-	}
+	var l invalid.List
+	l.Refuse(s.Checkpoint == "", "COND_CHECKPOINT is empty, want a weights file; `pairstream bootstrap` trains a first one")
+	l.Refuse(s.Part < 0, "COND_PART is %d, want 0 or more", s.Part)
+	l.Refuse(s.Images != augmented && s.Images != plain, "COND_IMAGES is %q, want %s or %s", s.Images, augmented, plain)
+	l.Refuse(s.Keep < 2, "COND_KEEP is %d, want at least 2", s.Keep)
+	l.Refuse(s.KeepBytes < 1<<20, "COND_KEEP_BYTES is %d, want at least %d", s.KeepBytes, 1<<20)
+	l.Refuse(!(s.MinPrecision >= 0 && s.MinPrecision < 1), "COND_MIN_PRECISION is %g, want at least 0 and less than 1", s.MinPrecision)
+	l.Refuse(!(s.High >= 0 && s.High <= 1), "ECM_HIGH is %g, want 0..1", s.High)
+	l.Refuse(!(s.Low >= 0 && s.Low <= 1), "ECM_LOW is %g, want 0..1", s.Low)
 	if _, err := s.threshold(); err != nil {
-		problems = append(problems, err)
+		l.Add(err)
 	}
-	return errors.Join(problems...)
+	return l.Err()
 }
 
 // autoThreshold lets the guard choose the threshold.

@@ -1,11 +1,11 @@
 package service
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/pairstream/pairstream/encoder"
 	"github.com/pairstream/pairstream/internal/filter"
+	"github.com/pairstream/pairstream/internal/invalid"
 	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/shard"
 )
@@ -31,20 +31,14 @@ type Settings struct {
 
 // Validate returns every invalid setting of its own, joined.
 func (s Settings) Validate() error {
-	var problems []error
-	if s.Checkpoint == "" {
-		problems = append(problems, errors.New("ENCODER_CHECKPOINT is empty, want a weights file; `pairstream bootstrap` trains a first one"))
-	}
-	if s.GroupSize < 1 {
-		problems = append(problems, fmt.Errorf("GROUP_SIZE is %d, want at least 1", s.GroupSize))
-	}
-	if s.SpoolBytes < 0 {
-		problems = append(problems, fmt.Errorf("SPOOL_MAX_BYTES is %d, want 0 or more", s.SpoolBytes))
-	}
+	var l invalid.List
+	l.Refuse(s.Checkpoint == "", "ENCODER_CHECKPOINT is empty, want a weights file; `pairstream bootstrap` trains a first one")
+	l.Refuse(s.GroupSize < 1, "GROUP_SIZE is %d, want at least 1", s.GroupSize)
+	l.Refuse(s.SpoolBytes < 0, "SPOOL_MAX_BYTES is %d, want 0 or more", s.SpoolBytes)
 	if _, err := filter.Parse(s.Filter); err != nil {
-		problems = append(problems, fmt.Errorf("FILTER: %w", err))
+		l.Add(fmt.Errorf("FILTER: %w", err))
 	}
-	return errors.Join(problems...)
+	return l.Err()
 }
 
 // tarBytes is where a tar of spooled images ends, unless the quota asks for smaller ones.

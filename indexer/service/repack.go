@@ -18,6 +18,7 @@ import (
 
 	"github.com/pairstream/pairstream/indexer"
 	"github.com/pairstream/pairstream/internal/forget"
+	"github.com/pairstream/pairstream/internal/invalid"
 	"github.com/pairstream/pairstream/internal/repack"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/shard"
@@ -36,22 +37,19 @@ func (r Repack) Validate() error {
 	if r.Root == "" {
 		return nil
 	}
-	var problems []error
-	if r.Workers < 1 || r.Workers > 4096 {
-		problems = append(problems, fmt.Errorf("REPACK_WORKERS is %d, want 1..4096", r.Workers))
-	}
-	if r.Side < indexer.LeastRepackSide || r.Side > indexer.MostRepackSide {
-		problems = append(problems, fmt.Errorf("REPACK_SIDE is %d, want %d..%d", r.Side, indexer.LeastRepackSide, indexer.MostRepackSide))
-	}
+	var l invalid.List
+	l.Refuse(r.Workers < 1 || r.Workers > 4096, "REPACK_WORKERS is %d, want 1..4096", r.Workers)
+	l.Refuse(r.Side < indexer.LeastRepackSide || r.Side > indexer.MostRepackSide,
+		"REPACK_SIDE is %d, want %d..%d", r.Side, indexer.LeastRepackSide, indexer.MostRepackSide)
 	place, err := r.place()
 	switch {
 	case err != nil:
-		problems = append(problems, err)
+		l.Add(err)
 	case !slices.ContainsFunc(r.Roots, func(root string) bool { return below(place, strings.TrimSpace(root)) }):
-		problems = append(problems, fmt.Errorf("REPACK_ROOT is %q, which is below none of BUCKET_ROOTS (%s): add it to those of all stages, so that discriminator and trainer may read it",
+		l.Add(fmt.Errorf("REPACK_ROOT is %q, which is below none of BUCKET_ROOTS (%s): add it to those of all stages, so that discriminator and trainer may read it",
 			r.Root, strings.Join(r.Roots, ",")))
 	}
-	return errors.Join(problems...)
+	return l.Err()
 }
 
 // place returns REPACK_ROOT as references name it: as a URL without options.

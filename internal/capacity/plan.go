@@ -1,16 +1,16 @@
 package capacity
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
+	"github.com/pairstream/pairstream/internal/invalid"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 // Validate returns every value of a request that no plan can be made of, joined.
 func (r Request) Validate() error {
-	var problems []error
+	var l invalid.List
 	for _, v := range []struct {
 		flag  string
 		value float64
@@ -26,11 +26,9 @@ func (r Request) Validate() error {
 		{"--lanes", float64(r.Lanes), 0},
 		{"--train-rate", r.TrainRate, 0},
 	} {
-		if !(v.value >= v.least) || math.IsInf(v.value, 0) {
-			problems = append(problems, fmt.Errorf("%s is %g, want %g or more", v.flag, v.value, v.least))
-		}
+		l.Refuse(!(v.value >= v.least) || math.IsInf(v.value, 0), "%s is %g, want %g or more", v.flag, v.value, v.least)
 	}
-	return errors.Join(problems...)
+	return l.Err()
 }
 
 // work holds the seconds of one device for everything that a request asks for.

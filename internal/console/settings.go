@@ -1,12 +1,12 @@
 package console
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 
+	"github.com/pairstream/pairstream/internal/invalid"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/stream"
 )
@@ -31,28 +31,20 @@ func (s Settings) Validate() error {
 	if s.Off() {
 		return nil
 	}
-	var problems []error
+	var l invalid.List
 	host, _, err := net.SplitHostPort(s.Addr)
 	switch {
 	case err != nil:
-		problems = append(problems, fmt.Errorf("CONSOLE_ADDR is %q, want host:port, such as 127.0.0.1:8090, or off", s.Addr))
+		l.Add(fmt.Errorf("CONSOLE_ADDR is %q, want host:port, such as 127.0.0.1:8090, or off", s.Addr))
 	case !service.IsLoopback(host) && s.Token == "" && s.UserHeader == "":
-		problems = append(problems, fmt.Errorf("CONSOLE_ADDR is %q, which others can reach: set CONSOLE_TOKEN, or CONSOLE_USER_HEADER behind a proxy that authenticates, or bind the console to 127.0.0.1", s.Addr))
+		l.Add(fmt.Errorf("CONSOLE_ADDR is %q, which others can reach: set CONSOLE_TOKEN, or CONSOLE_USER_HEADER behind a proxy that authenticates, or bind the console to 127.0.0.1", s.Addr))
 	}
-	if s.Token != "" && len(s.Token) < 8 {
-		problems = append(problems, fmt.Errorf("CONSOLE_TOKEN has %d characters, want at least 8", len(s.Token)))
-	}
-	if s.UserHeader != "" && http.CanonicalHeaderKey(s.UserHeader) == "" {
-		problems = append(problems, errors.New("CONSOLE_USER_HEADER is no name of a header"))
-	}
-	if s.Dir == "" {
-		problems = append(problems, errors.New("CONSOLE_DIR is empty, want a folder that may be written"))
-	}
-	if s.IndexPairs < 1000 {
-		problems = append(problems, fmt.Errorf("CONSOLE_INDEX_PAIRS is %d, want at least 1000", s.IndexPairs))
-	}
+	l.Refuse(s.Token != "" && len(s.Token) < 8, "CONSOLE_TOKEN has %d characters, want at least 8", len(s.Token))
+	l.Refuse(s.UserHeader != "" && http.CanonicalHeaderKey(s.UserHeader) == "", "CONSOLE_USER_HEADER is no name of a header")
+	l.Refuse(s.Dir == "", "CONSOLE_DIR is empty, want a folder that may be written")
+	l.Refuse(s.IndexPairs < 1000, "CONSOLE_INDEX_PAIRS is %d, want at least 1000", s.IndexPairs)
 	if u, err := url.Parse(s.LiveURL); s.LiveURL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-		problems = append(problems, fmt.Errorf("CONSOLE_LIVE_URL is %q, want http://host:port", s.LiveURL))
+		l.Add(fmt.Errorf("CONSOLE_LIVE_URL is %q, want http://host:port", s.LiveURL))
 	}
-	return errors.Join(problems...)
+	return l.Err()
 }

@@ -1,9 +1,7 @@
 package ingest
 
 import (
-	"errors"
-	"fmt"
-
+	"github.com/pairstream/pairstream/internal/invalid"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/stream"
 )
@@ -21,14 +19,12 @@ const DefaultAddr = "127.0.0.1:8091"
 
 // Validate returns every invalid setting, joined.
 func (s Settings) Validate() error {
-	var problems []error
+	var l invalid.List
 	if s.Addr != "" {
-		problems = append(problems, s.door().Validate())
+		l.Add(s.door().Validate())
 	}
-	if s.MaxLag < 0 {
-		problems = append(problems, fmt.Errorf("INGEST_MAX_LAG is %d, want 0 or more", s.MaxLag))
-	}
-	return errors.Join(problems...)
+	l.Refuse(s.MaxLag < 0, "INGEST_MAX_LAG is %d, want 0 or more", s.MaxLag)
+	return l.Err()
 }
 
 func (s Settings) door() service.Door {

@@ -45,6 +45,12 @@ func (l *List) Want(ok bool, format string, args ...any) {
 	}
 }
 
+// Refuse adds a problem if bad.
+func (l *List) Refuse(bad bool, format string, args ...any) { l.Want(!bad, format, args...) }
+
+// Add adds errors that are not nil.
+func (l *List) Add(errs ...error) { l.problems = append(l.problems, errs...) }
+
 // Err returns the problems, joined; nil if there are none.
 func (l *List) Err() error { return errors.Join(l.problems...) }
 

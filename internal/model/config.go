@@ -1,9 +1,10 @@
 package model
 
 import (
-	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/pairstream/pairstream/internal/invalid"
 )
 
 // Config is the shape of a model of the ALBEF architecture.
@@ -77,18 +78,14 @@ type division struct {
 }
 
 func checkSizes(fields []field, divisions []division) error {
-	var problems []error
+	var l invalid.List
 	for _, f := range fields {
-		if f.value < f.least || f.value > f.most {
-			problems = append(problems, fmt.Errorf("%s is %d, want %d to %d", f.name, f.value, f.least, f.most))
-		}
+		l.Refuse(f.value < f.least || f.value > f.most, "%s is %d, want %d to %d", f.name, f.value, f.least, f.most)
 	}
 	for _, d := range divisions {
-		if d.divisor > 0 && d.dividend%d.divisor != 0 {
-			problems = append(problems, fmt.Errorf("%s is %d, want a divisor of %s, %d", d.name, d.divisor, d.of, d.dividend))
-		}
+		l.Refuse(d.divisor > 0 && d.dividend%d.divisor != 0, "%s is %d, want a divisor of %s, %d", d.name, d.divisor, d.of, d.dividend)
 	}
-	return errors.Join(problems...)
+	return l.Err()
 }
 
 // Lengths of texts in the authors' code, [CLS] and [SEP] included.

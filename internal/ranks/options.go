@@ -1,11 +1,12 @@
 package ranks
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"time"
+
+	"github.com/pairstream/pairstream/internal/invalid"
 )
 
 // Options say who takes part, and where.
@@ -23,24 +24,14 @@ type Options struct {
 
 // Validate returns every invalid option, joined.
 func (o Options) Validate() error {
-	var problems []error
-	if o.World < 2 {
-		problems = append(problems, fmt.Errorf("WORLD_SIZE is %d, want 2 or more", o.World))
-	}
-	if o.Rank < 0 || o.Rank >= o.World {
-		problems = append(problems, fmt.Errorf("RANK is %d, want 0 to %d (WORLD_SIZE - 1)", o.Rank, o.World-1))
-	}
+	var l invalid.List
+	l.Refuse(o.World < 2, "WORLD_SIZE is %d, want 2 or more", o.World)
+	l.Refuse(o.Rank < 0 || o.Rank >= o.World, "RANK is %d, want 0 to %d (WORLD_SIZE - 1)", o.Rank, o.World-1)
 	if _, _, err := net.SplitHostPort(o.Address); err != nil {
-		problems = append(problems, fmt.Errorf("MASTER_ADDR and MASTER_PORT make %q: %w", o.Address, err))
+		l.Add(fmt.Errorf("MASTER_ADDR and MASTER_PORT make %q: %w", o.Address, err))
 	}
-	if o.Port < 0 || o.Port > 65535 {
-		problems = append(problems, fmt.Errorf("RANK_PORT is %d, want 0 to 65535", o.Port))
-	}
-	if o.Silence <= 0 {
-		problems = append(problems, fmt.Errorf("RANK_TIMEOUT is %s, want more than 0", o.Silence))
-	}
-	if o.Wait <= 0 {
-		problems = append(problems, fmt.Errorf("RANK_JOIN_TIMEOUT is %s, want more than 0", o.Wait))
-	}
-	return errors.Join(problems...)
+	l.Refuse(o.Port < 0 || o.Port > 65535, "RANK_PORT is %d, want 0 to 65535", o.Port)
+	l.Refuse(o.Silence <= 0, "RANK_TIMEOUT is %s, want more than 0", o.Silence)
+	l.Refuse(o.Wait <= 0, "RANK_JOIN_TIMEOUT is %s, want more than 0", o.Wait)
+	return l.Err()
 }

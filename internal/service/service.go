@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/invalid"
 	"github.com/pairstream/pairstream/internal/recipe"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/version"
@@ -40,15 +41,13 @@ type Process struct {
 
 // Validate returns every invalid setting, joined.
 func (p Process) Validate() error {
-	var problems []error
+	var l invalid.List
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(p.LogLevel)); err != nil {
-		problems = append(problems, fmt.Errorf("LOG_LEVEL is %q, want debug, info, warn or error", p.LogLevel))
+		l.Add(fmt.Errorf("LOG_LEVEL is %q, want debug, info, warn or error", p.LogLevel))
 	}
-	if p.LogFormat != "text" && p.LogFormat != "json" {
-		problems = append(problems, fmt.Errorf("LOG_FORMAT is %q, want text or json", p.LogFormat))
-	}
-	return errors.Join(problems...)
+	l.Refuse(p.LogFormat != "text" && p.LogFormat != "json", "LOG_FORMAT is %q, want text or json", p.LogFormat)
+	return l.Err()
 }
 
 // NewLogger returns the logger that the settings ask for; they have been validated.

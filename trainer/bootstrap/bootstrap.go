@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 
 	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/invalid"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/torch"
@@ -57,14 +58,11 @@ const Candidates = 4
 
 // Validate returns every invalid option, joined.
 func (o Options) Validate() error {
-	var problems []error
-	if o.Steps < 1 {
-		problems = append(problems, fmt.Errorf("%d steps, want at least 1", o.Steps))
-	}
-	if o.Batch < 2 {
-		problems = append(problems, fmt.Errorf("batch of %d, want at least 2: a pair needs others to be told from", o.Batch))
-	}
-	return errors.Join(append(problems, o.Augment.Validate())...)
+	var l invalid.List
+	l.Refuse(o.Steps < 1, "%d steps, want at least 1", o.Steps)
+	l.Refuse(o.Batch < 2, "batch of %d, want at least 2: a pair needs others to be told from", o.Batch)
+	l.Add(o.Augment.Validate())
+	return l.Err()
 }
 
 // training returns GRIT-VLP's objective without its consistency term, on random batches. That is ALBEF's objective without

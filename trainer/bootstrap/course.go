@@ -1,9 +1,6 @@
 package bootstrap
 
-import (
-	"errors"
-	"fmt"
-)
+import "github.com/pairstream/pairstream/internal/invalid"
 
 // The phases of a training that ends by itself, as its card names them.
 const (
@@ -177,12 +174,8 @@ type Check struct {
 
 // Validate returns every invalid option, joined.
 func (c Converging) Validate() error {
-	var problems []error
-	if c.Patience < 1 {
-		problems = append(problems, fmt.Errorf("patience of %d checks, want at least 1", c.Patience))
-	}
-	if c.BaseRate < 0 || c.BaseRate >= 1 {
-		problems = append(problems, fmt.Errorf("base rate is %g, want 0 to less than 1", c.BaseRate))
-	}
-	return errors.Join(problems...)
+	var l invalid.List
+	l.Refuse(c.Patience < 1, "patience of %d checks, want at least 1", c.Patience)
+	l.Refuse(c.BaseRate < 0 || c.BaseRate >= 1, "base rate is %g, want 0 to less than 1", c.BaseRate)
+	return l.Err()
 }

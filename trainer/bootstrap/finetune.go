@@ -2,10 +2,10 @@ package bootstrap
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/invalid"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/trainer"
@@ -35,16 +35,15 @@ func DefaultFineTuning() FineTuning {
 
 // Validate returns every invalid option, joined.
 func (o FineTuning) Validate() error {
-	problems := []error{o.training(1, 1).Validate(), o.Augment.Validate()}
-	if o.Epochs < 1 {
-		problems = append(problems, fmt.Errorf("%d epochs, want at least 1", o.Epochs))
-	}
+	var l invalid.List
+	l.Add(o.training(1, 1).Validate(), o.Augment.Validate())
+	l.Refuse(o.Epochs < 1, "%d epochs, want at least 1", o.Epochs)
 	if o.Batch < 2 {
-		problems = append(problems, fmt.Errorf("batch of %d, want at least 2: a pair needs others to be told from", o.Batch))
+		l.Add(fmt.Errorf("batch of %d, want at least 2: a pair needs others to be told from", o.Batch))
 	} else if o.StepBatches > 0 && (o.Batch < 2*o.StepBatches || o.Batch%o.StepBatches != 0) {
-		problems = append(problems, fmt.Errorf("a step of %d pairs in %d mini-batches, want as many in each, and at least 2: set --batch to a multiple of --step-batches", o.Batch, o.StepBatches))
+		l.Add(fmt.Errorf("a step of %d pairs in %d mini-batches, want as many in each, and at least 2: set --batch to a multiple of --step-batches", o.Batch, o.StepBatches))
 	}
-	return errors.Join(problems...)
+	return l.Err()
 }
 
 // training returns ITC against a queue of momentum features and ITM with negatives of the batch that are drawn: see

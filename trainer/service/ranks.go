@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"runtime"
@@ -14,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/invalid"
 	"github.com/pairstream/pairstream/internal/ranks"
 	"github.com/pairstream/pairstream/internal/ranks/nccl"
 	"github.com/pairstream/pairstream/internal/service"
@@ -55,37 +55,25 @@ func (r Ranks) validate(stepBatches int) error {
 	if r.WorldSize < 1 || r.WorldSize&(r.WorldSize-1) != 0 || stepBatches > 0 && r.WorldSize > stepBatches {
 		return fmt.Errorf("WORLD_SIZE is %d, want 1, 2, 4 or another power of two, up to STEP_BATCHES=%d: ranks share the batches of a step", r.WorldSize, stepBatches)
 	}
-	var problems []error
-	if r.Rank < 0 || r.Rank >= r.WorldSize {
-		problems = append(problems, fmt.Errorf("RANK is %d of WORLD_SIZE %d, want 0 to %d", r.Rank, r.WorldSize, r.WorldSize-1))
-	}
+	var l invalid.List
+	l.Refuse(r.Rank < 0 || r.Rank >= r.WorldSize, "RANK is %d of WORLD_SIZE %d, want 0 to %d", r.Rank, r.WorldSize, r.WorldSize-1)
 	if !r.several() {
-		return errors.Join(problems...)
+		return l.Err()
 	}
-	if r.Port < 1 || r.Port > 65535 {
-		problems = append(problems, fmt.Errorf("MASTER_PORT is %d, want 1 to 65535", r.Port))
-	}
-	if r.Exchange != overTCP && r.Exchange != overNCCL {
-		problems = append(problems, fmt.Errorf("RANK_EXCHANGE is %q, want %s or %s", r.Exchange, overTCP, overNCCL))
-	}
-	if r.Own < 0 || r.Own > 65535 {
-		problems = append(problems, fmt.Errorf("RANK_PORT is %d, want 0 to 65535", r.Own))
-	}
-	if r.Master == "" {
-		problems = append(problems, errors.New("MASTER_ADDR is empty, want the host of rank 0"))
-	}
+	l.Refuse(r.Port < 1 || r.Port > 65535, "MASTER_PORT is %d, want 1 to 65535", r.Port)
+	l.Refuse(r.Exchange != overTCP && r.Exchange != overNCCL, "RANK_EXCHANGE is %q, want %s or %s", r.Exchange, overTCP, overNCCL)
+	l.Refuse(r.Own < 0 || r.Own > 65535, "RANK_PORT is %d, want 0 to 65535", r.Own)
+	l.Refuse(r.Master == "", "MASTER_ADDR is empty, want the host of rank 0")
 	if ip := net.ParseIP(r.Master); r.Token == "" && r.Master != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		problems = append(problems, fmt.Errorf("RANK_TOKEN is empty and MASTER_ADDR is %q: want a secret that all ranks share, since others may reach that address", r.Master))
+		l.Add(fmt.Errorf("RANK_TOKEN is empty and MASTER_ADDR is %q: want a secret that all ranks share, since others may reach that address", r.Master))
 	}
 	for _, d := range []struct {
 		name  string
 		value time.Duration
 	}{{"RANK_TIMEOUT", r.Silence}, {"RANK_JOIN_TIMEOUT", r.Wait}} {
-		if d.value < time.Second {
-			problems = append(problems, fmt.Errorf("%s is %s, want 1s or more", d.name, d.value))
-		}
+		l.Refuse(d.value < time.Second, "%s is %s, want 1s or more", d.name, d.value)
 	}
-	return errors.Join(problems...)
+	return l.Err()
 }
 
 // group returns the options with which a trainer joins the others.

@@ -1,10 +1,9 @@
 package service
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 
+	"github.com/pairstream/pairstream/internal/invalid"
 	"github.com/pairstream/pairstream/internal/latest"
 	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/service/device"
@@ -34,27 +33,17 @@ type Settings struct {
 
 // Validate returns every invalid setting of the trainer's own, joined.
 func (s Settings) Validate() error {
-	var problems []error
-	if s.Dir == "" {
-		problems = append(problems, errors.New("CHECKPOINT_DIR is empty, want a folder"))
-	}
-	if s.Every < 0 {
-		problems = append(problems, fmt.Errorf("CHECKPOINT_EVERY is %d, want 0 or more", s.Every))
-	}
-	if s.Encoder == latest.Setting && s.Every == 0 {
-		problems = append(problems, fmt.Errorf("CHECKPOINT_EVERY is 0 with ENCODER_CHECKPOINT=%s: the encoder would never get newer weights, want at least 1", latest.Setting))
-	}
-	if s.Stay < 0 || s.Stay > 0 && (s.Every <= 0 || s.Stay%s.Every != 0) {
-		problems = append(problems, fmt.Errorf("CHECKPOINT_KEEP_EVERY is %d, want 0 or a multiple of CHECKPOINT_EVERY=%d: only checkpoints that are written can stay", s.Stay, s.Every))
-	}
-	if !s.Order.valid() {
-		problems = append(problems, fmt.Errorf("TRAIN_LANE_ORDER is %q, want %q or %q", s.Order, Rotation, Arrival))
-	}
-	if !s.From.valid() {
-		problems = append(problems, fmt.Errorf("TRAIN_FROM is %q, want %q or %q", s.From, FromStart, FromNow))
-	}
-	problems = append(problems, s.Eval.validate(), s.validateBest(), validateUpload(s.Upload), s.Ranks.validate(s.Core.StepBatches))
-	return errors.Join(problems...)
+	var l invalid.List
+	l.Refuse(s.Dir == "", "CHECKPOINT_DIR is empty, want a folder")
+	l.Refuse(s.Every < 0, "CHECKPOINT_EVERY is %d, want 0 or more", s.Every)
+	l.Refuse(s.Encoder == latest.Setting && s.Every == 0,
+		"CHECKPOINT_EVERY is 0 with ENCODER_CHECKPOINT=%s: the encoder would never get newer weights, want at least 1", latest.Setting)
+	l.Refuse(s.Stay < 0 || s.Stay > 0 && (s.Every <= 0 || s.Stay%s.Every != 0),
+		"CHECKPOINT_KEEP_EVERY is %d, want 0 or a multiple of CHECKPOINT_EVERY=%d: only checkpoints that are written can stay", s.Stay, s.Every)
+	l.Refuse(!s.Order.valid(), "TRAIN_LANE_ORDER is %q, want %q or %q", s.Order, Rotation, Arrival)
+	l.Refuse(!s.From.valid(), "TRAIN_FROM is %q, want %q or %q", s.From, FromStart, FromNow)
+	l.Add(s.Eval.validate(), s.validateBest(), validateUpload(s.Upload), s.Ranks.validate(s.Core.StepBatches))
+	return l.Err()
 }
 
 // publishing publishes weights where the encoder follows them.

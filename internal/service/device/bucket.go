@@ -2,10 +2,10 @@ package device
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/invalid"
 	"github.com/pairstream/pairstream/internal/shard"
 )
 
@@ -17,14 +17,10 @@ type Bucket struct {
 
 // Validate returns every invalid setting, joined.
 func (b Bucket) Validate() error {
-	var problems []error
-	if len(b.Roots) == 0 {
-		problems = append(problems, errors.New("BUCKET_ROOTS is empty, want the places where images are, such as file:///data"))
-	}
-	if b.CacheBytes < 0 {
-		problems = append(problems, fmt.Errorf("IMAGE_CACHE_BYTES is %d, want 0 or more", b.CacheBytes))
-	}
-	return errors.Join(problems...)
+	var l invalid.List
+	l.Refuse(len(b.Roots) == 0, "BUCKET_ROOTS is empty, want the places where images are, such as file:///data")
+	l.Refuse(b.CacheBytes < 0, "IMAGE_CACHE_BYTES is %d, want 0 or more", b.CacheBytes)
+	return l.Err()
 }
 
 // OpenImages opens the bucket and a cache of its images. The cache is of its own size; stages take their view of it with

@@ -3,10 +3,10 @@
 package device
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/pairstream/pairstream/internal/invalid"
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -42,23 +42,17 @@ func (d Settings) precision() string {
 
 // Validate returns every invalid setting, joined.
 func (d Settings) Validate() error {
-	var problems []error
-	if d.Threads < 0 {
-		problems = append(problems, fmt.Errorf("TORCH_THREADS is %d, want 0 or more", d.Threads))
-	}
-	if d.Name == "" {
-		problems = append(problems, errors.New("DEVICE is empty, want cpu, cuda or cuda:N"))
-	}
+	var l invalid.List
+	l.Refuse(d.Threads < 0, "TORCH_THREADS is %d, want 0 or more", d.Threads)
+	l.Refuse(d.Name == "", "DEVICE is empty, want cpu, cuda or cuda:N")
 	switch d.Precision {
 	case inAuto, inFloat32, inBFloat16:
 	case inTF32:
-		if !d.onGPU() {
-			problems = append(problems, fmt.Errorf("PRECISION is %q and DEVICE %q, want float32 or bf16: only GPUs have TensorFloat-32", d.Precision, d.Name))
-		}
+		l.Refuse(!d.onGPU(), "PRECISION is %q and DEVICE %q, want float32 or bf16: only GPUs have TensorFloat-32", d.Precision, d.Name)
 	default:
-		problems = append(problems, fmt.Errorf("PRECISION is %q, want auto, float32, tf32 or bf16", d.Precision))
+		l.Add(fmt.Errorf("PRECISION is %q, want auto, float32, tf32 or bf16", d.Precision))
 	}
-	return errors.Join(problems...)
+	return l.Err()
 }
 
 // NewWorker starts the worker on the device.
