@@ -22,7 +22,7 @@ type message struct {
 	key     []byte
 	value   []byte
 	headers []header
-	traced  traced
+	traced  *traced // nil: nothing
 }
 
 func (m *message) size() int64 {

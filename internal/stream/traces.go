@@ -9,7 +9,7 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// traced says what a message has to do with sampled pairs. The zero value: nothing.
+// traced says what a message has to do with sampled pairs.
 type traced struct {
 	about  []tracing.Subject
 	queued time.Time
@@ -43,7 +43,7 @@ func (m message) of(about []tracing.Subject) message {
 	if about == nil {
 		return m
 	}
-	m.traced = traced{about, time.Now()}
+	m.traced = &traced{about, time.Now()}
 	if parent := tracing.Traceparent(about); parent != "" {
 		m.headers = append(m.headers, header{Key: tracing.Header, Value: []byte(parent)})
 	}
@@ -52,7 +52,7 @@ func (m message) of(about []tracing.Subject) message {
 
 // published records how long a message took until the brokers had it. A pair's trace begins with its publishing.
 func (p *Publisher) published(m *message) {
-	if m.traced.about == nil {
+	if m.traced == nil {
 		return
 	}
 	span := tracing.Span{Name: p.name + " publish", From: m.traced.queued, To: time.Now()}
@@ -84,7 +84,7 @@ func (o *output) trace(rec schemas.Record, m message) message {
 		return m
 	}
 	m = m.of(tracer.Of(rec))
-	if m.traced.about != nil {
+	if m.traced != nil {
 		tracer.Record(m.traced.about, tracing.Span{
 			Name: o.pub.name + " work", From: o.call.began, To: m.traced.queued, Within: o.call.phases.List(), Root: m.topic == schemas.Batches,
 		})
