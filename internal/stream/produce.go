@@ -17,17 +17,13 @@ import (
 
 // send writes a round and keeps the order within every lane.
 func (p *Publisher) send(ctx context.Context, round []message) error {
-	type target struct {
-		topic schemas.Topic
-		lane  int
-	}
-	if m := &round[0]; !mixed(round) {
-		return p.write(ctx, m.topic, m.lane, round)
+	if t := round[0].target(); !mixed(round) {
+		return p.write(ctx, t.topic, t.lane, round)
 	}
 	var order []target
 	byTarget := make(map[target][]message)
 	for _, m := range round {
-		t := target{m.topic, m.lane}
+		t := m.target()
 		if _, ok := byTarget[t]; !ok {
 			order = append(order, t)
 		}
@@ -49,7 +45,7 @@ func (p *Publisher) send(ctx context.Context, round []message) error {
 // mixed reports whether messages go to several topics or lanes. Those of most stages do not.
 func mixed(round []message) bool {
 	for i := range round {
-		if round[i].topic != round[0].topic || round[i].lane != round[0].lane {
+		if round[i].target() != round[0].target() {
 			return true
 		}
 	}

@@ -32,16 +32,37 @@ func (q *backlog) oldest(next int64) int64 {
 	return next
 }
 
-// reach counts the messages that wait and have numbers up to limit, and their bytes. It stops before the bytes exceed
-// most, but takes a first message that is larger. held means that the limit has stopped it.
-func (q *backlog) reach(limit, most int64) (n int, bytes int64, held bool) {
+// target is where messages go: those of one target are written one batch after the other.
+type target struct {
+	topic schemas.Topic
+	lane  int
+}
+
+func (m *message) target() target { return target{m.topic, m.lane} }
+
+// reach counts the messages that wait and have numbers up to limit, and their bytes. It stops before a target has more than
+// one batch, so that no target keeps the others of a round waiting, and before all have more than parallel batches. A first
+// message may be larger. held means that the limit has stopped it.
+func (q *backlog) reach(limit, batch int64, parallel int) (n int, bytes int64, held bool) {
+	var of map[target]int64
+	if parallel > 1 {
+		of = make(map[target]int64, parallel)
+	}
 	for i := range q.waiting {
-		if q.waiting[i].number > limit {
+		m := &q.waiting[i]
+		if m.number > limit {
 			return n, bytes, true
 		}
-		size := q.waiting[i].size()
-		if n > 0 && bytes+size > most {
+		size := m.size()
+		if n > 0 && bytes+size > batch*int64(parallel) {
 			break
+		}
+		if parallel > 1 {
+			t := m.target()
+			if of[t] > 0 && of[t]+size > batch {
+				break
+			}
+			of[t] += size
 		}
 		n, bytes = n+1, bytes+size
 	}
@@ -174,14 +195,14 @@ func (p *Publisher) nextRound(ctx context.Context) (round, dead []message, err e
 // smaller.
 func (p *Publisher) take() (round, dead []message) {
 	batch, limit := int64(p.log.cfg.BatchBytes), p.dead.oldest(p.put)
-	n, bytes, held := p.records.reach(limit, batch*int64(p.parallel))
+	n, bytes, held := p.records.reach(limit, batch, p.parallel)
 	if !held || bytes >= batch/2 {
 		round = p.records.send(n)
 	}
 	if len(p.dead.sending) > 0 {
 		return round, nil
 	}
-	if _, _, held = p.records.reach(limit, batch); len(round) == 0 || held && p.bytes-bytes >= batch {
+	if _, _, held = p.records.reach(limit, batch, 1); len(round) == 0 || held && p.bytes-bytes >= batch {
 		dead = p.dead.send(len(p.dead.waiting))
 	}
 	return round, dead

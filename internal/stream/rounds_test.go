@@ -148,3 +148,38 @@ func TestDeadLetterThatCannotBeWritten(t *testing.T) {
 		}
 	}
 }
+
+// TestReach checks what a round takes of messages of 300 bytes, with batches of three of them.
+func TestReach(t *testing.T) {
+	of := func(bytes int, lanes ...int) (q backlog) {
+		for i, lane := range lanes {
+			m := message{number: int64(i), topic: schemas.Pairs, lane: lane}
+			m.value = make([]byte, bytes-int(m.size()))
+			q.add(m)
+		}
+		return q
+	}
+	for name, c := range map[string]struct {
+		q        backlog
+		limit    int64
+		parallel int
+		n        int
+		held     bool
+	}{
+		"a batch of each of four lanes": {of(300, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3), 99, 8, 12, false},
+		"a batch of the only lane":      {of(300, 0, 0, 0, 0, 0), 99, 8, 3, false},
+		"up to the lane that is full":   {of(300, 0, 1, 0, 0, 0, 1), 99, 8, 4, false},
+		"all batches together":          {of(300, 0, 0, 0, 1, 1, 1, 2, 2, 2), 99, 2, 6, false},
+		"one batch, whatever the lanes": {of(300, 0, 1, 2, 3), 99, 1, 3, false},
+		"exactly all that waits":        {of(300, 0, 0, 0), 99, 8, 3, false},
+		"large ones, one of a lane":     {of(901, 0, 1, 0), 99, 8, 2, false},
+		"a large one alone":             {of(901, 0, 1), 99, 1, 1, false},
+		"what a dead letter holds back": {of(300, 0, 1, 2, 3), 1, 8, 2, true},
+		"nothing":                       {of(300), 99, 8, 0, false},
+	} {
+		n, bytes, held := c.q.reach(c.limit, 900, c.parallel)
+		if n != c.n || held != c.held || n > 0 && bytes != int64(n)*c.q.waiting[0].size() {
+			t.Errorf("%s: got %d messages of %d bytes, held %v, want %d, %v", name, n, bytes, held, c.n, c.held)
+		}
+	}
+}
