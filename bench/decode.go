@@ -172,7 +172,7 @@ func newEncodeWorker(ctx context.Context, j job) (worker, error) {
 	if err := saveModel(ctx, w.worker, c, vocabulary, path); err != nil {
 		return nil, err
 	}
-	m, err := model.Load(ctx, w.worker, path, model.LoadOptions{})
+	m, err := model.Load(ctx, w.worker, path, model.LoadOptions{Frozen: true})
 	if err != nil {
 		return nil, err
 	}

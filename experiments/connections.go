@@ -59,7 +59,7 @@ type conD struct {
 
 // openCond opens Con-D. The caller frees the model.
 func (s *setup) openCond(ctx context.Context, path string) (c conD, err error) {
-	if c.model, err = model.Load(ctx, s.worker, path, model.LoadOptions{}); err != nil {
+	if c.model, err = model.Load(ctx, s.worker, path, model.LoadOptions{Frozen: true}); err != nil {
 		return c, err
 	}
 	matcher, err := model.NewMatcher(ctx, c.model)

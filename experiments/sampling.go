@@ -137,7 +137,7 @@ func (s *setup) evaluate(ctx context.Context, weights string, o eval.Options) (*
 
 // evaluateOn does the same on other pairs.
 func (s *setup) evaluateOn(ctx context.Context, weights string, pairs *dataset.Corpus, o eval.Options) (*eval.Report, error) {
-	m, err := model.Load(ctx, s.worker, weights, model.LoadOptions{})
+	m, err := model.Load(ctx, s.worker, weights, model.LoadOptions{Frozen: true})
 	if err != nil {
 		return nil, err
 	}

@@ -79,6 +79,7 @@ func LoadCLIP(ctx context.Context, w *torch.Worker, path string, o CLIPOptions) 
 	src := &source{
 		values: fromFile(f, func(name string) []string { return []string{o.Prefix + name} }),
 		dtype:  o.DType,
+		frozen: true,
 	}
 	m, err := buildCLIP(ctx, w, *c, src)
 	if err != nil {

@@ -30,13 +30,13 @@ func smallConfig() model.Config {
 	}
 }
 
-// frozen returns a copy of a model whose weights take no gradients, as the stages load it.
+// frozen returns a copy of a model whose weights nobody changes, as the stages load it.
 func frozen(t testing.TB, m *model.Model, w *torch.Worker) *model.Model {
 	t.Helper()
 	m.Vocab = smallVocab()
 	path := filepath.Join(t.TempDir(), "frozen.safetensors")
 	must.Do(t, m.Save(context.Background(), path))
-	copied := must.Get(model.Load(context.Background(), w, path, model.LoadOptions{}))(t)
+	copied := must.Get(model.Load(context.Background(), w, path, model.LoadOptions{Frozen: true}))(t)
 	t.Cleanup(copied.Free)
 	return copied
 }

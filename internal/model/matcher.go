@@ -33,7 +33,7 @@ func OpenMatcher(ctx context.Context, w *torch.Worker, path string) (*Matcher, e
 	if isScript(path) {
 		return NewScriptMatcher(ctx, w, path)
 	}
-	m, err := Load(ctx, w, path, LoadOptions{})
+	m, err := Load(ctx, w, path, LoadOptions{Frozen: true})
 	if err != nil {
 		return nil, err
 	}

@@ -43,7 +43,7 @@ func OpenEncoder(ctx context.Context, w *torch.Worker, path string, o EncoderOpt
 	if err != nil {
 		return nil, fmt.Errorf("loading %s: %w", path, err)
 	}
-	m, err := FromFile(ctx, w, f, LoadOptions{Vocab: vocab})
+	m, err := FromFile(ctx, w, f, LoadOptions{Vocab: vocab, Frozen: true})
 	if err != nil {
 		return nil, fmt.Errorf("loading %s: %w", path, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -142,11 +143,42 @@ func strongWeights(t *testing.T, w *torch.Worker, c model.Config, seed uint64) s
 	return path
 }
 
-// outputsOf runs a network on n pairs.
+// outputsOf loads a network and runs it on n pairs.
 func outputsOf(t *testing.T, w *torch.Worker, weights string, seed uint64, n int) map[string][]float64 {
 	t.Helper()
-	m := must.Get(model.Load(t.Context(), w, weights, model.LoadOptions{}))(t)
+	m := must.Get(model.Load(t.Context(), w, weights, model.LoadOptions{Frozen: true}))(t)
 	defer m.Free()
+	return outputs(t, w, m, seed, n)
+}
+
+// Products read the weights as they are, also where somebody has changed them, as those of a momentum encoder.
+func TestChangedWeightsAreRead(t *testing.T) {
+	full := workerOf(t, 2)
+	mixed(t, func(t *testing.T, w *torch.Worker, _ bool) {
+		load := func(seed uint64) *model.Model {
+			m := must.Get(model.Load(t.Context(), w, strongWeights(t, full, smallConfig(), seed), model.LoadOptions{}))(t)
+			t.Cleanup(m.Free)
+			return m
+		}
+		changed, other := load(1), load(2)
+		must.Do(t, w.Do(t.Context(), func(*torch.Scope) error {
+			for i, p := range changed.Params() {
+				torch.AverageAll([]*torch.Tensor{p.Tensor}, []*torch.Tensor{other.Params()[i].Tensor}, 0)
+			}
+			return nil
+		}))
+		want := outputs(t, w, other, 3, 2)
+		for name, got := range outputs(t, w, changed, 3, 2) {
+			if !slices.Equal(got, want[name]) {
+				t.Errorf("%s is not that of the weights", name)
+			}
+		}
+	})
+}
+
+// outputs runs a network on n pairs.
+func outputs(t *testing.T, w *torch.Worker, m *model.Model, seed uint64, n int) map[string][]float64 {
+	t.Helper()
 	c := m.Config
 	r := rng.New(seed, "inputs")
 	pixels := noise(r, n*3*c.ImageSize*c.ImageSize)

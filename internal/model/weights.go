@@ -24,6 +24,7 @@ type LoadOptions struct {
 	Vocab     []string    // nil: from the metadata
 	DType     torch.DType // zero: Float32; or Float64
 	Trainable bool        // whether the weights take gradients
+	Frozen    bool        // whether nobody changes the weights: products are faster then, with other last bits
 }
 
 // Load reads a weights file.
@@ -50,7 +51,7 @@ func FromFile(ctx context.Context, w *torch.Worker, f *safetensors.File, o LoadO
 	if err := checkTied(f, rename); err != nil {
 		return nil, err
 	}
-	src := &source{values: fromFile(f, rename), dtype: o.DType, train: o.Trainable}
+	src := &source{values: fromFile(f, rename), dtype: o.DType, train: o.Trainable, frozen: o.Frozen}
 	m, err := build(ctx, w, c, src, hasMasked(f, rename))
 	if err != nil {
 		return nil, err

@@ -255,7 +255,7 @@ func (d *demo) bringModels() error {
 }
 
 func (d *demo) evaluate(ctx context.Context, w *torch.Worker, path string, o eval.Options) (*eval.Report, error) {
-	m, err := model.Load(ctx, w, path, model.LoadOptions{})
+	m, err := model.Load(ctx, w, path, model.LoadOptions{Frozen: true})
 	if err != nil {
 		return nil, err
 	}

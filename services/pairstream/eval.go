@@ -121,7 +121,7 @@ func (e evaluation) on(ctx context.Context, w *torch.Worker, checkpoint string, 
 	if err != nil {
 		return err
 	}
-	m, err := model.Load(ctx, w, checkpoint, model.LoadOptions{})
+	m, err := model.Load(ctx, w, checkpoint, model.LoadOptions{Frozen: true})
 	if err != nil {
 		return err
 	}
