@@ -6,7 +6,7 @@ import (
 
 	"github.com/pairstream/pairstream/indexer"
 	"github.com/pairstream/pairstream/internal/knn/cpu"
-	"github.com/pairstream/pairstream/internal/knn/knntest"
+	"github.com/pairstream/pairstream/internal/machine"
 	"github.com/pairstream/pairstream/internal/segment"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
@@ -24,9 +24,9 @@ func BenchmarkAsking(b *testing.B) {
 		for i, e := range pairs {
 			must.Get(builder.Add(e, int64(i)))(b)
 		}
-		before := knntest.CPUSeconds()
+		before := machine.ProcessorTime()
 		g := must.Get(builder.Close(b.Context(), indexer.ByCount, asked...))(b)
-		return g, knntest.CPUSeconds() - before
+		return g, (machine.ProcessorTime() - before).Seconds()
 	}
 	draw := func() []*schemas.Embedding {
 		pairs := make([]*schemas.Embedding, n)

@@ -74,7 +74,7 @@ func openAt(t testing.TB, dir string, o runlog.Options, change func(*console.Opt
 	s.options = options
 	listener := must.Get(console.Listen(options.Settings))(t)
 	server := must.Get(console.New(options, listener))(t)
-	s.address = server.Address()
+	s.address = console.Address(listener)
 	must.Do(t, s.index.Fill(t.Context()))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)

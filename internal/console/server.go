@@ -84,10 +84,7 @@ func New(o Options, listener net.Listener) (*Server, error) {
 	return s, nil
 }
 
-// Address returns where to point a browser.
-func (s *Server) Address() string { return Address(s.listener) }
-
-// Address returns the URL of a listener.
+// Address returns where to point a browser: the URL of a listener.
 func Address(l net.Listener) string {
 	host, port, err := net.SplitHostPort(l.Addr().String())
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
@@ -99,14 +96,7 @@ func Address(l net.Listener) string {
 // Run fills the index, follows the flow and serves pages until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
 	all, ctx := errgroup.WithContext(ctx)
-	limits := s.o.Limits
-	if limits == (service.HTTPLimits{}) {
-		limits = service.DefaultHTTPLimits
-		limits.Read = time.Minute // of an upload
-	}
-	server := service.NewHTTPServer(nil, limits)
-	server.Handler = s.handler // its bodies have limits of their own
-	server.ReadHeaderTimeout = min(limits.Read, service.DefaultHTTPLimits.Read)
+	server := service.NewUploadServer(s.handler, s.o.Limits)
 	server.BaseContext = func(net.Listener) context.Context { return ctx }
 	all.Go(func() error {
 		if err := server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {

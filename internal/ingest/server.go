@@ -120,14 +120,7 @@ func (s *Server) Address() string { return "http://" + s.listener.Addr().String(
 
 // Run answers requests until ctx ends. Requests that are under way then are finished.
 func (s *Server) Run(ctx context.Context) error {
-	limits := s.o.Limits
-	if limits == (service.HTTPLimits{}) {
-		limits = service.DefaultHTTPLimits
-		limits.Read = time.Minute // of a body
-	}
-	server := service.NewHTTPServer(nil, limits)
-	server.Handler = s.o.Settings.door().Guard(s.routes()) // its bodies have limits of their own
-	server.ReadHeaderTimeout = min(limits.Read, service.DefaultHTTPLimits.Read)
+	server := service.NewUploadServer(s.o.Settings.door().Guard(s.routes()), s.o.Limits)
 	s.mu.Lock()
 	s.publisher = s.newPublisher()
 	s.mu.Unlock()

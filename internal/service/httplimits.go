@@ -36,6 +36,19 @@ func NewHTTPServer(handler http.Handler, limits HTTPLimits) *http.Server {
 	}
 }
 
+// NewUploadServer returns such a server for a handler that limits bodies itself, which may take long. Without limits a body has
+// a minute.
+func NewUploadServer(handler http.Handler, limits HTTPLimits) *http.Server {
+	if limits == (HTTPLimits{}) {
+		limits = DefaultHTTPLimits
+		limits.Read = time.Minute
+	}
+	server := NewHTTPServer(nil, limits)
+	server.Handler = handler
+	server.ReadHeaderTimeout = min(limits.Read, DefaultHTTPLimits.Read)
+	return server
+}
+
 // ListenHTTP listens on an address and takes a bounded number of connections at a time; others wait.
 func ListenHTTP(addr string, limits HTTPLimits) (net.Listener, error) {
 	listener, err := net.Listen("tcp", addr)

@@ -12,6 +12,7 @@ import (
 	"github.com/pairstream/pairstream/internal/knn/cpu"
 	"github.com/pairstream/pairstream/internal/knn/knntest"
 	"github.com/pairstream/pairstream/internal/knn/reference"
+	"github.com/pairstream/pairstream/internal/machine"
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
@@ -132,21 +133,21 @@ func BenchmarkKMeans(b *testing.B) {
 	b.Run("ours", func(b *testing.B) {
 		x := knntest.Halves(images, dim)
 		b.ResetTimer()
-		before := knntest.CPUSeconds()
+		before := machine.ProcessorTime()
 		for range b.N {
 			seeds := must.Get(knn.Seeds(context.Background(), cpu.Engine{}, x, k, rng.New(1, "seeds")))(b)
 			got := must.Get((cpu.Engine{}).KMeans(context.Background(), x, knn.KMeansParams{Init: seeds, Iterations: rounds}))(b)
 			b.ReportMetric(got.Inertia, "inertia")
 			b.ReportMetric(float64(got.Rounds), "rounds")
 		}
-		b.ReportMetric((knntest.CPUSeconds()-before)/float64(b.N), "cpu-s/op")
+		b.ReportMetric((machine.ProcessorTime()-before).Seconds()/float64(b.N), "cpu-s/op")
 	})
 	b.Run("libfaiss", func(b *testing.B) {
-		before := knntest.CPUSeconds()
+		before := machine.ProcessorTime()
 		for range b.N {
 			_, inertia := must.Get2(faiss.KMeans(images, dim, k, rounds, 1))(b)
 			b.ReportMetric(inertia, "inertia")
 		}
-		b.ReportMetric((knntest.CPUSeconds()-before)/float64(b.N), "cpu-s/op")
+		b.ReportMetric((machine.ProcessorTime()-before).Seconds()/float64(b.N), "cpu-s/op")
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/pairstream/pairstream/internal/knn"
 	"github.com/pairstream/pairstream/internal/knn/cpu"
 	"github.com/pairstream/pairstream/internal/knn/knntest"
+	"github.com/pairstream/pairstream/internal/machine"
 	"github.com/pairstream/pairstream/internal/rng"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
@@ -34,11 +35,11 @@ func eachEngine(b *testing.B, run func(b *testing.B, e knn.Engine)) {
 		engine knn.Engine
 	}{{"cpu", cpu.Engine{}}, {"device", New(w, Options{})}, {"device, products in float16", rounded}} {
 		b.Run(e.name, func(b *testing.B) {
-			before := knntest.CPUSeconds()
+			before := machine.ProcessorTime()
 			for range b.N {
 				run(b, e.engine)
 			}
-			b.ReportMetric((knntest.CPUSeconds()-before)/float64(b.N), "cpu-s/op")
+			b.ReportMetric((machine.ProcessorTime()-before).Seconds()/float64(b.N), "cpu-s/op")
 		})
 	}
 }
