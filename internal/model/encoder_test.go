@@ -23,6 +23,7 @@ func TestEncoderRowsDependOnNothingElse(t *testing.T) {
 				t.Run(fmt.Sprintf("%s, %d threads, batch %d", name, threads, batch), func(t *testing.T) {
 					w := workerOf(t, threads)
 					checkRows(t, newEncoder(t, w, config, batch), 11)
+					checkRows(t, newFrozenEncoder(t, w, config, batch), 11)
 				})
 			}
 		}
@@ -39,6 +40,7 @@ func TestEncoderRowsDependOnNothingElseWithOtherMultipliers(t *testing.T) {
 			}
 			t.Cleanup(w.Close)
 			checkRows(t, newEncoder(t, w, smallConfig(), 5), 11)
+			checkRows(t, newFrozenEncoder(t, w, smallConfig(), 5), 11)
 		})
 	}
 }

@@ -56,6 +56,11 @@ func newEncoder(t testing.TB, w *torch.Worker, c model.Config, batch int) *model
 	return e
 }
 
+func newFrozenEncoder(t testing.TB, w *torch.Worker, c model.Config, batch int) *model.Encoder {
+	t.Helper()
+	return must.Get(model.NewEncoder(context.Background(), frozen(t, newModel(t, w, c, 3), w), batch))(t)
+}
+
 // noisePixels returns random bytes.
 func noisePixels(r *rand.Rand, n int) []byte {
 	out := make([]byte, n)

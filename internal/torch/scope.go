@@ -62,6 +62,9 @@ func (s *Scope) Nest(fn func(*Scope) error) error {
 // Precision returns the type of what the worker's linear layers and attentions multiply.
 func (s *Scope) Precision() DType { return s.worker.Precision() }
 
+// Multiplier returns what multiplies matrices on the CPU; see [WorkerOptions].
+func (s *Scope) Multiplier() string { return s.worker.Multiplier() }
+
 // NoGrad runs fn without recording for gradients.
 func (s *Scope) NoGrad(fn func()) {
 	before := C.ps_set_grad(0)

@@ -23,7 +23,7 @@ func newPlanCommand() *cobra.Command {
 		Use:   "plan --pairs N --days D",
 		Short: "count what a crawl of so many pairs needs: GPUs, cores, lanes, storage, traffic, memory",
 		Long: "Counts what a crawl of so many pairs needs to be trained on within so many days, and prints the assumptions behind every\n" +
-			"figure. It needs neither a log nor a GPU. Nobody has measured a GPU yet, so its rates are predictions.",
+			"figure. It needs neither a log nor a GPU. Each assumption says whether it was measured, or is a prediction.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if r.GPU, err = capacity.GPUOf(gpu); err != nil {

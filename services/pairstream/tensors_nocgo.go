@@ -22,7 +22,7 @@ func facts() []string { return []string{"no libtorch"} }
 // tensorCommands stands in for the commands that need libtorch or FAISS.
 func tensorCommands() []*cobra.Command {
 	var commands []*cobra.Command
-	for _, name := range []string{"up", "batches", "demo", "bootstrap", "finetune", "eval", "experiments", "settings", "run-manifest", "replay", "plan"} {
+	for _, name := range tensorNames {
 		commands = append(commands, &cobra.Command{
 			Use:   name,
 			Short: "not in this build, which has no tensors",
