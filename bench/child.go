@@ -106,5 +106,16 @@ func memory(name string) (float64, error) {
 	return kilobytes * 1024, nil
 }
 
+// unchecked does the one piece of work of a side whose results nobody compares.
+func unchecked(command string, run func() error) error {
+	switch command {
+	case "run":
+		return run()
+	case "check":
+		return nil
+	}
+	return unknown(command)
+}
+
 // unknown returns a worker's error for a command that it does not know.
 func unknown(command string) error { return fmt.Errorf("no command is called %q", command) }

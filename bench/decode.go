@@ -78,15 +78,14 @@ func newDecoderWorker(ctx context.Context, j job) (worker, error) {
 }
 
 func (w decoderWorker) do(_ context.Context, command string, _ *answer) error {
-	if command == "check" {
-		return nil
-	}
-	for _, file := range w.files {
-		if _, err := imaging.DecodeShrunk(file, w.job.option("shrunk")); err != nil {
-			return err
+	return unchecked(command, func() error {
+		for _, file := range w.files {
+			if _, err := imaging.DecodeShrunk(file, w.job.option("shrunk")); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // image decodes a file as the encoder's service does.

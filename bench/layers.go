@@ -23,14 +23,11 @@ func (w layersWorker) Close() error {
 }
 
 func (w layersWorker) do(ctx context.Context, command string, a *answer) error {
+	return unchecked(command, func() error { return w.run(ctx, a) })
+}
+
+func (w layersWorker) run(ctx context.Context, a *answer) error {
 	const side, samples, times, value = 1024, 8, 20, 1.0 / 64
-	switch command {
-	case "check":
-		return nil
-	case "run":
-	default:
-		return unknown(command)
-	}
 	return w.worker.Do(ctx, func(s *torch.Scope) (err error) {
 		x := s.Full(value, torch.Float32, samples, side/samples, side)
 		weight := s.Transpose(s.Full(value, torch.Float32, side, side), 0, 1) // as weights lie that are not trained

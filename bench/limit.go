@@ -216,14 +216,14 @@ func newIntegersWorker(_ context.Context, j job) (worker, error) {
 }
 
 func (w integersWorker) do(_ context.Context, command string, a *answer) error {
-	const side, times = 6 * dotproduct.BlockColumns, 2000
-	switch command {
-	case "check":
+	return unchecked(command, func() error {
+		w.run(a)
 		return nil
-	case "run":
-	default:
-		return unknown(command)
-	}
+	})
+}
+
+func (w integersWorker) run(a *answer) {
+	const side, times = 6 * dotproduct.BlockColumns, 2000
 	m := dotproduct.NewMatrix(side, benchDim)
 	for i := range side {
 		m.Row(i)[i%benchDim] = 1
@@ -253,7 +253,6 @@ func (w integersWorker) do(_ context.Context, command string, a *answer) error {
 	}
 	group.Wait()
 	a.Values["per_second"] = float64(w.threads) * times * side * side * benchDim / time.Since(started).Seconds()
-	return nil
 }
 
 // scanned measures how long scans of codes take: of those of centroids, which stay in the cache, and of rows of lists, which lie

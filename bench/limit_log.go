@@ -37,13 +37,7 @@ type logWorker struct{ job job }
 func newLogWorker(_ context.Context, j job) (worker, error) { return logWorker{j}, nil }
 
 func (w logWorker) do(_ context.Context, command string, a *answer) error {
-	switch command {
-	case "check":
-		return nil
-	case "run":
-		return w.run(a)
-	}
-	return unknown(command)
+	return unchecked(command, func() error { return w.run(a) })
 }
 
 func (w logWorker) run(a *answer) (err error) {
@@ -119,19 +113,14 @@ func newHashesWorker(_ context.Context, j job) (worker, error) {
 }
 
 func (w hashesWorker) do(_ context.Context, command string, _ *answer) error {
-	switch command {
-	case "check":
-		return nil
-	case "run":
-	default:
-		return unknown(command)
-	}
-	var threads errgroup.Group
-	threads.SetLimit(w.job.Threads)
-	for _, tar := range w.tars {
-		threads.Go(func() error { return hashTar(tar) })
-	}
-	return threads.Wait()
+	return unchecked(command, func() error {
+		var threads errgroup.Group
+		threads.SetLimit(w.job.Threads)
+		for _, tar := range w.tars {
+			threads.Go(func() error { return hashTar(tar) })
+		}
+		return threads.Wait()
+	})
 }
 
 // hashTar hashes as many images as a tar has, and their pairs.
