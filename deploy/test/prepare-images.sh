@@ -31,11 +31,16 @@ can_pull() {
 	[ "$registry" = yes ]
 }
 
-# room says so when the disk is too small for what comes next, which would else fail in the middle of it.
+free() { df --output=avail -BG "$data" | tail -n 1 | tr -dc 0-9; } # gigabytes
+
+# room says so when the disk is too small for what comes next, which would else fail in the middle of it. Before that, it
+# removes the layers that builds keep, in a dockerd of its own: they can be made again.
 room() { # gigabytes, for what
-	local free
-	free=$(df --output=avail -BG "$data" | tail -n 1 | tr -dc 0-9)
-	[ "$free" -ge "$1" ] || die "$2 takes up to $1 GB, and $data has $free GB free: free some, or name another disk's folder in PAIRSTREAM_DOCKER_DATA"
+	if [ "$(free)" -lt "$1" ] && [ -e "$pidfile" ]; then
+		say "removing what earlier builds keep, since $data has $(free) GB free"
+		docker builder prune -af >"$logs/room.log" 2>&1 || die "it could not be removed: $(tail -n 5 "$logs/room.log")"
+	fi
+	[ "$(free)" -ge "$1" ] || die "$2 takes up to $1 GB, and $data has $(free) GB free: free some, or name another disk's folder in PAIRSTREAM_DOCKER_DATA"
 }
 
 as_root() {
@@ -88,7 +93,7 @@ engine() {
 # tidy removes containers that ended, images without a name and the oldest layers of builds, in a dockerd of its own only.
 tidy() {
 	[ -e "$pidfile" ] || return 0
-	{ docker container prune -f && docker image prune -f && docker builder prune -f --keep-storage 6GB; } >"$logs/tidy.log" 2>&1 ||
+	{ docker container prune -f && docker image prune -f && docker builder prune -f --keep-storage 4GB; } >"$logs/tidy.log" 2>&1 ||
 		die "what earlier runs left could not be removed: $(tail -n 5 "$logs/tidy.log")"
 }
 

@@ -99,3 +99,32 @@ func TestPreparationOnSmallDisk(t *testing.T) {
 		}
 	}
 }
+
+// Layers that earlier builds keep are removed where the disk is too small for what comes next, and named as the reason.
+func TestPreparationMakesRoom(t *testing.T) {
+	bin, data := t.TempDir(), t.TempDir()
+	pruned := filepath.Join(bin, "pruned")
+	for program, text := range map[string]string{
+		"df":     `echo Avail; if [ -e ` + pruned + ` ]; then echo " 9G"; else echo " 3G"; fi`,
+		"docker": `case "$*" in "builder prune -af") touch ` + pruned + ` ;; esac`,
+	} {
+		if err := os.WriteFile(filepath.Join(bin, program), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(data, "dockerd.pid"), []byte("1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("../prepare-images.sh")
+	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "PAIRSTREAM_DOCKER_DATA="+data)
+	out, err := cmd.CombinedOutput()
+	if _, missing := os.Stat(pruned); missing != nil {
+		t.Errorf("the layers of builds stay: %s", out)
+	}
+	if !strings.Contains(string(out), "3 GB free") {
+		t.Errorf("says %q, want how little is free", out)
+	}
+	if err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
