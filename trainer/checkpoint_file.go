@@ -4,13 +4,16 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pairstream/pairstream/internal/safetensors"
@@ -186,4 +189,93 @@ func LatestCheckpoint(folder string) (path string, bad []error, err error) {
 		return path, bad, nil
 	}
 	return "", bad, nil
+}
+
+// StoredCheckpoint is a checkpoint in a folder.
+type StoredCheckpoint struct {
+	Path string
+	Step int64
+}
+
+// Checkpoints lists the checkpoints of a folder, whole or not. The newest one comes first. A missing folder has none.
+func Checkpoints(folder string) ([]StoredCheckpoint, error) {
+	paths, err := checkpointsIn(folder, checkpointPattern)
+	if err != nil {
+		return nil, err
+	}
+	var found []StoredCheckpoint
+	for _, path := range paths {
+		if step, ok := CheckpointStep(filepath.Base(path)); ok {
+			found = append(found, StoredCheckpoint{path, step})
+		}
+	}
+	return found, nil
+}
+
+// CheckpointStep returns the step of a checkpoint by the name of its file. ok says whether it is such a name.
+func CheckpointStep(name string) (step int64, ok bool) {
+	_, err := fmt.Sscanf(name, checkpointFormat, &step)
+	return step, err == nil && name == CheckpointName(step)
+}
+
+// CheckpointName returns the name of the file of a step's checkpoint.
+func CheckpointName(step int64) string { return fmt.Sprintf(checkpointFormat, step) }
+
+// Head is what a checkpoint says before its tensors.
+type Head struct {
+	Step      int64
+	Digest    string // of everything
+	Positions json.RawMessage
+}
+
+// ReadHead reads the beginning of a checkpoint, and no more than that.
+func ReadHead(r io.Reader) (Head, error) {
+	metadata, err := safetensors.ReadMetadata(r)
+	if errors.Is(err, safetensors.ErrFormat) {
+		err = fmt.Errorf("%w: %w", ErrTorn, err)
+	}
+	if err != nil {
+		return Head{}, fmt.Errorf("reading a checkpoint: %w", err)
+	}
+	h := Head{Digest: metadata[metadataDigest], Positions: json.RawMessage(metadata[metadataPositions])}
+	if h.Step, err = strconv.ParseInt(metadata[metadataStep], 10, 64); err != nil || h.Digest == "" {
+		return Head{}, fmt.Errorf("reading a checkpoint: %w: it has no step or no digest", ErrTorn)
+	}
+	return h, nil
+}
+
+// CheckFile reads a whole checkpoint and checks its digest.
+func CheckFile(path string) error {
+	_, err := openSealed(path)
+	return err
+}
+
+// modelFacts is what a weights file needs to know of a model besides its weights. It does not change in training.
+type modelFacts interface {
+	FingerprintOf(tensors []safetensors.NamedTensor) (string, error)
+	Metadata() (map[string]string, error)
+}
+
+// SaveWeights writes the weights alone, without what training needs besides, to the file that path names for their
+// fingerprint. A file that is there has these weights already, and stays. It makes the folder if need be.
+func (s *Snapshot) SaveWeights(path func(fingerprint string) string) (fingerprint string, err error) {
+	weights := s.tensors[:s.weights]
+	if fingerprint, err = s.model.FingerprintOf(weights); err != nil {
+		return "", err
+	}
+	to := path(fingerprint)
+	if _, err := os.Stat(to); !errors.Is(err, fs.ErrNotExist) {
+		return fingerprint, err
+	}
+	metadata, err := s.model.Metadata()
+	if err != nil {
+		return "", fmt.Errorf("saving weights at step %d: %w", s.step, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return "", fmt.Errorf("saving weights: %w", err)
+	}
+	if err := safetensors.WriteFile(to, weights, metadata); err != nil {
+		return "", fmt.Errorf("saving weights: %w", err)
+	}
+	return fingerprint, nil
 }

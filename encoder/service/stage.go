@@ -301,3 +301,11 @@ func (s *stage) Close() error {
 	}
 	return s.spool.Close()
 }
+
+// Keys of log lines.
+const (
+	keyLane      = "lane"
+	keyBegunWith = "begun_with"
+	keyFilter    = "filter"
+	keyCount     = "count"
+)

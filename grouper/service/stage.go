@@ -151,3 +151,9 @@ func (s *stage) Close() error { return s.spool.Clear() }
 
 // Flush implements [stream.Stage]; nothing is held back.
 func (s *stage) Flush(context.Context, stream.Output) error { return nil }
+
+// Keys of log lines.
+const (
+	keyLane      = "lane"
+	keyBegunWith = "begun_with"
+)

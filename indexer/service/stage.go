@@ -327,3 +327,15 @@ func (s *stage) Close() error {
 	s.stop()
 	return s.core.Free()
 }
+
+// Keys of log lines.
+const (
+	keyLane      = "lane"
+	keyBegunWith = "begun_with"
+	keyGroup     = "group_id"
+	keyErr       = "err"
+	keyCount     = "count"
+	keyPairs     = "pairs"
+	keyOutcomes  = "outcomes"
+	keyDuration  = "dur"
+)

@@ -203,3 +203,10 @@ func (r *Repacker) tar(ctx context.Context, name string, list []picture) (map[sc
 }
 
 func (r *Repacker) uri(name string) string { return shard.ObjectURI(r.o.Root, name) }
+
+// Keys of log lines.
+const (
+	keyTar   = "tar"
+	keyErr   = "err"
+	keyCount = "count"
+)

@@ -24,6 +24,8 @@ import (
 	"io"
 	"os"
 	"slices"
+
+	"github.com/pairstream/pairstream/internal/atomicfile"
 )
 
 // ErrFormat marks a file that is not a well-formed safetensors file.
@@ -246,4 +248,9 @@ func makeHeader(sorted []NamedTensor, metadata map[string]string) ([]byte, error
 		return nil, fmt.Errorf("writing the header: %d bytes, the limit is %d", len(text), maxHeaderBytes)
 	}
 	return append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...), nil
+}
+
+// WriteFile writes a file that appears whole or not at all. A file that was there before is replaced.
+func WriteFile(path string, tensors []NamedTensor, metadata map[string]string) error {
+	return atomicfile.Write(path, 0o644, func(w io.Writer) error { return Write(w, tensors, metadata) })
 }

@@ -1,6 +1,9 @@
 package service
 
 import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -11,7 +14,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/internal/stream"
 )
 
 // Readiness knows whether every stage of the process owns lanes and has its model loaded. It is safe for concurrent use.
@@ -146,4 +152,129 @@ func (s *httpServer) close() {
 		server.Close()
 		s.listeners[i].Close()
 	}
+}
+
+// HTTPLimits are what clients may take of a server.
+type HTTPLimits struct {
+	Read, Write, Idle time.Duration
+	Connections       int // at a time; others wait
+}
+
+// DefaultHTTPLimits leave room for profiles, which take 30 seconds unless they are asked for longer.
+var DefaultHTTPLimits = HTTPLimits{Read: 10 * time.Second, Write: 2 * time.Minute, Idle: time.Minute, Connections: 128}
+
+const (
+	httpMaxHeaderBytes = 16 << 10
+	httpMaxBodyBytes   = 1 << 20
+)
+
+// NewHTTPServer returns a server that gives no client more than its share of time and memory: slow and idle connections
+// are closed, and headers and bodies that are too large are refused.
+func NewHTTPServer(handler http.Handler, limits HTTPLimits) *http.Server {
+	return &http.Server{
+		Handler:           http.MaxBytesHandler(handler, httpMaxBodyBytes),
+		ReadHeaderTimeout: limits.Read,
+		ReadTimeout:       limits.Read,
+		WriteTimeout:      limits.Write,
+		IdleTimeout:       limits.Idle,
+		MaxHeaderBytes:    httpMaxHeaderBytes,
+	}
+}
+
+// NewUploadServer returns such a server for a handler that limits bodies itself, which may take long. Without limits a body has
+// a minute.
+func NewUploadServer(handler http.Handler, limits HTTPLimits) *http.Server {
+	if limits == (HTTPLimits{}) {
+		limits = DefaultHTTPLimits
+		limits.Read = time.Minute
+	}
+	server := NewHTTPServer(nil, limits)
+	server.Handler = handler
+	server.ReadHeaderTimeout = min(limits.Read, DefaultHTTPLimits.Read)
+	return server
+}
+
+// ListenHTTP listens on an address and takes a bounded number of connections at a time; others wait.
+func ListenHTTP(addr string, limits HTTPLimits) (net.Listener, error) {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return netutil.LimitListener(listener, limits.Connections), nil
+}
+
+// IsLoopback reports whether a host is this machine by a name or address that nobody else's DNS can give.
+func IsLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// AsksLoopback reports whether a request names this machine. Another name that led here is somebody else's: a page in a
+// browser can reach loopback by way of its own DNS.
+func AsksLoopback(r *http.Request) bool {
+	name, _, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		name = r.Host
+	}
+	return IsLoopback(strings.Trim(name, "[]"))
+}
+
+// minTokenBytes is the least length of a token: 16 characters are not guessed over HTTP.
+const minTokenBytes = 16
+
+// Door is an HTTP address that programs use, and that strangers must not.
+type Door struct {
+	Name                string // such as "live search"
+	Addr                string
+	Token               stream.Secret
+	AddrName, TokenName string // the settings
+}
+
+// Validate refuses an address that others can reach without a token.
+func (d Door) Validate() error {
+	host, _, err := net.SplitHostPort(d.Addr)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s is %q, want host:port: %w", d.AddrName, d.Addr, err)
+	case d.Token != "" && len(d.Token) < minTokenBytes:
+		return fmt.Errorf("%s has %d bytes, want at least %d", d.TokenName, len(d.Token), minTokenBytes)
+	case d.Token == "" && !IsLoopback(host):
+		return fmt.Errorf("%s is %q, which others can reach: set %s, or bind %s to 127.0.0.1", d.AddrName, d.Addr, d.TokenName, d.Name)
+	}
+	return nil
+}
+
+// Guard lets only requests through that carry the token. Without one only this machine can reach the address, and what a
+// stranger's page sends through a browser here is refused.
+func (d Door) Guard(next http.Handler) http.Handler {
+	if d.Token == "" {
+		own := http.NewCrossOriginProtection().Handler(next)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !AsksLoopback(r) {
+				Refuse(w, http.StatusMisdirectedRequest, fmt.Sprintf("%s listens on this machine only, and was asked for under another name: use that of %s, or set %s", d.Name, d.AddrName, d.TokenName))
+				return
+			}
+			own.ServeHTTP(w, r)
+		})
+	}
+	want := sha256.Sum256([]byte(d.Token))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		got := sha256.Sum256([]byte(given))
+		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(got[:], want[:]) == 0 {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			Refuse(w, http.StatusUnauthorized, "send the token: Authorization: Bearer "+d.TokenName)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Refuse answers with a reason, as JSON.
+func Refuse(w http.ResponseWriter, status int, why string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(struct { // the client may be gone
+		Error string `json:"error"`
+	}{why})
 }

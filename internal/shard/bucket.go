@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
+	"os"
 	"path"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/schemas"
@@ -200,4 +204,81 @@ func (b *Bucket) Close() error {
 		errs = append(errs, r.objects.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// DeniedFor is how long objects that may not be read are tried again, as credentials may be renewed. It is enough that
+// another object of the root was read after the first refusal: then the credentials are good, and the object is kept
+// from us.
+const DeniedFor = 2 * time.Minute
+
+// denials tells objects of one root that are kept from us from credentials that have run out.
+type denials struct {
+	mu    sync.Mutex
+	first time.Time // refusal of the current series; zero: there is none
+	last  time.Time // refusal
+	read  bool      // another object was read since first
+}
+
+// judge returns the error of a read as it is when it is final, or is no refusal. A refusal that may pass loses its mark.
+func (d *denials) judge(err error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	if !d.first.IsZero() && now.Sub(d.last) >= DeniedFor+time.Minute {
+		d.first = time.Time{} // a refusal after so long a time begins another series
+	}
+	switch {
+	case err == nil:
+		d.read = true
+		return nil
+	case !errors.Is(err, ErrDenied):
+		return err
+	case d.first.IsZero():
+		d.first, d.read = now, false
+	}
+	d.last = now
+	if d.read || now.Sub(d.first) >= DeniedFor {
+		return err
+	}
+	return fmt.Errorf("trying again for %v: %s", DeniedFor-now.Sub(d.first), err.Error())
+}
+
+// Store takes and holds objects below a prefix. What is written appears when it is complete.
+type Store interface {
+	Catalog
+	// Has reports whether there is an object.
+	Has(ctx context.Context, name string) (bool, error)
+	// Sizes lists the objects, with their sizes in bytes.
+	Sizes(ctx context.Context) (map[string]int64, error)
+	// Open opens an object. An error wraps [io/fs.ErrNotExist] where there is none.
+	Open(ctx context.Context, name string) (io.ReadCloser, error)
+	// Put writes a file as an object.
+	Put(ctx context.Context, name string, from *os.File) error
+	// Write makes an object of what write writes. An error wraps [io/fs.ErrExist] where there is one already.
+	Write(ctx context.Context, name string, write func(io.Writer) error) error
+	// Rewrite does what Write does, and replaces the object that is there.
+	Rewrite(ctx context.Context, name string, write func(io.Writer) error) error
+	// Delete removes an object. An error wraps [io/fs.ErrNotExist] where there is none, in stores that say so.
+	Delete(ctx context.Context, name string) error
+}
+
+// openStore opens stores; see [UseStores].
+var openStore func(ctx context.Context, root *url.URL) (Store, error)
+
+// UseStores gives the program its clients of object stores; see package cloud. A program calls it before it opens a store.
+func UseStores(open func(ctx context.Context, root *url.URL) (Store, error)) { openStore = open }
+
+// OpenStore opens the store of a root whose scheme is not file.
+func OpenStore(ctx context.Context, root *url.URL) (Store, error) {
+	if openStore == nil {
+		return nil, fmt.Errorf("no objects of scheme %q can be read here", root.Scheme)
+	}
+	return openStore(ctx, root)
+}
+
+func (o OpenRemote) open(ctx context.Context, root *url.URL) (Objects, error) {
+	if o == nil {
+		return OpenStore(ctx, root)
+	}
+	return o(ctx, root)
 }

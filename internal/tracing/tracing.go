@@ -11,9 +11,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -244,4 +247,85 @@ func Step(batches []Subject, step int64) []Subject {
 	id := batches[0].Context.TraceID()
 	sum := sha256.Sum256(fmt.Appendf(id[:], "step %d", step))
 	return []Subject{{first(trace.TraceID(sum[:16])), links}}
+}
+
+// tellEvery is the least time between two words about lost spans.
+const tellEvery = time.Minute
+
+// sender sends spans, and tells how many of them are lost. OpenTelemetry's library would print a line for each try.
+type sender struct {
+	sdktrace.SpanExporter
+	lost func(spans int, err error)
+
+	mu    sync.Mutex
+	count int // since lost was told
+	err   error
+	told  time.Time
+}
+
+// ExportSpans implements OpenTelemetry's SpanExporter.
+func (s *sender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	err := s.SpanExporter.ExportSpans(ctx, spans)
+	if err == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count, s.err = s.count+len(spans), err
+	if time.Since(s.told) >= tellEvery {
+		s.tell()
+	}
+	return nil
+}
+
+// Shutdown implements OpenTelemetry's SpanExporter.
+func (s *sender) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.tell()
+	s.mu.Unlock()
+	return s.SpanExporter.Shutdown(ctx)
+}
+
+// tell tells what was lost since the last time. The caller holds mu.
+func (s *sender) tell() {
+	if s.count > 0 && s.lost != nil {
+		s.lost(s.count, s.err)
+	}
+	s.count, s.told = 0, time.Now()
+}
+
+// ids gives the first span of a trace the ids that everybody knows, and others random ones.
+type ids struct{}
+
+type idKey struct{}
+
+func withID(ctx context.Context, c trace.SpanContext) context.Context {
+	return context.WithValue(ctx, idKey{}, c)
+}
+
+// NewIDs implements OpenTelemetry's IDGenerator.
+func (g ids) NewIDs(ctx context.Context) (id trace.TraceID, span trace.SpanID) {
+	if c, ok := ctx.Value(idKey{}).(trace.SpanContext); ok {
+		return c.TraceID(), c.SpanID()
+	}
+	fill(id[:])
+	return id, g.NewSpanID(ctx, id)
+}
+
+// NewSpanID implements OpenTelemetry's IDGenerator.
+func (ids) NewSpanID(context.Context, trace.TraceID) (span trace.SpanID) {
+	fill(span[:])
+	return span
+}
+
+// fill fills an id, which must not be zero.
+func fill(id []byte) {
+	for i := range id {
+		id[i] = byte(rand.IntN(255)) + 1
+	}
+}
+
+func decode(into, digits []byte) bool {
+	_, err := hex.Decode(into, digits)
+	return err == nil
 }

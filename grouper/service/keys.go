@@ -1,7 +1,0 @@
-package service
-
-// Keys of log lines.
-const (
-	keyLane      = "lane"
-	keyBegunWith = "begun_with"
-)

@@ -1,8 +1,0 @@
-package repack
-
-// Keys of log lines.
-const (
-	keyTar   = "tar"
-	keyErr   = "err"
-	keyCount = "count"
-)
