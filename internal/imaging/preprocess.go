@@ -3,6 +3,7 @@ package imaging
 import (
 	"fmt"
 	"math"
+	"sync/atomic"
 )
 
 // Mode says how a picture of any shape becomes a square.
@@ -37,16 +38,15 @@ func (p Preprocess) Into(dst []float32, im *Image) {
 	if len(dst) != p.Values() {
 		panic(fmt.Sprintf("imaging: %d values for a picture of %d", len(dst), p.Values()))
 	}
-	sq := p.square(im)
+	pix := p.square(im).Pix
 	tables := p.tables()
 	plane := p.Size * p.Size
 	red, green, blue := dst[:plane], dst[plane:2*plane], dst[2*plane:]
-	pix := sq.Pix
-	for i := range plane {
+	for i := tables.intoVector(dst, pix); i < plane; i++ {
 		px := pix[3*i : 3*i+3 : 3*i+3]
-		red[i] = tables[0][px[0]]
-		green[i] = tables[1][px[1]]
-		blue[i] = tables[2][px[2]]
+		red[i] = tables.values[0][px[0]]
+		green[i] = tables.values[1][px[1]]
+		blue[i] = tables.values[2][px[2]]
 	}
 }
 
@@ -59,7 +59,7 @@ func (p Preprocess) Bytes(dst []byte, im *Image) {
 	plane := p.Size * p.Size
 	red, green, blue := dst[:plane], dst[plane:2*plane], dst[2*plane:]
 	pix := p.square(im).Pix
-	for i := range plane {
+	for i := separateVector(dst, pix); i < plane; i++ {
 		px := pix[3*i : 3*i+3 : 3*i+3]
 		red[i], green[i], blue[i] = px[0], px[1], px[2]
 	}
@@ -95,13 +95,31 @@ func (p Preprocess) Statistics() (mean, std [3]float32) {
 }
 
 // tables holds the normalised value of every byte of every channel.
-func (p Preprocess) tables() *[3][256]float32 {
+type tables struct {
+	mean, std [3]float32
+	values    [3][256]float32
+	bytes     [3][4][256]byte // of the values, the lowest first
+}
+
+// lastTables are those that were asked for last: a process has seldom more than one kind.
+var lastTables atomic.Pointer[tables]
+
+// tables returns the tables for the statistics of p.
+func (p Preprocess) tables() *tables {
 	mean, std := p.Statistics()
-	var t [3][256]float32
-	for c := range t {
-		for v := range t[c] {
-			t[c][v] = (float32(v)/255 - mean[c]) / std[c]
+	if t := lastTables.Load(); t != nil && t.mean == mean && t.std == std {
+		return t
+	}
+	t := &tables{mean: mean, std: std}
+	for c := range t.values {
+		for v := range t.values[c] {
+			t.values[c][v] = (float32(v)/255 - mean[c]) / std[c]
+			bits := math.Float32bits(t.values[c][v])
+			for n := range t.bytes[c] {
+				t.bytes[c][n][v] = byte(bits >> (8 * n))
+			}
 		}
 	}
-	return &t
+	lastTables.Store(t)
+	return t
 }

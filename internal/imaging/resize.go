@@ -50,23 +50,37 @@ func resample(v view, win window) *Image {
 	}
 	cols := kernels.get(axis{v.w, spanX, win.outW, win.x, win.w})
 	rows := kernels.get(axis{v.h, spanY, win.outH, win.y, win.h})
-	// Only the source rows that the second pass reads go through the first.
-	first, end := rows.first[0], rows.first[win.h-1]+rows.taps
-	room := between.Get().(*[]byte)
-	defer between.Put(room)
-	*room = slices.Grow((*room)[:0], 3*win.w*(end-first))
-	filtered := (*room)[:3*win.w*(end-first)]
-	cols.horizontal(filtered, v.pix[first*v.stride:], v.stride, end-first)
 	out := New(win.w, win.h)
+	if hasWide {
+		resampleWide(out, v, cols, rows)
+		return out
+	}
+	// Only the source rows that the second pass reads go through the first.
+	first, height := rows.first[0], rows.span()
+	filtered := rooms.take(3 * win.w * height)
+	defer rooms.Put(filtered)
+	cols.horizontal(*filtered, v.pix[first*v.stride:], v.stride, height)
 	sums := make([]int32, 3*win.w)
 	for y := range win.h {
-		rows.vertical(out.Pix[3*y*win.w:3*(y+1)*win.w], filtered, y, first, sums)
+		rows.vertical(out.Pix[3*y*win.w:3*(y+1)*win.w], *filtered, y, first, sums)
 	}
 	return out
 }
 
-// between has rooms for rows between the two passes.
-var between = sync.Pool{New: func() any { return new([]byte) }}
+// rooms has memory for pixels between the passes.
+var rooms pool
+
+type pool struct{ sync.Pool }
+
+// take returns n bytes of any value.
+func (p *pool) take(n int) *[]byte {
+	room, ok := p.Get().(*[]byte)
+	if !ok {
+		room = new([]byte)
+	}
+	*room = slices.Grow((*room)[:0], n)[:n]
+	return room
+}
 
 // axis is what a kernel is made for: span of size samples are scaled to out positions, of which n from from on are wanted.
 type axis struct {
@@ -95,8 +109,12 @@ func (c *kernelCache) get(a axis) kernel {
 		return k
 	}
 	k = newKernel(a.size, a.span, a.out, a.from, a.n)
-	k.spreadOut()
-	k.lay()
+	switch {
+	case hasWide:
+		k.split()
+	case hasVector:
+		k.spreadOut()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.made) == maxKernels {
@@ -112,7 +130,12 @@ type kernel struct {
 	first   []int
 	weights []int32 // taps for each position
 	spread  []int32 // for AVX2: every weight four times, and zeros up to a multiple of four taps
-	wide    []int16 // for AVX-512, as lay says
+
+	// For AVX-512, the number of groups of four taps for each position, where they begin, in groups from the first tap of
+	// all on, and the digits of each group's weights, the highest first.
+	depth  int
+	fours  []int
+	digits []int8
 }
 
 // weightBits is the binary point of the weights: a sum of weighted bytes, with the overshoot of the negative lobes,
@@ -173,19 +196,24 @@ func bicubic(x float64) float64 {
 	return 0
 }
 
-// lay fills in wide: for every four positions, for every eight taps, and for each of the four, 32 words of the weights' upper
-// bits and 32 of their lowBits. The words are four times two taps, and these four times, once a channel.
-func (k *kernel) lay() {
-	const lowBits = 11
-	eights := (k.taps + 7) / 8
-	k.wide = make([]int16, (len(k.first)+3)/4*4*eights*64)
-	for i := range k.first {
+// span returns the number of samples from the first tap to the last.
+func (k kernel) span() int { return k.first[len(k.first)-1] + k.taps - k.first[0] }
+
+// split fills in depth, fours and digits. A weight has three digits of a signed byte each.
+func (k *kernel) split() {
+	base, n := k.first[0], len(k.first)
+	for _, first := range k.first {
+		k.depth = max(k.depth, (first-base+k.taps-1)/4-(first-base)/4+1)
+	}
+	k.fours, k.digits = make([]int, n), make([]int8, n*k.depth*12)
+	for i, first := range k.first {
+		k.fours[i] = min((first-base)/4, (k.span()+3)/4-k.depth)
 		for t, w := range k.weights[i*k.taps : (i+1)*k.taps] {
-			at := ((i/4*eights+t/8)*4+i%4)*64 + t%8/2*8 + t%2
-			for channel := range 4 {
-				k.wide[at+2*channel] = int16(w >> lowBits)
-				k.wide[at+2*channel+32] = int16(w & (1<<lowBits - 1))
-			}
+			tap := first - base + t - 4*k.fours[i]
+			at := (i*k.depth+tap/4)*12 + tap%4
+			low := int32(int8(w))
+			middle := int32(int8((w - low) >> 8))
+			k.digits[at], k.digits[at+4], k.digits[at+8] = int8((w-low-middle<<8)>>16), int8(middle), int8(low)
 		}
 	}
 }
@@ -193,13 +221,9 @@ func (k *kernel) lay() {
 // horizontal filters rows of pixels, which lie stride bytes apart in src and one behind the other in dst.
 func (k kernel) horizontal(dst, src []byte, stride, rows int) {
 	width := 3 * len(k.first)
-	for y := 0; y < rows; y += 2 {
-		other := min(y+1, rows-1)
-		dst0, dst1 := dst[y*width:(y+1)*width], dst[other*width:(other+1)*width]
-		src0, src1 := src[y*stride:], src[other*stride:]
-		done := k.horizontalVector(dst0, dst1, src0, src1)
-		k.horizontalFrom(done, dst0, src0)
-		k.horizontalFrom(done, dst1, src1)
+	for y := range rows {
+		to, from := dst[y*width:(y+1)*width], src[y*stride:]
+		k.horizontalFrom(k.horizontalVector(to, from), to, from)
 	}
 }
 

@@ -8,28 +8,19 @@ var (
 	hasWide   = hasVector && cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512VBMI && cpu.X86.HasAVX512VNNI
 )
 
-// horizontalVector filters the first pixels of two rows, and returns how many: all whose reading and writing of whole words
-// stays within the rows, of which the second lies no earlier in memory.
-func (k kernel) horizontalVector(dst0, dst1, src0, src1 []byte) int {
-	const overread, overreadWide = 4, 8 // 4 pixels are read as 16 bytes, 8 as 32
-	switch {
-	case hasWide:
-		eights := len(k.wide) / (64 * ((len(k.first) + 3) / 4 * 4))
-		n := k.within(min(len(src0), len(src1)), len(k.first), 8*eights, overreadWide) / 4 * 4
-		if n > 0 {
-			filterRowsWide(&dst0[0], &dst1[0], &src0[0], &src1[0], &k.first[0], &k.wide[0], n/4, eights)
-		}
-		return n
-	case hasVector:
-		fours := len(k.spread) / (16 * len(k.first))
-		n := k.within(min(len(src0), len(src1)), len(k.first)-1, 4*fours, overread)
-		if n > 0 {
-			filterRow(&dst0[0], &src0[0], &k.first[0], &k.spread[0], n, 2*fours)
-			filterRow(&dst1[0], &src1[0], &k.first[0], &k.spread[0], n, 2*fours)
-		}
-		return n
+// horizontalVector filters the first pixels of a row, and returns how many: all whose reading and writing of whole words stays
+// within the row.
+func (k kernel) horizontalVector(dst, src []byte) int {
+	if !hasVector {
+		return 0
 	}
-	return 0
+	const overread = 4 // 4 pixels are read as 16 bytes
+	fours := len(k.spread) / (16 * len(k.first))
+	n := k.within(len(src), len(k.first)-1, 4*fours, overread)
+	if n > 0 {
+		filterRow(&dst[0], &src[0], &k.first[0], &k.spread[0], n, 2*fours)
+	}
+	return n
 }
 
 // within returns how many of the first n pixels need no byte beyond those of a row, reading taps pixels and some bytes.
@@ -55,12 +46,6 @@ func (k kernel) verticalVector(dst, src []byte, y, base int) int {
 //
 //go:noescape
 func filterRow(dst, src *byte, first *int, weights *int32, n, pairs int)
-
-// filterRowsWide writes 4*fours pixels of two rows, each the weighted sum of 8*eights pixels from first on. Src1 lies no earlier
-// than src0. It reads 8 bytes beyond the last. It needs AVX-512 with VBMI and VNNI.
-//
-//go:noescape
-func filterRowsWide(dst0, dst1, src0, src1 *byte, first *int, weights *int16, fours, eights int)
 
 // filterColumns writes 32*blocks bytes of dst, each the weighted sum of the bytes at its place in taps rows that lie
 // stride bytes apart. It needs AVX2.
