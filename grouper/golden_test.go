@@ -3,6 +3,7 @@ package grouper
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -42,10 +43,10 @@ func distinct(n int) []int32 {
 func TestGoldenWalks(t *testing.T) {
 	f := golden.Open(t, "grit_grouping.safetensors")
 	for _, name := range []string{"rand0", "rand1", "rand2", "rand3", "clus"} {
-		for _, lists := range []int{2, 64} {
-			t.Run(fmt.Sprintf("%s, lists of %d", name, lists), func(t *testing.T) {
+		for _, tune := range []tuning{{lists: 2, grain: 100}, {lists: 64, grain: 100}, {codes: true, whole: math.MaxInt}} {
+			t.Run(fmt.Sprintf("%s, %+v", name, tune), func(t *testing.T) {
 				v, tt := matrix(f, name+".image_feat"), matrix(f, name+".text_feat")
-				got := must.Get(walk(context.Background(), v, tt, int(f.Int64s(name + ".start")[0]), WalkRule{Workers: 2}, tuning{lists, 100}))(t)
+				got := must.Get(walk(context.Background(), v, tt, int(f.Int64s(name + ".start")[0]), WalkRule{Workers: 2}, tune))(t)
 				if want := int32s(f.Int64s(name + ".order")); !slices.Equal(got, want) {
 					t.Errorf("got  %d\nwant %d", got, want)
 				}

@@ -84,19 +84,13 @@ func fixedSide(dim int) int {
 	return 384
 }
 
-// walkedRows are those of the images or of the texts of a walk.
-type walkedRows struct {
-	exact *dotproduct.Matrix
-	fixed *dotproduct.Fixed
-}
-
 // partners finds the lists of all images (texts) and of all texts (images) in one pass over the products in fixed point. A
 // pair is not in its own list.
-func partners(ctx context.Context, v, t walkedRows, size, workers int) (images, texts *fixedLists, err error) {
-	n, side := v.fixed.Rows(), fixedSide(v.exact.Dim())
+func partners(ctx context.Context, v, t *dotproduct.Fixed, size, workers int) (images, texts *fixedLists, err error) {
+	n, side := v.Rows(), fixedSide(v.Dim())
 	tiles := (n + side - 1) / side
 	images, texts = newFixedLists(n, size), newFixedLists(n, size)
-	panels := dotproduct.NewPanels(t.fixed)
+	panels := dotproduct.NewPanels(t)
 	// A tile changes the lists of its rows and of its columns. Whoever holds both locks took the row's first, so nobody
 	// who waits for a column's lock holds one that its holder waits for.
 	rowLocks, columnLocks := make([]sync.Mutex, tiles), make([]sync.Mutex, tiles)
@@ -113,7 +107,7 @@ func partners(ctx context.Context, v, t walkedRows, size, workers int) (images, 
 				column := (row + k/tiles) % tiles // along the diagonals: neighbours in time share no lock
 				rowLocks[row].Lock()
 				columnLocks[column].Lock()
-				s := square{v.fixed, panels, images, texts, n}
+				s := square{v, panels, images, texts, n}
 				s.offer(row*side, min(n, (row+1)*side), column*side, min(n, (column+1)*side))
 				columnLocks[column].Unlock()
 				rowLocks[row].Unlock()

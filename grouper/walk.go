@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"sync"
 
@@ -23,8 +24,14 @@ type WalkRule struct {
 
 // listSize returns how many partners of every pair are looked up before a walk over n. Longer lists take longer to make,
 // about in proportion to their length; shorter ones run out more often, about n / (length + 1) times, and then all that
-// is left has to be looked at. The square root balances the two.
-func listSize(n int) int { return max(6, min(128, int(math.Sqrt(float64(n))/8))) }
+// is left has to be looked at. The square root balances the two. By codes that takes a fourth of the time.
+func listSize(n int, codes bool) int {
+	root := math.Sqrt(float64(n)) / 8
+	if codes {
+		root /= 2
+	}
+	return max(6, min(128, int(root)))
+}
 
 // Walk orders pairs by GRIT-VLP's grouping phase (eq. 5, Algorithm 2 as in the released code): beginning with pair
 // start, the image of the current pair looks for the most similar text among the pairs not yet visited, then the text of
@@ -36,13 +43,16 @@ func listSize(n int) int { return max(6, min(128, int(math.Sqrt(float64(n))/8)))
 // when the walk has visited them all, the pair is compared with everything that is left. No matrix of M x M similarities is
 // ever held, and the time is near that of one product of v and t.
 func Walk(ctx context.Context, v, t *dotproduct.Matrix, start int, rule WalkRule) ([]int32, error) {
-	return walk(ctx, v, t, start, rule, tuning{lists: listSize(v.Rows()), grain: 2048})
+	codes := dotproduct.FastCodes
+	return walk(ctx, v, t, start, rule, tuning{lists: listSize(v.Rows(), codes), grain: 2048, codes: codes, whole: 3 << 19})
 }
 
 // tuning changes how fast a walk is, never its order.
 type tuning struct {
-	lists int // partners looked up for each pair
-	grain int // products that take longer than starting a goroutine for them
+	lists int  // partners looked up for each pair
+	grain int  // products that take longer than starting a goroutine for them
+	codes bool // all that is left is looked at by codes, not by numbers in fixed point
+	whole int  // bytes of codes that are read for each pair in less time than lists are made
 }
 
 func walk(ctx context.Context, v, t *dotproduct.Matrix, start int, rule WalkRule, tune tuning) ([]int32, error) {
@@ -54,13 +64,10 @@ func walk(ctx context.Context, v, t *dotproduct.Matrix, start int, rule WalkRule
 		return nil, fmt.Errorf("walking from pair %d: %d x %d images, %d x %d texts, %d image numbers",
 			start, n, v.Dim(), t.Rows(), t.Dim(), len(rule.Images))
 	}
-	vs, ts := fixedBoth(v, t, rule.Workers)
-	images, texts, err := partners(ctx, vs, ts, max(1, min(tune.lists, n-1)), rule.Workers)
-	if err != nil {
+	w := newWalker(n, rule, tune.grain)
+	if err := w.prepare(ctx, v, t, tune); err != nil {
 		return nil, fmt.Errorf("walking %d pairs: %w", n, err)
 	}
-	w := newWalker(n, rule, tune.grain)
-	w.bound = 2 * vs.fixed.Bound(ts.fixed)
 	order := make([]int32, 0, n)
 	current := int32(start)
 	w.visit(current, 0)
@@ -69,11 +76,11 @@ func walk(ctx context.Context, v, t *dotproduct.Matrix, start int, rule WalkRule
 		if len(order)%1024 == 0 && ctx.Err() != nil {
 			return nil, fmt.Errorf("walking %d pairs: %w", n, ctx.Err())
 		}
-		from, anchors, others := images, vs, ts
+		anchors, others := &w.images, &w.texts
 		if len(order)%2 == 0 {
-			from, anchors, others = texts, ts, vs
+			anchors, others = others, anchors
 		}
-		next := w.next(current, from, anchors, others)
+		next := w.next(current, anchors, others)
 		w.visit(next, len(order))
 		order = append(order, next)
 		current = next
@@ -81,34 +88,63 @@ func walk(ctx context.Context, v, t *dotproduct.Matrix, start int, rule WalkRule
 	return order, nil
 }
 
-// fixedBoth brings images and texts into fixed point.
-func fixedBoth(v, t *dotproduct.Matrix, workers int) (images, texts walkedRows) {
-	images.exact, texts.exact = v, t
-	var group sync.WaitGroup
-	if workers > 1 {
-		group.Go(func() { texts.fixed = dotproduct.NewFixed(t) })
-	} else {
-		texts.fixed = dotproduct.NewFixed(t)
+// walkedRows are those of the images or of the texts of a walk. They have codes, or numbers in fixed point, or both.
+type walkedRows struct {
+	exact *dotproduct.Matrix
+	codes *dotproduct.Codes
+	fixed *dotproduct.Fixed
+	lists *fixedLists // nil: each pair is compared with all that are left
+}
+
+// prepare brings images and texts into codes, where these tell partners apart. It makes lists, unless the codes are few.
+func (w *walker) prepare(ctx context.Context, v, t *dotproduct.Matrix, tune tuning) (err error) {
+	w.images, w.texts = walkedRows{exact: v}, walkedRows{exact: t}
+	if tune.codes {
+		w.both(func(r *walkedRows) { r.codes = dotproduct.NewCodes(r.exact) })
+		bound, narrow := w.images.codes.Bound(w.texts.codes)
+		if w.codesBound = 2 * bound; !narrow {
+			w.images.codes, w.texts.codes = nil, nil
+		} else if v.Rows()*v.Dim() <= tune.whole && w.workers <= 2 { // what reads them is one
+			return nil
+		}
 	}
-	images.fixed = dotproduct.NewFixed(v)
+	w.both(func(r *walkedRows) { r.fixed = dotproduct.NewFixed(r.exact) })
+	w.bound = 2 * w.images.fixed.Bound(w.texts.fixed)
+	w.images.lists, w.texts.lists, err = partners(ctx, w.images.fixed, w.texts.fixed, max(1, min(tune.lists, v.Rows()-1)), w.workers)
+	return err
+}
+
+// both does something with the images and with the texts.
+func (w *walker) both(do func(*walkedRows)) {
+	if w.workers <= 1 {
+		do(&w.images)
+		do(&w.texts)
+		return
+	}
+	var group sync.WaitGroup
+	group.Go(func() { do(&w.texts) })
+	do(&w.images)
 	group.Wait()
-	return images, texts
 }
 
 // walker knows which pairs are left, and which of them have their image in the mini-batch that is being filled.
 type walker struct {
-	batchSize int
-	workers   int
-	grain     int
-	image     []int32 // of each pair, numbered from 0; nil: no pair is passed over
-	filling   []int32 // of each image: 1 + the last mini-batch that it is in
-	batch     int32   // 1 + the mini-batch that is being filled
-	left      []int32 // the pairs not visited, in no order
-	place     []int32 // of each pair in left; -1: visited
-	bound     int64   // products that differ by more are those of similarities in the same order
-	close     []int32 // partners that may be the most similar
-	products  []int32
-	scores    []float32
+	images     walkedRows
+	texts      walkedRows
+	batchSize  int
+	workers    int
+	grain      int
+	image      []int32 // of each pair, numbered from 0; nil: no pair is passed over
+	filling    []int32 // of each image: 1 + the last mini-batch that it is in
+	batch      int32   // 1 + the mini-batch that is being filled
+	left       []int32 // the pairs not visited, in no order
+	place      []int32 // of each pair in left; -1: visited
+	bound      int64   // products that differ by more are those of similarities in the same order
+	codesBound int64   // the same, of products of codes
+	close      []int32 // partners that may be the most similar
+	products   []int32 // scan's, of what is left; look's, of close
+	scores     []float32
+	panel      dotproduct.CodeProducts
 }
 
 func newWalker(n int, rule WalkRule, grain int) *walker {
@@ -141,6 +177,10 @@ func (w *walker) visit(pair int32, position int) {
 	w.left[w.place[pair]], w.place[last] = last, w.place[pair]
 	w.left = w.left[:len(w.left)-1]
 	w.place[pair] = -1
+	if w.images.codes != nil {
+		w.images.codes.Remove(pair)
+		w.texts.codes.Remove(pair)
+	}
 	if w.image != nil {
 		w.filling[w.image[pair]] = 1 + int32(position/w.batchSize)
 		w.batch = 1 + int32((position+1)/w.batchSize)
@@ -154,11 +194,47 @@ func (w *walker) passed(pair int32) bool {
 
 // next picks the best partner of a pair that is neither visited nor passed over; of those passed over only when nothing else
 // is left.
-func (w *walker) next(current int32, from *fixedLists, anchors, others walkedRows) int32 {
-	if !w.listed(from.list(current), from.floor[current]) {
+func (w *walker) next(current int32, anchors, others *walkedRows) int32 {
+	switch {
+	case anchors.lists != nil && w.listed(anchors.lists.list(current), anchors.lists.floor[current]):
+	case anchors.codes == nil:
 		w.scan(current, anchors, others)
+	case !w.look(current, anchors, others, false):
+		w.look(current, anchors, others, true)
 	}
 	return w.decide(current, anchors, others)
+}
+
+// look collects the partners that may be the best of all that are left, by their codes. It says no where each is passed
+// over, and all are not wanted.
+func (w *walker) look(current int32, anchors, others *walkedRows, all bool) bool {
+	w.close, w.products = w.close[:0], w.products[:0]
+	least := int64(math.MinInt32)
+	for next := 0; ; {
+		others.codes.Look(&w.panel, anchors.codes, current, next, int32(least))
+		if w.panel.Reach == 0 {
+			break
+		}
+		for reach := w.panel.Reach; reach != 0; reach &= reach - 1 {
+			at := bits.TrailingZeros64(reach)
+			item, product := w.panel.Rows[at], w.panel.Values[at]
+			if int64(product) < least || !all && w.passed(item) {
+				continue
+			}
+			w.close, w.products = append(w.close, item), append(w.products, product)
+			least = max(least, int64(product)-w.codesBound)
+		}
+		next = w.panel.Next
+	}
+	kept := 0
+	for k, item := range w.close {
+		if int64(w.products[k]) >= least {
+			w.close[kept] = item
+			kept++
+		}
+	}
+	w.close = w.close[:kept]
+	return kept > 0
 }
 
 // listed collects the partners in a list that may be the best of all. It says no where one outside of the list may be: none of
@@ -183,7 +259,7 @@ func (w *walker) listed(entries []int64, floor int32) bool {
 }
 
 // decide picks the most similar of the partners that were collected.
-func (w *walker) decide(current int32, anchors, others walkedRows) int32 {
+func (w *walker) decide(current int32, anchors, others *walkedRows) int32 {
 	if len(w.close) == 1 {
 		return w.close[0]
 	}
@@ -202,7 +278,7 @@ func (w *walker) decide(current int32, anchors, others walkedRows) int32 {
 }
 
 // scan collects the partners that may be the best of all that are left.
-func (w *walker) scan(current int32, anchors, others walkedRows) {
+func (w *walker) scan(current int32, anchors, others *walkedRows) {
 	if w.products == nil {
 		w.products = make([]int32, len(w.left))
 	}

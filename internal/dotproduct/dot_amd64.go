@@ -31,18 +31,19 @@ func blockVector(dst []float32, a *Matrix, a0, na int, b *Matrix, b0, nb int) (d
 	return doneA, doneB
 }
 
-// gatherVector computes the first products, as many as make whole blocks of 4.
+// gatherVector computes the products in blocks of 4. What lacks to the last block is computed again.
 func gatherVector(dst, row []float32, m *Matrix, indices []int32) int {
 	if !hasVector || len(row) == 0 {
 		return 0
 	}
-	done := len(indices) / 4 * 4
-	for i := 0; i < done; i += 4 {
-		gather4(&dst[i], &row[0],
-			&m.padded(int(indices[i]))[0], &m.padded(int(indices[i+1]))[0],
-			&m.padded(int(indices[i+2]))[0], &m.padded(int(indices[i+3]))[0], len(row)/lanes)
+	last := len(indices) - 1
+	at := func(i int) *float32 { return &m.padded(int(indices[min(i, last)]))[0] }
+	for i := 0; i < len(indices); i += 4 {
+		var four [4]float32
+		gather4(&four[0], &row[0], at(i), at(i+1), at(i+2), at(i+3), len(row)/lanes)
+		copy(dst[i:len(indices)], four[:])
 	}
-	return done
+	return len(indices)
 }
 
 // rows4 multiplies four rows from a on with 2*pairs rows from b on, all of 8*chunks values and without gaps, and writes

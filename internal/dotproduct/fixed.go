@@ -1,6 +1,9 @@
 package dotproduct
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // A product of fixed-point rows is worked on in blocks: so many rows, by so many columns.
 const (
@@ -13,24 +16,23 @@ const (
 // Fixed holds the rows of a Matrix in fixed point: integers of 16 bits, all of one scale. Products of them are exact, so they
 // are the same on every machine. They are twice as fast as those of float32, and a bound tells how far they are from these.
 type Fixed struct {
+	rounding
+
 	rows, dim, width int
 	data             []int16 // rows of width, and zero rows up to a multiple of BlockRows
-	scale            float64
-	norm, residual   float64 // bounds of the length of a row, and of a row's rounding error
+}
+
+// rounding tells how integers stand for a matrix.
+type rounding struct {
+	scale          float64
+	norm, residual float64 // bounds of the length of a row, and of a row's rounding error
 }
 
 // NewFixed returns the rows of m, whose values are finite, in fixed point.
 func NewFixed(m *Matrix) *Fixed {
 	width := (m.dim + fixedLanes - 1) / fixedLanes * fixedLanes
-	f := &Fixed{rows: m.rows, dim: m.dim, width: width, scale: 1, data: make([]int16, (m.rows+BlockRows-1)/BlockRows*BlockRows*width)}
-	for i := range m.rows {
-		sum := float32(0)
-		for _, x := range m.padded(i) {
-			sum += x * x
-		}
-		f.norm = max(f.norm, float64(sum))
-	}
-	f.norm = math.Sqrt(f.norm) * (1 + float64(m.dim+8)*epsilon)
+	f := &Fixed{rows: m.rows, dim: m.dim, width: width, data: make([]int16, (m.rows+BlockRows-1)/BlockRows*BlockRows*width)}
+	f.scale, f.norm = 1, m.norm(m.squares())
 	if f.norm > 0 {
 		f.scale = fixedLimit / f.norm
 	}
@@ -42,12 +44,30 @@ func NewFixed(m *Matrix) *Fixed {
 	return f
 }
 
-// epsilon is the relative error of a float32 operation.
-const epsilon = 1.0 / (1 << 24)
+// squares returns the squares of the lengths of rows, next to their rounding.
+func (m *Matrix) squares() []float32 {
+	all := make([]float32, m.rows)
+	for i := range all {
+		all[i] = dotPortable(m.padded(i), m.padded(i))
+	}
+	return all
+}
+
+// norm returns a bound of the length of a row, from the squares of all.
+func (m *Matrix) norm(squares []float32) float64 {
+	if len(squares) == 0 {
+		return 0
+	}
+	return math.Sqrt(float64(slices.Max(squares))) * (1 + float64(m.dim+8)*epsilon)
+}
+
+const (
+	epsilon   = 1.0 / (1 << 24) // the relative error of a float32 operation
+	toInteger = 3 << 22         // a float32 of this size has no bits behind the point
+)
 
 // set rounds a row, and returns the square of the rounding error.
 func (f *Fixed) set(i int, row []float32) float64 {
-	const toInteger = 3 << 22 // a float32 of this size has no bits behind the point
 	to := f.data[i*f.width:][:len(row)]
 	scale, back, sum := float32(f.scale), 1/f.scale, 0.0
 	for k, x := range row {
@@ -62,13 +82,18 @@ func (f *Fixed) set(i int, row []float32) float64 {
 // Rows returns the number of rows.
 func (f *Fixed) Rows() int { return f.rows }
 
+// Dim returns the length of a row.
+func (f *Fixed) Dim() int { return f.dim }
+
 // Bound returns a number of which products of rows of f and g, in fixed point, are no further from some constant times those
 // of the float32 rows as Block and Gather compute them.
-func (f *Fixed) Bound(g *Fixed) int64 {
+func (f *Fixed) Bound(g *Fixed) int64 { return f.bound(g.rounding, f.dim) }
+
+func (r rounding) bound(o rounding, dim int) int64 {
 	// a.b - qa.qb = ea.b + qa.eb, where e is a rounding error and |qa| <= |a| + |ea|.
-	e := f.residual*g.norm + (f.norm+f.residual)*g.residual
-	e += float64(f.dim/lanes+8)*epsilon*f.norm*g.norm + float64(f.dim+8)*0x1p-126 // of float32 sums, and of what is next to zero
-	e *= f.scale * g.scale * (1 + 1e-6)
+	e := r.residual*o.norm + (r.norm+r.residual)*o.residual
+	e += float64(dim/lanes+8)*epsilon*r.norm*o.norm + float64(dim+8)*0x1p-126 // of float32 sums, and of what is next to zero
+	e *= r.scale * o.scale * (1 + 1e-6)
 	if !(e < 1<<30) {
 		return 1 << 31 // more than any difference of two products
 	}
