@@ -24,6 +24,7 @@ var workers = map[string]func(context.Context, job) (worker, error){
 	"kmeans":         newKMeansWorker,
 	"live":           newLiveWorker,
 	"walk":           newWalkWorker,
+	"codes":          newCodesWorker,
 	"step":           newStepWorker,
 	"decode":         newDecodeWorker,
 	"encode":         newEncodeWorker,

@@ -34,6 +34,12 @@ func (r *Result) limited(value float64, of string) {
 	r.Limit = &Limit{value, of, share}
 }
 
+// computed notes a limit of the row's figure of so many threads. The share is that of processor time, which does not depend on
+// when the system's scheduler lets a second thread begin.
+func (r *Result) computed(value float64, threads int, of string) {
+	r.Limit = &Limit{value, of, value * float64(threads) / r.Ours.CPU}
+}
+
 // text returns the cell of the table.
 func (l *Limit) text(unit string) string {
 	if l == nil {
@@ -46,7 +52,7 @@ func (l *Limit) text(unit string) string {
 var limits = map[string]func(context.Context, *bench, *Result) error{
 	"group":       integerLimit("products of V2V, by symmetry half, and of V2T", func(n float64) float64 { return 1.5 * n * n }),
 	"kmeans":      integerLimit("products of all rounds", func(n float64) float64 { return n * 1000 * kmeansRounds }),
-	"walk":        integerLimit("products of images and texts", func(n float64) float64 { return n * n }),
+	"walk":        codesLimit,
 	"walk-large":  integerLimit("products of images and texts", func(n float64) float64 { return n * n }),
 	"step-tiny":   productLimit("tiny", func(c model.Config) float64 { return c.StepOperations(stepTokens) }),
 	"step-small":  productLimit("small", func(c model.Config) float64 { return c.StepOperations(stepTokens) }),
@@ -84,9 +90,21 @@ func integerLimit(of string, products func(n float64) float64) func(context.Cont
 			return err
 		}
 		rate := figure(answers, func(a answer) float64 { return a.Values["per_second"] }).Value
-		r.limited(products(limitRows[r.Row])*benchDim/rate, fmt.Sprintf("%s, %.0f billion of 16-bit integers a second", of, rate/1e9))
+		r.computed(products(limitRows[r.Row])*benchDim/rate, b.threads, fmt.Sprintf("%s, %.0f billion of 16-bit integers a second", of, rate/1e9))
 		return nil
 	}
+}
+
+// codesLimit is the time in which one thread reads the codes of all that is left for each pair of a walk, if they lay in the cache.
+func codesLimit(ctx context.Context, b *bench, r *Result) error {
+	answers, err := b.alone(ctx, "codes", job{Folder: b.folder}, 1)
+	if err != nil {
+		return err
+	}
+	rate := figure(answers, func(a answer) float64 { return a.Values["per_second"] }).Value
+	n := limitRows[r.Row]
+	r.computed(n*n/2*benchDim/rate, 1, fmt.Sprintf("codes of all that is left for each pair, %.0f GB a second from the cache", rate/1e9))
+	return nil
 }
 
 // productLimit is the speed of a model's float32 products at that of large linear layers.
@@ -253,6 +271,33 @@ func (w integersWorker) run(a *answer) {
 	}
 	group.Wait()
 	a.Values["per_second"] = float64(w.threads) * times * side * side * benchDim / time.Since(started).Seconds()
+}
+
+// codesWorker compares codes that stay in the cache, on one thread.
+type codesWorker struct{}
+
+func newCodesWorker(context.Context, job) (worker, error) { return codesWorker{}, nil }
+
+func (w codesWorker) do(_ context.Context, command string, a *answer) error {
+	return unchecked(command, func() error {
+		w.run(a)
+		return nil
+	})
+}
+
+func (codesWorker) run(a *answer) {
+	const rows, times = 1_024, 100_000
+	m := dotproduct.NewMatrix(rows, benchDim)
+	for i := range rows {
+		m.Row(i)[i%benchDim] = 1
+	}
+	c := dotproduct.NewCodes(m)
+	var p dotproduct.CodeProducts
+	started := time.Now()
+	for i := range times {
+		c.Look(&p, c, int32(i%rows), 0, math.MaxInt32)
+	}
+	a.Values["per_second"] = float64(times) * rows * benchDim / time.Since(started).Seconds()
 }
 
 // scanned measures how long scans of codes take: of those of centroids, which stay in the cache, and of rows of lists, which lie

@@ -38,10 +38,10 @@ func listSize(n int, codes bool) int {
 // that pair for the most similar image, and so on in turns. Row i of v and of t are the features of pair i. Equal
 // similarities go to the lower index. Nothing else decides: visited pairs are marked, never given a similarity of zero.
 //
-// The order is exactly the greedy one. Products in fixed point tell which few partners may be the most similar one; where they
-// are several, their similarities decide. Each pair needs only its best partners, found in one pass over blocks of products;
-// when the walk has visited them all, the pair is compared with everything that is left. No matrix of M x M similarities is
-// ever held, and the time is near that of one product of v and t.
+// The order is exactly the greedy one. Integers tell which few partners may be the most similar one; where they are several, their
+// similarities decide. A short walk of one or two workers reads the codes, of 8 bits, of all that is left for each pair. In a longer
+// one each pair has a list of its best partners, found in one pass over blocks of products in fixed point. When the walk has
+// visited them all, it looks at all that is left. No matrix of M x M similarities is ever held.
 func Walk(ctx context.Context, v, t *dotproduct.Matrix, start int, rule WalkRule) ([]int32, error) {
 	codes := dotproduct.FastCodes
 	return walk(ctx, v, t, start, rule, tuning{lists: listSize(v.Rows(), codes), grain: 2048, codes: codes, whole: 3 << 19})
