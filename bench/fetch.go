@@ -129,7 +129,7 @@ func (w *fetchWorker) run(ctx context.Context) error {
 		URLColumn: "url", CaptionColumn: "caption", PerShard: w.job.option("per_shard"), Threads: w.job.option("threads"), Timeout: 30 * time.Second,
 		MaxBytes: 16 << 20, Redirects: 5, PerHost: w.job.option("threads"), HostRate: 1e6, UserAgent: "pairstream/1", AllowLoopback: true,
 	}
-	return fetch.Run(ctx, w.job.path("list.csv"), o, fetch.Dir(w.out), func(context.Context, int, *fetch.Stats) error { return nil })
+	return fetch.Run(ctx, w.job.path("list.csv"), o, shard.Folder(w.out), func(context.Context, int, *fetch.Stats) error { return nil })
 }
 
 // check compares the tars of both sides. It measures what the server gives to a client that does nothing else.

@@ -162,23 +162,15 @@ func (c *copier) at(ctx context.Context, place string, side int) (*repack.Repack
 
 // store opens what holds copies. A place in a bucket has the options of REPACK_ROOT, or of the root that it lies under.
 func (c *copier) store(ctx context.Context, root *url.URL) (repack.Store, error) {
-	if root.Scheme == "file" {
-		return repack.Folder(filepath.FromSlash(root.Path)), nil
-	}
 	roots := c.s.Roots
 	if strings.Contains(c.s.Root, "?") {
 		roots = append(slices.Clone(roots), c.s.Root)
 	}
-	withOptions, err := url.Parse(shard.WithOptions([]string{root.String()}, roots)[0])
-	if err != nil {
-		return nil, err
+	store, err := shard.OpenPlace(ctx, root.String(), roots)
+	if err == nil {
+		c.closers = append(c.closers, store.Close)
 	}
-	bucket, err := shard.OpenStore(ctx, withOptions)
-	if err != nil {
-		return nil, err
-	}
-	c.closers = append(c.closers, bucket.Close)
-	return bucket, nil
+	return store, err
 }
 
 // Close closes what was opened.

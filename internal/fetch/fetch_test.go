@@ -132,7 +132,7 @@ func crawl(t *testing.T, o fetch.Options, w *web, paths ...string) map[string]st
 	}
 	must.Do(t, os.WriteFile(list, []byte(text), 0o600))
 	out := filepath.Join(dir, "out")
-	must.Do(t, fetch.Run(t.Context(), list, o, fetch.Dir(out), func(context.Context, int, *fetch.Stats) error { return nil }))
+	must.Do(t, fetch.Run(t.Context(), list, o, shard.Folder(out), func(context.Context, int, *fetch.Stats) error { return nil }))
 	outcomes := map[string]string{}
 	must.Do(t, table.Read(t.Context(), filepath.Join(out, "00000.parquet"), func(r table.Row) error {
 		outcome := r.Text("error_message")
@@ -199,7 +199,7 @@ func TestShardsAreScanned(t *testing.T) {
 	}
 	must.Do(t, os.WriteFile(list, []byte(text.String()), 0o600))
 	stop := errors.New("killed")
-	err := fetch.Run(t.Context(), list, o, fetch.Dir(out), func(_ context.Context, n int, _ *fetch.Stats) error {
+	err := fetch.Run(t.Context(), list, o, shard.Folder(out), func(_ context.Context, n int, _ *fetch.Stats) error {
 		if n == 1 {
 			return stop
 		}
@@ -209,7 +209,7 @@ func TestShardsAreScanned(t *testing.T) {
 		t.Fatal(err)
 	}
 	total, before, there := 0, 0, 0
-	if err := fetch.Run(t.Context(), list, o, fetch.Dir(out), func(_ context.Context, n int, s *fetch.Stats) error {
+	if err := fetch.Run(t.Context(), list, o, shard.Folder(out), func(_ context.Context, n int, s *fetch.Stats) error {
 		if s == nil {
 			before, there = before+1, there+min(10, 35-10*n) // the last shard is short, and may be complete before others
 		} else {
@@ -245,7 +245,7 @@ func TestShardsAreScanned(t *testing.T) {
 		t.Errorf("%+v, %v", totals, err)
 	}
 	o.PerShard = 5
-	if err := fetch.Run(t.Context(), list, o, fetch.Dir(out), func(context.Context, int, *fetch.Stats) error { return nil }); err == nil || !strings.Contains(err.Error(), "--per-shard") {
+	if err := fetch.Run(t.Context(), list, o, shard.Folder(out), func(context.Context, int, *fetch.Stats) error { return nil }); err == nil || !strings.Contains(err.Error(), "--per-shard") {
 		t.Errorf("other rows: %v", err)
 	}
 }

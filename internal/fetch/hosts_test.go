@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/fetch"
+	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/table"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
@@ -245,7 +246,7 @@ func TestHostileLists(t *testing.T) {
 		path := filepath.Join(dir, name)
 		must.Do(t, os.WriteFile(path, []byte(strings.ReplaceAll(list, "URL", good.URL)), 0o600))
 		var stats fetch.Stats
-		if err := fetch.Run(t.Context(), path, options(), fetch.Dir(dir), func(_ context.Context, _ int, s *fetch.Stats) error {
+		if err := fetch.Run(t.Context(), path, options(), shard.Folder(dir), func(_ context.Context, _ int, s *fetch.Stats) error {
 			stats = *s
 			return nil
 		}); err != nil {

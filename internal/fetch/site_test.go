@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/fetch"
+	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/table"
 	"github.com/pairstream/pairstream/internal/testing/figures"
 	"github.com/pairstream/pairstream/internal/testing/hostile"
@@ -60,7 +61,7 @@ func TestMain(m *testing.M) {
 		PerHost: 4, HostRate: rate, UserAgent: "pairstream/1", AllowLoopback: true,
 		SetAside: func(host string, pause time.Duration) { fmt.Println(host, "is set aside for", pause) },
 	}
-	if err := fetch.Run(context.Background(), list, o, fetch.Dir(os.Getenv(outEnv)), func(context.Context, int, *fetch.Stats) error { return nil }); err != nil {
+	if err := fetch.Run(context.Background(), list, o, shard.Folder(os.Getenv(outEnv)), func(context.Context, int, *fetch.Stats) error { return nil }); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -149,4 +150,17 @@ func scratch() (*os.File, error) {
 		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
+}
+
+// putBytes stores a small file.
+func putBytes(ctx context.Context, s Store, name string, data []byte) error {
+	f, err := scratch()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.Write(data); err != nil {
+		return fmt.Errorf("writing %s: %w", name, err)
+	}
+	return s.Put(ctx, name, f)
 }

@@ -8,30 +8,12 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
 
-	"github.com/pairstream/pairstream/internal/atomicfile"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/schemas"
 )
-
-// rewriter is a store whose objects can be replaced.
-type rewriter interface {
-	Store
-	Rewrite(ctx context.Context, name string, write func(io.Writer) error) error
-	Close() error
-}
-
-var _, _ rewriter = shard.Store(nil), folderRewriter{}
-
-// folderRewriter is a folder that there is nothing to close of.
-type folderRewriter struct{ Folder }
-
-// Close implements rewriter.
-func (folderRewriter) Close() error { return nil }
 
 // Erase overwrites copies with zeros, and returns how many. All others in their tars stay where they are. Roots are the places
 // in which that is allowed, as in BUCKET_ROOTS. Bytes without the hash of the copy are left alone: they were erased before, or
@@ -69,7 +51,7 @@ func eraseIn(ctx context.Context, uri string, roots []string, refs []schemas.Ima
 	}
 	name := path.Base(place.Path)
 	place.Path = path.Dir(place.Path)
-	store, err := openRewriter(ctx, place, roots)
+	store, err := shard.OpenPlace(ctx, place.String(), roots)
 	if err != nil {
 		return err
 	}
@@ -82,17 +64,6 @@ func eraseIn(ctx context.Context, uri string, roots []string, refs []schemas.Ima
 	refs = slices.Compact(refs)
 	err = store.Rewrite(ctx, name, func(w io.Writer) error { return copyWithout(w, tar, refs) })
 	return errors.Join(err, tar.Close())
-}
-
-func openRewriter(ctx context.Context, place *url.URL, roots []string) (rewriter, error) {
-	if place.Scheme == "file" {
-		return folderRewriter{Folder(filepath.FromSlash(place.Path))}, nil
-	}
-	withOptions, err := url.Parse(shard.WithOptions([]string{place.String()}, roots)[0])
-	if err != nil {
-		return nil, err
-	}
-	return shard.OpenStore(ctx, withOptions)
 }
 
 // copyWithout copies a tar, with zeros in place of the ranges of refs, which come in order.
@@ -114,38 +85,4 @@ func copyWithout(w io.Writer, tar io.Reader, refs []schemas.ImageRef) error {
 		return err
 	}
 	return out.Flush()
-}
-
-// Folder is a store on a disk that is mounted. Its file system must have hard links.
-type Folder string
-
-var _ Store = Folder("")
-
-// Write implements [Store].
-func (f Folder) Write(_ context.Context, name string, write func(io.Writer) error) error {
-	path := filepath.Join(string(f), name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	if err := atomicfile.SyncFolder(string(f)); err != nil {
-		return err
-	}
-	file, err := atomicfile.Create(path, 0o644)
-	if err != nil {
-		return err
-	}
-	if err := write(file); err != nil {
-		return errors.Join(fmt.Errorf("writing %s: %w", path, err), file.Abort())
-	}
-	return file.CommitNew()
-}
-
-// Rewrite replaces an object.
-func (f Folder) Rewrite(_ context.Context, name string, write func(io.Writer) error) error {
-	return atomicfile.Write(filepath.Join(string(f), name), 0o644, write)
-}
-
-// Open implements [Store].
-func (f Folder) Open(_ context.Context, name string) (io.ReadCloser, error) {
-	return os.Open(filepath.Join(string(f), name))
 }

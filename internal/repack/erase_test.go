@@ -17,7 +17,7 @@ func TestErase(t *testing.T) {
 	w := newWorld(t, 40)
 	dir := t.TempDir()
 	root := shard.FileURI(dir)
-	w.run(t, Folder(dir), options(t, root, 2))
+	w.run(t, shard.Folder(dir), options(t, root, 2))
 	erase := map[int]bool{6: true, 20: true}
 	copies := []schemas.ImageRef{{URI: root + "/none.tar", Size: 3, Copy: w.ids[0]}}
 	for i := range erase {

@@ -197,7 +197,7 @@ func TestCopies(t *testing.T) {
 	w := worldOf(t, captions*images, captions)
 	dir := t.TempDir()
 	root := shard.FileURI(dir)
-	first, counts := w.run(t, Folder(dir), options(t, root, 1))
+	first, counts := w.run(t, shard.Folder(dir), options(t, root, 1))
 	if counts[Copied]+counts[Shrunk] != images || counts[Copied] == 0 || counts[Shrunk] == 0 {
 		t.Errorf("outcomes %v, want %d images that are copied or shrunk", counts, images)
 	}
@@ -226,7 +226,7 @@ func TestCopies(t *testing.T) {
 	}
 	for _, workers := range []int{3, 16} {
 		again, other := w.again(), t.TempDir()
-		chunks, _ := again.run(t, Folder(other), options(t, root, workers))
+		chunks, _ := again.run(t, shard.Folder(other), options(t, root, workers))
 		if !slices.EqualFunc(chunks, first, bytes.Equal) || !maps.Equal(files(t, other), whole) {
 			t.Errorf("%d workers make other copies", workers)
 		}

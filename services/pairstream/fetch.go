@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -67,19 +66,15 @@ func newFetchCommand() *cobra.Command {
 // open opens the place of the tars, and returns how paths name them.
 func (j *fetchJob) open(ctx context.Context) (store fetch.Store, tar func(shard int) string, stop func() error, err error) {
 	out := places([]string{j.out})[0]
-	if !shard.IsRemote(out) {
-		return fetch.Dir(out), func(n int) string { return filepath.Join(out, fetch.Name(n, ".tar")) }, func() error { return nil }, nil
-	}
-	root, err := url.Parse(out)
-	if err != nil {
-		return nil, nil, nil, fmt.Errorf("--out: %w", err)
-	}
-	root.Path = strings.TrimSuffix(root.Path, "/")
-	b, err := shard.OpenStore(ctx, root)
+	place, err := shard.OpenPlace(ctx, out, nil)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("--out=%s: %w", j.out, err)
 	}
-	return b, func(n int) string { return root.JoinPath(fetch.Name(n, ".tar")).String() }, b.Close, nil
+	if folder, ok := place.(shard.Folder); ok {
+		return place, func(n int) string { return filepath.Join(string(folder), fetch.Name(n, ".tar")) }, place.Close, nil
+	}
+	root, err := url.Parse(out)
+	return place, func(n int) string { return root.JoinPath(fetch.Name(n, ".tar")).String() }, place.Close, err
 }
 
 func (j *fetchJob) run(cmd *cobra.Command, list string) (err error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/trainer"
 )
 
@@ -34,7 +36,7 @@ const lastWords = 20 * time.Second
 
 // uploads copies checkpoints to a place. A nil one copies nothing.
 type uploads struct {
-	to     depot
+	to     shard.Place
 	place  string // for people
 	dir    string
 	stay   int64
@@ -57,7 +59,10 @@ func newUploads(ctx context.Context, i *service.Instruments, s Settings) (*uploa
 	if s.Upload == "" {
 		return nil, nil
 	}
-	to, err := openDepot(ctx, s.Upload, s.Bucket.Roots)
+	to, err := shard.OpenPlace(ctx, s.Upload, s.Bucket.Roots)
+	if folder, ok := to.(shard.Folder); ok {
+		err = os.MkdirAll(string(folder), 0o755)
+	}
 	if err != nil {
 		return nil, uploadError(s.Upload, err)
 	}
@@ -70,6 +75,15 @@ func newUploads(ctx context.Context, i *service.Instruments, s Settings) (*uploa
 	}
 	i.Says(u.says)
 	return u, i.Register(u.step, u.failed)
+}
+
+// validateUpload checks the form of CHECKPOINT_UPLOAD.
+func validateUpload(place string) error {
+	u, err := url.Parse(place)
+	if err != nil || u.Scheme == "" || u.Scheme == "s3" || u.Scheme == "gs" {
+		return nil // a path may hold anything
+	}
+	return fmt.Errorf("CHECKPOINT_UPLOAD is %q, want s3://bucket/prefix/, gs://bucket/prefix/ or a folder", place)
 }
 
 func uploadError(place string, err error) error {

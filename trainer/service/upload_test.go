@@ -16,6 +16,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/safetensors"
 	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/trainer"
 )
@@ -148,7 +149,7 @@ func TestUploadsReplaceWhatIsNotWhole(t *testing.T) {
 
 // flaky is a folder that cannot be written to at first.
 type flaky struct {
-	folder
+	shard.Folder
 	left  atomic.Int64
 	tried chan struct{}
 }
@@ -158,7 +159,7 @@ func (f *flaky) Put(ctx context.Context, name string, from *os.File) error {
 		f.tried <- struct{}{}
 		return errors.New("the network is away")
 	}
-	return f.folder.Put(ctx, name, from)
+	return f.Folder.Put(ctx, name, from)
 }
 
 // A place that is away for a while is tried again. Who asks meanwhile is told.
@@ -168,7 +169,7 @@ func TestUploadsAreTriedAgain(t *testing.T) {
 	environ := map[string]string{"CHECKPOINT_DIR": dir, "TRAIN_INIT": firstWeights(t), "BUCKET_ROOTS": "file://" + t.TempDir()}
 	must.Do(t, runTrainer(t, log, environ))
 	u, rt := newTestUploads(t, dir, copies, 0)
-	place := &flaky{folder: folder(copies), tried: make(chan struct{})}
+	place := &flaky{Folder: shard.Folder(copies), tried: make(chan struct{})}
 	place.left.Store(2)
 	u.to = place
 	end := u.start(t.Context())
@@ -200,7 +201,7 @@ func TestCopiesThatAreSuperseded(t *testing.T) {
 	for name := range names {
 		must.Do(t, os.WriteFile(filepath.Join(copies, name), nil, 0o644))
 	}
-	u := &uploads{to: folder(copies), stay: 2}
+	u := &uploads{to: shard.Folder(copies), stay: 2}
 	must.Do(t, u.prune(t.Context(), names, 6))
 	want := []string{bestFile}
 	for _, step := range []int64{2, 4, 5, 6, 9} {

@@ -26,15 +26,10 @@ const batchQuery = `SELECT b.grp, g.lane, g.seq, b.epoch, b.seq, b.at, b.feature
 	FROM batch b JOIN grp g ON g.n = b.grp `
 
 func (x *Index) batches(ctx context.Context, where string, args ...any) ([]Batch, error) {
-	var list []Batch
-	err := each(ctx, x, func(rows *sql.Rows) error {
-		var b Batch
-		err := rows.Scan(&b.Group, &b.ID.Lane, &b.ID.Seq, &b.Epoch, &b.Sequence, &b.Offset, &b.Features, &b.Strategy, &b.Samples,
+	return list(ctx, x, func(rows *sql.Rows, b *Batch) error {
+		return rows.Scan(&b.Group, &b.ID.Lane, &b.ID.Seq, &b.Epoch, &b.Sequence, &b.Offset, &b.Features, &b.Strategy, &b.Samples,
 			&b.Candidates, &b.Connections, &b.Ambiguous, &b.Replaced)
-		list = append(list, b)
-		return err
 	}, batchQuery+where, args...)
-	return list, err
 }
 
 // Batch finds a mini-batch.
@@ -60,31 +55,29 @@ func (x *Index) BatchesOf(ctx context.Context, p *Pair, most int) ([]Batch, erro
 		return nil, nil
 	}
 	type place struct{ epoch, seq int32 }
-	var places []place
 	slot := 4 * (int(p.Position) % schemas.ChunkMembers)
-	err := each(ctx, x, func(rows *sql.Rows) error {
-		var epoch int32
+	places, err := list(ctx, x, func(rows *sql.Rows, at *place) error {
 		var raw []byte
-		if err := rows.Scan(&epoch, &raw); err != nil {
-			return err
+		err := rows.Scan(&at.epoch, &raw)
+		at.seq = -1
+		if err == nil && slot+4 <= len(raw) {
+			at.seq = positions(raw[slot:])[0] - 1
 		}
-		if slot+4 <= len(raw) {
-			if number := positions(raw[slot:])[0]; number > 0 {
-				places = append(places, place{epoch, number - 1})
-			}
-		}
-		return nil
+		return err
 	}, "SELECT epoch, batches FROM place WHERE grp = ? AND chunk = ? ORDER BY epoch DESC LIMIT ?", p.Group, p.Position/schemas.ChunkMembers, most)
-	var list []Batch
+	var all []Batch
 	for _, at := range slices.Backward(places) {
 		if err != nil {
 			break
 		}
+		if at.seq < 0 {
+			continue // the epoch has not come to the pair
+		}
 		var found []Batch
 		found, err = x.batches(ctx, "WHERE b.grp = ? AND b.epoch = ? AND b.seq = ?", p.Group, at.epoch, at.seq)
-		list = append(list, found...)
+		all = append(all, found...)
 	}
-	return list, err
+	return all, err
 }
 
 // Epoch sums up what Con-D found in one epoch of a group, or of all groups.
@@ -100,14 +93,9 @@ const sums = "count(*), sum(b.candidates), sum(b.connections), sum(b.ambiguous),
 
 // Epochs sums up the epochs of a group; group 0: of all groups.
 func (x *Index) Epochs(ctx context.Context, group int64) ([]Epoch, error) {
-	var list []Epoch
-	err := each(ctx, x, func(rows *sql.Rows) error {
-		var e Epoch
-		err := rows.Scan(&e.Epoch, &e.Strategy, &e.Batches, &e.Candidates, &e.Connections, &e.Ambiguous, &e.Replaced, &e.RuledOut)
-		list = append(list, e)
-		return err
+	return list(ctx, x, func(rows *sql.Rows, e *Epoch) error {
+		return rows.Scan(&e.Epoch, &e.Strategy, &e.Batches, &e.Candidates, &e.Connections, &e.Ambiguous, &e.Replaced, &e.RuledOut)
 	}, "SELECT b.epoch, b.strategy, "+sums+" FROM batch b WHERE ? IN (0, b.grp) GROUP BY b.epoch, b.strategy ORDER BY b.epoch, b.strategy", group)
-	return list, err
 }
 
 // Connection is a text that Con-D calls a match of an image, beside its own.
@@ -120,14 +108,9 @@ type Connection struct {
 
 // Connections lists connections of a kind, in their order.
 func (x *Index) Connections(ctx context.Context, group int64, kind, from, count int) ([]Connection, error) {
-	var list []Connection
-	err := each(ctx, x, func(rows *sql.Rows) error {
-		var c Connection
-		err := rows.Scan(&c.Image, &c.Text, &c.Probability, &c.Epoch, &c.Batch)
-		list = append(list, c)
-		return err
+	return list(ctx, x, func(rows *sql.Rows, c *Connection) error {
+		return rows.Scan(&c.Image, &c.Text, &c.Probability, &c.Epoch, &c.Batch)
 	}, "SELECT image, text, prob, epoch, batch FROM connection WHERE grp = ? AND kind = ? ORDER BY rank, image, text LIMIT ? OFFSET ?", group, kind, count, from)
-	return list, err
 }
 
 // Judged is what people said of the connections of a group that they judged in one sample.
@@ -168,19 +151,17 @@ type DeadFilter struct{ Stage, Class, Words string }
 const deadWhere = " FROM dead WHERE (?1 = '' OR stage = ?1) AND (?2 = '' OR class = ?2) AND (?3 = '' OR instr(lower(reason), lower(?3)) > 0)"
 
 // DeadLetters lists dead letters whose number is below before, the latest first, and counts all that are chosen.
-func (x *Index) DeadLetters(ctx context.Context, f DeadFilter, before int64, count int) (list []Dead, all int64, err error) {
+func (x *Index) DeadLetters(ctx context.Context, f DeadFilter, before int64, count int) (letters []Dead, all int64, err error) {
 	if _, err := one(ctx, x, []any{&all}, "SELECT count(*)"+deadWhere, f.Stage, f.Class, f.Words); err != nil {
 		return nil, 0, err
 	}
-	err = each(ctx, x, func(rows *sql.Rows) error {
-		var d Dead
+	letters, err = list(ctx, x, func(rows *sql.Rows, d *Dead) error {
 		var at int64
 		err := rows.Scan(&d.Number, &d.Stage, &d.Class, &d.Reason, &d.Topic, &d.Lane, &d.Offset, &d.Bytes, &at)
 		d.Time = millis(at)
-		list = append(list, d)
 		return err
 	}, "SELECT n, stage, class, reason, topic, lane, at, bytes, time"+deadWhere+" AND n < ?4 ORDER BY n DESC LIMIT ?5", f.Stage, f.Class, f.Words, before, count)
-	return list, all, err
+	return letters, all, err
 }
 
 // DeadCount counts dead letters of one stage and class.
@@ -191,14 +172,9 @@ type DeadCount struct {
 
 // DeadCounts counts by stage and class, the most frequent first.
 func (x *Index) DeadCounts(ctx context.Context) ([]DeadCount, error) {
-	var list []DeadCount
-	err := each(ctx, x, func(rows *sql.Rows) error {
-		var d DeadCount
-		err := rows.Scan(&d.Stage, &d.Class, &d.Count)
-		list = append(list, d)
-		return err
+	return list(ctx, x, func(rows *sql.Rows, d *DeadCount) error {
+		return rows.Scan(&d.Stage, &d.Class, &d.Count)
 	}, "SELECT stage, class, count(*) AS c FROM dead GROUP BY stage, class ORDER BY c DESC, stage, class LIMIT 200")
-	return list, err
 }
 
 // DeadOverTime counts dead letters in equal spans of time, from the first to the last.
@@ -231,19 +207,15 @@ type Report struct {
 
 // Reports lists what was reported, in the order of the log.
 func (x *Index) Reports(ctx context.Context) ([]Report, error) {
-	var list []Report
-	err := each(ctx, x, func(rows *sql.Rows) error {
-		var r Report
+	return list(ctx, x, func(rows *sql.Rows, r *Report) error {
 		var at int64
 		var raw []byte
 		if err := rows.Scan(&r.Kind, &r.Step, &at, &raw, &r.Checkpoint); err != nil {
 			return err
 		}
 		r.Time = millis(at)
-		list = append(list, r)
-		return json.Unmarshal(raw, &list[len(list)-1].Values)
+		return json.Unmarshal(raw, &r.Values)
 	}, "SELECT kind, step, time, vals, checkpoint FROM progress ORDER BY n")
-	return list, err
 }
 
 // Totals say how much the index holds.

@@ -41,6 +41,17 @@ func each(ctx context.Context, x *Index, scan func(*sql.Rows) error, query strin
 	return rows.Err()
 }
 
+// list returns what scan makes of every row.
+func list[T any](ctx context.Context, x *Index, scan func(*sql.Rows, *T) error, query string, args ...any) (all []T, err error) {
+	err = each(ctx, x, func(rows *sql.Rows) error {
+		var one T
+		err := scan(rows, &one)
+		all = append(all, one)
+		return err
+	}, query, args...)
+	return all, err
+}
+
 // Pair is a pair of the log.
 type Pair struct {
 	ID         schemas.PairID
@@ -167,14 +178,9 @@ type Group struct {
 
 // Groups lists groups, the latest first.
 func (x *Index) Groups(ctx context.Context, count int) ([]Group, error) {
-	var list []Group
-	err := each(ctx, x, func(rows *sql.Rows) error {
-		var g Group
-		list = append(list, g)
-		p := &list[len(list)-1]
-		return rows.Scan(&p.N, &p.ID.Lane, &p.ID.Seq, &p.Offset, &p.Count)
+	return list(ctx, x, func(rows *sql.Rows, g *Group) error {
+		return rows.Scan(&g.N, &g.ID.Lane, &g.ID.Seq, &g.Offset, &g.Count)
 	}, "SELECT n, lane, seq, at, count FROM grp ORDER BY seq DESC, lane LIMIT ?", count)
-	return list, err
 }
 
 // Group finds a group by its id.
@@ -219,18 +225,12 @@ type Sheet struct {
 
 // Sheets lists the largest clusters of a group, the largest first.
 func (x *Index) Sheets(ctx context.Context, group int64, from, count int) ([]Sheet, error) {
-	var list []Sheet
-	err := each(ctx, x, func(rows *sql.Rows) error {
-		var s Sheet
+	return list(ctx, x, func(rows *sql.Rows, s *Sheet) error {
 		var nearest, farthest []byte
-		if err := rows.Scan(&s.Cluster, &s.Size, &nearest, &farthest); err != nil {
-			return err
-		}
+		err := rows.Scan(&s.Cluster, &s.Size, &nearest, &farthest)
 		s.Nearest, s.Farthest = positions(nearest), positions(farthest)
-		list = append(list, s)
-		return nil
+		return err
 	}, "SELECT cluster, size, nearest, farthest FROM sheet WHERE grp = ? ORDER BY size DESC, cluster LIMIT ? OFFSET ?", group, count, from)
-	return list, err
 }
 
 func positions(raw []byte) []int32 {

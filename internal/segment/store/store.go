@@ -15,16 +15,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"net/url"
+	"maps"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/pairstream/pairstream/internal/atomicfile"
 	"github.com/pairstream/pairstream/internal/segment"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/schemas"
@@ -53,8 +50,7 @@ const suffix = ".segment"
 // Store holds the segments of one namespace.
 type Store struct {
 	root      string
-	folder    string // empty: a bucket
-	bucket    shard.Store
+	place     shard.Place
 	namespace string
 }
 
@@ -63,34 +59,20 @@ func Open(ctx context.Context, root, namespace string) (*Store, error) {
 	if namespace == "" {
 		namespace = "default"
 	}
-	s := &Store{root: root, namespace: namespace}
-	if !shard.IsRemote(root) {
-		s.folder = root
-		if place, err := url.Parse(root); err == nil && place.Scheme == "file" {
-			s.folder = filepath.FromSlash(place.Path)
-		}
-		if err := os.MkdirAll(s.folder, 0o755); err != nil {
-			return nil, fmt.Errorf("making the folder of segments: %w", err)
-		}
-		return s, nil
-	}
-	place, err := url.Parse(root)
+	place, err := shard.OpenPlace(ctx, root, nil)
 	if err != nil {
-		return nil, err
-	}
-	if s.bucket, err = shard.OpenStore(ctx, place); err != nil {
 		return nil, fmt.Errorf("opening the place of segments: %w", err)
 	}
-	return s, nil
+	if folder, ok := place.(shard.Folder); ok {
+		if err := os.MkdirAll(string(folder), 0o755); err != nil {
+			return nil, fmt.Errorf("making the folder of segments: %w", err)
+		}
+	}
+	return &Store{root: root, namespace: namespace, place: place}, nil
 }
 
 // Close closes the store. What was read from it stays.
-func (s *Store) Close() error {
-	if s.bucket == nil {
-		return nil
-	}
-	return s.bucket.Close()
-}
+func (s *Store) Close() error { return s.place.Close() }
 
 // folderOf returns the folder of a model's segments.
 func (s *Store) folderOf(model string) string {
@@ -117,19 +99,10 @@ func parse(file string) (Name, bool) {
 func (s *Store) Put(ctx context.Context, segment *segment.Segment) (Name, error) {
 	name := NameOf(segment)
 	at := path.Join(s.folderOf(segment.Model), name.file())
-	write := func(w io.Writer) error {
+	err := s.place.Rewrite(ctx, at, func(w io.Writer) error {
 		_, err := w.Write(segment.Bytes())
 		return err
-	}
-	var err error
-	if s.bucket != nil {
-		err = s.bucket.Rewrite(ctx, at, write)
-	} else {
-		file := filepath.Join(s.folder, filepath.FromSlash(at))
-		if err = os.MkdirAll(filepath.Dir(file), 0o755); err == nil {
-			err = atomicfile.Write(file, 0o644, write)
-		}
-	}
+	})
 	if err != nil {
 		return name, fmt.Errorf("writing the segment of group %s to %s: %w", segment.Group, s.root, err)
 	}
@@ -138,13 +111,13 @@ func (s *Store) Put(ctx context.Context, segment *segment.Segment) (Name, error)
 
 // List returns the names of a model's segments, in their order.
 func (s *Store) List(ctx context.Context, model string) ([]Name, error) {
-	all, err := s.files(ctx)
+	all, err := s.place.Sizes(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing the segments in %s: %w", s.root, err)
 	}
 	var names []Name
 	folder := s.folderOf(model)
-	for _, file := range all {
+	for file := range all {
 		if n, ok := parse(path.Base(file)); ok && path.Dir(file) == folder {
 			names = append(names, n)
 		}
@@ -153,40 +126,14 @@ func (s *Store) List(ctx context.Context, model string) ([]Name, error) {
 	return names, nil
 }
 
-// files lists what lies below the root.
-func (s *Store) files(ctx context.Context) ([]string, error) {
-	var out []string
-	if s.bucket != nil {
-		sizes, err := s.bucket.Sizes(ctx)
-		for name := range sizes {
-			out = append(out, name)
-		}
-		return out, err
-	}
-	below := filepath.Join(s.folder, s.namespace)
-	err := filepath.WalkDir(below, func(file string, entry fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		name, err := filepath.Rel(s.folder, file)
-		out = append(out, filepath.ToSlash(name))
-		return err
-	})
-	return out, err
-}
-
 // Each calls do with every segment of the namespace that seen does not know, in the order of their files' names, or with the
 // reason why it cannot be read. Do owns the segment. Each looks at a part of its bytes alone.
 func (s *Store) Each(ctx context.Context, seen func(file string) bool, do func(file string, one *segment.Segment, err error)) error {
-	all, err := s.files(ctx)
+	all, err := s.place.Sizes(ctx)
 	if err != nil {
 		return fmt.Errorf("listing the segments in %s: %w", s.root, err)
 	}
-	slices.Sort(all)
-	for _, file := range all {
+	for _, file := range slices.Sorted(maps.Keys(all)) {
 		if _, ok := parse(path.Base(file)); !ok || seen(file) || path.Dir(path.Dir(file)) != s.namespace {
 			continue
 		}
@@ -233,12 +180,12 @@ func (s *Store) read(ctx context.Context, name string) (*segment.Segment, error)
 
 // open opens a file of a folder, or a copy of an object that has no name.
 func (s *Store) open(ctx context.Context, name string) (*os.File, error) {
-	if s.bucket == nil {
-		return os.Open(filepath.Join(s.folder, filepath.FromSlash(name)))
-	}
-	object, err := s.bucket.Open(ctx, name)
+	object, err := s.place.Open(ctx, name)
 	if err != nil {
 		return nil, err
+	}
+	if file, ok := object.(*os.File); ok {
+		return file, nil
 	}
 	defer object.Close()
 	file, err := os.CreateTemp("", "pairstream-*"+suffix)
