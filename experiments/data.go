@@ -2,14 +2,21 @@ package experiments
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 
+	"github.com/pairstream/pairstream/experiments/towers"
 	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/safetensors"
 	"github.com/pairstream/pairstream/internal/scenes"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/token"
+	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer/bootstrap"
 )
@@ -76,4 +83,82 @@ func (d *data) matches(image schemas.ImageID, caption string) bool {
 		return d.fits(image, caption)
 	}
 	return scenes.Matches(d.shows[image], caption)
+}
+
+// sight is photographs as pretrained towers see them. All seeds share them.
+type sight struct {
+	*towers.Towers
+	photographs []photograph
+}
+
+// see installs the towers, runs every photograph and every twin through the image tower once, and keeps the pictures on the
+// shelf.
+func (s *Shelf) see(ctx context.Context, w *torch.Worker, photos string, captions int, log func(string)) (*sight, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seen[photos] != nil {
+		return s.seen[photos], nil
+	}
+	all, err := readPhotographs(ctx, photos, captions)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) < leastPhotographs {
+		return nil, fmt.Errorf("%s has %d images with %d captions or more, want at least %d", photos, len(all), captions, leastPhotographs)
+	}
+	out := &sight{photographs: all}
+	if out.Towers, err = towers.Install(ctx, s.Dir, log); err != nil {
+		return nil, err
+	}
+	var each []*[]byte
+	h := sha256.New()
+	for i := range all {
+		each = append(each, &all[i].encoded)
+		for j := range all[i].twins {
+			each = append(each, &all[i].twins[j])
+		}
+		h.Write(all[i].encoded)
+	}
+	path := filepath.Join(s.Dir, fmt.Sprintf("pictures-%s-%s-%d.safetensors", towers.Version(), hex.EncodeToString(h.Sum(nil)[:6]), captions))
+	if err := out.pictures(ctx, w, each, path, log); err != nil {
+		return nil, err
+	}
+	if s.seen == nil {
+		s.seen = map[string]*sight{}
+	}
+	s.seen[photos] = out
+	return out, nil
+}
+
+// pictures replaces images by what the image tower sees. It keeps the pictures in a file.
+func (s *sight) pictures(ctx context.Context, w *torch.Worker, each []*[]byte, path string, log func(string)) error {
+	name := func(i int) string { return fmt.Sprintf("picture %06d", i) }
+	f, err := safetensors.Open(path)
+	if err == nil {
+		for i, to := range each {
+			t, known := f.Tensor(name(i))
+			if !known {
+				return fmt.Errorf("%s has no %s: remove it", path, name(i))
+			}
+			*to = t.Data
+		}
+		return nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("making the folder of pictures: %w", err)
+	}
+	log(fmt.Sprintf("towers: looking at %d photographs and twins, which takes minutes once", len(each)))
+	made, err := s.Pictures(ctx, w, len(each), func(i int) ([]byte, error) { return *each[i], nil })
+	if err != nil {
+		return err
+	}
+	tensors := make([]safetensors.NamedTensor, len(made))
+	for i, png := range made {
+		*each[i] = png
+		tensors[i] = safetensors.NamedTensor{Name: name(i), Tensor: safetensors.Tensor{DType: "U8", Shape: []int64{int64(len(png))}, Data: png}}
+	}
+	return safetensors.WriteFile(path, tensors, nil)
 }

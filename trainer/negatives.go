@@ -102,3 +102,137 @@ func draw(weights []float64, r *rand.Rand) int32 {
 	}
 	return last // rounding has left a rest behind the last weight
 }
+
+// Class is what Con-D says of a hard negative (MAFA section 4.1).
+type Class uint8
+
+const (
+	Negative    Class = iota // probability below Low, or the batch was not scored: a true negative
+	Ambiguous                // Low..High, both included: re-sampled in ITM
+	Connection               // above High: a false negative, taken as a new positive
+	NoCandidate              // the anchor has nothing to choose from
+)
+
+// ClassOf returns the class of a probability. Exactly Low and exactly High are ambiguous. (The authors' code drops a pair
+// on a threshold, and their Algorithm 1 would keep it as a negative.) The comparison is made in float32, the precision of
+// the record: a probability written as 0.8 is on the threshold 0.8.
+func (o ECMOptions) ClassOf(p float32) Class {
+	switch {
+	case p > float32(o.High):
+		return Connection
+	case p >= float32(o.Low):
+		return Ambiguous
+	}
+	return Negative
+}
+
+// pick is the choice of one anchor among its candidates, by the training model's current similarity.
+type pick struct {
+	hardest int32 // most similar candidate, or the one that was drawn; -1: none
+	second  int32 // the next one; -1: none
+	class   Class // of the first
+}
+
+// candidates lists, for every anchor of one direction, the samples that may be its negatives.
+type candidates struct {
+	samples  []schemas.Sample
+	m        int
+	list     schemas.Int32s // samples x m; -1: no more
+	prob     schemas.Floats32
+	partners bool // other captions of the anchor's image are eligible
+	classify func(p float32) Class
+}
+
+// directions returns the candidates of the image anchors and of the text anchors. The threshold of the record comes before
+// that of the options.
+func directions(b *schemas.ScoredBatch, ecm ECMOptions) (i2t, t2i candidates) {
+	if b.High > 0 {
+		ecm.High, ecm.Low = b.High, min(ecm.Low, b.High)
+	}
+	i2t = candidates{samples: b.Samples, m: int(b.M), list: b.I2T, prob: b.ProbI2T, classify: ecm.ClassOf}
+	t2i = i2t
+	t2i.list, t2i.prob = b.T2I, b.ProbT2I
+	return i2t, t2i
+}
+
+// mine chooses for every anchor. sim holds one row of similarities per anchor; its first len(samples) columns are the
+// batch. Only scored candidates are eligible. If there are fewer than N-1 of them and an anchor's true hardest was not
+// scored, it takes the hardest that was. In a batch that nobody scored (m = 0) every other sample is a candidate and a
+// negative. Samples that show the same image are known positives and not eligible, unless the options say so.
+func (c candidates) mine(sim []float32, columns int, choose chooser) []pick {
+	picks := make([]pick, len(c.samples))
+	probs := make([]float32, len(c.samples))
+	for anchor := range c.samples {
+		eligible := c.eligible(anchor, probs)
+		p := pick{class: NoCandidate}
+		p.hardest, p.second = choose(sim[anchor*columns:], eligible)
+		if p.hardest >= 0 {
+			p.class = Negative
+			if c.m > 0 {
+				p.class = c.classify(probs[p.hardest])
+			}
+		}
+		picks[anchor] = p
+	}
+	return picks
+}
+
+// hardestScored counts the anchors of a scored batch that have a hardest sample, and those of them that have it among
+// their candidates. The counts tell how well Con-D's few candidates cover what the current model finds hardest. sim is as
+// in mine.
+func (c candidates) hardestScored(sim []float32, columns int) (anchors, scored int) {
+	if c.m == 0 {
+		return 0, 0
+	}
+	all := c
+	all.m, all.partners = 0, false
+	probs := make([]float32, len(c.samples))
+	for anchor := range c.samples {
+		hardest, _ := twoHardest(sim[anchor*columns:], all.eligible(anchor, probs))
+		if hardest < 0 {
+			continue
+		}
+		anchors++
+		if c.eligible(anchor, probs)[hardest] {
+			scored++
+		}
+	}
+	return anchors, scored
+}
+
+// eligible marks the candidates of an anchor by sample and writes their probabilities to probs.
+func (c candidates) eligible(anchor int, probs []float32) []bool {
+	marks := make([]bool, len(c.samples))
+	if c.m == 0 {
+		for j := range marks {
+			marks[j] = j != anchor
+		}
+	} else {
+		for k := anchor * c.m; k < (anchor+1)*c.m; k++ {
+			if j := c.list[k]; j >= 0 {
+				marks[j], probs[j] = true, c.prob[k]
+			}
+		}
+	}
+	if c.partners && c.m == 0 {
+		return marks
+	}
+	for _, j := range c.samples[anchor].Partners {
+		marks[j] = false
+	}
+	return marks
+}
+
+// scored counts the candidates that Con-D looked at, and those above High.
+func (c candidates) scored() (total, connections int) {
+	for k, j := range c.list {
+		if j < 0 {
+			continue
+		}
+		total++
+		if c.classify(c.prob[k]) == Connection {
+			connections++
+		}
+	}
+	return total, connections
+}

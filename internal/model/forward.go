@@ -1,6 +1,12 @@
 package model
 
 import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
 	"github.com/pairstream/pairstream/internal/torch"
 )
 
@@ -96,4 +102,69 @@ func (m *Model) decode(s *torch.Scope, x *torch.Tensor) *torch.Tensor {
 func (m *Model) Temperature(s *torch.Scope) *torch.Tensor {
 	s.NoGrad(func() { m.temperature.CopyFrom(s.Clamp(m.temperature, minTemperature, maxTemperature)) })
 	return m.temperature
+}
+
+// ImageRegions returns the local features of images encoded by [Model.Image]: [n, regions, embed]. It projects every patch
+// and scales it to length one. Then it averages the patches of a region, and does not scale the average again. As in TCL,
+// a grid of g x g patches has windows of c x c. Here c is the whole part of the root of g. It leaves out patches beyond
+// the last whole window.
+func (m *Model) ImageRegions(s *torch.Scope, tokens *torch.Tensor) *torch.Tensor {
+	patches := locals(s, tokens, m.visionProj)
+	n, width := patches.Size(0), patches.Size(2)
+	grid := int64(m.Config.ImageSize / m.Config.PatchSize)
+	window := int64(math.Sqrt(float64(grid)))
+	side := grid / window
+	x := s.Reshape(patches, n, grid, grid, width)
+	x = s.Narrow(s.Narrow(x, 1, 0, side*window), 2, 0, side*window)
+	x = s.Reshape(x, n, side, window, side, window, width)
+	return s.Reshape(s.Mean(s.Mean(x, 4, false), 2, false), n, side*side, width)
+}
+
+// TextTokens returns the local features of texts encoded by [Model.Text]: [n, length-1, embed]. They are unit vectors of
+// the tokens behind [CLS], padding included.
+func (m *Model) TextTokens(s *torch.Scope, hidden *torch.Tensor) *torch.Tensor {
+	return locals(s, hidden, m.textProj)
+}
+
+// locals projects all tokens but the first and scales them to length one.
+func locals(s *torch.Scope, x *torch.Tensor, projection linear) *torch.Tensor {
+	return s.Normalize(projection.exact(s, s.Contiguous(s.Narrow(x, 1, 1, x.Size(1)-1))), -1, unitFloor)
+}
+
+// BackwardOrder returns the places of [Model.Params] in the order in which a backward pass is done with them: heads, fusion
+// layers, the text encoder from its end, and the image encoder from its end, which begins a forward pass. The order depends
+// on the names and the configuration alone.
+func (m *Model) BackwardOrder() []int {
+	order := make([]int, len(m.params))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(m.Config.backwardPlace(m.params[a].Name), m.Config.backwardPlace(m.params[b].Name))
+	})
+	return order
+}
+
+// backwardPlace returns a number that grows with the time at which a backward pass is done with a weight.
+func (c Config) backwardPlace(name string) int {
+	var layer int
+	_, err := fmt.Sscanf(name, "text_encoder.bert.encoder.layer.%d.", &layer)
+	if err == nil {
+		return c.TextLayers - layer
+	}
+	images := c.TextLayers + 2
+	if _, err := fmt.Sscanf(name, "visual_encoder.blocks.%d.", &layer); err == nil {
+		return images + c.VisionDepth - layer
+	}
+	switch {
+	case strings.HasPrefix(name, "visual_encoder.norm."):
+		return images
+	case strings.HasPrefix(name, "visual_encoder."):
+		return images + c.VisionDepth + 1
+	case strings.HasPrefix(name, "text_encoder.bert."):
+		return c.TextLayers + 1
+	case strings.HasPrefix(name, maskedHeadName), strings.HasPrefix(name, "itm_head."):
+		return 0
+	}
+	return c.TextLayers - c.FusionLayer // of the contrastive loss, which comes before fusion
 }

@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go"
@@ -182,4 +184,142 @@ func (r Row) set(column scalar, v parquet.Value) {
 func (r Row) Text(name string) string {
 	text, _ := r[name].(string)
 	return text
+}
+
+// picturesAtOnce is the number of rows with pictures that are decoded at once.
+const picturesAtOnce = 16
+
+// PictureColumns name the columns of a data set with pictures in it.
+type PictureColumns struct{ Image, Caption string }
+
+// Picture is a row of a data set with pictures in it. Either part may be missing.
+type Picture struct {
+	Encoded  []byte
+	Captions []string
+}
+
+// Pictures calls each with the rows of a Parquet file that holds the bytes of images, as Hugging Face's data sets do. The column of
+// the image is one of bytes, or a group with a column "bytes"; that of the caption is a text or a list of texts. What is no text,
+// or longer than a megabyte, is left out. A Picture is valid until each returns.
+func Pictures(ctx context.Context, src io.ReaderAt, size int64, of PictureColumns, each func(Picture) error) error {
+	var image int
+	var captions []int
+	find := func(schema *parquet.Schema) (err error) {
+		image, captions, err = of.find(schema)
+		return err
+	}
+	return parquetRows(ctx, src, size, picturesAtOnce, find, func(values parquet.Row) error {
+		var p Picture
+		for _, v := range values {
+			caption := slices.Contains(captions, v.Column())
+			if v.IsNull() || v.Column() != image && !caption {
+				continue
+			}
+			raw := v.ByteArray()
+			switch {
+			case len(raw) == 0:
+			case !caption:
+				p.Encoded = raw
+			case len(raw) <= maxLineBytes && utf8.Valid(raw):
+				p.Captions = append(p.Captions, string(raw))
+			}
+		}
+		return each(p)
+	})
+}
+
+// find returns the leaves that hold images and captions.
+func (c PictureColumns) find(schema *parquet.Schema) (image int, captions []int, err error) {
+	image = -1
+	names := []string{}
+	for i, path := range schema.Columns() {
+		leaf, ok := schema.Lookup(path...)
+		if name := path[0]; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+		if !ok || leaf.Node.Type().Kind() != parquet.ByteArray {
+			continue
+		}
+		if path[0] == c.Image && leaf.MaxRepetitionLevel == 0 && (len(path) == 1 || len(path) == 2 && path[1] == "bytes") {
+			image = i
+		}
+		if path[0] == c.Caption {
+			captions = append(captions, i)
+		}
+	}
+	switch columns := strings.Join(names, ", "); {
+	case image < 0 && slices.Contains(names, "url"):
+		return 0, nil, fmt.Errorf("no column %q with the bytes of images, but addresses: pairstream fetch downloads them into tars", c.Image)
+	case image < 0:
+		return 0, nil, fmt.Errorf("no column %q with the bytes of images (--image-col); the columns are %s", c.Image, columns)
+	case len(captions) == 0:
+		return 0, nil, fmt.Errorf("no column %q with texts (--caption-col); the columns are %s", c.Caption, columns)
+	}
+	return image, captions, nil
+}
+
+// VectorColumns name the columns of a table of features. Names has the columns of which the first one that is there names a row.
+type VectorColumns struct {
+	Names       []string
+	Image, Text string
+}
+
+// Vectors calls each with the rows of a Parquet file that has two lists of float32 beside a name, and says which column the name
+// is from. The vectors are valid until each returns.
+func Vectors(ctx context.Context, src io.ReaderAt, size int64, of VectorColumns, each func(column, name string, image, text []float32) error) error {
+	var at vectorLeaves
+	find := func(schema *parquet.Schema) (err error) {
+		at, err = of.find(schema)
+		return err
+	}
+	var images, texts []float32
+	return parquetRows(ctx, src, size, rowsAtOnce, find, func(values parquet.Row) error {
+		images, texts = images[:0], texts[:0]
+		name := ""
+		for _, value := range values {
+			switch column := value.Column(); {
+			case value.IsNull():
+			case column == at.name:
+				name = string(value.ByteArray())
+			case column == at.image:
+				images = append(images, value.Float())
+			case column == at.text:
+				texts = append(texts, value.Float())
+			}
+		}
+		return each(at.column, name, images, texts)
+	})
+}
+
+// vectorLeaves are the leaves that hold names and vectors, and the column of the names.
+type vectorLeaves struct {
+	name, image, text int
+	column            string
+}
+
+func (c VectorColumns) find(schema *parquet.Schema) (vectorLeaves, error) {
+	at := vectorLeaves{name: -1, image: -1, text: -1}
+	leaves := schema.Columns()
+	for _, wanted := range c.Names {
+		for i, path := range leaves {
+			if leaf, ok := schema.Lookup(path...); ok && at.name < 0 && len(path) == 1 && path[0] == wanted && leaf.Node.Type().Kind() == parquet.ByteArray {
+				at.name, at.column = i, wanted
+			}
+		}
+	}
+	for i, path := range leaves {
+		if leaf, ok := schema.Lookup(path...); !ok || leaf.MaxRepetitionLevel != 1 || leaf.Node.Type().Kind() != parquet.Float {
+			continue
+		}
+		switch path[0] {
+		case c.Image:
+			at.image = i
+		case c.Text:
+			at.text = i
+		}
+	}
+	if at.name < 0 || at.image < 0 || at.text < 0 {
+		return at, fmt.Errorf("want a column of texts among %q and lists of float32 in %q and %q; the columns are %q", c.Names, c.Image, c.Text, leaves)
+	}
+	return at, nil
 }

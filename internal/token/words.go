@@ -1,9 +1,12 @@
 package token
 
 import (
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/text/cases"
+	"golang.org/x/text/language"
 	"golang.org/x/text/unicode/norm"
 )
 
@@ -120,3 +123,123 @@ func isHan(r rune) bool {
 	return r >= 0x4E00 && r <= 0x9FFF || r <= 0x4DBF || r >= 0xF900 && r <= 0xFAFF ||
 		r >= 0x20000 && r <= 0x2A6DF || r >= 0x2A700 && r <= 0x2CEAF || r >= 0x2F800 && r <= 0x2FA1F
 }
+
+// captionMarks are the characters that [PreCaption] drops.
+const captionMarks = `,.'!?"()*#:;~`
+
+// captionWords makes blanks of hyphens and slashes, then a word of the placeholder for people.
+var captionWords = strings.NewReplacer("-", " ", "/", " ")
+
+// PreCaption returns a caption as ALBEF, TCL, GRIT-VLP and MAFA feed it to their models (pre_caption of dataset/utils.py):
+// lower case, without most punctuation, of at most maxWords words between blanks. Lower case and white space are what
+// Python means by them, for all of Unicode.
+func PreCaption(caption string, maxWords int) string {
+	text := strings.Map(func(r rune) rune {
+		if strings.ContainsRune(captionMarks, r) {
+			return -1
+		}
+		return r
+	}, pythonLower(caption))
+	text = strings.ReplaceAll(captionWords.Replace(text), "<person>", "person")
+	text = collapseBlanks(text)
+	text = strings.Trim(strings.TrimRight(text, "\n"), " ")
+	if words := strings.SplitN(text, " ", maxWords+1); len(words) > maxWords {
+		text = strings.Join(words[:maxWords], " ")
+	}
+	return text
+}
+
+// collapseBlanks makes one plain blank of every run of two or more blanks. A single blank stays what it is.
+func collapseBlanks(text string) string {
+	var out strings.Builder
+	out.Grow(len(text))
+	run := 0     // blanks before the character at hand
+	var one rune // the first of them
+	flush := func() {
+		switch {
+		case run == 1:
+			out.WriteRune(one)
+		case run > 1:
+			out.WriteByte(' ')
+		}
+		run = 0
+	}
+	for _, r := range text {
+		if isPythonSpace(r) {
+			if run == 0 {
+				one = r
+			}
+			run++
+			continue
+		}
+		flush()
+		out.WriteRune(r)
+	}
+	flush()
+	return out.String()
+}
+
+// isPythonSpace tells whether Python's \s matches a character of a str.
+func isPythonSpace(r rune) bool {
+	switch {
+	case r >= '\t' && r <= '\r', r >= 0x1c && r <= 0x20, r == 0x85, r == 0xa0, r == 0x1680:
+		return true
+	case r >= 0x2000 && r <= 0x200a, r == 0x2028, r == 0x2029, r == 0x202f, r == 0x205f, r == 0x3000:
+		return true
+	}
+	return false
+}
+
+// pythonLower returns the text in lower case as Python's str.lower does. The capital sigma at the end of a word is what
+// libraries differ in: Python passes over characters that are ignorable even if they are letters.
+func pythonLower(text string) string {
+	fold := cases.Lower(language.Und, cases.HandleFinalSigma(false))
+	if !strings.ContainsRune(text, capitalSigma) {
+		return fold.String(text)
+	}
+	characters := []rune(text)
+	var out strings.Builder
+	out.Grow(len(text))
+	from := 0
+	for i, r := range characters {
+		if r != capitalSigma {
+			continue
+		}
+		out.WriteString(fold.String(string(characters[from:i])))
+		if endsWord(characters, i) {
+			out.WriteRune('ς')
+		} else {
+			out.WriteRune('σ')
+		}
+		from = i + 1
+	}
+	out.WriteString(fold.String(string(characters[from:])))
+	return out.String()
+}
+
+const capitalSigma = 'Σ'
+
+// endsWord tells whether a cased letter stands before position i and none after it, ignorable characters aside.
+func endsWord(text []rune, i int) bool {
+	before, after := i-1, i+1
+	for before >= 0 && ignorable(text[before]) {
+		before--
+	}
+	for after < len(text) && ignorable(text[after]) {
+		after++
+	}
+	return before >= 0 && cased(text[before]) && (after == len(text) || !cased(text[after]))
+}
+
+// cased tells whether a character has Unicode's property Cased.
+func cased(r rune) bool {
+	return unicode.In(r, unicode.Lu, unicode.Ll, unicode.Lt, unicode.Other_Lowercase, unicode.Other_Uppercase)
+}
+
+// ignorable tells whether a character has Unicode's property Case_Ignorable.
+func ignorable(r rune) bool {
+	return unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf, unicode.Lm, unicode.Sk) || strings.ContainsRune(insideWords, r)
+}
+
+// insideWords are the marks that break no word: Unicode's Word_Break values MidLetter, MidNumLet and Single_Quote.
+const insideWords = "'.:\u00b7\u0387\u055f\u05f4\u2018\u2019\u2024\u2027\ufe13\ufe52\ufe55\uff07\uff0e\uff1a"

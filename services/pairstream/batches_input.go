@@ -14,9 +14,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/plans"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/schemas"
 )
 
 // planInput is what a plan is made of: tars, or Parquet files whose images go into tars of the plan.
@@ -145,3 +147,131 @@ func modelsAreThere(environ map[string]string) error {
 
 // planModels are the variables of the models.
 var planModels = []string{"ENCODER_CHECKPOINT", "COND_CHECKPOINT"}
+
+// closesLoop reports whether the features of a model elsewhere group the epochs after the first. Then a run writes one epoch more
+// than it is given files of features.
+func (p *planning) closesLoop() bool {
+	o := p.settings.Grouper.Options()
+	return o.Strategy == grouper.StrategyGRIT && o.Features == grouper.SourceTraining
+}
+
+// target returns the number of epochs that are written.
+func (p *planning) target() int {
+	epochs := p.settings.Grouper.Options().Epochs
+	if p.closesLoop() {
+		return min(epochs, len(p.features)+1)
+	}
+	return epochs
+}
+
+func (p *planning) validateLoop(files int) error {
+	o := p.settings.Grouper.Options()
+	switch {
+	case o.Features == grouper.SourceCurrent:
+		return errors.New("GRIT_FEATURES is current, want encoder, or training with --features: no trainer runs beside a plan")
+	case files > 0 && !p.closesLoop():
+		return fmt.Errorf("--features have no effect with STRATEGY=%s and GRIT_FEATURES=%s: want grit and training", o.Strategy, o.Features)
+	case files > 0 && files >= o.Epochs:
+		return fmt.Errorf("--features names %d files, and %d EPOCHS are planned: want one file for each epoch before the last", files, o.Epochs)
+	}
+	return nil
+}
+
+// readFeatures reads the files of features, one of each epoch.
+func (p *planning) readFeatures(ctx context.Context, files []string) error {
+	for _, path := range files {
+		f, err := plans.ReadFeatures(ctx, path)
+		if err != nil {
+			return err
+		}
+		p.features = append(p.features, f)
+	}
+	return nil
+}
+
+// digests returns those of the files of features.
+func (p *planning) digests() (all []string) {
+	for _, f := range p.features {
+		all = append(all, f.SHA256)
+	}
+	return all
+}
+
+// continues reports whether a plan was made with the first of these features, or with more.
+func continues(before, now []string) bool {
+	n := min(len(before), len(now))
+	return slices.Equal(before[:n], now[:n])
+}
+
+// closing publishes features of a lane's mini-batches, as a trainer does, and knows where the lane's run ends.
+type closing struct {
+	p         *planning
+	lane      int
+	keys      plans.Keys
+	publisher *stream.Publisher
+	has       int64 // the last feature block that the log has
+	seq       int64 // of the next mini-batch
+	last      int64 // group; -1: there is none
+}
+
+func (p *planning) newClosing(ctx context.Context, log *stream.Log, lane int, keys plans.Keys) (*closing, error) {
+	c := &closing{p: p, lane: lane, keys: keys}
+	var err error
+	if c.last, err = p.lastGroup(ctx, log, lane); err != nil {
+		return nil, err
+	}
+	if c.has, err = log.LastSeq(ctx, schemas.Features, lane); err != nil {
+		return nil, err
+	}
+	c.publisher = log.NewPublisher(stream.PublisherOptions{Name: "features"})
+	return c, nil
+}
+
+// lastGroup waits for the end of a lane's groups, and returns the last one. All of them must go through their epochs together:
+// where a group waits for features of the epoch before, the next group may not begin.
+func (p *planning) lastGroup(ctx context.Context, log *stream.Log, lane int) (last int64, err error) {
+	r := log.OpenReader(schemas.Groups, lane, stream.Position{}, stream.ReaderOptions{})
+	defer r.Close()
+	last, groups := -1, 0
+	for {
+		rec, err := r.Next(ctx)
+		if err != nil {
+			return 0, fmt.Errorf("reading lane %d of %s: %w", lane, schemas.Groups, err)
+		}
+		value, err := schemas.Unmarshal(rec.Schema, rec.Value)
+		if err != nil {
+			return 0, err
+		}
+		switch v := value.(type) {
+		case *schemas.Group:
+			last = v.Group.Seq
+			groups++
+		case *schemas.Seal:
+			if !v.Final {
+				continue
+			}
+			o := p.settings.Grouper.Options()
+			if together := max(1, o.EpochGroups); groups > 1 && (o.EpochOrder != grouper.OrderLane || groups > together) {
+				return 0, fmt.Errorf("lane %d has %d groups, which must go through their epochs together with --features: want EPOCH_ORDER=lane and EPOCH_GROUPS=%d, or a larger GROUP_SIZE", lane, groups, groups)
+			}
+			return last, nil
+		}
+	}
+}
+
+// add publishes the features of a mini-batch, if there are any, and reports whether it is the last one of the run.
+func (c *closing) add(ctx context.Context, b *schemas.ScoredBatch) (ended bool, err error) {
+	seq := c.seq
+	c.seq++
+	if int(b.Epoch) < len(c.p.features) && seq > c.has {
+		block, err := c.p.features[b.Epoch].Block(b, c.keys, seq)
+		if err != nil {
+			return false, err
+		}
+		if err := c.publisher.PublishSeq(ctx, schemas.Features, c.lane, seq, stream.Mark{}, block); err != nil {
+			return false, err
+		}
+	}
+	target := c.p.target()
+	return target < c.p.settings.Grouper.Options().Epochs && b.Group.Seq == c.last && int(b.Epoch) == target-1 && b.Sequence == b.Batches-1, nil
+}

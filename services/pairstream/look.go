@@ -13,8 +13,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
+	"github.com/pairstream/pairstream/indexer"
 	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/inspect"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -120,4 +123,109 @@ func printJSON(w io.Writer, what any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(what)
+}
+
+func newStatusCommand() *cobra.Command {
+	var watch, asJSON, retention bool
+	var interval time.Duration
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "show how far every stage is, lane by lane, and what was set aside",
+		Long: "Shows the lag of every stage in every lane, how full the open groups are, how many batches wait, dead letters by\n" +
+			"reason and each stage's last progress. All of it is read from the log, so any machine that reaches it will do.",
+		Args: cobra.NoArgs,
+	}
+	looking(cmd, func(at look) error {
+		if retention {
+			return printRetention(at, asJSON)
+		}
+		o, err := settingsIn[groupSettings](at.dir)
+		if err != nil {
+			return err
+		}
+		s := statusPrinter{out: at.OutOrStdout(), collector: inspect.NewCollector(at.log, o.GroupSize), json: asJSON}
+		if !watch {
+			return s.print(at.Context())
+		}
+		return s.watch(at.Context(), interval)
+	})
+	f := cmd.Flags()
+	f.BoolVar(&watch, "watch", false, "go on until interrupted")
+	f.BoolVar(&retention, "retention", false, "show instead what may be deleted of every lane, and topics that delete what is needed")
+	f.DurationVar(&interval, "interval", 2*time.Second, "pause of --watch")
+	f.BoolVar(&asJSON, "json", false, "print JSON; with --watch an object a line")
+	return cmd
+}
+
+// printRetention shows what is needed of every lane, by whom and why.
+func printRetention(at look, asJSON bool) error {
+	r, err := inspect.CollectRetention(at.Context(), at.log, time.Now())
+	if err != nil {
+		return err
+	}
+	if !asJSON {
+		return r.Print(at.OutOrStdout())
+	}
+	return printJSON(at.OutOrStdout(), r)
+}
+
+// groupSettings holds the indexer's settings that status needs. A build without cgo does not have the indexer's own.
+type groupSettings struct {
+	GroupSize int `env:"GROUP_SIZE" envDefault:"5000000" desc:"distinct pairs of a lane that are indexed and clustered together"`
+}
+
+// Validate refuses what the indexer would refuse.
+func (s groupSettings) Validate() error {
+	o := indexer.DefaultOptions()
+	o.GroupSize = s.GroupSize
+	return o.Validate()
+}
+
+type statusPrinter struct {
+	out       io.Writer
+	collector *inspect.Collector
+	json      bool
+	before    *inspect.Status
+	watching  bool
+}
+
+func (s *statusPrinter) print(ctx context.Context) error {
+	status, err := s.collector.Collect(ctx, time.Now())
+	if err != nil {
+		return err
+	}
+	before := s.before
+	s.before = status
+	if !s.json {
+		return status.Print(s.out, before)
+	}
+	if s.watching {
+		return json.NewEncoder(s.out).Encode(status)
+	}
+	return printJSON(s.out, status)
+}
+
+// watch prints the state again and again, on a terminal in the same place.
+func (s *statusPrinter) watch(ctx context.Context, interval time.Duration) error {
+	if interval < 100*time.Millisecond {
+		return fmt.Errorf("--interval is %s, want at least 100ms", interval)
+	}
+	s.watching = true
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	file, ok := s.out.(*os.File)
+	clear := ok && term.IsTerminal(int(file.Fd())) && !s.json
+	for {
+		if clear {
+			fmt.Fprint(s.out, "\x1b[H\x1b[2J")
+		}
+		if err := s.print(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
 }

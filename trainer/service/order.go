@@ -1,6 +1,18 @@
 package service
 
-import "fmt"
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/pairstream/pairstream/internal/atomicfile"
+)
 
 // LaneOrder says on which lane the next step is made.
 type LaneOrder string
@@ -99,3 +111,138 @@ func (o order) covers(at positions, step int64, last map[int]int64) bool {
 	}
 	return true
 }
+
+// orderFileName is the file in CHECKPOINT_DIR that has the order in which lanes were taken. After a first line that names
+// the format and the namespace, each line is a step and its lane:
+//
+//	pairstream lane order 1, namespace "exp"
+//	0 0
+//	1 3
+//
+// A line counts once it ends. openOrderFile cuts off the part of a line that a crash has left.
+const orderFileName = "lane-order"
+
+const orderFormat = "pairstream lane order 1, namespace %q"
+
+// errOtherRun is wrapped by errors about an order that belongs to another training.
+var errOtherRun = errors.New("the order of lanes is that of another run; give this one a CHECKPOINT_DIR of its own")
+
+// syncFile writes a file through to the disk. A test replaces it to record when.
+var syncFile = (*os.File).Sync
+
+// orderFile appends to the file and holds a lock on it. Two trainers that wrote there would each follow a part of the
+// order.
+type orderFile struct{ file *os.File }
+
+// openOrderFile opens the file of a folder and returns its order from a step on. It makes the folder if need be.
+func openOrderFile(dir, namespace string, from int64) (*orderFile, order, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, nil, fmt.Errorf("opening the order of lanes: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, orderFileName), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, nil, fmt.Errorf("opening the order of lanes: %w", err)
+	}
+	o, err := takeOver(f, dir, namespace, from)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("opening the order of lanes %s: %w", f.Name(), err), f.Close())
+	}
+	return &orderFile{f}, o, nil
+}
+
+func takeOver(f *os.File, dir, namespace string, from int64) (order, error) {
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, errors.New("another trainer is writing it: want a CHECKPOINT_DIR for each")
+		}
+		return nil, fmt.Errorf("locking: %w", err)
+	}
+	raw, err := io.ReadAll(f)
+	if err != nil {
+		return nil, err
+	}
+	o, whole, err := parseOrder(raw, namespace, from)
+	if err != nil {
+		return nil, err
+	}
+	if whole < len(raw) {
+		if err := f.Truncate(int64(whole)); err != nil {
+			return nil, err
+		}
+	}
+	if whole == 0 {
+		if _, err := fmt.Fprintf(f, orderFormat+"\n", namespace); err != nil {
+			return nil, err
+		}
+	}
+	return o, errors.Join(syncFile(f), atomicfile.SyncFolder(dir))
+}
+
+// readOrder reads the order like openOrderFile, for a caller that writes nothing. A missing file has no order.
+func readOrder(dir, namespace string, from int64) (order, error) {
+	path := filepath.Join(dir, orderFileName)
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return order{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the order of lanes: %w", err)
+	}
+	o, _, err := parseOrder(raw, namespace, from)
+	if err != nil {
+		return nil, fmt.Errorf("reading the order of lanes %s: %w", path, err)
+	}
+	return o, nil
+}
+
+// parseOrder returns the order from a step on, and how many bytes are whole lines.
+func parseOrder(raw []byte, namespace string, from int64) (o order, whole int, err error) {
+	o = make(order)
+	whole = bytes.LastIndexByte(raw, '\n') + 1
+	n := 0
+	for line := range strings.Lines(string(raw[:whole])) {
+		n++
+		line = strings.TrimSuffix(line, "\n")
+		if n == 1 {
+			if want := fmt.Sprintf(orderFormat, namespace); line != want {
+				return nil, 0, fmt.Errorf("line 1 is %q, want %q: %w", line, want, errOtherRun)
+			}
+			continue
+		}
+		var t turn
+		if _, err := fmt.Sscanf(line, "%d %d", &t.step, &t.lane); err != nil || line != t.String() || t.step < 0 || t.lane < 0 {
+			return nil, 0, fmt.Errorf("line %d is %q, want a step and a lane; without the file the order is that of the features in the log", n, line)
+		}
+		if t.step < from {
+			continue
+		}
+		if err := o.add(t); err != nil {
+			return nil, 0, fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	return o, whole, nil
+}
+
+// String returns the turn as a line of the file.
+func (t turn) String() string { return fmt.Sprintf("%d %d", t.step, t.lane) }
+
+// add writes turns. They are on the disk when it returns.
+func (f *orderFile) add(turns ...turn) error {
+	if len(turns) == 0 {
+		return nil
+	}
+	var lines []byte
+	for _, t := range turns {
+		lines = fmt.Appendln(lines, t)
+	}
+	if _, err := f.file.Write(lines); err != nil {
+		return fmt.Errorf("writing the order of lanes: %w", err)
+	}
+	if err := syncFile(f.file); err != nil {
+		return fmt.Errorf("writing the order of lanes: %w", err)
+	}
+	return nil
+}
+
+// Close releases the lock.
+func (f *orderFile) Close() error { return f.file.Close() }
