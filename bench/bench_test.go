@@ -64,20 +64,20 @@ func TestRowsAreKnownByName(t *testing.T) {
 	}
 }
 
-// echo is a worker that answers with what it was told.
-type echo struct{ said string }
-
-func (e *echo) do(_ context.Context, command string, a *answer) error {
-	if command == "fail" {
-		return errors.New("as told")
+// echo returns a worker that answers with what it was told.
+func echo(said string) worker {
+	tell := func(more string) func(context.Context, *answer) error {
+		return func(_ context.Context, a *answer) error {
+			said += more
+			a.Values["length"] = float64(len(said))
+			return nil
+		}
 	}
-	e.said += command
-	a.Values["length"] = float64(len(e.said))
-	return nil
+	return worker{"de": tell("de"), "f": tell("f"), "fail": func(context.Context, *answer) error { return errors.New("as told") }}
 }
 
 func TestAWorkerAnswersLineByLine(t *testing.T) {
-	workers["echo"] = func(_ context.Context, j job) (worker, error) { return &echo{said: j.Preset}, nil }
+	workers["echo"] = func(_ context.Context, j job) (worker, error) { return echo(j.Preset), nil }
 	defer delete(workers, "echo")
 	var out bytes.Buffer
 	must.Do(t, serve(t.Context(), "echo", strings.NewReader(`{"preset":"abc"}`+"\nde\nfail\nf\n"), &out))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/pairstream/pairstream/encoder"
@@ -24,7 +25,10 @@ func decodeRow(size int) func(context.Context, *bench) (*Result, error) {
 		}
 		one := *b
 		one.threads = 1
-		out, err := duel{
+		return duel{
+			size:    fmt.Sprintf("%d × %d, %.0f KB, to %d", photoWidth, photoHeight, bytesEach/1000, size),
+			against: "PIL or torchvision, decoded, resized, normalised in PyTorch: the faster",
+			bound:   "Huffman codes, transforms, colours and resizing, one after the other", least: 2,
 			kind: "decode", programs: []program{{script: "decode.py"}, {script: "decode_torchvision.py", home: pypi}}, job: j, unit: "ms/image", warmUp: 1,
 			value: func(a answer) float64 { return a.Seconds * 1000 / float64(n) },
 			check: func(_, peer answer) ([]string, error) {
@@ -35,13 +39,6 @@ func decodeRow(size int) func(context.Context, *bench) (*Result, error) {
 				return []string{fmt.Sprintf("pixels within %.2f levels of 255 of the peer's on average", peer.Values["mean_levels"])}, nil
 			},
 		}.run(ctx, &one)
-		if err != nil {
-			return nil, err
-		}
-		out.Size = fmt.Sprintf("%d × %d, %.0f KB, to %d", photoWidth, photoHeight, bytesEach/1000, size)
-		out.Against, out.Bound = "PIL or torchvision, decoded, resized, normalised in PyTorch: the faster", "Huffman codes, transforms, colours and resizing, one after the other"
-		out.Met = out.Ratio >= 2
-		return out, nil
 	}
 }
 
@@ -54,6 +51,24 @@ type decodeWorker struct {
 }
 
 func newDecodeWorker(_ context.Context, j job) (worker, error) {
+	w, err := openPhotos(j)
+	return worker{"run": w.run, "check": w.check}, err
+}
+
+// newDecoderWorker decodes files and does nothing with their pixels.
+func newDecoderWorker(_ context.Context, j job) (worker, error) {
+	w, err := openPhotos(j)
+	return worker{"check": unchecked, "run": func(context.Context, *answer) error {
+		for _, file := range w.files {
+			if _, err := imaging.DecodeShrunk(file, j.option("shrunk")); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}, err
+}
+
+func openPhotos(j job) (*decodeWorker, error) {
 	w := &decodeWorker{job: j, size: imaging.Preprocess{Size: j.option("size"), Mode: imaging.Squash}}
 	for i := range j.option("images") {
 		raw, err := os.ReadFile(photoFile(j, i))
@@ -66,48 +81,24 @@ func newDecodeWorker(_ context.Context, j job) (worker, error) {
 	return w, nil
 }
 
-// decoderWorker decodes files and does nothing with their pixels.
-type decoderWorker struct{ *decodeWorker }
-
-func newDecoderWorker(ctx context.Context, j job) (worker, error) {
-	w, err := newDecodeWorker(ctx, j)
-	if err != nil {
-		return nil, err
-	}
-	return decoderWorker{w.(*decodeWorker)}, nil
-}
-
-func (w decoderWorker) do(_ context.Context, command string, _ *answer) error {
-	return unchecked(command, func() error {
-		for _, file := range w.files {
-			if _, err := imaging.DecodeShrunk(file, w.job.option("shrunk")); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
 // image decodes a file as the encoder's service does.
 func (w *decodeWorker) image(i int) (*imaging.Image, error) {
 	return imaging.DecodeShrunk(w.files[i], 2*w.size.Size)
 }
 
-func (w *decodeWorker) do(_ context.Context, command string, _ *answer) error {
-	switch command {
-	case "run":
-		for i := range w.files {
-			im, err := w.image(i)
-			if err != nil {
-				return err
-			}
-			w.size.Into(w.pixels[i*w.size.Values():(i+1)*w.size.Values()], im)
+func (w *decodeWorker) run(context.Context, *answer) error {
+	for i := range w.files {
+		im, err := w.image(i)
+		if err != nil {
+			return err
 		}
-		return nil
-	case "check":
-		return writeFloats(w.job.path("decoded.f32"), w.pixels)
+		w.size.Into(w.pixels[i*w.size.Values():(i+1)*w.size.Values()], im)
 	}
-	return unknown(command)
+	return nil
+}
+
+func (w *decodeWorker) check(context.Context, *answer) error {
+	return writeFloats(w.job.path("decoded.f32"), w.pixels)
 }
 
 // encodeRow measures the encoder with products of float32, or of bfloat16 on both sides.
@@ -120,7 +111,10 @@ func encodeRow(precision torch.DType) func(context.Context, *bench) (*Result, er
 		if _, err := writePhotos(j, n); err != nil {
 			return nil, err
 		}
-		out, err := duel{
+		return duel{
+			size:    fmt.Sprintf("%d × %d JPEG and a caption, batches of 32", photoWidth, photoHeight),
+			against: "PIL or torchvision on a pool, the same model in PyTorch, eager or compiled: the fastest",
+			bound:   precision.String() + " products of the model", least: 1.5,
 			kind: "encode", programs: encodePrograms(), job: j, unit: "pairs/s", warmUp: 1, higher: true,
 			value: func(a answer) float64 { return float64(n) / a.Seconds },
 			check: func(_, peer answer) ([]string, error) {
@@ -130,12 +124,6 @@ func encodeRow(precision torch.DType) func(context.Context, *bench) (*Result, er
 				return []string{fmt.Sprintf("vectors with cosines of %.4f or more with the peer's", peer.Values["least_cosine"])}, nil
 			},
 		}.run(ctx, b)
-		if err != nil {
-			return nil, err
-		}
-		out.Size, out.Against = fmt.Sprintf("%d × %d JPEG and a caption, batches of 32", photoWidth, photoHeight), "PIL or torchvision on a pool, the same model in PyTorch, eager or compiled: the fastest"
-		out.Met, out.Bound = out.Ratio >= 1.5, precision.String()+" products of the model"
-		return out, nil
 	}
 }
 
@@ -154,11 +142,11 @@ type encodeWorker struct {
 }
 
 func newEncodeWorker(ctx context.Context, j job) (worker, error) {
-	decoder, err := newDecodeWorker(ctx, j)
+	decoder, err := openPhotos(j)
 	if err != nil {
 		return nil, err
 	}
-	w := &encodeWorker{decodeWorker: *decoder.(*decodeWorker)}
+	w := &encodeWorker{decodeWorker: *decoder}
 	if w.worker, err = j.tensors(); err != nil {
 		return nil, err
 	}
@@ -184,7 +172,7 @@ func newEncodeWorker(ctx context.Context, j job) (worker, error) {
 	}
 	o := encoder.Options{BatchSize: j.option("batch"), Workers: j.Threads}
 	w.encoder, err = encoder.New(e, w, o)
-	return w, err
+	return worker{"run": w.run, "check": w.check}, err
 }
 
 // saveModel writes a model of seed 1, for both sides to load.
@@ -212,28 +200,26 @@ func (w *encodeWorker) Load(_ context.Context, p *schemas.Pair, _ encoder.Wanted
 	return encoder.Loaded{}, errors.New("a pair that is none of the row's")
 }
 
-func (w *encodeWorker) do(ctx context.Context, command string, _ *answer) error {
-	switch command {
-	case "run":
-		w.found = w.found[:0]
-		for from := 0; from < len(w.pairs); from += w.encoder.BatchSize() {
-			results, err := w.encoder.Encode(ctx, w.pairs[from:min(from+w.encoder.BatchSize(), len(w.pairs))], nil)
-			if err != nil {
-				return err
-			}
-			w.found = append(w.found, results...)
+func (w *encodeWorker) run(ctx context.Context, _ *answer) error {
+	w.found = w.found[:0]
+	for part := range slices.Chunk(w.pairs, w.encoder.BatchSize()) {
+		results, err := w.encoder.Encode(ctx, part, nil)
+		if err != nil {
+			return err
 		}
-		return nil
-	case "check":
-		var vectors []float32
-		for i, r := range w.found {
-			if r.Unusable != nil {
-				return fmt.Errorf("image %d: %w", i, r.Unusable)
-			}
-			vectors = append(vectors, r.Embedding.V.Floats()...)
-			vectors = append(vectors, r.Embedding.T.Floats()...)
-		}
-		return writeFloats(w.job.path("encoded.f32"), vectors)
+		w.found = append(w.found, results...)
 	}
-	return unknown(command)
+	return nil
+}
+
+func (w *encodeWorker) check(context.Context, *answer) error {
+	var vectors []float32
+	for i, r := range w.found {
+		if r.Unusable != nil {
+			return fmt.Errorf("image %d: %w", i, r.Unusable)
+		}
+		vectors = append(vectors, r.Embedding.V.Floats()...)
+		vectors = append(vectors, r.Embedding.T.Floats()...)
+	}
+	return writeFloats(w.job.path("encoded.f32"), vectors)
 }

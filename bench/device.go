@@ -226,31 +226,25 @@ type productsWorker struct {
 }
 
 func newProductsWorker(_ context.Context, j job) (worker, error) {
-	w, err := j.tensors()
-	return &productsWorker{worker: w, side: j.option("side")}, err
+	tensors, err := j.tensors()
+	w := &productsWorker{worker: tensors, side: j.option("side")}
+	return worker{"run": w.run, atEnd: ending(w.free), "check": func(ctx context.Context, _ *answer) error { return w.multiply(ctx, 1) }}, err
 }
 
-// Close ends the worker.
-func (w *productsWorker) Close() error {
+func (w *productsWorker) free() error {
 	w.worker.Close()
 	return nil
 }
 
-func (w *productsWorker) do(ctx context.Context, command string, a *answer) error {
-	switch command {
-	case "run":
-		const products = 20
-		started := time.Now()
-		if err := w.multiply(ctx, products); err != nil {
-			return err
-		}
-		side := float64(w.side)
-		a.Values["per_second"] = products * 2 * side * side * side / time.Since(started).Seconds()
-		return nil
-	case "check":
-		return w.multiply(ctx, 1)
+func (w *productsWorker) run(ctx context.Context, a *answer) error {
+	const products = 20
+	started := time.Now()
+	if err := w.multiply(ctx, products); err != nil {
+		return err
 	}
-	return unknown(command)
+	side := float64(w.side)
+	a.Values["per_second"] = products * 2 * side * side * side / time.Since(started).Seconds()
+	return nil
 }
 
 // multiply multiplies, waits, and looks at one element.

@@ -47,6 +47,8 @@ func fetchRow(ctx context.Context, b *bench) (out *Result, err error) {
 	}
 	defer closing(web, &err)
 	out, err = duel{
+		size:    fmt.Sprintf("%s JPEGs of %.0f KB from loopback, tars of %d, %d downloads at once", thousands(n), bytesEach/1000, fetchPerShard, fetchThreads),
+		against: "img2dataset, resize_mode=no, skip_reencode, without its start", bound: "HTTP on loopback, and the server's share of the processors", least: 1,
 		kind: fetchRowName, programs: []program{{script: "fetch_img2dataset.py"}}, oneHome: b.fetcher, job: j, unit: "images/s", warmUp: min(1, b.repeats-1), higher: true,
 		value: func(a answer) float64 { return float64(n) / a.Seconds },
 		check: func(ours, _ answer) ([]string, error) {
@@ -56,16 +58,11 @@ func fetchRow(ctx context.Context, b *bench) (out *Result, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w (`make bench` installs img2dataset; --fetcher names its Python)", err)
 	}
-	out.Size = fmt.Sprintf("%s JPEGs of %.0f KB from loopback, tars of %d, %d downloads at once", thousands(n), bytesEach/1000, fetchPerShard, fetchThreads)
-	out.Against, out.Bound = "img2dataset, resize_mode=no, skip_reencode, without its start", "HTTP on loopback, and the server's share of the processors"
-	out.Met = out.Ratio >= 1
 	out.Notes = []string{fmt.Sprintf("a client that throws the bodies away gets %.0f images/s from the same server", out.Extra["bare"])}
 	return out, nil
 }
 
-// webWorker serves pictures at /0.jpg, /1.jpg and so on, from memory. It writes the list of their addresses.
-type webWorker struct{ server *http.Server }
-
+// newWebWorker serves pictures at /0.jpg, /1.jpg and so on, from memory. It writes the list of their addresses.
 func newWebWorker(_ context.Context, j job) (worker, error) {
 	n := j.option("images")
 	var photos [][]byte
@@ -80,7 +77,7 @@ func newWebWorker(_ context.Context, j job) (worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &webWorker{&http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		i, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(r.URL.Path, "/"), ".jpg"))
 		if err != nil || i < 0 || i >= n {
 			http.NotFound(rw, r)
@@ -88,20 +85,15 @@ func newWebWorker(_ context.Context, j job) (worker, error) {
 		}
 		rw.Header().Set("Content-Type", "image/jpeg")
 		_, _ = rw.Write(photos[i%len(photos)]) // who does not get it counts it
-	})}}
-	go func() { _ = w.server.Serve(l) }() // until Close
+	})}
+	go func() { _ = server.Serve(l) }() // until the end
 	var list strings.Builder
 	list.WriteString("url,caption\n")
 	for i := range n {
 		fmt.Fprintf(&list, "http://%s/%d.jpg,a picture of noise with the number %d\n", l.Addr(), i, i)
 	}
-	return w, os.WriteFile(j.path("list.csv"), []byte(list.String()), 0o644)
+	return worker{atEnd: ending(server.Close)}, os.WriteFile(j.path("list.csv"), []byte(list.String()), 0o644)
 }
-
-// Close implements io.Closer.
-func (w *webWorker) Close() error { return w.server.Close() }
-
-func (w *webWorker) do(_ context.Context, command string, _ *answer) error { return unknown(command) }
 
 // fetchWorker is pairstream's side.
 type fetchWorker struct {
@@ -110,19 +102,12 @@ type fetchWorker struct {
 	out  string // of the last run
 }
 
-func newFetchWorker(_ context.Context, j job) (worker, error) { return &fetchWorker{job: j}, nil }
-
-func (w *fetchWorker) do(ctx context.Context, command string, a *answer) error {
-	switch command {
-	case "run":
-		return w.run(ctx)
-	case "check":
-		return w.check(ctx, a)
-	}
-	return unknown(command)
+func newFetchWorker(_ context.Context, j job) (worker, error) {
+	w := &fetchWorker{job: j}
+	return worker{"run": w.run, "check": w.check}, nil
 }
 
-func (w *fetchWorker) run(ctx context.Context) error {
+func (w *fetchWorker) run(ctx context.Context, _ *answer) error {
 	w.runs++
 	w.out = w.job.path(fmt.Sprintf("ours-%d", w.runs))
 	o := fetch.Options{

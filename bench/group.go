@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/pairstream/pairstream/internal/knn"
@@ -19,6 +20,8 @@ func groupRow(ctx context.Context, b *bench) (*Result, error) {
 		return nil, err
 	}
 	out, err := duel{
+		size: fmt.Sprintf("%s × %d", thousands(n), benchDim), against: "FAISS IndexFlatIP, searches k = 10, 6, 500",
+		bound: "products of rows rounded to 16-bit integers; few candidates need an exact score", least: 3,
 		kind: "group", programs: []program{{script: "group.py"}}, job: j, unit: "s",
 		check: func(_, peer answer) ([]string, error) {
 			for _, name := range []string{"v2t_wrong", "v2v_wrong", "se_wrong"} {
@@ -32,9 +35,7 @@ func groupRow(ctx context.Context, b *bench) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.Size, out.Against = fmt.Sprintf("%s × %d", thousands(n), benchDim), "FAISS IndexFlatIP, searches k = 10, 6, 500"
 	out.Notes = []string{"FAISS searches for another tenth of the pairs in each turn, which counts ten times: its time is linear in the queries"}
-	out.Met, out.Bound = out.Ratio >= 3, "products of rows rounded to 16-bit integers; few candidates need an exact score"
 	return out, nil
 }
 
@@ -56,29 +57,20 @@ func newGroupWorker(_ context.Context, j job) (worker, error) {
 		return nil, err
 	}
 	w.t, err = readHalves(j, textsFile)
-	return w, err
+	return worker{"run": w.run, "sample": w.sample, "check": w.check}, err
 }
 
-func (w *groupWorker) do(ctx context.Context, command string, _ *answer) (err error) {
-	switch command {
-	case "run":
-		w.found, err = w.engine.Neighbors(ctx, w.v, w.t, groupParams(w.job.Threads))
-		return err
-	case "sample":
-		return w.sample()
-	case "check":
-		for name, values := range map[string][]int32{"v2t.i32": w.found.V2T, "v2v.i32": w.found.V2V, "se.i32": w.found.SE} {
-			if err := writeInts(w.job.path(name), values); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	return unknown(command)
+func (w *groupWorker) run(ctx context.Context, _ *answer) (err error) {
+	w.found, err = w.engine.Neighbors(ctx, w.v, w.t, groupParams(w.job.Threads))
+	return err
+}
+
+func (w *groupWorker) check(context.Context, *answer) error {
+	return errors.Join(writeInts(w.job.path("v2t.i32"), w.found.V2T), writeInts(w.job.path("v2v.i32"), w.found.V2V), writeInts(w.job.path("se.i32"), w.found.SE))
 }
 
 // sample compares the nearest texts of some images with what a search through all texts finds.
-func (w *groupWorker) sample() error {
+func (w *groupWorker) sample(context.Context, *answer) error {
 	k := groupParams(0).K
 	for i := range w.job.option("sample") {
 		at := i * (w.v.Rows / w.job.option("sample"))
@@ -107,7 +99,9 @@ func kmeansRow(ctx context.Context, b *bench) (*Result, error) {
 	if err := writePairs(j, n); err != nil {
 		return nil, err
 	}
-	out, err := duel{
+	return duel{
+		size:    fmt.Sprintf("%s × %d, K = %s", thousands(n), benchDim, thousands(clusters)),
+		against: "faiss.Kmeans, all rows", bound: "products of rows and centroids", least: 1.5,
 		kind: "kmeans", programs: []program{{script: "kmeans.py"}}, job: j, unit: "s", warmUp: 1,
 		check: func(ours, peer answer) ([]string, error) {
 			if rounds := ours.Values["rounds"]; rounds != kmeansRounds && !b.short { // a side that ends early does less work
@@ -120,12 +114,6 @@ func kmeansRow(ctx context.Context, b *bench) (*Result, error) {
 			return []string{fmt.Sprintf("inertia %+.2f %% of the peer's (at most +0.5 %% is allowed)", 100*share)}, nil
 		},
 	}.run(ctx, b)
-	if err != nil {
-		return nil, err
-	}
-	out.Size, out.Against = fmt.Sprintf("%s × %d, K = %s", thousands(n), benchDim, thousands(clusters)), "faiss.Kmeans, all rows"
-	out.Met, out.Bound = out.Ratio >= 1.5, "products of rows and centroids"
-	return out, nil
 }
 
 // kmeansWorker clusters the images of a group.
@@ -142,23 +130,20 @@ func newKMeansWorker(_ context.Context, j job) (worker, error) {
 		return nil, err
 	}
 	x, err := readHalves(j, imagesFile)
-	return &kmeansWorker{job: j, engine: engine, x: x}, err
+	w := &kmeansWorker{job: j, engine: engine, x: x}
+	return worker{"run": w.run, "sample": w.result, "check": w.result}, err
 }
 
-func (w *kmeansWorker) do(ctx context.Context, command string, a *answer) error {
-	switch command {
-	case "run":
-		seeds, err := knn.Seeds(ctx, cpu.Engine{}, w.x, w.job.option("clusters"), rng.New(1, "bench.kmeans"))
-		if err != nil {
-			return err
-		}
-		w.found, err = w.engine.KMeans(ctx, w.x, knn.KMeansParams{
-			Init: seeds, Iterations: w.job.option("iterations"), Threads: w.job.Threads,
-		})
+func (w *kmeansWorker) run(ctx context.Context, _ *answer) error {
+	seeds, err := knn.Seeds(ctx, cpu.Engine{}, w.x, w.job.option("clusters"), rng.New(1, "bench.kmeans"))
+	if err != nil {
 		return err
-	case "check", "sample":
-		a.Values["inertia"], a.Values["rounds"] = w.found.Inertia, float64(w.found.Rounds)
-		return nil
 	}
-	return unknown(command)
+	w.found, err = w.engine.KMeans(ctx, w.x, knn.KMeansParams{Init: seeds, Iterations: w.job.option("iterations"), Threads: w.job.Threads})
+	return err
+}
+
+func (w *kmeansWorker) result(_ context.Context, a *answer) error {
+	a.Values["inertia"], a.Values["rounds"] = w.found.Inertia, float64(w.found.Rounds)
+	return nil
 }

@@ -60,9 +60,9 @@ type kafkaWorker struct {
 func newKafkaWorker(ctx context.Context, j job) (worker, error) {
 	w := &kafkaWorker{job: j}
 	if err := w.begin(ctx); err != nil {
-		return nil, errors.Join(err, w.Close())
+		return nil, errors.Join(err, w.close())
 	}
-	return w, nil
+	return worker{"run": w.run, "check": w.check, atEnd: ending(w.close)}, nil
 }
 
 // begin formats a folder, starts the broker in it, and waits until it answers.
@@ -169,14 +169,8 @@ func (w *kafkaWorker) renew(ctx context.Context) error {
 
 func namespace(turn int) string { return fmt.Sprint("turn-", turn) }
 
-func (w *kafkaWorker) do(ctx context.Context, command string, a *answer) error {
-	switch command {
-	case "run":
-		return w.run(ctx, a)
-	case "check":
-		return passedOn(ctx, w.last, w.job.option("pairs"))
-	}
-	return unknown(command)
+func (w *kafkaWorker) check(ctx context.Context, _ *answer) error {
+	return passedOn(ctx, w.last, w.job.option("pairs"))
 }
 
 func (w *kafkaWorker) run(ctx context.Context, a *answer) error {
@@ -211,8 +205,8 @@ func processSeconds(pid int) (float64, error) {
 	return (user + system) / 100, errors.Join(err, err2) // Linux counts in hundredths for everyone
 }
 
-// Close ends the broker.
-func (w *kafkaWorker) Close() error {
+// close ends the broker.
+func (w *kafkaWorker) close() error {
 	if w.last != nil {
 		w.last.Close()
 	}

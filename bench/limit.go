@@ -226,21 +226,12 @@ func (b *bench) remeasure(ctx context.Context, chosen []row, results string) err
 	return nil
 }
 
-// integersWorker multiplies rows of 16-bit integers that stay in the cache, on every thread.
-type integersWorker struct{ threads int }
-
+// newIntegersWorker multiplies rows of 16-bit integers that stay in the cache, on every thread.
 func newIntegersWorker(_ context.Context, j job) (worker, error) {
-	return integersWorker{j.Threads}, nil
+	return worker{"check": unchecked, "run": func(_ context.Context, a *answer) error { return integers(j.Threads, a) }}, nil
 }
 
-func (w integersWorker) do(_ context.Context, command string, a *answer) error {
-	return unchecked(command, func() error {
-		w.run(a)
-		return nil
-	})
-}
-
-func (w integersWorker) run(a *answer) {
+func integers(threads int, a *answer) error {
 	const side, times = 6 * dotproduct.BlockColumns, 2000
 	m := dotproduct.NewMatrix(side, benchDim)
 	for i := range side {
@@ -250,7 +241,7 @@ func (w integersWorker) run(a *answer) {
 	panels := dotproduct.NewPanels(f)
 	started := time.Now()
 	var group sync.WaitGroup
-	for range w.threads {
+	for range threads {
 		group.Go(func() {
 			var p dotproduct.Products
 			rows, columns := [dotproduct.BlockRows]int32{}, [dotproduct.BlockColumns]int32{}
@@ -270,22 +261,16 @@ func (w integersWorker) run(a *answer) {
 		})
 	}
 	group.Wait()
-	a.Values["per_second"] = float64(w.threads) * times * side * side * benchDim / time.Since(started).Seconds()
+	a.Values["per_second"] = float64(threads) * times * side * side * benchDim / time.Since(started).Seconds()
+	return nil
 }
 
-// codesWorker compares codes that stay in the cache, on one thread.
-type codesWorker struct{}
-
-func newCodesWorker(context.Context, job) (worker, error) { return codesWorker{}, nil }
-
-func (w codesWorker) do(_ context.Context, command string, a *answer) error {
-	return unchecked(command, func() error {
-		w.run(a)
-		return nil
-	})
+// newCodesWorker compares codes that stay in the cache, on one thread.
+func newCodesWorker(context.Context, job) (worker, error) {
+	return worker{"run": codes, "check": unchecked}, nil
 }
 
-func (codesWorker) run(a *answer) {
+func codes(_ context.Context, a *answer) error {
 	const rows, times = 1_024, 100_000
 	m := dotproduct.NewMatrix(rows, benchDim)
 	for i := range rows {
@@ -298,6 +283,7 @@ func (codesWorker) run(a *answer) {
 		c.Look(&p, c, int32(i%rows), 0, math.MaxInt32)
 	}
 	a.Values["per_second"] = float64(times) * rows * benchDim / time.Since(started).Seconds()
+	return nil
 }
 
 // scanned measures how long scans of codes take: of those of centroids, which stay in the cache, and of rows of lists, which lie
@@ -335,18 +321,14 @@ func scanned(centroids, rows int) (time.Duration, error) {
 type layersWorker struct{ worker *torch.Worker }
 
 func newLayersWorker(_ context.Context, j job) (worker, error) {
-	w, err := j.tensors()
-	return layersWorker{w}, err
+	tensors, err := j.tensors()
+	w := layersWorker{tensors}
+	return worker{"run": w.run, "check": unchecked, atEnd: ending(w.free)}, err
 }
 
-// Close ends the worker.
-func (w layersWorker) Close() error {
+func (w layersWorker) free() error {
 	w.worker.Close()
 	return nil
-}
-
-func (w layersWorker) do(ctx context.Context, command string, a *answer) error {
-	return unchecked(command, func() error { return w.run(ctx, a) })
 }
 
 func (w layersWorker) run(ctx context.Context, a *answer) error {

@@ -34,13 +34,11 @@ func logLimit(ctx context.Context, b *bench, r *Result) error {
 // logWorker writes files as a broker writes a log, and reads them.
 type logWorker struct{ job job }
 
-func newLogWorker(_ context.Context, j job) (worker, error) { return logWorker{j}, nil }
-
-func (w logWorker) do(_ context.Context, command string, a *answer) error {
-	return unchecked(command, func() error { return w.run(a) })
+func newLogWorker(_ context.Context, j job) (worker, error) {
+	return worker{"run": logWorker{j}.run, "check": unchecked}, nil
 }
 
-func (w logWorker) run(a *answer) (err error) {
+func (w logWorker) run(_ context.Context, a *answer) (err error) {
 	folder, err := os.MkdirTemp(w.job.Folder, "log-")
 	if err != nil {
 		return err
@@ -99,28 +97,17 @@ func hashLimit(ctx context.Context, b *bench, r *Result) error {
 	return nil
 }
 
-// hashesWorker reads tars and hashes images with all threads.
-type hashesWorker struct {
-	job  job
-	tars []string
-}
-
+// newHashesWorker reads tars and hashes images with all threads.
 func newHashesWorker(_ context.Context, j job) (worker, error) {
-	w := hashesWorker{job: j}
-	var err error
-	w.tars, err = writeTars(j.path("tars"), j.option("tars"))
-	return w, err
-}
-
-func (w hashesWorker) do(_ context.Context, command string, _ *answer) error {
-	return unchecked(command, func() error {
+	tars, err := writeTars(j.path("tars"), j.option("tars"))
+	return worker{"check": unchecked, "run": func(context.Context, *answer) error {
 		var threads errgroup.Group
-		threads.SetLimit(w.job.Threads)
-		for _, tar := range w.tars {
+		threads.SetLimit(j.Threads)
+		for _, tar := range tars {
 			threads.Go(func() error { return hashTar(tar) })
 		}
 		return threads.Wait()
-	})
+	}}, err
 }
 
 // hashTar hashes as many images as a tar has, and their pairs.

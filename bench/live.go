@@ -134,7 +134,7 @@ func newLiveWorker(ctx context.Context, j job) (_ worker, err error) {
 		row := i * (n / j.option("queries"))
 		w.queries = append(w.queries, schemas.Float16s(w.v[row*w.stride:(row+1)*w.stride]).Floats())
 	}
-	return w, w.settled(ctx)
+	return worker{"run": w.searches, "check": w.recall, atEnd: ending(w.close)}, w.settled(ctx)
 }
 
 // settled waits until the lists hold everything that they will hold.
@@ -151,8 +151,8 @@ func (w *liveWorker) settled(ctx context.Context) error {
 	return nil
 }
 
-// Close frees everything.
-func (w *liveWorker) Close() error {
+// close frees everything.
+func (w *liveWorker) close() error {
 	w.stop()
 	w.running.Wait()
 	return errors.Join(w.failed, w.builder.Free(), w.live.Close())
@@ -167,16 +167,6 @@ func (w *liveWorker) add() error {
 	_, err := w.builder.Add(e, int64(w.added))
 	w.added++
 	return err
-}
-
-func (w *liveWorker) do(ctx context.Context, command string, a *answer) error {
-	switch command {
-	case "run":
-		return w.searches(ctx, a)
-	case "check":
-		return w.recall(a)
-	}
-	return unknown(command)
 }
 
 // searches measures searches, one after the other, with additions beside them.
@@ -239,7 +229,7 @@ func percentile(times []time.Duration, p int) float64 {
 }
 
 // recall compares the results with searches that look at every pair.
-func (w *liveWorker) recall(a *answer) error {
+func (w *liveWorker) recall(_ context.Context, a *answer) error {
 	found, wanted := 0, 0
 	for _, q := range w.queries {
 		query := indexer.Query{K: w.job.option("k"), Modality: indexer.Text}

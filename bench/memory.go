@@ -47,23 +47,20 @@ type memoryWorker struct {
 	group *indexer.Group
 }
 
-func newMemoryWorker(_ context.Context, j job) (worker, error) { return &memoryWorker{job: j}, nil }
+func newMemoryWorker(_ context.Context, j job) (worker, error) {
+	w := &memoryWorker{job: j}
+	return worker{"run": w.run, "check": w.check}, nil
+}
 
-func (w *memoryWorker) do(ctx context.Context, command string, a *answer) error {
-	switch command {
-	case "run":
-		return w.run(ctx, a)
-	case "check":
-		members := 0
-		for _, c := range w.group.Chunks {
-			members += len(c.Cluster)
-		}
-		if members != w.job.option("rows") {
-			return fmt.Errorf("the chunks have %d members", members)
-		}
-		return nil
+func (w *memoryWorker) check(context.Context, *answer) error {
+	members := 0
+	for _, c := range w.group.Chunks {
+		members += len(c.Cluster)
 	}
-	return unknown(command)
+	if members != w.job.option("rows") {
+		return fmt.Errorf("the chunks have %d members", members)
+	}
+	return nil
 }
 
 func (w *memoryWorker) run(ctx context.Context, a *answer) error {

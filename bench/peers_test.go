@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -167,20 +166,15 @@ func TestRatios(t *testing.T) {
 	}
 }
 
-// fixed is a worker that answers with a figure.
-type fixed struct{}
-
-func (fixed) do(_ context.Context, command string, a *answer) error {
-	if command == "fail" {
-		return errors.New("as told")
-	}
+// fixed answers with a figure.
+func fixed(_ context.Context, a *answer) error {
 	a.Seconds, a.Values["recall"] = 3, 0.98
 	return nil
 }
 
 // TestADuelMeetsTheWinner starts this test as pairstream's side.
 func TestADuelMeetsTheWinner(t *testing.T) {
-	workers["fixed"] = func(context.Context, job) (worker, error) { return fixed{}, nil }
+	workers["fixed"] = func(context.Context, job) (worker, error) { return worker{"run": fixed, "check": fixed}, nil }
 	t.Cleanup(func() { delete(workers, "fixed") })
 	if os.Getenv("BENCH_TEST_CHILD") != "" {
 		must.Do(t, serve(t.Context(), "fixed", os.Stdin, os.Stdout))

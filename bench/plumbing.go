@@ -82,7 +82,10 @@ type plumbingWorker struct {
 	turnLog
 }
 
-func newPlumbingWorker(_ context.Context, j job) (worker, error) { return &plumbingWorker{job: j}, nil }
+func newPlumbingWorker(_ context.Context, j job) (worker, error) {
+	w := &plumbingWorker{job: j}
+	return worker{"run": w.run, "check": w.check, atEnd: ending(w.close)}, nil
+}
 
 // turnLog is the log of one turn, on an embedded broker of its own.
 type turnLog struct {
@@ -93,7 +96,7 @@ type turnLog struct {
 
 // renew ends the broker of the last turn, removes its files, and starts another.
 func (w *turnLog) renew(ctx context.Context, parent string) (err error) {
-	if err := w.Close(); err != nil {
+	if err := w.close(); err != nil {
 		return err
 	}
 	if w.folder, err = os.MkdirTemp(parent, "broker-"); err != nil {
@@ -110,8 +113,8 @@ func (w *turnLog) renew(ctx context.Context, parent string) (err error) {
 	return w.last.EnsureTopics(ctx)
 }
 
-// Close ends the broker.
-func (w *turnLog) Close() (err error) {
+// close ends the broker.
+func (w *turnLog) close() (err error) {
 	if w.last != nil {
 		w.last.Close()
 	}
@@ -122,14 +125,8 @@ func (w *turnLog) Close() (err error) {
 	return errors.Join(err, os.RemoveAll(w.folder))
 }
 
-func (w *plumbingWorker) do(ctx context.Context, command string, a *answer) error {
-	switch command {
-	case "run":
-		return w.run(ctx, a)
-	case "check":
-		return passedOn(ctx, w.last, w.job.option("pairs"))
-	}
-	return unknown(command)
+func (w *plumbingWorker) check(ctx context.Context, _ *answer) error {
+	return passedOn(ctx, w.last, w.job.option("pairs"))
 }
 
 // chain lists the topics that the pairs go through.

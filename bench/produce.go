@@ -85,14 +85,12 @@ type produceWorker struct {
 
 func newProduceWorker(ctx context.Context, j job) (worker, error) {
 	w := &produceWorker{job: j, place: j.path("buckets/crawl")}
-	if _, err := writeTars(w.place, j.option("tars")); err != nil {
-		return nil, err
+	_, err := writeTars(w.place, j.option("tars"))
+	if err == nil && j.Server != "" {
+		cloud.Use()
+		err = w.serve(ctx)
 	}
-	if j.Server == "" {
-		return w, nil
-	}
-	cloud.Use()
-	return w, w.serve(ctx)
+	return worker{"run": w.run, "check": w.check, atEnd: ending(w.close)}, err
 }
 
 // writeTars makes a folder of tars and returns their paths.
@@ -162,23 +160,13 @@ func (w *produceWorker) serve(ctx context.Context) error {
 	return fmt.Errorf("%s does not answer at %s", w.job.Server, addr)
 }
 
-// Close ends the server and the broker.
-func (w *produceWorker) Close() error {
-	err := w.turnLog.Close()
+// close ends the server and the broker.
+func (w *produceWorker) close() error {
+	err := w.turnLog.close()
 	if w.server != nil {
 		err = errors.Join(err, w.server.Process.Kill())
 	}
 	return err
-}
-
-func (w *produceWorker) do(ctx context.Context, command string, a *answer) error {
-	switch command {
-	case "run":
-		return w.run(ctx, a)
-	case "check":
-		return w.check(ctx)
-	}
-	return unknown(command)
 }
 
 func (w *produceWorker) run(ctx context.Context, a *answer) error {
@@ -203,7 +191,7 @@ func (w *produceWorker) run(ctx context.Context, a *answer) error {
 }
 
 // check reads what the last turn has published.
-func (w *produceWorker) check(ctx context.Context) error {
+func (w *produceWorker) check(ctx context.Context, _ *answer) error {
 	seen := map[schemas.PairID]bool{}
 	n := 0
 	for lane := range plumbingLanes {

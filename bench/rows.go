@@ -53,6 +53,9 @@ type duel struct {
 	job      job
 	unit     string
 	warmUp   int
+	// size, against and bound are those of the [Result]; least is the ratio at which the row has met its target.
+	size, against, bound string
+	least                float64
 	// oneHome is the Python of a peer that needs packages of its own; empty: peers run on all homes.
 	oneHome string
 	// plain says that no BLAS is called, and that processor time says nothing.
@@ -146,7 +149,7 @@ func (d duel) of(a answer) float64 {
 // compare returns the figures of both sides and how many times faster pairstream is.
 func (d duel) compare(ours, peer []answer) *Result {
 	theirs := figure(peer, d.of)
-	out := &Result{Unit: d.unit, Ours: figure(ours, d.of), Peer: &theirs, Extra: map[string]float64{}}
+	out := &Result{Unit: d.unit, Size: d.size, Against: d.against, Bound: d.bound, Ours: figure(ours, d.of), Peer: &theirs, Extra: map[string]float64{}}
 	out.Ratio = theirs.Value / out.Ours.Value
 	if d.higher {
 		out.Ratio = 1 / out.Ratio
@@ -154,6 +157,7 @@ func (d duel) compare(ours, peer []answer) *Result {
 	if !d.plain {
 		out.CPURatio = theirs.CPU / out.Ours.CPU // of a turn each, which is the same work
 	}
+	out.Met = d.least > 0 && out.Ratio >= d.least
 	return out
 }
 

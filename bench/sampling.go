@@ -116,11 +116,11 @@ type baseWorker struct {
 }
 
 func newBaseWorker(ctx context.Context, j job) (worker, error) {
-	made, err := newStepWorker(ctx, j)
+	steps, err := newStepper(ctx, j)
 	if err != nil {
 		return nil, err
 	}
-	w := &baseWorker{stepWorker: made.(*stepWorker)}
+	w := &baseWorker{stepWorker: steps}
 	m := w.trainer.Model()
 	if w.encoder, err = frozen(ctx, w.stepWorker, m, j); err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func newBaseWorker(ctx context.Context, j job) (worker, error) {
 	for i := range w.images {
 		w.images[i] = byte(r.Uint32())
 	}
-	return w, nil
+	return worker{"train": func(ctx context.Context, _ *answer) error { return w.step(ctx) }, "images": w.encodeImages, "encode": w.encode, "discriminate": w.discriminate}, nil
 }
 
 // frozen returns the encoder of the same shape as the model in training.
@@ -168,22 +168,20 @@ func hardest(scored *schemas.ScoredBatch, m int) *schemas.Batch {
 	return &b
 }
 
-func (w *baseWorker) do(ctx context.Context, command string, _ *answer) error {
-	switch command {
-	case "train":
-		return w.step(ctx)
-	case "images":
-		_, err := w.encoder.EncodeImages(ctx, w.images, len(w.texts))
-		return err
-	case "encode":
-		if _, err := w.encoder.EncodeImages(ctx, w.images, len(w.texts)); err != nil {
-			return err
-		}
-		_, err := w.encoder.EncodeTexts(ctx, w.texts)
-		return err
-	case "discriminate":
-		_, err := w.conD.Score(ctx, w.batch, discriminator.Input{Pixels: w.input.Pixels, IDs: w.input.IDs})
+func (w *baseWorker) encodeImages(ctx context.Context, _ *answer) error {
+	_, err := w.encoder.EncodeImages(ctx, w.images, len(w.texts))
+	return err
+}
+
+func (w *baseWorker) encode(ctx context.Context, a *answer) error {
+	if err := w.encodeImages(ctx, a); err != nil {
 		return err
 	}
-	return unknown(command)
+	_, err := w.encoder.EncodeTexts(ctx, w.texts)
+	return err
+}
+
+func (w *baseWorker) discriminate(ctx context.Context, _ *answer) error {
+	_, err := w.conD.Score(ctx, w.batch, discriminator.Input{Pixels: w.input.Pixels, IDs: w.input.IDs})
+	return err
 }

@@ -159,10 +159,19 @@ func race(warmUp, turns int, command string, sides ...*side) ([][]answer, error)
 	return answers, nil
 }
 
-// worker is pairstream's side of a row. Do fills in Values and Series; the caller measures how long it takes.
-type worker interface {
-	do(ctx context.Context, command string, a *answer) error
+// worker is pairstream's side of a row, by command. A command fills in Values and Series; the caller measures how long it takes.
+type worker map[string]func(ctx context.Context, a *answer) error
+
+// atEnd names the command that frees what a worker holds.
+const atEnd = "end"
+
+// ending returns it.
+func ending(free func() error) func(context.Context, *answer) error {
+	return func(context.Context, *answer) error { return free() }
 }
+
+// unchecked is the check of a side whose results nobody compares.
+func unchecked(context.Context, *answer) error { return nil }
 
 // workers maps a kind to a function that makes its worker. What that function does before it returns is not measured.
 var workers = map[string]func(context.Context, job) (worker, error){
@@ -190,7 +199,7 @@ var workers = map[string]func(context.Context, job) (worker, error){
 }
 
 // serve answers commands until there are no more.
-func serve(ctx context.Context, kind string, in io.Reader, out io.Writer) error {
+func serve(ctx context.Context, kind string, in io.Reader, out io.Writer) (err error) {
 	lines := bufio.NewReader(in)
 	encoder := json.NewEncoder(out)
 	first, err := lines.ReadBytes('\n')
@@ -209,8 +218,8 @@ func serve(ctx context.Context, kind string, in io.Reader, out io.Writer) error 
 	if err != nil {
 		return encoder.Encode(answer{Error: err.Error()})
 	}
-	if closer, ok := w.(io.Closer); ok {
-		defer func() { err = closer.Close() }()
+	if end, ok := w[atEnd]; ok {
+		defer func() { err = errors.Join(err, end(ctx, nil)) }()
 	}
 	if err := encoder.Encode(answer{}); err != nil {
 		return err
@@ -230,7 +239,10 @@ func serve(ctx context.Context, kind string, in io.Reader, out io.Writer) error 
 func measured(ctx context.Context, w worker, command string) answer {
 	a := answer{Values: map[string]float64{}, Series: map[string][]float64{}}
 	used, started := machine.ProcessorTime(), time.Now()
-	err := w.do(ctx, command, &a)
+	err := fmt.Errorf("no command is called %q", command)
+	if do, ok := w[command]; ok {
+		err = do(ctx, &a)
+	}
 	if a.Seconds == 0 {
 		a.Seconds = time.Since(started).Seconds()
 	}
@@ -252,17 +264,3 @@ func memory(name string) (float64, error) {
 	}
 	return kilobytes * 1024, nil
 }
-
-// unchecked does the one piece of work of a side whose results nobody compares.
-func unchecked(command string, run func() error) error {
-	switch command {
-	case "run":
-		return run()
-	case "check":
-		return nil
-	}
-	return unknown(command)
-}
-
-// unknown returns a worker's error for a command that it does not know.
-func unknown(command string) error { return fmt.Errorf("no command is called %q", command) }

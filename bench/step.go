@@ -42,18 +42,15 @@ func stepRow(preset string, batch int) func(context.Context, *bench) (*Result, e
 	return func(ctx context.Context, b *bench) (*Result, error) {
 		n := b.size(batch, 4)
 		steps := map[string]int{"tiny": 20, "small": 2}[preset]
-		out, err := duel{
+		return duel{
+			size:    fmt.Sprintf("batch %d", n),
+			against: "PyTorch, the same model and losses, float32, with SDPA and fused AdamW where it has them, eager or compiled: the faster",
+			bound:   "float32 products", least: 1,
 			kind: "step", programs: torchPrograms("step.py"), unit: "pairs/s", warmUp: 1, higher: true,
 			job:   job{Folder: b.folder, Preset: preset, Options: map[string]float64{"batch": float64(n), "steps": float64(b.size(steps, 1))}},
 			value: func(a answer) float64 { return float64(n*b.size(steps, 1)) / a.Seconds },
 			check: sameLosses,
 		}.run(ctx, b)
-		if err != nil {
-			return nil, err
-		}
-		out.Size, out.Against = fmt.Sprintf("batch %d", n), "PyTorch, the same model and losses, float32, with SDPA and fused AdamW where it has them, eager or compiled: the faster"
-		out.Met, out.Bound = out.Ratio >= 1, "float32 products"
-		return out, nil
 	}
 }
 
@@ -87,7 +84,15 @@ type stepWorker struct {
 	losses  map[string][]float64 // of the first steps
 }
 
-func newStepWorker(ctx context.Context, j job) (_ worker, err error) {
+func newStepWorker(ctx context.Context, j job) (worker, error) {
+	w, err := newStepper(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	return worker{"run": w.run, "check": w.check}, nil
+}
+
+func newStepper(ctx context.Context, j job) (_ *stepWorker, err error) {
 	w := &stepWorker{steps: j.option("steps"), losses: map[string][]float64{}}
 	if w.worker, err = j.tensors(); err != nil {
 		return nil, err
@@ -172,25 +177,23 @@ func (w *stepWorker) share(ctx context.Context, m *model.Model, j job) error {
 // comparedSteps is the number of first steps whose losses are compared.
 const comparedSteps = 5
 
-func (w *stepWorker) do(ctx context.Context, command string, a *answer) error {
-	switch command {
-	case "run":
-		for range w.steps {
-			if err := w.step(ctx); err != nil {
-				return err
-			}
+func (w *stepWorker) run(ctx context.Context, _ *answer) error {
+	for range w.steps {
+		if err := w.step(ctx); err != nil {
+			return err
 		}
-		return nil
-	case "check":
-		for len(w.losses["itc"]) < comparedSteps {
-			if err := w.step(ctx); err != nil {
-				return err
-			}
-		}
-		a.Series = w.losses
-		return nil
 	}
-	return unknown(command)
+	return nil
+}
+
+func (w *stepWorker) check(ctx context.Context, a *answer) error {
+	for len(w.losses["itc"]) < comparedSteps {
+		if err := w.step(ctx); err != nil {
+			return err
+		}
+	}
+	a.Series = w.losses
+	return nil
 }
 
 func (w *stepWorker) step(ctx context.Context) error {

@@ -82,26 +82,24 @@ func newWalkWorker(_ context.Context, j job) (worker, error) {
 		return nil, err
 	}
 	w.t, err = readFloats(j, textsFile)
-	return w, err
+	return worker{"run": w.run, "check": w.check}, err
 }
 
-func (w *walkWorker) do(ctx context.Context, command string, _ *answer) (err error) {
-	switch command {
-	case "run":
-		w.order, err = grouper.Walk(ctx, w.v, w.t, 0, grouper.WalkRule{Workers: w.job.Threads})
-		return err
-	case "check":
-		seen := make([]bool, w.v.Rows())
-		for _, pair := range w.order {
-			if seen[pair] {
-				return fmt.Errorf("pair %d is twice in the walk", pair)
-			}
-			seen[pair] = true
+func (w *walkWorker) run(ctx context.Context, _ *answer) (err error) {
+	w.order, err = grouper.Walk(ctx, w.v, w.t, 0, grouper.WalkRule{Workers: w.job.Threads})
+	return err
+}
+
+func (w *walkWorker) check(context.Context, *answer) error {
+	seen := make([]bool, w.v.Rows())
+	for _, pair := range w.order {
+		if seen[pair] {
+			return fmt.Errorf("pair %d is twice in the walk", pair)
 		}
-		if len(w.order) != w.v.Rows() {
-			return fmt.Errorf("%d of %d pairs are in the walk", len(w.order), w.v.Rows())
-		}
-		return writeInts(w.job.path("order.i32"), w.order)
+		seen[pair] = true
 	}
-	return unknown(command)
+	if len(w.order) != w.v.Rows() {
+		return fmt.Errorf("%d of %d pairs are in the walk", len(w.order), w.v.Rows())
+	}
+	return writeInts(w.job.path("order.i32"), w.order)
 }
