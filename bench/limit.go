@@ -153,19 +153,19 @@ func encodeLimit(precision torch.DType) func(context.Context, *bench, *Result) e
 	}
 }
 
-// decoderLimit is the time of libjpeg-turbo for the pixels that the row reads. Nobody in the row decodes with anything else.
+// decoderLimit is the time of decoding alone, to the pixels that the row reads.
 func decoderLimit(size int) func(context.Context, *bench, *Result) error {
 	return func(ctx context.Context, b *bench, r *Result) error {
 		decode, entropy, err := b.decoding(ctx, size)
 		if err != nil {
 			return err
 		}
-		r.limited(decode*1000, fmt.Sprintf("libjpeg-turbo's decoding alone, of which Huffman codes take %.0f %%", 100*entropy/decode))
+		r.limited(decode*1000, fmt.Sprintf("decoding alone, of which Huffman codes take %.0f %%", 100*entropy/decode))
 		return nil
 	}
 }
 
-// decoding measures the seconds in which libjpeg-turbo decodes an image of the row for a size, and those for an eighth of the
+// decoding measures the seconds in which pairstream decodes an image of the row for a size, and those for an eighth of the
 // pixels of each side. Nearly all of the latter goes to Huffman codes.
 func (b *bench) decoding(ctx context.Context, size int) (decode, entropy float64, err error) {
 	const n = 32

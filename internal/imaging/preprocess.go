@@ -38,7 +38,9 @@ func (p Preprocess) Into(dst []float32, im *Image) {
 	if len(dst) != p.Values() {
 		panic(fmt.Sprintf("imaging: %d values for a picture of %d", len(dst), p.Values()))
 	}
-	pix := p.square(im).Pix
+	room := rooms.take(p.Values())
+	defer rooms.Put(room)
+	pix := p.square(*room, im)
 	tables := p.tables()
 	plane := p.Size * p.Size
 	red, green, blue := dst[:plane], dst[plane:2*plane], dst[2*plane:]
@@ -58,7 +60,9 @@ func (p Preprocess) Bytes(dst []byte, im *Image) {
 	}
 	plane := p.Size * p.Size
 	red, green, blue := dst[:plane], dst[plane:2*plane], dst[2*plane:]
-	pix := p.square(im).Pix
+	room := rooms.take(p.Values())
+	defer rooms.Put(room)
+	pix := p.square(*room, im)
 	for i := separateVector(dst, pix); i < plane; i++ {
 		px := pix[3*i : 3*i+3 : 3*i+3]
 		red[i], green[i], blue[i] = px[0], px[1], px[2]
@@ -67,12 +71,21 @@ func (p Preprocess) Bytes(dst []byte, im *Image) {
 
 // Fit returns the picture as [Preprocess.Into] reads it: scaled and cropped to Size x Size, a byte for each value. Into takes
 // the result and writes the same. A picture that fits already is returned as it is.
-func (p Preprocess) Fit(im *Image) *Image { return p.square(im) }
-
-// square scales and crops the picture to Size x Size.
-func (p Preprocess) square(im *Image) *Image {
-	if im.W == p.Size && im.H == p.Size {
+func (p Preprocess) Fit(im *Image) *Image {
+	if p.fits(im) {
 		return im
+	}
+	out := New(p.Size, p.Size)
+	p.square(out.Pix, im)
+	return out
+}
+
+func (p Preprocess) fits(im *Image) bool { return im.W == p.Size && im.H == p.Size }
+
+// square scales and crops the picture to Size x Size pixels in room, and returns them. It leaves a picture that fits where it is.
+func (p Preprocess) square(room []byte, im *Image) []byte {
+	if p.fits(im) {
+		return im.Pix
 	}
 	win := window{outW: p.Size, outH: p.Size, w: p.Size, h: p.Size}
 	if p.Mode == CenterCrop {
@@ -80,7 +93,8 @@ func (p Preprocess) square(im *Image) *Image {
 		win.outW, win.outH = p.Size*im.W/short, p.Size*im.H/short
 		win.x, win.y = centered(win.outW-p.Size), centered(win.outH-p.Size)
 	}
-	return resample(im.view(0, 0, im.W, im.H), win)
+	im.view(0, 0, im.W, im.H).resampleInto(&Image{W: p.Size, H: p.Size, Pix: room}, win)
+	return room
 }
 
 // centered halves what is cut off, rounding halves to even as CLIP's preprocessing does.

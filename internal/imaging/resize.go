@@ -34,12 +34,18 @@ type window struct{ outW, outH, x, y, w, h int }
 
 // resample scales v to outW x outH and returns the window of the result.
 func resample(v view, win window) *Image {
+	out := New(win.w, win.h)
+	v.resampleInto(out, win)
+	return out
+}
+
+// resampleInto writes all pixels of the window to out.
+func (v view) resampleInto(out *Image, win window) {
 	if v.w == win.outW && v.h == win.outH {
-		out := New(win.w, win.h)
 		for y := range win.h {
 			copy(out.Pix[3*y*win.w:3*(y+1)*win.w], v.pix[(win.y+y)*v.stride+3*win.x:])
 		}
-		return out
+		return
 	}
 	spanX, spanY := float64(v.w), float64(v.h)
 	fx, fy := max(1, v.w/(win.outW*reducingGap)), max(1, v.h/(win.outH*reducingGap))
@@ -50,10 +56,9 @@ func resample(v view, win window) *Image {
 	}
 	cols := kernels.get(axis{v.w, spanX, win.outW, win.x, win.w})
 	rows := kernels.get(axis{v.h, spanY, win.outH, win.y, win.h})
-	out := New(win.w, win.h)
 	if hasWide {
 		resampleWide(out, v, cols, rows)
-		return out
+		return
 	}
 	// Only the source rows that the second pass reads go through the first.
 	first, height := rows.first[0], rows.span()
@@ -64,7 +69,6 @@ func resample(v view, win window) *Image {
 	for y := range win.h {
 		rows.vertical(out.Pix[3*y*win.w:3*(y+1)*win.w], *filtered, y, first, sums)
 	}
-	return out
 }
 
 // rooms has memory for pixels between the passes.
