@@ -57,13 +57,7 @@ func (f fleet) logBytes(ctx context.Context) (map[schemas.Topic]float64, error) 
 		return nil, err
 	}
 	defer log.end()
-	err = f.run(ctx, log.Log, f.newTrainer(log.Log), func(ctx context.Context) error {
-		spec, err := f.grouper(ctx, log.Log)
-		if err != nil {
-			return err
-		}
-		return log.Run(ctx, spec)
-	})
+	err = f.run(ctx, log.Log, f.newTrainer(log.Log), f.grouping(log.Log))
 	if err != nil {
 		return nil, err
 	}

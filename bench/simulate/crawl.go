@@ -125,3 +125,14 @@ func (c crawl) vectors() (made [2][]schemas.Float16s) {
 	}
 	return made
 }
+
+// features returns what a step publishes of a batch.
+func (c crawl) features(b *schemas.Batch, made [2][]schemas.Float16s, step int64) *schemas.FeatureBlock {
+	f := &schemas.FeatureBlock{Group: b.Group, Epoch: b.Epoch, Sequence: b.Sequence, Dim: int32(c.Dim), Step: step}
+	for _, s := range b.Samples {
+		f.Positions = append(f.Positions, s.Position)
+		f.V = append(f.V, made[0][s.Position]...)
+		f.T = append(f.T, made[1][s.Position]...)
+	}
+	return f
+}

@@ -189,13 +189,7 @@ func (t *trainer) work(ctx context.Context, b *schemas.Batch, free time.Time) ti
 
 // answer writes the features of a batch, and a note of a checkpoint now and then.
 func (t *trainer) answer(ctx context.Context, p *stream.Publisher, lane int, seq, step int64, b *schemas.Batch) error {
-	f := &schemas.FeatureBlock{Group: b.Group, Epoch: b.Epoch, Sequence: b.Sequence, Dim: int32(t.Crawl.Dim), Step: step}
-	for _, s := range b.Samples {
-		f.Positions = append(f.Positions, s.Position)
-		f.V = append(f.V, t.made[0][s.Position]...)
-		f.T = append(f.T, t.made[1][s.Position]...)
-	}
-	if err := p.PublishSeq(ctx, schemas.Features, lane, seq, stream.Mark{}, f); err != nil {
+	if err := p.PublishSeq(ctx, schemas.Features, lane, seq, stream.Mark{}, t.Crawl.features(b, t.made, step)); err != nil {
 		return err
 	}
 	every := int64(t.Crawl.Pairs*t.Crawl.Lanes/t.Batch/4 + 1)
@@ -205,7 +199,18 @@ func (t *trainer) answer(ctx context.Context, p *stream.Publisher, lane int, seq
 	return p.Publish(ctx, schemas.ProgressLog, 0, &schemas.Progress{Kind: schemas.ProgressCheckpoint, Step: step, Checkpoint: fmt.Sprint("step-", step)})
 }
 
-// run plays the fleet but for the groupers, until all is trained on.
+// grouping runs the real stage on all lanes.
+func (f fleet) grouping(log *stream.Log) func(context.Context) error {
+	return func(ctx context.Context) error {
+		spec, err := f.grouper(ctx, log)
+		if err != nil {
+			return err
+		}
+		return log.Run(ctx, spec)
+	}
+}
+
+// run plays the fleet with what groups, until all is trained on.
 func (f fleet) run(ctx context.Context, log *stream.Log, t *trainer, grouping func(context.Context) error) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
@@ -221,9 +226,7 @@ func (f fleet) run(ctx context.Context, log *stream.Log, t *trainer, grouping fu
 	}
 	fail(func(ctx context.Context) error { return log.Run(ctx, scoringSpec()) })
 	fail(t.read)
-	if grouping != nil {
-		fail(grouping)
-	}
+	fail(grouping)
 	err := t.train(running)
 	stop()
 	for _, other := range []error{all.Wait(), err} {

@@ -141,12 +141,6 @@ func (l *playedLane) answer(ctx context.Context, at float64, b *schemas.Batch) e
 	if l.core.Needs() != schemas.Features {
 		return nil // of the last epoch
 	}
-	f := &schemas.FeatureBlock{Group: b.Group, Epoch: b.Epoch, Sequence: b.Sequence, Dim: int32(l.crawl.Dim), Step: 1}
-	for _, s := range b.Samples {
-		f.Positions = append(f.Positions, s.Position)
-		f.V = append(f.V, l.vectors[0][s.Position]...)
-		f.T = append(f.T, l.vectors[1][s.Position]...)
-	}
 	l.clock = max(l.clock, at+passing)
-	return l.add(ctx, f, 0)
+	return l.add(ctx, l.crawl.features(b, l.vectors, 1), 0)
 }

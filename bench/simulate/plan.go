@@ -95,13 +95,7 @@ func played(ctx context.Context, lanes, pairs, dim, epochs int) (course, error) 
 		}
 	}
 	used := machine.ProcessorTime()
-	err = f.run(ctx, log.Log, t, func(ctx context.Context) error {
-		spec, err := f.grouper(ctx, log.Log)
-		if err != nil {
-			return err
-		}
-		return log.Run(ctx, spec)
-	})
+	err = f.run(ctx, log.Log, t, f.grouping(log.Log))
 	if err != nil {
 		return course{}, err
 	}

@@ -17,6 +17,8 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"time"
+
+	"gonum.org/v1/gonum/stat"
 )
 
 func main() {
@@ -73,7 +75,7 @@ func measure(ctx context.Context, program, weights, rate string, runs int, out i
 		name, unit string
 		values     []float64
 	}{{"without", "s", without}, {"with", "s", with}, {"above", "%", above}} {
-		m, deviation := spread(side.values)
+		m, deviation := stat.MeanStdDev(side.values, nil)
 		fmt.Fprintf(out, "%-8s %.3f %s ± %.3f, of the mean ± %.3f\n", side.name, m, side.unit, deviation, deviation/math.Sqrt(float64(runs)))
 	}
 	fmt.Fprintf(out, "%d bytes of traces were received\n", received.Load())
@@ -103,15 +105,4 @@ func collect(ctx context.Context) (received *atomic.Int64, address string, err e
 	})}
 	go func() { _ = server.Serve(l) }() // ends with the process
 	return received, "http://" + l.Addr().String(), nil
-}
-
-// spread returns the mean and the standard deviation.
-func spread(values []float64) (mean, deviation float64) {
-	for _, v := range values {
-		mean += v / float64(len(values))
-	}
-	for _, v := range values {
-		deviation += (v - mean) * (v - mean) / float64(len(values)-1)
-	}
-	return mean, math.Sqrt(deviation)
 }

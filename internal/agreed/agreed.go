@@ -74,13 +74,41 @@ func (k Kind[P, N]) Take(ctx context.Context, log *stream.Log, place P, propose 
 }
 
 // Note writes notes, and returns when the log has them. Those of places that have one already change nothing.
-func (k Kind[P, N]) Note(ctx context.Context, log *stream.Log, notes ...N) (err error) {
+func (k Kind[P, N]) Note(ctx context.Context, log *stream.Log, notes ...N) error {
+	if err := Write(ctx, log, k.Prefix, notes...); err != nil {
+		return fmt.Errorf("writing the %s: %w", k.About, err)
+	}
+	return nil
+}
+
+// Write writes notes whose keys begin with a prefix, and returns when the log has them.
+func Write[N any](ctx context.Context, log *stream.Log, prefix string, notes ...N) (err error) {
 	p := log.NewPublisher(stream.PublisherOptions{Name: "control"})
 	defer func() { err = errors.Join(err, p.Close(ctx)) }()
 	for _, n := range notes {
-		if err := p.Note(ctx, schemas.Control, k.Prefix+rand.Text(), n); err != nil {
-			return fmt.Errorf("writing the %s: %w", k.About, err)
+		if err := p.Note(ctx, schemas.Control, prefix+rand.Text(), n); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// Repeat notes what counted in another log, in the order of places. It calls differs where something else counts already.
+func (k Kind[P, N]) Repeat(ctx context.Context, log *stream.Log, counted []N, differs func(got, want N) error) error {
+	if len(counted) == 0 {
+		return nil
+	}
+	noted, err := k.Read(ctx, log)
+	if err != nil {
+		return err
+	}
+	var missing []N
+	for _, n := range counted {
+		if got, there := noted[k.Place(n)]; !there {
+			missing = append(missing, n)
+		} else if err := differs(got, n); err != nil {
+			return err
+		}
+	}
+	return k.Note(ctx, log, missing...)
 }

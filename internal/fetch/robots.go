@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -249,36 +250,20 @@ func normalized(s string) string {
 	b.Grow(len(s))
 	for i := 0; i < len(s); i++ {
 		c := s[i]
-		if c == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
-			decoded := unhex(s[i+1])<<4 | unhex(s[i+2])
-			if i += 2; unreserved(decoded) {
-				b.WriteByte(decoded)
-			} else {
-				b.Write([]byte{'%', hex[decoded>>4], hex[decoded&15]})
+		escaped := c >= 0x80
+		if c == '%' && i+2 < len(s) {
+			if decoded, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil {
+				c, i = byte(decoded), i+2
+				escaped = !unreserved(c)
 			}
-			continue
 		}
-		if c >= 0x80 {
+		if escaped {
 			b.Write([]byte{'%', hex[c>>4], hex[c&15]})
-			continue
+		} else {
+			b.WriteByte(c)
 		}
-		b.WriteByte(c)
 	}
 	return b.String()
-}
-
-func isHex(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
-}
-
-func unhex(c byte) byte {
-	switch {
-	case c <= '9':
-		return c - '0'
-	case c >= 'a':
-		return c - 'a' + 10
-	}
-	return c - 'A' + 10
 }
 
 func unreserved(c byte) bool {

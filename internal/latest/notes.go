@@ -3,13 +3,13 @@ package latest
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/pairstream/pairstream/internal/agreed"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -67,38 +67,33 @@ func Read(ctx context.Context, log *stream.Log) (*Notes, error) {
 
 // add takes the next note.
 func (n *Notes) add(key string, value []byte) error {
-	switch {
-	case strings.HasPrefix(key, announced):
-		var w Weights
-		if err := json.Unmarshal(value, &w); err != nil {
-			return err
+	kind := key[:strings.LastIndexByte(key, '/')+1]
+	if kind == chosen {
+		var c Choice
+		err := json.Unmarshal(value, &c)
+		if at := (place{c.Lane, c.Seq}); err == nil && n.choices[at] == "" && !n.retired[c.Fingerprint] {
+			n.choices[at] = c.Fingerprint
 		}
+		return err
+	}
+	if kind != announced && kind != retired && kind != wanted {
+		return nil
+	}
+	var w Weights
+	if err := json.Unmarshal(value, &w); err != nil {
+		return err
+	}
+	switch kind {
+	case announced:
 		n.forget(w.Fingerprint)
 		n.live, n.known[w.Fingerprint] = append(n.live, w), w
 		delete(n.retired, w.Fingerprint)
-	case strings.HasPrefix(key, retired):
-		var w Weights
-		if err := json.Unmarshal(value, &w); err != nil {
-			return err
-		}
+	case retired:
 		n.forget(w.Fingerprint)
 		n.retired[w.Fingerprint] = true
-	case strings.HasPrefix(key, wanted):
-		var w Weights
-		if err := json.Unmarshal(value, &w); err != nil {
-			return err
-		}
+	case wanted:
 		if !slices.Contains(n.wanted[w.Step], w.Fingerprint) {
 			n.wanted[w.Step] = append(n.wanted[w.Step], w.Fingerprint)
-		}
-	case strings.HasPrefix(key, chosen):
-		var c Choice
-		if err := json.Unmarshal(value, &c); err != nil {
-			return err
-		}
-		at := place{c.Lane, c.Seq}
-		if n.choices[at] == "" && !n.retired[c.Fingerprint] {
-			n.choices[at] = c.Fingerprint
 		}
 	}
 	return nil
@@ -173,25 +168,17 @@ func Choose(ctx context.Context, log *stream.Log, lane int, seq int64) (string, 
 
 // Propose notes choices. Those of places that have one already change nothing.
 func Propose(ctx context.Context, log *stream.Log, choices ...Choice) error {
-	notes := make([]any, 0, len(choices))
-	for _, c := range choices {
-		notes = append(notes, c)
-	}
-	return write(ctx, log, chosen, notes...)
+	return agreed.Write(ctx, log, chosen, choices...)
 }
 
 // Want notes weights that the trainer has to publish at their steps, as their files are gone and an encoder has chosen them.
 func Want(ctx context.Context, log *stream.Log, weights ...Weights) error {
-	notes := make([]any, 0, len(weights))
-	for _, w := range weights {
-		notes = append(notes, Weights{Fingerprint: w.Fingerprint, Step: w.Step})
-	}
-	return write(ctx, log, wanted, notes...)
+	return agreed.Write(ctx, log, wanted, brief(weights)...)
 }
 
 // Announce notes that weights can be chosen. Their file must be there.
 func Announce(ctx context.Context, log *stream.Log, w Weights) error {
-	return write(ctx, log, announced, w)
+	return agreed.Write(ctx, log, announced, w)
 }
 
 // kept is the number of announced weights that can be chosen at any time.
@@ -204,12 +191,8 @@ func Retire(ctx context.Context, log *stream.Log) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var old []any
-	for _, w := range n.live[:max(0, len(n.live)-kept)] {
-		old = append(old, Weights{Fingerprint: w.Fingerprint, Step: w.Step})
-	}
-	if len(old) > 0 {
-		if err := write(ctx, log, retired, old...); err != nil {
+	if old := brief(n.live[:max(0, len(n.live)-kept)]); len(old) > 0 {
+		if err := agreed.Write(ctx, log, retired, old...); err != nil {
 			return nil, err
 		}
 		if n, err = Read(ctx, log); err != nil { // what was chosen before the notes is known only now
@@ -225,14 +208,10 @@ func Retire(ctx context.Context, log *stream.Log) ([]string, error) {
 	return stay, nil
 }
 
-// write writes notes, and returns when the log has them.
-func write(ctx context.Context, log *stream.Log, kind string, notes ...any) (err error) {
-	p := log.NewPublisher(stream.PublisherOptions{Name: "control"})
-	defer func() { err = errors.Join(err, p.Close(ctx)) }()
-	for _, note := range notes {
-		if err := p.Note(ctx, schemas.Control, kind+rand.Text(), note); err != nil {
-			return err
-		}
+// brief returns what a note needs to name weights.
+func brief(all []Weights) (out []Weights) {
+	for _, w := range all {
+		out = append(out, Weights{Fingerprint: w.Fingerprint, Step: w.Step})
 	}
-	return nil
+	return out
 }

@@ -14,45 +14,23 @@ import (
 
 // FollowAsked lets every group of the replay ask the groups that the original has asked.
 func (m *Manifest) FollowAsked(ctx context.Context, to *stream.Log) error {
-	if len(m.Asked) == 0 {
-		return nil
-	}
-	noted, err := asked.Notes.Read(ctx, to)
-	if err != nil {
-		return err
-	}
-	var missing []asked.Choice
-	for _, c := range m.Asked {
-		switch got, there := noted[c.Place]; {
-		case !there:
-			missing = append(missing, c)
-		case !got.Equal(c):
-			return fmt.Errorf("%w: group %d/%d asks the segments %v, and %v in the original", ErrNamespace, c.Lane, c.Group, got.Segments, c.Segments)
+	return asked.Notes.Repeat(ctx, to, m.Asked, func(got, want asked.Choice) error {
+		if got.Equal(want) {
+			return nil
 		}
-	}
-	return asked.Notes.Note(ctx, to, missing...)
+		return fmt.Errorf("%w: group %d/%d asks the segments %v, and %v in the original", ErrNamespace, want.Lane, want.Group, got.Segments, want.Segments)
+	})
 }
 
 // FollowJudgements lets the replay's discriminator count what people had said of connections at each place of the original.
 func (m *Manifest) FollowJudgements(ctx context.Context, to *stream.Log) error {
-	if len(m.Judged) == 0 {
-		return nil
-	}
-	noted, err := judged.Notes.Read(ctx, to)
-	if err != nil {
-		return err
-	}
-	var missing []judged.Count
-	for _, c := range m.Judged {
-		switch got, there := noted[c.Place]; {
-		case !there:
-			missing = append(missing, c)
-		case got != c:
-			return fmt.Errorf("%w: in epoch %d of group %d/%d people call %d of %d connections a match, and %d of %d in the original",
-				ErrNamespace, c.Epoch, c.Lane, c.Group, got.Right, got.Judged, c.Right, c.Judged)
+	return judged.Notes.Repeat(ctx, to, m.Judged, func(got, want judged.Count) error {
+		if got == want {
+			return nil
 		}
-	}
-	return judged.Notes.Note(ctx, to, missing...)
+		return fmt.Errorf("%w: in epoch %d of group %d/%d people call %d of %d connections a match, and %d of %d in the original",
+			ErrNamespace, want.Epoch, want.Lane, want.Group, got.Right, got.Judged, want.Right, want.Judged)
+	})
 }
 
 // FollowWeights lets the replay's encoder use the weights of the original's from the same records on, where that followed

@@ -324,7 +324,7 @@ func writeJunk(t *testing.T, log *stream.Log) {
 			continue
 		}
 		for lane := range cfg.Lanes {
-			must.Do(t, kafkatest.Write(t.Context(), cfg.Brokers, info.Topic.Name(cfg.Namespace), lane, []byte(junk)))
+			must.Do(t, kafkatest.WriteMessage(t.Context(), cfg.Brokers, kafkatest.Message{Topic: info.Topic.Name(cfg.Namespace), Partition: lane, Value: []byte(junk)}))
 		}
 	}
 }

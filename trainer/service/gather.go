@@ -132,20 +132,15 @@ func exchangeKeys(ctx context.Context, core sharedCore, batches int, sum func(ra
 	return core.Gather(ctx, all)
 }
 
-// keyNote goes with the keys of a step. Batch i has the vectors 2i, of images, and 2i+1, of texts.
-type keyNote struct {
-	Step int64
-	IDs  map[int][]schemas.ImageID // of a batch's rows, by its number in the step
-}
-
 // keysPart encodes the keys that a rank has prepared.
 func keysPart(step int64, batches int, own map[int]trainer.Keys) (ranks.Part, error) {
 	vectors, ids := vectorsOf(own, batches)
-	raw, err := json.Marshal(keyNote{step, ids})
+	raw, err := json.Marshal(note{Step: step, IDs: ids})
 	return ranks.Part{Note: raw, Vectors: vectors}, err
 }
 
-// vectorsOf lays out the keys that a rank has of some of a step's batches.
+// vectorsOf lays out the keys that a rank has of some of a step's batches: batch i has the vectors 2i, of images, and 2i+1, of
+// texts.
 func vectorsOf(own map[int]trainer.Keys, batches int) (vectors [][]float32, ids map[int][]schemas.ImageID) {
 	vectors, ids = make([][]float32, 2*batches), make(map[int][]schemas.ImageID)
 	for number, k := range own {
@@ -168,39 +163,21 @@ func keysIn(vectors [][]float32, ids map[int][]schemas.ImageID) (map[int]trainer
 
 // joinKeyNotes makes the note of all keys. batches is what all ranks have prepared together.
 func joinKeyNotes(notes [][]byte, batches int) ([]byte, error) {
-	total := keyNote{IDs: make(map[int][]schemas.ImageID)}
-	for rank, raw := range notes {
-		var n keyNote
-		if err := json.Unmarshal(raw, &n); err != nil {
-			return nil, fmt.Errorf("reading the keys of rank %d: %w", rank, err)
-		}
-		if rank == 0 {
-			total.Step = n.Step
-		}
-		if n.Step != total.Step {
-			return nil, fmt.Errorf("rank %d is at step %d, rank 0 at step %d", rank, n.Step, total.Step)
-		}
-		for number, ids := range n.IDs {
-			if _, twice := total.IDs[number]; twice {
-				return nil, fmt.Errorf("rank %d has prepared batch %d of step %d, as a rank before", rank, number, total.Step)
-			}
-			total.IDs[number] = ids
-		}
+	total, err := addUp(notes, "keys", "prepared")
+	if err == nil && len(total.IDs) != batches {
+		err = fmt.Errorf("the ranks have prepared %d batches of step %d, want %d", len(total.IDs), total.Step, batches)
 	}
-	if len(total.IDs) != batches {
-		return nil, fmt.Errorf("the ranks have prepared %d batches of step %d, want %d", len(total.IDs), total.Step, batches)
+	if err != nil {
+		return nil, err
 	}
 	return json.Marshal(total)
 }
 
 // keysOf decodes the keys of all ranks.
 func keysOf(step int64, p ranks.Part) (map[int]trainer.Keys, error) {
-	var n keyNote
-	if err := json.Unmarshal(p.Note, &n); err != nil {
-		return nil, fmt.Errorf("reading the keys of step %d: %w", step, err)
-	}
-	if n.Step != step {
-		return nil, fmt.Errorf("rank 0 is at step %d, this rank at step %d", n.Step, step)
+	n, err := readNote(step, p.Note, "keys")
+	if err != nil {
+		return nil, err
 	}
 	all, err := keysIn(p.Vectors, n.IDs)
 	if err != nil {
@@ -261,12 +238,48 @@ func readOutcome(raw []byte, b *schemas.ScoredBatch) (*trainer.Result, error) {
 	return &o.Result, nil
 }
 
-// note goes with a share, and with the sum.
+// note goes with the keys of a step, with a share, and with the sum.
 type note struct {
 	Step             int64
-	Batches, Learned int
+	Batches, Learned int                       // of a share and the sum
 	Rate             float64                   // of the sum
-	IDs              map[int][]schemas.ImageID // of the momentum keys of a batch, by its slot
+	IDs              map[int][]schemas.ImageID // of the rows of a batch's keys, by its number or slot in the step
+}
+
+// addUp joins the notes of ranks about their keys, or about their shares. of and has name these in errors.
+func addUp(notes [][]byte, of, has string) (note, error) {
+	total := note{IDs: make(map[int][]schemas.ImageID)}
+	for rank, raw := range notes {
+		var n note
+		if err := json.Unmarshal(raw, &n); err != nil {
+			return total, fmt.Errorf("reading the %s of rank %d: %w", of, rank, err)
+		}
+		if rank == 0 {
+			total.Step = n.Step
+		}
+		if n.Step != total.Step {
+			return total, fmt.Errorf("rank %d is at step %d, rank 0 at step %d", rank, n.Step, total.Step)
+		}
+		total.Batches, total.Learned = total.Batches+n.Batches, total.Learned+n.Learned
+		for slot, ids := range n.IDs {
+			if _, twice := total.IDs[slot]; twice {
+				return total, fmt.Errorf("rank %d has %s batch %d of step %d, as a rank before", rank, has, slot, total.Step)
+			}
+			total.IDs[slot] = ids
+		}
+	}
+	return total, nil
+}
+
+// readNote decodes what rank 0 has made of the notes of a step.
+func readNote(step int64, raw []byte, of string) (n note, err error) {
+	if err := json.Unmarshal(raw, &n); err != nil {
+		return n, fmt.Errorf("reading the %s of step %d: %w", of, step, err)
+	}
+	if n.Step != step {
+		return n, fmt.Errorf("rank 0 is at step %d, this rank at step %d", n.Step, step)
+	}
+	return n, nil
 }
 
 // slots tells which batches of a step a rank has. The vectors of their momentum keys lie at their place.
@@ -288,40 +301,22 @@ func partOf(step int64, s trainer.Share, at slots) (ranks.Part, error) {
 
 // joinNotes makes the note of the sum. batches is what all ranks have together.
 func joinNotes(notes [][]byte, batches int, rate float64) ([]byte, error) {
-	total := note{Rate: rate, IDs: make(map[int][]schemas.ImageID)}
-	for rank, raw := range notes {
-		var n note
-		if err := json.Unmarshal(raw, &n); err != nil {
-			return nil, fmt.Errorf("reading the share of rank %d: %w", rank, err)
-		}
-		if rank == 0 {
-			total.Step = n.Step
-		}
-		if n.Step != total.Step {
-			return nil, fmt.Errorf("rank %d is at step %d, rank 0 at step %d", rank, n.Step, total.Step)
-		}
-		total.Batches, total.Learned = total.Batches+n.Batches, total.Learned+n.Learned
-		for slot, ids := range n.IDs {
-			if _, twice := total.IDs[slot]; twice {
-				return nil, fmt.Errorf("rank %d has the momentum keys of batch %d of step %d, as a rank before", rank, slot, total.Step)
-			}
-			total.IDs[slot] = ids
-		}
+	total, err := addUp(notes, "share", "the momentum keys of")
+	if err == nil && total.Batches != batches {
+		err = fmt.Errorf("the ranks have taken %d batches in step %d, want %d", total.Batches, total.Step, batches)
 	}
-	if total.Batches != batches {
-		return nil, fmt.Errorf("the ranks have taken %d batches in step %d, want %d", total.Batches, total.Step, batches)
+	if err != nil {
+		return nil, err
 	}
+	total.Rate = rate
 	return json.Marshal(total)
 }
 
 // shareOf decodes the sum of a step, but for its gradients.
 func shareOf(step int64, p ranks.Part, at slots) (trainer.Share, float64, error) {
-	var n note
-	if err := json.Unmarshal(p.Note, &n); err != nil {
-		return trainer.Share{}, 0, fmt.Errorf("reading the sum of step %d: %w", step, err)
-	}
-	if n.Step != step {
-		return trainer.Share{}, 0, fmt.Errorf("rank 0 is at step %d, this rank at step %d", n.Step, step)
+	n, err := readNote(step, p.Note, "sum")
+	if err != nil {
+		return trainer.Share{}, 0, err
 	}
 	if len(p.Vectors) != 2*at.of {
 		return trainer.Share{}, 0, fmt.Errorf("reading the sum of step %d: it has %d vectors, want %d of keys", step, len(p.Vectors), 2*at.of)

@@ -31,7 +31,7 @@ func DeleteTopic(ctx context.Context, brokers []string, topic string) error {
 	req := kmsg.NewPtrDeleteTopicsRequest()
 	req.TimeoutMillis, req.TopicNames, req.Topics = operateTimeout, []string{topic}, append(req.Topics, t)
 	return with(brokers, func(client *kgo.Client) error {
-		id, err := topicAt(ctx, client, topic)
+		found, err := describeAt(ctx, client, topic)
 		if err != nil {
 			return err
 		}
@@ -39,10 +39,10 @@ func DeleteTopic(ctx context.Context, brokers []string, topic string) error {
 		if err == nil {
 			err = kerr.ErrorForCode(resp.Topics[0].ErrorCode)
 		}
-		if err != nil || id == [16]byte{} {
+		if err != nil || found.TopicID == [16]byte{} {
 			return err
 		}
-		return awaitForgotten(ctx, client, topic, id)
+		return awaitForgotten(ctx, client, topic, found.TopicID)
 	})
 }
 
@@ -80,11 +80,11 @@ func DeleteTopics(ctx context.Context, brokers []string) error {
 func awaitForgotten(ctx context.Context, client *kgo.Client, topic string, id [16]byte) error {
 	for _, broker := range client.DiscoveredBrokers() {
 		for {
-			is, err := topicAt(ctx, broker, topic)
+			is, err := describeAt(ctx, broker, topic)
 			if err != nil {
 				return err
 			}
-			if is != id {
+			if is.TopicID != id {
 				break
 			}
 			select {
@@ -102,17 +102,17 @@ type requester interface {
 	Request(ctx context.Context, req kmsg.Request) (kmsg.Response, error)
 }
 
-// topicAt asks for the id of a topic, which is zero where there is none.
-func topicAt(ctx context.Context, at requester, topic string) (id [16]byte, err error) {
+// describeAt asks about one topic.
+func describeAt(ctx context.Context, at requester, topic string) (found kmsg.MetadataResponseTopic, err error) {
 	t := kmsg.NewMetadataRequestTopic()
 	t.Topic = &topic
 	req := kmsg.NewPtrMetadataRequest()
 	req.Topics = append(req.Topics, t)
 	resp, err := at.Request(ctx, req)
 	if err != nil {
-		return id, fmt.Errorf("asking for topic %s: %w", topic, err)
+		return found, fmt.Errorf("asking for topic %s: %w", topic, err)
 	}
-	return resp.(*kmsg.MetadataResponse).Topics[0].TopicID, nil
+	return resp.(*kmsg.MetadataResponse).Topics[0], nil
 }
 
 // GrowTopic gives a topic more partitions. One that has as many stays as it is.
@@ -209,20 +209,6 @@ func ReadSpans(ctx context.Context, brokers []string, spans []Span, each func(Me
 	}, kgo.ConsumePartitions(from), kgo.FetchMaxWait(50*time.Millisecond))
 }
 
-// Write writes a message without any of pairstream's headers, as a foreign program would, and waits for the ack.
-func Write(ctx context.Context, brokers []string, topic string, partition int, value []byte) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
-	}
-	defer client.Close()
-	rec := &kgo.Record{Topic: topic, Partition: int32(partition), Value: value}
-	if err := client.ProduceSync(ctx, rec).FirstErr(); err != nil {
-		return fmt.Errorf("writing to %s, partition %d: %w", topic, partition, err)
-	}
-	return nil
-}
-
 // WriteBatch writes a batch as it is, whatever its bytes say, to the leader of a partition. If the broker refuses it,
 // WriteBatch returns the refusal.
 func WriteBatch(ctx context.Context, brokers []string, topic string, partition int, batch []byte) error {
@@ -254,15 +240,11 @@ func WriteBatch(ctx context.Context, brokers []string, topic string, partition i
 
 // leaderOf asks which broker leads a partition.
 func leaderOf(ctx context.Context, client *kgo.Client, topic string, partition int) (int, error) {
-	t := kmsg.NewMetadataRequestTopic()
-	t.Topic = &topic
-	request := kmsg.NewPtrMetadataRequest()
-	request.Topics = append(request.Topics, t)
-	response, err := request.RequestWith(ctx, client)
+	found, err := describeAt(ctx, client, topic)
 	if err != nil {
-		return 0, fmt.Errorf("asking for the leader of %s, partition %d: %w", topic, partition, err)
+		return 0, err
 	}
-	for _, p := range response.Topics[0].Partitions {
+	for _, p := range found.Partitions {
 		if int(p.Partition) == partition && p.ErrorCode == 0 {
 			return int(p.Leader), nil
 		}
