@@ -2,6 +2,7 @@ package schemas
 
 import (
 	"bytes"
+	_ "embed"
 	"errors"
 	"fmt"
 	"reflect"
@@ -107,3 +108,9 @@ func decode(value []byte, r Record) error {
 	d.Reset(bytes.NewReader(value))
 	return d.Decode(r)
 }
+
+//go:embed openapi.yaml
+var openAPI []byte
+
+// OpenAPI returns the description of the HTTP front door, in YAML.
+func OpenAPI() []byte { return openAPI }

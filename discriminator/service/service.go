@@ -3,12 +3,15 @@ package service
 import (
 	"context"
 	"fmt"
+	"strconv"
 
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/internal/dataset"
+	"github.com/pairstream/pairstream/internal/invalid"
 	"github.com/pairstream/pairstream/internal/judged"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/nouns"
+	"github.com/pairstream/pairstream/internal/service"
 	"github.com/pairstream/pairstream/internal/service/device"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/wording"
@@ -89,4 +92,79 @@ func (s Settings) guard(model string, loader *dataset.Loader) (guardSettings, er
 		least: s.MinPrecision, high: high, auto: s.Threshold == autoThreshold, seed: s.Run.Seed, model: model,
 		tagger: func() (wording.Tagger, error) { return nouns.Load() }, words: loader.Words,
 	}, err
+}
+
+// Settings are those of the discriminator.
+type Settings struct {
+	Bucket       device.Bucket
+	Checkpoint   string  `env:"COND_CHECKPOINT" desc:"weights of Con-D, an image-text-matching model with its vocabulary inside: pairstream's safetensors, or TorchScript (.pt), which is a program"`
+	Part         int     `env:"COND_PART" envDefault:"0" desc:"candidates that go through Con-D's fusion encoder at once; 0: 8 on the processor, 128 on a GPU"`
+	Images       string  `env:"COND_IMAGES" envDefault:"plain" desc:"images that Con-D looks at: plain, so that a pair has the same score in every epoch and is not asked about twice; or augmented, the trainer's own, as in the papers"`
+	Keep         int     `env:"COND_KEEP" envDefault:"4000000" desc:"scores that a lane keeps with COND_IMAGES=plain, about 50 bytes each"`
+	KeepBytes    int64   `env:"COND_KEEP_BYTES" envDefault:"268435456" desc:"memory for encoded images and texts that a lane keeps with COND_IMAGES=plain"`
+	MinPrecision float64 `env:"COND_MIN_PRECISION" envDefault:"0.4" desc:"connections are off in a lane unless more than this share of them is true for certain, by what the lane's first batches tell; 0: no such guard, as in the papers"`
+	Threshold    string  `env:"COND_THRESHOLD" desc:"probability above which a candidate is a connection, which every scored batch says; auto: the lowest one with which COND_MIN_PRECISION is met; empty: ECM_HIGH"`
+	High         float64 `env:"ECM_HIGH" envDefault:"0.8" desc:"probability above which a candidate is a connection"`
+	Low          float64 `env:"ECM_LOW" envDefault:"0.5" desc:"probability below which a candidate is a negative; from LOW to HIGH it is passed over"`
+	Run          service.Run
+	Augment      device.Augmentation
+}
+
+// Values of [Settings.Images].
+const (
+	augmented = "augmented"
+	plain     = "plain"
+)
+
+// augmentation returns how the images vary that Con-D looks at.
+func (s Settings) augmentation() dataset.Augmentation {
+	if s.Images == plain {
+		return dataset.Augmentation{MinScale: 1, Workers: s.Augment.Workers}
+	}
+	return dataset.Augmentation(s.Augment)
+}
+
+// Validate returns every invalid setting of its own, joined.
+func (s Settings) Validate() error {
+	var l invalid.List
+	l.Refuse(s.Checkpoint == "", "COND_CHECKPOINT is empty, want a weights file; `pairstream bootstrap` trains a first one")
+	l.Refuse(s.Part < 0, "COND_PART is %d, want 0 or more", s.Part)
+	l.Refuse(s.Images != augmented && s.Images != plain, "COND_IMAGES is %q, want %s or %s", s.Images, augmented, plain)
+	l.Refuse(s.Keep < 2, "COND_KEEP is %d, want at least 2", s.Keep)
+	l.Refuse(s.KeepBytes < 1<<20, "COND_KEEP_BYTES is %d, want at least %d", s.KeepBytes, 1<<20)
+	l.Refuse(!(s.MinPrecision >= 0 && s.MinPrecision < 1), "COND_MIN_PRECISION is %g, want at least 0 and less than 1", s.MinPrecision)
+	l.Refuse(!(s.High >= 0 && s.High <= 1), "ECM_HIGH is %g, want 0..1", s.High)
+	l.Refuse(!(s.Low >= 0 && s.Low <= 1), "ECM_LOW is %g, want 0..1", s.Low)
+	if _, err := s.threshold(); err != nil {
+		l.Add(err)
+	}
+	return l.Err()
+}
+
+// autoThreshold lets the guard choose the threshold.
+const autoThreshold = "auto"
+
+// threshold returns the threshold of connections; with auto it is that of readers, until another one is chosen.
+func (s Settings) threshold() (float64, error) {
+	if s.Threshold == "" || s.Threshold == autoThreshold {
+		return s.High, nil
+	}
+	high, err := strconv.ParseFloat(s.Threshold, 64)
+	if err != nil || !(high > 0 && high < 1) {
+		return 0, fmt.Errorf("COND_THRESHOLD is %q, want a number above 0 and below 1, auto, or nothing", s.Threshold)
+	}
+	return high, nil
+}
+
+// level returns the probability from which a candidate is no negative for the trainer. An automatic threshold is never lower
+// than the lowest of [discriminator.Thresholds].
+func (s Settings) level() float64 {
+	high, err := s.threshold()
+	if err != nil {
+		return s.Low // it has been refused
+	}
+	if s.Threshold == autoThreshold {
+		high = discriminator.Thresholds()[0]
+	}
+	return min(s.Low, high)
 }

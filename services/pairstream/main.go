@@ -14,11 +14,14 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pairstream/pairstream/internal/config"
 	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/shard/cloud"
 	"github.com/pairstream/pairstream/internal/tracing/otlp"
 	"github.com/pairstream/pairstream/internal/version"
@@ -85,4 +88,12 @@ func newRoot() *cobra.Command {
 		newReportCommand(), newForgetCommand(), newProgressCommand(), newCompareCommand())
 	root.AddCommand(tensorCommands()...)
 	return root
+}
+
+// tarsUse is how commands call the tars that they read.
+const tarsUse = "DIR|TAR|URL..."
+
+// places returns the paths of a command, with the options of the roots in BUCKET_ROOTS that they lie under.
+func places(paths []string) []string {
+	return shard.WithOptions(paths, strings.Split(config.Environ()["BUCKET_ROOTS"], ","))
 }

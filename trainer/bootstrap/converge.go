@@ -8,6 +8,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/dataset"
 	"github.com/pairstream/pairstream/internal/eval"
+	"github.com/pairstream/pairstream/internal/invalid"
 	"github.com/pairstream/pairstream/internal/model"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/torch"
@@ -183,4 +184,182 @@ func (s *stretches) finish(ctx context.Context, card *Card, path string) error {
 	m := s.trainer.Model()
 	m.Calibration, m.Card = calibration, string(text)
 	return save(ctx, m, path)
+}
+
+// The phases of a training that ends by itself, as its card names them.
+const (
+	Learn  = "random"   // random mini-batches at one rate, until nothing more is gained
+	Harden = "hard"     // GRIT's mini-batches, until nothing more is gained
+	Settle = "settling" // random mini-batches, while the rate decays
+)
+
+// Phase is a phase that has ended.
+type Phase struct {
+	MiniBatches string  `json:"mini_batches"`
+	Steps       int64   `json:"steps"`
+	HardAUC     float64 `json:"hard_auc"` // at its end
+}
+
+const (
+	firstCheck = 250    // steps before the first check, and least between two
+	leastRise  = 0.0005 // of the AUC on hard pairs, that counts
+	hasLearned = 0.6    // AUC below which nothing has begun: a matching head stays at 0.5 for long, and then rises
+	hardRounds = 2      // without a rise that end the hard phase
+)
+
+// rules are what a course depends on besides its checks.
+type rules struct {
+	most     int64 // steps in all
+	patience int   // checks without a rise that end the first phase
+	perEpoch int64 // steps of an epoch of random mini-batches
+	hard     bool  // whether there is a hard phase
+}
+
+// course is how far a training that ends by itself has come: its open stretch of steps, at whose end it is checked. A
+// checkpoint has it as JSON.
+type course struct {
+	Phase string `json:"phase"` // empty: it has ended
+	Begun int64  `json:"begun"` // first step of the phase
+	From  int64  `json:"from"`  // first step of the stretch
+	To    int64  `json:"to"`    // step before which it ends
+	Epoch int64  `json:"epoch"` // begins with step EpochStep
+	// EpochStep is From in the hard phase, whose stretches are epochs. In the others it is the phase's first step.
+	EpochStep int64   `json:"epoch_step"`
+	Order     []int   `json:"order,omitempty"` // of the stretch; nil: random
+	Round     int     `json:"round,omitempty"` // stretches of the hard phase before this one
+	Best      float64 `json:"best"`            // AUC on hard pairs, in this phase; -1: none yet
+	Since     int     `json:"since"`           // checks without a rise
+	Phases    []Phase `json:"phases,omitempty"`
+	Bounded   bool    `json:"bounded,omitempty"` // whether the most steps ended the first phase
+}
+
+func newCourse(r rules) course {
+	return course{Phase: Learn, To: min(firstCheck, r.learning()), Best: -1}
+}
+
+// learning returns the most steps of the first phase. The rest is for the others.
+func (r rules) learning() int64 { return max(1, r.most*7/10) }
+
+// hardening returns the step before which the hard phase ends.
+func (r rules) hardening() int64 { return max(1, r.most*9/10) }
+
+// settling returns the steps of the last phase, behind so many.
+func (r rules) settling(done int64) int64 { return max(1, min(max(firstCheck, done/6), r.most-done)) }
+
+// waits tells whether an AUC says that nothing has begun. An earlier one above hasLearned was luck, and counts for nothing.
+func (c *course) waits(auc float64) bool { return c.Phase == Learn && auc < hasLearned }
+
+// best returns the best AUC of the phase, once the one of the open stretch is known.
+func (c *course) best(auc float64) float64 {
+	if c.waits(auc) {
+		return auc
+	}
+	return max(c.Best, auc)
+}
+
+// check takes the AUC on hard pairs at the end of the open stretch, and opens the next one.
+func (c *course) check(auc float64, r rules) {
+	c.Since++
+	if c.waits(auc) || auc >= c.Best+leastRise {
+		c.Best, c.Since = auc, 0
+	}
+	switch c.Phase {
+	case Learn:
+		c.Bounded = c.To >= r.learning()
+		if !c.Bounded && c.Since < r.patience {
+			c.From = c.To
+			c.To = min(c.From+max(firstCheck, c.From/10), r.learning())
+			return
+		}
+		c.end(auc)
+		if c.Phase = Settle; r.hard {
+			c.Phase = Harden
+		}
+	case Harden:
+		c.Round++
+		if c.Since < hardRounds && c.To < r.hardening() {
+			c.stretch(c.roundOf(r), r)
+			return
+		}
+		c.end(auc)
+		c.Phase = Settle
+	case Settle:
+		c.end(auc)
+		c.Phase, c.Order = "", nil
+		return
+	}
+	c.Best, c.Since, c.Begun = -1, 0, c.To
+	steps := r.settling(c.To)
+	if c.Phase == Harden {
+		steps = c.roundOf(r)
+	}
+	c.stretch(steps, r)
+}
+
+// end notes the phase that has ended.
+func (c *course) end(auc float64) {
+	c.Phases = append(c.Phases, Phase{MiniBatches: c.Phase, Steps: c.To - c.Begun, HardAUC: auc})
+}
+
+// roundOf returns the steps of a round of the hard phase: an epoch, and no more than a quarter of the first phase.
+func (c *course) roundOf(r rules) int64 {
+	return max(1, min(r.perEpoch, c.Phases[0].Steps/4, r.hardening()-c.To))
+}
+
+// stretch opens a stretch that begins an epoch.
+func (c *course) stretch(steps int64, r rules) {
+	per := r.perEpoch
+	if c.Order != nil {
+		per = c.To - c.From
+	}
+	c.Epoch += (c.To-c.EpochStep-1)/per + 1
+	c.From, c.EpochStep, c.Order = c.To, c.To, nil
+	c.To += steps
+}
+
+// stopped says what ended the first phase.
+func (c *course) stopped() string {
+	if c.Bounded {
+		return "most steps"
+	}
+	return "no further rise"
+}
+
+// decay returns the number of steps, the last ones of the stretch, over which the rate decays.
+func (c *course) decay() int64 {
+	if c.Phase == Settle {
+		return c.To - c.From
+	}
+	return 0
+}
+
+// Converging says when a training ends by itself.
+type Converging struct {
+	Patience int     // checks without a rise of the AUC on hard pairs that end the phase of random mini-batches
+	BaseRate float64 // share of true pairs among the hard ones, for the calibration; 0: there is none
+	// Walk puts similar pairs beside each other, for mini-batches of a size; nil: there is no hard phase.
+	Walk Walk
+	// Checked is told of every check; may be nil.
+	Checked func(Check)
+}
+
+// DefaultPatience is the number of checks in a row without a rise that end the first phase. They are the further apart the
+// longer it takes: the last four are over about a third of its steps.
+const DefaultPatience = 4
+
+// Check is what a check found.
+type Check struct {
+	Step    int64
+	Phase   string // that goes on, or has ended
+	HardAUC float64
+	Best    float64 // of the phase
+	Left    int64   // steps that are left at most
+}
+
+// Validate returns every invalid option, joined.
+func (c Converging) Validate() error {
+	var l invalid.List
+	l.Refuse(c.Patience < 1, "patience of %d checks, want at least 1", c.Patience)
+	l.Refuse(c.BaseRate < 0 || c.BaseRate >= 1, "base rate is %g, want 0 to less than 1", c.BaseRate)
+	return l.Err()
 }
