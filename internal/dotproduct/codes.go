@@ -25,6 +25,7 @@ type Codes struct {
 	minus  []int32  // of each place: -128 times the sum of its codes, since those of an anchor are above by 128
 	rows   []int32  // of each place
 	places []int32  // of each row
+	shifts []int32  // of each row, which minus has already
 	plain  []uint8  // row after row, each code plus 128
 }
 
@@ -38,7 +39,7 @@ func NewCodes(m *Matrix) *Codes {
 	places := (m.rows + CodeRows - 1) / CodeRows * CodeRows
 	c := &Codes{
 		dim: m.dim, quads: quads, left: m.rows, panels: make([]uint32, places*quads), minus: make([]int32, places),
-		rows: make([]int32, places), places: make([]int32, m.rows), plain: make([]uint8, m.rows*4*quads),
+		rows: make([]int32, places), places: make([]int32, m.rows), shifts: make([]int32, m.rows), plain: make([]uint8, m.rows*4*quads),
 	}
 	squares := m.squares()
 	c.norm = m.norm(squares)
@@ -97,6 +98,15 @@ func (c *Codes) at(place int) int { return place/CodeRows*CodeRows*c.quads + pla
 func (c *Codes) Bound(d *Codes) (bound int64, narrow bool) {
 	bound = c.bound(d.rounding, c.dim)
 	return bound, float64(bound) <= c.median*d.median*c.scale*d.scale/32
+}
+
+// Unit returns what a product of rows is multiplied by to be one of codes of c and d.
+func (c *Codes) Unit(d *Codes) float64 { return c.scale * d.scale }
+
+// Shift sets what is added to every product with a row that has not been taken out.
+func (c *Codes) Shift(row, by int32) {
+	c.minus[c.places[row]] += by - c.shifts[row]
+	c.shifts[row] = by
 }
 
 // Remove takes a row out. It stays an anchor.

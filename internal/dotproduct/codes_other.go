@@ -2,6 +2,6 @@
 
 package dotproduct
 
-const hasCodes = false
+var hasCodes = false
 
 func lookVector(*CodeProducts, *uint32, *int32, *uint8, int, int, int32) int { panic("no vectors") }

@@ -40,12 +40,16 @@ func TestLookFindsWhatReaches(t *testing.T) {
 					c, anchors := NewCodes(random(rows, dim, 1)), NewCodes(random(7, dim, 2))
 					code := func(of *Codes, row, k int) int32 { return int32(of.plain[row*4*of.quads+k]) - 128 }
 					r := rng.New(1, "look test")
-					left := r.Perm(rows)
+					left, shifts := r.Perm(rows), map[int32]int32{}
 					for ; len(left) > 0; left = left[min(len(left), 1+rows/9):] {
 						anchor := r.IntN(7)
+						shifted := int32(left[0])
+						by := int32(r.IntN(20_000) - 10_000)
+						c.Shift(shifted, by)
+						shifts[shifted] = by
 						want, all := map[int32]int32{}, []int32{}
 						for _, row := range left {
-							sum := int32(0)
+							sum := shifts[int32(row)]
 							for k := range dim {
 								sum += code(c, row, k) * code(anchors, anchor, k)
 							}

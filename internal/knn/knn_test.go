@@ -8,6 +8,7 @@ import (
 
 	"github.com/x448/float16"
 
+	"github.com/pairstream/pairstream/internal/dotproduct"
 	"github.com/pairstream/pairstream/internal/knn"
 	"github.com/pairstream/pairstream/internal/knn/reference"
 	"github.com/pairstream/pairstream/internal/rng"
@@ -163,6 +164,54 @@ func TestSeeds(t *testing.T) {
 			t.Errorf("%d of %d rows were chosen", clusters, n)
 		}
 	}
+}
+
+// Codes leave out rows that cannot be nearer to a chosen one, and nothing else.
+func TestSeedsAreTheSameByCodes(t *testing.T) {
+	defer func(had bool) { dotproduct.FastCodes = had }(dotproduct.FastCodes)
+	crowded := unit(5, 400, 24)
+	for i := 24; i < len(crowded); i++ {
+		crowded[i] = 0.97*crowded[i-24] + 0.05*crowded[i] // each row near the one before
+	}
+	outlier := unit(6, 400, 24)
+	outlier[77] = 1e6 // takes the bits of codes
+	for name, x := range map[string][]float32{
+		"apart": unit(4, 400, 24), "crowded": crowded, "outlier": outlier, "equal": make([]float32, 400*24),
+		"twice": slices.Concat(unit(7, 200, 24), unit(7, 200, 24)), "one value": unit(8, 400, 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := knn.FloatMatrix(x, 24)
+			if name == "one value" {
+				m = knn.FloatMatrix(x, 1)
+			}
+			for seed := range uint64(5) {
+				var got [2][]int32
+				var scores [2]int
+				for i, fast := range []bool{false, true} {
+					dotproduct.FastCodes = fast
+					counted := &counting{Scorer: reference.Engine{}}
+					got[i] = must.Get(knn.Seeds(context.Background(), counted, m, 80, rng.New(seed, "seeds")))(t)
+					scores[i] = counted.scores
+				}
+				if !slices.Equal(got[0], got[1]) {
+					t.Errorf("seed %d: by codes %v, without them %v", seed, got[1], got[0])
+				}
+				if name == "apart" && scores[1] > scores[0]/2 {
+					t.Errorf("seed %d: by codes %d scores are computed, without them %d", seed, scores[1], scores[0])
+				}
+			}
+		})
+	}
+}
+
+type counting struct {
+	knn.Scorer
+	scores int
+}
+
+func (c *counting) Scores(ctx context.Context, x knn.Matrix, left, right []int32, scores []float64) error {
+	c.scores += len(scores)
+	return c.Scorer.Scores(ctx, x, left, right, scores)
 }
 
 // TestSeedsSpread puts most rows in one place: k-means++ must still start in the other places.
