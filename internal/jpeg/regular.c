@@ -10,6 +10,8 @@
 
 #include <jpeglib.h>
 
+#include "colours.h"
+
 #ifndef LIBJPEG_TURBO_VERSION
 #error "want libjpeg-turbo's jpeglib.h"
 #endif
@@ -208,7 +210,7 @@ static int is_regular(const struct jpeg_decompress_struct *codec) {
          c[2].h_samp_factor == 1 && c[2].v_samp_factor == 1;
 }
 
-// take_over has decode_mcu of this file called.
+// take_over has the functions of this package called.
 static int take_over(decoder *d) {
   struct jpeg_decompress_struct *codec = &d->codec;
   int made[2][NUM_HUFF_TBLS] = {{0}};
@@ -226,6 +228,7 @@ static int take_over(decoder *d) {
   d->left = (uint64_t)codec->MCUs_per_row * codec->MCU_rows_in_scan;
   if (!copy_scan(d)) return 0;
   codec->entropy->decode_mcu = decode_mcu;
+  take_over_colours(codec);
   return 1;
 }
 

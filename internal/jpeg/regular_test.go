@@ -31,7 +31,7 @@ func TestRegularFilesHaveTheSamePixels(t *testing.T) {
 	sources := files(t)
 	delete(sources, "blocks_cmyk.jpg")
 	delete(sources, "blocks_progressive.jpg")
-	for _, size := range []image.Point{{1, 1}, {8, 8}, {17, 9}, {51, 33}, {200, 150}} {
+	for _, size := range []image.Point{{1, 1}, {8, 8}, {17, 9}, {63, 5}, {64, 20}, {65, 33}, {107, 3}, {200, 150}} {
 		for _, strength := range []int{0, 20, 255} {
 			for _, quality := range []int{1, 50, 90, 100} {
 				for _, grey := range []bool{false, true} {
