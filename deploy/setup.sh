@@ -13,7 +13,7 @@ set -eu
 
 case "${1:-}" in
 "")
-	packages="g++ make pkg-config libtorch-dev libfaiss-dev libopenblas-dev libturbojpeg0-dev libjpeg-dev"
+	packages="g++ make pkg-config libtorch-dev libfaiss-dev libopenblas-dev libturbojpeg0-dev"
 	why="libtorch trains, FAISS indexes, OpenBLAS multiplies, libjpeg-turbo decodes photographs, g++ builds the bindings"
 	;;
 peers)

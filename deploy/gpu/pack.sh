@@ -18,8 +18,8 @@ TORCH=$(deploy/torch/fetch.sh)
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# A folder that has the archives and not the shared libraries: the linker then takes libjpeg-turbo in.
-for library in libturbojpeg libjpeg; do ln -s "/usr/lib/$(gcc -dumpmachine)/$library.a" "$work/"; done
+# A folder that has the archive and not the shared library: the linker then takes libturbojpeg in.
+ln -s "/usr/lib/$(gcc -dumpmachine)/libturbojpeg.a" "$work/libturbojpeg.a"
 
 . deploy/torch/flags.sh
 export GOFLAGS="-buildvcs=false -trimpath"

@@ -15,7 +15,6 @@ LINKED = {
     "libfaiss-dev": "inside",
     "libturbojpeg0-dev": "inside the wheel's program",
     "libturbojpeg0": "loaded by the programs on Debian's libtorch",
-    "libjpeg62-turbo": "loaded by the programs on Debian's libtorch",
     "libtorch1.13": "loaded by the programs on Debian's libtorch",
     "libopenblas0-pthread": "loaded by the programs on Debian's libtorch",
 }

@@ -18,7 +18,7 @@ if [ "$(cat "$cache/made" 2>/dev/null)" != "$made" ]; then
 			-o APT::Architectures::="$arch" -o APT::Install-Recommends=false -o Debug::NoLocking=1 "$@" >"$part/log" 2>&1 || { cat "$part/log" >&2; exit 1; }
 	}
 	apt update
-	apt install -y --download-only libtorch-dev libfaiss-dev libopenblas-pthread-dev libturbojpeg0-dev libjpeg62-turbo-dev libc6-dev libstdc++-12-dev
+	apt install -y --download-only libtorch-dev libfaiss-dev libopenblas-pthread-dev libturbojpeg0-dev libc6-dev libstdc++-12-dev
 	for package in "$part"/cache/archives/*.deb; do
 		dpkg-deb --fsys-tarfile "$package" | tar -C "$part/root" --exclude='./usr/share/[!d]*' --exclude='./usr/share/doc/*/[!c]*' -xf -
 		name=$(dpkg-deb -f "$package" Package)

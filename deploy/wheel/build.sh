@@ -35,7 +35,7 @@ trap 'rm -rf "$work"' EXIT
 # does not use, that MKL does not give to others: these symbols may stay open. On arm64 it is NVPL beside libtorch.
 lib=$debian/usr/lib/$triple
 mkdir "$work/lib"
-ln -s "$lib/libturbojpeg.a" "$lib/libjpeg.a" "$work/lib/"
+ln -s "$lib/libturbojpeg.a" "$work/lib/"
 "$triple-objcopy" --weaken-symbol=dgesvd_ --weaken-symbol=dsyev_ --weaken-symbol=sgesvd_ --weaken-symbol=ssyrk_ --weaken-symbol=sgetri_ --weaken-symbol=dgetri_ "$lib/libfaiss.a" "$work/lib/libfaiss.a"
 case $ARCH in
 amd64) ar rcs "$work/lib/libopenblas.a" ;;

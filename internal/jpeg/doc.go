@@ -12,10 +12,6 @@
 //     ones in integers, whose bits are the same with and without vector instructions.
 //  3. No memory is taken for more pixels than the size that is passed in. Sizes are not limited here: read the header first.
 //
-// Most photographs are regular files: one scan, no restarts, nothing out of order. This package decodes their Huffman codes in the
-// place of libjpeg-turbo's decoder, and with AVX-512 turns their colours into RGB, faster and to the same bits. Other files are
-// libjpeg-turbo's alone, from their beginning.
-//
 // Without cgo every file is image/jpeg's, whose pixels differ by a level or two, more where chroma has half the resolution:
 // libjpeg-turbo interpolates it. Tools without tensors are built so; they look at whether a file can be decoded, no more.
 //

@@ -2,10 +2,9 @@
 
 package jpeg
 
-// #cgo LDFLAGS: -lturbojpeg -ljpeg
+// #cgo LDFLAGS: -lturbojpeg
 // #include <stdlib.h>
 // #include <turbojpeg.h>
-// #include "regular.h"
 // #ifdef __GLIBC__
 // #include <malloc.h>
 // #include <stdint.h>
@@ -48,69 +47,45 @@ const large = 1 << 19
 // hasTurbo is for tests.
 const hasTurbo = true
 
-// maxRegular and maxRegularPixels bound the files that are tried as regular ones, and so what a try costs in vain.
-const (
-	maxRegular       = 1 << 20
-	maxRegularPixels = 1 << 23
-)
-
 // decodeTurbo decodes what libjpeg-turbo has no word to say against.
 func decodeTurbo(encoded []byte, size image.Point, shrink int) (*RGB, error) {
 	if len(encoded) == 0 || size.X <= 0 || size.Y <= 0 {
 		return nil, errors.New("nothing to decode")
 	}
-	m := blank(size, shrink)
-	if len(encoded) <= maxRegular && size.X*size.Y <= maxRegularPixels && decodeRegular(m.Pix, encoded, size, shrink) {
-		return m, nil
-	}
-	if err := decodeAny(m, encoded, size); err != nil {
-		return nil, err
-	}
-	return m, nil
-}
-
-// blank returns a black image of the sides divided by shrink, rounded up as libjpeg-turbo does.
-func blank(size image.Point, shrink int) *RGB {
-	m := &RGB{Size: image.Pt((size.X+shrink-1)/shrink, (size.Y+shrink-1)/shrink)}
-	m.Pix = make([]byte, 3*m.Size.X*m.Size.Y)
-	return m
-}
-
-// decodeRegular decodes what most files of photographs are, and reports whether this is one.
-func decodeRegular(dst, encoded []byte, size image.Point, shrink int) bool {
-	start, length := (*C.uchar)(&encoded[0]), C.size_t(len(encoded))
-	return C.regular_decode(start, length, C.uint(size.X), C.uint(size.Y), C.uint(shrink), (*C.uchar)(&dst[0])) != 0
-}
-
-// decodeAny decodes a file of the given size into m, whatever its kind.
-func decodeAny(m *RGB, encoded []byte, size image.Point) error {
 	handle := C.tjInitDecompress()
 	if handle == nil {
-		return turboError(nil)
+		return nil, turboError(nil)
 	}
 	defer C.tjDestroy(handle) // fails for no handle only
 	start, length := (*C.uchar)(&encoded[0]), C.ulong(len(encoded))
 	var w, h, sampling, space C.int
 	if C.tjDecompressHeader3(handle, start, length, &w, &h, &sampling, &space) != 0 {
-		return turboError(handle)
+		return nil, turboError(handle)
 	}
 	switch {
 	case int(w) != size.X || int(h) != size.Y:
-		return fmt.Errorf("%d x %d pixels, want %v", w, h, size)
+		return nil, fmt.Errorf("%d x %d pixels, want %v", w, h, size)
 	case space != C.TJCS_YCbCr && space != C.TJCS_GRAY && space != C.TJCS_RGB:
-		return errors.New("colours that are not red, green and blue")
+		return nil, errors.New("colours that are not red, green and blue")
 	}
 	if size.X*size.Y >= large {
 		runtime.LockOSThread() // a thread keeps its arena
 		defer runtime.UnlockOSThread()
 		defer C.return_top()
 	}
+	m := &RGB{Size: divided(size, shrink)}
+	m.Pix = make([]byte, 3*m.Size.X*m.Size.Y)
 	// It takes the largest scale, of those in eighths, that fits into the width and height it is given.
 	const flags = C.TJFLAG_ACCURATEDCT | C.TJFLAG_STOPONWARNING | C.TJFLAG_LIMITSCANS
 	if C.tjDecompress2(handle, start, length, (*C.uchar)(&m.Pix[0]), C.int(m.Size.X), 0, C.int(m.Size.Y), C.TJPF_RGB, flags) != 0 {
-		return turboError(handle)
+		return nil, turboError(handle)
 	}
-	return nil
+	return m, nil
+}
+
+// divided rounds up, as libjpeg-turbo does.
+func divided(size image.Point, by int) image.Point {
+	return image.Pt((size.X+by-1)/by, (size.Y+by-1)/by)
 }
 
 func turboError(handle C.tjhandle) error {
