@@ -56,7 +56,10 @@ func recordTypeOf[T any, P interface {
 var rooms = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // Marshal validates and encodes a record. The same record always gives the same bytes.
-func Marshal(r Record) ([]byte, error) {
+func Marshal(r Record) ([]byte, error) { return Append(nil, r) }
+
+// Append appends to dst what Marshal returns.
+func Append(dst []byte, r Record) ([]byte, error) {
 	if err := r.Validate(); err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", r.Schema(), err)
 	}
@@ -74,7 +77,7 @@ func Marshal(r Record) ([]byte, error) {
 	if err := write(); err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", r.Schema(), err)
 	}
-	return bytes.Clone(buf.Bytes()), nil
+	return append(dst, buf.Bytes()...), nil
 }
 
 // Unmarshal checks, decodes and validates the value of a message whose schema header is schema. The record shares no

@@ -24,7 +24,7 @@ func (l *Log) RecordAt(ctx context.Context, topic schemas.Topic, lane int, offse
 	for _, rec := range records {
 		if rec.Offset == offset && rec.unreadable == nil {
 			schema, _ := rec.Header(schemas.HeaderSchema)
-			rec.Schema = known(schema)
+			rec.Schema = known(schema, "")
 			if !isSequenced(&rec) {
 				rec.Seq = -1
 			}

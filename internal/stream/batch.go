@@ -267,14 +267,22 @@ func (f *fields) headers(r *Record, room *[]header) {
 		}
 		from := len(*room)
 		for range n {
-			*room = append(*room, header{Key: known(f.bytes()), Value: f.bytes()})
+			like := ""
+			if at := len(*room) - int(n); at >= 0 {
+				like = (*room)[at].Key
+			}
+			*room = append(*room, header{Key: known(f.bytes(), like), Value: f.bytes()})
 		}
 		r.headers = (*room)[from:len(*room):len(*room)]
 	}
 }
 
-// known returns a string of the bytes. Names of headers and schemas that every record has take no memory of their own.
-func known(b []byte) string {
+// known returns a string of the bytes: like, when it is the same. Names of headers and schemas that every record has take no
+// memory of their own.
+func known(b []byte, like string) string {
+	if string(b) == like {
+		return like
+	}
 	if s, ok := knownNames[string(b)]; ok {
 		return s
 	}

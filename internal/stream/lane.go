@@ -32,9 +32,10 @@ type lane struct {
 	pos         []TopicPosition         // after the records handed to Process, in the order of the spec's inputs
 	kept        map[schemas.Topic]int64 // number of the message whose place was noted in the control topic
 	keepNext    time.Time
-	untaken     *Record // was read, and the stage could not take it yet
-	held        bool    // Process was called since the last Flush
-	nobody      bool    // at the last look, nobody would make what the lane waits for
+	untaken     *Record   // was read, and the stage could not take it yet
+	held        bool      // Process was called since the last Flush
+	now         time.Time // when the lane has finished a record, or a wait
+	nobody      bool      // at the last look, nobody would make what the lane waits for
 	pending     pendingCommit
 
 	mu   sync.Mutex
@@ -159,6 +160,7 @@ func (ln *lane) run(reading, work context.Context) error {
 	if err := ln.out.pub.failure(); err != nil { // the publisher failed before there was anything to stop
 		return err
 	}
+	ln.now = time.Now()
 	for {
 		rec, err := ln.next(reading, work)
 		switch {
@@ -189,7 +191,9 @@ func (ln *lane) writingFailed() {
 
 func (ln *lane) deadLetter(work context.Context, rec Record, err error) error {
 	ln.out.work = work
-	return ln.out.DeadLetter(rec, reason(err))
+	err = ln.out.DeadLetter(rec, reason(err)) // which may wait for acks
+	ln.now = time.Now()
+	return err
 }
 
 // step processes one record.
@@ -199,7 +203,7 @@ func (ln *lane) step(reading, work context.Context, rec Record) error {
 	}
 	taken := rec
 	ln.advance(&taken)
-	ln.pulse.Take()
+	ln.pulse.take(ln.now)
 	ln.out.work = work
 	ln.held = true
 	ln.log.Waited(ln.spec.Name, &rec)
@@ -225,7 +229,7 @@ func (ln *lane) step(reading, work context.Context, rec Record) error {
 		return err
 	}
 	ln.pulse.Done()
-	return ln.maybeCommit()
+	return ln.commitAt(ln.now)
 }
 
 // next returns the next record of the input that the stage asks for. While there is none, next flushes the stage.
@@ -242,7 +246,10 @@ func (ln *lane) next(reading, work context.Context) (Record, error) {
 		return Record{}, err
 	}
 	rec, ok, err := r.poll(reading)
-	if !ok && err == nil && ln.held {
+	if ok || err != nil {
+		return rec, err
+	}
+	if ln.held {
 		wait, cancel := context.WithTimeout(reading, ln.log.cfg.FlushAfter)
 		rec, err = r.Next(wait)
 		cancel()
@@ -251,9 +258,10 @@ func (ln *lane) next(reading, work context.Context) (Record, error) {
 				rec, err = ln.wait(reading, r)
 			}
 		}
-	} else if !ok && err == nil {
+	} else {
 		rec, err = ln.wait(reading, r)
 	}
+	ln.now = time.Now()
 	return rec, err
 }
 
@@ -277,7 +285,7 @@ func (ln *lane) flush(work context.Context) error {
 	started := time.Now()
 	ln.pulse.Take()
 	err := ln.stage.Flush(ln.out.begin(work), ln.out)
-	ln.instruments.worked(started)
+	ln.instruments.worked(time.Since(started))
 	if err != nil {
 		return fmt.Errorf("flushing: %w", err)
 	}
@@ -344,11 +352,14 @@ func (p *pendingCommit) take(offsets map[schemas.Topic]int64, after int64) {
 }
 
 // maybeCommit commits, about once a second, the offsets of a second before.
-func (ln *lane) maybeCommit() error {
-	now := time.Now()
+func (ln *lane) maybeCommit() error { return ln.commitAt(time.Now()) }
+
+// commitAt does the same for one who has looked at the clock.
+func (ln *lane) commitAt(now time.Time) error {
 	if now.Before(ln.pending.next) {
 		return nil
 	}
+	defer func() { ln.now = time.Now() }()
 	ln.pending.next = now.Add(commitEvery)
 	if err := ln.roster.madeAnew(ln.anew); err != nil {
 		return Transient(err)

@@ -154,9 +154,9 @@ func newInstruments(m *metrics, stage string, c *Counters) *instruments {
 	return t
 }
 
-func (t *instruments) read(topic schemas.Topic) {
+func (t *instruments) read(of prometheus.Counter) {
 	t.c.In.Add(1)
-	t.in[topic].Inc()
+	of.Inc()
 }
 
 func (t *instruments) progressed() {
@@ -164,7 +164,7 @@ func (t *instruments) progressed() {
 	t.last.SetToCurrentTime()
 }
 
-func (t *instruments) worked(since time.Time) { t.c.Busy.Add(int64(time.Since(since))) }
+func (t *instruments) worked(d time.Duration) { t.c.Busy.Add(int64(d)) }
 
 func (t *instruments) dropped(topic schemas.Topic) {
 	t.c.Duplicates.Add(1)

@@ -17,10 +17,12 @@ type output struct {
 	published map[schemas.Topic]int64
 	again     *repeated // nil: what is published need not be compared
 	call      call
+	slab      slab
 }
 
 func newOutput(ln *lane, mark Mark, published map[schemas.Topic]int64, budget int64) *output {
 	o := &output{ln: ln, published: published, pub: ln.log.newPublisher(budget, ln.instruments)}
+	o.slab.pub = o.pub
 	for _, t := range ln.spec.Outputs {
 		o.seqs = append(o.seqs, TopicSeq{t, mark.seq(t)})
 	}
@@ -52,11 +54,11 @@ func (o *output) Emit(topic schemas.Topic, rec schemas.Record, resume Mark) erro
 	if err := o.checkResume(topic, resume); err != nil {
 		return err
 	}
-	value, err := schemas.Marshal(rec)
+	value, err := schemas.Append(o.slab.bytes, rec)
 	if err != nil {
 		return err
 	}
-	m := o.trace(rec, sequenced(topic, o.ln.id, seq, resume, rec.Schema(), value))
+	m := o.trace(rec, o.slab.sequenced(topic, o.ln.id, seq, resume, rec.Schema(), o.slab.keep(value)))
 	if n := m.headerSize(); n > maxHeaderBytes {
 		return fmt.Errorf("emitting to %s, lane %d, seq %d: the headers would take %d bytes, and readers take %d: the state of stage %s, %d bytes, is too large",
 			topic, o.ln.id, seq, n, maxHeaderBytes, o.ln.spec.Name, len(resume.State))

@@ -1,15 +1,14 @@
 package stream
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/produce"
+	"github.com/segmentio/kafka-go/protocol/rawproduce"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pairstream/pairstream/schemas"
@@ -56,8 +55,8 @@ func mixed(round []message) bool {
 func (p *Publisher) write(ctx context.Context, topic schemas.Topic, lane int, messages []message) error {
 	for len(messages) > 0 {
 		n, bytes := 0, int64(0)
-		for n < len(messages) && (n == 0 || bytes+messages[n].size() <= int64(p.log.cfg.BatchBytes)) {
-			bytes += messages[n].size()
+		for n < len(messages) && (n == 0 || bytes+messages[n].bytes <= int64(p.log.cfg.BatchBytes)) {
+			bytes += messages[n].bytes
 			n++
 		}
 		if err := p.writeBatch(ctx, topic, lane, messages[:n]); err != nil {
@@ -95,7 +94,7 @@ func (p *Publisher) writeBatch(ctx context.Context, topic schemas.Topic, lane in
 	}
 	p.instruments.acked(topic, len(batch))
 	final := batch[len(batch)-1]
-	final.value = nil // only its place is needed from here on
+	final.value, final.headers = nil, cloned(final.headers) // only its place is needed from here on
 	p.mu.Lock()
 	p.last[topic] = final
 	p.mu.Unlock()
@@ -110,20 +109,30 @@ func (p *Publisher) produce(ctx context.Context, topic schemas.Topic, lane int, 
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	room := batchRooms.Get().(*[]byte)
-	raw, err := appendBatch(append((*room)[:0], 0, 0, 0, 0), batch, p.log.clock(), p.compress)
-	if err != nil {
+	r := produceRequest{Request: rawproduce.Request{Acks: int16(kafka.RequireAll), Timeout: int32((timeout / 2).Milliseconds()), Topics: []rawproduce.RequestTopic{{
+		Topic: p.log.name(topic), Partitions: []rawproduce.RequestPartition{{Partition: int32(lane)}},
+	}}}}
+	if *room, err = r.encode((*room)[:0], batch, p.log.clock(), p.compress); err != nil {
 		return 0, err
 	}
-	binary.BigEndian.PutUint32(raw, uint32(len(raw)-4))
-	*room = raw
-	client := kafka.Client{Addr: p.log.addr, Transport: p.log.transport, Timeout: timeout}
-	resp, err := client.RawProduce(ctx, &kafka.RawProduceRequest{
-		Topic: p.log.name(topic), Partition: lane, RequiredAcks: kafka.RequireAll,
-		RawRecords: protocol.RawRecordSet{Reader: bytes.NewReader(raw)},
-	})
+	m, err := p.log.transport.RoundTrip(ctx, p.log.addr, &r)
 	if err != nil {
 		return 0, err // the transport may still read the room
 	}
 	batchRooms.Put(room)
-	return resp.BaseOffset, resp.Error
+	resp, ok := m.(*produce.Response)
+	switch {
+	case !ok:
+		return 0, fmt.Errorf("answer to a produce request is a %T", m)
+	case len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1:
+		return 0, fmt.Errorf("answer to a produce request has %d topics: %w", len(resp.Topics), kafka.UnknownTopicOrPartition)
+	}
+	answer := &resp.Topics[0].Partitions[0]
+	switch {
+	case answer.ErrorCode == 0:
+		return answer.BaseOffset, nil
+	case answer.ErrorMessage == "":
+		return 0, kafka.Error(answer.ErrorCode)
+	}
+	return 0, fmt.Errorf("%w: %s", kafka.Error(answer.ErrorCode), answer.ErrorMessage)
 }

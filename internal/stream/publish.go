@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -22,6 +20,7 @@ type message struct {
 	key     []byte
 	value   []byte
 	headers []header
+	bytes   int64   // its size, once it was taken over
 	traced  *traced // nil: nothing
 }
 
@@ -167,17 +166,7 @@ func (p *Publisher) PublishSeq(ctx context.Context, topic schemas.Topic, lane in
 }
 
 func sequenced(topic schemas.Topic, lane int, seq int64, resume Mark, schema string, value []byte) message {
-	var room [256]byte // on the stack, and one allocation for all three headers
-	made := append(room[:0], schema...)
-	a := len(made)
-	made = strconv.AppendInt(made, seq, 10)
-	b := len(made)
-	raw := slices.Clone(appendMark(made, resume))
-	return message{topic: topic, lane: lane, value: value, headers: []header{
-		{Key: schemas.HeaderSchema, Value: raw[:a:a]},
-		{Key: schemas.HeaderSeq, Value: raw[a:b:b]},
-		{Key: schemas.HeaderSource, Value: raw[b:]},
-	}}
+	return new(slab).sequenced(topic, lane, seq, resume, schema, value)
 }
 
 // enqueue takes over m. It blocks while too many bytes are waiting. It cuts a dead letter that its topic does not
@@ -191,6 +180,7 @@ func (p *Publisher) enqueue(ctx context.Context, m message) error {
 		}
 	}
 	n := m.size()
+	m.bytes = n
 	for {
 		p.mu.Lock()
 		if p.closing || p.err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/segmentio/kafka-go"
 
 	"github.com/pairstream/pairstream/schemas"
@@ -16,12 +17,14 @@ type Reader struct {
 	log         *Log
 	f           *fetcher
 	instruments *instruments
+	in          prometheus.Counter
 	skips       []Skip // that operators have ordered
 	asked       bool   // whether skips was read
 	seqed       bool
 	pos         Position
 	chunk       []Record // taken from the fetcher, not yet returned
 	lag         int64    // as last counted
+	schema      string   // of the last record
 }
 
 // ReaderOptions tune a reader. The zero value is good.
@@ -44,7 +47,7 @@ func (l *Log) OpenReader(topic schemas.Topic, lane int, from Position, opts Read
 }
 
 func (l *Log) newReader(topic schemas.Topic, lane int, from Position, budget int64, m *instruments, skips []Skip) *Reader {
-	r := &Reader{log: l, instruments: m, seqed: Sequenced(topic), pos: from, skips: skips, asked: skips != nil || !isLaneTopic(topic)}
+	r := &Reader{log: l, instruments: m, in: m.in[topic], seqed: Sequenced(topic), pos: from, skips: skips, asked: skips != nil || !isLaneTopic(topic)}
 	r.follow()
 	r.f = l.startFetcher(topic, lane, r.pos.Offset, budget, m)
 	return r
@@ -105,7 +108,8 @@ func (r *Reader) poll(ctx context.Context) (rec Record, ok bool, err error) {
 // accept moves the position past rec. It reports whether rec is the next of the sequence.
 func (r *Reader) accept(rec *Record) (bool, error) {
 	schema, _ := rec.Header(schemas.HeaderSchema)
-	rec.Schema = known(schema)
+	r.schema = known(schema, r.schema)
+	rec.Schema = r.schema
 	if len(r.skips) > 0 && r.dropped(rec.Offset) {
 		r.pos.Offset = rec.Offset + 1
 		r.instruments.dropped(rec.Topic)
@@ -117,7 +121,7 @@ func (r *Reader) accept(rec *Record) (bool, error) {
 	}
 	if !r.seqed {
 		r.pos = rec.Next()
-		r.instruments.read(rec.Topic)
+		r.instruments.read(r.in)
 		return true, nil
 	}
 	seq, err := parseSeq(rec)
@@ -136,7 +140,7 @@ func (r *Reader) accept(rec *Record) (bool, error) {
 	}
 	r.pos = rec.Next()
 	r.follow()
-	r.instruments.read(rec.Topic)
+	r.instruments.read(r.in)
 	return true, nil
 }
 

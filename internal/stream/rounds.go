@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -11,12 +12,24 @@ import (
 
 // backlog holds what a publisher has to write of one kind, in the order of its numbers.
 type backlog struct {
+	room    []message // nothing, with the array of those that wait
 	waiting []message
 	sending []message // not acknowledged yet
 }
 
-// add appends a message. It reports whether nothing was waiting before.
+// add appends a message. It reports whether nothing was waiting before. When half of a full array is free, it moves the others
+// to its beginning.
 func (q *backlog) add(m message) bool {
+	if n := len(q.waiting); n == cap(q.waiting) {
+		if 2*n <= cap(q.room) {
+			copy(q.room[:n], q.waiting)
+			clear(q.waiting)
+			q.waiting = q.room[:n]
+		} else {
+			q.waiting = slices.Grow(q.waiting, n+1)
+			q.room = q.waiting[:0]
+		}
+	}
 	q.waiting = append(q.waiting, m)
 	return len(q.waiting) == 1
 }
@@ -53,7 +66,7 @@ func (q *backlog) reach(limit, batch int64, parallel int) (n int, bytes int64, h
 		if m.number > limit {
 			return n, bytes, true
 		}
-		size := m.size()
+		size := m.bytes
 		if n > 0 && bytes+size > batch*int64(parallel) {
 			break
 		}
@@ -71,8 +84,16 @@ func (q *backlog) reach(limit, batch int64, parallel int) (n int, bytes int64, h
 
 // send takes the first n messages that wait.
 func (q *backlog) send(n int) []message {
-	q.sending, q.waiting = q.waiting[:n:n], q.waiting[n:]
+	q.sending = append(q.sending, q.waiting[:n]...)
+	clear(q.waiting[:n])
+	q.waiting = q.waiting[n:]
 	return q.sending
+}
+
+// forget lets go of the messages that were sent.
+func (q *backlog) forget() {
+	clear(q.sending)
+	q.sending = q.sending[:0]
 }
 
 func (p *Publisher) backlogOf(topic schemas.Topic) *backlog {
@@ -139,11 +160,10 @@ func (p *Publisher) sent(q *backlog) {
 	var n int64
 	p.mu.Lock()
 	for i := range q.sending {
-		n += q.sending[i].size()
+		n += q.sending[i].bytes
 		p.published(&q.sending[i])
 	}
-	clear(q.sending) // the messages that wait may lie behind them in the same array
-	q.sending = nil
+	q.forget()
 	p.bytes -= n
 	p.instruments.addBytes(-n) // before Flush returns
 	close(p.changed)

@@ -155,6 +155,7 @@ func TestReach(t *testing.T) {
 		for i, lane := range lanes {
 			m := message{number: int64(i), topic: schemas.Pairs, lane: lane}
 			m.value = make([]byte, bytes-int(m.size()))
+			m.bytes = m.size()
 			q.add(m)
 		}
 		return q
@@ -181,5 +182,38 @@ func TestReach(t *testing.T) {
 		if n != c.n || held != c.held || n > 0 && bytes != int64(n)*c.q.waiting[0].size() {
 			t.Errorf("%s: got %d messages of %d bytes, held %v, want %d, %v", name, n, bytes, held, c.n, c.held)
 		}
+	}
+}
+
+// TestBacklogKeepsOrder adds, sends and forgets messages at random. They leave in their order, whatever moves in the array.
+func TestBacklogKeepsOrder(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var q backlog
+	var put, sent int64
+	for range 5000 {
+		switch {
+		case r.IntN(3) > 0:
+			for range r.IntN(20) {
+				if first := q.add(message{number: put}); first != (put == sent) {
+					t.Fatalf("message %d is the first that waits: %v", put, first)
+				}
+				put++
+			}
+		case len(q.sending) > 0:
+			q.forget()
+		default:
+			for _, m := range q.send(r.IntN(len(q.waiting) + 1)) {
+				if m.number != sent {
+					t.Fatalf("message %d was sent in place of %d", m.number, sent)
+				}
+				sent++
+			}
+		}
+		if want := sent - int64(len(q.sending)); q.oldest(put) != want {
+			t.Fatalf("the oldest is %d, want %d", q.oldest(put), want)
+		}
+	}
+	if sent == 0 || cap(q.room) > 4096 {
+		t.Errorf("%d messages were sent, and the array has room for %d", sent, cap(q.room))
 	}
 }

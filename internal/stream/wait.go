@@ -9,11 +9,13 @@ import (
 // askEvery is the time after which a stage gets a record again that it could not take yet.
 const askEvery = 100 * time.Millisecond
 
-// process hands a record to the stage.
+// process hands a record to the stage. It reads the clock once: the time since the record before counts as work.
 func (ln *lane) process(work context.Context, rec Record) error {
-	started := time.Now()
-	defer ln.instruments.worked(started)
-	return ln.stage.Process(ln.out.begin(work), rec, ln.out)
+	err := ln.stage.Process(ln.out.begin(work), rec, ln.out)
+	began := ln.now
+	ln.now = time.Now()
+	ln.instruments.worked(ln.now.Sub(began))
+	return err
 }
 
 // ask hands a record to the stage again and again, which it could not take because of why. It says at once what the lane
@@ -28,6 +30,7 @@ func (ln *lane) ask(reading, work context.Context, rec Record, why error) error 
 			return tick.Err()
 		case <-time.After(askEvery):
 		}
+		ln.now = time.Now()
 		if err = ln.process(work, rec); errors.Is(err, ErrNotYet) {
 			why = err
 			return context.DeadlineExceeded

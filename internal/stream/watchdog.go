@@ -90,12 +90,14 @@ type Pulse struct {
 }
 
 // Take says that the lane has one more piece of input in hand.
-func (p *Pulse) Take() {
+func (p *Pulse) Take() { p.take(p.now()) }
+
+func (p *Pulse) take(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.inHand++
 	if p.since.IsZero() {
-		p.since = p.now()
+		p.since = now
 	}
 }
 

@@ -2,11 +2,15 @@ package stream
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"io"
+	"time"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/fetch"
+	"github.com/segmentio/kafka-go/protocol/rawproduce"
 )
 
 // The decoder of kafka-go trusts what a batch says of itself. It allocates as many records and headers as announced,
@@ -70,4 +74,56 @@ func (l *Log) fetchRaw(ctx context.Context, name string, lane int, offset, most 
 		return nil, kafka.Error(p.ErrorCode)
 	}
 	return p, nil
+}
+
+// produceRequest writes itself in one piece, with one batch. kafka-go would copy it into pages and write each of them.
+type produceRequest struct {
+	rawproduce.Request        // where the batch goes, without the batch
+	raw                []byte // all of the request, but for the version
+	version            int16
+}
+
+// requestVersion is the place of the version in a request.
+const requestVersion = 6
+
+// encode makes the request. Up to the batch, Kafka's versions 3 to 8 are the same.
+func (r *produceRequest) encode(dst []byte, batch []message, at time.Time, codec kafka.Compression) (raw []byte, err error) {
+	t, be := r.Topics[0], binary.BigEndian
+	dst = be.AppendUint16(append(dst, 0, 0, 0, 0), uint16(protocol.Produce))
+	dst = append(dst, 0, 0, 0, 0, 0, 0) // the version, and the number: a connection has one request at a time
+	dst = append(be.AppendUint16(dst, uint16(len(clientID))), clientID...)
+	dst = be.AppendUint16(dst, 1<<16-1) // no transaction
+	dst = be.AppendUint16(dst, uint16(r.Acks))
+	dst = be.AppendUint32(dst, uint32(r.Timeout))
+	dst = be.AppendUint32(dst, 1)
+	dst = append(be.AppendUint16(dst, uint16(len(t.Topic))), t.Topic...)
+	dst = be.AppendUint32(dst, 1)
+	dst = be.AppendUint32(dst, uint32(t.Partitions[0].Partition))
+	head := len(dst) + 4
+	r.raw, err = appendBatch(append(dst, 0, 0, 0, 0), batch, at, codec)
+	be.PutUint32(r.raw[head-4:], uint32(len(r.raw)-head))
+	be.PutUint32(r.raw, uint32(len(r.raw)-4))
+	return r.raw, err
+}
+
+// Required implements [protocol.RawExchanger].
+func (r *produceRequest) Required(versions map[protocol.ApiKey]int16) bool {
+	r.version = versions[protocol.Produce]
+	return true
+}
+
+// RawExchange sends the request and reads the answer.
+func (r *produceRequest) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
+	if r.version < 3 {
+		return nil, fmt.Errorf("brokers take version %d of produce requests at most, want 3: use Kafka 0.11 or later: %w", r.version, kafka.UnsupportedVersion)
+	}
+	binary.BigEndian.PutUint16(r.raw[requestVersion:], uint16(r.version))
+	if _, err := rw.Write(r.raw); err != nil {
+		return nil, err
+	}
+	number, m, err := protocol.ReadResponse(rw, protocol.Produce, r.version)
+	if err == nil && number != 0 {
+		err = fmt.Errorf("answer has the number %d, want that of a produce request", number)
+	}
+	return m, err
 }

@@ -1,0 +1,89 @@
+package stream
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+const (
+	slabBytes   = 64 << 10
+	slabHeaders = 192
+	slabSpares  = 32 // pieces that are used again
+)
+
+// slab gives many small messages of a publisher their memory in a few pieces. It uses a piece again once the last of its
+// messages is acknowledged. The zero slab gives each message its own memory.
+type slab struct {
+	pub     *Publisher
+	bytes   []byte // nothing, and the room behind it
+	headers []header
+	piece   []byte  // whose end bytes is
+	used    []piece // full, the oldest first
+}
+
+// piece is the memory of messages whose numbers lie below until.
+type piece struct {
+	bytes []byte
+	until int64
+}
+
+// keep returns b, which was appended to s.bytes, and takes its room.
+func (s *slab) keep(b []byte) []byte {
+	switch {
+	case len(b) <= cap(s.bytes):
+		s.bytes = b[len(b):]
+	case s.pub != nil && len(b) < slabBytes/8:
+		s.renew()
+	}
+	return slices.Clip(b)
+}
+
+// renew begins another piece. The message in hand lies in the last one with its value, and is taken over after this.
+func (s *slab) renew() {
+	put, acked := s.pub.progress()
+	if s.piece != nil {
+		s.used = append(s.used, piece{s.piece, put + 1})
+	}
+	switch {
+	case len(s.used) > 0 && s.used[0].until <= acked:
+		s.piece = s.used[0].bytes
+		s.used = slices.Delete(s.used, 0, 1)
+	default:
+		s.piece = make([]byte, 0, slabBytes)
+	}
+	if len(s.used) > slabSpares {
+		s.used = slices.Delete(s.used, 0, 1)
+	}
+	s.bytes = s.piece
+}
+
+// sequenced returns record seq of a lane.
+func (s *slab) sequenced(topic schemas.Topic, lane int, seq int64, resume Mark, schema string, value []byte) message {
+	made := append(s.bytes, schema...)
+	a := len(made)
+	made = strconv.AppendInt(made, seq, 10)
+	b := len(made)
+	made = s.keep(appendMark(made, resume))
+	if cap(s.headers)-len(s.headers) < 3 {
+		n := 3
+		if s.pub != nil {
+			n = slabHeaders
+		}
+		s.headers = make([]header, 0, n)
+	}
+	from := len(s.headers)
+	s.headers = append(s.headers,
+		header{Key: schemas.HeaderSchema, Value: made[:a:a]}, header{Key: schemas.HeaderSeq, Value: made[a:b:b]}, header{Key: schemas.HeaderSource, Value: made[b:]})
+	return message{topic: topic, lane: lane, value: value, headers: slices.Clip(s.headers[from:])}
+}
+
+// cloned returns headers that share no memory with others.
+func cloned(headers []header) []header {
+	headers = slices.Clone(headers)
+	for i := range headers {
+		headers[i].Value = slices.Clone(headers[i].Value)
+	}
+	return headers
+}
