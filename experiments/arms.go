@@ -49,6 +49,18 @@ type arm struct {
 	Albef     *albef             `json:"albef,omitempty"`     // ALBEF-Base in the place of GRIT-VLP's settings
 }
 
+// grit returns an arm with GRIT's mini-batches.
+func grit(name string, space int, t target, ecm trainer.ECMOptions) arm {
+	return arm{Name: name, Strategy: grouper.StrategyGRIT, Space: space, Targets: t, ECM: ecm}
+}
+
+// converting returns the paper's settings of ECM where nothing is masked.
+func converting() trainer.ECMOptions {
+	o := trainer.MAFA().ECM
+	o.MLM = false
+	return o
+}
+
 // target names the targets of ITC, the share of their soft part, and the length of the momentum queue.
 type target struct {
 	Kind  trainer.ITCTargets `json:"targets"`
@@ -98,8 +110,7 @@ func newSoftTargets(short bool, scale int) comparison {
 			c.Arms = append(c.Arms, arm{Name: string(strategy) + " " + string(t.Kind), Strategy: strategy, Targets: t})
 		}
 	}
-	convert := trainer.MAFA().ECM
-	convert.MLM = false // nothing is masked here
+	convert := converting()
 	eliminate := convert
 	eliminate.Eliminate = true
 	c.Arms = append(c.Arms, arm{Name: "grit convert", Strategy: grouper.StrategyGRIT, Targets: oneHot, ECM: convert},
@@ -232,7 +243,7 @@ func (c comparison) begin(ctx context.Context, j Job, s *setup) (course, error) 
 		shared.embeds = shared.start
 	}
 	if err == nil {
-		shared.group, err = newGroup(ctx, s.worker, shared.embeds, s.data.images, s.data.pairs, s.seed)
+		shared.group, err = s.group(ctx, shared.embeds)
 	}
 	return shared, err
 }

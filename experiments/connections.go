@@ -47,7 +47,7 @@ const (
 // verdicts lets Con-D judge the hardest candidates of every pair in an epoch of GRIT's mini-batches. Its own vectors group
 // the pairs.
 func (s *setup) verdicts(ctx context.Context, cond string) (*Connections, error) {
-	g, err := newGroup(ctx, s.worker, cond, s.data.images, s.data.pairs, s.seed)
+	g, err := s.group(ctx, cond)
 	if err != nil {
 		return nil, err
 	}
@@ -161,13 +161,9 @@ func (s *setup) countOne(c *Connections, b *schemas.ScoredBatch, image, text int
 // finish computes the shares when everything is counted.
 func (c *Connections) finish() {
 	for i := range c.Above {
-		c.Above[i].finish(c.True)
+		v := &c.Above[i]
+		v.Precision, v.Recall = share(v.True, v.Confirmed), share(v.True, c.True)
 	}
-}
-
-func (v *Verdict) finish(all int) {
-	v.Precision = float64(v.True) / float64(max(v.Confirmed, 1))
-	v.Recall = float64(v.True) / float64(max(all, 1))
 }
 
 // judge names who takes Con-D's place in an arm of X3.

@@ -98,7 +98,7 @@ func (c costSettings) run(ctx context.Context, j Job) (out []evidence.Measure, e
 	if err != nil {
 		return nil, err
 	}
-	g, err := newGroup(ctx, s.worker, start, s.data.images, s.data.pairs, s.seed)
+	g, err := s.group(ctx, start)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -40,7 +41,7 @@ func RunCoverage(ctx context.Context, j Job) (out []Coverage, err error) {
 	if err := s.first(ctx, s.sizes.FirstSteps, bootstrap.Candidates, start); err != nil {
 		return nil, err
 	}
-	g, err := newGroup(ctx, s.worker, start, s.data.images, s.data.pairs, s.seed)
+	g, err := s.group(ctx, start)
 	if err != nil {
 		return nil, err
 	}
@@ -159,10 +160,8 @@ func (c *coverage) count(b *schemas.Batch, f *schemas.FeatureBlock) {
 			}
 			for i := range c.rows {
 				c.rows[i].Anchors++
-				for _, other := range way.list[anchor*int(b.M) : anchor*int(b.M)+c.rows[i].M] {
-					if other == hardest {
-						c.rows[i].Found++
-					}
+				if slices.Contains(way.list[anchor*int(b.M):anchor*int(b.M)+c.rows[i].M], hardest) {
+					c.rows[i].Found++
 				}
 			}
 		}

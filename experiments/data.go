@@ -28,7 +28,7 @@ type data struct {
 	shows       map[schemas.ImageID]scenes.Scene
 	says        map[string]scenes.Statement                      // by caption; what is not of the grammar says nothing
 	fits        func(image schemas.ImageID, caption string) bool // of photographs; nil: by shows
-	dir         string                                           // removed by close, if named
+	dir         string                                           // of generateIn, and of twins
 	images      *shard.Images
 	closeImages func() error
 	vocab       []string
@@ -72,6 +72,20 @@ func generate(ctx context.Context, dir string, o scenes.Options, heldOut int) (*
 	d.vocab = token.BuildVocab(d.train.Captions, 2000, 1)
 	d.images, d.closeImages, err = bootstrap.Images(ctx, paths, o.Side, 1<<30)
 	return d, err
+}
+
+// generateIn does the same in a new folder below parent, which close removes.
+func generateIn(ctx context.Context, parent string, o scenes.Options, heldOut int) (*data, error) {
+	dir, err := os.MkdirTemp(parent, "experiment-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder for scenes: %w", err)
+	}
+	d, err := generate(ctx, filepath.Join(dir, "scenes"), o, heldOut)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	d.dir = dir
+	return d, nil
 }
 
 // close closes the images and removes the folder.

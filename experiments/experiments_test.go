@@ -121,9 +121,7 @@ func TestCountComparesWithTheTruth(t *testing.T) {
 	b.ProbT2I = schemas.Floats32{0.2, 0.8, 0.6, 0.1, 0.92, 0}
 	c := &Connections{Above: []Verdict{{High: 0.5}, {High: 0.8}, {High: 0.95}}}
 	s.count(c, b)
-	for i := range c.Above {
-		c.Above[i].finish(c.True)
-	}
+	c.finish()
 	if len(c.probabilities) != c.Candidates {
 		t.Errorf("%d probabilities of %d candidates", len(c.probabilities), c.Candidates)
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/pairstream/pairstream/experiments/evidence"
 	"github.com/pairstream/pairstream/grouper"
@@ -110,15 +108,10 @@ func (s falseNegativeSettings) count(ctx context.Context, j Job, o scenes.Option
 
 // embedded generates scenes and embeds them. The group has no neighbours to speak of.
 func embedded(ctx context.Context, j Job, o scenes.Options, weights string) (_ *data, _ *group, err error) {
-	dir, err := os.MkdirTemp(j.Dir, "experiment-")
+	d, err := generateIn(ctx, j.Dir, o, 0)
 	if err != nil {
-		return nil, nil, fmt.Errorf("making a folder for scenes: %w", err)
+		return nil, nil, err
 	}
-	d, err := generate(ctx, filepath.Join(dir, "scenes"), o, 0)
-	if err != nil {
-		return nil, nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	d.dir = dir
 	embeddings, err := embed(ctx, j.Worker, weights, d.images, d.pairs)
 	if err != nil {
 		return nil, nil, errors.Join(err, d.close())

@@ -27,20 +27,15 @@ func (f FirstModel) train(ctx context.Context, w *torch.Worker, path string, log
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("making the folder of first models: %w", err)
 	}
-	dir, err := os.MkdirTemp(filepath.Dir(path), "first-")
-	if err != nil {
-		return fmt.Errorf("making a folder for scenes: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	o := scenes.Defaults()
 	o.Seed, o.Scenes, o.Captions, o.Side, o.PerShard, o.FalseNegatives = f.Seed, f.Scenes, f.Captions, f.Side, 1000, f.FalseNegatives
 	o.Kinds = f.Kinds
-	d, err := generate(ctx, filepath.Join(dir, "scenes"), o, 0)
+	d, err := generateIn(ctx, filepath.Dir(path), o, 0)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.closeImages()) }()
-	made := filepath.Join(dir, "weights.safetensors")
+	defer func() { err = errors.Join(err, d.close()) }()
+	made := filepath.Join(d.dir, "weights.safetensors")
 	weights := bootstrap.Weights{ITC: 1} // its vectors alone are used
 	if f.Matching {
 		weights.ITM = 1
@@ -71,7 +66,7 @@ func (f FirstModel) further(ctx context.Context, w *torch.Worker, d *data, weigh
 		sizes: Sizes{Batch: batch, Space: f.Space, Epochs: epochs}, seed: f.Seed, worker: w, data: d, preset: f.Preset,
 		augment: augmentation(), log: log,
 	}
-	g, err := newGroup(ctx, w, weights, d.images, d.pairs, f.Seed)
+	g, err := s.group(ctx, weights)
 	if err != nil {
 		return err
 	}
@@ -152,7 +147,7 @@ func WriteCard(ctx context.Context, j Job, dir string) (err error) {
 
 // cardOfCond lets Con-D judge candidates of mini-batches that the first model's vectors form.
 func (s *setup) cardOfCond(ctx context.Context, first, cond string) (*Connections, error) {
-	g, err := newGroup(ctx, s.worker, first, s.data.images, s.data.pairs, s.seed)
+	g, err := s.group(ctx, first)
 	if err != nil {
 		return nil, err
 	}

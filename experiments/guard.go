@@ -59,11 +59,7 @@ func (g guardSettings) run(ctx context.Context, j Job) (out []evidence.Measure, 
 	if err != nil {
 		return nil, err
 	}
-	group, err := newGroup(ctx, s.worker, first, s.data.images, s.data.pairs, s.seed)
-	if err != nil {
-		return nil, err
-	}
-	tagger, err := nouns.Load()
+	group, err := s.group(ctx, first)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +68,7 @@ func (g guardSettings) run(ctx context.Context, j Job) (out []evidence.Measure, 
 		if err != nil {
 			return nil, err
 		}
-		checks, truth, err := g.measure(ctx, s, group, path, tagger, g.High)
+		checks, truth, err := g.measure(ctx, s, group, path, g.High)
 		if err != nil {
 			return nil, fmt.Errorf("measuring %s: %w", name, err)
 		}
@@ -83,7 +79,11 @@ func (g guardSettings) run(ctx context.Context, j Job) (out []evidence.Measure, 
 }
 
 // measure returns the guard's verdict and the truth above each threshold.
-func (g guardSettings) measure(ctx context.Context, s *setup, group *group, cond string, tagger *nouns.Tagger, thresholds ...float64) ([]schemas.Check, *Connections, error) {
+func (g guardSettings) measure(ctx context.Context, s *setup, group *group, cond string, thresholds ...float64) ([]schemas.Check, *Connections, error) {
+	tagger, err := tagger()
+	if err != nil {
+		return nil, nil, err
+	}
 	m := measuring{least: g.Least, checks: make([]schemas.Check, len(thresholds)), truth: newConnections(s.seed, thresholds...)}
 	for i := range m.checks {
 		m.checks[i].Open = true
@@ -191,13 +191,9 @@ func (g photographGuard) run(ctx context.Context, j Job) (out []evidence.Measure
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	tagger, err := nouns.Load()
-	if err != nil {
-		return nil, err
-	}
 	guard := guardSettings{Candidates: g.Candidates, Least: g.Least}
 	for _, asked := range []struct{ name, path string }{{"Con-D", shared.cond}, {"first", shared.start}} {
-		checks, truth, err := guard.measure(ctx, s, shared.group, asked.path, tagger, g.Thresholds...)
+		checks, truth, err := guard.measure(ctx, s, shared.group, asked.path, g.Thresholds...)
 		if err != nil {
 			return nil, fmt.Errorf("measuring %s: %w", asked.name, err)
 		}

@@ -80,7 +80,7 @@ func (s neighbourSettings) run(ctx context.Context, j Job) (out []evidence.Measu
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
-	tagger, err := nouns.Load()
+	tagger, err := tagger()
 	if err != nil {
 		return nil, err
 	}

@@ -44,12 +44,7 @@ type photographSettings struct {
 }
 
 func photographSizes(short bool) photographSettings {
-	all := trainer.MAFA().ECM
-	all.MLM = false // nothing is masked here
-	grit := func(name string, space int, t target, ecm trainer.ECMOptions) arm {
-		return arm{Name: name, Strategy: grouper.StrategyGRIT, Space: space, Targets: t, ECM: ecm}
-	}
-	none := trainer.ECMOptions{}
+	none, all := trainer.ECMOptions{}, converting()
 	s := photographSettings{
 		Towers: towers.Version(), Shape: shapeOnTowers(), Twins: twinSizes{Captions: 5, Unseen: 100, Kept: 100},
 		Sizes:     Sizes{FirstSteps: 800, CondSteps: 600, FirstBatch: 48, Batch: 48, Space: 5, Epochs: 2},
@@ -121,7 +116,7 @@ func (p photographSettings) begin(ctx context.Context, j Job) (_ *setup, _ *twin
 		err = p.learn(ctx, s, c.start, p.Sizes.CondSteps, p.CondCandidates, c.cond)
 	}
 	if err == nil {
-		c.group, err = newGroup(ctx, s.worker, c.start, s.data.images, s.data.pairs, s.seed)
+		c.group, err = s.group(ctx, c.start)
 	}
 	if err != nil {
 		return nil, nil, c, errors.Join(err, s.close())
@@ -159,7 +154,7 @@ func (p photographSettings) setup(ctx context.Context, j Job, dir string) (*setu
 func (p photographSettings) learn(ctx context.Context, s *setup, initial string, steps int64, candidates int, path string) error {
 	return bootstrap.Train(ctx, s.worker, s.data.images, s.data.train, bootstrap.Options{
 		Preset: s.preset, Vocab: s.data.vocab, Start: initial, Steps: steps, Batch: s.sizes.FirstBatch, Rate: p.FirstRate, Dropout: p.Dropout, Seed: s.seed,
-		Augment: s.augment, Weights: bootstrap.Weights{ITC: 1, ITM: 1}, Candidates: candidates, Report: s.report(filepath.Base(path), steps),
+		Augment: s.augment, Weights: bootstrap.Weights{ITC: 1, ITM: 1}, Candidates: candidates, Report: progress(s.log, filepath.Base(path), steps),
 	}, path)
 }
 

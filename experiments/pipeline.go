@@ -11,7 +11,6 @@ import (
 	"github.com/pairstream/pairstream/internal/imaging"
 	"github.com/pairstream/pairstream/internal/knn/cpu"
 	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/nouns"
 	"github.com/pairstream/pairstream/internal/shard"
 	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
@@ -23,14 +22,14 @@ type group struct {
 	embeddings []*schemas.Embedding
 }
 
-// newGroup runs pairs through the cores of the encoder and of the indexer.
-func newGroup(ctx context.Context, w *torch.Worker, weights string, images *shard.Images, pairs []*schemas.Pair, seed uint64) (*group, error) {
-	embeddings, err := embed(ctx, w, weights, images, pairs)
+// group runs the pairs through the cores of the encoder and of the indexer.
+func (s *setup) group(ctx context.Context, weights string) (*group, error) {
+	embeddings, err := embed(ctx, s.worker, weights, s.data.images, s.data.pairs)
 	if err != nil {
 		return nil, err
 	}
 	o := indexer.DefaultOptions()
-	o.Seed, o.Clusters = seed, 64
+	o.Seed, o.Clusters = s.seed, 64
 	return index(ctx, embeddings, o)
 }
 
@@ -61,7 +60,7 @@ func embed(ctx context.Context, w *torch.Worker, weights string, images *shard.I
 
 // index runs embeddings through the core of the indexer, as one group.
 func index(ctx context.Context, embeddings []*schemas.Embedding, o indexer.Options) (*group, error) {
-	tagger, err := nouns.Load()
+	tagger, err := tagger()
 	if err != nil {
 		return nil, err
 	}

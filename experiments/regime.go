@@ -161,19 +161,14 @@ func newMAFA(short bool, scale int) comparison {
 		brief := briefModel()
 		c.Regime.First, c.Regime.Conds = brief, map[string]FirstModel{"": brief, "weak": brief}
 	}
-	all := trainer.MAFA().ECM
-	all.MLM = false // nothing is masked here
+	none, all := trainer.ECMOptions{}, converting()
 	eliminate := all
 	eliminate.Eliminate = true
-	grit := func(name string, space int, t target, ecm trainer.ECMOptions) arm {
-		return arm{Name: name, Strategy: grouper.StrategyGRIT, Space: space, Targets: t, ECM: ecm}
-	}
 	instead := func(name string, space int, cond string, j judge) arm {
 		a := grit(name, space, oneHot, all)
 		a.Cond, a.Judge = cond, j
 		return a
 	}
-	none := trainer.ECMOptions{}
 	c.Arms = []arm{
 		{Name: "random", Strategy: grouper.StrategyRandom, Targets: oneHot},
 		grit("grit 240", 5, oneHot, none), grit("grit 480", 10, oneHot, none), grit("grit 2400", 50, oneHot, none),

@@ -67,7 +67,7 @@ func (s *setup) train(ctx context.Context, start string, g *group, how training,
 	if err != nil {
 		return err
 	}
-	report := s.report(how.name, how.options.Schedule.TotalSteps)
+	report := progress(s.log, how.name, how.options.Schedule.TotalSteps)
 	err = g.batches(ctx, how.sampling, func(b *schemas.Batch) (*schemas.FeatureBlock, error) {
 		in, err := how.input(ctx, loader, b)
 		if err != nil {

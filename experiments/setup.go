@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/pairstream/pairstream/grouper"
@@ -71,16 +70,12 @@ func (j Job) noisySetup(ctx context.Context, kinds scenes.Kinds, wrong, irreleva
 	o := scenes.Defaults()
 	o.WrongShare, o.IrrelevantShare = wrong, irrelevant
 	o.Seed, o.Scenes, o.Captions, o.Side, o.PerShard, o.Kinds = j.Seed, j.Sizes.Scenes, 1, side, 1000, kinds
-	dir, err := os.MkdirTemp(j.Dir, "experiment-")
+	d, err := generateIn(ctx, j.Dir, o, j.Sizes.HeldOut)
 	if err != nil {
-		return nil, fmt.Errorf("making a folder for scenes and weights: %w", err)
-	}
-	d, err := generate(ctx, filepath.Join(dir, "scenes"), o, j.Sizes.HeldOut)
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, err
 	}
 	return &setup{
-		sizes: j.Sizes, seed: j.Seed, dir: dir, worker: j.Worker, data: d, preset: preset, augment: augmentation(), log: j.Log,
+		sizes: j.Sizes, seed: j.Seed, dir: d.dir, worker: j.Worker, data: d, preset: preset, augment: augmentation(), log: j.Log,
 	}, nil
 }
 
@@ -95,7 +90,7 @@ func (s *setup) measureTruth() {
 }
 
 // close closes the images and removes scenes and weights.
-func (s *setup) close() error { return errors.Join(s.data.closeImages(), os.RemoveAll(s.dir)) }
+func (s *setup) close() error { return s.data.close() }
 
 const (
 	preset = "micro"
@@ -117,15 +112,11 @@ func (s *setup) first(ctx context.Context, steps int64, candidates int, path str
 	return bootstrap.Train(ctx, s.worker, s.data.images, s.data.train, bootstrap.Options{
 		Preset: s.preset, Vocab: s.data.vocab, Steps: steps, Batch: s.sizes.FirstBatch, Rate: firstRate, Seed: s.seed,
 		Augment: s.augment, Weights: bootstrap.Weights{ITC: 1, ITM: 1, MLM: mlmWeight}, Candidates: candidates,
-		Report: s.report("first model", steps),
+		Report: progress(s.log, "first model", steps),
 	}, path)
 }
 
-// report returns a function that prints every tenth part of a training, with the mean losses of its steps.
-func (s *setup) report(name string, steps int64) func(*trainer.Result) {
-	return progress(s.log, name, steps)
-}
-
+// progress returns a function that prints every tenth part of a training, with the mean losses of its steps.
 func progress(log func(string), name string, steps int64) func(*trainer.Result) {
 	every := max(steps/10, 1)
 	var itc, itm float64
@@ -162,7 +153,7 @@ func (f fineTuning) fineTune(ctx context.Context, s *setup, kinds scenes.Kinds, 
 	defer func() { err = errors.Join(err, d.closeImages()) }()
 	on := *s
 	on.data, on.sizes = d, Sizes{Batch: f.Batch, Space: 1, Epochs: f.Epochs}
-	g, err := newGroup(ctx, s.worker, weights[0], d.images, d.pairs, s.seed)
+	g, err := on.group(ctx, weights[0])
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"os"
 	"path/filepath"
 
 	"github.com/pairstream/pairstream/internal/safetensors"
@@ -21,12 +20,7 @@ const (
 // words returns the tokens of captions with so many values each.
 func (t *Towers) words(captions iter.Seq[string], width int) ([]string, safetensors.Tensor, error) {
 	var none safetensors.Tensor
-	file, err := os.Open(t.Vocab())
-	if err != nil {
-		return nil, none, fmt.Errorf("opening the towers' vocabulary: %w", err)
-	}
-	defer file.Close()
-	all, err := token.ReadVocab(file)
+	all, err := token.FromFile("vocabulary", t.Vocab(), token.ReadVocab)
 	if err != nil {
 		return nil, none, err
 	}

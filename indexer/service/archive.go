@@ -148,12 +148,7 @@ func serveLive(ctx context.Context, all *errgroup.Group, s Settings, live *index
 
 // answer serves searches until ctx ends.
 func answer(ctx context.Context, all *errgroup.Group, listener net.Listener, server *http.Server) {
-	all.Go(func() error {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serving searches on %s: %w", listener.Addr(), err)
-		}
-		return nil
-	})
+	all.Go(func() error { return service.ServeOn(server, listener, "searches") })
 	all.Go(func() error {
 		<-ctx.Done()
 		return server.Close()

@@ -90,6 +90,19 @@ func Write(path string, mode os.FileMode, write func(io.Writer) error) error {
 	return f.Commit()
 }
 
+// Copy writes the bytes of another file.
+func Copy(from, path string, mode os.FileMode) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	return Write(path, mode, func(w io.Writer) error {
+		_, err := io.Copy(w, source)
+		return err
+	})
+}
+
 // SyncFolder puts what was made, renamed or removed in a folder onto the disk. It does not sync the files in it.
 func SyncFolder(path string) error { return syncFolder(path) }
 

@@ -81,8 +81,7 @@ func (s *Server) batchPage(w http.ResponseWriter, r *http.Request) error {
 		}
 		v.Missing = "Something is missing here, since the log did not hand it out: " + clip(200, err.Error())
 	}
-	s.render(w, r, http.StatusOK, "batch.html", page{Title: fmt.Sprintf("Mini-batch %d of epoch %d", number, epoch), Path: "/groups", Data: v})
-	return nil
+	return s.answer(w, r, "batch.html", page{Title: fmt.Sprintf("Mini-batch %d of epoch %d", number, epoch), Path: "/groups", Data: v})
 }
 
 func (v *batchView) samples(high float64) {

@@ -87,8 +87,7 @@ func (s *Server) connectionsStart(w http.ResponseWriter, r *http.Request) error 
 			return nil
 		}
 	}
-	s.render(w, r, http.StatusOK, "connections.html", page{Title: "Connections", Path: "/connections", Data: &connectionsView{High: s.o.High}})
-	return nil
+	return s.answer(w, r, "connections.html", page{Title: "Connections", Path: "/connections", Data: &connectionsView{High: s.o.High}})
 }
 
 func (s *Server) connectionsPage(w http.ResponseWriter, r *http.Request) error {
@@ -145,8 +144,7 @@ func (s *Server) connectionsPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	j := judged[v.Sample]
 	v.Current = wilson(j.Right, j.Right+j.Wrong)
-	s.render(w, r, http.StatusOK, "connections.html", page{Title: "Connections", Path: "/connections", Data: v})
-	return nil
+	return s.answer(w, r, "connections.html", page{Title: "Connections", Path: "/connections", Data: v})
 }
 
 func (s *Server) connectionItems(ctx context.Context, v *connectionsView, kind int) error {

@@ -93,8 +93,7 @@ func (s *Server) deadLettersPage(w http.ResponseWriter, r *http.Request) error {
 		d.From, d.To, d.Every = start, start.Add(time.Duration(len(counts))*width), span(width)
 		d.Bars = bars(counts, 600, 60, func(i int) string { return start.Add(time.Duration(i) * width).Local().Format("2 Jan 15:04:05") })
 	}
-	s.render(w, r, http.StatusOK, "deadletters.html", page{Title: "Dead letters", Path: "/dead-letters", Data: d})
-	return nil
+	return s.answer(w, r, "deadletters.html", page{Title: "Dead letters", Path: "/dead-letters", Data: d})
 }
 
 // deadLetter is one letter with what its bytes show.
@@ -150,8 +149,7 @@ func (s *Server) deadLetterPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	s.render(w, r, http.StatusOK, "deadletter.html", page{Title: "Dead letter", Path: "/dead-letters", Data: d})
-	return nil
+	return s.answer(w, r, "deadletter.html", page{Title: "Dead letter", Path: "/dead-letters", Data: d})
 }
 
 // pairOf returns the pair that was set aside, if it was one.

@@ -154,12 +154,11 @@ func (s *Server) flowPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s.render(w, r, http.StatusOK, "flow.html", page{Title: "Flow", Path: "/", Data: struct {
+	return s.answer(w, r, "flow.html", page{Title: "Flow", Path: "/", Data: struct {
 		Flow   *flowView
 		Latest []*index.Pair
 		Totals index.Totals
 	}{view, latest, totals}})
-	return nil
 }
 
 // flowEvents sends the picture again whenever it changes, as server-sent events.

@@ -28,8 +28,7 @@ func (s *Server) groupsPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s.render(w, r, http.StatusOK, "groups.html", page{Title: "Groups", Path: "/groups", Data: groups})
-	return nil
+	return s.answer(w, r, "groups.html", page{Title: "Groups", Path: "/groups", Data: groups})
 }
 
 type groupView struct {
@@ -102,8 +101,7 @@ func (s *Server) groupPage(w http.ResponseWriter, r *http.Request) error {
 	if err := s.groupBatches(r, v); err != nil {
 		return err
 	}
-	s.render(w, r, http.StatusOK, "group.html", page{Title: "Group " + id.String(), Path: "/groups", Data: v})
-	return nil
+	return s.answer(w, r, "group.html", page{Title: "Group " + id.String(), Path: "/groups", Data: v})
 }
 
 func (s *Server) sheets(ctx context.Context, v *groupView) error {

@@ -98,8 +98,7 @@ func (s *Server) pairPage(w http.ResponseWriter, r *http.Request) error {
 		s.o.Logger.Debug("a pair is shown without what the log has of it", "pair", id, "err", err)
 		v.Missing = "Something is missing here, since the log did not hand it out: " + clip(200, err.Error())
 	}
-	s.render(w, r, http.StatusOK, "pair.html", page{Title: clip(60, v.Caption), Path: "/groups", Data: v})
-	return nil
+	return s.answer(w, r, "pair.html", page{Title: clip(60, v.Caption), Path: "/groups", Data: v})
 }
 
 func (s *Server) mates(ctx context.Context, p *index.Pair) ([]*index.Pair, error) {

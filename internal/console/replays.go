@@ -57,8 +57,7 @@ func (s *Server) replaysPage(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 	}
-	s.render(w, r, http.StatusOK, "replays.html", page{Title: "Replays", Path: "/replays", Data: v})
-	return nil
+	return s.answer(w, r, "replays.html", page{Title: "Replays", Path: "/replays", Data: v})
 }
 
 func (s *Server) manifest(name string) manifestFile {
@@ -113,8 +112,7 @@ func (s *Server) replayPage(w http.ResponseWriter, r *http.Request) error {
 			v.Comparison = s.comparisons.get(s, v.manifestFile, v.With)
 		}
 	}
-	s.render(w, r, http.StatusOK, "replay.html", page{Title: name, Path: "/replays", Data: v})
-	return nil
+	return s.answer(w, r, "replay.html", page{Title: name, Path: "/replays", Data: v})
 }
 
 // comparisons are made in the background, one at a time, and kept.
@@ -252,8 +250,7 @@ func (s *Server) comparePage(w http.ResponseWriter, r *http.Request) error {
 	}
 	query := url.Values{"run": r.URL.Query()["run"]}.Encode()
 	v := compareView{c.Runs, c.Tables, overlaid(c.Curves), template.URL(query)} //nolint:gosec // encoded here
-	s.render(w, r, http.StatusOK, "compare.html", page{Title: "Runs side by side", Path: "/replays", Data: v})
-	return nil
+	return s.answer(w, r, "compare.html", page{Title: "Runs side by side", Path: "/replays", Data: v})
 }
 
 // compareCurves sends the points that the page draws.

@@ -70,8 +70,7 @@ func (s *Server) searchPage(w http.ResponseWriter, r *http.Request) error {
 		}
 		s.near(r.Context(), &v)
 	}
-	s.render(w, r, http.StatusOK, "search.html", page{Title: "Search", Path: "/search", Data: v})
-	return nil
+	return s.answer(w, r, "search.html", page{Title: "Search", Path: "/search", Data: v})
 }
 
 func (s *Server) byCaption(ctx context.Context, v *searchView) error {
@@ -230,6 +229,5 @@ func (s *Server) searchImage(w http.ResponseWriter, r *http.Request) error {
 			v.Notice = "There is no answer: " + clip(200, err.Error())
 		}
 	}
-	s.render(w, r, http.StatusOK, "search.html", page{Title: "Search", Path: "/search", Data: v})
-	return nil
+	return s.answer(w, r, "search.html", page{Title: "Search", Path: "/search", Data: v})
 }

@@ -98,12 +98,7 @@ func (s *Server) Run(ctx context.Context) error {
 	all, ctx := errgroup.WithContext(ctx)
 	server := service.NewUploadServer(s.handler, s.o.Limits)
 	server.BaseContext = func(net.Listener) context.Context { return ctx }
-	all.Go(func() error {
-		if err := server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serving the console on %s: %w", s.listener.Addr(), err)
-		}
-		return nil
-	})
+	all.Go(func() error { return service.ServeOn(server, s.listener, "the console") })
 	all.Go(func() error { return s.o.Index.Run(ctx, s.o.Logger) })
 	all.Go(func() error { return s.flow.run(ctx) })
 	all.Go(func() error {
@@ -156,8 +151,7 @@ func (s *Server) routes() http.Handler {
 }
 
 func (s *Server) logInPage(w http.ResponseWriter, r *http.Request) error {
-	s.render(w, r, http.StatusOK, "login.html", page{Title: "Token", Data: login{Next: "/"}})
-	return nil
+	return s.answer(w, r, "login.html", page{Title: "Token", Data: login{Next: "/"}})
 }
 
 // badRequest is the error of what a user asked for in a wrong way.
@@ -194,6 +188,12 @@ type page struct {
 	Notice string // of what is wrong with the data
 	Login  bool
 	Name   string // of the namespace
+}
+
+// answer is render for a page without a fault.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, name string, p page) error {
+	s.render(w, r, http.StatusOK, name, p)
+	return nil
 }
 
 // render writes a page at once, so that an error in a template is an error page and not half a page.

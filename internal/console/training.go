@@ -135,8 +135,7 @@ func (s *Server) trainingPage(w http.ResponseWriter, r *http.Request) error {
 	for _, e := range epochs {
 		v.Epochs = append(v.Epochs, epochShares{e})
 	}
-	s.render(w, r, http.StatusOK, "training.html", page{Title: "Training", Path: "/training", Data: v})
-	return nil
+	return s.answer(w, r, "training.html", page{Title: "Training", Path: "/training", Data: v})
 }
 
 // lastEvaluations leaves out evaluations of a step that was evaluated again, after a crash.

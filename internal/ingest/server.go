@@ -126,12 +126,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.publisher = s.newPublisher()
 	s.mu.Unlock()
 	all, ctx := errgroup.WithContext(ctx)
-	all.Go(func() error {
-		if err := server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serving the front door on %s: %w", s.listener.Addr(), err)
-		}
-		return nil
-	})
+	all.Go(func() error { return service.ServeOn(server, s.listener, "the front door") })
 	all.Go(func() error {
 		<-ctx.Done()
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(closeTime, s.o.AckTime))

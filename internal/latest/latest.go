@@ -266,7 +266,7 @@ func Hash(path string) (sum string, err error) {
 }
 
 // Copy brings published weights into another folder of checkpoints. It checks that the file is the one that was announced.
-func Copy(from, to string, w Weights) (err error) {
+func Copy(from, to string, w Weights) error {
 	path := File(from, w.Fingerprint)
 	sum, err := Hash(path)
 	if err != nil {
@@ -278,13 +278,5 @@ func Copy(from, to string, w Weights) (err error) {
 	if err := os.MkdirAll(Folder(to), 0o755); err != nil {
 		return err
 	}
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	return atomicfile.Write(File(to, w.Fingerprint), 0o644, func(out io.Writer) error {
-		_, err := io.Copy(out, file)
-		return err
-	})
+	return atomicfile.Copy(path, File(to, w.Fingerprint), 0o644)
 }

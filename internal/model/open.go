@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -109,15 +108,7 @@ func readMerges(path string) (*token.CLIP, error) {
 	if path == "" {
 		return nil, errors.New("a CLIP text encoder needs the file of its merges")
 	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("opening the merges: %w", err)
-	}
-	words, err := token.NewCLIP(file)
-	if err := errors.Join(err, file.Close()); err != nil {
-		return nil, fmt.Errorf("reading the merges of %s: %w", path, err)
-	}
-	return words, nil
+	return token.FromFile("merges", path, token.NewCLIP)
 }
 
 // readVocab reads a vocabulary. An empty path gives none.
@@ -125,13 +116,5 @@ func readVocab(path string) ([]string, error) {
 	if path == "" {
 		return nil, nil
 	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("opening the vocabulary: %w", err)
-	}
-	vocab, err := token.ReadVocab(file)
-	if err := errors.Join(err, file.Close()); err != nil {
-		return nil, fmt.Errorf("reading the vocabulary of %s: %w", path, err)
-	}
-	return vocab, nil
+	return token.FromFile("vocabulary", path, token.ReadVocab)
 }

@@ -137,11 +137,11 @@ func (s *httpServer) serve() error {
 	var all errgroup.Group
 	for i, server := range s.servers {
 		all.Go(func() error {
-			if err := server.Serve(s.listeners[i]); !errors.Is(err, http.ErrServerClosed) {
+			err := ServeOn(server, s.listeners[i], "HTTP")
+			if err != nil {
 				s.close()
-				return fmt.Errorf("serving HTTP on %s: %w", s.listeners[i].Addr(), err)
 			}
-			return nil
+			return err
 		})
 	}
 	return all.Wait()
@@ -201,6 +201,14 @@ func ListenHTTP(addr string, limits HTTPLimits) (net.Listener, error) {
 		return nil, err
 	}
 	return netutil.LimitListener(listener, limits.Connections), nil
+}
+
+// ServeOn answers requests until the server is closed. An error says what it served.
+func ServeOn(server *http.Server, on net.Listener, what string) error {
+	if err := server.Serve(on); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving %s on %s: %w", what, on.Addr(), err)
+	}
+	return nil
 }
 
 // IsLoopback reports whether a host is this machine by a name or address that nobody else's DNS can give.

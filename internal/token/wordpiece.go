@@ -5,9 +5,11 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -138,6 +140,19 @@ func ReadVocab(r io.Reader) ([]string, error) {
 		return nil, fmt.Errorf("reading vocabulary line %d: %w", len(vocab)+1, err)
 	}
 	return vocab, nil
+}
+
+// FromFile reads a vocabulary or merges, which errors name, from a file.
+func FromFile[T any](what, path string, read func(io.Reader) (T, error)) (T, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return *new(T), fmt.Errorf("opening the %s: %w", what, err)
+	}
+	out, err := read(file)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return out, fmt.Errorf("reading the %s of %s: %w", what, path, err)
+	}
+	return out, nil
 }
 
 // NewWordPiece makes the tokenizer whose token vocab[i] has id i. It wants every special token, and no token twice.

@@ -160,12 +160,7 @@ func vocabulary(path string, data *dataset.Corpus, size int) ([]string, error) {
 	if path == "" {
 		return token.BuildVocab(data.Captions, size, 2), nil
 	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("opening the vocabulary: %w", err)
-	}
-	defer file.Close()
-	return token.ReadVocab(file)
+	return token.FromFile("vocabulary", path, token.ReadVocab)
 }
 
 // reportStep prints a step, twenty times in a training.

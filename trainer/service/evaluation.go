@@ -250,7 +250,7 @@ func linkOrCopy(path, to string) error {
 		return err
 	}
 	if err := os.Link(path, temporary); err != nil {
-		return copyFile(path, to)
+		return atomicfile.Copy(path, to, 0o644)
 	}
 	if err := os.Rename(temporary, to); err != nil {
 		return err
@@ -260,16 +260,4 @@ func linkOrCopy(path, to string) error {
 		return err
 	}
 	return atomicfile.SyncFolder(filepath.Dir(to))
-}
-
-func copyFile(path, to string) error {
-	from, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer from.Close()
-	return atomicfile.Write(to, 0o644, func(w io.Writer) error {
-		_, err := io.Copy(w, from)
-		return err
-	})
 }

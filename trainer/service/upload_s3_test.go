@@ -19,6 +19,7 @@ import (
 
 	"gocloud.dev/blob"
 
+	"github.com/pairstream/pairstream/internal/atomicfile"
 	"github.com/pairstream/pairstream/internal/stream"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/s3test"
@@ -90,7 +91,7 @@ func TestS3GivesALostFolderBack(t *testing.T) {
 		t.Fatalf("the folder has %d checkpoints, the last of %d bytes", len(lost), len(lost[lastCheckpoint]))
 	}
 	checkSame(t, "the copies", objectsIn(t, bucket, "run/"), lost)
-	must.Do(t, copyFile(filepath.Join(dir, "checkpoint-000000000004.safetensors"), filepath.Join(dir, bestFile)))
+	must.Do(t, atomicfile.Copy(filepath.Join(dir, "checkpoint-000000000004.safetensors"), filepath.Join(dir, bestFile), 0o644))
 	must.Do(t, runTrainer(t, log, environ))
 	lost = contentOf(t, dir)
 	checkSame(t, "the copies with the best one", objectsIn(t, bucket, "run/"), lost)
