@@ -25,11 +25,11 @@ type Assumption struct {
 const (
 	closeSeconds = 19.24 // core-seconds to close a group of closePairs, with vectors of growthDim values
 	closePairs   = 100_000
-	walkSeconds  = 0.2483 // core-seconds of a walk over walkPairs, with vectors of growthDim values
+	walkSeconds  = 0.0516 // core-seconds of a walk over walkPairs, with vectors of growthDim values
 	walkPairs    = 6_000
 	growthDim    = 256
-	decodeTime   = 1.066e-3 // core-seconds to decode and resize an image
-	recordTime   = 31.3e-6  // core-seconds of a pair in the log, through all stages
+	decodeTime   = 0.571e-3 // core-seconds to decode and resize an image
+	recordTime   = 13.6e-6  // core-seconds of a pair in the log, through all stages
 )
 
 // Shares of a GPU's vendor's figures. The first three were measured on an H100, the others are predicted.

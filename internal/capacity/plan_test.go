@@ -43,9 +43,9 @@ func TestPlanByHand(t *testing.T) {
 	want := []Stage{
 		{"encoder", 1e4 / 3600.0, 1, 1, filled},
 		{"indexer", 20 * closing / 3600, 1, 1, filled},
-		{"grouper", 0, 0, 1, trained}, // 33,107 core-seconds of walks and 31,300 of records
-		{"discriminator", 2e5 / 3600.0, 1, 2, trained},
-		{"trainer", 1e6 / 3600.0, 2, 3, trained},
+		{"grouper", 0, 0, 1, trained}, // 6,880 core-seconds of walks and 13,600 of records
+		{"discriminator", 2e5 / 3600.0, 1, 1, trained},
+		{"trainer", 1e6 / 3600.0, 2, 2, trained},
 	}
 	for i, s := range p.Stages {
 		near(t, s.Name+": GPU-hours", s.GPUHours, want[i].GPUHours)
@@ -158,7 +158,7 @@ func TestPrintNamesWhatIsPredicted(t *testing.T) {
 	must.Do(t, p.Print(&out))
 	text := strings.Join(strings.Fields(out.String()), " ")
 	for _, words := range []string{
-		"100 M pairs, 10 epochs, preset base, round, 10 days", "lanes 2 10 groups each", "trainer 2 277.8 3 1.29 k", "storage 633 GB",
+		"100 M pairs, 10 epochs, preset base, round, 10 days", "lanes 2 10 groups each", "trainer 2 277.8 2 1.29 k", "storage 633 GB",
 		"share of it in training 13 % measured", "Every GPU of the trainer sends and receives 2.57 GB/s",
 	} {
 		if !strings.Contains(text, words) {
