@@ -105,12 +105,12 @@ func TestWalkIsTheGreedyOne(t *testing.T) {
 		for _, rule := range []WalkRule{
 			{}, {Workers: 3}, {Images: byFive, BatchSize: 16, Workers: 2}, {Images: few, BatchSize: 10}, {Images: few},
 		} {
+			start := data.n / 2
+			want := walkByDefinition(v, tt, start, rule)
 			for _, tune := range []tuning{{lists: 1, grain: 10}, {lists: 4, grain: 10}, {lists: 32, grain: 10}, {lists: 4, codes: true}, {codes: true, whole: math.MaxInt}} {
 				name := fmt.Sprintf("%s/images %t, batch %d, workers %d, %+v", data.name, rule.Images != nil, rule.BatchSize, rule.Workers, tune)
 				t.Run(name, func(t *testing.T) {
-					start := data.n / 2
 					got := must.Get(walk(context.Background(), v, tt, start, rule, tune))(t)
-					want := walkByDefinition(v, tt, start, rule)
 					if !slices.Equal(got, want) {
 						t.Errorf("got  %v\nwant %v", got, want)
 					}
