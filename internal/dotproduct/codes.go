@@ -22,19 +22,21 @@ type Codes struct {
 	quads  int      // groups of four codes that a row has, a multiple of four
 	left   int      // places in use
 	panels []uint32 // CodeRows places after another: the first four codes of each, then the next four of each
-	minus  []int32  // of each place: -128 times the sum of its codes, since those of an anchor are above by 128
+	minus  []int32  // of each place: -128 times the sum of its codes, since those of an anchor are above by 128, and the row's shift
 	rows   []int32  // of each place
 	places []int32  // of each row
 	shifts []int32  // of each row, which minus has already
 	plain  []uint8  // row after row, each code plus 128
 }
 
-// never is what the sums of an empty place begin with: no product comes near it.
-const never = -1 << 30
+const (
+	never    = -1 << 30 // what the sums of an empty place begin with: no product of rows of up to mostDim values comes near it
+	mostCode = math.MaxInt8
+	mostDim  = 8192
+)
 
 // NewCodes returns the rows of m, whose values are finite.
 func NewCodes(m *Matrix) *Codes {
-	const most = math.MaxInt8
 	quads := (m.dim + 15) / 16 * 4
 	places := (m.rows + CodeRows - 1) / CodeRows * CodeRows
 	c := &Codes{
@@ -53,7 +55,7 @@ func NewCodes(m *Matrix) *Codes {
 	}
 	c.scale = 1
 	if largest > 0 {
-		c.scale = most / float64(math.Float32frombits(largest))
+		c.scale = mostCode / float64(math.Float32frombits(largest))
 	}
 	for i := range c.minus {
 		c.minus[i] = never
@@ -95,9 +97,10 @@ func (c *Codes) at(place int) int { return place/CodeRows*CodeRows*c.quads + pla
 
 // Bound returns a number of which products of rows of c and d are no further from some constant times those of the float32 rows
 // as Block and Gather compute them. It says whether that is at most 1/32 of the product of two rows of median length that are parallel.
+// Rows of more than 8,192 values are never said to be.
 func (c *Codes) Bound(d *Codes) (bound int64, narrow bool) {
 	bound = c.bound(d.rounding, c.dim)
-	return bound, float64(bound) <= c.median*d.median*c.scale*d.scale/32
+	return bound, c.dim <= mostDim && float64(bound) <= c.median*d.median*c.scale*d.scale/32
 }
 
 // Unit returns what a product of rows is multiplied by to be one of codes of c and d.

@@ -113,6 +113,20 @@ func TestCodesAreNear(t *testing.T) {
 	if bound, narrow := NewCodes(m).Bound(NewCodes(m)); narrow {
 		t.Errorf("a value of 1e9: products are said to be within %d", bound)
 	}
+	// Sums of longer rows could come near what stands for an empty place.
+	for dim, want := range map[int]bool{mostDim: true, mostDim + 1: false} {
+		m := NewMatrix(2, dim)
+		for k := range dim {
+			m.Row(0)[k], m.Row(1)[k] = 1, -1
+		}
+		c := NewCodes(m)
+		if bound, narrow := c.Bound(c); narrow != want {
+			t.Errorf("rows of %d values: narrow is %v, within %d", dim, narrow, bound)
+		}
+		if found := reaching(c, c, 0, math.MinInt32); want && (len(found) != 2 || found[1] != -found[0]) {
+			t.Errorf("rows of %d values: products %v", dim, found)
+		}
+	}
 	if c := NewCodes(NewMatrix(3, 8)); slices.Max(c.plain) != 128 || slices.Min(c.plain) != 128 {
 		t.Error("rows of zeros are not zeros")
 	}
