@@ -35,7 +35,7 @@ FUZZ ?= 3000x
 SCENARIOS := TestSuite|TestCrash|TestTwoOwners|TestBrokerKilled|TestEveryStageKilled|TestProducerKilled|TestIngestKilled|TestWatchersKilled|TestFetcherKilled|TestFilterKilled|TestTrainerOnAFullDisk
 
 # What computes with tensors, and the flags of deploy/Dockerfile.cuda for a libtorch that is not the system's.
-TENSORS := ./internal/torch ./internal/knn/device ./internal/model ./internal/ranks/nccl ./encoder ./discriminator ./trainer
+TENSORS := ./internal/model/torch ./internal/neighbors/knn/device ./internal/model/model ./internal/model/ranks/nccl ./encoder ./discriminator ./trainer
 TORCH_LIB = $(abspath $(TORCH))/lib
 TORCH_FLAGS = CGO_CXXFLAGS="-O3 -std=c++17 -ffile-prefix-map=$(abspath $(TORCH))=/torch -I$(abspath $(TORCH))/include -I$(abspath $(TORCH))/include/torch/csrc/api/include" \
 	CGO_LDFLAGS="-L$(TORCH_LIB) -Wl,-rpath,$(TORCH_LIB) -Wl,--allow-shlib-undefined -Wl,--as-needed"
@@ -55,7 +55,7 @@ build: setup ## build every binary into bin/
 
 languages: ## write bin/languages.zip, the models that tell the language of captions, from the Go module that brings them
 	@mkdir -p $(BIN)
-	go run ./internal/language/pack $(BIN)/languages.zip
+	go run ./internal/content/language/pack $(BIN)/languages.zip
 
 wheel: setup $(BIN)/venv-release ## build the wheels and the source distribution into bin/dist, on PyPI's PyTorch; ARCH=arm64 for another machine
 	@[ -z "$(ARCH)" ] || deploy/setup.sh cross
@@ -108,17 +108,17 @@ first-models: build ## make anew the first models that the demo and experiment X
 
 test: setup ## run all tests that need no external server
 	@# The scenarios take longest, and mostly wait: they begin first, beside everything else and one package more than cores. So do what takes long on one core.
-	$(GO_TEST) -p $$(($$(nproc) + 1)) -timeout 30m ./services/pairstream ./experiments ./internal/stream ./...
+	$(GO_TEST) -p $$(($$(nproc) + 1)) -timeout 30m ./services/pairstream ./experiments ./internal/log/stream ./...
 
 test-quick: setup ## run the tests of packages without tensors, but for scenarios and simulations: after every change
-	$(GO_TEST) -p $$(($$(nproc) + 1)) -skip '$(SCENARIOS)' ./internal/stream $(filter-out %/bench/simulate,$(TENSORLESS))
+	$(GO_TEST) -p $$(($$(nproc) + 1)) -skip '$(SCENARIOS)' ./internal/log/stream $(filter-out %/bench/simulate,$(TENSORLESS))
 
 test-towers: setup ## install the towers of experiment X9, 100 MB of PyPI, and compare them with their authors' code
 	@deploy/setup.sh python
 	PAIRSTREAM_TOWERS=$(CURDIR)/data/experiments $(GO_TEST) -count=1 -run 'TestArchive' ./experiments/towers
 
 test-race: setup ## run the tests of packages without tensors with the race detector
-	$(GO_TEST) -race ./internal/stream $(filter-out %/internal/lint %/internal/scenes,$(TENSORLESS))
+	$(GO_TEST) -race ./internal/log/stream $(filter-out %/internal/lint %/internal/demo/scenes,$(TENSORLESS))
 
 test-commands: build ## run the commands that train, fine-tune and measure, small, on generated scenes
 	deploy/test/commands.sh $(CURDIR)/$(BIN)/pairstream
@@ -135,7 +135,7 @@ mutants: setup ## break the code in every way that internal/testing/mutants list
 
 asan: setup ## run the tests of what calls C and C++ with the address sanitizer
 	@# go test -asan instruments C; the flags do the same for C++.
-	CGO_CXXFLAGS="-O2 -g -fsanitize=address" ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0 go test -asan -count=1 ./internal/jpeg ./internal/imaging ./internal/knn/cpu ./internal/faiss ./internal/torch
+	CGO_CXXFLAGS="-O2 -g -fsanitize=address" ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0 go test -asan -count=1 ./internal/content/jpeg ./internal/content/imaging ./internal/neighbors/knn/cpu ./internal/neighbors/faiss ./internal/model/torch
 
 vulncheck: setup $(TOOLS)/govulncheck ## look for known vulnerabilities in what is called; needs vuln.go.dev
 	@$(TOOLS)/govulncheck ./... >$(BIN)/vulncheck.txt 2>&1; code=$$?; cat $(BIN)/vulncheck.txt; \
@@ -144,7 +144,7 @@ vulncheck: setup $(TOOLS)/govulncheck ## look for known vulnerabilities in what 
 
 torture: setup ## send the pipeline everything that strangers may send, and print what it cost
 	@mkdir -p $(BIN) && rm -f $(FIGURES)
-	PAIRSTREAM_FIGURES=$(FIGURES) $(GO_TEST) -tags torture -p 1 -count=1 -timeout 30m -run TestTorture ./internal/testing/torture ./internal/fetch ./services/pairstream
+	PAIRSTREAM_FIGURES=$(FIGURES) $(GO_TEST) -tags torture -p 1 -count=1 -timeout 30m -run TestTorture ./internal/testing/torture ./internal/crawl/fetch ./services/pairstream
 	@cat $(FIGURES)
 
 test-torch: setup ## run the tests of what computes with tensors on another libtorch: TORCH=folder with its include and lib, such as torch in a PyTorch wheel; PAIRSTREAM_TEST_DEVICE=cuda on a GPU
@@ -164,7 +164,7 @@ test-pack-gpu: ## pack for a GPU, and run here from the archive what needs none
 
 test-log: setup ## run the log's scenarios on the embedded broker and print what they survived; SOAK=1 for many more faults
 	@mkdir -p $(BIN) && rm -f $(FIGURES)
-	PAIRSTREAM_FIGURES=$(FIGURES) $(GO_TEST) -p 1 -count=1 -timeout 120m -run '$(SCENARIOS)' ./internal/stream ./services/pairstream
+	PAIRSTREAM_FIGURES=$(FIGURES) $(GO_TEST) -p 1 -count=1 -timeout 120m -run '$(SCENARIOS)' ./internal/log/stream ./services/pairstream
 	@cat $(FIGURES)
 
 test-operator: setup ## play 200 random sequences of operators' actions on the embedded broker; SOAK=1 for an hour
@@ -176,13 +176,13 @@ test-operator: setup ## play 200 random sequences of operators' actions on the e
 	@cat $(FIGURES)
 
 test-s3: setup $(TOOLS)/versitygw $(TOOLS)/fake-gcs-server ## run what reads, watches and fills buckets on a real S3 server, versitygw, and what reads them on an emulator of Google's
-	PAIRSTREAM_VERSITYGW=$(TOOLS)/versitygw PAIRSTREAM_FAKE_GCS=$(TOOLS)/fake-gcs-server $(GO_TEST) -tags s3 -count=1 -timeout 10m -run 'S3|GCS' ./internal/shard/cloud ./internal/segment/store ./internal/repack ./indexer/service ./trainer/service ./services/pairstream
+	PAIRSTREAM_VERSITYGW=$(TOOLS)/versitygw PAIRSTREAM_FAKE_GCS=$(TOOLS)/fake-gcs-server $(GO_TEST) -tags s3 -count=1 -timeout 10m -run 'S3|GCS' ./internal/crawl/shard/cloud ./internal/neighbors/segment/store ./internal/crawl/repack ./indexer/service ./trainer/service ./services/pairstream
 
 test-kafka: setup $(TOOLS)/versitygw ## run the same scenarios on a real cluster: Apache Kafka, three brokers, on Java 17 and Maven, beside an S3 server; SOAK=1 for longer
 	@deploy/setup.sh kafka
 	@mkdir -p $(BIN) && rm -f $(FIGURES)
 	$(GO_TEST) -tags kafka -count=1 -timeout 20m ./internal/testing/kafkatest/
-	PAIRSTREAM_FIGURES=$(FIGURES) PAIRSTREAM_VERSITYGW=$(TOOLS)/versitygw $(GO_TEST) -tags kafka,s3 -p 1 -count=1 -timeout 120m -run Kafka ./internal/stream ./services/pairstream
+	PAIRSTREAM_FIGURES=$(FIGURES) PAIRSTREAM_VERSITYGW=$(TOOLS)/versitygw $(GO_TEST) -tags kafka,s3 -p 1 -count=1 -timeout 120m -run Kafka ./internal/log/stream ./services/pairstream
 	@cat $(FIGURES)
 
 test-python: build ## test the Python package in a virtual environment: linters, types, coverage, against this build; PYTHON=, TORCH_PIP="torch==2.11.0" for another PyTorch than Debian's, PIP_FLOORS=1 for the oldest packages that are allowed
@@ -200,7 +200,7 @@ test-compose: setup ## build the images, bring the compose stack up, kill contai
 
 test-console: setup $(TOOLS)/axe/axe.min.js ## open every page of the console in a real headless Chromium; ARGS=-rewrite stores the screenshots anew
 	@deploy/setup.sh console
-	PAIRSTREAM_AXE=$(TOOLS)/axe/axe.min.js $(GO_TEST) -tags console -count=1 -timeout 5m -run 'TestBrowser' ./internal/console $(ARGS)
+	PAIRSTREAM_AXE=$(TOOLS)/axe/axe.min.js $(GO_TEST) -tags console -count=1 -timeout 5m -run 'TestBrowser' ./internal/operate/console $(ARGS)
 
 $(TOOLS)/axe/axe.min.js:
 	@command -v npm >/dev/null || deploy/setup.sh npm
@@ -292,7 +292,7 @@ lint-static: setup ## build and vet without cgo what needs no tensors
 fmt: $(TOOLS)/golangci-lint ## format the sources
 	$(TOOLS)/golangci-lint fmt ./...
 
-docs: build ## write the generated parts of docs/ anew: settings from the env structs, recipes from internal/recipe, benchmarks from bench/results.json, experiments from experiments/results
+docs: build ## write the generated parts of docs/ anew: settings from the env structs, recipes from internal/process/recipe, benchmarks from bench/results.json, experiments from experiments/results
 	$(BIN)/pairstream settings --write docs/settings.md
 	$(BIN)/pairstream settings --write-recipes docs/papers.md --write-python clients/python/src/pairstream/torch/recipes.json
 	go run ./bench --write $(BENCH_PAGES)

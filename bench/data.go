@@ -12,10 +12,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pairstream/pairstream/internal/dotproduct"
-	"github.com/pairstream/pairstream/internal/knn"
-	"github.com/pairstream/pairstream/internal/knn/knntest"
-	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/base/rng"
+	"github.com/pairstream/pairstream/internal/neighbors/dotproduct"
+	"github.com/pairstream/pairstream/internal/neighbors/knn"
+	"github.com/pairstream/pairstream/internal/neighbors/knn/knntest"
 	"github.com/pairstream/pairstream/schemas"
 )
 

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/pairstream/pairstream/encoder"
-	"github.com/pairstream/pairstream/internal/imaging"
-	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/content/imaging"
+	"github.com/pairstream/pairstream/internal/model/model"
+	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
 

@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pairstream/pairstream/internal/fetch"
-	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/crawl/fetch"
+	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/schemas"
 )
 

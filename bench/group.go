@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/pairstream/pairstream/internal/knn"
-	"github.com/pairstream/pairstream/internal/knn/cpu"
-	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/base/rng"
+	"github.com/pairstream/pairstream/internal/neighbors/knn"
+	"github.com/pairstream/pairstream/internal/neighbors/knn/cpu"
 )
 
 // groupParams returns GPN-S's parameters.

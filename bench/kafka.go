@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/log/stream"
 )
 
 const (

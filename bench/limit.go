@@ -8,11 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/dotproduct"
-	"github.com/pairstream/pairstream/internal/knn"
-	"github.com/pairstream/pairstream/internal/knn/cpu"
-	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/model/model"
+	"github.com/pairstream/pairstream/internal/model/torch"
+	"github.com/pairstream/pairstream/internal/neighbors/dotproduct"
+	"github.com/pairstream/pairstream/internal/neighbors/knn"
+	"github.com/pairstream/pairstream/internal/neighbors/knn/cpu"
 )
 
 // Limit is what the machine would let a row reach that did nothing but its largest part, as it was measured in the same run.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/indexer"
-	"github.com/pairstream/pairstream/internal/knn/cpu"
+	"github.com/pairstream/pairstream/internal/neighbors/knn/cpu"
 	"github.com/pairstream/pairstream/schemas"
 )
 

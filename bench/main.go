@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/machine"
+	"github.com/pairstream/pairstream/internal/base/machine"
 )
 
 func main() {

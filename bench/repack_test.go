@@ -5,9 +5,9 @@ import (
 	"image/jpeg"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/imaging"
-	"github.com/pairstream/pairstream/internal/machine"
-	"github.com/pairstream/pairstream/internal/repack"
+	"github.com/pairstream/pairstream/internal/base/machine"
+	"github.com/pairstream/pairstream/internal/content/imaging"
+	"github.com/pairstream/pairstream/internal/crawl/repack"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 

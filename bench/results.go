@@ -12,7 +12,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/machine"
+	"github.com/pairstream/pairstream/internal/base/machine"
 )
 
 // Figure is the cost of one side.

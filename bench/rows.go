@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/model/torch"
 )
 
 // row is one line of the table.

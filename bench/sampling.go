@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/pairstream/pairstream/discriminator"
-	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/base/rng"
+	"github.com/pairstream/pairstream/internal/model/model"
 	"github.com/pairstream/pairstream/schemas"
 )
 

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/machine"
+	"github.com/pairstream/pairstream/internal/base/machine"
 )
 
 // childCommand, followed by a kind of work, makes this program one side of a row.

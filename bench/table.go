@@ -128,7 +128,7 @@ func writeDevice(results, page string) error {
 	}
 	var t strings.Builder
 	t.WriteString("# On a GPU\n\nMedians, written by `make bench-gpu`. In the last column, what the row's operations per second are of those that\n" +
-		"large products of bfloat16 reached in the same run; operations are counted from the shapes ([count.go](../internal/model/config.go)).\n\n" +
+		"large products of bfloat16 reached in the same run; operations are counted from the shapes ([count.go](../internal/model/model/config.go)).\n\n" +
 		"| what | size | measured | turns | to reach | of the device's products | on | when |\n|---|---|---|---|---|---|---|---|\n")
 	for _, r := range deviceRows {
 		result := byRow[r.name]

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pairstream/pairstream/grouper"
-	"github.com/pairstream/pairstream/internal/dotproduct"
+	"github.com/pairstream/pairstream/internal/neighbors/dotproduct"
 )
 
 func walkRow(ctx context.Context, b *bench) (*Result, error) {

@@ -4,11 +4,11 @@ import (
 	"context"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/base/rng"
+	"github.com/pairstream/pairstream/internal/model/model"
+	"github.com/pairstream/pairstream/internal/model/torch"
+	"github.com/pairstream/pairstream/internal/model/torch/torchtest"
 	"github.com/pairstream/pairstream/internal/testing/must"
-	"github.com/pairstream/pairstream/internal/torch"
-	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
 
 // BenchmarkScore is a batch of 16 with all others as candidates, by a Con-D of preset small.

@@ -4,8 +4,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/rng"
-	"github.com/pairstream/pairstream/internal/torch/torchtest"
+	"github.com/pairstream/pairstream/internal/base/rng"
+	"github.com/pairstream/pairstream/internal/model/torch/torchtest"
 	"github.com/pairstream/pairstream/schemas"
 )
 

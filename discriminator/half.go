@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/model/model"
 	"github.com/pairstream/pairstream/schemas"
 )
 

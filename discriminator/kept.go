@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/model/model"
 	"github.com/pairstream/pairstream/schemas"
 )
 

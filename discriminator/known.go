@@ -8,9 +8,9 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/pairstream/pairstream/internal/auc"
-	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/wording"
+	"github.com/pairstream/pairstream/internal/base/auc"
+	"github.com/pairstream/pairstream/internal/content/hardcaption"
+	"github.com/pairstream/pairstream/internal/model/model"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -85,12 +85,12 @@ type Questions struct {
 }
 
 // NewQuestions lists what Con-D is asked about a batch when it is measured. In a batch of one image there is nothing to ask.
-func NewQuestions(b *schemas.Batch, masks []schemas.Mask, tagger wording.Tagger, draws *rand.Rand) Questions {
+func NewQuestions(b *schemas.Batch, masks []schemas.Mask, tagger hardcaption.Tagger, draws *rand.Rand) Questions {
 	var q Questions
 	masked := maskedSamples(b, masks)
-	captions := make([]wording.Caption, len(b.Samples))
+	captions := make([]hardcaption.Caption, len(b.Samples))
 	for i := range b.Samples {
-		captions[i] = wording.Read(tagger, b.Samples[i].Text)
+		captions[i] = hardcaption.Read(tagger, b.Samples[i].Text)
 	}
 	several := false
 	for i := range b.Samples {
@@ -110,7 +110,7 @@ func NewQuestions(b *schemas.Batch, masks []schemas.Mask, tagger wording.Tagger,
 				q.add(positive, image, p)
 			}
 		}
-		if text, ok := wording.Edit(captions, i, b.Samples[i].Partners, draws); ok {
+		if text, ok := hardcaption.Edit(captions, i, b.Samples[i].Partners, draws); ok {
 			q.add(edited, image, int32(len(b.Samples)+len(q.Edits)))
 			q.Edits = append(q.Edits, text)
 		}

@@ -3,7 +3,7 @@ package discriminator
 import (
 	"math"
 
-	"github.com/pairstream/pairstream/internal/interval"
+	"github.com/pairstream/pairstream/internal/base/interval"
 	"github.com/pairstream/pairstream/schemas"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/base/rng"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pairstream/pairstream/internal/invalid"
+	"github.com/pairstream/pairstream/internal/base/invalid"
 	"github.com/pairstream/pairstream/schemas"
 )
 

@@ -11,9 +11,9 @@ import (
 	"github.com/pairstream/pairstream/experiments/evidence"
 	"github.com/pairstream/pairstream/experiments/models"
 	"github.com/pairstream/pairstream/grouper"
-	"github.com/pairstream/pairstream/internal/dataset"
-	"github.com/pairstream/pairstream/internal/machine"
-	"github.com/pairstream/pairstream/internal/scenes"
+	"github.com/pairstream/pairstream/internal/base/machine"
+	"github.com/pairstream/pairstream/internal/crawl/dataset"
+	"github.com/pairstream/pairstream/internal/demo/scenes"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/grouper"
-	"github.com/pairstream/pairstream/internal/machine"
+	"github.com/pairstream/pairstream/internal/base/machine"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"

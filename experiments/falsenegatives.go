@@ -8,7 +8,7 @@ import (
 	"github.com/pairstream/pairstream/experiments/evidence"
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/indexer"
-	"github.com/pairstream/pairstream/internal/scenes"
+	"github.com/pairstream/pairstream/internal/demo/scenes"
 	"github.com/pairstream/pairstream/schemas"
 )
 

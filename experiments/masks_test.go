@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/experiments/evidence"
-	"github.com/pairstream/pairstream/internal/eval"
+	"github.com/pairstream/pairstream/internal/model/eval"
 	"github.com/pairstream/pairstream/trainer"
 )
 

@@ -16,14 +16,14 @@ import (
 	"github.com/pairstream/pairstream/experiments/evidence"
 	"github.com/pairstream/pairstream/experiments/towers"
 	"github.com/pairstream/pairstream/grouper"
-	"github.com/pairstream/pairstream/internal/dataset"
-	"github.com/pairstream/pairstream/internal/eval"
-	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/rng"
-	"github.com/pairstream/pairstream/internal/scenes"
-	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/token"
-	"github.com/pairstream/pairstream/internal/twins"
+	"github.com/pairstream/pairstream/internal/base/rng"
+	"github.com/pairstream/pairstream/internal/content/token"
+	"github.com/pairstream/pairstream/internal/crawl/dataset"
+	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/demo/duplicates"
+	"github.com/pairstream/pairstream/internal/demo/scenes"
+	"github.com/pairstream/pairstream/internal/model/eval"
+	"github.com/pairstream/pairstream/internal/model/model"
 	"github.com/pairstream/pairstream/trainer"
 	"github.com/pairstream/pairstream/trainer/bootstrap"
 )
@@ -240,7 +240,7 @@ func newTwins(ctx context.Context, dir string, photos []photograph, sizes twinSi
 	all := slices.Clone(photos)
 	draws := rng.New(seed, "experiments.twins")
 	draws.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	w := twins.New(dir)
+	w := duplicates.New(dir)
 	unseen, kept, last := min(sizes.Unseen, len(all)/5), min(sizes.Kept, len(all)/5), sizes.Captions-1
 	w.Folder("unseen")
 	for _, p := range all[:unseen] {
@@ -298,7 +298,7 @@ func (p *photograph) multiply(draws *rand.Rand) error {
 		return fmt.Errorf("decoding: %w", err)
 	}
 	for range p.captions {
-		twin, err := twins.Crop(im, draws)
+		twin, err := duplicates.Crop(im, draws)
 		if err != nil {
 			return err
 		}
@@ -308,7 +308,7 @@ func (p *photograph) multiply(draws *rand.Rand) error {
 }
 
 // readTwins reads the folders back.
-func readTwins(ctx context.Context, w *twins.Writer, side int) (*twinned, error) {
+func readTwins(ctx context.Context, w *duplicates.Writer, side int) (*twinned, error) {
 	var parts [3]*dataset.Corpus // unseen, seen, twins
 	for i, name := range w.Folders() {
 		var err error

@@ -8,11 +8,11 @@ import (
 	"github.com/pairstream/pairstream/encoder"
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/indexer"
-	"github.com/pairstream/pairstream/internal/imaging"
-	"github.com/pairstream/pairstream/internal/knn/cpu"
-	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/content/imaging"
+	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/model/model"
+	"github.com/pairstream/pairstream/internal/model/torch"
+	"github.com/pairstream/pairstream/internal/neighbors/knn/cpu"
 	"github.com/pairstream/pairstream/schemas"
 )
 

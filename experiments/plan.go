@@ -10,9 +10,9 @@ import (
 
 	"github.com/pairstream/pairstream/experiments/evidence"
 	"github.com/pairstream/pairstream/experiments/models"
-	"github.com/pairstream/pairstream/internal/atomicfile"
-	"github.com/pairstream/pairstream/internal/scenes"
-	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/base/atomicfile"
+	"github.com/pairstream/pairstream/internal/demo/scenes"
+	"github.com/pairstream/pairstream/internal/model/torch"
 )
 
 // Plan is an experiment at a size.

@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"github.com/pairstream/pairstream/grouper"
-	"github.com/pairstream/pairstream/internal/nouns"
+	"github.com/pairstream/pairstream/internal/content/nouns"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )

@@ -10,8 +10,8 @@ import (
 	"github.com/pairstream/pairstream/experiments/evidence"
 	"github.com/pairstream/pairstream/experiments/models"
 	"github.com/pairstream/pairstream/grouper"
-	"github.com/pairstream/pairstream/internal/eval"
-	"github.com/pairstream/pairstream/internal/safetensors"
+	"github.com/pairstream/pairstream/internal/model/eval"
+	"github.com/pairstream/pairstream/internal/model/safetensors"
 	"github.com/pairstream/pairstream/trainer"
 )
 

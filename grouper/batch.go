@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pairstream/pairstream/internal/dotproduct"
+	"github.com/pairstream/pairstream/internal/neighbors/dotproduct"
 	"github.com/pairstream/pairstream/schemas"
 )
 

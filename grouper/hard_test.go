@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/dotproduct"
+	"github.com/pairstream/pairstream/internal/neighbors/dotproduct"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 

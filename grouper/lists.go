@@ -9,7 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/pairstream/pairstream/internal/dotproduct"
+	"github.com/pairstream/pairstream/internal/neighbors/dotproduct"
 )
 
 // fixedLists holds for every anchor some partners of the greatest products in fixed point.

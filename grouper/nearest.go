@@ -4,7 +4,7 @@ import (
 	"context"
 	"math"
 
-	"github.com/pairstream/pairstream/internal/dotproduct"
+	"github.com/pairstream/pairstream/internal/neighbors/dotproduct"
 )
 
 // nearestLists holds for every anchor its best few partners: those of the greatest similarity, the lowest index first

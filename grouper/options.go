@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/pairstream/pairstream/internal/invalid"
+	"github.com/pairstream/pairstream/internal/base/invalid"
 	"github.com/pairstream/pairstream/schemas"
 )
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/pairstream/pairstream/internal/imagerefs"
+	"github.com/pairstream/pairstream/internal/neighbors/imagerefs"
 	"github.com/pairstream/pairstream/schemas"
 )
 

@@ -3,7 +3,7 @@ package grouper
 import (
 	"math/rand/v2"
 
-	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/base/rng"
 	"github.com/pairstream/pairstream/schemas"
 )
 

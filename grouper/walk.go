@@ -8,7 +8,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/pairstream/pairstream/internal/dotproduct"
+	"github.com/pairstream/pairstream/internal/neighbors/dotproduct"
 )
 
 // WalkRule says how a walk is made, beyond equation (5) of GRIT-VLP.

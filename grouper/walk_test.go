@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/dotproduct"
-	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/base/rng"
+	"github.com/pairstream/pairstream/internal/neighbors/dotproduct"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 

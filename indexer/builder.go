@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/pairstream/pairstream/internal/imagerefs"
-	"github.com/pairstream/pairstream/internal/knn"
-	"github.com/pairstream/pairstream/internal/segment"
+	"github.com/pairstream/pairstream/internal/neighbors/imagerefs"
+	"github.com/pairstream/pairstream/internal/neighbors/knn"
+	"github.com/pairstream/pairstream/internal/neighbors/segment"
 	"github.com/pairstream/pairstream/schemas"
 )
 

@@ -19,7 +19,7 @@
 //     the configured number and the group's size.
 //   - obj(v) (eq. 7): nouns in more than a share p of the neighbour texts, out of those in more than MinCount captions of
 //     the group. The share is count/k > p in float64, k being the neighbours there are (fewer in a tiny group). Nouns
-//     are those of internal/nouns, lower-cased. The manifest lists them ascending, and obj refers to that list in
+//     are those of internal/content/nouns, lower-cased. The manifest lists them ascending, and obj refers to that list in
 //     ascending order.
 //     Captions of strangers do not make records that no topic takes: a manifest has the most frequent nouns, up to 768
 //     KiB of them, and obj(v) at most 64, those in the most texts.
@@ -27,7 +27,7 @@
 // Guarantees:
 //
 //  1. A group's records are a function of its embeddings, the options and the group's id: the same bytes on every
-//     machine, with any number of threads. Scores are exact (internal/knn), and ties go to the lower position.
+//     machine, with any number of threads. Scores are exact (internal/neighbors/knn), and ties go to the lower position.
 //  2. The first embedding of a pair is kept. Later ones are left out and counted in the manifest: those of the same group
 //     as duplicates, and those of a pair that an earlier group has as repeats. A pair counts once in 1,048,576 embeddings
 //     of its lane at least, and in half as many again at most: the window is cut into blocks by seq, and is a function of

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/indexer"
-	"github.com/pairstream/pairstream/internal/knn/cpu"
+	"github.com/pairstream/pairstream/internal/neighbors/knn/cpu"
 )
 
 // columns returns the parts of a group's records.

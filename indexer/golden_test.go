@@ -6,14 +6,14 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/knn"
-	"github.com/pairstream/pairstream/internal/knn/cpu"
-	"github.com/pairstream/pairstream/internal/knn/device"
-	"github.com/pairstream/pairstream/internal/knn/reference"
+	"github.com/pairstream/pairstream/internal/model/torch"
+	"github.com/pairstream/pairstream/internal/model/torch/torchtest"
+	"github.com/pairstream/pairstream/internal/neighbors/knn"
+	"github.com/pairstream/pairstream/internal/neighbors/knn/cpu"
+	"github.com/pairstream/pairstream/internal/neighbors/knn/device"
+	"github.com/pairstream/pairstream/internal/neighbors/knn/reference"
 	"github.com/pairstream/pairstream/internal/testing/golden"
 	"github.com/pairstream/pairstream/internal/testing/must"
-	"github.com/pairstream/pairstream/internal/torch"
-	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
 
 // vectors are the reference's, with int32 and matrices as the indexer wants them.

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/pairstream/pairstream/internal/knn"
-	"github.com/pairstream/pairstream/internal/rng"
-	"github.com/pairstream/pairstream/internal/segment"
+	"github.com/pairstream/pairstream/internal/base/rng"
+	"github.com/pairstream/pairstream/internal/neighbors/knn"
+	"github.com/pairstream/pairstream/internal/neighbors/segment"
 	"github.com/pairstream/pairstream/schemas"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/indexer"
-	"github.com/pairstream/pairstream/internal/knn/cpu"
+	"github.com/pairstream/pairstream/internal/neighbors/knn/cpu"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/pairstream/pairstream/internal/invalid"
-	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/base/invalid"
+	"github.com/pairstream/pairstream/internal/neighbors/knn"
 	"github.com/pairstream/pairstream/schemas"
 )
 

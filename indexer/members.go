@@ -7,8 +7,8 @@ import (
 	"math/bits"
 	"sync"
 
-	"github.com/pairstream/pairstream/internal/float16rows"
-	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/neighbors/float16rows"
+	"github.com/pairstream/pairstream/internal/neighbors/knn"
 	"github.com/pairstream/pairstream/schemas"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pairstream/pairstream/internal/dotproduct"
-	"github.com/pairstream/pairstream/internal/knn"
+	"github.com/pairstream/pairstream/internal/neighbors/dotproduct"
+	"github.com/pairstream/pairstream/internal/neighbors/knn"
 	"github.com/pairstream/pairstream/schemas"
 )
 

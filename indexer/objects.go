@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/pairstream/pairstream/internal/segment"
+	"github.com/pairstream/pairstream/internal/neighbors/segment"
 )
 
 // Bounds on what captions of strangers put into a group's records and into memory. They leave ordinary groups alone.

@@ -3,8 +3,8 @@ package indexer
 import (
 	"math"
 
-	"github.com/pairstream/pairstream/internal/invalid"
-	"github.com/pairstream/pairstream/internal/segment"
+	"github.com/pairstream/pairstream/internal/base/invalid"
+	"github.com/pairstream/pairstream/internal/neighbors/segment"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -119,7 +119,7 @@ func (o Options) LargestRecord() int64 {
 	return record + max(chunk, maxVocabularyBytes)
 }
 
-// NounFinder tells the distinct nouns of a caption, lower-cased; internal/nouns does. It must always answer the same.
+// NounFinder tells the distinct nouns of a caption, lower-cased; internal/content/nouns does. It must always answer the same.
 type NounFinder interface {
 	Nouns(caption string) []string
 }

@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/indexer"
-	"github.com/pairstream/pairstream/internal/knn"
-	"github.com/pairstream/pairstream/internal/knn/cpu"
-	"github.com/pairstream/pairstream/internal/knn/reference"
-	"github.com/pairstream/pairstream/internal/segment"
+	"github.com/pairstream/pairstream/internal/neighbors/knn"
+	"github.com/pairstream/pairstream/internal/neighbors/knn/cpu"
+	"github.com/pairstream/pairstream/internal/neighbors/knn/reference"
+	"github.com/pairstream/pairstream/internal/neighbors/segment"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )

@@ -345,9 +345,9 @@ func (d *document) deadLetter() node {
 // TestDeadLetterHeadersAreThoseOfStream compares the headers of dead letters that are named here, for readers
 // elsewhere, with those that the stream package writes.
 func TestDeadLetterHeadersAreThoseOfStream(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "../internal/stream/deadletters.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "../internal/log/stream/deadletters.go", nil, 0)
 	if os.IsNotExist(err) {
-		t.Skip("internal/stream is not here")
+		t.Skip("internal/log/stream is not here")
 	}
 	must.Do(t, err)
 	written := map[string]bool{}

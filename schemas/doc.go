@@ -3,7 +3,7 @@
 // A record travels as the value of a Kafka message: a msgpack map with snake_case keys. Three headers go with it.
 // "schema" names the type and its major version ("pairstream.pair/1"). "seq" numbers the records that a stage wrote
 // to one lane of one topic (0, 1, 2, ... without gaps). "src" says from where that stage must read its inputs to
-// produce the records after this one (see internal/stream). Records of outside producers carry only "schema".
+// produce the records after this one (see internal/log/stream). Records of outside producers carry only "schema".
 //
 // Invariants:
 //

@@ -3,9 +3,9 @@ package trainer
 import (
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/base/version"
+	"github.com/pairstream/pairstream/internal/model/model"
 	"github.com/pairstream/pairstream/internal/testing/must"
-	"github.com/pairstream/pairstream/internal/version"
 )
 
 func TestCheckpointsNameTheProgram(t *testing.T) {

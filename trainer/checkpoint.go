@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/safetensors"
-	"github.com/pairstream/pairstream/internal/torch"
-	"github.com/pairstream/pairstream/internal/version"
+	"github.com/pairstream/pairstream/internal/base/version"
+	"github.com/pairstream/pairstream/internal/model/model"
+	"github.com/pairstream/pairstream/internal/model/safetensors"
+	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
 

@@ -4,10 +4,10 @@ import (
 	"context"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/model/model"
+	"github.com/pairstream/pairstream/internal/model/torch"
+	"github.com/pairstream/pairstream/internal/model/torch/torchtest"
 	"github.com/pairstream/pairstream/internal/testing/must"
-	"github.com/pairstream/pairstream/internal/torch"
-	"github.com/pairstream/pairstream/internal/torch/torchtest"
 )
 
 // BenchmarkCheckpoint measures a checkpoint of the preset small: what the training loop waits for, and the whole.

@@ -16,7 +16,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pairstream/pairstream/internal/safetensors"
+	"github.com/pairstream/pairstream/internal/model/safetensors"
 )
 
 // ErrTorn marks a checkpoint whose bytes are not those that were written.

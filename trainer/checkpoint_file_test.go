@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/safetensors"
+	"github.com/pairstream/pairstream/internal/model/safetensors"
 	"github.com/pairstream/pairstream/internal/testing/fulldisk"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/model/model"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 

@@ -5,8 +5,8 @@ import (
 	"math"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/internal/testing/must"
-	"github.com/pairstream/pairstream/internal/torch"
 )
 
 func clipped(o Options, norm float64) Options {

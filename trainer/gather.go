@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
 

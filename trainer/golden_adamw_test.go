@@ -4,10 +4,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/invalid"
+	"github.com/pairstream/pairstream/internal/base/invalid"
+	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/internal/testing/golden"
 	"github.com/pairstream/pairstream/internal/testing/must"
-	"github.com/pairstream/pairstream/internal/torch"
 )
 
 // goldenSchedule is the configuration of a learning-rate table.

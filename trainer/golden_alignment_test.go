@@ -3,8 +3,8 @@ package trainer
 import (
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/internal/testing/golden"
-	"github.com/pairstream/pairstream/internal/torch"
 )
 
 // checkAlignment compares the gradients of the alignment loss with respect to features and similarities, and the terms that no

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/internal/testing/golden"
-	"github.com/pairstream/pairstream/internal/torch"
 )
 
 func TestGoldenSoftLabels(t *testing.T) {

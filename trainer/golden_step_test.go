@@ -4,9 +4,9 @@ import (
 	"context"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/internal/testing/golden"
 	"github.com/pairstream/pairstream/internal/testing/must"
-	"github.com/pairstream/pairstream/internal/torch"
 )
 
 func hardest(picks []pick) []int64 {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/model/model"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 

@@ -3,7 +3,7 @@ package trainer
 import (
 	"slices"
 
-	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
 

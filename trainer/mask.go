@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/pairstream/pairstream/internal/rng"
-	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/base/rng"
+	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
 

@@ -5,8 +5,8 @@ import (
 	"math"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/internal/testing/must"
-	"github.com/pairstream/pairstream/internal/torch"
 )
 
 // weightsOf copies one weight matrix out of the model and out of its average.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/base/rng"
 )
 
 // The draw inverts the cumulative distribution: uniform u gives the first index whose cumulative weight is above u.

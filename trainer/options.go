@@ -1,6 +1,6 @@
 package trainer
 
-import "github.com/pairstream/pairstream/internal/invalid"
+import "github.com/pairstream/pairstream/internal/base/invalid"
 
 // ITCTargets names what softens the row targets of the contrastive loss.
 type ITCTargets string

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/safetensors"
+	"github.com/pairstream/pairstream/internal/model/model"
+	"github.com/pairstream/pairstream/internal/model/safetensors"
+	"github.com/pairstream/pairstream/internal/model/torch"
+	"github.com/pairstream/pairstream/internal/model/torch/torchtest"
 	"github.com/pairstream/pairstream/internal/testing/must"
-	"github.com/pairstream/pairstream/internal/torch"
-	"github.com/pairstream/pairstream/internal/torch/torchtest"
 	"github.com/pairstream/pairstream/schemas"
 )
 

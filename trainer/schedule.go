@@ -4,7 +4,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/pairstream/pairstream/internal/invalid"
+	"github.com/pairstream/pairstream/internal/base/invalid"
 )
 
 // ScheduleKind names a learning-rate schedule.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/internal/testing/must"
-	"github.com/pairstream/pairstream/internal/torch"
 )
 
 // joined adds up shares as the ranks do.

@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/schemas"
 )
 

@@ -1,6 +1,6 @@
 package trainer
 
-import "github.com/pairstream/pairstream/internal/torch"
+import "github.com/pairstream/pairstream/internal/model/torch"
 
 // tripleContrastive returns TCL's alignment loss, the mean of six terms. It compares image and text with the keys of the
 // other modality, those of their own, and the local features of the batch. The first two terms have the targets that

@@ -21,11 +21,11 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/pairstream/pairstream/internal/atomicfile"
-	"github.com/pairstream/pairstream/internal/knn"
-	"github.com/pairstream/pairstream/internal/knn/cpu"
-	"github.com/pairstream/pairstream/internal/segment"
-	"github.com/pairstream/pairstream/internal/segment/store"
+	"github.com/pairstream/pairstream/internal/base/atomicfile"
+	"github.com/pairstream/pairstream/internal/neighbors/knn"
+	"github.com/pairstream/pairstream/internal/neighbors/knn/cpu"
+	"github.com/pairstream/pairstream/internal/neighbors/segment"
+	"github.com/pairstream/pairstream/internal/neighbors/segment/store"
 	"github.com/pairstream/pairstream/schemas"
 )
 

@@ -6,9 +6,9 @@ import (
 	"math"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/model/model"
+	"github.com/pairstream/pairstream/internal/model/torch/testdevice"
 	"github.com/pairstream/pairstream/internal/testing/must"
-	"github.com/pairstream/pairstream/internal/torch/testdevice"
 )
 
 // The host waits for a GPU where it wants numbers, and nowhere else:

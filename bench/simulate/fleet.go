@@ -12,8 +12,8 @@ import (
 
 	"github.com/pairstream/pairstream/grouper"
 	groupers "github.com/pairstream/pairstream/grouper/service"
-	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/process/service"
 	"github.com/pairstream/pairstream/schemas"
 )
 

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pairstream/pairstream/grouper/service"
-	"github.com/pairstream/pairstream/internal/inspect"
-	"github.com/pairstream/pairstream/internal/machine"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/base/machine"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/operate/inspect"
 	"github.com/pairstream/pairstream/schemas"
 )
 

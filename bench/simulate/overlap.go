@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pairstream/pairstream/internal/ranks"
+	"github.com/pairstream/pairstream/internal/model/ranks"
 )
 
 // Overlap is a step of some ranks whose gradient leaves behind the backward pass, or run by run beside it.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/capacity"
-	"github.com/pairstream/pairstream/internal/machine"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/base/machine"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/operate/capacity"
 	"github.com/pairstream/pairstream/schemas"
 )
 

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/base/rng"
 )
 
 // load reads the results; there are none yet when the file is not there.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/capacity"
+	"github.com/pairstream/pairstream/internal/operate/capacity"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )

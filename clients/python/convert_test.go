@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/model/model"
+	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/internal/testing/must"
-	"github.com/pairstream/pairstream/internal/torch"
 )
 
 // makeCheckpoint writes the weights of a safetensors file as the authors' code does: with momentum copies, queues and

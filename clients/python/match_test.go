@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/model/model"
+	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/internal/testing/must"
-	"github.com/pairstream/pairstream/internal/torch"
 )
 
 // makeMatcher exports a random BLIP as TorchScript to argument 1, and prints what the model itself says of six pairs.

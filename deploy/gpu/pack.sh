@@ -12,7 +12,7 @@ out=${1:?pack.sh wants the folder to write to}
 limit=$((60 << 20)) # bytes of an archive, so that it is quickly copied
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
-packages="internal/torch internal/knn/device internal/model internal/ranks/nccl discriminator trainer indexer"
+packages="internal/model/torch internal/neighbors/knn/device internal/model/model internal/model/ranks/nccl discriminator trainer indexer"
 
 TORCH=$(deploy/torch/fetch.sh)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures what a GPU can do: large products, copies, and the operations that internal/torch and internal/knn/device issue,
+"""Measures what a GPU can do: large products, copies, and the operations that internal/model/torch and internal/neighbors/knn/device issue,
 beside what could replace them. Sizes are those of preset base with 96 pairs, and of a group's tile. Numbers are medians of
 milliseconds, by events. With --small it shows on a processor that it runs, and no more."""
 
@@ -83,7 +83,7 @@ def _():
     torch.backends.cuda.matmul.allow_tf32 = False
 
 
-def plain(q, k, v, mask=None):  # internal/torch/attention.hh, before PyTorch 2.4
+def plain(q, k, v, mask=None):  # internal/model/torch/attention.hh, before PyTorch 2.4
     scores = torch.matmul(q, k.transpose(2, 3)).float() * D**-0.5
     if mask is not None:
         scores = scores + mask
@@ -125,7 +125,7 @@ def _():
 
 @section("block")
 def _():
-    # A ViT block as internal/torch issues it for bf16 on a GPU (weights cast in every call, norms in and out of
+    # A ViT block as internal/model/torch issues it for bf16 on a GPU (weights cast in every call, norms in and out of
     # float32, residual stream in float32), and a lean one.
     w = {n: randn(o, i, dtype=torch.float32, grad=True) for n, o, i in (("qkv", 3 * W, W), ("proj", W, W), ("fc1", M, W), ("fc2", W, M))}
     for v in w.values():
@@ -180,7 +180,7 @@ def _():
     steps = [torch.ones((), device=dev) for _ in ps]
     note = f"{len(ps)} tensors, {sum(p.numel() for p in ps) / 1e6:.0f} M values"
 
-    def each():  # internal/torch/adamw.hh, before PyTorch 2.4
+    def each():  # internal/model/torch/adamw.hh, before PyTorch 2.4
         for p, g, m, v in zip(ps, gs, ms_, vs):
             p.mul_(0.999); m.mul_(0.9).add_(g, alpha=0.1); v.mul_(0.999).addcmul_(g, g, value=0.001)
             p.addcdiv_(m, v.sqrt().div_(0.03).add_(1e-8), value=-1e-4)

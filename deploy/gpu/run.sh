@@ -96,7 +96,7 @@ check() {
 		[ -z "$missing" ] || { echo "run: $(basename "$bin") lacks $missing" >&2; failed=1; }
 	done
 	within 60 "$dir/bin/bench" --list --device "$device" || failed=1
-	(cd "$dir/tree/internal/torch" && within 60 "$dir/bin/torch.test" -test.v -test.run 'TestNewWorkerRefuses') || failed=1
+	(cd "$dir/tree/internal/model/torch" && within 60 "$dir/bin/torch.test" -test.v -test.run 'TestNewWorkerRefuses') || failed=1
 }
 
 for part in $(echo "$what" | tr + ' '); do

@@ -38,7 +38,7 @@ packed() { # folder, name in it: writes a tar whose bytes depend on the files al
 deploy/wheel/build.sh "$number" "$out"
 say "wheels"
 
-stamp=github.com/pairstream/pairstream/internal/version
+stamp=github.com/pairstream/pairstream/internal/base/version
 build() { # CGO_ENABLED, output, package
 	CGO_ENABLED=$1 GOFLAGS="-buildvcs=false -trimpath" for_target go build -tags disable_grpc_modules \
 		-ldflags "-s -w -buildid= -X $stamp.stamp=$version -X $stamp.commit=$commit" -o "$2" "$3"
@@ -47,7 +47,7 @@ mkdir -p "$work/bin/static" "$work/bin/shared"
 build 0 "$work/bin/static/grouper" ./services/grouper
 build 0 "$work/bin/static/pairstream" ./services/pairstream
 build 1 "$work/bin/shared/pairstream" ./services/pairstream
-go run ./internal/language/pack "$work/bin/languages.zip"
+go run ./internal/content/language/pack "$work/bin/languages.zip"
 deploy/wheel/notices.sh >"$work/NOTICES"
 say "programs on Debian's libtorch"
 

@@ -14,7 +14,7 @@ bin=$(dirname "$(command -v "$python")")
 : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct)}"
 # What `pairstream --version` names.
 COMMIT=$(git rev-parse HEAD)$(git diff --quiet HEAD || echo +changed)
-stamp=github.com/pairstream/pairstream/internal/version
+stamp=github.com/pairstream/pairstream/internal/base/version
 export SOURCE_DATE_EPOCH TZ=UTC LC_ALL=C PYTHONHASHSEED=0
 umask 022
 mkdir -p "$out" && out=$(cd "$out" && pwd)
@@ -91,7 +91,7 @@ mkdir -p "$languages/src/pairstream_languages"
 cp "$here/languages.toml" "$languages/pyproject.toml"
 sed -i "s/^version = .*/version = \"$version\"/" "$languages/pyproject.toml"
 cp "$(go list -m -f '{{.Dir}}' github.com/pemistahl/lingua-go)/LICENSE" "$languages/"
-go run ./internal/language/pack "$languages/src/pairstream_languages/languages.zip"
+go run ./internal/content/language/pack "$languages/src/pairstream_languages/languages.zip"
 echo '"""The models of lingua-go that tell the language of a caption, for pairstream."""' >"$languages/src/pairstream_languages/__init__.py"
 (cd "$languages" && chmod -R u=rwX,go=rX . && find . -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +)
 dist "$languages" bdist_wheel -d "$out"

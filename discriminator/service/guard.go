@@ -7,9 +7,9 @@ import (
 	"log/slog"
 
 	"github.com/pairstream/pairstream/discriminator"
-	"github.com/pairstream/pairstream/internal/judged"
-	"github.com/pairstream/pairstream/internal/rng"
-	"github.com/pairstream/pairstream/internal/wording"
+	"github.com/pairstream/pairstream/internal/base/rng"
+	"github.com/pairstream/pairstream/internal/content/hardcaption"
+	"github.com/pairstream/pairstream/internal/log/feedback"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -22,9 +22,9 @@ type guardSettings struct {
 	seed  uint64
 	model string // fingerprint of Con-D
 
-	tagger func() (wording.Tagger, error) // loads it once
-	words  func(texts []string) [][]int32 // token ids for Con-D
-	people func(ctx context.Context, p judged.Place) (discriminator.People, error)
+	tagger func() (hardcaption.Tagger, error) // loads it once
+	words  func(texts []string) [][]int32     // token ids for Con-D
+	people func(ctx context.Context, p feedback.Place) (discriminator.People, error)
 }
 
 // guard estimates how much is true of Con-D's connections in a lane, on the lane's first batches. Until it knows enough, and
@@ -34,7 +34,7 @@ type guardSettings struct {
 // verdict stays. Another Con-D, threshold or COND_MIN_PRECISION begins a new measurement.
 //
 // What people say of connections is no input of the lane. It is taken up at the first batch of an epoch of a group, and noted
-// in the log before it is used (package internal/judged). It may change the verdict then.
+// in the log before it is used (package internal/log/feedback). It may change the verdict then.
 type guard struct {
 	settings guardSettings
 	state    guardState
@@ -110,7 +110,7 @@ func (g *guard) enter(ctx context.Context, b *schemas.Batch) error {
 	if !g.settings.measures() || b.Sequence > 0 {
 		return nil
 	}
-	people, err := g.settings.people(ctx, judged.Place{Lane: g.lane, Group: b.Group.Seq, Epoch: b.Epoch, Model: g.settings.model, Above: s.High})
+	people, err := g.settings.people(ctx, feedback.Place{Lane: g.lane, Group: b.Group.Seq, Epoch: b.Epoch, Model: g.settings.model, Above: s.High})
 	if err != nil {
 		return err
 	}

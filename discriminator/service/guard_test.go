@@ -11,11 +11,11 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/discriminator"
-	"github.com/pairstream/pairstream/internal/judged"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/content/hardcaption"
+	"github.com/pairstream/pairstream/internal/log/feedback"
+	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/stagetest"
-	"github.com/pairstream/pairstream/internal/wording"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -39,12 +39,12 @@ func (s sorter) Known(_ context.Context, b *schemas.Batch, _ discriminator.Input
 func settingsOf(least float64, model string) guardSettings {
 	return guardSettings{
 		least: least, high: 0.8, seed: 7, model: model, people: nobody,
-		tagger: func() (wording.Tagger, error) { return noTags{}, nil }, words: func([]string) [][]int32 { return make([][]int32, 1) },
+		tagger: func() (hardcaption.Tagger, error) { return noTags{}, nil }, words: func([]string) [][]int32 { return make([][]int32, 1) },
 	}
 }
 
 // nobody has judged anything.
-func nobody(context.Context, judged.Place) (discriminator.People, error) {
+func nobody(context.Context, feedback.Place) (discriminator.People, error) {
 	return discriminator.People{}, nil
 }
 

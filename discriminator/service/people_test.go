@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/discriminator"
-	"github.com/pairstream/pairstream/internal/judged"
-	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/log/feedback"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/model/model"
+	"github.com/pairstream/pairstream/internal/process/service"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/stagetest"
 	"github.com/pairstream/pairstream/schemas"
@@ -20,10 +20,10 @@ import (
 // sayers answer with what people had said when an epoch began.
 type sayers struct {
 	byEpoch []discriminator.People
-	asked   []judged.Place
+	asked   []feedback.Place
 }
 
-func (s *sayers) people(_ context.Context, p judged.Place) (discriminator.People, error) {
+func (s *sayers) people(_ context.Context, p feedback.Place) (discriminator.People, error) {
 	s.asked = append(s.asked, p)
 	return s.byEpoch[p.Epoch], nil
 }
@@ -94,7 +94,7 @@ func TestPeopleChangeTheVerdict(t *testing.T) {
 					t.Errorf("epoch %d: the second batch has %d candidates, the first %d", epoch, later.M, b.M)
 				}
 			}
-			if want := (judged.Place{Group: 4, Epoch: 2, Model: "m", Above: 0.8}); len(s.asked) != 3 || s.asked[2] != want {
+			if want := (feedback.Place{Group: 4, Epoch: 2, Model: "m", Above: 0.8}); len(s.asked) != 3 || s.asked[2] != want {
 				t.Errorf("people were asked at %+v, want once an epoch, at last %+v", s.asked, want)
 			}
 			for _, at := range []int{0, decides, decides + 1, decides + 2, decides + 3, decides + 5} {
@@ -114,7 +114,7 @@ func TestPeopleChangeTheVerdict(t *testing.T) {
 // A lane waits until it knows what people say.
 func TestPeopleWhoCannotBeAskedAreWaitedFor(t *testing.T) {
 	g, loads := settingsOf(0.4, "m"), 0
-	g.people = func(context.Context, judged.Place) (discriminator.People, error) {
+	g.people = func(context.Context, feedback.Place) (discriminator.People, error) {
 		return discriminator.People{}, stream.Transient(errors.New("the log does not answer"))
 	}
 	instruments, _ := stagetest.Instruments(t, Name)
@@ -160,7 +160,7 @@ func TestGaugesOfTheGuard(t *testing.T) {
 	shown := must.Get(newGauges(instruments))(t)
 	loads := 0
 	g := settingsOf(0.4, "m")
-	g.people = func(_ context.Context, p judged.Place) (discriminator.People, error) {
+	g.people = func(_ context.Context, p feedback.Place) (discriminator.People, error) {
 		return discriminator.People{Judged: 40, Right: 40 * int(1-p.Epoch)}, nil
 	}
 	s := must.Get(newFactory(sorter{}, pictures{loads: &loads}, g, keeping{}, shown, instruments)(7, nil))(t)

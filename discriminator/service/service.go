@@ -6,15 +6,15 @@ import (
 	"strconv"
 
 	"github.com/pairstream/pairstream/discriminator"
-	"github.com/pairstream/pairstream/internal/dataset"
-	"github.com/pairstream/pairstream/internal/invalid"
-	"github.com/pairstream/pairstream/internal/judged"
-	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/nouns"
-	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/service/device"
-	"github.com/pairstream/pairstream/internal/stream"
-	"github.com/pairstream/pairstream/internal/wording"
+	"github.com/pairstream/pairstream/internal/base/invalid"
+	"github.com/pairstream/pairstream/internal/content/hardcaption"
+	"github.com/pairstream/pairstream/internal/content/nouns"
+	"github.com/pairstream/pairstream/internal/crawl/dataset"
+	"github.com/pairstream/pairstream/internal/log/feedback"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/model/device"
+	"github.com/pairstream/pairstream/internal/model/model"
+	"github.com/pairstream/pairstream/internal/process/service"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -75,9 +75,9 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 }
 
 // countFrom returns a function that takes what people say from the log.
-func countFrom(log *stream.Log) func(context.Context, judged.Place) (discriminator.People, error) {
-	return func(ctx context.Context, p judged.Place) (discriminator.People, error) {
-		c, err := judged.Take(ctx, log, p)
+func countFrom(log *stream.Log) func(context.Context, feedback.Place) (discriminator.People, error) {
+	return func(ctx context.Context, p feedback.Place) (discriminator.People, error) {
+		c, err := feedback.Take(ctx, log, p)
 		if err != nil {
 			return discriminator.People{}, stream.Transient(fmt.Errorf("lane %d, group %d, epoch %d: %w", p.Lane, p.Group, p.Epoch, err))
 		}
@@ -90,7 +90,7 @@ func (s Settings) guard(model string, loader *dataset.Loader) (guardSettings, er
 	high, err := s.threshold()
 	return guardSettings{
 		least: s.MinPrecision, high: high, auto: s.Threshold == autoThreshold, seed: s.Run.Seed, model: model,
-		tagger: func() (wording.Tagger, error) { return nouns.Load() }, words: loader.Words,
+		tagger: func() (hardcaption.Tagger, error) { return nouns.Load() }, words: loader.Words,
 	}, err
 }
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/config"
-	"github.com/pairstream/pairstream/internal/filter"
+	"github.com/pairstream/pairstream/internal/crawl/filter"
+	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )

@@ -8,10 +8,10 @@ import (
 	"sync"
 
 	"github.com/pairstream/pairstream/encoder"
-	"github.com/pairstream/pairstream/internal/imaging"
-	"github.com/pairstream/pairstream/internal/latest"
-	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/content/imaging"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/log/weights"
+	"github.com/pairstream/pairstream/internal/model/model"
 )
 
 // models are the weights that the lanes of this process follow. Lanes in spans of different weights have a model each. The
@@ -33,7 +33,7 @@ type loaded struct {
 	lanes int
 }
 
-var _ weights = (*models)(nil)
+var _ weightSource = (*models)(nil)
 
 func (m *models) choose(ctx context.Context, lane int, seq int64) (string, error) {
 	return chooseFrom(ctx, m.log, lane, seq)
@@ -54,23 +54,23 @@ func (m *models) open(ctx context.Context, lane int, fingerprint string) (embedd
 
 // add loads weights.
 func (m *models) add(ctx context.Context, lane int, fingerprint string) error {
-	path := latest.File(m.dir, fingerprint)
-	weights, core, err := m.load(ctx, path)
+	path := weights.File(m.dir, fingerprint)
+	network, core, err := m.load(ctx, path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return stream.NotYet(fmt.Errorf("the file %s with the weights of the trainer that lane %d goes on with: CHECKPOINT_DIR has to be the trainer's folder; put the file back, or set ENCODER_CHECKPOINT to a file of weights: a new group begins with those", path, lane))
 	case err != nil:
-		return fmt.Errorf("ENCODER_CHECKPOINT is %s: %w", latest.Setting, err)
-	case weights.Fingerprint() != fingerprint:
-		err := fmt.Errorf("%s has the weights %s: it is not the file that the trainer has published; put that back", path, weights.Fingerprint())
-		weights.Free()
+		return fmt.Errorf("ENCODER_CHECKPOINT is %s: %w", weights.Setting, err)
+	case network.Fingerprint() != fingerprint:
+		err := fmt.Errorf("%s has the weights %s: it is not the file that the trainer has published; put that back", path, network.Fingerprint())
+		network.Free()
 		return err
 	}
 	if m.newest != "" {
 		defer m.drop(m.newest)
 	}
-	m.loaded[fingerprint], m.newest = &loaded{model: weights, core: core, lanes: 1}, fingerprint
-	m.lend(weights)
+	m.loaded[fingerprint], m.newest = &loaded{model: network, core: core, lanes: 1}, fingerprint
+	m.lend(network)
 	return nil
 }
 

@@ -5,14 +5,14 @@ import (
 	"fmt"
 
 	"github.com/pairstream/pairstream/encoder"
-	"github.com/pairstream/pairstream/internal/filter"
-	"github.com/pairstream/pairstream/internal/imaging"
-	"github.com/pairstream/pairstream/internal/invalid"
-	"github.com/pairstream/pairstream/internal/latest"
-	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/service/device"
-	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/base/invalid"
+	"github.com/pairstream/pairstream/internal/content/imaging"
+	"github.com/pairstream/pairstream/internal/crawl/filter"
+	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/log/weights"
+	"github.com/pairstream/pairstream/internal/model/device"
+	"github.com/pairstream/pairstream/internal/model/model"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -65,7 +65,7 @@ func RunWithQueries(ctx context.Context, tools device.Tools, s Settings, q *Quer
 	config := tools.Log.Config()
 	spool := s.spool(config.Namespace, config.Lanes)
 	like, next := stage{sieve: rules, instruments: tools.Instruments}, spans{size: s.GroupSize, filter: s.Filter}
-	if s.Checkpoint == latest.Setting {
+	if s.Checkpoint == weights.Setting {
 		m := &models{log: tools.Log, dir: s.Checkpoints, load: load, lend: q.lend, loaded: make(map[string]*loaded)}
 		defer m.free()
 		next.weights = m

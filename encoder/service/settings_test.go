@@ -3,7 +3,7 @@ package service
 import (
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/process/config"
 )
 
 // Whoever sets variables reads their names, not those of fields; the stage's own settings come first.

@@ -12,9 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pairstream/pairstream/encoder"
-	"github.com/pairstream/pairstream/internal/filter"
-	"github.com/pairstream/pairstream/internal/forget"
-	"github.com/pairstream/pairstream/internal/language"
+	"github.com/pairstream/pairstream/internal/content/language"
+	"github.com/pairstream/pairstream/internal/crawl/filter"
+	"github.com/pairstream/pairstream/internal/crawl/forget"
 	"github.com/pairstream/pairstream/schemas"
 )
 

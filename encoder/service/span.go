@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/pairstream/pairstream/internal/latest"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/log/weights"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -17,7 +17,7 @@ import (
 // seal. Every mark says what its span was begun with, so a new owner goes on with that, whatever its own settings are.
 //
 // The weights of a span are those that the trainer has announced last when its first pair comes. That moment is chance,
-// so the choice is noted in the log before it is used (package internal/latest). A new owner, one that is paused and a
+// so the choice is noted in the log before it is used (package internal/log/weights). A new owner, one that is paused and a
 // replay find it there. The indexer closes its group where the weights change. That group has fewer pairs by those that
 // the span holds twice, which only the indexer knows.
 
@@ -31,8 +31,8 @@ type span struct {
 	Model   string `json:"model,omitempty"`  // fingerprint of the weights; empty: the lane follows nobody
 }
 
-// weights chooses and opens what the trainer has published.
-type weights interface {
+// weightSource chooses and opens what the trainer has published.
+type weightSource interface {
 	choose(ctx context.Context, lane int, seq int64) (fingerprint string, err error)
 	open(ctx context.Context, lane int, fingerprint string) (embedder, error)
 	close(fingerprint string) // once for every open
@@ -41,9 +41,9 @@ type weights interface {
 // spans knows the span of a lane, and what the next one begins with.
 type spans struct {
 	lane    int
-	size    int     // embeddings
-	filter  string  // rules
-	weights weights // nil: the lane follows nobody
+	size    int          // embeddings
+	filter  string       // rules
+	weights weightSource // nil: the lane follows nobody
 	at      span
 	located bool   // at.From is known
 	opened  string // fingerprint of the weights that are open; empty: none
@@ -178,9 +178,9 @@ func parseState(state []byte) (span, []byte, error) {
 
 // chooseFrom chooses weights by the notes in the log.
 func chooseFrom(ctx context.Context, log *stream.Log, lane int, seq int64) (string, error) {
-	fingerprint, err := latest.Choose(ctx, log, lane, seq)
-	if errors.Is(err, latest.ErrNone) {
-		return "", stream.NotYet(fmt.Errorf("weights, as ENCODER_CHECKPOINT is %s: %w: start the trainer, which publishes TRAIN_INIT or its last checkpoint when its own ENCODER_CHECKPOINT is %s", latest.Setting, err, latest.Setting))
+	fingerprint, err := weights.Choose(ctx, log, lane, seq)
+	if errors.Is(err, weights.ErrNone) {
+		return "", stream.NotYet(fmt.Errorf("weights, as ENCODER_CHECKPOINT is %s: %w: start the trainer, which publishes TRAIN_INIT or its last checkpoint when its own ENCODER_CHECKPOINT is %s", weights.Setting, err, weights.Setting))
 	}
 	if err != nil {
 		return "", stream.Transient(fmt.Errorf("choosing weights for record %d of lane %d: %w", seq, lane, err))

@@ -5,15 +5,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/stagetest"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 // newOwner makes the stage of lane 2 for an owner with these rules. Spans have three embeddings.
-func newOwner(t *testing.T, batch int, rules string, w weights, state []byte) *stage {
+func newOwner(t *testing.T, batch int, rules string, w weightSource, state []byte) *stage {
 	t.Helper()
 	instruments, _ := stagetest.Instruments(t, Name)
 	sieve := must.Get(newSieve(rules))(t)

@@ -11,11 +11,11 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/encoder"
-	"github.com/pairstream/pairstream/internal/imaging"
-	"github.com/pairstream/pairstream/internal/latest"
-	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/content/imaging"
+	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/log/weights"
+	"github.com/pairstream/pairstream/internal/model/model"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/stagetest"
@@ -209,7 +209,7 @@ func TestWeightsThatCannotBeOpened(t *testing.T) {
 	if !errors.Is(err, stream.ErrNotYet) || !strings.HasPrefix(err.Error(), "the file "+path+" with the weights of the trainer that lane 1 goes on with: ") {
 		t.Errorf("a missing file: error %v", err)
 	}
-	must.Do(t, errors.Join(os.Mkdir(latest.Folder(m.dir), 0o755), os.WriteFile(path, nil, 0o644)))
+	must.Do(t, errors.Join(os.Mkdir(weights.Folder(m.dir), 0o755), os.WriteFile(path, nil, 0o644)))
 	if _, err := m.open(t.Context(), 1, "abc"); errors.Is(err, stream.ErrNotYet) || errors.Is(err, fs.ErrNotExist) || err == nil {
 		t.Errorf("a broken file: error %v", err)
 	}

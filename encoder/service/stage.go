@@ -13,12 +13,12 @@ import (
 	"strings"
 
 	"github.com/pairstream/pairstream/encoder"
-	"github.com/pairstream/pairstream/internal/filter"
-	"github.com/pairstream/pairstream/internal/imaging"
-	"github.com/pairstream/pairstream/internal/msgvalue"
-	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/content/imaging"
+	"github.com/pairstream/pairstream/internal/crawl/filter"
+	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/log/msgvalue"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/process/service"
 	"github.com/pairstream/pairstream/schemas"
 )
 

@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/pairstream/pairstream/internal/atomicfile"
+	"github.com/pairstream/pairstream/internal/base/atomicfile"
 )
 
 // Measure is a number that a seed gave.

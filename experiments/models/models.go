@@ -6,7 +6,7 @@ package models
 import (
 	_ "embed" // for the weights
 
-	"github.com/pairstream/pairstream/internal/scenes"
+	"github.com/pairstream/pairstream/internal/demo/scenes"
 )
 
 // Preset is the size of both models.

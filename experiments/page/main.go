@@ -69,7 +69,7 @@ func write(results, out string) error {
 const intro = `# Experiments
 
 What the papers found, repeated where the truth is known. [papers](papers.md) tells where everything is in the code.
-The generator of scenes knows which caption is true of which picture ([internal/scenes](../internal/scenes/doc.go)).
+The generator of scenes knows which caption is true of which picture ([internal/demo/scenes](../internal/demo/scenes/doc.go)).
 
 - Settings are chosen on seeds 101 to 103, and reported on other seeds.
 - "±" is half of a 95 % interval over the seeds, by Student's t.

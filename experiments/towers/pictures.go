@@ -9,8 +9,8 @@ import (
 	"image/png"
 	"math"
 
-	"github.com/pairstream/pairstream/internal/imaging"
-	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/content/imaging"
+	"github.com/pairstream/pairstream/internal/model/torch"
 )
 
 // The shape of what the archive says of an image, and of the picture that holds it.

@@ -15,12 +15,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/imaging"
-	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/rng"
-	"github.com/pairstream/pairstream/internal/safetensors"
+	"github.com/pairstream/pairstream/internal/base/rng"
+	"github.com/pairstream/pairstream/internal/content/imaging"
+	"github.com/pairstream/pairstream/internal/model/model"
+	"github.com/pairstream/pairstream/internal/model/safetensors"
+	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/internal/testing/must"
-	"github.com/pairstream/pairstream/internal/torch"
 )
 
 // code is the program of towers without weights: every channel of a place is a colour of it, three of them over and over.

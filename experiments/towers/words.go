@@ -6,8 +6,8 @@ import (
 	"math"
 	"path/filepath"
 
-	"github.com/pairstream/pairstream/internal/safetensors"
-	"github.com/pairstream/pairstream/internal/token"
+	"github.com/pairstream/pairstream/internal/content/token"
+	"github.com/pairstream/pairstream/internal/model/safetensors"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/grouper"
-	"github.com/pairstream/pairstream/internal/rng"
+	"github.com/pairstream/pairstream/internal/base/rng"
 	"github.com/pairstream/pairstream/internal/testing/onelane"
 	"github.com/pairstream/pairstream/schemas"
 )

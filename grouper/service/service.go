@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/pairstream/pairstream/grouper"
-	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/process/service"
 	"github.com/pairstream/pairstream/schemas"
 )
 

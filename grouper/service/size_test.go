@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/config"
-	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/process/config"
+	"github.com/pairstream/pairstream/internal/process/service"
 )
 
 // TestBatchesThatNoTopicTakesAreRefused reads the settings as the grouper's process does.

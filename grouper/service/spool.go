@@ -6,7 +6,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/log/stream"
 )
 
 // spool is a [grouper.Store] of files without names, which the system deletes with the process.

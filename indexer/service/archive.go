@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pairstream/pairstream/indexer"
-	"github.com/pairstream/pairstream/internal/forget"
-	"github.com/pairstream/pairstream/internal/knn/cpu"
-	"github.com/pairstream/pairstream/internal/segment"
-	"github.com/pairstream/pairstream/internal/segment/store"
-	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/crawl/forget"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/neighbors/knn/cpu"
+	"github.com/pairstream/pairstream/internal/neighbors/segment"
+	"github.com/pairstream/pairstream/internal/neighbors/segment/store"
+	"github.com/pairstream/pairstream/internal/process/service"
 )
 
 // lookAgain is the time between two looks for new segments.

@@ -10,11 +10,11 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/pairstream/pairstream/internal/atomicfile"
-	"github.com/pairstream/pairstream/internal/faiss"
-	"github.com/pairstream/pairstream/internal/forget"
-	"github.com/pairstream/pairstream/internal/segment"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/base/atomicfile"
+	"github.com/pairstream/pairstream/internal/crawl/forget"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/neighbors/faiss"
+	"github.com/pairstream/pairstream/internal/neighbors/segment"
 	"github.com/pairstream/pairstream/schemas"
 )
 

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/faiss"
-	"github.com/pairstream/pairstream/internal/forget"
-	"github.com/pairstream/pairstream/internal/segment"
+	"github.com/pairstream/pairstream/internal/crawl/forget"
+	"github.com/pairstream/pairstream/internal/neighbors/faiss"
+	"github.com/pairstream/pairstream/internal/neighbors/segment"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"

@@ -17,11 +17,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pairstream/pairstream/indexer"
-	"github.com/pairstream/pairstream/internal/forget"
-	"github.com/pairstream/pairstream/internal/invalid"
-	"github.com/pairstream/pairstream/internal/repack"
-	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/base/invalid"
+	"github.com/pairstream/pairstream/internal/crawl/forget"
+	"github.com/pairstream/pairstream/internal/crawl/repack"
+	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/process/service"
 )
 
 // Repack says where smaller copies of the images of groups go.

@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 
 	"github.com/pairstream/pairstream/indexer"
-	"github.com/pairstream/pairstream/internal/account"
-	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/log/accounting"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/process/service"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -197,12 +197,12 @@ type state struct {
 }
 
 type more struct {
-	From    int64           `json:"from,omitempty"`    // seq of the first embedding of the next group; those before it fill the window
-	Final   bool            `json:"final,omitempty"`   // a final seal came before
-	Seals   []string        `json:"seals,omitempty"`   // ids of the latest seals
-	Tally   *account.Tally  `json:"tally,omitempty"`   // of the records before From; absent: an older indexer wrote this
-	Closed  *closed         `json:"closed,omitempty"`  // the lane's latest groups that have segments; absent: none has
-	Options json.RawMessage `json:"options,omitempty"` // that the open group was begun with; absent between groups
+	From    int64             `json:"from,omitempty"`    // seq of the first embedding of the next group; those before it fill the window
+	Final   bool              `json:"final,omitempty"`   // a final seal came before
+	Seals   []string          `json:"seals,omitempty"`   // ids of the latest seals
+	Tally   *accounting.Tally `json:"tally,omitempty"`   // of the records before From; absent: an older indexer wrote this
+	Closed  *closed           `json:"closed,omitempty"`  // the lane's latest groups that have segments; absent: none has
+	Options json.RawMessage   `json:"options,omitempty"` // that the open group was begun with; absent between groups
 }
 
 // encode writes the state of a mark. Without options it is that of a place between groups.
@@ -255,9 +255,9 @@ func (s state) options() (*indexer.Options, error) {
 }
 
 // tally returns the counts before the mark's place. Those of an older indexer begin there.
-func (s state) tally() account.Tally {
+func (s state) tally() accounting.Tally {
 	if s.more.Tally == nil {
-		return account.Tally{Since: s.more.From}
+		return accounting.Tally{Since: s.more.From}
 	}
 	return s.more.Tally.Clone()
 }

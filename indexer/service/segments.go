@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/indexer"
-	"github.com/pairstream/pairstream/internal/asked"
-	"github.com/pairstream/pairstream/internal/segment"
-	"github.com/pairstream/pairstream/internal/segment/store"
-	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/neighbors/scope"
+	"github.com/pairstream/pairstream/internal/neighbors/segment"
+	"github.com/pairstream/pairstream/internal/neighbors/segment/store"
+	"github.com/pairstream/pairstream/internal/process/service"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -117,10 +117,10 @@ func (s *segments) ask(ctx context.Context, id schemas.GroupID, model string, o 
 	}
 	names := latest(own.of(model), o.Asked)
 	if o.Scope == schemas.ScopeCrawl {
-		place := asked.Place{Lane: int(id.Lane), Group: id.Seq, Most: o.Asked}
-		choice, err := asked.Notes.Take(ctx, s.log, place, func(ctx context.Context) (asked.Choice, error) {
+		place := scope.Place{Lane: int(id.Lane), Group: id.Seq, Most: o.Asked}
+		choice, err := scope.Notes.Take(ctx, s.log, place, func(ctx context.Context) (scope.Choice, error) {
 			names, err := s.choose(ctx, int(id.Lane), model, o.Asked, own)
-			return asked.Choice{Place: place, Segments: names}, err
+			return scope.Choice{Place: place, Segments: names}, err
 		})
 		if err != nil {
 			return nil, stream.Transient(err)

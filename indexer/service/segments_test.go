@@ -10,11 +10,11 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/indexer"
-	"github.com/pairstream/pairstream/internal/asked"
-	"github.com/pairstream/pairstream/internal/config"
-	"github.com/pairstream/pairstream/internal/segment/store"
-	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/neighbors/scope"
+	"github.com/pairstream/pairstream/internal/neighbors/segment/store"
+	"github.com/pairstream/pairstream/internal/process/config"
+	"github.com/pairstream/pairstream/internal/process/service"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/onelane"
@@ -143,8 +143,8 @@ func TestAReplayAsksWhatTheCrawlAsked(t *testing.T) {
 	if got, want := strings.Join(askedBy(crawl[1]), "\n"), "1/0 m asked [0/1 0/2]: true\n1/1 m asked [0/1 0/2]: true\n1/2 m asked [1/1 0/2]"; !strings.HasPrefix(got, want) {
 		t.Errorf("lane 1 asked\n%s\nwant\n%s", got, want)
 	}
-	notes := must.Get(asked.Notes.Read(t.Context(), first))(t)
-	must.Do(t, asked.Notes.Note(t.Context(), again, asked.Notes.List(notes)...))
+	notes := must.Get(scope.Notes.Read(t.Context(), first))(t)
+	must.Do(t, scope.Notes.Note(t.Context(), again, scope.Notes.List(notes)...))
 	replayed, r := lanes(t), newSegments(t, t.TempDir(), again)
 	var ahead sync.WaitGroup
 	ahead.Go(func() { replayed[1].Run(asking(t, o, r), -1) })
@@ -174,10 +174,10 @@ func TestAReplayThatMakesOthersDoesNotWait(t *testing.T) {
 	must.Do(t, w.Close(t.Context()))
 	all := must.Get(s.store.List(t.Context(), "m"))(t)
 	own := slices.DeleteFunc(all, func(n store.Name) bool { return n.Lane != 1 })
-	note := asked.Choice{Place: asked.Place{Lane: 1, Group: 3, Most: o.Asked}, Segments: []store.Name{
+	note := scope.Choice{Place: scope.Place{Lane: 1, Group: 3, Most: o.Asked}, Segments: []store.Name{
 		{Lane: 1, Seq: 0, Digest: "aa"}, {Lane: 0, Seq: 1, Digest: "ab"}, {Lane: 1, Seq: 70, Digest: "ac"}, {Lane: 0, Seq: 90, Digest: "ad"}, {Lane: 0, Seq: 99, Digest: "ae"},
 	}}
-	must.Do(t, asked.Notes.Note(t.Context(), log, note))
+	must.Do(t, scope.Notes.Note(t.Context(), log, note))
 	segments, err := s.ask(t.Context(), schemas.GroupID{Lane: 1, Seq: 3}, "m", o, &closed{Model: "m", Groups: own})
 	var got []schemas.GroupID
 	for _, one := range segments {

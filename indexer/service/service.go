@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pairstream/pairstream/indexer"
-	"github.com/pairstream/pairstream/internal/knn"
-	"github.com/pairstream/pairstream/internal/knn/cpu"
-	knndevice "github.com/pairstream/pairstream/internal/knn/device"
-	"github.com/pairstream/pairstream/internal/nouns"
-	"github.com/pairstream/pairstream/internal/service/device"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/content/nouns"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/model/device"
+	"github.com/pairstream/pairstream/internal/neighbors/knn"
+	"github.com/pairstream/pairstream/internal/neighbors/knn/cpu"
+	knndevice "github.com/pairstream/pairstream/internal/neighbors/knn/device"
 	"github.com/pairstream/pairstream/schemas"
 )
 

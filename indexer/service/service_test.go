@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/process/config"
 )
 
 func TestWhoComputesGroups(t *testing.T) {

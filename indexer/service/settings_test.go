@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/indexer"
-	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/process/config"
 )
 
 func TestDefaults(t *testing.T) {

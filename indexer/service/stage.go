@@ -1,6 +1,6 @@
 // Package service is the indexer as a service: it reads embeddings, lets the core assemble and compute groups, and
 // writes their neighbour chunks and manifests. It also answers live searches over HTTP. Groups are computed on the
-// processor (internal/knn/cpu) or, by the same binary, on the device (internal/knn/device), with the same records. Live
+// processor (internal/neighbors/knn/cpu) or, by the same binary, on the device (internal/neighbors/knn/device), with the same records. Live
 // search is the processor's.
 //
 // A crash takes a lane back to the first embedding of its open group: every chunk carries the mark of that place, and the
@@ -21,10 +21,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pairstream/pairstream/indexer"
-	"github.com/pairstream/pairstream/internal/account"
-	"github.com/pairstream/pairstream/internal/knn"
-	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/log/accounting"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/neighbors/knn"
+	"github.com/pairstream/pairstream/internal/process/service"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -41,7 +41,7 @@ type stage struct {
 	from        int64       // seq of the first embedding for the core; those before it fill its window
 	final       bool        // a final seal came
 	seals       []string    // ids of the latest seals
-	tally       account.Tally
+	tally       accounting.Tally
 	stop        func()  // ends the restoring of the lane's closed groups
 	places      []place // of the first records of the blocks that a new owner has to read
 }

@@ -10,11 +10,11 @@ import (
 	"testing"
 
 	"github.com/pairstream/pairstream/indexer"
-	"github.com/pairstream/pairstream/internal/account"
-	"github.com/pairstream/pairstream/internal/knn/cpu"
-	"github.com/pairstream/pairstream/internal/rng"
-	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/base/rng"
+	"github.com/pairstream/pairstream/internal/log/accounting"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/neighbors/knn/cpu"
+	"github.com/pairstream/pairstream/internal/process/service"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/onelane"
 	"github.com/pairstream/pairstream/schemas"
@@ -144,14 +144,14 @@ func TestTalliesAddUp(t *testing.T) {
 	l := newLog(t)
 	l.Run(spec(t, testOptions()), -1)
 	for i, raw := range l.States(schemas.Groups) {
-		tally, from, err := account.OfMark(raw)
+		tally, from, err := accounting.OfMark(raw)
 		if err != nil || tally == nil || tally.Since != 0 || tally.Records() != from {
 			t.Errorf("record %d: the tally %+v counts %d records, want %d (%v)", i, tally, tally.Records(), from, err)
 		}
 	}
 	states := l.States(schemas.Groups)
-	last, from, _ := account.OfMark(states[len(states)-1])
-	if want := (account.Tally{Members: 22, Duplicates: 1, Repeats: 6, Seals: 3, Others: 2}); from != 34 || fmt.Sprint(*last) != fmt.Sprint(want) {
+	last, from, _ := accounting.OfMark(states[len(states)-1])
+	if want := (accounting.Tally{Members: 22, Duplicates: 1, Repeats: 6, Seals: 3, Others: 2}); from != 34 || fmt.Sprint(*last) != fmt.Sprint(want) {
 		t.Errorf("at %d the tally is %+v, want %+v at 34", from, *last, want)
 	}
 }
@@ -172,8 +172,8 @@ func TestNearDuplicatesAreAccounted(t *testing.T) {
 			left = near
 		}
 		states := l.States(schemas.Groups)
-		last, from, err := account.OfMark(states[len(states)-1])
-		want := account.Tally{Members: 22 - int64(left), Duplicates: 1, Repeats: 6, Near: int64(near), LeftOut: int64(left), Seals: 3, Others: 2}
+		last, from, err := accounting.OfMark(states[len(states)-1])
+		want := accounting.Tally{Members: 22 - int64(left), Duplicates: 1, Repeats: 6, Near: int64(near), LeftOut: int64(left), Seals: 3, Others: 2}
 		if near == 0 || err != nil || fmt.Sprint(*last) != fmt.Sprint(want) || last.Records() != from {
 			t.Errorf("%s: the tally is %+v, %v; want %+v, and %d records", policy, *last, err, want, from)
 		}
@@ -315,7 +315,7 @@ func checkGroups(t *testing.T, l *onelane.Log, begun int, before, after indexer.
 func TestStateOfMarks(t *testing.T) {
 	o := testOptions()
 	o.Threads = 8
-	tally := account.Tally{Since: 7, Members: 60, Filtered: map[string]int64{"safe": 10}}
+	tally := accounting.Tally{Since: 7, Members: 60, Filtered: map[string]int64{"safe": 10}}
 	raw := must.Get(state{300, more{From: 77, Final: true, Tally: &tally}}.encode(&o))(t)
 	const options = `{"GroupSize":7,"K":3,"K1":2,"K2":5,"KeepSameImage":false,"Clusters":2,"Iterations":20,"Modality":"image","P":0.3,` +
 		`"MinCount":0,"Window":12,"Seed":5,"Threads":0}`

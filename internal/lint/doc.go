@@ -11,11 +11,12 @@
 //     draw from no global generator and hold no cgo. They declare no variable of the environment and name none, tests
 //     included. Settings belong to the adapters, which may do all of this except cgo. Of the cores, trainer/bootstrap alone
 //     reads tars.
-//  3. Only internal/stream imports a Kafka client, with two exceptions. internal/testing/kafkatest, the tests' cluster,
-//     has a client of another make. The examples, which outsiders copy, have the same client as internal/stream.
-//     Only internal/torch, internal/faiss, internal/knn/cpu and internal/jpeg import "C".
-//  4. What needs no tensors builds without cgo. internal/jpeg builds without it as well: image/jpeg then replaces the
+//  3. Only internal/log/stream imports a Kafka client, with two exceptions. internal/testing/kafkatest, the tests' cluster,
+//     has a client of another make. The examples, which outsiders copy, have the same client as internal/log/stream.
+//     Only internal/model/torch, internal/neighbors/faiss, internal/neighbors/knn/cpu and internal/content/jpeg import "C".
+//  4. What needs no tensors builds without cgo. internal/content/jpeg builds without it as well: image/jpeg then replaces the
 //     faster libjpeg-turbo.
 //  5. Every package has a doc comment; files stay below 400 lines and functions within 60, tests aside.
 //  6. Where a package keeps its log keys in keys.go, its log calls use them.
+//  7. The wings of internal import one another only as wings_test.go lists, without a circle.
 package lint

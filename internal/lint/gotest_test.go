@@ -12,7 +12,7 @@ import (
 
 // TestSkipsAreExpectedByName runs .ci/gotest on the events of tests that were skipped, and of a run that failed.
 func TestSkipsAreExpectedByName(t *testing.T) {
-	const skips = "# comment\n\ninternal/shard.TestFlickr  PHOTOS  no photographs here\ntorch.TestCUDA - no GPU\n"
+	const skips = "# comment\n\ninternal/crawl/shard.TestFlickr  PHOTOS  no photographs here\ntorch.TestCUDA - no GPU\n"
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
@@ -31,13 +31,13 @@ exit "$CODE"
 		test, photos, code string
 		want               string // what is said; empty: the run passes
 	}{
-		{"m/internal/shard.TestFlickr", "", "0", ""},
-		{"m/internal/shard.TestFlickr", "/photos", "0", "UNEXPECTED skip: m/internal/shard.TestFlickr"},
-		{"m/internal/shard.TestFlickrs", "", "0", "UNEXPECTED"},
+		{"m/internal/crawl/shard.TestFlickr", "", "0", ""},
+		{"m/internal/crawl/shard.TestFlickr", "/photos", "0", "UNEXPECTED skip: m/internal/crawl/shard.TestFlickr"},
+		{"m/internal/crawl/shard.TestFlickrs", "", "0", "UNEXPECTED"},
 		{"m/other/shard.TestFlickr", "", "0", "UNEXPECTED"},
-		{"m/internal/torch.TestCUDA/half.precision/x", "/photos", "0", ""},
+		{"m/internal/model/torch.TestCUDA/half.precision/x", "/photos", "0", ""},
 		{"m/internal/flashtorch.TestCUDA", "", "0", "UNEXPECTED"},
-		{"m/internal/torch.TestCUDA", "", "1", "exit status 1"},
+		{"m/internal/model/torch.TestCUDA", "", "1", "exit status 1"},
 	} {
 		skipped := filepath.Join(dir, strings.ReplaceAll(c.test+c.photos+c.code, "/", "-"))
 		at := strings.LastIndex(c.test, ".Test")

@@ -28,16 +28,16 @@ func (r *repository) cores() []string {
 
 // pure lists the packages that build without cgo.
 var pure = []string{
-	"schemas", "internal/stream", "internal/shard", "internal/imaging", "internal/jpeg", "internal/token", "internal/rng", "internal/safetensors",
-	"internal/config", "internal/dataset", "internal/testing/golden", "grouper", "internal/scenes", "internal/capacity",
+	"schemas", "internal/log/stream", "internal/crawl/shard", "internal/content/imaging", "internal/content/jpeg", "internal/content/token", "internal/base/rng", "internal/model/safetensors",
+	"internal/process/config", "internal/crawl/dataset", "internal/testing/golden", "grouper", "internal/demo/scenes", "internal/operate/capacity",
 }
 
-// kafkaClients maps modules that speak Kafka's protocol to the packages that may import them. Besides internal/stream, the
+// kafkaClients maps modules that speak Kafka's protocol to the packages that may import them. Besides internal/log/stream, the
 // tests' cluster looks at brokers with a client of another make.
 var kafkaClients = map[string][]string{
-	"github.com/segmentio/kafka-go":      {"internal/stream", "examples/producer", "examples/scored"},
-	"github.com/twmb/franz-go/pkg/kfake": {"internal/stream"},
-	"github.com/twmb/franz-go":           {"internal/stream", "internal/testing/kafkatest"},
+	"github.com/segmentio/kafka-go":      {"internal/log/stream", "examples/producer", "examples/scored"},
+	"github.com/twmb/franz-go/pkg/kfake": {"internal/log/stream"},
+	"github.com/twmb/franz-go":           {"internal/log/stream", "internal/testing/kafkatest"},
 }
 
 // kafkaClient returns the module of an import, the longest that fits. It returns "" if the import has nothing to do with
@@ -113,11 +113,11 @@ func TestCoresArePure(t *testing.T) {
 	for _, dir := range r.cores() {
 		for i, chain := range r.reach(dir) {
 			switch {
-			case kafkaClient(i) != "" || i == r.module+"/internal/stream":
+			case kafkaClient(i) != "" || i == r.module+"/internal/log/stream":
 				t.Errorf("core reaches the log: %s", chain)
-			case strings.HasPrefix(i, "github.com/caarlos0/env") || i == r.module+"/internal/config":
+			case strings.HasPrefix(i, "github.com/caarlos0/env") || i == r.module+"/internal/process/config":
 				t.Errorf("core reads settings: %s", chain)
-			case i == r.module+"/internal/shard" && dir != "trainer/bootstrap":
+			case i == r.module+"/internal/crawl/shard" && dir != "trainer/bootstrap":
 				t.Errorf("core reads images: %s", chain)
 			}
 		}
@@ -190,10 +190,10 @@ func TestKafkaClientsStayInStream(t *testing.T) {
 
 // bindings lists the packages that may import "C". Without cgo, image/jpeg replaces the binding of libjpeg-turbo. The fork
 // server is for tests alone.
-var bindings = []string{"internal/torch", "internal/torch/testdevice", "internal/ranks/nccl", "internal/faiss", "internal/knn/cpu", "internal/jpeg", "internal/testing/forkserver"}
+var bindings = []string{"internal/model/torch", "internal/model/torch/testdevice", "internal/model/ranks/nccl", "internal/neighbors/faiss", "internal/neighbors/knn/cpu", "internal/content/jpeg", "internal/testing/forkserver"}
 
 // programsCarry are the packages with large clients of others' services. Programs give them to the packages that use them.
-var programsCarry = []string{"internal/shard/cloud", "internal/tracing/otlp"}
+var programsCarry = []string{"internal/crawl/shard/cloud", "internal/log/tracing/otlp"}
 
 func TestLargeClientsStayInPrograms(t *testing.T) {
 	r := load(t)
@@ -230,7 +230,7 @@ func TestPurePackagesNeedNoCgo(t *testing.T) {
 			t.Errorf("%s without cgo: %v", dir, err)
 		}
 		for i, chain := range r.reach(dir) {
-			if local, ok := r.local(i); ok && r.pkgs[local] != nil && r.pkgs[local].usesCgo() && local != "internal/jpeg" {
+			if local, ok := r.local(i); ok && r.pkgs[local] != nil && r.pkgs[local].usesCgo() && local != "internal/content/jpeg" {
 				t.Errorf("needs cgo: %s", chain)
 			}
 		}
@@ -338,23 +338,23 @@ func TestRulesSeeWhatTheyForbid(t *testing.T) {
 	r := load(t)
 	r.pkgs["encoder"] = &pkg{dir: "encoder", files: []source{{name: "x.go", imports: []string{r.module + "/internal/broken"}}}}
 	r.pkgs["internal/broken"] = &pkg{dir: "internal/broken", files: []source{
-		{name: "a.go", imports: []string{r.module + "/internal/torch", "github.com/segmentio/kafka-go/sasl"}},
+		{name: "a.go", imports: []string{r.module + "/internal/model/torch", "github.com/segmentio/kafka-go/sasl"}},
 		{name: "a_test.go", test: true, imports: []string{r.module + "/trainer"}},
 	}}
-	r.pkgs["internal/torch"] = &pkg{dir: "internal/torch", files: []source{{name: "t.go", imports: []string{"C"}}}}
+	r.pkgs["internal/model/torch"] = &pkg{dir: "internal/model/torch", files: []source{{name: "t.go", imports: []string{"C"}}}}
 	reached := r.reach("encoder")
-	for _, want := range []string{r.module + "/internal/torch", "github.com/segmentio/kafka-go/sasl", "C"} {
+	for _, want := range []string{r.module + "/internal/model/torch", "github.com/segmentio/kafka-go/sasl", "C"} {
 		if reached[want] == "" {
 			t.Errorf("%s is not reached: %v", want, reached)
 		}
 	}
-	if got, want := reached["C"], "encoder -> internal/broken -> internal/torch -> C"; got != want {
+	if got, want := reached["C"], "encoder -> internal/broken -> internal/model/torch -> C"; got != want {
 		t.Errorf("chain is %s, want %s", got, want)
 	}
 	if reached[r.module+"/trainer"] != "" {
 		t.Error("test files count")
 	}
-	if !r.pkgs["internal/torch"].usesCgo() || r.pkgs["schemas"].usesCgo() {
+	if !r.pkgs["internal/model/torch"].usesCgo() || r.pkgs["schemas"].usesCgo() {
 		t.Error("cgo is not told from Go")
 	}
 	for name, want := range map[string]string{
@@ -363,7 +363,7 @@ func TestRulesSeeWhatTheyForbid(t *testing.T) {
 		"github.com/segmentio/kafka-gopher":        "",
 		"github.com/twmb/franz-go/pkg/kfake":       "github.com/twmb/franz-go/pkg/kfake",
 		"github.com/twmb/franz-go/pkg/kgo":         "github.com/twmb/franz-go",
-		r.module + "/internal/stream":              "",
+		r.module + "/internal/log/stream":          "",
 	} {
 		if got := kafkaClient(name); got != want {
 			t.Errorf("%s belongs to %q, want %q", name, got, want)

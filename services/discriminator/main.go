@@ -3,9 +3,9 @@ package main
 
 import (
 	discriminatorservice "github.com/pairstream/pairstream/discriminator/service"
-	"github.com/pairstream/pairstream/internal/service/device"
-	"github.com/pairstream/pairstream/internal/shard/cloud"
-	"github.com/pairstream/pairstream/internal/tracing/otlp"
+	"github.com/pairstream/pairstream/internal/crawl/shard/cloud"
+	"github.com/pairstream/pairstream/internal/log/tracing/otlp"
+	"github.com/pairstream/pairstream/internal/model/device"
 )
 
 func main() {

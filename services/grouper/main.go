@@ -3,8 +3,8 @@ package main
 
 import (
 	grouperservice "github.com/pairstream/pairstream/grouper/service"
-	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/tracing/otlp"
+	"github.com/pairstream/pairstream/internal/log/tracing/otlp"
+	"github.com/pairstream/pairstream/internal/process/service"
 )
 
 func main() {

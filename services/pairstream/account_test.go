@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/account"
-	"github.com/pairstream/pairstream/internal/inspect"
-	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/log/accounting"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/operate/inspect"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
@@ -133,7 +133,7 @@ func takeBack(t *testing.T, file string, pairs []schemas.PairID) {
 
 // TestDemoIsChecked: a demo with --check fails when a pair is not accounted for, and prints all terms.
 func TestDemoIsChecked(t *testing.T) {
-	whole := inspect.Account{Published: 12, NoPairs: 1, Closed: account.Tally{
+	whole := inspect.Account{Published: 12, NoPairs: 1, Closed: accounting.Tally{
 		Members: 6, Repeats: 1, Filtered: map[string]int64{"colour": 1}, Refused: map[string]int64{schemas.MaskMissing: 1, schemas.MaskForgotten: 1}, Seals: 1,
 	}}
 	for name, change := range map[string]func(*demo, *inspect.Account, *recordCounts){

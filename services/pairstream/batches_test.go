@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/plans"
-	"github.com/pairstream/pairstream/internal/stream"
-	"github.com/pairstream/pairstream/internal/table"
+	"github.com/pairstream/pairstream/internal/crawl/plans"
+	"github.com/pairstream/pairstream/internal/crawl/table"
+	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )

@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pairstream/pairstream/internal/config"
-	"github.com/pairstream/pairstream/internal/console"
-	"github.com/pairstream/pairstream/internal/console/index"
-	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/operate/console"
+	"github.com/pairstream/pairstream/internal/operate/console/index"
+	"github.com/pairstream/pairstream/internal/process/config"
 )
 
 // consoleSettings are the console's own, and those of other stages that it shows results of. A build without cgo does

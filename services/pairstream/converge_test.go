@@ -80,7 +80,7 @@ func TestBootstrapUntilItIsGood(t *testing.T) {
 
 // Of tars that are no generated scenes nobody knows the truth.
 func TestTheTruthOfOtherTarsIsNotKnown(t *testing.T) {
-	holds, err := truthOf(t.Context(), []string{"../../internal/shard/testdata/tars"}, nil)
+	holds, err := truthOf(t.Context(), []string{"../../internal/crawl/shard/testdata/tars"}, nil)
 	if err != nil || holds != nil {
 		t.Errorf("the truth is known: %t, %v", holds != nil, err)
 	}

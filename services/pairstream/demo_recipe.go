@@ -17,14 +17,14 @@ import (
 	"strings"
 
 	"github.com/pairstream/pairstream/experiments/models"
-	"github.com/pairstream/pairstream/internal/config"
-	"github.com/pairstream/pairstream/internal/dataset"
-	"github.com/pairstream/pairstream/internal/imaging"
-	"github.com/pairstream/pairstream/internal/rng"
-	"github.com/pairstream/pairstream/internal/scenes"
-	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/token"
-	"github.com/pairstream/pairstream/internal/twins"
+	"github.com/pairstream/pairstream/internal/base/rng"
+	"github.com/pairstream/pairstream/internal/content/imaging"
+	"github.com/pairstream/pairstream/internal/content/token"
+	"github.com/pairstream/pairstream/internal/crawl/dataset"
+	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/demo/duplicates"
+	"github.com/pairstream/pairstream/internal/demo/scenes"
+	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -237,7 +237,7 @@ func (d *demo) multiply(ctx context.Context) error {
 		held[id] = true
 	}
 	draws, numbers := rng.New(1, "demo.twins"), map[schemas.ImageID]int{}
-	w := twins.New(d.dir)
+	w := duplicates.New(d.dir)
 	w.Folder("twins")
 	_, err := shard.Scan(ctx, []string{d.data}, shard.Visitor{
 		Example: func(ex shard.Example) error {
@@ -263,7 +263,7 @@ func (d *demo) multiply(ctx context.Context) error {
 }
 
 // addTwins writes the twins of one photograph.
-func addTwins(w *twins.Writer, number int, ex shard.Example, draws *rand.Rand) error {
+func addTwins(w *duplicates.Writer, number int, ex shard.Example, draws *rand.Rand) error {
 	if len(ex.Captions) == 1 {
 		w.Add(number, ex.Encoded, ex.Captions...)
 		return nil
@@ -279,7 +279,7 @@ func addTwins(w *twins.Writer, number int, ex shard.Example, draws *rand.Rand) e
 		rgba.Pix[4*i+3] = 0xff
 	}
 	for _, caption := range ex.Captions {
-		encoded, err := twins.Crop(rgba, draws)
+		encoded, err := duplicates.Crop(rgba, draws)
 		if err != nil {
 			return err
 		}

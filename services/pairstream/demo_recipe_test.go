@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/config"
-	"github.com/pairstream/pairstream/internal/recipe"
-	"github.com/pairstream/pairstream/internal/replay"
+	"github.com/pairstream/pairstream/internal/operate/replay"
+	"github.com/pairstream/pairstream/internal/process/config"
+	"github.com/pairstream/pairstream/internal/process/recipe"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 

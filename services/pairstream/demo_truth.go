@@ -7,10 +7,10 @@ import (
 	"fmt"
 
 	"github.com/pairstream/pairstream/grouper"
-	"github.com/pairstream/pairstream/internal/auc"
-	"github.com/pairstream/pairstream/internal/dotproduct"
-	"github.com/pairstream/pairstream/internal/scenes"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/base/auc"
+	"github.com/pairstream/pairstream/internal/demo/scenes"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/neighbors/dotproduct"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )

@@ -14,13 +14,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pairstream/pairstream/internal/config"
-	"github.com/pairstream/pairstream/internal/dataset"
-	"github.com/pairstream/pairstream/internal/eval"
-	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/scenes"
-	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/crawl/dataset"
+	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/demo/scenes"
+	"github.com/pairstream/pairstream/internal/model/eval"
+	"github.com/pairstream/pairstream/internal/model/model"
+	"github.com/pairstream/pairstream/internal/model/torch"
+	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer/bootstrap"
 )

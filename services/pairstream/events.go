@@ -12,9 +12,9 @@ import (
 	"gocloud.dev/pubsub/awssnssqs"
 	"gocloud.dev/pubsub/gcppubsub"
 
-	"github.com/pairstream/pairstream/internal/arrivals"
-	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/crawl/notification"
+	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/log/stream"
 )
 
 // arrival is a notification. Ack tells its sender that all it names is published.
@@ -66,7 +66,7 @@ type kafkaEvents struct{ *stream.Foreign }
 // Run implements events.
 func (k kafkaEvents) Run(ctx context.Context, to chan<- arrival) error {
 	return k.Foreign.Run(ctx, func(ctx context.Context, value []byte) error {
-		return hand(ctx, to, arrival{arrivals.Objects(value, nil), func() {}})
+		return hand(ctx, to, arrival{notification.Objects(value, nil), func() {}})
 	})
 }
 
@@ -83,7 +83,7 @@ func (c cloudEvents) Run(ctx context.Context, to chan<- arrival) error {
 		if err != nil {
 			return fmt.Errorf("receiving notifications: %w", err)
 		}
-		if err := hand(ctx, to, arrival{arrivals.Objects(m.Body, m.Metadata), m.Ack}); err != nil {
+		if err := hand(ctx, to, arrival{notification.Objects(m.Body, m.Metadata), m.Ack}); err != nil {
 			return err
 		}
 	}

@@ -19,9 +19,9 @@ import (
 
 	"github.com/pairstream/pairstream/experiments"
 	"github.com/pairstream/pairstream/experiments/evidence"
-	"github.com/pairstream/pairstream/internal/config"
-	"github.com/pairstream/pairstream/internal/machine"
-	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/base/machine"
+	"github.com/pairstream/pairstream/internal/model/device"
+	"github.com/pairstream/pairstream/internal/process/config"
 )
 
 // experimentsCommand holds what the command line asks for.

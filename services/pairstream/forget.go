@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pairstream/pairstream/internal/forget"
-	"github.com/pairstream/pairstream/internal/repack"
+	"github.com/pairstream/pairstream/internal/crawl/forget"
+	"github.com/pairstream/pairstream/internal/crawl/repack"
 	"github.com/pairstream/pairstream/schemas"
 )
 

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/inspect"
-	"github.com/pairstream/pairstream/internal/safetensors"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/model/safetensors"
+	"github.com/pairstream/pairstream/internal/operate/inspect"
 	"github.com/pairstream/pairstream/internal/testing/figures"
 	"github.com/pairstream/pairstream/internal/testing/kafkatest"
 	"github.com/pairstream/pairstream/internal/testing/must"

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/latest"
-	"github.com/pairstream/pairstream/internal/replay"
+	"github.com/pairstream/pairstream/internal/log/weights"
+	"github.com/pairstream/pairstream/internal/operate/replay"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/soak"
 )
@@ -73,6 +73,6 @@ func TestEncoderFollowsRanks(t *testing.T) {
 		if a, b := lastCheckpoint(t, in("killed")), lastCheckpoint(t, in(name)); a != b {
 			t.Errorf("the original's last checkpoint is %s, that of replay %s %s", a, name, b)
 		}
-		must.Do(t, os.RemoveAll(latest.Folder(in("killed"))))
+		must.Do(t, os.RemoveAll(weights.Folder(in("killed"))))
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/latest"
-	"github.com/pairstream/pairstream/internal/replay"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/log/weights"
+	"github.com/pairstream/pairstream/internal/operate/replay"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/soak"
 	"github.com/pairstream/pairstream/schemas"
@@ -87,10 +87,10 @@ func TestEncoderFollowsTheTrainer(t *testing.T) {
 		if a, b := lastCheckpoint(t, in("killed")), lastCheckpoint(t, in(name)); a != b {
 			t.Errorf("the original's last checkpoint is %s, that of replay %s %s", a, name, b)
 		}
-		must.Do(t, os.RemoveAll(latest.Folder(in("killed"))))
+		must.Do(t, os.RemoveAll(weights.Folder(in("killed"))))
 	}
 	_, err = command(t, "replay", in("run.json"), "--namespace", "alone", "--checkpoints", in("alone"), "--without-trainer")
-	if err == nil || !strings.Contains(err.Error(), "whose file "+latest.File(in("killed"), m.Weights[0].Fingerprint)+" is gone") {
+	if err == nil || !strings.Contains(err.Error(), "whose file "+weights.File(in("killed"), m.Weights[0].Fingerprint)+" is gone") {
 		t.Errorf("a replay without files and trainer: error %v", err)
 	}
 }
@@ -107,7 +107,7 @@ func checkSpans(t *testing.T, log *stream.Log, m *replay.Manifest, perLane int) 
 			if !ok {
 				continue
 			}
-			if i := slices.IndexFunc(m.Choices, func(c latest.Choice) bool { return c.Lane == lane && c.Seq == rec.Seq }); i >= 0 {
+			if i := slices.IndexFunc(m.Choices, func(c weights.Choice) bool { return c.Lane == lane && c.Seq == rec.Seq }); i >= 0 {
 				if model != "" && pairs != perLane {
 					t.Errorf("lane %d: a span of records %d to %d with %d embeddings", lane, from, rec.Seq, pairs)
 				}
@@ -125,12 +125,12 @@ func checkSpans(t *testing.T, log *stream.Log, m *replay.Manifest, perLane int) 
 			t.Errorf("lane %d has had %d weights, want more", lane, spans)
 		}
 	}
-	files, err := filepath.Glob(filepath.Join(latest.Folder(m.Settings["CHECKPOINT_DIR"]), "*"))
+	files, err := filepath.Glob(filepath.Join(weights.Folder(m.Settings["CHECKPOINT_DIR"]), "*"))
 	if err != nil || len(files) < len(m.Weights) || len(files) > len(m.Weights)+2 {
 		t.Errorf("%d files of weights (%v), want those of %d fingerprints, and two more at most", len(files), err, len(m.Weights))
 	}
 	for _, w := range m.Weights {
-		if sum, err := latest.Hash(latest.File(m.Settings["CHECKPOINT_DIR"], w.Fingerprint)); err != nil || sum != w.SHA256 {
+		if sum, err := weights.Hash(weights.File(m.Settings["CHECKPOINT_DIR"], w.Fingerprint)); err != nil || sum != w.SHA256 {
 			t.Errorf("weights of step %d have the SHA-256 %q (%v), want %q", w.Step, sum, err, w.SHA256)
 		}
 	}

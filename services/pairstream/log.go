@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pairstream/pairstream/internal/config"
-	"github.com/pairstream/pairstream/internal/dataset/onlog"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/crawl/dataset/onlog"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/schemas"
 )
 

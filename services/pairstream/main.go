@@ -19,12 +19,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pairstream/pairstream/internal/config"
-	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/shard/cloud"
-	"github.com/pairstream/pairstream/internal/tracing/otlp"
-	"github.com/pairstream/pairstream/internal/version"
+	"github.com/pairstream/pairstream/internal/base/version"
+	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/crawl/shard/cloud"
+	"github.com/pairstream/pairstream/internal/log/tracing/otlp"
+	"github.com/pairstream/pairstream/internal/process/config"
+	"github.com/pairstream/pairstream/internal/process/service"
 )
 
 func main() {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/latest"
+	"github.com/pairstream/pairstream/internal/log/weights"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -62,7 +62,7 @@ var changes = []struct {
 	{"TRAIN_LANE_ORDER", []string{"rotation", "arrival"}, []string{"trainer"}},
 	{"CHECKPOINT_EVERY", []string{"3", "1", "0"}, []string{"trainer"}},
 	{"SEED", []string{"3", "4"}, stageNames},
-	{"ENCODER_CHECKPOINT", []string{latest.Setting, "", "other"}, []string{"encoder", "trainer"}},
+	{"ENCODER_CHECKPOINT", []string{weights.Setting, "", "other"}, []string{"encoder", "trainer"}},
 	{"COND_CHECKPOINT", []string{"", "other"}, []string{"discriminator"}},
 	{"COND_IMAGES", []string{"plain", "augmented"}, []string{"discriminator"}},
 	{"COND_THRESHOLD", []string{"", "0.6", "auto"}, []string{"discriminator"}},
@@ -217,7 +217,7 @@ func (w *world) seal(args ...string) {
 // set changes a setting and restarts the processes that have it.
 func (w *world) set(name, value string, stages []string) {
 	switch {
-	case strings.HasSuffix(name, "_CHECKPOINT") && value != latest.Setting:
+	case strings.HasSuffix(name, "_CHECKPOINT") && value != weights.Setting:
 		value = map[string]string{"": w.site.weights, "other": w.site.others}[value]
 	case name == "REPACK_ROOT" && value != "":
 		value = "file://" + filepath.Join(w.bucket(), value)
@@ -239,7 +239,7 @@ func (w *world) set(name, value string, stages []string) {
 
 // agree changes what would be refused beside a setting that was changed.
 func (w *world) agree(name string) {
-	if w.env["ENCODER_CHECKPOINT"] == latest.Setting && w.env["CHECKPOINT_EVERY"] == "0" {
+	if w.env["ENCODER_CHECKPOINT"] == weights.Setting && w.env["CHECKPOINT_EVERY"] == "0" {
 		w.env["CHECKPOINT_EVERY"] = "1"
 	}
 	if w.env["WORLD_SIZE"] != "1" && w.env["STEP_BATCHES"] == "1" {

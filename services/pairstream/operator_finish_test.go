@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
 

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pairstream/pairstream/internal/forget"
+	"github.com/pairstream/pairstream/internal/crawl/forget"
 	"github.com/pairstream/pairstream/schemas"
 )
 

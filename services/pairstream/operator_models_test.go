@@ -6,7 +6,7 @@ import (
 	"math"
 	"strings"
 
-	"github.com/pairstream/pairstream/internal/latest"
+	"github.com/pairstream/pairstream/internal/log/weights"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -35,7 +35,7 @@ func (w *world) followNobody(s *space, m *member, state string) bool {
 func (b *books) weights() {
 	log := b.w.connect(b.s)
 	defer log.Close()
-	notes, err := latest.Read(b.w.t.Context(), log)
+	notes, err := weights.Read(b.w.t.Context(), log)
 	b.w.check(err)
 	models := make(map[schemas.PairID]map[string]bool)
 	for _, e := range b.sequence(schemas.Embeddings) {

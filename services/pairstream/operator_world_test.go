@@ -23,14 +23,14 @@ import (
 	encoderservice "github.com/pairstream/pairstream/encoder/service"
 	grouperservice "github.com/pairstream/pairstream/grouper/service"
 	indexerservice "github.com/pairstream/pairstream/indexer/service"
-	"github.com/pairstream/pairstream/internal/config"
-	"github.com/pairstream/pairstream/internal/latest"
-	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/service/device"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/log/weights"
+	"github.com/pairstream/pairstream/internal/model/device"
+	"github.com/pairstream/pairstream/internal/model/model"
+	"github.com/pairstream/pairstream/internal/model/torch"
+	"github.com/pairstream/pairstream/internal/process/config"
+	"github.com/pairstream/pairstream/internal/process/service"
 	"github.com/pairstream/pairstream/internal/testing/must"
-	"github.com/pairstream/pairstream/internal/torch"
 	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
 
@@ -422,7 +422,7 @@ func (w *world) stop(stage string, kill bool) {
 
 // putBack makes the folder to a copy of from. Published weights stay: their notes in the log say that they are there.
 func (w *world) putBack(from, folder string) {
-	published, aside := latest.Folder(folder), filepath.Join(w.dir, "published")
+	published, aside := weights.Folder(folder), filepath.Join(w.dir, "published")
 	err := os.Rename(published, aside)
 	if !os.IsNotExist(err) {
 		w.check(err)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/shard"
+	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pairstream/pairstream/internal/capacity"
-	"github.com/pairstream/pairstream/internal/model"
+	"github.com/pairstream/pairstream/internal/model/model"
+	"github.com/pairstream/pairstream/internal/operate/capacity"
 )
 
 // planVocabulary is the number of words of BERT, which the papers' models have.

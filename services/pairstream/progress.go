@@ -18,8 +18,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pairstream/pairstream/internal/stream"
-	"github.com/pairstream/pairstream/internal/tensorboard"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/operate/tensorboard"
 	"github.com/pairstream/pairstream/schemas"
 )
 

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/replay"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/operate/replay"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )

@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pairstream/pairstream/internal/atomicfile"
-	runs "github.com/pairstream/pairstream/internal/compare"
-	"github.com/pairstream/pairstream/internal/console"
-	"github.com/pairstream/pairstream/internal/replay"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/base/atomicfile"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	runs "github.com/pairstream/pairstream/internal/operate/compare"
+	"github.com/pairstream/pairstream/internal/operate/console"
+	"github.com/pairstream/pairstream/internal/operate/replay"
 )
 
 func newReportCommand() *cobra.Command {

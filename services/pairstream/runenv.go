@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pairstream/pairstream/internal/atomicfile"
-	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/base/atomicfile"
+	"github.com/pairstream/pairstream/internal/process/config"
 )
 
 // runEnvFile returns the file that `pairstream up` and `pairstream demo` leave beside the log. It has the settings of the

@@ -12,7 +12,7 @@ import (
 
 	"github.com/pairstream/pairstream/indexer"
 	indexerservice "github.com/pairstream/pairstream/indexer/service"
-	"github.com/pairstream/pairstream/internal/segment"
+	"github.com/pairstream/pairstream/internal/neighbors/segment"
 )
 
 func newFAISSCommand() *cobra.Command {

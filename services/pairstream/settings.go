@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pairstream/pairstream/internal/config"
-	"github.com/pairstream/pairstream/internal/recipe"
-	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/model/device"
+	"github.com/pairstream/pairstream/internal/process/config"
+	"github.com/pairstream/pairstream/internal/process/recipe"
 	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
 

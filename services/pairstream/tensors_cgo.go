@@ -9,8 +9,8 @@ import (
 	encoderservice "github.com/pairstream/pairstream/encoder/service"
 	grouperservice "github.com/pairstream/pairstream/grouper/service"
 	indexerservice "github.com/pairstream/pairstream/indexer/service"
-	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/model/device"
+	"github.com/pairstream/pairstream/internal/process/service"
 	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
 

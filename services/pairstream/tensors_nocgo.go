@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	grouperservice "github.com/pairstream/pairstream/grouper/service"
-	"github.com/pairstream/pairstream/internal/service"
+	"github.com/pairstream/pairstream/internal/process/service"
 )
 
 // stageMains are what the program is under another name than its own.

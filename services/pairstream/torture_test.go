@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/testing/figures"
 	"github.com/pairstream/pairstream/internal/testing/kafkatest"
 	"github.com/pairstream/pairstream/internal/testing/must"
@@ -26,7 +26,7 @@ import (
 )
 
 // maxRSS is the most memory that a process of the pipeline takes, whatever strangers send. The decoders of a process take
-// 128 MiB together (internal/imaging), libtorch with its threads some 280 MiB.
+// 128 MiB together (internal/content/imaging), libtorch with its threads some 280 MiB.
 const maxRSS = 512 << 20
 
 // floodRecords of a megabyte are more than is read ahead.

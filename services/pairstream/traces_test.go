@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/log/tracing/otlp"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
 	"github.com/pairstream/pairstream/internal/testing/otlptest"
-	"github.com/pairstream/pairstream/internal/tracing/otlp"
 )
 
 // TestTracesFollowPairs runs the real stages with every pair sampled. Each pair has one trace through them, and spans of

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/dataset/onlog"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/crawl/dataset/onlog"
+	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/s3test"
 	"github.com/pairstream/pairstream/internal/testing/soak"

@@ -2,9 +2,9 @@
 package main
 
 import (
-	"github.com/pairstream/pairstream/internal/service/device"
-	"github.com/pairstream/pairstream/internal/shard/cloud"
-	"github.com/pairstream/pairstream/internal/tracing/otlp"
+	"github.com/pairstream/pairstream/internal/crawl/shard/cloud"
+	"github.com/pairstream/pairstream/internal/log/tracing/otlp"
+	"github.com/pairstream/pairstream/internal/model/device"
 	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
 

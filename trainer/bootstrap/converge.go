@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/pairstream/pairstream/internal/dataset"
-	"github.com/pairstream/pairstream/internal/eval"
-	"github.com/pairstream/pairstream/internal/invalid"
-	"github.com/pairstream/pairstream/internal/model"
-	"github.com/pairstream/pairstream/internal/shard"
-	"github.com/pairstream/pairstream/internal/torch"
+	"github.com/pairstream/pairstream/internal/base/invalid"
+	"github.com/pairstream/pairstream/internal/crawl/dataset"
+	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/model/eval"
+	"github.com/pairstream/pairstream/internal/model/model"
+	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/trainer"
 )
 

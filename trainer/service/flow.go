@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/phase"
-	"github.com/pairstream/pairstream/internal/ranks"
-	"github.com/pairstream/pairstream/internal/tracing"
+	"github.com/pairstream/pairstream/internal/base/timing"
+	"github.com/pairstream/pairstream/internal/log/tracing"
+	"github.com/pairstream/pairstream/internal/model/ranks"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )
@@ -127,8 +127,8 @@ func timed(ctx context.Context, tracer *tracing.Tracer, about []tracing.Subject,
 	if about == nil {
 		return ctx, func() {}
 	}
-	from, phases := time.Now(), new(phase.Collector)
-	return phase.With(ctx, phases), func() {
+	from, phases := time.Now(), new(timing.Collector)
+	return timing.With(ctx, phases), func() {
 		tracer.Record(about, tracing.Span{Name: Name + " " + name, From: from, To: time.Now(), Within: phases.List()})
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/ranks"
+	"github.com/pairstream/pairstream/internal/model/ranks"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/ranks"
+	"github.com/pairstream/pairstream/internal/model/ranks"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )

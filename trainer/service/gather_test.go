@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/ranks"
+	"github.com/pairstream/pairstream/internal/model/ranks"
+	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/internal/testing/must"
-	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )

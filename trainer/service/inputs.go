@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/dataset"
-	"github.com/pairstream/pairstream/internal/service/device"
+	"github.com/pairstream/pairstream/internal/crawl/dataset"
+	"github.com/pairstream/pairstream/internal/model/device"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )

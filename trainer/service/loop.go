@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pairstream/pairstream/internal/ranks"
-	"github.com/pairstream/pairstream/internal/stream"
-	"github.com/pairstream/pairstream/internal/tracing"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/log/tracing"
+	"github.com/pairstream/pairstream/internal/model/ranks"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )

@@ -18,13 +18,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/pairstream/pairstream/internal/config"
-	"github.com/pairstream/pairstream/internal/invalid"
-	"github.com/pairstream/pairstream/internal/ranks"
-	"github.com/pairstream/pairstream/internal/ranks/nccl"
-	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/service/device"
-	"github.com/pairstream/pairstream/internal/version"
+	"github.com/pairstream/pairstream/internal/base/invalid"
+	"github.com/pairstream/pairstream/internal/base/version"
+	"github.com/pairstream/pairstream/internal/model/device"
+	"github.com/pairstream/pairstream/internal/model/ranks"
+	"github.com/pairstream/pairstream/internal/model/ranks/nccl"
+	"github.com/pairstream/pairstream/internal/process/config"
+	"github.com/pairstream/pairstream/internal/process/service"
 )
 
 // Ranks say which of the trainers of one model this is, and where the first one is. Their names are those that torchrun

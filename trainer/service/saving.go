@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pairstream/pairstream/internal/latest"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/log/weights"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -181,7 +181,7 @@ func (p *publishing) begin(ctx context.Context, now func(context.Context) (weigh
 	if p == nil {
 		return nil
 	}
-	known, err := latest.Read(ctx, p.log)
+	known, err := weights.Read(ctx, p.log)
 	if err != nil {
 		return err
 	}
@@ -202,34 +202,34 @@ func (p *publishing) publish(ctx context.Context, of weightsOf) error {
 	if p == nil {
 		return nil
 	}
-	fingerprint, err := of.SaveWeights(func(fingerprint string) string { return latest.File(p.dir, fingerprint) })
+	fingerprint, err := of.SaveWeights(func(fingerprint string) string { return weights.File(p.dir, fingerprint) })
 	if err != nil {
 		return err
 	}
 	for _, want := range p.wanted[of.Steps()] {
 		if want != fingerprint {
 			return fmt.Errorf("the weights of step %d are %s, and the encoder waits for %s, whose file is gone: this training does not repeat the one that made it; put the file of the original into %s",
-				of.Steps(), fingerprint, want, latest.Folder(p.dir))
+				of.Steps(), fingerprint, want, weights.Folder(p.dir))
 		}
 	}
-	known, err := latest.Read(ctx, p.log)
+	known, err := weights.Read(ctx, p.log)
 	if err != nil {
 		return err
 	}
 	if newest, _ := known.Newest(); newest.Fingerprint == fingerprint {
 		return nil
 	}
-	w := latest.Weights{Fingerprint: fingerprint, Step: of.Steps(), File: latest.File(p.dir, fingerprint)}
-	if w.SHA256, err = latest.Hash(w.File); err != nil {
+	w := weights.Weights{Fingerprint: fingerprint, Step: of.Steps(), File: weights.File(p.dir, fingerprint)}
+	if w.SHA256, err = weights.Hash(w.File); err != nil {
 		return err
 	}
-	if err := latest.Announce(ctx, p.log, w); err != nil {
+	if err := weights.Announce(ctx, p.log, w); err != nil {
 		return fmt.Errorf("announcing the weights of step %d: %w", w.Step, err)
 	}
 	p.logger.Info("weights published for the encoder", "step", w.Step, "fingerprint", fingerprint, "path", w.File)
-	stay, err := latest.Retire(ctx, p.log)
+	stay, err := weights.Retire(ctx, p.log)
 	if err != nil {
 		return err
 	}
-	return latest.Prune(p.dir, stay)
+	return weights.Prune(p.dir, stay)
 }

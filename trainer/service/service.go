@@ -38,7 +38,7 @@
 //
 // # Ranks
 //
-// With WORLD_SIZE above 1, several trainers share the batches of every step (internal/ranks). Rank 0 alone reads the log
+// With WORLD_SIZE above 1, several trainers share the batches of every step (internal/model/ranks). Rank 0 alone reads the log
 // and writes: features, progress, the order of lanes, checkpoints. So all that is said above holds word for word. It hands
 // the batches of the others out ahead of the steps, as they are in the log. They load the images and compute. What rank 0
 // has not heard of a batch is as if it were not trained on yet.
@@ -72,7 +72,7 @@
 // # Weights for the encoder
 //
 // With ENCODER_CHECKPOINT=@latest the trainer publishes weights when it starts and with every checkpoint: a file in
-// CHECKPOINT_DIR/published, and a note in the log. Package internal/latest tells which files stay.
+// CHECKPOINT_DIR/published, and a note in the log. Package internal/log/weights tells which files stay.
 //
 // # What a checkpoint belongs to
 //
@@ -89,9 +89,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/service/device"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/model/device"
+	"github.com/pairstream/pairstream/internal/process/service"
 	"github.com/pairstream/pairstream/schemas"
 	"github.com/pairstream/pairstream/trainer"
 )

@@ -3,11 +3,11 @@ package service
 import (
 	"log/slog"
 
-	"github.com/pairstream/pairstream/internal/invalid"
-	"github.com/pairstream/pairstream/internal/latest"
-	"github.com/pairstream/pairstream/internal/service"
-	"github.com/pairstream/pairstream/internal/service/device"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/base/invalid"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/log/weights"
+	"github.com/pairstream/pairstream/internal/model/device"
+	"github.com/pairstream/pairstream/internal/process/service"
 	"github.com/pairstream/pairstream/trainer"
 )
 
@@ -36,8 +36,8 @@ func (s Settings) Validate() error {
 	var l invalid.List
 	l.Refuse(s.Dir == "", "CHECKPOINT_DIR is empty, want a folder")
 	l.Refuse(s.Every < 0, "CHECKPOINT_EVERY is %d, want 0 or more", s.Every)
-	l.Refuse(s.Encoder == latest.Setting && s.Every == 0,
-		"CHECKPOINT_EVERY is 0 with ENCODER_CHECKPOINT=%s: the encoder would never get newer weights, want at least 1", latest.Setting)
+	l.Refuse(s.Encoder == weights.Setting && s.Every == 0,
+		"CHECKPOINT_EVERY is 0 with ENCODER_CHECKPOINT=%s: the encoder would never get newer weights, want at least 1", weights.Setting)
 	l.Refuse(s.Stay < 0 || s.Stay > 0 && (s.Every <= 0 || s.Stay%s.Every != 0),
 		"CHECKPOINT_KEEP_EVERY is %d, want 0 or a multiple of CHECKPOINT_EVERY=%d: only checkpoints that are written can stay", s.Stay, s.Every)
 	l.Refuse(!s.Order.valid(), "TRAIN_LANE_ORDER is %q, want %q or %q", s.Order, Rotation, Arrival)
@@ -48,7 +48,7 @@ func (s Settings) Validate() error {
 
 // publishing publishes weights where the encoder follows them.
 func (s Settings) publishing(log *stream.Log, logger *slog.Logger) *publishing {
-	if s.Encoder != latest.Setting {
+	if s.Encoder != weights.Setting {
 		return nil
 	}
 	return &publishing{log: log, dir: s.Dir, logger: logger}

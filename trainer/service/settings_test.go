@@ -4,7 +4,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/config"
+	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/trainer"
 )
 

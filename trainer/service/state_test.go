@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/model/torch"
 	"github.com/pairstream/pairstream/internal/testing/must"
-	"github.com/pairstream/pairstream/internal/torch"
 	"github.com/pairstream/pairstream/trainer"
 )
 

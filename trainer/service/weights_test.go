@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/latest"
+	"github.com/pairstream/pairstream/internal/log/weights"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
@@ -31,7 +31,7 @@ func (c *counting) SaveWeights(path func(string) string) (string, error) {
 // there.
 func TestWeightsThatAReplayWaitsFor(t *testing.T) {
 	log := logtest.Open(t, logtest.Broker(t), "", 1)
-	must.Do(t, latest.Want(t.Context(), log, latest.Weights{Fingerprint: "w2", Step: 2}, latest.Weights{Fingerprint: "other", Step: 3}))
+	must.Do(t, weights.Want(t.Context(), log, weights.Weights{Fingerprint: "w2", Step: 2}, weights.Weights{Fingerprint: "other", Step: 3}))
 	core := new(counting)
 	p := &publishing{log: log, dir: t.TempDir(), logger: slog.New(slog.DiscardHandler)}
 	must.Do(t, p.begin(t.Context(), func(context.Context) (weightsOf, error) { return core, nil }))
@@ -47,7 +47,7 @@ func TestWeightsThatAReplayWaitsFor(t *testing.T) {
 	if err := p.publish(t.Context(), core); err == nil || !strings.Contains(err.Error(), "the weights of step 3 are w3, and the encoder waits for other, whose file is gone") {
 		t.Errorf("error %v", err)
 	}
-	n := must.Get(latest.Read(t.Context(), log))(t)
+	n := must.Get(weights.Read(t.Context(), log))(t)
 	if newest, _ := n.Newest(); newest.Fingerprint != "w2" {
 		t.Errorf("announced last: %+v", newest)
 	}

@@ -26,7 +26,7 @@ FIRST, SECOND = [4, 3], [5, 2]  # mini-batches of two lanes in two epochs
 
 
 def rows(b: ScoredBatch) -> list[dict[str, Any]]:
-    """The rows that `pairstream batches` writes of a mini-batch (internal/plans)."""
+    """The rows that `pairstream batches` writes of a mini-batch (internal/crawl/plans)."""
     gone = {(m.sample, m.positive) for m in b.masked}
     out = []
     for i, s in enumerate(b.samples):

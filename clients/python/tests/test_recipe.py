@@ -76,7 +76,7 @@ def test_distortions_are_tcls() -> None:
 
 
 def test_variations_are_those_of_the_built_in_trainer() -> None:
-    """The vectors are written by internal/imaging: its draws, with its rounding."""
+    """The vectors are written by internal/content/imaging: its draws, with its rounding."""
     v, source = repository_vectors("augment_draws"), repository_vectors("tcl_augment")
     c = v.config
     transform = augment(c["size"], c["min_scale"], c["flip"], c["color"], distort=c["distort"], ops=c["ops"], level=c["level"])

@@ -21,8 +21,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/scenes"
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/demo/scenes"
+	"github.com/pairstream/pairstream/internal/log/stream"
 )
 
 const (

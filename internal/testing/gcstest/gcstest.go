@@ -15,7 +15,7 @@ import (
 
 	"gocloud.dev/blob"
 
-	"github.com/pairstream/pairstream/internal/shard/cloud"
+	"github.com/pairstream/pairstream/internal/crawl/shard/cloud"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 

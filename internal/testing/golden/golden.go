@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/safetensors"
+	"github.com/pairstream/pairstream/internal/model/safetensors"
 )
 
 // FolderVariable is the name of the environment variable.

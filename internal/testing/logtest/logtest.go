@@ -4,7 +4,7 @@ package logtest
 import (
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/stream"
+	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 

@@ -20,7 +20,7 @@ import (
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/s3blob"
 
-	"github.com/pairstream/pairstream/internal/shard/cloud"
+	"github.com/pairstream/pairstream/internal/crawl/shard/cloud"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 

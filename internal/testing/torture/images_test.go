@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pairstream/pairstream/internal/imaging"
+	"github.com/pairstream/pairstream/internal/content/imaging"
 	"github.com/pairstream/pairstream/internal/testing/figures"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )

@@ -1,4 +1,4 @@
-"""What was published of which tar: the notes in the topic `sources`, as internal/dataset keeps them.
+"""What was published of which tar: the notes in the topic `sources`, as internal/crawl/dataset keeps them.
 
 A tar gives its messages in a fixed order. Its note says how many of them are in the log for sure, with a digest, and an
 offset of every lane before which none of the others lies. So a producer that goes on reads what lies behind these offsets,

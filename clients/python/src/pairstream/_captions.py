@@ -1,4 +1,4 @@
-"""What is a caption, and what is wrong with one: the rules of internal/shard."""
+"""What is a caption, and what is wrong with one: the rules of internal/crawl/shard."""
 
 from __future__ import annotations
 

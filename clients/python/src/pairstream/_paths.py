@@ -1,4 +1,4 @@
-"""Which files are tars, by the rules of internal/shard."""
+"""Which files are tars, by the rules of internal/crawl/shard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a WebDataset tar gives: examples, and a problem for everything else that was meant as one. The rules are internal/shard's."""
+"""What a WebDataset tar gives: examples, and a problem for everything else that was meant as one. The rules are internal/crawl/shard's."""
 
 from __future__ import annotations
 

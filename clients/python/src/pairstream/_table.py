@@ -1,4 +1,4 @@
-"""The table (.parquet) that img2dataset writes beside a tar, by the rules of internal/table and internal/shard.
+"""The table (.parquet) that img2dataset writes beside a tar, by the rules of internal/crawl/table and internal/crawl/shard.
 
 A row has the scalars of the table: dates and times as the integers that the file holds, an integer that does not fit
 int64 as a float. Nulls, lists, decimals, half floats and bytes that are no text are left out.

@@ -1,6 +1,6 @@
 """What a paper's recipe means to a trainer: images, captions and losses, as `RECIPE` means them to the built-in one.
 
-`recipes.json` is written by `make docs` from the Go package internal/recipe, which says the section of each value.
+`recipes.json` is written by `make docs` from the Go package internal/process/recipe, which says the section of each value.
 """
 
 from __future__ import annotations

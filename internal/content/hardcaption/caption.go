@@ -1,0 +1,208 @@
+package hardcaption
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/pairstream/pairstream/internal/content/nouns"
+)
+
+// Tagger returns the part-of-speech tags of the words of a text, as [nouns.Tagger] does.
+type Tagger interface{ Tags(words []string) []string }
+
+var _ Tagger = (*nouns.Tagger)(nil)
+
+// Caption is a text that was read.
+type Caption struct {
+	words  []string
+	lower  []string
+	places []place // of the words that may be replaced
+	things []thing
+}
+
+// place is where a noun or a colour stands.
+type place struct {
+	word   int
+	kind   string // a tag of nouns, or colour
+	before string // the word before
+}
+
+// thing is what a caption says of something.
+type thing struct {
+	noun   string // singular
+	colour string // empty: not said
+	number int    // 0: not said
+}
+
+const colour = "colour"
+
+var colours = []string{
+	"red", "orange", "yellow", "green", "blue", "purple", "pink", "black", "white", "brown", "grey", "gray", "beige", "turquoise", "violet",
+}
+
+var numbers = map[string]int{
+	"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
+}
+
+// frames are nouns that speak of the picture, or of a place in it. Replacing them changes nothing that is to be seen.
+var frames = []string{
+	"picture", "photo", "photograph", "image", "drawing", "painting", "illustration", "print", "scene", "view", "shot", "background",
+	"foreground", "front", "back", "top", "bottom", "side", "middle", "group", "pair", "couple", "something", "someone",
+}
+
+// Read reads a text.
+func Read(t Tagger, text string) Caption {
+	c := Caption{words: nouns.Words(text)}
+	tags := t.Tags(c.words)
+	for _, w := range c.words {
+		c.lower = append(c.lower, strings.ToLower(w))
+	}
+	var said thing
+	for i, w := range c.lower {
+		kind := kindOf(w, tags[i])
+		if kind != "" {
+			before := ""
+			if i > 0 {
+				before = c.lower[i-1]
+			}
+			c.places = append(c.places, place{i, kind, before})
+		}
+		switch {
+		case kind == colour:
+			said.colour = w
+			if i > 1 && slices.Contains([]string{"and", ",", "-"}, c.lower[i-1]) && slices.Contains(colours, c.lower[i-2]) {
+				said.colour = "" // of several colours
+			}
+		case kind != "":
+			said.noun = singular(w, tags[i])
+			c.things = append(c.things, said)
+			said = thing{}
+		case numbers[w] > 0:
+			said = thing{number: numbers[w]}
+		case !strings.HasPrefix(tags[i], "JJ"):
+			said = thing{}
+		}
+	}
+	return c
+}
+
+// isLetter reports whether a token is a word, and no sign.
+func isLetter(w string) bool { return w[0] >= 'a' && w[0] <= 'z' }
+
+// kindOf returns what a word may be replaced by: a colour, or a noun of the same tag. It is empty for other words.
+func kindOf(word, tag string) string {
+	switch {
+	case slices.Contains(colours, word):
+		return colour
+	case strings.HasPrefix(tag, "NN") && len(word) > 1 && isLetter(word) && !slices.Contains(frames, singular(word, tag)):
+		return tag
+	}
+	return ""
+}
+
+// singular takes the ending of a plural off.
+func singular(word, tag string) string {
+	if !strings.HasSuffix(tag, "S") {
+		return word
+	}
+	for _, end := range []string{"sses", "shes", "ches", "xes", "zes"} {
+		if strings.HasSuffix(word, end) {
+			return strings.TrimSuffix(word, "es")
+		}
+	}
+	return strings.TrimSuffix(word, "s")
+}
+
+// Contradicts reports whether another caption says of a thing what this one rules out: another colour, or two and more of
+// them in another number.
+func (c Caption) Contradicts(other Caption) bool {
+	for _, said := range other.things {
+		if c.rulesOut(said) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c Caption) rulesOut(said thing) bool {
+	same, number, counted := 0, 0, true
+	coloured := said.colour != ""
+	for _, own := range c.things {
+		if own.noun != said.noun {
+			continue
+		}
+		same++
+		if own.colour == "" || own.colour == said.colour {
+			coloured = false
+		}
+		if said.colour == "" || own.colour == "" || own.colour == said.colour {
+			number += own.number
+			counted = counted && own.number > 0
+		}
+	}
+	return same > 0 && (coloured || said.number > 1 && counted && number != said.number)
+}
+
+// Edit returns a caption with one noun replaced, or a colour where no noun can be. The new word stands in one of the other captions, if possible
+// behind the same word. It does not stand in the caption itself, nor in the captions that also are of its image. It reports
+// false when no word can be replaced.
+func Edit(all []Caption, at int, alike []int32, draws *rand.Rand) (string, bool) {
+	c := all[at]
+	order := draws.Perm(len(c.places))
+	slices.SortStableFunc(order, func(a, b int) int { return rank(c.places[a]) - rank(c.places[b]) })
+	for _, i := range order {
+		p := c.places[i]
+		var near, far []string
+		for _, other := range all {
+			for _, q := range other.places {
+				w := other.lower[q.word]
+				if q.kind != p.kind || said(all, at, alike, w) || slices.Contains(far, w) {
+					continue
+				}
+				far = append(far, w)
+				if q.before == p.before {
+					near = append(near, w)
+				}
+			}
+		}
+		if len(near) == 0 {
+			near = far
+		}
+		if len(near) == 0 {
+			continue
+		}
+		words := slices.Clone(c.words)
+		words[p.word] = near[draws.IntN(len(near))]
+		return join(words), true
+	}
+	return "", false
+}
+
+// rank puts colours behind nouns. Candidates that differ in a colour alone are known to contradict.
+func rank(p place) int {
+	if p.kind == colour {
+		return 1
+	}
+	return 0
+}
+
+// said reports whether a word stands in a caption or in those that are alike.
+func said(all []Caption, at int, alike []int32, word string) bool {
+	if slices.Contains(all[at].lower, word) {
+		return true
+	}
+	return slices.ContainsFunc(alike, func(i int32) bool { return slices.Contains(all[i].lower, word) })
+}
+
+// join writes words as a text, with signs behind the word before them.
+func join(words []string) string {
+	var b strings.Builder
+	for i, w := range words {
+		if i > 0 && !slices.Contains([]string{",", ".", ";", ":", "!", "?"}, w) {
+			b.WriteByte(' ')
+		}
+		b.WriteString(w)
+	}
+	return b.String()
+}

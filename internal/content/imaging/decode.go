@@ -1,0 +1,144 @@
+package imaging
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"image"
+	"image/png"
+
+	"golang.org/x/image/webp"
+
+	"github.com/pairstream/pairstream/internal/content/jpeg"
+)
+
+// Decode returns the upright RGB pixels of an encoded image. Its errors wrap [ErrTooLarge] or [ErrNotImage].
+func Decode(encoded []byte) (*Image, error) { return DecodeShrunk(encoded, 0) }
+
+// DecodeShrunk returns [Decode] of a picture whose shorter side is reduced, by a whole factor, to no less than minSide pixels,
+// and to less than twice that; minSide 0 leaves the picture as it is. A JPEG is decoded at a half, a quarter or an eighth
+// if that is enough; what remains, and other formats, are averaged over squares of pixels. It never holds the RGB pixels
+// of the full size of a picture that it reduces, so a photograph of many megapixels costs little more than its decoder.
+func DecodeShrunk(encoded []byte, minSide int) (*Image, error) {
+	im, _, err := DecodeReduced(encoded, minSide)
+	return im, err
+}
+
+// Check returns the error that decoding the image gives. It reduces the image as far as possible, and keeps nothing of it.
+func Check(encoded []byte) error {
+	_, err := DecodeShrunk(encoded, 1)
+	return err
+}
+
+// DecodeReduced decodes as [DecodeShrunk] does, and also returns how the picture was reduced.
+func DecodeReduced(encoded []byte, minSide int) (*Image, Reduction, error) {
+	h, err := ReadHeader(encoded)
+	if err != nil {
+		return nil, Reduction{}, err
+	}
+	r := Reduction{Width: h.Width, Height: h.Height, jpeg: h.Format == "jpeg", stored: min(h.Width, h.Height)}
+	if h.orientation >= 5 { // a side up
+		r.Width, r.Height = h.Height, h.Width
+	}
+	factor := factorFor(r.stored, minSide)
+	r.shrink = shrinkFor(r.jpeg, factor)
+	c := h.costs(r.shrink, factor)
+	if minSide > 0 && c.result > maxReducedBytes {
+		return nil, r, h.tooLarge("%d x %d pixels, which are %d bytes when reduced, want at most %d", h.Width, h.Height, c.result, maxReducedBytes)
+	}
+	if c.first > MaxWorkBytes {
+		return nil, r, h.tooLarge("%d x %d pixels, which take %d bytes, want at most %d", h.Width, h.Height, c.first, MaxWorkBytes)
+	}
+	out, err := h.decode(c.first, minSide, &r, func() (image.Image, error) { return h.firstDecoder(encoded, r.shrink) })
+	if errors.Is(err, jpeg.ErrRefused) {
+		refusal := err
+		if c.judge > MaxWorkBytes {
+			return nil, r, fmt.Errorf("%w (image/jpeg might decode it, but takes %d bytes, want at most %d)", refusal, c.judge, MaxWorkBytes)
+		}
+		out, err = h.decode(c.judge, minSide, &r, func() (image.Image, error) { return jpeg.Judge(encoded) })
+		if err != nil {
+			err = fmt.Errorf("%w; %w", err, refusal)
+		}
+	}
+	return out, r, err
+}
+
+// decode runs a decoder when the process has room for its bytes.
+func (h Header) decode(bytes int64, minSide int, r *Reduction, decoder func() (image.Image, error)) (*Image, error) {
+	if err := working.Acquire(context.Background(), bytes); err != nil {
+		return nil, err // never: the bound has room for every file
+	}
+	defer leave(bytes)
+	m, err := safely(decoder)
+	if errors.Is(err, ErrTooLarge) {
+		return nil, fmt.Errorf("decoding %s of %d x %d pixels: %w", h.Format, h.Width, h.Height, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("decoding %s of %d x %d pixels: %w: %w", h.Format, h.Width, h.Height, ErrNotImage, err)
+	}
+	b := m.Bounds()
+	if _, isShrunk := m.(*jpeg.RGB); !isShrunk && (b.Dx() != h.Width || b.Dy() != h.Height) {
+		return nil, fmt.Errorf("decoding %s: %w: %v pixels, the header says %d x %d", h.Format, ErrNotImage, b.Size(), h.Width, h.Height)
+	}
+	r.decoded = min(b.Dx(), b.Dy())
+	r.factor = factorFor(r.decoded, minSide)
+	matrix := &jpegMatrix
+	if h.Format == "webp" {
+		matrix = &webpMatrix
+	}
+	return toRGB(m, matrix, r.factor).orient(h.orientation), nil
+}
+
+// Reduction is how a picture was made smaller.
+type Reduction struct {
+	Width, Height int // of the upright picture, before
+
+	jpeg            bool
+	stored, decoded int // shorter side in the file, and as the decoder gave it
+	shrink, factor  int // of the decoder, and of the averaging after it
+}
+
+// Serves tells whether the same picture reduced for minSide has the same pixels.
+func (r Reduction) Serves(minSide int) bool {
+	return r.shrink == shrinkFor(r.jpeg, factorFor(r.stored, minSide)) && r.factor == factorFor(r.decoded, minSide)
+}
+
+// factorFor returns by what a picture of the given shorter side is reduced.
+func factorFor(side, minSide int) int {
+	if minSide == 0 {
+		return 1
+	}
+	return max(1, side/minSide)
+}
+
+// shrinkFor returns the part of the factor that the decoder takes.
+func shrinkFor(isJPEG bool, factor int) int {
+	shrink := 1
+	for isJPEG && shrink < jpeg.MaxShrink && 2*shrink <= factor {
+		shrink *= 2
+	}
+	return shrink
+}
+
+// firstDecoder runs the decoder of the format; of a JPEG, the one that takes little memory.
+func (h Header) firstDecoder(encoded []byte, shrink int) (image.Image, error) {
+	switch h.Format {
+	case "png":
+		return decodeWithin(encoded, png.Decode)
+	case "webp":
+		return decodeWithin(encoded, webp.Decode)
+	default:
+		return jpeg.Decode(encoded, image.Pt(h.Width, h.Height), shrink)
+	}
+}
+
+// safely runs a decoder. It reads hostile bytes, so a panic of its own is an error of the image and does not take the
+// process down.
+func safely(decoder func() (image.Image, error)) (m image.Image, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			m, err = nil, fmt.Errorf("decoder panicked: %v", p)
+		}
+	}()
+	return decoder()
+}

@@ -1,0 +1,123 @@
+package dataset
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"hash"
+	"slices"
+	"strings"
+
+	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Ledger is the topic "pairs" for a producer, with notes of what was published of every source.
+type Ledger interface {
+	// Sources returns the notes, by URI.
+	Sources(ctx context.Context) (map[string]SourceNote, error)
+	// Note writes notes. It returns when they are acknowledged, and all that was published before.
+	Note(ctx context.Context, notes []SourceNote) error
+	// Publish sends a message, in the background.
+	Publish(ctx context.Context, m Message) error
+	// Ends returns the end of every lane.
+	Ends(ctx context.Context) ([]int64, error)
+	// Behind calls each with the values that lie behind these offsets of the lanes.
+	Behind(ctx context.Context, from []int64, each func(value []byte)) error
+	// Ended returns the final seal of every lane that ends with one, by lane.
+	Ended(ctx context.Context) (map[int]*schemas.Seal, error)
+}
+
+// SourceNote is what is known of a tar that is published, or was begun.
+//
+// A source gives its messages in a fixed order. The first Messages of them are in the log, or held out. Of the others, none
+// lies before Ends. So a producer that goes on reads what lies behind Ends, and publishes what it does not find there.
+type SourceNote struct {
+	URI      string  `json:"uri"`
+	Size     int64   `json:"size"`
+	Version  string  `json:"version,omitempty"` // changes whenever the source does; empty: not known
+	Messages int64   `json:"messages"`
+	Digest   string  `json:"digest"` // of these messages
+	Ends     []int64 `json:"ends,omitempty"`
+	Done     bool    `json:"done,omitempty"` // there are no others
+	HeldOut  int     `json:"held_out,omitempty"`
+}
+
+// sourceState is a source that is being read. Its Messages and Digest are of what lies before the open block.
+type sourceState struct {
+	SourceNote
+	tar  shard.Tar
+	lost *shard.Problem // instead: it cannot be read
+	seen int64          // bytes of it, for the progress
+
+	read    int64 // messages so far
+	digest  hash.Hash
+	skip    int64      // so many were published before
+	want    string     // their digest
+	inBlock bool       // the open block has messages of it
+	final   SourceNote // its last note, when it is published to its end
+	before  int        // messages of the summary that were published before
+	whole   bool       // all of it is published: it is not read
+}
+
+func newSource(tar shard.Tar) *sourceState {
+	s := &sourceState{SourceNote: SourceNote{URI: tar.URI, Size: tar.Size, Version: tar.Version}, tar: tar}
+	s.forget()
+	return s
+}
+
+// forget begins the source anew.
+func (s *sourceState) forget() {
+	s.read, s.skip, s.want, s.seen, s.digest, s.Messages, s.Digest = 0, 0, "", 0, sha256.New(), 0, ""
+}
+
+// take counts a message. It reports whether it is one of those that were published before.
+func (s *sourceState) take(value []byte) (published bool, err error) {
+	s.digest.Write(binary.AppendUvarint(nil, uint64(len(value))))
+	s.digest.Write(value)
+	s.read++
+	if s.read == s.skip && s.sum() != s.want {
+		return true, errChanged
+	}
+	return s.read <= s.skip, nil
+}
+
+func (s *sourceState) sum() string { return hex.EncodeToString(s.digest.Sum(nil)[:16]) }
+
+// check refuses a source that ends before what was published of it.
+func (s *sourceState) check() error {
+	if s.read < s.skip {
+		return errChanged
+	}
+	return nil
+}
+
+// shuffleSources orders them at random. A source that comes or goes does not change the order of the others.
+func shuffleSources(sources []*sourceState, seed uint64) {
+	key := func(s *sourceState) string {
+		h := sha256.Sum256(append(binary.LittleEndian.AppendUint64(nil, seed), s.URI...))
+		return string(h[:])
+	}
+	slices.SortFunc(sources, func(a, b *sourceState) int { return strings.Compare(key(a), key(b)) })
+}
+
+// interleave takes the tars of the places in turns. In each turn it takes as many of every place as the place weighs, as
+// long as it has any. The order within a place stays.
+func interleave(tars []shard.Tar, weights []int) []shard.Tar {
+	if weights == nil {
+		return tars
+	}
+	left := make([][]shard.Tar, len(weights))
+	for _, t := range tars {
+		left[t.Place] = append(left[t.Place], t)
+	}
+	out := make([]shard.Tar, 0, len(tars))
+	for len(out) < len(tars) {
+		for place, weight := range weights {
+			n := min(weight, len(left[place]))
+			out, left[place] = append(out, left[place][:n]...), left[place][n:]
+		}
+	}
+	return out
+}

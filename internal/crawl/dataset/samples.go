@@ -1,0 +1,186 @@
+package dataset
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/internal/base/invalid"
+	"github.com/pairstream/pairstream/internal/base/rng"
+	"github.com/pairstream/pairstream/internal/content/imaging"
+	"github.com/pairstream/pairstream/internal/content/token"
+	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Source gives decoded images.
+type Source interface {
+	Get(ctx context.Context, ref schemas.ImageRef, id schemas.ImageID) (*imaging.Image, error)
+}
+
+// Augmentation says how training images vary.
+type Augmentation struct {
+	MinScale float64 // smallest share of an image's area that a random crop keeps, up to 1; 1: no crop
+	Distort  bool    // change colours, turn grey and blur now and then, see [imaging.AugmentOptions]
+	Flip     float64 // probability of mirroring an image; 0 where captions speak of left and right
+	Color    float64 // how much brightness, contrast and saturation vary
+	Ops      int     // operations of RandAugment, see [imaging.RandAugment]; 0: none
+	Level    int     // their level, 0..10
+	Workers  int     // goroutines that load, decode and augment images of a batch
+}
+
+// Validate returns every invalid option, joined.
+func (a Augmentation) Validate() error {
+	var l invalid.List
+	invalid.Within(&l, "MinScale", a.MinScale, 0.01, 1)
+	invalid.Within(&l, "Flip", a.Flip, 0, 1)
+	invalid.Within(&l, "Color", a.Color, 0, 1)
+	invalid.Within(&l, "Ops", a.Ops, 0, 10)
+	invalid.Within(&l, "Level", a.Level, 0, 10)
+	invalid.AtLeast(&l, "Workers", a.Workers, 1)
+	return l.Err()
+}
+
+// options returns the options for imaging, for pictures of size x size pixels.
+func (a Augmentation) options(size int) imaging.AugmentOptions {
+	return imaging.AugmentOptions{Size: size, MinScale: a.MinScale, Distort: a.Distort, Flip: a.Flip, Color: a.Color, Ops: a.Ops, Level: a.Level}
+}
+
+// Loader makes the inputs of one model.
+type Loader struct {
+	source  Source
+	size    int
+	seed    uint64
+	augment Augmentation
+	words   *token.WordPiece
+	length  int
+}
+
+// NewLoader makes a loader for inputs of size x size pixels and at most length tokens.
+func NewLoader(source Source, size, length int, words *token.WordPiece, seed uint64, augment Augmentation) *Loader {
+	return &Loader{source: source, size: size, seed: seed, augment: augment, words: words, length: length}
+}
+
+// Drawn returns a description of how images are drawn. Two loaders with the same description draw the same pixels of a
+// sample, at one size.
+func (l *Loader) Drawn() string {
+	a := l.augment
+	drawn := fmt.Sprintf("seed %d, crop %g, flip %g, color %g, ops %d, level %d", l.seed, a.MinScale, a.Flip, a.Color, a.Ops, a.Level)
+	if a.Distort { // without it the text is that of earlier builds, which drew the same pixels
+		drawn += ", distorted"
+	}
+	return drawn
+}
+
+// IDs returns the token ids of the batch's texts.
+func (l *Loader) IDs(b *schemas.Batch) [][]int32 {
+	texts := make([]string, len(b.Samples))
+	for i := range b.Samples {
+		texts[i] = b.Samples[i].Text
+	}
+	return l.Words(texts)
+}
+
+// Words returns the token ids of texts.
+func (l *Loader) Words(texts []string) [][]int32 {
+	ids := make([][]int32, len(texts))
+	for i, text := range texts {
+		ids[i] = l.words.Encode(text, l.length)
+	}
+	return ids
+}
+
+// Images returns the augmented training images of the batch, 3 x size x size float32 each. It leaves the images of samples
+// in known black. An image that can never be had stays black as well, and a mask for it comes back.
+func (l *Loader) Images(ctx context.Context, b *schemas.Batch, known []schemas.Mask) ([]float32, []schemas.Mask, error) {
+	return l.views(ctx, b, known, "image")
+}
+
+// Second returns another augmentation of each image, for losses that compare two views (TCL), as [Loader.Images] does.
+func (l *Loader) Second(ctx context.Context, b *schemas.Batch, known []schemas.Mask) ([]float32, []schemas.Mask, error) {
+	return l.views(ctx, b, known, "second view")
+}
+
+func (l *Loader) views(ctx context.Context, b *schemas.Batch, known []schemas.Mask, purpose string) ([]float32, []schemas.Mask, error) {
+	return l.load(ctx, b, known, func(ctx context.Context, i int, dst []float32) ([]schemas.Mask, error) {
+		reason, err := l.picture(ctx, b, i, purpose, b.Samples[i].Image, b.Samples[i].ImageID, dst)
+		return maskFor(i, false, reason), err
+	})
+}
+
+// Positives returns, for each sample, the image that should be close to its own. That is its positive, or another
+// augmentation of its image where it has none (GPN-S section 3.3.2). Such an augmentation also replaces a positive that
+// cannot be had. Masks come back as from [Loader.Images].
+func (l *Loader) Positives(ctx context.Context, b *schemas.Batch, known []schemas.Mask) ([]float32, []schemas.Mask, error) {
+	lost := make([]bool, len(b.Samples))
+	for _, m := range known {
+		lost[m.Sample] = lost[m.Sample] || m.Positive
+	}
+	return l.load(ctx, b, known, func(ctx context.Context, i int, dst []float32) ([]schemas.Mask, error) {
+		var masks []schemas.Mask
+		if p := b.Samples[i].Positive; p != nil && !lost[i] {
+			reason, err := l.picture(ctx, b, i, "positive", p.Image, p.ImageID, dst)
+			if reason == "" || err != nil {
+				return nil, err
+			}
+			masks = maskFor(i, true, reason)
+		}
+		reason, err := l.picture(ctx, b, i, "positive", b.Samples[i].Image, b.Samples[i].ImageID, dst)
+		return append(maskFor(i, false, reason), masks...), err
+	})
+}
+
+func maskFor(sample int, positive bool, reason string) []schemas.Mask {
+	if reason == "" {
+		return nil
+	}
+	return []schemas.Mask{{Sample: int32(sample), Positive: positive, Reason: reason}}
+}
+
+// load fills a row for every sample that is not masked, several at a time.
+func (l *Loader) load(ctx context.Context, b *schemas.Batch, known []schemas.Mask,
+	fill func(ctx context.Context, i int, dst []float32) ([]schemas.Mask, error),
+) ([]float32, []schemas.Mask, error) {
+	values := imaging.Preprocess{Size: l.size}.Values()
+	pixels := make([]float32, len(b.Samples)*values)
+	masked := make([]bool, len(b.Samples))
+	for _, m := range known {
+		masked[m.Sample] = masked[m.Sample] || !m.Positive
+	}
+	found := make([][]schemas.Mask, len(b.Samples))
+	workers, ctx := errgroup.WithContext(ctx)
+	workers.SetLimit(l.augment.Workers)
+	for i := range b.Samples {
+		if masked[i] {
+			continue
+		}
+		workers.Go(func() error {
+			var err error
+			found[i], err = fill(ctx, i, pixels[i*values:(i+1)*values])
+			return err
+		})
+	}
+	if err := workers.Wait(); err != nil {
+		return nil, nil, err
+	}
+	return pixels, slices.Concat(found...), nil
+}
+
+// picture loads one image of a sample and varies it. If the image will never be there, it returns the reason for a mask.
+// An error may go away later.
+func (l *Loader) picture(ctx context.Context, b *schemas.Batch, i int, purpose string, ref schemas.ImageRef, id schemas.ImageID,
+	dst []float32,
+) (reason string, err error) {
+	im, err := l.source.Get(ctx, ref, id)
+	if reason := shard.MaskReason(err); reason != "" {
+		return reason, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("loading image %s of sample %d: %w", id, i, err)
+	}
+	r := rng.New(l.seed, purpose, int64(b.Group.Lane), b.Group.Seq, int64(b.Epoch), int64(b.Sequence), int64(i))
+	imaging.Preprocess{Size: l.size}.Into(dst, imaging.Augment(im, l.augment.options(l.size), r))
+	return "", nil
+}

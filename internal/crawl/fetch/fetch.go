@@ -1,0 +1,386 @@
+// Package fetch downloads the images of a list into WebDataset tars.
+//
+// A list has a URL and a caption in every row. Rows go into shards in their order: N.tar has the images with their
+// captions and columns, N.parquet the outcome of every row, N_stats.json the counts. The last one is written last: a shard
+// that has it is done, any other is fetched anew. So every row has one outcome, wherever the run is killed.
+//
+// The servers are strangers. Connections go to addresses of the public internet alone; sizes, times, redirects and
+// requests are bounded; robots.txt and X-Robots-Tag are honoured.
+package fetch
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/parquet-go/parquet-go"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/pairstream/pairstream/internal/base/invalid"
+	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/crawl/table"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Options bound what is downloaded, and how.
+type Options struct {
+	URLColumn, CaptionColumn string
+	PerShard                 int // rows of a shard
+	Threads                  int // downloads at once
+	Timeout                  time.Duration
+	MaxBytes                 int64
+	Redirects                int
+	PerHost                  int     // downloads from one host at once
+	HostRate                 float64 // requests to one host a second
+	UserAgent                string  // begins with the name that robots.txt calls us by
+	IgnoreRobots             bool
+	AllowLoopback            bool // 127.0.0.1 counts as public: for servers of one's own on this machine
+
+	// SetAside is called when a host has timed out so often that it is left alone for a while. It may be nil.
+	SetAside func(host string, pause time.Duration)
+}
+
+// Validate returns every invalid option, joined.
+func (o Options) Validate() error {
+	var l invalid.List
+	invalid.AtLeast(&l, "--per-shard", o.PerShard, 1)
+	invalid.AtLeast(&l, "--threads", o.Threads, 1)
+	invalid.AtLeast(&l, "--per-host", o.PerHost, 1)
+	invalid.AtLeast(&l, "--redirects", o.Redirects, 0)
+	invalid.Within(&l, "--max-bytes", o.MaxBytes, 1, int64(schemas.MaxImageBytes))
+	invalid.Within(&l, "--host-rate", o.HostRate, 0.001, 1e6)
+	err := l.Err()
+	if o.Timeout <= 0 || o.UserAgent == "" || o.URLColumn == "" || o.CaptionColumn == "" {
+		err = errors.Join(err, errors.New("--timeout must be above 0, and --user-agent, --url-column and --caption-column must not be empty"))
+	}
+	return err
+}
+
+// Store takes the files of shards. A file appears when it is complete.
+type Store interface {
+	Has(ctx context.Context, name string) (bool, error)
+	Put(ctx context.Context, name string, from *os.File) error
+}
+
+// Stats counts the outcomes of rows. It is what N_stats.json holds.
+type Stats struct {
+	Rows    int            `json:"count"`
+	Success int            `json:"successes"`
+	Reasons map[string]int `json:"status_dict"` // of the others
+}
+
+// outcome is a row of N.parquet, with the names that img2dataset gives.
+type outcome struct {
+	Key     string  `parquet:"key"`
+	URL     string  `parquet:"url"`
+	Caption string  `parquet:"caption"`
+	Status  string  `parquet:"status"`
+	Error   *string `parquet:"error_message"`
+	SHA256  *string `parquet:"sha256"`
+}
+
+// fetched is what became of a row.
+type fetched struct {
+	row   table.Row
+	image []span // in the spool
+	err   error  // instead: a *failure
+}
+
+// Bounds of what is worked on at once. While the last rows of a shard wait for slow hosts, those of the next ones are fetched.
+const (
+	shardsAtOnce = 8
+	// shardsWritten bounds the tars that are written at once, with an image in memory each.
+	shardsWritten = 2
+	// maxShardBytes ends a shard before its rows take more.
+	maxShardBytes = 64 << 20
+	// maxRowsBytes bounds the rows that wait.
+	maxRowsBytes = 128 << 20
+	// maxRowBytes bounds a row. Of a larger one nothing is kept.
+	maxRowBytes = 1 << 20
+)
+
+// Run fetches all shards of a list that the store does not have. done is called for every shard, in order, with its
+// number and its counts; counts are nil where the store had the shard.
+func Run(ctx context.Context, list string, o Options, store Store, done func(ctx context.Context, shard int, s *Stats) error) error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	c, err := newClient(o)
+	if err != nil {
+		return err
+	}
+	defer c.http.CloseIdleConnections()
+	dispatching, stop := context.WithCancel(ctx)
+	var dispatched sync.WaitGroup
+	dispatched.Go(func() { c.dispatch(dispatching) })
+	defer dispatched.Wait()
+	defer stop()
+	return c.shards(ctx, list, store, done)
+}
+
+// shards fetches the shards of a list, several at a time, and calls done for each in order.
+func (c *client) shards(ctx context.Context, list string, store Store, done func(ctx context.Context, shard int, s *Stats) error) error {
+	working, ctx := errgroup.WithContext(ctx)
+	working.SetLimit(shardsAtOnce)
+	room := semaphore.NewWeighted(maxRowsBytes)
+	before := make(chan struct{}) // closed when done has returned for the shard before
+	close(before)
+	err := readShards(ctx, list, c.o, func(n int, rows []table.Row, size int64) error {
+		if err := room.Acquire(ctx, size); err != nil {
+			return err
+		}
+		turn, after := before, make(chan struct{})
+		before = after
+		working.Go(func() error {
+			defer room.Release(size)
+			s, err := c.shard(ctx, n, rows, store)
+			if err != nil {
+				return err
+			}
+			select {
+			case <-turn:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			defer close(after)
+			return done(ctx, n, s)
+		})
+		return ctx.Err()
+	})
+	if failed := working.Wait(); failed != nil {
+		return failed // it has ended the reading
+	}
+	if err != nil {
+		return fmt.Errorf("fetching %s: %w", list, err)
+	}
+	return nil
+}
+
+// readShards calls each with the rows of every shard of a list, and with the bytes that they take. A shard ends at --per-shard
+// rows, or where its rows would take more than maxShardBytes. So the shards are a function of the list.
+func readShards(ctx context.Context, list string, o Options, each func(number int, rows []table.Row, size int64) error) error {
+	number := 0
+	var rows []table.Row
+	var size int64
+	flush := func() error {
+		part, taken := rows, size
+		rows, size = nil, 0
+		number++
+		return each(number-1, part, taken)
+	}
+	err := table.Read(ctx, list, func(r table.Row) error {
+		more := rowBytes(r)
+		if more > maxRowBytes {
+			r, more = nil, 0
+		}
+		if len(rows) == o.PerShard || size+more > maxShardBytes {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		rows, size = append(rows, r), size+more
+		return nil
+	})
+	if err == nil && len(rows) > 0 {
+		err = flush()
+	}
+	return err
+}
+
+// rowBytes returns about what a row takes in memory.
+func rowBytes(r table.Row) int64 {
+	size := int64(48)
+	for name, value := range r {
+		text, _ := value.(string)
+		size += int64(64 + len(name) + len(text))
+	}
+	return size
+}
+
+// Name returns the name of a shard's file.
+func Name(number int, suffix string) string { return fmt.Sprintf("%05d%s", number, suffix) }
+
+// shard fetches the rows of a shard, unless the store has it.
+func (c *client) shard(ctx context.Context, number int, rows []table.Row, store Store) (*Stats, error) {
+	mark := Name(number, "."+digest(rows, c.o)+".rows")
+	if found, err := complete(ctx, store, number, mark); err != nil || found {
+		return nil, err
+	}
+	file, err := scratch()
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	s, outcomes, err := c.fill(ctx, number, rows, file)
+	if err != nil {
+		return nil, err
+	}
+	var report bytes.Buffer
+	if err := parquet.Write(&report, outcomes, parquet.Compression(&parquet.Snappy)); err != nil {
+		return nil, fmt.Errorf("writing the outcomes of shard %d: %w", number, err)
+	}
+	stats, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
+	}
+	// The table comes before the tar, as a watcher publishes a tar when it sees it.
+	if err := putBytes(ctx, store, Name(number, ".parquet"), report.Bytes()); err != nil {
+		return nil, err
+	}
+	if err := store.Put(ctx, Name(number, ".tar"), file); err != nil {
+		return nil, err
+	}
+	if err := putBytes(ctx, store, mark, nil); err != nil {
+		return nil, err
+	}
+	return s, putBytes(ctx, store, Name(number, "_stats.json"), stats)
+}
+
+// complete reports whether the store has a shard, and refuses one of other rows.
+func complete(ctx context.Context, store Store, number int, mark string) (bool, error) {
+	found, err := store.Has(ctx, Name(number, "_stats.json"))
+	if err != nil || !found {
+		return false, err
+	}
+	same, err := store.Has(ctx, mark)
+	if err == nil && !same {
+		err = fmt.Errorf("shard %05d is there already, of other rows: want the list and the --per-shard that it was made from, or another --out", number)
+	}
+	return same, err
+}
+
+// digest names the rows of a shard by their addresses and captions.
+func digest(rows []table.Row, o Options) string {
+	h := sha256.New()
+	for _, r := range rows {
+		fmt.Fprintf(h, "%q %q\n", r.Text(o.URLColumn), r.Text(o.CaptionColumn))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:6])
+}
+
+// fill downloads the rows, each at its host's turn, and writes them in their order.
+func (c *client) fill(ctx context.Context, number int, rows []table.Row, file *os.File) (s *Stats, outcomes []outcome, err error) {
+	images, err := newSpool()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, images.close()) }()
+	found, err := c.fetch(ctx, number, rows, images)
+	if err != nil {
+		return nil, nil, err
+	}
+	select {
+	case c.writing <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+	defer func() { <-c.writing }()
+	w := &shardWriter{o: c.o, tar: shard.NewWriter(file), images: images, stats: &Stats{Reasons: map[string]int{}}}
+	for _, f := range found {
+		if err := w.add(fmt.Sprintf("%05d%04d", number, w.stats.Rows), f); err != nil {
+			return nil, nil, err
+		}
+	}
+	return w.stats, w.outcomes, w.tar.Close()
+}
+
+// fetch queues the rows and waits until each has its image in the spool, or a reason why not.
+func (c *client) fetch(ctx context.Context, number int, rows []table.Row, to *spool) ([]fetched, error) {
+	found := make([]fetched, len(rows))
+	var left atomic.Int64
+	left.Store(int64(len(rows)))
+	ended, failed := make(chan struct{}), make(chan error, 1)
+	for i, row := range rows {
+		done := func(image []span, err error) {
+			if errors.As(err, new(*localError)) {
+				select {
+				case failed <- err:
+				default: // one has failed before
+				}
+			}
+			found[i] = fetched{row, image, err}
+			if left.Add(-1) == 0 {
+				close(ended)
+			}
+		}
+		switch {
+		case row == nil:
+			done(nil, &failure{reasonRow, "the row cannot be read, or is too large"})
+		case row.Text(c.o.CaptionColumn) == "":
+			done(nil, &failure{reasonCaption, "the row has no caption"})
+		default:
+			c.get(&task{order: int64(number)<<32 | int64(i), to: to, done: done}, row.Text(c.o.URLColumn))
+		}
+	}
+	select {
+	case err := <-failed:
+		return nil, err
+	case <-ended:
+		select {
+		case err := <-failed:
+			return nil, err
+		default:
+		}
+		return found, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// shardWriter writes the outcomes of a shard.
+type shardWriter struct {
+	o        Options
+	tar      *shard.Writer
+	images   *spool
+	stats    *Stats
+	outcomes []outcome
+}
+
+func (w *shardWriter) add(key string, from fetched) error {
+	o := outcome{Key: key, URL: from.row.Text(w.o.URLColumn), Caption: from.row.Text(w.o.CaptionColumn), Status: "success"}
+	var f *failure
+	if errors.As(from.err, &f) {
+		o.Status, o.Error = "failed_to_download", &f.reason
+		w.stats.Reasons[f.reason]++
+	} else {
+		data, err := w.images.read(from.image)
+		if err != nil {
+			return err
+		}
+		sum := sha256.Sum256(data)
+		text := hex.EncodeToString(sum[:])
+		o.SHA256 = &text
+		if err := w.write(key, o, from.row, data); err != nil {
+			return err
+		}
+		w.stats.Success++
+	}
+	w.stats.Rows++
+	w.outcomes = append(w.outcomes, o)
+	return nil
+}
+
+func (w *shardWriter) write(key string, o outcome, row table.Row, data []byte) error {
+	columns := make(map[string]any, len(row))
+	for name, value := range row {
+		columns[name] = value
+	}
+	delete(columns, w.o.URLColumn)
+	delete(columns, w.o.CaptionColumn)
+	columns["key"], columns["url"], columns["caption"], columns["status"], columns["sha256"] = key, o.URL, o.Caption, o.Status, *o.SHA256
+	raw, err := json.Marshal(columns)
+	if err != nil {
+		return fmt.Errorf("encoding row %s: %w", key, err)
+	}
+	_, err = w.tar.Write(key, shard.File{Ext: shard.Extension(data), Data: data}, shard.File{Ext: "txt", Data: []byte(o.Caption)}, shard.File{Ext: "json", Data: raw})
+	return err
+}

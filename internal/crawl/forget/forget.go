@@ -1,0 +1,246 @@
+// Package forget takes images back: whoever asked for it, and whatever of the crawl shows them.
+//
+// A tombstone names an image, an address or a pair. It is a note on a topic that is compacted, so it is there as long as the
+// log. A [Set] is what a process knows of them; it follows the topic. Publishing finds what the log holds of an address or
+// a pair, and adds tombstones of the images and pairs that it leads to.
+//
+// Guarantees: a Set that is open knows every tombstone that was there before, and soon knows those that follow. Nothing is
+// ever taken out of it. An address is kept as a hash, so that the log does not say what is to be forgotten.
+//
+// The package decides nothing: the encoder refuses what is taken back, the cache of images does not hand it out, and live
+// search and the console leave it out. Their records say so, and the first record of a place counts.
+package forget
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// The kinds of tombstones.
+const (
+	Image  = "image"  // an image id
+	Pair   = "pair"   // a pair id
+	Source = "source" // the first 16 bytes of the SHA-256 of an address
+)
+
+// Key is what a tombstone names.
+type Key struct {
+	Kind string
+	ID   [16]byte
+}
+
+func (k Key) String() string { return k.Kind + "/" + hex.EncodeToString(k.ID[:]) }
+
+// ParseKey reads what [Key.String] writes.
+func ParseKey(text string) (Key, error) {
+	kind, digits, _ := strings.Cut(text, "/")
+	raw, err := hex.DecodeString(digits)
+	if err != nil || len(raw) != 16 || kind != Image && kind != Pair && kind != Source {
+		return Key{}, fmt.Errorf("tombstone %.80q: want image/, pair/ or source/ and 32 hexadecimal digits", text)
+	}
+	return Key{kind, [16]byte(raw)}, nil
+}
+
+// SourceKey names an address.
+func SourceKey(address string) Key {
+	sum := sha256.Sum256([]byte(address))
+	return Key{Source, [16]byte(sum[:16])}
+}
+
+// Note is what the log keeps under a key.
+type Note struct {
+	Time time.Time `json:"time"`
+	By   string    `json:"by,omitempty"` // key of the tombstone that was asked for, of one that follows from it
+}
+
+// Set is what a process knows of tombstones. It is safe for concurrent use.
+type Set struct {
+	log *stream.Log
+
+	mu   sync.RWMutex
+	keys map[Key]bool
+	at   stream.Position // of the next note
+	is   bool            // the topic exists
+}
+
+// Open reads the tombstones that are there. A log that is older than the topic has none.
+func Open(ctx context.Context, log *stream.Log) (*Set, error) {
+	s := &Set{log: log, keys: make(map[Key]bool)}
+	if err := s.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Refresh reads what has come since.
+func (s *Set) Refresh(ctx context.Context) error {
+	s.mu.RLock()
+	at, is := s.at, s.is
+	s.mu.RUnlock()
+	if !is {
+		found, err := s.log.Has(ctx, schemas.Forgotten)
+		if err != nil || !found {
+			return err
+		}
+	}
+	var keys []Key
+	for rec, err := range s.log.Records(ctx, schemas.Forgotten, 0, at, -1) {
+		if err != nil {
+			return fmt.Errorf("reading what is taken back: %w", err)
+		}
+		at = rec.Next()
+		if key, err := ParseKey(rec.Key()); err == nil {
+			keys = append(keys, key)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at, s.is = at, true
+	for _, k := range keys {
+		s.keys[k] = true
+	}
+	return nil
+}
+
+// followEvery is the time between two looks at the topic.
+const followEvery = time.Second
+
+// Run follows the topic until ctx ends. A fault is told to failed, and the next look is another try.
+func (s *Set) Run(ctx context.Context, failed func(error)) {
+	tick := time.NewTicker(followEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := s.Refresh(ctx); err != nil && ctx.Err() == nil {
+			failed(err)
+		}
+	}
+}
+
+func (s *Set) has(k Key) bool {
+	if s == nil {
+		return false
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.keys[k]
+}
+
+// Image reports whether an image is taken back. A nil set holds nothing.
+func (s *Set) Image(id schemas.ImageID) bool { return s.has(Key{Image, id}) }
+
+// Pair reports whether a pair is known to be taken back.
+func (s *Set) Pair(id schemas.PairID) bool { return s.has(Key{Pair, id}) }
+
+// Source reports whether an address is taken back.
+func (s *Set) Source(address string) bool { return address != "" && s.has(SourceKey(address)) }
+
+// Crawled reports whether a pair of the crawl is taken back, by its image, its address or itself.
+func (s *Set) Crawled(p *schemas.Pair) bool {
+	return s.Image(p.ImageID) || s.Pair(p.ID) || s.Source(p.Source)
+}
+
+// Keys lists what is known, in no order.
+func (s *Set) Keys() []Key {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	out := make([]Key, 0, len(s.keys))
+	for k := range s.keys {
+		out = append(out, k)
+	}
+	return out
+}
+
+// Found counts what the log leads to from what was asked for.
+type Found struct {
+	Asked, Images, Pairs int
+}
+
+// Publish takes back what keys name, and everything that the log knows to show the same images. Once it returns, every
+// process that opens a [Set] knows. A pair that retention has removed leads to no image: it is taken back alone.
+func Publish(ctx context.Context, log *stream.Log, keys []Key, now time.Time) (Found, error) {
+	notes := make(map[Key]Note)
+	for _, k := range keys {
+		notes[k] = Note{Time: now.UTC()}
+	}
+	found := Found{Asked: len(notes)}
+	if err := spread(ctx, log, notes, now); err != nil {
+		return found, err
+	}
+	p := log.NewPublisher(stream.PublisherOptions{Name: "forget"})
+	for k, n := range notes {
+		switch {
+		case n.By == "":
+		case k.Kind == Image:
+			found.Images++
+		case k.Kind == Pair:
+			found.Pairs++
+		}
+		if err := p.Note(ctx, schemas.Forgotten, k.String(), n); err != nil {
+			return found, errors.Join(fmt.Errorf("publishing tombstone %s: %w", k, err), p.Close(ctx))
+		}
+	}
+	return found, p.Close(ctx)
+}
+
+// spread reads the pairs of the log twice: what leads to images, and then which pairs show these.
+func spread(ctx context.Context, log *stream.Log, notes map[Key]Note, now time.Time) error {
+	asked := func(k Key) bool { _, ok := notes[k]; return ok }
+	add := func(k, by Key) {
+		if !asked(k) {
+			notes[k] = Note{Time: now.UTC(), By: by.String()}
+		}
+	}
+	err := eachPair(ctx, log, func(pair schemas.PairID, image schemas.ImageID, address string) {
+		for _, k := range []Key{SourceKey(address), {Pair, pair}} {
+			if n, ok := notes[k]; ok && n.By == "" {
+				add(Key{Image, image}, k)
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return eachPair(ctx, log, func(pair schemas.PairID, image schemas.ImageID, _ string) {
+		if by := (Key{Image, image}); asked(by) {
+			add(Key{Pair, pair}, by)
+		}
+	})
+}
+
+// eachPair calls do for every pair that the log holds. Of embeddings the address is not known.
+func eachPair(ctx context.Context, log *stream.Log, do func(pair schemas.PairID, image schemas.ImageID, address string)) error {
+	for lane := range log.Config().Lanes {
+		for _, topic := range []schemas.Topic{schemas.Pairs, schemas.Embeddings} {
+			for rec, err := range log.Everything(ctx, topic, lane) {
+				if err != nil {
+					return fmt.Errorf("looking for pairs in %s, lane %d: %w", topic, lane, err)
+				}
+				record, err := schemas.Unmarshal(rec.Schema, rec.Value)
+				if err != nil {
+					continue // set aside by its stage
+				}
+				switch r := record.(type) {
+				case *schemas.Pair:
+					do(r.ID, r.ImageID, r.Source)
+				case *schemas.Embedding:
+					do(r.ID, r.ImageID, "")
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pairstream/pairstream/internal/process/config"
+	"github.com/pairstream/pairstream/internal/testing/must"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// TestBudget: requests take no more than there is, and give it back.
+func TestBudget(t *testing.T) {
+	b := newBudget(100 << 10)
+	one, two := purse{of: b}, purse{of: b}
+	if raw, err := one.read(iotest.OneByteReader(strings.NewReader(strings.Repeat("x", 40<<10))), 40<<10); err != nil || len(raw) != 40<<10 || one.taken != 64<<10 {
+		t.Errorf("read %d bytes for %d of the budget, %v", len(raw), one.taken, err)
+	}
+	if _, err := two.read(strings.NewReader(strings.Repeat("x", 40<<10)), 40<<10); !errors.Is(err, errBusy) {
+		t.Errorf("a second request: %v, want busy", err)
+	}
+	one.give()
+	two.give()
+	if b.left.Load() != 100<<10 {
+		t.Errorf("%d bytes are left, want all", b.left.Load())
+	}
+	if _, err := two.read(strings.NewReader("xxxx"), 3); !errors.Is(err, errLong) {
+		t.Errorf("a long part: %v", err)
+	}
+}
+
+// TestKnownPairsAreBounded acknowledges more pairs than are remembered.
+func TestKnownPairsAreBounded(t *testing.T) {
+	known := must.Get(newKnown())(t)
+	s := &Server{known: known}
+	pairs := make([]taken, mostKnown+1)
+	for i := range pairs {
+		pairs[i].id = schemas.PairID{byte(i), byte(i >> 8), byte(i >> 16)}
+	}
+	s.acknowledged(pairs)
+	if s.known.Len() != mostKnown || s.isKnown(pairs[0].id) || !s.isKnown(pairs[mostKnown].id) {
+		t.Errorf("%d pairs are remembered, want the last %d", s.known.Len(), mostKnown)
+	}
+}
+
+// TestGate looks at the log once for many requests, and counts what they publish.
+func TestGate(t *testing.T) {
+	var now time.Time
+	looks, lag, fault := 0, int64(7), error(nil)
+	g := gate{
+		maxLag: 10, now: func() time.Time { return now },
+		lag:   func(context.Context) (int64, error) { looks++; return lag, fault },
+		ended: func(context.Context) (map[int]*schemas.Seal, error) { return nil, nil },
+	}
+	now = now.Add(time.Hour)
+	step := func(what string, after time.Duration, wantLooks int, want bool) {
+		t.Helper()
+		now = now.Add(after)
+		if err := g.admit(t.Context()); (err == nil) != want || looks != wantLooks {
+			t.Errorf("%s: %v after %d looks, want admitted: %v after %d", what, err, looks, want, wantLooks)
+		}
+	}
+	step("room for three", 0, 1, true)
+	g.took(2)
+	step("room for one", 0, 1, true)
+	g.took(1)
+	step("full", 0, 1, false)
+	step("full, and looked a moment ago", lagEvery, 1, false)
+	lag = 9
+	step("the encoder went on", 1, 2, true)
+	lag = 10
+	step("at the bound", lagEvery+1, 3, false)
+	fault = errors.New("no broker")
+	step("no answer", lagEvery+1, 4, false)
+	step("no answer a moment ago", 1, 4, false)
+	fault, lag = nil, 0
+	step("an answer", lagEvery+1, 5, true)
+	g.maxLag = 0
+	step("no bound", time.Hour, 5, true)
+}
+
+func TestSettings(t *testing.T) {
+	for name, test := range map[string]struct {
+		environ map[string]string
+		want    string
+	}{
+		"none":     {nil, ""},
+		"loopback": {map[string]string{"INGEST_ADDR": "127.0.0.1:0"}, ""},
+		"all":      {map[string]string{"INGEST_ADDR": ":8091"}, "INGEST_TOKEN"},
+		"token":    {map[string]string{"INGEST_ADDR": ":8091", "INGEST_TOKEN": "0123456789abcdef"}, ""},
+		"short":    {map[string]string{"INGEST_ADDR": ":8091", "INGEST_TOKEN": "0123456789abcde"}, "want at least 16"},
+		"lag":      {map[string]string{"INGEST_MAX_LAG": "-1"}, "INGEST_MAX_LAG is -1"},
+	} {
+		_, err := config.Parse[Settings](test.environ)
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+	}
+}
+
+// document is what the test reads of openapi.yaml.
+type document struct {
+	Paths map[string]map[string]struct {
+		RequestBody struct{ Content map[string]any } `yaml:"requestBody"`
+		Responses   map[string]any
+	}
+	Components struct{ Schemas map[string]schema }
+}
+
+type schema struct {
+	Properties map[string]schema
+	Required   []string
+	Items      *schema
+	MaxLength  int `yaml:"maxLength"`
+	Max        int `yaml:"maxProperties"`
+}
+
+// tagged lists the names of a struct in JSON.
+func tagged(of any) (names []string) {
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(of)) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func names[V any](m map[string]V) (out []string) {
+	for name := range m {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// TestDocument compares openapi.yaml with the code.
+func TestDocument(t *testing.T) {
+	var doc document
+	must.Do(t, yaml.NewDecoder(bytes.NewReader(schemas.OpenAPI())).Decode(&doc))
+	post, s := doc.Paths["/v1/pairs"]["post"], doc.Components.Schemas
+	for what, lists := range map[string][2][]string{
+		"a pair":         {names(s["Pair"].Properties), tagged(input{})},
+		"a form":         {names(s["Form"].Properties), tagged(input{})},
+		"an answer":      {names(s["Answer"].Properties), tagged(answer{})},
+		"a pair taken":   {names(s["Answer"].Properties["pairs"].Items.Properties), tagged(taken{})},
+		"what is taken":  {slices.Sorted(slices.Values(s["Answer"].Properties["pairs"].Items.Required)), tagged(taken{})},
+		"a pair refused": {names(s["Answer"].Properties["errors"].Items.Properties), tagged(refused{})},
+		"bodies":         {names(post.RequestBody.Content), {"application/json", "application/x-ndjson", "multipart/form-data"}},
+		"statuses":       {names(post.Responses), {"200", "400", "401", "403", "409", "413", "415", "421", "429", "503"}},
+	} {
+		if !slices.Equal(lists[0], lists[1]) {
+			t.Errorf("%s: the document has %v, the code %v", what, lists[0], lists[1])
+		}
+	}
+	p := s["Pair"].Properties
+	for what, n := range map[string][2]int{
+		"caption": {p["caption"].MaxLength, schemas.MaxCaptionBytes}, "source": {p["source"].MaxLength, schemas.MaxURIBytes}, "meta": {p["meta"].Max, schemas.MaxColumns},
+	} {
+		if n[0] != n[1] {
+			t.Errorf("%s: the document allows %d, the code %d", what, n[0], n[1])
+		}
+	}
+	for _, text := range []string{"10,000 lines", "256 MiB", "at most 20 MiB", "20 seconds and 16 MiB"} {
+		if !bytes.Contains(schemas.OpenAPI(), []byte(text)) {
+			t.Errorf("the document does not say %q", text)
+		}
+	}
+	if http.StatusText(421) == "" || mostPairs != 10_000 || mostBody != 256<<20 || schemas.MaxImageBytes != 20<<20 {
+		t.Error("the document tells other bounds than the code has")
+	}
+}

@@ -1,0 +1,313 @@
+package ingest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/go-json-experiment/json"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Bounds of a request.
+const (
+	mostPairs  = 10_000
+	mostFields = 1 << 20 // bytes of a form besides its image
+	// mostObject bounds a JSON object: the largest image in base64, and the rest.
+	mostObject = schemas.MaxImageBytes/3*4 + 128<<10
+	mostBody   = 256 << 20
+	mostWhy    = 500 // bytes of the reason why a pair is refused
+)
+
+// Urls of a request that are downloaded at once.
+const downloadsPerRequest = 8
+
+// answer is what the client gets.
+type answer struct {
+	Pairs  []taken   `json:"pairs"`
+	Errors []refused `json:"errors,omitempty"`
+}
+
+// taken is a pair that is on the log. Index is its place in the request, from 0.
+type taken struct {
+	Index   int    `json:"index"`
+	ID      string `json:"id"`
+	ImageID string `json:"image_id"`
+	Lane    int    `json:"lane"`
+
+	id schemas.PairID
+}
+
+// refused is a pair that was not taken.
+type refused struct {
+	Index int    `json:"index"`
+	Error string `json:"error"`
+}
+
+// request collects what becomes of the pairs of one request. Its methods are safe for concurrent use.
+type request struct {
+	s         *Server
+	publisher *stream.Publisher
+	fetching  *errgroup.Group
+	pairs     int // so far, of the reading goroutine
+
+	mu       sync.Mutex
+	answer   answer
+	repeated int
+}
+
+func (s *Server) newRequest() *request {
+	r := &request{s: s, publisher: s.current(), fetching: new(errgroup.Group), answer: answer{Pairs: []taken{}}}
+	r.fetching.SetLimit(downloadsPerRequest)
+	return r
+}
+
+// refuse notes why a pair is not taken.
+func (r *request) refuse(index int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	why := err.Error()
+	if len(why) > mostWhy {
+		why = strings.ToValidUTF8(why[:mostWhy], "") + "..." // it may have a client's words
+	}
+	r.answer.Errors = append(r.answer.Errors, refused{index, why})
+}
+
+// finish waits for downloads, and brings the outcomes into the order of the request.
+func (r *request) finish() error {
+	err := r.fetching.Wait()
+	slices.SortFunc(r.answer.Pairs, func(a, b taken) int { return a.Index - b.Index })
+	slices.SortFunc(r.answer.Errors, func(a, b refused) int { return a.Index - b.Index })
+	return err
+}
+
+// add takes the next pair. It returns an error that ends the request; what is wrong with the pair is noted.
+func (r *request) add(ctx context.Context, in input, err error) error {
+	index := r.pairs
+	r.pairs++
+	switch {
+	case err != nil:
+		r.refuse(index, err)
+		return nil
+	case in.URL == "":
+		return r.publish(ctx, index, in)
+	case r.s.urls == nil:
+		r.refuse(index, errors.New("url: this server downloads nothing (INGEST_URLS=false), send the image"))
+		return nil
+	}
+	r.fetching.Go(func() error { return r.download(ctx, index, in) })
+	return nil
+}
+
+// download gets the image of a URL. Downloads of all requests share their number, and so their memory.
+func (r *request) download(ctx context.Context, index int, in input) error {
+	if err := r.s.downloads.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer r.s.downloads.Release(1)
+	var err error
+	if in.Image, err = r.s.urls.Get(ctx, in.URL); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		r.refuse(index, fmt.Errorf("url: %w", err))
+		return nil
+	}
+	return r.publish(ctx, index, in)
+}
+
+func (r *request) publish(ctx context.Context, index int, in input) error {
+	p, err := in.pair()
+	if err != nil {
+		r.refuse(index, err)
+		return nil
+	}
+	lane, repeated, err := r.queue(ctx, p)
+	var bad refusal
+	if errors.As(err, &bad) {
+		r.refuse(index, bad.error)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer.Pairs = append(r.answer.Pairs, taken{index, p.ID.String(), p.ImageID.String(), lane, p.ID})
+	if repeated {
+		r.repeated++
+	}
+	return nil
+}
+
+// object takes a body that is one JSON object.
+func (r *request) object(ctx context.Context, body io.Reader, p *purse) error {
+	raw, err := p.read(body, mostObject)
+	if err != nil {
+		return err
+	}
+	if err := p.take(int64(len(raw))); err != nil { // for the image in it
+		return err
+	}
+	in, err := parse(raw)
+	return r.add(ctx, in, err)
+}
+
+// lines takes a body with a JSON object a line.
+func (r *request) lines(ctx context.Context, body io.Reader, p *purse) error {
+	in := lineReader{r: bufio.NewReaderSize(body, firstRead), purse: p}
+	if err := p.take(firstRead); err != nil {
+		return err
+	}
+	for {
+		raw, err := in.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if len(raw) == 0 {
+			continue
+		}
+		if r.pairs == mostPairs {
+			return fmt.Errorf("%w: more than %d lines, send the rest with another request", errLong, mostPairs)
+		}
+		one := purse{of: p.of} // of the image in the line
+		if err := one.take(int64(len(raw))); err != nil {
+			return err
+		}
+		pair, err := parse(raw)
+		err = r.add(ctx, pair, err)
+		one.give()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// lineReader reads lines that may be long. A line is valid until the next one is read.
+type lineReader struct {
+	r     *bufio.Reader
+	purse *purse
+	long  []byte
+}
+
+// next returns the next line without white space around it, and io.EOF behind the last one.
+func (l *lineReader) next() ([]byte, error) {
+	part, err := l.r.ReadSlice('\n')
+	l.long = l.long[:0]
+	for errors.Is(err, bufio.ErrBufferFull) {
+		if err := l.keep(part); err != nil {
+			return nil, err
+		}
+		part, err = l.r.ReadSlice('\n')
+	}
+	if err != nil && !(errors.Is(err, io.EOF) && len(part)+len(l.long) > 0) {
+		return nil, err
+	}
+	if len(l.long) > 0 {
+		if err := l.keep(part); err != nil {
+			return nil, err
+		}
+		part = l.long
+	}
+	return bytes.TrimSpace(part), nil
+}
+
+func (l *lineReader) keep(part []byte) error {
+	if len(l.long)+len(part) > mostObject {
+		return fmt.Errorf("%w: a line of more than %d bytes", errLong, mostObject)
+	}
+	before := cap(l.long)
+	l.long = append(l.long, part...)
+	return l.purse.take(int64(cap(l.long) - before))
+}
+
+// form takes a form with an image, or its url, and one caption or several.
+func (r *request) form(ctx context.Context, parts *multipart.Reader, p *purse) error {
+	var in input
+	var captions []string
+	room := mostFields
+	for {
+		part, err := parts.NextPart()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", errForm, err)
+		}
+		most := room
+		if part.FormName() == "image" {
+			most = schemas.MaxImageBytes
+		}
+		raw, err := p.read(part, most)
+		if err != nil {
+			return fmt.Errorf("field %q: %w", part.FormName(), err)
+		}
+		if part.FormName() != "image" {
+			room -= len(raw) + 64
+		}
+		if part.FormName() == "caption" {
+			captions = append(captions, string(raw))
+			continue
+		}
+		if err := in.field(part.FormName(), raw); err != nil {
+			return r.add(ctx, input{}, err)
+		}
+	}
+	if err := in.check(); err != nil {
+		return r.add(ctx, input{}, err)
+	}
+	if len(captions) > mostPairs || len(captions)*len(in.Image) > mostBody {
+		return fmt.Errorf("%w: %d captions with an image of %d bytes each, send some of them with another request: %d captions, and %d bytes of all, are taken",
+			errLong, len(captions), len(in.Image), mostPairs, mostBody)
+	}
+	if len(captions) == 0 {
+		captions = []string{""} // which is refused like every other pair without one
+	}
+	for _, in.Caption = range captions {
+		if err := r.add(ctx, in, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// field sets what a field of a form says. A field that stands there twice, and one that is not known, are errors.
+func (in *input) field(name string, raw []byte) (err error) {
+	twice := false
+	switch name {
+	case "image":
+		twice, in.Image = in.Image != nil, raw
+	case "url":
+		twice, in.URL = in.URL != "", string(raw)
+	case "source":
+		twice, in.Source = in.Source != "", string(raw)
+	case "crawl_time":
+		in.CrawlTime, err = strconv.ParseInt(string(raw), 10, 64)
+	case "meta":
+		twice = in.Meta != nil
+		err = json.Unmarshal(raw, &in.Meta)
+	default:
+		return fmt.Errorf("field %.40q is not known, want image, url, caption, source, crawl_time or meta", name)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("field %s: %w", name, err)
+	case twice:
+		return fmt.Errorf("field %s is there twice", name)
+	}
+	return nil
+}

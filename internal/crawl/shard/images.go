@@ -1,0 +1,230 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/pairstream/pairstream/internal/base/cputime"
+	"github.com/pairstream/pairstream/internal/base/timing"
+	"github.com/pairstream/pairstream/internal/content/imaging"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// ImagesOptions bounds what [Images] holds.
+type ImagesOptions struct {
+	// MaxBytes bounds the pixels that are kept.
+	MaxBytes int64
+	// MinSide shrinks images on the way in, by box averages over whole factors, to a shorter side of no less than
+	// this; 0 keeps them as they are. Every image is shrunk alike, whether it was in the cache or not.
+	MinSide int
+}
+
+// ImagesStats counts what [Images] and all views of it did.
+type ImagesStats struct {
+	Hits, Misses int64
+	Images       int
+	Bytes        int64 // of the pixels that are kept
+}
+
+// Images reads and decodes images and keeps the latest used. Images that it returns are shared and must not be
+// changed. An image that several ask for at the same time is read once.
+//
+// Models of other input sizes take views of it ([Images.ForInput]). Views share what is kept: an image is decoded again
+// only where two sizes reduce it by other factors.
+type Images struct {
+	*cache
+	minSide int
+}
+
+// ForInput returns a view for a model whose input has side pixels. Images keep twice that, which leaves room for crops.
+func (c *Images) ForInput(side int) *Images { return &Images{c.cache, 2 * side} }
+
+// cache is what the views share.
+type cache struct {
+	read    func(context.Context, schemas.ImageRef, schemas.ImageID) ([]byte, error)
+	o       ImagesOptions
+	flights singleflight.Group
+	gone    atomic.Pointer[func(schemas.ImageID) bool] // nil: nothing is
+
+	mu    sync.Mutex
+	kept  *simplelru.LRU[imageKey, []answer]
+	stats ImagesStats
+}
+
+// imageKey has the reference beside the id: one good reference to an image says nothing about another.
+type imageKey struct {
+	id  schemas.ImageID
+	ref schemas.ImageRef
+}
+
+func (k imageKey) String() string {
+	return fmt.Sprintf("%s at %d+%d of %s", k.id, k.ref.Offset, k.ref.Size, k.ref.URI)
+}
+
+// answer is what a reference leads to for ever: an image, or why its bytes are none.
+type answer struct {
+	minSide int // asked for
+	im      *imaging.Image
+	how     imaging.Reduction
+	err     error
+}
+
+// serves tells whether the answer for another size is the same.
+func (a answer) serves(minSide int) bool {
+	return a.minSide == minSide || a.err == nil && a.how.Serves(minSide)
+}
+
+// errorBytes is what a kept error counts for, with its text and its place in the cache.
+const errorBytes = 1 << 10
+
+func (a answer) bytes() int64 {
+	if a.err != nil {
+		return errorBytes
+	}
+	return a.im.Bytes()
+}
+
+// Forget makes every view refuse the images that gone names, with [ErrForgotten], whether they are kept or not.
+func (c *cache) Forget(gone func(schemas.ImageID) bool) { c.gone.Store(&gone) }
+
+// NewImages keeps images of a bucket.
+func NewImages(b *Bucket, o ImagesOptions) *Images {
+	c := &cache{read: b.ReadRange, o: o}
+	c.kept, _ = simplelru.NewLRU(math.MaxInt, c.dropped) // refuses only sizes below 1; the bound is in bytes
+	return &Images{c, o.MinSide}
+}
+
+// Get returns the decoded image of a reference. See [Permanent] for its errors. Those of the bytes are kept, as it may
+// cost much to find them; those of the bucket are not, as an object that is missing may come back.
+func (c *Images) Get(ctx context.Context, ref schemas.ImageRef, id schemas.ImageID) (*imaging.Image, error) {
+	im, _, err := c.GetReduced(ctx, ref, id)
+	return im, err
+}
+
+// GetReduced does what Get does, and also returns how the picture was reduced.
+func (c *Images) GetReduced(ctx context.Context, ref schemas.ImageRef, id schemas.ImageID) (*imaging.Image, imaging.Reduction, error) {
+	if gone := c.gone.Load(); gone != nil && (*gone)(id) {
+		return nil, imaging.Reduction{}, fmt.Errorf("image %s: %w", id, ErrForgotten)
+	}
+	key := imageKey{id, ref}
+	for {
+		if a, ok := c.look(key, c.minSide); ok {
+			return a.im, a.how, a.err
+		}
+		flight := c.flights.DoChan(fmt.Sprintf("%s for %d", key, c.minSide), func() (any, error) {
+			a, err := c.load(ctx, key, c.minSide)
+			return a, err
+		})
+		select {
+		case <-ctx.Done():
+			return nil, imaging.Reduction{}, ctx.Err()
+		case done := <-flight:
+			// Whoever led may have been called off, which is no answer for those who waited: they try again.
+			if !isAny(done.Err, context.Canceled, context.DeadlineExceeded) {
+				a, _ := done.Val.(answer)
+				return a.im, a.how, done.Err
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, imaging.Reduction{}, err
+		}
+	}
+}
+
+func (c *cache) look(key imageKey, minSide int) (answer, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	answers, _ := c.kept.Get(key)
+	for _, a := range answers {
+		if a.serves(minSide) {
+			c.stats.Hits++
+			return a, true
+		}
+	}
+	return answer{}, false
+}
+
+// Decoding is the part of the processor time (package cputime) that decoding takes: whoever comes first does it for all.
+const Decoding = "decode"
+
+// load reads and decodes the image, and keeps what came of it.
+func (c *cache) load(ctx context.Context, key imageKey, minSide int) (answer, error) {
+	if a, ok := c.look(key, minSide); ok { // whoever led before has just ended
+		return a, a.err
+	}
+	c.mu.Lock()
+	c.stats.Misses++
+	c.mu.Unlock()
+	fetched := timing.Begin(ctx, timing.Fetch)
+	encoded, err := c.read(ctx, key.ref, key.id)
+	fetched()
+	if err != nil {
+		return answer{}, err
+	}
+	a := answer{minSide: minSide}
+	decoded := timing.Begin(ctx, timing.Decode)
+	cputime.Do(ctx, Decoding, func() { a.im, a.how, err = imaging.DecodeReduced(encoded, minSide) })
+	decoded()
+	if err != nil {
+		a.err = fmt.Errorf("image %s: %w", key.id, err)
+	}
+	if err == nil || isAny(err, imaging.ErrNotImage, imaging.ErrTooLarge) {
+		c.keep(key, a)
+	}
+	return a, a.err
+}
+
+// keep adds an answer and drops the least recently used beyond the bound.
+func (c *cache) keep(key imageKey, a answer) {
+	if a.bytes() > c.o.MaxBytes {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	others, _ := c.kept.Peek(key)
+	if slices.ContainsFunc(others, func(o answer) bool { return o.serves(a.minSide) }) {
+		return // two sizes that reduce the image alike were asked for at the same time
+	}
+	c.kept.Add(key, append(slices.Clip(others), a))
+	c.stats.Bytes += a.bytes()
+	if a.err == nil {
+		c.stats.Images++
+	}
+	for c.stats.Bytes > c.o.MaxBytes {
+		c.kept.RemoveOldest()
+	}
+}
+
+// dropped takes the answers for a reference out of the counts; the caller holds the lock.
+func (c *cache) dropped(_ imageKey, answers []answer) {
+	for _, a := range answers {
+		c.stats.Bytes -= a.bytes()
+		if a.err == nil {
+			c.stats.Images--
+		}
+	}
+}
+
+// Stats returns the counts so far.
+func (c *cache) Stats() ImagesStats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stats
+}
+
+func isAny(err error, targets ...error) bool {
+	for _, t := range targets {
+		if errors.Is(err, t) {
+			return true
+		}
+	}
+	return false
+}

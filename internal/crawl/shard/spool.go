@@ -1,0 +1,326 @@
+package shard
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pairstream/pairstream/internal/base/atomicfile"
+	"github.com/pairstream/pairstream/internal/content/imaging"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Spool writes the images that came inline in one lane's pairs into tars, so that the stages behind can refer to them.
+//
+// What it writes is decided by the pairs alone: a tar is named by the lane and the offset of the pair that began it,
+// grows by one entry for every image that it does not hold yet, and ends at a size. So a reference is the same however
+// often the pairs are read, and a spool that resumes from the [Spool.State] taken after some pair writes the bytes
+// behind it again, the same at the same places. It overwrites and cuts nothing off on the way: another owner of the lane,
+// fenced but still writing, writes those very bytes, and references to them may be on their way.
+//
+// Where a tar begins that is there already, and begins with another image, the folder belongs to another log. The spool
+// refuses it, as references to that log's images may be in use.
+//
+// Not safe for concurrent use.
+type Spool struct {
+	dir    string // of the lane
+	o      SpoolOptions
+	at     spoolState
+	file   *os.File // the open tar; nil: none
+	images map[schemas.ImageID]schemas.ImageRef
+}
+
+// SpoolOptions says where a spool is and how large it grows.
+type SpoolOptions struct {
+	Root      string // folder, which is created if need be, or its file:// URL
+	Namespace string // of the log; a folder below the root, unless it is empty
+	Lane      int
+	TarBytes  int64 // a tar ends with the entry that takes it to this size
+	KeepBytes int64 // the oldest tars beyond these bytes are deleted when a tar ends; 0: none are
+}
+
+// spoolState is where the next entry goes.
+type spoolState struct {
+	first int64 // offset of the pair that began the open tar; -1: none is open
+	bytes int64 // of the open tar
+}
+
+// ErrForeignSpool means that a spool's folder holds the images of another log.
+var ErrForeignSpool = errors.New("the folder holds the images of another log")
+
+// OpenSpool opens the spool of a lane. state is empty for the start of the lane.
+func OpenSpool(o SpoolOptions, state []byte) (*Spool, error) {
+	s, err := openSpool(o, state)
+	if err != nil {
+		return nil, fmt.Errorf("opening the spool of lane %d in %s: %w", o.Lane, o.Root, err)
+	}
+	return s, nil
+}
+
+func openSpool(o SpoolOptions, state []byte) (*Spool, error) {
+	at, err := parseSpoolState(state)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := laneFolder(o)
+	if err != nil {
+		return nil, err
+	}
+	s := &Spool{dir: dir, o: o, at: at}
+	if at.first < 0 {
+		return s, nil
+	}
+	if err := s.open(); err != nil {
+		return nil, err
+	}
+	if err := s.recall(); err != nil {
+		return nil, errors.Join(fmt.Errorf("reading %s: %w", s.file.Name(), err), s.Close())
+	}
+	return s, nil
+}
+
+// laneFolder creates the folder of a lane and returns its real path, which references name because a [Bucket] follows no
+// links.
+func laneFolder(o SpoolOptions) (string, error) {
+	root := o.Root
+	if o.Namespace == "." || o.Namespace == ".." {
+		return "", fmt.Errorf("the namespace %q cannot name a folder", o.Namespace)
+	}
+	if strings.Contains(root, "://") {
+		u, err := url.Parse(root)
+		if err != nil {
+			return "", err
+		}
+		if u.Scheme != "file" {
+			return "", errors.New("a spool grows in place, which only file systems can: want a folder or file:// URL")
+		}
+		root = u.Path
+	}
+	dir, err := filepath.Abs(filepath.Join(root, o.Namespace, fmt.Sprintf("lane-%05d", o.Lane)))
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return "", err
+	}
+	return dir, atomicfile.SyncFolder(filepath.Dir(dir))
+}
+
+// parseSpoolState reads two varints: first + 1 and bytes.
+func parseSpoolState(state []byte) (spoolState, error) {
+	if len(state) == 0 {
+		return spoolState{first: -1}, nil
+	}
+	first, n := binary.Uvarint(state)
+	bytes, m := binary.Uvarint(state[max(n, 0):])
+	if n <= 0 || m <= 0 || n+m != len(state) || bytes%blockSize != 0 {
+		return spoolState{}, fmt.Errorf("state %x is none of a spool", state)
+	}
+	return spoolState{first: int64(first) - 1, bytes: int64(bytes)}, nil
+}
+
+// State returns where the spool stands after the latest [Spool.Put] or [Spool.Roll].
+func (s *Spool) State() []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(nil, uint64(s.at.first+1)), uint64(s.at.bytes))
+}
+
+// tarName returns the file of a tar in its lane's folder.
+func tarName(first int64) string { return fmt.Sprintf("%020d.tar", first) }
+
+// open opens the tar of the state, creating it if need be.
+func (s *Spool) open() error {
+	f, err := os.OpenFile(filepath.Join(s.dir, tarName(s.at.first)), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	s.file, s.images = f, map[schemas.ImageID]schemas.ImageRef{}
+	return nil
+}
+
+// recall reads which images the open tar holds up to the state.
+func (s *Spool) recall() error {
+	t := newTarReader(io.NewSectionReader(s.file, 0, s.at.bytes), s.at.bytes)
+	for {
+		e, err := t.next()
+		var fault *headerFault
+		switch {
+		case errors.Is(err, io.EOF), errors.As(err, &fault) && fault.offset == s.at.bytes:
+			if t.end != s.at.bytes {
+				return fmt.Errorf("the entries end at %d, the state says %d", t.end, s.at.bytes)
+			}
+			return nil
+		case err != nil:
+			return err
+		}
+		hex, _, _ := strings.Cut(e.name, ".")
+		id, err := schemas.ParsePairID(hex) // image ids are written alike
+		if err != nil {
+			return fmt.Errorf("entry %q at offset %d: %w", e.name, e.header, err)
+		}
+		s.images[schemas.ImageID(id)] = schemas.ImageRef{URI: FileURI(s.file.Name()), Offset: e.data, Size: e.size}
+	}
+}
+
+// Put writes the image of the pair at an offset of the lane, unless the open tar has it already, and returns the
+// reference to it. The reference holds after [Spool.Sync].
+func (s *Spool) Put(offset int64, encoded []byte) (schemas.ImageRef, error) {
+	id := schemas.NewImageID(encoded)
+	if s.file != nil {
+		if ref, ok := s.images[id]; ok {
+			return ref, nil
+		}
+	}
+	ref, err := s.put(offset, id, encoded)
+	if err != nil {
+		return ref, fmt.Errorf("spooling image %s of the pair at offset %d: %w", id, offset, err)
+	}
+	return ref, nil
+}
+
+func (s *Spool) put(offset int64, id schemas.ImageID, encoded []byte) (ref schemas.ImageRef, err error) {
+	var entry bytes.Buffer
+	at, err := NewWriter(&entry).Write(id.String(), File{Ext: Extension(encoded), Data: encoded})
+	if err != nil {
+		return ref, err
+	}
+	if s.file == nil {
+		if err := s.begin(offset, entry.Bytes()); err != nil {
+			return ref, err
+		}
+	}
+	if _, err := s.file.WriteAt(entry.Bytes(), s.at.bytes); err != nil {
+		return ref, err
+	}
+	ref = schemas.ImageRef{URI: FileURI(s.file.Name()), Offset: s.at.bytes + at[0], Size: int64(len(encoded))}
+	s.images[id] = ref
+	s.at.bytes += int64(entry.Len())
+	if s.at.bytes >= s.o.TarBytes {
+		return ref, s.Roll()
+	}
+	return ref, nil
+}
+
+// begin opens the tar that begins at an offset. One that is there was begun before a crash, with the same entry.
+func (s *Spool) begin(offset int64, entry []byte) error {
+	s.at = spoolState{first: offset}
+	if err := s.open(); err != nil {
+		return err
+	}
+	err := s.own(entry[:blockSize])
+	if err == nil {
+		err = atomicfile.SyncFolder(s.dir)
+	}
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	return nil
+}
+
+// own checks that the open tar begins as this log's does, or not at all.
+func (s *Spool) own(header []byte) error {
+	there := make([]byte, blockSize)
+	if _, err := s.file.ReadAt(there, 0); errors.Is(err, io.EOF) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if soundHeader(there) && !bytes.Equal(there, header) {
+		return fmt.Errorf("%w: %s begins with the image %s; set a folder that no other log has used, or delete this one",
+			ErrForeignSpool, s.file.Name(), bytes.TrimRight(there[:100], "\x00"))
+	}
+	return nil
+}
+
+// Extension returns what the name of a file with an encoded image ends in; "bin" if it is of no known format.
+func Extension(encoded []byte) string {
+	switch f := imaging.Sniff(encoded); f {
+	case "jpeg":
+		return "jpg"
+	case "":
+		return "bin"
+	default:
+		return f
+	}
+}
+
+// Roll ends the open tar with its end marker; the next image begins a new one. A seal in the lane is a good place.
+func (s *Spool) Roll() error {
+	if s.file == nil {
+		return nil
+	}
+	f, end := s.file, s.at.bytes
+	_, err := f.WriteAt(make([]byte, 2*blockSize), end)
+	if err == nil {
+		// An earlier crawl may have left a longer tar of this name.
+		err = f.Truncate(end + 2*blockSize)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	s.file, s.images, s.at = nil, nil, spoolState{first: -1}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("ending the spool's tar %s: %w", f.Name(), err)
+	}
+	return s.collect()
+}
+
+// collect deletes the oldest tars beyond the bytes to keep. Their images are masked where they are asked for again.
+func (s *Spool) collect() error {
+	if s.o.KeepBytes <= 0 {
+		return nil
+	}
+	entries, err := os.ReadDir(s.dir) // sorted by name, which is by age
+	if err != nil {
+		return fmt.Errorf("looking for old tars of the spool: %w", err)
+	}
+	left := s.o.KeepBytes
+	for i, e := range slices.Backward(entries) {
+		info, err := e.Info()
+		switch {
+		case errors.Is(err, fs.ErrNotExist), err == nil && !e.Type().IsRegular():
+			continue
+		case err != nil:
+			return fmt.Errorf("looking at a tar of the spool: %w", err)
+		}
+		left -= info.Size()
+		if left >= 0 || i >= len(entries)-2 { // pairs in hand may refer to the last two
+			continue
+		}
+		if err := os.Remove(filepath.Join(s.dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("deleting an old tar of the spool: %w", err)
+		}
+	}
+	return nil
+}
+
+// Sync makes what was put durable. Only then may references to it be published.
+func (s *Spool) Sync() error {
+	if s.file == nil {
+		return nil
+	}
+	if err := s.file.Sync(); err != nil {
+		return fmt.Errorf("syncing the spool: %w", err)
+	}
+	return nil
+}
+
+// Close closes the open tar, which stays open to a spool that resumes.
+func (s *Spool) Close() error {
+	if s.file == nil {
+		return nil
+	}
+	f := s.file
+	s.file = nil
+	return f.Close()
+}

@@ -1,0 +1,60 @@
+package table_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/crawl/table"
+	"github.com/pairstream/pairstream/internal/testing/must"
+)
+
+// readList returns the rows of a list.
+func readList(t *testing.T, name, text string) (rows []table.Row, err error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
+	err = table.Read(t.Context(), path, func(r table.Row) error { rows = append(rows, r); return nil })
+	return rows, err
+}
+
+// TestListsCostTheirRows reads lists with rows that are broken or large. Each of them is nil, and those around it are read.
+func TestListsCostTheirRows(t *testing.T) {
+	good := func(url string) table.Row { return table.Row{"url": url} }
+	large, wide := strings.Repeat("x", 1<<20), strings.Repeat(",", 5000)
+	var names []string
+	for i := range 5000 {
+		names = append(names, fmt.Sprintf("%q:1", fmt.Sprint(i)))
+	}
+	for name, c := range map[string]struct {
+		file, text string
+		want       []table.Row
+		wrong      string
+	}{
+		"objects":             {"a.jsonl", "{\"url\":\"a\",\"n\":null,\"l\":[1],\"o\":{}}\n\n{\"url\":\"b\"}", []table.Row{good("a"), good("b")}, ""},
+		"half an object":      {"a.jsonl", "{\"url\":\"a\"}\n{\"url\":\n{\"url\":\"b\"}\n", []table.Row{good("a"), nil, good("b")}, ""},
+		"no objects":          {"a.jsonl", "[1]\n7\nnull\n{\"url\":\"b\"}", []table.Row{nil, nil, nil, good("b")}, ""},
+		"a long line":         {"a.jsonl", "{\"url\":\"a\"}\n{\"url\":\"" + large + "\"}\n{\"url\":\"b\"}\n", []table.Row{good("a"), nil, good("b")}, ""},
+		"a long line at last": {"a.jsonl", "{\"url\":\"a\"}\n{\"url\":\"" + large + "\"}", []table.Row{good("a"), nil}, ""},
+		"many members":        {"a.jsonl", "{\"url\":\"a\"}\n{" + strings.Join(names, ",") + "}\n", []table.Row{good("a"), nil}, ""},
+		"a quote inside":      {"a.csv", "url\na\na\"b\nb\n", []table.Row{good("a"), nil, good("b")}, ""},
+		"text behind a quote": {"a.csv", "url\na\n\"a\"b\nb\n", []table.Row{good("a"), nil, good("b")}, ""},
+		"a long row":          {"a.csv", "url\na\n" + large + "\nb\n", []table.Row{good("a"), nil, good("b")}, ""},
+		"many columns":        {"a.csv", "url\na\n" + wide + "\nb\n", []table.Row{good("a"), nil, good("b")}, ""},
+		"an open quote":       {"a.csv", "url\na\n\"a\nb\n", []table.Row{good("a")}, "quote"},
+		"a very long quote":   {"a.csv", "url\na\n\"" + strings.Repeat(large+"\n", 40) + "\"\nb\n", []table.Row{good("a")}, "close its quote"},
+		"a long row of TSV":   {"a.tsv", "url\na\n" + large + "\nb\n", []table.Row{good("a"), nil, good("b")}, ""},
+		"quotes of TSV":       {"a.tsv", "url\na\"b\nb\n", []table.Row{good("a\"b"), good("b")}, ""},
+	} {
+		got, err := readList(t, c.file, c.text)
+		if (err != nil) != (c.wrong != "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
+			t.Errorf("%s: error %v, want one with %q", name, err, c.wrong)
+		}
+		if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %d rows, want %d: %.200v", name, len(got), len(c.want), got)
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package eval
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/pairstream/pairstream/internal/model/model"
+)
+
+// binPairs is the number of hard pairs whose share of true ones is estimated together.
+const binPairs = 25
+
+// Calibrate fits probabilities that hold among hard pairs of which the base rate is true. They are the share of true pairs in
+// bins of the hard pairs, by score, and rise with the score (isotonic regression).
+//
+// Where the truth is not known, own pairs stand for the true ones among the hard, base rate x hard pairs of them in all. They
+// do not count alike: an own pair counts once for each of its [Asked.Rivals]. A text that is true of other images as well has
+// rivals, and a matching head that has met them as negatives doubts its own pair too. To take every hard pair for a wrong one
+// would be an error of the size of the base rate, and no pair would ever be likely.
+func (c *Cond) Calibrate() (*model.Calibration, error) {
+	known := c.positives()
+	if len(known) == 0 || len(c.Hard) == 0 || c.BaseRate <= 0 || c.BaseRate >= 1 {
+		return nil, errors.New("calibrating Con-D: no hard pairs, or none that is true, want both")
+	}
+	bins := binsOf(c.Hard)
+	for _, k := range c.weighed(known) {
+		at, _ := slices.BinarySearchFunc(bins, k.score, func(b bin, score float64) int { return cmp.Compare(b.highest, score) })
+		bins[min(at, len(bins)-1)].right += k.weight
+	}
+	fitted := &model.Calibration{BaseRate: c.BaseRate, Pairs: len(known) + len(c.Hard)}
+	for _, b := range rising(bins) {
+		for _, z := range slices.Compact([]float64{b.lowest, b.highest}) {
+			fitted.Differences = append(fitted.Differences, z)
+			fitted.Probabilities = append(fitted.Probabilities, min(1, b.right/b.pairs))
+		}
+	}
+	return fitted, fitted.Validate()
+}
+
+// bin holds hard pairs with neighbouring scores.
+type bin struct {
+	lowest, highest float64 // scores
+	pairs, right    float64 // all, and the true ones
+}
+
+// binsOf sorts hard pairs into bins, from the highest score down. Equal scores share a bin. The lowest bin takes the rest.
+func binsOf(hard []Asked) []bin {
+	scores := make([]float64, len(hard))
+	for i, a := range hard {
+		scores[i] = a.Score
+	}
+	slices.Sort(scores)
+	var bins []bin
+	for at := len(scores); at > 0; {
+		from := max(0, at-binPairs)
+		for from > 0 && scores[from-1] == scores[from] {
+			from--
+		}
+		if from < binPairs {
+			from = 0
+		}
+		bins = append(bins, bin{lowest: scores[from], highest: scores[at-1], pairs: float64(at - from)})
+		at = from
+	}
+	slices.Reverse(bins)
+	return bins
+}
+
+// weighted is a score that counts as so many true hard pairs.
+type weighted struct{ score, weight float64 }
+
+// weighed weighs the pairs that are true as the hard ones are. Together they are the base rate of the hard pairs.
+func (c *Cond) weighed(known []Asked) []weighted {
+	total := 0.0
+	out := make([]weighted, len(known))
+	for i, a := range known {
+		out[i] = weighted{a.Score, 1}
+		if !c.Known {
+			out[i].weight = float64(a.Rivals)
+		}
+		total += out[i].weight
+	}
+	for i := range out {
+		if total == 0 { // no pair has a rival
+			out[i].weight = c.BaseRate * float64(len(c.Hard)) / float64(len(out))
+			continue
+		}
+		out[i].weight *= c.BaseRate * float64(len(c.Hard)) / total
+	}
+	return out
+}
+
+// rising joins neighbours until the share of true pairs rises from bin to bin.
+func rising(bins []bin) []bin {
+	var out []bin
+	for _, b := range bins {
+		out = append(out, b)
+		for n := len(out); n > 1 && out[n-2].right*out[n-1].pairs >= out[n-1].right*out[n-2].pairs; n = len(out) {
+			last := out[n-1]
+			out = out[:n-1]
+			out[n-2].highest = last.highest
+			out[n-2].pairs += last.pairs
+			out[n-2].right += last.right
+		}
+	}
+	return out
+}
+
+// positives returns the pairs that are true as the hard ones are.
+func (c *Cond) positives() []Asked {
+	if !c.Known {
+		return c.Own
+	}
+	var found []Asked
+	for _, a := range c.Hard {
+		if a.True {
+			found = append(found, a)
+		}
+	}
+	return found
+}
+
+// Thresholds are the probabilities at which [Cond.Report] counts. 0.8 is MAFA's.
+var Thresholds = []float64{0.5, 0.8, 0.9, 0.95}
+
+// CondReport is how well a connection discriminator tells pairs apart.
+type CondReport struct {
+	Images  int     `json:"images"`
+	Texts   int     `json:"texts"`
+	EasyAUC float64 `json:"easy_auc"` // own pairs against texts with images drawn at random
+	HardAUC float64 `json:"hard_auc"` // own pairs against the most similar others
+	// CandidateAUC tells the true hard pairs from the others; nil: the truth is not known, or all are of one kind.
+	CandidateAUC *float64 `json:"candidate_auc,omitempty"`
+	BaseRate     float64  `json:"base_rate"` // share of true pairs among the hard ones, counted or declared
+	Counted      bool     `json:"counted"`   // whether it was counted
+	// CalibrationError is the mean distance of a hard pair's probability from the share of true pairs at that probability.
+	CalibrationError float64            `json:"calibration_error"`
+	Calibration      *model.Calibration `json:"calibration,omitempty"` // that is applied; nil: none
+	Above            []Above            `json:"above"`
+}
+
+// Above counts the pairs with a probability above a threshold.
+type Above struct {
+	High float64 `json:"high"`
+	Own  float64 `json:"own"`  // share of own pairs
+	Hard float64 `json:"hard"` // share of hard pairs
+	// Precision is the share of true ones of these hard pairs, and Recall that of these of all true ones; nil: not known.
+	Precision *float64 `json:"precision,omitempty"`
+	Recall    *float64 `json:"recall,omitempty"`
+}
+
+// Report measures the answers with a calibration, or without one.
+func (c *Cond) Report(calibration *model.Calibration) *CondReport {
+	r := &CondReport{
+		Images: c.Images, Texts: c.Texts, EasyAUC: c.EasyAUC(), HardAUC: c.HardAUC(), BaseRate: c.BaseRate, Counted: c.Known,
+		Calibration: calibration, CalibrationError: c.calibrationError(calibration),
+	}
+	truth := len(c.positives())
+	if c.Known && truth > 0 && truth < len(c.Hard) {
+		auc := c.CandidateAUC()
+		r.CandidateAUC = &auc
+	}
+	for _, high := range Thresholds {
+		above := func(a Asked) bool { return calibration.Of(a.Score) > high }
+		v := Above{High: high, Own: shareOf(c.Own, above), Hard: shareOf(c.Hard, above)}
+		if found := v.Hard * float64(len(c.Hard)); c.Known {
+			right := shareOf(c.Hard, func(a Asked) bool { return a.True && above(a) }) * float64(len(c.Hard))
+			if found > 0 {
+				precision := right / found
+				v.Precision = &precision
+			}
+			if truth > 0 {
+				recall := right / float64(truth)
+				v.Recall = &recall
+			}
+		}
+		r.Above = append(r.Above, v)
+	}
+	return r
+}
+
+// calibrationError puts the hard pairs into ten bins of equal width, by probability. Where the truth is not known, own pairs
+// stand for the true ones, as in [Cond.Calibrate].
+func (c *Cond) calibrationError(calibration *model.Calibration) float64 {
+	const parts = 10
+	var hard, sum, right [parts]float64
+	part := func(p float64) int { return min(int(p*parts), parts-1) }
+	for _, a := range c.Hard {
+		p := calibration.Of(a.Score)
+		hard[part(p)]++
+		sum[part(p)] += p
+	}
+	for _, k := range c.weighed(c.positives()) {
+		right[part(calibration.Of(k.score))] += k.weight
+	}
+	off := 0.0
+	for i := range hard {
+		off += math.Abs(sum[i] - min(right[i], hard[i]))
+	}
+	return off / float64(max(1, len(c.Hard)))
+}

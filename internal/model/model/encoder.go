@@ -1,0 +1,224 @@
+package model
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pairstream/pairstream/internal/content/imaging"
+	"github.com/pairstream/pairstream/internal/content/token"
+	"github.com/pairstream/pairstream/internal/model/torch"
+)
+
+// Encoder embeds images and captions as unit vectors of one space. It runs a network's two towers on batches of one fixed
+// size and fills the last batch of a call with blanks. The size decides how libtorch cuts the work, and so the last bits
+// of the results. With a fixed size a row's bits depend on its input alone (invariant 4 of the package). A call with few
+// inputs costs as much as a full batch.
+type Encoder struct {
+	worker      *torch.Worker
+	towers      towers
+	batch       int
+	dim         int
+	size        imaging.Preprocess
+	fingerprint string
+}
+
+// towers is what an Encoder needs of a network.
+type towers struct {
+	image func(s *torch.Scope, pixels *torch.Tensor) *torch.Tensor    // [n, 3, size, size] to [n, dim]
+	text  func(s *torch.Scope, ids, mask *torch.Tensor) *torch.Tensor // [n, length] to [n, dim]; mask: 1 for real tokens
+	// tokens returns a caption's ids, at least one and at most length of them.
+	tokens func(caption string) []int32
+	length int
+	free   func()
+}
+
+// DefaultBatchSize is the batch size of encoders whose caller chooses none.
+const DefaultBatchSize = 32
+
+// newEncoder makes an encoder. It finds the dimension by running both towers once.
+func newEncoder(ctx context.Context, w *torch.Worker, t towers, size imaging.Preprocess, name string, batch int) (*Encoder, error) {
+	if batch == 0 {
+		batch = DefaultBatchSize
+	}
+	if batch < 1 {
+		return nil, fmt.Errorf("making an encoder: a batch of %d, want at least 1", batch)
+	}
+	e := &Encoder{worker: w, towers: t, batch: batch, size: size, fingerprint: name}
+	var dims [2]int
+	for i, tower := range []func(*torch.Scope) *torch.Tensor{
+		func(s *torch.Scope) *torch.Tensor {
+			side := int64(size.Size)
+			return e.images(s, s.Zeros(torch.Float32, int64(batch), 3, side, side))
+		},
+		func(s *torch.Scope) *torch.Tensor { return e.texts(s, nil) },
+	} {
+		err := e.run(ctx, func(s *torch.Scope) error {
+			shape := tower(s).Shape()
+			if len(shape) != 2 || shape[0] != int64(batch) {
+				return fmt.Errorf("a tower gives shape %s, want %d rows", shapeString(shape), batch)
+			}
+			dims[i] = int(shape[1])
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("making an encoder: %w", err)
+		}
+	}
+	if dims[0] != dims[1] {
+		return nil, fmt.Errorf("making an encoder: image vectors of %d values and text vectors of %d", dims[0], dims[1])
+	}
+	e.dim = dims[0]
+	return e, nil
+}
+
+// Dim returns the number of values of a vector.
+func (e *Encoder) Dim() int { return e.dim }
+
+// ImageSize returns the side of the images in pixels.
+func (e *Encoder) ImageSize() int { return e.size.Size }
+
+// Preprocessing returns what makes the pixels for EncodeImages.
+func (e *Encoder) Preprocessing() imaging.Preprocess { return e.size }
+
+// Fingerprint returns an identifier of what shapes the vectors: weights, sizes of the inputs and tokens.
+// Embeddings of different fingerprints cannot be compared.
+func (e *Encoder) Fingerprint() string { return e.fingerprint }
+
+// Free frees the weights.
+func (e *Encoder) Free() { e.towers.free() }
+
+// EncodeImages maps n images (n x 3 x size x size bytes, of [imaging.Preprocess.Bytes]) to n unit rows of Dim values. While the
+// device computes a batch, the next one is on its way to it.
+func (e *Encoder) EncodeImages(ctx context.Context, pixels []byte, n int) ([]float32, error) {
+	values := e.size.Values()
+	if n < 0 || len(pixels) != n*values {
+		return nil, fmt.Errorf("encoding images: %d bytes, want %d images of %d", len(pixels), n, values)
+	}
+	var next *torch.Upload
+	defer func() { next.Free() }()
+	send := func(from int) (err error) {
+		if from < n {
+			next, err = e.send(pixels[from*values : min(from+e.batch, n)*values])
+		}
+		return err
+	}
+	if err := send(0); err != nil {
+		return nil, fmt.Errorf("encoding images: %w", err)
+	}
+	return e.inBatches(ctx, n, func(s *torch.Scope, _, to int) (*torch.Tensor, error) {
+		rows := e.images(s, s.Receive(next))
+		return rows, send(to)
+	})
+}
+
+// EncodeTexts maps captions to unit rows of Dim values.
+func (e *Encoder) EncodeTexts(ctx context.Context, captions []string) ([]float32, error) {
+	return e.inBatches(ctx, len(captions), func(s *torch.Scope, from, to int) (*torch.Tensor, error) {
+		return e.texts(s, captions[from:to]), nil
+	})
+}
+
+// inBatches collects the rows of n inputs. Every batch is a separate job, so that others get their turn on the worker.
+func (e *Encoder) inBatches(ctx context.Context, n int, encode func(s *torch.Scope, from, to int) (*torch.Tensor, error)) ([]float32, error) {
+	out := make([]float32, 0, n*e.dim)
+	for from := 0; from < n; from += e.batch {
+		to := min(from+e.batch, n)
+		err := e.run(ctx, func(s *torch.Scope) error {
+			rows, err := encode(s, from, to)
+			if err != nil {
+				return err
+			}
+			out = append(out, rows.Float32s()[:(to-from)*e.dim]...)
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("encoding inputs %d to %d: %w", from, to, err)
+		}
+	}
+	return out, nil
+}
+
+// run calls Do without gradients.
+func (e *Encoder) run(ctx context.Context, fn func(*torch.Scope) error) error {
+	return e.worker.Do(ctx, func(s *torch.Scope) (err error) {
+		s.NoGrad(func() { err = fn(s) })
+		return err
+	})
+}
+
+// send starts to copy up to a batch of images to the device, and black ones for the free places.
+func (e *Encoder) send(pixels []byte) (*torch.Upload, error) {
+	if values := e.batch * e.size.Values(); len(pixels) < values {
+		full := make([]byte, values)
+		copy(full, pixels)
+		pixels = full
+	}
+	mean, std := e.size.Statistics()
+	return e.worker.UploadImages(pixels, e.batch, e.size.Size, torch.Normalization{Mean: mean, Std: std})
+}
+
+// images embeds a batch of images.
+func (e *Encoder) images(s *torch.Scope, pixels *torch.Tensor) *torch.Tensor {
+	return s.Normalize(e.towers.image(s, pixels), -1, unitFloor)
+}
+
+// texts embeds up to a batch of captions, and empty ones in the free places.
+func (e *Encoder) texts(s *torch.Scope, captions []string) *torch.Tensor {
+	n, length := int64(e.batch), int64(e.towers.length)
+	ids, mask := make([]int64, n*length), make([]int64, n*length)
+	for i := range e.batch {
+		caption := ""
+		if i < len(captions) {
+			caption = captions[i]
+		}
+		row := i * e.towers.length
+		for k, id := range e.towers.tokens(caption) {
+			ids[row+k], mask[row+k] = int64(id), 1
+		}
+	}
+	return s.Normalize(e.towers.text(s, s.Int64s(ids, n, length), s.Int64s(mask, n, length)), -1, unitFloor)
+}
+
+// NewEncoder makes an encoder of a model, which the encoder then owns. The model must have its vocabulary.
+func NewEncoder(ctx context.Context, m *Model, batch int) (*Encoder, error) {
+	words, err := m.Words()
+	if err != nil {
+		return nil, fmt.Errorf("making an encoder: %w", err)
+	}
+	name, err := m.Fingerprint(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := towers{
+		image: func(s *torch.Scope, pixels *torch.Tensor) *torch.Tensor {
+			return m.visionProj.exact(s, s.Select(m.vision.forward(s, pixels, true), 1, 0))
+		},
+		text: func(s *torch.Scope, ids, mask *torch.Tensor) *torch.Tensor {
+			hidden := m.text.encode(s, m.text.embed(s, ids), m.text.scores(s, mask), true)
+			return m.textProj.exact(s, s.Select(hidden, 1, 0))
+		},
+		tokens: func(caption string) []int32 { return words.Encode(caption, m.Config.TextTokens) },
+		length: m.Config.TextTokens,
+		free:   m.Free,
+	}
+	return newEncoder(ctx, m.worker, t, imaging.Preprocess{Size: m.Config.ImageSize, Mode: imaging.Squash}, name, batch)
+}
+
+// NewCLIPEncoder makes an encoder of a CLIP model, which the encoder then owns.
+func NewCLIPEncoder(ctx context.Context, m *CLIP, words *token.CLIP, batch int) (*Encoder, error) {
+	if words.Size() > m.Config.VocabSize {
+		return nil, fmt.Errorf("making an encoder: %d tokens in the merges, want at most vocab_size, %d", words.Size(), m.Config.VocabSize)
+	}
+	name, err := fingerprint(ctx, m.worker, m.params, fmt.Sprintf("CLIP %+v", m.Config), words.Digest())
+	if err != nil {
+		return nil, err
+	}
+	t := towers{
+		image:  m.Image,
+		text:   func(s *torch.Scope, ids, _ *torch.Tensor) *torch.Tensor { return m.Text(s, ids) },
+		tokens: func(caption string) []int32 { return words.Encode(caption, m.Config.Positions) },
+		length: m.Config.Positions,
+		free:   m.Free,
+	}
+	return newEncoder(ctx, m.worker, t, imaging.Preprocess{Size: m.Config.ImageSize, Mode: imaging.CenterCrop}, name, batch)
+}

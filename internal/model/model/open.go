@@ -1,0 +1,120 @@
+package model
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/pairstream/pairstream/internal/content/token"
+	"github.com/pairstream/pairstream/internal/model/safetensors"
+	"github.com/pairstream/pairstream/internal/model/torch"
+)
+
+// EncoderOptions say how to use a file that holds an off-the-shelf encoder. The kind of file decides which ones are
+// needed.
+type EncoderOptions struct {
+	BatchSize  int    // 0: DefaultBatchSize
+	MergesPath string // CLIP's gzipped merges, for CLIP and TorchScript
+	VocabPath  string // WordPiece vocabulary, a token a line, for an ALBEF file without one inside, and for TorchScript without merges
+	ImageSize  int    // for TorchScript
+	TextTokens int    // for TorchScript; 0: CLIP's 77
+}
+
+const clipTextTokens = 77
+
+// OpenEncoder loads an encoder from a file. *.pt, *.ts and *.torchscript are TorchScript. Any other file is safetensors,
+// with Hugging Face's CLIP names or with ALBEF's.
+func OpenEncoder(ctx context.Context, w *torch.Worker, path string, o EncoderOptions) (*Encoder, error) {
+	if isScript(path) {
+		return openScript(ctx, w, path, o)
+	}
+	f, err := safetensors.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	isCLIP := slices.ContainsFunc(f.Names(), func(name string) bool { return strings.HasPrefix(name, "vision_model.") })
+	if isCLIP {
+		return openCLIP(ctx, w, path, o)
+	}
+	vocab, err := readVocab(o.VocabPath)
+	if err != nil {
+		return nil, fmt.Errorf("loading %s: %w", path, err)
+	}
+	m, err := FromFile(ctx, w, f, LoadOptions{Vocab: vocab, Frozen: true})
+	if err != nil {
+		return nil, fmt.Errorf("loading %s: %w", path, err)
+	}
+	if m.Vocab == nil {
+		m.Free()
+		return nil, fmt.Errorf("loading %s: no vocabulary inside, name its file", path)
+	}
+	e, err := NewEncoder(ctx, m, o.BatchSize)
+	if err != nil {
+		m.Free()
+		return nil, fmt.Errorf("loading %s: %w", path, err)
+	}
+	return e, nil
+}
+
+func openScript(ctx context.Context, w *torch.Worker, path string, o EncoderOptions) (*Encoder, error) {
+	if o.ImageSize < 1 {
+		return nil, fmt.Errorf("loading %s: image size %d, want at least 1 for TorchScript", path, o.ImageSize)
+	}
+	words, err := scriptWords(o)
+	if err != nil {
+		return nil, fmt.Errorf("loading %s: %w", path, err)
+	}
+	length := o.TextTokens
+	if length == 0 {
+		length = clipTextTokens
+	}
+	return NewScriptEncoder(ctx, w, path, ScriptOptions{
+		ImageSize: o.ImageSize, TextTokens: length, Words: words, BatchSize: o.BatchSize,
+	})
+}
+
+// scriptWords reads CLIP's merges, or else a WordPiece vocabulary.
+func scriptWords(o EncoderOptions) (ScriptWords, error) {
+	if o.MergesPath != "" || o.VocabPath == "" {
+		return readMerges(o.MergesPath)
+	}
+	vocab, err := readVocab(o.VocabPath)
+	if err != nil {
+		return nil, err
+	}
+	return token.NewWordPiece(vocab)
+}
+
+func openCLIP(ctx context.Context, w *torch.Worker, path string, o EncoderOptions) (*Encoder, error) {
+	words, err := readMerges(o.MergesPath)
+	if err != nil {
+		return nil, fmt.Errorf("loading %s: %w", path, err)
+	}
+	m, err := LoadCLIP(ctx, w, path, CLIPOptions{})
+	if err != nil {
+		return nil, err
+	}
+	e, err := NewCLIPEncoder(ctx, m, words, o.BatchSize)
+	if err != nil {
+		m.Free()
+		return nil, fmt.Errorf("loading %s: %w", path, err)
+	}
+	return e, nil
+}
+
+func readMerges(path string) (*token.CLIP, error) {
+	if path == "" {
+		return nil, errors.New("a CLIP text encoder needs the file of its merges")
+	}
+	return token.FromFile("merges", path, token.NewCLIP)
+}
+
+// readVocab reads a vocabulary. An empty path gives none.
+func readVocab(path string) ([]string, error) {
+	if path == "" {
+		return nil, nil
+	}
+	return token.FromFile("vocabulary", path, token.ReadVocab)
+}

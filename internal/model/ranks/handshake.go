@@ -1,0 +1,302 @@
+package ranks
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/pairstream/pairstream/internal/base/invalid"
+)
+
+// version is that of the frames and of what they hold.
+const version = 3
+
+// handshakeTimeout bounds how long a stranger keeps a connection.
+const handshakeTimeout = 10 * time.Second
+
+// Fact is something that must be equal on all ranks.
+type Fact struct{ Name, Value string }
+
+// challenge opens a connection, from the rank that accepts it.
+type challenge struct {
+	Version int
+	Nonce   []byte
+}
+
+// hello answers it.
+type hello struct {
+	Version, Rank, World int
+	To                   int    // the rank that it wants to reach
+	Session              []byte `json:",omitempty"` // that rank 0 has begun; to a rank above 0
+	Address              string `json:",omitempty"` // where it listens for ranks above it; to rank 0
+	Nonce                []byte
+	Facts                []Fact // to rank 0
+	Proof                []byte `json:",omitempty"` // of the token, over all the rest, the challenge and the connection
+}
+
+// verdict ends the handshake.
+type verdict struct {
+	Refused string // why; empty: welcome
+	Proof   []byte // of the token, over the hello
+}
+
+// errStranger marks a peer that does not know the token, or does not speak the protocol.
+var errStranger = errors.New("no rank of this training")
+
+// prove returns the proof that a side knows the token.
+func prove(token, side string, parts ...[]byte) []byte {
+	h := hmac.New(sha256.New, []byte(token))
+	fmt.Fprintf(h, "pairstream ranks %d %s", version, side)
+	for _, p := range parts {
+		digest := sha256.Sum256(p)
+		h.Write(digest[:])
+	}
+	return h.Sum(nil)
+}
+
+func newNonce() []byte {
+	nonce := make([]byte, 32)
+	_, _ = rand.Read(nonce) // it never fails
+	return nonce
+}
+
+// proof returns the proof that a hello carries.
+func (h hello) proof(token string, nonce, binding []byte) ([]byte, error) {
+	h.Proof = nil
+	raw, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
+	}
+	return prove(token, "joins", binding, nonce, raw), nil
+}
+
+// greet shakes hands with a rank that has come, and returns its hello. admit says why that rank cannot take part. An error
+// that is no errStranger comes from a rank of this training, which was told.
+func greet(conn net.Conn, binding []byte, o Options, admit func(hello) error) (h hello, err error) {
+	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+		return h, err
+	}
+	nonce := newNonce()
+	if err := writeJSON(conn, kindChallenge, challenge{version, nonce}); err != nil {
+		return h, fmt.Errorf("%w: %w", errStranger, err)
+	}
+	if err := readJSON(conn, kindHello, &h); err != nil {
+		return h, fmt.Errorf("%w: %w", errStranger, err)
+	}
+	if h.Version != version {
+		err := fmt.Errorf("it speaks version %d of the exchange between ranks and rank %d speaks %d: want the same release on all ranks", h.Version, o.Rank, version)
+		return h, errors.Join(err, writeJSON(conn, kindVerdict, verdict{Refused: err.Error()}))
+	}
+	want, err := h.proof(o.Token, nonce, binding)
+	if err != nil {
+		return h, err
+	}
+	if !hmac.Equal(h.Proof, want) {
+		refused := verdict{Refused: "RANK_TOKEN differs: want one secret on all ranks"}
+		return h, errors.Join(fmt.Errorf("%w: it does not know RANK_TOKEN", errStranger), writeJSON(conn, kindVerdict, refused))
+	}
+	if err := admit(h); err != nil {
+		return h, errors.Join(err, writeJSON(conn, kindVerdict, verdict{Refused: err.Error()}))
+	}
+	if err := writeJSON(conn, kindVerdict, verdict{Proof: prove(o.Token, "accepts", binding, h.Nonce, nonce)}); err != nil {
+		return h, err
+	}
+	return h, conn.SetDeadline(time.Time{})
+}
+
+// admit says why a rank cannot take part, as rank 0.
+func (o Options) admit(h hello) error {
+	if h.World != o.World {
+		return fmt.Errorf("WORLD_SIZE is %d on rank %d and %d on rank 0: want one value on all ranks", h.World, h.Rank, o.World)
+	}
+	if h.Rank < 1 || h.Rank >= o.World || h.To != 0 {
+		return fmt.Errorf("RANK is %d, want 1 to %d beside rank 0", h.Rank, o.World-1)
+	}
+	if differ := differences(o.Facts, h.Facts); len(differ) > 0 {
+		var lines []string
+		for _, d := range differ {
+			lines = append(lines, fmt.Sprintf("%s is %s on rank %d and %s on rank 0", d.name, d.theirs, h.Rank, d.ours))
+		}
+		return fmt.Errorf("%s: want one value on all ranks", strings.Join(lines, "; "))
+	}
+	return nil
+}
+
+type difference struct{ name, ours, theirs string }
+
+// differences lists the facts that are not equal, in the order of ours.
+func differences(ours, theirs []Fact) (found []difference) {
+	values := make(map[string]string)
+	for _, f := range theirs {
+		values[f.Name] = f.Value
+	}
+	for _, f := range ours {
+		v, known := values[f.Name]
+		delete(values, f.Name)
+		switch {
+		case !known:
+			found = append(found, difference{f.Name, quoted(f.Value), "unknown"})
+		case v != f.Value:
+			found = append(found, difference{f.Name, quoted(f.Value), quoted(v)})
+		}
+	}
+	for _, f := range theirs {
+		if v, left := values[f.Name]; left {
+			found = append(found, difference{f.Name, "unknown", quoted(v)})
+		}
+	}
+	return found
+}
+
+func quoted(v string) string {
+	if v == "" || strings.ContainsAny(v, " \t\n\"") {
+		return fmt.Sprintf("%q", v)
+	}
+	return v
+}
+
+// refusal is the end of a handshake that would end in the same way again.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+func isRefusal(err error) bool { return errors.As(err, new(refusal)) }
+
+// introduce shakes hands with the rank that h wants to reach.
+func introduce(conn net.Conn, binding []byte, o Options, h hello) error {
+	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+		return err
+	}
+	var c challenge
+	if err := readJSON(conn, kindChallenge, &c); err != nil {
+		return err
+	}
+	h.Version, h.Rank, h.World, h.Nonce = version, o.Rank, o.World, newNonce()
+	var err error
+	if h.Proof, err = h.proof(o.Token, c.Nonce, binding); err != nil {
+		return err
+	}
+	if err := writeJSON(conn, kindHello, h); err != nil {
+		return err
+	}
+	var v verdict
+	if err := readJSON(conn, kindVerdict, &v); err != nil {
+		return err
+	}
+	if v.Refused != "" {
+		return refusal(fmt.Sprintf("rank %d refuses this rank: %s", h.To, v.Refused))
+	}
+	if c.Version != version || !hmac.Equal(v.Proof, prove(o.Token, "accepts", binding, h.Nonce, c.Nonce)) {
+		return refusal(fmt.Sprintf("what answers at %s in the place of rank %d does not know RANK_TOKEN", conn.RemoteAddr(), h.To))
+	}
+	return conn.SetDeadline(time.Time{})
+}
+
+func writeJSON(conn net.Conn, k kind, v any) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return writeFrame(conn, k, raw)
+}
+
+func readJSON(conn net.Conn, want kind, v any) error {
+	k, payload, err := readFrame(conn, maxStranger)
+	if err != nil {
+		return err
+	}
+	if k != want {
+		return fmt.Errorf("it sent a frame of kind %d, want %d", k, want)
+	}
+	return json.Unmarshal(payload, v)
+}
+
+// Options say who takes part, and where.
+type Options struct {
+	Rank, World int
+	Address     string        // of rank 0, host:port
+	Port        int           // where a rank above 0 listens for those above it; 0: any that is free
+	Token       string        // a secret of this training
+	Facts       []Fact        // must be equal on all ranks
+	Silence     time.Duration // after which a rank of which nothing is heard is lost
+	Wait        time.Duration // for all ranks to come
+	Transport   Transport     // of vectors; nil: the links
+	Log         *slog.Logger
+}
+
+// Validate returns every invalid option, joined.
+func (o Options) Validate() error {
+	var l invalid.List
+	l.Refuse(o.World < 2, "WORLD_SIZE is %d, want 2 or more", o.World)
+	l.Refuse(o.Rank < 0 || o.Rank >= o.World, "RANK is %d, want 0 to %d (WORLD_SIZE - 1)", o.Rank, o.World-1)
+	if _, _, err := net.SplitHostPort(o.Address); err != nil {
+		l.Add(fmt.Errorf("MASTER_ADDR and MASTER_PORT make %q: %w", o.Address, err))
+	}
+	l.Refuse(o.Port < 0 || o.Port > 65535, "RANK_PORT is %d, want 0 to 65535", o.Port)
+	l.Refuse(o.Silence <= 0, "RANK_TIMEOUT is %s, want more than 0", o.Silence)
+	l.Refuse(o.Wait <= 0, "RANK_JOIN_TIMEOUT is %s, want more than 0", o.Wait)
+	return l.Err()
+}
+
+// Connections are encrypted by TLS 1.3. Nobody needs to hand out certificates: each process makes one of its own, and the
+// token alone says who belongs to the training. What both sides prove by it covers the secrets of the connection as well.
+// So a proof is worth nothing on another connection, and nobody can stand between two ranks.
+
+// secured is a connection after the handshake of TLS.
+type secured struct {
+	*tls.Conn
+	binding []byte // known to the two ends of this connection alone
+}
+
+// secure encrypts a connection, until the deadline of a handshake. It closes one that it cannot encrypt.
+func secure(ctx context.Context, conn net.Conn, c *tls.Config, accepted bool) (secured, error) {
+	over := tls.Client(conn, c)
+	if accepted {
+		over = tls.Server(conn, c)
+	}
+	hurried, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	if err := over.HandshakeContext(hurried); err != nil {
+		_ = conn.Close()
+		return secured{}, fmt.Errorf("encrypting the connection: %w", err)
+	}
+	state := over.ConnectionState()
+	binding, err := state.ExportKeyingMaterial("EXPORTER-pairstream-ranks", nil, 32)
+	if err != nil {
+		_ = conn.Close()
+		return secured{}, fmt.Errorf("encrypting the connection: %w", err)
+	}
+	return secured{over, binding}, nil
+}
+
+// newTLS makes a key for this process.
+func newTLS() (*tls.Config, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().AddDate(100, 0, 0)}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		Certificates:           []tls.Certificate{{Certificate: [][]byte{raw}, PrivateKey: key}},
+		MinVersion:             tls.VersionTLS13,
+		InsecureSkipVerify:     true, // the proofs of the token take the place of names
+		SessionTicketsDisabled: true,
+	}, nil
+}

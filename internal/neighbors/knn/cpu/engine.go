@@ -1,0 +1,121 @@
+// Package cpu finds the exact neighbours and clusters of a group on the processor, with C++ kernels of its own.
+//
+// In go matrices of rows and parameters; out come the positions that internal/neighbors/knn defines. The kernels walk over tiles of
+// V V^T and V T^T, never hold a D x D matrix, and decide by the canonical scores of internal/neighbors/knn.
+//
+// How the engine is quick and exact at once: candidates are found with rows rounded to 16-bit fixed point, whose dot
+// products are exact integers and twice as fast as those of float32. The rounding error of an integer product is
+// bounded by the rows' measured residuals (Cauchy-Schwarz). What the bound leaves open is decided by the canonical
+// float64 score. V V^T is symmetric, so only half of it is computed. Membership in T2V_k2 is a count of larger scores
+// against at most k1 thresholds per text.
+//
+// Guarantees:
+//
+//  1. What the engine returns is what package reference returns, on every processor and with any number of threads.
+//  2. A C++ exception becomes an error, and no call leaves a C++ handle behind: [Live] counts them.
+//
+// The C++ code runs on the calling thread and starts none; the engine spreads tiles over goroutines.
+package cpu
+
+/*
+#cgo CXXFLAGS: -O3 -std=c++17 -Wno-psabi
+#include <stdlib.h>
+#include "cpu.h"
+*/
+import "C"
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/internal/neighbors/knn"
+)
+
+// Engine computes on the processor. Its zero value is ready, and safe for concurrent use.
+type Engine struct{}
+
+var (
+	_ knn.Engine   = Engine{}
+	_ knn.Searcher = Engine{}
+)
+
+// threads returns how many workers to use for a number of tasks.
+func threads(asked, tasks int) int {
+	if asked <= 0 {
+		asked = runtime.GOMAXPROCS(0)
+	}
+	return max(1, min(asked, tasks))
+}
+
+// spread runs the tasks 0..n-1 on the workers, each task on one, in ascending order of start. It stops at the first
+// error, and between tasks when ctx ends.
+func spread(ctx context.Context, workers, n int, task func(worker, i int) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	var next atomic.Int64
+	for worker := range workers {
+		group.Go(func() error {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return nil
+				}
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				if err := task(worker, i); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	return group.Wait()
+}
+
+// Live returns the number of C++ handles that were not closed.
+func Live() int64 { return int64(C.ps_live_handles()) }
+
+// UseInstructions makes the engine use another instruction set that this processor has; "" goes back to the widest. It
+// exists for tests and benchmarks: results are the same with all of them.
+func UseInstructions(name string) error {
+	text := C.CString(name)
+	defer C.free(unsafe.Pointer(text))
+	if C.ps_select_ops(text) == 0 {
+		return fmt.Errorf("choosing instructions %q: this processor has none", name)
+	}
+	return nil
+}
+
+// check turns the text of an exception into an error.
+func check(doing string, text *C.char) error {
+	if text == nil {
+		return nil
+	}
+	defer C.ps_free_text(text)
+	return fmt.Errorf("%s: %w", doing, errors.New(C.GoString(text)))
+}
+
+func floats(x []float32) *C.float { return (*C.float)(unsafe.SliceData(x)) }
+func ints(x []int32) *C.int32_t   { return (*C.int32_t)(unsafe.SliceData(x)) }
+func longs(x []int64) *C.int64_t  { return (*C.int64_t)(unsafe.SliceData(x)) }
+func doubles(x []float64) *C.double {
+	return (*C.double)(unsafe.SliceData(x))
+}
+
+// pinned returns the matrix for C++, which may keep the pointer until the pinner lets go.
+func pinned(pin *runtime.Pinner, m knn.Matrix) C.ps_rows {
+	rows := C.ps_rows{n: C.int64_t(m.Rows), d: C.int32_t(m.Dim)}
+	if m.Floats != nil {
+		rows.data = unsafe.Pointer(unsafe.SliceData(m.Floats))
+	} else {
+		rows.data = unsafe.Pointer(unsafe.SliceData(m.Halves))
+		rows.half = 1
+	}
+	pin.Pin(rows.data)
+	return rows
+}

@@ -1,0 +1,242 @@
+package index
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+const (
+	fillEvery  = time.Second // between two looks at the log
+	chunkCount = 2000        // records of one transaction
+	chunkBytes = 16 << 20
+)
+
+// laneTopics are read in this order. Their ends are asked for in the reverse order, so that what a record refers to was
+// read before it.
+var laneTopics = []schemas.Topic{schemas.Embeddings, schemas.Neighbors, schemas.Groups, schemas.Scored, schemas.Features}
+
+// runTopics have no lanes.
+var runTopics = []schemas.Topic{schemas.DeadLetters, schemas.ProgressLog, schemas.Judgements}
+
+// Run follows the log until ctx ends. A fault is logged and tried again, since the pages live without new records.
+func (x *Index) Run(ctx context.Context, logger *slog.Logger) error {
+	all, ctx := errgroup.WithContext(ctx)
+	follow := func(what string, lane int, topics []schemas.Topic) {
+		all.Go(func() error {
+			for {
+				if err := x.pass(ctx, lane, topics); err != nil && ctx.Err() == nil {
+					logger.Warn("the console's index stands still and tries again", "of", what, "err", err)
+				}
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-time.After(fillEvery):
+				}
+			}
+		})
+	}
+	follow("the run", 0, runTopics)
+	for lane := range x.log.Config().Lanes {
+		follow(fmt.Sprintf("lane %d", lane), lane, laneTopics)
+	}
+	return all.Wait()
+}
+
+// Fill reads everything that the log holds now, once.
+func (x *Index) Fill(ctx context.Context) error {
+	if err := x.pass(ctx, 0, runTopics); err != nil {
+		return err
+	}
+	for lane := range x.log.Config().Lanes {
+		if err := x.pass(ctx, lane, laneTopics); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pass reads what is new in some topics of a lane.
+func (x *Index) pass(ctx context.Context, lane int, topics []schemas.Topic) error {
+	if err := x.gone.Refresh(ctx); err != nil {
+		return err
+	}
+	ends := make([]stream.Bounds, len(topics))
+	for i := len(topics) - 1; i >= 0; i-- {
+		var err error
+		if ends[i], err = x.log.Bounds(ctx, topics[i], lane); err != nil {
+			return err
+		}
+	}
+	for i, topic := range topics {
+		if err := x.read(ctx, topic, lane, ends[i]); err != nil {
+			return fmt.Errorf("indexing %s, lane %d: %w", topic, lane, err)
+		}
+	}
+	return nil
+}
+
+// read takes up the records of one lane up to its end.
+func (x *Index) read(ctx context.Context, topic schemas.Topic, lane int, b stream.Bounds) error {
+	at, err := x.cursor(ctx, topic, lane)
+	switch {
+	case err != nil:
+		return err
+	case at.Offset > b.End:
+		return x.rebuild(ctx, fmt.Sprintf("%s, lane %d, ends at %d, and %d was read", topic, lane, b.End, at.Offset))
+	case at.Offset == b.End:
+		return nil
+	}
+	if same, err := x.sameLog(ctx, topic, lane); err != nil || !same {
+		return errors.Join(err, x.rebuildUnless(ctx, same || err != nil))
+	}
+	at, err = x.behindRetention(ctx, topic, lane, at, b)
+	if err != nil {
+		return err
+	}
+	var records []stream.Record
+	size := 0
+	for rec, err := range x.log.Records(ctx, topic, lane, at, b.End) {
+		if err != nil {
+			return err
+		}
+		records = append(records, rec)
+		at = rec.Next()
+		if size += len(rec.Value); len(records) == chunkCount || size > chunkBytes {
+			if err := x.take(ctx, topic, lane, records, at); err != nil {
+				return err
+			}
+			records, size = nil, 0
+		}
+	}
+	at.Offset = b.End
+	return x.take(ctx, topic, lane, records, at)
+}
+
+// behindRetention moves the place from which to read behind records that retention has removed.
+func (x *Index) behindRetention(ctx context.Context, topic schemas.Topic, lane int, at stream.Position, b stream.Bounds) (stream.Position, error) {
+	if at.Offset >= b.Start {
+		return at, nil
+	}
+	at.Offset = b.Start
+	if !stream.Sequenced(topic) {
+		return at, nil
+	}
+	seq, err := x.log.SeqAt(ctx, topic, lane, b.Start)
+	at.Seq = seq
+	return at, err
+}
+
+func (x *Index) cursor(ctx context.Context, topic schemas.Topic, lane int) (stream.Position, error) {
+	var p stream.Position
+	_, err := one(ctx, x, []any{&p.Offset, &p.Seq}, "SELECT at, seq FROM cursor WHERE topic = ? AND lane = ?", string(topic), lane)
+	return p, err
+}
+
+// sameLog tells whether the last pair that was indexed is still where it was. A log that was made anew is another.
+func (x *Index) sameLog(ctx context.Context, topic schemas.Topic, lane int) (bool, error) {
+	if topic != schemas.Embeddings {
+		return true, nil
+	}
+	var id []byte
+	var at int64
+	found, err := one(ctx, x, []any{&id, &at}, "SELECT id, at FROM pair WHERE n = (SELECT max(n) FROM pair WHERE lane = ?)", lane)
+	if err != nil || !found {
+		return err == nil, err
+	}
+	rec, err := x.log.RecordAt(ctx, topic, lane, at)
+	if errors.Is(err, stream.ErrGap) { // retention
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	e, ok := stream.As[*schemas.Embedding](rec)
+	return ok && string(e.ID[:]) == string(id), nil
+}
+
+func (x *Index) rebuildUnless(ctx context.Context, same bool) error {
+	if same {
+		return nil
+	}
+	return x.rebuild(ctx, "its last pair is not where it was")
+}
+
+// rebuild empties the index: the log is another than the one that filled it.
+func (x *Index) rebuild(ctx context.Context, why string) error {
+	err := x.update(ctx, func(w *writer) error {
+		for _, table := range []string{"cursor", "uri", "pair", "grp", "chunk", "sheet", "batch", "place", "connection", "dead", "progress", "judgement"} {
+			if err := w.exec("DELETE FROM " + table); err != nil {
+				return err
+			}
+		}
+		clear(x.bounds)
+		return w.exec("INSERT INTO words(words) VALUES('rebuild')")
+	})
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("the log is another than before (%s): the index begins anew", why)
+}
+
+// take writes records and the place after them in one transaction.
+func (x *Index) take(ctx context.Context, topic schemas.Topic, lane int, records []stream.Record, next stream.Position) error {
+	var closed []*schemas.Group
+	err := x.update(ctx, func(w *writer) error {
+		for _, rec := range records {
+			g, err := w.record(topic, rec)
+			if err != nil {
+				return fmt.Errorf("offset %d: %w", rec.Offset, err)
+			}
+			if g != nil {
+				closed = append(closed, g)
+			}
+		}
+		if err := w.prune(topic); err != nil {
+			return err
+		}
+		return w.exec("INSERT OR REPLACE INTO cursor (topic, lane, at, seq) VALUES (?, ?, ?, ?)", string(topic), lane, next.Offset, next.Seq)
+	})
+	for _, g := range closed {
+		if err == nil {
+			err = x.sheets(ctx, g)
+		}
+	}
+	return err
+}
+
+// record takes up one record. It returns the manifest of a group that closes. What cannot be decoded was set aside by
+// whoever reads it for its work, and is passed over.
+func (w *writer) record(topic schemas.Topic, rec stream.Record) (*schemas.Group, error) {
+	if topic == schemas.DeadLetters {
+		return nil, w.deadLetter(rec)
+	}
+	r, err := schemas.Unmarshal(rec.Schema, rec.Value)
+	if err != nil {
+		return nil, nil //nolint:nilerr,nilnil // see above
+	}
+	switch r := r.(type) {
+	case *schemas.Embedding:
+		return nil, w.embedding(rec, r)
+	case *schemas.NeighborChunk:
+		return nil, w.neighbors(rec, r)
+	case *schemas.Group:
+		return r, w.manifest(rec, r)
+	case *schemas.ScoredBatch:
+		return nil, w.scored(rec, r)
+	case *schemas.FeatureBlock:
+		return nil, w.features(rec, r)
+	case *schemas.Progress:
+		return nil, w.progress(rec, r)
+	case *schemas.Judgement:
+		return nil, w.judgement(r)
+	}
+	return nil, nil
+}

@@ -1,0 +1,191 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// lookupTime is how long one record of the log is waited for.
+const lookupTime = 4 * time.Second
+
+// recordCache reads single records of the log and keeps the latest. Mini-batches come without what is taken back.
+type recordCache struct {
+	log  *stream.Log
+	gone func(schemas.ImageID) bool
+	kept *lru.Cache[recordKey, schemas.Record]
+}
+
+type recordKey struct {
+	topic  schemas.Topic
+	lane   int
+	offset int64
+}
+
+// keptRecords is the number of records that are kept. The largest is about a megabyte.
+const keptRecords = 96
+
+func newRecordCache(log *stream.Log, gone func(schemas.ImageID) bool) *recordCache {
+	kept, _ := lru.New[recordKey, schemas.Record](keptRecords) // refuses only sizes below 1
+	return &recordCache{log, gone, kept}
+}
+
+// errUnanswered marks the error of a question that the log may answer later.
+var errUnanswered = errors.New("no answer of Kafka")
+
+// unanswered marks every error but that of a record that is gone.
+func unanswered(err error) error {
+	if errors.Is(err, stream.ErrGap) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errUnanswered, err)
+}
+
+// record reads one record.
+func record[T schemas.Record](ctx context.Context, c *recordCache, topic schemas.Topic, lane int, offset int64) (T, error) {
+	var none T
+	key := recordKey{topic, lane, offset}
+	r, ok := c.kept.Get(key)
+	if !ok {
+		ctx, cancel := context.WithTimeout(ctx, lookupTime)
+		defer cancel()
+		rec, err := c.log.RecordAt(ctx, topic, lane, offset)
+		if err != nil {
+			return none, unanswered(err)
+		}
+		if r, err = schemas.Unmarshal(rec.Schema, rec.Value); err != nil {
+			return none, err
+		}
+		c.kept.Add(key, r)
+	}
+	t, ok := c.without(r).(T)
+	if !ok {
+		return none, fmt.Errorf("%s, lane %d, offset %d holds %s", topic, lane, offset, r.Schema())
+	}
+	return t, nil
+}
+
+// takenBack stands in the place of a text that is taken back.
+const takenBack = "(taken back)"
+
+// without returns a mini-batch without the texts and pictures that are taken back; any other record as it is. Records that
+// are kept are shared, and are not changed.
+func (c *recordCache) without(r schemas.Record) schemas.Record {
+	switch b := r.(type) {
+	case *schemas.Batch:
+		other := *b
+		other.Samples = c.samples(b.Samples)
+		return &other
+	case *schemas.ScoredBatch:
+		other := *b
+		other.Samples = c.samples(b.Samples)
+		return &other
+	}
+	return r
+}
+
+func (c *recordCache) samples(list []schemas.Sample) []schemas.Sample {
+	if !slices.ContainsFunc(list, func(s schemas.Sample) bool { return c.gone(s.ImageID) }) {
+		return list
+	}
+	list = slices.Clone(list)
+	for i := range list {
+		if c.gone(list[i].ImageID) {
+			list[i].Text, list[i].Image = takenBack, schemas.ImageRef{}
+		}
+	}
+	return list
+}
+
+// atOnce is how many records of the log are asked for at a time.
+const atOnce = 8
+
+// parallel calls do for every number below n.
+func parallel(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(atOnce)
+	for i := range n {
+		all.Go(func() error { return do(ctx, i) })
+	}
+	return all.Wait()
+}
+
+// dot multiplies two unit vectors.
+func dot(a, b []float32) float64 {
+	sum := 0.0
+	for i := range min(len(a), len(b)) {
+		sum += float64(a[i]) * float64(b[i])
+	}
+	return sum
+}
+
+// known drops the places that are -1.
+func known(places schemas.Int32s) []int32 {
+	return slices.DeleteFunc(slices.Clone([]int32(places)), func(p int32) bool { return p < 0 })
+}
+
+// pathInt reads a number of the path.
+func pathInt(r *http.Request, name string, most int64) (int64, error) {
+	n, err := strconv.ParseInt(r.PathValue(name), 10, 64)
+	if err != nil || n < 0 || n > most {
+		return 0, badRequest{fmt.Errorf("%s is %q, want a number from 0 to %d", name, clip(40, r.PathValue(name)), most)}
+	}
+	return n, nil
+}
+
+// formInt reads a number of the query. An absent one is the fallback.
+func formInt(r *http.Request, name string, fallback, most int64) (int64, error) {
+	text := r.FormValue(name)
+	if text == "" {
+		return fallback, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > most {
+		return 0, badRequest{fmt.Errorf("%s is %q, want a number from 0 to %d", name, clip(40, text), most)}
+	}
+	return n, nil
+}
+
+func groupID(r *http.Request) (schemas.GroupID, error) {
+	lane, err := pathInt(r, "lane", 1<<31-1)
+	if err != nil {
+		return schemas.GroupID{}, err
+	}
+	seq, err := pathInt(r, "seq", 1<<62)
+	return schemas.GroupID{Lane: int32(lane), Seq: seq}, err
+}
+
+// contextFor bounds the time of one question to the log.
+func contextFor(r *http.Request) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.Context(), lookupTime)
+}
+
+func formatInt(n int64) string { return strconv.FormatInt(n, 10) }
+
+// another connects to the log of a namespace on the same brokers. Readers would wait for one that has no run.
+func another(ctx context.Context, cfg stream.Config, namespace string) (*stream.Log, error) {
+	cfg.Namespace, cfg.TraceEndpoint = namespace, ""
+	log, err := stream.Connect(ctx, cfg, stream.Options{})
+	if err != nil {
+		return nil, err
+	}
+	has, err := log.Has(ctx, schemas.ProgressLog)
+	if err == nil && !has {
+		err = fmt.Errorf("there is no run in namespace %q", namespace)
+	}
+	if err != nil {
+		log.Close()
+		return nil, err
+	}
+	return log, nil
+}

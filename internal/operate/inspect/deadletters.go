@@ -1,0 +1,193 @@
+package inspect
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/pairstream/pairstream/internal/log/msgvalue"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// Filter chooses dead letters. An empty field chooses all.
+type Filter struct {
+	Stage  string // the stage that set the record aside
+	Reason string // or a part of it
+}
+
+// Match reports whether d is chosen.
+func (f Filter) Match(d stream.DeadLetter) bool {
+	return (f.Stage == "" || f.Stage == d.Stage) && strings.Contains(strings.ToLower(d.Reason), strings.ToLower(f.Reason))
+}
+
+// Letter is a dead letter as JSON shows it.
+type Letter struct {
+	Number int64     `json:"number"`
+	Stage  string    `json:"stage"`
+	Reason string    `json:"reason"`
+	Topic  string    `json:"topic"`
+	Lane   int       `json:"lane"`
+	Offset int64     `json:"offset"`
+	Schema string    `json:"schema,omitempty"`
+	Bytes  int       `json:"bytes"`
+	Time   time.Time `json:"time"`
+}
+
+// NewLetter describes d.
+func NewLetter(d stream.DeadLetter) Letter {
+	return Letter{
+		Number: d.Number, Stage: d.Stage, Reason: d.Reason, Topic: string(d.Topic), Lane: d.Lane, Offset: d.Offset,
+		Schema: d.Schema, Bytes: len(d.Value), Time: d.Time,
+	}
+}
+
+// longestReason is the most of a reason that a list shows. The whole is shown with the letter itself.
+const longestReason = 100
+
+// PrintLetters writes dead letters as a table.
+func PrintLetters(w io.Writer, letters []stream.DeadLetter, now time.Time) error {
+	p := printer{w: w, now: now}
+	var rows [][]string
+	for _, d := range letters {
+		reason := []rune(printable(d.Reason))
+		if len(reason) > longestReason {
+			reason = append(reason[:longestReason-1], '…')
+		}
+		rows = append(rows, []string{
+			fmt.Sprint(d.Number), p.ago(&d.Time), printable(d.Stage), fmt.Sprintf("%s/%d/%d", printable(string(d.Topic)), d.Lane, d.Offset), string(reason),
+		})
+	}
+	p.table([]string{"number", "when", " stage", " topic/lane/offset", " reason"}, rows)
+	return p.err
+}
+
+// printable replaces what an unknown producer wrote to control the terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, s)
+}
+
+// PrintLetter writes all that is known of a dead letter: the headers and the value. It shows the value as JSON where
+// it can read it, else as hexadecimal digits. It leaves most digits out unless whole is set.
+func PrintLetter(w io.Writer, d stream.DeadLetter, whole bool) error {
+	p := printer{w: w}
+	p.line("dead letter  %d", d.Number)
+	p.line("set aside    by the %s, at %s", printable(d.Stage), d.Time.UTC().Format("2006-01-02 15:04:05 MST"))
+	p.line("reason       %s", printable(d.Reason))
+	p.line("was          %s, lane %d, offset %d", printable(string(d.Topic)), d.Lane, d.Offset)
+	if d.Key != nil {
+		p.line("key          %s", msgvalue.Short(text(d.Key)))
+	}
+	for _, h := range d.Headers() {
+		p.line("header       %s = %s", printable(h.Name), msgvalue.Short(text(h.Value)))
+	}
+	v, err := msgvalue.Decode(d.Value)
+	if err != nil {
+		p.line("value        %s bytes, %s", Count(int64(len(d.Value))), printable(err.Error()))
+		p.line("%s", dump(d.Value, whole))
+		return p.err
+	}
+	p.line("value        %s bytes of msgpack", Count(int64(len(d.Value))))
+	for line := range strings.Lines(string(msgvalue.JSON(v))) {
+		p.line("%s", printable(strings.TrimSuffix(line, "\n")))
+	}
+	return p.err
+}
+
+// text takes bytes for text if they are printable.
+func text(b []byte) any {
+	if s := string(b); s == printable(s) {
+		return s
+	}
+	return b
+}
+
+// shownOfValue is the number of bytes that a dump shows of a value, unless all of it is wanted.
+const shownOfValue = 256
+
+func dump(value []byte, whole bool) string {
+	if whole || len(value) <= shownOfValue {
+		return strings.TrimSuffix(hex.Dump(value), "\n")
+	}
+	return hex.Dump(value[:shownOfValue]) + fmt.Sprintf("… and %s more (--whole)", Count(int64(len(value)-shownOfValue)))
+}
+
+// JSONLetter returns all that is known of a dead letter. The value is JSON where it can be read.
+func JSONLetter(d stream.DeadLetter) ([]byte, error) {
+	headers := make(map[string]any)
+	for _, h := range d.Headers() {
+		headers[h.Name] = json.RawMessage(msgvalue.JSON(text(h.Value)))
+	}
+	whole := struct {
+		Letter
+		Headers map[string]any  `json:"headers"`
+		Value   json.RawMessage `json:"value,omitempty"`
+		Hex     string          `json:"hex,omitempty"`
+	}{Letter: NewLetter(d), Headers: headers}
+	if v, err := msgvalue.Decode(d.Value); err == nil {
+		whole.Value = msgvalue.JSON(v)
+	} else {
+		whole.Hex = hex.EncodeToString(d.Value)
+	}
+	return json.MarshalIndent(whole, "", "  ")
+}
+
+// ErrStays marks every refusal to put a dead letter back.
+var ErrStays = errors.New("cannot be put back")
+
+// PutBack decides which dead letters may go back to the lane that they came from. Only a producer's records can: a
+// stage's record has a place in a sequence, which is taken. The lane must go on, because nobody reads behind a final
+// seal. And a letter goes back once.
+type PutBack struct {
+	ended []bool         // by lane
+	done  map[int64]bool // numbers of the letters that were put back before
+}
+
+// NewPutBack asks which lanes have ended, and which letters were put back before. With again, earlier returns do not
+// count.
+func NewPutBack(ctx context.Context, log *stream.Log, again bool) (*PutBack, error) {
+	done, err := log.PutBack(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if again {
+		done = nil
+	}
+	b := &PutBack{done: done, ended: make([]bool, log.Config().Lanes)}
+	for lane := range b.ended {
+		last, found, err := log.LastRecord(ctx, schemas.Pairs, lane)
+		if err != nil {
+			return nil, err
+		}
+		b.ended[lane] = laneTopic{last: last, found: found}.sealed()
+	}
+	return b, nil
+}
+
+// Check returns nil if d may go back, or else the reason why not.
+func (b *PutBack) Check(d stream.DeadLetter) error {
+	switch {
+	case b.done[d.Number]:
+		return fmt.Errorf("dead letter %d %w: it was put back before; its number alone puts it back again", d.Number, ErrStays)
+	case d.Cut > 0:
+		return fmt.Errorf("dead letter %d %w: only %d of its %d bytes were kept", d.Number, ErrStays, len(d.Value), d.Cut)
+	case d.Topic != schemas.Pairs:
+		return fmt.Errorf("dead letter %d %w: it comes from %q, and only %s take records from outside", d.Number, ErrStays, d.Topic, schemas.Pairs)
+	case d.Lane < 0 || d.Lane >= len(b.ended):
+		return fmt.Errorf("dead letter %d %w: it comes from lane %d, and LANES=%d", d.Number, ErrStays, d.Lane, len(b.ended))
+	case b.ended[d.Lane]:
+		return fmt.Errorf("dead letter %d %w: lane %d has ended with a final seal", d.Number, ErrStays, d.Lane)
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// LaneState is what a stage has to say of a lane: that it is parked, or what it waits for.
+type LaneState struct {
+	Stage string `json:"stage"`
+	Lane  int    `json:"lane"`
+	State string `json:"state"`
+}
+
+// LaneStates asks every stage for the lanes that are not at work.
+func LaneStates(ctx context.Context, log *stream.Log) ([]LaneState, error) {
+	var states []LaneState
+	for _, stage := range stageTopics {
+		lags, err := log.Lag(ctx, stage.name, stage.reads)
+		if err != nil {
+			return nil, fmt.Errorf("asking the %s for its lanes: %w", stage.name, err)
+		}
+		for _, l := range lags {
+			if l.State != "" {
+				states = append(states, LaneState{stage.name, l.Lane, l.State})
+			}
+		}
+	}
+	return states, nil
+}
+
+// PrintLanes writes what lanes have to say, and what operators have decided.
+func PrintLanes(w io.Writer, states []LaneState, skips []stream.Skip) error {
+	p := printer{w: w}
+	p.states(states)
+	if len(states) == 0 {
+		p.line("every lane is at work")
+	}
+	for _, s := range skips {
+		p.line("skipped on %s in %s, lane %d, from offset %d, seq %d to offset %d, seq %d: %s (%s)", s.Time.Format("2006-01-02 15:04:05 MST"),
+			s.Topic, s.Lane, s.From.Offset, s.From.Seq, s.To.Offset, s.To.Seq, printable(s.Reason), printable(s.Found))
+	}
+	return p.err
+}
+
+func (p *printer) states(states []LaneState) {
+	if len(states) == 0 {
+		return
+	}
+	var rows [][]string
+	for _, s := range states {
+		rows = append(rows, []string{s.Stage, strconv.Itoa(s.Lane), printable(s.State)})
+	}
+	p.table([]string{" stage", "lane", " says"}, rows)
+}
+
+// FindDamage reads the inputs of a stage's lane from the place of its last mark, and returns what is wrong with them.
+func FindDamage(ctx context.Context, log *stream.Log, stage string, lane int) ([]stream.Skip, error) {
+	inputs, err := positions(ctx, log, stage, lane)
+	if err != nil {
+		return nil, err
+	}
+	var damage []stream.Skip
+	for _, in := range inputs {
+		s, err := log.FindDamage(ctx, in.Topic, lane, in.Position)
+		if err != nil {
+			return nil, err
+		}
+		if s.Topic != "" {
+			damage = append(damage, s)
+		}
+	}
+	return damage, nil
+}
+
+// positions returns the positions of a stage's inputs: at the mark of the last record that it has written in a lane, or
+// where it has parked the lane.
+func positions(ctx context.Context, log *stream.Log, stage string, lane int) ([]stream.TopicPosition, error) {
+	if lanes := log.Config().Lanes; lane < 0 || lane >= lanes {
+		return nil, fmt.Errorf("lane %d: want one below LANES=%d", lane, lanes)
+	}
+	for _, s := range stageTopics {
+		if s.name != stage {
+			continue
+		}
+		last, found, err := log.LastRecord(ctx, s.writes[len(s.writes)-1], lane)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			if mark, err := last.Mark(); len(mark.Inputs) > 0 || err != nil {
+				return slices.DeleteFunc(mark.Inputs, func(p stream.TopicPosition) bool { return slices.Contains(s.writes, p.Topic) }), err
+			}
+		}
+		at, _, err := log.Stopped(ctx, stage, s.reads, lane) // the trainer's marks say nothing
+		inputs := []stream.TopicPosition{{Topic: s.reads, Position: at}}
+		for _, topic := range s.also {
+			at, found, aerr := log.Stopped(ctx, stage, topic, lane)
+			err = errors.Join(err, aerr)
+			if found || stage != trainer { // the trainer begins behind its checkpoint; others have written nothing, and begin with all there is
+				inputs = append(inputs, stream.TopicPosition{Topic: topic, Position: at})
+			}
+		}
+		return inputs, err
+	}
+	return nil, fmt.Errorf("stage %q: want encoder, indexer, grouper, discriminator or trainer", stage)
+}
+
+// OneRecord proposes to pass over one record of a lane.
+func OneRecord(ctx context.Context, log *stream.Log, topic schemas.Topic, lane int, offset int64) ([]stream.Skip, error) {
+	s := stream.Skip{
+		Topic: topic, Lane: lane, Found: fmt.Sprintf("the record at offset %d", offset),
+		From: stream.Position{Offset: offset}, To: stream.Position{Offset: offset + 1},
+	}
+	if stream.Sequenced(topic) {
+		seq, err := log.SeqAt(ctx, topic, lane, offset)
+		if err != nil {
+			return nil, err
+		}
+		s.From.Seq, s.To.Seq = seq, seq+1
+	}
+	return []stream.Skip{s}, nil
+}

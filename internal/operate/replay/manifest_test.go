@@ -1,0 +1,188 @@
+package replay
+
+import (
+	"bytes"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/process/config"
+	"github.com/pairstream/pairstream/internal/testing/must"
+	"github.com/pairstream/pairstream/schemas"
+)
+
+func exampleManifest() *Manifest {
+	digest := stream.NewDigest().Sum()
+	m := &Manifest{
+		Version: 1, Pairstream: "v1", Namespace: "production", Lanes: 1, Seed: "7", Settings: map[string]string{"SEED": "7"},
+		Models: []Model{{schemas.Embeddings, "m1"}}, Pairs: []Range{{0, 5, 9, 4, digest, true}},
+	}
+	for _, t := range outputs() {
+		m.Topics = append(m.Topics, Topic{t, []Lane{{0, 3, digest}}})
+	}
+	return m
+}
+
+func TestManifestReadsBack(t *testing.T) {
+	m := exampleManifest()
+	var text bytes.Buffer
+	must.Do(t, m.Write(&text))
+	path := filepath.Join(t.TempDir(), "run.json")
+	must.Do(t, os.WriteFile(path, text.Bytes(), 0o644))
+	got, err := ReadManifest(path)
+	if err != nil || !reflect.DeepEqual(got, m) {
+		t.Errorf("read %+v, %v, want %+v", got, err, m)
+	}
+	if _, err := ReadManifest(path + "x"); err == nil || !strings.HasPrefix(err.Error(), "reading the manifest: ") {
+		t.Errorf("error %v", err)
+	}
+	must.Do(t, os.WriteFile(path, text.Bytes()[:100], 0o644))
+	if _, err := ReadManifest(path); err == nil || !strings.HasPrefix(err.Error(), "reading the manifest "+path) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestManifestCheck(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*Manifest)
+		want   string
+	}{
+		"good":                   {func(*Manifest) {}, ""},
+		"empty lane":             {func(m *Manifest) { m.Pairs[0].End, m.Pairs[0].Records = 5, 0 }, ""},
+		"version":                {func(m *Manifest) { m.Version = 2 }, "its version is 2, this program reads version 1"},
+		"no lanes":               {func(m *Manifest) { m.Lanes = 0 }, "0 lanes, but 1 ranges of pairs"},
+		"ranges of other lanes":  {func(m *Manifest) { m.Lanes = 2 }, "2 lanes, but 1 ranges of pairs"},
+		"order of lanes":         {func(m *Manifest) { m.Pairs[0].Lane = 1 }, "pairs, lane 0"},
+		"more records than room": {func(m *Manifest) { m.Pairs[0].Records = 5 }, "pairs, lane 0: 5 records from offset 5 to 9"},
+		"negative":               {func(m *Manifest) { m.Pairs[0].Start = -1 }, "pairs, lane 0"},
+		"digest of pairs":        {func(m *Manifest) { m.Pairs[0].Digest = "abc" }, `with digest "abc"`},
+		"missing topic":          {func(m *Manifest) { m.Topics = m.Topics[1:] }, "5 topics, want [embeddings neighbors groups batches scored features]"},
+		"order of topics":        {func(m *Manifest) { m.Topics[0].Topic = "groups" }, `topic "groups" with 1 lanes where embeddings belongs`},
+		"lanes of a topic":       {func(m *Manifest) { m.Topics[2].Lanes = nil }, `topic "groups" with 0 lanes where groups belongs`},
+		"records of a topic":     {func(m *Manifest) { m.Topics[2].Lanes[0].Records = -1 }, "groups, lane 0: -1 records"},
+		"digest of a topic":      {func(m *Manifest) { m.Topics[2].Lanes[0].Digest += "00" }, "groups, lane 0: 3 records"},
+	} {
+		m := exampleManifest()
+		tt.change(m)
+		err := m.check()
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: error %v, want %q in it", name, err, tt.want)
+		}
+	}
+}
+
+var known = []config.Setting{
+	{Variable: "KAFKA_BROKERS"},
+	{Variable: "KAFKA_SASL_PASSWORD", Secret: true},
+	{Variable: "TOKEN", Secret: true},
+	{Variable: "NAMESPACE"},
+	{Variable: "LANES", Default: "4"},
+	{Variable: "LOG_LEVEL", Default: "info"},
+	{Variable: "HTTP_ADDR"},
+	{Variable: "LIVE_ADDR"},
+	{Variable: "SEED", Default: "0"},
+	{Variable: "EPOCHS", Default: "20"},
+	{Variable: "SPOOL_DIR"},
+	{Variable: "CHECKPOINT_DIR", Default: "data/checkpoints"},
+	{Variable: "RANK", Default: "0"},
+	{Variable: "WORLD_SIZE", Default: "1"},
+	{Variable: "TRAIN_EXIT_AT_END", Default: "false"},
+	{Variable: "COLOUR"},
+}
+
+func TestSettings(t *testing.T) {
+	got := Settings(known, map[string]string{
+		"KAFKA_BROKERS": "a:1", "KAFKA_SASL_PASSWORD": "hunter2", "TOKEN": "hunter3", "SEED": "7", "EPOCHS": "", "PATH": "/bin", "HTTP_ADDR": ":1",
+	})
+	want := map[string]string{
+		"SEED": "7", "EPOCHS": "20", "SPOOL_DIR": "", "CHECKPOINT_DIR": "data/checkpoints", "RANK": "0", "WORLD_SIZE": "1",
+		"TRAIN_EXIT_AT_END": "false", "COLOUR": "",
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("settings %v, want %v", got, want)
+	}
+}
+
+func TestEnviron(t *testing.T) {
+	m := exampleManifest()
+	m.Settings = map[string]string{
+		"SEED": "7", "EPOCHS": "3", "SPOOL_DIR": "/data/spool/", "CHECKPOINT_DIR": "/data/checkpoints", "RANK": "1", "WORLD_SIZE": "4",
+		"GONE": "x",
+	}
+	got, warnings := m.Environ(known, map[string]string{
+		"KAFKA_BROKERS": "a:1", "TOKEN": "t", "NAMESPACE": "production", "LANES": "9", "LOG_LEVEL": "debug", "HTTP_ADDR": ":9090", "LIVE_ADDR": ":8080",
+		"SEED": "1", "COLOUR": "red", "PATH": "/bin",
+	}, Place{Namespace: "exp", Checkpoints: "/tmp/exp", Overrides: map[string]string{"EPOCHS": "5", "TYPO": "y"}})
+	want := map[string]string{
+		"KAFKA_BROKERS": "a:1", "TOKEN": "t", "NAMESPACE": "exp", "LANES": "1", "LOG_LEVEL": "debug", // from here
+		"SEED": "7", "EPOCHS": "5", // from the manifest and the override; COLOUR was not set in the run
+		"SPOOL_DIR": "/data/spool/", "CHECKPOINT_DIR": "/tmp/exp", "TRAIN_EXIT_AT_END": "true", "RANK": "0", "WORLD_SIZE": "1",
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("environment\n%v\nwant\n%v", got, want)
+	}
+	wantWarnings := []string{
+		"GONE=x: this version does not know the setting", "TYPO=y: this version does not know the setting",
+	}
+	if !slices.Equal(warnings, wantWarnings) {
+		t.Errorf("warnings %q, want %q", warnings, wantWarnings)
+	}
+}
+
+func TestShifts(t *testing.T) {
+	s := shifts{{0, 100}, {3, 105}, {4, 200}}
+	for copied, want := range map[int64]int64{0: 100, 2: 102, 3: 105, 4: 200, 9: 205} {
+		if got := s.original(copied); got != want {
+			t.Errorf("offset %d is a copy of %d, want %d", copied, got, want)
+		}
+	}
+	if got := shifts(nil).original(4); got != 4 {
+		t.Errorf("without shifts, offset 4 is a copy of %d", got)
+	}
+}
+
+func TestPlaces(t *testing.T) {
+	tar := func(root string, lane string, offset string) string {
+		return "file://" + root + "/lane-" + lane + "/" + strings.Repeat("0", 20-len(offset)) + offset + ".tar"
+	}
+	original := tar("/data/spool", "00003", "105")
+	for name, tt := range map[string]struct {
+		path     string
+		replayed any
+		want     bool
+	}{
+		"copy of the same pair":   {"image.uri", tar("/data/spool/exp", "00003", "3"), true},
+		"whole value":             {"uri", tar("/data/spool/exp", "00003", "3"), true},
+		"elsewhere":               {"uri", tar("/other/exp", "00003", "3"), true},
+		"another pair":            {"uri", tar("/data/spool/exp", "00003", "4"), false},
+		"another lane":            {"uri", tar("/data/spool/exp", "00002", "3"), false},
+		"not the replay's folder": {"uri", tar("/data/spool", "00003", "3"), false},
+		"another field":           {"caption", tar("/data/spool/exp", "00003", "3"), false},
+		"no tar":                  {"uri", "s3://bucket/3.tar", false},
+		"no text":                 {"uri", int64(3), false},
+	} {
+		p := places{namespace: "exp", lane: 3, shifts: shifts{{0, 100}, {3, 105}}}
+		if got := p.same(tt.path, original, tt.replayed); got != tt.want || (p.moved == 1) != tt.want {
+			t.Errorf("%s: same is %t, %d moved", name, got, p.moved)
+		}
+	}
+}
+
+// TestConcludeBlind decides by digests, because the original's records cannot be compared any more.
+func TestConcludeBlind(t *testing.T) {
+	rec := stream.Record{Schema: "s", Value: []byte("v")}
+	one := stream.NewDigest()
+	one.Add(rec)
+	for want, digest := range map[string]string{"": one.Sum(), "some record: the digests are not equal": stream.NewDigest().Sum()} {
+		f := &follower{want: Lane{Records: 1, Digest: digest}, places: &places{}, digest: one, seen: stream.NewDigest(), blind: stream.ErrGap}
+		r, err := f.conclude(Result{Records: 1})
+		if err != nil || r.Equal != (want == "") || !strings.HasPrefix(r.Differs, want) {
+			t.Errorf("result %+v, %v", r, err)
+		}
+	}
+}

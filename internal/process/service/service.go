@@ -1,0 +1,207 @@
+// Package service is what every pairstream process has around its stage: settings from the environment, a logger, an
+// HTTP server for metrics and health, a clean end on SIGINT and SIGTERM, and one place that turns errors into an exit code.
+//
+// The main of a stage calls [Main] with the stage's run function, or that of internal/model/device if it needs tensors.
+// Nothing else exits the process.
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pairstream/pairstream/internal/base/invalid"
+	"github.com/pairstream/pairstream/internal/base/version"
+	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/process/config"
+	"github.com/pairstream/pairstream/internal/process/recipe"
+)
+
+// Process holds the settings that every process has.
+type Process struct {
+	LogLevel   string `env:"LOG_LEVEL" envDefault:"info" desc:"debug, info, warn or error"`
+	LogFormat  string `env:"LOG_FORMAT" envDefault:"text" desc:"text or json"`
+	HTTPAddr   string `env:"HTTP_ADDR" desc:"address of /metrics, /healthz and /readyz, such as :9090; empty: none"`
+	HealthAddr string `env:"HEALTH_ADDR" desc:"address of /healthz and /readyz alone, which readers of metrics cannot keep busy; empty: none"`
+	Pprof      bool   `env:"HTTP_PPROF" envDefault:"false" desc:"serve profiles under /debug/pprof"`
+	Recipe     string `env:"RECIPE" envDefault:"mafa" desc:"paper whose settings hold where the environment sets none: albef, tcl, grit-vlp, mafa, gpn-s or gpn-s-tcl; pairstream settings --recipe NAME prints them"`
+}
+
+// Validate returns every invalid setting, joined.
+func (p Process) Validate() error {
+	var l invalid.List
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(p.LogLevel)); err != nil {
+		l.Add(fmt.Errorf("LOG_LEVEL is %q, want debug, info, warn or error", p.LogLevel))
+	}
+	l.Refuse(p.LogFormat != "text" && p.LogFormat != "json", "LOG_FORMAT is %q, want text or json", p.LogFormat)
+	return l.Err()
+}
+
+// NewLogger returns the logger that the settings ask for; they have been validated.
+func (p Process) NewLogger(w io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(p.LogLevel)) // Validate has refused what does not parse
+	options := &slog.HandlerOptions{Level: level}
+	if p.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// Runtime is what the stages of a process are seen by: one logger, one registry of metrics, one answer to /readyz.
+type Runtime struct {
+	Log      *slog.Logger
+	Registry *prometheus.Registry
+	Ready    *Readiness
+}
+
+// NewRuntime returns a runtime whose registry also reports the build and the Go process.
+func NewRuntime(log *slog.Logger) Runtime {
+	r := prometheus.NewRegistry()
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "pairstream_build_info", Help: "1, with the version and the commit of the program in its labels.",
+		ConstLabels: prometheus.Labels{"version": version.String(), "commit": version.Commit(), "goversion": runtime.Version()},
+	})
+	build.Set(1)
+	r.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return Runtime{Log: log, Registry: r, Ready: new(Readiness)}
+}
+
+// LogStart logs the effective settings, and how the environment departs from its recipe.
+func (rt Runtime) LogStart(cfg any, environ map[string]string) error {
+	differences, err := recipe.Differences(environ)
+	if err != nil {
+		return err
+	}
+	rt.Log.Info("starting", "config", config.Redacted(cfg))
+	if len(differences) > 0 {
+		rt.Log.Info("settings differ from the recipe", "differences", strings.Join(differences, "; "))
+	}
+	return nil
+}
+
+// Config is what the process of one stage reads from its environment; S are the stage's own settings.
+type Config[S any] struct {
+	Process Process
+	Stream  stream.Config
+	Stage   S
+}
+
+// Validate refuses settings of the stage with which a record can be larger than its topic takes.
+func (c Config[S]) Validate() error { return ValidateRecords(c.Stage, c.Stream) }
+
+// ValidateRecords refuses settings of a stage with which a record can be larger than its topic takes. It passes over
+// settings that say nothing about the size of records.
+func ValidateRecords(stage any, log stream.Config) error {
+	if s, ok := stage.(interface{ ValidateRecords(most int) error }); ok {
+		return s.ValidateRecords(log.MaxMessageBytes)
+	}
+	return nil
+}
+
+// NoFacts are those of a program that computes with no tensors.
+func NoFacts() []string { return nil }
+
+// Main parses the environment, connects to the log and runs a stage as a process of its own, until the stage ends or a
+// signal comes. It exits: with 0 after a clean end, else with 1 and one clear line for each problem. `NAME --version`
+// says which build it is, with facts.
+func Main[S any](name string, facts func() []string, run func(context.Context, *stream.Log, *Instruments, S) error) {
+	if version.Asked(os.Stdout, name, os.Args[1:], facts) {
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := runAlone(ctx, name, run)
+	stop()
+	Exit(name, err)
+}
+
+func runAlone[S any](ctx context.Context, name string, run func(context.Context, *stream.Log, *Instruments, S) error) error {
+	environ := config.Environ()
+	cfg, err := config.Parse[Config[S]](environ)
+	if err != nil {
+		return err
+	}
+	rt := NewRuntime(cfg.Process.NewLogger(os.Stderr).With("stage", name))
+	if err := rt.LogStart(cfg, environ); err != nil {
+		return err
+	}
+	return Serve(ctx, cfg.Process, rt, func(ctx context.Context) error {
+		log, err := OpenLog(ctx, rt, cfg.Stream)
+		if err != nil {
+			return err
+		}
+		defer log.Close()
+		instruments, err := rt.NewInstruments(name, nil)
+		if err != nil {
+			return err
+		}
+		return run(ctx, log, instruments, cfg.Stage)
+	})
+}
+
+// Exit ends the process: with 0 when err is nil or the process was asked to stop, else with 1 after printing err, a line
+// for each problem.
+func Exit(name string, err error) {
+	if err == nil || errors.Is(err, context.Canceled) {
+		os.Exit(0)
+	}
+	for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") {
+		fmt.Fprintf(os.Stderr, "%s: %s\n", name, line)
+	}
+	os.Exit(1)
+}
+
+// Serve runs work beside the HTTP server; the server ends when the work does.
+func Serve(ctx context.Context, process Process, rt Runtime, work func(context.Context) error) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50) // garbage of records and images adds half of what is in use, not as much again
+	}
+	if process.HTTPAddr == "" && process.HealthAddr == "" {
+		return work(ctx)
+	}
+	server, err := newHTTPServer(process, rt, DefaultHTTPLimits)
+	if err != nil {
+		return err
+	}
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(server.serve)
+	both.Go(func() error {
+		defer server.close()
+		return work(ctx)
+	})
+	return both.Wait()
+}
+
+// OpenLog connects to the log and creates the topics that are missing.
+func OpenLog(ctx context.Context, rt Runtime, cfg stream.Config) (*stream.Log, error) {
+	if len(cfg.Brokers) == 0 {
+		return nil, errors.New("KAFKA_BROKERS is empty: a stage on its own needs a broker, such as that of `pairstream broker` on 127.0.0.1:9092")
+	}
+	log, err := stream.Connect(ctx, cfg, stream.Options{Logger: rt.Log, Registerer: rt.Registry})
+	if err != nil {
+		return nil, err
+	}
+	if err := log.EnsureTopics(ctx); err != nil {
+		log.Close()
+		return nil, err
+	}
+	return log, nil
+}
+
+// Run is what the stages of a run have in common.
+type Run struct {
+	Seed uint64 `env:"SEED" envDefault:"0" desc:"seed of the run: keys every shuffle, mask, augmentation and initial weight"`
+}
