@@ -223,7 +223,7 @@ func TestTorchTrainer(t *testing.T) {
 // TestEncoderFollowsTheTrainer reads the trainer's folder in the encoder's Pods, and does not write there.
 func TestEncoderFollowsTheTrainer(t *testing.T) {
 	const shared = "trainer: {volume: {persistentVolumeClaim: {claimName: weights}}}"
-	objects := render(t, "encoder: {checkpoint: '@latest'}\nindexer: {settings: {GROUP_SIZE: '5000'}}\n"+shared)
+	objects := render(t, "encoder: {checkpoint: '@latest'}\n"+shared)
 	set := find(objects, "Deployment", fullname+"-encoder").sub("spec", "template", "spec")
 	var mount, volume object
 	for _, m := range (pod{spec: set}).containers()[0].list("volumeMounts") {
@@ -244,7 +244,6 @@ func TestEncoderFollowsTheTrainer(t *testing.T) {
 		{"the encoder's weights", encoder.text("ENCODER_CHECKPOINT"), "@latest"},
 		{"the trainer's ENCODER_CHECKPOINT", trainer.text("ENCODER_CHECKPOINT"), "@latest"},
 		{"the encoder's folder", encoder.text("CHECKPOINT_DIR"), trainer.text("CHECKPOINT_DIR")},
-		{"the encoder's GROUP_SIZE", encoder.text("GROUP_SIZE"), "5000"},
 	} {
 		if c.got != c.want || c.got == "" {
 			t.Errorf("%s: %q, want %q", c.name, c.got, c.want)

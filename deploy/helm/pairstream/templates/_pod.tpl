@@ -181,9 +181,6 @@ ENCODER_CHECKPOINT: {{ $s.checkpoint | quote }}
 {{- if eq $s.checkpoint "@latest" }}
 {{- if or (not $v.trainer.volume) (ne $v.trainer.kind "go") }}{{ fail "encoder.checkpoint is @latest: want trainer.kind go, and in trainer.volume a volume that the encoder's Pods share with the trainer" }}{{ end }}
 CHECKPOINT_DIR: /checkpoints
-{{- if and $v.indexer.settings.GROUP_SIZE (not $s.settings.GROUP_SIZE) }}
-GROUP_SIZE: {{ $v.indexer.settings.GROUP_SIZE | quote }}
-{{- end }}
 {{- end }}
 {{- if $v.spool.volume }}
 SPOOL_DIR: /spool
