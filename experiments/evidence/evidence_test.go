@@ -58,33 +58,100 @@ func TestClaimsArePaired(t *testing.T) {
 	for name, c := range map[string]struct {
 		r     *Result
 		claim Claim
-		holds bool
+		said  Outcome
 		mean  float64
 		n     int
 	}{
-		"paired":                     {overlapping, Claim{More: a, Less: b}, true, 0.9, 3},
-		"the other way":              {overlapping, Claim{More: b, Less: a}, false, -0.9, 3},
-		"as much is not more":        {result([]float64{1, 2}, []float64{1, 2}), Claim{More: a, Less: b}, false, 0, 2},
-		"an interval that reaches 0": {result([]float64{1, 2, 3}, []float64{0, 2, 2}), Claim{More: a, Less: b}, false, 2.0 / 3, 3},
-		"above a bound":              {result([]float64{6, 6.1}, nil), Claim{More: a, Bound: 5}, true, 1.05, 2},
-		"one seed":                   {result([]float64{6}, []float64{1}), Claim{More: a, Less: b}, false, 5, 1},
-		"seeds that have both":       {result([]float64{6, 7, 8}, []float64{1, 2}), Claim{More: a, Less: b}, true, 5, 2},
+		"paired":                     {overlapping, Claim{More: a, Less: b}, Holds, 0.9, 3},
+		"the other way":              {overlapping, Claim{More: b, Less: a}, Opposite, -0.9, 3},
+		"as much is not more":        {result([]float64{1, 2}, []float64{1, 2}), Claim{More: a, Less: b}, Undecided, 0, 2},
+		"an interval that reaches 0": {result([]float64{1, 2, 3}, []float64{0, 2, 2}), Claim{More: a, Less: b}, Undecided, 2.0 / 3, 3},
+		"above a bound":              {result([]float64{6, 6.1}, nil), Claim{More: a, Bound: 5}, Holds, 1.05, 2},
+		"one seed":                   {result([]float64{6}, []float64{1}), Claim{More: a, Less: b}, Unknown, 5, 1},
+		"seeds that have both":       {result([]float64{6, 7, 8}, []float64{1, 2}), Claim{More: a, Less: b}, Holds, 5, 2},
 	} {
 		v := c.claim.Judge(c.r)
-		if v.Holds != c.holds || !near(v.Difference.Mean, c.mean) || v.Difference.N != c.n {
-			t.Errorf("%s: %+v, want %v, mean %v of %d", name, v, c.holds, c.mean, c.n)
+		if v.Outcome != c.said || !near(v.Difference.Mean, c.mean) || v.Difference.N != c.n {
+			t.Errorf("%s: %+v, want outcome %v, mean %v of %d", name, v, c.said, c.mean, c.n)
 		}
 	}
 	for want, v := range map[string]Verdict{
-		"holds: difference 0.900 ± 0.430":                                    Claim{More: a, Less: b}.Judge(overlapping),
-		"not shown: fewer than two seeds":                                    Claim{More: a, Less: b}.Judge(result([]float64{6}, []float64{1})),
-		"does not hold: difference -0.900 ± 0.430":                           Claim{More: b, Less: a}.Judge(overlapping),
-		"does not hold: difference 6.5 ± 44.5, 5.3 times (the paper: 6.0)":   Claim{More: a, Less: b, Paper: 6}.Judge(result([]float64{4, 12}, []float64{1, 2})),
-		"does not hold: difference 6.5 ± 44.5, 5.33 times (the paper: 1.02)": Claim{More: a, Less: b, Paper: 1.02}.Judge(result([]float64{4, 12}, []float64{1, 2})),
+		"holds: difference 0.900 ± 0.430":         Claim{More: a, Less: b}.Judge(overlapping),
+		"not shown: fewer than two seeds":         Claim{More: a, Less: b}.Judge(result([]float64{6}, []float64{1})),
+		"the opposite: difference -0.900 ± 0.430": Claim{More: b, Less: a}.Judge(overlapping),
+		"undecided: difference 6.5 ± 44.5, 5.3 times (the paper: 6.0); 5 seeds would decide, if it is that large":   Claim{More: a, Less: b, Paper: 6}.Judge(result([]float64{4, 12}, []float64{1, 2})),
+		"undecided: difference 6.5 ± 44.5, 5.33 times (the paper: 1.02); 5 seeds would decide, if it is that large": Claim{More: a, Less: b, Paper: 1.02}.Judge(result([]float64{4, 12}, []float64{1, 2})),
+		"undecided: difference 1 ± 1271; 999 seeds would not decide":                                                Claim{More: a, Less: b}.Judge(result([]float64{-99, 101}, []float64{0, 0})),
 	} {
 		if v.String() != want {
 			t.Errorf("%q, want %q", v, want)
 		}
+	}
+}
+
+// The expected values are R's binom.test, to four digits.
+func TestClopperPearson(t *testing.T) {
+	for _, c := range []struct {
+		part, whole int
+		low, high   float64
+	}{{24, 24, 0.8575, 1}, {6, 6, 0.5407, 1}, {0, 0, 0, 1}, {0, 10, 0, 0.3085}, {5, 10, 0.1871, 0.8129}, {19, 20, 0.7513, 0.9987}} {
+		low, high := ClopperPearson(c.part, c.whole)
+		if math.Abs(low-c.low) > 1e-4 || math.Abs(high-c.high) > 1e-4 {
+			t.Errorf("%d of %d: %.4f to %.4f, want %.4f to %.4f", c.part, c.whole, low, high, c.low, c.high)
+		}
+	}
+}
+
+// A share has an exact interval, so that 24 of 24 do not show 90 %. Intervals that cannot miss on one side do not count.
+func TestClaimsOfYesAndNo(t *testing.T) {
+	seeds := func(n int, low, high, truth float64) *Result {
+		r := &Result{}
+		for i := range n {
+			r.Add(Run{Seed: uint64(i), Measures: []Measure{
+				{Arm: "a", Name: "on", Value: 1}, {Arm: "a", Name: "low", Value: low}, {Arm: "a", Name: "high", Value: high}, {Arm: "a", Name: "precision", Value: truth},
+			}})
+		}
+		return r
+	}
+	on, covered := Point{"a", 0, "on"}, Point{"a", 0, "covered"}
+	for name, c := range map[string]struct {
+		claim Claim
+		r     *Result
+		want  string
+	}{
+		"24 of 24":       {Claim{More: on, Bound: 0.9}, seeds(24, 0, 1, 0), "undecided: 24 of 24, a share of 0.858 to 1.000; 36 seeds would decide, if it is that large"},
+		"a lower bound":  {Claim{More: on, Bound: 0.8}, seeds(24, 0, 1, 0), "holds: 24 of 24, a share of 0.858 to 1.000"},
+		"covers":         {Claim{More: covered, Bound: 0.5}, seeds(8, 0.1, 0.9, 0.5), "holds: 8 of 8, a share of 0.631 to 1.000"},
+		"misses":         {Claim{More: covered, Bound: 0.9}, seeds(8, 0.1, 0.4, 0.5), "the opposite: 0 of 8, a share of 0.000 to 0.369"},
+		"begins at zero": {Claim{More: covered, Bound: 0.9}, seeds(8, 0, 0.6, 0.5), "not shown: fewer than two seeds have an interval that excludes something on both sides"},
+		"ends at one":    {Claim{More: covered, Bound: 0.9}, seeds(8, 0.3, 1, 0.5), "not shown: fewer than two seeds have an interval that excludes something on both sides"},
+	} {
+		if got := c.claim.Judge(c.r).String(); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+	column := Column{Label: "on", Name: "on"}
+	if got := column.cell(seeds(3, 0, 1, 0), on); got != "3 of 3" {
+		t.Errorf("a column of yes and no says %q", got)
+	}
+}
+
+// The p of a difference is below 0.05 exactly where its interval leaves 0 out.
+func TestPAgreesWithTheInterval(t *testing.T) {
+	a, b := Point{"a", 1, "m"}, Point{"b", 0, "m"}
+	for _, shift := range []float64{-5, -1, 0.5, 1, 1.2, 1.3, 5} {
+		v := Claim{More: a, Less: b}.Judge(result([]float64{shift - 1, shift, shift + 1, shift + 0.5}, make([]float64, 4)))
+		if decided := v.Outcome == Holds || v.Outcome == Opposite; decided != (v.P < 0.05) {
+			t.Errorf("difference %v: outcome %v with p = %v", v.Difference, v.Outcome, v.P)
+		}
+	}
+}
+
+// The example is of Holm's paper's kind: 0.01 of four becomes 0.04, and none is below the one before.
+func TestHolm(t *testing.T) {
+	got := Holm([]float64{0.04, 0.01, 0.03, 0.5})
+	if want := []float64{0.09, 0.04, 0.09, 0.5}; !slices.EqualFunc(got, want, near) {
+		t.Errorf("corrected to %v, want %v", got, want)
 	}
 }
 
@@ -97,11 +164,14 @@ func TestEnough(t *testing.T) {
 	// Mean 1, deviation 2: t(0.975, 17) * 2 / sqrt(18) = 2.1098 * 0.4714 = 0.9946, and with 17 seeds 2.1199 * 0.4851 = 1.0283.
 	for want, v := range map[int]Verdict{
 		18: judge(-1, 1, 3),
-		0:  judge(-3, -1, 1),
+		0:  judge(-1, 0, 1),
 	} {
 		if got := v.Enough(); got != want {
 			t.Errorf("%v: %d seeds are enough, want %d", v, got, want)
 		}
+	}
+	if n := judge(-3, -1, 1).Enough(); n != 18 {
+		t.Errorf("of the opposite %d seeds are enough, want as many", n)
 	}
 	if n := judge(1).Enough(); n != 0 {
 		t.Errorf("one seed says that %d are enough", n)

@@ -19,9 +19,7 @@ type Experiment struct {
 	// Photographs says that the experiment wants photographs from outside.
 	Photographs bool
 	// Timed says that it measures processor time. Its seeds run one after the other, and no two runs are alike.
-	Timed bool
-	// Power says how many seeds would be enough for a claim that does not hold.
-	Power   bool
+	Timed   bool
 	Tables  []Table
 	Figures []Figure
 	Claims  []Claim
@@ -110,13 +108,25 @@ func (t Table) Cells(r *Result) [][]string {
 	for _, row := range t.Rows {
 		line := []string{row.Label}
 		for _, c := range t.Columns {
-			line = append(line, r.Interval(Point{row.Arm, row.X, c.Name}).Format(max(c.Factor, 1), c.Decimals))
+			line = append(line, c.cell(r, Point{row.Arm, row.X, c.Name}))
 		}
 		if slices.ContainsFunc(line[1:], func(cell string) bool { return cell != "-" }) {
 			cells = append(cells, line)
 		}
 	}
 	return cells
+}
+
+// cell returns what a result says of a point.
+func (c Column) cell(r *Result, p Point) string {
+	if kinds[c.Name] == difference {
+		return r.Interval(p).Format(max(c.Factor, 1), c.Decimals)
+	}
+	v := Claim{More: p}.Judge(r)
+	if v.Of == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d of %d", v.Yes, v.Of)
 }
 
 // Print writes the tables and the verdicts for a terminal.

@@ -74,7 +74,6 @@ func x7Claims() []Claim {
 		{Text: "revised texts name more of a picture's objects than captions", More: Point{"all", 0, "recall"}, Less: Point{"captions", 0, "recall"}},
 		{Text: "the curriculum is better than replacing the least similar 10 %, by RSUM", More: rsum("cross"), Less: rsum("share")},
 		{Text: "the curriculum is better than replacing all, by RSUM", More: rsum("cross"), Less: rsum("all")},
-		{Text: "mini-batches of clusters have more false negatives", More: Point{"gns", 0, "image"}, Less: Point{"captions", 0, "image"}},
 	}
 }
 
@@ -122,10 +121,7 @@ func x8() Experiment {
 	e.Claims = []Claim{
 		{Text: "obj(v) is more precise than the captions (k = 10, p = 0.3)", More: paper, Less: Point{"captions", 0, "precision"}},
 		{Text: "obj(v) is more precise at p = 0.5 than at 0.1", More: Point{"obj p", 0.5, "precision"}, Less: Point{"obj p", 0.1, "precision"}},
-		{Text: "images of SE fit the caption more often than others (k1 = 5, k2 = 500)", More: Point{"SE k1", 5, "fits"}, Less: Point{"any", 0, "fits"}},
 		{Text: "images of SE fit more often at k2 = 100 than at 2,000", More: Point{"SE k2", 100, "fits"}, Less: Point{"SE k2", 2000, "fits"}},
-		{Text: "pairs of one cluster are false negatives more often than others (K = 600)", More: Point{"clusters", 600, "false_negatives"}, Less: Point{"any", 0, "false_negatives"}},
-		{Text: "smaller clusters have more false negatives (K = 1,600 against 64)", More: Point{"clusters", 1600, "false_negatives"}, Less: Point{"clusters", 64, "false_negatives"}},
 	}
 	return e
 }

@@ -1,8 +1,8 @@
-// Command page writes docs/experiments.md and its figures from the results of the experiments.
+// Command page writes docs/experiments.md, its figures, and two sections of README.md from the results of the experiments.
 //
 //	go run ./experiments/page
 //
-// It reads experiments/results and writes into docs. The same results give the same bytes.
+// It reads experiments/results. The same results give the same bytes.
 package main
 
 import (
@@ -19,22 +19,24 @@ import (
 func main() {
 	results := flag.String("results", filepath.Join("experiments", "results"), "folder of the results")
 	out := flag.String("out", "docs", "folder of the document")
+	readme := flag.String("readme", "README.md", "file whose sections are written")
 	flag.Parse()
-	if err := write(*results, *out); err != nil {
+	if err := write(*results, *out, *readme); err != nil {
 		fmt.Fprintln(os.Stderr, "page:", err)
 		os.Exit(1)
 	}
 }
 
-// write writes the document and its figures.
-func write(results, out string) error {
+// write writes the document, its figures and the sections of a README.
+func write(results, out, readme string) error {
 	var text strings.Builder
 	text.WriteString(intro)
-	type section struct {
+	type chapter struct {
 		evidence.Experiment
 		result *evidence.Result
 	}
-	var sections []section
+	var chapters []chapter
+	byID := map[string]*evidence.Result{}
 	for _, e := range evidence.All() {
 		r, err := evidence.Read(results, e.ID)
 		if err != nil {
@@ -43,13 +45,17 @@ func write(results, out string) error {
 		if r != nil && r.Short {
 			return fmt.Errorf("the result of %s is of a short run, which shows nothing: run it without --short", e.ID)
 		}
-		sections = append(sections, section{e, r})
+		chapters = append(chapters, chapter{e, r})
+		byID[e.ID] = r
 	}
-	text.WriteString("| experiment | repeats | seeds | claims that hold | time of all seeds |\n|---|---|---|---|---|\n")
-	for _, s := range sections {
+	text.WriteString("| experiment | repeats | seeds | claims that hold | undecided | the opposite | time of all seeds |\n|---|---|---|---|---|---|---|\n")
+	var all tally
+	for _, s := range chapters {
 		text.WriteString(summary(s.Experiment, s.result))
+		all.add(s.Experiment, s.result)
 	}
-	for _, s := range sections {
+	fmt.Fprintf(&text, "\n%s\n", all)
+	for _, s := range chapters {
 		text.WriteString(describe(s.Experiment, s.result))
 		if s.result == nil {
 			continue
@@ -63,7 +69,7 @@ func write(results, out string) error {
 	if err := os.WriteFile(filepath.Join(out, "experiments.md"), []byte(text.String()), 0o644); err != nil {
 		return fmt.Errorf("writing the document: %w", err)
 	}
-	return nil
+	return writeReadme(readme, byID, all)
 }
 
 const intro = `# Experiments
@@ -73,8 +79,12 @@ The generator of scenes knows which caption is true of which picture ([internal/
 
 - Settings are chosen on seeds 101 to 103, and reported on other seeds.
 - "±" is half of a 95 % interval over the seeds, by Student's t.
-- A claim compares measures of the same seed. It holds when the interval of the differences lies above 0.
-- A claim that does not hold stays on this page.
+- A claim compares measures of the same seed. It holds when the interval of the differences lies above 0, and the opposite when it
+  lies below 0. Else it is undecided, and the table says how many seeds would decide if the difference stayed that large.
+- Claims of yes and no have the interval of Clopper and Pearson. An interval that begins at 0 or ends at 1 does not count as one that
+  covers the truth.
+- Holm's correction is for the number of all claims. It is what a reader should believe who picks one claim of many.
+- A claim that does not hold stays on this page. One that could not fail is not on it.
 - Every experiment is one command: ` + "`make experiments ARGS=--only=x1`" + `. It writes [experiments/results](../experiments/results), and
   ` + "`make docs`" + ` makes this page of it.
 - More is run with ` + "`--scale 10 --device cuda`" + `. ` + "`--short`" + ` runs everything small, to test the way.
@@ -86,15 +96,61 @@ The generator of scenes knows which caption is true of which picture ([internal/
 func summary(e evidence.Experiment, r *evidence.Result) string {
 	link := fmt.Sprintf("[%s](#%s)", heading(e), anchor(heading(e)))
 	if r == nil {
-		return fmt.Sprintf("| %s | %s | 0 of %d | not run yet | |\n", link, e.Repeats, len(e.Seeds))
+		return fmt.Sprintf("| %s | %s | 0 of %d | not run yet | | | |\n", link, e.Repeats, len(e.Seeds))
 	}
-	holds := 0
+	var t tally
+	t.add(e, r)
+	return fmt.Sprintf("| %s | %s | %d of %d | %d of %d | %d | %d | %s |\n",
+		link, e.Repeats, len(r.Runs), len(e.Seeds), t.of(evidence.Holds), len(t.verdicts), t.of(evidence.Undecided), t.of(evidence.Opposite), minutes(r.Seconds()))
+}
+
+// tally collects verdicts.
+type tally struct{ verdicts []evidence.Verdict }
+
+func (t *tally) add(e evidence.Experiment, r *evidence.Result) {
+	if r == nil {
+		return
+	}
 	for _, c := range e.Claims {
-		if c.Judge(r).Holds {
-			holds++
+		t.verdicts = append(t.verdicts, c.Judge(r))
+	}
+}
+
+// of counts the verdicts of an outcome.
+func (t *tally) of(o evidence.Outcome) (n int) {
+	for _, v := range t.verdicts {
+		if v.Outcome == o {
+			n++
 		}
 	}
-	return fmt.Sprintf("| %s | %s | %d of %d | %d of %d | %s |\n", link, e.Repeats, len(r.Runs), len(e.Seeds), holds, len(e.Claims), minutes(r.Seconds()))
+	return n
+}
+
+// corrected counts those that hold after Holm's correction for the number of all.
+func (t *tally) corrected() (n int) {
+	var known []evidence.Verdict
+	var ps []float64
+	for _, v := range t.verdicts {
+		if v.Outcome != evidence.Unknown {
+			known, ps = append(known, v), append(ps, v.P)
+		}
+	}
+	for i, p := range evidence.Holm(ps) {
+		if known[i].Outcome == evidence.Holds && p < 0.05 {
+			n++
+		}
+	}
+	return n
+}
+
+// String says what became of all claims.
+func (t tally) String() string {
+	text := fmt.Sprintf("Of %d claims %d hold, %d are undecided, and of %d the opposite is shown. After Holm's correction for all of them %d hold.",
+		len(t.verdicts), t.of(evidence.Holds), t.of(evidence.Undecided), t.of(evidence.Opposite), t.corrected())
+	if n := t.of(evidence.Unknown); n > 0 {
+		text += fmt.Sprintf(" For %d there are fewer than two seeds that say anything.", n)
+	}
+	return text
 }
 
 func heading(e evidence.Experiment) string { return strings.ToUpper(e.ID) + ": " + e.Title }
@@ -140,12 +196,7 @@ func describe(e evidence.Experiment, r *evidence.Result) string {
 	}
 	fmt.Fprint(&b, "\n| claim | what the seeds say |\n|---|---|\n")
 	for _, c := range e.Claims {
-		v := c.Judge(r)
-		more := ""
-		if n := v.Enough(); e.Power && !v.Holds && n > 0 {
-			more = fmt.Sprintf("; %d seeds would show it, if it is that large", n)
-		}
-		fmt.Fprintf(&b, "| %s | %s%s |\n", c.Text, v, more)
+		fmt.Fprintf(&b, "| %s | %s |\n", c.Text, c.Judge(r))
 	}
 	fmt.Fprintf(&b, "\n%s\n", cost(command, r))
 	return b.String()

@@ -29,10 +29,15 @@ func content(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// The document in the repository is what its results give.
+// The document in the repository, and the sections of its README, are what the results give.
 func TestDocumentIsUpToDate(t *testing.T) {
-	out := t.TempDir()
-	must.Do(t, write(filepath.Join("..", "results"), out))
+	out, readme := t.TempDir(), filepath.Join(t.TempDir(), "README.md")
+	before := must.Get(os.ReadFile(filepath.Join("..", "..", "README.md")))(t)
+	must.Do(t, os.WriteFile(readme, before, 0o644))
+	must.Do(t, write(filepath.Join("..", "results"), out, readme))
+	if after := must.Get(os.ReadFile(readme))(t); !bytes.Equal(before, after) {
+		t.Error("README.md is not what the results give: run make docs")
+	}
 	for name, want := range content(t, out) {
 		got, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
 		if err != nil || string(got) != want {
@@ -50,9 +55,13 @@ func written(t *testing.T, change func(*evidence.Result)) (map[string]string, er
 	}
 	for seed := range uint64(3) {
 		run := evidence.Run{Seed: seed + 1, Seconds: 60}
-		for _, arm := range []string{"random clean", "GRIT clean"} {
+		for _, arm := range []string{"random clean", "GRIT clean", "GRIT noisy"} {
+			less := 1.0
+			if arm == "GRIT noisy" {
+				less = 0.8
+			}
 			for i, x := range []float64{96, 480, 4800} {
-				run.Measures = append(run.Measures, evidence.Measure{Arm: arm, X: x, Name: "image", Value: 0.03 + 0.01*float64(i) + 0.001*float64(seed)})
+				run.Measures = append(run.Measures, evidence.Measure{Arm: arm, X: x, Name: "image", Value: less*(0.03+0.01*float64(i)) + 0.001*float64(seed)})
 			}
 		}
 		r.Add(run)
@@ -60,7 +69,9 @@ func written(t *testing.T, change func(*evidence.Result)) (map[string]string, er
 	change(r)
 	results, out := t.TempDir(), t.TempDir()
 	must.Do(t, r.Write(results))
-	err := write(results, out)
+	readme := filepath.Join(out, "README.md")
+	must.Do(t, os.WriteFile(readme, []byte("# x\n<!-- seeds: begin -->\n<!-- seeds: end -->\n<!-- claims: begin -->\nstale\n<!-- claims: end -->\nrest\n"), 0o644))
+	err := write(results, out, readme)
 	return content(t, out), err
 }
 
@@ -73,15 +84,18 @@ func TestPageOfAResult(t *testing.T) {
 		// The seeds give 3.0, 3.1 and 3.2 %: 4.3027 * 0.1 / sqrt(3) = 0.25.
 		"| random, clean | 3.10 ± 0.25 | - | - |",
 		"![False negatives over the search space, N = 96](experiments/x1-space.svg)",
-		"| more at M = 4,800 than at 480 by image | holds: difference 0.0100 ± 0.0000 |",
-		"| GRIT has more than random mini-batches by image | holds: difference 0.0200 ± 0.0000, 1.6 times (the paper: 7.5) |",
-		"| more at M = 4,800 than at 480 by text | not shown: fewer than two seeds |",
+		"| clean data have more than noisy data by image (GRIT) | holds: difference 0.0100 ± 0.0000 |",
+		"| clean data have more than noisy data by text (GRIT) | not shown: fewer than two seeds |",
+		"Of 2 claims 1 hold, 0 are undecided, and of 0 the opposite is shown. After Holm's correction for all of them 1 hold.",
 		"at revision abc.",
 		"There is no result yet. `make experiments ARGS=--only=x8` makes it.",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q in\n%s", want, page)
 		}
+	}
+	if readme := files["README.md"]; !strings.Contains(readme, "begin -->\nOf 2 claims 1 hold") || strings.Contains(readme, "stale") || !strings.HasSuffix(readme, "rest\n") {
+		t.Errorf("the README says\n%s", readme)
 	}
 	figure := files[filepath.Join("experiments", "x1-space.svg")]
 	if !strings.Contains(figure, "<svg") || !strings.Contains(figure, "by image") || strings.Contains(figure, "by text") {
@@ -123,19 +137,12 @@ func TestFigureOfArms(t *testing.T) {
 	}
 }
 
-// A page may say how many seeds would be enough for a difference that is not shown.
-func TestPageSaysHowManySeedsAreEnough(t *testing.T) {
-	r := &evidence.Result{Experiment: "x0"}
-	for seed, v := range []float64{-1, 1, 3} {
-		r.Add(evidence.Run{Seed: uint64(seed), Measures: []evidence.Measure{{Arm: "a", Name: "m", Value: v}}})
-	}
-	e := evidence.Experiment{ID: "x0", Claims: []evidence.Claim{{Text: "a is large", More: evidence.Point{Arm: "a", Name: "m"}, Bound: 0}}}
-	const enough = "; 18 seeds would show it, if it is that large |"
-	if text := describe(e, r); strings.Contains(text, "seeds would") {
-		t.Errorf("an experiment that asks for no such number gets %q", text)
-	}
-	e.Power = true
-	if text := describe(e, r); !strings.Contains(text, "does not hold") || !strings.Contains(text, enough) {
-		t.Errorf("%q does not say %q", text, enough)
+// A README without the sections is refused, before anything in it is lost.
+func TestReadmeWithoutSections(t *testing.T) {
+	readme := filepath.Join(t.TempDir(), "README.md")
+	must.Do(t, os.WriteFile(readme, []byte("# x\n"), 0o644))
+	err := writeReadme(readme, nil, tally{})
+	if err == nil || !strings.Contains(err.Error(), "has no section <!-- seeds: begin -->") || string(must.Get(os.ReadFile(readme))(t)) != "# x\n" {
+		t.Errorf("error %v", err)
 	}
 }
