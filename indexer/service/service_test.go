@@ -15,8 +15,9 @@ func TestWhoComputesGroups(t *testing.T) {
 		{"auto", "cpu", false},
 		{"auto", "cuda", true},
 		{"auto", "cuda:1", true},
-		{"faiss", "cpu", false},
-		{"faiss", "cuda", false},
+		{"cpu", "cpu", false},
+		{"cpu", "cuda", false},
+		{"faiss", "cuda", false}, // the former name of cpu
 		{"device", "cpu", true},
 		{"device", "cuda", true},
 	}
@@ -29,7 +30,7 @@ func TestWhoComputesGroups(t *testing.T) {
 
 func TestEngineSetting(t *testing.T) {
 	for value, want := range map[string]string{
-		"": "", "auto": "", "faiss": "", "device": "", "gpu": `NEIGHBORS_ENGINE is "gpu"`, "Auto": `NEIGHBORS_ENGINE is "Auto"`,
+		"": "", "auto": "", "cpu": "", "faiss": "", "device": "", "gpu": `NEIGHBORS_ENGINE is "gpu", want "auto", "cpu" or "device"`, "Auto": `NEIGHBORS_ENGINE is "Auto"`,
 	} {
 		env := map[string]string{}
 		if value != "" {
