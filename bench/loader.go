@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/stream"
 )
 
@@ -103,8 +104,8 @@ func writeLoaderTars(j job, n int) (bytesEach float64, err error) {
 }
 
 // loaderBroker starts a broker, makes the topics and writes its address into a file.
-func loaderBroker(ctx context.Context, j job) (*stream.Broker, error) {
-	broker, err := stream.StartBroker(stream.BrokerOptions{})
+func loaderBroker(ctx context.Context, j job) (*broker.Broker, error) {
+	broker, err := broker.Start(broker.Options{})
 	if err != nil {
 		return nil, err
 	}

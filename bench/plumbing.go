@@ -12,6 +12,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -90,7 +91,7 @@ func newPlumbingWorker(_ context.Context, j job) (worker, error) {
 // turnLog is the log of one turn, on an embedded broker of its own.
 type turnLog struct {
 	folder string
-	broker *stream.Broker
+	broker *broker.Broker
 	last   *stream.Log
 }
 
@@ -102,7 +103,7 @@ func (w *turnLog) renew(ctx context.Context, parent string) (err error) {
 	if w.folder, err = os.MkdirTemp(parent, "broker-"); err != nil {
 		return err
 	}
-	if w.broker, err = stream.StartBroker(stream.BrokerOptions{DataDir: w.folder}); err != nil {
+	if w.broker, err = broker.Start(broker.Options{DataDir: w.folder}); err != nil {
 		return err
 	}
 	cfg := stream.DefaultConfig()

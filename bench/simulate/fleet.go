@@ -12,6 +12,7 @@ import (
 
 	"github.com/pairstream/pairstream/grouper"
 	groupers "github.com/pairstream/pairstream/grouper/service"
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/process/service"
 	"github.com/pairstream/pairstream/schemas"
@@ -240,12 +241,12 @@ func (f fleet) run(ctx context.Context, log *stream.Log, t *trainer, grouping fu
 // cluster is a broker in memory with the log of a crawl.
 type cluster struct {
 	*stream.Log
-	broker *stream.Broker
+	broker *broker.Broker
 }
 
 // begin starts a broker and writes the crawl into its log.
 func (f fleet) begin(ctx context.Context) (*cluster, error) {
-	broker, err := stream.StartBroker(stream.BrokerOptions{})
+	broker, err := broker.Start(broker.Options{})
 	if err != nil {
 		return nil, err
 	}

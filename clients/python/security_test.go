@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
@@ -55,7 +56,7 @@ func TestSecuredBroker(t *testing.T) {
 	if err != nil || !trusted.AppendCertsFromPEM(text) {
 		t.Fatal("no certificate of the client", err)
 	}
-	broker := must.Get(stream.StartBroker(stream.BrokerOptions{
+	broker := must.Get(broker.Start(broker.Options{
 		TLS:  &tls.Config{Certificates: []tls.Certificate{server}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12},
 		SASL: "SCRAM-SHA-256", User: "alice", Pass: "right",
 	}))(t)

@@ -11,8 +11,8 @@
 //     draw from no global generator and hold no cgo. They declare no variable of the environment and name none, tests
 //     included. Settings belong to the adapters, which may do all of this except cgo. Of the cores, trainer/bootstrap alone
 //     reads tars.
-//  3. Only internal/log/stream imports a Kafka client, with two exceptions. internal/testing/kafkatest, the tests' cluster,
-//     has a client of another make. The examples, which outsiders copy, have the same client as internal/log/stream.
+//  3. Only internal/log/stream imports a Kafka client, with three exceptions. internal/log/broker holds the embedded broker.
+//     internal/testing/kafkatest, the tests' cluster, has a client of another make. The examples, which outsiders copy, have the same client as internal/log/stream.
 //     Only internal/model/torch, internal/neighbors/faiss, internal/neighbors/knn/cpu and internal/content/jpeg import "C".
 //  4. What needs no tensors builds without cgo. internal/content/jpeg builds without it as well: image/jpeg then replaces the
 //     faster libjpeg-turbo.

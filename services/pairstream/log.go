@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pairstream/pairstream/internal/crawl/dataset/onlog"
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/schemas"
@@ -47,7 +48,7 @@ func newBrokerCommand() *cobra.Command {
 		Short: "run the embedded broker by itself, for one machine",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			broker, err := stream.StartBroker(stream.BrokerOptions{Addr: addr, DataDir: dir})
+			broker, err := broker.Start(broker.Options{Addr: addr, DataDir: dir})
 			if err != nil {
 				return err
 			}

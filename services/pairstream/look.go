@@ -16,6 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/pairstream/pairstream/indexer"
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/operate/inspect"
 	"github.com/pairstream/pairstream/internal/process/config"
@@ -28,7 +29,7 @@ const defaultData = "data"
 // openExisting connects like [connect], for commands that look at an existing log. Without KAFKA_BROKERS, and with no
 // embedded broker running on this machine, it runs one on the log that `pairstream up` has left in dir.
 func openExisting(ctx context.Context, cfg stream.Config, dir string) (*stream.Log, func() error, error) {
-	broker := stream.BrokerOptions{}
+	broker := broker.Options{}
 	if len(cfg.Brokers) == 0 && !listens(ctx, defaultBroker) {
 		data := filepath.Join(dir, "broker")
 		if _, err := os.Stat(data); err != nil {
@@ -46,10 +47,10 @@ func openExisting(ctx context.Context, cfg stream.Config, dir string) (*stream.L
 }
 
 // open connects to the brokers of cfg. If it names none, open starts an embedded one. ready prepares the topics.
-func open(ctx context.Context, cfg stream.Config, embedded stream.BrokerOptions, o stream.Options, ready func(*stream.Log, context.Context, ...schemas.Topic) error) (*stream.Log, func() error, error) {
+func open(ctx context.Context, cfg stream.Config, embedded broker.Options, o stream.Options, ready func(*stream.Log, context.Context, ...schemas.Topic) error) (*stream.Log, func() error, error) {
 	closeBroker := func() error { return nil }
 	if len(cfg.Brokers) == 0 {
-		broker, err := stream.StartBroker(embedded)
+		broker, err := broker.Start(embedded)
 		if err != nil {
 			return nil, nil, err
 		}

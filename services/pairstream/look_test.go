@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/operate/inspect"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
@@ -153,7 +154,7 @@ func TestCommandsFindTheLogOfUp(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "there is no log in "+dir) {
 		t.Errorf("error %v", err)
 	}
-	broker := must.Get(stream.StartBroker(stream.BrokerOptions{DataDir: dir + "/broker"}))(t)
+	broker := must.Get(broker.Start(broker.Options{DataDir: dir + "/broker"}))(t)
 	t.Setenv("NAMESPACE", "left")
 	t.Setenv("LANES", "1")
 	t.Setenv("KAFKA_BROKERS", broker.Addr())

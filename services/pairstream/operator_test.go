@@ -14,7 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/figures"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/soak"
@@ -25,7 +25,7 @@ import (
 // why not. And nobody waits without a word. A failing sequence is shrunk.
 func TestOperator(t *testing.T) {
 	playOperators(t, "embedded", soak.Choose(50, 1_000_000), func() (string, func() error, error) {
-		broker, err := stream.StartBroker(stream.BrokerOptions{})
+		broker, err := broker.Start(broker.Options{})
 		if err != nil {
 			return "", nil, err
 		}

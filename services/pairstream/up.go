@@ -22,6 +22,7 @@ import (
 	indexerservice "github.com/pairstream/pairstream/indexer/service"
 	"github.com/pairstream/pairstream/internal/base/cputime"
 	"github.com/pairstream/pairstream/internal/crawl/ingest"
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/model/device"
 	"github.com/pairstream/pairstream/internal/model/torch"
@@ -146,7 +147,7 @@ func runPipeline(ctx context.Context, log *stream.Log, rt service.Runtime, p pip
 
 // openLog connects to KAFKA_BROKERS, or starts the embedded broker with its data in dir.
 func openLog(ctx context.Context, rt service.Runtime, cfg stream.Config, addr, dir string) (*stream.Log, func() error, error) {
-	return open(ctx, cfg, stream.BrokerOptions{Addr: addr, DataDir: dir}, stream.Options{Logger: rt.Log, Registerer: rt.Registry}, (*stream.Log).EnsureTopics)
+	return open(ctx, cfg, broker.Options{Addr: addr, DataDir: dir}, stream.Options{Logger: rt.Log, Registerer: rt.Registry}, (*stream.Log).EnsureTopics)
 }
 
 const withoutTrainerUsage = "leave the trainer to another program, such as one of the Python package"

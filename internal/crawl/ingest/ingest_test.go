@@ -22,6 +22,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/pairstream/pairstream/internal/crawl/ingest"
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/process/service"
 	"github.com/pairstream/pairstream/internal/testing/must"
@@ -33,7 +34,7 @@ import (
 type door struct {
 	t       testing.TB
 	log     *stream.Log
-	broker  *stream.Broker
+	broker  *broker.Broker
 	address string
 	rt      service.Runtime
 }
@@ -42,7 +43,7 @@ const lanes = 3
 
 func open(t testing.TB, change func(*ingest.Options)) *door {
 	t.Helper()
-	broker := must.Get(stream.StartBroker(stream.BrokerOptions{DataDir: t.TempDir()}))(t)
+	broker := must.Get(broker.Start(broker.Options{DataDir: t.TempDir()}))(t)
 	t.Cleanup(func() { _ = broker.Close() }) // a test may have closed it
 	cfg := stream.DefaultConfig()
 	cfg.Brokers, cfg.Lanes, cfg.RequestTimeout = []string{broker.Addr()}, lanes, 2*time.Second

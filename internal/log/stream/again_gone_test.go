@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -85,7 +86,7 @@ func TestSkipOfWhatNobodyCanCompare(t *testing.T) {
 		"a later group, whose maker is at it": {2, false, true, "waits for features of [value 0 value 1]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 1))
+			l := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 1))
 			l.parkedPause = 10 * time.Millisecond
 			for seq := range int64(4) {
 				put(t, l, numbered(schemas.Embeddings, 0, seq, fmt.Sprint("value ", seq)))

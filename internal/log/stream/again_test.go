@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -24,7 +25,7 @@ func TestSkipOfWhatWasUsed(t *testing.T) {
 		"behind what is read": {8, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 1))
+			l := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 1))
 			embed(t, l)
 			spec := grouperSpec()
 			spec.Counters = new(Counters)
@@ -62,7 +63,7 @@ func embed(t *testing.T, l *Log) {
 // again.
 func withoutLastGroup(t *testing.T, l *Log) *Log {
 	t.Helper()
-	cut := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 1))
+	cut := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 1))
 	cut.parkedPause = 10 * time.Millisecond
 	embed(t, cut)
 	for _, topic := range []schemas.Topic{schemas.Neighbors, schemas.Groups} {
@@ -79,7 +80,7 @@ func withoutLastGroup(t *testing.T, l *Log) *Log {
 // TestSkipWhileALaneIsTakenUp has an operator skip a record just when a new owner has looked at the skips. What the owner reads and
 // what it compares follow the same skips: else it would leave new records out for those that have their seqs, without a word.
 func TestSkipWhileALaneIsTakenUp(t *testing.T) {
-	l := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 1))
+	l := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 1))
 	embed(t, l)
 	made := start(l, grouperSpec())
 	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Groups: 3}, 0)

@@ -9,10 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/figures"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/soak"
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	if dir, ok := os.LookupEnv("STREAM_TEST_BROKER_DIR"); ok {
-		b, err := StartBroker(BrokerOptions{Addr: os.Getenv("STREAM_TEST_BROKER_ADDR"), DataDir: dir})
+		b, err := broker.Start(broker.Options{Addr: os.Getenv("STREAM_TEST_BROKER_ADDR"), DataDir: dir})
 		if err != nil {
 			fmt.Println(err)
 			os.Exit(1)
@@ -148,7 +148,7 @@ func TestBrokerReopensItsDataDirectory(t *testing.T) {
 	dir := t.TempDir()
 	want := ""
 	for range 3 {
-		b := must.Get(StartBroker(BrokerOptions{DataDir: dir}))(t)
+		b := must.Get(broker.Start(broker.Options{DataDir: dir}))(t)
 		l := openLog(t, testConfig(b.Addr(), "", 1))
 		if got := strings.Join(lines(t, l, schemas.Pairs, 0), ","); got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -158,92 +158,4 @@ func TestBrokerReopensItsDataDirectory(t *testing.T) {
 		l.Close()
 		must.Do(t, b.Close())
 	}
-}
-
-func TestStartBrokerRefuses(t *testing.T) {
-	dir := t.TempDir()
-	b := startBroker(t, BrokerOptions{DataDir: dir})
-	file := dir + "/file"
-	must.Do(t, os.WriteFile(file, nil, 0o600))
-	for name, c := range map[string]struct {
-		o    BrokerOptions
-		want string
-	}{
-		"a port in use":           {BrokerOptions{Addr: b.Addr()}, b.Addr() + " is in use"},
-		"a directory in use":      {BrokerOptions{DataDir: dir}, dir + " is in use"},
-		"a file as directory":     {BrokerOptions{DataDir: file}, file},
-		"an address without port": {BrokerOptions{Addr: "127.0.0.1"}, `"127.0.0.1"`},
-		"a port out of range":     {BrokerOptions{Addr: "127.0.0.1:70000"}, "70000"},
-		"the open network":        {BrokerOptions{Addr: "0.0.0.0:0"}, "loopback"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b, err := StartBroker(c.o)
-			if err == nil {
-				_ = b.Close()
-				t.Fatal("started")
-			}
-			if !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("got %q, want one line with %q", err, c.want)
-			}
-		})
-	}
-	if errno := syscall.EADDRINUSE; !errors.Is(explainStart(BrokerOptions{}, errno), errno) {
-		t.Error("the cause is lost")
-	}
-}
-
-// TestGarbageOnTheBrokersPort sends what is not the Kafka protocol. The broker must survive it and serve others.
-func TestGarbageOnTheBrokersPort(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
-	for name, garbage := range map[string]string{
-		"http":                  "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
-		"a tls greeting":        "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-		"a length of 4 GiB":     "\xff\xff\xff\xff\x00\x12\x00\x00",
-		"a length of nothing":   "\x00\x00\x00\x00\x00\x12\x00\x00",
-		"an unknown request":    "\x00\x00\x00\x10\x7f\xff\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
-		"a negative request":    "\x00\x00\x00\x10\xff\xff\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
-		"a request without end": "\x00\x00\x00\x10\x00\x03\x00\x00",
-		"a version of tomorrow": "\x00\x00\x00\x10\x00\x03\x7f\xff\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
-		"a negative version":    "\x00\x00\x00\x10\x00\x03\xff\xff\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
-		"nonsense for metadata": "\x00\x00\x00\x10\x00\x03\x00\x09\x00\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff",
-		"nonsense for produce":  "\x00\x00\x00\x10\x00\x00\x00\x08\x00\x00\x00\x00\xff\xff\x00\x00\x7f\xff\xff\xff",
-	} {
-		t.Run(name, func(t *testing.T) {
-			conn := must.Get(net.Dial("tcp", b.Addr()))(t)
-			defer func() { _ = conn.Close() }()
-			must.Get(io.WriteString(conn, garbage))(t)
-			if name == "a request without end" {
-				return // the broker waits for the rest
-			}
-			must.Do(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
-			if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Error("the broker neither answers nor hangs up")
-			}
-		})
-	}
-	l := openLog(t, testConfig(b.Addr(), "", 1))
-	put(t, l, pair(0, "fine"))
-	if got := lines(t, l, schemas.Pairs, 0); len(got) != 1 {
-		t.Errorf("got %q", got)
-	}
-}
-
-func FuzzGuard(f *testing.F) {
-	f.Add([]byte("\x00\x00\x00\x10\x00\x03\x00\x09\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"), 3)
-	f.Add([]byte("\x00\x00\x00\x08\x00\x12\x00\x00\x00\x00\x00\x00\x00\x00\x00\x08\x00\x12\x00\x00\x00\x00\x00\x00"), 1)
-	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"), 7)
-	f.Fuzz(func(t *testing.T, stream []byte, step int) {
-		step = max(step, 1)
-		whole, parts := newGuardedConn(nil, nil), newGuardedConn(nil, nil)
-		want := whole.look(stream)
-		var got error
-		for rest := stream; len(rest) > 0 && got == nil; {
-			n := min(step, len(rest))
-			got = parts.look(rest[:n])
-			rest = rest[n:]
-		}
-		if (want == nil) != (got == nil) {
-			t.Errorf("read at once: %v; in parts of %d: %v", want, step, got)
-		}
-	})
 }

@@ -24,7 +24,7 @@ import (
 // injected crashes, and of the owners that wake up after they have lost their lane. With SOAK=1 it runs all of them.
 func TestSuiteOnKafka(t *testing.T) {
 	cluster := kafkatest.Start(t, kafkatest.Options{Settings: map[string]string{"group.min.session.timeout.ms": "1000"}})
-	on := broker{"cluster", strings.Join(cluster.Brokers(), ",")}
+	on := brokers{"cluster", strings.Join(cluster.Brokers(), ",")}
 	for _, s := range suite {
 		t.Run(s.name, func(t *testing.T) { s.run(t, on) })
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/figures"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
@@ -144,7 +145,7 @@ func TestCrashAtEveryBoundary(t *testing.T) {
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			b := startBroker(t, BrokerOptions{})
+			b := startBroker(t, broker.Options{})
 			want, passed := s.undisturbed(t, b.Addr(), "undisturbed")
 			var survived tally
 			for _, point := range []crashPoint{afterRead, afterProcess, beforeWrite, afterWrite, beforeCommit} {
@@ -160,7 +161,7 @@ func TestCrashAtEveryBoundary(t *testing.T) {
 			if planned := 2 * survived.runs; survived.faults <= planned/2 || survived.faults > planned {
 				t.Errorf("%d crashes in %d runs that crash once or twice", survived.faults, survived.runs)
 			}
-			survived.record(t, broker{kind: "embedded"}, "crash at every boundary: "+s.name)
+			survived.record(t, brokers{kind: "embedded"}, "crash at every boundary: "+s.name)
 		})
 	}
 }
@@ -179,7 +180,7 @@ func (c *tally) add(t *testing.T, faults int, compared map[schemas.Topic]string)
 	}
 }
 
-func (c *tally) record(t *testing.T, b broker, scenario string) {
+func (c *tally) record(t *testing.T, b brokers, scenario string) {
 	t.Helper()
 	b.record(t, figures.Figures{Scenario: scenario, Faults: c.faults, Records: c.records})
 }

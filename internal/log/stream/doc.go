@@ -1,6 +1,6 @@
 // Package stream runs the stages on the log. It holds lanes and their owners, resuming after a crash, and readers
-// that see every record once. It also holds publishing, dead letters, the embedded broker, and the security of
-// connections. It is the only package that knows Kafka.
+// that see every record once. It also holds publishing, dead letters and the security of connections. It and the
+// embedded broker, internal/log/broker, are the only packages that know Kafka.
 //
 // A program opens a [Log] with [Connect] and runs stages on it with [Log.Run]. A [Follower] reads lanes for a stage whose
 // work goes across them, the trainer. [Reader] and [Publisher] are the level below, for producers and tools. In come the lanes of a stage's input topics, out go the same lanes of its

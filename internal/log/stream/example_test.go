@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"log"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 // openLog starts an embedded broker in memory, and opens a log of one lane on it.
 func openLog(ctx context.Context) (l *stream.Log, end func()) {
-	broker, err := stream.StartBroker(stream.BrokerOptions{})
+	broker, err := broker.Start(broker.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

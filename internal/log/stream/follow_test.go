@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -77,7 +78,7 @@ func scoredLane(lane int, values ...string) []message {
 
 // TestFollow lets a lane fail in every way, each once. The other lane does not notice.
 func TestFollow(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	for name, c := range map[string]struct {
 		fault error
 		want  []string // of lane 0
@@ -138,7 +139,7 @@ func TestFollow(t *testing.T) {
 // TestFollowWaits lets lanes wait. They say so, to the process and to whoever asks for their lag. One of them holds up
 // others, and counts.
 func TestFollowWaits(t *testing.T) {
-	l, reg := openMeasured(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 2))
+	l, reg := openMeasured(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 2))
 	f, ended := follow(t, l, func(string) error { return nil })
 	f.Reached(1, 7)
 	await(t, "the lanes say what they wait for", func() bool {
@@ -160,7 +161,7 @@ func TestFollowWaits(t *testing.T) {
 // TestFollowEnds ends a follower whose lanes all fail, and not by damage: the process is to blame. It also ends one whose
 // dead letters cannot be written.
 func TestFollowEnds(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	for want, c := range map[string]func(f *followed) error{
 		"something broke": func(*followed) error { return errors.New("something broke") },
 		"setting a record aside: publisher is closed": func(f *followed) error { f.spec.Letters.abort(); return Poison(errors.New("foreign record")) },
@@ -179,7 +180,7 @@ func TestFollowEnds(t *testing.T) {
 
 // TestUnfollowedStopped asks for the place of a lane that was never parked.
 func TestUnfollowedStopped(t *testing.T) {
-	l := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 12))
+	l := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 12))
 	l.Follow(FollowSpec{Name: "trainer", Topic: schemas.Scored}).note(t.Context(), schemas.Scored, 10, Position{3, 4})
 	for lane, want := range map[int]Position{1: {}, 10: {3, 4}} {
 		if at, _, err := l.Stopped(t.Context(), "trainer", schemas.Scored, lane); err != nil || at != want {
@@ -192,8 +193,8 @@ func TestUnfollowedStopped(t *testing.T) {
 // is no more, and its last offsets arrive nevertheless.
 func TestTheLastProgressIsSaid(t *testing.T) {
 	dir := t.TempDir()
-	broker := must.Get(StartBroker(BrokerOptions{DataDir: dir}))(t)
-	l := openLog(t, testConfig(broker.Addr(), "", 2))
+	b := must.Get(broker.Start(broker.Options{DataDir: dir}))(t)
+	l := openLog(t, testConfig(b.Addr(), "", 2))
 	f, ended := follow(t, l, func(string) error { return nil })
 	put(t, l, append(scoredLane(0, "a"), scoredLane(1, "b")...)...)
 	await(t, "both lanes are read", func() bool { return f.has(0, "a") && f.has(1, "b") })
@@ -205,8 +206,8 @@ func TestTheLastProgressIsSaid(t *testing.T) {
 	f.Reached(1, 1)
 	await(t, "the offsets are committed", func() bool { return committed(1) })
 
-	must.Do(t, broker.Close())
-	startBroker(t, BrokerOptions{DataDir: dir, Addr: broker.Addr()})
+	must.Do(t, b.Close())
+	startBroker(t, broker.Options{DataDir: dir, Addr: b.Addr()})
 	put(t, l, numbered(schemas.Scored, 0, 1, "end"), numbered(schemas.Scored, 1, 1, "end"))
 	f.Reached(0, 2)
 	f.Reached(1, 2)

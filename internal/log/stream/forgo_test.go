@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -38,7 +39,7 @@ func (h *hopeful) Process(ctx context.Context, rec Record, out Output) error {
 // TestNobodyMakesWhatWasSkipped has a stage wait for what another would make of a record that an operator skips. It goes
 // on when the other stage is through with all that is left, and not before; its successor knows without waiting.
 func TestNobodyMakesWhatWasSkipped(t *testing.T) {
-	l := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 1))
+	l := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 1))
 	l.saidAfter, l.parkedPause = 10*time.Millisecond, 10*time.Millisecond
 	makers := []Maker{{"maker", schemas.Scored}}
 	nobody := func() string {

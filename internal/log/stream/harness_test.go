@@ -12,6 +12,7 @@ import (
 
 	"github.com/vmihailenco/msgpack/v5"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -26,9 +27,9 @@ func testConfig(broker, namespace string, lanes int) Config {
 	return cfg
 }
 
-func startBroker(t *testing.T, o BrokerOptions) *Broker {
+func startBroker(t *testing.T, o broker.Options) *broker.Broker {
 	t.Helper()
-	b := must.Get(StartBroker(o))(t)
+	b := must.Get(broker.Start(o))(t)
 	t.Cleanup(func() { must.Check(t, b.Close()) })
 	return b
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -144,7 +145,7 @@ func TestHostileBatches(t *testing.T) {
 		"a negative number of headers":  {batch: rawBatch{count: 1, body: rawRecord(0, []byte("x"), binary.AppendVarint(nil, -5))}, inside: 0, aside: "broken batch: record 0 of 1", refuse: false},
 		"records of nothing":            {batch: rawBatch{codec: 1, count: 200_000, body: gzipped(t, nothings(200_000))}, inside: 200_000, aside: "", refuse: false},
 	}
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	for name, c := range tests {
 		t.Run(name, func(t *testing.T) {
 			cfg := testConfig(b.Addr(), strings.NewReplacer(" ", "-", ",", "", ":", "", "'", "").Replace(name), 1)
@@ -210,7 +211,7 @@ func TestChecksumThatNeverMatches(t *testing.T) {
 
 // TestTimesOfProducersStopNoLane gives the last record before a restart a time that no broker can have set.
 func TestTimesOfProducersStopNoLane(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	for name, at := range map[string]int64{"the year 20,000": 569e12, "the end of time": 1<<63 - 1, "before all time": -1 << 63, "no time": -1} {
 		t.Run(name, func(t *testing.T) {
 			l := openLog(t, testConfig(b.Addr(), strings.NewReplacer(" ", "-", ",", "").Replace(name), 1))
@@ -274,7 +275,7 @@ func nothings(n int) []byte {
 
 // TestHeadersAreCounted reads records that are nothing but headers, within a budget.
 func TestHeadersAreCounted(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	cfg := testConfig(b.Addr(), "", 1)
 	cfg.BatchBytes = 64 << 10
 	l := openLog(t, cfg)
@@ -301,7 +302,7 @@ func TestHeadersAreCounted(t *testing.T) {
 // TestAbortedTransactions writes with transactions, as an outside producer may. Aborted records count as never
 // written.
 func TestAbortedTransactions(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	l := openLog(t, testConfig(b.Addr(), "", 1))
 	client := kgoClient(t, l, kgo.TransactionalID("producer"), kgo.DefaultProduceTopic(l.name(schemas.Pairs)), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	transaction := func(end kgo.TransactionEndTry, values ...string) {
@@ -344,7 +345,7 @@ func TestAbortedTransactions(t *testing.T) {
 // TestDeadLetterThatDoesNotFit sets aside records that dead-letters do not take whole. The letter keeps the beginning
 // and says so. The topic may take less than the configuration says.
 func TestDeadLetterThatDoesNotFit(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	for name, c := range map[string]struct {
 		value, key, limit int
 		least             int // bytes that are kept
@@ -417,7 +418,7 @@ func TestReasonClasses(t *testing.T) {
 }
 
 func TestPlainWithoutTLSWarns(t *testing.T) {
-	b := startBroker(t, BrokerOptions{SASL: saslPlain, User: "user", Pass: testPassword})
+	b := startBroker(t, broker.Options{SASL: saslPlain, User: "user", Pass: testPassword})
 	cfg := testConfig(b.Addr(), "", 1)
 	cfg.SASL, cfg.SASLUser, cfg.SASLPassword = saslPlain, "user", testPassword
 	var out strings.Builder
@@ -431,7 +432,7 @@ func TestPlainWithoutTLSWarns(t *testing.T) {
 // TestDeadLetterWithLargeHeaders sets aside records whose key and headers fill what a reader takes. The headers of
 // the letter come on top, and a reader must still take the letter.
 func TestDeadLetterWithLargeHeaders(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	large := make([]byte, maxHeaderBytes-8)
 	many := make([]header, maxRecordHeaders)
 	for i := range many {

@@ -6,14 +6,15 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 // TestClientsInTheBrokersProcess counts connections over TCP: a client in the broker's process makes none. Others do.
 func TestClientsInTheBrokersProcess(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
-	conn, err := dialInProcess(t.Context(), b.Addr())
+	b := startBroker(t, broker.Options{})
+	conn, err := broker.DialInProcess(t.Context(), b.Addr())
 	if conn == nil || err != nil {
 		t.Fatalf("got %v, %v, want a pipe", conn, err)
 	}
@@ -61,8 +62,8 @@ func pass(from, to net.Conn) {
 }
 
 func TestBrokerThatHasEnded(t *testing.T) {
-	b := must.Get(StartBroker(BrokerOptions{}))(t)
-	open, err := dialInProcess(t.Context(), b.Addr())
+	b := must.Get(broker.Start(broker.Options{}))(t)
+	open, err := broker.DialInProcess(t.Context(), b.Addr())
 	if open == nil || err != nil {
 		t.Fatalf("got %v, %v", open, err)
 	}
@@ -70,7 +71,7 @@ func TestBrokerThatHasEnded(t *testing.T) {
 	if _, err := open.Read(make([]byte, 1)); err == nil {
 		t.Error("a connection outlives its broker")
 	}
-	if conn, err := dialInProcess(t.Context(), b.Addr()); conn != nil || err != nil {
+	if conn, err := broker.DialInProcess(t.Context(), b.Addr()); conn != nil || err != nil {
 		t.Errorf("got %v, %v, want none", conn, err)
 	}
 	if _, err := Connect(t.Context(), testConfig(b.Addr(), "", 1), Options{}); !errors.Is(err, syscall.ECONNREFUSED) {

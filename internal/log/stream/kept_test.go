@@ -6,13 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 // TestOneRecordIsKept lets retention remove the only record that a stage has written. The stage goes on behind it.
 func TestOneRecordIsKept(t *testing.T) {
-	l := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 1))
+	l := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 1))
 	put(t, l, pair(0, "a"))
 	r := start(l, batcherSpec())
 	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Embeddings: 0}, 0)
@@ -32,7 +33,7 @@ func TestOneRecordIsKept(t *testing.T) {
 // TestQuietLaneOutlivesRetention lets retention remove all that a quiet lane has written, and what it was made of.
 // The stage goes on where it has stopped. It notes its place when it is stopped in order, and now and then before.
 func TestQuietLaneOutlivesRetention(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	for name, running := range map[string]bool{"stopped": false, "running": true} {
 		t.Run(name, func(t *testing.T) {
 			cfg := testConfig(b.Addr(), name, 1)

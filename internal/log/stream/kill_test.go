@@ -118,7 +118,7 @@ func killEnds(lane, pairs int) map[schemas.Topic]int64 {
 
 // killed kills processes that run two stages, at random points under load. It pauses some until others have taken
 // their lanes over. Then they wake up and write on.
-func killed(t *testing.T, b broker) {
+func killed(t *testing.T, b brokers) {
 	faults := soak.Choose(8, 120)
 	r := rand.New(rand.NewPCG(soak.Seed(t, 11), 0))
 	l := openLog(t, killConfig(b.brokers, "killed"))
@@ -169,7 +169,7 @@ func killed(t *testing.T, b broker) {
 
 // compareKilled compares the outcome with that of an undisturbed run on the same pairs. The pairs are those in the
 // log. A batch may be there twice when its producer did not hear of the ack.
-func compareKilled(t *testing.T, b broker, l *Log, sent int) (records int) {
+func compareKilled(t *testing.T, b brokers, l *Log, sent int) (records int) {
 	quiet := openLog(t, killConfig(b.brokers, "killed-quiet"))
 	var m []message
 	distinct, good := make(map[string]bool), make([]int64, killLanes)

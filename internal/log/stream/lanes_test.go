@@ -13,6 +13,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -61,7 +62,7 @@ func TestGroupWithABrokerThatHangs(t *testing.T) {
 	t.Parallel()
 	silent := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = silent.Close() })
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	cfg := testConfig(b.Addr(), "", 1)
 	cfg.Brokers = []string{silent.Addr().String(), b.Addr()}
 	l := openLog(t, cfg)
@@ -74,7 +75,7 @@ func TestGroupWithABrokerThatHangs(t *testing.T) {
 // TestLeavingWhileOthersAreAwaited stops an owner while its group waits for a member that is gone without a word.
 func TestLeavingWhileOthersAreAwaited(t *testing.T) {
 	t.Parallel()
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	cfg := testConfig(b.Addr(), "", 2)
 	cfg.SessionTimeout = time.Minute
 	l := openLog(t, cfg)
@@ -104,7 +105,7 @@ func TestLeavingWhileOthersAreAwaited(t *testing.T) {
 }
 
 func TestLag(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	l := openLog(t, testConfig(b.Addr(), "", 2))
 	put(t, l, pair(0, "one"), pair(0, "two"), pair(1, "three"))
 	if got, err := l.Lag(t.Context(), "batcher", schemas.Pairs); err != nil || !slices.Equal(got, []LaneLag{
@@ -127,7 +128,7 @@ func TestLag(t *testing.T) {
 // goes on without waiting for the work, and the work is not lost.
 func TestBusyLaneIsKept(t *testing.T) {
 	t.Parallel()
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	cfg := testConfig(b.Addr(), "", 2)
 	cfg.DrainTimeout = 10 * time.Millisecond
 	cfg.SessionTimeout = time.Minute // nobody is expelled however slow the machine is
@@ -180,7 +181,7 @@ func TestBusyLaneIsKept(t *testing.T) {
 // matter of chance.)
 func TestMemberThatDiesWhileItJoinsIsExpired(t *testing.T) {
 	t.Parallel()
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	for i := range 4 {
 		t.Run(fmt.Sprint("try ", i), func(t *testing.T) {
 			t.Parallel()

@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 // TestLead lets three processes ask for the lead, one after the other. One leads at any time; who loses the lead, because
 // others have come, asks again and does not fail.
 func TestLead(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	var leading, turns atomic.Int32
 	lead := func(ctx context.Context) error {
 		if n := leading.Add(1); n != 1 {

@@ -20,7 +20,7 @@ import (
 // injected writes into every lane topic that a stage writes, between the stage's own records and while the next stage
 // reads them. It writes repetitions in any order, a stretch written anew by an owner that was fenced, and what no
 // stage wrote. Only the last is set aside. The output of the next stage is the same as without all this.
-func injected(t *testing.T, b broker) {
+func injected(t *testing.T, b brokers) {
 	const n = 400
 	seed := soak.Seed(t, 5)
 	records, faults := 0, 0
@@ -132,7 +132,7 @@ func slowMain(brokers string, pause, lasts time.Duration) error {
 
 // slowConsumer lets a producer be ten times faster than the process that reads. The process's memory stays within the
 // bound, however much is waiting.
-func slowConsumer(t *testing.T, b broker) {
+func slowConsumer(t *testing.T, b brokers) {
 	pause, lasts := soak.Choose(10*time.Millisecond, 100*time.Millisecond), soak.Choose(4*time.Second, 10*time.Minute)
 	cfg := testConfig(b.brokers, "slow", 2)
 	cfg.BatchBytes = 32 << 10 // a broker returns whole batches

@@ -4,12 +4,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 func TestLastRecordIsWhole(t *testing.T) {
-	l := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "last", 2))
+	l := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "last", 2))
 	if rec, found, err := l.LastRecord(t.Context(), schemas.Groups, 0); found || err != nil {
 		t.Errorf("an empty lane has the record %+v, %v", rec, err)
 	}
@@ -36,7 +37,7 @@ func TestLastRecordIsWhole(t *testing.T) {
 }
 
 func TestCopyKeepsEverything(t *testing.T) {
-	broker := startBroker(t, BrokerOptions{})
+	broker := startBroker(t, broker.Options{})
 	from, to := openLog(t, testConfig(broker.Addr(), "from", 1)), openLog(t, testConfig(broker.Addr(), "to", 1))
 	put(t, from, message{topic: schemas.Pairs, key: []byte("key"), value: []byte("value"), headers: []header{
 		{Key: "schema", Value: []byte("s")}, {Key: "trace", Value: []byte("t")},
@@ -63,7 +64,7 @@ func TestCopyKeepsEverything(t *testing.T) {
 }
 
 func TestDeadLettersFrom(t *testing.T) {
-	l := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "dead", 1))
+	l := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "dead", 1))
 	set := func(offset int64, reason string) message {
 		return deadLetter("encoder", Record{Topic: schemas.Pairs, Offset: offset, headers: []header{{Key: "schema", Value: []byte("s")}}}, reason)
 	}

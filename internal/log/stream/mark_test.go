@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -100,7 +101,7 @@ func TestMarkIsCovered(t *testing.T) {
 
 // TestMarkOfAnotherStage refuses to go on from a mark that names topics of another stage.
 func TestMarkOfAnotherStage(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	l := openLog(t, testConfig(b.Addr(), "", 1))
 	put(t, l, sequenced(schemas.Embeddings, 0, 0, Mark{Inputs: []TopicPosition{{schemas.Groups, Position{1, 1}}}}, testSchema, nil))
 	err := <-start(l, batcherSpec()).done

@@ -14,6 +14,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -68,7 +69,7 @@ func openMeasured(t *testing.T, cfg Config) (*Log, *prometheus.Registry) {
 // TestDamagedLaneIsParked damages one lane of two, in several ways. The lane says why where all can see it, and the
 // other lane goes on. Once the damage is put right, so does the first.
 func TestDamagedLaneIsParked(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	for name, c := range map[string]struct {
 		err  error
 		want string
@@ -114,7 +115,7 @@ func TestDamagedLaneIsParked(t *testing.T) {
 
 // TestForeignSeqParksTheLane writes a record with a seq far ahead. Anyone can do so who may write to the topic.
 func TestForeignSeqParksTheLane(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	l := openLog(t, testConfig(b.Addr(), "", 1))
 	put(t, l, numbered(schemas.Embeddings, 0, 0, "zero"), numbered(schemas.Embeddings, 0, 1<<40, "foreign"), numbered(schemas.Embeddings, 0, 1, "one"))
 	got := parked(t, l, failingSpec(func(Record) error { return nil }))
@@ -126,7 +127,7 @@ func TestForeignSeqParksTheLane(t *testing.T) {
 // TestNewerRecordWaits meets a record of a newer major on a topic that stages write. The stage does not drop it, and
 // a newer program takes it up.
 func TestNewerRecordWaits(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	l := openLog(t, testConfig(b.Addr(), "", 1))
 	future := sequenced(schemas.Embeddings, 0, 1, Mark{}, "pairstream.embedding/2", []byte("from the future"))
 	put(t, l, numbered(schemas.Embeddings, 0, 0, "zero"), future)
@@ -150,7 +151,7 @@ func TestNewerRecordWaits(t *testing.T) {
 
 // TestWaitingIsSaid lets a stage wait for an input that nobody writes, while another input has records.
 func TestWaitingIsSaid(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	l, reg := openMeasured(t, testConfig(b.Addr(), "", 1))
 	l.saidAfter = time.Millisecond
 	spec := joinerSpec()
@@ -187,12 +188,12 @@ func TestIsTransient(t *testing.T) {
 
 // TestSlowAcks lets a broker take longer for its acks than a request may. The log then has each record about once.
 func TestSlowAcks(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	var slow atomic.Bool
-	b.cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
-		b.cluster.KeepControl()
+	b.Cluster().ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		b.Cluster().KeepControl()
 		if slow.Load() {
-			b.cluster.SleepControl(func() { time.Sleep(450 * time.Millisecond) })
+			b.Cluster().SleepControl(func() { time.Sleep(450 * time.Millisecond) })
 		}
 		return nil, nil, false
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/base/machine"
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -15,7 +16,7 @@ import (
 // pair.
 func BenchmarkPlumbing(b *testing.B) {
 	const lanes = 4
-	broker := must.Get(StartBroker(BrokerOptions{DataDir: b.TempDir()}))(b)
+	broker := must.Get(broker.Start(broker.Options{DataDir: b.TempDir()}))(b)
 	defer func() { _ = broker.Close() }()
 	cfg := DefaultConfig()
 	cfg.Brokers, cfg.Lanes = []string{broker.Addr()}, lanes

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -23,11 +24,11 @@ func TestProduceThatTimedOutIsRepeated(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []*kerr.Error{kerr.RequestTimedOut, kerr.NotEnoughReplicasAfterAppend, kerr.NotLeaderForPartition} {
 		t.Run(answer.Message, func(t *testing.T) {
-			b := startBroker(t, BrokerOptions{})
+			b := startBroker(t, broker.Options{})
 			cfg := testConfig(b.Addr(), "", 1)
 			cfg.BatchBytes = 1
 			l := openLog(t, cfg)
-			h := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: answer, Topic: "scored", Count: 3})
+			h := b.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: answer, Topic: "scored", Count: 3})
 			var m []message
 			var want []string
 			for i := range 10 {
@@ -48,11 +49,11 @@ func TestProduceThatTimedOutIsRepeated(t *testing.T) {
 // TestEveryReplicaAcknowledges looks at what is asked of brokers. What one of them alone has is lost with it.
 func TestEveryReplicaAcknowledges(t *testing.T) {
 	t.Parallel()
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	l := openLog(t, testConfig(b.Addr(), "", 1))
 	var requests, all atomic.Int64
-	b.cluster.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
-		b.cluster.KeepControl()
+	b.Cluster().ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		b.Cluster().KeepControl()
 		requests.Add(1)
 		if r.(*kmsg.ProduceRequest).Acks == -1 {
 			all.Add(1)
@@ -68,12 +69,12 @@ func TestEveryReplicaAcknowledges(t *testing.T) {
 // TestFaultsOfTheBrokerPass runs a stage while requests of every kind fail now and then.
 func TestFaultsOfTheBrokerPass(t *testing.T) {
 	t.Parallel()
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	cfg := testConfig(b.Addr(), "", 1)
 	cfg.BatchBytes = 500
 	l := openLog(t, cfg)
 	const n = 200
-	b.cluster.Fault(
+	b.Cluster().Fault(
 		kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.RequestTimedOut, Topic: "embeddings", Count: 2},
 		kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Topic: "embeddings", Count: 1},
 		kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.NotLeaderForPartition, Topic: "pairs", Count: 1},
@@ -95,7 +96,7 @@ func TestFaultsOfTheBrokerPass(t *testing.T) {
 }
 
 func TestPublisherHoldsItsWritersBack(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	l := openLog(t, testConfig(b.Addr(), "", 1))
 	var c Counters
 	p := l.NewPublisher(PublisherOptions{MaxBytes: 10_000, Counters: &c})
@@ -141,7 +142,7 @@ func TestPublisherHoldsItsWritersBack(t *testing.T) {
 }
 
 func TestPublisherTakesARecordLargerThanItsBudget(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	l := openLog(t, testConfig(b.Addr(), "", 1))
 	p := l.NewPublisher(PublisherOptions{MaxBytes: 1000})
 	for range 2 {
@@ -154,7 +155,7 @@ func TestPublisherTakesARecordLargerThanItsBudget(t *testing.T) {
 }
 
 func TestRecordTooLargeForItsTopic(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	cfg := testConfig(b.Addr(), "", 1)
 	cfg.MaxMessageBytes, cfg.BatchBytes, cfg.Linger = 1<<20, 1<<20, 20*time.Millisecond
 	l := openLog(t, cfg)
@@ -192,7 +193,7 @@ func TestRecordTooLargeForItsTopic(t *testing.T) {
 }
 
 func TestPublishChecksSeqs(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	l := openLog(t, testConfig(b.Addr(), "", 1))
 	p := l.NewPublisher(PublisherOptions{})
 	seal := &schemas.Seal{Final: true}
@@ -214,7 +215,7 @@ func TestPublishChecksSeqs(t *testing.T) {
 // TestMemoryInFlightIsBounded gives a stage much more input than it may hold, and lets it take its time. At every
 // record the stage looks at how much is in flight.
 func TestMemoryInFlightIsBounded(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	cfg := testConfig(b.Addr(), "", 2)
 	cfg.MaxBytesInFlight, cfg.BatchBytes = 1<<20, 32<<10
 	l := openLog(t, cfg)
@@ -267,7 +268,7 @@ func TestLingerGrowsWithTheBrokersTime(t *testing.T) {
 
 // TestStoppedPublisherHasForgotten: who flushes a publisher that another one has stopped learns that nothing was acknowledged.
 func TestStoppedPublisherHasForgotten(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	cfg := testConfig(b.Addr(), "", 1)
 	l := openLog(t, cfg)
 	p := l.newPublisher(1<<20, newInstruments(l.metrics, "stopped", nil))

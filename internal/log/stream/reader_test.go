@@ -14,12 +14,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 func TestReaderSeesEveryRecordOnce(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	const n = 40
 	one := func(seq int) message { return numbered(schemas.Embeddings, 0, int64(seq), fmt.Sprint("value ", seq)) }
 	var want []string
@@ -87,7 +88,7 @@ func testEveryPosition(t *testing.T, l *Log, want []string) {
 }
 
 func TestReaderReportsAGap(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	for name, c := range map[string]struct {
 		seqs []int64
 		want GapError
@@ -118,7 +119,7 @@ func TestReaderReportsAGap(t *testing.T) {
 }
 
 func TestReaderHandsOutForeignRecords(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	l := openLog(t, testConfig(b.Addr(), "", 1))
 	foreign := func(seq ...string) message {
 		m := pair(0, "foreign")
@@ -168,7 +169,7 @@ func deleteRecords(t *testing.T, l *Log, topic schemas.Topic, offset int64) {
 }
 
 func TestTrimmedTopics(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	l := openLog(t, testConfig(b.Addr(), "", 1))
 	for i := range 10 {
 		put(t, l, pair(0, fmt.Sprint("pair ", i)), numbered(schemas.Embeddings, 0, int64(i), fmt.Sprint("value ", i)))
@@ -230,7 +231,7 @@ func (s copier) Process(_ context.Context, rec Record, out Output) error {
 func (s copier) Flush(context.Context, Output) error { return nil }
 
 func TestLastRecord(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	junk := pair(0, "junk")
 	junk.topic = schemas.Batches
 	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
@@ -256,7 +257,7 @@ func TestLastRecord(t *testing.T) {
 }
 
 func TestReaderStaysWithinItsBudget(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	cfg := testConfig(b.Addr(), "", 1)
 	cfg.BatchBytes = 8 << 10
 	l := openLog(t, cfg)

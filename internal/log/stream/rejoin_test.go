@@ -8,6 +8,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -27,7 +28,7 @@ func (b *blind) AssignGroups(members []kafka.GroupMember, partitions []kafka.Par
 
 // TestLanesWithoutAnOwnerAreSharedOutAnew has a process join a group whose leader does not see the lanes.
 func TestLanesWithoutAnOwnerAreSharedOutAnew(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	cfg := testConfig(b.Addr(), "ns", 2)
 	l := openLog(t, cfg)
 	l.topicsEvery = 50 * time.Millisecond

@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -17,14 +18,14 @@ import (
 // TestTopicMadeAnew deletes pairs and fills it again at once with more than before. The stage's position lies in the middle
 // of the new pairs. The stage does not use it until an operator says so.
 func TestTopicMadeAnew(t *testing.T) {
-	topicMadeAnew(t, clockSkew, "it was made anew", func(*Broker) {})
+	topicMadeAnew(t, clockSkew, "it was made anew", func(*broker.Broker) {})
 }
 
 // TestTopicMadeAnewOnOldBrokers does the same on brokers whose topics have no ids.
 func TestTopicMadeAnewOnOldBrokers(t *testing.T) {
-	topicMadeAnew(t, 0, "was the topic made anew?", func(b *Broker) {
-		b.cluster.ControlKey(int16(kmsg.ApiVersions), func(raw kmsg.Request) (kmsg.Response, error, bool) {
-			b.cluster.KeepControl()
+	topicMadeAnew(t, 0, "was the topic made anew?", func(b *broker.Broker) {
+		b.Cluster().ControlKey(int16(kmsg.ApiVersions), func(raw kmsg.Request) (kmsg.Response, error, bool) {
+			b.Cluster().KeepControl()
 			resp := raw.ResponseKind().(*kmsg.ApiVersionsResponse)
 			resp.SetVersion(raw.GetVersion())
 			for key := range int16(kmsg.MaxKey) {
@@ -39,8 +40,8 @@ func TestTopicMadeAnewOnOldBrokers(t *testing.T) {
 	})
 }
 
-func topicMadeAnew(t *testing.T, skew time.Duration, want string, prepare func(*Broker)) {
-	b := startBroker(t, BrokerOptions{})
+func topicMadeAnew(t *testing.T, skew time.Duration, want string, prepare func(*broker.Broker)) {
+	b := startBroker(t, broker.Options{})
 	prepare(b)
 	cfg := testConfig(b.Addr(), "", 1)
 	l := openLog(t, cfg)
@@ -91,7 +92,7 @@ func TestIdleStageNoticesATopicMadeAnew(t *testing.T) {
 		schemas.Embeddings: "",                 // the stage's own: it makes the records again
 	} {
 		t.Run(string(topic), func(t *testing.T) {
-			cfg := testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 1)
+			cfg := testConfig(startBroker(t, broker.Options{}).Addr(), "", 1)
 			l := openLog(t, cfg)
 			l.topicsEvery, l.parkedPause = 20*time.Millisecond, 20*time.Millisecond
 			spec := batcherSpec()
@@ -118,7 +119,7 @@ func TestIdleStageNoticesATopicMadeAnew(t *testing.T) {
 // TestIdleFollowerNoticesATopicMadeAnew does the same with the trainer's way to read. Only its start can compare what it has
 // in memory with the log, so it ends.
 func TestIdleFollowerNoticesATopicMadeAnew(t *testing.T) {
-	cfg := testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 1)
+	cfg := testConfig(startBroker(t, broker.Options{}).Addr(), "", 1)
 	l := openLog(t, cfg)
 	l.topicsEvery = 20 * time.Millisecond
 	put(t, l, numbered(schemas.Scored, 0, 0, "value"))
@@ -155,7 +156,7 @@ func deleteTopic(t *testing.T, l *Log, which schemas.Topic) {
 // TestStagesTopicMadeAnew deletes a topic that a stage writes. Its stage goes on with the seq that is next, at the start
 // of the new topic. The reader would wait for ever for a record that lies before its position, and says so instead.
 func TestStagesTopicMadeAnew(t *testing.T) {
-	cfg := testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 1)
+	cfg := testConfig(startBroker(t, broker.Options{}).Addr(), "", 1)
 	l := openLog(t, cfg)
 	put(t, l, numbered(schemas.Embeddings, 0, 0, "value 0"), numbered(schemas.Embeddings, 0, 1, "value 1"))
 	spec := failingSpec(func(Record) error { return nil })
@@ -175,7 +176,7 @@ func TestStagesTopicMadeAnew(t *testing.T) {
 // topic, where nobody who reads looks for it. The lane says so at once, and so does its next owner, until operators give up
 // what is lost.
 func TestOutputMadeAnewUnderItsStage(t *testing.T) {
-	cfg := testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 1)
+	cfg := testConfig(startBroker(t, broker.Options{}).Addr(), "", 1)
 	l := openLog(t, cfg)
 	l.parkedPause, l.saidAfter = 20*time.Millisecond, 20*time.Millisecond
 	put(t, l, pair(0, "old 0"), pair(0, "old 1"))
@@ -220,7 +221,7 @@ func TestOutputMadeAnewUnderItsStage(t *testing.T) {
 // TestDeadLetterOfAForgedSeq sets a record aside that a stranger gave a seq. The dead letter keeps the record's headers, and
 // its topic has no seqs: nothing was made anew.
 func TestDeadLetterOfAForgedSeq(t *testing.T) {
-	l := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 1))
+	l := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 1))
 	forged := pair(0, "poison")
 	forged.headers = append(forged.headers, header{Key: schemas.HeaderSeq, Value: []byte("9223372036854775807")})
 	put(t, l, pair(0, "before"), forged, pair(0, "behind"))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -11,7 +12,7 @@ import (
 // TestResumeDoesNoWorkTwice stops a stage in order, again and again. The stage writes nothing twice. It goes on
 // behind the last record that it has processed, or from the start of its open group.
 func TestResumeDoesNoWorkTwice(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	from := map[string]map[schemas.Topic]int64{
 		"batcher": {schemas.Pairs: 12}, "grouper": {schemas.Embeddings: 6}, "joiner": {schemas.Groups: 3, schemas.Features: 6},
 		"chainer": {schemas.Pairs: 8},
@@ -46,7 +47,7 @@ func TestResumeDoesNoWorkTwice(t *testing.T) {
 // TestPoisonIsCheap checks that set-aside records travel in the batches of the others. The stage does not wait for
 // them one by one.
 func TestPoisonIsCheap(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	cfg := testConfig(b.Addr(), "", 1)
 	l := openLog(t, cfg)
 	var m []message

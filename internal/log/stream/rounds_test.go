@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -19,7 +20,7 @@ func setAside(offset int) message {
 // TestRecordsWaitForTheDeadLettersBeforeThem checks invariant 7 at every batch, each of one record. It holds up the
 // first dead letter until the records before it are in the log. Those records do not wait for it.
 func TestRecordsWaitForTheDeadLettersBeforeThem(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	for _, seed := range []uint64{1, 2, 3} {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			cfg := testConfig(b.Addr(), fmt.Sprint("aside-", seed), 1)
@@ -83,7 +84,7 @@ func TestRecordsWaitForTheDeadLettersBeforeThem(t *testing.T) {
 
 // TestAcksOfDeadLettersDoNotCountForRecords lets a dead letter get its ack while the record before it has none.
 func TestAcksOfDeadLettersDoNotCountForRecords(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	cfg := testConfig(b.Addr(), "", 1)
 	cfg.BatchBytes = 1
 	l := openLog(t, cfg)
@@ -125,7 +126,7 @@ func TestAcksOfDeadLettersDoNotCountForRecords(t *testing.T) {
 
 // TestDeadLetterThatCannotBeWritten ends the publisher although its records could be.
 func TestDeadLetterThatCannotBeWritten(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	l := openLog(t, testConfig(b.Addr(), "", 1))
 	p := l.newPublisher(1<<20, newInstruments(l.metrics, "test", nil))
 	failed := make(chan struct{})

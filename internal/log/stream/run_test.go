@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/segmentio/kafka-go"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -40,7 +41,7 @@ func faultySpec(act func(rec Record, out Output) error) StageSpec {
 }
 
 func TestErrorsOfAStage(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	broken := errors.New("the bucket is on fire")
 	for name, c := range map[string]struct {
 		err   error
@@ -86,7 +87,7 @@ func TestErrorsOfAStage(t *testing.T) {
 
 // TestEmitRefusesMarksThatLieAhead also covers a mark that no reader takes.
 func TestEmitRefusesMarksThatLieAhead(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	for name, act := range map[string]func(rec Record, out Output) error{
 		"inputs not read": func(rec Record, out Output) error {
 			m := out.After(rec, nil)
@@ -134,7 +135,7 @@ func TestEmitRefusesMarksThatLieAhead(t *testing.T) {
 func emit(out Output, m Mark) error { return out.Emit(schemas.Embeddings, raw{testSchema, nil}, m) }
 
 func TestGapInAnInputParksTheLane(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	l := openLog(t, testConfig(b.Addr(), "", 1))
 	put(t, l, numbered(schemas.Embeddings, 0, 0, "zero"), numbered(schemas.Embeddings, 0, 2, "two"))
 	if got, want := parked(t, l, grouperSpec()), "topic embeddings, lane 0, offset 1: expected seq 1, found 2"; !strings.Contains(got, want) {
@@ -144,7 +145,7 @@ func TestGapInAnInputParksTheLane(t *testing.T) {
 
 // TestForeignRecordsAreSetAside puts records without seqs between those of a stage.
 func TestForeignRecordsAreSetAside(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	reg := prometheus.NewRegistry()
 	l := must.Get(Connect(t.Context(), testConfig(b.Addr(), "", 1), Options{Registerer: reg}))(t)
 	defer l.Close()
@@ -214,7 +215,7 @@ func checkMetrics(t *testing.T, reg *prometheus.Registry, want map[string]float6
 }
 
 func TestTwoLogsShareARegisterer(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	reg := prometheus.NewRegistry()
 	for range 2 {
 		l := must.Get(Connect(t.Context(), testConfig(b.Addr(), "", 1), Options{Registerer: reg}))(t)
@@ -223,7 +224,7 @@ func TestTwoLogsShareARegisterer(t *testing.T) {
 }
 
 func TestRunRefuses(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	l := openLog(t, testConfig(b.Addr(), "", 1))
 	for name, c := range map[string]struct {
 		change func(*StageSpec)
@@ -259,7 +260,7 @@ func TestRunRefuses(t *testing.T) {
 }
 
 func TestSessionTimeoutThatTheBrokersDoNotAllow(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	cfg := testConfig(b.Addr(), "", 1)
 	cfg.SessionTimeout = 20 * time.Minute
 	if err := openLog(t, cfg).Run(t.Context(), batcherSpec()); err == nil || !strings.Contains(err.Error(), "STREAM_SESSION_TIMEOUT=20m0s") {
@@ -268,7 +269,7 @@ func TestSessionTimeoutThatTheBrokersDoNotAllow(t *testing.T) {
 }
 
 func TestEnsureTopics(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	openLog(t, testConfig(b.Addr(), "", 3))
 	openLog(t, testConfig(b.Addr(), "", 3)) // again: nothing to do
 	l := must.Get(Connect(t.Context(), testConfig(b.Addr(), "", 4), Options{}))(t)

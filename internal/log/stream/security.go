@@ -17,6 +17,8 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/sasl"
 	"github.com/segmentio/kafka-go/sasl/plain"
+
+	"github.com/pairstream/pairstream/internal/log/broker"
 )
 
 const (
@@ -88,11 +90,11 @@ func newTLS(cfg Config) (*tls.Config, error) {
 	return c, nil
 }
 
-// dial connects, to a broker of this process through memory. With TLS it shakes hands. A refused certificate is then an error of its own, not a broken
+// dial connects. It reaches a broker of this process through memory. With TLS it shakes hands. A refused certificate is then an error of its own, not a broken
 // connection later.
 func (s *security) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if s.tls == nil {
-		if conn, err := dialInProcess(ctx, address); conn != nil || err != nil {
+		if conn, err := broker.DialInProcess(ctx, address); conn != nil || err != nil {
 			return conn, err
 		}
 	}

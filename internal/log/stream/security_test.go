@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -78,16 +79,16 @@ func TestConnectRefuses(t *testing.T) {
 	ca.issue(t, "good", &x509.Certificate{IPAddresses: loopback})
 	ca.issue(t, "elsewhere", &x509.Certificate{DNSNames: []string{"kafka.example"}})
 	ca.issue(t, "expired", &x509.Certificate{IPAddresses: loopback, NotAfter: time.Now().Add(-time.Minute)})
-	plain := startBroker(t, BrokerOptions{})
-	good := startBroker(t, BrokerOptions{TLS: ca.server(t, "good")})
-	elsewhere := startBroker(t, BrokerOptions{TLS: ca.server(t, "elsewhere")})
-	expired := startBroker(t, BrokerOptions{TLS: ca.server(t, "expired")})
+	plain := startBroker(t, broker.Options{})
+	good := startBroker(t, broker.Options{TLS: ca.server(t, "good")})
+	elsewhere := startBroker(t, broker.Options{TLS: ca.server(t, "elsewhere")})
+	expired := startBroker(t, broker.Options{TLS: ca.server(t, "expired")})
 	wantsCert := ca.server(t, "good")
 	wantsCert.ClientAuth, wantsCert.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
 	wantsCert.ClientCAs.AddCert(ca.cert)
-	mutual := startBroker(t, BrokerOptions{TLS: wantsCert})
-	password := startBroker(t, BrokerOptions{SASL: saslPlain, User: "user", Pass: testPassword})
-	scram := startBroker(t, BrokerOptions{SASL: saslScram512, User: "user", Pass: testPassword})
+	mutual := startBroker(t, broker.Options{TLS: wantsCert})
+	password := startBroker(t, broker.Options{SASL: saslPlain, User: "user", Pass: testPassword})
+	scram := startBroker(t, broker.Options{SASL: saslScram512, User: "user", Pass: testPassword})
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts and says nothing
 	must.Do(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
@@ -165,7 +166,7 @@ func TestSecureLog(t *testing.T) {
 			server := ca.server(t, "broker")
 			server.ClientAuth, server.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
 			server.ClientCAs.AddCert(ca.cert)
-			b := startBroker(t, BrokerOptions{TLS: server, SASL: mechanism, User: "us,er=", Pass: testPassword})
+			b := startBroker(t, broker.Options{TLS: server, SASL: mechanism, User: "us,er=", Pass: testPassword})
 			cfg := testConfig(b.Addr(), "", 2)
 			cfg.TLS, cfg.TLSCA, cfg.TLSServerName = true, ca.file("ca.pem"), "kafka.example"
 			cfg.TLSCert, cfg.TLSKey = ca.file("client.pem"), ca.file("client.key")

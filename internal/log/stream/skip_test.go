@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 // TestSkip damages a lane, lets the operator look and go on, and reads the lane again. Every reader sees the same.
 func TestSkip(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	number := func(seqs ...int64) []message {
 		var m []message
 		for _, s := range seqs {
@@ -107,7 +108,7 @@ func TestSkip(t *testing.T) {
 // stage wrote it, and it is foreign although nothing comes behind it. Once it was declared foreign, its stage does not
 // take it for its own last record either.
 func TestForeignRecordAtTheEnd(t *testing.T) {
-	l := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 1))
+	l := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 1))
 	put(t, l, numbered(schemas.Embeddings, 0, 0, "value 0"), numbered(schemas.Embeddings, 0, 1, "value 1"))
 	foreign := numbered(schemas.Embeddings, 0, 7, "foreign")
 	foreign.headers = foreign.headers[:2]
@@ -127,7 +128,7 @@ func TestForeignRecordAtTheEnd(t *testing.T) {
 }
 
 func TestSkipRefuses(t *testing.T) {
-	l := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 2))
+	l := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 2))
 	good := Skip{Topic: schemas.Groups, Lane: 1, From: Position{3, 3}, To: Position{4, 9}, Reason: "r"}
 	for want, change := range map[string]func(*Skip){
 		"below LANES=2":   func(s *Skip) { s.Lane = 2 },
@@ -147,7 +148,7 @@ func TestSkipRefuses(t *testing.T) {
 
 // TestSkipAtItsPlace begins to read where a skip begins, as a stage does that has processed all before.
 func TestSkipAtItsPlace(t *testing.T) {
-	l := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 1))
+	l := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 1))
 	for _, seq := range []int64{0, 1, 5, 6} {
 		put(t, l, numbered(schemas.Embeddings, 0, seq, fmt.Sprint("value ", seq)))
 	}

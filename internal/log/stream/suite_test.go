@@ -16,13 +16,13 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// broker is what a scenario runs against.
-type broker struct {
+// brokers is what a scenario runs against.
+type brokers struct {
 	kind    string // embedded or cluster, for figures
 	brokers string
 }
 
-func (b broker) record(t *testing.T, f figures.Figures) {
+func (b brokers) record(t *testing.T, f figures.Figures) {
 	t.Helper()
 	f.Broker = b.kind
 	figures.Record(t, f)
@@ -32,7 +32,7 @@ func (b broker) record(t *testing.T, f figures.Figures) {
 // its own, in a process of its own. On Apache Kafka all share a cluster.
 var suite = []struct {
 	name string
-	run  func(*testing.T, broker)
+	run  func(*testing.T, brokers)
 }{
 	{"processes are killed and paused", killed},
 	{"owners come and go", redistributed},
@@ -46,7 +46,7 @@ func TestSuite(t *testing.T) {
 	for _, s := range suite {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			s.run(t, broker{"embedded", startBrokerProcess(t, "", "").addr})
+			s.run(t, brokers{"embedded", startBrokerProcess(t, "", "").addr})
 		})
 	}
 }
@@ -60,7 +60,7 @@ func recordsOf(t *testing.T, digest string) int {
 }
 
 // redistributed lets one owner of all lanes become four and one again, under load.
-func redistributed(t *testing.T, b broker) {
+func redistributed(t *testing.T, b brokers) {
 	const lanes, n, others = 6, 600, 3
 	all := []int{0, 1, 2, 3, 4, 5}
 	open := func(namespace string) *Log {
@@ -137,7 +137,7 @@ func redistributed(t *testing.T, b broker) {
 
 // poisoned measures the cost of setting aside one record in a hundred. It compares the medians of runs with poison
 // and without it, in turns. The first run of each kind only warms up what it meets.
-func poisoned(t *testing.T, b broker) {
+func poisoned(t *testing.T, b brokers) {
 	n, turns := soak.Choose(100_000, 400_000), soak.Choose(5, 11)
 	var took [2][]time.Duration
 	bad, records := 0, 0
@@ -166,7 +166,7 @@ func poisoned(t *testing.T, b broker) {
 //
 // Every write is late, as it is with brokers that are far away. Then waits count, and not the machine's other work.
 // The bytes in flight are so few that the stage waits for acks, as in a run without end.
-func timed(t *testing.T, b broker, namespace string, n, poison int) (took time.Duration, bad int) {
+func timed(t *testing.T, b brokers, namespace string, n, poison int) (took time.Duration, bad int) {
 	cfg := testConfig(b.brokers, namespace, 1)
 	cfg.Linger, cfg.MaxBytesInFlight = DefaultConfig().Linger, 32<<20
 	l := openLog(t, cfg)
@@ -204,7 +204,7 @@ func timed(t *testing.T, b broker, namespace string, n, poison int) (took time.D
 // wrongClocks lets writers and owners run with clocks that are a little more than an hour off. No record is refused
 // or differs. (Apache Kafka refuses what is stamped more than an hour ahead, unless a topic has its brokers' own
 // time.)
-func wrongClocks(t *testing.T, b broker) {
+func wrongClocks(t *testing.T, b brokers) {
 	compared := 0
 	for _, s := range scenarios() {
 		var want map[schemas.Topic]string

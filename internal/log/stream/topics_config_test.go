@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -44,7 +45,7 @@ func openLogged(t *testing.T, cfg Config) (*Log, *logBuffer) {
 // TestTopicSettings changes one setting of topics that exist. The stage refuses what would lose records, and logs the
 // rest.
 func TestTopicSettings(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	for name, c := range map[string]struct {
 		topic          schemas.Topic
 		setting, value string
@@ -100,7 +101,7 @@ func TestTopicSettings(t *testing.T) {
 
 // TestNamedTopicsAlone makes and checks the topics that a producer may see, whatever the others are like.
 func TestNamedTopicsAlone(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	l, _ := openLogged(t, testConfig(b.Addr(), "", 1))
 	mine := []schemas.Topic{schemas.Pairs, schemas.Sources}
 	must.Do(t, l.ensureTopics(t.Context(), mine...))
@@ -123,7 +124,7 @@ func TestNamedTopicsAlone(t *testing.T) {
 
 // TestTopicDeletedAtRunTime deletes a topic beside a stage that waits for more of it. The stage says what is missing.
 func TestTopicDeletedAtRunTime(t *testing.T) {
-	l := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 1))
+	l := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 1))
 	l.topicsEvery = 10 * time.Millisecond
 	spec := batcherSpec()
 	spec.Counters = new(Counters)
@@ -139,7 +140,7 @@ func TestTopicDeletedAtRunTime(t *testing.T) {
 
 // TestPartitionsAddedAtRunTime adds partitions while a stage runs. It says so, and goes on with its lanes.
 func TestPartitionsAddedAtRunTime(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	l, out := openLogged(t, testConfig(b.Addr(), "", 1))
 	must.Do(t, l.EnsureTopics(t.Context()))
 	l.topicsEvery = 10 * time.Millisecond

@@ -4,12 +4,13 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
 
 func TestValuesAreThoseOfOneType(t *testing.T) {
-	l := openLog(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "values", 1))
+	l := openLog(t, testConfig(startBroker(t, broker.Options{}).Addr(), "values", 1))
 	p := l.NewPublisher(PublisherOptions{})
 	must.Do(t, p.Publish(t.Context(), schemas.Pairs, 0, &schemas.Seal{Note: "first"}))
 	must.Do(t, p.PublishBytes(t.Context(), schemas.Pairs, 0, schemas.SchemaPair, []byte("no pair")))

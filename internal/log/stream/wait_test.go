@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -14,7 +15,7 @@ import (
 // they wait for, are not taken down, and go on soon when the stage can. A process that joins meanwhile costs nothing, and
 // neither does one that ends.
 func TestAStageThatCannotTakeARecordYet(t *testing.T) {
-	l, reg := openMeasured(t, testConfig(startBroker(t, BrokerOptions{}).Addr(), "", 2))
+	l, reg := openMeasured(t, testConfig(startBroker(t, broker.Options{}).Addr(), "", 2))
 	for lane := range 2 {
 		put(t, l, pair(lane, "zero"), pair(lane, "one"), pair(lane, "two"))
 	}

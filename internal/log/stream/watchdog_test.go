@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
@@ -114,7 +115,7 @@ func TestWatchdog(t *testing.T) {
 // TestStalledStageIsNoticed hangs a stage on a record. The watchdog notices it, and notices when the stage goes on.
 // While the stage waits for records, the watchdog notices nothing.
 func TestStalledStageIsNoticed(t *testing.T) {
-	b := startBroker(t, BrokerOptions{})
+	b := startBroker(t, broker.Options{})
 	reg := prometheus.NewRegistry()
 	cfg := testConfig(b.Addr(), "", 1)
 	cfg.StallAfter = 10 * time.Millisecond

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -46,7 +47,7 @@ func TestTwoOwners(t *testing.T) {
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			b := startBroker(t, BrokerOptions{})
+			b := startBroker(t, broker.Options{})
 			_, passed := s.undisturbed(t, b.Addr(), "counting")
 			want, _ := s.extended().undisturbed(t, b.Addr(), "undisturbed")
 			var survived tally
@@ -56,7 +57,7 @@ func TestTwoOwners(t *testing.T) {
 					survived.add(t, 1, want)
 				})
 			}
-			survived.record(t, broker{kind: "embedded"}, "two owners: "+s.name)
+			survived.record(t, brokers{kind: "embedded"}, "two owners: "+s.name)
 		})
 	}
 }

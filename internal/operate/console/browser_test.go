@@ -24,6 +24,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/operate/console"
 	"github.com/pairstream/pairstream/internal/testing/must"
@@ -354,7 +355,7 @@ func TestBrowserWhileItRuns(t *testing.T) {
 	addr := s.broker.Addr()
 	must.Do(t, s.broker.Close())
 	b.until(`document.querySelector("#flow .notice")?.textContent.includes("has not answered since")`)
-	again := must.Get(stream.StartBroker(stream.BrokerOptions{Addr: addr, DataDir: dir}))(t)
+	again := must.Get(broker.Start(broker.Options{Addr: addr, DataDir: dir}))(t)
 	t.Cleanup(func() { _ = again.Close() })
 	b.until(`!document.querySelector("#flow .notice")`)
 	b.check("flow, after the broker came back")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/operate/console"
 	"github.com/pairstream/pairstream/internal/operate/console/index"
@@ -24,15 +25,15 @@ type site struct {
 	t       testing.TB
 	log     *stream.Log
 	index   *index.Index
-	broker  *stream.Broker
+	broker  *broker.Broker
 	address string
 	run     *runlog.Run
 	options console.Options
 }
 
-func newLog(t testing.TB, dir string) (*stream.Broker, *stream.Log) {
+func newLog(t testing.TB, dir string) (*broker.Broker, *stream.Log) {
 	t.Helper()
-	broker := must.Get(stream.StartBroker(stream.BrokerOptions{DataDir: dir}))(t)
+	broker := must.Get(broker.Start(broker.Options{DataDir: dir}))(t)
 	cfg := stream.DefaultConfig()
 	cfg.Brokers, cfg.Lanes, cfg.RequestTimeout = []string{broker.Addr()}, 1, 2*time.Second
 	log, err := stream.Connect(t.Context(), cfg, stream.Options{Logger: slog.New(slog.DiscardHandler)})

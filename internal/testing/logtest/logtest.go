@@ -4,6 +4,7 @@ package logtest
 import (
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
@@ -11,7 +12,7 @@ import (
 // Broker starts a broker that ends with the test, and returns its address.
 func Broker(t testing.TB) string {
 	t.Helper()
-	broker := must.Get(stream.StartBroker(stream.BrokerOptions{}))(t)
+	broker := must.Get(broker.Start(broker.Options{}))(t)
 	t.Cleanup(func() { must.Check(t, broker.Close()) })
 	return broker.Addr()
 }

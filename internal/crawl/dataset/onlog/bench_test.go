@@ -13,6 +13,7 @@ import (
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/crawl/dataset/onlog"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
@@ -101,7 +102,7 @@ func writeTars(b *testing.B) (dir string) {
 // open starts a broker, and returns its log.
 func open(b *testing.B) *stream.Log {
 	b.Helper()
-	broker := must.Get(stream.StartBroker(stream.BrokerOptions{DataDir: b.TempDir()}))(b)
+	broker := must.Get(broker.Start(broker.Options{DataDir: b.TempDir()}))(b)
 	b.Cleanup(func() { must.Check(b, broker.Close()) })
 	cfg := stream.DefaultConfig()
 	cfg.Brokers, cfg.Lanes = []string{broker.Addr()}, benchLanes

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/operate/console/index"
 	"github.com/pairstream/pairstream/internal/testing/must"
@@ -19,7 +20,7 @@ import (
 
 func newLog(t *testing.T) *stream.Log {
 	t.Helper()
-	broker := must.Get(stream.StartBroker(stream.BrokerOptions{}))(t)
+	broker := must.Get(broker.Start(broker.Options{}))(t)
 	t.Cleanup(func() { must.Check(t, broker.Close()) })
 	cfg := stream.DefaultConfig()
 	cfg.Brokers, cfg.Lanes = []string{broker.Addr()}, 1

@@ -1,4 +1,4 @@
-package stream
+package broker
 
 import (
 	"encoding/binary"

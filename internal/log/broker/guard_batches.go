@@ -1,4 +1,4 @@
-package stream
+package broker
 
 import (
 	"encoding/binary"
@@ -6,6 +6,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// A batch begins with 61 bytes. These are the places of the fields that the guard looks at.
+const (
+	batchHead       = 61
+	batchMagic      = 16
+	batchAttributes = 21
+	batchCount      = 57
+
+	attrCodec         = 0x07 // bits of the attributes
+	attrLogAppendTime = 0x08
+
+	leastRecordBytes = 7 // a record without key, value and headers
 )
 
 // guardBatches makes the embedded broker refuse batches as Apache Kafka does. kfake counts offsets by the number of

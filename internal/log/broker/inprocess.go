@@ -1,4 +1,4 @@
-package stream
+package broker
 
 import (
 	"context"
@@ -72,8 +72,8 @@ func (p *pipeListener) Close() error {
 	return p.Listener.Close()
 }
 
-// dialInProcess connects to a broker of this process. It returns nil when there is none at the address.
-func dialInProcess(ctx context.Context, address string) (net.Conn, error) {
+// DialInProcess connects to a broker of this process. It returns nil when there is none at the address.
+func DialInProcess(ctx context.Context, address string) (net.Conn, error) {
 	l, ok := inProcess.Load(address)
 	if !ok {
 		return nil, nil

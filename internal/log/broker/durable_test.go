@@ -1,4 +1,4 @@
-package stream
+package broker
 
 import (
 	"errors"
@@ -9,27 +9,28 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pairstream/pairstream/internal/testing/must"
-	"github.com/pairstream/pairstream/schemas"
 )
 
 // TestNothingIsToldBeforeItIsOnTheDisk holds up the sync of one partition. Neither the ack nor the record may come before.
 func TestNothingIsToldBeforeItIsOnTheDisk(t *testing.T) {
 	var held, released atomic.Bool
 	syncing, release := make(chan struct{}, 100), make(chan struct{})
-	b := startBroker(t, BrokerOptions{DataDir: t.TempDir(), sync: func(f *os.File) error {
+	b := startBroker(t, Options{DataDir: t.TempDir(), sync: func(f *os.File) error {
 		if held.Load() && strings.Contains(f.Name(), "pairs-0") {
 			syncing <- struct{}{}
 			<-release
 		}
 		return f.Sync()
 	}})
-	l := openLog(t, testConfig(b.Addr(), "", 1))
-	put(t, l, pair(0, "before"))
-	r := l.OpenReader(schemas.Pairs, 0, Position{Offset: 1}, ReaderOptions{})
-	defer r.Close()
+	c := dial(t, b)
+	c.create(t, "pairs", nil)
+	c.create(t, "embeddings", nil)
+	c.put(t, "pairs", "before")
+	reader := dial(t, b, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"pairs": {0: kgo.NewOffset().At(1)}}))
 	held.Store(true)
 	told := make(chan string, 2)
 	tell := func(what string) {
@@ -39,15 +40,14 @@ func TestNothingIsToldBeforeItIsOnTheDisk(t *testing.T) {
 		told <- what
 	}
 	go func() {
-		p := l.NewPublisher(PublisherOptions{})
-		err := errors.Join(p.enqueue(t.Context(), pair(0, "held up")), p.Close(t.Context()))
+		err := c.ProduceSync(t.Context(), &kgo.Record{Topic: "pairs"}).FirstErr()
 		tell("ack")
 		must.Check(t, err)
 	}()
 	go func() {
-		_, err := r.Next(t.Context())
+		fetches := reader.PollFetches(t.Context())
 		tell("record")
-		must.Check(t, err)
+		must.Check(t, fetches.Err())
 	}()
 	select {
 	case <-syncing:
@@ -55,7 +55,7 @@ func TestNothingIsToldBeforeItIsOnTheDisk(t *testing.T) {
 		t.Fatalf("got %q before any sync", what)
 	}
 	for range 50 { // others are served meanwhile
-		must.Get(l.Bounds(t.Context(), schemas.Embeddings, 0))(t)
+		c.end(t, "embeddings")
 	}
 	released.Store(true)
 	close(release)
@@ -68,10 +68,11 @@ func TestNothingIsToldBeforeItIsOnTheDisk(t *testing.T) {
 // TestBrokerSyncsWhatItAcknowledges compares the files with what was synced of them, since no test can cut the power.
 func TestBrokerSyncsWhatItAcknowledges(t *testing.T) {
 	dir := t.TempDir()
-	b := startBroker(t, BrokerOptions{DataDir: dir})
-	l := openLog(t, testConfig(b.Addr(), "", 1))
+	b := startBroker(t, Options{DataDir: dir})
+	c := dial(t, b)
+	c.create(t, "pairs", nil)
 	for range 20 {
-		put(t, l, pair(0, "a pair"))
+		c.put(t, "pairs", "a pair")
 		for _, name := range []string{"0.dat", "0.idx"} {
 			info := must.Get(os.Stat(filepath.Join(dir, "log", partitionsFolder, "pairs-0", name)))(t)
 			if synced := b.durable.synced(filepath.Join(partitionsFolder, "pairs-0"), name); synced == nil || synced.Size() < info.Size() {

@@ -1,4 +1,4 @@
-package stream
+package broker
 
 import (
 	"crypto/tls"
@@ -14,15 +14,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// BrokerOptions tune the embedded broker.
-type BrokerOptions struct {
+// Options tune the embedded broker.
+type Options struct {
 	Addr    string // host:port on loopback to listen on; port 0, or empty: any free port
 	DataDir string // where the log is kept; empty: in memory only
 
 	TLS  *tls.Config // serve TLS when set
 	SASL string      // demand this mechanism when set
 	User string
-	Pass Secret
+	Pass string
 
 	sync func(*os.File) error // nil: that of the file; tests hold it up
 }
@@ -40,8 +40,8 @@ type Broker struct {
 // maxRequestBytes bounds the length that one request may claim.
 const maxRequestBytes = 128 << 20
 
-// StartBroker starts the embedded broker.
-func StartBroker(o BrokerOptions) (*Broker, error) {
+// Start starts the embedded broker.
+func Start(o Options) (*Broker, error) {
 	if o.Addr == "" {
 		o.Addr = "127.0.0.1:0"
 	}
@@ -83,7 +83,7 @@ func StartBroker(o BrokerOptions) (*Broker, error) {
 		opts = append(opts, kfake.DataDir(b.durable.dir))
 	}
 	if o.SASL != "" {
-		opts = append(opts, kfake.EnableSASL(), kfake.Superuser(o.SASL, o.User, string(o.Pass)))
+		opts = append(opts, kfake.EnableSASL(), kfake.Superuser(o.SASL, o.User, o.Pass))
 	}
 	if b.cluster, err = kfake.NewCluster(opts...); err != nil {
 		return nil, errors.Join(explainStart(o, err), b.unlock())
@@ -93,7 +93,7 @@ func StartBroker(o BrokerOptions) (*Broker, error) {
 	return b, nil
 }
 
-func explainStart(o BrokerOptions, err error) error {
+func explainStart(o Options, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("starting the embedded broker: %s is in use by another process: %w", o.Addr, err)
@@ -105,6 +105,9 @@ func explainStart(o BrokerOptions, err error) error {
 
 // Addr returns the host:port that clients connect to.
 func (b *Broker) Addr() string { return b.addr }
+
+// Cluster returns the broker that is behind the guards, for tests that inject faults.
+func (b *Broker) Cluster() *kfake.Cluster { return b.cluster }
 
 // Close stops the broker. Its data directory can be opened again afterwards.
 func (b *Broker) Close() error {
