@@ -27,9 +27,12 @@ FIGURES := $(CURDIR)/$(BIN)/figures.txt
 # Tests run through a program that lists the skipped ones at the end; in CI it fails on one that .ci/skips does not name.
 # Where files outside the repository decide, the test cache would not see that they have changed.
 GO_TEST := .ci/gotest $(if $(PAIRSTREAM_GOLDEN)$(PAIRSTREAM_FLICKR),-count=1)
-# Packages without tensors: they build without cgo, and their tests run with the race detector.
+# Packages without tensors: they build without cgo, and their tests run with the race detector. The second list is the lab's.
 MODULE := github.com/pairstream/pairstream
-TENSORLESS = $(shell go list -f '{{.ImportPath}} {{join .Deps " "}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | grep -v '$(MODULE)/internal/\(torch\|faiss\|knn/cpu\)' | cut -d ' ' -f 1)
+NATIVE := $(MODULE)/internal/\(model/torch\|model/ranks/nccl\|neighbors/faiss\|neighbors/knn/cpu\)
+TENSORLESS = $(call tensorless,.)
+TENSORLESS_LAB = $(call tensorless,lab)
+tensorless = $(shell go -C $(1) list -f '{{.ImportPath}} {{join .Deps " "}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | grep -v '$(NATIVE)' | cut -d ' ' -f 1)
 FUZZ ?= 3000x
 # What kills processes and brokers under load.
 SCENARIOS := TestSuite|TestCrash|TestTwoOwners|TestBrokerKilled|TestEveryStageKilled|TestProducerKilled|TestIngestKilled|TestWatchersKilled|TestFetcherKilled|TestFilterKilled|TestTrainerOnAFullDisk
@@ -41,7 +44,7 @@ TORCH_FLAGS = CGO_CXXFLAGS="-O3 -std=c++17 -ffile-prefix-map=$(abspath $(TORCH))
 	CGO_LDFLAGS="-L$(TORCH_LIB) -Wl,-rpath,$(TORCH_LIB) -Wl,--allow-shlib-undefined -Wl,--as-needed"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build languages wheel test-wheel test-arm64 release test-release test-install site demo experiments first-models test test-quick test-towers test-race test-commands torture test-torch test-device test-log test-s3 test-operator test-kafka test-python test-compose test-console test-helm helm-readme pack-gpu test-pack-gpu fuzz mutants asan vulncheck bench bench-gpu bench-short simulate lint lint-static fmt docs check-generated clean
+.PHONY: help setup build build-lab languages wheel test-wheel test-arm64 release test-release test-install site demo experiments first-models test test-lab test-quick test-towers test-race test-commands torture test-torch test-device test-log test-s3 test-operator test-kafka test-python test-compose test-console test-helm helm-readme pack-gpu test-pack-gpu fuzz mutants asan vulncheck bench bench-gpu bench-short simulate lint lint-static fmt docs check-generated clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +55,10 @@ setup: ## install what is missing from Debian's packages
 build: setup ## build every binary into bin/
 	@mkdir -p $(BIN)
 	go build -o $(BIN)/ ./services/...
+
+build-lab: setup ## build the programs of the lab into bin/lab/: bench, simulate, experiments and what makes their pages
+	@mkdir -p $(BIN)/lab
+	go -C lab build -o $(CURDIR)/$(BIN)/lab/ ./...
 
 languages: ## write bin/languages.zip, the models that tell the language of captions, from the Go module that brings them
 	@mkdir -p $(BIN)
@@ -98,36 +105,40 @@ $(BIN)/venv-site: deploy/site/requirements.txt
 demo: build ## run the whole pipeline and show the result; DATA=folder-of-tars for your own pairs
 	@$(BIN)/pairstream demo $(if $(DATA),--data $(DATA)) $(ARGS)
 
-experiments: build ## repeat findings of the papers where the truth is known, and write docs/experiments.md; ARGS=--only=x1 for one, ARGS=--short for the way alone
+experiments: build-lab ## repeat findings of the papers where the truth is known, and write docs/experiments.md; ARGS=--only=x1 for one, ARGS=--short for the way alone
 	@case '$(ARGS)' in *--photographs*) deploy/setup.sh python ;; esac
-	@$(BIN)/pairstream experiments --out experiments/results $(ARGS)
-	@go run ./experiments/page
+	@$(BIN)/lab/lab experiments --out lab/experiments/results $(ARGS)
+	@$(BIN)/lab/page
 
-first-models: build ## make anew the first models that the demo and experiment X2 begin with; half an hour of one core
-	@TORCH_THREADS=1 $(BIN)/pairstream experiments --first-models experiments/models
+first-models: build-lab ## make anew the first models that the demo and experiment X2 begin with; half an hour of one core
+	@TORCH_THREADS=1 $(BIN)/lab/lab experiments --first-models internal/demo/models
 
-test: setup ## run all tests that need no external server
+test: setup ## run all tests of the product that need no external server; test-lab runs the lab's
 	@# The scenarios take longest, and mostly wait: they begin first, beside everything else and one package more than cores. So do what takes long on one core.
-	$(GO_TEST) -p $$(($$(nproc) + 1)) -timeout 30m ./services/pairstream ./experiments ./internal/log/stream ./...
+	$(GO_TEST) -p $$(($$(nproc) + 1)) -timeout 30m ./services/pairstream ./internal/log/stream ./...
+
+test-lab: setup ## run the tests of the lab: the experiments' plans, small, the bench and the simulations
+	cd lab && ../$(GO_TEST) -p $$(($$(nproc) + 1)) -timeout 30m ./experiments ./...
 
 test-quick: setup ## run the tests of packages without tensors, but for scenarios and simulations: after every change
-	$(GO_TEST) -p $$(($$(nproc) + 1)) -skip '$(SCENARIOS)' ./internal/log/stream $(filter-out %/bench/simulate,$(TENSORLESS))
+	$(GO_TEST) -p $$(($$(nproc) + 1)) -skip '$(SCENARIOS)' ./internal/log/stream $(TENSORLESS)
 
 test-towers: setup ## install the towers of experiment X9, 100 MB of PyPI, and compare them with their authors' code
 	@deploy/setup.sh python
-	PAIRSTREAM_TOWERS=$(CURDIR)/data/experiments $(GO_TEST) -count=1 -run 'TestArchive' ./experiments/towers
+	cd lab && PAIRSTREAM_TOWERS=$(CURDIR)/data/experiments ../$(GO_TEST) -count=1 -run 'TestArchive' ./experiments/towers
 
 test-race: setup ## run the tests of packages without tensors with the race detector
 	$(GO_TEST) -race ./internal/log/stream $(filter-out %/internal/lint %/internal/demo/scenes,$(TENSORLESS))
+	cd lab && ../$(GO_TEST) -race $(TENSORLESS_LAB)
 
-test-commands: build ## run the commands that train, fine-tune and measure, small, on generated scenes
-	deploy/test/commands.sh $(CURDIR)/$(BIN)/pairstream
+test-commands: build build-lab ## run the commands that train, fine-tune and measure, small, on generated scenes
+	deploy/test/commands.sh $(CURDIR)/$(BIN)/pairstream $(CURDIR)/$(BIN)/lab/lab
 
 fuzz: setup ## run every fuzz target for a moment; FUZZ=500000x for longer
 	@mkdir -p $(BIN); for file in $$(git grep -l '^func Fuzz' -- '*_test.go'); do \
 		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\).*/\1/p' $$file); do \
 			echo "$$(dirname $$file) $$target"; \
-			go test ./$$(dirname $$file) -run xxx -fuzz "^$$target$$" -fuzztime $(FUZZ) -fuzzminimizetime 200x >$(BIN)/fuzz.txt 2>&1 || { cat $(BIN)/fuzz.txt; exit 1; }; \
+			go -C $$(dirname $$file) test . -run xxx -fuzz "^$$target$$" -fuzztime $(FUZZ) -fuzzminimizetime 200x >$(BIN)/fuzz.txt 2>&1 || { cat $(BIN)/fuzz.txt; exit 1; }; \
 		done; done
 
 mutants: setup ## break the code in every way that internal/testing/mutants lists, and see that tests notice; ONLY=REGEXP for some
@@ -138,7 +149,7 @@ asan: setup ## run the tests of what calls C and C++ with the address sanitizer
 	CGO_CXXFLAGS="-O2 -g -fsanitize=address" ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0 go test -asan -count=1 ./internal/content/jpeg ./internal/content/imaging ./internal/neighbors/knn/cpu ./internal/neighbors/faiss ./internal/model/torch
 
 vulncheck: setup $(TOOLS)/govulncheck ## look for known vulnerabilities in what is called; needs vuln.go.dev
-	@$(TOOLS)/govulncheck ./... >$(BIN)/vulncheck.txt 2>&1; code=$$?; cat $(BIN)/vulncheck.txt; \
+	@{ $(TOOLS)/govulncheck ./... && $(TOOLS)/govulncheck -C lab ./...; } >$(BIN)/vulncheck.txt 2>&1; code=$$?; cat $(BIN)/vulncheck.txt; \
 	if [ $$code != 0 ] && grep -q 'vuln\.go\.dev' $(BIN)/vulncheck.txt && ! grep -q '^Vulnerability' $(BIN)/vulncheck.txt; \
 		then echo "NOT CHECKED for vulnerabilities: vuln.go.dev cannot be reached from here"; else exit $$code; fi
 
@@ -235,10 +246,10 @@ $(TOOLS)/golangci-lint:
 
 # The peers' current wheels, 5 GB with the CUDA libraries that PyPI's PyTorch brings. MosaicML Streaming's own list of packages
 # has the clients of every cloud: it gets what it imports.
-$(BIN)/venv-peers: bench/peers/requirements.txt clients/python/pyproject.toml
+$(BIN)/venv-peers: lab/bench/peers/requirements.txt clients/python/pyproject.toml
 	@deploy/setup.sh python
 	@rm -rf $@ && $(PYTHON) -m venv $@
-	@$@/bin/pip install -q --disable-pip-version-check -e clients/python -r bench/peers/requirements.txt
+	@$@/bin/pip install -q --disable-pip-version-check -e clients/python -r lab/bench/peers/requirements.txt
 	@$@/bin/pip install -q --disable-pip-version-check --no-deps mosaicml-streaming==0.13.0
 	@touch $@
 
@@ -253,26 +264,22 @@ $(KAFKA_JARS): deploy/kafka/pom.xml
 	@mkdir -p $(BIN)/kafka && rm -rf $@ $@.partial
 	@mvn -q -B -Dstyle.color=never -f $< dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$@.partial && mv $@.partial $@ && touch $@
 
-bench: build $(BIN)/venv-peers $(BIN)/venv-fetch $(TOOLS)/versitygw $(KAFKA_JARS) ## measure everything beside the best of today's peers, an hour on two cores; installs Debian's python3-torch, python3-faiss, python3-pil, Java and Maven, and current wheels of PyPI, 3 GB; ARGS=--only=row,row
+bench: build build-lab $(BIN)/venv-peers $(BIN)/venv-fetch $(TOOLS)/versitygw $(KAFKA_JARS) ## measure everything beside the best of today's peers, an hour on two cores; installs Debian's python3-torch, python3-faiss, python3-pil, Java and Maven, and current wheels of PyPI, 3 GB; ARGS=--only=row,row
 	@deploy/setup.sh peers
-	go build -o $(BIN)/bench ./bench
-	$(BIN)/bench $(ARGS)
-	$(BIN)/bench --write $(BENCH_PAGES)
+	$(BIN)/lab/bench $(ARGS)
+	$(BIN)/lab/bench --write $(BENCH_PAGES)
 
-bench-gpu: build ## measure on a GPU what GPUs are for, up to groups of five million pairs, and write bench/gpu.md; DEVICE=cuda:N, ARGS=--only=row,row
-	go build -o $(BIN)/bench ./bench
-	$(BIN)/bench --device $(or $(DEVICE),cuda) $(ARGS)
+bench-gpu: build build-lab ## measure on a GPU what GPUs are for, up to groups of five million pairs, and write lab/bench/gpu.md; DEVICE=cuda:N, ARGS=--only=row,row
+	$(BIN)/lab/bench --device $(or $(DEVICE),cuda) $(ARGS)
 
-simulate: setup ## play a cluster of 40 lanes on one machine, and write what docs/scaling.md shows; ARGS="--only idle,kills,reads,bytes,plan,ranks,overlap"
-	go run ./bench/simulate $(ARGS)
-	go run ./bench/simulate --write docs/scaling.md
+simulate: build-lab ## play a cluster of 40 lanes on one machine, and write what docs/scaling.md shows; ARGS="--only idle,kills,reads,bytes,plan,ranks,overlap"
+	$(BIN)/lab/simulate $(ARGS)
+	$(BIN)/lab/simulate --write docs/scaling.md
 
-bench-short: setup ## run every measurement once at a small size, for its results alone; the peers are Debian's, and current wheels where `make bench` has installed them
+bench-short: build-lab ## run every measurement once at a small size, for its results alone; the peers are Debian's, and current wheels where `make bench` has installed them
 	@deploy/setup.sh peers
-	@mkdir -p $(BIN)
-	go build -o $(BIN)/bench ./bench
-	$(BIN)/bench --short $(ARGS)
-	$(BIN)/bench --short --device cpu
+	$(BIN)/lab/bench --short $(ARGS)
+	$(BIN)/lab/bench --short --device cpu
 
 # Under -trimpath Go caches what cgo writes with the paths of the checkout that compiled it first, and go vet and
 # golangci-lint open those paths: they fail once that checkout is gone.
@@ -283,21 +290,24 @@ lint: setup $(TOOLS)/golangci-lint ## gofmt, go vet and the linters of .golangci
 	go vet -tags kafka,compose,torture,console,mutants,s3 ./...
 	$(TOOLS)/golangci-lint run ./...
 	go mod tidy -diff
+	cd lab && go mod tidy -diff && go vet ./... && $(TOOLS)/golangci-lint run ./...
 	cd deploy/test && go mod tidy -diff && go vet -tags compose ./... && $(TOOLS)/golangci-lint run ./...
 
 lint-static: setup ## build and vet without cgo what needs no tensors
 	CGO_ENABLED=0 go build ./services/pairstream ./services/grouper
 	CGO_ENABLED=0 go vet $(TENSORLESS)
+	cd lab && CGO_ENABLED=0 go vet $(TENSORLESS_LAB)
 
 fmt: $(TOOLS)/golangci-lint ## format the sources
 	$(TOOLS)/golangci-lint fmt ./...
+	cd lab && $(TOOLS)/golangci-lint fmt ./...
 
-docs: build ## write the generated parts of docs/ anew: settings from the env structs, recipes from internal/process/recipe, benchmarks from bench/results.json, experiments from experiments/results
+docs: build build-lab ## write the generated parts of docs/ anew: settings from the env structs, recipes from internal/process/recipe, benchmarks from lab/bench/results.json, experiments from lab/experiments/results
 	$(BIN)/pairstream settings --write docs/settings.md
 	$(BIN)/pairstream settings --write-recipes docs/papers.md --write-python clients/python/src/pairstream/torch/recipes.json
-	go run ./bench --write $(BENCH_PAGES)
-	go run ./experiments/page
-	go run ./bench/simulate --write docs/scaling.md
+	$(BIN)/lab/bench --write $(BENCH_PAGES)
+	$(BIN)/lab/page
+	$(BIN)/lab/simulate --write docs/scaling.md
 
 check-generated: build ## write everything anew that is made from code, and fail when that changes a file
 	@git diff >$(BIN)/before.diff

@@ -27,7 +27,7 @@ flags="-s -w -extldflags=-L$work"
 stage=$work/tensors services=$work/services
 mkdir -p "$stage/bin" "$stage/lib" "$stage/tree/testdata" "$services/bin" "$services/tree/services/pairstream"
 echo "pack: building the bench, the tests of $packages, and pairstream"
-go build -ldflags "$flags" -o "$stage/bin/bench" ./bench
+go -C lab build -ldflags "$flags" -o "$stage/bin/bench" ./bench
 for package in $packages; do
 	go test -ldflags "$flags" -c -o "$stage/bin/$(basename "$package").test" "./$package"
 	mkdir -p "$stage/tree/$package"

@@ -51,7 +51,7 @@ torch=${TORCH_LIB:-$(python3 -c 'import importlib.util as u, os; print(os.path.j
 }
 export LD_LIBRARY_PATH="$torch:$dir/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" CUDA_MODULE_LOADING=LAZY
 # The bench asks git for the revision, and taskset to pin its sides.
-mkdir -p "$dir/path" "$dir/run/bench"
+mkdir -p "$dir/path" "$dir/run/lab/bench"
 printf '#!/bin/sh\ncat %s/revision\n' "$dir" >"$dir/path/git"
 command -v taskset >/dev/null || printf '#!/bin/sh\nshift 2\nexec "$@"\n' >"$dir/path/taskset"
 chmod +x "$dir"/path/*
@@ -84,7 +84,7 @@ demo() {
 
 rows() { # rows, turns
 	(cd "$dir/run" && within 590 "$dir/bin/bench" --device "$device" --only "$1" --repeats "$2" --results "$out/gpu.json") || failed=1
-	cp "$dir/run/bench/gpu.md" "$out/gpu.md" 2>/dev/null
+	cp "$dir/run/lab/bench/gpu.md" "$out/gpu.md" 2>/dev/null
 }
 
 check() {

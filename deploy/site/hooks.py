@@ -23,8 +23,8 @@ OUTSIDE = {
     "examples.md": "examples/README.md",
     "clients/python.md": "clients/python/README.md",
     "deploy/helm.md": "deploy/helm/pairstream/README.md",
-    "experiments/models.md": "experiments/models/README.md",
-    "experiments/precision.md": "experiments/models/precision.md",
+    "experiments/models.md": "internal/demo/models/README.md",
+    "experiments/precision.md": "internal/demo/models/precision.md",
 }
 SITE = {path: page for page, path in OUTSIDE.items()}
 LINK = re.compile(r"\]\(([^)\s#]*)(#[^)\s]*)?\)")

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Runs the commands that no other test starts as a process, on a few hundred generated scenes: synth, settings, vocab,
-# bootstrap, finetune, eval, experiments. It looks at their results, not at how good a model is that has learned for
+# bootstrap, finetune, eval, and the experiments of the lab. It looks at their results, not at how good a model is that has learned for
 # seconds.
 #
-#   commands.sh PAIRSTREAM      the program
+#   commands.sh PAIRSTREAM LAB      the programs
 set -euo pipefail
 
-[ $# = 1 ] || { echo "usage: commands.sh PAIRSTREAM" >&2; exit 2; }
-pairstream=$(realpath "$1")
+[ $# = 2 ] || { echo "usage: commands.sh PAIRSTREAM LAB" >&2; exit 2; }
+pairstream=$(realpath "$1") lab=$(realpath "$2")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
@@ -36,7 +36,7 @@ has eval.txt '"images": 40'
 cmp -s first.safetensors tuned.safetensors && fail "fine-tuning changed nothing"
 
 # Every experiment runs small: it shows that the way is whole, and nothing about the claims.
-run experiments "$pairstream" experiments --short
+run experiments "$lab" experiments --short
 for id in x1 x2 x3 x4 x5 x6 x7 x8 x9; do
 	has experiments.txt "^$id: .*\(2 seeds\)"
 done

@@ -18,5 +18,6 @@
 //     faster libjpeg-turbo.
 //  5. Every package has a doc comment; files stay below 400 lines and functions within 60, tests aside.
 //  6. Where a package keeps its log keys in keys.go, its log calls use them.
-//  7. The wings of internal import one another only as wings_test.go lists, without a circle.
+//  7. The product never imports the lab. The lab's packages keep rules 3, 5 and 6 and the rules of documents as well.
+//  8. The wings of internal import one another only as wings_test.go lists, without a circle.
 package lint

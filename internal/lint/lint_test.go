@@ -19,7 +19,7 @@ var cores = []string{"encoder", "indexer", "grouper", "discriminator", "trainer"
 const adapter = "service"
 
 // above are the folders that internal knows nothing of, besides the cores.
-var above = []string{"services", "experiments", "bench"}
+var above = []string{"services", "lab"}
 
 // cores returns the folders of the stages, without adapters.
 func (r *repository) cores() []string {
@@ -94,6 +94,42 @@ func TestImportsPointOneWay(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The lab is a module of its own that imports the product, and its tests and go.mod are not the product's.
+func TestProductNeverImportsTheLab(t *testing.T) {
+	r := load(t)
+	if len(r.dirs("lab")) < 5 {
+		t.Fatalf("found %d packages of the lab: where is it?", len(r.dirs("lab")))
+	}
+	for _, problem := range r.importsOfTheLab() {
+		t.Error(problem)
+	}
+	gomod := read(t, r.root, "go.mod")
+	for line := range strings.Lines(gomod) { // prose brings gonum, which draws nothing
+		if strings.Contains(line, r.module+"/lab") || strings.Contains(line, "gonum.org/") && !strings.Contains(line, "// indirect") ||
+			strings.Contains(line, "gonum.org/v1/plot") {
+			t.Errorf("go.mod of the product names what only the lab may use: %s", strings.TrimSpace(line))
+		}
+	}
+}
+
+// importsOfTheLab lists the files outside the lab that import it, tests included.
+func (r *repository) importsOfTheLab() []string {
+	var out []string
+	for dir, p := range r.pkgs {
+		if below(dir, "lab") {
+			continue
+		}
+		for _, f := range p.files {
+			for _, i := range f.imports {
+				if local, ok := r.local(i); ok && below(local, "lab") {
+					out = append(out, fmt.Sprintf("%s/%s imports %s: the product stands without the lab", dir, f.name, i))
+				}
+			}
+		}
+	}
+	return out
 }
 
 // The tests' cluster, and the harnesses like it, are for tests.
@@ -197,7 +233,7 @@ var programsCarry = []string{"internal/crawl/shard/cloud", "internal/log/tracing
 
 func TestLargeClientsStayInPrograms(t *testing.T) {
 	r := load(t)
-	for _, dir := range r.dirs(append([]string{"internal", "experiments"}, cores...)...) {
+	for _, dir := range r.dirs(append([]string{"internal", "lab/experiments"}, cores...)...) {
 		if below(dir, "internal/testing") || slices.Contains(programsCarry, dir) {
 			continue
 		}
@@ -341,6 +377,12 @@ func TestRulesSeeWhatTheyForbid(t *testing.T) {
 		{name: "a.go", imports: []string{r.module + "/internal/model/torch", "github.com/segmentio/kafka-go/sasl"}},
 		{name: "a_test.go", test: true, imports: []string{r.module + "/trainer"}},
 	}}
+	r.pkgs["internal/used"] = &pkg{dir: "internal/used", files: []source{{name: "a_test.go", test: true, imports: []string{r.module + "/lab/bench"}}}}
+	if got, want := r.importsOfTheLab(), []string{
+		"internal/used/a_test.go imports " + r.module + "/lab/bench: the product stands without the lab",
+	}; !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
 	r.pkgs["internal/model/torch"] = &pkg{dir: "internal/model/torch", files: []source{{name: "t.go", imports: []string{"C"}}}}
 	reached := r.reach("encoder")
 	for _, want := range []string{r.module + "/internal/model/torch", "github.com/segmentio/kafka-go/sasl", "C"} {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/demo/scenes"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/trainer/bootstrap"
 )
@@ -24,7 +25,9 @@ func TestBootstrapUntilItIsGood(t *testing.T) {
 	t.Setenv("TORCH_THREADS", "1")
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
-	mustCommand(t, "synth", in("scenes"), "--scenes", "44", "--side", "32", "--captions", "1", "--shapes", "2", "--colours", "2", "--plain", "--large")
+	o := scenes.Defaults()
+	o.Scenes, o.Side, o.Captions, o.Kinds = 44, 32, 1, scenes.Kinds{Shapes: 2, Colours: 2, Plain: true, Large: true}
+	must.Do(t, scenes.WriteDir(t.Context(), in("scenes"), o, nil))
 	train := func(out string, more ...string) string {
 		return mustCommand(t, append([]string{
 			"bootstrap", in("scenes"), "--preset", "micro", "--batch", "4", "--slice", "1", "--max-steps", "12", "--check", "20", "--out", in(out),

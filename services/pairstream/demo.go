@@ -16,10 +16,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/pairstream/pairstream/experiments/models"
 	"github.com/pairstream/pairstream/internal/base/cputime"
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/demo/models"
 	"github.com/pairstream/pairstream/internal/model/eval"
 	"github.com/pairstream/pairstream/internal/model/model"
 	"github.com/pairstream/pairstream/internal/model/torch"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from conftest import BINARY, ROOT, pairstream
 
-MODELS = ROOT / "experiments/models"
+MODELS = ROOT / "internal/demo/models"
 
 
 def run(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, **environ: str) -> dict[str, Any]:

@@ -117,8 +117,12 @@ func overlay(t *testing.T, m Mutant) string {
 func goTest(t *testing.T, pkg, tests string, flags ...string) (string, error) {
 	t.Helper()
 	args := append([]string{"test", "-vet=off", "-failfast", "-ldflags=-s -w", "-timeout=" + limit, "-run=^(" + tests + ")$"}, flags...)
+	dir := root
+	if rest, ok := strings.CutPrefix(pkg, "./lab/"); ok { // a module of its own
+		dir, pkg = filepath.Join(root, "lab"), "./"+rest
+	}
 	c := exec.CommandContext(t.Context(), "go", append(args, pkg)...)
-	c.Dir = root
+	c.Dir = dir
 	out, err := c.CombinedOutput()
 	if err == nil && strings.Contains(string(out), "no tests to run") {
 		err = errors.New("there are no such tests")
