@@ -186,12 +186,15 @@ func (c *experimentsCommand) begin(ctx context.Context, plan experiments.Plan) (
 	if err != nil {
 		return nil, fmt.Errorf("encoding the settings: %w", err)
 	}
+	source, err := evidence.ReadSource(ctx, "")
+	if err != nil { // outside of a clone
+		fmt.Fprintf(c.to, "%s: the result will not say what it was made of, and no later run continues it: %v\n", plan.ID, err)
+	}
 	r := &evidence.Result{
-		Experiment: plan.ID, Scale: c.scale, Short: c.short, Settings: settings,
+		Experiment: plan.ID, Source: source, Scale: c.scale, Short: c.short, Settings: settings,
 		Machine: evidence.Machine{
 			Processor: machine.Processor(), Processors: runtime.NumCPU(), Device: c.settings.Name, Threads: c.settings.Threads,
 		},
-		Revision: machine.Revision(ctx),
 	}
 	if c.tuning {
 		return r, nil

@@ -40,7 +40,7 @@ func TestInterval(t *testing.T) {
 
 // result returns a result whose arms a and b have these values for the seeds 1, 2, ...
 func result(a, b []float64) *Result {
-	r := &Result{Experiment: "test", Scale: 1, Settings: json.RawMessage(`{"n":1}`)}
+	r := &Result{Experiment: "test", Scale: 1, Source: Source{Revision: "abc", Clean: true}, Settings: json.RawMessage(`{"n":1}`)}
 	for i, v := range a {
 		run := Run{Seed: uint64(i + 1), Seconds: 2, Measures: []Measure{{Arm: "a", X: 1, Name: "m", Value: v}}}
 		if i < len(b) {
@@ -201,6 +201,9 @@ func TestResultsAreKept(t *testing.T) {
 		"scale":    func(r *Result) { r.Scale = 2 },
 		"short":    func(r *Result) { r.Short = true },
 		"device":   func(r *Result) { r.Machine.Device = "cuda" },
+		"revision": func(r *Result) { r.Revision = "def" },
+		"packages": func(r *Result) { r.Packages = map[string]string{"trainer": "1"} },
+		"tree":     func(r *Result) { r.Clean = false },
 	} {
 		other := *again
 		change(&other)
@@ -210,6 +213,14 @@ func TestResultsAreKept(t *testing.T) {
 	}
 	if r.Continues(nil) {
 		t.Error("continues nothing")
+	}
+	raw := must.Get(os.ReadFile(path(dir, "test")))(t)
+	for name, edit := range map[string][2]string{"revision": {`"abc"`, `"abd"`}, "measure": {`"value": 3`, `"value": 4`}, "settings": {`"n": 1`, `"n": 2`}} {
+		changed := strings.Replace(string(raw), edit[0], edit[1], 1)
+		must.Do(t, os.WriteFile(path(dir, "test"), []byte(changed), 0o644))
+		if _, err := Read(dir, "test"); changed == string(raw) || err == nil || !strings.Contains(err.Error(), "changed by hand") {
+			t.Errorf("a %s that was edited: %v", name, err)
+		}
 	}
 	must.Do(t, os.WriteFile(path(dir, "test"), []byte("{"), 0o644))
 	if _, err := Read(dir, "test"); err == nil || !strings.Contains(err.Error(), "reading the result of test") {
@@ -241,5 +252,54 @@ func TestExperimentsAreSound(t *testing.T) {
 	}
 	if _, err := Find("x99"); err == nil || !strings.Contains(err.Error(), "want one of x1") {
 		t.Errorf("error %v, want one that lists the experiments", err)
+	}
+}
+
+// A source names the commit, and knows a tree with changes, a commit of another history, and folders that changed since.
+func TestSourceOfAWorkingTree(t *testing.T) {
+	ctx, dir := t.Context(), t.TempDir()
+	run := func(args ...string) {
+		t.Helper()
+		must.Get(git(ctx, dir, append([]string{"-c", "user.name=x", "-c", "user.email=x@x"}, args...)...))(t)
+	}
+	put := func(name, text string) {
+		t.Helper()
+		must.Do(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	if _, err := ReadSource(ctx, dir); err == nil || !strings.Contains(err.Error(), "in a clone") {
+		t.Errorf("outside of a clone: %v", err)
+	}
+	run("init", "-q")
+	put("go.mod", "module x")
+	for _, f := range Folders() {
+		put(filepath.Join(f, "a.go"), "package a")
+	}
+	run("add", ".")
+	run("commit", "-qm", "first")
+	first := must.Get(ReadSource(ctx, dir))(t)
+	put("lab/experiments/results/x1.json", "{}") // results are no part of what they measure
+	if again := must.Get(ReadSource(ctx, filepath.Join(dir, "trainer")))(t); !first.Clean || !first.same(again) || len(first.Packages) != len(Folders()) {
+		t.Errorf("the source is %+v, and from a folder below %+v", first, again)
+	}
+	put("trainer/a.go", "package b")
+	if dirty := must.Get(ReadSource(ctx, dir))(t); dirty.Clean || dirty.same(dirty) {
+		t.Errorf("a tree with changes is clean, or the same as another: %+v", dirty)
+	}
+	run("add", ".")
+	run("commit", "-qm", "second")
+	if changed, err := first.Since(ctx, dir); err != nil || !slices.Equal(changed, []string{"trainer"}) {
+		t.Errorf("since the first commit %v have changed, %v", changed, err)
+	}
+	if now := must.Get(ReadSource(ctx, dir))(t); now.same(first) {
+		t.Error("two commits are the same")
+	}
+	for name, s := range map[string]Source{
+		"a commit of no history":     {Revision: "0123456"},
+		"a revision that was edited": {Revision: must.Get(git(ctx, dir, "rev-parse", "HEAD"))(t), Packages: first.Packages},
+	} {
+		if _, err := s.Since(ctx, dir); err == nil || !strings.Contains(err.Error(), "run the experiment again") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

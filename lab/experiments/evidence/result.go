@@ -41,13 +41,16 @@ type Machine struct {
 
 // Result holds the runs of an experiment.
 type Result struct {
-	Experiment string          `json:"experiment"`
-	Machine    Machine         `json:"machine"`
-	Revision   string          `json:"revision"`
-	Scale      int             `json:"scale"` // times the size given
-	Short      bool            `json:"short,omitempty"`
-	Settings   json.RawMessage `json:"settings"`
-	Runs       []Run           `json:"runs"` // by seed
+	Experiment string  `json:"experiment"`
+	Machine    Machine `json:"machine"`
+	Source
+	Scale    int             `json:"scale"` // times the size given
+	Short    bool            `json:"short,omitempty"`
+	Settings json.RawMessage `json:"settings"`
+	Runs     []Run           `json:"runs"` // by seed
+	// Digest is that of everything else, so that no number and no revision is changed by hand. Results made before there was
+	// one have none.
+	Digest string `json:"digest,omitempty"`
 }
 
 // path returns the file of an experiment's result.
@@ -63,14 +66,23 @@ func Read(dir, id string) (*Result, error) {
 	if err == nil {
 		err = json.Unmarshal(raw, r)
 	}
+	if err == nil && r.Digest != "" {
+		var sum string
+		if sum, err = r.sum(); err == nil && sum != r.Digest {
+			err = fmt.Errorf("its digest is %s and it says %s: it was changed by hand: run the experiment again", sum, r.Digest)
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the result of %s: %w", id, err)
 	}
 	return r, nil
 }
 
-// Write writes the result into a folder, whole or not at all.
-func (r *Result) Write(dir string) error {
+// Write writes the result into a folder, whole or not at all, with its digest.
+func (r *Result) Write(dir string) (err error) {
+	if r.Digest, err = r.sum(); err != nil {
+		return err
+	}
 	raw, err := json.MarshalIndent(r, "", " ")
 	if err != nil {
 		return fmt.Errorf("encoding the result of %s: %w", r.Experiment, err)
@@ -88,9 +100,9 @@ func (r *Result) Write(dir string) error {
 	return nil
 }
 
-// Continues reports whether the runs of an earlier result are of the same settings, so that they count.
+// Continues reports whether the runs of an earlier result are of the same settings and sources, so that they count.
 func (r *Result) Continues(earlier *Result) bool {
-	if earlier == nil || r.Scale != earlier.Scale || r.Short != earlier.Short || r.Machine.Device != earlier.Machine.Device {
+	if earlier == nil || !r.same(earlier.Source) || r.Scale != earlier.Scale || r.Short != earlier.Short || r.Machine.Device != earlier.Machine.Device {
 		return false
 	}
 	var a, b bytes.Buffer

@@ -208,12 +208,25 @@ func cost(command string, r *evidence.Result) string {
 	for _, run := range r.Runs {
 		load = max(load, run.Load)
 	}
-	text := fmt.Sprintf("%s took %s for %d seeds, added up, on %s with %d threads (%d x %s, load up to %.0f), at revision %s.",
-		command, minutes(r.Seconds()), len(r.Runs), r.Machine.Device, r.Machine.Threads, r.Machine.Processors, r.Machine.Processor, load, r.Revision)
+	text := fmt.Sprintf("%s took %s for %d seeds, added up, on %s with %d threads (%d x %s, load up to %.0f), %s.",
+		command, minutes(r.Seconds()), len(r.Runs), r.Machine.Device, r.Machine.Threads, r.Machine.Processors, r.Machine.Processor, load, made(r))
 	if r.Scale > 1 {
 		text += fmt.Sprintf(" It ran with `--scale %d`.", r.Scale)
 	}
 	return text + fmt.Sprintf(" All settings and measures: [%s.json](../lab/experiments/results/%s.json).", r.Experiment, r.Experiment)
+}
+
+// made says from what a result was made.
+func made(r *evidence.Result) string {
+	switch {
+	case r.Revision == "":
+		return "at a revision that is not known"
+	case r.Digest == "":
+		return fmt.Sprintf("at revision %s, as was noted before results had digests", r.Revision)
+	case !r.Clean:
+		return fmt.Sprintf("at revision %s with changes", r.Revision)
+	}
+	return fmt.Sprintf("at revision %s, with digest %s", r.Revision, r.Digest)
 }
 
 var errNothing = errors.New("no line has a measure")

@@ -46,11 +46,31 @@ func TestDocumentIsUpToDate(t *testing.T) {
 	}
 }
 
+// Every result was made at a commit of this history, of the packages that it names. What has changed since is listed.
+func TestResultsAreOfThisHistory(t *testing.T) {
+	if _, err := os.Stat(filepath.Join("..", "..", "..", ".git")); errors.Is(err, fs.ErrNotExist) {
+		t.Skip("these sources have no history")
+	}
+	for _, e := range evidence.All() {
+		r := must.Get(evidence.Read(filepath.Join("..", "results"), e.ID))(t)
+		if r == nil || r.Revision == "" { // the page says that it is not known
+			continue
+		}
+		changed, err := r.Since(t.Context(), ".")
+		if err != nil {
+			t.Errorf("%s: %v", e.ID, err)
+		}
+		if len(changed) > 0 {
+			t.Logf("%s, made at %s: since then these have changed: %s", e.ID, r.Revision, strings.Join(changed, ", "))
+		}
+	}
+}
+
 // written writes the page of a result of X1.
 func written(t *testing.T, change func(*evidence.Result)) (map[string]string, error) {
 	t.Helper()
 	r := &evidence.Result{
-		Experiment: "x1", Scale: 1, Revision: "abc", Settings: json.RawMessage("{}"),
+		Experiment: "x1", Scale: 1, Source: evidence.Source{Revision: "abc"}, Settings: json.RawMessage("{}"),
 		Machine: evidence.Machine{Processor: "Z80", Processors: 1, Device: "cpu", Threads: 1},
 	}
 	for seed := range uint64(3) {
@@ -87,7 +107,7 @@ func TestPageOfAResult(t *testing.T) {
 		"| clean data have more than noisy data by image (GRIT) | holds: difference 0.0100 ± 0.0000 |",
 		"| clean data have more than noisy data by text (GRIT) | not shown: fewer than two seeds |",
 		"Of 2 claims 1 hold, 0 are undecided, and of 0 the opposite is shown. After Holm's correction for all of them 1 hold.",
-		"at revision abc.",
+		"at revision abc with changes.",
 		"There is no result yet. `make experiments ARGS=--only=x8` makes it.",
 	} {
 		if !strings.Contains(page, want) {
