@@ -101,7 +101,7 @@ func (t *Trainer) Bootstrap(ctx context.Context, data Examples, o BootstrapOptio
 		return t.load(ctx, data, o, first, loaded)
 	})
 	group.Go(func() error {
-		var whole Result
+		var whole Whole
 		for l := range loaded {
 			if err := t.bootstrapStep(ctx, l, o, &whole); err != nil {
 				return err
@@ -115,8 +115,8 @@ func (t *Trainer) Bootstrap(ctx context.Context, data Examples, o BootstrapOptio
 	return nil
 }
 
-// bootstrapStep trains on a mini-batch. In whole it adds up those of a step.
-func (t *Trainer) bootstrapStep(ctx context.Context, l loadedBatch, o BootstrapOptions, whole *Result) error {
+// bootstrapStep trains on a mini-batch and adds it to those of its step.
+func (t *Trainer) bootstrapStep(ctx context.Context, l loadedBatch, o BootstrapOptions, whole *Whole) error {
 	r, err := t.Step(ctx, l.batch, l.input)
 	if err != nil {
 		return err
@@ -124,13 +124,11 @@ func (t *Trainer) bootstrapStep(ctx context.Context, l loadedBatch, o BootstrapO
 	if r.SetAside != "" {
 		return fmt.Errorf("at step %d: %w: %s", r.Step, ErrNotFinite, r.SetAside)
 	}
-	whole.Counts.add(r.Counts)
-	whole.Losses.add(r.Losses, 1/float64(t.options.StepBatches))
+	whole.Add(r)
 	if !r.Updated {
 		return nil
 	}
-	r.Counts, r.Losses = whole.Counts, whole.Losses
-	if *whole = (Result{}); o.Report != nil {
+	if r.Losses, r.Counts = whole.Take(); o.Report != nil {
 		o.Report(r)
 	}
 	if o.Checkpoints == "" || o.CheckpointEvery == 0 || t.step%o.CheckpointEvery != 0 {

@@ -64,6 +64,31 @@ func (c *Counts) add(o Counts) {
 	c.MaskedTokens += o.MaskedTokens
 }
 
+// Whole adds up the batches of a step. The zero value is ready to use.
+type Whole struct {
+	losses Losses
+	counts Counts
+	taught int // batches that were not set aside
+}
+
+// Add takes the result of one batch.
+func (w *Whole) Add(r *Result) {
+	w.counts.add(r.Counts)
+	if r.SetAside == "" {
+		w.losses.add(r.Losses, 1)
+		w.taught++
+	}
+}
+
+// Take returns the mean losses of the batches that were not set aside, and the sums of all counts. It begins a new step.
+func (w *Whole) Take() (Losses, Counts) {
+	var mean Losses
+	mean.add(w.losses, 1/float64(max(1, w.taught)))
+	counts := w.counts
+	*w = Whole{}
+	return mean, counts
+}
+
 // Result is the outcome of a step.
 type Result struct {
 	Step     int64   // number of the optimiser's step, from 0

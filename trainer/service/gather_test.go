@@ -25,7 +25,7 @@ func TestFeaturesComeBeforeTheStep(t *testing.T) {
 		w.after = positions{Decay: seq + 1}
 		must.Do(t, l.step(t.Context(), w))
 	}
-	if want := []string{"features 0 of lane 0", "features 1 of lane 0", "features 2 of lane 0"}; !slices.Equal(n.calls, want) {
+	if want := []string{"features 0 of lane 0", "features 1 of lane 0", "progress step", "features 2 of lane 0"}; !slices.Equal(n.calls, want) {
 		t.Errorf("%q, want %q", n.calls, want)
 	}
 	if core.steps != 2 || len(l.gathered) != 1 || !l.within {

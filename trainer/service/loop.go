@@ -78,10 +78,10 @@ type loop struct {
 	metrics   *metrics
 	follower  *stream.Follower
 	weights   *publishing
-	trained   bool // a step was made since the last checkpoint
-	inARow    int  // batches set aside since the last that was not
-	pairs     int  // of the open step
-	spent     time.Duration
+	trained   bool          // a step was made since the last checkpoint
+	inARow    int           // batches set aside since the last that was not
+	whole     trainer.Whole // the open step
+	spent     time.Duration // on the open step
 	kept      map[int]int64 // seqs that are noted, by lane; of the checkpoint that is being written
 	keep      func(ctx context.Context, stage string, topic schemas.Topic, seqs map[int]int64) error
 	others    *others                     // nil: this trainer is alone
@@ -191,16 +191,19 @@ func (l *loop) learn(ctx context.Context, w work) error {
 		}
 	}
 	took := w.took + time.Since(started)
-	l.pairs, l.spent = l.pairs+result.Counts.Samples, l.spent+took
-	l.metrics.step(result)
+	l.spent += took
+	l.whole.Add(result)
+	l.metrics.batch(result)
 	l.observe(Step{Lane: w.lane, Result: result, Took: took})
 	if !result.Updated {
 		return nil
 	}
-	pairs, spent := l.pairs, l.spent
-	l.pairs, l.spent = 0, 0
+	losses, counts := l.whole.Take()
+	rate := float64(counts.Samples) / l.spent.Seconds()
+	l.spent = 0
+	l.metrics.step(losses)
 	if result.Step%reportEvery == 0 {
-		if err := l.report(telling, result, float64(pairs)/spent.Seconds()); err != nil {
+		if err := l.report(telling, result, losses, counts, rate); err != nil {
 			return err
 		}
 	}
@@ -287,13 +290,14 @@ func (l *loop) compare(w work) error {
 		w.seq, was.sequence, was.epoch, was.group, b.Sequence, b.Epoch, b.Group)
 }
 
-func (l *loop) report(ctx context.Context, r *trainer.Result, pairsPerSecond float64) error {
+// report publishes the progress of a step: the mean losses of its batches, and the sums of their counts.
+func (l *loop) report(ctx context.Context, r *trainer.Result, losses trainer.Losses, counts trainer.Counts, pairsPerSecond float64) error {
 	err := l.publisher.Publish(ctx, schemas.ProgressLog, 0, &schemas.Progress{
 		Kind: "step", Step: r.Step, Time: time.Now().UnixMilli(),
 		Values: map[string]float64{
-			"loss": r.Losses.Total, "loss_itc": r.Losses.ITC, "loss_itm": r.Losses.ITM, "loss_mlm": r.Losses.MLM, "loss_uni": r.Losses.Uni,
+			"loss": losses.Total, "loss_itc": losses.ITC, "loss_itm": losses.ITM, "loss_mlm": losses.MLM, "loss_uni": losses.Uni,
 			"learning_rate": r.Rate, "pairs_per_second": pairsPerSecond,
-			"candidates": float64(r.Counts.Candidates), "connections": float64(r.Counts.Confirmed),
+			"candidates": float64(counts.Candidates), "connections": float64(counts.Confirmed),
 		},
 	})
 	if err != nil {

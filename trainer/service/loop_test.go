@@ -20,8 +20,9 @@ import (
 
 // notes is an output that records the calls to it.
 type notes struct {
-	mu    sync.Mutex
-	calls []string
+	mu     sync.Mutex
+	calls  []string
+	values map[string]float64 // of the last progress record
 }
 
 func (n *notes) add(call string) {
@@ -36,7 +37,9 @@ func (n *notes) PublishSeq(_ context.Context, topic schemas.Topic, lane int, seq
 }
 
 func (n *notes) Publish(_ context.Context, topic schemas.Topic, _ int, rec schemas.Record) error {
-	n.add(fmt.Sprintf("%s %s", topic, rec.(*schemas.Progress).Kind))
+	progress := rec.(*schemas.Progress)
+	n.add(fmt.Sprintf("%s %s", topic, progress.Kind))
+	n.values = progress.Values
 	return nil
 }
 
@@ -53,6 +56,7 @@ func (n *notes) Flush(ctx context.Context) error {
 // scripted is a core whose steps are set aside as a script says.
 type scripted struct {
 	setAside func(step int64) string
+	losses   []float64        // of batch after batch; empty: 0
 	writing  func(step int64) // called before a checkpoint is on the disk; may be nil
 	open     bool             // steps go on with the next batch
 	of       int64            // batches of a step; 0: one
@@ -62,7 +66,11 @@ type scripted struct {
 }
 
 func (s *scripted) Step(_ context.Context, b *schemas.ScoredBatch, _ trainer.Input) (*trainer.Result, error) {
-	r := &trainer.Result{Step: s.steps, Updated: !s.open && (s.of == 0 || (s.steps+1)%s.of == 0), SetAside: s.setAside(s.steps), Features: schemas.FeatureBlock{Group: b.Group}}
+	r := &trainer.Result{Step: s.steps / max(1, s.of), Updated: !s.open && (s.of == 0 || (s.steps+1)%s.of == 0), SetAside: s.setAside(s.steps), Features: schemas.FeatureBlock{Group: b.Group}}
+	if len(s.losses) > 0 {
+		r.Losses.Total, r.Losses.ITM = s.losses[s.steps], 2*s.losses[s.steps]
+		r.Counts.Candidates, r.Counts.Confirmed = 10, 1
+	}
 	s.steps++
 	return r, nil
 }
@@ -151,6 +159,35 @@ func TestArrivalSendsBlockByBlock(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("in order %t: %q, want %q", inOrder, got, want)
 		}
+	}
+}
+
+// A progress record has the mean losses of its step's batches, and the sums of their candidates. A batch that was set aside
+// taught nothing, and has no part in the mean.
+func TestProgressIsThatOfTheWholeStep(t *testing.T) {
+	l, n, _ := testLoop(t, false, func(step int64) string {
+		if step == 2 {
+			return "loss is not a finite number"
+		}
+		return ""
+	})
+	core := l.core.(*scripted)
+	core.of, core.losses = 4, []float64{1, 2, 0, 6}
+	for seq := range int64(4) {
+		must.Do(t, l.step(t.Context(), testWork(0, seq)))
+	}
+	core.losses = append(core.losses, 4, 4, 4, 8)
+	want := map[string]float64{"loss": 3, "loss_itm": 6, "candidates": 40, "connections": 4}
+	for name, value := range want {
+		if n.values[name] != value {
+			t.Errorf("%s is %v, want %v", name, n.values[name], value)
+		}
+	}
+	for seq := range int64(4) {
+		must.Do(t, l.step(t.Context(), testWork(0, 4+seq)))
+	}
+	if losses, counts := l.whole.Take(); losses != (trainer.Losses{}) || counts != (trainer.Counts{}) {
+		t.Errorf("a step that has ended leaves %v and %v to the next one", losses, counts)
 	}
 }
 

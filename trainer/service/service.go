@@ -200,7 +200,7 @@ func (l *loop) feed(ctx context.Context, tools device.Tools, s Settings, core *t
 		l.watch = l.others.group.Watch
 	}
 	l.follower, l.blocks = f.follower, f.blocks
-	l.open, l.within, l.pairs, l.spent, l.traces.open = positions{}, false, 0, 0, nil
+	l.open, l.within, l.whole, l.spent, l.traces.open = positions{}, false, trainer.Whole{}, 0, nil
 	l.reached(l.at)
 	return f, nil
 }
@@ -247,7 +247,7 @@ func newMetrics(i *service.Instruments) (*metrics, error) {
 	const prefix = "pairstream_trainer_"
 	m := &metrics{
 		Instruments: i,
-		losses:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: prefix + "loss", Help: "Losses of the last step."}, []string{"kind"}),
+		losses:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: prefix + "loss", Help: "Losses of the last step, the mean of its batches."}, []string{"kind"}),
 		anchors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: prefix + "anchors_total", Help: "Anchors of both directions by the class of their hardest candidate; alone: there was none.",
 		}, []string{"class"}),
@@ -282,12 +282,15 @@ func (m *metrics) saved(step int64, took time.Duration) {
 	m.saveTook.Set(took.Seconds())
 }
 
-func (m *metrics) step(r *trainer.Result) {
-	for kind, loss := range map[string]float64{
-		"itc": r.Losses.ITC, "itm": r.Losses.ITM, "mlm": r.Losses.MLM, "uni": r.Losses.Uni, "total": r.Losses.Total,
-	} {
+// step notes the mean losses of a whole step.
+func (m *metrics) step(l trainer.Losses) {
+	for kind, loss := range map[string]float64{"itc": l.ITC, "itm": l.ITM, "mlm": l.MLM, "uni": l.Uni, "total": l.Total} {
 		m.losses.WithLabelValues(kind).Set(loss)
 	}
+}
+
+// batch notes one batch of a step.
+func (m *metrics) batch(r *trainer.Result) {
 	for class, n := range map[string]int{
 		"negative": r.Counts.Negatives, "ambiguous": r.Counts.Ambiguous, "connection": r.Counts.Connections, "alone": r.Counts.Alone,
 	} {
