@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -122,5 +123,59 @@ func TestCallersThatHaveGone(t *testing.T) {
 	gone(1)
 	if _, err := g.Get(t.Context(), host.URL+"/b"); err != nil || asked.Load() != 2 {
 		t.Errorf("the next caller gets %v, and the host was asked %d times, want twice", err, asked.Load())
+	}
+}
+
+// TestGetAllOfManyAndOfFew: a caller whose URLs wait at a host holds up neither another host nor a caller with one URL there.
+func TestGetAllOfManyAndOfFew(t *testing.T) {
+	picture := encode(t, 1)
+	const many = 40
+	turn, paths := make(chan struct{}), make(chan string, many+1)
+	busy := newHost(t, func(rw http.ResponseWriter, r *http.Request) {
+		paths <- r.URL.Path
+		<-turn
+		_, _ = rw.Write(picture)
+	})
+	w := newWeb(t)
+	o := options()
+	o.Threads, o.PerHost = 2, 1
+	g := newGetter(t, o)
+	queued, ended := make(chan struct{}), make(chan int)
+	get := func(urls ...string) {
+		got, last := 0, len(urls) // whose address cannot be: its error comes when all others are queued
+		g.GetAll(t.Context(), append(urls, "file:///etc/passwd"), func(i int, image []byte, err error) {
+			switch {
+			case i == last:
+				close(queued)
+			case err != nil || !bytes.Equal(image, picture):
+				t.Errorf("%d bytes, %v", len(image), err)
+			default:
+				got++
+			}
+		})
+		ended <- got
+	}
+	go get(slices.Repeat([]string{busy.URL + "/many"}, many)...)
+	<-queued
+	<-paths // the first one is being answered, and the others wait
+	g.GetAll(t.Context(), []string{w.URL + "/ok/1", w.URL + "/none"}, func(i int, image []byte, err error) {
+		if (i == 0) != (err == nil) || (i == 0) != (len(image) > 0) || (i == 1) != (fetch.Reason(err) == "http_404") {
+			t.Errorf("URL %d of another host: %d bytes, %v", i, len(image), err)
+		}
+	})
+	queued = make(chan struct{})
+	go get(busy.URL + "/one")
+	<-queued
+	close(turn)
+	got := <-ended + <-ended
+	before := 0
+	for path := range paths {
+		if path == "/one" {
+			break
+		}
+		before++
+	}
+	if got != many+1 || before > 3 {
+		t.Errorf("%d images, want %d; the caller with one URL waited for %d of another caller's %d", got, many+1, before, many)
 	}
 }

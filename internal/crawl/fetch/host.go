@@ -153,8 +153,18 @@ type tasks []*task
 
 func (q tasks) Len() int           { return len(q) }
 func (q tasks) Less(i, j int) bool { return q[i].order < q[j].order }
-func (q tasks) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
-func (q *tasks) Push(x any)        { *q = append(*q, x.(*task)) }
+
+func (q tasks) Swap(i, j int) {
+	q[i], q[j] = q[j], q[i]
+	q[i].place, q[j].place = i, j
+}
+
+func (q *tasks) Push(x any) {
+	t := x.(*task)
+	t.place = len(*q)
+	*q = append(*q, t)
+}
+
 func (q *tasks) Pop() any {
 	last := len(*q) - 1
 	t := (*q)[last]

@@ -5,7 +5,6 @@ import (
 	"container/list"
 	"context"
 	"net/url"
-	"slices"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -56,6 +55,7 @@ type task struct {
 	done     func(image []span, err error) // of a row
 	caller   context.Context               //nolint:containedctx // nil, or when it ends, nobody wants the image
 
+	place   int   // in the heap of its host, while it waits
 	class   class // while it runs
 	began   time.Time
 	among   *patience
@@ -92,6 +92,7 @@ type schedule struct {
 	usual   patience // with a host that has answered
 	probing patience // with others
 	stalled int
+	latest  int64 // the highest order of a row that was taken
 }
 
 // patience is how long requests may have a thread. It has those that do, in the order in which they began.
@@ -140,8 +141,8 @@ func (s *schedule) remove(t *task, now time.Time) bool {
 	if h == nil {
 		return false
 	}
-	at := slices.Index(h.rows, t)
-	if at < 0 {
+	at := t.place
+	if at >= len(h.rows) || h.rows[at] != t { // it runs, or was given up
 		return false
 	}
 	if h.in != nil {
@@ -189,6 +190,7 @@ func (s *schedule) next(now time.Time) (*task, time.Time) {
 		t.rules = s.rulesOf(h.name, now)
 	}
 	t.class, t.began = h.class(), now
+	s.latest = max(s.latest, t.order)
 	if t.class != slow {
 		if t.among = &s.usual; !h.answered {
 			t.among = &s.probing

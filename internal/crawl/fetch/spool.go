@@ -17,9 +17,8 @@ const chunkBytes = 128 << 10
 // spool keeps the images of a shard on disk until their turn comes. It has room for images that come early, so a server that
 // is slow holds up no other. The chunks of an image that is not wanted are used again.
 type spool struct {
-	file *os.File
-
 	mu   sync.Mutex
+	file *os.File // nil until something is kept
 	end  int64
 	free []span // of chunkBytes each
 }
@@ -95,6 +94,13 @@ func readFull(body io.Reader, buf []byte) (n int, ended bool, err error) {
 // add appends a part.
 func (s *spool) add(data []byte) (span, error) {
 	s.mu.Lock()
+	if s.file == nil {
+		var err error
+		if s.file, err = scratch(); err != nil {
+			s.mu.Unlock()
+			return span{}, err
+		}
+	}
 	p := span{s.end, int64(len(data))}
 	if last := len(s.free) - 1; last >= 0 && len(data) == chunkBytes {
 		p, s.free = s.free[last], s.free[:last]
@@ -135,7 +141,14 @@ func (s *spool) read(image []span) ([]byte, error) {
 }
 
 // close removes the spool.
-func (s *spool) close() error { return s.file.Close() }
+func (s *spool) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Close()
+}
 
 // scratch opens a temporary file that has no name, so it goes when it is closed, or when the process is killed.
 func scratch() (*os.File, error) {

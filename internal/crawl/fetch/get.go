@@ -1,0 +1,155 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// Getter downloads single images, within the bounds of [Options]. It is safe for concurrent use.
+type Getter struct {
+	c      *client
+	memory *semaphore.Weighted // bytes of images that callers have in hand
+	stop   context.CancelFunc
+	ended  chan struct{} // closed when nothing is downloaded any more
+}
+
+// largestInHand is the number of the largest images that callers may have in hand at once.
+const largestInHand = 16
+
+// NewGetter returns a getter, which the caller closes. The options that concern lists and shards have no effect.
+func NewGetter(o Options) (*Getter, error) {
+	o.URLColumn, o.CaptionColumn, o.PerShard = "url", "caption", 1
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	c, err := newClient(o)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	g := &Getter{c: c, memory: semaphore.NewWeighted(largestInHand * o.MaxBytes), stop: stop, ended: make(chan struct{})}
+	go func() {
+		defer close(g.ended)
+		c.dispatch(ctx)
+	}()
+	return g, nil
+}
+
+// Get returns the image of a URL. The text of its error begins with the reason in a word; Get returns the context's error
+// where the caller has given up.
+func (g *Getter) Get(ctx context.Context, url string) (data []byte, err error) {
+	g.GetAll(ctx, []string{url}, func(_ int, image []byte, fault error) { data, err = image, fault })
+	return data, err
+}
+
+// GetAll downloads the images of URLs and hands each to the function, with its index, as it comes. An URL that gives no image
+// has an error as [Getter.Get] returns it. GetAll makes one call at a time, and returns behind the last one. The URLs
+// of all callers wait for the turns of their hosts together: those of a caller who comes later and has few go between those of one
+// who has many.
+func (g *Getter) GetAll(ctx context.Context, urls []string, each func(index int, image []byte, err error)) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // what waits for the caller's end is not kept for longer
+	b := &batch{g: g, each: each, left: len(urls), told: make([]bool, len(urls)), done: make(chan struct{})}
+	if len(urls) == 0 {
+		return
+	}
+	g.c.mu.Lock()
+	order := g.c.schedule.latest
+	g.c.mu.Unlock()
+	tasks := make([]*task, len(urls))
+	for i, url := range urls {
+		order++
+		to := new(spool)
+		tasks[i] = &task{order: order, to: to, caller: ctx, done: func(image []span, err error) { b.end(ctx, i, to, image, err) }}
+		g.c.get(tasks[i], url)
+	}
+	stop := context.AfterFunc(ctx, func() {
+		for _, t := range tasks {
+			g.c.abandon(t)
+		}
+	})
+	defer stop()
+	select {
+	case <-b.done:
+	case <-g.ended:
+		b.close()
+	}
+}
+
+// batch is what a caller wants.
+type batch struct {
+	g    *Getter
+	each func(index int, image []byte, err error)
+	done chan struct{} // closed behind the last call
+
+	mu   sync.Mutex
+	left int
+	told []bool // by index
+}
+
+// end reads an image back, and hands it on.
+func (b *batch) end(ctx context.Context, index int, to *spool, image []span, err error) {
+	var data []byte
+	if err == nil {
+		var size int64
+		for _, s := range image {
+			size += s.size
+		}
+		if err = b.g.memory.Acquire(ctx, size); err == nil {
+			defer b.g.memory.Release(size)
+			if data, err = to.read(image); err != nil {
+				err = &localError{err}
+			}
+		}
+	}
+	if fault := to.close(); err == nil && fault != nil {
+		err = &localError{fault}
+	}
+	if err != nil {
+		data = nil
+		if ctx.Err() != nil { // it ended because the caller has gone
+			err = ctx.Err()
+		}
+	}
+	b.tell(index, data, err)
+}
+
+func (b *batch) tell(index int, data []byte, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.told[index] {
+		return
+	}
+	b.told[index] = true
+	b.each(index, data, err)
+	if b.left--; b.left == 0 {
+		close(b.done)
+	}
+}
+
+// close ends what the getter has not begun, or has cut short, when it was closed.
+func (b *batch) close() {
+	for index := range b.told {
+		b.tell(index, nil, errors.New("the getter is closed"))
+	}
+}
+
+// Close ends what is downloaded, and idle connections.
+func (g *Getter) Close() {
+	g.stop()
+	<-g.ended
+	g.c.http.CloseIdleConnections()
+}
+
+// Reason returns in a word why a URL gave no image, such as "robots" or "http_404". It is "" for a fault of this machine, and
+// for a caller that has given up. The text of the error says more, which may be about the network of this machine.
+func Reason(err error) string {
+	var f *failure
+	if errors.As(err, &f) {
+		return f.reason
+	}
+	return ""
+}
