@@ -19,6 +19,7 @@ from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from transformers import CLIPModel, CLIPProcessor, Trainer, TrainingArguments
 
+from pairstream.picture import decode
 from pairstream.torch import PlannedBatches
 
 
@@ -58,8 +59,7 @@ class Captioned(Dataset[dict[str, Any]]):
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         row = self.rows[index]
-        with Image.open(self.folder / row["image"]) as image:
-            return dict(self.prepare(image.convert("RGB"), row["caption"]))
+        return dict(self.prepare(decode((self.folder / row["image"]).read_bytes()), row["caption"]))
 
 
 def collate(examples: list[dict[str, Any]]) -> dict[str, Any]:

@@ -18,12 +18,13 @@ from PIL import ExifTags, Image
 from torch.utils.data import DataLoader
 
 from pairstream import BucketError, CheckpointError, Config, GapError, ImageError, InvalidError, MalformedError, ReadTimeout, SettingError, image_id
+from pairstream.picture import decode
 from pairstream.producer import Publisher
 from pairstream.records import ImageRef, Mask, ScoredBatch
 from pairstream.rng import Generator, generator
 from pairstream.topics import SCORED
 from pairstream.torch import Batch, Images, ScoredBatches, augment, resize, seeded
-from pairstream.torch.images import CLIP_MEAN, CLIP_STD, decode, normalized
+from pairstream.torch.images import CLIP_MEAN, CLIP_STD, normalized
 from pairstream.torch.wordpiece import WordPiece
 
 NewLog = Callable[..., Config]
@@ -382,11 +383,11 @@ def test_images_stand_upright(orientation: int) -> None:
     encoded = io.BytesIO()
     stored = Image.new("RGB", (40, 20), "white")
     stored.paste("black", (0, 0, 10, 10))
-    stored.save(encoded, "PNG", exif=tags)
+    stored.save(encoded, "JPEG", exif=tags, quality=95)
 
     upright = decode(encoded.getvalue())
 
     width, height = (20, 40) if 5 <= orientation <= 8 else (40, 20)
     assert (upright.mode, upright.size) == ("RGB", (width, height))
     right, low = orientation in (2, 3, 6, 7), orientation in (3, 4, 7, 8)
-    assert upright.getpixel((width - 3 if right else 2, height - 3 if low else 2)) == (0, 0, 0)
+    assert max(upright.getpixel((width - 3 if right else 2, height - 3 if low else 2))) < 10

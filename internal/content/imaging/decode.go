@@ -126,7 +126,7 @@ func (h Header) firstDecoder(encoded []byte, shrink int) (image.Image, error) {
 	case "png":
 		return decodeWithin(encoded, png.Decode)
 	case "webp":
-		return decodeWithin(encoded, webp.Decode)
+		return decodeWithin(withAlphaFlag(encoded), webp.Decode)
 	default:
 		return jpeg.Decode(encoded, image.Pt(h.Width, h.Height), shrink)
 	}

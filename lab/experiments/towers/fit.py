@@ -7,7 +7,6 @@ photograph to the mean of what the text tower says of its captions. It prints ho
 the other four fifths has not seen. The same photographs give the same head.
 """
 
-import io
 import json
 import sys
 import tarfile
@@ -22,6 +21,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional as F
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "clients/python/src"))
+from pairstream.picture import decode  # as the encoder decodes, to which the head belongs
+
 RIDGE = 0.3  # of the mean variance of a channel
 
 
@@ -35,7 +37,7 @@ def photographs(folder: Path) -> Iterator[tuple[Tensor, list[str]]]:
                 meta = files.get(name[:-3] + "json")
                 if meta is None or files[name] is None:
                     continue
-                im = Image.open(io.BytesIO(files[name].read())).convert("RGB")
+                im = decode(files[name].read())
                 short = min(im.size)
                 im = im.resize((224 * im.width // short, 224 * im.height // short), Image.Resampling.BICUBIC)
                 left, top = round((im.width - 224) / 2), round((im.height - 224) / 2)

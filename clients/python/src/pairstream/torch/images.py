@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import io
 import os
 import threading
 import time
@@ -22,18 +21,18 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import ExifTags, Image, ImageEnhance, ImageOps
+from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
 from ..errors import BucketError, ImageError, SettingError
 from ..ids import image_id
+from ..picture import decode
 from ..records import MAX_IMAGE_BYTES, ImageRef
 from ..rng import Generator
 from . import variation
 
 Transform = Callable[[Image.Image, Generator], Tensor]
 
-MAX_PIXELS = 64_000_000
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 _FIRST_PAUSE, _LAST_PAUSE = 0.1, 2.0
@@ -82,7 +81,7 @@ class Images:
         return self._fetch(*place, ref)
 
     def decode(self, ref: ImageRef, image: bytes) -> Image.Image:
-        """Return an image as RGB, turned upright."""
+        """Return an image as RGB, over white and upright, as the stages see it (`pairstream.picture`)."""
         return decode(self.read(ref, image))
 
     def announce(self, refs: Iterable[ImageRef]) -> None:
@@ -170,22 +169,6 @@ def _remote(scheme: str) -> Any:
     return fsspec.filesystem(scheme)
 
 
-def decode(encoded: bytes) -> Image.Image:
-    """Return an encoded image as RGB, turned upright; ImageError if it is none, or too large."""
-    try:
-        with Image.open(io.BytesIO(encoded), formats=("JPEG", "PNG", "WEBP")) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise ImageError(f"{image.width} x {image.height} pixels, want at most {MAX_PIXELS}")
-            if image.getexif().get(ExifTags.Base.Orientation, 1) != 1:
-                return ImageOps.exif_transpose(image).convert("RGB")
-            image.load()
-            return image if image.mode == "RGB" else image.convert("RGB")  # convert copies even what is RGB
-    except ImageError:
-        raise
-    except Exception as err:  # Pillow raises many kinds for broken bytes
-        raise ImageError(f"not a readable image: {err}") from err
-
-
 def normalized(image: Image.Image) -> Tensor:
     """Return the pixels as [3, height, width] with CLIP's statistics, which ALBEF uses as well."""
     out = np.empty((3, image.height, image.width), dtype=np.float32)
@@ -217,7 +200,7 @@ class Sized:
 
 
 def resize(size: int) -> Sized:
-    """Scale both sides to size: what the built-in trainer does without augmentation, to the last bit but for rounding."""
+    """Scale both sides to size, as the built-in trainer does without augmentation. That one reduces large pictures while it decodes them."""
 
     def vary(image: Image.Image, draw: Generator) -> Image.Image:
         return image.resize((size, size), Image.Resampling.BICUBIC, reducing_gap=3.0)
