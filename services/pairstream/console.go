@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -64,7 +63,7 @@ func newConsoleCommand() *cobra.Command {
 		}
 		ctx := at.Context()
 		fmt.Fprintf(at.OutOrStdout(), "console: %s\n", console.Address(listener))
-		o := console.Options{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)).With("stage", "console")}
+		o := console.Options{Logger: logFrom(slog.LevelInfo).With("stage", "console")}
 		if err := runConsole(ctx, at.log, s, listener, o); ctx.Err() == nil {
 			return err
 		}

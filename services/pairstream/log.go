@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/crawl/dataset/onlog"
 	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/stream"
@@ -38,7 +39,7 @@ func connect(ctx context.Context) (*stream.Log, error) {
 
 // logFrom returns a logger for commands that print what they do themselves.
 func logFrom(least slog.Level) *slog.Logger {
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: least}))
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: least, ReplaceAttr: display.Attr}))
 }
 
 func newBrokerCommand() *cobra.Command {

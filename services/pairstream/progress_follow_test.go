@@ -147,3 +147,25 @@ func TestProgressTrackerFails(t *testing.T) {
 		}
 	}
 }
+
+// TestProgressTrackerIsSafe starts Python so that it takes no module from the working folder, and passes on no password.
+func TestProgressTrackerIsSafe(t *testing.T) {
+	reporter(t, testLog(t))(10, 2.5)
+	t.Setenv("MLFLOW_TRACKING_URI", "http://alice:hunter2@mlflow:5000")
+	python := script(t, `echo "safe path: $PYTHONSAFEPATH"; printf "asking http://ali" >&2; printf "ce:hunter2@mlflow:5000/x\n%s is dead" "$MLFLOW_TRACKING_URI" >&2; exit 1`)
+	var out, said bytes.Buffer
+	root := newRoot()
+	root.SetArgs([]string{"progress", "--to", "mlflow", "--python", python})
+	root.SetOut(&out)
+	root.SetErr(&said)
+	err := root.ExecuteContext(t.Context())
+	if out.String() != "safe path: 1\n" {
+		t.Errorf("the process has %q, want PYTHONSAFEPATH=1", out.String())
+	}
+	if want := "asking http://***@mlflow:5000/x\nhttp://***@mlflow:5000 is dead"; said.String() != want {
+		t.Errorf("it says %q, want %q", said.String(), want)
+	}
+	if err == nil || !strings.HasSuffix(err.Error(), ": http://***@mlflow:5000 is dead") {
+		t.Errorf("error %v", err)
+	}
+}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/pairstream/pairstream/internal/base/display"
 )
 
 // tracker hands reports to a service that keeps experiments. The Python package does it, through the service's own client:
@@ -43,6 +45,7 @@ func (t *tracker) run(cmd *cobra.Command, namespace string, write func(context.C
 	args := []string{"-m", "pairstream", "track", "--to", t.to, "--project", t.project, "--run", cmp.Or(t.name, namespace, "pairstream")}
 	// An interruption ends write. The process then reads the end of its input, and finishes what it has.
 	child := exec.CommandContext(context.WithoutCancel(cmd.Context()), python, args...)
+	child.Env = append(os.Environ(), "PYTHONSAFEPATH=1") // else a json.py in the working folder would run
 	said := &ending{w: cmd.ErrOrStderr()}
 	child.Stdout, child.Stderr = cmd.OutOrStdout(), said
 	in, err := child.StdinPipe()
@@ -56,7 +59,9 @@ func (t *tracker) run(cmd *cobra.Command, namespace string, write func(context.C
 	defer end()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- child.Wait()
+		err := child.Wait()
+		said.flush()
+		ended <- err
 		end()
 	}()
 	wrote := write(ctx, in)
@@ -79,17 +84,34 @@ func (t *tracker) failed(python, said string, err error) error {
 	return fmt.Errorf("--to %s: %s: %s%s", t.to, python, cmp.Or(said, err.Error()), hint)
 }
 
-// ending passes on what is written, and keeps its end.
+// ending passes on what is written, line by line and without the passwords of URLs, and keeps its end.
 type ending struct {
 	w    io.Writer
+	line []byte // the beginning of a line
 	kept []byte
 }
 
 func (e *ending) Write(p []byte) (int, error) {
-	e.kept = append(e.kept, p...)
-	e.kept = e.kept[max(0, len(e.kept)-4096):]
-	return e.w.Write(p)
+	e.line = append(e.line, p...)
+	whole := bytes.LastIndexAny(e.line, "\r\n") + 1
+	if err := e.pass(whole); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
+
+// pass passes on the first n bytes that wait.
+func (e *ending) pass(n int) error {
+	text := display.Redacted(string(e.line[:n]))
+	e.line = e.line[n:]
+	e.kept = append(e.kept, text...)
+	e.kept = e.kept[max(0, len(e.kept)-4096):]
+	_, err := io.WriteString(e.w, text)
+	return err
+}
+
+// flush passes on a last line without an end. Whoever cannot read it gets the error of the process.
+func (e *ending) flush() { _ = e.pass(len(e.line)) }
 
 // last returns the last line.
 func (e *ending) last() string {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/operate/inspect"
 	"github.com/pairstream/pairstream/internal/operate/replay"
@@ -249,7 +250,7 @@ func (o replayOptions) replay(ctx context.Context, m *replay.Manifest, original 
 		return nil, err
 	}
 	for _, path := range gone {
-		fmt.Fprintf(progress, "%s is gone: the encoder waits until the replay's trainer has made it again\n", path)
+		fmt.Fprintf(progress, "%s is gone: the encoder waits until the replay's trainer has made it again\n", display.Printable(path))
 	}
 	if err := m.FollowAsked(ctx, log); err != nil {
 		return nil, err

@@ -10,8 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/pairstream/pairstream/internal/base/atomicfile"
+	"github.com/pairstream/pairstream/internal/operate/replay"
 	"github.com/pairstream/pairstream/internal/process/config"
 )
 
@@ -32,6 +34,9 @@ func writeRunEnv(dir, namespace string, settings map[string]string) error {
 	err := atomicfile.Write(runEnvFile(dir, namespace), 0o600, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, "# settings of the run whose log lies beside this file; see pairstream run-manifest")
 		for _, name := range slices.Sorted(maps.Keys(settings)) {
+			if strings.ContainsFunc(settings[name], unicode.IsControl) { // it would be further settings
+				return fmt.Errorf("%s is %q: want no line end and no other control character", name, settings[name])
+			}
 			_, lineErr := fmt.Fprintf(w, "%s=%s\n", name, settings[name])
 			err = errors.Join(err, lineErr)
 		}
@@ -44,7 +49,10 @@ func writeRunEnv(dir, namespace string, settings map[string]string) error {
 }
 
 // environOf returns the environment, completed by what a file sets. The environment takes precedence.
-func environOf(path string) (map[string]string, error) {
+func environOf(path string) (map[string]string, error) { return environWith(path, nil) }
+
+// environWith does what environOf does, without the settings of the file that are left out.
+func environWith(path string, leftOut func(name string) bool) (map[string]string, error) {
 	values := make(map[string]string)
 	if path != "" {
 		raw, err := os.ReadFile(path)
@@ -60,7 +68,9 @@ func environOf(path string) (map[string]string, error) {
 			if !ok {
 				return nil, fmt.Errorf("reading --env %s: want NAME=VALUE in %q", path, line)
 			}
-			values[name] = value
+			if leftOut == nil || !leftOut(name) {
+				values[name] = value
+			}
 		}
 	}
 	for name, value := range config.Environ() {
@@ -72,11 +82,11 @@ func environOf(path string) (map[string]string, error) {
 }
 
 // environIn returns the environment, completed by the settings that the run left whose log lies in dir, if it left
-// any.
+// any. The folder may be a stranger's, so its file says neither where to connect nor with which secrets.
 func environIn(dir string) (map[string]string, error) {
 	path := runEnvFile(dir, os.Getenv("NAMESPACE"))
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		path = ""
 	}
-	return environOf(path)
+	return environWith(path, func(name string) bool { return replay.IsPlace(name) && name != "NAMESPACE" && name != "LANES" })
 }

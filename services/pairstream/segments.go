@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -57,7 +56,7 @@ func newSearchCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		logger := slog.New(slog.NewTextHandler(os.Stderr, nil)).With("stage", "search")
+		logger := logFrom(slog.LevelInfo).With("stage", "search")
 		return indexerservice.RunSearch(at.Context(), at.log, s, logger, func(addr net.Addr, a *indexer.Archive) {
 			fmt.Fprintf(at.OutOrStdout(), "search: http://%s, %d pairs\n", addr, a.Pairs())
 		})

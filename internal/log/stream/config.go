@@ -13,6 +13,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
+	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -93,7 +94,7 @@ func (c Config) Validate() error {
 	}
 	for _, b := range c.Brokers {
 		if host, port, err := net.SplitHostPort(b); err != nil || host == "" || !isPort(port) {
-			bad("KAFKA_BROKERS", b, "host:port")
+			bad("KAFKA_BROKERS", display.Printable(b), "host:port")
 		}
 	}
 	if !isTopicName(c.Namespace) {

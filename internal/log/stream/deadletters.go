@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -130,10 +131,10 @@ func reason(err error) string {
 		"malformed": schemas.ErrMalformed, "unknown schema": schemas.ErrUnknownSchema, "invalid record": schemas.ErrInvalid,
 	} {
 		if errors.Is(err, sentinel) {
-			return class + ": " + err.Error()
+			return class + ": " + display.Redacted(err.Error())
 		}
 	}
-	return err.Error()
+	return display.Redacted(err.Error())
 }
 
 // reasonClasses are the reasons that may label a metric. The words of a reason can come from a record, so any other

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/operate/inspect"
 )
 
@@ -169,7 +170,7 @@ func settings(runs []Run) Table {
 			if ok && v == "" {
 				return "empty"
 			}
-			return v
+			return display.Redacted(v) // a manifest of before may have a password
 		})
 	}
 	t.Note = fmt.Sprintf("Equal settings: %d.", equal)
@@ -220,23 +221,30 @@ func Number(v float64) string {
 // widest is the most letters of a cell in print.
 const widest = 40
 
-// Print prints all tables. Package console draws the curves.
+// Print prints all tables. Package console draws the curves. Texts of manifests, which may be a stranger's, do not steer the
+// terminal.
 func (c *Comparison) Print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for i, t := range c.Tables {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(w, "%s\t%s\n", strings.ToUpper(t.Title), strings.Join(c.Runs, "\t"))
+		line := func(name string, cells []string) {
+			for _, cell := range cells {
+				name += "\t" + display.Printable(cell)
+			}
+			fmt.Fprintln(w, name)
+		}
+		line(strings.ToUpper(t.Title), c.Runs)
 		for _, row := range t.Rows {
 			cells := make([]string, len(row.Cells))
 			for k, cell := range row.Cells {
 				cells[k] = shorten(cell)
 			}
-			fmt.Fprintf(w, "  %s\t%s\n", row.Name, strings.Join(cells, "\t"))
+			line("  "+display.Printable(row.Name), cells)
 		}
 		if t.Note != "" {
-			fmt.Fprintf(w, "  (%s)\n", strings.TrimSuffix(t.Note, "."))
+			fmt.Fprintf(w, "  (%s)\n", display.Printable(strings.TrimSuffix(t.Note, ".")))
 		}
 	}
 	return w.Flush()

@@ -196,3 +196,33 @@ func TestNames(t *testing.T) {
 		t.Errorf("names of files that are called the same: %q", got)
 	}
 }
+
+// TestStrangersRuns has a manifest with curves of too few and of too many values, and texts that steer a terminal.
+func TestStrangersRuns(t *testing.T) {
+	const evil = "\x1b[2J\u202eevil\r\nx"
+	course := func(values ...float64) *Course {
+		return &Course{Curves: []Curve{{"loss", []int64{1, 2, 3}, values}}, Evaluations: []Evaluation{{1, map[string]float64{evil: 1}}}, Unread: 1}
+	}
+	run := func(c *Course) Run {
+		return Run{Name: evil, Facts: []Fact{{evil, evil}}, Settings: map[string]string{evil: evil + fmt.Sprint(c.Curves), "URL": "http://a:hunter2@h/" + fmt.Sprint(len(c.Curves[0].Values))},
+			Models: []Fact{{evil, evil}}, Topics: []Topic{{Name: evil}}, Course: c}
+	}
+	few, many := course(1), course(1, 2, 3, 4)
+	c := must.Get(Of([]Run{run(few), run(many)}))(t)
+	if got := c.Curves[0]; len(got.X) != 3 || got.Y[0][0] == nil || got.Y[0][1] != nil || *got.Y[1][2] != 3 {
+		t.Errorf("curves %+v", got)
+	}
+	var out bytes.Buffer
+	must.Do(t, c.Print(&out))
+	if strings.ContainsAny(out.String(), "\x1b\u202e\r") || strings.Contains(out.String(), "hunter2") || !strings.Contains(out.String(), "\ufffd[2J\ufffdevil") {
+		t.Errorf("it prints %q", out.String())
+	}
+	for _, c := range []*Course{few, many} {
+		if err := c.Check(); err == nil || !strings.HasPrefix(err.Error(), `curve "loss" has 3 steps and `) {
+			t.Errorf("error %v", err)
+		}
+	}
+	if err := course(1, 2, 3).Check(); err != nil {
+		t.Error(err)
+	}
+}

@@ -2,6 +2,7 @@ package compare
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -191,6 +192,16 @@ type Curve struct {
 	Values []float64 `json:"values"`
 }
 
+// Check refuses curves that cannot be drawn.
+func (c *Course) Check() error {
+	for _, x := range c.Curves {
+		if len(x.Steps) != len(x.Values) {
+			return fmt.Errorf("curve %q has %d steps and %d values", x.Name, len(x.Steps), len(x.Values))
+		}
+	}
+	return nil
+}
+
 // Overlay is one measure of several runs over the same steps.
 type Overlay struct {
 	Name  string       `json:"name"`
@@ -285,7 +296,7 @@ func Lay(runs []string, curves [][]Curve) []Overlay {
 			if at < 0 {
 				continue
 			}
-			for k, step := range own[at].Steps {
+			for k, step := range own[at].Steps[:min(len(own[at].Steps), len(own[at].Values))] {
 				points[i][step] = own[at].Values[k]
 				steps[step] = true
 			}

@@ -9,13 +9,13 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/base/version"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/operate/compare"
@@ -62,16 +62,12 @@ func (s *Server) replaysPage(w http.ResponseWriter, r *http.Request) error {
 
 func (s *Server) manifest(name string) manifestFile {
 	f := manifestFile{Name: name}
-	path := filepath.Join(s.o.Settings.Manifests, name)
-	m, err := replay.ReadManifest(path)
+	m, written, err := replay.ReadManifestIn(s.o.Settings.Manifests, name)
 	if err != nil {
 		f.Err = clip(300, err.Error())
 		return f
 	}
-	if info, err := os.Stat(path); err == nil {
-		f.Time = info.ModTime()
-	}
-	f.Manifest = m
+	f.Manifest, f.Time = m, written
 	for _, t := range m.Topics {
 		for _, l := range t.Lanes {
 			f.Records += l.Records
@@ -102,7 +98,7 @@ func (s *Server) replayPage(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 		for k, value := range v.Manifest.Settings {
-			v.Settings = append(v.Settings, [2]string{k, value})
+			v.Settings = append(v.Settings, [2]string{k, display.Redacted(value)})
 		}
 		slices.SortFunc(v.Settings, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) })
 		if v.With != "" {

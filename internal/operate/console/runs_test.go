@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -92,6 +93,35 @@ func TestReplaysAreCompared(t *testing.T) {
 	}
 	if status, _, _ := s.ask(http.MethodGet, "/replays/run.json?with=elsewhere", nil, nil); status != http.StatusBadRequest {
 		t.Errorf("a namespace that is not named in the settings: status %d", status)
+	}
+}
+
+// TestManifestsOfStrangers has files in CONSOLE_MANIFESTS that a reader would wait for, cannot draw or must not show as they are.
+func TestManifestsOfStrangers(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, small, func(o *console.Options) { o.Settings.Manifests = dir })
+	must.Do(t, syscall.Mkfifo(filepath.Join(dir, "pipe.json"), 0o600))
+	m := s.describe("good.json", map[string]string{"SEED": "7"})
+	m.Models[0].Topic, m.Settings["BUCKET_ROOTS"] = "\u202eevil", "s3://b?endpoint=http://a:hunter2@h"
+	must.Do(t, atomicfile.Write(filepath.Join(dir, "evil.json"), 0o600, m.Write))
+	m.Course.Curves[0].Values = m.Course.Curves[0].Values[:1]
+	must.Do(t, atomicfile.Write(filepath.Join(dir, "short.json"), 0o600, m.Write))
+	for path, want := range map[string]string{
+		"/replays/pipe.json":                   "want an ordinary file",
+		"/replays/short.json":                  " and 1 values",
+		"/replays/evil.json":                   "http://***@h",
+		"/compare?run=good.json&run=evil.json": "http://***@h",
+	} {
+		if body := s.get(path); !strings.Contains(body, want) || strings.Contains(body, "\u202e") || strings.Contains(body, "hunter2") {
+			t.Errorf("%s shows\n%s\nwant %s", path, body, want)
+		}
+	}
+	for _, name := range []string{"pipe.json", "short.json"} {
+		for _, page := range []string{"/compare", "/compare/curves"} {
+			if status, _, _ := s.ask(http.MethodGet, page+"?run=good.json&run="+name, nil, nil); status != http.StatusBadRequest {
+				t.Errorf("%s of %s: status %d", page, name, status)
+			}
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/operate/console/index"
@@ -172,7 +173,7 @@ func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
 	case r.Context().Err() != nil: // nobody waits for the answer
 	default:
 		s.o.Logger.Error("a page of the console failed", "path", r.URL.Path, "err", err)
-		s.fail(w, r, http.StatusInternalServerError, "This page failed: "+err.Error())
+		s.fail(w, r, http.StatusInternalServerError, "This page failed: "+display.Redacted(err.Error()))
 	}
 }
 

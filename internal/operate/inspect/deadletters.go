@@ -9,8 +9,8 @@ import (
 	"io"
 	"strings"
 	"time"
-	"unicode"
 
+	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/log/msgvalue"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/schemas"
@@ -56,26 +56,16 @@ func PrintLetters(w io.Writer, letters []stream.DeadLetter, now time.Time) error
 	p := printer{w: w, now: now}
 	var rows [][]string
 	for _, d := range letters {
-		reason := []rune(printable(d.Reason))
+		reason := []rune(display.Printable(d.Reason))
 		if len(reason) > longestReason {
 			reason = append(reason[:longestReason-1], '…')
 		}
 		rows = append(rows, []string{
-			fmt.Sprint(d.Number), p.ago(&d.Time), printable(d.Stage), fmt.Sprintf("%s/%d/%d", printable(string(d.Topic)), d.Lane, d.Offset), string(reason),
+			fmt.Sprint(d.Number), p.ago(&d.Time), display.Printable(d.Stage), fmt.Sprintf("%s/%d/%d", display.Printable(string(d.Topic)), d.Lane, d.Offset), string(reason),
 		})
 	}
 	p.table([]string{"number", "when", " stage", " topic/lane/offset", " reason"}, rows)
 	return p.err
-}
-
-// printable replaces what an unknown producer wrote to control the terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, s)
 }
 
 // PrintLetter writes all that is known of a dead letter: the headers and the value. It shows the value as JSON where
@@ -83,31 +73,31 @@ func printable(s string) string {
 func PrintLetter(w io.Writer, d stream.DeadLetter, whole bool) error {
 	p := printer{w: w}
 	p.line("dead letter  %d", d.Number)
-	p.line("set aside    by the %s, at %s", printable(d.Stage), d.Time.UTC().Format("2006-01-02 15:04:05 MST"))
-	p.line("reason       %s", printable(d.Reason))
-	p.line("was          %s, lane %d, offset %d", printable(string(d.Topic)), d.Lane, d.Offset)
+	p.line("set aside    by the %s, at %s", display.Printable(d.Stage), d.Time.UTC().Format("2006-01-02 15:04:05 MST"))
+	p.line("reason       %s", display.Printable(d.Reason))
+	p.line("was          %s, lane %d, offset %d", display.Printable(string(d.Topic)), d.Lane, d.Offset)
 	if d.Key != nil {
 		p.line("key          %s", msgvalue.Short(text(d.Key)))
 	}
 	for _, h := range d.Headers() {
-		p.line("header       %s = %s", printable(h.Name), msgvalue.Short(text(h.Value)))
+		p.line("header       %s = %s", display.Printable(h.Name), msgvalue.Short(text(h.Value)))
 	}
 	v, err := msgvalue.Decode(d.Value)
 	if err != nil {
-		p.line("value        %s bytes, %s", Count(int64(len(d.Value))), printable(err.Error()))
+		p.line("value        %s bytes, %s", Count(int64(len(d.Value))), display.Printable(err.Error()))
 		p.line("%s", dump(d.Value, whole))
 		return p.err
 	}
 	p.line("value        %s bytes of msgpack", Count(int64(len(d.Value))))
 	for line := range strings.Lines(string(msgvalue.JSON(v))) {
-		p.line("%s", printable(strings.TrimSuffix(line, "\n")))
+		p.line("%s", display.Printable(strings.TrimSuffix(line, "\n")))
 	}
 	return p.err
 }
 
 // text takes bytes for text if they are printable.
 func text(b []byte) any {
-	if s := string(b); s == printable(s) {
+	if s := string(b); s == display.Printable(s) {
 		return s
 	}
 	return b

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -45,7 +46,7 @@ func PrintLanes(w io.Writer, states []LaneState, skips []stream.Skip) error {
 	}
 	for _, s := range skips {
 		p.line("skipped on %s in %s, lane %d, from offset %d, seq %d to offset %d, seq %d: %s (%s)", s.Time.Format("2006-01-02 15:04:05 MST"),
-			s.Topic, s.Lane, s.From.Offset, s.From.Seq, s.To.Offset, s.To.Seq, printable(s.Reason), printable(s.Found))
+			s.Topic, s.Lane, s.From.Offset, s.From.Seq, s.To.Offset, s.To.Seq, display.Printable(s.Reason), display.Printable(s.Found))
 	}
 	return p.err
 }
@@ -56,7 +57,7 @@ func (p *printer) states(states []LaneState) {
 	}
 	var rows [][]string
 	for _, s := range states {
-		rows = append(rows, []string{s.Stage, strconv.Itoa(s.Lane), printable(s.State)})
+		rows = append(rows, []string{s.Stage, strconv.Itoa(s.Lane), display.Printable(s.State)})
 	}
 	p.table([]string{" stage", "lane", " says"}, rows)
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -345,13 +346,13 @@ func (r *Retention) Print(w io.Writer) error {
 	for _, n := range r.Lanes {
 		need := fmt.Sprintf("%s %s", n.By, n.Why)
 		rows = append(rows, []string{
-			string(n.Topic), strconv.Itoa(n.Lane), Count(n.Start), Count(n.First), Count(n.End), p.age(n.Since), Count(n.Free), size(n.Bytes), p.age(n.Oldest), printable(need),
+			string(n.Topic), strconv.Itoa(n.Lane), Count(n.Start), Count(n.First), Count(n.End), p.age(n.Since), Count(n.Free), size(n.Bytes), p.age(n.Oldest), display.Printable(need),
 		})
 	}
 	p.table([]string{" topic", "lane", "start", "needed from", "end", "since", "free records", "bytes", "oldest", " who needs it"}, rows)
 	p.line("What lies before \"needed from\" may be deleted, unless the run is to be replayed. Readers of your own are not counted.")
 	for _, text := range r.Problems {
-		p.line("PROBLEM  %s", printable(text))
+		p.line("PROBLEM  %s", display.Printable(text))
 	}
 	if len(r.Problems) == 0 {
 		p.line("no topic deletes what is needed")

@@ -7,18 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
-	"slices"
-	"strings"
+	"syscall"
+	"time"
 
+	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/log/feedback"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/log/weights"
 	"github.com/pairstream/pairstream/internal/neighbors/scope"
 	"github.com/pairstream/pairstream/internal/operate/compare"
-	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -85,16 +85,44 @@ func outputs() []schemas.Topic {
 
 // ReadManifest reads and checks a manifest.
 func ReadManifest(path string) (*Manifest, error) {
-	raw, err := os.ReadFile(path)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading the manifest: %w", err)
 	}
-	var m Manifest
-	if err := json.Unmarshal(raw, &m); err != nil {
-		return nil, fmt.Errorf("reading the manifest %s: %w", path, err)
+	defer file.Close()
+	return readManifest(file)
+}
+
+// ReadManifestIn does what ReadManifest does, in a folder that others may write to: a pipe or a device, which a reader would
+// wait for, is no manifest.
+func ReadManifestIn(dir, name string) (*Manifest, time.Time, error) {
+	file, err := os.OpenFile(filepath.Join(dir, name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("reading the manifest: %w", err)
 	}
-	if err := m.check(); err != nil {
-		return nil, fmt.Errorf("reading the manifest %s: %w", path, err)
+	defer file.Close()
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("want an ordinary file")
+	}
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("reading the manifest %s: %w", file.Name(), err)
+	}
+	m, err := readManifest(file)
+	return m, info.ModTime(), err
+}
+
+func readManifest(file *os.File) (*Manifest, error) {
+	var m Manifest
+	raw, err := io.ReadAll(file)
+	if err == nil {
+		err = json.Unmarshal(raw, &m)
+	}
+	if err == nil {
+		err = m.check()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the manifest %s: %w", file.Name(), err)
 	}
 	return &m, nil
 }
@@ -143,79 +171,27 @@ func (m *Manifest) check() error {
 			}
 		}
 	}
+	for _, w := range m.Weights {
+		problems = append(problems, checkFingerprint(w.Fingerprint))
+	}
+	for _, c := range m.Choices {
+		problems = append(problems, checkFingerprint(c.Fingerprint))
+	}
+	if m.Course != nil {
+		problems = append(problems, m.Course.Check())
+	}
 	return errors.Join(problems...)
+}
+
+// checkFingerprint refuses the fingerprint of weights whose file would lie outside their folder.
+func checkFingerprint(s string) error {
+	if s == "" || s != display.Printable(s) || !filepath.IsLocal(s) || filepath.Base(s) != s {
+		return fmt.Errorf("weights with the fingerprint %q, which names no file", s)
+	}
+	return nil
 }
 
 func isDigest(s string) bool {
 	raw, err := hex.DecodeString(s)
 	return err == nil && len(raw) == 32
-}
-
-// Settings returns the effective values of the settings that a run depends on: no secrets, and nothing about
-// connections, addresses and logs.
-func Settings(known []config.Setting, environ map[string]string) map[string]string {
-	values := make(map[string]string)
-	for _, s := range known {
-		if s.Secret || isPlace(s.Variable) {
-			continue
-		}
-		values[s.Variable] = s.Default
-		if v := environ[s.Variable]; v != "" {
-			values[s.Variable] = v
-		}
-	}
-	return values
-}
-
-// isPlace reports whether a setting says where a process is and what it talks to, not what it makes of its input.
-func isPlace(variable string) bool {
-	for _, prefix := range []string{"KAFKA_", "HTTP_", "LOG_", "LIVE_ADDR", "CONSOLE_", "MASTER_", "RANK_", "OTEL_"} {
-		if strings.HasPrefix(variable, prefix) {
-			return true
-		}
-	}
-	switch variable {
-	case "NAMESPACE", "LANES", "EVAL_EVERY", "EVAL_DATA", "CHECKPOINT_BEST", "CHECKPOINT_UPLOAD":
-		return true
-	}
-	return false
-}
-
-// Place is where a replay runs.
-type Place struct {
-	Namespace   string
-	Checkpoints string            // folder of its own for the trainer
-	Overrides   map[string]string // settings that differ from those of the manifest
-}
-
-// Environ returns the environment of a replay: connections from environ, everything else from the manifest and the
-// overrides. Warnings say what may make the replay differ.
-func (m *Manifest) Environ(known []config.Setting, environ map[string]string, p Place) (values map[string]string, warnings []string) {
-	values = make(map[string]string)
-	isKnown := make(map[string]bool)
-	for _, s := range known {
-		isKnown[s.Variable] = true
-		if v, ok := environ[s.Variable]; ok && (isPlace(s.Variable) || s.Secret) {
-			values[s.Variable] = v
-		}
-	}
-	for _, from := range []map[string]string{m.Settings, p.Overrides} {
-		for _, name := range slices.Sorted(maps.Keys(from)) {
-			if !isKnown[name] {
-				warnings = append(warnings, fmt.Sprintf("%s=%s: this version does not know the setting", name, from[name]))
-				continue
-			}
-			values[name] = from[name]
-		}
-	}
-	values["NAMESPACE"], values["LANES"] = p.Namespace, fmt.Sprint(m.Lanes)
-	values["CHECKPOINT_DIR"], values["TRAIN_EXIT_AT_END"] = p.Checkpoints, "true"
-	values["RANK"], values["WORLD_SIZE"] = "0", "1" // which makes what several ranks make
-	for _, beside := range []string{"EVAL_EVERY", "EVAL_DATA", "CHECKPOINT_BEST", "CHECKPOINT_UPLOAD"} {
-		delete(values, beside) // records do not depend on it, and copies of the original's checkpoints stay what they are
-	}
-	delete(values, "LIVE_ADDR")
-	delete(values, "HTTP_ADDR")
-	delete(values, "HEALTH_ADDR")
-	return values, warnings
 }

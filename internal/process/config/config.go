@@ -3,7 +3,7 @@
 // A settings struct has exported fields with the tags of caarlos0/env (env, envDefault, envPrefix), and two of ours:
 // desc says what the setting means, and secret:"true" keeps its value out of logs and errors. [Parse] fills such a
 // struct, [Redacted] prepares it for the log, and [Table] is the table of docs/settings.md, so that none of the
-// three can contradict another.
+// three can contradict another. Passwords in URLs get into no log and no error, and [Parse] refuses control characters.
 //
 // Cores know no variables: the problems that they find name fields of their options (see internal/base/invalid). A settings
 // struct has fields of the same names, and [Variables] puts its variables in their place.
@@ -20,17 +20,20 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/caarlos0/env/v11"
 
+	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/process/recipe"
 )
 
 // Environ returns the process's environment, as [Parse] takes it.
 func Environ() map[string]string { return env.ToMap(os.Environ()) }
 
-// Parse fills a T from environ and, for what it does not set, from the recipe that it names (see internal/process/recipe). A setting that does not parse is an error of one line with the variable, its value and
-// what it wants; the lines of several are joined. Once all have parsed, every struct of settings that has a method
+// Parse fills a T from environ and, for what it does not set, from the recipe that it names (see internal/process/recipe). A
+// setting that does not parse is an error of one line with the variable, its value and what it wants; the lines of several
+// are joined. Once all have parsed, every struct of settings that has a method
 // Validate() error is asked, T first, then the structs in it.
 func Parse[T any](environ map[string]string) (T, error) {
 	var cfg, none T
@@ -38,13 +41,44 @@ func Parse[T any](environ map[string]string) (T, error) {
 	if err != nil {
 		return none, err
 	}
-	if err := env.ParseWithOptions(&cfg, parseOptions(environ, "")); err != nil {
-		return none, explain(reflect.TypeFor[T](), environ, err)
-	}
-	if err := validate(reflect.ValueOf(&cfg).Elem(), ""); err != nil {
+	if err := legible(reflect.TypeFor[T](), environ); err != nil {
 		return none, err
 	}
+	if err := env.ParseWithOptions(&cfg, parseOptions(environ, "")); err != nil {
+		return none, redacted(explain(reflect.TypeFor[T](), environ, err))
+	}
+	if err := validate(reflect.ValueOf(&cfg).Elem(), ""); err != nil {
+		return none, redacted(err)
+	}
 	return cfg, nil
+}
+
+// legible refuses values with control characters, which would end a line of run.env or steer a terminal, and values whose
+// password was left out when they were written down.
+func legible(t reflect.Type, environ map[string]string) error {
+	var problems []error
+	for _, f := range fieldsOf(t) {
+		value := environ[f.Variable]
+		shown := strconv.Quote(display.Redacted(value))
+		if f.Secret {
+			shown = display.Hidden
+		}
+		switch {
+		case strings.ContainsFunc(value, unicode.IsControl):
+			problems = append(problems, fmt.Errorf("%s=%s: it has a line end or another control character: take it out", f.Variable, shown))
+		case strings.Contains(value, "://"+display.Hidden):
+			problems = append(problems, fmt.Errorf("%s=%s: its password was left out where it was written down: set %s again", f.Variable, shown, f.Variable))
+		}
+	}
+	return joinOnce(problems)
+}
+
+// redacted takes the passwords in URLs out of the text of an error.
+func redacted(err error) error {
+	if text := display.Redacted(err.Error()); text != err.Error() {
+		return renamed{text, err}
+	}
+	return err
 }
 
 func parseOptions(environ map[string]string, prefix string) env.Options {
@@ -94,7 +128,7 @@ func (f field) problem(environ map[string]string, err error) error {
 	case errors.As(err, &file):
 		return fmt.Errorf("%s=%s: reading the file that it names: %w", f.Variable, strconv.Quote(file.Filename), file.Err)
 	case f.Secret:
-		return fmt.Errorf("%s=%s: want %s", f.Variable, hidden, wanted(f.field.Type))
+		return fmt.Errorf("%s=%s: want %s", f.Variable, display.Hidden, wanted(f.field.Type))
 	case errors.As(err, &parse):
 		err = parse.Err
 	}
@@ -134,9 +168,6 @@ func wanted(t reflect.Type) string {
 	}
 	return ""
 }
-
-// hidden stands for the value of a secret.
-const hidden = "***"
 
 // field is one setting and the place of its value.
 type field struct {

@@ -217,3 +217,43 @@ func TestRedacted(t *testing.T) {
 		t.Errorf("log shows a secret:\n%s", out.String())
 	}
 }
+
+// TestParseRefusesControlCharacters refuses what would be further lines of a file of settings, or steer a terminal.
+func TestParseRefusesControlCharacters(t *testing.T) {
+	for value, shown := range map[string]string{
+		"a:1\n": `"a:1\n"`, "a:1\r\nMODEL=evil": `"a:1\r\nMODEL=evil"`, "a\tb": `"a\tb"`, "\x1b[2J": `"\x1b[2J"`, "\x7f": `"\x7f"`, "\u0085": `"\u0085"`,
+		"http://u:hunter2@h\n": `"http://***@h\n"`,
+	} {
+		_, err := Parse[settings](map[string]string{"MODEL": "m", "BROKERS": value, "UNKNOWN": value})
+		want := "BROKERS=" + shown + ": it has a line end or another control character: take it out"
+		if err == nil || err.Error() != want {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+	_, err := Parse[settings](map[string]string{"MODEL": "m", "PASSWORD": "hunter2\n", "REPLICA_TOKEN": "\x00hunter3"})
+	want := "PASSWORD=***: it has a line end or another control character: take it out\n" +
+		"REPLICA_TOKEN=***: it has a line end or another control character: take it out"
+	if err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	if _, err := Parse[settings](map[string]string{"MODEL": "s3://***@b"}); err == nil || !strings.HasPrefix(err.Error(), `MODEL="s3://***@b": its password was left out`) {
+		t.Errorf("a password that was left out: error %v", err)
+	}
+}
+
+// TestPasswordsInURLsStayHidden has them in errors and in the log.
+func TestPasswordsInURLsStayHidden(t *testing.T) {
+	const url = "http://alice:hunter2@host:1"
+	var out bytes.Buffer
+	cfg := settings{Model: "s3://bucket?endpoint=" + url, Connection: connection{Brokers: []string{url, url}}}
+	slog.New(slog.NewTextHandler(&out, nil)).Info("starting", "config", Redacted(cfg))
+	if text := out.String(); strings.Contains(text, "hunter2") || strings.Count(text, "http://***@host:1") != 3 {
+		t.Errorf("the log has %s", text)
+	}
+	for variable, value := range map[string]string{"TIMEOUT": url, "SIZES": "1," + url, "COLOUR": url, "LANES": url} {
+		_, err := Parse[settings](map[string]string{"MODEL": "m", variable: value})
+		if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), variable+`="`) {
+			t.Errorf("error %v", err)
+		}
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"reflect"
 	"strings"
+
+	"github.com/pairstream/pairstream/internal/base/display"
 )
 
 // Setting describes one variable.
@@ -76,9 +78,11 @@ func shown(v reflect.Value, secret bool) slog.Value {
 	case secret && v.IsZero():
 		return slog.StringValue("")
 	case secret:
-		return slog.StringValue(hidden)
+		return slog.StringValue(display.Hidden)
 	case v.Type() == reflect.TypeFor[[]string]():
-		return slog.StringValue(strings.Join(v.Interface().([]string), ","))
+		return slog.StringValue(display.Redacted(strings.Join(v.Interface().([]string), ",")))
+	case v.Type() == reflect.TypeFor[string]():
+		return slog.StringValue(display.Redacted(v.String()))
 	}
 	return slog.AnyValue(v.Interface())
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/base/invalid"
 	"github.com/pairstream/pairstream/internal/base/version"
 	"github.com/pairstream/pairstream/internal/log/stream"
@@ -54,7 +55,7 @@ func (p Process) Validate() error {
 func (p Process) NewLogger(w io.Writer) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(p.LogLevel)) // Validate has refused what does not parse
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: display.Attr}
 	if p.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
@@ -158,7 +159,7 @@ func Exit(name string, err error) {
 	if err == nil || errors.Is(err, context.Canceled) {
 		os.Exit(0)
 	}
-	for line := range strings.SplitSeq(strings.TrimSpace(err.Error()), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(display.Redacted(err.Error())), "\n") {
 		fmt.Fprintf(os.Stderr, "%s: %s\n", name, line)
 	}
 	os.Exit(1)

@@ -1,0 +1,131 @@
+package replay
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/pairstream/pairstream/internal/base/display"
+	"github.com/pairstream/pairstream/internal/process/config"
+)
+
+// Settings returns the effective values of the settings that a run depends on: no secrets, no passwords in URLs, and
+// nothing about connections, addresses and logs.
+func Settings(known []config.Setting, environ map[string]string) map[string]string {
+	values := make(map[string]string)
+	for _, s := range known {
+		if s.Secret || IsPlace(s.Variable) {
+			continue
+		}
+		values[s.Variable] = display.Redacted(cmp.Or(environ[s.Variable], s.Default))
+	}
+	return values
+}
+
+// IsPlace reports whether a setting says where a process is, what it talks to and how it proves who it is, not what it makes
+// of its input.
+func IsPlace(variable string) bool {
+	for _, prefix := range []string{"KAFKA_", "HTTP_", "HEALTH_", "LOG_", "CONSOLE_", "INGEST_", "MASTER_", "RANK_", "OTEL_"} {
+		if strings.HasPrefix(variable, prefix) {
+			return true
+		}
+	}
+	switch variable {
+	case "NAMESPACE", "LANES", "LIVE_ADDR", "LIVE_TOKEN", "EVAL_EVERY", "EVAL_DATA", "CHECKPOINT_BEST", "CHECKPOINT_UPLOAD":
+		return true
+	}
+	return false
+}
+
+// elsewhere matches the beginning of a URL, as values with places in them have it.
+var elsewhere = regexp.MustCompile(`^\s*([A-Za-z][A-Za-z0-9+.-]*)://`)
+
+// programs are the endings of files that hold a program beside their weights: TorchScript.
+var programs = []string{".pt", ".ts", ".torchscript"}
+
+// opens returns what a value would open that the manifest of a stranger may not: a connection that gets credentials or
+// pictures, or a program. It returns "" for all others.
+func opens(s config.Setting, value string) string {
+	switch {
+	case s.Secret:
+		return "a secret"
+	case IsPlace(s.Variable):
+		return "a connection or a place"
+	case slices.Contains(programs, strings.ToLower(filepath.Ext(value))):
+		return "weights that are a program"
+	}
+	for part := range strings.SplitSeq(value, ",") {
+		if scheme := elsewhere.FindStringSubmatch(part); scheme != nil && !strings.EqualFold(scheme[1], "file") {
+			return "a place on another machine"
+		}
+	}
+	return ""
+}
+
+// Place is where a replay runs.
+type Place struct {
+	Namespace   string
+	Checkpoints string            // folder of its own for the trainer
+	Overrides   map[string]string // settings that differ from those of the manifest
+}
+
+// Environ returns the environment of a replay. A manifest may come from a stranger, so connections, places and secrets come
+// from environ and the overrides alone, and so does what a value of the manifest would open (see opens). Everything else
+// comes from the manifest and the overrides. Warnings say what was left out and what may make the replay differ.
+func (m *Manifest) Environ(known []config.Setting, environ map[string]string, p Place) (values map[string]string, warnings []string) {
+	values = make(map[string]string)
+	settings := make(map[string]config.Setting)
+	for _, s := range known {
+		settings[s.Variable] = s
+		if v, ok := environ[s.Variable]; ok && (IsPlace(s.Variable) || s.Secret) {
+			values[s.Variable] = v
+		}
+	}
+	warn := func(format string, args ...any) {
+		warnings = append(warnings, display.Printable(fmt.Sprintf(format, args...)))
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Settings)) {
+		value, here := m.Settings[name], environ[name]
+		s, ok := settings[name]
+		if !ok {
+			warn("%s=%s: this version does not know the setting", name, display.Redacted(value))
+			continue
+		}
+		what := opens(s, value)
+		if what == "" {
+			values[name] = value
+			continue
+		}
+		if here != "" {
+			values[name] = here
+		}
+		if _, ok := p.Overrides[name]; ok || value == s.Default || value == display.Redacted(here) {
+			continue
+		}
+		if s.Secret {
+			value = display.Hidden
+		}
+		warn("%s=%s was left out: a manifest may not set %s; set it in the environment, or with --set %s=...", name, display.Redacted(value), what, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Overrides)) {
+		if _, ok := settings[name]; !ok {
+			warn("%s=%s: this version does not know the setting", name, display.Redacted(p.Overrides[name]))
+			continue
+		}
+		values[name] = p.Overrides[name]
+	}
+	values["NAMESPACE"], values["LANES"] = p.Namespace, fmt.Sprint(m.Lanes)
+	values["CHECKPOINT_DIR"], values["TRAIN_EXIT_AT_END"] = p.Checkpoints, "true"
+	values["RANK"], values["WORLD_SIZE"] = "0", "1" // which makes what several ranks make
+	for _, beside := range []string{"EVAL_EVERY", "EVAL_DATA", "CHECKPOINT_BEST", "CHECKPOINT_UPLOAD"} {
+		delete(values, beside) // records do not depend on it, and copies of the original's checkpoints stay what they are
+	}
+	for _, listener := range []string{"LIVE_ADDR", "HTTP_ADDR", "HEALTH_ADDR", "INGEST_ADDR"} {
+		delete(values, listener)
+	}
+	return values, warnings
+}
