@@ -24,14 +24,13 @@ import (
 	"github.com/pairstream/pairstream/internal/process/service"
 	"github.com/pairstream/pairstream/trainer"
 	"github.com/pairstream/pairstream/trainer/bootstrap"
-	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
 
 // bootstrapSettings are the settings that training on tars shares with the stages.
 type bootstrapSettings struct {
 	Device  device.Settings
 	Run     service.Run
-	Augment device.Augmentation
+	Augment dataset.Augmentation
 	Weights lossWeights
 	Dropout float64 `env:"DROPOUT" envDefault:"0.1" desc:"share of the text encoder's activations that training drops"`
 	Cache   int64   `env:"IMAGE_CACHE_BYTES" envDefault:"268435456" desc:"decoded images kept in memory"`
@@ -97,7 +96,7 @@ func (j *bootstrapJob) run(cmd *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	j.Seed, j.Augment = s.Run.Seed, dataset.Augmentation(s.Augment)
+	j.Seed, j.Augment = s.Run.Seed, s.Augment
 	j.Weights, j.Dropout = bootstrap.Weights(s.Weights), s.Dropout
 	ctx := cmd.Context()
 	data, _, err := dataset.Read(ctx, paths, j.heldOut)
@@ -122,7 +121,7 @@ func (j *bootstrapJob) run(cmd *cobra.Command, paths []string) error {
 	}
 	defer worker.Close()
 	if err := errors.Join(j.train(ctx, cmd.OutOrStdout(), worker, images, data), closeImages()); err != nil {
-		return config.Variables(trainerservice.Core{}, err)
+		return config.Variables(trainer.Options{}, err)
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "wrote %s\n", j.out)
 	return nil
@@ -270,7 +269,7 @@ func (j *fineTuneJob) run(cmd *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	j.Seed, j.Augment = s.Run.Seed, dataset.Augmentation(s.Augment)
+	j.Seed, j.Augment = s.Run.Seed, s.Augment
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	data, _, err := dataset.Read(ctx, paths, j.heldOut)
 	if err != nil {
@@ -300,7 +299,7 @@ func (j *fineTuneJob) run(cmd *cobra.Command, paths []string) error {
 	fmt.Fprintf(out, "fine-tuning %s on %d images with %d captions, %d epochs in steps of %d, in %d mini-batches\n", j.start, data.Images(), data.Pairs(), j.Epochs, j.Batch, j.StepBatches)
 	j.Report = func(r *trainer.Result, steps int64) { reportStep(out, r, steps) }
 	if err := errors.Join(bootstrap.FineTune(ctx, m, images, data, j.FineTuning, j.out), closeImages()); err != nil {
-		return config.Variables(trainerservice.Core{}, err)
+		return config.Variables(trainer.Options{}, err)
 	}
 	fmt.Fprintf(out, "wrote %s\n", j.out)
 	return nil

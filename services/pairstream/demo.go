@@ -234,7 +234,7 @@ func (d *demo) bootstrap(ctx context.Context) error {
 	defer stop()
 	return bootstrap.Train(ctx, w, d.images, d.first, bootstrap.Options{
 		Preset: "tiny", Vocab: d.vocab, Steps: d.boot, Batch: demoBatch, Rate: demoFirstRate, Seed: core.Seed, Dropout: core.Dropout,
-		Augment: dataset.Augmentation(d.settings.Trainer.Augment), Weights: bootstrap.Weights{ITC: core.ITCWeight, ITM: d.plan.matching, MLM: core.MLMWeight},
+		Augment: d.settings.Trainer.Augment, Weights: bootstrap.Weights{ITC: core.ITCWeight, ITM: d.plan.matching, MLM: core.MLMWeight},
 		Report: func(r *trainer.Result) { done.Store(r.Step + 1) },
 	}, d.weights())
 }

@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pairstream/pairstream/internal/model/device"
+	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/recipe"
-	trainerservice "github.com/pairstream/pairstream/trainer/service"
+	"github.com/pairstream/pairstream/trainer"
 )
 
 // The table of settings stands between these marks.
@@ -95,7 +95,7 @@ func recipesForPython() ([]byte, error) {
 			return nil, err
 		}
 		settings := map[string]string{}
-		for _, s := range config.Settings(trainerservice.Core{}, device.Augmentation{}) {
+		for _, s := range config.Settings(trainer.Options{}, dataset.Augmentation{}) {
 			settings[s.Variable] = s.Default
 		}
 		for _, variable := range []string{"LANES", "GROUP_SIZE", "BATCH_SIZE"} {

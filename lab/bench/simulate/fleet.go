@@ -60,7 +60,7 @@ func (f fleet) grouper(ctx context.Context, log *stream.Log) (stream.StageSpec, 
 	if err != nil {
 		return stream.StageSpec{}, err
 	}
-	s := groupers.Settings{Core: groupers.Core{
+	s := groupers.Settings{Core: grouper.Options{
 		Strategy: grouper.StrategyGRIT, Epochs: f.Epochs, BatchSize: f.Batch, QueueSize: f.Queue, SearchSpace: f.Space, Features: grouper.SourceTraining,
 		Candidates: 2, Texts: grouper.TextNone, Workers: 1, EpochGroups: 1,
 	}}
