@@ -58,8 +58,7 @@ type bootstrapJob struct {
 func newBootstrapCommand() *cobra.Command {
 	var j bootstrapJob
 	cmd := &cobra.Command{
-		Use:   "bootstrap " + tarsUse,
-		Short: "train a first model on a slice of the data, for the encoder, Con-D and the trainer's start",
+		Use: "bootstrap " + tarsUse,
 		Long: "Trains a first model until it tells hard pairs apart no better than before, on images that are kept out of training:\n" +
 			"random mini-batches, then GRIT's hard ones, then random ones while the rate decays. The file has a card, which is\n" +
 			"printed here and by `eval --cond`. With --base-rate Con-D's probabilities are calibrated as well. With --steps it\n" +
@@ -230,8 +229,7 @@ type fineTuneJob struct {
 func newFineTuneCommand() *cobra.Command {
 	j := fineTuneJob{FineTuning: bootstrap.DefaultFineTuning()}
 	cmd := &cobra.Command{
-		Use:   "finetune " + tarsUse,
-		Short: "fine-tune a model for retrieval, as the papers make Con-D",
+		Use: "finetune " + tarsUse,
 		Long: "Fine-tunes a model on the pairs of tars with ITC against a queue of momentum features and ITM with drawn\n" +
 			"negatives (GRIT-VLP supplement 3, MAFA appendix F): what the papers evaluate retrieval with, and their Con-D.",
 		Args: wantArgs(1, anyNumber),

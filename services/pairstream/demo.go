@@ -44,8 +44,7 @@ type demoOptions struct {
 func newDemoCommand() *cobra.Command {
 	var o demoOptions
 	cmd := &cobra.Command{
-		Use:   "demo",
-		Short: "run the whole pipeline on one machine and show the result",
+		Use: "demo",
 		Long: "Publishes pairs and runs every stage until the crawl has ended. Beside it, it does the same with random mini-batches and\n" +
 			"with GRIT's, from the same first model and for as many steps. It measures what each has taught on held-out pairs.\n" +
 			"Scenes come with a first model; on your own data a slice of it trains one. Settings of the environment override\n" +

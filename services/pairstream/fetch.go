@@ -30,8 +30,7 @@ type fetchJob struct {
 func newFetchCommand() *cobra.Command {
 	var j fetchJob
 	cmd := &cobra.Command{
-		Use:   "fetch LIST",
-		Short: "download the images of a list into tars, and publish them",
+		Use: "fetch LIST",
 		Long: "Downloads the images that a list names (.parquet, .csv, .tsv or .jsonl with columns url and caption) into WebDataset\n" +
 			"tars as img2dataset writes them, and publishes each tar when it is complete. Addresses inside of networks are refused,\n" +
 			"also behind redirects; robots.txt and X-Robots-Tag (noai, noimageai, noindex, noimageindex) are honoured.\n\n" +

@@ -24,8 +24,7 @@ type ingestSettings struct {
 func newIngestCommand() *cobra.Command {
 	var maxLag int64
 	cmd := &cobra.Command{
-		Use:   "ingest",
-		Short: "take pairs by HTTP: POST /v1/pairs",
+		Use: "ingest",
 		Long: "Takes pairs at INGEST_ADDR and publishes them: JSON with the image in base64 or its URL, a form with its bytes, or NDJSON\n" +
 			"for many. The answer has the ids of the pairs that are on the log, and a reason for each that was refused. It answers 429\n" +
 			"when the encoder is behind. GET /openapi.yaml describes all of it. `pairstream up` has it inside where INGEST_ADDR is set.",

@@ -83,10 +83,10 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newBrokerCommand(), newTopicsCommand(), newProduceCommand(), newIngestCommand(), newFetchCommand(), newConnectionsCommand(), newSealCommand(), newSynthCommand(),
-		newStatusCommand(), newDeadLettersCommand(), newLanesCommand(), newVocabCommand(), newHealthcheckCommand(), newConsoleCommand(),
-		newReportCommand(), newForgetCommand(), newProgressCommand(), newCompareCommand())
-	root.AddCommand(tensorCommands()...)
+	addCommands(root, append(tensorCommands(),
+		newBrokerCommand(), newTopicsCommand(), newProduceCommand(), newIngestCommand(), newFetchCommand(), newConnectionsCommand(),
+		newSealCommand(), newSynthCommand(), newStatusCommand(), newDeadLettersCommand(), newLanesCommand(), newVocabCommand(),
+		newHealthcheckCommand(), newConsoleCommand(), newReportCommand(), newForgetCommand(), newProgressCommand(), newCompareCommand())...)
 	return root
 }
 

@@ -27,9 +27,8 @@ const (
 func newSettingsCommand() *cobra.Command {
 	var file, name, papers, python string
 	cmd := &cobra.Command{
-		Use:   "settings",
-		Short: "list every setting, its default and its meaning",
-		Args:  cobra.NoArgs,
+		Use:  "settings",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if name != "" {
 				table, err := recipe.Table(name, config.Environ())

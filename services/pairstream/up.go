@@ -156,9 +156,8 @@ func newUpCommand() *cobra.Command {
 	var addr, dir string
 	var withoutTrainer bool
 	cmd := &cobra.Command{
-		Use:   "up",
-		Short: "run all stages in this process, with the embedded broker unless KAFKA_BROKERS is set",
-		Args:  cobra.NoArgs,
+		Use:  "up",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			environ := config.Environ()
 			p, err := config.Parse[pipeline](environ)
