@@ -20,4 +20,6 @@
 //  6. Where a package keeps its log keys in keys.go, its log calls use them.
 //  7. The product never imports the lab. The lab's packages keep rules 3, 5 and 6 and the rules of documents as well.
 //  8. The wings of internal import one another only as wings_test.go lists, without a circle.
+//  9. Package interrupt alone asks whether an error is context.Canceled. A deferred function goes through no named result
+//     that a return behind it sets to nil.
 package lint

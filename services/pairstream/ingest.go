@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/crawl/ingest"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/process/config"
@@ -70,7 +71,7 @@ func newIngestCommand() *cobra.Command {
 			return server.Run(ctx)
 		})
 		if ctx.Err() != nil {
-			return nil // it ends by being interrupted
+			return interrupt.Failure(err) // it ends by being interrupted
 		}
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/base/version"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/crawl/shard/cloud"
@@ -44,12 +45,12 @@ func main() {
 }
 
 // unfinished turns an interruption into a failure, because the command has not done its work. Commands that run until
-// they are interrupted end without an error.
+// they are interrupted end without an error. What failed besides counts alone.
 func unfinished(err error) error {
-	if errors.Is(err, context.Canceled) {
-		return errors.New("interrupted")
+	if failed := interrupt.Failure(err); failed != nil || err == nil {
+		return failed
 	}
-	return err
+	return errors.New("interrupted")
 }
 
 // anyNumber is the bound for commands that take any number of arguments.
