@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -38,7 +39,7 @@ func TestInterruptedRunTellsOfItsLastCheckpoint(t *testing.T) {
 		root := newRoot()
 		root.SetArgs([]string{"up"})
 		ended := make(chan error, 1)
-		go func() { ended <- unfinished(root.ExecuteContext(ctx)) }()
+		go func() { ended <- interrupt.Unfinished(root.ExecuteContext(ctx)) }()
 		for trained := false; !trained; {
 			select {
 			case err := <-ended:

@@ -8,7 +8,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -41,16 +40,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := newRoot().ExecuteContext(ctx)
 	stop()
-	service.Exit("pairstream", unfinished(err))
-}
-
-// unfinished turns an interruption into a failure, because the command has not done its work. Commands that run until
-// they are interrupted end without an error. What failed besides counts alone.
-func unfinished(err error) error {
-	if failed := interrupt.Failure(err); failed != nil || err == nil {
-		return failed
-	}
-	return errors.New("interrupted")
+	service.Exit("pairstream", interrupt.Unfinished(err))
 }
 
 // anyNumber is the bound for commands that take any number of arguments.

@@ -49,6 +49,15 @@ func failures(whole error, parts []error) error {
 	return whole
 }
 
+// Unfinished turns an interruption into an error that says so, for a command that has not done its work. What failed besides
+// counts alone.
+func Unfinished(err error) error {
+	if failed := Failure(err); failed != nil || err == nil {
+		return failed
+	}
+	return errors.New("interrupted")
+}
+
 // Group is an [errgroup.Group] in which an interruption does not hide a failure that comes after it.
 type Group struct {
 	all    *errgroup.Group

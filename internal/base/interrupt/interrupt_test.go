@@ -52,6 +52,16 @@ func TestFailureOfInterruptionsIsNone(t *testing.T) {
 	}
 }
 
+func TestUnfinishedWorkIsAnError(t *testing.T) {
+	for _, c := range []struct{ err, want error }{
+		{nil, nil}, {fmt.Errorf("reading: %w", context.Canceled), errors.New("interrupted")}, {errors.Join(context.Canceled, io.EOF), io.EOF},
+	} {
+		if got := Unfinished(c.err); fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("%v: %v, want %v", c.err, got, c.want)
+		}
+	}
+}
+
 func TestGroupReturnsTheFailureBehindAnInterruption(t *testing.T) {
 	for _, c := range []struct{ last, want error }{{io.EOF, io.EOF}, {nil, context.Canceled}, {errors.Join(context.Canceled, io.EOF), io.EOF}} {
 		outer, stop := context.WithCancel(t.Context())
