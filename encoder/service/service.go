@@ -116,7 +116,7 @@ func (i *images) Load(ctx context.Context, p *schemas.Pair, wanted encoder.Wante
 // Settings are those of the encoder.
 type Settings struct {
 	Bucket     device.Bucket
-	Checkpoint string `env:"ENCODER_CHECKPOINT" desc:"weights of the dual encoder: pairstream's or CLIP's safetensors, or TorchScript (.pt); @latest: those that the trainer publishes in CHECKPOINT_DIR, newer ones from group to group"`
+	Checkpoint string `env:"ENCODER_CHECKPOINT" desc:"weights of the dual encoder: pairstream's or CLIP's safetensors, or TorchScript (.pt), which is a program; @latest: those that the trainer publishes in CHECKPOINT_DIR, newer ones from group to group"`
 	// Where @latest finds the trainer's weights, and how many embeddings are made with the same weights and rules.
 	Checkpoints string `env:"CHECKPOINT_DIR" envDefault:"data/checkpoints" desc:"folder of checkpoints; training goes on from the newest one in it"`
 	GroupSize   int    `env:"GROUP_SIZE" envDefault:"5000000" desc:"distinct pairs of a lane that are indexed and clustered together"`
