@@ -18,6 +18,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/crawl/fetch"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/crawl/table"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -111,10 +112,14 @@ func (w *fetchWorker) run(ctx context.Context, _ *answer) error {
 	w.runs++
 	w.out = w.job.path(fmt.Sprintf("ours-%d", w.runs))
 	o := fetch.Options{
-		URLColumn: "url", CaptionColumn: "caption", PerShard: w.job.option("per_shard"), Threads: w.job.option("threads"), Timeout: 30 * time.Second,
+		PerShard: w.job.option("per_shard"), Threads: w.job.option("threads"), Timeout: 30 * time.Second,
 		MaxBytes: 16 << 20, Redirects: 5, PerHost: w.job.option("threads"), HostRate: 1e6, UserAgent: "pairstream/1", AllowLoopback: true,
 	}
-	return fetch.Run(ctx, w.job.path("list.csv"), o, shard.Folder(w.out), func(context.Context, int, *fetch.Stats) error { return nil })
+	list, err := table.Open(ctx, w.job.path("list.csv"), table.Columns{})
+	if err != nil {
+		return err
+	}
+	return fetch.Run(ctx, list, o, shard.Folder(w.out), func(context.Context, int, *fetch.Stats) error { return nil })
 }
 
 // check compares the tars of both sides. It measures what the server gives to a client that does nothing else.

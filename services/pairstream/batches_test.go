@@ -132,7 +132,7 @@ func readManifest(t *testing.T, dir string) (m planManifest) {
 func planRows(t *testing.T, dir string, files []plans.File) (rows []table.Row) {
 	t.Helper()
 	for _, file := range files {
-		must.Do(t, table.Read(t.Context(), filepath.Join(dir, file.Name), func(r table.Row) error {
+		must.Do(t, table.ParquetFile(t.Context(), filepath.Join(dir, file.Name), func(r table.Row) error {
 			rows = append(rows, r)
 			return nil
 		}))

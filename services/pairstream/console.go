@@ -43,7 +43,8 @@ func (s shownSettings) Validate() error {
 
 func newConsoleCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "console",
+		Use:   "console",
+		Short: "serve web pages that show the run: flow, training, groups, pairs, connections, dead letters",
 		Long: "Serves pages at CONSOLE_ADDR that show a run, with pictures, while it runs and afterwards. It reads the log and the\n" +
 			"bucket, and writes nothing but judgements. `pairstream up` has it inside.",
 		Args: cobra.NoArgs,

@@ -17,12 +17,14 @@ import (
 	"github.com/pairstream/pairstream/internal/crawl/dataset/onlog"
 	"github.com/pairstream/pairstream/internal/crawl/fetch"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/crawl/table"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/process/config"
 )
 
 type fetchJob struct {
 	fetch.Options
+	columns table.Columns
 	out     string
 	publish bool
 }
@@ -30,9 +32,12 @@ type fetchJob struct {
 func newFetchCommand() *cobra.Command {
 	var j fetchJob
 	cmd := &cobra.Command{
-		Use: "fetch LIST",
-		Long: "Downloads the images that a list names (.parquet, .csv, .tsv or .jsonl with columns url and caption) into WebDataset\n" +
-			"tars as img2dataset writes them, and publishes each tar when it is complete. Addresses inside of networks are refused,\n" +
+		Use:   "fetch LIST",
+		Short: "download the images of a list into tars, and publish them",
+		Long: "Downloads the images that a list names (.parquet, .csv, .tsv or .jsonl, or a folder of these) into WebDataset tars\n" +
+			"as img2dataset writes them, and publishes each tar when it is complete. It knows the columns of LAION, COYO, DataComp, WIT\n" +
+			"and RedCaps. Where the first line of CSV or TSV is a row already, as in CC3M and CC12M, numbers name the columns:\n" +
+			"--url-col=2 --caption-col=1. Addresses inside of networks are refused,\n" +
 			"also behind redirects; robots.txt and X-Robots-Tag (noai, noimageai, noindex, noimageindex) are honoured.\n\n" +
 			"A run that was cut short goes on with the first tar that is not complete. Video and audio are not downloaded.",
 		Args: wantArgs(1, 1),
@@ -40,8 +45,8 @@ func newFetchCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&j.out, "out", "", "folder or URL such as s3://bucket/prefix/ for the tars")
 	f.BoolVar(&j.publish, "publish", false, "publish the tars; the default is to publish where KAFKA_BROKERS is set")
-	f.StringVar(&j.URLColumn, "url-col", "url", "column of the addresses")
-	f.StringVar(&j.CaptionColumn, "caption-col", "caption", "column of the captions")
+	f.StringVar(&j.columns.URL, "url-col", "", "column of the addresses (default: as data sets are published: image_url, url, ...)")
+	f.StringVar(&j.columns.Caption, "caption-col", "", "column of the captions (default: caption, text, ...)")
 	f.IntVar(&j.PerShard, "per-shard", 10_000, "rows of a tar")
 	f.IntVar(&j.Threads, "threads", 32, "downloads at once; slow ones wait beside these")
 	f.DurationVar(&j.Timeout, "timeout", 30*time.Second, "longest time of a download")
@@ -51,6 +56,7 @@ func newFetchCommand() *cobra.Command {
 	f.Float64Var(&j.HostRate, "host-rate", 10, "requests for images to one host, a second")
 	f.StringVar(&j.UserAgent, "user-agent", "pairstream/1", "name that servers see; robots.txt is asked for the part before the slash")
 	f.BoolVar(&j.IgnoreRobots, "ignore-robots", false, "do not ask robots.txt and X-Robots-Tag: for servers of your own")
+	f.StringVar(&j.Proxy, "proxy", "", "proxy of all requests, such as http://proxy.example.org:3128; HTTP_PROXY and the like are not used")
 	f.BoolVar(&j.AllowLoopback, "allow-loopback", false, "download from 127.0.0.1 as well: for servers of your own on this machine")
 	require(cmd, "out")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -76,13 +82,21 @@ func (j *fetchJob) open(ctx context.Context) (store fetch.Store, tar func(shard 
 	return place, func(n int) string { return root.JoinPath(fetch.Name(n, ".tar")).String() }, place.Close, err
 }
 
-func (j *fetchJob) run(cmd *cobra.Command, list string) (err error) {
+func (j *fetchJob) run(cmd *cobra.Command, path string) (err error) {
 	ctx := cmd.Context()
 	if err := j.Validate(); err != nil {
 		return err
 	}
-	if _, err := os.Stat(list); err != nil {
+	list, err := table.Open(ctx, path, j.columns)
+	if err != nil {
 		return err
+	}
+	said := cmd.ErrOrStderr()
+	if list.URL != j.columns.URL || list.Caption != j.columns.Caption {
+		fmt.Fprintf(said, "addresses are in column %q (--url-col), captions in %q (--caption-col)\n", list.URL, list.Caption)
+	}
+	if name := unusedProxy(); name != "" && j.Proxy == "" {
+		fmt.Fprintf(said, "%s is set, and is not used: --proxy sends requests through a proxy\n", name)
 	}
 	store, tar, stop, err := j.open(ctx)
 	if err != nil {
@@ -99,7 +113,7 @@ func (j *fetchJob) run(cmd *cobra.Command, list string) (err error) {
 	}
 	o := j.Options
 	o.SetAside = func(host string, pause time.Duration) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s has timed out too often: it is set aside for %s\n", host, pause)
+		fmt.Fprintf(said, "%s has timed out too often, or asks for a pause: it is set aside for %s\n", host, pause)
 	}
 	sum, before := fetch.Stats{Reasons: map[string]int{}}, 0
 	err = fetch.Run(ctx, list, o, store, func(ctx context.Context, n int, s *fetch.Stats) error {
@@ -111,7 +125,7 @@ func (j *fetchJob) run(cmd *cobra.Command, list string) (err error) {
 		for reason, k := range s.Reasons {
 			sum.Reasons[reason] += k
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d of %d images\n", fetch.Name(n, ".tar"), s.Success, s.Rows)
+		fmt.Fprintf(said, "%s: %d of %d images\n", fetch.Name(n, ".tar"), s.Success, s.Rows)
 		return published(ctx, tar(n))
 	})
 	out := cmd.OutOrStdout()
@@ -123,6 +137,16 @@ func (j *fetchJob) run(cmd *cobra.Command, list string) (err error) {
 		fmt.Fprintf(out, "  %6d  %s\n", sum.Reasons[reason], reason)
 	}
 	return err
+}
+
+// unusedProxy returns the variable that names a proxy, or "".
+func unusedProxy() string {
+	for _, name := range []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"} {
+		if os.Getenv(name) != "" {
+			return name
+		}
+	}
+	return ""
 }
 
 // openPublishing returns a function that publishes what is new of a tar.

@@ -45,8 +45,9 @@ func logFrom(least slog.Level) *slog.Logger {
 func newBrokerCommand() *cobra.Command {
 	var addr, dir string
 	cmd := &cobra.Command{
-		Use:  "broker",
-		Args: cobra.NoArgs,
+		Use:   "broker",
+		Short: "run the embedded broker by itself, for one machine",
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			broker, err := broker.Start(broker.Options{Addr: addr, DataDir: dir})
 			if err != nil {
@@ -63,7 +64,7 @@ func newBrokerCommand() *cobra.Command {
 }
 
 func newTopicsCommand() *cobra.Command {
-	topics := &cobra.Command{Use: "topics"}
+	topics := &cobra.Command{Use: "topics", Short: "create or check the topics of the namespace"}
 	do := func(use, short string, act func(*stream.Log, context.Context, ...schemas.Topic) error) *cobra.Command {
 		return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := connect(cmd.Context())
@@ -99,8 +100,9 @@ func newSealCommand() *cobra.Command {
 	var lane int
 	var final bool
 	cmd := &cobra.Command{
-		Use:  "seal",
-		Args: cobra.NoArgs,
+		Use:   "seal",
+		Short: "close the open group of a lane, or of all lanes",
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := connect(cmd.Context())
 			if err != nil {

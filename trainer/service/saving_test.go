@@ -8,7 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pairstream/pairstream/internal/base/interrupt"
+	"golang.org/x/sync/errgroup"
+
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
@@ -23,7 +24,7 @@ func TestCheckpointsAreWrittenBesideTraining(t *testing.T) {
 		begun <- step
 		<-finish
 	}
-	group, ctx := interrupt.WithContext(t.Context())
+	group, ctx := errgroup.WithContext(t.Context())
 	l.saving.beside(group)
 	l.every = 2
 	steps := func(from, to int64) error {
@@ -83,7 +84,7 @@ func TestTrainingEndsWhileACheckpointIsWritten(t *testing.T) {
 		<-finish
 	}
 	parent, stop := context.WithCancel(t.Context())
-	group, ctx := interrupt.WithContext(parent)
+	group, ctx := errgroup.WithContext(parent)
 	l.saving.beside(group)
 	l.every = 1
 	must.Do(t, l.step(ctx, testWork(0, 0)))

@@ -60,6 +60,7 @@ const maxHostName = 253 + len("https://:65535")
 type client struct {
 	o     Options
 	http  *http.Transport
+	proxy bool          // requests go through one
 	agent string        // the name that robots.txt calls us by
 	woken chan struct{} // holds a token when the schedule may have a task
 
@@ -69,6 +70,7 @@ type client struct {
 	schedule *schedule
 	robots   *simplelru.LRU[string, *rules] // by host, as many as maxRobotsKept allows
 	kept     int64                          // bytes of these
+	proxied  *simplelru.LRU[string, error]  // what checkProxied has looked up
 }
 
 func newClient(o Options) (*client, error) {
@@ -84,13 +86,21 @@ func newClient(o Options) (*client, error) {
 	if !o.IgnoreRobots {
 		c.schedule.rulesOf, c.schedule.ask = c.rulesOf, c.askRobots
 	}
+	if c.proxied, err = simplelru.NewLRU[string, error](maxHosts, nil); err != nil {
+		return nil, err
+	}
 	connect := min(connectTimeout, o.Timeout)
-	c.http = &http.Transport{ // without a proxy, which would connect where the guard does not look
+	c.http = &http.Transport{ // without the proxy of the environment, which would connect where the guard does not look
 		DialContext: guardedDialer(o.AllowLoopback, connect).DialContext, DisableCompression: true, ForceAttemptHTTP2: true,
 		MaxIdleConns: 4 * o.Threads, MaxIdleConnsPerHost: o.PerHost, MaxConnsPerHost: o.PerHost, IdleConnTimeout: time.Minute,
 		MaxResponseHeaderBytes: 64 << 10, TLSHandshakeTimeout: connect,
 	}
-	return c, nil
+	proxy, err := o.proxy()
+	if proxy != nil {
+		c.proxy = true
+		throughProxy(c.http, proxy, connect)
+	}
+	return c, err
 }
 
 // disallowed reports whether the values of X-Robots-Tag forbid the use. A value may begin with the agent that it is for.
@@ -182,7 +192,7 @@ func guardedDialer(allowLoopback bool, timeout time.Duration) *net.Dialer {
 		switch ip := at.Addr().Unmap(); {
 		case network != "tcp4" && network != "tcp6":
 			return fmt.Errorf("%w: network %s", errAddress, network)
-		case allowLoopback && ip == netip.AddrFrom4([4]byte{127, 0, 0, 1}):
+		case allowLoopback && ip == loopback:
 			return nil
 		case !public(at.Addr()):
 			return fmt.Errorf("%w: %s", errAddress, ip)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -34,7 +35,7 @@ func (t *task) goTo(raw string, base *url.URL) error {
 	if len(raw) > maxURL {
 		return &failure{reasonURL, fmt.Sprintf("longer than %d bytes", maxURL)}
 	}
-	u, err := url.Parse(raw)
+	u, err := url.Parse(strings.TrimSpace(raw))
 	if err == nil && base != nil {
 		u = base.ResolveReference(u)
 	}
@@ -76,8 +77,11 @@ func (c *client) abandon(t *task) {
 }
 
 func asideFailure(host string) error {
-	return &failure{reasonAside, host + " has timed out again and again"}
+	return &failure{reasonAside, host + " has timed out, or asked for pauses, again and again"}
 }
+
+// pauseSaid is the shortest pause that a host asks for and that is told.
+const pauseSaid = 5 * time.Second
 
 // wake makes dispatch look at the schedule.
 func (c *client) wake() {
@@ -116,7 +120,8 @@ func (c *client) dispatch(ctx context.Context) {
 
 // answer is what a request has given.
 type answer struct {
-	asked bool // the host was asked
+	asked bool          // the host was asked
+	wait  time.Duration // that the host has asked for
 	image []span
 	rules *rules
 	next  string // where a redirect leads
@@ -139,8 +144,11 @@ func (c *client) run(ctx context.Context, t *task) {
 	}
 	o := c.ending(t, a, err, took)
 	var next *task
-	if err == nil && a.next != "" {
+	switch {
+	case err == nil && a.next != "":
 		next, err = t.redirected(a.next, took, c.o.Redirects)
+	case o == busy && t.refusals < maxRefusals:
+		next = t.again()
 	}
 	if next == nil {
 		c.finish(t, a, err) // before the schedule gives the thread to another task
@@ -149,7 +157,7 @@ func (c *client) run(ctx context.Context, t *task) {
 	pause, givenUp := c.schedule.end(t, took, o, time.Now())
 	c.mu.Unlock()
 	c.wake()
-	if pause > 0 && c.o.SetAside != nil {
+	if pause > 0 && (o != busy || pause >= pauseSaid) && c.o.SetAside != nil {
 		c.o.SetAside(t.host, pause)
 	}
 	for _, g := range givenUp {
@@ -173,6 +181,9 @@ func (c *client) ending(t *task, a answer, err error, took time.Duration) ending
 		return cutShort
 	case a.next != "":
 		return ledOn
+	case a.wait > 0:
+		t.wait = a.wait
+		return busy
 	case err == nil && a.rules == nil:
 		return gaveImage
 	case !errors.As(err, &f) || f.reason != reasonTimeout:
@@ -188,11 +199,18 @@ func (t *task) redirected(location string, took time.Duration, most int) (*task,
 	if t.hops == most {
 		return nil, &failure{reasonRedirects, fmt.Sprintf("more than %d", most)}
 	}
-	next := &task{order: t.order, left: max(t.left-took, 0), hops: t.hops + 1, robotsOf: t.robotsOf, to: t.to, done: t.done, caller: t.caller}
+	next := &task{order: t.order, left: max(t.left-took, 0), hops: t.hops + 1, refusals: t.refusals, robotsOf: t.robotsOf, to: t.to, done: t.done, caller: t.caller}
 	if err := next.goTo(location, t.at); err != nil {
 		return nil, err
 	}
 	return next, nil
+}
+
+// again returns the task that asks once more when the pause is over.
+func (t *task) again() *task {
+	return &task{
+		order: t.order, at: t.at, host: t.host, left: t.left, hops: t.hops, refusals: t.refusals + 1, robotsOf: t.robotsOf, to: t.to, done: t.done,
+	}
 }
 
 // finish hands the result of a task on.
@@ -225,6 +243,11 @@ func (c *client) step(ctx context.Context, t *task) (a answer, err error) {
 	if t.caller != nil && t.caller.Err() != nil {
 		return a, t.caller.Err()
 	}
+	if c.proxy {
+		if err := c.checkProxied(ctx, t.at.Hostname()); err != nil {
+			return a, err
+		}
+	}
 	a.asked = true
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -239,6 +262,10 @@ func (c *client) step(ctx context.Context, t *task) (a answer, err error) {
 		_, _ = io.CopyN(io.Discard, response.Body, maxBehind)
 		return a, nil
 	}
+	if a.wait = pauseAsked(response, time.Now()); a.wait > 0 && t.caller == nil { // a caller hears it at once
+		return a, &failure{fmt.Sprintf("http_%d", response.StatusCode), response.Status}
+	}
+	a.wait = 0
 	if t.robotsOf != "" {
 		a.rules, err = c.readRobots(response)
 	} else {
@@ -256,6 +283,21 @@ func location(r *http.Response) string {
 	return ""
 }
 
+// pauseAsked returns the pause that an answer asks for, or 0.
+func pauseAsked(r *http.Response, now time.Time) time.Duration {
+	if r.StatusCode != http.StatusTooManyRequests && r.StatusCode != http.StatusServiceUnavailable {
+		return 0
+	}
+	text := strings.TrimSpace(r.Header.Get("Retry-After"))
+	if seconds, err := strconv.ParseUint(text, 10, 32); err == nil {
+		return max(time.Duration(seconds)*time.Second, leastWait)
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(at.Sub(now), leastWait)
+	}
+	return 0
+}
+
 // readImage reads the image of an answer into a spool.
 func (c *client) readImage(response *http.Response, to *spool) ([]span, error) {
 	switch {
@@ -264,17 +306,27 @@ func (c *client) readImage(response *http.Response, to *spool) ([]span, error) {
 	case !c.o.IgnoreRobots && c.disallowed(response.Header.Values("X-Robots-Tag")):
 		return nil, &failure{reasonNoAI, strings.Join(response.Header.Values("X-Robots-Tag"), ", ")}
 	case encoded(response):
-		return nil, &failure{reasonEncoding, "compressed without being asked to: " + response.Header.Get("Content-Encoding")}
+		return nil, &failure{reasonEncoding, "compressed without being asked to: " + strings.Join(response.Header.Values("Content-Encoding"), ", ")}
 	case response.ContentLength > c.o.MaxBytes:
 		return nil, tooLarge(c.o.MaxBytes)
 	}
 	return to.take(response.Body, c.o.MaxBytes)
 }
 
+// compressions are the codings of HTTP that change a body. Servers also say aws-chunked, binary, none or UTF-8 of a body that is as
+// it was.
+var compressions = map[string]bool{"gzip": true, "x-gzip": true, "deflate": true, "compress": true, "x-compress": true, "br": true, "zstd": true, "dcb": true, "dcz": true}
+
 // encoded reports whether a body is compressed.
 func encoded(r *http.Response) bool {
-	encoding := r.Header.Get("Content-Encoding")
-	return encoding != "" && !strings.EqualFold(encoding, "identity")
+	for _, value := range r.Header.Values("Content-Encoding") {
+		for name := range strings.SplitSeq(value, ",") {
+			if compressions[strings.ToLower(strings.TrimSpace(name))] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func tooLarge(most int64) error {

@@ -33,19 +33,19 @@ import (
 
 // Options bound what is downloaded, and how.
 type Options struct {
-	URLColumn, CaptionColumn string
-	PerShard                 int // rows of a shard
-	Threads                  int // downloads at once
-	Timeout                  time.Duration
-	MaxBytes                 int64
-	Redirects                int
-	PerHost                  int     // downloads from one host at once
-	HostRate                 float64 // requests to one host a second
-	UserAgent                string  // begins with the name that robots.txt calls us by
-	IgnoreRobots             bool
-	AllowLoopback            bool // 127.0.0.1 counts as public: for servers of one's own on this machine
+	PerShard      int // rows of a shard
+	Threads       int // downloads at once
+	Timeout       time.Duration
+	MaxBytes      int64
+	Redirects     int
+	PerHost       int     // downloads from one host at once
+	HostRate      float64 // requests to one host a second
+	UserAgent     string  // begins with the name that robots.txt calls us by
+	IgnoreRobots  bool
+	AllowLoopback bool   // 127.0.0.1 counts as public: for servers of one's own on this machine
+	Proxy         string // URL of a proxy, or ""; of scheme http, https or socks5. It sees every request, and no address inside of a network
 
-	// SetAside is called when a host has timed out so often that it is left alone for a while. It may be nil.
+	// SetAside is called when a host is left alone for a while: it has timed out too often, or asks for a pause. It may be nil.
 	SetAside func(host string, pause time.Duration)
 }
 
@@ -59,10 +59,11 @@ func (o Options) Validate() error {
 	invalid.Within(&l, "--max-bytes", o.MaxBytes, 1, int64(schemas.MaxImageBytes))
 	invalid.Within(&l, "--host-rate", o.HostRate, 0.001, 1e6)
 	err := l.Err()
-	if o.Timeout <= 0 || o.UserAgent == "" || o.URLColumn == "" || o.CaptionColumn == "" {
-		err = errors.Join(err, errors.New("--timeout must be above 0, and --user-agent, --url-column and --caption-column must not be empty"))
+	if o.Timeout <= 0 || o.UserAgent == "" {
+		err = errors.Join(err, errors.New("--timeout must be above 0, and --user-agent must not be empty"))
 	}
-	return err
+	_, wrong := o.proxy()
+	return errors.Join(err, wrong)
 }
 
 // Store takes the files of shards. A file appears when it is complete.
@@ -110,7 +111,7 @@ const (
 
 // Run fetches all shards of a list that the store does not have. done is called for every shard, in order, with its
 // number and its counts; counts are nil where the store had the shard.
-func Run(ctx context.Context, list string, o Options, store Store, done func(ctx context.Context, shard int, s *Stats) error) error {
+func Run(ctx context.Context, list *table.List, o Options, store Store, done func(ctx context.Context, shard int, s *Stats) error) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
@@ -119,6 +120,9 @@ func Run(ctx context.Context, list string, o Options, store Store, done func(ctx
 		return err
 	}
 	defer c.http.CloseIdleConnections()
+	if err := c.reachProxy(ctx); err != nil {
+		return err
+	}
 	dispatching, stop := context.WithCancel(ctx)
 	var dispatched sync.WaitGroup
 	dispatched.Go(func() { c.dispatch(dispatching) })
@@ -128,13 +132,13 @@ func Run(ctx context.Context, list string, o Options, store Store, done func(ctx
 }
 
 // shards fetches the shards of a list, several at a time, and calls done for each in order.
-func (c *client) shards(ctx context.Context, list string, store Store, done func(ctx context.Context, shard int, s *Stats) error) error {
+func (c *client) shards(ctx context.Context, list *table.List, store Store, done func(ctx context.Context, shard int, s *Stats) error) error {
 	working, ctx := errgroup.WithContext(ctx)
 	working.SetLimit(shardsAtOnce)
 	room := semaphore.NewWeighted(maxRowsBytes)
 	before := make(chan struct{}) // closed when done has returned for the shard before
 	close(before)
-	err := readShards(ctx, list, c.o, func(n int, rows []table.Row, size int64) error {
+	err := readShards(ctx, list, c.o.PerShard, func(n int, rows []table.Row, size int64) error {
 		if err := room.Acquire(ctx, size); err != nil {
 			return err
 		}
@@ -142,7 +146,7 @@ func (c *client) shards(ctx context.Context, list string, store Store, done func
 		before = after
 		working.Go(func() error {
 			defer room.Release(size)
-			s, err := c.shard(ctx, n, rows, store)
+			s, err := c.shard(ctx, n, rows, list.Columns, store)
 			if err != nil {
 				return err
 			}
@@ -159,15 +163,12 @@ func (c *client) shards(ctx context.Context, list string, store Store, done func
 	if failed := working.Wait(); failed != nil {
 		return failed // it has ended the reading
 	}
-	if err != nil {
-		return fmt.Errorf("fetching %s: %w", list, err)
-	}
-	return nil
+	return err
 }
 
 // readShards calls each with the rows of every shard of a list, and with the bytes that they take. A shard ends at --per-shard
 // rows, or where its rows would take more than maxShardBytes. So the shards are a function of the list.
-func readShards(ctx context.Context, list string, o Options, each func(number int, rows []table.Row, size int64) error) error {
+func readShards(ctx context.Context, list *table.List, perShard int, each func(number int, rows []table.Row, size int64) error) error {
 	number := 0
 	var rows []table.Row
 	var size int64
@@ -177,12 +178,12 @@ func readShards(ctx context.Context, list string, o Options, each func(number in
 		number++
 		return each(number-1, part, taken)
 	}
-	err := table.Read(ctx, list, func(r table.Row) error {
+	err := list.Read(ctx, func(r table.Row) error {
 		more := rowBytes(r)
 		if more > maxRowBytes {
 			r, more = nil, 0
 		}
-		if len(rows) == o.PerShard || size+more > maxShardBytes {
+		if len(rows) == perShard || size+more > maxShardBytes {
 			if err := flush(); err != nil {
 				return err
 			}
@@ -210,8 +211,8 @@ func rowBytes(r table.Row) int64 {
 func Name(number int, suffix string) string { return fmt.Sprintf("%05d%s", number, suffix) }
 
 // shard fetches the rows of a shard, unless the store has it.
-func (c *client) shard(ctx context.Context, number int, rows []table.Row, store Store) (*Stats, error) {
-	mark := Name(number, "."+digest(rows, c.o)+".rows")
+func (c *client) shard(ctx context.Context, number int, rows []table.Row, of table.Columns, store Store) (*Stats, error) {
+	mark := Name(number, "."+digest(rows, of)+".rows")
 	if found, err := complete(ctx, store, number, mark); err != nil || found {
 		return nil, err
 	}
@@ -220,7 +221,7 @@ func (c *client) shard(ctx context.Context, number int, rows []table.Row, store 
 		return nil, err
 	}
 	defer file.Close()
-	s, outcomes, err := c.fill(ctx, number, rows, file)
+	s, outcomes, err := c.fill(ctx, number, rows, of, file)
 	if err != nil {
 		return nil, err
 	}
@@ -259,22 +260,22 @@ func complete(ctx context.Context, store Store, number int, mark string) (bool, 
 }
 
 // digest names the rows of a shard by their addresses and captions.
-func digest(rows []table.Row, o Options) string {
+func digest(rows []table.Row, of table.Columns) string {
 	h := sha256.New()
 	for _, r := range rows {
-		fmt.Fprintf(h, "%q %q\n", r.Text(o.URLColumn), r.Text(o.CaptionColumn))
+		fmt.Fprintf(h, "%q %q\n", r.Text(of.URL), r.Text(of.Caption))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:6])
 }
 
 // fill downloads the rows, each at its host's turn, and writes them in their order.
-func (c *client) fill(ctx context.Context, number int, rows []table.Row, file *os.File) (s *Stats, outcomes []outcome, err error) {
+func (c *client) fill(ctx context.Context, number int, rows []table.Row, of table.Columns, file *os.File) (s *Stats, outcomes []outcome, err error) {
 	images, err := newSpool()
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, images.close()) }()
-	found, err := c.fetch(ctx, number, rows, images)
+	found, err := c.fetch(ctx, number, rows, of, images)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -284,7 +285,7 @@ func (c *client) fill(ctx context.Context, number int, rows []table.Row, file *o
 		return nil, nil, ctx.Err()
 	}
 	defer func() { <-c.writing }()
-	w := &shardWriter{o: c.o, tar: shard.NewWriter(file), images: images, stats: &Stats{Reasons: map[string]int{}}}
+	w := &shardWriter{of: of, tar: shard.NewWriter(file), images: images, stats: &Stats{Reasons: map[string]int{}}}
 	for _, f := range found {
 		if err := w.add(fmt.Sprintf("%05d%04d", number, w.stats.Rows), f); err != nil {
 			return nil, nil, err
@@ -294,7 +295,7 @@ func (c *client) fill(ctx context.Context, number int, rows []table.Row, file *o
 }
 
 // fetch queues the rows and waits until each has its image in the spool, or a reason why not.
-func (c *client) fetch(ctx context.Context, number int, rows []table.Row, to *spool) ([]fetched, error) {
+func (c *client) fetch(ctx context.Context, number int, rows []table.Row, of table.Columns, to *spool) ([]fetched, error) {
 	found := make([]fetched, len(rows))
 	var left atomic.Int64
 	left.Store(int64(len(rows)))
@@ -315,10 +316,10 @@ func (c *client) fetch(ctx context.Context, number int, rows []table.Row, to *sp
 		switch {
 		case row == nil:
 			done(nil, &failure{reasonRow, "the row cannot be read, or is too large"})
-		case row.Text(c.o.CaptionColumn) == "":
+		case row.Text(of.Caption) == "":
 			done(nil, &failure{reasonCaption, "the row has no caption"})
 		default:
-			c.get(&task{order: int64(number)<<32 | int64(i), to: to, done: done}, row.Text(c.o.URLColumn))
+			c.get(&task{order: int64(number)<<32 | int64(i), to: to, done: done}, row.Text(of.URL))
 		}
 	}
 	select {
@@ -338,7 +339,7 @@ func (c *client) fetch(ctx context.Context, number int, rows []table.Row, to *sp
 
 // shardWriter writes the outcomes of a shard.
 type shardWriter struct {
-	o        Options
+	of       table.Columns
 	tar      *shard.Writer
 	images   *spool
 	stats    *Stats
@@ -346,7 +347,7 @@ type shardWriter struct {
 }
 
 func (w *shardWriter) add(key string, from fetched) error {
-	o := outcome{Key: key, URL: from.row.Text(w.o.URLColumn), Caption: from.row.Text(w.o.CaptionColumn), Status: "success"}
+	o := outcome{Key: key, URL: from.row.Text(w.of.URL), Caption: from.row.Text(w.of.Caption), Status: "success"}
 	var f *failure
 	if errors.As(from.err, &f) {
 		o.Status, o.Error = "failed_to_download", &f.reason
@@ -374,8 +375,8 @@ func (w *shardWriter) write(key string, o outcome, row table.Row, data []byte) e
 	for name, value := range row {
 		columns[name] = value
 	}
-	delete(columns, w.o.URLColumn)
-	delete(columns, w.o.CaptionColumn)
+	delete(columns, w.of.URL)
+	delete(columns, w.of.Caption)
 	columns["key"], columns["url"], columns["caption"], columns["status"], columns["sha256"] = key, o.URL, o.Caption, o.Status, *o.SHA256
 	raw, err := json.Marshal(columns)
 	if err != nil {

@@ -27,9 +27,15 @@ import (
 
 func options() fetch.Options {
 	return fetch.Options{
-		URLColumn: "url", CaptionColumn: "caption", PerShard: 100, Threads: 8, Timeout: 10 * time.Second, MaxBytes: 1 << 16, Redirects: 3,
+		PerShard: 100, Threads: 8, Timeout: 10 * time.Second, MaxBytes: 1 << 16, Redirects: 3,
 		PerHost: 8, HostRate: 1e6, UserAgent: "pairstream/1", AllowLoopback: true,
 	}
+}
+
+// openList opens a list with columns url and caption.
+func openList(t testing.TB, path string) *table.List {
+	t.Helper()
+	return must.Get(table.Open(t.Context(), path, table.Columns{URL: "url", Caption: "caption"}))(t)
 }
 
 func encode(t testing.TB, n int) []byte {
@@ -120,21 +126,17 @@ func newWeb(t testing.TB) *web {
 // crawl fetches a list and returns the outcome of every URL, by its path.
 func crawl(t *testing.T, o fetch.Options, w *web, paths ...string) map[string]string {
 	t.Helper()
-	dir := t.TempDir()
-	list := filepath.Join(dir, "list.tsv")
-	text := "caption\turl\textra\n"
+	var urls []string
 	for _, p := range paths {
-		u := w.URL + p
-		if strings.Contains(p, "://") {
-			u = p
+		if !strings.Contains(p, "://") {
+			p = w.URL + p
 		}
-		text += "a picture\t" + u + "\tx\n"
+		urls = append(urls, p)
 	}
-	must.Do(t, os.WriteFile(list, []byte(text), 0o600))
-	out := filepath.Join(dir, "out")
-	must.Do(t, fetch.Run(t.Context(), list, o, shard.Folder(out), func(context.Context, int, *fetch.Stats) error { return nil }))
+	out := filepath.Join(t.TempDir(), "out")
+	must.Do(t, fetchInto(t, out, o, urls...))
 	outcomes := map[string]string{}
-	must.Do(t, table.Read(t.Context(), filepath.Join(out, "00000.parquet"), func(r table.Row) error {
+	must.Do(t, openList(t, filepath.Join(out, "00000.parquet")).Read(t.Context(), func(r table.Row) error {
 		outcome := r.Text("error_message")
 		if r.Text("status") == "success" {
 			outcome = "image"
@@ -143,6 +145,14 @@ func crawl(t *testing.T, o fetch.Options, w *web, paths ...string) map[string]st
 		return nil
 	}))
 	return outcomes
+}
+
+// fetchInto fetches URLs into a folder.
+func fetchInto(t *testing.T, out string, o fetch.Options, urls ...string) error {
+	t.Helper()
+	list := filepath.Join(t.TempDir(), "list.tsv")
+	must.Do(t, os.WriteFile(list, []byte("caption\turl\textra\na picture\t"+strings.Join(urls, "\tx\na picture\t")+"\tx\n"), 0o600))
+	return fetch.Run(t.Context(), openList(t, list), o, shard.Folder(out), func(context.Context, int, *fetch.Stats) error { return nil })
 }
 
 func TestHostileWeb(t *testing.T) {
@@ -199,7 +209,7 @@ func TestShardsAreScanned(t *testing.T) {
 	}
 	must.Do(t, os.WriteFile(list, []byte(text.String()), 0o600))
 	stop := errors.New("killed")
-	err := fetch.Run(t.Context(), list, o, shard.Folder(out), func(_ context.Context, n int, _ *fetch.Stats) error {
+	err := fetch.Run(t.Context(), openList(t, list), o, shard.Folder(out), func(_ context.Context, n int, _ *fetch.Stats) error {
 		if n == 1 {
 			return stop
 		}
@@ -209,7 +219,7 @@ func TestShardsAreScanned(t *testing.T) {
 		t.Fatal(err)
 	}
 	total, before, there := 0, 0, 0
-	if err := fetch.Run(t.Context(), list, o, shard.Folder(out), func(_ context.Context, n int, s *fetch.Stats) error {
+	if err := fetch.Run(t.Context(), openList(t, list), o, shard.Folder(out), func(_ context.Context, n int, s *fetch.Stats) error {
 		if s == nil {
 			before, there = before+1, there+min(10, 35-10*n) // the last shard is short, and may be complete before others
 		} else {
@@ -245,7 +255,7 @@ func TestShardsAreScanned(t *testing.T) {
 		t.Errorf("%+v, %v", totals, err)
 	}
 	o.PerShard = 5
-	if err := fetch.Run(t.Context(), list, o, shard.Folder(out), func(context.Context, int, *fetch.Stats) error { return nil }); err == nil || !strings.Contains(err.Error(), "--per-shard") {
+	if err := fetch.Run(t.Context(), openList(t, list), o, shard.Folder(out), func(context.Context, int, *fetch.Stats) error { return nil }); err == nil || !strings.Contains(err.Error(), "--per-shard") {
 		t.Errorf("other rows: %v", err)
 	}
 }

@@ -21,7 +21,7 @@ const largestInHand = 16
 
 // NewGetter returns a getter, which the caller closes. The options that concern lists and shards have no effect.
 func NewGetter(o Options) (*Getter, error) {
-	o.URLColumn, o.CaptionColumn, o.PerShard = "url", "caption", 1
+	o.PerShard = 1
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}

@@ -42,6 +42,10 @@ type host struct {
 	pauses   int       // in a row
 	until    time.Time // set aside until then
 
+	busy     bool          // it has asked for a pause, and has not answered since
+	later    time.Time     // the end of that pause
+	patience time.Duration // what it may still ask for
+
 	in    *hosts // the heap that holds it
 	place int
 	ready time.Time // in the heap of those that wait for the clock
@@ -75,7 +79,7 @@ func hostOf(u *url.URL) (string, error) {
 }
 
 // wake ends a pause, as the host has answered.
-func (h *host) wake() { h.timeouts, h.pauses, h.until = 0, 0, time.Time{} }
+func (h *host) wake() { h.timeouts, h.pauses, h.until, h.busy = 0, 0, time.Time{}, false }
 
 // class returns how the host has answered so far.
 func (h *host) class() class {
@@ -92,10 +96,10 @@ func (h *host) class() class {
 func (h *host) isNew() bool { return !h.answered && h.running == 0 }
 
 // most returns how many requests the host may have at once. One that has not answered yet gets the next one when the one
-// before takes long, and one that was set aside when it answers.
+// before takes long, and one that was set aside, or has asked for a pause, when it answers.
 func (h *host) most(perHost int) int {
 	switch {
-	case h.pauses > 0:
+	case h.pauses > 0 || h.busy:
 		return 1
 	case !h.answered:
 		return min(h.stalled+1, perHost)
@@ -142,8 +146,10 @@ func (h *host) free(burst int, rate float64, now time.Time) time.Time {
 		// A nanosecond more than the quotient says, so that rounding leaves no remainder.
 		at = now.Add(time.Duration((1-h.tokens)/rate*float64(time.Second)) + 1)
 	}
-	if at.Before(h.until) {
-		at = h.until
+	for _, end := range []time.Time{h.until, h.later} {
+		if at.Before(end) {
+			at = end
+		}
 	}
 	return at
 }

@@ -246,7 +246,7 @@ func TestHostileLists(t *testing.T) {
 		path := filepath.Join(dir, name)
 		must.Do(t, os.WriteFile(path, []byte(strings.ReplaceAll(list, "URL", good.URL)), 0o600))
 		var stats fetch.Stats
-		if err := fetch.Run(t.Context(), path, options(), shard.Folder(dir), func(_ context.Context, _ int, s *fetch.Stats) error {
+		if err := fetch.Run(t.Context(), openList(t, path), options(), shard.Folder(dir), func(_ context.Context, _ int, s *fetch.Stats) error {
 			stats = *s
 			return nil
 		}); err != nil {
@@ -257,7 +257,7 @@ func TestHostileLists(t *testing.T) {
 			t.Errorf("%s: %+v, want two images, and bad_row for the others", name, stats)
 		}
 		found := 0
-		if err := table.Read(t.Context(), filepath.Join(dir, "00000.parquet"), func(r table.Row) error { found++; return nil }); err != nil || found != stats.Rows {
+		if err := table.ParquetFile(t.Context(), filepath.Join(dir, "00000.parquet"), func(r table.Row) error { found++; return nil }); err != nil || found != stats.Rows {
 			t.Errorf("%s: %d outcomes of %d rows: %v", name, found, stats.Rows, err)
 		}
 	}

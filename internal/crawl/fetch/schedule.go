@@ -20,6 +20,15 @@ const (
 	maxPause    = 64
 )
 
+// Pauses that hosts ask for with Retry-After.
+const (
+	maxRefusals   = 3 // of one row, after which it fails
+	leastWait     = time.Second
+	maxWait       = 2 * time.Minute // a host that asks for more is set aside
+	maxPatience   = 10 * time.Minute
+	imagePatience = time.Second // that a host earns with an image
+)
+
 // How hosts are trusted. A busy machine makes an answer slow now and then, so a host may have earned more than that costs.
 const (
 	slowPart = 4 // an answer is slow when it takes more than this part of the timeout
@@ -53,6 +62,7 @@ type task struct {
 	rules    *rules                        // those of the host, from the moment when the task is taken
 	to       *spool                        // takes the image of a row
 	done     func(image []span, err error) // of a row
+	refusals int                           // answers that have asked for a pause
 	caller   context.Context               //nolint:containedctx // nil, or when it ends, nobody wants the image
 
 	place   int   // in the heap of its host, while it waits
@@ -61,6 +71,7 @@ type task struct {
 	among   *patience
 	going   *list.Element // in there; nil when it has no thread any more
 	stalled bool
+	wait    time.Duration // that its answer has asked for
 }
 
 // limits are what a schedule promises to hosts.
@@ -74,6 +85,7 @@ type limits struct {
 //
 //  1. A host has at most perHost requests at once, and at most rate a second behind the first perHost ones.
 //  2. A host that is set aside gets none. Behind the pause it gets one; when that times out, the next pause is twice as long.
+//     A host that asks for a pause (429 or 503 with Retry-After) has it, and one request behind it, while its pauses are bounded.
 //  3. A quarter of the threads goes to hosts alone that give images, and quickly. They go first while hosts in doubt have
 //     an eighth. Hosts that were slow get none: so many of their requests go beside.
 //  4. A request that takes long gives its thread back, while there are not too many of these. A host that has not answered
@@ -161,7 +173,7 @@ func (s *schedule) host(name string, now time.Time) *host {
 	if ok {
 		s.idle.Remove(name)
 	} else {
-		h = &host{name: name, tokens: float64(s.perHost), filled: now}
+		h = &host{name: name, tokens: float64(s.perHost), filled: now, patience: maxPatience}
 	}
 	s.active[name] = h
 	return h
@@ -280,6 +292,9 @@ func (s *schedule) end(t *task, took time.Duration, o ending, now time.Time) (pa
 			pause, givenUp = s.setAside(h, now)
 		}
 	case o == cutShort:
+	case o == busy:
+		h.trust, h.answered, h.timeouts = max(h.trust, 1), true, 0
+		pause, givenUp = s.pause(h, t.wait, now)
 	case took > s.timeout/slowPart:
 		h.trust, h.answered = max(h.trust-slowCost, -slowCost), true
 		h.wake()
@@ -292,9 +307,10 @@ func (s *schedule) end(t *task, took time.Duration, o ending, now time.Time) (pa
 	switch o {
 	case gaveImage:
 		h.worth = min(h.worth+imageWorth, maxWorth)
+		h.patience = min(h.patience+imagePatience, maxPatience)
 	case answered, timedOut:
 		h.worth = max(h.worth-1, 0)
-	case ledOn, refused, cutShort:
+	case ledOn, refused, cutShort, busy:
 	}
 	s.settle(h, now)
 	return pause, givenUp
@@ -319,6 +335,21 @@ func (s *schedule) setAside(h *host, now time.Time) (pause time.Duration, givenU
 	return pause, givenUp
 }
 
+// pause lets a host have the pause that it asks for. One that asks for too much is set aside for so long.
+func (s *schedule) pause(h *host, asked time.Duration, now time.Time) (pause time.Duration, givenUp []*task) {
+	h.busy = true
+	if asked = max(asked, leastWait); now.Add(asked).After(h.later) {
+		h.patience -= asked - max(h.later.Sub(now), 0)
+		h.later = now.Add(min(asked, s.timeout*maxPause))
+	}
+	if asked <= maxWait && h.patience >= 0 {
+		return asked, nil
+	}
+	h.pauses, h.patience = max(h.pauses, 1), 0 // so that what waits is given up
+	pause, givenUp = s.setAside(h, now)
+	return max(pause, h.later.Sub(now)), givenUp
+}
+
 // ending is how a task has ended, for its host.
 type ending int
 
@@ -329,6 +360,7 @@ const (
 	timedOut
 	refused  // by robots.txt, before anything was asked
 	cutShort // by the little time that another host has left
+	busy     // it has asked for a pause
 )
 
 // settle puts a host where it belongs: among those that are ready, those that wait for the clock, or neither.

@@ -57,11 +57,16 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	o := fetch.Options{ // the command's defaults, but for a rate of 10, a timeout of 30 s and 16 MB
-		URLColumn: "url", CaptionColumn: "caption", PerShard: 10_000, Threads: 32, Timeout: 4 * time.Second, MaxBytes: 1 << 20, Redirects: 5,
+		PerShard: 10_000, Threads: 32, Timeout: 4 * time.Second, MaxBytes: 1 << 20, Redirects: 5,
 		PerHost: 4, HostRate: rate, UserAgent: "pairstream/1", AllowLoopback: true,
 		SetAside: func(host string, pause time.Duration) { fmt.Println(host, "is set aside for", pause) },
 	}
-	if err := fetch.Run(context.Background(), list, o, shard.Folder(os.Getenv(outEnv)), func(context.Context, int, *fetch.Stats) error { return nil }); err != nil {
+	opened, err := table.Open(context.Background(), list, table.Columns{})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	if err := fetch.Run(context.Background(), opened, o, shard.Folder(os.Getenv(outEnv)), func(context.Context, int, *fetch.Stats) error { return nil }); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
@@ -150,7 +155,7 @@ func fetchSite(t *testing.T, good, bad []string, names string, rate float64, ser
 	tables := must.Get(filepath.Glob(filepath.Join(out, "*.parquet")))(t)
 	seen := 0
 	for _, path := range tables {
-		must.Do(t, table.Read(t.Context(), path, func(row table.Row) error {
+		must.Do(t, table.ParquetFile(t.Context(), path, func(row table.Row) error {
 			seen++
 			url, ok := row.Text("url"), row.Text("status") == "success"
 			if ok != left[url] {

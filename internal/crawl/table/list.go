@@ -1,17 +1,18 @@
 package table
 
 import (
-	"bufio"
-	"bytes"
+	"compress/gzip"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/parquet-go/parquet-go"
 )
 
 // Bounds of a row of a text.
@@ -20,143 +21,206 @@ const (
 	maxColumns   = 4096
 )
 
-// Read calls each with the rows of a file: .parquet, .csv, .tsv or .jsonl, by its name. The first line of CSV and TSV has
-// the names of the columns, and their values are texts. A row of CSV, TSV or JSON lines that cannot be read, or has more than
-// a megabyte or 4,096 columns, is nil. A quote of CSV that is closed in no line, or wrongly in another one, ends the reading
-// with an error: nobody knows how many rows it hides.
-func Read(ctx context.Context, path string, each func(Row) error) error {
-	f, err := os.Open(path)
+// List is a list of addresses and captions: a file in .parquet, or in .csv, .tsv or .jsonl, which may be compressed (.gz), or
+// a folder of such files, which are read in the order of their names.
+type List struct {
+	Columns // those that were found
+
+	files []listFile
+}
+
+// listFile is a file of a list.
+type listFile struct {
+	path    string
+	kind    string // its extension
+	unnamed bool   // its first line is a row: columns have their numbers for names, from 1
+}
+
+// kinds are the extensions of lists.
+var kinds = []string{".parquet", ".csv", ".tsv", ".jsonl"}
+
+// kindOf returns the extension of a list's file, or "".
+func kindOf(path string) string {
+	kind := strings.ToLower(filepath.Ext(path))
+	if kind == ".gz" {
+		kind = strings.ToLower(filepath.Ext(path[:len(path)-len(kind)]))
+		if kind == ".parquet" {
+			return ""
+		}
+	}
+	if !slices.Contains(kinds, kind) {
+		return ""
+	}
+	return kind
+}
+
+// Open finds the columns of a list. It refuses a list without them, and names those that it has.
+func Open(ctx context.Context, path string, want Columns) (*List, error) {
+	paths, err := listFiles(path)
+	if err != nil {
+		return nil, err
+	}
+	l := &List{Columns: want}
+	for i, p := range paths {
+		f := listFile{path: p, kind: kindOf(p)}
+		found, err := f.find(ctx, want)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p, err)
+		}
+		if i > 0 && found != l.Columns {
+			return nil, fmt.Errorf("%s has columns %q and %q, and %s has %q and %q: name those of all files (%s, %s), or fetch them one by one",
+				paths[0], l.URL, l.Caption, p, found.URL, found.Caption, urlOption, captionOption)
+		}
+		l.Columns, l.files = found, append(l.files, f)
+	}
+	return l, nil
+}
+
+// listFiles returns the files of a list.
+func listFiles(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		if kindOf(path) == "" {
+			return nil, fmt.Errorf("%s: want a list in %s, or a folder of these; all but Parquet may be compressed (.gz)", path, strings.Join(kinds, ", "))
+		}
+		return []string{path}, nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, e := range entries {
+		if kindOf(e.Name()) != "" && !strings.HasPrefix(e.Name(), ".") && !e.IsDir() {
+			files = append(files, filepath.Join(path, e.Name()))
+		}
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s has no list in %s", path, strings.Join(kinds, ", "))
+	}
+	return files, nil
+}
+
+// find returns the columns of a file.
+func (f *listFile) find(ctx context.Context, want Columns) (found Columns, err error) {
+	if f.kind == ".parquet" {
+		return parquetColumns(ctx, f.path, want)
+	}
+	err = f.open(func(text io.Reader) error {
+		if f.kind == ".jsonl" {
+			found, err = lineColumns(ctx, text, want)
+		} else {
+			found, f.unnamed, err = separatedColumns(ctx, text, f.kind, want)
+		}
+		return err
+	})
+	return found, err
+}
+
+// Read calls each with the rows of a list, in order. Values of CSV and TSV are texts; TSV has no quotes. A row of CSV, TSV or
+// JSON lines that cannot be read, or has more than a megabyte or 4,096 columns, is nil. A quote of CSV that is closed in no line,
+// or wrongly in another one, ends the reading with an error: nobody knows how many rows it hides.
+func (l *List) Read(ctx context.Context, each func(Row) error) error {
+	for _, f := range l.files {
+		if err := f.read(ctx, each); err != nil {
+			return fmt.Errorf("reading %s: %w", f.path, err)
+		}
+	}
+	return nil
+}
+
+func (f *listFile) read(ctx context.Context, each func(Row) error) error {
+	if f.kind == ".parquet" {
+		return ParquetFile(ctx, f.path, each)
+	}
+	return f.open(func(text io.Reader) error {
+		if f.kind == ".jsonl" {
+			return objects(ctx, text, func(members map[string]json.RawMessage) error { return each(scalars(members)) })
+		}
+		return separated(ctx, text, f.kind, f.unnamed, each)
+	})
+}
+
+// open opens a text for read.
+func (f *listFile) open(read func(text io.Reader) error) (err error) {
+	src, err := os.Open(f.path)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	switch strings.ToLower(filepath.Ext(path)) {
-	case ".parquet":
-		info, err := f.Stat()
+	defer src.Close()
+	var text io.Reader = src
+	if strings.EqualFold(filepath.Ext(f.path), ".gz") {
+		unpacked, err := gzip.NewReader(src)
 		if err != nil {
 			return err
 		}
-		return Parquet(ctx, f, info.Size(), each)
-	case ".csv":
-		return separated(ctx, f, ',', each)
-	case ".tsv":
-		return separated(ctx, f, '\t', each)
-	case ".jsonl":
-		return lines(ctx, f, each)
+		defer func() { err = errors.Join(err, unpacked.Close()) }()
+		text = unpacked
 	}
-	return fmt.Errorf("%s: want a list in .parquet, .csv, .tsv or .jsonl", path)
-}
-
-// errOpenQuote means that a row of CSV does not end.
-var errOpenQuote = fmt.Errorf("a row has more than %d bytes: close its quote", 16*maxLineBytes)
-
-// rowReader ends a row that takes too much. The caller says where a row has ended.
-type rowReader struct {
-	src  io.Reader
-	read int64
-	row  int64 // where the row begins
-}
-
-func (r *rowReader) Read(p []byte) (int, error) {
-	if r.read-r.row > 16*maxLineBytes {
-		return 0, errOpenQuote
+	plain, err := SkipMark(text)
+	if err != nil {
+		return err
 	}
-	n, err := r.src.Read(p)
-	r.read += int64(n)
-	return n, err
+	return read(plain)
 }
 
-func separated(ctx context.Context, src io.Reader, comma rune, each func(Row) error) error {
-	bounded := &rowReader{src: src}
-	r := csv.NewReader(bounded)
-	r.Comma, r.LazyQuotes, r.FieldsPerRecord, r.ReuseRecord = comma, comma == '\t', -1, true
-	var names []string
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		began := r.InputOffset()
-		fields, err := r.Read()
-		bounded.row = r.InputOffset()
-		var wrong *csv.ParseError
-		var row Row
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil && (names == nil || !errors.As(err, &wrong) || wrong.Line != wrong.StartLine):
-			return err
-		case names == nil:
-			names = append([]string{}, fields...)
-			continue
-		case err == nil && r.InputOffset()-began <= maxLineBytes && len(fields) <= maxColumns:
-			row = make(Row, len(fields))
-			for i, text := range fields[:min(len(fields), len(names))] {
-				row[names[i]] = strings.Clone(strings.ToValidUTF8(text, "\uFFFD"))
-			}
-		}
-		if err := each(row); err != nil {
-			return err
-		}
-	}
-}
-
-func lines(ctx context.Context, src io.Reader, each func(Row) error) error {
-	r := bufio.NewReaderSize(src, maxLineBytes)
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		line, err := r.ReadSlice('\n')
-		long := errors.Is(err, bufio.ErrBufferFull)
-		for errors.Is(err, bufio.ErrBufferFull) {
-			_, err = r.ReadSlice('\n')
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-		ended := err != nil
-		var row Row
-		if !long {
-			row = object(line)
-		}
-		if long || len(bytes.TrimSpace(line)) > 0 {
-			if err := each(row); err != nil {
+// parquetColumns returns the columns of a Parquet file.
+func parquetColumns(ctx context.Context, path string, want Columns) (found Columns, err error) {
+	enough := errors.New("the columns are known")
+	err = inParquet(path, func(src io.ReaderAt, size int64) error {
+		return parquetRows(ctx, src, size, 1, func(schema *parquet.Schema) error {
+			if found, err = want.in(columnsOf(schema)); err != nil {
 				return err
 			}
-		}
-		if ended {
-			return nil
-		}
+			return enough
+		}, nil)
+	})
+	if errors.Is(err, enough) {
+		err = nil
 	}
+	return found, err
 }
 
-// object returns the scalars of a JSON object, or nil for any other text. What is no scalar is not built.
-func object(line []byte) Row {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(line, &members); err != nil || members == nil || len(members) > maxColumns {
-		return nil
+// ParquetFile calls each with the rows of a Parquet file on a disk; see [Parquet].
+func ParquetFile(ctx context.Context, path string, each func(Row) error) error {
+	return inParquet(path, func(src io.ReaderAt, size int64) error { return Parquet(ctx, src, size, each) })
+}
+
+func inParquet(path string, read func(src io.ReaderAt, size int64) error) error {
+	src, err := os.Open(path)
+	if err != nil {
+		return err
 	}
-	row := make(Row, len(members))
-	for name, raw := range members {
-		if strings.IndexByte("[{n", raw[0]) >= 0 {
-			continue // a list, an object, or null
-		}
-		d := json.NewDecoder(bytes.NewReader(raw))
-		d.UseNumber()
-		var value any
-		if err := d.Decode(&value); err != nil {
-			return nil
-		}
-		switch v := value.(type) {
-		case string, bool:
-			row[name] = v
-		case json.Number:
-			if i, err := v.Int64(); err == nil {
-				row[name] = i
-			} else if f, err := v.Float64(); err == nil {
-				row[name] = f
-			}
+	defer src.Close()
+	info, err := src.Stat()
+	if err != nil {
+		return err
+	}
+	return read(src, info.Size())
+}
+
+// columnsOf returns the columns of a Parquet file.
+func columnsOf(schema *parquet.Schema) (all []column) {
+	for _, f := range schema.Fields() {
+		all = append(all, column{f.Name(), holds(f)})
+	}
+	return all
+}
+
+// holds says what a column of Parquet holds where that is no text.
+func holds(n parquet.Node) string {
+	switch {
+	case (place{node: n}).inside().lists > 0:
+		return "lists"
+	case !n.Leaf():
+		return "groups"
+	case n.Type().Kind() == parquet.ByteArray:
+		if _, ok := scalarOf("", n.Type()); ok {
+			return ""
 		}
 	}
-	return row
+	return n.Type().String()
 }

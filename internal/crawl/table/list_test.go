@@ -17,7 +17,8 @@ func readList(t *testing.T, name, text string) (rows []table.Row, err error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
-	err = table.Read(t.Context(), path, func(r table.Row) error { rows = append(rows, r); return nil })
+	l := must.Get(table.Open(t.Context(), path, table.Columns{URL: "url", Caption: "url"}))(t)
+	err = l.Read(t.Context(), func(r table.Row) error { rows = append(rows, r); return nil })
 	return rows, err
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
-	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -186,7 +185,7 @@ func (p *Publisher) enqueue(ctx context.Context, m message) error {
 		p.mu.Lock()
 		if p.closing || p.err != nil {
 			err := p.err
-			if interrupt.Failure(err) == nil {
+			if err == nil || errors.Is(err, context.Canceled) {
 				err = errPublisherClosed
 			}
 			p.mu.Unlock()

@@ -1,0 +1,66 @@
+package table
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+)
+
+// byteOrderMark begins the texts that some programs write.
+const byteOrderMark = "\ufeff"
+
+// errUTF16 means that a text begins with the byte order mark of UTF-16.
+var errUTF16 = errors.New("it is UTF-16: save it as UTF-8")
+
+// SkipMark reads a text behind its byte order mark, if it has one. It refuses UTF-16.
+func SkipMark(src io.Reader) (*bufio.Reader, error) {
+	r := bufio.NewReaderSize(src, maxLineBytes)
+	head, err := r.Peek(len(byteOrderMark))
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		return nil, err
+	case bytes.HasPrefix(head, []byte("\xff\xfe")), bytes.HasPrefix(head, []byte("\xfe\xff")):
+		return nil, errUTF16
+	case string(head) == byteOrderMark:
+		_, err := r.Discard(len(byteOrderMark))
+		return r, err
+	}
+	return r, nil
+}
+
+// PlainJSON returns JSON as the standard has it, from JSON as programs write it: without a byte order mark, and with null for
+// the numbers NaN, Infinity and -Infinity of Python's json.dumps. A text without these comes back as it is.
+func PlainJSON(raw []byte) []byte {
+	raw = bytes.TrimPrefix(raw, []byte(byteOrderMark))
+	var out []byte
+	from, quoted := 0, false
+	for at := 0; at < len(raw); at++ {
+		switch c := raw[at]; {
+		case quoted && c == '\\':
+			at++ // what it escapes ends no text
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == 'N' || c == 'I' || c == '-':
+			if word := noNumber(raw[at:]); word > 0 {
+				out = append(append(out, raw[from:at]...), "null"...)
+				from, at = at+word, at+word-1
+			}
+		}
+	}
+	if from == 0 {
+		return raw
+	}
+	return append(out, raw[from:]...)
+}
+
+// noNumber returns the length of the word with which a text begins, if that stands for a number that JSON does not have.
+func noNumber(text []byte) int {
+	for _, word := range []string{"NaN", "Infinity", "-Infinity"} {
+		if bytes.HasPrefix(text, []byte(word)) {
+			return len(word)
+		}
+	}
+	return 0
+}
