@@ -42,11 +42,13 @@ type planning struct {
 	planInput
 	columns  table.PictureColumns
 	features []*plans.Features // of a model elsewhere, by epoch
-	out      string
-	settings pipeline
-	environ  map[string]string
-	w        io.Writer
-	terminal bool
+
+	forgotten map[string][]byte // tombstones
+	out       string
+	settings  pipeline
+	environ   map[string]string
+	w         io.Writer
+	terminal  bool
 
 	published stream.Counters
 	stages    *stages
@@ -65,13 +67,15 @@ type planManifest struct {
 	High     float64           `json:"high"` // a candidate above it is a connection
 	Low      float64           `json:"low"`  // a candidate below it is a negative
 	ConD     string            `json:"con_d,omitempty"`
-	Pairs    int               `json:"pairs"`              // that were found, repeats among them
-	Features []string          `json:"features,omitempty"` // digests of what groups the epochs after the first
-	Files    []plans.File      `json:"files"`
+	Pairs    int               `json:"pairs"` // that were found, repeats among them
+	// Forgotten is the digest of the tombstones that held.
+	Forgotten string       `json:"forgotten,omitempty"`
+	Features  []string     `json:"features,omitempty"` // digests of what groups the epochs after the first
+	Files     []plans.File `json:"files"`
 }
 
 func newBatchesCommand() *cobra.Command {
-	var out, weights, paper string
+	var out, weights, paper, dir string
 	var columns table.PictureColumns
 	var epochs int
 	var features []string
@@ -82,6 +86,7 @@ func newBatchesCommand() *cobra.Command {
 			"into DIR: a row for each sample, with its key, tar and offset, its hardest candidates and Con-D's probabilities.\n" +
 			"Parquet files with images in them, as Hugging Face's data sets have, are data too: their images go into DIR/images.\n" +
 			"plan.json has the settings and digests. Training happens elsewhere, so the encoder's features group every epoch.\n" +
+			"What is taken back in the log of KAFKA_BROKERS or --data is left out.\n" +
 			"With GRIT_FEATURES=training those of a model elsewhere do (--features), and a run writes one epoch more than it has files.\n\n" +
 			"Settings come from the environment. A run that was cut short goes on when it is started again. The same data, models\n" +
 			"and settings give the same bytes.",
@@ -94,6 +99,7 @@ func newBatchesCommand() *cobra.Command {
 	f.StringVar(&weights, "weights", "", "weights of the encoder and Con-D where the environment names none (ENCODER_CHECKPOINT, COND_CHECKPOINT)")
 	f.StringVar(&columns.Image, "image-col", "image", "column of a Parquet file with the bytes of images")
 	f.StringVar(&columns.Caption, "caption-col", "caption", "column of a Parquet file with a caption, or several")
+	f.StringVar(&dir, "data", defaultData, "folder of an embedded broker's log: what is taken back there is left out, as in the log of KAFKA_BROKERS")
 	f.StringArrayVar(&features, "features", nil, "Parquet file with the features that a model elsewhere has after an epoch; once for each epoch before the last")
 	require(cmd, "out")
 	cmd.RunE = func(cmd *cobra.Command, paths []string) error {
@@ -107,10 +113,15 @@ func newBatchesCommand() *cobra.Command {
 		if epochs > 0 {
 			environ["EPOCHS"] = fmt.Sprint(epochs)
 		}
+		forgotten, err := readForgotten(cmd.Context(), environ, dir)
+		if err != nil {
+			return err
+		}
 		p, err := newPlanning(places(paths), out, weights, environ)
 		if err != nil {
 			return err
 		}
+		p.forgotten = forgotten
 		p.columns = columns
 		if err := errors.Join(p.validateLoop(len(features)), p.readFeatures(cmd.Context(), features)); err != nil {
 			return err
@@ -179,6 +190,9 @@ func (p *planning) begin(m planManifest) (done bool, err error) {
 			return false, fmt.Errorf("--out=%s holds a plan of other data, settings or features (%s says which): want another folder, or remove this one", p.out, path)
 		}
 		if path == p.manifest() && len(before.Features) >= len(m.Features) {
+			if before.Forgotten != m.Forgotten {
+				return false, fmt.Errorf("--out=%s holds a plan with other tombstones, and may have what is taken back now: want another folder, or remove this one", p.out)
+			}
 			return true, nil
 		}
 	}
@@ -201,7 +215,7 @@ func (p *planning) run(ctx context.Context) error {
 	ecm := p.settings.Trainer.Options().ECM
 	m := planManifest{
 		Version: plans.Version, Sources: p.sources, Recipe: p.settings.Process.Recipe, Settings: settings, Lanes: p.settings.Stream.Lanes,
-		Epochs: p.settings.Grouper.Options().Epochs, High: ecm.High, Low: ecm.Low, Features: p.digests(),
+		Epochs: p.settings.Grouper.Options().Epochs, High: ecm.High, Low: ecm.Low, Features: p.digests(), Forgotten: forgottenDigest(p.forgotten),
 	}
 	done, err := p.begin(m)
 	if err != nil {
@@ -250,6 +264,9 @@ func (p *planning) make(ctx context.Context, m *planManifest) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
+	if _, err := log.AddTombstones(ctx, p.forgotten); err != nil {
+		return err
+	}
 	stopGauges := watch(p.w, p.terminal, p.gauges())
 	all, running := errgroup.WithContext(ctx)
 	stagesCtx, stop := context.WithCancel(running)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 // forgetFlags are files with a name a line, "-" for standard input.
 type forgetFlags struct {
 	urls, images, pairs string
+	from                []string // namespaces
 	report, eraseCopies bool
 }
 
@@ -37,8 +39,11 @@ func newForgetCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if len(keys) == 0 && !f.report && !f.eraseCopies {
-			return errors.New("nothing to forget: want --url, --image-sha256 or --pair with a file of names, or --report or --erase-copies")
+		if len(keys)+len(f.from) == 0 && !f.report && !f.eraseCopies {
+			return errors.New("nothing to forget: want --url, --image-sha256 or --pair with a file of names, --from with a namespace, or --report or --erase-copies")
+		}
+		if err := f.takeOver(at); err != nil {
+			return err
 		}
 		if len(keys) > 0 {
 			if err := at.log.EnsureTopics(at.Context(), schemas.Forgotten); err != nil {
@@ -48,7 +53,10 @@ func newForgetCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(at.OutOrStdout(), "took back %d names, and with them %d images and %d pairs that the at.log holds\n", found.Asked, found.Images, found.Pairs)
+			fmt.Fprintf(at.OutOrStdout(), "took back %d names, and with them %d images and %d pairs that the log holds\n", found.Asked, found.Images, found.Pairs)
+			if err := tellOthers(at); err != nil {
+				return err
+			}
 		}
 		if !f.report && !f.eraseCopies {
 			return nil
@@ -58,9 +66,43 @@ func newForgetCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.urls, "url", "", "file of addresses, one a line; - for standard input")
 	cmd.Flags().StringVar(&f.images, "image-sha256", "", "file of SHA-256 sums of image files, in hexadecimal")
 	cmd.Flags().StringVar(&f.pairs, "pair", "", "file of pair ids: their images are taken back, with all captions")
+	cmd.Flags().StringArrayVar(&f.from, "from", nil, "another namespace of these brokers, whose tombstones hold here as well; \"\" is that without a name")
 	cmd.Flags().BoolVar(&f.report, "report", false, "say where the log still holds what was taken back")
 	cmd.Flags().BoolVar(&f.eraseCopies, "erase-copies", false, "overwrite the copies of images that were taken back")
 	return cmd
+}
+
+// takeOver takes back what is taken back in other namespaces, and all that the log knows to show the same.
+func (f *forgetFlags) takeOver(at look) error {
+	if len(f.from) == 0 {
+		return nil
+	}
+	there, err := at.log.Namespaces(at.Context())
+	if err != nil {
+		return err
+	}
+	for _, namespace := range f.from {
+		if !slices.Contains(there, namespace) {
+			return fmt.Errorf("--from is %q, want another namespace of these brokers: %q", namespace, there)
+		}
+	}
+	n, err := forget.TakeOver(at.Context(), at.log, f.from, time.Now())
+	if err == nil {
+		fmt.Fprintf(at.OutOrStdout(), "took over %d tombstones of other namespaces\n", n)
+	}
+	return err
+}
+
+// tellOthers names the namespaces that know nothing of the tombstones here. Their operator decides.
+func tellOthers(at look) error {
+	others, err := at.log.Namespaces(at.Context())
+	if err != nil {
+		return err
+	}
+	for _, namespace := range others {
+		fmt.Fprintf(at.OutOrStdout(), "NAMESPACE=%s may hold it too: NAMESPACE=%s pairstream forget --from %q takes it back there\n", namespace, namespace, at.log.Config().Namespace)
+	}
+	return nil
 }
 
 // lookBack erases copies of what was taken back, and reports where that is.

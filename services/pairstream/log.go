@@ -78,8 +78,15 @@ func newTopicsCommand() *cobra.Command {
 			return printTopics(cmd, log)
 		}}
 	}
-	topics.AddCommand(
-		do("create", "create what is missing; refuse a wrong partition count", (*stream.Log).EnsureTopics),
+	alone := false
+	create := do("create", "create what is missing; refuse a wrong partition count", func(log *stream.Log, ctx context.Context, _ ...schemas.Topic) error {
+		if alone {
+			return log.EnsureTopicsWithoutTombstones(ctx)
+		}
+		return log.EnsureTopics(ctx)
+	})
+	create.Flags().BoolVar(&alone, "without-tombstones", false, "let a new namespace train on what is taken back in others")
+	topics.AddCommand(create,
 		do("check", "report what is missing or has a wrong partition count", (*stream.Log).CheckTopics))
 	return topics
 }

@@ -15,6 +15,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -194,6 +195,31 @@ func Publish(ctx context.Context, log *stream.Log, keys []Key, now time.Time) (F
 		}
 	}
 	return found, p.Close(ctx)
+}
+
+// TakeOver takes back what other namespaces of the same brokers have taken back, and returns how many tombstones are new.
+// An image that was found there by its address or by a pair is known here by itself.
+func TakeOver(ctx context.Context, log *stream.Log, namespaces []string, now time.Time) (int, error) {
+	raw, err := log.TombstonesOf(ctx, namespaces)
+	if err != nil {
+		return 0, err
+	}
+	notes := make(map[Key]Note)
+	for text := range raw {
+		if key, err := ParseKey(text); err == nil {
+			notes[key] = Note{Time: now.UTC()}
+		}
+	}
+	if err := spread(ctx, log, notes, now); err != nil {
+		return 0, err
+	}
+	encoded := make(map[string][]byte)
+	for k, n := range notes {
+		if encoded[k.String()], err = json.Marshal(n); err != nil {
+			return 0, fmt.Errorf("encoding tombstone %s: %w", k, err)
+		}
+	}
+	return log.AddTombstones(ctx, encoded)
 }
 
 // spread reads the pairs of the log twice: what leads to images, and then which pairs show these.

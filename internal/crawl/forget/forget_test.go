@@ -62,6 +62,24 @@ func TestTombstonesReachAllPairsOfAnImage(t *testing.T) {
 	}
 }
 
+// TestTakeOverReachesWhatIsHere takes over the tombstones of a namespace: the address has another picture here.
+func TestTakeOverReachesWhatIsHere(t *testing.T) {
+	broker := logtest.Broker(t)
+	there, here := logtest.Open(t, broker, "there", 2), logtest.Open(t, broker, "here", 3)
+	dog, other, tree := pairOf("dog", "a dog", "http://x/dog.jpg"), pairOf("another dog", "a dog", "http://x/dog.jpg"), pairOf("tree", "a tree", "")
+	publish(t, there, dog, tree)
+	publish(t, here, other, tree)
+	must.Get(forget.Publish(t.Context(), there, []forget.Key{forget.SourceKey("http://x/dog.jpg")}, time.Unix(1, 0)))(t)
+	for _, want := range []int{5, 0} { // the address, two images and two pairs; and nothing new
+		if n, err := forget.TakeOver(t.Context(), here, []string{"there"}, time.Unix(2, 0)); err != nil || n != want {
+			t.Errorf("took over %d tombstones, %v, want %d", n, err, want)
+		}
+	}
+	if s := must.Get(forget.Open(t.Context(), here))(t); !s.Image(dog.ImageID) || !s.Image(other.ImageID) || !s.Pair(other.ID) || s.Crawled(tree) {
+		t.Errorf("tombstones %v", s.Keys())
+	}
+}
+
 func TestReportSaysWhereItIs(t *testing.T) {
 	log := logtest.Open(t, logtest.Broker(t), "test", 1)
 	w := log.NewPublisher(stream.PublisherOptions{})

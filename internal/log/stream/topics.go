@@ -20,7 +20,7 @@ const deadLetterRoom = 1 << 20
 
 // EnsureTopics creates the topics of the catalogue that are missing. It refuses those that have another number of
 // partitions than the configuration asks for, or a setting that would lose records. Where brokers do not let this process see
-// all topics, it looks at the named ones, if there are any.
+// all topics, it looks at the named ones, if there are any. A new namespace takes over the tombstones of all others.
 func (l *Log) EnsureTopics(ctx context.Context, least ...schemas.Topic) error {
 	err := l.ensureTopics(ctx)
 	if errors.Is(err, kafka.TopicAuthorizationFailed) && len(least) > 0 {
@@ -29,27 +29,45 @@ func (l *Log) EnsureTopics(ctx context.Context, least ...schemas.Topic) error {
 	return err
 }
 
+// EnsureTopicsWithoutTombstones does what EnsureTopics does, and takes nothing over.
+func (l *Log) EnsureTopicsWithoutTombstones(ctx context.Context) error {
+	if err := l.makeAlone(ctx, schemas.Pairs); err != nil { // without it, the namespace would be new
+		return err
+	}
+	return l.ensureTopics(ctx)
+}
+
 func (l *Log) ensureTopics(ctx context.Context, only ...schemas.Topic) error {
 	missing, err := l.checkTopics(ctx, only...)
 	if err != nil {
 		return err
 	}
-	if len(missing) > 0 {
-		err := l.createTopics(ctx, missing, true)
-		if errors.Is(err, kafka.InvalidConfiguration) {
-			err = l.createTopics(ctx, missing, false)
-		}
-		if errors.Is(err, kafka.InvalidReplicationFactor) {
-			return fmt.Errorf("KAFKA_REPLICATION=%d: %w", l.cfg.Replication, err)
-		}
-		if err != nil {
+	if slices.ContainsFunc(missing, func(t schemas.TopicInfo) bool { return t.Topic == schemas.Pairs }) {
+		if err := l.inherit(ctx); err != nil {
 			return err
 		}
-		if err := l.awaitTopics(ctx, only...); err != nil {
+	}
+	if len(missing) > 0 {
+		if err := l.makeTopics(ctx, missing, only...); err != nil {
 			return err
 		}
 	}
 	return l.checkSettings(ctx, only...)
+}
+
+// makeTopics creates topics, and waits until the brokers know all of the named ones.
+func (l *Log) makeTopics(ctx context.Context, missing []schemas.TopicInfo, only ...schemas.Topic) error {
+	err := l.createTopics(ctx, missing, true)
+	if errors.Is(err, kafka.InvalidConfiguration) {
+		err = l.createTopics(ctx, missing, false)
+	}
+	if errors.Is(err, kafka.InvalidReplicationFactor) {
+		return fmt.Errorf("KAFKA_REPLICATION=%d: %w", l.cfg.Replication, err)
+	}
+	if err != nil {
+		return err
+	}
+	return l.awaitTopics(ctx, only...)
 }
 
 func (l *Log) createTopics(ctx context.Context, missing []schemas.TopicInfo, unclean bool) error {

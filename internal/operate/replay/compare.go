@@ -218,6 +218,9 @@ func (r *Report) Print(w io.Writer) error {
 	if r.Unfinished {
 		sum += "; training did not come to its end by itself, so its last step and checkpoint may be missing"
 	}
+	if r.Tombstones > 0 {
+		sum += fmt.Sprintf("; %d tombstones hold in the replay from its beginning, so it differs where the original has used what they take back", r.Tombstones)
+	}
 	_, err := fmt.Fprintln(w, sum)
 	return err
 }

@@ -43,9 +43,11 @@ type Progress struct {
 
 // Report is the result of a replay.
 type Report struct {
-	Copied  int64    `json:"copied"` // pairs
-	Results []Result `json:"results"`
-	Stalled bool     `json:"stalled,omitempty"` // patience ran out
+	Copied int64 `json:"copied"` // pairs
+	// Tombstones is the number of those that hold in the original. They hold in the replay from its beginning.
+	Tombstones int      `json:"tombstones,omitempty"`
+	Results    []Result `json:"results"`
+	Stalled    bool     `json:"stalled,omitempty"` // patience ran out
 	// Unfinished says that no record was missing, and that patience ran out before training ended by itself.
 	Unfinished bool `json:"unfinished,omitempty"`
 }
@@ -76,9 +78,17 @@ func (o *Options) check() error {
 	return nil
 }
 
-// Run copies the pairs and the skips, runs the stages and compares what they write.
+// Run copies the tombstones, the pairs and the skips, runs the stages and compares what they write.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := o.check(); err != nil {
+		return nil, err
+	}
+	// What is taken back stays so, before any pair is there. Where the original has trained on it, the replay differs.
+	tombstones, err := o.Original.Tombstones(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading what is taken back: %w", err)
+	}
+	if _, err := o.Replayed.AddTombstones(ctx, tombstones); err != nil {
 		return nil, err
 	}
 	moved, err := copyPairs(ctx, o.Manifest, o.Original, o.Replayed)
@@ -92,7 +102,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := r.run(ctx); err != nil {
 		return nil, err
 	}
-	report := &Report{Results: r.results, Stalled: r.stalled, Unfinished: r.unfinished}
+	report := &Report{Results: r.results, Stalled: r.stalled, Unfinished: r.unfinished, Tombstones: len(tombstones)}
 	for _, p := range o.Manifest.Pairs {
 		report.Copied += p.Records
 	}

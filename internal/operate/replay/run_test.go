@@ -63,6 +63,25 @@ func run(t *testing.T, m *Manifest, from, to *stream.Log, stages Runner) *Report
 	return r
 }
 
+// TestReplayTakesTombstonesOver replays what has been taken back since, also where the replay's namespace was there before.
+func TestReplayTakesTombstonesOver(t *testing.T) {
+	broker := logtest.Broker(t)
+	from, m := original(t, broker)
+	to := openLog(t, broker, "exp")
+	must.Get(from.AddTombstones(t.Context(), map[string][]byte{"image/00112233445566778899aabbccddeeff": []byte("{}")}))(t)
+	var seen int
+	p := pipeline{model: "m1", spool: "/spool/exp", seals: 2}
+	r := run(t, m, from, to, func(ctx context.Context) error {
+		seen = len(must.Get(to.Tombstones(ctx))(t))
+		return p.run(to)(ctx)
+	})
+	var out bytes.Buffer
+	must.Do(t, r.Print(&out))
+	if seen != 1 || r.Tombstones != 1 || !strings.Contains(out.String(), "; 1 tombstones hold in the replay") {
+		t.Errorf("the stages know of %d tombstones, want 1; it prints\n%s", seen, out.String())
+	}
+}
+
 func TestReplay(t *testing.T) {
 	broker := logtest.Broker(t)
 	from, m := original(t, broker)

@@ -1,0 +1,145 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/segmentio/kafka-go"
+
+	"github.com/pairstream/pairstream/schemas"
+)
+
+// What was taken back in one namespace is to stay so in those that are made later, which train on the same pictures. A
+// namespace that has no `pairs` yet takes over the tombstones of all others before it gets that topic. So no pair can be
+// there before them, whichever process makes the topics and whenever it dies.
+
+// Namespaces lists the other namespaces of the brokers that this process may see, sorted.
+func (l *Log) Namespaces(ctx context.Context) ([]string, error) {
+	all := make(map[string]bool)
+	err := l.retry(ctx, "listing topics", func(ctx context.Context) error {
+		transport := l.freshTransport()
+		transport.MetadataTopics = nil
+		defer transport.CloseIdleConnections()
+		answer, err := (&kafka.Client{Addr: l.addr, Transport: transport}).Metadata(ctx, &kafka.MetadataRequest{})
+		if err != nil {
+			return err
+		}
+		for _, t := range answer.Topics {
+			all[t.Name] = true
+		}
+		return nil
+	})
+	var found []string
+	for name := range all {
+		namespace, ok := strings.CutSuffix(name, string(schemas.Pairs))
+		namespace, dotted := strings.CutSuffix(namespace, ".")
+		if ok && (dotted || namespace == "") && namespace != l.cfg.Namespace && all[schemas.Control.Name(namespace)] {
+			found = append(found, namespace)
+		}
+	}
+	slices.Sort(found)
+	return found, err
+}
+
+// In connects to another namespace of the same brokers.
+func (l *Log) In(ctx context.Context, namespace string) (*Log, error) {
+	cfg := l.cfg
+	cfg.Namespace, cfg.TraceEndpoint = namespace, ""
+	return Connect(ctx, cfg, Options{Logger: l.logger})
+}
+
+// Tombstones returns the notes of `forgotten`, by key; none where the topic does not exist.
+func (l *Log) Tombstones(ctx context.Context) (map[string][]byte, error) {
+	if found, err := l.Has(ctx, schemas.Forgotten); err != nil || !found {
+		return nil, err
+	}
+	notes := make(map[string][]byte)
+	err := l.Notes(ctx, schemas.Forgotten, "", func(key string, value []byte) error {
+		notes[key] = value
+		return nil
+	})
+	return notes, err
+}
+
+// AddTombstones writes those that are not there yet, and returns their number.
+func (l *Log) AddTombstones(ctx context.Context, notes map[string][]byte) (added int, err error) {
+	if len(notes) == 0 {
+		return 0, nil
+	}
+	if err := l.makeAlone(ctx, schemas.Forgotten); err != nil {
+		return 0, err
+	}
+	have, err := l.Tombstones(ctx)
+	if err != nil {
+		return 0, err
+	}
+	p := l.NewPublisher(PublisherOptions{Name: "forgotten"})
+	for key, value := range notes {
+		if _, ok := have[key]; ok {
+			continue
+		}
+		added++
+		if err = p.enqueue(ctx, message{topic: schemas.Forgotten, key: []byte(key), value: value}); err != nil {
+			break
+		}
+	}
+	if err = errors.Join(err, p.Close(ctx)); err != nil {
+		return 0, fmt.Errorf("writing tombstones to %s: %w", l.name(schemas.Forgotten), err)
+	}
+	return added, nil
+}
+
+// TombstonesOf returns those of other namespaces, and warns of namespaces whose tombstones this process may not read.
+func (l *Log) TombstonesOf(ctx context.Context, namespaces []string) (map[string][]byte, error) {
+	all := make(map[string][]byte)
+	for _, namespace := range namespaces {
+		other, err := l.In(ctx, namespace)
+		if err != nil {
+			return nil, err
+		}
+		notes, err := other.Tombstones(ctx)
+		other.Close()
+		switch {
+		case errors.Is(err, kafka.TopicAuthorizationFailed):
+			l.logger.Warn("tombstones of another namespace are not taken over", keyNamespace, namespace, keyErr, err)
+		case err != nil:
+			return nil, fmt.Errorf("reading what is taken back in NAMESPACE=%s: %w", namespace, err)
+		}
+		for key, value := range notes {
+			all[key] = value
+		}
+	}
+	return all, nil
+}
+
+// makeAlone makes a topic without the others.
+func (l *Log) makeAlone(ctx context.Context, topic schemas.Topic) error {
+	missing, err := l.checkTopics(ctx, topic)
+	if err == nil && len(missing) > 0 {
+		err = l.makeTopics(ctx, missing, topic)
+	}
+	return err
+}
+
+// inherit takes over the tombstones of all other namespaces.
+func (l *Log) inherit(ctx context.Context) error {
+	others, err := l.Namespaces(ctx)
+	if err != nil {
+		return err
+	}
+	notes, err := l.TombstonesOf(ctx, others)
+	if err != nil {
+		return err
+	}
+	n, err := l.AddTombstones(ctx, notes)
+	if errors.Is(err, kafka.TopicAuthorizationFailed) {
+		return fmt.Errorf("%w: a new namespace takes over what is taken back in others; make its topics as an operator, with `pairstream topics create`", err)
+	}
+	if n > 0 {
+		l.logger.Warn("this new namespace takes over what is taken back in others", keyNamespace, l.cfg.Namespace, keyCount, n)
+	}
+	return err
+}
