@@ -4,35 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/crawl/dataset/onlog"
 	"github.com/pairstream/pairstream/schemas"
-)
-
-// How often the gate looks at the log, and for how long it waits for it.
-const (
-	lagEvery   = 500 * time.Millisecond
-	endedEvery = 10 * time.Second
-	lookTime   = 5 * time.Second
 )
 
 // gate decides whether the log takes more pairs. Of the requests that come, one looks at the log, and the others share what
 // it has seen for a moment.
 type gate struct {
-	maxLag int64
-	lag    func(context.Context) (int64, error)                 // pairs that the encoder has not processed
-	ended  func(context.Context) (map[int]*schemas.Seal, error) // final seals, by lane
-	now    func() time.Time
+	maxLag   int64
+	lag      func(context.Context) (int64, error)                 // pairs that the encoder has not processed
+	ended    func(context.Context) (map[int]*schemas.Seal, error) // final seals, by lane
+	era      func(context.Context) (*onlog.Era, error)
+	now      func() time.Time
+	patience time.Duration // with the log
 
-	mu                      sync.Mutex
-	room                    int64 // pairs that may be taken before the next look
-	lookedLag, lookedEnded  time.Time
-	faultOfLag, faultOfEnds error // of the last look
+	published atomic.Int64
+	rooms     look[int64] // what published may come to
+	ends      look[struct{}]
+	eras      look[*onlog.Era]
 }
 
 // lagError says that the encoder is behind.
@@ -45,112 +39,53 @@ func (e lagError) Error() string {
 // errEnded marks a crawl that takes nothing more.
 var errEnded = errors.New("publish to another NAMESPACE")
 
-// admit returns nil if a request may be taken.
+// admit returns nil if a request may be taken. A [lagError] and errEnded say why it may not; any other error is a fault of
+// the log.
 func (g *gate) admit(ctx context.Context) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTime) // others need the answer as well
-	defer cancel()
-	now := g.now()
-	if every := endedEvery; now.Sub(g.lookedEnded) > every || g.faultOfEnds != nil && now.Sub(g.lookedEnded) > lagEvery {
-		g.faultOfEnds, g.lookedEnded = g.lookForEnds(ctx), now
+	if _, err := g.ends.get(ctx, g, endedEvery, g.lookForEnds); err != nil || g.maxLag == 0 {
+		return err
 	}
-	if g.faultOfEnds != nil || g.maxLag == 0 {
-		return g.faultOfEnds
+	most, err := g.rooms.get(ctx, g, lagEvery, func(ctx context.Context) (int64, error) {
+		before := g.published.Load()
+		lag, err := g.lag(ctx)
+		return before + g.maxLag - lag, err
+	})
+	if err != nil {
+		return fmt.Errorf("looking how far the encoder is: %w", err)
 	}
-	if now.Sub(g.lookedLag) > lagEvery {
-		var lag int64
-		lag, g.faultOfLag = g.lag(ctx)
-		g.room, g.lookedLag = g.maxLag-lag, now
-	}
-	switch {
-	case g.faultOfLag != nil:
-		return fmt.Errorf("looking how far the encoder is: %w", g.faultOfLag)
-	case g.room <= 0:
-		return lagError{g.maxLag - g.room, g.maxLag}
+	if room := most - g.published.Load(); room <= 0 {
+		return lagError{g.maxLag - room, g.maxLag}
 	}
 	return nil
 }
 
-func (g *gate) lookForEnds(ctx context.Context) error {
+func (g *gate) lookForEnds(ctx context.Context) (none struct{}, err error) {
 	ended, err := g.ended(ctx)
 	if err != nil {
-		return fmt.Errorf("looking whether lanes have ended: %w", err)
+		return none, fmt.Errorf("looking whether lanes have ended: %w", err)
 	}
 	if len(ended) == 0 {
-		return nil
+		return none, nil
 	}
 	lanes := slices.Sorted(maps.Keys(ended))
-	return fmt.Errorf("%d lanes have ended with a final seal, the first is lane %d: %w", len(lanes), lanes[0], errEnded)
+	return none, fmt.Errorf("%d lanes have ended with a final seal, the first is lane %d: %w", len(lanes), lanes[0], errEnded)
 }
 
-// took counts pairs that were published since the last look.
-func (g *gate) took(n int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.room -= int64(n)
-}
-
-// errBusy says that the bodies of all requests together take what they may.
-var errBusy = errors.New("too many bytes of other requests are in memory: send it again in a moment")
-
-// errLong marks a part of a body that is larger than it may be.
-var errLong = errors.New("too large")
-
-// budget bounds the bytes of all requests together.
-type budget struct{ left atomic.Int64 }
-
-func newBudget(n int64) *budget {
-	b := new(budget)
-	b.left.Store(n)
-	return b
-}
-
-// purse holds the bytes that one request has taken of the budget. It is for one goroutine.
-type purse struct {
-	of    *budget
-	taken int64
-}
-
-// take takes n bytes, or returns [errBusy].
-func (p *purse) take(n int64) error {
-	if p.of.left.Add(-n) < 0 {
-		p.of.left.Add(n)
-		return errBusy
+// eraOf returns what the log holds, asked for at most so long ago.
+func (g *gate) eraOf(ctx context.Context, age time.Duration) (*onlog.Era, error) {
+	era, err := g.eras.get(ctx, g, age, g.era)
+	if err != nil {
+		return nil, fmt.Errorf("looking what the log holds: %w", err)
 	}
-	p.taken += n
-	return nil
+	return era, nil
 }
 
-// give gives back all.
-func (p *purse) give() {
-	p.of.left.Add(p.taken)
-	p.taken = 0
-}
+// took counts pairs that were published.
+func (g *gate) took(n int) { g.published.Add(int64(n)) }
 
-// firstRead is the room with which reading begins.
-const firstRead = 16 << 10
-
-// read reads all of r, which may have so many bytes. A client that sends nothing takes no room.
-func (p *purse) read(r io.Reader, most int) ([]byte, error) {
-	var buf []byte
-	for {
-		if len(buf) == cap(buf) {
-			room := max(firstRead, 2*cap(buf))
-			if err := p.take(int64(room - cap(buf))); err != nil {
-				return nil, err
-			}
-			buf = append(make([]byte, 0, room), buf...)
-		}
-		n, err := r.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
-		switch {
-		case len(buf) > most:
-			return nil, fmt.Errorf("%w: more than %d bytes", errLong, most)
-		case errors.Is(err, io.EOF):
-			return buf, nil
-		case err != nil:
-			return nil, err
-		}
-	}
+// wait returns when nothing is asked of the log any more.
+func (g *gate) wait() {
+	g.ends.wait()
+	g.rooms.wait()
+	g.eras.wait()
 }

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"strconv"
@@ -16,12 +17,12 @@ import (
 
 // input is a pair as a client sends it.
 type input struct {
-	Caption   string                    `json:"caption"`
-	Image     []byte                    `json:"image"` // base64 in JSON
-	URL       string                    `json:"url"`
-	Source    string                    `json:"source"`
-	CrawlTime int64                     `json:"crawl_time"`
-	Meta      map[string]jsontext.Value `json:"meta"`
+	Caption   string  `json:"caption"`
+	Image     encoded `json:"image"`
+	URL       string  `json:"url"`
+	Source    string  `json:"source"`
+	CrawlTime int64   `json:"crawl_time"`
+	Meta      members `json:"meta"`
 }
 
 // parse reads a JSON object. Names that it does not know, and names that are there twice, are errors.
@@ -29,9 +30,19 @@ func parse(raw []byte) (input, error) {
 	var in input
 	raw = bytes.TrimPrefix(raw, []byte("\ufeff")) // of a file that Windows has written
 	if err := json.Unmarshal(raw, &in, json.RejectUnknownMembers(true)); err != nil {
-		return input{}, fmt.Errorf("no JSON object of a pair%s: %w", remedy(raw), err)
+		return input{}, fmt.Errorf("no JSON object of a pair%s: %w", remedy(raw), plain("", err))
 	}
 	return in, in.check()
+}
+
+// plain says where a fault of JSON is without the names of types.
+func plain(field string, err error) error {
+	of := new(json.SemanticError)
+	if !errors.As(err, &of) || of.Err == nil {
+		return err
+	}
+	at := strings.TrimPrefix(field+strings.ReplaceAll(string(of.JSONPointer), "/", "."), ".")
+	return fmt.Errorf("%s: %w", at, of.Err)
 }
 
 // remedy says what to send in place of what is often sent.
@@ -62,13 +73,9 @@ func (in *input) pair() (*schemas.Pair, error) {
 	if _, err := imaging.ReadHeader(in.Image); err != nil {
 		return nil, fmt.Errorf("image: %w", err)
 	}
-	meta, err := columns(in.Meta)
-	if err != nil {
-		return nil, err
-	}
 	p := &schemas.Pair{
 		ImageID: schemas.NewImageID(in.Image), Inline: in.Image, Caption: strings.TrimSpace(in.Caption),
-		Source: in.Source, CrawlTime: in.CrawlTime, Meta: meta,
+		Source: in.Source, CrawlTime: in.CrawlTime, Meta: schemas.Columns(in.Meta),
 	}
 	if p.Source == "" {
 		p.Source = in.URL
@@ -77,36 +84,112 @@ func (in *input) pair() (*schemas.Pair, error) {
 	return p, p.Validate()
 }
 
-// columns turns the members of a JSON object into columns. A number without a point or an exponent is an integer, if it fits.
-func columns(members map[string]jsontext.Value) (schemas.Columns, error) {
-	if len(members) == 0 {
-		return nil, nil
+// encoded is an image in base64.
+type encoded []byte
+
+// forURLs turns the alphabet of base64 for URLs into the usual one.
+var forURLs = strings.NewReplacer("-", "+", "_", "/")
+
+// UnmarshalJSONFrom implements [json.UnmarshalerFrom]. It reads base64 as programs write it: in lines or in one, in the usual
+// alphabet or in that for URLs, with padding or without.
+func (e *encoded) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	raw, err := d.ReadValue()
+	if err != nil || raw.Kind() == 'n' {
+		return err
 	}
-	all := make(schemas.Columns, len(members))
-	for name, raw := range members {
-		switch raw.Kind() {
-		case 't', 'f':
-			all[name] = raw.Kind() == 't'
-		case '"':
-			var text string
-			if err := json.Unmarshal(raw, &text); err != nil {
-				return nil, fmt.Errorf("meta.%s: %w", name, err)
-			}
-			all[name] = text
-		case '0':
-			n, err := strconv.ParseInt(string(raw), 10, 64)
-			if err == nil {
-				all[name] = n
-				continue
-			}
-			f, err := strconv.ParseFloat(string(raw), 64)
-			if err != nil {
-				return nil, fmt.Errorf("meta.%s: %w", name, err)
-			}
-			all[name] = f
-		default:
-			return nil, fmt.Errorf("meta.%s is %.40s, want a number, a text, true or false", name, bytes.TrimSpace(raw))
+	if raw.Kind() != '"' {
+		return errors.New("want the bytes of an image in base64")
+	}
+	text := []byte(raw[1 : len(raw)-1])
+	if bytes.IndexByte(text, '\\') >= 0 {
+		if text, err = jsontext.AppendUnquote(nil, raw); err != nil {
+			return err
 		}
 	}
-	return all, nil
+	if bytes.ContainsAny(text, "-_ \t") {
+		text = []byte(forURLs.Replace(strings.Join(strings.Fields(string(text)), "")))
+	}
+	text = bytes.TrimRight(text, "=\r\n")
+	*e, err = base64.RawStdEncoding.AppendDecode(make([]byte, 0, base64.RawStdEncoding.DecodedLen(len(text))), text)
+	return err
+}
+
+// members are the columns of a pair, as the members of a JSON object.
+type members schemas.Columns
+
+// Bounds of meta: a table with many columns has null in most of them.
+const (
+	mostMembers = schemas.MaxColumns
+	mostNulls   = 1024
+)
+
+// UnmarshalJSONFrom implements [json.UnmarshalerFrom]. It stops at the first member that no pair may have. Members that are null
+// are left out.
+func (m *members) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	t, err := d.ReadToken()
+	if err != nil || t.Kind() == 'n' {
+		return err
+	}
+	if t.Kind() != '{' {
+		return errors.New("want an object of columns")
+	}
+	all := make(members)
+	for nulls := 0; d.PeekKind() != '}'; {
+		name, err := d.ReadToken()
+		if err != nil {
+			return err
+		}
+		column := name.String()
+		value, err := scalar(column, d)
+		if err != nil {
+			return err
+		}
+		if value != nil {
+			all[column] = value
+		} else if nulls++; nulls > mostNulls {
+			return fmt.Errorf("more than %d members are null", mostNulls)
+		}
+		if len(all) > mostMembers {
+			return fmt.Errorf("more than %d members", mostMembers)
+		}
+	}
+	*m = all
+	_, err = d.ReadToken()
+	return err
+}
+
+// scalar reads a number, a text or a truth value. A number without a point or an exponent is an integer, if it fits.
+func scalar(name string, d *jsontext.Decoder) (any, error) {
+	if kind := d.PeekKind(); kind == '[' || kind == '{' {
+		return nil, errors.New("a list or an object, want a number, a text, true, false or null")
+	}
+	t, err := d.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	switch t.Kind() {
+	case 't', 'f':
+		return t.Bool(), nil
+	case '"':
+		return t.String(), nil
+	case '0':
+		raw := t.String()
+		if n, err := strconv.ParseInt(raw, 10, 64); err == nil {
+			return n, nil
+		}
+		f, err := strconv.ParseFloat(raw, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%.64s is %.40s, which no number of 64 bits is", name, raw)
+		}
+		return f, nil
+	}
+	return nil, nil
+}
+
+// bytes returns what the columns count for.
+func (m members) bytes() (n int) {
+	for name, value := range m {
+		n += schemas.ColumnBytes(name, value)
+	}
+	return n
 }

@@ -4,16 +4,22 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"reflect"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pairstream/pairstream/internal/crawl/dataset/onlog"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/schemas"
@@ -41,15 +47,20 @@ func TestBudget(t *testing.T) {
 
 // TestKnownPairsAreBounded acknowledges more pairs than are remembered.
 func TestKnownPairsAreBounded(t *testing.T) {
-	known := must.Get(newKnown())(t)
-	s := &Server{known: known}
-	pairs := make([]taken, mostKnown+1)
-	for i := range pairs {
-		pairs[i].id = schemas.PairID{byte(i), byte(i >> 8), byte(i >> 16)}
+	k := must.Get(newKnown(mostKnown))(t)
+	era, now := &onlog.Era{}, time.Now()
+	id := func(i int) schemas.PairID { return schemas.PairID{byte(i), byte(i >> 8), byte(i >> 16)} }
+	link := func(i int) linkKey { return linkOf("http://host/", strconv.Itoa(i)) }
+	for i := range mostKnown + 1 {
+		k.add(taken{id: id(i), link: new(link(i))}, era, now)
 	}
-	s.acknowledged(pairs)
-	if s.known.Len() != mostKnown || s.isKnown(pairs[0].id) || !s.isKnown(pairs[mostKnown].id) {
-		t.Errorf("%d pairs are remembered, want the last %d", s.known.Len(), mostKnown)
+	_, first := k.linked(link(0), now)
+	_, last := k.linked(link(mostKnown), now)
+	if k.pairs.Len() != mostKnown || k.era(id(0)) != nil || k.era(id(mostKnown)) != era || k.links.Len() != mostKnown || first || !last {
+		t.Errorf("%d pairs and %d URLs are remembered, want the last %d", k.pairs.Len(), k.links.Len(), mostKnown)
+	}
+	if _, found := k.linked(link(mostKnown), now.Add(linkTime)); found {
+		t.Errorf("after %s a URL still counts as downloaded", linkTime)
 	}
 }
 
@@ -58,7 +69,7 @@ func TestGate(t *testing.T) {
 	var now time.Time
 	looks, lag, fault := 0, int64(7), error(nil)
 	g := gate{
-		maxLag: 10, now: func() time.Time { return now },
+		maxLag: 10, now: func() time.Time { return now }, patience: time.Minute,
 		lag:   func(context.Context) (int64, error) { looks++; return lag, fault },
 		ended: func(context.Context) (map[int]*schemas.Seal, error) { return nil, nil },
 	}
@@ -87,6 +98,60 @@ func TestGate(t *testing.T) {
 	step("an answer", lagEvery+1, 5, true)
 	g.maxLag = 0
 	step("no bound", time.Hour, 5, true)
+}
+
+// TestLooksAreShared has many requests wait for a log that is silent. They wait for one answer, and one that comes later for another.
+func TestLooksAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked, silent := 0, errors.New("silent")
+		g := gate{now: time.Now, patience: lookTime, ended: func(ctx context.Context) (map[int]*schemas.Seal, error) {
+			asked++
+			<-ctx.Done()
+			return nil, silent
+		}}
+		began := time.Now()
+		var all sync.WaitGroup
+		for range 30 {
+			all.Go(func() {
+				if err := g.admit(t.Context()); !errors.Is(err, silent) {
+					t.Errorf("%v, want the fault of the log", err)
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Since(began); asked != 1 || took != lookTime {
+			t.Errorf("30 requests wait %s for %d answers, want %s for one", took, asked, lookTime)
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		time.Sleep(time.Hour)
+		if err := g.admit(gone); !errors.Is(err, context.Canceled) {
+			t.Errorf("a client that has gone: %v", err)
+		}
+		g.wait()
+		if asked != 2 {
+			t.Errorf("the log was asked %d times, want twice", asked)
+		}
+	})
+}
+
+// TestMembersAreBounded parses an object of millions of members: it stops behind the bound, and takes no memory for the others.
+func TestMembersAreBounded(t *testing.T) {
+	for name, member := range map[string]string{"numbers": `"%d":1`, "nulls": `"%d":null`, "texts": `"%d":"xxxxxxxxxxxxxxxx"`} {
+		var body bytes.Buffer
+		body.WriteString(`{"caption":"x","image":"AAAA","meta":{`)
+		for i := range 500_000 {
+			fmt.Fprintf(&body, member+",", i)
+		}
+		body.WriteString(`"last":1}}`)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := parse(body.Bytes())
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; err == nil || !strings.Contains(err.Error(), "meta: more than") || took > 1<<20 {
+			t.Errorf("%s: %d bytes of memory, and the error is %v", name, took, err)
+		}
+	}
 }
 
 func TestSettings(t *testing.T) {
@@ -157,7 +222,7 @@ func TestDocument(t *testing.T) {
 		"what is taken":  {slices.Sorted(slices.Values(s["Answer"].Properties["pairs"].Items.Required)), tagged(taken{})},
 		"a pair refused": {names(s["Answer"].Properties["errors"].Items.Properties), tagged(refused{})},
 		"bodies":         {names(post.RequestBody.Content), {"application/json", "application/x-ndjson", "multipart/form-data"}},
-		"statuses":       {names(post.Responses), {"200", "400", "401", "403", "409", "413", "415", "421", "429", "503"}},
+		"statuses":       {names(post.Responses), {"200", "400", "401", "403", "408", "409", "413", "415", "421", "429", "503"}},
 	} {
 		if !slices.Equal(lists[0], lists[1]) {
 			t.Errorf("%s: the document has %v, the code %v", what, lists[0], lists[1])
@@ -171,12 +236,12 @@ func TestDocument(t *testing.T) {
 			t.Errorf("%s: the document allows %d, the code %d", what, n[0], n[1])
 		}
 	}
-	for _, text := range []string{"10,000 lines", "256 MiB", "at most 20 MiB", "20 seconds and 16 MiB"} {
+	for _, text := range []string{"10,000 lines", "256 MiB", "at most 20 MiB", "20 seconds and 16 MiB", "have 30 seconds"} {
 		if !bytes.Contains(schemas.OpenAPI(), []byte(text)) {
 			t.Errorf("the document does not say %q", text)
 		}
 	}
-	if http.StatusText(421) == "" || mostPairs != 10_000 || mostBody != 256<<20 || schemas.MaxImageBytes != 20<<20 {
+	if http.StatusText(421) == "" || mostPairs != 10_000 || mostBody != 256<<20 || schemas.MaxImageBytes != 20<<20 || defaultDownloadTime != 30*time.Second {
 		t.Error("the document tells other bounds than the code has")
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
-
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -15,9 +13,6 @@ import (
 type logError struct{ error }
 
 func (e logError) Unwrap() error { return e.error }
-
-// refusal is the reason why one pair cannot be published.
-type refusal struct{ error }
 
 func (s *Server) newPublisher() *stream.Publisher {
 	return s.o.Log.NewPublisher(stream.PublisherOptions{Name: Name, Counters: s.o.Instruments.Counters()})
@@ -31,42 +26,107 @@ func (s *Server) current() *stream.Publisher {
 	return s.publisher
 }
 
-// queue publishes a pair in the background, unless it is on the log already.
-func (r *request) queue(ctx context.Context, p *schemas.Pair) (lane int, repeated bool, err error) {
-	log := r.s.o.Log
-	lane = p.ImageID.Lane(log.Config().Lanes)
-	if r.s.isKnown(p.ID) {
-		return lane, true, nil
-	}
-	value, err := schemas.Marshal(p)
-	if err == nil {
-		err = log.Takes(schemas.Pairs, lane, schemas.SchemaPair, value)
-	}
+// publish publishes a pair in the background, unless it is on the log already. What is wrong with the pair is noted; an error
+// ends the request. A link is the key of the URL that the image comes from.
+func (r *request) publish(ctx context.Context, index int, in input, link *linkKey) error {
+	p, err := in.pair()
 	if err != nil {
-		return 0, false, refusal{err}
+		r.refuse(index, err, false)
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.s.o.AckTime)
-	defer cancel()
-	if err := r.publisher.PublishBytes(ctx, schemas.Pairs, lane, schemas.SchemaPair, value); err != nil {
-		return 0, false, r.s.failed(ctx, r.publisher, err)
+	log := r.s.o.Log
+	lane := p.ImageID.Lane(log.Config().Lanes)
+	one := taken{Index: index, ID: p.ID.String(), ImageID: p.ImageID.String(), Lane: lane, id: p.ID, image: p.ImageID, link: link}
+	if one.repeated, err = r.isOnLog(ctx, p.ID, lane); err != nil {
+		return err
 	}
-	return lane, false, nil
+	if !one.repeated {
+		value, err := schemas.Marshal(p)
+		if err == nil {
+			err = log.Takes(schemas.Pairs, lane, schemas.SchemaPair, value)
+		}
+		if err != nil {
+			r.refuse(index, err, false)
+			return nil
+		}
+		// A client that goes now sends again what it has sent, and finds it on the log.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.s.o.AckTime)
+		defer cancel()
+		if err := r.publisher.PublishBytes(ctx, schemas.Pairs, lane, schemas.SchemaPair, value); err != nil {
+			return r.s.failed(ctx, r.publisher, err)
+		}
+		r.published++
+	}
+	r.answer.Pairs = append(r.answer.Pairs, one)
+	return nil
 }
 
-// flush waits until all that was published is acknowledged.
-func (r *request) flush(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, r.s.o.AckTime)
-	defer cancel()
-	if err := r.publisher.Flush(ctx); err != nil {
-		return r.s.failed(ctx, r.publisher, err)
+// isOnLog reports whether a pair is on the log. The log says for each request what it still holds.
+func (r *request) isOnLog(ctx context.Context, id schemas.PairID, lane int) (bool, error) {
+	then := r.s.known.era(id)
+	if then == nil {
+		return false, nil
 	}
+	if r.held == nil {
+		var err error
+		if r.held, err = r.s.gate.eraOf(ctx, 0); err != nil {
+			return false, logError{err}
+		}
+	}
+	return r.held.Holds(lane, then), nil
+}
+
+// settle waits until the log has acknowledged what was published, and remembers it. After a fault of the log, the answer has no
+// pairs.
+func (r *request) settle(ctx context.Context, err error) error {
+	if !errors.As(err, new(logError)) {
+		err = r.confirm(context.WithoutCancel(ctx)) // a client that goes now finds them there when it sends them again
+	}
+	if err != nil {
+		if n := r.published; n > 0 {
+			r.answer.Error = fmt.Sprintf("%d pairs were sent to the log, which has not acknowledged them: send them again, a pair that is published twice counts once", n)
+		}
+		r.answer.Pairs = []taken{}
+		return err
+	}
+	now := r.s.gate.now()
+	for _, p := range r.answer.Pairs {
+		r.s.known.add(p, r.era, now)
+	}
+	return nil
+}
+
+func (r *request) confirm(ctx context.Context) error {
+	if r.published > 0 {
+		ctx, cancel := context.WithTimeout(ctx, r.s.o.AckTime)
+		defer cancel()
+		if err := r.publisher.Flush(ctx); err != nil {
+			return r.s.failed(ctx, r.publisher, err)
+		}
+	}
+	if r.held == nil {
+		return nil
+	}
+	last, err := r.s.gate.eraOf(ctx, 0)
+	if err != nil {
+		return logError{err}
+	}
+	kept := r.answer.Pairs[:0]
+	for _, p := range r.answer.Pairs {
+		if p.repeated && !last.Holds(p.Lane, r.held) {
+			r.refuse(p.Index, errors.New("the log has lost the pair meanwhile: send it again"), true)
+			continue
+		}
+		kept = append(kept, p)
+	}
+	r.answer.Pairs = kept
 	return nil
 }
 
 // failed explains a fault. A publisher that has ended gets a successor.
 func (s *Server) failed(ctx context.Context, publisher *stream.Publisher, err error) error {
 	if ctx.Err() != nil {
-		return logError{fmt.Errorf("the log has not acknowledged the pairs within %s: send them again, a pair that is published twice counts once", s.o.AckTime)}
+		return logError{fmt.Errorf("the log has not acknowledged the pairs within %s", s.o.AckTime)}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,24 +135,4 @@ func (s *Server) failed(ctx context.Context, publisher *stream.Publisher, err er
 		err = errors.Join(err, publisher.Close(ctx))
 	}
 	return logError{fmt.Errorf("publishing pairs: %w", err)}
-}
-
-// newKnown makes the memory of the pairs that were acknowledged last.
-func newKnown() (*simplelru.LRU[schemas.PairID, struct{}], error) {
-	return simplelru.NewLRU[schemas.PairID, struct{}](mostKnown, nil)
-}
-
-func (s *Server) isKnown(id schemas.PairID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.known.Contains(id)
-}
-
-// acknowledged remembers pairs that are on the log.
-func (s *Server) acknowledged(pairs []taken) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range pairs {
-		s.known.Add(p.id, struct{}{})
-	}
 }

@@ -11,11 +11,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/go-json-experiment/json"
-	"golang.org/x/sync/errgroup"
 
+	"github.com/pairstream/pairstream/internal/crawl/dataset/onlog"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -24,19 +23,20 @@ import (
 const (
 	mostPairs  = 10_000
 	mostFields = 1 << 20 // bytes of a form besides its image
+	fieldBytes = 64      // what a field counts for besides its value
 	// mostObject bounds a JSON object: the largest image in base64, and the rest.
 	mostObject = schemas.MaxImageBytes/3*4 + 128<<10
 	mostBody   = 256 << 20
 	mostWhy    = 500 // bytes of the reason why a pair is refused
 )
 
-// Urls of a request that are downloaded at once.
-const downloadsPerRequest = 8
+var errFields = fmt.Errorf("%w: the fields besides the image have more than %d bytes in all, each counts for %d more", errLong, mostFields, fieldBytes)
 
-// answer is what the client gets.
+// answer is what the client gets. Pairs lists what is on the log, whatever the status is.
 type answer struct {
 	Pairs  []taken   `json:"pairs"`
 	Errors []refused `json:"errors,omitempty"`
+	Error  string    `json:"error,omitempty"` // why the request was not taken as a whole
 }
 
 // taken is a pair that is on the log. Index is its place in the request, from 0.
@@ -46,118 +46,76 @@ type taken struct {
 	ImageID string `json:"image_id"`
 	Lane    int    `json:"lane"`
 
-	id schemas.PairID
+	id       schemas.PairID
+	image    schemas.ImageID
+	link     *linkKey // nil: the image came with the request
+	repeated bool     // it was on the log before
 }
 
 // refused is a pair that was not taken.
 type refused struct {
 	Index int    `json:"index"`
 	Error string `json:"error"`
+	Retry bool   `json:"retry,omitempty"` // nothing is wrong with the pair: the server had no time or no room for it
 }
 
-// request collects what becomes of the pairs of one request. Its methods are safe for concurrent use.
+// request collects what becomes of the pairs of one request. It is for one goroutine at a time.
 type request struct {
 	s         *Server
 	publisher *stream.Publisher
-	fetching  *errgroup.Group
-	pairs     int // so far, of the reading goroutine
-
-	mu       sync.Mutex
-	answer   answer
-	repeated int
+	purse     *purse
+	era       *onlog.Era // what the log held before the request
+	held      *onlog.Era // what it holds, asked for when that decides about a pair; nil: not yet
+	pairs     int        // so far
+	published int        // of these, sent to the log
+	links     links
+	answer    answer
 }
 
-func (s *Server) newRequest() *request {
-	r := &request{s: s, publisher: s.current(), fetching: new(errgroup.Group), answer: answer{Pairs: []taken{}}}
-	r.fetching.SetLimit(downloadsPerRequest)
-	return r
+func (s *Server) newRequest(era *onlog.Era, p *purse) *request {
+	return &request{s: s, publisher: s.current(), purse: p, era: era, answer: answer{Pairs: []taken{}}}
 }
 
 // refuse notes why a pair is not taken.
-func (r *request) refuse(index int, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *request) refuse(index int, err error, retry bool) {
 	why := err.Error()
 	if len(why) > mostWhy {
 		why = strings.ToValidUTF8(why[:mostWhy], "") + "..." // it may have a client's words
 	}
-	r.answer.Errors = append(r.answer.Errors, refused{index, why})
+	r.answer.Errors = append(r.answer.Errors, refused{index, why, retry})
 }
 
-// finish waits for downloads, and brings the outcomes into the order of the request.
-func (r *request) finish() error {
-	err := r.fetching.Wait()
+// sort brings the outcomes into the order of the request.
+func (r *request) sort() {
 	slices.SortFunc(r.answer.Pairs, func(a, b taken) int { return a.Index - b.Index })
 	slices.SortFunc(r.answer.Errors, func(a, b refused) int { return a.Index - b.Index })
-	return err
 }
 
-// add takes the next pair. It returns an error that ends the request; what is wrong with the pair is noted.
+// add takes the next pair. It returns an error that ends the request; what is wrong with the pair is noted. A pair with a URL
+// waits until the whole request is read.
 func (r *request) add(ctx context.Context, in input, err error) error {
 	index := r.pairs
 	r.pairs++
 	switch {
 	case err != nil:
-		r.refuse(index, err)
+		r.refuse(index, err, false)
 		return nil
 	case in.URL == "":
-		return r.publish(ctx, index, in)
+		return r.publish(ctx, index, in, nil)
 	case r.s.urls == nil:
-		r.refuse(index, errors.New("url: this server downloads nothing (INGEST_URLS=false), send the image"))
+		r.refuse(index, errors.New("url: this server downloads nothing (INGEST_URLS=false), send the image"), false)
 		return nil
 	}
-	r.fetching.Go(func() error { return r.download(ctx, index, in) })
-	return nil
-}
-
-// download gets the image of a URL. Downloads of all requests share their number, and so their memory.
-func (r *request) download(ctx context.Context, index int, in input) error {
-	if err := r.s.downloads.Acquire(ctx, 1); err != nil {
-		return err
-	}
-	defer r.s.downloads.Release(1)
-	var err error
-	if in.Image, err = r.s.urls.Get(ctx, in.URL); err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		r.refuse(index, fmt.Errorf("url: %w", err))
-		return nil
-	}
-	return r.publish(ctx, index, in)
-}
-
-func (r *request) publish(ctx context.Context, index int, in input) error {
-	p, err := in.pair()
-	if err != nil {
-		r.refuse(index, err)
-		return nil
-	}
-	lane, repeated, err := r.queue(ctx, p)
-	var bad refusal
-	if errors.As(err, &bad) {
-		r.refuse(index, bad.error)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.answer.Pairs = append(r.answer.Pairs, taken{index, p.ID.String(), p.ImageID.String(), lane, p.ID})
-	if repeated {
-		r.repeated++
-	}
-	return nil
+	return r.addLink(ctx, index, in)
 }
 
 // object takes a body that is one JSON object.
-func (r *request) object(ctx context.Context, body io.Reader, p *purse) error {
-	raw, err := p.read(body, mostObject)
+func (r *request) object(ctx context.Context, body io.Reader) error {
+	raw, err := r.purse.read(body, mostObject)
 	if err != nil {
 		return err
 	}
-	if err := p.take(int64(len(raw))); err != nil { // for the image in it
+	if err := r.purse.take(int64(len(raw))); err != nil { // for the image in it
 		return err
 	}
 	in, err := parse(raw)
@@ -165,9 +123,9 @@ func (r *request) object(ctx context.Context, body io.Reader, p *purse) error {
 }
 
 // lines takes a body with a JSON object a line.
-func (r *request) lines(ctx context.Context, body io.Reader, p *purse) error {
-	in := lineReader{r: bufio.NewReaderSize(body, firstRead), purse: p}
-	if err := p.take(firstRead); err != nil {
+func (r *request) lines(ctx context.Context, body io.Reader) error {
+	in := lineReader{r: bufio.NewReaderSize(body, firstRead), purse: r.purse}
+	if err := r.purse.take(firstRead); err != nil {
 		return err
 	}
 	for {
@@ -184,7 +142,7 @@ func (r *request) lines(ctx context.Context, body io.Reader, p *purse) error {
 		if r.pairs == mostPairs {
 			return fmt.Errorf("%w: more than %d lines, send the rest with another request", errLong, mostPairs)
 		}
-		one := purse{of: p.of} // of the image in the line
+		one := purse{of: r.purse.of} // of the image in the line
 		if err := one.take(int64(len(raw))); err != nil {
 			return err
 		}
@@ -236,7 +194,7 @@ func (l *lineReader) keep(part []byte) error {
 }
 
 // form takes a form with an image, or its url, and one caption or several.
-func (r *request) form(ctx context.Context, parts *multipart.Reader, p *purse) error {
+func (r *request) form(ctx context.Context, parts *multipart.Reader) error {
 	var in input
 	var captions []string
 	room := mostFields
@@ -251,13 +209,21 @@ func (r *request) form(ctx context.Context, parts *multipart.Reader, p *purse) e
 		most := room
 		if part.FormName() == "image" {
 			most = schemas.MaxImageBytes
+		} else if room -= fieldBytes; room < 0 {
+			return errFields
 		}
-		raw, err := p.read(part, most)
+		raw, err := r.purse.read(part, most)
+		if errors.Is(err, errLong) && part.FormName() != "image" {
+			return errFields
+		}
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			err = fmt.Errorf("%w: %w", errForm, err)
+		}
 		if err != nil {
-			return fmt.Errorf("field %q: %w", part.FormName(), err)
+			return fmt.Errorf("field %.40q: %w", part.FormName(), err)
 		}
 		if part.FormName() != "image" {
-			room -= len(raw) + 64
+			room -= len(raw)
 		}
 		if part.FormName() == "caption" {
 			captions = append(captions, string(raw))
@@ -299,7 +265,7 @@ func (in *input) field(name string, raw []byte) (err error) {
 		in.CrawlTime, err = strconv.ParseInt(string(raw), 10, 64)
 	case "meta":
 		twice = in.Meta != nil
-		err = json.Unmarshal(raw, &in.Meta)
+		err = plain("meta", json.Unmarshal(raw, &in.Meta))
 	default:
 		return fmt.Errorf("field %.40q is not known, want image, url, caption, source, crawl_time or meta", name)
 	}

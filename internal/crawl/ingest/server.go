@@ -2,21 +2,16 @@ package ingest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"mime"
-	"mime/multipart"
 	"net"
 	"net/http"
 	"sync"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/pairstream/pairstream/internal/base/invalid"
 	"github.com/pairstream/pairstream/internal/crawl/dataset/onlog"
@@ -39,6 +34,8 @@ type Options struct {
 	Limits service.HTTPLimits
 	// AckTime is the longest that a request waits for the log; 0: 30 s.
 	AckTime time.Duration
+	// DownloadTime is the longest that a request waits for its downloads; 0: 30 s.
+	DownloadTime time.Duration
 	// Loopback lets URLs lead to this machine, for tests.
 	Loopback bool
 }
@@ -46,7 +43,7 @@ type Options struct {
 // The bounds of all requests together.
 const (
 	mostBytes     = 512 << 20
-	mostDownloads = 16
+	mostDownloads = 64 // besides those of slow hosts
 	mostKnown     = 1 << 16
 	ackTime       = 30 * time.Second
 	closeTime     = 10 * time.Second
@@ -55,18 +52,17 @@ const (
 
 // Server is the front door.
 type Server struct {
-	o         Options
-	log       *slog.Logger
-	listener  net.Listener
-	gate      gate
-	budget    *budget
-	urls      *fetch.Getter // nil: none are downloaded
-	downloads *semaphore.Weighted
-	metrics   metrics
+	o        Options
+	log      *slog.Logger
+	listener net.Listener
+	gate     gate
+	budget   *budget
+	urls     *fetch.Getter // nil: none are downloaded
+	known    *known
+	metrics  metrics
 
 	mu        sync.Mutex
 	publisher *stream.Publisher
-	known     *simplelru.LRU[schemas.PairID, struct{}] // acknowledged lately
 }
 
 type metrics struct {
@@ -88,13 +84,17 @@ func New(o Options, listener net.Listener) (*Server, error) {
 	if o.AckTime == 0 {
 		o.AckTime = ackTime
 	}
-	known, err := newKnown()
+	if o.DownloadTime == 0 {
+		o.DownloadTime = defaultDownloadTime
+	}
+	known, err := newKnown(mostKnown)
 	if err != nil {
 		return nil, err
 	}
+	ledger := onlog.New(o.Log, nil)
 	s := &Server{
-		o: o, log: o.Instruments.Log, listener: listener, budget: newBudget(mostBytes), known: known, downloads: semaphore.NewWeighted(mostDownloads),
-		gate: gate{maxLag: o.Settings.MaxLag, lag: o.Lag, ended: onlog.New(o.Log, nil).Ended, now: time.Now},
+		o: o, log: o.Instruments.Log, listener: listener, budget: newBudget(mostBytes), known: known,
+		gate: gate{maxLag: o.Settings.MaxLag, lag: o.Lag, ended: ledger.Ended, era: ledger.Era, now: time.Now, patience: min(lookTime, o.AckTime)},
 		metrics: metrics{
 			requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 				Name: "pairstream_ingest_requests_total", Help: "Requests to the HTTP front door, by the status of the answer.",
@@ -142,6 +142,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.o.Instruments.Counters().Lanes.Store(int64(s.o.Log.Config().Lanes))
 	s.o.Instruments.Loaded()
 	err := all.Wait()
+	s.gate.wait()
 	if s.urls != nil {
 		s.urls.Close()
 	}
@@ -157,106 +158,6 @@ func (s *Server) routes() http.Handler {
 	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "alive") })
 	return mux
-}
-
-// post answers POST /v1/pairs.
-func (s *Server) post(w http.ResponseWriter, r *http.Request) {
-	status, err := http.StatusOK, s.gate.admit(r.Context())
-	answer := answer{}
-	if err == nil {
-		end := s.o.Instruments.Batch()
-		answer, err = s.take(w, r)
-		end()
-	}
-	switch {
-	case err != nil:
-		status = s.fail(w, r, err)
-	case len(answer.Errors) > 0:
-		status = http.StatusBadRequest
-		fallthrough
-	default:
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(answer) // the client may be gone, and what it has sent is on the log
-	}
-	s.metrics.requests.WithLabelValues(fmt.Sprint(status)).Inc()
-}
-
-// What is wrong with a request as a whole.
-var (
-	errForm = errors.New("no form that can be read")
-	errType = errors.New("want Content-Type: application/json, multipart/form-data or application/x-ndjson")
-)
-
-// take reads the pairs of a request, publishes them and waits until they are on the log.
-func (s *Server) take(w http.ResponseWriter, r *http.Request) (answer, error) {
-	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil {
-		return answer{}, errType
-	}
-	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return answer{}, fmt.Errorf("%w; Content-Encoding is %.40q, want a body that is not compressed", errType, encoding)
-	}
-	body := http.MaxBytesReader(w, r.Body, mostBody)
-	p := &purse{of: s.budget}
-	defer p.give()
-	in := s.newRequest()
-	ctx := r.Context()
-	switch kind {
-	case "application/json":
-		err = in.object(ctx, body, p)
-	case "application/x-ndjson", "application/jsonl", "application/ndjson":
-		err = in.lines(ctx, body, p)
-	case "multipart/form-data":
-		err = in.form(ctx, multipart.NewReader(body, params["boundary"]), p)
-	default:
-		err = errType
-	}
-	if err := errors.Join(err, in.finish()); err != nil {
-		return answer{}, err
-	}
-	published := len(in.answer.Pairs) - in.repeated
-	if published > 0 {
-		if err := in.flush(ctx); err != nil {
-			return answer{}, err
-		}
-	}
-	s.acknowledged(in.answer.Pairs)
-	s.gate.took(published)
-	for outcome, n := range map[string]int{"published": published, "repeated": in.repeated, "refused": len(in.answer.Errors)} {
-		s.metrics.pairs.WithLabelValues(outcome).Add(float64(n))
-	}
-	s.o.Instruments.PairsIn(in.pairs)
-	s.o.Instruments.PairsOut(published)
-	return in.answer, nil
-}
-
-// fail answers a request that was not taken as a whole. Some of its pairs may be on the log, and may be sent again.
-func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) (status int) {
-	var lag lagError
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &lag):
-		status = http.StatusTooManyRequests
-	case errors.Is(err, errEnded):
-		status = http.StatusConflict
-	case errors.Is(err, errType):
-		status = http.StatusUnsupportedMediaType
-	case errors.Is(err, errLong), errors.As(err, &large):
-		status = http.StatusRequestEntityTooLarge
-	case errors.Is(err, errBusy):
-		status = http.StatusServiceUnavailable
-	case errors.As(err, new(logError)):
-		status = http.StatusServiceUnavailable
-		s.log.Warn("the log takes no pairs", "err", err)
-	default: // the body ends early, or is none
-		status = http.StatusBadRequest
-	}
-	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", retryAfter)
-	}
-	service.Refuse(w, status, err.Error())
-	return status
 }
 
 // Settings say where the front door is and what it lets in.

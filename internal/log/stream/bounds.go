@@ -37,12 +37,21 @@ func (l *Log) Bounds(ctx context.Context, topic schemas.Topic, lane int) (Bounds
 
 // Ends asks the broker for the end of every lane of a topic.
 func (l *Log) Ends(ctx context.Context, topic schemas.Topic) ([]int64, error) {
-	ends, name := make([]int64, l.cfg.Lanes), l.name(topic)
+	return l.offsets(ctx, topic, "ends", kafka.LastOffsetOf, func(p kafka.PartitionOffsets) int64 { return p.LastOffset })
+}
+
+// Starts asks the broker for the first offset that every lane of a topic still holds.
+func (l *Log) Starts(ctx context.Context, topic schemas.Topic) ([]int64, error) {
+	return l.offsets(ctx, topic, "starts", kafka.FirstOffsetOf, func(p kafka.PartitionOffsets) int64 { return p.FirstOffset })
+}
+
+func (l *Log) offsets(ctx context.Context, topic schemas.Topic, what string, of func(lane int) kafka.OffsetRequest, pick func(kafka.PartitionOffsets) int64) ([]int64, error) {
+	found, name := make([]int64, l.cfg.Lanes), l.name(topic)
 	var ask []kafka.OffsetRequest
-	for lane := range ends {
-		ask = append(ask, kafka.LastOffsetOf(lane))
+	for lane := range found {
+		ask = append(ask, of(lane))
 	}
-	err := l.retry(ctx, "listing the ends of "+name, func(ctx context.Context) error {
+	err := l.retry(ctx, "listing the "+what+" of "+name, func(ctx context.Context) error {
 		resp, err := l.client.ListOffsets(ctx, &kafka.ListOffsetsRequest{
 			IsolationLevel: kafka.ReadCommitted, Topics: map[string][]kafka.OffsetRequest{name: ask},
 		})
@@ -54,14 +63,14 @@ func (l *Log) Ends(ctx context.Context, topic schemas.Topic) ([]int64, error) {
 			if p.Error != nil {
 				return fmt.Errorf("lane %d: %w", p.Partition, p.Error)
 			}
-			ends[p.Partition] = p.LastOffset
+			found[p.Partition] = pick(p)
 		}
-		if len(answers) != len(ends) {
-			return fmt.Errorf("%d of %d lanes: %w", len(answers), len(ends), kafka.UnknownTopicOrPartition)
+		if len(answers) != len(found) {
+			return fmt.Errorf("%d of %d lanes: %w", len(answers), len(found), kafka.UnknownTopicOrPartition)
 		}
 		return nil
 	})
-	return ends, err
+	return found, err
 }
 
 // last is what the log knows of the place where a stage stopped, in one lane of one output.

@@ -157,7 +157,7 @@ var errAnew = errors.New("a topic was made anew")
 // the lanes are told.
 func (r *roster) lookForAnew(ctx context.Context) {
 	for _, t := range r.topics {
-		id, err := r.log.topicID(ctx, t)
+		id, err := r.log.TopicID(ctx, t)
 		if err != nil {
 			if ctx.Err() == nil {
 				r.log.logger.Warn("asking whether a topic was made anew", keyStage, r.stage, keyTopic, t, keyErr, err)

@@ -23,9 +23,9 @@ const topicIDVersion = 10
 // maxMetadataBytes bounds the answer, which is of one topic.
 const maxMetadataBytes = 16 << 20
 
-// topicID returns the id that the brokers gave a topic when it was made, or "" where they give none. It does not wait for a
+// TopicID returns the id that the brokers gave a topic when it was made, or "" where they give none. It does not wait for a
 // topic that does not exist.
-func (l *Log) topicID(ctx context.Context, t schemas.Topic) (id string, err error) {
+func (l *Log) TopicID(ctx context.Context, t schemas.Topic) (id string, err error) {
 	exists := true
 	err = l.retry(ctx, "asking for the id of topic "+l.name(t), func(ctx context.Context) error {
 		versions, err := l.client.ApiVersions(ctx, &kafka.ApiVersionsRequest{})
@@ -125,7 +125,7 @@ func topicIDKey(stage string, t schemas.Topic, lane int) string {
 // topicIDs returns a topic's id, and the id of the topic in which the stage began the lane. Either is empty where it is not
 // known.
 func (l *Log) topicIDs(ctx context.Context, stage string, t schemas.Topic, lane int) (id, was string, err error) {
-	if id, err = l.topicID(ctx, t); err != nil || id == "" {
+	if id, err = l.TopicID(ctx, t); err != nil || id == "" {
 		return "", "", err
 	}
 	key := topicIDKey(stage, t, lane)

@@ -58,6 +58,27 @@ func (l Ledger) Publish(ctx context.Context, m dataset.Message) error {
 // Ends implements [dataset.Ledger].
 func (l Ledger) Ends(ctx context.Context) ([]int64, error) { return l.log.Ends(ctx, schemas.Pairs) }
 
+// Era says what the topic of pairs holds: it is the topic with this id, and a lane's records from the start on are there.
+type Era struct {
+	Topic  string // "" where the brokers give topics no ids
+	Starts []int64
+}
+
+// Holds reports whether a lane still has what it had in another era.
+func (e *Era) Holds(lane int, then *Era) bool {
+	return e != nil && then != nil && e.Topic == then.Topic && e.Starts[lane] == then.Starts[lane]
+}
+
+// Era asks the brokers. It asks for the id last, so that no era has the id of a topic and records of a later one.
+func (l Ledger) Era(ctx context.Context) (*Era, error) {
+	starts, err := l.log.Starts(ctx, schemas.Pairs)
+	if err != nil {
+		return nil, err
+	}
+	id, err := l.log.TopicID(ctx, schemas.Pairs)
+	return &Era{id, starts}, err
+}
+
 // lanesAtOnce is the number of lanes that are read at once.
 const lanesAtOnce = 8
 

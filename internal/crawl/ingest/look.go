@@ -1,0 +1,74 @@
+package ingest
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// How old an answer of the log may be, and for how long a question waits for it.
+const (
+	lagEvery   = 500 * time.Millisecond // and faults
+	endedEvery = 10 * time.Second
+	lookTime   = 5 * time.Second
+)
+
+// look asks the log a question for all requests that need the answer. One asks, and the others wait for the same answer, so
+// a log that is silent holds each of them up once.
+type look[T any] struct {
+	mu    sync.Mutex
+	going chan struct{} // closed when the question that is on its way has its answer; nil: none is
+	began time.Time     // when the last answer was asked for
+	value T
+	fault error
+}
+
+// get returns an answer that was asked for at most so long ago, or a fault that is at most lagEvery old.
+func (l *look[T]) get(ctx context.Context, g *gate, age time.Duration, ask func(context.Context) (T, error)) (T, error) {
+	arrived := g.now()
+	for {
+		l.mu.Lock()
+		if l.fault != nil {
+			age = min(age, lagEvery)
+		}
+		if !l.began.IsZero() && !l.began.Before(arrived.Add(-age)) {
+			defer l.mu.Unlock()
+			return l.value, l.fault
+		}
+		if l.going == nil {
+			l.going = make(chan struct{})
+			limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.patience) // others need the answer as well
+			go func(began time.Time) {
+				defer cancel()
+				value, err := ask(limited)
+				l.end(value, err, began)
+			}(g.now())
+		}
+		going := l.going
+		l.mu.Unlock()
+		select {
+		case <-going:
+		case <-ctx.Done():
+			var none T
+			return none, ctx.Err()
+		}
+	}
+}
+
+func (l *look[T]) end(value T, fault error, began time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.value, l.fault, l.began = value, fault, began
+	close(l.going)
+	l.going = nil
+}
+
+// wait returns when no question is on its way.
+func (l *look[T]) wait() {
+	l.mu.Lock()
+	going := l.going
+	l.mu.Unlock()
+	if going != nil {
+		<-going
+	}
+}
