@@ -55,8 +55,8 @@ type Loaded struct {
 
 // Options of an [Encoder].
 type Options struct {
-	BatchSize int // pairs embedded in one call of the device
-	Workers   int // goroutines that load and decode images
+	BatchSize int `env:"ENCODER_BATCH_SIZE" envDefault:"32" desc:"pairs embedded in one call of the device"`
+	Workers   int `env:"ENCODER_WORKERS" envDefault:"2" desc:"goroutines that load and decode images"`
 }
 
 // Validate returns every invalid option, joined.

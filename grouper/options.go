@@ -42,30 +42,30 @@ const (
 
 // Options are the settings of a [Lane]. The defaults are those of [Defaults].
 type Options struct {
-	Seed      uint64
-	Strategy  Strategy
-	Epochs    int // E: times that a group is trained on
-	BatchSize int // N: pairs of a mini-batch
+	Seed      uint64   `env:"-"`
+	Strategy  Strategy `env:"STRATEGY" envDefault:"grit" desc:"how mini-batches are formed: random, grit (GRIT-VLP) or gns (GPN-S)"`
+	Epochs    int      `env:"EPOCHS" envDefault:"20" desc:"E: times that a group is trained on"`
+	BatchSize int      `env:"BATCH_SIZE" envDefault:"96" desc:"N: pairs of a mini-batch"`
 
-	EpochOrder  EpochOrder
-	EpochGroups int // W of OrderLane: groups of a window
+	EpochOrder  EpochOrder `env:"EPOCH_ORDER" envDefault:"group" desc:"group: all epochs of a group, then the next; lane: epoch by epoch over EPOCH_GROUPS groups of a lane"`
+	EpochGroups int        `env:"EPOCH_GROUPS" envDefault:"1" desc:"W of EPOCH_ORDER=lane: groups that go through their epochs together; a seal ends them earlier"`
 
-	QueueSize       int    // L of GRIT: pairs collected before they are grouped; 0: the whole group
-	SearchSpace     int    // M of GRIT: pairs of a walk; 0: the whole queue
-	StartAsReleased bool   // see [GRITRule]
-	SameImage       bool   // see [GRITRule]
-	Features        Source // of GRIT
+	QueueSize       int    `env:"QUEUE_SIZE" envDefault:"48000" desc:"L of grit: pairs collected before they are grouped; 0: the whole group"`
+	SearchSpace     int    `env:"SEARCH_SPACE" envDefault:"4800" desc:"M of grit: pairs of a walk; 0: the whole queue"`
+	StartAsReleased bool   `env:"GRIT_START_AS_RELEASED" envDefault:"false" desc:"never start a walk at the last pair, as GRIT-VLP's released code"`
+	SameImage       bool   `env:"GRIT_SAME_IMAGE" envDefault:"false" desc:"captions of one image may come into one mini-batch of grit, as in the papers' eq. 5 and released code"`
+	Features        Source `env:"GRIT_FEATURES" envDefault:"training" desc:"features that group the epochs after the first: training, made by the steps of the epoch before; current, made anew after it by the weights of then (GRIT-VLP Remark 2), for one more forward pass; or encoder"`
 
-	Clusters   int // c of GNS: clusters that a mini-batch draws from
-	PerCluster int // s of GNS: pairs drawn from each of them
+	Clusters   int `env:"GNS_CLUSTERS" envDefault:"8" desc:"c of gns: clusters that a mini-batch draws from"`
+	PerCluster int `env:"GNS_PER_CLUSTER" envDefault:"3" desc:"s of gns: pairs drawn from each of them"`
 
-	Candidates int      // m: hardest candidates of each pair and direction that Con-D scores
-	Texts      TextRule // which captions are replaced
-	TextShare  float64  // share of captions that TextShare replaces
+	Candidates int      `env:"CANDIDATES" envDefault:"2" desc:"m: hardest candidates of each pair and direction that Con-D scores"`
+	Texts      TextRule `env:"TEXTS" envDefault:"none" desc:"captions replaced by obj(v): curriculum (GPN-S eq. 8), share, all or none"`
+	TextShare  float64  `env:"TEXT_SHARE" envDefault:"0" desc:"share of captions replaced by TEXTS=share"`
 
-	CurriculumEpochs int // epochs of the lane, through its groups, that TextCurriculum counts as E; 0: Epochs
+	CurriculumEpochs int `env:"CURRICULUM_EPOCHS" envDefault:"0" desc:"TEXTS=curriculum: epochs after which it is over, at least 4, counted through the groups of a lane; 0: EPOCHS, so that only the first group has it"`
 
-	Workers int // goroutines for similarities; changes no mini-batch
+	Workers int `env:"GROUPER_WORKERS" envDefault:"1" desc:"goroutines for similarities; changes no mini-batch"`
 }
 
 // Defaults returns the papers' settings: N = 96 and L = 48,000 of GRIT-VLP, M = 4,800 and m = 2 of MAFA, and c * s = N/4

@@ -23,27 +23,27 @@ const (
 
 // Options decide what a group is and what is computed for it. The defaults are those of GPN-S.
 type Options struct {
-	GroupSize     int     // distinct pairs of a lane that are indexed and clustered together
-	K             int     // k: texts nearest to each image, V2T
-	K1            int     // k1: images nearest to each image, V2V, from which its positives come (GPN-S eq. 9)
-	K2            int     // k2: images nearest to each text, T2V, among which positives must be
-	KeepSameImage bool    // lets an image's other captions count among its V2V neighbours
-	Clusters      int     // K of k-means; no more than the group has pairs
-	Iterations    int     // most iterations of k-means
-	Modality      string  // vectors that are clustered: Image or Text
-	P             float64 // p: a noun in more than this share of the neighbour texts is an object of the image (GPN-S eq. 7)
-	MinCount      int     // a noun counts when more captions of the group than this have it
-	Window        int     // embeddings back from each within which a pair counts once, whatever its group; 0: within its group only
-	SameImage     string  `json:",omitempty"` // of embeddings whose image the window has with another caption: KeepImages, CountImages or DropImages
-	NearImage     string  `json:",omitempty"` // of pairs whose image resembles that of an earlier member in its cluster: KeepImages, CountImages or DropImages
-	NearCosine    float64 `json:",omitempty"` // images resemble one another above this cosine of their vectors (SemDeDup's 1 - epsilon); 0 unless NearImage is set
-	Seed          uint64
-	Repack        string `json:",omitempty"` // URL of the folder that gets smaller copies of the members' images; empty: there are none
-	RepackSide    int    `json:",omitempty"` // most pixels of a copy's shorter side; 0 unless Repack is set
-	Scope         string `json:",omitempty"` // where neighbours are looked for besides the group: schemas.ScopeLane or ScopeCrawl; empty: nowhere
-	Asked         int    `json:",omitempty"` // most closed groups that a group asks, the latest; 0 unless Scope is set
-	Segments      bool   `json:"-"`          // a closed group has a segment, which later ones ask; changes no record
-	Threads       int    // of neighbour search and k-means; 0: all processors; changes no record
+	GroupSize     int     `env:"GROUP_SIZE" envDefault:"5000000" desc:"distinct pairs of a lane that are indexed and clustered together"`
+	K             int     `env:"NEIGHBORS_K" envDefault:"10" desc:"k: texts nearest to each image, V2T"`
+	K1            int     `env:"NEIGHBORS_K1" envDefault:"5" desc:"k1: images nearest to each image, V2V, from which its positives come (GPN-S eq. 9)"`
+	K2            int     `env:"NEIGHBORS_K2" envDefault:"500" desc:"k2: images nearest to each text, T2V, among which positives must be"`
+	KeepSameImage bool    `env:"NEIGHBORS_SAME_IMAGE" envDefault:"false" desc:"let an image's other captions count among its V2V neighbours"`
+	Clusters      int     `env:"CLUSTERS" envDefault:"1000" desc:"K of k-means; no more than the group has pairs"`
+	Iterations    int     `env:"CLUSTER_ITERATIONS" envDefault:"20" desc:"most iterations of k-means"`
+	Modality      string  `env:"CLUSTER_MODALITY" envDefault:"image" desc:"vectors that are clustered: image or text"`
+	P             float64 `env:"OBJECT_SHARE" envDefault:"0.3" desc:"p: a noun in more than this share of the neighbour texts is an object of the image (GPN-S eq. 7)"`
+	MinCount      int     `env:"NOUN_MIN_COUNT" envDefault:"10" desc:"a noun counts when more captions of the group than this have it"`
+	Window        int     `env:"-"` // embeddings back from each within which a pair counts once, whatever its group; 0: within its group only
+	SameImage     string  `json:",omitempty" env:"DEDUPE_IMAGES" envDefault:"keep" desc:"pairs whose image one of the lane's latest 1,048,576 embeddings has with another caption: keep, count or drop"`
+	NearImage     string  `json:",omitempty" env:"DEDUPE_NEAR" envDefault:"keep" desc:"pairs whose image resembles that of an earlier pair in its cluster of the group: keep, count or drop (SemDeDup)"`
+	NearCosine    float64 `json:",omitempty" env:"DEDUPE_NEAR_COSINE" envDefault:"0.95" desc:"cosine of two images' vectors above which they resemble one another, where DEDUPE_NEAR is count or drop"`
+	Seed          uint64  `env:"-"`
+	Repack        string  `json:",omitempty" env:"-"` // URL of the folder that gets smaller copies of the members' images; empty: there are none
+	RepackSide    int     `json:",omitempty" env:"-"` // most pixels of a copy's shorter side; 0 unless Repack is set
+	Scope         string  `json:",omitempty" env:"NEIGHBORS_SCOPE" envDefault:"group" desc:"where neighbours are looked for besides the group: group (nowhere), lane (earlier groups of the lane) or crawl (closed groups of all lanes); needs SEGMENTS_ROOT"`
+	Asked         int     `json:",omitempty" env:"NEIGHBORS_GROUPS" envDefault:"8" desc:"most closed groups that a group asks, the latest, where NEIGHBORS_SCOPE is lane or crawl"`
+	Segments      bool    `json:"-" env:"-"` // a closed group has a segment, which later ones ask; changes no record
+	Threads       int     `env:"INDEXER_THREADS" envDefault:"0" desc:"threads of neighbour search and k-means; 0: all processors; changes no record"`
 }
 
 // DefaultOptions returns the settings of the GPN-S paper.
@@ -63,8 +63,23 @@ const (
 // maxGroupSize keeps positions in int32 columns, and the reservation for vectors within the address space.
 const maxGroupSize = 100_000_000
 
+// Normal returns the options as marks hold them: what changes nothing is empty.
+func (o Options) Normal() Options {
+	if o.Scope == "group" {
+		o.Scope, o.Asked = "", 0
+	}
+	if o.SameImage == "keep" {
+		o.SameImage = KeepImages
+	}
+	if o.NearImage == "keep" {
+		o.NearImage, o.NearCosine = KeepImages, 0
+	}
+	return o
+}
+
 // Validate returns every option that is out of range, joined.
 func (o Options) Validate() error {
+	o = o.Normal()
 	var l invalid.List
 	invalid.Within(&l, "GroupSize", o.GroupSize, 1, maxGroupSize)
 	invalid.Within(&l, "K", o.K, 1, 1000)

@@ -7,13 +7,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/base/version"
 	"github.com/pairstream/pairstream/internal/process/service"
 )
@@ -22,10 +22,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := newRoot().ExecuteContext(ctx)
 	stop()
-	if errors.Is(err, context.Canceled) {
-		err = errors.New("interrupted")
-	}
-	service.Exit("lab", err)
+	service.Exit("lab", interrupt.Unfinished(err))
 }
 
 func newRoot() *cobra.Command {

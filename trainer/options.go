@@ -31,44 +31,44 @@ const (
 
 // ITCOptions sets the contrastive loss.
 type ITCOptions struct {
-	Targets ITCTargets
+	Targets ITCTargets `env:"ITC_TARGETS" envDefault:"smoothed" desc:"what softens ITC's targets: onehot, consistency (GRIT-VLP eq. 6), smoothed (MAFA eq. 5) or distilled (ALBEF)"`
 	// Lambda weighs the consistency term; 0.2 in GRIT-VLP section 4.2.
-	Lambda float64
+	Lambda float64 `env:"ITC_LAMBDA" envDefault:"0.2" desc:"weight of the consistency term"`
 	// Form is the reading of the consistency term; [Additive] in GRIT-VLP.
-	Form ConsistencyForm
+	Form ConsistencyForm `env:"ITC_FORM" envDefault:"additive" desc:"reading of the consistency term: additive (code), mix or literal (MAFA's text)"`
 	// ReportKL reports the consistency term as the divergence that GRIT-VLP eq. 6 prints, not as the cross-entropy of the
 	// code. The gradient is the same. The value is lower by the pseudo-targets' entropy. Additive only.
-	ReportKL bool
+	ReportKL bool `env:"ITC_REPORT_KL" envDefault:"false" desc:"report the consistency term as the divergence of GRIT-VLP eq. 6; the gradient is the same"`
 	// Alpha is the share of the soft part in [Smoothed] (MAFA section 4.2: 0.5; 0.1 to 0.7 do, Table 18) and in
 	// [Distilled] (ALBEF: 0.4).
-	Alpha float64
+	Alpha float64 `env:"ITC_ALPHA" envDefault:"0.5" desc:"share of the soft part of smoothed or distilled targets"`
 	// SoftFromEpoch is the first epoch of a group whose targets [Smoothed] softens. It is 0 in MAFA eq. 5, and
 	// where the encoder's features group the first epoch. It is 1 in MAFA's code, whose first epoch has random batches.
-	SoftFromEpoch int32
+	SoftFromEpoch int32 `env:"ITC_SOFT_FROM_EPOCH" envDefault:"0" desc:"first epoch of a group with smoothed targets: 0 as MAFA's eq. 5, 1 as its code, whose first epoch has random mini-batches"`
 	// AlphaRampSteps raises Alpha of [Distilled], and MLMDistill, linearly from 0 over that many steps; ALBEF takes its
 	// first epoch.
-	AlphaRampSteps int64
+	AlphaRampSteps int64 `env:"ITC_ALPHA_RAMP_STEPS" envDefault:"0" desc:"steps over which the shares of distilled targets, in ITC and MLM, rise from 0"`
 	// Triple adds TCL's losses within a modality and with local features. The loss is then the mean of six terms. It needs
 	// a momentum encoder, which sees a second view of every image.
-	Triple bool
+	Triple bool `env:"ITC_TRIPLE" envDefault:"false" desc:"TCL's six contrastive terms: across and within modalities, and with local features; needs MOMENTUM=true"`
 	// Gather compares every anchor with the keys of all batches of the step, as CLIP does with those of all GPUs. It costs
 	// one more pass of the image and text encoders, see [Trainer.Prepare]. Off in the papers here.
-	Gather bool
+	Gather bool `env:"ITC_GATHER" envDefault:"false" desc:"ITC compares every anchor with the texts or images of all STEP_BATCHES mini-batches of a step, not of its own alone, as CLIP does across GPUs; costs one more forward pass of the image and text encoders, and holds the images of all of them. Not with ITC_FORM=literal; STEP_BATCHES=1 has nothing to gather"`
 }
 
 // ECMOptions say what Con-D's probabilities do (efficient connection mining, MAFA section 4.1).
 type ECMOptions struct {
 	// ITC, ITM and MLM let connections into that loss (MAFA supplement G.5, Table 14). All on in MAFA.
-	ITC bool
-	ITM bool
-	MLM bool
+	ITC bool `env:"ECM_ITC" envDefault:"true" desc:"ITC learns from connections (MAFA table 14)"`
+	ITM bool `env:"ECM_ITM" envDefault:"true" desc:"ITM learns from connections"`
+	MLM bool `env:"ECM_MLM" envDefault:"true" desc:"MLM learns from connections"`
 	// Eliminate removes false negatives instead of converting them (ECM-E, MAFA Table 5). A connection then leaves the ITC
 	// row of its anchor, gives no ITM pair and no MLM row.
-	Eliminate bool
+	Eliminate bool `env:"ECM_ELIMINATE" envDefault:"false" desc:"remove false negatives instead of converting them (ECM-E)"`
 	// High is the probability above which a candidate is a connection; 0.8 in MAFA section 4.1.
-	High float64
+	High float64 `env:"ECM_HIGH" envDefault:"0.8" desc:"probability above which a candidate is a connection"`
 	// Low is the probability below which it is a negative; 0.5 in MAFA section 4.1. Low..High is ambiguous.
-	Low float64
+	Low float64 `env:"ECM_LOW" envDefault:"0.5" desc:"probability below which a candidate is a negative; from LOW to HIGH it is passed over"`
 }
 
 // UniReading names a reading of the uni-modal loss, GPN-S eq. 10. The loss is -log of exp(v.pos/tau) over a sum. The paper
@@ -91,59 +91,59 @@ func (u UniReading) valid() bool {
 // MomentumOptions sets the momentum encoder, which GRIT-VLP and MAFA pre-training do without.
 type MomentumOptions struct {
 	// Enabled keeps an exponential average of the image and text encoders; the contrastive loss takes its keys from it.
-	Enabled bool
+	Enabled bool `env:"MOMENTUM" envDefault:"false" desc:"keep a momentum encoder, whose features are ITC's keys"`
 	// Decay is the share of the average that a step keeps; 0.995 in ALBEF.
-	Decay float64
+	Decay float64 `env:"MOMENTUM_DECAY" envDefault:"0.995" desc:"share of the momentum weights that a step keeps"`
 	// Queue is the number of earlier momentum features that serve as further negatives in ITC; ALBEF 65,536; 0 for MDNQ.
 	// It starts empty and fills up.
-	Queue int
+	Queue int `env:"MOMENTUM_QUEUE" envDefault:"0" desc:"earlier momentum features that are further negatives; ALBEF 65536"`
 }
 
 // AdamWOptions sets the optimiser, as ALBEF does for all papers.
 type AdamWOptions struct {
-	Beta1 float64
-	Beta2 float64
-	Eps   float64
+	Beta1 float64 `env:"ADAMW_BETA1" envDefault:"0.9" desc:"AdamW's decay of the first moment"`
+	Beta2 float64 `env:"ADAMW_BETA2" envDefault:"0.999" desc:"AdamW's decay of the second moment"`
+	Eps   float64 `env:"ADAMW_EPS" envDefault:"1e-8" desc:"AdamW's epsilon"`
 	// WeightDecay is decoupled; 0.02. It spares tensors of one dimension and names that end in "bias".
-	WeightDecay float64
+	WeightDecay float64 `env:"WEIGHT_DECAY" envDefault:"0.02" desc:"AdamW's decoupled weight decay"`
 }
 
 // Options are all settings of the trainer's core.
 type Options struct {
 	// Seed keys the masks and dropout, together with lane, group, epoch and sequence of the batch.
-	Seed uint64
+	Seed uint64 `env:"-"`
 	// ITCWeight, ITMWeight, MLMWeight and UniWeight multiply the losses in the sum; 1 in the papers (GRIT-VLP eq. 7, MAFA
 	// eq. 6, GPN-S eq. 11). A loss of weight 0 is not computed. UniWeight is 0 unless the run trains on GPN-S positives.
-	ITCWeight float64
-	ITMWeight float64
-	MLMWeight float64
-	UniWeight float64
+	ITCWeight float64 `env:"ITC_WEIGHT" envDefault:"1" desc:"weight of ITC in the loss"`
+	ITMWeight float64 `env:"ITM_WEIGHT" envDefault:"1" desc:"weight of ITM in the loss"`
+	MLMWeight float64 `env:"MLM_WEIGHT" envDefault:"1" desc:"weight of MLM in the loss"`
+	UniWeight float64 `env:"UNI_WEIGHT" envDefault:"0" desc:"weight of GPN-S's uni-modal loss, eq. 10 (eq. 11: 1); 0: its positives are not even loaded"`
 	ITC       ITCOptions
 	ECM       ECMOptions
 	// Dropout is the share that a step drops of the activations and attention of text encoder and fusion encoder. The
 	// papers' configuration of BERT has 0.1; their vision transformer drops nothing. Dropout is keyed as the masks are.
-	Dropout float64
+	Dropout float64 `env:"DROPOUT" envDefault:"0.1" desc:"share of the text encoder's activations that training drops"`
 	// MaskProbability is that of masked language modelling: 0.5 in GRIT-VLP section 4.2 and MAFA, 0.15 in ALBEF.
-	MaskProbability float64
+	MaskProbability float64 `env:"MLM_PROBABILITY" envDefault:"0.5" desc:"probability that a token is masked: 0.5 in GRIT-VLP and MAFA, 0.15 in ALBEF"`
 	// MLMDistill is the share of MLM's loss that follows the momentum model's distribution; 0.4 in ALBEF and TCL.
-	MLMDistill float64
+	MLMDistill float64 `env:"MLM_DISTILL" envDefault:"0" desc:"share of MLM's loss that follows the momentum model's distribution: 0.4 in ALBEF and TCL; needs MOMENTUM=true"`
 	// ITMNegatives says how ITM finds a negative: hardest in GRIT-VLP and MAFA, multinomial in ALBEF and TCL.
-	ITMNegatives Negatives
+	ITMNegatives Negatives `env:"ITM_NEGATIVES" envDefault:"hardest" desc:"how ITM finds a negative among the candidates: hardest (GRIT-VLP, MAFA), multinomial (ALBEF, TCL) or random"`
 	// SameImage lets ITM take another caption of the same image for a negative, as the papers' code does, where nobody scored
 	// the batch. Con-D is never asked about those.
-	SameImage bool
+	SameImage bool `env:"ITM_SAME_IMAGE" envDefault:"false" desc:"take another caption of the same image for a negative, as the papers' code does; only where Con-D scores nothing"`
 	// StepBatches is the number of batches whose mean gradient makes a step of the optimiser, a power of two; 4 of 96 in
 	// GRIT-VLP and MAFA, 8 of 64 in ALBEF, whose GPUs each have one. Mining stays within a batch, and so does contrast
 	// without ITC.Gather.
-	StepBatches int
+	StepBatches int `env:"STEP_BATCHES" envDefault:"4" desc:"mini-batches whose mean gradient makes a step of the optimiser, a power of two: 4 of 96 as on the GPUs of GRIT-VLP and MAFA, 8 of 64 in ALBEF; LR_*, ITC_ALPHA_RAMP_STEPS and CHECKPOINT_EVERY count such steps"`
 	// ClipNorm is the largest length of a step's gradient, over all parameters. A longer one is scaled to it. 0: no limit,
 	// as in the papers.
-	ClipNorm float64
+	ClipNorm float64 `env:"CLIP_NORM" envDefault:"0" desc:"largest length of a step's gradient, over all parameters; a longer one is scaled to it; 0: no limit, as in the papers"`
 	// Tries is how often a step computes the losses of a batch while they are not finite, before it sets the batch aside.
-	Tries int
+	Tries int `env:"LOSS_TRIES" envDefault:"3" desc:"tries of a batch whose loss is not a finite number; then it is set aside with its reason, and training goes on"`
 	// Uni is the reading of GPN-S eq. 10. It uses the unit features and the temperature of ITC; the paper leaves both
 	// open.
-	Uni      UniReading
+	Uni      UniReading `env:"UNI_READING" envDefault:"infonce" desc:"reading of GPN-S eq. 10: infonce, printed or with_pos"`
 	Momentum MomentumOptions
 	AdamW    AdamWOptions
 	Schedule Schedule

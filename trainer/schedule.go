@@ -32,18 +32,18 @@ const (
 //     after the optimiser's step, so the rate first changes at iteration WarmupStride+1.
 //   - An epoch 0 that is shorter than that cuts the warm-up short.
 type Schedule struct {
-	Kind       ScheduleKind
-	Rate       float64 // ALBEF, GRIT-VLP, MAFA: 1e-4 (retrieval fine-tuning 1e-5)
-	Min        float64 // 1e-5 in the papers' configuration
-	WarmupRate float64 // 1e-5 in the papers' configuration
+	Kind       ScheduleKind `env:"LR_SCHEDULE" envDefault:"cosine" desc:"cosine: warm-up and cosine over steps; stream: warm-up, then LR until every lane has come to the group that a final seal closes, and a cosine to LR_MIN over the batches that are left; reference: the papers' tables over epochs"`
+	Rate       float64      `env:"LR" envDefault:"1e-4" desc:"highest learning rate"`                  // ALBEF, GRIT-VLP, MAFA: 1e-4 (retrieval fine-tuning 1e-5)
+	Min        float64      `env:"LR_MIN" envDefault:"1e-5" desc:"learning rate at the end"`           // 1e-5 in the papers' configuration
+	WarmupRate float64      `env:"LR_WARMUP" envDefault:"1e-5" desc:"learning rate of the first step"` // 1e-5 in the papers' configuration
 
 	// WarmupSteps is the number of steps (CosineSteps) or of rate updates (ReferenceEpochs: 20) from WarmupRate to Rate.
-	WarmupSteps int64
-	TotalSteps  int64
+	WarmupSteps int64 `env:"LR_WARMUP_STEPS" envDefault:"2000" desc:"steps of warm-up; updates of the rate with LR_SCHEDULE=reference, where the papers have 20"`
+	TotalSteps  int64 `env:"LR_TOTAL_STEPS" envDefault:"1562490" desc:"LR_SCHEDULE=cosine: step that reaches LR_MIN; later ones stay there. The recipe derives it from its epochs, LANES, GROUP_SIZE, BATCH_SIZE and STEP_BATCHES"`
 
-	Epochs       int64
-	EpochSteps   int64
-	WarmupStride int64
+	Epochs       int64 `env:"LR_EPOCHS" envDefault:"30" desc:"LR_SCHEDULE=reference: length of the cosine in epochs"`
+	EpochSteps   int64 `env:"LR_EPOCH_STEPS" envDefault:"10000" desc:"LR_SCHEDULE=reference: steps of an epoch"`
+	WarmupStride int64 `env:"LR_WARMUP_STRIDE" envDefault:"100" desc:"LR_SCHEDULE=reference: iterations between two updates of the warm-up"`
 }
 
 // validate reports every setting that makes no schedule.

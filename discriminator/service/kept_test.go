@@ -7,7 +7,6 @@ import (
 
 	"github.com/pairstream/pairstream/discriminator"
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
-	"github.com/pairstream/pairstream/internal/model/device"
 	"github.com/pairstream/pairstream/internal/testing/must"
 	"github.com/pairstream/pairstream/internal/testing/stagetest"
 	"github.com/pairstream/pairstream/schemas"
@@ -53,9 +52,9 @@ func TestEveryLaneKeepsItsScores(t *testing.T) {
 }
 
 func TestSettingsOfPlainImages(t *testing.T) {
-	drawn := device.Augmentation{MinScale: 0.2, Flip: 0.5, Ops: 2, Level: 7, Workers: 3}
+	drawn := dataset.Augmentation{MinScale: 0.2, Flip: 0.5, Ops: 2, Level: 7, Workers: 3}
 	s := Settings{Checkpoint: "x", Part: 1, Keep: 2, KeepBytes: 1 << 20, Images: augmented, Augment: drawn}
-	if err := s.Validate(); err != nil || s.augmentation() != dataset.Augmentation(drawn) {
+	if err := s.Validate(); err != nil || s.augmentation() != drawn {
 		t.Errorf("augmented: %+v, %v", s.augmentation(), err)
 	}
 	s.Images = plain

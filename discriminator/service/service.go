@@ -107,7 +107,7 @@ type Settings struct {
 	High         float64 `env:"ECM_HIGH" envDefault:"0.8" desc:"probability above which a candidate is a connection"`
 	Low          float64 `env:"ECM_LOW" envDefault:"0.5" desc:"probability below which a candidate is a negative; from LOW to HIGH it is passed over"`
 	Run          service.Run
-	Augment      device.Augmentation
+	Augment      dataset.Augmentation
 }
 
 // Values of [Settings.Images].
@@ -121,7 +121,7 @@ func (s Settings) augmentation() dataset.Augmentation {
 	if s.Images == plain {
 		return dataset.Augmentation{MinScale: 1, Workers: s.Augment.Workers}
 	}
-	return dataset.Augmentation(s.Augment)
+	return s.Augment
 }
 
 // Validate returns every invalid setting of its own, joined.

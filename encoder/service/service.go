@@ -56,7 +56,7 @@ func RunWithQueries(ctx context.Context, tools device.Tools, s Settings, q *Quer
 		if err != nil {
 			return nil, nil, err
 		}
-		core, err := encoder.New(m, &images{cache: cache.ForInput(m.ImageSize()), pre: m.Preprocessing()}, encoder.Options(s.Core))
+		core, err := encoder.New(m, &images{cache: cache.ForInput(m.ImageSize()), pre: m.Preprocessing()}, s.Core)
 		if err != nil {
 			m.Free()
 		}
@@ -116,7 +116,7 @@ func (i *images) Load(ctx context.Context, p *schemas.Pair, wanted encoder.Wante
 // Settings are those of the encoder.
 type Settings struct {
 	Bucket     device.Bucket
-	Checkpoint string `env:"ENCODER_CHECKPOINT" desc:"weights of the dual encoder: pairstream's or CLIP's safetensors, or TorchScript (.pt); @latest: those that the trainer publishes in CHECKPOINT_DIR, newer ones from group to group"`
+	Checkpoint string `env:"ENCODER_CHECKPOINT" desc:"weights of the dual encoder: pairstream's or CLIP's safetensors, or TorchScript (.pt), which is a program; @latest: those that the trainer publishes in CHECKPOINT_DIR, newer ones from group to group"`
 	// Where @latest finds the trainer's weights, and how many embeddings are made with the same weights and rules.
 	Checkpoints string `env:"CHECKPOINT_DIR" envDefault:"data/checkpoints" desc:"folder of checkpoints; training goes on from the newest one in it"`
 	GroupSize   int    `env:"GROUP_SIZE" envDefault:"5000000" desc:"distinct pairs of a lane that are indexed and clustered together"`
@@ -129,7 +129,7 @@ type Settings struct {
 	Filter     string `env:"FILTER" desc:"pairs to keep, by rules in CEL: size: width >= 200 && aspect < 3.0; safe: meta.punsafe < 0.1 (docs/curation.md); a change holds from the next GROUP_SIZE embeddings of a lane, or a seal; empty: all"`
 	// Where FILTER's lang is told from.
 	LanguageModels string `env:"LANGUAGE_MODELS" desc:"file of the models that tell the language of a caption, for rules of FILTER that speak of lang; empty: languages.zip beside the program"`
-	Core           Core
+	Core           encoder.Options
 }
 
 // Validate returns every invalid setting of its own, joined.
@@ -156,12 +156,3 @@ func (s Settings) spool(namespace string, lanes int) shard.SpoolOptions {
 	}
 	return o
 }
-
-// Core has the fields of [encoder.Options].
-type Core struct {
-	BatchSize int `env:"ENCODER_BATCH_SIZE" envDefault:"32" desc:"pairs embedded in one call of the device"`
-	Workers   int `env:"ENCODER_WORKERS" envDefault:"2" desc:"goroutines that load and decode images"`
-}
-
-// Validate returns every invalid setting, joined.
-func (c Core) Validate() error { return encoder.Options(c).Validate() }

@@ -5,13 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/service"
 )
 
 // TestBatchesThatNoTopicTakesAreRefused reads the settings as the grouper's process does.
 func TestBatchesThatNoTopicTakesAreRefused(t *testing.T) {
-	exact := Settings{Core: Core{BatchSize: 100, Candidates: 99}}.Options().LargestRecord()
+	exact := Settings{Core: grouper.Options{BatchSize: 100, Candidates: 99}}.Options().LargestRecord()
 	for name, test := range map[string]struct {
 		batch, candidates int
 		limit             int64 // 0: the default

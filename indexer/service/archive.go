@@ -9,9 +9,8 @@ import (
 	"net/http"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/pairstream/pairstream/indexer"
+	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/crawl/forget"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/neighbors/knn/cpu"
@@ -43,7 +42,7 @@ func RunSearch(ctx context.Context, log *stream.Log, s Settings, logger *slog.Lo
 	if err := l.look(ctx); err != nil {
 		return err
 	}
-	all, ctx := errgroup.WithContext(ctx)
+	all, ctx := interrupt.WithContext(ctx)
 	listener, err := service.ListenHTTP(s.LiveAddr, liveLimits)
 	if err != nil {
 		return fmt.Errorf("LIVE_ADDR is %q: %w", s.LiveAddr, err)
@@ -55,10 +54,7 @@ func RunSearch(ctx context.Context, log *stream.Log, s Settings, logger *slog.Lo
 	})
 	all.Go(func() error { return l.run(ctx) })
 	serving(listener.Addr(), l.archive)
-	if err := all.Wait(); !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return nil
+	return interrupt.Failure(all.Wait())
 }
 
 // library keeps an archive up to date.
@@ -135,7 +131,7 @@ func (s Settings) door() service.Door {
 }
 
 // serveLive keeps the live index in shape and answers searches until ctx ends.
-func serveLive(ctx context.Context, all *errgroup.Group, s Settings, live *indexer.Live, limits service.HTTPLimits) (net.Addr, error) {
+func serveLive(ctx context.Context, all *interrupt.Group, s Settings, live *indexer.Live, limits service.HTTPLimits) (net.Addr, error) {
 	listener, err := service.ListenHTTP(s.LiveAddr, limits)
 	if err != nil {
 		return nil, fmt.Errorf("LIVE_ADDR is %q: %w", s.LiveAddr, err)
@@ -147,7 +143,7 @@ func serveLive(ctx context.Context, all *errgroup.Group, s Settings, live *index
 }
 
 // answer serves searches until ctx ends.
-func answer(ctx context.Context, all *errgroup.Group, listener net.Listener, server *http.Server) {
+func answer(ctx context.Context, all *interrupt.Group, listener net.Listener, server *http.Server) {
 	all.Go(func() error { return service.ServeOn(server, listener, "searches") })
 	all.Go(func() error {
 		<-ctx.Done()

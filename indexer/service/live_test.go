@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/pairstream/pairstream/indexer"
+	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/neighbors/knn/reference"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/service"
@@ -58,7 +57,7 @@ func serve(t *testing.T, s Settings, limits service.HTTPLimits) (addr string) {
 	t.Helper()
 	live := must.Get(indexer.NewLive(indexer.DefaultLiveOptions(), reference.Engine{}))(t)
 	ctx, cancel := context.WithCancel(context.Background())
-	all, ctx := errgroup.WithContext(ctx)
+	all, ctx := interrupt.WithContext(ctx)
 	s.LiveAddr = "127.0.0.1:0"
 	listener := must.Get(serveLive(ctx, all, s, live, limits))(t)
 	t.Cleanup(func() {

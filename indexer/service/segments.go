@@ -26,10 +26,10 @@ type Segments struct {
 
 // validateScope refuses a scope whose groups cannot be asked.
 func (s Settings) validateScope() error {
-	scope := s.Core.Scope
+	scope := s.Core.Normal().Scope
 	place, err := url.Parse(s.Segments.Root)
 	switch {
-	case s.Segments.Root == "" && scope != scopeGroup:
+	case s.Segments.Root == "" && scope != "":
 		return fmt.Errorf("NEIGHBORS_SCOPE is %s, which asks segments of closed groups: set SEGMENTS_ROOT to the place that gets them", scope)
 	case s.Segments.Root != "" && err != nil:
 		return fmt.Errorf("SEGMENTS_ROOT is %q: %w", s.Segments.Root, err)

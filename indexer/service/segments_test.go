@@ -2,8 +2,11 @@ package service
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -200,5 +203,26 @@ func TestALostSegmentIsNamed(t *testing.T) {
 	}
 	if _, err := (*segments)(nil).ask(t.Context(), schemas.GroupID{}, "m", scoped(schemas.ScopeLane), nil); err == nil || !strings.Contains(err.Error(), "it needs SEGMENTS_ROOT") {
 		t.Error(err)
+	}
+}
+
+// TestAPlaceThatTakesNoSegmentIsNamed gives SEGMENTS_ROOT a file where the folder of a model belongs, as a disk that is full
+// or not mounted would. The lane gets an error that it can say, and tries again.
+func TestAPlaceThatTakesNoSegmentIsNamed(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "segments")
+	s := newSegments(t, root, nil)
+	must.Do(t, os.RemoveAll(root))
+	must.Do(t, os.WriteFile(root, nil, 0o644))
+	o := scoped(schemas.ScopeLane)
+	made, err := newSpec(t, o, nil, s).New(1, nil)
+	must.Do(t, err)
+	st := made.(*stage)
+	defer st.Close()
+	for seq := range int64(o.GroupSize) {
+		must.Get(st.core.Add(embedding(int(seq), "m"), seq))(t)
+	}
+	group, err := st.compute(t.Context(), indexer.ByCount, o)
+	if group != nil || !errors.Is(err, stream.ErrTransient) || !strings.Contains(fmt.Sprint(err), "writing the segment of group 1/0 to "+root) {
+		t.Errorf("group %v, error %v", group, err)
 	}
 }

@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/pairstream/pairstream/indexer"
+	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/content/nouns"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/model/device"
@@ -37,7 +36,7 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 		}
 		groups = withCodes{knndevice.New(worker, knndevice.Options{}), cpu.Engine{}}
 	}
-	all, running := errgroup.WithContext(ctx)
+	all, running := interrupt.WithContext(ctx)
 	live, again, err := search(running, all, tools, s)
 	if err != nil {
 		return err
@@ -71,8 +70,8 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 	if live != nil {
 		err = errors.Join(err, live.Close())
 	}
-	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		return nil
+	if ctx.Err() != nil {
+		return interrupt.Failure(err)
 	}
 	return err
 }
@@ -84,7 +83,7 @@ type withCodes struct {
 }
 
 // search starts live search, if the settings want it, and what brings closed groups back.
-func search(ctx context.Context, all *errgroup.Group, tools device.Tools, s Settings) (*indexer.Live, *restorer, error) {
+func search(ctx context.Context, all *interrupt.Group, tools device.Tools, s Settings) (*indexer.Live, *restorer, error) {
 	if s.LiveAddr == "" {
 		return nil, nil, nil
 	}

@@ -302,8 +302,8 @@ func (s *stage) compute(ctx context.Context, why indexer.Reason, o indexer.Optio
 	if err = errors.Join(err, closeAll(asked)); err != nil {
 		return nil, err
 	}
-	if group.Segment != nil {
-		defer func() { err = errors.Join(err, group.Segment.Close()) }()
+	if made := group.Segment; made != nil {
+		defer func() { err = errors.Join(err, made.Close()) }()
 	}
 	if group.Image != nil {
 		if err := s.copies.copy(ctx, o, group); err != nil {

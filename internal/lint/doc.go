@@ -8,8 +8,8 @@
 //     folder named service beside it. Schemas imports no other package of this module. No program reaches
 //     internal/testing.
 //  2. Cores are functions of records, options and a seed. They reach no Kafka client, read no environment, ask no clock,
-//     draw from no global generator and hold no cgo. They declare no variable of the environment and name none, tests
-//     included. Settings belong to the adapters, which may do all of this except cgo. Of the cores, trainer/bootstrap alone
+//     draw from no global generator and hold no cgo. They name variables of the environment only in the tags of
+//     their options, which adapters embed. Adapters may do all of this except cgo. Of the cores, trainer/bootstrap alone
 //     reads tars.
 //  3. Only internal/log/stream imports a Kafka client, with three exceptions. internal/log/broker holds the embedded broker.
 //     internal/testing/kafkatest, the tests' cluster, has a client of another make. The examples, which outsiders copy, have the same client as internal/log/stream.
@@ -20,4 +20,6 @@
 //  6. Where a package keeps its log keys in keys.go, its log calls use them.
 //  7. The product never imports the lab. The lab's packages keep rules 3, 5 and 6 and the rules of documents as well.
 //  8. The wings of internal import one another only as wings_test.go lists, without a circle.
+//  9. Package interrupt alone asks whether an error is context.Canceled. A deferred function goes through no named result
+//     that a return behind it sets to nil.
 package lint

@@ -80,8 +80,7 @@ func newBatchesCommand() *cobra.Command {
 	var epochs int
 	var features []string
 	cmd := &cobra.Command{
-		Use:   "batches --out DIR " + tarsUse,
-		Short: "write the mini-batches of a finished data set into Parquet files, without Kafka",
+		Use: "batches --out DIR " + tarsUse,
 		Long: "Encodes, groups, samples and scores the pairs of the tars in this process, and writes the mini-batches of every epoch\n" +
 			"into DIR: a row for each sample, with its key, tar and offset, its hardest candidates and Con-D's probabilities.\n" +
 			"Parquet files with images in them, as Hugging Face's data sets have, are data too: their images go into DIR/images.\n" +

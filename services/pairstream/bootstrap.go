@@ -24,14 +24,13 @@ import (
 	"github.com/pairstream/pairstream/internal/process/service"
 	"github.com/pairstream/pairstream/trainer"
 	"github.com/pairstream/pairstream/trainer/bootstrap"
-	trainerservice "github.com/pairstream/pairstream/trainer/service"
 )
 
 // bootstrapSettings are the settings that training on tars shares with the stages.
 type bootstrapSettings struct {
 	Device  device.Settings
 	Run     service.Run
-	Augment device.Augmentation
+	Augment dataset.Augmentation
 	Weights lossWeights
 	Dropout float64 `env:"DROPOUT" envDefault:"0.1" desc:"share of the text encoder's activations that training drops"`
 	Cache   int64   `env:"IMAGE_CACHE_BYTES" envDefault:"268435456" desc:"decoded images kept in memory"`
@@ -59,8 +58,7 @@ type bootstrapJob struct {
 func newBootstrapCommand() *cobra.Command {
 	var j bootstrapJob
 	cmd := &cobra.Command{
-		Use:   "bootstrap " + tarsUse,
-		Short: "train a first model on a slice of the data, for the encoder, Con-D and the trainer's start",
+		Use: "bootstrap " + tarsUse,
 		Long: "Trains a first model until it tells hard pairs apart no better than before, on images that are kept out of training:\n" +
 			"random mini-batches, then GRIT's hard ones, then random ones while the rate decays. The file has a card, which is\n" +
 			"printed here and by `eval --cond`. With --base-rate Con-D's probabilities are calibrated as well. With --steps it\n" +
@@ -97,7 +95,7 @@ func (j *bootstrapJob) run(cmd *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	j.Seed, j.Augment = s.Run.Seed, dataset.Augmentation(s.Augment)
+	j.Seed, j.Augment = s.Run.Seed, s.Augment
 	j.Weights, j.Dropout = bootstrap.Weights(s.Weights), s.Dropout
 	ctx := cmd.Context()
 	data, _, err := dataset.Read(ctx, paths, j.heldOut)
@@ -122,7 +120,7 @@ func (j *bootstrapJob) run(cmd *cobra.Command, paths []string) error {
 	}
 	defer worker.Close()
 	if err := errors.Join(j.train(ctx, cmd.OutOrStdout(), worker, images, data), closeImages()); err != nil {
-		return config.Variables(trainerservice.Core{}, err)
+		return config.Variables(trainer.Options{}, err)
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "wrote %s\n", j.out)
 	return nil
@@ -231,8 +229,7 @@ type fineTuneJob struct {
 func newFineTuneCommand() *cobra.Command {
 	j := fineTuneJob{FineTuning: bootstrap.DefaultFineTuning()}
 	cmd := &cobra.Command{
-		Use:   "finetune " + tarsUse,
-		Short: "fine-tune a model for retrieval, as the papers make Con-D",
+		Use: "finetune " + tarsUse,
 		Long: "Fine-tunes a model on the pairs of tars with ITC against a queue of momentum features and ITM with drawn\n" +
 			"negatives (GRIT-VLP supplement 3, MAFA appendix F): what the papers evaluate retrieval with, and their Con-D.",
 		Args: wantArgs(1, anyNumber),
@@ -270,7 +267,7 @@ func (j *fineTuneJob) run(cmd *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	j.Seed, j.Augment = s.Run.Seed, dataset.Augmentation(s.Augment)
+	j.Seed, j.Augment = s.Run.Seed, s.Augment
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	data, _, err := dataset.Read(ctx, paths, j.heldOut)
 	if err != nil {
@@ -300,7 +297,7 @@ func (j *fineTuneJob) run(cmd *cobra.Command, paths []string) error {
 	fmt.Fprintf(out, "fine-tuning %s on %d images with %d captions, %d epochs in steps of %d, in %d mini-batches\n", j.start, data.Images(), data.Pairs(), j.Epochs, j.Batch, j.StepBatches)
 	j.Report = func(r *trainer.Result, steps int64) { reportStep(out, r, steps) }
 	if err := errors.Join(bootstrap.FineTune(ctx, m, images, data, j.FineTuning, j.out), closeImages()); err != nil {
-		return config.Variables(trainerservice.Core{}, err)
+		return config.Variables(trainer.Options{}, err)
 	}
 	fmt.Fprintf(out, "wrote %s\n", j.out)
 	return nil

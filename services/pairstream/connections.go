@@ -24,7 +24,7 @@ type connectionsFlags struct {
 func newConnectionsCommand() *cobra.Command {
 	var f connectionsFlags
 	cmd := &cobra.Command{
-		Use: "connections --out DIR", Short: "write the connections of a run as WebDataset tars, for `produce`", Args: cobra.NoArgs,
+		Use: "connections --out DIR", Args: cobra.NoArgs,
 		Long: "Reads the topic `scored` as far as it is now. It writes every pair of an image and a caption that Con-D takes for a match\n" +
 			"and that is no pair of the same mini-batch: key.jpg and key.json with caption, probability and the ids of the two\n" +
 			"pairs. A pair comes once, with its first probability. BUCKET_ROOTS says where images may be read.",

@@ -43,8 +43,7 @@ func (s shownSettings) Validate() error {
 
 func newConsoleCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "console",
-		Short: "serve web pages that show the run: flow, training, groups, pairs, connections, dead letters",
+		Use: "console",
 		Long: "Serves pages at CONSOLE_ADDR that show a run, with pictures, while it runs and afterwards. It reads the log and the\n" +
 			"bucket, and writes nothing but judgements. `pairstream up` has it inside.",
 		Args: cobra.NoArgs,

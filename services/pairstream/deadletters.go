@@ -17,7 +17,7 @@ import (
 )
 
 func newDeadLettersCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "dead-letters", Short: "list, show or put back records that stages have set aside"}
+	cmd := &cobra.Command{Use: "dead-letters"}
 	cmd.AddCommand(newDeadLettersListCommand(), newDeadLettersShowCommand(), newDeadLettersReplayCommand())
 	return cmd
 }

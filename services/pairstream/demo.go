@@ -44,8 +44,7 @@ type demoOptions struct {
 func newDemoCommand() *cobra.Command {
 	var o demoOptions
 	cmd := &cobra.Command{
-		Use:   "demo",
-		Short: "run the whole pipeline on one machine and show the result",
+		Use: "demo",
 		Long: "Publishes pairs and runs every stage until the crawl has ended. Beside it, it does the same with random mini-batches and\n" +
 			"with GRIT's, from the same first model and for as many steps. It measures what each has taught on held-out pairs.\n" +
 			"Scenes come with a first model; on your own data a slice of it trains one. Settings of the environment override\n" +
@@ -234,7 +233,7 @@ func (d *demo) bootstrap(ctx context.Context) error {
 	defer stop()
 	return bootstrap.Train(ctx, w, d.images, d.first, bootstrap.Options{
 		Preset: "tiny", Vocab: d.vocab, Steps: d.boot, Batch: demoBatch, Rate: demoFirstRate, Seed: core.Seed, Dropout: core.Dropout,
-		Augment: dataset.Augmentation(d.settings.Trainer.Augment), Weights: bootstrap.Weights{ITC: core.ITCWeight, ITM: d.plan.matching, MLM: core.MLMWeight},
+		Augment: d.settings.Trainer.Augment, Weights: bootstrap.Weights{ITC: core.ITCWeight, ITM: d.plan.matching, MLM: core.MLMWeight},
 		Report: func(r *trainer.Result) { done.Store(r.Step + 1) },
 	}, d.weights())
 }

@@ -31,8 +31,7 @@ func newEvalCommand() *cobra.Command {
 	var baseRate float64
 	var asJSON, vision, cond bool
 	cmd := &cobra.Command{
-		Use:   "eval " + tarsUse,
-		Short: "measure a checkpoint's retrieval (TR, IR) and its image-text matching, or what it is worth as Con-D",
+		Use: "eval " + tarsUse,
 		Long: "Measures a checkpoint on the pairs of tars: text and image retrieval R@1/5/10 by ITC alone and with the\n" +
 			"first candidates ranked again by ITM, next to chance, and the error of the matching head. Captions stand beside the\n" +
 			"images, or come from Karpathy's JSON of COCO or Flickr30k, or from a list of ALBEF's. With --cond it measures where the\n" +

@@ -32,13 +32,12 @@ type fetchJob struct {
 func newFetchCommand() *cobra.Command {
 	var j fetchJob
 	cmd := &cobra.Command{
-		Use:   "fetch LIST",
-		Short: "download the images of a list into tars, and publish them",
+		Use: "fetch LIST",
 		Long: "Downloads the images that a list names (.parquet, .csv, .tsv or .jsonl, or a folder of these) into WebDataset tars\n" +
 			"as img2dataset writes them, and publishes each tar when it is complete. It knows the columns of LAION, COYO, DataComp, WIT\n" +
 			"and RedCaps. Where the first line of CSV or TSV is a row already, as in CC3M and CC12M, numbers name the columns:\n" +
-			"--url-col=2 --caption-col=1. Addresses inside of networks are refused,\n" +
-			"also behind redirects; robots.txt and X-Robots-Tag (noai, noimageai, noindex, noimageindex) are honoured.\n\n" +
+			"--url-col=2 --caption-col=1.\n\n" +
+			"Addresses inside of networks are refused, also behind redirects; robots.txt and X-Robots-Tag (noai, noimageai, noindex, noimageindex) are honoured.\n\n" +
 			"A run that was cut short goes on with the first tar that is not complete. Video and audio are not downloaded.",
 		Args: wantArgs(1, 1),
 	}

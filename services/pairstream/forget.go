@@ -28,7 +28,7 @@ type forgetFlags struct {
 func newForgetCommand() *cobra.Command {
 	var f forgetFlags
 	cmd := &cobra.Command{
-		Use: "forget", Short: "take images back: out of training, live search and the console", Args: cobra.NoArgs,
+		Use: "forget", Args: cobra.NoArgs,
 		Long: "Publishes tombstones of the images that files name, one a line, and of the pairs that show them. From then on no\n" +
 			"pair with these images is embedded, trained on, found by live search or shown in the console. It cannot be undone.\n" +
 			"--report says where the log still holds them, and which checkpoints were trained on them. --erase-copies overwrites the\n" +

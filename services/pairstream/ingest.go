@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/crawl/ingest"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/process/config"
@@ -24,8 +25,7 @@ type ingestSettings struct {
 func newIngestCommand() *cobra.Command {
 	var maxLag int64
 	cmd := &cobra.Command{
-		Use:   "ingest",
-		Short: "take pairs by HTTP: POST /v1/pairs",
+		Use: "ingest",
 		Long: "Takes pairs at INGEST_ADDR and publishes them: JSON with the image in base64 or its URL, a form with its bytes, or NDJSON\n" +
 			"for many. The answer has the ids of the pairs that are on the log, and a reason for each that was refused. It answers 429\n" +
 			"when the encoder is behind. GET /openapi.yaml describes all of it. `pairstream up` has it inside where INGEST_ADDR is set.",
@@ -71,7 +71,7 @@ func newIngestCommand() *cobra.Command {
 			return server.Run(ctx)
 		})
 		if ctx.Err() != nil {
-			return nil // it ends by being interrupted
+			return interrupt.Failure(err) // it ends by being interrupted
 		}
 		return err
 	}

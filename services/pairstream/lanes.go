@@ -13,7 +13,7 @@ import (
 )
 
 func newLanesCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "lanes", Short: "show lanes that are parked or wait, what is wrong with them, and skip it"}
+	cmd := &cobra.Command{Use: "lanes"}
 	cmd.AddCommand(newLanesListCommand(), newLanesLookCommand(), newLanesSkipCommand())
 	return cmd
 }

@@ -45,9 +45,8 @@ func logFrom(least slog.Level) *slog.Logger {
 func newBrokerCommand() *cobra.Command {
 	var addr, dir string
 	cmd := &cobra.Command{
-		Use:   "broker",
-		Short: "run the embedded broker by itself, for one machine",
-		Args:  cobra.NoArgs,
+		Use:  "broker",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			broker, err := broker.Start(broker.Options{Addr: addr, DataDir: dir})
 			if err != nil {
@@ -64,7 +63,7 @@ func newBrokerCommand() *cobra.Command {
 }
 
 func newTopicsCommand() *cobra.Command {
-	topics := &cobra.Command{Use: "topics", Short: "create or check the topics of the namespace"}
+	topics := &cobra.Command{Use: "topics"}
 	do := func(use, short string, act func(*stream.Log, context.Context, ...schemas.Topic) error) *cobra.Command {
 		return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := connect(cmd.Context())
@@ -107,9 +106,8 @@ func newSealCommand() *cobra.Command {
 	var lane int
 	var final bool
 	cmd := &cobra.Command{
-		Use:   "seal",
-		Short: "close the open group of a lane, or of all lanes",
-		Args:  cobra.NoArgs,
+		Use:  "seal",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := connect(cmd.Context())
 			if err != nil {

@@ -130,8 +130,7 @@ func newStatusCommand() *cobra.Command {
 	var watch, asJSON, retention bool
 	var interval time.Duration
 	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "show how far every stage is, lane by lane, and what was set aside",
+		Use: "status",
 		Long: "Shows the lag of every stage in every lane, how full the open groups are, how many batches wait, dead letters by\n" +
 			"reason and each stage's last progress. All of it is read from the log, so any machine that reaches it will do.",
 		Args: cobra.NoArgs,

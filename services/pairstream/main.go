@@ -8,7 +8,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/base/version"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/crawl/shard/cloud"
@@ -40,16 +40,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := newRoot().ExecuteContext(ctx)
 	stop()
-	service.Exit("pairstream", unfinished(err))
-}
-
-// unfinished turns an interruption into a failure, because the command has not done its work. Commands that run until
-// they are interrupted end without an error.
-func unfinished(err error) error {
-	if errors.Is(err, context.Canceled) {
-		return errors.New("interrupted")
-	}
-	return err
+	service.Exit("pairstream", interrupt.Unfinished(err))
 }
 
 // anyNumber is the bound for commands that take any number of arguments.
@@ -83,10 +74,10 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newBrokerCommand(), newTopicsCommand(), newProduceCommand(), newIngestCommand(), newFetchCommand(), newConnectionsCommand(), newSealCommand(), newSynthCommand(),
-		newStatusCommand(), newDeadLettersCommand(), newLanesCommand(), newVocabCommand(), newHealthcheckCommand(), newConsoleCommand(),
-		newReportCommand(), newForgetCommand(), newProgressCommand(), newCompareCommand())
-	root.AddCommand(tensorCommands()...)
+	addCommands(root, append(tensorCommands(),
+		newBrokerCommand(), newTopicsCommand(), newProduceCommand(), newIngestCommand(), newFetchCommand(), newConnectionsCommand(),
+		newSealCommand(), newSynthCommand(), newStatusCommand(), newDeadLettersCommand(), newLanesCommand(), newVocabCommand(),
+		newHealthcheckCommand(), newConsoleCommand(), newReportCommand(), newForgetCommand(), newProgressCommand(), newCompareCommand())...)
 	return root
 }
 

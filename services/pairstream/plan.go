@@ -20,8 +20,7 @@ func newPlanCommand() *cobra.Command {
 	var gpu, preset string
 	var candidates int
 	cmd := &cobra.Command{
-		Use:   "plan --pairs N --days D",
-		Short: "count what a crawl of so many pairs needs: GPUs, cores, lanes, storage, traffic, memory",
+		Use: "plan --pairs N --days D",
 		Long: "Counts what a crawl of so many pairs needs to be trained on within so many days, and prints the assumptions behind every\n" +
 			"figure. It needs neither a log nor a GPU. Each assumption says whether it was measured, or is a prediction.",
 		Args: cobra.NoArgs,

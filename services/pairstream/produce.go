@@ -27,8 +27,7 @@ func newProduceCommand() *cobra.Command {
 	var w watching
 	var p pace
 	cmd := &cobra.Command{
-		Use:   "produce " + tarsUse,
-		Short: "publish the pairs of WebDataset tars, by reference",
+		Use: "produce " + tarsUse,
 		Long: "Publishes every caption of every image of the tars (key.jpg/.jpeg/.png/.webp with key.txt and/or key.json) as a\n" +
 			"pair. Images stay in the tars; the services must be able to read them (BUCKET_ROOTS). Entries that are no pair are\n" +
 			"published too, so that the encoder counts them and sets them aside with a reason.\n\n" +

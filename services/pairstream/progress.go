@@ -35,8 +35,7 @@ type progressOptions struct {
 func newProgressCommand() *cobra.Command {
 	var o progressOptions
 	cmd := &cobra.Command{
-		Use:   "progress",
-		Short: "print what training has reported: losses, learning rate, evaluations, checkpoints",
+		Use: "progress",
 		Long: "Prints the reports of the topic progress, oldest first. A step that was repeated after a crash appears once, with its\n" +
 			"last report. --tensorboard writes curves that TensorBoard shows: `tensorboard --logdir DIR`. --to hands the reports to\n" +
 			"MLflow or Weights & Biases, through the Python package: `pip install 'pairstream[mlflow]'` or 'pairstream[wandb]'.\n" +

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/testing/kafkatest"
 	"github.com/pairstream/pairstream/internal/testing/must"
@@ -44,7 +45,7 @@ func following(t *testing.T, args ...string) (lines *bufio.Scanner, stop func() 
 	root.SetErr(&said)
 	ended := make(chan error, 1)
 	go func() {
-		err := unfinished(root.ExecuteContext(ctx))
+		err := interrupt.Unfinished(root.ExecuteContext(ctx))
 		_ = w.Close() // never fails
 		ended <- err
 	}()

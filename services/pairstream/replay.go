@@ -30,8 +30,7 @@ func newRunManifestCommand() *cobra.Command {
 	var out, env string
 	var open bool
 	cmd := &cobra.Command{
-		Use:   "run-manifest",
-		Short: "describe a finished run: offsets, settings, models and a digest of every lane of every topic",
+		Use: "run-manifest",
 		Long: "Writes what `pairstream replay` needs to run a run again. The settings are taken from the environment and, where it\n" +
 			"sets nothing, from the run.env that `pairstream up` and `pairstream demo` leave in the folder of --data, or from\n" +
 			"the file of --env. Secrets and connections are left out.",
@@ -136,8 +135,7 @@ type replayOptions struct {
 func newReplayCommand() *cobra.Command {
 	var o replayOptions
 	cmd := &cobra.Command{
-		Use:   "replay MANIFEST",
-		Short: "run a run again in another namespace, and say what comes out differently",
+		Use: "replay MANIFEST",
 		Long: "Copies the pairs of a manifest to topics of their own, runs all stages on them in this process with the settings\n" +
 			"of the manifest, and compares what they write with the original: equal, or the first record that differs. The\n" +
 			"original is only read. An interrupted replay goes on when it is started again.",

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/operate/replay"
 	"github.com/pairstream/pairstream/internal/process/config"
@@ -165,10 +166,10 @@ func TestInterruptedReplayFails(t *testing.T) {
 	cancel()
 	root := newRoot()
 	root.SetArgs([]string{"replay", path, "--namespace", "x"})
-	if err := unfinished(root.ExecuteContext(ctx)); err == nil || err.Error() != "interrupted; the same command goes on" {
+	if err := interrupt.Unfinished(root.ExecuteContext(ctx)); err == nil || err.Error() != "interrupted; the same command goes on" {
 		t.Errorf("error %v", err)
 	}
-	if err := unfinished(fmt.Errorf("reading: %w", context.Canceled)); err == nil || err.Error() != "interrupted" {
+	if err := interrupt.Unfinished(fmt.Errorf("reading: %w", context.Canceled)); err == nil || err.Error() != "interrupted" {
 		t.Errorf("error %v", err)
 	}
 }

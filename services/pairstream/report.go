@@ -20,9 +20,8 @@ import (
 func newReportCommand() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
-		Use:   "report",
-		Short: "write one page that shows a run: curves, before and after, false negatives, connections, examples",
-		Args:  cobra.NoArgs,
+		Use:  "report",
+		Args: cobra.NoArgs,
 	}
 	looking(cmd, func(at look) error {
 		s, err := consoleSettingsIn(at.dir)
@@ -61,8 +60,7 @@ func printPage(out io.Writer, what, path string) error {
 func newCompareCommand() *cobra.Command {
 	var page string
 	cmd := &cobra.Command{
-		Use:   "compare MANIFEST MANIFEST...",
-		Short: "show runs side by side: settings that differ, models, evaluations, false negatives, connections, losses",
+		Use: "compare MANIFEST MANIFEST...",
 		Long: "Compares runs by the manifests that `pairstream run-manifest` has written. It needs neither their log nor Kafka. The\n" +
 			"first run is what the others are compared with. --html writes a page with their curves over one another.",
 		Args: wantArgs(2, runs.MostRuns),

@@ -16,8 +16,7 @@ import (
 
 func newFAISSCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "faiss FOLDER",
-		Short: "write the closed groups in SEGMENTS_ROOT as indexes that FAISS reads",
+		Use: "faiss FOLDER",
 		Long: "Writes two indexes for every closed group in SEGMENTS_ROOT, of its images and of its texts, for faiss.read_index:\n" +
 			"IndexIVFScalarQuantizer, with the vectors of 8-bit codes as float16. A third file says which pair has which id. What is\n" +
 			"taken back is left out. It holds the rows of one index in memory: 2.6 GB with five million of 256 values.",
@@ -44,8 +43,7 @@ func newFAISSCommand() *cobra.Command {
 
 func newSearchCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "search",
-		Short: "answer searches over the segments of all closed groups (SEGMENTS_ROOT), at LIVE_ADDR",
+		Use: "search",
 		Long: "Answers GET /neighbors and POST /search, as live search does, over the segments that indexers have written to\n" +
 			"SEGMENTS_ROOT. It maps them, owns no lane, and takes new ones up. Any number of such processes may run. It reads what\n" +
 			"is taken back from the log.",

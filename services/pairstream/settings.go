@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pairstream/pairstream/internal/model/device"
+	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/recipe"
-	trainerservice "github.com/pairstream/pairstream/trainer/service"
+	"github.com/pairstream/pairstream/trainer"
 )
 
 // The table of settings stands between these marks.
@@ -27,9 +27,8 @@ const (
 func newSettingsCommand() *cobra.Command {
 	var file, name, papers, python string
 	cmd := &cobra.Command{
-		Use:   "settings",
-		Short: "list every setting, its default and its meaning",
-		Args:  cobra.NoArgs,
+		Use:  "settings",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if name != "" {
 				table, err := recipe.Table(name, config.Environ())
@@ -95,7 +94,7 @@ func recipesForPython() ([]byte, error) {
 			return nil, err
 		}
 		settings := map[string]string{}
-		for _, s := range config.Settings(trainerservice.Core{}, device.Augmentation{}) {
+		for _, s := range config.Settings(trainer.Options{}, dataset.Augmentation{}) {
 			settings[s.Variable] = s.Default
 		}
 		for _, variable := range []string{"LANES", "GROUP_SIZE", "BATCH_SIZE"} {

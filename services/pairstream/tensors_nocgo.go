@@ -22,14 +22,10 @@ func facts() []string { return []string{"no libtorch"} }
 // tensorCommands stands in for the commands that need libtorch or FAISS.
 func tensorCommands() []*cobra.Command {
 	var commands []*cobra.Command
-	for _, name := range tensorNames {
-		commands = append(commands, &cobra.Command{
-			Use:   name,
-			Short: "not in this build, which has no tensors",
-			RunE: func(*cobra.Command, []string) error {
-				return errors.New(name + " needs libtorch: build pairstream with CGO_ENABLED=1")
-			},
-		})
+	for _, name := range tensorNames() {
+		commands = append(commands, &cobra.Command{Use: name, RunE: func(*cobra.Command, []string) error {
+			return errors.New(name + " needs libtorch: build pairstream with CGO_ENABLED=1")
+		}})
 	}
 	return commands
 }

@@ -21,9 +21,8 @@ func newVocabCommand() *cobra.Command {
 	var size, minCount int
 	var out string
 	cmd := &cobra.Command{
-		Use:   "vocab " + tarsUse,
-		Short: "make a WordPiece vocabulary from captions",
-		Args:  wantArgs(1, anyNumber),
+		Use:  "vocab " + tarsUse,
+		Args: wantArgs(1, anyNumber),
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			var failed error
 			var totals shard.Totals
@@ -62,9 +61,8 @@ func captions(ctx context.Context, paths []string, totals *shard.Totals, failed 
 
 func newHealthcheckCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "healthcheck [/healthz|/readyz]",
-		Short: "ask the service at HEALTH_ADDR, or HTTP_ADDR, whether it is well, for containers without a shell",
-		Args:  cobra.MaximumNArgs(1),
+		Use:  "healthcheck [/healthz|/readyz]",
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := "/healthz"
 			if len(args) == 1 {
@@ -107,9 +105,8 @@ func healthcheck(ctx context.Context, setting, addr, path string) error {
 func newSynthCommand() *cobra.Command {
 	o := scenes.Defaults()
 	cmd := &cobra.Command{
-		Use:   "synth DIR",
-		Short: "write shards of captioned scenes: drawn pictures whose true captions are known",
-		Args:  wantArgs(1, 1),
+		Use:  "synth DIR",
+		Args: wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.Validate(); err != nil {
 				return err

@@ -21,6 +21,7 @@ import (
 	grouperservice "github.com/pairstream/pairstream/grouper/service"
 	indexerservice "github.com/pairstream/pairstream/indexer/service"
 	"github.com/pairstream/pairstream/internal/base/cputime"
+	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/crawl/ingest"
 	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/stream"
@@ -83,7 +84,10 @@ func runStages(ctx context.Context, log *stream.Log, rt service.Runtime, shared 
 			if err == nil {
 				err = work(cputime.As(ctx, s.of+name), instruments)
 			}
-			if err == nil || ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			if ctx.Err() != nil {
+				err = interrupt.Failure(err)
+			}
+			if err == nil {
 				return nil
 			}
 			return fmt.Errorf("%s: %w", name, err)
@@ -124,7 +128,11 @@ func beside(ctx context.Context, logger *slog.Logger, what string, run func(cont
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := run(ctx); err != nil && ctx.Err() == nil {
+		err := run(ctx)
+		if ctx.Err() != nil {
+			err = interrupt.Failure(err)
+		}
+		if err != nil {
 			logger.Error("it has ended; the stages go on", "what", what, "err", err)
 		}
 	}()
@@ -156,9 +164,8 @@ func newUpCommand() *cobra.Command {
 	var addr, dir string
 	var withoutTrainer bool
 	cmd := &cobra.Command{
-		Use:   "up",
-		Short: "run all stages in this process, with the embedded broker unless KAFKA_BROKERS is set",
-		Args:  cobra.NoArgs,
+		Use:  "up",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			environ := config.Environ()
 			p, err := config.Parse[pipeline](environ)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
+	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/crawl/dataset/onlog"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
@@ -101,7 +101,7 @@ func keepWatch(cmd *cobra.Command, log *stream.Log, paths []string, o dataset.Pr
 	lead := &watcher{watching: w, log: log, paths: paths, o: o, out: cmd.OutOrStdout(), pace: p}
 	err := log.Lead(ctx, "producer", schemas.Sources, lead.run)
 	if ctx.Err() != nil {
-		return nil // a watcher ends by being interrupted
+		return interrupt.Failure(err) // a watcher ends by being interrupted
 	}
 	return err
 }
@@ -117,7 +117,7 @@ func (w *watcher) run(ctx context.Context) (err error) {
 	w.ledger = w.pace.over(&memory{Ledger: onlog.New(w.log, publisher)}, w.log, publisher)
 	w.seen = sightings{}
 	arriving := make(chan arrival, gathered)
-	running, ctx := errgroup.WithContext(ctx)
+	running, ctx := interrupt.WithContext(ctx)
 	if w.events != "" {
 		from, err := openEvents(ctx, w.log, w.events) // before the first listing, so that nothing is missed between them
 		if err != nil {
@@ -248,8 +248,8 @@ func (s *sightings) same(uri, state string) bool {
 
 // say prints a fault that the watcher outlives, and reports whether there was none.
 func (w *watcher) say(err error) bool {
-	if err != nil && !errors.Is(err, context.Canceled) {
-		fmt.Fprintf(w.out, "will try again: %v\n", err)
+	if failed := interrupt.Failure(err); failed != nil {
+		fmt.Fprintf(w.out, "will try again: %v\n", failed)
 	}
 	return err == nil
 }

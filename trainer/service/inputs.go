@@ -37,7 +37,7 @@ func newInputs(ctx context.Context, tools device.Tools, s Settings, core *traine
 		return inputs{}, fmt.Errorf("TRAIN_INIT is %q: %w", s.Init, err)
 	}
 	loader := dataset.NewLoader(images.ForInput(size.ImageSize), size.ImageSize, size.TextTokens, words,
-		s.Run.Seed, dataset.Augmentation(s.Augment))
+		s.Run.Seed, s.Augment)
 	return inputs{loader, tools.Instruments.Log, s.Core.UniWeight > 0, s.Core.ITC.Triple, core.Send}, nil
 }
 

@@ -8,8 +8,7 @@ import (
 	"log/slog"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/log/tracing"
 	"github.com/pairstream/pairstream/internal/model/ranks"
@@ -94,7 +93,7 @@ type loop struct {
 
 // run trains until every lane has ended, a rank is lost, or ctx ends.
 func (l *loop) run(ctx context.Context, f *feed) error {
-	both, working := errgroup.WithContext(ctx)
+	both, working := interrupt.WithContext(ctx)
 	watching, over := context.WithCancel(working)
 	both.Go(func() error {
 		l.follower.Watch(watching)
@@ -137,7 +136,7 @@ func (l *loop) run(ctx context.Context, f *feed) error {
 // leave writes a checkpoint at the end of a run, unless err says that the state may be broken, and returns err. The loss of
 // a rank costs the open step alone.
 func (l *loop) leave(ctx context.Context, err error) error {
-	sound := err == nil || ctx.Err() != nil || errors.Is(err, ranks.ErrLost)
+	sound := interrupt.Failure(err) == nil || errors.Is(err, ranks.ErrLost)
 	if !sound || !l.trained {
 		return err
 	}

@@ -6,8 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/model/device"
 	"github.com/pairstream/pairstream/internal/model/ranks"
 	"github.com/pairstream/pairstream/schemas"
@@ -130,7 +129,7 @@ type task struct {
 // run does the errands of rank 0 until it ends the training. What it has asked for before is done even then, so this rank
 // completes the last step as well.
 func (m *member) run(ctx context.Context) error {
-	both, working := errgroup.WithContext(ctx)
+	both, working := interrupt.WithContext(ctx)
 	doing, stop := context.WithCancel(ctx)
 	defer stop()
 	context.AfterFunc(working, func() {

@@ -9,8 +9,7 @@ import (
 	"maps"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/log/weights"
 	"github.com/pairstream/pairstream/schemas"
@@ -26,12 +25,12 @@ const noteTime = time.Minute
 // saving runs what writes checkpoints, one at a time.
 type saving struct {
 	busy   chan struct{} // holds a value while a checkpoint is written
-	others *errgroup.Group
+	others *interrupt.Group
 	err    error // of one that was written beside
 }
 
 // beside lets checkpoints be written beside what else the group does; nil: the loop waits for them. None is being written.
-func (s *saving) beside(others *errgroup.Group) { *s = saving{make(chan struct{}, 1), others, nil} }
+func (s *saving) beside(others *interrupt.Group) { *s = saving{make(chan struct{}, 1), others, nil} }
 
 // end has the loop wait for checkpoints again. It returns the error of one that was written beside. The group has ended.
 func (s *saving) end() error {

@@ -8,8 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
@@ -24,7 +23,7 @@ func TestCheckpointsAreWrittenBesideTraining(t *testing.T) {
 		begun <- step
 		<-finish
 	}
-	group, ctx := errgroup.WithContext(t.Context())
+	group, ctx := interrupt.WithContext(t.Context())
 	l.saving.beside(group)
 	l.every = 2
 	steps := func(from, to int64) error {
@@ -84,7 +83,7 @@ func TestTrainingEndsWhileACheckpointIsWritten(t *testing.T) {
 		<-finish
 	}
 	parent, stop := context.WithCancel(t.Context())
-	group, ctx := errgroup.WithContext(parent)
+	group, ctx := interrupt.WithContext(parent)
 	l.saving.beside(group)
 	l.every = 1
 	must.Do(t, l.step(ctx, testWork(0, 0)))

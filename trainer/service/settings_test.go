@@ -28,42 +28,22 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// Every option of the core can be set.
+// Every option of the core can be set: by a variable, or by the process for all of its stages.
 func TestNoOptionIsForgotten(t *testing.T) {
-	var s Settings
-	fill(reflect.ValueOf(&s.Core).Elem())
-	fill(reflect.ValueOf(&s.Run).Elem())
-	notZero(t, "Options", reflect.ValueOf(s.Options()))
+	untagged(t, reflect.TypeFor[trainer.Options]())
 }
 
-// fill sets every field in a struct to something.
-func fill(v reflect.Value) {
-	for i := range v.NumField() {
-		switch f := v.Field(i); f.Kind() {
-		case reflect.Struct:
-			fill(f)
-		case reflect.String:
-			f.SetString("set")
-		case reflect.Bool:
-			f.SetBool(true)
-		case reflect.Float64:
-			f.SetFloat(1)
-		case reflect.Uint64:
-			f.SetUint(1)
-		default:
-			f.SetInt(1)
-		}
-	}
-}
-
-func notZero(t *testing.T, path string, v reflect.Value) {
+func untagged(t *testing.T, options reflect.Type) {
 	t.Helper()
-	for i := range v.NumField() {
-		name := path + "." + v.Type().Field(i).Name
-		if f := v.Field(i); f.Kind() == reflect.Struct {
-			notZero(t, name, f)
-		} else if f.IsZero() {
-			t.Errorf("no setting reaches %s", name)
+	for i := range options.NumField() {
+		f := options.Field(i)
+		switch f.Type.Kind() {
+		case reflect.Struct:
+			untagged(t, f.Type)
+		default:
+			if name := f.Tag.Get("env"); name == "" || name == "-" && f.Name != "Seed" {
+				t.Errorf("%s.%s has no variable", options, f.Name)
+			}
 		}
 	}
 }

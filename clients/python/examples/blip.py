@@ -15,6 +15,7 @@ are left out, as MAFA leaves them out: the mini-batch has the hard negatives.
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Any
 
 import torch
@@ -86,6 +87,11 @@ class BLIP(nn.Module):
         return Output(total, image.detach(), text.detach(), {f"loss_{k}": float(v.detach()) for k, v in parts.items()})
 
 
+def tokenize(tokenizer: BertTokenizerFast, texts: list[str]) -> dict[str, Any]:
+    """Make tokens of captions. A closure would not reach loader workers by spawn or forkserver."""
+    return dict(tokenizer([pre_caption(t) for t in texts], padding=True, truncation=True, max_length=35, return_tensors="pt", return_token_type_ids=False))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="Salesforce/blip-itm-base-coco", help="weights of Hugging Face to start from")
@@ -104,10 +110,7 @@ def main() -> None:
     model = BLIP(retrieval, decoder, bos=bos, enc=enc, pad=tokenizer.pad_token_id, recipe=recipe)
     size = retrieval.config.vision_config.image_size
 
-    def tokenize(texts: list[str]) -> dict[str, Any]:
-        return dict(tokenizer([pre_caption(t) for t in texts], padding=True, truncation=True, max_length=35, return_tensors="pt", return_token_type_ids=False))
-
-    batches = ScoredBatches(Config.from_env(), transform=recipe.images(size), tokenize=tokenize)
+    batches = ScoredBatches(Config.from_env(), transform=recipe.images(size), tokenize=partial(tokenize, tokenizer))
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=0.05)
     Trainer(model, optimizer, batches, args.checkpoints, device=args.device, precision="bfloat16" if args.device == "cuda" else "float32", clip=1.0, workers=2).run()
     if batches.rank == 0:

@@ -13,6 +13,7 @@ grouper is the query most similar to its own text.
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Any
 
 import torch
@@ -104,6 +105,11 @@ def without_ambiguous(picks: Picks) -> Picks:
     return picks._replace(second=picks.second.masked_fill(picks.classes == AMBIGUOUS, -1))
 
 
+def tokenize(tokenizer: BertTokenizerFast, texts: list[str]) -> dict[str, Any]:
+    """Make tokens of captions. A closure would not reach loader workers by spawn or forkserver."""
+    return dict(tokenizer([pre_caption(t) for t in texts], padding=True, truncation=True, max_length=32, return_tensors="pt", return_token_type_ids=False))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="Salesforce/blip2-itm-vit-g", help="weights of Hugging Face to start from")
@@ -115,10 +121,7 @@ def main() -> None:
     inner = Blip2ForImageTextRetrieval.from_pretrained(args.model)
     tokenizer = BertTokenizerFast.from_pretrained(args.model)
 
-    def tokenize(texts: list[str]) -> dict[str, Any]:
-        return dict(tokenizer([pre_caption(t) for t in texts], padding=True, truncation=True, max_length=32, return_tensors="pt", return_token_type_ids=False))
-
-    batches = ScoredBatches(Config.from_env(), transform=Recipe.of("mafa").images(inner.config.vision_config.image_size), tokenize=tokenize)
+    batches = ScoredBatches(Config.from_env(), transform=Recipe.of("mafa").images(inner.config.vision_config.image_size), tokenize=partial(tokenize, tokenizer))
     bos = tokenizer.convert_tokens_to_ids("[DEC]")
     model = QFormer(inner, bos=tokenizer.cls_token_id if bos == tokenizer.unk_token_id else bos)
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=args.lr, weight_decay=0.05)

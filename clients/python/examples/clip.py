@@ -12,6 +12,7 @@ CLIP. Export with transformers or open_clip as ever: the model inside is theirs.
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Any
 
 import torch
@@ -54,6 +55,11 @@ class CLIP(nn.Module):
         return Output(loss, image.detach(), text.detach(), {"loss_itc": float(loss.detach()), "scale": float(scale.detach())})
 
 
+def tokenize(tokenizer: CLIPTokenizerFast, length: int, texts: list[str]) -> dict[str, Any]:
+    """Make tokens of captions. A closure would not reach loader workers by spawn or forkserver."""
+    return dict(tokenizer(texts, padding=True, truncation=True, max_length=length, return_tensors="pt"))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="openai/clip-vit-base-patch32", help="weights of Hugging Face to start from")
@@ -67,10 +73,8 @@ def main() -> None:
     inner = CLIPModel.from_pretrained(args.model)
     tokenizer = CLIPTokenizerFast.from_pretrained(args.model)
 
-    def tokenize(texts: list[str]) -> dict[str, Any]:
-        return dict(tokenizer(texts, padding=True, truncation=True, max_length=inner.config.text_config.max_position_embeddings, return_tensors="pt"))
-
-    batches = ScoredBatches(Config.from_env(), transform=recipe.images(inner.config.vision_config.image_size), tokenize=tokenize)
+    words = partial(tokenize, tokenizer, inner.config.text_config.max_position_embeddings)
+    batches = ScoredBatches(Config.from_env(), transform=recipe.images(inner.config.vision_config.image_size), tokenize=words)
     model = CLIP(inner, recipe)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=0.1)
     Trainer(model, optimizer, batches, args.checkpoints, device=args.device, precision="bfloat16" if args.device == "cuda" else "float32", clip=1.0, workers=2).run()

@@ -11,36 +11,106 @@ from __future__ import annotations
 
 import argparse
 import json
+import warnings
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
-from transformers import CLIPModel, CLIPProcessor, Trainer, TrainingArguments
+from transformers import CLIPModel, CLIPProcessor, Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_utils import get_last_checkpoint
 
+from pairstream import CheckpointError
 from pairstream.picture import decode
 from pairstream.torch import PlannedBatches
 
+PLACE = "planned.json"  # in a checkpoint: the mini-batches that all ranks have had, and how many ranks there were
+
 
 class PlannedLoader(DataLoader[Any]):
-    """A loader whose epochs Trainer chooses."""
+    """A loader that knows how far training is. Its sampler goes from epoch to epoch by itself."""
 
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch of the next iteration."""
-        self.batch_sampler.set_epoch(epoch)  # type: ignore[union-attr]
+    def __len__(self) -> int:
+        """Return the steps of a whole epoch, by which Trainer counts."""
+        return int(self.batch_sampler.steps())  # type: ignore[union-attr]
+
+    def __iter__(self) -> Iterator[Any]:
+        begin = super().__iter__
+
+        def items() -> Iterator[Any]:
+            yield from begin()
+
+        for item, _ in self.batch_sampler.along(items()):  # type: ignore[union-attr]
+            yield item
 
 
 class PlannedTrainer(Trainer):  # type: ignore[misc]
-    """Hugging Face's Trainer with the mini-batches of a plan. Every rank reads its own."""
+    """Hugging Face's Trainer with the mini-batches of a plan. Every rank reads its own.
+
+    It goes on from a checkpoint with any number of ranks. With another one, its steps and its learning rate go on where the same
+    share of the epochs is done.
+    """
 
     def __init__(self, *args: Any, batches: PlannedBatches, **options: Any) -> None:
         super().__init__(*args, **options)
         self.batches = batches
+        self.add_callback(_Places(batches))
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Make the loader. It is not prepared by accelerate, which would deal it out to ranks once more."""
         return PlannedLoader(self.train_dataset, batch_sampler=self.batches, collate_fn=self.data_collator, num_workers=self.args.dataloader_num_workers)
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **options: Any) -> Any:
+        """Train from the beginning of the plan, or behind what the ranks of a checkpoint have trained on."""
+        self.batches.set_epoch(0)
+        found = get_last_checkpoint(self.args.output_dir) if resume_from_checkpoint is True else resume_from_checkpoint
+        if not found:
+            return super().train(resume_from_checkpoint, *args, **options)
+        folder = Path(found)
+        if not (folder / PLACE).exists():
+            raise CheckpointError(f"{folder} has no {PLACE}, so nothing says which mini-batches were trained on: go on from an earlier checkpoint")
+        place = json.loads((folder / PLACE).read_text())
+        self.batches.load_state_dict(place)
+        self.args.ignore_data_skip = True  # the sampler is there already
+        if place["world"] == self.batches.world:
+            return super().train(found, *args, **options)
+        with TemporaryDirectory() as other:
+            for file in folder.resolve().iterdir():
+                (Path(other) / file.name).symlink_to(file)
+            state = Path(other) / "trainer_state.json"
+            counted = json.loads(state.read_text()) | {"global_step": self._steps_done()}
+            state.unlink()
+            state.write_text(json.dumps(counted))
+            return super().train(other, *args, **options)
+
+    def _steps_done(self) -> int:
+        """Count the steps before the sampler's place, as if there had been as many ranks as now."""
+        accumulated = self.args.gradient_accumulation_steps
+        return int(self.batches.steps() // accumulated * (self.batches.epoch + 1) - len(self.batches) // accumulated)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None and json.loads((Path(checkpoint) / PLACE).read_text())["world"] != self.batches.world:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # PyTorch would rather have no steps by number
+                self.lr_scheduler.step(self._steps_done())
+
+
+class _Places(TrainerCallback):  # type: ignore[misc]
+    """Writes how far training is into every checkpoint."""
+
+    def __init__(self, batches: PlannedBatches) -> None:
+        self.batches = batches
+
+    def on_save(self, args: TrainingArguments, state: Any, control: Any, **_: Any) -> None:
+        """Write it once the checkpoint is there."""
+        if state.is_world_process_zero:
+            place = self.batches.state_dict() | {"world": self.batches.world}
+            (Path(args.output_dir) / f"checkpoint-{state.global_step}" / PLACE).write_text(json.dumps(place))
 
 
 class Captioned(Dataset[dict[str, Any]]):
@@ -74,6 +144,12 @@ def train(model: CLIPModel, data: Captioned, batches: PlannedBatches, arguments:
     return trainer
 
 
+def prepare(processor: CLIPProcessor, image: Image.Image, caption: str) -> dict[str, Any]:
+    """Make an example. A closure would not reach loader workers by spawn or forkserver."""
+    made = processor(text=caption, images=image, padding="max_length", truncation=True, return_tensors="pt")
+    return {name: value[0] for name, value in made.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plan", required=True)
@@ -85,11 +161,7 @@ def main() -> None:
     args = parser.parse_args()
     processor = CLIPProcessor.from_pretrained(args.model)
 
-    def prepare(image: Image.Image, caption: str) -> dict[str, Any]:
-        made = processor(text=caption, images=image, padding="max_length", truncation=True, return_tensors="pt")
-        return {name: value[0] for name, value in made.items()}
-
-    data = Captioned(args.train, prepare)
+    data = Captioned(args.train, partial(prepare, processor))
     arguments = TrainingArguments(args.output, num_train_epochs=args.epochs, learning_rate=args.lr, remove_unused_columns=False, dataloader_num_workers=4)
     train(CLIPModel.from_pretrained(args.model), data, PlannedBatches(args.plan, data.keys()), arguments).save_model()
 

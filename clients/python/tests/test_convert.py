@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import sys
@@ -11,10 +12,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, safe_open
 
+from pairstream import CheckpointError
 from pairstream.__main__ import main
 from pairstream.torch.convert import POSITIONS, resized
 from pairstream.torch.export import albef_state
 from pairstream.torch.first import State, first_weights, text, vision
+from pairstream.torch.trainer import _read
 
 transformers = pytest.importorskip("transformers", reason="DeiT and BERT are built with transformers")
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
@@ -281,3 +284,57 @@ def test_converters_refuse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     save_file({"a": torch.zeros(1)}, str(tmp_path / "none.safetensors"))
     assert main(["export", str(tmp_path / "none.safetensors"), str(tmp_path / "x.pth")]) == 1
     assert "no weights of pairstream's model" in capsys.readouterr().err
+
+
+class Program(torch.nn.Module):
+    """A module whose archive runs __setstate__ while PyTorch loads it."""
+
+    @torch.jit.export
+    def __getstate__(self) -> int:
+        return 1
+
+    @torch.jit.export
+    def __setstate__(self, state: int) -> None:
+        assert state == 0, "the program ran"
+
+    def forward(self) -> int:
+        return 0
+
+
+def test_a_program_is_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A stranger's TorchScript by the name of a checkpoint is refused before PyTorch, which may run it, sees it."""
+    args = make_files(tmp_path)
+    program = str(tmp_path / "albef.pth")
+    torch.jit.script(Program()).save(program)
+    for command in (
+        ["convert", program, str(tmp_path / "x"), "--vocab", args[4]], ["init", program, *args[1:]], ["init", args[0], program, *args[2:]],
+    ):  # fmt: skip
+        assert main(command) == 1
+        assert "albef.pth is TorchScript, which is a program" in capsys.readouterr().err
+    assert main(["convert", program, str(tmp_path / "x"), "--vocab", args[4], "--trust"]) == 1
+    assert "the program ran" in capsys.readouterr().err
+    raw = b"PK" + Path(program).read_bytes()[2:]
+    (tmp_path / "checkpoint-000000000001.pt").write_bytes(hashlib.sha256(raw).digest() + raw)
+    with pytest.raises(CheckpointError, match="is TorchScript"):
+        _read(tmp_path / "checkpoint-000000000001.pt", "cpu")
+    torch.save({"about": Path("a function that is called")}, program)
+    raw = Path(program).read_bytes()
+    (tmp_path / "checkpoint-000000000001.pt").write_bytes(hashlib.sha256(raw).digest() + raw)
+    with pytest.raises(CheckpointError, match="holds more than tensors"):
+        _read(tmp_path / "checkpoint-000000000001.pt", "cpu")
+
+
+def test_a_pickle_that_runs_code_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint = str(tmp_path / "albef.pth")
+    torch.save({"model": {"a": Path("a function that is called")}}, checkpoint)
+    command = ["convert", checkpoint, str(tmp_path / "x"), "--vocab", make_files(tmp_path)[4]]
+    assert main(command) == 1
+    assert "cannot be read as tensors alone, without --trust" in capsys.readouterr().err
+    torch.save([torch.zeros(1)], checkpoint)
+    assert main(command) == 1
+    assert "holds a list, want a dictionary of tensors" in capsys.readouterr().err
+    raw = Path(checkpoint).read_bytes()
+    for broken in (b"", raw[: len(raw) // 2], b"no pickle"):
+        Path(checkpoint).write_bytes(broken)
+        assert main(command) == 1, broken
+        assert "albef.pth" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import json
 import sys
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from crawl import WORDS, draw
 from PIL import Image
 from test_plans import write
 
+from pairstream import CheckpointError
 from pairstream.plans import PlannedBatches
 from pairstream.torch import Images
 from pairstream.torch.wordpiece import WordPiece
@@ -51,16 +53,16 @@ def test_hugging_face(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             seen.append(batch.keys)
             return super().indices(batch)
 
-    def run(epochs: float, resume: str | None = None) -> Any:
+    def run(epochs: float, resume: str | None = None, world: int = 1, save: int = 5, schedule: str = "constant") -> Any:
         torch.manual_seed(0)
         arguments = transformers.TrainingArguments(
-            str(tmp_path / "out"), num_train_epochs=epochs, learning_rate=2e-3, remove_unused_columns=False, save_steps=5, logging_steps=1,
-            report_to=[], disable_tqdm=True, resume_from_checkpoint=resume, lr_scheduler_type="constant", dataloader_num_workers=0,
+            str(tmp_path / "out"), num_train_epochs=epochs, learning_rate=2e-3, remove_unused_columns=False, save_steps=save, logging_steps=1,
+            report_to=[], disable_tqdm=True, resume_from_checkpoint=resume, lr_scheduler_type=schedule, dataloader_num_workers=0,
         )  # fmt: skip
         model = importlib.import_module("clip").CLIP.at_random(len(WORDS), SIZE).inner
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return module.train(model, data, Spied(plan, data.keys()), arguments)
+            return module.train(model, data, Spied(plan, data.keys(), rank=0, world=world), arguments)
 
     trainer = run(4)
     want = [b.keys for epoch in (0, 1, 0, 1) for b in PlannedBatches(plan).plan.batches(epoch)]
@@ -72,6 +74,17 @@ def test_hugging_face(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert again.state.global_step == 28 and seen[-18:] == want[10:]
     for (name, a), b in zip(trainer.model.named_parameters(), again.model.parameters(), strict=True):
         assert torch.allclose(a, b, atol=1e-5), name
+
+    # The first of two ranks makes two steps of three; then one rank goes on alone, behind what both have had.
+    run(2, world=2, save=2, schedule="linear")
+    seen.clear()
+    alone = run(2, str(tmp_path / "out/checkpoint-2"), schedule="linear")
+    assert seen == want[4:14] and alone.state.global_step == 14
+    rates = [entry["learning_rate"] for entry in alone.state.log_history if "loss" in entry and entry["step"] > 4]
+    assert rates == pytest.approx([2e-3 * (14 - step) / 14 for step in range(5, 15)])
+    (tmp_path / "out/checkpoint-2/planned.json").unlink()
+    with pytest.raises(CheckpointError, match=r"checkpoint-2 has no planned\.json"):
+        run(2, str(tmp_path / "out/checkpoint-2"))
 
 
 def _bytes(ref: Any) -> Any:
@@ -105,6 +118,32 @@ def test_open_clip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (tmp_path / "logs/run/checkpoints/epoch_2.pt").exists()
     want = [sorted(b.images) for epoch in (0, 1) for b in PlannedBatches(plan).plan.batches(epoch)]
     assert [sorted(i.hex() for i in read[at : at + 6]) for at in range(0, len(read), 6)] == want
+
+
+@pytest.mark.parametrize("before", [1, 2, 3])
+def test_open_clip_goes_on_with_other_ranks(tmp_path: Path, before: int) -> None:
+    """Its checkpoints lie between epochs. The next epoch is whole, whatever number of ranks had the one before."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pytest.importorskip("open_clip", reason="the example runs open_clip's script")
+        module = importlib.import_module("planned_open_clip")
+    plan = write(tmp_path / "plan", draw(tmp_path))
+
+    def epoch(world: int, number: int) -> list[str]:
+        found = []
+        for rank in range(world):
+            args = SimpleNamespace(train_data=str(plan), seed=0, rank=rank, world_size=world, workers=0, batch_size=6)
+            info = module.planned(args, lambda image: torch.zeros(1), True, epoch=number, tokenizer=lambda texts: texts)
+            info.set_epoch(number)
+            batches = list(info.dataloader)
+            assert len(batches) == info.dataloader.num_batches
+            found += [text for _, texts in batches for text in texts]
+        return found
+
+    want = sorted(text for b in PlannedBatches(plan).plan.batches(1) for text in b.texts)
+    assert len(epoch(before, 0)) == 7 // before * before * 6
+    found = sorted(epoch(7, 1))
+    assert found == want
 
 
 def test_open_clip_names_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

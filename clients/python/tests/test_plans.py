@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,13 +17,15 @@ import pyarrow as pa
 import pytest
 import torch
 from crawl import WORDS, Picture, batch, draw, score
+from PIL import Image
 from pyarrow import parquet
 from torch.utils.data import DataLoader, Dataset
 
 from pairstream import CheckpointError, Config, InvalidError, SettingError
 from pairstream.plans import Plan, PlannedBatch, PlannedBatches
 from pairstream.records import Mask, ScoredBatch
-from pairstream.torch import Images, PlannedTars, ScoredBatches, augment, losses
+from pairstream.rng import generator
+from pairstream.torch import Images, PlannedTars, Recipe, ScoredBatches, augment, losses, resize, seeded
 from pairstream.torch.wordpiece import WordPiece
 
 FIRST, SECOND = [4, 3], [5, 2]  # mini-batches of two lanes in two epochs
@@ -127,8 +133,82 @@ def test_resuming_at_a_step(plan: Path) -> None:
         assert places(batches) == whole[step : step // 7 * 7 + 7]
     batches.set_epoch(1, 2)
     assert places(batches) == whole[9:] and len(batches) == 7
-    with pytest.raises(CheckpointError, match="step is 7, and epoch 1 has 7 steps"):
+    with pytest.raises(CheckpointError, match="step is 7, and epoch 1 has 7 mini-batches of all ranks"):
         batches.set_epoch(1, 7)
+
+
+ORDER = [
+    [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2), (1, 2), (0, 3)],
+    [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2), (0, 3), (0, 4)],
+]  # fmt: skip
+ALL = [(e, *b) for e, order in enumerate(ORDER) for b in order]
+# Each run is that of another number of ranks: ranks, and steps that each of them makes.
+RUNS = [((2, 1), (4, 1)), ((4, 1), (1, 3)), ((1, 3), (2, 2)), ((3, 1), (2, 2)), ((2, 3), (4, 1), (3, 1)), ((2, 2), (3, 1), (1, 4), (2, 1))]
+
+
+@pytest.mark.parametrize("runs", RUNS)
+@pytest.mark.parametrize("kind", ["seek", "state", "along", "tars"])
+def test_other_ranks_go_on_where_the_last_ones_were(plan: Path, runs: tuple[tuple[int, int], ...], kind: str) -> None:
+    """No mini-batch is lost or repeated, but for fewer than the ranks at the end of an epoch."""
+    at, state, want = 0, {}, []
+    trained: list[tuple[int, int, int]] = []
+    for world, steps in runs:
+        found = [_go_on(plan, kind, rank, world, steps, state, at) for rank in range(world)]
+        trained += [b for step in zip(*(got for got, _ in found), strict=True) for b in step]
+        state = found[0][1]
+        assert all(s == state for _, s in found), "all ranks have one state"
+        for _ in range(steps):
+            if 7 - at % 7 < world:
+                at += 7 - at % 7
+            want += ALL[at : at + world]
+            at += world
+    assert trained == want
+
+
+def _go_on(plan: Path, kind: str, rank: int, world: int, steps: int, saved: dict[str, Any], done: int) -> tuple[list[tuple[int, int, int]], dict[str, Any]]:
+    """Make some steps of a rank behind a state, and return what was trained on and the state behind it."""
+    got: list[tuple[int, int, int]] = []
+    state: dict[str, Any] = {}
+    if kind == "tars":
+        tars = PlannedTars(plan, rank=rank, world=world, transform=augment(8), images=Images(roots=[]))
+        if saved:
+            tars.load_state_dict(saved)
+        for b in tars:
+            got, state = [*got, (b.epoch, b.lane, b.sequence)], b.after
+            if len(got) == steps:
+                return got, state
+    batches = PlannedBatches(plan, Numbers.keys, rank=rank, world=world)
+    if kind == "seek":
+        batches.seek(done)
+    elif saved:
+        batches.load_state_dict(json.loads(json.dumps(saved)))
+    loader = DataLoader(Numbers(), batch_sampler=batches, num_workers=2 if kind == "along" and rank == 0 else 0)
+    while True:
+        for _, p in batches.along(loader):
+            got.append((p.epoch, p.lane, p.sequence))
+            if len(got) == steps:
+                return got, batches.state_dict()
+
+
+def test_a_state_of_something_else_is_refused(plan: Path, tmp_path: Path, pictures: list[Picture]) -> None:
+    batches, tars = PlannedBatches(plan), PlannedTars(plan, transform=augment(8))
+    state = batches.state_dict()
+    assert state == tars.state_dict() == {"epoch": 0, "batch": 0, "batches": 7}
+    for change, says in (
+        ({"batches": 6}, "the state is of an epoch of 6 mini-batches, epoch 0 of .* has 7"), ({"batch": 8}, "behind mini-batch 8 of 7"),
+        ({"batch": -1}, "behind mini-batch -1 of 7"), ({"epoch": -1}, "of epoch -1"),
+    ):  # fmt: skip
+        for of in (batches, tars):
+            with pytest.raises(CheckpointError, match=says):
+                of.load_state_dict(state | change)
+    with pytest.raises(CheckpointError, match="the state has step: want epoch, batch and batches"):
+        tars.load_state_dict({"step": 3})
+    with pytest.raises(SettingError, match="step is -1"):
+        batches.seek(-1)
+    where = write(tmp_path / "masked", pictures, masked=[Mask(sample=2, reason="x")])
+    state = PlannedBatches(where).state_dict()
+    with pytest.raises(CheckpointError, match="want the same plan and drop_last"):
+        PlannedBatches(where, drop_last=True).load_state_dict(state)
 
 
 def _at(plan: Path, epoch: int) -> PlannedBatches:
@@ -194,13 +274,13 @@ def test_tars_give_what_the_stream_gives(new_log: Callable[..., Config], plan: P
     assert len(whole) == len(steps) == 14
     for after in (0, 3, 7, 13):
         again = PlannedTars(plan, **options)
-        again.load_state_dict({"step": after})
+        again.load_state_dict({"epoch": after // 7, "batch": after % 7, "batches": 7})
+        assert len(again) == 14 - after
         assert [(b.epoch, b.lane, b.sequence) for b in DataLoader(again, batch_size=None, num_workers=after % 2)] == steps[after:]
-        assert again.state_dict() == {"step": after} and len(again) == 14 - after
     half = PlannedTars(plan, rank=1, world=2, **options)
-    half.set_epoch(1, 1)
-    assert half.state_dict() == {"step": 4}
-    assert [(b.after["step"], b.epoch, b.lane, b.sequence) for b in half] == [(5, 1, 1, 1), (6, 1, 0, 3)]
+    half.set_epoch(1, 2)
+    assert half.state_dict() == {"epoch": 1, "batch": 2, "batches": 7}
+    assert [(b.after["batch"], b.epoch, b.lane, b.sequence) for b in half] == [(4, 1, 1, 1), (6, 1, 0, 3)]
 
 
 def test_refusals(tmp_path: Path, plan: Path, pictures: list[Picture]) -> None:
@@ -253,3 +333,55 @@ def test_planned_is_a_plain_value(plan: Path) -> None:
     for planned in Plan(plan).batches(1):
         assert isinstance(planned, PlannedBatch)
         assert {len(c) for c in (planned.keys, planned.images, planned.positions, planned.replaced, planned.i2t, planned.prob_t2i)} == {len(planned)}
+
+
+def _mean(image: Image.Image) -> torch.Tensor:
+    return torch.rand(3) + torch.tensor(image.resize((1, 1)).getpixel((0, 0)))
+
+
+def test_what_a_loader_takes_can_be_pickled(plan: Path) -> None:
+    """Workers by spawn and forkserver, which Python 3.14 starts with, get everything as a pickle."""
+    words, picture = WordPiece(WORDS), Image.new("RGB", (40, 30), (200, 40, 0))
+    for transform in (resize(16), augment(16, distort=True, ops=2), seeded(_mean), Recipe.of("tcl").images(16), Recipe().images(16)):
+        again = pickle.loads(pickle.dumps(transform))
+        assert torch.equal(again(picture, generator(1, "image")), transform(picture, generator(1, "image")))
+    for tokenize in (words.padded(8), Recipe().captions(words, 8), Recipe().captions(words, 8, 0)):
+        again = pickle.loads(pickle.dumps(tokenize))
+        assert all(torch.equal(again([w])["input_ids"], tokenize([w])["input_ids"]) for w in ("A cat, a dog", WORDS[6]))
+    batches = PlannedBatches(plan, Numbers.keys)
+    assert list(pickle.loads(pickle.dumps(batches))) == list(batches)
+    tars = PlannedTars(plan, transform=augment(8), tokenize=words.padded(8), images=Images(roots=[]))
+    tars.set_epoch(1, 3)
+    assert [b.texts for b in pickle.loads(pickle.dumps(tars))] == [b.texts for b in tars]
+    assert pickle.loads(pickle.dumps(tars)).state_dict() == {"epoch": 1, "batch": 7, "batches": 7, "turn": 4}
+
+
+@pytest.mark.parametrize("made", [(0, 0), (1, 0), (1, 1), (2, 1), (4, 3)])
+def test_each_worker_goes_on_from_its_own_state(plan: Path, monkeypatch: pytest.MonkeyPatch, made: tuple[int, int]) -> None:
+    """As StatefulDataLoader asks: it saves the state of every worker process, and loads it in the same one."""
+    workers = [PlannedTars(plan, transform=augment(8), images=Images(roots=[])) for _ in made]
+    whole = [(b.epoch, b.lane, b.sequence) for b in workers[0]]
+    found: dict[int, list[tuple[int, int, int]]] = {0: [], 1: []}
+    for number, (tars, count) in enumerate(zip(workers, made, strict=True)):
+        monkeypatch.setattr("pairstream.torch.planned._worker", lambda number=number: SimpleNamespace(id=number, num_workers=2))
+        first = pickle.loads(pickle.dumps(tars))
+        source = iter(first)
+        found[number] += [(b.epoch, b.lane, b.sequence) for b in itertools.islice(source, count)]
+        again = pickle.loads(pickle.dumps(tars))
+        again.load_state_dict(first.state_dict())
+        found[number] += [(b.epoch, b.lane, b.sequence) for b in again]
+        assert [(b.epoch, b.lane, b.sequence) for b in again] == whole[number::2], "a state is gone on from once"
+    assert found == {0: whole[0::2], 1: whole[1::2]}
+
+
+def test_stateful_loader(plan: Path) -> None:
+    """torchdata's loader saves and goes on, whatever its number of workers."""
+    loader = pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata needs PyTorch 2").StatefulDataLoader
+    make = partial(PlannedTars, plan, transform=augment(8), images=Images(roots=[]))
+    whole = [(b.epoch, b.lane, b.sequence) for b in make()]
+    for workers, k in ((0, 5), (2, 1), (2, 5)):
+        first = loader(make(), batch_size=None, num_workers=workers)
+        got = list(itertools.islice(first, k))
+        second = loader(make(), batch_size=None, num_workers=workers)
+        second.load_state_dict(pickle.loads(pickle.dumps(first.state_dict())))
+        assert [(b.epoch, b.lane, b.sequence) for b in [*got, *second]] == whole, (workers, k)

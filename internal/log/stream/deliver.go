@@ -36,7 +36,7 @@ func (p *Publisher) deliver(ctx context.Context, topic schemas.Topic, lane int, 
 			p.log.reconnect(what)
 		}
 		if pause.wait(ctx) != nil {
-			return fmt.Errorf("%s: %w (last: %w)", what, ctx.Err(), err)
+			return fmt.Errorf("%s: %w (last: %v)", what, ctx.Err(), err) //nolint:errorlint // it passes: the interruption alone ends this
 		}
 		if answered(err) {
 			continue

@@ -9,6 +9,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -57,7 +58,7 @@ func (l *Log) leadIn(ctx context.Context, group *kafka.ConsumerGroup, topic sche
 			defer context.AfterFunc(generation, cancel)()
 			ended <- do(lead)
 		})
-		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+		if err := interrupt.Failure(<-ended); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {

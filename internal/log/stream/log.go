@@ -160,7 +160,7 @@ func (l *Log) retry(ctx context.Context, what string, op func(ctx context.Contex
 			l.reconnect(what)
 		}
 		if pause.wait(ctx) != nil {
-			return fmt.Errorf("%s: %w (last: %w)", what, ctx.Err(), err)
+			return fmt.Errorf("%s: %w (last: %v)", what, ctx.Err(), err) //nolint:errorlint // it passes: the interruption alone ends this
 		}
 	}
 }

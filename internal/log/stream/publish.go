@@ -9,6 +9,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
+	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -185,7 +186,7 @@ func (p *Publisher) enqueue(ctx context.Context, m message) error {
 		p.mu.Lock()
 		if p.closing || p.err != nil {
 			err := p.err
-			if err == nil || errors.Is(err, context.Canceled) {
+			if interrupt.Failure(err) == nil {
 				err = errPublisherClosed
 			}
 			p.mu.Unlock()

@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pairstream/pairstream/internal/base/invalid"
-	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/crawl/forget"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/log/stream"
@@ -231,17 +230,3 @@ func (b Bucket) OpenImages(ctx context.Context) (*shard.Images, func() error, er
 	}
 	return shard.NewImages(bucket, shard.ImagesOptions{MaxBytes: b.CacheBytes}), bucket.Close, nil
 }
-
-// Augmentation has the fields of [dataset.Augmentation].
-type Augmentation struct {
-	MinScale float64 `env:"AUGMENT_MIN_SCALE" envDefault:"0.2" desc:"smallest share of an image's area that a random crop keeps, up to 1; 1: no crop"`
-	Distort  bool    `env:"AUGMENT_DISTORT" envDefault:"false" desc:"vary images as TCL does: with probability 0.8 brightness, contrast and saturation by 0.4 and hue by 0.1, with 0.2 grey, with 0.5 blurred"`
-	Flip     float64 `env:"AUGMENT_FLIP" envDefault:"0.5" desc:"probability of mirroring an image; 0 where captions speak of left and right"`
-	Color    float64 `env:"AUGMENT_COLOR" envDefault:"0" desc:"how much brightness, contrast and saturation vary"`
-	Ops      int     `env:"AUGMENT_OPS" envDefault:"2" desc:"operations of RandAugment, each done half of the time; 0: none"`
-	Level    int     `env:"AUGMENT_LEVEL" envDefault:"7" desc:"strength of RandAugment's operations, 0 to 10"`
-	Workers  int     `env:"IMAGE_WORKERS" envDefault:"2" desc:"goroutines that load, decode and augment images of a batch"`
-}
-
-// Validate returns every invalid setting, joined.
-func (a Augmentation) Validate() error { return dataset.Augmentation(a).Validate() }

@@ -14,10 +14,10 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/pairstream/pairstream/internal/base/display"
+	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/operate/console/index"
@@ -96,7 +96,7 @@ func Address(l net.Listener) string {
 
 // Run fills the index, follows the flow and serves pages until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
-	all, ctx := errgroup.WithContext(ctx)
+	all, ctx := interrupt.WithContext(ctx)
 	server := service.NewUploadServer(s.handler, s.o.Limits)
 	server.BaseContext = func(net.Listener) context.Context { return ctx }
 	all.Go(func() error { return service.ServeOn(server, s.listener, "the console") })
@@ -106,10 +106,7 @@ func (s *Server) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return errors.Join(server.Close(), s.closePublisher())
 	})
-	if err := all.Wait(); err != nil && !errors.Is(err, context.Canceled) {
-		return err
-	}
-	return nil
+	return interrupt.Failure(all.Wait())
 }
 
 // handler is a page. An error becomes a page that says so.

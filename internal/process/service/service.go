@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pairstream/pairstream/internal/base/display"
+	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/base/invalid"
 	"github.com/pairstream/pairstream/internal/base/version"
 	"github.com/pairstream/pairstream/internal/log/stream"
@@ -153,16 +154,19 @@ func runAlone[S any](ctx context.Context, name string, run func(context.Context,
 	})
 }
 
-// Exit ends the process: with 0 when err is nil or the process was asked to stop, else with 1 after printing err, a line
-// for each problem.
-func Exit(name string, err error) {
-	if err == nil || errors.Is(err, context.Canceled) {
-		os.Exit(0)
+// Exit ends the process: with 0 when err is nil or says only that the process was asked to stop, else with 1 after printing
+// err, a line for each problem.
+func Exit(name string, err error) { os.Exit(report(os.Stderr, name, err)) }
+
+// report prints the problems of err, and returns the exit code.
+func report(w io.Writer, name string, err error) int {
+	if err = interrupt.Failure(err); err == nil {
+		return 0
 	}
 	for line := range strings.SplitSeq(strings.TrimSpace(display.Redacted(err.Error())), "\n") {
-		fmt.Fprintf(os.Stderr, "%s: %s\n", name, line)
+		fmt.Fprintf(w, "%s: %s\n", name, line)
 	}
-	os.Exit(1)
+	return 1
 }
 
 // Serve runs work beside the HTTP server; the server ends when the work does.

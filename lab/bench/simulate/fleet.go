@@ -12,6 +12,7 @@ import (
 
 	"github.com/pairstream/pairstream/grouper"
 	groupers "github.com/pairstream/pairstream/grouper/service"
+	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/process/service"
@@ -60,7 +61,7 @@ func (f fleet) grouper(ctx context.Context, log *stream.Log) (stream.StageSpec, 
 	if err != nil {
 		return stream.StageSpec{}, err
 	}
-	s := groupers.Settings{Core: groupers.Core{
+	s := groupers.Settings{Core: grouper.Options{
 		Strategy: grouper.StrategyGRIT, Epochs: f.Epochs, BatchSize: f.Batch, QueueSize: f.Queue, SearchSpace: f.Space, Features: grouper.SourceTraining,
 		Candidates: 2, Texts: grouper.TextNone, Workers: 1, EpochGroups: 1,
 	}}
@@ -230,10 +231,8 @@ func (f fleet) run(ctx context.Context, log *stream.Log, t *trainer, grouping fu
 	fail(grouping)
 	err := t.train(running)
 	stop()
-	for _, other := range []error{all.Wait(), err} {
-		if other != nil && !errors.Is(other, context.Canceled) {
-			return other
-		}
+	if failed := interrupt.Failure(errors.Join(all.Wait(), err)); failed != nil {
+		return failed
 	}
 	return ctx.Err()
 }

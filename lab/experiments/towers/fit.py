@@ -21,7 +21,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional as F
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "clients/python/src"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "clients/python/src"))
 from pairstream.picture import decode  # as the encoder decodes, to which the head belongs
 
 RIDGE = 0.3  # of the mean variance of a channel

@@ -230,9 +230,11 @@ _TEXTS = ("pair", "image", "key", "uri", "copy", "text", "positive_image", "posi
 class Shares:
     """Deals the mini-batches of every epoch out to ranks: equal numbers for all, the same at every start.
 
-    Of W ranks, rank r has the mini-batches whose number leaves the rest r by W. The last ones of an epoch, fewer than W, are
-    left out. rank and world are torchrun's RANK and WORLD_SIZE, if nothing else is said. drop_last leaves out the mini-batches
-    that are smaller than the largest of the epoch: those at the end of a group, and those with masked samples.
+    A place in the plan is an epoch and the number of its mini-batches that all ranks together have had. It holds for any number
+    of ranks: from there on, rank r of W takes the first mini-batch but r, and every W-th one behind it. The last ones of an
+    epoch, fewer than W, are left out. rank and world are torchrun's RANK and WORLD_SIZE, if nothing else is said. drop_last
+    leaves out the mini-batches that are smaller than the largest of the epoch: those at the end of a group, and those with
+    masked samples.
     """
 
     def __init__(self, plan: Plan, rank: int | None, world: int | None, drop_last: bool) -> None:
@@ -242,36 +244,73 @@ class Shares:
         if not 0 <= self.rank < self.world:
             raise SettingError(f"rank is {self.rank} of {self.world}, want 0 or more and less than that (RANK, WORLD_SIZE)")
         self._found: tuple[int, list[_Where]] = (-1, [])
-        self._counts: dict[int, int] = {}
+        self._totals: dict[int, int] = {}
 
-    def of(self, epoch: int) -> list[_Where]:
-        """Find this rank's mini-batches of an epoch."""
+    def _of_all(self, epoch: int) -> list[_Where]:
+        """Find the mini-batches of an epoch, of all ranks."""
         if self._found[0] == epoch:
             return self._found[1]
         found = [where for where in self.plan.find(epoch % self.plan.epochs) if where.kept]
         if self.drop_last:
             full = max((where.kept for where in found), default=0)
             found = [where for where in found if where.kept == full]
-        share = found[: len(found) // self.world * self.world][self.rank :: self.world]
-        if not share:
+        if len(found) < self.world:
             raise SettingError(f"epoch {epoch} of {self.plan.folder} has {len(found)} mini-batches for {self.world} ranks (WORLD_SIZE): want one for each")
-        self._found, self._counts[epoch % self.plan.epochs] = (epoch, share), len(share)
-        return share
+        self._found, self._totals[epoch % self.plan.epochs] = (epoch, found), len(found)
+        return found
 
-    def count(self, epoch: int) -> int:
-        """Return the number of a rank's mini-batches of an epoch."""
-        known = self._counts.get(epoch % self.plan.epochs)
-        return len(self.of(epoch)) if known is None else known
+    def of(self, epoch: int, done: int = 0) -> list[_Where]:
+        """Find this rank's mini-batches of an epoch, behind those that all ranks have had."""
+        rest = self._of_all(epoch)[done:]
+        return rest[: len(rest) // self.world * self.world][self.rank :: self.world]
 
-    def locate(self, step: int) -> tuple[int, int]:
-        """Return the epoch of a step since the beginning, and its number in the epoch."""
-        if step < 0:
-            raise SettingError(f"step is {step}, want 0 or more")
+    def total(self, epoch: int) -> int:
+        """Return the number of an epoch's mini-batches, of all ranks."""
+        known = self._totals.get(epoch % self.plan.epochs)
+        return len(self._of_all(epoch)) if known is None else known
+
+    def count(self, epoch: int, done: int = 0) -> int:
+        """Return the number of a rank's mini-batches of an epoch, behind those that all ranks have had."""
+        return (self.total(epoch) - done) // self.world
+
+    def check(self, epoch: int, done: int) -> None:
+        """Raise CheckpointError for what is no place in the plan."""
+        if epoch < 0 or not 0 <= done < self.total(epoch):
+            raise CheckpointError(f"step is {done}, and epoch {epoch} has {self.total(epoch)} mini-batches of all ranks: want 0 or more and less than that")
+
+    def locate(self, done: int) -> tuple[int, int]:
+        """Return the place behind so many mini-batches of all ranks since the beginning."""
+        if done < 0:
+            raise SettingError(f"step is {done}, want 0 or more")
         epoch = 0
-        while step >= self.count(epoch):
-            step -= self.count(epoch)
+        while done >= self.total(epoch):
+            done -= self.total(epoch)
             epoch += 1
-        return epoch, step
+        return self.settled(epoch, done)
+
+    def settled(self, epoch: int, done: int) -> tuple[int, int]:
+        """Return the beginning of the next epoch for a place that leaves fewer mini-batches than ranks."""
+        return (epoch, done) if self.count(epoch, done) else (epoch + 1, 0)
+
+    def state(self, epoch: int, done: int) -> dict[str, Any]:
+        """Return a place as it stands in checkpoints."""
+        return {"epoch": epoch, "batch": done, "batches": self.total(epoch)}
+
+    def place(self, state: Mapping[str, Any]) -> tuple[int, int]:
+        """Return the place of a state, whatever number of ranks has written it."""
+        if not {"epoch", "batch", "batches"} <= state.keys():
+            raise CheckpointError(f"the state has {', '.join(state)}: want epoch, batch and batches, which count the mini-batches of all ranks")
+        epoch, done, total = int(state["epoch"]), int(state["batch"]), int(state["batches"])
+        if total != self.total(epoch):
+            raise CheckpointError(f"the state is of an epoch of {total} mini-batches, epoch {epoch} of {self.plan.folder} has {self.total(epoch)}: want the same plan and drop_last")
+        if epoch < 0 or not 0 <= done <= total:
+            raise CheckpointError(f"the state is behind mini-batch {done} of {total} of epoch {epoch}")
+        return self.settled(epoch, done)
+
+
+def _key(uri: str, key: str) -> Hashable:
+    """Name an example by its key alone."""
+    return key
 
 
 class PlannedBatches:
@@ -282,8 +321,11 @@ class PlannedBatches:
     keys: name=lambda uri, key: (uri, key).
 
     Each iteration gives the next epoch of this rank; behind the last one the plan begins again. set_epoch chooses one, and a
-    step of it to go on from; seek does so by the number of steps since the beginning. What the plan knows of a mini-batch
-    comes with it from `along`:
+    place in it to go on from; seek does so by the number of mini-batches since the beginning. Places count the mini-batches of all
+    ranks: k steps of W ranks are k * W. So a run may go on with another number of ranks. state_dict has the place behind what
+    `along` has given, or without along behind what this sampler has given, which loaders with workers ask ahead of their time.
+
+    What the plan knows of a mini-batch comes with it from `along`:
 
         for (images, captions), planned in batches.along(loader):
             loss = step(images, planned.texts, planned.matches(), planned.negatives())
@@ -291,7 +333,7 @@ class PlannedBatches:
 
     def __init__(
         self, plan: str | os.PathLike[str] | Plan, keys: Sequence[Hashable] | Mapping[Hashable, int] | None = None, *,
-        name: Callable[[str, str], Hashable] = lambda uri, key: key,
+        name: Callable[[str, str], Hashable] = _key,
         rank: int | None = None, world: int | None = None, drop_last: bool = False,
     ) -> None:  # fmt: skip
         self.plan = plan if isinstance(plan, Plan) else Plan(plan)
@@ -300,28 +342,56 @@ class PlannedBatches:
         self._index = None if keys is None else keys if isinstance(keys, Mapping) else _numbered(keys)
         # Hashes of the places that the data set's examples stand for.
         self._taken: Any = {} if self._index is None else np.zeros(1 + max(self._index.values(), default=-1), dtype=np.int64)
-        self.epoch, self.step = 0, 0
-        self._handed: deque[PlannedBatch] | None = None
+        self._begin(0, 0)
+        self._handed: deque[tuple[PlannedBatch, tuple[int, int]]] | None = None
+
+    def _begin(self, epoch: int, step: int) -> None:
+        """Let the next iteration begin at a place."""
+        self.epoch, self.step = epoch, step
+        self._given = epoch, step
 
     def __len__(self) -> int:
-        return self._shares.count(self.epoch) - self.step
+        return self._shares.count(self.epoch, self.step)
+
+    @property
+    def world(self) -> int:
+        """The number of ranks."""
+        return self._shares.world
+
+    def steps(self, epoch: int = 0) -> int:
+        """Return the number of this rank's mini-batches in a whole epoch."""
+        return self._shares.count(epoch)
 
     def set_epoch(self, epoch: int, step: int = 0) -> None:
-        """Let the next iteration be that of an epoch, without its first mini-batches: as many as step says."""
-        if not 0 <= step < self._shares.count(epoch):
-            raise CheckpointError(f"step is {step}, and epoch {epoch} has {self._shares.count(epoch)} steps of each of {self._shares.world} ranks (WORLD_SIZE)")
-        self.epoch, self.step = epoch, step
+        """Let the next iteration be that of an epoch, without its first mini-batches: as many as step says, of all ranks together."""
+        self._shares.check(epoch, step)
+        self._begin(epoch, step)
 
     def seek(self, step: int) -> None:
-        """Go on from a step since the beginning of the first epoch."""
-        self.epoch, self.step = self._shares.locate(step)
+        """Go on behind so many mini-batches since the beginning of the first epoch, of all ranks together.
+
+        An epoch counts with all its mini-batches, also those that are left out at its end.
+        """
+        self._begin(*self._shares.locate(step))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the place behind what was given, for any number of ranks."""
+        return self._shares.state(*self._given)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state."""
+        self._begin(*self._shares.place(state))
 
     def __iter__(self) -> Iterator[list[Any]]:
-        epoch = self.epoch
-        for where in self._shares.of(epoch)[self.step :]:
+        epoch, done = self.epoch, self.step
+        self._given = epoch, done
+        for where in self._shares.of(epoch, done):
             batch = self.plan.read(epoch % self.plan.epochs, where)
-            if self._handed is not None:
-                self._handed.append(batch)
+            done += self._shares.world
+            if self._handed is None:
+                self._given = epoch, done
+            else:
+                self._handed.append((batch, (epoch, done)))
             yield self.indices(batch)
         self.epoch, self.step = epoch + 1, 0
 
@@ -351,7 +421,8 @@ class PlannedBatches:
             for item in loader:
                 if not self._handed:
                     raise SettingError("the loader does not take its mini-batches from this sampler: want DataLoader(..., batch_sampler=batches)")
-                yield item, self._handed.popleft()
+                planned, self._given = self._handed.popleft()
+                yield item, planned
         finally:
             self._handed = None
 

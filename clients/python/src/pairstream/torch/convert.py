@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import save_file
 
 from ..errors import PairstreamError
+from .checkpoint import read_tensors
 
 POSITIONS = "visual_encoder.pos_embed"
 
@@ -48,8 +48,8 @@ def converted(state: dict[str, torch.Tensor], image_size: int = 0) -> dict[str, 
 
 def convert_file(checkpoint: str, out: str, vocab_file: str, *, image_size: int = 0, trust: bool = False) -> tuple[int, int]:
     """Write the weights of a checkpoint with their vocabulary; return how many tensors were kept, of how many."""
-    loaded: dict[str, Any] = torch.load(checkpoint, map_location="cpu", weights_only=not trust)
-    state = loaded.get("model", loaded)
+    loaded = read_tensors(checkpoint, trust=trust)
+    state: dict[str, torch.Tensor] = loaded.get("model", loaded)
     vocab = Path(vocab_file).read_text(encoding="utf-8").splitlines()
     tensors = converted(state, image_size)
     words = tensors.get("text_encoder.bert.embeddings.word_embeddings.weight", tensors.get("text_encoder.embeddings.word_embeddings.weight"))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ..errors import PairstreamError
+from .checkpoint import read_tensors
 from .convert import POSITIONS, resized
 
 State = dict[str, Tensor]
@@ -35,7 +35,7 @@ def read_state(path: str, trust: bool = False) -> State:
     """Read the tensors of a file of safetensors, or of a PyTorch checkpoint."""
     if Path(path).suffix == ".safetensors":
         return dict(load_file(path))
-    loaded: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=not trust)
+    loaded = read_tensors(path, trust=trust)
     state: State = loaded.get("model", loaded)
     return state
 

@@ -15,6 +15,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -201,11 +202,11 @@ class Sized:
 
 def resize(size: int) -> Sized:
     """Scale both sides to size, as the built-in trainer does without augmentation. That one reduces large pictures while it decodes them."""
+    return Sized(size, functools.partial(_resized, size))
 
-    def vary(image: Image.Image, draw: Generator) -> Image.Image:
-        return image.resize((size, size), Image.Resampling.BICUBIC, reducing_gap=3.0)
 
-    return Sized(size, vary)
+def _resized(size: int, image: Image.Image, draw: Generator) -> Image.Image:
+    return image.resize((size, size), Image.Resampling.BICUBIC, reducing_gap=3.0)
 
 
 def augment(size: int, min_scale: float = 0.5, flip: float = 0.5, color: float = 0.2, *, distort: bool = False, ops: int = 0, level: int = 7) -> Sized:
@@ -215,20 +216,32 @@ def augment(size: int, min_scale: float = 0.5, flip: float = 0.5, color: float =
     and blur. flip is the probability of mirroring: 0 where captions speak of left and right. Brightness, contrast and
     saturation vary by factors within 1-color..1+color. ops operations of RandAugment follow, at a level of 0 to 10.
     """
+    return Sized(size, _Augment(size, min_scale, flip, color, distort, ops, level))
 
-    def vary(image: Image.Image, draw: Generator) -> Image.Image:
-        box = variation.crop(image.width, image.height, min_scale, draw) if min_scale < 1 else None
-        image = image.resize((size, size), Image.Resampling.BICUBIC, box=box, reducing_gap=3.0)
-        if distort:
+
+@dataclass(frozen=True)
+class _Augment:
+    """What augment does. It is no closure, which worker processes by spawn or forkserver cannot take."""
+
+    size: int
+    min_scale: float
+    flip: float
+    color: float
+    distort: bool
+    ops: int
+    level: int
+
+    def __call__(self, image: Image.Image, draw: Generator) -> Image.Image:
+        box = variation.crop(image.width, image.height, self.min_scale, draw) if self.min_scale < 1 else None
+        image = image.resize((self.size, self.size), Image.Resampling.BICUBIC, box=box, reducing_gap=3.0)
+        if self.distort:
             image = variation.distort(image, variation.draw_distortion(draw))
-        if flip and draw.random() < flip:
+        if self.flip and draw.random() < self.flip:
             image = ImageOps.mirror(image)
-        if color:
+        if self.color:
             for change in (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color):
-                image = change(image).enhance(1 + color * (2 * draw.random() - 1))
-        return variation.randaugment(image, ops, level, draw) if ops else image
-
-    return Sized(size, vary)
+                image = change(image).enhance(1 + self.color * (2 * draw.random() - 1))
+        return variation.randaugment(image, self.ops, self.level, draw) if self.ops else image
 
 
 _global_generator = threading.Lock()
@@ -239,10 +252,10 @@ def seeded(transform: Callable[[Image.Image], Tensor]) -> Transform:
 
     One image at a time is transformed then: use several workers.
     """
+    return functools.partial(_with_seed, transform)
 
-    def with_seed(image: Image.Image, draw: Generator) -> Tensor:
-        with _global_generator, torch.random.fork_rng(devices=[]):
-            torch.manual_seed(draw.uint64() >> 1)
-            return transform(image)
 
-    return with_seed
+def _with_seed(transform: Callable[[Image.Image], Tensor], image: Image.Image, draw: Generator) -> Tensor:
+    with _global_generator, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(draw.uint64() >> 1)
+        return transform(image)

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +93,7 @@ class Recipe:
 
     def captions(self, words: WordPiece, tokens: int, caption_words: int = 30) -> Callable[[list[str]], dict[str, Tensor]]:
         """Return the tokenizer of training captions; caption_words is that of the weights file, and 0 leaves captions as they are."""
-        tokenize = words.padded(tokens)
-        return lambda texts: tokenize([pre_caption(t, caption_words) for t in texts] if caption_words else texts)
+        return partial(_tokens, words.padded(tokens), caption_words)
 
     def bounds(self, batch: Batch) -> dict[str, float]:
         """Return the thresholds of connections for `losses.mine`: the record's comes before the recipe's, as in the built-in trainer.
@@ -117,6 +116,10 @@ class Recipe:
                 raise SettingError("ITC_TARGETS is distilled, and this model has no momentum model: set RECIPE to mafa or grit-vlp, or ITC_TARGETS")
             return losses.Distilled(*teachers, self.ramp(self.alpha, step))
         return losses.Smoothed(self.alpha) if self.targets == "smoothed" and epoch >= self.soft_from_epoch else losses.OneHot()
+
+
+def _tokens(tokenize: Callable[[list[str]], dict[str, Tensor]], caption_words: int, texts: list[str]) -> dict[str, Tensor]:
+    return tokenize([pre_caption(t, caption_words) for t in texts] if caption_words else texts)
 
 
 VARIABLES = {

@@ -42,13 +42,14 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
-from ..errors import CheckpointError, InvalidError, NotFiniteError
+from ..errors import CheckpointError, InvalidError, NotFiniteError, PairstreamError
 from ..producer import Publisher
 from ..reader import Lag, identity, last_seq
 from ..records import FeatureBlock, Progress
 from ..rng import generator
 from ..topics import FEATURES, PROGRESS, SCORED
 from .batch import Batch, Output
+from .checkpoint import load_trained
 from .dataset import ScoredBatches, State, start_of
 from .sharded import clip as clip_shards
 from .sharded import device_of, is_cut, is_sharded, join, part, whole
@@ -361,8 +362,11 @@ def _read(path: Path, device: str) -> dict[str, Any]:
     raw = path.read_bytes()
     if hashlib.sha256(raw[32:]).digest() != raw[:32]:
         raise CheckpointError(f"{path} is damaged: its bytes are not those that were written")
-    # Tensors and text alone: loading runs no code of whoever wrote the file.
-    state: dict[str, Any] = torch.load(io.BytesIO(raw[32:]), map_location=device, weights_only=True)
+    # Tensors and text alone: loading runs no code of those who wrote the file.
+    try:
+        state = load_trained(raw[32:], device)
+    except PairstreamError as err:
+        raise CheckpointError(f"{path} is no checkpoint of a trainer: {err}") from err
     state |= json.loads(state["about"])
     if state["format"] != FORMAT:
         raise CheckpointError(f"{path} has format {state['format']}, want {FORMAT}")

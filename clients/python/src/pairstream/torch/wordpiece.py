@@ -5,6 +5,7 @@ A model of another family brings its own tokenizer: any function from a list of 
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -41,15 +42,14 @@ class WordPiece:
 
     def padded(self, limit: int) -> Callable[[list[str]], dict[str, Tensor]]:
         """Return a function that makes input_ids and attention_mask of texts, as long as the longest of them."""
+        return functools.partial(self._padded, limit)
 
-        def tokenize(texts: list[str]) -> dict[str, Tensor]:
-            rows = [self.encode(t, limit) for t in texts]
-            width = max(map(len, rows))
-            ids = torch.tensor([row + [self.pad] * (width - len(row)) for row in rows])
-            mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
-            return {"input_ids": ids, "attention_mask": mask}
-
-        return tokenize
+    def _padded(self, limit: int, texts: list[str]) -> dict[str, Tensor]:
+        rows = [self.encode(t, limit) for t in texts]
+        width = max(map(len, rows))
+        ids = torch.tensor([row + [self.pad] * (width - len(row)) for row in rows])
+        mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
+        return {"input_ids": ids, "attention_mask": mask}
 
     def _tokens(self, text: str) -> Iterator[int]:
         for part in re.split(r"(\[(?:PAD|UNK|CLS|SEP|MASK)\])", text):

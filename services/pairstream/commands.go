@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// listing is a command as `pairstream --help` lists it.
+type listing struct {
+	name, short string
+	rare        bool // only its group's help lists it
+	tensors     bool // it needs libtorch or FAISS
+}
+
+// group is a heading of `pairstream --help`. `pairstream help ID` lists all of its commands.
+type group struct {
+	id, title string
+	entries   []listing
+}
+
+// groups holds every command, in the order of the help.
+var groups = []group{
+	{"run", "Run the pipeline", []listing{
+		{name: "demo", short: "run the whole pipeline on one machine and show the result", tensors: true},
+		{name: "up", short: "run all stages in this process, with the embedded broker unless KAFKA_BROKERS is set", tensors: true},
+		{name: "broker", short: "run the embedded broker by itself, for one machine"},
+		{name: "topics", short: "create or check the topics of the namespace", rare: true},
+	}},
+	{"feed", "Feed pairs into it", []listing{
+		{name: "synth", short: "write shards of captioned scenes: drawn pictures whose true captions are known"},
+		{name: "fetch", short: "download the images of a list into tars, and publish them"},
+		{name: "produce", short: "publish the pairs of WebDataset tars, by reference"},
+		{name: "ingest", short: "take pairs by HTTP: POST /v1/pairs"},
+		{name: "seal", short: "close the open group of a lane, or of all lanes"},
+		{name: "vocab", short: "make a WordPiece vocabulary from captions", rare: true},
+	}},
+	{"watch", "Watch it", []listing{
+		{name: "status", short: "show how far every stage is, lane by lane, and what was set aside"},
+		{name: "progress", short: "print what training has reported: losses, learning rate, evaluations"},
+		{name: "console", short: "serve web pages that show the run: flow, training, groups, pairs, connections"},
+		{name: "report", short: "write one page that shows a run: curves, before and after, connections, examples"},
+		{name: "healthcheck", short: "ask the service at HEALTH_ADDR or HTTP_ADDR whether it is well", rare: true},
+	}},
+	{"judge", "Judge what it made", []listing{
+		{name: "eval", short: "measure a checkpoint's retrieval (TR, IR) and matching, or its worth as Con-D", tensors: true},
+		{name: "compare", short: "show runs side by side: settings, models, evaluations, losses, connections"},
+		{name: "connections", short: "write the connections of a run as WebDataset tars, for `produce`"},
+		{name: "search", short: "answer searches over the segments of all closed groups, at LIVE_ADDR", rare: true, tensors: true},
+		{name: "faiss", short: "write the closed groups in SEGMENTS_ROOT as indexes that FAISS reads", rare: true, tensors: true},
+	}},
+	{"train", "Train and measure", []listing{
+		{name: "bootstrap", short: "train a first model on a slice of the data, for the encoder, Con-D and the trainer", tensors: true},
+		{name: "finetune", short: "fine-tune a model for retrieval, as the papers make Con-D", tensors: true},
+		{name: "batches", short: "write the mini-batches of a finished data set into Parquet files, without Kafka", tensors: true},
+	}},
+	{"operate", "Operate it", []listing{
+		{name: "plan", short: "count what a crawl of so many pairs needs: GPUs, cores, lanes, storage, memory", tensors: true},
+		{name: "settings", short: "list every setting, its default and its meaning", tensors: true},
+		{name: "dead-letters", short: "list, show or put back records that stages have set aside"},
+		{name: "lanes", short: "show lanes that are parked or wait, what is wrong with them, and skip it"},
+		{name: "forget", short: "take images back: out of training, live search and the console"},
+		{name: "run-manifest", short: "describe a finished run: offsets, settings, models, digests of every lane", tensors: true},
+		{name: "replay", short: "run a run again in another namespace, and say what comes out differently", tensors: true},
+	}},
+}
+
+// addCommands adds the commands to root, in the order of groups.
+func addCommands(root *cobra.Command, commands ...*cobra.Command) {
+	cobra.EnableCommandSorting = false
+	byName := map[string]*cobra.Command{}
+	for _, cmd := range commands {
+		byName[cmd.Name()] = cmd
+	}
+	ids := make([]string, 0, len(groups))
+	for _, g := range groups {
+		ids = append(ids, g.id)
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title + ":"})
+		for _, e := range g.entries {
+			if cmd := byName[e.name]; cmd != nil {
+				cmd.Short, cmd.GroupID, cmd.Hidden = e.short, g.id, e.rare
+				root.AddCommand(cmd)
+			}
+		}
+		root.AddCommand(&cobra.Command{Use: g.id, Short: g.title, Long: g.list(), Hidden: true})
+	}
+	root.Long = root.Short + ".\nRare commands stand in the help of their group, `pairstream help " + strings.Join(ids, "|") + "`."
+	root.SetHelpCommandGroupID(ids[0])
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		cmd.Hidden = cmd.Hidden || cmd.Name() == "help"
+	}
+}
+
+// list returns the commands of a group as its help shows them, with the rare ones.
+func (g group) list() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s:\n", g.title)
+	for _, e := range g.entries {
+		fmt.Fprintf(&b, "  %-12s %s\n", e.name, e.short)
+	}
+	b.WriteString("\n`pairstream COMMAND --help` tells more about one of them.")
+	return b.String()
+}
+
+// tensorNames returns the names of the commands that need libtorch or FAISS.
+func tensorNames() []string {
+	var names []string
+	for _, g := range groups {
+		for _, e := range g.entries {
+			if e.tensors {
+				names = append(names, e.name)
+			}
+		}
+	}
+	return names
+}
