@@ -117,7 +117,7 @@ class Captioned(Dataset[dict[str, Any]]):
     """Images with captions, by index."""
 
     def __init__(self, lines: Path, prepare: Any) -> None:
-        self.rows = [json.loads(line) for line in lines.read_text().splitlines()]
+        self.rows = [json.loads(line) for line in lines.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
         self.folder, self.prepare = lines.parent, prepare
 
     def keys(self) -> list[str]:

@@ -18,6 +18,7 @@ from pairstream.torch.convert import POSITIONS, resized
 from pairstream.torch.export import albef_state
 from pairstream.torch.first import State, first_weights, text, vision
 from pairstream.torch.trainer import _read
+from pairstream.torch.wordpiece import read_vocab
 
 transformers = pytest.importorskip("transformers", reason="DeiT and BERT are built with transformers")
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
@@ -338,3 +339,11 @@ def test_a_pickle_that_runs_code_is_refused(tmp_path: Path, capsys: pytest.Captu
         Path(checkpoint).write_bytes(broken)
         assert main(command) == 1, broken
         assert "albef.pth" in capsys.readouterr().err
+
+
+def test_a_vocabulary_of_another_editor(tmp_path: Path) -> None:
+    """It may begin with a byte order mark, end its lines as Windows does, and have tokens that Python takes for ends of lines."""
+    (tmp_path / "v").write_bytes("\ufeff[PAD]\r\n\u2028\r\n\x85\r\ncat".encode())
+    assert read_vocab(tmp_path / "v") == ["[PAD]", "\u2028", "\x85", "cat"]
+    (tmp_path / "v").write_bytes(b"")
+    assert read_vocab(tmp_path / "v") == []

@@ -250,3 +250,33 @@ def test_numbers_of_thousands_of_digits() -> None:
     captions, count = _captions.json_captions(meta)
     assert [c.text for c in captions] == ["a cat"] and count == 1
     assert _captions.columns_of(meta, {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("meta", "captions", "columns"),
+    [
+        (b'{"caption": "a cat", "a": NaN, "b": Infinity, "c": -Infinity, "w": 64}', ["a cat"], {"w": 64}),
+        (b'{"a": [NaN, {"b": -Infinity}], "caption": "NaN, Infinity and \\"NaN", "w": 64}', ['NaN, Infinity and "NaN'], {"w": 64}),
+        (b'{"captions": ["a cat", NaN], "w": 64, "NaN": "x\\\\"}', ["a cat", ""], {"NaN": "x\\", "w": 64}),
+        (b'\xef\xbb\xbf{"caption": "a cat"}\r\n', ["a cat"], {}),
+        (b'{"caption": NaN}', [], {}),
+        (b'{"caption": "a cat", "a": nan}', [""], {}),
+        (b'{"caption": "a cat", "a": +Infinity}', [""], {}),
+        (b'\xef\xbb\xbf\xef\xbb\xbf{"caption": "a cat"}', [""], {}),
+        (b'{"caption": "cut NaN', [""], {}),
+    ],
+)
+def test_json_as_programs_write_it(meta: bytes, captions: list[str], columns: dict[str, object], tmp_path: Path) -> None:
+    """Numbers that JSON does not have are null, and a byte order mark is no part of the text."""
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        add(tar, "a.jpg", JPEG)
+        add(tar, "a.json", meta)
+        add(tar, "a.txt", b"\xef\xbb\xbfthe text\r\n")
+        add(tar, "b.jpg", JPEG)
+        add(tar, "b.txt", b"\xef\xbb\xbf \n")
+    every = list(shards.scan(tmp_path / "a.tar"))
+    (found,) = [e for e in every if isinstance(e, shards.Example)]
+    assert found.captions == ["the text", *filter(None, captions)]
+    assert found.pairs()[0].meta == columns
+    reasons = [p.reason for p in every if isinstance(p, shards.Problem)]
+    assert reasons == ["caption_json"] * captions.count("") + ["caption_empty"]

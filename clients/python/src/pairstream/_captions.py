@@ -16,6 +16,20 @@ from .wire import MAX_COLUMNS
 MAX_CAPTIONS = 256  # of one key
 
 
+_MARK = b"\xef\xbb\xbf"  # of byte order, which programs on Windows put in front of a text
+_NO_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"?|(-?Infinity|NaN)', re.DOTALL)
+
+
+def plain_text(raw: bytes) -> bytes:
+    """Return a text without a byte order mark."""
+    return raw.removeprefix(_MARK)
+
+
+def plain_json(raw: bytes) -> bytes:
+    """Return JSON as the standard has it: without a byte order mark, and with null for NaN, Infinity and -Infinity of json.dumps."""
+    return _NO_NUMBER.sub(lambda found: b"null" if found[1] else found[0], plain_text(raw))
+
+
 @dataclass(frozen=True, slots=True)
 class Caption:
     """A text found for an image. Bytes that are no UTF-8 are surrogate escapes."""

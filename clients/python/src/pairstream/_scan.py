@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from ._captions import MAX_CAPTIONS, Caption, check_caption, columns_of, json_captions, status_of, url_of
+from ._captions import MAX_CAPTIONS, Caption, check_caption, columns_of, json_captions, plain_json, plain_text, status_of, url_of
 from ._table import Row, base
 from ._tar import Damage, Entry, entries
 from .ids import image_id, pair_id
@@ -36,7 +36,7 @@ class Example:
     image_id: bytes
     encoded: bytes
     captions: list[str]  # distinct and valid, at least one: key.txt's first, then those of key.json
-    meta: bytes | None  # key.json
+    meta: bytes | None  # key.json, with null for NaN and infinities
     row: Row = field(default_factory=dict)  # of the key in the table beside the tar
 
     def pairs(self) -> list[Pair]:
@@ -165,9 +165,9 @@ class Scanner:
             cur.lost_captions = True
             yield self._complain(e, *refusal)
         elif ext == "txt":
-            cur.text, cur.captions = e, [check_caption(self._contents(e))]
+            cur.text, cur.captions = e, [check_caption(plain_text(self._contents(e)))]
         else:
-            cur.meta, cur.meta_bytes = e, self._contents(e)
+            cur.meta, cur.meta_bytes = e, plain_json(self._contents(e))
             cur.json_captions, cur.found = json_captions(cur.meta_bytes)
 
     def _contents(self, e: Entry) -> bytes:

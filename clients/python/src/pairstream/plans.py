@@ -126,7 +126,7 @@ class Plan:
         self.folder = Path(folder)
         path = self.folder / "plan.json"
         try:
-            self.manifest: dict[str, Any] = json.loads(path.read_text())
+            self.manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8-sig"))
         except FileNotFoundError as err:
             raise SettingError(f"{path} is not there: want the folder of a plan that `pairstream batches` has finished") from err
         if self.manifest.get("version") != VERSION:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 from safetensors.torch import save_file
 
 from ..errors import PairstreamError
 from .checkpoint import read_tensors
+from .wordpiece import read_vocab
 
 POSITIONS = "visual_encoder.pos_embed"
 
@@ -50,7 +49,7 @@ def convert_file(checkpoint: str, out: str, vocab_file: str, *, image_size: int 
     """Write the weights of a checkpoint with their vocabulary; return how many tensors were kept, of how many."""
     loaded = read_tensors(checkpoint, trust=trust)
     state: dict[str, torch.Tensor] = loaded.get("model", loaded)
-    vocab = Path(vocab_file).read_text(encoding="utf-8").splitlines()
+    vocab = read_vocab(vocab_file)
     tensors = converted(state, image_size)
     words = tensors.get("text_encoder.bert.embeddings.word_embeddings.weight", tensors.get("text_encoder.embeddings.word_embeddings.weight"))
     if words is None or POSITIONS not in tensors:

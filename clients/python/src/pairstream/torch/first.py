@@ -13,6 +13,7 @@ from torch import Tensor
 from ..errors import PairstreamError
 from .checkpoint import read_tensors
 from .convert import POSITIONS, resized
+from .wordpiece import read_vocab
 
 State = dict[str, Tensor]
 
@@ -149,7 +150,7 @@ def shape_of(state: State, text_tokens: int, caption_words: int) -> dict[str, in
 def write_first(image: str, words: str, out: str, vocab_file: str, *, image_size: int, embed_dim: int, seed: int, trust: bool) -> int:
     """Write first weights with their vocabulary and configuration; return how many tensors they have."""
     state = first_weights(read_state(image, trust), read_state(words, trust), image_size=image_size, embed_dim=embed_dim, seed=seed)
-    vocab = Path(vocab_file).read_text(encoding="utf-8").splitlines()
+    vocab = read_vocab(vocab_file)
     config = shape_of(state, text_tokens=25, caption_words=30)  # as the authors pre-train
     if config["vocab_size"] != len(vocab):
         raise PairstreamError(f"the vocabulary has {len(vocab)} tokens, the text weights {config['vocab_size']}")

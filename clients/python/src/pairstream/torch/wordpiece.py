@@ -9,6 +9,7 @@ import functools
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -18,6 +19,12 @@ from ..errors import SettingError
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _MAX_WORD = 100  # characters above which a word is unknown without being looked up
 _HAN = ((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x2A6DF), (0x2A700, 0x2CEAF), (0x2F800, 0x2FA1F))
+
+
+def read_vocab(path: str | Path) -> list[str]:
+    """Read a vocabulary, a token a line. A token may hold what Python takes for the end of a line elsewhere."""
+    text = Path(path).read_text(encoding="utf-8-sig").removesuffix("\n")
+    return text.split("\n") if text else []
 
 
 class WordPiece:
