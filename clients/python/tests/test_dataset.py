@@ -315,6 +315,40 @@ def test_images(tmp_path: Path, pictures: list[Picture], monkeypatch: pytest.Mon
             decode(broken)
 
 
+def test_links_lead_nowhere_out_of_a_root(tmp_path: Path, pictures: list[Picture], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file, a folder on the way and a link to a link; links that stay inside are followed, and so is a root that is one."""
+    p, root = pictures[0], tmp_path / "root"
+    (root / "in").mkdir(parents=True)
+    tar = Path(p.ref.uri.removeprefix("file://"))
+    (root / "own.tar").write_bytes(tar.read_bytes())
+    (root / "out.tar").symlink_to(tar)
+    (root / "folder").symlink_to(tmp_path)
+    (root / "in/link.tar").symlink_to("../out.tar")
+    (root / "in/own.tar").symlink_to(root / "own.tar")
+    (tmp_path / "root2").mkdir()
+    (tmp_path / "root2/own.tar").write_bytes(tar.read_bytes())
+    (root / "beside.tar").symlink_to(tmp_path / "root2/own.tar")
+    (tmp_path / "root is a link").symlink_to(root)
+    os.mkfifo(root / "pipe.tar")
+
+    def read(name: str, images: Images) -> bytes:
+        return images.read(ImageRef(uri=f"file://{name}", offset=p.ref.offset, size=p.ref.size), p.id)
+
+    advised: list[int] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda file, offset, size, advice: advised.append(offset))
+    for images, base in ((Images(roots=[f"file://{root}"]), root), (Images(roots=[f"file://{tmp_path}/root%20is%20a%20link/"]), tmp_path / "root is a link")):
+        for name in ("own.tar", "in/own.tar"):
+            assert image_id(read(f"{base}/{name}".replace(" ", "%20"), images)) == p.id
+        for name in ("out.tar", f"folder/{tar.name}", "in/link.tar", "beside.tar"):
+            with pytest.raises(ImageError, match="leads out of the bucket roots"):
+                read(f"{base}/{name}".replace(" ", "%20"), images)
+            images.announce([ImageRef(uri=f"file://{base}/{name}".replace(" ", "%20"), size=3)])
+        with pytest.raises(ImageError, match="no regular file"):
+            read(f"{base}/pipe.tar".replace(" ", "%20"), images)
+    assert not advised
+    assert image_id(read(f"{root}/out.tar", Images(roots=[]))) == p.id, "without roots every place may be named"
+
+
 class Bucket:
     """What fsspec gives for a scheme, with faults."""
 
@@ -361,6 +395,14 @@ def test_memory_filesystem_of_fsspec() -> None:
     fsspec.filesystem("memory").pipe_file("bucket/x.tar", b"0123456789")
     data = b"345"
     assert Images(roots=[]).read(ImageRef(uri="memory://bucket/x.tar", offset=3, size=3), image_id(data)) == data
+
+
+@pytest.mark.parametrize("uri", ["http://169.254.169.254/x", "local:///etc/passwd", "zip://a.jpg::file:///b.zip", "simplecache::s3://a/b", "ftp://host/x", "/etc/passwd"])
+def test_references_name_files_and_stores_alone(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """fsspec knows other places, and would read them."""
+    monkeypatch.setattr("pairstream.torch.images._remote", lambda scheme: pytest.fail(f"{scheme} was asked"))
+    with pytest.raises(ImageError, match="outside the bucket roots"):
+        Images(roots=[]).read(ImageRef(uri=uri, size=3), bytes(16))
 
 
 def test_transforms_draw_from_the_sample(pictures: list[Picture]) -> None:

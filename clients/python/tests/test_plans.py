@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -385,3 +386,96 @@ def test_stateful_loader(plan: Path) -> None:
         second = loader(make(), batch_size=None, num_workers=workers)
         second.load_state_dict(pickle.loads(pickle.dumps(first.state_dict())))
         assert [(b.epoch, b.lane, b.sequence) for b in [*got, *second]] == whole, (workers, k)
+
+
+def changed(plan: Path, **of_file: Any) -> Path:
+    """Change what plan.json says of its first file."""
+    manifest = json.loads((plan / "plan.json").read_text())
+    manifest["files"][0] |= of_file
+    (plan / "plan.json").write_text(json.dumps(manifest))
+    return plan
+
+
+@pytest.mark.parametrize("name", ["../secret.parquet", "/etc/passwd", "a/b.parquet", "..", ".", "", "a\\b", "a\0"])
+def test_a_plan_names_no_file_elsewhere(plan: Path, name: str) -> None:
+    (plan / "a").mkdir()
+    for there in (plan.parent / "secret.parquet", plan / "a/b.parquet"):
+        there.write_bytes((plan / "epoch-000-lane-0000.parquet").read_bytes())
+    with pytest.raises(InvalidError, match="want a name without folders"):
+        Plan(changed(plan, name=name))
+
+
+def test_a_plan_of_a_stranger(plan: Path) -> None:
+    """Whatever plan.json and its files hold, the error says so."""
+    text = (plan / "plan.json").read_text()
+    for wrong in ("", "[]", "null", "{", '{"version": 1}', "[" * 100_000, text.replace('"low": 0.5', '"low": null'), text.replace('"files": [', '"files": [3, ')):
+        (plan / "plan.json").write_text(wrong)
+        with pytest.raises(InvalidError, match=r"plan\.json (is no plan|has version)"):
+            Plan(plan)
+    (plan / "plan.json").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert len(PlannedBatches(plan)) == 7
+    (plan / "plan.json").write_text(text)
+    for wrong in ({"epoch": -1}, {"lane": -1}, {"samples": "many"}, {"epoch": [0]}):
+        with pytest.raises(InvalidError, match="is no plan"):
+            Plan(changed(plan, **wrong))
+        (plan / "plan.json").write_text(text)
+    first = plan / "epoch-000-lane-0000.parquet"
+    raw = first.read_bytes()
+    first.unlink()
+    with pytest.raises(InvalidError, match=r"lane-0000\.parquet, which plan\.json names, is not there"):
+        list(PlannedBatches(plan))
+    os.mkfifo(first)
+    with pytest.raises(InvalidError, match="is no file"):
+        list(PlannedBatches(plan))
+    with pytest.raises(InvalidError, match="is no file"):
+        Plan(plan).verify()
+    first.unlink()
+    first.write_bytes(raw[:-9])
+    with pytest.raises(InvalidError, match="cannot be read as Parquet"):
+        list(PlannedBatches(plan))
+
+
+def of_rows(plan: Path, **columns: Any) -> Path:
+    """Replace columns of the first file. The rows are as many as the first column has."""
+    path = plan / "epoch-000-lane-0000.parquet"
+    table = parquet.read_table(path)
+    n = len(next(iter(columns.values())))
+    table = table.take([i % table.num_rows for i in range(n)])
+    for name, values in columns.items():
+        table = table.set_column(table.schema.get_field_index(name), name, values if isinstance(values, pa.Array) else pa.array(values, table.schema.field(name).type))
+    parquet.write_table(table, path, compression="zstd")
+    return changed(plan, samples=n)
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ({"sample": range(60_000)}, "a mini-batch of 60000 samples, at most 16384 are read"),
+        ({"partners": [[6]] * 24}, r"sample 0 has partners \[6\], want those of 0..5"),
+        ({"partners": [[-1]] * 24}, r"has partners \[-1\]"),
+        ({"i2t": [[-2, 0]] * 24}, "candidates are -2 to 0, want -1..5"),
+        ({"t2i": [[0, 6]] * 24}, "candidates are 0 to 6"),
+        ({"i2t": [[0], [0, 1]] * 12}, "are no mini-batch"),
+        ({"prob_i2t": [None] * 24}, "probabilities"), ({"prob_t2i": [[0.5, float("nan")]] * 24}, "probabilities"), ({"prob_t2i": [[0.5]] * 24}, "probabilities"),
+        ({"text": pa.array([3] * 24)}, "text is integer, want text"),
+        ({"masked": pa.array([0] * 24)}, "masked is integer, want bool"),
+        ({"i2t": pa.array([1] * 24)}, "i2t is integer, want list of integer"),
+    ],
+)  # fmt: skip
+def test_rows_of_a_stranger(plan: Path, columns: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidError, match=says):
+        list(PlannedBatches(of_rows(plan, **columns)))
+
+
+def test_bombs_in_a_plan(plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few bytes that stand for many are refused before they are decoded."""
+    path = plan / "epoch-000-lane-0000.parquet"
+    long = pa.DictionaryArray.from_arrays(pa.array([0] * 24, pa.int32()), pa.array(["x" * (12 << 20)]))
+    of_rows(plan, text=long)
+    assert path.stat().st_size < 100_000
+    with pytest.raises(InvalidError, match="its texts take more than 50000000 bytes"), monkeypatch.context() as m:
+        m.setattr("pairstream.plans.MAX_TEXTS", 50_000_000)
+        list(PlannedBatches(plan))
+    monkeypatch.setattr("pairstream._pages.MAX_BYTES", 10 << 20)
+    with pytest.raises(InvalidError, match=r"reading part 0 of .*: its pages take more than 10485760 bytes"):
+        list(PlannedBatches(plan))

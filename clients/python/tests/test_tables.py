@@ -9,6 +9,7 @@ import tarfile
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import pytest
 from pyarrow import parquet
 from test_shards import JPEG, add, compare, notes, produced
 
-from pairstream import Config, PairProducer, SettingError, _table, marshal, shards, unmarshal
+from pairstream import Config, PairProducer, SettingError, _pages, _table, marshal, shards, unmarshal
 from pairstream._table import base, beside
 from pairstream.records import MAX_COLUMN_TEXT, Pair
 
@@ -193,3 +194,67 @@ def test_names() -> None:
     for key, want in (("a", "a"), ("a/b", "b"), ("a/b//", "b"), ("/", "/"), ("//", "/"), (".", ".")):
         assert base(key) == want
     assert beside("/no/where.tar") == ""
+
+
+def varint(n: int) -> bytes:
+    out = b""
+    while n >= 128:
+        out, n = out + bytes([n & 127 | 128]), n >> 7
+    return out + bytes([n])
+
+
+def page(kind: int, uncompressed: int, compressed: int, values: int, more: bytes = b"") -> bytes:
+    """The head of a page: numbers of the compact protocol, and the head of its kind."""
+    numbers = b"".join(b"\x15" + varint(2 * n) for n in (kind, uncompressed, compressed))
+    return numbers + more + bytes([0x2C if kind == 0 else 0x4C]) + b"\x15" + varint(2 * values) + b"\x00\x00"
+
+
+def refusal(raw: bytes, dictionary: int = 0, whole: bool = False, at: int = 4) -> str:
+    """Say why a group of one column with such pages is refused; dictionary is the length of those of its dictionary."""
+    of = SimpleNamespace(data_page_offset=at + dictionary, has_dictionary_page=dictionary > 0, dictionary_page_offset=at, total_compressed_size=len(raw))
+    try:
+        _pages.check(io.BytesIO(b"PAR1" + raw), 4 + len(raw), SimpleNamespace(num_columns=1, column=lambda i: of), whole=whole)
+    except _pages.PagesError as err:
+        return str(err)
+    return ""
+
+
+GIB = 1 << 30
+BODY = bytes(10)
+
+
+@pytest.mark.parametrize(
+    ("raw", "dictionary", "whole", "says"),
+    [
+        (page(0, 100, 10, 4) + BODY, 0, False, ""),
+        (page(0, 100, 10, 4, b"\x1c\x18\x03abc\x19\x28\x01a\x01b\x11\x13\x05\x17" + bytes(8) + b"\x19\x21\x01\x02\x00") + BODY, 0, False, ""),
+        (page(0, GIB, 10, 4) + BODY, 0, False, "take more than"),
+        (page(0, 10, 10, 1 << 27) + BODY, 0, False, "take more than"),
+        (page(2, GIB, 10, 4) + BODY + page(0, 10, 10, 4) + BODY, len(page(2, GIB, 10, 4) + BODY), False, "take more than"),
+        ((page(0, 300 << 20, 10, 4) + BODY) * 2, 0, False, ""),
+        ((page(0, 300 << 20, 10, 4) + BODY) * 2, 0, True, "take more than"),
+        (page(0, 10, 11, 4) + BODY, 0, False, "are not where its footer says"),
+        (page(0, 10, 10, 4)[:-3], 0, False, "ends early"),
+        (b"\x15" + b"\xff" * 12, 0, False, "is none"),
+        (b"\x1d\x00", 0, False, "is none"),
+        (b"\x1c" * 40, 0, False, "nested too deep"),
+        (b"\x15\x00\x15\x01" + page(0, 1, 1, 1), 0, False, "are not where its footer says"),
+    ],
+)  # fmt: skip
+def test_pages_are_looked_at_before_they_are_decoded(raw: bytes, dictionary: int, whole: bool, says: str) -> None:
+    assert says in refusal(raw, dictionary, whole) and bool(says) == bool(refusal(raw, dictionary, whole))
+
+
+def test_pages_lie_in_their_file() -> None:
+    raw = page(0, 100, 10, 4) + BODY
+    assert not refusal(raw) and "are not where" in refusal(raw, at=-1) and "are not where" in refusal(raw, at=5)
+
+
+def test_a_table_that_is_a_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages of many bytes cost the table its columns, and no memory."""
+    path = str(tmp_path / "a.parquet")
+    parquet.write_table(pa.table({"key": ["0"], "note": ["x" * (12 << 20)]}), path, compression="zstd")
+    assert set(_table.read(path)) == {"0"}
+    monkeypatch.setattr(_pages, "MAX_BYTES", 10 << 20)
+    with pytest.raises(_table.TableError, match="cannot be read as Parquet"):
+        _table.read(path)

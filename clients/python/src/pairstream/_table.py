@@ -6,11 +6,13 @@ int64 as a float. Nulls, lists, decimals, half floats and bytes that are no text
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from . import _pages
 from .errors import SettingError
 from .records import MAX_COLUMN_TEXT
 
@@ -87,6 +89,11 @@ def _rows(file: BinaryIO) -> Iterator[Row]:
         # A text that many rows share is kept once, however often the file says it.
         texts = [leaf.name for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
         table = parquet.ParquetFile(file, read_dictionary=texts, page_checksum_verification=True)
+        size = file.seek(0, os.SEEK_END)
+        for i in range(table.metadata.num_row_groups):
+            group = table.metadata.row_group(i)
+            if group.num_rows:  # else it has no pages
+                _pages.check(file, size, group)
         if not leaves and table.metadata.num_rows:
             raise TableError(_NO_KEYS)
         for batch in table.iter_batches(_ROWS_AT_ONCE, columns=[leaf.name for leaf in leaves], use_threads=False):

@@ -21,9 +21,12 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from . import _pages
 from .errors import CheckpointError, InvalidError, SettingError
 
 VERSION = 1  # of the columns
+MAX_SAMPLES = 1 << 14  # of a mini-batch, whose tables of what matches have a byte for every pair of samples
+MAX_TEXTS = 1 << 28  # bytes of a mini-batch's texts
 
 Item = TypeVar("Item")
 Ints = NDArray[np.int64]
@@ -119,6 +122,24 @@ class _Where:
     kept: int  # samples that are not masked
 
 
+class _File(NamedTuple):
+    """A file that plan.json names."""
+
+    name: str
+    epoch: int
+    lane: int
+    samples: int
+    sha256: str
+
+    @classmethod
+    def of(cls, named: Mapping[str, Any]) -> _File:
+        """Check what plan.json says of a file, which must be one of the plan's folder."""
+        f = cls(str(named["name"]), int(named["epoch"]), int(named["lane"]), int(named["samples"]), str(named["sha256"]))
+        if f.name in ("", ".", "..") or set(f.name) & {"/", "\\", "\0"} or f.epoch < 0 or f.lane < 0:
+            raise ValueError(f"file {f.name!r} of epoch {f.epoch} and lane {f.lane}: want a name without folders, and numbers from 0 on")
+        return f
+
+
 class Plan:
     """A folder that `pairstream batches` has written, or is still writing: epochs that are complete are there."""
 
@@ -127,13 +148,19 @@ class Plan:
         path = self.folder / "plan.json"
         try:
             self.manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8-sig"))
+            version = self.manifest.get("version")
         except FileNotFoundError as err:
             raise SettingError(f"{path} is not there: want the folder of a plan that `pairstream batches` has finished") from err
-        if self.manifest.get("version") != VERSION:
-            raise InvalidError(f"{path} has version {self.manifest.get('version')}, want {VERSION}: update the package pairstream")
-        self.low = float(self.manifest["low"])
-        self._files = sorted(self.manifest["files"], key=lambda f: (f["epoch"], f["lane"]))
-        self.epochs = 1 + max((int(f["epoch"]) for f in self._files), default=-1)
+        except (ValueError, AttributeError, RecursionError) as err:
+            raise InvalidError(f"{path} is no plan: {err}") from err
+        if version != VERSION:
+            raise InvalidError(f"{path} has version {version}, want {VERSION}: update the package pairstream")
+        try:
+            self.low = float(self.manifest["low"])
+            self._files = sorted(map(_File.of, self.manifest["files"]), key=lambda f: (f.epoch, f.lane))
+        except (KeyError, TypeError, ValueError) as err:
+            raise InvalidError(f"{path} is no plan: {err!r}") from err
+        self.epochs = 1 + max((f.epoch for f in self._files), default=-1)
         if not self.epochs:
             raise InvalidError(f"{path} names no mini-batches: was the data set empty?")
         self._opened: dict[str, Any] = {}
@@ -143,45 +170,57 @@ class Plan:
         """Compare every file with its digest in plan.json."""
         for f in self._files:
             digest = hashlib.sha256()
-            with (self.folder / f["name"]).open("rb") as file:
+            with self._path(f.name).open("rb") as file:
                 while block := file.read(1 << 20):
                     digest.update(block)
-            if digest.hexdigest() != f["sha256"]:
-                raise InvalidError(f"{self.folder / f['name']} has not the digest that plan.json has: write the plan anew")
+            if digest.hexdigest() != f.sha256:
+                raise InvalidError(f"{self.folder / f.name} has not the digest that plan.json has: write the plan anew")
 
     def find(self, epoch: int) -> list[_Where]:
         """Find the mini-batches of an epoch, in the order of training: the lanes take turns, as the trainers do."""
         found: list[tuple[int, int, _Where]] = []
         for f in self._files:
-            if f["epoch"] == epoch:
+            if f.epoch == epoch:
                 found += [(i, where.lane, where) for i, where in enumerate(self._of_file(f))]
         return [where for _, _, where in sorted(found, key=lambda f: f[:2])]
 
-    def _of_file(self, f: Mapping[str, Any]) -> Iterator[_Where]:
-        opened = self._open(f["name"])
-        if opened.metadata.num_rows != f["samples"]:
-            raise InvalidError(f"{self.folder / f['name']} has {opened.metadata.num_rows} rows, plan.json says {f['samples']}: write the plan anew")
+    def _of_file(self, f: _File) -> Iterator[_Where]:
+        opened = self._open(f.name)
+        if opened.metadata.num_rows != f.samples:
+            raise InvalidError(f"{self.folder / f.name} has {opened.metadata.num_rows} rows, plan.json says {f.samples}: write the plan anew")
         for part in range(opened.num_row_groups):
-            table = opened.read_row_group(part, columns=["sample", "masked"])
+            table = self._part_of(f.name, part, ["sample", "masked"])
             starts = np.flatnonzero(table["sample"].to_numpy() == 0)
             if not len(starts) or starts[0] != 0:
-                raise InvalidError(f"{self.folder / f['name']}: part {part} does not begin with a mini-batch")
+                raise InvalidError(f"{self.folder / f.name}: part {part} does not begin with a mini-batch")
             kept = np.add.reduceat(~table["masked"].to_numpy(), starts, dtype=np.int64)
             for start, stop, n in zip(starts.tolist(), [*starts[1:].tolist(), table.num_rows], kept.tolist(), strict=True):
-                yield _Where(f["name"], int(f["lane"]), part, start, stop, n)
+                if stop - start > MAX_SAMPLES:
+                    raise InvalidError(f"{self.folder / f.name} has a mini-batch of {stop - start} samples, at most {MAX_SAMPLES} are read")
+                yield _Where(f.name, f.lane, part, start, stop, n)
 
     def read(self, epoch: int, where: _Where) -> PlannedBatch:
         """Read a mini-batch. The part of the file that it is in stays in memory for the next ones."""
         if self._part[0] != (where.file, where.part):
-            self._part = ((where.file, where.part), self._open(where.file).read_row_group(where.part).combine_chunks())
+            self._part = ((where.file, where.part), self._part_of(where.file, where.part, list(_COLUMNS)).combine_chunks())
         rows = self._part[1].slice(where.start, where.stop - where.start)
-        return _batch(rows, epoch, where.lane, self.low)
+        try:
+            return _batch(rows, epoch, where.lane, self.low)
+        except (InvalidError, ValueError, TypeError, IndexError) as err:
+            raise InvalidError(f"{self.folder / where.file}: rows {where.start} to {where.stop} of part {where.part} are no mini-batch: {err}") from err
 
     def batches(self, epoch: int) -> Iterator[PlannedBatch]:
         """Read the mini-batches of an epoch, in the order of training."""
         for where in self.find(epoch):
             if where.kept:
                 yield self.read(epoch, where)
+
+    def _path(self, name: str) -> Path:
+        """Return the path of a file, which must be one: opening a pipe would wait for ever."""
+        path = self.folder / name
+        if path.exists() and not path.is_file():
+            raise InvalidError(f"{path} is no file")
+        return path
 
     def _open(self, name: str) -> Any:
         if name not in self._opened:
@@ -190,27 +229,73 @@ class Plan:
             except ImportError as err:
                 raise SettingError(f"reading a plan takes pyarrow: pip install pyarrow ({err})") from err
             self._opened = {n: f for n, f in self._opened.items() if n.partition("-lane")[0] == name.partition("-lane")[0]}  # of the same epoch
-            self._opened[name] = parquet.ParquetFile(self.folder / name)
+            path = self._path(name)
+            try:
+                # A text that many rows share is kept once, however often the file says it.
+                opened = parquet.ParquetFile(path, read_dictionary=list(_TEXTS))
+            except FileNotFoundError as err:
+                raise InvalidError(f"{path}, which plan.json names, is not there: write the plan anew") from err
+            except (ValueError, OSError) as err:  # pyarrow raises both for broken bytes
+                raise InvalidError(f"{path} cannot be read as Parquet: {err}") from err
+            _check_columns(path, opened.schema_arrow)
+            self._opened[name] = opened
         return self._opened[name]
+
+    def _part_of(self, name: str, part: int, columns: list[str]) -> Any:
+        """Read columns of a part, whose pages must not take too much."""
+        opened, path = self._open(name), self.folder / name
+        try:
+            with path.open("rb") as file:
+                _pages.check(file, path.stat().st_size, opened.metadata.row_group(part), whole=True)
+            return opened.read_row_group(part, columns=columns)
+        except (_pages.PagesError, ValueError, OSError) as err:
+            raise InvalidError(f"reading part {part} of {path}: {err}") from err
 
     def __getstate__(self) -> dict[str, Any]:
         """Go to a worker process without open files."""
         return self.__dict__ | {"_opened": {}, "_part": (("", -1), None)}
 
 
+def _check_columns(path: Path, schema: Any) -> None:
+    """Refuse a file without the columns of a plan."""
+    import pyarrow as pa
+
+    def kind(of: Any) -> str:
+        if pa.types.is_dictionary(of):
+            return kind(of.value_type)
+        if pa.types.is_list(of) or pa.types.is_large_list(of):
+            return "list of " + kind(of.value_type)
+        for name, is_it in (("integer", pa.types.is_integer), ("float", pa.types.is_floating), ("bool", pa.types.is_boolean), ("text", pa.types.is_string)):
+            if is_it(of):
+                return name
+        return str(of)
+
+    found = {field.name: kind(field.type) for field in schema}
+    wrong = [f"{name} is {found.get(name, 'not there')}, want {want}" for name, want in _COLUMNS.items() if found.get(name) != want]
+    if wrong:
+        raise InvalidError(f"{path} has not the columns of a plan: {'; '.join(wrong)}")
+
+
 def _batch(rows: Any, epoch: int, lane: int, low: float) -> PlannedBatch:
     """Make a mini-batch of its rows in the file."""
     n = rows.num_rows
+    _check_texts(rows)
     columns = {name: rows[name].to_pylist() for name in _TEXTS}
     masked = rows["masked"].to_numpy()
     keep = np.flatnonzero(~masked)
     same = np.zeros((n, n), dtype=bool)
     for i, partners in enumerate(rows["partners"].to_pylist()):
+        if any(not 0 <= p < n for p in partners):
+            raise InvalidError(f"sample {i} has partners {partners}, want those of 0..{n - 1}")
         same[i, partners] = True
     links: dict[str, Any] = {}
     for way in ("i2t", "t2i"):
         found: Ints = np.array(rows[way].to_pylist(), dtype=np.int64).reshape(n, -1)
+        if found.size and not (found.min() >= -1 and found.max() < n):
+            raise InvalidError(f"candidates are {found.min()} to {found.max()}, want -1..{n - 1}")
         p: Floats = np.array(rows["prob_" + way].to_pylist(), dtype=np.float32).reshape(n, -1)
+        if p.shape != found.shape or not ((p >= 0) & (p <= 1)).all():
+            raise InvalidError(f"prob_{way} has no probabilities, one for each candidate")
         links[way], links["prob_" + way] = kept_links(found, p, keep)
     offsets, sizes = rows["offset"].to_pylist(), rows["size"].to_pylist()
     positives = list(zip(columns["positive_image"], columns["positive_uri"], rows["positive_offset"].to_pylist(), rows["positive_size"].to_pylist(), columns["positive_copy"], strict=True))  # fmt: skip
@@ -224,7 +309,25 @@ def _batch(rows: Any, epoch: int, lane: int, low: float) -> PlannedBatch:
     )  # fmt: skip
 
 
+def _check_texts(rows: Any) -> None:
+    """Refuse texts that take too much once every row has its own."""
+    from pyarrow import compute
+
+    total = 0
+    for name in _TEXTS:
+        for chunk in rows[name].chunks:
+            lengths = compute.binary_length(chunk.dictionary)
+            total += compute.sum(compute.cast(compute.take(lengths, chunk.indices), "int64")).as_py() or 0
+        if total > MAX_TEXTS:
+            raise InvalidError(f"its texts take more than {MAX_TEXTS} bytes")
+
+
 _TEXTS = ("pair", "image", "key", "uri", "copy", "text", "positive_image", "positive_uri", "positive_copy")
+_COLUMNS = {
+    **dict.fromkeys(_TEXTS, "text"), **dict.fromkeys(("group", "batch", "sample", "position", "offset", "size", "positive_offset", "positive_size"), "integer"),
+    **dict.fromkeys(("replaced", "masked"), "bool"), **dict.fromkeys(("partners", "i2t", "t2i"), "list of integer"),
+    **dict.fromkeys(("prob_i2t", "prob_t2i"), "list of float"), "high": "float",
+}  # fmt: skip
 
 
 class Shares:

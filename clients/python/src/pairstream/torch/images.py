@@ -11,10 +11,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import stat
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -36,6 +37,7 @@ Transform = Callable[[Image.Image, Generator], Tensor]
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+_STORES = {"file", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "hf", "memory"}  # that references may name without roots
 _FIRST_PAUSE, _LAST_PAUSE = 0.1, 2.0
 
 
@@ -43,7 +45,7 @@ class Images:
     """Reads images of file://, s3:// and gs:// objects by range, and keeps the latest used of remote ones.
 
     roots are the places that references may name, such as file:///data or s3://bucket/prefix; by default those of the
-    variable BUCKET_ROOTS, and without it every place. An image that is not there for good raises ImageError. A bucket that
+    variable BUCKET_ROOTS, and without it every place on this machine and in stores. No link leads out of a root. An image that is not there for good raises ImageError. A bucket that
     fails is asked again for timeout seconds; then BucketError. Safe for several threads.
     """
 
@@ -96,19 +98,22 @@ class Images:
             place = _place(uri, self.roots)
             if place is None or place[0] != "file":
                 continue
-            with contextlib.suppress(OSError), open(place[2], "rb") as file:
+            with contextlib.suppress(OSError, ImageError), self._opened(place[2]) as file:
                 for ref in among:
-                    os.posix_fadvise(file.fileno(), ref.offset, ref.size, os.POSIX_FADV_WILLNEED)
+                    os.posix_fadvise(file, ref.offset, ref.size, os.POSIX_FADV_WILLNEED)
 
     def _fetch(self, scheme: str, host: str, path: str, ref: ImageRef) -> bytes:
         until, pause = time.monotonic() + self.timeout, _FIRST_PAUSE
         while True:
             try:
                 if scheme == "file":
-                    return _read_file(path, ref)
+                    with self._opened(path) as file:
+                        return os.pread(file, ref.size, ref.offset)
                 data: bytes = _remote(scheme).cat_file(f"{host}{path}", start=ref.offset, end=ref.offset + ref.size)
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as err:
                 raise ImageError(str(err)) from err
+            except ImageError:
+                raise
             except ImportError as err:
                 raise SettingError(f"pip install what fsspec needs for {scheme}: {err}") from err
             except Exception as err:
@@ -118,6 +123,21 @@ class Images:
                 pause = min(2 * pause, _LAST_PAUSE)
             else:
                 return data
+
+    @contextlib.contextmanager
+    def _opened(self, path: str) -> Iterator[int]:
+        """Open a file, unless a link on the way to it leads out of the roots, or it is a pipe, which would be waited for."""
+        real = os.path.realpath(path)
+        if self.roots and not any(s == "file" and f"{real}/".startswith(os.path.realpath(p).rstrip("/") + "/") for s, _, p in self.roots):
+            raise ImageError("a link leads out of the bucket roots (BUCKET_ROOTS)")
+        file = os.open(real, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        try:
+            kind = os.fstat(file).st_mode
+            if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):  # reading a folder fails by itself
+                raise ImageError("it is no regular file")
+            yield file
+        finally:
+            os.close(file)
 
     def _keep(self, image: bytes, data: bytes) -> None:
         with self._lock:
@@ -145,6 +165,8 @@ def _place(uri: str, roots: tuple[tuple[str, str, str], ...]) -> tuple[str, str,
     parts = path.removeprefix("/").split("/")
     if any(p in ("", ".", "..") or "\0" in p or "\\" in p for p in parts):
         return None
+    if not roots and scheme not in _STORES:
+        return None
     if roots and not any(s == scheme and h == host and path.startswith(p) for s, h, p in roots):
         return None
     return scheme, host, path
@@ -154,14 +176,6 @@ def _split(uri: str) -> tuple[str, str, str]:
     parts = urlsplit(uri)
     host = "" if parts.scheme == "file" and parts.netloc == "localhost" else parts.netloc
     return parts.scheme, host, unquote(parts.path)
-
-
-def _read_file(path: str, ref: ImageRef) -> bytes:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.pread(file, ref.size, ref.offset)
-    finally:
-        os.close(file)
 
 
 def _remote(scheme: str) -> Any:
