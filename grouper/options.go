@@ -59,7 +59,7 @@ type Options struct {
 	Clusters   int `env:"GNS_CLUSTERS" envDefault:"8" desc:"c of gns: clusters that a mini-batch draws from"`
 	PerCluster int `env:"GNS_PER_CLUSTER" envDefault:"3" desc:"s of gns: pairs drawn from each of them"`
 
-	Candidates int      `env:"CANDIDATES" envDefault:"2" desc:"m: hardest candidates of each pair and direction that Con-D scores"`
+	Candidates int      `env:"CANDIDATES" envDefault:"2" desc:"m: hardest candidates of each pair and direction that Con-D scores; 0: none, and no Con-D is loaded"`
 	Texts      TextRule `env:"TEXTS" envDefault:"none" desc:"captions replaced by obj(v): curriculum (GPN-S eq. 8), share, all or none"`
 	TextShare  float64  `env:"TEXT_SHARE" envDefault:"0" desc:"share of captions replaced by TEXTS=share"`
 

@@ -21,8 +21,14 @@ import (
 // Name is the stage's, in metrics and consumer groups.
 const Name = "discriminator"
 
-// Run loads Con-D and scores the lanes that this process is given, until ctx ends.
+// Run loads Con-D and scores the lanes that this process is given, until ctx ends. Without candidates it loads none.
 func Run(ctx context.Context, tools device.Tools, s Settings) error {
+	if s.Candidates == 0 {
+		tools.Instruments.Loaded()
+		return run(ctx, tools, func(_ int, state []byte) (stream.Stage, error) {
+			return &without{state, tools.Instruments}, nil
+		})
+	}
 	images, err := tools.Images(ctx, s.Bucket)
 	if err != nil {
 		return err
@@ -68,9 +74,13 @@ func Run(ctx context.Context, tools device.Tools, s Settings) error {
 		return err
 	}
 	tools.Instruments.Loaded()
+	return run(ctx, tools, newFactory(recorder{core, drawn}, loader, guarded, keep, gauges, tools.Instruments))
+}
+
+func run(ctx context.Context, tools device.Tools, factory stream.Factory) error {
 	return tools.Log.Run(ctx, stream.StageSpec{
 		Name: Name, Inputs: []schemas.Topic{schemas.Batches}, Outputs: []schemas.Topic{schemas.Scored},
-		New: newFactory(recorder{core, drawn}, loader, guarded, keep, gauges, tools.Instruments), Counters: tools.Instruments.Counters(),
+		New: factory, Counters: tools.Instruments.Counters(),
 	})
 }
 
@@ -97,6 +107,7 @@ func (s Settings) guard(model string, loader *dataset.Loader) (guardSettings, er
 // Settings are those of the discriminator.
 type Settings struct {
 	Bucket       device.Bucket
+	Candidates   int     `env:"CANDIDATES" envDefault:"2" desc:"m: hardest candidates of each pair and direction that Con-D scores; 0: none, and no Con-D is loaded"`
 	Checkpoint   string  `env:"COND_CHECKPOINT" desc:"weights of Con-D, an image-text-matching model with its vocabulary inside: pairstream's safetensors, or TorchScript (.pt), which is a program"`
 	Part         int     `env:"COND_PART" envDefault:"0" desc:"candidates that go through Con-D's fusion encoder at once; 0: 8 on the processor, 128 on a GPU"`
 	Images       string  `env:"COND_IMAGES" envDefault:"plain" desc:"images that Con-D looks at: plain, so that a pair has the same score in every epoch and is not asked about twice; or augmented, the trainer's own, as in the papers"`
@@ -127,7 +138,7 @@ func (s Settings) augmentation() dataset.Augmentation {
 // Validate returns every invalid setting of its own, joined.
 func (s Settings) Validate() error {
 	var l invalid.List
-	l.Refuse(s.Checkpoint == "", "COND_CHECKPOINT is empty, want a weights file; `pairstream bootstrap` trains a first one")
+	l.Refuse(s.Candidates > 0 && s.Checkpoint == "", "COND_CHECKPOINT is empty, want a weights file; `pairstream bootstrap` trains a first one")
 	l.Refuse(s.Part < 0, "COND_PART is %d, want 0 or more", s.Part)
 	l.Refuse(s.Images != augmented && s.Images != plain, "COND_IMAGES is %q, want %s or %s", s.Images, augmented, plain)
 	l.Refuse(s.Keep < 2, "COND_KEEP is %d, want at least 2", s.Keep)

@@ -159,7 +159,7 @@ func newPlanning(paths []string, out, weights string, environ map[string]string)
 	}
 	p := &planning{sources: paths, planInput: in, out: out, environ: environ, stages: newStages()}
 	p.settings, err = config.Parse[pipeline](environ)
-	return p, errors.Join(err, modelsAreThere(environ))
+	return p, errors.Join(err, modelsAreThere(environ, p.settings.Discriminator.Candidates))
 }
 
 // work is the folder of the log. It is there only while the plan is not finished.

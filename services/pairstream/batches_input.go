@@ -133,10 +133,10 @@ func (p *planning) readKeys(ctx context.Context) (plans.Keys, error) {
 	return func(at plans.Place) string { return keys[at] }, nil
 }
 
-// modelsAreThere refuses models that are not there before anything is written.
-func modelsAreThere(environ map[string]string) error {
+// modelsAreThere refuses models that are not there before anything is written. Without candidates no Con-D is loaded.
+func modelsAreThere(environ map[string]string, candidates int) error {
 	for _, name := range planModels {
-		if path := environ[name]; path != "" {
+		if path := environ[name]; path != "" && (name != "COND_CHECKPOINT" || candidates > 0) {
 			if _, err := os.Stat(path); err != nil {
 				return fmt.Errorf("%s is %q (--weights sets it): %w; `pairstream bootstrap` trains a first model", name, path, err)
 			}
