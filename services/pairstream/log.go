@@ -43,22 +43,26 @@ func logFrom(least slog.Level) *slog.Logger {
 }
 
 func newBrokerCommand() *cobra.Command {
-	var addr, dir string
+	o := broker.Options{Logger: logFrom(slog.LevelInfo)}
 	cmd := &cobra.Command{
 		Use:  "broker",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			broker, err := broker.Start(broker.Options{Addr: addr, DataDir: dir})
+			b, err := broker.Start(o)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "broker listens on %s, data in %s; connect with KAFKA_BROKERS=%s\n", broker.Addr(), dir, broker.Addr())
-			<-cmd.Context().Done()
-			return broker.Close()
+			fmt.Fprintf(cmd.OutOrStdout(), "broker listens on %s, data in %s; connect with KAFKA_BROKERS=%s\n", b.Addr(), o.DataDir, b.Addr())
+			err = b.Wait(cmd.Context())
+			if closing := b.Close(); err == nil {
+				err = closing
+			}
+			return err
 		},
 	}
-	cmd.Flags().StringVar(&addr, "addr", defaultBroker, "address to listen on, on loopback")
-	cmd.Flags().StringVar(&dir, "data", "data/broker", "folder of the log")
+	cmd.Flags().StringVar(&o.Addr, "addr", defaultBroker, "address to listen on, on loopback")
+	cmd.Flags().StringVar(&o.DataDir, "data", "data/broker", "folder of the log")
+	cmd.Flags().BoolVar(&o.SetAsideDamage, "set-aside-damage", false, "move damaged parts of the log to files beside it, and go on without their records")
 	return cmd
 }
 

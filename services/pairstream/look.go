@@ -50,6 +50,7 @@ func openExisting(ctx context.Context, cfg stream.Config, dir string) (*stream.L
 func open(ctx context.Context, cfg stream.Config, embedded broker.Options, o stream.Options, ready func(*stream.Log, context.Context, ...schemas.Topic) error) (*stream.Log, func() error, error) {
 	closeBroker := func() error { return nil }
 	if len(cfg.Brokers) == 0 {
+		embedded.Logger = o.Logger
 		broker, err := broker.Start(embedded)
 		if err != nil {
 			return nil, nil, err

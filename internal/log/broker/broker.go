@@ -1,13 +1,16 @@
 package broker
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -18,13 +21,19 @@ import (
 type Options struct {
 	Addr    string // host:port on loopback to listen on; port 0, or empty: any free port
 	DataDir string // where the log is kept; empty: in memory only
+	Logger  *slog.Logger
+
+	// SetAsideDamage moves bytes of the log that were damaged to files beside, and goes on without their records. Without
+	// it, the broker does not start on a damaged log.
+	SetAsideDamage bool
 
 	TLS  *tls.Config // serve TLS when set
 	SASL string      // demand this mechanism when set
 	User string
 	Pass string
 
-	sync func(*os.File) error // nil: that of the file; tests hold it up
+	disk       disk  // nil: that of the machine; tests have others
+	compactMin int64 // 0: compactMin; tests compact less
 }
 
 // Broker is a Kafka-protocol broker in this process, for one machine. With a data directory, what it has acknowledged
@@ -34,34 +43,68 @@ type Broker struct {
 	cluster *kfake.Cluster
 	addr    string
 	lock    *os.File
-	durable *durable // nil: in memory only
+	storage *storage // nil: in memory only
+	closed  chan struct{}
+	others  sync.WaitGroup
 }
 
 // maxRequestBytes bounds the length that one request may claim.
 const maxRequestBytes = 128 << 20
 
-// Start starts the embedded broker.
+// Start starts the embedded broker. A log that is damaged is a [DamageError].
 func Start(o Options) (*Broker, error) {
 	if o.Addr == "" {
 		o.Addr = "127.0.0.1:0"
 	}
-	host, portText, err := net.SplitHostPort(o.Addr)
-	port, perr := strconv.Atoi(portText)
-	if err != nil || perr != nil || port < 0 || port >= 1<<16 {
-		return nil, fmt.Errorf("broker address %q: want host:port", o.Addr)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, fmt.Errorf("broker address %q: the embedded broker serves one machine, want a loopback address", o.Addr)
+	port, err := checkAddr(o.Addr)
+	if err != nil {
+		return nil, err
 	}
-	b := &Broker{}
+	b := &Broker{closed: make(chan struct{})}
+	opts := append(b.options(o), kfake.Ports(port))
 	if o.DataDir != "" {
-		if b.lock, err = lockDir(o.DataDir); err != nil {
+		b.storage = newStorage(o.disk, filepath.Join(o.DataDir, "log"), o.Logger)
+		if b.lock, err = b.storage.lockDir(o.DataDir); err != nil {
 			return nil, err
 		}
-		b.durable = newDurable(filepath.Join(o.DataDir, "log"), o.sync)
+		if err := b.storage.prepare(o); err != nil {
+			return nil, errors.Join(explainStart(o, err), b.unlock())
+		}
+		opts = append(opts, kfake.DataDir(b.storage.root), withFS(b.storage), withoutCleaner)
 	}
+	if err := b.start(opts); err != nil {
+		return nil, errors.Join(explainStart(o, err), b.unlock())
+	}
+	guardBatches(b.cluster)
+	b.addr = b.cluster.ListenAddrs()[0]
+	if b.storage != nil {
+		guardCleaner(b.cluster)
+		b.others.Go(b.retain)
+	}
+	return b, nil
+}
+
+// checkAddr returns the port of an address that the broker may listen on.
+func checkAddr(addr string) (port int, err error) {
+	host, portText, err := net.SplitHostPort(addr)
+	port, perr := strconv.Atoi(portText)
+	if err != nil || perr != nil || port < 0 || port >= 1<<16 {
+		return 0, fmt.Errorf("broker address %q: want host:port", addr)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return 0, fmt.Errorf("broker address %q: the embedded broker serves one machine, want a loopback address", addr)
+	}
+	return port, nil
+}
+
+const clusterID = "pairstream"
+
+func (b *Broker) options(o Options) []kfake.Opt {
 	opts := []kfake.Opt{
-		kfake.NumBrokers(1), kfake.Ports(port), kfake.ClusterID("pairstream"),
+		kfake.NumBrokers(1), kfake.ClusterID(clusterID), kfake.WithLogger(kfakeLog{o.Logger}),
 		kfake.GroupMinSessionTimeout(time.Second),
 		kfake.BrokerConfigs(map[string]string{
 			"message.max.bytes": strconv.Itoa(maxRequestBytes), "log.retention.ms": "-1", "log.retention.bytes": "-1",
@@ -71,26 +114,43 @@ func Start(o Options) (*Broker, error) {
 			if err != nil {
 				return nil, err
 			}
+			ln = &patientListener{Listener: ln, logger: o.Logger, closed: make(chan struct{})}
 			if o.TLS != nil {
 				ln = tls.NewListener(ln, o.TLS)
 			} else {
-				ln = newPipeListener(ln)
+				ln = newPipeListener(ln, b.failure)
 			}
-			return &guardedListener{ln, b.durable}, nil
+			return &guardedListener{ln, b}, nil
 		}),
-	}
-	if o.DataDir != "" {
-		opts = append(opts, kfake.DataDir(b.durable.dir))
 	}
 	if o.SASL != "" {
 		opts = append(opts, kfake.EnableSASL(), kfake.Superuser(o.SASL, o.User, o.Pass))
 	}
-	if b.cluster, err = kfake.NewCluster(opts...); err != nil {
-		return nil, errors.Join(explainStart(o, err), b.unlock())
+	return opts
+}
+
+// start starts kfake. A log in which kfake finds damage is left as it is.
+func (b *Broker) start(opts []kfake.Opt) (err error) {
+	s := b.storage
+	if s == nil {
+		b.cluster, err = kfake.NewCluster(opts...)
+		return err
 	}
-	guardBatches(b.cluster)
-	b.addr = b.cluster.ListenAddrs()[0]
-	return b, nil
+	s.set(func() { s.loading = true })
+	b.cluster, err = kfake.NewCluster(opts...)
+	var damage error
+	s.set(func() {
+		s.loading, damage = false, s.damage
+		s.frozen = damage != nil
+	})
+	if err == nil && damage != nil {
+		b.cluster.Close()
+	}
+	s.own, s.indexes = nil, make(map[string][]byte)
+	if damage != nil {
+		return damage
+	}
+	return err
 }
 
 func explainStart(o Options, err error) error {
@@ -109,13 +169,44 @@ func (b *Broker) Addr() string { return b.addr }
 // Cluster returns the broker that is behind the guards, for tests that inject faults.
 func (b *Broker) Cluster() *kfake.Cluster { return b.cluster }
 
+// Wait returns when ctx has ended, or when the broker has stopped because of its disk. Then it says why.
+func (b *Broker) Wait(ctx context.Context) error {
+	if b.storage == nil {
+		<-ctx.Done()
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-b.storage.done:
+		return b.failure()
+	}
+}
+
+func (b *Broker) failure() error {
+	if b.storage == nil {
+		return nil
+	}
+	return b.storage.failure()
+}
+
 // Close stops the broker. Its data directory can be opened again afterwards.
 func (b *Broker) Close() error {
-	b.cluster.Close()
-	var err error
-	if b.durable != nil {
-		err = b.durable.settleAll()
+	s := b.storage
+	if s == nil {
+		b.cluster.Close()
+		return nil
 	}
+	close(b.closed)
+	b.others.Wait()
+	s.set(func() { s.closing, s.frozen = true, s.failed != nil })
+	b.cluster.Close()
+	err := s.settleAll()
+	s.set(func() {
+		if err == nil && s.unkept != nil {
+			err = fmt.Errorf("closing the embedded broker: what it has acknowledged is safe, and the next start takes longer: %w", s.unkept)
+		}
+	})
 	return errors.Join(err, b.unlock())
 }
 
@@ -127,8 +218,8 @@ func (b *Broker) unlock() error {
 }
 
 // lockDir keeps a second broker from writing to the same files.
-func lockDir(dir string) (*os.File, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+func (s *storage) lockDir(dir string) (*os.File, error) {
+	if err := makeFolders(s.disk, dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making the data directory: %w", err)
 	}
 	f, err := os.OpenFile(filepath.Join(dir, "LOCK"), os.O_CREATE|os.O_RDWR, 0o644)
@@ -139,4 +230,11 @@ func lockDir(dir string) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("data directory %s is in use by another process: %w", dir, err), f.Close())
 	}
 	return f, nil
+}
+
+// set changes the state of storage.
+func (s *storage) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
 }

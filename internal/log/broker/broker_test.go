@@ -88,7 +88,7 @@ func FuzzGuard(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"), 7)
 	f.Fuzz(func(t *testing.T, stream []byte, step int) {
 		step = max(step, 1)
-		whole, parts := newGuardedConn(nil, nil), newGuardedConn(nil, nil)
+		whole, parts := newGuardedConn(nil, &Broker{}), newGuardedConn(nil, &Broker{})
 		want := whole.look(stream)
 		var got error
 		for rest := stream; len(rest) > 0 && got == nil; {

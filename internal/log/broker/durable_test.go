@@ -2,8 +2,6 @@ package broker
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -19,13 +17,13 @@ import (
 func TestNothingIsToldBeforeItIsOnTheDisk(t *testing.T) {
 	var held, released atomic.Bool
 	syncing, release := make(chan struct{}, 100), make(chan struct{})
-	b := startBroker(t, Options{DataDir: t.TempDir(), sync: func(f *os.File) error {
-		if held.Load() && strings.Contains(f.Name(), "pairs-0") {
+	b := startBroker(t, Options{DataDir: t.TempDir(), disk: &testDisk{before: func(op, path string) error {
+		if held.Load() && op == opSync && strings.Contains(path, "pairs-0") {
 			syncing <- struct{}{}
 			<-release
 		}
-		return f.Sync()
-	}})
+		return nil
+	}}})
 	c := dial(t, b)
 	c.create(t, "pairs", nil)
 	c.create(t, "embeddings", nil)
@@ -65,101 +63,36 @@ func TestNothingIsToldBeforeItIsOnTheDisk(t *testing.T) {
 	}
 }
 
-// TestBrokerSyncsWhatItAcknowledges compares the files with what was synced of them, since no test can cut the power.
-func TestBrokerSyncsWhatItAcknowledges(t *testing.T) {
-	dir := t.TempDir()
-	b := startBroker(t, Options{DataDir: dir})
-	c := dial(t, b)
-	c.create(t, "pairs", nil)
-	for range 20 {
-		c.put(t, "pairs", "a pair")
-		for _, name := range []string{"0.dat", "0.idx"} {
-			info := must.Get(os.Stat(filepath.Join(dir, "log", partitionsFolder, "pairs-0", name)))(t)
-			if synced := b.durable.synced(filepath.Join(partitionsFolder, "pairs-0"), name); synced == nil || synced.Size() < info.Size() {
-				t.Fatalf("%s has %d bytes, and was synced with %v", name, info.Size(), synced)
-			}
-		}
-	}
-}
-
-// synced returns a file as it was synced last, nil when it was not.
-func (d *durable) synced(folder, name string) os.FileInfo {
-	d.mu.Lock()
-	f := d.folders[folder]
-	d.mu.Unlock()
-	if f == nil {
-		return nil
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.files[name]
-}
-
-func TestDurableSyncsWhatChanged(t *testing.T) {
-	dir := t.TempDir()
-	folder := filepath.Join(dir, partitionsFolder, "pairs-0")
-	must.Do(t, os.MkdirAll(folder, 0o755))
-	var synced []string
-	names := make(chan string, 10)
-	d := newDurable(dir, func(f *os.File) error {
-		names <- filepath.Base(f.Name())
-		return nil
-	})
-	write := func(name, text string) {
-		t.Helper()
-		must.Do(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
-	}
-	for _, step := range []struct {
-		name string
-		do   func()
-		want string
-	}{
-		{"nothing is there", func() {}, ""},
-		{"files appear", func() { write("0.dat", "a"); write("0.idx", "b"); write("snapshot.json", "c") }, "0.dat 0.idx pairs-0"},
-		{"nothing changes", func() {}, ""},
-		{"one grows", func() { write("0.dat", "aa") }, "0.dat"},
-		{"the next segment", func() { write("0.dat", "aaa"); write("7.dat", "a") }, "0.dat 7.dat pairs-0"},
-		{"one is replaced", func() {
-			write("new", "b")
-			must.Do(t, os.Rename(filepath.Join(folder, "new"), filepath.Join(folder, "0.idx")))
-		}, "0.idx pairs-0"},
-		{"one is removed", func() { _ = os.Remove(filepath.Join(folder, "0.dat")) }, ""},
-		{"and comes back", func() { write("0.dat", "aaa") }, "0.dat pairs-0"},
-		{"all are removed", func() { _ = os.RemoveAll(folder) }, ""},
-	} {
-		step.do()
-		if err := d.settleAll(); err != nil {
-			t.Fatalf("%s: %v", step.name, err)
-		}
-		for synced = nil; len(names) > 0; {
-			synced = append(synced, <-names)
-		}
-		slices.Sort(synced)
-		if got := strings.Join(synced, " "); got != step.want {
-			t.Errorf("%s: synced %q, want %q", step.name, got, step.want)
-		}
-	}
-}
-
 // TestDurableAnswersNoMoreAfterAFailedSync fails one sync. The next one would succeed without the lost bytes.
 func TestDurableAnswersNoMoreAfterAFailedSync(t *testing.T) {
 	dir, broken := t.TempDir(), errors.New("broken disk")
-	fails := true
-	d := newDurable(dir, func(*os.File) error {
-		if fails {
+	var fails atomic.Bool
+	b := must.Get(Start(Options{DataDir: dir, disk: &testDisk{before: func(op, path string) error {
+		if fails.Load() && op == opSync && strings.Contains(path, "pairs-0") {
 			return broken
 		}
 		return nil
-	})
-	must.Do(t, os.WriteFile(filepath.Join(dir, "groups.log"), []byte("a"), 0o600))
-	for range 2 {
-		if err := d.await(kmsg.OffsetCommit, 8, nil); !errors.Is(err, broken) {
-			t.Errorf("got %v, want %v", err, broken)
-		}
-		fails = false
+	}}}))(t)
+	c := dial(t, b, kgo.RecordRetries(0), kgo.RequestRetries(0))
+	c.create(t, "pairs", nil)
+	c.put(t, "pairs", "before")
+	fails.Store(true)
+	if err := c.ProduceSync(t.Context(), &kgo.Record{Topic: "pairs", Value: []byte("lost")}).FirstErr(); err == nil {
+		t.Error("a record was acknowledged that is not on the disk")
 	}
-	if err := d.await(kmsg.Heartbeat, 0, nil); err != nil {
-		t.Errorf("a heartbeat tells of no record: %v", err)
+	fails.Store(false)
+	if err := b.Wait(t.Context()); !errors.Is(err, broken) || !errors.Is(err, ErrStopped) {
+		t.Errorf("got %v, want %v", err, broken)
+	}
+	if _, err := DialInProcess(t.Context(), b.Addr()); !errors.Is(err, broken) {
+		t.Errorf("a client gets %v, want %v", err, broken)
+	}
+	if err := b.Close(); !errors.Is(err, broken) {
+		t.Errorf("got %v, want %v", err, broken)
+	}
+	again := startBroker(t, Options{DataDir: dir})
+	if got := values(t, again, "pairs"); len(got) == 0 || got[0] != "before" {
+		t.Errorf("got %q", got)
 	}
 }
 
@@ -186,10 +119,10 @@ func TestPartitionsInAnswers(t *testing.T) {
 			if key != kmsg.ListOffsets && version >= 13 {
 				want = nil // a topic id alone
 			}
-			if got := partitionsIn(key, version, answer); !slices.Equal(got, want) {
+			if got := partitionsIn(pendingRequest{key: key, version: version}, answer); !slices.Equal(got, want) {
 				t.Errorf("%s, version %d: got %q, want %q", key.Name(), version, got, want)
 			}
-			if got := partitionsIn(key, version, answer[:len(answer)-1]); len(got) > 0 && !slices.Equal(got, want) {
+			if got := partitionsIn(pendingRequest{key: key, version: version}, answer[:len(answer)-1]); len(got) > 0 && !slices.Equal(got, want) {
 				t.Errorf("%s, version %d, cut short: got %q", key.Name(), version, got)
 			}
 		}

@@ -2,8 +2,10 @@ package broker
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -14,7 +16,7 @@ import (
 // expire a member of a consumer group whose connection breaks during a join: such a ghost keeps its lanes for ever.
 type guardedListener struct {
 	net.Listener
-	durable *durable // nil: the log is in memory only
+	broker *Broker
 }
 
 func (l *guardedListener) Accept() (net.Conn, error) {
@@ -22,17 +24,18 @@ func (l *guardedListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newGuardedConn(conn, l.durable), nil
+	return newGuardedConn(conn, l.broker), nil
 }
 
 // guardedConn looks at the head of every request that is read through it: its length, key, version and number. It keeps an
 // answer back until what it tells of is on the disk.
 type guardedConn struct {
 	net.Conn
-	durable *durable
-	head    [requestHead]byte
-	have    int   // bytes of head that were read
-	rest    int64 // bytes of the request that come after the head
+	broker *Broker
+	lost   int64 // entries that could not be written before the connection was there
+	head   [requestHead]byte
+	have   int   // bytes of head that were read
+	rest   int64 // bytes of the request that come after the head
 
 	mu       sync.Mutex
 	answered chan struct{}    // closed when no member waits for an answer
@@ -42,8 +45,11 @@ type guardedConn struct {
 // requestHead is the length of what every request begins with.
 const requestHead = 12
 
-func newGuardedConn(conn net.Conn, d *durable) *guardedConn {
-	c := &guardedConn{Conn: conn, durable: d, answered: make(chan struct{})}
+func newGuardedConn(conn net.Conn, b *Broker) *guardedConn {
+	c := &guardedConn{Conn: conn, broker: b, answered: make(chan struct{})}
+	if b.storage != nil {
+		c.lost = b.storage.lost.Load()
+	}
 	close(c.answered)
 	return c
 }
@@ -68,17 +74,41 @@ func (c *guardedConn) Read(p []byte) (int, error) {
 // Write passes on an answer. kfake writes each with one call, in the order of the requests.
 func (c *guardedConn) Write(p []byte) (int, error) {
 	c.settle()
-	if c.durable != nil {
-		c.mu.Lock()
-		request, rest := answeredBy(c.pending, p)
-		c.pending = rest
-		c.mu.Unlock()
-		if err := c.durable.await(request.key, request.version, p); err != nil {
-			return 0, err // which ends the connection
-		}
+	if c.broker.storage == nil {
+		return c.Conn.Write(p)
 	}
-	return c.Conn.Write(p)
+	c.mu.Lock()
+	request, rest := answeredBy(c.pending, p)
+	c.pending = rest
+	c.mu.Unlock()
+	out, err := c.truthful(request, p)
+	if err == nil {
+		_, err = c.Conn.Write(out)
+	}
+	if err != nil {
+		return 0, err // which ends the connection
+	}
+	return len(p), nil
 }
+
+// truthful returns an answer that holds after a kill and a loss of power. It waits for the disk, and looks at what the disk
+// has refused before and behind.
+func (c *guardedConn) truthful(request pendingRequest, answer []byte) ([]byte, error) {
+	s := c.broker.storage
+	if slices.Contains(silent, request.key) {
+		return answer, s.failure()
+	}
+	out, err := c.broker.amend(request, answer)
+	if err == nil {
+		err = s.await(request, answer)
+	}
+	if err == nil && s.lost.Load() != c.lost {
+		err = errLost
+	}
+	return out, err
+}
+
+var errLost = errors.New("the entry of a group or producer could not be written")
 
 // Close ends the connection.
 func (c *guardedConn) Close() error {

@@ -8,19 +8,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// A batch begins with 61 bytes. These are the places of the fields that the guard looks at.
-const (
-	batchHead       = 61
-	batchMagic      = 16
-	batchAttributes = 21
-	batchCount      = 57
-
-	attrCodec         = 0x07 // bits of the attributes
-	attrLogAppendTime = 0x08
-
-	leastRecordBytes = 7 // a record without key, value and headers
-)
-
 // guardBatches makes the embedded broker refuse batches as Apache Kafka does. kfake counts offsets by the number of
 // records that a batch claims: a negative one gives offsets out a second time, and one of 2^31 uses them up. kfake also
 // changes times that claim to be the broker's own, and leaves the checksum as it was.

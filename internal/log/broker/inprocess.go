@@ -3,9 +3,45 @@ package broker
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"sync"
+	"time"
 )
+
+// patientListener accepts connections for as long as it is open. kfake would take any error for the end, and a process that
+// runs out of file descriptors for a moment would be deaf for ever.
+type patientListener struct {
+	net.Listener
+	logger *slog.Logger
+	closed chan struct{}
+	close  sync.Once
+}
+
+// longestPause is that between two tries to accept a connection.
+const longestPause = time.Second
+
+// Accept implements net.Listener.
+func (l *patientListener) Accept() (net.Conn, error) {
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, longestPause) {
+		conn, err := l.Listener.Accept()
+		if err == nil || errors.Is(err, net.ErrClosed) {
+			return conn, err
+		}
+		l.logger.Warn("the embedded broker cannot accept a connection, and tries again", keyErr, err)
+		select {
+		case <-time.After(pause):
+		case <-l.closed:
+			return nil, net.ErrClosed
+		}
+	}
+}
+
+// Close implements net.Listener.
+func (l *patientListener) Close() error {
+	l.close.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
 
 // Clients in the process of an embedded broker reach it through memory. A pipe costs one copy of the bytes. A connection of
 // the system costs two, and a system call for each.
@@ -16,6 +52,7 @@ var inProcess sync.Map
 // pipeListener also accepts the ends of pipes that clients in this process dial.
 type pipeListener struct {
 	net.Listener
+	failure  func() error // of the broker
 	accepted chan accepted
 	closed   chan struct{}
 	close    sync.Once
@@ -26,8 +63,8 @@ type accepted struct {
 	err  error
 }
 
-func newPipeListener(l net.Listener) *pipeListener {
-	p := &pipeListener{Listener: l, accepted: make(chan accepted), closed: make(chan struct{})}
+func newPipeListener(l net.Listener, failure func() error) *pipeListener {
+	p := &pipeListener{Listener: l, failure: failure, accepted: make(chan accepted), closed: make(chan struct{})}
 	inProcess.Store(l.Addr().String(), p)
 	go func() {
 		for {
@@ -72,11 +109,15 @@ func (p *pipeListener) Close() error {
 	return p.Listener.Close()
 }
 
-// DialInProcess connects to a broker of this process. It returns nil when there is none at the address.
+// DialInProcess connects to a broker of this process. It returns nil when there is none at the address, and [ErrStopped] when
+// the broker is there and can serve no more.
 func DialInProcess(ctx context.Context, address string) (net.Conn, error) {
 	l, ok := inProcess.Load(address)
 	if !ok {
 		return nil, nil
+	}
+	if err := l.(*pipeListener).failure(); err != nil {
+		return nil, err
 	}
 	ours, theirs := net.Pipe()
 	select {

@@ -15,6 +15,7 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 
+	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/tracing"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -207,7 +208,7 @@ var forGood = []error{
 	kafka.OffsetOutOfRange, kafka.InvalidConfiguration, kafka.UnsupportedForMessageFormat,
 	kafka.InvalidReplicationFactor, kafka.InvalidPartitionNumber, kafka.InvalidTimestamp, kafka.InvalidRequiredAcks,
 	kafka.TransactionalIDAuthorizationFailed, kafka.SecurityDisabled, kafka.BrokerAuthorizationFailed, kafka.IllegalSASLState,
-	kafka.UnsupportedCompressionType, kafka.InvalidRequest,
+	kafka.UnsupportedCompressionType, kafka.InvalidRequest, broker.ErrStopped,
 }
 
 // passes reports whether a failed request to a broker is worth repeating.
@@ -226,7 +227,7 @@ func isTransient(err error) bool {
 	var netErr net.Error
 	var kafkaErr kafka.Error
 	switch {
-	case errors.Is(err, ErrDamaged), errors.Is(err, ErrGap), errors.Is(err, ErrTooLarge):
+	case errors.Is(err, ErrDamaged), errors.Is(err, ErrGap), errors.Is(err, ErrTooLarge), errors.Is(err, broker.ErrStopped):
 		return false
 	case errors.Is(err, ErrTransient):
 		return true

@@ -1,0 +1,116 @@
+package broker
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// An answer to a request begins with its size, which leaves itself out, and with the number of the request.
+const (
+	answerSize = 4
+	answerHead = 8
+)
+
+// readAnswer decodes an answer. It returns nil when the answer is none to such a request.
+func readAnswer(request pendingRequest, answer []byte) kmsg.Response {
+	resp := request.key.Response()
+	if resp == nil {
+		return nil
+	}
+	resp.SetVersion(request.version)
+	body := answer[min(answerHead, len(answer)):]
+	if resp.IsFlexible() {
+		body = body[min(1, len(body)):]
+	}
+	if err := resp.ReadFrom(body); err != nil {
+		return nil
+	}
+	return resp
+}
+
+// encode is the inverse of readAnswer.
+func encode(resp kmsg.Response, number uint32) []byte {
+	b := binary.BigEndian.AppendUint32(make([]byte, answerSize, 128), number)
+	if resp.IsFlexible() {
+		b = append(b, 0)
+	}
+	b = resp.AppendTo(b)
+	binary.BigEndian.PutUint32(b, uint32(len(b)-answerSize))
+	return b
+}
+
+// amend returns an answer that tells the truth about the disk. kfake says "unknown" of a batch that it could not write, and
+// nothing of topics that it could not. An error ends the connection, so that its client asks again.
+func (b *Broker) amend(request pendingRequest, answer []byte) ([]byte, error) {
+	short, topics, failed := b.storage.troubles()
+	switch {
+	case failed != nil:
+		return nil, failed
+	case topics != nil && request.key == kmsg.CreateTopics:
+		return b.takeBack(request, answer, topics), nil
+	case topics != nil && changesTopics(request.key):
+		return nil, b.storage.fail(topics)
+	case topics != nil:
+		return nil, topics
+	case short == nil || request.key != kmsg.Produce:
+		return answer, nil
+	}
+	resp, ok := readAnswer(request, answer).(*kmsg.ProduceResponse)
+	if !ok {
+		return answer, nil
+	}
+	for t := range resp.Topics {
+		for p := range resp.Topics[t].Partitions {
+			if part := &resp.Topics[t].Partitions[p]; part.ErrorCode == kerr.UnknownServerError.Code {
+				part.ErrorCode, part.ErrorMessage = kerr.KafkaStorageError.Code, onDisk(short)
+			}
+		}
+	}
+	return encode(resp, request.number), nil
+}
+
+func onDisk(err error) *string {
+	text := fmt.Sprintf("the embedded broker cannot write its log: %v: make room", err)
+	return &text
+}
+
+func changesTopics(key kmsg.Key) bool {
+	switch key {
+	case kmsg.AlterConfigs, kmsg.IncrementalAlterConfigs, kmsg.CreatePartitions, kmsg.DeleteTopics:
+		return true
+	}
+	return false
+}
+
+// takeBack removes topics that kfake has made and that are not on the disk.
+func (b *Broker) takeBack(request pendingRequest, answer []byte, cause error) []byte {
+	resp, ok := readAnswer(request, answer).(*kmsg.CreateTopicsResponse)
+	if !ok {
+		return answer
+	}
+	for i := range resp.Topics {
+		if t := &resp.Topics[i]; t.ErrorCode == 0 {
+			_ = b.cluster.DeleteTopic(t.Topic) // one that was only to be validated is not there
+			t.ErrorCode, t.ErrorMessage = kerr.KafkaStorageError.Code, onDisk(cause)
+		}
+	}
+	b.storage.sameTopics()
+	return encode(resp, request.number)
+}
+
+// troubles returns why batches cannot be written, why topics.json is not what kfake knows, and why the broker has stopped.
+func (s *storage) troubles() (short, topics, failed error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.short, s.topics, s.failed
+}
+
+// sameTopics notes that kfake has the topics of the disk again.
+func (s *storage) sameTopics() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.topics = nil
+}

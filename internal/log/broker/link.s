@@ -1,0 +1,1 @@
+// This file lets the compiler take withFS for a function whose body is elsewhere.

@@ -1,0 +1,318 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+)
+
+// storage is the file system that kfake keeps its log in. kfake writes on one goroutine and trusts the disk. storage makes
+// this safe:
+//
+//   - It knows which files have changed since their last sync. Answers wait for them (durable.go).
+//   - A file that replaces another is synced before it is renamed, and the folder after it.
+//   - A write that fails leaves nothing behind: the file is cut to where it was.
+//   - What is read was checked: a damaged file is an error, and stays as it is (load.go).
+//   - Every error is noted, and what it means for clients.
+type storage struct {
+	disk   disk
+	root   string
+	logger *slog.Logger
+	own    map[string]*partition // of the partitions' folders, while kfake loads the log
+
+	mu      sync.Mutex
+	folders map[string]*folder
+	sealing map[string]*sealed // JSON files on their way, by their temporary names
+	indexes map[string][]byte  // of segments that were read, by the names that kfake has for them
+	failed  error              // the broker is over
+	done    chan struct{}      // closed when failed is set
+	topics  error              // why topics.json is not as kfake has the topics
+	loading bool
+	damage  error // what kfake met while it loaded the log
+	frozen  bool  // nothing is written any more
+	closing bool  // the broker is being closed
+	unkept  error // what could not be kept then
+	short   error // why the last batch could not be written; nil: it was
+
+	lost atomic.Int64 // counts the entries of groups and producers that could not be written
+}
+
+func newStorage(d disk, root string, logger *slog.Logger) *storage {
+	if d == nil {
+		d = osDisk{}
+	}
+	return &storage{
+		disk: d, root: root, logger: logger, folders: make(map[string]*folder), sealing: make(map[string]*sealed),
+		indexes: make(map[string][]byte), done: make(chan struct{}),
+	}
+}
+
+// ErrStopped is the cause of every error that clients in this process get from a broker that has stopped because of its disk.
+var ErrStopped = errors.New("the embedded broker has stopped")
+
+var errFrozen = errors.New("the log is left as it is")
+
+// fail ends the broker: what its memory holds and what its disk holds are not the same any more. The first error stays.
+func (s *storage) fail(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed == nil && !s.frozen {
+		s.failed = fmt.Errorf("%w: %w: what it has acknowledged is safe; see to the disk of %s, then start it again", ErrStopped, err, s.root)
+		close(s.done)
+		s.logger.Error("the embedded broker has stopped", keyErr, s.failed)
+	}
+	return s.failed
+}
+
+func (s *storage) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
+}
+
+// passes reports whether an error may pass without the broker's help, when there is room again or a free descriptor.
+func passes(err error) bool {
+	return noDescriptor(err) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
+}
+
+func noDescriptor(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
+// refused notes that a file could not be written. It returns the error, for kfake.
+func (s *storage) refused(path string, err error) error {
+	s.mu.Lock()
+	frozen, closing := s.frozen, s.closing
+	if closing && !frozen {
+		s.unkept = errors.Join(s.unkept, err)
+	}
+	s.mu.Unlock()
+	name := filepath.Base(path)
+	switch {
+	case frozen || closing:
+	case !passes(err):
+		_ = s.fail(err)
+	case filepath.Ext(name) == segmentExt:
+		s.full(err)
+	case name == groupsFile || name == producersFile:
+		s.lost.Add(1)
+		s.logger.Warn("an entry could not be written: clients have to ask again", keyFile, path, keyErr, err)
+	case name == topicsFile:
+		s.mu.Lock()
+		s.topics = err
+		s.mu.Unlock()
+		s.logger.Error("the topics could not be written", keyFile, path, keyErr, err)
+	default:
+		_ = s.fail(err)
+	}
+	return err
+}
+
+// full notes why no batch can be written. The logger says it once, until one is written again.
+func (s *storage) full(err error) {
+	s.mu.Lock()
+	first := s.short == nil
+	s.short = err
+	s.mu.Unlock()
+	if first {
+		s.logger.Error("the log takes no records until there is room again", keyErr, err)
+	}
+}
+
+func (s *storage) written(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.folderOf(path).files[filepath.Base(path)] = true
+	if s.short != nil && filepath.Ext(path) == segmentExt {
+		s.short = nil
+		s.logger.Info("there is room again: the log takes records")
+	}
+}
+
+// folderOf returns what is known of a file's folder. The caller holds the lock.
+func (s *storage) folderOf(path string) *folder {
+	dir := filepath.Dir(path)
+	f := s.folders[dir]
+	if f == nil {
+		f = &folder{path: dir, files: make(map[string]bool)}
+		s.folders[dir] = f
+	}
+	return f
+}
+
+func (s *storage) isFrozen() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.frozen
+}
+
+// OpenFile implements kfake's file system.
+func (s *storage) OpenFile(name string, flag int, perm os.FileMode) (file, error) {
+	writes := flag&(os.O_WRONLY|os.O_RDWR) != 0
+	switch {
+	case writes && s.isFrozen():
+		return nil, errFrozen
+	case strings.HasSuffix(name, ".json.tmp"):
+		return s.seal(name), nil
+	case filepath.Ext(name) == indexExt:
+		return noFile{}, nil
+	case s.loading && filepath.Ext(name) == segmentExt && writes: // to cut off what does not match its checksum
+		return nil, s.mismatched(name)
+	case flag&os.O_CREATE != 0 && filepath.Ext(name) == segmentExt:
+		if err := s.begin(name); err != nil {
+			return nil, s.refused(name, err)
+		}
+	}
+	f, err := s.disk.OpenFile(name, flag, perm)
+	if err != nil {
+		if writes {
+			err = s.refused(name, err)
+		}
+		return nil, err
+	}
+	if !writes {
+		return f, nil
+	}
+	out := &appended{file: f, s: s, path: name}
+	if flag&os.O_TRUNC == 0 {
+		info, err := s.disk.Stat(name)
+		if err != nil {
+			return nil, errors.Join(s.refused(name, err), f.Close())
+		}
+		out.size = info.Size()
+	}
+	return out, nil
+}
+
+// begin prepares the folder of a segment that is opened. A new segment is begun when those before it are on the disk, so
+// that only the last one can end within a batch.
+func (s *storage) begin(name string) error {
+	if _, err := s.disk.Stat(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	s.mu.Lock()
+	f := s.folderOf(name)
+	s.mu.Unlock()
+	if err := f.settle(s); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	f.names = true
+	s.mu.Unlock()
+	return nil
+}
+
+// Rename implements kfake's file system. It returns when the file is on the disk under its new name.
+func (s *storage) Rename(oldpath, newpath string) error {
+	if s.isFrozen() {
+		return errFrozen
+	}
+	s.mu.Lock()
+	content := s.sealing[oldpath]
+	delete(s.sealing, oldpath)
+	s.mu.Unlock()
+	var err error
+	if content != nil {
+		err = content.writeTo(s.disk, oldpath)
+	} else {
+		err = syncPath(s.disk, oldpath)
+	}
+	if err == nil {
+		err = s.disk.Rename(oldpath, newpath)
+	}
+	if err == nil {
+		err = syncPath(s.disk, filepath.Dir(newpath))
+	}
+	if err != nil {
+		return s.refused(newpath, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.folderOf(oldpath).files, filepath.Base(oldpath))
+	delete(s.folderOf(newpath).files, filepath.Base(newpath))
+	if filepath.Base(newpath) == topicsFile {
+		s.topics = nil
+	}
+	return nil
+}
+
+// Remove implements kfake's file system. What was removed stays so: segments go in their order, without holes.
+func (s *storage) Remove(name string) error {
+	if s.isFrozen() {
+		return errFrozen
+	}
+	err := s.disk.Remove(name)
+	if filepath.Ext(name) == indexExt { // of an earlier version
+		return nil
+	}
+	if err == nil {
+		err = syncPath(s.disk, filepath.Dir(name))
+	}
+	if err != nil {
+		return s.refused(name, err)
+	}
+	return nil
+}
+
+// RemoveAll implements kfake's file system. A kill does not leave the half of a folder.
+func (s *storage) RemoveAll(path string) error {
+	if s.isFrozen() {
+		return errFrozen
+	}
+	gone := path + removedExt
+	err := s.disk.RemoveAll(gone)
+	if err == nil {
+		err = s.disk.Rename(path, gone)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = syncPath(s.disk, filepath.Dir(path))
+	}
+	if err != nil {
+		return s.refused(path, err)
+	}
+	return s.disk.RemoveAll(gone)
+}
+
+// MkdirAll implements kfake's file system.
+func (s *storage) MkdirAll(path string, perm os.FileMode) error {
+	if s.isFrozen() {
+		return errFrozen
+	}
+	if err := makeFolders(s.disk, path, perm); err != nil {
+		return s.refused(filepath.Join(path, segmentExt), err)
+	}
+	return nil
+}
+
+// makeFolders makes a folder and those above it. Each has its name on the disk.
+func makeFolders(d disk, path string, perm os.FileMode) error {
+	if _, err := d.Stat(path); err == nil {
+		return nil
+	}
+	parent := filepath.Dir(path)
+	if parent != path {
+		if err := makeFolders(d, parent, perm); err != nil {
+			return err
+		}
+	}
+	if err := d.MkdirAll(path, perm); err != nil {
+		return err
+	}
+	return syncPath(d, parent)
+}
+
+// ReadDir implements kfake's file system.
+func (s *storage) ReadDir(name string) ([]os.DirEntry, error) { return s.disk.ReadDir(name) }
+
+// Stat implements kfake's file system.
+func (s *storage) Stat(name string) (os.FileInfo, error) { return s.disk.Stat(name) }
