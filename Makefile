@@ -37,6 +37,12 @@ FUZZ ?= 3000x
 # What kills processes and brokers under load.
 SCENARIOS := TestSuite|TestCrash|TestTwoOwners|TestBrokerKilled|TestEveryStageKilled|TestProducerKilled|TestIngestKilled|TestWatchersKilled|TestFetcherKilled|TestFilterKilled|TestTrainerOnAFullDisk
 
+# pairstream itself is static, and small enough to start in milliseconds: no symbols, and no gRPC to Cloud Storage, which
+# nothing asks for. Under the name of a stage it is that stage.
+GO_TAGS := disable_grpc_modules
+STATIC := CGO_ENABLED=0 go build -tags $(GO_TAGS) -ldflags "-s -w"
+STAGES := encoder indexer grouper discriminator trainer
+
 # What computes with tensors, and the flags of deploy/Dockerfile.cuda for a libtorch that is not the system's.
 TENSORS := ./internal/model/torch ./internal/neighbors/knn/device ./internal/model/model ./internal/model/ranks/nccl ./encoder ./discriminator ./trainer
 TORCH_LIB = $(abspath $(TORCH))/lib
@@ -52,9 +58,11 @@ help: ## list the targets
 setup: ## install what is missing from Debian's packages
 	@deploy/setup.sh
 
-build: setup ## build every binary into bin/
+build: setup ## build pairstream and pairstream-tensors into bin/, with a link of each stage's name
 	@mkdir -p $(BIN)
-	go build -o $(BIN)/ ./services/...
+	$(STATIC) -o $(BIN)/pairstream ./services/pairstream
+	go build -tags $(GO_TAGS) -o $(BIN)/pairstream-tensors ./services/pairstream
+	@for stage in $(STAGES); do ln -sf pairstream $(BIN)/$$stage; done
 
 build-lab: setup ## build the programs of the lab into bin/lab/: bench, simulate, experiments and what makes their pages
 	@mkdir -p $(BIN)/lab
@@ -294,7 +302,7 @@ lint: setup $(TOOLS)/golangci-lint ## gofmt, go vet and the linters of .golangci
 	cd deploy/test && go mod tidy -diff && go vet -tags compose ./... && $(TOOLS)/golangci-lint run ./...
 
 lint-static: setup ## build and vet without cgo what needs no tensors
-	CGO_ENABLED=0 go build ./services/pairstream ./services/grouper
+	$(STATIC) -o $(BIN)/pairstream ./services/pairstream
 	CGO_ENABLED=0 go vet $(TENSORLESS)
 	cd lab && CGO_ENABLED=0 go vet $(TENSORLESS_LAB)
 

@@ -33,7 +33,7 @@ for package in $packages; do
 	mkdir -p "$stage/tree/$package"
 	[ ! -d "$package/testdata" ] || cp -r "$package/testdata" "$stage/tree/$package/"
 done
-go build -ldflags "$flags" -o "$services/bin/pairstream" ./services/pairstream
+go build -ldflags "$flags" -o "$services/bin/pairstream-tensors" ./services/pairstream
 go test -ldflags "$flags" -c -o "$services/bin/pairstream.test" ./services/pairstream
 cp go.mod "$stage/tree/" && cp -r testdata/golden "$stage/tree/testdata/"
 for package in $packages; do echo "$package"; done >"$stage/packages"

@@ -78,7 +78,7 @@ ranks() {
 }
 
 demo() {
-	(cd "$dir/run" && DEVICE=cuda within 300 "$dir/bin/pairstream" demo --check) >"$out/demo.log" 2>&1 || failed=1
+	(cd "$dir/run" && DEVICE=cuda within 300 "$dir/bin/pairstream-tensors" demo --check) >"$out/demo.log" 2>&1 || failed=1
 	tail -40 "$out/demo.log"
 }
 

@@ -9,10 +9,9 @@ binaries=$1 root=$2
 
 bin=$root/usr/local/bin
 mkdir -p "$bin"
-cp "$binaries/static/grouper" "$bin/grouper"
-cp "$binaries/static/pairstream" "$bin/pairstream-static"
-cp "$binaries/shared/pairstream" "$bin/pairstream"
-for name in encoder indexer discriminator trainer; do
+cp "$binaries/static/pairstream" "$bin/pairstream"
+cp "$binaries/shared/pairstream-tensors" "$bin/pairstream-tensors"
+for name in encoder indexer grouper discriminator trainer; do
 	ln -s pairstream "$bin/$name"
 done
 # The models of languages are found beside the programs' folder.

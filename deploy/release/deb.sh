@@ -25,7 +25,7 @@ gzip -9n <"$here/../../CHANGELOG.md" >"$doc/changelog.gz"
 # dpkg-shlibdeps reads a source package's control file.
 mkdir "$work/debian"
 printf 'Source: pairstream\n\nPackage: pairstream\nArchitecture: %s\n' "$arch" >"$work/debian/control"
-depends=$(cd "$work" && dpkg-shlibdeps -O "$root/usr/bin/pairstream" 2>"$work/log" | sed 's/^shlibs:Depends=//') || { cat "$work/log" >&2; exit 1; }
+depends=$(cd "$work" && dpkg-shlibdeps -O "$root/usr/bin/pairstream-tensors" 2>"$work/log" | sed 's/^shlibs:Depends=//') || { cat "$work/log" >&2; exit 1; }
 [[ $depends == *libtorch* && $depends == *libturbojpeg* ]] || { echo "deb: found the dependencies \"$depends\", want libtorch and libturbojpeg among them" >&2; exit 1; }
 cat >"$root/DEBIAN/control" <<C
 Package: pairstream

@@ -69,7 +69,7 @@ def config(tag: str, revision: str, arch: str, variables: list[str], diffs: list
             "User": f"{USER}:{USER}", "Env": ["PATH=/usr/local/bin", "LOG_FORMAT=json", "HTTP_ADDR=:9090", "HEALTH_ADDR=:9091", *variables],
             "Cmd": ["/usr/local/bin/pairstream", "--help"], "ExposedPorts": {"9090/tcp": {}},
             "Labels": {f"org.opencontainers.image.{key}": value for key, value in labels.items()},
-            "Healthcheck": {"Test": ["CMD", "/usr/local/bin/pairstream-static", "healthcheck"], "Interval": 10 * second, "Timeout": 5 * second,
+            "Healthcheck": {"Test": ["CMD", "/usr/local/bin/pairstream", "healthcheck"], "Interval": 10 * second, "Timeout": 5 * second,
                             "StartPeriod": 60 * second, "Retries": 3},
         },
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{diff}" for diff in diffs]},

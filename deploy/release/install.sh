@@ -75,12 +75,12 @@ debian() {
 		cp "$BEFORE" "$root/mnt/earlier.deb"
 	else
 		within "dpkg-deb -R /mnt/dist/$deb /mnt/earlier && cd /mnt/earlier && sed -i 's/^Version: .*/Version: $none/' DEBIAN/control &&
-			sed -i 's/v${number//./\\.}/v$none/g' usr/bin/pairstream && dpkg-deb --root-owner-group -Zgzip -z1 --build . /mnt/earlier.deb >/dev/null"
+			sed -i 's/v${number//./\\.}/v$none/g' usr/bin/pairstream usr/bin/pairstream-tensors && dpkg-deb --root-owner-group -Zgzip -z1 --build . /mnt/earlier.deb >/dev/null"
 	fi
 	within 'apt-get install -y -qq --no-install-recommends /mnt/earlier.deb' >"$work/log" 2>&1 || { tail "$work/log" >&2; die "the release before cannot be installed"; }
 	within "bash /mnt/tests/deploy/release/upgrade.sh pairstream /tmp/upgrade apt-get install -y -qq --no-install-recommends /mnt/dist/$deb"
 	[ "$(within "dpkg-query -W -f='\${Version}' pairstream")" = "$number" ] || die "the version is not $number"
-	within '/usr/lib/pairstream/encoder --version && pairstream-static --version'
+	within '/usr/lib/pairstream/encoder --version && pairstream --version && pairstream-tensors --version'
 	within 'useradd -m someone && cd /tmp && su someone -c "pairstream synth scenes --scenes 200 --seed 3 && pairstream demo --data scenes --short --epochs 1 --bootstrap-steps 5 --holdout 20 --dir demo"' >"$work/log" 2>&1 || { tail "$work/log" >&2; die "the demo failed"; }
 	within 'userdel -r someone' 2>/dev/null
 	within 'apt-get purge -y -qq pairstream' >"$work/log" 2>&1

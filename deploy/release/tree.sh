@@ -5,8 +5,8 @@
 set -eu
 binaries=$1 prefix=$2
 mkdir -p "$prefix/bin" "$prefix/lib/pairstream" "$prefix/share/pairstream"
-cp "$binaries/shared/pairstream" "$prefix/bin/pairstream"
-cp "$binaries/static/pairstream" "$prefix/bin/pairstream-static"
+cp "$binaries/static/pairstream" "$prefix/bin/pairstream"
+cp "$binaries/shared/pairstream-tensors" "$prefix/bin/pairstream-tensors"
 # Under its name the program is a stage; these names are too common for a folder that all programs share.
 for name in encoder indexer grouper discriminator trainer; do
 	ln -s ../../bin/pairstream "$prefix/lib/pairstream/$name"

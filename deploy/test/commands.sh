@@ -23,6 +23,21 @@ run() { # NAME COMMAND... ; what it prints goes to NAME.txt
 	echo "commands: $name took $((SECONDS - started)) s"
 }
 
+# The command is static and small. Alone it runs what needs no tensors, and names the remedy for the rest.
+grep -q INTERP <<<"$(readelf -lW "$pairstream")" && fail "pairstream asks for a loader: want it static"
+kilobytes=$(python3 -c 'import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)' "$pairstream" --version)
+[ "$kilobytes" -le 40960 ] || fail "pairstream --version takes $kilobytes KB, want at most 40 MB"
+mkdir alone && cp "$pairstream" alone/pairstream
+for name in encoder trainer; do ln -s pairstream "alone/$name"; done
+grep -q BUCKET_ROOTS <<<"$(alone/pairstream produce --help)" || fail "produce does not run without pairstream-tensors"
+for asked in "pairstream demo" "pairstream help eval" trainer; do
+	alone/$asked >alone.txt 2>&1 && fail "$asked runs without pairstream-tensors"
+	has alone.txt 'computes with tensors, and .*/alone/pairstream-tensors is not there: .*pip install pairstream'
+done
+grep -q -- --rerank <<<"$("$pairstream" help eval)" || fail "help eval does not list the flags of pairstream-tensors"
+"$pairstream" eval --no-such-flag >alone.txt 2>&1 && fail "eval takes a flag that it does not know"
+has alone.txt 'unknown flag: --no-such-flag'
+
 run synth "$pairstream" synth --scenes 240 --captions 2 --side 64 shards
 run settings "$pairstream" settings
 has settings.txt '`GROUP_SIZE`'

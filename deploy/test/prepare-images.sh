@@ -164,7 +164,7 @@ golang() {
 	room 8 "making $go_image"
 	say "making $go_image from $base_image and $(go version), with what is compiled here already"
 	tree=$(mktemp -d)
-	(cd "$here" && go run ./gocache "$tree/opt" "$root" ./services/grouper,./services/pairstream ./services/pairstream) ||
+	(cd "$here" && go run ./gocache "$tree/opt" "$root" ./services/pairstream ./services/pairstream) ||
 		die "the caches of Go could not be copied"
 	mkdir -p "$tree/usr/local/go" # where the real image has it
 	cp /etc/ssl/certs/ca-certificates.crt "$tree/opt/machine.crt" # whom this machine trusts, its proxy's authority perhaps

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the wheels: one with the command `pairstream` and the Python package, one with the models that tell languages.
-# The program is linked with the libtorch of PyPI's PyTorch and finds it beside its own package. The same sources, tools and
+# pairstream-tensors is linked with the libtorch of PyPI's PyTorch and finds it beside its own package. The same sources, tools and
 # SOURCE_DATE_EPOCH give the same bytes, in any folder.
 #
 #   build.sh VERSION FOLDER    writes the wheels and the source distribution of version 1.2.3 into FOLDER
@@ -21,7 +21,7 @@ mkdir -p "$out" && out=$(cd "$out" && pwd)
 cd "$here/../.."
 . deploy/release/target.sh
 platform=manylinux_2_35_${triple%%-*} # Debian 12 and Ubuntu 22.04, by glibc and libstdc++
-limit=$((40 << 20))            # bytes of the wheel
+limit=$((60 << 20))            # bytes of the wheel
 
 export ARCH
 TORCH=$(deploy/torch/fetch.sh)
@@ -42,14 +42,18 @@ amd64) ar rcs "$work/lib/libopenblas.a" ;;
 arm64) echo 'INPUT(-l:libnvpl_blas_lp64_gomp.so.0 -l:libnvpl_lapack_lp64_gomp.so.0)' >"$work/lib/libopenblas.so" ;;
 esac
 # cloud.google.com/go/storage speaks gRPC to Google as well, which pairstream never asks for.
-echo "wheel: building the program for $ARCH on PyTorch $torch"
+echo "wheel: building the programs for $ARCH on PyTorch $torch"
 export GOFLAGS="-buildvcs=false -trimpath"
-for_target go build -tags disable_grpc_modules \
-	-ldflags "-s -w -buildid= -X $stamp.stamp=v$version -X $stamp.commit=$COMMIT -extldflags=-L$work/lib" \
-	-o "$work/pairstream" ./services/pairstream
+build() { # CGO_ENABLED, name
+	CGO_ENABLED=$1 for_target go build -tags disable_grpc_modules \
+		-ldflags "-s -w -buildid= -X $stamp.stamp=v$version -X $stamp.commit=$COMMIT -extldflags=-L$work/lib" \
+		-o "$work/$2" ./services/pairstream
+}
+build 0 pairstream
+build 1 pairstream-tensors
 # libtorch.so is empty and brings in what CUDA needs, gigabytes. The program loads that when a GPU is asked for.
-"$bin/patchelf" --remove-needed libtorch.so "$work/pairstream"
-"$bin/patchelf" --force-rpath --set-rpath '$ORIGIN/../../torch/lib' "$work/pairstream"
+"$bin/patchelf" --remove-needed libtorch.so "$work/pairstream-tensors"
+"$bin/patchelf" --force-rpath --set-rpath '$ORIGIN/../../torch/lib' "$work/pairstream-tensors"
 
 echo "wheel: packing"
 stage=$work/python
@@ -80,7 +84,7 @@ edit '^dependencies = \[' "dependencies = [\"torch==$torch.*\", "
 edit '^pairstream = \["py.typed"' 'pairstream = ["_bin\/*", "py.typed"'
 edit '^torch = \[' "languages = [\"pairstream-languages==$version\"]\ntorch = ["
 mkdir "$stage/src/pairstream/_bin"
-cp "$work/pairstream" "$stage/src/pairstream/_bin/pairstream"
+cp "$work/pairstream" "$work/pairstream-tensors" "$stage/src/pairstream/_bin/"
 echo "$torch" >"$stage/src/pairstream/_bin/torch-version"
 "$here/notices.sh" "$debian" >"$stage/src/pairstream/_bin/NOTICES"
 (cd "$stage" && find . -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +)

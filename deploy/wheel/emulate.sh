@@ -26,34 +26,35 @@ export TORCH_THREADS=${TORCH_THREADS:-1} OMP_NUM_THREADS=1
 site=$work/site
 python3 -m pip install -q --root-user-action=ignore --disable-pip-version-check --no-deps --no-index --only-binary=:all: --platform manylinux_2_35_$machine --target "$site" "$dist"/pairstream-*_$machine.whl
 mkdir "$site/torch" && ln -s "$torch/lib" "$site/torch/lib"
-program=$site/pairstream/_bin/pairstream
+# qemu starts no second program, so what computes with tensors is started by its own name.
+program=$site/pairstream/_bin/pairstream tensors=$site/pairstream/_bin/pairstream-tensors
 
-said=$("${emulated[@]}" "$program" --version)
+said=$("${emulated[@]}" "$tensors" --version)
 say "$said"
 for want in "linux/$arch" "libtorch 2.11." "device cpu)"; do
 	[[ $said == *"$want"* ]] || die "--version says: $said; want $want in it"
 done
-settings=$("${emulated[@]}" "$program" settings)
+settings=$("${emulated[@]}" "$tensors" settings)
 [[ $settings == *ENCODER_CHECKPOINT* ]] || die "settings does not list ENCODER_CHECKPOINT"
 say "$(wc -l <<<"$settings") lines of settings"
 
 cd "$work"
 "${emulated[@]}" "$program" synth scenes --scenes 200 --seed 3 >/dev/null
 say "scenes are drawn"
-"${emulated[@]}" "$program" bootstrap --steps 2 --batch 8 --holdout 20 --out first.safetensors scenes >log 2>&1 || { tail -n 20 log; die "training failed"; }
+"${emulated[@]}" "$tensors" bootstrap --steps 2 --batch 8 --holdout 20 --out first.safetensors scenes >log 2>&1 || { tail -n 20 log; die "training failed"; }
 step=$(grep '^step  *2 of 2  loss [0-9]' log) || { tail -n 20 log; die "training printed no second step"; }
 say "$step"
-"${emulated[@]}" "$program" eval --checkpoint first.safetensors --holdout 20 scenes >log 2>&1 || { tail -n 20 log; die "measuring failed"; }
+"${emulated[@]}" "$tensors" eval --checkpoint first.safetensors --holdout 20 scenes >log 2>&1 || { tail -n 20 log; die "measuring failed"; }
 say "$(tail -n 1 log)"
 
 tar=$(echo "$dist"/pairstream-*-linux-"$arch".tar.gz)
 if [ -f "$tar" ]; then
 	mkdir programs && tar -C programs --strip-components=1 -xzf "$tar"
-	said=$("${emulated[@]}" programs/bin/pairstream --version)
+	said=$("${emulated[@]}" programs/bin/pairstream-tensors --version)
 	[[ $said == *"linux/$arch, libtorch 1.13."* ]] || die "the program of the tar says: $said"
 	say "$said"
-	said=$("${emulated[@]}" programs/bin/pairstream-static --version)
-	[[ $said == *"linux/$arch, no libtorch"* ]] || die "the static program says: $said"
+	said=$("${emulated[@]}" programs/bin/pairstream --version)
+	[[ $said == *"linux/$arch, tensors by pairstream-tensors"* ]] || die "the static program says: $said"
 	say "$said"
 fi
 
@@ -64,7 +65,7 @@ if [ -f "$image" ]; then
 		tar -C rootfs -xzf "layout/$layer"
 	done
 	# Libraries come from the image alone.
-	for program in pairstream pairstream-static encoder grouper; do
+	for program in pairstream pairstream-tensors grouper; do
 		said=$(qemu-$machine-static -L rootfs "rootfs/usr/local/bin/$program" --version)
 		[[ $said == *"linux/$arch"* ]] || die "$program of the image says: $said"
 		say "the image: $said"

@@ -43,11 +43,13 @@ listing >"$work/before"
 "${pip[@]}" install "$wheel"
 say "installed $(basename "$wheel")"
 said=$("$venv/bin/pairstream" --version)
+[[ $said == "pairstream v$version (commit "* ]] || die "--version says: $said"
+said=$("$site/pairstream/_bin/pairstream-tensors" --version)
 say "$said"
 for want in "pairstream v$version (commit " "libtorch 2.11.0, built for 2.11.0, " "device cpu)"; do
 	[[ $said == *"$want"* ]] || die "--version says: $said; want $want in it"
 done
-program=$site/pairstream/_bin/pairstream
+program=$site/pairstream/_bin/pairstream-tensors
 linked=$(ldd "$program")
 [[ $linked != *"not found"* ]] || die "the program finds not all of its libraries: $linked"
 grep -q "libtorch_cpu.so => $site" <<<"$linked" || die "libtorch is not that of the environment: $linked"
@@ -65,17 +67,20 @@ fails() { # text, command...
 	[[ $out == *"$want"* ]] || die "$* says: $out; want: $want"
 }
 mv "$site/torch" "$site/away"
-fails "pip install 'torch==2.11.*'" "$venv/bin/pairstream" --version
+fails "pip install 'torch==2.11.*'" "$venv/bin/pairstream" eval --help
+"$venv/bin/pairstream" produce --help >/dev/null || die "what needs no tensors does not run without PyTorch"
 mv "$site/away" "$site/torch"
 info=$(echo "$site"/torch-2.11.*.dist-info)
 mv "$info" "$site/torch-2.9.0.dist-info" && sed -i.kept 's/^Version: .*/Version: 2.9.0/' "$site/torch-2.9.0.dist-info/METADATA"
-fails "another version than 2.11" "$venv/bin/pairstream" --version
+fails "another version than 2.11" "$venv/bin/pairstream" eval --help
 mv "$site/torch-2.9.0.dist-info/METADATA.kept" "$site/torch-2.9.0.dist-info/METADATA" && mv "$site/torch-2.9.0.dist-info" "$info"
 say "errors name their remedies"
 # Some installers link files to their cache.
-mv "$program" "$work/linked" && ln -s "$work/linked" "$program"
-[ "$("$venv/bin/pairstream" --version)" = "$said" ] || die "a program behind a link does not start, or is another"
-rm "$program" && mv "$work/linked" "$program"
+folder=$(dirname "$program")
+mkdir "$work/linked"
+for name in pairstream pairstream-tensors; do mv "$folder/$name" "$work/linked/" && ln -s "$work/linked/$name" "$folder/$name"; done
+"$venv/bin/pairstream" eval --help >/dev/null || die "programs behind links do not start"
+for name in pairstream pairstream-tensors; do rm "$folder/$name" && mv "$work/linked/$name" "$folder/$name"; done
 
 cd "$work"
 if [ -z "${DEMO:-}" ]; then

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -85,14 +86,21 @@ def test_language_models_come_from_their_package(site: Path, no_torch: None) -> 
 @pytest.mark.parametrize("version", ["2.10.0", "2.12.0", "1.13.0a0", "2.1"])
 def test_another_torch_is_refused(site: Path, no_torch: None, version: str) -> None:
     install(site, version)
-    with pytest.raises(_command._CannotStart, match=rf"PyTorch {version} in .* is another version than 2\.11.*pip install 'torch==2\.11\.\*'"):
-        _command._prepare(site / "pairstream" / "_bin", {})
+    said = _command._prepare(site / "pairstream" / "_bin", {})[1][_command._NO_TENSORS]
+    assert re.match(rf"PyTorch {version} in .* is another version than 2\.11.*pip install 'torch==2\.11\.\*'", said)
 
 
 def test_a_missing_torch_is_named(site: Path, no_torch: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(_command._CannotStart, match=r"PyTorch is missing.*pip install 'torch==2\.11\.\*'"):
-        _command._prepare(site / "pairstream" / "_bin", {})
+    program, environ = _command._prepare(site / "pairstream" / "_bin", {"LD_LIBRARY_PATH": "/x"})
+    assert re.match(r"PyTorch is missing.*pip install 'torch==2\.11\.\*'", environ[_command._NO_TENSORS])
+    assert program == site / "pairstream" / "_bin" / "pairstream"  # what needs no tensors runs
+    assert environ["LD_LIBRARY_PATH"] == "/x"
+
+
+def test_a_torch_that_is_there_again_is_taken(site: Path, no_torch: None) -> None:
+    install(site, "2.11.0")
+    assert _command._NO_TENSORS not in _command._prepare(site / "pairstream" / "_bin", {_command._NO_TENSORS: "PyTorch is missing"})[1]
 
 
 def test_a_torch_without_metadata_is_refused(site: Path, no_torch: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,8 +110,7 @@ def test_a_torch_without_metadata_is_refused(site: Path, no_torch: None, monkeyp
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", gone)
-    with pytest.raises(_command._CannotStart, match="PyTorch unknown"):
-        _command._prepare(site / "pairstream" / "_bin", {})
+    assert "PyTorch unknown" in _command._prepare(site / "pairstream" / "_bin", {})[1][_command._NO_TENSORS]
 
 
 def test_main_becomes_the_program(site: Path, no_torch: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,7 @@ func checkImage(t *testing.T) {
 			t.Errorf("label %s is %q, want %q", name, got, want)
 		}
 	}
-	for _, program := range append([]string{"pairstream", "pairstream-static"}, stages...) {
+	for _, program := range append([]string{"pairstream", "pairstream-tensors"}, stages...) {
 		if out := docker(t, "run", "--rm", "--read-only", "--network", "none", image, program, "--version"); !strings.Contains(out, version) {
 			t.Errorf("%s says it is %q", program, out)
 		}
@@ -80,7 +80,7 @@ func checkImage(t *testing.T) {
 			t.Errorf("there is a %s in the image", shell)
 		}
 	}
-	checkStatic(t, "pairstream-static", "grouper")
+	checkStatic(t, "pairstream")
 	t.Logf("MEASURED image: %d MB", found[0].Size/1_000_000)
 }
 

@@ -1,4 +1,4 @@
-"""The command pairstream: the program that a release's wheel brings, on the libtorch of the PyTorch that pip installed."""
+"""The command pairstream: the programs that a release's wheel brings, on the libtorch of the PyTorch that pip installed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import NoReturn
 
 _FOLDER = Path(__file__).parent / "_bin"
+# Tells the program why nothing can compute with tensors here, and what to do.
+_NO_TENSORS = "PAIRSTREAM_NO_TENSORS"
 
 
 class _CannotStart(Exception):
@@ -43,12 +45,18 @@ def _prepare(folder: Path, environ: dict[str, str]) -> tuple[Path, dict[str, str
     program = folder / "pairstream"
     if not program.is_file():
         raise _CannotStart(f"this installation of the Python package has no program ({program}). Install the wheel of a release, or build bin/pairstream from source")
-    torch = _torch_folder((folder / "torch-version").read_text().strip())
     environ = dict(environ)
     environ.setdefault("PAIRSTREAM_PYTHON", sys.executable)  # which `progress --to` runs
-    # The program looks in the PyTorch beside its own package, where the file lies that links lead to. Another one must be named.
-    if torch.resolve() != (program.resolve().parents[2] / "torch").resolve():
-        environ["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [str(torch / "lib"), environ.get("LD_LIBRARY_PATH")]))
+    environ.pop(_NO_TENSORS, None)
+    try:
+        torch = _torch_folder((folder / "torch-version").read_text().strip())
+    except _CannotStart as error:
+        environ[_NO_TENSORS] = str(error)  # the program says it for what computes with tensors, and runs everything else
+    else:
+        # pairstream-tensors looks in the PyTorch beside its own package, where the file lies that links lead to. Another one
+        # must be named.
+        if torch.resolve() != (program.resolve().parents[2] / "torch").resolve():
+            environ["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [str(torch / "lib"), environ.get("LD_LIBRARY_PATH")]))
     if "LANGUAGE_MODELS" not in environ and (models := _language_models()):
         environ["LANGUAGE_MODELS"] = models
     return program, environ

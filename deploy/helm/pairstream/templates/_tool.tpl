@@ -17,7 +17,7 @@ containers:
   - name: {{ .name }}
     image: {{ include "pairstream.image" (dict "root" .root "gpu" false) | quote }}
     imagePullPolicy: {{ $v.image.pullPolicy }}
-    command: [/usr/local/bin/pairstream-static, {{ .args }}]
+    command: [/usr/local/bin/pairstream, {{ .args }}]
     envFrom:
       - configMapRef: {name: {{ .settings }}}
       {{- with $v.secretName }}
