@@ -89,6 +89,7 @@ type loop struct {
 	gather    int                         // batches that a step gathers before it learns from the first; 0: none
 	gathered  []work                      // of the open step, with the first of two passes behind them
 	traces    traces
+	owner     *owner
 }
 
 // run trains until every lane has ended, a rank is lost, or ctx ends.
@@ -99,6 +100,7 @@ func (l *loop) run(ctx context.Context, f *feed) error {
 		l.follower.Watch(watching)
 		return nil
 	})
+	both.Go(func() error { return l.owner.watch(watching) })
 	if l.watch != nil {
 		both.Go(func() error { return l.watch(watching) })
 	}
@@ -268,6 +270,9 @@ func (l *loop) publish(ctx context.Context, w work, features *schemas.FeatureBlo
 	}
 	if w.seq <= l.published[w.lane] {
 		return l.compare(w)
+	}
+	if err := l.owner.sure(ctx); err != nil {
+		return err
 	}
 	if l.inOrder { // the block before, of another lane perhaps, was on its way during the step
 		if err := l.publisher.Flush(ctx); err != nil {

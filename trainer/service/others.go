@@ -114,14 +114,27 @@ func (l *loop) atTheEnd(ctx context.Context, stays bool) error {
 	switch {
 	case stays:
 		l.logger.Info("every lane has ended", "step", l.core.Steps())
-		if l.watch != nil {
-			return l.watch(ctx)
-		}
-		<-ctx.Done()
+		return l.outlast(ctx)
 	case !l.others.leave(nil):
 		return errUntold
 	}
 	return nil
+}
+
+// outlast waits for the end of the process, of a rank or of this trainer's time as the owner.
+func (l *loop) outlast(ctx context.Context) error {
+	both, working := errgroup.WithContext(ctx)
+	watching, over := context.WithCancel(working)
+	both.Go(func() error { return l.owner.watch(watching) })
+	both.Go(func() error {
+		defer over()
+		if l.watch != nil {
+			return l.watch(watching)
+		}
+		<-watching.Done()
+		return nil
+	})
+	return both.Wait()
 }
 
 // goOn waits until all ranks are there again, and makes the feed that goes on behind the last whole step.

@@ -78,7 +78,7 @@
 //
 // Positions have a meaning in one log alone. A checkpoint names its namespace and cluster, and the last record that was
 // read of every lane. The trainer does not start where the log at hand differs. It does not start either where another
-// trainer holds the folder's lock.
+// trainer holds the folder's lock, or owns the namespace ([owner]).
 package service
 
 import (
@@ -114,6 +114,11 @@ func RunObserved(ctx context.Context, tools device.Tools, s Settings, observe fu
 		return fmt.Errorf("CHECKPOINT_DIR is %q: %w", s.Dir, err)
 	}
 	defer func() { err = errors.Join(err, lock.release()) }()
+	return owning(ctx, tools.Log, s.Dir, tools.Instruments.Log, func(o *owner) error { return runOwned(ctx, tools, s, observe, o) })
+}
+
+// runOwned does what [RunObserved] does as the owner of the namespace.
+func runOwned(ctx context.Context, tools device.Tools, s Settings, observe func(Step), o *owner) (err error) {
 	last, err := lastFeatures(ctx, tools.Log)
 	if err != nil {
 		return err
@@ -135,7 +140,7 @@ func RunObserved(ctx context.Context, tools device.Tools, s Settings, observe fu
 	l := &loop{
 		core: single{core}, logger: tools.Instruments.Log, published: last, inOrder: s.Order == Arrival,
 		gather: s.gather(), dir: s.Dir, every: s.Every, stay: s.Stay, at: at, observe: observe, metrics: metrics, uploads: copies,
-		traces: traces{tracer: tools.Log.Tracer()},
+		traces: traces{tracer: tools.Log.Tracer()}, owner: o,
 	}
 	if s.Ranks.several() {
 		l.others, err = lead(ctx, tools, s, core)
