@@ -158,13 +158,14 @@ func webps(t testing.TB, testdata string) []Picture {
 		return chunk("VP8X", []byte{flags, 0, 0, 0, Width - 1, 0, 0, Height - 1, 0, 0})
 	}
 	plain, clear, lossless := read("blocks.webp"), read("blocks_alpha.webp"), read("blocks_alpha_lossless.webp")
-	alph := bytes.Index(clear, []byte("ALPH"))
+	alph, pixels := bytes.Index(clear, []byte("ALPH")), bytes.Index(clear, []byte("VP8 "))
 	unsaid := bytes.Clone(lossless)
 	unsaid[24] &^= 0x10 // the hint that there is alpha
 	turned, unknown := chunk("EXIF", tiff(binary.LittleEndian, 3, 6)), chunk("ABCD", []byte("12345"))
 	return []Picture{
 		{"webp with alpha", clear, holed, lossy},
 		{"webp with alpha that no flag names", riff(vp8x(0), clear[alph:]), holed, lossy},
+		{"webp with alpha behind its pixels", riff(vp8x(0), plain[12:], clear[alph:pixels]), colours, lossy},
 		{"webp with the flag of alpha and without alpha", riff(vp8x(0x10), plain[12:]), colours, lossy},
 		{"webp with an orientation", riff(vp8x(0x08), plain[12:], turned), colours, lossy},
 		{"webp with an orientation before its pixels", riff(vp8x(0x08), turned, plain[12:]), colours, lossy},
