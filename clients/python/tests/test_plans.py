@@ -64,7 +64,9 @@ def write(folder: Path, pictures: list[Picture], *, masked: list[Mask] | None = 
             first = pa.Table.from_pylist(rows(made[0]))
             schema = pa.schema([f.with_type(TYPES.get(f.name, f.type)) for f in first.schema])
             schema = pa.schema([pa.field(f.name, pa.list_(pa.int32())) if f.name in ("partners", "i2t", "t2i") else f for f in schema])
-            with parquet.ParquetWriter(folder / name, schema) as writer:
+            # As parquet-go writes it: most texts in dictionaries, two with their lengths before them.
+            shared = ["pair", "image", "uri", "copy", "positive_uri", "positive_copy", "positive_image"]
+            with parquet.ParquetWriter(folder / name, schema, use_dictionary=shared, column_encoding=dict.fromkeys(("key", "text"), "DELTA_LENGTH_BYTE_ARRAY")) as writer:
                 for i in range(0, count, 2):
                     writer.write_table(pa.Table.from_pylist([r for b in made[i : i + 2] for r in rows(b)], schema=schema))
             digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()

@@ -203,15 +203,16 @@ def varint(n: int) -> bytes:
     return out + bytes([n])
 
 
-def page(kind: int, uncompressed: int, compressed: int, values: int, more: bytes = b"") -> bytes:
+def page(kind: int, uncompressed: int, compressed: int, values: int, more: bytes = b"", encoding: int = 0) -> bytes:
     """The head of a page: numbers of the compact protocol, and the head of its kind."""
     numbers = b"".join(b"\x15" + varint(2 * n) for n in (kind, uncompressed, compressed))
-    return numbers + more + bytes([0x2C if kind == 0 else 0x4C]) + b"\x15" + varint(2 * values) + b"\x00\x00"
+    return numbers + more + bytes([0x2C if kind == 0 else 0x4C]) + b"\x15" + varint(2 * values) + b"\x15" + varint(2 * encoding) + b"\x00\x00"
 
 
-def refusal(raw: bytes, dictionary: int = 0, whole: bool = False, at: int = 4) -> str:
+def refusal(raw: bytes, dictionary: int = 0, whole: bool = False, at: int = 4, encodings: tuple[str, ...] = ("PLAIN",)) -> str:
     """Say why a group of one column with such pages is refused; dictionary is the length of those of its dictionary."""
-    of = SimpleNamespace(data_page_offset=at + dictionary, has_dictionary_page=dictionary > 0, dictionary_page_offset=at, total_compressed_size=len(raw))
+    fields = {"data_page_offset": at + dictionary, "has_dictionary_page": dictionary > 0, "dictionary_page_offset": at, "total_compressed_size": len(raw)}
+    of = SimpleNamespace(encodings=encodings, **fields)
     try:
         _pages.check(io.BytesIO(b"PAR1" + raw), 4 + len(raw), SimpleNamespace(num_columns=1, column=lambda i: of), whole=whole)
     except _pages.PagesError as err:
@@ -248,6 +249,21 @@ def test_pages_are_looked_at_before_they_are_decoded(raw: bytes, dictionary: int
 def test_pages_lie_in_their_file() -> None:
     raw = page(0, 100, 10, 4) + BODY
     assert not refusal(raw) and "are not where" in refusal(raw, at=-1) and "are not where" in refusal(raw, at=5)
+    lengths = ("DELTA_LENGTH_BYTE_ARRAY",)
+    assert refusal(raw, encodings=lengths) == "its pages are not encoded as its footer says", "else a text of a dictionary would be there for every row"
+    assert not refusal(page(0, 100, 10, 4, encoding=6) + BODY, encodings=lengths)
+
+
+@pytest.mark.parametrize("encoding", ["PLAIN", "DELTA_LENGTH_BYTE_ARRAY"])
+def test_texts_in_other_encodings(tmp_path: Path, encoding: str) -> None:
+    """parquet-go writes lengths before texts, which Arrow cannot read as a dictionary."""
+    path = str(tmp_path / "a.parquet")
+    parquet.write_table(table(), path, use_dictionary=False, column_encoding=dict.fromkeys(("key", "caption", "url", "status", "exif"), encoding))
+    parquet.write_table(table(), str(tmp_path / "b.parquet"))
+    assert _table.read(path) == _table.read(str(tmp_path / "b.parquet"))
+    parquet.write_table(table(), path, use_dictionary=False, column_encoding={"caption": "DELTA_BYTE_ARRAY"})
+    with pytest.raises(_table.TableError):  # every text of it may hold all of the one before
+        _table.read(path)
 
 
 def test_a_table_that_is_a_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ Arrow makes room for what the head of a page announces. A few bytes may stand fo
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, BinaryIO
 
 MAX_BYTES = 512 << 20  # that pages take which are decoded at once
@@ -16,9 +17,26 @@ _MAX_DEPTH = 32
 _KIND, _UNCOMPRESSED, _COMPRESSED, _VALUES = (0, 1), (0, 2), (0, 3), [(5, 1), (7, 1), (8, 1)]
 _DICTIONARY = 2
 
+# Encodings of texts. Of these, Arrow reads one with its lengths before it as it is, and the others as a dictionary: a text that many rows
+# share is then kept once, however often the file says it.
+_LENGTHS, _ENCODINGS = 6, [(5, 2), (8, 4)]
+_SHARED = {"PLAIN_DICTIONARY", "RLE_DICTIONARY", "DELTA_BYTE_ARRAY"}
+
 
 class PagesError(Exception):
     """The pages of a file take too much, or are not where its footer says."""
+
+
+def dictionaries(metadata: Any, names: Iterable[str]) -> list[str]:
+    """Return those of a file's columns of texts that are to be read as dictionaries."""
+    columns = [group.column(i) for group in map(metadata.row_group, range(metadata.num_row_groups)) for i in range(group.num_columns)]
+    alone = {c.path_in_schema for c in columns if _has_lengths(c)} - {c.path_in_schema for c in columns if not _has_lengths(c)}
+    return [name for name in names if name not in alone]
+
+
+def _has_lengths(column: Any) -> bool:
+    """Report whether texts are encoded with their lengths before them, and share nothing."""
+    return "DELTA_LENGTH_BYTE_ARRAY" in column.encodings and not _SHARED & set(column.encodings)
 
 
 def check(file: BinaryIO, size: int, group: Any, *, whole: bool = False) -> None:
@@ -31,13 +49,13 @@ def check(file: BinaryIO, size: int, group: Any, *, whole: bool = False) -> None
         base = starts[-1]
         if base < 0 or starts[0] < base or not 0 <= column.total_compressed_size <= size - base:
             raise PagesError("its pages are not where its footer says")
-        total += max(_taken(file, start, base + column.total_compressed_size, whole) for start in starts)
+        total += max(_taken(file, start, base + column.total_compressed_size, whole, _has_lengths(column)) for start in starts)
         if total > MAX_BYTES:
             raise PagesError(f"its pages take more than {MAX_BYTES} bytes when they are decoded: write smaller ones")
 
 
-def _taken(file: BinaryIO, at: int, end: int, whole: bool) -> int:
-    """Return what the pages of a column take."""
+def _taken(file: BinaryIO, at: int, end: int, whole: bool, lengths: bool) -> int:
+    """Return what the pages of a column take. With lengths, all must be encoded so, as the footer says."""
     dictionaries = largest = every = 0
     while at < end and dictionaries + every <= MAX_BYTES:
         head, length = _head(file, at, end)
@@ -45,6 +63,8 @@ def _taken(file: BinaryIO, at: int, end: int, whole: bool) -> int:
         values = [head.get(field, 0) for field in _VALUES]
         if not 0 <= compressed <= end - at - length or took < 0 or min(values) < 0:
             raise PagesError("its pages are not where its footer says")
+        if lengths and {head[field] for field in _ENCODINGS if field in head} != {_LENGTHS}:
+            raise PagesError("its pages are not encoded as its footer says")
         took += compressed + _VALUE_BYTES * sum(values)
         if head.get(_KIND) == _DICTIONARY:
             dictionaries += took

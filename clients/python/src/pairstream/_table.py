@@ -85,9 +85,9 @@ def _rows(file: BinaryIO) -> Iterator[Row]:
     from pyarrow import parquet
 
     try:
-        leaves = [leaf for leaf in _leaves(parquet.ParquetFile(file)) if _is_scalar(leaf)]
-        # A text that many rows share is kept once, however often the file says it.
-        texts = [leaf.name for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+        opened = parquet.ParquetFile(file)
+        leaves = [leaf for leaf in _leaves(opened) if _is_scalar(leaf)]
+        texts = _pages.dictionaries(opened.metadata, [leaf.name for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"])
         table = parquet.ParquetFile(file, read_dictionary=texts, page_checksum_verification=True)
         size = file.seek(0, os.SEEK_END)
         for i in range(table.metadata.num_row_groups):

@@ -231,8 +231,7 @@ class Plan:
             self._opened = {n: f for n, f in self._opened.items() if n.partition("-lane")[0] == name.partition("-lane")[0]}  # of the same epoch
             path = self._path(name)
             try:
-                # A text that many rows share is kept once, however often the file says it.
-                opened = parquet.ParquetFile(path, read_dictionary=list(_TEXTS))
+                opened = parquet.ParquetFile(path, read_dictionary=_pages.dictionaries(parquet.read_metadata(path), _TEXTS))
             except FileNotFoundError as err:
                 raise InvalidError(f"{path}, which plan.json names, is not there: write the plan anew") from err
             except (ValueError, OSError) as err:  # pyarrow raises both for broken bytes
@@ -316,8 +315,9 @@ def _check_texts(rows: Any) -> None:
     total = 0
     for name in _TEXTS:
         for chunk in rows[name].chunks:
-            lengths = compute.binary_length(chunk.dictionary)
-            total += compute.sum(compute.cast(compute.take(lengths, chunk.indices), "int64")).as_py() or 0
+            shared = hasattr(chunk, "dictionary")
+            lengths = compute.take(compute.binary_length(chunk.dictionary), chunk.indices) if shared else compute.binary_length(chunk)
+            total += compute.sum(compute.cast(lengths, "int64")).as_py() or 0
         if total > MAX_TEXTS:
             raise InvalidError(f"its texts take more than {MAX_TEXTS} bytes")
 
