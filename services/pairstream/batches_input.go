@@ -128,8 +128,9 @@ func (p *planning) readKeys(ctx context.Context) (plans.Keys, error) {
 		return nil, err
 	}
 	if totals.Pairs == 0 {
-		return nil, fmt.Errorf("%s has no pairs%s", strings.Join(p.sources, ", "), why)
+		return nil, fmt.Errorf("%s has no pairs%s; %s", strings.Join(p.sources, ", "), why, strings.Join(totals.UnreadLines(), "; "))
 	}
+	printUnread(p.w, totals)
 	return func(at plans.Place) string { return keys[at] }, nil
 }
 

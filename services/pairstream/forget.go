@@ -15,6 +15,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/crawl/forget"
 	"github.com/pairstream/pairstream/internal/crawl/repack"
+	"github.com/pairstream/pairstream/internal/crawl/table"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -185,8 +186,12 @@ func readLines(path string, in io.Reader) ([]string, error) {
 		defer file.Close()
 		in = file
 	}
+	plain, err := table.SkipMark(in)
+	if err != nil {
+		return nil, err
+	}
 	var lines []string
-	scanner := bufio.NewScanner(in)
+	scanner := bufio.NewScanner(plain)
 	for scanner.Scan() {
 		lines = append(lines, strings.TrimSpace(scanner.Text()))
 	}

@@ -224,12 +224,21 @@ func printSummary(w io.Writer, sum dataset.Summary) {
 	for _, reason := range slices.Sorted(maps.Keys(sum.Scan.Problems)) {
 		fmt.Fprintf(w, "  %6d  %s (goes to dead-letters)\n", sum.Scan.Problems[reason], reason)
 	}
+	printUnread(w, sum.Scan)
 }
 
 // printPassedOver says what a command that reads tars itself has left out.
 func printPassedOver(w io.Writer, totals shard.Totals) {
 	for _, reason := range slices.Sorted(maps.Keys(totals.Problems)) {
 		fmt.Fprintf(w, "passed over %d: %s\n", totals.Problems[reason], reason)
+	}
+	printUnread(w, totals)
+}
+
+// printUnread says which files of tars are no part of a pair.
+func printUnread(w io.Writer, totals shard.Totals) {
+	for _, line := range totals.UnreadLines() {
+		fmt.Fprintf(w, "note: %s\n", line)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/pairstream/pairstream/internal/base/atomicfile"
+	"github.com/pairstream/pairstream/internal/crawl/table"
 	"github.com/pairstream/pairstream/internal/operate/replay"
 	"github.com/pairstream/pairstream/internal/process/config"
 )
@@ -59,7 +60,7 @@ func environWith(path string, leftOut func(name string) bool) (map[string]string
 		if err != nil {
 			return nil, fmt.Errorf("reading --env: %w", err)
 		}
-		for line := range strings.Lines(string(raw)) {
+		for line := range strings.Lines(string(table.PlainText(raw))) {
 			line = strings.TrimSpace(line)
 			if line == "" || strings.HasPrefix(line, "#") {
 				continue

@@ -134,7 +134,11 @@ func ReadVocab(r io.Reader) ([]string, error) {
 	var vocab []string
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
-		vocab = append(vocab, lines.Text())
+		token := lines.Text()
+		if vocab == nil {
+			token = strings.TrimPrefix(token, "\ufeff") // the byte order mark of some editors
+		}
+		vocab = append(vocab, token)
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("reading vocabulary line %d: %w", len(vocab)+1, err)

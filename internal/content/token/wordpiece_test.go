@@ -92,7 +92,7 @@ func TestNewWordPieceRefuses(t *testing.T) {
 }
 
 func TestReadVocab(t *testing.T) {
-	got, err := token.ReadVocab(strings.NewReader("[PAD]\r\na\u2028b\nc"))
+	got, err := token.ReadVocab(strings.NewReader("\ufeff[PAD]\r\na\u2028b\nc"))
 	if err != nil || !slices.Equal(got, []string{"[PAD]", "a\u2028b", "c"}) {
 		t.Errorf("got %q, %v", got, err)
 	}

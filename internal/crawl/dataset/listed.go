@@ -1,7 +1,7 @@
 package dataset
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/crawl/table"
 )
 
 // List holds the captions of images that a file names, apart from the tars of these images.
@@ -42,12 +43,11 @@ type listed struct {
 // or a list. Entries that cannot be used are counted among the totals of [ReadListed].
 func ReadList(file, split string) (*List, error) {
 	l := newList(file, split)
-	f, err := os.Open(file)
+	raw, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("reading captions: %w", err)
 	}
-	defer f.Close()
-	if err := l.read(json.NewDecoder(bufio.NewReader(f))); err != nil {
+	if err := l.read(json.NewDecoder(bytes.NewReader(table.PlainJSON(raw)))); err != nil {
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}

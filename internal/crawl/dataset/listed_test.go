@@ -159,3 +159,11 @@ func TestReadListedRefuses(t *testing.T) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }
+
+// TestReadListedAsProgramsWriteIt has a byte order mark, and numbers that JSON does not have.
+func TestReadListedAsProgramsWriteIt(t *testing.T) {
+	const list = "\xef\xbb\xbf" + `[{"image": "COCO_2.png", "caption": "NaN and a dog", "score": NaN, "box": [Infinity, -Infinity]}]`
+	if lines, _ := readListed(t, gallery(t), listFile(t, list), ""); !slices.Equal(lines, []string{"2: NaN and a dog"}) {
+		t.Errorf("lines %q", lines)
+	}
+}

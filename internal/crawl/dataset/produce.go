@@ -94,6 +94,7 @@ type producer struct {
 	heldOut  *shard.HeldOut
 	examples []shard.Example // held out
 	scans    map[*sourceState]*scanning
+	why      string // the first tar that cannot be read
 }
 
 func (p *producer) run(ctx context.Context, paths []string) (err error) {

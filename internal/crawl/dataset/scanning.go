@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,8 +39,9 @@ type scanning struct {
 	lanes  int
 	parts  chan []finding // closed at the end of the source
 	cancel context.CancelFunc
-	totals shard.Totals // these and err are valid after the end
+	totals shard.Totals // these, err and why are valid after the end
 	err    error
+	why    string // the tar cannot be read
 
 	part     []finding
 	messages int // of the part
@@ -86,6 +88,9 @@ func (r *scanning) example(ctx context.Context, ex shard.Example, held bool) err
 }
 
 func (r *scanning) problem(ctx context.Context, pr shard.Problem) error {
+	if pr.Reason == shard.ReasonFile {
+		r.why = pr.URI + ": " + pr.Detail
+	}
 	value, err := pr.Record()
 	if err != nil {
 		return err
@@ -145,7 +150,7 @@ func (p *producer) readAll(ctx context.Context, sources []*sourceState) error {
 		return err
 	}
 	if read && p.sum.Scan.Tars == 0 && p.sum.Done == 0 && p.o.Arriving == nil {
-		return fmt.Errorf("none of %d tars can be read: the dead letters say why", len(sources))
+		return fmt.Errorf("none of %d tars can be read: the dead letters say why; %s", len(sources), p.why)
 	}
 	return nil
 }
@@ -205,6 +210,7 @@ func (p *producer) read(ctx context.Context, s *sourceState) error {
 		return err
 	}
 	p.sum.Scan.Add(r.totals)
+	p.why = cmp.Or(p.why, r.why)
 	return nil
 }
 

@@ -140,7 +140,8 @@ func (f *Found) inStore(ctx context.Context, p string, remote OpenRemote) ([]Tar
 	var tars []Tar
 	sidecars := make(map[string]*Tar)
 	add := func(o Object) {
-		if !isSidecar(o.Name) && !strings.EqualFold(path.Ext(o.Name), ".tar") {
+		compressed := isCompressed(o.Name)
+		if !isSidecar(o.Name) && !strings.EqualFold(path.Ext(o.Name), ".tar") && !compressed {
 			return
 		}
 		if f.room--; f.room < 0 {
@@ -150,6 +151,8 @@ func (f *Found) inStore(ctx context.Context, p string, remote OpenRemote) ([]Tar
 		switch {
 		case isSidecar(o.Name):
 			sidecars[stem(o.Name)] = &t
+		case compressed:
+			f.Lost = append(f.Lost, lostTar(t, errCompressed))
 		case !plainName(o.Name):
 			f.Lost = append(f.Lost, lostTar(t, errors.New("its name has empty or dotted parts, and no reference can name it")))
 		case len(t.URI) > schemas.MaxURIBytes:
@@ -171,6 +174,9 @@ func (f *Found) inStore(ctx context.Context, p string, remote OpenRemote) ([]Tar
 		return nil, fmt.Errorf("there are more than %d tars and tables: name prefixes below it, or move away what is published", maxListed)
 	}
 	if len(tars) == 0 {
+		if len(f.Lost) > 0 {
+			return nil, fmt.Errorf("%w that can be read below this prefix; %s: %s", ErrNoTars, f.Lost[0].URI, f.Lost[0].Detail)
+		}
 		return nil, fmt.Errorf("%w below this prefix", ErrNoTars)
 	}
 	return join(tars, sidecars), nil

@@ -62,7 +62,12 @@ func tarsOf(path string) (tars []string, lost []Problem, err error) {
 		case err != nil:
 			lost = append(lost, lostFile(p, err)) // a folder below
 			return nil
-		case d.IsDir() || !strings.EqualFold(filepath.Ext(p), ".tar"):
+		case d.IsDir():
+			return nil
+		case isCompressed(p):
+			lost = append(lost, lostFile(p, errCompressed))
+			return nil
+		case !strings.EqualFold(filepath.Ext(p), ".tar"):
 			return nil
 		}
 		real, err := realTar(p)
@@ -75,6 +80,9 @@ func tarsOf(path string) (tars []string, lost []Problem, err error) {
 	})
 	if err == nil && len(tars) == 0 {
 		err = fmt.Errorf("%w that can be read: files of a folder go into one with `tar --sort=name -cf data.tar -C FOLDER .`", ErrNoTars)
+		if len(lost) > 0 {
+			err = fmt.Errorf("%w that can be read; %s: %s", ErrNoTars, lost[0].URI, lost[0].Detail)
+		}
 	}
 	return tars, lost, err
 }

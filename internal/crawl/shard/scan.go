@@ -24,7 +24,7 @@ type Example struct {
 	ImageID  schemas.ImageID
 	Encoded  []byte          // the image file
 	Captions []string        // distinct and valid, at least one: key.txt's first, then those of key.json
-	Meta     json.RawMessage // key.json, or nil
+	Meta     json.RawMessage // key.json, with null for numbers that JSON does not have, or nil
 	Row      schemas.Columns // of the key in the .parquet beside the tar, or nil
 
 	described *described // Meta, parsed; nil: not yet
@@ -53,6 +53,7 @@ type Totals struct {
 	Tars     int
 	Entries  int // members of the tars with a sound header
 	Ignored  int // of these: folders, and files that are neither image nor caption
+	Unread   map[Unread]Unreads
 	Examples int
 	Pairs    int // captions of examples
 	Problems map[Reason]int
@@ -111,7 +112,7 @@ func ScanTar(ctx context.Context, tar Tar, v Visitor, totals *Totals) error {
 
 // Clone returns a copy.
 func (t Totals) Clone() Totals {
-	t.Problems = maps.Clone(t.Problems)
+	t.Problems, t.Unread = maps.Clone(t.Problems), maps.Clone(t.Unread)
 	return t
 }
 
@@ -124,6 +125,9 @@ func (t *Totals) Add(o Totals) {
 	t.Pairs += o.Pairs
 	for reason, n := range o.Problems {
 		t.Problems[reason] += n
+	}
+	for why, more := range o.Unread {
+		t.unread(why, more)
 	}
 }
 
@@ -191,8 +195,12 @@ func (s *scanner) file(ctx context.Context, tar Tar) error {
 	if err := s.readSidecar(ctx, tar); err != nil {
 		return err
 	}
+	before := s.totals.Examples
 	if err := s.walk(ctx, src, size); err != nil {
 		return err
+	}
+	if s.totals.Examples == before && s.v.Picture == nil {
+		s.totals.unread(whyEmpty(src), Unreads{1, s.uri})
 	}
 	return s.more()
 }
@@ -251,6 +259,9 @@ func (s *scanner) entry(e entry) error {
 	}
 	if kind == other || s.v.Picture != nil && kind != picture {
 		s.totals.Ignored++
+		if kind == other {
+			s.totals.unread(whyUnread(key, ext), Unreads{1, e.name + " of " + s.uri})
+		}
 		return s.cutShort(e)
 	}
 	if key != s.cur.key {
@@ -303,7 +314,7 @@ func (s *scanner) takeText(e entry) error {
 	s.cur.text = &e
 	raw, err := s.contents(e, nil)
 	if err == nil {
-		s.cur.textCaption = []caption{checkCaption(raw)}
+		s.cur.textCaption = []caption{checkCaption(table.PlainText(raw))}
 	}
 	return err
 }
@@ -316,7 +327,7 @@ func (s *scanner) takeMeta(e entry) error {
 	s.cur.meta = &e
 	raw, err := s.contents(e, nil)
 	if err == nil {
-		s.cur.described = describe(raw)
+		s.cur.described = describe(table.PlainJSON(raw))
 		s.cur.metaCaption, s.cur.found = jsonCaptions(s.cur.described)
 	}
 	return err

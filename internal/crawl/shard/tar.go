@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -72,12 +73,20 @@ func (t *tarReader) next() (entry, error) {
 		return entry{}, t.atEnd(head)
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		t.ended = true
-		return entry{}, &headerFault{head, ReasonCut, "the tar ends inside a header"}
+		return entry{}, &headerFault{head, ReasonCut, t.damage(head, "the tar ends inside a header")}
 	}
 	if _, fault := t.resync(head + blockSize); fault != nil {
 		return entry{}, fault
 	}
-	return entry{}, &headerFault{head, ReasonHeader, "no sound tar header"}
+	return entry{}, &headerFault{head, ReasonHeader, t.damage(head, "no sound tar header")}
+}
+
+// damage says what is wrong at an offset: the whole file, if it is compressed.
+func (t *tarReader) damage(at int64, otherwise string) string {
+	if how := compressionOf(t.cur.src); at == 0 && how != "" {
+		return fmt.Sprintf("the tar is compressed (%s): decompress it first", how)
+	}
+	return otherwise
 }
 
 // atEnd returns what archive/tar's end is. That is an end marker or the end of the file.
@@ -127,6 +136,9 @@ func (t *tarReader) found(h *tar.Header, head int64) entry {
 	case tar.TypeLink, tar.TypeSymlink, tar.TypeChar, tar.TypeBlock, tar.TypeDir, tar.TypeFifo, tar.TypeXGlobalHeader:
 		e.size = 0 // these may declare a size, but have no contents
 	}
+	if h.Typeflag == tar.TypeXGlobalHeader {
+		e.data = wholeBlocks(e.data) // archive/tar has read its records, and not what fills their last block
+	}
 	if e.sparse {
 		// The declared size is that of the file with its holes. What it takes in the tar is not told, so the next
 		// header is only known to lie at or behind this point.
@@ -140,9 +152,12 @@ func (t *tarReader) found(h *tar.Header, head int64) entry {
 func (t *tarReader) measured(e entry) entry {
 	e.present = min(e.size, t.cur.size-e.data)
 	t.ended = e.present < e.size
-	t.end = e.data + (e.present+blockSize-1)/blockSize*blockSize
+	t.end = e.data + wholeBlocks(e.present)
 	return e
 }
+
+// wholeBlocks returns the size of the blocks that hold so many bytes.
+func wholeBlocks(n int64) int64 { return (n + blockSize - 1) / blockSize * blockSize }
 
 // plainFile reads the header of a regular file that a single block describes, as archive/tar would. It reports false, and
 // stays where it is, at anything else: archive/tar decides about that.
@@ -209,11 +224,11 @@ func (t *tarReader) read(buf []byte) error {
 	return err
 }
 
-// resync finds the next sound header at or after a block boundary and reads on from there. It returns the offset of the
+// resync finds the next sound header at or after an offset and reads on from there. It returns the offset of the
 // first block on the way that does not consist of zeros, -1 if there is none.
 func (t *tarReader) resync(from int64) (odd int64, err error) {
 	var block [blockSize]byte
-	odd, t.cur.at = -1, from
+	odd, t.cur.at = -1, wholeBlocks(from)
 	for {
 		at := t.cur.at
 		n, err := io.ReadFull(&t.cur, block[:])

@@ -29,10 +29,16 @@ func SkipMark(src io.Reader) (*bufio.Reader, error) {
 	return r, nil
 }
 
+// PlainText returns a text without its byte order mark.
+func PlainText(raw []byte) []byte { return bytes.TrimPrefix(raw, []byte(byteOrderMark)) }
+
 // PlainJSON returns JSON as the standard has it, from JSON as programs write it: without a byte order mark, and with null for
 // the numbers NaN, Infinity and -Infinity of Python's json.dumps. A text without these comes back as it is.
 func PlainJSON(raw []byte) []byte {
-	raw = bytes.TrimPrefix(raw, []byte(byteOrderMark))
+	raw = PlainText(raw)
+	if !bytes.Contains(raw, []byte("NaN")) && !bytes.Contains(raw, []byte("Infinity")) {
+		return raw
+	}
 	var out []byte
 	from, quoted := 0, false
 	for at := 0; at < len(raw); at++ {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -269,7 +270,7 @@ func clipConfigOf(f *safetensors.File, prefix, configPath string) (CLIPConfig, e
 		return CLIPConfig{}, fmt.Errorf("reading the configuration: %w", err)
 	}
 	var hf huggingFace
-	if err := json.Unmarshal(text, &hf); err != nil {
+	if err := json.Unmarshal(bytes.TrimPrefix(text, []byte("\ufeff")), &hf); err != nil {
 		return CLIPConfig{}, fmt.Errorf("decoding %s: %w", configPath, err)
 	}
 	if hf.Vision.Heads > 0 {

@@ -86,12 +86,12 @@ def entries(file: BinaryIO) -> Iterator[Entry | Damage | Marker]:
                 return
             continue
         except _Ends as ends:
-            yield Damage(at, "tar_cut", str(ends))
+            yield Damage(at, "tar_cut", _damage(file, at, str(ends)))
             return
         except _HeaderError:
             damaged = at
             at, _ = _resync(file, at + BLOCK)
-            yield Damage(damaged, "tar_header", "no sound tar header", at)
+            yield Damage(damaged, "tar_header", _damage(file, damaged, "no sound tar header"), at)
             if at < 0:
                 return
             continue
@@ -99,6 +99,27 @@ def entries(file: BinaryIO) -> Iterator[Entry | Damage | Marker]:
         if entry.present < entry.size:
             return
         at = entry.end
+
+
+_COMPRESSIONS = (
+    (b"\x1f\x8b", "gzip"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"\xfd7zXZ\x00", "xz"),
+    (b"\x04\x22\x4d\x18", "lz4"),
+    (b"PK\x03\x04", "zip"),
+)
+
+
+def _damage(file: BinaryIO, at: int, otherwise: str) -> str:
+    """Say what is wrong at an offset: the whole file, if it is compressed."""
+    if at:
+        return otherwise
+    file.seek(0)
+    head = file.read(10)
+    how = next((name for start, name in _COMPRESSIONS if head.startswith(start)), "")
+    if head.startswith(b"BZh") and head[4:] == b"1AY&SY":
+        how = "bzip2"
+    return f"the tar is compressed ({how}): decompress it first" if how else otherwise
 
 
 def _next(file: BinaryIO, head: int, size: int) -> Entry:

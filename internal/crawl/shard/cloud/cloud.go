@@ -94,6 +94,18 @@ func (o *objects) ReadRange(ctx context.Context, name string, offset, size int64
 	return data, nil
 }
 
+// withheld returns the code of an answer that keeps one object from everybody, or "".
+func withheld(err error) string {
+	var answer interface {
+		error
+		ErrorCode() string
+	}
+	if errors.As(err, &answer) && (answer.ErrorCode() == "InvalidObjectState" || strings.HasPrefix(answer.ErrorCode(), "KMS.")) {
+		return answer.ErrorCode()
+	}
+	return ""
+}
+
 // classify tells an object that is missing or too short from a fault that may pass. Stores answer a range behind the
 // end, and a connection that broke off, in ways of their own, so the object's size is asked for.
 func (o *objects) classify(ctx context.Context, key string, offset, size int64, cause error) error {
@@ -103,6 +115,9 @@ func (o *objects) classify(ctx context.Context, key string, offset, size int64, 
 	case gcerrors.PermissionDenied, gcerrors.InvalidArgument:
 		return fmt.Errorf("%w: %w", shard.ErrDenied, cause)
 	default: // the object's size tells more
+	}
+	if code := withheld(cause); code != "" {
+		return fmt.Errorf("%w: it is in cold storage, or its key cannot be used (%s): restore it first: %w", shard.ErrDenied, code, cause)
 	}
 	if ctx.Err() != nil {
 		return cause

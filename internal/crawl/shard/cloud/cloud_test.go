@@ -3,6 +3,7 @@ package cloud
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -92,6 +93,30 @@ func TestForbiddenObjectsAreDenied(t *testing.T) {
 	o := must.Get(Open(t.Context(), root))(t)
 	if _, err := o.ReadRange(t.Context(), "a.tar", 0, 1); !errors.Is(err, shard.ErrDenied) {
 		t.Errorf("error %v, want %v", err, shard.ErrDenied)
+	}
+}
+
+// TestObjectsInColdStorageAreDenied: the store keeps these from everybody, until somebody restores them. Refusals of credentials
+// concern no object, and may pass.
+func TestObjectsInColdStorageAreDenied(t *testing.T) {
+	for code, want := range map[string]bool{"InvalidObjectState": true, "KMS.DisabledException": true, "ExpiredToken": false, "SlowDown": false} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, ".tar") {
+				return
+			}
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprintf(w, "<?xml version='1.0'?><Error><Code>%s</Code><Message>no</Message></Error>", code)
+		}))
+		t.Setenv("AWS_ACCESS_KEY_ID", "key")
+		t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+		root := must.Get(url.Parse("s3://bucket/crawl?region=eu-central-1&use_path_style=true&disable_https=true&endpoint=" + server.URL))(t)
+		o := must.Get(Open(t.Context(), root))(t)
+		err := o.ReadVersion(t.Context(), shard.Object{Name: "a.tar", Size: 1}, make([]byte, 1), 0)
+		if err == nil || errors.Is(err, shard.ErrDenied) != want || want && !strings.Contains(err.Error(), code) {
+			t.Errorf("%s: error %v, denied is wanted: %v", code, err, want)
+		}
+		must.Do(t, o.Close())
+		server.Close()
 	}
 }
 
