@@ -27,6 +27,7 @@ type Archive struct {
 
 	mu       sync.RWMutex
 	segments []*segment.Segment // by number of the group, then by lane
+	cut      []*segment.Segment // that no search finds, as their files were cut
 	indexes  map[string]*segment.Index
 }
 
@@ -54,12 +55,44 @@ func (a *Archive) Add(s *segment.Segment) {
 // Remove gives a segment up, when the searches that run have ended.
 func (a *Archive) Remove(s *segment.Segment) error {
 	a.mu.Lock()
-	a.segments = slices.DeleteFunc(slices.Clone(a.segments), func(other *segment.Segment) bool { return other == s })
+	same := func(other *segment.Segment) bool { return other == s }
+	a.segments, a.cut = slices.DeleteFunc(slices.Clone(a.segments), same), slices.DeleteFunc(a.cut, same)
 	a.index(s.Model)
 	a.mu.Unlock()
 	a.searching.Lock()
 	defer a.searching.Unlock()
 	return s.Close()
+}
+
+// whole calls do until no segment was cut meanwhile. It leaves such segments out of the next try, and of all searches.
+func (a *Archive) whole(do func() error) error {
+	a.searching.RLock()
+	defer a.searching.RUnlock()
+	for {
+		if err := do(); !a.leaveOut() {
+			return err
+		}
+	}
+}
+
+// leaveOut reports whether it leaves out a segment.
+func (a *Archive) leaveOut() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var left []*segment.Segment
+	for _, s := range a.segments {
+		if s.Err() != nil {
+			left = append(left, s)
+		}
+	}
+	if left == nil {
+		return false
+	}
+	a.segments, a.cut = slices.DeleteFunc(slices.Clone(a.segments), func(s *segment.Segment) bool { return slices.Contains(left, s) }), append(a.cut, left...)
+	for _, s := range left {
+		a.index(s.Model)
+	}
+	return true
 }
 
 // index makes the index of a model's segments anew. It compares the latest one only with those of its size.
@@ -94,10 +127,10 @@ func (a *Archive) Close() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var problems []error
-	for _, s := range a.segments {
+	for _, s := range slices.Concat(a.segments, a.cut) {
 		problems = append(problems, s.Close())
 	}
-	a.segments = nil
+	a.segments, a.cut = nil, nil
 	clear(a.indexes)
 	return errors.Join(problems...)
 }
@@ -113,9 +146,15 @@ func (a *Archive) snapshot(model string) ([]*segment.Segment, *segment.Index, st
 }
 
 // Search implements [Searcher], among the segments of the newest segment's model.
-func (a *Archive) Search(vector []float32, query Query) (Answer, error) {
-	a.searching.RLock()
-	defer a.searching.RUnlock()
+func (a *Archive) Search(vector []float32, query Query) (answer Answer, err error) {
+	err = a.whole(func() error {
+		answer, err = a.searchNewest(vector, query)
+		return err
+	})
+	return answer, err
+}
+
+func (a *Archive) searchNewest(vector []float32, query Query) (Answer, error) {
 	all, index, model := a.snapshot("")
 	if index == nil {
 		return Answer{}, fmt.Errorf("%w: there is no segment yet", ErrNoPairs)
@@ -131,9 +170,15 @@ func (a *Archive) Search(vector []float32, query Query) (Answer, error) {
 }
 
 // Neighbors implements [Searcher]. Of several groups that hold the pair it takes the latest.
-func (a *Archive) Neighbors(pair schemas.PairID, query Query) (Neighbor, Answer, error) {
-	a.searching.RLock()
-	defer a.searching.RUnlock()
+func (a *Archive) Neighbors(pair schemas.PairID, query Query) (of Neighbor, answer Answer, err error) {
+	err = a.whole(func() error {
+		of, answer, err = a.neighbors(pair, query)
+		return err
+	})
+	return of, answer, err
+}
+
+func (a *Archive) neighbors(pair schemas.PairID, query Query) (Neighbor, Answer, error) {
 	all, _, _ := a.snapshot("")
 	if a.gone(pair) {
 		all = nil

@@ -43,6 +43,12 @@ func (b *Builder) compute(ctx context.Context, g *openGroup, why Reason, asked [
 	if group, err = b.records(ctx, left, assign, &found, far); err != nil {
 		return nil, left, err
 	}
+	if err = segment.NewIndex(nil, asked...).Err(); err != nil { // what they said may be zeros
+		if group.Segment != nil {
+			err = errors.Join(err, group.Segment.Close())
+		}
+		return nil, left, err
+	}
 	group.Manifest.Closed, group.Manifest.Scope, group.Manifest.Asked = string(why), b.o.Scope, far.ids()
 	return group, left, nil
 }

@@ -102,14 +102,19 @@ func (l *library) look(ctx context.Context) error {
 		return err
 	}
 	for file, one := range l.seen {
-		if there[file] {
+		switch {
+		case !there[file]:
+			delete(l.seen, file)
+			if one == nil {
+				continue
+			}
+			l.logger.Info("gave a segment up, whose file is gone", keyGroup, one.Group.String(), keyPairs, one.Rows)
+		case one != nil && one.Err() != nil:
+			l.seen[file] = nil
+			l.logger.Warn("gave a segment up: write its file again under another name, or start anew", keyGroup, one.Group.String(), keyPairs, one.Rows, keyErr, one.Err())
+		default:
 			continue
 		}
-		delete(l.seen, file)
-		if one == nil {
-			continue
-		}
-		l.logger.Info("gave a segment up, whose file is gone", keyGroup, one.Group.String(), keyPairs, one.Rows)
 		err = errors.Join(err, l.archive.Remove(one))
 	}
 	return err

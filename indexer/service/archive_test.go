@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -131,6 +132,76 @@ func TestSegmentsComeAndGo(t *testing.T) {
 	stop()
 	searching.Wait()
 	must.Check(t, l.archive.Close())
+}
+
+// TestSegmentsOfStrangers has a pipe and segments under the names of others beside those of the run, and then cuts files that
+// are mapped. Searches go on in what is whole.
+func TestSegmentsOfStrangers(t *testing.T) {
+	folder := t.TempDir()
+	place := must.Get(store.Open(t.Context(), folder, ""))(t)
+	l := library{
+		store: place, archive: indexer.NewArchive(cpu.Engine{}, func(schemas.PairID) bool { return false }),
+		logger: slog.New(slog.DiscardHandler), seen: make(map[string]*segment.Segment),
+	}
+	for _, lane := range lanes(t) {
+		lane.Run(asking(t, scoped(schemas.ScopeLane), &segments{store: place}), -1)
+	}
+	files := must.Get(filepath.Glob(filepath.Join(folder, "*", "*", "0-*.segment")))(t)
+	raw := must.Get(os.ReadFile(files[0]))(t)
+	model := filepath.Dir(files[0])
+	other := filepath.Join(filepath.Dir(model), "0011223344556677")
+	must.Do(t, os.Mkdir(other, 0o700))
+	digest := strings.SplitN(filepath.Base(files[0]), "-", 3)[2]
+	for _, name := range []string{filepath.Join(model, "1-999999-"+digest), filepath.Join(model, "9-0-"+digest), filepath.Join(other, filepath.Base(files[0]))} {
+		must.Do(t, os.WriteFile(name, raw, 0o600))
+	}
+	must.Do(t, syscall.Mkfifo(filepath.Join(model, "1-999998-"+digest), 0o600))
+	must.Do(t, l.look(t.Context()))
+	if l.archive.Pairs() != 80 {
+		t.Errorf("%d pairs, want the 80 of the run", l.archive.Pairs())
+	}
+
+	for _, file := range files {
+		must.Do(t, os.Truncate(file, 0))
+	}
+	near := func(pair int) error {
+		_, answer, err := l.archive.Neighbors(embedding(pair, "m").ID, indexer.Query{K: 50, Modality: indexer.Image})
+		if err == nil && len(answer.Neighbors) != 39 {
+			t.Errorf("%d neighbours in a lane of 40", len(answer.Neighbors))
+		}
+		return err
+	}
+	if err := near(0); !errors.Is(err, indexer.ErrNoPairs) {
+		t.Errorf("a pair of a segment that was cut: %v", err)
+	}
+	must.Check(t, near(1))
+	for range 2 {
+		must.Do(t, l.look(t.Context()))
+		if l.archive.Pairs() != 40 {
+			t.Errorf("%d pairs, want 40", l.archive.Pairs())
+		}
+	}
+	must.Check(t, near(1))
+	must.Check(t, l.archive.Close())
+}
+
+// TestASearchMeetsACutSegment cuts a segment that is mapped, and searches it in C. That is an error, and does not end the process.
+func TestASearchMeetsACutSegment(t *testing.T) {
+	folder := t.TempDir()
+	place := must.Get(store.Open(t.Context(), folder, ""))(t)
+	lanes(t)[0].Run(asking(t, scoped(schemas.ScopeLane), &segments{store: place}), -1)
+	names := must.Get(place.List(t.Context(), "m"))(t)
+	one := must.Get(place.Get(t.Context(), "m", names[0]))(t)
+	file := must.Get(filepath.Glob(filepath.Join(folder, "*", "*", "*-"+names[0].Digest+".segment")))(t)[0]
+	must.Do(t, os.Truncate(file, 0))
+	q := segment.NewQueries(1, one.Dim, func(_ int, dst []float32) []float32 { return append(dst, make([]float32, one.Dim)...) })
+	if _, err := segment.NewIndex(cpu.Engine{}, one).Search(t.Context(), segment.Image, q, 1, 1, nil); !errors.Is(err, segment.ErrInvalid) {
+		t.Errorf("a search in C: %v", err)
+	}
+	must.Check(t, one.Close())
+	if _, err := place.Get(t.Context(), "m", names[0]); !errors.Is(err, segment.ErrInvalid) {
+		t.Errorf("a segment that is cut: %v", err)
+	}
 }
 
 func TestSearchNamesWhatItLacks(t *testing.T) {

@@ -39,7 +39,7 @@ func WriteFAISS(ctx context.Context, log *stream.Log, s Settings, folder string,
 	var problems []error
 	err = place.Each(ctx, func(string) bool { return false }, func(file string, one *segment.Segment, err error) {
 		if err == nil {
-			err = errors.Join(writeFAISS(ctx, one, filepath.Join(folder, filepath.Base(filepath.Dir(file))), gone.Pair), one.Close())
+			err = errors.Join(writeFAISS(ctx, one, filepath.Join(folder, filepath.Base(filepath.Dir(file))), gone.Pair), one.Err(), one.Close())
 		}
 		if err != nil {
 			problems = append(problems, fmt.Errorf("writing %s for FAISS: %w", file, err))

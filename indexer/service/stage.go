@@ -24,6 +24,7 @@ import (
 	"github.com/pairstream/pairstream/internal/log/accounting"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/neighbors/knn"
+	"github.com/pairstream/pairstream/internal/neighbors/segment"
 	"github.com/pairstream/pairstream/internal/process/service"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -298,7 +299,9 @@ func (s *stage) compute(ctx context.Context, why indexer.Reason, o indexer.Optio
 	if err != nil {
 		return nil, err
 	}
-	group, err = s.core.Close(ctx, why, asked...)
+	if group, err = s.core.Close(ctx, why, asked...); errors.Is(err, segment.ErrInvalid) { // one of those that it asked
+		err = stream.Transient(err)
+	}
 	if err = errors.Join(err, closeAll(asked)); err != nil {
 		return nil, err
 	}

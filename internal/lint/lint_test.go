@@ -226,7 +226,7 @@ func TestKafkaClientsStayInStream(t *testing.T) {
 
 // bindings lists the packages that may import "C". Without cgo, image/jpeg replaces the binding of libjpeg-turbo. The fork
 // server is for tests alone.
-var bindings = []string{"internal/model/torch", "internal/model/torch/testdevice", "internal/model/ranks/nccl", "internal/neighbors/faiss", "internal/neighbors/knn/cpu", "internal/content/jpeg", "internal/testing/forkserver"}
+var bindings = []string{"internal/model/torch", "internal/model/torch/testdevice", "internal/model/ranks/nccl", "internal/neighbors/faiss", "internal/neighbors/knn/cpu", "internal/neighbors/filemap", "internal/content/jpeg", "internal/testing/forkserver"}
 
 // programsCarry are the packages with large clients of others' services. Programs give them to the packages that use them.
 var programsCarry = []string{"internal/crawl/shard/cloud", "internal/log/tracing/otlp"}

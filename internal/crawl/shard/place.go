@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/pairstream/pairstream/internal/base/atomicfile"
 )
@@ -84,11 +85,11 @@ func (f Folder) Has(_ context.Context, name string) (bool, error) {
 	return err == nil, err
 }
 
-// Sizes implements [Place]. A file that goes meanwhile is left out.
+// Sizes implements [Place]. A file that goes meanwhile is left out, and so is what is no file: a pipe, a device.
 func (f Folder) Sizes(context.Context) (map[string]int64, error) {
 	sizes := make(map[string]int64)
 	err := fs.WalkDir(os.DirFS(string(f)), ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
+		if err != nil || !entry.Type().IsRegular() && entry.Type() != fs.ModeSymlink {
 			return err
 		}
 		info, err := entry.Info()
@@ -102,9 +103,20 @@ func (f Folder) Sizes(context.Context) (map[string]int64, error) {
 	return sizes, err
 }
 
-// Open implements [Place]. What it returns is an [os.File].
+// Open implements [Place]. What it returns is an [os.File]. It does not wait for the writer of a pipe.
 func (f Folder) Open(_ context.Context, name string) (io.ReadCloser, error) {
-	return os.Open(f.path(name))
+	file, err := os.OpenFile(f.path(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file", file.Name())
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
 }
 
 // Put implements [Place].

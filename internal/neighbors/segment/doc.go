@@ -15,7 +15,8 @@
 //  2. Scores are those of [knn.CodeScanner], so a search finds the same on every machine, with any number of threads.
 //  3. A search visits the lists whose centroids are nearest: a 64th of all, and at least as many as hold 16,384 rows.
 //     Among these it is exact for the codes. Ties go to the earlier segment, then to the lower row.
-//  4. Parse refuses what is no segment, and an accessor of a damaged one returns nothing instead of ending the program.
+//  4. Parse refuses what is no segment, and an accessor of a damaged one returns nothing instead of ending the program. So does
+//     one whose file is cut while it is mapped: [Segment.Err] and searches then return an error that wraps [ErrInvalid].
 //
 // The bytes are little-endian, and so must the machine be. A Segment may be read by any number of goroutines until Close.
 package segment

@@ -140,7 +140,20 @@ func (x *Index) Scan(ctx context.Context, m Modality, q Queries, workers int, v 
 			return w.run(ctx)
 		})
 	}
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return x.Err()
+}
+
+// Err returns an error when the file of a segment was cut meanwhile.
+func (x *Index) Err() error {
+	for _, s := range x.segments {
+		if err := s.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // worker searches for some of the queries.

@@ -13,6 +13,7 @@ import (
 	"sort"
 	"unsafe"
 
+	"github.com/pairstream/pairstream/internal/neighbors/filemap"
 	"github.com/pairstream/pairstream/internal/neighbors/knn"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -103,6 +104,7 @@ type Segment struct {
 	header
 	texts
 	raw   []byte
+	file  *filemap.Mapping // nil: the bytes are not a file's
 	close func() error
 }
 
@@ -130,16 +132,28 @@ func Parse(raw []byte) (*Segment, error) {
 
 // Map maps a file that holds a segment. The file may be closed afterwards.
 func Map(file *os.File) (*Segment, error) {
-	raw, free, err := mapFile(file)
+	mapped, err := filemap.Map(file)
 	if err != nil {
 		return nil, err
 	}
-	s, err := Parse(raw)
-	if err != nil {
-		return nil, errors.Join(err, free())
+	s, err := Parse(mapped.Bytes())
+	if err == nil {
+		s.file, s.close = mapped, mapped.Close
+		err = s.Err()
 	}
-	s.close = free
+	if err != nil {
+		return nil, errors.Join(err, mapped.Close())
+	}
 	return s, nil
+}
+
+// Err returns an error that wraps [ErrInvalid] when the file was cut while it was mapped: what the segment says since then
+// may be zeros. Whoever uses a segment asks before the result counts.
+func (s *Segment) Err() error {
+	if s.file == nil || s.file.Err() == nil {
+		return nil
+	}
+	return fmt.Errorf("%w any more, that of group %s: %w", ErrInvalid, s.Group, s.file.Err())
 }
 
 // check holds the sections against the header, and the lists against the rows.

@@ -138,12 +138,22 @@ func (s *Store) Each(ctx context.Context, seen func(file string) bool, do func(f
 			continue
 		}
 		one, err := s.read(ctx, file)
+		if err == nil && !s.belongs(one, file) { // its number would decide which model is searched
+			err = errors.Join(fmt.Errorf("%w of that name: %s in %s holds group %s of model %.100q", segment.ErrInvalid, file, s.root, one.Group, one.Model), one.Close())
+			one = nil
+		}
 		if ctx.Err() != nil {
 			return errors.Join(ctx.Err(), closed(one))
 		}
 		do(file, one, err)
 	}
 	return nil
+}
+
+// belongs reports whether a segment is that of its file's name, as far as its header says.
+func (s *Store) belongs(one *segment.Segment, file string) bool {
+	name, ok := parse(path.Base(file))
+	return ok && name.ID() == one.Group && s.folderOf(one.Model) == path.Dir(file)
 }
 
 func closed(one *segment.Segment) error {
