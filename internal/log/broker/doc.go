@@ -9,7 +9,7 @@
 //  1. What was acknowledged is there after a kill and after a loss of power, at every moment: records, topics, their
 //     deletion, and the offsets of groups. Of a compacted topic it is the last record of every key.
 //  2. A log that was damaged is not served. [Start] returns a [DamageError] with the file, the place and the remedy, and
-//     changes nothing. The checksums of batches, of entries and of JSON files tell, and so does a gap between offsets.
+//     leaves the file as it is. The checksums of batches, of entries and of JSON files tell, and so does a gap between offsets.
 //  3. A disk without room costs nothing but time. Producers and makers of topics get KAFKA_STORAGE_ERROR with the cause, and
 //     others are asked to come again. The log goes on as soon as there is room.
 //  4. Any other error of the disk stops the broker. It answers no more, and [Broker.Wait] and clients get [ErrStopped] with

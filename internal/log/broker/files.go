@@ -19,6 +19,9 @@ const (
 	metaFile      = "meta.json"
 	groupsFile    = "groups.log"
 	producersFile = "pids.log"
+	snapshotFile  = "snapshot.json"      // of a partition that was closed
+	sessionsFile  = "session_state.json" // of members of groups
+	windowsFile   = "seq_windows.json"   // of producers
 )
 
 // appended is a file that kfake appends to, or writes from its begin.

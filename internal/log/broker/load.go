@@ -16,7 +16,7 @@ import (
 )
 
 // DamageError says where the log was changed by something that is not the broker. The broker does not start on such a log,
-// and changes nothing in it.
+// and leaves what is damaged as it is.
 type DamageError struct {
 	Path   string
 	At     int64 // byte; -1: not known
@@ -36,7 +36,7 @@ func (e *DamageError) Error() string {
 	if filepath.Base(e.Path) == topicsFile {
 		remedy = ""
 	}
-	return fmt.Sprintf("%s: %s. Nothing was changed. Restore it from a copy%s", where, e.What, remedy)
+	return fmt.Sprintf("%s: %s. It was left as it is. Restore it from a copy%s", where, e.What, remedy)
 }
 
 // partition is a folder of segments.
@@ -264,11 +264,27 @@ func (s *storage) ReadFile(name string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case ext == ".json":
-		return withoutSum(name, raw)
+		return s.unseal(name, raw)
 	case ext == ".log":
 		return s.checkEntries(name, raw)
 	}
 	return raw, nil
+}
+
+// unseal checks a JSON file. Without some, a start only takes longer: they count as missing.
+func (s *storage) unseal(name string, raw []byte) ([]byte, error) {
+	object, err := withoutSum(name, raw)
+	if err == nil && !json.Valid(object) {
+		err = &DamageError{Path: name, At: -1, Offset: -1, What: "it is no JSON"}
+	}
+	switch filepath.Base(name) {
+	case snapshotFile, sessionsFile, windowsFile:
+		if err != nil {
+			s.logger.Warn("the broker does without a damaged file", keyErr, err)
+			return nil, fs.ErrNotExist
+		}
+	}
+	return object, err
 }
 
 // readSegment checks everything but the checksums of batches. kfake computes these itself, and wants to cut off what does not
@@ -351,7 +367,7 @@ func entriesFlaw(raw []byte) (at int, what string) {
 			continue
 		case n > 0:
 			return at, "an entry does not match its checksum"
-		case nextEntry(raw[at:]) >= 0: // a wrong length leads past whole entries
+		case wholeEntry(raw[at:]), nextEntry(raw[at:]) >= 0: // a wrong length leads past whole entries
 			return at, "an entry has a wrong length"
 		}
 		return at, ""
@@ -370,6 +386,11 @@ func entryAt(raw []byte) (size int, intact bool) {
 		return 0, false
 	}
 	return int(n), crc32.Checksum(raw[head:n], castagnoli) == binary.LittleEndian.Uint32(raw[4:])
+}
+
+// wholeEntry reports whether raw is one entry, whatever its length says.
+func wholeEntry(raw []byte) bool {
+	return len(raw) >= 10 && crc32.Checksum(raw[8:], castagnoli) == binary.LittleEndian.Uint32(raw[4:])
 }
 
 // nextEntry returns the place of the next intact entry behind the begin of raw, -1 if there is none.

@@ -50,10 +50,9 @@ func (h head) intact() bool {
 
 // place is what is known of a partition before a segment is read.
 type place struct {
-	next  int64  // offset that comes; -1: any
-	epoch uint32 // of the batch before: epochs never fall
-	holes bool   // offsets may be missing: the topic is compacted, or damage was set aside
-	last  bool   // it is the last segment
+	next  int64 // offset that comes; -1: any
+	holes bool  // offsets may be missing: the topic is compacted, or damage was set aside
+	last  bool  // it is the last segment
 }
 
 // takes reports whether a batch may begin with this offset.
@@ -85,8 +84,6 @@ func (p *place) walk(raw []byte, sums bool, each func(at int64, batch head)) *fl
 			what = "there is no batch"
 		case !p.takes(rest.base()) || rest.next() <= rest.base():
 			what = "the batch has a wrong offset"
-		case rest.epoch() < p.epoch:
-			what = "the batch before has a wrong epoch"
 		case sums && !rest[:rest.size()].intact():
 			what = "the batch does not match its checksum"
 		}
@@ -98,7 +95,7 @@ func (p *place) walk(raw []byte, sums bool, each func(at int64, batch head)) *fl
 		}
 		before = rest[:rest.size()]
 		each(at, before)
-		p.next, p.epoch = before.next(), before.epoch()
+		p.next = before.next()
 		at += int64(len(before))
 	}
 	return nil

@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -59,18 +58,12 @@ func (s *storage) setAsideEntries(name string) error {
 
 // setAsideObjects does the same with JSON files that the broker can do without. Of a missing meta.json it makes another.
 func (s *storage) setAsideObjects() error {
-	names := []string{metaFile, "session_state.json", "seq_windows.json", "acls.json", "quotas.json", "broker_configs.json"}
+	names := []string{metaFile, "acls.json", "quotas.json", "sasl.json", "broker_configs.json"}
 	for i, name := range names {
 		names[i] = filepath.Join(s.root, name)
-	}
-	for _, p := range s.own {
-		names = append(names, filepath.Join(p.path, "snapshot.json"))
-	}
-	for _, name := range names {
-		raw, err := s.ReadFile(name)
-		var damage *DamageError
-		if errors.As(err, &damage) || err == nil && !json.Valid(raw) {
-			err = s.moveAside(name)
+		_, err := s.ReadFile(names[i])
+		if damage := new(DamageError); errors.As(err, &damage) {
+			err = s.moveAside(names[i])
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -128,7 +121,7 @@ func (s *storage) setAsideIn(p *partition, base int64) error {
 				return err
 			}
 		}
-		p.place.holes, p.place.epoch = true, 0
+		p.place.holes = true
 	}
 	if len(good) == len(raw) {
 		return nil

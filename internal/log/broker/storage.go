@@ -89,7 +89,7 @@ func noDescriptor(err error) bool {
 // refused notes that a file could not be written. It returns the error, for kfake.
 func (s *storage) refused(path string, err error) error {
 	s.mu.Lock()
-	frozen, closing := s.frozen, s.closing
+	frozen, closing := s.frozen || s.failed != nil, s.closing
 	if closing && !frozen {
 		s.unkept = errors.Join(s.unkept, err)
 	}
@@ -150,7 +150,7 @@ func (s *storage) folderOf(path string) *folder {
 func (s *storage) isFrozen() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.frozen
+	return s.frozen || s.failed != nil
 }
 
 // OpenFile implements kfake's file system.
@@ -271,16 +271,21 @@ func (s *storage) RemoveAll(path string) error {
 	if err == nil {
 		err = s.disk.Rename(path, gone)
 	}
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
+	case err != nil && passes(err): // another name takes room, and this may be to make some
+		gone, err = path, nil
+	case err == nil:
+		err = syncPath(s.disk, filepath.Dir(path))
 	}
 	if err == nil {
-		err = syncPath(s.disk, filepath.Dir(path))
+		err = s.disk.RemoveAll(gone)
 	}
 	if err != nil {
 		return s.refused(path, err)
 	}
-	return s.disk.RemoveAll(gone)
+	return nil
 }
 
 // MkdirAll implements kfake's file system.
