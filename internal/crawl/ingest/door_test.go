@@ -283,6 +283,7 @@ func TestValuesOfOtherPrograms(t *testing.T) {
 	}
 	for name, body := range map[string]string{
 		"nulls":                 object(data, nulls),
+		"no numbers":            "\ufeff" + object(data, `"caption":"a cat","crawl_time":NaN,"meta":{"a":NaN,"b":-Infinity,"c":Infinity,"w":1}`),
 		"meta that is null":     object(data, `"caption":"a cat","meta":null`),
 		"lines":                 strings.Replace(plain, text, wrapped.String(), 1),
 		"the alphabet of URLs":  strings.Replace(plain, text, strings.NewReplacer("+", "-", "/", "_").Replace(text), 1),

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/pairstream/pairstream/internal/content/imaging"
+	"github.com/pairstream/pairstream/internal/crawl/table"
 	"github.com/pairstream/pairstream/schemas"
 )
 
@@ -28,11 +29,24 @@ type input struct {
 // parse reads a JSON object. Names that it does not know, and names that are there twice, are errors.
 func parse(raw []byte) (input, error) {
 	var in input
-	raw = bytes.TrimPrefix(raw, []byte("\ufeff")) // of a file that Windows has written
-	if err := json.Unmarshal(raw, &in, json.RejectUnknownMembers(true)); err != nil {
+	if err := unmarshal(raw, &in, json.RejectUnknownMembers(true)); err != nil {
 		return input{}, fmt.Errorf("no JSON object of a pair%s: %w", remedy(raw), plain("", err))
 	}
 	return in, in.check()
+}
+
+// unmarshal reads JSON as programs write it. Most write that of the standard, which is faster to read.
+func unmarshal[T any](raw []byte, to *T, o ...json.Options) error {
+	err := json.Unmarshal(raw, to, o...)
+	if err == nil {
+		return nil
+	}
+	other := table.PlainJSON(raw)
+	if bytes.Equal(other, raw) {
+		return err
+	}
+	*to = *new(T) // for what the first try has read
+	return json.Unmarshal(other, to, o...)
 }
 
 // plain says where a fault of JSON is without the names of types.

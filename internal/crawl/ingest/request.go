@@ -12,8 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/pairstream/pairstream/internal/crawl/dataset/onlog"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/schemas"
@@ -265,7 +263,7 @@ func (in *input) field(name string, raw []byte) (err error) {
 		in.CrawlTime, err = strconv.ParseInt(string(raw), 10, 64)
 	case "meta":
 		twice = in.Meta != nil
-		err = plain("meta", json.Unmarshal(raw, &in.Meta))
+		err = plain("meta", unmarshal(raw, &in.Meta))
 	default:
 		return fmt.Errorf("field %.40q is not known, want image, url, caption, source, crawl_time or meta", name)
 	}
