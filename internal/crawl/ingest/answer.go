@@ -23,6 +23,9 @@ var (
 	errType = errors.New("want Content-Type: application/json, multipart/form-data or application/x-ndjson")
 )
 
+// errSlow says that a client had to make room.
+var errSlow = errors.New("others needed the room while the body came slowly: send it again")
+
 // bodyError is a fault of a body on its way here: the client has ended it, or sends too slowly.
 type bodyError struct{ error }
 
@@ -77,6 +80,10 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request) (answer, error) {
 		return none, err
 	}
 	p := &purse{of: s.budget}
+	sender := service.ClientOf(ctx)
+	if sender != nil {
+		p.from = sender
+	}
 	defer p.give()
 	in := s.newRequest(era, p)
 	body := bodyReader{http.MaxBytesReader(w, r.Body, mostBody)}
@@ -92,6 +99,9 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request) (answer, error) {
 	}
 	if err == nil {
 		err = in.download(ctx)
+	}
+	if err != nil && sender.Ended() {
+		err = fmt.Errorf("%w: %w", errSlow, err)
 	}
 	return in.end(ctx, err)
 }
@@ -137,6 +147,9 @@ func (s *Server) status(all *answer, err error) int {
 	case errors.Is(err, errLong), errors.As(err, &large):
 		return http.StatusRequestEntityTooLarge
 	case errors.Is(err, errBusy):
+		return http.StatusServiceUnavailable
+	case errors.Is(err, errSlow):
+		all.Error = errSlow.Error()
 		return http.StatusServiceUnavailable
 	case errors.Is(err, os.ErrDeadlineExceeded) && errors.As(err, new(bodyError)):
 		all.Error = "the body did not arrive in time: send it again, in smaller requests"

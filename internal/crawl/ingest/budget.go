@@ -4,8 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync/atomic"
+	"sync"
+	"time"
 )
+
+// roomTime is how long a request waits for memory. In this time, clients that keep the server waiting have to go.
+const roomTime = time.Second
 
 // errBusy says that the bodies of all requests together take what they may.
 var errBusy = errors.New("too many bytes of other requests are in memory: send it again in a moment")
@@ -13,35 +17,94 @@ var errBusy = errors.New("too many bytes of other requests are in memory: send i
 // errLong marks a part of a body that is larger than it may be.
 var errLong = errors.New("too large")
 
+// client is whom a request is from.
+type client interface {
+	Overdue() time.Duration // for how long it has kept the server waiting beyond what it may while others wait
+	MakeRoom()              // ends what it sends
+}
+
 // budget bounds the bytes of all requests together.
-type budget struct{ left atomic.Int64 }
+type budget struct {
+	mu     sync.Mutex
+	left   int64
+	purses map[*purse]struct{} // of clients that may have to go
+	given  chan struct{}       // closed when bytes come back
+}
 
 func newBudget(n int64) *budget {
-	b := new(budget)
-	b.left.Store(n)
-	return b
+	return &budget{left: n, purses: make(map[*purse]struct{}), given: make(chan struct{})}
 }
 
 // purse holds the bytes that one request has taken of the budget. It is for one goroutine.
 type purse struct {
 	of    *budget
+	from  client // nil: what has come already
 	taken int64
 }
 
-// take takes n bytes, or returns [errBusy].
+// take takes n bytes. Where there are none, it ends what clients send who keep the server waiting, the slowest first, and
+// returns [errBusy] when that does not help.
 func (p *purse) take(n int64) error {
-	if p.of.left.Add(-n) < 0 {
-		p.of.left.Add(n)
-		return errBusy
+	limit := time.NewTimer(roomTime)
+	defer limit.Stop()
+	for {
+		given, ok := p.of.take(p, n)
+		if ok {
+			return nil
+		}
+		if slow := p.of.slowest(p); slow != nil {
+			slow.MakeRoom()
+		}
+		select {
+		case <-given:
+		case <-time.After(roomTime / 20):
+		case <-limit.C:
+			return errBusy
+		}
 	}
-	p.taken += n
-	return nil
+}
+
+func (b *budget) take(p *purse, n int64) (given <-chan struct{}, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.left < n {
+		return b.given, false
+	}
+	b.left -= n
+	if p.taken += n; p.from != nil {
+		b.purses[p] = struct{}{}
+	}
+	return nil, true
+}
+
+// slowest returns the client that keeps the server waiting for longest while it has bytes, and takes it out of the list. It
+// returns nil if none does for too long.
+func (b *budget) slowest(besides *purse) client {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var slowest *purse
+	longest := time.Duration(0)
+	for p := range b.purses {
+		if over := p.from.Overdue(); over > longest && p != besides {
+			slowest, longest = p, over
+		}
+	}
+	if slowest == nil {
+		return nil
+	}
+	delete(b.purses, slowest)
+	return slowest.from
 }
 
 // give gives back all.
 func (p *purse) give() {
-	p.of.left.Add(p.taken)
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	p.of.left += p.taken
 	p.taken = 0
+	delete(p.of.purses, p)
+	close(p.of.given)
+	p.of.given = make(chan struct{})
 }
 
 // firstRead is the room with which reading begins.

@@ -25,24 +25,64 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
+// sender is a client that sends bytes, and no more.
+type sender struct {
+	since time.Time
+	ends  func()
+	ended bool
+}
+
+func (s *sender) Overdue() time.Duration { return time.Since(s.since) }
+func (s *sender) MakeRoom()              { s.ended = true; s.ends() }
+
 // TestBudget: requests take no more than there is, and give it back.
 func TestBudget(t *testing.T) {
-	b := newBudget(100 << 10)
-	one, two := purse{of: b}, purse{of: b}
-	if raw, err := one.read(iotest.OneByteReader(strings.NewReader(strings.Repeat("x", 40<<10))), 40<<10); err != nil || len(raw) != 40<<10 || one.taken != 64<<10 {
-		t.Errorf("read %d bytes for %d of the budget, %v", len(raw), one.taken, err)
-	}
-	if _, err := two.read(strings.NewReader(strings.Repeat("x", 40<<10)), 40<<10); !errors.Is(err, errBusy) {
-		t.Errorf("a second request: %v, want busy", err)
-	}
-	one.give()
-	two.give()
-	if b.left.Load() != 100<<10 {
-		t.Errorf("%d bytes are left, want all", b.left.Load())
-	}
-	if _, err := two.read(strings.NewReader("xxxx"), 3); !errors.Is(err, errLong) {
-		t.Errorf("a long part: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		b := newBudget(100 << 10)
+		one, two := purse{of: b}, purse{of: b}
+		if raw, err := one.read(iotest.OneByteReader(strings.NewReader(strings.Repeat("x", 40<<10))), 40<<10); err != nil || len(raw) != 40<<10 || one.taken != 64<<10 {
+			t.Errorf("read %d bytes for %d of the budget, %v", len(raw), one.taken, err)
+		}
+		if _, err := two.read(strings.NewReader(strings.Repeat("x", 40<<10)), 40<<10); !errors.Is(err, errBusy) {
+			t.Errorf("a second request: %v, want busy", err)
+		}
+		one.give()
+		two.give()
+		if b.left != 100<<10 {
+			t.Errorf("%d bytes are left, want all", b.left)
+		}
+		if _, err := two.read(strings.NewReader("xxxx"), 3); !errors.Is(err, errLong) {
+			t.Errorf("a long part: %v", err)
+		}
+	})
+}
+
+// TestSlowBodiesMakeRoom fills the memory with bodies that do not come to their end. Another request gets room: the client goes that
+// keeps the server waiting for longest.
+func TestSlowBodiesMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBudget(100)
+		var senders []*sender
+		began := time.Now()
+		for i := range 4 {
+			p := &purse{of: b}
+			s := &sender{since: began.Add(-time.Duration(i) * time.Minute)}
+			p.from, s.ends = s, func() { time.AfterFunc(time.Millisecond, p.give) } // when its handler sees the error
+			must.Do(t, p.take(25))
+			senders = append(senders, s)
+		}
+		good := &purse{of: b, from: &sender{since: began}}
+		must.Do(t, good.take(40))
+		if senders[0].ended || senders[1].ended || !senders[2].ended || !senders[3].ended || time.Since(began) != 2*time.Millisecond {
+			t.Errorf("after %s, the clients have ended: %v %v %v %v, want the last two", time.Since(began), senders[0].ended, senders[1].ended, senders[2].ended, senders[3].ended)
+		}
+		quick := &purse{of: b, from: &sender{since: time.Now().Add(time.Hour)}}
+		must.Do(t, quick.take(10))
+		senders[0].since, senders[1].since = time.Now().Add(time.Hour), time.Now().Add(time.Hour)
+		if err := good.take(1); !errors.Is(err, errBusy) {
+			t.Errorf("beside clients that send quickly: %v, want busy", err)
+		}
+	})
 }
 
 // TestKnownPairsAreBounded acknowledges more pairs than are remembered.

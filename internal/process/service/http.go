@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pairstream/pairstream/internal/log/stream"
@@ -157,7 +156,7 @@ func (s *httpServer) close() {
 // HTTPLimits are what clients may take of a server.
 type HTTPLimits struct {
 	Read, Write, Idle time.Duration
-	Connections       int // at a time; others wait
+	Connections       int // that have sent a whole head, at a time; others wait
 }
 
 // DefaultHTTPLimits leave room for profiles, which take 30 seconds unless they are asked for longer.
@@ -169,10 +168,15 @@ const (
 )
 
 // NewHTTPServer returns a server that gives no client more than its share of time and memory: slow and idle connections
-// are closed, and headers and bodies that are too large are refused.
+// are closed, at once where others wait, and headers and bodies that are too large are refused.
 func NewHTTPServer(handler http.Handler, limits HTTPLimits) *http.Server {
+	return newServer(http.MaxBytesHandler(handler, httpMaxBodyBytes), limits)
+}
+
+func newServer(handler http.Handler, limits HTTPLimits) *http.Server {
 	return &http.Server{
-		Handler:           http.MaxBytesHandler(handler, httpMaxBodyBytes),
+		Handler:           seated(handler),
+		ConnContext:       withClient,
 		ReadHeaderTimeout: limits.Read,
 		ReadTimeout:       limits.Read,
 		WriteTimeout:      limits.Write,
@@ -188,19 +192,19 @@ func NewUploadServer(handler http.Handler, limits HTTPLimits) *http.Server {
 		limits = DefaultHTTPLimits
 		limits.Read = time.Minute
 	}
-	server := NewHTTPServer(nil, limits)
-	server.Handler = handler
+	server := newServer(handler, limits)
 	server.ReadHeaderTimeout = min(limits.Read, DefaultHTTPLimits.Read)
 	return server
 }
 
-// ListenHTTP listens on an address and takes a bounded number of connections at a time; others wait.
+// ListenHTTP listens on an address. A bounded number of connections that have sent a whole head have a place at a time, and
+// others wait. Without one they keep nobody out: the oldest of them goes first. It is for the servers of this package.
 func ListenHTTP(addr string, limits HTTPLimits) (net.Listener, error) {
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	return netutil.LimitListener(listener, limits.Connections), nil
+	return &places{Listener: listener, most: limits.Connections, taken: make(map[*Client]struct{})}, nil
 }
 
 // ServeOn answers requests until the server is closed. An error says what it served.
