@@ -21,6 +21,26 @@
 //  6. How well Con-D tells known positives from mismatches ([Discriminator.Known]) is a function of its weights, the batches
 //     and the draws.
 //
+// # The precision of connections
+//
+// [Known.Precision] estimates how much is true of the candidates that Con-D confirms, although nobody knows what is true of them. It
+// knows how Con-D answers to four kinds of pairs whose truth is known: images with their own texts (P), with their own texts of which
+// a noun is replaced (E) or all nouns are (R), and with other texts at random (O). It assumes:
+//
+//  1. True candidates are answered as own pairs are, if these are selected as candidates are (selection.go).
+//  2. False candidates are a mixture of O with texts that are between E and R, likewise selected.
+//
+// So the answers to candidates that do not contradict are distributed as b P + (1 - b) (w H + (1 - w) O), where H lies between E and R.
+// With H = E and with H = R the base rate b and the weight w are those that make the answers likeliest; their shape tells them, and
+// so no rate of errors has to be the same for edited captions and for candidates. Where E is above the candidates at a threshold, as
+// among photographs, w is small. Above a threshold h, b P(h) is confirmed and true, and b P(h) / q(h) is the precision, where q is what
+// is confirmed of the candidates. What contradicts is false and counts as such.
+//
+// The estimate is the mean of both ends, and the interval reaches from the lower one to the higher one. Each end has an interval of its
+// own: base rates whose likelihood is not much lower, for counts of P, E, R and O that are drawn anew. It is wide where Con-D hardly
+// tells edited captions from own ones: then E and P cannot be told apart either, and only people can say more. R alone is left out where
+// E explains all and R does not: candidates are then as hard as E.
+//
 // Con-D is any model with a matching head, as a rule one that was pre-trained and then fine-tuned for retrieval, or a
 // TorchScript program. It does not change here. A [Discriminator] is safe for concurrent use, because its model's worker
 // does one thing after the other. It reads no files and no topics.

@@ -155,23 +155,23 @@ func (k *keptBatch) scores(ctx context.Context, pairs []model.Pair, chosen []int
 	return len(fresh), k.ask(ctx, pairs, fresh, scores)
 }
 
-// matchKnown asks Con-D about pairs of a batch and its edits, whatever its vectors say.
-func (d *Discriminator) matchKnown(ctx context.Context, b *schemas.Batch, in Input, pairs []model.Pair, edits editedTexts) ([]float32, error) {
-	if in.Kept == nil {
-		texts := append(append(make([][]int32, 0, len(in.IDs)+len(edits.ids)), in.IDs...), edits.ids...)
-		return d.matcher.MatchFixed(ctx, in.Pixels, texts, pairs, d.part)
-	}
+// matchKnown asks Con-D about the pairs of questions, whatever its vectors say of them. selected tells which of the pairs of
+// known truth would have been candidates.
+func (d *Discriminator) matchKnown(ctx context.Context, b *schemas.Batch, in Input, q Questions, edits editedTexts) (scores []float32, selected func(int) bool, err error) {
 	k := newKeptBatch(d, b, in, edits)
 	if err := k.check(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	all := make([]int, len(pairs))
-	for i := range pairs {
+	all := make([]int, len(q.pairs))
+	for i := range all {
 		all[i] = i
 	}
-	scores := make([]float32, len(pairs))
-	_, err := k.scores(ctx, pairs, all, scores)
-	return scores, err
+	scores = make([]float32, len(q.pairs))
+	if _, err := k.scores(ctx, q.pairs, all, scores); err != nil {
+		return nil, nil, err
+	}
+	selected, err = k.selection(ctx, q)
+	return scores, selected, err
 }
 
 func (c *Counts) add(o Counts) {

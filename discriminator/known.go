@@ -16,12 +16,19 @@ import (
 
 // Known holds Con-D's probabilities of a lane's candidates, and of pairs whose truth is known without it. It lies in the marks of
 // a lane, whose room is small: see [Probabilities].
+//
+// Positives, Edited and Reworded hold the pairs that would have been candidates had their text been another sample's (see
+// selection). The others say nothing about candidates.
 type Known struct {
-	Positives     Probabilities `json:"positive_counts"`      // of an image and its own text, or another text of the image
-	Edited        Probabilities `json:"edited_counts"`        // of an image and its own text, of which a noun or a colour is replaced
-	Candidates    Probabilities `json:"candidate_counts"`     // of the hardest candidates, whatever is true of them
-	Contradicting Probabilities `json:"contradicting_counts"` // of those candidates whose text contradicts the image's own
-	Asked         []Asked       `json:"-"`                    // the candidates of the batch at hand, each once
+	Pairs         int           `json:"pairs"`         // known positives that Con-D was asked about
+	Before        int           `json:"before"`        // of these, before the last batch
+	Positives     Probabilities `json:"positives"`     // of an image and its own text, or another text of the image
+	Edited        Probabilities `json:"edited"`        // of an image and its own text, of which a noun or a colour is replaced
+	Reworded      Probabilities `json:"reworded"`      // of an image and its own text, of which all nouns and colours are replaced
+	Others        Probabilities `json:"others"`        // of an image and a text of the batch that is no candidate
+	Candidates    Probabilities `json:"candidates"`    // of the hardest candidates, whatever is true of them
+	Contradicting Probabilities `json:"contradicting"` // of those candidates whose text contradicts the image's own
+	Asked         []Asked       `json:"-"`             // the candidates of the batch at hand, each once
 }
 
 // Asked is a candidate with what Con-D says of it.
@@ -46,17 +53,19 @@ func (k Known) Confirmed(threshold float64) *schemas.Confirmed {
 
 // Add appends further probabilities, rounded. It leaves the candidates of the batch at hand out.
 func (k *Known) Add(o Known) {
+	k.Before, k.Pairs = k.Pairs, k.Pairs+o.Pairs
 	k.Positives, k.Edited = k.Positives.with(o.Positives), k.Edited.with(o.Edited)
+	k.Reworded, k.Others = k.Reworded.with(o.Reworded), k.Others.with(o.Others)
 	k.Candidates, k.Contradicting = k.Candidates.with(o.Candidates), k.Contradicting.with(o.Contradicting)
 }
 
 // AUC returns the chance that a known positive has a higher probability than a hard negative. Without either kind it is 0.5.
 func (k Known) AUC() float64 {
-	all := make([]auc.Judgement, 0, len(k.Positives)+len(k.Edited)+len(k.Contradicting))
+	all := make([]auc.Judgement, 0, len(k.Positives)+len(k.Edited)+len(k.Reworded)+len(k.Contradicting))
 	for _, p := range k.Positives {
 		all = append(all, auc.Judgement{P: p, True: true})
 	}
-	for _, negatives := range [][]float32{k.Edited, k.Contradicting} {
+	for _, negatives := range [][]float32{k.Edited, k.Reworded, k.Contradicting} {
 		for _, p := range negatives {
 			all = append(all, auc.Judgement{P: p})
 		}
@@ -70,6 +79,8 @@ type kind uint8
 const (
 	positive kind = iota
 	edited
+	reworded
+	other
 	candidate
 	contradicting // a candidate, too
 )
@@ -81,7 +92,8 @@ type Questions struct {
 
 	pairs []model.Pair
 	kinds []kind
-	times []int // a candidate in both directions counts twice, as in training
+	times []int     // a candidate in both directions counts twice, as in training
+	draws []float64 // of a pair that may be selected
 }
 
 // NewQuestions lists what Con-D is asked about a batch when it is measured. In a batch of one image there is nothing to ask.
@@ -99,36 +111,73 @@ func NewQuestions(b *schemas.Batch, masks []schemas.Mask, tagger hardcaption.Tag
 	if !several {
 		return q
 	}
+	asked, at := candidatePairs(b, masks)
 	for i := range b.Samples {
 		if masked[i] || b.Samples[i].Replaced {
 			continue
 		}
 		image := int32(i)
-		q.add(positive, image, image)
+		q.add(positive, image, image, draws)
 		for _, p := range b.Samples[i].Partners {
 			if !masked[p] && !b.Samples[p].Replaced {
-				q.add(positive, image, p)
+				q.add(positive, image, p, draws)
 			}
 		}
-		if text, ok := hardcaption.Edit(captions, i, b.Samples[i].Partners, draws); ok {
-			q.add(edited, image, int32(len(b.Samples)+len(q.Edits)))
-			q.Edits = append(q.Edits, text)
+		fits := mayFit(b, i)
+		for range edits {
+			q.edit(edited, image, len(b.Samples), hardcaption.Edit, captions, b.Samples[i].Partners, fits, draws)
+		}
+		for range rewordings {
+			q.edit(reworded, image, len(b.Samples), hardcaption.Reword, captions, b.Samples[i].Partners, fits, draws)
+		}
+		if text := int32(draws.IntN(len(b.Samples))); b.Samples[text].ImageID != b.Samples[i].ImageID && !masked[text] &&
+			!slices.Contains(asked, model.Pair{Image: image, Text: text}) {
+			q.add(other, image, text, draws)
 		}
 	}
-	asked, at := candidatePairs(b, masks)
 	for i, p := range asked {
 		known := candidate
 		if !b.Samples[p.Image].Replaced && !b.Samples[p.Text].Replaced && captions[p.Image].Contradicts(captions[p.Text]) {
 			known = contradicting
 		}
-		q.add(known, p.Image, p.Text)
+		q.add(known, p.Image, p.Text, draws)
 		q.times[len(q.times)-1] = at.times(int32(i))
 	}
 	return q
 }
 
-func (q *Questions) add(k kind, image, text int32) {
+// edits and rewordings are how many captions of these kinds are asked about for each image. Not all are selected.
+const edits, rewordings = 2, 3
+
+// mayFit lists the samples whose words may be true of an image: other texts of it, and its candidates.
+func mayFit(b *schemas.Batch, i int) []int32 {
+	list := slices.Clone(b.Samples[i].Partners)
+	for _, text := range b.I2T[i*int(b.M) : (i+1)*int(b.M)] {
+		if text >= 0 {
+			list = append(list, text)
+		}
+	}
+	return list
+}
+
+func (q *Questions) add(k kind, image, text int32, draws *rand.Rand) {
 	q.pairs, q.kinds, q.times = append(q.pairs, model.Pair{Image: image, Text: text}), append(q.kinds, k), append(q.times, 1)
+	q.draws = append(q.draws, draws.Float64())
+}
+
+// edit adds a text that is made of the image's own, of words that fits do not have. Where there are none, its partners alone
+// are heeded.
+func (q *Questions) edit(k kind, image int32, samples int, make func([]hardcaption.Caption, int, []int32, *rand.Rand) (string, bool),
+	captions []hardcaption.Caption, partners, fits []int32, draws *rand.Rand,
+) {
+	text, ok := make(captions, int(image), fits, draws)
+	if !ok {
+		text, ok = make(captions, int(image), partners, draws)
+	}
+	if ok {
+		q.add(k, image, int32(samples+len(q.Edits)), draws)
+		q.Edits = append(q.Edits, text)
+	}
 }
 
 // Known asks Con-D the questions about a batch. edits are the token ids of the edited texts. With [Input.Kept] it looks up what
@@ -143,7 +192,10 @@ func (d *Discriminator) Known(ctx context.Context, b *schemas.Batch, in Input, q
 	if len(in.IDs) != len(b.Samples) || len(edits) != len(q.Edits) {
 		return failed(fmt.Errorf("%w: %d and %d texts for %d samples and %d edits", model.ErrInput, len(in.IDs), len(edits), len(b.Samples), len(q.Edits)))
 	}
-	probabilities, err := d.matchKnown(ctx, b, in, q.pairs, editedTexts{q.Edits, edits})
+	if in.Kept == nil {
+		in.Kept = NewKept(2*len(q.pairs)+2, keptBytes) // of this batch alone
+	}
+	probabilities, selected, err := d.matchKnown(ctx, b, in, q, editedTexts{q.Edits, edits})
 	if err != nil {
 		return failed(err)
 	}
@@ -155,11 +207,21 @@ func (d *Discriminator) Known(ctx context.Context, b *schemas.Batch, in Input, q
 		if kind := q.kinds[i]; kind == candidate || kind == contradicting {
 			k.Asked = append(k.Asked, Asked{q.pairs[i], p})
 		}
+		if q.kinds[i] == positive {
+			k.Pairs++
+		}
+		if !selected(i) {
+			continue
+		}
 		switch q.kinds[i] {
 		case positive:
 			k.Positives = append(k.Positives, p)
 		case edited:
 			k.Edited = append(k.Edited, p)
+		case reworded:
+			k.Reworded = append(k.Reworded, p)
+		case other:
+			k.Others = append(k.Others, p)
 		case contradicting:
 			k.Contradicting = append(k.Contradicting, slices.Repeat([]float32{p}, q.times[i])...)
 			k.Candidates = append(k.Candidates, slices.Repeat([]float32{p}, q.times[i])...)
@@ -194,8 +256,8 @@ func maskedSamples(b *schemas.Batch, masks []schemas.Mask) []bool {
 // steps is the number of steps of a probability in [Probabilities].
 const steps = 1000
 
-// Probabilities are what Con-D says of pairs, in any order. As JSON they are how often each thousandth occurs: thousandth and
-// number by turns. So they take a few kilobytes however many they are, and a mark has room for 64 kilobytes. What lies between two
+// Probabilities are what Con-D says of pairs, in any order. As JSON they are how often each thousandth occurs: how far it lies
+// behind the one before, and its number, by turns. So they take a few kilobytes however many they are, and a mark has room for 64 kilobytes. What lies between two
 // thousandths is rounded up, so that as many lie above a threshold in thousandths as before.
 type Probabilities []float32
 
@@ -224,10 +286,10 @@ func (p Probabilities) MarshalJSON() ([]byte, error) {
 	for _, x := range p {
 		counts[thousandthOf(x)]++
 	}
-	turns := []int{}
+	turns, last := []int{}, 0
 	for k, n := range counts {
 		if n > 0 {
-			turns = append(turns, k, n)
+			turns, last = append(turns, k-last, n), k
 		}
 	}
 	return json.Marshal(turns)
@@ -245,11 +307,11 @@ func (p *Probabilities) UnmarshalJSON(raw []byte) error {
 	if len(turns)%2 != 0 {
 		return fmt.Errorf("reading counted probabilities: %d numbers, want an even number", len(turns))
 	}
-	all := 0
+	all, k := 0, 0
 	*p = nil
 	for i := 0; i < len(turns); i += 2 {
-		k, n := turns[i], turns[i+1]
-		if k < 0 || k > steps || n < 1 || n > mostProbabilities-all {
+		n := turns[i+1]
+		if k += turns[i]; turns[i] < min(i, 1) || k > steps || n < 1 || n > mostProbabilities-all {
 			return fmt.Errorf("reading counted probabilities: thousandth %d occurs %d times, want 0 to %d, and 1 to %d in all", k, n, steps, mostProbabilities)
 		}
 		all += n

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -67,7 +68,7 @@ func TestQuestions(t *testing.T) {
 			[]int32{-1, 0},
 			nil, nil,
 			[]string{"a red ring", "a blue star"},
-			[]asked{{0, 0, positive, 1}, {0, 2, edited, 1}, {1, 1, positive, 1}, {1, 3, edited, 1}, {0, 1, candidate, 2}},
+			[]asked{{0, 0, positive, 1}, {0, -1, edited, 1}, {1, 1, positive, 1}, {1, -1, edited, 1}, {0, 1, candidate, 2}},
 		},
 		"one that contradicts": {
 			"ab",
@@ -75,7 +76,7 @@ func TestQuestions(t *testing.T) {
 			[]int32{1, 0},
 			nil, nil, nil,
 			[]string{"a blue star", "a red star"}, // no noun can be replaced
-			[]asked{{0, 0, positive, 1}, {0, 2, edited, 1}, {1, 1, positive, 1}, {1, 3, edited, 1}, {0, 1, contradicting, 1}, {1, 0, contradicting, 1}},
+			[]asked{{0, 0, positive, 1}, {0, -1, edited, 1}, {1, 1, positive, 1}, {1, -1, edited, 1}, {0, 1, contradicting, 1}, {1, 0, contradicting, 1}},
 		},
 		"partners": {
 			"aab",
@@ -86,12 +87,12 @@ func TestQuestions(t *testing.T) {
 			[]asked{
 				{0, 0, positive, 1},
 				{0, 1, positive, 1},
-				{0, 3, edited, 1},
+				{0, -1, edited, 1},
 				{1, 1, positive, 1},
 				{1, 0, positive, 1},
-				{1, 4, edited, 1},
+				{1, -1, edited, 1},
 				{2, 2, positive, 1},
-				{2, 5, edited, 1},
+				{2, -1, edited, 1},
 				{0, 2, candidate, 1},
 			},
 		},
@@ -103,7 +104,7 @@ func TestQuestions(t *testing.T) {
 			[]schemas.Mask{{Sample: 0, Positive: true}, {Sample: 1}},
 			nil,
 			[]string{"ring", "ring"},
-			[]asked{{0, 0, positive, 1}, {0, 3, edited, 1}, {2, 2, positive, 1}, {2, 4, edited, 1}, {2, 0, candidate, 1}},
+			[]asked{{0, 0, positive, 1}, {0, -1, edited, 1}, {2, 2, positive, 1}, {2, -1, edited, 1}, {2, 0, candidate, 1}},
 		},
 		"obj(v) in the place of a caption": {
 			"ab",
@@ -112,7 +113,7 @@ func TestQuestions(t *testing.T) {
 			nil, nil,
 			func(b *schemas.Batch) { b.Samples[1].Replaced = true },
 			[]string{"a blue star"},
-			[]asked{{0, 0, positive, 1}, {0, 2, edited, 1}, {0, 1, candidate, 1}, {1, 0, candidate, 1}},
+			[]asked{{0, 0, positive, 1}, {0, -1, edited, 1}, {0, 1, candidate, 1}, {1, 0, candidate, 1}},
 		},
 		"one image": {"aa", []string{"star", "ring"}, nil, nil, nil, nil, nil, nil},
 	} {
@@ -125,14 +126,25 @@ func TestQuestions(t *testing.T) {
 			}
 			q := NewQuestions(b, c.masks, plainTags{}, rng.New(1, "test"))
 			var got []asked
+			var edits []string
 			for i, p := range q.pairs {
+				switch q.kinds[i] {
+				case reworded, other: // tested below
+					continue
+				case edited:
+					if n := len(got); n > 0 && got[n-1].kind == edited { // each is asked about twice
+						continue
+					}
+					edits = append(edits, q.Edits[int(p.Text)-len(c.texts)])
+					p.Text = -1
+				}
 				got = append(got, asked{p.Image, p.Text, q.kinds[i], q.times[i]})
 			}
 			if !slices.Equal(got, c.want) {
 				t.Errorf("asked %v, want %v", got, c.want)
 			}
-			if !slices.EqualFunc(q.Edits, c.edits, func(got, want string) bool { return got == want || want == "*" }) {
-				t.Errorf("edits %q, want %q", q.Edits, c.edits)
+			if !slices.EqualFunc(edits, c.edits, func(got, want string) bool { return got == want || want == "*" }) {
+				t.Errorf("edits %q, want %q", edits, c.edits)
 			}
 		})
 	}
@@ -159,8 +171,9 @@ func TestKnownAsksConD(t *testing.T) {
 	known := func(in Input) Known {
 		t.Helper()
 		k, err := d.Known(context.Background(), b, in, q, edits)
-		if err != nil || len(k.Positives) != n || len(k.Edited) != n || len(k.Candidates) != 2*n*(n-1) || len(k.Contradicting) != 4 {
-			t.Fatalf("%d positives, %d edits, %d candidates of which %d contradict, %v", len(k.Positives), len(k.Edited), len(k.Candidates), len(k.Contradicting), err)
+		if err != nil || k.Pairs != n || len(k.Positives) == 0 || len(k.Edited) == 0 || len(k.Candidates) != 2*n*(n-1) || len(k.Contradicting) != 4 {
+			t.Fatalf("%d positives of %d, %d edits, %d candidates of which %d contradict, %v",
+				len(k.Positives), k.Pairs, len(k.Edited), len(k.Candidates), len(k.Contradicting), err)
 		}
 		slices.Sort(k.Candidates)
 		return k
@@ -178,10 +191,8 @@ func TestKnownAsksConD(t *testing.T) {
 		if !torchtest.AllSame(k.Candidates, want) || in.Kept.Counts().RuledOut != 0 {
 			t.Errorf("%s: candidates have %v, scored %v", name, k.Candidates, want)
 		}
-		for i, p := range k.Edited {
-			if math.Abs(float64(p-bare.Edited[i])) > 1e-3 || math.Abs(float64(k.Positives[i]-bare.Positives[i])) > 1e-3 {
-				t.Errorf("%s: edit %d has %v, and %v with nothing rounded", name, i, p, bare.Edited[i])
-			}
+		if !torchtest.AllSame(k.Edited, bare.Edited) || !torchtest.AllSame(k.Positives, bare.Positives) {
+			t.Errorf("%s: edits have %v, and %v with nothing kept", name, k.Edited, bare.Edited)
 		}
 	}
 	second.Bound = nil
@@ -190,6 +201,30 @@ func TestKnownAsksConD(t *testing.T) {
 	}
 	if _, err := d.Known(context.Background(), b, in, q, nil); !errors.Is(err, model.ErrInput) {
 		t.Errorf("without the edits: %v", err)
+	}
+}
+
+// Words of an edited or reworded caption stand neither in another text of the image nor in its candidates', whose words may be true.
+func TestEditsHaveNoWordsOfCandidates(t *testing.T) {
+	b := textsOf("abcd", 1, "a red star", "a blue ring", "a green cross", "two rings")
+	copy(b.I2T, []int32{1, -1, -1, -1})
+	q := NewQuestions(b, nil, plainTags{}, rng.New(1, "test"))
+	kinds := map[kind]int{}
+	for i, p := range q.pairs {
+		kinds[q.kinds[i]]++
+		if p.Image != 0 || int(p.Text) < len(b.Samples) {
+			continue
+		}
+		text := q.Edits[int(p.Text)-len(b.Samples)]
+		if strings.Contains(text, "ring") || strings.Contains(text, "blue") {
+			t.Errorf("the image is asked about %q, whose words stand in its candidate", text)
+		}
+		if q.kinds[i] == reworded && text != "a green cross" {
+			t.Errorf("reworded is %q, want another noun and another colour", text)
+		}
+	}
+	if kinds[edited] != edits*3 || kinds[reworded] < rewordings || kinds[other] == 0 {
+		t.Errorf("asked are %v pairs by kind", kinds)
 	}
 }
 
@@ -216,46 +251,110 @@ func shares(n int, high float64) []float32 {
 	return list
 }
 
-// A Con-D whose rates are known is estimated as they say, and the interval narrows with what is asked.
-func TestPrecision(t *testing.T) {
-	// A tenth of the 4,000 candidates is true. Con-D confirms 90 % of these, 2 % of the 2,000 that contradict and 2 % of the others.
-	k := func(n int) Known {
-		contradicting, others := shares(2*n, 0.02), slices.Concat(shares(2*n*2/10, 0.9), shares(2*n*8/10, 0.02))
-		return Known{
-			Positives: shares(n, 0.9), Edited: shares(n, 0.02), Contradicting: contradicting, Candidates: slices.Concat(contradicting, others),
-		}
+// drawn returns n probabilities whose logits are normal.
+func drawn(r *rand.Rand, n int, mean, deviation float64) []float32 {
+	list := make([]float32, n)
+	for i := range list {
+		list[i] = float32(1 / (1 + math.Exp(-mean-deviation*r.NormFloat64())))
 	}
-	p := k(1000).Precision(0.8)
-	truth := 0.1 * 0.9 / (0.1*0.9 + 0.9*0.02)
-	if p.Value < truth-0.01 || p.Value > truth+0.01 || p.Base < 0.099 || p.Base > 0.101 || p.Low >= truth || p.High <= truth || p.Low < 0.55 {
-		t.Errorf("of %.3f and a base rate of 0.1 it is estimated %+v", truth, p)
+	return list
+}
+
+// world is a Con-D among candidates of which the truth is known. Its logits of true pairs have mean 2, those of edited captions
+// 2 - edit, of reworded ones 2 - reword, of other captions -4, each with deviation 1.
+type world struct{ base, hard, harder, edit, reword float64 }
+
+// known draws what the guard is told of n pairs, and the share of true ones above a threshold. Of the false candidates a share is
+// hard, at a mean of 2 - harder, and the rest as other captions are.
+func (w world) known(r *rand.Rand, n int, threshold float64) (Known, float64) {
+	right := drawn(r, int(8*w.base*float64(n)), 2, 1)
+	wrong := slices.Concat(
+		drawn(r, int(8*(1-w.base)*w.hard*float64(n)), 2-w.harder, 1), drawn(r, int(8*(1-w.base)*(1-w.hard)*float64(n)), -4, 1))
+	k := Known{
+		Pairs: n, Positives: drawn(r, n, 2, 1), Edited: drawn(r, n, 2-w.edit, 1), Reworded: drawn(r, n, 2-w.reword, 1), Others: drawn(r, n, -4, 1),
+		Candidates: slices.Concat(right, wrong),
 	}
-	if few := k(250).Precision(0.8); few.Low >= p.Low || few.High <= p.High {
-		t.Errorf("a quarter of the pairs tells as much: %+v, of all %+v", few, p)
-	}
+	trues, falses := above(right, threshold), above(wrong, threshold)
+	return k, share(trues, trues+falses)
+}
+
+// The interval covers the truth for Con-Ds of every quality, where false candidates are harder than reworded captions and easier than
+// edited ones, and excludes something. The decision is right where the precision is far from what is wanted.
+func TestPrecisionCoversTheTruth(t *testing.T) {
+	r := rng.New(1, "worlds")
+	covered, worlds := 0, 0
 	for name, c := range map[string]struct {
-		known     Known
-		value     float64
-		low, high float64
+		world
+		threshold float64
+		least     float64 // upper bound of the width
 	}{
-		"nothing":                     {Known{}, 0, 0, 1},
-		"too few edits":               {Known{Positives: shares(1000, 0.9), Edited: shares(leastNegatives-1, 0), Candidates: shares(1000, 0.1)}, 0, 0, 1},
-		"none confirmed":              {Known{Positives: shares(1000, 0), Edited: shares(1000, 0), Candidates: shares(1000, 0)}, 0, 0, 1},
-		"everything contradicts":      {Known{Positives: shares(1000, 0.9), Edited: shares(1000, 0.1), Candidates: shares(4000, 0.2), Contradicting: shares(4000, 0.2)}, 0, 0, 0.05},
-		"confirmed as often as edits": {Known{Positives: shares(1000, 0.9), Edited: shares(1000, 0.5), Candidates: shares(4000, 0.5)}, 0, 0, 0.85},
+		"photographs: more edited captions are confirmed than candidates": {world{0.05, 0.4, 1.5, 1, 2.5}, 0.8, 1},
+		"a Con-D that tells edits apart":                                  {world{0.05, 0.3, 4, 3, 5}, 0.8, 0.6},
+		"edits as hard as candidates":                                     {world{0.1, 0.5, 2, 2, 3}, 0.8, 0.9},
+		"nothing is true":                                                 {world{0, 0.5, 2, 2, 3}, 0.8, 1},
+		"nearly all that is confirmed is true":                            {world{0.2, 0.1, 5, 4, 6}, 0.8, 0.2},
 	} {
-		p := c.known.Precision(0.8)
-		if p.Value != c.value || p.Low != c.low || p.High > c.high || p.High < c.value {
-			t.Errorf("%s: %+v, want %v from %v to at most %v", name, p, c.value, c.low, c.high)
+		for range 6 {
+			k, truth := c.known(r, 600, c.threshold)
+			p := k.Precision(c.threshold)
+			worlds++
+			if p.Low <= truth && truth <= p.High {
+				covered++
+			} else {
+				t.Logf("%s: %.3f lies out of %+v", name, truth, p)
+			}
+			if p.High-p.Low > c.least || p.Low > p.Value || p.Value > p.High {
+				t.Errorf("%s: of %.2f it is estimated %+v, want an interval of at most %v", name, truth, p, c.least)
+			}
 		}
 	}
-	// Of photographs more edited captions are confirmed than candidates, of which a fifth of the confirmed ones may well be true.
-	photographs := Known{Positives: shares(1000, 0.9), Edited: shares(1000, 0.5), Candidates: shares(4000, 0.1)}
-	if p := photographs.Precision(0.8); p.Value != 0 || p.Low != 0 || p.High < 0.4 || p.High > 0.8 {
-		t.Errorf("edited captions that are harder than candidates: %+v, want 0 to more than 0.4", p)
+	if covered < worlds*95/100 {
+		t.Errorf("%d of %d intervals cover the truth", covered, worlds)
 	}
-	if c := photographs.Check(0.8, LeastPrecision, People{}); c.Open || !c.Off() {
-		t.Errorf("asking more tells no more, and the check is %+v", c)
+}
+
+// Con-Ds of 45, 60 and 80 % on the two sides of what is wanted.
+func TestDecisionsOfConDs(t *testing.T) {
+	r := rng.New(2, "worlds")
+	for _, c := range []struct {
+		world
+		about float64
+		least float64
+		off   bool
+	}{
+		{world{0.05, 0.4, 3, 2.5, 3.5}, 0.45, 0.25, false},
+		{world{0.05, 0.4, 3, 2.5, 3.5}, 0.45, 0.6, true},
+		{world{0.05, 0.2, 3, 2.5, 3.5}, 0.6, 0.4, false},
+		{world{0.05, 0.2, 3, 2.5, 3.5}, 0.6, 0.75, true},
+		{world{0.1, 0.17, 3, 2.5, 3.5}, 0.8, 0.4, false},
+		{world{0.1, 0.17, 3, 2.5, 3.5}, 0.8, 0.95, true},
+	} {
+		k, truth := c.known(r, most, 0.5)
+		if math.Abs(truth-c.about) > 0.08 {
+			t.Fatalf("a Con-D of %.2f is none of about %.2f", truth, c.about)
+		}
+		if check := k.Check(0.5, c.least, People{}); check.Open || check.Off() != c.off {
+			t.Errorf("of %.2f, with %.2f wanted, the guard says %+v", truth, c.least, *check.Precision)
+		}
+	}
+}
+
+// What tells nothing leaves everything possible.
+func TestPrecisionOfLittle(t *testing.T) {
+	for name, k := range map[string]Known{
+		"nothing":              {},
+		"too few edits":        {Positives: shares(1000, 0.9), Edited: shares(leastKnown-1, 0), Candidates: shares(1000, 0.1)},
+		"none confirmed":       {Positives: shares(1000, 0), Edited: shares(1000, 0), Candidates: shares(1000, 0)},
+		"few confirmed":        {Positives: shares(1000, 0.9), Edited: shares(1000, 0), Candidates: shares(1000, 0.01)},
+		"no positive above it": {Positives: shares(1000, 0), Edited: shares(1000, 0.1), Candidates: shares(1000, 0.1)},
+	} {
+		if p := k.Precision(0.8); p.Value != 0 || p.Low != 0 || p.High != 1 {
+			t.Errorf("%s: %+v, want 0 to 1", name, p)
+		}
+	}
+	contradicting := Known{Positives: shares(1000, 0.9), Edited: shares(1000, 0.1), Candidates: shares(4000, 0.2), Contradicting: shares(4000, 0.2)}
+	if p := contradicting.Precision(0.8); p.Value != 0 || p.Low != 0 || p.High > 0.05 {
+		t.Errorf("everything contradicts: %+v, want 0 to little", p)
 	}
 	// A probability on the threshold is not above it, as in the trainer.
 	if p := (Known{Positives: []float32{0.8}, Candidates: []float32{0.8, 0.9}}).Precision(0.8); p.Confirmed != 0.5 {
@@ -263,27 +362,34 @@ func TestPrecision(t *testing.T) {
 	}
 }
 
+// The guard looks at 256 known positives, and whenever they have doubled.
 func TestCheckDecides(t *testing.T) {
-	good := func(n int) Known {
-		return Known{Positives: shares(n, 0.95), Edited: shares(n, 0), Candidates: shares(4*n, 0.1), Contradicting: shares(n, 0)}
+	good := func(before, n int) Known {
+		return Known{
+			Pairs: n, Before: before, Positives: shares(n, 0.95), Edited: shares(n, 0), Reworded: shares(n, 0), Candidates: shares(4*n, 0.1),
+			Contradicting: shares(n, 0),
+		}
 	}
-	doubtful := func(n int) Known {
-		k := good(n)
-		k.Edited = shares(n, 0.05)
+	doubtful := func(before, n int) Known {
+		k := good(before, n)
+		k.Edited = shares(n, 0.1)
 		return k
 	}
+	none := Known{Pairs: enough, Positives: shares(enough, 0), Edited: shares(enough, 0), Candidates: shares(enough, 0)}
 	for name, c := range map[string]struct {
 		known     Known
 		open, off bool
 	}{
-		"too few":              {good(enough - 1), true, true},
-		"enough":               {good(enough), false, false},
-		"nothing confirmed":    {Known{Positives: shares(enough, 0), Edited: shares(enough, 0), Candidates: shares(enough, 0)}, false, true},
-		"in doubt":             {doubtful(enough), true, true},
-		"in doubt for so long": {doubtful(most), false, true},
+		"too few":              {good(0, enough-1), true, true},
+		"enough":               {good(enough-48, enough+2), false, false},
+		"between two looks":    {good(enough+2, enough+50), true, true},
+		"the second look":      {good(2*enough-1, 2*enough), false, false},
+		"nothing confirmed":    {none, false, true},
+		"in doubt":             {doubtful(0, enough), true, true},
+		"in doubt for so long": {doubtful(most-1, most), false, true},
 	} {
 		check := c.known.Check(0.8, LeastPrecision, People{})
-		if check.Open != c.open || check.Off() != c.off || check.Positives != int32(len(c.known.Positives)) {
+		if check.Open != c.open || check.Off() != c.off || check.Positives != int32(c.known.Pairs) {
 			t.Errorf("%s: %+v %+v", name, check, *check.Precision)
 		}
 	}

@@ -1,8 +1,6 @@
 package discriminator
 
 import (
-	"math"
-
 	"github.com/pairstream/pairstream/internal/base/interval"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -12,13 +10,10 @@ import (
 const LeastPrecision = 0.4
 
 const (
-	// leastNegatives is how many edited captions tell a rate.
-	leastNegatives = 64
-	// factor bounds how much the rate of false candidates may differ from that of edited captions: these are of a random word,
-	// and those have been chosen as the hardest. It was chosen on the tuning seeds of experiment X11.
-	factor = 2.5
-	// clumps is how many candidates count as one draw: a pair is one in both directions, and images and texts recur.
-	clumps = 4
+	// leastKnown is how many pairs of a kind tell how it is distributed.
+	leastKnown = 128
+	// leastAbove is how many known positives and independent candidates must lie above a threshold to say something about it.
+	leastAbove = 8
 )
 
 // above counts the probabilities above a threshold, as the trainer compares them.
@@ -31,74 +26,43 @@ func above(list []float32, threshold float64) (n int) {
 	return n
 }
 
-// Precision estimates how much is true of the candidates that Con-D confirms above a threshold.
-//
-// Candidates that contradict are false. Of the others a share q is confirmed: T of the true ones and F of the false ones. So
-// q = base T + (1 - base) F gives their base rate, and base T / q is how much of what is confirmed of them is true. T is measured
-// on known positives, and F on edited captions.
-//
-// The interval adds up, as squares, what chance does at 95 % to each share. That of F is widened by a factor, for false
-// candidates that no edited caption is like. Where more edited captions are confirmed than candidates, F lies below q by as
-// much: photographs are so, since an edited caption still tells most of its image. Without edited captions nothing is known,
-// and the interval is 0 to 1.
-func (k Known) Precision(threshold float64) schemas.Precision {
+// Precision estimates how much is true of the candidates that Con-D confirms above a threshold. Package documentation derives it.
+// Without known positives and edited captions nothing is known, and the interval is 0 to 1.
+func (k Known) Precision(threshold float64) schemas.Precision { return k.fit().precision(threshold) }
+
+func (m *mixture) precision(threshold float64) schemas.Precision {
+	k := m.known
 	p := schemas.Precision{
-		Above: threshold, High: 1, Candidates: int32(len(k.Candidates)), Negatives: int32(len(k.Edited) + len(k.Contradicting)),
+		Above: threshold, High: 1, Candidates: int32(len(k.Candidates)),
+		Negatives: int32(len(k.Edited) + len(k.Reworded) + len(k.Others) + len(k.Contradicting)),
 	}
-	if len(k.Candidates) == 0 || len(k.Positives) == 0 {
+	confirmed := above(k.Candidates, threshold)
+	p.Confirmed = share(confirmed, max(len(k.Candidates), 1))
+	if len(m.shapes) == 0 || confirmed < leastAbove*clumps || above(k.Positives, threshold) < leastAbove {
 		return p
 	}
-	confirmed, rest := above(k.Candidates, threshold), len(k.Candidates)-len(k.Contradicting)
-	p.Confirmed = share(confirmed, len(k.Candidates))
-	if len(k.Edited) < leastNegatives || confirmed == 0 {
-		return p
-	}
-	open, wrong := confirmed-above(k.Contradicting, threshold), above(k.Edited, threshold)
-	s := estimate{
-		of: share(open, confirmed), q: share(open, max(rest, 1)), t: share(above(k.Positives, threshold), len(k.Positives)),
-		f: share(wrong, len(k.Edited)),
-	}
-	p.Value = s.precision()
-	p.Base = p.Value * p.Confirmed / max(s.t, p.Confirmed)
-	fLow, fHigh := interval.Wilson(wrong, len(k.Edited))
+	open := confirmed - above(k.Contradicting, threshold)
+	of, bin := share(open, confirmed), binOf(float32(threshold))+1
 	ofLow, ofHigh := interval.Wilson(open/clumps, confirmed/clumps)
-	qLow, qHigh := interval.Wilson(open/clumps, rest/clumps)
-	p.Low = max(0, p.Value-s.distance(ofLow, qLow, min(1, fHigh*factor)))
-	p.High = min(1, p.Value+s.distance(ofHigh, qHigh, min(fLow, s.q)/factor))
-	return p
-}
-
-// estimate is what the precision is made of.
-type estimate struct {
-	of float64 // share of the confirmed candidates that do not contradict
-	q  float64 // share of the candidates that do not contradict and are confirmed
-	t  float64 // share of the true candidates that is confirmed
-	f  float64 // share of the false ones that do not contradict
-}
-
-// precision returns 0 where no more is confirmed than of the hard negatives.
-func (e estimate) precision() float64 {
-	if e.q <= e.f || e.t <= e.f {
-		return 0
+	p.Low, p.High = 1, 0
+	for _, s := range m.shapes {
+		p.Value += of * m.right(s.whole.base, s.whole.positives, bin) / float64(len(m.shapes))
+		p.Base += s.whole.base * share(len(k.Candidates)-len(k.Contradicting), len(k.Candidates)) / float64(len(m.shapes))
+		low, high := m.interval(s, bin)
+		p.Low, p.High = min(p.Low, ofLow*low), max(p.High, ofHigh*high)
 	}
-	return e.of * min(1, min(1, (e.q-e.f)/(e.t-e.f))*e.t/e.q)
-}
-
-// distance returns by how much the precision changes when three of its parts do, each alone, added up as squares.
-func (e estimate) distance(of, q, f float64) float64 {
-	value := e.precision()
-	byOf, byQ, byF := e, e, e
-	byOf.of, byQ.q, byF.f = of, q, f
-	return math.Hypot(math.Hypot(byOf.precision()-value, byQ.precision()-value), byF.precision()-value)
+	p.Low, p.High = min(p.Low, p.Value), min(1, max(p.High, p.Value))
+	return p
 }
 
 func share(part, whole int) float64 { return float64(part) / float64(whole) }
 
 const (
-	// enough is the number of known positives from which on the guard decides, if the interval leaves no doubt.
+	// enough is the number of known positives at which the guard looks first. It looks again whenever they have doubled, since
+	// who looks after every batch finds by chance what he looks for.
 	enough = 256
-	// most is the number on which it decides in any case.
-	most = 1024
+	// most is the number at which it decides in any case.
+	most = 4096
 )
 
 // People is what people have said of connections of a random sample.
@@ -122,13 +86,28 @@ func (p People) With(e schemas.Precision) schemas.Precision {
 }
 
 // Check says what is known of Con-D. It stays open until there is enough: connections are on, or off, when the whole interval
-// of the precision says so, and at the latest after 1,024 known positives. A Con-D that confirms nothing has nothing to mine,
-// and one that confirms no more candidates than edited captions cannot be known better by asking more.
+// of the precision says so, and at the latest after 4,096 known positives. A Con-D that confirms nothing has nothing to mine.
+// Between two looks nothing is estimated.
 func (k Known) Check(threshold, least float64, people People) schemas.Check {
-	p := people.With(k.Precision(threshold))
-	n := len(k.Positives)
-	doubt := p.Value > 0 && p.Low <= least && p.High > least
-	return schemas.Check{Positives: int32(n), AUC: k.AUC(), Least: least, Open: n < enough || doubt && n < most, Precision: &p}
+	m := &mixture{known: k}
+	if k.Looks() {
+		m = k.fit()
+	}
+	p := people.With(m.precision(threshold))
+	doubt := p.Confirmed > 0 && p.Low <= least && p.High > least
+	return schemas.Check{
+		Positives: int32(k.Pairs), AUC: k.AUC(), Least: least, Open: !k.Looks() || doubt && k.Pairs < most, Precision: &p,
+	}
+}
+
+// Looks reports whether the known positives of the last batch have reached a number at which the guard looks.
+func (k Known) Looks() bool {
+	for at := enough; at <= most; at *= 2 {
+		if k.Before < at && k.Pairs >= at {
+			return true
+		}
+	}
+	return k.Pairs >= most
 }
 
 // Thresholds are those that [Known.Threshold] chooses from.
@@ -143,8 +122,9 @@ func Thresholds() (list []float64) {
 // of the interval. Without one it is the threshold with the highest lower end.
 func (k Known) Threshold(least float64) float64 {
 	best, highest := Thresholds()[0], -1.0
+	m := k.fit()
 	for _, t := range Thresholds() {
-		low := k.Precision(t).Low
+		low := m.precision(t).Low
 		if low > least {
 			return t
 		}

@@ -25,7 +25,7 @@ func TestKnownFitsIntoAMark(t *testing.T) {
 		return p
 	}
 	var k Known
-	k.Add(Known{Positives: draw(most), Edited: draw(most), Candidates: draw(2 * 95 * most), Contradicting: draw(95 * most)})
+	k.Add(Known{Pairs: most, Positives: draw(most), Edited: draw(edits * most), Reworded: draw(rewordings * most), Others: draw(most), Candidates: draw(2 * 95 * most), Contradicting: draw(95 * most)})
 	raw := must.Get(json.Marshal(k))(t)
 	if n := base64.StdEncoding.EncodedLen(len(raw)); n > 60<<10 {
 		t.Errorf("%d probabilities take %d bytes", len(k.Candidates), n)
@@ -76,8 +76,8 @@ func TestKnownOfAMark(t *testing.T) {
 
 func TestStrangeCounts(t *testing.T) {
 	for raw, want := range map[string]string{
-		`[1]`: "1 numbers, want an even number", `[1001, 1]`: "thousandth 1001", `[-1, 1]`: "thousandth -1", `[1, 0]`: "occurs 0 times",
-		`[1, 16777217]`: "occurs 16777217 times", `[1, 16777216, 2, 1]`: "thousandth 2 occurs 1 times", `[0.5, 1]`: "reading counted probabilities", `{}`: "reading",
+		`[1]`: "1 numbers, want an even number", `[1001, 1]`: "thousandth 1001", `[-1, 1]`: "thousandth -1", `[500, 1, 501, 1]`: "thousandth 1001", `[500, 1, 0, 1]`: "thousandth 500", `[1, 0]`: "occurs 0 times",
+		`[1, 16777217]`: "occurs 16777217 times", `[1, 16777216, 1, 1]`: "thousandth 2 occurs 1 times", `[0.5, 1]`: "reading counted probabilities", `{}`: "reading",
 	} {
 		var p Probabilities
 		if err := json.Unmarshal([]byte(raw), &p); err == nil || !strings.Contains(err.Error(), want) {

@@ -172,7 +172,7 @@ func (g *guard) measure(ctx context.Context, core scorer, b *schemas.Batch, in d
 	}
 	s := &g.state
 	s.Known.Add(known)
-	if s.Auto {
+	if s.Auto && s.Known.Looks() {
 		before := s.High
 		if s.High = s.Known.Threshold(g.settings.leastShare()); s.High != before {
 			s.People = discriminator.People{} // they were counted above another threshold

@@ -148,35 +148,55 @@ func (c Caption) rulesOut(said thing) bool {
 // behind the same word. It does not stand in the caption itself, nor in the captions that also are of its image. It reports
 // false when no word can be replaced.
 func Edit(all []Caption, at int, alike []int32, draws *rand.Rand) (string, bool) {
+	text, replaced := replace(all, at, alike, 1, draws)
+	return text, replaced > 0
+}
+
+// Reword returns a caption with every noun and colour replaced that can be, as [Edit] replaces one. It reports false when fewer
+// than two can.
+func Reword(all []Caption, at int, alike []int32, draws *rand.Rand) (string, bool) {
+	text, replaced := replace(all, at, alike, len(all[at].places), draws)
+	return text, replaced > 1
+}
+
+// replace replaces up to most words of a caption, nouns first, and returns how many it has replaced.
+func replace(all []Caption, at int, alike []int32, most int, draws *rand.Rand) (text string, replaced int) {
 	c := all[at]
 	order := draws.Perm(len(c.places))
 	slices.SortStableFunc(order, func(a, b int) int { return rank(c.places[a]) - rank(c.places[b]) })
+	words := slices.Clone(c.words)
 	for _, i := range order {
+		if replaced == most {
+			break
+		}
 		p := c.places[i]
-		var near, far []string
-		for _, other := range all {
-			for _, q := range other.places {
-				w := other.lower[q.word]
-				if q.kind != p.kind || said(all, at, alike, w) || slices.Contains(far, w) {
-					continue
-				}
-				far = append(far, w)
-				if q.before == p.before {
-					near = append(near, w)
-				}
+		if list := replacements(all, at, alike, p); len(list) > 0 {
+			words[p.word] = list[draws.IntN(len(list))]
+			replaced++
+		}
+	}
+	return join(words), replaced
+}
+
+// replacements lists the words that may stand in a place: those behind the same word, or without any all of its kind.
+func replacements(all []Caption, at int, alike []int32, p place) []string {
+	var near, far []string
+	for _, other := range all {
+		for _, q := range other.places {
+			w := other.lower[q.word]
+			if q.kind != p.kind || said(all, at, alike, w) || slices.Contains(far, w) {
+				continue
+			}
+			far = append(far, w)
+			if q.before == p.before {
+				near = append(near, w)
 			}
 		}
-		if len(near) == 0 {
-			near = far
-		}
-		if len(near) == 0 {
-			continue
-		}
-		words := slices.Clone(c.words)
-		words[p.word] = near[draws.IntN(len(near))]
-		return join(words), true
 	}
-	return "", false
+	if len(near) > 0 {
+		return near
+	}
+	return far
 }
 
 // rank puts colours behind nouns. Candidates that differ in a colour alone are known to contradict.

@@ -86,6 +86,20 @@ func TestEdit(t *testing.T) {
 	}
 }
 
+// Reword replaces every noun and colour, by words of its kind, and needs two of them.
+func TestReword(t *testing.T) {
+	all := read(t, "a picture of a red star", "a drawing of a blue circle", "a photo of a green square", "green")
+	for seed := range uint64(20) {
+		text, ok := Reword(all, 0, []int32{1}, rng.New(seed, "test"))
+		if want := "a picture of a green square"; !ok || text != want {
+			t.Errorf("made was %q, want %q: neither word of the caption, nor one of a caption that is alike", text, want)
+		}
+	}
+	if text, ok := Reword(all, 3, nil, rng.New(1, "test")); ok {
+		t.Errorf("a caption of one word became %q", text)
+	}
+}
+
 func TestThingsAreRead(t *testing.T) {
 	all := read(t, "two large red crosses, a fish and three boxes")
 	want := []thing{{"cross", "red", 2}, {"fish", "", 1}, {"box", "", 3}}

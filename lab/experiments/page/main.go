@@ -208,7 +208,7 @@ func cost(command string, r *evidence.Result) string {
 	for _, run := range r.Runs {
 		load = max(load, run.Load)
 	}
-	text := fmt.Sprintf("%s took %s for %d seeds, added up, on %s with %d threads (%d x %s, load up to %.0f), %s.",
+	text := fmt.Sprintf("%s took %s for %d seeds, added up, on %s with %d threads (%d x %s, load up to %.0f). It was made %s.",
 		command, minutes(r.Seconds()), len(r.Runs), r.Machine.Device, r.Machine.Threads, r.Machine.Processors, r.Machine.Processor, load, made(r))
 	if r.Scale > 1 {
 		text += fmt.Sprintf(" It ran with `--scale %d`.", r.Scale)
