@@ -58,7 +58,7 @@ func newExperimentsCommand() *cobra.Command {
 	f.IntVar(&c.scale, "scale", 1, "times as many scenes")
 	f.StringVar(&c.out, "out", "data/experiments/results", "folder of the results")
 	f.StringVar(&c.work, "work", "data/experiments", "folder of scenes and first models")
-	f.StringVar(&c.photos, "photographs", "", "folder of tars of photographs with five captions each, for x9 and x12; without it these are left out")
+	f.StringVar(&c.photos, "photographs", "", "folder of tars of photographs with five captions each, for x9 and x12, and for x13 with train-*.tar, test-*.tar and judgements.tsv; without it these are left out")
 	f.StringVar(&c.models, "first-models", "", "make the first models of the demo and of x2 in this folder, with their card, and nothing else")
 	f.StringVar(&c.device, "device", "", "cpu, cuda or cuda:N; without it DEVICE")
 	return cmd

@@ -21,6 +21,8 @@
 // is true of the picture, so precision and recall are exact. Arms are then trained with Con-D, with an oracle and with coins
 // (MAFA Table 16).
 //
+// X13 holds Con-D and the guard against what people judged of photographs.
+//
 // X10 measures what the recipes cost, by processor time (MAFA Table 12).
 //
 // Everything goes through the cores of the stages, one after the other in this process, without a log. The encoder and the

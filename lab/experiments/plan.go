@@ -48,6 +48,8 @@ func NewPlan(id string, short bool, scale int) (Plan, error) {
 		settings = guardSizes(short, scale)
 	case "x12":
 		settings = photographGuardSizes(short)
+	case "x13":
+		settings = judgedSizes(short)
 	default:
 		return Plan{}, fmt.Errorf("there is no way to run experiment %q", id)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -331,5 +332,22 @@ func TestShippedModelsAreKnown(t *testing.T) {
 		if err != nil || !bytes.Contains(card, made) {
 			t.Errorf("the card does not have %s (%v): make first-models makes the models anew", made, err)
 		}
+	}
+}
+
+// People say yes by two experts of three, or by more of a crowd than say no. Pairs of a photograph with its own caption, with unknown
+// ones and with another caption than the one that is judged are left out.
+func TestJudgementsAreRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "judgements.tsv")
+	const head = "image\tcaption_of\tcaption\texpert_1\texpert_2\texpert_3\tcrowd_yes\tcrowd_no\n"
+	must.Do(t, os.WriteFile(path, []byte(head+
+		"a\ta\t2\t4\t4\t4\t\t\na\tb\t2\t3\t4\t1\t0\t3\nb\ta\t2\t2\t2\t4\t\t\nb\ta\t2\t\t\t\t2\t1\nb\ta\t1\t4\t4\t4\t\t\nc\ta\t2\t4\t4\t4\t\t\n"), 0o600))
+	got, err := readJudgements(path, map[string]int{"a": 0, "b": 1})
+	if want := []judgement{{0, 1, true}, {1, 0, false}, {1, 0, true}}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("read %v, %v, want %v", got, err, want)
+	}
+	must.Do(t, os.WriteFile(path, []byte(head+"a\tb\t2\tmany\t4\t1\t0\t3\n"), 0o600))
+	if _, err := readJudgements(path, map[string]int{"a": 0, "b": 1}); err == nil || !strings.Contains(err.Error(), "line 2 of") {
+		t.Errorf("an expert who says a word: %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
@@ -301,5 +302,23 @@ func TestSourceOfAWorkingTree(t *testing.T) {
 		if _, err := s.Since(ctx, dir); err == nil || !strings.Contains(err.Error(), "run the experiment again") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Every primary claim is one of its experiment, and has a date.
+func TestPrimaryClaimsExist(t *testing.T) {
+	for _, p := range Primary() {
+		e := must.Get(Find(p.Experiment))(t)
+		if _, err := time.Parse(time.DateOnly, p.Written); err != nil || len(p.Claims) == 0 {
+			t.Errorf("%s: %d claims written on %q, %v", p.Experiment, len(p.Claims), p.Written, err)
+		}
+		for _, text := range p.Claims {
+			if !slices.ContainsFunc(e.Claims, func(c Claim) bool { return c.Text == text }) || !IsPrimary(Primary(), e.ID, text) {
+				t.Errorf("%s has no claim %q", e.ID, text)
+			}
+		}
+	}
+	if IsPrimary(Primary(), "x1", "none") {
+		t.Error("a claim that no one wrote down is primary")
 	}
 }

@@ -55,8 +55,9 @@ func write(results, out, readme string) error {
 		all.add(s.Experiment, s.result)
 	}
 	fmt.Fprintf(&text, "\n%s\n", all)
+	corrected := primary(byID)
 	for _, s := range chapters {
-		text.WriteString(describe(s.Experiment, s.result))
+		text.WriteString(describe(s.Experiment, s.result, corrected))
 		if s.result == nil {
 			continue
 		}
@@ -84,6 +85,8 @@ The generator of scenes knows which caption is true of which picture ([internal/
 - Claims of yes and no have the interval of Clopper and Pearson. An interval that begins at 0 or ends at 1 does not count as one that
   covers the truth.
 - Holm's correction is for the number of all claims. It is what a reader should believe who picks one claim of many.
+- Primary claims were written into [primary.json](../lab/experiments/evidence/primary.json) before the run, and a test holds results
+  against the file of their revision. All other claims are secondary: they were chosen among many.
 - A claim that does not hold stays on this page. One that could not fail is not on it.
 - Every experiment is one command: ` + "`make experiments ARGS=--only=x1`" + `. It writes [lab/experiments/results](../lab/experiments/results), and
   ` + "`make docs`" + ` makes this page of it.
@@ -168,7 +171,7 @@ func anchor(heading string) string {
 func minutes(seconds float64) string { return fmt.Sprintf("%.1f min", seconds/60) }
 
 // describe returns the section of an experiment.
-func describe(e evidence.Experiment, r *evidence.Result) string {
+func describe(e evidence.Experiment, r *evidence.Result, corrected map[string]float64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n## %s\n\nRepeats %s. %s\n\nSmaller than in the paper: %s\n", heading(e), e.Repeats, e.Text, e.Small)
 	command := "`make experiments ARGS=--only=" + e.ID + "`"
@@ -194,12 +197,34 @@ func describe(e evidence.Experiment, r *evidence.Result) string {
 			fmt.Fprintf(&b, "\n%s\n", f.Comment)
 		}
 	}
-	fmt.Fprint(&b, "\n| claim | what the seeds say |\n|---|---|\n")
+	fmt.Fprint(&b, "\n| claim | what the seeds say | |\n|---|---|---|\n")
 	for _, c := range e.Claims {
-		fmt.Fprintf(&b, "| %s | %s |\n", c.Text, c.Judge(r))
+		rank := "secondary"
+		if p, primary := corrected[e.ID+": "+c.Text]; primary {
+			rank = fmt.Sprintf("primary, p = %.3f by Holm", p)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.Text, c.Judge(r), rank)
 	}
 	fmt.Fprintf(&b, "\n%s\n", cost(command, r))
 	return b.String()
+}
+
+// primary returns the p of the primary claims that have a result, corrected for their number.
+func primary(results map[string]*evidence.Result) map[string]float64 {
+	var names []string
+	var ps []float64
+	for _, e := range evidence.All() {
+		for _, c := range e.Claims {
+			if r := results[e.ID]; r != nil && evidence.IsPrimary(evidence.Primary(), e.ID, c.Text) {
+				names, ps = append(names, e.ID+": "+c.Text), append(ps, c.Judge(r).P)
+			}
+		}
+	}
+	out := map[string]float64{}
+	for i, p := range evidence.Holm(ps) {
+		out[names[i]] = p
+	}
+	return out
 }
 
 // cost says what a result took, and where.

@@ -60,6 +60,17 @@ func TestResultsAreOfThisHistory(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", e.ID, err)
 		}
+		for _, p := range evidence.Primary() {
+			if p.Experiment != e.ID {
+				continue
+			}
+			before := must.Get(r.PrimaryAt(t.Context(), "."))(t)
+			for _, claim := range p.Claims {
+				if !evidence.IsPrimary(before, e.ID, claim) {
+					t.Errorf("%s: %q was no primary claim at revision %s: it is secondary", e.ID, claim, r.Revision)
+				}
+			}
+		}
 		if len(changed) > 0 {
 			t.Logf("%s, made at %s: since then these have changed: %s", e.ID, r.Revision, strings.Join(changed, ", "))
 		}
