@@ -324,5 +324,5 @@ check-generated: build ## write everything anew that is made from code, and fail
 	@git diff >$(BIN)/after.diff
 	@cmp -s $(BIN)/before.diff $(BIN)/after.diff || { git diff --stat; echo "what is made from code was not up to date; it is now" >&2; exit 1; }
 
-clean: ## remove what was built and the demo's data
-	rm -rf $(BIN) data
+clean: ## remove what was built
+	rm -rf $(BIN)

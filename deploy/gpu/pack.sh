@@ -56,7 +56,8 @@ done
 { git rev-parse --short HEAD && { git diff --quiet HEAD || echo +; }; } 2>/dev/null | tr -d '\n' >"$stage/revision"
 
 # The programs share most of their bytes, and a window of 128 MiB sees it.
-rm -rf "$out" && mkdir -p "$out"
+. deploy/own.sh
+own "$out" "make pack-gpu"
 cp "$here/run.sh" "$here/probe.py" "$out/"
 for part in tensors services; do
 	tar -C "$work/$part" --sort=name --owner=0 --group=0 -cf - . | xz -T1 --lzma2=preset="${PRESET:-6}",dict=128MiB >"$out/$part.tar.xz"

@@ -3,7 +3,7 @@
 # chart, a list of what is inside (SBOM), notes, and the sums of all. The same commit, tools and packages of Debian give the
 # same bytes, in any folder and on any machine.
 #
-#   build.sh v1.2.3 FOLDER     FOLDER is emptied first
+#   build.sh v1.2.3 FOLDER     FOLDER is emptied first; it must be empty, or that of an earlier release
 #
 # ARCH names further architectures, such as arm64: each gets a wheel, a tar of the programs and an image. With CUDA=1 there is
 # an image for NVIDIA GPUs, which has the wheel's program and PyPI's PyTorch.
@@ -25,7 +25,8 @@ number=${version#v} arch=$ARCH commit=$(git rev-parse HEAD)
 : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct)}"
 export SOURCE_DATE_EPOCH TZ=UTC LC_ALL=C
 umask 022
-rm -rf "$out" && mkdir -p "$out" && out=$(cd "$out" && pwd)
+. deploy/own.sh
+own "$out" "make release" && out=$(cd "$out" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -123,7 +124,7 @@ packed "$work/chart" pairstream | gzip -9n >"$out/pairstream-chart-$number.tgz"
 python3 "$here/sbom.py" "$work/sbom.json" "$out/pairstream-$version.cdx.json"
 say "the chart and the SBOM"
 
-(cd "$out" && find . -type f -printf '%P\n' | sort | xargs sha256sum >"$work/sums" && mv "$work/sums" SHA256SUMS)
+(cd "$out" && find . -type f ! -name .pairstream -printf '%P\n' | sort | xargs sha256sum >"$work/sums" && mv "$work/sums" SHA256SUMS)
 "$here/sign.sh" "$out/SHA256SUMS"
 say "$(wc -l <"$out/SHA256SUMS") files in $out"
 (cd "$out" && stat -c '%12s %n' *)

@@ -6,7 +6,8 @@
 set -euo pipefail
 work=$1 version=v0.0.1
 die() { echo "test-release: $*" >&2; exit 1; }
-rm -rf "$work" && mkdir -p "$work" && work=$(cd "$work" && pwd)
+. "$(dirname "$0")/../own.sh"
+own "$work" "make test-release" && work=$(cd "$work" && pwd)
 trap 'rm -rf "$work"' EXIT
 repository=$(git rev-parse --show-toplevel) commit=$(git rev-parse HEAD)
 once() { # name of the clone, environment...

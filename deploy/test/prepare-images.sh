@@ -15,6 +15,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 data=${PAIRSTREAM_DOCKER_DATA:-/var/tmp/pairstream-docker}
 logs=$data/logs
+. "$here/../own.sh"
 pidfile=$data/dockerd.pid
 
 base_image=debian:bookworm-slim
@@ -24,6 +25,8 @@ compose_version=v2.40.3
 
 say() { printf 'prepare-images: %4d s  %s\n' $SECONDS "$*"; }
 die() { echo "prepare-images: $*" >&2; exit 1; }
+# check_data refuses a folder of the user's, which clean would remove.
+check_data() { [ "$data" = /var/tmp/pairstream-docker ] || own_or_die "$data" prepare-images.sh; }
 have() { docker image inspect "$1" >/dev/null 2>&1; }
 # can_pull asks once whether there is a registry at all: waiting for it again for every image takes minutes.
 can_pull() {
@@ -197,7 +200,9 @@ kafka() {
 }
 
 prepare() {
+	check_data
 	mkdir -p "$logs"
+	echo prepare-images.sh >"$data/.pairstream"
 	engine
 	tidy
 	room 4 "the stack with its images"
@@ -219,6 +224,7 @@ prepare() {
 case ${1:-} in
 stop) stop ;;
 clean)
+	check_data
 	stop
 	[ ! -e "$data" ] || as_root rm -rf "$data"
 	;;

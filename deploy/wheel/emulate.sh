@@ -8,7 +8,8 @@
 set -euo pipefail
 arch=$1 dist=$(realpath "$2") work=$3
 cd "$(dirname "$0")/../.."
-rm -rf "$work" && mkdir -p "$work" && work=$(cd "$work" && pwd)
+. deploy/own.sh
+own "$work" "make test-$arch" && work=$(cd "$work" && pwd)
 trap 'rm -rf "$work"' EXIT
 die() { echo "test-$arch: $*" >&2; exit 1; }
 say() { printf 'test-%s: %4d s  %s\n' "$arch" $SECONDS "$*"; }

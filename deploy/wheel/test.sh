@@ -9,7 +9,8 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 dist=$(realpath "$1") work=$2
-rm -rf "$work" && mkdir -p "$work" && work=$(cd "$work" && pwd)
+. "$here/../own.sh"
+own "$work" "make test-wheel" && work=$(cd "$work" && pwd)
 trap 'rm -rf "$work"' EXIT
 die() { echo "test-wheel: $*" >&2; exit 1; }
 say() { printf 'test-wheel: %4d s  %s\n' $SECONDS "$*"; }

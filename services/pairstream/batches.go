@@ -4,15 +4,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -24,7 +21,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/pairstream/pairstream/grouper"
-	"github.com/pairstream/pairstream/internal/base/atomicfile"
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/crawl/plans"
 	"github.com/pairstream/pairstream/internal/crawl/table"
@@ -54,24 +50,7 @@ type planning struct {
 	stages    *stages
 	pairs     atomic.Int64 // of the data
 	batches   atomic.Int64 // written
-}
-
-// planManifest is plan.json. It has nothing that two runs of the same data would have different.
-type planManifest struct {
-	Version  int               `json:"version"`
-	Sources  []string          `json:"sources"`
-	Recipe   string            `json:"recipe"`
-	Settings map[string]string `json:"settings"`
-	Lanes    int               `json:"lanes"`
-	Epochs   int               `json:"epochs"`
-	High     float64           `json:"high"` // a candidate above it is a connection
-	Low      float64           `json:"low"`  // a candidate below it is a negative
-	ConD     string            `json:"con_d,omitempty"`
-	Pairs    int               `json:"pairs"` // that were found, repeats among them
-	// Forgotten is the digest of the tombstones that held.
-	Forgotten string       `json:"forgotten,omitempty"`
-	Features  []string     `json:"features,omitempty"` // digests of what groups the epochs after the first
-	Files     []plans.File `json:"files"`
+	empty     bool         // the run has failed, and left nothing that another could go on with
 }
 
 func newBatchesCommand() *cobra.Command {
@@ -122,7 +101,7 @@ func newBatchesCommand() *cobra.Command {
 		}
 		p.forgotten = forgotten
 		p.columns = columns
-		if err := errors.Join(p.validateLoop(len(features)), p.readFeatures(cmd.Context(), features)); err != nil {
+		if err := errors.Join(p.folder().Check(), p.apart(), p.validateLoop(len(features)), p.readFeatures(cmd.Context(), features)); err != nil {
 			return err
 		}
 		p.w, p.terminal = cmd.OutOrStdout(), term.IsTerminal(int(os.Stdout.Fd()))
@@ -162,49 +141,6 @@ func newPlanning(paths []string, out, weights string, environ map[string]string)
 	return p, errors.Join(err, modelsAreThere(environ, p.settings.Discriminator.Candidates))
 }
 
-// work is the folder of the log. It is there only while the plan is not finished.
-func (p *planning) work() string { return filepath.Join(p.out, "work") }
-
-func (p *planning) images() string { return filepath.Join(p.out, "images") }
-
-func (p *planning) broker() string { return filepath.Join(p.work(), "broker") }
-
-func (p *planning) manifest() string { return filepath.Join(p.out, "plan.json") }
-
-// begin makes the folder, or finds that of a run that was cut short.
-func (p *planning) begin(m planManifest) (done bool, err error) {
-	if info, err := os.Stat(p.out); err == nil && !info.IsDir() {
-		return false, fmt.Errorf("--out=%s is a file, want a folder", p.out)
-	}
-	for _, path := range []string{p.manifest(), filepath.Join(p.work(), "begun.json")} {
-		raw, err := os.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		var before planManifest
-		if err = errors.Join(err, json.Unmarshal(raw, &before)); err != nil {
-			return false, fmt.Errorf("%s: %w", path, err)
-		}
-		if !slices.Equal(before.Sources, m.Sources) || !reflect.DeepEqual(before.Settings, m.Settings) || !continues(before.Features, m.Features) {
-			return false, fmt.Errorf("--out=%s holds a plan of other data, settings or features (%s says which): want another folder, or remove this one", p.out, path)
-		}
-		if path == p.manifest() && len(before.Features) >= len(m.Features) {
-			if before.Forgotten != m.Forgotten {
-				return false, fmt.Errorf("--out=%s holds a plan with other tombstones, and may have what is taken back now: want another folder, or remove this one", p.out)
-			}
-			return true, nil
-		}
-	}
-	if err := os.MkdirAll(p.work(), 0o755); err != nil {
-		return false, err
-	}
-	return false, writeJSON(filepath.Join(p.work(), "begun.json"), m)
-}
-
-func writeJSON(path string, what any) error {
-	return atomicfile.Write(path, 0o644, func(w io.Writer) error { return printJSON(w, what) })
-}
-
 func (p *planning) run(ctx context.Context) error {
 	began := time.Now()
 	settings, err := runSettings(p.environ)
@@ -216,6 +152,9 @@ func (p *planning) run(ctx context.Context) error {
 		Version: plans.Version, Sources: p.sources, Recipe: p.settings.Process.Recipe, Settings: settings, Lanes: p.settings.Stream.Lanes,
 		Epochs: p.settings.Grouper.Options().Epochs, High: ecm.High, Low: ecm.Low, Features: p.digests(), Forgotten: forgottenDigest(p.forgotten),
 	}
+	if m.Inputs, err = p.inputs(ctx, settings); err != nil {
+		return err
+	}
 	done, err := p.begin(m)
 	if err != nil {
 		return err
@@ -225,8 +164,8 @@ func (p *planning) run(ctx context.Context) error {
 		return p.leave()
 	}
 	if err := p.make(ctx, &m); err != nil {
-		if errors.Is(err, errNoBatches) {
-			err = errors.Join(err, os.RemoveAll(p.work()))
+		if p.empty || errors.Is(err, errNoBatches) {
+			err = errors.Join(err, p.abandon())
 		}
 		return err
 	}
@@ -237,16 +176,6 @@ func (p *planning) run(ctx context.Context) error {
 	return p.leave()
 }
 
-// leave removes the log, unless an epoch is to follow.
-func (p *planning) leave() error {
-	epochs := p.settings.Grouper.Options().Epochs
-	if n := p.target(); n < epochs {
-		fmt.Fprintf(p.w, "%d of %d epochs are there: train on epoch %d, and plan the next with one --features more\n", n, epochs, n-1)
-		return nil
-	}
-	return os.RemoveAll(p.work())
-}
-
 // make runs the stages on a log in the folder, beside the writers of the files, until every lane has ended.
 func (p *planning) make(ctx context.Context, m *planManifest) (err error) {
 	if err := plans.Pack(ctx, p.tables, p.images(), p.columns); err != nil {
@@ -254,7 +183,8 @@ func (p *planning) make(ctx context.Context, m *planManifest) (err error) {
 	}
 	keys, err := p.readKeys(ctx)
 	if err != nil {
-		return errors.Join(err, p.abandon())
+		p.empty = p.fresh()
+		return err
 	}
 	m.Pairs = int(p.pairs.Load())
 	rt := service.NewRuntime(logFrom(slog.LevelError))
@@ -292,6 +222,7 @@ func (p *planning) make(ctx context.Context, m *planManifest) (err error) {
 		err = p.tellAside(ctx, log)
 	}
 	if err != nil {
+		p.empty = nothingEncoded(ctx, log)
 		return err
 	}
 	return writeReport(ctx, p.w, log, p.settings.forConsole(p.work()), nil, filepath.Join(p.out, "report.html"))

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/pairstream/pairstream/grouper"
+	"github.com/pairstream/pairstream/internal/base/ownedfolder"
 	"github.com/pairstream/pairstream/internal/crawl/plans"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/log/stream"
@@ -46,12 +46,7 @@ func findPlanInput(paths []string, images string) (in planInput, err error) {
 	if len(in.tars) > 0 {
 		return in, fmt.Errorf("%s is no Parquet file, and %s is: want one kind for a plan, as rows are counted through all files", in.tars[0], in.tables[0])
 	}
-	if err := os.MkdirAll(images, 0o755); err != nil {
-		return in, err
-	}
-	if images, err = filepath.Abs(images); err == nil {
-		images, err = filepath.EvalSymlinks(images) // as references name it
-	}
+	images, err = ownedfolder.Resolve(images) // as references name it
 	in.tars, in.roots = []string{images}, []string{shard.FileURI(images)}
 	return in, err
 }
@@ -72,14 +67,6 @@ func parquetFiles(path string) ([]string, error) {
 		return nil, nil // tars, or what the producer refuses
 	}
 	return filepath.Glob(filepath.Join(path, "*.parquet"))
-}
-
-// abandon removes what a run has begun that found no data, so that the next one may have other data.
-func (p *planning) abandon() error {
-	if _, err := os.Stat(p.broker()); !errors.Is(err, fs.ErrNotExist) {
-		return err // nil: an earlier run has come further
-	}
-	return errors.Join(os.RemoveAll(p.work()), os.RemoveAll(p.images()))
 }
 
 // errNoBatches means that no pair was usable.

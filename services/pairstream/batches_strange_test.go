@@ -55,7 +55,7 @@ func TestPlanOfStrangeInput(t *testing.T) {
 		{"images that are none", []string{in("junk.tar")}, "there is no mini-batch, as no pair is usable: set aside 2, the first by: unusable image: "},
 		{"images in a folder", []string{in("loose")}, "files of a folder go into one with `tar --sort=name -cf data.tar -C FOLDER .`"},
 		{"an address", []string{"https://example.org/a.tar"}, `scheme "https"`},
-		{"a file for a folder", []string{in("scenes"), "--out", in("file")}, "--out=" + in("file") + " is a file, want a folder"},
+		{"a file for a folder", []string{in("scenes"), "--out", in("file")}, "--out is \"" + in("file") + "\", want a folder"},
 	} {
 		args := append([]string{"batches", "--out", in("plan")}, c.args...)
 		if _, err := command(t, args...); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pairstream/pairstream/internal/base/ownedfolder"
 	"github.com/pairstream/pairstream/internal/crawl/plans"
 	"github.com/pairstream/pairstream/internal/crawl/table"
 	"github.com/pairstream/pairstream/internal/log/stream"
@@ -26,6 +27,9 @@ func filesIn(t *testing.T, dir string) map[string][]byte {
 	must.Do(t, err)
 	found := map[string][]byte{}
 	for _, e := range entries {
+		if e.Name() == ownedfolder.Marker {
+			continue
+		}
 		if found[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
 			t.Fatal(err)
 		}

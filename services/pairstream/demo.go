@@ -57,7 +57,7 @@ func newDemoCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.data, "data", "", "folder of WebDataset tars; empty: scenes are generated")
-	f.StringVar(&o.dir, "dir", "data/demo", "folder of everything that the demo writes; emptied first")
+	f.StringVar(&o.dir, "dir", "data/demo", "folder of everything that the demo writes; that of an earlier demo is emptied first")
 	f.Uint64Var(&o.seed, "seed", 1, "draws other scenes, and seeds every run")
 	f.IntVar(&o.heldOut, "holdout", 0, "images to keep back for evaluation; 0: 400 of scenes, else a seventh of the images, 100 at most")
 	f.Int64Var(&o.boot, "bootstrap-steps", 0, "training steps of the first model; 0: none for scenes, which bring one, or 800")
@@ -79,6 +79,7 @@ type demo struct {
 	drawn   string          // folder of the generated scenes
 	source  string          // folder of the pairs that are published: the data, or twins of it
 	known   *knowledge      // nil: nobody knows what is true
+	own     *dataset.Corpus // the pairs of --data
 	first   *dataset.Corpus // what the first model is trained on; nil: it is there
 	train   *dataset.Corpus
 	held    *dataset.Corpus

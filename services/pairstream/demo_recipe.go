@@ -10,12 +10,12 @@ import (
 	"image"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/pairstream/pairstream/internal/base/ownedfolder"
 	"github.com/pairstream/pairstream/internal/base/rng"
 	"github.com/pairstream/pairstream/internal/content/imaging"
 	"github.com/pairstream/pairstream/internal/content/token"
@@ -75,10 +75,30 @@ func onPhotographs() demoPlan {
 	}
 }
 
+// begin looks at --data, and then empties --dir. It touches nothing where either is not what the user meant.
+func (d *demo) begin(ctx context.Context) (err error) {
+	dir := ownedfolder.Folder{Setting: "--dir", Path: d.dir, Kind: "pairstream demo"}
+	if err = errors.Join(dir.Check(), dir.Without(placesIn(config.Environ())...)); err != nil {
+		return err
+	}
+	if d.data == "" {
+		return dir.Empty()
+	}
+	if !shard.IsRemote(d.data) {
+		if err = dir.Apart(ownedfolder.Place{Setting: "--data", Path: shard.LocalPath(d.data)}); err != nil {
+			return err
+		}
+	}
+	if d.own, _, err = dataset.Read(ctx, []string{d.data}, 0); err != nil {
+		return fmt.Errorf("--data is %q: %w", d.data, err)
+	}
+	return dir.Empty()
+}
+
 // prepare generates or reads the data and settles the settings.
 func (d *demo) prepare(ctx context.Context) error {
-	if err := errors.Join(os.RemoveAll(d.dir), os.MkdirAll(d.dir, 0o755)); err != nil {
-		return fmt.Errorf("emptying --dir: %w", err)
+	if err := d.begin(ctx); err != nil {
+		return err
 	}
 	d.drawn = filepath.Join(d.dir, "scenes")
 	generated := d.data == ""
@@ -104,11 +124,13 @@ func (d *demo) prepare(ctx context.Context) error {
 	return d.settle()
 }
 
-// read splits the pairs into those to stream and those to evaluate on, and finds out what is true of the pictures.
-func (d *demo) read(ctx context.Context, generated bool) error {
-	all, _, err := dataset.Read(ctx, []string{d.data}, 0)
-	if err != nil {
-		return err
+// read parts the pairs into those to stream and those to evaluate on, and finds out what is true of the pictures.
+func (d *demo) read(ctx context.Context, generated bool) (err error) {
+	all := d.own
+	if all == nil {
+		if all, _, err = dataset.Read(ctx, []string{d.data}, 0); err != nil {
+			return err
+		}
 	}
 	printPassedOver(d.out, all.Totals())
 	if d.heldOut == 0 {

@@ -216,6 +216,9 @@ func (c *client) shard(ctx context.Context, number int, rows []table.Row, of tab
 	if found, err := complete(ctx, store, number, mark); err != nil || found {
 		return nil, err
 	}
+	if err := unclaimed(ctx, store, number, mark); err != nil {
+		return nil, err
+	}
 	file, err := scratch()
 	if err != nil {
 		return nil, err
@@ -233,14 +236,15 @@ func (c *client) shard(ctx context.Context, number int, rows []table.Row, of tab
 	if err != nil {
 		return nil, err
 	}
-	// The table comes before the tar, as a watcher publishes a tar when it sees it.
+	// The mark comes first: without it, a table or a tar by these names is not ours. The table comes before the tar, as a
+	// watcher publishes a tar when it sees it.
+	if err := putBytes(ctx, store, mark, nil); err != nil {
+		return nil, err
+	}
 	if err := putBytes(ctx, store, Name(number, ".parquet"), report.Bytes()); err != nil {
 		return nil, err
 	}
 	if err := store.Put(ctx, Name(number, ".tar"), file); err != nil {
-		return nil, err
-	}
-	if err := putBytes(ctx, store, mark, nil); err != nil {
 		return nil, err
 	}
 	return s, putBytes(ctx, store, Name(number, "_stats.json"), stats)
@@ -257,6 +261,24 @@ func complete(ctx context.Context, store Store, number int, mark string) (bool, 
 		err = fmt.Errorf("shard %05d is there already, of other rows: want the list and the --per-shard that it was made from, or another --out", number)
 	}
 	return same, err
+}
+
+// unclaimed refuses a shard of which the store has files that no run over these rows has begun.
+func unclaimed(ctx context.Context, store Store, number int, mark string) error {
+	begun, err := store.Has(ctx, mark)
+	if err != nil || begun {
+		return err
+	}
+	for _, suffix := range []string{".tar", ".parquet"} {
+		found, err := store.Has(ctx, Name(number, suffix))
+		if err != nil {
+			return err
+		}
+		if found {
+			return fmt.Errorf("%s is there already, and is not of these rows: want another --out, or remove the file", Name(number, suffix))
+		}
+	}
+	return nil
 }
 
 // digest names the rows of a shard by their addresses and captions.

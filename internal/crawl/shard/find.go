@@ -31,6 +31,14 @@ type Tar struct {
 	beside  *Tar // the table of the same name; it is no tar
 }
 
+// Beside returns the URI and the state of the table that lies beside the tar, if there is one.
+func (t Tar) Beside() (uri string, size int64, version string, ok bool) {
+	if t.beside == nil {
+		return "", 0, "", false
+	}
+	return t.beside.URI, t.beside.Size, t.beside.Version, true
+}
+
 // name returns how people name the tar.
 func (t Tar) name() string {
 	if t.catalog == nil {
@@ -109,21 +117,24 @@ func (f *Found) find(ctx context.Context, p string, remote OpenRemote) ([]Tar, e
 	f.Lost = append(f.Lost, lost...)
 	var tars []Tar
 	for _, file := range files {
-		t := Tar{URI: FileURI(file), path: file}
-		if info, err := os.Stat(file); err == nil { // else the scan says so
-			t.Size, t.Version = info.Size(), info.ModTime().UTC().Format(time.RFC3339Nano)
-		}
-		if beside := stem(file) + ".parquet"; isRegular(beside) {
-			t.beside = &Tar{URI: FileURI(beside), path: beside}
+		t, _ := onDisk(file) // what is not there any more, the scan says
+		if beside, regular := onDisk(stem(file) + ".parquet"); regular {
+			t.beside = &beside
 		}
 		tars = append(tars, t)
 	}
 	return tars, err
 }
 
-func isRegular(file string) bool {
+// onDisk returns a file in its state of now, and whether it is a regular one.
+func onDisk(file string) (t Tar, regular bool) {
+	t = Tar{URI: FileURI(file), path: file}
 	info, err := os.Stat(file)
-	return err == nil && info.Mode().IsRegular()
+	if err != nil {
+		return t, false
+	}
+	t.Size, t.Version = info.Size(), info.ModTime().UTC().Format(time.RFC3339Nano)
+	return t, info.Mode().IsRegular()
 }
 
 // inStore lists the tars of a place in a store.

@@ -23,7 +23,7 @@ func Tars(paths []string) ([]string, error) {
 // findFiles does the same as Tars, and also returns what is no tar that can be read.
 func findFiles(paths []string) (tars []string, lost []Problem, err error) {
 	for _, p := range paths {
-		found, more, err := tarsOf(localPath(p))
+		found, more, err := tarsOf(LocalPath(p))
 		if err != nil {
 			return nil, nil, fmt.Errorf("looking for tars in %s: %w", p, err)
 		}
@@ -32,8 +32,8 @@ func findFiles(paths []string) (tars []string, lost []Problem, err error) {
 	return tars, lost, nil
 }
 
-// localPath returns the path of a file URL, and any other path as it is.
-func localPath(p string) string {
+// LocalPath returns the path of a file URL, and any other path as it is.
+func LocalPath(p string) string {
 	if u, err := url.Parse(p); err == nil && u.Scheme == "file" && localHost(u.Host) == "" && u.Path != "" {
 		return filepath.FromSlash(u.Path)
 	}

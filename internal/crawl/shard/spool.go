@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -275,7 +276,11 @@ func (s *Spool) Roll() error {
 	return s.collect()
 }
 
-// collect deletes the oldest tars beyond the bytes to keep. Their images are masked where they are asked for again.
+// spoolTar matches the names of the spool's tars.
+var spoolTar = regexp.MustCompile(`^\d{20}\.tar$`)
+
+// collect deletes the oldest tars beyond the bytes to keep. Their images are masked where they are asked for again. Files by
+// other names are not the spool's.
 func (s *Spool) collect() error {
 	if s.o.KeepBytes <= 0 {
 		return nil
@@ -284,6 +289,7 @@ func (s *Spool) collect() error {
 	if err != nil {
 		return fmt.Errorf("looking for old tars of the spool: %w", err)
 	}
+	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return !spoolTar.MatchString(e.Name()) })
 	left := s.o.KeepBytes
 	for i, e := range slices.Backward(entries) {
 		info, err := e.Info()

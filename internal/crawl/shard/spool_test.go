@@ -334,10 +334,16 @@ func TestSpoolDeletesTheOldest(t *testing.T) {
 		o := spoolIn(dir)
 		o.KeepBytes = keep
 		s := must.Get(shard.OpenSpool(o, nil))(t)
+		notes := filepath.Join(dir, "lane-00003", "0-notes.txt") // before all tars by its name
+		must.Do(t, os.WriteFile(notes, []byte("of the user"), 0o644))
 		for i := range 20 {
 			must.Get(s.Put(int64(i), []byte(picture(t, i)+strings.Repeat("p", 6000))))(t)
 		}
 		must.Do(t, s.Close())
+		if text, err := os.ReadFile(notes); string(text) != "of the user" {
+			t.Errorf("keeping %d bytes: a file of the user's is %q (%v)", keep, text, err)
+		}
+		must.Do(t, os.Remove(notes))
 		names := slices.Sorted(maps.Keys(files(t, dir)))
 		want := map[int64]int{0: 20, 1: 2, 30_000: 3}[keep] // 8,192 bytes each
 		if len(names) != want || !strings.HasSuffix(names[len(names)-1], "00019.tar") {

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -236,15 +237,18 @@ func File(checkpoints, fingerprint string) string {
 	return filepath.Join(Folder(checkpoints), fingerprint+ending)
 }
 
-// Prune removes all published weights but those that stay, and what interrupted writes have left.
+// published matches the names of files that the trainer writes into the folder, and of those that an interrupted write leaves.
+var published = regexp.MustCompile(`^(?:([0-9a-f]{32})\.safetensors|\.[0-9a-f]{32}\.safetensors-\d+\.tmp)$`)
+
+// Prune removes all published weights but those that stay, and what interrupted writes have left. Files by other names are
+// not the trainer's.
 func Prune(checkpoints string, stay []string) error {
 	entries, err := os.ReadDir(Folder(checkpoints))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	for _, e := range entries {
-		name, ours := strings.CutSuffix(e.Name(), ending)
-		if ours && !slices.Contains(stay, name) || strings.HasPrefix(e.Name(), ".") && strings.HasSuffix(e.Name(), ".tmp") {
+		if m := published.FindStringSubmatch(e.Name()); m != nil && !slices.Contains(stay, m[1]) {
 			err = errors.Join(err, os.Remove(filepath.Join(Folder(checkpoints), e.Name())))
 		}
 	}

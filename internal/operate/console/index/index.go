@@ -18,6 +18,7 @@ import (
 
 	_ "modernc.org/sqlite" // the driver
 
+	"github.com/pairstream/pairstream/internal/base/ownedfolder"
 	"github.com/pairstream/pairstream/internal/crawl/forget"
 	"github.com/pairstream/pairstream/internal/log/stream"
 )
@@ -73,8 +74,10 @@ type Index struct {
 
 // Open opens the index in a folder, and makes it if there is none or it is of another version.
 func Open(ctx context.Context, log *stream.Log, o Options) (*Index, error) {
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("CONSOLE_DIR: %w", err)
+	folder := ownedfolder.Folder{Setting: "CONSOLE_DIR", Path: o.Dir, Kind: "pairstream console"}
+	_, foreign := folder.Claim()
+	if foreign != nil && !errors.Is(foreign, ownedfolder.ErrForeign) {
+		return nil, foreign
 	}
 	name := "index.sqlite"
 	if ns := log.Config().Namespace; ns != "" {
@@ -85,6 +88,9 @@ func Open(ctx context.Context, log *stream.Log, o Options) (*Index, error) {
 		return nil, err
 	}
 	x := &Index{o: o, log: log, gone: gone, path: filepath.Join(o.Dir, name), bounds: make(map[int64]*shortlist)}
+	if foreign != nil && !x.made(ctx) {
+		return nil, foreign
+	}
 	err = x.open(ctx)
 	if err != nil { // a file that is broken, or of another version, holds nothing that the log does not
 		x.closeFiles()
@@ -97,6 +103,21 @@ func Open(ctx context.Context, log *stream.Log, o Options) (*Index, error) {
 		return nil, fmt.Errorf("opening the console's index %s (CONSOLE_DIR): %w", x.path, err)
 	}
 	return x, nil
+}
+
+// made reports whether the file is not there, or an index of any version. It changes nothing.
+func (x *Index) made(ctx context.Context) bool {
+	if _, err := os.Stat(x.path); errors.Is(err, os.ErrNotExist) {
+		return true
+	}
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: x.path}).EscapedPath()+"?mode=ro")
+	if err != nil {
+		return false
+	}
+	defer db.Close()
+	var tables int
+	err = db.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN ('cursor', 'uri', 'pair')").Scan(&tables)
+	return err == nil && tables == 3
 }
 
 func (x *Index) remove() error {

@@ -1,15 +1,19 @@
 package index_test
 
 import (
+	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/base/ownedfolder"
 	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/operate/console/index"
@@ -152,12 +156,38 @@ func TestABrokenFileIsMadeAnew(t *testing.T) {
 	dir := t.TempDir()
 	log := newLog(t)
 	write(t, log, runlog.Options{Pairs: 50})
+	open(t, log, dir, 10_000).Close()
 	must.Do(t, os.WriteFile(filepath.Join(dir, "index.sqlite"), []byte("this is no database, but it is long enough to look like one, if one does not look closely at it at all"), 0o600))
 	x := open(t, log, dir, 10_000)
 	must.Do(t, x.Fill(t.Context()))
 	if n := totals(t, x); n.Pairs != 50 {
 		t.Errorf("the index holds %d pairs, want 50", n.Pairs)
 	}
+}
+
+// A folder of the user's may hold a file by the name of the index. It is not taken for one, and stays as it is. An index
+// that an earlier version left without a marker is the console's.
+func TestAForeignFileIsNoIndex(t *testing.T) {
+	dir, log := t.TempDir(), newLog(t)
+	path := filepath.Join(dir, "index.sqlite")
+	db := must.Get(sql.Open("sqlite", "file:"+path))(t)
+	must.Get(db.ExecContext(t.Context(), "CREATE TABLE pair (n INTEGER); PRAGMA user_version = 77"))(t)
+	must.Do(t, db.Close())
+	for _, content := range [][]byte{must.Get(os.ReadFile(path))(t), []byte("the index of my thesis")} {
+		must.Do(t, os.WriteFile(path, content, 0o600))
+		_, err := index.Open(t.Context(), log, index.Options{Dir: dir, Pairs: 10})
+		if !errors.Is(err, ownedfolder.ErrForeign) || !strings.Contains(err.Error(), "CONSOLE_DIR") {
+			t.Errorf("error %v", err)
+		}
+		entries := must.Get(os.ReadDir(dir))(t)
+		if after := must.Get(os.ReadFile(path))(t); !bytes.Equal(after, content) || len(entries) != 1 {
+			t.Errorf("the file has changed, or has company: %v", entries)
+		}
+	}
+	must.Do(t, os.Remove(path))
+	open(t, log, dir, 10_000).Close()
+	must.Do(t, os.Remove(filepath.Join(dir, ownedfolder.Marker)))
+	open(t, log, dir, 10_000).Close()
 }
 
 func TestWordsAreQuoted(t *testing.T) {
