@@ -22,6 +22,9 @@ func TestFoldersAreRemovedByTheirOwner(t *testing.T) {
 		if below(dir, "lab") || below(dir, "internal/testing") || below(dir, "deploy") {
 			continue // they remove temporary folders that they have made
 		}
+		if dir == "internal/log/broker" {
+			continue // topics in the folder of a log, which the broker has locked
+		}
 		for _, f := range p.files {
 			if f.test {
 				continue

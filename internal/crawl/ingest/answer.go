@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/process/service"
 )
 
@@ -158,7 +159,7 @@ func (s *Server) status(all *answer, err error) int {
 		return http.StatusBadRequest
 	}
 	all.Error = fault
-	if !errors.Is(err, context.Canceled) { // by a client that has gone
+	if interrupt.Failure(err) != nil { // else a client has gone
 		s.log.Warn("the log takes no pairs", "err", err)
 	}
 	return http.StatusServiceUnavailable
