@@ -40,6 +40,7 @@ func main() {
 	if version.Asked(os.Stdout, "pairstream", os.Args[1:], facts) {
 		return
 	}
+	service.LimitMemory(os.Stderr)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := newRoot().ExecuteContext(ctx)
 	stop()

@@ -1,6 +1,8 @@
 package chart
 
 import (
+	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -310,4 +312,38 @@ func TestSecretsAreNotInConfigMaps(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestEachPartHasItsSecret gives parts Secrets of their own. They get no other one, and what needs none gets none.
+func TestEachPartHasItsSecret(t *testing.T) {
+	objects := render(t, `
+secretName: bucket
+indexer: {livePort: 9100, secretName: of-indexer}
+trainer: {secretName: of-trainer}
+console: {enabled: true, secretName: of-console}
+ingest: {enabled: true, secretName: of-ingest}
+spool: {volume: {emptyDir: {}}}
+`)
+	want := map[string]string{
+		"encoder": "bucket", "indexer": "of-indexer", "grouper": "", "discriminator": "bucket", "trainer": "of-trainer", "console": "of-console", "ingest": "of-ingest",
+		"topics": "", "check": "",
+	}
+	found := map[string]string{}
+	for _, p := range pods(objects) {
+		for _, c := range p.containers() {
+			var names []string
+			for _, e := range c.list("envFrom") {
+				if name := object(e.(map[string]any)).text("secretRef", "name"); name != "" {
+					names = append(names, name)
+				}
+			}
+			found[c.text("name")] = strings.Join(names, " ")
+		}
+	}
+	if !maps.Equal(found, want) {
+		t.Errorf("Secrets %v, want %v", found, want)
+	}
+	if own := render(t, "grouper: {secretName: of-grouper}"); len(own) == 0 || !strings.Contains(fmt.Sprint(own), "of-grouper") {
+		t.Error("the grouper has no Secret of its own")
+	}
 }

@@ -124,6 +124,7 @@ func Main[S any](name string, facts func() []string, run func(context.Context, *
 	if version.Asked(os.Stdout, name, os.Args[1:], facts) {
 		return
 	}
+	LimitMemory(os.Stderr)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := runAlone(ctx, name, run)
 	stop()

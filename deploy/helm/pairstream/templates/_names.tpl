@@ -101,3 +101,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and $ports $v.serviceAccount.annotations -}}{{- $ports = append $ports 443 -}}{{- end -}}
 {{- uniq $ports | toYaml -}}
 {{- end -}}
+
+{{/* The Secret of a part, as an entry of envFrom: dict "root" $ "part" name. The grouper needs none but its own. */}}
+{{- define "pairstream.secret" -}}
+{{- $own := (index .root.Values .part).secretName -}}
+{{- with $own | default (ternary "" .root.Values.secretName (eq .part "grouper")) }}
+- secretRef: {name: {{ . }}}
+{{- end }}
+{{- end -}}

@@ -73,9 +73,7 @@ spec:
       envFrom:
         - configMapRef: {name: {{ $name }}}
         - configMapRef: {name: {{ $name }}-{{ .stage }}}
-        {{- with $v.secretName }}
-        - secretRef: {name: {{ . }}}
-        {{- end }}
+        {{- include "pairstream.secret" (dict "root" $root "part" .stage) | nindent 8 }}
       {{- $password := include "pairstream.password" (dict "root" $root "stage" .stage) }}
       {{- if or $password $torch $ranks }}
       env:
@@ -187,7 +185,7 @@ SPOOL_DIR: /spool
 {{- end }}
 {{- else if eq .stage "indexer" }}
 {{- if $s.livePort }}
-{{- if not $v.secretName }}{{ fail "indexer.livePort is set: live search needs LIVE_TOKEN in a Secret that secretName names" }}{{ end }}
+{{- if not (or $s.secretName $v.secretName) }}{{ fail "indexer.livePort is set: live search needs LIVE_TOKEN in a Secret that indexer.secretName or secretName names" }}{{ end }}
 LIVE_ADDR: ":{{ $s.livePort }}"
 {{- end }}
 {{- else if eq .stage "discriminator" }}

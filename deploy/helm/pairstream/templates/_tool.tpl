@@ -20,9 +20,6 @@ containers:
     command: [/usr/local/bin/pairstream, {{ .args }}]
     envFrom:
       - configMapRef: {name: {{ .settings }}}
-      {{- with $v.secretName }}
-      - secretRef: {name: {{ . }}}
-      {{- end }}
     {{- with include "pairstream.password" (dict "root" .root "stage" "") }}
     env:
       {{- . | nindent 6 }}
