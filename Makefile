@@ -195,7 +195,7 @@ test-operator: setup ## play 200 random sequences of operators' actions on the e
 	@cat $(FIGURES)
 
 test-s3: setup $(TOOLS)/versitygw $(TOOLS)/fake-gcs-server ## run what reads, watches and fills buckets on a real S3 server, versitygw, and what reads them on an emulator of Google's
-	PAIRSTREAM_VERSITYGW=$(TOOLS)/versitygw PAIRSTREAM_FAKE_GCS=$(TOOLS)/fake-gcs-server $(GO_TEST) -tags s3 -count=1 -timeout 10m -run 'S3|GCS' ./internal/crawl/shard/cloud ./internal/neighbors/segment/store ./internal/crawl/repack ./indexer/service ./trainer/service ./services/pairstream
+	PAIRSTREAM_VERSITYGW=$(TOOLS)/versitygw PAIRSTREAM_FAKE_GCS=$(TOOLS)/fake-gcs-server $(GO_TEST) -tags s3 -count=1 -timeout 10m -run 'S3|GCS' ./internal/crawl/shard/cloud ./internal/crawl/producer ./internal/neighbors/segment/store ./internal/crawl/repack ./indexer/service ./trainer/service ./services/pairstream
 
 test-kafka: setup $(TOOLS)/versitygw ## run the same scenarios on a real cluster: Apache Kafka, three brokers, on Java 17 and Maven, beside an S3 server; SOAK=1 for longer
 	@deploy/setup.sh kafka

@@ -229,7 +229,7 @@ func TestKafkaClientsStayInStream(t *testing.T) {
 var bindings = []string{"internal/model/torch", "internal/model/torch/testdevice", "internal/model/ranks/nccl", "internal/neighbors/faiss", "internal/neighbors/knn/cpu", "internal/neighbors/filemap", "internal/content/jpeg", "internal/testing/forkserver"}
 
 // programsCarry are the packages with large clients of others' services. Programs give them to the packages that use them.
-var programsCarry = []string{"internal/crawl/shard/cloud", "internal/log/tracing/otlp"}
+var programsCarry = []string{"internal/crawl/shard/cloud", "internal/crawl/producer", "internal/log/tracing/otlp"}
 
 func TestLargeClientsStayInPrograms(t *testing.T) {
 	r := load(t)

@@ -23,6 +23,7 @@ import (
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/crawl/plans"
+	"github.com/pairstream/pairstream/internal/crawl/producer"
 	"github.com/pairstream/pairstream/internal/crawl/table"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/model/device"
@@ -201,7 +202,7 @@ func (p *planning) make(ctx context.Context, m *planManifest) (err error) {
 	stagesCtx, stop := context.WithCancel(running)
 	defer stop()
 	all.Go(func() error {
-		_, err := publish(running, log, p.tars, dataset.ProduceOptions{Final: true}, &p.published, pace{})
+		_, err := producer.Publish(running, log, p.tars, dataset.ProduceOptions{Final: true}, &p.published, producer.Pace{})
 		return err
 	})
 	all.Go(func() error {
@@ -266,7 +267,7 @@ func (p *planning) follow(ctx context.Context, log *stream.Log, lane int, w *pla
 		if loop, err = p.newClosing(ctx, log, lane, keys); err != nil {
 			return "", err
 		}
-		defer func() { err = errors.Join(err, closePublisher(loop.publisher)) }()
+		defer func() { err = errors.Join(err, producer.ClosePublisher(loop.publisher)) }()
 	}
 	r := log.OpenReader(schemas.Scored, lane, stream.Position{}, stream.ReaderOptions{})
 	defer r.Close()

@@ -16,6 +16,7 @@ import (
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/base/ownedfolder"
 	"github.com/pairstream/pairstream/internal/crawl/plans"
+	"github.com/pairstream/pairstream/internal/crawl/producer"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/schemas"
@@ -117,7 +118,7 @@ func (p *planning) readKeys(ctx context.Context) (plans.Keys, error) {
 	if totals.Pairs == 0 {
 		return nil, fmt.Errorf("%s has no pairs%s; %s", strings.Join(p.sources, ", "), why, strings.Join(totals.UnreadLines(), "; "))
 	}
-	printUnread(p.w, totals)
+	producer.PrintUnread(p.w, totals)
 	return func(at plans.Place) string { return keys[at] }, nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/pairstream/pairstream/grouper"
 	"github.com/pairstream/pairstream/internal/content/token"
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
+	"github.com/pairstream/pairstream/internal/crawl/producer"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/model/device"
 	"github.com/pairstream/pairstream/internal/model/model"
@@ -102,7 +103,7 @@ func (j *bootstrapJob) run(cmd *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	printPassedOver(cmd.ErrOrStderr(), data.Totals())
+	producer.PrintPassedOver(cmd.ErrOrStderr(), data.Totals())
 	if j.Vocab, err = vocabulary(j.vocab, data, j.words); err != nil {
 		return err
 	}
@@ -273,7 +274,7 @@ func (j *fineTuneJob) run(cmd *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	printPassedOver(cmd.ErrOrStderr(), data.Totals())
+	producer.PrintPassedOver(cmd.ErrOrStderr(), data.Totals())
 	var vocab []string
 	if j.vocab != "" {
 		if vocab, err = vocabulary(j.vocab, data, 0); err != nil {

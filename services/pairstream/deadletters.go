@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pairstream/pairstream/internal/crawl/producer"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/operate/inspect"
 )
@@ -193,7 +194,7 @@ func (p putBack) run(ctx context.Context, log *stream.Log, out io.Writer) error 
 		return nil
 	}
 	err = p.each(ctx, log, check, send)
-	err = errors.Join(err, closePublisher(publisher))
+	err = errors.Join(err, producer.ClosePublisher(publisher))
 	if !p.dryRun { // after a failure half-way as well: the letters before it are on their way
 		slices.Sort(sent)
 		err = errors.Join(err, log.RememberPutBack(context.WithoutCancel(ctx), sent))

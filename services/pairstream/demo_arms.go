@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
+	"github.com/pairstream/pairstream/internal/crawl/producer"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/model/device"
 	"github.com/pairstream/pairstream/internal/model/eval"
@@ -117,7 +118,7 @@ func (d *demo) runArms(ctx context.Context, rt service.Runtime) error {
 // runArm publishes the pairs and runs every stage until the crawl has ended.
 func (d *demo) runArm(ctx context.Context, rt service.Runtime, a *demoArm) (err error) {
 	began := time.Now()
-	a.summary, err = publish(ctx, a.log, []string{d.source}, dataset.ProduceOptions{Held: d.held, Final: true}, &a.published, pace{})
+	a.summary, err = producer.Publish(ctx, a.log, []string{d.source}, dataset.ProduceOptions{Held: d.held, Final: true}, &a.published, producer.Pace{})
 	if err == nil {
 		shared := device.NewShared(a.settings.Device, d.cache)
 		err = runStages(ctx, a.log, rt, shared, a.settings, a.stages, func(s trainerservice.Step) { a.steps.add(s.Result) })

@@ -20,6 +20,7 @@ import (
 	"github.com/pairstream/pairstream/internal/content/imaging"
 	"github.com/pairstream/pairstream/internal/content/token"
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
+	"github.com/pairstream/pairstream/internal/crawl/producer"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/demo/duplicates"
 	"github.com/pairstream/pairstream/internal/demo/models"
@@ -132,7 +133,7 @@ func (d *demo) read(ctx context.Context, generated bool) (err error) {
 			return err
 		}
 	}
-	printPassedOver(d.out, all.Totals())
+	producer.PrintPassedOver(d.out, all.Totals())
 	if d.heldOut == 0 {
 		d.heldOut = min(100, all.Images()/7)
 	}

@@ -19,6 +19,7 @@ import (
 	encoderservice "github.com/pairstream/pairstream/encoder/service"
 	grouperservice "github.com/pairstream/pairstream/grouper/service"
 	indexerservice "github.com/pairstream/pairstream/indexer/service"
+	"github.com/pairstream/pairstream/internal/crawl/producer"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/model/eval"
@@ -278,7 +279,7 @@ func (d *demo) publishEvaluations(ctx context.Context) error {
 				Kind: schemas.ProgressEval, Step: e.step, Time: time.Now().UnixMilli(), Values: d.measures(a, e.report),
 			}))
 		}
-		if err = errors.Join(err, closePublisher(p)); err != nil {
+		if err = errors.Join(err, producer.ClosePublisher(p)); err != nil {
 			return fmt.Errorf("publishing the evaluations: %w", err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
+	"github.com/pairstream/pairstream/internal/crawl/producer"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/demo/scenes"
 	"github.com/pairstream/pairstream/internal/model/eval"
@@ -104,7 +105,7 @@ func (e evaluation) read(ctx context.Context, paths []string) (*dataset.Corpus, 
 		}
 		data, err := dataset.ReadListed(ctx, paths, list)
 		if err == nil {
-			printPassedOver(e.log, data.Totals())
+			producer.PrintPassedOver(e.log, data.Totals())
 		}
 		return data, err
 	}
@@ -112,7 +113,7 @@ func (e evaluation) read(ctx context.Context, paths []string) (*dataset.Corpus, 
 	if err != nil {
 		return nil, err
 	}
-	printPassedOver(e.log, data.Totals())
+	producer.PrintPassedOver(e.log, data.Totals())
 	if e.heldOut > 0 {
 		data = held
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
 	"github.com/pairstream/pairstream/internal/crawl/dataset/onlog"
 	"github.com/pairstream/pairstream/internal/crawl/fetch"
+	"github.com/pairstream/pairstream/internal/crawl/producer"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/crawl/table"
 	"github.com/pairstream/pairstream/internal/log/stream"
@@ -159,7 +160,7 @@ func openPublishing(ctx context.Context) (publish func(context.Context, string) 
 		return nil, nil, err
 	}
 	publisher := log.NewPublisher(stream.PublisherOptions{Name: "producer"})
-	notes := &memory{Ledger: onlog.New(log, publisher)}
+	notes := producer.Remember(onlog.New(log, publisher))
 	publish = func(ctx context.Context, tar string) error {
 		o := dataset.ProduceOptions{Lanes: log.Config().Lanes, Arriving: func(shard.Tar) bool { return true }}
 		_, _, err := dataset.Produce(ctx, []string{tar}, o, notes)
@@ -167,6 +168,6 @@ func openPublishing(ctx context.Context) (publish func(context.Context, string) 
 	}
 	return publish, func() error {
 		defer log.Close()
-		return closePublisher(publisher)
+		return producer.ClosePublisher(publisher)
 	}, nil
 }

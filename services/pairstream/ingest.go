@@ -10,6 +10,7 @@ import (
 
 	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/crawl/ingest"
+	"github.com/pairstream/pairstream/internal/crawl/producer"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/service"
@@ -86,6 +87,6 @@ func newIngest(log *stream.Log, rt service.Runtime, s ingest.Settings, listener 
 	}
 	return ingest.New(ingest.Options{
 		Settings: s, Log: log, Instruments: instruments,
-		Lag: func(ctx context.Context) (int64, error) { return encoderLag(ctx, log) },
+		Lag: func(ctx context.Context) (int64, error) { return producer.EncoderLag(ctx, log) },
 	}, listener)
 }

@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/crawl/dataset/onlog"
+	"github.com/pairstream/pairstream/internal/crawl/producer"
 	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/process/config"
@@ -124,7 +124,7 @@ func newSealCommand() *cobra.Command {
 			}
 			publisher := log.NewPublisher(stream.PublisherOptions{})
 			err = seal(cmd.Context(), log, publisher, lane, final)
-			return errors.Join(err, closePublisher(publisher))
+			return errors.Join(err, producer.ClosePublisher(publisher))
 		},
 	}
 	cmd.Flags().IntVar(&lane, "lane", -1, "lane to seal; -1: all")
@@ -157,11 +157,4 @@ func seal(ctx context.Context, log *stream.Log, publisher *stream.Publisher, lan
 		return errors.New("sealing: every lane to seal has ended with a final seal already, and takes nothing more")
 	}
 	return publisher.Flush(ctx)
-}
-
-// closePublisher waits for outstanding acks even when the command was interrupted.
-func closePublisher(p *stream.Publisher) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	return p.Close(ctx)
 }

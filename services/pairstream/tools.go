@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pairstream/pairstream/internal/content/token"
+	"github.com/pairstream/pairstream/internal/crawl/producer"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
 	"github.com/pairstream/pairstream/internal/demo/scenes"
 )
@@ -30,7 +31,7 @@ func newVocabCommand() *cobra.Command {
 			if failed != nil {
 				return failed
 			}
-			printPassedOver(cmd.ErrOrStderr(), totals)
+			producer.PrintPassedOver(cmd.ErrOrStderr(), totals)
 			if err := os.WriteFile(out, []byte(strings.Join(vocab, "\n")+"\n"), 0o644); err != nil {
 				return fmt.Errorf("writing the vocabulary: %w", err)
 			}

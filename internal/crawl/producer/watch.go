@@ -1,4 +1,4 @@
-package main
+package producer
 
 import (
 	"context"
@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"time"
-
-	"github.com/spf13/cobra"
 
 	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
@@ -18,29 +16,22 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// watching is how produce goes on after what is there.
-type watching struct {
-	on     bool
-	every  time.Duration // between two listings
-	events string
+// Watch says how a producer goes on after what is there.
+type Watch struct {
+	On     bool
+	Every  time.Duration // between two listings
+	Events string        // where stores say that objects have come; empty: listings alone
 }
 
-func (w *watching) flags(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.BoolVar(&w.on, "watch", false, "go on: publish new tars as they come, until interrupted; of several watchers of a namespace one publishes")
-	f.DurationVar(&w.every, "interval", 30*time.Second, "with --watch, the time between two listings")
-	f.StringVar(&w.events, "events", "", "with --watch, where stores say that objects have come: kafka:TOPIC, kafka://host:port/TOPIC, awssqs://..., gcppubsub://...")
-}
-
-// validate refuses what does not go together.
-func (w *watching) validate(o dataset.ProduceOptions, dry bool) error {
+// Validate refuses what does not go together.
+func (w *Watch) Validate(o dataset.ProduceOptions, dry bool) error {
 	switch {
-	case !w.on && w.events != "":
+	case !w.On && w.Events != "":
 		return errors.New("--events has no effect without --watch")
-	case !w.on:
+	case !w.On:
 		return nil
-	case w.every <= 0:
-		return fmt.Errorf("--interval is %s, want more than 0", w.every)
+	case w.Every <= 0:
+		return fmt.Errorf("--interval is %s, want more than 0", w.Every)
 	case o.Weights != nil:
 		return errors.New("--watch publishes tars as they come: --weights has no effect with it")
 	case o.HeldOut > 0 || o.Final || o.Anew || o.Buffer > 0 || dry:
@@ -49,7 +40,10 @@ func (w *watching) validate(o dataset.ProduceOptions, dry bool) error {
 	return nil
 }
 
-// memory implements [dataset.Ledger] for one leader. It reads the notes of sources once, as nobody else writes them.
+// Remember returns a ledger for one leader. It reads the notes of sources once, as nobody else writes them.
+func Remember(l onlog.Ledger) dataset.Ledger { return &memory{Ledger: l} }
+
+// memory implements [dataset.Ledger].
 type memory struct {
 	onlog.Ledger
 	notes map[string]dataset.SourceNote
@@ -76,12 +70,12 @@ func (m *memory) Note(ctx context.Context, notes []dataset.SourceNote) error {
 
 // watcher publishes what comes to some places while it leads.
 type watcher struct {
-	watching
+	Watch
 	log    *stream.Log
 	paths  []string
 	o      dataset.ProduceOptions
 	out    io.Writer
-	pace   pace
+	pace   Pace
 	ledger dataset.Ledger
 	stores cloud.Stores // that events are read from; each listing opens them anew
 	seen   sightings
@@ -96,9 +90,10 @@ const gathered = 64
 // drainTime is the longest that a watcher takes to flush when it loses the lead.
 const drainTime = 4 * time.Second
 
-func keepWatch(cmd *cobra.Command, log *stream.Log, paths []string, o dataset.ProduceOptions, w watching, p pace) error {
-	ctx := cmd.Context()
-	lead := &watcher{watching: w, log: log, paths: paths, o: o, out: cmd.OutOrStdout(), pace: p}
+// Keep publishes the tars of paths as they come, until ctx ends, which is no error. Of several watchers of a namespace one
+// publishes. It writes a summary of every round into out.
+func (w Watch) Keep(ctx context.Context, log *stream.Log, paths []string, o dataset.ProduceOptions, p Pace, out io.Writer) error {
+	lead := &watcher{Watch: w, log: log, paths: paths, o: o, out: out, pace: p}
 	err := log.Lead(ctx, "producer", schemas.Sources, lead.run)
 	if ctx.Err() != nil {
 		return interrupt.Failure(err) // a watcher ends by being interrupted
@@ -114,12 +109,12 @@ func (w *watcher) run(ctx context.Context) (err error) {
 		defer cancel()
 		err = errors.Join(err, publisher.Close(last), w.stores.Close())
 	}()
-	w.ledger = w.pace.over(&memory{Ledger: onlog.New(w.log, publisher)}, w.log, publisher)
+	w.ledger = w.pace.over(Remember(onlog.New(w.log, publisher)), w.log, publisher)
 	w.seen = sightings{}
 	arriving := make(chan arrival, gathered)
 	running, ctx := interrupt.WithContext(ctx)
-	if w.events != "" {
-		from, err := openEvents(ctx, w.log, w.events) // before the first listing, so that nothing is missed between them
+	if w.Events != "" {
+		from, err := openEvents(ctx, w.log, w.Events) // before the first listing, so that nothing is missed between them
 		if err != nil {
 			return err
 		}
@@ -142,14 +137,14 @@ func (w *watcher) loop(ctx context.Context, arriving <-chan arrival) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-listing.C:
-			next := w.every
+			next := w.Every
 			if !w.say(w.list(ctx)) {
 				next = min(next, retryEvery)
 			}
 			listing.Reset(next)
 		case a := <-arriving:
 			if !w.say(w.take(ctx, gather(a, arriving))) {
-				listing.Reset(min(w.every, retryEvery))
+				listing.Reset(min(w.Every, retryEvery))
 			}
 		}
 		if ctx.Err() != nil {
@@ -219,7 +214,7 @@ func (w *watcher) publish(ctx context.Context, places ...string) error {
 	sum, _, err := dataset.Produce(ctx, places, o, w.ledger)
 	if sum.Messages > 0 {
 		sum.Done = 0
-		printSummary(w.out, sum)
+		PrintSummary(w.out, sum)
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package main
+package producer
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/time/rate"
 
 	"github.com/pairstream/pairstream/internal/crawl/dataset"
@@ -15,30 +14,24 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// pace holds how fast a producer publishes.
-type pace struct {
-	rate    float64
-	maxLag  int64
-	weights []int
+// Pace holds how fast a producer publishes. The zero value has no limit.
+type Pace struct {
+	Rate    float64 // most pairs a second; 0: any
+	MaxLag  int64   // most pairs that the encoder has not processed; 0: any
+	Weights []int   // of the paths, for turns; nil: one path after the other
 }
 
-func (p *pace) flags(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.Float64Var(&p.rate, "rate", 0, "most pairs a second; 0: as fast as the log takes them")
-	f.Int64Var(&p.maxLag, "max-lag", 0, "most pairs that the encoder has not processed: wait for it beyond; 0: never wait")
-	f.IntSliceVar(&p.weights, "weights", nil, "a number for each path: take so many tars of each in turns, such as 3,1; empty: one path after the other")
-}
-
-func (p *pace) validate(paths []string) error {
+// Validate refuses limits that make no sense for the paths.
+func (p *Pace) Validate(paths []string) error {
 	switch {
-	case p.rate < 0:
-		return fmt.Errorf("--rate is %g, want 0 or more", p.rate)
-	case p.maxLag < 0:
-		return fmt.Errorf("--max-lag is %d, want 0 or more", p.maxLag)
-	case p.weights != nil && len(p.weights) != len(paths):
-		return fmt.Errorf("--weights has %d numbers for %d paths, want one for each", len(p.weights), len(paths))
-	case slices.ContainsFunc(p.weights, func(w int) bool { return w < 1 }):
-		return fmt.Errorf("--weights is %v, want numbers of at least 1", p.weights)
+	case p.Rate < 0:
+		return fmt.Errorf("--rate is %g, want 0 or more", p.Rate)
+	case p.MaxLag < 0:
+		return fmt.Errorf("--max-lag is %d, want 0 or more", p.MaxLag)
+	case p.Weights != nil && len(p.Weights) != len(paths):
+		return fmt.Errorf("--weights has %d numbers for %d paths, want one for each", len(p.Weights), len(paths))
+	case slices.ContainsFunc(p.Weights, func(w int) bool { return w < 1 }):
+		return fmt.Errorf("--weights is %v, want numbers of at least 1", p.Weights)
 	}
 	return nil
 }
@@ -56,24 +49,24 @@ type paced struct {
 const paceAhead = 10
 
 // over returns a ledger with the limits, or the ledger itself if there are none.
-func (p *pace) over(l dataset.Ledger, log *stream.Log, publisher *stream.Publisher) dataset.Ledger {
-	if p.rate == 0 && p.maxLag == 0 {
+func (p *Pace) over(l dataset.Ledger, log *stream.Log, publisher *stream.Publisher) dataset.Ledger {
+	if p.Rate == 0 && p.MaxLag == 0 {
 		return l
 	}
 	limiter := rate.NewLimiter(rate.Inf, 1)
-	if p.rate > 0 {
-		limiter = rate.NewLimiter(rate.Limit(p.rate), max(1, int(p.rate/paceAhead)))
+	if p.Rate > 0 {
+		limiter = rate.NewLimiter(rate.Limit(p.Rate), max(1, int(p.Rate/paceAhead)))
 	}
-	return &paced{Ledger: l, limiter: limiter, maxLag: p.maxLag, lag: func(ctx context.Context) (int64, error) {
+	return &paced{Ledger: l, limiter: limiter, maxLag: p.MaxLag, lag: func(ctx context.Context) (int64, error) {
 		if err := publisher.Flush(ctx); err != nil {
 			return 0, err
 		}
-		return encoderLag(ctx, log)
+		return EncoderLag(ctx, log)
 	}}
 }
 
-// encoderLag returns the number of pairs that the encoder has not processed.
-func encoderLag(ctx context.Context, log *stream.Log) (lag int64, err error) {
+// EncoderLag returns the number of pairs that the encoder has not processed.
+func EncoderLag(ctx context.Context, log *stream.Log) (lag int64, err error) {
 	lanes, err := log.Lag(ctx, "encoder", schemas.Pairs)
 	for _, l := range lanes {
 		lag += l.End - max(l.Committed, 0)
