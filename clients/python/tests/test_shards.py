@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import random
@@ -12,6 +13,7 @@ import pytest
 from conftest import pairstream
 
 from pairstream import Config, PairProducer, PairstreamError, _captions, _tar, shards
+from pairstream.__main__ import main
 from pairstream._log import contents
 from pairstream.records import Seal
 from pairstream.topics import PAIRS, SOURCES
@@ -209,6 +211,32 @@ def test_paths(tmp_path: Path) -> None:
     (tmp_path / "x.tar").symlink_to(tmp_path / "dir.tar")
     with pytest.raises(PairstreamError):
         shards.tars(tmp_path)
+
+
+def test_what_is_ignored_is_said_alike(new_log: NewLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Names with dots, other formats, other files and compressed tars, also in JSON that has numbers which are none."""
+    good(tmp_path / "a.tar", tarfile.PAX_FORMAT)
+    with tarfile.open(tmp_path / "b.tar", "w") as tar:
+        for name in ("photo.v2.jpg", "photo.v2.txt", "a.gif", "b.JFIF", "film.mp4", ".hidden"):
+            add(tar, name, JPEG)
+    with tarfile.open(tmp_path / "c.tar", "w", pax_headers={"comment": "as git archive writes it"}) as tar:
+        for key in ("n", "o"):
+            add(tar, f"{key}.jpg", JPEG)
+            add(tar, f"{key}.txt", b"\xef\xbb\xbfa text " + key.encode())
+            add(tar, f"{key}.json", b'\xef\xbb\xbf{"a": NaN, "b": [-Infinity], "w": 64, "captions": ["x", "y"]}')
+    (tmp_path / "d.tar.gz").write_bytes(gzip.compress((tmp_path / "a.tar").read_bytes()))
+    (tmp_path / "e.tar").write_bytes(gzip.compress((tmp_path / "a.tar").read_bytes()))
+    totals = compare(new_log, tmp_path)
+    assert {why.split(":")[0]: n for why, (n, _) in totals.ignored.items()} == {
+        "files were ignored for the dots in their names": 2, "images were ignored, as their format is not read": 2, "other files were ignored": 22, "tars gave no pair": 1, "tars are compressed": 1,
+    }  # fmt: skip
+    assert totals.problems["file_unreadable"] == 1 and totals.pairs == 50 + 6
+    config = new_log(3)
+    assert main(["produce", str(tmp_path / "b.tar"), "--brokers", config.brokers[0], "--namespace", config.namespace]) == 0
+    ours = capsys.readouterr().out
+    said = pairstream("produce", str(tmp_path / "b.tar"), KAFKA_BROKERS=config.brokers[0], NAMESPACE=config.namespace + "2", LANES="3")
+    notes = [line.replace("'", '"') for line in ours.splitlines() if line.startswith("note: ")]
+    assert len(notes) == 4 and notes == [line for line in said.splitlines() if line.startswith("note: ")]
 
 
 def test_scan_needs_no_broker(tmp_path: Path) -> None:

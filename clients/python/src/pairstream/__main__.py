@@ -46,6 +46,8 @@ def produce(args: argparse.Namespace) -> None:
         print(f"          {uri} has changed since it was published: all of it was published again")
     for reason, n in sorted(totals.problems.items()):
         print(f"  {n:6}  {reason} (goes to dead-letters)")
+    for why, (n, first) in sorted(totals.ignored.items()):
+        print(f"note: {n} {why}; the first is {first!r}")
 
 
 def read(args: argparse.Namespace) -> None:

@@ -44,6 +44,7 @@ class Totals:
     seals: int = 0
     before: int = 0  # messages that an earlier run has published, of tars that were read again
     done: int = 0  # tars that an earlier run has published, and that were not read
+    ignored: dict[str, tuple[int, str]] = field(default_factory=dict)  # files that are no part of a pair: how many and the first, by what to do
     changed: list[str] = field(default_factory=list)  # sources that are others now than when they were published
 
     def _assign(self, other: Totals) -> None:
@@ -109,6 +110,7 @@ class Source:
         self.final: Note | None = None  # its last note, when it is published to its end
         self.whole = False  # all of it is published: it is not read
         self.trouble = ""  # why it could not be read to its end
+        self.scanner: Scanner | None = None
         self.forget()
 
     def forget(self) -> None:
@@ -142,7 +144,8 @@ class Source:
                 rows, problem = self._rows()
                 if problem:
                     yield problem
-                yield from Scanner(file, self.note.uri, rows).run()
+                self.scanner = Scanner(file, self.note.uri, rows)
+                yield from self.scanner.run()
         except OSError as err:
             self.note.version = ""
             problem = unreadable(self.path, err)
@@ -287,6 +290,14 @@ class Book:
         if source.read < source.skip:
             raise ChangedError
         self.totals.tars += source.path != "" and not source.trouble
+        if source.scanner:
+            ignored = {why: (n, f"{name} of {source.note.uri}") for why, (n, name) in source.scanner.ignored.items()}
+            if not source.scanner.examples:
+                why = "tars are compressed: decompress them first, as references name places in a tar" if source.scanner.packed else "tars gave no pair"
+                ignored[why] = (1, source.note.uri)
+            for why, (n, name) in ignored.items():
+                before, first = self.totals.ignored.get(why, (0, name))
+                self.totals.ignored[why] = (before + n, first)
 
     def _take(self, source: Source, image: bytes, value: bytes, *, pair: bool) -> None:
         if source.take(value):

@@ -14,6 +14,11 @@ from .records import MAX_URI_BYTES
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
+_COMPRESSED = (
+    ".tar.gz", ".tar.zst", ".tar.zstd", ".tar.xz", ".tar.bz2", ".tar.lz4", ".tar.z", ".tgz", ".tzst", ".txz", ".tbz2", ".tbz",
+)  # fmt: skip
+
+
 class _UnfitError(Exception):
     """A path names no tar that could be published."""
 
@@ -42,6 +47,9 @@ def _tars_of(path: str) -> tuple[list[str], list[Problem]]:
     tars: list[str] = []
     lost: list[Problem] = []
     for p in _walk(Path(path), lambda err: lost.append(unreadable(str(err.filename), err))):
+        if p.name.lower().endswith(_COMPRESSED):
+            lost.append(unreadable(str(p), _UnfitError("it is a compressed tar: decompress it first, as references name places in a tar")))
+            continue
         if not p.name.lower().endswith(".tar"):
             continue
         try:
@@ -49,7 +57,7 @@ def _tars_of(path: str) -> tuple[list[str], list[Problem]]:
         except (OSError, _UnfitError) as err:
             lost.append(unreadable(str(p), err, "lstat"))
     if not tars:
-        raise _UnfitError("the folder holds no *.tar that can be read")
+        raise _UnfitError("the folder holds no *.tar that can be read" + (f"; {lost[0].uri}: {lost[0].detail}" if lost else ""))
     return tars, lost
 
 

@@ -22,6 +22,7 @@ _MAX_ENTRY_BYTES = 256  # of an entry's name in a problem
 _MAX_DETAIL_BYTES = 512
 
 _PICTURES = frozenset({"jpg", "jpeg", "png", "webp"})
+_FOREIGN = frozenset(["gif", "bmp", "tif", "tiff", "avif", "heic", "heif", "jp2", "jxl", "svg", "ico", "jfif", "jpe", "jpg_large", "jpeg_large"])
 _NO_ID = bytes(16)
 _STATUS = "status_failed"
 _ESCAPES = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\", '"': r"\""}
@@ -106,11 +107,14 @@ class Scanner:
         self.file, self.uri, self.rows = file, uri, rows
         self.cur = _Sample()
         self.end = 0  # where the next header lies
+        self.examples, self.packed = 0, False
+        self.ignored: dict[str, tuple[int, str]] = {}  # files that are no part of a pair: how many and the first, by what to do about them
 
     def run(self) -> Iterator[Example | Problem]:
         problems = 0
         for item in self._items():
             problems += isinstance(item, Problem)
+            self.examples += isinstance(item, Example)
             if isinstance(item, Example) or problems <= MAX_PROBLEMS:
                 yield item
         if problems > MAX_PROBLEMS:
@@ -126,6 +130,7 @@ class Scanner:
             yield from self._flush()  # behind an end marker a key is another one, although it may have the same name
             self.end = max(e.then, self.end)
             if isinstance(e, Damage):
+                self.packed = self.packed or e.detail.startswith("the tar is compressed")
                 yield Problem(self.uri, e.offset, "", e.reason, e.detail)
         yield from self._flush()
 
@@ -138,6 +143,9 @@ class Scanner:
             return
         key, ext = split_name(e.name)
         if ext not in _PICTURES and ext not in ("txt", "json"):
+            why = _why_ignored(key, ext)
+            count, first = self.ignored.get(why, (0, e.name))
+            self.ignored[why] = (count + 1, first)
             if e.present < e.size:
                 yield Problem(self.uri, e.header, e.name, "tar_cut", _cut(e))
             return
@@ -224,6 +232,16 @@ class Scanner:
         if c.reason == _STATUS:
             ref = None  # image and caption are sound: with both, a reader would take the record for a pair
         return Problem(self.uri, at.header, at.name, c.reason, c.detail, ref, image, c.text)
+
+
+def _why_ignored(key: str, ext: str) -> str:
+    """Say why a file is no part of a pair, in Go's words."""
+    last = ext.rpartition(".")[2]
+    if key and last in _FOREIGN:
+        return "images were ignored, as their format is not read: convert them to JPEG, PNG or WebP, and name .jfif and .jpe .jpg"
+    if key and (last in _PICTURES or last in ("txt", "json")):
+        return "files were ignored for the dots in their names: a key ends at the first dot, so want key.jpg beside key.txt"
+    return "other files were ignored"
 
 
 def _unreadable(e: Entry, earlier: Entry | None, what: str) -> tuple[str, str] | None:
