@@ -19,9 +19,15 @@ import (
 // tableRow is a row of a data set of Hugging Face.
 type tableRow struct {
 	Image struct {
-		Bytes []byte `parquet:"bytes"`
-	} `parquet:"picture"`
-	Captions []string `parquet:"text,list"`
+		Bytes []byte  `parquet:"bytes"`
+		Path  *string `parquet:"path,optional"`
+	} `parquet:"image"`
+	Sentences []tableSentence `parquet:"sentences,list"`
+}
+
+type tableSentence struct {
+	Raw    string   `parquet:"raw"`
+	Tokens []string `parquet:"tokens,list"`
 }
 
 // writeTables writes the examples of tars into two Parquet files.
@@ -31,7 +37,10 @@ func writeTables(t *testing.T, dir, tars string) {
 	must.Get(shard.Scan(t.Context(), []string{tars}, shard.Visitor{
 		Example: func(ex shard.Example) error {
 			raw, err := os.ReadFile(strings.TrimPrefix(ex.Image.URI, "file://"))
-			row := tableRow{Captions: ex.Captions}
+			var row tableRow
+			for _, text := range ex.Captions {
+				row.Sentences = append(row.Sentences, tableSentence{text, strings.Fields(text)})
+			}
 			row.Image.Bytes = raw[ex.Image.Offset : ex.Image.Offset+ex.Image.Size]
 			rows = append(rows, row)
 			return err
@@ -53,7 +62,7 @@ func TestPlanOfParquet(t *testing.T) {
 	t.Setenv("GRIT_FEATURES", "encoder")
 	t.Setenv("EPOCHS", "1")
 	writeTables(t, in("tables"), in("scenes"))
-	mustCommand(t, "batches", "--out", in("plan"), in("tables"), "--image-col", "picture", "--caption-col", "text")
+	mustCommand(t, "batches", "--out", in("plan"), in("tables"), "--caption-col", "sentences.raw")
 	mustCommand(t, "batches", "--out", in("tars"), in("plan/images"))
 	names, err := filepath.Glob(in("plan/epoch-*.parquet"))
 	if err != nil || len(names) != 2 {

@@ -55,7 +55,7 @@ func TestAHostThatAsksForTooMuchIsSetAside(t *testing.T) {
 		s.known("a")
 		s.rows("a", 50)
 		pauses := 0
-		for {
+		for range 1000 {
 			started, again := s.start()
 			if len(started) == 0 {
 				s.now = s.now.Add(again)

@@ -3,6 +3,7 @@ package table_test
 import (
 	"bytes"
 	"compress/gzip"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -138,6 +139,19 @@ func TestOpenRefusesAListWithoutItsColumns(t *testing.T) {
 				t.Errorf("%s: error %v, want one with %q", name, err, said)
 			}
 		}
+	}
+}
+
+// TestOpenRemembersFewNames opens JSON lines whose every row has other names: a part of them is remembered.
+func TestOpenRemembersFewNames(t *testing.T) {
+	var text strings.Builder
+	fmt.Fprintf(&text, "{%q:1}\n", strings.Repeat("n", 100_000))
+	for i := range 5000 {
+		fmt.Fprintf(&text, "{\"%d\":\"t\"}\n", i)
+	}
+	_, err := table.Open(t.Context(), writeList(t, "a.jsonl", []byte(text.String())), table.Columns{})
+	if err == nil || !strings.Contains(err.Error(), "and 4056 more") || strings.Contains(err.Error(), "nnn") || len(err.Error()) > 2000 {
+		t.Errorf("error %.300v, want one of 4096 columns", err)
 	}
 }
 
