@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -131,6 +132,58 @@ func TestASilentStranger(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
+}
+
+// Strangers that keep a door waiting, before they have said hello or behind it, keep no rank out.
+func TestStrangersKeepNoRankOut(t *testing.T) {
+	keys := must.Get(newTLS())(t)
+	o := testOptions(0, 2, "")
+	for name, test := range map[string]struct {
+		count int
+		say   func(net.Conn) error
+	}{
+		"silent":            {maxSilent + 10, func(net.Conn) error { return nil }},
+		"half a hello":      {maxSilent + 10, func(c net.Conn) error { _, err := c.Write([]byte{22, 3, 1}); return err }},
+		"silent behind TLS": {3 * maxStrangers, func(c net.Conn) error { _, err := secure(t.Context(), c, keys, false); return err }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			listener := listen(t)
+			entered := make(chan *link, 1)
+			go door{listener, keys, o, o.admit, func(_ context.Context, l *link) { entered <- l }}.serve(t.Context())
+			for range test.count {
+				conn := must.Get(net.Dial("tcp", listener.Addr().String()))(t)
+				defer conn.Close()
+				must.Do(t, test.say(conn))
+			}
+			must.Get(come(t, listener.Addr().String(), testOptions(1, 2, ""), hello{Facts: o.Facts}))(t)
+			if l := <-entered; l.rank != 1 {
+				t.Errorf("rank %d came in", l.rank)
+			}
+		})
+	}
+}
+
+// When there are too many strangers, the oldest goes, and one that has left makes room for another.
+func TestTheOldestStrangerGoes(t *testing.T) {
+	c := &crowd{most: 2}
+	var leave []func()
+	var others []net.Conn
+	for range 5 {
+		ours, theirs := net.Pipe()
+		defer ours.Close()
+		others = append(others, theirs)
+		leave = append(leave, c.enter(ours))
+		if len(leave) == 3 {
+			leave[0]() // it had to go already
+			leave[1]()
+		}
+	}
+	for i, gone := range []bool{true, false, true, false, false} {
+		must.Do(t, others[i].SetReadDeadline(time.Now().Add(time.Millisecond)))
+		if _, err := others[i].Read(make([]byte, 1)); errors.Is(err, io.EOF) != gone {
+			t.Errorf("stranger %d: %v, want it to be gone: %v", i, err, gone)
+		}
+	}
 }
 
 // What a rank says beyond what was asked for ends the training, and takes no memory.

@@ -205,9 +205,6 @@ func (l *Leader) Hear(ctx context.Context, rank int) ([]byte, error) {
 	return l.links[rank].hear(ctx)
 }
 
-// maxStrangers bounds the handshakes at a time.
-const maxStrangers = 64
-
 // door is where ranks come in.
 type door struct {
 	listener net.Listener
@@ -225,7 +222,7 @@ func (d door) serve(ctx context.Context) {
 		<-ctx.Done()
 		_ = d.listener.Close() // ends Accept
 	})
-	guests := make(chan struct{}, maxStrangers)
+	silent, strangers := &crowd{most: maxSilent}, &crowd{most: maxStrangers}
 	for {
 		conn, err := d.listener.Accept()
 		if err != nil {
@@ -240,15 +237,14 @@ func (d door) serve(ctx context.Context) {
 				return
 			}
 		}
-		select {
-		case guests <- struct{}{}:
-		case <-ctx.Done():
-			_ = conn.Close()
-			return
+		leave := silent.enter(conn)
+		said := func() { // its hello in TLS
+			leave()
+			leave = strangers.enter(conn)
 		}
 		working.Go(func() {
-			l := d.greet(ctx, conn)
-			<-guests
+			l := d.greet(ctx, conn, said)
+			leave()
 			if l != nil {
 				d.enter(ctx, l)
 			}
@@ -258,11 +254,16 @@ func (d door) serve(ctx context.Context) {
 
 func (d door) log() *slog.Logger { return d.options.Log }
 
-// greet makes a link of a connection; nil: it refuses it.
-func (d door) greet(ctx context.Context, conn net.Conn) *link {
-	over, err := secure(ctx, conn, d.tls, true)
+// greet makes a link of a connection; nil: it refuses it. It calls said when the other end has said hello in TLS.
+func (d door) greet(ctx context.Context, conn net.Conn, said func()) *link {
+	keys := d.tls.Clone()
+	keys.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		said()
+		return nil, nil
+	}
+	over, err := secure(ctx, conn, keys, true)
 	if err != nil {
-		d.log().Warn("refusing a stranger", "stage", "ranks", "address", conn.RemoteAddr().String(), "err", err)
+		d.refuse("refusing a stranger", conn, err)
 		return nil
 	}
 	hurry := context.AfterFunc(ctx, func() { _ = over.SetDeadline(time.Now()) })
@@ -271,11 +272,20 @@ func (d door) greet(ctx context.Context, conn net.Conn) *link {
 		err = ctx.Err()
 	}
 	if err != nil {
-		d.log().Warn("refusing a rank", "stage", "ranks", "rank", h.Rank, "address", conn.RemoteAddr().String(), "err", err)
+		d.refuse("refusing a rank", conn, err, "rank", h.Rank)
 		_ = over.Close()
 		return nil
 	}
 	l := newLink(h.Rank, over, d.options.Silence)
 	l.address = h.Address
 	return l
+}
+
+// refuse tells of a connection that is refused. One that had to make room is one of very many.
+func (d door) refuse(what string, conn net.Conn, err error, more ...any) {
+	level := slog.LevelWarn
+	if errors.Is(err, net.ErrClosed) {
+		level = slog.LevelDebug
+	}
+	d.log().Log(context.Background(), level, what, append(more, "stage", "ranks", "address", conn.RemoteAddr().String(), "err", err)...)
 }
