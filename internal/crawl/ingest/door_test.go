@@ -32,7 +32,7 @@ func TestFaultsOfTheLogAreTemporary(t *testing.T) {
 				return 0, errors.New("dial tcp 10.1.2.3:9092: connection refused")
 			}
 		}, nil},
-		"no broker": {nil, func(d *door) error { return d.broker.Close() }},
+		"no broker": {nil, func(d *door) error { return d.end() }},
 		"no topics": {nil, func(d *door) error {
 			return stream.DeleteTopics(t.Context(), []string{d.broker.Addr()}, stream.DefaultConfig().Namespace)
 		}},

@@ -17,6 +17,7 @@ import (
 	"net/textproto"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -35,6 +36,7 @@ type door struct {
 	t       testing.TB
 	log     *stream.Log
 	broker  *broker.Broker
+	end     func() error // closes the broker
 	address string
 	rt      service.Runtime
 }
@@ -44,7 +46,8 @@ const lanes = 3
 func open(t testing.TB, change func(*ingest.Options)) *door {
 	t.Helper()
 	broker := must.Get(broker.Start(broker.Options{DataDir: t.TempDir()}))(t)
-	t.Cleanup(func() { _ = broker.Close() }) // a test may have closed it
+	end := sync.OnceValue(broker.Close) // a test may end it earlier
+	t.Cleanup(func() { _ = end() })
 	cfg := stream.DefaultConfig()
 	cfg.Brokers, cfg.Lanes, cfg.RequestTimeout = []string{broker.Addr()}, lanes, 2*time.Second
 	log, err := stream.Connect(t.Context(), cfg, stream.Options{Logger: slog.New(slog.DiscardHandler)})
@@ -53,7 +56,7 @@ func open(t testing.TB, change func(*ingest.Options)) *door {
 		err = log.EnsureTopics(t.Context())
 	}
 	must.Do(t, err)
-	d := &door{t: t, log: log, broker: broker, rt: service.NewRuntime(slog.New(slog.DiscardHandler))}
+	d := &door{t: t, log: log, broker: broker, end: end, rt: service.NewRuntime(slog.New(slog.DiscardHandler))}
 	instruments := must.Get(d.rt.NewInstruments(ingest.Name, nil))(t)
 	o := ingest.Options{
 		Settings: ingest.Settings{Addr: "127.0.0.1:0", MaxLag: 1000, URLs: true}, Log: log, Instruments: instruments, Loopback: true,
@@ -417,7 +420,7 @@ func TestLogThatDoesNotAnswer(t *testing.T) {
 	if status != http.StatusOK {
 		t.Fatalf("%d %+v", status, got)
 	}
-	must.Do(t, d.broker.Close())
+	must.Do(t, d.end())
 	status, got, header := send(2)
 	if status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" || len(got.Pairs) > 0 || !strings.Contains(got.Error, "send them again") {
 		t.Errorf("%d %+v", status, got)

@@ -179,7 +179,7 @@ func TestTheOldestStrangerGoes(t *testing.T) {
 		}
 	}
 	for i, gone := range []bool{true, false, true, false, false} {
-		must.Do(t, others[i].SetReadDeadline(time.Now().Add(time.Millisecond)))
+		_ = others[i].SetReadDeadline(time.Now().Add(time.Millisecond)) // an error where the stranger is gone
 		if _, err := others[i].Read(make([]byte, 1)); errors.Is(err, io.EOF) != gone {
 			t.Errorf("stranger %d: %v, want it to be gone: %v", i, err, gone)
 		}
