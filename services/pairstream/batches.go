@@ -150,7 +150,7 @@ func (p *planning) run(ctx context.Context) error {
 	}
 	ecm := p.settings.Trainer.Options().ECM
 	m := planManifest{
-		Version: plans.Version, Sources: p.sources, Recipe: p.settings.Process.Recipe, Settings: settings, Lanes: p.settings.Stream.Lanes,
+		Version: plans.Version, Sources: shownSources(p.sources), Recipe: p.settings.Process.Recipe, Settings: settings, Lanes: p.settings.Stream.Lanes,
 		Epochs: p.settings.Grouper.Options().Epochs, High: ecm.High, Low: ecm.Low, Features: p.digests(), Forgotten: forgottenDigest(p.forgotten),
 	}
 	if m.Inputs, err = p.inputs(ctx, settings); err != nil {

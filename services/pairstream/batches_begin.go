@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/pairstream/pairstream/internal/base/atomicfile"
+	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/base/ownedfolder"
 	"github.com/pairstream/pairstream/internal/crawl/plans"
 	"github.com/pairstream/pairstream/internal/crawl/shard"
@@ -188,6 +189,15 @@ func (p *planning) begin(m planManifest) (done bool, err error) {
 		return false, err
 	}
 	return false, writeJSON(filepath.Join(p.work(), "begun.json"), m)
+}
+
+// shownSources returns sources without the passwords that their options may hold.
+func shownSources(sources []string) []string {
+	shown := make([]string, len(sources))
+	for i, s := range sources {
+		shown[i] = display.Redacted(s)
+	}
+	return shown
 }
 
 // whole refuses a plan whose files are not what it says.

@@ -110,3 +110,11 @@ func TestPlanReadsTombstonesOfAFolder(t *testing.T) {
 		}
 	}
 }
+
+// TestPlanShowsNoPasswords has one in the options of a place.
+func TestPlanShowsNoPasswords(t *testing.T) {
+	got := shownSources([]string{"/data", "s3://b/x?endpoint=http://alice:hunter2@h:9000"})
+	if want := []string{"/data", "s3://b/x?endpoint=http://***@h:9000"}; !slices.Equal(got, want) {
+		t.Errorf("sources %q, want %q", got, want)
+	}
+}

@@ -14,7 +14,7 @@ import pytest
 
 from pairstream import track
 from pairstream.__main__ import main
-from pairstream.errors import InvalidError, SettingError
+from pairstream.errors import InvalidError, PairstreamError, SettingError
 from pairstream.track import BOARDS, MOST, Report, follow
 
 
@@ -168,9 +168,18 @@ def test_a_board_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "mlflow", fake)
     monkeypatch.setattr(track, "PATIENCE", 0)
     monkeypatch.setattr(track, "_say", say)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://nowhere:5000")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://alice:hunter2@nowhere:5000")
     follow([line("step", 1, loss=1.0)], "mlflow", "p", "r")
-    assert said[0] == "mlflow has not answered for 0 s; its client goes on trying: MLFLOW_TRACKING_URI is 'http://nowhere:5000'"
+    assert said[0] == "mlflow has not answered for 0 s; its client goes on trying: MLFLOW_TRACKING_URI is 'http://***@nowhere:5000'"
+
+
+def test_errors_show_no_password() -> None:
+    def fail() -> None:
+        raise OSError("cannot ask http://alice:hunter2@mlflow:5000/x, nor ftp://token@host or s3://b/a@b")
+
+    with pytest.raises(PairstreamError) as raised:
+        track._ask("mlflow", fail)
+    assert str(raised.value) == "mlflow: OSError: cannot ask http://***@mlflow:5000/x, nor ftp://***@host or s3://b/a@b"
 
 
 def test_refusals(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -130,10 +130,15 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def _shown(text: str) -> str:
+    """Leave the users and passwords of URLs out of a text."""
+    return re.sub(r"://[^/?#\s'\"]*@", "://***@", text)
+
+
 def _ask(to: str, what: Callable[[], T]) -> T:
     """Call a client. Its exceptions become one, and a long wait is told."""
     place = _PLACES[to]
-    waits = f"{to} has not answered for {PATIENCE:g} s; its client goes on trying: {place} is {os.environ.get(place, '')!r}"
+    waits = f"{to} has not answered for {PATIENCE:g} s; its client goes on trying: {place} is {_shown(os.environ.get(place, ''))!r}"
     timer = threading.Timer(PATIENCE, _say, [waits])
     timer.daemon = True
     timer.start()
@@ -142,7 +147,7 @@ def _ask(to: str, what: Callable[[], T]) -> T:
     except PairstreamError:
         raise
     except Exception as err:  # each client has exceptions of its own
-        raise BoardError(f"{to}: {type(err).__name__}: {' '.join(str(err).split())}") from err
+        raise BoardError(f"{to}: {type(err).__name__}: {_shown(' '.join(str(err).split()))}") from err
     finally:
         timer.cancel()
 
