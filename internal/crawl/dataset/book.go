@@ -37,6 +37,8 @@ type book struct {
 	from   []int64               // the lowest of their Ends
 	there  map[valueID]int       // messages behind from
 	ended  map[int]*schemas.Seal // final seals, by lane
+	topic  string                // its id
+	ends   []int64               // of the lanes, when the run began
 
 	block   []entry
 	bytes   int
@@ -52,8 +54,16 @@ func (b *book) open(ctx context.Context) (err error) {
 	if b.known, err = b.ledger.Sources(ctx); err != nil {
 		return err
 	}
+	if b.topic, err = b.ledger.Topic(ctx); err != nil {
+		return err
+	}
 	if b.o.Anew {
 		b.known = nil
+	}
+	if len(b.known) > 0 {
+		if b.ends, err = b.ledger.Ends(ctx); err != nil {
+			return err
+		}
 	}
 	b.ended, err = b.ledger.Ended(ctx)
 	return err
@@ -64,6 +74,9 @@ func (b *book) recognise(s *sourceState) error {
 	was, found := b.known[s.URI]
 	if !found {
 		return nil
+	}
+	if err := b.holds(was); err != nil {
+		return err
 	}
 	if was.HeldOut != s.HeldOut {
 		return fmt.Errorf("%s: %d images were held out when it was published, and %d now: with others held out, a model would be measured on pairs "+
@@ -76,6 +89,45 @@ func (b *book) recognise(s *sourceState) error {
 	s.skip, s.want = was.Messages, was.Digest
 	s.Messages, s.Digest = was.Messages, was.Digest
 	return nil
+}
+
+// holds returns an error when the log cannot have what a note says of it.
+func (b *book) holds(was SourceNote) error {
+	const remedy = "publish it again with --resume=false, which publishes everything"
+	if was.Topic != "" && b.topic != "" && was.Topic != b.topic {
+		return fmt.Errorf("%s was published to the topic pairs with id %s, and now the topic has id %s: it was made anew, and the pairs are gone: %s", was.URI, was.Topic, b.topic, remedy)
+	}
+	for _, reached := range [][]int64{was.Ends, was.Before} {
+		for lane, end := range b.ends[:min(len(b.ends), len(reached))] {
+			if end < reached[lane] {
+				return fmt.Errorf("%s was published when lane %d of the topic pairs had %d records, and now it has %d: the topic was made anew or has lost records: %s",
+					was.URI, lane, reached[lane], end, remedy)
+			}
+		}
+	}
+	return nil
+}
+
+// note writes notes. Those of sources that are published to their end say where all of it lies.
+func (b *book) note(ctx context.Context, notes []SourceNote) error {
+	if slices.ContainsFunc(notes, func(n SourceNote) bool { return n.Done }) {
+		if err := b.ledger.Note(ctx, nil); err != nil { // all is acknowledged
+			return err
+		}
+		before, err := b.ledger.Ends(ctx)
+		if err != nil {
+			return err
+		}
+		for i := range notes {
+			if notes[i].Done {
+				notes[i].Before = before
+			}
+		}
+	}
+	for i := range notes {
+		notes[i].Topic = b.topic
+	}
+	return b.ledger.Note(ctx, notes)
 }
 
 // published reports whether all of the source is published, and has not changed since.
@@ -172,7 +224,7 @@ func (b *book) commit(ctx context.Context) error {
 			notes = append(notes, note)
 		}
 	}
-	if err := b.ledger.Note(ctx, notes); err != nil {
+	if err := b.note(ctx, notes); err != nil {
 		return err
 	}
 	for _, e := range block {
@@ -229,7 +281,7 @@ func (b *book) close(ctx context.Context) error {
 			return err
 		}
 	}
-	err := b.ledger.Note(ctx, b.done)
+	err := b.note(ctx, b.done)
 	b.done = nil
 	return err
 }

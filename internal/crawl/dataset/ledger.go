@@ -23,6 +23,8 @@ type Ledger interface {
 	Publish(ctx context.Context, m Message) error
 	// Ends returns the end of every lane.
 	Ends(ctx context.Context) ([]int64, error)
+	// Topic returns the id of the topic, "" where there are no ids. A topic that is made anew has another.
+	Topic(ctx context.Context) (string, error)
 	// Behind calls each with the values that lie behind these offsets of the lanes.
 	Behind(ctx context.Context, from []int64, each func(value []byte)) error
 	// Ended returns the final seal of every lane that ends with one, by lane.
@@ -40,7 +42,9 @@ type SourceNote struct {
 	Messages int64   `json:"messages"`
 	Digest   string  `json:"digest"` // of these messages
 	Ends     []int64 `json:"ends,omitempty"`
-	Done     bool    `json:"done,omitempty"` // there are no others
+	Done     bool    `json:"done,omitempty"`   // there are no others
+	Before   []int64 `json:"before,omitempty"` // done: all messages lie before these offsets of the lanes
+	Topic    string  `json:"topic,omitempty"`  // id of the topic that has them; empty: not known
 	HeldOut  int     `json:"held_out,omitempty"`
 }
 

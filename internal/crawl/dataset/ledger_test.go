@@ -28,6 +28,7 @@ type ledger struct {
 	sent  []dataset.Message // by all producers
 	queue []dataset.Message // not acknowledged
 	notes map[string]dataset.SourceNote
+	topic string
 	calls int
 	die   int // all calls fail after this many; negative: never
 }
@@ -94,6 +95,8 @@ func (l *ledger) Ends(context.Context) ([]int64, error) {
 	}
 	return ends, l.call()
 }
+
+func (l *ledger) Topic(context.Context) (string, error) { return l.topic, l.call() }
 
 func (l *ledger) Behind(_ context.Context, from []int64, each func([]byte)) error {
 	for lane, messages := range l.lanes {
@@ -254,6 +257,55 @@ func TestProduceAgain(t *testing.T) {
 	step("a link to nowhere again", dataset.ProduceOptions{}, 0, 4, 0)
 	if _, err := produce(l, dataset.ProduceOptions{HeldOut: 2}, dir); err == nil || !strings.Contains(err.Error(), "held out") {
 		t.Errorf("other images held out: %v", err)
+	}
+}
+
+// TestNotesOfPairsThatAreGone publishes tars, and takes their pairs away. A producer does not take them for published.
+func TestNotesOfPairsThatAreGone(t *testing.T) {
+	dir := crawl(t)
+	for name, c := range map[string]struct {
+		die    int // the first producer dies at this call; 0: not
+		lose   func(*ledger)
+		refuse string
+	}{
+		"nothing is gone":           {lose: func(*ledger) {}},
+		"a topic without ids":       {lose: func(l *ledger) { l.topic = "" }},
+		"a lane is cut":             {lose: func(l *ledger) { l.lanes[1] = l.lanes[1][:len(l.lanes[1])/2] }, refuse: "lane 1 of the topic pairs had"},
+		"one record is missing":     {lose: func(l *ledger) { l.lanes[2] = l.lanes[2][:len(l.lanes[2])-1] }, refuse: "lane 2 of the topic pairs had"},
+		"made anew":                 {lose: func(l *ledger) { l.lanes, l.topic = make([][]dataset.Message, 3), "new" }, refuse: "it was made anew"},
+		"made anew, without ids":    {lose: func(l *ledger) { l.lanes = make([][]dataset.Message, 3); l.topic = "" }, refuse: "made anew or has lost records"},
+		"made anew and filled":      {lose: func(l *ledger) { l.topic = "new" }, refuse: "it was made anew"},
+		"cut short, then made anew": {die: 12, lose: func(l *ledger) { l.lanes, l.topic = make([][]dataset.Message, 3), "new" }, refuse: "it was made anew"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLedger(3)
+			l.topic = "old"
+			if c.die > 0 {
+				l.die = c.die
+			}
+			o := dataset.ProduceOptions{Buffer: 8, Seed: 1}
+			first, err := produce(l, o, dir)
+			if c.die == 0 {
+				must.Do(t, err)
+			}
+			l.die = -1
+			c.lose(l)
+			_, err = produce(l, o, dir)
+			if c.refuse == "" {
+				must.Do(t, err)
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), c.refuse) || !strings.Contains(err.Error(), "--resume=false") {
+				t.Fatalf("got %v, want that %q, and what to do", err, c.refuse)
+			}
+			o.Anew = true
+			again := must.Get(produce(l, o, dir))(t)
+			if c.die == 0 && again.Pairs != first.Pairs {
+				t.Errorf("%d pairs were published again, want %d", again.Pairs, first.Pairs)
+			}
+			o.Anew = false
+			must.Get(produce(l, o, dir))(t)
+		})
 	}
 }
 

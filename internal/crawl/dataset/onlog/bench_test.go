@@ -72,6 +72,7 @@ type takes struct{ messages *[]dataset.Message }
 func (takes) Sources(context.Context) (map[string]dataset.SourceNote, error) { return nil, nil }
 func (takes) Note(context.Context, []dataset.SourceNote) error               { return nil }
 func (takes) Ends(context.Context) ([]int64, error)                          { return make([]int64, benchLanes), nil }
+func (takes) Topic(context.Context) (string, error)                          { return "", nil }
 func (takes) Behind(context.Context, []int64, func([]byte)) error            { return nil }
 func (takes) Ended(context.Context) (map[int]*schemas.Seal, error)           { return nil, nil }
 func (t takes) Publish(_ context.Context, m dataset.Message) error {

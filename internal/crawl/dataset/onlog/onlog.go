@@ -79,6 +79,9 @@ func (l Ledger) Era(ctx context.Context) (*Era, error) {
 	return &Era{id, starts}, err
 }
 
+// Topic implements [dataset.Ledger].
+func (l Ledger) Topic(ctx context.Context) (string, error) { return l.log.TopicID(ctx, schemas.Pairs) }
+
 // lanesAtOnce is the number of lanes that are read at once.
 const lanesAtOnce = 8
 
