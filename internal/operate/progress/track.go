@@ -1,4 +1,4 @@
-package main
+package progress
 
 import (
 	"bytes"
@@ -12,50 +12,45 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
 	"github.com/pairstream/pairstream/internal/base/display"
 )
 
-// tracker hands reports to a service that keeps experiments. The Python package does it, through the service's own client:
+// Tracker hands reports to a service that keeps experiments. The Python package does it, through the service's own client:
 // a process that reads the reports from its standard input, as JSON.
-type tracker struct{ to, project, name, python string }
+type Tracker struct {
+	To      string // the service, of Trackers; empty: none
+	Project string // MLflow's experiment, or the project of Weights & Biases
+	Name    string // of the run, which the same name continues; empty: the namespace, or pairstream
+	Python  string // that has the package pairstream; empty: PAIRSTREAM_PYTHON, or python3
+}
 
 // trackers lists what --to may say. It is also the extra of the Python package that brings the client.
 var trackers = []string{"mlflow", "wandb"}
 
-func (t *tracker) flags(f *pflag.FlagSet) {
-	f.StringVar(&t.to, "to", "", "service to hand the reports to, set up by its own variables (MLFLOW_TRACKING_URI, WANDB_API_KEY): mlflow, wandb")
-	f.StringVar(&t.project, "project", "pairstream", "--to: MLflow's experiment, or the project of Weights & Biases")
-	f.StringVar(&t.name, "run", "", "--to: name of the run, which the same name continues; empty: the namespace, or pairstream")
-	f.StringVar(&t.python, "python", "", "--to: the Python that has the package pairstream; empty: PAIRSTREAM_PYTHON, or python3")
-}
-
-func (t *tracker) check() error {
-	if t.to != "" && !slices.Contains(trackers, t.to) {
-		return fmt.Errorf("--to is %q, want mlflow or wandb", t.to)
+func (t *Tracker) check() error {
+	if t.To != "" && !slices.Contains(trackers, t.To) {
+		return fmt.Errorf("--to is %q, want mlflow or wandb", t.To)
 	}
 	return nil
 }
 
 // run starts the process, and lets write give it the reports. When the process ends early, the context of write ends.
-func (t *tracker) run(cmd *cobra.Command, namespace string, write func(context.Context, io.Writer) error) error {
-	python := cmp.Or(t.python, os.Getenv("PAIRSTREAM_PYTHON"), "python3")
-	args := []string{"-m", "pairstream", "track", "--to", t.to, "--project", t.project, "--run", cmp.Or(t.name, namespace, "pairstream")}
+func (t *Tracker) run(ctx context.Context, namespace string, out, warn io.Writer, write func(context.Context, io.Writer) error) error {
+	python := cmp.Or(t.Python, os.Getenv("PAIRSTREAM_PYTHON"), "python3")
+	args := []string{"-m", "pairstream", "track", "--to", t.To, "--project", t.Project, "--run", cmp.Or(t.Name, namespace, "pairstream")}
 	// An interruption ends write. The process then reads the end of its input, and finishes what it has.
-	child := exec.CommandContext(context.WithoutCancel(cmd.Context()), python, args...)
+	child := exec.CommandContext(context.WithoutCancel(ctx), python, args...)
 	child.Env = append(os.Environ(), "PYTHONSAFEPATH=1") // else a json.py in the working folder would run
-	said := &ending{w: cmd.ErrOrStderr()}
-	child.Stdout, child.Stderr = cmd.OutOrStdout(), said
+	said := &ending{w: warn}
+	child.Stdout, child.Stderr = out, said
 	in, err := child.StdinPipe()
 	if err == nil {
 		err = child.Start()
 	}
 	if err != nil {
-		return fmt.Errorf("--to %s needs Python: %w: install it with the package pairstream[%s], or name it with --python", t.to, err, t.to)
+		return fmt.Errorf("--to %s needs Python: %w: install it with the package pairstream[%s], or name it with --python", t.To, err, t.To)
 	}
-	ctx, end := context.WithCancel(cmd.Context())
+	ctx, end := context.WithCancel(ctx)
 	defer end()
 	ended := make(chan error, 1)
 	go func() {
@@ -76,12 +71,12 @@ func (t *tracker) run(cmd *cobra.Command, namespace string, write func(context.C
 }
 
 // failed explains why the process has failed, by what it said at last.
-func (t *tracker) failed(python, said string, err error) error {
+func (t *Tracker) failed(python, said string, err error) error {
 	hint := ""
 	if strings.Contains(said, "No module named pairstream") {
-		hint = fmt.Sprintf(": install the Python package with `pip install 'pairstream[%s]'`, or name the Python that has it with --python", t.to)
+		hint = fmt.Sprintf(": install the Python package with `pip install 'pairstream[%s]'`, or name the Python that has it with --python", t.To)
 	}
-	return fmt.Errorf("--to %s: %s: %s%s", t.to, python, cmp.Or(said, err.Error()), hint)
+	return fmt.Errorf("--to %s: %s: %s%s", t.To, python, cmp.Or(said, err.Error()), hint)
 }
 
 // ending passes on what is written, line by line and without the passwords of URLs, and keeps its end.
