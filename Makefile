@@ -163,7 +163,7 @@ vulncheck: setup $(TOOLS)/govulncheck ## look for known vulnerabilities in what 
 
 torture: setup ## send the pipeline everything that strangers may send, and print what it cost
 	@mkdir -p $(BIN) && rm -f $(FIGURES)
-	PAIRSTREAM_FIGURES=$(FIGURES) $(GO_TEST) -tags torture -p 1 -count=1 -timeout 30m -run TestTorture ./internal/testing/torture ./internal/crawl/fetch ./services/pairstream
+	PAIRSTREAM_FIGURES=$(FIGURES) $(GO_TEST) -tags torture -p 1 -count=1 -timeout 30m -run TestTorture ./internal/testing/torture ./internal/crawl/fetch ./internal/crawl/ingest ./services/pairstream
 	@cat $(FIGURES)
 
 test-torch: setup ## run the tests of what computes with tensors on another libtorch: TORCH=folder with its include and lib, such as torch in a PyTorch wheel; PAIRSTREAM_TEST_DEVICE=cuda on a GPU
