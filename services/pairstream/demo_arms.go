@@ -72,6 +72,8 @@ func titleOf(p pipeline, of string) string {
 		return "random mini-batches"
 	case o.Candidates == 0 && string(o.Strategy) == "grit":
 		return "GRIT"
+	case o.Candidates > 0: // no MAFA: the demo's targets of ITC are one-hot
+		return "GRIT + ECM"
 	}
 	return strings.ToUpper(of)
 }

@@ -69,7 +69,7 @@ func TestModelsAreAskedAboutTheSameNegatives(t *testing.T) {
 // A run is compared with the ways to make mini-batches that are not its own.
 func TestRivals(t *testing.T) {
 	for recipe, want := range map[string][]string{
-		"": {"random mini-batches", "GRIT", "MAFA"}, "grit-vlp": {"random mini-batches", "GRIT"}, "albef": {"GRIT", "random mini-batches"},
+		"": {"random mini-batches", "GRIT", "GRIT + ECM"}, "grit-vlp": {"random mini-batches", "GRIT"}, "albef": {"GRIT", "random mini-batches"},
 		"gpn-s": {"random mini-batches", "GRIT", "GPN-S"},
 	} {
 		d := smallDemo(t, map[string]string{"RECIPE": recipe})

@@ -304,7 +304,7 @@ func printCond(w io.Writer, r *eval.CondReport) error {
 	}
 	fmt.Fprintf(w, "; calibration error %.1f %%\n", 100*r.CalibrationError)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "above\town pairs, %\thard pairs, %\tprecision\trecall\t")
+	fmt.Fprintln(t, "above\town pairs, %\thard pairs, %\tprecision\tfrom\tto\trecall\t")
 	known := func(x *float64) string {
 		if x == nil {
 			return "-"
@@ -312,7 +312,22 @@ func printCond(w io.Writer, r *eval.CondReport) error {
 		return fmt.Sprintf("%.3f", *x)
 	}
 	for _, v := range r.Above {
-		fmt.Fprintf(t, "%.2f\t%.1f\t%.1f\t%s\t%s\t\n", v.High, 100*v.Own, 100*v.Hard, known(v.Precision), known(v.Recall))
+		from, to := &v.From, &v.To
+		if v.Precision == nil {
+			from, to = nil, nil
+		}
+		fmt.Fprintf(t, "%.2f\t%.1f\t%.1f\t%s\t%s\t%s\t%s\t\n", v.High, 100*v.Own, 100*v.Hard, known(v.Precision), known(from), known(to), known(v.Recall))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if r.Falls != nil {
+		fmt.Fprintf(w, "precision falls: above %.2f fewer are true than above a lower threshold. Do not raise ECM_HIGH to be careful\n", *r.Falls)
+	}
+	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "probability\thard pairs\tmean, %\ttrue, %\t")
+	for _, b := range r.Bins {
+		fmt.Fprintf(t, "%.1f to %.1f\t%d\t%.1f\t%.1f\t\n", b.Low, b.High, b.Pairs, 100*b.Mean, 100*b.True)
 	}
 	return t.Flush()
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/pairstream/pairstream/internal/base/interval"
 	"github.com/pairstream/pairstream/internal/model/model"
 )
 
@@ -123,7 +124,7 @@ func (c *Cond) positives() []Asked {
 }
 
 // Thresholds are the probabilities at which [Cond.Report] counts. 0.8 is MAFA's.
-var Thresholds = []float64{0.5, 0.8, 0.9, 0.95}
+var Thresholds = []float64{0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99}
 
 // CondReport is how well a connection discriminator tells pairs apart.
 type CondReport struct {
@@ -139,6 +140,21 @@ type CondReport struct {
 	CalibrationError float64            `json:"calibration_error"`
 	Calibration      *model.Calibration `json:"calibration,omitempty"` // that is applied; nil: none
 	Above            []Above            `json:"above"`
+	// Falls is the highest threshold above which precision is lower for certain than above a lower one: the intervals lie apart.
+	// Who raises the threshold to it gets worse connections. nil: there is none, or the truth is not known.
+	Falls *float64 `json:"falls,omitempty"`
+	// Bins hold the hard pairs by probability, ten of equal width; without those that are empty.
+	Bins []Bin `json:"bins"`
+}
+
+// Bin holds hard pairs of about one probability.
+type Bin struct {
+	Low   float64 `json:"low"` // probabilities
+	High  float64 `json:"high"`
+	Pairs int     `json:"pairs"`
+	Mean  float64 `json:"mean"` // probability
+	// True is the share of true pairs; where the truth is not known, as [Cond.Calibrate] weighs own pairs.
+	True float64 `json:"true"`
 }
 
 // Above counts the pairs with a probability above a threshold.
@@ -149,14 +165,18 @@ type Above struct {
 	// Precision is the share of true ones of these hard pairs, and Recall that of these of all true ones; nil: not known.
 	Precision *float64 `json:"precision,omitempty"`
 	Recall    *float64 `json:"recall,omitempty"`
+	// From and To are the 95 % interval of the precision (Wilson's), as if pairs were independent.
+	From float64 `json:"from,omitempty"`
+	To   float64 `json:"to,omitempty"`
 }
 
 // Report measures the answers with a calibration, or without one.
 func (c *Cond) Report(calibration *model.Calibration) *CondReport {
 	r := &CondReport{
 		Images: c.Images, Texts: c.Texts, EasyAUC: c.EasyAUC(), HardAUC: c.HardAUC(), BaseRate: c.BaseRate, Counted: c.Known,
-		Calibration: calibration, CalibrationError: c.calibrationError(calibration),
+		Calibration: calibration,
 	}
+	r.Bins, r.CalibrationError = c.bins(calibration)
 	truth := len(c.positives())
 	if c.Known && truth > 0 && truth < len(c.Hard) {
 		auc := c.CandidateAUC()
@@ -165,25 +185,40 @@ func (c *Cond) Report(calibration *model.Calibration) *CondReport {
 	for _, high := range Thresholds {
 		above := func(a Asked) bool { return calibration.Of(a.Score) > high }
 		v := Above{High: high, Own: shareOf(c.Own, above), Hard: shareOf(c.Hard, above)}
-		if found := v.Hard * float64(len(c.Hard)); c.Known {
-			right := shareOf(c.Hard, func(a Asked) bool { return a.True && above(a) }) * float64(len(c.Hard))
+		if found := count(c.Hard, above); c.Known {
+			right := count(c.Hard, func(a Asked) bool { return a.True && above(a) })
 			if found > 0 {
-				precision := right / found
+				precision := float64(right) / float64(found)
 				v.Precision = &precision
+				v.From, v.To = interval.Wilson(right, found)
 			}
 			if truth > 0 {
-				recall := right / float64(truth)
+				recall := float64(right) / float64(truth)
 				v.Recall = &recall
 			}
 		}
 		r.Above = append(r.Above, v)
 	}
+	r.Falls = falls(r.Above)
 	return r
 }
 
-// calibrationError puts the hard pairs into ten bins of equal width, by probability. Where the truth is not known, own pairs
-// stand for the true ones, as in [Cond.Calibrate].
-func (c *Cond) calibrationError(calibration *model.Calibration) float64 {
+// falls returns the highest threshold above which precision is lower for certain than above a lower one.
+func falls(curve []Above) (at *float64) {
+	highest := 0.0 // lower end so far
+	for _, v := range curve {
+		if v.Precision != nil && v.To < highest {
+			at = &v.High
+		}
+		highest = max(highest, v.From)
+	}
+	return at
+}
+
+// bins puts the hard pairs into ten bins of equal width, by probability, and returns how far probabilities are from the share of
+// true pairs, in the mean over the hard ones. Where the truth is not known, own pairs stand for the true ones, as in
+// [Cond.Calibrate].
+func (c *Cond) bins(calibration *model.Calibration) (list []Bin, off float64) {
 	const parts = 10
 	var hard, sum, right [parts]float64
 	part := func(p float64) int { return min(int(p*parts), parts-1) }
@@ -195,9 +230,12 @@ func (c *Cond) calibrationError(calibration *model.Calibration) float64 {
 	for _, k := range c.weighed(c.positives()) {
 		right[part(calibration.Of(k.score))] += k.weight
 	}
-	off := 0.0
 	for i := range hard {
-		off += math.Abs(sum[i] - min(right[i], hard[i]))
+		found := min(right[i], hard[i])
+		off += math.Abs(sum[i] - found)
+		if hard[i] > 0 {
+			list = append(list, Bin{float64(i) / parts, float64(i+1) / parts, int(hard[i]), sum[i] / hard[i], found / hard[i]})
+		}
 	}
-	return off / float64(max(1, len(c.Hard)))
+	return list, off / float64(max(1, len(c.Hard)))
 }

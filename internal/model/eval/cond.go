@@ -139,13 +139,16 @@ func (c *Cond) count(declared float64) {
 }
 
 func shareOf(all []Asked, is func(Asked) bool) float64 {
-	n := 0
+	return float64(count(all, is)) / float64(max(1, len(all)))
+}
+
+func count(all []Asked, is func(Asked) bool) (n int) {
 	for _, a := range all {
 		if is(a) {
 			n++
 		}
 	}
-	return float64(n) / float64(max(1, len(all)))
+	return n
 }
 
 // Half returns the pairs of images with even numbers, or with odd ones. What is fitted on one half is measured on the other.

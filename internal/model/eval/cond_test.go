@@ -272,13 +272,13 @@ func TestCondReport(t *testing.T) {
 	if r.EasyAUC != 0.75 || r.HardAUC != 0.5 || *r.CandidateAUC != 2./3 {
 		t.Errorf("AUC %v, %v, %v", r.EasyAUC, r.HardAUC, *r.CandidateAUC)
 	}
-	for i, want := range []Above{
+	for _, want := range []Above{
 		{High: 0.5, Own: 0.5, Hard: 0.5, Precision: share(0.5), Recall: share(1)}, // a probability of 0.5 is not above 0.5
 		{High: 0.8, Own: 0.5, Hard: 0.5, Precision: share(0.5), Recall: share(1)},
 		{High: 0.9, Hard: 0.25, Precision: share(0), Recall: share(0)},
 		{High: 0.95, Recall: share(0)}, // nothing is above
 	} {
-		got := r.Above[i]
+		got := r.Above[slices.Index(Thresholds, want.High)]
 		same := func(a, b *float64) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
 		if got.High != want.High || got.Own != want.Own || got.Hard != want.Hard || !same(got.Precision, want.Precision) || !same(got.Recall, want.Recall) {
 			t.Errorf("above %v: %+v, want %+v", want.High, got, want)
@@ -287,9 +287,37 @@ func TestCondReport(t *testing.T) {
 	if want := (0.5 + 0.15 + 0.92 + 0.2) / 4; math.Abs(r.CalibrationError-want) > 1e-9 {
 		t.Errorf("calibration error %v, want %v", r.CalibrationError, want)
 	}
+	if v := r.Above[0]; math.Abs(v.From-0.0945) > 1e-4 || math.Abs(v.To-0.9055) > 1e-4 { // statsmodels' proportion_confint of 1 of 2
+		t.Errorf("the precision lies from %v to %v", v.From, v.To)
+	}
+	if want := []Bin{{0.2, 0.3, 1, 0.2, 0}, {0.5, 0.6, 1, 0.5, 0}, {0.8, 0.9, 1, 0.85, 1}, {0.9, 1, 1, 0.92, 0}}; !slices.EqualFunc(r.Bins, want, func(a, b Bin) bool {
+		return a.Low == b.Low && a.Pairs == b.Pairs && math.Abs(a.Mean-b.Mean) < 1e-9 && a.True == b.True
+	}) {
+		t.Errorf("bins %+v, want %+v", r.Bins, want)
+	}
 	c.Known = false
 	if r := c.Report(&model.Calibration{Differences: []float64{0}, Probabilities: []float64{0.5}}); r.CandidateAUC != nil || r.Above[0].Precision != nil || r.Above[0].Recall != nil || r.Counted {
 		t.Errorf("the truth is told where it is not known: %+v", r)
+	}
+}
+
+// A Con-D that is surest where it is wrong is told so, and one whose precision rises or hardly moves is not.
+func TestCondReportSaysWherePrecisionFalls(t *testing.T) {
+	at := func(p float64) float64 { return math.Log(p / (1 - p)) }
+	report := func(right, wrong float64) *CondReport {
+		c := &Cond{Known: true}
+		for i := range 400 {
+			c.Hard = append(c.Hard, Asked{Score: at(right), True: i%4 > 0}, Asked{Score: at(wrong), True: i%4 == 0})
+		}
+		return c.Report(nil)
+	}
+	if r := report(0.82, 0.97); r.Falls == nil || *r.Falls != 0.95 {
+		t.Errorf("surest where it is wrong: it falls at %v", r.Falls)
+	}
+	for name, r := range map[string]*CondReport{"surest where it is right": report(0.97, 0.82), "all alike": report(0.97, 0.97)} {
+		if r.Falls != nil {
+			t.Errorf("%s: it falls at %v", name, *r.Falls)
+		}
 	}
 }
 
