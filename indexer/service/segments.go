@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/url"
 	"slices"
 	"time"
@@ -116,24 +117,31 @@ func (s *segments) ask(ctx context.Context, id schemas.GroupID, model string, o 
 		return nil, fmt.Errorf("group %s was begun with NEIGHBORS_SCOPE=%s: it needs SEGMENTS_ROOT until it is closed", id, o.Scope)
 	}
 	names := latest(own.of(model), o.Asked)
+	opened := make(map[store.Name]*segment.Segment)
 	if o.Scope == schemas.ScopeCrawl {
 		place := scope.Place{Lane: int(id.Lane), Group: id.Seq, Most: o.Asked}
 		choice, err := scope.Notes.Take(ctx, s.log, place, func(ctx context.Context) (scope.Choice, error) {
-			names, err := s.choose(ctx, int(id.Lane), model, o.Asked, own)
+			names, err := s.choose(ctx, int(id.Lane), model, o.Asked, own, opened)
 			return scope.Choice{Place: place, Segments: names}, err
 		})
 		if err != nil {
-			return nil, stream.Transient(err)
+			return nil, errors.Join(stream.Transient(err), closeAll(slices.Collect(maps.Values(opened))))
 		}
 		names = choice.Segments
 	}
 	defer func() {
+		err = errors.Join(err, closeAll(slices.Collect(maps.Values(opened)))) // another owner has chosen first
 		if err != nil {
 			err = errors.Join(err, closeAll(found))
 			found = nil
 		}
 	}()
 	for _, name := range names {
+		if one := opened[name]; one != nil {
+			found = append(found, one)
+			delete(opened, name)
+			continue
+		}
 		one, err := s.get(ctx, id, model, name, own)
 		if err != nil {
 			return found, err
@@ -145,8 +153,10 @@ func (s *segments) ask(ctx context.Context, id schemas.GroupID, model string, o 
 	return found, nil
 }
 
-// choose returns the latest segments of all lanes. Of its own lane it takes those that the lane knows to be its own.
-func (s *segments) choose(ctx context.Context, lane int, model string, most int, own *closed) ([]store.Name, error) {
+// choose returns the latest segments of all lanes. Of its own lane it takes those that the lane knows to be its own. It looks
+// at all of the others, which it leaves in opened: a choice is final, and a lane whose group asks for what is no segment would
+// wait for ever.
+func (s *segments) choose(ctx context.Context, lane int, model string, most int, own *closed, opened map[store.Name]*segment.Segment) ([]store.Name, error) {
 	all, err := s.store.List(ctx, model)
 	if err != nil {
 		return nil, err
@@ -154,7 +164,26 @@ func (s *segments) choose(ctx context.Context, lane int, model string, most int,
 	all = slices.DeleteFunc(all, func(n store.Name) bool { return n.Lane == lane })
 	all = append(all, own.of(model)...)
 	slices.SortFunc(all, store.Compare)
-	return latest(all, most), nil
+	var chosen []store.Name
+	for _, name := range slices.Backward(all) {
+		if len(chosen) == most {
+			break
+		}
+		if name.Lane != lane {
+			one, err := s.store.Get(ctx, model, name)
+			if errors.Is(err, segment.ErrInvalid) || errors.Is(err, fs.ErrNotExist) {
+				s.instruments.Log.Warn("passing over a segment of another lane", keyGroup, name.ID().String(), keyErr, err)
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			opened[name] = one
+		}
+		chosen = append(chosen, name)
+	}
+	slices.Reverse(chosen)
+	return chosen, nil
 }
 
 // The pauses of an indexer that waits for a segment of another lane, and between two lines about it.
@@ -218,11 +247,15 @@ func (s *segments) another(ctx context.Context, model string, name store.Name, m
 	if err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(all, func(n store.Name) bool { return n.ID() == name.ID() })
-	if at < 0 {
-		return nil, missing
+	for _, n := range all {
+		if n.ID() != name.ID() {
+			continue
+		}
+		if one, err := s.store.Get(ctx, model, n); !errors.Is(err, segment.ErrInvalid) {
+			return one, err
+		}
 	}
-	return s.store.Get(ctx, model, all[at])
+	return nil, missing
 }
 
 // never reports whether a lane has ended without a group, or made it with another model.

@@ -192,6 +192,30 @@ func TestAReplayThatMakesOthersDoesNotWait(t *testing.T) {
 	must.Check(t, closeAll(segments))
 }
 
+// TestSegmentsThatAreNoneAreNotChosen has a stranger's files among the segments of another lane, with the highest numbers. A
+// choice of them would be final.
+func TestSegmentsThatAreNoneAreNotChosen(t *testing.T) {
+	folder, log := t.TempDir(), logtest.Open(t, logtest.Broker(t), "", 2)
+	s, o := newSegments(t, folder, log), scoped(schemas.ScopeCrawl)
+	lanes(t)[0].Run(asking(t, scoped(schemas.ScopeLane), s), -1)
+	files := must.Get(filepath.Glob(filepath.Join(folder, "*", "*", "0-5-*.segment")))(t)
+	raw := must.Get(os.ReadFile(files[0]))(t)
+	for name, content := range map[string][]byte{"0-999999-" + strings.Repeat("ab", 16): []byte("no segment"), "0-999998-" + strings.SplitN(filepath.Base(files[0]), "-", 3)[2][:32]: raw} {
+		must.Do(t, os.WriteFile(filepath.Join(filepath.Dir(files[0]), name+".segment"), content, 0o600))
+	}
+	for range 2 { // by its choice, and by the note of it
+		segments, err := s.ask(t.Context(), schemas.GroupID{Lane: 1, Seq: 0}, "m", o, nil)
+		var got []schemas.GroupID
+		for _, one := range segments {
+			got = append(got, one.Group)
+		}
+		if want := []schemas.GroupID{{Seq: 4}, {Seq: 5}}; err != nil || !slices.Equal(got, want) {
+			t.Errorf("asks groups %v, %v: want %v", got, err, want)
+		}
+		must.Check(t, closeAll(segments))
+	}
+}
+
 // TestALostSegmentIsNamed removes the segment of a lane's own group.
 func TestALostSegmentIsNamed(t *testing.T) {
 	folder := t.TempDir()
