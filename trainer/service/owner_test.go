@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/pairstream/pairstream/internal/log/decision"
 	"github.com/pairstream/pairstream/internal/log/stream"
+	"github.com/pairstream/pairstream/internal/model/device"
+	"github.com/pairstream/pairstream/internal/model/torch"
+	"github.com/pairstream/pairstream/internal/process/service"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
@@ -145,4 +149,35 @@ func TestRunRefusesASecondTrainer(t *testing.T) {
 	}
 	stop()
 	must.Do(t, runTrainer(t, log, environ))
+}
+
+// TestTrainerEndsWhereAnotherTakesOver lets another trainer claim the namespace within the first step. The first publishes
+// nothing more than that step's features, and leaves no checkpoint.
+func TestTrainerEndsWhereAnotherTakesOver(t *testing.T) {
+	log, dir := ownedLog(t), t.TempDir()
+	putScored(t, log, 0, 1, 2)
+	s := must.Get(parse(map[string]string{
+		"CHECKPOINT_DIR": dir, "TRAIN_INIT": firstWeights(t), "BUCKET_ROOTS": "file://" + t.TempDir(), "STEP_BATCHES": "1", "TRAIN_EXIT_AT_END": "true",
+	}))(t)
+	instruments := must.Get(service.NewRuntime(slog.New(slog.DiscardHandler)).NewInstruments(Name, nil))(t)
+	shared := device.NewShared(device.Settings{Name: "cpu", Threads: 1}, nil)
+	defer func() { must.Check(t, shared.Close()) }()
+	ctx, tools := shared.For(t.Context(), log, instruments, new(torch.Meter))
+	steps := 0
+	err := RunObserved(ctx, tools, s, func(Step) {
+		if steps++; steps == 1 {
+			must.Check(t, decision.Write(t.Context(), log, ownerClaim, ownerNote{ID: "other", Number: 2, Folder: "x", Host: "h", Dir: "/d"}))
+			time.Sleep(log.Config().SessionTimeout) // the notes are read meanwhile
+		}
+	})
+	if !errors.Is(err, errOwned) || !strings.Contains(err.Error(), "it has taken over, on h with CHECKPOINT_DIR=/d") {
+		t.Errorf("error %v", err)
+	}
+	blocks := int64(0)
+	for _, last := range lastOf(t, log) {
+		blocks += last + 1
+	}
+	if files := must.Get(os.ReadDir(dir))(t); blocks != 1 || len(files) != 0 {
+		t.Errorf("%d features and %d files, want those of one step and none", blocks, len(files))
+	}
 }
