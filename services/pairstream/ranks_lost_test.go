@@ -24,6 +24,7 @@ type gang struct {
 	past  []*process // that were killed
 	log   *stream.Log
 	draw  *rand.Rand
+	feed  func() // publishes more to train on; nil: there is enough
 }
 
 func startGang(t *testing.T, log *stream.Log, draw *rand.Rand, world int, env ...string) *gang {
@@ -39,6 +40,9 @@ func startGang(t *testing.T, log *stream.Log, draw *rand.Rand, world int, env ..
 func (g *gang) train(t *testing.T) {
 	t.Helper()
 	last := must.Get(g.log.LastSeq(t.Context(), schemas.Features, 0))(t)
+	if g.feed != nil {
+		g.feed()
+	}
 	awaitFeatures(t, g.log, 0, last+2+int64(g.draw.IntN(2)), g.ranks...)
 	time.Sleep(time.Duration(g.draw.IntN(200)) * time.Millisecond)
 }
@@ -109,7 +113,16 @@ func TestRanksKilled(t *testing.T) {
 }
 
 func ranksKilled(t *testing.T, name string, settings map[string]string) {
-	in := setUpPipeline(t, 144) // so many that training outlasts the losses
+	in := setUpPipeline(t, 8)
+	// Training goes on at the machine's speed, and waits for the next of these. So it never ends before the last loss.
+	const portions = 8
+	mustCommand(t, "synth", in("portions"), "--scenes", fmt.Sprint(18*portions), "--side", "48", "--per-shard", "18")
+	fed := 0
+	feed := func() {
+		t.Helper()
+		mustCommand(t, "produce", in(fmt.Sprintf("portions/%05d.tar", fed)))
+		fed++
+	}
 	t.Setenv("STEP_BATCHES", "4")
 	t.Setenv("CHECKPOINT_EVERY", "2")
 	t.Setenv("TRAIN_LANE_ORDER", "arrival")
@@ -118,7 +131,6 @@ func ranksKilled(t *testing.T, name string, settings map[string]string) {
 	}
 	t.Setenv("NAMESPACE", name)
 	t.Setenv("CHECKPOINT_DIR", in("killed"))
-	mustCommand(t, "produce", in("scenes"), "--final")
 	log := openNamespace(t)
 	var others []*process
 	for _, name := range []string{"encoder", "indexer", "grouper", "discriminator"} {
@@ -127,6 +139,7 @@ func ranksKilled(t *testing.T, name string, settings map[string]string) {
 	draw := rand.New(rand.NewPCG(soak.Seed(t, 3), 0))
 	for _, world := range []int{4, 2} {
 		g := startGang(t, log, draw, world)
+		g.feed = feed
 		g.train(t)
 		member, other := 1+draw.IntN(world-1), draw.IntN(world)
 		g.kill(t, member)
@@ -151,6 +164,10 @@ func ranksKilled(t *testing.T, name string, settings map[string]string) {
 		}
 		g.tell(t)
 	}
+	if fed != portions {
+		t.Errorf("%d of %d portions were published", fed, portions)
+	}
+	mustCommand(t, "seal", "--final")
 	endOf(t, startRanks(t, 2))
 	for _, p := range others {
 		p.stop(t)
