@@ -39,6 +39,9 @@ const (
 // writeSealed writes a safetensors file that carries a digest of its content. The file appears under its name complete or
 // not at all. It is on the disk when the function returns.
 func writeSealed(path string, tensors []safetensors.NamedTensor, metadata map[string]string) error {
+	if err := finiteAll(tensors); err != nil {
+		return fmt.Errorf("writing checkpoint %s: %w; go back to an earlier checkpoint, with a lower learning rate", path, err)
+	}
 	sealed := maps.Clone(metadata)
 	sealed[metadataDigest] = digest(tensors, metadata)
 	if err := safetensors.WriteFile(path, tensors, sealed); err != nil {
@@ -77,7 +80,20 @@ func openSealed(path string) (*safetensors.File, error) {
 	if got := digest(tensors, metadata); got != want {
 		return nil, fmt.Errorf("opening checkpoint %s: %w: SHA-256 is %s, want %s", path, ErrTorn, got, want)
 	}
+	if err := finiteAll(tensors); err != nil {
+		return nil, fmt.Errorf("opening checkpoint %s: %w", path, err)
+	}
 	return f, nil
+}
+
+// finiteAll refuses a state with numbers that are none: no step gets better with them.
+func finiteAll(tensors []safetensors.NamedTensor) error {
+	for _, t := range tensors {
+		if i, ok := t.Tensor.Finite(); !ok {
+			return fmt.Errorf("tensor %s is broken, value %d is %w", t.Name, i, ErrNotFinite)
+		}
+	}
+	return nil
 }
 
 // digest returns the SHA-256 over metadata and tensors in order of name. The length of every part precedes it.
@@ -160,6 +176,16 @@ func prune(folder string, stay int64) error {
 		errs = append(errs, removeIfThere(path))
 	}
 	return errors.Join(errs...)
+}
+
+// IsTemporary reports whether a file is what an interrupted write of a checkpoint has left.
+func IsTemporary(name string) bool {
+	for _, pattern := range []string{temporaryPattern, temporaryBest} {
+		if fits, err := filepath.Match(pattern, name); fits && err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // Superseded returns those of some steps whose checkpoints need not stay: all but the last two and those that stay divides.

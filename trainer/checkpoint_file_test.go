@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,6 +78,30 @@ func TestLatestCheckpoint(t *testing.T) {
 	path, bad, err := LatestCheckpoint(folder)
 	if path != good || err != nil || len(bad) != 1 || !strings.Contains(bad[0].Error(), torn) {
 		t.Errorf("%q, %v, %v; want %q, and %q reported", path, bad, err, good, torn)
+	}
+}
+
+// A state with values that are no numbers is not sealed, whatever tensor they are in. One that an earlier version has sealed
+// is passed over.
+func TestABrokenStateIsNoCheckpoint(t *testing.T) {
+	folder := t.TempDir()
+	good := writeTestCheckpoint(t, folder, 998)
+	nan := math.Float32frombits(0x7fc00000)
+	tensors := []safetensors.NamedTensor{
+		{Name: "a", Tensor: safetensors.FromFloat32s([]float32{1, 2}, 2)}, {Name: "optim.mean.a", Tensor: safetensors.FromFloat32s([]float32{1, nan}, 2)},
+	}
+	path := filepath.Join(folder, CheckpointName(999))
+	err := writeSealed(path, tensors, nil)
+	if !errors.Is(err, ErrNotFinite) || !strings.Contains(err.Error(), "optim.mean.a is broken, value 1") || !strings.Contains(err.Error(), path) {
+		t.Errorf("error %v", err)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it was written: %v", err)
+	}
+	must.Do(t, safetensors.WriteFile(path, tensors, map[string]string{metadataDigest: digest(tensors, nil)}))
+	latest, bad, err := LatestCheckpoint(folder)
+	if latest != good || err != nil || len(bad) != 1 || !errors.Is(bad[0], ErrNotFinite) {
+		t.Errorf("%q, %v, %v; want %q, and %q reported", latest, bad, err, good, path)
 	}
 }
 

@@ -285,11 +285,16 @@ func (u *uploads) head(ctx context.Context, name string) (trainer.Head, error) {
 	return trainer.ReadHead(r)
 }
 
-// prune removes the checkpoints that would not stay in a folder. Those of later steps than the newest are left alone: they
+// prune removes what interrupted uploads have left, and the checkpoints that would not stay in a folder. Those of later steps than the newest are left alone: they
 // are not this training's.
 func (u *uploads) prune(ctx context.Context, there map[string]int64, newest int64) error {
 	steps := []int64{newest}
 	for name := range there {
+		if trainer.IsTemporary(name) { // of a process that was killed: one of ours has ended
+			if err := u.to.Delete(ctx, name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("removing %s: %w", name, err)
+			}
+		}
 		if step, ok := trainer.CheckpointStep(name); ok && step < newest {
 			steps = append(steps, step)
 		}

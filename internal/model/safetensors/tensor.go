@@ -50,6 +50,30 @@ func (t Tensor) Float32s() ([]float32, error) {
 	})
 }
 
+// Finite reports whether all values are numbers, and else where the first is that is none. Whole numbers always are.
+func (t Tensor) Finite() (index int, ok bool) {
+	exponent := map[string]uint64{"F16": 0x7c00, "BF16": 0x7f80, "F32": 0x7f80_0000, "F64": 0x7ff0_0000_0000_0000}[t.DType]
+	if exponent == 0 {
+		return 0, true
+	}
+	size := int(elementBytes[t.DType])
+	for i := 0; i+size <= len(t.Data); i += size {
+		var bits uint64
+		switch size {
+		case 2:
+			bits = uint64(binary.LittleEndian.Uint16(t.Data[i:]))
+		case 4:
+			bits = uint64(binary.LittleEndian.Uint32(t.Data[i:]))
+		case 8:
+			bits = binary.LittleEndian.Uint64(t.Data[i:])
+		}
+		if bits&exponent == exponent { // infinite, or not a number
+			return i / size, false
+		}
+	}
+	return 0, true
+}
+
 // Int64s converts elements of type I64, I32 or U8.
 func (t Tensor) Int64s() ([]int64, error) {
 	return convert[int64](t, map[string]func([]byte) int64{
