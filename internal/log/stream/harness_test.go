@@ -267,6 +267,9 @@ func (j *joiner) Input() schemas.Topic {
 }
 
 func (j *joiner) Process(_ context.Context, rec Record, out Output) error {
+	if rec.Schema == schemas.SchemaSeal {
+		return nil
+	}
 	if rec.Topic == schemas.Groups {
 		j.start = out.Before(rec, nil)
 		j.head = string(rec.Value)

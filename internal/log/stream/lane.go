@@ -35,6 +35,7 @@ type lane struct {
 	untaken     *Record   // was read, and the stage could not take it yet
 	held        bool      // Process was called since the last Flush
 	now         time.Time // when the lane has finished a record, or a wait
+	ended       bool      // at the last look, the input that the lane waits for had its final seal behind it
 	nobody      bool      // at the last look, nobody would make what the lane waits for
 	pending     pendingCommit
 

@@ -168,6 +168,13 @@ func TestWaitingIsSaid(t *testing.T) {
 	put(t, l, numbered(schemas.Features, 0, 0, "a"), numbered(schemas.Features, 0, 1, "b"))
 	await(t, "it has all that it wants", func() bool { return gauge(t, reg, "waiting_lanes") == 0 })
 	awaitSeqs(t, l, map[schemas.Topic]int64{schemas.Batches: 1}, 0)
+	put(t, l, numbered(schemas.Features, 0, 2, "of nothing"))
+	await(t, "another group must be missing", func() bool { return gauge(t, reg, "waiting_lanes") == 1 })
+	end := must.Get(schemas.Marshal(&schemas.Seal{Final: true}))(t)
+	put(t, l, sequenced(schemas.Groups, 0, 2, Mark{}, schemas.SchemaSeal, end))
+	await(t, "the lane has ended, and waits for nothing", func() bool {
+		return strings.Join(spec.Counters.States(), "") == "" && gauge(t, reg, "waiting_lanes") == 0
+	})
 	r.stop(t)
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/pairstream/pairstream/schemas"
 )
 
 // askEvery is the time after which a stage gets a record again that it could not take yet.
@@ -49,7 +51,7 @@ func (ln *lane) ask(reading, work context.Context, rec Record, why error) error 
 // wait waits for a record, and commits meanwhile. After a while it says what it waits for.
 func (ln *lane) wait(reading context.Context, r *Reader) (rec Record, err error) {
 	long, checked := time.Now().Add(ln.log.saidAfter), false
-	ln.nobody = false
+	ln.nobody, ln.ended = false, false
 	err = ln.spell.wait(reading, func(tick context.Context) error {
 		rec, err = r.Next(tick)
 		return err
@@ -73,12 +75,21 @@ func (ln *lane) lookAround(ctx context.Context, r *Reader, first bool) error {
 		if err := ln.log.checkSeqs(ctx, r.f.topic, ln.id, r.pos, r.skips); err != nil {
 			return err
 		}
+		last, found, err := ln.log.LastWhere(ctx, r.f.topic, ln.id, func(*Record) bool { return true })
+		if err != nil {
+			return err
+		}
+		seal, sealed := As[*schemas.Seal](last)
+		ln.ended = found && sealed && seal.Final && r.f.topic == ln.spec.Inputs[0] && last.Offset < r.pos.Offset
 	}
 	return ln.forgo(ctx, r)
 }
 
 // wants says what the lane waits for. When another input has records, someone else does not do their part.
 func (ln *lane) wants(r *Reader) (what string, held bool) {
+	if ln.ended {
+		return "", false // nothing comes, and what other inputs have left is of no use to the lane
+	}
 	what = string(r.f.topic)
 	if w, ok := ln.stage.(Waiter); ok {
 		what = w.Waiting()
