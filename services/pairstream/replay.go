@@ -8,14 +8,17 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pairstream/pairstream/internal/base/atomicfile"
 	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/operate/inspect"
@@ -61,6 +64,16 @@ func newRunManifestCommand() *cobra.Command {
 		if err = errors.Join(err, closeLog()); err != nil {
 			return err
 		}
+		if env == "" {
+			changes, err := changesIn(runEnvFile(*dir, cfg.Namespace))
+			if err != nil {
+				return err
+			}
+			m.Changed = append(m.Changed, changes...)
+		}
+		for _, change := range m.Changed {
+			fmt.Fprintf(cmd.ErrOrStderr(), "the run changed between two starts, and a replay repeats only what came last: %s\n", display.Printable(change))
+		}
 		return writeManifest(m, out, cmd.OutOrStdout())
 	}
 	f := cmd.Flags()
@@ -74,15 +87,24 @@ func writeManifest(m *replay.Manifest, path string, stdout io.Writer) error {
 	if path == "" {
 		return m.Write(stdout)
 	}
-	file, err := os.Create(path)
-	if err != nil {
+	write := atomicfile.Write
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		write = inPlace // a pipe, or /dev/stdout
+	}
+	if err := write(path, 0o644, m.Write); err != nil {
 		return fmt.Errorf("writing the manifest: %w", err)
 	}
-	if err := errors.Join(m.Write(file), file.Close()); err != nil {
+	_, err := fmt.Fprintf(stdout, "wrote %s: %d lanes, seed %s, models %s\n", path, m.Lanes, m.Seed, fingerprints(m))
+	return err
+}
+
+// inPlace writes a file that is none to be replaced.
+func inPlace(path string, _ os.FileMode, write func(io.Writer) error) error {
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(stdout, "wrote %s: %d lanes, seed %s, models %s\n", path, m.Lanes, m.Seed, fingerprints(m))
-	return err
+	return errors.Join(write(file), file.Close())
 }
 
 // fingerprints lists the fingerprints of the models, each with the topics that its model has written.
@@ -111,7 +133,7 @@ func runSettings(environ map[string]string) (map[string]string, error) {
 }
 
 // leaveRunEnv writes the settings of a run into the folder of its log.
-func leaveRunEnv(dir string, cfg stream.Config, environ map[string]string) error {
+func leaveRunEnv(dir string, cfg stream.Config, environ map[string]string, changes ...string) error {
 	settings, err := runSettings(environ)
 	if err != nil {
 		return err
@@ -120,7 +142,30 @@ func leaveRunEnv(dir string, cfg stream.Config, environ map[string]string) error
 	if cfg.Namespace != "" {
 		settings["NAMESPACE"] = cfg.Namespace
 	}
-	return writeRunEnv(dir, cfg.Namespace, settings)
+	return writeRunEnv(dir, cfg.Namespace, settings, changes...)
+}
+
+// leaveChanges leaves the settings of a start, and notes which differ from those of the start before it. Before anything was
+// encoded nothing was made with them.
+func leaveChanges(ctx context.Context, log *stream.Log, dir string, cfg stream.Config, environ map[string]string) error {
+	now, err := runSettings(environ)
+	if err != nil {
+		return err
+	}
+	before, err := runEnvIn(runEnvFile(dir, cfg.Namespace))
+	if err != nil {
+		return err
+	}
+	var changes []string
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		if was, ok := before[name]; ok && was != now[name] {
+			changes = append(changes, fmt.Sprintf("%s was %q and became %q", name, was, now[name]))
+		}
+	}
+	if len(changes) > 0 && nothingEncoded(ctx, log) {
+		changes = nil
+	}
+	return leaveRunEnv(dir, cfg, environ, changes...)
 }
 
 // replayOptions are the flags of `pairstream replay`.

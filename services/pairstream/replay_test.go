@@ -10,8 +10,10 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/log/stream"
@@ -44,7 +46,8 @@ func TestRunManifestAndReplay(t *testing.T) {
 	}
 	t.Setenv("KAFKA_BROKERS", logtest.Broker(t))
 	t.Setenv("NAMESPACE", "production")
-	t.Setenv("LOG_LEVEL", "error")
+	t.Setenv("LOG_LEVEL", "warn") // should it wait for something, the log says what, and the goroutines say where
+	defer time.AfterFunc(time.Minute, func() { _ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1) }).Stop()
 	must.Do(t, os.WriteFile(in("run.env"), []byte("# the run\n\n"+env.String()), 0o644))
 
 	mustCommand(t, "synth", in("scenes"), "--scenes", "10", "--side", "64")
@@ -69,15 +72,15 @@ func TestRunManifestAndReplay(t *testing.T) {
 	if out := mustCommand(t, "run-manifest", "--env", in("run.env")); out == "" || !strings.Contains(out, `"GROUP_SIZE": "9"`) {
 		t.Errorf("run-manifest prints %s", out)
 	}
-	out := mustCommand(t, "replay", in("run.json"), "--namespace", "again", "--data", dir)
+	out := mustCommand(t, "replay", in("run.json"), "--namespace", "again", "--data", dir, "--patience", "60s")
 	if !strings.Contains(out, "32 pairs were copied") || strings.Contains(out, "differ") {
 		t.Errorf("replay prints\n%s", out)
 	}
 	compareKept(t, "the replay", filepath.Join(dir, "replay", "again"), in("checkpoints"), 4)
-	if out := mustCommand(t, "replay", in("run.json"), "--namespace", "again", "--data", dir); strings.Contains(out, "differ") {
+	if out := mustCommand(t, "replay", in("run.json"), "--namespace", "again", "--data", dir, "--patience", "60s"); strings.Contains(out, "differ") {
 		t.Errorf("once more, replay prints\n%s", out)
 	}
-	out, err := command(t, "replay", in("run.json"), "--namespace", "other", "--data", dir, "--set", "SEED=4", "--json")
+	out, err := command(t, "replay", in("run.json"), "--namespace", "other", "--data", dir, "--patience", "60s", "--set", "SEED=4", "--json")
 	var report replay.Report
 	if jerr := json.Unmarshal([]byte(out), &report); jerr != nil || len(report.Results) != 12 {
 		t.Fatalf("replay prints %s (%v)", out, jerr)

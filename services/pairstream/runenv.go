@@ -27,13 +27,43 @@ func runEnvFile(dir, namespace string) string {
 	return filepath.Join(dir, namespace+".run.env")
 }
 
-// writeRunEnv replaces the file.
-func writeRunEnv(dir, namespace string, settings map[string]string) error {
+// changed begins the line of a setting that differed between two starts of a run.
+const changed = "# changed: "
+
+// changesIn returns what the file says of settings that have changed between two starts. Without a file there are none.
+func changesIn(path string) (changes []string, err error) {
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for line := range strings.Lines(string(raw)) {
+		if change, ok := strings.CutPrefix(strings.TrimSpace(line), changed); ok {
+			changes = append(changes, change)
+		}
+	}
+	return changes, err
+}
+
+// writeRunEnv replaces the file. It keeps what the file says of changes, and adds more.
+func writeRunEnv(dir, namespace string, settings map[string]string, more ...string) error {
+	changes, err := changesIn(runEnvFile(dir, namespace))
+	if err != nil {
+		return fmt.Errorf("reading the settings of the run before: %w", err)
+	}
+	for _, change := range more {
+		if !slices.Contains(changes, change) {
+			changes = append(changes, change)
+		}
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("writing the run's settings: %w", err)
 	}
-	err := atomicfile.Write(runEnvFile(dir, namespace), 0o600, func(w io.Writer) error {
+	err = atomicfile.Write(runEnvFile(dir, namespace), 0o600, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, "# settings of the run whose log lies beside this file; see pairstream run-manifest")
+		for _, change := range changes {
+			_, lineErr := fmt.Fprintln(w, changed+change)
+			err = errors.Join(err, lineErr)
+		}
 		for _, name := range slices.Sorted(maps.Keys(settings)) {
 			if strings.ContainsFunc(settings[name], unicode.IsControl) { // it would be further settings
 				return fmt.Errorf("%s is %q: want no line end and no other control character", name, settings[name])
@@ -49,6 +79,27 @@ func writeRunEnv(dir, namespace string, settings map[string]string) error {
 	return nil
 }
 
+// runEnvIn returns what a file sets. Without a file that is nothing.
+func runEnvIn(path string) (map[string]string, error) {
+	values := make(map[string]string)
+	raw, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading --env: %w", err)
+	}
+	for line := range strings.Lines(string(table.PlainText(raw))) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, value, ok := strings.Cut(line, "=")
+		if !ok {
+			return nil, fmt.Errorf("reading --env %s: want NAME=VALUE in %q", path, line)
+		}
+		values[name] = value
+	}
+	return values, nil
+}
+
 // environOf returns the environment, completed by what a file sets. The environment takes precedence.
 func environOf(path string) (map[string]string, error) { return environWith(path, nil) }
 
@@ -56,22 +107,15 @@ func environOf(path string) (map[string]string, error) { return environWith(path
 func environWith(path string, leftOut func(name string) bool) (map[string]string, error) {
 	values := make(map[string]string)
 	if path != "" {
-		raw, err := os.ReadFile(path)
-		if err != nil {
+		if _, err := os.Stat(path); err != nil {
 			return nil, fmt.Errorf("reading --env: %w", err)
 		}
-		for line := range strings.Lines(string(table.PlainText(raw))) {
-			line = strings.TrimSpace(line)
-			if line == "" || strings.HasPrefix(line, "#") {
-				continue
-			}
-			name, value, ok := strings.Cut(line, "=")
-			if !ok {
-				return nil, fmt.Errorf("reading --env %s: want NAME=VALUE in %q", path, line)
-			}
-			if leftOut == nil || !leftOut(name) {
-				values[name] = value
-			}
+		var err error
+		if values, err = runEnvIn(path); err != nil {
+			return nil, err
+		}
+		if leftOut != nil {
+			maps.DeleteFunc(values, func(name, _ string) bool { return leftOut(name) })
 		}
 	}
 	for name, value := range config.Environ() {

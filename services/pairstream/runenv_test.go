@@ -3,13 +3,19 @@
 package main
 
 import (
+	"bytes"
+	"log/slog"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/process/config"
+	"github.com/pairstream/pairstream/internal/process/service"
 	"github.com/pairstream/pairstream/internal/testing/must"
+	"github.com/pairstream/pairstream/schemas"
 )
 
 // TestRunEnv finds by namespace what a run leaves. It carries what a manifest needs and no secret. The environment
@@ -44,6 +50,54 @@ func TestRunEnv(t *testing.T) {
 	if got, err := environIn(t.TempDir()); err != nil || got["SEED"] != "" {
 		t.Errorf("SEED=%s, %v: want the environment alone", got["SEED"], err)
 	}
+}
+
+// TestRefusedStartLeavesTheSettings starts a second run on a folder whose broker runs. It is refused, and the settings of the
+// first stay. A start with other settings behind it says what has changed, once something was made with the ones before.
+func TestRefusedStartLeavesTheSettings(t *testing.T) {
+	dir := t.TempDir()
+	for _, s := range config.Settings(pipeline{}) {
+		t.Setenv(s.Variable, "")
+	}
+	for name, value := range map[string]string{
+		"BUCKET_ROOTS": "file://" + dir, "LOG_LEVEL": "error", "CONSOLE_ADDR": "off", "CHECKPOINT_DIR": filepath.Join(dir, "c"),
+		"ENCODER_CHECKPOINT": "/nowhere", "COND_CHECKPOINT": "/nowhere", "TRAIN_INIT": "/nowhere", "SEED": "9", "LANES": "1",
+	} {
+		t.Setenv(name, value)
+	}
+	cfg := stream.DefaultConfig()
+	cfg.Lanes = 1
+	must.Do(t, leaveRunEnv(dir, cfg, map[string]string{"SEED": "3"}))
+	before := must.Get(os.ReadFile(runEnvFile(dir, "")))(t)
+	rt := service.NewRuntime(slog.New(slog.DiscardHandler))
+	log, closeLog, err := openLog(t.Context(), rt, cfg, "127.0.0.1:0", filepath.Join(dir, "broker"))
+	must.Do(t, err)
+	if _, err := command(t, "up", "--data", dir, "--addr", "127.0.0.1:0"); err == nil || strings.Contains(err.Error(), "/nowhere") {
+		t.Errorf("a second run on the folder: %v", err)
+	}
+	if after := must.Get(os.ReadFile(runEnvFile(dir, "")))(t); !bytes.Equal(before, after) {
+		t.Errorf("the refused run left\n%s\nin the place of\n%s", after, before)
+	}
+
+	leave := func(seed string, want ...string) {
+		t.Helper()
+		must.Do(t, leaveChanges(t.Context(), log, dir, cfg, map[string]string{"SEED": seed}))
+		if got := must.Get(changesIn(runEnvFile(dir, "")))(t); !slices.Equal(got, want) {
+			t.Errorf("SEED=%s: changes %q, want %q", seed, got, want)
+		}
+		if got := must.Get(environIn(dir))(t); got["SEED"] != "9" { // of the environment
+			t.Errorf("SEED is %s", got["SEED"])
+		}
+	}
+	leave("4") // nothing was made with the 3
+	p := log.NewPublisher(stream.PublisherOptions{})
+	must.Do(t, p.PublishSeq(t.Context(), schemas.Embeddings, 0, 0, stream.Mark{}, &schemas.Seal{}))
+	must.Do(t, p.Close(t.Context()))
+	leave("4")
+	leave("5", `SEED was "4" and became "5"`)
+	leave("5", `SEED was "4" and became "5"`)
+	leave("4", `SEED was "4" and became "5"`, `SEED was "5" and became "4"`)
+	must.Do(t, closeLog())
 }
 
 // TestRunEnvOpensNothing has a stranger's folder, whose file names a broker, and settings that would be further lines.

@@ -172,11 +172,6 @@ func newUpCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if len(p.Stream.Brokers) == 0 { // the log will lie in dir
-				if err := leaveRunEnv(dir, p.Stream, environ); err != nil {
-					return err
-				}
-			}
 			ctx := cmd.Context()
 			rt := service.NewRuntime(p.Process.NewLogger(os.Stderr))
 			if err := errors.Join(rt.LogStart(p, environ), rt.Registry.Register(p.Device.Info())); err != nil {
@@ -185,6 +180,11 @@ func newUpCommand() *cobra.Command {
 			log, closeLog, err := openLog(ctx, rt, p.Stream, addr, filepath.Join(dir, "broker"))
 			if err != nil {
 				return err
+			}
+			if len(p.Stream.Brokers) == 0 { // the log lies in dir, and is locked by now: no other run has these settings
+				if err := leaveChanges(ctx, log, dir, p.Stream, environ); err != nil {
+					return errors.Join(err, closeLog())
+				}
 			}
 			closeIngest, err := startIngest(ctx, cmd.OutOrStdout(), log, rt, p.Ingest)
 			if err != nil {

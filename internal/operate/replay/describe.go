@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -68,10 +69,28 @@ func Describe(ctx context.Context, log *stream.Log, o DescribeOptions) (*Manifes
 	if m.Course, err = d.whatCame(ctx); err != nil {
 		return nil, err
 	}
+	m.noteModels()
 	slices.SortFunc(m.Models, func(a, b Model) int {
 		return cmp.Or(cmp.Compare(slices.Index(outputs(), a.Topic), slices.Index(outputs(), b.Topic)), cmp.Compare(a.Fingerprint, b.Fingerprint))
 	})
 	return m, nil
+}
+
+// noteModels notes the topics whose records are of several models, although the encoder followed no trainer.
+func (m *Manifest) noteModels() {
+	if len(m.Choices) > 0 {
+		return
+	}
+	of := make(map[schemas.Topic][]string)
+	for _, model := range m.Models {
+		of[model.Topic] = append(of[model.Topic], model.Fingerprint)
+	}
+	for _, topic := range outputs() {
+		if names := of[topic]; len(names) > 1 {
+			slices.Sort(names)
+			m.Changed = append(m.Changed, fmt.Sprintf("%s is of %d models (%s)", topic, len(names), strings.Join(names, ", ")))
+		}
+	}
 }
 
 type describer struct {

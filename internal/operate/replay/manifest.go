@@ -38,6 +38,7 @@ type Manifest struct {
 	Choices    []weights.Choice  `json:"choices,omitempty"` // from where on each lane has used them
 	Judged     []feedback.Count  `json:"judged,omitempty"`  // what people had said of connections, from where on it counts
 	Asked      []scope.Choice    `json:"asked,omitempty"`   // which closed groups each group has asked, where it might ask those of all lanes
+	Changed    []string          `json:"changed,omitempty"` // what differed between two starts of the run, for people: a replay has the last of it alone
 	Pairs      []Range           `json:"pairs"`             // by lane
 	Topics     []Topic           `json:"topics"`
 	Course     *compare.Course   `json:"course,omitempty"` // what came of it, for people; nil: an older version wrote the manifest

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pairstream/pairstream/internal/base/display"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -49,7 +51,8 @@ type Report struct {
 	Results    []Result `json:"results"`
 	Stalled    bool     `json:"stalled,omitempty"` // patience ran out
 	// Unfinished says that no record was missing, and that patience ran out before training ended by itself.
-	Unfinished bool `json:"unfinished,omitempty"`
+	Changed    []string `json:"changed,omitempty"` // what differed between two starts of the run
+	Unfinished bool     `json:"unfinished,omitempty"`
 }
 
 // Equal reports whether every lane came out equal.
@@ -102,7 +105,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := r.run(ctx); err != nil {
 		return nil, err
 	}
-	report := &Report{Results: r.results, Stalled: r.stalled, Unfinished: r.unfinished, Tombstones: len(tombstones)}
+	report := &Report{Results: r.results, Changed: r.o.Manifest.Changed, Stalled: r.stalled, Unfinished: r.unfinished, Tombstones: len(tombstones)}
 	for _, p := range o.Manifest.Pairs {
 		report.Copied += p.Records
 	}
@@ -249,7 +252,11 @@ var errDiffers = errors.New("the replay differs")
 // Err returns nil if every lane came out equal.
 func (r *Report) Err() error {
 	if n := r.differing(); n > 0 {
-		return fmt.Errorf("%w in %d of %d lanes", errDiffers, n, len(r.Results))
+		err := fmt.Errorf("%w in %d of %d lanes", errDiffers, n, len(r.Results))
+		if len(r.Changed) > 0 {
+			err = fmt.Errorf("%w; the run itself changed between two starts, and a replay has the last of it alone: %s", err, display.Printable(strings.Join(r.Changed, "; ")))
+		}
+		return err
 	}
 	return nil
 }
