@@ -27,6 +27,7 @@ import (
 	"github.com/pairstream/pairstream/internal/crawl/table"
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/model/device"
+	"github.com/pairstream/pairstream/internal/operate/gauge"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/recipe"
 	"github.com/pairstream/pairstream/internal/process/service"
@@ -197,7 +198,7 @@ func (p *planning) make(ctx context.Context, m *planManifest) (err error) {
 	if _, err := log.AddTombstones(ctx, p.forgotten); err != nil {
 		return err
 	}
-	stopGauges := watch(p.w, p.terminal, p.gauges())
+	stopGauges := gauge.Watch(p.w, p.terminal, p.gauges())
 	all, running := errgroup.WithContext(ctx)
 	stagesCtx, stop := context.WithCancel(running)
 	defer stop()
@@ -302,17 +303,17 @@ func (p *planning) follow(ctx context.Context, log *stream.Log, lane int, w *pla
 }
 
 // gauges show the stages, with estimates.
-func (p *planning) gauges() []*gauge {
+func (p *planning) gauges() []*gauge.Gauge {
 	pairs := p.pairs.Load
 	batches := func() int64 {
 		o := p.settings.Grouper.Options()
 		return (pairs() + int64(o.BatchSize) - 1) / int64(o.BatchSize) * int64(p.target())
 	}
-	return []*gauge{
-		{name: "encoder", unit: "pairs", done: p.stages.encoder.In.Load, all: pairs},
-		{name: "indexer", unit: "pairs", done: p.stages.indexer.In.Load, all: pairs},
-		{name: "discriminator", unit: "batches", done: p.stages.discriminator.Out.Load, all: batches},
-		{name: "written", unit: "batches", done: p.batches.Load, all: batches},
+	return []*gauge.Gauge{
+		{Name: "encoder", Unit: "pairs", Done: p.stages.encoder.In.Load, All: pairs},
+		{Name: "indexer", Unit: "pairs", Done: p.stages.indexer.In.Load, All: pairs},
+		{Name: "discriminator", Unit: "batches", Done: p.stages.discriminator.Out.Load, All: batches},
+		{Name: "written", Unit: "batches", Done: p.batches.Load, All: batches},
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/pairstream/pairstream/internal/model/eval"
 	"github.com/pairstream/pairstream/internal/model/model"
 	"github.com/pairstream/pairstream/internal/model/torch"
+	"github.com/pairstream/pairstream/internal/operate/gauge"
 	"github.com/pairstream/pairstream/internal/operate/inspect"
 	"github.com/pairstream/pairstream/internal/process/service"
 	"github.com/pairstream/pairstream/trainer"
@@ -228,8 +229,8 @@ func (d *demo) bootstrap(ctx context.Context) error {
 	fmt.Fprintf(d.out, "training a first model on %d images with %d captions\n", d.first.Images(), d.first.Pairs())
 	core := d.settings.Trainer.Options()
 	var done atomic.Int64
-	stop := watch(d.out, d.terminal, []*gauge{{
-		name: "bootstrap", unit: "steps", done: done.Load, all: func() int64 { return d.boot },
+	stop := gauge.Watch(d.out, d.terminal, []*gauge.Gauge{{
+		Name: "bootstrap", Unit: "steps", Done: done.Load, All: func() int64 { return d.boot },
 	}})
 	defer stop()
 	return bootstrap.Train(ctx, w, d.images, d.first, bootstrap.Options{
@@ -280,7 +281,7 @@ func (d *demo) stream(ctx context.Context) (err error) {
 	closeConsole := startConsole(ctx, d.out, d.log, rt, d.settings, d.stages, d.dir)
 	defer closeConsole()
 	d.gauges = newGauges(d.demoArm, d.train.Pairs())
-	stop := watch(d.out, d.terminal, d.watched())
+	stop := gauge.Watch(d.out, d.terminal, d.watched())
 	defer stop()
 	count, err := cputime.Start()
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/model/device"
 	"github.com/pairstream/pairstream/internal/model/eval"
+	"github.com/pairstream/pairstream/internal/operate/gauge"
 	"github.com/pairstream/pairstream/internal/process/config"
 	"github.com/pairstream/pairstream/internal/process/recipe"
 	"github.com/pairstream/pairstream/internal/process/service"
@@ -42,7 +43,7 @@ type demoArm struct {
 	published stream.Counters
 	summary   dataset.Summary
 	stages    *stages
-	gauges    map[string]*gauge
+	gauges    map[string]*gauge.Gauge
 	steps     lossCurve
 	streaming time.Duration
 
@@ -137,14 +138,14 @@ func (d *demo) runArm(ctx context.Context, rt service.Runtime, a *demoArm) (err 
 }
 
 // newGauges returns the gauges of a run, by stage.
-func newGauges(a *demoArm, pairs int) map[string]*gauge {
+func newGauges(a *demoArm, pairs int) map[string]*gauge.Gauge {
 	all := func() int64 { return int64(pairs) }
 	// The stages also count seals, which come last.
 	counted := func(n *atomic.Int64) func() int64 { return func() int64 { return min(n.Load(), all()) } }
 	batches := func() int64 { return a.batches }
-	list := map[string]*gauge{}
+	list := map[string]*gauge.Gauge{}
 	add := func(name, unit string, done, of func() int64) {
-		list[name] = &gauge{name: name, unit: unit, done: done, all: of}
+		list[name] = &gauge.Gauge{Name: name, Unit: unit, Done: done, All: of}
 	}
 	add("producer", "pairs", counted(&a.published.Out), all)
 	add("encoder", "pairs", counted(&a.stages.encoder.In), all)
@@ -156,14 +157,14 @@ func newGauges(a *demoArm, pairs int) map[string]*gauge {
 }
 
 // watched returns what shows how a demo goes: the stages of its own run in their order, then the training of the rivals.
-func (d *demo) watched() []*gauge {
-	var list []*gauge
+func (d *demo) watched() []*gauge.Gauge {
+	var list []*gauge.Gauge
 	for _, name := range []string{"producer", "encoder", "indexer", "grouper", "discriminator", "trainer"} {
 		list = append(list, d.gauges[name])
 	}
 	for _, a := range d.rivals {
 		trained := newGauges(a, d.train.Pairs())["trainer"]
-		trained.name = a.name
+		trained.Name = a.name
 		list = append(list, trained)
 	}
 	return list

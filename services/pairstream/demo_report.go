@@ -159,8 +159,8 @@ func (d *demo) print(c recordCounts, a inspect.Account) {
 	row("training steps", "%d", d.steps.count())
 	row("  samples", "%d = %d in groups x %d epochs; %d of them masked", n.Samples+n.Masked, a.Closed.Members, d.epochs, n.Masked)
 	row("pairs/s", "producer %.0f, encoder %.0f, indexer %.0f, grouper %.0f, discriminator %.0f, trainer %.0f",
-		d.gauges["producer"].rate(), d.gauges["encoder"].rate(), d.gauges["indexer"].rate(),
-		d.gauges["grouper"].rate()*demoBatch, d.gauges["discriminator"].rate()*demoBatch, d.gauges["trainer"].rate()*demoBatch)
+		d.gauges["producer"].Rate(), d.gauges["encoder"].Rate(), d.gauges["indexer"].Rate(),
+		d.gauges["grouper"].Rate()*demoBatch, d.gauges["discriminator"].Rate()*demoBatch, d.gauges["trainer"].Rate()*demoBatch)
 	row("time on sampling", "%s", d.sampling())
 	for _, o := range d.objectives() {
 		first, last := d.steps.ends(o.of)

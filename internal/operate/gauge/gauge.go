@@ -1,6 +1,5 @@
-//go:build cgo
-
-package main
+// Package gauge shows on a terminal, or line by line, how far long pieces of work are.
+package gauge
 
 import (
 	"fmt"
@@ -12,28 +11,28 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// gauge shows the progress of a long piece of work.
-type gauge struct {
-	name string
-	unit string
-	done func() int64
-	all  func() int64 // 0: not known yet
+// Gauge shows the progress of a long piece of work.
+type Gauge struct {
+	Name string
+	Unit string
+	Done func() int64
+	All  func() int64 // 0: not known yet
 
 	first, last time.Time // of movement
 	seen        int64
 	bar         *mpb.Bar
 }
 
-// rate returns the units a second between the first and the last movement.
-func (g *gauge) rate() float64 {
+// Rate returns the units a second between the first and the last movement.
+func (g *Gauge) Rate() float64 {
 	if took := g.last.Sub(g.first).Seconds(); took > 0 {
 		return float64(g.seen) / took
 	}
 	return 0
 }
 
-func (g *gauge) look(now time.Time) {
-	done := g.done()
+func (g *Gauge) look(now time.Time) {
+	done := g.Done()
 	if done == g.seen {
 		if g.seen == 0 {
 			g.first = now // the clock runs from the last look that saw nothing
@@ -48,15 +47,15 @@ const (
 	lineEvery = 15 * time.Second
 )
 
-// watch shows the gauges until the returned function is called. It draws bars on a terminal, else it writes a line
+// Watch shows the gauges until the returned function is called. It draws bars on a terminal, else it writes a line
 // now and then.
-func watch(w io.Writer, terminal bool, gauges []*gauge) (stop func()) {
+func Watch(w io.Writer, terminal bool, gauges []*Gauge) (stop func()) {
 	var bars *mpb.Progress
 	if terminal {
 		bars = mpb.New(mpb.WithOutput(w), mpb.WithWidth(48), mpb.WithRefreshRate(lookEvery))
 		for _, g := range gauges {
 			g.bar = bars.AddBar(0,
-				mpb.PrependDecorators(decor.Name(fmt.Sprintf("%-14s", g.name)), decor.CountersNoUnit("%7d / %-7d", decor.WC{W: 18})),
+				mpb.PrependDecorators(decor.Name(fmt.Sprintf("%-14s", g.Name)), decor.CountersNoUnit("%7d / %-7d", decor.WC{W: 18})),
 				mpb.AppendDecorators(decor.Percentage(decor.WC{W: 5})))
 		}
 	}
@@ -89,23 +88,23 @@ func watch(w io.Writer, terminal bool, gauges []*gauge) (stop func()) {
 	}
 }
 
-func show(now time.Time, gauges []*gauge) {
+func show(now time.Time, gauges []*Gauge) {
 	for _, g := range gauges {
 		g.look(now)
 		if g.bar != nil {
-			g.bar.SetTotal(max(g.all(), g.seen+1), false)
+			g.bar.SetTotal(max(g.All(), g.seen+1), false)
 			g.bar.SetCurrent(g.seen)
 		}
 	}
 }
 
-func finishBars(bars *mpb.Progress, gauges []*gauge) {
+func finishBars(bars *mpb.Progress, gauges []*Gauge) {
 	show(time.Now(), gauges)
 	if bars == nil {
 		return
 	}
 	for _, g := range gauges {
-		if g.seen >= g.all() {
+		if g.seen >= g.All() {
 			g.bar.SetTotal(g.seen, true)
 		} else {
 			g.bar.Abort(false) // a bar of work that was cut short does not look done
@@ -114,10 +113,10 @@ func finishBars(bars *mpb.Progress, gauges []*gauge) {
 	bars.Wait()
 }
 
-func printLine(w io.Writer, gauges []*gauge) {
+func printLine(w io.Writer, gauges []*Gauge) {
 	for _, g := range gauges {
-		if all := g.all(); all > 0 {
-			fmt.Fprintf(w, "  %s %d/%d %s", g.name, g.seen, max(all, g.seen), g.unit)
+		if all := g.All(); all > 0 {
+			fmt.Fprintf(w, "  %s %d/%d %s", g.Name, g.seen, max(all, g.seen), g.Unit)
 		}
 	}
 	fmt.Fprintln(w)
