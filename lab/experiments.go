@@ -33,6 +33,7 @@ type experimentsCommand struct {
 	work     string // folder of scenes and first models
 	device   string
 	photos   string // folder or tars, for x9 and x12
+	world    string // folder of tars whose JSON has `same`; empty: the experiments of the page
 	models   string // folder of the demo's first models; empty: they are not made
 	settings device.Settings
 
@@ -59,6 +60,8 @@ func newExperimentsCommand() *cobra.Command {
 	f.StringVar(&c.out, "out", "data/experiments/results", "folder of the results")
 	f.StringVar(&c.work, "work", "data/experiments", "folder of scenes and first models")
 	f.StringVar(&c.photos, "photographs", "", "folder of tars of photographs with five captions each, for x9 and x12, and for x13 with train-*.tar, test-*.tar and judgements.tsv; without it these are left out")
+	f.StringVar(&c.world, "world", "", "folder of WebDataset tars whose JSON has `same`, an id that all pictures of one thing share: compare the arms of MAFA on it, and nothing else")
+	cmd.MarkFlagsMutuallyExclusive("world", "only")
 	f.StringVar(&c.models, "first-models", "", "make the first models of the demo and of x2 in this folder, with their card, and nothing else")
 	f.StringVar(&c.device, "device", "", "cpu, cuda or cuda:N; without it DEVICE")
 	return cmd
@@ -88,6 +91,9 @@ func (c *experimentsCommand) run(cmd *cobra.Command, _ []string) (err error) {
 	}
 	if c.models != "" {
 		return c.makeModels(cmd.Context())
+	}
+	if c.world != "" {
+		return c.runOne(cmd.Context(), evidence.World(), &experiments.Shelf{Dir: c.work})
 	}
 	chosen := evidence.All()
 	if len(c.only) > 0 {
@@ -126,7 +132,7 @@ func (c *experimentsCommand) makeModels(ctx context.Context) error {
 
 // runOne makes the missing runs of an experiment and prints its result.
 func (c *experimentsCommand) runOne(ctx context.Context, e evidence.Experiment, shelf *experiments.Shelf) error {
-	plan, err := experiments.NewPlan(e.ID, c.short, c.scale)
+	plan, err := c.plan(e.ID)
 	if err != nil {
 		return err
 	}
@@ -162,6 +168,13 @@ func (c *experimentsCommand) runOne(ctx context.Context, e evidence.Experiment, 
 		return err
 	}
 	return e.Print(c.to, result)
+}
+
+func (c *experimentsCommand) plan(id string) (experiments.Plan, error) {
+	if c.world != "" {
+		return experiments.NewWorld(c.world, c.short)
+	}
+	return experiments.NewPlan(id, c.short, c.scale)
 }
 
 func (c *experimentsCommand) chosenSeeds(e evidence.Experiment) []uint64 {

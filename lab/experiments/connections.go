@@ -173,6 +173,8 @@ type judge struct {
 	// Coin confirms at random. It finds as many of the true candidates as Con-D does in its arm, and confirms so many of the
 	// others that its connections have this precision. As [asCond] and [blind] it takes Con-D's own, or that of all candidates.
 	Coin float64 `json:"coin,omitempty"`
+	// None confirms nothing: the arm has the candidates of Con-D's and no connection.
+	None bool `json:"none,omitempty"`
 }
 
 const (
@@ -187,6 +189,9 @@ type coin struct{ ofTrue, ofOthers float64 }
 func (j judge) coin(cond *Connections) coin {
 	if j.Oracle {
 		return coin{1, 0}
+	}
+	if j.None {
+		return coin{}
 	}
 	did, base := cond.Above[0], share(cond.True, cond.Candidates)
 	precision := j.Coin

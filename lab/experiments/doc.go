@@ -23,6 +23,8 @@
 //
 // X13 holds Con-D and the guard against what people judged of photographs.
 //
+// [NewWorld] compares arms on tars that the user brings, whose JSON says which pictures show the same.
+//
 // X10 measures what the recipes cost, by processor time (MAFA Table 12).
 //
 // Everything goes through the cores of the stages, one after the other in this process, without a log. The encoder and the

@@ -91,6 +91,8 @@ The generator of scenes knows which caption is true of which picture ([internal/
 - Every experiment is one command: ` + "`make experiments ARGS=--only=x1`" + `. It writes [lab/experiments/results](../lab/experiments/results), and
   ` + "`make docs`" + ` makes this page of it.
 - More is run with ` + "`--scale 10 --device cuda`" + `. ` + "`--short`" + ` runs everything small, to test the way.
+- The arms of MAFA run on a world of your own: ` + "`bin/lab/lab experiments --world DIR`" + ` takes WebDataset tars whose JSON has ` + "`captions`" + `
+  and ` + "`same`" + `, an id that all pictures of one thing share. Things are held out, and a caption of one picture is true of all of its thing.
 - The times were taken beside other programs.
 
 `

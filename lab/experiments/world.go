@@ -1,0 +1,218 @@
+package experiments
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/pairstream/pairstream/grouper"
+	"github.com/pairstream/pairstream/internal/base/rng"
+	"github.com/pairstream/pairstream/internal/content/token"
+	"github.com/pairstream/pairstream/internal/crawl/dataset"
+	"github.com/pairstream/pairstream/internal/crawl/shard"
+	"github.com/pairstream/pairstream/internal/model/eval"
+	"github.com/pairstream/pairstream/lab/experiments/evidence"
+	"github.com/pairstream/pairstream/schemas"
+	"github.com/pairstream/pairstream/trainer"
+	"github.com/pairstream/pairstream/trainer/bootstrap"
+)
+
+// worldSettings are those of the experiment on a folder of WebDataset tars. The JSON of every picture has `same`, an id that all
+// pictures of one thing share: a caption of one is true of all.
+type worldSettings struct {
+	photographSettings
+	Digest string `json:"digest"` // of the folder
+	Hold   int    `json:"hold"`   // things of which one picture each is kept back; at most a fifth of all
+}
+
+// NewWorld returns the plan of the experiment on a folder of tars.
+func NewWorld(dir string, short bool) (Plan, error) {
+	s := worldSettings{photographSettings: photographSizes(false), Hold: 500}
+	none, all := trainer.ECMOptions{}, converting()
+	eliminate := all
+	eliminate.Eliminate = true
+	s.Towers, s.Twins, s.FirstRate, s.Rate, s.Dropout, s.Candidates, s.CondCandidates = "", twinSizes{}, firstRate, rate, 0, 2, 4
+	s.Sizes = Sizes{FirstSteps: 3000, CondSteps: 3000, FirstBatch: 48, Batch: 48, Space: 10, Epochs: 2}
+	two := grit("grit, two candidates", 10, oneHot, all)
+	two.Judge = judge{None: true}
+	s.Arms = []arm{
+		{Name: "random", Strategy: grouper.StrategyRandom, Targets: oneHot},
+		grit("grit", 10, oneHot, none), grit("ecm", 10, oneHot, all), grit("eliminate", 10, oneHot, eliminate), two,
+		grit("coin", 10, oneHot, all), grit("oracle", 10, oneHot, all), grit("smoothed", 10, smoothed, none), grit("mafa", 10, smoothed, all),
+	}
+	s.Arms[5].Judge, s.Arms[6].Judge = judge{Coin: 0.5}, judge{Oracle: true}
+	if short {
+		s.Sizes, s.Hold = Sizes{FirstSteps: 5, CondSteps: 5, FirstBatch: 16, Batch: 8, Space: 3, Epochs: 1}, 10
+	}
+	var err error
+	s.Digest, err = digestOf(dir)
+	return Plan{"world", s, func(ctx context.Context, j Job) ([]evidence.Measure, error) { j.Photos = dir; return s.run(ctx, j) }}, err
+}
+
+// digestOf returns the digest of the names and sizes of a folder's tars.
+func digestOf(dir string) (string, error) {
+	tars, err := filepath.Glob(filepath.Join(dir, "*.tar"))
+	if err == nil && len(tars) == 0 {
+		err = errors.New("there is no *.tar")
+	}
+	h := sha256.New()
+	for _, name := range tars {
+		info, statErr := os.Stat(name)
+		if statErr != nil {
+			err = statErr
+			break
+		}
+		fmt.Fprintln(h, filepath.Base(name), info.Size())
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading the world %s: %w", dir, err)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:6]), nil
+}
+
+// world is the truth of a folder of tars.
+type world struct {
+	things map[schemas.ImageID]string   // `same` of a picture
+	said   map[string][]string          // things of a caption
+	of     map[string][]schemas.ImageID // pictures of a thing, in the order of the tars
+	pairs  []*schemas.Pair
+}
+
+// readWorld reads which pictures show the same.
+func readWorld(ctx context.Context, dir string) (*world, error) {
+	w := &world{things: map[schemas.ImageID]string{}, said: map[string][]string{}, of: map[string][]schemas.ImageID{}}
+	_, err := shard.Scan(ctx, []string{dir}, shard.Visitor{
+		Example: func(ex shard.Example) error {
+			var meta struct {
+				Same any `json:"same"`
+			}
+			if err := json.Unmarshal(ex.Meta, &meta); err != nil {
+				return fmt.Errorf("reading what picture %d of %s shows: %w", len(w.things), dir, err)
+			}
+			if meta.Same == nil || meta.Same == "" {
+				return fmt.Errorf("reading what picture %d of %s shows: its JSON has no `same`, an id that all pictures of one thing share", len(w.things), dir)
+			}
+			same := fmt.Sprint(meta.Same)
+			w.things[ex.ImageID] = same
+			w.of[same] = append(w.of[same], ex.ImageID)
+			for _, c := range ex.Captions {
+				if !slices.Contains(w.said[c], same) {
+					w.said[c] = append(w.said[c], same)
+				}
+			}
+			w.pairs = append(w.pairs, shard.Pairs(ex)...)
+			return nil
+		},
+		Problem: func(shard.Problem) error { return nil }, // a picture less
+	})
+	if err == nil && len(w.of) < leastPhotographs {
+		err = fmt.Errorf("%s shows %d things, want at least %d", dir, len(w.of), leastPhotographs)
+	}
+	return w, err
+}
+
+// fits reports whether a caption is true of a picture.
+func (w *world) fits(image schemas.ImageID, caption string) bool {
+	return slices.Contains(w.said[caption], w.things[image])
+}
+
+// hold draws things to keep back, of which one picture each is measured and none is published.
+func (w *world) hold(n int, seed uint64) (measured, gone map[schemas.ImageID]bool) {
+	var names []string
+	for name := range w.of {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	draws := rng.New(seed, "experiments.world")
+	draws.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	measured, gone = map[schemas.ImageID]bool{}, map[schemas.ImageID]bool{}
+	for _, name := range names[:min(n, len(names)/5)] {
+		measured[w.of[name][0]] = true
+		for _, id := range w.of[name] {
+			gone[id] = true
+		}
+	}
+	return measured, gone
+}
+
+// data parts the pictures of a world.
+func (s worldSettings) data(ctx context.Context, j Job, dir string) (*data, error) {
+	w, err := readWorld(ctx, j.Photos)
+	if err != nil {
+		return nil, err
+	}
+	all, _, err := dataset.Read(ctx, []string{j.Photos}, 0)
+	if err != nil {
+		return nil, err
+	}
+	measured, gone := w.hold(s.Hold, j.Seed)
+	d := &data{
+		train: all.Without(func(id schemas.ImageID) bool { return gone[id] }), held: all.Without(func(id schemas.ImageID) bool { return !measured[id] }),
+		fits: w.fits, dir: dir,
+	}
+	for _, p := range w.pairs {
+		if !gone[p.ImageID] {
+			d.pairs = append(d.pairs, p)
+		}
+	}
+	d.vocab = token.BuildVocab(d.train.Captions, 4000, 2)
+	d.images, d.closeImages, err = bootstrap.Images(ctx, []string{j.Photos}, s.Shape.ImageSize, 1<<30)
+	return d, err
+}
+
+// run trains the first model, Con-D and the arms on a world, and measures them on things that were kept back.
+func (s worldSettings) run(ctx context.Context, j Job) (out []evidence.Measure, err error) {
+	dir, err := os.MkdirTemp(j.Dir, "experiment-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder for weights: %w", err)
+	}
+	d, err := s.data(ctx, j, dir)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	on := &setup{
+		sizes: s.Sizes, seed: j.Seed, dir: dir, worker: j.Worker, data: d, preset: "micro",
+		augment: dataset.Augmentation{MinScale: 1, Workers: 2}, rate: s.Rate, log: j.Log,
+	}
+	defer func() { err = errors.Join(err, on.close()) }()
+	c := course{steps: on.steps(), start: filepath.Join(dir, "start.safetensors"), cond: filepath.Join(dir, "con-d.safetensors"), regime: &regime{Candidates: s.Candidates}}
+	if err := s.learn(ctx, on, "", s.Sizes.FirstSteps, bootstrap.Candidates, c.start); err != nil {
+		return nil, err
+	}
+	if err := s.learn(ctx, on, c.start, s.Sizes.CondSteps, s.CondCandidates, c.cond); err != nil {
+		return nil, err
+	}
+	if c.group, err = on.group(ctx, c.start); err != nil {
+		return nil, err
+	}
+	if c.asked, err = on.judge(ctx, c.group, c.cond); err != nil {
+		return nil, err
+	}
+	out = c.asked.measures()
+	c.asked.Above = c.asked.Above[1:] // a coin takes MAFA's threshold
+	weights := []string{c.start}
+	for i, a := range s.Arms {
+		path := filepath.Join(dir, fmt.Sprintf("arm-%d.safetensors", i))
+		taught, err := on.trainArm(ctx, c, a, path)
+		if err != nil {
+			return nil, fmt.Errorf("training %q: %w", a.Name, err)
+		}
+		out = append(out, taught.negatives.measures(a.Name, 0)...)
+		weights = append(weights, path)
+	}
+	ask := reranked
+	if ask.Mining, err = on.hardestOfAll(ctx, c.start); err != nil {
+		return nil, err
+	}
+	err = on.compareArms(ctx, s.Arms, weights, ask, func(name, _ string, r *eval.Report) error {
+		out = append(out, matched(name, r)...)
+		return nil
+	})
+	return out, err
+}
