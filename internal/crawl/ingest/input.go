@@ -29,10 +29,24 @@ type input struct {
 // parse reads a JSON object. Names that it does not know, and names that are there twice, are errors.
 func parse(raw []byte) (input, error) {
 	var in input
-	if err := unmarshal(raw, &in, json.RejectUnknownMembers(true)); err != nil {
+	if err := unmarshal(raw, &in, json.RejectUnknownMembers(true), flat); err != nil {
 		return input{}, fmt.Errorf("no JSON object of a pair%s: %w", remedy(raw), plain("", err))
 	}
 	return in, in.check()
+}
+
+// flat refuses a list or an object where a text or a number belongs, before it is read: one of millions of members takes seconds.
+var flat = json.WithUnmarshalers(json.JoinUnmarshalers(
+	json.UnmarshalFromFunc(refuseTree[string]("a text")), json.UnmarshalFromFunc(refuseTree[int64]("an integer")),
+))
+
+func refuseTree[T any](want string) func(*jsontext.Decoder, *T) error {
+	return func(d *jsontext.Decoder, _ *T) error {
+		if kind := d.PeekKind(); kind == '[' || kind == '{' {
+			return fmt.Errorf("a list or an object, want %s", want)
+		}
+		return json.SkipFunc
+	}
 }
 
 // unmarshal reads JSON as programs write it. Most write that of the standard, which is faster to read.
@@ -107,12 +121,13 @@ var forURLs = strings.NewReplacer("-", "+", "_", "/")
 // UnmarshalJSONFrom implements [json.UnmarshalerFrom]. It reads base64 as programs write it: in lines or in one, in the usual
 // alphabet or in that for URLs, with padding or without.
 func (e *encoded) UnmarshalJSONFrom(d *jsontext.Decoder) error {
-	raw, err := d.ReadValue()
-	if err != nil || raw.Kind() == 'n' {
-		return err
-	}
-	if raw.Kind() != '"' {
+	kind := d.PeekKind()
+	if kind != '"' && kind != 'n' { // which takes seconds to read
 		return errors.New("want the bytes of an image in base64")
+	}
+	raw, err := d.ReadValue()
+	if err != nil || kind == 'n' {
+		return err
 	}
 	text := []byte(raw[1 : len(raw)-1])
 	if bytes.IndexByte(text, '\\') >= 0 {

@@ -175,21 +175,33 @@ func TestLooksAreShared(t *testing.T) {
 	})
 }
 
-// TestMembersAreBounded parses an object of millions of members: it stops behind the bound, and takes no memory for the others.
+// TestMembersAreBounded parses objects of very many members, wherever they stand: it stops at the first that no pair may have, and
+// takes no memory for the others.
 func TestMembersAreBounded(t *testing.T) {
-	for name, member := range map[string]string{"numbers": `"%d":1`, "nulls": `"%d":null`, "texts": `"%d":"xxxxxxxxxxxxxxxx"`} {
-		var body bytes.Buffer
-		body.WriteString(`{"caption":"x","image":"AAAA","meta":{`)
-		for i := range 500_000 {
-			fmt.Fprintf(&body, member+",", i)
-		}
-		body.WriteString(`"last":1}}`)
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		_, err := parse(body.Bytes())
-		runtime.ReadMemStats(&after)
-		if took := after.TotalAlloc - before.TotalAlloc; err == nil || !strings.Contains(err.Error(), "meta: more than") || took > 1<<20 {
-			t.Errorf("%s: %d bytes of memory, and the error is %v", name, took, err)
+	for body, want := range map[string]string{
+		`{"caption":"x","image":"AAAA","meta":{%s}}`:    "meta: more than",
+		`{"caption":"x","image":"AAAA","meta":{"a":{%s`: "meta.a: a list or an object",
+		`{"caption":"x","image":"AAAA","meta":[{%s`:     "meta: want an object",
+		`{"caption":"x","image":{%s}}`:                  "image: want the bytes",
+		`{"caption":{%s}}`:                              "caption: a list or an object, want a text",
+		`{"crawl_time":{%s}}`:                           "crawl_time: a list or an object, want an integer",
+		`{"url":[{%s}]}`:                                "url: a list or an object",
+		`{"other":{%s}}`:                                "unknown",
+		`{%s}`:                                          "unknown",
+	} {
+		for _, member := range []string{`"%d":1`, `"%d":null`, `"%d":"xxxxxxxxxxxxxxxx"`} {
+			var members strings.Builder
+			for i := range 100_000 {
+				fmt.Fprintf(&members, member+",", i)
+			}
+			raw := []byte(strings.Replace(body, "%s", members.String()+`"last":1`, 1))
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := parse(raw)
+			runtime.ReadMemStats(&after)
+			if took := after.TotalAlloc - before.TotalAlloc; err == nil || !strings.Contains(err.Error(), want) || took > 1<<20 {
+				t.Errorf("%.40s: %d bytes of memory, and the error is %v, want %q", body, took, err, want)
+			}
 		}
 	}
 }
