@@ -81,7 +81,7 @@ func TestFullDiskIsNamed(t *testing.T) {
 	if got, _, err := c.read("pairs"); err != nil || len(got) != 1 {
 		t.Errorf("a reader gets %d records, error %v", len(got), err)
 	}
-	if n := strings.Count(said.String(), "the log takes no records until there is room again"); n != 1 {
+	if n := strings.Count(said.String(), `level=ERROR msg="the log takes no records until there is room again"`); n != 1 {
 		t.Errorf("the log says %d times that there is no room:\n%s", n, said.String())
 	}
 
