@@ -146,7 +146,7 @@ func (b *Broker) start(opts []kfake.Opt) (err error) {
 	if err == nil && damage != nil {
 		b.cluster.Close()
 	}
-	s.own, s.indexes = nil, make(map[string][]byte)
+	s.set(func() { s.own, s.indexes = nil, make(map[string][]byte) })
 	if damage != nil {
 		return damage
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -81,8 +82,11 @@ func TestFullDiskIsNamed(t *testing.T) {
 	if got, _, err := c.read("pairs"); err != nil || len(got) != 1 {
 		t.Errorf("a reader gets %d records, error %v", len(got), err)
 	}
-	if n := strings.Count(said.String(), `level=ERROR msg="the log takes no records until there is room again"`); n != 1 {
-		t.Errorf("the log says %d times that there is no room:\n%s", n, said.String())
+	const complaint = `level=ERROR msg="the embedded log cannot be written until there is room again" err="`
+	for _, name := range []string{"0.dat", "topics.json.tmp", "groups.log"} {
+		if n := strings.Count(said.String(), complaint); n != 3 || !strings.Contains(said.String(), name+": no space left on device") {
+			t.Errorf("the log says %d times that there is no room, want once of records, topics and groups:\n%s", n, said.String())
+		}
 	}
 
 	full.Store(false)
@@ -131,11 +135,22 @@ func TestFirstStartOnAFullDisk(t *testing.T) {
 	var full atomic.Bool
 	full.Store(true)
 	o := Options{DataDir: filepath.Join(t.TempDir(), "broker"), disk: fullDisk(&full)}
-	if b, err := Start(o); !errors.Is(err, syscall.ENOSPC) {
+	if b, err := Start(o); !errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), "\n") {
 		if err == nil {
 			must.Check(t, b.Close())
 		}
-		t.Fatalf("got %v", err)
+		t.Fatalf("got %v, want one line that names the cause", err)
+	}
+	full.Store(false)
+	b := must.Get(Start(o))(t)
+	must.Do(t, b.Close())
+	full.Store(true)
+	for _, name := range []string{"log", "LOCK"} { // a first start that got further
+		must.Do(t, os.RemoveAll(filepath.Join(o.DataDir, name)))
+	}
+	must.Do(t, os.MkdirAll(filepath.Join(o.DataDir, "log"), 0o755))
+	if _, err := Start(o); !errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), "\n") {
+		t.Fatalf("got %v, want one line that names the cause", err)
 	}
 	full.Store(false)
 	startBroker(t, o)

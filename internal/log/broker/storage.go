@@ -35,11 +35,12 @@ type storage struct {
 	done    chan struct{}      // closed when failed is set
 	topics  error              // why topics.json is not as kfake has the topics
 	loading bool
-	damage  error // what kfake met while it loaded the log
-	frozen  bool  // nothing is written any more
-	closing bool  // the broker is being closed
-	unkept  error // what could not be kept then
-	short   error // why the last batch could not be written; nil: it was
+	damage  error           // why kfake cannot load the log, or make the first one
+	frozen  bool            // nothing is written any more
+	closing bool            // the broker is being closed
+	unkept  error           // what could not be kept then
+	short   error           // why the last batch could not be written; nil: it was
+	said    map[string]bool // of kinds of files: that they cannot be written
 
 	lost atomic.Int64 // counts the entries of groups and producers that could not be written
 }
@@ -50,7 +51,7 @@ func newStorage(d disk, root string, logger *slog.Logger) *storage {
 	}
 	return &storage{
 		disk: d, root: root, logger: logger, folders: make(map[string]*folder), sealing: make(map[string]*sealed),
-		indexes: make(map[string][]byte), done: make(chan struct{}),
+		indexes: make(map[string][]byte), said: make(map[string]bool), done: make(chan struct{}),
 	}
 }
 
@@ -90,49 +91,67 @@ func noDescriptor(err error) bool {
 func (s *storage) refused(path string, err error) error {
 	s.mu.Lock()
 	frozen, closing := s.frozen || s.failed != nil, s.closing
+	loading := s.loading
 	if closing && !frozen {
 		s.unkept = errors.Join(s.unkept, err)
+	}
+	if loading && s.damage == nil {
+		s.damage = err
 	}
 	s.mu.Unlock()
 	name := filepath.Base(path)
 	switch {
-	case frozen || closing:
+	case frozen || closing || loading:
 	case !passes(err):
 		_ = s.fail(err)
 	case filepath.Ext(name) == segmentExt:
-		s.full(err)
+		s.set(func() { s.short = err })
+		s.complain(segmentExt, err)
 	case name == groupsFile || name == producersFile:
 		s.lost.Add(1)
-		s.logger.Warn("an entry could not be written: clients have to ask again", keyFile, path, keyErr, err)
+		s.complain(name, err)
 	case name == topicsFile:
-		s.mu.Lock()
-		s.topics = err
-		s.mu.Unlock()
-		s.logger.Error("the topics could not be written", keyFile, path, keyErr, err)
+		s.set(func() { s.topics = err })
+		s.complain(name, err)
 	default:
 		_ = s.fail(err)
 	}
 	return err
 }
 
-// full notes why no batch can be written. The logger says it once, until one is written again.
-func (s *storage) full(err error) {
+// complain says once that files of a kind cannot be written, until one is.
+func (s *storage) complain(kind string, err error) {
 	s.mu.Lock()
-	first := s.short == nil
-	s.short = err
+	said := s.said[kind]
+	s.said[kind] = true
 	s.mu.Unlock()
-	if first {
-		s.logger.Error("the log takes no records until there is room again", keyErr, err)
+	if !said {
+		s.logger.Error("the embedded log cannot be written until there is room again", keyErr, err)
+	}
+}
+
+// relieve takes a complaint back.
+func (s *storage) relieve(kind string) {
+	if s.said[kind] {
+		delete(s.said, kind)
+		s.logger.Info("there is room again: the embedded log is written", keyFile, kind)
 	}
 }
 
 func (s *storage) written(path string) {
+	kind := filepath.Base(path)
+	if filepath.Ext(path) == segmentExt {
+		kind = segmentExt
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.folderOf(path).files[filepath.Base(path)] = true
-	if s.short != nil && filepath.Ext(path) == segmentExt {
+	if len(s.said) == 0 {
+		return
+	}
+	s.relieve(kind)
+	if kind == segmentExt {
 		s.short = nil
-		s.logger.Info("there is room again: the log takes records")
 	}
 }
 
@@ -150,7 +169,7 @@ func (s *storage) folderOf(path string) *folder {
 func (s *storage) isFrozen() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.frozen || s.failed != nil
+	return s.frozen || s.failed != nil || s.damage != nil
 }
 
 // OpenFile implements kfake's file system.
@@ -239,6 +258,7 @@ func (s *storage) Rename(oldpath, newpath string) error {
 	delete(s.folderOf(newpath).files, filepath.Base(newpath))
 	if filepath.Base(newpath) == topicsFile {
 		s.topics = nil
+		s.relieve(topicsFile)
 	}
 	return nil
 }
