@@ -68,7 +68,7 @@ func ReadHeader(encoded []byte) (Header, error) {
 	case "webp":
 		config = webp.DecodeConfig
 	default:
-		return Header{}, fmt.Errorf("reading image header: %w: neither JPEG, PNG nor WebP", ErrNotImage)
+		return Header{}, fmt.Errorf("reading image header: %w: neither JPEG, PNG nor WebP%s", ErrNotImage, foreign(encoded))
 	}
 	// The declared size is taken from the very parser that decodes the pixels, so that the two cannot disagree.
 	c, err := config(bytes.NewReader(encoded))
