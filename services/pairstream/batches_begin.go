@@ -135,15 +135,22 @@ func (p *planning) folder() ownedfolder.Folder {
 	return ownedfolder.Folder{Setting: "--out", Path: p.out, Kind: "pairstream batches"}
 }
 
-// apart refuses a folder that holds the data, or lies among them.
+// apart refuses a folder that holds the data, or lies among tars. It may lie beside Parquet files.
 func (p *planning) apart() error {
-	var data []ownedfolder.Place
+	var faults []error
 	for _, path := range p.sources {
-		if !shard.IsRemote(path) {
-			data = append(data, ownedfolder.Place{Setting: "the data", Path: shard.LocalPath(path)})
+		if shard.IsRemote(path) {
+			continue
+		}
+		data := ownedfolder.Place{Setting: "the data", Path: shard.LocalPath(path)}
+		tables, err := parquetFiles(data.Path)
+		if err == nil && len(tables) > 0 {
+			faults = append(faults, p.folder().Without(data))
+		} else {
+			faults = append(faults, p.folder().Apart(data)) // an error is found again
 		}
 	}
-	return p.folder().Apart(data...)
+	return errors.Join(faults...)
 }
 
 // work is the folder of the log. It is there only while the plan is not finished.

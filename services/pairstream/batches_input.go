@@ -64,10 +64,18 @@ func parquetFiles(path string) ([]string, error) {
 		_, err := os.Stat(path)
 		return []string{path}, err
 	}
-	if _, err := shard.Tars([]string{path}); !errors.Is(err, shard.ErrNoTars) {
+	tars, err := shard.Tars([]string{path})
+	if err != nil && !errors.Is(err, shard.ErrNoTars) || slices.ContainsFunc(tars, notOfAPlan) {
 		return nil, nil // tars, or what the producer refuses
 	}
 	return filepath.Glob(filepath.Join(path, "*.parquet"))
+}
+
+// notOfAPlan reports whether a tar is none that a plan has made of Parquet files, which may lie beside these.
+func notOfAPlan(tar string) bool {
+	images := filepath.Dir(tar)
+	_, err := os.Stat(filepath.Join(filepath.Dir(images), ownedfolder.Marker))
+	return filepath.Base(images) != imagesFolder || err != nil
 }
 
 // errNoBatches means that no pair was usable.

@@ -53,7 +53,8 @@ func writeTables(t *testing.T, dir, tars string) {
 	}
 }
 
-// TestPlanOfParquet makes a plan of Parquet files with images. It is the plan of the tars that it leaves in its folder.
+// TestPlanOfParquet makes a plan of Parquet files with images. It is the plan of the tars that it leaves in its folder. That may
+// lie beside the files: another run takes its tars for no data.
 func TestPlanOfParquet(t *testing.T) {
 	if apart(t) {
 		return
@@ -62,9 +63,9 @@ func TestPlanOfParquet(t *testing.T) {
 	t.Setenv("GRIT_FEATURES", "encoder")
 	t.Setenv("EPOCHS", "1")
 	writeTables(t, in("tables"), in("scenes"))
-	mustCommand(t, "batches", "--out", in("plan"), in("tables"), "--caption-col", "sentences.raw")
-	mustCommand(t, "batches", "--out", in("tars"), in("plan/images"))
-	names, err := filepath.Glob(in("plan/epoch-*.parquet"))
+	mustCommand(t, "batches", "--out", in("tables/plan"), in("tables"), "--caption-col", "sentences.raw")
+	mustCommand(t, "batches", "--out", in("tars"), in("tables/plan/images"))
+	names, err := filepath.Glob(in("tables/plan/epoch-*.parquet"))
 	if err != nil || len(names) != 2 {
 		t.Fatalf("the plan has %q (%v)", names, err)
 	}
@@ -74,16 +75,25 @@ func TestPlanOfParquet(t *testing.T) {
 			t.Errorf("%s is another one than that of the tars (%v)", name, err)
 		}
 	}
-	m := readManifest(t, in("plan"))
+	m := readManifest(t, in("tables/plan"))
 	if m.Pairs != 24 || !slices.Equal(m.Sources, []string{in("tables")}) {
 		t.Errorf("%d pairs of %q", m.Pairs, m.Sources)
 	}
 	keys := map[string]int{}
-	for _, r := range planRows(t, in("plan"), m.Files) {
+	for _, r := range planRows(t, in("tables/plan"), m.Files) {
 		keys[r.Text("key")]++
 	}
 	if len(keys) != 8 || keys["000000007"] != 3 {
 		t.Errorf("keys are %v, want the numbers of the rows", keys)
+	}
+	if printed := mustCommand(t, "batches", "--out", in("tables/plan"), in("tables"), "--caption-col", "sentences.raw"); !strings.Contains(printed, "complete") {
+		t.Errorf("once more: %s", printed)
+	}
+	if _, err := command(t, "batches", "--out", in("tables/other"), in("tables"), "--image-col", "none"); err == nil || !strings.Contains(err.Error(), "--image-col") {
+		t.Errorf("a plan beside another one reads no tables: %v", err)
+	}
+	if _, err := command(t, "batches", "--out", in("scenes/plan"), in("scenes")); err == nil || !strings.Contains(err.Error(), "lies in the data") {
+		t.Errorf("a plan among tars: %v", err)
 	}
 	if _, err := command(t, "batches", "--out", in("both"), in("tables"), in("scenes")); err == nil || !strings.Contains(err.Error(), "want one kind") {
 		t.Errorf("tables beside tars: %v", err)
