@@ -84,5 +84,13 @@ func claimsText(results map[string]*evidence.Result, all tally) string {
 		v := evidence.Claim{More: evidence.Point{Arm: arm, Name: "covered"}}.Judge(r)
 		covered, of, groups = covered+v.Yes, of+v.Of, groups+len(r.Runs)
 	}
-	return text + fmt.Sprintf("Of %d groups of scenes the guard's interval excludes values on both sides in %d, and covers the truth in %d of these (X11).\n", groups, of, covered)
+	text += fmt.Sprintf("Of %d groups of scenes the guard's interval excludes values on both sides in %d, and covers the truth in %d of these (X11).\n", groups, of, covered)
+	if r := results["x13"]; r != nil {
+		at := func(name string) float64 {
+			return 100 * r.Interval(evidence.Point{Arm: "Con-D", X: 0.8, Name: name}).Mean
+		}
+		text += fmt.Sprintf("On photographs that people judged, %.0f %% of Con-D's connections above 0.8 are true. The guard cannot tell (%.0f to %.0f %%), and leaves them off (X13).\n",
+			at("precision"), at("low"), at("high"))
+	}
+	return text
 }
