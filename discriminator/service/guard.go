@@ -91,10 +91,10 @@ func (s guardSettings) leastShare() float64 {
 // say logs the verdict.
 func (g *guard) say() {
 	if g.state.Check.Off() {
-		g.log.Warn("connections are off", "lane", g.lane, "reason", g.state.Check.String())
+		g.log.Warn("connections are off", keyLane, g.lane, keyReason, g.state.Check.String())
 		return
 	}
-	g.log.Info("connections are on", "lane", g.lane, "reason", g.state.Check.String())
+	g.log.Info("connections are on", keyLane, g.lane, keyReason, g.state.Check.String())
 }
 
 // show sets the metrics of the lane.
@@ -197,3 +197,9 @@ func (g *guard) check(confirmed *schemas.Confirmed) *schemas.Check {
 	c.Confirmed, g.changed = confirmed, false
 	return &c
 }
+
+// Keys of log lines.
+const (
+	keyLane   = "lane"
+	keyReason = "reason"
+)

@@ -62,7 +62,7 @@ func newConsoleCommand() *cobra.Command {
 		}
 		ctx := at.Context()
 		fmt.Fprintf(at.OutOrStdout(), "console: %s\n", console.Address(listener))
-		o := console.Options{Logger: logFrom(slog.LevelInfo).With("stage", "console")}
+		o := console.Options{Logger: logFrom(slog.LevelInfo).With(keyStage, "console")}
 		if err := runConsole(ctx, at.log, s, listener, o); ctx.Err() == nil {
 			return err
 		}

@@ -53,7 +53,7 @@ func newIngestCommand() *cobra.Command {
 			return err
 		}
 		defer listener.Close() // the server has closed it, unless it never began
-		rt := service.NewRuntime(s.Process.NewLogger(os.Stderr).With("stage", ingest.Name))
+		rt := service.NewRuntime(s.Process.NewLogger(os.Stderr).With(keyStage, ingest.Name))
 		ctx := cmd.Context()
 		err = service.Serve(ctx, s.Process, rt, func(ctx context.Context) error {
 			log, err := stream.Connect(ctx, s.Stream, stream.Options{Logger: rt.Log, Registerer: rt.Registry})
@@ -90,3 +90,10 @@ func newIngest(log *stream.Log, rt service.Runtime, s ingest.Settings, listener 
 		Lag: func(ctx context.Context) (int64, error) { return producer.EncoderLag(ctx, log) },
 	}, listener)
 }
+
+// Keys of log lines.
+const (
+	keyErr   = "err"
+	keyStage = "stage"
+	keyWhat  = "what"
+)

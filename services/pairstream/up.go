@@ -133,7 +133,7 @@ func beside(ctx context.Context, logger *slog.Logger, what string, run func(cont
 			err = interrupt.Failure(err)
 		}
 		if err != nil {
-			logger.Error("it has ended; the stages go on", "what", what, "err", err)
+			logger.Error("it has ended; the stages go on", keyWhat, what, keyErr, err)
 		}
 	}()
 	return func() {
@@ -222,7 +222,7 @@ func startIngest(ctx context.Context, out io.Writer, log *stream.Log, rt service
 		return nil, err
 	}
 	fmt.Fprintf(out, "ingest: %s\n", server.Address())
-	return beside(ctx, rt.Log.With("stage", ingest.Name), "the front door", server.Run), nil
+	return beside(ctx, rt.Log.With(keyStage, ingest.Name), "the front door", server.Run), nil
 }
 
 // startConsole serves the console beside the stages and prints its address. The stages do not need it: when it cannot
@@ -231,10 +231,10 @@ func startConsole(ctx context.Context, out io.Writer, log *stream.Log, rt servic
 	if p.Console.Off() {
 		return func() {}
 	}
-	logger := rt.Log.With("stage", "console")
+	logger := rt.Log.With(keyStage, "console")
 	listener, err := console.Listen(p.Console)
 	if err != nil {
-		logger.Warn("there is no console", "err", err)
+		logger.Warn("there is no console", keyErr, err)
 		return func() {}
 	}
 	fmt.Fprintf(out, "console: %s\n", console.Address(listener))

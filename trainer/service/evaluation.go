@@ -113,7 +113,7 @@ func (l *loop) evaluate(ctx context.Context) error {
 	l.eval.judge(step, values)
 	took := time.Since(started)
 	l.metrics.evaluated(step, values, took)
-	l.logger.Info("evaluated", "stage", Name, "step", step, "recall", values["recall"], "dur", took)
+	l.logger.Info("evaluated", keyStage, Name, keyStep, step, keyRecall, values["recall"], keyDur, took)
 	err = l.publisher.Publish(ctx, schemas.ProgressLog, 0, &schemas.Progress{
 		Kind: schemas.ProgressEval, Step: step, Time: time.Now().UnixMilli(), Values: values,
 	})
@@ -133,7 +133,7 @@ func newEvaluations(ctx context.Context, tools device.Tools, s Settings, core *t
 	if err != nil {
 		return nil, fmt.Errorf("EVAL_DATA is %q: %w", s.Eval.Data, err)
 	}
-	tools.Instruments.Log.Info("read the pairs to evaluate on", "stage", Name, "images", corpus.Images(), "texts", corpus.Pairs(), "dur", time.Since(started))
+	tools.Instruments.Log.Info("read the pairs to evaluate on", keyStage, Name, keyImages, corpus.Images(), keyTexts, corpus.Pairs(), keyDur, time.Since(started))
 	e := &evaluations{every: s.Eval.Every, by: s.Best, data: digestOf(corpus), judged: before}
 	e.measure = func(ctx context.Context) (values schemas.Measures, err error) {
 		err = core.Look(func(m *model.Model) error {

@@ -56,7 +56,7 @@ func (l inputs) load(ctx context.Context, b *schemas.ScoredBatch, known []schema
 		if err == nil {
 			return l.send(in)
 		}
-		l.logger.Warn("loading images again", "stage", Name, "group_id", b.Group.String(), "err", err)
+		l.logger.Warn("loading images again", keyStage, Name, keyGroupID, b.Group.String(), keyErr, err)
 		select {
 		case <-time.After(loadPause):
 		case <-ctx.Done():

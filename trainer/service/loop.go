@@ -248,8 +248,8 @@ func (l *loop) setAside(ctx context.Context, w work, r *trainer.Result) error {
 		return nil
 	}
 	l.inARow++
-	l.logger.Error("setting a batch aside", "stage", Name, "group_id", w.batch.Group.String(), "epoch", w.batch.Epoch,
-		"batch", w.batch.Sequence, "step", r.Step, "reason", r.SetAside)
+	l.logger.Error("setting a batch aside", keyStage, Name, keyGroupID, w.batch.Group.String(), keyEpoch, w.batch.Epoch,
+		keyBatch, w.batch.Sequence, keyStep, r.Step, keyReason, r.SetAside)
 	// A step that is repeated has recorded it. With two passes the features came before that, so they do not tell.
 	if l.gather > 0 || w.seq > l.published[w.lane] {
 		if err := l.publisher.DeadLetter(ctx, Name, w.rec, r.SetAside); err != nil {

@@ -53,7 +53,7 @@ func follow(ctx context.Context, tools device.Tools, s Settings) error {
 		case ctx.Err() != nil:
 			return ctx.Err() // all ranks are asked to end, and one was quicker
 		}
-		tools.Instruments.Log.Warn("a rank is lost: this one keeps its state and waits until all are there", "rank", s.Ranks.Rank, "err", err)
+		tools.Instruments.Log.Warn("a rank is lost: this one keeps its state and waits until all are there", keyRank, s.Ranks.Rank, keyErr, err)
 	}
 }
 
@@ -76,7 +76,7 @@ func (t *seat) train(ctx context.Context) (err error) {
 	s := t.settings
 	t.tools.Instruments.Counters().Lanes.Store(int64(t.tools.Log.Config().Lanes))
 	t.tools.Instruments.Loaded()
-	t.tools.Instruments.Log.Info("training with rank 0", "stage", Name, "rank", s.Ranks.Rank, "count", s.Ranks.WorldSize, "step", t.core.Steps())
+	t.tools.Instruments.Log.Info("training with rank 0", keyStage, Name, keyRank, s.Ranks.Rank, keyCount, s.Ranks.WorldSize, keyStep, t.core.Steps())
 	p := places{world: s.Ranks.WorldSize, batches: s.Core.StepBatches}
 	m := &member{shares: sharesOf(t.core, link, p.slots(s.Ranks.Rank)), link: link, load: t.load.load, wholeBatch: s.wholeBatch(), metrics: t.tools.Instruments.Batch, gather: s.gather()}
 	return whole(m.run(ctx))

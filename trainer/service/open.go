@@ -43,7 +43,7 @@ func open(ctx context.Context, tools device.Tools, s Settings, last map[int]int6
 		return nil, at, fmt.Errorf("CHECKPOINT_DIR is %q: %w", s.Dir, err)
 	}
 	if at.Log == nil && core.Steps() > 0 {
-		tools.Instruments.Log.Warn("the checkpoint does not say which log it belongs to; from the next one on it does", "namespace", here.Namespace, "cluster", here.Cluster)
+		tools.Instruments.Log.Warn("the checkpoint does not say which log it belongs to; from the next one on it does", keyNamespace, here.Namespace, keyCluster, here.Cluster)
 	}
 	at.Log = &here
 	return core, at, nil
@@ -52,7 +52,7 @@ func open(ctx context.Context, tools device.Tools, s Settings, last map[int]int6
 func openAnywhere(ctx context.Context, tools device.Tools, s Settings, last map[int]int64) (*trainer.Trainer, positions, error) {
 	path, bad, err := trainer.LatestCheckpoint(s.Dir)
 	for _, b := range bad {
-		tools.Instruments.Log.Warn("passing over a checkpoint", "err", b)
+		tools.Instruments.Log.Warn("passing over a checkpoint", keyErr, b)
 	}
 	switch {
 	case err != nil:
@@ -80,7 +80,7 @@ func openAnywhere(ctx context.Context, tools device.Tools, s Settings, last map[
 		return nil, at, fmt.Errorf("CHECKPOINT_DIR is %q: %w", s.Dir, err)
 	}
 	at.know(last, tools.Instruments.Log)
-	tools.Instruments.Log.Info("resuming", "path", path, "step", core.Steps())
+	tools.Instruments.Log.Info("resuming", keyPath, path, keyStep, core.Steps())
 	return core, at, nil
 }
 
@@ -103,10 +103,10 @@ func begin(ctx context.Context, tools device.Tools, s Settings, last map[int]int
 		if at, err = behindFeatures(ctx, tools.Log, last); err != nil {
 			return nil, at, err
 		}
-		tools.Instruments.Log.Warn("new weights begin behind the features in the log, as TRAIN_FROM=now says", "batches", trained)
+		tools.Instruments.Log.Warn("new weights begin behind the features in the log, as TRAIN_FROM=now says", keyBatches, trained)
 	case trained > 0:
 		tools.Instruments.Log.Warn("CHECKPOINT_DIR has no checkpoint and the log has features: new weights are trained on all its batches again, and those features stay as they are; TRAIN_FROM=now begins behind them",
-			"dir", s.Dir, "batches", trained)
+			keyDir, s.Dir, keyBatches, trained)
 	}
 	worker, err := tools.Worker()
 	if err != nil {

@@ -35,18 +35,18 @@ func lead(ctx context.Context, tools device.Tools, s Settings, core *trainer.Tra
 func (o *others) gather(ctx context.Context) error {
 	log, r := o.tools.Instruments.Log, o.settings.Ranks
 	for {
-		log.Info("waiting for the other ranks", "stage", Name, "count", r.WorldSize-1, "address", r.address())
+		log.Info("waiting for the other ranks", keyStage, Name, keyCount, r.WorldSize-1, keyAddress, r.address())
 		taken, err := o.tryGather(ctx)
 		switch {
 		case err == nil:
-			log.Info("all ranks are there", "stage", Name, "count", r.WorldSize, "step", o.core.Steps(), "took_state", taken)
+			log.Info("all ranks are there", keyStage, Name, keyCount, r.WorldSize, keyStep, o.core.Steps(), keyTookState, taken)
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case !errors.Is(err, ranks.ErrLost):
 			return err
 		}
-		log.Warn("a rank was lost while the ranks joined one another: they do so again", "err", err)
+		log.Warn("a rank was lost while the ranks joined one another: they do so again", keyErr, err)
 	}
 }
 
@@ -113,7 +113,7 @@ func (l *loop) atTheEnd(ctx context.Context, stays bool) error {
 	}
 	switch {
 	case stays:
-		l.logger.Info("every lane has ended", "step", l.core.Steps())
+		l.logger.Info("every lane has ended", keyStep, l.core.Steps())
 		return l.outlast(ctx)
 	case !l.others.leave(nil):
 		return errUntold
@@ -140,7 +140,7 @@ func (l *loop) outlast(ctx context.Context) error {
 // goOn waits until all ranks are there again, and makes the feed that goes on behind the last whole step.
 func (l *loop) goOn(ctx context.Context, lost error, next func(context.Context) (*feed, error)) (f *feed, err error) {
 	began := time.Now()
-	l.logger.Warn("a rank is lost: this one keeps its state and waits until all are there", "step", l.core.Steps(), "err", lost)
+	l.logger.Warn("a rank is lost: this one keeps its state and waits until all are there", keyStep, l.core.Steps(), keyErr, lost)
 	l.metrics.lost.Inc()
 	l.others.leave(lost)
 	if err = l.others.gather(ctx); err == nil {
@@ -152,7 +152,7 @@ func (l *loop) goOn(ctx context.Context, lost error, next func(context.Context) 
 	if err != nil {
 		return nil, fmt.Errorf("%w; %w", lost, err)
 	}
-	l.logger.Info("the training goes on", "step", l.core.Steps(), "dur", time.Since(began))
+	l.logger.Info("the training goes on", keyStep, l.core.Steps(), keyDur, time.Since(began))
 	return f, nil
 }
 

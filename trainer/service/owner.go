@@ -114,7 +114,7 @@ func owning(ctx context.Context, log *stream.Log, dir string, logger *slog.Logge
 	noting, cancel := context.WithTimeout(lasting, o.log.Config().RequestTimeout)
 	defer cancel()
 	if err := o.release(noting); err != nil {
-		logger.Warn("the next trainer with another CHECKPOINT_DIR waits for STREAM_SESSION_TIMEOUT before it begins", "stage", Name, "err", err)
+		logger.Warn("the next trainer with another CHECKPOINT_DIR waits for STREAM_SESSION_TIMEOUT before it begins", keyStage, Name, keyErr, err)
 	}
 	return err
 }

@@ -105,7 +105,7 @@ func (p positions) know(last map[int]int64, logger *slog.Logger) {
 	for _, l := range p.Lanes {
 		if last[l.Lane] == gone {
 			last[l.Lane] = l.Features - 1
-			logger.Warn("retention has removed all features of a lane; going on from the checkpoint", "lane", l.Lane, "seq", l.Features)
+			logger.Warn("retention has removed all features of a lane; going on from the checkpoint", keyLane, l.Lane, keySeq, l.Features)
 		}
 	}
 }
@@ -154,7 +154,7 @@ func (u *uploads) fetch(ctx context.Context, here origin) error {
 		return u.restore(ctx, steps, there)
 	case found[0].Step < steps[0]:
 		u.logger.Warn("CHECKPOINT_UPLOAD has a newer checkpoint than CHECKPOINT_DIR; training goes on from the folder's; to go on from the newer one, stop the trainer and move the checkpoints out of the folder",
-			"stage", Name, "place", u.place, "step", steps[0], "dir", u.dir, "folder_step", found[0].Step)
+			keyStage, Name, keyPlace, u.place, keyStep, steps[0], keyDir, u.dir, keyFolderStep, found[0].Step)
 	}
 	return nil
 }
@@ -185,13 +185,13 @@ func (u *uploads) restore(ctx context.Context, steps []int64, there map[string]i
 		name := trainer.CheckpointName(step)
 		err := u.get(ctx, name)
 		if errors.Is(err, trainer.ErrTorn) || errors.Is(err, fs.ErrNotExist) {
-			u.logger.Warn("passing over a checkpoint", "stage", Name, "place", u.place, "err", err)
+			u.logger.Warn("passing over a checkpoint", keyStage, Name, keyPlace, u.place, keyErr, err)
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		u.logger.Info("CHECKPOINT_DIR has no checkpoint: restored the newest one of CHECKPOINT_UPLOAD", "stage", Name, "place", u.place, "step", step, "dir", u.dir)
+		u.logger.Info("CHECKPOINT_DIR has no checkpoint: restored the newest one of CHECKPOINT_UPLOAD", keyStage, Name, keyPlace, u.place, keyStep, step, keyDir, u.dir)
 		if _, ok := there[bestFile]; !ok {
 			return nil
 		}

@@ -115,7 +115,7 @@ func (l *loop) save(ctx context.Context, state snapshot, at positions, raw json.
 	if err := l.keepSeqs(ctx, at); err != nil {
 		return err
 	}
-	l.logger.Info("checkpoint written", "step", state.Steps(), "path", path)
+	l.logger.Info("checkpoint written", keyStep, state.Steps(), keyPath, path)
 	l.uploads.look()
 	if err := l.weights.publish(ctx, state); err != nil {
 		return err
@@ -225,7 +225,7 @@ func (p *publishing) publish(ctx context.Context, of weightsOf) error {
 	if err := weights.Announce(ctx, p.log, w); err != nil {
 		return fmt.Errorf("announcing the weights of step %d: %w", w.Step, err)
 	}
-	p.logger.Info("weights published for the encoder", "step", w.Step, "fingerprint", fingerprint, "path", w.File)
+	p.logger.Info("weights published for the encoder", keyStep, w.Step, keyFingerprint, fingerprint, keyPath, w.File)
 	stay, err := weights.Retire(ctx, p.log)
 	if err != nil {
 		return err

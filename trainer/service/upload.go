@@ -145,7 +145,7 @@ func (u *uploads) run(ctx context.Context) {
 		u.note(err)
 		if err != nil {
 			u.failed.Inc()
-			u.logger.Warn("uploading checkpoints again after a pause", "stage", Name, "place", u.place, "dur", pause, "err", err)
+			u.logger.Warn("uploading checkpoints again after a pause", keyStage, Name, keyPlace, u.place, keyDur, pause, keyErr, err)
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():
@@ -195,7 +195,7 @@ func (u *uploads) start(ctx context.Context) (end func(inOrder bool)) {
 		case <-time.After(lastWords):
 			cancel()
 			<-u.done
-			u.logger.Warn("the last checkpoints are not uploaded; the next start does it", "stage", Name, "place", u.place, "dir", u.dir)
+			u.logger.Warn("the last checkpoints are not uploaded; the next start does it", keyStage, Name, keyPlace, u.place, keyDir, u.dir)
 		}
 	}
 }
@@ -263,7 +263,7 @@ func (u *uploads) copy(ctx context.Context, name string, there map[string]int64)
 	}
 	u.sent[name] = head.Digest
 	there[name] = info.Size()
-	u.logger.Info("checkpoint uploaded", "stage", Name, "step", head.Step, "path", name, "place", u.place, "dur", time.Since(started))
+	u.logger.Info("checkpoint uploaded", keyStage, Name, keyStep, head.Step, keyPath, name, keyPlace, u.place, keyDur, time.Since(started))
 	return nil
 }
 

@@ -160,7 +160,7 @@ func (s *Server) status(all *answer, err error) int {
 	}
 	all.Error = fault
 	if interrupt.Failure(err) != nil { // else a client has gone
-		s.log.Warn("the log takes no pairs", "err", err)
+		s.log.Warn("the log takes no pairs", keyErr, err)
 	}
 	return http.StatusServiceUnavailable
 }

@@ -95,12 +95,12 @@ func (r *request) download(ctx context.Context) error {
 // machine says stays here.
 func (r *request) noImage(err error, late bool) (why error, retry bool) {
 	reason := fetch.Reason(err)
-	r.s.log.Debug("a URL gave no image", "reason", reason, "err", err)
+	r.s.log.Debug("a URL gave no image", keyReason, reason, keyErr, err)
 	switch {
 	case late:
 		return fmt.Errorf("url: not downloaded within the %s that a request has: send it again", r.s.o.DownloadTime), true
 	case reason == "":
-		r.s.log.Warn("downloading the image of a URL", "err", err)
+		r.s.log.Warn("downloading the image of a URL", keyErr, err)
 		return errors.New("url: the server cannot download now: send it again"), true
 	}
 	return fmt.Errorf("url: %s: %s", reason, explanation(reason)), false
@@ -138,3 +138,9 @@ var explanations = map[string]string{
 // defaultDownloadTime is what the downloads of a request may take. With a minute for the body and half of one for the log,
 // a client has its answer within two.
 const defaultDownloadTime = 30 * time.Second
+
+// Keys of log lines.
+const (
+	keyErr    = "err"
+	keyReason = "reason"
+)

@@ -88,7 +88,7 @@ func (s *Shared) forgotten(ctx context.Context, log *stream.Log, i *service.Inst
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var following sync.WaitGroup
 	following.Go(func() {
-		gone.Run(ctx, func(err error) { i.Log.Warn("what is taken back cannot be read, and is tried again", "err", err) })
+		gone.Run(ctx, func(err error) { i.Log.Warn("what is taken back cannot be read, and is tried again", keyErr, err) })
 	})
 	s.gone = gone
 	s.closers = append(s.closers, func() error {
@@ -199,7 +199,7 @@ func Main[S any](name string, run func(context.Context, Tools, S) error) {
 		shared := NewShared(s.Device, nil)
 		defer func() {
 			if err := shared.Close(); err != nil {
-				i.Log.Warn("closing what the stage has opened", "err", err)
+				i.Log.Warn("closing what the stage has opened", keyErr, err)
 			}
 		}()
 		ctx, tools := shared.For(ctx, log, i, new(torch.Meter))
@@ -230,3 +230,8 @@ func (b Bucket) OpenImages(ctx context.Context) (*shard.Images, func() error, er
 	}
 	return shard.NewImages(bucket, shard.ImagesOptions{MaxBytes: b.CacheBytes}), bucket.Close, nil
 }
+
+// Keys of log lines.
+const (
+	keyErr = "err"
+)

@@ -141,7 +141,7 @@ func (g *group) Close(why error) (told bool) {
 	}
 	leaving.Wait()
 	if err := g.exchange.Close(); err != nil {
-		g.log.Warn("the exchange did not end well", "stage", "ranks", "rank", g.rank, "err", err)
+		g.log.Warn("the exchange did not end well", keyStage, "ranks", keyRank, g.rank, keyErr, err)
 	}
 	return !deaf.Load()
 }

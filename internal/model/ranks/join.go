@@ -63,7 +63,7 @@ func apply(ctx context.Context, o Options) (*applicant, error) {
 		if isRefusal(err) {
 			return nil, err
 		}
-		o.Log.Debug("rank 0 cannot be reached yet", "stage", "ranks", "address", o.Address, "err", err)
+		o.Log.Debug("rank 0 cannot be reached yet", keyStage, "ranks", keyAddress, o.Address, keyErr, err)
 		select {
 		case <-time.After(joinPause):
 		case <-waiting.Done():
@@ -271,7 +271,7 @@ func (m meetings) visit(ctx context.Context, a *applicant, rank int, address str
 			}
 			return
 		}
-		m.options.Log.Warn("another rank cannot be reached yet", "stage", "ranks", "rank", rank, "address", address, "err", err)
+		m.options.Log.Warn("another rank cannot be reached yet", keyStage, "ranks", keyRank, rank, keyAddress, address, keyErr, err)
 		select {
 		case <-time.After(meetPause):
 		case <-ctx.Done():

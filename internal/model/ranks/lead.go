@@ -149,11 +149,11 @@ func (g *gathering) wait(ctx, waiting context.Context) error {
 				before.end(farewell{Failed: true, Text: fmt.Sprintf("another process has come as rank %d", l.rank)})
 			}
 			g.links[l.rank-1] = l
-			g.options.Log.Info("a rank has come", "stage", "ranks", "rank", l.rank, "address", l.conn.RemoteAddr().String())
+			g.options.Log.Info("a rank has come", keyStage, "ranks", keyRank, l.rank, keyAddress, l.conn.RemoteAddr().String())
 		case l := <-g.left:
 			if g.links[l.rank-1] == l {
 				g.links[l.rank-1] = nil
-				g.options.Log.Warn("a rank has left before all were there", "stage", "ranks", "rank", l.rank, "err", l.err)
+				g.options.Log.Warn("a rank has left before all were there", keyStage, "ranks", keyRank, l.rank, keyErr, l.err)
 			}
 			l.end(farewell{})
 		case <-waiting.Done():
@@ -229,7 +229,7 @@ func (d door) serve(ctx context.Context) {
 			if ctx.Err() != nil {
 				return
 			}
-			d.log().Warn("accepting a rank", "stage", "ranks", "err", err)
+			d.log().Warn("accepting a rank", keyStage, "ranks", keyErr, err)
 			select {
 			case <-time.After(time.Second):
 				continue
@@ -289,3 +289,11 @@ func (d door) refuse(what string, conn net.Conn, err error, more ...any) {
 	}
 	d.log().Log(context.Background(), level, what, append(more, "stage", "ranks", "address", conn.RemoteAddr().String(), "err", err)...)
 }
+
+// Keys of log lines.
+const (
+	keyAddress = "address"
+	keyErr     = "err"
+	keyRank    = "rank"
+	keyStage   = "stage"
+)

@@ -69,7 +69,7 @@ func (f *flow) run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			f.s.o.Logger.Debug("reading the state of the run", "err", err)
+			f.s.o.Logger.Debug("reading the state of the run", keyErr, err)
 			f.publish(nil)
 		default:
 			f.publish(f.make(ctx, status))
@@ -99,7 +99,7 @@ func (f *flow) publish(v *flowView) {
 	v.Notice = notice
 	var b bytes.Buffer
 	if err := f.s.pages["flow.html"].ExecuteTemplate(&b, "flow", v); err != nil {
-		f.s.o.Logger.Error("the console's flow cannot be shown", "err", err)
+		f.s.o.Logger.Error("the console's flow cannot be shown", keyErr, err)
 		return
 	}
 	f.mu.Lock()

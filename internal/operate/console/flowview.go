@@ -75,7 +75,7 @@ func (f *flow) make(ctx context.Context, s *inspect.Status) *flowView {
 func (f *flow) batchSize(ctx context.Context) int64 {
 	n, err := f.s.o.Index.BatchSize(ctx)
 	if err != nil {
-		f.s.o.Logger.Debug("reading the size of mini-batches", "err", err)
+		f.s.o.Logger.Debug("reading the size of mini-batches", keyErr, err)
 	}
 	return max(n, 1)
 }

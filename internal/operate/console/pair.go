@@ -95,7 +95,7 @@ func (s *Server) pairPage(w http.ResponseWriter, r *http.Request) error {
 		if r.Context().Err() != nil {
 			return err
 		}
-		s.o.Logger.Debug("a pair is shown without what the log has of it", "pair", id, "err", err)
+		s.o.Logger.Debug("a pair is shown without what the log has of it", keyPair, id, keyErr, err)
 		v.Missing = "Something is missing here, since the log did not hand it out: " + clip(200, err.Error())
 	}
 	return s.answer(w, r, "pair.html", page{Title: clip(60, v.Caption), Path: "/groups", Data: v})

@@ -169,7 +169,7 @@ func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
 		s.fail(w, r, http.StatusServiceUnavailable, "Kafka does not answer in time. The console goes on by itself when it does.")
 	case r.Context().Err() != nil: // nobody waits for the answer
 	default:
-		s.o.Logger.Error("a page of the console failed", "path", r.URL.Path, "err", err)
+		s.o.Logger.Error("a page of the console failed", keyPath, r.URL.Path, keyErr, err)
 		s.fail(w, r, http.StatusInternalServerError, "This page failed: "+display.Redacted(err.Error()))
 	}
 }
@@ -203,7 +203,7 @@ func (s *Server) render(w http.ResponseWriter, r *http.Request, status int, name
 	}
 	var b bytes.Buffer
 	if err := s.pages[name].ExecuteTemplate(&b, "base", p); err != nil {
-		s.o.Logger.Error("a template of the console failed", "template", name, "path", r.URL.Path, "err", err)
+		s.o.Logger.Error("a template of the console failed", keyTemplate, name, keyPath, r.URL.Path, keyErr, err)
 		http.Error(w, "This page failed; the console's log says why.", http.StatusInternalServerError)
 		return
 	}
@@ -211,3 +211,11 @@ func (s *Server) render(w http.ResponseWriter, r *http.Request, status int, name
 	w.WriteHeader(status)
 	_, _ = w.Write(b.Bytes()) // the client is gone
 }
+
+// Keys of log lines.
+const (
+	keyErr      = "err"
+	keyPair     = "pair"
+	keyPath     = "path"
+	keyTemplate = "template"
+)

@@ -109,7 +109,7 @@ func (i *Instruments) Masked(group schemas.GroupID, masks []schemas.Mask) {
 	for _, m := range masks {
 		i.masked.WithLabelValues(m.Reason).Inc()
 	}
-	i.Log.Warn("masking images that are not usable any more", "group_id", group.String(), "count", len(masks), "reason", masks[0].Reason)
+	i.Log.Warn("masking images that are not usable any more", keyGroupID, group.String(), keyCount, len(masks), keyReason, masks[0].Reason)
 }
 
 // Batch begins a batch; the function that it returns ends it.
@@ -194,3 +194,13 @@ func (b *busyTime) until(now time.Time) time.Duration {
 	}
 	return b.total + now.Sub(b.since)
 }
+
+// Keys of log lines.
+const (
+	keyConfig      = "config"
+	keyCount       = "count"
+	keyDifferences = "differences"
+	keyGroupID     = "group_id"
+	keyReason      = "reason"
+	keyStage       = "stage"
+)

@@ -88,9 +88,9 @@ func (rt Runtime) LogStart(cfg any, environ map[string]string) error {
 	if err != nil {
 		return err
 	}
-	rt.Log.Info("starting", "config", config.Redacted(cfg))
+	rt.Log.Info("starting", keyConfig, config.Redacted(cfg))
 	if len(differences) > 0 {
-		rt.Log.Info("settings differ from the recipe", "differences", strings.Join(differences, "; "))
+		rt.Log.Info("settings differ from the recipe", keyDifferences, strings.Join(differences, "; "))
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func runAlone[S any](ctx context.Context, name string, run func(context.Context,
 	if err != nil {
 		return err
 	}
-	rt := NewRuntime(cfg.Process.NewLogger(os.Stderr).With("stage", name))
+	rt := NewRuntime(cfg.Process.NewLogger(os.Stderr).With(keyStage, name))
 	if err := rt.LogStart(cfg, environ); err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func (x *Index) Run(ctx context.Context, logger *slog.Logger) error {
 		all.Go(func() error {
 			for {
 				if err := x.pass(ctx, lane, topics); err != nil && ctx.Err() == nil {
-					logger.Warn("the console's index stands still and tries again", "of", what, "err", err)
+					logger.Warn("the console's index stands still and tries again", keyOf, what, keyErr, err)
 				}
 				select {
 				case <-ctx.Done():
@@ -240,3 +240,9 @@ func (w *writer) record(topic schemas.Topic, rec stream.Record) (*schemas.Group,
 	}
 	return nil, nil
 }
+
+// Keys of log lines.
+const (
+	keyErr = "err"
+	keyOf  = "of"
+)

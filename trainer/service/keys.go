@@ -1,0 +1,30 @@
+package service
+
+// Keys of log lines.
+const (
+	keyAddress     = "address"
+	keyBatch       = "batch"
+	keyBatches     = "batches"
+	keyCluster     = "cluster"
+	keyCount       = "count"
+	keyDir         = "dir"
+	keyDur         = "dur"
+	keyEpoch       = "epoch"
+	keyErr         = "err"
+	keyFingerprint = "fingerprint"
+	keyFolderStep  = "folder_step"
+	keyGroupID     = "group_id"
+	keyImages      = "images"
+	keyLane        = "lane"
+	keyNamespace   = "namespace"
+	keyPath        = "path"
+	keyPlace       = "place"
+	keyRank        = "rank"
+	keyReason      = "reason"
+	keyRecall      = "recall"
+	keySeq         = "seq"
+	keyStage       = "stage"
+	keyStep        = "step"
+	keyTexts       = "texts"
+	keyTookState   = "took_state"
+)
