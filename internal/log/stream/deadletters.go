@@ -51,7 +51,7 @@ type DeadLetter struct {
 // deadLetter makes the message that sets rec aside. The key names the record, so that a reader can tell a second
 // writing after a crash from another dead letter.
 func deadLetter(stage string, rec Record, reason string) message {
-	if len(reason) > maxReasonBytes {
+	if reason = display.Redacted(reason); len(reason) > maxReasonBytes {
 		reason = strings.ToValidUTF8(reason[:maxReasonBytes], "")
 	}
 	m := message{
@@ -131,10 +131,10 @@ func reason(err error) string {
 		"malformed": schemas.ErrMalformed, "unknown schema": schemas.ErrUnknownSchema, "invalid record": schemas.ErrInvalid,
 	} {
 		if errors.Is(err, sentinel) {
-			return class + ": " + display.Redacted(err.Error())
+			return class + ": " + err.Error()
 		}
 	}
-	return display.Redacted(err.Error())
+	return err.Error()
 }
 
 // reasonClasses are the reasons that may label a metric. The words of a reason can come from a record, so any other
@@ -201,7 +201,7 @@ func parseDeadLetter(rec Record) (DeadLetter, error) {
 	}
 	d := DeadLetter{
 		Number: rec.Offset,
-		Topic:  schemas.Topic(text(headerDeadTopic)), Stage: text(headerDeadStage), Reason: text(headerDeadReason),
+		Topic:  schemas.Topic(text(headerDeadTopic)), Stage: text(headerDeadStage), Reason: display.Redacted(text(headerDeadReason)),
 		Schema: rec.Schema, Value: rec.Value, Time: rec.Time,
 	}
 	var err, lerr, oerr error

@@ -11,6 +11,7 @@ import (
 	"github.com/pairstream/pairstream/internal/log/stream"
 	"github.com/pairstream/pairstream/internal/testing/logtest"
 	"github.com/pairstream/pairstream/internal/testing/must"
+	"github.com/pairstream/pairstream/schemas"
 )
 
 // tombstoneKeys returns what is taken back in a log.
@@ -82,4 +83,26 @@ func TestNewNamespaceTakesTombstonesOver(t *testing.T) {
 	add(broken, 1, "image/x")
 	must.Do(t, broken.EnsureTopics(t.Context()))
 	expect(broken, "image/a image/b image/d image/x pair/c")
+}
+
+// TestDeadLettersShowNoPasswords has a URL with a password in a reason, whose password would be cut.
+func TestDeadLettersShowNoPasswords(t *testing.T) {
+	log := logtest.Open(t, logtest.Broker(t), "exp", 1)
+	p := log.NewPublisher(stream.PublisherOptions{})
+	for _, reason := range []string{"asking http://alice:hunter2@host/x", strings.Repeat("x ", 10) + "http://alice:" + strings.Repeat("hunter2", 10_000) + "@host"} {
+		must.Do(t, p.DeadLetter(t.Context(), "encoder", stream.Record{Topic: schemas.Pairs}, reason))
+	}
+	must.Do(t, p.Close(t.Context()))
+	seen := 0
+	for rec, err := range log.Records(t.Context(), schemas.DeadLetters, 0, stream.Position{}, -1) {
+		must.Do(t, err)
+		seen++
+		reason, _ := rec.Header("dl-reason")
+		if text := string(reason); strings.Contains(text, "hunter2") || !strings.Contains(text, "http://***@host") {
+			t.Errorf("the reason is %.100q", text)
+		}
+	}
+	if seen != 2 {
+		t.Errorf("%d dead letters, want 2", seen)
+	}
 }
