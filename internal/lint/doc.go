@@ -22,6 +22,7 @@
 //  8. The wings of internal import one another only as wings_test.go lists, without a circle.
 //  9. Package interrupt alone asks whether an error is context.Canceled. A deferred function goes through no named result
 //     that a return behind it sets to nil.
+//
 // 10. Package ownedfolder alone removes folders with what is in them.
 // 11. Every rule names folders and clients that are there, and fails when it has looked at nothing.
 package lint
