@@ -93,6 +93,9 @@ func (d *demo) begin(ctx context.Context) (err error) {
 	if d.own, _, err = dataset.Read(ctx, []string{d.data}, 0); err != nil {
 		return fmt.Errorf("--data is %q: %w", d.data, err)
 	}
+	if _, _, err = d.own.HoldOut(d.heldOut); err != nil {
+		return fmt.Errorf("--holdout is %d: %w", d.heldOut, err)
+	}
 	return dir.Empty()
 }
 
