@@ -89,8 +89,7 @@ func claimsText(results map[string]*evidence.Result, all tally) string {
 		at := func(name string) float64 {
 			return 100 * r.Interval(evidence.Point{Arm: "Con-D", X: 0.8, Name: name}).Mean
 		}
-		text += fmt.Sprintf("On photographs that people judged, %.0f %% of Con-D's connections above 0.8 are true. The guard cannot tell (%.0f to %.0f %%), and leaves them off (X13).\n",
-			at("precision"), at("low"), at("high"))
+		text += fmt.Sprintf("On photographs that people judged, %.0f %% of Con-D's connections above 0.8 are true. The guard cannot tell, and leaves them off (X13).\n", at("precision"))
 	}
 	return text
 }
