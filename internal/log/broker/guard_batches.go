@@ -1,8 +1,6 @@
 package broker
 
 import (
-	"encoding/binary"
-
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -39,8 +37,7 @@ func plausibleBatch(b []byte) bool {
 	if len(b) < batchHead || b[batchMagic] != 2 {
 		return true
 	}
-	attributes := binary.BigEndian.Uint16(b[batchAttributes:])
-	count := int32(binary.BigEndian.Uint32(b[batchCount:]))
+	attributes, count := head(b).attributes(), head(b).count()
 	most := len(b) - batchHead
 	if attributes&attrCodec != 0 {
 		most = maxRequestBytes // decompressed, they may be many
