@@ -46,6 +46,8 @@ type Broker struct {
 	storage *storage // nil: in memory only
 	closed  chan struct{}
 	others  sync.WaitGroup
+	closing sync.Once
+	ended   error // of closing
 }
 
 // maxRequestBytes bounds the length that one request may claim.
@@ -190,8 +192,13 @@ func (b *Broker) failure() error {
 	return b.storage.failure()
 }
 
-// Close stops the broker. Its data directory can be opened again afterwards.
+// Close stops the broker. Its data directory can be opened again afterwards. Further calls return what the first one did.
 func (b *Broker) Close() error {
+	b.closing.Do(func() { b.ended = b.stop() })
+	return b.ended
+}
+
+func (b *Broker) stop() error {
 	s := b.storage
 	if s == nil {
 		b.cluster.Close()

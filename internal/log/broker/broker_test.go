@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -42,6 +43,17 @@ func TestStartRefuses(t *testing.T) {
 	}
 	if errno := syscall.EADDRINUSE; !errors.Is(explainStart(Options{}, errno), errno) {
 		t.Error("the cause is lost")
+	}
+}
+
+// TestCloseTwice ends a broker on a full disk twice: the second call returns what the first one did.
+func TestCloseTwice(t *testing.T) {
+	var full atomic.Bool
+	b := must.Get(Start(Options{DataDir: t.TempDir(), disk: fullDisk(&full)}))(t)
+	full.Store(true)
+	first, second := b.Close(), b.Close()
+	if first == nil || !errors.Is(second, first) {
+		t.Errorf("got %v, then %v", first, second)
 	}
 }
 
