@@ -81,9 +81,18 @@ func writeRunEnv(dir, namespace string, settings map[string]string, more ...stri
 
 // runEnvIn returns what a file sets. Without a file that is nothing.
 func runEnvIn(path string) (map[string]string, error) {
+	values, err := readRunEnv(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return make(map[string]string), nil
+	}
+	return values, err
+}
+
+// readRunEnv returns what a file sets.
+func readRunEnv(path string) (map[string]string, error) {
 	values := make(map[string]string)
 	raw, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return nil, fmt.Errorf("reading --env: %w", err)
 	}
 	for line := range strings.Lines(string(table.PlainText(raw))) {
@@ -107,11 +116,8 @@ func environOf(path string) (map[string]string, error) { return environWith(path
 func environWith(path string, leftOut func(name string) bool) (map[string]string, error) {
 	values := make(map[string]string)
 	if path != "" {
-		if _, err := os.Stat(path); err != nil {
-			return nil, fmt.Errorf("reading --env: %w", err)
-		}
 		var err error
-		if values, err = runEnvIn(path); err != nil {
+		if values, err = readRunEnv(path); err != nil {
 			return nil, err
 		}
 		if leftOut != nil {
