@@ -8,9 +8,6 @@ import (
 	"time"
 )
 
-// roomTime is how long a request waits for memory. In this time, clients that keep the server waiting have to go.
-const roomTime = time.Second
-
 // errBusy says that the bodies of all requests together take what they may.
 var errBusy = errors.New("too many bytes of other requests are in memory: send it again in a moment")
 
@@ -106,9 +103,6 @@ func (p *purse) give() {
 	close(p.of.given)
 	p.of.given = make(chan struct{})
 }
-
-// firstRead is the room with which reading begins.
-const firstRead = 16 << 10
 
 // read reads all of r, which may have so many bytes. A client that sends nothing takes no room.
 func (p *purse) read(r io.Reader, most int) ([]byte, error) {

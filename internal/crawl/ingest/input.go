@@ -146,12 +146,6 @@ func (e *encoded) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 // members are the columns of a pair, as the members of a JSON object.
 type members schemas.Columns
 
-// Bounds of meta: a table with many columns has null in most of them.
-const (
-	mostMembers = schemas.MaxColumns
-	mostNulls   = 1024
-)
-
 // UnmarshalJSONFrom implements [json.UnmarshalerFrom]. It stops at the first member that no pair may have. Members that are null
 // are left out.
 func (m *members) UnmarshalJSONFrom(d *jsontext.Decoder) error {

@@ -7,13 +7,9 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/pairstream/pairstream/internal/crawl/fetch"
 )
-
-// linkBytes is what a URL that waits counts for besides its bytes.
-const linkBytes = 2 << 10
 
 // links are the pairs of a request whose images have to be downloaded. Each URL is downloaded once.
 type links struct {
@@ -134,10 +130,6 @@ var explanations = map[string]string{
 	"empty":             "the answer is empty",
 	"not_image":         "the answer is no JPEG, PNG or WebP",
 }
-
-// defaultDownloadTime is what the downloads of a request may take. With a minute for the body and half of one for the log,
-// a client has its answer within two.
-const defaultDownloadTime = 30 * time.Second
 
 // Keys of log lines.
 const (

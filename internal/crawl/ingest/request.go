@@ -17,17 +17,6 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// Bounds of a request.
-const (
-	mostPairs  = 10_000
-	mostFields = 1 << 20 // bytes of a form besides its image
-	fieldBytes = 64      // what a field counts for besides its value
-	// mostObject bounds a JSON object: the largest image in base64, and the rest.
-	mostObject = schemas.MaxImageBytes/3*4 + 128<<10
-	mostBody   = 256 << 20
-	mostWhy    = 500 // bytes of the reason why a pair is refused
-)
-
 var errFields = fmt.Errorf("%w: the fields besides the image have more than %d bytes in all, each counts for %d more", errLong, mostFields, fieldBytes)
 
 // answer is what the client gets. Pairs lists what is on the log, whatever the status is.

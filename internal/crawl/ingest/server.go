@@ -40,16 +40,6 @@ type Options struct {
 	Loopback bool
 }
 
-// The bounds of all requests together.
-const (
-	mostBytes     = 512 << 20
-	mostDownloads = 64 // besides those of slow hosts
-	mostKnown     = 1 << 16
-	ackTime       = 30 * time.Second
-	closeTime     = 10 * time.Second
-	retryAfter    = "5" // seconds
-)
-
 // Server is the front door.
 type Server struct {
 	o        Options

@@ -3,10 +3,7 @@ package stream
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
@@ -15,7 +12,6 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 
-	"github.com/pairstream/pairstream/internal/log/broker"
 	"github.com/pairstream/pairstream/internal/log/tracing"
 	"github.com/pairstream/pairstream/schemas"
 )
@@ -139,100 +135,4 @@ func (l *Log) reconnect(why string) {
 // hangs.
 func (l *Log) request(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, l.cfg.RequestTimeout)
-}
-
-// retry calls op until it succeeds, fails for good or ctx ends. what is a gerund for messages.
-func (l *Log) retry(ctx context.Context, what string, op func(ctx context.Context) error) error {
-	var pause backoff
-	for {
-		rctx, cancel := l.request(ctx)
-		err := op(rctx)
-		cancel()
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return fmt.Errorf("%s: %w", what, ctx.Err())
-		case !passes(err):
-			return fmt.Errorf("%s: %w", what, err)
-		}
-		pause.warn(l.logger, what, err)
-		if pause.tries == reconnectAfter {
-			l.reconnect(what)
-		}
-		if pause.wait(ctx) != nil {
-			return fmt.Errorf("%s: %w (last: %v)", what, ctx.Err(), err) //nolint:errorlint // it passes: the interruption alone ends this
-		}
-	}
-}
-
-// reconnectAfter is the number of failures in a row after which the connections themselves count as the cause.
-const reconnectAfter = 5
-
-// backoff is a pause that doubles, with a little noise so that owners of many lanes do not retry in step.
-type backoff struct{ tries int }
-
-const (
-	firstPause = 50 * time.Millisecond
-	lastPause  = 2 * time.Second
-)
-
-func (b *backoff) wait(ctx context.Context) error {
-	pause := min(firstPause<<min(b.tries, 20), lastPause)
-	pause += time.Duration(rand.Int64N(int64(pause)/4 + 1))
-	b.tries++
-	t := time.NewTimer(pause)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
-}
-
-// warn logs the first failure of a row and then every tenth, so that an outage does not flood the log.
-func (b *backoff) warn(logger *slog.Logger, what string, err error) {
-	if b.tries%10 == 0 {
-		logger.Warn("retrying", keyWhat, what, keyCount, b.tries, keyErr, err)
-	}
-}
-
-func (b *backoff) reset() { b.tries = 0 }
-
-// forGood are the broker's answers that waiting does not change.
-var forGood = []error{
-	kafka.TopicAuthorizationFailed, kafka.GroupAuthorizationFailed, kafka.ClusterAuthorizationFailed,
-	kafka.SASLAuthenticationFailed, kafka.UnsupportedSASLMechanism, kafka.InvalidTopic, kafka.MessageSizeTooLarge,
-	kafka.RecordListTooLarge, kafka.UnsupportedVersion, kafka.PolicyViolation, kafka.InvalidRecord,
-	kafka.OffsetOutOfRange, kafka.InvalidConfiguration, kafka.UnsupportedForMessageFormat,
-	kafka.InvalidReplicationFactor, kafka.InvalidPartitionNumber, kafka.InvalidTimestamp, kafka.InvalidRequiredAcks,
-	kafka.TransactionalIDAuthorizationFailed, kafka.SecurityDisabled, kafka.BrokerAuthorizationFailed, kafka.IllegalSASLState,
-	kafka.UnsupportedCompressionType, kafka.InvalidRequest, broker.ErrStopped,
-}
-
-// passes reports whether a failed request to a broker is worth repeating.
-func passes(err error) bool {
-	for _, f := range forGood {
-		if errors.Is(err, f) {
-			return false
-		}
-	}
-	return true
-}
-
-// isTransient reports whether a stage's error is a fault that may pass. It asks for a kafka.Error first, which has
-// the methods of a net.Error but is none.
-func isTransient(err error) bool {
-	var netErr net.Error
-	var kafkaErr kafka.Error
-	switch {
-	case errors.Is(err, ErrDamaged), errors.Is(err, ErrGap), errors.Is(err, ErrTooLarge), errors.Is(err, broker.ErrStopped):
-		return false
-	case errors.Is(err, ErrTransient):
-		return true
-	case errors.As(err, &kafkaErr):
-		return passes(err)
-	}
-	return errors.As(err, &netErr) || errors.Is(err, io.ErrUnexpectedEOF)
 }

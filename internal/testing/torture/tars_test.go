@@ -43,6 +43,7 @@ func (s *scale) Sources(context.Context) (map[string]dataset.SourceNote, error) 
 func (s *scale) Note(context.Context, []dataset.SourceNote) error               { return nil }
 func (s *scale) Ends(context.Context) ([]int64, error)                          { return s.ends, nil }
 func (s *scale) Behind(context.Context, []int64, func([]byte)) error            { return nil }
+func (s *scale) Topic(context.Context) (string, error)                          { return "", nil }
 func (s *scale) Ended(context.Context) (map[int]*schemas.Seal, error)           { return nil, nil }
 
 func (s *scale) Publish(_ context.Context, m dataset.Message) error {

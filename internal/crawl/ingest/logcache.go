@@ -6,13 +6,6 @@ import (
 	"time"
 )
 
-// How old an answer of the log may be, and for how long a question waits for it.
-const (
-	lagEvery   = 500 * time.Millisecond // and faults
-	endedEvery = 10 * time.Second
-	lookTime   = 5 * time.Second
-)
-
 // look asks the log a question for all requests that need the answer. One asks, and the others wait for the same answer, so
 // a log that is silent holds each of them up once.
 type look[T any] struct {
