@@ -56,7 +56,7 @@ func FuzzRedacted(f *testing.F) {
 	f.Add("s3", "", "a@b%40", "[::1]:9/x?y@z")
 	f.Fuzz(func(t *testing.T, scheme, user, password, rest string) {
 		if strings.ContainsAny(password, "/?#&%:@ \t\r\n\v\f\u0085\u00a0\"<>") || len(password) < 8 || strings.Contains(scheme+user+rest+display.Hidden, password) {
-			t.Skip()
+			return // no password that a reader could tell from the rest
 		}
 		user = strings.Map(func(r rune) rune {
 			if r >= 'a' && r <= 'z' {
@@ -65,7 +65,7 @@ func FuzzRedacted(f *testing.F) {
 			return -1
 		}, user)
 		if strings.ContainsFunc(password, func(r rune) bool { return r > 127 || r < '!' }) {
-			t.Skip()
+			return
 		}
 		if got := display.Redacted("http://" + user + ":" + password + "@" + rest); strings.Contains(got, password) {
 			t.Errorf("%q shows the password %q", got, password)

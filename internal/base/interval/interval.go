@@ -13,7 +13,14 @@ func Wilson(part, whole int) (low, high float64) {
 	n, share := float64(whole), float64(part)/float64(whole)
 	center := (share + z*z/(2*n)) / (1 + z*z/n)
 	half := z / (1 + z*z/n) * math.Sqrt(share*(1-share)/n+z*z/(4*n*n))
-	return max(0, center-half), min(1, center+half)
+	low, high = max(0, center-half), min(1, center+half)
+	if part == 0 {
+		low = 0 // whatever the rounding
+	}
+	if part == whole {
+		high = 1
+	}
+	return low, high
 }
 
 // Share is an estimate of a share, with its 95 % interval.

@@ -17,3 +17,15 @@ func TestWilson(t *testing.T) {
 		}
 	}
 }
+
+// TestWilsonEndsWhereSharesEnd counts none and all: the interval then reaches 0 and 1, whatever the rounding.
+func TestWilsonEndsWhereSharesEnd(t *testing.T) {
+	for n := 1; n < 3000; n++ {
+		if low, _ := Wilson(0, n); low != 0 {
+			t.Errorf("0 of %d: from %g", n, low)
+		}
+		if _, high := Wilson(n, n); high != 1 {
+			t.Errorf("%d of %d: to %g", n, n, high)
+		}
+	}
+}
