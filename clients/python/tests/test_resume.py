@@ -147,11 +147,12 @@ def test_notes_are_those_of_go(new_log: NewLog, tmp_path: Path) -> None:
         assert notes(ours) == notes(theirs)
     with Publisher(ours) as publisher:
         uri = shards.file_uri(str(folder / "1.tar"))
-        note = json.loads(notes(ours)[uri.encode()] or b"")
+        note = json.loads(notes(ours)[uri.encode()])
+        assert note.pop("topic") == "ITS OWN" and len(note["before"]) == LANES
         publisher.note(SOURCES, uri, json.dumps(note | {"done": False, "ends": [0] * (LANES + 1), "new": 1}).encode())
     with pytest.raises(PairstreamError, match="published to 4 lanes: the topic has 3"):
         publish(ours, folder)
-    for broken, words in (({"held_out": 5}, "5 images were held out"), ({"messages": "x"}, "note of file://"), ({"digest": None}, "note of file://")):
+    for broken, words in (({"held_out": 5}, "5 images were held out"), ({"topic": "0" * 32}, "it was made anew"), ({"before": [1 << 20] * LANES}, "has lost records"), ({"topic": 7}, "note of file://"), ({"messages": "x"}, "note of file://"), ({"digest": None}, "note of file://")):
         with Publisher(ours) as publisher:
             publisher.note(SOURCES, uri, json.dumps(note | broken).encode())
         with pytest.raises(PairstreamError, match=words):

@@ -15,6 +15,7 @@ from conftest import pairstream
 from pairstream import Config, PairProducer, PairstreamError, _captions, _tar, shards
 from pairstream.__main__ import main
 from pairstream._log import contents
+from pairstream.reader import topic_id
 from pairstream.records import Seal
 from pairstream.topics import PAIRS, SOURCES
 
@@ -84,9 +85,11 @@ def produced(config: Config, lanes: int) -> list[list[tuple[str, bytes]]]:
     return held
 
 
-def notes(config: Config) -> dict[object, bytes | str | None]:
-    """Return the latest note of every tar."""
-    return {m.key(): m.value() for m in contents(config, SOURCES, {0: 0}, timeout=30)}
+def notes(config: Config) -> dict[object, bytes]:
+    """Return the latest note of every tar, with "ITS OWN" for the id of the log's own topic of pairs."""
+    own = topic_id(config, PAIRS).encode()
+    assert len(own) == 32
+    return {m.key(): bytes(m.value() or b"").replace(own, b"ITS OWN") for m in contents(config, SOURCES, {0: 0}, timeout=30)}
 
 
 def by_go(config: Config, folder: Path, *more: str, lanes: int = 3) -> str:

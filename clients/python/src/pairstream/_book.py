@@ -26,6 +26,7 @@ from ._table import read as read_table
 from .errors import MalformedError, PairstreamError
 from .ids import lane_of
 from .producer import PairProducer, refuse_ended
+from .reader import topic_id
 from .records import Pair, Seal, marshal
 from .topics import PAIRS, SOURCES
 
@@ -68,6 +69,8 @@ class Note:
     digest: str = ""  # of these messages
     ends: list[int] | None = None
     done: bool = False  # there are no other messages
+    before: list[int] | None = None  # done: all messages lie before these offsets of the lanes
+    topic: str = ""  # id of the topic that has them; empty: not known
     held_out: int = 0
 
     def encode(self) -> bytes:
@@ -77,6 +80,8 @@ class Note:
         out |= {"messages": self.messages, "digest": self.digest}
         out |= {"ends": self.ends} if self.ends else {}
         out |= {"done": True} if self.done else {}
+        out |= {"before": self.before} if self.before else {}
+        out |= {"topic": self.topic} if self.topic else {}
         out |= {"held_out": self.held_out} if self.held_out else {}
         text = json.dumps(out, separators=(",", ":"), ensure_ascii=False)
         for c in "&<>":  # in URIs alone
@@ -89,8 +94,8 @@ class Note:
         try:
             found = json.loads(value)
             note = cls(**{name: found[name] for name in cls.__slots__ if name in found})
-            lanes = note.ends or []
-            ok = all(isinstance(n, int) for n in (note.size, note.messages, note.held_out, *lanes)) and isinstance(note.version, str)
+            lanes = [*(note.ends or []), *(note.before or [])]
+            ok = all(isinstance(n, int) for n in (note.size, note.messages, note.held_out, *lanes)) and isinstance(note.version, str) and isinstance(note.topic, str)
         except (ValueError, TypeError) as err:
             raise MalformedError(f"note of {key} in topic {SOURCES}: {err}") from err
         if not ok or not isinstance(note.digest, str):
@@ -208,6 +213,8 @@ class Book:
     def __init__(self, producer: PairProducer, totals: Totals, *, resume: bool) -> None:
         self.producer, self.totals = producer, totals
         self.known = self._notes() if resume else {}
+        self.topic = topic_id(producer.config, PAIRS, timeout=producer.timeout)
+        self.ends = self._ends() if self.known else []  # of the lanes, when the run began
         self.ended = final_seals(producer.config, producer.lanes, timeout=producer.timeout)
         self.begin: list[int] = []  # the lowest of the known ends
         self.there: Counter[bytes] = Counter()  # messages behind them
@@ -245,6 +252,7 @@ class Book:
         note, was = source.note, self.known.get(source.note.uri)
         if was is None:
             return
+        self._holds(was)
         if was.held_out:
             raise PairstreamError(
                 f"{note.uri}: {was.held_out} images were held out when it was published, and 0 now: with others held out, a model would be measured on "
@@ -257,6 +265,24 @@ class Book:
             return
         source.skip, source.want = was.messages, was.digest
         note.messages, note.digest = was.messages, was.digest
+
+    def _ends(self) -> list[int]:
+        return [high for _, high in ends(self.producer.config, PAIRS, self.producer.lanes, timeout=self.producer.timeout)]
+
+    def _holds(self, was: Note) -> None:
+        """Raise PairstreamError when the log cannot have what a note says of it."""
+        remedy = "publish it again with resume=False (--no-resume), which publishes everything"
+        if was.topic and self.topic and was.topic != self.topic:
+            raise PairstreamError(
+                f"{was.uri} was published to the topic pairs with id {was.topic}, and now the topic has id {self.topic}: it was made anew, and the pairs are gone: {remedy}"
+            )
+        for reached in (was.ends or [], was.before or []):
+            for lane, (end, least) in enumerate(zip(self.ends, reached, strict=False)):
+                if end < least:
+                    raise PairstreamError(
+                        f"{was.uri} was published when lane {lane} of the topic pairs had {least} records, and now it has {end}: "
+                        f"the topic was made anew or has lost records: {remedy}"
+                    )
 
     def publish(self, source: Source) -> None:
         """Publish what a source gives, behind what is published already. One that has changed is published anew."""
@@ -319,7 +345,7 @@ class Book:
             refuse_ended(self.ended)
             begin = self.begin  # some of the block lies behind it
             if len(missing) == len(self.block):
-                begin = [high for _, high in ends(self.producer.config, PAIRS, self.producer.lanes, timeout=self.producer.timeout)]
+                begin = self._ends()
             notes += [Note(s.note.uri, s.note.size, s.note.version, s.note.messages, s.note.digest, begin) for s in self.touched]
         self._note(notes)
         for message in missing:
@@ -343,9 +369,12 @@ class Book:
         return missing
 
     def _note(self, notes: list[Note]) -> None:
-        """Write notes once all before them is acknowledged, and wait for them."""
+        """Write notes once all before them is acknowledged, and wait for them. Those that are done say where all of it lies."""
         self.producer.flush()
+        before = self._ends() if any(note.done for note in notes) else []
         for note in notes:
+            note.topic = self.topic
+            note.before = before if note.done else None
             self.producer.note(SOURCES, note.uri, note.encode())
         self.producer.flush()
 
