@@ -46,8 +46,7 @@ func (k *keptBatch) selection(ctx context.Context, q Questions) (func(int) bool,
 		most += highest
 	}
 	return func(i int) bool {
-		switch q.kinds[i] {
-		case candidate, contradicting, other:
+		if kind := q.kinds[i]; kind == candidate || kind == contradicting || kind == other {
 			return true
 		}
 		p := q.pairs[i]

@@ -89,7 +89,7 @@ func openSealed(path string) (*safetensors.File, error) {
 // finiteAll refuses a state with numbers that are none: no step gets better with them.
 func finiteAll(tensors []safetensors.NamedTensor) error {
 	for _, t := range tensors {
-		if i, ok := t.Tensor.Finite(); !ok {
+		if i, ok := t.Finite(); !ok {
 			return fmt.Errorf("tensor %s is broken, value %d is %w", t.Name, i, ErrNotFinite)
 		}
 	}

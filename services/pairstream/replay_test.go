@@ -132,8 +132,10 @@ func TestReplayOfAStrangersManifest(t *testing.T) {
 		t.Setenv(name, "")
 	}
 	brokers := config.Environ()["KAFKA_BROKERS"]
-	maps.Copy(m.Settings, map[string]string{"KAFKA_BROKERS": "evil:9092", "KAFKA_SASL": "PLAIN", "KAFKA_SASL_USER": "u", "KAFKA_SASL_PASSWORD": "p", "BUCKET_ROOTS": "file:///",
-		"ENCODER_CHECKPOINT": "w", "COND_CHECKPOINT": "w"})
+	maps.Copy(m.Settings, map[string]string{
+		"KAFKA_BROKERS": "evil:9092", "KAFKA_SASL": "PLAIN", "KAFKA_SASL_USER": "u", "KAFKA_SASL_PASSWORD": "p", "BUCKET_ROOTS": "file:///",
+		"ENCODER_CHECKPOINT": "w", "COND_CHECKPOINT": "w",
+	})
 	var warnings strings.Builder
 	o := replayOptions{namespace: "x", dir: t.TempDir()}
 	p, _, err := o.settings(m, &warnings)

@@ -4,7 +4,12 @@ import "strings"
 
 // foreigns are the first bytes of images in formats that are not read.
 var foreigns = []struct{ head, name string }{
-	{"GIF8", "GIF"}, {"BM", "BMP"}, {"II*\x00", "TIFF"}, {"MM\x00*", "TIFF"}, {"\x00\x00\x00\x0cJXL ", "JPEG XL"}, {"\xff\x0a", "JPEG XL"},
+	{"GIF8", "GIF"},
+	{"BM", "BMP"},
+	{"II*\x00", "TIFF"},
+	{"MM\x00*", "TIFF"},
+	{"\x00\x00\x00\x0cJXL ", "JPEG XL"},
+	{"\xff\x0a", "JPEG XL"},
 	{"\x00\x00\x00\x0cjP  ", "JPEG 2000"},
 }
 

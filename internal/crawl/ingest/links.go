@@ -70,7 +70,7 @@ func (r *request) download(ctx context.Context) error {
 		case fault != nil:
 			why, retry = errors.New("the log takes no pairs: send it again"), true
 		case err != nil:
-			why, retry = r.noImage(err, inTime.Err() != nil)
+			retry, why = r.noImage(err, inTime.Err() != nil)
 		}
 		for _, p := range r.links.pairs[at] {
 			if why != nil {
@@ -87,19 +87,19 @@ func (r *request) download(ctx context.Context) error {
 	return fault
 }
 
-// noImage returns what a client may know of a URL that gave no image, and whether to send it again. What the network of this
+// noImage reports whether to send a URL again that gave no image, and what a client may know of it. What the network of this
 // machine says stays here.
-func (r *request) noImage(err error, late bool) (why error, retry bool) {
+func (r *request) noImage(err error, late bool) (retry bool, why error) {
 	reason := fetch.Reason(err)
 	r.s.log.Debug("a URL gave no image", keyReason, reason, keyErr, err)
 	switch {
 	case late:
-		return fmt.Errorf("url: not downloaded within the %s that a request has: send it again", r.s.o.DownloadTime), true
+		return true, fmt.Errorf("url: not downloaded within the %s that a request has: send it again", r.s.o.DownloadTime)
 	case reason == "":
 		r.s.log.Warn("downloading the image of a URL", keyErr, err)
-		return errors.New("url: the server cannot download now: send it again"), true
+		return true, errors.New("url: the server cannot download now: send it again")
 	}
-	return fmt.Errorf("url: %s: %s", reason, explanation(reason)), false
+	return false, fmt.Errorf("url: %s: %s", reason, explanation(reason))
 }
 
 // explanation says of a reason of package fetch what a client may know.

@@ -3,6 +3,7 @@ package broker
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -78,11 +79,7 @@ func onDisk(err error) *string {
 }
 
 func changesTopics(key kmsg.Key) bool {
-	switch key {
-	case kmsg.AlterConfigs, kmsg.IncrementalAlterConfigs, kmsg.CreatePartitions, kmsg.DeleteTopics:
-		return true
-	}
-	return false
+	return slices.Contains([]kmsg.Key{kmsg.AlterConfigs, kmsg.IncrementalAlterConfigs, kmsg.CreatePartitions, kmsg.DeleteTopics}, key)
 }
 
 // takeBack removes topics that kfake has made and that are not on the disk.

@@ -263,7 +263,7 @@ func (d door) greet(ctx context.Context, conn net.Conn, said func()) *link {
 	}
 	over, err := secure(ctx, conn, keys, true)
 	if err != nil {
-		d.refuse("refusing a stranger", conn, err)
+		d.log().Log(ctx, severity(err), "refusing a stranger", keyStage, "ranks", keyAddress, conn.RemoteAddr().String(), keyErr, err)
 		return nil
 	}
 	hurry := context.AfterFunc(ctx, func() { _ = over.SetDeadline(time.Now()) })
@@ -272,7 +272,7 @@ func (d door) greet(ctx context.Context, conn net.Conn, said func()) *link {
 		err = ctx.Err()
 	}
 	if err != nil {
-		d.refuse("refusing a rank", conn, err, "rank", h.Rank)
+		d.log().Log(ctx, severity(err), "refusing a rank", keyStage, "ranks", keyRank, h.Rank, keyAddress, conn.RemoteAddr().String(), keyErr, err)
 		_ = over.Close()
 		return nil
 	}
@@ -281,13 +281,12 @@ func (d door) greet(ctx context.Context, conn net.Conn, said func()) *link {
 	return l
 }
 
-// refuse tells of a connection that is refused. One that had to make room is one of very many.
-func (d door) refuse(what string, conn net.Conn, err error, more ...any) {
-	level := slog.LevelWarn
+// severity is the level at which a refused connection is logged. One that had to make room is one of very many.
+func severity(err error) slog.Level {
 	if errors.Is(err, net.ErrClosed) {
-		level = slog.LevelDebug
+		return slog.LevelDebug
 	}
-	d.log().Log(context.Background(), level, what, append(more, "stage", "ranks", "address", conn.RemoteAddr().String(), "err", err)...)
+	return slog.LevelWarn
 }
 
 // Keys of log lines.

@@ -204,8 +204,10 @@ func TestStrangersRuns(t *testing.T) {
 		return &Course{Curves: []Curve{{"loss", []int64{1, 2, 3}, values}}, Evaluations: []Evaluation{{1, map[string]float64{evil: 1}}}, Unread: 1}
 	}
 	run := func(c *Course) Run {
-		return Run{Name: evil, Facts: []Fact{{evil, evil}}, Settings: map[string]string{evil: evil + fmt.Sprint(c.Curves), "URL": "http://a:hunter2@h/" + fmt.Sprint(len(c.Curves[0].Values))},
-			Models: []Fact{{evil, evil}}, Topics: []Topic{{Name: evil}}, Course: c}
+		return Run{
+			Name: evil, Facts: []Fact{{evil, evil}}, Settings: map[string]string{evil: evil + fmt.Sprint(c.Curves), "URL": "http://a:hunter2@h/" + fmt.Sprint(len(c.Curves[0].Values))},
+			Models: []Fact{{evil, evil}}, Topics: []Topic{{Name: evil}}, Course: c,
+		}
 	}
 	few, many := course(1), course(1, 2, 3, 4)
 	c := must.Get(Of([]Run{run(few), run(many)}))(t)

@@ -160,10 +160,24 @@ func TestEnviron(t *testing.T) {
 // other machines. The environment and --set alone may.
 func TestManifestOpensNothing(t *testing.T) {
 	known := append(slices.Clone(known), []config.Setting{
-		{Variable: "KAFKA_TLS", Default: "false"}, {Variable: "KAFKA_SASL"}, {Variable: "HEALTH_ADDR"}, {Variable: "INGEST_ADDR"}, {Variable: "INGEST_MAX_LAG", Default: "100000"},
-		{Variable: "LIVE_TOKEN", Secret: true}, {Variable: "CONSOLE_ADDR", Default: "127.0.0.1:8090"}, {Variable: "MASTER_ADDR"}, {Variable: "RANK_TOKEN", Secret: true},
-		{Variable: "OTEL_EXPORTER_OTLP_ENDPOINT"}, {Variable: "CHECKPOINT_UPLOAD"}, {Variable: "BUCKET_ROOTS"}, {Variable: "REPACK_ROOT"}, {Variable: "SEGMENTS_ROOT"},
-		{Variable: "ENCODER_CHECKPOINT"}, {Variable: "COND_CHECKPOINT"}, {Variable: "TRAIN_INIT"}, {Variable: "FILTER"},
+		{Variable: "KAFKA_TLS", Default: "false"},
+		{Variable: "KAFKA_SASL"},
+		{Variable: "HEALTH_ADDR"},
+		{Variable: "INGEST_ADDR"},
+		{Variable: "INGEST_MAX_LAG", Default: "100000"},
+		{Variable: "LIVE_TOKEN", Secret: true},
+		{Variable: "CONSOLE_ADDR", Default: "127.0.0.1:8090"},
+		{Variable: "MASTER_ADDR"},
+		{Variable: "RANK_TOKEN", Secret: true},
+		{Variable: "OTEL_EXPORTER_OTLP_ENDPOINT"},
+		{Variable: "CHECKPOINT_UPLOAD"},
+		{Variable: "BUCKET_ROOTS"},
+		{Variable: "REPACK_ROOT"},
+		{Variable: "SEGMENTS_ROOT"},
+		{Variable: "ENCODER_CHECKPOINT"},
+		{Variable: "COND_CHECKPOINT"},
+		{Variable: "TRAIN_INIT"},
+		{Variable: "FILTER"},
 	}...)
 	evil := map[string]string{
 		"KAFKA_BROKERS": "evil:9092", "KAFKA_TLS": "true", "KAFKA_SASL": "PLAIN", "KAFKA_SASL_PASSWORD": "hunter2", "TOKEN": "hunter2", "HEALTH_ADDR": ":1", "INGEST_ADDR": ":2",

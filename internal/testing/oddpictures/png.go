@@ -43,10 +43,10 @@ func png(depth, colour byte, samples [6][]uint16, chunks ...[]byte) []byte {
 		var bits, used uint16
 		for x := range Width {
 			for _, v := range samples[square(x, y)][:samplesOf[colour]] {
-				switch {
-				case depth == 16:
+				switch depth {
+				case 16:
 					rows = binary.BigEndian.AppendUint16(rows, v)
-				case depth == 8:
+				case 8:
 					rows = append(rows, byte(v))
 				default:
 					bits, used = bits<<depth|v, used+uint16(depth)
