@@ -3,9 +3,16 @@ package evidence
 // World returns the experiment on a folder of tars of the user's own.
 func World() Experiment {
 	arms := []Row{
-		{"first model", "first", 0}, {"random", "random", 0}, {"GRIT", "grit", 0}, {"GRIT, two candidates, no connections", "grit, two candidates", 0},
-		{"GRIT + ECM", "ecm", 0}, {"GRIT + ECM-E", "eliminate", 0}, {"GRIT + ECM, a coin of precision 0.5", "coin", 0},
-		{"GRIT + ECM with the truth", "oracle", 0}, {"GRIT + S-ITC", "smoothed", 0}, {"MAFA: ECM and S-ITC", "mafa", 0},
+		{"first model", "first", 0},
+		{"random", "random", 0},
+		{"GRIT", "grit", 0},
+		{"GRIT, two candidates, no connections", "grit, two candidates", 0},
+		{"GRIT + ECM", "ecm", 0},
+		{"GRIT + ECM-E", "eliminate", 0},
+		{"GRIT + ECM, a coin of precision 0.5", "coin", 0},
+		{"GRIT + ECM with the truth", "oracle", 0},
+		{"GRIT + S-ITC", "smoothed", 0},
+		{"MAFA: ECM and S-ITC", "mafa", 0},
 	}
 	connections := Table{Title: "Con-D's connections by threshold", Head: "above", Columns: []Column{{"precision", "precision", 1, 3}, {"recall", "recall", 1, 3}, {"AUC", "auc", 1, 3}}}
 	connections.Rows = append(connections.Rows, Row{"0.80", "Con-D", 0.8}, Row{"all candidates: the base rate", "all", 0}, Row{"without a threshold", "Con-D", 0})
