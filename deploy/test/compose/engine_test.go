@@ -112,8 +112,10 @@ func TestPreparationMakesRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(data, "dockerd.pid"), []byte("1\n"), 0o644); err != nil {
-		t.Fatal(err)
+	for name, content := range map[string]string{"dockerd.pid": "1\n", ".pairstream": "prepare-images.sh\n"} {
+		if err := os.WriteFile(filepath.Join(data, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	cmd := exec.Command("../prepare-images.sh")
 	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "PAIRSTREAM_DOCKER_DATA="+data)
