@@ -4,7 +4,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -79,7 +78,7 @@ func TestMain(m *testing.M) {
 type process struct {
 	*forkserver.Process
 	name string
-	log  *bytes.Buffer
+	log  *output
 	done chan struct{} // closed when it has ended
 	err  error         // how it ended; may be read after done
 }
@@ -92,16 +91,16 @@ func start(t *testing.T, name string, env ...string) *process {
 }
 
 // startWriting starts a process that writes its output to a file.
-func startWriting(t *testing.T, output *os.File, name string, env ...string) *process {
+func startWriting(t *testing.T, to *os.File, name string, env ...string) *process {
 	t.Helper()
 	read, write := must.Get2(os.Pipe())(t)
 	defer write.Close()
-	p := &process{name: name, log: new(bytes.Buffer), done: make(chan struct{})}
-	p.Process = must.Get(forkserver.Start(os.Getenv(forks), append(append(os.Environ(), asService+"="+name), env...), output, write))(t)
+	p := &process{name: name, log: new(output), done: make(chan struct{})}
+	p.Process = must.Get(forkserver.Start(os.Getenv(forks), append(append(os.Environ(), asService+"="+name), env...), to, write))(t)
 	go func() {
 		defer close(p.done)
 		defer read.Close()
-		_, err := p.log.ReadFrom(read)
+		_, err := io.Copy(p.log, read)
 		p.err = errors.Join(p.Wait(), err)
 	}()
 	return p

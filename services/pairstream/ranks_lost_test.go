@@ -64,11 +64,20 @@ func (g *gang) bringBack(t *testing.T, lost ...int) {
 	}
 }
 
-// stop asks all ranks to end, in a drawn order. All end in order.
-func (g *gang) stop(t *testing.T) {
+// stop asks all ranks to end: a member first, and rank 0 when it waits for that one's return, else all in a drawn order.
+// All end in order.
+func (g *gang) stop(t *testing.T, memberFirst bool) {
 	t.Helper()
+	if memberFirst {
+		g.ranks[1].stop(t)
+		for said := ""; strings.Count(said, `msg="a rank is lost`) == strings.Count(said, `msg="the training goes on"`); said = g.ranks[0].log.String() {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
 	for _, rank := range g.draw.Perm(len(g.ranks)) {
-		must.Check(t, g.ranks[rank].Signal(syscall.SIGTERM))
+		if rank != 1 || !memberFirst {
+			must.Check(t, g.ranks[rank].Signal(syscall.SIGTERM))
+		}
 	}
 	endOf(t, g.ranks)
 }
@@ -156,7 +165,7 @@ func ranksKilled(t *testing.T, name string, settings map[string]string) {
 		g.kill(t, again)
 		g.bringBack(t, again)
 		g.train(t)
-		g.stop(t)
+		g.stop(t, world == 2)
 		for rank := range world {
 			if rank != 0 && rank != member && rank != other && rank != again {
 				g.says(t, rank, "a rank is lost: this one keeps its state", fmt.Sprintf("rank %d (127.0.0.1:", member), "is lost")

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pairstream/pairstream/internal/base/interrupt"
 	"github.com/pairstream/pairstream/internal/model/device"
 	"github.com/pairstream/pairstream/internal/model/ranks"
 	"github.com/pairstream/pairstream/trainer"
@@ -148,6 +149,9 @@ func (l *loop) goOn(ctx context.Context, lost error, next func(context.Context) 
 	}
 	if err == nil {
 		f, err = next(ctx)
+	}
+	if err != nil && interrupt.Failure(err) == nil {
+		return nil, err // all ranks are asked to end, and one was quicker
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w; %w", lost, err)
