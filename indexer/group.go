@@ -29,7 +29,7 @@ func (b *Builder) compute(ctx context.Context, g *openGroup, why Reason, asked [
 		return nil, nil, err
 	}
 	left, assign := g, clusters.Assign
-	if b.o.NearImage == DropImages && len(found.twins) > 0 {
+	if b.o.NearImage == DropImages && len(found.nearDuplicates) > 0 {
 		if left, assign, err = g.without(&found, assign); err != nil {
 			return nil, nil, err
 		}
@@ -93,7 +93,7 @@ func (b *Builder) records(ctx context.Context, g *openGroup, assign []int32, fou
 	}
 	found.spread(group.Chunks)
 	group.Manifest = b.manifest(g, words)
-	group.Manifest.Near, group.Manifest.LeftOut = int64(len(found.twins)), found.left
+	group.Manifest.Near, group.Manifest.LeftOut = int64(len(found.nearDuplicates)), found.left
 	if found.left > 0 {
 		group.Manifest.Clusters = slices.Max(assign) + 1
 	}

@@ -31,12 +31,12 @@ import (
 
 // near is what was found in a group.
 type near struct {
-	twins []twin // in the order of their positions
-	left  int64  // pairs that were left out
+	nearDuplicates []nearDuplicate // in the order of their positions
+	left           int64           // pairs that were left out
 }
 
-// twin is a pair whose image resembles that of a member before it, or one of another group.
-type twin struct {
+// nearDuplicate is a pair whose image resembles that of a member before it, or one of another group.
+type nearDuplicate struct {
 	at, to int32 // positions; to is -1 for an image of another group
 	pair   schemas.PairID
 	image  schemas.ImageID // of another group
@@ -57,7 +57,7 @@ func (b *Builder) nearDuplicates(ctx context.Context, g *openGroup, assign []int
 	}
 	clusters := make([][]int32, b.clusters(g.v.Len()))
 	for image, at := range first {
-		if far == nil || far.twins[at].Score == 0 {
+		if far == nil || far.nearDuplicates[at].Score == 0 {
 			clusters[assign[at]] = append(clusters[assign[at]], int32(image))
 		}
 	}
@@ -70,16 +70,16 @@ func (b *Builder) nearDuplicates(ctx context.Context, g *openGroup, assign []int
 	}
 	var out near
 	for at, image := range g.owner {
-		t := twin{at: int32(at), to: -1, pair: g.pairs.at(at), cosine: s.cosine[image]}
+		t := nearDuplicate{at: int32(at), to: -1, pair: g.pairs.at(at), cosine: s.cosine[image]}
 		if to := s.to[image]; to >= 0 {
 			t.to = first[to]
-		} else if far != nil && far.twins[first[image]].Score > 0 {
-			t.image, t.cosine = far.twin(first[image])
+		} else if far != nil && far.nearDuplicates[first[image]].Score > 0 {
+			t.image, t.cosine = far.nearDuplicate(first[image])
 		} else {
 			continue
 		}
-		if kept := at - len(out.twins); len(out.twins) < schemas.MaxNear*kept {
-			out.twins = append(out.twins, t)
+		if kept := at - len(out.nearDuplicates); len(out.nearDuplicates) < schemas.MaxNear*kept {
+			out.nearDuplicates = append(out.nearDuplicates, t)
 		}
 	}
 	return out, nil
@@ -162,7 +162,7 @@ func (s *nearSearch) compare(image int32, before []int32, products []float32) {
 // spread puts what was found into the chunks of the group, in order and evenly.
 func (n *near) spread(chunks []*schemas.NeighborChunk) {
 	for i, c := range chunks {
-		for _, t := range n.twins[i*len(n.twins)/len(chunks) : (i+1)*len(n.twins)/len(chunks)] {
+		for _, t := range n.nearDuplicates[i*len(n.nearDuplicates)/len(chunks) : (i+1)*len(n.nearDuplicates)/len(chunks)] {
 			if t.to < 0 {
 				c.OutNear = append(c.OutNear, t.pair[:]...)
 				c.OutNearTo = append(c.OutNearTo, t.image[:]...)
@@ -180,7 +180,7 @@ func (n *near) spread(chunks []*schemas.NeighborChunk) {
 // It gives what was found its new positions.
 func (g *openGroup) without(found *near, assign []int32) (left *openGroup, clusters []int32, err error) {
 	n := g.v.Len()
-	m, err := newMembers(g.group, g.model, n-len(found.twins), g.dim)
+	m, err := newMembers(g.group, g.model, n-len(found.nearDuplicates), g.dim)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -188,13 +188,13 @@ func (g *openGroup) without(found *near, assign []int32) (left *openGroup, clust
 		members: m, first: g.first, end: g.end, duplicates: g.duplicates, repeats: g.repeats, sameImage: g.sameImage,
 		low: g.similarities[0], high: g.similarities[0],
 	}
-	moved, twins := make([]int32, n), found.twins
+	moved, nearDuplicates := make([]int32, n), found.nearDuplicates
 	for at := range n {
-		if len(twins) > 0 && int(twins[0].at) == at {
-			if twins[0].to >= 0 {
-				twins[0].to = moved[twins[0].to]
+		if len(nearDuplicates) > 0 && int(nearDuplicates[0].at) == at {
+			if nearDuplicates[0].to >= 0 {
+				nearDuplicates[0].to = moved[nearDuplicates[0].to]
 			}
-			twins = twins[1:]
+			nearDuplicates = nearDuplicates[1:]
 			continue
 		}
 		moved[at] = int32(len(clusters))
@@ -203,7 +203,7 @@ func (g *openGroup) without(found *near, assign []int32) (left *openGroup, clust
 			return nil, nil, errors.Join(err, left.release())
 		}
 	}
-	found.left = int64(len(found.twins))
+	found.left = int64(len(found.nearDuplicates))
 	return left, dense(clusters), nil
 }
 

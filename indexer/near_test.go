@@ -148,7 +148,7 @@ func TestNearDuplicatesAreSemDeDup(t *testing.T) {
 			t.Fatalf("seed %d: %d near-duplicates, want more of both kinds", seed, near)
 		}
 		got := slices.Repeat([]int32{-1}, len(pairs))
-		for id, to := range twins(counted) {
+		for id, to := range nearDuplicates(counted) {
 			got[slices.IndexFunc(pairs, func(e *schemas.Embedding) bool { return e.ID == id })] = to
 		}
 		if !slices.Equal(got, want) || counted.Manifest.Near != int64(near) {
@@ -192,8 +192,8 @@ func columnOf(g *indexer.Group, column func(*schemas.NeighborChunk) []int32) (ou
 	return out
 }
 
-// twins returns what every near-duplicate resembles.
-func twins(g *indexer.Group) map[schemas.PairID]int32 {
+// nearDuplicates returns what every near-duplicate resembles.
+func nearDuplicates(g *indexer.Group) map[schemas.PairID]int32 {
 	out := map[schemas.PairID]int32{}
 	for _, c := range g.Chunks {
 		for i, to := range c.NearTo {

@@ -33,8 +33,8 @@ type outside struct {
 	asked  []*segment.Segment
 
 	// By position in the group that was found.
-	images [][]segment.Hit // V2V_k1, best first, by number in asked
-	twins  []segment.Hit   // nearest image above the threshold, with the image itself; Score 0: none
+	images         [][]segment.Hit // V2V_k1, best first, by number in asked
+	nearDuplicates []segment.Hit   // nearest image above the threshold, with the image itself; Score 0: none
 }
 
 // look finds the images of other groups near to those of a group. Without other groups it returns nil.
@@ -52,7 +52,7 @@ func (b *Builder) look(ctx context.Context, g *openGroup, asked []*segment.Segme
 		return nil, errors.New("asking other groups: the engine does not compare codes")
 	}
 	n := g.v.Len()
-	o := &outside{b: b, others: segment.NewIndex(scanner, asked...), asked: asked, twins: make([]segment.Hit, n)}
+	o := &outside{b: b, others: segment.NewIndex(scanner, asked...), asked: asked, nearDuplicates: make([]segment.Hit, n)}
 	v := g.matrix(Image, n)
 	for from := 0; from < n; from += outsideRows {
 		q := queriesOf(v, from, min(from+outsideRows, n))
@@ -64,8 +64,8 @@ func (b *Builder) look(ctx context.Context, g *openGroup, asked []*segment.Segme
 		}
 		o.images = append(o.images, found...)
 		for i, hits := range found {
-			if len(hits) > 0 && hits[0].Score > max(o.twins[from+i].Score, o.above()) {
-				o.twins[from+i] = hits[0]
+			if len(hits) > 0 && hits[0].Score > max(o.nearDuplicates[from+i].Score, o.above()) {
+				o.nearDuplicates[from+i] = hits[0]
 			}
 		}
 	}
@@ -98,15 +98,15 @@ func (o *outside) isOther(g *openGroup, at int, h segment.Hit) bool {
 	if o.b.o.KeepSameImage || o.asked[h.Segment].ImageID(int(h.Row)) != g.images.at(int(g.owner[at])) {
 		return true
 	}
-	if h.Score > max(o.twins[at].Score, o.above()) {
-		o.twins[at] = h
+	if h.Score > max(o.nearDuplicates[at].Score, o.above()) {
+		o.nearDuplicates[at] = h
 	}
 	return false
 }
 
-// twin returns the image that the image at a position is a near-duplicate of.
-func (o *outside) twin(at int32) (schemas.ImageID, float32) {
-	h := o.twins[at]
+// nearDuplicate returns the image that the image at a position is a near-duplicate of.
+func (o *outside) nearDuplicate(at int32) (schemas.ImageID, float32) {
+	h := o.nearDuplicates[at]
 	return o.asked[h.Segment].ImageID(int(h.Row)), min(h.Score, 1)
 }
 
@@ -120,10 +120,10 @@ func (o *outside) leave(found *near) {
 		return
 	}
 	kept := o.images[:0]
-	twins := found.twins
+	nearDuplicates := found.nearDuplicates
 	for at, hits := range o.images {
-		if len(twins) > 0 && int(twins[0].at) == at {
-			twins = twins[1:]
+		if len(nearDuplicates) > 0 && int(nearDuplicates[0].at) == at {
+			nearDuplicates = nearDuplicates[1:]
 			continue
 		}
 		kept = append(kept, hits)

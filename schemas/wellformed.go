@@ -79,11 +79,11 @@ type walker struct {
 	Scanner
 	unknown int
 	open    int
-	keys    [maxOpenKeys]span
+	keys    [maxOpenKeys]byteRange
 }
 
-// span is a part of the value, which maxValueBytes keeps within 32 bits.
-type span struct{ from, to uint32 }
+// byteRange is a part of the value, which maxValueBytes keeps within 32 bits.
+type byteRange struct{ from, to uint32 }
 
 // known walks one value that must have shape s.
 func (w *walker) known(s *shape) error {
@@ -190,7 +190,7 @@ func (w *walker) structure(s *shape, n int) error {
 	return nil
 }
 
-func (w *walker) unknownField(s *shape, base int, key span) error {
+func (w *walker) unknownField(s *shape, base int, key byteRange) error {
 	if string(w.Value[key.from:key.to]) == s.inlined {
 		// The decoder knows an embedded struct by its Go name as well. It would fill the struct from what was only
 		// skipped here.
@@ -244,15 +244,15 @@ func (w *walker) skip(depth int) error {
 }
 
 // key reads a map key.
-func (w *walker) key() (span, error) {
+func (w *walker) key() (byteRange, error) {
 	c, n, err := w.Head()
 	if err != nil {
-		return span{}, err
+		return byteRange{}, err
 	}
 	if c != ClassString {
-		return span{}, w.Malformed("map key is %s, want str", c)
+		return byteRange{}, w.Malformed("map key is %s, want str", c)
 	}
-	key := span{uint32(w.Pos), uint32(w.Pos + int(n))}
+	key := byteRange{uint32(w.Pos), uint32(w.Pos + int(n))}
 	w.Pos += int(n)
 	return key, nil
 }
@@ -260,7 +260,7 @@ func (w *walker) key() (span, error) {
 func (w *walker) extension() error { return w.Malformed("extension types are not used") }
 
 // openKey notes a key of the map whose keys start at base. It refuses the key when that map has it already.
-func (w *walker) openKey(base int, key span) error {
+func (w *walker) openKey(base int, key byteRange) error {
 	text := w.Value[key.from:key.to]
 	for _, k := range w.keys[base:w.open] {
 		if string(w.Value[k.from:k.to]) == string(text) {

@@ -31,7 +31,7 @@ type Keys struct {
 // processes. Learn uses up an input that was sent. give is nil, unless this is the last batch that this process has of the
 // step: then it gets the share while Learn computes it. What it does not get is for [Trainer.TakeShare].
 func (t *Trainer) Learn(ctx context.Context, b *schemas.ScoredBatch, in Input, number int, give Give) (*Result, error) {
-	return t.stepOn(ctx, b, in, place{number, give}, func(*torch.Scope, *Result) error { return nil })
+	return t.stepOn(ctx, b, in, stepSlot{number, give}, func(*torch.Scope, *Result) error { return nil })
 }
 
 // TakeShare takes what this process has learned out of the open step. give gets the runs of gradients that

@@ -103,7 +103,7 @@ type Result struct {
 
 // Step trains on one batch. It uses up an input that was sent.
 func (t *Trainer) Step(ctx context.Context, b *schemas.ScoredBatch, in Input) (*Result, error) {
-	return t.stepOn(ctx, b, in, place{number: t.open.batches}, func(s *torch.Scope, r *Result) error {
+	return t.stepOn(ctx, b, in, stepSlot{number: t.open.batches}, func(s *torch.Scope, r *Result) error {
 		if t.open.batches < t.options.StepBatches {
 			return nil
 		}
@@ -112,14 +112,14 @@ func (t *Trainer) Step(ctx context.Context, b *schemas.ScoredBatch, in Input) (*
 	})
 }
 
-// place is that of a batch in the open step.
-type place struct {
+// stepSlot is that of a batch in the open step.
+type stepSlot struct {
 	number int
 	give   Give // not nil: the batch is the last of this process
 }
 
 // stepOn learns from a batch of the open step, and does what follows.
-func (t *Trainer) stepOn(ctx context.Context, b *schemas.ScoredBatch, in Input, at place, then func(*torch.Scope, *Result) error) (*Result, error) {
+func (t *Trainer) stepOn(ctx context.Context, b *schemas.ScoredBatch, in Input, at stepSlot, then func(*torch.Scope, *Result) error) (*Result, error) {
 	defer in.Free()
 	if err := t.check(b, in); err != nil {
 		return nil, fmt.Errorf("training on batch %d of group %s, epoch %d: %w", b.Sequence, b.Group, b.Epoch, err)
@@ -139,7 +139,7 @@ func (t *Trainer) stepOn(ctx context.Context, b *schemas.ScoredBatch, in Input, 
 }
 
 // learn adds a batch to the open step, inside the worker.
-func (t *Trainer) learn(s *torch.Scope, r *Result, b *schemas.ScoredBatch, in Input, at place) error {
+func (t *Trainer) learn(s *torch.Scope, r *Result, b *schemas.ScoredBatch, in Input, at stepSlot) error {
 	if err := t.optimizer.ZeroGrad(); err != nil {
 		return err
 	}

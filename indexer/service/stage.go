@@ -43,8 +43,8 @@ type stage struct {
 	final       bool        // a final seal came
 	seals       []string    // ids of the latest seals
 	tally       accounting.Tally
-	stop        func()  // ends the restoring of the lane's closed groups
-	places      []place // of the first records of the blocks that a new owner has to read
+	stop        func()        // ends the restoring of the lane's closed groups
+	places      []windowStart // of the first records of the blocks that a new owner has to read
 }
 
 // The kinds of repeated images.
@@ -63,8 +63,8 @@ func newRepeated() *prometheus.CounterVec {
 	return v
 }
 
-// place is where a block of the core's window begins.
-type place struct {
+// windowStart is where a block of the core's window begins.
+type windowStart struct {
 	block int64
 	stream.Position
 }
@@ -177,7 +177,7 @@ func (s *stage) take(ctx context.Context, rec stream.Record, value schemas.Recor
 func (s *stage) pass(rec stream.Record) {
 	first, own := s.core.Options().WindowBlocks(rec.Seq)
 	if n := len(s.places); n == 0 || s.places[n-1].block < own {
-		s.places = append(s.places, place{own, rec.Position()})
+		s.places = append(s.places, windowStart{own, rec.Position()})
 	}
 	for s.places[0].block < first {
 		s.places = s.places[1:]

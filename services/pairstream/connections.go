@@ -29,7 +29,7 @@ func newConnectionsCommand() *cobra.Command {
 			"and that is no pair of the same mini-batch: key.jpg and key.json with caption, probability and the ids of the two\n" +
 			"pairs. A pair comes once, with its first probability. BUCKET_ROOTS says where images may be read.",
 	}
-	looking(cmd, func(at look) error {
+	looking(cmd, func(at logCommand) error {
 		s, err := settingsIn[bucketRoots](at.dir)
 		if err != nil {
 			return err

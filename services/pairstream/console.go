@@ -48,7 +48,7 @@ func newConsoleCommand() *cobra.Command {
 			"bucket, and writes nothing but judgements. `pairstream up` has it inside.",
 		Args: cobra.NoArgs,
 	}
-	looking(cmd, func(at look) error {
+	looking(cmd, func(at logCommand) error {
 		s, err := consoleSettingsIn(at.dir)
 		if err != nil {
 			return err

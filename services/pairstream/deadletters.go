@@ -33,7 +33,7 @@ func newDeadLettersListCommand() *cobra.Command {
 	var limit int
 	var asJSON bool
 	cmd := &cobra.Command{Use: "list", Short: "list dead letters, oldest first", Args: cobra.NoArgs}
-	looking(cmd, func(at look) error {
+	looking(cmd, func(at logCommand) error {
 		if asJSON {
 			return listJSON(at.Context(), at.log, f, limit, at.OutOrStdout())
 		}
@@ -94,7 +94,7 @@ func listJSON(ctx context.Context, log *stream.Log, f inspect.Filter, limit int,
 func newDeadLettersShowCommand() *cobra.Command {
 	var whole, asJSON, raw bool
 	cmd := &cobra.Command{Use: "show NUMBER", Short: "show one dead letter: its headers, and its bytes as JSON where they can be read", Args: wantArgs(1, 1)}
-	looking(cmd, func(at look) error {
+	looking(cmd, func(at logCommand) error {
 		d, err := findLetter(at.Context(), at.log, at.args[0])
 		if err != nil {
 			return err
@@ -161,7 +161,7 @@ func newDeadLettersReplayCommand() *cobra.Command {
 			return nil
 		},
 	}
-	looking(cmd, func(at look) error { return p.run(at.Context(), at.log, at.OutOrStdout()) })
+	looking(cmd, func(at logCommand) error { return p.run(at.Context(), at.log, at.OutOrStdout()) })
 	filterFlags(cmd, &p.filter)
 	cmd.Flags().BoolVar(&p.all, "all", false, "put back all that can be")
 	cmd.Flags().BoolVar(&p.dryRun, "dry-run", false, "only say what would be done")

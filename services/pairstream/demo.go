@@ -78,7 +78,7 @@ type demo struct {
 
 	plan    demoPlan
 	drawn   string          // folder of the generated scenes
-	source  string          // folder of the pairs that are published: the data, or twins of it
+	source  string          // folder of the pairs that are published: the data, or crops of it
 	known   *knowledge      // nil: nobody knows what is true
 	own     *dataset.Corpus // the pairs of --data
 	first   *dataset.Corpus // what the first model is trained on; nil: it is there

@@ -239,9 +239,9 @@ func (d *demo) environ() (map[string]string, error) {
 	return settings, nil
 }
 
-// twinSide is what the shorter side of a photograph is reduced to before its twins are made: no less, and less than twice
+// cropSide is what the shorter side of a photograph is reduced to before its crops are made: no less, and less than twice
 // that. Models of the demo see fewer pixels.
-const twinSide = 96
+const cropSide = 96
 
 // knowledge tells what is true of pictures. The pipeline does not have it.
 type knowledge struct {
@@ -250,7 +250,7 @@ type knowledge struct {
 	held bool   // it also knows about the pictures that are held out
 }
 
-// multiply publishes every caption of a photograph with a twin of its own, if the photographs have two captions or more on
+// multiply publishes every caption of a photograph with a crop of its own, if the photographs have two captions or more on
 // average. The other captions of a photograph are then false negatives that are known. What cannot be decoded, and what has
 // one caption, is published as it is.
 func (d *demo) multiply(ctx context.Context) error {
@@ -264,21 +264,21 @@ func (d *demo) multiply(ctx context.Context) error {
 	}
 	draws, numbers := rng.New(1, "demo.twins"), map[schemas.ImageID]int{}
 	w := duplicates.New(d.dir)
-	w.Folder("twins")
+	w.Folder("crops")
 	_, err := shard.Scan(ctx, []string{d.data}, shard.Visitor{
 		Example: func(ex shard.Example) error {
 			if _, known := numbers[ex.ImageID]; held[ex.ImageID] || known {
 				return nil
 			}
 			numbers[ex.ImageID] = len(numbers)
-			return addTwins(w, numbers[ex.ImageID], ex, draws)
+			return addCrops(w, numbers[ex.ImageID], ex, draws)
 		},
 		Problem: func(shard.Problem) error { return nil }, // counted when the pairs were read
 	})
 	if err = errors.Join(err, w.Close()); err != nil {
-		return fmt.Errorf("making twins of photographs: %w", err)
+		return fmt.Errorf("making crops of photographs: %w", err)
 	}
-	d.source = filepath.Join(d.dir, "twins")
+	d.source = filepath.Join(d.dir, "crops")
 	if d.train, _, err = dataset.Read(ctx, []string{d.source}, 0); err != nil {
 		return err
 	}
@@ -288,13 +288,13 @@ func (d *demo) multiply(ctx context.Context) error {
 	return nil
 }
 
-// addTwins writes the twins of one photograph.
-func addTwins(w *duplicates.Writer, number int, ex shard.Example, draws *rand.Rand) error {
+// addCrops writes the crops of one photograph.
+func addCrops(w *duplicates.Writer, number int, ex shard.Example, draws *rand.Rand) error {
 	if len(ex.Captions) == 1 {
 		w.Add(number, ex.Encoded, ex.Captions...)
 		return nil
 	}
-	im, err := imaging.DecodeShrunk(ex.Encoded, twinSide)
+	im, err := imaging.DecodeShrunk(ex.Encoded, cropSide)
 	if err != nil {
 		w.Add(number, ex.Encoded, ex.Captions...)
 		return nil //nolint:nilerr // the encoder sets it aside and says why

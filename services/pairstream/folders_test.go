@@ -25,7 +25,7 @@ import (
 
 // foreignFiles have the names that commands write, and others.
 var foreignFiles = []string{
-	"thesis.tex", ".git/HEAD", "work/notes.txt", "work/begun", "images/cat.jpg", "images/00000.tar", "scenes/draft.txt", "twins/a", "plan.json", "report.html",
+	"thesis.tex", ".git/HEAD", "work/notes.txt", "work/begun", "images/cat.jpg", "images/00000.tar", "scenes/draft.txt", "crops/a", "plan.json", "report.html",
 	"00000.tar", "00000.parquet", "bootstrap.safetensors", "con-d.safetensors", "index.sqlite", "checkpoints/mine.safetensors", "published/mine.safetensors",
 	"broker/notes.txt", "replay/a", "events.txt", plans.Name(0, 0),
 }

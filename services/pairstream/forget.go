@@ -35,7 +35,7 @@ func newForgetCommand() *cobra.Command {
 			"--report says where the log still holds them, and which checkpoints were trained on them. --erase-copies overwrites the\n" +
 			"smaller copies of their images (REPACK_ROOT) that the log leads to; BUCKET_ROOTS says where that may be.",
 	}
-	looking(cmd, func(at look) error {
+	looking(cmd, func(at logCommand) error {
 		keys, err := f.keys(at.InOrStdin())
 		if err != nil {
 			return err
@@ -74,7 +74,7 @@ func newForgetCommand() *cobra.Command {
 }
 
 // takeOver takes back what is taken back in other namespaces, and all that the log knows to show the same.
-func (f *forgetFlags) takeOver(at look) error {
+func (f *forgetFlags) takeOver(at logCommand) error {
 	if len(f.from) == 0 {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (f *forgetFlags) takeOver(at look) error {
 }
 
 // tellOthers names the namespaces that know nothing of the tombstones here. Their operator decides.
-func tellOthers(at look) error {
+func tellOthers(at logCommand) error {
 	others, err := at.log.Namespaces(at.Context())
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func tellOthers(at look) error {
 }
 
 // lookBack erases copies of what was taken back, and reports where that is.
-func (f *forgetFlags) lookBack(at look) error {
+func (f *forgetFlags) lookBack(at logCommand) error {
 	set, err := forget.Open(at.Context(), at.log)
 	if err != nil {
 		return err

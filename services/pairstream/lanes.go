@@ -20,7 +20,7 @@ func newLanesCommand() *cobra.Command {
 
 func newLanesListCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "list what lanes have to say, and what operators have skipped", Args: cobra.NoArgs}
-	looking(cmd, func(at look) error {
+	looking(cmd, func(at logCommand) error {
 		states, err := inspect.LaneStates(at.Context(), at.log)
 		if err != nil {
 			return err
@@ -51,7 +51,7 @@ func newLanesLookCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "look", Short: "read a lane as its stage does, and say what is wrong", Args: cobra.NoArgs,
 	}
-	looking(cmd, func(at look) error {
+	looking(cmd, func(at logCommand) error {
 		damage, err := inspect.FindDamage(at.Context(), at.log, f.stage, f.lane)
 		if err != nil {
 			return err
@@ -87,7 +87,7 @@ func newLanesSkipCommand() *cobra.Command {
 		Long: "Records in the topic `control` that the lane goes on behind what is wrong with it. All readers of the topic follow it, a replay,\n" +
 			"too. Within a minute the stage takes the lane up again. With --topic and --record it passes over one record.",
 	}
-	looking(cmd, func(at look) error {
+	looking(cmd, func(at logCommand) error {
 		damage, err := inspect.FindDamage(at.Context(), at.log, f.stage, f.lane)
 		if record >= 0 && err == nil {
 			damage, err = inspect.OneRecord(at.Context(), at.log, schemas.Topic(topic), f.lane, record)

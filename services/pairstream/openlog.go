@@ -83,8 +83,8 @@ func listens(ctx context.Context, addr string) bool {
 	return true
 }
 
-// look is a command that looks at an existing log.
-type look struct {
+// logCommand is a command that looks at an existing log.
+type logCommand struct {
 	*cobra.Command
 	log  *stream.Log
 	dir  string // of the embedded broker's log
@@ -92,7 +92,7 @@ type look struct {
 }
 
 // looking lets a command look at an existing log.
-func looking(cmd *cobra.Command, do func(look) error) {
+func looking(cmd *cobra.Command, do func(logCommand) error) {
 	dir := dataFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cfg, err := settingsIn[stream.Config](*dir)
@@ -103,7 +103,7 @@ func looking(cmd *cobra.Command, do func(look) error) {
 		if err != nil {
 			return err
 		}
-		return errors.Join(do(look{cmd, log, *dir, args}), closeLog())
+		return errors.Join(do(logCommand{cmd, log, *dir, args}), closeLog())
 	}
 }
 
@@ -136,7 +136,7 @@ func newStatusCommand() *cobra.Command {
 			"reason and each stage's last progress. All of it is read from the log, so any machine that reaches it will do.",
 		Args: cobra.NoArgs,
 	}
-	looking(cmd, func(at look) error {
+	looking(cmd, func(at logCommand) error {
 		if retention {
 			return printRetention(at, asJSON)
 		}
@@ -159,7 +159,7 @@ func newStatusCommand() *cobra.Command {
 }
 
 // printRetention shows what is needed of every lane, by whom and why.
-func printRetention(at look, asJSON bool) error {
+func printRetention(at logCommand, asJSON bool) error {
 	r, err := inspect.CollectRetention(at.Context(), at.log, time.Now())
 	if err != nil {
 		return err

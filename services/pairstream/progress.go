@@ -16,7 +16,7 @@ func newProgressCommand() *cobra.Command {
 			"--follow goes on with every new report until it is interrupted.",
 		Args: cobra.NoArgs,
 	}
-	looking(cmd, func(at look) error { return o.Run(at.Context(), at.log, at.OutOrStdout(), at.ErrOrStderr()) })
+	looking(cmd, func(at logCommand) error { return o.Run(at.Context(), at.log, at.OutOrStdout(), at.ErrOrStderr()) })
 	f := cmd.Flags()
 	f.BoolVar(&o.JSON, "json", false, "print JSON, an object a line")
 	f.BoolVar(&o.CSV, "csv", false, "print CSV, with a column for each value")

@@ -23,7 +23,7 @@ func newReportCommand() *cobra.Command {
 		Use:  "report",
 		Args: cobra.NoArgs,
 	}
-	looking(cmd, func(at look) error {
+	looking(cmd, func(at logCommand) error {
 		s, err := consoleSettingsIn(at.dir)
 		if err != nil {
 			return err

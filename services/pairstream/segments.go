@@ -22,7 +22,7 @@ func newFAISSCommand() *cobra.Command {
 			"taken back is left out. It holds the rows of one index in memory: 2.6 GB with five million of 256 values.",
 		Args: cobra.ExactArgs(1),
 	}
-	looking(cmd, func(at look) error {
+	looking(cmd, func(at logCommand) error {
 		s, err := settingsIn[indexerservice.Settings](at.dir)
 		if err != nil {
 			return err
@@ -49,7 +49,7 @@ func newSearchCommand() *cobra.Command {
 			"is taken back from the log.",
 		Args: cobra.NoArgs,
 	}
-	looking(cmd, func(at look) error {
+	looking(cmd, func(at logCommand) error {
 		s, err := settingsIn[indexerservice.Settings](at.dir)
 		if err != nil {
 			return err

@@ -38,9 +38,9 @@ func (e Evaluation) validate() error {
 	return nil
 }
 
-// judged is what a checkpoint says of evaluations. An evaluation comes before the checkpoint of its step. So its record is
+// evaluated is what a checkpoint says of evaluations. An evaluation comes before the checkpoint of its step. So its record is
 // in the log if a checkpoint says that it was made, and it is made again if not.
-type judged struct {
+type evaluated struct {
 	Step int64 `json:"step"` // that was evaluated last
 	Best *best `json:"best,omitempty"`
 }
@@ -59,7 +59,7 @@ type evaluations struct {
 	by      BestBy
 	data    string // digest
 	measure func(context.Context) (schemas.Measures, error)
-	judged  *judged
+	judged  *evaluated
 }
 
 // due says whether a step is one to evaluate, and was not.
@@ -73,7 +73,7 @@ func (e *evaluations) missing(step int64, trained bool) bool {
 }
 
 // state returns what the next checkpoint says. before is what the last one said.
-func (e *evaluations) state(before *judged) *judged {
+func (e *evaluations) state(before *evaluated) *evaluated {
 	if e == nil {
 		return before
 	}
@@ -82,7 +82,7 @@ func (e *evaluations) state(before *judged) *judged {
 
 // judge notes the figures of a step. A figure as good as the best so far is no better.
 func (e *evaluations) judge(step int64, values schemas.Measures) {
-	next := &judged{Step: step}
+	next := &evaluated{Step: step}
 	if e.judged != nil {
 		next.Best = e.judged.Best
 	}
@@ -124,7 +124,7 @@ func (l *loop) evaluate(ctx context.Context) error {
 }
 
 // newEvaluations reads the pairs to evaluate on. before is what the checkpoint says of earlier evaluations.
-func newEvaluations(ctx context.Context, tools device.Tools, s Settings, core *trainer.Trainer, before *judged) (*evaluations, error) {
+func newEvaluations(ctx context.Context, tools device.Tools, s Settings, core *trainer.Trainer, before *evaluated) (*evaluations, error) {
 	if s.Eval.Every == 0 {
 		return nil, nil
 	}
@@ -233,7 +233,7 @@ func (s Settings) validateBest() error {
 const bestFile = "best.safetensors"
 
 // keepBest gives the checkpoint of a step its second name, if it is the best so far.
-func keepBest(dir string, j *judged, step int64, path string) error {
+func keepBest(dir string, j *evaluated, step int64, path string) error {
 	if j == nil || j.Best == nil || j.Best.Step != step {
 		return nil
 	}

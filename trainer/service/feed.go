@@ -39,8 +39,8 @@ type feed struct {
 	load func(context.Context, *schemas.ScoredBatch, []schemas.Mask) (trainer.Input, error)
 	// wholeBatch leaves candidates out, so that the current model finds the hardest of all samples.
 	wholeBatch bool
-	masked     map[place][]schemas.Mask // of steps that are repeated, as they were published
-	blocks     map[place]batchID        // the batches of those steps
+	masked     map[laneSeq][]schemas.Mask // of steps that are repeated, as they were published
+	blocks     map[laneSeq]batchID        // the batches of those steps
 	order      LaneOrder
 	trail      trail
 	ends       ends
@@ -205,7 +205,7 @@ func (f *feed) take(ctx context.Context, i int, a *arrived) (*work, error) {
 
 // prepare tells how the images of a batch are loaded, or hands it to the rank that has it.
 func (f *feed) prepare(w *work, decay trainer.Decay) error {
-	known := f.masked[place{w.lane, w.seq}]
+	known := f.masked[laneSeq{w.lane, w.seq}]
 	if f.errands != nil {
 		if given, err := f.errands.give(w, known, decay); given || err != nil {
 			return err

@@ -61,9 +61,9 @@ type loop struct {
 	core      core
 	publisher output
 	logger    *slog.Logger
-	published map[int]int64     // last seq in features, by lane
-	blocks    map[place]batchID // of steps that are repeated, as they were published
-	inOrder   bool              // features appear in the log in the order of their steps
+	published map[int]int64       // last seq in features, by lane
+	blocks    map[laneSeq]batchID // of steps that are repeated, as they were published
+	inOrder   bool                // features appear in the log in the order of their steps
 	dir       string
 	every     int64
 	stay      int64 // checkpoints of steps that it divides are not removed; 0: none
@@ -285,7 +285,7 @@ func (l *loop) publish(ctx context.Context, w work, features *schemas.FeatureBlo
 // compare refuses to repeat a step with another batch than its features in the log are of.
 func (l *loop) compare(w work) error {
 	b := w.batch
-	was, known := l.blocks[place{w.lane, w.seq}]
+	was, known := l.blocks[laneSeq{w.lane, w.seq}]
 	if !known || was == (batchID{b.Group, b.Epoch, b.Sequence}) {
 		return nil
 	}

@@ -29,8 +29,8 @@ func sharesOf(core sharedCore, link *ranks.Member, at slots) shares {
 	return shares{core: core, slots: at, sum: func(ctx context.Context, own ranks.Part, _ joinFunc) (ranks.Part, error) { return link.Sum(ctx, own) }}
 }
 
-// seat is the place of a rank above 0 in the training, through losses. It keeps what it holds when another rank is lost.
-type seat struct {
+// membership is the place of a rank above 0 in the training, through losses. It keeps what it holds when another rank is lost.
+type membership struct {
 	tools    device.Tools
 	settings Settings
 	core     *trainer.Trainer // nil: it has no state yet
@@ -40,7 +40,7 @@ type seat struct {
 
 // follow trains as a rank above 0 until rank 0 ends the training.
 func follow(ctx context.Context, tools device.Tools, s Settings) error {
-	t := &seat{tools: tools, settings: s}
+	t := &membership{tools: tools, settings: s}
 	defer t.free()
 	if err := t.traffic.register(tools.Instruments); err != nil {
 		return err
@@ -58,7 +58,7 @@ func follow(ctx context.Context, tools device.Tools, s Settings) error {
 }
 
 // train joins the other ranks, and trains with them until rank 0 ends the training or one is lost.
-func (t *seat) train(ctx context.Context) (err error) {
+func (t *membership) train(ctx context.Context) (err error) {
 	link, err := ranks.Join(ctx, t.settings.group(t.tools))
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (t *seat) train(ctx context.Context) (err error) {
 }
 
 // agree takes the state of rank 0, unless this rank holds it.
-func (t *seat) agree(ctx context.Context, link *ranks.Member) error {
+func (t *membership) agree(ctx context.Context, link *ranks.Member) error {
 	var held stateful // a nil trainer is none
 	if t.core != nil {
 		held = t.core
@@ -104,7 +104,7 @@ func (t *seat) agree(ctx context.Context, link *ranks.Member) error {
 	return err
 }
 
-func (t *seat) free() {
+func (t *membership) free() {
 	if t.core != nil {
 		t.core.Free()
 	}

@@ -41,7 +41,7 @@ type positions struct {
 	Log   *origin        `json:"log,omitempty"`   // nil: it was not recorded yet
 	Decay int64          `json:"decay,omitempty"` // batches of all lanes over which the learning rate decays; 0: it does not yet
 	// Judged is what evaluations have found up to here; nil: there was none. Only positions in checkpoints have it.
-	Judged *judged `json:"eval,omitempty"`
+	Judged *evaluated `json:"eval,omitempty"`
 }
 
 // passOver counts lanes that ended without a last group: those from the turn up to lane i.

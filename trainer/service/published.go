@@ -41,8 +41,8 @@ func (p published) order(ctx context.Context, at positions, step int64) ([]turn,
 	return turns, nil
 }
 
-// place is the place of a batch, and of its feature block.
-type place struct {
+// laneSeq is the place of a batch, and of its feature block.
+type laneSeq struct {
 	lane int
 	seq  int64
 }
@@ -55,13 +55,13 @@ type batchID struct {
 
 // blocks returns the masks of the feature blocks behind the positions, and the batches that they are of. They belong to the
 // steps that will be repeated.
-func (p published) blocks(ctx context.Context, at positions) (map[place][]schemas.Mask, map[place]batchID, error) {
-	masks, of := make(map[place][]schemas.Mask), make(map[place]batchID)
+func (p published) blocks(ctx context.Context, at positions) (map[laneSeq][]schemas.Mask, map[laneSeq]batchID, error) {
+	masks, of := make(map[laneSeq][]schemas.Mask), make(map[laneSeq]batchID)
 	err := p.each(ctx, at, func(lane int, seq int64, block *schemas.FeatureBlock) error {
 		if len(block.Masked) > 0 {
-			masks[place{lane, seq}] = block.Masked
+			masks[laneSeq{lane, seq}] = block.Masked
 		}
-		of[place{lane, seq}] = batchID{block.Group, block.Epoch, block.Sequence}
+		of[laneSeq{lane, seq}] = batchID{block.Group, block.Epoch, block.Sequence}
 		return nil
 	})
 	return masks, of, err

@@ -17,12 +17,12 @@ var _ Tagger = (*nouns.Tagger)(nil)
 type Caption struct {
 	words  []string
 	lower  []string
-	places []place // of the words that may be replaced
+	places []editable // of the words that may be replaced
 	things []thing
 }
 
-// place is where a noun or a colour stands.
-type place struct {
+// editable is where a noun or a colour stands.
+type editable struct {
 	word   int
 	kind   string // a tag of nouns, or colour
 	before string // the word before
@@ -66,7 +66,7 @@ func Read(t Tagger, text string) Caption {
 			if i > 0 {
 				before = c.lower[i-1]
 			}
-			c.places = append(c.places, place{i, kind, before})
+			c.places = append(c.places, editable{i, kind, before})
 		}
 		switch {
 		case kind == colour:
@@ -179,7 +179,7 @@ func replace(all []Caption, at int, alike []int32, most int, draws *rand.Rand) (
 }
 
 // replacements lists the words that may stand in a place: those behind the same word, or without any all of its kind.
-func replacements(all []Caption, at int, alike []int32, p place) []string {
+func replacements(all []Caption, at int, alike []int32, p editable) []string {
 	var near, far []string
 	for _, other := range all {
 		for _, q := range other.places {
@@ -200,7 +200,7 @@ func replacements(all []Caption, at int, alike []int32, p place) []string {
 }
 
 // rank puts colours behind nouns. Candidates that differ in a colour alone are known to contradict.
-func rank(p place) int {
+func rank(p editable) int {
 	if p.kind == colour {
 		return 1
 	}

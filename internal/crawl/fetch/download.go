@@ -122,7 +122,7 @@ func (c *client) dispatch(ctx context.Context) {
 type answer struct {
 	asked bool          // the host was asked
 	wait  time.Duration // that the host has asked for
-	image []span
+	image []chunk
 	rules *rules
 	next  string // where a redirect leads
 }
@@ -299,7 +299,7 @@ func pauseAsked(r *http.Response, now time.Time) time.Duration {
 }
 
 // readImage reads the image of an answer into a spool.
-func (c *client) readImage(response *http.Response, to *spool) ([]span, error) {
+func (c *client) readImage(response *http.Response, to *spool) ([]chunk, error) {
 	switch {
 	case response.StatusCode != http.StatusOK:
 		return nil, &failure{fmt.Sprintf("http_%d", response.StatusCode), response.Status}

@@ -92,8 +92,8 @@ type outcome struct {
 // fetched is what became of a row.
 type fetched struct {
 	row   table.Row
-	image []span // in the spool
-	err   error  // instead: a *failure
+	image []chunk // in the spool
+	err   error   // instead: a *failure
 }
 
 // Bounds of what is worked on at once. While the last rows of a shard wait for slow hosts, those of the next ones are fetched.
@@ -292,7 +292,7 @@ func (c *client) fetch(ctx context.Context, number int, rows []table.Row, of tab
 	left.Store(int64(len(rows)))
 	ended, failed := make(chan struct{}), make(chan error, 1)
 	for i, row := range rows {
-		done := func(image []span, err error) {
+		done := func(image []chunk, err error) {
 			if errors.As(err, new(*localError)) {
 				select {
 				case failed <- err:

@@ -63,7 +63,7 @@ func (g *Getter) GetAll(ctx context.Context, urls []string, each func(index int,
 	for i, url := range urls {
 		order++
 		to := new(spool)
-		tasks[i] = &task{order: order, to: to, caller: ctx, done: func(image []span, err error) { b.end(ctx, i, to, image, err) }}
+		tasks[i] = &task{order: order, to: to, caller: ctx, done: func(image []chunk, err error) { b.end(ctx, i, to, image, err) }}
 		g.c.get(tasks[i], url)
 	}
 	stop := context.AfterFunc(ctx, func() {
@@ -91,7 +91,7 @@ type batch struct {
 }
 
 // end reads an image back, and hands it on.
-func (b *batch) end(ctx context.Context, index int, to *spool, image []span, err error) {
+func (b *batch) end(ctx context.Context, index int, to *spool, image []chunk, err error) {
 	var data []byte
 	if err == nil {
 		var size int64

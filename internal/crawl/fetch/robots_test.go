@@ -127,7 +127,7 @@ func testClient(t *testing.T, change func(*Options)) *client {
 }
 
 // download downloads one image.
-func download(t *testing.T, ctx context.Context, c *client, raw string) ([]span, error) {
+func download(t *testing.T, ctx context.Context, c *client, raw string) ([]chunk, error) {
 	t.Helper()
 	to := must.Get(newSpool())(t)
 	defer to.close()
@@ -135,11 +135,11 @@ func download(t *testing.T, ctx context.Context, c *client, raw string) ([]span,
 	var dispatched sync.WaitGroup
 	dispatched.Go(func() { c.dispatch(ctx) })
 	type result struct {
-		image []span
+		image []chunk
 		err   error
 	}
 	ended := make(chan result, 1)
-	c.get(&task{to: to, done: func(image []span, err error) { ended <- result{image, err} }}, raw)
+	c.get(&task{to: to, done: func(image []chunk, err error) { ended <- result{image, err} }}, raw)
 	var r result
 	select {
 	case r = <-ended:

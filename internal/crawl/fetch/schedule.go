@@ -58,12 +58,12 @@ type task struct {
 	host     string        // of at, as hostOf names it
 	left     time.Duration // what the requests may take yet
 	hops     int
-	robotsOf string                        // the host whose robots.txt is wanted; then no host's rules are asked
-	rules    *rules                        // those of the host, from the moment when the task is taken
-	to       *spool                        // takes the image of a row
-	done     func(image []span, err error) // of a row
-	refusals int                           // answers that have asked for a pause
-	caller   context.Context               //nolint:containedctx // nil, or when it ends, nobody wants the image
+	robotsOf string                         // the host whose robots.txt is wanted; then no host's rules are asked
+	rules    *rules                         // those of the host, from the moment when the task is taken
+	to       *spool                         // takes the image of a row
+	done     func(image []chunk, err error) // of a row
+	refusals int                            // answers that have asked for a pause
+	caller   context.Context                //nolint:containedctx // nil, or when it ends, nobody wants the image
 
 	place   int   // in the heap of its host, while it waits
 	class   class // while it runs

@@ -20,11 +20,11 @@ type spool struct {
 	mu   sync.Mutex
 	file *os.File // nil until something is kept
 	end  int64
-	free []span // of chunkBytes each
+	free []chunk // of chunkBytes each
 }
 
-// span is where a part of an image lies.
-type span struct{ at, size int64 }
+// chunk is where a part of an image lies.
+type chunk struct{ at, size int64 }
 
 func newSpool() (*spool, error) {
 	file, err := scratch()
@@ -42,7 +42,7 @@ type localError struct{ error }
 
 // take reads an image to its end. It returns a *failure for what is none or has more than so many bytes, and a *localError
 // when the disk fails. Several goroutines may take at once.
-func (s *spool) take(body io.Reader, most int64) (image []span, err error) {
+func (s *spool) take(body io.Reader, most int64) (image []chunk, err error) {
 	defer func() {
 		if err != nil {
 			s.drop(image)
@@ -92,16 +92,16 @@ func readFull(body io.Reader, buf []byte) (n int, ended bool, err error) {
 }
 
 // add appends a part.
-func (s *spool) add(data []byte) (span, error) {
+func (s *spool) add(data []byte) (chunk, error) {
 	s.mu.Lock()
 	if s.file == nil {
 		var err error
 		if s.file, err = scratch(); err != nil {
 			s.mu.Unlock()
-			return span{}, err
+			return chunk{}, err
 		}
 	}
-	p := span{s.end, int64(len(data))}
+	p := chunk{s.end, int64(len(data))}
 	if last := len(s.free) - 1; last >= 0 && len(data) == chunkBytes {
 		p, s.free = s.free[last], s.free[:last]
 	} else {
@@ -115,7 +115,7 @@ func (s *spool) add(data []byte) (span, error) {
 }
 
 // drop gives the chunks of an image back.
-func (s *spool) drop(image []span) {
+func (s *spool) drop(image []chunk) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range image {
@@ -125,7 +125,7 @@ func (s *spool) drop(image []span) {
 	}
 }
 
-func (s *spool) read(image []span) ([]byte, error) {
+func (s *spool) read(image []chunk) ([]byte, error) {
 	var size int64
 	for _, p := range image {
 		size += p.size

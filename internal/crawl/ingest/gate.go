@@ -24,9 +24,9 @@ type gate struct {
 	patience time.Duration // with the log
 
 	published atomic.Int64
-	rooms     look[int64] // what published may come to
-	ends      look[struct{}]
-	eras      look[*onlog.Era]
+	rooms     shared[int64] // what published may come to
+	ends      shared[struct{}]
+	eras      shared[*onlog.Era]
 }
 
 // lagError says that the encoder is behind.

@@ -31,8 +31,8 @@ import (
 	"github.com/pairstream/pairstream/schemas"
 )
 
-// door is a front door on a log of its own.
-type door struct {
+// frontDoor is a front door on a log of its own.
+type frontDoor struct {
 	t       testing.TB
 	log     *stream.Log
 	broker  *broker.Broker
@@ -43,7 +43,7 @@ type door struct {
 
 const lanes = 3
 
-func open(t testing.TB, change func(*ingest.Options)) *door {
+func open(t testing.TB, change func(*ingest.Options)) *frontDoor {
 	t.Helper()
 	broker := must.Get(broker.Start(broker.Options{DataDir: t.TempDir()}))(t)
 	end := sync.OnceValue(broker.Close) // a test may end it earlier
@@ -56,7 +56,7 @@ func open(t testing.TB, change func(*ingest.Options)) *door {
 		err = log.EnsureTopics(t.Context())
 	}
 	must.Do(t, err)
-	d := &door{t: t, log: log, broker: broker, end: end, rt: service.NewRuntime(slog.New(slog.DiscardHandler))}
+	d := &frontDoor{t: t, log: log, broker: broker, end: end, rt: service.NewRuntime(slog.New(slog.DiscardHandler))}
 	instruments := must.Get(d.rt.NewInstruments(ingest.Name, nil))(t)
 	o := ingest.Options{
 		Settings: ingest.Settings{Addr: "127.0.0.1:0", MaxLag: 1000, URLs: true}, Log: log, Instruments: instruments, Loopback: true,
@@ -97,7 +97,7 @@ type answer struct {
 }
 
 // post sends a body and returns the status and the answer.
-func (d *door) post(kind string, body []byte, encoding ...string) (int, answer, http.Header) {
+func (d *frontDoor) post(kind string, body []byte, encoding ...string) (int, answer, http.Header) {
 	d.t.Helper()
 	request := must.Get(http.NewRequestWithContext(d.t.Context(), http.MethodPost, d.address+"/v1/pairs", bytes.NewReader(body)))(d.t)
 	request.Header.Set("Content-Type", kind)
@@ -106,7 +106,7 @@ func (d *door) post(kind string, body []byte, encoding ...string) (int, answer, 
 	return a.status, a, a.header
 }
 
-func (d *door) do(request *http.Request) (a answer) {
+func (d *frontDoor) do(request *http.Request) (a answer) {
 	d.t.Helper()
 	response := must.Get(http.DefaultClient.Do(request))(d.t)
 	defer response.Body.Close()
@@ -119,7 +119,7 @@ func (d *door) do(request *http.Request) (a answer) {
 }
 
 // published returns the pairs on the log by id, and how many records there are.
-func (d *door) published() (pairs map[string]*schemas.Pair, records int) {
+func (d *frontDoor) published() (pairs map[string]*schemas.Pair, records int) {
 	d.t.Helper()
 	pairs = map[string]*schemas.Pair{}
 	for lane := range lanes {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// look asks the log a question for all requests that need the answer. One asks, and the others wait for the same answer, so
+// shared asks the log a question for all requests that need the answer. One asks, and the others wait for the same answer, so
 // a log that is silent holds each of them up once.
-type look[T any] struct {
+type shared[T any] struct {
 	mu    sync.Mutex
 	going chan struct{} // closed when the question that is on its way has its answer; nil: none is
 	began time.Time     // when the last answer was asked for
@@ -17,7 +17,7 @@ type look[T any] struct {
 }
 
 // get returns an answer that was asked for at most so long ago, or a fault that is at most lagEvery old.
-func (l *look[T]) get(ctx context.Context, g *gate, age time.Duration, ask func(context.Context) (T, error)) (T, error) {
+func (l *shared[T]) get(ctx context.Context, g *gate, age time.Duration, ask func(context.Context) (T, error)) (T, error) {
 	arrived := g.now()
 	for {
 		l.mu.Lock()
@@ -48,7 +48,7 @@ func (l *look[T]) get(ctx context.Context, g *gate, age time.Duration, ask func(
 	}
 }
 
-func (l *look[T]) end(value T, fault error, began time.Time) {
+func (l *shared[T]) end(value T, fault error, began time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.value, l.fault, l.began = value, fault, began
@@ -57,7 +57,7 @@ func (l *look[T]) end(value T, fault error, began time.Time) {
 }
 
 // wait returns when no question is on its way.
-func (l *look[T]) wait() {
+func (l *shared[T]) wait() {
 	l.mu.Lock()
 	going := l.going
 	l.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 )
 
 // example returns the block of docs/ingest.md in a language, with the address of a door.
-func (d *door) example(language string) string {
+func (d *frontDoor) example(language string) string {
 	d.t.Helper()
 	page := must.Get(os.ReadFile("../../../docs/ingest.md"))(d.t)
 	_, block, found := strings.Cut(string(page), "\n```"+language+"\n")
@@ -25,7 +25,7 @@ func (d *door) example(language string) string {
 }
 
 // in runs a program in a folder that has what the examples read.
-func (d *door) in(program string, args ...string) string {
+func (d *frontDoor) in(program string, args ...string) string {
 	d.t.Helper()
 	dir := d.t.TempDir()
 	for name, content := range map[string]string{"cat.jpg": string(picture(1)), "pairs.jsonl": object(picture(2), `"caption":"two"`) + "\n" + object(picture(3), `"caption":"three"`)} {

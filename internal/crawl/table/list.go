@@ -213,7 +213,7 @@ func columnsOf(schema *parquet.Schema) (all []column) {
 // holds says what a column of Parquet holds where that is no text.
 func holds(n parquet.Node) string {
 	switch {
-	case (place{node: n}).inside().lists > 0:
+	case (schemaNode{node: n}).inside().lists > 0:
 		return "lists"
 	case !n.Leaf():
 		return "groups"

@@ -84,8 +84,8 @@ func leafAt(schema *parquet.Schema, path []string) int {
 	return slices.IndexFunc(schema.Columns(), func(p []string) bool { return slices.Equal(p, path) })
 }
 
-// place is a node of a schema, behind the lists that lead to it.
-type place struct {
+// schemaNode is a node of a schema, behind the lists that lead to it.
+type schemaNode struct {
 	path  []string
 	top   parquet.Node // the column
 	node  parquet.Node
@@ -96,8 +96,8 @@ type place struct {
 var errNoColumn = errors.New("there is none of this name")
 
 // pathOf returns the place of a column, or of a member of its groups.
-func pathOf(schema *parquet.Schema, name string) (place, error) {
-	at := place{node: schema}
+func pathOf(schema *parquet.Schema, name string) (schemaNode, error) {
+	at := schemaNode{node: schema}
 	if found, err := at.member(name); err == nil {
 		found.top = found.node
 		return found.inside(), nil
@@ -115,7 +115,7 @@ func pathOf(schema *parquet.Schema, name string) (place, error) {
 }
 
 // member returns a field of a group. The case of letters matters where names differ in nothing else.
-func (p place) member(name string) (place, error) {
+func (p schemaNode) member(name string) (schemaNode, error) {
 	fields := p.node.Fields()
 	at := slices.IndexFunc(fields, func(f parquet.Field) bool { return f.Name() == name })
 	if at < 0 {
@@ -127,7 +127,7 @@ func (p place) member(name string) (place, error) {
 	return p.down(fields[at]), nil
 }
 
-func (p place) down(f parquet.Field) place {
+func (p schemaNode) down(f parquet.Field) schemaNode {
 	p.path, p.node = append(slices.Clip(p.path), f.Name()), f
 	return p
 }
@@ -136,7 +136,7 @@ func (p place) down(f parquet.Field) place {
 // a group of one field itself.
 //
 //	optional group caption (LIST) { repeated group list { optional binary element } }
-func (p place) inside() place {
+func (p schemaNode) inside() schemaNode {
 	for {
 		fields := p.node.Fields()
 		switch only := len(fields) == 1; {
@@ -155,10 +155,10 @@ func (p place) inside() place {
 }
 
 // isText reports whether a place is a leaf of bytes.
-func (p place) isText() bool { return p.node.Leaf() && p.node.Type().Kind() == parquet.ByteArray }
+func (p schemaNode) isText() bool { return p.node.Leaf() && p.node.Type().Kind() == parquet.ByteArray }
 
 // checkTexts refuses all but texts and lists of texts, and names the members of a group.
-func (p place) checkTexts(name string) error {
+func (p schemaNode) checkTexts(name string) error {
 	switch {
 	case p.isText() && p.lists <= 1:
 		return nil

@@ -132,7 +132,7 @@ func (s *storage) latest(p *partition) (offsets map[string]int64, ok bool, err e
 		if err != nil {
 			return nil, false, err
 		}
-		at := place{holes: true, last: true}
+		at := expected{holes: true, last: true}
 		flaw := at.walk(raw, true, func(_ int64, b head) {
 			if ok = ok && b.attributes()&(attrTransaction|attrControl) == 0; !ok {
 				return
@@ -166,7 +166,7 @@ func (s *storage) compacted(p *partition, base int64, latest map[string]int64) (
 	}
 	var out []byte
 	isLast := base == p.segments[len(p.segments)-1]
-	at := place{holes: true, last: true}
+	at := expected{holes: true, last: true}
 	at.walk(raw, false, func(begin int64, b head) {
 		if isLast && begin+int64(len(b)) == int64(len(raw)) {
 			out = append(out, b...)

@@ -42,7 +42,7 @@ type partition struct {
 	path     string
 	segments []int64 // first offsets, in order
 	holes    bool
-	place    place // as far as it was read
+	place    expected // as far as it was read
 }
 
 func (p *partition) segment(base int64) string {
@@ -329,7 +329,7 @@ func (s *storage) cut(name string, size int64) error {
 func (s *storage) mismatched(name string) error {
 	damage := &DamageError{Path: name, Offset: -1, What: "it was changed while it was read"}
 	if raw, err := s.disk.ReadFile(name); err == nil {
-		p := place{holes: true}
+		p := expected{holes: true}
 		if flaw := p.walk(raw, true, func(int64, head) {}); flaw != nil {
 			damage.At, damage.Offset, damage.What = flaw.at, p.next, flaw.what
 		}

@@ -48,15 +48,15 @@ func (h head) intact() bool {
 	return binary.BigEndian.Uint32(h[batchCRC:]) == crc32.Checksum(h[batchAttributes:], castagnoli)
 }
 
-// place is what is known of a partition before a segment is read.
-type place struct {
+// expected is what is known of a partition before a segment is read.
+type expected struct {
 	next  int64 // offset that comes; -1: any
 	holes bool  // offsets may be missing: the topic is compacted, or damage was set aside
 	last  bool  // it is the last segment
 }
 
 // takes reports whether a batch may begin with this offset.
-func (p *place) takes(base int64) bool {
+func (p *expected) takes(base int64) bool {
 	if p.next < 0 || p.holes {
 		return base >= max(p.next, 0)
 	}
@@ -72,7 +72,7 @@ type flaw struct {
 
 // walk calls each with the batches of a segment. It returns the flaw at which it stops, nil at the end. It looks at heads;
 // with sums, at checksums as well.
-func (p *place) walk(raw []byte, sums bool, each func(at int64, batch head)) *flaw {
+func (p *expected) walk(raw []byte, sums bool, each func(at int64, batch head)) *flaw {
 	at, before := int64(0), head(nil)
 	for at < int64(len(raw)) {
 		rest := head(raw[at:])
@@ -103,7 +103,7 @@ func (p *place) walk(raw []byte, sums bool, each func(at int64, batch head)) *fl
 
 // torn reports whether the end of a segment is a batch that a kill or a loss of power has cut short. Damage to a length
 // looks like it, but then a whole batch is there or follows.
-func (p *place) torn(rest head) bool {
+func (p *expected) torn(rest head) bool {
 	if !p.last {
 		return false
 	}
@@ -120,7 +120,7 @@ func (p *place) torn(rest head) bool {
 }
 
 // resume returns the place of the next intact batch, -1 if there is none.
-func (p *place) resume(rest head) int64 {
+func (p *expected) resume(rest head) int64 {
 	for at := int64(0); at+batchHead <= int64(len(rest)); at++ {
 		b := rest[at:]
 		if b[batchMagic] == 2 && b.base() >= p.next && b.next() > b.base() && b.size() >= batchHead && b.size() <= int64(len(b)) && b[:b.size()].intact() {

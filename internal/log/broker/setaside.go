@@ -11,7 +11,7 @@ import (
 // setAside moves what is damaged in the log to files beside it. What lies behind the damage is kept.
 func (s *storage) setAside() error {
 	for _, p := range s.own {
-		p.place = place{next: -1}
+		p.place = expected{next: -1}
 		for _, base := range p.segments {
 			if err := s.setAsideIn(p, base); err != nil {
 				return fmt.Errorf("setting damage aside: %w", err)

@@ -45,7 +45,7 @@ const (
 	wanted    = "weights/wanted/"
 )
 
-type place struct {
+type laneSeq struct {
 	lane int
 	seq  int64
 }
@@ -55,13 +55,13 @@ type Notes struct {
 	live    []Weights // announced and not retired, the latest last
 	known   map[string]Weights
 	retired map[string]bool
-	choices map[place]string
+	choices map[laneSeq]string
 	wanted  map[int64][]string // fingerprints, by step
 }
 
 // Read reads the notes of a log.
 func Read(ctx context.Context, log *stream.Log) (*Notes, error) {
-	n := &Notes{known: make(map[string]Weights), retired: make(map[string]bool), choices: make(map[place]string), wanted: make(map[int64][]string)}
+	n := &Notes{known: make(map[string]Weights), retired: make(map[string]bool), choices: make(map[laneSeq]string), wanted: make(map[int64][]string)}
 	for rec, err := range log.Records(ctx, schemas.Control, 0, stream.Position{}, -1) {
 		if err == nil {
 			err = n.add(rec.Key(), rec.Value)
@@ -79,7 +79,7 @@ func (n *Notes) add(key string, value []byte) error {
 	if kind == chosen {
 		var c Choice
 		err := json.Unmarshal(value, &c)
-		if at := (place{c.Lane, c.Seq}); err == nil && n.choices[at] == "" && !n.retired[c.Fingerprint] {
+		if at := (laneSeq{c.Lane, c.Seq}); err == nil && n.choices[at] == "" && !n.retired[c.Fingerprint] {
 			n.choices[at] = c.Fingerprint
 		}
 		return err
@@ -120,7 +120,7 @@ func (n *Notes) Newest() (Weights, bool) {
 }
 
 // Chosen returns the weights that count for a place, empty if there are none yet.
-func (n *Notes) Chosen(lane int, seq int64) string { return n.choices[place{lane, seq}] }
+func (n *Notes) Chosen(lane int, seq int64) string { return n.choices[laneSeq{lane, seq}] }
 
 // Choices returns all choices that count, by lane and place.
 func (n *Notes) Choices() []Choice {

@@ -122,9 +122,9 @@ func (g *group) Traffic() (sent, received int64) {
 // Close tells all ranks why this one ends, nil when the training is over, and leaves them. It reports whether it could tell
 // each.
 func (g *group) Close(why error) (told bool) {
-	f := farewell{Done: true}
+	f := goodbye{Done: true}
 	if why != nil {
-		f = farewellFor(why)
+		f = goodbyeFor(why)
 		g.once.Do(func() { // before the others end because of it
 			g.err = why
 			close(g.lost)

@@ -15,14 +15,14 @@ import (
 	"github.com/pairstream/pairstream/internal/testing/must"
 )
 
-// come comes to the door of a rank, as a process that may say anything, and returns what that rank answers.
+// come connects to a rank, as a process that may say anything, and returns what that rank answers.
 func come(t *testing.T, address string, o Options, h hello) (secured, error) {
 	t.Helper()
 	conn := dial(t, address)
 	return conn, introduce(conn, conn.binding, o, h)
 }
 
-// Ranks above 0 open a door as well. A stranger does not get in, nor a rank of another training, of another number, or one
+// Ranks above 0 listen as well. A stranger is refused. So is a rank of another training, of another number, or one
 // that is there. Each is told why, and those that are wanted come in afterwards.
 func TestOthersAreRefusedByEveryRank(t *testing.T) {
 	keys := must.Get(newTLS())(t)
@@ -78,7 +78,7 @@ func TestNobodyStandsBetweenRanks(t *testing.T) {
 	listener, between := listen(t), listen(t)
 	o := testOptions(0, 2, "")
 	entered := make(chan *link, 1)
-	rank := door{listener, keys, o, o.admit, func(_ context.Context, l *link) { entered <- l }}
+	rank := acceptor{listener, keys, o, o.admit, func(_ context.Context, l *link) { entered <- l }}
 	ctx := t.Context()
 	go rank.serve(ctx)
 	go func() {
@@ -134,7 +134,7 @@ func TestASilentStranger(t *testing.T) {
 	})
 }
 
-// Strangers that keep a door waiting, before they have said hello or behind it, keep no rank out.
+// Strangers that keep a listener waiting, before their hello or after it, keep no rank out.
 func TestStrangersKeepNoRankOut(t *testing.T) {
 	keys := must.Get(newTLS())(t)
 	o := testOptions(0, 2, "")
@@ -149,7 +149,7 @@ func TestStrangersKeepNoRankOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			listener := listen(t)
 			entered := make(chan *link, 1)
-			go door{listener, keys, o, o.admit, func(_ context.Context, l *link) { entered <- l }}.serve(t.Context())
+			go acceptor{listener, keys, o, o.admit, func(_ context.Context, l *link) { entered <- l }}.serve(t.Context())
 			for range test.count {
 				conn := must.Get(net.Dial("tcp", listener.Addr().String()))(t)
 				defer conn.Close()
@@ -165,7 +165,7 @@ func TestStrangersKeepNoRankOut(t *testing.T) {
 
 // When there are too many strangers, the oldest goes, and one that has left makes room for another.
 func TestTheOldestStrangerGoes(t *testing.T) {
-	c := &crowd{most: 2}
+	c := &pending{most: 2}
 	var leave []func()
 	var others []net.Conn
 	for range 5 {
@@ -318,6 +318,6 @@ func FuzzLink(f *testing.F) {
 		if l.err == nil || len(l.pieces)+len(l.sums) > 2*ahead {
 			t.Errorf("%v, with %d pieces and %d sums", l.err, len(l.pieces), len(l.sums))
 		}
-		l.end(farewell{})
+		l.end(goodbye{})
 	})
 }

@@ -122,7 +122,7 @@ func (a *applicant) settle(ctx context.Context) (*Member, error) {
 		err = a.leader.send(kindReady, nil)
 	}
 	if err != nil {
-		excuse(err, links)
+		sayGoodbye(err, links)
 		return nil, err
 	}
 	m := &Member{newGroup(a.options.Rank, links, a.options.Log)}
@@ -164,7 +164,7 @@ func (a *applicant) meet(ctx context.Context, list roster, links []*link) error 
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		door{a.listener, a.tls, a.options, m.admit, m.enter}.serve(meeting)
+		acceptor{a.listener, a.tls, a.options, m.admit, m.enter}.serve(meeting)
 	}()
 	defer func() { <-served }()
 	defer cancel()
@@ -182,7 +182,7 @@ func (a *applicant) meet(ctx context.Context, list roster, links []*link) error 
 		select {
 		case l := <-m.came:
 			if links[l.rank] != nil {
-				l.end(farewell{Text: fmt.Sprintf("another process has come as rank %d", l.rank)})
+				l.end(goodbye{Text: fmt.Sprintf("another process has come as rank %d", l.rank)})
 				continue
 			}
 			links[l.rank] = l
@@ -199,9 +199,9 @@ func (a *applicant) meet(ctx context.Context, list roster, links []*link) error 
 	}
 }
 
-// excuse tells ranks why there is no training yet.
-func excuse(err error, links []*link) {
-	f := farewellFor(err)
+// sayGoodbye tells ranks why there is no training yet.
+func sayGoodbye(err error, links []*link) {
+	f := goodbyeFor(err)
 	f.Failed = false // what they hold is sound
 	for _, l := range links {
 		if l != nil {
@@ -252,7 +252,7 @@ func (m meetings) enter(ctx context.Context, l *link) {
 	select {
 	case m.came <- l:
 	case <-ctx.Done():
-		l.end(farewell{Text: "all ranks are there"})
+		l.end(goodbye{Text: "all ranks are there"})
 	}
 }
 

@@ -54,18 +54,18 @@ func lead(ctx context.Context, listener net.Listener, o Options) (*Leader, error
 	defer cancel()
 	g := &gathering{options: o, links: make([]*link, o.World-1), came: make(chan *link), left: make(chan *link)}
 	var working sync.WaitGroup
-	working.Go(func() { door{listener, keys, o, o.admit, g.enter}.serve(waiting) })
+	working.Go(func() { acceptor{listener, keys, o, o.admit, g.enter}.serve(waiting) })
 	err = g.wait(ctx, waiting)
 	cancel()
 	working.Wait()
 	if err != nil {
-		excuse(err, g.links)
+		sayGoodbye(err, g.links)
 		return nil, err
 	}
 	all := &Leader{newGroup(0, append([]*link{nil}, g.links...), o.Log)} // one that is lost ends all from here on
 	id, err := g.introduce(ctx)
 	if err != nil {
-		excuse(err, g.links)
+		sayGoodbye(err, g.links)
 		return nil, err
 	}
 	if err := all.open(ctx, o.Transport, id); err != nil {
@@ -87,7 +87,7 @@ func (g *gathering) enter(ctx context.Context, l *link) {
 	select {
 	case g.came <- l:
 	case <-ctx.Done():
-		l.end(farewell{Text: "rank 0 does not wait any longer"})
+		l.end(goodbye{Text: "rank 0 does not wait any longer"})
 		return
 	}
 	select {
@@ -136,7 +136,7 @@ func (g *gathering) introduce(ctx context.Context) (id []byte, err error) {
 	return id, nil
 }
 
-// wait seats the ranks as they come, until all are there. One that comes again takes its own seat.
+// wait collects the ranks as they join, until all are there. One that joins again replaces itself.
 func (g *gathering) wait(ctx, waiting context.Context) error {
 	for {
 		missing := g.missing()
@@ -146,7 +146,7 @@ func (g *gathering) wait(ctx, waiting context.Context) error {
 		select {
 		case l := <-g.came:
 			if before := g.links[l.rank-1]; before != nil {
-				before.end(farewell{Failed: true, Text: fmt.Sprintf("another process has come as rank %d", l.rank)})
+				before.end(goodbye{Failed: true, Text: fmt.Sprintf("another process has come as rank %d", l.rank)})
 			}
 			g.links[l.rank-1] = l
 			g.options.Log.Info("a rank has come", keyStage, "ranks", keyRank, l.rank, keyAddress, l.conn.RemoteAddr().String())
@@ -155,7 +155,7 @@ func (g *gathering) wait(ctx, waiting context.Context) error {
 				g.links[l.rank-1] = nil
 				g.options.Log.Warn("a rank has left before all were there", keyStage, "ranks", keyRank, l.rank, keyErr, l.err)
 			}
-			l.end(farewell{})
+			l.end(goodbye{})
 		case <-waiting.Done():
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -205,8 +205,8 @@ func (l *Leader) Hear(ctx context.Context, rank int) ([]byte, error) {
 	return l.links[rank].hear(ctx)
 }
 
-// door is where ranks come in.
-type door struct {
+// acceptor is where ranks come in.
+type acceptor struct {
 	listener net.Listener
 	tls      *tls.Config
 	options  Options
@@ -215,14 +215,14 @@ type door struct {
 }
 
 // serve shakes hands with whoever comes, until ctx ends. It then waits for all handshakes.
-func (d door) serve(ctx context.Context) {
+func (d acceptor) serve(ctx context.Context) {
 	var working sync.WaitGroup
 	defer working.Wait()
 	working.Go(func() {
 		<-ctx.Done()
 		_ = d.listener.Close() // ends Accept
 	})
-	silent, strangers := &crowd{most: maxSilent}, &crowd{most: maxStrangers}
+	silent, strangers := &pending{most: maxSilent}, &pending{most: maxStrangers}
 	for {
 		conn, err := d.listener.Accept()
 		if err != nil {
@@ -252,10 +252,10 @@ func (d door) serve(ctx context.Context) {
 	}
 }
 
-func (d door) log() *slog.Logger { return d.options.Log }
+func (d acceptor) log() *slog.Logger { return d.options.Log }
 
 // greet makes a link of a connection; nil: it refuses it. It calls said when the other end has said hello in TLS.
-func (d door) greet(ctx context.Context, conn net.Conn, said func()) *link {
+func (d acceptor) greet(ctx context.Context, conn net.Conn, said func()) *link {
 	keys := d.tls.Clone()
 	keys.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		said()

@@ -22,8 +22,8 @@ var ErrLost = errors.New("the training goes on when all ranks are back")
 // ErrDone says that the leader has ended the training because it is over.
 var ErrDone = errors.New("rank 0 has ended the training")
 
-// farewell is the last thing that a rank sends.
-type farewell struct {
+// goodbye is the last thing that a rank sends.
+type goodbye struct {
 	Done   bool   `json:",omitempty"` // the training is over
 	Failed bool   `json:",omitempty"` // what the rank holds may be broken
 	Text   string `json:",omitempty"` // why, unless Done
@@ -46,7 +46,7 @@ type link struct {
 	sums     chan []byte
 	sent     atomic.Int64 // bytes of frames
 	received atomic.Int64
-	closing  chan struct{} // this side has said farewell: what comes is dropped
+	closing  chan struct{} // this side has said goodbye: what comes is dropped
 	close    sync.Once
 	lost     chan struct{} // closed when err is set
 	fail     sync.Once
@@ -149,9 +149,9 @@ func (l *link) take(k kind, payload []byte) error {
 	}
 }
 
-// leaving returns what a farewell says.
+// leaving returns what a goodbye says.
 func leaving(rank int, payload []byte) error {
-	var f farewell
+	var f goodbye
 	switch err := json.Unmarshal(payload, &f); {
 	case err != nil:
 		return fmt.Errorf("rank %d has ended: reading why: %w", rank, err)
@@ -163,9 +163,9 @@ func leaving(rank int, payload []byte) error {
 	return fmt.Errorf("rank %d has ended: %s; %w", rank, f.Text, ErrLost)
 }
 
-// farewellFor returns what a rank says when it ends with an error.
-func farewellFor(why error) farewell {
-	return farewell{Text: strings.TrimSuffix(why.Error(), "; "+ErrLost.Error()), Failed: !errors.Is(why, ErrLost)}
+// goodbyeFor returns what a rank says when it ends with an error.
+func goodbyeFor(why error) goodbye {
+	return goodbye{Text: strings.TrimSuffix(why.Error(), "; "+ErrLost.Error()), Failed: !errors.Is(why, ErrLost)}
 }
 
 // beat sends signs of life.
@@ -191,8 +191,8 @@ func (l *link) beat() {
 	}
 }
 
-// write writes a frame while sending is held. The other side reads at all times, or says farewell within RANK_TIMEOUT. So
-// a write has more time than that, and the farewell comes first.
+// write writes a frame while sending is held. The other side reads at all times, or says goodbye within RANK_TIMEOUT. So
+// a write has more time than that, and the goodbye comes first.
 func (l *link) write(k kind, payload []byte) error {
 	if err := l.conn.SetWriteDeadline(time.Now().Add(2 * l.silence)); err != nil {
 		return err
@@ -266,12 +266,12 @@ func from[T any](ctx context.Context, l *link, c <-chan T) (v T, err error) {
 	}
 }
 
-// farewellTime bounds how long a link waits for the other side to read a farewell.
-const farewellTime = 5 * time.Second
+// goodbyeTime bounds how long a link waits for the other side to read a goodbye.
+const goodbyeTime = 5 * time.Second
 
-// end says farewell and closes the connection. It waits until the other side has closed it as well: closing with bytes
-// unread would destroy what is on its way. end reports whether the farewell was sent.
-func (l *link) end(f farewell) (sent bool) {
+// end says goodbye and closes the connection. It waits until the other side has closed it as well: closing with bytes
+// unread would destroy what is on its way. end reports whether the goodbye was sent.
+func (l *link) end(f goodbye) (sent bool) {
 	l.close.Do(func() {
 		close(l.closing)
 		defer func() { <-l.reading }()
@@ -295,7 +295,7 @@ func (l *link) end(f farewell) (sent bool) {
 		}
 		select {
 		case <-l.reading:
-		case <-time.After(farewellTime):
+		case <-time.After(goodbyeTime):
 		}
 	})
 	return sent

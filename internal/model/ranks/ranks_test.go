@@ -336,7 +336,7 @@ func (l lines) await(t *testing.T, text string) {
 	}
 }
 
-// A process that comes again while others are on their way takes its seat again.
+// A process that comes again while others are on their way takes its place again.
 func TestARankComesAgain(t *testing.T) {
 	listener := listen(t)
 	address := listener.Addr().String()

@@ -35,13 +35,13 @@ func better(a, b Hit) int {
 type Index struct {
 	scanner  knn.CodeScanner
 	segments []*Segment
-	lists    []place // of all segments
+	lists    []listRef // of all segments
 	rows     int
 	all      bool // visit every list
 }
 
-// place is a list of a segment.
-type place struct{ segment, list int32 }
+// listRef is a list of a segment.
+type listRef struct{ segment, list int32 }
 
 // NewIndex makes an index over segments, which stay the caller's.
 func NewIndex(scanner knn.CodeScanner, segments ...*Segment) *Index {
@@ -49,7 +49,7 @@ func NewIndex(scanner knn.CodeScanner, segments ...*Segment) *Index {
 	for i, s := range segments {
 		x.rows += s.Rows
 		for list := range s.Lists {
-			x.lists = append(x.lists, place{int32(i), int32(list)})
+			x.lists = append(x.lists, listRef{int32(i), int32(list)})
 		}
 	}
 	return x
@@ -226,7 +226,7 @@ func (w *worker) choose(from, to int, visitors [][]int32) error {
 }
 
 // scan shows the visitor the rows of a list.
-func (w *worker) scan(at place, queries []int32) error {
+func (w *worker) scan(at listRef, queries []int32) error {
 	q := Queries{codes: make([]int16, 0, len(queries)*w.q.dim), dim: w.q.dim}
 	for _, i := range queries {
 		q.codes = append(q.codes, w.q.part(int(i), int(i)+1).codes...)

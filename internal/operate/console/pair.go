@@ -242,9 +242,9 @@ type stop struct {
 	After string // since the stop before
 }
 
-// place is where a record with the pair lies. input names the topic whose record it was made of, when that is a stop as
+// location is where a record with the pair lies. input names the topic whose record it was made of, when that is a stop as
 // well.
-type place struct {
+type location struct {
 	what   string
 	topic  schemas.Topic
 	offset int64
@@ -254,9 +254,9 @@ type place struct {
 
 // journey tells when the pair came through the stages: up to its group, and in its first and its latest epoch.
 func (s *Server) journey(ctx context.Context, v *pairView) ([]stop, error) {
-	places := []place{{"embedded", schemas.Embeddings, v.Offset, schemas.Pairs, "published"}}
+	places := []location{{"embedded", schemas.Embeddings, v.Offset, schemas.Pairs, "published"}}
 	if v.Group != nil && v.Group.Offset >= 0 {
-		places = append(places, place{what: "its group was closed", topic: schemas.Groups, offset: v.Group.Offset})
+		places = append(places, location{what: "its group was closed", topic: schemas.Groups, offset: v.Group.Offset})
 	}
 	for i, e := range v.Epochs { // the latest one is the first
 		if i == 0 || i == len(v.Epochs)-1 {
@@ -278,16 +278,16 @@ func (s *Server) journey(ctx context.Context, v *pairView) ([]stop, error) {
 	return stops, err
 }
 
-func ofEpoch(b index.Batch) []place {
-	list := []place{{fmt.Sprintf("scored by Con-D, epoch %d", b.Epoch), schemas.Scored, b.Offset, schemas.Batches, fmt.Sprintf("put into a mini-batch, epoch %d", b.Epoch)}}
+func ofEpoch(b index.Batch) []location {
+	list := []location{{fmt.Sprintf("scored by Con-D, epoch %d", b.Epoch), schemas.Scored, b.Offset, schemas.Batches, fmt.Sprintf("put into a mini-batch, epoch %d", b.Epoch)}}
 	if b.Features >= 0 {
-		list = append(list, place{what: fmt.Sprintf("trained on, epoch %d", b.Epoch), topic: schemas.Features, offset: b.Features})
+		list = append(list, location{what: fmt.Sprintf("trained on, epoch %d", b.Epoch), topic: schemas.Features, offset: b.Features})
 	}
 	return list
 }
 
 // stops reads the time of a record, and that of its input. An input that retention has removed is left out.
-func (s *Server) stops(ctx context.Context, lane int, p place) ([]stop, error) {
+func (s *Server) stops(ctx context.Context, lane int, p location) ([]stop, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
 	rec, err := s.o.Log.RecordAt(ctx, p.topic, lane, p.offset)

@@ -7,33 +7,33 @@ import (
 	"github.com/pairstream/pairstream/internal/model/torch"
 )
 
-// kept are hits that stay on the device from tile to tile.
-type kept struct {
+// hitList is a list of hits that stay on the device from tile to tile.
+type hitList struct {
 	parts []hits
 	n     int64
 }
 
-func (k *kept) add(s *torch.Scope, h hits) {
+func (k *hitList) add(s *torch.Scope, h hits) {
 	k.parts = append(k.parts, hits{s.Keep(h.lines), s.Keep(h.places), s.Keep(h.values)})
 	k.n += h.lines.Size(0)
 }
 
-func (k *kept) free() {
+func (k *hitList) free() {
 	for _, h := range k.parts {
 		h.lines.Free()
 		h.places.Free()
 		h.values.Free()
 	}
-	*k = kept{}
+	*k = hitList{}
 }
 
 // take empties k into one set of hits.
-func (k *kept) take(s *torch.Scope) hits {
+func (k *hitList) take(s *torch.Scope) hits {
 	var lines, places, values []*torch.Tensor
 	for _, h := range k.parts {
 		lines, places, values = append(lines, s.Adopt(h.lines)), append(places, s.Adopt(h.places)), append(values, s.Adopt(h.values))
 	}
-	*k = kept{}
+	*k = hitList{}
 	return hits{s.Cat(0, lines...), s.Cat(0, places...), s.Cat(0, values...)}
 }
 
@@ -115,7 +115,7 @@ type best struct {
 	merge func(found) error
 	// largest [rows, k] holds the largest of the groups' maxima so far: values of k different products.
 	largest *torch.Tensor
-	kept    kept
+	kept    hitList
 }
 
 func (b *best) free() {

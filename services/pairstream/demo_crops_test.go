@@ -49,7 +49,7 @@ func photographs(t *testing.T, pictures, captions int) string {
 }
 
 // On photographs with several captions, every caption is published with a picture of its own. The demo knows the others.
-func TestPhotographsArePublishedAsTwins(t *testing.T) {
+func TestPhotographsArePublishedAsCrops(t *testing.T) {
 	var out bytes.Buffer
 	d := &demo{out: &out, demoOptions: demoOptions{dir: t.TempDir(), data: photographs(t, 30, 4), heldOut: 5}}
 	must.Do(t, d.read(t.Context(), false))

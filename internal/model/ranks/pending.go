@@ -13,8 +13,8 @@ const (
 	maxStrangers = 64
 )
 
-// crowd is connections that wait for what the other end says.
-type crowd struct {
+// pending is connections that wait for what the other end says.
+type pending struct {
 	most int
 
 	mu  sync.Mutex
@@ -22,7 +22,7 @@ type crowd struct {
 }
 
 // enter takes a connection, until it leaves. When there are too many, it closes the oldest.
-func (c *crowd) enter(conn net.Conn) (leave func()) {
+func (c *pending) enter(conn net.Conn) (leave func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	place := c.all.PushBack(conn)

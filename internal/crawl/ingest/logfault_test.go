@@ -25,15 +25,15 @@ import (
 func TestFaultsOfTheLogAreTemporary(t *testing.T) {
 	for name, test := range map[string]struct {
 		options func(*ingest.Options)
-		fault   func(*door) error
+		fault   func(*frontDoor) error
 	}{
 		"the lag is not known": {func(o *ingest.Options) {
 			o.Lag = func(context.Context) (int64, error) {
 				return 0, errors.New("dial tcp 10.1.2.3:9092: connection refused")
 			}
 		}, nil},
-		"no broker": {nil, func(d *door) error { return d.end() }},
-		"no topics": {nil, func(d *door) error {
+		"no broker": {nil, func(d *frontDoor) error { return d.end() }},
+		"no topics": {nil, func(d *frontDoor) error {
 			return stream.DeleteTopics(t.Context(), []string{d.broker.Addr()}, stream.DefaultConfig().Namespace)
 		}},
 	} {
