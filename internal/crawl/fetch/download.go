@@ -262,7 +262,7 @@ func (c *client) step(ctx context.Context, t *task) (a answer, err error) {
 		_, _ = io.CopyN(io.Discard, response.Body, maxBehind)
 		return a, nil
 	}
-	if a.wait = pauseAsked(response, time.Now()); a.wait > 0 && t.caller == nil { // a caller hears it at once
+	if a.wait = pauseAsked(response, t.refusals, time.Now()); a.wait > 0 && t.caller == nil { // a caller hears it at once
 		return a, &failure{fmt.Sprintf("http_%d", response.StatusCode), response.Status}
 	}
 	a.wait = 0
@@ -283,8 +283,8 @@ func location(r *http.Response) string {
 	return ""
 }
 
-// pauseAsked returns the pause that an answer asks for, or 0.
-func pauseAsked(r *http.Response, now time.Time) time.Duration {
+// pauseAsked returns the pause that an answer asks for, or 0. A 429 without one asks for a pause that grows with the refusals before.
+func pauseAsked(r *http.Response, refusals int, now time.Time) time.Duration {
 	if r.StatusCode != http.StatusTooManyRequests && r.StatusCode != http.StatusServiceUnavailable {
 		return 0
 	}
@@ -294,6 +294,9 @@ func pauseAsked(r *http.Response, now time.Time) time.Duration {
 	}
 	if at, err := http.ParseTime(text); err == nil {
 		return max(at.Sub(now), leastWait)
+	}
+	if r.StatusCode == http.StatusTooManyRequests {
+		return leastWait << (2 * refusals)
 	}
 	return 0
 }

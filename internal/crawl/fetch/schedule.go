@@ -85,7 +85,7 @@ type limits struct {
 //
 //  1. A host has at most perHost requests at once, and at most rate a second behind the first perHost ones.
 //  2. A host that is set aside gets none. Behind the pause it gets one; when that times out, the next pause is twice as long.
-//     A host that asks for a pause (429 or 503 with Retry-After) has it, and one request behind it, while its pauses are bounded.
+//     A host that asks for a pause (429, or 503 with Retry-After) has it, and one request behind it, while its pauses are bounded.
 //  3. A quarter of the threads goes to hosts alone that give images, and quickly. They go first while hosts in doubt have
 //     an eighth. Hosts that were slow get none: so many of their requests go beside.
 //  4. A request that takes long gives its thread back, while there are not too many of these. A host that has not answered

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestServersThatAskToWait: rows that a server refuses for a while have their images when it has had the pause, by seconds or by a
-// date. A server that goes on refusing costs its rows.
+// TestServersThatAskToWait: rows that a server refuses for a while have their images when it has had the pause, by seconds, by a
+// date, or without a word. A server that goes on refusing costs its rows.
 func TestServersThatAskToWait(t *testing.T) {
 	picture := encode(t, 1)
 	var mu sync.Mutex
@@ -33,7 +33,7 @@ func TestServersThatAskToWait(t *testing.T) {
 		case r.URL.Path == "/always":
 			rw.Header().Set("Retry-After", "0")
 			rw.WriteHeader(http.StatusTooManyRequests)
-		case r.URL.Path == "/silent":
+		case r.URL.Path == "/silent" && n == 1:
 			rw.WriteHeader(http.StatusTooManyRequests)
 		case r.URL.Path == "/500":
 			rw.Header().Set("Retry-After", "0")
@@ -45,12 +45,15 @@ func TestServersThatAskToWait(t *testing.T) {
 	o := options()
 	o.PerHost = 1
 	got := crawl(t, o, &web{Server: host}, "/429", "/503", "/always", "/silent", "/500", "/ok")
-	want := map[string]string{"/429": "image", "/503": "image", "/always": "http_429", "/silent": "http_429", "/500": "http_500", "/ok": "image"}
+	want := map[string]string{"/429": "image", "/503": "image", "/always": "http_429", "/silent": "image", "/500": "http_500", "/ok": "image"}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("outcomes %v, want %v", got, want)
 	}
 	if n := asked["/429"]; len(n) != 2 || n[1].Sub(n[0]) < time.Second {
 		t.Errorf("asked at %v, want a second between", n)
+	}
+	if n := asked["/silent"]; len(n) != 2 || n[1].Sub(n[0]) < time.Second {
+		t.Errorf("asked without a word at %v, want a second between", n)
 	}
 	if len(asked["/always"]) != 4 || len(asked["/500"]) != 1 {
 		t.Errorf("asked %d and %d times, want 4 and 1", len(asked["/always"]), len(asked["/500"]))
