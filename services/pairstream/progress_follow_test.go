@@ -108,9 +108,9 @@ func TestProgressIsTracked(t *testing.T) {
 	log := testLog(t)
 	report := reporter(t, log)
 	report(10, 2.5)
-	python := script(t, `echo "$@"; exec cat`)
+	python := script(t, `shift 2; echo "$@"; exec cat`)
 	out := mustCommand(t, "progress", "--to", "wandb", "--python", python, "--run", "r 1")
-	if want := "-m pairstream track --to wandb --project pairstream --run r 1\n{\"kind\":\"step\",\"step\":10,\"time\":\"2025-06-15T15:06:40Z\",\"values\":{\"loss\":2.5}}\n"; out != want {
+	if want := "track --to wandb --project pairstream --run r 1\n{\"kind\":\"step\",\"step\":10,\"time\":\"2025-06-15T15:06:40Z\",\"values\":{\"loss\":2.5}}\n"; out != want {
 		t.Errorf("the process got\n%s\nwant\n%s", out, want)
 	}
 	t.Setenv("PAIRSTREAM_PYTHON", python)
@@ -149,7 +149,25 @@ func TestProgressTrackerFails(t *testing.T) {
 	}
 }
 
-// TestProgressTrackerIsSafe starts Python so that it takes no module from the working folder, and passes on no password.
+// TestTrackerRunsNoModulesOfTheWorkingFolder has a Python that knows no PYTHONSAFEPATH, as 3.10 and those before.
+func TestTrackerRunsNoModulesOfTheWorkingFolder(t *testing.T) {
+	reporter(t, testLog(t))(10, 2.5)
+	ours := t.TempDir()
+	must.Do(t, os.Mkdir(filepath.Join(ours, "pairstream"), 0o700))
+	program := "import json, sys\nprint('ours', *sys.argv[1:4])\nsys.stdin.read()\n"
+	must.Do(t, os.WriteFile(filepath.Join(ours, "pairstream", "__main__.py"), []byte(program), 0o600))
+	t.Setenv("PYTHONPATH", ours)
+	old := script(t, "unset PYTHONSAFEPATH; exec python3 \"$@\"")
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"json.py", "runpy.py", "pairstream.py", "sitecustomize.py"} {
+		must.Do(t, os.WriteFile(name, []byte("print('a stranger')\n"), 0o600))
+	}
+	if out := mustCommand(t, "progress", "--to", "mlflow", "--python", old); out != "ours track --to mlflow\n" {
+		t.Errorf("the process says %q, want the package's own program alone", out)
+	}
+}
+
+// TestProgressTrackerIsSafe tells Python's own processes to take no module from the working folder, and passes on no password.
 func TestProgressTrackerIsSafe(t *testing.T) {
 	reporter(t, testLog(t))(10, 2.5)
 	t.Setenv("MLFLOW_TRACKING_URI", "http://alice:hunter2@mlflow:5000")

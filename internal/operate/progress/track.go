@@ -34,13 +34,17 @@ func (t *Tracker) check() error {
 	return nil
 }
 
+// program is `python -m pairstream`, but for the working folder: a json.py in there would run. -P and PYTHONSAFEPATH need Python
+// 3.11, and -I leaves out packages of the user.
+const program = "import sys; sys.path = [p for p in sys.path if p]; import runpy; runpy.run_module('pairstream', run_name='__main__', alter_sys=True)"
+
 // run starts the process, and lets write give it the reports. When the process ends early, the context of write ends.
 func (t *Tracker) run(ctx context.Context, namespace string, out, warn io.Writer, write func(context.Context, io.Writer) error) error {
 	python := cmp.Or(t.Python, os.Getenv("PAIRSTREAM_PYTHON"), "python3")
-	args := []string{"-m", "pairstream", "track", "--to", t.To, "--project", t.Project, "--run", cmp.Or(t.Name, namespace, "pairstream")}
+	args := []string{"-c", program, "track", "--to", t.To, "--project", t.Project, "--run", cmp.Or(t.Name, namespace, "pairstream")}
 	// An interruption ends write. The process then reads the end of its input, and finishes what it has.
 	child := exec.CommandContext(context.WithoutCancel(ctx), python, args...)
-	child.Env = append(os.Environ(), "PYTHONSAFEPATH=1") // else a json.py in the working folder would run
+	child.Env = append(os.Environ(), "PYTHONSAFEPATH=1") // for what the service's client starts
 	said := &ending{w: warn}
 	child.Stdout, child.Stderr = out, said
 	in, err := child.StdinPipe()
